@@ -1,0 +1,2 @@
+//! Placeholder.
+#![allow(unsafe_code)]
