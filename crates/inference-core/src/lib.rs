@@ -1,2 +1,57 @@
-//! Placeholder.
+//! The contract between programs that want text from a language model and the backends that
+//! produce it: [`Backend`], [`TextModel`], options, messages, metrics and errors.
+//!
+//! The crate has no dependencies and starts no threads, so a program or a backend can be
+//! written, compiled and tested against it on a machine without any inference engine.
+//!
+//! ```
+//! use inference_core::{GenerateOptions, Prompt, Result, TextModel};
+//!
+//! fn first_line(model: &dyn TextModel, prompt: &str) -> Result<String> {
+//!     let options = GenerateOptions { max_tokens: Some(64), stop: vec!["\n".into()], ..Default::default() };
+//!     let mut text = String::new();
+//!     for token in model.generate(&Prompt::from(prompt), &options)? {
+//!         text.push_str(&token?.text);
+//!     }
+//!     Ok(text)
+//! }
+//! ```
+//!
+//! Backends are registered explicitly ([`register`]) and found by name or by preference
+//! ([`load_model`]); nothing registers itself behind the program's back.
+
 #![forbid(unsafe_code)]
+
+mod backend;
+mod cancel;
+mod capability;
+mod discover;
+mod error;
+mod generation;
+mod inspect;
+mod message;
+mod metrics;
+mod model;
+mod options;
+mod registry;
+mod value;
+
+pub use backend::Backend;
+pub use cancel::CancelToken;
+pub use capability::{Capabilities, Feature, Support};
+pub use discover::{DiscoveredModel, discover};
+pub use error::{Error, Result};
+pub use generation::{FinishReason, Generation, GenerationSender, Outcome, Token, TokenLogprob};
+pub use inspect::{AttentionInspector, AttentionSnapshot, LayerAttention};
+pub use message::{Message, Role};
+pub use metrics::GenerateMetrics;
+pub use model::{
+    BatchResult, ClassifyResult, ModelInfo, Prompt, RenderedPrompt, TextModel, generate_each,
+};
+pub use options::{
+    ChatOptions, ClassifyOptions, Constraint, Dtype, GenerateOptions, LoadOptions, Xtc,
+};
+pub use registry::{
+    Registry, backends, default_backend, get_backend, global, load_model, register,
+};
+pub use value::Value;

@@ -1,0 +1,156 @@
+//! The one error type of the contract.
+
+use std::fmt;
+
+/// The result of every call of the contract.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, with the name of the thing and, where there are two sides, both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// No backend of this name is registered.
+    BackendNotRegistered {
+        /// The name asked for.
+        name: String,
+        /// The names that are registered, sorted.
+        registered: Vec<String>,
+    },
+    /// The backend is registered but cannot run here.
+    BackendNotAvailable {
+        /// The backend's name.
+        name: String,
+        /// Why it cannot run.
+        reason: String,
+    },
+    /// A backend of this name was registered before; the first one stays.
+    BackendAlreadyRegistered {
+        /// The name.
+        name: String,
+    },
+    /// The registry is empty.
+    NoBackends,
+    /// Backends are registered, none of them can run here.
+    NoBackendAvailable {
+        /// Each registered backend with the reason why it cannot run, sorted by name.
+        unavailable: Vec<(String, String)>,
+    },
+    /// An option has a value outside its range.
+    InvalidOption {
+        /// The option's field name.
+        option: &'static str,
+        /// What is wrong and what is allowed.
+        reason: String,
+    },
+    /// An option or a request that this backend or model does not honour.
+    Unsupported {
+        /// The option's or the feature's name.
+        what: String,
+        /// Why, and what to do instead.
+        reason: String,
+    },
+    /// A model folder that cannot be loaded.
+    Load {
+        /// The file or folder.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Messages or text that cannot be turned into a prompt.
+    Prompt(String),
+    /// The prompt has no tokens.
+    EmptyPrompt,
+    /// The prompt does not fit the context.
+    PromptTooLong {
+        /// Tokens of the prompt.
+        tokens: usize,
+        /// The most the context takes.
+        limit: usize,
+    },
+    /// The work does not fit the memory limit; nothing was started.
+    Memory {
+        /// What needs the memory.
+        what: String,
+        /// Bytes needed in all.
+        needed: u64,
+        /// Bytes that are free for it.
+        available: u64,
+        /// What the caller can change.
+        remedy: String,
+    },
+    /// The queue of waiting requests is full.
+    QueueFull {
+        /// The queue's length.
+        limit: usize,
+    },
+    /// The request was cancelled before it produced anything.
+    Cancelled,
+    /// The model was closed.
+    Closed,
+    /// The engine failed during the request.
+    Engine(String),
+}
+
+/// `count` bytes as a person reads them: `18.2 GiB`, `512.0 MiB`, `17 B`.
+pub(crate) fn human_bytes(count: u64) -> String {
+    let scaled = |unit: u64| count as f64 / unit as f64;
+    match count {
+        0x4000_0000.. => format!("{:.1} GiB", scaled(1 << 30)),
+        0x10_0000.. => format!("{:.1} MiB", scaled(1 << 20)),
+        0x400.. => format!("{:.1} KiB", scaled(1 << 10)),
+        _ => format!("{count} B"),
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::BackendNotRegistered { name, registered } if registered.is_empty() => {
+                write!(f, "backend `{name}` not registered; no backends registered")
+            }
+            Error::BackendNotRegistered { name, registered } => {
+                write!(f, "backend `{name}` not registered; registered: {}", registered.join(", "))
+            }
+            Error::BackendNotAvailable { name, reason } => {
+                write!(f, "backend `{name}` not available on this hardware: {reason}")
+            }
+            Error::BackendAlreadyRegistered { name } => {
+                write!(f, "backend `{name}` is already registered")
+            }
+            Error::NoBackends => {
+                write!(f, "no backends registered (call a backend's `register` first)")
+            }
+            Error::NoBackendAvailable { unavailable } => {
+                write!(f, "no registered backend is available on this hardware:")?;
+                for (index, (name, reason)) in unavailable.iter().enumerate() {
+                    let separator = if index == 0 { ' ' } else { ';' };
+                    let space = if index == 0 { "" } else { " " };
+                    write!(f, "{separator}{space}`{name}`: {reason}")?;
+                }
+                Ok(())
+            }
+            Error::InvalidOption { option, reason } => write!(f, "option `{option}`: {reason}"),
+            Error::Unsupported { what, reason } => write!(f, "`{what}` is not supported: {reason}"),
+            Error::Load { path, reason } => write!(f, "{path}: {reason}"),
+            Error::Prompt(reason) => write!(f, "prompt: {reason}"),
+            Error::EmptyPrompt => write!(f, "empty prompt after tokenisation"),
+            Error::PromptTooLong { tokens, limit } => {
+                write!(f, "the prompt has {tokens} tokens, the context takes {limit}")
+            }
+            Error::Memory { what, needed, available, remedy } => write!(
+                f,
+                "{what} needs {}, {} free: {remedy}",
+                human_bytes(*needed),
+                human_bytes(*available)
+            ),
+            Error::QueueFull { limit } => {
+                write!(f, "the queue is full ({limit} requests are waiting); try again later")
+            }
+            Error::Cancelled => write!(f, "cancelled"),
+            Error::Closed => write!(f, "the model is closed"),
+            Error::Engine(reason) => f.write_str(reason),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

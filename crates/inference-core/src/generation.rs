@@ -1,0 +1,252 @@
+//! A running generation: the stream of tokens that a consumer reads and a backend feeds.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use crate::{CancelToken, Error, GenerateMetrics, Result};
+
+/// A token id with its log probability.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TokenLogprob {
+    /// The id.
+    pub id: u32,
+    /// Natural logarithm of its probability, before filters and temperature.
+    pub logprob: f32,
+}
+
+/// One generated token.
+///
+/// The texts of all tokens, concatenated, are the decoded text: a token whose characters are not
+/// complete yet, or that may belong to a stop string, is handed over once its text is settled.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Token {
+    /// The id.
+    pub id: u32,
+    /// The text that became final with this token; may be empty.
+    pub text: String,
+    /// Natural logarithm of the probability, before filters and temperature, when asked for.
+    pub logprob: Option<f32>,
+    /// The most likely tokens at this step, most likely first, when asked for.
+    pub top_logprobs: Vec<TokenLogprob>,
+    /// `[vocab_size]` logits from which the token was chosen, before any option changed them,
+    /// when asked for.
+    pub logits: Option<Vec<f32>>,
+}
+
+/// Why a generation ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FinishReason {
+    /// The model produced one of its end-of-sequence ids.
+    EndOfSequence(u32),
+    /// The model produced an id of `stop_token_ids`.
+    StopToken(u32),
+    /// The text reached one of the `stop` strings.
+    StopText(String),
+    /// `max_tokens` were generated, or the context is full.
+    Length,
+    /// The cancel token fired, or the [`Generation`] was dropped.
+    Cancelled,
+}
+
+impl FinishReason {
+    /// `stop`, `length` or `cancelled`, as protocols name it.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            FinishReason::EndOfSequence(_)
+            | FinishReason::StopToken(_)
+            | FinishReason::StopText(_) => "stop",
+            FinishReason::Length => "length",
+            FinishReason::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// How a generation ended and what it cost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Why it ended.
+    pub finish_reason: FinishReason,
+    /// What it cost.
+    pub metrics: GenerateMetrics,
+    /// The seed of its draws, given or chosen.
+    pub seed: u64,
+}
+
+#[derive(Default)]
+struct State {
+    tokens: VecDeque<Token>,
+    end: Option<Result<Outcome>>,
+    waker: Option<Waker>,
+}
+
+#[derive(Default)]
+struct Channel {
+    state: Mutex<State>,
+    ready: Condvar,
+    /// The consumer is gone.
+    dropped: AtomicBool,
+}
+
+impl Channel {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A generation under way: an iterator of tokens, which can also be polled.
+///
+/// Dropping it cancels the request. After the last item, [`outcome`](Self::outcome) tells how it
+/// ended; an error is the last item instead.
+pub struct Generation {
+    channel: Arc<Channel>,
+    prompt_ids: Vec<u32>,
+    outcome: Option<Outcome>,
+    ended: bool,
+}
+
+impl Generation {
+    /// A generation of `prompt_ids` and the sender that a backend feeds it through. `cancel` is
+    /// the request's token, which the sender watches together with the consumer's presence.
+    pub fn channel(prompt_ids: Vec<u32>, cancel: CancelToken) -> (GenerationSender, Generation) {
+        let channel = Arc::new(Channel::default());
+        let sender = GenerationSender { channel: Arc::clone(&channel), cancel };
+        (sender, Generation { channel, prompt_ids, outcome: None, ended: false })
+    }
+
+    /// The prompt as the model saw it.
+    pub fn prompt_ids(&self) -> &[u32] {
+        &self.prompt_ids
+    }
+
+    /// How it ended; `None` until the iterator has returned `None`, and after an error.
+    pub fn outcome(&self) -> Option<&Outcome> {
+        self.outcome.as_ref()
+    }
+
+    /// The next token without blocking: [`Poll::Pending`] registers the waker. `Ready(None)` ends
+    /// the stream.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Token>>> {
+        let channel = Arc::clone(&self.channel);
+        let mut state = channel.lock();
+        match self.take(&mut state) {
+            Some(item) => Poll::Ready(item),
+            None => {
+                state.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Reads to the end: the whole text and how it ended.
+    ///
+    /// # Errors
+    /// The generation's own error.
+    pub fn collect_text(mut self) -> Result<(String, Outcome)> {
+        let mut text = String::new();
+        for token in self.by_ref() {
+            text.push_str(&token?.text);
+        }
+        let outcome = self.outcome.take().ok_or(Error::Cancelled)?;
+        Ok((text, outcome))
+    }
+
+    /// The next item where there is one: `Some(None)` is the end, `None` means wait.
+    fn take(&mut self, state: &mut State) -> Option<Option<Result<Token>>> {
+        if self.ended {
+            return Some(None);
+        }
+        if let Some(token) = state.tokens.pop_front() {
+            return Some(Some(Ok(token)));
+        }
+        let end = state.end.take()?;
+        self.ended = true;
+        match end {
+            Ok(outcome) => {
+                self.outcome = Some(outcome);
+                Some(None)
+            }
+            Err(error) => Some(Some(Err(error))),
+        }
+    }
+}
+
+impl Iterator for Generation {
+    type Item = Result<Token>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let channel = Arc::clone(&self.channel);
+        let mut state = channel.lock();
+        loop {
+            if let Some(item) = self.take(&mut state) {
+                return item;
+            }
+            state = channel.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for Generation {
+    fn drop(&mut self) {
+        self.channel.dropped.store(true, Ordering::Release);
+    }
+}
+
+/// The backend's end of a [`Generation`]. Dropped without [`finish`](Self::finish) or
+/// [`fail`](Self::fail), it fails the generation, so that no consumer waits for ever.
+pub struct GenerationSender {
+    channel: Arc<Channel>,
+    cancel: CancelToken,
+}
+
+impl GenerationSender {
+    /// Whether to stop: the request's token fired or the consumer is gone.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancel.is_cancelled() || self.channel.dropped.load(Ordering::Acquire)
+    }
+
+    /// Hands a token over. Never blocks.
+    pub fn send(&self, token: Token) {
+        let mut state = self.channel.lock();
+        state.tokens.push_back(token);
+        self.notify(state);
+    }
+
+    /// Ends the generation well.
+    pub fn finish(self, outcome: Outcome) {
+        self.end(Ok(outcome));
+    }
+
+    /// Ends the generation with an error.
+    pub fn fail(self, error: Error) {
+        self.end(Err(error));
+    }
+
+    fn end(&self, end: Result<Outcome>) {
+        let mut state = self.channel.lock();
+        state.end = Some(end);
+        self.notify(state);
+    }
+
+    fn notify(&self, mut state: MutexGuard<'_, State>) {
+        let waker = state.waker.take();
+        drop(state);
+        self.channel.ready.notify_one();
+        // Outside the lock: a waker may run the consumer's code at once.
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl Drop for GenerationSender {
+    fn drop(&mut self) {
+        let mut state = self.channel.lock();
+        if state.end.is_none() && !self.channel.dropped.load(Ordering::Acquire) {
+            state.end =
+                Some(Err(Error::Engine("the engine ended without finishing the request".into())));
+            self.notify(state);
+        }
+    }
+}

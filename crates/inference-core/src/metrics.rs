@@ -1,0 +1,46 @@
+//! What a request cost.
+
+use std::time::Duration;
+
+/// Counts, times and memory of one finished request.
+///
+/// Decode time runs on the engine only: a slow consumer does not lengthen it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GenerateMetrics {
+    /// Tokens of the prompt, cached ones included.
+    pub prompt_tokens: usize,
+    /// Tokens of the prompt that a cache held, so that they were not computed again.
+    pub cached_prompt_tokens: usize,
+    /// Tokens generated, the end-of-sequence token not counted.
+    pub generated_tokens: usize,
+    /// From entering the queue until the engine took the request up.
+    pub queue_duration: Duration,
+    /// From being taken up until the first token was known.
+    pub prefill_duration: Duration,
+    /// From the first token until the last.
+    pub decode_duration: Duration,
+    /// From entering the queue until the end.
+    pub total_duration: Duration,
+    /// From entering the queue until the first token was handed over; `None` without one.
+    pub time_to_first_token: Option<Duration>,
+    /// The most memory that was in use during the request, in bytes.
+    pub peak_memory_bytes: u64,
+    /// Memory in use when the request ended and its state was freed, in bytes.
+    pub active_memory_bytes: u64,
+}
+
+impl GenerateMetrics {
+    /// Computed prompt tokens a second; 0 where no time was measured.
+    pub fn prefill_tokens_per_second(&self) -> f64 {
+        rate(self.prompt_tokens.saturating_sub(self.cached_prompt_tokens), self.prefill_duration)
+    }
+
+    /// Tokens a second after the first one, which prefill produced; 0 with fewer than two.
+    pub fn decode_tokens_per_second(&self) -> f64 {
+        rate(self.generated_tokens.saturating_sub(1), self.decode_duration)
+    }
+}
+
+fn rate(count: usize, time: Duration) -> f64 {
+    if time.is_zero() { 0.0 } else { count as f64 / time.as_secs_f64() }
+}

@@ -1,0 +1,255 @@
+//! Options of a load and of a request: plain structs, unset is `None`, one `validate` each.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::{CancelToken, Error, Result, Value};
+
+/// A floating-point type that a model can be computed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dtype {
+    /// 32-bit floating point.
+    F32,
+    /// 16-bit IEEE floating point.
+    F16,
+    /// 16-bit brain floating point.
+    Bf16,
+}
+
+impl Dtype {
+    /// `f32`, `f16` or `bf16`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Dtype::F32 => "f32",
+            Dtype::F16 => "f16",
+            Dtype::Bf16 => "bf16",
+        }
+    }
+}
+
+impl std::str::FromStr for Dtype {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "f32" | "float32" => Ok(Dtype::F32),
+            "f16" | "float16" => Ok(Dtype::F16),
+            "bf16" | "bfloat16" => Ok(Dtype::Bf16),
+            other => Err(invalid("dtype", format!("`{other}` is not one of f32, f16, bf16"))),
+        }
+    }
+}
+
+/// How a model is loaded. A backend that does not honour a set option refuses it by name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoadOptions {
+    /// The backend's name; `None`: the first available one.
+    pub backend: Option<String>,
+    /// The most positions a request may use: caches that would grow past it rotate instead, so
+    /// that a generation can go on with the last `context_length` positions in view.
+    pub context_length: Option<usize>,
+    /// Requests that run together; `None`: the backend's choice.
+    pub parallel_slots: Option<usize>,
+    /// Bits of a quantised key and value cache; `None`: unquantised.
+    pub kv_bits: Option<usize>,
+    /// Layers that run on the GPU; `None`: all of them.
+    pub gpu_layers: Option<usize>,
+    /// A folder with a LoRA adapter.
+    pub adapter_path: Option<PathBuf>,
+    /// The type that weights and activations are held in; `None`: the checkpoint's own.
+    pub dtype: Option<Dtype>,
+    /// Bytes that weights, caches and activations may take together; `None`: what the device has.
+    pub memory_limit: Option<u64>,
+    /// Bytes of freed memory that the allocator may keep for reuse; `None`: its own default.
+    pub cache_limit: Option<u64>,
+    /// Prompt tokens computed at once; `None`: 2048.
+    pub prefill_chunk: Option<usize>,
+}
+
+impl LoadOptions {
+    /// Checks every value against its range.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] with the first bad option's name.
+    pub fn validate(&self) -> Result<()> {
+        positive("context_length", self.context_length)?;
+        positive("parallel_slots", self.parallel_slots)?;
+        positive("prefill_chunk", self.prefill_chunk)?;
+        if let Some(bits) = self.kv_bits
+            && !matches!(bits, 4 | 8)
+        {
+            return Err(invalid("kv_bits", format!("{bits} is not 4 or 8")));
+        }
+        if self.memory_limit == Some(0) {
+            return Err(invalid("memory_limit", "must be at least 1".into()));
+        }
+        Ok(())
+    }
+}
+
+/// Exclude-top-choices sampling: with `probability`, drop every token above `threshold` but the
+/// least likely of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Xtc {
+    /// Chance that a step applies it, in `[0, 1]`.
+    pub probability: f32,
+    /// Probability from which a token counts as a top choice, in `[0, 0.5]`.
+    pub threshold: f32,
+}
+
+/// What the generated text must conform to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Constraint {
+    /// A JSON schema.
+    JsonSchema(Value),
+    /// A regular expression.
+    Regex(String),
+    /// A Lark grammar.
+    Lark(String),
+}
+
+/// How tokens are generated.
+///
+/// Logits pass, in this order: `logit_bias`, `repetition_penalty`, `presence_penalty`,
+/// `frequency_penalty`; then, unless the temperature is 0, `top_p`, `min_p`, `xtc`, `top_k`,
+/// the temperature, and the draw. Log probabilities are those before the filters and the
+/// temperature.
+#[derive(Clone, Debug, Default)]
+pub struct GenerateOptions {
+    /// The most tokens to generate; `None`: to the end of the context; 0: prefill only.
+    pub max_tokens: Option<usize>,
+    /// 0 is greedy; `None`: what the model's generation config asks for, else greedy. A set
+    /// temperature also sets the model's own `top_k`, `top_p` and `min_p` aside.
+    pub temperature: Option<f32>,
+    /// Keep this many of the most likely tokens; 0: all.
+    pub top_k: Option<usize>,
+    /// Keep the smallest set of most likely tokens whose probability reaches this, in `(0, 1]`.
+    pub top_p: Option<f32>,
+    /// Drop tokens less likely than this fraction of the most likely one, in `[0, 1]`.
+    pub min_p: Option<f32>,
+    /// Exclude-top-choices sampling.
+    pub xtc: Option<Xtc>,
+    /// Divides positive and multiplies negative logits of the ids in the window; above 0, 1 is off.
+    pub repetition_penalty: Option<f32>,
+    /// Subtracted from the logits of the ids in the window.
+    pub presence_penalty: Option<f32>,
+    /// Subtracted from the logits of the ids in the window, once for each occurrence.
+    pub frequency_penalty: Option<f32>,
+    /// How many of the last ids, prompt included, the penalties look at; `None`: 20.
+    pub penalty_window: Option<usize>,
+    /// Added to the logits of these ids.
+    pub logit_bias: BTreeMap<u32, f32>,
+    /// Makes draws repeatable: a draw depends on the seed and the step alone. `None`: a fresh one,
+    /// which the [`Outcome`](crate::Outcome) tells.
+    pub seed: Option<u64>,
+    /// Texts that end the generation and are not part of it; the earliest match counts.
+    pub stop: Vec<String>,
+    /// Ids that end the generation and are not part of it, beside the model's own.
+    pub stop_token_ids: Vec<u32>,
+    /// Generate on past the model's end-of-sequence ids.
+    pub ignore_eos: bool,
+    /// Report the log probability of each token.
+    pub logprobs: bool,
+    /// Report this many most likely tokens at each step, with their log probabilities.
+    pub top_logprobs: usize,
+    /// Hand over the whole logits with each token: `[vocab_size]` f32 values.
+    pub logits: bool,
+    /// What the text must conform to.
+    pub constraint: Option<Constraint>,
+    /// Ends the generation from another thread, or at a deadline.
+    pub cancel: CancelToken,
+}
+
+impl GenerateOptions {
+    /// The window of the penalties where none is given.
+    pub const DEFAULT_PENALTY_WINDOW: usize = 20;
+
+    /// Checks every value against its range.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] with the first bad option's name.
+    pub fn validate(&self) -> Result<()> {
+        within("temperature", self.temperature, 0.0, f32::MAX)?;
+        within("top_p", self.top_p, f32::MIN_POSITIVE, 1.0)?;
+        within("min_p", self.min_p, 0.0, 1.0)?;
+        within("repetition_penalty", self.repetition_penalty, f32::MIN_POSITIVE, f32::MAX)?;
+        within("presence_penalty", self.presence_penalty, f32::MIN, f32::MAX)?;
+        within("frequency_penalty", self.frequency_penalty, f32::MIN, f32::MAX)?;
+        positive("penalty_window", self.penalty_window)?;
+        if let Some(xtc) = self.xtc {
+            within("xtc.probability", Some(xtc.probability), 0.0, 1.0)?;
+            within("xtc.threshold", Some(xtc.threshold), 0.0, 0.5)?;
+        }
+        for (id, bias) in &self.logit_bias {
+            if bias.is_nan() || *bias == f32::INFINITY {
+                return Err(invalid(
+                    "logit_bias",
+                    format!("{bias} for token {id} is not a number to add"),
+                ));
+            }
+        }
+        if let Some(index) = self.stop.iter().position(String::is_empty) {
+            return Err(invalid(
+                "stop",
+                format!("string {index} is empty, which would match at once"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// How a conversation is rendered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChatOptions {
+    /// Tool definitions, as the chat template takes them.
+    pub tools: Vec<Value>,
+    /// Further variables of the template, such as `enable_thinking`.
+    pub template_kwargs: Vec<(String, Value)>,
+    /// End the prompt where the assistant's answer begins; otherwise after the last message.
+    pub add_generation_prompt: bool,
+}
+
+impl Default for ChatOptions {
+    fn default() -> Self {
+        ChatOptions { tools: Vec::new(), template_kwargs: Vec::new(), add_generation_prompt: true }
+    }
+}
+
+/// How prompts are classified.
+#[derive(Clone, Debug, Default)]
+pub struct ClassifyOptions {
+    /// Return the `[vocab_size]` logits of each prompt's last position.
+    pub logits: bool,
+    /// Ends the call from another thread, or at a deadline.
+    pub cancel: CancelToken,
+}
+
+fn invalid(option: &'static str, reason: String) -> Error {
+    Error::InvalidOption { option, reason }
+}
+
+fn positive(option: &'static str, value: Option<usize>) -> Result<()> {
+    match value {
+        Some(0) => Err(invalid(option, "must be at least 1".into())),
+        _ => Ok(()),
+    }
+}
+
+fn within(option: &'static str, value: Option<f32>, low: f32, high: f32) -> Result<()> {
+    let Some(value) = value else { return Ok(()) };
+    if (low..=high).contains(&value) {
+        return Ok(());
+    }
+    let range = if low == f32::MIN {
+        "a finite number".to_owned()
+    } else {
+        let low =
+            if low == f32::MIN_POSITIVE { "above 0".into() } else { format!("at least {low}") };
+        if high == f32::MAX {
+            format!("finite and {low}")
+        } else {
+            format!("{low} and at most {high}")
+        }
+    };
+    Err(invalid(option, format!("{value} is not {range}")))
+}

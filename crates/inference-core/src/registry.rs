@@ -1,0 +1,139 @@
+//! The registry of backends.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::{Backend, Error, LoadOptions, Result, TextModel};
+
+/// Backends in the order in which [`Registry::default_backend`] tries them; others follow by name.
+const PREFERENCE: [&str; 5] = ["metal", "cuda", "rocm", "llama_cpp", "cpu"];
+
+/// Backends by name. Programs use the [`global`] one; tests make their own.
+#[derive(Default)]
+pub struct Registry {
+    backends: RwLock<BTreeMap<String, Arc<dyn Backend>>>,
+}
+
+impl Registry {
+    /// An empty registry.
+    pub const fn new() -> Self {
+        Registry { backends: RwLock::new(BTreeMap::new()) }
+    }
+
+    /// Adds a backend under its own name.
+    ///
+    /// # Errors
+    /// [`Error::BackendAlreadyRegistered`]; the first one stays.
+    pub fn register(&self, backend: Arc<dyn Backend>) -> Result<()> {
+        let name = backend.name().to_owned();
+        let mut backends = self.backends.write().unwrap_or_else(PoisonError::into_inner);
+        if backends.contains_key(&name) {
+            return Err(Error::BackendAlreadyRegistered { name });
+        }
+        backends.insert(name, backend);
+        Ok(())
+    }
+
+    /// The backend of that name.
+    pub fn get(&self, name: &str) -> Option<Arc<dyn Backend>> {
+        self.snapshot().remove(name)
+    }
+
+    /// The registered names, sorted.
+    pub fn list(&self) -> Vec<String> {
+        self.snapshot().into_keys().collect()
+    }
+
+    /// The first available backend of metal, cuda, rocm, llama_cpp, cpu, then the others by name.
+    ///
+    /// # Errors
+    /// [`Error::NoBackends`] when none is registered, [`Error::NoBackendAvailable`] with each
+    /// one's reason when none can run.
+    pub fn default_backend(&self) -> Result<Arc<dyn Backend>> {
+        let mut rest = self.snapshot();
+        if rest.is_empty() {
+            return Err(Error::NoBackends);
+        }
+        let preferred: Vec<_> = PREFERENCE.iter().filter_map(|n| rest.remove(*n)).collect();
+        let mut unavailable = Vec::new();
+        for backend in preferred.into_iter().chain(rest.into_values()) {
+            match backend.available() {
+                Ok(()) => return Ok(backend),
+                Err(reason) => unavailable.push((backend.name().to_owned(), reason)),
+            }
+        }
+        unavailable.sort();
+        Err(Error::NoBackendAvailable { unavailable })
+    }
+
+    /// Loads `path` with the backend that `options.backend` names, else with the default one.
+    ///
+    /// # Errors
+    /// [`Error::BackendNotRegistered`], [`Error::BackendNotAvailable`], those of
+    /// [`default_backend`](Self::default_backend), of [`LoadOptions::validate`] and of the
+    /// backend's own load.
+    pub fn load_model(&self, path: &Path, options: &LoadOptions) -> Result<Box<dyn TextModel>> {
+        options.validate()?;
+        let backend = match &options.backend {
+            None => self.default_backend()?,
+            Some(name) => {
+                let backend = self.get(name).ok_or_else(|| Error::BackendNotRegistered {
+                    name: name.clone(),
+                    registered: self.list(),
+                })?;
+                backend
+                    .available()
+                    .map_err(|reason| Error::BackendNotAvailable { name: name.clone(), reason })?;
+                backend
+            }
+        };
+        backend.load_model(path, options)
+    }
+
+    /// A copy, so that no backend's code runs under the lock.
+    fn snapshot(&self) -> BTreeMap<String, Arc<dyn Backend>> {
+        self.backends.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+static GLOBAL: Registry = Registry::new();
+
+/// The process's registry, which the functions of this module use.
+pub fn global() -> &'static Registry {
+    &GLOBAL
+}
+
+/// [`Registry::register`] on the [`global`] registry.
+///
+/// # Errors
+/// As there.
+pub fn register(backend: Arc<dyn Backend>) -> Result<()> {
+    GLOBAL.register(backend)
+}
+
+/// [`Registry::get`] on the [`global`] registry.
+pub fn get_backend(name: &str) -> Option<Arc<dyn Backend>> {
+    GLOBAL.get(name)
+}
+
+/// [`Registry::list`] on the [`global`] registry.
+pub fn backends() -> Vec<String> {
+    GLOBAL.list()
+}
+
+/// [`Registry::default_backend`] on the [`global`] registry.
+///
+/// # Errors
+/// As there.
+pub fn default_backend() -> Result<Arc<dyn Backend>> {
+    GLOBAL.default_backend()
+}
+
+/// [`Registry::load_model`] on the [`global`] registry.
+///
+/// # Errors
+/// As there.
+pub fn load_model(path: &Path, options: &LoadOptions) -> Result<Box<dyn TextModel>> {
+    GLOBAL.load_model(path, options)
+}
