@@ -1,2 +1,45 @@
-//! Placeholder.
-fn main() {}
+//! Tasks of this repository: `cargo xtask COMMAND`.
+#![forbid(unsafe_code)]
+
+mod bindings;
+mod build_mlx;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  build-mlx [--variant metal|cpu|cuda] [--from-source DIR] [--fetch-only]
+      finds or fetches MLX and compiles mlx-c, as the first build would
+  bindings [--check]
+      regenerates crates/mlx-ffi/src/bindings.rs, or checks that it is current";
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let command = args.next();
+    let args: Vec<String> = args.collect();
+    let result = match command.as_deref() {
+        Some("build-mlx") => build_mlx::run(&args),
+        Some("bindings") => bindings::run(&args),
+        Some("help" | "--help" | "-h") => {
+            eprintln!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        Some(other) => Err(anyhow::anyhow!("unknown command `{other}`\n{USAGE}")),
+        None => Err(anyhow::anyhow!("no command given\n{USAGE}")),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The root of the repository.
+fn root() -> &'static Path {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here)
+}

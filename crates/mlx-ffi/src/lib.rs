@@ -1,2 +1,4 @@
 //! Placeholder.
 #![allow(unsafe_code)]
+
+mod sys;

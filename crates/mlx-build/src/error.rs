@@ -1,0 +1,208 @@
+//! What can go wrong on the way to a linked MLX, each with its remedy.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::platform::{PLATFORMS, Target};
+use crate::{MLX_VERSION, Variant};
+
+/// Why MLX could not be found, fetched or compiled against.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A name that is no variant.
+    #[error("unknown MLX variant `{name}`; use metal, cpu or cuda")]
+    UnknownVariant {
+        /// The name given.
+        name: String,
+    },
+    /// No operating system for which MLX exists.
+    #[error("MLX does not run on {os}; it runs on macos and linux")]
+    UnsupportedOs {
+        /// The name of the operating system.
+        os: String,
+    },
+    /// There is no prebuilt MLX for this machine.
+    #[error(
+        "no prebuilt MLX {MLX_VERSION} {variant} for {} {} {}; there is one for {}; \
+         set MLX_VARIANT to one of those, MLX_ROOT to an installed MLX, \
+         or run `cargo xtask build-mlx --from-source DIR`",
+        target.os, target.arch, release(target), wheels(*variant)
+    )]
+    NoWheel {
+        /// The variant asked for.
+        variant: Variant,
+        /// The machine it was asked for.
+        target: Target,
+    },
+    /// The interpreter that fetches and unpacks wheels is not there.
+    #[error(
+        "cannot run `{python}`: {source}; install Python 3 with pip, name it in MLX_PYTHON, \
+         or set MLX_ROOT to an installed MLX"
+    )]
+    NoPython {
+        /// The interpreter tried.
+        python: String,
+        /// Why it did not start.
+        source: io::Error,
+    },
+    /// Python is there, pip is not.
+    #[error(
+        "`{python}` has no pip; install it (Debian: apt install python3-pip; \
+         elsewhere: {python} -m ensurepip), or set MLX_ROOT to an installed MLX"
+    )]
+    NoPip {
+        /// The interpreter tried.
+        python: String,
+    },
+    /// pip ran and failed.
+    #[error(
+        "pip could not get {packages}: {reason}; check the network and pip's settings, \
+         or set MLX_ROOT to an installed MLX"
+    )]
+    Download {
+        /// What was asked for, with versions.
+        packages: String,
+        /// The last lines that pip printed.
+        reason: String,
+    },
+    /// The file that came is not the file that was pinned.
+    #[error(
+        "wheel {wheel} has sha256 {found}, expected {expected}; it was deleted: run again, \
+         and if it stays so, do not trust the package index that pip uses"
+    )]
+    WrongHash {
+        /// Name of the wheel.
+        wheel: String,
+        /// Its hash.
+        found: String,
+        /// The pinned hash.
+        expected: String,
+    },
+    /// A wheel does not unpack.
+    #[error("cannot unpack {wheel}: {reason}; check the free space and run again")]
+    Unpack {
+        /// Name of the wheel.
+        wheel: String,
+        /// What the interpreter printed.
+        reason: String,
+    },
+    /// A folder that should hold MLX lacks a part of it.
+    #[error("`{}` in {} is missing; {remedy}", file.display(), folder.display())]
+    MissingFile {
+        /// The part, relative to `folder`.
+        file: PathBuf,
+        /// The folder that was looked at.
+        folder: PathBuf,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// An installed MLX that mlx-c was not made for.
+    #[error(
+        "MLX in {} is version {found}, expected {MLX_VERSION}; \
+         install that version or unset MLX_ROOT to have it fetched", root.display()
+    )]
+    WrongVersion {
+        /// The installed MLX.
+        root: PathBuf,
+        /// Its version, as its header says it.
+        found: String,
+    },
+    /// No C++ compiler.
+    #[error(
+        "cannot run the C++ compiler `{compiler}`: {source}; install one \
+         (Debian: apt install g++; macOS: xcode-select --install) or name it in CXX"
+    )]
+    NoCompiler {
+        /// The compiler tried.
+        compiler: String,
+        /// Why it did not start.
+        source: io::Error,
+    },
+    /// A C++ compiler that does not know C++20.
+    #[error(
+        "the C++ compiler `{compiler}` cannot compile C++20: {reason}; \
+         use gcc 12, clang 15 or later, and name it in CXX"
+    )]
+    OldCompiler {
+        /// The compiler tried.
+        compiler: String,
+        /// What it printed.
+        reason: String,
+    },
+    /// The build tools could not be installed.
+    #[error(
+        "no {tools} on this machine, and the Python packages could not be installed: {reason}; \
+         install cmake with the system's package manager (Debian: apt install cmake make), \
+         or give Python venv and pip (Debian: apt install python3-venv python3-pip)"
+    )]
+    NoTools {
+        /// The programs that are missing.
+        tools: String,
+        /// Why the Python packages did not come.
+        reason: String,
+    },
+    /// cmake failed.
+    #[error(
+        "cmake could not build {what} from {}; its messages are above; \
+         the unfinished build is in {}", source_dir.display(), build_dir.display()
+    )]
+    Compile {
+        /// `MLX` or `mlx-c`.
+        what: &'static str,
+        /// The sources.
+        source_dir: PathBuf,
+        /// The folder left behind.
+        build_dir: PathBuf,
+    },
+    /// The crate that carries the sources of mlx-c was not found.
+    #[error("cannot find the sources of mlx-c: {reason}; run `cargo fetch --locked` and try again")]
+    NoSources {
+        /// What cargo said.
+        reason: String,
+    },
+    /// A variable that only a build script has.
+    #[error("{name} is not set; this function serves build scripts")]
+    NotABuildScript {
+        /// The variable.
+        name: &'static str,
+    },
+    /// The file system said no.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// Names the file and the action in an error of the file system.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io {
+            action,
+            path: path.to_owned(),
+            source,
+        }
+    }
+}
+
+/// The tags of the wheels of `variant`.
+fn wheels(variant: Variant) -> String {
+    let tags = PLATFORMS
+        .iter()
+        .filter(|p| p.variant == variant)
+        .map(|p| p.tag);
+    tags.collect::<Vec<_>>().join(", ")
+}
+
+/// The release of the operating system, where it matters.
+fn release(target: &Target) -> String {
+    if target.os_version == 0 {
+        String::new()
+    } else {
+        target.os_version.to_string()
+    }
+}

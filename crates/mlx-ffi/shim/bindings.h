@@ -1,0 +1,4 @@
+// Everything that src/bindings.rs declares. MLX's readers of npy and gguf files
+// are left out on purpose: they trust the sizes that a file states.
+#include "mlx/c/mlx.h"
+#include "detach.h"
