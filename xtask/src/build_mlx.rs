@@ -14,17 +14,9 @@ pub fn run(args: &[String]) -> Result<()> {
     let start = Instant::now();
     let request = request(args)?;
     let mlx = provision(&request)?;
-    let done = if request.goal == Goal::Fetched {
-        "fetched"
-    } else {
-        "ready to link"
-    };
+    let done = if request.goal == Goal::Fetched { "fetched" } else { "ready to link" };
     let seconds = start.elapsed().as_secs_f64();
-    eprintln!(
-        "MLX {} is {done} in {} ({seconds:.1} s)",
-        request.variant,
-        mlx.root.display()
-    );
+    eprintln!("MLX {} is {done} in {} ({seconds:.1} s)", request.variant, mlx.root.display());
     Ok(())
 }
 

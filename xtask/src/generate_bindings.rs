@@ -45,12 +45,8 @@ const BLOCKED: &[&str] = &[".*_b?float16"];
 
 fn main() -> Result<()> {
     let mut args = env::args().skip(1);
-    let mlx_c = args
-        .next()
-        .context("usage: generate-bindings MLX_C_SOURCES SHIM_FOLDER")?;
-    let shim = args
-        .next()
-        .context("usage: generate-bindings MLX_C_SOURCES SHIM_FOLDER")?;
+    let mlx_c = args.next().context("usage: generate-bindings MLX_C_SOURCES SHIM_FOLDER")?;
+    let shim = args.next().context("usage: generate-bindings MLX_C_SOURCES SHIM_FOLDER")?;
     let mut builder = Builder::default()
         .header(format!("{shim}/bindings.h"))
         .clang_args([format!("-I{mlx_c}"), format!("-I{shim}")])
@@ -76,8 +72,5 @@ fn main() -> Result<()> {
     for function in BLOCKED {
         builder = builder.blocklist_function(function);
     }
-    builder
-        .generate()?
-        .write(Box::new(stdout()))
-        .context("cannot write the bindings")
+    builder.generate()?.write(Box::new(stdout())).context("cannot write the bindings")
 }

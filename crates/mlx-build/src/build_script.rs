@@ -10,21 +10,12 @@ use crate::{Error, Goal, Linkage, Mlx, Python, Request, Source, Target, Variant,
 /// # Errors
 /// [`Error::NotABuildScript`] elsewhere, [`Error::UnknownVariant`] for a wrong `MLX_VARIANT`.
 pub fn request() -> Result<Request, Error> {
-    for name in [
-        "MLX_ROOT",
-        "MLX_VARIANT",
-        "MLX_PYTHON",
-        "MACOSX_DEPLOYMENT_TARGET",
-    ] {
+    for name in ["MLX_ROOT", "MLX_VARIANT", "MLX_PYTHON", "MACOSX_DEPLOYMENT_TARGET"] {
         println!("cargo:rerun-if-env-changed={name}");
     }
     let triple = variable("TARGET")?;
     let os = variable("CARGO_CFG_TARGET_OS")?;
-    let target = Target {
-        arch: variable("CARGO_CFG_TARGET_ARCH")?,
-        os,
-        ..Target::host()
-    };
+    let target = Target { arch: variable("CARGO_CFG_TARGET_ARCH")?, os, ..Target::host() };
     let variant = match env::var("MLX_VARIANT") {
         Ok(name) => name.parse()?,
         Err(_) => Variant::default_for(&target.os),
@@ -55,10 +46,7 @@ pub fn link(mlx: &Mlx, request: &Request) -> Result<(), Error> {
         println!("cargo:rustc-link-search=native={}", folder.display());
         println!("cargo:rustc-link-lib=static=mlxc");
     }
-    println!(
-        "cargo:rustc-link-search=native={}",
-        mlx.root.join("lib").display()
-    );
+    println!("cargo:rustc-link-search=native={}", mlx.root.join("lib").display());
     println!("cargo:rustc-link-lib=dylib=mlx");
     println!("cargo:rustc-link-lib=dylib={}", linkage.cxx);
     for framework in linkage.frameworks {

@@ -40,11 +40,7 @@ impl Build {
         let inherited = env::var_os("PATH").unwrap_or_default();
         folders.extend(env::split_paths(&inherited));
         let path = env::join_paths(folders).unwrap_or(inherited);
-        Ok(Self {
-            path,
-            generator,
-            triple: triple.to_owned(),
-        })
+        Ok(Self { path, generator, triple: triple.to_owned() })
     }
 
     /// Compiles `source`, mlx-c, against the MLX in `root`; `out/lib` gets `libmlxc.a`.
@@ -99,13 +95,11 @@ fn run(
     source: &Path,
     out: &Path,
 ) -> Result<(), Error> {
-    catch_unwind(AssertUnwindSafe(|| config.build()))
-        .map(drop)
-        .map_err(|_| Error::Compile {
-            what,
-            source_dir: source.to_owned(),
-            build_dir: out.to_owned(),
-        })
+    catch_unwind(AssertUnwindSafe(|| config.build())).map(drop).map_err(|_| Error::Compile {
+        what,
+        source_dir: source.to_owned(),
+        build_dir: out.to_owned(),
+    })
 }
 
 /// Compiles one line, so that a missing or old compiler is named before cmake starts.
@@ -120,38 +114,23 @@ fn check_compiler(triple: &str) -> Result<(), Error> {
     let program = tool.map_or_else(|_| PathBuf::from("c++"), |tool| tool.path().to_owned());
     let compiler = program.display().to_string();
     let probe = env::temp_dir().join(format!("mlx-build-probe-{}.cpp", std::process::id()));
-    fs::write(
-        &probe,
-        "#include <concepts>\ntemplate <std::integral T> T one() { return 1; }\n",
-    )
-    .map_err(Error::io("write", &probe))?;
-    let output = Command::new(&program)
-        .args(["-std=c++20", "-fsyntax-only"])
-        .arg(&probe)
-        .output();
+    fs::write(&probe, "#include <concepts>\ntemplate <std::integral T> T one() { return 1; }\n")
+        .map_err(Error::io("write", &probe))?;
+    let output = Command::new(&program).args(["-std=c++20", "-fsyntax-only"]).arg(&probe).output();
     let _ = fs::remove_file(&probe);
     match output {
         Err(source) => Err(Error::NoCompiler { compiler, source }),
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => {
             let text = String::from_utf8_lossy(&output.stderr);
-            let reason = text
-                .lines()
-                .find(|line| line.contains("error"))
-                .unwrap_or("no message");
-            Err(Error::OldCompiler {
-                compiler,
-                reason: reason.to_owned(),
-            })
+            let reason = text.lines().find(|line| line.contains("error")).unwrap_or("no message");
+            Err(Error::OldCompiler { compiler, reason: reason.to_owned() })
         }
     }
 }
 
 fn runs(program: &str) -> bool {
     let mut command = Command::new(program);
-    command
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }

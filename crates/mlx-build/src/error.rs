@@ -181,28 +181,17 @@ pub enum Error {
 impl Error {
     /// Names the file and the action in an error of the file system.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io {
-            action,
-            path: path.to_owned(),
-            source,
-        }
+        move |source| Self::Io { action, path: path.to_owned(), source }
     }
 }
 
 /// The tags of the wheels of `variant`.
 fn wheels(variant: Variant) -> String {
-    let tags = PLATFORMS
-        .iter()
-        .filter(|p| p.variant == variant)
-        .map(|p| p.tag);
+    let tags = PLATFORMS.iter().filter(|p| p.variant == variant).map(|p| p.tag);
     tags.collect::<Vec<_>>().join(", ")
 }
 
 /// The release of the operating system, where it matters.
 fn release(target: &Target) -> String {
-    if target.os_version == 0 {
-        String::new()
-    } else {
-        target.os_version.to_string()
-    }
+    if target.os_version == 0 { String::new() } else { target.os_version.to_string() }
 }

@@ -34,16 +34,8 @@ fn check_hash(wheel: &Path, expected: &str) -> Result<(), Error> {
         return Ok(());
     }
     fs::remove_file(wheel).map_err(Error::io("remove", wheel))?;
-    let name = wheel
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
-    Err(Error::WrongHash {
-        wheel: name,
-        found,
-        expected: expected.to_owned(),
-    })
+    let name = wheel.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Err(Error::WrongHash { wheel: name, found, expected: expected.to_owned() })
 }
 
 fn sha256(path: &Path) -> io::Result<String> {

@@ -113,10 +113,7 @@ impl Request {
         let name = match &self.source {
             Source::Installed(root) => {
                 let path = root.display().to_string();
-                format!(
-                    "installed-{}",
-                    path.replace(['/', '\\', ':'], "_").trim_matches('_')
-                )
+                format!("installed-{}", path.replace(['/', '\\', ':'], "_").trim_matches('_'))
             }
             _ => format!("{}-{MLX_VERSION}", self.variant),
         };
@@ -144,15 +141,10 @@ impl Target {
 fn macos_release() -> u32 {
     let deployment = env::var("MACOSX_DEPLOYMENT_TARGET").ok();
     let version = deployment.or_else(|| {
-        let output = Command::new("sw_vers")
-            .arg("-productVersion")
-            .output()
-            .ok()?;
+        let output = Command::new("sw_vers").arg("-productVersion").output().ok()?;
         String::from_utf8(output.stdout).ok()
     });
-    let major = version
-        .as_deref()
-        .and_then(|text| text.trim().split('.').next()?.parse().ok());
+    let major = version.as_deref().and_then(|text| text.trim().split('.').next()?.parse().ok());
     major.unwrap_or(0)
 }
 
@@ -173,26 +165,18 @@ pub fn provision(request: &Request) -> Result<Mlx, Error> {
     let (mut stamps, identity) = provide_mlx(request, &home, &tools, since)?;
     let mut mlx_c_lib = None;
     if request.goal == Goal::Linkable {
-        let dist = Stamped {
-            dir: home.join("mlxc"),
-        };
+        let dist = Stamped { dir: home.join("mlxc") };
         let content = format!("mlx-c for {identity}");
         if dist.content().as_ref() != Some(&content) {
             let source = location::mlx_c_sources(&request.manifest_dir)?;
             let build = Build::prepare(&request.triple, &tools)?;
             (request.progress)("compiling mlx-c (half a minute on two cores)");
-            dist.make(&content, since, |out| {
-                build.mlx_c(&source, &request.root(), out)
-            })?;
+            dist.make(&content, since, |out| build.mlx_c(&source, &request.root(), out))?;
         }
         stamps.push(dist.stamp());
         mlx_c_lib = Some(dist.dir.join("lib"));
     }
-    Ok(Mlx {
-        root: request.root(),
-        mlx_c_lib,
-        stamps,
-    })
+    Ok(Mlx { root: request.root(), mlx_c_lib, stamps })
 }
 
 /// Makes sure that MLX is in its folder; returns its stamps and a text that identifies it.
@@ -202,9 +186,7 @@ fn provide_mlx(
     tools: &Tools,
     since: SystemTime,
 ) -> Result<(Vec<PathBuf>, String), Error> {
-    let dist = Stamped {
-        dir: home.join("dist"),
-    };
+    let dist = Stamped { dir: home.join("dist") };
     match &request.source {
         Source::Installed(root) => {
             let library = check_installed(root, &request.target.os)?;
@@ -234,9 +216,7 @@ fn provide_mlx(
             let content = format!("{} {MLX_VERSION} {}", platform.package, platform.sha256);
             if dist.content().as_ref() != Some(&content) {
                 (request.progress)(&format!("fetching {} {MLX_VERSION}", platform.package));
-                dist.make(&content, since, |out| {
-                    fetch::fetch(platform, &request.python, out)
-                })?;
+                dist.make(&content, since, |out| fetch::fetch(platform, &request.python, out))?;
             }
             content
         }
@@ -249,10 +229,7 @@ fn check_installed(root: &Path, os: &str) -> Result<PathBuf, Error> {
     let library = root.join("lib").join(Linkage::of(os)?.library);
     let header = root.join("include/mlx/version.h");
     let config = root.join("share/cmake/MLX/MLXConfig.cmake");
-    if let Some(file) = [&library, &header, &config]
-        .into_iter()
-        .find(|file| !file.is_file())
-    {
+    if let Some(file) = [&library, &header, &config].into_iter().find(|file| !file.is_file()) {
         return Err(Error::MissingFile {
             file: file.strip_prefix(root).unwrap_or(file).to_owned(),
             folder: root.to_owned(),
@@ -264,55 +241,32 @@ fn check_installed(root: &Path, os: &str) -> Result<PathBuf, Error> {
     if found == MLX_VERSION {
         Ok(library)
     } else {
-        Err(Error::WrongVersion {
-            root: root.to_owned(),
-            found,
-        })
+        Err(Error::WrongVersion { root: root.to_owned(), found })
     }
 }
 
 /// The version that MLX's `version.h` states.
 fn version_in(header: &str) -> String {
     let number = |name: &str| {
-        let line = header
-            .lines()
-            .find(|line| line.contains(&format!("define {name} ")));
-        line.and_then(|line| line.split_whitespace().last())
-            .unwrap_or("?")
-            .to_owned()
+        let line = header.lines().find(|line| line.contains(&format!("define {name} ")));
+        line.and_then(|line| line.split_whitespace().last()).unwrap_or("?").to_owned()
     };
-    [
-        "MLX_VERSION_MAJOR",
-        "MLX_VERSION_MINOR",
-        "MLX_VERSION_PATCH",
-    ]
-    .map(number)
-    .join(".")
+    ["MLX_VERSION_MAJOR", "MLX_VERSION_MINOR", "MLX_VERSION_PATCH"].map(number).join(".")
 }
 
 /// What tells one build of an installed library from the next.
 fn identity_of(library: &Path) -> Result<String, Error> {
     let metadata = fs::metadata(library).map_err(Error::io("read", library))?;
     let time = metadata.modified().map_err(Error::io("read", library))?;
-    let age = time
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    Ok(format!(
-        "{} {} {}",
-        library.display(),
-        metadata.len(),
-        age.as_nanos()
-    ))
+    let age = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Ok(format!("{} {} {}", library.display(), metadata.len(), age.as_nanos()))
 }
 
 /// Waits until no other process provisions in `cache`; dropping the file ends the hold.
 fn lock(cache: &Path, progress: fn(&str)) -> Result<File, Error> {
     let path = cache.join("lock");
-    let file = File::options()
-        .create(true)
-        .append(true)
-        .open(&path)
-        .map_err(Error::io("open", &path))?;
+    let file =
+        File::options().create(true).append(true).open(&path).map_err(Error::io("open", &path))?;
     if file.try_lock().is_err() {
         progress("waiting for another build of MLX in the same folder");
         file.lock().map_err(Error::io("lock", &path))?;

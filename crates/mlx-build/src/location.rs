@@ -17,9 +17,7 @@ const CARRIER: (&str, &str) = ("mlx-sys", "0.7.0");
 /// `<target>/[<triple>/]<profile>/build/<package>/out`, whatever the target folder
 /// is called (`CARGO_TARGET_DIR`, `--target-dir`, coverage tools).
 pub fn cache_under(out_dir: &Path, triple: &str) -> PathBuf {
-    let build = out_dir
-        .ancestors()
-        .find(|dir| dir.file_name() == Some(OsStr::new("build")));
+    let build = out_dir.ancestors().find(|dir| dir.file_name() == Some(OsStr::new("build")));
     let profiles = build.and_then(Path::parent).and_then(Path::parent);
     let target = match profiles {
         Some(dir) if dir.file_name() == Some(OsStr::new(triple)) => dir.parent(),
@@ -36,9 +34,7 @@ pub fn cache_under(out_dir: &Path, triple: &str) -> PathBuf {
 pub fn cache_of_workspace(manifest_dir: &Path) -> Result<PathBuf, Error> {
     let metadata = cargo_metadata(manifest_dir, &["--no-deps", "--offline"])?;
     // Build scripts run under the build folder, which may differ from the target folder.
-    let folder = metadata["build_directory"]
-        .as_str()
-        .or(metadata["target_directory"].as_str());
+    let folder = metadata["build_directory"].as_str().or(metadata["target_directory"].as_str());
     let folder = folder.ok_or_else(|| no_sources("cargo metadata names no target folder"))?;
     Ok(Path::new(folder).join("mlx"))
 }
@@ -55,18 +51,13 @@ pub fn mlx_c_sources(manifest_dir: &Path) -> Result<PathBuf, Error> {
     if sources.join("CMakeLists.txt").is_file() {
         Ok(sources)
     } else {
-        Err(no_sources(&format!(
-            "{} holds no CMakeLists.txt",
-            sources.display()
-        )))
+        Err(no_sources(&format!("{} holds no CMakeLists.txt", sources.display())))
     }
 }
 
 fn sources_in(metadata: &Value) -> Result<PathBuf, Error> {
     let (name, version) = CARRIER;
-    let packages = metadata["packages"]
-        .as_array()
-        .map_or(&[][..], Vec::as_slice);
+    let packages = metadata["packages"].as_array().map_or(&[][..], Vec::as_slice);
     let manifest = packages
         .iter()
         .find(|package| package["name"] == name && package["version"] == version)
@@ -90,7 +81,5 @@ fn cargo_metadata(manifest_dir: &Path, args: &[&str]) -> Result<Value, Error> {
 }
 
 fn no_sources(reason: &str) -> Error {
-    Error::NoSources {
-        reason: reason.to_owned(),
-    }
+    Error::NoSources { reason: reason.to_owned() }
 }

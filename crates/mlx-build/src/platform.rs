@@ -23,11 +23,7 @@ pub enum Variant {
 impl Variant {
     /// The variant for a machine on which nobody asked for one.
     pub fn default_for(os: &str) -> Self {
-        if os == "macos" {
-            Self::Metal
-        } else {
-            Self::Cpu
-        }
+        if os == "macos" { Self::Metal } else { Self::Cpu }
     }
 
     /// The name used on the command line, in `MLX_VARIANT` and in folder names.
@@ -53,9 +49,7 @@ impl FromStr for Variant {
         [Self::Metal, Self::Cpu, Self::Cuda]
             .into_iter()
             .find(|variant| variant.name() == name)
-            .ok_or_else(|| Error::UnknownVariant {
-                name: name.to_owned(),
-            })
+            .ok_or_else(|| Error::UnknownVariant { name: name.to_owned() })
     }
 }
 
@@ -240,18 +234,12 @@ impl Platform {
                     && platform.arch == target.arch
                     && platform.min_os <= target.os_version
             })
-            .ok_or_else(|| Error::NoWheel {
-                variant,
-                target: target.clone(),
-            })
+            .ok_or_else(|| Error::NoWheel { variant, target: target.clone() })
     }
 
     /// The first of [`Platform::files`] that `dist`, an unpacked wheel, lacks.
     pub fn missing_file(&self, dist: &Path) -> Option<&'static str> {
-        self.files
-            .iter()
-            .copied()
-            .find(|file| !dist.join(file).exists())
+        self.files.iter().copied().find(|file| !dist.join(file).exists())
     }
 }
 
@@ -274,8 +262,6 @@ impl Linkage {
         let origins = self.rpath_origins.iter().map(|entry| (*entry).to_owned());
         let entries = origins.chain([lib_dir.display().to_string()]);
         let flags = self.rpath_flags.iter().map(|flag| (*flag).to_owned());
-        flags
-            .chain(entries.map(|entry| format!("-Wl,-rpath,{entry}")))
-            .collect()
+        flags.chain(entries.map(|entry| format!("-Wl,-rpath,{entry}"))).collect()
     }
 }

@@ -24,9 +24,7 @@ pub struct Python {
 impl Python {
     /// The interpreter in `MLX_PYTHON`, else `python3`.
     pub fn from_env() -> Self {
-        Self {
-            program: env::var_os("MLX_PYTHON").unwrap_or_else(|| "python3".into()),
-        }
+        Self { program: env::var_os("MLX_PYTHON").unwrap_or_else(|| "python3".into()) }
     }
 
     /// Downloads a wheel of MLX into `folder` and returns its path.
@@ -38,25 +36,9 @@ impl Python {
         // The wheel holds no Python module for one interpreter, so any version would do.
         let output = self.run(
             Command::new(&self.program)
-                .args([
-                    "-m",
-                    "pip",
-                    "download",
-                    "--disable-pip-version-check",
-                    "--no-input",
-                ])
-                .args([
-                    "--no-deps",
-                    "--only-binary=:all:",
-                    "--implementation=py",
-                    "--abi=none",
-                ])
-                .args([
-                    "--python-version=3.12",
-                    "--progress-bar=off",
-                    "--platform",
-                    platform.tag,
-                ])
+                .args(["-m", "pip", "download", "--disable-pip-version-check", "--no-input"])
+                .args(["--no-deps", "--only-binary=:all:", "--implementation=py", "--abi=none"])
+                .args(["--python-version=3.12", "--progress-bar=off", "--platform", platform.tag])
                 .arg("--dest")
                 .arg(folder)
                 .arg(&package),
@@ -68,9 +50,7 @@ impl Python {
         };
         let entries = fs::read_dir(folder).map_err(Error::io("list", folder))?;
         let mut files = entries.flatten().map(|entry| entry.path());
-        files
-            .find(|file| file.extension().is_some_and(|e| e == "whl"))
-            .ok_or_else(missing)
+        files.find(|file| file.extension().is_some_and(|e| e == "whl")).ok_or_else(missing)
     }
 
     /// Unpacks a wheel, which is a zip file, into `folder`.
@@ -79,23 +59,13 @@ impl Python {
     /// [`Error::Unpack`] when it is none, or the disk is full.
     pub fn unzip(&self, wheel: &Path, folder: &Path) -> Result<(), Error> {
         let output = self.run(
-            Command::new(&self.program)
-                .args(["-m", "zipfile", "-e"])
-                .arg(wheel)
-                .arg(folder),
+            Command::new(&self.program).args(["-m", "zipfile", "-e"]).arg(wheel).arg(folder),
         )?;
         if output.status.success() {
             return Ok(());
         }
-        let wheel = wheel
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        Err(Error::Unpack {
-            wheel,
-            reason: last_lines(&output),
-        })
+        let wheel = wheel.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Err(Error::Unpack { wheel, reason: last_lines(&output) })
     }
 
     fn run(&self, command: &mut Command) -> Result<Output, Error> {
@@ -110,14 +80,9 @@ impl Python {
             return Ok(());
         }
         if String::from_utf8_lossy(&output.stderr).contains("No module named pip") {
-            return Err(Error::NoPip {
-                python: self.program.display().to_string(),
-            });
+            return Err(Error::NoPip { python: self.program.display().to_string() });
         }
-        Err(Error::Download {
-            packages: packages.to_owned(),
-            reason: last_lines(output),
-        })
+        Err(Error::Download { packages: packages.to_owned(), reason: last_lines(output) })
     }
 }
 
@@ -166,19 +131,8 @@ impl Tools {
         }
         let output = self.python.run(
             Command::new(&self.python.program)
-                .args([
-                    "-m",
-                    "pip",
-                    "install",
-                    "--disable-pip-version-check",
-                    "--no-input",
-                ])
-                .args([
-                    "--no-deps",
-                    "--only-binary=:all:",
-                    "--progress-bar=off",
-                    "--target",
-                ])
+                .args(["-m", "pip", "install", "--disable-pip-version-check", "--no-input"])
+                .args(["--no-deps", "--only-binary=:all:", "--progress-bar=off", "--target"])
                 .arg(&site)
                 .arg(package),
         )?;
@@ -190,10 +144,6 @@ impl Tools {
 /// The end of what a program printed, where the reason usually stands.
 fn last_lines(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
-    let lines: Vec<&str> = text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect();
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines[lines.len().saturating_sub(4)..].join(" / ")
 }

@@ -44,12 +44,8 @@ impl Stamped {
 
         let stamp = partial.join(".finished");
         fs::write(&stamp, content).map_err(Error::io("write", &stamp))?;
-        let file = File::options()
-            .write(true)
-            .open(&stamp)
-            .map_err(Error::io("open", &stamp))?;
-        file.set_modified(since)
-            .map_err(Error::io("date", &stamp))?;
+        let file = File::options().write(true).open(&stamp).map_err(Error::io("open", &stamp))?;
+        file.set_modified(since).map_err(Error::io("date", &stamp))?;
         remove(&self.dir)?;
         fs::rename(&partial, &self.dir).map_err(Error::io("move into place", &partial))
     }
@@ -61,9 +57,5 @@ impl Stamped {
 }
 
 fn remove(dir: &Path) -> Result<(), Error> {
-    if dir.exists() {
-        fs::remove_dir_all(dir).map_err(Error::io("remove", dir))
-    } else {
-        Ok(())
-    }
+    if dir.exists() { fs::remove_dir_all(dir).map_err(Error::io("remove", dir)) } else { Ok(()) }
 }

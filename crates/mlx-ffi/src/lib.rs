@@ -1,4 +1,40 @@
-//! Placeholder.
-#![allow(unsafe_code)]
+//! A small safe layer over mlx-c: arrays, the operations that language models need, and MLX's
+//! memory, streams and compiled functions.
+//!
+//! Three rules hold everywhere. Every call that can fail returns [`Result`]; MLX's own handler,
+//! which ends the process, is replaced before the first call. An [`Array`] stays on the thread
+//! that made it (`!Send`), because MLX's streams are thread-local. Operations are lazy: only
+//! [`Array::eval`], [`eval_all`], [`async_eval`] and the readers of values wait for the device.
+//!
+//! ```
+//! use mlx_ffi::{Array, ops};
+//!
+//! let a = Array::from_f32(&[1.0, 2.0], &[2])?;
+//! let sum = ops::add(&a, &a)?;
+//! assert_eq!(sum.to_vec_f32()?, [2.0, 4.0]);
+//! # Ok::<(), mlx_ffi::Error>(())
+//! ```
 
+#![allow(unsafe_code, reason = "the one crate that calls C; each block states why it is sound")]
+
+mod array;
+mod compile;
+mod error;
+pub mod fast;
+mod io;
+pub mod memory;
+pub mod ops;
+mod quantized;
+pub mod random;
+mod stream;
 mod sys;
+mod vector;
+
+pub use array::{Array, Dtype, async_eval, eval_all};
+pub use compile::Compiled;
+pub use error::{Error, Result};
+pub use io::load_safetensors;
+pub use quantized::{
+    QuantMode, Quantization, Quantized, dequantize, gather_qmm, quantize, quantized_matmul,
+};
+pub use stream::{Device, DeviceInfo, mlx_version, synchronize, use_device};

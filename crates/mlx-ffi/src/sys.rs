@@ -8,10 +8,7 @@
     non_upper_case_globals,
     reason = "the names and comments are those of the C headers"
 )]
-#![allow(
-    dead_code,
-    reason = "whole headers are declared, not only what is called today"
-)]
+#![allow(dead_code, reason = "whole headers are declared, not only what is called today")]
 #![allow(clippy::all, reason = "generated")]
 
 include!("bindings.rs");
@@ -24,9 +21,7 @@ mod tests {
 
     #[test]
     fn the_library_is_the_version_that_mlx_c_was_made_for() {
-        let mut text = mlx_string {
-            ctx: std::ptr::null_mut(),
-        };
+        let mut text = mlx_string { ctx: std::ptr::null_mut() };
         // SAFETY: `text` is an empty handle; the call fills it.
         assert_eq!(unsafe { mlx_version(&mut text) }, 0);
         // SAFETY: a filled string is terminated by a zero and lives until it is freed.

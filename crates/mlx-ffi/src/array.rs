@@ -1,0 +1,356 @@
+//! The array: a lazy value on a device.
+
+use std::ffi::c_int;
+use std::fmt;
+
+use crate::error::{check, init, take};
+use crate::stream::current;
+use crate::vector::VectorArray;
+use crate::{Error, Result, ops, sys};
+
+/// The type of an array's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dtype {
+    /// Truth value.
+    Bool,
+    /// Unsigned, 8 bits.
+    U8,
+    /// Unsigned, 16 bits.
+    U16,
+    /// Unsigned, 32 bits.
+    U32,
+    /// Unsigned, 64 bits.
+    U64,
+    /// Signed, 8 bits.
+    I8,
+    /// Signed, 16 bits.
+    I16,
+    /// Signed, 32 bits.
+    I32,
+    /// Signed, 64 bits.
+    I64,
+    /// IEEE floating point, 16 bits.
+    F16,
+    /// Floating point, 32 bits.
+    F32,
+    /// Floating point, 64 bits; on the CPU only.
+    F64,
+    /// Brain floating point, 16 bits.
+    Bf16,
+    /// Complex, two times 32 bits.
+    Complex64,
+}
+
+impl Dtype {
+    /// Each type with mlx-c's number for it, in the order of the enum.
+    const RAW: [(Dtype, sys::mlx_dtype); 14] = [
+        (Dtype::Bool, sys::MLX_BOOL),
+        (Dtype::U8, sys::MLX_UINT8),
+        (Dtype::U16, sys::MLX_UINT16),
+        (Dtype::U32, sys::MLX_UINT32),
+        (Dtype::U64, sys::MLX_UINT64),
+        (Dtype::I8, sys::MLX_INT8),
+        (Dtype::I16, sys::MLX_INT16),
+        (Dtype::I32, sys::MLX_INT32),
+        (Dtype::I64, sys::MLX_INT64),
+        (Dtype::F16, sys::MLX_FLOAT16),
+        (Dtype::F32, sys::MLX_FLOAT32),
+        (Dtype::F64, sys::MLX_FLOAT64),
+        (Dtype::Bf16, sys::MLX_BFLOAT16),
+        (Dtype::Complex64, sys::MLX_COMPLEX64),
+    ];
+
+    pub(crate) fn raw(self) -> sys::mlx_dtype {
+        Dtype::RAW[self as usize].1
+    }
+
+    /// Bytes of one element.
+    pub fn size(self) -> usize {
+        match self {
+            Dtype::Bool | Dtype::U8 | Dtype::I8 => 1,
+            Dtype::U16 | Dtype::I16 | Dtype::F16 | Dtype::Bf16 => 2,
+            Dtype::U32 | Dtype::I32 | Dtype::F32 => 4,
+            Dtype::U64 | Dtype::I64 | Dtype::F64 | Dtype::Complex64 => 8,
+        }
+    }
+
+    /// Whether it is one of the real floating-point types.
+    pub fn is_float(self) -> bool {
+        matches!(self, Dtype::F16 | Dtype::F32 | Dtype::F64 | Dtype::Bf16)
+    }
+}
+
+/// A value on a device: shape, type, and data or the operations that will produce it.
+///
+/// Dropping it frees its buffer at once unless another array still needs it.
+pub struct Array {
+    raw: sys::mlx_array,
+}
+
+impl Array {
+    /// Runs `call` on an empty handle and takes what it stores there. The handle is the guard:
+    /// freeing an empty one does nothing.
+    pub(crate) fn from_op(call: impl FnOnce(*mut sys::mlx_array) -> c_int) -> Result<Array> {
+        init();
+        let mut out = Array { raw: sys::mlx_array { ctx: std::ptr::null_mut() } };
+        check(call(&mut out.raw))?;
+        Ok(out)
+    }
+
+    fn from_handle(raw: sys::mlx_array) -> Result<Array> {
+        if raw.ctx.is_null() { Err(take()) } else { Ok(Array { raw }) }
+    }
+
+    /// The handle, for the length of a call.
+    pub(crate) fn raw(&self) -> sys::mlx_array {
+        self.raw
+    }
+
+    /// A copy of `bytes` as an array of `dtype` and `shape`, native byte order.
+    ///
+    /// # Errors
+    /// A negative dimension, or a shape that does not need exactly `bytes.len()` bytes.
+    pub fn from_bytes(bytes: &[u8], shape: &[i32], dtype: Dtype) -> Result<Array> {
+        init();
+        let expected = shape
+            .iter()
+            .try_fold(dtype.size(), |size, &dim| size.checked_mul(usize::try_from(dim).ok()?));
+        if expected != Some(bytes.len()) {
+            return Err(Error::new(format!(
+                "{} bytes given for an array of shape {shape:?} and type {dtype:?}",
+                bytes.len()
+            )));
+        }
+        let rank = c_int::try_from(shape.len()).map_err(|_| Error::new("too many dimensions"))?;
+        // SAFETY: data and shape live for the call, which copies both; the length was checked
+        // against the shape above.
+        let raw = unsafe {
+            sys::mlx_array_new_data(bytes.as_ptr().cast(), shape.as_ptr(), rank, dtype.raw())
+        };
+        Array::from_handle(raw)
+    }
+
+    /// An array of f32 values.
+    ///
+    /// # Errors
+    /// A shape that does not hold exactly `values.len()` values.
+    pub fn from_f32(values: &[f32], shape: &[i32]) -> Result<Array> {
+        Array::from_bytes(as_bytes(values), shape, Dtype::F32)
+    }
+
+    /// An array of i32 values.
+    ///
+    /// # Errors
+    /// A shape that does not hold exactly `values.len()` values.
+    pub fn from_i32(values: &[i32], shape: &[i32]) -> Result<Array> {
+        Array::from_bytes(as_bytes(values), shape, Dtype::I32)
+    }
+
+    /// An array of u32 values.
+    ///
+    /// # Errors
+    /// A shape that does not hold exactly `values.len()` values.
+    pub fn from_u32(values: &[u32], shape: &[i32]) -> Result<Array> {
+        Array::from_bytes(as_bytes(values), shape, Dtype::U32)
+    }
+
+    /// A scalar of `dtype`.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn scalar(value: f32, dtype: Dtype) -> Result<Array> {
+        init();
+        // SAFETY: takes a plain value.
+        let raw = unsafe { sys::mlx_array_new_float32(value) };
+        let scalar = Array::from_handle(raw)?;
+        if dtype == Dtype::F32 { Ok(scalar) } else { ops::astype(&scalar, dtype) }
+    }
+
+    /// Another handle on the same value; the data is shared.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn share(&self) -> Result<Array> {
+        // SAFETY: both handles live for the call.
+        Array::from_op(|out| unsafe { sys::mlx_array_set(out, self.raw) })
+    }
+
+    /// The size of each dimension.
+    pub fn shape(&self) -> &[i32] {
+        // SAFETY: the handle is not empty; the shape belongs to the array and outlives the borrow.
+        let (data, rank) =
+            unsafe { (sys::mlx_array_shape(self.raw), sys::mlx_array_ndim(self.raw)) };
+        if rank == 0 || data.is_null() {
+            return &[];
+        }
+        // SAFETY: mlx-c returns a pointer to `rank` dimensions.
+        unsafe { std::slice::from_raw_parts(data, rank) }
+    }
+
+    /// The dimensions of an array whose rank is known.
+    ///
+    /// # Errors
+    /// Another rank than `N`.
+    pub fn dims<const N: usize>(&self) -> Result<[i32; N]> {
+        let shape = self.shape();
+        shape.try_into().map_err(|_| {
+            Error::new(format!("expected {N} dimensions, found {}: {shape:?}", shape.len()))
+        })
+    }
+
+    /// The type of the elements.
+    pub fn dtype(&self) -> Dtype {
+        // SAFETY: the handle is not empty.
+        let raw = unsafe { sys::mlx_array_dtype(self.raw) };
+        let found = Dtype::RAW.iter().find(|(_, number)| *number == raw);
+        found.expect("mlx-c has no types beside those of the table").0
+    }
+
+    /// The number of elements.
+    pub fn size(&self) -> usize {
+        // SAFETY: the handle is not empty.
+        unsafe { sys::mlx_array_size(self.raw) }
+    }
+
+    /// The bytes that the elements take.
+    pub fn nbytes(&self) -> usize {
+        // SAFETY: the handle is not empty.
+        unsafe { sys::mlx_array_nbytes(self.raw) }
+    }
+
+    /// Computes the value and waits for it.
+    ///
+    /// # Errors
+    /// What failed in any operation that the value needs.
+    pub fn eval(&self) -> Result<()> {
+        // SAFETY: the handle is not empty.
+        check(unsafe { sys::mlx_array_eval(self.raw) })
+    }
+
+    /// Cuts an evaluated array off the operations that made it, so that it pins none of their
+    /// inputs. MLX does this by itself for arrays that it evaluates.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn detach(&self) -> Result<()> {
+        // SAFETY: the handle is not empty.
+        check(unsafe { sys::mlxrs_array_detach(self.raw) })
+    }
+
+    /// The value of a one-element array, as f32.
+    ///
+    /// # Errors
+    /// More or fewer elements; what failed while computing it.
+    pub fn item_f32(&self) -> Result<f32> {
+        let values = self.to_vec_f32()?;
+        single(&values)
+    }
+
+    /// The value of a one-element array, as u32.
+    ///
+    /// # Errors
+    /// More or fewer elements; what failed while computing it.
+    pub fn item_u32(&self) -> Result<u32> {
+        let values = self.to_vec_u32()?;
+        single(&values)
+    }
+
+    /// All elements in row-major order, converted to f32; waits for the device.
+    ///
+    /// # Errors
+    /// What failed while computing the value.
+    pub fn to_vec_f32(&self) -> Result<Vec<f32>> {
+        let array = self.host_copy(Dtype::F32)?;
+        // SAFETY: the array is f32, evaluated and contiguous.
+        array.copy_out(unsafe { sys::mlx_array_data_float32(array.raw) })
+    }
+
+    /// All elements in row-major order, converted to u32; waits for the device.
+    ///
+    /// # Errors
+    /// What failed while computing the value.
+    pub fn to_vec_u32(&self) -> Result<Vec<u32>> {
+        let array = self.host_copy(Dtype::U32)?;
+        // SAFETY: the array is u32, evaluated and contiguous.
+        array.copy_out(unsafe { sys::mlx_array_data_uint32(array.raw) })
+    }
+
+    /// The value as `dtype`, evaluated and row-contiguous.
+    fn host_copy(&self, dtype: Dtype) -> Result<Array> {
+        let typed = if self.dtype() == dtype { self.share()? } else { ops::astype(self, dtype)? };
+        typed.eval()?;
+        let mut row_contiguous = false;
+        // SAFETY: the array is evaluated, which its flags require.
+        check(unsafe { sys::_mlx_array_is_row_contiguous(&mut row_contiguous, typed.raw) })?;
+        if row_contiguous {
+            return Ok(typed);
+        }
+        let packed = Array::from_op(|out| {
+            // SAFETY: the input outlives the call.
+            unsafe { sys::mlx_contiguous(out, typed.raw, false, current()) }
+        })?;
+        packed.eval()?;
+        Ok(packed)
+    }
+
+    /// Copies `size()` elements from `data`, which must point to this array's own.
+    fn copy_out<T: Copy>(&self, data: *const T) -> Result<Vec<T>> {
+        let size = self.size();
+        if size == 0 {
+            return Ok(Vec::new());
+        }
+        if data.is_null() {
+            return Err(take());
+        }
+        // SAFETY: `data` points to the `size` elements of an evaluated row-contiguous array of
+        // this type, which `self` keeps alive while they are copied.
+        Ok(unsafe { std::slice::from_raw_parts(data, size) }.to_vec())
+    }
+}
+
+impl Drop for Array {
+    fn drop(&mut self) {
+        // SAFETY: the handle is owned and freed once; an empty one is a no-op.
+        unsafe { sys::mlx_array_free(self.raw) };
+    }
+}
+
+impl fmt::Debug for Array {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Array({:?}, {:?})", self.shape(), self.dtype())
+    }
+}
+
+/// Computes all values and waits for them.
+///
+/// # Errors
+/// What failed in any operation that the values need.
+pub fn eval_all<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Result<()> {
+    let list = VectorArray::of(&arrays.into_iter().collect::<Vec<_>>())?;
+    // SAFETY: the list lives for the call.
+    check(unsafe { sys::mlx_eval(list.0) })
+}
+
+/// Starts computing all values and returns at once.
+///
+/// # Errors
+/// What failed while the operations were queued.
+pub fn async_eval<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Result<()> {
+    let list = VectorArray::of(&arrays.into_iter().collect::<Vec<_>>())?;
+    // SAFETY: the list lives for the call.
+    check(unsafe { sys::mlx_async_eval(list.0) })
+}
+
+fn single<T: Copy>(values: &[T]) -> Result<T> {
+    match values {
+        [value] => Ok(*value),
+        _ => Err(Error::new(format!("expected one element, found {}", values.len()))),
+    }
+}
+
+/// The bytes of plain numbers.
+fn as_bytes<T: Copy>(values: &[T]) -> &[u8] {
+    // SAFETY: callers pass f32, i32 and u32 only, which have no padding; the slice covers exactly
+    // the bytes of `values` and borrows them.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}

@@ -1,0 +1,95 @@
+//! Errors of MLX as values: our handler stores the message, the failed call picks it up.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::fmt;
+use std::sync::Once;
+
+use crate::sys;
+
+/// What MLX said went wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    message: String,
+}
+
+/// The result of every call that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Error { message: message.into() }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+thread_local! {
+    static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Replaces MLX's error handler, which ends the process. Every entry into mlx-c passes here first.
+pub(crate) fn init() {
+    static HANDLER: Once = Once::new();
+    HANDLER.call_once(|| {
+        // SAFETY: the handler is a plain function that lives as long as the process and does not
+        // unwind; it takes no data, so there is nothing to free.
+        unsafe { sys::mlx_set_error_handler(Some(store), std::ptr::null_mut(), None) };
+    });
+}
+
+extern "C" fn store(message: *const c_char, _data: *mut c_void) {
+    if message.is_null() {
+        return;
+    }
+    // SAFETY: mlx-c hands over a terminated string that lives for the call.
+    let text = unsafe { CStr::from_ptr(message) }.to_string_lossy();
+    // mlx-c appends ` at FILE:LINE` of its own source, which tells a user nothing.
+    let text = match text.rsplit_once(" at ") {
+        Some((what, place)) if place.contains(".cpp:") || place.contains(".h:") => what.to_owned(),
+        _ => text.into_owned(),
+    };
+    // The handler may run while the thread's locals are torn down: then nobody reads it.
+    let _ = LAST.try_with(|last| *last.borrow_mut() = Some(text));
+}
+
+/// The stored message, which is cleared, or a text that says that there was none.
+pub(crate) fn take() -> Error {
+    let message = LAST.with(|last| last.borrow_mut().take());
+    Error::new(message.unwrap_or_else(|| "MLX failed without saying why".to_owned()))
+}
+
+/// Turns the status of a call into a result: 0 is success.
+pub(crate) fn check(status: c_int) -> Result<()> {
+    if status == 0 { Ok(()) } else { Err(take()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_without_a_message_still_has_a_text() {
+        assert_eq!(check(1).unwrap_err().to_string(), "MLX failed without saying why");
+    }
+
+    #[test]
+    fn a_message_is_read_once_and_loses_the_source_position() {
+        init();
+        store(c"bad shapes at /src/mlx/c/ops.cpp:12".as_ptr(), std::ptr::null_mut());
+        assert_eq!(check(1).unwrap_err().to_string(), "bad shapes");
+        assert_eq!(check(1).unwrap_err().to_string(), "MLX failed without saying why");
+    }
+
+    #[test]
+    fn a_message_that_speaks_of_a_place_keeps_it() {
+        store(c"no file at models/x".as_ptr(), std::ptr::null_mut());
+        assert_eq!(take().to_string(), "no file at models/x");
+    }
+}

@@ -1,0 +1,107 @@
+//! MLX's fused operations for transformers.
+
+use std::ffi::CStr;
+
+use crate::stream::current;
+use crate::{Array, Result, sys};
+
+/// What a position may attend to.
+#[derive(Clone, Copy, Debug)]
+pub enum AttentionMask<'a> {
+    /// Everything: one query position, or none to hide.
+    None,
+    /// Everything up to itself; the last query stands at the last key.
+    Causal,
+    /// Bool (true: visible) or an additive mask, broadcast to `[b, n_heads, l, keys]`.
+    Array(&'a Array),
+}
+
+const EMPTY: sys::mlx_array = sys::mlx_array { ctx: std::ptr::null_mut() };
+
+fn optional(array: Option<&Array>) -> sys::mlx_array {
+    array.map_or(EMPTY, Array::raw)
+}
+
+/// `x / √(mean(x²) + eps) · weight` over the last dimension.
+///
+/// # Errors
+/// A weight whose size is not that dimension.
+pub fn rms_norm(x: &Array, weight: Option<&Array>, eps: f32) -> Result<Array> {
+    // SAFETY: both inputs outlive the call; mlx-c only reads them and takes an empty weight.
+    Array::from_op(|out| unsafe {
+        sys::mlx_fast_rms_norm(out, x.raw(), optional(weight), eps, current())
+    })
+}
+
+/// The angles of a rotary position encoding.
+#[derive(Clone, Copy, Debug)]
+pub enum RopeFrequencies<'a> {
+    /// Wavelengths that are powers of this base.
+    Base(f32),
+    /// One wavelength divided by 2π for each pair of dimensions: `[dims / 2]` f32.
+    Wavelengths(&'a Array),
+}
+
+/// Rotary position encoding of `x`, `[b, n, l, head_dim]`: the first `dims` values of each head
+/// are rotated in pairs (`i`, `i + dims / 2`) by their position times `scale`. The first position
+/// is `offset`.
+///
+/// # Errors
+/// Fewer dimensions than `dims`.
+pub fn rope(
+    x: &Array,
+    dims: i32,
+    frequencies: RopeFrequencies<'_>,
+    scale: f32,
+    offset: i32,
+) -> Result<Array> {
+    let (base, freqs) = match frequencies {
+        RopeFrequencies::Base(base) => {
+            (sys::mlx_optional_float { value: base, has_value: true }, EMPTY)
+        }
+        RopeFrequencies::Wavelengths(freqs) => {
+            (sys::mlx_optional_float { value: 0.0, has_value: false }, freqs.raw())
+        }
+    };
+    // SAFETY: the inputs outlive the call; mlx-c only reads them and takes empty frequencies.
+    Array::from_op(|out| unsafe {
+        sys::mlx_fast_rope(out, x.raw(), dims, false, base, scale, offset, freqs, current())
+    })
+}
+
+/// `softmax(q kᵀ · scale + mask) v` for `q` of `[b, n_heads, l, d]` and `k`, `v` of
+/// `[b, n_kv_heads, keys, d]`; query heads share key heads where there are more of them.
+/// `sinks` is one more logit a head that takes part in the softmax and adds nothing.
+///
+/// # Errors
+/// Shapes that do not fit together.
+pub fn scaled_dot_product_attention(
+    q: &Array,
+    k: &Array,
+    v: &Array,
+    scale: f32,
+    mask: AttentionMask<'_>,
+    sinks: Option<&Array>,
+) -> Result<Array> {
+    let (mode, array): (&CStr, _) = match mask {
+        AttentionMask::None => (c"", EMPTY),
+        AttentionMask::Causal => (c"causal", EMPTY),
+        AttentionMask::Array(array) => (c"array", array.raw()),
+    };
+    // SAFETY: the inputs and the mode outlive the call; mlx-c only reads them and takes empty
+    // masks and sinks.
+    Array::from_op(|out| unsafe {
+        sys::mlx_fast_scaled_dot_product_attention(
+            out,
+            q.raw(),
+            k.raw(),
+            v.raw(),
+            scale,
+            mode.as_ptr(),
+            array,
+            optional(sinks),
+            false,
+            current(),
+        )
+    })
+}

@@ -1,0 +1,212 @@
+//! Quantised weights: packed integers with a scale for each group.
+
+use std::ffi::CStr;
+
+use crate::stream::current;
+use crate::vector::VectorArray;
+use crate::{Array, Dtype, Error, Result, sys};
+
+/// How a group of weights is represented.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum QuantMode {
+    /// `scale · q + bias`, scale and bias in the model's type.
+    Affine,
+    /// 4-bit floats (e2m1) with a power-of-two scale.
+    Mxfp4,
+    /// 8-bit floats (e4m3) with a power-of-two scale.
+    Mxfp8,
+    /// 4-bit floats (e2m1) with an e4m3 scale.
+    Nvfp4,
+}
+
+impl QuantMode {
+    /// The name in `config.json` and in MLX.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            QuantMode::Affine => "affine",
+            QuantMode::Mxfp4 => "mxfp4",
+            QuantMode::Mxfp8 => "mxfp8",
+            QuantMode::Nvfp4 => "nvfp4",
+        }
+    }
+
+    /// The mode of that name.
+    pub fn from_name(name: &str) -> Option<QuantMode> {
+        [QuantMode::Affine, QuantMode::Mxfp4, QuantMode::Mxfp8, QuantMode::Nvfp4]
+            .into_iter()
+            .find(|mode| mode.as_str() == name)
+    }
+
+    fn raw(self) -> &'static CStr {
+        match self {
+            QuantMode::Affine => c"affine",
+            QuantMode::Mxfp4 => c"mxfp4",
+            QuantMode::Mxfp8 => c"mxfp8",
+            QuantMode::Nvfp4 => c"nvfp4",
+        }
+    }
+}
+
+/// The parameters of a quantisation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Quantization {
+    /// How a group is represented.
+    pub mode: QuantMode,
+    /// Bits of one weight.
+    pub bits: i32,
+    /// Weights that share a scale.
+    pub group_size: i32,
+}
+
+impl Quantization {
+    /// Checks that MLX has kernels for these parameters.
+    ///
+    /// # Errors
+    /// The parameters, with those that exist.
+    pub fn validate(self) -> Result<()> {
+        let Quantization { mode, bits, group_size } = self;
+        let (bits_ok, groups): (bool, &[i32]) = match mode {
+            QuantMode::Affine => (matches!(bits, 2 | 3 | 4 | 5 | 6 | 8), &[32, 64, 128]),
+            QuantMode::Mxfp4 => (bits == 4, &[32]),
+            QuantMode::Mxfp8 => (bits == 8, &[32]),
+            QuantMode::Nvfp4 => (bits == 4, &[16]),
+        };
+        if bits_ok && groups.contains(&group_size) {
+            return Ok(());
+        }
+        let bits_known = match mode {
+            QuantMode::Affine => "2, 3, 4, 5, 6 or 8",
+            QuantMode::Mxfp8 => "8",
+            QuantMode::Mxfp4 | QuantMode::Nvfp4 => "4",
+        };
+        Err(Error::new(format!(
+            "{} with {bits} bits in groups of {group_size} is not known: {} has {bits_known} bits in groups of {groups:?}",
+            mode.as_str(),
+            mode.as_str(),
+        )))
+    }
+
+    fn raw(self) -> (sys::mlx_optional_int, sys::mlx_optional_int) {
+        let some = |value| sys::mlx_optional_int { value, has_value: true };
+        (some(self.group_size), some(self.bits))
+    }
+}
+
+/// A quantised weight: `[…, rows, columns]` packed along the columns.
+#[derive(Debug)]
+pub struct Quantized {
+    /// Packed weights, U32, `[…, rows, columns · bits / 32]`.
+    pub weight: Array,
+    /// Scales, `[…, rows, columns / group_size]`.
+    pub scales: Array,
+    /// Biases of the affine mode, shaped as the scales.
+    pub biases: Option<Array>,
+    /// The parameters.
+    pub quantization: Quantization,
+}
+
+impl Quantized {
+    fn biases_raw(&self) -> sys::mlx_array {
+        self.biases.as_ref().map_or(sys::mlx_array { ctx: std::ptr::null_mut() }, Array::raw)
+    }
+}
+
+/// Quantises `w` along its last dimension.
+///
+/// # Errors
+/// Parameters that do not exist; a last dimension that is no multiple of the group size.
+pub fn quantize(w: &Array, quantization: Quantization) -> Result<Quantized> {
+    quantization.validate()?;
+    let (group_size, bits) = quantization.raw();
+    let empty = sys::mlx_array { ctx: std::ptr::null_mut() };
+    // SAFETY: the input outlives the call; mlx-c only reads it and takes an empty global scale.
+    let parts = VectorArray::from_op(|out| unsafe {
+        let mode = quantization.mode.raw().as_ptr();
+        sys::mlx_quantize(out, w.raw(), group_size, bits, mode, empty, current())
+    })?;
+    let mut parts = parts.into_iter();
+    match (parts.next(), parts.next()) {
+        (Some(weight), Some(scales)) => {
+            Ok(Quantized { weight, scales, biases: parts.next(), quantization })
+        }
+        _ => Err(Error::new("MLX returned no scales")),
+    }
+}
+
+/// The weights that `w` stands for, in `dtype`.
+///
+/// # Errors
+/// Shapes that do not fit the parameters.
+pub fn dequantize(w: &Quantized, dtype: Dtype) -> Result<Array> {
+    let (group_size, bits) = w.quantization.raw();
+    let empty = sys::mlx_array { ctx: std::ptr::null_mut() };
+    let dtype = sys::mlx_optional_dtype { value: dtype.raw(), has_value: true };
+    // SAFETY: the inputs outlive the call; mlx-c only reads them and takes empty biases and an
+    // empty global scale.
+    Array::from_op(|out| unsafe {
+        sys::mlx_dequantize(
+            out,
+            w.weight.raw(),
+            w.scales.raw(),
+            w.biases_raw(),
+            group_size,
+            bits,
+            w.quantization.mode.raw().as_ptr(),
+            empty,
+            dtype,
+            current(),
+        )
+    })
+}
+
+/// `x wᵀ` for `x` of `[…, columns]`: `[…, rows]`.
+///
+/// # Errors
+/// Shapes that do not fit the parameters.
+pub fn quantized_matmul(x: &Array, w: &Quantized) -> Result<Array> {
+    let (group_size, bits) = w.quantization.raw();
+    // SAFETY: the inputs outlive the call; mlx-c only reads them and takes empty biases.
+    Array::from_op(|out| unsafe {
+        sys::mlx_quantized_matmul(
+            out,
+            x.raw(),
+            w.weight.raw(),
+            w.scales.raw(),
+            w.biases_raw(),
+            true,
+            group_size,
+            bits,
+            w.quantization.mode.raw().as_ptr(),
+            current(),
+        )
+    })
+}
+
+/// `x wᵀ` with a matrix of `w`, `[matrices, rows, columns]`, chosen for each row of `x` by
+/// `indices`, U32, which broadcasts against the leading dimensions of `x`.
+///
+/// # Errors
+/// Shapes that do not fit the parameters.
+pub fn gather_qmm(x: &Array, w: &Quantized, indices: &Array, sorted: bool) -> Result<Array> {
+    let (group_size, bits) = w.quantization.raw();
+    let empty = sys::mlx_array { ctx: std::ptr::null_mut() };
+    // SAFETY: the inputs outlive the call; mlx-c only reads them and takes empty biases and
+    // left-hand indices.
+    Array::from_op(|out| unsafe {
+        sys::mlx_gather_qmm(
+            out,
+            x.raw(),
+            w.weight.raw(),
+            w.scales.raw(),
+            w.biases_raw(),
+            empty,
+            indices.raw(),
+            true,
+            group_size,
+            bits,
+            w.quantization.mode.raw().as_ptr(),
+            sorted,
+            current(),
+        )
+    })
+}

@@ -1,0 +1,249 @@
+//! Devices and the stream that a thread's operations go to.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString};
+
+use crate::error::{check, init, take};
+use crate::{Error, Result, sys};
+
+/// A kind of device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// The processor.
+    Cpu,
+    /// The graphics processor: Metal or CUDA, whichever MLX was built for.
+    Gpu,
+}
+
+/// What MLX tells of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// `cpu`, `metal` or `cuda`.
+    pub backend: &'static str,
+    /// The device's own name, or the architecture where it has none.
+    pub name: String,
+    /// Bytes of memory on the device, where MLX knows.
+    pub memory_size: Option<u64>,
+    /// Bytes that the system recommends to stay within, where MLX knows.
+    pub recommended_memory: Option<u64>,
+}
+
+impl Device {
+    /// Whether the machine has one and this build of MLX can use it.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn is_available(self) -> Result<bool> {
+        let handle = DeviceHandle::new(self)?;
+        let mut available = false;
+        // SAFETY: the out-pointer and the device live for the call.
+        check(unsafe { sys::mlx_device_is_available(&mut available, handle.0) })?;
+        Ok(available)
+    }
+
+    /// The GPU where there is one, else the CPU.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn best() -> Result<Device> {
+        Ok(if Device::Gpu.is_available()? { Device::Gpu } else { Device::Cpu })
+    }
+
+    /// What MLX tells of the device.
+    ///
+    /// # Errors
+    /// Those of MLX; a device that is not there.
+    pub fn info(self) -> Result<DeviceInfo> {
+        if !self.is_available()? {
+            return Err(Error::new(format!("no {self:?} device is available")));
+        }
+        let handle = DeviceHandle::new(self)?;
+        // SAFETY: creates an empty handle.
+        let mut info = InfoHandle(unsafe { sys::mlx_device_info_new() });
+        // SAFETY: both handles live for the call.
+        check(unsafe { sys::mlx_device_info_get(&mut info.0, handle.0) })?;
+        let name = ["device_name", "architecture"].iter().find_map(|key| info.string(key));
+        Ok(DeviceInfo {
+            backend: self.backend()?,
+            name: name.unwrap_or_else(|| format!("{self:?}").to_lowercase()),
+            memory_size: ["memory_size", "total_memory"].iter().find_map(|key| info.size(key)),
+            recommended_memory: ["max_recommended_working_set_size", "free_memory"]
+                .iter()
+                .find_map(|key| info.size(key)),
+        })
+    }
+
+    fn backend(self) -> Result<&'static str> {
+        if self == Device::Cpu {
+            return Ok("cpu");
+        }
+        let mut metal = false;
+        // SAFETY: the out-pointer lives for the call.
+        check(unsafe { sys::mlx_metal_is_available(&mut metal) })?;
+        Ok(if metal { "metal" } else { "cuda" })
+    }
+
+    fn raw(self) -> sys::mlx_device_type {
+        match self {
+            Device::Cpu => sys::MLX_CPU,
+            Device::Gpu => sys::MLX_GPU,
+        }
+    }
+}
+
+/// An owned device handle.
+struct DeviceHandle(sys::mlx_device);
+
+impl DeviceHandle {
+    fn new(device: Device) -> Result<Self> {
+        init();
+        // SAFETY: takes plain values.
+        let handle = unsafe { sys::mlx_device_new_type(device.raw(), 0) };
+        if handle.ctx.is_null() { Err(take()) } else { Ok(DeviceHandle(handle)) }
+    }
+}
+
+impl Drop for DeviceHandle {
+    fn drop(&mut self) {
+        // SAFETY: the handle is owned and freed once.
+        unsafe { sys::mlx_device_free(self.0) };
+    }
+}
+
+struct InfoHandle(sys::mlx_device_info);
+
+impl InfoHandle {
+    fn has(&self, key: &CStr, wants_string: bool) -> bool {
+        let (mut exists, mut is_string) = (false, false);
+        // SAFETY: the out-pointer, the handle and the key live for the call.
+        let found = unsafe { sys::mlx_device_info_has_key(&mut exists, self.0, key.as_ptr()) };
+        if found != 0 || !exists {
+            return false;
+        }
+        // SAFETY: as above.
+        let kind = unsafe { sys::mlx_device_info_is_string(&mut is_string, self.0, key.as_ptr()) };
+        kind == 0 && is_string == wants_string
+    }
+
+    fn string(&self, key: &str) -> Option<String> {
+        let key = CString::new(key).ok()?;
+        let mut value = std::ptr::null();
+        if !self.has(&key, true) {
+            return None;
+        }
+        // SAFETY: the out-pointer, the handle and the key live for the call.
+        let status = unsafe { sys::mlx_device_info_get_string(&mut value, self.0, key.as_ptr()) };
+        if status != 0 || value.is_null() {
+            return None;
+        }
+        // SAFETY: the string is terminated and belongs to the handle, which outlives this copy.
+        Some(unsafe { CStr::from_ptr(value) }.to_string_lossy().into_owned())
+    }
+
+    fn size(&self, key: &str) -> Option<u64> {
+        let key = CString::new(key).ok()?;
+        let mut value = 0;
+        if !self.has(&key, false) {
+            return None;
+        }
+        // SAFETY: the out-pointer, the handle and the key live for the call.
+        let status = unsafe { sys::mlx_device_info_get_size(&mut value, self.0, key.as_ptr()) };
+        (status == 0).then_some(value as u64)
+    }
+}
+
+impl Drop for InfoHandle {
+    fn drop(&mut self) {
+        // SAFETY: the handle is owned and freed once.
+        unsafe { sys::mlx_device_info_free(self.0) };
+    }
+}
+
+/// An owned stream handle.
+struct StreamHandle(sys::mlx_stream);
+
+impl Drop for StreamHandle {
+    fn drop(&mut self) {
+        // SAFETY: the handle is owned and freed once; MLX keeps the stream itself.
+        unsafe { sys::mlx_stream_free(self.0) };
+    }
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<StreamHandle>> = const { RefCell::new(None) };
+}
+
+/// Sends this thread's operations from now on to its stream on `device`. A thread that never
+/// calls this uses MLX's default device.
+///
+/// # Errors
+/// Those of MLX; a device that is not there.
+pub fn use_device(device: Device) -> Result<()> {
+    if !device.is_available()? {
+        return Err(Error::new(format!("no {device:?} device is available")));
+    }
+    let handle = DeviceHandle::new(device)?;
+    let stream = default_stream(handle.0)?;
+    CURRENT.with(|current| *current.borrow_mut() = Some(stream));
+    Ok(())
+}
+
+/// Waits until everything that this thread has queued is done.
+///
+/// # Errors
+/// Those of MLX.
+pub fn synchronize() -> Result<()> {
+    // SAFETY: the stream handle lives as long as the thread.
+    check(unsafe { sys::mlx_synchronize(current()) })
+}
+
+/// The version of the MLX library that is loaded.
+///
+/// # Errors
+/// Those of MLX.
+pub fn mlx_version() -> Result<String> {
+    init();
+    // SAFETY: creates an empty handle.
+    let mut text = unsafe { sys::mlx_string_new() };
+    // SAFETY: the handle lives for the call.
+    let status = unsafe { sys::mlx_version(&mut text) };
+    let result = check(status).map(|()| {
+        // SAFETY: the string is terminated and lives until the handle is freed below.
+        unsafe { CStr::from_ptr(sys::mlx_string_data(text)) }.to_string_lossy().into_owned()
+    });
+    // SAFETY: the handle is owned and freed once.
+    unsafe { sys::mlx_string_free(text) };
+    result
+}
+
+fn default_stream(device: sys::mlx_device) -> Result<StreamHandle> {
+    let mut stream = StreamHandle(sys::mlx_stream { ctx: std::ptr::null_mut() });
+    // SAFETY: the out-pointer holds an empty handle, which the call fills.
+    check(unsafe { sys::mlx_get_default_stream(&mut stream.0, device) })?;
+    Ok(stream)
+}
+
+/// The stream that this thread's operations go to, made at its first use. It belongs to the
+/// thread and stays valid until [`use_device`] or the thread's end.
+///
+/// Where MLX cannot give one, the handle is empty and the operation that takes it fails.
+pub(crate) fn current() -> sys::mlx_stream {
+    CURRENT.with(|current| {
+        let mut current = current.borrow_mut();
+        if let Some(stream) = current.as_ref() {
+            return stream.0;
+        }
+        init();
+        let mut device = DeviceHandle(sys::mlx_device { ctx: std::ptr::null_mut() });
+        // SAFETY: the out-pointer holds an empty handle, which the call fills.
+        unsafe { sys::mlx_get_default_device(&mut device.0) };
+        match default_stream(device.0) {
+            Ok(stream) => {
+                let raw = stream.0;
+                *current = Some(stream);
+                raw
+            }
+            Err(_) => sys::mlx_stream { ctx: std::ptr::null_mut() },
+        }
+    })
+}
