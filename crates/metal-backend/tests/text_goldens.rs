@@ -1,4 +1,6 @@
 //! Tokenizers and chat templates against what transformers and mlx-lm make of them.
+//!
+//! The files are described in `fixtures/README.md`.
 
 use metal_backend::text::{
     AddSpecial, ChatFormat, ChatInput, Detokenizer, LocalTime, SkipSpecial, TextError, Tokenizer,
@@ -83,9 +85,12 @@ fn decoding_gives_the_text_of_transformers_and_so_do_the_pieces() {
 /// Renders a golden's case: `kwargs` as mlx-lm gets them.
 fn render(format: &ChatFormat, case: &Value) -> Result<metal_backend::text::Rendered, TextError> {
     let mut kwargs: Map<String, Value> = case["kwargs"].as_object().unwrap().clone();
-    let tools = kwargs.shift_remove("tools");
+    let shared = json(fixtures().join("chats.json"));
+    let tools = kwargs.shift_remove("tools").map(|tools| if tools == true { shared["tools"].clone() } else { tools });
     let documents = kwargs.shift_remove("documents");
     let add_generation_prompt = kwargs.shift_remove("add_generation_prompt") == Some(true.into());
+    let name = case["name"].as_str().unwrap();
+    let messages = list(case.get("messages").unwrap_or_else(|| &shared["chats"][name]));
     format.render_and_encode(&ChatInput {
         tools: tools.as_ref().map(|tools| list(tools)),
         documents: documents.as_ref().map(|documents| list(documents)),
@@ -93,49 +98,61 @@ fn render(format: &ChatFormat, case: &Value) -> Result<metal_backend::text::Rend
         kwargs: Some(&kwargs),
         // 2024-07-26 14:05:09
         now: LocalTime { seconds: 1_722_002_709 },
-        ..ChatInput::new(list(&case["messages"]))
+        ..ChatInput::new(messages)
     })
 }
 
-fn check_chat(label: &str, format: &ChatFormat, case: &Value) {
+/// What is wrong with a case, if anything.
+fn check_chat(format: &ChatFormat, case: &Value) -> Option<String> {
     let got = render(format, case);
-    match case.get("error").and_then(Value::as_str) {
-        Some(error) => {
-            let err = got.expect_err(&format!("{label}: transformers fails with {error}"));
-            if let Some(raised) = error.strip_prefix("TemplateError: ") {
-                assert_eq!(err.to_string(), format!("the chat template refuses the messages: {raised}"), "{label}");
-            }
+    let Some(error) = case.get("error").and_then(Value::as_str) else {
+        let got = match got {
+            Ok(got) => got,
+            Err(err) => return Some(err.to_string()),
+        };
+        let want = case["rendered"].as_str().unwrap();
+        if got.text != want {
+            return Some(format!("renders\n{}\ninstead of\n{want}", got.text));
         }
-        None => {
-            let got = got.unwrap_or_else(|err| panic!("{label}: {err}"));
-            assert_eq!(got.text, case["rendered"].as_str().unwrap(), "{label}");
-            if case["name"] != INJECTION && case.get("ids").is_some() {
-                assert_eq!(got.ids, ids(&case["ids"]), "{label}");
-            }
-        }
+        let want = case.get("ids").map(ids).filter(|want| case["name"] != INJECTION && *want != got.ids);
+        return want.map(|want| format!("encodes to {:?} instead of {want:?}", got.ids));
+    };
+    match (got, error.strip_prefix("TemplateError: ")) {
+        (Ok(got), _) => Some(format!("renders\n{}\nwhere transformers fails: {error}", got.text)),
+        (Err(TextError::Raised(message)), Some(want)) if message == want => None,
+        (Err(err), Some(want)) => Some(format!("fails with {err:?} instead of {want}")),
+        (Err(_), None) => None,
     }
+}
+
+fn assert_none(failures: &[String]) {
+    assert!(failures.is_empty(), "{} failures\n{}", failures.len(), failures.join("\n\n"));
 }
 
 #[test]
 fn chats_render_and_encode_as_in_transformers() {
+    let mut failures = Vec::new();
     for name in FAMILIES {
         let (dir, tokenizer) = family(name);
         let format = ChatFormat::from_dir(&dir, &tokenizer, "").unwrap();
         assert!(format.has_template());
         for file in ["golden.json", "more_chats.json"] {
             let golden = json(dir.join(file));
-            for case in golden.get("chat").map_or(list(&golden), |chat| list(chat)) {
+            for case in list(golden.get("chat").unwrap_or(&golden)) {
                 if NOT_MATCHED.iter().any(|(f, n, _)| *f == name && case["name"] == *n) {
                     continue;
                 }
-                check_chat(&format!("{name}/{} {}", case["name"], case["kwargs"]), &format, case);
+                let wrong = check_chat(&format, case);
+                failures.extend(wrong.map(|w| format!("{name}/{} {}: {w}", case["name"], case["kwargs"])));
             }
         }
     }
+    assert_none(&failures);
 }
 
 #[test]
 fn the_constructs_of_public_templates_render_as_in_jinja2() {
+    let mut failures = Vec::new();
     let (_, tokenizer) = family("qwen");
     for group in list(&json(fixtures().join("template_goldens.json"))) {
         let label = group["name"].as_str().unwrap();
@@ -145,12 +162,17 @@ fn the_constructs_of_public_templates_render_as_in_jinja2() {
         let format = match ChatFormat::from_template(&source, &tokenizer) {
             Ok(format) => format,
             Err(_) if list(&group["cases"]).iter().all(|case| case.get("error").is_some()) => continue,
-            Err(err) => panic!("{label}: {err}"),
+            Err(err) => {
+                failures.push(format!("{label}: {err}"));
+                continue;
+            }
         };
-        for (i, case) in list(&group["cases"]).iter().enumerate() {
-            check_chat(&format!("{label}[{i}]"), &format, case);
+        for case in list(&group["cases"]) {
+            let wrong = check_chat(&format, case);
+            failures.extend(wrong.map(|w| format!("{label}/{}: {w}", case["name"])));
         }
     }
+    assert_none(&failures);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! The engine counts steps (`fuel`), but a string that doubles in each of 40
 //! steps is a terabyte. So every instruction that can make a large value is
 //! replaced by, or followed by, a filter of ours that counts bytes: `+`, `~`,
-//! `*`, slices, literals, calls, filters and raw text. It is also where these
+//! `*`, `%`, slices, literals, calls, filters and raw text. It is also where these
 //! operators get Python's semantics.
 
 use minijinja::machinery::{CodeGenerator, Instruction, Instructions, parse};
@@ -29,6 +29,7 @@ const ELEMENT_BYTES: usize = 32;
 pub(super) const ADD: &str = "+";
 pub(super) const CONCAT: &str = "~";
 pub(super) const MUL: &str = "*";
+pub(super) const MOD: &str = "%";
 pub(super) const SLICE: &str = "[:]";
 pub(super) const CHARGE: &str = "$";
 
@@ -86,6 +87,7 @@ fn replacement<'s>(instruction: &Instruction<'s>) -> Vec<Instruction<'s>> {
         Instruction::Add => vec![filter(ADD, 2)],
         Instruction::StringConcat => vec![filter(CONCAT, 2)],
         Instruction::Mul => vec![filter(MUL, 2)],
+        Instruction::Rem => vec![filter(MOD, 2)],
         Instruction::Slice => vec![filter(SLICE, 4)],
         // Through the formatter, which counts what is printed.
         Instruction::EmitRaw(raw) => vec![Instruction::LoadConst(Value::from(*raw)), Instruction::Emit],

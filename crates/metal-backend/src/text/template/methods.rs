@@ -5,7 +5,7 @@
 
 use super::filters::replace;
 use super::meter::{MAX_STRING, charge_bytes, charge_list, exceeded};
-use super::ops::invalid;
+use super::ops::{invalid, no_wide_fields};
 use super::print::python_str;
 use minijinja::value::{Kwargs, Tuple, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
@@ -65,14 +65,22 @@ fn string(state: &mut State, text: &str, method: &str, args: &[Value]) -> Option
             let swap = |c: char| if c.is_uppercase() { c.to_lowercase().to_string() } else { c.to_uppercase().to_string() };
             Value::from(text.chars().map(swap).collect::<String>())
         }),
+        "title" => from_args(args).map(|()| {
+            let mut inside = false;
+            let mut cased = |c: char| {
+                let before = std::mem::replace(&mut inside, c.is_alphabetic());
+                if before { c.to_lowercase().to_string() } else { c.to_uppercase().to_string() }
+            };
+            Value::from(text.chars().map(&mut cased).collect::<String>())
+        }),
         "index" => from_args::<(&str,)>(args).and_then(|(part,)| {
             let at = text.find(part).ok_or_else(|| invalid("substring not found"))?;
             Ok(Value::from(text[..at].chars().count()))
         }),
-        // "{:>1000000000}" is a gigabyte; no template needs five digits of width.
-        "format" if text.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.len() > 4) => {
-            Err(exceeded("a width in `format` has more than four digits"))
-        }
+        "format" => match no_wide_fields(text) {
+            Ok(()) => return None,
+            Err(err) => Err(err),
+        },
         _ => return None,
     })
 }

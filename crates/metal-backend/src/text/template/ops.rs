@@ -1,7 +1,8 @@
-//! `+`, `~`, `*` and slices with Python's semantics, counting what they make.
+//! `+`, `~`, `*`, `%` and slices with Python's semantics, counting what they make.
 
 use super::meter::{self, charge, charge_bytes, charge_list};
 use super::print::python_str;
+use minijinja::formatting::{FormatStyle, format};
 use minijinja::value::{Tuple, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 
@@ -10,6 +11,7 @@ pub(super) fn register(env: &mut Environment<'static>) {
     env.add_filter(meter::ADD, add);
     env.add_filter(meter::CONCAT, concat);
     env.add_filter(meter::MUL, mul);
+    env.add_filter(meter::MOD, modulo);
     env.add_filter(meter::SLICE, slice);
     env.add_filter(meter::CHARGE, charge);
 }
@@ -106,6 +108,30 @@ fn mul(state: &mut State, a: Value, b: Value) -> Result<Value, Error> {
     charge_list(state, items.len().saturating_mul(times))?;
     let repeated: Vec<Value> = std::iter::repeat_n(&items, times).flatten().cloned().collect();
     Ok(if value.is_tuple() { Value::from(Tuple::from(repeated)) } else { Value::from(repeated) })
+}
+
+/// The remainder has the divisor's sign; on a string, `%` formats.
+fn modulo(state: &mut State, a: Value, b: Value) -> Result<Value, Error> {
+    if let Some(text) = a.as_str() {
+        no_wide_fields(text)?;
+        let args = if b.is_tuple() { b.try_iter()?.collect() } else { vec![b] };
+        let text = format(FormatStyle::Printf, text, &args)?;
+        charge_bytes(state, text.len())?;
+        return Ok(Value::from(text));
+    }
+    if float(&b) == Some(0.0) {
+        return Err(invalid("modulo by zero"));
+    }
+    let on_integers = |x: i128, y: i128| x.checked_rem(y).map(|r| if r != 0 && (r < 0) != (y < 0) { r + y } else { r });
+    arithmetic("%", (&a, &b), on_integers, |x, y| x - y * (x / y).floor())
+}
+
+/// "%1000000000d" and "{:>1000000000}" are a gigabyte each; no template needs five digits of width.
+pub(super) fn no_wide_fields(format: &str) -> Result<(), Error> {
+    if format.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.len() > 4) {
+        return Err(meter::exceeded("a width in a format string has more than four digits"));
+    }
+    Ok(())
 }
 
 /// `value[start:stop:step]` as in Python: negative positions count from the end, bounds are clamped.
