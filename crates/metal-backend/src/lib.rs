@@ -1,2 +1,3 @@
 //! Placeholder.
 #![forbid(unsafe_code)]
+pub mod text;
