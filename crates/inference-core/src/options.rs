@@ -250,14 +250,14 @@ fn within(
         return Ok(());
     }
     let low = match low {
-        Bound::Included(low) => Some(format!("at least {low}")),
-        Bound::Excluded(low) => Some(format!("above {low}")),
-        Bound::Unbounded => None,
+        Included(low) => Some(format!("at least {low}")),
+        Excluded(low) => Some(format!("above {low}")),
+        Unbounded => None,
     };
     let high = match high {
-        Bound::Included(high) => format!("at most {high}"),
-        Bound::Excluded(high) => format!("below {high}"),
-        Bound::Unbounded => "finite".to_owned(),
+        Included(high) => format!("at most {high}"),
+        Excluded(high) => format!("below {high}"),
+        Unbounded => "finite".to_owned(),
     };
     let range = low.map_or(high.clone(), |low| format!("{low} and {high}"));
     Err(invalid(option, format!("{value} is not {range}")))
