@@ -1,1 +1,3 @@
 //! Criterion benchmarks live in `benches/`.
+
+#![forbid(unsafe_code)]

@@ -3,6 +3,7 @@
 
 mod bindings;
 mod build_mlx;
+mod tidy;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -13,7 +14,9 @@ usage: cargo xtask COMMAND
   build-mlx [--variant metal|cpu|cuda] [--from-source DIR] [--fetch-only]
       finds or fetches MLX and compiles mlx-c, as the first build would
   bindings [--check]
-      regenerates crates/mlx-ffi/src/bindings.rs, or checks that it is current";
+      regenerates crates/mlx-ffi/src/bindings.rs, or checks that it is current
+  tidy
+      checks the rules of the house that a program can check";
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
@@ -22,6 +25,7 @@ fn main() -> ExitCode {
     let result = match command.as_deref() {
         Some("build-mlx") => build_mlx::run(&args),
         Some("bindings") => bindings::run(&args),
+        Some("tidy") => tidy::run(root()),
         Some("help" | "--help" | "-h") => {
             eprintln!("{USAGE}");
             return ExitCode::SUCCESS;

@@ -1,2 +1,5 @@
 //! Placeholder.
+
+#![forbid(unsafe_code)]
+
 fn main() {}

@@ -1,5 +1,6 @@
 //! What a backend is.
 
+use std::fmt;
 use std::path::Path;
 
 use crate::{LoadOptions, Result, TextModel};
@@ -15,11 +16,19 @@ pub trait Backend: Send + Sync {
     /// Why they cannot, as text for a person.
     fn available(&self) -> Result<(), String>;
 
-    /// Loads the model folder at `path`.
+    /// Loads the model folder at `path`. Calls [`LoadOptions::validate`] first, and refuses by
+    /// name what it does not honour.
     ///
     /// # Errors
     /// [`Error::InvalidOption`](crate::Error::InvalidOption) and
     /// [`Error::Unsupported`](crate::Error::Unsupported) name an option,
     /// [`Error::Load`](crate::Error::Load) a file, [`Error::Memory`](crate::Error::Memory) the bytes.
     fn load_model(&self, path: &Path, options: &LoadOptions) -> Result<Box<dyn TextModel>>;
+}
+
+/// The backend's name, so that results that hold one can be unwrapped and logged.
+impl fmt::Debug for dyn Backend + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Backend").field("name", &self.name()).finish_non_exhaustive()
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::{Error, GenerateOptions, LoadOptions, Result};
+
 /// Something that a caller may ask of a loaded model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -32,9 +34,48 @@ pub enum Feature {
     GpuLayers,
     /// Images in messages.
     Images,
+    /// Draws at a temperature above 0, and the filters before them: `top_k`, `top_p`, `min_p`,
+    /// `xtc`.
+    Sampling,
+    /// `repetition_penalty`, `presence_penalty` and `frequency_penalty`.
+    Penalties,
+    /// Values added to the logits of chosen ids.
+    LogitBias,
+    /// `stop` strings, `stop_token_ids` and `ignore_eos`.
+    Stop,
+    /// A choice of the type to compute in.
+    Dtype,
+    /// `memory_limit` and `cache_limit`.
+    MemoryLimit,
+    /// A choice of how many prompt tokens are computed at once.
+    PrefillChunk,
 }
 
 impl Feature {
+    /// Every feature, so that a report can be complete.
+    pub const ALL: [Feature; 20] = [
+        Feature::Chat,
+        Feature::Classify,
+        Feature::BatchGenerate,
+        Feature::InspectAttention,
+        Feature::Logprobs,
+        Feature::Logits,
+        Feature::Constraint,
+        Feature::ParallelSlots,
+        Feature::KvBits,
+        Feature::Adapter,
+        Feature::ContextLength,
+        Feature::GpuLayers,
+        Feature::Images,
+        Feature::Sampling,
+        Feature::Penalties,
+        Feature::LogitBias,
+        Feature::Stop,
+        Feature::Dtype,
+        Feature::MemoryLimit,
+        Feature::PrefillChunk,
+    ];
+
     /// The name that reports and error messages use.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -51,6 +92,13 @@ impl Feature {
             Feature::ContextLength => "context_length",
             Feature::GpuLayers => "gpu_layers",
             Feature::Images => "images",
+            Feature::Sampling => "sampling",
+            Feature::Penalties => "penalties",
+            Feature::LogitBias => "logit_bias",
+            Feature::Stop => "stop",
+            Feature::Dtype => "dtype",
+            Feature::MemoryLimit => "memory_limit",
+            Feature::PrefillChunk => "prefill_chunk",
         }
     }
 }
@@ -98,13 +146,72 @@ impl Capabilities {
     /// `Ok` where `feature` is honoured.
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) with the feature's name and the reason.
-    pub fn require(&self, feature: Feature) -> crate::Result<()> {
+    /// [`Error::Unsupported`] with the feature's name and the reason.
+    pub fn require(&self, feature: Feature) -> Result<()> {
+        self.require_for(feature.as_str(), feature)
+    }
+
+    /// `Ok` where every option that asks for something is honoured. Values that ask for nothing,
+    /// such as a temperature of 0 or a penalty of 1, always pass.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] with the first refused option's name and the feature's reason.
+    pub fn check_generate(&self, options: &GenerateOptions) -> Result<()> {
+        let set = |value: Option<f32>, neutral: f32| value.is_some_and(|value| value != neutral);
+        let asked = [
+            ("temperature", set(options.temperature, 0.0), Feature::Sampling),
+            ("top_k", options.top_k.is_some_and(|k| k != 0), Feature::Sampling),
+            ("top_p", set(options.top_p, 1.0), Feature::Sampling),
+            ("min_p", set(options.min_p, 0.0), Feature::Sampling),
+            ("xtc", options.xtc.is_some_and(|xtc| xtc.probability != 0.0), Feature::Sampling),
+            ("repetition_penalty", set(options.repetition_penalty, 1.0), Feature::Penalties),
+            ("presence_penalty", set(options.presence_penalty, 0.0), Feature::Penalties),
+            ("frequency_penalty", set(options.frequency_penalty, 0.0), Feature::Penalties),
+            ("logit_bias", !options.logit_bias.is_empty(), Feature::LogitBias),
+            ("stop", !options.stop.is_empty(), Feature::Stop),
+            ("stop_token_ids", !options.stop_token_ids.is_empty(), Feature::Stop),
+            ("ignore_eos", options.ignore_eos, Feature::Stop),
+            ("logprobs", options.logprobs, Feature::Logprobs),
+            ("top_logprobs", options.top_logprobs > 0, Feature::Logprobs),
+            ("logits", options.logits, Feature::Logits),
+            ("constraint", options.constraint.is_some(), Feature::Constraint),
+        ];
+        self.require_all(&asked)
+    }
+
+    /// As [`check_generate`](Self::check_generate), for the options of a load: what a backend
+    /// that cannot honour all of them calls first.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] with the first refused option's name and the feature's reason.
+    pub fn check_load(&self, options: &LoadOptions) -> Result<()> {
+        let asked = [
+            ("context_length", options.context_length.is_some(), Feature::ContextLength),
+            ("parallel_slots", options.parallel_slots.is_some(), Feature::ParallelSlots),
+            ("kv_bits", options.kv_bits.is_some(), Feature::KvBits),
+            ("gpu_layers", options.gpu_layers.is_some(), Feature::GpuLayers),
+            ("adapter_path", options.adapter_path.is_some(), Feature::Adapter),
+            ("dtype", options.dtype.is_some(), Feature::Dtype),
+            ("memory_limit", options.memory_limit.is_some(), Feature::MemoryLimit),
+            ("cache_limit", options.cache_limit.is_some(), Feature::MemoryLimit),
+            ("prefill_chunk", options.prefill_chunk.is_some(), Feature::PrefillChunk),
+        ];
+        self.require_all(&asked)
+    }
+
+    fn require_all(&self, asked: &[(&str, bool, Feature)]) -> Result<()> {
+        for (option, asks, feature) in asked {
+            if *asks {
+                self.require_for(option, *feature)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn require_for(&self, what: &str, feature: Feature) -> Result<()> {
         match self.support(feature) {
             Support::Yes => Ok(()),
-            Support::No(reason) => {
-                Err(crate::Error::Unsupported { what: feature.to_string(), reason })
-            }
+            Support::No(reason) => Err(Error::Unsupported { what: what.to_owned(), reason }),
         }
     }
 }

@@ -92,7 +92,7 @@ pub enum Error {
 }
 
 /// `count` bytes as a person reads them: `18.2 GiB`, `512.0 MiB`, `17 B`.
-pub(crate) fn human_bytes(count: u64) -> String {
+fn human_bytes(count: u64) -> String {
     let scaled = |unit: u64| count as f64 / unit as f64;
     match count {
         0x4000_0000.. => format!("{:.1} GiB", scaled(1 << 30)),
@@ -121,13 +121,10 @@ impl fmt::Display for Error {
                 write!(f, "no backends registered (call a backend's `register` first)")
             }
             Error::NoBackendAvailable { unavailable } => {
-                write!(f, "no registered backend is available on this hardware:")?;
-                for (index, (name, reason)) in unavailable.iter().enumerate() {
-                    let separator = if index == 0 { ' ' } else { ';' };
-                    let space = if index == 0 { "" } else { " " };
-                    write!(f, "{separator}{space}`{name}`: {reason}")?;
-                }
-                Ok(())
+                let reasons: Vec<_> =
+                    unavailable.iter().map(|(name, why)| format!("`{name}`: {why}")).collect();
+                let reasons = reasons.join("; ");
+                write!(f, "no registered backend is available on this hardware: {reasons}")
             }
             Error::InvalidOption { option, reason } => write!(f, "option `{option}`: {reason}"),
             Error::Unsupported { what, reason } => write!(f, "`{what}` is not supported: {reason}"),

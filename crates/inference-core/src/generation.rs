@@ -1,6 +1,8 @@
 //! A running generation: the stream of tokens that a consumer reads and a backend feeds.
 
 use std::collections::VecDeque;
+use std::fmt;
+use std::iter::FusedIterator;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -78,6 +80,8 @@ pub struct Outcome {
 struct State {
     tokens: VecDeque<Token>,
     end: Option<Result<Outcome>>,
+    /// The sender has ended the generation; stays when the consumer has taken `end`.
+    closed: bool,
     waker: Option<Waker>,
 }
 
@@ -98,7 +102,28 @@ impl Channel {
 /// A generation under way: an iterator of tokens, which can also be polled.
 ///
 /// Dropping it cancels the request. After the last item, [`outcome`](Self::outcome) tells how it
-/// ended; an error is the last item instead.
+/// ended; an error is the last item instead. The tokens that came before an error, or before a
+/// cancellation, have been handed over by then.
+///
+/// ```
+/// use inference_core::{CancelToken, FinishReason, Generation, Outcome, Token};
+///
+/// // A backend keeps the sender and feeds it from its own thread.
+/// let (sender, mut generation) = Generation::channel(vec![7], CancelToken::new());
+/// sender.send(Token { id: 8, text: "fox".into(), ..Default::default() });
+/// sender.finish(Outcome {
+///     finish_reason: FinishReason::Length,
+///     metrics: Default::default(),
+///     seed: 0,
+/// });
+///
+/// // A program reads it.
+/// for token in generation.by_ref() {
+///     assert_eq!(token?.text, "fox");
+/// }
+/// assert_eq!(generation.outcome().unwrap().finish_reason, FinishReason::Length);
+/// # Ok::<(), inference_core::Error>(())
+/// ```
 pub struct Generation {
     channel: Arc<Channel>,
     prompt_ids: Vec<u32>,
@@ -120,36 +145,47 @@ impl Generation {
         &self.prompt_ids
     }
 
-    /// How it ended; `None` until the iterator has returned `None`, and after an error.
+    /// How it ended. `None` while it runs, which is until the iterator has returned `None`; and
+    /// `None` for ever when it ended with an error.
     pub fn outcome(&self) -> Option<&Outcome> {
         self.outcome.as_ref()
     }
 
-    /// The next token without blocking: [`Poll::Pending`] registers the waker. `Ready(None)` ends
-    /// the stream.
+    /// The next token without blocking: [`Poll::Pending`] registers the waker, in place of an
+    /// earlier one. `Ready(None)` ends the stream. An async function awaits a token with
+    /// `std::future::poll_fn(|context| generation.poll_next(context)).await`.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Token>>> {
         let channel = Arc::clone(&self.channel);
         let mut state = channel.lock();
         match self.take(&mut state) {
             Some(item) => Poll::Ready(item),
             None => {
-                state.waker = Some(context.waker().clone());
+                let waker = context.waker();
+                let replaced = match &state.waker {
+                    Some(registered) if registered.will_wake(waker) => None,
+                    _ => state.waker.replace(waker.clone()),
+                };
+                drop(state);
+                // Outside the lock: dropping a waker may drop the task behind it.
+                drop(replaced);
                 Poll::Pending
             }
         }
     }
 
-    /// Reads to the end: the whole text and how it ended.
+    /// Reads to the end, blocking: the whole text and how it ended.
     ///
     /// # Errors
-    /// The generation's own error.
+    /// The generation's own error; the text before it is lost, so iterate where it matters.
     pub fn collect_text(mut self) -> Result<(String, Outcome)> {
         let mut text = String::new();
         for token in self.by_ref() {
             text.push_str(&token?.text);
         }
-        let outcome = self.outcome.take().ok_or(Error::Cancelled)?;
-        Ok((text, outcome))
+        match self.outcome.take() {
+            Some(outcome) => Ok((text, outcome)),
+            None => Err(Error::Engine("the generation had already ended with an error".into())),
+        }
     }
 
     /// The next item where there is one: `Some(None)` is the end, `None` means wait.
@@ -187,9 +223,27 @@ impl Iterator for Generation {
     }
 }
 
+impl FusedIterator for Generation {}
+
+impl fmt::Debug for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Generation")
+            .field("prompt_tokens", &self.prompt_ids.len())
+            .field("ended", &self.ended)
+            .field("outcome", &self.outcome)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Drop for Generation {
     fn drop(&mut self) {
         self.channel.dropped.store(true, Ordering::Release);
+        // The sender may live on for a while: nothing of the consumer's stays with it. Freed
+        // outside the lock, because a waker may own the task that owned this generation.
+        let mut state = self.channel.lock();
+        let unread = (std::mem::take(&mut state.tokens), state.waker.take());
+        drop(state);
+        drop(unread);
     }
 }
 
@@ -203,12 +257,15 @@ pub struct GenerationSender {
 impl GenerationSender {
     /// Whether to stop: the request's token fired or the consumer is gone.
     pub fn is_cancelled(&self) -> bool {
-        self.cancel.is_cancelled() || self.channel.dropped.load(Ordering::Acquire)
+        self.cancel.is_cancelled() || self.consumer_is_gone()
     }
 
-    /// Hands a token over. Never blocks.
+    /// Hands a token over. Never blocks; without a consumer the token is dropped.
     pub fn send(&self, token: Token) {
         let mut state = self.channel.lock();
+        if self.consumer_is_gone() {
+            return;
+        }
         state.tokens.push_back(token);
         self.notify(state);
     }
@@ -223,8 +280,16 @@ impl GenerationSender {
         self.end(Err(error));
     }
 
+    fn consumer_is_gone(&self) -> bool {
+        self.channel.dropped.load(Ordering::Acquire)
+    }
+
     fn end(&self, end: Result<Outcome>) {
         let mut state = self.channel.lock();
+        if state.closed {
+            return;
+        }
+        state.closed = true;
         state.end = Some(end);
         self.notify(state);
     }
@@ -242,11 +307,14 @@ impl GenerationSender {
 
 impl Drop for GenerationSender {
     fn drop(&mut self) {
-        let mut state = self.channel.lock();
-        if state.end.is_none() && !self.channel.dropped.load(Ordering::Acquire) {
-            state.end =
-                Some(Err(Error::Engine("the engine ended without finishing the request".into())));
-            self.notify(state);
-        }
+        self.end(Err(Error::Engine("the engine ended without finishing the request".into())));
+    }
+}
+
+impl fmt::Debug for GenerationSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GenerationSender")
+            .field("cancelled", &self.is_cancelled())
+            .finish_non_exhaustive()
     }
 }

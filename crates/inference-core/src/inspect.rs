@@ -19,6 +19,23 @@ pub struct LayerAttention {
     pub queries: Vec<f32>,
 }
 
+impl LayerAttention {
+    /// The keys of one head, `[positions.len(), head_dim]`; `None` beyond `n_kv_heads`.
+    pub fn head_keys(&self, head: usize) -> Option<&[f32]> {
+        rows(&self.keys, head, self.n_kv_heads)
+    }
+
+    /// The queries of one head, `[seq_len, head_dim]`; `None` beyond `n_heads`.
+    pub fn head_queries(&self, head: usize) -> Option<&[f32]> {
+        rows(&self.queries, head, self.n_heads)
+    }
+}
+
+fn rows(values: &[f32], head: usize, heads: usize) -> Option<&[f32]> {
+    let length = values.len().checked_div(heads)?;
+    (head < heads).then(|| &values[head * length..(head + 1) * length])
+}
+
 /// The attention state after one prefill of a prompt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttentionSnapshot {

@@ -1,8 +1,9 @@
 //! The contract between programs that want text from a language model and the backends that
 //! produce it: [`Backend`], [`TextModel`], options, messages, metrics and errors.
 //!
-//! The crate has no dependencies and starts no threads, so a program or a backend can be
-//! written, compiled and tested against it on a machine without any inference engine.
+//! The crate has no dependencies, starts no threads and touches no file but to list folders
+//! ([`discover`]), so a program or a backend can be written, compiled and tested against it on a
+//! machine without any inference engine.
 //!
 //! ```
 //! use inference_core::{GenerateOptions, Prompt, Result, TextModel};

@@ -83,4 +83,9 @@ impl Message {
     pub fn assistant(content: impl Into<String>) -> Self {
         Message::new(Role::Assistant, content.into())
     }
+
+    /// The plain text result of a tool call; `fields` may tell which one.
+    pub fn tool(content: impl Into<String>) -> Self {
+        Message::new(Role::Tool, content.into())
+    }
 }

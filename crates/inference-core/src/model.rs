@@ -1,5 +1,8 @@
 //! What a loaded model is and can be asked.
 
+use std::collections::VecDeque;
+use std::fmt;
+
 use crate::{
     AttentionInspector, Capabilities, ChatOptions, ClassifyOptions, Error, GenerateMetrics,
     GenerateOptions, Generation, Message, Outcome, Result, Token,
@@ -95,6 +98,9 @@ pub struct BatchResult {
 }
 
 /// A loaded model. Any number of threads may call it at once.
+///
+/// Every call validates its options first and honours each of them, or refuses it by name;
+/// nothing is ignored.
 pub trait TextModel: Send + Sync {
     /// Continues `prompt`.
     ///
@@ -176,8 +182,16 @@ pub trait TextModel: Send + Sync {
     fn close(&self);
 }
 
+/// What the model is, so that results that hold one can be unwrapped and logged.
+impl fmt::Debug for dyn TextModel + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TextModel").field("info", self.info()).finish_non_exhaustive()
+    }
+}
+
 /// Queues every prompt through [`TextModel::generate`] and collects the results in order: the
-/// body of [`TextModel::batch_generate`] for backends whose requests already run together.
+/// body of [`TextModel::batch_generate`] for backends whose requests already run together. Where
+/// the queue is full, the oldest request is read to its end first.
 ///
 /// # Errors
 /// [`Error::InvalidOption`], [`Error::Unsupported`] and [`Error::Closed`], which concern all.
@@ -186,28 +200,40 @@ pub fn generate_each(
     prompts: &[Prompt],
     options: &GenerateOptions,
 ) -> Result<Vec<BatchResult>> {
-    let mut started = Vec::with_capacity(prompts.len());
+    let mut results = Vec::with_capacity(prompts.len());
+    let mut running = VecDeque::new();
     for prompt in prompts {
-        match model.generate(prompt, options) {
-            Err(
-                error @ (Error::InvalidOption { .. } | Error::Unsupported { .. } | Error::Closed),
-            ) => return Err(error),
-            generation => started.push(generation),
+        let mut started = model.generate(prompt, options);
+        while let Err(Error::QueueFull { .. }) = started
+            && let Some(oldest) = running.pop_front()
+        {
+            results.push(collect(oldest));
+            started = model.generate(prompt, options);
+        }
+        if let Err(
+            error @ (Error::InvalidOption { .. } | Error::Unsupported { .. } | Error::Closed),
+        ) = started
+        {
+            return Err(error);
+        }
+        running.push_back(started);
+    }
+    results.extend(running.into_iter().map(collect));
+    Ok(results)
+}
+
+fn collect(generation: Result<Generation>) -> BatchResult {
+    let mut generation = match generation {
+        Ok(generation) => generation,
+        Err(error) => return BatchResult { tokens: Vec::new(), outcome: None, error: Some(error) },
+    };
+    let mut tokens = Vec::new();
+    let mut error = None;
+    for item in generation.by_ref() {
+        match item {
+            Ok(token) => tokens.push(token),
+            Err(failure) => error = Some(failure),
         }
     }
-    let finish = |generation: Result<Generation>| match generation {
-        Err(error) => BatchResult { tokens: Vec::new(), outcome: None, error: Some(error) },
-        Ok(mut generation) => {
-            let mut tokens = Vec::new();
-            let mut error = None;
-            for item in generation.by_ref() {
-                match item {
-                    Ok(token) => tokens.push(token),
-                    Err(failure) => error = Some(failure),
-                }
-            }
-            BatchResult { tokens, outcome: generation.outcome().cloned(), error }
-        }
-    };
-    Ok(started.into_iter().map(finish).collect())
+    BatchResult { tokens, outcome: generation.outcome().cloned(), error }
 }

@@ -1,6 +1,8 @@
 //! Options of a load and of a request: plain structs, unset is `None`, one `validate` each.
 
 use std::collections::BTreeMap;
+use std::ops::Bound::{self, Excluded, Included, Unbounded};
+use std::ops::RangeBounds;
 use std::path::PathBuf;
 
 use crate::{CancelToken, Error, Result, Value};
@@ -137,7 +139,7 @@ pub struct GenerateOptions {
     pub frequency_penalty: Option<f32>,
     /// How many of the last ids, prompt included, the penalties look at; `None`: 20.
     pub penalty_window: Option<usize>,
-    /// Added to the logits of these ids.
+    /// Added to the logits of these ids; negative infinity forbids an id.
     pub logit_bias: BTreeMap<u32, f32>,
     /// Makes draws repeatable: a draw depends on the seed and the step alone. `None`: a fresh one,
     /// which the [`Outcome`](crate::Outcome) tells.
@@ -150,13 +152,14 @@ pub struct GenerateOptions {
     pub ignore_eos: bool,
     /// Report the log probability of each token.
     pub logprobs: bool,
-    /// Report this many most likely tokens at each step, with their log probabilities.
+    /// Report this many most likely tokens at each step, with their log probabilities; whether
+    /// `logprobs` is set or not.
     pub top_logprobs: usize,
     /// Hand over the whole logits with each token: `[vocab_size]` f32 values.
     pub logits: bool,
     /// What the text must conform to.
     pub constraint: Option<Constraint>,
-    /// Ends the generation from another thread, or at a deadline.
+    /// Ends the generation from another thread, or at a deadline. A clone of the options shares it.
     pub cancel: CancelToken,
 }
 
@@ -169,16 +172,17 @@ impl GenerateOptions {
     /// # Errors
     /// [`Error::InvalidOption`] with the first bad option's name.
     pub fn validate(&self) -> Result<()> {
-        within("temperature", self.temperature, 0.0, f32::MAX)?;
-        within("top_p", self.top_p, f32::MIN_POSITIVE, 1.0)?;
-        within("min_p", self.min_p, 0.0, 1.0)?;
-        within("repetition_penalty", self.repetition_penalty, f32::MIN_POSITIVE, f32::MAX)?;
-        within("presence_penalty", self.presence_penalty, f32::MIN, f32::MAX)?;
-        within("frequency_penalty", self.frequency_penalty, f32::MIN, f32::MAX)?;
+        within("temperature", self.temperature, (Included(0.0), Unbounded))?;
+        within("top_p", self.top_p, (Excluded(0.0), Included(1.0)))?;
+        within("min_p", self.min_p, (Included(0.0), Included(1.0)))?;
+        within("repetition_penalty", self.repetition_penalty, (Excluded(0.0), Unbounded))?;
+        within("presence_penalty", self.presence_penalty, (Unbounded, Unbounded))?;
+        within("frequency_penalty", self.frequency_penalty, (Unbounded, Unbounded))?;
         positive("penalty_window", self.penalty_window)?;
         if let Some(xtc) = self.xtc {
-            within("xtc.probability", Some(xtc.probability), 0.0, 1.0)?;
-            within("xtc.threshold", Some(xtc.threshold), 0.0, 0.5)?;
+            let (probability, threshold) = (Some(xtc.probability), Some(xtc.threshold));
+            within("xtc.probability", probability, (Included(0.0), Included(1.0)))?;
+            within("xtc.threshold", threshold, (Included(0.0), Included(0.5)))?;
         }
         for (id, bias) in &self.logit_bias {
             if bias.is_nan() || *bias == f32::INFINITY {
@@ -235,21 +239,26 @@ fn positive(option: &'static str, value: Option<usize>) -> Result<()> {
     }
 }
 
-fn within(option: &'static str, value: Option<f32>, low: f32, high: f32) -> Result<()> {
+/// Checks that a set value lies between the bounds; with two unbounded ends, that it is finite.
+fn within(
+    option: &'static str,
+    value: Option<f32>,
+    (low, high): (Bound<f32>, Bound<f32>),
+) -> Result<()> {
     let Some(value) = value else { return Ok(()) };
-    if (low..=high).contains(&value) {
+    if value.is_finite() && (low, high).contains(&value) {
         return Ok(());
     }
-    let range = if low == f32::MIN {
-        "a finite number".to_owned()
-    } else {
-        let low =
-            if low == f32::MIN_POSITIVE { "above 0".into() } else { format!("at least {low}") };
-        if high == f32::MAX {
-            format!("finite and {low}")
-        } else {
-            format!("{low} and at most {high}")
-        }
+    let low = match low {
+        Included(low) => Some(format!("at least {low}")),
+        Excluded(low) => Some(format!("above {low}")),
+        Unbounded => None,
     };
+    let high = match high {
+        Included(high) => format!("at most {high}"),
+        Excluded(high) => format!("below {high}"),
+        Unbounded => "finite".to_owned(),
+    };
+    let range = low.map_or(high.clone(), |low| format!("{low} and {high}"));
     Err(invalid(option, format!("{value} is not {range}")))
 }

@@ -1,6 +1,7 @@
 //! The registry of backends.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -94,6 +95,12 @@ impl Registry {
     /// A copy, so that no backend's code runs under the lock.
     fn snapshot(&self) -> BTreeMap<String, Arc<dyn Backend>> {
         self.backends.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Registry").field(&self.list()).finish()
     }
 }
 

@@ -8,7 +8,7 @@ pub enum Value {
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// A number written without fraction or exponent.
+    /// A number written without fraction or exponent that fits.
     Int(i64),
     /// Any other number.
     Float(f64),

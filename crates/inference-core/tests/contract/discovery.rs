@@ -1,0 +1,95 @@
+//! Discovery: which folders count as models.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use inference_core::{DiscoveredModel, Error, discover};
+
+/// A folder of the test's own, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("discover-{test}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    /// Writes a file of `bytes` zeros.
+    fn file(&self, path: &str, bytes: usize) {
+        let path = self.0.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, vec![0; bytes]).unwrap();
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn names(folder: &Folder) -> Vec<String> {
+    let found = discover(&folder.0).unwrap();
+    found.iter().map(|m| m.path.file_name().unwrap().to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn a_model_has_a_config_and_at_least_one_safetensors_file() {
+    let folder = Folder::new("needs");
+    folder.file("both/config.json", 2);
+    folder.file("both/model.safetensors", 10);
+    folder.file("no-weights/config.json", 2);
+    folder.file("no-weights/model.bin", 10);
+    folder.file("no-config/model.safetensors", 10);
+    folder.file("empty-name/config.json", 2);
+    folder.file("empty-name/safetensors", 10);
+    fs::create_dir_all(folder.0.join("folders/config.json")).unwrap();
+    folder.file("folders/model.safetensors", 10);
+    folder.file("loose.safetensors", 10);
+    assert_eq!(names(&folder), ["both"]);
+}
+
+#[test]
+fn models_are_sorted_with_their_files_counted_and_added_up() {
+    let folder = Folder::new("sums");
+    for model in ["b", "a"] {
+        folder.file(&format!("{model}/config.json"), 2);
+        folder.file(&format!("{model}/model-00001-of-00002.safetensors"), 10);
+        folder.file(&format!("{model}/model-00002-of-00002.safetensors"), 7);
+        folder.file(&format!("{model}/tokenizer.json"), 100);
+    }
+    let model =
+        |name: &str| DiscoveredModel { path: folder.0.join(name), num_files: 2, weight_bytes: 17 };
+    assert_eq!(discover(&folder.0), Ok(vec![model("a"), model("b")]));
+}
+
+#[test]
+fn the_folder_itself_may_be_a_model() {
+    let folder = Folder::new("itself");
+    folder.file("config.json", 2);
+    folder.file("model.safetensors", 10);
+    let found = discover(&folder.0).unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].path, folder.0);
+}
+
+#[test]
+fn only_one_level_is_searched() {
+    let folder = Folder::new("level");
+    folder.file("deep/model/config.json", 2);
+    folder.file("deep/model/model.safetensors", 10);
+    assert_eq!(names(&folder), [""; 0]);
+}
+
+#[test]
+fn an_empty_folder_has_no_models_and_a_missing_one_is_an_error_that_names_it() {
+    let folder = Folder::new("empty");
+    assert_eq!(discover(&folder.0), Ok(vec![]));
+    let missing = folder.0.join("missing");
+    match discover(&missing) {
+        Err(Error::Load { path, .. }) => assert_eq!(Path::new(&path), missing),
+        other => panic!("expected an error, found {other:?}"),
+    }
+}

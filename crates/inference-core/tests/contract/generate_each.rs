@@ -1,0 +1,78 @@
+//! Batches over a model whose requests run together.
+
+use std::sync::atomic::Ordering;
+
+use inference_core::{BatchResult, Error, GenerateOptions, Prompt, TextModel};
+
+use crate::fake::{FakeModel, outcome};
+
+fn prompts(ids: &[&[u32]]) -> Vec<Prompt> {
+    ids.iter().map(|ids| Prompt::from(ids.to_vec())).collect()
+}
+
+fn ids(result: &BatchResult) -> Vec<u32> {
+    result.tokens.iter().map(|token| token.id).collect()
+}
+
+#[test]
+fn results_come_in_the_order_of_the_prompts() {
+    let model = FakeModel::new("fake");
+    let results = model
+        .batch_generate(&prompts(&[&[1, 2], &[3], &[4, 5, 6]]), &GenerateOptions::default())
+        .unwrap();
+    assert_eq!(results.iter().map(ids).collect::<Vec<_>>(), [vec![1, 2], vec![3], vec![4, 5, 6]]);
+    assert_eq!(results[2].outcome, Some(outcome(3)));
+    assert_eq!(results[2].error, None);
+}
+
+#[test]
+fn no_prompts_give_no_results() {
+    let results = FakeModel::new("fake").batch_generate(&[], &GenerateOptions::default());
+    assert_eq!(results, Ok(vec![]));
+}
+
+#[test]
+fn one_prompts_error_leaves_the_others_alone() {
+    let model = FakeModel::new("fake");
+    let results = model
+        .batch_generate(&prompts(&[&[], &[7, u32::MAX], &[8]]), &GenerateOptions::default())
+        .unwrap();
+    assert_eq!(results[0].error, Some(Error::EmptyPrompt), "refused before it was queued");
+    assert_eq!(ids(&results[1]), [7], "what came before the error is kept");
+    assert!(matches!(results[1].error, Some(Error::Engine(_))));
+    assert_eq!(results[1].outcome, None);
+    assert_eq!((ids(&results[2]), &results[2].error), (vec![8], &None));
+}
+
+#[test]
+fn what_concerns_every_prompt_fails_the_call() {
+    let bad = GenerateOptions { temperature: Some(f32::NAN), ..Default::default() };
+    let error = FakeModel::new("fake").batch_generate(&prompts(&[&[1]]), &bad).unwrap_err();
+    assert!(matches!(error, Error::InvalidOption { option: "temperature", .. }));
+
+    let unsupported = Error::Unsupported { what: "stop".into(), reason: "no text".into() };
+    for failure in [Error::Closed, unsupported] {
+        let model = FakeModel { failure: Some(failure.clone()), ..FakeModel::new("fake") };
+        let result = model.batch_generate(&prompts(&[&[1]]), &GenerateOptions::default());
+        assert_eq!(result, Err(failure));
+    }
+}
+
+#[test]
+fn a_batch_longer_than_the_queue_waits_for_its_own_oldest_request() {
+    let model = FakeModel { queue: 1, ..FakeModel::new("fake") };
+    let many: Vec<Prompt> = (0..50).map(|id| Prompt::from(vec![id])).collect();
+    let results = model.batch_generate(&many, &GenerateOptions::default()).unwrap();
+    for (id, result) in (0..).zip(&results) {
+        assert_eq!((ids(result), &result.error), (vec![id], &None));
+    }
+}
+
+#[test]
+fn a_queue_that_others_fill_is_each_prompts_own_error() {
+    let model = FakeModel { queue: 0, ..FakeModel::new("fake") };
+    let results =
+        model.batch_generate(&prompts(&[&[1], &[2]]), &GenerateOptions::default()).unwrap();
+    assert!(results.iter().all(|r| r.error == Some(Error::QueueFull { limit: 0 })));
+    assert_eq!(model.refused.load(Ordering::SeqCst), 3, "the first result frees no place");
+}

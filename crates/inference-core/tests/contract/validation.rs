@@ -1,0 +1,195 @@
+//! Options: which values are taken, and that a refusal names the option.
+
+use inference_core::{Dtype, Error, GenerateOptions, LoadOptions, Xtc};
+
+type Set<T> = fn(&mut GenerateOptions, T);
+type SetLoad = fn(&mut LoadOptions, usize);
+
+/// An option that takes a float: its name, how to set it, values to take, and values to refuse
+/// beside NaN and the infinities, which none takes.
+type Float = (&'static str, Set<f32>, &'static [f32], &'static [f32]);
+
+#[track_caller]
+fn refused(result: inference_core::Result<()>, name: &str) {
+    match result {
+        Err(Error::InvalidOption { option, reason }) => {
+            assert_eq!(option, name);
+            assert!(!reason.is_empty());
+        }
+        other => panic!("`{name}`: expected a refusal, found {other:?}"),
+    }
+}
+
+const FLOATS: [Float; 8] = [
+    ("temperature", |o, v| o.temperature = Some(v), &[0.0, -0.0, 0.7, f32::MAX], &[-1e-9, -0.7]),
+    ("top_p", |o, v| o.top_p = Some(v), &[1.0, 0.5, 1e-40], &[0.0, -0.5, 1.000_001]),
+    ("min_p", |o, v| o.min_p = Some(v), &[0.0, 0.05, 1.0], &[-1e-9, 1.000_001]),
+    (
+        "repetition_penalty",
+        |o, v| o.repetition_penalty = Some(v),
+        &[1e-40, 1.0, 1.1, f32::MAX],
+        &[0.0, -1.0],
+    ),
+    ("presence_penalty", |o, v| o.presence_penalty = Some(v), &[f32::MIN, 0.0, f32::MAX], &[]),
+    ("frequency_penalty", |o, v| o.frequency_penalty = Some(v), &[f32::MIN, 0.0, f32::MAX], &[]),
+    (
+        "xtc.probability",
+        |o, v| o.xtc = Some(Xtc { probability: v, threshold: 0.1 }),
+        &[0.0, 0.5, 1.0],
+        &[-1e-9, 1.000_001],
+    ),
+    (
+        "xtc.threshold",
+        |o, v| o.xtc = Some(Xtc { probability: 0.5, threshold: v }),
+        &[0.0, 0.1, 0.5],
+        &[-1e-9, 0.500_001],
+    ),
+];
+
+fn with<T>(set: fn(&mut GenerateOptions, T), value: T) -> inference_core::Result<()> {
+    let mut options = GenerateOptions::default();
+    set(&mut options, value);
+    options.validate()
+}
+
+#[test]
+fn the_defaults_are_valid() {
+    assert_eq!(GenerateOptions::default().validate(), Ok(()));
+    assert_eq!(LoadOptions::default().validate(), Ok(()));
+}
+
+#[test]
+fn floats_are_taken_within_their_range_up_to_its_ends() {
+    for (name, set, taken, _) in FLOATS {
+        for &value in taken {
+            assert_eq!(with(set, value), Ok(()), "{name} = {value}");
+        }
+    }
+}
+
+#[test]
+fn floats_outside_their_range_are_refused_by_name() {
+    for (name, set, _, out_of_range) in FLOATS {
+        for &value in out_of_range {
+            refused(with(set, value), name);
+        }
+    }
+}
+
+#[test]
+fn no_float_option_takes_nan_or_an_infinity() {
+    for (name, set, _, _) in FLOATS {
+        for value in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            refused(with(set, value), name);
+        }
+    }
+}
+
+#[test]
+fn a_refusal_gives_the_value_and_the_range() {
+    let text = |set: Set<f32>, value| with(set, value).unwrap_err().to_string();
+    assert_eq!(
+        text(|o, v| o.temperature = Some(v), -1.0),
+        "option `temperature`: -1 is not at least 0 and finite"
+    );
+    assert_eq!(
+        text(|o, v| o.top_p = Some(v), 2.0),
+        "option `top_p`: 2 is not above 0 and at most 1"
+    );
+    assert_eq!(
+        text(|o, v| o.presence_penalty = Some(v), f32::NAN),
+        "option `presence_penalty`: NaN is not finite"
+    );
+}
+
+#[test]
+fn a_logit_bias_may_forbid_an_id_but_not_force_or_confuse_it() {
+    let bias = |value| with(|o, v| o.logit_bias = [(7, v)].into(), value);
+    for value in [0.0, -100.0, f32::MAX, f32::NEG_INFINITY] {
+        assert_eq!(bias(value), Ok(()), "{value}");
+    }
+    refused(bias(f32::NAN), "logit_bias");
+    refused(bias(f32::INFINITY), "logit_bias");
+    assert!(bias(f32::NAN).unwrap_err().to_string().contains("token 7"));
+}
+
+#[test]
+fn an_empty_stop_string_is_refused_with_its_index() {
+    let stop = |stop: &[&str]| {
+        with(|o: &mut GenerateOptions, v| o.stop = v, stop.iter().map(|s| s.to_string()).collect())
+    };
+    assert_eq!(stop(&["\n", " "]), Ok(()));
+    refused(stop(&["\n", ""]), "stop");
+    assert!(stop(&["\n", ""]).unwrap_err().to_string().contains("string 1"));
+}
+
+#[test]
+fn counts_that_mean_something_at_zero_take_it() {
+    let options = GenerateOptions {
+        max_tokens: Some(0),
+        top_k: Some(0),
+        top_logprobs: 0,
+        seed: Some(0),
+        ..Default::default()
+    };
+    assert_eq!(options.validate(), Ok(()));
+    assert_eq!(LoadOptions { gpu_layers: Some(0), ..Default::default() }.validate(), Ok(()));
+    assert_eq!(LoadOptions { cache_limit: Some(0), ..Default::default() }.validate(), Ok(()));
+}
+
+#[test]
+fn the_largest_counts_are_taken() {
+    let options = GenerateOptions {
+        max_tokens: Some(usize::MAX),
+        top_k: Some(usize::MAX),
+        penalty_window: Some(usize::MAX),
+        seed: Some(u64::MAX),
+        ..Default::default()
+    };
+    assert_eq!(options.validate(), Ok(()));
+}
+
+#[test]
+fn counts_that_mean_nothing_at_zero_are_refused_by_name() {
+    refused(with(|o, v| o.penalty_window = Some(v), 0), "penalty_window");
+    assert_eq!(with(|o, v| o.penalty_window = Some(v), 1), Ok(()));
+
+    let load: [(&str, SetLoad); 4] = [
+        ("context_length", |o, v| o.context_length = Some(v)),
+        ("parallel_slots", |o, v| o.parallel_slots = Some(v)),
+        ("prefill_chunk", |o, v| o.prefill_chunk = Some(v)),
+        ("memory_limit", |o, v| o.memory_limit = Some(v as u64)),
+    ];
+    for (name, set) in load {
+        let mut options = LoadOptions::default();
+        set(&mut options, 0);
+        refused(options.validate(), name);
+        set(&mut options, 1);
+        assert_eq!(options.validate(), Ok(()), "{name} = 1");
+    }
+}
+
+#[test]
+fn a_cache_is_quantised_to_4_or_8_bits() {
+    for bits in [0, 1, 3, 5, 16, usize::MAX] {
+        refused(LoadOptions { kv_bits: Some(bits), ..Default::default() }.validate(), "kv_bits");
+    }
+    for bits in [4, 8] {
+        let options = LoadOptions { kv_bits: Some(bits), ..Default::default() };
+        assert_eq!(options.validate(), Ok(()));
+    }
+}
+
+#[test]
+fn a_type_is_parsed_from_both_of_its_names_and_others_are_refused() {
+    for (short, long, dtype) in [
+        ("f32", "float32", Dtype::F32),
+        ("f16", "float16", Dtype::F16),
+        ("bf16", "bfloat16", Dtype::Bf16),
+    ] {
+        assert_eq!(short.parse(), Ok(dtype));
+        assert_eq!(long.parse(), Ok(dtype));
+        assert_eq!(dtype.as_str(), short);
+    }
+    refused("int8".parse::<Dtype>().map(drop), "dtype");
+}

@@ -1,0 +1,194 @@
+//! Which crate may depend on which: the arrows of ARCHITECTURE.md as a table.
+
+use super::{File, Violation};
+
+/// The workspace crates that a crate may use.
+struct Arrows {
+    name: &'static str,
+    uses: &'static [&'static str],
+    /// Further ones that its build script may use.
+    build: &'static [&'static str],
+}
+
+const ARROWS: &[Arrows] = &[
+    Arrows { name: "inference-core", uses: &[], build: &[] },
+    Arrows { name: "mlx-build", uses: &[], build: &[] },
+    Arrows { name: "cpu-kernels", uses: &[], build: &[] },
+    Arrows { name: "mlx-ffi", uses: &["cpu-kernels"], build: &["mlx-build"] },
+    Arrows { name: "metal-backend", uses: &["inference-core", "mlx-ffi"], build: &[] },
+    Arrows { name: "ml", uses: &["inference-core"], build: &[] },
+    Arrows { name: "server", uses: &["inference-core"], build: &[] },
+    Arrows {
+        name: "cli",
+        uses: &["inference-core", "metal-backend", "server"],
+        // For the search path of the shared libraries, which only the binary's crate can set.
+        build: &["mlx-build"],
+    },
+    Arrows { name: "benches", uses: &["inference-core", "metal-backend", "mlx-ffi"], build: &[] },
+    Arrows { name: "xtask", uses: &["mlx-build"], build: &[] },
+    Arrows { name: "echo-backend", uses: &["inference-core"], build: &[] },
+];
+
+/// A crate that takes no dependency at all, so that downstream crates get none through it.
+const WITHOUT_DEPENDENCIES: &str = "inference-core";
+
+/// A line of a manifest that names a dependency.
+struct Dependency<'a> {
+    line: usize,
+    name: &'a str,
+    of_build_script: bool,
+}
+
+pub fn check(files: &[File]) -> Vec<Violation> {
+    let manifests: Vec<_> = files
+        .iter()
+        .filter(|file| file.name() == "Cargo.toml")
+        .filter_map(|file| Some((file, package_name(&file.text)?)))
+        .collect();
+    let is_ours = |name: &str| manifests.iter().any(|(_, package)| *package == name);
+
+    let mut violations = Vec::new();
+    for (file, package) in &manifests {
+        let Some(arrows) = ARROWS.iter().find(|arrows| arrows.name == *package) else {
+            let message = format!(
+                "crate `{package}` has no arrows; add it to the table in xtask/src/tidy/arrows.rs \
+                 and to ARCHITECTURE.md"
+            );
+            violations.push(Violation::new(&file.path, 1, message));
+            continue;
+        };
+        for Dependency { line, name, of_build_script } in dependencies(&file.text) {
+            let allowed = arrows.uses.contains(&name)
+                || of_build_script && arrows.build.contains(&name)
+                || !is_ours(name) && *package != WITHOUT_DEPENDENCIES;
+            if !allowed {
+                let allowed = match arrows.uses {
+                    [] => "no workspace crate".to_owned(),
+                    uses => uses.join(", "),
+                };
+                let message = format!(
+                    "`{package}` may not depend on `{name}`; it may use {allowed}: move the code \
+                     to where the arrows of ARCHITECTURE.md point"
+                );
+                violations.push(Violation::new(&file.path, line, message));
+            }
+        }
+    }
+    violations
+}
+
+/// The package's name; `None` for a manifest of a workspace alone.
+pub fn package_name(manifest: &str) -> Option<&str> {
+    let package = manifest.lines().skip_while(|line| line.trim() != "[package]").skip(1);
+    let mut keys = package.take_while(|line| !line.starts_with('[')).filter_map(key_value);
+    keys.find(|(key, _)| *key == "name").map(|(_, value)| value.trim_matches('"'))
+}
+
+fn key_value(line: &str) -> Option<(&str, &str)> {
+    let (key, value) = line.split_once('=')?;
+    let key = key.trim();
+    (!key.starts_with('#')).then_some((key, value.trim()))
+}
+
+/// The dependencies of every kind, by the name of the package.
+fn dependencies(manifest: &str) -> Vec<Dependency<'_>> {
+    let mut found = Vec::new();
+    let mut section = "";
+    for (index, text) in manifest.lines().enumerate() {
+        let line = index + 1;
+        if let Some(header) = text.trim().strip_prefix('[') {
+            section = header.split(']').next().unwrap_or_default();
+            // `[dependencies.name]` names its dependency in the header.
+            if let Some((table, name)) = section.rsplit_once('.')
+                && table.ends_with("dependencies")
+                && !table.starts_with("workspace")
+            {
+                found.push(Dependency { line, name, of_build_script: is_build(table) });
+            }
+        } else if section.ends_with("dependencies")
+            && !section.starts_with("workspace")
+            && let Some((key, value)) = key_value(text)
+        {
+            let renamed = value.split_once("package").and_then(|(_, rest)| rest.split('"').nth(1));
+            let name = renamed.unwrap_or_else(|| key.split('.').next().unwrap_or(key));
+            found.push(Dependency { line, name, of_build_script: is_build(section) });
+        }
+    }
+    found
+}
+
+fn is_build(section: &str) -> bool {
+    section.ends_with("build-dependencies")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::tidy::tests::Tree;
+
+    fn manifest(name: &str, rest: &str) -> String {
+        format!("[package]\nname = \"{name}\"\n{rest}\n")
+    }
+
+    #[test]
+    fn allowed_arrows_and_outside_crates_pass() {
+        let metal = "[dependencies]\ninference-core.workspace = true\nmlx-ffi = { path = \"x\" }\n\
+                     serde = \"1\"\n[dev-dependencies]\ntempfile = \"3\"";
+        Tree::new()
+            .with("Cargo.toml", "[workspace.dependencies]\ninference-core = { path = \"a\" }\n")
+            .with("a/Cargo.toml", &manifest("inference-core", "[dependencies]\n# none = \"1\""))
+            .with("b/Cargo.toml", &manifest("mlx-ffi", "[build-dependencies]\nmlx-build = \"1\""))
+            .with("c/Cargo.toml", &manifest("mlx-build", ""))
+            .with("d/Cargo.toml", &manifest("metal-backend", metal))
+            .expect(&[]);
+    }
+
+    #[test]
+    fn an_arrow_that_points_up_or_aside_is_named_at_its_line() {
+        Tree::new()
+            .with("a/Cargo.toml", &manifest("metal-backend", ""))
+            .with("b/Cargo.toml", &manifest("server", "[dependencies]\nmetal-backend = \"1\""))
+            .expect(&[("b/Cargo.toml:4", "`server` may not depend on `metal-backend`")]);
+    }
+
+    #[test]
+    fn tests_targets_tables_and_renamed_packages_are_seen_too() {
+        let rest = [
+            "[dev-dependencies]\nmetal-backend = \"1\"",
+            "[target.'cfg(unix)'.dependencies]\nmetal-backend = \"1\"",
+            "[dependencies]\nother = { package = \"metal-backend\", path = \"x\" }",
+            "[dependencies]\n\n[dependencies.metal-backend]",
+        ];
+        for (rest, line) in rest.into_iter().zip([4, 4, 4, 5]) {
+            Tree::new()
+                .with("a/Cargo.toml", &manifest("metal-backend", ""))
+                .with("b/Cargo.toml", &manifest("server", rest))
+                .expect(&[(&format!("b/Cargo.toml:{line}"), "metal-backend")]);
+        }
+    }
+
+    #[test]
+    fn a_build_script_may_use_more_than_the_crate_itself() {
+        let tree = |section| {
+            let rest = format!("[{section}]\nmlx-build.workspace = true");
+            Tree::new()
+                .with("a/Cargo.toml", &manifest("mlx-build", ""))
+                .with("b/Cargo.toml", &manifest("cli", &rest))
+        };
+        tree("build-dependencies").expect(&[]);
+        tree("dependencies").expect(&[("b/Cargo.toml:4", "`cli` may not depend on `mlx-build`")]);
+    }
+
+    #[test]
+    fn the_contract_takes_no_dependency_not_even_for_its_tests() {
+        Tree::new()
+            .with("a/Cargo.toml", &manifest("inference-core", "[dev-dependencies]\nserde = \"1\""))
+            .expect(&[("a/Cargo.toml:4", "`inference-core` may not depend on `serde`")]);
+    }
+
+    #[test]
+    fn a_crate_without_arrows_is_told_where_to_add_them() {
+        Tree::new()
+            .with("a/Cargo.toml", &manifest("new", ""))
+            .expect(&[("a/Cargo.toml:1", "xtask/src/tidy/arrows.rs")]);
+    }
+}
