@@ -1,3 +1,36 @@
-//! Placeholder.
+//! Language models on Apple's MLX: Metal on Apple silicon, CUDA or the CPU on Linux.
+//!
+//! [`register`] makes the backends `metal`, `cuda` and `cpu` known to `inference-core`; programs
+//! use models through that crate's contract alone.
+//!
+//! ```no_run
+//! use inference_core::{GenerateOptions, LoadOptions, Prompt, TextModel};
+//!
+//! metal_backend::register()?;
+//! let model = inference_core::load_model("path/to/model".as_ref(), &LoadOptions::default())?;
+//! for token in model.generate(&Prompt::from("Once upon a time"), &GenerateOptions::default())? {
+//!     print!("{}", token?.text);
+//! }
+//! # Ok::<(), inference_core::Error>(())
+//! ```
+
 #![forbid(unsafe_code)]
+
+mod backend;
+mod cache;
+mod config;
+mod engine;
+mod error;
+mod files;
+mod layers;
+mod load;
+mod model;
+mod models;
+mod sampling;
 pub mod text;
+mod weights;
+
+pub use backend::{
+    EmbeddedFiles, System, architectures, describe, describe_embedded, load_embedded, register,
+    system,
+};

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-const FAMILIES: [&str; 8] = ["gemma", "harmony", "llama3", "mistral", "olmo", "phi", "qwen", "smol"];
+const FAMILIES: [&str; 8] =
+    ["gemma", "harmony", "llama3", "mistral", "olmo", "phi", "qwen", "smol"];
 
 fn fixture(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tokenizers").join(name)
@@ -14,7 +15,8 @@ fn fixture(name: &str) -> PathBuf {
 /// A family's tokenizer with another decoder.
 fn with_decoder(name: &str, decoder: Value) -> Tokenizer {
     let mut json: Value =
-        serde_json::from_slice(&std::fs::read(fixture(name).join("tokenizer.json")).unwrap()).unwrap();
+        serde_json::from_slice(&std::fs::read(fixture(name).join("tokenizer.json")).unwrap())
+            .unwrap();
     json["decoder"] = decoder;
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("tokenizer.json"), json.to_string()).unwrap();
@@ -31,8 +33,11 @@ fn pieces(tokenizer: &Tokenizer, ids: &[u32], skip: SkipSpecial) -> Vec<String> 
 /// Ids of the whole vocabulary and beyond it, with runs of byte tokens, and the ids of real text.
 fn ids(tokenizer: &Tokenizer) -> impl Strategy<Value = Vec<u32>> + use<> {
     let vocab = tokenizer.vocab_size() as u32;
-    let named = |tokens: &[&str]| -> Vec<u32> { tokens.iter().filter_map(|t| tokenizer.token_to_id(t)).collect() };
-    let mut bytes: Vec<u32> = (0..=255).filter_map(|b| tokenizer.token_to_id(&format!("<0x{b:02X}>"))).collect();
+    let named = |tokens: &[&str]| -> Vec<u32> {
+        tokens.iter().filter_map(|t| tokenizer.token_to_id(t)).collect()
+    };
+    let mut bytes: Vec<u32> =
+        (0..=255).filter_map(|b| tokenizer.token_to_id(&format!("<0x{b:02X}>"))).collect();
     bytes.extend(named(&["ä", "½", "ł", "Ģ", "Ĥ", "å", "ð", "Ł", "é", "Ċ"]));
     bytes.push(0);
     let spaces = named(&["▁", "▁▁", "Ġ", "ĠĠ", "Ċ", "<pad>", "</s>", "<|im_end|>", "<eos>"]);
@@ -59,7 +64,13 @@ fn holds(label: &str, tokenizer: &Tokenizer, cases: u32) {
             for skip in [SkipSpecial::No, SkipSpecial::Yes] {
                 // The library fails on a list of no tokens with some decoders; then there is nothing to compare.
                 let Ok(text) = tokenizer.decode(&ids, skip) else { continue };
-                prop_assert_eq!(pieces(tokenizer, &ids, skip).concat(), text, "{}: {:?}", label, ids);
+                prop_assert_eq!(
+                    pieces(tokenizer, &ids, skip).concat(),
+                    text,
+                    "{}: {:?}",
+                    label,
+                    ids
+                );
             }
             Ok(())
         })
@@ -95,9 +106,16 @@ fn pieces_are_the_decoded_text_for_every_kind_of_decoder() {
         sequence(json!([replace, fallback, fuse, strip(3, 2)])),
         sequence(json!([replace, fallback, strip(1, 0), fuse])),
         sequence(json!([fallback, fuse, replace, strip(1, 0)])),
-        sequence(json!([fuse, {"type": "Replace", "pattern": {"Regex": "(a|e) *"}, "content": "<>"}])),
-        sequence(json!([fuse, {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true}])),
-        sequence(json!([sequence(json!([replace, fallback])), sequence(json!([fuse, strip(1, 0)]))])),
+        sequence(
+            json!([fuse, {"type": "Replace", "pattern": {"Regex": "(a|e) *"}, "content": "<>"}]),
+        ),
+        sequence(
+            json!([fuse, {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true}]),
+        ),
+        sequence(json!([
+            sequence(json!([replace, fallback])),
+            sequence(json!([fuse, strip(1, 0)]))
+        ])),
     ];
     for decoder in decoders {
         holds(&decoder.to_string(), &with_decoder("mistral", decoder.clone()), 200);
@@ -121,7 +139,10 @@ fn a_run_of_byte_tokens_is_held_back_until_it_ends() {
     let a = gemma.token_to_id("a").unwrap();
     assert_eq!(pieces(&gemma, &[byte(0xc3), byte(0xa9), a], SkipSpecial::No), ["", "", "éa", ""]);
     // One bad byte spoils the whole run, its good ones included.
-    assert_eq!(pieces(&gemma, &[byte(0xc3), byte(0xa9), byte(0xff)], SkipSpecial::No).concat(), "\u{fffd}".repeat(3));
+    assert_eq!(
+        pieces(&gemma, &[byte(0xc3), byte(0xa9), byte(0xff)], SkipSpecial::No).concat(),
+        "\u{fffd}".repeat(3)
+    );
 }
 
 #[test]

@@ -86,7 +86,9 @@ fn decoding_gives_the_text_of_transformers_and_so_do_the_pieces() {
 fn render(format: &ChatFormat, case: &Value) -> Result<metal_backend::text::Rendered, TextError> {
     let mut kwargs: Map<String, Value> = case["kwargs"].as_object().unwrap().clone();
     let shared = json(fixtures().join("chats.json"));
-    let tools = kwargs.shift_remove("tools").map(|tools| if tools == true { shared["tools"].clone() } else { tools });
+    let tools = kwargs
+        .shift_remove("tools")
+        .map(|tools| if tools == true { shared["tools"].clone() } else { tools });
     let documents = kwargs.shift_remove("documents");
     let add_generation_prompt = kwargs.shift_remove("add_generation_prompt") == Some(true.into());
     let name = case["name"].as_str().unwrap();
@@ -114,7 +116,8 @@ fn check_chat(format: &ChatFormat, case: &Value) -> Option<String> {
         if got.text != want {
             return Some(format!("renders\n{}\ninstead of\n{want}", got.text));
         }
-        let want = case.get("ids").map(ids).filter(|want| case["name"] != INJECTION && *want != got.ids);
+        let want =
+            case.get("ids").map(ids).filter(|want| case["name"] != INJECTION && *want != got.ids);
         return want.map(|want| format!("encodes to {:?} instead of {want:?}", got.ids));
     };
     match (got, error.strip_prefix("TemplateError: ")) {
@@ -143,7 +146,9 @@ fn chats_render_and_encode_as_in_transformers() {
                     continue;
                 }
                 let wrong = check_chat(&format, case);
-                failures.extend(wrong.map(|w| format!("{name}/{} {}: {w}", case["name"], case["kwargs"])));
+                failures.extend(
+                    wrong.map(|w| format!("{name}/{} {}: {w}", case["name"], case["kwargs"])),
+                );
             }
         }
     }
@@ -157,11 +162,14 @@ fn the_constructs_of_public_templates_render_as_in_jinja2() {
     for group in list(&json(fixtures().join("template_goldens.json"))) {
         let label = group["name"].as_str().unwrap();
         let source = group["template"].as_str().map(str::to_owned).unwrap_or_else(|| {
-            std::fs::read_to_string(fixtures().join("templates").join(format!("{label}.jinja"))).unwrap()
+            std::fs::read_to_string(fixtures().join("templates").join(format!("{label}.jinja")))
+                .unwrap()
         });
         let format = match ChatFormat::from_template(&source, &tokenizer) {
             Ok(format) => format,
-            Err(_) if list(&group["cases"]).iter().all(|case| case.get("error").is_some()) => continue,
+            Err(_) if list(&group["cases"]).iter().all(|case| case.get("error").is_some()) => {
+                continue;
+            }
             Err(err) => {
                 failures.push(format!("{label}: {err}"));
                 continue;
@@ -184,7 +192,8 @@ fn eos_ids_are_those_mlx_lm_stops_on() {
         std::fs::copy(family.join("tokenizer.json"), dir.path().join("tokenizer.json")).unwrap();
         for file in ["config", "generation_config", "tokenizer_config"] {
             if !case[file].is_null() {
-                std::fs::write(dir.path().join(format!("{file}.json")), case[file].to_string()).unwrap();
+                std::fs::write(dir.path().join(format!("{file}.json")), case[file].to_string())
+                    .unwrap();
             }
         }
         let tokenizer = Tokenizer::from_dir(dir.path()).unwrap();

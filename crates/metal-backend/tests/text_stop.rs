@@ -5,14 +5,20 @@ use proptest::prelude::*;
 
 /// The reference: the match that begins first, of those the longest, of those the first in the list.
 fn naive(text: &str, stops: &[String]) -> (String, Option<usize>) {
-    let found = stops.iter().enumerate().filter_map(|(i, stop)| Some((text.find(stop.as_str())?, stop.len(), i)));
+    let found = stops
+        .iter()
+        .enumerate()
+        .filter_map(|(i, stop)| Some((text.find(stop.as_str())?, stop.len(), i)));
     match found.min_by_key(|&(at, len, i)| (at, usize::MAX - len, i)) {
         Some((at, _, index)) => (text[..at].to_owned(), Some(index)),
         None => (text.to_owned(), None),
     }
 }
 
-fn streamed<'a>(pieces: impl IntoIterator<Item = &'a str>, stops: &[String]) -> (String, Option<usize>) {
+fn streamed<'a>(
+    pieces: impl IntoIterator<Item = &'a str>,
+    stops: &[String],
+) -> (String, Option<usize>) {
     let mut matcher = StopMatcher::new(stops).unwrap();
     let mut text = String::new();
     let mut matched = None;

@@ -17,6 +17,9 @@
 
 #![allow(unsafe_code, reason = "the one crate that calls C; each block states why it is sound")]
 
+/// The version of mlx-c that the bindings were made from.
+pub const MLX_C_VERSION: &str = "0.7.0";
+
 mod array;
 mod compile;
 mod error;

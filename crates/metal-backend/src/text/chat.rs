@@ -8,8 +8,10 @@
 use super::fallback::Fallback;
 use super::files;
 use super::marks::{Author, free_mark};
+use super::template::meter::MAX_DEPTH;
 use super::tokenizer::{check_size, guarded};
 use super::{ChatTemplate, LocalTime, TextError, Tokenizer};
+use crate::files::ModelFiles;
 use serde_json::{Map, Value as Json};
 use std::path::Path;
 use std::sync::Arc;
@@ -50,7 +52,14 @@ impl<'a> ChatInput<'a> {
     /// A conversation to be answered: a generation prompt, no tools, the current date in UTC.
     pub fn new(messages: &'a [Json]) -> ChatInput<'a> {
         let now = LocalTime::now_utc();
-        ChatInput { messages, tools: None, documents: None, add_generation_prompt: true, kwargs: None, now }
+        ChatInput {
+            messages,
+            tools: None,
+            documents: None,
+            add_generation_prompt: true,
+            kwargs: None,
+            now,
+        }
     }
 }
 
@@ -75,13 +84,28 @@ impl ChatFormat {
     ///
     /// # Errors
     /// If a file cannot be read, or a template is not valid.
-    pub fn from_dir(dir: &Path, tokenizer: &Tokenizer, model_type: &str) -> Result<ChatFormat, TextError> {
+    pub fn from_dir(
+        dir: &Path,
+        tokenizer: &Tokenizer,
+        model_type: &str,
+    ) -> Result<ChatFormat, TextError> {
+        ChatFormat::from_files(&ModelFiles::Folder(dir.to_owned()), tokenizer, model_type)
+    }
+
+    pub(crate) fn from_files(
+        dir: &ModelFiles,
+        tokenizer: &Tokenizer,
+        model_type: &str,
+    ) -> Result<ChatFormat, TextError> {
         let sources = template_sources(dir)?;
         let format = if sources.is_empty() {
             Format::Fallback(Fallback::of(model_type))
         } else {
-            let compile = |(name, source): (String, String)| Ok((name, ChatTemplate::new(&source)?));
-            Format::Templates(Arc::new(sources.into_iter().map(compile).collect::<Result<_, TextError>>()?))
+            let compile =
+                |(name, source): (String, String)| Ok((name, ChatTemplate::new(&source)?));
+            Format::Templates(Arc::new(
+                sources.into_iter().map(compile).collect::<Result<_, TextError>>()?,
+            ))
         };
         Ok(ChatFormat { tokenizer: tokenizer.clone(), format })
     }
@@ -92,7 +116,15 @@ impl ChatFormat {
     /// If the template is not valid.
     pub fn from_template(source: &str, tokenizer: &Tokenizer) -> Result<ChatFormat, TextError> {
         let templates = vec![("default".to_owned(), ChatTemplate::new(source)?)];
-        Ok(ChatFormat { tokenizer: tokenizer.clone(), format: Format::Templates(Arc::new(templates)) })
+        Ok(ChatFormat {
+            tokenizer: tokenizer.clone(),
+            format: Format::Templates(Arc::new(templates)),
+        })
+    }
+
+    /// Where the format comes from, for reports.
+    pub fn source(&self) -> &'static str {
+        if self.has_template() { "the checkpoint's chat template" } else { "the family's format" }
     }
 
     /// Whether the checkpoint has a template of its own.
@@ -117,7 +149,8 @@ impl ChatFormat {
             return Ok(Rendered { text: marked, ids });
         };
         let inner = &self.tokenizer.inner;
-        let ids = guarded(|| inner.plain.encode(&inner.tokenizer, &marked, mark)).map_err(TextError::Encode)?;
+        let ids = guarded(|| inner.plain.encode(&inner.tokenizer, &marked, mark))
+            .map_err(TextError::Encode)?;
         Ok(Rendered { text: marked.replace(mark, ""), ids })
     }
 
@@ -132,10 +165,16 @@ impl ChatFormat {
             Format::Fallback(fallback) => {
                 let messages = variables.get("messages").and_then(Json::as_array);
                 let bos = self.tokenizer.bos_token().unwrap_or_default();
-                return fallback.render(messages.map_or(&[], Vec::as_slice), bos, input.add_generation_prompt);
+                return fallback.render(
+                    messages.map_or(&[], Vec::as_slice),
+                    bos,
+                    input.add_generation_prompt,
+                );
             }
         };
-        let named = |wanted: &str| templates.iter().find(|(name, _)| name == wanted).map(|(_, template)| template);
+        let named = |wanted: &str| {
+            templates.iter().find(|(name, _)| name == wanted).map(|(_, template)| template)
+        };
         let tool_use = input.tools.and_then(|_| named("tool_use"));
         let Some(template) = tool_use.or_else(|| named("default")) else {
             let names: Vec<&str> = templates.iter().map(|(name, _)| name.as_str()).collect();
@@ -150,6 +189,19 @@ impl ChatFormat {
         if input.messages.is_empty() {
             return Err(TextError::Input { name: "messages".into(), reason: "is empty".into() });
         }
+        let lists = [
+            ("messages", Some(input.messages)),
+            ("tools", input.tools),
+            ("documents", input.documents),
+        ];
+        for (name, list) in lists {
+            for (i, value) in list.unwrap_or_default().iter().enumerate() {
+                check_depth(|| format!("{name}[{i}]"), value)?;
+            }
+        }
+        for (name, value) in input.kwargs.into_iter().flatten() {
+            check_depth(|| name.clone(), value)?;
+        }
         let mut variables = Map::new();
         for (name, token) in &self.tokenizer.inner.named {
             variables.insert((*name).to_owned(), Json::from(token.as_str()));
@@ -160,10 +212,12 @@ impl ChatFormat {
             variables.insert(name.clone(), value.clone());
             inserted.push(name.clone());
         }
-        let messages: Result<Vec<Json>, TextError> = input.messages.iter().enumerate().map(message).collect();
+        let messages: Result<Vec<Json>, TextError> =
+            input.messages.iter().enumerate().map(message).collect();
         variables.insert("messages".into(), Json::Array(messages?));
         for (name, list) in [("tools", input.tools), ("documents", input.documents)] {
-            variables.insert(name.into(), list.map_or(Json::Null, |list| Json::Array(list.to_vec())));
+            variables
+                .insert(name.into(), list.map_or(Json::Null, |list| Json::Array(list.to_vec())));
             inserted.push(name.to_owned());
         }
         variables.insert("add_generation_prompt".into(), input.add_generation_prompt.into());
@@ -171,7 +225,11 @@ impl ChatFormat {
     }
 
     /// Marks control tokens in what came from outside; `None` if there are none.
-    fn mark(&self, variables: &mut Map<String, Json>, inserted: &[String]) -> Result<Option<char>, TextError> {
+    fn mark(
+        &self,
+        variables: &mut Map<String, Json>,
+        inserted: &[String],
+    ) -> Result<Option<char>, TextError> {
         let mut texts = Vec::new();
         variables.values().for_each(|value| strings(value, &mut texts));
         let templates = match &self.format {
@@ -188,8 +246,14 @@ impl ChatFormat {
         for (name, value) in variables.iter_mut() {
             if name == "messages" {
                 for message in value.as_array_mut().into_iter().flatten() {
-                    let by_model = message.get("role").is_some_and(|role| role == "assistant" || role == "model");
-                    any |= control.mark(message, if by_model { Author::Assistant } else { Author::Other }, mark);
+                    let by_model = message
+                        .get("role")
+                        .is_some_and(|role| role == "assistant" || role == "model");
+                    any |= control.mark(
+                        message,
+                        if by_model { Author::Assistant } else { Author::Other },
+                        mark,
+                    );
                 }
             } else if inserted.contains(name) {
                 any |= control.mark(value, Author::Other, mark);
@@ -197,6 +261,22 @@ impl ChatFormat {
         }
         Ok(any.then_some(mark))
     }
+}
+
+/// Everything below walks values by recursion.
+fn check_depth(name: impl FnOnce() -> String, value: &Json) -> Result<(), TextError> {
+    fn within(value: &Json, depth: usize) -> bool {
+        match value {
+            Json::Array(items) => depth > 0 && items.iter().all(|item| within(item, depth - 1)),
+            Json::Object(map) => depth > 0 && map.values().all(|item| within(item, depth - 1)),
+            _ => true,
+        }
+    }
+    if within(value, MAX_DEPTH) {
+        return Ok(());
+    }
+    let reason = format!("is nested more than {MAX_DEPTH} levels deep");
+    Err(TextError::Input { name: name(), reason })
 }
 
 fn strings<'a>(value: &'a Json, out: &mut Vec<&'a str>) {
@@ -214,10 +294,17 @@ fn strings<'a>(value: &'a Json, out: &mut Vec<&'a str>) {
 /// A message as transformers passes it on: without null keys, its reasoning under both names.
 fn message((index, message): (usize, &Json)) -> Result<Json, TextError> {
     let Json::Object(given) = message else {
-        return Err(TextError::Input { name: format!("messages[{index}]"), reason: "is no object".into() });
+        return Err(TextError::Input {
+            name: format!("messages[{index}]"),
+            reason: "is no object".into(),
+        });
     };
-    let mut given: Map<_, _> = given.iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k.clone(), v.clone())).collect();
-    let reasoning = ["reasoning_content", "thinking", "reasoning"].iter().find_map(|key| given.get(*key)).cloned();
+    let mut given: Map<_, _> =
+        given.iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k.clone(), v.clone())).collect();
+    let reasoning = ["reasoning_content", "thinking", "reasoning"]
+        .iter()
+        .find_map(|key| given.get(*key))
+        .cloned();
     if let Some(reasoning) = reasoning {
         if !given.contains_key("thinking") {
             given.shift_insert(0, "thinking".into(), reasoning.clone());
@@ -228,25 +315,30 @@ fn message((index, message): (usize, &Json)) -> Result<Json, TextError> {
 }
 
 /// Names and sources of a folder's templates, in the order of precedence that transformers has.
-fn template_sources(dir: &Path) -> Result<Vec<(String, String)>, TextError> {
+fn template_sources(dir: &ModelFiles) -> Result<Vec<(String, String)>, TextError> {
     let mut sources = Vec::new();
-    if let Some(source) = files::read_text(&dir.join("chat_template.jinja"))? {
+    if let Some(source) = files::read_text(dir, "chat_template.jinja")? {
         sources.push(("default".to_owned(), source));
     }
-    if let Ok(entries) = std::fs::read_dir(dir.join("additional_chat_templates")) {
+    if let ModelFiles::Folder(folder) = dir
+        && let Ok(entries) = std::fs::read_dir(folder.join("additional_chat_templates"))
+    {
         let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
         paths.sort();
         for path in paths.iter().filter(|path| path.extension().is_some_and(|ext| ext == "jinja")) {
-            let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-            sources.extend(files::read_text(path)?.map(|source| (name, source)));
+            let name =
+                path.file_stem().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+            sources.extend(files::read_text_at(path)?.map(|source| (name, source)));
         }
     }
     for file in ["tokenizer_config.json", "chat_template.json"] {
         if !sources.is_empty() {
             break;
         }
-        let path = dir.join(file);
-        let Some(config) = files::read_object(&path)? else { continue };
+        let path = dir.path(file);
+        let Some(config) = files::read_object(dir, file)? else {
+            continue;
+        };
         match config.get("chat_template") {
             None | Some(Json::Null) => {}
             Some(Json::String(source)) => sources.push(("default".to_owned(), source.clone())),
@@ -255,11 +347,19 @@ fn template_sources(dir: &Path) -> Result<Vec<(String, String)>, TextError> {
                     let text = |key: &str| entry.get(key).and_then(Json::as_str).map(str::to_owned);
                     let pair = text("name").zip(text("template"));
                     sources.push(pair.ok_or_else(|| {
-                        files::invalid(&path, "an entry of `chat_template` has no `name` and `template`")
+                        files::invalid(
+                            &path,
+                            "an entry of `chat_template` has no `name` and `template`",
+                        )
                     })?);
                 }
             }
-            Some(_) => return Err(files::invalid(&path, "`chat_template` is neither a string nor a list")),
+            Some(_) => {
+                return Err(files::invalid(
+                    &path,
+                    "`chat_template` is neither a string nor a list",
+                ));
+            }
         }
     }
     Ok(sources)

@@ -10,9 +10,20 @@ pub struct LocalTime {
     pub seconds: i64,
 }
 
-const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+const DAYS: [&str; 7] =
+    ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
     "December",
 ];
 
@@ -48,7 +59,8 @@ impl LocalTime {
     fn write(&self, format: &str, out: &mut String) {
         let date = self.civil();
         let second_of_day = self.seconds.rem_euclid(86_400);
-        let (hour, minute, second) = (second_of_day / 3600, second_of_day / 60 % 60, second_of_day % 60);
+        let (hour, minute, second) =
+            (second_of_day / 3600, second_of_day / 60 % 60, second_of_day % 60);
         let hour12 = (hour + 11) % 12 + 1;
         let month = MONTHS[date.month - 1];
         let weekday = date.weekday as i64;
@@ -126,7 +138,13 @@ impl LocalTime {
         let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
         let before = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334][month as usize - 1];
         let yearday = before + day + i64::from(leap && month > 2);
-        Civil { year, month: month as usize, day, weekday: (days + 4).rem_euclid(7) as usize, yearday }
+        Civil {
+            year,
+            month: month as usize,
+            day,
+            weekday: (days + 4).rem_euclid(7) as usize,
+            yearday,
+        }
     }
 }
 
@@ -139,8 +157,14 @@ mod tests {
         // datetime(2024, 7, 26, 14, 5, 9)
         let t = LocalTime { seconds: 1_722_002_709 };
         assert_eq!(t.strftime("%d %b %Y"), "26 Jul 2024");
-        assert_eq!(t.strftime("%A, %-d %B %Y %H:%M:%S %I %p %j %%"), "Friday, 26 July 2024 14:05:09 02 PM 208 %");
-        assert_eq!(t.strftime("%c|%x|%F|%U|%W|%w"), "Fri Jul 26 14:05:09 2024|07/26/24|2024-07-26|29|30|5");
+        assert_eq!(
+            t.strftime("%A, %-d %B %Y %H:%M:%S %I %p %j %%"),
+            "Friday, 26 July 2024 14:05:09 02 PM 208 %"
+        );
+        assert_eq!(
+            t.strftime("%c|%x|%F|%U|%W|%w"),
+            "Fri Jul 26 14:05:09 2024|07/26/24|2024-07-26|29|30|5"
+        );
         // datetime(2000, 2, 29), datetime(1969, 12, 31)
         assert_eq!(LocalTime { seconds: 951_782_400 }.strftime("%Y-%m-%d %j"), "2000-02-29 060");
         assert_eq!(LocalTime { seconds: -86_400 }.strftime("%Y-%m-%d %a"), "1969-12-31 Wed");

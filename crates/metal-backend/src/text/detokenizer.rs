@@ -53,7 +53,8 @@ impl Detokenizer {
         let steps = match inner.tokenizer.get_decoder() {
             None => vec![Step::Spaces { first: true }],
             Some(decoder) => {
-                let json = serde_json::to_value(decoder).map_err(|err| TextError::Decode(err.to_string()))?;
+                let json = serde_json::to_value(decoder)
+                    .map_err(|err| TextError::Decode(err.to_string()))?;
                 let mut steps = Vec::new();
                 steps_of(&json, &mut steps, &mut false).map_err(TextError::Decode)?;
                 steps
@@ -68,7 +69,8 @@ impl Detokenizer {
         let vocabulary = tokenizer.get_added_vocabulary();
         let token = vocabulary.simple_id_to_token(id).or_else(|| tokenizer.id_to_token(id));
         let skip = self.skip_special == SkipSpecial::Yes;
-        let Some(token) = token.filter(|token| !(skip && vocabulary.is_special_token(token))) else {
+        let Some(token) = token.filter(|token| !(skip && vocabulary.is_special_token(token)))
+        else {
             return String::new();
         };
         self.run(0, token)
@@ -85,6 +87,20 @@ impl Detokenizer {
             }
         }
         out
+    }
+
+    /// Whether text of an id that was pushed is held back.
+    pub(crate) fn is_holding(&self) -> bool {
+        self.steps.iter().any(|step| match step {
+            Step::Last { waiting, .. } => waiting.is_some(),
+            Step::ByteFallback { run } => !run.is_empty(),
+            Step::ByteLevel { bytes } => !bytes.is_empty(),
+            Step::Strip { tail, .. } => !tail.is_empty(),
+            Step::Whole { text, .. } => !text.is_empty(),
+            Step::Each(_) | Step::First { .. } | Step::Repeats { .. } | Step::Spaces { .. } => {
+                false
+            }
+        })
     }
 
     /// Sends a token through the steps from `at` on.
@@ -128,11 +144,16 @@ const OTHER: &str = "x";
 
 fn steps_of(json: &Json, steps: &mut Vec<Step>, fused: &mut bool) -> Result<(), String> {
     let kind = json.get("type").and_then(Json::as_str).unwrap_or_default();
-    let decoder = || serde_json::from_value(json.clone()).map(Box::new).map_err(|err| err.to_string());
+    let decoder =
+        || serde_json::from_value(json.clone()).map(Box::new).map_err(|err| err.to_string());
     let count = |name| json.get(name).and_then(Json::as_u64).unwrap_or(0) as usize;
-    let content = || json.get("content").and_then(Json::as_str).and_then(|s| s.chars().next()).unwrap_or(' ');
+    let content =
+        || json.get("content").and_then(Json::as_str).and_then(|s| s.chars().next()).unwrap_or(' ');
     // Replacing one character by something does not care how the text is cut.
-    let one_char = json.pointer("/pattern/String").and_then(Json::as_str).is_some_and(|p| p.chars().count() == 1);
+    let one_char = json
+        .pointer("/pattern/String")
+        .and_then(Json::as_str)
+        .is_some_and(|p| p.chars().count() == 1);
     steps.push(match (kind, *fused) {
         ("Sequence", _) => {
             for decoder in json.get("decoders").and_then(Json::as_array).into_iter().flatten() {
@@ -144,9 +165,12 @@ fn steps_of(json: &Json, steps: &mut Vec<Step>, fused: &mut bool) -> Result<(), 
             *fused = true;
             return Ok(());
         }
-        ("Strip", true) => {
-            Step::Strip { content: content(), start: count("start"), stop: count("stop"), tail: VecDeque::new() }
-        }
+        ("Strip", true) => Step::Strip {
+            content: content(),
+            start: count("start"),
+            stop: count("stop"),
+            tail: VecDeque::new(),
+        },
         ("Replace", true) if one_char => Step::Each(decoder()?),
         (_, true) => Step::Whole { decoder: decoder()?, text: String::new() },
         ("ByteLevel", false) => {
@@ -237,10 +261,16 @@ impl Step {
 
     fn finish(&mut self, out: &mut Vec<String>) {
         match self {
-            Step::Last { decoder, waiting } => out.extend(waiting.take().into_iter().flat_map(|t| decode(decoder, vec![t]))),
+            Step::Last { decoder, waiting } => {
+                out.extend(waiting.take().into_iter().flat_map(|t| decode(decoder, vec![t])))
+            }
             Step::ByteFallback { run } => end_run(run, out),
-            Step::ByteLevel { bytes } => out.push(String::from_utf8_lossy(&std::mem::take(bytes)).into_owned()),
-            Step::Whole { decoder, text } => out.extend(decode(decoder, vec![std::mem::take(text)])),
+            Step::ByteLevel { bytes } => {
+                out.push(String::from_utf8_lossy(&std::mem::take(bytes)).into_owned())
+            }
+            Step::Whole { decoder, text } => {
+                out.extend(decode(decoder, vec![std::mem::take(text)]))
+            }
             Step::Strip { tail, .. } => tail.clear(),
             Step::Each(_) | Step::First { .. } | Step::Repeats { .. } | Step::Spaces { .. } => {}
         }
@@ -264,7 +294,9 @@ fn spelled_byte(c: char) -> Option<u8> {
     let printable = |b: u32| matches!(b, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
     match c as u32 {
         b if printable(b) => Some(b as u8),
-        n @ 0x100..=0x143 => (0..256u32).filter(|&b| !printable(b)).nth(n as usize - 0x100).map(|b| b as u8),
+        n @ 0x100..=0x143 => {
+            (0..256u32).filter(|&b| !printable(b)).nth(n as usize - 0x100).map(|b| b as u8)
+        }
         _ => None,
     }
 }

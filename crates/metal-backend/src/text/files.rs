@@ -1,9 +1,10 @@
 //! The text files of a model folder, read with a cap and parsed to JSON.
 
 use super::TextError;
+use crate::files::{ModelFiles, ReadError};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::io::Read;
 use std::path::Path;
 
 /// The largest published tokenizer.json has 35 MB.
@@ -42,49 +43,55 @@ pub(super) struct SpecialTokens {
 }
 
 /// Reads a file that may be absent.
-pub(super) fn read_optional(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, TextError> {
-    let failed = |source| TextError::Read { path: path.to_owned(), source };
-    let file = match std::fs::File::open(path) {
-        Ok(file) => file,
-        Err(err) if err.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(err) => return Err(failed(err)),
-    };
-    let size = file.metadata().map_err(failed)?.len();
-    let too_large = |size| TextError::FileTooLarge { path: path.to_owned(), size, limit };
-    if size > limit {
-        return Err(too_large(size));
-    }
-    let mut bytes = Vec::new();
-    // A pipe or a growing file has no honest size.
-    file.take(limit + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > limit {
-        return Err(too_large(bytes.len() as u64));
-    }
-    Ok(Some(bytes))
+fn read_optional(
+    dir: &ModelFiles,
+    name: &str,
+    limit: u64,
+) -> Result<Option<Cow<'static, [u8]>>, TextError> {
+    dir.read(name, limit).map_err(|error| match error {
+        ReadError::Io(source) => TextError::Read { path: dir.path(name), source },
+        ReadError::TooLarge(size) => TextError::FileTooLarge { path: dir.path(name), size, limit },
+    })
 }
 
-pub(super) fn read_tokenizer(path: &Path) -> Result<Vec<u8>, TextError> {
-    read_optional(path, MAX_TOKENIZER)?.ok_or_else(|| TextError::Read {
-        path: path.to_owned(),
+pub(super) fn read_tokenizer(dir: &ModelFiles) -> Result<Cow<'static, [u8]>, TextError> {
+    const NAME: &str = "tokenizer.json";
+    read_optional(dir, NAME, MAX_TOKENIZER)?.ok_or_else(|| TextError::Read {
+        path: dir.path(NAME),
         source: std::io::ErrorKind::NotFound.into(),
     })
 }
 
-pub(super) fn read_text(path: &Path) -> Result<Option<String>, TextError> {
-    let Some(bytes) = read_optional(path, MAX_CONFIG)? else { return Ok(None) };
-    let text = String::from_utf8(bytes).map_err(|err| invalid(path, err.to_string()))?;
+pub(super) fn read_text(dir: &ModelFiles, name: &str) -> Result<Option<String>, TextError> {
+    let Some(bytes) = read_optional(dir, name, MAX_CONFIG)? else { return Ok(None) };
+    let text = String::from_utf8(bytes.into_owned());
+    let text = text.map_err(|err| invalid(&dir.path(name), err.to_string()))?;
     // Python reads text files with universal newlines.
-    Ok(Some(if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n") } else { text }))
+    Ok(Some(if text.contains('\r') {
+        text.replace("\r\n", "\n").replace('\r', "\n")
+    } else {
+        text
+    }))
+}
+
+/// [`read_text`] for a file in a folder of its own.
+pub(super) fn read_text_at(path: &Path) -> Result<Option<String>, TextError> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    read_text(&ModelFiles::Folder(folder.to_owned()), name)
 }
 
 /// The object in a JSON file; `None` if there is no such file.
-pub(super) fn read_object(path: &Path) -> Result<Option<Map<String, Value>>, TextError> {
-    let Some(bytes) = read_optional(path, MAX_CONFIG)? else { return Ok(None) };
+pub(super) fn read_object(
+    dir: &ModelFiles,
+    name: &str,
+) -> Result<Option<Map<String, Value>>, TextError> {
+    let Some(bytes) = read_optional(dir, name, MAX_CONFIG)? else { return Ok(None) };
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
     match serde_json::from_slice(bytes) {
         Ok(Value::Object(object)) => Ok(Some(object)),
-        Ok(_) => Err(invalid(path, "expected an object")),
-        Err(err) => Err(invalid(path, err.to_string())),
+        Ok(_) => Err(invalid(&dir.path(name), "expected an object")),
+        Err(err) => Err(invalid(&dir.path(name), err.to_string())),
     }
 }
 
@@ -99,16 +106,23 @@ pub(super) fn invalid(path: &Path, reason: impl Into<String>) -> TextError {
 ///
 /// # Errors
 /// If a file is no JSON object, or an id is no id.
-pub(super) fn eos_ids(dir: &Path) -> Result<BTreeSet<u32>, TextError> {
+pub(super) fn eos_ids(dir: &ModelFiles) -> Result<BTreeSet<u32>, TextError> {
     let mut ids = BTreeSet::new();
     for file in ["generation_config.json", "config.json"] {
-        let path = dir.join(file);
-        let Some(config) = read_object(&path)? else { continue };
+        let path = dir.path(file);
+        let Some(config) = read_object(dir, file)? else {
+            continue;
+        };
         let nested = config.get("text_config").and_then(|text| text.get("eos_token_id"));
         let value = config.get("eos_token_id").filter(|v| !v.is_null()).or(nested);
         let id = |value: &Value| {
             let id = value.as_u64().and_then(|id| u32::try_from(id).ok());
-            id.ok_or_else(|| invalid(&path, format!("`eos_token_id` is {value}, expected an id or a list of ids")))
+            id.ok_or_else(|| {
+                invalid(
+                    &path,
+                    format!("`eos_token_id` is {value}, expected an id or a list of ids"),
+                )
+            })
         };
         match value {
             None | Some(Value::Null) => {}
@@ -132,22 +146,31 @@ pub(super) fn eos_ids(dir: &Path) -> Result<BTreeSet<u32>, TextError> {
 ///
 /// # Errors
 /// If a file is no JSON object, or an entry is no token.
-pub(super) fn special_tokens(dir: &Path, config: &Map<String, Value>) -> Result<SpecialTokens, TextError> {
-    let path = dir.join("tokenizer_config.json");
+pub(super) fn special_tokens(
+    dir: &ModelFiles,
+    config: &Map<String, Value>,
+) -> Result<SpecialTokens, TextError> {
+    let path = dir.path("tokenizer_config.json");
     let mut tokens = SpecialTokens::default();
     let mut merged = config.clone();
     if let Some(decoder) = config.get("added_tokens_decoder") {
-        let decoder = decoder.as_object().ok_or_else(|| invalid(&path, "`added_tokens_decoder` is no object"))?;
+        let decoder = decoder
+            .as_object()
+            .ok_or_else(|| invalid(&path, "`added_tokens_decoder` is no object"))?;
         let mut added = Vec::new();
         for (id, token) in decoder {
-            let id: u32 = id.parse().map_err(|_| invalid(&path, format!("`added_tokens_decoder` has the id `{id}`")))?;
+            let id: u32 = id
+                .parse()
+                .map_err(|_| invalid(&path, format!("`added_tokens_decoder` has the id `{id}`")))?;
             let spec = token.as_object().and_then(|_| spec(token));
-            let spec = spec.ok_or_else(|| invalid(&path, format!("`added_tokens_decoder.{id}` is no token")))?;
+            let spec = spec.ok_or_else(|| {
+                invalid(&path, format!("`added_tokens_decoder.{id}` is no token"))
+            })?;
             added.push((id, spec));
         }
         added.sort_by_key(|(id, _)| *id);
         tokens.added = added.into_iter().map(|(_, spec)| spec).collect();
-    } else if let Some(map) = read_object(&dir.join("special_tokens_map.json"))? {
+    } else if let Some(map) = read_object(dir, "special_tokens_map.json")? {
         // Only checkpoints from before `added_tokens_decoder` are read this way.
         merged.extend(map);
     }
@@ -155,7 +178,9 @@ pub(super) fn special_tokens(dir: &Path, config: &Map<String, Value>) -> Result<
         match merged.get(name) {
             None | Some(Value::Null) => {}
             Some(value) => {
-                let spec = spec(value).ok_or_else(|| invalid(&path, format!("`{name}` is {value}, expected a token")))?;
+                let spec = spec(value).ok_or_else(|| {
+                    invalid(&path, format!("`{name}` is {value}, expected a token"))
+                })?;
                 tokens.named.push((name, spec));
             }
         }

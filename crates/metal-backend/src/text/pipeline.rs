@@ -25,7 +25,10 @@ pub(super) struct PlainPipeline {
 }
 
 impl PlainPipeline {
-    pub fn new(tokenizer: &tokenizers::Tokenizer, control: &ControlTokens) -> Result<PlainPipeline, String> {
+    pub fn new(
+        tokenizer: &tokenizers::Tokenizer,
+        control: &ControlTokens,
+    ) -> Result<PlainPipeline, String> {
         let vocabulary = tokenizer.get_added_vocabulary();
         let found: Vec<(u32, AddedToken)> = vocabulary
             .get_added_tokens_decoder()
@@ -33,7 +36,10 @@ impl PlainPipeline {
             .map(|(id, token)| (*id, token.clone()))
             .filter(|(_, token)| !token.content.is_empty() && (!token.normalized || token.special))
             .collect();
-        let is_control = found.iter().map(|(_, token)| control.tokens().binary_search(&token.content).is_ok()).collect();
+        let is_control = found
+            .iter()
+            .map(|(_, token)| control.tokens().binary_search(&token.content).is_ok())
+            .collect();
         let search = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
             .build(found.iter().map(|(_, token)| &token.content))
@@ -45,14 +51,19 @@ impl PlainPipeline {
             .filter(|token| control.tokens().binary_search(&token.content).is_ok())
             .map(|token| token.clone().special(true));
         text_vocabulary
-            .add_tokens(as_special.collect::<Vec<_>>(), tokenizer.get_model(), tokenizer.get_normalizer())
+            .add_tokens(
+                as_special.collect::<Vec<_>>(),
+                tokenizer.get_model(),
+                tokenizer.get_normalizer(),
+            )
             .map_err(|err| err.to_string())?;
         // "Encode special tokens" is the crate's name for not recognising them.
         text_vocabulary.set_encode_special_tokens(true);
         let inner_pre_tokenizer = match tokenizer.get_pre_tokenizer() {
             None => None,
             Some(pre_tokenizer) => {
-                let mut json = serde_json::to_value(pre_tokenizer).map_err(|err| err.to_string())?;
+                let mut json =
+                    serde_json::to_value(pre_tokenizer).map_err(|err| err.to_string())?;
                 prepend_nothing(&mut json);
                 Some(serde_json::from_value(json).map_err(|err| err.to_string())?)
             }
@@ -61,7 +72,12 @@ impl PlainPipeline {
     }
 
     /// Ids of `rendered`: tokens that hold no `mark` are tokens, all else is text without its marks.
-    pub fn encode(&self, tokenizer: &tokenizers::Tokenizer, rendered: &str, mark: char) -> Result<Vec<u32>, String> {
+    pub fn encode(
+        &self,
+        tokenizer: &tokenizers::Tokenizer,
+        rendered: &str,
+        mark: char,
+    ) -> Result<Vec<u32>, String> {
         let mut ids = Vec::new();
         let mut done = 0;
         for found in self.search.find_iter(rendered) {
@@ -69,7 +85,8 @@ impl PlainPipeline {
             let (id, token) = &self.found[index];
             let (before, after) = (&rendered[..found.start()], &rendered[found.end()..]);
             let inside_word = before.ends_with(is_word) || after.starts_with(is_word);
-            if !self.is_control[index] || (token.single_word && inside_word) || found.start() < done {
+            if !self.is_control[index] || (token.single_word && inside_word) || found.start() < done
+            {
                 continue;
             }
             let before = &rendered[done..found.start()];
@@ -97,14 +114,21 @@ impl PlainPipeline {
         if text.is_empty() {
             return Ok(());
         }
-        let mut pieces = self.text_vocabulary.extract_and_normalize(tokenizer.get_normalizer(), &text);
-        let pre_tokenizer =
-            if at_start { tokenizer.get_pre_tokenizer() } else { self.inner_pre_tokenizer.as_ref() };
+        let mut pieces =
+            self.text_vocabulary.extract_and_normalize(tokenizer.get_normalizer(), &text);
+        let pre_tokenizer = if at_start {
+            tokenizer.get_pre_tokenizer()
+        } else {
+            self.inner_pre_tokenizer.as_ref()
+        };
         if let Some(pre_tokenizer) = pre_tokenizer {
             pre_tokenizer.pre_tokenize(&mut pieces).map_err(|err| err.to_string())?;
         }
-        pieces.tokenize(|text| tokenizer.get_model().tokenize(text.get())).map_err(|err| err.to_string())?;
-        let encoding = pieces.into_encoding(None, 0, OffsetType::None).map_err(|err| err.to_string())?;
+        pieces
+            .tokenize(|text| tokenizer.get_model().tokenize(text.get()))
+            .map_err(|err| err.to_string())?;
+        let encoding =
+            pieces.into_encoding(None, 0, OffsetType::None).map_err(|err| err.to_string())?;
         ids.extend_from_slice(encoding.get_ids());
         Ok(())
     }

@@ -90,6 +90,11 @@ impl StopMatcher {
         Held { text: self.held.drain(..open).collect(), matched: None }
     }
 
+    /// Whether text is held back.
+    pub(crate) fn is_holding(&self) -> bool {
+        !self.done && !self.held.is_empty()
+    }
+
     /// Ends the text: what was held back is released, or is a match after all.
     pub fn finish(&mut self) -> Held {
         match self.candidate {

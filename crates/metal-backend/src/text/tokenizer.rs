@@ -4,6 +4,7 @@ use super::TextError;
 use super::files::{self, SpecialTokens, TokenFlags, TokenSpec};
 use super::marks::ControlTokens;
 use super::pipeline::PlainPipeline;
+use crate::files::ModelFiles;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -71,9 +72,13 @@ impl Tokenizer {
     /// # Errors
     /// Whatever is wrong with a file, with its name: absent, unreadable, too large, not JSON, not a tokenizer.
     pub fn from_dir(dir: &Path) -> Result<Tokenizer, TextError> {
-        let path = dir.join("tokenizer.json");
-        let bytes = files::read_tokenizer(&path)?;
-        let config = files::read_object(&dir.join("tokenizer_config.json"))?.unwrap_or_default();
+        Tokenizer::from_files(&ModelFiles::Folder(dir.to_owned()))
+    }
+
+    pub(crate) fn from_files(dir: &ModelFiles) -> Result<Tokenizer, TextError> {
+        let path = dir.path("tokenizer.json");
+        let bytes = files::read_tokenizer(dir)?;
+        let config = files::read_object(dir, "tokenizer_config.json")?.unwrap_or_default();
         let specials = files::special_tokens(dir, &config)?;
         let eos_ids = files::eos_ids(dir)?;
         // The crate is not written for hostile files: some make it panic.
@@ -97,8 +102,16 @@ impl Tokenizer {
             AddSpecial::Prompt => self.bos_token().is_none_or(|bos| !text.starts_with(bos)),
         };
         check_size(text)?;
-        guarded(|| Ok(self.inner.tokenizer.encode_fast(text, add).map_err(|err| err.to_string())?.get_ids().to_vec()))
-            .map_err(TextError::Encode)
+        guarded(|| {
+            Ok(self
+                .inner
+                .tokenizer
+                .encode_fast(text, add)
+                .map_err(|err| err.to_string())?
+                .get_ids()
+                .to_vec())
+        })
+        .map_err(TextError::Encode)
     }
 
     /// Ids of a rendered chat: nothing is added, as the template has written BOS if the model wants one.
@@ -118,7 +131,8 @@ impl Tokenizer {
             return Ok(String::new());
         }
         let skip = skip_special == SkipSpecial::Yes;
-        guarded(|| self.inner.tokenizer.decode(ids, skip).map_err(|err| err.to_string())).map_err(TextError::Decode)
+        guarded(|| self.inner.tokenizer.decode(ids, skip).map_err(|err| err.to_string()))
+            .map_err(TextError::Decode)
     }
 
     /// The token of an id as the vocabulary spells it (`Ġthe`, `▁the`, `<|im_end|>`).
@@ -183,10 +197,15 @@ pub(super) fn check_size(text: &str) -> Result<(), TextError> {
 
 /// A panic of the tokenizer library is an error of the call that met it.
 pub(super) fn guarded<T>(call: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| Err("the tokenizer library failed".into()))
+    catch_unwind(AssertUnwindSafe(call))
+        .unwrap_or_else(|_| Err("the tokenizer library failed".into()))
 }
 
-fn build(bytes: &[u8], specials: &SpecialTokens, mut eos_ids: BTreeSet<u32>) -> Result<Inner, String> {
+fn build(
+    bytes: &[u8],
+    specials: &SpecialTokens,
+    mut eos_ids: BTreeSet<u32>,
+) -> Result<Inner, String> {
     let mut tokenizer = tokenizers::Tokenizer::from_bytes(bytes).map_err(|err| err.to_string())?;
     tokenizer.with_padding(None);
     tokenizer.with_truncation(None).map_err(|err| err.to_string())?;
@@ -194,12 +213,17 @@ fn build(bytes: &[u8], specials: &SpecialTokens, mut eos_ids: BTreeSet<u32>) -> 
     if !added.is_empty() {
         tokenizer.add_tokens(added).map_err(|err| err.to_string())?;
     }
-    let named: Vec<_> = specials.named.iter().map(|(name, spec)| (*name, spec.content.clone())).collect();
+    let named: Vec<_> =
+        specials.named.iter().map(|(name, spec)| (*name, spec.content.clone())).collect();
     let eos = named.iter().find(|(name, _)| *name == "eos_token");
     eos_ids.extend(eos.and_then(|(_, token)| tokenizer.token_to_id(token)));
     let vocabulary = tokenizer.get_added_vocabulary();
-    let special_ids =
-        vocabulary.get_added_tokens_decoder().iter().filter(|(_, token)| token.special).map(|(id, _)| *id).collect();
+    let special_ids = vocabulary
+        .get_added_tokens_decoder()
+        .iter()
+        .filter(|(_, token)| token.special)
+        .map(|(id, _)| *id)
+        .collect();
     let control = ControlTokens::new(vocabulary)?;
     let plain = PlainPipeline::new(&tokenizer, &control)?;
     Ok(Inner { tokenizer, plain, control, named, eos_ids, special_ids })
@@ -229,12 +253,24 @@ fn tokens_to_add(tokenizer: &tokenizers::Tokenizer, specials: &SpecialTokens) ->
         let listed = specials.added.iter().find(|added| added.content == spec.content);
         spec.flags.or(listed.and_then(|added| added.flags))
     };
-    let plain = TokenFlags { single_word: false, lstrip: false, rstrip: false, normalized: false, special: true };
+    let plain = TokenFlags {
+        single_word: false,
+        lstrip: false,
+        rstrip: false,
+        normalized: false,
+        special: true,
+    };
     for (_, spec) in &specials.named {
-        put(added_token(&spec.content, TokenFlags { special: true, ..flags_of(spec).unwrap_or(plain) }));
+        put(added_token(
+            &spec.content,
+            TokenFlags { special: true, ..flags_of(spec).unwrap_or(plain) },
+        ));
     }
     for spec in &specials.extra {
-        put(added_token(&spec.content, TokenFlags { special: true, ..spec.flags.unwrap_or(plain) }));
+        put(added_token(
+            &spec.content,
+            TokenFlags { special: true, ..spec.flags.unwrap_or(plain) },
+        ));
     }
     changed
 }

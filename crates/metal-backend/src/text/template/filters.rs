@@ -23,22 +23,44 @@ pub(super) fn register(env: &mut Environment<'static>) {
     env.add_filter("float", float);
     env.add_filter("length", length);
     env.add_filter("count", length);
-    env.add_filter("wordcount", |value: Value| Ok::<_, Error>(python_str(&value)?.split_whitespace().count()));
+    env.add_filter("wordcount", |value: Value| {
+        Ok::<_, Error>(python_str(&value)?.split_whitespace().count())
+    });
     env.add_test("sequence", |value: &Value| {
-        matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::String | ValueKind::Undefined)
+        matches!(
+            value.kind(),
+            ValueKind::Seq | ValueKind::Map | ValueKind::String | ValueKind::Undefined
+        )
     });
     env.add_test("iterable", |value: &Value| {
         let kind = value.kind();
-        matches!(kind, ValueKind::Seq | ValueKind::Map | ValueKind::String | ValueKind::Iterable | ValueKind::Undefined)
+        matches!(
+            kind,
+            ValueKind::Seq
+                | ValueKind::Map
+                | ValueKind::String
+                | ValueKind::Iterable
+                | ValueKind::Undefined
+        )
     });
-    env.add_test("number", |value: &Value| matches!(value.kind(), ValueKind::Number | ValueKind::Bool));
+    env.add_test("number", |value: &Value| {
+        matches!(value.kind(), ValueKind::Number | ValueKind::Bool)
+    });
     env.add_test("callable", |value: &Value| value.kind() == ValueKind::Plain);
 }
 
-fn tojson(state: &mut State, value: Value, positional: Rest<Value>, kwargs: Kwargs) -> Result<Value, Error> {
+fn tojson(
+    state: &mut State,
+    value: Value,
+    positional: Rest<Value>,
+    kwargs: Kwargs,
+) -> Result<Value, Error> {
     let names = ["ensure_ascii", "indent", "separators", "sort_keys"];
     let option = |at: usize| -> Result<Option<Value>, Error> {
-        Ok(kwargs.get::<Option<Value>>(names[at])?.or_else(|| positional.get(at).cloned()).filter(|v| !v.is_none()))
+        Ok(kwargs
+            .get::<Option<Value>>(names[at])?
+            .or_else(|| positional.get(at).cloned())
+            .filter(|v| !v.is_none()))
     };
     let indent = option(1)?.map(|indent| match indent.as_str() {
         Some(text) => text.to_owned(),
@@ -46,7 +68,9 @@ fn tojson(state: &mut State, value: Value, positional: Rest<Value>, kwargs: Kwar
         None => " ".repeat(indent.as_i64().unwrap_or(0).clamp(0, 64) as usize),
     });
     let separators = match option(2)? {
-        Some(pair) => (python_str(&pair.get_item_by_index(0)?)?, python_str(&pair.get_item_by_index(1)?)?),
+        Some(pair) => {
+            (python_str(&pair.get_item_by_index(0)?)?, python_str(&pair.get_item_by_index(1)?)?)
+        }
         None if indent.is_some() => (",".into(), ": ".into()),
         None => (", ".into(), ": ".into()),
     };
@@ -67,12 +91,19 @@ fn tojson(state: &mut State, value: Value, positional: Rest<Value>, kwargs: Kwar
 fn list(state: &mut State, value: Value) -> Result<Value, Error> {
     charge_list(state, value.as_str().map(str::len).or(value.len()).unwrap_or(0))?;
     if let Some(text) = value.as_str() {
-        return Ok(Value::from(text.chars().map(|c| Value::from(c.to_string())).collect::<Vec<_>>()));
+        return Ok(Value::from(
+            text.chars().map(|c| Value::from(c.to_string())).collect::<Vec<_>>(),
+        ));
     }
     Ok(Value::from(value.try_iter()?.collect::<Vec<_>>()))
 }
 
-fn join(state: &mut State, value: Value, separator: Option<Value>, kwargs: Kwargs) -> Result<Value, Error> {
+fn join(
+    state: &mut State,
+    value: Value,
+    separator: Option<Value>,
+    kwargs: Kwargs,
+) -> Result<Value, Error> {
     let separator = match kwargs.get::<Option<Value>>("d")?.or(separator) {
         Some(separator) => python_str(&separator)?,
         None => String::new(),
@@ -119,7 +150,12 @@ pub(super) fn replace(
     Ok(Value::from(text.replacen(from, to, limit)))
 }
 
-fn indent(state: &mut State, value: Value, positional: Rest<Value>, kwargs: Kwargs) -> Result<Value, Error> {
+fn indent(
+    state: &mut State,
+    value: Value,
+    positional: Rest<Value>,
+    kwargs: Kwargs,
+) -> Result<Value, Error> {
     let text = python_str(&value)?;
     let option = |name, at: usize| -> Result<_, Error> {
         Ok(kwargs.get::<Option<Value>>(name)?.or_else(|| positional.get(at).cloned()))
@@ -133,7 +169,9 @@ fn indent(state: &mut State, value: Value, positional: Rest<Value>, kwargs: Kwar
         Some(width) => match (width.as_str(), width.as_usize()) {
             (Some(pad), _) => pad.to_owned(),
             (_, Some(width)) if width <= 1024 => " ".repeat(width),
-            _ => return Err(invalid("`indent` takes a width from 0 to 1024, or a string")),
+            _ => {
+                return Err(invalid("`indent` takes a width from 0 to 1024, or a string"));
+            }
         },
     };
     let lines = text.matches('\n').count() + 1;
@@ -156,10 +194,13 @@ fn int(value: Value, default: Option<Value>) -> Result<Value, Error> {
     Ok(match value.kind() {
         ValueKind::Bool => Value::from(i64::from(value.is_true())),
         ValueKind::Number if value.is_integer() => value,
-        ValueKind::Number => f64::try_from(value.clone()).map_or(default, |x| Value::from(x as i64)),
+        ValueKind::Number => {
+            f64::try_from(value.clone()).map_or(default, |x| Value::from(x as i64))
+        }
         ValueKind::String => {
             let text = value.as_str().unwrap_or_default().trim();
-            let parsed = text.parse::<i64>().ok().or_else(|| text.parse::<f64>().ok().map(|x| x as i64));
+            let parsed =
+                text.parse::<i64>().ok().or_else(|| text.parse::<f64>().ok().map(|x| x as i64));
             parsed.map_or(default, Value::from)
         }
         _ => default,
@@ -171,9 +212,10 @@ fn float(value: Value, default: Option<Value>) -> Result<Value, Error> {
     Ok(match value.kind() {
         ValueKind::Bool => Value::from(f64::from(u8::from(value.is_true()))),
         ValueKind::Number => f64::try_from(value).map_or(default, Value::from),
-        ValueKind::String => {
-            value.as_str().and_then(|text| text.trim().parse::<f64>().ok()).map_or(default, Value::from)
-        }
+        ValueKind::String => value
+            .as_str()
+            .and_then(|text| text.trim().parse::<f64>().ok())
+            .map_or(default, Value::from),
         _ => default,
     })
 }

@@ -6,7 +6,7 @@
 //! `*`, `%`, slices, literals, calls, filters and raw text. It is also where these
 //! operators get Python's semantics.
 
-use minijinja::machinery::{CodeGenerator, Instruction, Instructions, parse};
+use minijinja::machinery::{CodeGenerator, Instruction, Instructions, Token, parse, tokenize};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, State, Value};
@@ -21,7 +21,10 @@ const MAX_BYTES: usize = 128 << 20;
 /// Elements that may be counted in one render; bounds the time of the counting.
 const MAX_ELEMENTS: usize = 16_000_000;
 /// Nesting of a value. Deeper ones would be dropped by recursion.
-pub(super) const MAX_DEPTH: usize = 128;
+pub(crate) const MAX_DEPTH: usize = 128;
+/// Tokens between `{{` and `}}`; published templates stay below 200.
+const MAX_TAG_TOKENS: usize = 2000;
+const MAX_ELIFS: usize = 400;
 /// What one element of a list or map costs, in bytes.
 const ELEMENT_BYTES: usize = 32;
 
@@ -39,12 +42,36 @@ const NO_LOCAL: u8 = !0;
 pub(super) type Blocks<'s> = BTreeMap<&'s str, Instructions<'s>>;
 
 /// Compiles `source` to metered instructions.
-pub(super) fn compile(source: &str, syntax: SyntaxConfig) -> Result<(Instructions<'_>, Blocks<'_>), Error> {
+pub(super) fn compile(
+    source: &str,
+    syntax: SyntaxConfig,
+) -> Result<(Instructions<'_>, Blocks<'_>), Error> {
+    check_length(source, syntax.clone())?;
     let ast = parse(source, "chat_template", syntax)?;
     let mut generator = CodeGenerator::new("chat_template", source);
     generator.compile_stmt(&ast);
     let (main, blocks) = generator.finish();
-    Ok((metered(&main, source), blocks.into_iter().map(|(name, code)| (name, metered(&code, source))).collect()))
+    Ok((
+        metered(&main, source),
+        blocks.into_iter().map(|(name, code)| (name, metered(&code, source))).collect(),
+    ))
+}
+
+/// The parser bounds nesting, but goes through chains (`a + a + …`, `elif …`) by recursion as well.
+fn check_length(source: &str, syntax: SyntaxConfig) -> Result<(), Error> {
+    let (mut tokens, mut elifs) = (0, 0);
+    for token in tokenize(source, false, syntax) {
+        match token?.0 {
+            Token::VariableStart | Token::BlockStart => tokens = 0,
+            Token::Ident("elif") => elifs += 1,
+            _ => tokens += 1,
+        }
+        if tokens > MAX_TAG_TOKENS || elifs > MAX_ELIFS {
+            let limits = format!("{MAX_TAG_TOKENS} tokens in one tag or {MAX_ELIFS} `elif`s");
+            return Err(exceeded(&format!("the template has more than {limits}")));
+        }
+    }
+    Ok(())
 }
 
 fn metered<'s>(code: &Instructions<'s>, source: &'s str) -> Instructions<'s> {
@@ -72,7 +99,9 @@ fn metered<'s>(code: &Instructions<'s>, source: &'s str) -> Instructions<'s> {
                 Instruction::JumpIfFalse(to) => Instruction::JumpIfFalse(target(to)),
                 Instruction::JumpIfFalseOrPop(to) => Instruction::JumpIfFalseOrPop(target(to)),
                 Instruction::JumpIfTrueOrPop(to) => Instruction::JumpIfTrueOrPop(target(to)),
-                Instruction::BuildMacro(name, to, flags) => Instruction::BuildMacro(name, target(to), flags),
+                Instruction::BuildMacro(name, to, flags) => {
+                    Instruction::BuildMacro(name, target(to), flags)
+                }
                 other => other,
             };
             out.add_with_line(moved, line);
@@ -90,7 +119,9 @@ fn replacement<'s>(instruction: &Instruction<'s>) -> Vec<Instruction<'s>> {
         Instruction::Rem => vec![filter(MOD, 2)],
         Instruction::Slice => vec![filter(SLICE, 4)],
         // Through the formatter, which counts what is printed.
-        Instruction::EmitRaw(raw) => vec![Instruction::LoadConst(Value::from(*raw)), Instruction::Emit],
+        Instruction::EmitRaw(raw) => {
+            vec![Instruction::LoadConst(Value::from(*raw)), Instruction::Emit]
+        }
         Instruction::BuildList(_)
         | Instruction::BuildTuple(_)
         | Instruction::BuildMap(_)
@@ -117,7 +148,9 @@ pub(super) fn exceeded(what: &str) -> Error {
 /// Counts `bytes` that a string is about to take.
 pub(super) fn charge_bytes(state: &mut State, bytes: usize) -> Result<(), Error> {
     if bytes > MAX_STRING {
-        return Err(exceeded(&format!("a string of {bytes} bytes, at most {MAX_STRING} are allowed")));
+        return Err(exceeded(&format!(
+            "a string of {bytes} bytes, at most {MAX_STRING} are allowed"
+        )));
     }
     let used = state.get_or_insert_extension(Used::default());
     used.bytes = used.bytes.saturating_add(bytes);

@@ -11,7 +11,12 @@ use minijinja::value::{Kwargs, Tuple, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
-pub(super) fn call(state: &mut State, value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
+pub(super) fn call(
+    state: &mut State,
+    value: &Value,
+    method: &str,
+    args: &[Value],
+) -> Result<Value, Error> {
     match (value.kind(), method) {
         (ValueKind::String, _) => string(state, value.as_str().unwrap_or_default(), method, args)
             .unwrap_or_else(|| unknown_method_callback(state, value, method, args)),
@@ -23,21 +28,31 @@ pub(super) fn call(state: &mut State, value: &Value, method: &str, args: &[Value
         }
         // jinja2's sandbox for chat templates is the immutable one.
         (ValueKind::Map, "update" | "pop" | "popitem" | "clear" | "setdefault")
-        | (ValueKind::Seq, "append" | "extend" | "insert" | "pop" | "remove" | "reverse" | "sort" | "clear") => {
-            Err(invalid(format!("access to `{method}` is unsafe: a template cannot change its input")))
-        }
-        (ValueKind::Undefined, _) => {
-            Err(Error::new(ErrorKind::UndefinedError, format!("the value with the method `{method}` is undefined")))
-        }
+        | (
+            ValueKind::Seq,
+            "append" | "extend" | "insert" | "pop" | "remove" | "reverse" | "sort" | "clear",
+        ) => Err(invalid(format!(
+            "access to `{method}` is unsafe: a template cannot change its input"
+        ))),
+        (ValueKind::Undefined, _) => Err(Error::new(
+            ErrorKind::UndefinedError,
+            format!("the value with the method `{method}` is undefined"),
+        )),
         _ => unknown_method_callback(state, value, method, args),
     }
 }
 
 /// `None` for the methods that `pycompat` has.
-fn string(state: &mut State, text: &str, method: &str, args: &[Value]) -> Option<Result<Value, Error>> {
+fn string(
+    state: &mut State,
+    text: &str,
+    method: &str,
+    args: &[Value],
+) -> Option<Result<Value, Error>> {
     Some(match method {
-        "replace" => from_args::<(&str, &str, Option<i64>)>(args)
-            .and_then(|(from, to, n)| replace(state, text, (from, to), n.and_then(|n| usize::try_from(n).ok()))),
+        "replace" => from_args::<(&str, &str, Option<i64>)>(args).and_then(|(from, to, n)| {
+            replace(state, text, (from, to), n.and_then(|n| usize::try_from(n).ok()))
+        }),
         "join" => join(state, text, args),
         "split" => split(state, text, args, |text, separator, limit| match (separator, limit) {
             (Some(separator), Some(n)) => text.splitn(n + 1, separator).map(Value::from).collect(),
@@ -51,18 +66,30 @@ fn string(state: &mut State, text: &str, method: &str, args: &[Value]) -> Option
         }),
         "partition" | "rpartition" => from_args::<(&str,)>(args).map(|(separator,)| {
             let parts = match (method, text.split_once(separator), text.rsplit_once(separator)) {
-                ("partition", Some((a, b)), _) | ("rpartition", _, Some((a, b))) => [a, separator, b],
+                ("partition", Some((a, b)), _) | ("rpartition", _, Some((a, b))) => {
+                    [a, separator, b]
+                }
                 ("partition", ..) => [text, "", ""],
                 _ => ["", "", text],
             };
             Value::from(Tuple::from(parts.map(Value::from).to_vec()))
         }),
-        "removeprefix" => from_args::<(&str,)>(args).map(|(p,)| Value::from(text.strip_prefix(p).unwrap_or(text))),
-        "removesuffix" => from_args::<(&str,)>(args).map(|(p,)| Value::from(text.strip_suffix(p).unwrap_or(text))),
+        "removeprefix" => {
+            from_args::<(&str,)>(args).map(|(p,)| Value::from(text.strip_prefix(p).unwrap_or(text)))
+        }
+        "removesuffix" => {
+            from_args::<(&str,)>(args).map(|(p,)| Value::from(text.strip_suffix(p).unwrap_or(text)))
+        }
         "ljust" | "rjust" | "center" | "zfill" => pad(state, text, method, args),
         "casefold" => from_args(args).map(|()| Value::from(text.to_lowercase())),
         "swapcase" => from_args(args).map(|()| {
-            let swap = |c: char| if c.is_uppercase() { c.to_lowercase().to_string() } else { c.to_uppercase().to_string() };
+            let swap = |c: char| {
+                if c.is_uppercase() {
+                    c.to_lowercase().to_string()
+                } else {
+                    c.to_uppercase().to_string()
+                }
+            };
             Value::from(text.chars().map(swap).collect::<String>())
         }),
         "title" => from_args(args).map(|()| {
@@ -93,17 +120,21 @@ fn split(
 ) -> Result<Value, Error> {
     let (separator, limit, kwargs): (Option<Value>, Option<i64>, Kwargs) = from_args(args)?;
     let separator = kwargs.get::<Option<Value>>("sep")?.or(separator).filter(|s| !s.is_none());
-    let limit = kwargs.get::<Option<i64>>("maxsplit")?.or(limit).and_then(|n| usize::try_from(n).ok());
+    let limit =
+        kwargs.get::<Option<i64>>("maxsplit")?.or(limit).and_then(|n| usize::try_from(n).ok());
     kwargs.assert_all_used()?;
     let separator = match &separator {
-        Some(value) => Some(value.as_str().ok_or_else(|| invalid("the separator must be a string"))?),
+        Some(value) => {
+            Some(value.as_str().ok_or_else(|| invalid("the separator must be a string"))?)
+        }
         None => None,
     };
     if separator == Some("") {
         return Err(invalid("empty separator"));
     }
     // Before the list is made: at most one part more than there are separators.
-    let parts = separator.map_or_else(|| text.split_whitespace().count(), |s| text.matches(s).count() + 1);
+    let parts =
+        separator.map_or_else(|| text.split_whitespace().count(), |s| text.matches(s).count() + 1);
     charge_list(state, parts)?;
     Ok(Value::from(cut(text, separator, limit)))
 }
@@ -137,7 +168,10 @@ fn words_from_end(text: &str, limit: usize) -> Vec<Value> {
             parts.push(rest);
             break;
         }
-        let start = rest.char_indices().rfind(|(_, c)| c.is_whitespace()).map_or(0, |(at, c)| at + c.len_utf8());
+        let start = rest
+            .char_indices()
+            .rfind(|(_, c)| c.is_whitespace())
+            .map_or(0, |(at, c)| at + c.len_utf8());
         parts.push(&rest[start..]);
         rest = rest[..start].trim_end();
     }
@@ -189,9 +223,16 @@ fn pad(state: &mut State, text: &str, method: &str, args: &[Value]) -> Result<Va
     let (left, right) = match method {
         "ljust" => (0, missing),
         // CPython puts the odd one on the left when the width is odd.
-        "center" => (missing / 2 + (missing & width & 1), missing - missing / 2 - (missing & width & 1)),
+        "center" => {
+            (missing / 2 + (missing & width & 1), missing - missing / 2 - (missing & width & 1))
+        }
         _ => (missing, 0),
     };
     let sign = if method == "zfill" && text.starts_with(['+', '-']) { &text[..1] } else { "" };
-    Ok(Value::from(format!("{sign}{}{}{}", fill.repeat(left), &text[sign.len()..], fill.repeat(right))))
+    Ok(Value::from(format!(
+        "{sign}{}{}{}",
+        fill.repeat(left),
+        &text[sign.len()..],
+        fill.repeat(right)
+    )))
 }

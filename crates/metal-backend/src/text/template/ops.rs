@@ -122,7 +122,9 @@ fn modulo(state: &mut State, a: Value, b: Value) -> Result<Value, Error> {
     if float(&b) == Some(0.0) {
         return Err(invalid("modulo by zero"));
     }
-    let on_integers = |x: i128, y: i128| x.checked_rem(y).map(|r| if r != 0 && (r < 0) != (y < 0) { r + y } else { r });
+    let on_integers = |x: i128, y: i128| {
+        x.checked_rem(y).map(|r| if r != 0 && (r < 0) != (y < 0) { r + y } else { r })
+    };
     arithmetic("%", (&a, &b), on_integers, |x, y| x - y * (x / y).floor())
 }
 
@@ -135,10 +137,18 @@ pub(super) fn no_wide_fields(format: &str) -> Result<(), Error> {
 }
 
 /// `value[start:stop:step]` as in Python: negative positions count from the end, bounds are clamped.
-fn slice(state: &mut State, value: Value, start: Value, stop: Value, step: Value) -> Result<Value, Error> {
+fn slice(
+    state: &mut State,
+    value: Value,
+    start: Value,
+    stop: Value,
+    step: Value,
+) -> Result<Value, Error> {
     let position = |value: &Value| match value.kind() {
         ValueKind::None => Ok(None),
-        _ => integer(value).map(Some).ok_or_else(|| invalid("slice indices must be integers or none")),
+        _ => integer(value)
+            .map(Some)
+            .ok_or_else(|| invalid("slice indices must be integers or none")),
     };
     let (start, stop, step) = (position(&start)?, position(&stop)?, position(&step)?.unwrap_or(1));
     if step == 0 {
@@ -154,14 +164,17 @@ fn slice(state: &mut State, value: Value, start: Value, stop: Value, step: Value
         }
         charge_list(state, text.len())?;
         let chars: Vec<char> = text.chars().collect();
-        return Ok(Value::from(picks(chars.len(), start, stop, step).iter().map(|&i| chars[i]).collect::<String>()));
+        return Ok(Value::from(
+            picks(chars.len(), start, stop, step).iter().map(|&i| chars[i]).collect::<String>(),
+        ));
     }
     if !is_list(&value) {
         return Err(unsupported("[:]", &value, &value));
     }
     charge_list(state, value.len().unwrap_or(0))?;
     let items: Vec<Value> = value.try_iter()?.collect();
-    let picked: Vec<Value> = picks(items.len(), start, stop, step).iter().map(|&i| items[i].clone()).collect();
+    let picked: Vec<Value> =
+        picks(items.len(), start, stop, step).iter().map(|&i| items[i].clone()).collect();
     Ok(if value.is_tuple() { Value::from(Tuple::from(picked)) } else { Value::from(picked) })
 }
 
@@ -169,7 +182,9 @@ fn slice(state: &mut State, value: Value, start: Value, stop: Value, step: Value
 fn picks(len: usize, start: Option<i128>, stop: Option<i128>, step: i128) -> Vec<usize> {
     let len = len as i128;
     let (low, high) = if step > 0 { (0, len) } else { (-1, len - 1) };
-    let clamp = |at: i128| if at < 0 { (at.saturating_add(len)).max(low) } else { at.min(high) };
+    let clamp = |at: i128| {
+        if at < 0 { (at.saturating_add(len)).max(low) } else { at.min(high) }
+    };
     let mut at = start.map_or(if step > 0 { low } else { high }, clamp);
     let stop = stop.map_or(if step > 0 { high } else { low }, clamp);
     let mut indices = Vec::new();

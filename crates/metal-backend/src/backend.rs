@@ -1,0 +1,168 @@
+//! The backends that this crate registers: one for each device that MLX computes on.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use inference_core::{
+    Backend, Capabilities, Error, LoadOptions, ModelInfo, Result, TextModel, register as add,
+};
+use mlx_ffi::{Device, memory};
+
+use crate::engine::EngineOptions;
+use crate::files::ModelFiles;
+use crate::model::MlxModel;
+use crate::{load, models};
+
+/// Files that lie in the program, as (name, bytes).
+pub type EmbeddedFiles = &'static [(&'static str, &'static [u8])];
+
+/// The backends' names, with the device of each.
+const BACKENDS: [(&str, Device); 3] =
+    [("metal", Device::Gpu), ("cuda", Device::Gpu), ("cpu", Device::Cpu)];
+
+/// MLX on one kind of device.
+struct MlxBackend {
+    name: &'static str,
+    device: Device,
+}
+
+impl Backend for MlxBackend {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn available(&self) -> Result<(), String> {
+        let found = self.device.is_available().map_err(|error| error.to_string())?;
+        if !found {
+            return Err(match self.name {
+                "metal" => "this build of MLX has no Metal device".into(),
+                _ => "MLX finds no CUDA device; it needs the CUDA build of MLX and a GPU".into(),
+            });
+        }
+        let info = self.device.info().map_err(|error| error.to_string())?;
+        if info.backend == self.name {
+            Ok(())
+        } else {
+            Err(format!("the GPU here is used through {}", info.backend))
+        }
+    }
+
+    fn load_model(&self, path: &Path, options: &LoadOptions) -> Result<Box<dyn TextModel>> {
+        let files = ModelFiles::Folder(path.to_owned());
+        Ok(Box::new(MlxModel::load(engine_options(files, self.device, options)?)?))
+    }
+}
+
+fn engine_options(
+    files: ModelFiles,
+    device: Device,
+    options: &LoadOptions,
+) -> Result<EngineOptions> {
+    options.validate()?;
+    let config = load::config(&files)?;
+    Ok(EngineOptions { files, config, device, load: options.clone() })
+}
+
+/// The device of the backend that `options` names, else the best one.
+fn device(options: &LoadOptions) -> Result<Device> {
+    let Some(name) = &options.backend else {
+        return Device::best().map_err(|error| Error::Engine(error.to_string()));
+    };
+    let known = BACKENDS.iter().find(|(backend, _)| backend == name);
+    let (name, device) = *known.ok_or_else(|| Error::BackendNotRegistered {
+        name: name.clone(),
+        registered: BACKENDS.iter().map(|(name, _)| (*name).to_owned()).collect(),
+    })?;
+    MlxBackend { name, device }
+        .available()
+        .map_err(|reason| Error::BackendNotAvailable { name: name.to_owned(), reason })?;
+    Ok(device)
+}
+
+/// Registers `metal`, `cuda` and `cpu` with the registry of `inference-core`. Calling it again
+/// changes nothing.
+///
+/// # Errors
+/// Another backend that has one of these names.
+pub fn register() -> Result<()> {
+    static REGISTERED: std::sync::OnceLock<Result<()>> = std::sync::OnceLock::new();
+    let register = || {
+        BACKENDS
+            .into_iter()
+            .try_for_each(|(name, device)| add(Arc::new(MlxBackend { name, device })))
+    };
+    REGISTERED.get_or_init(register).clone()
+}
+
+/// Loads a model that lies in the program itself.
+///
+/// # Errors
+/// As [`Backend::load_model`].
+pub fn load_embedded(files: EmbeddedFiles, options: &LoadOptions) -> Result<Box<dyn TextModel>> {
+    let files = ModelFiles::Embedded(files);
+    Ok(Box::new(MlxModel::load(engine_options(files, device(options)?, options)?)?))
+}
+
+/// What can be told of a model folder without loading its weights.
+///
+/// # Errors
+/// As [`Backend::load_model`], but for what only the weights' values show.
+pub fn describe(path: &Path, options: &LoadOptions) -> Result<(ModelInfo, Capabilities)> {
+    let files = ModelFiles::Folder(path.to_owned());
+    MlxModel::describe(&engine_options(files, device(options)?, options)?)
+}
+
+/// [`describe`] for a model that lies in the program itself.
+///
+/// # Errors
+/// As [`describe`].
+pub fn describe_embedded(
+    files: EmbeddedFiles,
+    options: &LoadOptions,
+) -> Result<(ModelInfo, Capabilities)> {
+    MlxModel::describe(&engine_options(ModelFiles::Embedded(files), device(options)?, options)?)
+}
+
+/// The architectures that can be loaded, sorted.
+pub fn architectures() -> &'static [&'static str] {
+    &models::ARCHITECTURES
+}
+
+/// What the engine runs on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct System {
+    /// The version of the MLX library that is loaded.
+    pub mlx_version: String,
+    /// The version of mlx-c that is linked.
+    pub mlx_c_version: String,
+    /// `metal`, `cuda` or `cpu`.
+    pub device: String,
+    /// The device's own name.
+    pub device_name: String,
+    /// Bytes that MLX tries to stay within.
+    pub memory_limit_bytes: u64,
+    /// Bytes that the device has, 0 where MLX does not know.
+    pub total_memory_bytes: u64,
+    /// Bytes in use by arrays of this process.
+    pub active_memory_bytes: u64,
+}
+
+/// What the engine runs on.
+///
+/// # Errors
+/// Those of MLX.
+pub fn system() -> Result<System> {
+    let read = || -> mlx_ffi::Result<System> {
+        let info = Device::best()?.info()?;
+        Ok(System {
+            mlx_version: mlx_ffi::mlx_version()?,
+            mlx_c_version: mlx_ffi::MLX_C_VERSION.to_owned(),
+            device: info.backend.to_owned(),
+            device_name: info.name,
+            memory_limit_bytes: memory::limit()? as u64,
+            total_memory_bytes: info.memory_size.unwrap_or(0),
+            active_memory_bytes: memory::active()? as u64,
+        })
+    };
+    read().map_err(|error| Error::Engine(error.to_string()))
+}

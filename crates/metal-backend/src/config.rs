@@ -1,0 +1,351 @@
+//! Reading `config.json`: typed access by key, in the spelling of every transformers version.
+
+use mlx_ffi::{QuantMode, Quantization};
+use serde_json::{Map, Value};
+
+use crate::error::{Error, Result};
+
+/// The largest value that a size in a config may have; MLX counts in 32 bits.
+const MAX_SIZE: u64 = i32::MAX as u64;
+
+/// A JSON object of a model's configuration, with the name it goes by in errors.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    name: String,
+    fields: Map<String, Value>,
+}
+
+impl Config {
+    /// Parses the text of a file called `name`.
+    ///
+    /// # Errors
+    /// Text that is not a JSON object.
+    pub fn parse(name: &str, text: &str) -> Result<Config> {
+        let value: Value = serde_json::from_str(text)
+            .map_err(|error| Error::model(format!("{name} is not valid JSON: {error}")))?;
+        match value {
+            Value::Object(fields) => Ok(Config { name: name.to_owned(), fields }),
+            other => {
+                Err(Error::model(format!("{name} holds {}, expected an object", kind(&other))))
+            }
+        }
+    }
+
+    /// The value of `key`, with `null` counted as absent.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.fields.get(key).filter(|value| !value.is_null())
+    }
+
+    /// The same with a value for each absent key.
+    pub fn with_defaults(&self, defaults: &[(&str, i64)]) -> Config {
+        let mut config = self.clone();
+        for (key, value) in defaults {
+            config.fields.entry(*key).or_insert(Value::from(*value));
+        }
+        config
+    }
+
+    /// The same with `outer`'s value for `key` where it has none of its own.
+    pub fn with_fallback(mut self, outer: &Config, key: &str) -> Config {
+        if let (None, Some(value)) = (self.get(key), outer.get(key)) {
+            self.fields.insert(key.to_owned(), value.clone());
+        }
+        self
+    }
+
+    /// The object under `key`.
+    pub fn object(&self, key: &str) -> Result<Option<Config>> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value::Object(fields)) => {
+                Ok(Some(Config { name: format!("{}: `{key}`", self.name), fields: fields.clone() }))
+            }
+            Some(other) => Err(self.wrong(key, other, "an object")),
+        }
+    }
+
+    /// A size or count from 1 on.
+    pub fn size(&self, key: &str) -> Result<i32> {
+        self.opt_size(key)?.ok_or_else(|| self.missing(key))
+    }
+
+    /// A size or count from 1 on, where it is given.
+    pub fn opt_size(&self, key: &str) -> Result<Option<i32>> {
+        self.get(key)
+            .map(|value| match value.as_u64() {
+                Some(size @ 1..=MAX_SIZE) => Ok(size as i32),
+                _ => Err(self.wrong(key, value, "a positive 32-bit integer")),
+            })
+            .transpose()
+    }
+
+    /// An index from 0 on, where it is given.
+    pub fn opt_index(&self, key: &str) -> Result<Option<i32>> {
+        self.get(key)
+            .map(|value| match value.as_u64() {
+                Some(index @ 0..=MAX_SIZE) => Ok(index as i32),
+                _ => Err(self.wrong(key, value, "an integer from 0 on")),
+            })
+            .transpose()
+    }
+
+    /// A finite number, where it is given.
+    pub fn opt_number(&self, key: &str) -> Result<Option<f64>> {
+        self.get(key)
+            .map(|value| match value.as_f64() {
+                Some(number) if number.is_finite() => Ok(number),
+                _ => Err(self.wrong(key, value, "a number")),
+            })
+            .transpose()
+    }
+
+    /// A number above 0, where it is given.
+    pub fn opt_positive(&self, key: &str) -> Result<Option<f64>> {
+        match self.opt_number(key)? {
+            Some(number) if number <= 0.0 => {
+                Err(self.wrong(key, &self.fields[key], "a number above 0"))
+            }
+            number => Ok(number),
+        }
+    }
+
+    /// A number above 0; `default` where the key is absent, `None` where it is `null`.
+    pub fn nullable_positive(&self, key: &str, default: Option<f64>) -> Result<Option<f64>> {
+        if self.fields.contains_key(key) { self.opt_positive(key) } else { Ok(default) }
+    }
+
+    /// A truth value, where it is given.
+    pub fn opt_flag(&self, key: &str) -> Result<Option<bool>> {
+        self.get(key)
+            .map(|value| value.as_bool().ok_or_else(|| self.wrong(key, value, "true or false")))
+            .transpose()
+    }
+
+    /// Text, where it is given.
+    pub fn opt_text(&self, key: &str) -> Result<Option<&str>> {
+        self.get(key)
+            .map(|value| value.as_str().ok_or_else(|| self.wrong(key, value, "a string")))
+            .transpose()
+    }
+
+    /// A list of strings, where it is given.
+    pub fn opt_texts(&self, key: &str) -> Result<Option<Vec<&str>>> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let texts = value.as_array().and_then(|list| list.iter().map(Value::as_str).collect());
+        texts.map(Some).ok_or_else(|| self.wrong(key, value, "a list of strings"))
+    }
+
+    /// An error that concerns `key`.
+    pub fn wrong(&self, key: &str, found: &Value, expected: &str) -> Error {
+        let mut found = found.to_string();
+        if found.len() > 80 {
+            let end = (0..=80).rev().find(|&end| found.is_char_boundary(end)).unwrap_or(0);
+            found.truncate(end);
+            found.push('…');
+        }
+        Error::model(format!("{}: `{key}` is {found}, expected {expected}", self.name))
+    }
+
+    fn missing(&self, key: &str) -> Error {
+        Error::model(format!("{}: key `{key}` is missing", self.name))
+    }
+
+    /// The position encoding of layers of `layer_type` (`full_attention`, `sliding_attention`):
+    /// from `rope_parameters`, nested by layer type or not, else from `rope_theta` and
+    /// `rope_scaling`.
+    ///
+    /// # Errors
+    /// An unknown type, or a parameter that the type needs and the config lacks.
+    pub fn rope(&self, layer_type: &str, default_theta: f64) -> Result<RopeConfig> {
+        let parameters = match self.object("rope_parameters")? {
+            Some(outer) => outer.object(layer_type)?.or(Some(outer)),
+            None => self.object("rope_scaling")?,
+        };
+        let own_theta = self.opt_positive("rope_theta")?;
+        let mut theta = own_theta.unwrap_or(default_theta);
+        let mut scaling = RopeScaling::None;
+        if let Some(parameters) = parameters {
+            theta = parameters.opt_positive("rope_theta")?.unwrap_or(theta);
+            scaling = RopeScaling::parse(self, &parameters)?;
+        }
+        Ok(RopeConfig { theta, scaling })
+    }
+
+    /// The quantisation of the module at `path`, such as `model.layers.0.mlp.up_proj`: its own
+    /// entry where it has one, else the checkpoint's. `None` where the config has no
+    /// quantisation or says `false` for the module.
+    ///
+    /// # Errors
+    /// Parameters that MLX does not have.
+    pub fn quantization(&self, path: &str) -> Result<Option<Quantization>> {
+        let Some(outer) = self.quantization_object()? else { return Ok(None) };
+        let entry = match outer.get(path) {
+            Some(Value::Bool(false)) => return Ok(None),
+            Some(Value::Object(_)) => outer.object(path)?,
+            _ => None,
+        };
+        // An entry without a mode is affine, whatever the checkpoint's own mode is.
+        entry.as_ref().unwrap_or(&outer).quantization_entry().map(Some)
+    }
+
+    /// The checkpoint's own quantisation, for reports.
+    pub fn default_quantization(&self) -> Result<Option<Quantization>> {
+        self.quantization_object()?.map(|object| object.quantization_entry()).transpose()
+    }
+
+    fn quantization_object(&self) -> Result<Option<Config>> {
+        if let Some(object) = self.object("quantization")? {
+            return Ok(Some(object));
+        }
+        let Some(object) = self.object("quantization_config")? else { return Ok(None) };
+        match object.opt_text("quant_method")? {
+            None => Ok(Some(object)),
+            Some(method) => Err(Error::model(format!(
+                "{}: `quantization_config` has `quant_method` `{method}`, which is not one of MLX's; convert the checkpoint to MLX's format",
+                self.name
+            ))),
+        }
+    }
+
+    fn quantization_entry(&self) -> Result<Quantization> {
+        let mode = match self.opt_text("mode")? {
+            None => QuantMode::Affine,
+            Some(name) => QuantMode::from_name(name).ok_or_else(|| {
+                self.wrong("mode", &self.fields["mode"], "affine, mxfp4, mxfp8 or nvfp4")
+            })?,
+        };
+        let (bits, group) = match mode {
+            QuantMode::Affine => (4, 64),
+            QuantMode::Mxfp4 => (4, 32),
+            QuantMode::Mxfp8 => (8, 32),
+            QuantMode::Nvfp4 => (4, 16),
+        };
+        let quantization = Quantization {
+            mode,
+            bits: self.opt_size("bits")?.unwrap_or(bits),
+            group_size: self.opt_size("group_size")?.unwrap_or(group),
+        };
+        quantization.validate().map_err(|error| Error::model(format!("{}: {error}", self.name)))?;
+        Ok(quantization)
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a truth value",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// A rotary position encoding.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RopeConfig {
+    /// The base of the wavelengths.
+    pub theta: f64,
+    /// How the wavelengths are stretched for longer contexts.
+    pub scaling: RopeScaling,
+}
+
+/// How rotary wavelengths are stretched.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum RopeScaling {
+    /// Not at all.
+    None,
+    /// Positions divided by a factor.
+    Linear {
+        /// The divisor.
+        factor: f64,
+    },
+    /// Llama 3.1: long wavelengths by the factor, short ones not, those between smoothly.
+    Llama3 {
+        /// The stretch of long wavelengths.
+        factor: f64,
+        /// Wavelengths above the original context over this are long.
+        low_freq_factor: f64,
+        /// Wavelengths below the original context over this are short.
+        high_freq_factor: f64,
+        /// The context that the model was trained on first.
+        original_max_position_embeddings: f64,
+    },
+    /// YaRN (arXiv 2309.00071).
+    Yarn {
+        /// The stretch.
+        factor: f64,
+        /// The context that the model was trained on first.
+        original_max_position_embeddings: f64,
+        /// Rotations over the original context above which a dimension keeps its wavelength.
+        beta_fast: f64,
+        /// Rotations below which a dimension is stretched in full.
+        beta_slow: f64,
+        /// What queries and keys are multiplied with.
+        attention_factor: f64,
+        /// Whether the bounds between the two are rounded to whole dimensions.
+        truncate: bool,
+    },
+}
+
+impl RopeScaling {
+    fn parse(model: &Config, parameters: &Config) -> Result<RopeScaling> {
+        let kind = match parameters.opt_text("rope_type")? {
+            Some(kind) => kind,
+            None => parameters.opt_text("type")?.unwrap_or("default"),
+        };
+        let factor =
+            || parameters.opt_positive("factor")?.ok_or_else(|| parameters.missing("factor"));
+        let positive = |key: &str, default: f64| -> Result<f64> {
+            Ok(parameters.opt_positive(key)?.unwrap_or(default))
+        };
+        match kind {
+            "default" | "none" => Ok(RopeScaling::None),
+            "linear" => Ok(RopeScaling::Linear { factor: factor()? }),
+            "llama3" => Ok(RopeScaling::Llama3 {
+                factor: factor()?,
+                low_freq_factor: positive("low_freq_factor", 1.0)?,
+                high_freq_factor: positive("high_freq_factor", 4.0)?,
+                original_max_position_embeddings: positive(
+                    "original_max_position_embeddings",
+                    8192.0,
+                )?,
+            }),
+            "yarn" => {
+                let factor = factor()?;
+                let original = match parameters.opt_positive("original_max_position_embeddings")? {
+                    Some(original) => original,
+                    None => model
+                        .opt_positive("max_position_embeddings")?
+                        .ok_or_else(|| parameters.missing("original_max_position_embeddings"))?,
+                };
+                Ok(RopeScaling::Yarn {
+                    factor,
+                    original_max_position_embeddings: original,
+                    beta_fast: positive("beta_fast", 32.0)?,
+                    beta_slow: positive("beta_slow", 1.0)?,
+                    attention_factor: yarn_attention_factor(parameters, factor)?,
+                    truncate: parameters.opt_flag("truncate")?.unwrap_or(true),
+                })
+            }
+            other => Err(Error::model(format!(
+                "{}: rope type `{other}` is not known; known are default, linear, llama3, yarn",
+                parameters.name
+            ))),
+        }
+    }
+}
+
+/// transformers' rule: the given factor, else the ratio of the two scales, else `0.1 ln s + 1`.
+fn yarn_attention_factor(parameters: &Config, factor: f64) -> Result<f64> {
+    if let Some(given) = parameters.opt_positive("attention_factor")? {
+        return Ok(given);
+    }
+    let scale = |m: f64| if factor <= 1.0 { 1.0 } else { 0.1 * m * factor.ln() + 1.0 };
+    let mscale = parameters.opt_number("mscale")?.filter(|m| *m != 0.0);
+    let all_dim = parameters.opt_number("mscale_all_dim")?.filter(|m| *m != 0.0);
+    Ok(match (mscale, all_dim) {
+        (Some(mscale), Some(all_dim)) => scale(mscale) / scale(all_dim),
+        _ => scale(1.0),
+    })
+}

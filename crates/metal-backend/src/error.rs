@@ -1,0 +1,53 @@
+//! The crate's error, which becomes the contract's at its border.
+
+use std::fmt::Display;
+use std::path::Path;
+
+/// The result of everything inside this crate.
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong inside the backend.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// MLX refused or failed.
+    #[error(transparent)]
+    Mlx(#[from] mlx_ffi::Error),
+    /// An error that already has the contract's form.
+    #[error(transparent)]
+    Core(#[from] inference_core::Error),
+    /// Something is wrong with the model; the loader adds where it lies.
+    #[error("{0}")]
+    Model(String),
+}
+
+impl Error {
+    /// A fault of the model's files.
+    pub(crate) fn model(reason: impl Into<String>) -> Self {
+        Error::Model(reason.into())
+    }
+
+    /// The same fault with the file or folder where it lies.
+    pub(crate) fn at(self, path: &Path) -> Self {
+        match self {
+            Error::Core(error) => Error::Core(error),
+            other => load(path, other),
+        }
+    }
+}
+
+/// A fault of the file or folder at `path`.
+pub(crate) fn load(path: &Path, reason: impl Display) -> Error {
+    Error::Core(inference_core::Error::Load {
+        path: path.display().to_string(),
+        reason: reason.to_string(),
+    })
+}
+
+impl From<Error> for inference_core::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Core(error) => error,
+            other => inference_core::Error::Engine(other.to_string()),
+        }
+    }
+}

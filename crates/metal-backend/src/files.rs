@@ -1,0 +1,133 @@
+//! The files of a model, in a folder or in memory.
+
+use std::borrow::Cow;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Result, load};
+
+/// Text files larger than this are not configuration.
+const MAX_TEXT_BYTES: u64 = 64 << 20;
+
+/// Where a model's files are.
+#[derive(Clone, Debug)]
+pub(crate) enum ModelFiles {
+    /// A folder on disk.
+    Folder(PathBuf),
+    /// Files that lie in the program, as (name, bytes).
+    Embedded(&'static [(&'static str, &'static [u8])]),
+}
+
+/// Why a file was not read.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    /// What the system said.
+    Io(std::io::Error),
+    /// Its size in bytes.
+    TooLarge(u64),
+}
+
+impl ModelFiles {
+    /// A path for messages.
+    pub fn path(&self, name: &str) -> PathBuf {
+        match self {
+            ModelFiles::Folder(folder) => folder.join(name),
+            ModelFiles::Embedded(_) => Path::new("(embedded model)").join(name),
+        }
+    }
+
+    /// The bytes of a file of at most `limit` bytes, `None` where there is none.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is larger.
+    pub fn read(&self, name: &str, limit: u64) -> Result<Option<Cow<'static, [u8]>>, ReadError> {
+        let folder = match self {
+            ModelFiles::Folder(folder) => folder,
+            ModelFiles::Embedded(files) => {
+                let found = files.iter().find(|(file, _)| *file == name);
+                return Ok(found.map(|(_, bytes)| Cow::Borrowed(*bytes)));
+            }
+        };
+        let file = match fs::File::open(folder.join(name)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(ReadError::Io(error)),
+        };
+        let size = file.metadata().map_err(ReadError::Io)?.len();
+        if size > limit {
+            return Err(ReadError::TooLarge(size));
+        }
+        let mut bytes = Vec::new();
+        // A pipe or a growing file has no honest size.
+        file.take(limit + 1).read_to_end(&mut bytes).map_err(ReadError::Io)?;
+        match bytes.len() as u64 {
+            size if size > limit => Err(ReadError::TooLarge(size)),
+            _ => Ok(Some(Cow::Owned(bytes))),
+        }
+    }
+
+    /// The text of a configuration file, `None` where there is none.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is too large or is not UTF-8.
+    pub fn text(&self, name: &str) -> Result<Option<String>> {
+        let path = self.path(name);
+        let bytes = self.read(name, MAX_TEXT_BYTES).map_err(|error| match error {
+            ReadError::Io(error) => load(&path, error),
+            ReadError::TooLarge(size) => {
+                load(&path, format!("has {size} bytes, at most {MAX_TEXT_BYTES} are read"))
+            }
+        })?;
+        let text = bytes.map(|bytes| String::from_utf8(bytes.into_owned())).transpose();
+        text.map_err(|error| load(&path, error))
+    }
+
+    /// The text of a file that must be there.
+    ///
+    /// # Errors
+    /// As [`text`](Self::text), and a file that is missing.
+    pub fn required_text(&self, name: &str) -> Result<String> {
+        if let ModelFiles::Folder(folder) = self
+            && !folder.is_dir()
+        {
+            let reason = if folder.exists() { "is not a folder" } else { "no such folder" };
+            return Err(load(folder, reason));
+        }
+        self.text(name)?.ok_or_else(|| load(&self.path(name), "the file is missing"))
+    }
+
+    /// Whether the file is there.
+    pub fn exists(&self, name: &str) -> bool {
+        match self {
+            ModelFiles::Folder(folder) => folder.join(name).is_file(),
+            ModelFiles::Embedded(files) => files.iter().any(|(file, _)| *file == name),
+        }
+    }
+
+    /// The bytes of an embedded file; none for other files.
+    pub fn embedded(&self, name: &str) -> &'static [u8] {
+        match self {
+            ModelFiles::Folder(_) => &[],
+            ModelFiles::Embedded(files) => {
+                files.iter().find(|(file, _)| *file == name).map_or(&[][..], |(_, bytes)| bytes)
+            }
+        }
+    }
+
+    /// The names of all files, sorted.
+    ///
+    /// # Errors
+    /// A folder that cannot be listed.
+    pub fn names(&self) -> Result<Vec<String>> {
+        let mut names: Vec<String> = match self {
+            ModelFiles::Embedded(files) => files.iter().map(|(name, _)| (*name).into()).collect(),
+            ModelFiles::Folder(folder) => {
+                let entries = fs::read_dir(folder).map_err(|error| load(folder, error))?;
+                entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
+            }
+        };
+        names.sort();
+        Ok(names)
+    }
+}

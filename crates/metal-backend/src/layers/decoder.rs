@@ -1,0 +1,105 @@
+//! The stack of transformer blocks that every architecture here is an instance of.
+
+use mlx_ffi::{Array, Result, ops};
+
+use super::{Attention, Embedding, Linear, Mlp, RmsNorm};
+use crate::cache::{Cache, CacheSpec, Mask};
+
+/// One transformer block: attention, then the feed-forward network, each added to the residual
+/// stream. Architectures differ in where norms stand.
+#[derive(Debug)]
+pub(crate) struct Block {
+    /// Before attention.
+    pub input_norm: RmsNorm,
+    pub attention: Attention,
+    /// On what attention adds.
+    pub attention_out_norm: Option<RmsNorm>,
+    /// Before the feed-forward network.
+    pub mlp_norm: RmsNorm,
+    pub mlp: Mlp,
+    /// On what the feed-forward network adds.
+    pub mlp_out_norm: Option<RmsNorm>,
+}
+
+impl Block {
+    /// `[b, l, hidden_size]` to the same. Appends `l` positions to `cache`.
+    fn forward(&self, x: &Array, mask: &Mask, cache: &mut Cache) -> Result<Array> {
+        let out = self.attention.forward(&self.input_norm.forward(x)?, mask, cache)?;
+        let h = add_normed(x, out, &self.attention_out_norm)?;
+        let out = self.mlp.forward(&self.mlp_norm.forward(&h)?)?;
+        add_normed(&h, out, &self.mlp_out_norm)
+    }
+}
+
+fn add_normed(x: &Array, out: Array, norm: &Option<RmsNorm>) -> Result<Array> {
+    match norm {
+        None => ops::add(x, &out),
+        Some(norm) => ops::add(x, &norm.forward(&out)?),
+    }
+}
+
+/// From hidden states to logits.
+#[derive(Debug)]
+pub(crate) enum Head {
+    /// The token embeddings serve as the output layer.
+    Tied,
+    /// An output layer of its own.
+    Own(Linear),
+}
+
+/// A decoder-only transformer.
+#[derive(Debug)]
+pub(crate) struct Decoder {
+    pub embed_tokens: Embedding,
+    /// What embeddings are multiplied with.
+    pub embed_scale: Option<f64>,
+    pub layers: Vec<Block>,
+    pub norm: RmsNorm,
+    pub lm_head: Head,
+    /// Logits are squashed to ± this by tanh.
+    pub logit_softcap: Option<f32>,
+    pub vocab_size: i32,
+    pub hidden_size: i32,
+    pub intermediate_size: i32,
+    /// The most positions that the model was made for, where its config says.
+    pub max_position_embeddings: Option<i32>,
+}
+
+impl Decoder {
+    /// `ids`, `[b, l]`, to hidden states `[b, l, hidden_size]`. Appends `l` positions to each
+    /// layer's cache.
+    pub fn hidden(&self, ids: &Array, caches: &mut [Cache]) -> Result<Array> {
+        let mut h = self.embed_tokens.forward(ids)?;
+        if let Some(scale) = self.embed_scale {
+            h = ops::multiply(&h, &Array::scalar(scale as f32, h.dtype())?)?;
+        }
+        let [_, l] = ids.dims()?;
+        // Layers of one kind are in the same state, so they share a mask.
+        let mut masks: Vec<(CacheSpec, Mask)> = Vec::new();
+        for (layer, cache) in self.layers.iter().zip(caches) {
+            let spec = cache.spec();
+            let known = masks.iter().position(|(other, _)| *other == spec);
+            let index = match known {
+                Some(index) => index,
+                None => {
+                    masks.push((spec, cache.mask(l)?));
+                    masks.len() - 1
+                }
+            };
+            h = layer.forward(&h, &masks[index].1, cache)?;
+        }
+        Ok(h)
+    }
+
+    /// Hidden states `[b, l, hidden_size]` to logits `[b, l, vocab_size]`.
+    pub fn logits(&self, hidden: &Array) -> Result<Array> {
+        let normed = self.norm.forward(hidden)?;
+        let logits = match &self.lm_head {
+            Head::Tied => self.embed_tokens.project(&normed)?,
+            Head::Own(linear) => linear.forward(&normed)?,
+        };
+        let Some(softcap) = self.logit_softcap else { return Ok(logits) };
+        let softcap = Array::scalar(softcap, logits.dtype())?;
+        ops::multiply(&ops::tanh(&ops::divide(&logits, &softcap)?)?, &softcap)
+    }
+}

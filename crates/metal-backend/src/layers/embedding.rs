@@ -1,0 +1,46 @@
+//! Token embeddings, which may serve as the output layer too.
+
+use mlx_ffi::{Array, Dtype, Quantized, Result, dequantize, ops};
+
+use super::linear::Weight;
+
+/// A vector for each token id.
+#[derive(Debug)]
+pub(crate) struct Embedding {
+    weight: Weight,
+    dtype: Dtype,
+}
+
+impl Embedding {
+    /// Embeddings by `weight`, `[vocab_size, hidden_size]`, handed out as `dtype`.
+    pub fn new(weight: Weight, dtype: Dtype) -> Self {
+        Embedding { weight, dtype }
+    }
+
+    /// The type of the vectors, and so of all activations.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// `ids`, `[b, l]`, to `[b, l, hidden_size]`. Ids must be below the vocabulary's size.
+    pub fn forward(&self, ids: &Array) -> Result<Array> {
+        match &self.weight {
+            Weight::Dense(weight) => ops::take(weight, ids, 0),
+            Weight::Quantized(packed) => {
+                let biases = packed.biases.as_ref().map(|b| ops::take(b, ids, 0)).transpose()?;
+                let rows = Quantized {
+                    weight: ops::take(&packed.weight, ids, 0)?,
+                    scales: ops::take(&packed.scales, ids, 0)?,
+                    biases,
+                    quantization: packed.quantization,
+                };
+                dequantize(&rows, self.dtype)
+            }
+        }
+    }
+
+    /// The tied output layer: `[…, hidden_size]` to `[…, vocab_size]`.
+    pub fn project(&self, x: &Array) -> Result<Array> {
+        self.weight.project(x)
+    }
+}

@@ -1,0 +1,18 @@
+//! The parts that models are made of. They decide at load how they compute; model files only
+//! name them.
+
+mod attention;
+mod decoder;
+mod embedding;
+mod linear;
+mod mlp;
+mod norm;
+mod rope;
+
+pub(crate) use attention::{Attention, AttentionConfig};
+pub(crate) use decoder::{Block, Decoder, Head};
+pub(crate) use embedding::Embedding;
+pub(crate) use linear::{Linear, Weight};
+pub(crate) use mlp::{Activation, Mlp};
+pub(crate) use norm::RmsNorm;
+pub(crate) use rope::Rope;

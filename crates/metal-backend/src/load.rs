@@ -1,0 +1,137 @@
+//! From a model's files to a model that can run.
+
+use inference_core::{LoadOptions, ModelInfo};
+use mlx_ffi::Dtype;
+
+use crate::cache::CacheSpec;
+use crate::config::Config;
+use crate::engine::EngineOptions;
+use crate::error::{Error, Result, load as load_error};
+use crate::files::ModelFiles;
+use crate::layers::Decoder;
+use crate::models;
+use crate::weights::Weights;
+
+/// A model with what the engine needs to run it.
+pub(crate) struct LoadedModel {
+    pub model: Decoder,
+    /// Each layer's cache.
+    pub specs: Vec<CacheSpec>,
+    pub info: ModelInfo,
+    /// Bytes of one activation.
+    pub dtype_size: u64,
+}
+
+/// Reads `config.json`.
+///
+/// # Errors
+/// A file that is missing, damaged or describes an architecture that is not known.
+pub(crate) fn config(files: &ModelFiles) -> Result<Config> {
+    let text = files.required_text("config.json")?;
+    let config = Config::parse("config.json", &text);
+    config
+        .and_then(|config| models::model_type(&config).map(|_| config))
+        .map_err(|error| error.at(&files.path("config.json")))
+}
+
+/// Loads the weights, on the thread that will use them.
+///
+/// # Errors
+/// What does not fit, with the file or the folder.
+pub(crate) fn load(options: &EngineOptions) -> Result<LoadedModel> {
+    build(options, false)
+}
+
+/// Checks the files and builds the model without its weights.
+///
+/// # Errors
+/// As [`load`].
+pub(crate) fn describe(options: &EngineOptions) -> Result<LoadedModel> {
+    build(options, true)
+}
+
+fn build(options: &EngineOptions, only_describe: bool) -> Result<LoadedModel> {
+    let EngineOptions { files, config, device, load } = options;
+    let at_folder = |error: Error| error.at(&files.path(""));
+    let dtype = load.dtype.map(|dtype| match dtype {
+        inference_core::Dtype::F32 => Dtype::F32,
+        inference_core::Dtype::F16 => Dtype::F16,
+        inference_core::Dtype::Bf16 => Dtype::Bf16,
+    });
+    let weights = Weights::open(files, config, dtype, only_describe)?;
+    let model = models::load(config, &weights).map_err(at_folder)?;
+    let totals = weights.finish().map_err(at_folder)?;
+    let context_length = model.max_position_embeddings.unwrap_or(i32::MAX) as usize;
+    let bound = bound(load, context_length)?;
+    let specs = model
+        .layers
+        .iter()
+        .map(|layer| CacheSpec::new(layer.attention.config.window, bound))
+        .collect();
+    let quantization = config.default_quantization().map_err(at_folder)?;
+    let activations = model.embed_tokens.dtype();
+    let info = ModelInfo {
+        architecture: models::model_type(config)?.to_owned(),
+        vocab_size: model.vocab_size as usize,
+        num_layers: model.layers.len(),
+        hidden_size: model.hidden_size as usize,
+        quant_bits: quantization.map_or(0, |q| q.bits as usize),
+        quant_group: quantization.map_or(0, |q| q.group_size as usize),
+        context_length,
+        num_parameters: totals.parameters,
+        weight_bytes: totals.bytes,
+        dtype: format!("{activations:?}").to_lowercase(),
+        device: device.info()?.backend.to_owned(),
+        ..ModelInfo::default()
+    };
+    Ok(LoadedModel { model, specs, info, dtype_size: activations.size() as u64 })
+}
+
+/// The positions that a cache may hold, where the load options bound them.
+fn bound(options: &LoadOptions, context_length: usize) -> Result<Option<i32>> {
+    match options.context_length {
+        Some(wanted) if wanted > context_length => Err(inference_core::Error::InvalidOption {
+            option: "context_length",
+            reason: format!("{wanted} exceeds the model's own {context_length} positions"),
+        }
+        .into()),
+        wanted => Ok(wanted.map(|wanted| wanted as i32)),
+    }
+}
+
+/// What `generation_config.json` asks for where a request leaves the temperature unset.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct SamplingDefaults {
+    pub temperature: f32,
+    pub top_k: Option<usize>,
+    pub top_p: Option<f32>,
+    pub min_p: Option<f32>,
+    pub repetition_penalty: Option<f32>,
+}
+
+impl SamplingDefaults {
+    /// Greedy unless the file says `do_sample`.
+    ///
+    /// # Errors
+    /// A file that is damaged, or a value of the wrong type.
+    pub fn read(files: &ModelFiles) -> Result<SamplingDefaults> {
+        const NAME: &str = "generation_config.json";
+        let Some(text) = files.text(NAME)? else { return Ok(SamplingDefaults::default()) };
+        let read = || -> Result<SamplingDefaults> {
+            let config = Config::parse(NAME, &text)?;
+            if !config.opt_flag("do_sample")?.unwrap_or(false) {
+                return Ok(SamplingDefaults::default());
+            }
+            let positive =
+                |key| Ok::<_, Error>(config.opt_positive(key)?.map(|value| value as f32));
+            Ok(SamplingDefaults {
+                temperature: config.opt_number("temperature")?.unwrap_or(1.0) as f32,
+                top_k: config.opt_index("top_k")?.map(|k| k as usize),
+                top_p: positive("top_p")?,
+                min_p: positive("min_p")?,
+                repetition_penalty: positive("repetition_penalty")?,
+            })
+        };
+        read().map_err(|error| load_error(&files.path(NAME), error))
+    }
+}

@@ -1,0 +1,346 @@
+//! A loaded model as the contract sees it.
+
+use std::time::Instant;
+
+use inference_core::{
+    BatchResult, Capabilities, ChatOptions, ClassifyOptions, ClassifyResult, Error, Feature,
+    GenerateMetrics, GenerateOptions, Generation, Message, ModelInfo, Prompt, RenderedPrompt,
+    Result, Support, TextModel, Value, generate_each,
+};
+use serde_json::{Map, Number, Value as Json};
+
+use crate::engine::{Engine, EngineOptions, Job, TextState};
+use crate::files::ModelFiles;
+use crate::load::{self, SamplingDefaults};
+use crate::text::{
+    AddSpecial, ChatFormat, ChatInput, Detokenizer, LocalTime, SkipSpecial, StopMatcher, TextError,
+    Tokenizer,
+};
+
+/// A model on its engine thread, with its tokenizer and chat format.
+pub(crate) struct MlxModel {
+    engine: Engine,
+    text: Text,
+    defaults: SamplingDefaults,
+    info: ModelInfo,
+    capabilities: Capabilities,
+}
+
+/// The text side of a model.
+struct Text {
+    tokenizer: Tokenizer,
+    chat: ChatFormat,
+    /// Ids that XTC never drops: the line break and those that end a generation.
+    protected_ids: Vec<u32>,
+}
+
+impl Text {
+    fn read(files: &ModelFiles, model_type: &str) -> Result<Text, TextError> {
+        let tokenizer = Tokenizer::from_files(files)?;
+        let chat = ChatFormat::from_files(files, &tokenizer, model_type)?;
+        let mut protected_ids = tokenizer.encode("\n", AddSpecial::Never)?;
+        protected_ids.extend(tokenizer.eos_ids());
+        Ok(Text { tokenizer, chat, protected_ids })
+    }
+
+    /// Completes `info` with what the tokenizer and the chat format say.
+    fn describe(&self, info: &mut ModelInfo) {
+        info.eos_token_ids = self.tokenizer.eos_ids().iter().copied().collect();
+        info.chat_template = self.chat.source().to_owned();
+    }
+}
+
+impl MlxModel {
+    /// Loads a model and starts its engine.
+    ///
+    /// # Errors
+    /// An option that is not honoured; what is wrong with the files.
+    pub fn load(options: EngineOptions) -> Result<MlxModel> {
+        let capabilities = capabilities();
+        refuse(&options.load, &capabilities)?;
+        let model_type = model_type(&options)?;
+        let text = Text::read(&options.files, model_type).map_err(text_error)?;
+        let defaults = SamplingDefaults::read(&options.files)?;
+        let (engine, mut info) = Engine::start(options)?;
+        text.describe(&mut info);
+        Ok(MlxModel { engine, text, defaults, info, capabilities })
+    }
+
+    /// What can be told of a model without loading its weights.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn describe(options: &EngineOptions) -> Result<(ModelInfo, Capabilities)> {
+        let capabilities = capabilities();
+        refuse(&options.load, &capabilities)?;
+        let text = Text::read(&options.files, model_type(options)?).map_err(text_error)?;
+        let described = load::describe(options)?;
+        let mut info = described.info;
+        info.kv_bytes_per_token = described
+            .model
+            .layers
+            .iter()
+            .zip(&described.specs)
+            .filter(|(_, spec)| **spec == crate::cache::CacheSpec::Growing)
+            .map(|(layer, _)| layer.attention.kv_elements() * described.dtype_size)
+            .sum();
+        text.describe(&mut info);
+        Ok((info, capabilities))
+    }
+
+    /// The options with what the model's own generation config asks for.
+    fn with_defaults(&self, options: &GenerateOptions) -> GenerateOptions {
+        let mut options = options.clone();
+        if options.temperature.is_none() {
+            let defaults = &self.defaults;
+            options.temperature = Some(defaults.temperature);
+            options.top_k = options.top_k.or(defaults.top_k);
+            options.top_p = options.top_p.or(defaults.top_p);
+            options.min_p = options.min_p.or(defaults.min_p);
+            options.repetition_penalty = options.repetition_penalty.or(defaults.repetition_penalty);
+        }
+        options
+    }
+
+    /// Checks options against the vocabulary.
+    fn check_ids(&self, options: &GenerateOptions) -> Result<()> {
+        let known = |id: &u32| (*id as usize) < self.info.vocab_size;
+        let unknown = |option, id: u32| Error::InvalidOption {
+            option,
+            reason: format!("token {id} is not in the vocabulary of {}", self.info.vocab_size),
+        };
+        if let Some(id) = options.logit_bias.keys().find(|id| !known(id)) {
+            return Err(unknown("logit_bias", *id));
+        }
+        if let Some(id) = options.stop_token_ids.iter().find(|id| !known(id)) {
+            return Err(unknown("stop_token_ids", *id));
+        }
+        Ok(())
+    }
+
+    fn start(&self, ids: Vec<u32>, options: &GenerateOptions) -> Result<Generation> {
+        options.validate()?;
+        if options.constraint.is_some() {
+            self.capabilities.require(Feature::Constraint)?;
+        }
+        self.check_ids(options)?;
+        let context = self.info.context_length;
+        if ids.is_empty() {
+            return Err(Error::EmptyPrompt);
+        }
+        if ids.len() > context || (ids.len() == context && options.max_tokens != Some(0)) {
+            return Err(Error::PromptTooLong { tokens: ids.len(), limit: context });
+        }
+        if let Some(id) = ids.iter().find(|id| **id as usize >= self.info.vocab_size) {
+            return Err(Error::Prompt(format!(
+                "token {id} is not in the vocabulary of {}",
+                self.info.vocab_size
+            )));
+        }
+        let options = self.with_defaults(options);
+        // Ids that the caller stops at or lets pass must show their text where they are special.
+        let detokenizer =
+            Detokenizer::new(&self.text.tokenizer, SkipSpecial::Yes).map_err(text_error)?;
+        let stops = StopMatcher::new(&options.stop).map_err(text_error)?;
+        let (output, generation) = Generation::channel(ids.clone(), options.cancel.clone());
+        self.engine.submit(Job {
+            ids,
+            eos_token_ids: self.info.eos_token_ids.clone(),
+            protected_ids: self.text.protected_ids.clone(),
+            text: TextState::new(detokenizer, stops),
+            output,
+            queued_at: Instant::now(),
+            options,
+        })?;
+        Ok(generation)
+    }
+
+    fn ids(&self, prompt: &Prompt) -> Result<Vec<u32>> {
+        match prompt {
+            Prompt::Text(text) => self.encode(text),
+            Prompt::Ids(ids) => Ok(ids.clone()),
+        }
+    }
+}
+
+impl TextModel for MlxModel {
+    fn generate(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<Generation> {
+        self.start(self.ids(prompt)?, options)
+    }
+
+    fn chat(
+        &self,
+        messages: &[Message],
+        chat: &ChatOptions,
+        options: &GenerateOptions,
+    ) -> Result<Generation> {
+        self.start(self.render_chat(messages, chat)?.ids, options)
+    }
+
+    fn classify(
+        &self,
+        prompts: &[Prompt],
+        options: &ClassifyOptions,
+    ) -> Result<Vec<ClassifyResult>> {
+        let one_token = GenerateOptions {
+            max_tokens: Some(1),
+            temperature: Some(0.0),
+            ignore_eos: true,
+            logprobs: true,
+            logits: options.logits,
+            cancel: options.cancel.clone(),
+            ..GenerateOptions::default()
+        };
+        let started: Vec<Generation> = prompts
+            .iter()
+            .map(|prompt| self.generate(prompt, &one_token))
+            .collect::<Result<_>>()?;
+        started
+            .into_iter()
+            .map(|mut generation| {
+                let mut token = generation.next().ok_or(Error::Cancelled)??;
+                let logits = token.logits.take();
+                Ok(ClassifyResult { token, logits })
+            })
+            .collect()
+    }
+
+    fn batch_generate(
+        &self,
+        prompts: &[Prompt],
+        options: &GenerateOptions,
+    ) -> Result<Vec<BatchResult>> {
+        generate_each(self, prompts, options)
+    }
+
+    fn encode(&self, text: &str) -> Result<Vec<u32>> {
+        self.text.tokenizer.encode(text, AddSpecial::Prompt).map_err(text_error)
+    }
+
+    fn decode(&self, ids: &[u32]) -> Result<String> {
+        self.text.tokenizer.decode(ids, SkipSpecial::Yes).map_err(text_error)
+    }
+
+    fn render_chat(&self, messages: &[Message], chat: &ChatOptions) -> Result<RenderedPrompt> {
+        let messages: Vec<Json> = messages.iter().map(message_json).collect::<Result<_>>()?;
+        let tools: Vec<Json> = chat.tools.iter().map(json).collect::<Result<_>>()?;
+        let kwargs = object(&chat.template_kwargs)?;
+        let input = ChatInput {
+            messages: &messages,
+            tools: (!tools.is_empty()).then_some(tools.as_slice()),
+            documents: None,
+            add_generation_prompt: chat.add_generation_prompt,
+            kwargs: Some(&kwargs),
+            now: LocalTime::now_utc(),
+        };
+        let rendered = self.text.chat.render_and_encode(&input).map_err(text_error)?;
+        Ok(RenderedPrompt { text: rendered.text, ids: rendered.ids })
+    }
+
+    fn model_type(&self) -> &str {
+        &self.info.architecture
+    }
+
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn metrics(&self) -> Option<GenerateMetrics> {
+        self.engine.last_metrics()
+    }
+
+    fn close(&self) {
+        self.engine.close();
+    }
+}
+
+fn model_type(options: &EngineOptions) -> Result<&'static str> {
+    let found = crate::models::model_type(&options.config);
+    found.map_err(|error| error.at(&options.files.path("config.json")).into())
+}
+
+/// What every model of this backend honours and refuses.
+fn capabilities() -> Capabilities {
+    let no = |reason: &str| Support::No(reason.to_owned());
+    Capabilities::new(vec![
+        (Feature::Chat, Support::Yes),
+        (Feature::Classify, Support::Yes),
+        (Feature::BatchGenerate, Support::Yes),
+        (Feature::Logprobs, Support::Yes),
+        (Feature::Logits, Support::Yes),
+        (Feature::ContextLength, Support::Yes),
+        (Feature::InspectAttention, no("this backend does not hand out keys and queries yet")),
+        (Feature::Constraint, no("this backend does not constrain its output yet")),
+        (
+            Feature::ParallelSlots,
+            no("this backend runs one request after the other; leave it unset or 1"),
+        ),
+        (
+            Feature::KvBits,
+            no("this backend keeps its key and value cache unquantised; leave it unset"),
+        ),
+        (
+            Feature::Adapter,
+            no("this backend does not apply adapters yet; merge the adapter into the weights"),
+        ),
+        (Feature::GpuLayers, no("MLX runs all layers on one device; leave it unset")),
+        (Feature::Images, no("this backend reads text only")),
+    ])
+}
+
+/// Refuses the load options that are set and not honoured.
+fn refuse(options: &inference_core::LoadOptions, capabilities: &Capabilities) -> Result<()> {
+    let asked = [
+        (options.kv_bits.is_some(), Feature::KvBits),
+        (options.adapter_path.is_some(), Feature::Adapter),
+        (options.gpu_layers.is_some(), Feature::GpuLayers),
+        (options.parallel_slots.is_some_and(|slots| slots > 1), Feature::ParallelSlots),
+    ];
+    let mut refused = asked.into_iter().filter(|(asked, _)| *asked);
+    refused.try_for_each(|(_, feature)| capabilities.require(feature))
+}
+
+fn text_error(error: TextError) -> Error {
+    match error {
+        TextError::Read { path, source } => {
+            Error::Load { path: path.display().to_string(), reason: source.to_string() }
+        }
+        TextError::Invalid { path, reason } => {
+            Error::Load { path: path.display().to_string(), reason }
+        }
+        TextError::FileTooLarge { ref path, .. } => {
+            Error::Load { path: path.display().to_string(), reason: error.to_string() }
+        }
+        other => Error::Prompt(other.to_string()),
+    }
+}
+
+fn message_json(message: &Message) -> Result<Json> {
+    let mut fields = Map::new();
+    fields.insert("role".into(), message.role.as_str().into());
+    fields.insert("content".into(), json(&message.content)?);
+    fields.extend(object(&message.fields)?);
+    Ok(Json::Object(fields))
+}
+
+fn object(fields: &[(String, Value)]) -> Result<Map<String, Json>> {
+    fields.iter().map(|(key, value)| Ok((key.clone(), json(value)?))).collect()
+}
+
+fn json(value: &Value) -> Result<Json> {
+    Ok(match value {
+        Value::Null => Json::Null,
+        Value::Bool(flag) => Json::Bool(*flag),
+        Value::Int(number) => Json::from(*number),
+        Value::Float(number) => Number::from_f64(*number)
+            .map(Json::Number)
+            .ok_or_else(|| Error::Prompt(format!("{number} is not a number of JSON")))?,
+        Value::String(text) => Json::String(text.clone()),
+        Value::Array(items) => Json::Array(items.iter().map(json).collect::<Result<_>>()?),
+        Value::Object(fields) => Json::Object(object(fields)?),
+    })
+}

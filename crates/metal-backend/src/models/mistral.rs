@@ -1,0 +1,21 @@
+//! Mistral: Llama's form, with a sliding window over every layer in version 0.1.
+
+use super::shape::{AttentionParts, Shape, activation, windows};
+use crate::config::Config;
+use crate::error::Result;
+use crate::layers::{Activation, Decoder};
+use crate::weights::Weights;
+
+/// Builds the model under the names of `MistralForCausalLM`.
+pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
+    let shape = Shape::read(config)?;
+    let rope = config.rope("full_attention", 10_000.0)?;
+    let act = activation(config, "hidden_act", Activation::Silu)?;
+    let sliding_window = config.opt_size("sliding_window")?;
+    let windows = windows(config, shape.num_hidden_layers, sliding_window, |_| true)?;
+    shape.decoder(config, w, &w.at("model"), |w, index| {
+        let parts = AttentionParts { window: windows[index], ..AttentionParts::PLAIN };
+        let attention = shape.attention(&w.at("self_attn"), &rope, parts)?;
+        shape.pre_norm_block(w, attention, shape.mlp(&w.at("mlp"), act, false)?)
+    })
+}

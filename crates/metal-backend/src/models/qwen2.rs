@@ -1,0 +1,21 @@
+//! Qwen 2 and 2.5: Llama's form with biases on queries, keys and values.
+
+use super::shape::{AttentionParts, Shape, activation, qwen_windows};
+use crate::config::Config;
+use crate::error::Result;
+use crate::layers::{Activation, Decoder};
+use crate::weights::Weights;
+
+/// Builds the model under the names of `Qwen2ForCausalLM`.
+pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
+    let shape = Shape::read(config)?;
+    let rope = config.rope("full_attention", 10_000.0)?;
+    let act = activation(config, "hidden_act", Activation::Silu)?;
+    let windows = qwen_windows(config, shape.num_hidden_layers)?;
+    shape.decoder(config, w, &w.at("model"), |w, index| {
+        let parts =
+            AttentionParts { qkv_bias: true, window: windows[index], ..AttentionParts::PLAIN };
+        let attention = shape.attention(&w.at("self_attn"), &rope, parts)?;
+        shape.pre_norm_block(w, attention, shape.mlp(&w.at("mlp"), act, false)?)
+    })
+}

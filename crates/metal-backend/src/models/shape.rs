@@ -1,0 +1,278 @@
+//! The sizes that every architecture's config states, and the parts built from them.
+
+use crate::config::{Config, RopeConfig};
+use crate::error::{Error, Result};
+use crate::layers::{
+    Activation, Attention, AttentionConfig, Block, Decoder, Head, Mlp, RmsNorm, Rope,
+};
+use crate::weights::Weights;
+
+/// The sizes of a decoder, under the names of `config.json`.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    pub hidden_size: i32,
+    pub intermediate_size: i32,
+    pub num_hidden_layers: i32,
+    pub num_attention_heads: i32,
+    pub num_key_value_heads: i32,
+    pub head_dim: i32,
+    pub vocab_size: i32,
+    pub rms_norm_eps: f32,
+    pub max_position_embeddings: Option<i32>,
+    /// Norm weights are stored as their distance from 1 (Gemma).
+    pub offset_norms: bool,
+}
+
+/// What sets one attention layer apart.
+pub(super) struct AttentionParts {
+    /// `q_proj`, `k_proj` and `v_proj` have biases.
+    pub qkv_bias: bool,
+    /// `o_proj` has a bias.
+    pub o_bias: bool,
+    /// `q_norm` and `k_norm`, over each head.
+    pub head_norms: bool,
+    /// What scores are multiplied with; `None`: 1 / √head_dim.
+    pub scale: Option<f64>,
+    /// Scores are squashed to ± this.
+    pub softcap: Option<f64>,
+    /// How many positions are seen.
+    pub window: Option<i32>,
+}
+
+impl AttentionParts {
+    /// No biases, no norms, the usual scale, everything seen.
+    pub const PLAIN: AttentionParts = AttentionParts {
+        qkv_bias: false,
+        o_bias: false,
+        head_norms: false,
+        scale: None,
+        softcap: None,
+        window: None,
+    };
+}
+
+impl Shape {
+    /// The sizes that `config` states.
+    ///
+    /// # Errors
+    /// A key that is missing or wrong; heads that do not divide.
+    pub fn read(config: &Config) -> Result<Shape> {
+        let hidden_size = config.size("hidden_size")?;
+        let num_attention_heads = config.size("num_attention_heads")?;
+        let head_dim = config.opt_size("head_dim")?;
+        if head_dim.is_none() && hidden_size % num_attention_heads != 0 {
+            return Err(Error::model(format!(
+                "config.json: `hidden_size` {hidden_size} is no multiple of `num_attention_heads` {num_attention_heads}, and `head_dim` is missing"
+            )));
+        }
+        let shape = Shape {
+            hidden_size,
+            intermediate_size: config.size("intermediate_size")?,
+            num_hidden_layers: config.size("num_hidden_layers")?,
+            num_attention_heads,
+            num_key_value_heads: config
+                .opt_size("num_key_value_heads")?
+                .unwrap_or(num_attention_heads),
+            head_dim: head_dim.unwrap_or(hidden_size / num_attention_heads),
+            vocab_size: config.size("vocab_size")?,
+            rms_norm_eps: config.opt_positive("rms_norm_eps")?.unwrap_or(1e-6) as f32,
+            max_position_embeddings: config.opt_size("max_position_embeddings")?,
+            offset_norms: false,
+        };
+        shape.check()?;
+        Ok(shape)
+    }
+
+    /// Refuses sizes that no attention can have.
+    pub fn check(&self) -> Result<()> {
+        let Shape { num_attention_heads: heads, num_key_value_heads: kv_heads, .. } = self;
+        if heads % kv_heads != 0 {
+            return Err(Error::model(format!(
+                "config.json: `num_attention_heads` {heads} is no multiple of `num_key_value_heads` {kv_heads}"
+            )));
+        }
+        if self.head_dim % 2 != 0 {
+            return Err(Error::model(format!(
+                "config.json: `head_dim` {} is odd, rotary positions need pairs",
+                self.head_dim
+            )));
+        }
+        let widest = i64::from(*heads) * i64::from(self.head_dim);
+        if widest > i64::from(i32::MAX) {
+            return Err(Error::model("config.json: heads times `head_dim` exceeds 2³¹ - 1"));
+        }
+        Ok(())
+    }
+
+    /// The norm `name` over `size` values.
+    fn norm(&self, w: &Weights, name: &str, size: i32) -> Result<RmsNorm> {
+        if self.offset_norms {
+            w.offset_rms_norm(name, size, self.rms_norm_eps)
+        } else {
+            w.rms_norm(name, size, self.rms_norm_eps)
+        }
+    }
+
+    /// A block with a norm before attention and one before the feed-forward network (Llama).
+    pub fn pre_norm_block(&self, w: &Weights, attention: Attention, mlp: Mlp) -> Result<Block> {
+        Ok(Block {
+            input_norm: self.norm(w, "input_layernorm", self.hidden_size)?,
+            attention,
+            attention_out_norm: None,
+            mlp_norm: self.norm(w, "post_attention_layernorm", self.hidden_size)?,
+            mlp,
+            mlp_out_norm: None,
+        })
+    }
+
+    /// A block with norms before and behind both (Gemma 2 and 3).
+    pub fn sandwich_block(&self, w: &Weights, attention: Attention, mlp: Mlp) -> Result<Block> {
+        let norm = |name| self.norm(w, name, self.hidden_size);
+        Ok(Block {
+            input_norm: norm("input_layernorm")?,
+            attention,
+            attention_out_norm: Some(norm("post_attention_layernorm")?),
+            mlp_norm: norm("pre_feedforward_layernorm")?,
+            mlp,
+            mlp_out_norm: Some(norm("post_feedforward_layernorm")?),
+        })
+    }
+
+    /// The attention layer under `w`.
+    pub fn attention(
+        &self,
+        w: &Weights,
+        rope: &RopeConfig,
+        parts: AttentionParts,
+    ) -> Result<Attention> {
+        let (heads, kv_heads) = (self.num_attention_heads, self.num_key_value_heads);
+        let (q_dim, kv_dim) = (heads * self.head_dim, kv_heads * self.head_dim);
+        let head_norm =
+            |name| parts.head_norms.then(|| self.norm(w, name, self.head_dim)).transpose();
+        let scale = parts.scale.unwrap_or_else(|| f64::from(self.head_dim).sqrt().recip());
+        Ok(Attention {
+            config: AttentionConfig {
+                n_heads: heads,
+                n_kv_heads: kv_heads,
+                head_dim: self.head_dim,
+                scale: scale as f32,
+                softcap: parts.softcap.map(|softcap| softcap as f32),
+                window: parts.window,
+            },
+            q_proj: w.linear("q_proj", self.hidden_size, q_dim, parts.qkv_bias)?,
+            k_proj: w.linear("k_proj", self.hidden_size, kv_dim, parts.qkv_bias)?,
+            v_proj: w.linear("v_proj", self.hidden_size, kv_dim, parts.qkv_bias)?,
+            o_proj: w.linear("o_proj", q_dim, self.hidden_size, parts.o_bias)?,
+            q_norm: head_norm("q_norm")?,
+            k_norm: head_norm("k_norm")?,
+            rope: Rope::new(self.head_dim, rope)?,
+        })
+    }
+
+    /// The gated feed-forward network under `w`.
+    pub fn mlp(&self, w: &Weights, activation: Activation, bias: bool) -> Result<Mlp> {
+        let (hidden, inner) = (self.hidden_size, self.intermediate_size);
+        Ok(Mlp {
+            gate_proj: w.linear("gate_proj", hidden, inner, bias)?,
+            up_proj: w.linear("up_proj", hidden, inner, bias)?,
+            down_proj: w.linear("down_proj", inner, hidden, bias)?,
+            activation,
+        })
+    }
+
+    /// The whole model around its blocks: embeddings and the last norm under `model`, the output
+    /// layer beside it under `w`. `block` builds the layer under a cursor, by its index.
+    pub fn decoder(
+        &self,
+        config: &Config,
+        w: &Weights,
+        model: &Weights,
+        block: impl Fn(&Weights, usize) -> Result<Block>,
+    ) -> Result<Decoder> {
+        let embed_tokens = model.embedding("embed_tokens", self.vocab_size, self.hidden_size)?;
+        let layers = (0..self.num_hidden_layers as usize)
+            .map(|index| block(&model.at(&format!("layers.{index}")), index))
+            .collect::<Result<_>>()?;
+        Ok(Decoder {
+            embed_tokens,
+            embed_scale: None,
+            layers,
+            norm: self.norm(model, "norm", self.hidden_size)?,
+            lm_head: self.lm_head(config, w)?,
+            logit_softcap: None,
+            vocab_size: self.vocab_size,
+            hidden_size: self.hidden_size,
+            intermediate_size: self.intermediate_size,
+            max_position_embeddings: self.max_position_embeddings,
+        })
+    }
+
+    /// Tied where the config says so, its own where it says not, and what the weights have where
+    /// it is silent.
+    fn lm_head(&self, config: &Config, w: &Weights) -> Result<Head> {
+        let has_own = w.has("lm_head.weight");
+        if config.opt_flag("tie_word_embeddings")?.unwrap_or(!has_own) {
+            // Some checkpoints carry a copy of the embeddings here.
+            let copy = w.at("lm_head").prefix();
+            w.ignore(|name| name.starts_with(&copy));
+            return Ok(Head::Tied);
+        }
+        let linear = w.linear("lm_head", self.hidden_size, self.vocab_size, false)?;
+        Ok(Head::Own(linear))
+    }
+}
+
+/// The activation under `key`.
+///
+/// # Errors
+/// An activation that is not known, by name.
+pub(super) fn activation(config: &Config, key: &str, default: Activation) -> Result<Activation> {
+    match config.opt_text(key)? {
+        None => Ok(default),
+        Some(name) => Activation::from_name(name).ok_or_else(|| {
+            Error::model(format!(
+                "config.json: `{key}` is `{name}`, known are silu, gelu_pytorch_tanh"
+            ))
+        }),
+    }
+}
+
+/// The window of each layer: by `layer_types` where the config has them, else by `is_sliding`.
+///
+/// # Errors
+/// Layer types that are not known, or of another number than the layers.
+pub(super) fn windows(
+    config: &Config,
+    layers: i32,
+    window: Option<i32>,
+    is_sliding: impl Fn(i32) -> bool,
+) -> Result<Vec<Option<i32>>> {
+    let Some(types) = config.opt_texts("layer_types")? else {
+        return Ok((0..layers).map(|i| window.filter(|_| is_sliding(i))).collect());
+    };
+    if types.len() != layers as usize {
+        return Err(Error::model(format!(
+            "config.json: `layer_types` has {} entries for {layers} layers",
+            types.len()
+        )));
+    }
+    let windows = types.into_iter().map(|kind| match kind {
+        "full_attention" => Ok(None),
+        "sliding_attention" => Ok(window),
+        other => Err(Error::model(format!(
+            "config.json: `layer_types` names `{other}`, known are full_attention, sliding_attention"
+        ))),
+    });
+    windows.collect()
+}
+
+/// The windows of Qwen's layers: with `use_sliding_window`, from layer `max_window_layers` on.
+///
+/// # Errors
+/// As [`windows`].
+pub(super) fn qwen_windows(config: &Config, layers: i32) -> Result<Vec<Option<i32>>> {
+    let uses_window = config.opt_flag("use_sliding_window")?.unwrap_or(false);
+    let window = config.opt_size("sliding_window")?.filter(|_| uses_window);
+    let first = config.opt_index("max_window_layers")?.unwrap_or(layers);
+    windows(config, layers, window, |index| index >= first)
+}

@@ -1,0 +1,281 @@
+//! From logits to a token id, on the device.
+//!
+//! The order is mlx-lm's: logit bias, repetition, presence and frequency penalties; log
+//! probabilities are taken here; then top-p, min-p, XTC, top-k, temperature, draw.
+
+use inference_core::GenerateOptions;
+use mlx_ffi::{Array, Dtype, Result, ops, random};
+
+/// What one step chose; nothing is computed until it is read.
+pub(crate) struct Draw {
+    /// `[1]`, U32.
+    pub id: Array,
+    /// `[1]`: the log probability of the id.
+    pub logprob: Option<Array>,
+    /// `[n]` ids and `[n]` log probabilities of the most likely tokens, in no order.
+    pub top: Option<(Array, Array)>,
+    /// `[vocab_size]` f32 as the model made them.
+    pub logits: Option<Array>,
+}
+
+impl Draw {
+    /// Everything that the draw will be asked for.
+    pub fn arrays(&self) -> impl Iterator<Item = &Array> {
+        let top = self.top.iter().flat_map(|(ids, logprobs)| [ids, logprobs]);
+        std::iter::once(&self.id).chain(&self.logprob).chain(top).chain(&self.logits)
+    }
+}
+
+/// The sampling state of one sequence. A draw depends on the seed, the step and the logits.
+pub(crate) struct Sampler {
+    options: GenerateOptions,
+    seed: u64,
+    step: u64,
+    /// The ids that the penalties look at, oldest first.
+    history: Vec<u32>,
+    /// Ids `[1, n]` and what is added to their logits `[1, n]`.
+    bias: Option<(Array, Array)>,
+    /// `[1, vocab_size]`, false for the ids that XTC never drops.
+    xtc_droppable: Option<Array>,
+}
+
+impl Sampler {
+    /// The state before the first draw. `prompt` is what the penalties see of it; `protected` are
+    /// the ids that XTC never drops.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn new(
+        options: GenerateOptions,
+        seed: u64,
+        prompt: &[u32],
+        protected: &[u32],
+        vocab_size: i32,
+    ) -> Result<Sampler> {
+        let bias = match options.logit_bias.len() {
+            0 => None,
+            n => {
+                let ids: Vec<u32> = options.logit_bias.keys().copied().collect();
+                let values: Vec<f32> = options.logit_bias.values().copied().collect();
+                let shape = [1, n as i32];
+                Some((Array::from_u32(&ids, &shape)?, Array::from_f32(&values, &shape)?))
+            }
+        };
+        let xtc_droppable = match options.xtc {
+            None => None,
+            Some(_) => {
+                let mut droppable = vec![1u8; vocab_size as usize];
+                for &id in protected {
+                    if let Some(entry) = droppable.get_mut(id as usize) {
+                        *entry = 0;
+                    }
+                }
+                Some(Array::from_bytes(&droppable, &[1, vocab_size], Dtype::Bool)?)
+            }
+        };
+        let mut sampler =
+            Sampler { options, seed, step: 0, history: Vec::new(), bias, xtc_droppable };
+        for &id in prompt {
+            sampler.observe(id);
+        }
+        Ok(sampler)
+    }
+
+    /// The seed of the draws.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Takes note of an id that the penalties will see from now on.
+    pub fn observe(&mut self, id: u32) {
+        let window = self.window();
+        self.history.push(id);
+        if self.history.len() > 2 * window {
+            self.history.drain(..self.history.len() - window);
+        }
+    }
+
+    fn window(&self) -> usize {
+        self.options.penalty_window.unwrap_or(GenerateOptions::DEFAULT_PENALTY_WINDOW)
+    }
+
+    /// Draws from `logits`, `[1, vocab_size]`. `pending` is the previous draw, `[1]`, where its
+    /// value has not been read and observed yet.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn draw(&mut self, logits: &Array, pending: Option<&Array>) -> Result<Draw> {
+        let raw = ops::astype(logits, Dtype::F32)?;
+        let logits = self.adjust(raw.share()?, pending)?;
+        let greedy = self.options.temperature.unwrap_or(0.0) == 0.0;
+        let reports = self.options.logprobs || self.options.top_logprobs > 0;
+        let logprobs = if reports || !greedy {
+            Some(ops::subtract(&logits, &ops::logsumexp(&logits, -1, true)?)?)
+        } else {
+            None
+        };
+        let id = match &logprobs {
+            Some(logprobs) if !greedy => self.sample(logprobs)?,
+            _ => ops::argmax(&logits, -1, false)?,
+        };
+        self.step += 1;
+        let chosen = |logprobs: &Array| {
+            let row = ops::take_along_axis(logprobs, &ops::expand_dims(&id, -1)?, -1)?;
+            ops::squeeze(&row, -1)
+        };
+        let count = (self.options.top_logprobs as i32).min(raw.shape()[1]);
+        let top = match &logprobs {
+            Some(logprobs) if count > 0 => {
+                let order = ops::argpartition(&ops::negative(logprobs)?, count - 1, -1)?;
+                let ids = ops::slice_axis(&order, -1, 0, count)?;
+                let values = ops::take_along_axis(logprobs, &ids, -1)?;
+                Some((ops::squeeze(&ids, 0)?, ops::squeeze(&values, 0)?))
+            }
+            _ => None,
+        };
+        Ok(Draw {
+            logprob: logprobs.as_ref().filter(|_| reports).map(chosen).transpose()?,
+            top,
+            logits: self.options.logits.then(|| ops::squeeze(&raw, 0)).transpose()?,
+            id,
+        })
+    }
+
+    /// Logit bias and penalties.
+    fn adjust(&self, mut logits: Array, pending: Option<&Array>) -> Result<Array> {
+        if let Some((ids, values)) = &self.bias {
+            logits = ops::scatter_add_axis(&logits, ids, values, -1)?;
+        }
+        let options = &self.options;
+        let repetition = options.repetition_penalty.filter(|penalty| *penalty != 1.0);
+        let presence = options.presence_penalty.filter(|penalty| *penalty != 0.0);
+        let frequency = options.frequency_penalty.filter(|penalty| *penalty != 0.0);
+        if repetition.is_none() && presence.is_none() && frequency.is_none() {
+            return Ok(logits);
+        }
+        let Some(seen) = self.seen(pending)? else { return Ok(logits) };
+        let scalar = |value| Array::scalar(value, Dtype::F32);
+        if let Some(penalty) = repetition {
+            let values = ops::take_along_axis(&logits, &seen, -1)?;
+            let penalty = scalar(penalty)?;
+            let penalised = ops::where_(
+                &ops::less(&values, &scalar(0.0)?)?,
+                &ops::multiply(&values, &penalty)?,
+                &ops::divide(&values, &penalty)?,
+            )?;
+            // An id that was seen twice is written twice with the same value.
+            logits = ops::put_along_axis(&logits, &seen, &penalised, -1)?;
+        }
+        if let Some(penalty) = presence {
+            let values = ops::take_along_axis(&logits, &seen, -1)?;
+            let penalised = ops::subtract(&values, &scalar(penalty)?)?;
+            logits = ops::put_along_axis(&logits, &seen, &penalised, -1)?;
+        }
+        if let Some(penalty) = frequency {
+            let values = ops::broadcast_to(&scalar(-penalty)?, seen.shape())?;
+            logits = ops::scatter_add_axis(&logits, &seen, &values, -1)?;
+        }
+        Ok(logits)
+    }
+
+    /// The ids in the penalties' window, `[1, n]`.
+    fn seen(&self, pending: Option<&Array>) -> Result<Option<Array>> {
+        let window = self.window() - usize::from(pending.is_some());
+        let known = &self.history[self.history.len().saturating_sub(window)..];
+        let known = match known.len() {
+            0 => None,
+            n => Some(Array::from_u32(known, &[1, n as i32])?),
+        };
+        let pending = pending.map(|id| ops::expand_dims(id, 0)).transpose()?;
+        match (known, pending) {
+            (Some(known), Some(pending)) => ops::concatenate(&[&known, &pending], 1).map(Some),
+            (known, pending) => Ok(known.or(pending)),
+        }
+    }
+
+    /// Filters and draws; `[1]`.
+    fn sample(&self, logprobs: &Array) -> Result<Array> {
+        let options = &self.options;
+        let (draw_key, xtc_key) = random::split(&random::key(mix(self.seed, self.step))?)?;
+        let mut logprobs = logprobs.share()?;
+        if let Some(top_p) = options.top_p.filter(|p| *p < 1.0) {
+            logprobs = filter_top_p(&logprobs, top_p)?;
+        }
+        if let Some(min_p) = options.min_p.filter(|p| *p > 0.0) {
+            logprobs = filter_min_p(&logprobs, min_p)?;
+        }
+        if let (Some(xtc), Some(droppable)) = (options.xtc, &self.xtc_droppable)
+            && xtc.probability > 0.0
+        {
+            logprobs = filter_xtc(&logprobs, xtc, droppable, &xtc_key)?;
+        }
+        let vocab_size = logprobs.shape()[1];
+        if let Some(top_k) = options.top_k.and_then(|k| i32::try_from(k).ok())
+            && (1..vocab_size).contains(&top_k)
+        {
+            logprobs = filter_top_k(&logprobs, top_k)?;
+        }
+        let temperature = options.temperature.unwrap_or(1.0);
+        let scaled = ops::multiply(&logprobs, &Array::scalar(temperature.recip(), Dtype::F32)?)?;
+        random::categorical(&scaled, -1, &draw_key)
+    }
+}
+
+/// Drops the ids where `dropped` is true.
+fn drop_where(dropped: &Array, logprobs: &Array) -> Result<Array> {
+    ops::where_(dropped, &Array::scalar(f32::NEG_INFINITY, Dtype::F32)?, logprobs)
+}
+
+/// Keeps the most likely tokens until their probabilities reach `top_p`, the one that crosses it
+/// included.
+fn filter_top_p(logprobs: &Array, top_p: f32) -> Result<Array> {
+    let sorted = ops::sort(logprobs, -1)?;
+    let probabilities = ops::exp(&sorted)?;
+    let above = ops::cumsum(&probabilities, -1, ops::Cumulative::ReverseExclusive)?;
+    let total = ops::sum(&probabilities, -1, true)?;
+    let bound = ops::multiply(&total, &Array::scalar(top_p, Dtype::F32)?)?;
+    let dropped = ops::astype(&ops::greater_equal(&above, &bound)?, Dtype::I32)?;
+    let threshold = ops::take_along_axis(&sorted, &ops::sum(&dropped, -1, true)?, -1)?;
+    drop_where(&ops::less(logprobs, &threshold)?, logprobs)
+}
+
+/// Keeps the tokens at least `min_p` times as likely as the most likely one.
+fn filter_min_p(logprobs: &Array, min_p: f32) -> Result<Array> {
+    let best = ops::max(logprobs, -1, true)?;
+    let threshold = ops::add(&best, &Array::scalar(min_p.ln(), Dtype::F32)?)?;
+    drop_where(&ops::less(logprobs, &threshold)?, logprobs)
+}
+
+/// With the given probability, drops every token above the threshold but the least likely one.
+fn filter_xtc(
+    logprobs: &Array,
+    xtc: inference_core::Xtc,
+    droppable: &Array,
+    key: &Array,
+) -> Result<Array> {
+    let probabilities = ops::softmax(logprobs, -1, false)?;
+    let threshold = Array::scalar(xtc.threshold, Dtype::F32)?;
+    let infinity = Array::scalar(f32::INFINITY, Dtype::F32)?;
+    let top = ops::greater(&probabilities, &threshold)?;
+    let least = ops::min(&ops::where_(&top, &probabilities, &infinity)?, -1, true)?;
+    let dropped = ops::logical_and(&ops::greater(&probabilities, &least)?, droppable)?;
+    let chance = random::uniform(&[1, 1], key)?;
+    let skipped = ops::greater(&chance, &Array::scalar(xtc.probability, Dtype::F32)?)?;
+    ops::where_(&skipped, logprobs, &drop_where(&dropped, logprobs)?)
+}
+
+/// Keeps the `top_k` most likely tokens; `top_k` is below the vocabulary's size.
+fn filter_top_k(logprobs: &Array, top_k: i32) -> Result<Array> {
+    let order = ops::argpartition(&ops::negative(logprobs)?, top_k - 1, -1)?;
+    let rest = ops::slice_axis(&order, -1, top_k, logprobs.shape()[1])?;
+    let lowest = Array::from_f32(&[f32::NEG_INFINITY], &[1, 1])?;
+    ops::put_along_axis(logprobs, &rest, &ops::broadcast_to(&lowest, rest.shape())?, -1)
+}
+
+/// A 64-bit key for a step: the finaliser of SplitMix64 over the seed and the step.
+fn mix(seed: u64, step: u64) -> u64 {
+    let mut z = seed.wrapping_add(step.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

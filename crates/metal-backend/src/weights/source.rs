@@ -1,0 +1,221 @@
+//! The weight files of a model: which they are, and that their headers are sound.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs;
+use std::io::Read;
+use std::path::{Component, Path};
+
+use mlx_ffi::{Array, Dtype, load_safetensors};
+use safetensors::SafeTensors;
+use safetensors::tensor::Metadata;
+
+use crate::error::{Error, Result, load};
+use crate::files::ModelFiles;
+
+/// The header of a safetensors file; the largest released ones take a few MiB.
+const MAX_HEADER_BYTES: u64 = 100 << 20;
+const INDEX: &str = "model.safetensors.index.json";
+
+/// What a header says of a tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TensorHeader {
+    pub dtype: Dtype,
+    pub shape: Vec<i32>,
+}
+
+impl ModelFiles {
+    /// The headers of all tensors, by name.
+    ///
+    /// # Errors
+    /// No weight files; a damaged file or index; a tensor in two files.
+    pub fn headers(&self) -> Result<BTreeMap<String, TensorHeader>> {
+        let mut all = BTreeMap::new();
+        for name in self.weight_files()? {
+            let path = self.path(&name);
+            let metadata = match self {
+                ModelFiles::Folder(_) => read_header(&path)?,
+                ModelFiles::Embedded(_) => {
+                    let (_, header) = SafeTensors::read_metadata(self.embedded(&name))
+                        .map_err(|error| load(&path, error))?;
+                    Header { total: None, metadata: header }
+                }
+            };
+            for (tensor, header) in metadata.tensors(&path)? {
+                if all.insert(tensor.clone(), header).is_some() {
+                    return Err(load(
+                        &path,
+                        format!("tensor `{tensor}` is in another file of the model too"),
+                    ));
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// The tensors that `wanted` names, not yet read from disk.
+    ///
+    /// # Errors
+    /// As [`headers`](Self::headers), and a file that changed since they were read.
+    pub fn arrays(&self) -> Result<HashMap<String, Array>> {
+        let mut all = HashMap::new();
+        for name in self.weight_files()? {
+            let path = self.path(&name);
+            match self {
+                ModelFiles::Folder(_) => {
+                    all.extend(load_safetensors(&path).map_err(|error| load(&path, error))?);
+                }
+                ModelFiles::Embedded(_) => {
+                    let tensors = SafeTensors::deserialize(self.embedded(&name))
+                        .map_err(|error| load(&path, error))?;
+                    for (tensor, view) in tensors.iter() {
+                        let header = tensor_header(tensor, view.dtype(), view.shape(), &path)?;
+                        let array = Array::from_bytes(view.data(), &header.shape, header.dtype)?;
+                        all.insert(tensor.to_owned(), array);
+                    }
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// The names of the weight files: those of the index where there is one, else every
+    /// `model*.safetensors`.
+    fn weight_files(&self) -> Result<Vec<String>> {
+        if let Some(text) = self.text(INDEX)? {
+            let names = index_files(&text).map_err(|error| error.at(&self.path(INDEX)))?;
+            for name in &names {
+                if !self.exists(name) {
+                    return Err(load(
+                        &self.path(INDEX),
+                        format!("names the file `{name}`, which is missing"),
+                    ));
+                }
+            }
+            return Ok(names);
+        }
+        let names = self.names()?;
+        let weights = |name: &String| name.starts_with("model") && name.ends_with(".safetensors");
+        let names: Vec<String> = names.into_iter().filter(weights).collect();
+        if names.is_empty() {
+            return Err(load(&self.path(""), "no file `model*.safetensors` is in the folder"));
+        }
+        Ok(names)
+    }
+}
+
+/// The files that an index names, each once; only plain names in the model's own folder.
+fn index_files(text: &str) -> Result<Vec<String>> {
+    let index: serde_json::Value = serde_json::from_str(text)
+        .map_err(|error| Error::model(format!("is not valid JSON: {error}")))?;
+    let map = index
+        .get("weight_map")
+        .and_then(serde_json::Value::as_object)
+        .ok_or_else(|| Error::model("`weight_map` is missing or no object"))?;
+    let mut names = BTreeSet::new();
+    for (tensor, file) in map {
+        let file = file.as_str().ok_or_else(|| {
+            Error::model(format!("`weight_map` gives no file name for tensor `{tensor}`"))
+        })?;
+        let mut parts = Path::new(file).components();
+        let plain = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
+        if !plain || file.contains('\\') {
+            return Err(Error::model(format!(
+                "tensor `{tensor}` lies in `{file}`, which is not a plain file name"
+            )));
+        }
+        names.insert(file.to_owned());
+    }
+    if names.is_empty() {
+        return Err(Error::model("`weight_map` is empty"));
+    }
+    Ok(names.into_iter().collect())
+}
+
+struct Header {
+    /// The bytes that the tensors must take in the file, where that is not known already.
+    total: Option<u64>,
+    metadata: Metadata,
+}
+
+impl Header {
+    fn tensors(&self, path: &Path) -> Result<Vec<(String, TensorHeader)>> {
+        if let Some(total) = self.total {
+            let needed = self.metadata.data_len() as u64;
+            if needed != total {
+                return Err(load(
+                    path,
+                    format!(
+                        "the header describes {needed} bytes of tensors, the file has {total}: it is truncated or damaged"
+                    ),
+                ));
+            }
+        }
+        let tensors = self.metadata.tensors();
+        tensors
+            .iter()
+            .map(|(name, info)| {
+                Ok((name.clone(), tensor_header(name, info.dtype, &info.shape, path)?))
+            })
+            .collect()
+    }
+}
+
+/// Reads and checks the header of a file without its tensors.
+fn read_header(path: &Path) -> Result<Header> {
+    let mut file = fs::File::open(path).map_err(|error| load(path, error))?;
+    let size = file.metadata().map_err(|error| load(path, error))?.len();
+    let mut length = [0; 8];
+    let truncated = |_| load(path, format!("the file has only {size} bytes: it is truncated"));
+    file.read_exact(&mut length).map_err(truncated)?;
+    let length = u64::from_le_bytes(length);
+    let rest = size.saturating_sub(8);
+    if length > rest.min(MAX_HEADER_BYTES) {
+        return Err(load(
+            path,
+            format!(
+                "the header takes {length} bytes, the file has {rest} after its length: it is truncated or no safetensors file"
+            ),
+        ));
+    }
+    // The parser takes the length along with the header.
+    let mut bytes = length.to_le_bytes().to_vec();
+    let read = file.take(length).read_to_end(&mut bytes).map_err(|error| load(path, error))?;
+    if read as u64 != length {
+        return Err(load(path, "the file ends within its header: it is truncated"));
+    }
+    let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(|error| load(path, error))?;
+    Ok(Header { total: Some(rest - length), metadata })
+}
+
+fn tensor_header(
+    name: &str,
+    dtype: safetensors::Dtype,
+    shape: &[usize],
+    path: &Path,
+) -> Result<TensorHeader> {
+    use safetensors::Dtype as St;
+    let dtype = match dtype {
+        St::BOOL => Dtype::Bool,
+        St::U8 => Dtype::U8,
+        St::I8 => Dtype::I8,
+        St::I16 => Dtype::I16,
+        St::U16 => Dtype::U16,
+        St::F16 => Dtype::F16,
+        St::BF16 => Dtype::Bf16,
+        St::I32 => Dtype::I32,
+        St::U32 => Dtype::U32,
+        St::F32 => Dtype::F32,
+        St::I64 => Dtype::I64,
+        St::U64 => Dtype::U64,
+        other => {
+            return Err(load(
+                path,
+                format!("tensor `{name}` has the type {other:?}, which MLX does not read"),
+            ));
+        }
+    };
+    let shape: Option<Vec<i32>> = shape.iter().map(|&dim| i32::try_from(dim).ok()).collect();
+    let shape =
+        shape.ok_or_else(|| load(path, format!("tensor `{name}` has a dimension over 2³¹ - 1")))?;
+    Ok(TensorHeader { dtype, shape })
+}
