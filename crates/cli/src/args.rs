@@ -82,7 +82,6 @@ Examples:
   ml generate --messages chat.json --json | jq -r .text")]
 pub struct GenerateArgs {
     /// What to ask; `-` or nothing reads stdin
-    #[arg(help_heading = "Prompt")]
     pub prompt: Option<String>,
     /// Take the prompt from a file (`-`: stdin); after PROMPT and an empty line where both are given
     #[arg(long, short = 'f', value_name = "FILE", help_heading = "Prompt")]
@@ -131,7 +130,8 @@ pub struct GenerateArgs {
 #[command(after_help = "\
 Ctrl-C stops an answer; at the prompt, a second one leaves, as Ctrl-D and /bye do. A backslash at
 the end of a line continues it, and \"\"\" begins and ends a text of several lines. /help lists the
-commands. Where stdin is no terminal, each line is one turn and the first error ends the program.
+commands. Where stdin or stdout is no terminal, nothing but the answers goes to stdout, each line
+is one turn, and the first error ends the program.
 
 Examples:
   ml chat
@@ -141,15 +141,15 @@ pub struct ChatArgs {
     /// The conversation's template.
     #[command(flatten)]
     pub template: TemplateArgs,
-    /// Keep the lines typed in this file; without it nothing is written
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub history: Option<PathBuf>,
     /// The model.
     #[command(flatten)]
     pub load: LoadArgs,
     /// How tokens are drawn.
     #[command(flatten)]
     pub sampling: SamplingArgs,
+    /// Keep the lines typed in this file; without it nothing is written
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub history: Option<PathBuf>,
     /// Stop each answer after so many seconds
     #[arg(long, value_name = "SECONDS", value_parser = values::seconds,
           allow_hyphen_values = true, help_heading = "Output")]

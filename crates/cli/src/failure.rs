@@ -41,7 +41,7 @@ impl Failure {
     pub fn from_stdout(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Failure::ClosedPipe,
-            _ => Failure::Other(format!("stdout: {error}")),
+            _ => Failure::Other(format!("stdout: {}", reason(&error))),
         }
     }
 
@@ -72,6 +72,12 @@ impl Failure {
             _ => output::note(format_args!("error: {}", one_line(&self.to_string()))),
         }
     }
+}
+
+/// The system's reason, without the number that it appends.
+pub fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 
 /// `error` in the words of the command line: flags in place of field names, and a remedy.

@@ -13,8 +13,8 @@ use signal_hook::low_level;
 
 use crate::failure::{Failure, INTERRUPTED, Result};
 
-/// How long a cancelled generation may take to end by itself: a prefill chunk or a load that does
-/// not look up is not worth waiting for longer.
+/// How long a cancelled generation may take to end by itself: the engine looks up only between
+/// prefill chunks, and a large one is not worth waiting for.
 const GRACE: Duration = Duration::from_millis(1500);
 
 /// Switches the bracketed paste of a line editor off.
@@ -127,6 +127,9 @@ fn leave(state: &State) {
     if let Some(terminal) = &state.terminal {
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, terminal);
         let _ = io::stderr().write_all(PASTE_OFF);
+    } else if io::stderr().is_terminal() {
+        // The shell's prompt shall not follow a spinner or half an answer on the same line.
+        let _ = io::stderr().write_all(b"\n");
     }
     low_level::exit(INTERRUPTED.into());
 }

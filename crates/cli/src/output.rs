@@ -65,9 +65,6 @@ pub struct Spinner(ProgressBar);
 impl Spinner {
     /// A spinner beside `text`.
     pub fn new(text: String) -> Self {
-        if !styled() {
-            return Spinner(ProgressBar::hidden());
-        }
         let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}")
             .unwrap_or_else(|_| ProgressStyle::default_spinner());
         let bar = ProgressBar::new_spinner().with_style(style).with_message(text);

@@ -8,7 +8,7 @@ use inference_core::{Capabilities, LoadOptions, ModelInfo, TextModel};
 
 use crate::args::LoadArgs;
 use crate::demo;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, reason};
 use crate::output::Spinner;
 
 /// Whether `path` stands for stdin.
@@ -46,12 +46,6 @@ fn utf8(bytes: Vec<u8>, name: &str) -> Result<String> {
         let at = error.utf8_error().valid_up_to();
         Failure::Other(format!("{name}: not valid UTF-8 at byte {at}; convert it to UTF-8 first"))
     })
-}
-
-/// The system's reason without the number that it appends.
-pub fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 
 /// A model to load.

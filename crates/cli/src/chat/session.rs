@@ -212,6 +212,7 @@ impl<'a> Session<'a> {
     ) -> Result<Answer> {
         let mut options = self.sampling.sampling.options()?;
         options.cancel = cancel;
+        self.last = None;
         let messages: Vec<Message> = self.system.iter().chain(&self.messages).cloned().collect();
         let mut said = String::new();
         let outcome = self.model.chat(&messages, &self.chat, &options).map_err(Failure::from);

@@ -8,7 +8,7 @@ use inference_core::CancelToken;
 use super::generate::with_timeout;
 use crate::args::ChatArgs;
 use crate::chat::{Answer, HELP, Lines, Reader, Session, Slash, Typed, said};
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, reason};
 use crate::interrupt::{Interrupt, Then};
 use crate::output::{dim_note, note, print};
 use crate::source::{self, Source};
@@ -133,10 +133,11 @@ impl Repl<'_> {
         if begun || answer.is_ok() {
             print("\n")?;
         }
-        if answer? == Answer::Cancelled {
-            if interrupted && (self.interrupt.leaving() || !self.reader.is_terminal()) {
-                return Err(Failure::Interrupted);
-            }
+        let answer = answer?;
+        if interrupted && (self.interrupt.leaving() || !self.reader.is_terminal()) {
+            return Err(Failure::Interrupted);
+        }
+        if answer == Answer::Cancelled {
             dim_note(if interrupted { "stopped" } else { "stopped: --timeout" });
         }
         if let Some(statistics) = self.session.statistics().filter(|_| !self.quiet) {
@@ -160,7 +161,7 @@ impl Repl<'_> {
             Slash::Undo => self.session.undo()?,
             Slash::Save(path) => {
                 fs::write(&path, self.session.to_json()).map_err(|error| {
-                    Failure::Other(format!("{}: {}", path.display(), source::reason(&error)))
+                    Failure::Other(format!("{}: {}", path.display(), reason(&error)))
                 })?;
                 note(format_args!("saved to {}", path.display()));
             }

@@ -115,3 +115,32 @@ fn collect(
     print_json(&Report::new(generation.prompt_ids(), &tokens, &outcome, top))?;
     Ok(outcome.finish_reason)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use inference_core::CancelToken;
+
+    use super::{ended_early, with_timeout};
+    use crate::failure::Failure;
+
+    #[test]
+    fn ctrl_c_and_a_timeout_end_differently() {
+        let timeout = Some(Duration::from_millis(1500));
+        assert!(matches!(ended_early(true, timeout), Failure::Interrupted));
+        assert!(matches!(ended_early(true, None), Failure::Interrupted));
+        let failure = ended_early(false, timeout).to_string();
+        assert_eq!(failure, "stopped after 1.5 s, before the text was complete: raise --timeout");
+    }
+
+    #[test]
+    fn a_timeout_leaves_the_token_itself_alone() {
+        let cancel = CancelToken::new();
+        let timed = with_timeout(&cancel, Some(Duration::from_nanos(1)));
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(timed.is_cancelled() && !cancel.is_cancelled());
+        cancel.cancel();
+        assert!(with_timeout(&cancel, None).is_cancelled());
+    }
+}
