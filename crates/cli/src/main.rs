@@ -1,5 +1,33 @@
-//! Placeholder.
+//! The command line program `ml`: text from language models, at the terminal.
 
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod args;
+mod bytes;
+mod chat;
+mod commands;
+mod demo;
+mod failure;
+mod interrupt;
+mod json;
+mod output;
+mod prompt;
+mod report;
+#[cfg(test)]
+mod scripted;
+mod source;
+mod streaming;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    match commands::run(args::Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.report();
+            failure.exit_code()
+        }
+    }
+}

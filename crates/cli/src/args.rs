@@ -1,0 +1,213 @@
+//! The command line as clap reads it.
+
+mod load;
+mod sampling;
+mod template;
+mod values;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+pub use load::LoadArgs;
+pub use sampling::SamplingArgs;
+pub use template::{LaterArgs, TemplateArgs};
+
+/// Text from language models, on this machine.
+#[derive(Debug, Parser)]
+#[command(
+    name = "ml",
+    bin_name = "ml",
+    disable_version_flag = true,
+    arg_required_else_help = true,
+    subcommand_required = false,
+    max_term_width = 100,
+    after_help = "\
+Without --model and ML_MODEL, a small demo model answers that is part of the program.
+
+Examples:
+  ml generate 'Tell me a story about a fox'
+  ml chat --model ~/models/Qwen3-0.6B
+  ml doctor
+
+Exit codes: 0 done, 1 failed, 2 bad usage or an option that is not supported, 130 interrupted."
+)]
+pub struct Cli {
+    /// Print the versions of this program, mlx-c and MLX, and the device
+    #[arg(short = 'V', long)]
+    pub version: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What `ml` can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Answer or continue one prompt
+    Generate(Box<GenerateArgs>),
+    /// Talk with a model
+    Chat(Box<ChatArgs>),
+    /// Show what a model is and what it honours, without loading its weights
+    Info(InfoArgs),
+    /// List the model folders in a folder
+    List(ListArgs),
+    /// Check that everything works here: versions, device, backends, a small generation
+    Doctor(DoctorArgs),
+    /// Print a completion script for a shell
+    #[command(after_help = "\
+Examples:
+  ml completions bash > ~/.local/share/bash-completion/completions/ml
+  ml completions zsh > \"${fpath[1]}/_ml\"
+  ml completions fish > ~/.config/fish/completions/ml.fish")]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// `ml generate`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+The text goes to stdout as it is generated, followed by one line end; statistics and errors go to
+stderr. With a PROMPT, stdin is read only where `--prompt-file -` says so.
+
+Examples:
+  ml generate 'Tell me a story about a fox'
+  echo 'What is a KV cache?' | ml generate --model ~/models/Qwen3-0.6B
+  ml generate 'Summarise this:' --prompt-file notes.txt
+  git diff | ml generate 'Write a commit message for:' --prompt-file -
+  ml generate --raw 'Once upon a time' -n 64 -t 0.8 --seed 1
+  ml generate --messages chat.json --json | jq -r .text")]
+pub struct GenerateArgs {
+    /// What to ask; `-` or nothing reads stdin
+    pub prompt: Option<String>,
+    /// Take the prompt from a file (`-`: stdin); after PROMPT and an empty line where both are given
+    #[arg(long, short = 'f', value_name = "FILE", help_heading = "Prompt")]
+    pub prompt_file: Option<PathBuf>,
+    /// Take the conversation from a JSON array of {"role", "content"} messages (`-`: stdin)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "prompt_file", "system"],
+          help_heading = "Prompt")]
+    pub messages: Option<PathBuf>,
+    /// Continue the text as it is, without the chat template; files keep their last line end
+    #[arg(long, conflicts_with_all = ["messages", "system", "tools", "chat_template_kwargs"],
+          help_heading = "Prompt")]
+    pub raw: bool,
+    /// The conversation's template.
+    #[command(flatten)]
+    pub template: TemplateArgs,
+    /// The model.
+    #[command(flatten)]
+    pub load: LoadArgs,
+    /// How tokens are drawn.
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+    /// Report log probabilities; --json always does for the chosen tokens
+    #[arg(long, requires = "json", help_heading = "Output")]
+    pub logprobs: bool,
+    /// Report the N most likely tokens of each step
+    #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true,
+          requires = "json", help_heading = "Output")]
+    pub top_logprobs: Option<usize>,
+    /// Stop after so many seconds of generating, keep the text so far and exit with 1
+    #[arg(long, value_name = "SECONDS", value_parser = values::seconds,
+          allow_hyphen_values = true, help_heading = "Output")]
+    pub timeout: Option<Duration>,
+    /// Print one JSON object at the end in place of the text as it comes
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// No statistics and no progress on stderr
+    #[arg(short, long, help_heading = "Output")]
+    pub quiet: bool,
+    /// Options that are refused.
+    #[command(flatten)]
+    pub later: LaterArgs,
+}
+
+/// `ml chat`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Ctrl-C stops an answer; at the prompt, a second one leaves, as Ctrl-D and /bye do. A backslash at
+the end of a line continues it, and \"\"\" begins and ends a text of several lines. /help lists the
+commands. Where stdin or stdout is no terminal, nothing but the answers goes to stdout, each line
+is one turn, and the first error ends the program.
+
+Examples:
+  ml chat
+  ml chat --model ~/models/Qwen3-0.6B --system 'Answer in one sentence.' -t 0.7
+  printf 'My name is Ada.\\nWhat is my name?\\n' | ml chat --quiet")]
+pub struct ChatArgs {
+    /// The conversation's template.
+    #[command(flatten)]
+    pub template: TemplateArgs,
+    /// The model.
+    #[command(flatten)]
+    pub load: LoadArgs,
+    /// How tokens are drawn.
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+    /// Keep the lines typed in this file; without it nothing is written
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub history: Option<PathBuf>,
+    /// Stop each answer after so many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = values::seconds,
+          allow_hyphen_values = true, help_heading = "Output")]
+    pub timeout: Option<Duration>,
+    /// No statistics and no progress on stderr
+    #[arg(short, long, help_heading = "Output")]
+    pub quiet: bool,
+    /// Options that are refused.
+    #[command(flatten)]
+    pub later: LaterArgs,
+}
+
+/// `ml info`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ml info
+  ml info --model ~/models/Qwen3-0.6B --json | jq .kv_bytes_per_token")]
+pub struct InfoArgs {
+    /// The model.
+    #[command(flatten)]
+    pub load: LoadArgs,
+    /// Print one JSON object
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+}
+
+/// `ml list`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+A model folder has a config.json and at least one .safetensors file. One that cannot be used is
+listed with the reason.
+
+Examples:
+  ml list ~/models
+  ml list ~/models --json | jq -r '.[] | select(.error == null) | .path'")]
+pub struct ListArgs {
+    /// The folder to look in, itself and one level below
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Print a JSON array
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ml doctor`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Exits with 1 when a check fails. A backend that this machine has no hardware for is no failure.
+
+Examples:
+  ml doctor
+  ml doctor --json | jq .checks")]
+pub struct DoctorArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! Which model, and how it is loaded.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use inference_core::{Dtype, LoadOptions};
+
+use super::values;
+use crate::bytes;
+use crate::failure::Result;
+
+/// Which model, and how it is loaded.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Model")]
+pub struct LoadArgs {
+    /// Model folder in MLX or Hugging Face layout [env: ML_MODEL] [default: the demo model]
+    #[arg(short, long, value_name = "DIR")]
+    pub model: Option<PathBuf>,
+    /// Backend to run on [default: the first available one, see `ml doctor`]
+    #[arg(long, value_name = "NAME")]
+    pub backend: Option<String>,
+    /// Compute in f32, f16 or bf16 [default: the checkpoint's own]
+    #[arg(long, value_name = "TYPE", value_parser = values::dtype)]
+    pub dtype: Option<Dtype>,
+    /// Keep only the last N positions in view [default: the model's own context]
+    #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
+    pub context_length: Option<usize>,
+    /// Read the prompt in chunks of N tokens [default: 2048]
+    #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
+    pub prefill_chunk: Option<usize>,
+    /// Bytes for weights, caches and activations together, such as 16GiB [default: the device's]
+    #[arg(long, value_name = "BYTES", value_parser = bytes::parse, allow_hyphen_values = true)]
+    pub memory_limit: Option<u64>,
+    /// Bytes of freed memory to keep for reuse, such as 1GiB
+    #[arg(long, value_name = "BYTES", value_parser = bytes::parse, allow_hyphen_values = true)]
+    pub cache_limit: Option<u64>,
+    /// Hold the KV cache in 4 or 8 bits, where the backend can
+    #[arg(long, value_name = "BITS", value_parser = values::count, allow_hyphen_values = true)]
+    pub kv_bits: Option<usize>,
+    /// Apply the LoRA adapter in this folder, where the backend can
+    #[arg(long, value_name = "DIR")]
+    pub adapter: Option<PathBuf>,
+    /// Run up to N requests together, where the backend can
+    #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
+    pub parallel: Option<usize>,
+}
+
+impl LoadArgs {
+    /// The contract's options, checked.
+    ///
+    /// # Errors
+    /// The first option out of its range.
+    pub fn options(&self) -> Result<LoadOptions> {
+        let options = LoadOptions {
+            backend: self.backend.clone(),
+            context_length: self.context_length,
+            parallel_slots: self.parallel,
+            kv_bits: self.kv_bits,
+            gpu_layers: None,
+            adapter_path: self.adapter.clone(),
+            dtype: self.dtype,
+            memory_limit: self.memory_limit,
+            cache_limit: self.cache_limit,
+            prefill_chunk: self.prefill_chunk,
+        };
+        options.validate()?;
+        Ok(options)
+    }
+}

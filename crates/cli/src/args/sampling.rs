@@ -1,0 +1,117 @@
+//! How tokens are drawn and when a generation ends.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use inference_core::{Constraint, GenerateOptions, Xtc};
+
+use super::values::{self, LogitBias};
+use crate::failure::Result;
+use crate::{json, source};
+
+/// The threshold of XTC where only its probability is given.
+const DEFAULT_XTC_THRESHOLD: f32 = 0.1;
+
+/// How tokens are drawn and when a generation ends.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Sampling")]
+pub struct SamplingArgs {
+    /// Most tokens to generate; 0 only reads the prompt [default: to the end of the context]
+    #[arg(short = 'n', long, value_name = "N", value_parser = values::count,
+          allow_hyphen_values = true)]
+    pub max_tokens: Option<usize>,
+    /// 0 takes the most likely token, higher is bolder [default: the model's own, else 0]
+    #[arg(short, long, value_name = "T", value_parser = values::number, allow_hyphen_values = true)]
+    pub temperature: Option<f32>,
+    /// Draw among the K most likely tokens; 0: all
+    #[arg(long, value_name = "K", value_parser = values::count, allow_hyphen_values = true)]
+    pub top_k: Option<usize>,
+    /// Draw among the most likely tokens that together reach this probability, in (0, 1]
+    #[arg(long, value_name = "P", value_parser = values::number, allow_hyphen_values = true)]
+    pub top_p: Option<f32>,
+    /// Drop tokens below this share of the best one's probability, in [0, 1]
+    #[arg(long, value_name = "P", value_parser = values::number, allow_hyphen_values = true)]
+    pub min_p: Option<f32>,
+    /// Chance that a step drops its top choices, in [0, 1]
+    #[arg(long, value_name = "P", value_parser = values::number, allow_hyphen_values = true)]
+    pub xtc_probability: Option<f32>,
+    /// Probability that makes a token a top choice, in [0, 0.5] [default: 0.1]
+    #[arg(long, value_name = "P", value_parser = values::number, allow_hyphen_values = true,
+          requires = "xtc_probability")]
+    pub xtc_threshold: Option<f32>,
+    /// Makes recent tokens less likely by this factor, above 0; 1: off
+    #[arg(long, value_name = "X", value_parser = values::number, allow_hyphen_values = true)]
+    pub repetition_penalty: Option<f32>,
+    /// Taken from the logit of each recent token
+    #[arg(long, value_name = "X", value_parser = values::number, allow_hyphen_values = true)]
+    pub presence_penalty: Option<f32>,
+    /// Taken from the logit of each recent token, once for each time it occurs
+    #[arg(long, value_name = "X", value_parser = values::number, allow_hyphen_values = true)]
+    pub frequency_penalty: Option<f32>,
+    /// How many tokens are recent [default: 20]
+    #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
+    pub penalty_window: Option<usize>,
+    /// Added to a token's logit; repeatable, or a JSON object of several
+    #[arg(long, value_name = "ID=BIAS")]
+    pub logit_bias: Vec<LogitBias>,
+    /// Makes the draws repeatable [default: a fresh one, which --json reports]
+    #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true)]
+    pub seed: Option<u64>,
+    /// End before this text; repeatable
+    #[arg(long, value_name = "TEXT")]
+    pub stop: Vec<String>,
+    /// End before this token, beside the model's own; repeatable
+    #[arg(long, value_name = "ID", value_parser = values::token_id, allow_hyphen_values = true)]
+    pub stop_token_id: Vec<u32>,
+    /// Generate on past the model's own end
+    #[arg(long)]
+    pub ignore_eos: bool,
+    /// Hold the answer to the JSON schema in this file, where the backend can
+    #[arg(long, value_name = "FILE", conflicts_with = "regex")]
+    pub json_schema: Option<PathBuf>,
+    /// Hold the answer to this regular expression, where the backend can
+    #[arg(long, value_name = "REGEX")]
+    pub regex: Option<String>,
+}
+
+impl SamplingArgs {
+    /// The contract's options, checked.
+    ///
+    /// # Errors
+    /// The first option out of its range; a schema file that cannot be read.
+    pub fn options(&self) -> Result<GenerateOptions> {
+        let xtc = self.xtc_probability.map(|probability| Xtc {
+            probability,
+            threshold: self.xtc_threshold.unwrap_or(DEFAULT_XTC_THRESHOLD),
+        });
+        let options = GenerateOptions {
+            max_tokens: self.max_tokens,
+            temperature: self.temperature,
+            top_k: self.top_k,
+            top_p: self.top_p,
+            min_p: self.min_p,
+            xtc,
+            repetition_penalty: self.repetition_penalty,
+            presence_penalty: self.presence_penalty,
+            frequency_penalty: self.frequency_penalty,
+            penalty_window: self.penalty_window,
+            logit_bias: self.logit_bias.iter().flat_map(|bias| bias.0.iter().copied()).collect(),
+            seed: self.seed,
+            stop: self.stop.clone(),
+            stop_token_ids: self.stop_token_id.clone(),
+            ignore_eos: self.ignore_eos,
+            constraint: self.constraint()?,
+            ..Default::default()
+        };
+        options.validate()?;
+        Ok(options)
+    }
+
+    fn constraint(&self) -> Result<Option<Constraint>> {
+        if let Some(path) = &self.json_schema {
+            let schema = json::parse(&source::read(path)?, &path.display().to_string())?;
+            return Ok(Some(Constraint::JsonSchema(schema)));
+        }
+        Ok(self.regex.clone().map(Constraint::Regex))
+    }
+}

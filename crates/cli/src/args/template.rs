@@ -1,0 +1,85 @@
+//! How a conversation is rendered, and options that are refused by name.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use inference_core::{ChatOptions, Value};
+
+use super::values::TemplateKwargs;
+use crate::failure::{Failure, Result};
+use crate::{json, source};
+
+/// How a conversation is rendered.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Prompt")]
+pub struct TemplateArgs {
+    /// Instructions that stand over the conversation
+    #[arg(long, value_name = "TEXT")]
+    pub system: Option<String>,
+    /// Tools that the model may call: a JSON array of definitions
+    #[arg(long, value_name = "FILE")]
+    pub tools: Option<PathBuf>,
+    /// Further variables of the chat template, such as '{"enable_thinking": false}'
+    #[arg(long, value_name = "JSON")]
+    pub chat_template_kwargs: Option<TemplateKwargs>,
+}
+
+impl TemplateArgs {
+    /// The contract's options.
+    ///
+    /// # Errors
+    /// A tools file that cannot be read or is no array of objects.
+    pub fn options(&self) -> Result<ChatOptions> {
+        let tools = match &self.tools {
+            None => Vec::new(),
+            Some(path) => {
+                let name = path.display().to_string();
+                let value = json::parse(&source::read(path)?, &name)?;
+                match value {
+                    Value::Array(tools)
+                        if tools.iter().all(|tool| matches!(tool, Value::Object(_))) =>
+                    {
+                        tools
+                    }
+                    _ => {
+                        return Err(Failure::Other(format!(
+                            "{name}: expected a JSON array of tool definitions"
+                        )));
+                    }
+                }
+            }
+        };
+        let template_kwargs = self.chat_template_kwargs.clone().map_or_else(Vec::new, |k| k.0);
+        Ok(ChatOptions { tools, template_kwargs, ..Default::default() })
+    }
+}
+
+/// Options that no backend honours yet.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Not supported yet (refused)")]
+pub struct LaterArgs {
+    /// An image for the prompt
+    #[arg(long, value_name = "FILE")]
+    pub image: Vec<PathBuf>,
+    /// A small model that drafts for the large one
+    #[arg(long, value_name = "DIR")]
+    pub draft_model: Option<PathBuf>,
+}
+
+impl LaterArgs {
+    /// Refuses what is set.
+    ///
+    /// # Errors
+    /// The first set option.
+    pub fn refuse(&self) -> Result<()> {
+        if !self.image.is_empty() {
+            let reason = "--image is not supported: no model here takes images yet";
+            return Err(Failure::Usage(reason.into()));
+        }
+        if self.draft_model.is_some() {
+            let reason = "--draft-model is not supported: there is no speculative decoding yet";
+            return Err(Failure::Usage(reason.into()));
+        }
+        Ok(())
+    }
+}

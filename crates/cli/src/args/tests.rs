@@ -1,0 +1,170 @@
+//! The command line: what is accepted, what is refused, and with which words.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{CommandFactory, Parser};
+use inference_core::{Constraint, Dtype, Xtc};
+
+use super::{ChatArgs, Cli, Command, GenerateArgs};
+
+fn parse(arguments: &[&str]) -> Result<Cli, String> {
+    Cli::try_parse_from(["ml"].iter().chain(arguments)).map_err(|error| error.to_string())
+}
+
+fn generate(arguments: &[&str]) -> GenerateArgs {
+    let arguments: Vec<&str> = ["generate"].iter().chain(arguments).copied().collect();
+    match parse(&arguments).unwrap().command {
+        Some(Command::Generate(args)) => *args,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn chat(arguments: &[&str]) -> ChatArgs {
+    let arguments: Vec<&str> = ["chat"].iter().chain(arguments).copied().collect();
+    match parse(&arguments).unwrap().command {
+        Some(Command::Chat(args)) => *args,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_command_line_is_consistent() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn unset_options_stay_unset() {
+    let args = generate(&["hi"]);
+    let options = args.sampling.options().unwrap();
+    assert_eq!(options.max_tokens, None);
+    assert_eq!(options.temperature, None);
+    assert_eq!(options.seed, None);
+    assert_eq!(args.load.options().unwrap(), Default::default());
+}
+
+#[test]
+fn every_sampling_option_reaches_the_contract() {
+    #[rustfmt::skip]
+    let args = generate(&[
+        "hi", "-n", "7", "-t", "0.5", "--top-k", "40", "--top-p", "0.9", "--min-p", "0.05",
+        "--xtc-probability", "0.5", "--xtc-threshold", "0.2", "--repetition-penalty", "1.1",
+        "--presence-penalty", "-0.5", "--frequency-penalty", "0.25", "--penalty-window", "64",
+        "--logit-bias", "5=-1", "--logit-bias", r#"{"6": 2}"#, "--seed", "42", "--stop", "A",
+        "--stop", "B", "--stop-token-id", "3", "--stop-token-id", "4", "--ignore-eos",
+        "--regex", "[a-z]+",
+    ]);
+    let options = args.sampling.options().unwrap();
+    assert_eq!(options.max_tokens, Some(7));
+    assert_eq!(options.temperature, Some(0.5));
+    assert_eq!(options.top_k, Some(40));
+    assert_eq!(options.top_p, Some(0.9));
+    assert_eq!(options.min_p, Some(0.05));
+    assert_eq!(options.xtc, Some(Xtc { probability: 0.5, threshold: 0.2 }));
+    assert_eq!(options.repetition_penalty, Some(1.1));
+    assert_eq!(options.presence_penalty, Some(-0.5));
+    assert_eq!(options.frequency_penalty, Some(0.25));
+    assert_eq!(options.penalty_window, Some(64));
+    assert_eq!(options.logit_bias, [(5, -1.0), (6, 2.0)].into());
+    assert_eq!(options.seed, Some(42));
+    assert_eq!(options.stop, ["A", "B"]);
+    assert_eq!(options.stop_token_ids, [3, 4]);
+    assert!(options.ignore_eos);
+    assert_eq!(options.constraint, Some(Constraint::Regex("[a-z]+".into())));
+}
+
+#[test]
+fn every_load_option_reaches_the_contract() {
+    #[rustfmt::skip]
+    let args = chat(&[
+        "--model", "m", "--backend", "cpu", "--dtype", "f32", "--context-length", "512",
+        "--prefill-chunk", "64", "--memory-limit", "16GiB", "--cache-limit", "0",
+        "--kv-bits", "8", "--adapter", "a", "--parallel", "2", "--timeout", "1.5",
+    ]);
+    let options = args.load.options().unwrap();
+    assert_eq!(args.load.model, Some(PathBuf::from("m")));
+    assert_eq!(options.backend.as_deref(), Some("cpu"));
+    assert_eq!(options.dtype, Some(Dtype::F32));
+    assert_eq!(options.context_length, Some(512));
+    assert_eq!(options.prefill_chunk, Some(64));
+    assert_eq!(options.memory_limit, Some(16 << 30));
+    assert_eq!(options.cache_limit, Some(0));
+    assert_eq!(options.kv_bits, Some(8));
+    assert_eq!(options.adapter_path, Some(PathBuf::from("a")));
+    assert_eq!(options.parallel_slots, Some(2));
+    assert_eq!(args.timeout, Some(Duration::from_millis(1500)));
+}
+
+#[test]
+fn a_value_that_cannot_be_read_is_told_with_its_flag() {
+    for (flag, value, expected) in [
+        ("--temperature", "warm", "expected a number"),
+        ("--top-k", "-1", "expected a whole number"),
+        ("--max-tokens", "99999999999999999999", "expected a whole number"),
+        ("--seed", "-5", "expected a whole number"),
+        ("--timeout", "-1", "expected seconds"),
+        ("--memory-limit", "lots", "expected bytes"),
+        ("--dtype", "int8", "expected f32, f16 or bf16"),
+        ("--logit-bias", "5", "expected ID=BIAS"),
+        ("--stop-token-id", "4294967296", "expected a token id"),
+        ("--chat-template-kwargs", "[1]", "expected a JSON object"),
+    ] {
+        let error = parse(&["generate", "hi", flag, value]).unwrap_err();
+        assert!(error.contains(flag) && error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_value_out_of_range_is_told_with_its_flag() {
+    for (flag, value) in [
+        ("--temperature", "-1"),
+        ("--temperature", "NaN"),
+        ("--temperature", "-inf"),
+        ("--temperature", "1e39"),
+        ("--top-p", "0"),
+        ("--top-p", "1.5"),
+        ("--min-p", "-0.1"),
+        ("--xtc-probability", "2"),
+        ("--repetition-penalty", "0"),
+        ("--presence-penalty", "inf"),
+        ("--penalty-window", "0"),
+        ("--logit-bias", "5=nan"),
+        ("--stop", ""),
+    ] {
+        let error = generate(&["hi", flag, value]).sampling.options().unwrap_err();
+        assert!(error.to_string().starts_with(&format!("{flag}: ")), "{flag} {value}: {error}");
+    }
+    for (flag, value) in [
+        ("--context-length", "0"),
+        ("--prefill-chunk", "0"),
+        ("--memory-limit", "0"),
+        ("--kv-bits", "3"),
+        ("--parallel", "0"),
+    ] {
+        let error = generate(&["hi", flag, value]).load.options().unwrap_err();
+        assert!(error.to_string().starts_with(&format!("{flag}: ")), "{flag} {value}: {error}");
+    }
+}
+
+#[test]
+fn options_that_exclude_each_other_are_refused() {
+    for arguments in [
+        ["generate", "hi", "--messages", "m.json"].as_slice(),
+        &["generate", "--raw", "--system", "s", "hi"],
+        &["generate", "--messages", "m.json", "--raw"],
+        &["generate", "--messages", "m.json", "--system", "s"],
+        &["generate", "hi", "--json-schema", "s.json", "--regex", "a"],
+        &["generate", "hi", "--top-logprobs", "2"],
+        &["generate", "hi", "--logprobs"],
+        &["generate", "hi", "--xtc-threshold", "0.1"],
+    ] {
+        assert!(parse(arguments).is_err(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn options_to_come_are_refused_by_name() {
+    let refusal = |arguments: &[&str]| generate(arguments).later.refuse().unwrap_err().to_string();
+    assert!(refusal(&["hi", "--image", "cat.png"]).starts_with("--image is not supported"));
+    assert!(refusal(&["hi", "--draft-model", "d"]).starts_with("--draft-model is not supported"));
+}

@@ -1,0 +1,129 @@
+//! Values of options: what can be told wrong about one value alone. Ranges are the contract's.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use inference_core::{Dtype, Value};
+
+use crate::json;
+
+/// A year is longer than any generation, and no clock overflows on it.
+const LONGEST: f64 = 31_536_000.0;
+
+/// A whole number from 0 on.
+pub fn count(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| format!("expected a whole number from 0 to {}", usize::MAX))
+}
+
+/// A seed or another whole number of 64 bits.
+pub fn whole(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("expected a whole number from 0 to {}", u64::MAX))
+}
+
+/// The id of a token.
+pub fn token_id(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("expected a token id, a whole number from 0 to {}", u32::MAX))
+}
+
+/// Any number; whether it is in range is for the options' `validate` to tell.
+pub fn number(text: &str) -> Result<f32, String> {
+    text.parse().map_err(|_| "expected a number".to_owned())
+}
+
+/// A time in seconds.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= LONGEST => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err(format!("expected seconds, above 0 and at most {LONGEST}")),
+    }
+}
+
+/// A floating-point type.
+pub fn dtype(text: &str) -> Result<Dtype, String> {
+    text.parse().map_err(|_| "expected f32, f16 or bf16".to_owned())
+}
+
+/// Additions to logits: `ID=BIAS`, or a JSON object of several.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogitBias(pub Vec<(u32, f32)>);
+
+impl FromStr for LogitBias {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if !text.trim_start().starts_with('{') {
+            let (id, bias) = text
+                .split_once('=')
+                .ok_or("expected ID=BIAS, or a JSON object such as {\"42\": -5}")?;
+            return Ok(LogitBias(vec![(token_id(id.trim())?, number(bias.trim())?)]));
+        }
+        let object: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_str(text).map_err(|error| format!("not a JSON object: {error}"))?;
+        let entry = |(id, bias): (&String, &serde_json::Value)| {
+            let bias = bias.as_f64().ok_or_else(|| format!("the bias of {id} is not a number"))?;
+            Ok((token_id(id)?, bias as f32))
+        };
+        object.iter().map(entry).collect::<Result<_, String>>().map(LogitBias)
+    }
+}
+
+/// Variables of the chat template: a JSON object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TemplateKwargs(pub Vec<(String, Value)>);
+
+impl FromStr for TemplateKwargs {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
+        match json::to_value(value) {
+            Value::Object(fields) => Ok(TemplateKwargs(fields)),
+            _ => Err("expected a JSON object, such as {\"enable_thinking\": false}".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use inference_core::Value;
+
+    use super::{LogitBias, TemplateKwargs, count, number, seconds};
+
+    #[test]
+    fn numbers_tell_what_was_expected() {
+        assert_eq!(count("12"), Ok(12));
+        for text in ["-1", "1.5", "x", "", "99999999999999999999"] {
+            assert!(count(text).is_err_and(|e| e.contains("from 0 to")), "{text}");
+        }
+        assert_eq!(number("-0.5"), Ok(-0.5));
+        assert_eq!(number("half"), Err("expected a number".to_owned()));
+    }
+
+    #[test]
+    fn seconds_are_positive_and_finite() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for text in ["0", "-1", "nan", "inf", "1e300", "soon"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_logit_bias_is_a_pair_or_an_object() {
+        assert_eq!("5=-1.5".parse(), Ok(LogitBias(vec![(5, -1.5)])));
+        assert_eq!("5=-inf".parse(), Ok(LogitBias(vec![(5, f32::NEG_INFINITY)])));
+        assert_eq!(r#"{"7": 2, "8": -3.5}"#.parse(), Ok(LogitBias(vec![(7, 2.0), (8, -3.5)])));
+        for text in ["5", "x=1", "5=y", "-1=2", "{", r#"{"a": 1}"#, r#"{"1": "b"}"#] {
+            assert!(text.parse::<LogitBias>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn template_kwargs_are_an_object() {
+        let kwargs: TemplateKwargs = r#"{"enable_thinking": false}"#.parse().unwrap();
+        assert_eq!(kwargs.0, vec![("enable_thinking".to_owned(), Value::Bool(false))]);
+        assert!("[1]".parse::<TemplateKwargs>().is_err());
+        assert!("{".parse::<TemplateKwargs>().is_err());
+    }
+}

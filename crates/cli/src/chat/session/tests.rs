@@ -1,0 +1,132 @@
+//! Conversations with a scripted model.
+
+use inference_core::{CancelToken, ChatOptions, Error, FinishReason, Message};
+
+use super::{Answer, Session};
+use crate::args::SamplingArgs;
+use crate::failure::Failure;
+use crate::scripted::{Line, Scripted};
+
+fn session(model: &Scripted) -> Session<'_> {
+    Session::new(model, ChatOptions::default(), SamplingArgs::default(), None)
+}
+
+fn say(session: &mut Session<'_>, text: &str) -> Result<(Answer, String), String> {
+    let mut said = String::new();
+    let answer = session.say(text, CancelToken::new(), |piece| {
+        said += piece;
+        Ok(())
+    });
+    answer.map(|answer| (answer, said)).map_err(|failure| failure.to_string())
+}
+
+#[test]
+fn each_turn_carries_the_conversation_so_far() {
+    let model = Scripted::saying(&[&["Hello", " Ada."], &["Ada", "."]]);
+    let mut session = session(&model);
+    session.set_system(Some("Be brief.".into()));
+    let (answer, said) = say(&mut session, "I am Ada.").unwrap();
+    assert_eq!((answer, said.as_str()), (Answer::Complete, "Hello Ada."));
+    say(&mut session, "Who am I?").unwrap();
+    assert_eq!(
+        model.asked()[1],
+        [
+            Message::system("Be brief."),
+            Message::user("I am Ada."),
+            Message::assistant("Hello Ada."),
+            Message::user("Who am I?"),
+        ]
+    );
+    assert_eq!(session.size(), (4, 5));
+    assert!(session.statistics().unwrap().starts_with("prompt 3 tokens"));
+}
+
+#[test]
+fn a_cancelled_answer_stays_as_what_was_said() {
+    let cancelled = |tokens| Line { tokens, end: Ok(FinishReason::Cancelled) };
+    let model = Scripted::with(vec![cancelled(&["Once", " upon"]), cancelled(&[])]);
+    let mut session = session(&model);
+    assert_eq!(say(&mut session, "A story").unwrap().0, Answer::Cancelled);
+    assert_eq!(session.size().0, 2);
+    assert!(session.to_json().contains("Once upon"));
+    // Cancelled before the first word: as if it had not been asked.
+    assert_eq!(say(&mut session, "More").unwrap().0, Answer::Cancelled);
+    assert_eq!(session.size().0, 2);
+}
+
+#[test]
+fn an_error_leaves_the_conversation_as_it_was() {
+    let failing = Line { tokens: &["Hal"], end: Err(Error::Engine("decode step 1: lost".into())) };
+    let model = Scripted::with(vec![failing]);
+    let mut session = session(&model);
+    assert_eq!(say(&mut session, "Hello"), Err("decode step 1: lost".to_owned()));
+    assert_eq!(session.size().0, 0);
+}
+
+#[test]
+fn a_closed_pipe_ends_the_answer() {
+    let model = Scripted::saying(&[&["a", "b"]]);
+    let failure =
+        session(&model).say("x", CancelToken::new(), |_| Err(Failure::ClosedPipe)).unwrap_err();
+    assert!(matches!(failure, Failure::ClosedPipe));
+}
+
+#[test]
+fn a_question_can_be_answered_again_and_undone() {
+    let model = Scripted::saying(&[&["Red"], &["Blue"]]);
+    let mut session = session(&model);
+    assert!(session.undo().is_err());
+    say(&mut session, "A colour").unwrap();
+    session.retry(CancelToken::new(), |_| Ok(())).unwrap();
+    assert_eq!(model.asked()[1], [Message::user("A colour")]);
+    assert!(session.to_json().contains("Blue"));
+    assert!(!session.to_json().contains("Red"));
+    session.undo().unwrap();
+    assert_eq!(session.size().0, 0);
+    assert_eq!(session.to_json(), "[]\n");
+}
+
+#[test]
+fn a_retry_that_fails_keeps_the_old_answer() {
+    let ok = Line { tokens: &["Red"], end: Ok(FinishReason::EndOfSequence(2)) };
+    let lost = Line { tokens: &[], end: Err(Error::Engine("lost".into())) };
+    let model = Scripted::with(vec![ok, lost]);
+    let mut session = session(&model);
+    say(&mut session, "A colour").unwrap();
+    assert!(session.retry(CancelToken::new(), |_| Ok(())).is_err());
+    assert!(session.to_json().contains("Red"));
+}
+
+#[test]
+fn settings_are_checked_like_the_command_line() {
+    let model = Scripted::default();
+    let mut session = session(&model);
+    session.set("temperature", Some("0.5")).unwrap();
+    session.set("top-k", Some("40")).unwrap();
+    session.set("temperature", Some("0.7")).unwrap();
+    assert_eq!(session.changed(), ["--top-k=40", "--temperature=0.7"]);
+    let error = |result: Result<(), Failure>| result.unwrap_err().to_string();
+    assert!(error(session.set("temperature", Some("-1"))).starts_with("--temperature: -1 is not"));
+    assert!(error(session.set("top-k", Some("x"))).contains("expected a whole number"));
+    assert!(error(session.set("colour", Some("red"))).contains("'--colour'"));
+    assert_eq!(session.changed(), ["--top-k=40", "--temperature=0.7"]);
+    session.set("reset", None).unwrap();
+    assert!(session.changed().is_empty());
+}
+
+#[test]
+fn a_conversation_can_be_saved_and_loaded() {
+    let model = Scripted::saying(&[&["Hello"]]);
+    let mut first = session(&model);
+    first.set_system(Some("Be brief.".into()));
+    say(&mut first, "Hi").unwrap();
+    let mut second = session(&model);
+    assert_eq!(second.load(&first.to_json(), "chat.json").unwrap(), 3);
+    assert_eq!(second.system(), Some("Be brief."));
+    assert_eq!(second.to_json(), first.to_json());
+    assert!(second.load("{}", "chat.json").is_err());
+    assert_eq!(second.to_json(), first.to_json());
+    second.clear();
+    assert_eq!(second.system(), Some("Be brief."));
+    assert_eq!(second.size().0, 0);
+}

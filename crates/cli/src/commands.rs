@@ -1,0 +1,32 @@
+//! The commands, one a file.
+
+mod chat;
+mod completions;
+mod doctor;
+mod generate;
+mod info;
+mod list;
+mod version;
+
+use crate::args::{Cli, Command};
+use crate::failure::Result;
+
+/// Does what the command line asks.
+///
+/// # Errors
+/// The command's own.
+pub fn run(cli: Cli) -> Result<()> {
+    if cli.version {
+        return version::run();
+    }
+    match cli.command {
+        // clap prints the help where nothing at all is asked.
+        None => Ok(()),
+        Some(Command::Generate(args)) => generate::run(&args),
+        Some(Command::Chat(args)) => chat::run(&args),
+        Some(Command::Info(args)) => info::run(&args),
+        Some(Command::List(args)) => list::run(&args),
+        Some(Command::Doctor(args)) => doctor::run(&args),
+        Some(Command::Completions { shell }) => completions::run(shell),
+    }
+}

@@ -1,0 +1,184 @@
+//! `ml chat`: a conversation at the terminal, or one turn a line from a pipe.
+
+use std::fs;
+use std::time::Duration;
+
+use inference_core::CancelToken;
+
+use super::generate::with_timeout;
+use crate::args::ChatArgs;
+use crate::chat::{Answer, HELP, Lines, Reader, Session, Slash, Typed, said};
+use crate::failure::{Failure, Result, reason};
+use crate::interrupt::{Interrupt, Then};
+use crate::output::{dim_note, note, print};
+use crate::source::{self, Source};
+
+/// Talks until the person leaves or the input ends.
+///
+/// # Errors
+/// Bad options and models; from a pipe, also the first turn that fails.
+pub fn run(args: &ChatArgs) -> Result<()> {
+    args.later.refuse()?;
+    let load = args.load.options()?;
+    args.sampling.options()?;
+    let chat = args.template.options()?;
+
+    let interrupt = Interrupt::install()?;
+    let reader = Reader::open(args.history.as_deref(), &interrupt)?;
+    let source = Source::choose(&args.load);
+    let model = source.load(&load, args.quiet)?;
+    if reader.is_terminal() && !args.quiet {
+        note(format_args!("{}: /help lists the commands, /bye leaves", source.name()));
+    }
+    let system = args.template.system.clone();
+    let session = Session::new(model.as_ref(), chat, args.sampling.clone(), system);
+    Repl { session, reader, interrupt, timeout: args.timeout, quiet: args.quiet }.run()
+}
+
+struct Repl<'a> {
+    session: Session<'a>,
+    reader: Reader,
+    interrupt: Interrupt,
+    timeout: Option<Duration>,
+    quiet: bool,
+}
+
+/// Whether the conversation goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Turn,
+    Leave,
+}
+
+/// What is to be answered.
+#[derive(Clone, Copy)]
+enum Question<'a> {
+    New(&'a str),
+    Last,
+}
+
+impl Repl<'_> {
+    fn run(mut self) -> Result<()> {
+        let mut lines = Lines::default();
+        // Ctrl-C came last, so that another one leaves.
+        let mut interrupted = false;
+        loop {
+            let prompt = if lines.is_open() { "... " } else { ">>> " };
+            let typed = self.reader.read(prompt)?;
+            let turn = match typed {
+                Typed::Interrupt if interrupted => return Err(Failure::Interrupted),
+                Typed::Interrupt => {
+                    interrupted = true;
+                    lines.clear();
+                    note("Ctrl-C again, Ctrl-D or /bye leaves");
+                    continue;
+                }
+                Typed::Line(line) => {
+                    interrupted = false;
+                    let command = if lines.is_open() { None } else { Slash::parse(&line) };
+                    if let Some(command) = command {
+                        let done =
+                            command.map_err(Failure::Usage).and_then(|command| self.obey(command));
+                        if self.settle(done)? == Next::Leave {
+                            return Ok(());
+                        }
+                        continue;
+                    }
+                    let line = if lines.is_open() { &line } else { said(&line) };
+                    lines.push(line)
+                }
+                Typed::End => match lines.finish() {
+                    Some(rest) => Some(rest),
+                    None => return Ok(()),
+                },
+            };
+            if let Some(text) = turn.filter(|text| !text.trim().is_empty()) {
+                let answered = self.ask(Question::New(&text)).map(|()| Next::Turn);
+                self.settle(answered)?;
+            }
+        }
+    }
+
+    /// At a terminal, a failed turn is told and the next one may come. A pipe ends with it, and
+    /// so does everything when the reader of stdout or the program itself is to leave.
+    fn settle(&self, done: Result<Next>) -> Result<Next> {
+        match done {
+            Err(failure)
+                if self.reader.is_terminal()
+                    && !matches!(failure, Failure::ClosedPipe | Failure::Interrupted) =>
+            {
+                failure.report();
+                Ok(Next::Turn)
+            }
+            done => done,
+        }
+    }
+
+    fn ask(&mut self, question: Question<'_>) -> Result<()> {
+        let cancel = CancelToken::new();
+        let then = if self.reader.is_terminal() { Then::Stay } else { Then::Leave };
+        let watch = self.interrupt.watch(&cancel, then);
+        let token = with_timeout(&cancel, self.timeout);
+        let mut begun = false;
+        let sink = |piece: &str| {
+            begun = true;
+            print(piece)
+        };
+        let answer = match question {
+            Question::New(text) => self.session.say(text, token, sink),
+            Question::Last => self.session.retry(token, sink),
+        };
+        let interrupted = watch.fired();
+        drop(watch);
+        if begun || answer.is_ok() {
+            print("\n")?;
+        }
+        let answer = answer?;
+        if interrupted && (self.interrupt.leaving() || !self.reader.is_terminal()) {
+            return Err(Failure::Interrupted);
+        }
+        if answer == Answer::Cancelled {
+            dim_note(if interrupted { "stopped" } else { "stopped: --timeout" });
+        }
+        if let Some(statistics) = self.session.statistics().filter(|_| !self.quiet) {
+            dim_note(statistics);
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, command: Slash) -> Result<Next> {
+        match command {
+            Slash::Help => note(HELP),
+            Slash::Clear => self.session.clear(),
+            Slash::System(None) => note(self.session.system().unwrap_or("no system message")),
+            Slash::System(Some(text)) => {
+                self.session.set_system((text != "none").then_some(text));
+            }
+            Slash::Set(None) if self.session.changed().is_empty() => note("nothing was changed"),
+            Slash::Set(None) => note(self.session.changed().join(" ")),
+            Slash::Set(Some((name, value))) => self.session.set(&name, value.as_deref())?,
+            Slash::Retry => self.ask(Question::Last)?,
+            Slash::Undo => self.session.undo()?,
+            Slash::Save(path) => {
+                fs::write(&path, self.session.to_json()).map_err(|error| {
+                    Failure::Other(format!("{}: {}", path.display(), reason(&error)))
+                })?;
+                note(format_args!("saved to {}", path.display()));
+            }
+            Slash::Load(path) => {
+                let text = source::read(&path)?;
+                let count = self.session.load(&text, &path.display().to_string())?;
+                note(format_args!("{count} messages from {}", path.display()));
+            }
+            Slash::Stats => {
+                let (messages, tokens) = self.session.size();
+                note(format_args!("{messages} messages, {tokens} tokens at the last answer"));
+                if let Some(statistics) = self.session.statistics() {
+                    note(statistics);
+                }
+            }
+            Slash::Bye => return Ok(Next::Leave),
+        }
+        Ok(Next::Turn)
+    }
+}

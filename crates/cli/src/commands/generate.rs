@@ -1,0 +1,146 @@
+//! `ml generate`: one prompt, one answer.
+
+use std::time::{Duration, Instant};
+
+use inference_core::{
+    CancelToken, ChatOptions, Error, FinishReason, GenerateOptions, Generation, TextModel,
+};
+
+use crate::args::GenerateArgs;
+use crate::failure::{Failure, Result};
+use crate::interrupt::{Interrupt, Then};
+use crate::output::{dim_note, note, print, print_json};
+use crate::prompt::{self, Input};
+use crate::report::{self, Report};
+use crate::source::Source;
+use crate::streaming;
+
+/// Answers the prompt that `args` tell.
+///
+/// # Errors
+/// Bad options, an unusable prompt or model, an interrupted or timed-out generation.
+pub fn run(args: &GenerateArgs) -> Result<()> {
+    args.later.refuse()?;
+    let load = args.load.options()?;
+    let mut options = args.sampling.options()?;
+    let chat = args.template.options()?;
+    options.logprobs = args.json;
+    options.top_logprobs = args.top_logprobs.unwrap_or(0);
+
+    let interrupt = Interrupt::install()?;
+    let input = Input::read(args)?;
+    let model = Source::choose(&args.load).load(&load, args.quiet || args.json)?;
+
+    let cancel = CancelToken::new();
+    let watch = interrupt.watch(&cancel, Then::Leave);
+    options.cancel = with_timeout(&cancel, args.timeout);
+    let end = answer(model.as_ref(), &input, &chat, &options, args);
+    let interrupted = watch.fired();
+    drop(watch);
+    match end {
+        Ok(FinishReason::Cancelled) | Err(Failure::Model(Error::Cancelled)) => {
+            Err(ended_early(interrupted, args.timeout))
+        }
+        Ok(_) => {
+            if args.prompt.is_some() && !args.quiet && prompt::bytes_left_in_stdin() > 0 {
+                note(
+                    "note: stdin was not read, because PROMPT is given; `--prompt-file -` adds it",
+                );
+            }
+            Ok(())
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+/// `cancel`, which also fires after `timeout`, counted from now.
+pub fn with_timeout(cancel: &CancelToken, timeout: Option<Duration>) -> CancelToken {
+    match timeout.and_then(|timeout| Instant::now().checked_add(timeout)) {
+        Some(deadline) => cancel.and_deadline(deadline),
+        None => cancel.clone(),
+    }
+}
+
+fn ended_early(interrupted: bool, timeout: Option<Duration>) -> Failure {
+    match timeout {
+        Some(timeout) if !interrupted => Failure::Other(format!(
+            "stopped after {} s, before the text was complete: raise --timeout",
+            timeout.as_secs_f64()
+        )),
+        _ => Failure::Interrupted,
+    }
+}
+
+fn answer(
+    model: &dyn TextModel,
+    input: &Input,
+    chat: &ChatOptions,
+    options: &GenerateOptions,
+    args: &GenerateArgs,
+) -> Result<FinishReason> {
+    let mut generation = match input {
+        Input::Raw(prompt) => model.generate(prompt, options)?,
+        Input::Messages(messages) => model.chat(messages, chat, options)?,
+    };
+    if args.json {
+        return collect(model, &mut generation, args.top_logprobs.is_some());
+    }
+    let mut begun = false;
+    let outcome = streaming::read(&mut generation, |token| {
+        begun |= !token.text.is_empty();
+        if token.text.is_empty() { Ok(()) } else { print(&token.text) }
+    });
+    // The line is ended also after an error, so that the error stands on its own line.
+    if begun || outcome.is_ok() {
+        print("\n")?;
+    }
+    let outcome = outcome?;
+    if !args.quiet {
+        dim_note(report::statistics(&outcome.metrics));
+    }
+    Ok(outcome.finish_reason)
+}
+
+fn collect(
+    model: &dyn TextModel,
+    generation: &mut Generation,
+    with_top: bool,
+) -> Result<FinishReason> {
+    let mut tokens = Vec::new();
+    let outcome = streaming::read(generation, |token| {
+        tokens.push(token);
+        Ok(())
+    })?;
+    let top = with_top.then_some(model);
+    print_json(&Report::new(generation.prompt_ids(), &tokens, &outcome, top))?;
+    Ok(outcome.finish_reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use inference_core::CancelToken;
+
+    use super::{ended_early, with_timeout};
+    use crate::failure::Failure;
+
+    #[test]
+    fn ctrl_c_and_a_timeout_end_differently() {
+        let timeout = Some(Duration::from_millis(1500));
+        assert!(matches!(ended_early(true, timeout), Failure::Interrupted));
+        assert!(matches!(ended_early(true, None), Failure::Interrupted));
+        let failure = ended_early(false, timeout).to_string();
+        assert_eq!(failure, "stopped after 1.5 s, before the text was complete: raise --timeout");
+    }
+
+    #[test]
+    fn a_timeout_leaves_the_token_itself_alone() {
+        let cancel = CancelToken::new();
+        let timed = with_timeout(&cancel, Some(Duration::from_nanos(1)));
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(timed.is_cancelled() && !cancel.is_cancelled());
+        cancel.cancel();
+        assert!(with_timeout(&cancel, None).is_cancelled());
+    }
+}

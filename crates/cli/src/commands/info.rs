@@ -1,0 +1,210 @@
+//! `ml info`: what a model is and what it honours.
+
+use inference_core::{Capabilities, ModelInfo, Support};
+use serde::Serialize;
+
+use crate::args::InfoArgs;
+use crate::bytes;
+use crate::failure::Result;
+use crate::output::{print, print_json};
+use crate::source::Source;
+
+/// Describes the model that `args` name.
+///
+/// # Errors
+/// Bad options, a folder that is no usable model.
+pub fn run(args: &InfoArgs) -> Result<()> {
+    let options = args.load.options()?;
+    let source = Source::choose(&args.load);
+    let (info, capabilities) = source.describe(&options)?;
+    if args.json {
+        return print_json(&Description::new(source.name(), &info, &capabilities));
+    }
+    print(&text(&source.name(), &info, &capabilities))
+}
+
+/// The object of `--json`.
+#[derive(Serialize)]
+struct Description {
+    model: String,
+    #[serde(flatten)]
+    facts: Facts,
+    capabilities: Vec<Capability>,
+}
+
+/// What is told of a model, here and in a list.
+#[derive(Serialize)]
+pub struct Facts {
+    architecture: String,
+    parameters: u64,
+    vocab_size: usize,
+    num_layers: usize,
+    hidden_size: usize,
+    /// `null` when unquantised.
+    quantization: Option<Quantization>,
+    context_length: usize,
+    kv_bytes_per_token: u64,
+    weight_bytes: u64,
+    dtype: String,
+    device: String,
+    chat_template: String,
+    eos_token_ids: Vec<u32>,
+}
+
+#[derive(Serialize)]
+struct Quantization {
+    bits: usize,
+    group_size: usize,
+}
+
+#[derive(Serialize)]
+struct Capability {
+    feature: &'static str,
+    supported: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+impl From<&ModelInfo> for Facts {
+    fn from(info: &ModelInfo) -> Self {
+        Facts {
+            architecture: info.architecture.clone(),
+            parameters: info.num_parameters,
+            vocab_size: info.vocab_size,
+            num_layers: info.num_layers,
+            hidden_size: info.hidden_size,
+            quantization: (info.quant_bits > 0)
+                .then_some(Quantization { bits: info.quant_bits, group_size: info.quant_group }),
+            context_length: info.context_length,
+            kv_bytes_per_token: info.kv_bytes_per_token,
+            weight_bytes: info.weight_bytes,
+            dtype: info.dtype.clone(),
+            device: info.device.clone(),
+            chat_template: info.chat_template.clone(),
+            eos_token_ids: info.eos_token_ids.clone(),
+        }
+    }
+}
+
+impl Description {
+    fn new(model: String, info: &ModelInfo, capabilities: &Capabilities) -> Self {
+        let capabilities = capabilities
+            .iter()
+            .map(|(feature, support)| Capability {
+                feature: feature.as_str(),
+                supported: *support == Support::Yes,
+                reason: match support {
+                    Support::Yes => None,
+                    Support::No(reason) => Some(reason.clone()),
+                },
+            })
+            .collect();
+        Description { model, facts: Facts::from(info), capabilities }
+    }
+}
+
+/// `4 bits in groups of 64`, or the type of unquantised weights.
+pub fn quantization(info: &ModelInfo) -> String {
+    match info.quant_bits {
+        0 => format!("none, {}", info.dtype),
+        bits => format!("{bits} bits in groups of {}", info.quant_group),
+    }
+}
+
+fn text(name: &str, info: &ModelInfo, capabilities: &Capabilities) -> String {
+    let eos: Vec<String> = info.eos_token_ids.iter().map(u32::to_string).collect();
+    let eos = if eos.is_empty() { "none".to_owned() } else { eos.join(", ") };
+    let rows = [
+        ("model", name.to_owned()),
+        ("architecture", info.architecture.clone()),
+        ("parameters", bytes::parameters(info.num_parameters)),
+        ("layers", format!("{} of width {}", info.num_layers, info.hidden_size)),
+        ("vocabulary", info.vocab_size.to_string()),
+        ("quantisation", quantization(info)),
+        ("weights", bytes::human(info.weight_bytes)),
+        ("computes in", format!("{} on {}", info.dtype, info.device)),
+        ("context", format!("{} tokens", info.context_length)),
+        ("KV cache", format!("{} per token", bytes::human(info.kv_bytes_per_token))),
+        ("chat template", info.chat_template.clone()),
+        ("end tokens", eos),
+    ];
+    let mut text: String =
+        rows.iter().map(|(label, value)| format!("{label:<15}{value}\n")).collect();
+    text += "capabilities\n";
+    for (feature, support) in capabilities.iter() {
+        let support = match support {
+            Support::Yes => "yes".to_owned(),
+            Support::No(reason) => format!("no: {reason}"),
+        };
+        text += &format!("  {:<19}{support}\n", feature.as_str());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use inference_core::{Capabilities, Feature, ModelInfo, Support};
+    use serde_json::json;
+
+    use super::{Description, text};
+
+    fn example() -> (ModelInfo, Capabilities) {
+        let info = ModelInfo {
+            architecture: "qwen3".into(),
+            vocab_size: 4096,
+            num_layers: 8,
+            hidden_size: 256,
+            quant_bits: 4,
+            quant_group: 64,
+            context_length: 2048,
+            num_parameters: 7_350_000,
+            weight_bytes: 4 << 20,
+            kv_bytes_per_token: 4096,
+            dtype: "bf16".into(),
+            device: "cpu".into(),
+            eos_token_ids: vec![2, 0],
+            chat_template: "chat_template.jinja".into(),
+        };
+        let capabilities = Capabilities::new(vec![
+            (Feature::Chat, Support::Yes),
+            (Feature::KvBits, Support::No("to come".into())),
+        ]);
+        (info, capabilities)
+    }
+
+    #[test]
+    fn the_object_names_what_is_refused_and_why() {
+        let (info, capabilities) = example();
+        let object =
+            serde_json::to_value(Description::new("m".into(), &info, &capabilities)).unwrap();
+        assert_eq!(object["model"], "m");
+        assert_eq!(object["quantization"], json!({"bits": 4, "group_size": 64}));
+        assert_eq!(object["kv_bytes_per_token"], 4096);
+        assert_eq!(object["eos_token_ids"], json!([2, 0]));
+        assert_eq!(
+            object["capabilities"],
+            json!([
+                {"feature": "chat", "supported": true},
+                {"feature": "kv_bits", "supported": false, "reason": "to come"},
+            ])
+        );
+    }
+
+    #[test]
+    fn the_text_has_a_line_for_each_fact() {
+        let (info, capabilities) = example();
+        let text = text("m", &info, &capabilities);
+        for line in [
+            "architecture   qwen3\n",
+            "parameters     7.3M\n",
+            "quantisation   4 bits in groups of 64\n",
+            "weights        4.0 MiB\n",
+            "KV cache       4.0 KiB per token\n",
+            "end tokens     2, 0\n",
+            "  chat               yes\n",
+            "  kv_bits            no: to come\n",
+        ] {
+            assert!(text.contains(line), "{line:?} is not in\n{text}");
+        }
+    }
+}

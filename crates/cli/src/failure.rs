@@ -1,0 +1,168 @@
+//! Why a command ended badly: one line for a person, one exit code for a script.
+
+use std::io;
+use std::process::ExitCode;
+
+use inference_core::Error;
+
+use crate::output;
+
+/// The result of a command.
+pub type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// The end of a command that did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// What was typed cannot be done: exit code 2.
+    #[error("{0}")]
+    Usage(String),
+    /// The contract's own error.
+    #[error("{}", for_terminal(.0))]
+    Model(#[from] Error),
+    /// Anything else that has a reason: exit code 1.
+    #[error("{0}")]
+    Other(String),
+    /// The reader of stdout has left; that is its right.
+    #[error("stdout is closed")]
+    ClosedPipe,
+    /// Ctrl-C or SIGTERM.
+    #[error("interrupted")]
+    Interrupted,
+    /// A check of `ml doctor` failed, which its report told.
+    #[error("a check failed")]
+    Unhealthy,
+}
+
+/// The exit code after Ctrl-C, as shells count it.
+pub const INTERRUPTED: u8 = 130;
+
+impl Failure {
+    /// An error of writing to stdout.
+    pub fn from_stdout(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::ClosedPipe,
+            _ => Failure::Other(format!("stdout: {}", reason(&error))),
+        }
+    }
+
+    /// 0 for a closed pipe, 1 for a failure, 2 for bad usage, 130 for Ctrl-C.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.code())
+    }
+
+    fn code(&self) -> u8 {
+        match self {
+            Failure::ClosedPipe => 0,
+            Failure::Other(_) | Failure::Unhealthy => 1,
+            Failure::Usage(_) => 2,
+            Failure::Interrupted => INTERRUPTED,
+            Failure::Model(error) => match error {
+                Error::InvalidOption { .. }
+                | Error::Unsupported { .. }
+                | Error::BackendNotRegistered { .. } => 2,
+                _ => 1,
+            },
+        }
+    }
+
+    /// The line `error: …` on stderr, where there is something to tell.
+    pub fn report(&self) {
+        match self {
+            Failure::ClosedPipe | Failure::Interrupted | Failure::Unhealthy => {}
+            _ => output::note(format_args!("error: {}", one_line(&self.to_string()))),
+        }
+    }
+}
+
+/// The system's reason, without the number that it appends.
+pub fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
+}
+
+/// `error` in the words of the command line: flags in place of field names, and a remedy.
+fn for_terminal(error: &Error) -> String {
+    match error {
+        Error::InvalidOption { option, reason } => format!("{}: {reason}", flag(option)),
+        Error::Unsupported { what, reason } => match flag_of(what) {
+            Some(flag) => format!("{flag} is not supported: {reason}"),
+            None => error.to_string(),
+        },
+        Error::BackendNotRegistered { .. } | Error::BackendNotAvailable { .. } => {
+            format!("{error} (`ml doctor` shows what runs here)")
+        }
+        Error::PromptTooLong { .. } => format!("{error}: shorten the prompt or the conversation"),
+        _ => error.to_string(),
+    }
+}
+
+/// The flag that sets the option `field`.
+fn flag(field: &str) -> String {
+    flag_of(field).unwrap_or_else(|| format!("--{}", field.replace(['_', '.'], "-")))
+}
+
+/// The flag of an option that the contract may refuse and whose flag has a name of its own.
+fn flag_of(field: &str) -> Option<String> {
+    let flag = match field {
+        "adapter_path" => "--adapter",
+        "parallel_slots" => "--parallel",
+        "stop_token_ids" => "--stop-token-id",
+        "constraint" => "--json-schema or --regex",
+        "kv_bits" | "context_length" | "logprobs" | "dtype" | "memory_limit" | "cache_limit"
+        | "prefill_chunk" | "top_logprobs" | "logit_bias" => {
+            return Some(format!("--{}", field.replace('_', "-")));
+        }
+        _ => return None,
+    };
+    Some(flag.to_owned())
+}
+
+/// `text` on one line, whatever a template or a library put into it.
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use inference_core::{Error, GenerateOptions, LoadOptions};
+
+    use super::{Failure, one_line};
+
+    #[test]
+    fn a_bad_option_is_named_by_its_flag() {
+        let options = GenerateOptions { top_p: Some(2.0), ..Default::default() };
+        let failure = Failure::from(options.validate().unwrap_err());
+        assert_eq!(failure.to_string(), "--top-p: 2 is not above 0 and at most 1");
+        assert_eq!(failure.code(), 2);
+
+        let options = LoadOptions { parallel_slots: Some(0), ..Default::default() };
+        let failure = Failure::from(options.validate().unwrap_err());
+        assert_eq!(failure.to_string(), "--parallel: must be at least 1");
+    }
+
+    #[test]
+    fn a_refused_option_is_named_by_its_flag() {
+        let refused = |what: &str| {
+            let reason = "not yet".to_owned();
+            Failure::from(Error::Unsupported { what: what.to_owned(), reason })
+        };
+        assert_eq!(refused("kv_bits").to_string(), "--kv-bits is not supported: not yet");
+        assert_eq!(refused("adapter_path").to_string(), "--adapter is not supported: not yet");
+        assert_eq!(refused("images").to_string(), "`images` is not supported: not yet");
+        assert_eq!(refused("kv_bits").code(), 2);
+    }
+
+    #[test]
+    fn exit_codes_tell_failure_from_usage() {
+        let load = Error::Load { path: "x".into(), reason: "missing".into() };
+        assert_eq!(Failure::from(load).code(), 1);
+        assert_eq!(Failure::from(Error::EmptyPrompt).code(), 1);
+        assert_eq!(Failure::Interrupted.code(), 130);
+        assert_eq!(Failure::ClosedPipe.code(), 0);
+    }
+
+    #[test]
+    fn an_error_is_one_line() {
+        assert_eq!(one_line("template: line 3\n  | bad\n\n"), "template: line 3 | bad");
+    }
+}

@@ -1,0 +1,80 @@
+//! Results on stdout, everything else on stderr; neither panics when its reader is gone.
+
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::failure::{Failure, Result};
+
+/// Writes `text` to stdout and flushes it.
+///
+/// # Errors
+/// [`Failure::ClosedPipe`] when nobody reads any more.
+pub fn print(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::from_stdout)
+}
+
+/// [`print`], and a line end.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_line(text: impl Display) -> Result<()> {
+    print(&format!("{text}\n"))
+}
+
+/// `value` as one line of JSON on stdout.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_json(value: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string(value)
+        .map_err(|error| Failure::Other(format!("the result as JSON: {error}")))?;
+    print_line(text)
+}
+
+/// A line for the person on stderr. That stderr is closed is nobody's loss.
+pub fn note(text: impl Display) {
+    // Formatted first, so that two processes' lines do not mix within one line.
+    let line = format!("{text}\n");
+    let _ = io::stderr().write_all(line.as_bytes());
+}
+
+/// [`note`], less prominent where stderr is a terminal that shows it.
+pub fn dim_note(text: impl Display) {
+    if styled() {
+        note(format_args!("\x1b[2m{text}\x1b[0m"));
+    } else {
+        note(text);
+    }
+}
+
+/// Whether stderr takes escape sequences: a terminal, and `NO_COLOR` unset or empty.
+fn styled() -> bool {
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+    io::stderr().is_terminal() && !no_color && !dumb
+}
+
+/// Turns on stderr until it is dropped; shows nothing where stderr is no terminal.
+pub struct Spinner(ProgressBar);
+
+impl Spinner {
+    /// A spinner beside `text`.
+    pub fn new(text: String) -> Self {
+        let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}")
+            .unwrap_or_else(|_| ProgressStyle::default_spinner());
+        let bar = ProgressBar::new_spinner().with_style(style).with_message(text);
+        bar.enable_steady_tick(Duration::from_millis(100));
+        Spinner(bar)
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

@@ -1,0 +1,164 @@
+//! What `ml generate` is asked: from an argument, a file, stdin or a list of messages.
+
+use std::io::{self, IsTerminal};
+
+use inference_core::{Message, Prompt};
+
+use crate::args::GenerateArgs;
+use crate::failure::{Failure, Result};
+use crate::{json, source};
+
+/// What the model is to continue or to answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// Text that is continued as it is.
+    Raw(Prompt),
+    /// A conversation for the chat template.
+    Messages(Vec<Message>),
+}
+
+impl Input {
+    /// Reads what `args` point to.
+    ///
+    /// # Errors
+    /// No prompt, an empty one, or a file that cannot be used.
+    pub fn read(args: &GenerateArgs) -> Result<Self> {
+        if let Some(path) = &args.messages {
+            let name =
+                if source::is_stdin(path) { "stdin".into() } else { path.display().to_string() };
+            let messages = json::parse_messages(&source::read(path)?, &name)?;
+            if messages.is_empty() {
+                return Err(Failure::Usage(format!("{name}: there are no messages")));
+            }
+            return Ok(Input::Messages(messages));
+        }
+        let text = text(args)?;
+        if args.raw {
+            return match text.is_empty() {
+                true => Err(empty()),
+                false => Ok(Input::Raw(Prompt::Text(text))),
+            };
+        }
+        if text.trim().is_empty() {
+            return Err(empty());
+        }
+        let system = args.template.system.clone().map(Message::system);
+        Ok(Input::Messages(system.into_iter().chain([Message::user(text)]).collect()))
+    }
+}
+
+fn text(args: &GenerateArgs) -> Result<String> {
+    let typed = args.prompt.as_deref().filter(|prompt| *prompt != "-");
+    let dash = args.prompt.is_some() && typed.is_none();
+    let file = match &args.prompt_file {
+        Some(path) if dash && source::is_stdin(path) => {
+            return Err(Failure::Usage("stdin is given as the prompt twice".into()));
+        }
+        Some(path) => Some(source::read(path)?),
+        None => None,
+    };
+    let stdin = match (typed, &file) {
+        _ if dash => Some(source::read_stdin()?),
+        (None, None) if io::stdin().is_terminal() => {
+            return Err(Failure::Usage(
+                "no prompt: give one as an argument, with --prompt-file FILE or with \
+                 --messages FILE, or pipe it into stdin"
+                    .into(),
+            ));
+        }
+        (None, None) => Some(source::read_stdin()?),
+        _ => None,
+    };
+    let read = [stdin, file].into_iter().flatten().map(|text| {
+        // The line end that editors and `echo` add is no part of what is asked.
+        if args.raw { text } else { without_line_end(text) }
+    });
+    let parts: Vec<String> = typed.map(str::to_owned).into_iter().chain(read).collect();
+    Ok(parts.join("\n\n"))
+}
+
+fn empty() -> Failure {
+    Failure::Usage("the prompt is empty".into())
+}
+
+fn without_line_end(mut text: String) -> String {
+    if text.ends_with('\n') {
+        text.pop();
+        if text.ends_with('\r') {
+            text.pop();
+        }
+    }
+    text
+}
+
+/// How many bytes wait in stdin, where it is a pipe or a file.
+pub fn bytes_left_in_stdin() -> u64 {
+    if io::stdin().is_terminal() {
+        return 0;
+    }
+    rustix::io::ioctl_fionread(io::stdin()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use clap::Parser;
+    use inference_core::{Message, Prompt};
+
+    use super::Input;
+    use crate::args::{Cli, Command};
+
+    fn read(arguments: &[&str]) -> Result<Input, String> {
+        let cli = Cli::try_parse_from(["ml", "generate"].iter().chain(arguments)).unwrap();
+        let Some(Command::Generate(args)) = cli.command else { panic!("not generate") };
+        Input::read(&args).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn a_prompt_becomes_one_user_message() {
+        assert_eq!(read(&["hi\n"]), Ok(Input::Messages(vec![Message::user("hi\n")])));
+        assert_eq!(
+            read(&["--system", "Be brief.", "hi"]),
+            Ok(Input::Messages(vec![Message::system("Be brief."), Message::user("hi")]))
+        );
+    }
+
+    #[test]
+    fn a_file_follows_the_prompt_and_loses_its_line_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notes.txt");
+        fs::write(&path, "one\ntwo\r\n").unwrap();
+        let path = path.to_str().unwrap();
+        assert_eq!(
+            read(&["Summarise:", "--prompt-file", path]),
+            Ok(Input::Messages(vec![Message::user("Summarise:\n\none\ntwo")]))
+        );
+        assert_eq!(
+            read(&["--raw", "--prompt-file", path]),
+            Ok(Input::Raw(Prompt::from("one\ntwo\r\n")))
+        );
+    }
+
+    #[test]
+    fn an_empty_prompt_is_refused() {
+        assert_eq!(read(&[""]), Err("the prompt is empty".to_owned()));
+        assert_eq!(read(&[" \n"]), Err("the prompt is empty".to_owned()));
+        assert_eq!(read(&["--raw", ""]), Err("the prompt is empty".to_owned()));
+        assert_eq!(read(&["--raw", " "]), Ok(Input::Raw(Prompt::from(" "))));
+    }
+
+    #[test]
+    fn messages_come_from_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("chat.json");
+        fs::write(&path, r#"[{"role": "user", "content": "hi"}]"#).unwrap();
+        assert_eq!(
+            read(&["--messages", path.to_str().unwrap()]),
+            Ok(Input::Messages(vec![Message::user("hi")]))
+        );
+        fs::write(&path, "[]").unwrap();
+        let error = read(&["--messages", path.to_str().unwrap()]).unwrap_err();
+        assert!(error.ends_with("chat.json: there are no messages"), "{error}");
+    }
+}

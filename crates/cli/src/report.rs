@@ -1,0 +1,248 @@
+//! What a generation gave and cost, for programs (JSON) and for people (one line).
+
+use inference_core::{FinishReason, GenerateMetrics, Outcome, TextModel, Token};
+use serde::Serialize;
+
+use crate::bytes;
+
+/// The object of `ml generate --json`. Log probabilities are natural logarithms before
+/// temperature and filters; one that JSON cannot write (minus infinity) is `null`.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// The generated text.
+    pub text: String,
+    /// The prompt as the model saw it.
+    pub prompt_token_ids: Vec<u32>,
+    /// The generated ids, the one that ended the generation not among them.
+    pub token_ids: Vec<u32>,
+    /// One for each generated id.
+    pub logprobs: Vec<Option<f32>>,
+    /// For each generated id the most likely ones, most likely first; only when asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_logprobs: Option<Vec<Vec<TopLogprob>>>,
+    /// `stop`, `length` or `cancelled`.
+    pub finish_reason: &'static str,
+    /// What exactly stopped it, for `stop`.
+    pub stop: Option<Stop>,
+    /// The seed of the draws, given or chosen.
+    pub seed: u64,
+    /// What it cost.
+    pub metrics: Metrics,
+}
+
+/// One of the most likely tokens of a step.
+#[derive(Debug, Serialize)]
+pub struct TopLogprob {
+    id: u32,
+    /// Its text alone; missing where it has none by itself, such as a part of a character.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
+    logprob: f32,
+}
+
+/// What stopped a generation.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Stop {
+    /// One of the model's own ids.
+    EndOfSequence { token_id: u32 },
+    /// An id of `--stop-token-id`.
+    Token { token_id: u32 },
+    /// A text of `--stop`.
+    Text { text: String },
+}
+
+/// Counts; times in seconds; tokens a second; bytes.
+#[derive(Debug, Serialize)]
+pub struct Metrics {
+    prompt_tokens: usize,
+    cached_prompt_tokens: usize,
+    generated_tokens: usize,
+    queue_seconds: f64,
+    prefill_seconds: f64,
+    decode_seconds: f64,
+    total_seconds: f64,
+    time_to_first_token_seconds: Option<f64>,
+    prefill_tokens_per_second: f64,
+    decode_tokens_per_second: f64,
+    peak_memory_bytes: u64,
+    active_memory_bytes: u64,
+}
+
+impl Report {
+    /// The report of a generation of `prompt_ids` that gave `tokens` and ended with `outcome`.
+    /// `model` tells the texts of the most likely tokens, where `with_top` asks for them.
+    pub fn new(
+        prompt_ids: &[u32],
+        tokens: &[Token],
+        outcome: &Outcome,
+        with_top: Option<&dyn TextModel>,
+    ) -> Self {
+        Report {
+            text: tokens.iter().map(|token| token.text.as_str()).collect(),
+            prompt_token_ids: prompt_ids.to_vec(),
+            token_ids: tokens.iter().map(|token| token.id).collect(),
+            logprobs: tokens.iter().map(|token| token.logprob).collect(),
+            top_logprobs: with_top
+                .map(|model| tokens.iter().map(|token| top_logprobs(token, model)).collect()),
+            finish_reason: outcome.finish_reason.as_str(),
+            stop: stop(&outcome.finish_reason),
+            seed: outcome.seed,
+            metrics: Metrics::from(&outcome.metrics),
+        }
+    }
+}
+
+fn top_logprobs(token: &Token, model: &dyn TextModel) -> Vec<TopLogprob> {
+    let one = |top: &inference_core::TokenLogprob| TopLogprob {
+        id: top.id,
+        token: model
+            .decode(&[top.id])
+            .ok()
+            .filter(|text| !text.is_empty() && !text.contains(char::REPLACEMENT_CHARACTER)),
+        logprob: top.logprob,
+    };
+    token.top_logprobs.iter().map(one).collect()
+}
+
+fn stop(reason: &FinishReason) -> Option<Stop> {
+    match reason {
+        FinishReason::EndOfSequence(id) => Some(Stop::EndOfSequence { token_id: *id }),
+        FinishReason::StopToken(id) => Some(Stop::Token { token_id: *id }),
+        FinishReason::StopText(text) => Some(Stop::Text { text: text.clone() }),
+        FinishReason::Length | FinishReason::Cancelled => None,
+    }
+}
+
+impl From<&GenerateMetrics> for Metrics {
+    fn from(metrics: &GenerateMetrics) -> Self {
+        Metrics {
+            prompt_tokens: metrics.prompt_tokens,
+            cached_prompt_tokens: metrics.cached_prompt_tokens,
+            generated_tokens: metrics.generated_tokens,
+            queue_seconds: metrics.queue_duration.as_secs_f64(),
+            prefill_seconds: metrics.prefill_duration.as_secs_f64(),
+            decode_seconds: metrics.decode_duration.as_secs_f64(),
+            total_seconds: metrics.total_duration.as_secs_f64(),
+            time_to_first_token_seconds: metrics.time_to_first_token.map(|t| t.as_secs_f64()),
+            prefill_tokens_per_second: metrics.prefill_tokens_per_second(),
+            decode_tokens_per_second: metrics.decode_tokens_per_second(),
+            peak_memory_bytes: metrics.peak_memory_bytes,
+            active_memory_bytes: metrics.active_memory_bytes,
+        }
+    }
+}
+
+/// `prompt 14 tokens, 812.3 tok/s | decode 120 tokens, 90.1 tok/s | …` for people.
+pub fn statistics(metrics: &GenerateMetrics) -> String {
+    let first = metrics
+        .time_to_first_token
+        .map_or_else(|| "none".to_owned(), |time| format!("{:.3} s", time.as_secs_f64()));
+    format!(
+        "prompt {} tokens, {:.1} tok/s | decode {} tokens, {:.1} tok/s | first token {first} | \
+         peak memory {}",
+        metrics.prompt_tokens,
+        metrics.prefill_tokens_per_second(),
+        metrics.generated_tokens,
+        metrics.decode_tokens_per_second(),
+        bytes::human(metrics.peak_memory_bytes),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use inference_core::{FinishReason, GenerateOptions, Prompt, TextModel};
+    use serde_json::json;
+
+    use super::{Report, statistics};
+    use crate::scripted::{Line, Scripted};
+    use crate::streaming;
+
+    fn report(model: &Scripted, options: &GenerateOptions) -> serde_json::Value {
+        let mut generation = model.generate(&Prompt::from("x"), options).unwrap();
+        let mut tokens = Vec::new();
+        let outcome = streaming::read(&mut generation, |token| {
+            tokens.push(token);
+            Ok(())
+        })
+        .unwrap();
+        let top = (options.top_logprobs > 0).then_some(model as &dyn TextModel);
+        serde_json::to_value(Report::new(generation.prompt_ids(), &tokens, &outcome, top)).unwrap()
+    }
+
+    #[test]
+    fn the_object_has_every_field() {
+        let model = Scripted::saying(&[&["Hi", "!"]]);
+        let options = GenerateOptions { logprobs: true, seed: Some(3), ..Default::default() };
+        assert_eq!(
+            report(&model, &options),
+            json!({
+                "text": "Hi!",
+                "prompt_token_ids": [1, 2, 3],
+                "token_ids": [10, 11],
+                "logprobs": [-0.5, -0.5],
+                "finish_reason": "stop",
+                "stop": {"type": "end_of_sequence", "token_id": 2},
+                "seed": 3,
+                "metrics": {
+                    "prompt_tokens": 3,
+                    "cached_prompt_tokens": 0,
+                    "generated_tokens": 2,
+                    "queue_seconds": 0.0,
+                    "prefill_seconds": 0.5,
+                    "decode_seconds": 0.25,
+                    "total_seconds": 0.75,
+                    "time_to_first_token_seconds": 0.5,
+                    "prefill_tokens_per_second": 6.0,
+                    "decode_tokens_per_second": 4.0,
+                    "peak_memory_bytes": 3 << 20,
+                    "active_memory_bytes": 1 << 20,
+                },
+            })
+        );
+    }
+
+    #[test]
+    fn top_logprobs_are_there_when_asked_for() {
+        let model = Scripted::saying(&[&["Hi"]]);
+        let options = GenerateOptions { logprobs: true, top_logprobs: 2, ..Default::default() };
+        assert_eq!(
+            report(&model, &options)["top_logprobs"],
+            json!([[
+                {"id": 10, "token": "<10>", "logprob": -0.5},
+                {"id": 11, "token": "<11>", "logprob": -1.5},
+            ]])
+        );
+    }
+
+    #[test]
+    fn the_end_is_told_exactly() {
+        let end = |reason| Line { tokens: &["a"], end: Ok(reason) };
+        let model = Scripted::with(vec![
+            end(FinishReason::StopText("\n".into())),
+            end(FinishReason::StopToken(4)),
+            end(FinishReason::Length),
+            end(FinishReason::Cancelled),
+        ]);
+        let next = || {
+            let report = report(&model, &GenerateOptions::default());
+            (report["finish_reason"].clone(), report["stop"].clone())
+        };
+        assert_eq!(next(), (json!("stop"), json!({"type": "text", "text": "\n"})));
+        assert_eq!(next(), (json!("stop"), json!({"type": "token", "token_id": 4})));
+        assert_eq!(next(), (json!("length"), json!(null)));
+        assert_eq!(next(), (json!("cancelled"), json!(null)));
+    }
+
+    #[test]
+    fn the_statistics_are_one_line() {
+        let model = Scripted::saying(&[&["Hi", "!"]]);
+        let generation = model.generate(&Prompt::from("x"), &GenerateOptions::default()).unwrap();
+        let (_, outcome) = generation.collect_text().unwrap();
+        assert_eq!(
+            statistics(&outcome.metrics),
+            "prompt 3 tokens, 6.0 tok/s | decode 2 tokens, 4.0 tok/s | first token 0.500 s | \
+             peak memory 3.0 MiB"
+        );
+    }
+}

@@ -1,0 +1,204 @@
+//! The binary where no model has to run: help, versions, usage errors, refusals.
+
+// A helper of a test may panic as the test itself may.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::process::{Command, Output, Stdio};
+
+fn ml(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ml"))
+        .args(arguments)
+        .env_remove("ML_MODEL")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// Asserts that `ml` refuses `arguments` as bad usage, with these words and nothing on stdout.
+fn refused(arguments: &[&str], words: &[&str]) {
+    let output = ml(arguments);
+    let error = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+    assert!(error.starts_with("error: "), "{arguments:?}: {error}");
+    for word in words {
+        assert!(error.contains(word), "{arguments:?}: {word:?} is not in: {error}");
+    }
+    assert_eq!(stdout(&output), "", "{arguments:?}");
+}
+
+#[test]
+fn help_lists_the_commands_and_every_command_has_examples() {
+    let help = ml(&["--help"]);
+    assert!(help.status.success());
+    for command in ["generate", "chat", "info", "list", "doctor", "completions"] {
+        assert!(stdout(&help).contains(&format!("\n  {command} ")), "{command}");
+        let help = ml(&[command, "--help"]);
+        assert!(help.status.success());
+        assert!(stdout(&help).contains("Examples:\n  "), "{command}");
+    }
+}
+
+#[test]
+fn nothing_asked_shows_the_help_as_a_usage_error() {
+    let output = ml(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("Usage: ml"));
+}
+
+#[test]
+fn the_version_names_the_crate() {
+    for flag in ["--version", "-V"] {
+        let output = ml(&[flag]);
+        assert!(output.status.success());
+        let text = stdout(&output);
+        assert!(text.starts_with(&format!("ml {}\n", env!("CARGO_PKG_VERSION"))), "{text}");
+        assert!(
+            text.contains("mlx-c") && text.contains("MLX") && text.contains("device"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn bad_values_are_refused_with_flag_and_range() {
+    refused(&["generate", "hi", "--temperature", "-1"], &["--temperature", "at least 0"]);
+    refused(&["generate", "hi", "--temperature", "NaN"], &["--temperature", "NaN"]);
+    refused(&["generate", "hi", "--temperature", "warm"], &["--temperature", "expected a number"]);
+    refused(&["generate", "hi", "--top-p", "1.5"], &["--top-p", "at most 1"]);
+    refused(&["generate", "hi", "--top-k", "-3"], &["--top-k", "whole number"]);
+    refused(&["generate", "hi", "-n", "99999999999999999999"], &["--max-tokens", "whole number"]);
+    refused(&["generate", "hi", "--context-length", "0"], &["--context-length", "at least 1"]);
+    refused(&["generate", "hi", "--memory-limit", "99999999999TiB"], &["--memory-limit"]);
+    refused(&["generate", "hi", "--timeout", "1e300"], &["--timeout", "at most"]);
+    refused(&["chat", "--min-p", "2"], &["--min-p", "at most 1"]);
+}
+
+#[test]
+fn options_to_come_are_refused_by_name() {
+    refused(&["generate", "hi", "--image", "cat.png"], &["--image is not supported"]);
+    refused(&["generate", "hi", "--draft-model", "d"], &["--draft-model is not supported"]);
+    refused(&["chat", "--image", "cat.png"], &["--image is not supported"]);
+}
+
+#[test]
+fn unknown_commands_and_options_are_refused() {
+    refused(&["frobnicate"], &["frobnicate"]);
+    refused(&["generate", "hi", "--frobnicate"], &["--frobnicate"]);
+    refused(&["list"], &["<DIR>"]);
+    refused(&["generate", "hi", "--model", ""], &["--model"]);
+}
+
+#[test]
+fn empty_prompts_are_refused() {
+    refused(&["generate", ""], &["the prompt is empty"]);
+    refused(&["generate"], &["the prompt is empty"]);
+    refused(&["generate", "--raw", ""], &["the prompt is empty"]);
+}
+
+#[test]
+fn files_that_cannot_be_used_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let latin1 = folder.path().join("latin1.txt");
+    fs::write(&latin1, b"caf\xe9").unwrap();
+    let path = latin1.to_str().unwrap();
+    for (arguments, words) in [
+        (["generate", "--prompt-file", "no/such.txt"], "no/such.txt: no such file"),
+        (["generate", "--prompt-file", path], "latin1.txt: not valid UTF-8 at byte 3"),
+        (["generate", "--messages", path], "latin1.txt: not valid UTF-8 at byte 3"),
+        (["generate", "--prompt-file", "."], ".: is a directory"),
+    ] {
+        let output = ml(&arguments);
+        let error = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.starts_with("error: ") && error.contains(words), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
+
+#[test]
+fn messages_that_are_none_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("chat.json");
+    for (text, words) in [
+        ("{", "chat.json: not JSON"),
+        ("{}", "chat.json: expected a JSON array of messages"),
+        (r#"[{"content": "x"}]"#, "chat.json: message 0: `role` is missing"),
+        (r#"[{"role": "user", "content": 3}]"#, "chat.json: message 0: `content`"),
+    ] {
+        fs::write(&path, text).unwrap();
+        let output = ml(&["generate", "--messages", path.to_str().unwrap()]);
+        let error = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn an_empty_folder_lists_no_models() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let output = ml(&["list", path]);
+    assert!(output.status.success());
+    assert_eq!(stdout(&output), "");
+    assert!(stderr(&output).starts_with("no models in "));
+    let output = ml(&["list", path, "--json"]);
+    assert_eq!(stdout(&output), "[]\n");
+}
+
+#[test]
+fn a_folder_that_cannot_be_listed_is_named() {
+    let output = ml(&["list", "no/such/folder"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).starts_with("error: no/such/folder: "));
+}
+
+#[test]
+fn a_broken_model_is_listed_with_its_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("broken");
+    fs::create_dir(&model).unwrap();
+    fs::write(model.join("config.json"), "{").unwrap();
+    fs::write(model.join("model.safetensors"), "").unwrap();
+    let path = folder.path().to_str().unwrap();
+    let output = ml(&["list", path]);
+    assert!(output.status.success());
+    assert!(stdout(&output).contains("broken") && stdout(&output).contains("  error: "));
+    let output = ml(&["list", path, "--json"]);
+    let models: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert!(models[0]["error"].as_str().is_some_and(|error| error.contains("config.json")));
+}
+
+#[test]
+fn completions_are_printed_for_a_shell() {
+    let output = ml(&["completions", "bash"]);
+    assert!(output.status.success());
+    assert!(stdout(&output).contains("--prompt-file"));
+    refused(&["completions", "cobol"], &["cobol"]);
+}
+
+#[test]
+fn a_closed_stdout_is_no_error() {
+    for arguments in [["completions", "zsh"].as_slice(), &["--version"], &["--help"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = Command::new(env!("CARGO_BIN_EXE_ml"))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(writer)
+            .stderr(Stdio::piped())
+            .spawn()
+            .and_then(|child| child.wait_with_output())
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
+        assert_eq!(stderr(&output), "", "{arguments:?}");
+    }
+}

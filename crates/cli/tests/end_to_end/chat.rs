@@ -1,0 +1,39 @@
+//! `ml chat` from a pipe.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::{FOX, ml_with_stdin, text};
+
+#[test]
+fn a_piped_chat_takes_each_line_as_a_turn() {
+    let turns = format!("{FOX}\n\n/stats\n{FOX}\\\nand an owl\n");
+    let output = ml_with_stdin(&["chat", "-t", "0", "-n", "6"], turns.as_bytes());
+    let (out, error) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{error}");
+    assert!(!out.contains(">>>") && !out.contains('\x1b'), "{out}");
+    assert_eq!(error.matches("decode ").count(), 3, "{error}");
+    assert!(error.contains("2 messages"), "{error}");
+}
+
+#[test]
+fn a_piped_chat_saves_what_was_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("chat.json");
+    let turns = format!("{FOX}\n/save {}\n/bye\nnot read\n", path.display());
+    let output = ml_with_stdin(&["chat", "-q", "-t", "0", "-n", "6"], turns.as_bytes());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let saved: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    assert_eq!(saved[0]["content"], FOX);
+    assert_eq!(format!("{}\n", saved[1]["content"].as_str().unwrap()), text(&output.stdout));
+    assert_eq!(saved.as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_piped_chat_ends_with_its_first_error() {
+    let output = ml_with_stdin(&["chat", "-q"], b"/frobnicate\nhello\n");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+    assert!(text(&output.stderr).starts_with("error: unknown command /frobnicate"));
+}

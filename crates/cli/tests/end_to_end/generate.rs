@@ -1,0 +1,150 @@
+//! `ml generate` from beginning to end.
+
+use serde_json::Value;
+
+use crate::{FOX, command, finish, generated, json, ml, ml_with_stdin, text};
+
+#[test]
+fn the_streamed_text_is_the_text_of_the_report() {
+    let streamed = generated(&["generate", "-t", "0", "--quiet", FOX]);
+    let report = json(&["generate", "-t", "0", "--json", FOX]);
+    assert_eq!(streamed, format!("{}\n", report["text"].as_str().unwrap()));
+    assert!(streamed.to_lowercase().contains("fox"), "{streamed}");
+    assert_eq!(report["finish_reason"], "stop");
+    assert_eq!(report["stop"]["type"], "end_of_sequence");
+}
+
+#[test]
+fn json_can_be_extracted_from_a_sentence() {
+    let prompt = "Extract the name, age and city as JSON: Mara is 31 and lives in Oslo.";
+    let answer = generated(&["generate", "-t", "0", "--quiet", prompt]);
+    let object: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(object["name"], "Mara");
+    assert_eq!(object["age"], 31);
+    assert_eq!(object["city"], "Oslo");
+}
+
+#[test]
+fn the_report_has_every_field() {
+    let report = json(&[
+        "generate",
+        "-t",
+        "0",
+        "-n",
+        "8",
+        "--top-logprobs",
+        "3",
+        "--seed",
+        "5",
+        "--json",
+        FOX,
+    ]);
+    let tokens = report["token_ids"].as_array().unwrap().len();
+    assert_eq!(tokens, 8);
+    assert!(!report["prompt_token_ids"].as_array().unwrap().is_empty());
+    let logprobs = report["logprobs"].as_array().unwrap();
+    assert_eq!(logprobs.len(), tokens);
+    let top = report["top_logprobs"].as_array().unwrap();
+    assert_eq!(top.len(), tokens);
+    for (step, chosen) in top.iter().zip(logprobs) {
+        assert!(chosen.as_f64().unwrap() <= 0.0);
+        assert_eq!(step.as_array().unwrap().len(), 3);
+        assert!(step[0]["id"].is_u64());
+        // Greedy: the chosen token is the most likely one.
+        assert_eq!(&step[0]["logprob"], chosen);
+    }
+    assert_eq!(report["finish_reason"], "length");
+    assert!(report["stop"].is_null());
+    assert_eq!(report["seed"], 5);
+    let metrics = &report["metrics"];
+    assert_eq!(metrics["generated_tokens"], 8);
+    assert_eq!(
+        metrics["prompt_tokens"].as_u64().unwrap() as usize,
+        report["prompt_token_ids"].as_array().unwrap().len()
+    );
+    for rate in ["prefill_tokens_per_second", "decode_tokens_per_second", "total_seconds"] {
+        assert!(metrics[rate].as_f64().unwrap() > 0.0, "{rate}");
+    }
+    assert!(metrics["time_to_first_token_seconds"].as_f64().unwrap() > 0.0);
+    assert!(metrics["peak_memory_bytes"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn a_seed_repeats_a_draw() {
+    let draw = |seed| generated(&["generate", "-t", "1", "-n", "24", "-q", "--seed", seed, FOX]);
+    assert_eq!(draw("1"), draw("1"));
+    assert_ne!(draw("1"), draw("2"));
+}
+
+#[test]
+fn a_stop_text_ends_the_answer_before_it() {
+    let report = json(&["generate", "-t", "0", "--stop", ".", "--json", FOX]);
+    assert!(!report["text"].as_str().unwrap().contains('.'));
+    assert_eq!(report["stop"], serde_json::json!({"type": "text", "text": "."}));
+}
+
+#[test]
+fn piped_stdin_is_the_prompt() {
+    let argument = generated(&["generate", "-t", "0", "-q", FOX]);
+    let piped = ml_with_stdin(&["generate", "-t", "0", "-q"], format!("{FOX}\n").as_bytes());
+    assert_eq!(text(&piped.stdout), argument);
+    let dash = ml_with_stdin(&["generate", "-t", "0", "-q", "-"], FOX.as_bytes());
+    assert_eq!(text(&dash.stdout), argument);
+    let messages = format!(r#"[{{"role": "user", "content": "{FOX}"}}]"#);
+    let from_messages =
+        ml_with_stdin(&["generate", "-t", "0", "-q", "--messages", "-"], messages.as_bytes());
+    assert_eq!(text(&from_messages.stdout), argument);
+}
+
+#[test]
+fn stdin_beside_a_prompt_is_noted() {
+    let output = ml_with_stdin(&["generate", "-n", "2", FOX], b"some notes");
+    assert!(output.status.success());
+    assert!(text(&output.stderr).contains("--prompt-file -"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn statistics_go_to_stderr_without_escapes() {
+    let output = ml(&["generate", "-n", "4", FOX]);
+    let error = text(&output.stderr);
+    assert_eq!(error.lines().count(), 1, "{error}");
+    for part in ["prompt ", "tok/s", "decode 4 tokens", "first token ", "peak memory "] {
+        assert!(error.contains(part), "{error}");
+    }
+    assert!(!error.contains('\x1b'), "{error}");
+    assert_eq!(text(&ml(&["generate", "-n", "4", "-q", FOX]).stderr), "");
+}
+
+#[test]
+fn two_processes_run_at_once() {
+    let arguments = ["generate", "-t", "0", "-q", FOX];
+    let first = command(&arguments).spawn().unwrap();
+    let second = command(&arguments).spawn().unwrap();
+    let (first, second) = (finish(first), finish(second));
+    assert_eq!(first.0, Some(0), "{}", first.2);
+    assert_eq!(first, second);
+    assert!(!first.1.is_empty());
+}
+
+#[test]
+fn a_prompt_beyond_the_context_is_refused_with_both_numbers() {
+    let prompt = "fox ".repeat(5000);
+    let output = ml(&["generate", "--raw", &prompt]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("the context takes 2048"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn raw_text_is_continued_without_the_template() {
+    let raw = json(&["generate", "--raw", "-n", "4", "--json", FOX]);
+    let chat = json(&["generate", "-n", "4", "--json", FOX]);
+    let length = |report: &Value| report["prompt_token_ids"].as_array().unwrap().len();
+    assert!(length(&raw) < length(&chat));
+}
+
+#[test]
+fn a_system_message_reaches_the_prompt() {
+    let with = json(&["generate", "--system", "Be brief.", "-n", "1", "--json", FOX]);
+    let without = json(&["generate", "-n", "1", "--json", FOX]);
+    assert_ne!(with["prompt_token_ids"], without["prompt_token_ids"]);
+}

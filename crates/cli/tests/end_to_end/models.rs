@@ -1,0 +1,81 @@
+//! Which model runs, what it is, and what is refused for it.
+
+use std::fs;
+
+use crate::{FOX, command, generated, json, ml, text};
+
+#[test]
+fn a_missing_folder_is_named() {
+    let output = ml(&["generate", "--model", "no/such/model", FOX]);
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    assert!(error.starts_with("error: ") && error.contains("no/such/model"), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+    let output = command(&["info"]).env("ML_MODEL", "no/such/model").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("no/such/model"));
+}
+
+#[test]
+fn options_that_the_backend_does_not_honour_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let schema = folder.path().join("schema.json");
+    fs::write(&schema, r#"{"type": "object"}"#).unwrap();
+    for (flag, value) in [
+        ("--kv-bits", "8"),
+        ("--adapter", "some/folder"),
+        ("--parallel", "2"),
+        ("--json-schema", schema.to_str().unwrap()),
+        ("--regex", "[a-z]+"),
+    ] {
+        let output = ml(&["generate", FOX, flag, value]);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{flag}: {error}");
+        assert!(error.starts_with("error: ") && error.contains(flag), "{flag}: {error}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn an_unknown_backend_is_refused() {
+    let output = ml(&["generate", "--backend", "abacus", FOX]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("abacus"));
+}
+
+#[test]
+fn info_describes_the_demo_model() {
+    let info = json(&["info", "--json"]);
+    assert_eq!(info["architecture"], "qwen3");
+    assert_eq!(info["num_layers"], 8);
+    assert_eq!(info["context_length"], 2048);
+    assert_eq!(info["quantization"], serde_json::json!({"bits": 4, "group_size": 64}));
+    assert_eq!(info["vocab_size"], 4096);
+    assert!(info["kv_bytes_per_token"].as_u64().unwrap() > 0);
+    assert!(info["capabilities"].as_array().unwrap().iter().any(|c| c["feature"] == "chat"));
+    let described = generated(&["info"]);
+    assert!(described.contains("qwen3") && described.contains("4 bits in groups of 64"));
+}
+
+#[test]
+fn a_folder_with_the_demo_model_is_listed_and_answers_alike() {
+    let demo = concat!(env!("CARGO_MANIFEST_DIR"), "/demo-model");
+    let models = json(&["list", demo, "--json"]);
+    assert_eq!(models[0]["architecture"], "qwen3");
+    assert!(models[0]["error"].is_null(), "{models}");
+    let arguments = ["generate", "-t", "0", "-q", "-n", "16", FOX];
+    let from_folder = command(&arguments).env("ML_MODEL", demo).output().unwrap();
+    assert_eq!(text(&from_folder.stdout), generated(&arguments));
+}
+
+#[test]
+fn doctor_finds_nothing_wrong() {
+    let report = json(&["doctor", "--json"]);
+    assert_eq!(report["healthy"], true, "{report}");
+    for check in report["checks"].as_array().unwrap() {
+        assert_eq!(check["ok"], true, "{check}");
+    }
+    assert!(report["system"]["mlx_version"].is_string());
+    assert!(!report["backends"].as_array().unwrap().is_empty());
+    assert!(generated(&["doctor"]).contains("generation   ok: loaded in "));
+}
