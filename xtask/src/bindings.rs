@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
-use mlx_build::{Python, Tools, location};
+use mlx_build::{libclang, location, python_from_env};
 
 use crate::root;
 

@@ -45,23 +45,26 @@ pub enum Error {
         /// Why it did not start.
         source: io::Error,
     },
-    /// Python is there, pip is not.
+    /// Python is there, and has neither pip nor the means to make an environment with it.
     #[error(
-        "`{python}` has no pip; install it (Debian: apt install python3-pip; \
-         elsewhere: {python} -m ensurepip), or set MLX_ROOT to an installed MLX"
+        "`{python}` has no pip, and makes no virtual environment: {reason}; \
+         install pip (Debian: apt install python3-pip; elsewhere: {python} -m ensurepip), \
+         or set MLX_ROOT to an installed MLX"
     )]
     NoPip {
         /// The interpreter tried.
         python: String,
+        /// What it printed.
+        reason: String,
     },
     /// pip ran and failed.
     #[error(
-        "pip could not get {packages}: {reason}; check the network and pip's settings, \
+        "pip could not get {package}: {reason}; check the network and pip's settings, \
          or set MLX_ROOT to an installed MLX"
     )]
     Download {
-        /// What was asked for, with versions.
-        packages: String,
+        /// What was asked for, with its version.
+        package: String,
         /// The last lines that pip printed.
         reason: String,
     },
@@ -85,6 +88,17 @@ pub enum Error {
         wheel: String,
         /// What the interpreter printed.
         reason: String,
+    },
+    /// A wheel whose library does not look for its bundled libraries where it did.
+    #[error(
+        "{} does not look for `{bundle}` in the one place expected; \
+         the pinned wheel does, so unpack it again: remove the folder", library.display()
+    )]
+    UnknownLayout {
+        /// MLX's library.
+        library: PathBuf,
+        /// The folder of the bundled libraries.
+        bundle: String,
     },
     /// A folder that should hold MLX lacks a part of it.
     #[error("`{}` in {} is missing; {remedy}", file.display(), folder.display())]
@@ -129,22 +143,22 @@ pub enum Error {
         /// What it printed.
         reason: String,
     },
-    /// The build tools could not be installed.
+    /// A build tool that the machine lacks could not be installed.
     #[error(
-        "no {tools} on this machine, and the Python packages could not be installed: {reason}; \
-         install cmake with the system's package manager (Debian: apt install cmake make), \
-         or give Python venv and pip (Debian: apt install python3-venv python3-pip)"
+        "there is no {tool} on this machine, and its Python package could not be installed; \
+         install it with the system's package manager (Debian: apt install cmake make), \
+         or help pip: {source}"
     )]
-    NoTools {
-        /// The programs that are missing.
-        tools: String,
-        /// Why the Python packages did not come.
-        reason: String,
+    NoTool {
+        /// The program or library.
+        tool: &'static str,
+        /// Why its package did not come.
+        source: Box<Error>,
     },
     /// cmake failed.
     #[error(
-        "cmake could not build {what} from {}; its messages are above; \
-         the unfinished build is in {}", source_dir.display(), build_dir.display()
+        "cmake could not build {what} from {}; its messages are above, \
+         its log files are in {}", source_dir.display(), build_dir.display()
     )]
     Compile {
         /// `MLX` or `mlx-c`.
@@ -154,9 +168,12 @@ pub enum Error {
         /// The folder left behind.
         build_dir: PathBuf,
     },
-    /// The crate that carries the sources of mlx-c was not found.
-    #[error("cannot find the sources of mlx-c: {reason}; run `cargo fetch --locked` and try again")]
-    NoSources {
+    /// Cargo did not say where things are.
+    #[error(
+        "cargo metadata failed: {reason}; it says where the sources of mlx-c are: \
+         run `cargo fetch --locked` with a network once, and try again"
+    )]
+    Metadata {
         /// What cargo said.
         reason: String,
     },
