@@ -44,11 +44,9 @@ fn generate() -> Result<Vec<u8>> {
         .arg(ffi.join("shim"))
         .current_dir(root());
     if env::var_os("LIBCLANG_PATH").is_none() && !has_clang() {
-        let tools = location::cache_of_workspace(&ffi)?.join("tools");
-        command.env(
-            "LIBCLANG_PATH",
-            Tools::new(tools, Python::from_env()).libclang_dir()?,
-        );
+        let cache = location::cache_of_workspace(&ffi)?;
+        let folder = libclang(&cache, python_from_env(), |line| eprintln!("{line}"))?;
+        command.env("LIBCLANG_PATH", folder);
     }
     if let Some(include) = gcc_include() {
         // libclang without clang has no stddef.h of its own.

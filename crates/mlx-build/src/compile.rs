@@ -160,7 +160,7 @@ fn check_compiler(program: &Path) -> Result<(), Error> {
         .stdin(Stdio::null())
         .output();
     match output {
-        Err(source) => Err(Error::NoCompiler { compiler, source }),
+        Err(cause) => Err(Error::NoCompiler { compiler, cause }),
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => {
             let text = String::from_utf8_lossy(&output.stderr);
@@ -196,7 +196,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(unix)]
     fn a_compiler_that_refuses_c_plus_plus_20_is_named_with_its_message() {
         let dir = tempfile::tempdir().unwrap();
         let body = "echo \"error: unrecognized option '-std=c++20'\" >&2; exit 1";

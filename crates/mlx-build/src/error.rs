@@ -23,10 +23,9 @@ pub enum Error {
     },
     /// There is no prebuilt MLX for this machine.
     #[error(
-        "no prebuilt MLX {MLX_VERSION} {variant} for {} {} {}; there is one for {}; \
-         set MLX_VARIANT to one of those, MLX_ROOT to an installed MLX, \
-         or run `cargo xtask build-mlx --from-source DIR`",
-        target.os, target.arch, release(target), wheels(*variant)
+        "there is no prebuilt MLX {MLX_VERSION} {variant} for {target}, only for {}; \
+         choose another variant with MLX_VARIANT, name an installed MLX in MLX_ROOT, \
+         or run `cargo xtask build-mlx --from-source DIR`", wheels(*variant)
     )]
     NoWheel {
         /// The variant asked for.
@@ -36,14 +35,14 @@ pub enum Error {
     },
     /// The interpreter that fetches and unpacks wheels is not there.
     #[error(
-        "cannot run `{python}`: {source}; install Python 3 with pip, name it in MLX_PYTHON, \
+        "cannot run `{python}`: {cause}; install Python 3 with pip, name it in MLX_PYTHON, \
          or set MLX_ROOT to an installed MLX"
     )]
     NoPython {
         /// The interpreter tried.
         python: String,
         /// Why it did not start.
-        source: io::Error,
+        cause: io::Error,
     },
     /// Python is there, and has neither pip nor the means to make an environment with it.
     #[error(
@@ -112,8 +111,8 @@ pub enum Error {
     },
     /// An installed MLX that mlx-c was not made for.
     #[error(
-        "MLX in {} is version {found}, expected {MLX_VERSION}; \
-         install that version or unset MLX_ROOT to have it fetched", root.display()
+        "MLX in {} is version {found}, expected {MLX_VERSION}; install or check out that one, \
+         or have it fetched: unset MLX_ROOT, leave away --from-source", root.display()
     )]
     WrongVersion {
         /// The installed MLX.
@@ -123,14 +122,14 @@ pub enum Error {
     },
     /// No C++ compiler.
     #[error(
-        "cannot run the C++ compiler `{compiler}`: {source}; install one \
+        "cannot run the C++ compiler `{compiler}`: {cause}; install one \
          (Debian: apt install g++; macOS: xcode-select --install) or name it in CXX"
     )]
     NoCompiler {
         /// The compiler tried.
         compiler: String,
         /// Why it did not start.
-        source: io::Error,
+        cause: io::Error,
     },
     /// A C++ compiler that does not know C++20.
     #[error(
@@ -147,13 +146,13 @@ pub enum Error {
     #[error(
         "there is no {tool} on this machine, and its Python package could not be installed; \
          install it with the system's package manager (Debian: apt install cmake make), \
-         or help pip: {source}"
+         or help pip: {cause}"
     )]
     NoTool {
         /// The program or library.
         tool: &'static str,
         /// Why its package did not come.
-        source: Box<Error>,
+        cause: Box<Error>,
     },
     /// cmake failed.
     #[error(
@@ -184,24 +183,24 @@ pub enum Error {
         name: &'static str,
     },
     /// The file system said no.
-    #[error("cannot {action} {}: {source}", path.display())]
+    #[error("cannot {action} {}: {cause}", path.display())]
     Io {
         /// What was tried, as a verb.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        cause: io::Error,
     },
 }
 
 impl Error {
     /// Names the file and the action in an error of the file system.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io {
+        move |cause| Self::Io {
             action,
             path: path.to_owned(),
-            source,
+            cause,
         }
     }
 }
@@ -213,13 +212,4 @@ fn wheels(variant: Variant) -> String {
         .filter(|p| p.variant == variant)
         .map(|p| p.tag);
     tags.collect::<Vec<_>>().join(", ")
-}
-
-/// The release of the operating system, where it matters.
-fn release(target: &Target) -> String {
-    if target.os_version == 0 {
-        String::new()
-    } else {
-        target.os_version.to_string()
-    }
 }

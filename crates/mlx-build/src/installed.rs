@@ -26,8 +26,8 @@ pub(crate) fn check(root: &Path, linkage: &Linkage) -> Result<PathBuf, Error> {
         return Err(Error::MissingFile {
             file: file.strip_prefix(root).unwrap_or(file).to_owned(),
             folder: root.to_owned(),
-            remedy: "MLX_ROOT must name an installed MLX, with `lib` and `include`; \
-                     unset it to have MLX fetched",
+            remedy: "name a folder with the `lib` and `include` of an installed MLX, \
+                     or have it fetched: unset MLX_ROOT, leave away --from-source",
         });
     }
     let text = fs::read_to_string(&header).map_err(Error::io("read", &header))?;

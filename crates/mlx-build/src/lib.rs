@@ -46,7 +46,7 @@
 pub mod build_script;
 mod compile;
 mod error;
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod fake;
 mod fetch;
 mod installed;

@@ -188,6 +188,17 @@ pub struct Target {
     pub os_version: u32,
 }
 
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.os, self.arch)?;
+        if self.os_version == 0 {
+            Ok(())
+        } else {
+            write!(f, " {}", self.os_version)
+        }
+    }
+}
+
 impl Target {
     /// The machine that this program runs on.
     pub fn host() -> Self {

@@ -132,7 +132,6 @@ pub fn provision(request: &Request) -> Result<Mlx, Error> {
     let since = SystemTime::now() - Duration::from_secs(2);
     let _lock = lock(&request.cache, request.progress)?;
     let home = request.home();
-    fs::create_dir_all(&home).map_err(Error::io("create", &home))?;
     let python = request.python();
     let tools = Tools {
         dir: request.cache.join("tools"),
@@ -293,5 +292,5 @@ fn lock(cache: &Path, progress: fn(&str)) -> Result<File, Error> {
     Ok(file)
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests;

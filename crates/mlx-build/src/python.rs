@@ -100,9 +100,9 @@ impl Python {
     }
 
     fn run(&self, command: &mut Command) -> Result<Output, Error> {
-        command.output().map_err(|source| Error::NoPython {
+        command.output().map_err(|cause| Error::NoPython {
             python: self.program.display().to_string(),
-            source,
+            cause,
         })
     }
 }
@@ -124,7 +124,7 @@ fn last_lines(output: &Output) -> String {
     lines[lines.len().saturating_sub(4)..].join(" / ")
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::platform::PLATFORMS;

@@ -72,7 +72,7 @@ impl Tools<'_> {
                 })
                 .map_err(|error| Error::NoTool {
                     tool: tool.name,
-                    source: Box::new(error),
+                    cause: Box::new(error),
                 })?;
         }
         Ok(folder.dir.join(tool.inside))
