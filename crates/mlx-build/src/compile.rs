@@ -3,9 +3,10 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
+use std::io::{self, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::thread::available_parallelism;
 
 use crate::tools::Tools;
@@ -26,12 +27,15 @@ pub(crate) struct Build {
     path: OsString,
     generator: &'static str,
     triple: String,
+    /// Whether the compiler's library has `std::format`.
+    has_format: bool,
 }
 
 impl Build {
     /// Checks the compiler and finds `cmake` and `ninja` or `make`, installing what is not there.
     pub(crate) fn prepare(triple: &str, tools: &Tools) -> Result<Self, Error> {
-        check_compiler(&compiler_for(triple))?;
+        let compiler = compiler_for(triple);
+        check_compiler(&compiler)?;
         let mut folders = Vec::new();
         if !runs("cmake") {
             folders.push(tools.cmake()?);
@@ -51,16 +55,25 @@ impl Build {
             path,
             generator,
             triple: triple.to_owned(),
+            has_format: has_format(&compiler),
         })
     }
 
     /// Compiles `source`, mlx-c, against MLX's headers in `include`; `out` gets `libmlxc.a`.
     pub(crate) fn mlx_c(&self, source: &Path, include: &Path, out: &Path) -> Result<(), Error> {
-        let header = write(out, "std_format.h", STD_FORMAT)?;
+        // mlx-c calls std::format and leaves it to chance that some header declares it.
+        let format = if self.has_format {
+            "-include format".to_owned()
+        } else {
+            format!(
+                "-include \"{}\"",
+                write(out, "std_format.h", STD_FORMAT)?.display()
+            )
+        };
         write(out, "MLXConfig.cmake", MLX_CONFIG)?;
         let mut config = self.config(source, out);
         config
-            .cxxflag(format!("-include \"{}\"", header.display()))
+            .cxxflag(format)
             .define("BUILD_SHARED_LIBS", "OFF")
             .define("MLX_C_USE_SYSTEM_MLX", "ON")
             .define("MLX_C_BUILD_EXAMPLES", "OFF")
@@ -144,22 +157,13 @@ fn compiler_for(triple: &str) -> PathBuf {
     tool.map_or_else(|_| "c++".into(), |tool| tool.path().to_owned())
 }
 
-/// Runs the compiler on one line, so that a missing or old one is named before cmake starts.
+/// Tries the compiler, so that a missing or old one is named before cmake starts.
 fn check_compiler(program: &Path) -> Result<(), Error> {
     let compiler = program.display().to_string();
-    let output = Command::new(program)
-        .args([
-            "-std=c++20",
-            "-x",
-            "c++",
-            "-fsyntax-only",
-            "-include",
-            "concepts",
-            "/dev/null",
-        ])
-        .stdin(Stdio::null())
-        .output();
-    match output {
+    match accepts(
+        program,
+        "#include <concepts>\nstd::integral auto one = 1;\n",
+    ) {
         Err(cause) => Err(Error::NoCompiler { compiler, cause }),
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => {
@@ -169,6 +173,29 @@ fn check_compiler(program: &Path) -> Result<(), Error> {
             Err(Error::OldCompiler { compiler, reason })
         }
     }
+}
+
+fn has_format(program: &Path) -> bool {
+    accepts(
+        program,
+        "#include <format>\nauto text = std::format(\"{}\", 1);\n",
+    )
+    .is_ok_and(|output| output.status.success())
+}
+
+/// Has the compiler check `source`, a text in C++20.
+fn accepts(program: &Path, source: &str) -> io::Result<Output> {
+    let mut child = Command::new(program)
+        .args(["-std=c++20", "-fsyntax-only", "-x", "c++", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    if let Some(mut input) = child.stdin.take() {
+        // A compiler that refuses its arguments reads nothing; its status tells.
+        let _ = input.write_all(source.as_bytes());
+    }
+    child.wait_with_output()
 }
 
 fn runs(program: &str) -> bool {
@@ -207,6 +234,28 @@ mod tests {
             text.contains("old-c++") && text.contains("unrecognized option"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn the_stand_in_for_std_format_fills_the_holes() {
+        let dir = tempfile::tempdir().unwrap();
+        let header = write(dir.path(), "std_format.h", STD_FORMAT).unwrap();
+        let program = dir.path().join("test");
+        let main = r#"
+            int main() {
+              bool two = std::format("read {} of {} bytes", 3, 4u) == "read 3 of 4 bytes";
+              bool text = std::format("{} in {}", "a", std::string("b")) == "a in b";
+              return two && text && std::format("none") == "none" ? 0 : 1;
+            }"#;
+        let source = write(dir.path(), "test.cpp", main).unwrap();
+        let mut compile = Command::new(compiler_for(HOST));
+        compile
+            .arg("-std=c++20")
+            .arg("-include")
+            .args([&header, &source]);
+        compile.arg("-o").arg(&program);
+        assert!(compile.status().unwrap().success());
+        assert!(Command::new(&program).status().unwrap().success());
     }
 
     #[test]

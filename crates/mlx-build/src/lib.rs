@@ -38,9 +38,12 @@
 //!
 //! Executables look for MLX beside themselves, in `../lib`, and where it was at build
 //! time, in this order. So a program is installed by copying it together with the
-//! contents of `dist/mlx/lib`. On Linux `LD_LIBRARY_PATH` comes before all of these:
-//! with the CUDA build's `lib` folder in it, a program built against the CPU build runs
-//! on the GPU.
+//! contents of `dist/mlx/lib`; the CUDA build needs `dist/mlx/include` beside that
+//! `lib` too, for the kernels that it compiles at run time.
+//!
+//! On Linux `LD_LIBRARY_PATH` comes before all of these: with the CUDA build's `lib` in
+//! it, a program built against the CPU build runs on the GPU. (`cargo run` and `cargo
+//! test` put the folder of the build in front of it; start the program itself.)
 #![forbid(unsafe_code)]
 
 pub mod build_script;

@@ -18,7 +18,7 @@ use crate::{Error, Linkage, MLX_VERSION, Platform, Target, Variant, installed, l
 /// Where MLX comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// What is in the folder already, else the wheel.
+    /// What was last compiled from a checkout into the folder, else the wheel.
     Any,
     /// The pinned wheel.
     Wheel,
@@ -180,6 +180,9 @@ pub fn libclang(cache: &Path, python: OsString, progress: fn(&str)) -> Result<Pa
     .libclang()
 }
 
+/// How the stamp of a compiled MLX begins.
+const FROM_SOURCE: &str = "MLX from";
+
 /// One provision at work.
 struct Job<'a> {
     request: &'a Request,
@@ -204,7 +207,12 @@ impl Job<'_> {
             }
             Source::Checkout(source) => self.compile_mlx(source, linkage, &dist)?,
             Source::Any => match dist.content() {
-                Some(content) if installed::check(&request.root(), linkage).is_ok() => content,
+                Some(content)
+                    if content.starts_with(FROM_SOURCE)
+                        && installed::check(&request.root(), linkage).is_ok() =>
+                {
+                    content
+                }
                 _ => self.unpack_wheel(&dist)?,
             },
             Source::Wheel => self.unpack_wheel(&dist)?,
@@ -249,7 +257,7 @@ impl Job<'_> {
         build.mlx(&source, request.variant, &out)?;
         let library = installed::check(&out.join("mlx"), linkage)?;
         let identity = installed::identity(&library)?;
-        let content = format!("MLX from {}: {identity}", source.display());
+        let content = format!("{FROM_SOURCE} {}: {identity}", source.display());
         if dist.content().as_ref() != Some(&content) {
             let built = out.join("mlx");
             dist.make(&content, self.since, |place| {
