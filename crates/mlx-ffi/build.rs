@@ -1,36 +1,28 @@
 //! Links MLX and mlx-c, which `mlx-build` finds or gets, and compiles our own shim.
 
-use std::error::Error;
 use std::process::ExitCode;
 
+use mlx_build::{Error, build_script, location, provision};
+
 fn main() -> ExitCode {
-    match build() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    build_script::finish(build())
 }
 
-fn build() -> Result<(), Box<dyn Error>> {
-    mlx_build::build_script::rpath()?;
-    let request = mlx_build::build_script::request()?;
-    let mlx = mlx_build::provision(&request)?;
+fn build() -> Result<(), Error> {
+    build_script::executables()?;
+    let request = build_script::request()?;
+    let mlx = provision(&request)?;
 
-    // The static libraries go before the libraries whose symbols they use.
-    println!("cargo:rerun-if-changed=shim");
+    // The shim goes before mlx-c, and mlx-c before MLX: each uses the next one's symbols.
+    println!("cargo::rerun-if-changed=shim");
     cc::Build::new()
         .cpp(true)
         .std("c++20")
         .warnings(false)
         .file("shim/detach.cpp")
         .include("shim")
-        .include(mlx_build::location::mlx_c_sources(&request.manifest_dir)?)
-        .include(mlx.root.join("include"))
-        .try_compile("mlxrs")?;
-    mlx_build::build_script::link(&mlx, &request)?;
-
-    println!("cargo:metadata=lib={}", mlx.root.join("lib").display());
-    Ok(())
+        .include(location::mlx_c_sources(&request.manifest_dir)?)
+        .include(&mlx.include_dir)
+        .compile("mlxrs");
+    build_script::link(&mlx, &request)
 }

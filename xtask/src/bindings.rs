@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
-use mlx_build::{Python, Tools, location};
+use mlx_build::{libclang, location, python_from_env};
 
 use crate::root;
 
@@ -44,8 +44,9 @@ fn generate() -> Result<Vec<u8>> {
         .arg(ffi.join("shim"))
         .current_dir(root());
     if env::var_os("LIBCLANG_PATH").is_none() && !has_clang() {
-        let tools = location::cache_of_workspace(&ffi)?.join("tools");
-        command.env("LIBCLANG_PATH", Tools::new(tools, Python::from_env()).libclang_dir()?);
+        let cache = location::cache_of_workspace(&ffi)?;
+        let folder = libclang(&cache, python_from_env(), |line| eprintln!("{line}"))?;
+        command.env("LIBCLANG_PATH", folder);
     }
     if let Some(include) = gcc_include() {
         // libclang without clang has no stddef.h of its own.
@@ -55,13 +56,20 @@ fn generate() -> Result<Vec<u8>> {
     }
     let output = command.output().context("cannot run cargo")?;
     let messages = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "bindgen failed:\n{}", messages.trim());
+    ensure!(
+        output.status.success(),
+        "bindgen failed:\n{}",
+        messages.trim()
+    );
     Ok(output.stdout)
 }
 
 /// Whether the machine has clang, and so libclang with headers where bindgen looks.
 fn has_clang() -> bool {
-    Command::new("clang").arg("--version").output().is_ok_and(|output| output.status.success())
+    Command::new("clang")
+        .arg("--version")
+        .output()
+        .is_ok_and(|output| output.status.success())
 }
 
 /// The folder with gcc's own headers, where there is gcc and no clang.
@@ -69,7 +77,10 @@ fn gcc_include() -> Option<String> {
     if has_clang() {
         return None;
     }
-    let output = Command::new("gcc").arg("-print-file-name=include").output().ok()?;
+    let output = Command::new("gcc")
+        .arg("-print-file-name=include")
+        .output()
+        .ok()?;
     let path = String::from_utf8(output.stdout).ok()?.trim().to_owned();
     Path::new(&path).is_absolute().then_some(path)
 }

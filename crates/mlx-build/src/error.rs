@@ -23,10 +23,9 @@ pub enum Error {
     },
     /// There is no prebuilt MLX for this machine.
     #[error(
-        "no prebuilt MLX {MLX_VERSION} {variant} for {} {} {}; there is one for {}; \
-         set MLX_VARIANT to one of those, MLX_ROOT to an installed MLX, \
-         or run `cargo xtask build-mlx --from-source DIR`",
-        target.os, target.arch, release(target), wheels(*variant)
+        "there is no prebuilt MLX {MLX_VERSION} {variant} for {target}, only for {}; \
+         choose another variant with MLX_VARIANT, name an installed MLX in MLX_ROOT, \
+         or run `cargo xtask build-mlx --from-source DIR`", wheels(*variant)
     )]
     NoWheel {
         /// The variant asked for.
@@ -36,32 +35,35 @@ pub enum Error {
     },
     /// The interpreter that fetches and unpacks wheels is not there.
     #[error(
-        "cannot run `{python}`: {source}; install Python 3 with pip, name it in MLX_PYTHON, \
+        "cannot run `{python}`: {cause}; install Python 3 with pip, name it in MLX_PYTHON, \
          or set MLX_ROOT to an installed MLX"
     )]
     NoPython {
         /// The interpreter tried.
         python: String,
         /// Why it did not start.
-        source: io::Error,
+        cause: io::Error,
     },
-    /// Python is there, pip is not.
+    /// Python is there, and has neither pip nor the means to make an environment with it.
     #[error(
-        "`{python}` has no pip; install it (Debian: apt install python3-pip; \
-         elsewhere: {python} -m ensurepip), or set MLX_ROOT to an installed MLX"
+        "`{python}` has no pip, and makes no virtual environment: {reason}; \
+         install pip (Debian: apt install python3-pip; elsewhere: {python} -m ensurepip), \
+         or set MLX_ROOT to an installed MLX"
     )]
     NoPip {
         /// The interpreter tried.
         python: String,
+        /// What it printed.
+        reason: String,
     },
     /// pip ran and failed.
     #[error(
-        "pip could not get {packages}: {reason}; check the network and pip's settings, \
+        "pip could not get {package}: {reason}; check the network and pip's settings, \
          or set MLX_ROOT to an installed MLX"
     )]
     Download {
-        /// What was asked for, with versions.
-        packages: String,
+        /// What was asked for, with its version.
+        package: String,
         /// The last lines that pip printed.
         reason: String,
     },
@@ -86,6 +88,17 @@ pub enum Error {
         /// What the interpreter printed.
         reason: String,
     },
+    /// A wheel whose library does not look for its bundled libraries where it did.
+    #[error(
+        "{} does not look for `{bundle}` in the one place expected; \
+         the pinned wheel does, so unpack it again: remove the folder", library.display()
+    )]
+    UnknownLayout {
+        /// MLX's library.
+        library: PathBuf,
+        /// The folder of the bundled libraries.
+        bundle: String,
+    },
     /// A folder that should hold MLX lacks a part of it.
     #[error("`{}` in {} is missing; {remedy}", file.display(), folder.display())]
     MissingFile {
@@ -98,8 +111,8 @@ pub enum Error {
     },
     /// An installed MLX that mlx-c was not made for.
     #[error(
-        "MLX in {} is version {found}, expected {MLX_VERSION}; \
-         install that version or unset MLX_ROOT to have it fetched", root.display()
+        "MLX in {} is version {found}, expected {MLX_VERSION}; install or check out that one, \
+         or have it fetched: unset MLX_ROOT, leave away --from-source", root.display()
     )]
     WrongVersion {
         /// The installed MLX.
@@ -109,14 +122,14 @@ pub enum Error {
     },
     /// No C++ compiler.
     #[error(
-        "cannot run the C++ compiler `{compiler}`: {source}; install one \
+        "cannot run the C++ compiler `{compiler}`: {cause}; install one \
          (Debian: apt install g++; macOS: xcode-select --install) or name it in CXX"
     )]
     NoCompiler {
         /// The compiler tried.
         compiler: String,
         /// Why it did not start.
-        source: io::Error,
+        cause: io::Error,
     },
     /// A C++ compiler that does not know C++20.
     #[error(
@@ -129,22 +142,22 @@ pub enum Error {
         /// What it printed.
         reason: String,
     },
-    /// The build tools could not be installed.
+    /// A build tool that the machine lacks could not be installed.
     #[error(
-        "no {tools} on this machine, and the Python packages could not be installed: {reason}; \
-         install cmake with the system's package manager (Debian: apt install cmake make), \
-         or give Python venv and pip (Debian: apt install python3-venv python3-pip)"
+        "there is no {tool} on this machine, and its Python package could not be installed; \
+         install it with the system's package manager (Debian: apt install cmake make), \
+         or help pip: {cause}"
     )]
-    NoTools {
-        /// The programs that are missing.
-        tools: String,
-        /// Why the Python packages did not come.
-        reason: String,
+    NoTool {
+        /// The program or library.
+        tool: &'static str,
+        /// Why its package did not come.
+        cause: Box<Error>,
     },
     /// cmake failed.
     #[error(
-        "cmake could not build {what} from {}; its messages are above; \
-         the unfinished build is in {}", source_dir.display(), build_dir.display()
+        "cmake could not build {what} from {}; its messages are above, \
+         its log files are in {}", source_dir.display(), build_dir.display()
     )]
     Compile {
         /// `MLX` or `mlx-c`.
@@ -154,9 +167,12 @@ pub enum Error {
         /// The folder left behind.
         build_dir: PathBuf,
     },
-    /// The crate that carries the sources of mlx-c was not found.
-    #[error("cannot find the sources of mlx-c: {reason}; run `cargo fetch --locked` and try again")]
-    NoSources {
+    /// Cargo did not say where things are.
+    #[error(
+        "cargo metadata failed: {reason}; it says where the sources of mlx-c are: \
+         run `cargo fetch --locked` with a network once, and try again"
+    )]
+    Metadata {
         /// What cargo said.
         reason: String,
     },
@@ -167,31 +183,33 @@ pub enum Error {
         name: &'static str,
     },
     /// The file system said no.
-    #[error("cannot {action} {}: {source}", path.display())]
+    #[error("cannot {action} {}: {cause}", path.display())]
     Io {
         /// What was tried, as a verb.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        cause: io::Error,
     },
 }
 
 impl Error {
     /// Names the file and the action in an error of the file system.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io { action, path: path.to_owned(), source }
+        move |cause| Self::Io {
+            action,
+            path: path.to_owned(),
+            cause,
+        }
     }
 }
 
 /// The tags of the wheels of `variant`.
 fn wheels(variant: Variant) -> String {
-    let tags = PLATFORMS.iter().filter(|p| p.variant == variant).map(|p| p.tag);
+    let tags = PLATFORMS
+        .iter()
+        .filter(|p| p.variant == variant)
+        .map(|p| p.tag);
     tags.collect::<Vec<_>>().join(", ")
-}
-
-/// The release of the operating system, where it matters.
-fn release(target: &Target) -> String {
-    if target.os_version == 0 { String::new() } else { target.os_version.to_string() }
 }

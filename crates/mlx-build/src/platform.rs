@@ -1,10 +1,13 @@
 //! What differs between platforms, as one table: wheels, files, link lines, rpaths.
 
+use std::env;
 use std::fmt;
 use std::path::Path;
+use std::process::Command;
 use std::str::FromStr;
 
 use crate::Error;
+use crate::linkage::{LINUX, Linkage, MACOS};
 
 /// The release of MLX that everything here is pinned to.
 pub const MLX_VERSION: &str = "0.32.2";
@@ -23,7 +26,11 @@ pub enum Variant {
 impl Variant {
     /// The variant for a machine on which nobody asked for one.
     pub fn default_for(os: &str) -> Self {
-        if os == "macos" { Self::Metal } else { Self::Cpu }
+        if os == "macos" {
+            Self::Metal
+        } else {
+            Self::Cpu
+        }
     }
 
     /// The name used on the command line, in `MLX_VARIANT` and in folder names.
@@ -49,45 +56,14 @@ impl FromStr for Variant {
         [Self::Metal, Self::Cpu, Self::Cuda]
             .into_iter()
             .find(|variant| variant.name() == name)
-            .ok_or_else(|| Error::UnknownVariant { name: name.to_owned() })
+            .ok_or_else(|| Error::UnknownVariant {
+                name: name.to_owned(),
+            })
     }
 }
 
-/// What an operating system's linker and loader need.
-#[derive(Debug)]
-pub struct Linkage {
-    /// File name of the MLX library.
-    pub library: &'static str,
-    /// The C++ standard library.
-    pub cxx: &'static str,
-    /// Frameworks to link.
-    pub frameworks: &'static [&'static str],
-    /// Linker arguments that go before the rpath entries.
-    pub rpath_flags: &'static [&'static str],
-    /// Entries relative to the executable, in the order in which they are tried.
-    pub rpath_origins: &'static [&'static str],
-}
-
-const LINUX: Linkage = Linkage {
-    library: "libmlx.so",
-    cxx: "stdc++",
-    frameworks: &[],
-    // RUNPATH rather than RPATH: LD_LIBRARY_PATH comes first, so one binary runs
-    // on a CPU, and on a GPU when the CUDA build of libmlx.so is put before ours.
-    rpath_flags: &["-Wl,--enable-new-dtags"],
-    rpath_origins: &["$ORIGIN", "$ORIGIN/../lib"],
-};
-
-const MACOS: Linkage = Linkage {
-    library: "libmlx.dylib",
-    cxx: "c++",
-    frameworks: &["Foundation", "Metal"],
-    rpath_flags: &[],
-    rpath_origins: &["@loader_path", "@loader_path/../lib"],
-};
-
 /// One wheel of MLX and the machines that it is for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Platform {
     /// The build of MLX in the wheel.
     pub variant: Variant,
@@ -103,111 +79,103 @@ pub struct Platform {
     pub tag: &'static str,
     /// SHA-256 of the wheel, in hexadecimal.
     pub sha256: &'static str,
+    /// The wheel's folder of libraries that MLX needs, where it has one.
+    pub bundle: Option<&'static str>,
     /// Files that an unpacked wheel must hold, from its top folder.
     pub files: &'static [&'static str],
     /// How to link and find the library.
     pub linkage: &'static Linkage,
 }
 
-const CPU_FILES: &[&str] = &["mlx/lib/libmlx.so", "mlx/include/mlx/mlx.h", CMAKE_CONFIG];
-const CUDA_FILES: &[&str] = &[
-    "mlx/lib/libmlx.so",
-    "mlx/include/mlx/mlx.h",
-    // Kernels are compiled at run time against these headers.
-    "mlx/include/cccl",
-    "mlx/include/cute",
-    "mlx/include/cutlass",
-    CMAKE_CONFIG,
-];
-const METAL_FILES: &[&str] = &[
-    "mlx/lib/libmlx.dylib",
-    "mlx/lib/libjaccl.dylib",
-    "mlx/lib/mlx.metallib",
-    "mlx/include/mlx/mlx.h",
-    CMAKE_CONFIG,
-];
-const CMAKE_CONFIG: &str = "mlx/share/cmake/MLX/MLXConfig.cmake";
-
 /// Every wheel that can be fetched; of several that fit, the last is the best.
 pub const PLATFORMS: &[Platform] = &[
     Platform {
-        variant: Variant::Cpu,
-        os: "linux",
         arch: "x86_64",
-        min_os: 0,
-        package: "mlx-cpu",
         tag: "manylinux_2_35_x86_64",
         sha256: "fc5d31b90fc4f457b2f9614ed45651a567d22a6a11a03d114a90a4e10bdd8878",
-        files: CPU_FILES,
-        linkage: &LINUX,
+        ..CPU
     },
     Platform {
-        variant: Variant::Cpu,
-        os: "linux",
         arch: "aarch64",
-        min_os: 0,
-        package: "mlx-cpu",
         tag: "manylinux_2_35_aarch64",
         sha256: "d0f94625588b51a878786dd51cec5617894ce586cf3c94645ce1b64e24c27c0b",
-        files: CPU_FILES,
-        linkage: &LINUX,
+        ..CPU
     },
     Platform {
-        variant: Variant::Cuda,
-        os: "linux",
         arch: "x86_64",
-        min_os: 0,
-        package: "mlx-cuda-13",
         tag: "manylinux_2_35_x86_64",
         sha256: "335094ccd1c0c6dc3e09c8caba207c8180602bacc0c38ba20c1d81e9456ab394",
-        files: CUDA_FILES,
-        linkage: &LINUX,
+        ..CUDA
     },
     Platform {
-        variant: Variant::Cuda,
-        os: "linux",
         arch: "aarch64",
-        min_os: 0,
-        package: "mlx-cuda-13",
         tag: "manylinux_2_35_aarch64",
         sha256: "49b1a25df9021f3b519a534fd39a32a5cdbf93a1b265a31e59671c2d9fc9f4a2",
-        files: CUDA_FILES,
-        linkage: &LINUX,
+        ..CUDA
     },
     Platform {
-        variant: Variant::Metal,
-        os: "macos",
-        arch: "aarch64",
         min_os: 14,
-        package: "mlx-metal",
         tag: "macosx_14_0_arm64",
         sha256: "3825fff379dbc107dd3413e564a06caeaa24819910ec49c0439e454c06a1b9b8",
-        files: METAL_FILES,
-        linkage: &MACOS,
+        ..METAL
     },
     Platform {
-        variant: Variant::Metal,
-        os: "macos",
-        arch: "aarch64",
         min_os: 15,
-        package: "mlx-metal",
         tag: "macosx_15_0_arm64",
         sha256: "55a369250d220b2cf10213a87a2ac1b1a420608c5b35b1df4e7147ac8e32f121",
-        files: METAL_FILES,
-        linkage: &MACOS,
+        ..METAL
     },
     Platform {
-        variant: Variant::Metal,
-        os: "macos",
-        arch: "aarch64",
         min_os: 26,
-        package: "mlx-metal",
         tag: "macosx_26_0_arm64",
         sha256: "e6abeac9ac5265830c9c1541b6f96e9be37a85c2446763a46ad466c63a3837ab",
-        files: METAL_FILES,
-        linkage: &MACOS,
+        ..METAL
     },
 ];
+
+// What the wheels of one variant share; the rows of the table say the rest.
+const CPU: Platform = Platform {
+    variant: Variant::Cpu,
+    os: "linux",
+    arch: "",
+    min_os: 0,
+    package: "mlx-cpu",
+    tag: "",
+    sha256: "",
+    bundle: Some("mlx_cpu.libs"),
+    files: &["mlx/lib/libmlx.so", HEADER],
+    linkage: &LINUX,
+};
+const CUDA: Platform = Platform {
+    variant: Variant::Cuda,
+    package: "mlx-cuda-13",
+    bundle: Some("mlx_cuda_13.libs"),
+    files: &[
+        "mlx/lib/libmlx.so",
+        HEADER,
+        // Kernels are compiled against these headers at run time.
+        "mlx/include/cccl",
+        "mlx/include/cute",
+        "mlx/include/cutlass",
+    ],
+    ..CPU
+};
+const METAL: Platform = Platform {
+    variant: Variant::Metal,
+    os: "macos",
+    arch: "aarch64",
+    package: "mlx-metal",
+    bundle: None,
+    files: &[
+        "mlx/lib/libmlx.dylib",
+        "mlx/lib/libjaccl.dylib",
+        "mlx/lib/mlx.metallib",
+        HEADER,
+    ],
+    linkage: &MACOS,
+    ..CPU
+};
+const HEADER: &str = "mlx/include/mlx/mlx.h";
 
 /// A machine to build for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -220,13 +188,55 @@ pub struct Target {
     pub os_version: u32,
 }
 
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.os, self.arch)?;
+        if self.os_version == 0 {
+            Ok(())
+        } else {
+            write!(f, " {}", self.os_version)
+        }
+    }
+}
+
+impl Target {
+    /// The machine that this program runs on.
+    pub fn host() -> Self {
+        Self {
+            os: env::consts::OS.to_owned(),
+            arch: env::consts::ARCH.to_owned(),
+            os_version: macos_release(),
+        }
+    }
+}
+
+/// The major release of macOS to build for, or 0 elsewhere.
+fn macos_release() -> u32 {
+    let wanted = env::var("MACOSX_DEPLOYMENT_TARGET").ok();
+    let version = wanted.or_else(|| {
+        let output = Command::new("sw_vers")
+            .arg("-productVersion")
+            .output()
+            .ok()?;
+        String::from_utf8(output.stdout).ok()
+    });
+    let major = version
+        .as_deref()
+        .and_then(|text| text.trim().split('.').next());
+    major.and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
 impl Platform {
-    /// The best wheel of `variant` for `target`.
+    /// The best of `platforms` with `variant` for `target`.
     ///
     /// # Errors
     /// [`Error::NoWheel`] when there is none, with the ones that exist.
-    pub fn find(variant: Variant, target: &Target) -> Result<&'static Self, Error> {
-        PLATFORMS
+    pub fn find<'a>(
+        platforms: &'a [Self],
+        variant: Variant,
+        target: &Target,
+    ) -> Result<&'a Self, Error> {
+        platforms
             .iter()
             .rfind(|platform| {
                 platform.variant == variant
@@ -234,34 +244,190 @@ impl Platform {
                     && platform.arch == target.arch
                     && platform.min_os <= target.os_version
             })
-            .ok_or_else(|| Error::NoWheel { variant, target: target.clone() })
+            .ok_or_else(|| Error::NoWheel {
+                variant,
+                target: target.clone(),
+            })
+    }
+
+    /// The machine that the wheel is for.
+    pub fn target(&self) -> Target {
+        Target {
+            os: self.os.to_owned(),
+            arch: self.arch.to_owned(),
+            os_version: self.min_os,
+        }
     }
 
     /// The first of [`Platform::files`] that `dist`, an unpacked wheel, lacks.
     pub fn missing_file(&self, dist: &Path) -> Option<&'static str> {
-        self.files.iter().copied().find(|file| !dist.join(file).exists())
+        self.files
+            .iter()
+            .copied()
+            .find(|file| !dist.join(file).exists())
     }
 }
 
-impl Linkage {
-    /// The linkage of an operating system.
-    ///
-    /// # Errors
-    /// [`Error::UnsupportedOs`] when MLX does not run on it.
-    pub fn of(os: &str) -> Result<&'static Self, Error> {
-        PLATFORMS
-            .iter()
-            .find(|platform| platform.os == os)
-            .map(|platform| platform.linkage)
-            .ok_or_else(|| Error::UnsupportedOs { os: os.to_owned() })
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wheel(variant: Variant, os: &str, arch: &str, os_version: u32) -> Result<String, Error> {
+        let target = Target {
+            os: os.to_owned(),
+            arch: arch.to_owned(),
+            os_version,
+        };
+        let found = Platform::find(PLATFORMS, variant, &target)?;
+        Ok(format!("{} {}", found.package, found.tag))
     }
 
-    /// Linker arguments with which an executable finds the library beside it,
-    /// in `../lib`, or in `lib_dir`.
-    pub fn rpath_args(&self, lib_dir: &Path) -> Vec<String> {
-        let origins = self.rpath_origins.iter().map(|entry| (*entry).to_owned());
-        let entries = origins.chain([lib_dir.display().to_string()]);
-        let flags = self.rpath_flags.iter().map(|flag| (*flag).to_owned());
-        flags.chain(entries.map(|entry| format!("-Wl,-rpath,{entry}"))).collect()
+    #[test]
+    fn every_machine_gets_its_wheel() {
+        let cases = [
+            (
+                Variant::Cpu,
+                "linux",
+                "x86_64",
+                0,
+                "mlx-cpu manylinux_2_35_x86_64",
+            ),
+            (
+                Variant::Cpu,
+                "linux",
+                "aarch64",
+                0,
+                "mlx-cpu manylinux_2_35_aarch64",
+            ),
+            (
+                Variant::Cuda,
+                "linux",
+                "x86_64",
+                0,
+                "mlx-cuda-13 manylinux_2_35_x86_64",
+            ),
+            (
+                Variant::Cuda,
+                "linux",
+                "aarch64",
+                0,
+                "mlx-cuda-13 manylinux_2_35_aarch64",
+            ),
+            (
+                Variant::Metal,
+                "macos",
+                "aarch64",
+                14,
+                "mlx-metal macosx_14_0_arm64",
+            ),
+            (
+                Variant::Metal,
+                "macos",
+                "aarch64",
+                15,
+                "mlx-metal macosx_15_0_arm64",
+            ),
+            (
+                Variant::Metal,
+                "macos",
+                "aarch64",
+                26,
+                "mlx-metal macosx_26_0_arm64",
+            ),
+            (
+                Variant::Metal,
+                "macos",
+                "aarch64",
+                27,
+                "mlx-metal macosx_26_0_arm64",
+            ),
+        ];
+        for (variant, os, arch, os_version, expected) in cases {
+            assert_eq!(wheel(variant, os, arch, os_version).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn a_machine_without_a_wheel_is_told_which_exist() {
+        for (variant, os, arch, os_version, there) in [
+            (Variant::Metal, "macos", "aarch64", 13, "macosx_14_0_arm64"),
+            (Variant::Metal, "macos", "x86_64", 15, "macosx_14_0_arm64"),
+            (Variant::Metal, "linux", "x86_64", 0, "macosx_26_0_arm64"),
+            (
+                Variant::Cpu,
+                "macos",
+                "aarch64",
+                15,
+                "manylinux_2_35_aarch64",
+            ),
+            (
+                Variant::Cuda,
+                "windows",
+                "x86_64",
+                0,
+                "manylinux_2_35_x86_64",
+            ),
+        ] {
+            let text = wheel(variant, os, arch, os_version)
+                .unwrap_err()
+                .to_string();
+            assert!(text.contains(os) && text.contains(there), "{text}");
+            assert!(
+                text.contains("MLX_ROOT") && text.contains("--from-source"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_table_is_complete_for_each_wheel() {
+        for platform in PLATFORMS {
+            let tag = platform.tag;
+            assert_eq!(platform.sha256.len(), 64, "{tag}");
+            assert!(
+                platform.sha256.bytes().all(|byte| byte.is_ascii_hexdigit()),
+                "{tag}"
+            );
+            let same = PLATFORMS
+                .iter()
+                .filter(|other| other.sha256 == platform.sha256);
+            assert_eq!(same.count(), 1, "{tag}");
+            let library = format!("mlx/lib/{}", platform.linkage.library);
+            assert!(platform.files.contains(&library.as_str()), "{tag}");
+            let metallib = platform.files.contains(&"mlx/lib/mlx.metallib");
+            assert_eq!(metallib, platform.variant == Variant::Metal, "{tag}");
+        }
+    }
+
+    #[test]
+    fn a_missing_file_is_found() {
+        let dist = tempfile::tempdir().unwrap();
+        let platform = PLATFORMS
+            .iter()
+            .find(|p| p.variant == Variant::Metal)
+            .unwrap();
+        for file in platform.files {
+            assert_eq!(platform.missing_file(dist.path()), Some(*file));
+            let path = dist.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        assert_eq!(platform.missing_file(dist.path()), None);
+    }
+
+    #[test]
+    fn variants_are_read_as_they_are_written() {
+        for variant in [Variant::Metal, Variant::Cpu, Variant::Cuda] {
+            assert_eq!(variant.name().parse::<Variant>().unwrap(), variant);
+        }
+        assert!(
+            "gpu"
+                .parse::<Variant>()
+                .unwrap_err()
+                .to_string()
+                .contains("metal, cpu or cuda")
+        );
+        assert_eq!(Variant::default_for("macos"), Variant::Metal);
+        assert_eq!(Variant::default_for("linux"), Variant::Cpu);
     }
 }

@@ -59,3 +59,79 @@ impl Stamped {
 fn remove(dir: &Path) -> Result<(), Error> {
     if dir.exists() { fs::remove_dir_all(dir).map_err(Error::io("remove", dir)) } else { Ok(()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn fill(text: &'static str) -> impl FnOnce(&Path) -> Result<(), Error> {
+        move |out| {
+            let file = out.join("file");
+            assert!(!file.exists(), "the folder to fill is empty");
+            fs::write(&file, text).map_err(Error::io("write", &file))
+        }
+    }
+
+    #[test]
+    fn a_finished_folder_says_what_it_holds_and_can_be_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Stamped {
+            dir: dir.path().join("dist"),
+        };
+        assert_eq!(folder.content(), None);
+        for text in ["one", "two"] {
+            folder.make(text, SystemTime::now(), fill(text)).unwrap();
+            assert_eq!(folder.content().as_deref(), Some(text));
+            assert_eq!(fs::read_to_string(folder.dir.join("file")).unwrap(), text);
+        }
+        assert!(!folder.partial().exists());
+    }
+
+    #[test]
+    fn what_an_interrupted_build_left_is_thrown_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Stamped {
+            dir: dir.path().join("dist"),
+        };
+        for left in [&folder.dir, &folder.partial()] {
+            fs::create_dir(left).unwrap();
+            fs::write(left.join("file"), "half").unwrap();
+        }
+        assert_eq!(folder.content(), None);
+        folder
+            .make("whole", SystemTime::now(), fill("whole"))
+            .unwrap();
+        assert_eq!(
+            fs::read_to_string(folder.dir.join("file")).unwrap(),
+            "whole"
+        );
+    }
+
+    #[test]
+    fn a_failure_keeps_what_was_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Stamped {
+            dir: dir.path().join("dist"),
+        };
+        folder.make("one", SystemTime::now(), fill("one")).unwrap();
+        let failing = |_: &Path| Err(Error::NotABuildScript { name: "X" });
+        folder.make("two", SystemTime::now(), failing).unwrap_err();
+        assert_eq!(folder.content().as_deref(), Some("one"));
+    }
+
+    #[test]
+    fn the_stamp_is_as_old_as_it_was_told_to_be() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Stamped {
+            dir: dir.path().join("dist"),
+        };
+        let since = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        folder.make("one", since, fill("one")).unwrap();
+        assert_eq!(
+            fs::metadata(folder.stamp()).unwrap().modified().unwrap(),
+            since
+        );
+    }
+}

@@ -1,8 +1,6 @@
 // Stands in for <format> where the compiler has none (gcc before 13).
 // mlx-c calls std::format in five error messages, each with plain `{}` only.
 #pragma once
-#include <version>
-#ifndef __cpp_lib_format
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -36,4 +34,3 @@ string format(string_view text, const Args&... args) {
 }
 
 } // namespace std
-#endif

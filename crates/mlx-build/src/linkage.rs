@@ -1,0 +1,101 @@
+//! What linking against MLX and finding it at run time takes on each operating system.
+
+use std::path::Path;
+
+use crate::Error;
+use crate::platform::PLATFORMS;
+
+/// What an operating system's linker and loader need.
+#[derive(Debug)]
+pub struct Linkage {
+    /// File name of the MLX library.
+    pub library: &'static str,
+    /// The C++ standard library.
+    pub cxx: &'static str,
+    /// Frameworks to link.
+    pub frameworks: &'static [&'static str],
+    /// Linker arguments of executables.
+    pub args: &'static [&'static str],
+    /// Entries relative to the executable, in the order in which they are tried.
+    pub rpath_origins: &'static [&'static str],
+}
+
+pub(crate) const LINUX: Linkage = Linkage {
+    library: "libmlx.so",
+    cxx: "stdc++",
+    frameworks: &[],
+    // RUNPATH rather than RPATH: LD_LIBRARY_PATH comes first, so one binary runs
+    // on a CPU, and on a GPU when the CUDA build of libmlx.so is put before ours.
+    // That build can be linked where its own libraries (cuDNN, NCCL) are not installed.
+    args: &["-Wl,--enable-new-dtags", "-Wl,--allow-shlib-undefined"],
+    rpath_origins: &["$ORIGIN", "$ORIGIN/../lib"],
+};
+
+pub(crate) const MACOS: Linkage = Linkage {
+    library: "libmlx.dylib",
+    cxx: "c++",
+    frameworks: &["Foundation", "Metal"],
+    args: &[],
+    rpath_origins: &["@loader_path", "@loader_path/../lib"],
+};
+
+impl Linkage {
+    /// The linkage of an operating system.
+    ///
+    /// # Errors
+    /// [`Error::UnsupportedOs`] when MLX does not run on it.
+    pub fn of(os: &str) -> Result<&'static Self, Error> {
+        PLATFORMS
+            .iter()
+            .find(|platform| platform.os == os)
+            .map(|platform| platform.linkage)
+            .ok_or_else(|| Error::UnsupportedOs { os: os.to_owned() })
+    }
+
+    /// Linker arguments with which an executable finds the library beside it,
+    /// in `../lib`, or in `lib_dir`, in this order.
+    pub fn executable_args(&self, lib_dir: &Path) -> Vec<String> {
+        let origins = self.rpath_origins.iter().map(|entry| (*entry).to_owned());
+        let entries = origins.chain([lib_dir.display().to_string()]);
+        let args = self.args.iter().map(|arg| (*arg).to_owned());
+        args.chain(entries.map(|entry| format!("-Wl,-rpath,{entry}")))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn executables_look_beside_themselves_first() {
+        let linux = Linkage::of("linux")
+            .unwrap()
+            .executable_args(Path::new("/t/lib"));
+        assert_eq!(
+            linux,
+            [
+                "-Wl,--enable-new-dtags",
+                "-Wl,--allow-shlib-undefined",
+                "-Wl,-rpath,$ORIGIN",
+                "-Wl,-rpath,$ORIGIN/../lib",
+                "-Wl,-rpath,/t/lib"
+            ]
+        );
+        let macos = Linkage::of("macos")
+            .unwrap()
+            .executable_args(Path::new("/t/lib"));
+        assert_eq!(
+            macos,
+            [
+                "-Wl,-rpath,@loader_path",
+                "-Wl,-rpath,@loader_path/../lib",
+                "-Wl,-rpath,/t/lib"
+            ]
+        );
+        assert!(matches!(
+            Linkage::of("windows"),
+            Err(Error::UnsupportedOs { .. })
+        ));
+    }
+}
