@@ -15,16 +15,25 @@ const ARROWS: &[Arrows] = &[
     Arrows { name: "mlx-build", uses: &[], build: &[] },
     Arrows { name: "cpu-kernels", uses: &[], build: &[] },
     Arrows { name: "mlx-ffi", uses: &["cpu-kernels"], build: &["mlx-build"] },
-    Arrows { name: "metal-backend", uses: &["inference-core", "mlx-ffi"], build: &[] },
+    Arrows {
+        name: "metal-backend",
+        uses: &["inference-core", "mlx-ffi"],
+        // Here and below: for the search path of the shared libraries, which each crate with
+        // executables, tests among them, sets for itself.
+        build: &["mlx-build"],
+    },
     Arrows { name: "ml", uses: &["inference-core"], build: &[] },
     Arrows { name: "server", uses: &["inference-core"], build: &[] },
     Arrows {
         name: "cli",
         uses: &["inference-core", "metal-backend", "server"],
-        // For the search path of the shared libraries, which only the binary's crate can set.
         build: &["mlx-build"],
     },
-    Arrows { name: "benches", uses: &["inference-core", "metal-backend", "mlx-ffi"], build: &[] },
+    Arrows {
+        name: "benches",
+        uses: &["inference-core", "metal-backend", "mlx-ffi"],
+        build: &["mlx-build"],
+    },
     Arrows { name: "xtask", uses: &["mlx-build"], build: &[] },
     Arrows { name: "echo-backend", uses: &["inference-core"], build: &[] },
 ];
