@@ -56,20 +56,13 @@ fn generate() -> Result<Vec<u8>> {
     }
     let output = command.output().context("cannot run cargo")?;
     let messages = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "bindgen failed:\n{}",
-        messages.trim()
-    );
+    ensure!(output.status.success(), "bindgen failed:\n{}", messages.trim());
     Ok(output.stdout)
 }
 
 /// Whether the machine has clang, and so libclang with headers where bindgen looks.
 fn has_clang() -> bool {
-    Command::new("clang")
-        .arg("--version")
-        .output()
-        .is_ok_and(|output| output.status.success())
+    Command::new("clang").arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
 /// The folder with gcc's own headers, where there is gcc and no clang.
@@ -77,10 +70,7 @@ fn gcc_include() -> Option<String> {
     if has_clang() {
         return None;
     }
-    let output = Command::new("gcc")
-        .arg("-print-file-name=include")
-        .output()
-        .ok()?;
+    let output = Command::new("gcc").arg("-print-file-name=include").output().ok()?;
     let path = String::from_utf8(output.stdout).ok()?.trim().to_owned();
     Path::new(&path).is_absolute().then_some(path)
 }

@@ -16,16 +16,9 @@ pub fn run(args: &[String]) -> Result<()> {
     let start = Instant::now();
     let request = request(args)?;
     let mlx = provision(&request)?;
-    let done = if request.goal == Goal::Fetched {
-        "fetched"
-    } else {
-        "ready to link"
-    };
+    let done = if request.goal == Goal::Fetched { "fetched" } else { "ready to link" };
     let seconds = start.elapsed().as_secs_f64();
-    eprintln!(
-        "MLX is {done} in {} ({seconds:.1} s)",
-        mlx.lib_dir.display()
-    );
+    eprintln!("MLX is {done} in {} ({seconds:.1} s)", mlx.lib_dir.display());
     Ok(())
 }
 
@@ -48,9 +41,7 @@ fn request(args: &[String]) -> Result<Request> {
     }
     if goal == Goal::Fetched && Platform::find(PLATFORMS, variant, &target).is_err() {
         // Fetching for another kind of machine: take the oldest that the variant runs on.
-        let foreign = PLATFORMS
-            .iter()
-            .find(|platform| platform.variant == variant);
+        let foreign = PLATFORMS.iter().find(|platform| platform.variant == variant);
         target = foreign.map_or(target, Platform::target);
     }
     let ffi = root().join("crates/mlx-ffi");

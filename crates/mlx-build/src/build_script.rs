@@ -1,8 +1,5 @@
 //! The side for build scripts: reads cargo's variables, prints cargo's instructions.
-#![allow(
-    clippy::print_stdout,
-    reason = "cargo reads the stdout of build scripts"
-)]
+#![allow(clippy::print_stdout, reason = "cargo reads the stdout of build scripts")]
 
 use std::env;
 use std::fs;
@@ -19,21 +16,12 @@ use crate::{
 /// # Errors
 /// [`Error::NotABuildScript`] elsewhere, [`Error::UnknownVariant`] for a wrong `MLX_VARIANT`.
 pub fn request() -> Result<Request, Error> {
-    for name in [
-        "MLX_ROOT",
-        "MLX_VARIANT",
-        "MLX_PYTHON",
-        "MACOSX_DEPLOYMENT_TARGET",
-    ] {
+    for name in ["MLX_ROOT", "MLX_VARIANT", "MLX_PYTHON", "MACOSX_DEPLOYMENT_TARGET"] {
         println!("cargo::rerun-if-env-changed={name}");
     }
     let triple = variable("TARGET")?;
     let os = variable("CARGO_CFG_TARGET_OS")?;
-    let target = Target {
-        os,
-        arch: variable("CARGO_CFG_TARGET_ARCH")?,
-        ..Target::host()
-    };
+    let target = Target { os, arch: variable("CARGO_CFG_TARGET_ARCH")?, ..Target::host() };
     Ok(Request {
         variant: variant_from_env(&target.os)?,
         source: installed_from_env()?.map_or(Source::Any, Source::Installed),
@@ -68,9 +56,7 @@ pub fn installed_from_env() -> Result<Option<PathBuf>, Error> {
         return Ok(None);
     };
     let root = PathBuf::from(root);
-    fs::canonicalize(&root)
-        .map(Some)
-        .map_err(Error::io("find MLX_ROOT", &root))
+    fs::canonicalize(&root).map(Some).map_err(Error::io("find MLX_ROOT", &root))
 }
 
 /// Prints what cargo needs to link `mlx`, and to run again when it is replaced.

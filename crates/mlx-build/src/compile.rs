@@ -51,12 +51,7 @@ impl Build {
         let inherited = env::var_os("PATH").unwrap_or_default();
         folders.extend(env::split_paths(&inherited));
         let path = env::join_paths(folders).unwrap_or(inherited);
-        Ok(Self {
-            path,
-            generator,
-            triple: triple.to_owned(),
-            has_format: has_format(&compiler),
-        })
+        Ok(Self { path, generator, triple: triple.to_owned(), has_format: has_format(&compiler) })
     }
 
     /// Compiles `source`, mlx-c, against MLX's headers in `include`; `out` gets `libmlxc.a`.
@@ -65,10 +60,7 @@ impl Build {
         let format = if self.has_format {
             "-include format".to_owned()
         } else {
-            format!(
-                "-include \"{}\"",
-                write(out, "std_format.h", STD_FORMAT)?.display()
-            )
+            format!("-include \"{}\"", write(out, "std_format.h", STD_FORMAT)?.display())
         };
         write(out, "MLXConfig.cmake", MLX_CONFIG)?;
         let mut config = self.config(source, out);
@@ -130,13 +122,11 @@ fn run(
     source: &Path,
     out: &Path,
 ) -> Result<(), Error> {
-    catch_unwind(AssertUnwindSafe(|| config.build()))
-        .map(drop)
-        .map_err(|_| Error::Compile {
-            what,
-            source_dir: source.to_owned(),
-            build_dir: out.to_owned(),
-        })
+    catch_unwind(AssertUnwindSafe(|| config.build())).map(drop).map_err(|_| Error::Compile {
+        what,
+        source_dir: source.to_owned(),
+        build_dir: out.to_owned(),
+    })
 }
 
 fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf, Error> {
@@ -160,10 +150,7 @@ fn compiler_for(triple: &str) -> PathBuf {
 /// Tries the compiler, so that a missing or old one is named before cmake starts.
 fn check_compiler(program: &Path) -> Result<(), Error> {
     let compiler = program.display().to_string();
-    match accepts(
-        program,
-        "#include <concepts>\nstd::integral auto one = 1;\n",
-    ) {
+    match accepts(program, "#include <concepts>\nstd::integral auto one = 1;\n") {
         Err(cause) => Err(Error::NoCompiler { compiler, cause }),
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => {
@@ -176,11 +163,8 @@ fn check_compiler(program: &Path) -> Result<(), Error> {
 }
 
 fn has_format(program: &Path) -> bool {
-    accepts(
-        program,
-        "#include <format>\nauto text = std::format(\"{}\", 1);\n",
-    )
-    .is_ok_and(|output| output.status.success())
+    accepts(program, "#include <format>\nauto text = std::format(\"{}\", 1);\n")
+        .is_ok_and(|output| output.status.success())
 }
 
 /// Has the compiler check `source`, a text in C++20.
@@ -200,10 +184,7 @@ fn accepts(program: &Path, source: &str) -> io::Result<Output> {
 
 fn runs(program: &str) -> bool {
     let mut command = Command::new(program);
-    command
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 
@@ -216,10 +197,7 @@ mod tests {
         let error = check_compiler(Path::new("/nonexistent/c++")).unwrap_err();
         assert!(matches!(error, Error::NoCompiler { .. }));
         let text = error.to_string();
-        assert!(
-            text.contains("/nonexistent/c++") && text.contains("CXX"),
-            "{text}"
-        );
+        assert!(text.contains("/nonexistent/c++") && text.contains("CXX"), "{text}");
     }
 
     #[test]
@@ -230,10 +208,7 @@ mod tests {
         let error = check_compiler(&fake).unwrap_err();
         assert!(matches!(error, Error::OldCompiler { .. }));
         let text = error.to_string();
-        assert!(
-            text.contains("old-c++") && text.contains("unrecognized option"),
-            "{text}"
-        );
+        assert!(text.contains("old-c++") && text.contains("unrecognized option"), "{text}");
     }
 
     #[test]
@@ -249,10 +224,7 @@ mod tests {
             }"#;
         let source = write(dir.path(), "test.cpp", main).unwrap();
         let mut compile = Command::new(compiler_for(HOST));
-        compile
-            .arg("-std=c++20")
-            .arg("-include")
-            .args([&header, &source]);
+        compile.arg("-std=c++20").arg("-include").args([&header, &source]);
         compile.arg("-o").arg(&program);
         assert!(compile.status().unwrap().success());
         assert!(Command::new(&program).status().unwrap().success());
@@ -263,17 +235,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         // No sources at all: cmake fails, and so does a machine without cmake.
         let mut config = cmake::Config::new(dir.path());
-        config
-            .host(HOST)
-            .target(HOST)
-            .out_dir(dir.path())
-            .profile("Release");
+        config.host(HOST).target(HOST).out_dir(dir.path()).profile("Release");
         let error = run("mlx-c", &mut config, dir.path(), dir.path()).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains(&dir.path().display().to_string()),
-            "{error}"
-        );
+        assert!(error.to_string().contains(&dir.path().display().to_string()), "{error}");
     }
 }

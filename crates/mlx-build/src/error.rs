@@ -197,19 +197,12 @@ pub enum Error {
 impl Error {
     /// Names the file and the action in an error of the file system.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        move |cause| Self::Io {
-            action,
-            path: path.to_owned(),
-            cause,
-        }
+        move |cause| Self::Io { action, path: path.to_owned(), cause }
     }
 }
 
 /// The tags of the wheels of `variant`.
 fn wheels(variant: Variant) -> String {
-    let tags = PLATFORMS
-        .iter()
-        .filter(|p| p.variant == variant)
-        .map(|p| p.tag);
+    let tags = PLATFORMS.iter().filter(|p| p.variant == variant).map(|p| p.tag);
     tags.collect::<Vec<_>>().join(", ")
 }

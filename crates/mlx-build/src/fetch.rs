@@ -38,11 +38,7 @@ fn check_hash(file: &Path, expected: &str) -> Result<(), Error> {
     }
     fs::remove_file(file).map_err(Error::io("remove", file))?;
     let wheel = file.file_name().unwrap_or_default().display().to_string();
-    Err(Error::WrongHash {
-        wheel,
-        found,
-        expected: expected.to_owned(),
-    })
+    Err(Error::WrongHash { wheel, found, expected: expected.to_owned() })
 }
 
 fn sha256(path: &Path) -> io::Result<String> {
@@ -81,10 +77,7 @@ fn gather(dist: &Path, bundle: &str, library: &str) -> Result<(), Error> {
     let library = lib.join(library);
     let mut bytes = fs::read(&library).map_err(Error::io("read", &library))?;
     if !search_beside_itself(&mut bytes, bundle) {
-        return Err(Error::UnknownLayout {
-            library,
-            bundle: bundle.to_owned(),
-        });
+        return Err(Error::UnknownLayout { library, bundle: bundle.to_owned() });
     }
     fs::write(&library, bytes).map_err(Error::io("write", &library))
 }
@@ -95,10 +88,8 @@ fn gather(dist: &Path, bundle: &str, library: &str) -> Result<(), Error> {
 fn search_beside_itself(library: &mut [u8], bundle: &str) -> bool {
     let entry = format!("$ORIGIN/../../{bundle}");
     let places = library.windows(entry.len()).enumerate();
-    let found: Vec<usize> = places
-        .filter(|(_, window)| *window == entry.as_bytes())
-        .map(|(at, _)| at)
-        .collect();
+    let found: Vec<usize> =
+        places.filter(|(_, window)| *window == entry.as_bytes()).map(|(at, _)| at).collect();
     let [at] = found[..] else { return false };
     library[at + "$ORIGIN".len()..at + entry.len()].fill(b'/');
     true
@@ -117,10 +108,7 @@ mod tests {
         check_hash(&file, known).unwrap();
         let error = check_hash(&file, &"0".repeat(64)).unwrap_err();
         let text = error.to_string();
-        assert!(
-            text.contains("mlx-1-py3-none-any.whl") && text.contains(known),
-            "{text}"
-        );
+        assert!(text.contains("mlx-1-py3-none-any.whl") && text.contains(known), "{text}");
         assert!(!file.exists());
     }
 

@@ -11,11 +11,7 @@ use crate::{Error, Linkage, MLX_VERSION};
 /// Distributions differ: it is `lib`, or `lib64`.
 pub(crate) fn lib_dir(root: &Path, linkage: &Linkage) -> PathBuf {
     let lib64 = root.join("lib64");
-    if lib64.join(linkage.library).is_file() {
-        lib64
-    } else {
-        root.join("lib")
-    }
+    if lib64.join(linkage.library).is_file() { lib64 } else { root.join("lib") }
 }
 
 /// Checks that `root` holds MLX in the right version; returns its library.
@@ -35,10 +31,7 @@ pub(crate) fn check(root: &Path, linkage: &Linkage) -> Result<PathBuf, Error> {
     if found == MLX_VERSION {
         Ok(library)
     } else {
-        Err(Error::WrongVersion {
-            root: root.to_owned(),
-            found,
-        })
+        Err(Error::WrongVersion { root: root.to_owned(), found })
     }
 }
 
@@ -46,28 +39,18 @@ pub(crate) fn check(root: &Path, linkage: &Linkage) -> Result<PathBuf, Error> {
 pub(crate) fn identity(library: &Path) -> Result<String, Error> {
     let metadata = fs::metadata(library).map_err(Error::io("read", library))?;
     let modified = metadata.modified().map_err(Error::io("read", library))?;
-    let age = modified
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
+    let age = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Ok(format!("{} bytes, {} ns", metadata.len(), age.as_nanos()))
 }
 
 /// The version that MLX's `version.h` states.
 fn version_in(header: &str) -> String {
     let number = |name: &str| {
-        let mut lines = header
-            .lines()
-            .map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let mut lines = header.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
         let line = lines.find(|words| words.len() == 3 && words[1] == name);
         line.map_or("?".to_owned(), |words| words[2].to_owned())
     };
-    [
-        "MLX_VERSION_MAJOR",
-        "MLX_VERSION_MINOR",
-        "MLX_VERSION_PATCH",
-    ]
-    .map(number)
-    .join(".")
+    ["MLX_VERSION_MAJOR", "MLX_VERSION_MINOR", "MLX_VERSION_PATCH"].map(number).join(".")
 }
 
 #[cfg(test)]
@@ -111,10 +94,7 @@ mod tests {
     fn a_folder_that_is_no_mlx_is_refused_with_what_it_lacks() {
         let root = tempfile::tempdir().unwrap();
         let text = check(root.path(), linux()).unwrap_err().to_string();
-        assert!(
-            text.contains("lib/libmlx.so") && text.contains("MLX_ROOT"),
-            "{text}"
-        );
+        assert!(text.contains("lib/libmlx.so") && text.contains("MLX_ROOT"), "{text}");
     }
 
     #[test]

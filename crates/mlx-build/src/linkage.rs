@@ -58,8 +58,7 @@ impl Linkage {
         let origins = self.rpath_origins.iter().map(|entry| (*entry).to_owned());
         let entries = origins.chain([lib_dir.display().to_string()]);
         let args = self.args.iter().map(|arg| (*arg).to_owned());
-        args.chain(entries.map(|entry| format!("-Wl,-rpath,{entry}")))
-            .collect()
+        args.chain(entries.map(|entry| format!("-Wl,-rpath,{entry}"))).collect()
     }
 }
 
@@ -69,9 +68,7 @@ mod tests {
 
     #[test]
     fn executables_look_beside_themselves_first() {
-        let linux = Linkage::of("linux")
-            .unwrap()
-            .executable_args(Path::new("/t/lib"));
+        let linux = Linkage::of("linux").unwrap().executable_args(Path::new("/t/lib"));
         assert_eq!(
             linux,
             [
@@ -82,20 +79,11 @@ mod tests {
                 "-Wl,-rpath,/t/lib"
             ]
         );
-        let macos = Linkage::of("macos")
-            .unwrap()
-            .executable_args(Path::new("/t/lib"));
+        let macos = Linkage::of("macos").unwrap().executable_args(Path::new("/t/lib"));
         assert_eq!(
             macos,
-            [
-                "-Wl,-rpath,@loader_path",
-                "-Wl,-rpath,@loader_path/../lib",
-                "-Wl,-rpath,/t/lib"
-            ]
+            ["-Wl,-rpath,@loader_path", "-Wl,-rpath,@loader_path/../lib", "-Wl,-rpath,/t/lib"]
         );
-        assert!(matches!(
-            Linkage::of("windows"),
-            Err(Error::UnsupportedOs { .. })
-        ));
+        assert!(matches!(Linkage::of("windows"), Err(Error::UnsupportedOs { .. })));
     }
 }

@@ -17,9 +17,7 @@ pub(crate) const CARRIER: (&str, &str) = ("mlx-sys", "0.7.0");
 /// `<target>/[<triple>/]<profile>/build/<package>/out`, whatever the target folder
 /// is called (`CARGO_TARGET_DIR`, `--target-dir`, coverage tools).
 pub fn cache_under(out_dir: &Path, triple: &str) -> PathBuf {
-    let build = out_dir
-        .ancestors()
-        .find(|dir| dir.file_name() == Some(OsStr::new("build")));
+    let build = out_dir.ancestors().find(|dir| dir.file_name() == Some(OsStr::new("build")));
     let profiles = build.and_then(Path::parent).and_then(Path::parent);
     let target = match profiles {
         Some(dir) if dir.file_name() == Some(OsStr::new(triple)) => dir.parent(),
@@ -36,9 +34,7 @@ pub fn cache_under(out_dir: &Path, triple: &str) -> PathBuf {
 pub fn cache_of_workspace(manifest_dir: &Path) -> Result<PathBuf, Error> {
     let metadata = cargo_metadata(manifest_dir, &["--no-deps", "--offline"])?;
     // Build scripts run under the build folder, which may differ from the target folder.
-    let folder = metadata["build_directory"]
-        .as_str()
-        .or(metadata["target_directory"].as_str());
+    let folder = metadata["build_directory"].as_str().or(metadata["target_directory"].as_str());
     let folder = folder.ok_or_else(|| failed("cargo metadata names no target folder"))?;
     Ok(Path::new(folder).join("mlx"))
 }
@@ -55,18 +51,13 @@ pub fn mlx_c_sources(manifest_dir: &Path) -> Result<PathBuf, Error> {
     if sources.join("CMakeLists.txt").is_file() {
         Ok(sources)
     } else {
-        Err(failed(&format!(
-            "{} holds no CMakeLists.txt",
-            sources.display()
-        )))
+        Err(failed(&format!("{} holds no CMakeLists.txt", sources.display())))
     }
 }
 
 fn sources_in(metadata: &Value) -> Result<PathBuf, Error> {
     let (name, version) = CARRIER;
-    let packages = metadata["packages"]
-        .as_array()
-        .map_or(&[][..], Vec::as_slice);
+    let packages = metadata["packages"].as_array().map_or(&[][..], Vec::as_slice);
     let manifest = packages
         .iter()
         .find(|package| package["name"] == name && package["version"] == version)
@@ -90,9 +81,7 @@ fn cargo_metadata(manifest_dir: &Path, args: &[&str]) -> Result<Value, Error> {
 }
 
 fn failed(reason: &str) -> Error {
-    Error::Metadata {
-        reason: reason.to_owned(),
-    }
+    Error::Metadata { reason: reason.to_owned() }
 }
 
 #[cfg(test)]
@@ -108,18 +97,9 @@ mod tests {
         for (out_dir, expected) in [
             ("/w/target/debug/build/mlx-ffi-1f/out", "/w/target/mlx"),
             ("/w/target/release/build/mlx-ffi-1f/out", "/w/target/mlx"),
-            (
-                "/w/t/x86_64-unknown-linux-gnu/dist/build/cli-1f/out",
-                "/w/t/mlx",
-            ),
-            (
-                "/build/build/debug/build/mlx-ffi-1f/out",
-                "/build/build/mlx",
-            ),
-            (
-                "/w/target/llvm-cov-target/debug/build/cli-1f/out",
-                "/w/target/llvm-cov-target/mlx",
-            ),
+            ("/w/t/x86_64-unknown-linux-gnu/dist/build/cli-1f/out", "/w/t/mlx"),
+            ("/build/build/debug/build/mlx-ffi-1f/out", "/build/build/mlx"),
+            ("/w/target/llvm-cov-target/debug/build/cli-1f/out", "/w/target/llvm-cov-target/mlx"),
         ] {
             assert_eq!(cache(out_dir), Path::new(expected), "{out_dir}");
         }
@@ -131,26 +111,15 @@ mod tests {
             { "name": "mlx-sys", "version": "0.6.0", "manifest_path": "/r/old/Cargo.toml" },
             { "name": "mlx-sys", "version": "0.7.0", "manifest_path": "/r/new/Cargo.toml" },
         ] });
-        assert_eq!(
-            sources_in(&metadata).unwrap(),
-            Path::new("/r/new/src/mlx-c")
-        );
+        assert_eq!(sources_in(&metadata).unwrap(), Path::new("/r/new/src/mlx-c"));
         let text = sources_in(&serde_json::json!({})).unwrap_err().to_string();
-        assert!(
-            text.contains("mlx-sys 0.7.0") && text.contains("cargo fetch"),
-            "{text}"
-        );
+        assert!(text.contains("mlx-sys 0.7.0") && text.contains("cargo fetch"), "{text}");
     }
 
     #[test]
     fn this_workspace_has_the_sources_and_one_cache() {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-        assert!(
-            mlx_c_sources(here)
-                .unwrap()
-                .join("mlx/c/private/array.h")
-                .is_file()
-        );
+        assert!(mlx_c_sources(here).unwrap().join("mlx/c/private/array.h").is_file());
         assert!(cache_of_workspace(here).unwrap().ends_with("mlx"));
     }
 }

@@ -26,11 +26,7 @@ pub enum Variant {
 impl Variant {
     /// The variant for a machine on which nobody asked for one.
     pub fn default_for(os: &str) -> Self {
-        if os == "macos" {
-            Self::Metal
-        } else {
-            Self::Cpu
-        }
+        if os == "macos" { Self::Metal } else { Self::Cpu }
     }
 
     /// The name used on the command line, in `MLX_VARIANT` and in folder names.
@@ -56,9 +52,7 @@ impl FromStr for Variant {
         [Self::Metal, Self::Cpu, Self::Cuda]
             .into_iter()
             .find(|variant| variant.name() == name)
-            .ok_or_else(|| Error::UnknownVariant {
-                name: name.to_owned(),
-            })
+            .ok_or_else(|| Error::UnknownVariant { name: name.to_owned() })
     }
 }
 
@@ -166,12 +160,7 @@ const METAL: Platform = Platform {
     arch: "aarch64",
     package: "mlx-metal",
     bundle: None,
-    files: &[
-        "mlx/lib/libmlx.dylib",
-        "mlx/lib/libjaccl.dylib",
-        "mlx/lib/mlx.metallib",
-        HEADER,
-    ],
+    files: &["mlx/lib/libmlx.dylib", "mlx/lib/libjaccl.dylib", "mlx/lib/mlx.metallib", HEADER],
     linkage: &MACOS,
     ..CPU
 };
@@ -191,11 +180,7 @@ pub struct Target {
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.os, self.arch)?;
-        if self.os_version == 0 {
-            Ok(())
-        } else {
-            write!(f, " {}", self.os_version)
-        }
+        if self.os_version == 0 { Ok(()) } else { write!(f, " {}", self.os_version) }
     }
 }
 
@@ -214,15 +199,10 @@ impl Target {
 fn macos_release() -> u32 {
     let wanted = env::var("MACOSX_DEPLOYMENT_TARGET").ok();
     let version = wanted.or_else(|| {
-        let output = Command::new("sw_vers")
-            .arg("-productVersion")
-            .output()
-            .ok()?;
+        let output = Command::new("sw_vers").arg("-productVersion").output().ok()?;
         String::from_utf8(output.stdout).ok()
     });
-    let major = version
-        .as_deref()
-        .and_then(|text| text.trim().split('.').next());
+    let major = version.as_deref().and_then(|text| text.trim().split('.').next());
     major.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
@@ -244,27 +224,17 @@ impl Platform {
                     && platform.arch == target.arch
                     && platform.min_os <= target.os_version
             })
-            .ok_or_else(|| Error::NoWheel {
-                variant,
-                target: target.clone(),
-            })
+            .ok_or_else(|| Error::NoWheel { variant, target: target.clone() })
     }
 
     /// The machine that the wheel is for.
     pub fn target(&self) -> Target {
-        Target {
-            os: self.os.to_owned(),
-            arch: self.arch.to_owned(),
-            os_version: self.min_os,
-        }
+        Target { os: self.os.to_owned(), arch: self.arch.to_owned(), os_version: self.min_os }
     }
 
     /// The first of [`Platform::files`] that `dist`, an unpacked wheel, lacks.
     pub fn missing_file(&self, dist: &Path) -> Option<&'static str> {
-        self.files
-            .iter()
-            .copied()
-            .find(|file| !dist.join(file).exists())
+        self.files.iter().copied().find(|file| !dist.join(file).exists())
     }
 }
 
@@ -273,11 +243,7 @@ mod tests {
     use super::*;
 
     fn wheel(variant: Variant, os: &str, arch: &str, os_version: u32) -> Result<String, Error> {
-        let target = Target {
-            os: os.to_owned(),
-            arch: arch.to_owned(),
-            os_version,
-        };
+        let target = Target { os: os.to_owned(), arch: arch.to_owned(), os_version };
         let found = Platform::find(PLATFORMS, variant, &target)?;
         Ok(format!("{} {}", found.package, found.tag))
     }
@@ -285,62 +251,14 @@ mod tests {
     #[test]
     fn every_machine_gets_its_wheel() {
         let cases = [
-            (
-                Variant::Cpu,
-                "linux",
-                "x86_64",
-                0,
-                "mlx-cpu manylinux_2_35_x86_64",
-            ),
-            (
-                Variant::Cpu,
-                "linux",
-                "aarch64",
-                0,
-                "mlx-cpu manylinux_2_35_aarch64",
-            ),
-            (
-                Variant::Cuda,
-                "linux",
-                "x86_64",
-                0,
-                "mlx-cuda-13 manylinux_2_35_x86_64",
-            ),
-            (
-                Variant::Cuda,
-                "linux",
-                "aarch64",
-                0,
-                "mlx-cuda-13 manylinux_2_35_aarch64",
-            ),
-            (
-                Variant::Metal,
-                "macos",
-                "aarch64",
-                14,
-                "mlx-metal macosx_14_0_arm64",
-            ),
-            (
-                Variant::Metal,
-                "macos",
-                "aarch64",
-                15,
-                "mlx-metal macosx_15_0_arm64",
-            ),
-            (
-                Variant::Metal,
-                "macos",
-                "aarch64",
-                26,
-                "mlx-metal macosx_26_0_arm64",
-            ),
-            (
-                Variant::Metal,
-                "macos",
-                "aarch64",
-                27,
-                "mlx-metal macosx_26_0_arm64",
-            ),
+            (Variant::Cpu, "linux", "x86_64", 0, "mlx-cpu manylinux_2_35_x86_64"),
+            (Variant::Cpu, "linux", "aarch64", 0, "mlx-cpu manylinux_2_35_aarch64"),
+            (Variant::Cuda, "linux", "x86_64", 0, "mlx-cuda-13 manylinux_2_35_x86_64"),
+            (Variant::Cuda, "linux", "aarch64", 0, "mlx-cuda-13 manylinux_2_35_aarch64"),
+            (Variant::Metal, "macos", "aarch64", 14, "mlx-metal macosx_14_0_arm64"),
+            (Variant::Metal, "macos", "aarch64", 15, "mlx-metal macosx_15_0_arm64"),
+            (Variant::Metal, "macos", "aarch64", 26, "mlx-metal macosx_26_0_arm64"),
+            (Variant::Metal, "macos", "aarch64", 27, "mlx-metal macosx_26_0_arm64"),
         ];
         for (variant, os, arch, os_version, expected) in cases {
             assert_eq!(wheel(variant, os, arch, os_version).unwrap(), expected);
@@ -353,29 +271,12 @@ mod tests {
             (Variant::Metal, "macos", "aarch64", 13, "macosx_14_0_arm64"),
             (Variant::Metal, "macos", "x86_64", 15, "macosx_14_0_arm64"),
             (Variant::Metal, "linux", "x86_64", 0, "macosx_26_0_arm64"),
-            (
-                Variant::Cpu,
-                "macos",
-                "aarch64",
-                15,
-                "manylinux_2_35_aarch64",
-            ),
-            (
-                Variant::Cuda,
-                "windows",
-                "x86_64",
-                0,
-                "manylinux_2_35_x86_64",
-            ),
+            (Variant::Cpu, "macos", "aarch64", 15, "manylinux_2_35_aarch64"),
+            (Variant::Cuda, "windows", "x86_64", 0, "manylinux_2_35_x86_64"),
         ] {
-            let text = wheel(variant, os, arch, os_version)
-                .unwrap_err()
-                .to_string();
+            let text = wheel(variant, os, arch, os_version).unwrap_err().to_string();
             assert!(text.contains(os) && text.contains(there), "{text}");
-            assert!(
-                text.contains("MLX_ROOT") && text.contains("--from-source"),
-                "{text}"
-            );
+            assert!(text.contains("MLX_ROOT") && text.contains("--from-source"), "{text}");
         }
     }
 
@@ -384,13 +285,8 @@ mod tests {
         for platform in PLATFORMS {
             let tag = platform.tag;
             assert_eq!(platform.sha256.len(), 64, "{tag}");
-            assert!(
-                platform.sha256.bytes().all(|byte| byte.is_ascii_hexdigit()),
-                "{tag}"
-            );
-            let same = PLATFORMS
-                .iter()
-                .filter(|other| other.sha256 == platform.sha256);
+            assert!(platform.sha256.bytes().all(|byte| byte.is_ascii_hexdigit()), "{tag}");
+            let same = PLATFORMS.iter().filter(|other| other.sha256 == platform.sha256);
             assert_eq!(same.count(), 1, "{tag}");
             let library = format!("mlx/lib/{}", platform.linkage.library);
             assert!(platform.files.contains(&library.as_str()), "{tag}");
@@ -402,10 +298,7 @@ mod tests {
     #[test]
     fn a_missing_file_is_found() {
         let dist = tempfile::tempdir().unwrap();
-        let platform = PLATFORMS
-            .iter()
-            .find(|p| p.variant == Variant::Metal)
-            .unwrap();
+        let platform = PLATFORMS.iter().find(|p| p.variant == Variant::Metal).unwrap();
         for file in platform.files {
             assert_eq!(platform.missing_file(dist.path()), Some(*file));
             let path = dist.path().join(file);
@@ -420,13 +313,7 @@ mod tests {
         for variant in [Variant::Metal, Variant::Cpu, Variant::Cuda] {
             assert_eq!(variant.name().parse::<Variant>().unwrap(), variant);
         }
-        assert!(
-            "gpu"
-                .parse::<Variant>()
-                .unwrap_err()
-                .to_string()
-                .contains("metal, cpu or cuda")
-        );
+        assert!("gpu".parse::<Variant>().unwrap_err().to_string().contains("metal, cpu or cuda"));
         assert_eq!(Variant::default_for("macos"), Variant::Metal);
         assert_eq!(Variant::default_for("linux"), Variant::Cpu);
     }

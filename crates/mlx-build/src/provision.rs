@@ -81,10 +81,7 @@ impl Request {
     /// # Errors
     /// [`Error::UnsupportedOs`] when MLX does not run on the target.
     pub fn lib_dir(&self) -> Result<PathBuf, Error> {
-        Ok(installed::lib_dir(
-            &self.root(),
-            Linkage::of(&self.target.os)?,
-        ))
+        Ok(installed::lib_dir(&self.root(), Linkage::of(&self.target.os)?))
     }
 
     /// The folder of MLX, with its libraries and headers.
@@ -106,19 +103,12 @@ impl Request {
         };
         // Another processor's libraries must not take the place of this one's.
         let foreign = self.target.arch != env::consts::ARCH && self.variant != Variant::Metal;
-        let arch = if foreign {
-            format!("-{}", self.target.arch)
-        } else {
-            String::new()
-        };
+        let arch = if foreign { format!("-{}", self.target.arch) } else { String::new() };
         self.cache.join(name + &arch)
     }
 
     fn python(&self) -> Python {
-        Python {
-            program: self.python.clone(),
-            venv: self.cache.join("tools/venv"),
-        }
+        Python { program: self.python.clone(), venv: self.cache.join("tools/venv") }
     }
 }
 
@@ -133,18 +123,9 @@ pub fn provision(request: &Request) -> Result<Mlx, Error> {
     let _lock = lock(&request.cache, request.progress)?;
     let home = request.home();
     let python = request.python();
-    let tools = Tools {
-        dir: request.cache.join("tools"),
-        python: &python,
-        progress: request.progress,
-    };
-    let job = Job {
-        request,
-        home: &home,
-        python: &python,
-        tools: &tools,
-        since,
-    };
+    let tools =
+        Tools { dir: request.cache.join("tools"), python: &python, progress: request.progress };
+    let job = Job { request, home: &home, python: &python, tools: &tools, since };
 
     let (identity, mut stamps) = job.provide_mlx()?;
     let mut mlx_c_dir = None;
@@ -168,16 +149,8 @@ pub fn provision(request: &Request) -> Result<Mlx, Error> {
 pub fn libclang(cache: &Path, python: OsString, progress: fn(&str)) -> Result<PathBuf, Error> {
     let _lock = lock(cache, progress)?;
     let dir = cache.join("tools");
-    let python = Python {
-        program: python,
-        venv: dir.join("venv"),
-    };
-    Tools {
-        dir,
-        python: &python,
-        progress,
-    }
-    .libclang()
+    let python = Python { program: python, venv: dir.join("venv") };
+    Tools { dir, python: &python, progress }.libclang()
 }
 
 /// How the stamp of a compiled MLX begins.
@@ -197,9 +170,7 @@ impl Job<'_> {
     fn provide_mlx(&self) -> Result<(String, Vec<PathBuf>), Error> {
         let request = self.request;
         let linkage = Linkage::of(&request.target.os)?;
-        let dist = Stamped {
-            dir: self.home.join("dist"),
-        };
+        let dist = Stamped { dir: self.home.join("dist") };
         let content = match &request.source {
             Source::Installed(root) => {
                 let library = installed::check(root, linkage)?;
@@ -224,15 +195,9 @@ impl Job<'_> {
     fn unpack_wheel(&self, dist: &Stamped) -> Result<String, Error> {
         let request = self.request;
         let wheel = Platform::find(request.platforms, request.variant, &request.target)?;
-        let content = format!(
-            "{} {MLX_VERSION} {} {}",
-            wheel.package, wheel.tag, wheel.sha256
-        );
+        let content = format!("{} {MLX_VERSION} {} {}", wheel.package, wheel.tag, wheel.sha256);
         if dist.content().as_ref() != Some(&content) || wheel.missing_file(&dist.dir).is_some() {
-            (request.progress)(&format!(
-                "fetching {} {MLX_VERSION} {}",
-                wheel.package, wheel.tag
-            ));
+            (request.progress)(&format!("fetching {} {MLX_VERSION} {}", wheel.package, wheel.tag));
             dist.make(&content, self.since, |out| fetch(wheel, self.python, out))?;
         }
         Ok(content)
@@ -248,10 +213,7 @@ impl Job<'_> {
         let request = self.request;
         let source = fs::canonicalize(source).map_err(Error::io("find", source))?;
         let build = Build::prepare(&request.triple, self.tools)?;
-        (request.progress)(&format!(
-            "compiling MLX from {} (many minutes)",
-            source.display()
-        ));
+        (request.progress)(&format!("compiling MLX from {} (many minutes)", source.display()));
         let out = self.home.join("from-source");
         fs::create_dir_all(&out).map_err(Error::io("create", &out))?;
         build.mlx(&source, request.variant, &out)?;
@@ -270,18 +232,14 @@ impl Job<'_> {
     /// Makes sure that mlx-c is compiled for the MLX with this identity.
     fn provide_mlx_c(&self, identity: &str) -> Result<Stamped, Error> {
         let request = self.request;
-        let mlx_c = Stamped {
-            dir: self.home.join("mlxc"),
-        };
+        let mlx_c = Stamped { dir: self.home.join("mlxc") };
         let content = format!("mlx-c {} for {identity}", location::CARRIER.1);
         if mlx_c.content().as_ref() != Some(&content) {
             let source = location::mlx_c_sources(&request.manifest_dir)?;
             let build = Build::prepare(&request.triple, self.tools)?;
             (request.progress)("compiling mlx-c (half a minute on two cores)");
             let include = request.root().join("include");
-            mlx_c.make(&content, self.since, |out| {
-                build.mlx_c(&source, &include, out)
-            })?;
+            mlx_c.make(&content, self.since, |out| build.mlx_c(&source, &include, out))?;
         }
         Ok(mlx_c)
     }

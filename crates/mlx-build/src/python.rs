@@ -20,9 +20,7 @@ pub(crate) struct Python {
 
 /// The interpreter in `MLX_PYTHON`, else `python3`.
 pub fn python_from_env() -> OsString {
-    env::var_os("MLX_PYTHON")
-        .filter(|name| !name.is_empty())
-        .unwrap_or_else(|| "python3".into())
+    env::var_os("MLX_PYTHON").filter(|name| !name.is_empty()).unwrap_or_else(|| "python3".into())
 }
 
 impl Python {
@@ -31,12 +29,7 @@ impl Python {
         let package = format!("{}=={MLX_VERSION}", wheel.package);
         self.pip(&package, |command| {
             command
-                .args([
-                    "download",
-                    "--no-deps",
-                    "--only-binary=:all:",
-                    "--progress-bar=off",
-                ])
+                .args(["download", "--no-deps", "--only-binary=:all:", "--progress-bar=off"])
                 // The wheel serves every interpreter, so one is named for all.
                 .args(["--python-version=3.12", "--implementation=py", "--abi=none"])
                 .args(["--platform", wheel.tag, "--dest"])
@@ -44,12 +37,12 @@ impl Python {
         })?;
         let entries = fs::read_dir(folder).map_err(Error::io("list", folder))?;
         let mut files = entries.flatten().map(|entry| entry.path());
-        files
-            .find(|file| file.extension() == Some(OsStr::new("whl")))
-            .ok_or_else(|| Error::Download {
+        files.find(|file| file.extension() == Some(OsStr::new("whl"))).ok_or_else(|| {
+            Error::Download {
                 package: package.clone(),
                 reason: format!("pip left no wheel in {}", folder.display()),
-            })
+            }
+        })
     }
 
     /// Unpacks a wheel, which is a zip file, into `folder`.
@@ -60,10 +53,7 @@ impl Python {
             return Ok(());
         }
         let wheel = wheel.file_name().unwrap_or_default().display().to_string();
-        Err(Error::Unpack {
-            wheel,
-            reason: last_lines(&output),
-        })
+        Err(Error::Unpack { wheel, reason: last_lines(&output) })
     }
 
     /// Runs pip for `package`: the interpreter's own, else one in a virtual environment.
@@ -80,10 +70,7 @@ impl Python {
         if output.status.success() {
             return Ok(());
         }
-        Err(Error::Download {
-            package: package.to_owned(),
-            reason: last_lines(&output),
-        })
+        Err(Error::Download { package: package.to_owned(), reason: last_lines(&output) })
     }
 
     /// Makes a virtual environment, which has its own pip; returns its interpreter.
@@ -100,10 +87,9 @@ impl Python {
     }
 
     fn run(&self, command: &mut Command) -> Result<Output, Error> {
-        command.output().map_err(|cause| Error::NoPython {
-            python: self.program.display().to_string(),
-            cause,
-        })
+        command
+            .output()
+            .map_err(|cause| Error::NoPython { python: self.program.display().to_string(), cause })
     }
 }
 
@@ -116,11 +102,7 @@ fn lacks(output: &Output, module: &str) -> bool {
 /// The end of what a program printed, where the reason stands.
 fn last_lines(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
-    let lines: Vec<&str> = text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect();
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines[lines.len().saturating_sub(4)..].join(" / ")
 }
 
@@ -131,33 +113,22 @@ mod tests {
 
     fn python(dir: &Path, body: &str) -> Python {
         let program = crate::fake::program(dir, "python", body).into();
-        Python {
-            program,
-            venv: dir.join("venv"),
-        }
+        Python { program, venv: dir.join("venv") }
     }
 
     fn failure(body: &str) -> Error {
         let dir = tempfile::tempdir().unwrap();
-        python(dir.path(), body)
-            .download(&PLATFORMS[0], dir.path())
-            .unwrap_err()
+        python(dir.path(), body).download(&PLATFORMS[0], dir.path()).unwrap_err()
     }
 
     #[test]
     fn a_missing_python_is_named_with_the_remedy() {
         let dir = tempfile::tempdir().unwrap();
-        let python = Python {
-            program: "/nonexistent/python3".into(),
-            venv: dir.path().into(),
-        };
+        let python = Python { program: "/nonexistent/python3".into(), venv: dir.path().into() };
         let error = python.download(&PLATFORMS[0], dir.path()).unwrap_err();
         assert!(matches!(error, Error::NoPython { .. }));
         let text = error.to_string();
-        assert!(
-            text.contains("/nonexistent/python3") && text.contains("MLX_PYTHON"),
-            "{text}"
-        );
+        assert!(text.contains("/nonexistent/python3") && text.contains("MLX_PYTHON"), "{text}");
     }
 
     #[test]
@@ -165,10 +136,7 @@ mod tests {
         let error = failure("echo \"$0: No module named $2\" >&2; exit 1");
         assert!(matches!(error, Error::NoPip { .. }));
         let text = error.to_string();
-        assert!(
-            text.contains("python3-pip") && text.contains("No module named venv"),
-            "{text}"
-        );
+        assert!(text.contains("python3-pip") && text.contains("No module named venv"), "{text}");
     }
 
     #[test]
@@ -189,10 +157,7 @@ mod tests {
         assert!(matches!(error, Error::Download { .. }));
         let text = error.to_string();
         assert!(text.contains("mlx-cpu==0.32.2"), "{text}");
-        assert!(
-            text.contains("name resolution") && text.contains("MLX_ROOT"),
-            "{text}"
-        );
+        assert!(text.contains("name resolution") && text.contains("MLX_ROOT"), "{text}");
     }
 
     #[test]
@@ -204,14 +169,7 @@ mod tests {
     fn a_damaged_wheel_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let python = python(dir.path(), "echo 'zipfile.BadZipFile' >&2; exit 1");
-        let error = python
-            .unzip(&dir.path().join("x.whl"), dir.path())
-            .unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("cannot unpack x.whl: zipfile.BadZipFile"),
-            "{error}"
-        );
+        let error = python.unzip(&dir.path().join("x.whl"), dir.path()).unwrap_err();
+        assert!(error.to_string().contains("cannot unpack x.whl: zipfile.BadZipFile"), "{error}");
     }
 }

@@ -77,9 +77,7 @@ mod tests {
     #[test]
     fn a_finished_folder_says_what_it_holds_and_can_be_replaced() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = Stamped {
-            dir: dir.path().join("dist"),
-        };
+        let folder = Stamped { dir: dir.path().join("dist") };
         assert_eq!(folder.content(), None);
         for text in ["one", "two"] {
             folder.make(text, SystemTime::now(), fill(text)).unwrap();
@@ -92,29 +90,20 @@ mod tests {
     #[test]
     fn what_an_interrupted_build_left_is_thrown_away() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = Stamped {
-            dir: dir.path().join("dist"),
-        };
+        let folder = Stamped { dir: dir.path().join("dist") };
         for left in [&folder.dir, &folder.partial()] {
             fs::create_dir(left).unwrap();
             fs::write(left.join("file"), "half").unwrap();
         }
         assert_eq!(folder.content(), None);
-        folder
-            .make("whole", SystemTime::now(), fill("whole"))
-            .unwrap();
-        assert_eq!(
-            fs::read_to_string(folder.dir.join("file")).unwrap(),
-            "whole"
-        );
+        folder.make("whole", SystemTime::now(), fill("whole")).unwrap();
+        assert_eq!(fs::read_to_string(folder.dir.join("file")).unwrap(), "whole");
     }
 
     #[test]
     fn a_failure_keeps_what_was_there() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = Stamped {
-            dir: dir.path().join("dist"),
-        };
+        let folder = Stamped { dir: dir.path().join("dist") };
         folder.make("one", SystemTime::now(), fill("one")).unwrap();
         let failing = |_: &Path| Err(Error::NotABuildScript { name: "X" });
         folder.make("two", SystemTime::now(), failing).unwrap_err();
@@ -124,14 +113,9 @@ mod tests {
     #[test]
     fn the_stamp_is_as_old_as_it_was_told_to_be() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = Stamped {
-            dir: dir.path().join("dist"),
-        };
+        let folder = Stamped { dir: dir.path().join("dist") };
         let since = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
         folder.make("one", since, fill("one")).unwrap();
-        assert_eq!(
-            fs::metadata(folder.stamp()).unwrap().modified().unwrap(),
-            since
-        );
+        assert_eq!(fs::metadata(folder.stamp()).unwrap().modified().unwrap(), since);
     }
 }

@@ -16,21 +16,9 @@ struct Tool {
     inside: &'static str,
 }
 
-const CMAKE: Tool = Tool {
-    name: "cmake",
-    version: "4.4.4",
-    inside: "cmake/data/bin",
-};
-const NINJA: Tool = Tool {
-    name: "ninja",
-    version: "1.13.2",
-    inside: "bin",
-};
-const LIBCLANG: Tool = Tool {
-    name: "libclang",
-    version: "18.1.1",
-    inside: "clang/native",
-};
+const CMAKE: Tool = Tool { name: "cmake", version: "4.4.4", inside: "cmake/data/bin" };
+const NINJA: Tool = Tool { name: "ninja", version: "1.13.2", inside: "bin" };
+const LIBCLANG: Tool = Tool { name: "libclang", version: "18.1.1", inside: "clang/native" };
 
 /// A folder of build tools, each installed when it is first asked for.
 pub(crate) struct Tools<'a> {
@@ -58,22 +46,12 @@ impl Tools<'_> {
 
     fn install(&self, tool: &Tool) -> Result<PathBuf, Error> {
         let package = format!("{}=={}", tool.name, tool.version);
-        let folder = Stamped {
-            dir: self.dir.join(tool.name),
-        };
+        let folder = Stamped { dir: self.dir.join(tool.name) };
         if folder.content().as_ref() != Some(&package) {
-            (self.progress)(&format!(
-                "installing {package} into {}",
-                folder.dir.display()
-            ));
+            (self.progress)(&format!("installing {package} into {}", folder.dir.display()));
             folder
-                .make(&package, SystemTime::now(), |out| {
-                    self.pip_install(&package, out)
-                })
-                .map_err(|error| Error::NoTool {
-                    tool: tool.name,
-                    cause: Box::new(error),
-                })?;
+                .make(&package, SystemTime::now(), |out| self.pip_install(&package, out))
+                .map_err(|error| Error::NoTool { tool: tool.name, cause: Box::new(error) })?;
         }
         Ok(folder.dir.join(tool.inside))
     }
@@ -81,12 +59,7 @@ impl Tools<'_> {
     fn pip_install(&self, package: &str, out: &Path) -> Result<(), Error> {
         // `--target` leaves the machine's own packages alone and needs no rights to them.
         self.python.pip(package, |command: &mut Command| {
-            command.args([
-                "install",
-                "--no-deps",
-                "--only-binary=:all:",
-                "--progress-bar=off",
-            ]);
+            command.args(["install", "--no-deps", "--only-binary=:all:", "--progress-bar=off"]);
             command.arg("--target").arg(out).arg(package);
         })
     }

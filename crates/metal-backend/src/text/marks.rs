@@ -80,15 +80,9 @@ fn is_marker(token: &str) -> bool {
 impl Finder {
     fn new(mut tokens: Vec<String>) -> Result<Finder, String> {
         tokens.sort();
-        let search = AhoCorasick::builder()
-            .match_kind(MatchKind::LeftmostLongest)
-            .build(&tokens);
+        let search = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&tokens);
         let longest = tokens.iter().map(String::len).max().unwrap_or(0);
-        Ok(Finder {
-            search: search.map_err(|err| err.to_string())?,
-            tokens,
-            longest,
-        })
+        Ok(Finder { search: search.map_err(|err| err.to_string())?, tokens, longest })
     }
 
     fn mark_json(&self, value: &mut Json, mark: char) -> bool {
@@ -100,13 +94,12 @@ impl Finder {
                 }
                 None => false,
             },
-            Json::Array(items) => items
-                .iter_mut()
-                .fold(false, |any, item| self.mark_json(item, mark) | any),
+            Json::Array(items) => {
+                items.iter_mut().fold(false, |any, item| self.mark_json(item, mark) | any)
+            }
             Json::Object(map) => {
-                let mut any = map
-                    .values_mut()
-                    .fold(false, |any, item| self.mark_json(item, mark) | any);
+                let mut any =
+                    map.values_mut().fold(false, |any, item| self.mark_json(item, mark) | any);
                 if map.keys().any(|key| self.search.is_match(key)) {
                     let old = std::mem::take(map);
                     let renamed = |key: String| self.marked(&key, mark, End::Closed).unwrap_or(key);
@@ -134,9 +127,7 @@ impl Finder {
         // templates trim parts, so white space between the two is no obstacle.
         let rest = &text[done..];
         let open = match end {
-            End::Open => self
-                .open_token(rest)
-                .or_else(|| self.open_token(rest.trim_end())),
+            End::Open => self.open_token(rest).or_else(|| self.open_token(rest.trim_end())),
             End::Closed => None,
         };
         let tail = open.unwrap_or(rest.len());
@@ -160,9 +151,7 @@ impl Finder {
             let token = self.tokens.get(next);
             token.is_some_and(|token| token.starts_with(tail))
         };
-        (from..text.len())
-            .filter(|&at| text.is_char_boundary(at))
-            .find(begins)
+        (from..text.len()).filter(|&at| text.is_char_boundary(at)).find(begins)
     }
 }
 
@@ -175,7 +164,5 @@ enum End {
 
 /// A mark that occurs in none of `texts`.
 pub(super) fn free_mark<'a>(texts: impl Iterator<Item = &'a str> + Clone) -> Option<char> {
-    MARKS
-        .into_iter()
-        .find(|mark| !texts.clone().any(|text| text.contains(*mark)))
+    MARKS.into_iter().find(|mark| !texts.clone().any(|text| text.contains(*mark)))
 }

@@ -40,11 +40,7 @@ impl Bench {
         let platform = Platform {
             arch: env::consts::ARCH,
             sha256: hash.leak(),
-            ..PLATFORMS
-                .iter()
-                .find(|p| p.variant == Variant::Cpu)
-                .unwrap()
-                .clone()
+            ..PLATFORMS.iter().find(|p| p.variant == Variant::Cpu).unwrap().clone()
         };
         let platforms = Box::leak(Box::new([platform]));
         let bench = Self { dir, platforms };
@@ -69,11 +65,7 @@ impl Bench {
             source: Source::Any,
             goal: Goal::Fetched,
             platforms: self.platforms,
-            target: Target {
-                os: "linux".into(),
-                arch: env::consts::ARCH.into(),
-                os_version: 0,
-            },
+            target: Target { os: "linux".into(), arch: env::consts::ARCH.into(), os_version: 0 },
             triple: HOST.to_owned(),
             cache: self.dir.path().join("mlx"),
             manifest_dir: env!("CARGO_MANIFEST_DIR").into(),
@@ -146,11 +138,7 @@ fn a_lost_library_is_fetched_again() {
     let mlx = provision(&bench.request()).unwrap();
     for source in [Source::Any, Source::Wheel] {
         fs::remove_file(mlx.lib_dir.join("libmlx.so")).unwrap();
-        provision(&Request {
-            source,
-            ..bench.request()
-        })
-        .unwrap();
+        provision(&Request { source, ..bench.request() }).unwrap();
         assert!(mlx.lib_dir.join("libmlx.so").is_file());
     }
     assert_eq!(bench.downloads(), 3);
@@ -193,11 +181,7 @@ fn what_a_checkout_left_stays_until_the_wheel_is_asked_for() {
     fs::write(stamp, "MLX from /src: 1 byte").unwrap();
     provision(&bench.request()).unwrap();
     assert_eq!(bench.downloads(), 1);
-    provision(&Request {
-        source: Source::Wheel,
-        ..bench.request()
-    })
-    .unwrap();
+    provision(&Request { source: Source::Wheel, ..bench.request() }).unwrap();
     assert_eq!(bench.downloads(), 2);
     assert!(fs::read_to_string(stamp).unwrap().contains("mlx-cpu"));
 }
@@ -207,11 +191,7 @@ fn an_installed_mlx_is_used_where_it_is() {
     let bench = Bench::new();
     let root = bench.dir.path().join("tree/mlx");
     let source = Source::Installed(root.clone());
-    let mlx = provision(&Request {
-        source,
-        ..bench.request()
-    })
-    .unwrap();
+    let mlx = provision(&Request { source, ..bench.request() }).unwrap();
     assert_eq!(mlx.lib_dir, root.join("lib"));
     assert_eq!(mlx.stamps, [root.join("lib/libmlx.so")]);
     assert_eq!(bench.downloads(), 0);
@@ -222,18 +202,10 @@ fn foreign_processors_and_installed_copies_have_their_own_folders() {
     let bench = Bench::new();
     let own = bench.request();
     assert!(own.home().ends_with("cpu-0.32.2"));
-    let target = Target {
-        arch: "riscv64".into(),
-        ..own.target.clone()
-    };
-    let foreign = Request {
-        target,
-        ..bench.request()
-    };
+    let target = Target { arch: "riscv64".into(), ..own.target.clone() };
+    let foreign = Request { target, ..bench.request() };
     assert!(foreign.home().ends_with("cpu-0.32.2-riscv64"));
-    let installed = |root: &str| Request {
-        source: Source::Installed(root.into()),
-        ..bench.request()
-    };
+    let installed =
+        |root: &str| Request { source: Source::Installed(root.into()), ..bench.request() };
     assert_ne!(installed("/a").home(), installed("/b").home());
 }
