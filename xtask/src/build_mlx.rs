@@ -58,3 +58,51 @@ fn request(args: &[String]) -> Result<Request> {
         progress: |line| eprintln!("{line}"),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use mlx_build::Variant;
+
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<Request> {
+        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        request(&args)
+    }
+
+    #[test]
+    fn a_foreign_variant_can_be_fetched() {
+        for (variant, os) in [(Variant::Metal, "macos"), (Variant::Cuda, "linux")] {
+            let request = parse(&["--fetch-only", "--variant", variant.name()]).unwrap();
+            assert_eq!((request.variant, request.target.os.as_str()), (variant, os));
+            assert_eq!(request.goal, Goal::Fetched);
+        }
+    }
+
+    #[test]
+    fn without_arguments_it_is_what_the_build_wants() {
+        let request = parse(&[]).unwrap();
+        assert_eq!(request.goal, Goal::Linkable);
+        assert_eq!(request.target, Target::host());
+        assert!(request.cache.ends_with("mlx"));
+    }
+
+    #[test]
+    fn a_checkout_is_taken_by_its_folder() {
+        let request = parse(&["--from-source", "some/mlx"]).unwrap();
+        assert_eq!(request.source, Source::Checkout("some/mlx".into()));
+    }
+
+    #[test]
+    fn wrong_arguments_are_named() {
+        for (args, name) in [
+            (&["--bogus"][..], "--bogus"),
+            (&["--variant"], "--variant needs"),
+            (&["--variant", "gpu"], "`gpu`"),
+            (&["--from-source"], "--from-source needs"),
+        ] {
+            let text = parse(args).unwrap_err().to_string();
+            assert!(text.contains(name), "{text}");
+        }
+    }
+}

@@ -22,7 +22,8 @@ pub enum Source {
     Any,
     /// The pinned wheel.
     Wheel,
-    /// A checkout of MLX's sources, compiled here.
+    /// A checkout of MLX's sources, compiled here; its own cmake files fetch what it
+    /// depends on, and name what the machine lacks (on Linux: BLAS and LAPACK).
     Checkout(PathBuf),
     /// An installed MLX, used where it is.
     Installed(PathBuf),
