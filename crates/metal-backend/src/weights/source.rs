@@ -177,13 +177,13 @@ fn read_header(path: &Path) -> Result<Header> {
             ),
         ));
     }
-    // The parser takes the length along with the header.
-    let mut bytes = length.to_le_bytes().to_vec();
-    let read = file.take(length).read_to_end(&mut bytes).map_err(|error| load(path, error))?;
-    if read as u64 != length {
+    let mut bytes = Vec::new();
+    file.take(length).read_to_end(&mut bytes).map_err(|error| load(path, error))?;
+    if bytes.len() as u64 != length {
         return Err(load(path, "the file ends within its header: it is truncated"));
     }
-    let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(|error| load(path, error))?;
+    let metadata = serde_json::from_slice(&bytes)
+        .map_err(|error| load(path, format!("the header is damaged: {error}")))?;
     Ok(Header { total: Some(rest - length), metadata })
 }
 
