@@ -1,20 +1,29 @@
 //! The detokenizer's pieces are the decoded text, for every decoder.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a fixture that fails is a test that fails"
+)]
 
 use metal_backend::text::{Detokenizer, SkipSpecial, Tokenizer};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-const FAMILIES: [&str; 8] = ["gemma", "harmony", "llama3", "mistral", "olmo", "phi", "qwen", "smol"];
+const FAMILIES: [&str; 8] = [
+    "gemma", "harmony", "llama3", "mistral", "olmo", "phi", "qwen", "smol",
+];
 
 fn fixture(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tokenizers").join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/tokenizers")
+        .join(name)
 }
 
 /// A family's tokenizer with another decoder.
 fn with_decoder(name: &str, decoder: Value) -> Tokenizer {
     let mut json: Value =
-        serde_json::from_slice(&std::fs::read(fixture(name).join("tokenizer.json")).unwrap()).unwrap();
+        serde_json::from_slice(&std::fs::read(fixture(name).join("tokenizer.json")).unwrap())
+            .unwrap();
     json["decoder"] = decoder;
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("tokenizer.json"), json.to_string()).unwrap();
@@ -31,16 +40,43 @@ fn pieces(tokenizer: &Tokenizer, ids: &[u32], skip: SkipSpecial) -> Vec<String> 
 /// Ids of the whole vocabulary and beyond it, with runs of byte tokens, and the ids of real text.
 fn ids(tokenizer: &Tokenizer) -> impl Strategy<Value = Vec<u32>> + use<> {
     let vocab = tokenizer.vocab_size() as u32;
-    let named = |tokens: &[&str]| -> Vec<u32> { tokens.iter().filter_map(|t| tokenizer.token_to_id(t)).collect() };
-    let mut bytes: Vec<u32> = (0..=255).filter_map(|b| tokenizer.token_to_id(&format!("<0x{b:02X}>"))).collect();
+    let named = |tokens: &[&str]| -> Vec<u32> {
+        tokens
+            .iter()
+            .filter_map(|t| tokenizer.token_to_id(t))
+            .collect()
+    };
+    let mut bytes: Vec<u32> = (0..=255)
+        .filter_map(|b| tokenizer.token_to_id(&format!("<0x{b:02X}>")))
+        .collect();
     bytes.extend(named(&["ä", "½", "ł", "Ģ", "Ĥ", "å", "ð", "Ł", "é", "Ċ"]));
     bytes.push(0);
-    let spaces = named(&["▁", "▁▁", "Ġ", "ĠĠ", "Ċ", "<pad>", "</s>", "<|im_end|>", "<eos>"]);
+    let spaces = named(&[
+        "▁",
+        "▁▁",
+        "Ġ",
+        "ĠĠ",
+        "Ċ",
+        "<pad>",
+        "</s>",
+        "<|im_end|>",
+        "<eos>",
+    ]);
     let spaces = if spaces.is_empty() { vec![0] } else { spaces };
-    let text = ["你好 🌍 e\u{301}", " a  b", "<0x41> \u{fffd}", "Ünïcödé", "  "];
+    let text = [
+        "你好 🌍 e\u{301}",
+        " a  b",
+        "<0x41> \u{fffd}",
+        "Ünïcödé",
+        "  ",
+    ];
     let real: Vec<Vec<u32>> = text
         .iter()
-        .map(|t| tokenizer.encode(t, metal_backend::text::AddSpecial::Never).unwrap())
+        .map(|t| {
+            tokenizer
+                .encode(t, metal_backend::text::AddSpecial::Never)
+                .unwrap()
+        })
         .collect();
     let piece = prop_oneof![
         3 => (0..vocab + 40).prop_map(|id| vec![id]),
@@ -58,8 +94,16 @@ fn holds(label: &str, tokenizer: &Tokenizer, cases: u32) {
         .run(&ids(tokenizer), |ids| {
             for skip in [SkipSpecial::No, SkipSpecial::Yes] {
                 // The library fails on a list of no tokens with some decoders; then there is nothing to compare.
-                let Ok(text) = tokenizer.decode(&ids, skip) else { continue };
-                prop_assert_eq!(pieces(tokenizer, &ids, skip).concat(), text, "{}: {:?}", label, ids);
+                let Ok(text) = tokenizer.decode(&ids, skip) else {
+                    continue;
+                };
+                prop_assert_eq!(
+                    pieces(tokenizer, &ids, skip).concat(),
+                    text,
+                    "{}: {:?}",
+                    label,
+                    ids
+                );
             }
             Ok(())
         })
@@ -95,23 +139,43 @@ fn pieces_are_the_decoded_text_for_every_kind_of_decoder() {
         sequence(json!([replace, fallback, fuse, strip(3, 2)])),
         sequence(json!([replace, fallback, strip(1, 0), fuse])),
         sequence(json!([fallback, fuse, replace, strip(1, 0)])),
-        sequence(json!([fuse, {"type": "Replace", "pattern": {"Regex": "(a|e) *"}, "content": "<>"}])),
-        sequence(json!([fuse, {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true}])),
-        sequence(json!([sequence(json!([replace, fallback])), sequence(json!([fuse, strip(1, 0)]))])),
+        sequence(
+            json!([fuse, {"type": "Replace", "pattern": {"Regex": "(a|e) *"}, "content": "<>"}]),
+        ),
+        sequence(
+            json!([fuse, {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true}]),
+        ),
+        sequence(json!([
+            sequence(json!([replace, fallback])),
+            sequence(json!([fuse, strip(1, 0)]))
+        ])),
     ];
     for decoder in decoders {
-        holds(&decoder.to_string(), &with_decoder("mistral", decoder.clone()), 200);
+        holds(
+            &decoder.to_string(),
+            &with_decoder("mistral", decoder.clone()),
+            200,
+        );
     }
 }
 
 #[test]
 fn utf8_is_held_back_until_it_is_whole() {
     let qwen = Tokenizer::from_dir(&fixture("qwen")).unwrap();
-    let ids: Vec<u32> = ["ð", "Ł", "Į", "į"].iter().map(|t| qwen.token_to_id(t).unwrap()).collect();
-    assert_eq!(pieces(&qwen, &ids, SkipSpecial::No), ["", "", "", "🌏", ""]);
-    assert_eq!(pieces(&qwen, &ids[..3], SkipSpecial::No), ["", "", "", "\u{fffd}"]);
+    let ids: Vec<u32> = ["ð", "Ł", "Į", "į"]
+        .iter()
+        .map(|t| qwen.token_to_id(t).unwrap())
+        .collect();
+    assert_eq!(pieces(&qwen, &ids, SkipSpecial::No), ["", "", "", "🌍", ""]);
+    assert_eq!(
+        pieces(&qwen, &ids[..3], SkipSpecial::No),
+        ["", "", "", "\u{fffd}"]
+    );
     let a = qwen.token_to_id("a").unwrap();
-    assert_eq!(pieces(&qwen, &[ids[0], ids[1], a], SkipSpecial::No), ["", "", "\u{fffd}a", ""]);
+    assert_eq!(
+        pieces(&qwen, &[ids[0], ids[1], a], SkipSpecial::No),
+        ["", "", "\u{fffd}a", ""]
+    );
 }
 
 #[test]
@@ -119,16 +183,30 @@ fn a_run_of_byte_tokens_is_held_back_until_it_ends() {
     let gemma = Tokenizer::from_dir(&fixture("gemma")).unwrap();
     let byte = |b: u8| gemma.token_to_id(&format!("<0x{b:02X}>")).unwrap();
     let a = gemma.token_to_id("a").unwrap();
-    assert_eq!(pieces(&gemma, &[byte(0xc3), byte(0xa9), a], SkipSpecial::No), ["", "", "éa", ""]);
+    assert_eq!(
+        pieces(&gemma, &[byte(0xc3), byte(0xa9), a], SkipSpecial::No),
+        ["", "", "éa", ""]
+    );
     // One bad byte spoils the whole run, its good ones included.
-    assert_eq!(pieces(&gemma, &[byte(0xc3), byte(0xa9), byte(0xff)], SkipSpecial::No).concat(), "\u{fffd}".repeat(3));
+    assert_eq!(
+        pieces(
+            &gemma,
+            &[byte(0xc3), byte(0xa9), byte(0xff)],
+            SkipSpecial::No
+        )
+        .concat(),
+        "\u{fffd}".repeat(3)
+    );
 }
 
 #[test]
 fn the_first_leading_space_is_kept_as_decode_keeps_it() {
     let qwen = Tokenizer::from_dir(&fixture("qwen")).unwrap();
     let space = qwen.token_to_id("Ġ").unwrap();
-    assert_eq!(pieces(&qwen, &[space, space], SkipSpecial::No), [" ", " ", ""]);
+    assert_eq!(
+        pieces(&qwen, &[space, space], SkipSpecial::No),
+        [" ", " ", ""]
+    );
 }
 
 #[test]
@@ -137,5 +215,8 @@ fn a_long_text_takes_linear_time() {
     let byte = gemma.token_to_id("<0x41>").unwrap();
     // Decoding everything at each step would take hours.
     let ids = vec![byte; 200_000];
-    assert_eq!(pieces(&gemma, &ids, SkipSpecial::No).concat().len(), ids.len());
+    assert_eq!(
+        pieces(&gemma, &ids, SkipSpecial::No).concat().len(),
+        ids.len()
+    );
 }

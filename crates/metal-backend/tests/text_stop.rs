@@ -1,18 +1,28 @@
 //! Stop strings found in pieces are those found in the whole.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a fixture that fails is a test that fails"
+)]
 
 use metal_backend::text::{StopMatcher, TextError};
 use proptest::prelude::*;
 
 /// The reference: the match that begins first, of those the longest, of those the first in the list.
 fn naive(text: &str, stops: &[String]) -> (String, Option<usize>) {
-    let found = stops.iter().enumerate().filter_map(|(i, stop)| Some((text.find(stop.as_str())?, stop.len(), i)));
+    let found = stops
+        .iter()
+        .enumerate()
+        .filter_map(|(i, stop)| Some((text.find(stop.as_str())?, stop.len(), i)));
     match found.min_by_key(|&(at, len, i)| (at, usize::MAX - len, i)) {
         Some((at, _, index)) => (text[..at].to_owned(), Some(index)),
         None => (text.to_owned(), None),
     }
 }
 
-fn streamed<'a>(pieces: impl IntoIterator<Item = &'a str>, stops: &[String]) -> (String, Option<usize>) {
+fn streamed<'a>(
+    pieces: impl IntoIterator<Item = &'a str>,
+    stops: &[String],
+) -> (String, Option<usize>) {
     let mut matcher = StopMatcher::new(stops).unwrap();
     let mut text = String::new();
     let mut matched = None;
@@ -78,7 +88,10 @@ fn cut<'a>(text: &'a str, cuts: &[usize]) -> Vec<&'a str> {
     bounds.retain(|&at| text.is_char_boundary(at));
     bounds.extend([0, text.len()]);
     bounds.sort_unstable();
-    bounds.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect()
+    bounds
+        .windows(2)
+        .map(|pair| &text[pair[0]..pair[1]])
+        .collect()
 }
 
 proptest! {

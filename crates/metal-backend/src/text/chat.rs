@@ -5,8 +5,8 @@
 //! under both names that templates read. On top, the text of users and tools
 //! can never become a control token (see [`Rendered`]).
 
+use super::conversation::{check_depth, message, strings, template_sources};
 use super::fallback::Fallback;
-use super::files;
 use super::marks::{Author, free_mark};
 use super::tokenizer::{check_size, guarded};
 use super::{ChatTemplate, LocalTime, TextError, Tokenizer};
@@ -50,7 +50,14 @@ impl<'a> ChatInput<'a> {
     /// A conversation to be answered: a generation prompt, no tools, the current date in UTC.
     pub fn new(messages: &'a [Json]) -> ChatInput<'a> {
         let now = LocalTime::now_utc();
-        ChatInput { messages, tools: None, documents: None, add_generation_prompt: true, kwargs: None, now }
+        ChatInput {
+            messages,
+            tools: None,
+            documents: None,
+            add_generation_prompt: true,
+            kwargs: None,
+            now,
+        }
     }
 }
 
@@ -75,15 +82,28 @@ impl ChatFormat {
     ///
     /// # Errors
     /// If a file cannot be read, or a template is not valid.
-    pub fn from_dir(dir: &Path, tokenizer: &Tokenizer, model_type: &str) -> Result<ChatFormat, TextError> {
+    pub fn from_dir(
+        dir: &Path,
+        tokenizer: &Tokenizer,
+        model_type: &str,
+    ) -> Result<ChatFormat, TextError> {
         let sources = template_sources(dir)?;
         let format = if sources.is_empty() {
             Format::Fallback(Fallback::of(model_type))
         } else {
-            let compile = |(name, source): (String, String)| Ok((name, ChatTemplate::new(&source)?));
-            Format::Templates(Arc::new(sources.into_iter().map(compile).collect::<Result<_, TextError>>()?))
+            let compile =
+                |(name, source): (String, String)| Ok((name, ChatTemplate::new(&source)?));
+            Format::Templates(Arc::new(
+                sources
+                    .into_iter()
+                    .map(compile)
+                    .collect::<Result<_, TextError>>()?,
+            ))
         };
-        Ok(ChatFormat { tokenizer: tokenizer.clone(), format })
+        Ok(ChatFormat {
+            tokenizer: tokenizer.clone(),
+            format,
+        })
     }
 
     /// A format from a template's source.
@@ -92,7 +112,10 @@ impl ChatFormat {
     /// If the template is not valid.
     pub fn from_template(source: &str, tokenizer: &Tokenizer) -> Result<ChatFormat, TextError> {
         let templates = vec![("default".to_owned(), ChatTemplate::new(source)?)];
-        Ok(ChatFormat { tokenizer: tokenizer.clone(), format: Format::Templates(Arc::new(templates)) })
+        Ok(ChatFormat {
+            tokenizer: tokenizer.clone(),
+            format: Format::Templates(Arc::new(templates)),
+        })
     }
 
     /// Whether the checkpoint has a template of its own.
@@ -112,13 +135,28 @@ impl ChatFormat {
         let mark = self.mark(&mut variables, &inserted)?;
         let marked = self.render(input, &variables, mark)?;
         check_size(&marked)?;
+        let inner = &self.tokenizer.inner;
+        let apart = |mark: Option<char>| {
+            guarded(|| inner.plain.encode(&inner.tokenizer, &marked, mark))
+                .map_err(TextError::Encode)
+        };
         let Some(mark) = mark.filter(|mark| marked.contains(*mark)) else {
-            let ids = self.tokenizer.encode_chat(&marked)?;
+            let mut ids = self.tokenizer.encode_chat(&marked)?;
+            if inner.plain.is_ambiguous(&inner.tokenizer) {
+                // A normalizer can make a token of text that is none ("<END>" in lower case).
+                let specials = ids
+                    .iter()
+                    .filter(|id| inner.special_ids.contains(id))
+                    .count();
+                if specials > inner.plain.control_tokens(&marked).count() {
+                    ids = apart(None)?;
+                }
+            }
             return Ok(Rendered { text: marked, ids });
         };
-        let inner = &self.tokenizer.inner;
-        let ids = guarded(|| inner.plain.encode(&inner.tokenizer, &marked, mark)).map_err(TextError::Encode)?;
-        Ok(Rendered { text: marked.replace(mark, ""), ids })
+        let ids = apart(Some(mark))?;
+        let text = marked.replace(mark, "");
+        Ok(Rendered { text, ids })
     }
 
     fn render(
@@ -132,14 +170,26 @@ impl ChatFormat {
             Format::Fallback(fallback) => {
                 let messages = variables.get("messages").and_then(Json::as_array);
                 let bos = self.tokenizer.bos_token().unwrap_or_default();
-                return fallback.render(messages.map_or(&[], Vec::as_slice), bos, input.add_generation_prompt);
+                return fallback.render(
+                    messages.map_or(&[], Vec::as_slice),
+                    bos,
+                    input.add_generation_prompt,
+                );
             }
         };
-        let named = |wanted: &str| templates.iter().find(|(name, _)| name == wanted).map(|(_, template)| template);
+        let named = |wanted: &str| {
+            templates
+                .iter()
+                .find(|(name, _)| name == wanted)
+                .map(|(_, template)| template)
+        };
         let tool_use = input.tools.and_then(|_| named("tool_use"));
         let Some(template) = tool_use.or_else(|| named("default")) else {
             let names: Vec<&str> = templates.iter().map(|(name, _)| name.as_str()).collect();
-            let reason = format!("none of the templates ({}) is the default one", names.join(", "));
+            let reason = format!(
+                "none of the templates ({}) is the default one",
+                names.join(", ")
+            );
             return Err(TextError::Template { line: 0, reason });
         };
         template.render_marked(variables, input.now, mark)
@@ -148,32 +198,64 @@ impl ChatFormat {
     /// The template's variables, and the names of those that hold text from outside.
     fn variables(&self, input: &ChatInput) -> Result<(Map<String, Json>, Vec<String>), TextError> {
         if input.messages.is_empty() {
-            return Err(TextError::Input { name: "messages".into(), reason: "is empty".into() });
+            return Err(TextError::Input {
+                name: "messages".into(),
+                reason: "is empty".into(),
+            });
+        }
+        let lists = [
+            ("messages", Some(input.messages)),
+            ("tools", input.tools),
+            ("documents", input.documents),
+        ];
+        for (name, list) in lists {
+            for (i, value) in list.unwrap_or_default().iter().enumerate() {
+                check_depth(|| format!("{name}[{i}]"), value)?;
+            }
+        }
+        for (name, value) in input.kwargs.into_iter().flatten() {
+            check_depth(|| name.clone(), value)?;
         }
         let mut variables = Map::new();
         for (name, token) in &self.tokenizer.inner.named {
             variables.insert((*name).to_owned(), Json::from(token.as_str()));
         }
-        variables.insert("enable_thinking".into(), self.tokenizer.has_thinking().into());
+        variables.insert(
+            "enable_thinking".into(),
+            self.tokenizer.has_thinking().into(),
+        );
         let mut inserted = Vec::new();
         for (name, value) in input.kwargs.into_iter().flatten() {
             variables.insert(name.clone(), value.clone());
             inserted.push(name.clone());
         }
-        let messages: Result<Vec<Json>, TextError> = input.messages.iter().enumerate().map(message).collect();
+        let messages: Result<Vec<Json>, TextError> =
+            input.messages.iter().enumerate().map(message).collect();
         variables.insert("messages".into(), Json::Array(messages?));
         for (name, list) in [("tools", input.tools), ("documents", input.documents)] {
-            variables.insert(name.into(), list.map_or(Json::Null, |list| Json::Array(list.to_vec())));
+            variables.insert(
+                name.into(),
+                list.map_or(Json::Null, |list| Json::Array(list.to_vec())),
+            );
             inserted.push(name.to_owned());
         }
-        variables.insert("add_generation_prompt".into(), input.add_generation_prompt.into());
+        variables.insert(
+            "add_generation_prompt".into(),
+            input.add_generation_prompt.into(),
+        );
         Ok((variables, inserted))
     }
 
     /// Marks control tokens in what came from outside; `None` if there are none.
-    fn mark(&self, variables: &mut Map<String, Json>, inserted: &[String]) -> Result<Option<char>, TextError> {
+    fn mark(
+        &self,
+        variables: &mut Map<String, Json>,
+        inserted: &[String],
+    ) -> Result<Option<char>, TextError> {
         let mut texts = Vec::new();
-        variables.values().for_each(|value| strings(value, &mut texts));
+        variables
+            .values()
+            .for_each(|value| strings(value, &mut texts));
         let templates = match &self.format {
             Format::Templates(templates) => templates.as_slice(),
             Format::Fallback(_) => &[],
@@ -181,15 +263,28 @@ impl ChatFormat {
         let sources = templates.iter().map(|(_, template)| template.source());
         let Some(mark) = free_mark(texts.iter().copied().chain(sources)) else {
             let reason = "all noncharacters from U+FDD0 to U+FDEF occur, none is left for a mark";
-            return Err(TextError::Input { name: "messages".into(), reason: reason.into() });
+            return Err(TextError::Input {
+                name: "messages".into(),
+                reason: reason.into(),
+            });
         };
         let control = &self.tokenizer.inner.control;
         let mut any = false;
         for (name, value) in variables.iter_mut() {
             if name == "messages" {
                 for message in value.as_array_mut().into_iter().flatten() {
-                    let by_model = message.get("role").is_some_and(|role| role == "assistant" || role == "model");
-                    any |= control.mark(message, if by_model { Author::Assistant } else { Author::Other }, mark);
+                    let by_model = message
+                        .get("role")
+                        .is_some_and(|role| role == "assistant" || role == "model");
+                    any |= control.mark(
+                        message,
+                        if by_model {
+                            Author::Assistant
+                        } else {
+                            Author::Other
+                        },
+                        mark,
+                    );
                 }
             } else if inserted.contains(name) {
                 any |= control.mark(value, Author::Other, mark);
@@ -197,70 +292,4 @@ impl ChatFormat {
         }
         Ok(any.then_some(mark))
     }
-}
-
-fn strings<'a>(value: &'a Json, out: &mut Vec<&'a str>) {
-    match value {
-        Json::String(text) => out.push(text),
-        Json::Array(items) => items.iter().for_each(|item| strings(item, out)),
-        Json::Object(map) => map.iter().for_each(|(key, item)| {
-            out.push(key);
-            strings(item, out);
-        }),
-        _ => {}
-    }
-}
-
-/// A message as transformers passes it on: without null keys, its reasoning under both names.
-fn message((index, message): (usize, &Json)) -> Result<Json, TextError> {
-    let Json::Object(given) = message else {
-        return Err(TextError::Input { name: format!("messages[{index}]"), reason: "is no object".into() });
-    };
-    let mut given: Map<_, _> = given.iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k.clone(), v.clone())).collect();
-    let reasoning = ["reasoning_content", "thinking", "reasoning"].iter().find_map(|key| given.get(*key)).cloned();
-    if let Some(reasoning) = reasoning {
-        if !given.contains_key("thinking") {
-            given.shift_insert(0, "thinking".into(), reasoning.clone());
-        }
-        given.insert("reasoning_content".into(), reasoning);
-    }
-    Ok(Json::Object(given))
-}
-
-/// Names and sources of a folder's templates, in the order of precedence that transformers has.
-fn template_sources(dir: &Path) -> Result<Vec<(String, String)>, TextError> {
-    let mut sources = Vec::new();
-    if let Some(source) = files::read_text(&dir.join("chat_template.jinja"))? {
-        sources.push(("default".to_owned(), source));
-    }
-    if let Ok(entries) = std::fs::read_dir(dir.join("additional_chat_templates")) {
-        let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
-        paths.sort();
-        for path in paths.iter().filter(|path| path.extension().is_some_and(|ext| ext == "jinja")) {
-            let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-            sources.extend(files::read_text(path)?.map(|source| (name, source)));
-        }
-    }
-    for file in ["tokenizer_config.json", "chat_template.json"] {
-        if !sources.is_empty() {
-            break;
-        }
-        let path = dir.join(file);
-        let Some(config) = files::read_object(&path)? else { continue };
-        match config.get("chat_template") {
-            None | Some(Json::Null) => {}
-            Some(Json::String(source)) => sources.push(("default".to_owned(), source.clone())),
-            Some(Json::Array(list)) => {
-                for entry in list {
-                    let text = |key: &str| entry.get(key).and_then(Json::as_str).map(str::to_owned);
-                    let pair = text("name").zip(text("template"));
-                    sources.push(pair.ok_or_else(|| {
-                        files::invalid(&path, "an entry of `chat_template` has no `name` and `template`")
-                    })?);
-                }
-            }
-            Some(_) => return Err(files::invalid(&path, "`chat_template` is neither a string nor a list")),
-        }
-    }
-    Ok(sources)
 }

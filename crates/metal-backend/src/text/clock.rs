@@ -10,9 +10,27 @@ pub struct LocalTime {
     pub seconds: i64,
 }
 
-const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+const DAYS: [&str; 7] = [
+    "Sunday",
+    "Monday",
+    "Tuesday",
+    "Wednesday",
+    "Thursday",
+    "Friday",
+    "Saturday",
+];
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
     "December",
 ];
 
@@ -32,7 +50,9 @@ impl LocalTime {
     /// Now, in UTC: the zone of a server is nobody's business in a prompt.
     pub fn now_utc() -> LocalTime {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        LocalTime { seconds: since.map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(0)) }
+        LocalTime {
+            seconds: since.map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(0)),
+        }
     }
 
     /// Formats as Python's `datetime.strftime` does in the C locale.
@@ -48,7 +68,11 @@ impl LocalTime {
     fn write(&self, format: &str, out: &mut String) {
         let date = self.civil();
         let second_of_day = self.seconds.rem_euclid(86_400);
-        let (hour, minute, second) = (second_of_day / 3600, second_of_day / 60 % 60, second_of_day % 60);
+        let (hour, minute, second) = (
+            second_of_day / 3600,
+            second_of_day / 60 % 60,
+            second_of_day % 60,
+        );
         let hour12 = (hour + 11) % 12 + 1;
         let month = MONTHS[date.month - 1];
         let weekday = date.weekday as i64;
@@ -66,7 +90,10 @@ impl LocalTime {
             let mut number = |value: i64, width: usize, fill: char| {
                 let digits = value.to_string();
                 if padded {
-                    out.extend(std::iter::repeat_n(fill, width.saturating_sub(digits.len())));
+                    out.extend(std::iter::repeat_n(
+                        fill,
+                        width.saturating_sub(digits.len()),
+                    ));
                 }
                 out.push_str(&digits);
             };
@@ -126,7 +153,13 @@ impl LocalTime {
         let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
         let before = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334][month as usize - 1];
         let yearday = before + day + i64::from(leap && month > 2);
-        Civil { year, month: month as usize, day, weekday: (days + 4).rem_euclid(7) as usize, yearday }
+        Civil {
+            year,
+            month: month as usize,
+            day,
+            weekday: (days + 4).rem_euclid(7) as usize,
+            yearday,
+        }
     }
 }
 
@@ -137,13 +170,30 @@ mod tests {
     #[test]
     fn dates_print_as_python_prints_them() {
         // datetime(2024, 7, 26, 14, 5, 9)
-        let t = LocalTime { seconds: 1_722_002_709 };
+        let t = LocalTime {
+            seconds: 1_722_002_709,
+        };
         assert_eq!(t.strftime("%d %b %Y"), "26 Jul 2024");
-        assert_eq!(t.strftime("%A, %-d %B %Y %H:%M:%S %I %p %j %%"), "Friday, 26 July 2024 14:05:09 02 PM 208 %");
-        assert_eq!(t.strftime("%c|%x|%F|%U|%W|%w"), "Fri Jul 26 14:05:09 2024|07/26/24|2024-07-26|29|30|5");
+        assert_eq!(
+            t.strftime("%A, %-d %B %Y %H:%M:%S %I %p %j %%"),
+            "Friday, 26 July 2024 14:05:09 02 PM 208 %"
+        );
+        assert_eq!(
+            t.strftime("%c|%x|%F|%U|%W|%w"),
+            "Fri Jul 26 14:05:09 2024|07/26/24|2024-07-26|29|30|5"
+        );
         // datetime(2000, 2, 29), datetime(1969, 12, 31)
-        assert_eq!(LocalTime { seconds: 951_782_400 }.strftime("%Y-%m-%d %j"), "2000-02-29 060");
-        assert_eq!(LocalTime { seconds: -86_400 }.strftime("%Y-%m-%d %a"), "1969-12-31 Wed");
+        assert_eq!(
+            LocalTime {
+                seconds: 951_782_400
+            }
+            .strftime("%Y-%m-%d %j"),
+            "2000-02-29 060"
+        );
+        assert_eq!(
+            LocalTime { seconds: -86_400 }.strftime("%Y-%m-%d %a"),
+            "1969-12-31 Wed"
+        );
         assert_eq!(LocalTime { seconds: i64::MIN }.strftime("%Q %").len(), 4);
     }
 }

@@ -31,13 +31,22 @@ impl Fallback {
 
     /// # Errors
     /// [`TextError::Input`] if a content is neither a string nor a list of text parts.
-    pub fn render(self, messages: &[Json], bos: &str, generation_prompt: bool) -> Result<String, TextError> {
-        let turns: Vec<(String, String)> =
-            messages.iter().enumerate().map(|(i, message)| turn(i, message)).collect::<Result<_, _>>()?;
+    pub fn render(
+        self,
+        messages: &[Json],
+        bos: &str,
+        generation_prompt: bool,
+    ) -> Result<String, TextError> {
+        let turns: Vec<(String, String)> = messages
+            .iter()
+            .enumerate()
+            .map(|(i, message)| turn(i, message))
+            .collect::<Result<_, _>>()?;
         let mut out = String::new();
         match self {
             Fallback::Lines => {
-                let contents: Vec<&str> = turns.iter().map(|(_, content)| content.as_str()).collect();
+                let contents: Vec<&str> =
+                    turns.iter().map(|(_, content)| content.as_str()).collect();
                 return Ok(contents.join("\n"));
             }
             Fallback::Gemma => {
@@ -49,12 +58,17 @@ impl Fallback {
                         role => {
                             let role = if role == "assistant" { "model" } else { role };
                             let system = std::mem::take(&mut system);
-                            out.push_str(&format!("<start_of_turn>{role}\n{system}{content}<end_of_turn>\n"));
+                            out.push_str(&format!(
+                                "<start_of_turn>{role}\n{system}{content}<end_of_turn>\n"
+                            ));
                         }
                     }
                 }
                 if !system.is_empty() {
-                    out.push_str(&format!("<start_of_turn>user\n{}<end_of_turn>\n", system.trim_end()));
+                    out.push_str(&format!(
+                        "<start_of_turn>user\n{}<end_of_turn>\n",
+                        system.trim_end()
+                    ));
                 }
             }
             Fallback::ChatMl => {
@@ -65,7 +79,9 @@ impl Fallback {
             Fallback::Llama3 => {
                 out.push_str(bos);
                 for (role, content) in &turns {
-                    out.push_str(&format!("<|start_header_id|>{role}<|end_header_id|>\n\n{content}<|eot_id|>"));
+                    out.push_str(&format!(
+                        "<|start_header_id|>{role}<|end_header_id|>\n\n{content}<|eot_id|>"
+                    ));
                 }
             }
         }
@@ -82,13 +98,23 @@ impl Fallback {
 }
 
 fn turn(index: usize, message: &Json) -> Result<(String, String), TextError> {
-    let wrong = |reason: &str| TextError::Input { name: format!("messages[{index}]"), reason: reason.into() };
-    let role = message.get("role").and_then(Json::as_str).ok_or_else(|| wrong("has no role"))?;
+    let wrong = |reason: &str| TextError::Input {
+        name: format!("messages[{index}]"),
+        reason: reason.into(),
+    };
+    let role = message
+        .get("role")
+        .and_then(Json::as_str)
+        .ok_or_else(|| wrong("has no role"))?;
     let content = match message.get("content") {
         Some(Json::String(text)) => text.clone(),
         Some(Json::Array(parts)) => {
-            let texts = parts.iter().map(|part| part.get("text").and_then(Json::as_str));
-            texts.collect::<Option<String>>().ok_or_else(|| wrong("has a part that is no text"))?
+            let texts = parts
+                .iter()
+                .map(|part| part.get("text").and_then(Json::as_str));
+            texts
+                .collect::<Option<String>>()
+                .ok_or_else(|| wrong("has a part that is no text"))?
         }
         None => String::new(),
         Some(_) => return Err(wrong("has a content that is no text")),

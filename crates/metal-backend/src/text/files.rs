@@ -11,8 +11,15 @@ const MAX_TOKENIZER: u64 = 128 << 20;
 const MAX_CONFIG: u64 = 16 << 20;
 
 /// Names of the special tokens in tokenizer_config.json, in transformers' order.
-pub(super) const SPECIAL_NAMES: [&str; 7] =
-    ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
+pub(super) const SPECIAL_NAMES: [&str; 7] = [
+    "bos_token",
+    "eos_token",
+    "unk_token",
+    "sep_token",
+    "pad_token",
+    "cls_token",
+    "mask_token",
+];
 
 /// An added token as the configs describe it.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,20 +50,29 @@ pub(super) struct SpecialTokens {
 
 /// Reads a file that may be absent.
 pub(super) fn read_optional(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, TextError> {
-    let failed = |source| TextError::Read { path: path.to_owned(), source };
+    let failed = |source| TextError::Read {
+        path: path.to_owned(),
+        source,
+    };
     let file = match std::fs::File::open(path) {
         Ok(file) => file,
         Err(err) if err.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(err) => return Err(failed(err)),
     };
     let size = file.metadata().map_err(failed)?.len();
-    let too_large = |size| TextError::FileTooLarge { path: path.to_owned(), size, limit };
+    let too_large = |size| TextError::FileTooLarge {
+        path: path.to_owned(),
+        size,
+        limit,
+    };
     if size > limit {
         return Err(too_large(size));
     }
     let mut bytes = Vec::new();
     // A pipe or a growing file has no honest size.
-    file.take(limit + 1).read_to_end(&mut bytes).map_err(failed)?;
+    file.take(limit + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
     if bytes.len() as u64 > limit {
         return Err(too_large(bytes.len() as u64));
     }
@@ -71,15 +87,23 @@ pub(super) fn read_tokenizer(path: &Path) -> Result<Vec<u8>, TextError> {
 }
 
 pub(super) fn read_text(path: &Path) -> Result<Option<String>, TextError> {
-    let Some(bytes) = read_optional(path, MAX_CONFIG)? else { return Ok(None) };
+    let Some(bytes) = read_optional(path, MAX_CONFIG)? else {
+        return Ok(None);
+    };
     let text = String::from_utf8(bytes).map_err(|err| invalid(path, err.to_string()))?;
     // Python reads text files with universal newlines.
-    Ok(Some(if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n") } else { text }))
+    Ok(Some(if text.contains('\r') {
+        text.replace("\r\n", "\n").replace('\r', "\n")
+    } else {
+        text
+    }))
 }
 
 /// The object in a JSON file; `None` if there is no such file.
 pub(super) fn read_object(path: &Path) -> Result<Option<Map<String, Value>>, TextError> {
-    let Some(bytes) = read_optional(path, MAX_CONFIG)? else { return Ok(None) };
+    let Some(bytes) = read_optional(path, MAX_CONFIG)? else {
+        return Ok(None);
+    };
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
     match serde_json::from_slice(bytes) {
         Ok(Value::Object(object)) => Ok(Some(object)),
@@ -89,7 +113,10 @@ pub(super) fn read_object(path: &Path) -> Result<Option<Map<String, Value>>, Tex
 }
 
 pub(super) fn invalid(path: &Path, reason: impl Into<String>) -> TextError {
-    TextError::Invalid { path: path.to_owned(), reason: reason.into() }
+    TextError::Invalid {
+        path: path.to_owned(),
+        reason: reason.into(),
+    }
 }
 
 /// Where generation stops, apart from the tokenizer's own EOS token.
@@ -103,12 +130,24 @@ pub(super) fn eos_ids(dir: &Path) -> Result<BTreeSet<u32>, TextError> {
     let mut ids = BTreeSet::new();
     for file in ["generation_config.json", "config.json"] {
         let path = dir.join(file);
-        let Some(config) = read_object(&path)? else { continue };
-        let nested = config.get("text_config").and_then(|text| text.get("eos_token_id"));
-        let value = config.get("eos_token_id").filter(|v| !v.is_null()).or(nested);
+        let Some(config) = read_object(&path)? else {
+            continue;
+        };
+        let nested = config
+            .get("text_config")
+            .and_then(|text| text.get("eos_token_id"));
+        let value = config
+            .get("eos_token_id")
+            .filter(|v| !v.is_null())
+            .or(nested);
         let id = |value: &Value| {
             let id = value.as_u64().and_then(|id| u32::try_from(id).ok());
-            id.ok_or_else(|| invalid(&path, format!("`eos_token_id` is {value}, expected an id or a list of ids")))
+            id.ok_or_else(|| {
+                invalid(
+                    &path,
+                    format!("`eos_token_id` is {value}, expected an id or a list of ids"),
+                )
+            })
         };
         match value {
             None | Some(Value::Null) => {}
@@ -132,17 +171,26 @@ pub(super) fn eos_ids(dir: &Path) -> Result<BTreeSet<u32>, TextError> {
 ///
 /// # Errors
 /// If a file is no JSON object, or an entry is no token.
-pub(super) fn special_tokens(dir: &Path, config: &Map<String, Value>) -> Result<SpecialTokens, TextError> {
+pub(super) fn special_tokens(
+    dir: &Path,
+    config: &Map<String, Value>,
+) -> Result<SpecialTokens, TextError> {
     let path = dir.join("tokenizer_config.json");
     let mut tokens = SpecialTokens::default();
     let mut merged = config.clone();
     if let Some(decoder) = config.get("added_tokens_decoder") {
-        let decoder = decoder.as_object().ok_or_else(|| invalid(&path, "`added_tokens_decoder` is no object"))?;
+        let decoder = decoder
+            .as_object()
+            .ok_or_else(|| invalid(&path, "`added_tokens_decoder` is no object"))?;
         let mut added = Vec::new();
         for (id, token) in decoder {
-            let id: u32 = id.parse().map_err(|_| invalid(&path, format!("`added_tokens_decoder` has the id `{id}`")))?;
+            let id: u32 = id
+                .parse()
+                .map_err(|_| invalid(&path, format!("`added_tokens_decoder` has the id `{id}`")))?;
             let spec = token.as_object().and_then(|_| spec(token));
-            let spec = spec.ok_or_else(|| invalid(&path, format!("`added_tokens_decoder.{id}` is no token")))?;
+            let spec = spec.ok_or_else(|| {
+                invalid(&path, format!("`added_tokens_decoder.{id}` is no token"))
+            })?;
             added.push((id, spec));
         }
         added.sort_by_key(|(id, _)| *id);
@@ -155,7 +203,9 @@ pub(super) fn special_tokens(dir: &Path, config: &Map<String, Value>) -> Result<
         match merged.get(name) {
             None | Some(Value::Null) => {}
             Some(value) => {
-                let spec = spec(value).ok_or_else(|| invalid(&path, format!("`{name}` is {value}, expected a token")))?;
+                let spec = spec(value).ok_or_else(|| {
+                    invalid(&path, format!("`{name}` is {value}, expected a token"))
+                })?;
                 tokens.named.push((name, spec));
             }
         }
@@ -172,7 +222,10 @@ pub(super) fn special_tokens(dir: &Path, config: &Map<String, Value>) -> Result<
 
 fn spec(value: &Value) -> Option<TokenSpec> {
     if let Value::String(content) = value {
-        return Some(TokenSpec { content: content.clone(), flags: None });
+        return Some(TokenSpec {
+            content: content.clone(),
+            flags: None,
+        });
     }
     let content = value.get("content")?.as_str()?.to_owned();
     let flag = |name| value.get(name).and_then(Value::as_bool);
@@ -184,5 +237,8 @@ fn spec(value: &Value) -> Option<TokenSpec> {
         normalized: flag("normalized").unwrap_or(!special),
         special,
     };
-    Some(TokenSpec { content, flags: Some(flags) })
+    Some(TokenSpec {
+        content,
+        flags: Some(flags),
+    })
 }

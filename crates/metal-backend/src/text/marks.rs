@@ -38,9 +38,17 @@ struct Finder {
 
 impl ControlTokens {
     pub fn new(vocabulary: &AddedVocabulary) -> Result<ControlTokens, String> {
-        let added: Vec<_> = vocabulary.get_added_tokens_decoder().values().filter(|t| !t.content.is_empty()).collect();
+        let added: Vec<_> = vocabulary
+            .get_added_tokens_decoder()
+            .values()
+            .filter(|t| !t.content.is_empty())
+            .collect();
         let contents = |wanted: &dyn Fn(&str, bool) -> bool| {
-            added.iter().filter(|t| wanted(&t.content, t.special)).map(|t| t.content.clone()).collect::<Vec<_>>()
+            added
+                .iter()
+                .filter(|t| wanted(&t.content, t.special))
+                .map(|t| t.content.clone())
+                .collect::<Vec<_>>()
         };
         Ok(ControlTokens {
             all: Finder::new(contents(&|token, special| special || is_marker(token)))?,
@@ -72,9 +80,15 @@ fn is_marker(token: &str) -> bool {
 impl Finder {
     fn new(mut tokens: Vec<String>) -> Result<Finder, String> {
         tokens.sort();
-        let search = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&tokens);
+        let search = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .build(&tokens);
         let longest = tokens.iter().map(String::len).max().unwrap_or(0);
-        Ok(Finder { search: search.map_err(|err| err.to_string())?, tokens, longest })
+        Ok(Finder {
+            search: search.map_err(|err| err.to_string())?,
+            tokens,
+            longest,
+        })
     }
 
     fn mark_json(&self, value: &mut Json, mark: char) -> bool {
@@ -86,9 +100,13 @@ impl Finder {
                 }
                 None => false,
             },
-            Json::Array(items) => items.iter_mut().fold(false, |any, item| self.mark_json(item, mark) | any),
+            Json::Array(items) => items
+                .iter_mut()
+                .fold(false, |any, item| self.mark_json(item, mark) | any),
             Json::Object(map) => {
-                let mut any = map.values_mut().fold(false, |any, item| self.mark_json(item, mark) | any);
+                let mut any = map
+                    .values_mut()
+                    .fold(false, |any, item| self.mark_json(item, mark) | any);
                 if map.keys().any(|key| self.search.is_match(key)) {
                     let old = std::mem::take(map);
                     let renamed = |key: String| self.marked(&key, mark, End::Closed).unwrap_or(key);
@@ -112,22 +130,39 @@ impl Finder {
             out.extend(chars.flat_map(|c| [mark, c]));
             done = found.end();
         }
-        // A token may also be spread over neighbouring strings: "<|im_" in one part, "end|>" in the next.
-        let tail = if end == End::Open { self.open_token(&text[done..]) } else { "" };
-        out.push_str(&text[done..text.len() - tail.len()]);
-        out.extend(tail.chars().flat_map(|c| [c, mark]));
-        (done > 0 || !tail.is_empty()).then_some(out)
+        // A token may also be spread over neighbouring strings: "<|im_" in one part, "end|>" in the next;
+        // templates trim parts, so white space between the two is no obstacle.
+        let rest = &text[done..];
+        let open = match end {
+            End::Open => self
+                .open_token(rest)
+                .or_else(|| self.open_token(rest.trim_end())),
+            End::Closed => None,
+        };
+        let tail = open.unwrap_or(rest.len());
+        out.push_str(&rest[..tail]);
+        for c in rest[tail..].chars() {
+            out.push(c);
+            // A mark after white space would keep a template from trimming it.
+            if !c.is_whitespace() {
+                out.push(mark);
+            }
+        }
+        (done > 0 || open.is_some()).then_some(out)
     }
 
-    /// The longest end of `text` with which a token begins.
-    fn open_token<'t>(&self, text: &'t str) -> &'t str {
+    /// Where in `text` the longest end begins that begins a token.
+    fn open_token(&self, text: &str) -> Option<usize> {
         let from = text.len().saturating_sub(self.longest);
-        let starts = (from..text.len()).filter(|&at| text.is_char_boundary(at));
-        let begins = |tail: &&str| {
-            let at = self.tokens.partition_point(|token| token.as_str() < *tail);
-            self.tokens.get(at).is_some_and(|token| token.starts_with(*tail))
+        let begins = |at: &usize| {
+            let tail = &text[*at..];
+            let next = self.tokens.partition_point(|token| token.as_str() < tail);
+            let token = self.tokens.get(next);
+            token.is_some_and(|token| token.starts_with(tail))
         };
-        starts.map(|at| &text[at..]).find(begins).unwrap_or("")
+        (from..text.len())
+            .filter(|&at| text.is_char_boundary(at))
+            .find(begins)
     }
 }
 
@@ -140,5 +175,7 @@ enum End {
 
 /// A mark that occurs in none of `texts`.
 pub(super) fn free_mark<'a>(texts: impl Iterator<Item = &'a str> + Clone) -> Option<char> {
-    MARKS.into_iter().find(|mark| !texts.clone().any(|text| text.contains(*mark)))
+    MARKS
+        .into_iter()
+        .find(|mark| !texts.clone().any(|text| text.contains(*mark)))
 }

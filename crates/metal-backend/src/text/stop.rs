@@ -55,7 +55,13 @@ impl StopMatcher {
             return Err(TextError::EmptyStop { index });
         }
         let automaton = Arc::new(Automaton::new(stops));
-        Ok(StopMatcher { automaton, state: 0, held: String::new(), candidate: None, done: false })
+        Ok(StopMatcher {
+            automaton,
+            state: 0,
+            held: String::new(),
+            candidate: None,
+            done: false,
+        })
     }
 
     /// Adds a piece of text. After a match nothing is released any more.
@@ -87,7 +93,10 @@ impl StopMatcher {
         if let Some(best) = &mut self.candidate {
             best.start -= open;
         }
-        Held { text: self.held.drain(..open).collect(), matched: None }
+        Held {
+            text: self.held.drain(..open).collect(),
+            matched: None,
+        }
     }
 
     /// Ends the text: what was held back is released, or is a match after all.
@@ -96,7 +105,10 @@ impl StopMatcher {
             Some(best) if !self.done => self.matched(best),
             _ => {
                 self.done = true;
-                Held { text: std::mem::take(&mut self.held), matched: None }
+                Held {
+                    text: std::mem::take(&mut self.held),
+                    matched: None,
+                }
             }
         }
     }
@@ -105,7 +117,10 @@ impl StopMatcher {
         self.done = true;
         let mut text = std::mem::take(&mut self.held);
         text.truncate(best.start);
-        Held { text, matched: Some(best.index) }
+        Held {
+            text,
+            matched: Some(best.index),
+        }
     }
 }
 
@@ -128,7 +143,10 @@ struct Node {
 
 impl Automaton {
     fn new<S: AsRef<str>>(stops: &[S]) -> Automaton {
-        let mut automaton = Automaton { nodes: vec![Node::default()], edges: HashMap::new() };
+        let mut automaton = Automaton {
+            nodes: vec![Node::default()],
+            edges: HashMap::new(),
+        };
         let mut children: Vec<Vec<(u8, usize)>> = vec![Vec::new()];
         for (index, stop) in stops.iter().enumerate() {
             let mut node = 0;
@@ -136,7 +154,10 @@ impl Automaton {
                 let (new, depth) = (automaton.nodes.len(), automaton.nodes[node].depth + 1);
                 let child = *automaton.edges.entry((node, byte)).or_insert(new);
                 if child == new {
-                    automaton.nodes.push(Node { depth, ..Node::default() });
+                    automaton.nodes.push(Node {
+                        depth,
+                        ..Node::default()
+                    });
                     children.push(Vec::new());
                     children[node].push((byte, child));
                 }

@@ -1,14 +1,14 @@
 //! A checkpoint's tokenizer: text to ids and back, special tokens, the EOS set.
 
 use super::TextError;
-use super::files::{self, SpecialTokens, TokenFlags, TokenSpec};
+use super::files;
+use super::load::build;
 use super::marks::ControlTokens;
 use super::pipeline::PlainPipeline;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use tokenizers::AddedToken;
 
 /// Bytes of text that are tokenized in one call. At 0.4 µs a byte this is some three seconds.
 pub const MAX_INPUT_BYTES: usize = 8 << 20;
@@ -47,13 +47,15 @@ pub(super) struct Inner {
     pub control: ControlTokens,
     /// `bos_token`, `eos_token`, … as the chat template sees them.
     pub named: Vec<(&'static str, String)>,
-    eos_ids: BTreeSet<u32>,
-    special_ids: BTreeSet<u32>,
+    pub eos_ids: BTreeSet<u32>,
+    pub special_ids: BTreeSet<u32>,
 }
 
 impl std::fmt::Debug for Tokenizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tokenizer").field("vocab_size", &self.vocab_size()).finish_non_exhaustive()
+        f.debug_struct("Tokenizer")
+            .field("vocab_size", &self.vocab_size())
+            .finish_non_exhaustive()
     }
 }
 
@@ -82,7 +84,9 @@ impl Tokenizer {
             Ok(result) => result.map_err(|reason| files::invalid(&path, reason))?,
             Err(_) => return Err(files::invalid(&path, "the tokenizer library failed on it")),
         };
-        Ok(Tokenizer { inner: Arc::new(inner) })
+        Ok(Tokenizer {
+            inner: Arc::new(inner),
+        })
     }
 
     /// Ids of a raw text. Special tokens written in it are recognised: for text of users, see
@@ -97,8 +101,16 @@ impl Tokenizer {
             AddSpecial::Prompt => self.bos_token().is_none_or(|bos| !text.starts_with(bos)),
         };
         check_size(text)?;
-        guarded(|| Ok(self.inner.tokenizer.encode_fast(text, add).map_err(|err| err.to_string())?.get_ids().to_vec()))
-            .map_err(TextError::Encode)
+        guarded(|| {
+            Ok(self
+                .inner
+                .tokenizer
+                .encode_fast(text, add)
+                .map_err(|err| err.to_string())?
+                .get_ids()
+                .to_vec())
+        })
+        .map_err(TextError::Encode)
     }
 
     /// Ids of a rendered chat: nothing is added, as the template has written BOS if the model wants one.
@@ -118,7 +130,13 @@ impl Tokenizer {
             return Ok(String::new());
         }
         let skip = skip_special == SkipSpecial::Yes;
-        guarded(|| self.inner.tokenizer.decode(ids, skip).map_err(|err| err.to_string())).map_err(TextError::Decode)
+        guarded(|| {
+            self.inner
+                .tokenizer
+                .decode(ids, skip)
+                .map_err(|err| err.to_string())
+        })
+        .map_err(TextError::Decode)
     }
 
     /// The token of an id as the vocabulary spells it (`Ġthe`, `▁the`, `<|im_end|>`).
@@ -159,7 +177,11 @@ impl Tokenizer {
 
     /// A special token by its name in tokenizer_config.json: `eos_token`, `pad_token`, …
     pub fn named_token(&self, name: &str) -> Option<&str> {
-        self.inner.named.iter().find(|(n, _)| *n == name).map(|(_, token)| token.as_str())
+        self.inner
+            .named
+            .iter()
+            .find(|(n, _)| *n == name)
+            .map(|(_, token)| token.as_str())
     }
 
     /// Whether the vocabulary has a pair of tokens around the model's thinking, as mlx-lm decides it.
@@ -176,73 +198,16 @@ impl Tokenizer {
 
 pub(super) fn check_size(text: &str) -> Result<(), TextError> {
     if text.len() > MAX_INPUT_BYTES {
-        return Err(TextError::InputTooLarge { size: text.len(), limit: MAX_INPUT_BYTES });
+        return Err(TextError::InputTooLarge {
+            size: text.len(),
+            limit: MAX_INPUT_BYTES,
+        });
     }
     Ok(())
 }
 
 /// A panic of the tokenizer library is an error of the call that met it.
 pub(super) fn guarded<T>(call: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| Err("the tokenizer library failed".into()))
-}
-
-fn build(bytes: &[u8], specials: &SpecialTokens, mut eos_ids: BTreeSet<u32>) -> Result<Inner, String> {
-    let mut tokenizer = tokenizers::Tokenizer::from_bytes(bytes).map_err(|err| err.to_string())?;
-    tokenizer.with_padding(None);
-    tokenizer.with_truncation(None).map_err(|err| err.to_string())?;
-    let added = tokens_to_add(&tokenizer, specials);
-    if !added.is_empty() {
-        tokenizer.add_tokens(added).map_err(|err| err.to_string())?;
-    }
-    let named: Vec<_> = specials.named.iter().map(|(name, spec)| (*name, spec.content.clone())).collect();
-    let eos = named.iter().find(|(name, _)| *name == "eos_token");
-    eos_ids.extend(eos.and_then(|(_, token)| tokenizer.token_to_id(token)));
-    let vocabulary = tokenizer.get_added_vocabulary();
-    let special_ids =
-        vocabulary.get_added_tokens_decoder().iter().filter(|(_, token)| token.special).map(|(id, _)| *id).collect();
-    let control = ControlTokens::new(vocabulary)?;
-    let plain = PlainPipeline::new(&tokenizer, &control)?;
-    Ok(Inner { tokenizer, plain, control, named, eos_ids, special_ids })
-}
-
-/// Tokens that the configs add to those of tokenizer.json, or whose flags they change.
-fn tokens_to_add(tokenizer: &tokenizers::Tokenizer, specials: &SpecialTokens) -> Vec<AddedToken> {
-    let present = tokenizer.get_added_tokens_decoder();
-    let mut known: Vec<AddedToken> = present.into_values().collect();
-    let mut changed = Vec::new();
-    let mut put = |token: AddedToken| {
-        let old = known.iter().position(|t| t.content == token.content);
-        if old.is_none_or(|at| known[at] != token) {
-            match old {
-                Some(at) => known[at] = token.clone(),
-                None => known.push(token.clone()),
-            }
-            changed.push(token);
-        }
-    };
-    for spec in &specials.added {
-        if let Some(flags) = spec.flags {
-            put(added_token(&spec.content, flags));
-        }
-    }
-    let flags_of = |spec: &TokenSpec| {
-        let listed = specials.added.iter().find(|added| added.content == spec.content);
-        spec.flags.or(listed.and_then(|added| added.flags))
-    };
-    let plain = TokenFlags { single_word: false, lstrip: false, rstrip: false, normalized: false, special: true };
-    for (_, spec) in &specials.named {
-        put(added_token(&spec.content, TokenFlags { special: true, ..flags_of(spec).unwrap_or(plain) }));
-    }
-    for spec in &specials.extra {
-        put(added_token(&spec.content, TokenFlags { special: true, ..spec.flags.unwrap_or(plain) }));
-    }
-    changed
-}
-
-fn added_token(content: &str, flags: TokenFlags) -> AddedToken {
-    AddedToken::from(content, flags.special)
-        .single_word(flags.single_word)
-        .lstrip(flags.lstrip)
-        .rstrip(flags.rstrip)
-        .normalized(flags.normalized)
+    catch_unwind(AssertUnwindSafe(call))
+        .unwrap_or_else(|_| Err("the tokenizer library failed".into()))
 }

@@ -8,7 +8,7 @@
 //! (see `meter`), and it sees no clock but the one it is given.
 
 mod filters;
-mod meter;
+pub(super) mod meter;
 mod methods;
 mod ops;
 mod print;
@@ -46,7 +46,9 @@ pub struct ChatTemplate {
 
 impl std::fmt::Debug for ChatTemplate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ChatTemplate").field("source", &self.source).finish_non_exhaustive()
+        f.debug_struct("ChatTemplate")
+            .field("source", &self.source)
+            .finish_non_exhaustive()
     }
 }
 
@@ -57,10 +59,17 @@ impl ChatTemplate {
     /// [`TextError::Template`] with the line if it is no template, or longer than 1 MiB.
     pub fn new(source: &str) -> Result<ChatTemplate, TextError> {
         if source.len() > MAX_TEMPLATE {
-            let reason = format!("has {} bytes, at most {MAX_TEMPLATE} are read", source.len());
+            let reason = format!(
+                "has {} bytes, at most {MAX_TEMPLATE} are read",
+                source.len()
+            );
             return Err(TextError::Template { line: 0, reason });
         }
-        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(error)?;
+        let syntax = SyntaxConfig::builder()
+            .trim_blocks(true)
+            .lstrip_blocks(true)
+            .build()
+            .map_err(error)?;
         let template = ChatTemplate {
             source: without_generation_tags(source).into(),
             environment: Arc::new(environment()),
@@ -76,7 +85,11 @@ impl ChatTemplate {
     /// # Errors
     /// [`TextError::Raised`] where the template calls `raise_exception`, [`TextError::TemplateBounds`] where
     /// it runs or grows without end, [`TextError::Template`] for every other failure.
-    pub fn render(&self, variables: &serde_json::Map<String, Json>, now: LocalTime) -> Result<String, TextError> {
+    pub fn render(
+        &self,
+        variables: &serde_json::Map<String, Json>,
+        now: LocalTime,
+    ) -> Result<String, TextError> {
         self.render_marked(variables, now, None)
     }
 
@@ -96,17 +109,32 @@ impl ChatTemplate {
             pairs.push((SENTINEL.to_owned(), Value::from(sentinel.to_string())));
         }
         for (name, value) in variables {
-            pairs.push((name.clone(), value_of(value, meter::MAX_DEPTH).map_err(error)?));
+            pairs.push((
+                name.clone(),
+                value_of(value, meter::MAX_DEPTH).map_err(error)?,
+            ));
         }
-        let (instructions, blocks) = meter::compile(&self.source, self.syntax.clone()).map_err(error)?;
+        let (instructions, blocks) =
+            meter::compile(&self.source, self.syntax.clone()).map_err(error)?;
         let mut text = String::new();
         let root = Value::from_pairs(pairs);
         let mut out = make_string_output(&mut text);
-        eval(&self.environment, &instructions, root, &blocks, &mut out, AutoEscape::None).map_err(error)?;
+        eval(
+            &self.environment,
+            &instructions,
+            root,
+            &blocks,
+            &mut out,
+            AutoEscape::None,
+        )
+        .map_err(error)?;
         drop(out);
         if text.len() > meter::MAX_STRING {
             let limit = meter::MAX_STRING;
-            return Err(TextError::TemplateBounds(format!("the text has {} bytes, at most {limit} are allowed", text.len())));
+            return Err(TextError::TemplateBounds(format!(
+                "the text has {} bytes, at most {limit} are allowed",
+                text.len()
+            )));
         }
         Ok(text)
     }
@@ -117,16 +145,20 @@ fn environment() -> Environment<'static> {
     // Prints as "", has no attributes: jinja2's default.
     env.set_undefined_behavior(UndefinedBehavior::Lenient);
     env.set_fuel(Some(meter::MAX_STEPS));
-    env.set_recursion_limit(100);
+    env.set_recursion_limit(500);
     env.set_unknown_method_callback(methods::call);
     env.set_formatter(|out, state, value| {
         let text = print::python_str(value)?;
         meter::charge_bytes(state, text.len())?;
         Ok(out.write_str(&text)?)
     });
-    env.add_function("raise_exception", |message: Value| -> Result<Value, Error> {
-        Err(Error::new(ErrorKind::InvalidOperation, "raised").with_source(Raised(print::python_str(&message)?)))
-    });
+    env.add_function(
+        "raise_exception",
+        |message: Value| -> Result<Value, Error> {
+            Err(Error::new(ErrorKind::InvalidOperation, "raised")
+                .with_source(Raised(print::python_str(&message)?)))
+        },
+    );
     env.add_function("strftime_now", |state: &State, format: &str| {
         let seconds = state.lookup(NOW).and_then(|now| now.as_i64()).unwrap_or(0);
         LocalTime { seconds }.strftime(format)
@@ -166,7 +198,10 @@ fn error(err: Error) -> TextError {
 /// JSON to a template's value; key order is kept.
 fn value_of(json: &Json, depth: usize) -> Result<Value, Error> {
     if depth == 0 {
-        return Err(meter::exceeded(&format!("input nested more than {} levels deep", meter::MAX_DEPTH)));
+        return Err(meter::exceeded(&format!(
+            "input nested more than {} levels deep",
+            meter::MAX_DEPTH
+        )));
     }
     Ok(match json {
         Json::Null => Value::from(()),
@@ -177,11 +212,16 @@ fn value_of(json: &Json, depth: usize) -> Result<Value, Error> {
             _ => Value::from(n.as_f64().unwrap_or(f64::NAN)),
         },
         Json::String(s) => Value::from(s.as_str()),
-        Json::Array(items) => {
-            Value::from(items.iter().map(|item| value_of(item, depth - 1)).collect::<Result<Vec<_>, _>>()?)
-        }
+        Json::Array(items) => Value::from(
+            items
+                .iter()
+                .map(|item| value_of(item, depth - 1))
+                .collect::<Result<Vec<_>, _>>()?,
+        ),
         Json::Object(map) => {
-            let pairs = map.iter().map(|(key, item)| Ok((key.as_str(), value_of(item, depth - 1)?)));
+            let pairs = map
+                .iter()
+                .map(|(key, item)| Ok((key.as_str(), value_of(item, depth - 1)?)));
             Value::from_pairs(pairs.collect::<Result<Vec<_>, Error>>()?)
         }
     })
@@ -199,10 +239,17 @@ fn without_generation_tags(source: &str) -> String {
             break;
         };
         let inner = &tag[2..end];
-        let name = inner.trim_start_matches(['-', '+']).trim_end_matches(['-', '+']).trim();
+        let name = inner
+            .trim_start_matches(['-', '+'])
+            .trim_end_matches(['-', '+'])
+            .trim();
         match name {
             "generation" | "endgeneration" => {
-                let statement = if name == "generation" { "if true" } else { "endif" };
+                let statement = if name == "generation" {
+                    "if true"
+                } else {
+                    "endif"
+                };
                 out.push_str("{%");
                 out.push_str(&inner.replacen(name, statement, 1));
                 out.push_str("%}");

@@ -14,6 +14,7 @@ pub(super) fn register(env: &mut Environment<'static>) {
     env.add_filter(meter::MOD, modulo);
     env.add_filter(meter::SLICE, slice);
     env.add_filter(meter::CHARGE, charge);
+    env.add_filter(meter::CHARGE_NESTED, meter::charge_nested);
 }
 
 pub(super) fn invalid(reason: impl Into<String>) -> Error {
@@ -23,7 +24,10 @@ pub(super) fn invalid(reason: impl Into<String>) -> Error {
 fn unsupported(op: &str, a: &Value, b: &Value) -> Error {
     let (a, b) = (a.kind(), b.kind());
     if [a, b].contains(&ValueKind::Undefined) {
-        return Error::new(ErrorKind::UndefinedError, format!("an operand of {op} is undefined"));
+        return Error::new(
+            ErrorKind::UndefinedError,
+            format!("an operand of {op} is undefined"),
+        );
     }
     invalid(format!("unsupported operand types for {op}: {a} and {b}"))
 }
@@ -60,7 +64,9 @@ fn arithmetic(
     on_floats: fn(f64, f64) -> f64,
 ) -> Result<Value, Error> {
     if let (Some(x), Some(y)) = (integer(a), integer(b)) {
-        return on_integers(x, y).map(of_integer).ok_or_else(|| invalid(format!("{op} overflows")));
+        return on_integers(x, y)
+            .map(of_integer)
+            .ok_or_else(|| invalid(format!("{op} overflows")));
     }
     match (float(a), float(b)) {
         (Some(x), Some(y)) => Ok(Value::from(on_floats(x, y))),
@@ -74,9 +80,16 @@ fn add(state: &mut State, a: Value, b: Value) -> Result<Value, Error> {
         return Ok(Value::from([x, y].concat()));
     }
     if is_list(&a) && is_list(&b) && a.is_tuple() == b.is_tuple() {
-        charge_list(state, a.len().unwrap_or(0).saturating_add(b.len().unwrap_or(0)))?;
+        charge_list(
+            state,
+            a.len().unwrap_or(0).saturating_add(b.len().unwrap_or(0)),
+        )?;
         let items: Vec<Value> = a.try_iter()?.chain(b.try_iter()?).collect();
-        return Ok(if a.is_tuple() { Value::from(Tuple::from(items)) } else { Value::from(items) });
+        return Ok(if a.is_tuple() {
+            Value::from(Tuple::from(items))
+        } else {
+            Value::from(items)
+        });
     }
     arithmetic("+", (&a, &b), i128::checked_add, |x, y| x + y)
 }
@@ -91,14 +104,21 @@ fn concat(state: &mut State, a: Value, b: Value) -> Result<Value, Error> {
 fn mul(state: &mut State, a: Value, b: Value) -> Result<Value, Error> {
     let repeat = |value: &Value, times: &Value| {
         let times = integer(times).filter(|_| value.as_str().is_some() || is_list(value))?;
-        Some((value.clone(), usize::try_from(times.max(0)).unwrap_or(usize::MAX)))
+        Some((
+            value.clone(),
+            usize::try_from(times.max(0)).unwrap_or(usize::MAX),
+        ))
     };
     let Some((value, times)) = repeat(&a, &b).or_else(|| repeat(&b, &a)) else {
         return arithmetic("*", (&a, &b), i128::checked_mul, |x, y| x * y);
     };
     if let Some(text) = value.as_str() {
         charge_bytes(state, text.len().saturating_mul(times))?;
-        return Ok(Value::from(if text.is_empty() { String::new() } else { text.repeat(times) }));
+        return Ok(Value::from(if text.is_empty() {
+            String::new()
+        } else {
+            text.repeat(times)
+        }));
     }
     charge_list(state, value.len().unwrap_or(0).saturating_mul(times))?;
     let items: Vec<Value> = value.try_iter()?.collect();
@@ -106,15 +126,26 @@ fn mul(state: &mut State, a: Value, b: Value) -> Result<Value, Error> {
         return Ok(value);
     }
     charge_list(state, items.len().saturating_mul(times))?;
-    let repeated: Vec<Value> = std::iter::repeat_n(&items, times).flatten().cloned().collect();
-    Ok(if value.is_tuple() { Value::from(Tuple::from(repeated)) } else { Value::from(repeated) })
+    let repeated: Vec<Value> = std::iter::repeat_n(&items, times)
+        .flatten()
+        .cloned()
+        .collect();
+    Ok(if value.is_tuple() {
+        Value::from(Tuple::from(repeated))
+    } else {
+        Value::from(repeated)
+    })
 }
 
 /// The remainder has the divisor's sign; on a string, `%` formats.
 fn modulo(state: &mut State, a: Value, b: Value) -> Result<Value, Error> {
     if let Some(text) = a.as_str() {
         no_wide_fields(text)?;
-        let args = if b.is_tuple() { b.try_iter()?.collect() } else { vec![b] };
+        let args = if b.is_tuple() {
+            b.try_iter()?.collect()
+        } else {
+            vec![b]
+        };
         let text = format(FormatStyle::Printf, text, &args)?;
         charge_bytes(state, text.len())?;
         return Ok(Value::from(text));
@@ -122,25 +153,50 @@ fn modulo(state: &mut State, a: Value, b: Value) -> Result<Value, Error> {
     if float(&b) == Some(0.0) {
         return Err(invalid("modulo by zero"));
     }
-    let on_integers = |x: i128, y: i128| x.checked_rem(y).map(|r| if r != 0 && (r < 0) != (y < 0) { r + y } else { r });
+    let on_integers = |x: i128, y: i128| {
+        x.checked_rem(y).map(|r| {
+            if r != 0 && (r < 0) != (y < 0) {
+                r + y
+            } else {
+                r
+            }
+        })
+    };
     arithmetic("%", (&a, &b), on_integers, |x, y| x - y * (x / y).floor())
 }
 
 /// "%1000000000d" and "{:>1000000000}" are a gigabyte each; no template needs five digits of width.
 pub(super) fn no_wide_fields(format: &str) -> Result<(), Error> {
-    if format.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.len() > 4) {
-        return Err(meter::exceeded("a width in a format string has more than four digits"));
+    if format
+        .split(|c: char| !c.is_ascii_digit())
+        .any(|digits| digits.len() > 4)
+    {
+        return Err(meter::exceeded(
+            "a width in a format string has more than four digits",
+        ));
     }
     Ok(())
 }
 
 /// `value[start:stop:step]` as in Python: negative positions count from the end, bounds are clamped.
-fn slice(state: &mut State, value: Value, start: Value, stop: Value, step: Value) -> Result<Value, Error> {
+fn slice(
+    state: &mut State,
+    value: Value,
+    start: Value,
+    stop: Value,
+    step: Value,
+) -> Result<Value, Error> {
     let position = |value: &Value| match value.kind() {
         ValueKind::None => Ok(None),
-        _ => integer(value).map(Some).ok_or_else(|| invalid("slice indices must be integers or none")),
+        _ => integer(value)
+            .map(Some)
+            .ok_or_else(|| invalid("slice indices must be integers or none")),
     };
-    let (start, stop, step) = (position(&start)?, position(&stop)?, position(&step)?.unwrap_or(1));
+    let (start, stop, step) = (
+        position(&start)?,
+        position(&stop)?,
+        position(&step)?.unwrap_or(1),
+    );
     if step == 0 {
         return Err(invalid("slice step cannot be zero"));
     }
@@ -150,26 +206,49 @@ fn slice(state: &mut State, value: Value, start: Value, stop: Value, step: Value
             let picked = picks(len, start, stop, step);
             let from = picked.first().copied().unwrap_or(0);
             charge_bytes(state, text.len())?;
-            return Ok(Value::from(text.chars().skip(from).take(picked.len()).collect::<String>()));
+            return Ok(Value::from(
+                text.chars()
+                    .skip(from)
+                    .take(picked.len())
+                    .collect::<String>(),
+            ));
         }
         charge_list(state, text.len())?;
         let chars: Vec<char> = text.chars().collect();
-        return Ok(Value::from(picks(chars.len(), start, stop, step).iter().map(|&i| chars[i]).collect::<String>()));
+        return Ok(Value::from(
+            picks(chars.len(), start, stop, step)
+                .iter()
+                .map(|&i| chars[i])
+                .collect::<String>(),
+        ));
     }
     if !is_list(&value) {
         return Err(unsupported("[:]", &value, &value));
     }
     charge_list(state, value.len().unwrap_or(0))?;
     let items: Vec<Value> = value.try_iter()?.collect();
-    let picked: Vec<Value> = picks(items.len(), start, stop, step).iter().map(|&i| items[i].clone()).collect();
-    Ok(if value.is_tuple() { Value::from(Tuple::from(picked)) } else { Value::from(picked) })
+    let picked: Vec<Value> = picks(items.len(), start, stop, step)
+        .iter()
+        .map(|&i| items[i].clone())
+        .collect();
+    Ok(if value.is_tuple() {
+        Value::from(Tuple::from(picked))
+    } else {
+        Value::from(picked)
+    })
 }
 
 /// The indices of a slice of `len` elements (`slice.indices`).
 fn picks(len: usize, start: Option<i128>, stop: Option<i128>, step: i128) -> Vec<usize> {
     let len = len as i128;
     let (low, high) = if step > 0 { (0, len) } else { (-1, len - 1) };
-    let clamp = |at: i128| if at < 0 { (at.saturating_add(len)).max(low) } else { at.min(high) };
+    let clamp = |at: i128| {
+        if at < 0 {
+            (at.saturating_add(len)).max(low)
+        } else {
+            at.min(high)
+        }
+    };
     let mut at = start.map_or(if step > 0 { low } else { high }, clamp);
     let stop = stop.map_or(if step > 0 { high } else { low }, clamp);
     let mut indices = Vec::new();

@@ -36,7 +36,11 @@ fn repr(value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
             out.push('}');
         }
         ValueKind::Seq | ValueKind::Iterable => {
-            let (open, close) = if value.is_tuple() { ('(', ')') } else { ('[', ']') };
+            let (open, close) = if value.is_tuple() {
+                ('(', ')')
+            } else {
+                ('[', ']')
+            };
             out.push(open);
             let mut len = 0;
             for item in value.try_iter()? {
@@ -58,10 +62,14 @@ fn repr(value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
 
 fn bounded(depth: usize, out: &str) -> Result<(), Error> {
     if depth == 0 {
-        return Err(exceeded(&format!("printing a value nested more than {MAX_DEPTH} levels deep")));
+        return Err(exceeded(&format!(
+            "printing a value nested more than {MAX_DEPTH} levels deep"
+        )));
     }
     if out.len() > MAX_STRING {
-        return Err(exceeded(&format!("printing a value of more than {MAX_STRING} bytes")));
+        return Err(exceeded(&format!(
+            "printing a value of more than {MAX_STRING} bytes"
+        )));
     }
     Ok(())
 }
@@ -89,11 +97,19 @@ pub(super) fn python_float(x: f64) -> String {
         return format!("{mantissa}e{sign}{:02}", exponent.abs());
     }
     let plain = format!("{x}");
-    if plain.contains('.') { plain } else { plain + ".0" }
+    if plain.contains('.') {
+        plain
+    } else {
+        plain + ".0"
+    }
 }
 
 fn repr_str(text: &str, out: &mut String) {
-    let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
+    let quote = if text.contains('\'') && !text.contains('"') {
+        '"'
+    } else {
+        '\''
+    };
     out.push(quote);
     for c in text.chars() {
         match c {
@@ -143,7 +159,12 @@ pub(super) fn json(value: &Value, style: &JsonStyle) -> Result<String, Error> {
     Ok(out)
 }
 
-fn write_json(value: &Value, style: &JsonStyle, level: usize, out: &mut String) -> Result<(), Error> {
+fn write_json(
+    value: &Value,
+    style: &JsonStyle,
+    level: usize,
+    out: &mut String,
+) -> Result<(), Error> {
     bounded(MAX_DEPTH.saturating_sub(level), out)?;
     match value.kind() {
         ValueKind::None => out.push_str("null"),
@@ -171,7 +192,11 @@ fn write_json(value: &Value, style: &JsonStyle, level: usize, out: &mut String) 
                 match key.kind() {
                     ValueKind::String => json_str(key.as_str().unwrap_or_default(), style, out),
                     ValueKind::None => out.push_str("\"null\""),
-                    ValueKind::Bool => out.push_str(if key.is_true() { "\"true\"" } else { "\"false\"" }),
+                    ValueKind::Bool => out.push_str(if key.is_true() {
+                        "\"true\""
+                    } else {
+                        "\"false\""
+                    }),
                     _ => out.push_str(&format!("\"{}\"", json_number(&key))),
                 }
                 out.push_str(&style.key_separator);
@@ -229,7 +254,11 @@ fn json_str(text: &str, style: &JsonStyle, out: &mut String) {
             '\u{8}' => out.push_str("\\b"),
             '\u{c}' => out.push_str("\\f"),
             c if (c as u32) < 0x20 => out.push_str(&format!("\\u{:04x}", c as u32)),
-            c if style.ensure_ascii && (c as u32) >= 0x7f && c != '\u{7f}' && Some(c) != style.sentinel => {
+            c if style.ensure_ascii
+                && (c as u32) >= 0x7f
+                && c != '\u{7f}'
+                && Some(c) != style.sentinel =>
+            {
                 for unit in c.encode_utf16(&mut [0; 2]) {
                     out.push_str(&format!("\\u{unit:04x}"));
                 }
