@@ -34,6 +34,7 @@ pub(super) const CONCAT: &str = "~";
 pub(super) const MUL: &str = "*";
 pub(super) const MOD: &str = "%";
 pub(super) const SLICE: &str = "[:]";
+pub(super) const ITERATE: &str = "for";
 pub(super) const CHARGE: &str = "$";
 pub(super) const CHARGE_NESTED: &str = "$[]";
 
@@ -124,6 +125,7 @@ fn replacement<'s>(instruction: &Instruction<'s>) -> Vec<Instruction<'s>> {
         Instruction::Mul => vec![filter(MUL, 2)],
         Instruction::Rem => vec![filter(MOD, 2)],
         Instruction::Slice => vec![filter(SLICE, 4)],
+        Instruction::PushLoop(_) => vec![filter(ITERATE, 1), instruction.clone()],
         // Through the formatter, which counts what is printed.
         Instruction::EmitRaw(raw) => {
             vec![Instruction::LoadConst(Value::from(*raw)), Instruction::Emit]
