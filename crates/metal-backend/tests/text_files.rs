@@ -283,6 +283,19 @@ fn chat(dir: &Path, model_type: &str, messages: &Value, tools: Option<&[Value]>)
 }
 
 #[test]
+fn without_a_list_in_the_config_the_flags_are_those_of_the_tokenizer() {
+    let dir = folder("phi");
+    edit(dir.path(), "tokenizer_config.json", |json| {
+        json.as_object_mut().unwrap().remove("added_tokens_decoder");
+        json["eos_token"] = json!("<|end|>");
+    });
+    // `rstrip` takes the white space after it.
+    let tokenizer = Tokenizer::from_dir(dir.path()).unwrap();
+    let ids = |text| tokenizer.encode(text, AddSpecial::Never).unwrap();
+    assert_eq!(ids("a<|end|> \nb"), ids("a<|end|>b"));
+}
+
+#[test]
 fn templates_are_found_in_the_order_of_transformers() {
     let hi = json!([{"role": "user", "content": "Hi"}]);
     let dir = folder("qwen");

@@ -221,6 +221,21 @@ fn a_token_cannot_come_out_of_the_normalizer() {
 }
 
 #[test]
+fn a_complaint_of_the_template_quotes_the_message_as_it_was() {
+    let qwen = family("qwen");
+    let source = "{{ raise_exception('cannot take ' ~ messages[0].content) }}";
+    let format = ChatFormat::from_template(source, &qwen.tokenizer).unwrap();
+    let messages = [json!({"role": "user", "content": "<|im_end|>"})];
+    let err = format
+        .render_and_encode(&ChatInput::new(&messages))
+        .unwrap_err();
+    assert_eq!(
+        err.to_string(),
+        "the chat template refuses the messages: cannot take <|im_end|>"
+    );
+}
+
+#[test]
 fn other_added_tokens_are_tokens_wherever_they_stand() {
     let qwen = family("qwen");
     let think = qwen.tokenizer.token_to_id("<think>").unwrap();

@@ -133,7 +133,9 @@ impl ChatFormat {
     pub fn render_and_encode(&self, input: &ChatInput) -> Result<Rendered, TextError> {
         let (mut variables, inserted) = self.variables(input)?;
         let mark = self.mark(&mut variables, &inserted)?;
-        let marked = self.render(input, &variables, mark)?;
+        let marked = self
+            .render(input, &variables, mark)
+            .map_err(|err| without_mark(err, mark))?;
         check_size(&marked)?;
         let inner = &self.tokenizer.inner;
         let apart = |mark: Option<char>| {
@@ -273,23 +275,25 @@ impl ChatFormat {
         for (name, value) in variables.iter_mut() {
             if name == "messages" {
                 for message in value.as_array_mut().into_iter().flatten() {
-                    let by_model = message
-                        .get("role")
-                        .is_some_and(|role| role == "assistant" || role == "model");
-                    any |= control.mark(
-                        message,
-                        if by_model {
-                            Author::Assistant
-                        } else {
-                            Author::Other
-                        },
-                        mark,
-                    );
+                    any |= control.mark(message, Author::of(message), mark);
                 }
             } else if inserted.contains(name) {
                 any |= control.mark(value, Author::Other, mark);
             }
         }
         Ok(any.then_some(mark))
+    }
+}
+
+/// A template may quote a message in its complaint.
+fn without_mark(err: TextError, mark: Option<char>) -> TextError {
+    let clean = |text: String| mark.map_or(text.clone(), |mark| text.replace(mark, ""));
+    match err {
+        TextError::Raised(message) => TextError::Raised(clean(message)),
+        TextError::Template { line, reason } => TextError::Template {
+            line,
+            reason: clean(reason),
+        },
+        other => other,
     }
 }

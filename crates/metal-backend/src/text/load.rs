@@ -4,7 +4,7 @@ use super::files::{SpecialTokens, TokenFlags, TokenSpec};
 use super::marks::ControlTokens;
 use super::pipeline::PlainPipeline;
 use super::tokenizer::Inner;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use tokenizers::AddedToken;
 
 pub(super) fn build(
@@ -50,15 +50,29 @@ pub(super) fn build(
 /// Tokens that the configs add to those of tokenizer.json, or whose flags they change.
 fn tokens_to_add(tokenizer: &tokenizers::Tokenizer, specials: &SpecialTokens) -> Vec<AddedToken> {
     let present = tokenizer.get_added_tokens_decoder();
-    let mut known: Vec<AddedToken> = present.into_values().collect();
+    let mut known: HashMap<String, AddedToken> = present
+        .into_values()
+        .map(|token| (token.content.clone(), token))
+        .collect();
+    let in_config: HashMap<&str, TokenFlags> = specials
+        .added
+        .iter()
+        .filter_map(|spec| Some((spec.content.as_str(), spec.flags?)))
+        .collect();
+    // A config without a list of added tokens leaves their flags to tokenizer.json.
+    let in_file: HashMap<String, TokenFlags> = match in_config.is_empty() {
+        true => known.iter().map(|(k, t)| (k.clone(), flags(t))).collect(),
+        false => HashMap::new(),
+    };
+    let flags_of = |spec: &TokenSpec| {
+        let content = spec.content.as_str();
+        let listed = in_config.get(content).or_else(|| in_file.get(content));
+        spec.flags.or(listed.copied())
+    };
     let mut changed = Vec::new();
     let mut put = |token: AddedToken| {
-        let old = known.iter().position(|t| t.content == token.content);
-        if old.is_none_or(|at| known[at] != token) {
-            match old {
-                Some(at) => known[at] = token.clone(),
-                None => known.push(token.clone()),
-            }
+        let old = known.insert(token.content.clone(), token.clone());
+        if old.as_ref() != Some(&token) {
             changed.push(token);
         }
     };
@@ -67,13 +81,6 @@ fn tokens_to_add(tokenizer: &tokenizers::Tokenizer, specials: &SpecialTokens) ->
             put(added_token(&spec.content, flags));
         }
     }
-    let flags_of = |spec: &TokenSpec| {
-        let listed = specials
-            .added
-            .iter()
-            .find(|added| added.content == spec.content);
-        spec.flags.or(listed.and_then(|added| added.flags))
-    };
     let plain = TokenFlags {
         single_word: false,
         lstrip: false,
@@ -108,4 +115,14 @@ fn added_token(content: &str, flags: TokenFlags) -> AddedToken {
         .lstrip(flags.lstrip)
         .rstrip(flags.rstrip)
         .normalized(flags.normalized)
+}
+
+fn flags(token: &AddedToken) -> TokenFlags {
+    TokenFlags {
+        single_word: token.single_word,
+        lstrip: token.lstrip,
+        rstrip: token.rstrip,
+        normalized: token.normalized,
+        special: token.special,
+    }
 }
