@@ -179,7 +179,8 @@ pub fn dequantize(w: &Quantized, dtype: Dtype) -> Result<Array> {
     })
 }
 
-/// `x wᵀ` for `x` of `[…, columns]`: `[…, rows]`.
+/// `x wᵀ` for `x` of `[…, columns]`: `[…, rows]`. On the CPU the sums are kept in the type of `x`,
+/// which in bf16 costs eight times the error of [`crate::ops::matmul`].
 ///
 /// # Errors
 /// Shapes that do not fit the parameters; an empty `x`.
