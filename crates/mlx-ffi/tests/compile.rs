@@ -53,7 +53,8 @@ fn a_shapeless_trace_serves_other_shapes_and_a_shaped_one_is_traced_anew() -> Re
 
 #[test]
 fn an_error_inside_keeps_its_own_text() -> Result<()> {
-    let compiled = Compiled::new(|arguments| Ok(vec![ops::reshape(&arguments[0], &[2, 2])?]), false)?;
+    let compiled =
+        Compiled::new(|arguments| Ok(vec![ops::reshape(&arguments[0], &[2, 2])?]), false)?;
     let (x, _) = pair()?;
     let plain = ops::reshape(&x, &[2, 2]).expect_err("three do not make four");
     for _ in 0..2 {

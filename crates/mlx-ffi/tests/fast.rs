@@ -209,7 +209,8 @@ fn mask_arrays_hide_or_add() -> Result<()> {
         let expected = problem.by_hand(&problem.arrays()?, 0.3, bias, None)?;
         assert_near(&out.to_vec_f32()?, &expected, TOLERANCE);
 
-        let added: Vec<f32> = cells().map(|(query, key)| (query as f32 - key as f32) / 4.0).collect();
+        let added: Vec<f32> =
+            cells().map(|(query, key)| (query as f32 - key as f32) / 4.0).collect();
         let mask = Array::from_f32(&added, &shape)?;
         let out = scaled_dot_product_attention(q, k, v, 0.3, AttentionMask::Array(&mask), None)?;
         let bias = |_, query: usize, key: usize| (query as f64 - key as f64) / 4.0;

@@ -15,9 +15,8 @@ const MXFP8: Quantization = Quantization { mode: QuantMode::Mxfp8, bits: 8, grou
 const NVFP4: Quantization = Quantization { mode: QuantMode::Nvfp4, bits: 4, group_size: 16 };
 
 /// All values of the e2m1 format, in the order of their codes.
-const E2M1: [f32; 16] = [
-    0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0,
-];
+const E2M1: [f32; 16] =
+    [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0];
 
 fn every_quantization() -> Vec<Quantization> {
     let affine = [2, 3, 4, 5, 6, 8].into_iter().flat_map(|bits| {
@@ -130,12 +129,13 @@ fn quantized_matmul_equals_matmul_with_the_dequantized_weights() -> Result<()> {
                 assert_eq!(product.shape()[..shape.len() - 1], shape[..shape.len() - 1]);
                 let x = ops::astype(&x, Dtype::F32)?;
                 let expected = ops::matmul(&x, &ops::swap_axes(&wide, 0, 1)?)?.to_vec_f32()?;
-                // Sums of 256 products of size 1 are near 16, at most 64. On the CPU the kernels
-                // add up in the type of `x`: 256 roundings, in bf16 of up to 0.06 each.
+                // On the CPU the affine kernels add up in the type of `x`. The sums reach 55, where
+                // half a bf16 step is 0.125, and 256 roundings in a row end up to 1.95 away: what
+                // the same additions by hand give, to the bit. f16 has three bits more.
                 let tolerance = match dtype {
                     Dtype::F32 => 1e-3,
-                    Dtype::F16 => 0.25,
-                    _ => 1.5,
+                    Dtype::F16 => 0.32,
+                    _ => 2.5,
                 };
                 assert_near(&product.to_vec_f32()?, &expected, tolerance);
             }

@@ -86,9 +86,8 @@ fn two_threads_compute_on_arrays_of_their_own() {
             a.to_vec_f32()
         }
     };
-    let threads = [None, Some(Device::Cpu), None, Some(Device::Cpu)].map(|device| {
-        std::thread::spawn(compute(device))
-    });
+    let threads = [None, Some(Device::Cpu), None, Some(Device::Cpu)]
+        .map(|device| std::thread::spawn(compute(device)));
     let results = threads.map(|thread| thread.join().expect("no panic").expect("no error"));
     assert!((results[0].iter().sum::<f32>() - 16.0).abs() < 1e-3);
     // The two on the CPU are equal to the last bit; the others are where the default is the CPU.
