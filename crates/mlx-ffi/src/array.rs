@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::fmt;
 
 use crate::error::{check, init, take};
-use crate::stream::current;
+use crate::stream::{current, synchronize};
 use crate::vector::VectorArray;
 use crate::{Error, Result, ops, sys};
 
@@ -247,14 +247,21 @@ impl Array {
     /// Computes the value and waits for it.
     ///
     /// # Errors
-    /// What failed in any operation that the value needs.
+    /// What failed in any operation that the value needs, or in one queued before by
+    /// [`async_eval`]. MLX reports a failure once: an array whose computation failed holds
+    /// arbitrary bytes from then on, and reads of it succeed. So it is dropped, with all that was
+    /// queued together with it.
+    ///
+    /// A kernel that fails on the CPU may count as running for ever. MLX waits for one to end when
+    /// more than ten run, so after some such failures this call never returns.
     pub fn eval(&self) -> Result<()> {
         // SAFETY: the handle is not empty.
-        check(unsafe { sys::mlx_array_eval(self.raw) })
+        settle(unsafe { sys::mlx_array_eval(self.raw) })
     }
 
     /// Cuts an evaluated array off the operations that made it, so that it pins none of their
-    /// inputs. MLX does this by itself for arrays that it evaluates.
+    /// inputs. MLX does this by itself for arrays that it evaluates. An array that is not yet
+    /// evaluated loses what could make its value; [`Array::eval`] is an error then.
     ///
     /// # Errors
     /// Those of MLX.
@@ -357,21 +364,33 @@ impl fmt::Debug for Array {
 /// Computes all values and waits for them.
 ///
 /// # Errors
-/// What failed in any operation that the values need.
+/// As [`Array::eval`].
 pub fn eval_all<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Result<()> {
     let list = VectorArray::of(&arrays.into_iter().collect::<Vec<_>>())?;
     // SAFETY: the list lives for the call.
-    check(unsafe { sys::mlx_eval(list.0) })
+    settle(unsafe { sys::mlx_eval(list.0) })
 }
 
 /// Starts computing all values and returns at once.
 ///
 /// # Errors
-/// What failed while the operations were queued.
+/// What failed while the operations were queued. What fails on the device after that is the error
+/// of the next call on this thread that waits, whichever array it waits for; see [`Array::eval`].
 pub fn async_eval<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Result<()> {
     let list = VectorArray::of(&arrays.into_iter().collect::<Vec<_>>())?;
     // SAFETY: the list lives for the call.
-    check(unsafe { sys::mlx_async_eval(list.0) })
+    settle(unsafe { sys::mlx_async_eval(list.0) })
+}
+
+/// As [`check`], for a call that runs kernels. MLX keeps a failure for the stream and for the
+/// value: what is left of it would be reported to the next call that waits.
+fn settle(status: c_int) -> Result<()> {
+    let result = check(status);
+    if result.is_err() {
+        // The failure is known already.
+        let _ = synchronize();
+    }
+    result
 }
 
 /// The bytes of plain numbers.

@@ -3,7 +3,10 @@
 
 use mlx_ffi::fast::{AttentionMask, RopeFrequencies, rms_norm, rope, scaled_dot_product_attention};
 use mlx_ffi::ops::Cumulative;
-use mlx_ffi::{Array, Dtype, Error, Result, ops, random};
+use mlx_ffi::{
+    Array, Device, Dtype, Error, QuantMode, Quantization, Result, async_eval, eval_all, ops,
+    quantize, random, synchronize, use_device,
+};
 
 /// Asserts that the call failed for the reason given, and that a good call and another error
 /// work after it.
@@ -203,15 +206,22 @@ fn keys_that_are_none() -> Result<()> {
     Ok(())
 }
 
+/// A quantisation that nothing refuses before its kernel runs.
+fn fails_in_its_kernel() -> Result<Array> {
+    let affine = Quantization { mode: QuantMode::Affine, bits: 4, group_size: 64 };
+    Ok(quantize(&ops::zeros(&[2, 64], Dtype::F64)?, affine)?.weight)
+}
+
 #[test]
-fn failures_of_the_computation_surface_when_it_runs() -> Result<()> {
-    // A matrix product of integers is refused early, a quantisation of f64 only by its kernel.
-    let w = ops::zeros(&[2, 64], Dtype::F64)?;
-    let affine =
-        mlx_ffi::Quantization { mode: mlx_ffi::QuantMode::Affine, bits: 4, group_size: 64 };
-    let packed = mlx_ffi::quantize(&w, affine)?;
-    assert_fails(packed.weight.eval(), "uantize");
-    assert_fails(mlx_ffi::eval_all([&mlx_ffi::quantize(&w, affine)?.weight]), "uantize");
-    assert_fails(mlx_ffi::async_eval([&mlx_ffi::quantize(&w, affine)?.weight]), "uantize");
+fn failures_of_a_kernel_surface_where_the_value_is_awaited() -> Result<()> {
+    const TEXT: &str = "Only supports floating point inputs";
+    use_device(Device::Cpu)?;
+    // Few, because MLX counts some failed kernels as running for ever, and from ten such on it
+    // waits for them.
+    assert_fails(fails_in_its_kernel()?.eval(), TEXT);
+    assert_fails(eval_all([&fails_in_its_kernel()?]), TEXT);
+    // Queueing sees the failure where the kernel is done before it returns.
+    let queued = fails_in_its_kernel()?;
+    assert_fails(async_eval([&queued]).and_then(|()| synchronize()), TEXT);
     Ok(())
 }
