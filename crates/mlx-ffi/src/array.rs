@@ -252,8 +252,8 @@ impl Array {
     /// arbitrary bytes from then on, and reads of it succeed. So it is dropped, with all that was
     /// queued together with it.
     ///
-    /// A kernel that fails on the CPU may count as running for ever. MLX waits for one to end when
-    /// more than ten run, so after some such failures this call never returns.
+    /// After many failed kernels in one process (hundreds in a test on the CPU), MLX 0.32.2 can wait
+    /// here for ever.
     pub fn eval(&self) -> Result<()> {
         // SAFETY: the handle is not empty.
         settle(unsafe { sys::mlx_array_eval(self.raw) })
