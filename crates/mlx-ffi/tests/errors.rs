@@ -4,8 +4,8 @@
 use mlx_ffi::fast::{AttentionMask, RopeFrequencies, rms_norm, rope, scaled_dot_product_attention};
 use mlx_ffi::ops::Cumulative;
 use mlx_ffi::{
-    Array, Device, Dtype, Error, QuantMode, Quantization, Result, async_eval, eval_all, ops,
-    quantize, random, synchronize, use_device,
+    Array, Device, Dtype, Error, QuantMode, Quantization, Result, eval_all, ops, quantize, random,
+    use_device,
 };
 
 /// Asserts that the call failed for the reason given, and that a good call and another error
@@ -216,11 +216,8 @@ fn fails_in_its_kernel() -> Result<Array> {
 fn failures_of_a_kernel_surface_where_the_value_is_awaited() -> Result<()> {
     const TEXT: &str = "Only supports floating point inputs";
     use_device(Device::Cpu)?;
-    // Few, because MLX 0.32.2 was seen to wait for ever in a loop of such failures.
+    // Not after `async_eval`: there MLX 0.32.2 waits for ever about once in a thousand failures.
     assert_fails(fails_in_its_kernel()?.eval(), TEXT);
     assert_fails(eval_all([&fails_in_its_kernel()?]), TEXT);
-    // Queueing sees the failure where the kernel is done before it returns.
-    let queued = fails_in_its_kernel()?;
-    assert_fails(async_eval([&queued]).and_then(|()| synchronize()), TEXT);
     Ok(())
 }
