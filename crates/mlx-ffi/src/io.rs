@@ -10,20 +10,15 @@ use crate::{Array, Error, Result, sys};
 
 /// The arrays of a safetensors file by name, read when they are evaluated.
 ///
-/// MLX trusts much of the file's header, and mlx-c formats with the names and types in it when it
-/// reports an error: check the header first, sizes, offsets and types in particular.
+/// MLX trusts much of the file's header: check it first, sizes and offsets in particular.
 ///
 /// # Errors
-/// A file that cannot be opened or is shorter than its header says, a header that MLX does not
-/// understand, or a path with `%`.
+/// A file that cannot be opened or is shorter than its header says, or a header that MLX does not
+/// understand.
 pub fn load_safetensors(path: &Path) -> Result<HashMap<String, Array>> {
     init();
     let name = CString::new(path.as_os_str().as_encoded_bytes())
         .map_err(|_| Error::new(format!("{} contains a zero byte", path.display())))?;
-    // MLX puts the path into its messages, and mlx-c takes these for format strings.
-    if name.as_bytes().contains(&b'%') {
-        return Err(Error::new(format!("{} contains `%`, which mlx-c misreads", path.display())));
-    }
     // SAFETY: creates an empty map, owned by the guard.
     let mut tensors = Tensors(unsafe { sys::mlx_map_string_to_array_new() });
     // SAFETY: creates an empty map, owned by the guard.

@@ -121,8 +121,14 @@ fn files_that_are_missing_truncated_or_garbage_are_errors() {
 #[test]
 fn paths_that_cannot_be_passed_on_are_errors() {
     assert_refused(Path::new("a\0b.safetensors"), "zero byte");
-    // mlx-c would read `%s` in a message as an order to print an argument that is not there.
-    assert_refused(Path::new("100%s.safetensors"), "contains `%`");
+}
+
+#[test]
+fn a_percent_sign_in_a_message_is_text() {
+    assert_refused(Path::new("100%s%n.safetensors"), "100%s%n.safetensors");
+    let folder = Folder::new("percent");
+    let header = r#"{"a":{"dtype":"%s%n","shape":[1],"data_offsets":[0,4]}}"#;
+    assert_refused(&folder.file("dtype.safetensors", &safetensors(header, &[0; 4])), "%s%n");
 }
 
 #[test]
