@@ -30,7 +30,8 @@ impl ModelFiles {
     /// No weight files; a damaged file or index; a tensor in two files.
     pub fn headers(&self) -> Result<BTreeMap<String, TensorHeader>> {
         let mut all = BTreeMap::new();
-        for name in self.weight_files()? {
+        let index = self.index()?;
+        for name in self.weight_files(index.as_ref())? {
             let path = self.path(&name);
             let metadata = match self {
                 ModelFiles::Folder(_) => read_header(&path)?,
@@ -41,6 +42,16 @@ impl ModelFiles {
                 }
             };
             for (tensor, header) in metadata.tensors(&path)? {
+                let listed = index.as_ref().map(|index| index.get(&tensor));
+                if listed.is_some_and(|file| file != Some(&name)) {
+                    let index = self.path(INDEX);
+                    let listed =
+                        listed.flatten().map_or("nowhere".into(), |file| format!("in `{file}`"));
+                    return Err(load(
+                        &index,
+                        format!("says that tensor `{tensor}` lies {listed}, it lies in `{name}`"),
+                    ));
+                }
                 if all.insert(tensor.clone(), header).is_some() {
                     return Err(load(
                         &path,
@@ -48,6 +59,13 @@ impl ModelFiles {
                     ));
                 }
             }
+        }
+        let absent = index.iter().flatten().find(|(tensor, _)| !all.contains_key(*tensor));
+        if let Some((tensor, file)) = absent {
+            return Err(load(
+                &self.path(INDEX),
+                format!("says that tensor `{tensor}` lies in `{file}`, which does not have it"),
+            ));
         }
         Ok(all)
     }
@@ -58,7 +76,7 @@ impl ModelFiles {
     /// As [`headers`](Self::headers), and a file that changed since they were read.
     pub fn arrays(&self) -> Result<HashMap<String, Array>> {
         let mut all = HashMap::new();
-        for name in self.weight_files()? {
+        for name in self.weight_files(self.index()?.as_ref())? {
             let path = self.path(&name);
             match self {
                 ModelFiles::Folder(_) => {
@@ -78,20 +96,24 @@ impl ModelFiles {
         Ok(all)
     }
 
+    /// Which file each tensor lies in, as the index has it, where there is one.
+    fn index(&self) -> Result<Option<BTreeMap<String, String>>> {
+        let Some(text) = self.text(INDEX)? else { return Ok(None) };
+        parse_index(&text).map(Some).map_err(|error| error.at(&self.path(INDEX)))
+    }
+
     /// The names of the weight files: those of the index where there is one, else every
     /// `model*.safetensors`.
-    fn weight_files(&self) -> Result<Vec<String>> {
-        if let Some(text) = self.text(INDEX)? {
-            let names = index_files(&text).map_err(|error| error.at(&self.path(INDEX)))?;
-            for name in &names {
-                if !self.exists(name) {
-                    return Err(load(
-                        &self.path(INDEX),
-                        format!("names the file `{name}`, which is missing"),
-                    ));
-                }
+    fn weight_files(&self, index: Option<&BTreeMap<String, String>>) -> Result<Vec<String>> {
+        if let Some(index) = index {
+            let names: BTreeSet<&String> = index.values().collect();
+            if let Some(name) = names.iter().find(|name| !self.exists(name)) {
+                return Err(load(
+                    &self.path(INDEX),
+                    format!("names the file `{name}`, which is missing"),
+                ));
             }
-            return Ok(names);
+            return Ok(names.into_iter().cloned().collect());
         }
         let names = self.names()?;
         let weights = |name: &String| name.starts_with("model") && name.ends_with(".safetensors");
@@ -103,15 +125,15 @@ impl ModelFiles {
     }
 }
 
-/// The files that an index names, each once; only plain names in the model's own folder.
-fn index_files(text: &str) -> Result<Vec<String>> {
+/// The file of each tensor; only plain names in the model's own folder.
+fn parse_index(text: &str) -> Result<BTreeMap<String, String>> {
     let index: serde_json::Value = serde_json::from_str(text)
         .map_err(|error| Error::model(format!("is not valid JSON: {error}")))?;
     let map = index
         .get("weight_map")
         .and_then(serde_json::Value::as_object)
         .ok_or_else(|| Error::model("`weight_map` is missing or no object"))?;
-    let mut names = BTreeSet::new();
+    let mut files = BTreeMap::new();
     for (tensor, file) in map {
         let file = file.as_str().ok_or_else(|| {
             Error::model(format!("`weight_map` gives no file name for tensor `{tensor}`"))
@@ -123,12 +145,12 @@ fn index_files(text: &str) -> Result<Vec<String>> {
                 "tensor `{tensor}` lies in `{file}`, which is not a plain file name"
             )));
         }
-        names.insert(file.to_owned());
+        files.insert(tensor.clone(), file.to_owned());
     }
-    if names.is_empty() {
+    if files.is_empty() {
         return Err(Error::model("`weight_map` is empty"));
     }
-    Ok(names.into_iter().collect())
+    Ok(files)
 }
 
 struct Header {
@@ -162,8 +184,13 @@ impl Header {
 
 /// Reads and checks the header of a file without its tensors.
 fn read_header(path: &Path) -> Result<Header> {
+    let data = fs::metadata(path).map_err(|error| load(path, error))?;
+    // Asked before it is opened: opening a pipe waits for its other end.
+    if !data.is_file() {
+        return Err(load(path, "is not a file"));
+    }
+    let size = data.len();
     let mut file = fs::File::open(path).map_err(|error| load(path, error))?;
-    let size = file.metadata().map_err(|error| load(path, error))?.len();
     let mut length = [0; 8];
     let truncated = |_| load(path, format!("the file has only {size} bytes: it is truncated"));
     file.read_exact(&mut length).map_err(truncated)?;

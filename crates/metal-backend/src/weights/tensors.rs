@@ -279,6 +279,12 @@ impl Weights {
         let tolerance = if dtype == Dtype::F32 { 1e-4 } else { 2e-2 };
         let sizes = size.to_vec_f32()?;
         for ((got, want), size) in product.iter().zip(&expected).zip(&sizes) {
+            if !want.is_finite() {
+                return Err(Error::model(format!(
+                    "`{}` stands for {want}, which is not a number to compute with: its scales or biases are damaged",
+                    self.prefix
+                )));
+            }
             let distance = (got - want).abs();
             if distance.is_nan() || distance > tolerance * size.max(1e-6) {
                 return Err(Error::model(format!(
