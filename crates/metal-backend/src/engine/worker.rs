@@ -124,7 +124,9 @@ impl Worker<'_> {
                     Ok(Command::Close) | Err(_) => break,
                 },
             };
-            self.serve_one(*job);
+            // What fails outside of a request's own guard ends that request only: its sender goes
+            // with it and tells the consumer.
+            let _ = catch_unwind(AssertUnwindSafe(|| self.serve_one(*job)));
             if self.closing {
                 break;
             }
