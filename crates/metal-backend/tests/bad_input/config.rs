@@ -162,7 +162,10 @@ fn fewer_layers_than_the_weights_have_are_refused() {
 #[test]
 fn layer_types_are_checked() {
     let types = |types: Value| Checkpoint::qwen3().config("layer_types", types);
-    refused(&types(json!(vec!["full_attention"; 3])), &["`layer_types` has 3 entries for 1 layers"]);
+    refused(
+        &types(json!(vec!["full_attention"; 3])),
+        &["`layer_types` has 3 entries for 1 layers"],
+    );
     refused(&types(json!(["mamba"])), &["layer_types", "`mamba`", "sliding_attention"]);
     refused(&types(json!("full_attention")), &["layer_types"]);
     refused(&types(json!([1])), &["layer_types"]);

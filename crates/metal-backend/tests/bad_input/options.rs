@@ -39,7 +39,8 @@ fn values_out_of_range_are_refused_by_name() {
         }
     }
     for bias in [f32::NAN, f32::INFINITY] {
-        let error = refusal(&*model, &GenerateOptions { logit_bias: [(3, bias)].into(), ..some(1) });
+        let error =
+            refusal(&*model, &GenerateOptions { logit_bias: [(3, bias)].into(), ..some(1) });
         assert!(error.contains("logit_bias") && error.contains("token 3"), "{error}");
     }
     let error = refusal(&*model, &GenerateOptions { penalty_window: Some(0), ..some(1) });
@@ -149,7 +150,8 @@ fn ids_out_of_the_vocabulary_are_refused_by_the_option_or_the_prompt() {
     let far = VOCAB_SIZE as u32;
     let error = refusal(&*model, &GenerateOptions { stop_token_ids: vec![far], ..some(1) });
     assert!(error.contains("stop_token_ids") && error.contains("token 40"), "{error}");
-    let error = refusal(&*model, &GenerateOptions { logit_bias: [(u32::MAX, 1.0)].into(), ..some(1) });
+    let error =
+        refusal(&*model, &GenerateOptions { logit_bias: [(u32::MAX, 1.0)].into(), ..some(1) });
     assert!(error.contains("logit_bias") && error.contains("4294967295"), "{error}");
     let error = model.generate(&Prompt::Ids(vec![3, far]), &some(1)).unwrap_err().to_string();
     assert!(error.contains("token 40") && error.contains("vocabulary of 40"), "{error}");
@@ -176,7 +178,8 @@ fn prompts_that_are_empty_or_over_the_context_are_refused() {
 #[test]
 fn a_text_over_the_size_limit_is_refused_with_both_sizes() {
     let model = Checkpoint::qwen3().model();
-    let error = model.generate(&"a".repeat((8 << 20) + 1).into(), &some(1)).unwrap_err().to_string();
+    let error =
+        model.generate(&"a".repeat((8 << 20) + 1).into(), &some(1)).unwrap_err().to_string();
     assert!(error.contains("8388609") && error.contains("8388608"), "{error}");
 }
 
@@ -185,7 +188,10 @@ fn memory_that_does_not_suffice_is_refused_with_the_numbers() {
     let checkpoint = Checkpoint::qwen3();
     let limit = |bytes| LoadOptions { memory_limit: Some(bytes), ..Default::default() };
     let error = checkpoint.load(&limit(1000)).unwrap_err();
-    assert!(matches!(&error, Error::Memory { needed, available, .. } if needed > available), "{error}");
+    assert!(
+        matches!(&error, Error::Memory { needed, available, .. } if needed > available),
+        "{error}"
+    );
     assert!(error.to_string().contains("memory limit"), "{error}");
     // Tests beside this one hold memory of the same process.
     let model = checkpoint.load(&limit(64 << 20)).unwrap();
@@ -196,9 +202,15 @@ fn memory_that_does_not_suffice_is_refused_with_the_numbers() {
     let model = big.load(&limit(64 << 20)).unwrap();
     let error = model.generate(&Prompt::Ids(ids), &some(50_000_000)).unwrap().find_map(Result::err);
     let error = error.expect("fifty million tokens do not fit into 64 MiB");
-    assert!(matches!(&error, Error::Memory { needed, available, .. } if needed > available), "{error}");
+    assert!(
+        matches!(&error, Error::Memory { needed, available, .. } if needed > available),
+        "{error}"
+    );
     let text = error.to_string();
-    assert!(text.contains("4095 tokens") && text.contains("50000000") && text.contains("GiB"), "{text}");
+    assert!(
+        text.contains("4095 tokens") && text.contains("50000000") && text.contains("GiB"),
+        "{text}"
+    );
     assert_eq!(model.generate(&"abc".into(), &some(3)).unwrap().count(), 3);
 }
 

@@ -92,7 +92,8 @@ fn a_checkpoint_of_another_library_is_refused_by_its_method() {
 
 #[test]
 fn scales_that_are_not_numbers_are_named() {
-    let scales = Tensor { data: f32::NAN.to_le_bytes().repeat(32), ..Tensor::zeros(Dtype::F32, &[16, 2]) };
+    let scales =
+        Tensor { data: f32::NAN.to_le_bytes().repeat(32), ..Tensor::zeros(Dtype::F32, &[16, 2]) };
     let checkpoint = sound().tensor(&format!("{MODULE}.scales"), scales);
     let error = checkpoint.load(&Default::default()).unwrap_err().to_string();
     assert!(error.contains(MODULE) && error.contains("not a number"), "{error}");
