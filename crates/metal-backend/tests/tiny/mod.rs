@@ -1,5 +1,7 @@
 //! A checkpoint of a few kilobytes, made at test time and easy to damage.
 
+#![allow(dead_code, reason = "each test binary takes what it needs")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
