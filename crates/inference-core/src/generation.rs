@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::iter::FusedIterator;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -298,9 +299,10 @@ impl GenerationSender {
         let waker = state.waker.take();
         drop(state);
         self.channel.ready.notify_one();
-        // Outside the lock: a waker may run the consumer's code at once.
+        // Outside the lock: a waker may run the consumer's code at once. Where that code panics,
+        // the engine and the other requests must not suffer for it.
         if let Some(waker) = waker {
-            waker.wake();
+            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
         }
     }
 }

@@ -26,6 +26,8 @@ pub(crate) enum ReadError {
     Io(std::io::Error),
     /// Its size in bytes.
     TooLarge(u64),
+    /// A folder, a pipe or a device.
+    NotAFile,
 }
 
 impl ModelFiles {
@@ -49,17 +51,19 @@ impl ModelFiles {
                 return Ok(found.map(|(_, bytes)| Cow::Borrowed(*bytes)));
             }
         };
-        let file = match fs::File::open(folder.join(name)) {
-            Ok(file) => file,
+        // Asked before it is opened: opening a pipe waits for its other end.
+        let size = match fs::metadata(folder.join(name)) {
+            Ok(data) if data.is_file() => data.len(),
+            Ok(_) => return Err(ReadError::NotAFile),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(ReadError::Io(error)),
         };
-        let size = file.metadata().map_err(ReadError::Io)?.len();
         if size > limit {
             return Err(ReadError::TooLarge(size));
         }
+        let file = fs::File::open(folder.join(name)).map_err(ReadError::Io)?;
         let mut bytes = Vec::new();
-        // A pipe or a growing file has no honest size.
+        // The file may grow meanwhile.
         file.take(limit + 1).read_to_end(&mut bytes).map_err(ReadError::Io)?;
         match bytes.len() as u64 {
             size if size > limit => Err(ReadError::TooLarge(size)),
@@ -78,6 +82,7 @@ impl ModelFiles {
             ReadError::TooLarge(size) => {
                 load(&path, format!("has {size} bytes, at most {MAX_TEXT_BYTES} are read"))
             }
+            ReadError::NotAFile => load(&path, "is not a file"),
         })?;
         let text = bytes.map(|bytes| String::from_utf8(bytes.into_owned())).transpose();
         text.map_err(|error| load(&path, error))

@@ -1,6 +1,6 @@
 //! From a model's files to a model that can run.
 
-use inference_core::{LoadOptions, ModelInfo};
+use inference_core::{GenerateOptions, LoadOptions, ModelInfo};
 use mlx_ffi::Dtype;
 
 use crate::cache::CacheSpec;
@@ -122,14 +122,23 @@ impl SamplingDefaults {
             if !config.opt_flag("do_sample")?.unwrap_or(false) {
                 return Ok(SamplingDefaults::default());
             }
-            let positive =
-                |key| Ok::<_, Error>(config.opt_positive(key)?.map(|value| value as f32));
-            Ok(SamplingDefaults {
-                temperature: config.opt_number("temperature")?.unwrap_or(1.0) as f32,
+            let number = |key| Ok::<_, Error>(config.opt_number(key)?.map(|value| value as f32));
+            let options = GenerateOptions {
+                temperature: Some(number("temperature")?.unwrap_or(1.0)),
                 top_k: config.opt_index("top_k")?.map(|k| k as usize),
-                top_p: positive("top_p")?,
-                min_p: positive("min_p")?,
-                repetition_penalty: positive("repetition_penalty")?,
+                top_p: number("top_p")?,
+                min_p: number("min_p")?,
+                repetition_penalty: number("repetition_penalty")?,
+                ..GenerateOptions::default()
+            };
+            // The file's values must be in the ranges that a request's values must be in.
+            options.validate()?;
+            Ok(SamplingDefaults {
+                temperature: options.temperature.unwrap_or_default(),
+                top_k: options.top_k,
+                top_p: options.top_p,
+                min_p: options.min_p,
+                repetition_penalty: options.repetition_penalty,
             })
         };
         read().map_err(|error| load_error(&files.path(NAME), error))

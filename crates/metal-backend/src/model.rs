@@ -38,7 +38,8 @@ impl Text {
     fn read(files: &ModelFiles, model_type: &str) -> Result<Text, TextError> {
         let tokenizer = Tokenizer::from_files(files)?;
         let chat = ChatFormat::from_files(files, &tokenizer, model_type)?;
-        let mut protected_ids = tokenizer.encode("\n", AddSpecial::Never)?;
+        // A tokenizer without a line break has none to protect.
+        let mut protected_ids = tokenizer.encode("\n", AddSpecial::Never).unwrap_or_default();
         protected_ids.extend(tokenizer.eos_ids());
         Ok(Text { tokenizer, chat, protected_ids })
     }
@@ -74,6 +75,7 @@ impl MlxModel {
         let capabilities = capabilities();
         capabilities.check_load(&options.load)?;
         let text = Text::read(&options.files, model_type(options)?).map_err(text_error)?;
+        SamplingDefaults::read(&options.files)?;
         let described = load::describe(options)?;
         let mut info = described.info;
         info.kv_bytes_per_token = described
@@ -112,6 +114,13 @@ impl MlxModel {
         if let Some(id) = options.logit_bias.keys().find(|id| !known(id)) {
             return Err(unknown("logit_bias", *id));
         }
+        let forbidden = options.logit_bias.values().filter(|bias| **bias == f32::NEG_INFINITY);
+        if forbidden.count() == self.info.vocab_size {
+            return Err(Error::InvalidOption {
+                option: "logit_bias",
+                reason: "forbids every token of the vocabulary".into(),
+            });
+        }
         if let Some(id) = options.stop_token_ids.iter().find(|id| !known(id)) {
             return Err(unknown("stop_token_ids", *id));
         }
@@ -119,6 +128,7 @@ impl MlxModel {
     }
 
     fn start(&self, ids: Vec<u32>, options: &GenerateOptions) -> Result<Generation> {
+        self.engine.check_open()?;
         options.validate()?;
         self.capabilities.check_generate(options)?;
         self.check_ids(options)?;
@@ -200,6 +210,7 @@ impl TextModel for MlxModel {
         prompts: &[Prompt],
         options: &ClassifyOptions,
     ) -> Result<Vec<ClassifyResult>> {
+        self.engine.check_open()?;
         let one_token = GenerateOptions {
             max_tokens: Some(1),
             temperature: Some(0.0),
@@ -228,18 +239,22 @@ impl TextModel for MlxModel {
         prompts: &[Prompt],
         options: &GenerateOptions,
     ) -> Result<Vec<BatchResult>> {
+        self.engine.check_open()?;
         generate_each(self, prompts, options)
     }
 
     fn encode(&self, text: &str) -> Result<Vec<u32>> {
+        self.engine.check_open()?;
         self.text.tokenizer.encode(text, AddSpecial::Prompt).map_err(text_error)
     }
 
     fn decode(&self, ids: &[u32]) -> Result<String> {
+        self.engine.check_open()?;
         self.text.tokenizer.decode(ids, SkipSpecial::Yes).map_err(text_error)
     }
 
     fn render_chat(&self, messages: &[Message], chat: &ChatOptions) -> Result<RenderedPrompt> {
+        self.engine.check_open()?;
         self.refuse_media(messages)?;
         let messages: Vec<Json> = messages.iter().map(message_json).collect::<Result<_>>()?;
         let tools: Vec<Json> = chat.tools.iter().map(json).collect::<Result<_>>()?;

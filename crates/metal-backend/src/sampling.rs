@@ -6,6 +6,13 @@
 use inference_core::GenerateOptions;
 use mlx_ffi::{Array, Dtype, Result, ops, random};
 
+/// Below this temperature a draw cannot differ from the most likely token, but the scaled log
+/// probabilities could exceed f32.
+const GREEDY_BELOW: f32 = 1e-30;
+
+/// The best token alone has more than this; a smaller bound could become 0, which all reach.
+const LEAST_TOP_P: f32 = 1e-30;
+
 /// What one step chose; nothing is computed until it is read.
 pub(crate) struct Draw {
     /// `[1]`, U32.
@@ -90,7 +97,7 @@ impl Sampler {
     pub fn observe(&mut self, id: u32) {
         let window = self.window();
         self.history.push(id);
-        if self.history.len() > 2 * window {
+        if self.history.len() > window.saturating_mul(2) {
             self.history.drain(..self.history.len() - window);
         }
     }
@@ -107,7 +114,7 @@ impl Sampler {
     pub fn draw(&mut self, logits: &Array, pending: Option<&Array>) -> Result<Draw> {
         let raw = ops::astype(logits, Dtype::F32)?;
         let logits = self.adjust(raw.share()?, pending)?;
-        let greedy = self.options.temperature.unwrap_or(0.0) == 0.0;
+        let greedy = self.options.temperature.unwrap_or(0.0) < GREEDY_BELOW;
         let reports = self.options.logprobs || self.options.top_logprobs > 0;
         let logprobs = if reports || !greedy {
             Some(ops::subtract(&logits, &ops::logsumexp(&logits, -1, true)?)?)
@@ -123,7 +130,8 @@ impl Sampler {
             let row = ops::take_along_axis(logprobs, &ops::expand_dims(&id, -1)?, -1)?;
             ops::squeeze(&row, -1)
         };
-        let count = (self.options.top_logprobs as i32).min(raw.shape()[1]);
+        let count =
+            i32::try_from(self.options.top_logprobs).unwrap_or(i32::MAX).min(raw.shape()[1]);
         let top = match &logprobs {
             Some(logprobs) if count > 0 => {
                 let order = ops::argpartition(&ops::negative(logprobs)?, count - 1, -1)?;
@@ -199,7 +207,7 @@ impl Sampler {
         let (draw_key, xtc_key) = random::split(&random::key(mix(self.seed, self.step))?)?;
         let mut logprobs = logprobs.share()?;
         if let Some(top_p) = options.top_p.filter(|p| *p < 1.0) {
-            logprobs = filter_top_p(&logprobs, top_p)?;
+            logprobs = filter_top_p(&logprobs, top_p.max(LEAST_TOP_P))?;
         }
         if let Some(min_p) = options.min_p.filter(|p| *p > 0.0) {
             logprobs = filter_min_p(&logprobs, min_p)?;

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
+use std::sync::{Mutex, PoisonError};
 
 use crate::error::{check, init, take};
 use crate::{Error, Result, sys};
@@ -162,6 +163,12 @@ impl Drop for InfoHandle {
 /// An owned stream handle.
 struct StreamHandle(sys::mlx_stream);
 
+impl StreamHandle {
+    fn empty() -> Self {
+        StreamHandle(sys::mlx_stream { ctx: std::ptr::null_mut() })
+    }
+}
+
 impl Drop for StreamHandle {
     fn drop(&mut self) {
         // SAFETY: the handle is owned and freed once; MLX keeps the stream itself.
@@ -169,8 +176,59 @@ impl Drop for StreamHandle {
     }
 }
 
+// SAFETY: the handle owns a number and a device, plain data that no thread is tied to.
+unsafe impl Send for StreamHandle {}
+
 thread_local! {
-    static CURRENT: RefCell<Option<StreamHandle>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
+}
+
+/// CPU streams that no thread uses. MLX gives each stream a thread of its own, which lives as long
+/// as the process: a stream for each model that was ever loaded would add up.
+static IDLE_ON_CPU: Mutex<Vec<StreamHandle>> = Mutex::new(Vec::new());
+
+/// The stream of a thread.
+enum Current {
+    /// The default one that MLX made for this thread.
+    Own(StreamHandle),
+    /// One that goes to the next thread that wants one.
+    Lent(StreamHandle),
+}
+
+impl Current {
+    /// An idle stream on the CPU or a new one, which becomes the thread's default.
+    fn lend(device: &DeviceHandle) -> Result<Current> {
+        let idle = IDLE_ON_CPU.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let stream = match idle {
+            Some(stream) => stream,
+            None => {
+                // SAFETY: the device lives for the call.
+                let raw = unsafe { sys::mlx_stream_new_thread_unsafe(device.0) };
+                if raw.ctx.is_null() {
+                    return Err(take());
+                }
+                StreamHandle(raw)
+            }
+        };
+        // SAFETY: the stream lives for the call, which copies its number.
+        check(unsafe { sys::mlx_set_default_stream(stream.0) })?;
+        Ok(Current::Lent(stream))
+    }
+
+    fn raw(&self) -> sys::mlx_stream {
+        match self {
+            Current::Own(stream) | Current::Lent(stream) => stream.0,
+        }
+    }
+}
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        if let Current::Lent(stream) = self {
+            let stream = std::mem::replace(stream, StreamHandle::empty());
+            IDLE_ON_CPU.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
+        }
+    }
 }
 
 /// Sends this thread's operations from now on to its stream on `device`. A thread that never
@@ -183,7 +241,10 @@ pub fn use_device(device: Device) -> Result<()> {
         return Err(Error::new(format!("no {device:?} device is available")));
     }
     let handle = DeviceHandle::new(device)?;
-    let stream = default_stream(handle.0)?;
+    let stream = match device {
+        Device::Cpu => Current::lend(&handle)?,
+        Device::Gpu => Current::Own(default_stream(handle.0)?),
+    };
     CURRENT.with(|current| *current.borrow_mut() = Some(stream));
     Ok(())
 }
@@ -226,7 +287,7 @@ impl Drop for StringHandle {
 }
 
 fn default_stream(device: sys::mlx_device) -> Result<StreamHandle> {
-    let mut stream = StreamHandle(sys::mlx_stream { ctx: std::ptr::null_mut() });
+    let mut stream = StreamHandle::empty();
     // SAFETY: the out-pointer holds an empty handle, which the call fills.
     check(unsafe { sys::mlx_get_default_stream(&mut stream.0, device) })?;
     Ok(stream)
@@ -242,7 +303,7 @@ pub(crate) fn current() -> sys::mlx_stream {
     let stream = CURRENT.try_with(|current| {
         let mut current = current.borrow_mut();
         if let Some(stream) = current.as_ref() {
-            return stream.0;
+            return stream.raw();
         }
         init();
         let mut device = DeviceHandle(sys::mlx_device { ctx: std::ptr::null_mut() });
@@ -251,7 +312,7 @@ pub(crate) fn current() -> sys::mlx_stream {
         match check(status).and_then(|()| default_stream(device.0)) {
             Ok(stream) => {
                 let raw = stream.0;
-                *current = Some(stream);
+                *current = Some(Current::Own(stream));
                 raw
             }
             Err(_) => NONE,

@@ -67,11 +67,21 @@ impl Engine {
         Ok((Engine { commands, thread: Mutex::new(Some(thread)), last_metrics }, info))
     }
 
+    /// Whether the engine takes requests.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub fn check_open(&self) -> Result<(), Error> {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_some() { Ok(()) } else { Err(Error::Closed) }
+    }
+
     /// Queues a job.
     ///
     /// # Errors
     /// [`Error::Closed`].
     pub fn submit(&self, job: Job) -> Result<(), Error> {
+        self.check_open()?;
         self.commands.send(Command::Run(Box::new(job))).map_err(|_| Error::Closed)
     }
 
@@ -86,7 +96,10 @@ impl Engine {
         if let Some(thread) = thread {
             // The thread may have ended already; then there is nobody to tell.
             let _ = self.commands.send(Command::Close);
-            let _ = thread.join();
+            // A consumer's waker runs on the engine thread and may drop the model there.
+            if thread.thread().id() != std::thread::current().id() {
+                let _ = thread.join();
+            }
         }
     }
 }

@@ -57,6 +57,7 @@ pub(super) fn run(
     let (loaded, limit) = match loaded {
         Ok(loaded) => loaded,
         Err(error) => {
+            clean_up();
             // The caller waits for this answer; where it is gone, nobody needs it.
             let _ = ready.send(Err(error.into()));
             return;
@@ -79,7 +80,13 @@ pub(super) fn run(
     if ready.send(Ok(info)).is_ok() {
         worker.serve();
     }
-    // The model is gone by now; what the allocator kept of it goes too.
+    clean_up();
+}
+
+/// Gives back what the allocator kept once the model is gone.
+fn clean_up() {
+    // The stream goes to the next engine thread: nothing may still run on it.
+    let _ = mlx_ffi::synchronize();
     let _ = memory::clear_cache();
 }
 
@@ -117,7 +124,9 @@ impl Worker<'_> {
                     Ok(Command::Close) | Err(_) => break,
                 },
             };
-            self.serve_one(*job);
+            // What fails outside of a request's own guard ends that request only: its sender goes
+            // with it and tells the consumer.
+            let _ = catch_unwind(AssertUnwindSafe(|| self.serve_one(*job)));
             if self.closing {
                 break;
             }

@@ -7,6 +7,9 @@ use crate::layers::{
 };
 use crate::weights::Weights;
 
+/// More layers than any model has; lists with an entry for each layer stay small.
+const MAX_LAYERS: i32 = 10_000;
+
 /// The sizes of a decoder, under the names of `config.json`.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
@@ -95,6 +98,12 @@ impl Shape {
             return Err(Error::model(format!(
                 "config.json: `head_dim` {} is odd, rotary positions need pairs",
                 self.head_dim
+            )));
+        }
+        if self.num_hidden_layers > MAX_LAYERS {
+            return Err(Error::model(format!(
+                "config.json: `num_hidden_layers` is {}, at most {MAX_LAYERS} are supported",
+                self.num_hidden_layers
             )));
         }
         let widest = i64::from(*heads) * i64::from(self.head_dim);

@@ -50,6 +50,7 @@ fn read_optional(
 ) -> Result<Option<Cow<'static, [u8]>>, TextError> {
     dir.read(name, limit).map_err(|error| match error {
         ReadError::Io(source) => TextError::Read { path: dir.path(name), source },
+        ReadError::NotAFile => invalid(&dir.path(name), "it is not a file"),
         ReadError::TooLarge(size) => TextError::FileTooLarge { path: dir.path(name), size, limit },
     })
 }

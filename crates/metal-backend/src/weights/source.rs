@@ -1,11 +1,13 @@
 //! The weight files of a model: which they are, and that their headers are sound.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::path::{Component, Path};
 
-use mlx_ffi::{Array, Dtype, load_safetensors};
+use mlx_ffi::{Array, Dtype};
 use safetensors::SafeTensors;
 use safetensors::tensor::Metadata;
 
@@ -21,6 +23,10 @@ const INDEX: &str = "model.safetensors.index.json";
 pub(crate) struct TensorHeader {
     pub dtype: Dtype,
     pub shape: Vec<i32>,
+    /// The file that holds it.
+    file: String,
+    /// Where in the file.
+    bytes: Range<u64>,
 }
 
 impl ModelFiles {
@@ -30,18 +36,29 @@ impl ModelFiles {
     /// No weight files; a damaged file or index; a tensor in two files.
     pub fn headers(&self) -> Result<BTreeMap<String, TensorHeader>> {
         let mut all = BTreeMap::new();
-        for name in self.weight_files()? {
+        let index = self.index()?;
+        for name in self.weight_files(index.as_ref())? {
             let path = self.path(&name);
-            let metadata = match self {
+            let header = match self {
                 ModelFiles::Folder(_) => read_header(&path)?,
                 ModelFiles::Embedded(_) => {
-                    let (_, header) = SafeTensors::read_metadata(self.embedded(&name))
+                    let (length, metadata) = SafeTensors::read_metadata(self.embedded(&name))
                         .map_err(|error| load(&path, error))?;
-                    Header { total: None, metadata: header }
+                    Header { total: None, data_start: 8 + length as u64, metadata }
                 }
             };
-            for (tensor, header) in metadata.tensors(&path)? {
-                if all.insert(tensor.clone(), header).is_some() {
+            for (tensor, found) in header.tensors(&path, &name)? {
+                let listed = index.as_ref().map(|index| index.get(&tensor));
+                if listed.is_some_and(|file| file != Some(&name)) {
+                    let index = self.path(INDEX);
+                    let listed =
+                        listed.flatten().map_or("nowhere".into(), |file| format!("in `{file}`"));
+                    return Err(load(
+                        &index,
+                        format!("says that tensor `{tensor}` lies {listed}, it lies in `{name}`"),
+                    ));
+                }
+                if all.insert(tensor.clone(), found).is_some() {
                     return Err(load(
                         &path,
                         format!("tensor `{tensor}` is in another file of the model too"),
@@ -49,49 +66,64 @@ impl ModelFiles {
                 }
             }
         }
-        Ok(all)
-    }
-
-    /// The tensors that `wanted` names, not yet read from disk.
-    ///
-    /// # Errors
-    /// As [`headers`](Self::headers), and a file that changed since they were read.
-    pub fn arrays(&self) -> Result<HashMap<String, Array>> {
-        let mut all = HashMap::new();
-        for name in self.weight_files()? {
-            let path = self.path(&name);
-            match self {
-                ModelFiles::Folder(_) => {
-                    all.extend(load_safetensors(&path).map_err(|error| load(&path, error))?);
-                }
-                ModelFiles::Embedded(_) => {
-                    let tensors = SafeTensors::deserialize(self.embedded(&name))
-                        .map_err(|error| load(&path, error))?;
-                    for (tensor, view) in tensors.iter() {
-                        let header = tensor_header(tensor, view.dtype(), view.shape(), &path)?;
-                        let array = Array::from_bytes(view.data(), &header.shape, header.dtype)?;
-                        all.insert(tensor.to_owned(), array);
-                    }
-                }
-            }
+        let absent = index.iter().flatten().find(|(tensor, _)| !all.contains_key(*tensor));
+        if let Some((tensor, file)) = absent {
+            return Err(load(
+                &self.path(INDEX),
+                format!("says that tensor `{tensor}` lies in `{file}`, which does not have it"),
+            ));
         }
         Ok(all)
     }
 
+    /// Reads a tensor.
+    ///
+    /// MLX's own reader passes over what goes wrong on disk and leaves the memory as it found it;
+    /// here a file that shrank or a disk that fails is an error.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or that changed since its header was read.
+    pub fn read_tensor(&self, tensor: &TensorHeader) -> Result<Array> {
+        let TensorHeader { dtype, shape, file, bytes } = tensor;
+        let path = self.path(file);
+        let data = match self {
+            ModelFiles::Folder(_) => {
+                let read = || {
+                    let mut data = vec![0; (bytes.end - bytes.start) as usize];
+                    let mut file = fs::File::open(&path)?;
+                    file.seek(SeekFrom::Start(bytes.start))?;
+                    file.read_exact(&mut data)?;
+                    Ok(data)
+                };
+                Cow::Owned(read().map_err(|error: std::io::Error| load(&path, error))?)
+            }
+            ModelFiles::Embedded(_) => {
+                let range = bytes.start as usize..bytes.end as usize;
+                let data = self.embedded(file).get(range);
+                Cow::Borrowed(data.expect("the header was checked against the file's size"))
+            }
+        };
+        Ok(Array::from_bytes(&data, shape, *dtype)?)
+    }
+
+    /// Which file each tensor lies in, as the index has it, where there is one.
+    fn index(&self) -> Result<Option<BTreeMap<String, String>>> {
+        let Some(text) = self.text(INDEX)? else { return Ok(None) };
+        parse_index(&text).map(Some).map_err(|error| error.at(&self.path(INDEX)))
+    }
+
     /// The names of the weight files: those of the index where there is one, else every
     /// `model*.safetensors`.
-    fn weight_files(&self) -> Result<Vec<String>> {
-        if let Some(text) = self.text(INDEX)? {
-            let names = index_files(&text).map_err(|error| error.at(&self.path(INDEX)))?;
-            for name in &names {
-                if !self.exists(name) {
-                    return Err(load(
-                        &self.path(INDEX),
-                        format!("names the file `{name}`, which is missing"),
-                    ));
-                }
+    fn weight_files(&self, index: Option<&BTreeMap<String, String>>) -> Result<Vec<String>> {
+        if let Some(index) = index {
+            let names: BTreeSet<&String> = index.values().collect();
+            if let Some(name) = names.iter().find(|name| !self.exists(name)) {
+                return Err(load(
+                    &self.path(INDEX),
+                    format!("names the file `{name}`, which is missing"),
+                ));
             }
-            return Ok(names);
+            return Ok(names.into_iter().cloned().collect());
         }
         let names = self.names()?;
         let weights = |name: &String| name.starts_with("model") && name.ends_with(".safetensors");
@@ -103,15 +135,15 @@ impl ModelFiles {
     }
 }
 
-/// The files that an index names, each once; only plain names in the model's own folder.
-fn index_files(text: &str) -> Result<Vec<String>> {
+/// The file of each tensor; only plain names in the model's own folder.
+fn parse_index(text: &str) -> Result<BTreeMap<String, String>> {
     let index: serde_json::Value = serde_json::from_str(text)
         .map_err(|error| Error::model(format!("is not valid JSON: {error}")))?;
     let map = index
         .get("weight_map")
         .and_then(serde_json::Value::as_object)
         .ok_or_else(|| Error::model("`weight_map` is missing or no object"))?;
-    let mut names = BTreeSet::new();
+    let mut files = BTreeMap::new();
     for (tensor, file) in map {
         let file = file.as_str().ok_or_else(|| {
             Error::model(format!("`weight_map` gives no file name for tensor `{tensor}`"))
@@ -123,22 +155,24 @@ fn index_files(text: &str) -> Result<Vec<String>> {
                 "tensor `{tensor}` lies in `{file}`, which is not a plain file name"
             )));
         }
-        names.insert(file.to_owned());
+        files.insert(tensor.clone(), file.to_owned());
     }
-    if names.is_empty() {
+    if files.is_empty() {
         return Err(Error::model("`weight_map` is empty"));
     }
-    Ok(names.into_iter().collect())
+    Ok(files)
 }
 
 struct Header {
     /// The bytes that the tensors must take in the file, where that is not known already.
     total: Option<u64>,
+    /// Where in the file the first tensor begins.
+    data_start: u64,
     metadata: Metadata,
 }
 
 impl Header {
-    fn tensors(&self, path: &Path) -> Result<Vec<(String, TensorHeader)>> {
+    fn tensors(&self, path: &Path, file: &str) -> Result<Vec<(String, TensorHeader)>> {
         if let Some(total) = self.total {
             let needed = self.metadata.data_len() as u64;
             if needed != total {
@@ -154,7 +188,11 @@ impl Header {
         tensors
             .iter()
             .map(|(name, info)| {
-                Ok((name.clone(), tensor_header(name, info.dtype, &info.shape, path)?))
+                let (dtype, shape) = dtype_and_shape(name, info.dtype, &info.shape, path)?;
+                let (start, end) = info.data_offsets;
+                let bytes = self.data_start + start as u64..self.data_start + end as u64;
+                let file = file.to_owned();
+                Ok((name.clone(), TensorHeader { dtype, shape, file, bytes }))
             })
             .collect()
     }
@@ -162,8 +200,13 @@ impl Header {
 
 /// Reads and checks the header of a file without its tensors.
 fn read_header(path: &Path) -> Result<Header> {
+    let data = fs::metadata(path).map_err(|error| load(path, error))?;
+    // Asked before it is opened: opening a pipe waits for its other end.
+    if !data.is_file() {
+        return Err(load(path, "is not a file"));
+    }
+    let size = data.len();
     let mut file = fs::File::open(path).map_err(|error| load(path, error))?;
-    let size = file.metadata().map_err(|error| load(path, error))?.len();
     let mut length = [0; 8];
     let truncated = |_| load(path, format!("the file has only {size} bytes: it is truncated"));
     file.read_exact(&mut length).map_err(truncated)?;
@@ -184,15 +227,15 @@ fn read_header(path: &Path) -> Result<Header> {
     }
     let metadata = serde_json::from_slice(&bytes)
         .map_err(|error| load(path, format!("the header is damaged: {error}")))?;
-    Ok(Header { total: Some(rest - length), metadata })
+    Ok(Header { total: Some(rest - length), data_start: 8 + length, metadata })
 }
 
-fn tensor_header(
+fn dtype_and_shape(
     name: &str,
     dtype: safetensors::Dtype,
     shape: &[usize],
     path: &Path,
-) -> Result<TensorHeader> {
+) -> Result<(Dtype, Vec<i32>)> {
     use safetensors::Dtype as St;
     let dtype = match dtype {
         St::BOOL => Dtype::Bool,
@@ -217,5 +260,29 @@ fn tensor_header(
     let shape: Option<Vec<i32>> = shape.iter().map(|&dim| i32::try_from(dim).ok()).collect();
     let shape =
         shape.ok_or_else(|| load(path, format!("tensor `{name}` has a dimension over 2³¹ - 1")))?;
-    Ok(TensorHeader { dtype, shape })
+    Ok((dtype, shape))
+}
+
+#[cfg(test)]
+mod tests {
+    use safetensors::tensor::TensorView;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_shrinks_after_its_header_was_read_is_an_error() {
+        let folder = tempfile::TempDir::new().expect("a temporary folder");
+        let path = folder.path().join("model.safetensors");
+        let view = TensorView::new(safetensors::Dtype::F32, vec![2], &[0, 0, 128, 63, 0, 0, 0, 64]);
+        let bytes = safetensors::serialize([("a", view.expect("eight bytes"))], None);
+        let bytes = bytes.expect("a name and a tensor");
+        fs::write(&path, &bytes).expect("a writable folder");
+        let files = ModelFiles::Folder(folder.path().to_owned());
+        let headers = files.headers().expect("a sound file");
+        let values = || files.read_tensor(&headers["a"])?.to_vec_f32().map_err(Error::from);
+        assert_eq!(values().expect("a sound file"), [1.0, 2.0]);
+        fs::write(&path, &bytes[..bytes.len() - 1]).expect("a writable folder");
+        let error = values().expect_err("the last byte is gone").to_string();
+        assert!(error.contains("model.safetensors"), "{error}");
+    }
 }

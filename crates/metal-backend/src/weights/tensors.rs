@@ -1,7 +1,7 @@
 //! Taking tensors by name, with their shapes checked where they are taken.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use mlx_ffi::{Array, Dtype, Quantization, Quantized, dequantize, ops, quantized_matmul};
@@ -20,10 +20,9 @@ pub(crate) struct Weights {
 }
 
 struct Shared {
-    /// Described by the headers, filled with arrays unless the model is only described.
+    files: ModelFiles,
     left: RefCell<BTreeMap<String, TensorHeader>>,
-    arrays: RefCell<HashMap<String, Array>>,
-    /// `None`: only shapes are checked, and every tensor is an empty stand-in.
+    /// Only shapes are checked, and every tensor is an empty stand-in.
     only_describe: bool,
     config: Config,
     /// The type that the user asked for.
@@ -54,10 +53,9 @@ impl Weights {
         only_describe: bool,
     ) -> Result<Weights> {
         let left = files.headers()?;
-        let arrays = if only_describe { HashMap::new() } else { files.arrays()? };
         let shared = Shared {
+            files: files.clone(),
             left: RefCell::new(left),
-            arrays: RefCell::new(arrays),
             only_describe,
             config: config.clone(),
             dtype,
@@ -99,7 +97,6 @@ impl Weights {
     /// does not use them.
     pub fn ignore(&self, known: impl Fn(&str) -> bool) {
         self.shared.left.borrow_mut().retain(|name, _| !known(name));
-        self.shared.arrays.borrow_mut().retain(|name, _| !known(name));
     }
 
     /// Ends the taking.
@@ -165,12 +162,7 @@ impl Weights {
         if self.shared.only_describe {
             return Ok(ops::zeros(&[0], dtype)?);
         }
-        let array = self.shared.arrays.borrow_mut().remove(&full).ok_or_else(|| {
-            Error::model(format!("tensor `{full}` vanished from its file during the load"))
-        })?;
-        if array.shape() != header.shape {
-            return Err(Error::model(format!("tensor `{full}` changed during the load")));
-        }
+        let array = self.shared.files.read_tensor(header)?;
         let array = if array.dtype() == dtype { array } else { ops::astype(&array, dtype)? };
         // One at a time, so that a converted weight and its source are never held for all.
         array.eval()?;
@@ -279,6 +271,12 @@ impl Weights {
         let tolerance = if dtype == Dtype::F32 { 1e-4 } else { 2e-2 };
         let sizes = size.to_vec_f32()?;
         for ((got, want), size) in product.iter().zip(&expected).zip(&sizes) {
+            if !want.is_finite() {
+                return Err(Error::model(format!(
+                    "`{}` stands for {want}, which is not a number to compute with: its scales or biases are damaged",
+                    self.prefix
+                )));
+            }
             let distance = (got - want).abs();
             if distance.is_nan() || distance > tolerance * size.max(1e-6) {
                 return Err(Error::model(format!(

@@ -1,0 +1,41 @@
+//! The engine through the public contract: many callers, cancelling, closing, text, metrics.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where its setting fails")]
+
+#[path = "../tiny/mod.rs"]
+mod tiny;
+
+mod cancelling;
+mod closing;
+mod text;
+mod together;
+
+use inference_core::{GenerateOptions, Generation, LoadOptions, Prompt, TextModel};
+use serde_json::json;
+use tiny::Checkpoint;
+
+/// `max_tokens` tokens, whatever the model says.
+fn some(max_tokens: usize) -> GenerateOptions {
+    GenerateOptions { max_tokens: Some(max_tokens), ignore_eos: true, ..Default::default() }
+}
+
+/// Drawn tokens, so that they vary.
+fn drawn(max_tokens: usize, seed: u64) -> GenerateOptions {
+    GenerateOptions { temperature: Some(1.0), seed: Some(seed), ..some(max_tokens) }
+}
+
+fn ids(generation: Generation) -> Vec<u32> {
+    generation.map(|token| token.unwrap().id).collect()
+}
+
+/// A model whose prefill takes a position at a time and whose context is long: slow on demand.
+fn slow() -> Box<dyn TextModel> {
+    let checkpoint = Checkpoint::qwen3().config("max_position_embeddings", json!(1_000_000));
+    let options = LoadOptions { prefill_chunk: Some(1), ..Default::default() };
+    checkpoint.load(&options).unwrap()
+}
+
+/// A prompt that takes [`slow`] minutes.
+fn endless() -> Prompt {
+    Prompt::Ids(vec![3; 500_000])
+}

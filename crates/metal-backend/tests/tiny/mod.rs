@@ -1,0 +1,207 @@
+//! A checkpoint of a few kilobytes, made at test time and easy to damage.
+
+#![allow(dead_code, reason = "each test binary takes what it needs")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::SystemTime;
+
+use inference_core::{Error, LoadOptions, TextModel};
+use safetensors::tensor::{Dtype, TensorView, serialize};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Ids of the embedding; the tokenizer has fewer, as many checkpoints do.
+pub const VOCAB_SIZE: usize = 40;
+/// The end-of-sequence id.
+pub const EOS: u32 = 1;
+
+/// A tensor as a file holds it.
+#[derive(Clone)]
+pub struct Tensor {
+    pub dtype: Dtype,
+    pub shape: Vec<usize>,
+    pub data: Vec<u8>,
+}
+
+impl Tensor {
+    /// Repeatable values, evenly spread over ± 0.7.
+    fn noise(name: &str, shape: &[usize]) -> Tensor {
+        let mut state = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            ((state >> 40) as f32 / (1 << 24) as f32 - 0.5) * 1.4
+        };
+        let data = (0..shape.iter().product()).flat_map(|_| next().to_le_bytes()).collect();
+        Tensor { dtype: Dtype::F32, shape: shape.to_vec(), data }
+    }
+
+    /// Zeros of any type.
+    pub fn zeros(dtype: Dtype, shape: &[usize]) -> Tensor {
+        let bytes = shape.iter().product::<usize>() * dtype.bitsize() / 8;
+        Tensor { dtype, shape: shape.to_vec(), data: vec![0; bytes] }
+    }
+}
+
+/// The files of a checkpoint before they are written.
+#[derive(Clone)]
+pub struct Checkpoint {
+    pub config: Value,
+    pub tensors: BTreeMap<String, Tensor>,
+    /// Any other file, by name; these win over the ones above.
+    pub files: BTreeMap<String, Vec<u8>>,
+}
+
+impl Checkpoint {
+    /// One Qwen 3 layer with tied embeddings.
+    pub fn qwen3() -> Checkpoint {
+        Checkpoint::with_sizes(1, 8, 16)
+    }
+
+    /// Qwen 3 of `layers` layers.
+    pub fn with_sizes(layers: usize, hidden: usize, inner: usize) -> Checkpoint {
+        let config = json!({
+            "model_type": "qwen3", "hidden_size": hidden, "num_hidden_layers": layers,
+            "intermediate_size": inner, "num_attention_heads": 2, "num_key_value_heads": 1,
+            "head_dim": 4, "vocab_size": VOCAB_SIZE, "rms_norm_eps": 1e-6,
+            "max_position_embeddings": 4096, "rope_theta": 10000.0, "tie_word_embeddings": true,
+            "eos_token_id": EOS,
+        });
+        let mut shapes = vec![
+            ("model.embed_tokens.weight".to_owned(), vec![VOCAB_SIZE, hidden]),
+            ("model.norm.weight".to_owned(), vec![hidden]),
+        ];
+        for layer in 0..layers {
+            let parts = [
+                ("input_layernorm", vec![hidden]),
+                ("post_attention_layernorm", vec![hidden]),
+                ("self_attn.q_proj", vec![8, hidden]),
+                ("self_attn.k_proj", vec![4, hidden]),
+                ("self_attn.v_proj", vec![4, hidden]),
+                ("self_attn.o_proj", vec![hidden, 8]),
+                ("self_attn.q_norm", vec![4]),
+                ("self_attn.k_norm", vec![4]),
+                ("mlp.gate_proj", vec![inner, hidden]),
+                ("mlp.up_proj", vec![inner, hidden]),
+                ("mlp.down_proj", vec![hidden, inner]),
+            ];
+            for (part, shape) in parts {
+                shapes.push((format!("model.layers.{layer}.{part}.weight"), shape));
+            }
+        }
+        let noise = |(name, shape): (String, Vec<usize>)| {
+            let tensor = Tensor::noise(&name, &shape);
+            (name, tensor)
+        };
+        let tensors = shapes.into_iter().map(noise).collect();
+        let tokenizer = serde_json::to_vec(&tokenizer()).unwrap();
+        let files = BTreeMap::from([("tokenizer.json".to_owned(), tokenizer)]);
+        Checkpoint { config, tensors, files }
+    }
+
+    /// The same with another value under a key of the config.
+    pub fn config(mut self, key: &str, value: Value) -> Checkpoint {
+        self.config[key] = value;
+        self
+    }
+
+    /// The same with another file.
+    pub fn file(mut self, name: &str, bytes: impl Into<Vec<u8>>) -> Checkpoint {
+        self.files.insert(name.to_owned(), bytes.into());
+        self
+    }
+
+    /// The same with another tensor.
+    pub fn tensor(mut self, name: &str, tensor: Tensor) -> Checkpoint {
+        self.tensors.insert(name.to_owned(), tensor);
+        self
+    }
+
+    /// The bytes of a safetensors file of all tensors.
+    pub fn weights(&self) -> Vec<u8> {
+        weights(&self.tensors)
+    }
+
+    /// Writes the folder.
+    pub fn write(&self) -> TempDir {
+        let folder = TempDir::new().unwrap();
+        let mut files = self.files.clone();
+        let config = || serde_json::to_vec(&self.config).unwrap();
+        files.entry("config.json".to_owned()).or_insert_with(config);
+        let has_weights = files.keys().any(|name| name.ends_with(".safetensors"));
+        if !has_weights {
+            files.insert("model.safetensors".to_owned(), self.weights());
+        }
+        for (name, bytes) in files {
+            fs::write(folder.path().join(name), bytes).unwrap();
+        }
+        folder
+    }
+
+    /// Writes and loads; the folder is gone afterwards.
+    pub fn load(&self, options: &LoadOptions) -> Result<Box<dyn TextModel>, Error> {
+        load(self.write().path(), options)
+    }
+
+    /// The model, which must load.
+    pub fn model(&self) -> Box<dyn TextModel> {
+        self.load(&LoadOptions::default()).unwrap()
+    }
+}
+
+/// The bytes of a safetensors file.
+pub fn weights(tensors: &BTreeMap<String, Tensor>) -> Vec<u8> {
+    let views = tensors.iter().map(|(name, tensor)| {
+        (name, TensorView::new(tensor.dtype, tensor.shape.clone(), &tensor.data).unwrap())
+    });
+    serialize(views, None).unwrap()
+}
+
+/// Loads a folder on the CPU.
+pub fn load(folder: &Path, options: &LoadOptions) -> Result<Box<dyn TextModel>, Error> {
+    metal_backend::register().unwrap();
+    inference_core::get_backend("cpu").unwrap().load_model(folder, options)
+}
+
+/// Letters, a space, a line break, one merge, and `é` in two bytes.
+pub fn tokenizer() -> Value {
+    let mut vocab = serde_json::Map::new();
+    let letters = ('a'..='z').map(String::from);
+    let others = ["Ġ", "Ċ", "Ã", "©", "ab"].map(String::from);
+    for (index, token) in letters.chain(others).enumerate() {
+        vocab.insert(token, json!(index + 2));
+    }
+    let added = |id: u32, content: &str| {
+        json!({"id": id, "content": content, "single_word": false, "lstrip": false,
+            "rstrip": false, "normalized": false, "special": true})
+    };
+    json!({
+        "version": "1.0", "truncation": null, "padding": null, "normalizer": null,
+        "added_tokens": [added(0, "<s>"), added(EOS, "</s>")],
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
+            "use_regex": false},
+        "post_processor": null,
+        "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
+            "use_regex": false},
+        "model": {"type": "BPE", "dropout": null, "unk_token": null, "fuse_unk": false,
+            "continuing_subword_prefix": null, "end_of_word_suffix": null,
+            "byte_fallback": false, "vocab": vocab, "merges": ["a b"]},
+    })
+}
+
+/// Names, sizes and times of a folder's files, to see that nothing was written.
+pub fn listing(folder: &Path) -> Vec<(String, u64, SystemTime)> {
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| {
+            let entry = entry.unwrap();
+            let data = entry.metadata().unwrap();
+            (entry.file_name().into_string().unwrap(), data.len(), data.modified().unwrap())
+        })
+        .collect();
+    files.sort();
+    files
+}
