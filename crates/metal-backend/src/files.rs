@@ -3,10 +3,12 @@
 use std::borrow::Cow;
 use std::fs;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::error::{Result, load};
 
+/// What stands for the folder of files that lie in the program.
+const EMBEDDED: &str = "(embedded model)";
 /// Text files larger than this are not configuration.
 const MAX_TEXT_BYTES: u64 = 64 << 20;
 
@@ -33,9 +35,14 @@ pub(crate) enum ReadError {
 impl ModelFiles {
     /// A path for messages.
     pub fn path(&self, name: &str) -> PathBuf {
+        self.folder().join(name)
+    }
+
+    /// The folder, for messages.
+    pub fn folder(&self) -> PathBuf {
         match self {
-            ModelFiles::Folder(folder) => folder.join(name),
-            ModelFiles::Embedded(_) => Path::new("(embedded model)").join(name),
+            ModelFiles::Folder(folder) => folder.clone(),
+            ModelFiles::Embedded(_) => PathBuf::from(EMBEDDED),
         }
     }
 

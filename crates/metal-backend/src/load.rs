@@ -31,7 +31,7 @@ pub(crate) fn config(files: &ModelFiles) -> Result<Config> {
     let config = Config::parse("config.json", &text);
     config
         .and_then(|config| models::model_type(&config).map(|_| config))
-        .map_err(|error| error.at(&files.path("config.json")))
+        .map_err(|error| error.at(&files.folder()))
 }
 
 /// Loads the weights, on the thread that will use them.
@@ -52,7 +52,7 @@ pub(crate) fn describe(options: &EngineOptions) -> Result<LoadedModel> {
 
 fn build(options: &EngineOptions, only_describe: bool) -> Result<LoadedModel> {
     let EngineOptions { files, config, device, load } = options;
-    let at_folder = |error: Error| error.at(&files.path(""));
+    let at_folder = |error: Error| error.at(&files.folder());
     let dtype = load.dtype.map(|dtype| match dtype {
         inference_core::Dtype::F32 => Dtype::F32,
         inference_core::Dtype::F16 => Dtype::F16,

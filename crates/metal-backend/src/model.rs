@@ -294,7 +294,7 @@ impl TextModel for MlxModel {
 
 fn model_type(options: &EngineOptions) -> Result<&'static str> {
     let found = crate::models::model_type(&options.config);
-    found.map_err(|error| error.at(&options.files.path("config.json")).into())
+    found.map_err(|error| error.at(&options.files.folder()).into())
 }
 
 /// What every model of this backend honours and refuses.

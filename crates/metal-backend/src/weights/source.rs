@@ -129,7 +129,7 @@ impl ModelFiles {
         let weights = |name: &String| name.starts_with("model") && name.ends_with(".safetensors");
         let names: Vec<String> = names.into_iter().filter(weights).collect();
         if names.is_empty() {
-            return Err(load(&self.path(""), "no file `model*.safetensors` is in the folder"));
+            return Err(load(&self.folder(), "no file `model*.safetensors` is in the folder"));
         }
         Ok(names)
     }
