@@ -14,8 +14,10 @@ pub const F32_TOLERANCE: f32 = 1e-3;
 /// neither do we; where √hidden_size is no bf16 number, log probabilities differ by this much.
 const ROUNDED_SCALE_TOLERANCE: f32 = 5e-3;
 
-/// bf16 has eight bits: an operation split otherwise rounds elsewhere, and layers amplify it. Two
-/// engines may also differ by this part of what rounding does to mlx-lm itself, where that is more.
+/// bf16 has eight bits, and layers amplify each rounding. Ours is mlx-lm's to the bit but for two
+/// operations that it rounds once and we twice: the cube inside Gemma's GELU, and the bias added to
+/// a projection (Qwen 2). Engines may differ by this much, or by this part of what rounding does to
+/// mlx-lm itself, where that is more.
 const BF16_TOLERANCE: f32 = 0.5;
 
 /// Whether √hidden_size of the checkpoint is no bf16 number, of those that scale embeddings by it.
@@ -133,10 +135,13 @@ fn logits_are_the_references(model: &dyn TextModel, golden: &Golden, name: &str)
             worst = worst.max(distance);
             compared += 1;
         }
-        // transformers does not read MLX's quantised checkpoints.
-        let quantised = model.info().quant_bits > 0;
-        assert_eq!(compared, if quantised && column == "hf_f32_last" { 0 } else { 6 }, "{column}");
-        eprintln!("{name}: {compared} times logits within {worst:.1e} of {column}");
+        if compared == 0 {
+            // transformers does not read MLX's quantised checkpoints.
+            assert!(column == "hf_f32_last" && model.info().quant_bits > 0, "{name} {column}");
+            continue;
+        }
+        assert_eq!(compared, 6, "{name} {column}");
+        eprintln!("{name}: logits within {worst:.1e} of {column}");
     }
 }
 

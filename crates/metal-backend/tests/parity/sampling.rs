@@ -257,7 +257,7 @@ fn draws_follow_the_filtered_probabilities_over_seeds() {
         let scaled: Vec<f64> = kept.iter().map(|&id| logprobs[id] / temperature).collect();
         let expected: Vec<f64> = log_softmax(&scaled).into_iter().map(f64::exp).collect();
         let mut counts = vec![0.0; kept.len()];
-        const DRAWS: usize = 1000;
+        const DRAWS: usize = 600;
         for seed in 0..DRAWS as u64 {
             let options = GenerateOptions { seed: Some(seed), ..options.clone() };
             let id = run(tiny(), &prompt, &options)[0].id as usize;
