@@ -27,3 +27,6 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
         gemma3_text::build(&text, w, &newer)
     }
 }
+
+#[cfg(test)]
+mod tests;

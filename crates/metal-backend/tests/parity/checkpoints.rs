@@ -1,0 +1,236 @@
+//! Every checkpoint: prompts, tokens, log probabilities, logits and texts are the references'.
+
+use inference_core::{ChatOptions, LoadOptions, Message, Role, TextModel, Value};
+use serde_json::Value as Json;
+
+use crate::fixtures::{
+    Checkpoint, Golden, distance, first_logits, greedy, ids, logprobs, numbers, run, token_ids,
+};
+
+/// Two float32 engines that add in another order.
+pub const F32_TOLERANCE: f32 = 1e-3;
+
+/// mlx-lm rounds Gemma's embedding scale to bf16 even in float32, transformers does not and
+/// neither do we; where √hidden_size is no bf16 number, log probabilities differ by this much.
+const ROUNDED_SCALE_TOLERANCE: f32 = 5e-3;
+
+/// bf16 has eight bits, and layers amplify each rounding. Ours is mlx-lm's to the bit but for two
+/// operations that it rounds once and we twice: the cube inside Gemma's GELU, and the bias added to
+/// a projection (Qwen 2). Engines may differ by this much, or by this part of what rounding does to
+/// mlx-lm itself, where that is more.
+const BF16_TOLERANCE: f32 = 0.5;
+
+/// Whether √hidden_size of the checkpoint is no bf16 number, of those that scale embeddings by it.
+fn has_rounded_scale(name: &str) -> bool {
+    name.starts_with("gemma3_text")
+}
+
+/// How far log probabilities may be from mlx-lm's in float32.
+pub fn logprob_tolerance(name: &str) -> f32 {
+    if has_rounded_scale(name) { ROUNDED_SCALE_TOLERANCE } else { F32_TOLERANCE }
+}
+
+/// The ways to run a checkpoint, under the goldens' names.
+const VARIANTS: [&str; 4] = ["base", "chunked", "rotating_forced", "rotating_forced_chunked"];
+
+fn load_options(golden: &Json, variant: &str) -> LoadOptions {
+    let size = |key: &str, wanted: bool| wanted.then(|| golden[key].as_u64().unwrap() as usize);
+    LoadOptions {
+        prefill_chunk: size("chunk", variant.ends_with("chunked")),
+        context_length: size("max_kv", variant.starts_with("rotating")),
+        ..LoadOptions::default()
+    }
+}
+
+/// Checks `models/<name>` against `golden/<name>`.
+fn agrees_with_the_references(name: &str) {
+    let checkpoint = Checkpoint::new(name);
+    let golden = Golden::new(name);
+    let logprob_tolerance = logprob_tolerance(name);
+    let mut worst_logprob: f32 = 0.0;
+    for variant in VARIANTS {
+        if golden.json["prompts"]["short"]["greedy"].get(variant).is_none() {
+            continue;
+        }
+        let model = checkpoint.load(load_options(&golden.json, variant));
+        if variant == "base" {
+            assert_eq!(model.info().eos_token_ids, ids(&golden.json["eos_token_ids"]));
+            prompts_are_the_references(&*model, &golden);
+            logits_are_the_references(&*model, &golden, name);
+        }
+        for (prompt, expected) in golden.prompts() {
+            let tokens = run(&*model, &ids(&expected["ids"]), &greedy(48));
+            let found = token_ids(&tokens);
+            let run = &expected["greedy"][variant];
+            assert_eq!(found, ids(&run["tokens"]), "{name} {prompt} {variant}");
+            let distance = distance(&logprobs(&tokens), &numbers(&run["logprobs"]));
+            assert!(distance <= logprob_tolerance, "{name} {prompt} {variant}: {distance:e}");
+            worst_logprob = worst_logprob.max(distance);
+            if variant == "base" {
+                let streamed: String = tokens.iter().map(|token| token.text.as_str()).collect();
+                assert_eq!(streamed, model.decode(&found).unwrap(), "{name} {prompt}");
+                assert_eq!(streamed, expected["decoded"].as_str().unwrap(), "{name} {prompt}");
+            }
+        }
+    }
+    eprintln!("{name}: log probabilities within {worst_logprob:.1e}");
+    bf16_logits_are_the_references(&*checkpoint.load_native(LoadOptions::default()), &golden, name);
+}
+
+fn bf16_logits_are_the_references(native: &dyn TextModel, golden: &Golden, name: &str) {
+    assert_eq!(native.info().dtype, "bf16");
+    let (mut between, mut ours, mut theirs) = (0.0_f32, 0.0_f32, 0.0_f32);
+    for (prompt, expected) in golden.prompts() {
+        let logits = first_logits(native, &ids(&expected["ids"]));
+        let reference = golden.logits(&format!("{prompt}/mlx_native_last")).unwrap();
+        let exact = golden.logits(&format!("{prompt}/mlx_f32_last")).unwrap();
+        between = between.max(distance(&logits, &reference));
+        ours = ours.max(distance(&logits, &exact));
+        theirs = theirs.max(distance(&reference, &exact));
+    }
+    eprintln!(
+        "{name}: bf16 logits within {between:.1e} of mlx-lm's; from float32 ours are {ours:.1e}, mlx-lm's {theirs:.1e}"
+    );
+    assert!(between <= BF16_TOLERANCE.max(BF16_TOLERANCE * theirs), "{name}: {between:e}");
+}
+
+fn prompts_are_the_references(model: &dyn TextModel, golden: &Golden) {
+    for (prompt, expected) in golden.prompts() {
+        let text = expected["text"].as_str().unwrap();
+        let found = if prompt == "chat" {
+            let (messages, options) = conversation(&golden.json);
+            let rendered = model.render_chat(&messages, &options).unwrap();
+            assert_eq!(rendered.text, text);
+            rendered.ids
+        } else {
+            model.encode(text).unwrap()
+        };
+        assert_eq!(found, ids(&expected["ids"]), "{prompt}");
+    }
+}
+
+fn conversation(golden: &Json) -> (Vec<Message>, ChatOptions) {
+    let text = |value: &Json| value.as_str().unwrap().to_owned();
+    let messages = golden["chat"].as_array().unwrap().iter();
+    let kwargs = golden["chat_kwargs"].as_object().unwrap().iter();
+    let options = ChatOptions {
+        template_kwargs: kwargs.map(|(k, v)| (k.clone(), Value::String(text(v)))).collect(),
+        ..ChatOptions::default()
+    };
+    let message = |m: &Json| Message::new(Role::from(&*text(&m["role"])), text(&m["content"]));
+    (messages.map(message).collect(), options)
+}
+
+fn logits_are_the_references(model: &dyn TextModel, golden: &Golden, name: &str) {
+    let rounded_scale = has_rounded_scale(name);
+    let mlx = if rounded_scale { "mlx_f32_exactscale_last" } else { "mlx_f32_last" };
+    for column in [mlx, "hf_f32_last"] {
+        let mut worst: f32 = 0.0;
+        let mut compared = 0;
+        for (prompt, expected) in golden.prompts() {
+            let key = format!("{prompt}/{column}");
+            let Some(reference) = golden.logits(&key) else { continue };
+            let distance = distance(&first_logits(model, &ids(&expected["ids"])), &reference);
+            assert!(distance <= F32_TOLERANCE, "{name} {key}: {distance:e}");
+            worst = worst.max(distance);
+            compared += 1;
+        }
+        if compared == 0 {
+            // transformers does not read MLX's quantised checkpoints.
+            assert!(column == "hf_f32_last" && model.info().quant_bits > 0, "{name} {column}");
+            continue;
+        }
+        assert_eq!(compared, 6, "{name} {column}");
+        eprintln!("{name}: logits within {worst:.1e} of {column}");
+    }
+}
+
+#[test]
+fn llama_agrees_with_the_references() {
+    agrees_with_the_references("llama");
+}
+
+#[test]
+fn mistral_agrees_with_the_references() {
+    agrees_with_the_references("mistral");
+}
+
+#[test]
+fn qwen2_agrees_with_the_references() {
+    agrees_with_the_references("qwen2");
+}
+
+#[test]
+fn qwen3_agrees_with_the_references() {
+    agrees_with_the_references("qwen3");
+}
+
+#[test]
+fn gemma2_agrees_with_the_references() {
+    agrees_with_the_references("gemma2");
+}
+
+#[test]
+fn gemma3_text_agrees_with_the_references() {
+    agrees_with_the_references("gemma3_text");
+}
+
+#[test]
+fn multimodal_gemma3_agrees_with_the_references() {
+    agrees_with_the_references("gemma3");
+}
+
+#[test]
+fn llama_of_4_bits_agrees_with_the_references() {
+    agrees_with_the_references("llama-4bit-g64");
+}
+
+#[test]
+fn llama_of_3_and_6_bits_agrees_with_the_references() {
+    agrees_with_the_references("llama-mixed_3_6");
+}
+
+#[test]
+fn qwen3_of_3_bits_agrees_with_the_references() {
+    agrees_with_the_references("qwen3-3bit-g32");
+}
+
+#[test]
+fn qwen3_of_4_bits_agrees_with_the_references() {
+    agrees_with_the_references("qwen3-4bit-g64");
+}
+
+#[test]
+fn qwen3_of_8_bits_agrees_with_the_references() {
+    agrees_with_the_references("qwen3-8bit-g64");
+}
+
+#[test]
+fn qwen3_of_4_and_6_bits_agrees_with_the_references() {
+    agrees_with_the_references("qwen3-mixed_4_6");
+}
+
+#[test]
+fn qwen3_in_mxfp4_agrees_with_the_references() {
+    agrees_with_the_references("qwen3-mxfp4");
+}
+
+#[test]
+fn qwen3_in_mxfp8_agrees_with_the_references() {
+    agrees_with_the_references("qwen3-mxfp8");
+}
+
+#[test]
+fn qwen3_in_nvfp4_agrees_with_the_references() {
+    agrees_with_the_references("qwen3-nvfp4");
+}
+
+#[test]
+fn gemma3_text_of_4_bits_agrees_with_the_references() {
+    agrees_with_the_references("gemma3_text-4bit-g64");
+}
+
+#[test]
+fn multimodal_gemma3_of_4_bits_agrees_with_the_references() {
+    agrees_with_the_references("gemma3-4bit-g64");
+}

@@ -1,0 +1,158 @@
+//! The fixtures: checkpoints put together in a folder of their own, and what is expected of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use inference_core::{GenerateOptions, LoadOptions, Prompt, TextModel, Token};
+use safetensors::SafeTensors;
+use serde_json::Value as Json;
+use tempfile::TempDir;
+
+/// The folder of the fixtures.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/parity")
+}
+
+/// The JSON in a file of the fixtures.
+pub fn json(path: &str) -> Json {
+    let text = fs::read_to_string(root().join(path)).expect("the fixture is there");
+    serde_json::from_str(&text).expect("the fixture is JSON")
+}
+
+/// A model folder: the weights and config of `models/<name>` with the tokenizer that belongs to it.
+pub struct Checkpoint {
+    folder: TempDir,
+}
+
+impl Checkpoint {
+    pub fn new(name: &str) -> Checkpoint {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let tokenizers = json("tokenizers.json");
+        let tokenizer = tokenizers[name].as_str().expect("every model has a tokenizer");
+        for source in [format!("tokenizers/{tokenizer}"), format!("models/{name}")] {
+            for entry in fs::read_dir(root().join(source)).expect("the fixture is there") {
+                let entry = entry.expect("a readable folder");
+                let to = folder.path().join(entry.file_name());
+                fs::copy(entry.path(), to).expect("the temporary folder takes the file");
+            }
+        }
+        Checkpoint { folder }
+    }
+
+    /// The same weights under another config.
+    pub fn with_config(self, config: &Json) -> Checkpoint {
+        let path = self.folder.path().join("config.json");
+        fs::write(path, config.to_string()).expect("the temporary folder takes the file");
+        self
+    }
+
+    /// Loads it in float32 as `options` say.
+    pub fn load(&self, options: LoadOptions) -> Box<dyn TextModel> {
+        self.load_native(LoadOptions { dtype: Some(inference_core::Dtype::F32), ..options })
+    }
+
+    /// Loads it in its own type. The backend is `cpu` unless `PARITY_BACKEND` names another.
+    pub fn load_native(&self, options: LoadOptions) -> Box<dyn TextModel> {
+        metal_backend::register().expect("the names are free");
+        let backend = std::env::var("PARITY_BACKEND").unwrap_or_else(|_| "cpu".into());
+        let options = LoadOptions { backend: Some(backend), ..options };
+        inference_core::load_model(self.folder.path(), &options).expect("the checkpoint loads")
+    }
+}
+
+/// The model that the tests of invariants share.
+pub fn tiny() -> &'static dyn TextModel {
+    static MODEL: OnceLock<Box<dyn TextModel>> = OnceLock::new();
+    &**MODEL.get_or_init(|| Checkpoint::new("llama").load(LoadOptions::default()))
+}
+
+/// What is expected of a model.
+pub struct Golden {
+    pub json: Json,
+    tensors: Vec<u8>,
+}
+
+impl Golden {
+    pub fn new(name: &str) -> Golden {
+        let tensors = fs::read(root().join(format!("golden/{name}.safetensors")));
+        let tensors = tensors.expect("the fixture is there");
+        Golden { json: json(&format!("golden/{name}.json")), tensors }
+    }
+
+    pub fn prompts(&self) -> impl Iterator<Item = (&str, &Json)> {
+        let prompts = self.json["prompts"].as_object().expect("goldens have prompts");
+        prompts.iter().map(|(name, prompt)| (name.as_str(), prompt))
+    }
+
+    /// The values of a tensor, where the golden has it.
+    pub fn logits(&self, name: &str) -> Option<Vec<f32>> {
+        let tensors = SafeTensors::deserialize(&self.tensors).expect("the fixture is sound");
+        let tensor = tensors.tensor(name).ok()?;
+        let data = tensor.data();
+        Some(match tensor.dtype() {
+            safetensors::Dtype::F32 => data
+                .chunks_exact(4)
+                .map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+                .collect(),
+            // The upper half of a float32.
+            safetensors::Dtype::BF16 => data
+                .chunks_exact(2)
+                .map(|bytes| f32::from_le_bytes([0, 0, bytes[0], bytes[1]]))
+                .collect(),
+            other => panic!("goldens are F32 or BF16, not {other:?}"),
+        })
+    }
+}
+
+pub fn ids(value: &Json) -> Vec<u32> {
+    let list = value.as_array().expect("a list of ids");
+    list.iter().map(|id| id.as_u64().expect("an id") as u32).collect()
+}
+
+pub fn numbers(value: &Json) -> Vec<f32> {
+    let list = value.as_array().expect("a list of numbers");
+    list.iter().map(|number| number.as_f64().expect("a number") as f32).collect()
+}
+
+/// `max_tokens` of the most likely tokens with their log probabilities, past any end of sequence.
+pub fn greedy(max_tokens: usize) -> GenerateOptions {
+    GenerateOptions {
+        max_tokens: Some(max_tokens),
+        temperature: Some(0.0),
+        ignore_eos: true,
+        logprobs: true,
+        ..GenerateOptions::default()
+    }
+}
+
+/// Every token of a generation.
+#[track_caller]
+pub fn run(model: &dyn TextModel, prompt: &[u32], options: &GenerateOptions) -> Vec<Token> {
+    let generation = model.generate(&Prompt::Ids(prompt.to_vec()), options).expect("it starts");
+    generation.collect::<Result<_, _>>().expect("it ends well")
+}
+
+/// The logits from which the first token after `prompt` is chosen.
+#[track_caller]
+pub fn first_logits(model: &dyn TextModel, prompt: &[u32]) -> Vec<f32> {
+    let options = GenerateOptions { logits: true, ..greedy(1) };
+    run(model, prompt, &options).remove(0).logits.expect("they were asked for")
+}
+
+pub fn token_ids(tokens: &[Token]) -> Vec<u32> {
+    tokens.iter().map(|token| token.id).collect()
+}
+
+pub fn logprobs(tokens: &[Token]) -> Vec<f32> {
+    tokens.iter().map(|token| token.logprob.expect("it was asked for")).collect()
+}
+
+/// The largest distance between two lists of the same length.
+#[track_caller]
+pub fn distance(found: &[f32], expected: &[f32]) -> f32 {
+    assert_eq!(found.len(), expected.len());
+    let distances = found.iter().zip(expected).map(|(a, b)| (a - b).abs());
+    // A NaN must not pass for a small distance.
+    distances.fold(0.0, |most, d| if d <= most { most } else { d })
+}

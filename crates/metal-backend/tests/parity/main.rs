@@ -1,0 +1,12 @@
+//! The engine against what mlx-lm and transformers compute for the same checkpoints, and against
+//! itself. `fixtures/parity/README.md` tells where the checkpoints and the expected values come
+//! from. `cargo test -p metal-backend --test parity -- --nocapture` prints the distances.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap in a helper fails its test")]
+
+mod checkpoints;
+mod configs;
+mod fixtures;
+mod invariants;
+mod sampling;
