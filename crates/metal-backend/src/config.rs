@@ -164,11 +164,23 @@ impl Config {
         let own_theta = self.opt_positive("rope_theta")?;
         let mut theta = own_theta.unwrap_or(default_theta);
         let mut scaling = RopeScaling::None;
+        self.refuse_partial_rotation()?;
         if let Some(parameters) = parameters {
+            parameters.refuse_partial_rotation()?;
             theta = parameters.opt_positive("rope_theta")?.unwrap_or(theta);
             scaling = RopeScaling::parse(self, &parameters)?;
         }
         Ok(RopeConfig { theta, scaling })
+    }
+
+    fn refuse_partial_rotation(&self) -> Result<()> {
+        const KEY: &str = "partial_rotary_factor";
+        match self.opt_positive(KEY)? {
+            Some(factor) if factor != 1.0 => {
+                Err(self.wrong(KEY, &self.fields[KEY], "1: whole heads are rotated"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The quantisation of the module at `path`, such as `model.layers.0.mlp.up_proj`: its own

@@ -281,7 +281,9 @@ pub(crate) fn windows(
 /// As [`windows`].
 pub(crate) fn qwen_windows(config: &Config, layers: i32) -> Result<Vec<Option<i32>>> {
     let uses_window = config.opt_flag("use_sliding_window")?.unwrap_or(false);
-    let window = config.opt_size("sliding_window")?.filter(|_| uses_window);
-    let first = config.opt_index("max_window_layers")?.unwrap_or(layers);
+    // Absent keys have the defaults of transformers.
+    let window = config.opt_size("sliding_window")?.unwrap_or(4096);
+    let window = uses_window.then_some(window);
+    let first = config.opt_index("max_window_layers")?.unwrap_or(28);
     windows(config, layers, window, |index| index >= first)
 }

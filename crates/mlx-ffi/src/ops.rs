@@ -117,6 +117,11 @@ pub fn divide(a: &Array, b: &Array) -> Result<Array> {
     binary(sys::mlx_divide, a, b)
 }
 
+/// `a` to the power `b`.
+pub fn power(a: &Array, b: &Array) -> Result<Array> {
+    binary(sys::mlx_power, a, b)
+}
+
 /// The larger of each pair.
 pub fn maximum(a: &Array, b: &Array) -> Result<Array> {
     binary(sys::mlx_maximum, a, b)

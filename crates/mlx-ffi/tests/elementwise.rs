@@ -70,6 +70,8 @@ fn arithmetic_broadcasts_a_row_against_a_column() -> Result<()> {
     let quotient = ops::divide(&row, &column)?.to_vec_f32()?;
     assert_eq!(quotient, [0.125, 0.25, 0.5, -0.5, -1.0, -2.0]);
     assert_eq!(ops::maximum(&row, &column)?.to_vec_f32()?, [8.0, 8.0, 8.0, 1.0, 2.0, 4.0]);
+    let cubes = ops::power(&row, &Array::scalar(3.0, Dtype::F32)?)?;
+    assert_eq!(cubes.to_vec_f32()?, [1.0, 8.0, 64.0]);
     assert_eq!(ops::minimum(&row, &column)?.to_vec_f32()?, [1.0, 2.0, 4.0, -2.0, -2.0, -2.0]);
     Ok(())
 }

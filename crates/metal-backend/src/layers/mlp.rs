@@ -28,7 +28,8 @@ impl Activation {
             Activation::Silu => ops::multiply(x, &ops::sigmoid(x)?),
             Activation::GeluTanh => {
                 let scalar = |value| Array::scalar(value, x.dtype());
-                let cube = ops::multiply(&ops::square(x)?, x)?;
+                // In one step, which rounds once: mlx-lm's numbers to the bit.
+                let cube = ops::power(x, &scalar(3.0)?)?;
                 let inner = ops::add(x, &ops::multiply(&scalar(0.044_715)?, &cube)?)?;
                 let scaled = ops::multiply(&scalar((2.0 / std::f32::consts::PI).sqrt())?, &inner)?;
                 let gate = ops::add(&scalar(1.0)?, &ops::tanh(&scaled)?)?;

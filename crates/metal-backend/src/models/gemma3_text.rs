@@ -35,7 +35,6 @@ pub(super) fn build(config: &Config, w: &Weights, model: &Weights) -> Result<Dec
     let act = activation(config, "hidden_activation", Activation::GeluTanh)?;
     let bias = config.opt_flag("attention_bias")?.unwrap_or(false);
     let scalar = config.opt_positive("query_pre_attn_scalar")?.unwrap_or(256.0);
-    let softcap = config.opt_positive("attn_logit_softcapping")?;
     let logit_softcap = config.opt_positive("final_logit_softcapping")?;
     let pattern = match config.opt_size("sliding_window_pattern")? {
         Some(pattern) => pattern,
@@ -51,8 +50,8 @@ pub(super) fn build(config: &Config, w: &Weights, model: &Weights) -> Result<Dec
             o_bias: bias,
             head_norms: true,
             scale: Some(scalar.powf(-0.5)),
-            softcap,
             window: windows[index],
+            ..AttentionParts::PLAIN
         };
         let rope = if windows[index].is_some() { &local } else { &global };
         let attention = shape.attention(&w.at("self_attn"), rope, parts)?;

@@ -14,9 +14,9 @@ pub const F32_TOLERANCE: f32 = 1e-3;
 /// neither do we; where √hidden_size is no bf16 number, log probabilities differ by this much.
 const ROUNDED_SCALE_TOLERANCE: f32 = 5e-3;
 
-/// bf16 has eight bits, and layers amplify each rounding. Ours is mlx-lm's to the bit but for two
-/// operations that it rounds once and we twice: the cube inside Gemma's GELU, and the bias added to
-/// a projection (Qwen 2). Engines may differ by this much, or by this part of what rounding does to
+/// bf16 has eight bits, and layers amplify each rounding. With MLX's own operations ours is
+/// mlx-lm's to the bit but for one that it rounds once and we twice: the bias added to a projection
+/// (Qwen 2). Engines may differ by this much, or by this part of what rounding does to
 /// mlx-lm itself, where that is more.
 const BF16_TOLERANCE: f32 = 0.5;
 
