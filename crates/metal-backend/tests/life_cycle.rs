@@ -46,7 +46,7 @@ fn loads_and_failed_loads_leave_no_thread_and_no_memory_behind() {
 /// Runs one request to its end and returns the memory in use and the peak that it tells.
 fn figures(model: &dyn TextModel, options: &GenerateOptions) -> (u64, u64) {
     let mut generation = model.generate(&"abc abc abc".into(), options).unwrap();
-    while let Some(token) = generation.next() {
+    for token in generation.by_ref() {
         token.unwrap();
     }
     let metrics = &generation.outcome().unwrap().metrics;
@@ -89,7 +89,7 @@ fn requests_that_fail_or_are_cancelled_leave_memory_as_it_was() {
         let mut generation = model.generate(&"abc".into(), &options).unwrap();
         generation.next().unwrap().unwrap();
         cancel.cancel();
-        while let Some(token) = generation.next() {
+        for token in generation.by_ref() {
             token.unwrap();
         }
         let outcome = generation.outcome().unwrap();

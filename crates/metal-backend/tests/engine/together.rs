@@ -116,7 +116,7 @@ fn metrics_are_consistent() {
 fn a_slow_consumer_does_not_lengthen_the_decode_time() {
     let model = Checkpoint::qwen3().model();
     let mut generation = model.generate(&"abc".into(), &some(10)).unwrap();
-    while let Some(token) = generation.next() {
+    for token in generation.by_ref() {
         token.unwrap();
         std::thread::sleep(Duration::from_millis(50));
     }
