@@ -187,7 +187,11 @@ impl Capabilities {
     pub fn check_load(&self, options: &LoadOptions) -> Result<()> {
         let asked = [
             ("context_length", options.context_length.is_some(), Feature::ContextLength),
-            ("parallel_slots", options.parallel_slots.is_some(), Feature::ParallelSlots),
+            (
+                "parallel_slots",
+                options.parallel_slots.is_some_and(|slots| slots != 1),
+                Feature::ParallelSlots,
+            ),
             ("kv_bits", options.kv_bits.is_some(), Feature::KvBits),
             ("gpu_layers", options.gpu_layers.is_some(), Feature::GpuLayers),
             ("adapter_path", options.adapter_path.is_some(), Feature::Adapter),

@@ -27,6 +27,7 @@ mod load;
 mod model;
 mod models;
 mod sampling;
+mod shape;
 pub mod text;
 mod weights;
 

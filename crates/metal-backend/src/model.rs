@@ -58,7 +58,7 @@ impl MlxModel {
     /// An option that is not honoured; what is wrong with the files.
     pub fn load(options: EngineOptions) -> Result<MlxModel> {
         let capabilities = capabilities();
-        refuse(&options.load, &capabilities)?;
+        capabilities.check_load(&options.load)?;
         let model_type = model_type(&options)?;
         let text = Text::read(&options.files, model_type).map_err(text_error)?;
         let defaults = SamplingDefaults::read(&options.files)?;
@@ -73,7 +73,7 @@ impl MlxModel {
     /// As [`load`](Self::load).
     pub fn describe(options: &EngineOptions) -> Result<(ModelInfo, Capabilities)> {
         let capabilities = capabilities();
-        refuse(&options.load, &capabilities)?;
+        capabilities.check_load(&options.load)?;
         let text = Text::read(&options.files, model_type(options)?).map_err(text_error)?;
         SamplingDefaults::read(&options.files)?;
         let described = load::describe(options)?;
@@ -130,9 +130,7 @@ impl MlxModel {
     fn start(&self, ids: Vec<u32>, options: &GenerateOptions) -> Result<Generation> {
         self.engine.check_open()?;
         options.validate()?;
-        if options.constraint.is_some() {
-            self.capabilities.require(Feature::Constraint)?;
-        }
+        self.capabilities.check_generate(options)?;
         self.check_ids(options)?;
         let context = self.info.context_length;
         if ids.is_empty() {
@@ -148,7 +146,6 @@ impl MlxModel {
             )));
         }
         let options = self.with_defaults(options);
-        // Ids that the caller stops at or lets pass must show their text where they are special.
         let detokenizer =
             Detokenizer::new(&self.text.tokenizer, SkipSpecial::Yes).map_err(text_error)?;
         let stops = StopMatcher::new(&options.stop).map_err(text_error)?;
@@ -163,6 +160,27 @@ impl MlxModel {
             options,
         })?;
         Ok(generation)
+    }
+
+    /// A template may pass over what is no text, which would ignore it silently.
+    fn refuse_media(&self, messages: &[Message]) -> Result<()> {
+        let parts = messages.iter().filter_map(|message| match &message.content {
+            Value::Array(parts) => Some(parts),
+            _ => None,
+        });
+        for part in parts.flatten() {
+            match part.get("type").and_then(Value::as_str) {
+                None | Some("text") => {}
+                Some("image" | "image_url") => self.capabilities.require(Feature::Images)?,
+                Some(other) => {
+                    return Err(Error::Unsupported {
+                        what: format!("content part `{other}`"),
+                        reason: "this backend reads text only".into(),
+                    });
+                }
+            }
+        }
+        Ok(())
     }
 
     fn ids(&self, prompt: &Prompt) -> Result<Vec<u32>> {
@@ -237,6 +255,7 @@ impl TextModel for MlxModel {
 
     fn render_chat(&self, messages: &[Message], chat: &ChatOptions) -> Result<RenderedPrompt> {
         self.engine.check_open()?;
+        self.refuse_media(messages)?;
         let messages: Vec<Json> = messages.iter().map(message_json).collect::<Result<_>>()?;
         let tools: Vec<Json> = chat.tools.iter().map(json).collect::<Result<_>>()?;
         let kwargs = object(&chat.template_kwargs)?;
@@ -280,43 +299,25 @@ fn model_type(options: &EngineOptions) -> Result<&'static str> {
 
 /// What every model of this backend honours and refuses.
 fn capabilities() -> Capabilities {
-    let no = |reason: &str| Support::No(reason.to_owned());
-    Capabilities::new(vec![
-        (Feature::Chat, Support::Yes),
-        (Feature::Classify, Support::Yes),
-        (Feature::BatchGenerate, Support::Yes),
-        (Feature::Logprobs, Support::Yes),
-        (Feature::Logits, Support::Yes),
-        (Feature::ContextLength, Support::Yes),
-        (Feature::InspectAttention, no("this backend does not hand out keys and queries yet")),
-        (Feature::Constraint, no("this backend does not constrain its output yet")),
-        (
-            Feature::ParallelSlots,
-            no("this backend runs one request after the other; leave it unset or 1"),
-        ),
-        (
-            Feature::KvBits,
-            no("this backend keeps its key and value cache unquantised; leave it unset"),
-        ),
-        (
-            Feature::Adapter,
-            no("this backend does not apply adapters yet; merge the adapter into the weights"),
-        ),
-        (Feature::GpuLayers, no("MLX runs all layers on one device; leave it unset")),
-        (Feature::Images, no("this backend reads text only")),
-    ])
-}
-
-/// Refuses the load options that are set and not honoured.
-fn refuse(options: &inference_core::LoadOptions, capabilities: &Capabilities) -> Result<()> {
-    let asked = [
-        (options.kv_bits.is_some(), Feature::KvBits),
-        (options.adapter_path.is_some(), Feature::Adapter),
-        (options.gpu_layers.is_some(), Feature::GpuLayers),
-        (options.parallel_slots.is_some_and(|slots| slots > 1), Feature::ParallelSlots),
-    ];
-    let mut refused = asked.into_iter().filter(|(asked, _)| *asked);
-    refused.try_for_each(|(_, feature)| capabilities.require(feature))
+    let refused = |feature| match feature {
+        Feature::InspectAttention => Some("this backend does not hand out keys and queries yet"),
+        Feature::Constraint => Some("this backend does not constrain its output yet"),
+        Feature::ParallelSlots => {
+            Some("this backend runs one request after the other; leave it unset or 1")
+        }
+        Feature::KvBits => {
+            Some("this backend keeps its key and value cache unquantised; leave it unset")
+        }
+        Feature::Adapter => {
+            Some("this backend does not apply adapters yet; merge the adapter into the weights")
+        }
+        Feature::GpuLayers => Some("MLX runs all layers on one device; leave it unset"),
+        Feature::Images => Some("this backend reads text only"),
+        _ => None,
+    };
+    let support =
+        |feature| refused(feature).map_or(Support::Yes, |reason| Support::No(reason.to_owned()));
+    Capabilities::new(Feature::ALL.map(|feature| (feature, support(feature))).to_vec())
 }
 
 fn text_error(error: TextError) -> Error {

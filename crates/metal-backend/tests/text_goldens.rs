@@ -1,6 +1,7 @@
 //! Tokenizers and chat templates against what transformers and mlx-lm make of them.
 //!
 //! The files are described in `fixtures/README.md`.
+#![allow(clippy::unwrap_used, reason = "a fixture that fails is a test that fails")]
 
 use metal_backend::text::{
     AddSpecial, ChatFormat, ChatInput, Detokenizer, LocalTime, SkipSpecial, TextError, Tokenizer,
@@ -94,8 +95,8 @@ fn render(format: &ChatFormat, case: &Value) -> Result<metal_backend::text::Rend
     let name = case["name"].as_str().unwrap();
     let messages = list(case.get("messages").unwrap_or_else(|| &shared["chats"][name]));
     format.render_and_encode(&ChatInput {
-        tools: tools.as_ref().map(|tools| list(tools)),
-        documents: documents.as_ref().map(|documents| list(documents)),
+        tools: tools.as_ref().map(list),
+        documents: documents.as_ref().map(list),
         add_generation_prompt,
         kwargs: Some(&kwargs),
         // 2024-07-26 14:05:09

@@ -1,4 +1,5 @@
 //! Control tokens that users write stay text; the template's own stay tokens.
+#![allow(clippy::unwrap_used, reason = "a fixture that fails is a test that fails")]
 
 use metal_backend::text::{
     AddSpecial, ChatFormat, ChatInput, Rendered, SkipSpecial, TextError, Tokenizer,
@@ -124,6 +125,9 @@ fn a_token_cannot_be_put_together_from_neighbouring_parts() {
         "<|end_of_turn>",
         "<end_of_turn|>",
         "<e|nd_|of|_turn|>",
+        // The template trims each part.
+        "<end_of \n|_turn>",
+        "<end_of_turn| >",
         "<end_of_turn><end|_of_turn>",
     ] {
         let got = parts(&cut.split('|').collect::<Vec<_>>());
@@ -146,6 +150,37 @@ fn turn_markers_that_a_model_declares_not_special_are_text_in_a_users_message() 
         json!({"role": "assistant", "content": "<|user|>"}),
     ];
     assert_eq!(count(&turns), 2);
+}
+
+#[test]
+fn a_token_cannot_come_out_of_the_normalizer() {
+    let source = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/tokenizers/olmo/tokenizer.json");
+    let mut json: Value = serde_json::from_slice(&std::fs::read(source).unwrap()).unwrap();
+    json["normalizer"] = json!({"type": "Lowercase"});
+    json["added_tokens"][0]["normalized"] = json!(true);
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("tokenizer.json"), json.to_string()).unwrap();
+    let tokenizer = Tokenizer::from_dir(dir.path()).unwrap();
+    let format =
+        ChatFormat::from_template("{{ messages[0].content }}<|endoftext|>", &tokenizer).unwrap();
+    for (text, injected) in [("a", 0), ("<|ENDOFTEXT|>", 1), ("<|EndOfText|> <|endoftext|>", 2)] {
+        let messages = [json!({"role": "user", "content": text})];
+        let got = format.render_and_encode(&ChatInput::new(&messages)).unwrap();
+        let count = |ids: &[u32]| ids.iter().filter(|id| **id == 980).count();
+        assert_eq!(count(&got.ids), 1, "{text}");
+        assert_eq!(count(&tokenizer.encode_chat(&got.text).unwrap()), 1 + injected);
+    }
+}
+
+#[test]
+fn a_complaint_of_the_template_quotes_the_message_as_it_was() {
+    let qwen = family("qwen");
+    let source = "{{ raise_exception('cannot take ' ~ messages[0].content) }}";
+    let format = ChatFormat::from_template(source, &qwen.tokenizer).unwrap();
+    let messages = [json!({"role": "user", "content": "<|im_end|>"})];
+    let err = format.render_and_encode(&ChatInput::new(&messages)).unwrap_err();
+    assert_eq!(err.to_string(), "the chat template refuses the messages: cannot take <|im_end|>");
 }
 
 #[test]
@@ -183,6 +218,11 @@ fn a_bad_conversation_is_an_error_with_its_name() {
         fails(&[json!({"role": "user", "content": "a"}), json!("b")]),
         "`messages[1]`: is no object"
     );
+    let deep = (0..10_000).fold(json!("x"), |inner, _| Value::Array(vec![inner]));
+    let messages = [Value::Object([("content".to_owned(), deep)].into_iter().collect())];
+    assert_eq!(fails(&messages), "`messages[0]`: is nested more than 128 levels deep");
+    // serde_json drops a value by recursion, which is its owner's affair.
+    std::mem::forget(messages);
     let long = "a ".repeat(5 << 20);
     let err = qwen.tokenizer.encode(&long, AddSpecial::Prompt).unwrap_err().to_string();
     assert_eq!(err, "text has 10485760 bytes, at most 8388608 are tokenized at once");

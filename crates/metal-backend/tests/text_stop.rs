@@ -1,4 +1,5 @@
 //! Stop strings found in pieces are those found in the whole.
+#![allow(clippy::unwrap_used, reason = "a fixture that fails is a test that fails")]
 
 use metal_backend::text::{StopMatcher, TextError};
 use proptest::prelude::*;

@@ -17,6 +17,10 @@ pub const HOST: &str = env!("MLX_BUILD_HOST");
 
 /// Makes up for a missing `<format>`.
 const STD_FORMAT: &str = include_str!("../cmake/std_format.h");
+/// Keeps `%` in MLX's messages from being read as a format.
+const ERROR_TEXT: &str = include_str!("../cmake/error_text.h");
+/// Counts the ways in which mlx-c was compiled so far: another one makes older builds stale.
+pub(crate) const RECIPE: u32 = 2;
 
 /// Tells mlx-c where MLX's headers are.
 const MLX_CONFIG: &str = include_str!("../cmake/MLXConfig.cmake");
@@ -62,10 +66,12 @@ impl Build {
         } else {
             format!("-include \"{}\"", write(out, "std_format.h", STD_FORMAT)?.display())
         };
+        let error_text = write(out, "error_text.h", ERROR_TEXT)?;
         write(out, "MLXConfig.cmake", MLX_CONFIG)?;
         let mut config = self.config(source, out);
         config
             .cxxflag(format)
+            .cxxflag(format!("-include \"{}\"", error_text.display()))
             .define("BUILD_SHARED_LIBS", "OFF")
             .define("MLX_C_USE_SYSTEM_MLX", "ON")
             .define("MLX_C_BUILD_EXAMPLES", "OFF")

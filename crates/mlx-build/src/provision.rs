@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
 
-use crate::compile::Build;
+use crate::compile::{Build, RECIPE};
 use crate::fetch::{fetch, hex};
 use crate::python::Python;
 use crate::stamp::Stamped;
@@ -234,7 +234,7 @@ impl Job<'_> {
     fn provide_mlx_c(&self, identity: &str) -> Result<Stamped, Error> {
         let request = self.request;
         let mlx_c = Stamped { dir: self.home.join("mlxc") };
-        let content = format!("mlx-c {} for {identity}", location::CARRIER.1);
+        let content = format!("mlx-c {}, recipe {}, for {identity}", location::CARRIER.1, RECIPE);
         if mlx_c.content().as_ref() != Some(&content) {
             let source = location::mlx_c_sources(&request.manifest_dir)?;
             let build = Build::prepare(&request.triple, self.tools)?;

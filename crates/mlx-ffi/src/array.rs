@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::fmt;
 
 use crate::error::{check, init, take};
-use crate::stream::current;
+use crate::stream::{current, synchronize};
 use crate::vector::VectorArray;
 use crate::{Error, Result, ops, sys};
 
@@ -83,7 +83,11 @@ impl Dtype {
 /// A value on a device: shape, type, and data or the operations that will produce it.
 ///
 /// Dropping it frees its buffer at once unless another array still needs it.
+///
+/// An allocation that fails on the CPU ends the process: MLX does not look at what it was given.
+/// So a size that comes from outside is checked before it becomes a shape.
 pub struct Array {
+    /// Never empty in an `Array` that has left this module.
     raw: sys::mlx_array,
 }
 
@@ -92,13 +96,28 @@ impl Array {
     /// freeing an empty one does nothing.
     pub(crate) fn from_op(call: impl FnOnce(*mut sys::mlx_array) -> c_int) -> Result<Array> {
         init();
-        let mut out = Array { raw: sys::mlx_array { ctx: std::ptr::null_mut() } };
+        let mut out = Array::empty();
         check(call(&mut out.raw))?;
-        Ok(out)
+        out.filled()
     }
 
-    fn from_handle(raw: sys::mlx_array) -> Result<Array> {
-        if raw.ctx.is_null() { Err(take()) } else { Ok(Array { raw }) }
+    /// As [`Array::from_op`], for a call with two results.
+    pub(crate) fn pair_from_op(
+        call: impl FnOnce(*mut sys::mlx_array, *mut sys::mlx_array) -> c_int,
+    ) -> Result<(Array, Array)> {
+        init();
+        let (mut first, mut second) = (Array::empty(), Array::empty());
+        check(call(&mut first.raw, &mut second.raw))?;
+        Ok((first.filled()?, second.filled()?))
+    }
+
+    fn empty() -> Array {
+        Array { raw: sys::mlx_array { ctx: std::ptr::null_mut() } }
+    }
+
+    /// Constructors that return a handle fail by returning an empty one.
+    fn filled(self) -> Result<Array> {
+        if self.raw.ctx.is_null() { Err(take()) } else { Ok(self) }
     }
 
     /// The handle, for the length of a call.
@@ -109,7 +128,8 @@ impl Array {
     /// A copy of `bytes` as an array of `dtype` and `shape`, native byte order.
     ///
     /// # Errors
-    /// A negative dimension, or a shape that does not need exactly `bytes.len()` bytes.
+    /// A negative dimension, a shape that does not need exactly `bytes.len()` bytes, or a Bool that
+    /// is neither 0 nor 1.
     pub fn from_bytes(bytes: &[u8], shape: &[i32], dtype: Dtype) -> Result<Array> {
         init();
         let expected = shape
@@ -121,13 +141,17 @@ impl Array {
                 bytes.len()
             )));
         }
+        // C++ may assume that a bool is one of the two.
+        if dtype == Dtype::Bool && bytes.iter().any(|&byte| byte > 1) {
+            return Err(Error::new("a byte of a Bool array is neither 0 nor 1"));
+        }
         let rank = c_int::try_from(shape.len()).map_err(|_| Error::new("too many dimensions"))?;
-        // SAFETY: data and shape live for the call, which copies both; the length was checked
-        // against the shape above.
+        // SAFETY: data and shape live for the call, which copies both, bytewise and so at any
+        // alignment; the length was checked against the shape above.
         let raw = unsafe {
             sys::mlx_array_new_data(bytes.as_ptr().cast(), shape.as_ptr(), rank, dtype.raw())
         };
-        Array::from_handle(raw)
+        Array { raw }.filled()
     }
 
     /// An array of f32 values.
@@ -162,7 +186,7 @@ impl Array {
         init();
         // SAFETY: takes a plain value.
         let raw = unsafe { sys::mlx_array_new_float32(value) };
-        let scalar = Array::from_handle(raw)?;
+        let scalar = Array { raw }.filled()?;
         if dtype == Dtype::F32 { Ok(scalar) } else { ops::astype(&scalar, dtype) }
     }
 
@@ -177,13 +201,15 @@ impl Array {
 
     /// The size of each dimension.
     pub fn shape(&self) -> &[i32] {
-        // SAFETY: the handle is not empty; the shape belongs to the array and outlives the borrow.
-        let (data, rank) =
-            unsafe { (sys::mlx_array_shape(self.raw), sys::mlx_array_ndim(self.raw)) };
+        // SAFETY: the handle is not empty.
+        let rank = unsafe { sys::mlx_array_ndim(self.raw) };
+        // SAFETY: the handle is not empty.
+        let data = unsafe { sys::mlx_array_shape(self.raw) };
         if rank == 0 || data.is_null() {
             return &[];
         }
-        // SAFETY: mlx-c returns a pointer to `rank` dimensions.
+        // SAFETY: mlx-c returns a pointer to `rank` dimensions, which belong to the array; nothing
+        // assigns to a filled handle, so they stay where they are while `self` is borrowed.
         unsafe { std::slice::from_raw_parts(data, rank) }
     }
 
@@ -221,14 +247,21 @@ impl Array {
     /// Computes the value and waits for it.
     ///
     /// # Errors
-    /// What failed in any operation that the value needs.
+    /// What failed in any operation that the value needs, or in one queued before by
+    /// [`async_eval`]. MLX reports a failure once: an array whose computation failed holds
+    /// arbitrary bytes from then on, and reads of it succeed. So it is dropped, with all that was
+    /// queued together with it.
+    ///
+    /// MLX 0.32.2 on the CPU now and then waits for ever after a failed kernel: never in 6000 that
+    /// failed under this call itself, about once in a thousand that [`async_eval`] had queued.
     pub fn eval(&self) -> Result<()> {
         // SAFETY: the handle is not empty.
-        check(unsafe { sys::mlx_array_eval(self.raw) })
+        settle(unsafe { sys::mlx_array_eval(self.raw) })
     }
 
     /// Cuts an evaluated array off the operations that made it, so that it pins none of their
-    /// inputs. MLX does this by itself for arrays that it evaluates.
+    /// inputs. MLX does this by itself for arrays that it evaluates. An array that is not yet
+    /// evaluated loses what could make its value; [`Array::eval`] is an error then.
     ///
     /// # Errors
     /// Those of MLX.
@@ -242,8 +275,8 @@ impl Array {
     /// # Errors
     /// More or fewer elements; what failed while computing it.
     pub fn item_f32(&self) -> Result<f32> {
-        let values = self.to_vec_f32()?;
-        single(&values)
+        self.check_single()?;
+        Ok(self.to_vec_f32()?[0])
     }
 
     /// The value of a one-element array, as u32.
@@ -251,8 +284,8 @@ impl Array {
     /// # Errors
     /// More or fewer elements; what failed while computing it.
     pub fn item_u32(&self) -> Result<u32> {
-        let values = self.to_vec_u32()?;
-        single(&values)
+        self.check_single()?;
+        Ok(self.to_vec_u32()?[0])
     }
 
     /// All elements in row-major order, converted to f32; waits for the device.
@@ -273,6 +306,13 @@ impl Array {
         let array = self.host_copy(Dtype::U32)?;
         // SAFETY: the array is u32, evaluated and contiguous.
         array.copy_out(unsafe { sys::mlx_array_data_uint32(array.raw) })
+    }
+
+    fn check_single(&self) -> Result<()> {
+        if self.size() == 1 {
+            return Ok(());
+        }
+        Err(Error::new(format!("expected one element, found an array of shape {:?}", self.shape())))
     }
 
     /// The value as `dtype`, evaluated and row-contiguous.
@@ -324,28 +364,33 @@ impl fmt::Debug for Array {
 /// Computes all values and waits for them.
 ///
 /// # Errors
-/// What failed in any operation that the values need.
+/// As [`Array::eval`].
 pub fn eval_all<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Result<()> {
     let list = VectorArray::of(&arrays.into_iter().collect::<Vec<_>>())?;
     // SAFETY: the list lives for the call.
-    check(unsafe { sys::mlx_eval(list.0) })
+    settle(unsafe { sys::mlx_eval(list.0) })
 }
 
 /// Starts computing all values and returns at once.
 ///
 /// # Errors
-/// What failed while the operations were queued.
+/// What failed while the operations were queued. What fails on the device after that is the error
+/// of the next call on this thread that waits, whichever array it waits for; see [`Array::eval`].
 pub fn async_eval<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Result<()> {
     let list = VectorArray::of(&arrays.into_iter().collect::<Vec<_>>())?;
     // SAFETY: the list lives for the call.
-    check(unsafe { sys::mlx_async_eval(list.0) })
+    settle(unsafe { sys::mlx_async_eval(list.0) })
 }
 
-fn single<T: Copy>(values: &[T]) -> Result<T> {
-    match values {
-        [value] => Ok(*value),
-        _ => Err(Error::new(format!("expected one element, found {}", values.len()))),
+/// As [`check`], for a call that runs kernels. MLX keeps a failure for the stream and for the
+/// value: what is left of it would be reported to the next call that waits.
+fn settle(status: c_int) -> Result<()> {
+    let result = check(status);
+    if result.is_err() {
+        // The failure is known already.
+        let _ = synchronize();
     }
+    result
 }
 
 /// The bytes of plain numbers.

@@ -1,5 +1,6 @@
 //! Functions of arrays that MLX traces once and fuses.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -61,7 +62,7 @@ impl Compiled {
         let results = VectorArray::from_op(|out| unsafe {
             sys::mlx_closure_apply(out, self.compiled.0, arguments.0)
         });
-        let failure = FAILURE.with(|failure| failure.borrow_mut().take());
+        let failure = FAILURE.try_with(|failure| failure.borrow_mut().take()).ok().flatten();
         results.map_err(|error| failure.unwrap_or(error))
     }
 }
@@ -92,14 +93,21 @@ extern "C" fn call(
     };
     // A panic must not cross into C++.
     let result = catch_unwind(AssertUnwindSafe(body))
-        .unwrap_or_else(|_| Err(Error::new("the compiled function panicked")));
+        .unwrap_or_else(|payload| Err(panicked(payload.as_ref())));
     match result {
         Ok(()) => 0,
         Err(error) => {
-            FAILURE.with(|failure| *failure.borrow_mut() = Some(error));
+            // Without the thread's locals MLX's own text has to do.
+            let _ = FAILURE.try_with(|failure| *failure.borrow_mut() = Some(error));
             1
         }
     }
+}
+
+fn panicked(payload: &(dyn Any + Send)) -> Error {
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    Error::new(format!("the compiled function panicked: {}", text.unwrap_or("no message")))
 }
 
 extern "C" fn release(payload: *mut c_void) {

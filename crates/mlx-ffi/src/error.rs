@@ -61,7 +61,8 @@ extern "C" fn store(message: *const c_char, _data: *mut c_void) {
 
 /// The stored message, which is cleared, or a text that says that there was none.
 pub(crate) fn take() -> Error {
-    let message = LAST.with(|last| last.borrow_mut().take());
+    // A call that fails while the thread's locals are torn down still gets the general text.
+    let message = LAST.try_with(|last| last.borrow_mut().take()).ok().flatten();
     Error::new(message.unwrap_or_else(|| "MLX failed without saying why".to_owned()))
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use crate::stream::current;
-use crate::{Array, Result, sys};
+use crate::{Array, Error, Result, sys};
 
 /// What a position may attend to.
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +83,10 @@ pub fn scaled_dot_product_attention(
     mask: AttentionMask<'_>,
     sinks: Option<&Array>,
 ) -> Result<Array> {
+    // MLX divides by the number of key heads.
+    if k.shape().get(1) == Some(&0) {
+        return Err(Error::new(format!("keys of shape {:?} have no heads", k.shape())));
+    }
     let (mode, array): (&CStr, _) = match mask {
         AttentionMask::None => (c"", EMPTY),
         AttentionMask::Causal => (c"causal", EMPTY),

@@ -9,7 +9,7 @@ type Setter = unsafe extern "C" fn(*mut usize, usize) -> std::ffi::c_int;
 fn get(getter: Getter) -> Result<usize> {
     init();
     let mut bytes = 0;
-    // SAFETY: the out-pointer lives for the call.
+    // SAFETY: `getter` is one of mlx-c's below; the out-pointer lives for the call.
     check(unsafe { getter(&mut bytes) })?;
     Ok(bytes)
 }
@@ -17,7 +17,7 @@ fn get(getter: Getter) -> Result<usize> {
 fn set(setter: Setter, limit: usize) -> Result<usize> {
     init();
     let mut previous = 0;
-    // SAFETY: the out-pointer lives for the call.
+    // SAFETY: `setter` is one of mlx-c's below; the out-pointer lives for the call.
     check(unsafe { setter(&mut previous, limit) })?;
     Ok(previous)
 }

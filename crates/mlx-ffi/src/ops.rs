@@ -23,19 +23,44 @@ type AxisReduction = unsafe extern "C" fn(
 ) -> c_int;
 
 fn unary(op: Unary, a: &Array) -> Result<Array> {
-    // SAFETY: the input outlives the call; mlx-c only reads it.
+    // SAFETY: `op` is one of mlx-c's below, which only reads its input; that outlives the call.
     Array::from_op(|out| unsafe { op(out, a.raw(), current()) })
 }
 
 fn binary(op: Binary, a: &Array, b: &Array) -> Result<Array> {
-    // SAFETY: both inputs outlive the call; mlx-c only reads them.
+    // SAFETY: `op` is one of mlx-c's below, which only reads its inputs; both outlive the call.
     Array::from_op(|out| unsafe { op(out, a.raw(), b.raw(), current()) })
 }
 
 fn reduce(op: AxisReduction, a: &Array, axis: i32, keepdims: bool) -> Result<Array> {
-    // SAFETY: the input outlives the call; mlx-c only reads it.
+    // SAFETY: `op` is one of mlx-c's below, which only reads its input; that outlives the call.
     Array::from_op(|out| unsafe { op(out, a.raw(), axis, keepdims, current()) })
 }
+
+/// Refuses what would stop the process: MLX divides by the sizes of the dimensions.
+fn check_not_empty(op: &str, a: &Array) -> Result<()> {
+    if a.size() > 0 {
+        return Ok(());
+    }
+    Err(Error::new(format!("[{op}] the array of shape {:?} is empty", a.shape())))
+}
+
+/// Refuses a shape that MLX would miscount: it multiplies the dimensions without looking for an
+/// overflow, and lets `reshape` have -2. A dimension of -1 is left to MLX.
+pub(crate) fn check_size(shape: &[i32]) -> Result<()> {
+    let size = shape.iter().try_fold(LARGEST_ELEMENT, |size, &dim| match dim {
+        -1 => Some(size),
+        _ => size.checked_mul(usize::try_from(dim).ok()?),
+    });
+    // Strides and offsets are signed.
+    if size.is_some_and(|size| isize::try_from(size).is_ok()) {
+        return Ok(());
+    }
+    Err(Error::new(format!("no array can have the shape {shape:?}")))
+}
+
+/// Bytes of the largest type.
+const LARGEST_ELEMENT: usize = 8;
 
 /// `-a`.
 pub fn negative(a: &Array) -> Result<Array> {
@@ -166,14 +191,16 @@ pub fn softmax(a: &Array, axis: i32, precise: bool) -> Result<Array> {
     Array::from_op(|out| unsafe { sys::mlx_softmax_axis(out, a.raw(), axis, precise, current()) })
 }
 
-/// The values along `axis` in ascending order.
+/// The values along `axis`, of which there must be some, in ascending order.
 pub fn sort(a: &Array, axis: i32) -> Result<Array> {
+    check_not_empty("sort", a)?;
     // SAFETY: the input outlives the call; mlx-c only reads it.
     Array::from_op(|out| unsafe { sys::mlx_sort_axis(out, a.raw(), axis, current()) })
 }
 
-/// The indices that sort `a` along `axis` in ascending order, as U32.
+/// The indices that sort `a`, which must not be empty, along `axis` in ascending order, as U32.
 pub fn argsort(a: &Array, axis: i32) -> Result<Array> {
+    check_not_empty("argsort", a)?;
     // SAFETY: the input outlives the call; mlx-c only reads it.
     Array::from_op(|out| unsafe { sys::mlx_argsort_axis(out, a.raw(), axis, current()) })
 }
@@ -194,8 +221,9 @@ pub enum Cumulative {
     ReverseExclusive,
 }
 
-/// The running sum along `axis`.
+/// The running sum along `axis` of an array that is not empty.
 pub fn cumsum(a: &Array, axis: i32, direction: Cumulative) -> Result<Array> {
+    check_not_empty("cumsum", a)?;
     let (reverse, inclusive) = match direction {
         Cumulative::Forward => (false, true),
         Cumulative::ReverseExclusive => (true, false),
@@ -221,6 +249,7 @@ pub fn view(a: &Array, dtype: Dtype) -> Result<Array> {
 
 /// The same elements in another shape; one dimension may be -1.
 pub fn reshape(a: &Array, shape: &[i32]) -> Result<Array> {
+    check_size(shape)?;
     // SAFETY: input and shape outlive the call; mlx-c copies the shape.
     Array::from_op(|out| unsafe {
         sys::mlx_reshape(out, a.raw(), shape.as_ptr(), shape.len(), current())
@@ -229,6 +258,7 @@ pub fn reshape(a: &Array, shape: &[i32]) -> Result<Array> {
 
 /// `a` repeated along dimensions of size 1 up to `shape`.
 pub fn broadcast_to(a: &Array, shape: &[i32]) -> Result<Array> {
+    check_size(shape)?;
     // SAFETY: input and shape outlive the call; mlx-c copies the shape.
     Array::from_op(|out| unsafe {
         sys::mlx_broadcast_to(out, a.raw(), shape.as_ptr(), shape.len(), current())
@@ -328,7 +358,8 @@ pub fn concatenate(arrays: &[&Array], axis: i32) -> Result<Array> {
     Array::from_op(|out| unsafe { sys::mlx_concatenate_axis(out, list.0, axis, current()) })
 }
 
-/// `a` cut along `axis` before each of `indices`.
+/// `a` cut along `axis` before each of `indices`, which ascend; an index past the end leaves an
+/// empty part behind it.
 pub fn split_at(a: &Array, indices: &[i32], axis: i32) -> Result<Vec<Array>> {
     // SAFETY: input and indices outlive the call; mlx-c only reads them.
     VectorArray::from_op(|out| unsafe {
@@ -336,7 +367,8 @@ pub fn split_at(a: &Array, indices: &[i32], axis: i32) -> Result<Vec<Array>> {
     })
 }
 
-/// The entries of `a` at `indices` along `axis`. The indices are not checked against the size.
+/// The entries of `a` at `indices` along `axis`. The indices are not checked against the size:
+/// MLX reads outside the array where they leave `-size..size`.
 pub fn take(a: &Array, indices: &Array, axis: i32) -> Result<Array> {
     // SAFETY: both inputs outlive the call; mlx-c only reads them.
     Array::from_op(|out| unsafe {
@@ -344,7 +376,8 @@ pub fn take(a: &Array, indices: &Array, axis: i32) -> Result<Array> {
     })
 }
 
-/// For each position, the entry of `a` at the index given there along `axis`.
+/// For each position, the entry of `a` at the index given there along `axis`. As with [`take`],
+/// nothing checks the indices.
 pub fn take_along_axis(a: &Array, indices: &Array, axis: i32) -> Result<Array> {
     // SAFETY: both inputs outlive the call; mlx-c only reads them.
     Array::from_op(|out| unsafe {
@@ -352,7 +385,8 @@ pub fn take_along_axis(a: &Array, indices: &Array, axis: i32) -> Result<Array> {
     })
 }
 
-/// `a` with the entries at `indices` along `axis` replaced by `values`.
+/// `a` with the entries at `indices` along `axis` replaced by `values`. Nothing checks the
+/// indices: MLX writes outside the array where they leave `-size..size`.
 pub fn put_along_axis(a: &Array, indices: &Array, values: &Array, axis: i32) -> Result<Array> {
     // SAFETY: all inputs outlive the call; mlx-c only reads them.
     Array::from_op(|out| unsafe {
@@ -360,7 +394,8 @@ pub fn put_along_axis(a: &Array, indices: &Array, values: &Array, axis: i32) -> 
     })
 }
 
-/// `a` with `values` added at `indices` along `axis`; repeated indices add up.
+/// `a` with `values` added at `indices` along `axis`; repeated indices add up. As with
+/// [`put_along_axis`], nothing checks the indices.
 pub fn scatter_add_axis(a: &Array, indices: &Array, values: &Array, axis: i32) -> Result<Array> {
     // SAFETY: all inputs outlive the call; mlx-c only reads them.
     Array::from_op(|out| unsafe {
@@ -378,6 +413,7 @@ pub fn arange(start: i32, stop: i32, dtype: Dtype) -> Result<Array> {
 
 /// An array of zeros.
 pub fn zeros(shape: &[i32], dtype: Dtype) -> Result<Array> {
+    check_size(shape)?;
     // SAFETY: the shape outlives the call; mlx-c copies it.
     Array::from_op(|out| unsafe {
         sys::mlx_zeros(out, shape.as_ptr(), shape.len(), dtype.raw(), current())

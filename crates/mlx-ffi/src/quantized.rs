@@ -106,6 +106,25 @@ pub struct Quantized {
 }
 
 impl Quantized {
+    /// Checks what MLX's kernels take for granted: that there is a scale for each group, and
+    /// weights at all.
+    fn check(&self) -> Result<()> {
+        let (weight, scales) = (self.weight.shape(), self.scales.shape());
+        let bits = |size: i32, of: i32| i64::from(size) * i64::from(of);
+        if let ([rows @ .., packed], [scale_rows @ .., groups]) = (weight, scales)
+            && rows == scale_rows
+            && !weight.contains(&0)
+            && bits(*packed, 32)
+                == bits(*groups, self.quantization.group_size) * i64::from(self.quantization.bits)
+        {
+            return Ok(());
+        }
+        Err(Error::new(format!(
+            "weights of shape {weight:?} and scales of shape {scales:?} do not fit {:?}",
+            self.quantization
+        )))
+    }
+
     fn biases_raw(&self) -> sys::mlx_array {
         self.biases.as_ref().map_or(sys::mlx_array { ctx: std::ptr::null_mut() }, Array::raw)
     }
@@ -138,6 +157,7 @@ pub fn quantize(w: &Array, quantization: Quantization) -> Result<Quantized> {
 /// # Errors
 /// Shapes that do not fit the parameters.
 pub fn dequantize(w: &Quantized, dtype: Dtype) -> Result<Array> {
+    w.check()?;
     let (group_size, bits) = w.quantization.raw();
     let empty = sys::mlx_array { ctx: std::ptr::null_mut() };
     let dtype = sys::mlx_optional_dtype { value: dtype.raw(), has_value: true };
@@ -159,11 +179,17 @@ pub fn dequantize(w: &Quantized, dtype: Dtype) -> Result<Array> {
     })
 }
 
-/// `x wᵀ` for `x` of `[…, columns]`: `[…, rows]`.
+/// `x wᵀ` for `x` of `[…, columns]`: `[…, rows]`. On the CPU the sums are kept in the type of `x`,
+/// which in bf16 costs eight times the error of [`crate::ops::matmul`].
 ///
 /// # Errors
-/// Shapes that do not fit the parameters.
+/// Shapes that do not fit the parameters; an empty `x`.
 pub fn quantized_matmul(x: &Array, w: &Quantized) -> Result<Array> {
+    w.check()?;
+    // MLX's kernel for the CPU divides by the number of rows.
+    if x.size() == 0 {
+        return Err(Error::new(format!("no quantized product with an empty {x:?}")));
+    }
     let (group_size, bits) = w.quantization.raw();
     // SAFETY: the inputs outlive the call; mlx-c only reads them and takes empty biases.
     Array::from_op(|out| unsafe {
@@ -183,11 +209,13 @@ pub fn quantized_matmul(x: &Array, w: &Quantized) -> Result<Array> {
 }
 
 /// `x wᵀ` with a matrix of `w`, `[matrices, rows, columns]`, chosen for each row of `x` by
-/// `indices`, U32, which broadcasts against the leading dimensions of `x`.
+/// `indices`, U32, which broadcasts against the leading dimensions of `x`. Nothing checks the
+/// indices: MLX reads outside the weights where they are not below `matrices`.
 ///
 /// # Errors
 /// Shapes that do not fit the parameters.
 pub fn gather_qmm(x: &Array, w: &Quantized, indices: &Array, sorted: bool) -> Result<Array> {
+    w.check()?;
     let (group_size, bits) = w.quantization.raw();
     let empty = sys::mlx_array { ctx: std::ptr::null_mut() };
     // SAFETY: the inputs outlive the call; mlx-c only reads them and takes empty biases and

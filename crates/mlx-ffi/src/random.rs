@@ -1,5 +1,6 @@
 //! Random draws that depend on an explicit key alone.
 
+use crate::ops::check_size;
 use crate::stream::current;
 use crate::{Array, Dtype, Result, sys};
 
@@ -17,18 +18,10 @@ pub fn key(seed: u64) -> Result<Array> {
 /// # Errors
 /// Those of MLX.
 pub fn split(key: &Array) -> Result<(Array, Array)> {
-    let mut second = None;
-    let first = Array::from_op(|first| {
-        let mut status = 0;
-        second = Some(Array::from_op(|out| {
-            // SAFETY: both out-pointers hold empty handles; the key outlives the call.
-            status = unsafe { sys::mlx_random_split(first, out, key.raw(), current()) };
-            status
-        }));
-        status
-    })?;
-    let second = second.expect("the closure ran, or `?` returned above")?;
-    Ok((first, second))
+    // SAFETY: both out-pointers hold empty handles; the key outlives the call.
+    Array::pair_from_op(|first, second| unsafe {
+        sys::mlx_random_split(first, second, key.raw(), current())
+    })
 }
 
 /// An index along `axis`, drawn with the probabilities `softmax(logits)`, as U32.
@@ -47,6 +40,7 @@ pub fn categorical(logits: &Array, axis: i32, key: &Array) -> Result<Array> {
 /// # Errors
 /// Those of MLX.
 pub fn uniform(shape: &[i32], key: &Array) -> Result<Array> {
+    check_size(shape)?;
     let (low, high) = (Array::scalar(0.0, Dtype::F32)?, Array::scalar(1.0, Dtype::F32)?);
     // SAFETY: all inputs outlive the call; mlx-c only reads them.
     Array::from_op(|out| unsafe {
@@ -68,6 +62,7 @@ pub fn uniform(shape: &[i32], key: &Array) -> Result<Array> {
 /// # Errors
 /// Those of MLX.
 pub fn normal(shape: &[i32], dtype: Dtype, key: &Array) -> Result<Array> {
+    check_size(shape)?;
     // SAFETY: shape and key outlive the call; mlx-c only reads them.
     Array::from_op(|out| unsafe {
         sys::mlx_random_normal(

@@ -118,12 +118,12 @@ impl InfoHandle {
         let (mut exists, mut is_string) = (false, false);
         // SAFETY: the out-pointer, the handle and the key live for the call.
         let found = unsafe { sys::mlx_device_info_has_key(&mut exists, self.0, key.as_ptr()) };
-        if found != 0 || !exists {
+        if check(found).is_err() || !exists {
             return false;
         }
         // SAFETY: as above.
         let kind = unsafe { sys::mlx_device_info_is_string(&mut is_string, self.0, key.as_ptr()) };
-        kind == 0 && is_string == wants_string
+        check(kind).is_ok() && is_string == wants_string
     }
 
     fn string(&self, key: &str) -> Option<String> {
@@ -134,7 +134,7 @@ impl InfoHandle {
         }
         // SAFETY: the out-pointer, the handle and the key live for the call.
         let status = unsafe { sys::mlx_device_info_get_string(&mut value, self.0, key.as_ptr()) };
-        if status != 0 || value.is_null() {
+        if check(status).is_err() || value.is_null() {
             return None;
         }
         // SAFETY: the string is terminated and belongs to the handle, which outlives this copy.
@@ -149,7 +149,7 @@ impl InfoHandle {
         }
         // SAFETY: the out-pointer, the handle and the key live for the call.
         let status = unsafe { sys::mlx_device_info_get_size(&mut value, self.0, key.as_ptr()) };
-        (status == 0).then_some(value as u64)
+        check(status).is_ok().then_some(value as u64)
     }
 }
 
@@ -265,16 +265,25 @@ pub fn synchronize() -> Result<()> {
 pub fn mlx_version() -> Result<String> {
     init();
     // SAFETY: creates an empty handle.
-    let mut text = unsafe { sys::mlx_string_new() };
+    let mut text = StringHandle(unsafe { sys::mlx_string_new() });
     // SAFETY: the handle lives for the call.
-    let status = unsafe { sys::mlx_version(&mut text) };
-    let result = check(status).map(|()| {
-        // SAFETY: the string is terminated and lives until the handle is freed below.
-        unsafe { CStr::from_ptr(sys::mlx_string_data(text)) }.to_string_lossy().into_owned()
-    });
-    // SAFETY: the handle is owned and freed once.
-    unsafe { sys::mlx_string_free(text) };
-    result
+    check(unsafe { sys::mlx_version(&mut text.0) })?;
+    // SAFETY: the handle lives for the call.
+    let data = unsafe { sys::mlx_string_data(text.0) };
+    if data.is_null() {
+        return Err(take());
+    }
+    // SAFETY: the string is terminated and belongs to the handle, which outlives this copy.
+    Ok(unsafe { CStr::from_ptr(data) }.to_string_lossy().into_owned())
+}
+
+struct StringHandle(sys::mlx_string);
+
+impl Drop for StringHandle {
+    fn drop(&mut self) {
+        // SAFETY: the handle is owned and freed once.
+        unsafe { sys::mlx_string_free(self.0) };
+    }
 }
 
 fn default_stream(device: sys::mlx_device) -> Result<StreamHandle> {
@@ -287,9 +296,11 @@ fn default_stream(device: sys::mlx_device) -> Result<StreamHandle> {
 /// The stream that this thread's operations go to, made at its first use. It belongs to the
 /// thread and stays valid until [`use_device`] or the thread's end.
 ///
-/// Where MLX cannot give one, the handle is empty and the operation that takes it fails.
+/// Where MLX cannot give one, or the thread is at its end, the handle is empty and the operation
+/// that takes it fails.
 pub(crate) fn current() -> sys::mlx_stream {
-    CURRENT.with(|current| {
+    const NONE: sys::mlx_stream = sys::mlx_stream { ctx: std::ptr::null_mut() };
+    let stream = CURRENT.try_with(|current| {
         let mut current = current.borrow_mut();
         if let Some(stream) = current.as_ref() {
             return stream.raw();
@@ -297,14 +308,15 @@ pub(crate) fn current() -> sys::mlx_stream {
         init();
         let mut device = DeviceHandle(sys::mlx_device { ctx: std::ptr::null_mut() });
         // SAFETY: the out-pointer holds an empty handle, which the call fills.
-        unsafe { sys::mlx_get_default_device(&mut device.0) };
-        match default_stream(device.0) {
+        let status = unsafe { sys::mlx_get_default_device(&mut device.0) };
+        match check(status).and_then(|()| default_stream(device.0)) {
             Ok(stream) => {
                 let raw = stream.0;
                 *current = Some(Current::Own(stream));
                 raw
             }
-            Err(_) => sys::mlx_stream { ctx: std::ptr::null_mut() },
+            Err(_) => NONE,
         }
-    })
+    });
+    stream.unwrap_or(NONE)
 }

@@ -87,7 +87,7 @@ fn each_option_of_a_load_is_refused_by_its_own_name() {
     type Set = fn(&mut LoadOptions);
     let options: [(&str, Feature, Set); 9] = [
         ("context_length", Feature::ContextLength, |o| o.context_length = Some(1)),
-        ("parallel_slots", Feature::ParallelSlots, |o| o.parallel_slots = Some(1)),
+        ("parallel_slots", Feature::ParallelSlots, |o| o.parallel_slots = Some(2)),
         ("kv_bits", Feature::KvBits, |o| o.kv_bits = Some(8)),
         ("gpu_layers", Feature::GpuLayers, |o| o.gpu_layers = Some(0)),
         ("adapter_path", Feature::Adapter, |o| o.adapter_path = Some("lora".into())),

@@ -1,10 +1,10 @@
 //! Gemma 2: norms before and behind both halves of a block, scores and logits squashed by tanh,
 //! every other layer with a sliding window.
 
-use super::shape::{AttentionParts, Shape, activation, windows};
 use crate::config::Config;
 use crate::error::Result;
 use crate::layers::{Activation, Decoder};
+use crate::shape::{AttentionParts, Shape, activation, windows};
 use crate::weights::Weights;
 
 /// Builds the model under the names of `Gemma2ForCausalLM`.

@@ -1,10 +1,10 @@
 //! Gemma 3, text only: norms before and behind both halves of a block and over each head, five
 //! layers with a sliding window and positions of their own to each one without.
 
-use super::shape::{AttentionParts, Shape, activation, windows};
 use crate::config::{Config, RopeConfig, RopeScaling};
 use crate::error::Result;
 use crate::layers::{Activation, Decoder};
+use crate::shape::{AttentionParts, Shape, activation, windows};
 use crate::weights::Weights;
 
 /// Builds the model under the names of `Gemma3ForCausalLM`.

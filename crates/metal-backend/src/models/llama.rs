@@ -1,10 +1,10 @@
 //! Llama 2 and 3, and the many models of their form: grouped-query attention with rotary
 //! positions, a gated SiLU network, a norm before each.
 
-use super::shape::{AttentionParts, Shape, activation, windows};
 use crate::config::Config;
 use crate::error::Result;
 use crate::layers::{Activation, Decoder};
+use crate::shape::{AttentionParts, Shape, activation, windows};
 use crate::weights::Weights;
 
 /// Builds the model under the names of `LlamaForCausalLM`.

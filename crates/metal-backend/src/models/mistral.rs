@@ -1,9 +1,9 @@
 //! Mistral: Llama's form, with a sliding window over every layer in version 0.1.
 
-use super::shape::{AttentionParts, Shape, activation, windows};
 use crate::config::Config;
 use crate::error::Result;
 use crate::layers::{Activation, Decoder};
+use crate::shape::{AttentionParts, Shape, activation, windows};
 use crate::weights::Weights;
 
 /// Builds the model under the names of `MistralForCausalLM`.

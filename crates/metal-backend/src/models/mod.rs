@@ -7,7 +7,6 @@ mod llama;
 mod mistral;
 mod qwen2;
 mod qwen3;
-mod shape;
 
 use crate::config::Config;
 use crate::error::{Error, Result};

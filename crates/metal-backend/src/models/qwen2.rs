@@ -1,9 +1,9 @@
 //! Qwen 2 and 2.5: Llama's form with biases on queries, keys and values.
 
-use super::shape::{AttentionParts, Shape, activation, qwen_windows};
 use crate::config::Config;
 use crate::error::Result;
 use crate::layers::{Activation, Decoder};
+use crate::shape::{AttentionParts, Shape, activation, qwen_windows};
 use crate::weights::Weights;
 
 /// Builds the model under the names of `Qwen2ForCausalLM`.

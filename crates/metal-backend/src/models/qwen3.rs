@@ -1,9 +1,9 @@
 //! Qwen 3: Llama's form with a norm over each head's queries and keys.
 
-use super::shape::{AttentionParts, Shape, activation, qwen_windows};
 use crate::config::Config;
 use crate::error::Result;
 use crate::layers::{Activation, Decoder};
+use crate::shape::{AttentionParts, Shape, activation, qwen_windows};
 use crate::weights::Weights;
 
 /// Builds the model under the names of `Qwen3ForCausalLM`.

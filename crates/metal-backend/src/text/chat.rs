@@ -5,10 +5,9 @@
 //! under both names that templates read. On top, the text of users and tools
 //! can never become a control token (see [`Rendered`]).
 
+use super::conversation::{check_depth, message, strings, template_sources};
 use super::fallback::Fallback;
-use super::files;
 use super::marks::{Author, free_mark};
-use super::template::meter::MAX_DEPTH;
 use super::tokenizer::{check_size, guarded};
 use super::{ChatTemplate, LocalTime, TextError, Tokenizer};
 use crate::files::ModelFiles;
@@ -142,16 +141,27 @@ impl ChatFormat {
     pub fn render_and_encode(&self, input: &ChatInput) -> Result<Rendered, TextError> {
         let (mut variables, inserted) = self.variables(input)?;
         let mark = self.mark(&mut variables, &inserted)?;
-        let marked = self.render(input, &variables, mark)?;
+        let marked = self.render(input, &variables, mark).map_err(|err| without_mark(err, mark))?;
         check_size(&marked)?;
+        let inner = &self.tokenizer.inner;
+        let apart = |mark: Option<char>| {
+            guarded(|| inner.plain.encode(&inner.tokenizer, &marked, mark))
+                .map_err(TextError::Encode)
+        };
         let Some(mark) = mark.filter(|mark| marked.contains(*mark)) else {
-            let ids = self.tokenizer.encode_chat(&marked)?;
+            let mut ids = self.tokenizer.encode_chat(&marked)?;
+            if inner.plain.is_ambiguous(&inner.tokenizer) {
+                // A normalizer can make a token of text that is none ("<END>" in lower case).
+                let specials = ids.iter().filter(|id| inner.special_ids.contains(id)).count();
+                if specials > inner.plain.control_tokens(&marked).count() {
+                    ids = apart(None)?;
+                }
+            }
             return Ok(Rendered { text: marked, ids });
         };
-        let inner = &self.tokenizer.inner;
-        let ids = guarded(|| inner.plain.encode(&inner.tokenizer, &marked, mark))
-            .map_err(TextError::Encode)?;
-        Ok(Rendered { text: marked.replace(mark, ""), ids })
+        let ids = apart(Some(mark))?;
+        let text = marked.replace(mark, "");
+        Ok(Rendered { text, ids })
     }
 
     fn render(
@@ -246,14 +256,7 @@ impl ChatFormat {
         for (name, value) in variables.iter_mut() {
             if name == "messages" {
                 for message in value.as_array_mut().into_iter().flatten() {
-                    let by_model = message
-                        .get("role")
-                        .is_some_and(|role| role == "assistant" || role == "model");
-                    any |= control.mark(
-                        message,
-                        if by_model { Author::Assistant } else { Author::Other },
-                        mark,
-                    );
+                    any |= control.mark(message, Author::of(message), mark);
                 }
             } else if inserted.contains(name) {
                 any |= control.mark(value, Author::Other, mark);
@@ -263,104 +266,12 @@ impl ChatFormat {
     }
 }
 
-/// Everything below walks values by recursion.
-fn check_depth(name: impl FnOnce() -> String, value: &Json) -> Result<(), TextError> {
-    fn within(value: &Json, depth: usize) -> bool {
-        match value {
-            Json::Array(items) => depth > 0 && items.iter().all(|item| within(item, depth - 1)),
-            Json::Object(map) => depth > 0 && map.values().all(|item| within(item, depth - 1)),
-            _ => true,
-        }
+/// A template may quote a message in its complaint.
+fn without_mark(err: TextError, mark: Option<char>) -> TextError {
+    let clean = |text: String| mark.map_or(text.clone(), |mark| text.replace(mark, ""));
+    match err {
+        TextError::Raised(message) => TextError::Raised(clean(message)),
+        TextError::Template { line, reason } => TextError::Template { line, reason: clean(reason) },
+        other => other,
     }
-    if within(value, MAX_DEPTH) {
-        return Ok(());
-    }
-    let reason = format!("is nested more than {MAX_DEPTH} levels deep");
-    Err(TextError::Input { name: name(), reason })
-}
-
-fn strings<'a>(value: &'a Json, out: &mut Vec<&'a str>) {
-    match value {
-        Json::String(text) => out.push(text),
-        Json::Array(items) => items.iter().for_each(|item| strings(item, out)),
-        Json::Object(map) => map.iter().for_each(|(key, item)| {
-            out.push(key);
-            strings(item, out);
-        }),
-        _ => {}
-    }
-}
-
-/// A message as transformers passes it on: without null keys, its reasoning under both names.
-fn message((index, message): (usize, &Json)) -> Result<Json, TextError> {
-    let Json::Object(given) = message else {
-        return Err(TextError::Input {
-            name: format!("messages[{index}]"),
-            reason: "is no object".into(),
-        });
-    };
-    let mut given: Map<_, _> =
-        given.iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k.clone(), v.clone())).collect();
-    let reasoning = ["reasoning_content", "thinking", "reasoning"]
-        .iter()
-        .find_map(|key| given.get(*key))
-        .cloned();
-    if let Some(reasoning) = reasoning {
-        if !given.contains_key("thinking") {
-            given.shift_insert(0, "thinking".into(), reasoning.clone());
-        }
-        given.insert("reasoning_content".into(), reasoning);
-    }
-    Ok(Json::Object(given))
-}
-
-/// Names and sources of a folder's templates, in the order of precedence that transformers has.
-fn template_sources(dir: &ModelFiles) -> Result<Vec<(String, String)>, TextError> {
-    let mut sources = Vec::new();
-    if let Some(source) = files::read_text(dir, "chat_template.jinja")? {
-        sources.push(("default".to_owned(), source));
-    }
-    if let ModelFiles::Folder(folder) = dir
-        && let Ok(entries) = std::fs::read_dir(folder.join("additional_chat_templates"))
-    {
-        let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
-        paths.sort();
-        for path in paths.iter().filter(|path| path.extension().is_some_and(|ext| ext == "jinja")) {
-            let name =
-                path.file_stem().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-            sources.extend(files::read_text_at(path)?.map(|source| (name, source)));
-        }
-    }
-    for file in ["tokenizer_config.json", "chat_template.json"] {
-        if !sources.is_empty() {
-            break;
-        }
-        let path = dir.path(file);
-        let Some(config) = files::read_object(dir, file)? else {
-            continue;
-        };
-        match config.get("chat_template") {
-            None | Some(Json::Null) => {}
-            Some(Json::String(source)) => sources.push(("default".to_owned(), source.clone())),
-            Some(Json::Array(list)) => {
-                for entry in list {
-                    let text = |key: &str| entry.get(key).and_then(Json::as_str).map(str::to_owned);
-                    let pair = text("name").zip(text("template"));
-                    sources.push(pair.ok_or_else(|| {
-                        files::invalid(
-                            &path,
-                            "an entry of `chat_template` has no `name` and `template`",
-                        )
-                    })?);
-                }
-            }
-            Some(_) => {
-                return Err(files::invalid(
-                    &path,
-                    "`chat_template` is neither a string nor a list",
-                ));
-            }
-        }
-    }
-    Ok(sources)
 }

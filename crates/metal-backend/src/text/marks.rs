@@ -21,6 +21,15 @@ pub(super) enum Author {
     Other,
 }
 
+impl Author {
+    pub fn of(message: &Json) -> Author {
+        match message.get("role").and_then(Json::as_str) {
+            Some("assistant" | "model") => Author::Assistant,
+            _ => Author::Other,
+        }
+    }
+}
+
 /// The tokens that only a template may write.
 pub(super) struct ControlTokens {
     /// Special tokens, and those of the shape `<|…|>`: some models declare their turn markers not special.

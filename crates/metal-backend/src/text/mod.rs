@@ -6,10 +6,13 @@
 
 mod chat;
 mod clock;
+mod conversation;
+mod decoder_steps;
 mod detokenizer;
 mod error;
 mod fallback;
 mod files;
+mod load;
 mod marks;
 mod pipeline;
 mod stop;

@@ -7,6 +7,7 @@
 use super::marks::ControlTokens;
 use aho_corasick::{AhoCorasick, MatchKind};
 use serde_json::Value as Json;
+use std::ops::Range;
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::tokenizer::{Model, PreTokenizer};
 use tokenizers::{AddedToken, AddedVocabulary, OffsetType};
@@ -76,61 +77,77 @@ impl PlainPipeline {
         &self,
         tokenizer: &tokenizers::Tokenizer,
         rendered: &str,
-        mark: char,
+        mark: Option<char>,
     ) -> Result<Vec<u32>, String> {
         let mut ids = Vec::new();
         let mut done = 0;
-        for found in self.search.find_iter(rendered) {
-            let index = found.pattern().as_usize();
-            let (id, token) = &self.found[index];
-            let (before, after) = (&rendered[..found.start()], &rendered[found.end()..]);
-            let inside_word = before.ends_with(is_word) || after.starts_with(is_word);
-            if !self.is_control[index] || (token.single_word && inside_word) || found.start() < done
-            {
+        let text_ids = |from: usize, text: &str| {
+            let pre_tokenizer = match from {
+                0 => tokenizer.get_pre_tokenizer(),
+                _ => self.inner_pre_tokenizer.as_ref(),
+            };
+            let text = mark.map_or_else(|| text.to_owned(), |mark| text.replace(mark, ""));
+            self.encode_text(tokenizer, &text, pre_tokenizer)
+        };
+        for (found, id, token) in self.control_tokens(rendered) {
+            if found.start < done {
                 continue;
             }
-            let before = &rendered[done..found.start()];
+            let before = &rendered[done..found.start];
             let text = if token.lstrip { before.trim_end() } else { before };
-            self.encode_text(tokenizer, text, mark, done == 0, &mut ids)?;
-            ids.push(*id);
-            done = found.end();
+            ids.extend(text_ids(done, text)?);
+            ids.push(id);
+            done = found.end;
             if token.rstrip {
+                let after = &rendered[done..];
                 done += after.len() - after.trim_start().len();
             }
         }
-        self.encode_text(tokenizer, &rendered[done..], mark, done == 0, &mut ids)?;
+        ids.extend(text_ids(done, &rendered[done..])?);
         Ok(ids)
+    }
+
+    /// The control tokens that stand in `text` as they are.
+    pub fn control_tokens<'t>(
+        &'t self,
+        text: &'t str,
+    ) -> impl Iterator<Item = (Range<usize>, u32, &'t AddedToken)> {
+        self.search.find_iter(text).filter_map(move |found| {
+            let index = found.pattern().as_usize();
+            let (id, token) = &self.found[index];
+            let (before, after) = (&text[..found.start()], &text[found.end()..]);
+            let beside_word = before.ends_with(is_word) || after.starts_with(is_word);
+            let is_token = self.is_control[index] && !(token.single_word && beside_word);
+            is_token.then(|| (found.range(), *id, token))
+        })
+    }
+
+    /// Whether a control token can also come out of text that does not hold it, by normalization.
+    pub fn is_ambiguous(&self, tokenizer: &tokenizers::Tokenizer) -> bool {
+        let mut tokens = self.found.iter().zip(&self.is_control);
+        let normalized = tokens.any(|((_, token), is_control)| *is_control && token.normalized);
+        normalized && tokenizer.get_normalizer().is_some()
     }
 
     fn encode_text(
         &self,
         tokenizer: &tokenizers::Tokenizer,
         text: &str,
-        mark: char,
-        at_start: bool,
-        ids: &mut Vec<u32>,
-    ) -> Result<(), String> {
-        let text = text.replace(mark, "");
+        pre_tokenizer: Option<&PreTokenizerWrapper>,
+    ) -> Result<Vec<u32>, String> {
         if text.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        let mut pieces =
-            self.text_vocabulary.extract_and_normalize(tokenizer.get_normalizer(), &text);
-        let pre_tokenizer = if at_start {
-            tokenizer.get_pre_tokenizer()
-        } else {
-            self.inner_pre_tokenizer.as_ref()
-        };
+        let (vocabulary, normalizer) = (&self.text_vocabulary, tokenizer.get_normalizer());
+        let mut pieces = vocabulary.extract_and_normalize(normalizer, text);
+        let failed = |err: tokenizers::Error| err.to_string();
         if let Some(pre_tokenizer) = pre_tokenizer {
-            pre_tokenizer.pre_tokenize(&mut pieces).map_err(|err| err.to_string())?;
+            pre_tokenizer.pre_tokenize(&mut pieces).map_err(failed)?;
         }
-        pieces
-            .tokenize(|text| tokenizer.get_model().tokenize(text.get()))
-            .map_err(|err| err.to_string())?;
-        let encoding =
-            pieces.into_encoding(None, 0, OffsetType::None).map_err(|err| err.to_string())?;
-        ids.extend_from_slice(encoding.get_ids());
-        Ok(())
+        let model = tokenizer.get_model();
+        pieces.tokenize(|text| model.tokenize(text.get())).map_err(failed)?;
+        let encoding = pieces.into_encoding(None, 0, OffsetType::None);
+        Ok(encoding.map_err(failed)?.get_ids().to_vec())
     }
 }
 

@@ -1,7 +1,8 @@
 //! A checkpoint's tokenizer: text to ids and back, special tokens, the EOS set.
 
 use super::TextError;
-use super::files::{self, SpecialTokens, TokenFlags, TokenSpec};
+use super::files;
+use super::load::build;
 use super::marks::ControlTokens;
 use super::pipeline::PlainPipeline;
 use crate::files::ModelFiles;
@@ -9,7 +10,6 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use tokenizers::AddedToken;
 
 /// Bytes of text that are tokenized in one call. At 0.4 µs a byte this is some three seconds.
 pub const MAX_INPUT_BYTES: usize = 8 << 20;
@@ -48,8 +48,8 @@ pub(super) struct Inner {
     pub control: ControlTokens,
     /// `bos_token`, `eos_token`, … as the chat template sees them.
     pub named: Vec<(&'static str, String)>,
-    eos_ids: BTreeSet<u32>,
-    special_ids: BTreeSet<u32>,
+    pub eos_ids: BTreeSet<u32>,
+    pub special_ids: BTreeSet<u32>,
 }
 
 impl std::fmt::Debug for Tokenizer {
@@ -199,86 +199,4 @@ pub(super) fn check_size(text: &str) -> Result<(), TextError> {
 pub(super) fn guarded<T>(call: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(call))
         .unwrap_or_else(|_| Err("the tokenizer library failed".into()))
-}
-
-fn build(
-    bytes: &[u8],
-    specials: &SpecialTokens,
-    mut eos_ids: BTreeSet<u32>,
-) -> Result<Inner, String> {
-    let mut tokenizer = tokenizers::Tokenizer::from_bytes(bytes).map_err(|err| err.to_string())?;
-    tokenizer.with_padding(None);
-    tokenizer.with_truncation(None).map_err(|err| err.to_string())?;
-    let added = tokens_to_add(&tokenizer, specials);
-    if !added.is_empty() {
-        tokenizer.add_tokens(added).map_err(|err| err.to_string())?;
-    }
-    let named: Vec<_> =
-        specials.named.iter().map(|(name, spec)| (*name, spec.content.clone())).collect();
-    let eos = named.iter().find(|(name, _)| *name == "eos_token");
-    eos_ids.extend(eos.and_then(|(_, token)| tokenizer.token_to_id(token)));
-    let vocabulary = tokenizer.get_added_vocabulary();
-    let special_ids = vocabulary
-        .get_added_tokens_decoder()
-        .iter()
-        .filter(|(_, token)| token.special)
-        .map(|(id, _)| *id)
-        .collect();
-    let control = ControlTokens::new(vocabulary)?;
-    let plain = PlainPipeline::new(&tokenizer, &control)?;
-    Ok(Inner { tokenizer, plain, control, named, eos_ids, special_ids })
-}
-
-/// Tokens that the configs add to those of tokenizer.json, or whose flags they change.
-fn tokens_to_add(tokenizer: &tokenizers::Tokenizer, specials: &SpecialTokens) -> Vec<AddedToken> {
-    let present = tokenizer.get_added_tokens_decoder();
-    let mut known: Vec<AddedToken> = present.into_values().collect();
-    let mut changed = Vec::new();
-    let mut put = |token: AddedToken| {
-        let old = known.iter().position(|t| t.content == token.content);
-        if old.is_none_or(|at| known[at] != token) {
-            match old {
-                Some(at) => known[at] = token.clone(),
-                None => known.push(token.clone()),
-            }
-            changed.push(token);
-        }
-    };
-    for spec in &specials.added {
-        if let Some(flags) = spec.flags {
-            put(added_token(&spec.content, flags));
-        }
-    }
-    let flags_of = |spec: &TokenSpec| {
-        let listed = specials.added.iter().find(|added| added.content == spec.content);
-        spec.flags.or(listed.and_then(|added| added.flags))
-    };
-    let plain = TokenFlags {
-        single_word: false,
-        lstrip: false,
-        rstrip: false,
-        normalized: false,
-        special: true,
-    };
-    for (_, spec) in &specials.named {
-        put(added_token(
-            &spec.content,
-            TokenFlags { special: true, ..flags_of(spec).unwrap_or(plain) },
-        ));
-    }
-    for spec in &specials.extra {
-        put(added_token(
-            &spec.content,
-            TokenFlags { special: true, ..spec.flags.unwrap_or(plain) },
-        ));
-    }
-    changed
-}
-
-fn added_token(content: &str, flags: TokenFlags) -> AddedToken {
-    AddedToken::from(content, flags.special)
-        .single_word(flags.single_word)
-        .lstrip(flags.lstrip)
-        .rstrip(flags.rstrip)
-        .normalized(flags.normalized)
 }

@@ -9,7 +9,8 @@ use minijinja::{Environment, Error, State, Value};
 
 pub(super) fn register(env: &mut Environment<'static>) {
     // Not in jinja2, or able to make any amount of output from none.
-    for name in ["zip", "chain", "lines", "split", "bool", "pprint", "batch", "slice", "format"] {
+    let foreign = ["zip", "chain", "lines", "split", "bool", "pprint", "batch", "slice"];
+    for name in foreign {
         env.remove_filter(name);
     }
     env.remove_global("debug");
@@ -46,7 +47,9 @@ pub(super) fn register(env: &mut Environment<'static>) {
     env.add_test("number", |value: &Value| {
         matches!(value.kind(), ValueKind::Number | ValueKind::Bool)
     });
-    env.add_test("callable", |value: &Value| value.kind() == ValueKind::Plain);
+    env.add_test("callable", |value: &Value| {
+        matches!(value.kind(), ValueKind::Plain | ValueKind::Undefined)
+    });
 }
 
 fn tojson(

@@ -19,7 +19,7 @@ pub(super) const MAX_STRING: usize = 8 << 20;
 /// Bytes of all strings and lists made in one render, intermediate ones included.
 const MAX_BYTES: usize = 128 << 20;
 /// Elements that may be counted in one render; bounds the time of the counting.
-const MAX_ELEMENTS: usize = 16_000_000;
+const MAX_ELEMENTS: usize = 4_000_000;
 /// Nesting of a value. Deeper ones would be dropped by recursion.
 pub(crate) const MAX_DEPTH: usize = 128;
 /// Tokens between `{{` and `}}`; published templates stay below 200.
@@ -34,7 +34,9 @@ pub(super) const CONCAT: &str = "~";
 pub(super) const MUL: &str = "*";
 pub(super) const MOD: &str = "%";
 pub(super) const SLICE: &str = "[:]";
+pub(super) const ITERATE: &str = "for";
 pub(super) const CHARGE: &str = "$";
+pub(super) const CHARGE_NESTED: &str = "$[]";
 
 /// "Look the filter up by its name": the engine's value for no cache slot.
 const NO_LOCAL: u8 = !0;
@@ -118,17 +120,21 @@ fn replacement<'s>(instruction: &Instruction<'s>) -> Vec<Instruction<'s>> {
         Instruction::Mul => vec![filter(MUL, 2)],
         Instruction::Rem => vec![filter(MOD, 2)],
         Instruction::Slice => vec![filter(SLICE, 4)],
+        Instruction::PushLoop(_) => vec![filter(ITERATE, 1), instruction.clone()],
         // Through the formatter, which counts what is printed.
         Instruction::EmitRaw(raw) => {
             vec![Instruction::LoadConst(Value::from(*raw)), Instruction::Emit]
         }
+        // These make values of values, one level deeper each time.
         Instruction::BuildList(_)
         | Instruction::BuildTuple(_)
         | Instruction::BuildMap(_)
-        | Instruction::ApplyFilter(..)
+        | Instruction::ApplyFilter("groupby", ..)
         | Instruction::CallFunction(..)
-        | Instruction::CallMethod(..)
-        | Instruction::CallObject(_) => vec![instruction.clone(), filter(CHARGE, 1)],
+        | Instruction::CallObject(_) => vec![instruction.clone(), filter(CHARGE_NESTED, 1)],
+        Instruction::ApplyFilter(..) | Instruction::CallMethod(..) => {
+            vec![instruction.clone(), filter(CHARGE, 1)]
+        }
         other => vec![other.clone()],
     }
 }
@@ -165,19 +171,23 @@ pub(super) fn charge_list(state: &mut State, len: usize) -> Result<(), Error> {
     charge_bytes(state, len.saturating_mul(ELEMENT_BYTES))
 }
 
-/// The filter behind literals, calls and filters: counts the value and passes it on.
+/// The filter behind filters and methods: counts the value and passes it on.
 pub(super) fn charge(state: &mut State, value: Value) -> Result<Value, Error> {
     match value.kind() {
         ValueKind::String => charge_bytes(state, value.as_str().map_or(0, str::len))?,
-        ValueKind::Seq | ValueKind::Map => {
-            charge_list(state, value.len().unwrap_or(0))?;
-            let used = state.get_or_insert_extension(Used::default());
-            let mut left = MAX_ELEMENTS.saturating_sub(used.elements);
-            count(&value, MAX_DEPTH, &mut left)?;
-            used.elements = MAX_ELEMENTS - left;
-        }
+        ValueKind::Seq | ValueKind::Map => charge_list(state, value.len().unwrap_or(0))?,
         _ => {}
     }
+    Ok(value)
+}
+
+/// The filter behind literals and calls: looks at what the value holds as well.
+pub(super) fn charge_nested(state: &mut State, value: Value) -> Result<Value, Error> {
+    let value = charge(state, value)?;
+    let used = state.get_or_insert_extension(Used::default());
+    let mut left = MAX_ELEMENTS.saturating_sub(used.elements);
+    count(&value, MAX_DEPTH, &mut left)?;
+    used.elements = MAX_ELEMENTS - left;
     Ok(value)
 }
 

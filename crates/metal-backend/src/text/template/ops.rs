@@ -3,7 +3,7 @@
 use super::meter::{self, charge, charge_bytes, charge_list};
 use super::print::python_str;
 use minijinja::formatting::{FormatStyle, format};
-use minijinja::value::{Tuple, ValueKind};
+use minijinja::value::{Rest, Tuple, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 
 /// Puts the operators where the metered instructions look for them.
@@ -13,7 +13,10 @@ pub(super) fn register(env: &mut Environment<'static>) {
     env.add_filter(meter::MUL, mul);
     env.add_filter(meter::MOD, modulo);
     env.add_filter(meter::SLICE, slice);
+    env.add_filter("format", format_filter);
+    env.add_filter(meter::ITERATE, iterable);
     env.add_filter(meter::CHARGE, charge);
+    env.add_filter(meter::CHARGE_NESTED, meter::charge_nested);
 }
 
 pub(super) fn invalid(reason: impl Into<String>) -> Error {
@@ -113,11 +116,8 @@ fn mul(state: &mut State, a: Value, b: Value) -> Result<Value, Error> {
 /// The remainder has the divisor's sign; on a string, `%` formats.
 fn modulo(state: &mut State, a: Value, b: Value) -> Result<Value, Error> {
     if let Some(text) = a.as_str() {
-        no_wide_fields(text)?;
         let args = if b.is_tuple() { b.try_iter()?.collect() } else { vec![b] };
-        let text = format(FormatStyle::Printf, text, &args)?;
-        charge_bytes(state, text.len())?;
-        return Ok(Value::from(text));
+        return printf(state, text, &args);
     }
     if float(&b) == Some(0.0) {
         return Err(invalid("modulo by zero"));
@@ -126,6 +126,26 @@ fn modulo(state: &mut State, a: Value, b: Value) -> Result<Value, Error> {
         x.checked_rem(y).map(|r| if r != 0 && (r < 0) != (y < 0) { r + y } else { r })
     };
     arithmetic("%", (&a, &b), on_integers, |x, y| x - y * (x / y).floor())
+}
+
+/// A loop over nothing is an empty loop, over none it is an error.
+fn iterable(value: Value) -> Result<Value, Error> {
+    match value.kind() {
+        ValueKind::None => Err(invalid("none is not iterable")),
+        _ => Ok(value),
+    }
+}
+
+/// `'%s'|format(…)`.
+fn format_filter(state: &mut State, text: String, args: Rest<Value>) -> Result<Value, Error> {
+    printf(state, &text, &args)
+}
+
+fn printf(state: &mut State, text: &str, args: &[Value]) -> Result<Value, Error> {
+    no_wide_fields(text)?;
+    let text = format(FormatStyle::Printf, text, args)?;
+    charge_bytes(state, text.len())?;
+    Ok(Value::from(text))
 }
 
 /// "%1000000000d" and "{:>1000000000}" are a gigabyte each; no template needs five digits of width.

@@ -12,7 +12,7 @@ const MAX_LAYERS: i32 = 10_000;
 
 /// The sizes of a decoder, under the names of `config.json`.
 #[derive(Clone, Debug)]
-pub(super) struct Shape {
+pub(crate) struct Shape {
     pub hidden_size: i32,
     pub intermediate_size: i32,
     pub num_hidden_layers: i32,
@@ -27,7 +27,7 @@ pub(super) struct Shape {
 }
 
 /// What sets one attention layer apart.
-pub(super) struct AttentionParts {
+pub(crate) struct AttentionParts {
     /// `q_proj`, `k_proj` and `v_proj` have biases.
     pub qkv_bias: bool,
     /// `o_proj` has a bias.
@@ -235,7 +235,7 @@ impl Shape {
 ///
 /// # Errors
 /// An activation that is not known, by name.
-pub(super) fn activation(config: &Config, key: &str, default: Activation) -> Result<Activation> {
+pub(crate) fn activation(config: &Config, key: &str, default: Activation) -> Result<Activation> {
     match config.opt_text(key)? {
         None => Ok(default),
         Some(name) => Activation::from_name(name).ok_or_else(|| {
@@ -250,7 +250,7 @@ pub(super) fn activation(config: &Config, key: &str, default: Activation) -> Res
 ///
 /// # Errors
 /// Layer types that are not known, or of another number than the layers.
-pub(super) fn windows(
+pub(crate) fn windows(
     config: &Config,
     layers: i32,
     window: Option<i32>,
@@ -279,7 +279,7 @@ pub(super) fn windows(
 ///
 /// # Errors
 /// As [`windows`].
-pub(super) fn qwen_windows(config: &Config, layers: i32) -> Result<Vec<Option<i32>>> {
+pub(crate) fn qwen_windows(config: &Config, layers: i32) -> Result<Vec<Option<i32>>> {
     let uses_window = config.opt_flag("use_sliding_window")?.unwrap_or(false);
     let window = config.opt_size("sliding_window")?.filter(|_| uses_window);
     let first = config.opt_index("max_window_layers")?.unwrap_or(layers);

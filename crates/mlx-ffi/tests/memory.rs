@@ -1,0 +1,179 @@
+//! Memory: the allocator's figures and limits, and a loop that leaves nothing behind. The figures
+//! concern the process, so the tests of this binary take turns.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mlx_ffi::{
+    Array, Compiled, Dtype, QuantMode, Quantization, Result, async_eval, dequantize, eval_all,
+    fast, gather_qmm, load_safetensors, memory, ops, quantize, quantized_matmul, random,
+    synchronize,
+};
+
+/// Bytes of a 256 × 256 array of f32.
+const SQUARE: usize = 256 * 256 * 4;
+
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    // A failed test before this one has left nothing that matters here.
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn square() -> Result<Array> {
+    let square = random::normal(&[256, 256], Dtype::F32, &random::key(1)?)?;
+    square.eval()?;
+    Ok(square)
+}
+
+#[test]
+fn active_memory_follows_the_arrays() -> Result<()> {
+    let _turn = turn();
+    let before = memory::active()?;
+    let array = square()?;
+    assert_eq!(memory::active()? - before, SQUARE);
+    let shared = array.share()?;
+    drop(array);
+    assert_eq!(memory::active()? - before, SQUARE);
+    drop(shared);
+    assert_eq!(memory::active()?, before);
+    Ok(())
+}
+
+#[test]
+fn peak_memory_is_the_most_since_its_reset() -> Result<()> {
+    let _turn = turn();
+    drop(square()?);
+    memory::reset_peak()?;
+    let before = memory::active()?;
+    let (a, b) = (square()?, square()?);
+    drop((a, b));
+    let peak = memory::peak()?;
+    assert!(peak >= before + 2 * SQUARE, "{peak}");
+    memory::reset_peak()?;
+    assert!(memory::peak()? < peak);
+    Ok(())
+}
+
+#[test]
+fn limits_are_set_and_restored() -> Result<()> {
+    let _turn = turn();
+    let before = memory::limit()?;
+    assert_eq!(memory::set_limit(1 << 30)?, before);
+    assert_eq!(memory::limit()?, 1 << 30);
+    assert_eq!(memory::set_limit(before)?, 1 << 30);
+    assert_eq!(memory::limit()?, before);
+
+    let before = memory::set_cache_limit(1 << 20)?;
+    memory::set_cache_limit(before)?;
+    let before = memory::set_wired_limit(0)?;
+    memory::set_wired_limit(before)?;
+    Ok(())
+}
+
+#[test]
+fn a_cleared_cache_is_empty() -> Result<()> {
+    let _turn = turn();
+    drop(square()?);
+    memory::clear_cache()?;
+    assert_eq!(memory::cached()?, 0);
+    Ok(())
+}
+
+#[test]
+fn an_evaluated_array_pins_none_of_its_inputs() -> Result<()> {
+    let _turn = turn();
+    let before = memory::active()?;
+    let input = square()?;
+    let sum = ops::sum(&ops::square(&input)?, 0, false)?;
+    drop(input);
+    sum.eval()?;
+    sum.detach()?;
+    assert_eq!(memory::active()? - before, 256 * 4);
+    assert_eq!(sum.to_vec_f32()?.len(), 256);
+    Ok(())
+}
+
+#[test]
+fn a_lazy_array_can_be_detached_and_is_then_an_error() -> Result<()> {
+    let _turn = turn();
+    let lazy = ops::add(&Array::scalar(1.0, Dtype::F32)?, &Array::scalar(2.0, Dtype::F32)?)?;
+    lazy.detach()?;
+    lazy.eval().expect_err("nothing is left that could make the value");
+    lazy.item_f32().expect_err("as above");
+    Ok(())
+}
+
+/// Uses each kind of call once, failing ones too.
+fn one_round(folder: &std::path::Path, compiled: &Compiled) -> Result<()> {
+    let key = random::key(2)?;
+    let (first, second) = random::split(&key)?;
+    let x = random::normal(&[8, 64], Dtype::F32, &first)?;
+    let w = random::normal(&[16, 64], Dtype::F32, &second)?;
+
+    let normed = fast::rms_norm(&x, None, 1e-6)?;
+    let parts = ops::split_at(&normed, &[16, 48], -1)?;
+    let joined = ops::concatenate(&parts.iter().collect::<Vec<_>>(), 1)?;
+    let soft = ops::softmax(&ops::matmul(&joined, &ops::swap_axes(&w, 0, 1)?)?, -1, true)?;
+    random::categorical(&soft, -1, &key)?.to_vec_u32()?;
+
+    let packed = quantize(&w, Quantization { mode: QuantMode::Affine, bits: 4, group_size: 32 })?;
+    let product = quantized_matmul(&x, &packed)?;
+    dequantize(&packed, Dtype::Bf16)?.to_vec_f32()?;
+    gather_qmm(&x, &packed, &ops::zeros(&[1], Dtype::U32)?, false)?.eval()?;
+    async_eval([&product, &soft])?;
+
+    let results = compiled.call(&[&x, &w])?;
+    eval_all(&results)?;
+    let other = ops::slice_axis(&w, 0, 0, 8)?;
+    compiled.call(&[&x, &other]).expect_err("the function refuses the shape of `x` for `w`");
+
+    ops::add(&x, &w).expect_err("8 and 16 rows");
+    ops::reshape(&x, &[7]).expect_err("512 values");
+    random::split(&x).expect_err("no key");
+    quantized_matmul(&w, &quantize(&x, packed.quantization)?)?.share()?.eval()?;
+    quantized_matmul(&soft, &packed).expect_err("16 columns");
+    load_safetensors(&folder.join("missing.safetensors")).expect_err("no such file");
+
+    let file = load_safetensors(&folder.join("two.safetensors"))?;
+    file["b"].share()?.eval()?;
+    drop(file);
+    product.eval()?;
+    product.detach()?;
+    synchronize()
+}
+
+#[test]
+fn a_loop_over_every_kind_of_call_leaves_active_memory_as_it_was() -> Result<()> {
+    let _turn = turn();
+    let folder = std::env::temp_dir().join(format!("mlx-ffi-memory-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("the temporary folder takes a folder");
+    let header = br#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"I32","shape":[1],"data_offsets":[8,12]}}"#;
+    let bytes = [&(header.len() as u64).to_le_bytes()[..], header, &[0; 12]].concat();
+    std::fs::write(folder.join("two.safetensors"), bytes).expect("the folder takes a file");
+
+    let compiled = Compiled::new(
+        |arguments| {
+            let [x, w] = arguments else { unreachable!("called with two") };
+            if w.shape() == [8, 64] {
+                ops::reshape(w, &[7])?;
+            }
+            Ok(vec![ops::matmul(x, &ops::swap_axes(w, 0, 1)?)?, ops::sum(x, 0, false)?])
+        },
+        false,
+    )?;
+    // The first round makes what stays: the trace and its constants.
+    one_round(&folder, &compiled)?;
+    let (before, files_before) = (memory::active()?, open_files());
+    for round in 0..300 {
+        one_round(&folder, &compiled)?;
+        assert_eq!(memory::active()?, before, "round {round}");
+    }
+    assert_eq!(open_files(), files_before);
+    std::fs::remove_dir_all(&folder).expect("the folder is ours");
+    Ok(())
+}
+
+/// How many files this process has open, where the system tells; none of the others' tests of
+/// this binary opens any.
+fn open_files() -> Option<usize> {
+    std::fs::read_dir("/proc/self/fd").ok().map(Iterator::count)
+}

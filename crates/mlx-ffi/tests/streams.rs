@@ -1,0 +1,137 @@
+//! Devices, streams and what belongs to a thread.
+
+use mlx_ffi::{
+    Array, Compiled, Device, Dtype, Result, async_eval, eval_all, mlx_version, ops, random,
+    synchronize, use_device,
+};
+
+/// Fails to compile for a type that may leave its thread: then both implementations fit.
+mod stays_on_its_thread {
+    use mlx_ffi::{Array, Compiled, Quantized};
+
+    trait NotSend<Marker> {
+        const HOLDS: () = ();
+    }
+    impl<T> NotSend<()> for T {}
+    impl<T: Send> NotSend<u8> for T {}
+
+    trait NotSync<Marker> {
+        const HOLDS: () = ();
+    }
+    impl<T> NotSync<()> for T {}
+    impl<T: Sync> NotSync<u8> for T {}
+
+    const _: [(); 6] = [
+        <Array as NotSend<_>>::HOLDS,
+        <Array as NotSync<_>>::HOLDS,
+        <Compiled as NotSend<_>>::HOLDS,
+        <Compiled as NotSync<_>>::HOLDS,
+        <Quantized as NotSend<_>>::HOLDS,
+        <Quantized as NotSync<_>>::HOLDS,
+    ];
+}
+
+#[test]
+fn the_processor_is_always_there() -> Result<()> {
+    assert!(Device::Cpu.is_available()?);
+    let info = Device::Cpu.info()?;
+    assert_eq!(info.backend, "cpu");
+    assert!(!info.name.is_empty());
+    Ok(())
+}
+
+#[test]
+fn the_best_device_is_one_that_is_there() -> Result<()> {
+    let best = Device::best()?;
+    assert!(best.is_available()?);
+    assert_eq!(best == Device::Gpu, Device::Gpu.is_available()?);
+    assert_ne!(best.info()?.name, "");
+    Ok(())
+}
+
+#[test]
+fn a_device_that_is_missing_is_an_error() -> Result<()> {
+    if Device::Gpu.is_available()? {
+        return Ok(());
+    }
+    let text = "no Gpu device is available";
+    assert_eq!(Device::Gpu.info().expect_err("no GPU").to_string(), text);
+    assert_eq!(use_device(Device::Gpu).expect_err("no GPU").to_string(), text);
+    assert_eq!(Array::scalar(1.0, Dtype::F16)?.item_f32()?, 1.0);
+    Ok(())
+}
+
+#[test]
+fn the_loaded_library_tells_its_version() -> Result<()> {
+    assert_eq!(mlx_version()?, "0.32.2");
+    Ok(())
+}
+
+#[test]
+fn two_threads_compute_on_arrays_of_their_own() {
+    let compute = |device: Option<Device>| {
+        move || -> Result<Vec<f32>> {
+            if let Some(device) = device {
+                use_device(device)?;
+            }
+            let mut a = random::normal(&[16, 16], Dtype::F32, &random::key(1)?)?;
+            let square = Compiled::new(|arguments| Ok(vec![ops::square(&arguments[0])?]), false)?;
+            for _ in 0..50 {
+                a = ops::matmul(&a, &a)?;
+                a = ops::softmax(&square.call(&[&a])?.remove(0), -1, true)?;
+                async_eval([&a])?;
+                ops::reshape(&a, &[3]).expect_err("256 do not make three");
+            }
+            synchronize()?;
+            a.to_vec_f32()
+        }
+    };
+    let threads = [None, Some(Device::Cpu), None, Some(Device::Cpu)]
+        .map(|device| std::thread::spawn(compute(device)));
+    let results = threads.map(|thread| thread.join().expect("no panic").expect("no error"));
+    assert!((results[0].iter().sum::<f32>() - 16.0).abs() < 1e-3);
+    // The two on the CPU are equal to the last bit; the others are where the default is the CPU.
+    assert_eq!(results[1], results[3]);
+    assert_eq!(results[0], results[2]);
+}
+
+#[test]
+fn values_are_there_after_any_way_of_waiting() -> Result<()> {
+    let ones = || ops::add(&ops::zeros(&[5], Dtype::F32)?, &Array::scalar(1.0, Dtype::F32)?);
+    let (a, b, c) = (ones()?, ones()?, ones()?);
+    eval_all([&a, &b])?;
+    async_eval([&c])?;
+    synchronize()?;
+    for array in [a, b, c] {
+        assert_eq!(array.to_vec_f32()?, [1.0; 5]);
+    }
+    eval_all([])?;
+    async_eval([])?;
+    Ok(())
+}
+
+#[test]
+fn an_array_dropped_while_its_thread_ends_does_no_harm() {
+    thread_local! {
+        static KEPT: std::cell::RefCell<Vec<Array>> = const { std::cell::RefCell::new(Vec::new()) };
+    }
+    struct Late;
+    impl Drop for Late {
+        fn drop(&mut self) {
+            // The stream of this thread may be gone by now: an error or a value, never an abort.
+            let _ = Array::scalar(1.0, Dtype::F16).and_then(|one| ops::add(&one, &one)?.item_f32());
+        }
+    }
+    thread_local! {
+        static LATE: Late = const { Late };
+    }
+    let thread = std::thread::spawn(|| -> Result<()> {
+        KEPT.with(|kept| kept.borrow_mut().clear());
+        LATE.with(|_| ());
+        let lazy = ops::add(&Array::scalar(1.0, Dtype::F32)?, &Array::scalar(2.0, Dtype::F32)?)?;
+        lazy.share()?.eval()?;
+        KEPT.with(|kept| kept.borrow_mut().push(lazy));
+        Ok(())
+    });
+    assert_eq!(thread.join().expect("no panic"), Ok(()));
+}
