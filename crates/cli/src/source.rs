@@ -11,6 +11,9 @@ use crate::demo;
 use crate::failure::{Failure, Result, reason};
 use crate::output::Spinner;
 
+/// A longer text fits no context; an endless one, such as a device, must end somewhere.
+const MAX_BYTES: u64 = 64 << 20;
+
 /// Whether `path` stands for stdin.
 pub fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
@@ -24,9 +27,10 @@ pub fn read(path: &Path) -> Result<String> {
     if is_stdin(path) {
         return read_stdin();
     }
-    let bytes = fs::read(path)
-        .map_err(|e| Failure::Other(format!("{}: {}", path.display(), reason(&e))))?;
-    utf8(bytes, &path.display().to_string())
+    let name = path.display().to_string();
+    let file = fs::File::open(path)
+        .map_err(|error| Failure::Other(format!("{name}: {}", reason(&error))))?;
+    read_all(file, &name)
 }
 
 /// All of stdin.
@@ -34,14 +38,20 @@ pub fn read(path: &Path) -> Result<String> {
 /// # Errors
 /// As [`read`].
 pub fn read_stdin() -> Result<String> {
-    let mut bytes = Vec::new();
-    io::stdin()
-        .read_to_end(&mut bytes)
-        .map_err(|error| Failure::Other(format!("stdin: {}", reason(&error))))?;
-    utf8(bytes, "stdin")
+    read_all(io::stdin(), "stdin")
 }
 
-fn utf8(bytes: Vec<u8>, name: &str) -> Result<String> {
+/// The text of an input that may have no end.
+fn read_all(input: impl Read, name: &str) -> Result<String> {
+    let mut bytes = Vec::new();
+    input
+        .take(MAX_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| Failure::Other(format!("{name}: {}", reason(&error))))?;
+    if bytes.len() as u64 > MAX_BYTES {
+        let limit = MAX_BYTES >> 20;
+        return Err(Failure::Other(format!("{name}: over {limit} MiB, at most that are read")));
+    }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         Failure::Other(format!("{name}: not valid UTF-8 at byte {at}; convert it to UTF-8 first"))
@@ -109,7 +119,15 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use super::read;
+    use super::{MAX_BYTES, read, read_all};
+
+    #[test]
+    fn an_input_without_an_end_is_refused() {
+        let error = read_all(std::io::repeat(b'a'), "stdin").unwrap_err().to_string();
+        assert_eq!(error, "stdin: over 64 MiB, at most that are read");
+        let most = std::io::Read::take(std::io::repeat(b'a'), MAX_BYTES);
+        assert_eq!(read_all(most, "stdin").unwrap().len() as u64, MAX_BYTES);
+    }
 
     #[test]
     fn a_file_that_cannot_be_read_is_named() {

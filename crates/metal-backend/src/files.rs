@@ -100,11 +100,15 @@ impl ModelFiles {
     /// # Errors
     /// As [`text`](Self::text), and a file that is missing.
     pub fn required_text(&self, name: &str) -> Result<String> {
-        if let ModelFiles::Folder(folder) = self
-            && !folder.is_dir()
-        {
-            let reason = if folder.exists() { "is not a folder" } else { "no such folder" };
-            return Err(load(folder, reason));
+        if let ModelFiles::Folder(folder) = self {
+            match fs::metadata(folder) {
+                Ok(data) if data.is_dir() => {}
+                Ok(_) => return Err(load(folder, "is not a folder")),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                    return Err(load(folder, "no such folder"));
+                }
+                Err(error) => return Err(load(folder, error)),
+            }
         }
         self.text(name)?.ok_or_else(|| load(&self.path(name), "the file is missing"))
     }

@@ -19,6 +19,29 @@ fn a_file_in_place_of_a_folder_is_named() {
     assert!(error.contains("config.json") && error.contains("is not a folder"), "{error}");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_folder_that_cannot_be_reached_is_told_apart_from_a_missing_one() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let circle = folder.path().join("circle");
+    std::os::unix::fs::symlink(&circle, &circle).unwrap();
+    let error = refusal(&circle);
+    assert!(error.contains("symbolic links") && !error.contains("no such"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_in_place_of_a_file_is_refused_and_not_waited_for() {
+    for name in ["config.json", "tokenizer.json", "model.safetensors"] {
+        let folder = Checkpoint::qwen3().write();
+        let path = folder.path().join(name);
+        std::fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let error = refusal(folder.path());
+        assert!(error.contains(name) && error.contains("not a file"), "{error}");
+    }
+}
+
 #[test]
 fn a_missing_config_is_named() {
     let folder = Checkpoint::qwen3().write();
