@@ -22,7 +22,8 @@ pub struct TokenLogprob {
 /// One generated token.
 ///
 /// The texts of all tokens, concatenated, are the decoded text: a token whose characters are not
-/// complete yet, or that may belong to a stop string, is handed over once its text is settled.
+/// complete yet, or that may belong to a stop string, is handed over once its text is settled. The
+/// tokens of a stop string that was met are handed over too, without its text.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Token {
     /// The id.

@@ -23,7 +23,8 @@ pub struct GenerateMetrics {
     pub total_duration: Duration,
     /// From entering the queue until the first token was handed over; `None` without one.
     pub time_to_first_token: Option<Duration>,
-    /// The most memory that was in use during the request, in bytes.
+    /// The most memory that was in use in the process during the request, in bytes. A request of
+    /// another model that runs at the same time counts in it.
     pub peak_memory_bytes: u64,
     /// Memory in use when the request ended and its state was freed, in bytes.
     pub active_memory_bytes: u64,

@@ -93,7 +93,8 @@ impl Config {
     pub fn opt_number(&self, key: &str) -> Result<Option<f64>> {
         self.get(key)
             .map(|value| match value.as_f64() {
-                Some(number) if number.is_finite() => Ok(number),
+                // Models compute with 32 bits at most.
+                Some(number) if (number as f32).is_finite() => Ok(number),
                 _ => Err(self.wrong(key, value, "a number")),
             })
             .transpose()
@@ -169,6 +170,10 @@ impl Config {
             parameters.refuse_partial_rotation()?;
             theta = parameters.opt_positive("rope_theta")?.unwrap_or(theta);
             scaling = RopeScaling::parse(self, &parameters)?;
+        }
+        // At 1, every pair of dimensions would turn at the same rate.
+        if theta <= 1.0 {
+            return Err(self.wrong("rope_theta", &Value::from(theta), "a number above 1"));
         }
         Ok(RopeConfig { theta, scaling })
     }

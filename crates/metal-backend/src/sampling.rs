@@ -23,13 +23,19 @@ pub(crate) struct Draw {
     pub top: Option<(Array, Array)>,
     /// `[vocab_size]` f32 as the model made them.
     pub logits: Option<Array>,
+    /// With a sequence's first draw, `[1]`: finite if the model's logits are numbers.
+    pub check: Option<Array>,
 }
 
 impl Draw {
     /// Everything that the draw will be asked for.
     pub fn arrays(&self) -> impl Iterator<Item = &Array> {
         let top = self.top.iter().flat_map(|(ids, logprobs)| [ids, logprobs]);
-        std::iter::once(&self.id).chain(&self.logprob).chain(top).chain(&self.logits)
+        std::iter::once(&self.id)
+            .chain(&self.logprob)
+            .chain(top)
+            .chain(&self.logits)
+            .chain(&self.check)
     }
 }
 
@@ -125,6 +131,11 @@ impl Sampler {
             Some(logprobs) if !greedy => self.sample(logprobs)?,
             _ => ops::argmax(&logits, -1, false)?,
         };
+        // NaN spreads from the first draw on, so later ones need no check.
+        let check = match self.step {
+            0 => Some(ops::logsumexp(&raw, -1, false)?),
+            _ => None,
+        };
         self.step += 1;
         let chosen = |logprobs: &Array| {
             let row = ops::take_along_axis(logprobs, &ops::expand_dims(&id, -1)?, -1)?;
@@ -145,6 +156,7 @@ impl Sampler {
             logprob: logprobs.as_ref().filter(|_| reports).map(chosen).transpose()?,
             top,
             logits: self.options.logits.then(|| ops::squeeze(&raw, 0)).transpose()?,
+            check,
             id,
         })
     }

@@ -46,27 +46,17 @@ pub(super) enum Signal {
 
 impl Sequence {
     /// A sequence at its beginning. `max_tokens` was admitted.
-    ///
-    /// # Errors
-    /// Those of MLX.
-    pub fn new(
-        job: Job,
-        seed: u64,
-        specs: &[CacheSpec],
-        vocab_size: i32,
-        max_tokens: usize,
-    ) -> Result<Sequence> {
-        let Job { ids, options, eos_token_ids, protected_ids, text, output, queued_at } = job;
-        let eos_token_ids = if options.ignore_eos { Vec::new() } else { eos_token_ids };
-        Ok(Sequence {
-            caches: specs.iter().map(|spec| Cache::new(*spec)).collect(),
-            stop: options.stop.clone(),
-            stop_token_ids: options.stop_token_ids.clone(),
-            sampler: Sampler::new(options, seed, &ids, &protected_ids, vocab_size)?,
+    pub fn new(job: Job, sampler: Sampler, specs: &[CacheSpec], max_tokens: usize) -> Sequence {
+        let Job { ids, options, eos_token_ids, text, output, queued_at, .. } = job;
+        Sequence {
             prompt: ids,
+            caches: specs.iter().map(|spec| Cache::new(*spec)).collect(),
+            sampler,
             text,
             output,
-            eos_token_ids,
+            stop: options.stop,
+            stop_token_ids: options.stop_token_ids,
+            eos_token_ids: if options.ignore_eos { Vec::new() } else { eos_token_ids },
             max_tokens,
             generated: 0,
             times: Times {
@@ -76,7 +66,7 @@ impl Sequence {
                 last_known: None,
                 first_sent: None,
             },
-        })
+        }
     }
 
     /// Runs to the end. `between` is called between steps; it serves the queue.
@@ -174,13 +164,20 @@ impl Sequence {
         let id = draw.id.item_u32()?;
         let now = Instant::now();
         self.times.first_known.get_or_insert(now);
-        self.times.last_known = Some(now);
+        if let Some(check) = &draw.check
+            && !check.item_f32()?.is_finite()
+        {
+            return Err(crate::error::Error::model(
+                "the model's logits are no numbers: its weights are damaged, or overflow the type that it is computed in (try dtype f32)",
+            ));
+        }
         if self.eos_token_ids.contains(&id) {
             return Ok(Some(FinishReason::EndOfSequence(id)));
         }
         if self.stop_token_ids.contains(&id) {
             return Ok(Some(FinishReason::StopToken(id)));
         }
+        self.times.last_known = Some(now);
         self.generated += 1;
         self.sampler.observe(id);
         let token = Token {

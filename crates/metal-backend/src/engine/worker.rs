@@ -18,6 +18,7 @@ use crate::error::Result;
 use crate::files::ModelFiles;
 use crate::layers::Decoder;
 use crate::load::{self, LoadedModel};
+use crate::sampling::Sampler;
 
 /// Prompt ids computed at once where the load options say nothing.
 const DEFAULT_CHUNK: usize = 2048;
@@ -157,12 +158,18 @@ impl Worker<'_> {
             Err(error) => return job.output.fail(error.into()),
         };
         let seed = job.options.seed.unwrap_or_else(fresh_seed);
-        let vocab_size = self.model.vocab_size;
-        let mut sequence = match Sequence::new(job, seed, &self.specs, vocab_size, max_tokens) {
-            Ok(sequence) => sequence,
-            // The job went with it, and its dropped sender tells the consumer.
-            Err(_) => return,
+        let sampler = Sampler::new(
+            job.options.clone(),
+            seed,
+            &job.ids,
+            &job.protected_ids,
+            self.model.vocab_size,
+        );
+        let sampler = match sampler {
+            Ok(sampler) => sampler,
+            Err(error) => return job.output.fail(Error::Engine(error.to_string())),
         };
+        let mut sequence = Sequence::new(job, sampler, &self.specs, max_tokens);
         let Worker { model, queue, inbox, closing, .. } = self;
         let mut between = || {
             *closing |= look_at_inbox(inbox, queue);
