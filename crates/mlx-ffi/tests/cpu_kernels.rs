@@ -233,46 +233,40 @@ fn operands_that_do_not_fit_are_errors_when_the_operation_is_made() -> Result<()
         assert_eq!(dense(&zeros(&[2, 64], other)?, &zeros(&[3, 64], other)?), types);
     }
 
-    let packed = |change: fn(&mut Quantized) -> Result<()>| {
-        let mut w = quantize(&ops::zeros(&[3, 64], Dtype::F32)?, AFFINE_4)?;
-        change(&mut w)?;
-        let error = cpu::quantized_matmul(&ops::zeros(&[2, 64], Dtype::F32)?, &w);
-        Ok::<_, mlx_ffi::Error>(error.expect_err("refused").to_string())
-    };
-    for (change, part) in [
-        ((|w| Ok(w.quantization.bits = 7)) as fn(&mut Quantized) -> Result<()>, "7 bits"),
-        (|w| Ok(w.quantization.bits = 8), "do not fit"),
-        (|w| Ok(w.quantization.group_size = 32), "do not fit"),
-        (|w| Ok(w.biases = None), "do not fit"),
-        (|w| Ok(w.biases = Some(ops::zeros(&[3, 2], Dtype::F32)?)), "do not fit"),
-        (|w| Ok(w.biases = Some(ops::zeros(&[3, 1], Dtype::F16)?)), "do not fit"),
-        (|w| Ok(w.weight = ops::zeros(&[3, 8], Dtype::F32)?), "do not fit"),
-        (|w| Ok(w.weight = ops::zeros(&[2, 8], Dtype::U32)?), "do not fit"),
-        (|w| Ok(w.scales = ops::zeros(&[3, 2], Dtype::F32)?), "do not fit"),
+    let valid = || quantize(&ops::zeros(&[3, 64], Dtype::F32)?, AFFINE_4);
+    let mxfp4 = Quantization { mode: QuantMode::Mxfp4, bits: 4, group_size: 32 };
+    let with = |quantization| valid().map(|w| Quantized { quantization, ..w });
+    for (w, part) in [
+        (with(Quantization { bits: 7, ..AFFINE_4 })?, "7 bits"),
+        (with(Quantization { bits: 8, ..AFFINE_4 })?, "do not fit"),
+        (with(Quantization { group_size: 32, ..AFFINE_4 })?, "do not fit"),
+        (Quantized { biases: None, ..valid()? }, "do not fit"),
+        (Quantized { biases: Some(zeros(&[3, 2], Dtype::F32)?), ..valid()? }, "do not fit"),
+        (Quantized { biases: Some(zeros(&[3, 1], Dtype::F16)?), ..valid()? }, "do not fit"),
+        (Quantized { weight: zeros(&[3, 8], Dtype::F32)?, ..valid()? }, "do not fit"),
+        (Quantized { weight: zeros(&[2, 8], Dtype::U32)?, ..valid()? }, "do not fit"),
+        (Quantized { scales: zeros(&[3, 2], Dtype::F32)?, ..valid()? }, "do not fit"),
+        (Quantized { scales: zeros(&[3, 2], Dtype::U8)?, ..with(mxfp4)? }, "do not fit"),
+        (Quantized { scales: zeros(&[3, 2], Dtype::F32)?, ..with(mxfp4)? }, "do not fit"),
         (
-            |w| {
-                w.scales = ops::zeros(&[3, 1], Dtype::U32)?;
-                Ok(w.biases = Some(ops::zeros(&[3, 1], Dtype::U32)?))
+            Quantized {
+                scales: zeros(&[3, 1], Dtype::U32)?,
+                biases: Some(zeros(&[3, 1], Dtype::U32)?),
+                ..valid()?
             },
             "f32, f16 and bf16 only",
         ),
         (
-            |w| {
-                w.quantization = Quantization { mode: QuantMode::Mxfp4, bits: 4, group_size: 32 };
-                Ok(w.scales = ops::zeros(&[3, 2], Dtype::U8)?)
-            },
-            "do not fit",
-        ),
-        (
-            |w| {
-                w.weight = ops::zeros(&[2, 3, 8], Dtype::U32)?;
-                w.scales = ops::zeros(&[2, 3, 1], Dtype::F32)?;
-                Ok(w.biases = Some(ops::zeros(&[2, 3, 1], Dtype::F32)?))
+            Quantized {
+                weight: zeros(&[2, 3, 8], Dtype::U32)?,
+                scales: zeros(&[2, 3, 1], Dtype::F32)?,
+                biases: Some(zeros(&[2, 3, 1], Dtype::F32)?),
+                quantization: AFFINE_4,
             },
             "expected 2 dimensions",
         ),
     ] {
-        let text = packed(change)?;
+        let text = cpu::quantized_matmul(&x, &w).expect_err("refused").to_string();
         assert!(text.contains(part), "{text}");
     }
     let w = quantize(&zeros(&[3, 64], Dtype::F32)?, AFFINE_4)?;
