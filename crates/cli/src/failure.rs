@@ -109,7 +109,7 @@ fn flag_of(field: &str) -> Option<String> {
         "stop_token_ids" => "--stop-token-id",
         "constraint" => "--json-schema or --regex",
         "kv_bits" | "context_length" | "logprobs" | "dtype" | "memory_limit" | "cache_limit"
-        | "prefill_chunk" | "top_logprobs" | "logit_bias" => {
+        | "prefill_chunk" | "threads" | "top_logprobs" | "logit_bias" => {
             return Some(format!("--{}", field.replace('_', "-")));
         }
         _ => return None,

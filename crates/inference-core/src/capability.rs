@@ -49,11 +49,13 @@ pub enum Feature {
     MemoryLimit,
     /// A choice of how many prompt tokens are computed at once.
     PrefillChunk,
+    /// A choice of how many threads compute.
+    Threads,
 }
 
 impl Feature {
     /// Every feature, so that a report can be complete.
-    pub const ALL: [Feature; 20] = [
+    pub const ALL: [Feature; 21] = [
         Feature::Chat,
         Feature::Classify,
         Feature::BatchGenerate,
@@ -74,6 +76,7 @@ impl Feature {
         Feature::Dtype,
         Feature::MemoryLimit,
         Feature::PrefillChunk,
+        Feature::Threads,
     ];
 
     /// The name that reports and error messages use.
@@ -99,6 +102,7 @@ impl Feature {
             Feature::Dtype => "dtype",
             Feature::MemoryLimit => "memory_limit",
             Feature::PrefillChunk => "prefill_chunk",
+            Feature::Threads => "threads",
         }
     }
 }
@@ -199,6 +203,7 @@ impl Capabilities {
             ("memory_limit", options.memory_limit.is_some(), Feature::MemoryLimit),
             ("cache_limit", options.cache_limit.is_some(), Feature::MemoryLimit),
             ("prefill_chunk", options.prefill_chunk.is_some(), Feature::PrefillChunk),
+            ("threads", options.threads.is_some(), Feature::Threads),
         ];
         self.require_all(&asked)
     }

@@ -66,6 +66,8 @@ pub struct LoadOptions {
     pub cache_limit: Option<u64>,
     /// Prompt tokens computed at once; `None`: 2048.
     pub prefill_chunk: Option<usize>,
+    /// Threads that compute on a CPU, for all models of the process; `None`: all that it has.
+    pub threads: Option<usize>,
 }
 
 impl LoadOptions {
@@ -77,6 +79,7 @@ impl LoadOptions {
         positive("context_length", self.context_length)?;
         positive("parallel_slots", self.parallel_slots)?;
         positive("prefill_chunk", self.prefill_chunk)?;
+        positive("threads", self.threads)?;
         if let Some(bits) = self.kv_bits
             && !matches!(bits, 4 | 8)
         {

@@ -10,6 +10,7 @@ use mlx_ffi::{Device, memory};
 
 use crate::engine::EngineOptions;
 use crate::files::ModelFiles;
+use crate::layers::Product;
 use crate::model::MlxModel;
 use crate::{load, models};
 
@@ -128,6 +129,15 @@ pub fn architectures() -> &'static [&'static str] {
     &models::ARCHITECTURES
 }
 
+/// Whose kernels multiply with the weights of a model on the CPU, in words.
+pub fn cpu_kernels() -> &'static str {
+    match Product::on(Device::Cpu) {
+        Ok(Product::CpuKernels) => "our own",
+        Ok(Product::Mlx) => "MLX's",
+        Err(_) => "none: ML_CPU_KERNELS is neither on nor off",
+    }
+}
+
 /// What the engine runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct System {
@@ -137,6 +147,8 @@ pub struct System {
     pub mlx_c_version: String,
     /// `metal`, `cuda` or `cpu`.
     pub device: String,
+    /// Whose kernels a model on the CPU uses, see [`cpu_kernels`].
+    pub cpu_kernels: &'static str,
     /// The device's own name.
     pub device_name: String,
     /// Bytes that MLX tries to stay within.
@@ -158,6 +170,7 @@ pub fn system() -> Result<System> {
             mlx_version: mlx_ffi::mlx_version()?,
             mlx_c_version: mlx_ffi::MLX_C_VERSION.to_owned(),
             device: info.backend.to_owned(),
+            cpu_kernels: cpu_kernels(),
             device_name: info.name,
             memory_limit_bytes: memory::limit()? as u64,
             total_memory_bytes: info.memory_size.unwrap_or(0),

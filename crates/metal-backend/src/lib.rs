@@ -3,6 +3,10 @@
 //! [`register`] makes the backends `metal`, `cuda` and `cpu` known to `inference-core`; programs
 //! use models through that crate's contract alone.
 //!
+//! On a CPU under Linux, where MLX's own products are slow, weights are multiplied by kernels of our
+//! own; with `ML_CPU_KERNELS=off` in the environment a model is loaded on MLX's instead. See
+//! [`cpu_kernels`].
+//!
 //! ```no_run
 //! use inference_core::{GenerateOptions, LoadOptions, Prompt, TextModel};
 //!
@@ -32,6 +36,6 @@ pub mod text;
 mod weights;
 
 pub use backend::{
-    EmbeddedFiles, System, architectures, describe, describe_embedded, load_embedded, register,
-    system,
+    EmbeddedFiles, System, architectures, cpu_kernels, describe, describe_embedded, load_embedded,
+    register, system,
 };

@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::engine::EngineOptions;
 use crate::error::{Error, Result, load as load_error};
 use crate::files::ModelFiles;
-use crate::layers::Decoder;
+use crate::layers::{Decoder, Product};
 use crate::models;
 use crate::weights::Weights;
 
@@ -58,7 +58,7 @@ fn build(options: &EngineOptions, only_describe: bool) -> Result<LoadedModel> {
         inference_core::Dtype::F16 => Dtype::F16,
         inference_core::Dtype::Bf16 => Dtype::Bf16,
     });
-    let weights = Weights::open(files, config, dtype, only_describe)?;
+    let weights = Weights::open(files, config, dtype, Product::on(*device)?, only_describe)?;
     let model = models::load(config, &weights).map_err(at_folder)?;
     let totals = weights.finish().map_err(at_folder)?;
     let context_length = model.max_position_embeddings.unwrap_or(i32::MAX) as usize;

@@ -11,6 +11,7 @@ use serde_json::{Map, Number, Value as Json};
 
 use crate::engine::{Engine, EngineOptions, Job, TextState};
 use crate::files::ModelFiles;
+use crate::layers::Product;
 use crate::load::{self, SamplingDefaults};
 use crate::text::{
     AddSpecial, ChatFormat, ChatInput, Detokenizer, LocalTime, SkipSpecial, StopMatcher, TextError,
@@ -57,7 +58,7 @@ impl MlxModel {
     /// # Errors
     /// An option that is not honoured; what is wrong with the files.
     pub fn load(options: EngineOptions) -> Result<MlxModel> {
-        let capabilities = capabilities();
+        let capabilities = capabilities(Product::on(options.device)?);
         capabilities.check_load(&options.load)?;
         let model_type = model_type(&options)?;
         let text = Text::read(&options.files, model_type).map_err(text_error)?;
@@ -72,7 +73,7 @@ impl MlxModel {
     /// # Errors
     /// As [`load`](Self::load).
     pub fn describe(options: &EngineOptions) -> Result<(ModelInfo, Capabilities)> {
-        let capabilities = capabilities();
+        let capabilities = capabilities(Product::on(options.device)?);
         capabilities.check_load(&options.load)?;
         let text = Text::read(&options.files, model_type(options)?).map_err(text_error)?;
         SamplingDefaults::read(&options.files)?;
@@ -297,8 +298,8 @@ fn model_type(options: &EngineOptions) -> Result<&'static str> {
     found.map_err(|error| error.at(&options.files.folder()).into())
 }
 
-/// What every model of this backend honours and refuses.
-fn capabilities() -> Capabilities {
+/// What every model of this backend whose matrices `product` multiplies honours and refuses.
+fn capabilities(product: Product) -> Capabilities {
     let refused = |feature| match feature {
         Feature::InspectAttention => Some("this backend does not hand out keys and queries yet"),
         Feature::Constraint => Some("this backend does not constrain its output yet"),
@@ -313,6 +314,9 @@ fn capabilities() -> Capabilities {
         }
         Feature::GpuLayers => Some("MLX runs all layers on one device; leave it unset"),
         Feature::Images => Some("this backend reads text only"),
+        Feature::Threads if product == Product::Mlx => {
+            Some("MLX's own kernels choose their threads themselves; leave it unset")
+        }
         _ => None,
     };
     let support =

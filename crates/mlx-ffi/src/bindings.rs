@@ -61,6 +61,14 @@ pub type mlx_fast_cuda_kernel_config = mlx_fast_cuda_kernel_config_;
 pub type mlx_fast_cuda_kernel = mlx_fast_cuda_kernel_;
 pub type mlx_fast_metal_kernel_config = mlx_fast_metal_kernel_config_;
 pub type mlx_fast_metal_kernel = mlx_fast_metal_kernel_;
+#[doc = " Computes a product; called on the stream's thread. Returns 0, or 1 with a terminated text of at\n most `capacity` bytes in `message`. It must not unwind."]
+pub type mlxrs_cpu_kernel = ::std::option::Option<
+    unsafe extern "C" fn(
+        product: *const mlxrs_cpu_product,
+        message: *mut ::std::os::raw::c_char,
+        capacity: usize,
+    ) -> ::std::os::raw::c_int,
+>;
 #[derive(PartialEq, Copy, Clone, Hash, Debug, Default)]
 #[repr(C)]
 pub struct __BindgenComplex<T> {
@@ -241,6 +249,43 @@ pub struct mlx_fast_metal_kernel_config_ {
 #[derive(Debug, Copy, Clone)]
 pub struct mlx_fast_metal_kernel_ {
     pub ctx: *mut ::std::os::raw::c_void,
+}
+#[doc = " How a product's operands are represented. Handed on to the kernel as it is."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct mlxrs_cpu_format {
+    #[doc = " Of the activations and of the result."]
+    pub dtype: mlx_dtype,
+    #[doc = " Of dense weights and of the scales and biases of packed ones."]
+    pub weight_dtype: mlx_dtype,
+    #[doc = " 0: dense; above: packed, numbered by the kernel."]
+    pub packing: ::std::os::raw::c_int,
+    pub bits: ::std::os::raw::c_int,
+    pub group_size: ::std::os::raw::c_int,
+}
+#[doc = " Row-major elements, `size` bytes of them."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct mlxrs_bytes {
+    pub data: *const ::std::os::raw::c_void,
+    pub size: usize,
+}
+#[doc = " `out = x wᵀ` with `x` of `m` rows and `w` of `n`, all of `k` columns."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct mlxrs_cpu_product {
+    pub format: mlxrs_cpu_format,
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    pub x: mlxrs_bytes,
+    pub weight: mlxrs_bytes,
+    #[doc = " Empty for dense weights."]
+    pub scales: mlxrs_bytes,
+    #[doc = " Empty for weights that have none."]
+    pub biases: mlxrs_bytes,
+    pub out: *mut ::std::os::raw::c_void,
+    pub out_size: usize,
 }
 pub const MLX_BOOL: mlx_dtype_ = 0;
 pub const MLX_UINT8: mlx_dtype_ = 1;
@@ -3337,6 +3382,17 @@ unsafe extern "C" {
         in_axes_num: usize,
     ) -> ::std::os::raw::c_int;
     pub fn mlx_version(str_: *mut mlx_string) -> ::std::os::raw::c_int;
+    #[doc = " `x wᵀ` by `kernel` on the CPU stream `s`, lazily: `x` is `[…, k]`, `weight` has `n` rows, the\n result is `[…, n]`. `scales` and `biases` may be empty handles. That the weights fit `format`\n and `k` is for the kernel to check against the sizes that it gets: an error of the kernel is the\n error of the evaluation. Returns 0, or 1 after the error handler has been called."]
+    pub fn mlxrs_cpu_matmul(
+        res: *mut mlx_array,
+        x: mlx_array,
+        weight: mlx_array,
+        scales: mlx_array,
+        biases: mlx_array,
+        format: mlxrs_cpu_format,
+        kernel: mlxrs_cpu_kernel,
+        s: mlx_stream,
+    ) -> ::std::os::raw::c_int;
     #[doc = " Drops the inputs of an evaluated array, so that only its own data stays alive.\n Returns 0, or 1 after the error handler has been called."]
     pub fn mlxrs_array_detach(arr: mlx_array) -> ::std::os::raw::c_int;
 }

@@ -22,6 +22,7 @@ pub const MLX_C_VERSION: &str = "0.7.0";
 
 mod array;
 mod compile;
+pub mod cpu;
 mod error;
 pub mod fast;
 mod io;

@@ -108,7 +108,7 @@ pub struct Quantized {
 impl Quantized {
     /// Checks what MLX's kernels take for granted: that there is a scale for each group, and
     /// weights at all.
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let (weight, scales) = (self.weight.shape(), self.scales.shape());
         let bits = |size: i32, of: i32| i64::from(size) * i64::from(of);
         if let ([rows @ .., packed], [scale_rows @ .., groups]) = (weight, scales)

@@ -28,6 +28,9 @@ pub struct LoadArgs {
     /// Read the prompt in chunks of N tokens [default: 2048]
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pub prefill_chunk: Option<usize>,
+    /// Compute with N threads, where the backend runs on a CPU [default: all cores]
+    #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
+    pub threads: Option<usize>,
     /// Bytes for weights, caches and activations together, such as 16GiB [default: the device's]
     #[arg(long, value_name = "BYTES", value_parser = bytes::parse, allow_hyphen_values = true)]
     pub memory_limit: Option<u64>,
@@ -62,6 +65,7 @@ impl LoadArgs {
             memory_limit: self.memory_limit,
             cache_limit: self.cache_limit,
             prefill_chunk: self.prefill_chunk,
+            threads: self.threads,
         };
         options.validate()?;
         Ok(options)

@@ -79,7 +79,7 @@ fn every_load_option_reaches_the_contract() {
     let args = chat(&[
         "--model", "m", "--backend", "cpu", "--dtype", "f32", "--context-length", "512",
         "--prefill-chunk", "64", "--memory-limit", "16GiB", "--cache-limit", "0",
-        "--kv-bits", "8", "--adapter", "a", "--parallel", "2", "--timeout", "1.5",
+        "--kv-bits", "8", "--adapter", "a", "--parallel", "2", "--threads", "3", "--timeout", "1.5",
     ]);
     let options = args.load.options().unwrap();
     assert_eq!(args.load.model, Some(PathBuf::from("m")));
@@ -92,6 +92,7 @@ fn every_load_option_reaches_the_contract() {
     assert_eq!(options.kv_bits, Some(8));
     assert_eq!(options.adapter_path, Some(PathBuf::from("a")));
     assert_eq!(options.parallel_slots, Some(2));
+    assert_eq!(options.threads, Some(3));
     assert_eq!(args.timeout, Some(Duration::from_millis(1500)));
 }
 

@@ -30,6 +30,7 @@ struct SystemFacts {
     mlx_c_version: String,
     mlx_version: String,
     device: String,
+    cpu_kernels: &'static str,
     device_name: String,
     memory_limit_bytes: u64,
     total_memory_bytes: u64,
@@ -66,6 +67,7 @@ impl From<System> for SystemFacts {
             mlx_c_version: system.mlx_c_version,
             mlx_version: system.mlx_version,
             device: system.device,
+            cpu_kernels: system.cpu_kernels,
             device_name: system.device_name,
             memory_limit_bytes: system.memory_limit_bytes,
             total_memory_bytes: system.total_memory_bytes,
@@ -160,6 +162,7 @@ fn text(diagnosis: &Diagnosis) -> String {
         rows.push(("mlx-c", system.mlx_c_version.clone()));
         rows.push(("MLX", system.mlx_version.clone()));
         rows.push(("device", format!("{} ({})", system.device, system.device_name)));
+        rows.push(("CPU kernels", system.cpu_kernels.to_owned()));
         rows.push((
             "memory",
             format!(

@@ -85,7 +85,7 @@ fn each_option_of_a_request_is_refused_by_its_own_name() {
 #[test]
 fn each_option_of_a_load_is_refused_by_its_own_name() {
     type Set = fn(&mut LoadOptions);
-    let options: [(&str, Feature, Set); 9] = [
+    let options: [(&str, Feature, Set); 10] = [
         ("context_length", Feature::ContextLength, |o| o.context_length = Some(1)),
         ("parallel_slots", Feature::ParallelSlots, |o| o.parallel_slots = Some(2)),
         ("kv_bits", Feature::KvBits, |o| o.kv_bits = Some(8)),
@@ -95,6 +95,7 @@ fn each_option_of_a_load_is_refused_by_its_own_name() {
         ("memory_limit", Feature::MemoryLimit, |o| o.memory_limit = Some(1)),
         ("cache_limit", Feature::MemoryLimit, |o| o.cache_limit = Some(0)),
         ("prefill_chunk", Feature::PrefillChunk, |o| o.prefill_chunk = Some(1)),
+        ("threads", Feature::Threads, |o| o.threads = Some(1)),
     ];
     for (name, feature, set) in options {
         let mut options = LoadOptions::default();

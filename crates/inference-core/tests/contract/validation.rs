@@ -154,10 +154,11 @@ fn counts_that_mean_nothing_at_zero_are_refused_by_name() {
     refused(with(|o, v| o.penalty_window = Some(v), 0), "penalty_window");
     assert_eq!(with(|o, v| o.penalty_window = Some(v), 1), Ok(()));
 
-    let load: [(&str, SetLoad); 4] = [
+    let load: [(&str, SetLoad); 5] = [
         ("context_length", |o, v| o.context_length = Some(v)),
         ("parallel_slots", |o, v| o.parallel_slots = Some(v)),
         ("prefill_chunk", |o, v| o.prefill_chunk = Some(v)),
+        ("threads", |o, v| o.threads = Some(v)),
         ("memory_limit", |o, v| o.memory_limit = Some(v as u64)),
     ];
     for (name, set) in load {

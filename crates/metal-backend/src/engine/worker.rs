@@ -94,6 +94,9 @@ fn clean_up() {
 /// Loads the model on this thread; with it, the bytes that everything may take together.
 fn load_model(options: &EngineOptions) -> Result<(LoadedModel, u64)> {
     mlx_ffi::use_device(options.device)?;
+    if let Some(threads) = options.load.threads {
+        mlx_ffi::cpu::set_threads(threads);
+    }
     if let Some(limit) = options.load.cache_limit {
         memory::set_cache_limit(limit as usize)?;
     }

@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Dtype, Quantized, Result, dequantize, ops};
 
-use super::linear::Weight;
+use super::{Matrix, Weight};
 
 /// A vector for each token id.
 #[derive(Debug)]
@@ -24,9 +24,9 @@ impl Embedding {
 
     /// `ids`, `[b, l]`, to `[b, l, hidden_size]`. Ids must be below the vocabulary's size.
     pub fn forward(&self, ids: &Array) -> Result<Array> {
-        match &self.weight {
-            Weight::Dense(weight) => ops::take(weight, ids, 0),
-            Weight::Quantized(packed) => {
+        match &self.weight.matrix {
+            Matrix::Dense(weight) => ops::take(weight, ids, 0),
+            Matrix::Quantized(packed) => {
                 let biases = packed.biases.as_ref().map(|b| ops::take(b, ids, 0)).transpose()?;
                 let rows = Quantized {
                     weight: ops::take(&packed.weight, ids, 0)?,

@@ -1,6 +1,8 @@
 //! A linear projection, quantised or not.
 
-use mlx_ffi::{Array, Quantized, Result, ops, quantized_matmul};
+use mlx_ffi::{Array, Quantized, Result, ops};
+
+use super::Product;
 
 /// `x wᵀ + b`.
 #[derive(Debug)]
@@ -10,9 +12,16 @@ pub(crate) struct Linear {
     bias: Option<Array>,
 }
 
-/// The matrix of a projection or an embedding.
+/// The matrix of a projection or an embedding, and what multiplies with it.
 #[derive(Debug)]
-pub(crate) enum Weight {
+pub(crate) struct Weight {
+    pub matrix: Matrix,
+    pub product: Product,
+}
+
+/// A matrix as the checkpoint has it.
+#[derive(Debug)]
+pub(crate) enum Matrix {
     /// `[out, in]`.
     Dense(Array),
     /// The same, packed.
@@ -22,9 +31,9 @@ pub(crate) enum Weight {
 impl Weight {
     /// `x wᵀ` for `x` of `[…, in]`.
     pub fn project(&self, x: &Array) -> Result<Array> {
-        match self {
-            Weight::Dense(weight) => ops::matmul(x, &ops::swap_axes(weight, -1, -2)?),
-            Weight::Quantized(weight) => quantized_matmul(x, weight),
+        match &self.matrix {
+            Matrix::Dense(weight) => self.product.dense(x, weight),
+            Matrix::Quantized(weight) => self.product.quantized(x, weight),
         }
     }
 }

@@ -7,12 +7,14 @@ mod embedding;
 mod linear;
 mod mlp;
 mod norm;
+mod product;
 mod rope;
 
 pub(crate) use attention::{Attention, AttentionConfig};
 pub(crate) use decoder::{Block, Decoder, Head};
 pub(crate) use embedding::Embedding;
-pub(crate) use linear::{Linear, Weight};
+pub(crate) use linear::{Linear, Matrix, Weight};
 pub(crate) use mlp::{Activation, Mlp};
 pub(crate) use norm::RmsNorm;
+pub(crate) use product::Product;
 pub(crate) use rope::Rope;

@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use mlx_ffi::{Array, Dtype, Quantization, Quantized, dequantize, ops, quantized_matmul};
+use mlx_ffi::{Array, Dtype, Quantization, Quantized, dequantize, ops};
 
 use super::source::TensorHeader;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::files::ModelFiles;
-use crate::layers::{Embedding, Linear, RmsNorm, Weight};
+use crate::layers::{Embedding, Linear, Matrix, Product, RmsNorm, Weight};
 
 /// A cursor into a checkpoint: a dotted prefix, and the tensors that nobody has taken yet.
 #[derive(Clone)]
@@ -27,6 +27,8 @@ struct Shared {
     config: Config,
     /// The type that the user asked for.
     dtype: Option<Dtype>,
+    /// What multiplies with every matrix.
+    product: Product,
     totals: RefCell<Totals>,
 }
 
@@ -37,8 +39,8 @@ pub(crate) struct Totals {
     pub parameters: u64,
     /// Bytes in memory.
     pub bytes: u64,
-    /// Each quantisation in use, with a small weight to check MLX's kernels on.
-    checks: Vec<(Quantization, Dtype)>,
+    /// The kinds of matrix, and of activations beside them, on which the kernels were checked.
+    checks: Vec<(Option<Quantization>, Dtype)>,
 }
 
 impl Weights {
@@ -50,6 +52,7 @@ impl Weights {
         files: &ModelFiles,
         config: &Config,
         dtype: Option<Dtype>,
+        product: Product,
         only_describe: bool,
     ) -> Result<Weights> {
         let left = files.headers()?;
@@ -59,6 +62,7 @@ impl Weights {
             only_describe,
             config: config.clone(),
             dtype,
+            product,
             totals: RefCell::default(),
         };
         Ok(Weights { prefix: String::new(), shared: Rc::new(shared) })
@@ -174,9 +178,16 @@ impl Weights {
     /// # Errors
     /// A tensor that is missing or does not fit.
     pub fn matrix(&self, rows: i32, columns: i32) -> Result<Weight> {
-        if !self.has("scales") {
-            return self.tensor("weight", &[rows, columns]).map(Weight::Dense);
-        }
+        let matrix = if self.has("scales") {
+            Matrix::Quantized(self.packed(rows, columns)?)
+        } else {
+            Matrix::Dense(self.tensor("weight", &[rows, columns])?)
+        };
+        self.check_kernel(&matrix, columns)?;
+        Ok(Weight { matrix, product: self.shared.product })
+    }
+
+    fn packed(&self, rows: i32, columns: i32) -> Result<Quantized> {
         let quantization = self.quantization(columns)?;
         let Quantization { bits, group_size, .. } = quantization;
         if columns % group_size != 0 || (i64::from(columns) * i64::from(bits)) % 32 != 0 {
@@ -209,14 +220,12 @@ impl Weights {
         } else {
             None
         };
-        let quantized = Quantized {
+        Ok(Quantized {
             weight: self.take("weight", &packed, Dtype::U32, parameters)?,
             scales: self.take("scales", &scales, scale_dtype, 0)?,
             biases,
             quantization,
-        };
-        self.check_kernel(&quantized, columns)?;
-        Ok(Weight::Quantized(quantized))
+        })
     }
 
     /// The config's entry for this module, else what the tensors' shapes say.
@@ -241,50 +250,62 @@ impl Weights {
         })
     }
 
-    /// Compares MLX's product with a packed matrix against the product with the weights that it
-    /// stands for, once for each kind: a kernel that is wrong on this device shows here, not in
-    /// the text.
-    fn check_kernel(&self, w: &Quantized, columns: i32) -> Result<()> {
-        let dtype = self.activation_dtype(w);
-        let kind = (w.quantization, dtype);
+    /// Compares the product with a matrix, as the model will compute it, against that with the
+    /// weights that it stands for, once for each kind: a kernel that is wrong on this device shows
+    /// here, not in the text. Kernels differ for one row and for many.
+    fn check_kernel(&self, matrix: &Matrix, columns: i32) -> Result<()> {
+        let kind = match matrix {
+            Matrix::Dense(w) => (None, w.dtype()),
+            Matrix::Quantized(w) => (Some(w.quantization), self.activation_dtype(w)),
+        };
         let mut totals = self.shared.totals.borrow_mut();
         if self.shared.only_describe || totals.checks.contains(&kind) {
             return Ok(());
         }
         totals.checks.push(kind);
-        let rows = w.weight.shape()[0].min(32);
-        let first = |array: &Array| ops::slice_axis(array, 0, 0, rows);
-        let part = Quantized {
-            weight: first(&w.weight)?,
-            scales: first(&w.scales)?,
-            biases: w.biases.as_ref().map(first).transpose()?,
-            quantization: w.quantization,
-        };
-        let wave: Vec<f32> = (0..columns).map(|i| (0.7 * i as f32).sin()).collect();
-        let x = ops::astype(&Array::from_f32(&wave, &[1, columns])?, dtype)?;
-        let product = quantized_matmul(&x, &part)?.to_vec_f32()?;
-        let plain = ops::astype(&dequantize(&part, dtype)?, Dtype::F32)?;
-        let x = ops::astype(&x, Dtype::F32)?;
-        let expected = ops::matmul(&x, &ops::swap_axes(&plain, 0, 1)?)?.to_vec_f32()?;
-        // The scale of rounding: the products' magnitudes added up.
-        let size = ops::matmul(&ops::abs(&x)?, &ops::swap_axes(&ops::abs(&plain)?, 0, 1)?)?;
-        let tolerance = if dtype == Dtype::F32 { 1e-4 } else { 2e-2 };
-        let sizes = size.to_vec_f32()?;
-        for ((got, want), size) in product.iter().zip(&expected).zip(&sizes) {
-            if !want.is_finite() {
-                return Err(Error::model(format!(
-                    "`{}` stands for {want}, which is not a number to compute with: its scales or biases are damaged",
-                    self.prefix
-                )));
+        let (quantization, dtype) = kind;
+        let few = |array: &Array| ops::slice_axis(array, 0, 0, array.shape()[0].min(32));
+        let (matrix, plain) = match matrix {
+            Matrix::Dense(w) => (Matrix::Dense(few(w)?), few(w)?),
+            Matrix::Quantized(w) => {
+                let part = Quantized {
+                    weight: few(&w.weight)?,
+                    scales: few(&w.scales)?,
+                    biases: w.biases.as_ref().map(few).transpose()?,
+                    quantization: w.quantization,
+                };
+                let plain = dequantize(&part, dtype)?;
+                (Matrix::Quantized(part), plain)
             }
-            let distance = (got - want).abs();
-            if distance.is_nan() || distance > tolerance * size.max(1e-6) {
-                return Err(Error::model(format!(
-                    "MLX's {} kernel ({} bits, groups of {}, {dtype:?}) computes {got} where {want} is right on this device; refused rather than speak nonsense",
-                    w.quantization.mode.as_str(),
-                    w.quantization.bits,
-                    w.quantization.group_size,
-                )));
+        };
+        let weight = Weight { matrix, product: self.shared.product };
+        let plain = ops::swap_axes(&ops::astype(&plain, Dtype::F32)?, 0, 1)?;
+        let tolerance = if dtype == Dtype::F32 { 1e-4 } else { 2e-2 };
+        for rows in [1, 32] {
+            let wave: Vec<f32> = (0..rows * columns).map(|i| (0.7 * i as f32).sin()).collect();
+            let x = ops::astype(&Array::from_f32(&wave, &[rows, columns])?, dtype)?;
+            let product = weight.project(&x)?.to_vec_f32()?;
+            let x = ops::astype(&x, Dtype::F32)?;
+            let expected = ops::matmul(&x, &plain)?.to_vec_f32()?;
+            // The scale of rounding: the products' magnitudes added up.
+            let sizes = ops::matmul(&ops::abs(&x)?, &ops::abs(&plain)?)?.to_vec_f32()?;
+            for ((got, want), size) in product.iter().zip(&expected).zip(&sizes) {
+                if !want.is_finite() {
+                    return Err(Error::model(format!(
+                        "`{}` stands for {want}, which is not a number to compute with: it is damaged",
+                        self.prefix
+                    )));
+                }
+                let distance = (got - want).abs();
+                if distance.is_nan() || distance > tolerance * size.max(1e-6) {
+                    let form = quantization.map_or("unpacked weights".to_owned(), |q| {
+                        let mode = q.mode.as_str();
+                        format!("{mode} weights of {} bits in groups of {}", q.bits, q.group_size)
+                    });
+                    return Err(Error::model(format!(
+                        "the kernel for {form} and {rows} rows of {dtype:?} computes {got} where {want} is right on this device; refused rather than speak nonsense"
+                    )));
+                }
             }
         }
         Ok(())
@@ -323,13 +344,13 @@ impl Weights {
     /// A tensor that is missing or does not fit.
     pub fn embedding(&self, name: &str, vocab_size: i32, hidden_size: i32) -> Result<Embedding> {
         let dtype = self.float_dtype();
-        let matrix = self.at(name).matrix(vocab_size, hidden_size)?;
-        let dtype = match &matrix {
-            Weight::Dense(weight) => weight.dtype(),
-            Weight::Quantized(packed) if packed.scales.dtype().is_float() => packed.scales.dtype(),
-            Weight::Quantized(_) => dtype,
+        let weight = self.at(name).matrix(vocab_size, hidden_size)?;
+        let dtype = match &weight.matrix {
+            Matrix::Dense(weight) => weight.dtype(),
+            Matrix::Quantized(packed) if packed.scales.dtype().is_float() => packed.scales.dtype(),
+            Matrix::Quantized(_) => dtype,
         };
-        Ok(Embedding::new(matrix, dtype))
+        Ok(Embedding::new(weight, dtype))
     }
 
     /// The norm `name` over `size` values.
