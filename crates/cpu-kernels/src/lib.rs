@@ -2,12 +2,31 @@
 //!
 //! The crate knows nothing of MLX: it works on plain bytes in the layouts that MLX and
 //! safetensors use. [`matmul`] checks the sizes once and then runs the fastest kernel that the
-//! processor has.
+//! processor has, on all its cores.
+//!
+//! **A row of the result does not depend on the other rows.** Each element is summed in an order
+//! that only `k` and the kind of the weights decide, so a row computed alone and the same row in
+//! a batch are equal bit for bit (at one [`Level`]).
+//!
+//! **Activations are never quantised.** Codes and fp4/fp8 values are exact in bf16, so products
+//! of 16-bit activations are exact before they are added up in f32, and the scale of a group is
+//! applied to its sum. f16 and f32 activations are split into two and three bf16 parts, without a
+//! rest. An infinite or undefined activation makes its row's results infinite or undefined.
+#![allow(unsafe_code, reason = "vector loads and threads that share the output")]
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod generic;
+mod level;
 mod matmul;
+mod output;
+mod pool;
 mod problem;
+mod values;
 
-pub use matmul::matmul;
+pub use level::Level;
+pub use matmul::{matmul, matmul_at};
+pub use pool::{set_threads, threads};
 pub use problem::{Dtype, Error, Packing, Problem, Weights};
 
 /// Sets how many threads a product may use.

@@ -1,0 +1,115 @@
+//! The scales and biases of groups, as floats.
+
+use std::arch::x86_64::*;
+
+use super::unpack::{CHUNK, order_of};
+use crate::{Dtype, Packing};
+
+/// The groups of a matrix of packed weights.
+#[derive(Clone, Copy)]
+pub(super) struct Groups<'a> {
+    packing: Packing,
+    scales: &'a [u8],
+    biases: &'a [u8],
+    /// Groups in a row of weights.
+    pub(super) in_row: usize,
+    /// Groups in a chunk.
+    in_chunk: usize,
+    /// The group in its chunk that each lane belongs to.
+    of_lane: [i32; 16],
+}
+
+impl<'a> Groups<'a> {
+    pub(super) fn new(
+        packing: Packing,
+        kind: u8,
+        (k, group_size): (usize, usize),
+        scales: &'a [u8],
+        biases: &'a [u8],
+    ) -> Groups<'a> {
+        let order = order_of(kind);
+        let of_lane = std::array::from_fn(|lane| i32::from(order[2 * lane]) / group_size as i32);
+        let (in_row, in_chunk) = (k / group_size, CHUNK / group_size);
+        Groups { packing, scales, biases, in_row, in_chunk, of_lane }
+    }
+
+    /// Each lane's scale in chunk `chunk` of row `row`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
+    pub(super) fn scale(&self, row: usize, chunk: usize) -> __m512 {
+        let first = chunk * self.in_chunk;
+        let count = self.in_chunk.min(self.in_row - first);
+        let first = row * self.in_row + first;
+        let scales = match self.packing {
+            Packing::Affine { scales: dtype, .. } => floats(dtype, self.scales, first, count),
+            Packing::Mxfp4 | Packing::Mxfp8 => e8m0(self.scales, first, count),
+            Packing::Nvfp4 => e4m3(self.scales, first, count),
+        };
+        // SAFETY: the array has 64 bytes.
+        let of_lane = unsafe { _mm512_loadu_si512(self.of_lane.as_ptr().cast()) };
+        _mm512_permutexvar_ps(of_lane, scales)
+    }
+
+    /// How often sixteen biases begin in a row; 0 if the packing has none.
+    pub(super) fn biases_in_row(&self) -> usize {
+        if self.biases.is_empty() { 0 } else { self.in_row.div_ceil(16) }
+    }
+
+    /// Biases 16 · `i`.. of row `row`; 0 after the last.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    pub(super) fn bias(&self, row: usize, i: usize) -> __m512 {
+        let Packing::Affine { scales: dtype, .. } = self.packing else {
+            return _mm512_setzero_ps();
+        };
+        floats(dtype, self.biases, row * self.in_row + 16 * i, 16.min(self.in_row - 16 * i))
+    }
+}
+
+/// `count` elements from element `first` on; 0 after them.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn floats(dtype: Dtype, data: &[u8], first: usize, count: usize) -> __m512 {
+    assert!(count <= 16 && (first + count) * dtype.size() <= data.len());
+    let mask = ((1u32 << count) - 1) as u16;
+    // SAFETY: by the assertion, what the mask lets be read lies inside the slice.
+    unsafe {
+        let first = data.as_ptr().add(first * dtype.size());
+        match dtype {
+            Dtype::F32 => _mm512_maskz_loadu_ps(mask, first.cast()),
+            Dtype::F16 => _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, first.cast())),
+            Dtype::Bf16 => {
+                let words = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, first.cast()));
+                _mm512_castsi512_ps(_mm512_slli_epi32::<16>(words))
+            }
+        }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn bytes(data: &[u8], first: usize, count: usize) -> __m128i {
+    assert!(count <= 16 && first + count <= data.len());
+    let mask = ((1u32 << count) - 1) as u16;
+    // SAFETY: by the assertion, what the mask lets be read lies inside the slice.
+    unsafe { _mm_maskz_loadu_epi8(mask, data.as_ptr().add(first).cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn e8m0(data: &[u8], first: usize, count: usize) -> __m512 {
+    let exponents = _mm512_slli_epi32::<23>(_mm512_cvtepu8_epi32(bytes(data, first, count)));
+    // The lowest is a subnormal number.
+    let lowest = _mm512_set1_epi32(0x0040_0000);
+    _mm512_castsi512_ps(_mm512_max_epu32(exponents, lowest))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn e4m3(data: &[u8], first: usize, count: usize) -> __m512 {
+    let words = _mm256_cvtepu8_epi16(bytes(data, first, count));
+    let sign = _mm256_slli_epi16::<8>(_mm256_and_si256(words, _mm256_set1_epi16(0x80)));
+    let rest = _mm256_slli_epi16::<7>(_mm256_and_si256(words, _mm256_set1_epi16(0x7f)));
+    // An f16 whose exponent is too small by 8.
+    _mm512_mul_ps(_mm512_cvtph_ps(_mm256_or_si256(sign, rest)), _mm512_set1_ps(256.0))
+}

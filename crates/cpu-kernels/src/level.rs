@@ -1,0 +1,53 @@
+//! The sets of instructions that the kernels are written for.
+
+use std::sync::OnceLock;
+
+/// A set of instructions. Later ones are faster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// What every processor of the architecture has: SSE2 on x86-64, NEON on aarch64.
+    Portable,
+    /// AVX2 with FMA and F16C.
+    Avx2,
+    /// AVX-512 with VBMI and BF16: AMD from Zen 4 on, Intel from Sapphire Rapids on.
+    Avx512,
+}
+
+impl Level {
+    /// What this processor can run, the slowest first.
+    pub fn available() -> &'static [Level] {
+        static AVAILABLE: OnceLock<Vec<Level>> = OnceLock::new();
+        AVAILABLE.get_or_init(detect)
+    }
+
+    /// The fastest that this processor can run.
+    pub fn best() -> Level {
+        *Level::available().last().expect("portable is always there")
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn detect() -> Vec<Level> {
+    vec![Level::Portable]
+}
+
+#[cfg(target_arch = "x86_64")]
+fn detect() -> Vec<Level> {
+    let mut levels = vec![Level::Portable];
+    let avx2 = is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("f16c");
+    if avx2 {
+        levels.push(Level::Avx2);
+    }
+    let avx512 = is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512vbmi")
+        && is_x86_feature_detected!("avx512bf16");
+    if avx2 && avx512 {
+        levels.push(Level::Avx512);
+    }
+    levels
+}

@@ -1,0 +1,50 @@
+//! The result, written by several threads.
+
+use std::marker::PhantomData;
+
+use half::{bf16, f16};
+
+use crate::{Dtype, Problem};
+
+/// `[m, n]` elements that threads fill, each its own columns.
+pub(crate) struct Output<'a> {
+    first: *mut u8,
+    m: usize,
+    n: usize,
+    dtype: Dtype,
+    of: PhantomData<&'a mut [u8]>,
+}
+
+// SAFETY: the only access is `store`, whose caller promises that no two threads share an element.
+unsafe impl Sync for Output<'_> {}
+
+impl<'a> Output<'a> {
+    /// The result of `problem`, whose sizes were checked.
+    pub(crate) fn new(problem: &'a mut Problem<'_>) -> Output<'a> {
+        let Problem { m, n, dtype, .. } = *problem;
+        assert_eq!(problem.out.len(), m * n * dtype.size(), "checked at the entry");
+        Output { first: problem.out.as_mut_ptr(), m, n, dtype, of: PhantomData }
+    }
+
+    /// Writes `values` to row `row` from column `column` on.
+    ///
+    /// # Safety
+    /// No other thread writes these elements at the same time.
+    pub(crate) unsafe fn store(&self, row: usize, column: usize, values: &[f32]) {
+        assert!(row < self.m && column + values.len() <= self.n, "inside the result");
+        let size = self.dtype.size();
+        // SAFETY: by the assertion the elements lie inside the buffer, which is borrowed for 'a;
+        // no one else holds a slice over these bytes, as the caller promises.
+        let out = unsafe {
+            let first = self.first.add((row * self.n + column) * size);
+            std::slice::from_raw_parts_mut(first, values.len() * size)
+        };
+        for (to, &value) in out.chunks_exact_mut(size).zip(values) {
+            match self.dtype {
+                Dtype::F32 => to.copy_from_slice(&value.to_le_bytes()),
+                Dtype::F16 => to.copy_from_slice(&f16::from_f32(value).to_le_bytes()),
+                Dtype::Bf16 => to.copy_from_slice(&bf16::from_f32(value).to_le_bytes()),
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Threads that wait for the next product.
+//!
+//! A decode step is some two hundred products of a few tens of microseconds, so a worker spins
+//! for a while before it sleeps, and whoever asks for a product works on it too: one that a
+//! sleeping worker comes too late for is simply finished without it.
+
+use std::cell::UnsafeCell;
+use std::num::NonZero;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a worker looks for work before it sleeps. Longer than what a step does between two
+/// products.
+const SPIN: Duration = Duration::from_micros(100);
+
+type Work<'a> = dyn Fn(usize) + Sync + 'a;
+
+/// The product at hand.
+#[derive(Clone, Copy)]
+struct Job {
+    work: *const Work<'static>,
+    units: usize,
+}
+
+struct Shared {
+    /// Written while `remaining` is 0 and all claimed units are done; read after a claim.
+    job: UnsafeCell<Job>,
+    /// Units that nobody has claimed yet.
+    remaining: AtomicUsize,
+    done: AtomicUsize,
+    panicked: AtomicBool,
+    /// Threads that may work, the caller among them.
+    limit: AtomicUsize,
+    sleepers: AtomicUsize,
+    asleep: Mutex<()>,
+    wake: Condvar,
+}
+
+// SAFETY: `job` is written only by the holder of `CALLER` while no unit is claimed or claimable,
+// and read only by the owner of a claimed unit.
+unsafe impl Sync for Shared {}
+
+/// Held by the thread whose product runs; counts the workers that were started.
+static CALLER: Mutex<usize> = Mutex::new(0);
+
+fn nothing(_: usize) {}
+
+static SHARED: Shared = Shared {
+    job: UnsafeCell::new(Job { work: &nothing, units: 0 }),
+    remaining: AtomicUsize::new(0),
+    done: AtomicUsize::new(0),
+    panicked: AtomicBool::new(false),
+    limit: AtomicUsize::new(0),
+    sleepers: AtomicUsize::new(0),
+    asleep: Mutex::new(()),
+    wake: Condvar::new(),
+};
+
+/// Lets products run on `n` threads, the caller's among them; 0 means one for each core, which is
+/// the default. Takes effect with the next product.
+pub fn set_threads(n: usize) {
+    SHARED.limit.store(n, SeqCst);
+}
+
+/// The threads that products run on, the caller's among them.
+pub fn threads() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    match SHARED.limit.load(Relaxed) {
+        0 => *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, NonZero::get)),
+        n => n,
+    }
+}
+
+/// Calls `work` once for each of 0..`units`, on all threads, and returns when all are done.
+pub(crate) fn run(units: usize, work: &Work<'_>) {
+    let threads = threads();
+    // A second product at the same time runs on its caller's thread alone.
+    let caller = if threads > 1 && units > 1 { CALLER.try_lock().ok() } else { None };
+    let Some(mut started) = caller else {
+        return (0..units).for_each(work);
+    };
+    while *started + 1 < threads {
+        let id = *started + 1;
+        let worker = std::thread::Builder::new().name(format!("cpu-kernels-{id}"));
+        if worker.spawn(move || wait_for_work(id)).is_err() {
+            break;
+        }
+        *started += 1;
+    }
+    // SAFETY: the lifetime is erased; this function returns only when every unit is done, and
+    // after that nobody reads the job.
+    let work = unsafe { std::mem::transmute::<*const Work<'_>, *const Work<'static>>(work) };
+    // SAFETY: we hold `CALLER` and nothing is claimable, so nobody reads or writes the job.
+    unsafe { *SHARED.job.get() = Job { work, units } };
+    SHARED.done.store(0, Relaxed);
+    SHARED.remaining.store(units, SeqCst);
+    if SHARED.sleepers.load(SeqCst) > 0 {
+        drop(SHARED.asleep.lock().unwrap_or_else(PoisonError::into_inner));
+        SHARED.wake.notify_all();
+    }
+    while work_on_one() {}
+    let mut spins = 0u32;
+    while SHARED.done.load(Acquire) < units {
+        spins += 1;
+        // A worker that lost its core needs one.
+        if spins % 4096 == 0 { std::thread::yield_now() } else { std::hint::spin_loop() }
+    }
+    let panicked = SHARED.panicked.swap(false, Relaxed);
+    drop(started);
+    if panicked {
+        resume_unwind(Box::new("a kernel panicked"));
+    }
+}
+
+/// Does a unit if there is one.
+fn work_on_one() -> bool {
+    let claim = SHARED.remaining.fetch_update(AcqRel, Relaxed, |left| left.checked_sub(1));
+    let Ok(left) = claim else { return false };
+    // SAFETY: a unit was claimed and is not done yet, so the caller waits and the job stands.
+    let (work, units) = unsafe {
+        let Job { work, units } = *SHARED.job.get();
+        (&*work, units)
+    };
+    if catch_unwind(AssertUnwindSafe(|| work(units - left))).is_err() {
+        SHARED.panicked.store(true, Relaxed);
+    }
+    SHARED.done.fetch_add(1, Release);
+    true
+}
+
+fn wait_for_work(id: usize) {
+    loop {
+        let since = Instant::now();
+        let mut spins = 0u32;
+        loop {
+            if SHARED.remaining.load(Relaxed) > 0 && id < threads() {
+                while work_on_one() {}
+                break;
+            }
+            spins += 1;
+            if spins % 256 == 0 && since.elapsed() > SPIN {
+                sleep(id);
+                break;
+            }
+            std::hint::spin_loop();
+        }
+    }
+}
+
+fn sleep(id: usize) {
+    let mut guard = SHARED.asleep.lock().unwrap_or_else(PoisonError::into_inner);
+    SHARED.sleepers.fetch_add(1, SeqCst);
+    while SHARED.remaining.load(SeqCst) == 0 || id >= threads() {
+        guard = SHARED.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
+    }
+    SHARED.sleepers.fetch_sub(1, SeqCst);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_unit_runs_once_and_a_panic_reaches_the_caller() {
+        for _ in 0..2000 {
+            let counts: Vec<AtomicUsize> = (0..37).map(|_| AtomicUsize::new(0)).collect();
+            run(37, &|unit| {
+                counts[unit].fetch_add(1, Relaxed);
+            });
+            assert!(counts.iter().all(|count| count.load(Relaxed) == 1));
+        }
+        let caught = catch_unwind(|| run(8, &|unit| assert!(unit != 5)));
+        assert!(caught.is_err());
+        run(8, &|_| ());
+    }
+}

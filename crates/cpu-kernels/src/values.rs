@@ -1,0 +1,69 @@
+//! Numbers as they are stored.
+
+use half::{bf16, f16};
+
+use crate::{Dtype, Packing};
+
+/// Element `index` of `data`.
+pub(crate) fn load(dtype: Dtype, data: &[u8], index: usize) -> f32 {
+    let at = index * dtype.size();
+    match dtype {
+        Dtype::F32 => f32::from_le_bytes([data[at], data[at + 1], data[at + 2], data[at + 3]]),
+        Dtype::F16 => f16::from_le_bytes([data[at], data[at + 1]]).to_f32(),
+        Dtype::Bf16 => bf16::from_le_bytes([data[at], data[at + 1]]).to_f32(),
+    }
+}
+
+/// Writes the elements of `data` to `to`.
+#[inline(always)]
+pub(crate) fn widen(dtype: Dtype, data: &[u8], to: &mut [f32]) {
+    match dtype {
+        Dtype::F32 => {
+            for (to, from) in to.iter_mut().zip(data.as_chunks::<4>().0) {
+                *to = f32::from_le_bytes(*from);
+            }
+        }
+        Dtype::F16 => {
+            for (to, from) in to.iter_mut().zip(data.as_chunks::<2>().0) {
+                *to = f16::from_le_bytes(*from).to_f32();
+            }
+        }
+        Dtype::Bf16 => {
+            for (to, from) in to.iter_mut().zip(data.as_chunks::<2>().0) {
+                *to = f32::from_bits(u32::from(u16::from_le_bytes(*from)) << 16);
+            }
+        }
+    }
+}
+
+/// Group `index`'s scale.
+#[inline(always)]
+pub(crate) fn scale(packing: Packing, scales: &[u8], index: usize) -> f32 {
+    match packing {
+        Packing::Affine { scales: dtype, .. } => load(dtype, scales, index),
+        Packing::Mxfp4 | Packing::Mxfp8 => e8m0(scales[index]),
+        Packing::Nvfp4 => e4m3(scales[index]),
+    }
+}
+
+/// The value of a four-bit float: 2 bits of exponent, 1 of mantissa.
+pub(crate) const fn e2m1(code: u8) -> f32 {
+    let value = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0][(code & 7) as usize];
+    if code & 8 == 0 { value } else { -value }
+}
+
+/// The value of an exponent: 2^(code − 127).
+pub(crate) const fn e8m0(code: u8) -> f32 {
+    // The lowest is a subnormal number.
+    f32::from_bits(if code == 0 { 0x0040_0000 } else { (code as u32) << 23 })
+}
+
+/// The value of an eight-bit float: 4 bits of exponent, 3 of mantissa.
+pub(crate) const fn e4m3(code: u8) -> f32 {
+    let (exponent, mantissa) = ((code >> 3 & 15) as u32, (code & 7) as f32);
+    let value = match exponent {
+        0 => mantissa / 512.0,
+        _ => (8.0 + mantissa) / 8.0 * f32::from_bits((exponent + 120) << 23),
+    };
+    if code & 0x80 == 0 { value } else { -value }
+}

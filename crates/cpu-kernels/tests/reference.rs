@@ -1,0 +1,139 @@
+//! Every kernel against a plain product in f64, under every level of this processor.
+mod plain;
+
+use cpu_kernels::{Dtype, Error, Level, Packing, Problem, Weights, matmul, matmul_at};
+use plain::{Case, Kind, all_kinds};
+use proptest::prelude::*;
+
+const DTYPES: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
+
+#[test]
+fn odd_sizes_agree_with_the_plain_product() {
+    for kind in all_kinds() {
+        for dtype in DTYPES {
+            for (m, n, units) in [
+                (1, 1, 1),
+                (1, 3, 5),
+                (2, 17, 3),
+                (3, 5, 9),
+                (7, 6, 8),
+                (64, 4, 4),
+                (65, 9, 11),
+                (13, 70, 2),
+            ] {
+                let k = if kind.group_size() == 0 {
+                    units * 37 + m % 3
+                } else {
+                    units * kind.group_size()
+                };
+                Case::random(kind, dtype, m, n, k, (m * n) as u64).check();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_vocabulary_of_rows_agrees() {
+    let affine = |bits| Kind::Packed(Packing::Affine { bits, scales: Dtype::Bf16 }, 64);
+    for kind in [affine(4), Kind::Dense(Dtype::Bf16)] {
+        Case::random(kind, Dtype::Bf16, 1, 151936, 64, 1).check();
+    }
+}
+
+#[test]
+fn empty_products_are_empty_or_zero() {
+    for kind in all_kinds() {
+        for level in Level::available() {
+            for (m, n, k) in [(0, 3, 128), (3, 0, 128), (2, 3, 0)] {
+                let mut case = Case::random(kind, Dtype::F32, m, n, k, 1);
+                case.out.fill(1);
+                case.run(*level);
+                assert!(case.out.iter().all(|&byte| byte == 0));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_row_does_not_depend_on_the_other_rows() {
+    for kind in all_kinds() {
+        for dtype in DTYPES {
+            let k = if kind.group_size() == 0 { 333 } else { 5 * kind.group_size() };
+            for level in Level::available() {
+                let mut all = Case::random(kind, dtype, 19, 11, k, 3);
+                all.run(*level);
+                for count in [1, 2, 3, 4, 6, 8] {
+                    let mut some = all.rows(19 - count..19);
+                    some.run(*level);
+                    let size = 11 * dtype.size();
+                    assert!(
+                        some.out == all.out[(19 - count) * size..],
+                        "{kind:?} {dtype:?} {level:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_not_finite_stays_so() {
+    for kind in all_kinds() {
+        for dtype in DTYPES {
+            for level in Level::available() {
+                for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+                    let mut case = Case::random(kind, dtype, 8, 5, 256, 4);
+                    case.set_x(3 * 256 + 77, value);
+                    case.run(*level);
+                    for (i, value) in case.values().into_iter().enumerate() {
+                        assert_eq!(
+                            value.is_finite(),
+                            i / 5 != 3,
+                            "{kind:?} {dtype:?} {level:?} {i}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn sizes_that_do_not_fit_are_refused_and_nothing_is_written() {
+    let x = [0; 16];
+    let mut out = [7; 12];
+    let weights = Weights::Dense { dtype: Dtype::F32, data: &[0; 44] };
+    let error =
+        matmul(Problem { m: 1, n: 3, k: 4, dtype: Dtype::F32, x: &x, weights, out: &mut out });
+    let expected = "weights has 44 bytes, expected the product of [3, 4, 4]";
+    assert_eq!(error.map_err(|error: Error| error.to_string()), Err(expected.to_owned()));
+    assert_eq!(out, [7; 12]);
+}
+
+#[test]
+fn a_level_that_is_missing_is_refused() {
+    let missing =
+        [Level::Avx2, Level::Avx512].into_iter().find(|l| !Level::available().contains(l));
+    if let Some(level) = missing {
+        let weights = Weights::Dense { dtype: Dtype::F32, data: &[] };
+        let problem =
+            Problem { m: 0, n: 0, k: 0, dtype: Dtype::F32, x: &[], weights, out: &mut [] };
+        assert!(matmul_at(level, problem).is_err());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+
+    #[test]
+    fn any_size_agrees_with_the_plain_product(
+        (kind, dtype) in (0..all_kinds().len(), 0..3usize),
+        (m, n, units) in (1..12usize, 1..40usize, 1..12usize),
+        extra in 0..100usize,
+        seed: u64,
+    ) {
+        let kind = all_kinds()[kind];
+        let k = if kind.group_size() == 0 { units * 64 + extra } else { units * kind.group_size() };
+        Case::random(kind, DTYPES[dtype], m, n, k, seed).check();
+    }
+}
