@@ -9,6 +9,9 @@ use super::scales::Groups;
 use super::unpack::{CHUNK, bits, unpack};
 use crate::output::Output;
 
+/// How many bytes ahead of the codes at hand memory is asked for more.
+const AHEAD: usize = 2048;
+
 /// Rows of x that are multiplied at a time.
 pub(super) const X_ROWS: usize = 6;
 
@@ -37,22 +40,11 @@ impl Packed<'_> {
         self.k.div_ceil(CHUNK)
     }
 
-    /// The values of chunk `chunk` of row `row`, zeros after its end.
+    /// The codes of row `row`.
     #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16")]
-    fn values<const KIND: u8>(&self, row: usize, chunk: usize) -> [__m512i; 8] {
-        let size = CHUNK / 8 * bits(KIND);
-        let row_size = self.k / 8 * bits(KIND);
-        let bytes = &self.data[row * row_size..][..row_size];
-        match bytes.get(chunk * size..(chunk + 1) * size) {
-            Some(bytes) => unpack::<KIND>(bytes),
-            None => {
-                let mut padded = [0; CHUNK];
-                let rest = &bytes[chunk * size..];
-                padded[..rest.len()].copy_from_slice(rest);
-                unpack::<KIND>(&padded[..size])
-            }
-        }
+    fn row<const KIND: u8>(&self, row: usize) -> &[u8] {
+        let size = self.k / 8 * bits(KIND);
+        &self.data[row * size..][..size]
     }
 
     /// Columns `columns` for the only `M` rows of x, unpacking in registers.
@@ -68,10 +60,12 @@ impl Packed<'_> {
             let mut results = [[_mm512_setzero_ps(); 4]; M];
             for j in 0..count {
                 let row = first + j;
+                let bytes = self.row::<KIND>(row);
                 let mut totals = [_mm512_setzero_ps(); M];
+                let mut scales = self.groups.scales(row);
                 for chunk in 0..self.chunks() {
-                    let values = self.values::<KIND>(row, chunk);
-                    let scale = self.groups.scale(row, chunk);
+                    let scale = scales.next(chunk);
+                    let values = values::<KIND>(bytes, chunk);
                     for i in 0..M {
                         let mut dot = _mm512_setzero_ps();
                         for (x, w) in x[i][chunk].iter().zip(values) {
@@ -104,12 +98,14 @@ impl Packed<'_> {
         panel.scales.resize(panel.scales.len().max(height * chunks), Line::ZERO);
         panel.biases.resize(panel.biases.len().max(height * parts), Line::ZERO);
         for (i, row) in columns.clone().enumerate() {
+            let bytes = self.row::<KIND>(row);
+            let mut scales = self.groups.scales(row);
             for chunk in 0..chunks {
-                let values = self.values::<KIND>(row, chunk);
+                let values = values::<KIND>(bytes, chunk);
                 for (line, values) in panel.codes[i * chunks + chunk].iter_mut().zip(values) {
                     line.set(values);
                 }
-                panel.scales[i * chunks + chunk].set_floats(self.groups.scale(row, chunk));
+                panel.scales[i * chunks + chunk].set_floats(scales.next(chunk));
             }
             for part in 0..parts {
                 panel.biases[i * parts + part].set_floats(self.groups.bias(row, part));
@@ -184,6 +180,25 @@ impl Packed<'_> {
             store(self.out, self.rows.parts, at, &totals);
         }
     }
+}
+
+/// The values of chunk `chunk` of a row, zeros after its end.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16")]
+fn values<const KIND: u8>(row: &[u8], chunk: usize) -> [__m512i; 8] {
+    let size = CHUNK / 8 * bits(KIND);
+    let rest = &row[chunk * size..];
+    for line in 0..size.div_ceil(64) {
+        // Rows follow each other, so this runs ahead into the next ones.
+        let ahead = rest.as_ptr().wrapping_add(AHEAD + 64 * line);
+        _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
+    }
+    if rest.len() >= size {
+        return unpack::<KIND>(&rest[..size]);
+    }
+    let mut padded = [0; CHUNK];
+    padded[..rest.len()].copy_from_slice(rest);
+    unpack::<KIND>(&padded[..size])
 }
 
 #[inline]
