@@ -15,7 +15,7 @@ pub(crate) struct Output<'a> {
     of: PhantomData<&'a mut [u8]>,
 }
 
-// SAFETY: the only access is `store`, whose caller promises that no two threads share an element.
+// SAFETY: the only accesses are `store` and `store_bytes`, whose callers promise that no two threads share an element.
 unsafe impl Sync for Output<'_> {}
 
 impl<'a> Output<'a> {
@@ -26,25 +26,47 @@ impl<'a> Output<'a> {
         Output { first: problem.out.as_mut_ptr(), m, n, dtype, of: PhantomData }
     }
 
+    /// The type of the elements.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
     /// Writes `values` to row `row` from column `column` on.
     ///
     /// # Safety
     /// No other thread writes these elements at the same time.
     pub(crate) unsafe fn store(&self, row: usize, column: usize, values: &[f32]) {
-        assert!(row < self.m && column + values.len() <= self.n, "inside the result");
+        for (i, &value) in values.iter().enumerate() {
+            // SAFETY: as the caller promises.
+            unsafe {
+                match self.dtype {
+                    Dtype::F32 => self.store_bytes(row, column + i, &value.to_le_bytes()),
+                    Dtype::F16 => {
+                        self.store_bytes(row, column + i, &f16::from_f32(value).to_le_bytes())
+                    }
+                    Dtype::Bf16 => {
+                        self.store_bytes(row, column + i, &bf16::from_f32(value).to_le_bytes())
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes whole elements to row `row` from column `column` on.
+    ///
+    /// # Safety
+    /// No other thread writes these elements at the same time.
+    #[inline]
+    pub(crate) unsafe fn store_bytes(&self, row: usize, column: usize, bytes: &[u8]) {
         let size = self.dtype.size();
+        assert!(row < self.m && column * size + bytes.len() <= self.n * size, "inside the result");
         // SAFETY: by the assertion the elements lie inside the buffer, which is borrowed for 'a;
         // no one else holds a slice over these bytes, as the caller promises.
         let out = unsafe {
             let first = self.first.add((row * self.n + column) * size);
-            std::slice::from_raw_parts_mut(first, values.len() * size)
+            std::slice::from_raw_parts_mut(first, bytes.len())
         };
-        for (to, &value) in out.chunks_exact_mut(size).zip(values) {
-            match self.dtype {
-                Dtype::F32 => to.copy_from_slice(&value.to_le_bytes()),
-                Dtype::F16 => to.copy_from_slice(&f16::from_f32(value).to_le_bytes()),
-                Dtype::Bf16 => to.copy_from_slice(&bf16::from_f32(value).to_le_bytes()),
-            }
-        }
+        out.copy_from_slice(bytes);
     }
 }

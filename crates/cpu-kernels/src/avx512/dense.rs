@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 use std::ops::Range;
 
 use super::lanes::Line;
-use super::packed::{X_ROWS, store};
+use super::packed::store;
 use super::rows::Rows;
 use crate::Dtype;
 use crate::output::Output;
@@ -15,6 +15,9 @@ pub(super) const PAIRS: u8 = 0;
 const FROM_BF16: u8 = 1;
 const FROM_F16: u8 = 2;
 const FROM_F32: u8 = 3;
+
+/// Rows of x that are multiplied with four rows of weights at a time: their sums fit in registers.
+pub(super) const X_ROWS: usize = 6;
 
 /// A product with dense weights whose sizes were checked.
 pub(super) struct Dense<'a> {

@@ -41,7 +41,7 @@ impl Line {
 /// The sums of the lanes of four vectors, in an order that is the same for each.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
-pub(super) fn sum_lanes([a, b, c, d]: [__m512; 4]) -> [f32; 4] {
+pub(super) fn sum_lanes([a, b, c, d]: [__m512; 4]) -> __m128 {
     let ab = _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xee>(a, b));
     let cd = _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(c, d), _mm512_shuffle_f32x4::<0xee>(c, d));
     let (even, odd) = (_mm512_shuffle_f32x4::<0x88>(ab, cd), _mm512_shuffle_f32x4::<0xdd>(ab, cd));
@@ -50,9 +50,5 @@ pub(super) fn sum_lanes([a, b, c, d]: [__m512; 4]) -> [f32; 4] {
     let halves = _mm512_add_ps(quarters, _mm512_permute_ps::<0b01_00_11_10>(quarters));
     let sums = _mm512_add_ps(halves, _mm512_permute_ps::<0b10_11_00_01>(halves));
     let first = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-    let sums = _mm512_castps512_ps128(_mm512_permutexvar_ps(first, sums));
-    let mut result = [0.0; 4];
-    // SAFETY: the array has room for four floats.
-    unsafe { _mm_storeu_ps(result.as_mut_ptr(), sums) };
-    result
+    _mm512_castps512_ps128(_mm512_permutexvar_ps(first, sums))
 }

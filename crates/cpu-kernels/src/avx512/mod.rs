@@ -14,8 +14,8 @@ mod unpack;
 use std::cell::RefCell;
 use std::ops::Range;
 
-use self::dense::Dense;
-use self::packed::{Packed, Panel, X_ROWS};
+use self::dense::{Dense, X_ROWS};
+use self::packed::{Packed, Panel};
 use self::rows::Rows;
 use self::scales::Groups;
 use self::unpack::{CHUNK, FP4, FP8, kind, order_of};

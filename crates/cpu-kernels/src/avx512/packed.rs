@@ -7,10 +7,15 @@ use super::lanes::{Line, sum_lanes};
 use super::rows::Rows;
 use super::scales::Groups;
 use super::unpack::{CHUNK, bits, unpack};
+use crate::Dtype;
 use crate::output::Output;
 
-/// Rows of x that are multiplied at a time.
-pub(super) const X_ROWS: usize = 6;
+/// How many bytes ahead of the codes at hand memory is asked for more.
+const AHEAD: usize = 2048;
+
+/// Rows of x that are multiplied with four unpacked rows at a time: sums over a chunk and sums over
+/// all chunks fit in registers.
+const TILE: usize = 3;
 
 /// A product with packed weights whose sizes were checked.
 pub(super) struct Packed<'a> {
@@ -37,22 +42,11 @@ impl Packed<'_> {
         self.k.div_ceil(CHUNK)
     }
 
-    /// The values of chunk `chunk` of row `row`, zeros after its end.
+    /// The codes of row `row`.
     #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16")]
-    fn values<const KIND: u8>(&self, row: usize, chunk: usize) -> [__m512i; 8] {
-        let size = CHUNK / 8 * bits(KIND);
-        let row_size = self.k / 8 * bits(KIND);
-        let bytes = &self.data[row * row_size..][..row_size];
-        match bytes.get(chunk * size..(chunk + 1) * size) {
-            Some(bytes) => unpack::<KIND>(bytes),
-            None => {
-                let mut padded = [0; CHUNK];
-                let rest = &bytes[chunk * size..];
-                padded[..rest.len()].copy_from_slice(rest);
-                unpack::<KIND>(&padded[..size])
-            }
-        }
+    fn row<const KIND: u8>(&self, row: usize) -> &[u8] {
+        let size = self.k / 8 * bits(KIND);
+        &self.data[row * size..][..size]
     }
 
     /// Columns `columns` for the only `M` rows of x, unpacking in registers.
@@ -68,10 +62,12 @@ impl Packed<'_> {
             let mut results = [[_mm512_setzero_ps(); 4]; M];
             for j in 0..count {
                 let row = first + j;
+                let bytes = self.row::<KIND>(row);
                 let mut totals = [_mm512_setzero_ps(); M];
+                let mut scales = self.groups.scales(row);
                 for chunk in 0..self.chunks() {
-                    let values = self.values::<KIND>(row, chunk);
-                    let scale = self.groups.scale(row, chunk);
+                    let scale = scales.next(chunk);
+                    let values = values::<KIND>(bytes, chunk);
                     for i in 0..M {
                         let mut dot = _mm512_setzero_ps();
                         for (x, w) in x[i][chunk].iter().zip(values) {
@@ -104,25 +100,26 @@ impl Packed<'_> {
         panel.scales.resize(panel.scales.len().max(height * chunks), Line::ZERO);
         panel.biases.resize(panel.biases.len().max(height * parts), Line::ZERO);
         for (i, row) in columns.clone().enumerate() {
+            let bytes = self.row::<KIND>(row);
+            let mut scales = self.groups.scales(row);
             for chunk in 0..chunks {
-                let values = self.values::<KIND>(row, chunk);
+                let values = values::<KIND>(bytes, chunk);
                 for (line, values) in panel.codes[i * chunks + chunk].iter_mut().zip(values) {
                     line.set(values);
                 }
-                panel.scales[i * chunks + chunk].set_floats(self.groups.scale(row, chunk));
+                panel.scales[i * chunks + chunk].set_floats(scales.next(chunk));
             }
             for part in 0..parts {
                 panel.biases[i * parts + part].set_floats(self.groups.bias(row, part));
             }
         }
-        for first in (0..self.count).step_by(X_ROWS) {
-            match self.count - first {
+        // Rows whose parts belong together stay together.
+        let step = if self.rows.parts == 2 { 2 } else { TILE };
+        for first in (0..self.count).step_by(step) {
+            match step.min(self.count - first) {
                 1 => self.rows_of_panel::<1>(first, columns.clone(), panel),
                 2 => self.rows_of_panel::<2>(first, columns.clone(), panel),
-                3 => self.rows_of_panel::<3>(first, columns.clone(), panel),
-                4 => self.rows_of_panel::<4>(first, columns.clone(), panel),
-                5 => self.rows_of_panel::<5>(first, columns.clone(), panel),
-                _ => self.rows_of_panel::<X_ROWS>(first, columns.clone(), panel),
+                _ => self.rows_of_panel::<TILE>(first, columns.clone(), panel),
             }
         }
     }
@@ -186,6 +183,25 @@ impl Packed<'_> {
     }
 }
 
+/// The values of chunk `chunk` of a row, zeros after its end.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16")]
+fn values<const KIND: u8>(row: &[u8], chunk: usize) -> [__m512i; 8] {
+    let size = CHUNK / 8 * bits(KIND);
+    let rest = &row[chunk * size..];
+    for line in 0..size.div_ceil(64) {
+        // Rows follow each other, so this runs ahead into the next ones.
+        let ahead = rest.as_ptr().wrapping_add(AHEAD + 64 * line);
+        _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
+    }
+    if rest.len() >= size {
+        return unpack::<KIND>(&rest[..size]);
+    }
+    let mut padded = [0; CHUNK];
+    padded[..rest.len()].copy_from_slice(rest);
+    unpack::<KIND>(&padded[..size])
+}
+
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn pairs(value: __m512i) -> __m512bh {
@@ -195,21 +211,35 @@ fn pairs(value: __m512i) -> __m512bh {
 
 /// Sums the lanes, adds the parts of a row, and writes `count` columns from row and column on.
 #[inline]
-#[target_feature(enable = "avx512f,avx512dq,avx512vl")]
-pub(super) fn store(
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16")]
+pub(super) fn store<const M: usize>(
     out: &Output<'_>,
     parts: usize,
-    (row, column, count): (usize, usize, usize),
-    totals: &[[__m512; 4]],
+    (mut row, column, count): (usize, usize, usize),
+    totals: &[[__m512; 4]; M],
 ) {
-    for (i, rows) in totals.chunks_exact(parts).enumerate() {
-        let mut sums = [0.0; 4];
-        for totals in rows {
-            for (sum, part) in sums.iter_mut().zip(sum_lanes(*totals)) {
-                *sum += part;
-            }
+    let mut sums = _mm_setzero_ps();
+    for (i, totals) in totals.iter().enumerate() {
+        sums = _mm_add_ps(sums, sum_lanes(*totals));
+        if (i + 1).is_multiple_of(parts) {
+            let bytes = match out.dtype() {
+                Dtype::F32 => _mm_castps_si128(sums),
+                Dtype::F16 => _mm_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(sums),
+                Dtype::Bf16 => bits_of(_mm_cvtneps_pbh(sums)),
+            };
+            // SAFETY: both types are 16 bytes of plain bits.
+            let bytes = unsafe { std::mem::transmute::<__m128i, [u8; 16]>(bytes) };
+            // SAFETY: a unit of work has columns of its own, and is claimed by one thread.
+            unsafe { out.store_bytes(row, column, &bytes[..count * out.dtype().size()]) };
+            row += 1;
+            sums = _mm_setzero_ps();
         }
-        // SAFETY: a unit of work has columns of its own, and is claimed by one thread.
-        unsafe { out.store(row + i, column, &sums[..count]) };
     }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn bits_of(value: __m128bh) -> __m128i {
+    // SAFETY: both types are 16 bytes of plain bits.
+    unsafe { std::mem::transmute(value) }
 }

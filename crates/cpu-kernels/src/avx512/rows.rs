@@ -1,5 +1,7 @@
 //! Rows of x in the form that the kernels read: whole lines, in the order of the weights' codes.
 
+use std::arch::x86_64::*;
+
 use super::lanes::Line;
 use super::unpack::CHUNK;
 use crate::Dtype;
@@ -86,12 +88,8 @@ impl Rows {
                     let row = i * self.parts + part;
                     let high = take_high(&mut values);
                     let to = &mut self.lines[row * self.lines_in_row + chunk * 8..][..8];
-                    for (line, order) in to.iter_mut().zip(order.as_chunks::<32>().0) {
-                        for (lane, pair) in line.0.iter_mut().zip(order.as_chunks::<2>().0) {
-                            let [low, high] = pair.map(|at| high[usize::from(at)].to_bits());
-                            *lane = low >> 16 | high;
-                        }
-                    }
+                    let words = high.map(|value| (value.to_bits() >> 16) as u16);
+                    reorder(&words, order, to);
                     let Some(size) = group_size else { continue };
                     let sums = &mut self.sums[row * self.sums_in_row..][..self.sums_in_row];
                     for (i, group) in high[..bytes.len() / dtype.size()].chunks(size).enumerate() {
@@ -126,5 +124,35 @@ fn sum(group: &[f32]) -> f32 {
             *lane += value;
         }
     }
-    lanes.iter().sum()
+    for width in [8, 4, 2, 1] {
+        for i in 0..width {
+            lanes[i] += lanes[i + width];
+        }
+    }
+    lanes[0]
+}
+
+/// Brings `words` in `order`, as eight lines.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16")]
+fn reorder(words: &[u16; CHUNK], order: &[u8; CHUNK], to: &mut [Line]) {
+    let mut from = [_mm512_setzero_si512(); 8];
+    for (from, words) in from.iter_mut().zip(words.as_chunks::<32>().0) {
+        // SAFETY: 32 words are 64 bytes.
+        *from = unsafe { _mm512_loadu_si512(words.as_ptr().cast()) };
+    }
+    for (line, order) in to.iter_mut().zip(order.as_chunks::<32>().0) {
+        // SAFETY: the array has 32 bytes.
+        let order = unsafe { _mm256_loadu_si256(order.as_ptr().cast()) };
+        let order = _mm512_cvtepu8_epi16(order);
+        // The lowest six bits choose among the 64 words of two vectors, the others those two.
+        let pair = _mm512_srli_epi16::<6>(order);
+        let mut line_words = _mm512_permutex2var_epi16(from[0], order, from[1]);
+        for i in 1..4 {
+            let here = _mm512_cmpeq_epi16_mask(pair, _mm512_set1_epi16(i as i16));
+            let words = _mm512_permutex2var_epi16(from[2 * i], order, from[2 * i + 1]);
+            line_words = _mm512_mask_mov_epi16(line_words, here, words);
+        }
+        line.set(line_words);
+    }
 }

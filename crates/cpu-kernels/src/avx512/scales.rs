@@ -33,21 +33,12 @@ impl<'a> Groups<'a> {
         Groups { packing, scales, biases, in_row, in_chunk, of_lane }
     }
 
-    /// Each lane's scale in chunk `chunk` of row `row`.
+    /// The scales of row `row`.
     #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
-    pub(super) fn scale(&self, row: usize, chunk: usize) -> __m512 {
-        let first = chunk * self.in_chunk;
-        let count = self.in_chunk.min(self.in_row - first);
-        let first = row * self.in_row + first;
-        let scales = match self.packing {
-            Packing::Affine { scales: dtype, .. } => floats(dtype, self.scales, first, count),
-            Packing::Mxfp4 | Packing::Mxfp8 => e8m0(self.scales, first, count),
-            Packing::Nvfp4 => e4m3(self.scales, first, count),
-        };
-        // SAFETY: the array has 64 bytes.
-        let of_lane = unsafe { _mm512_loadu_si512(self.of_lane.as_ptr().cast()) };
-        _mm512_permutexvar_ps(of_lane, scales)
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn scales(&self, row: usize) -> Scales<'_> {
+        let zero = _mm512_setzero_ps();
+        Scales { groups: self, row, sixteen: zero, of_lane: _mm512_setzero_si512() }
     }
 
     /// How often sixteen biases begin in a row; 0 if the packing has none.
@@ -63,6 +54,40 @@ impl<'a> Groups<'a> {
             return _mm512_setzero_ps();
         };
         floats(dtype, self.biases, row * self.in_row + 16 * i, 16.min(self.in_row - 16 * i))
+    }
+}
+
+/// The scales of one row, chunk after chunk.
+pub(super) struct Scales<'a> {
+    groups: &'a Groups<'a>,
+    row: usize,
+    /// Those of sixteen groups, which are one to eight chunks.
+    sixteen: __m512,
+    /// Each lane's group among them in the next chunk.
+    of_lane: __m512i,
+}
+
+impl Scales<'_> {
+    /// Each lane's scale in chunk `chunk`, the one after the last that was asked for.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
+    pub(super) fn next(&mut self, chunk: usize) -> __m512 {
+        let Groups { packing, scales, in_row, in_chunk, ref of_lane, .. } = *self.groups;
+        let first = chunk * in_chunk;
+        if first % 16 == 0 {
+            let count = 16.min(in_row - first);
+            let first = self.row * in_row + first;
+            self.sixteen = match packing {
+                Packing::Affine { scales: dtype, .. } => floats(dtype, scales, first, count),
+                Packing::Mxfp4 | Packing::Mxfp8 => e8m0(scales, first, count),
+                Packing::Nvfp4 => e4m3(scales, first, count),
+            };
+            // SAFETY: the array has 64 bytes.
+            self.of_lane = unsafe { _mm512_loadu_si512(of_lane.as_ptr().cast()) };
+        }
+        let scale = _mm512_permutexvar_ps(self.of_lane, self.sixteen);
+        self.of_lane = _mm512_add_epi32(self.of_lane, _mm512_set1_epi32(in_chunk as i32));
+        scale
     }
 }
 
