@@ -22,7 +22,6 @@ const HEADERS: &[&str] = &[
     "error",
     "fast",
     "linalg",
-    "map",
     "memory",
     "metal",
     "ops",
@@ -36,9 +35,9 @@ const HEADERS: &[&str] = &[
     "version",
 ];
 
-/// Functions of other headers. Of `io.h` only safetensors: MLX's readers of npy
-/// and gguf trust the sizes that a file states.
-const FUNCTIONS: &[&str] = &["mlx_load_safetensors", "mlx_save_safetensors", "mlxrs_.*"];
+/// Functions of other headers: our shim's. Nothing of `io.h`: MLX's readers trust the sizes that a
+/// file states.
+const FUNCTIONS: &[&str] = &["mlxrs_.*"];
 
 /// Functions whose types exist on some processors only.
 const BLOCKED: &[&str] = &[".*_b?float16"];

@@ -28,6 +28,3 @@ pub use level::Level;
 pub use matmul::{matmul, matmul_at};
 pub use pool::{set_threads, threads};
 pub use problem::{Dtype, Error, Packing, Problem, Weights};
-
-/// Sets how many threads a product may use.
-pub fn set_threads(_n: usize) {}

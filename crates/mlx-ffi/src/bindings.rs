@@ -9,12 +9,6 @@ pub type mlx_array = mlx_array_;
 pub type mlx_dtype_ = ::std::os::raw::c_uint;
 #[doc = " A string-to-array map"]
 pub type mlx_map_string_to_array = mlx_map_string_to_array_;
-#[doc = " An iterator over a string-to-array map."]
-pub type mlx_map_string_to_array_iterator = mlx_map_string_to_array_iterator_;
-#[doc = " A string-to-string map"]
-pub type mlx_map_string_to_string = mlx_map_string_to_string_;
-#[doc = " An iterator over a string-to-string map."]
-pub type mlx_map_string_to_string_iterator = mlx_map_string_to_string_iterator_;
 #[doc = " A int optional."]
 pub type mlx_optional_int = mlx_optional_int_;
 #[doc = " A float optional."]
@@ -92,26 +86,6 @@ pub struct mlx_array_ {
 #[derive(Debug, Copy, Clone)]
 pub struct mlx_map_string_to_array_ {
     pub ctx: *mut ::std::os::raw::c_void,
-}
-#[doc = " An iterator over a string-to-array map."]
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct mlx_map_string_to_array_iterator_ {
-    pub ctx: *mut ::std::os::raw::c_void,
-    pub map_ctx: *mut ::std::os::raw::c_void,
-}
-#[doc = " A string-to-string map"]
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct mlx_map_string_to_string_ {
-    pub ctx: *mut ::std::os::raw::c_void,
-}
-#[doc = " An iterator over a string-to-string map."]
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct mlx_map_string_to_string_iterator_ {
-    pub ctx: *mut ::std::os::raw::c_void,
-    pub map_ctx: *mut ::std::os::raw::c_void,
 }
 #[doc = " A int optional."]
 #[repr(C)]
@@ -481,76 +455,6 @@ unsafe extern "C" {
     pub fn _mlx_array_is_row_contiguous(res: *mut bool, arr: mlx_array) -> ::std::os::raw::c_int;
     #[doc = " Whether the array's columns are contiguous in memory.\n Internal function: use at your own risk."]
     pub fn _mlx_array_is_col_contiguous(res: *mut bool, arr: mlx_array) -> ::std::os::raw::c_int;
-    #[doc = " Returns a new empty string-to-array map."]
-    pub fn mlx_map_string_to_array_new() -> mlx_map_string_to_array;
-    #[doc = " Set map to provided src map."]
-    pub fn mlx_map_string_to_array_set(
-        map: *mut mlx_map_string_to_array,
-        src: mlx_map_string_to_array,
-    ) -> ::std::os::raw::c_int;
-    #[doc = " Free a string-to-array map."]
-    pub fn mlx_map_string_to_array_free(map: mlx_map_string_to_array) -> ::std::os::raw::c_int;
-    #[doc = " Insert a new `value` at the specified `key` in the map."]
-    pub fn mlx_map_string_to_array_insert(
-        map: mlx_map_string_to_array,
-        key: *const ::std::os::raw::c_char,
-        value: mlx_array,
-    ) -> ::std::os::raw::c_int;
-    #[doc = " Returns the value indexed at the specified `key` in the map."]
-    pub fn mlx_map_string_to_array_get(
-        value: *mut mlx_array,
-        map: mlx_map_string_to_array,
-        key: *const ::std::os::raw::c_char,
-    ) -> ::std::os::raw::c_int;
-    #[doc = " Returns a new iterator over the given map."]
-    pub fn mlx_map_string_to_array_iterator_new(
-        map: mlx_map_string_to_array,
-    ) -> mlx_map_string_to_array_iterator;
-    #[doc = " Free iterator."]
-    pub fn mlx_map_string_to_array_iterator_free(
-        it: mlx_map_string_to_array_iterator,
-    ) -> ::std::os::raw::c_int;
-    #[doc = " Increment iterator."]
-    pub fn mlx_map_string_to_array_iterator_next(
-        key: *mut *const ::std::os::raw::c_char,
-        value: *mut mlx_array,
-        it: mlx_map_string_to_array_iterator,
-    ) -> ::std::os::raw::c_int;
-    #[doc = " Returns a new empty string-to-string map."]
-    pub fn mlx_map_string_to_string_new() -> mlx_map_string_to_string;
-    #[doc = " Set map to provided src map."]
-    pub fn mlx_map_string_to_string_set(
-        map: *mut mlx_map_string_to_string,
-        src: mlx_map_string_to_string,
-    ) -> ::std::os::raw::c_int;
-    #[doc = " Free a string-to-string map."]
-    pub fn mlx_map_string_to_string_free(map: mlx_map_string_to_string) -> ::std::os::raw::c_int;
-    #[doc = " Insert a new `value` at the specified `key` in the map."]
-    pub fn mlx_map_string_to_string_insert(
-        map: mlx_map_string_to_string,
-        key: *const ::std::os::raw::c_char,
-        value: *const ::std::os::raw::c_char,
-    ) -> ::std::os::raw::c_int;
-    #[doc = " Returns the value indexed at the specified `key` in the map."]
-    pub fn mlx_map_string_to_string_get(
-        value: *mut *const ::std::os::raw::c_char,
-        map: mlx_map_string_to_string,
-        key: *const ::std::os::raw::c_char,
-    ) -> ::std::os::raw::c_int;
-    #[doc = " Returns a new iterator over the given map."]
-    pub fn mlx_map_string_to_string_iterator_new(
-        map: mlx_map_string_to_string,
-    ) -> mlx_map_string_to_string_iterator;
-    #[doc = " Free iterator."]
-    pub fn mlx_map_string_to_string_iterator_free(
-        it: mlx_map_string_to_string_iterator,
-    ) -> ::std::os::raw::c_int;
-    #[doc = " Increment iterator."]
-    pub fn mlx_map_string_to_string_iterator_next(
-        key: *mut *const ::std::os::raw::c_char,
-        value: *mut *const ::std::os::raw::c_char,
-        it: mlx_map_string_to_string_iterator,
-    ) -> ::std::os::raw::c_int;
     #[doc = " Returns a new empty device."]
     pub fn mlx_device_new() -> mlx_device;
     #[doc = " Returns a new device of specified `type`, with specified `index`."]
@@ -1351,17 +1255,6 @@ unsafe extern "C" {
         sinks: mlx_array,
         force_fused: bool,
         s: mlx_stream,
-    ) -> ::std::os::raw::c_int;
-    pub fn mlx_load_safetensors(
-        res_0: *mut mlx_map_string_to_array,
-        res_1: *mut mlx_map_string_to_string,
-        file: *const ::std::os::raw::c_char,
-        s: mlx_stream,
-    ) -> ::std::os::raw::c_int;
-    pub fn mlx_save_safetensors(
-        file: *const ::std::os::raw::c_char,
-        param: mlx_map_string_to_array,
-        metadata: mlx_map_string_to_string,
     ) -> ::std::os::raw::c_int;
     #[doc = " \\defgroup linalg Linear algebra operations\n/\n/**@{"]
     pub fn mlx_linalg_cholesky(

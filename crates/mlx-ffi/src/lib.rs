@@ -25,7 +25,6 @@ mod compile;
 pub mod cpu;
 mod error;
 pub mod fast;
-mod io;
 pub mod memory;
 pub mod ops;
 mod quantized;
@@ -37,7 +36,6 @@ mod vector;
 pub use array::{Array, Dtype, async_eval, eval_all};
 pub use compile::Compiled;
 pub use error::{Error, Result};
-pub use io::load_safetensors;
 pub use quantized::{
     QuantMode, Quantization, Quantized, dequantize, gather_qmm, quantize, quantized_matmul,
 };

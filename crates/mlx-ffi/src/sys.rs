@@ -1,6 +1,6 @@
 //! The declarations of mlx-c 0.7.0 and of our shim, as bindgen makes them from the headers.
 //!
-//! `cargo xtask bindings` regenerates them. MLX's readers of npy and gguf files are
+//! `cargo xtask bindings` regenerates them. MLX's readers of files are
 //! left out on purpose: they trust the sizes that a file states.
 #![allow(
     missing_docs,
