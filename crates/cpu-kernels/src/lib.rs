@@ -15,6 +15,8 @@
 #![allow(unsafe_code, reason = "vector loads and threads that share the output")]
 
 #[cfg(target_arch = "x86_64")]
+#[allow(clippy::wildcard_imports, reason = "intrinsics are named like nothing else")]
+#[allow(clippy::needless_range_loop, reason = "one index walks several arrays of registers")]
 mod avx512;
 mod generic;
 mod level;

@@ -7,7 +7,10 @@
 use std::cell::UnsafeCell;
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::atomic::{
+    AtomicBool, AtomicUsize,
+    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -105,7 +108,7 @@ pub(crate) fn run(units: usize, work: &Work<'_>) {
     while SHARED.done.load(Acquire) < units {
         spins += 1;
         // A worker that lost its core needs one.
-        if spins % 4096 == 0 { std::thread::yield_now() } else { std::hint::spin_loop() }
+        if spins.is_multiple_of(4096) { std::thread::yield_now() } else { std::hint::spin_loop() }
     }
     let panicked = SHARED.panicked.swap(false, Relaxed);
     drop(started);
@@ -140,7 +143,7 @@ fn wait_for_work(id: usize) {
                 break;
             }
             spins += 1;
-            if spins % 256 == 0 && since.elapsed() > SPIN {
+            if spins.is_multiple_of(256) && since.elapsed() > SPIN {
                 sleep(id);
                 break;
             }

@@ -69,6 +69,8 @@ impl Dense<'_> {
         let row_size = self.k * self.dtype.size();
         let size = step_size(KIND);
         let steps = row_size / size;
+        // The processor itself looks ahead within long rows, but not from row to row.
+        let short = row_size <= 4096;
         for first in columns.clone().step_by(4) {
             let count = 4.min(columns.end - first);
             let mut w: [&[u8]; 4] = [&[]; 4];
@@ -78,6 +80,12 @@ impl Dense<'_> {
             }
             let mut totals = [[_mm512_setzero_ps(); 4]; M];
             for step in 0..steps {
+                if M == 1 && short {
+                    for w in w {
+                        let ahead = w.as_ptr().wrapping_add(step * size + 4 * row_size);
+                        _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
+                    }
+                }
                 let w0 = load::<KIND>(&w[0][step * size..][..size]);
                 let w1 = load::<KIND>(&w[1][step * size..][..size]);
                 let w2 = load::<KIND>(&w[2][step * size..][..size]);
@@ -135,9 +143,10 @@ fn load<const KIND: u8>(bytes: &[u8]) -> __m512 {
 #[target_feature(enable = "avx512f,avx512bf16")]
 fn add_products<const KIND: u8>(sum: __m512, x: &Line, w: __m512) -> __m512 {
     match KIND {
-        // SAFETY: both types are 64 bytes of plain bits.
         PAIRS => {
-            _mm512_dpbf16_ps(sum, x.pairs(), unsafe { std::mem::transmute::<__m512, __m512bh>(w) })
+            // SAFETY: both types are 64 bytes of plain bits.
+            let w = unsafe { std::mem::transmute::<__m512, __m512bh>(w) };
+            _mm512_dpbf16_ps(sum, x.pairs(), w)
         }
         _ => _mm512_fmadd_ps(x.floats(), w, sum),
     }

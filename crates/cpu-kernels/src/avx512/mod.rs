@@ -79,17 +79,16 @@ fn packed(kind: u8, packed: &Packed<'_>) {
 fn packed_kind<const KIND: u8>(packed: &Packed<'_>) {
     let height = PANEL_SIZE / (packed.k.next_multiple_of(CHUNK) * 2);
     let all = usize::MAX;
-    // SAFETY (of each): this level was chosen because the processor has its features.
     match packed.count {
-        // SAFETY: as above.
+        // SAFETY: this level was chosen because the processor has its features.
         1 => split(packed.n, all, &|columns| unsafe { packed.few::<KIND, 1>(columns) }),
-        // SAFETY: as above.
+        // SAFETY: this level was chosen because the processor has its features.
         2 => split(packed.n, all, &|columns| unsafe { packed.few::<KIND, 2>(columns) }),
-        // SAFETY: as above.
+        // SAFETY: this level was chosen because the processor has its features.
         3 => split(packed.n, all, &|columns| unsafe { packed.few::<KIND, 3>(columns) }),
-        // SAFETY: as above.
+        // SAFETY: this level was chosen because the processor has its features.
         4 => split(packed.n, all, &|columns| unsafe { packed.few::<KIND, 4>(columns) }),
-        // SAFETY: as above.
+        // SAFETY: this level was chosen because the processor has its features.
         _ => split(packed.n, height, &|columns| unsafe {
             PANEL.with_borrow_mut(|panel| packed.many::<KIND>(columns, panel));
         }),

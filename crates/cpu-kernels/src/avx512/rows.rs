@@ -86,9 +86,13 @@ impl Rows {
                 widen(dtype, bytes, &mut values);
                 for part in 0..self.parts {
                     let row = i * self.parts + part;
-                    let high = take_high(&mut values);
+                    // A single part is the whole.
+                    let high = if self.parts == 1 { values } else { take_high(&mut values) };
                     let to = &mut self.lines[row * self.lines_in_row + chunk * 8..][..8];
-                    let words = high.map(|value| (value.to_bits() >> 16) as u16);
+                    let mut words = [0; CHUNK];
+                    for (word, value) in words.iter_mut().zip(&high) {
+                        *word = (value.to_bits() >> 16) as u16;
+                    }
                     reorder(&words, order, to);
                     let Some(size) = group_size else { continue };
                     let sums = &mut self.sums[row * self.sums_in_row..][..self.sums_in_row];

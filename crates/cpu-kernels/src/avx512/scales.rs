@@ -74,7 +74,7 @@ impl Scales<'_> {
     pub(super) fn next(&mut self, chunk: usize) -> __m512 {
         let Groups { packing, scales, in_row, in_chunk, ref of_lane, .. } = *self.groups;
         let first = chunk * in_chunk;
-        if first % 16 == 0 {
+        if first.is_multiple_of(16) {
             let count = 16.min(in_row - first);
             let first = self.row * in_row + first;
             self.sixteen = match packing {
