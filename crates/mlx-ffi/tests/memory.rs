@@ -5,8 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mlx_ffi::{
     Array, Compiled, Dtype, QuantMode, Quantization, Result, async_eval, dequantize, eval_all,
-    fast, gather_qmm, memory, ops, quantize, quantized_matmul, random,
-    synchronize,
+    fast, gather_qmm, memory, ops, quantize, quantized_matmul, random, synchronize,
 };
 
 /// Bytes of a 256 × 256 array of f32.
