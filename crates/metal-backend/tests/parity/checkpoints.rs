@@ -91,7 +91,11 @@ fn bf16_logits_are_the_references(native: &dyn TextModel, golden: &Golden, name:
     eprintln!(
         "{name}: bf16 logits within {between:.1e} of mlx-lm's; from float32 ours are {ours:.1e}, mlx-lm's {theirs:.1e}"
     );
-    assert!(between <= BF16_TOLERANCE.max(BF16_TOLERANCE * theirs), "{name}: {between:e}");
+    let agrees = between <= BF16_TOLERANCE.max(BF16_TOLERANCE * theirs);
+    // Our own kernels sum in f32, MLX's in bf16: ours may be far from MLX's where they are nearer
+    // to what both mean.
+    let nearer = metal_backend::cpu_kernels() == "our own" && ours <= theirs;
+    assert!(agrees || nearer, "{name}: {between:e} {ours:e} {theirs:e}");
 }
 
 fn prompts_are_the_references(model: &dyn TextModel, golden: &Golden) {
