@@ -63,14 +63,17 @@ fn build(options: &EngineOptions, only_describe: bool) -> Result<LoadedModel> {
     let totals = weights.finish().map_err(at_folder)?;
     let context_length = model.max_position_embeddings.unwrap_or(i32::MAX) as usize;
     let bound = bound(load, context_length)?;
-    let specs = model
+    let specs: Vec<CacheSpec> = model
         .layers
         .iter()
         .map(|layer| CacheSpec::new(layer.attention.config.window, bound))
         .collect();
     let quantization = config.default_quantization().map_err(at_folder)?;
     let activations = model.embed_tokens.dtype();
+    let dtype_size = activations.size() as u64;
+    let growing = model.layers.iter().zip(&specs).filter(|(_, s)| **s == CacheSpec::Growing);
     let info = ModelInfo {
+        kv_bytes_per_token: growing.map(|(l, _)| l.attention.kv_elements() * dtype_size).sum(),
         architecture: models::model_type(config)?.to_owned(),
         vocab_size: model.vocab_size as usize,
         num_layers: model.layers.len(),
@@ -84,7 +87,7 @@ fn build(options: &EngineOptions, only_describe: bool) -> Result<LoadedModel> {
         device: device.info()?.backend.to_owned(),
         ..ModelInfo::default()
     };
-    Ok(LoadedModel { model, specs, info, dtype_size: activations.size() as u64 })
+    Ok(LoadedModel { model, specs, info, dtype_size })
 }
 
 /// The positions that a cache may hold, where the load options bound them.

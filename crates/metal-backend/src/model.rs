@@ -77,16 +77,7 @@ impl MlxModel {
         capabilities.check_load(&options.load)?;
         let text = Text::read(&options.files, model_type(options)?).map_err(text_error)?;
         SamplingDefaults::read(&options.files)?;
-        let described = load::describe(options)?;
-        let mut info = described.info;
-        info.kv_bytes_per_token = described
-            .model
-            .layers
-            .iter()
-            .zip(&described.specs)
-            .filter(|(_, spec)| **spec == crate::cache::CacheSpec::Growing)
-            .map(|(layer, _)| layer.attention.kv_elements() * described.dtype_size)
-            .sum();
+        let mut info = load::describe(options)?.info;
         text.describe(&mut info);
         Ok((info, capabilities))
     }

@@ -98,10 +98,4 @@ impl Budget {
         }
         .into())
     }
-
-    /// Bytes that one more position adds to the caches that grow without bound.
-    pub fn growing_bytes_per_token(&self) -> u64 {
-        let growing = self.layers.iter().filter(|(spec, _)| *spec == CacheSpec::Growing);
-        growing.map(|(_, bytes)| bytes).sum()
-    }
 }

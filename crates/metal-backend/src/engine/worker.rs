@@ -64,9 +64,8 @@ pub(super) fn run(
             return;
         }
     };
-    let LoadedModel { model, specs, mut info, dtype_size } = loaded;
+    let LoadedModel { model, specs, info, dtype_size } = loaded;
     let budget = Budget::new(&model, &specs, dtype_size, limit);
-    info.kv_bytes_per_token = budget.growing_bytes_per_token();
     let worker = Worker {
         specs,
         budget,
