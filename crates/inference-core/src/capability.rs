@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Error, GenerateOptions, LoadOptions, Result};
+use crate::{ClassifyOptions, Error, GenerateOptions, LoadOptions, Result};
 
 /// Something that a caller may ask of a loaded model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -24,6 +24,14 @@ pub enum Feature {
     Constraint,
     /// Several requests decoded together.
     ParallelSlots,
+    /// A limit to how many requests wait.
+    QueueLimit,
+    /// Results that do not depend on what runs beside a request.
+    BatchInvariant,
+    /// Keys and values of earlier requests are used again.
+    PrefixCache,
+    /// Scores of given labels in [`TextModel::classify`](crate::TextModel::classify).
+    Labels,
     /// A quantised key and value cache.
     KvBits,
     /// LoRA adapters at load.
@@ -43,6 +51,8 @@ pub enum Feature {
     LogitBias,
     /// `stop` strings, `stop_token_ids` and `ignore_eos`.
     Stop,
+    /// Special tokens in the text.
+    SpecialTokens,
     /// A choice of the type to compute in.
     Dtype,
     /// `memory_limit` and `cache_limit`.
@@ -55,7 +65,7 @@ pub enum Feature {
 
 impl Feature {
     /// Every feature, so that a report can be complete.
-    pub const ALL: [Feature; 21] = [
+    pub const ALL: [Feature; 26] = [
         Feature::Chat,
         Feature::Classify,
         Feature::BatchGenerate,
@@ -64,6 +74,10 @@ impl Feature {
         Feature::Logits,
         Feature::Constraint,
         Feature::ParallelSlots,
+        Feature::QueueLimit,
+        Feature::BatchInvariant,
+        Feature::PrefixCache,
+        Feature::Labels,
         Feature::KvBits,
         Feature::Adapter,
         Feature::ContextLength,
@@ -73,6 +87,7 @@ impl Feature {
         Feature::Penalties,
         Feature::LogitBias,
         Feature::Stop,
+        Feature::SpecialTokens,
         Feature::Dtype,
         Feature::MemoryLimit,
         Feature::PrefillChunk,
@@ -90,6 +105,10 @@ impl Feature {
             Feature::Logits => "logits",
             Feature::Constraint => "constraint",
             Feature::ParallelSlots => "parallel_slots",
+            Feature::QueueLimit => "queue_limit",
+            Feature::BatchInvariant => "batch_invariant",
+            Feature::PrefixCache => "prefix_cache",
+            Feature::Labels => "labels",
             Feature::KvBits => "kv_bits",
             Feature::Adapter => "adapter_path",
             Feature::ContextLength => "context_length",
@@ -99,6 +118,7 @@ impl Feature {
             Feature::Penalties => "penalties",
             Feature::LogitBias => "logit_bias",
             Feature::Stop => "stop",
+            Feature::SpecialTokens => "special_tokens",
             Feature::Dtype => "dtype",
             Feature::MemoryLimit => "memory_limit",
             Feature::PrefillChunk => "prefill_chunk",
@@ -175,6 +195,7 @@ impl Capabilities {
             ("stop", !options.stop.is_empty(), Feature::Stop),
             ("stop_token_ids", !options.stop_token_ids.is_empty(), Feature::Stop),
             ("ignore_eos", options.ignore_eos, Feature::Stop),
+            ("special_tokens", options.special_tokens, Feature::SpecialTokens),
             ("logprobs", options.logprobs, Feature::Logprobs),
             ("top_logprobs", options.top_logprobs > 0, Feature::Logprobs),
             ("logits", options.logits, Feature::Logits),
@@ -196,7 +217,15 @@ impl Capabilities {
                 options.parallel_slots.is_some_and(|slots| slots != 1),
                 Feature::ParallelSlots,
             ),
+            ("queue_limit", options.queue_limit.is_some(), Feature::QueueLimit),
+            ("batch_invariant", options.batch_invariant, Feature::BatchInvariant),
+            (
+                "prefix_cache",
+                options.prefix_cache.is_some_and(|bytes| bytes > 0),
+                Feature::PrefixCache,
+            ),
             ("kv_bits", options.kv_bits.is_some(), Feature::KvBits),
+            ("kv_group_size", options.kv_group_size.is_some(), Feature::KvBits),
             ("gpu_layers", options.gpu_layers.is_some(), Feature::GpuLayers),
             ("adapter_path", options.adapter_path.is_some(), Feature::Adapter),
             ("dtype", options.dtype.is_some(), Feature::Dtype),
@@ -206,6 +235,17 @@ impl Capabilities {
             ("threads", options.threads.is_some(), Feature::Threads),
         ];
         self.require_all(&asked)
+    }
+
+    /// As [`check_generate`](Self::check_generate), for the options of a classification.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] with the first refused option's name and the feature's reason.
+    pub fn check_classify(&self, options: &ClassifyOptions) -> Result<()> {
+        self.require_all(&[
+            ("logits", options.logits, Feature::Logits),
+            ("labels", !options.labels.is_empty(), Feature::Labels),
+        ])
     }
 
     fn require_all(&self, asked: &[(&str, bool, Feature)]) -> Result<()> {

@@ -45,9 +45,10 @@ pub use error::{Error, Result};
 pub use generation::{FinishReason, Generation, GenerationSender, Outcome, Token, TokenLogprob};
 pub use inspect::{AttentionInspector, AttentionSnapshot, LayerAttention};
 pub use message::{Message, Role};
-pub use metrics::GenerateMetrics;
+pub use metrics::{CacheMiss, EngineStatus, GenerateMetrics};
 pub use model::{
-    BatchResult, ClassifyResult, ModelInfo, Prompt, RenderedPrompt, TextModel, generate_each,
+    BatchResult, ClassifyResult, LabelScore, ModelInfo, Prompt, RenderedPrompt, TextModel,
+    generate_each,
 };
 pub use options::{
     ChatOptions, ClassifyOptions, Constraint, Dtype, GenerateOptions, LoadOptions, Xtc,

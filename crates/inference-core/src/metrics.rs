@@ -11,6 +11,9 @@ pub struct GenerateMetrics {
     pub prompt_tokens: usize,
     /// Tokens of the prompt that a cache held, so that they were not computed again.
     pub cached_prompt_tokens: usize,
+    /// Why not more of the prompt came from the prefix cache; `None` where all that can be reused
+    /// was.
+    pub cache_miss: Option<CacheMiss>,
     /// Tokens generated, the end-of-sequence token not counted.
     pub generated_tokens: usize,
     /// From entering the queue until the engine took the request up.
@@ -28,6 +31,52 @@ pub struct GenerateMetrics {
     pub peak_memory_bytes: u64,
     /// Memory in use when the request ended and its state was freed, in bytes.
     pub active_memory_bytes: u64,
+}
+
+/// Why a prompt, or the rest of it, was not found in the prefix cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CacheMiss {
+    /// No prefix cache was asked for at the load.
+    Off,
+    /// Nothing has been kept yet, or all of it was evicted.
+    Empty,
+    /// What is kept parts from the prompt here.
+    Differs,
+    /// The prompt goes on where what is kept ends.
+    Ends,
+    /// A layer that sees a window only no longer holds the positions before the place where the
+    /// prompts part.
+    Window,
+}
+
+impl CacheMiss {
+    /// `off`, `empty`, `differs`, `ends` or `window`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CacheMiss::Off => "off",
+            CacheMiss::Empty => "empty",
+            CacheMiss::Differs => "differs",
+            CacheMiss::Ends => "ends",
+            CacheMiss::Window => "window",
+        }
+    }
+}
+
+/// What an engine does at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineStatus {
+    /// Requests in prefill or decode.
+    pub running: usize,
+    /// Requests that wait for a slot or for memory.
+    pub waiting: usize,
+    /// Bytes of the keys and values of running requests.
+    pub kv_bytes: u64,
+    /// Bytes that the prefix cache holds.
+    pub prefix_cache_bytes: u64,
+    /// Since the engine last finished a step of its work; zero while it is idle. One that grows
+    /// past the longest step tells of an engine that hangs.
+    pub heartbeat_age: Duration,
 }
 
 impl GenerateMetrics {

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use crate::{
-    AttentionInspector, Capabilities, ChatOptions, ClassifyOptions, Error, GenerateMetrics,
-    GenerateOptions, Generation, Message, Outcome, Result, Token,
+    AttentionInspector, Capabilities, ChatOptions, ClassifyOptions, EngineStatus, Error,
+    GenerateMetrics, GenerateOptions, Generation, Message, Outcome, Result, Token,
 };
 
 /// What a model continues.
@@ -84,6 +84,17 @@ pub struct ClassifyResult {
     pub token: Token,
     /// `[vocab_size]` logits at the last position; only when asked for.
     pub logits: Option<Vec<f32>>,
+    /// One entry for each of [`ClassifyOptions::labels`], in their order.
+    pub labels: Vec<LabelScore>,
+}
+
+/// How likely a label is as the continuation of a prompt.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LabelScore {
+    /// Natural logarithm of the probability of the label's tokens, one after the other.
+    pub logprob: f32,
+    /// Tokens of the label.
+    pub tokens: usize,
 }
 
 /// All tokens of one prompt of a batch.
@@ -171,6 +182,11 @@ pub trait TextModel: Send + Sync {
     /// The metrics of the call that finished last, of whichever caller. Each [`Generation`]
     /// carries its own; this is for programs that know only the older contract.
     fn metrics(&self) -> Option<GenerateMetrics>;
+
+    /// What the engine does at this moment; an engine that reports nothing is idle.
+    fn status(&self) -> EngineStatus {
+        EngineStatus::default()
+    }
 
     /// The model's attention, where it can be looked at.
     fn attention_inspector(&self) -> Option<&dyn AttentionInspector> {

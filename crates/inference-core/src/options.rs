@@ -52,8 +52,20 @@ pub struct LoadOptions {
     pub context_length: Option<usize>,
     /// Requests that run together; `None`: the backend's choice.
     pub parallel_slots: Option<usize>,
+    /// Requests that may wait for a slot before further ones are refused with
+    /// [`Error::QueueFull`]; `None`: as many as come.
+    pub queue_limit: Option<usize>,
+    /// Compute every request by itself, so that its numbers do not depend on what runs beside it
+    /// or on what a cache holds, on any device. Slower where several run together.
+    pub batch_invariant: bool,
+    /// Bytes in which keys and values of earlier prompts and answers are kept, so that a prompt
+    /// that begins alike need not be computed again; `None` or 0: none are kept.
+    pub prefix_cache: Option<u64>,
     /// Bits of a quantised key and value cache; `None`: unquantised.
     pub kv_bits: Option<usize>,
+    /// Values that share a scale in a quantised key and value cache; `None`: 64, or 32 where a
+    /// head's size is not a multiple of 64.
+    pub kv_group_size: Option<usize>,
     /// Layers that run on the GPU; `None`: all of them.
     pub gpu_layers: Option<usize>,
     /// A folder with a LoRA adapter.
@@ -84,6 +96,14 @@ impl LoadOptions {
             && !matches!(bits, 4 | 8)
         {
             return Err(invalid("kv_bits", format!("{bits} is not 4 or 8")));
+        }
+        if let Some(size) = self.kv_group_size {
+            if !matches!(size, 32 | 64) {
+                return Err(invalid("kv_group_size", format!("{size} is not 32 or 64")));
+            }
+            if self.kv_bits.is_none() {
+                return Err(invalid("kv_group_size", "says nothing without `kv_bits`".into()));
+            }
         }
         if self.memory_limit == Some(0) {
             return Err(invalid("memory_limit", "must be at least 1".into()));
@@ -153,6 +173,9 @@ pub struct GenerateOptions {
     pub stop_token_ids: Vec<u32>,
     /// Generate on past the model's end-of-sequence ids.
     pub ignore_eos: bool,
+    /// Let the text show special tokens, such as the marks of tool calls and channels, which it
+    /// leaves out otherwise. Ids that end the generation are never part of the text.
+    pub special_tokens: bool,
     /// Report the log probability of each token.
     pub logprobs: bool,
     /// Report this many most likely tokens at each step, with their log probabilities; whether
@@ -227,8 +250,24 @@ impl Default for ChatOptions {
 pub struct ClassifyOptions {
     /// Return the `[vocab_size]` logits of each prompt's last position.
     pub logits: bool,
+    /// Texts whose probability as the continuation of each prompt is wanted; each may span several
+    /// tokens.
+    pub labels: Vec<String>,
     /// Ends the call from another thread, or at a deadline.
     pub cancel: CancelToken,
+}
+
+impl ClassifyOptions {
+    /// Checks every value against its range.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] with the first bad option's name.
+    pub fn validate(&self) -> Result<()> {
+        match self.labels.iter().position(String::is_empty) {
+            Some(index) => Err(invalid("labels", format!("label {index} is empty"))),
+            None => Ok(()),
+        }
+    }
 }
 
 fn invalid(option: &'static str, reason: String) -> Error {

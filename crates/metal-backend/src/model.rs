@@ -138,8 +138,8 @@ impl MlxModel {
             )));
         }
         let options = self.with_defaults(options);
-        let detokenizer =
-            Detokenizer::new(&self.text.tokenizer, SkipSpecial::Yes).map_err(text_error)?;
+        let special = if options.special_tokens { SkipSpecial::No } else { SkipSpecial::Yes };
+        let detokenizer = Detokenizer::new(&self.text.tokenizer, special).map_err(text_error)?;
         let stops = StopMatcher::new(&options.stop).map_err(text_error)?;
         let (output, generation) = Generation::channel(ids.clone(), options.cancel.clone());
         self.engine.submit(Job {
@@ -203,6 +203,8 @@ impl TextModel for MlxModel {
         options: &ClassifyOptions,
     ) -> Result<Vec<ClassifyResult>> {
         self.engine.check_open()?;
+        options.validate()?;
+        self.capabilities.check_classify(options)?;
         let one_token = GenerateOptions {
             max_tokens: Some(1),
             temperature: Some(0.0),
@@ -221,7 +223,7 @@ impl TextModel for MlxModel {
             .map(|mut generation| {
                 let mut token = generation.next().ok_or(Error::Cancelled)??;
                 let logits = token.logits.take();
-                Ok(ClassifyResult { token, logits })
+                Ok(ClassifyResult { token, logits, labels: Vec::new() })
             })
             .collect()
     }
@@ -297,6 +299,10 @@ fn capabilities(product: Product) -> Capabilities {
         Feature::ParallelSlots => {
             Some("this backend runs one request after the other; leave it unset or 1")
         }
+        Feature::QueueLimit => Some("this backend queues every request; leave it unset"),
+        Feature::BatchInvariant => None,
+        Feature::PrefixCache => Some("this backend keeps nothing of a request yet; leave it unset"),
+        Feature::Labels => Some("this backend does not score labels yet"),
         Feature::KvBits => {
             Some("this backend keeps its key and value cache unquantised; leave it unset")
         }

@@ -63,7 +63,13 @@ fn capabilities() -> Capabilities {
             Feature::InspectAttention => "the model has no attention",
             Feature::Images => "the model reads text alone",
             Feature::ParallelSlots => "requests run one after the other",
-            Feature::KvBits | Feature::PrefillChunk => "the model keeps no cache of the prompt",
+            Feature::BatchInvariant => "requests never meet; leave it unset",
+            Feature::QueueLimit => "the queue has a fixed length",
+            Feature::SpecialTokens => "the model has none",
+            Feature::Labels => "the model knows one next token at a time",
+            Feature::KvBits | Feature::PrefixCache | Feature::PrefillChunk => {
+                "the model keeps no cache of the prompt"
+            }
             Feature::ContextLength => "the context is fixed",
             Feature::MemoryLimit => "the corpus is held as it is",
             _ => "the model has no weights",

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use inference_core::{
     BatchResult, CancelToken, Capabilities, ChatOptions, ClassifyOptions, ClassifyResult, Error,
-    Feature, GenerateMetrics, GenerateOptions, Generation, Message, ModelInfo, Prompt,
-    RenderedPrompt, Result, TextModel, Token, generate_each,
+    GenerateMetrics, GenerateOptions, Generation, Message, ModelInfo, Prompt, RenderedPrompt,
+    Result, TextModel, Token, generate_each,
 };
 
 use crate::corpus::{self, Corpus, EOS, VOCAB_SIZE};
@@ -121,9 +121,8 @@ impl TextModel for EchoModel {
         prompts: &[Prompt],
         options: &ClassifyOptions,
     ) -> Result<Vec<ClassifyResult>> {
-        if options.logits {
-            self.capabilities.require(Feature::Logits)?;
-        }
+        options.validate()?;
+        self.capabilities.check_classify(options)?;
         let open = self.open()?;
         let prompts: Vec<_> = prompts.iter().map(|p| self.prompt_ids(p)).collect::<Result<_>>()?;
         let classify = |ids: Vec<u32>| {
@@ -134,7 +133,7 @@ impl TextModel for EchoModel {
             let text = stream::decode(&[next.id]);
             let token =
                 Token { id: next.id, text, logprob: Some(next.logprob), ..Default::default() };
-            Ok(ClassifyResult { token, logits: None })
+            Ok(ClassifyResult { token, logits: None, labels: Vec::new() })
         };
         prompts.into_iter().map(classify).collect()
     }

@@ -66,6 +66,7 @@ impl LoadArgs {
             cache_limit: self.cache_limit,
             prefill_chunk: self.prefill_chunk,
             threads: self.threads,
+            ..LoadOptions::default()
         };
         options.validate()?;
         Ok(options)

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use inference_core::{
-    Capabilities, Constraint, Dtype, Error, Feature, GenerateOptions, LoadOptions, Support, Xtc,
+    Capabilities, ClassifyOptions, Constraint, Dtype, Error, Feature, GenerateOptions, LoadOptions,
+    Support, Xtc,
 };
 
 fn everything() -> Capabilities {
@@ -56,7 +57,7 @@ fn requiring_a_feature_gives_its_name_and_the_reason() {
 #[test]
 fn each_option_of_a_request_is_refused_by_its_own_name() {
     type Set = fn(&mut GenerateOptions);
-    let options: [(&str, Feature, Set); 16] = [
+    let options: [(&str, Feature, Set); 17] = [
         ("temperature", Feature::Sampling, |o| o.temperature = Some(0.5)),
         ("top_k", Feature::Sampling, |o| o.top_k = Some(1)),
         ("top_p", Feature::Sampling, |o| o.top_p = Some(0.9)),
@@ -69,6 +70,7 @@ fn each_option_of_a_request_is_refused_by_its_own_name() {
         ("stop", Feature::Stop, |o| o.stop.push("\n".into())),
         ("stop_token_ids", Feature::Stop, |o| o.stop_token_ids.push(1)),
         ("ignore_eos", Feature::Stop, |o| o.ignore_eos = true),
+        ("special_tokens", Feature::SpecialTokens, |o| o.special_tokens = true),
         ("logprobs", Feature::Logprobs, |o| o.logprobs = true),
         ("top_logprobs", Feature::Logprobs, |o| o.top_logprobs = 1),
         ("logits", Feature::Logits, |o| o.logits = true),
@@ -85,10 +87,14 @@ fn each_option_of_a_request_is_refused_by_its_own_name() {
 #[test]
 fn each_option_of_a_load_is_refused_by_its_own_name() {
     type Set = fn(&mut LoadOptions);
-    let options: [(&str, Feature, Set); 10] = [
+    let options: [(&str, Feature, Set); 14] = [
         ("context_length", Feature::ContextLength, |o| o.context_length = Some(1)),
         ("parallel_slots", Feature::ParallelSlots, |o| o.parallel_slots = Some(2)),
+        ("queue_limit", Feature::QueueLimit, |o| o.queue_limit = Some(0)),
+        ("batch_invariant", Feature::BatchInvariant, |o| o.batch_invariant = true),
+        ("prefix_cache", Feature::PrefixCache, |o| o.prefix_cache = Some(1)),
         ("kv_bits", Feature::KvBits, |o| o.kv_bits = Some(8)),
+        ("kv_group_size", Feature::KvBits, |o| o.kv_group_size = Some(32)),
         ("gpu_layers", Feature::GpuLayers, |o| o.gpu_layers = Some(0)),
         ("adapter_path", Feature::Adapter, |o| o.adapter_path = Some("lora".into())),
         ("dtype", Feature::Dtype, |o| o.dtype = Some(Dtype::F32)),
@@ -103,6 +109,17 @@ fn each_option_of_a_load_is_refused_by_its_own_name() {
         assert_eq!(without(feature).check_load(&options), refusal(name));
         assert_eq!(everything().check_load(&options), Ok(()), "{name}");
     }
+}
+
+#[test]
+fn each_option_of_a_classification_is_refused_by_its_own_name() {
+    let logits = ClassifyOptions { logits: true, ..Default::default() };
+    assert_eq!(without(Feature::Logits).check_classify(&logits), refusal("logits"));
+    assert_eq!(everything().check_classify(&logits), Ok(()));
+    let labels = ClassifyOptions { labels: vec!["yes".into()], ..Default::default() };
+    assert_eq!(without(Feature::Labels).check_classify(&labels), refusal("labels"));
+    assert_eq!(everything().check_classify(&labels), Ok(()));
+    assert_eq!(Capabilities::default().check_classify(&ClassifyOptions::default()), Ok(()));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Options: which values are taken, and that a refusal names the option.
 
-use inference_core::{Dtype, Error, GenerateOptions, LoadOptions, Xtc};
+use inference_core::{ClassifyOptions, Dtype, Error, GenerateOptions, LoadOptions, Xtc};
 
 type Set<T> = fn(&mut GenerateOptions, T);
 type SetLoad = fn(&mut LoadOptions, usize);
@@ -179,6 +179,28 @@ fn a_cache_is_quantised_to_4_or_8_bits() {
         let options = LoadOptions { kv_bits: Some(bits), ..Default::default() };
         assert_eq!(options.validate(), Ok(()));
     }
+}
+
+#[test]
+fn the_groups_of_a_quantised_cache_are_32_or_64_and_mean_nothing_without_bits() {
+    let with =
+        |kv_bits, size| LoadOptions { kv_bits, kv_group_size: Some(size), ..Default::default() };
+    for size in [0, 16, 128] {
+        refused(with(Some(8), size).validate(), "kv_group_size");
+    }
+    refused(with(None, 64).validate(), "kv_group_size");
+    assert_eq!(with(Some(4), 32).validate(), Ok(()));
+    assert_eq!(with(Some(4), 64).validate(), Ok(()));
+}
+
+#[test]
+fn an_empty_label_is_refused() {
+    let labels = |labels: &[&str]| {
+        let labels = labels.iter().map(ToString::to_string).collect();
+        ClassifyOptions { labels, ..Default::default() }.validate()
+    };
+    assert_eq!(labels(&["yes", "no"]), Ok(()));
+    refused(labels(&["yes", ""]), "labels");
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use inference_core::{FinishReason, GenerateMetrics, GenerationSender, Token, TokenLogprob};
+use inference_core::{
+    CacheMiss, FinishReason, GenerateMetrics, GenerationSender, Token, TokenLogprob,
+};
 use mlx_ffi::{Array, async_eval, eval_all, memory, ops};
 
 use super::{Job, TextState};
@@ -227,6 +229,7 @@ impl Sequence {
         let metrics = GenerateMetrics {
             prompt_tokens: self.prompt.len(),
             cached_prompt_tokens: 0,
+            cache_miss: Some(CacheMiss::Off),
             generated_tokens: self.generated,
             queue_duration: started.saturating_duration_since(queued),
             prefill_duration: first_known.unwrap_or(now).saturating_duration_since(started),
