@@ -348,7 +348,8 @@ fn object(fields: &[(String, Value)]) -> Result<Map<String, Json>> {
     fields.iter().map(|(key, value)| Ok((key.clone(), json(value)?))).collect()
 }
 
-fn json(value: &Value) -> Result<Json> {
+/// A value as JSON; a number that JSON cannot write is refused.
+pub(crate) fn json(value: &Value) -> Result<Json> {
     Ok(match value {
         Value::Null => Json::Null,
         Value::Bool(flag) => Json::Bool(*flag),

@@ -1,0 +1,1 @@
+//! Constraints against tokenizers of every kind, with draws in place of a model.
