@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use inference_core::{Error, Result};
 use llguidance::TokenParser;
+use llguidance::api::StopReason;
 use toktrie::SimpleVob;
 
 use super::compile::reason;
@@ -45,6 +46,8 @@ pub(crate) struct Matcher {
     vocabulary: Vocabulary,
     /// Ids that end a generation beside the model's own: allowed where the grammar may end.
     stop_ids: Vec<u32>,
+    /// The mask of the first token, made with the matcher.
+    first: Option<Mask>,
     complete: bool,
     /// Why the matcher cannot go on.
     failed: Option<Error>,
@@ -52,11 +55,19 @@ pub(crate) struct Matcher {
 
 impl Matcher {
     /// The state before the first token.
-    pub(super) fn new(mut parser: TokenParser, vocabulary: Vocabulary) -> Matcher {
+    ///
+    /// # Errors
+    /// Why there is no first token.
+    pub(super) fn new(
+        mut parser: TokenParser,
+        vocabulary: Vocabulary,
+    ) -> Result<Matcher, String> {
         if parser.is_fresh() {
             parser.start_without_prompt();
         }
-        Matcher { parser, vocabulary, stop_ids: Vec::new(), complete: false, failed: None }
+        let first = Some(Mask(compute(&mut parser)?));
+        let (stop_ids, complete, failed) = (Vec::new(), false, None);
+        Ok(Matcher { parser, vocabulary, stop_ids, first, complete, failed })
     }
 
     /// Also lets the text end with one of `ids` where the grammar may end.
@@ -67,19 +78,22 @@ impl Matcher {
     /// The ids that may come next; an end-of-sequence id exactly where the grammar may end.
     ///
     /// # Errors
-    /// What exceeds the limits on a step, or failed before; that nothing can come next.
+    /// What exceeds the limits on a step; that nothing can come next; what failed before.
     pub fn mask(&mut self) -> Result<Mask> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        let mask = self.guarded(|matcher| {
-            let mut mask = matcher.parser.compute_mask().map_err(reason)?;
+        let first = self.first.take();
+        self.guarded(|matcher| {
+            let mut mask = match first {
+                Some(mask) => mask,
+                None => Mask(compute(&mut matcher.parser)?),
+            };
             if !matcher.stop_ids.is_empty() && matcher.parser.is_accepting() {
-                matcher.stop_ids.iter().for_each(|id| mask.allow_token(*id));
+                matcher.stop_ids.iter().for_each(|id| mask.0.allow_token(*id));
             }
             Ok(mask)
-        });
-        mask.map(Mask)
+        })
     }
 
     /// Takes note of a token that is part of the text. An error is that of the next
@@ -88,6 +102,7 @@ impl Matcher {
         if self.failed.is_some() || self.complete {
             return;
         }
+        self.first = None;
         let complete = self.guarded(|matcher| {
             let parser = &mut matcher.parser;
             if parser.consume_token(id).map_err(reason)? > 0 {
@@ -119,4 +134,14 @@ impl Matcher {
         self.failed = Some(error.clone());
         Err(error)
     }
+}
+
+fn compute(parser: &mut TokenParser) -> Result<SimpleVob, String> {
+    parser.compute_mask().map_err(|error| match parser.stop_reason() {
+        StopReason::NoExtensionBias => "no token of the vocabulary can come next".to_owned(),
+        StopReason::LexerTooComplex | StopReason::ParserTooComplex => {
+            format!("a step exceeds its limits: {}", reason(error))
+        }
+        _ => reason(error),
+    })
 }

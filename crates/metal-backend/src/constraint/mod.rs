@@ -37,9 +37,7 @@ impl Constraints {
     /// [`Error::InvalidOption`] for a constraint that is wrong or exceeds the limits;
     /// [`Error::Unsupported`] where the tokenizer cannot be constrained.
     pub fn matcher(&self, constraint: &Constraint) -> Result<Matcher> {
-        let vocabulary = self.vocabulary()?;
-        let parser = compile::compile(constraint, &vocabulary)?;
-        Ok(Matcher::new(parser, vocabulary))
+        compile::compile(constraint, self.vocabulary()?)
     }
 
     fn vocabulary(&self) -> Result<Vocabulary> {
