@@ -122,23 +122,44 @@ pub struct Xtc {
     pub threshold: f32,
 }
 
-/// What the generated text must conform to.
+/// What the generated text must conform to, from its first character to its last.
+///
+/// A token that the text cannot go on with is never drawn, and an end-of-sequence id exactly where
+/// the text may end. Where nothing else can follow, the generation ends as with the model's own end
+/// of sequence. A stop string, `max_tokens` and a cancel token end a constrained text early, so it
+/// conforms as far as it goes.
+///
+/// The model is not told: a prompt that asks for the same is answered better.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Constraint {
-    /// A JSON schema.
+    /// JSON under a JSON schema, draft 4 to 2020-12 by its `$schema`, the latter without one. Keys
+    /// come in the order of `properties`, then those that only `required` names, then any others.
+    /// Between tokens there may be nothing, a space, or a line break with an indentation.
+    ///
+    /// A keyword of the draft that is not held is refused by name; one that the draft does not
+    /// know is an annotation. Held are `type`, `enum`, `const`; `properties`, `required`,
+    /// `additionalProperties`, `patternProperties` (whose patterns must not overlap),
+    /// `minProperties`, `maxProperties`; `items`, `prefixItems`, `additionalItems`, `minItems`,
+    /// `maxItems`; `minimum`, `maximum`, `exclusiveMinimum`, `exclusiveMaximum`, `multipleOf`;
+    /// `minLength`, `maxLength`, `pattern`, `format`; `anyOf`, `allOf`, `oneOf` (whose alternatives
+    /// must not overlap); `$ref` within the schema, recursive ones included. Formats are
+    /// `date-time`, `time`, `date`, `duration`, `email`, `hostname`, `ipv4`, `ipv6`, `uuid`, `uri`
+    /// and are held by their form alone: the 29th of February of any year is a date.
     JsonSchema(Value),
-    /// A regular expression.
+    /// A regular expression in the syntax of the crate `regex`, for the whole text; without
+    /// look-around, back-references and lazy quantifiers.
     Regex(String),
-    /// A Lark grammar.
+    /// A grammar in llguidance's variant of Lark: rules in lower case, terminals in upper case,
+    /// the rule `start`, `%ignore`, `%json` with a schema, special tokens as `<|name|>`.
     Lark(String),
 }
 
 /// How tokens are generated.
 ///
 /// Logits pass, in this order: `logit_bias`, `repetition_penalty`, `presence_penalty`,
-/// `frequency_penalty`; then, unless the temperature is 0, `top_p`, `min_p`, `xtc`, `top_k`,
-/// the temperature, and the draw. Log probabilities are those before the filters and the
-/// temperature.
+/// `frequency_penalty`; then the `constraint`; then, unless the temperature is 0, `top_p`, `min_p`,
+/// `xtc`, `top_k`, the temperature, and the draw. Log probabilities are those before the
+/// constraint, the filters and the temperature.
 #[derive(Clone, Debug, Default)]
 pub struct GenerateOptions {
     /// The most tokens to generate; `None`: to the end of the context; 0: prefill only.
@@ -222,6 +243,12 @@ impl GenerateOptions {
             return Err(invalid(
                 "stop",
                 format!("string {index} is empty, which would match at once"),
+            ));
+        }
+        if self.ignore_eos && self.constraint.is_some() {
+            return Err(invalid(
+                "ignore_eos",
+                "a constrained text ends where its constraint does".into(),
             ));
         }
         Ok(())

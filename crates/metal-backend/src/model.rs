@@ -9,6 +9,7 @@ use inference_core::{
 };
 use serde_json::{Map, Number, Value as Json};
 
+use crate::constraint::Constraints;
 use crate::engine::{Engine, EngineOptions, Job, TextState};
 use crate::files::ModelFiles;
 use crate::layers::Product;
@@ -25,6 +26,7 @@ pub(crate) struct MlxModel {
     defaults: SamplingDefaults,
     info: ModelInfo,
     capabilities: Capabilities,
+    constraints: Constraints,
 }
 
 /// The text side of a model.
@@ -65,7 +67,9 @@ impl MlxModel {
         let defaults = SamplingDefaults::read(&options.files)?;
         let (engine, mut info) = Engine::start(options)?;
         text.describe(&mut info);
-        Ok(MlxModel { engine, text, defaults, info, capabilities })
+        let constraints =
+            Constraints::new(text.tokenizer.clone(), info.eos_token_ids.clone(), info.vocab_size);
+        Ok(MlxModel { engine, text, defaults, info, capabilities, constraints })
     }
 
     /// What can be told of a model without loading its weights.
@@ -137,6 +141,9 @@ impl MlxModel {
                 self.info.vocab_size
             )));
         }
+        let constraint = options.constraint.as_ref();
+        let constraint =
+            constraint.map(|constraint| self.constraints.matcher(constraint)).transpose()?;
         let options = self.with_defaults(options);
         let special = if options.special_tokens { SkipSpecial::No } else { SkipSpecial::Yes };
         let detokenizer = Detokenizer::new(&self.text.tokenizer, special).map_err(text_error)?;
@@ -146,6 +153,7 @@ impl MlxModel {
             ids,
             eos_token_ids: self.info.eos_token_ids.clone(),
             protected_ids: self.text.protected_ids.clone(),
+            constraint,
             text: TextState::new(detokenizer, stops),
             output,
             queued_at: Instant::now(),
@@ -295,7 +303,6 @@ fn model_type(options: &EngineOptions) -> Result<&'static str> {
 fn capabilities(product: Product) -> Capabilities {
     let refused = |feature| match feature {
         Feature::InspectAttention => Some("this backend does not hand out keys and queries yet"),
-        Feature::Constraint => Some("this backend does not constrain its output yet"),
         Feature::ParallelSlots => {
             Some("this backend runs one request after the other; leave it unset or 1")
         }

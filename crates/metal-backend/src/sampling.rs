@@ -1,10 +1,12 @@
 //! From logits to a token id, on the device.
 //!
 //! The order is mlx-lm's: logit bias, repetition, presence and frequency penalties; log
-//! probabilities are taken here; then top-p, min-p, XTC, top-k, temperature, draw.
+//! probabilities are taken here; then the constraint, top-p, min-p, XTC, top-k, temperature, draw.
 
-use inference_core::GenerateOptions;
+use inference_core::{Error, GenerateOptions};
 use mlx_ffi::{Array, Dtype, Result, ops, random};
+
+use crate::constraint::Matcher;
 
 /// Below this temperature a draw cannot differ from the most likely token, but the scaled log
 /// probabilities could exceed f32.
@@ -50,6 +52,8 @@ pub(crate) struct Sampler {
     bias: Option<(Array, Array)>,
     /// `[1, vocab_size]`, false for the ids that XTC never drops.
     xtc_droppable: Option<Array>,
+    /// What the text must conform to.
+    constraint: Option<Matcher>,
 }
 
 impl Sampler {
@@ -86,12 +90,36 @@ impl Sampler {
                 Some(Array::from_bytes(&droppable, &[1, vocab_size], Dtype::Bool)?)
             }
         };
-        let mut sampler =
-            Sampler { options, seed, step: 0, history: Vec::new(), bias, xtc_droppable };
+        let mut sampler = Sampler {
+            options,
+            seed,
+            step: 0,
+            history: Vec::new(),
+            bias,
+            xtc_droppable,
+            constraint: None,
+        };
         for &id in prompt {
             sampler.observe(id);
         }
         Ok(sampler)
+    }
+
+    /// Constrains what is drawn from here on. Such a draw can only be built once all ids before
+    /// it are observed.
+    pub fn constrain(&mut self, mut matcher: Matcher) {
+        matcher.stop_at(&self.options.stop_token_ids);
+        self.constraint = Some(matcher);
+    }
+
+    /// Whether draws wait for the ids before them.
+    pub fn is_constrained(&self) -> bool {
+        self.constraint.is_some()
+    }
+
+    /// Whether the constraint lets nothing but an end follow what was observed.
+    pub fn is_complete(&self) -> bool {
+        self.constraint.as_ref().is_some_and(Matcher::is_complete)
     }
 
     /// The seed of the draws.
@@ -99,8 +127,11 @@ impl Sampler {
         self.seed
     }
 
-    /// Takes note of an id that the penalties will see from now on.
+    /// Takes note of an id that the penalties and the constraint will see from now on.
     pub fn observe(&mut self, id: u32) {
+        if let Some(matcher) = &mut self.constraint {
+            matcher.accept(id);
+        }
         let window = self.window();
         self.history.push(id);
         if self.history.len() > window.saturating_mul(2) {
@@ -113,23 +144,63 @@ impl Sampler {
     }
 
     /// Draws from `logits`, `[1, vocab_size]`. `pending` is the previous draw, `[1]`, where its
-    /// value has not been read and observed yet.
+    /// value has not been read and observed yet; a constrained sampler takes none.
     ///
     /// # Errors
-    /// Those of MLX.
-    pub fn draw(&mut self, logits: &Array, pending: Option<&Array>) -> Result<Draw> {
+    /// Those of MLX; a constraint that allows no token here, or whose step costs too much.
+    pub fn draw(&mut self, logits: &Array, pending: Option<&Array>) -> crate::error::Result<Draw> {
+        // The mask is made first, on the host: what was queued runs meanwhile.
+        let allowed = self.allowed(logits.shape()[1])?;
+        Ok(self.draw_among(logits, pending, allowed.as_ref())?)
+    }
+
+    /// The ids that the constraint allows, `[1, vocab_size]`.
+    fn allowed(&mut self, vocab_size: i32) -> crate::error::Result<Option<Array>> {
+        let Some(matcher) = &mut self.constraint else { return Ok(None) };
+        let mut mask = matcher.mask()?;
+        let forbidden =
+            self.options.logit_bias.iter().filter(|(_, bias)| **bias == f32::NEG_INFINITY);
+        for (id, _) in forbidden {
+            mask.forbid(*id);
+        }
+        if mask.is_empty() {
+            return Err(Error::InvalidOption {
+                option: "logit_bias",
+                reason: "forbids every token that the constraint allows here".into(),
+            }
+            .into());
+        }
+        Ok(Some(Array::from_bytes(&mask.to_bytes(), &[1, vocab_size], Dtype::Bool)?))
+    }
+
+    fn draw_among(
+        &mut self,
+        logits: &Array,
+        pending: Option<&Array>,
+        allowed: Option<&Array>,
+    ) -> Result<Draw> {
         let raw = ops::astype(logits, Dtype::F32)?;
         let logits = self.adjust(raw.share()?, pending)?;
         let greedy = self.options.temperature.unwrap_or(0.0) < GREEDY_BELOW;
         let reports = self.options.logprobs || self.options.top_logprobs > 0;
-        let logprobs = if reports || !greedy {
-            Some(ops::subtract(&logits, &ops::logsumexp(&logits, -1, true)?)?)
+        let normalise = |logits: &Array| ops::subtract(logits, &ops::logsumexp(logits, -1, true)?);
+        let logprobs = if reports || (!greedy && allowed.is_none()) {
+            Some(normalise(&logits)?)
         } else {
             None
         };
-        let id = match &logprobs {
-            Some(logprobs) if !greedy => self.sample(logprobs)?,
-            _ => ops::argmax(&logits, -1, false)?,
+        let id = match (allowed, &logprobs) {
+            (None, Some(logprobs)) if !greedy => self.sample(logprobs)?,
+            (None, _) => ops::argmax(&logits, -1, false)?,
+            (Some(allowed), _) => {
+                let lowest = Array::scalar(f32::NEG_INFINITY, Dtype::F32)?;
+                let logits = ops::where_(allowed, &logits, &lowest)?;
+                if greedy {
+                    ops::argmax(&logits, -1, false)?
+                } else {
+                    self.sample(&normalise(&logits)?)?
+                }
+            }
         };
         // NaN spreads from the first draw on, so later ones need no check.
         let check = match self.step {

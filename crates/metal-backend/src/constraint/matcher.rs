@@ -58,10 +58,7 @@ impl Matcher {
     ///
     /// # Errors
     /// Why there is no first token.
-    pub(super) fn new(
-        mut parser: TokenParser,
-        vocabulary: Vocabulary,
-    ) -> Result<Matcher, String> {
+    pub(super) fn new(mut parser: TokenParser, vocabulary: Vocabulary) -> Result<Matcher, String> {
         if parser.is_fresh() {
             parser.start_without_prompt();
         }

@@ -4,6 +4,7 @@
 //! before each draw it says which ids may come next, and it learns each id that became part of the
 //! text. Nothing here knows MLX.
 
+mod checks;
 mod compile;
 mod matcher;
 mod vocabulary;
@@ -12,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 
 use inference_core::{Constraint, Error, Result};
 
-pub(crate) use matcher::{Mask, Matcher};
+pub(crate) use matcher::Matcher;
 use vocabulary::Vocabulary;
 
 use crate::text::Tokenizer;

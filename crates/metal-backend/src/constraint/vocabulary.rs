@@ -23,8 +23,6 @@ pub(super) struct Vocabulary {
     pub first: Arc<ParserFactory>,
     /// After the first token.
     pub inner: Arc<ParserFactory>,
-    /// Rows of the output layer.
-    pub size: usize,
 }
 
 impl Vocabulary {
@@ -52,7 +50,7 @@ impl Vocabulary {
             Some(words) => factory(words)?,
             None => Arc::clone(&inner),
         };
-        Ok(Vocabulary { first, inner, size })
+        Ok(Vocabulary { first, inner })
     }
 }
 

@@ -15,6 +15,8 @@ use std::time::Instant;
 
 use inference_core::{Error, GenerateMetrics, GenerateOptions, GenerationSender, ModelInfo};
 
+use crate::constraint::Matcher;
+
 pub(crate) use output::TextState;
 pub(crate) use worker::EngineOptions;
 
@@ -28,6 +30,8 @@ pub(crate) struct Job {
     pub eos_token_ids: Vec<u32>,
     /// Ids that XTC never drops.
     pub protected_ids: Vec<u32>,
+    /// What the text must conform to, at its beginning.
+    pub constraint: Option<Matcher>,
     /// From ids to text.
     pub text: TextState,
     /// Where tokens and the outcome go.

@@ -26,6 +26,8 @@ pub(super) struct Sequence {
     stop: Vec<String>,
     stop_token_ids: Vec<u32>,
     eos_token_ids: Vec<u32>,
+    /// The id that would end a text whose constraint lets nothing else follow.
+    completed_by: Option<u32>,
     max_tokens: usize,
     generated: usize,
     times: Times,
@@ -58,6 +60,7 @@ impl Sequence {
             output,
             stop: options.stop,
             stop_token_ids: options.stop_token_ids,
+            completed_by: eos_token_ids.first().copied(),
             eos_token_ids: if options.ignore_eos { Vec::new() } else { eos_token_ids },
             max_tokens,
             generated: 0,
@@ -95,22 +98,34 @@ impl Sequence {
         let last = self.prompt[self.prompt.len() - 1];
         let mut draw = {
             let ids = Array::from_u32(&[last], &[1])?;
-            self.step(model, &ids, None).map_err(in_phase("prefill".into()))?
+            let logits = self.forward(model, &ids).map_err(in_phase("prefill".into()))?;
+            self.draw(&logits, None).map_err(in_phase("prefill".into()))?
         };
         loop {
             let step = self.generated;
-            let next = if step + 1 < self.max_tokens {
+            let ahead = || in_phase(format!("decode step {}", step + 1));
+            let logits = if step + 1 < self.max_tokens {
                 // Queued before this step's id is read, so that the device never waits for us.
-                let next = self.step(model, &draw.id, Some(&draw.id));
-                Some(next.map_err(in_phase(format!("decode step {}", step + 1)))?)
+                Some(self.forward(model, &draw.id).map_err(ahead())?)
             } else {
                 None
             };
+            let mut next = None;
+            if let Some(logits) = &logits
+                && !self.sampler.is_constrained()
+            {
+                next = Some(self.draw(logits, Some(&draw.id)).map_err(ahead())?);
+            }
             let reason = self.accept(&draw).map_err(in_phase(format!("decode step {step}")))?;
             if let Some(reason) = reason {
                 return self.end(reason);
             }
-            let Some(following) = next else { return self.end(FinishReason::Length) };
+            let Some(logits) = logits else { return self.end(FinishReason::Length) };
+            let following = match next {
+                Some(next) => next,
+                // A constraint must know the id before it can say what follows.
+                None => self.draw(&logits, None).map_err(ahead())?,
+            };
             if let Some(reason) = self.interrupted(between)? {
                 return self.end(reason);
             }
@@ -150,13 +165,22 @@ impl Sequence {
         Ok((self.max_tokens == 0).then_some(FinishReason::Length))
     }
 
-    /// Queues the step after `id`, `[1]`. `pending` is that id where it has not been read yet.
-    fn step(&mut self, model: &Decoder, id: &Array, pending: Option<&Array>) -> Result<Draw> {
+    /// The logits after `id`, `[1]`: `[1, vocab_size]`. They are queued where the draw cannot be
+    /// queued with them.
+    fn forward(&mut self, model: &Decoder, id: &Array) -> Result<Array> {
         let ids = ops::reshape(id, &[1, 1])?;
         let hidden = model.hidden(&ids, &mut self.caches)?;
         // [1, 1, vocab_size] -> [1, vocab_size]
         let logits = ops::squeeze(&model.logits(&hidden)?, 1)?;
-        let draw = self.sampler.draw(&logits, pending)?;
+        if self.sampler.is_constrained() {
+            async_eval([&logits])?;
+        }
+        Ok(logits)
+    }
+
+    /// Queues a draw. `pending` is the id before it where it has not been read yet.
+    fn draw(&mut self, logits: &Array, pending: Option<&Array>) -> Result<Draw> {
+        let draw = self.sampler.draw(logits, pending)?;
         async_eval(draw.arrays())?;
         Ok(draw)
     }
@@ -194,6 +218,9 @@ impl Sequence {
             return Ok(Some(FinishReason::StopText(self.stop[index].clone())));
         }
         self.send(false);
+        if self.sampler.is_complete() {
+            return Ok(self.completed_by.map(FinishReason::EndOfSequence));
+        }
         Ok(None)
     }
 

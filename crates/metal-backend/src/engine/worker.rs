@@ -145,7 +145,7 @@ impl Worker<'_> {
         }
     }
 
-    fn serve_one(&mut self, job: Job) {
+    fn serve_one(&mut self, mut job: Job) {
         if job.output.is_cancelled() {
             return cancel(job);
         }
@@ -167,10 +167,13 @@ impl Worker<'_> {
             &job.protected_ids,
             self.model.vocab_size,
         );
-        let sampler = match sampler {
+        let mut sampler = match sampler {
             Ok(sampler) => sampler,
             Err(error) => return job.output.fail(Error::Engine(error.to_string())),
         };
+        if let Some(matcher) = job.constraint.take() {
+            sampler.constrain(matcher);
+        }
         let mut sequence = Sequence::new(job, sampler, &self.specs, max_tokens);
         let Worker { model, queue, inbox, closing, .. } = self;
         let mut between = || {

@@ -2,6 +2,7 @@
 
 mod hostile;
 mod schemas;
+mod text;
 
 use std::path::Path;
 
@@ -63,12 +64,7 @@ enum End {
 }
 
 /// Draws any of the allowed ids, often one that closes something, so that texts end.
-fn write(
-    matcher: &mut Matcher,
-    tokenizer: &Tokenizer,
-    seed: u64,
-    most: usize,
-) -> (String, End) {
+fn write(matcher: &mut Matcher, tokenizer: &Tokenizer, seed: u64, most: usize) -> (String, End) {
     let mut draws = Draws(seed);
     let mut detokenizer = Detokenizer::new(tokenizer, SkipSpecial::Yes).unwrap();
     let mut text = String::new();
