@@ -79,8 +79,9 @@ fn every_constraint_reaches_the_contract() {
         std::fs::write(&path, text).unwrap();
         path.into_os_string().into_string().unwrap()
     };
-    let constraint =
-        |flag: &str, given: &str| generate(&["hi", flag, given]).sampling.options().unwrap().constraint;
+    let constraint = |flag: &str, given: &str| {
+        generate(&["hi", flag, given]).sampling.options().unwrap().constraint
+    };
     assert_eq!(constraint("--regex", "[a-z]+"), Some(Constraint::Regex("[a-z]+".into())));
     let schema = Value::Object(vec![("type".into(), Value::from("null"))]);
     assert_eq!(

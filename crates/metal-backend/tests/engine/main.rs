@@ -7,6 +7,7 @@ mod tiny;
 
 mod cancelling;
 mod closing;
+mod constrained;
 mod text;
 mod together;
 

@@ -84,6 +84,7 @@ fn what_is_written_under_a_regular_expression_matches_it() {
             " leading",
             "(?i)select [a-z]{1,9} from [a-z]{1,9}",
             "(a|aa){3}",
+            "^[a-z]{2,4}$",
             "",
         ] {
             let whole = pattern(&format!("^(?:{regex})$"));
@@ -106,9 +107,15 @@ fn pattern(regex: &str) -> regex::Regex {
 #[test]
 fn a_regular_expression_that_is_wrong_is_refused_with_the_place() {
     let constraints = constraints(&tokenizer("qwen"));
-    for (regex, words) in
-        [("[a-z", "unclosed"), ("(?=a)", "look-around"), (r"(a)\1", "backreferences"), ("a**", "")]
-    {
+    for (regex, words) in [
+        ("[a-z", "unclosed"),
+        ("(?=a)", "look-around"),
+        (r"(a)\1", "backreferences"),
+        ("*a", "repetition"),
+        ("(a", "unclosed"),
+        ("a+?b", "lazy"),
+        (r"\bword\b", "boundar"),
+    ] {
         let reason = refusal(&constraints, &Constraint::Regex(regex.into()));
         assert!(reason.contains(words), "{regex}: {reason}");
     }
