@@ -147,7 +147,7 @@ pub enum Constraint {
     /// and are held by their form alone: the 29th of February of any year is a date.
     JsonSchema(Value),
     /// A regular expression in the syntax of the crate `regex`, for the whole text; without
-    /// look-around, back-references and lazy quantifiers.
+    /// look-around and back-references. A lazy quantifier allows what a greedy one does.
     Regex(String),
     /// A grammar in llguidance's variant of Lark: rules in lower case, terminals in upper case,
     /// the rule `start`, `%ignore`, `%json` with a schema, special tokens as `<|name|>`.
