@@ -191,7 +191,7 @@ fn log_probabilities_are_those_before_the_constraint() {
 #[test]
 fn constrained_and_free_requests_run_beside_each_other() {
     let prompt = Prompt::from("Mara is 31 and");
-    let free = GenerateOptions { max_tokens: Some(12), ..Default::default() };
+    let free = GenerateOptions { constraint: None, max_tokens: Some(12), ..regex("") };
     let alone: Vec<u32> =
         DEMO.generate(&prompt, &free).unwrap().map(|token| token.unwrap().id).collect();
     let constrained = schema(&person());
