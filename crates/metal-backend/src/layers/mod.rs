@@ -7,14 +7,16 @@ mod embedding;
 mod linear;
 mod mlp;
 mod norm;
+mod positions;
 mod product;
 mod rope;
 
 pub(crate) use attention::{Attention, AttentionConfig};
-pub(crate) use decoder::{Block, Decoder, Head};
+pub(crate) use decoder::{Block, Decoder, Head, Pass};
 pub(crate) use embedding::Embedding;
 pub(crate) use linear::{Linear, Matrix, Weight};
 pub(crate) use mlp::{Activation, Mlp};
 pub(crate) use norm::RmsNorm;
+pub(crate) use positions::Positions;
 pub(crate) use product::Product;
 pub(crate) use rope::Rope;
