@@ -169,14 +169,18 @@ impl<'a> Scheduler<'a> {
                 Ok(in_use) => self.served.budget.admit(ids, wanted, context_left, in_use),
                 Err(error) => Admission::Refuse(error.into()),
             };
-            if matches!(admission, Admission::Wait) {
+            // What was admitted once is not refused: at the latest it goes on when it is alone.
+            let begins_again = !self.set_back.is_empty();
+            let waits = match admission {
+                Admission::Wait => true,
+                Admission::Refuse(_) => begins_again && self.running() > 0,
+                Admission::Run(_) => false,
+            };
+            if waits {
                 return;
             }
             if let Some(row) = self.set_back.pop_front() {
-                match admission {
-                    Admission::Refuse(error) => self.end(row, Err(error.into())),
-                    _ => self.begin_prefill(row),
-                }
+                self.begin_prefill(row);
                 continue;
             }
             let Some(job) = self.queue.pop_front() else { return };

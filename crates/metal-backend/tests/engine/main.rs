@@ -5,6 +5,7 @@
 #[path = "../tiny/mod.rs"]
 mod tiny;
 
+mod batching;
 mod cancelling;
 mod closing;
 mod text;
