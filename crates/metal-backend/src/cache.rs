@@ -4,6 +4,7 @@
 //! at the same place, so that one write serves the whole batch; a shorter row has padding in
 //! front. What the positions of a row are is said once for all layers, by [`Caches::offsets`].
 
+mod prefix;
 mod ring;
 mod slab;
 #[cfg(test)]
@@ -14,6 +15,8 @@ use mlx_ffi::{
     Array, Dtype, QuantMode, Quantization, Quantized, Result, dequantize, ops, quantize,
 };
 
+pub(crate) use prefix::PrefixCache;
+use prefix::{BLOCK, Parts};
 use ring::Ring;
 use slab::Slab;
 pub(crate) use visible::{Mask, Visible};
@@ -256,6 +259,32 @@ impl Caches {
             }
         }
         self.offsets = rows.iter().map(|row| self.offsets[*row]).collect();
+        Ok(())
+    }
+}
+
+impl Caches {
+    /// Copies of what every layer holds of the positions `first..end` of a row; `None` where one no
+    /// longer does.
+    fn copy(&self, row: usize, first: i32, end: i32) -> Result<Option<Vec<Parts>>> {
+        let offset = self.offsets[row];
+        let copies = self.layers.iter().map(|layer| match &layer.buffers {
+            Buffers::Slab(slab) => slab.copy(row, offset - first, offset - end),
+            Buffers::Ring(_) => Ok(None),
+        });
+        copies.collect()
+    }
+
+    /// Fills empty caches of one row with consecutive blocks, from the first position on: for each
+    /// block, each layer's arrays.
+    fn restore(&mut self, blocks: &[&[Parts]]) -> Result<()> {
+        for (index, layer) in self.layers.iter_mut().enumerate() {
+            if let Buffers::Slab(slab) = &mut layer.buffers {
+                let of_layer: Vec<&Parts> = blocks.iter().map(|layers| &layers[index]).collect();
+                slab.restore(&of_layer)?;
+            }
+        }
+        self.offsets = vec![(blocks.len() * BLOCK) as i32];
         Ok(())
     }
 }

@@ -300,7 +300,6 @@ fn capabilities(product: Product) -> Capabilities {
     let refused = |feature| match feature {
         Feature::InspectAttention => Some("this backend does not hand out keys and queries yet"),
         Feature::Constraint => Some("this backend does not constrain its output yet"),
-        Feature::PrefixCache => Some("this backend keeps nothing of a request yet; leave it unset"),
         Feature::Labels => Some("this backend does not score labels yet"),
         Feature::Adapter => {
             Some("this backend does not apply adapters yet; merge the adapter into the weights")

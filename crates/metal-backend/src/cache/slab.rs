@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Result, ops};
 
-use super::{STEP, Visible, front, positions};
+use super::{BLOCK, STEP, Visible, front, positions};
 
 /// Positions by which a buffer for a window may exceed it, so that it is copied seldom.
 pub(super) fn slack(window: i32) -> i32 {
@@ -104,6 +104,34 @@ impl Slab {
         }
         self.end -= first;
         self.starts.iter_mut().for_each(|start| *start = (*start - first).max(0));
+        Ok(())
+    }
+
+    /// Copies of a row's positions from `back` to `until` positions before its end; `None` where
+    /// they are not held.
+    pub fn copy(&self, row: usize, back: i32, until: i32) -> Result<Option<Vec<Array>>> {
+        let (first, end) = (self.end - back, self.end - until);
+        if self.parts.is_empty() || first < self.starts[row] {
+            return Ok(None);
+        }
+        let row = Array::from_u32(&[row as u32], &[1])?;
+        let copy = |part| ops::take(&ops::slice_axis(part, 2, first, end)?, &row, 0);
+        self.parts.iter().map(copy).collect::<Result<_>>().map(Some)
+    }
+
+    /// Fills an empty slab of one row with the last of these blocks that are needed.
+    pub fn restore(&mut self, blocks: &[&Vec<Array>]) -> Result<()> {
+        let needed = match self.window {
+            None => blocks.len(),
+            Some(window) => (window as usize).div_ceil(BLOCK).min(blocks.len()),
+        };
+        let blocks = &blocks[blocks.len() - needed..];
+        let Some(first) = blocks.first() else { return Ok(()) };
+        for index in 0..first.len() {
+            let parts: Vec<&Array> = blocks.iter().map(|parts| &parts[index]).collect();
+            self.parts.push(ops::concatenate(&parts, 2)?);
+        }
+        self.end = (needed * BLOCK) as i32;
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use mlx_ffi::{Array, async_eval, ops};
 
 use super::panicked;
 use super::row::Row;
-use crate::cache::Caches;
+use crate::cache::{Caches, PrefixCache};
 use crate::error::Result;
 use crate::layers::Decoder;
 use crate::sampling::{Draws, Sampler, take_rows};
@@ -56,6 +56,19 @@ impl Group {
     /// The rows' caches.
     pub fn caches(&self) -> &Caches {
         &self.caches
+    }
+
+    /// Keeps the keys and values of rows that have just filled a block.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn keep_prefixes(&self, prefixes: &mut PrefixCache) -> mlx_ffi::Result<()> {
+        for (at, row) in self.rows.iter().enumerate() {
+            if PrefixCache::fills_a_block(row.ids.len()) {
+                prefixes.keep(&row.ids, &self.caches, at)?;
+            }
+        }
+        Ok(())
     }
 
     /// All rows, at the end of a group that failed.

@@ -33,6 +33,11 @@ impl Prefill {
         self.end - self.done
     }
 
+    /// Whether all layers hold the same positions.
+    pub fn is_between_chunks(&self) -> bool {
+        self.pass.is_none()
+    }
+
     /// Ids of the chunk that is computed next, or under way.
     pub fn chunk(&self, chunk: usize) -> usize {
         // Chunks begin at multiples of their size, wherever a cache let the prefill begin.

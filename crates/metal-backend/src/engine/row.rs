@@ -22,7 +22,7 @@ pub(super) struct Row {
     /// The most memory seen in use while the request ran.
     pub peak_bytes: u64,
     /// Prompt tokens that a cache held, and why not more.
-    pub cached: (usize, Option<CacheMiss>),
+    cached: (usize, Option<CacheMiss>),
     prompt_tokens: usize,
     text: TextState,
     output: GenerationSender,
@@ -64,6 +64,14 @@ impl Row {
                 last_known: None,
                 first_sent: None,
             },
+        }
+    }
+
+    /// Takes note of how many ids a cache holds when the request begins, and why not more; what it
+    /// finds when it begins again is not told.
+    pub fn cached(&mut self, ids: usize, miss: Option<CacheMiss>) {
+        if self.generated() == 0 {
+            self.cached = (ids, miss);
         }
     }
 

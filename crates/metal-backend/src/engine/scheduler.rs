@@ -15,7 +15,7 @@ use super::prefill::Prefill;
 use super::row::Row;
 use super::shared::Shared;
 use super::{Command, Job, panicked};
-use crate::cache::{CacheSpec, Caches, Storage};
+use crate::cache::{CacheSpec, Caches, PrefixCache, Storage};
 use crate::error::Result;
 use crate::layers::Decoder;
 use crate::sampling::Sampler;
@@ -24,6 +24,8 @@ use crate::sampling::Sampler;
 const QUANTUM: Duration = Duration::from_millis(20);
 /// Every so many parts, the request that came first is served rather than the shortest one.
 const OLDEST_EVERY: usize = 4;
+/// Bytes of earlier requests that are forgotten at once where memory is short.
+const EVICT: u64 = 64 << 20;
 /// Steps between two clean-ups of the allocator's cache.
 const CLEAR_CACHE_EVERY: usize = 256;
 /// Padding that a batch may have, in bytes, however much that is of it.
@@ -51,6 +53,7 @@ pub(super) struct Scheduler<'a> {
     groups: Vec<Group>,
     /// Rows that made room for others and begin again.
     set_back: VecDeque<Row>,
+    prefixes: PrefixCache,
     closing: bool,
     /// Parts of prefills that were served.
     turns: usize,
@@ -60,11 +63,18 @@ pub(super) struct Scheduler<'a> {
 }
 
 impl<'a> Scheduler<'a> {
-    pub fn new(served: &'a Served, shared: &'a Shared, inbox: Receiver<Command>) -> Scheduler<'a> {
+    /// A scheduler that keeps up to `prefix_cache` bytes of earlier requests.
+    pub fn new(
+        served: &'a Served,
+        shared: &'a Shared,
+        inbox: Receiver<Command>,
+        prefix_cache: u64,
+    ) -> Scheduler<'a> {
         Scheduler {
             served,
             shared,
             inbox,
+            prefixes: PrefixCache::new(prefix_cache),
             queue: VecDeque::new(),
             prefills: Vec::new(),
             groups: Vec::new(),
@@ -107,7 +117,7 @@ impl<'a> Scheduler<'a> {
     }
 
     fn beat(&self) {
-        self.shared.beat(self.running(), self.kv_bytes(), 0);
+        self.shared.beat(self.running(), self.kv_bytes(), self.prefixes.bytes());
     }
 
     fn kv_bytes(&self) -> u64 {
@@ -176,6 +186,11 @@ impl<'a> Scheduler<'a> {
                 Admission::Refuse(_) => begins_again && self.running() > 0,
                 Admission::Run(_) => false,
             };
+            let refused = matches!(admission, Admission::Refuse(_)) && !begins_again;
+            // What is kept of earlier requests makes room for new ones.
+            if (waits || refused) && self.prefixes.evict(EVICT) {
+                continue;
+            }
             if waits {
                 return;
             }
@@ -230,12 +245,19 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    fn begin_prefill(&mut self, row: Row) {
-        let Served { specs, storage, .. } = self.served;
+    fn begin_prefill(&mut self, mut row: Row) {
+        let Served { specs, storage, alone, chunk, .. } = self.served;
         let total = row.ids.len() + row.max_tokens - row.generated();
-        let caches = Caches::new(specs, *storage, 1, total);
-        self.prefills.push(Prefill::new(row, caches));
-        self.beat();
+        // Computed by itself, a row's chunks are those that it has without a cache.
+        let grid = if *alone { *chunk } else { 1 };
+        match self.prefixes.find(&row.ids, (specs, *storage), total, grid) {
+            Ok((caches, miss)) => {
+                row.cached(caches.offsets()[0] as usize, miss);
+                self.prefills.push(Prefill::new(row, caches));
+                self.beat();
+            }
+            Err(error) => self.end(row, Err(error.into())),
+        }
     }
 
     /// Computes a part of one prompt.
@@ -258,6 +280,13 @@ impl<'a> Scheduler<'a> {
         }
         if ids > 0 {
             self.pace = started.elapsed().as_secs_f64() / (ids * layers) as f64;
+        }
+        let Prefill { row, caches, .. } = &self.prefills[at];
+        if self.prefills[at].is_between_chunks()
+            && let Err(error) = self.prefixes.keep(&row.ids, caches, 0)
+        {
+            let row = self.prefills.remove(at).row;
+            return self.end(row, Err(crate::error::Error::from(error).in_phase("prefill")));
         }
         if self.prefills[at].left() == 0 {
             let Prefill { row, caches, .. } = self.prefills.remove(at);
@@ -340,10 +369,11 @@ impl<'a> Scheduler<'a> {
                     self.fail_group(at, error.in_phase(&format!("decode step {step}")));
                 }
                 Ok(ended) => {
-                    if self.groups[at].rows().is_empty() {
-                        self.groups.remove(at);
-                    } else {
-                        at += 1;
+                    let kept = self.groups[at].keep_prefixes(&mut self.prefixes);
+                    match kept {
+                        _ if self.groups[at].rows().is_empty() => drop(self.groups.remove(at)),
+                        Ok(()) => at += 1,
+                        Err(error) => self.fail_group(at, error.into()),
                     }
                     for (row, result) in ended {
                         self.end(row, result);

@@ -46,7 +46,8 @@ pub(super) fn run(
     match loaded {
         Ok((served, info)) => {
             if ready.send(Ok(info)).is_ok() {
-                Scheduler::new(&served, shared, inbox).serve();
+                let prefix_cache = options.load.prefix_cache.unwrap_or(0);
+                Scheduler::new(&served, shared, inbox, prefix_cache).serve();
             }
         }
         // The caller waits for this answer; where it is gone, nobody needs it.

@@ -8,6 +8,7 @@ mod tiny;
 mod batching;
 mod cancelling;
 mod closing;
+mod prefixes;
 mod text;
 mod together;
 
