@@ -22,9 +22,7 @@ fn options_that_the_backend_does_not_honour_are_refused_by_name() {
     let schema = folder.path().join("schema.json");
     fs::write(&schema, r#"{"type": "object"}"#).unwrap();
     for (flag, value) in [
-        ("--kv-bits", "8"),
         ("--adapter", "some/folder"),
-        ("--parallel", "2"),
         ("--json-schema", schema.to_str().unwrap()),
         ("--regex", "[a-z]+"),
     ] {
@@ -34,6 +32,14 @@ fn options_that_the_backend_does_not_honour_are_refused_by_name() {
         assert!(error.starts_with("error: ") && error.contains(flag), "{flag}: {error}");
         assert!(output.stdout.is_empty());
     }
+}
+
+#[test]
+fn a_packed_cache_and_several_slots_are_taken() {
+    for bits in ["8", "4"] {
+        assert!(!generated(&["generate", FOX, "-n", "8", "--kv-bits", bits]).is_empty());
+    }
+    assert!(!generated(&["generate", FOX, "-n", "8", "--parallel", "2"]).is_empty());
 }
 
 #[test]
