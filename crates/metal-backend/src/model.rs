@@ -306,9 +306,6 @@ fn capabilities(product: Product) -> Capabilities {
         Feature::KvBits => {
             Some("this backend keeps its key and value cache unquantised; leave it unset")
         }
-        Feature::Adapter => {
-            Some("this backend does not apply adapters yet; merge the adapter into the weights")
-        }
         Feature::GpuLayers => Some("MLX runs all layers on one device; leave it unset"),
         Feature::Images => Some("this backend reads text only"),
         Feature::Threads if product == Product::Mlx => {
