@@ -16,7 +16,7 @@ pub struct Error {
     /// The text until then; of a stream, what the callback was given.
     pub partial: String,
     /// What the request cost, where the engine said so before the end.
-    pub metrics: Option<GenerateMetrics>,
+    pub metrics: Option<Box<GenerateMetrics>>,
     /// Why it ended.
     pub cause: Cause,
 }

@@ -73,7 +73,7 @@ impl MlxBackend {
     /// # Errors
     /// Those of [`inference_core::load_model`]: nothing registered or available, a folder that
     /// cannot be loaded.
-    pub fn new(path: impl AsRef<Path>) -> Result<MlxBackend> {
+    pub fn new(path: impl AsRef<Path>) -> inference_core::Result<MlxBackend> {
         MlxBackend::with_options(path, MlxOptions::default())
     }
 
@@ -81,7 +81,10 @@ impl MlxBackend {
     ///
     /// # Errors
     /// As there, and options that are refused.
-    pub fn with_options(path: impl AsRef<Path>, options: MlxOptions) -> Result<MlxBackend> {
+    pub fn with_options(
+        path: impl AsRef<Path>,
+        options: MlxOptions,
+    ) -> inference_core::Result<MlxBackend> {
         MlxBackend::from_registry(inference_core::global(), path, options)
     }
 
@@ -93,7 +96,7 @@ impl MlxBackend {
         registry: &Registry,
         path: impl AsRef<Path>,
         options: MlxOptions,
-    ) -> Result<MlxBackend> {
+    ) -> inference_core::Result<MlxBackend> {
         let MlxOptions { mut load, log } = options;
         let path = path.as_ref().to_owned();
         let name = match load.backend.take() {
@@ -223,7 +226,7 @@ impl MlxBackend {
             (None, Some(outcome)) if !cancelled(&outcome) => Ok(Reply { text, outcome }),
             (failure, outcome) => Err(Error {
                 partial: text,
-                metrics: outcome.map(|outcome| outcome.metrics),
+                metrics: outcome.map(|outcome| Box::new(outcome.metrics)),
                 cause: failure.unwrap_or(Cause::Model(inference_core::Error::Cancelled)),
             }),
         }
