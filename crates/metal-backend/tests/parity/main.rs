@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap in a helper fails its test")]
 
 mod batches;
+mod adapters;
 mod checkpoints;
 mod configs;
 mod fixtures;
