@@ -10,7 +10,7 @@ use crate::error::{Error, Result, load as load_error};
 use crate::files::ModelFiles;
 use crate::layers::{Decoder, Product};
 use crate::models;
-use crate::weights::Weights;
+use crate::weights::{Adapter, Weights};
 
 /// A model with what the engine needs to run it.
 pub(crate) struct LoadedModel {
@@ -61,6 +61,10 @@ fn build(options: &EngineOptions, only_describe: bool) -> Result<LoadedModel> {
         inference_core::Dtype::Bf16 => Dtype::Bf16,
     });
     let weights = Weights::open(files, config, dtype, Product::on(*device)?, only_describe)?;
+    let weights = match &load.adapter_path {
+        None => weights,
+        Some(folder) => weights.with_adapter(Adapter::open(folder)?),
+    };
     let model = models::load(config, &weights).map_err(at_folder)?;
     let totals = weights.finish().map_err(at_folder)?;
     let context_length = model.max_position_embeddings.unwrap_or(i32::MAX) as usize;

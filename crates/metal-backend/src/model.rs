@@ -301,9 +301,6 @@ fn capabilities(product: Product) -> Capabilities {
         Feature::InspectAttention => Some("this backend does not hand out keys and queries yet"),
         Feature::Constraint => Some("this backend does not constrain its output yet"),
         Feature::Labels => Some("this backend does not score labels yet"),
-        Feature::Adapter => {
-            Some("this backend does not apply adapters yet; merge the adapter into the weights")
-        }
         Feature::GpuLayers => Some("MLX runs all layers on one device; leave it unset"),
         Feature::Images => Some("this backend reads text only"),
         Feature::Threads if product == Product::Mlx => {
