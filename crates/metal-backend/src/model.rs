@@ -3,14 +3,14 @@
 use std::time::Instant;
 
 use inference_core::{
-    BatchResult, Capabilities, ChatOptions, ClassifyOptions, ClassifyResult, Error, Feature,
-    GenerateMetrics, GenerateOptions, Generation, Message, ModelInfo, Prompt, RenderedPrompt,
-    Result, Support, TextModel, Value, generate_each,
+    BatchResult, Capabilities, ChatOptions, ClassifyOptions, ClassifyResult, EngineStatus, Error,
+    Feature, GenerateMetrics, GenerateOptions, Generation, Message, ModelInfo, Prompt,
+    RenderedPrompt, Result, Support, TextModel, Value, generate_each,
 };
 use serde_json::{Map, Number, Value as Json};
 
 use crate::constraint::Constraints;
-use crate::engine::{Engine, EngineOptions, Job, TextState};
+use crate::engine::{Engine, EngineOptions, Job, JobSender, TextState};
 use crate::files::ModelFiles;
 use crate::layers::Product;
 use crate::load::{self, SamplingDefaults};
@@ -155,7 +155,7 @@ impl MlxModel {
             protected_ids: self.text.protected_ids.clone(),
             constraint,
             text: TextState::new(detokenizer, stops),
-            output,
+            output: JobSender::new(output),
             queued_at: Instant::now(),
             options,
         })?;
@@ -289,6 +289,10 @@ impl TextModel for MlxModel {
         self.engine.last_metrics()
     }
 
+    fn status(&self) -> EngineStatus {
+        self.engine.status()
+    }
+
     fn close(&self) {
         self.engine.close();
     }
@@ -303,19 +307,7 @@ fn model_type(options: &EngineOptions) -> Result<&'static str> {
 fn capabilities(product: Product) -> Capabilities {
     let refused = |feature| match feature {
         Feature::InspectAttention => Some("this backend does not hand out keys and queries yet"),
-        Feature::ParallelSlots => {
-            Some("this backend runs one request after the other; leave it unset or 1")
-        }
-        Feature::QueueLimit => Some("this backend queues every request; leave it unset"),
-        Feature::BatchInvariant => None,
-        Feature::PrefixCache => Some("this backend keeps nothing of a request yet; leave it unset"),
         Feature::Labels => Some("this backend does not score labels yet"),
-        Feature::KvBits => {
-            Some("this backend keeps its key and value cache unquantised; leave it unset")
-        }
-        Feature::Adapter => {
-            Some("this backend does not apply adapters yet; merge the adapter into the weights")
-        }
         Feature::GpuLayers => Some("MLX runs all layers on one device; leave it unset"),
         Feature::Images => Some("this backend reads text only"),
         Feature::Threads if product == Product::Mlx => {

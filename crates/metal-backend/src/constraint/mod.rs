@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 
 use inference_core::{Constraint, Error, Result};
 
-pub(crate) use matcher::Matcher;
+pub(crate) use matcher::{Mask, Matcher};
 use vocabulary::Vocabulary;
 
 use crate::text::Tokenizer;
