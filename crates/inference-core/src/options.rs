@@ -154,6 +154,25 @@ pub enum Constraint {
     Lark(String),
 }
 
+/// The marks around a model's reasoning, such as `<think>` and `</think>`.
+///
+/// Where a prompt ends with the opening mark, or the text begins with it, all up to and with the
+/// closing mark is free of the constraint; only, the generation cannot end there, but for
+/// `max_tokens`, stop strings and a cancel token. What follows the closing mark must conform, except
+/// for line breaks right behind it. A text that does not begin with the opening mark must conform
+/// from its beginning, so that models that may reason or not are served by the same options. Both
+/// marks are part of the text where their tokens are.
+///
+/// A mark begins with one of the model's added tokens, as all marks of chat templates do, and ends
+/// with whole tokens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ReasoningMarks {
+    /// What opens the reasoning.
+    pub open: String,
+    /// What closes it.
+    pub close: String,
+}
+
 /// How tokens are generated.
 ///
 /// Logits pass, in this order: `logit_bias`, `repetition_penalty`, `presence_penalty`,
@@ -206,6 +225,9 @@ pub struct GenerateOptions {
     pub logits: bool,
     /// What the text must conform to.
     pub constraint: Option<Constraint>,
+    /// Marks of the reasoning that the constraint leaves alone; `None`: the constraint holds from
+    /// the first token.
+    pub reasoning: Option<ReasoningMarks>,
     /// Ends the generation from another thread, or at a deadline. A clone of the options shares it.
     pub cancel: CancelToken,
 }
@@ -250,6 +272,14 @@ impl GenerateOptions {
                 "ignore_eos",
                 "a constrained text ends where its constraint does".into(),
             ));
+        }
+        if let Some(marks) = &self.reasoning {
+            if self.constraint.is_none() {
+                return Err(invalid("reasoning", "says nothing without `constraint`".into()));
+            }
+            if marks.open.is_empty() || marks.close.is_empty() {
+                return Err(invalid("reasoning", "a mark is empty".into()));
+            }
         }
         Ok(())
     }

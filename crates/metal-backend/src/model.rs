@@ -141,9 +141,7 @@ impl MlxModel {
                 self.info.vocab_size
             )));
         }
-        let constraint = options.constraint.as_ref();
-        let constraint =
-            constraint.map(|constraint| self.constraints.matcher(constraint)).transpose()?;
+        let constraint = self.constraints.begin(options, &ids)?;
         let options = self.with_defaults(options);
         let special = if options.special_tokens { SkipSpecial::No } else { SkipSpecial::Yes };
         let detokenizer = Detokenizer::new(&self.text.tokenizer, special).map_err(text_error)?;

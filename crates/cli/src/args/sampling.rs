@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use inference_core::{Constraint, GenerateOptions, Xtc};
+use inference_core::{Constraint, GenerateOptions, ReasoningMarks, Xtc};
 
 use super::values::{self, LogitBias};
 use crate::failure::Result;
@@ -75,6 +75,9 @@ pub struct SamplingArgs {
     /// Hold the answer to the Lark grammar in this file
     #[arg(long, value_name = "FILE")]
     pub grammar: Option<PathBuf>,
+    /// Leave the reasoning between these marks free of it, such as `<think>` and `</think>`
+    #[arg(long, num_args = 2, value_names = ["OPEN", "CLOSE"])]
+    pub reasoning: Option<Vec<String>>,
 }
 
 impl SamplingArgs {
@@ -104,10 +107,20 @@ impl SamplingArgs {
             stop_token_ids: self.stop_token_id.clone(),
             ignore_eos: self.ignore_eos,
             constraint: self.constraint()?,
+            reasoning: self.reasoning(),
             ..Default::default()
         };
         options.validate()?;
         Ok(options)
+    }
+
+    fn reasoning(&self) -> Option<ReasoningMarks> {
+        match self.reasoning.as_deref() {
+            Some([open, close]) => {
+                Some(ReasoningMarks { open: open.clone(), close: close.clone() })
+            }
+            _ => None,
+        }
     }
 
     fn constraint(&self) -> Result<Option<Constraint>> {

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -15,6 +15,8 @@ use super::vocabulary::Vocabulary;
 
 /// A compilation that takes longer is given up.
 const MAX_TIME: Duration = Duration::from_secs(10);
+/// Compilations of one model that run at once, those that were given up included.
+const MAX_AT_ONCE: usize = 4;
 /// The library follows references by recursion, some 3 KiB each; the smallest rule has 6 bytes.
 /// Only what is used of a stack takes memory.
 const STACK_BYTES: usize = 256 << 20;
@@ -24,8 +26,13 @@ const MAX_REASON: usize = 500;
 /// A matcher at the beginning of a text.
 ///
 /// # Errors
-/// [`Error::InvalidOption`] with what is wrong and where, as far as it is known.
-pub(super) fn compile(constraint: &Constraint, vocabulary: Vocabulary) -> Result<Matcher> {
+/// [`Error::InvalidOption`] with what is wrong and where, as far as it is known;
+/// [`Error::QueueFull`] where no slot becomes free.
+pub(super) fn compile(
+    constraint: &Constraint,
+    vocabulary: Vocabulary,
+    slots: &Arc<Slots>,
+) -> Result<Matcher> {
     let grammar = match constraint {
         Constraint::JsonSchema(schema) => TopLevelGrammar::from_json_schema(schema_json(schema)?),
         Constraint::Regex(regex) => {
@@ -37,8 +44,11 @@ pub(super) fn compile(constraint: &Constraint, vocabulary: Vocabulary) -> Result
             TopLevelGrammar::from_lark(grammar.clone())
         }
     };
+    let slot = Slots::take(slots, MAX_TIME)?;
     let (done, compiled) = mpsc::channel();
     let build = move || {
+        // Held until the thread ends, whether somebody still waits for it or not.
+        let _slot = slot;
         let built = catch_unwind(AssertUnwindSafe(|| {
             let mut parser = vocabulary.first.create_parser(grammar).map_err(reason)?;
             match parser.grammar_warnings() {
@@ -57,6 +67,40 @@ pub(super) fn compile(constraint: &Constraint, vocabulary: Vocabulary) -> Result
     match compiled.recv_timeout(MAX_TIME) {
         Ok(built) => built.map_err(invalid),
         Err(_) => Err(invalid(format!("takes longer than {} s to compile", MAX_TIME.as_secs()))),
+    }
+}
+
+/// Counts the compilations that run.
+#[derive(Default)]
+pub(super) struct Slots {
+    taken: Mutex<usize>,
+    freed: Condvar,
+}
+
+/// Frees its place when it is dropped.
+pub(super) struct Slot(Arc<Slots>);
+
+impl Slots {
+    /// Waits at most `patience` for a slot.
+    ///
+    /// # Errors
+    /// [`Error::QueueFull`].
+    pub fn take(slots: &Arc<Slots>, patience: Duration) -> Result<Slot> {
+        let taken = slots.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = slots.freed.wait_timeout_while(taken, patience, |n| *n >= MAX_AT_ONCE);
+        let (mut taken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        if timeout.timed_out() {
+            return Err(Error::QueueFull { limit: MAX_AT_ONCE });
+        }
+        *taken += 1;
+        Ok(Slot(Arc::clone(slots)))
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        *self.0.taken.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.freed.notify_one();
     }
 }
 

@@ -23,6 +23,12 @@ pub(super) struct Vocabulary {
     pub first: Arc<ParserFactory>,
     /// After the first token.
     pub inner: Arc<ParserFactory>,
+    /// Rows of the output layer.
+    pub size: usize,
+    /// Ids that end a text.
+    pub eos_ids: Arc<[u32]>,
+    /// Ids of tokens that are nothing but line breaks.
+    pub line_breaks: Arc<[u32]>,
 }
 
 impl Vocabulary {
@@ -38,6 +44,10 @@ impl Vocabulary {
         size: usize,
     ) -> Result<Vocabulary, TextError> {
         let TokenBytes { inner, first } = TokenBytes::new(tokenizer, size)?;
+        let is_line_break =
+            |word: &[u8]| !word.is_empty() && word.iter().all(|b| b"\r\n".contains(b));
+        let line_breaks = (0..).zip(&inner).filter(|(_, word)| is_line_break(word));
+        let line_breaks = line_breaks.map(|(id, _)| id).collect();
         let factory = |words: Vec<Vec<u8>>| {
             // The trie is built with assertions on what it can hold.
             catch_unwind(AssertUnwindSafe(|| factory(tokenizer, eos_ids, words)))
@@ -50,7 +60,7 @@ impl Vocabulary {
             Some(words) => factory(words)?,
             None => Arc::clone(&inner),
         };
-        Ok(Vocabulary { first, inner })
+        Ok(Vocabulary { first, inner, size, eos_ids: eos_ids.into(), line_breaks })
     }
 }
 

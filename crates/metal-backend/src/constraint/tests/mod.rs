@@ -1,6 +1,8 @@
 //! Constraints against tokenizers of every kind, with random draws in place of a model.
 
 mod hostile;
+mod kept;
+mod reasoning;
 mod schemas;
 mod text;
 

@@ -1,6 +1,9 @@
 //! Constrained requests through the contract: with a model that knows JSON and with one that knows
 //! nothing.
 
+mod beside;
+mod reasoning;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -24,12 +27,13 @@ static DEMO: LazyLock<Box<dyn TextModel>> = LazyLock::new(|| {
 /// Draws any token as likely as any other, about.
 static RANDOM: LazyLock<Box<dyn TextModel>> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tokenizers/qwen");
-    let tokenizer = fs::read(folder.join("tokenizer.json")).unwrap();
+    let file = |name| fs::read(folder.join(name)).unwrap();
     Checkpoint::qwen3()
         .config("vocab_size", json!(ROWS))
         .config("eos_token_id", json!(982))
         .tensor("model.embed_tokens.weight", Tensor::noise("embed", &[ROWS, 8]))
-        .file("tokenizer.json", tokenizer)
+        .file("tokenizer.json", file("tokenizer.json"))
+        .file("tokenizer_config.json", file("tokenizer_config.json"))
         .model()
 });
 
@@ -186,29 +190,6 @@ fn log_probabilities_are_those_before_the_constraint() {
     assert_ne!(tokens[0].id, unconstrained[0].id);
     let logprob = tokens[0].logprob.unwrap();
     assert!(logprob < tokens[0].top_logprobs[0].logprob, "{logprob}");
-}
-
-#[test]
-fn constrained_and_free_requests_run_beside_each_other() {
-    let prompt = Prompt::from("Mara is 31 and");
-    let free = GenerateOptions { constraint: None, max_tokens: Some(12), ..regex("") };
-    let alone: Vec<u32> =
-        DEMO.generate(&prompt, &free).unwrap().map(|token| token.unwrap().id).collect();
-    let constrained = schema(&person());
-    let started: Vec<_> = [&constrained, &free, &constrained, &free]
-        .map(|options| DEMO.generate(&prompt, options).unwrap())
-        .into();
-    let ended: Vec<Vec<Token>> = started
-        .into_iter()
-        .map(|generation| generation.map(|token| token.unwrap()).collect())
-        .collect();
-    for tokens in [&ended[0], &ended[2]] {
-        let text: String = tokens.iter().map(|token| token.text.as_str()).collect();
-        assert!(serde_json::from_str::<Json>(&text).is_ok(), "{text}");
-    }
-    for tokens in [&ended[1], &ended[3]] {
-        assert!(tokens.iter().map(|token| token.id).eq(alone.iter().copied()));
-    }
 }
 
 #[test]
