@@ -7,7 +7,6 @@ use inference_core::{Feature, LoadOptions, Support};
 use server::{ApiKey, Config, Exit, Limits, Timeouts};
 
 use crate::args::{LogFormat, ServeArgs};
-use crate::demo;
 use crate::failure::{Failure, Result};
 use crate::output::note;
 use crate::source::{self, Source};
@@ -111,7 +110,7 @@ fn config(args: &ServeArgs, source: &Source, slots: usize) -> Result<Config> {
 /// The folder's own name: clients need not know where it is.
 fn name(source: &Source) -> String {
     match source {
-        Source::Embedded => demo::NAME.to_owned(),
+        Source::Embedded => "demo".to_owned(),
         Source::Folder(path) => {
             let path = path.canonicalize().unwrap_or_else(|_| path.clone());
             path.file_name().map_or_else(|| "model".into(), |name| name.to_string_lossy().into())
