@@ -105,9 +105,11 @@ impl Tagged {
     }
 
     pub fn finish(&mut self) -> Vec<Piece> {
-        while let State::Call(mut candidate) = std::mem::replace(&mut self.state, State::Content) {
+        while let State::Call(candidate) = &mut self.state {
             let step = candidate.finish(&self.text[self.cursor..], &self.tools);
-            self.settle(candidate, step);
+            if let State::Call(candidate) = std::mem::replace(&mut self.state, State::Content) {
+                self.settle(candidate, step);
+            }
             while let Progress::Made = self.advance() {}
         }
         let rest = self.text.split_off(self.cursor);
@@ -161,7 +163,11 @@ impl Tagged {
 
     fn start(&mut self, reasoning: Reasoning) -> Progress {
         let (family, calls) = (self.family, !self.openings.is_empty());
-        let rest = self.skip_space();
+        self.skip_space();
+        if reasoning == Reasoning::Over {
+            self.space.clear();
+        }
+        let rest = &self.text[self.cursor..];
         if rest.is_empty() {
             return self.wait(State::Start { reasoning });
         }
@@ -177,10 +183,7 @@ impl Tagged {
                     Prefix::No => {}
                 }
             }
-        } else {
-            self.space.clear();
         }
-        let rest = &self.text[self.cursor..];
         let whole =
             matches!(family, Family::Llama3 | Family::Gemma) && rest.starts_with(['{', '[']);
         match whole && calls {

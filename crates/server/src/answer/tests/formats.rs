@@ -98,6 +98,8 @@ fn reasoning_is_told_apart() {
         assert_eq!(closed, thought("Well.\n\nYes.", "Hi \n"));
         assert_eq!(read(family, open, "Well.</think>Hi"), thought("Well.", "Hi"));
         assert_eq!(read(family, open, "Well, <think"), thought("Well, <think", ""));
+        assert_eq!(read(family, open, "Well.\n</thi"), thought("Well.\n</thi", ""));
+        assert_eq!(read(family, open, "Well.</think>\n\n"), thought("Well.", ""));
         assert_eq!(read(family, "", "<think>\n\n</think>\n\nHi"), thought("", "Hi"));
         assert_eq!(read(family, "", "Say <think>"), thought("", "Say <think>"));
         assert_eq!(read(family, "", " <thin"), thought("", " <thin"));
