@@ -1,7 +1,5 @@
 //! The laws that hold for every text: cut anywhere, lose nothing, take linear time.
 
-use std::time::{Duration, Instant};
-
 use proptest::prelude::*;
 
 use super::{Answer, by_character, collect, parse, tools, whole};
@@ -179,9 +177,10 @@ proptest! {
     }
 }
 
+/// A parser that looked at the same text again and again would take hours for these.
 #[test]
 fn hostile_answers_take_linear_time() {
-    let unit = [
+    let units = [
         "<",
         "{",
         "[",
@@ -206,21 +205,17 @@ fn hostile_answers_take_linear_time() {
         "<|start|>assistant<|channel|>commentary to=functions.weather<|message|>{",
         "<tool_call>{\"name\": \"weather\", \"arguments\": {}}</tool_call>\n",
     ];
-    let parse_all = |size: usize| {
-        let started = Instant::now();
-        for unit in unit {
-            let text = unit.repeat(size / unit.len());
-            for family in FAMILIES {
-                whole(family, &text);
-                by_character(family, "", &text);
-            }
+    for unit in units {
+        let text = unit.repeat((1 << 17) / unit.len());
+        for family in FAMILIES {
+            let at_once = whole(family, &text);
+            assert_eq!(parse(family, "", text.split_inclusive(['<', '{'])), at_once);
         }
-        started.elapsed()
-    };
-    parse_all(1 << 10);
-    let (small, large) = (parse_all(1 << 13), parse_all(1 << 16));
-    // Eight times the text; a quadratic parser would take 64 times as long.
-    assert!(large < small * 24 + Duration::from_millis(500), "{small:?} and {large:?}");
+    }
+    let megabyte = "<".repeat(1 << 20);
+    for family in FAMILIES {
+        assert_eq!(by_character(family, "", &megabyte).content, megabyte);
+    }
 }
 
 #[test]
