@@ -20,7 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod admission;
-mod answer;
+pub mod answer;
 mod answers;
 mod body;
 mod config;
@@ -34,6 +34,7 @@ mod json;
 mod metrics;
 mod openai;
 mod openapi;
+pub mod page;
 mod process;
 mod prompts;
 mod reader;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
 use axum::{Router, middleware};
@@ -12,11 +12,9 @@ use crate::body::text_response;
 use crate::error::ApiError;
 use crate::extras::{classify, inspect, text};
 use crate::openai::{chat, completions, embeddings, models};
+use crate::page::{CONTENT_SECURITY_POLICY, PAGE};
 use crate::state::State;
 use crate::{guard, health, openapi};
-
-/// The page at `/`.
-const PAGE: &str = include_str!("../page/index.html");
 
 /// Everything that a server answers.
 pub fn router(state: &Arc<State>) -> Router {
@@ -62,9 +60,8 @@ async fn nowhere(request: Request) -> ApiError {
 async fn page() -> Response {
     let mut response = text_response(StatusCode::OK, "text/html; charset=utf-8", PAGE);
     let headers = response.headers_mut();
-    // The page is one file that talks to this server alone.
-    let policy = "default-src 'self' 'unsafe-inline' data:; frame-ancestors 'none'";
-    headers.insert("content-security-policy", axum::http::HeaderValue::from_static(policy));
-    headers.insert("x-content-type-options", axum::http::HeaderValue::from_static("nosniff"));
+    let policy = HeaderValue::from_static(CONTENT_SECURITY_POLICY);
+    headers.insert("content-security-policy", policy);
+    headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
     response
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State as Shared};
 use axum::http::StatusCode;
 use axum::response::Response;
-use inference_core::{AttentionSnapshot, CancelToken, LayerAttention, TextModel};
+use inference_core::{AttentionSnapshot, CancelToken, Feature, LayerAttention, TextModel};
 use serde_json::{Value as Json, json};
 
 use crate::body::{self, json_response};
@@ -39,6 +39,8 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let layers = reader.ids("layers")?;
     let prompt = prompt("prompt", reader.take("prompt").unwrap_or_default())?;
     reader.finish()?;
+    let able = model.capabilities().require(Feature::InspectAttention);
+    able.map_err(|error| ApiError::from(error).rename("inspect_attention", "model"))?;
     if model.attention_inspector().is_none() {
         return Err(ApiError::unsupported("model", "its attention cannot be looked at"));
     }

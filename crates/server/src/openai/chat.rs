@@ -5,14 +5,16 @@ use std::sync::Arc;
 use axum::extract::{Request, State as Shared};
 use axum::http::StatusCode;
 use axum::response::Response;
-use inference_core::{Feature, TextModel};
+use inference_core::{Feature, Generation, Prompt, TextModel};
 use serde_json::json;
 
 use super::chat_answer::{ChatAnswer, Said};
 use super::options::{Asked, asked, constrain};
 use super::template::{Conversation, conversation};
 use super::{response_format, tables, tool_choice};
-use crate::answer::{AnswerParser, Family, ToolChoice, tool_constraint};
+use crate::answer::{
+    AnswerParser, Family, ToolChoice, answer_constraint_with, mark_id, tool_constraint_with,
+};
 use crate::answers::{Answer, Chunks, Head, collect};
 use crate::body::{self, json_response};
 use crate::error::{ApiError, Result};
@@ -50,31 +52,20 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
         .map_err(refused)?;
 
     let permits = state.admission.take(chat.asked.n, "n")?;
-    let Chat { conversation, asked, parallel } = chat;
-    let Conversation { messages, chat, tools } = conversation;
-    let (stream, include_usage, n) = (asked.stream, asked.include_usage, asked.n);
-    let (logprobs, model) = (asked.options.logprobs, Arc::clone(&loaded.model));
+    let (stream, include_usage, n) = (chat.asked.stream, chat.asked.include_usage, chat.asked.n);
+    let (logprobs, parallel) = (chat.asked.options.logprobs, chat.parallel);
+    let engine = loaded.clone();
     let work = move || {
-        let prompt = model.render_chat(&messages, &chat)?;
-        let ids = inference_core::Prompt::Ids(prompt.ids);
-        let generate = |index| {
-            let mut options = asked.options_of(index);
-            if let inference_core::Prompt::Ids(ids) = &ids {
-                clamp(&mut options, model.as_ref(), ids.len());
-            }
-            model
-                .generate(&ids, &options)
-                .map_err(|error| ApiError::from(error).rename("constraint", about))
-        };
-        let generations = (0..n).map(generate).collect::<Result<Vec<_>>>()?;
-        Ok((prompt.text, generations))
+        let (prompt, generations) = start(&engine, &chat)?;
+        Ok((prompt, generations, chat.conversation.tools))
     };
-    let started = state.text_work(work).await.map_err(|error| error.or_about("messages"));
-    let (prompt, generations) = started?;
+    let started = state.text_work(work).await;
+    let started = started.map_err(|error| error.rename("constraint", about).or_about("messages"));
+    let (prompt, generations, tools) = started?;
 
     let answers: Vec<_> = (0..n)
         .map(|_| ChatAnswer {
-            parser: AnswerParser::new(loaded.family, &prompt, &tools.names),
+            parser: AnswerParser::with_schemas(loaded.family, &prompt, &tools.callable),
             logprobs: logprobs.then(|| Arc::clone(&loaded.model)),
             parallel,
             call_id: state.id("call_"),
@@ -102,6 +93,27 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let mut object = head.object(answers.into_iter().enumerate().map(choice).collect());
     object["usage"] = usage.to_json();
     Ok(json_response(StatusCode::OK, &object))
+}
+
+/// Renders the conversation and starts a generation for each answer.
+fn start(loaded: &Loaded, chat: &Chat) -> Result<(String, Vec<Generation>)> {
+    let (model, asked) = (loaded.model.as_ref(), &chat.asked);
+    let prompt = model.render_chat(&chat.conversation.messages, &chat.conversation.chat)?;
+    // What holds for the answer shall not hold for the thoughts before it.
+    let constraint = asked.options.constraint.clone().map(|constraint| {
+        let id = |mark: &str| mark_id(model, mark);
+        answer_constraint_with(loaded.family, &prompt.text, constraint, &id)
+    });
+    let tokens = prompt.ids.len();
+    let ids = Prompt::Ids(prompt.ids);
+    let generate = |index| {
+        let mut options = asked.options_of(index);
+        options.constraint = constraint.clone();
+        clamp(&mut options, model, tokens);
+        Ok(model.generate(&ids, &options)?)
+    };
+    let generations = (0..asked.n).map(generate).collect::<Result<_>>()?;
+    Ok((prompt.text, generations))
 }
 
 fn read(reader: &mut Reader, state: &State, loaded: &Loaded) -> Result<Chat> {
@@ -132,18 +144,24 @@ fn read(reader: &mut Reader, state: &State, loaded: &Loaded) -> Result<Chat> {
     }
     let parallel = reader.bool("parallel_tool_calls")?.unwrap_or(true);
     let choice = tool_choice::choice(reader, &conversation.tools)?;
-    let tools = &conversation.tools;
-    let held =
-        tool_constraint(loaded.family, &conversation.chat.tools, &choice, tools.strict, parallel)
-            .map_err(|reason| ApiError::unsupported("tool_choice", reason))?;
-    if let Some(constraint) = held {
-        let by = &mut asked.constrained_by;
-        constrain(&mut asked.options, by, "tool_choice", constraint)?;
-    }
     if choice == ToolChoice::None {
         // The model is not told of tools that it must not call.
         conversation.chat.tools.clear();
-        conversation.tools.names.clear();
+        conversation.tools.callable.clear();
+    }
+    let tools = &conversation.tools.callable;
+    if loaded.family == Family::Plain && !tools.is_empty() {
+        let reason = "the model's chat template knows no tool calls, or writes them in a way that \
+                      is not known";
+        return Err(ApiError::unsupported("tools", reason));
+    }
+    let by_choice = matches!(choice, ToolChoice::Required | ToolChoice::Named(_));
+    let field = if by_choice { "tool_choice" } else { "tools" };
+    let id = |mark: &str| mark_id(loaded.model.as_ref(), mark);
+    let held = tool_constraint_with(loaded.family, tools, &choice, parallel, &id)
+        .map_err(|reason| ApiError::unsupported(field, reason))?;
+    if let Some(constraint) = held {
+        constrain(&mut asked.options, &mut asked.constrained_by, field, constraint)?;
     }
     let marks = loaded.family != Family::Plain && shows_marks(loaded.model.as_ref());
     asked.options.special_tokens |= marks;

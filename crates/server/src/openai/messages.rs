@@ -3,6 +3,7 @@
 use inference_core::{Message, Role, Value};
 use serde_json::{Value as Json, json};
 
+use crate::answer::Tool;
 use crate::error::{ApiError, Result};
 use crate::json::to_value;
 use crate::reader::{Reader, expected};
@@ -136,10 +137,8 @@ fn tool_call(mut call: Reader) -> Result<Value> {
 pub struct Tools {
     /// Their definitions, as templates take them.
     pub definitions: Vec<Value>,
-    /// Their names, in the same order.
-    pub names: Vec<String>,
-    /// Whether any of them asks that its arguments conform to its schema.
-    pub strict: bool,
+    /// What answers are read and held to with, in the same order.
+    pub callable: Vec<Tool>,
 }
 
 /// The tools of the field `tools`.
@@ -166,15 +165,17 @@ pub fn tools(items: Vec<Json>) -> Result<Tools> {
             let reason = "expected up to 64 letters, digits, `_`, `-` and `.`";
             return Err(ApiError::value(function.path("name"), reason));
         }
-        if tools.names.contains(&name) {
+        if tools.callable.iter().any(|tool| tool.name == name) {
             let reason = format!("`{name}` is the name of an earlier tool");
             return Err(ApiError::value(function.path("name"), reason));
         }
-        tools.strict |= function.bool("strict")?.unwrap_or(false);
+        let strict = function.bool("strict")?.unwrap_or(false);
         function.text("description")?;
-        function.object("parameters")?;
+        // A function without parameters takes none.
+        let parameters = function.object("parameters")?;
+        let parameters = parameters.map_or_else(|| json!({"type": "object"}), Json::Object);
         function.finish()?;
-        tools.names.push(name);
+        tools.callable.push(Tool { name, parameters, strict });
         tools.definitions.push(to_value(definition));
     }
     Ok(tools)
@@ -231,7 +232,8 @@ mod tests {
     fn tools_are_checked_and_keep_their_definitions() {
         let tool = json!({"type": "function", "function": {"name": "f", "strict": true}});
         let read = tools(vec![tool.clone()]).unwrap();
-        assert_eq!((read.names.as_slice(), read.strict), (&["f".to_owned()][..], true));
+        assert_eq!((read.callable[0].name.as_str(), read.callable[0].strict), ("f", true));
+        assert_eq!(read.definitions, [super::to_value(tool.clone())]);
         assert!(tools(vec![tool.clone(), tool]).is_err());
         assert!(tools(vec![json!({"type": "function", "function": {"name": "a b"}})]).is_err());
         assert!(tools(vec![json!({"type": "custom"})]).is_err());

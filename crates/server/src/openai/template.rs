@@ -15,7 +15,7 @@ pub struct Conversation {
     pub messages: Vec<Message>,
     /// The template's options.
     pub chat: ChatOptions,
-    /// The tools' names, and whether they are strict.
+    /// The tools as answers are read with; their definitions are in `chat`.
     pub tools: Tools,
 }
 

@@ -27,10 +27,10 @@ pub fn choice(reader: &mut Reader, tools: &Tools) -> Result<ToolChoice> {
         Some(other) => return Err(expected("tool_choice", "a string or an object", &other)),
     };
     match &choice {
-        ToolChoice::Required | ToolChoice::Named(_) if tools.names.is_empty() => {
+        ToolChoice::Required | ToolChoice::Named(_) if tools.callable.is_empty() => {
             Err(ApiError::value("tool_choice", "there are no `tools` to choose from"))
         }
-        ToolChoice::Named(name) if !tools.names.contains(name) => {
+        ToolChoice::Named(name) if !tools.callable.iter().any(|tool| tool.name == *name) => {
             Err(ApiError::value("tool_choice", format!("there is no tool `{name}`")))
         }
         _ => Ok(choice),

@@ -188,28 +188,6 @@ fn what_the_model_does_not_honour_is_named_by_the_requests_field() {
 }
 
 #[test]
-fn tools_reach_the_template_unless_the_choice_is_none() {
-    let server = TestServer::start();
-    let tool = json!({"type": "function", "function": {"name": "f", "parameters": {}}});
-    let tools = |choice: &str| {
-        let answer = server.chat(json!({"tools": [tool], "tool_choice": choice}));
-        assert_eq!(answer.status, 200, "{}", answer.text);
-        server.model.chats.lock().unwrap().last().unwrap().1.tools.len()
-    };
-    assert_eq!((tools("auto"), tools("none")), (1, 0));
-    for (choice, param) in [
-        (json!("sometimes"), "tool_choice"),
-        (json!({"type": "function", "function": {"name": "g"}}), "tool_choice"),
-        (json!({"type": "function"}), "tool_choice.function"),
-    ] {
-        let answer = server.chat(json!({"tools": [tool], "tool_choice": choice}));
-        assert_eq!((answer.status, answer.error("param").as_str()), (400, param));
-    }
-    let answer = server.chat(json!({"tool_choice": "required"}));
-    assert_eq!((answer.status, answer.error("param").as_str()), (400, "tool_choice"));
-}
-
-#[test]
 fn effort_reaches_a_template_that_knows_it_and_is_refused_by_one_that_does_not() {
     let server = TestServer::start();
     let answer = server.chat(json!({"reasoning_effort": "high"}));

@@ -44,6 +44,8 @@ pub struct Fake {
     pub inspects: bool,
     /// Its template knows `enable_thinking`.
     pub thinks: bool,
+    /// Its template knows tools, and writes calls as Hermes does.
+    pub calls: bool,
     /// Fails in place of the first token.
     pub failure: Option<Error>,
 }
@@ -63,6 +65,7 @@ impl Default for Fake {
             },
             inspects: true,
             thinks: false,
+            calls: false,
             failure: None,
         }
     }
@@ -150,7 +153,13 @@ impl TextModel for Fake {
     fn render_chat(&self, messages: &[Message], chat: &ChatOptions) -> Result<RenderedPrompt> {
         self.shared.chats.lock().unwrap().push((messages.to_vec(), chat.clone()));
         let mut text = String::new();
+        if self.calls {
+            chat.tools.iter().for_each(|tool| text.push_str(&format!("{tool:?}")));
+        }
         for message in messages {
+            if self.calls && message.fields.iter().any(|(name, _)| name == "tool_calls") {
+                text.push_str("<tool_call>");
+            }
             text.push_str(&format!("<{}>{}", message.role, message.content.as_str().unwrap_or("")));
         }
         let thinking = chat.template_kwargs.iter().find(|(name, _)| name == "enable_thinking");

@@ -2,6 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
+use crate::fake::Fake;
 use crate::{TestServer, merge};
 
 /// What becomes of a field.
@@ -88,7 +89,7 @@ fn completion_fields() -> Vec<(&'static str, Json, Fate)> {
 }
 
 fn walk(path: &str, base: &Json, fields: Vec<(&'static str, Json, Fate)>) {
-    let server = TestServer::start();
+    let server = TestServer::with(Fake { calls: true, ..Fake::default() }, |_| {});
     for (field, value, fate) in fields {
         for (value, fate) in [(value, fate), (Json::Null, Ok)] {
             let mut body = base.clone();
@@ -133,7 +134,7 @@ fn every_field_of_a_completion_has_an_effect_or_is_refused_by_name() {
 
 #[test]
 fn values_out_of_range_are_named() {
-    let server = TestServer::start();
+    let server = TestServer::with(Fake { calls: true, ..Fake::default() }, |_| {});
     let long: Vec<_> = (0..17).map(|i| i.to_string()).collect();
     let bias: serde_json::Map<_, _> = (0..1025).map(|i| (i.to_string(), json!(1))).collect();
     let wide = "x".repeat(300 << 10);

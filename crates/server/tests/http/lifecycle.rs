@@ -30,7 +30,13 @@ fn wait_for(what: &str, done: impl Fn() -> bool) {
 #[test]
 fn while_the_model_is_loaded_the_server_says_so() {
     let (go, wait) = mpsc::channel();
-    let server = TestServer::loading(Fake::default(), |_| {}, move || drop(wait.recv()));
+    let server = TestServer::loading(
+        Fake::default(),
+        |_| {},
+        move || {
+            let _ = wait.recv();
+        },
+    );
     let health = server.get("/health");
     assert_eq!((health.status, &health.json()["status"]), (503, &json!("loading")));
     let answer = server.chat(json!({}));

@@ -1,5 +1,8 @@
 //! The server over HTTP, on a model that does what a test tells it.
 
+// A helper of a test may panic as the test itself may.
+#![allow(clippy::unwrap_used)]
+
 mod access;
 mod chat;
 mod client;
@@ -10,6 +13,7 @@ mod fake;
 mod fields;
 mod lifecycle;
 mod limits;
+mod tools;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
@@ -23,7 +27,9 @@ use server::{Config, Ended, ServeError, Server};
 
 /// A server in a thread of this process, on a free port.
 pub struct TestServer {
+    /// Where it listens.
     pub address: SocketAddr,
+    /// What the model was asked.
     pub model: Arc<Shared>,
     shutdown: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<JoinHandle<Result<Ended, ServeError>>>,
@@ -91,10 +97,12 @@ impl TestServer {
         self.thread.take().expect("joined once").join().expect("the server does not panic")
     }
 
+    /// The answer to `GET path`.
     pub fn get(&self, path: &str) -> Answer {
         Client::connect(self.address).get(path)
     }
 
+    /// The answer to `POST path` with `body`.
     pub fn post(&self, path: &str, body: &Json) -> Answer {
         Client::connect(self.address).post(path, body)
     }
