@@ -2,14 +2,15 @@
 
 use mlx_ffi::{Array, Quantized, Result, ops};
 
-use super::Product;
+use super::{Lora, Product};
 
-/// `x wᵀ + b`.
+/// `x wᵀ + b`, and what an adapter adds.
 #[derive(Debug)]
 pub(crate) struct Linear {
     weight: Weight,
     /// `[out]`.
     bias: Option<Array>,
+    lora: Option<Lora>,
 }
 
 /// The matrix of a projection or an embedding, and what multiplies with it.
@@ -41,15 +42,24 @@ impl Weight {
 impl Linear {
     /// A projection by `weight`, `[out, in]`, and `bias`, `[out]`.
     pub fn new(weight: Weight, bias: Option<Array>) -> Self {
-        Linear { weight, bias }
+        Linear { weight, bias, lora: None }
+    }
+
+    /// The same with an adapter, where there is one.
+    pub fn with_lora(self, lora: Option<Lora>) -> Self {
+        Linear { lora, ..self }
     }
 
     /// `[…, in]` to `[…, out]`.
     pub fn forward(&self, x: &Array) -> Result<Array> {
         let y = self.weight.project(x)?;
-        match &self.bias {
+        let y = match &self.bias {
+            None => y,
+            Some(bias) => ops::add(&y, bias)?,
+        };
+        match &self.lora {
             None => Ok(y),
-            Some(bias) => ops::add(&y, bias),
+            Some(lora) => lora.project(x, &y),
         }
     }
 }

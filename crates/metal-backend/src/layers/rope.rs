@@ -2,9 +2,10 @@
 
 use std::f64::consts::PI;
 
-use mlx_ffi::fast::RopeFrequencies;
+use mlx_ffi::fast::{RopeFrequencies, RopeOffset};
 use mlx_ffi::{Array, Result, fast, ops};
 
+use super::Positions;
 use crate::config::{RopeConfig, RopeScaling};
 
 /// Rotates queries and keys by their positions.
@@ -104,11 +105,15 @@ impl Rope {
         })
     }
 
-    /// `x`, `[b, n, l, head_dim]`, whose first position is `offset`.
-    pub fn forward(&self, x: &Array, offset: i32) -> Result<Array> {
+    /// `x`, `[b, n, l, head_dim]`, at these positions.
+    pub fn forward(&self, x: &Array, positions: &Positions) -> Result<Array> {
         let frequencies = match &self.frequencies {
             Frequencies::Base(base) => RopeFrequencies::Base(*base),
             Frequencies::Wavelengths(values) => RopeFrequencies::Wavelengths(values),
+        };
+        let offset = match positions.each() {
+            Some(offsets) => RopeOffset::Each(offsets),
+            None => RopeOffset::Same(positions.offsets().first().copied().unwrap_or(0)),
         };
         let rotated = fast::rope(x, self.dims, frequencies, self.scale, offset)?;
         match self.magnitude {

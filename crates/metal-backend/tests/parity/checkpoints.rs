@@ -77,7 +77,7 @@ fn agrees_with_the_references(name: &str) {
     bf16_logits_are_the_references(&*checkpoint.load_native(LoadOptions::default()), &golden, name);
 }
 
-fn bf16_logits_are_the_references(native: &dyn TextModel, golden: &Golden, name: &str) {
+pub fn bf16_logits_are_the_references(native: &dyn TextModel, golden: &Golden, name: &str) {
     assert_eq!(native.info().dtype, "bf16");
     let (mut between, mut ours, mut theirs) = (0.0_f32, 0.0_f32, 0.0_f32);
     for (prompt, expected) in golden.prompts() {
