@@ -94,7 +94,8 @@ impl Harmony {
     pub fn finish(&mut self) -> Vec<Piece> {
         let rest = std::mem::take(&mut self.text);
         match std::mem::replace(&mut self.state, State::Between) {
-            // The beginning of a channel's header is a mark; a call's would be lost.
+            // A channel's header that is cut off says nothing; a call's would be lost. A mark is one
+            // token, so a part of one is text.
             State::Header { begun, .. } if is_cut_header(&format!("{begun}{rest}")) => {}
             State::Header { raw, .. } => {
                 self.output.content(raw);
@@ -251,10 +252,11 @@ impl Harmony {
 
 /// Whether `text` is the beginning of a header that only names a channel.
 fn is_cut_header(text: &str) -> bool {
-    ["analysis", "commentary", "final"].iter().any(|channel| {
-        let header = format!("assistant{CHANNEL}{channel}{MESSAGE}");
-        header.starts_with(text) || header["assistant".len()..].starts_with(text)
-    })
+    (text.contains(CHANNEL) || "assistant".starts_with(text))
+        && ["analysis", "commentary", "final"].iter().any(|channel| {
+            let header = format!("assistant{CHANNEL}{channel}");
+            header.starts_with(text) || header["assistant".len()..].starts_with(text)
+        })
 }
 
 /// The recipient and the channel of a header, which may stand in either order.

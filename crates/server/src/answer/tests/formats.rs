@@ -253,10 +253,12 @@ fn harmony_loses_nothing_that_is_no_call() {
         "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{\"city\":",
         "<|channel|>commentary to=functions.wea",
         "<|channel|>secret<|message|>x",
+        "<|chan",
+        "<|channel|>final<|mess",
     ] {
         assert_eq!(read(Family::Harmony, "<|start|>assistant", text), answer(text, &[]));
     }
-    for cut in ["", "<|chan", "<|channel|>ana", "<|channel|>final<|mess"] {
+    for cut in ["", "<|channel|>", "<|channel|>ana", "<|channel|>final"] {
         assert_eq!(read(Family::Harmony, "<|start|>assistant", cut), answer("", &[]));
     }
 }
