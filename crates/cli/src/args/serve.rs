@@ -37,7 +37,7 @@ pub struct ServeArgs {
     /// The model.
     #[command(flatten)]
     pub load: LoadArgs,
-    /// Keep keys and values of earlier prompts in so many bytes, where the backend can
+    /// Keep keys and values of earlier prompts in so many bytes; 0: none [default: 1GiB]
     #[arg(long, env = "ML_SERVE_PREFIX_CACHE", value_name = "BYTES", value_parser = bytes::parse,
           help_heading = "Model")]
     pub prefix_cache: Option<u64>,

@@ -12,7 +12,11 @@ use crate::output::note;
 use crate::source::{self, Source};
 
 /// Requests that run together where the backend can and nothing else is asked for.
-const PARALLEL: usize = 4;
+const PARALLEL: usize = 16;
+
+/// Bytes for earlier prompts where the backend keeps them and nothing else is asked for: it gives
+/// them back when a request needs them.
+const PREFIX_CACHE: u64 = 1 << 30;
 
 /// The variable with an API key. It is no flag, because other users of a machine see flags.
 const API_KEY: &str = "ML_SERVE_API_KEY";
@@ -25,7 +29,7 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     let source = Source::choose(&args.load);
     let mut load = args.load.options()?;
     load.prefix_cache = args.prefix_cache;
-    choose_slots(&source, &mut load)?;
+    choose(&source, &mut load)?;
     let config = config(args, &source, load.parallel_slots.unwrap_or(1))?;
     log(args.log);
 
@@ -61,13 +65,15 @@ fn failure(error: server::ServeError) -> Failure {
     }
 }
 
-/// As many slots as are good for a server, where the backend has any and none are asked for.
-fn choose_slots(source: &Source, load: &mut LoadOptions) -> Result<()> {
-    if load.parallel_slots.is_none() {
-        let (_, capabilities) = source.describe(load)?;
-        if capabilities.support(Feature::ParallelSlots) == Support::Yes {
-            load.parallel_slots = Some(PARALLEL);
-        }
+/// Sets what is good for a server and was not asked for, where the backend can.
+fn choose(source: &Source, load: &mut LoadOptions) -> Result<()> {
+    let (_, capabilities) = source.describe(load)?;
+    let can = |feature| capabilities.support(feature) == Support::Yes;
+    if can(Feature::ParallelSlots) {
+        load.parallel_slots.get_or_insert(PARALLEL);
+    }
+    if can(Feature::PrefixCache) {
+        load.prefix_cache.get_or_insert(PREFIX_CACHE);
     }
     Ok(())
 }
