@@ -7,6 +7,7 @@ mod chat;
 mod constrained;
 mod generate;
 mod models;
+mod serve;
 mod signals;
 
 use std::io::{Read, Write};
