@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
-use inference_core::{Constraint, Dtype, Value, Xtc};
+use inference_core::{Constraint, Dtype, ReasoningMarks, Value, Xtc};
 
 use super::{ChatArgs, Cli, Command, GenerateArgs};
 
@@ -98,6 +98,11 @@ fn every_constraint_reaches_the_contract() {
         both.unwrap_err().to_string(),
         "--ignore-eos: a constrained text ends where its constraint does"
     );
+    let reasoned = generate(&["hi", "--regex", "a", "--reasoning", "<think>", "</think>"]);
+    let marks = ReasoningMarks { open: "<think>".into(), close: "</think>".into() };
+    assert_eq!(reasoned.sampling.options().unwrap().reasoning, Some(marks));
+    let alone = generate(&["hi", "--reasoning", "<think>", "</think>"]).sampling.options();
+    assert_eq!(alone.unwrap_err().to_string(), "--reasoning: says nothing without `constraint`");
 }
 
 #[test]

@@ -62,6 +62,23 @@ fn each_answer_of_a_conversation_keeps_to_it() {
 }
 
 #[test]
+fn reasoning_may_come_before_the_form() {
+    let regex = ["generate", "-q", "--regex", "(yes|no)", "--reasoning", "<think>", "</think>"];
+    let answer = generated(&[&regex[..], &["-t", "0", FOX]].concat());
+    assert!(["yes", "no"].contains(&answer.trim_end()), "{answer}");
+    // The ids are those of the marks and the end of the turn.
+    let bias = ["--logit-bias", r#"{"3": 90, "4": 95, "2": 99}"#, "-t", "0", FOX];
+    let answer = generated(&[&regex[..], &bias[..]].concat());
+    let rest = answer.trim_end().strip_prefix("<think></think>").unwrap().trim_start();
+    assert!(["yes", "no"].contains(&rest), "{answer}");
+    let marks = ["--reasoning", "<thought>", "</thought>", FOX];
+    let output = ml(&[&["generate", "--regex", "a"], &marks[..]].concat());
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.starts_with("error: --reasoning: `<thought>`"), "{error}");
+}
+
+#[test]
 fn what_cannot_be_held_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, content: &str| {

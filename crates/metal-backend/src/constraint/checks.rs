@@ -34,18 +34,28 @@ pub(super) fn schema_json(schema: &Value) -> Result<Json> {
     if nests_deeper(schema, MAX_DEPTH) {
         return Err(too_deep("the schema"));
     }
-    let mut fields = match json(schema).map_err(|error| invalid(error.to_string()))? {
+    let fields = match json(schema).map_err(|error| invalid(error.to_string()))? {
         Json::Object(fields) => fields,
         // Every value, written as a schema that can hold options.
         Json::Bool(true) => Map::new(),
         Json::Bool(false) => return Err(invalid("the schema `false` allows no text")),
         other => return Err(invalid(format!("a schema is an object or a boolean, not {other}"))),
     };
+    let schema = with_whitespace(fields)?;
+    check_schema_size(schema.to_string().len())?;
+    Ok(schema)
+}
+
+/// A checked schema with the whitespace that texts may have.
+pub(super) fn with_whitespace(mut fields: Map<String, Json>) -> Result<Json> {
     check_schema(&fields)?;
     fields.insert(OPTIONS.to_owned(), serde_json::json!({"whitespace_pattern": WHITESPACE}));
-    let schema = Json::Object(fields);
-    check_size("the schema", schema.to_string().len(), MAX_SCHEMA_BYTES)?;
-    Ok(schema)
+    Ok(Json::Object(fields))
+}
+
+/// Checks the bytes of a schema, or of all schemas of a grammar.
+pub(super) fn check_schema_size(size: usize) -> Result<()> {
+    check_size("the schema", size, MAX_SCHEMA_BYTES)
 }
 
 /// Refuses options of the library, and what takes too long.
@@ -119,24 +129,6 @@ fn least_common_multiple(a: u64, b: u64) -> u64 {
     (a / x).saturating_mul(b)
 }
 
-/// Checks a regular expression.
-pub(super) fn check_regex(regex: &str) -> Result<()> {
-    check_source("the regular expression", regex)
-}
-
-/// Checks a grammar and the schemas inside it. What is no JSON is for the library to tell.
-pub(super) fn check_grammar(grammar: &str) -> Result<()> {
-    check_source("the grammar", grammar)?;
-    for (at, directive) in grammar.match_indices("%json") {
-        let rest = &grammar[at + directive.len()..];
-        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Json>();
-        if let Some(Ok(Json::Object(fields))) = values.next() {
-            check_schema(&fields)?;
-        }
-    }
-    Ok(())
-}
-
 fn nests_deeper(value: &Value, limit: usize) -> bool {
     let mut open = vec![(value, 0)];
     while let Some((value, depth)) = open.pop() {
@@ -155,7 +147,7 @@ fn nests_deeper(value: &Value, limit: usize) -> bool {
 }
 
 /// Checks the size of a regular expression or a grammar and how deep its brackets nest.
-fn check_source(what: &str, source: &str) -> Result<()> {
+pub(super) fn check_source(what: &str, source: &str) -> Result<()> {
     check_size(what, source.len(), MAX_SOURCE_BYTES)?;
     let mut depth = 0_usize;
     let mut escaped = false;

@@ -9,7 +9,8 @@ use std::time::Duration;
 use inference_core::{Constraint, Error, Result};
 use llguidance::api::TopLevelGrammar;
 
-use super::checks::{check_grammar, check_regex, invalid, schema_json};
+use super::checks::{check_source, invalid, schema_json};
+use super::grammar::grammar_source;
 use super::matcher::Matcher;
 use super::vocabulary::Vocabulary;
 
@@ -36,13 +37,10 @@ pub(super) fn compile(
     let grammar = match constraint {
         Constraint::JsonSchema(schema) => TopLevelGrammar::from_json_schema(schema_json(schema)?),
         Constraint::Regex(regex) => {
-            check_regex(regex)?;
+            check_source("the regular expression", regex)?;
             TopLevelGrammar::from_regex(regex)
         }
-        Constraint::Lark(grammar) => {
-            check_grammar(grammar)?;
-            TopLevelGrammar::from_lark(grammar.clone())
-        }
+        Constraint::Lark(grammar) => TopLevelGrammar::from_lark(grammar_source(grammar)?),
     };
     let slot = Slots::take(slots, MAX_TIME)?;
     let (done, compiled) = mpsc::channel();

@@ -6,6 +6,7 @@
 
 mod checks;
 mod compile;
+mod grammar;
 mod matcher;
 mod reasoning;
 mod vocabulary;

@@ -1,5 +1,6 @@
 //! Constraints against tokenizers of every kind, with random draws in place of a model.
 
+mod grammars;
 mod hostile;
 mod kept;
 mod reasoning;

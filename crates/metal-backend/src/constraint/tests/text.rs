@@ -121,47 +121,6 @@ fn a_regular_expression_that_is_wrong_is_refused_with_the_place() {
 }
 
 #[test]
-fn a_grammar_is_followed() {
-    let tokenizer = tokenizer("mistral");
-    let constraints = constraints(&tokenizer);
-    let grammar = r#"
-        start: sum
-        sum: product ("+" product)*
-        product: NUMBER | "(" sum ")"
-        NUMBER: /[0-9]{1,3}/
-    "#;
-    let mut ended = 0;
-    for seed in 0..20 {
-        let mut matcher = constraints.matcher(&Constraint::Lark(grammar.into())).unwrap();
-        let (text, end) = write(&mut matcher, &tokenizer, seed, 100);
-        if end == End::Eos {
-            ended += 1;
-            let open = text.matches('(').count();
-            assert_eq!(open, text.matches(')').count(), "{text}");
-        }
-        assert!(text.chars().all(|c| "0123456789+()".contains(c)), "{text}");
-    }
-    assert!(ended > 10);
-    let reason = refusal(&constraints, &Constraint::Lark("start: nothing".into()));
-    assert!(reason.contains("nothing"), "{reason}");
-}
-
-#[test]
-fn a_grammar_may_name_special_tokens() {
-    let tokenizer = tokenizer("qwen");
-    let grammar = r#"start: "a" <|im_start|> "b""#.to_owned();
-    let mut matcher = constraints(&tokenizer).matcher(&Constraint::Lark(grammar)).unwrap();
-    let id = |token| tokenizer.token_to_id(token).unwrap();
-    for token in ["a", "<|im_start|>", "b"] {
-        let mask = matcher.mask().unwrap();
-        let allowed: Vec<u32> = (0..VOCAB_SIZE as u32).filter(|id| mask.allows(*id)).collect();
-        assert_eq!(allowed, [id(token)]);
-        matcher.accept(id(token));
-    }
-    assert!(matcher.is_complete());
-}
-
-#[test]
 fn the_end_is_allowed_exactly_where_the_text_may_end() {
     let tokenizer = tokenizer("qwen");
     let constraints = constraints(&tokenizer);
