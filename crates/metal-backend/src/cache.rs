@@ -2,6 +2,8 @@
 
 use mlx_ffi::{Array, Dtype, Result, ops};
 
+use crate::layers::Reach;
+
 /// Positions by which a buffer grows.
 const STEP: i32 = 256;
 
@@ -62,6 +64,8 @@ impl CacheSpec {
 #[derive(Debug)]
 pub(crate) struct Cache {
     spec: CacheSpec,
+    /// How the positions of the sequence are encoded.
+    reach: Reach,
     /// Keys and values, `[b, n_kv_heads, positions, head_dim]`.
     buffers: Option<(Array, Array)>,
     /// Positions that have passed.
@@ -72,8 +76,13 @@ pub(crate) struct Cache {
 
 impl Cache {
     /// An empty cache.
-    pub fn new(spec: CacheSpec) -> Cache {
-        Cache { spec, buffers: None, offset: 0, index: 0 }
+    pub fn new(spec: CacheSpec, reach: Reach) -> Cache {
+        Cache { spec, reach, buffers: None, offset: 0, index: 0 }
+    }
+
+    /// How the positions of the sequence are encoded.
+    pub fn reach(&self) -> Reach {
+        self.reach
     }
 
     /// How the cache behaves.

@@ -15,6 +15,8 @@ pub(super) struct Budget {
     layers: Vec<(CacheSpec, u64)>,
     /// Bytes of activations for each position of a chunk.
     activation_bytes: u64,
+    /// The longest sequence whose caches hold when it grows; a longer one is prefilled once more.
+    original_context: Option<u64>,
     /// Query heads, for the scores of attention where they are materialised.
     n_heads: u64,
     /// Bytes of one position's logits, their log probabilities and sampling copies.
@@ -42,6 +44,7 @@ impl Budget {
             limit,
             layers,
             activation_bytes: activations * dtype_size,
+            original_context: model.original_context.map(|length| length as u64),
             n_heads: widest(|config| config.n_heads),
             logit_bytes: 4 * 4 * model.vocab_size as u64,
         }
@@ -49,6 +52,10 @@ impl Budget {
 
     /// Bytes of the caches after `tokens` positions, and of the activations of the largest chunk.
     fn needed(&self, prompt: u64, tokens: u64, chunk: u64) -> u64 {
+        let prompt = match self.original_context {
+            Some(original) if prompt <= original && original < tokens => original + 1,
+            _ => prompt,
+        };
         let chunk = chunk.min(prompt);
         let caches: u64 =
             self.layers.iter().map(|(spec, bytes)| spec.positions(tokens, chunk) * bytes).sum();

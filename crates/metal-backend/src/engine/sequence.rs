@@ -10,7 +10,7 @@ use mlx_ffi::{Array, async_eval, eval_all, memory, ops};
 use super::{Job, TextState};
 use crate::cache::{Cache, CacheSpec};
 use crate::error::Result;
-use crate::layers::Decoder;
+use crate::layers::{Decoder, Reach};
 use crate::sampling::{Draw, Sampler};
 
 /// Steps between two clean-ups of the allocator's cache.
@@ -18,7 +18,10 @@ const CLEAR_CACHE_EVERY: usize = 256;
 
 /// All that belongs to one request; dropping it frees everything.
 pub(super) struct Sequence {
-    prompt: Vec<u32>,
+    /// The prompt and what has been generated.
+    ids: Vec<u32>,
+    prompt_tokens: usize,
+    reach: Reach,
     caches: Vec<Cache>,
     sampler: Sampler,
     text: TextState,
@@ -48,11 +51,20 @@ pub(super) enum Signal {
 
 impl Sequence {
     /// A sequence at its beginning. `max_tokens` was admitted.
-    pub fn new(job: Job, sampler: Sampler, specs: &[CacheSpec], max_tokens: usize) -> Sequence {
+    pub fn new(
+        job: Job,
+        sampler: Sampler,
+        model: &Decoder,
+        specs: &[CacheSpec],
+        max_tokens: usize,
+    ) -> Sequence {
         let Job { ids, options, eos_token_ids, text, output, queued_at, .. } = job;
+        let reach = model.reach(ids.len());
         Sequence {
-            prompt: ids,
-            caches: specs.iter().map(|spec| Cache::new(*spec)).collect(),
+            prompt_tokens: ids.len(),
+            reach,
+            caches: specs.iter().map(|spec| Cache::new(*spec, reach)).collect(),
+            ids,
             sampler,
             text,
             output,
@@ -92,14 +104,13 @@ impl Sequence {
         {
             return self.end(reason);
         }
-        let last = self.prompt[self.prompt.len() - 1];
-        let mut draw = {
-            let ids = Array::from_u32(&[last], &[1])?;
-            self.step(model, &ids, None).map_err(in_phase("prefill".into()))?
-        };
+        let mut draw = self.last_step(model).map_err(in_phase("prefill".into()))?;
         loop {
             let step = self.generated;
-            let next = if step + 1 < self.max_tokens {
+            let is_last = step + 1 == self.max_tokens;
+            // The ids with the one that this step makes.
+            let reach = model.reach(self.ids.len() + 1);
+            let next = if !is_last && reach == self.reach {
                 // Queued before this step's id is read, so that the device never waits for us.
                 let next = self.step(model, &draw.id, Some(&draw.id));
                 Some(next.map_err(in_phase(format!("decode step {}", step + 1)))?)
@@ -110,10 +121,26 @@ impl Sequence {
             if let Some(reason) = reason {
                 return self.end(reason);
             }
-            let Some(following) = next else { return self.end(FinishReason::Length) };
+            if is_last {
+                return self.end(FinishReason::Length);
+            }
             if let Some(reason) = self.interrupted(between)? {
                 return self.end(reason);
             }
+            let following = match next {
+                Some(next) => next,
+                // All positions are encoded anew, the last ids' too.
+                None => {
+                    self.reach = reach;
+                    let specs: Vec<CacheSpec> = self.caches.iter().map(Cache::spec).collect();
+                    self.caches = specs.iter().map(|spec| Cache::new(*spec, reach)).collect();
+                    let in_phase = in_phase(format!("decode step {}", step + 1));
+                    if let Some(reason) = self.prefill(model, chunk, between).map_err(&in_phase)? {
+                        return self.end(reason);
+                    }
+                    self.last_step(model).map_err(in_phase)?
+                }
+            };
             if (step + 1).is_multiple_of(CLEAR_CACHE_EVERY) {
                 memory::clear_cache()?;
             }
@@ -121,7 +148,7 @@ impl Sequence {
         }
     }
 
-    /// All of the prompt but its last id, in chunks, each evaluated before the next.
+    /// All ids but the last one, in chunks, each evaluated before the next.
     fn prefill(
         &mut self,
         model: &Decoder,
@@ -129,13 +156,13 @@ impl Sequence {
         between: &mut dyn FnMut() -> Signal,
     ) -> Result<Option<FinishReason>> {
         // Without tokens to generate, the last id is part of the prefill.
-        let end = self.prompt.len() - usize::from(self.max_tokens > 0);
+        let end = self.ids.len() - usize::from(self.max_tokens > 0);
         let mut done = 0;
         while done < end {
             if let Some(reason) = self.interrupted(between)? {
                 return Ok(Some(reason));
             }
-            let part = &self.prompt[done..end.min(done + chunk)];
+            let part = &self.ids[done..end.min(done + chunk)];
             let ids = Array::from_u32(part, &[1, part.len() as i32])?;
             done += part.len();
             let hidden = model.hidden(&ids, &mut self.caches)?;
@@ -148,6 +175,12 @@ impl Sequence {
             return Ok(Some(reason));
         }
         Ok((self.max_tokens == 0).then_some(FinishReason::Length))
+    }
+
+    /// Queues the step after the last id that is known.
+    fn last_step(&mut self, model: &Decoder) -> Result<Draw> {
+        let last = self.ids[self.ids.len() - 1];
+        self.step(model, &Array::from_u32(&[last], &[1])?, None)
     }
 
     /// Queues the step after `id`, `[1]`. `pending` is that id where it has not been read yet.
@@ -181,6 +214,7 @@ impl Sequence {
         }
         self.times.last_known = Some(now);
         self.generated += 1;
+        self.ids.push(id);
         self.sampler.observe(id);
         let token = Token {
             id,
@@ -227,7 +261,7 @@ impl Sequence {
         let now = Instant::now();
         let Times { queued, started, first_known, last_known, first_sent } = self.times;
         let metrics = GenerateMetrics {
-            prompt_tokens: self.prompt.len(),
+            prompt_tokens: self.prompt_tokens,
             cached_prompt_tokens: 0,
             cache_miss: Some(CacheMiss::Off),
             generated_tokens: self.generated,

@@ -171,7 +171,7 @@ impl Worker<'_> {
             Ok(sampler) => sampler,
             Err(error) => return job.output.fail(Error::Engine(error.to_string())),
         };
-        let mut sequence = Sequence::new(job, sampler, &self.specs, max_tokens);
+        let mut sequence = Sequence::new(job, sampler, &self.model, &self.specs, max_tokens);
         let Worker { model, queue, inbox, closing, .. } = self;
         let mut between = || {
             *closing |= look_at_inbox(inbox, queue);

@@ -3,7 +3,7 @@
 use mlx_ffi::fast::AttentionMask;
 use mlx_ffi::{Array, Dtype, Result, fast, ops};
 
-use super::{Linear, RmsNorm, Rope};
+use super::{Linear, QkNorms, Qkv, Rope};
 use crate::cache::{Cache, Mask};
 
 /// The sizes of an attention layer and how its scores are made.
@@ -23,17 +23,18 @@ pub(crate) struct AttentionConfig {
     pub window: Option<i32>,
 }
 
-/// Attention with optional norms on each head's queries and keys.
+/// Attention with optional norms on queries and keys.
 #[derive(Debug)]
 pub(crate) struct Attention {
     pub config: AttentionConfig,
-    pub q_proj: Linear,
-    pub k_proj: Linear,
-    pub v_proj: Linear,
+    pub qkv: Qkv,
     pub o_proj: Linear,
-    pub q_norm: Option<RmsNorm>,
-    pub k_norm: Option<RmsNorm>,
-    pub rope: Rope,
+    pub qk_norms: QkNorms,
+    /// `None`: the layer does not see positions.
+    pub rope: Option<Rope>,
+    /// One more logit for each head, `[n_heads]`, that takes part in the softmax and adds nothing.
+    /// Never beside a softcap.
+    pub sinks: Option<Array>,
 }
 
 impl Attention {
@@ -41,22 +42,22 @@ impl Attention {
     pub fn forward(&self, x: &Array, mask: &Mask, cache: &mut Cache) -> Result<Array> {
         let AttentionConfig { n_heads, n_kv_heads, head_dim, .. } = self.config;
         let [b, l, _] = x.dims()?;
-        // [b, l, n * head_dim] -> [b, n, l, head_dim]
-        let heads = |projected: Array, n: i32, norm: &Option<RmsNorm>| -> Result<Array> {
-            let split = ops::reshape(&projected, &[b, l, n, head_dim])?;
-            let split = match norm {
-                None => split,
-                Some(norm) => norm.forward(&split)?,
-            };
-            ops::swap_axes(&split, 1, 2)
+        let [q, k, v] = self.qkv.forward(x)?;
+        let (q, k) = self.qk_norms.projections(q, k)?;
+        // [b, l, n * head_dim] -> [b, l, n, head_dim]
+        let heads = |all: &Array, n: i32| ops::reshape(all, &[b, l, n, head_dim]);
+        let (q, k) = self.qk_norms.heads(heads(&q, n_heads)?, heads(&k, n_kv_heads)?)?;
+        // -> [b, n, l, head_dim]
+        let (q, k) = (ops::swap_axes(&q, 1, 2)?, ops::swap_axes(&k, 1, 2)?);
+        let v = ops::swap_axes(&heads(&v, n_kv_heads)?, 1, 2)?;
+        let (q, k) = match &self.rope {
+            None => (q, k),
+            Some(rope) => {
+                // Positions continue where the cache ends.
+                let (offset, reach) = (cache.offset(), cache.reach());
+                (rope.forward(&q, offset, reach)?, rope.forward(&k, offset, reach)?)
+            }
         };
-        let q = heads(self.q_proj.forward(x)?, n_heads, &self.q_norm)?;
-        let k = heads(self.k_proj.forward(x)?, n_kv_heads, &self.k_norm)?;
-        let v = heads(self.v_proj.forward(x)?, n_kv_heads, &None)?;
-        // Positions continue where the cache ends.
-        let offset = cache.offset();
-        let q = self.rope.forward(&q, offset)?;
-        let k = self.rope.forward(&k, offset)?;
         let (k, v) = cache.update(&k, &v)?;
         let out = self.attend(&q, &k, &v, mask)?;
         let out = ops::reshape(&ops::swap_axes(&out, 1, 2)?, &[b, l, n_heads * head_dim])?;
@@ -77,7 +78,8 @@ impl Attention {
                 Mask::Causal => AttentionMask::Causal,
                 Mask::Array(array) => AttentionMask::Array(array),
             };
-            return fast::scaled_dot_product_attention(q, k, v, scale, mask, None);
+            let sinks = self.sinks.as_ref();
+            return fast::scaled_dot_product_attention(q, k, v, scale, mask, sinks);
         };
         // The fused kernel has no softcap.
         let [b, n_heads, l, d] = q.dims()?;

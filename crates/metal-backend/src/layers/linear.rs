@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Quantized, Result, ops};
 
-use super::Product;
+use super::{Order, Product};
 
 /// `x wᵀ + b`.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Weight {
 /// A matrix as the checkpoint has it.
 #[derive(Debug)]
 pub(crate) enum Matrix {
-    /// `[out, in]`.
+    /// `[out, in]`, or `[experts, out, in]`.
     Dense(Array),
     /// The same, packed.
     Quantized(Quantized),
@@ -34,6 +34,15 @@ impl Weight {
         match &self.matrix {
             Matrix::Dense(weight) => self.product.dense(x, weight),
             Matrix::Quantized(weight) => self.product.quantized(x, weight),
+        }
+    }
+
+    /// As [`project`](Self::project) with a matrix for each of `indices`, `[t, e]`: `x` of
+    /// `[t, 1 or e, in]` to `[t, e, out]`.
+    pub fn gather(&self, x: &Array, indices: &Array, order: Order) -> Result<Array> {
+        match &self.matrix {
+            Matrix::Dense(weight) => self.product.gather_dense(x, weight, indices, order),
+            Matrix::Quantized(weight) => self.product.gather_quantized(x, weight, indices, order),
         }
     }
 }

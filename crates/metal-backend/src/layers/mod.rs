@@ -4,17 +4,23 @@
 mod attention;
 mod decoder;
 mod embedding;
+mod experts;
 mod linear;
 mod mlp;
+mod moe;
 mod norm;
 mod product;
+mod qkv;
 mod rope;
 
 pub(crate) use attention::{Attention, AttentionConfig};
 pub(crate) use decoder::{Block, Decoder, Head};
 pub(crate) use embedding::Embedding;
+pub(crate) use experts::{ExpertLinear, Order};
 pub(crate) use linear::{Linear, Matrix, Weight};
-pub(crate) use mlp::{Activation, Mlp};
+pub(crate) use mlp::{Activation, GateUp, Mlp};
+pub(crate) use moe::{FeedForward, Moe, Routing};
 pub(crate) use norm::RmsNorm;
 pub(crate) use product::Product;
-pub(crate) use rope::Rope;
+pub(crate) use qkv::{QkNorms, Qkv};
+pub(crate) use rope::{Reach, Rope};

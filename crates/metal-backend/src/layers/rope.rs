@@ -12,10 +12,23 @@ use crate::config::{RopeConfig, RopeScaling};
 pub(crate) struct Rope {
     dims: i32,
     frequencies: Frequencies,
+    /// The wavelengths of sequences that are longer than the original context, and that context.
+    extended: Option<(Array, i32)>,
     /// What positions are multiplied with.
     scale: f32,
     /// What the rotated values are multiplied with, a scalar.
     magnitude: Option<f32>,
+}
+
+/// Which wavelengths a sequence has. All its positions have the same ones (LongRoPE), or a query
+/// and a key would not be as far apart as they are; they follow from the length of the whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Those of sequences up to the original context.
+    #[default]
+    Original,
+    /// Those of longer ones.
+    Extended,
 }
 
 #[derive(Debug)]
@@ -32,6 +45,7 @@ impl Rope {
         let plain = |scale: f64| Rope {
             dims,
             frequencies: Frequencies::Base(theta as f32),
+            extended: None,
             scale: scale as f32,
             magnitude: None,
         };
@@ -87,6 +101,21 @@ impl Rope {
                 let wavelengths = base_wavelengths(dims, theta).enumerate().map(stretch);
                 Rope::with_wavelengths(dims, wavelengths, attention_factor as f32)
             }
+            RopeScaling::Long {
+                ref short_factor,
+                ref long_factor,
+                original_max_position_embeddings: original,
+                attention_factor,
+            } => {
+                let stretched = |factors: &[f64]| {
+                    let pairs = base_wavelengths(dims, theta).zip(factors.to_vec());
+                    pairs.map(|(freq, factor)| freq * factor)
+                };
+                let magnitude = attention_factor as f32;
+                let short = Rope::with_wavelengths(dims, stretched(short_factor), magnitude)?;
+                let long = wavelengths(stretched(long_factor))?;
+                Ok(Rope { extended: Some((long, original)), ..short })
+            }
         }
     }
 
@@ -95,27 +124,47 @@ impl Rope {
         wavelengths: impl Iterator<Item = f64>,
         magnitude: f32,
     ) -> Result<Rope> {
-        let values: Vec<f32> = wavelengths.map(|value| value as f32).collect();
         Ok(Rope {
             dims,
-            frequencies: Frequencies::Wavelengths(Array::from_f32(&values, &[dims / 2])?),
+            frequencies: Frequencies::Wavelengths(self::wavelengths(wavelengths)?),
+            extended: None,
             scale: 1.0,
             magnitude: (magnitude != 1.0).then_some(magnitude),
         })
     }
 
-    /// `x`, `[b, n, l, head_dim]`, whose first position is `offset`.
-    pub fn forward(&self, x: &Array, offset: i32) -> Result<Array> {
-        let frequencies = match &self.frequencies {
-            Frequencies::Base(base) => RopeFrequencies::Base(*base),
-            Frequencies::Wavelengths(values) => RopeFrequencies::Wavelengths(values),
-        };
-        let rotated = fast::rope(x, self.dims, frequencies, self.scale, offset)?;
-        match self.magnitude {
-            None => Ok(rotated),
-            Some(magnitude) => ops::multiply(&rotated, &Array::scalar(magnitude, rotated.dtype())?),
-        }
+    /// The longest sequence that has the wavelengths of [`Reach::Original`], where others have not.
+    pub fn original_context(&self) -> Option<i32> {
+        self.extended.as_ref().map(|(_, original)| *original)
     }
+
+    /// `x`, `[b, n, l, head_dim]`, whose first position is `offset`.
+    pub fn forward(&self, x: &Array, offset: i32, reach: Reach) -> Result<Array> {
+        let frequencies = match (&self.frequencies, &self.extended) {
+            (_, Some((long, _))) if reach == Reach::Extended => RopeFrequencies::Wavelengths(long),
+            (Frequencies::Base(base), _) => RopeFrequencies::Base(*base),
+            (Frequencies::Wavelengths(values), _) => RopeFrequencies::Wavelengths(values),
+        };
+        let Some(magnitude) = self.magnitude else {
+            return fast::rope(x, self.dims, frequencies, self.scale, offset);
+        };
+        let magnitude = Array::scalar(magnitude, x.dtype())?;
+        let head_dim = x.shape().last().copied().unwrap_or(self.dims);
+        let turning = ops::slice_axis(x, -1, 0, self.dims)?;
+        let turned = fast::rope(&turning, self.dims, frequencies, self.scale, offset)?;
+        let turned = ops::multiply(&turned, &magnitude)?;
+        if head_dim == self.dims {
+            return Ok(turned);
+        }
+        // What is not rotated keeps its size.
+        ops::concatenate(&[&turned, &ops::slice_axis(x, -1, self.dims, head_dim)?], -1)
+    }
+}
+
+/// An array `[dims / 2]` of f32.
+fn wavelengths(values: impl Iterator<Item = f64>) -> Result<Array> {
+    let values: Vec<f32> = values.map(|value| value as f32).collect();
+    Array::from_f32(&values, &[values.len() as i32])
 }
 
 /// `theta^(2i / dims)` for each pair of dimensions.
