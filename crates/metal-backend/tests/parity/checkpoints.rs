@@ -20,6 +20,10 @@ const ROUNDED_SCALE_TOLERANCE: f32 = 5e-3;
 /// mlx-lm itself, where that is more.
 const BF16_TOLERANCE: f32 = 0.5;
 
+/// Rounding may send a position to another expert, and then chance decides how far the logits move:
+/// ours may be this many times as far from float32 as the reference's.
+const ROUTED_SLACK: f32 = 1.5;
+
 /// Whether √hidden_size of the checkpoint is no bf16 number, of those that scale embeddings by it.
 fn has_rounded_scale(name: &str) -> bool {
     name.starts_with("gemma3_text")
@@ -99,6 +103,8 @@ fn bf16_logits_are_the_references(native: &dyn TextModel, golden: &Golden, name:
     // Our own kernels sum in f32, MLX's in bf16: ours may be far from MLX's where they are nearer
     // to what both mean.
     let nearer = metal_backend::cpu_kernels() == "our own" && ours <= theirs;
+    let is_routed = name.starts_with("gpt_oss") || name.starts_with("qwen3_moe");
+    let nearer = nearer || is_routed && ours <= ROUTED_SLACK * theirs;
     assert!(agrees || nearer, "{name}: {between:e} {ours:e} {theirs:e}");
 }
 
