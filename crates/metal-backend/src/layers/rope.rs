@@ -16,7 +16,7 @@ pub(crate) struct Rope {
     extended: Option<(Array, i32)>,
     /// What positions are multiplied with.
     scale: f32,
-    /// What the rotated values are multiplied with, a scalar.
+    /// What the values to be rotated are multiplied with, a scalar.
     magnitude: Option<f32>,
 }
 
@@ -150,9 +150,9 @@ impl Rope {
         };
         let magnitude = Array::scalar(magnitude, x.dtype())?;
         let head_dim = x.shape().last().copied().unwrap_or(self.dims);
-        let turning = ops::slice_axis(x, -1, 0, self.dims)?;
+        // Before the rotation, as mlx-lm rounds it.
+        let turning = ops::multiply(&ops::slice_axis(x, -1, 0, self.dims)?, &magnitude)?;
         let turned = fast::rope(&turning, self.dims, frequencies, self.scale, offset)?;
-        let turned = ops::multiply(&turned, &magnitude)?;
         if head_dim == self.dims {
             return Ok(turned);
         }
@@ -264,5 +264,23 @@ mod tests {
         check(&both, YARN_WAVELENGTHS, 0.9634747);
         // One of the two alone does not count.
         check(&format!(r#"{YARN}, "mscale": 0.7"#), YARN_WAVELENGTHS, 1.1386294);
+    }
+
+    #[test]
+    fn longrope_is_that_of_transformers() {
+        let scaling = r#""rope_type": "longrope", "original_max_position_embeddings": 256,
+            "short_factor": [1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7],
+            "long_factor": [1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5]"#;
+        let short = [1.0, 3.47851, 12.0, 41.1096, 140.0, 474.342, 1600.0, 5375.87];
+        check(scaling, short, 1.118_034);
+        let text = format!(r#"{{"max_position_embeddings": 1024, "rope_scaling": {{{scaling}}}}}"#);
+        let config = Config::parse("config.json", &text).unwrap();
+        let rope = Rope::new(16, &config.rope("full_attention", 1e4).unwrap()).unwrap();
+        assert_eq!(rope.original_context(), Some(256));
+        let (long, _) = rope.extended.as_ref().unwrap();
+        let expected: [f64; 8] = [1.0, 4.74342, 20.0, 79.0569, 300.0, 1106.8, 4000.0, 14230.2];
+        for (found, expected) in long.to_vec_f32().unwrap().into_iter().zip(expected) {
+            assert!((f64::from(found) / expected - 1.0).abs() < 1e-5, "{found} {expected}");
+        }
     }
 }

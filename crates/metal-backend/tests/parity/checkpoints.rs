@@ -4,7 +4,8 @@ use inference_core::{ChatOptions, LoadOptions, Message, Role, TextModel, Value};
 use serde_json::Value as Json;
 
 use crate::fixtures::{
-    Checkpoint, Golden, distance, first_logits, greedy, ids, logprobs, numbers, run, token_ids,
+    Checkpoint, Golden, backend, distance, first_logits, greedy, ids, logprobs, numbers, run,
+    token_ids,
 };
 
 /// Two float32 engines that add in another order.
@@ -27,6 +28,11 @@ const ROUTED_SLACK: f32 = 1.5;
 /// Whether √hidden_size of the checkpoint is no bf16 number, of those that scale embeddings by it.
 fn has_rounded_scale(name: &str) -> bool {
     name.starts_with("gemma3_text")
+}
+
+/// Whether the checkpoint has experts that are not packed.
+fn has_loose_experts(name: &str) -> bool {
+    name == "qwen3_moe"
 }
 
 /// How far log probabilities may be from mlx-lm's in float32.
@@ -79,6 +85,12 @@ fn agrees_with_the_references(name: &str) {
         }
     }
     eprintln!("{name}: log probabilities within {worst_logprob:.1e}");
+    if has_loose_experts(name) && backend() == "cpu" && metal_backend::cpu_kernels() != "our own" {
+        // Its evaluation would end the process, so the load names it.
+        let error = checkpoint.refusal();
+        assert!(error.contains("experts") && error.contains("load the model as f32"), "{error}");
+        return;
+    }
     bf16_logits_are_the_references(&*checkpoint.load_native(LoadOptions::default()), &golden, name);
 }
 
