@@ -208,6 +208,9 @@ impl Shape {
         let (heads, kv_heads) = (self.num_attention_heads, self.num_key_value_heads);
         let (q_dim, kv_dim) = (heads * self.head_dim, kv_heads * self.head_dim);
         let scale = parts.scale.unwrap_or_else(|| f64::from(self.head_dim).sqrt().recip());
+        // Before any tensor is taken: what the config says wrongly is named as such.
+        let rope = rope.map(|rope| Ok::<_, Error>(Rope::new(self.rotary_dims(rope)?, rope)?));
+        let rope = rope.transpose()?;
         let linear = |name, size| w.linear(name, self.hidden_size, size, parts.qkv_bias);
         let qkv = if parts.fused_qkv {
             Qkv::Fused { qkv_proj: linear("qkv_proj", q_dim + 2 * kv_dim)?, q_dim, kv_dim }
@@ -230,7 +233,6 @@ impl Shape {
                 QkNorms::Projections { q_norm, k_norm }
             }
         };
-        let rope = rope.map(|rope| Ok::<_, Error>(Rope::new(self.rotary_dims(rope)?, rope)?));
         Ok(Attention {
             config: AttentionConfig {
                 n_heads: heads,
@@ -243,7 +245,7 @@ impl Shape {
             qkv,
             o_proj: w.linear("o_proj", q_dim, self.hidden_size, parts.o_bias)?,
             qk_norms,
-            rope: rope.transpose()?,
+            rope,
             sinks: parts.sinks.then(|| w.tensor("sinks", &[heads])).transpose()?,
         })
     }
