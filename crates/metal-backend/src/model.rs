@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use inference_core::{
-    BatchResult, Capabilities, ChatOptions, ClassifyOptions, ClassifyResult, Error, Feature,
-    GenerateMetrics, GenerateOptions, Generation, Message, ModelInfo, Prompt, RenderedPrompt,
-    Result, Support, TextModel, Value, generate_each,
+    BatchResult, Capabilities, ChatOptions, ClassifyOptions, ClassifyResult, EngineStatus, Error,
+    Feature, GenerateMetrics, GenerateOptions, Generation, Message, ModelInfo, Prompt,
+    RenderedPrompt, Result, Support, TextModel, Value, generate_each,
 };
 use serde_json::{Map, Number, Value as Json};
 
-use crate::engine::{Engine, EngineOptions, Job, TextState};
+use crate::engine::{Engine, EngineOptions, Job, JobSender, TextState};
 use crate::files::ModelFiles;
 use crate::layers::Product;
 use crate::load::{self, SamplingDefaults};
@@ -147,7 +147,7 @@ impl MlxModel {
             eos_token_ids: self.info.eos_token_ids.clone(),
             protected_ids: self.text.protected_ids.clone(),
             text: TextState::new(detokenizer, stops),
-            output,
+            output: JobSender::new(output),
             queued_at: Instant::now(),
             options,
         })?;
@@ -281,6 +281,10 @@ impl TextModel for MlxModel {
         self.engine.last_metrics()
     }
 
+    fn status(&self) -> EngineStatus {
+        self.engine.status()
+    }
+
     fn close(&self) {
         self.engine.close();
     }
@@ -296,19 +300,7 @@ fn capabilities(product: Product) -> Capabilities {
     let refused = |feature| match feature {
         Feature::InspectAttention => Some("this backend does not hand out keys and queries yet"),
         Feature::Constraint => Some("this backend does not constrain its output yet"),
-        Feature::ParallelSlots => {
-            Some("this backend runs one request after the other; leave it unset or 1")
-        }
-        Feature::QueueLimit => Some("this backend queues every request; leave it unset"),
-        Feature::BatchInvariant => None,
-        Feature::PrefixCache => Some("this backend keeps nothing of a request yet; leave it unset"),
         Feature::Labels => Some("this backend does not score labels yet"),
-        Feature::KvBits => {
-            Some("this backend keeps its key and value cache unquantised; leave it unset")
-        }
-        Feature::Adapter => {
-            Some("this backend does not apply adapters yet; merge the adapter into the weights")
-        }
         Feature::GpuLayers => Some("MLX runs all layers on one device; leave it unset"),
         Feature::Images => Some("this backend reads text only"),
         Feature::Threads if product == Product::Mlx => {

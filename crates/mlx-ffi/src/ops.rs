@@ -137,6 +137,17 @@ pub fn matmul(a: &Array, b: &Array) -> Result<Array> {
     binary(sys::mlx_matmul, a, b)
 }
 
+/// `a b + c` of matrices, whose sum is rounded once; `c` broadcasts against the product.
+///
+/// # Errors
+/// Shapes that do not fit.
+pub fn addmm(c: &Array, a: &Array, b: &Array) -> Result<Array> {
+    // SAFETY: the inputs outlive the call; mlx-c only reads them.
+    Array::from_op(|out| unsafe {
+        sys::mlx_addmm(out, c.raw(), a.raw(), b.raw(), 1.0, 1.0, current())
+    })
+}
+
 /// `x w` with a matrix of `w`, `[matrices, k, n]`, chosen for each row of `x` by `indices`, U32,
 /// which broadcasts against the leading dimensions of `x`. `sorted`: the indices go upwards. Nothing
 /// checks them: MLX reads outside the weights where they are not below `matrices`.

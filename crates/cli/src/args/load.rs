@@ -37,13 +37,13 @@ pub struct LoadArgs {
     /// Bytes of freed memory to keep for reuse, such as 1GiB
     #[arg(long, value_name = "BYTES", value_parser = bytes::parse, allow_hyphen_values = true)]
     pub cache_limit: Option<u64>,
-    /// Hold the KV cache in 4 or 8 bits, where the backend can
+    /// Hold the KV cache in 4 or 8 bits [default: as it is computed]
     #[arg(long, value_name = "BITS", value_parser = values::count, allow_hyphen_values = true)]
     pub kv_bits: Option<usize>,
     /// Apply the LoRA adapter in this folder, where the backend can
     #[arg(long, value_name = "DIR")]
     pub adapter: Option<PathBuf>,
-    /// Run up to N requests together, where the backend can
+    /// Run up to N requests together [default: the backend's choice]
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pub parallel: Option<usize>,
 }

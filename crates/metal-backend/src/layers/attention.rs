@@ -3,8 +3,8 @@
 use mlx_ffi::fast::AttentionMask;
 use mlx_ffi::{Array, Dtype, Result, fast, ops};
 
-use super::{Linear, QkNorms, Qkv, Rope};
-use crate::cache::{Cache, Mask};
+use super::{Linear, Positions, QkNorms, Qkv, Rope};
+use crate::cache::{Cache, Mask, View};
 
 /// The sizes of an attention layer and how its scores are made.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,12 @@ pub(crate) struct Attention {
 
 impl Attention {
     /// `x` is `[b, l, hidden_size]`; so is the result. Appends `l` positions to `cache`.
-    pub fn forward(&self, x: &Array, mask: &Mask, cache: &mut Cache) -> Result<Array> {
+    pub fn forward(
+        &self,
+        x: &Array,
+        positions: &mut Positions,
+        cache: &mut Cache,
+    ) -> Result<Array> {
         let AttentionConfig { n_heads, n_kv_heads, head_dim, .. } = self.config;
         let [b, l, _] = x.dims()?;
         let [q, k, v] = self.qkv.forward(x)?;
@@ -52,14 +57,11 @@ impl Attention {
         let v = ops::swap_axes(&heads(&v, n_kv_heads)?, 1, 2)?;
         let (q, k) = match &self.rope {
             None => (q, k),
-            Some(rope) => {
-                // Positions continue where the cache ends.
-                let (offset, reach) = (cache.offset(), cache.reach());
-                (rope.forward(&q, offset, reach)?, rope.forward(&k, offset, reach)?)
-            }
+            Some(rope) => (rope.forward(&q, positions)?, rope.forward(&k, positions)?),
         };
-        let (k, v) = cache.update(&k, &v)?;
-        let out = self.attend(&q, &k, &v, mask)?;
+        let view = cache.update(&k, &v)?;
+        let mask = positions.mask(&view, l)?;
+        let out = self.attend(&q, &view, mask)?;
         let out = ops::reshape(&ops::swap_axes(&out, 1, 2)?, &[b, l, n_heads * head_dim])?;
         self.o_proj.forward(&out)
     }
@@ -69,9 +71,10 @@ impl Attention {
         2 * self.config.n_kv_heads as u64 * self.config.head_dim as u64
     }
 
-    /// Queries `[b, n_heads, l, d]` over keys and values `[b, n_kv_heads, n, d]`.
-    fn attend(&self, q: &Array, k: &Array, v: &Array, mask: &Mask) -> Result<Array> {
+    /// Queries `[b, n_heads, l, d]` over keys and values.
+    fn attend(&self, q: &Array, view: &View, mask: &Mask) -> Result<Array> {
         let scale = self.config.scale;
+        let (k, v) = (&view.keys, &view.values);
         let Some(softcap) = self.config.softcap else {
             let mask = match mask {
                 Mask::None => AttentionMask::None,
@@ -92,18 +95,12 @@ impl Attention {
         let scores = ops::matmul(&q, &k)?;
         let scores = ops::tanh(&ops::divide(&scores, &scalar(softcap)?)?)?;
         let scores = ops::multiply(&scores, &scalar(softcap)?)?;
-        let causal;
-        let visible = match mask {
-            Mask::None => None,
-            Mask::Array(array) => Some(array),
-            Mask::Causal => {
-                causal = crate::cache::window_mask(l, n - l, n)?;
-                Some(&causal)
-            }
-        };
-        let scores = match visible {
+        let scores = match view.visible.array(l, n)? {
             None => scores,
-            Some(visible) => ops::where_(visible, &scores, &lowest(dtype)?)?,
+            // [b or 1, 1, l, n] -> [b or 1, 1, 1, l, n]
+            Some(visible) => {
+                ops::where_(&ops::expand_dims(&visible, 2)?, &scores, &lowest(dtype)?)?
+            }
         };
         let weights = ops::softmax(&scores, -1, true)?;
         let out = ops::matmul(&weights, &ops::expand_dims(v, 2)?)?;

@@ -2,8 +2,8 @@
 
 use mlx_ffi::{Array, Result, ops};
 
-use super::{Attention, Embedding, FeedForward, Linear, Reach, RmsNorm};
-use crate::cache::{Cache, CacheSpec, Mask};
+use super::{Attention, Embedding, FeedForward, Linear, Positions, Reach, RmsNorm};
+use crate::cache::{Cache, Caches};
 
 /// One transformer block: attention, then the feed-forward network, each added to the residual
 /// stream. Architectures differ in where norms stand.
@@ -23,8 +23,8 @@ pub(crate) struct Block {
 
 impl Block {
     /// `[b, l, hidden_size]` to the same. Appends `l` positions to `cache`.
-    fn forward(&self, x: &Array, mask: &Mask, cache: &mut Cache) -> Result<Array> {
-        let out = self.attention.forward(&normed(x, &self.input_norm)?, mask, cache)?;
+    fn forward(&self, x: &Array, positions: &mut Positions, cache: &mut Cache) -> Result<Array> {
+        let out = self.attention.forward(&normed(x, &self.input_norm)?, positions, cache)?;
         let h = ops::add(x, &normed(&out, &self.attention_out_norm)?)?;
         let out = self.mlp.forward(&normed(&h, &self.mlp_norm)?)?;
         ops::add(&h, &normed(&out, &self.mlp_out_norm)?)
@@ -45,6 +45,17 @@ pub(crate) enum Head {
     Tied,
     /// An output layer of its own.
     Own(Linear),
+}
+
+/// Some positions on their way through the layers. It may rest between two layers, so that a long
+/// one can be computed in parts.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    /// `[b, l, hidden_size]`, as the last layer left it.
+    pub h: Array,
+    /// Layers that are done.
+    layer: usize,
+    positions: Positions,
 }
 
 /// A decoder-only transformer.
@@ -80,27 +91,36 @@ impl Decoder {
 
     /// `ids`, `[b, l]`, to hidden states `[b, l, hidden_size]`. Appends `l` positions to each
     /// layer's cache.
-    pub fn hidden(&self, ids: &Array, caches: &mut [Cache]) -> Result<Array> {
+    pub fn hidden(&self, ids: &Array, caches: &mut Caches) -> Result<Array> {
+        let mut pass = self.begin(ids, caches)?;
+        self.advance(&mut pass, caches, self.layers.len())?;
+        Ok(pass.h)
+    }
+
+    /// The pass of `ids`, `[b, l]`, before its first layer.
+    pub fn begin(&self, ids: &Array, caches: &Caches) -> Result<Pass> {
         let mut h = self.embed_tokens.forward(ids)?;
         if let Some(scale) = self.embed_scale {
             h = ops::multiply(&h, &Array::scalar(scale as f32, h.dtype())?)?;
         }
-        let [_, l] = ids.dims()?;
-        // Layers of one kind are in the same state, so they share a mask.
-        let mut masks: Vec<(CacheSpec, Mask)> = Vec::new();
-        for (layer, cache) in self.layers.iter().zip(caches) {
-            let spec = cache.spec();
-            let known = masks.iter().position(|(other, _)| *other == spec);
-            let index = match known {
-                Some(index) => index,
-                None => {
-                    masks.push((spec, cache.mask(l)?));
-                    masks.len() - 1
-                }
-            };
-            h = layer.forward(&h, &masks[index].1, cache)?;
+        Ok(Pass { h, layer: 0, positions: Positions::after(caches)? })
+    }
+
+    /// Takes a pass through its next `count` layers. True once it is through all of them; the
+    /// caches then count its positions.
+    pub fn advance(&self, pass: &mut Pass, caches: &mut Caches, count: usize) -> Result<bool> {
+        let end = self.layers.len().min(pass.layer + count);
+        for index in pass.layer..end {
+            let cache = &mut caches.layers_mut()[index];
+            pass.h = self.layers[index].forward(&pass.h, &mut pass.positions, cache)?;
         }
-        Ok(h)
+        pass.layer = end;
+        let through = end == self.layers.len();
+        if through {
+            let [_, l, _] = pass.h.dims()?;
+            caches.advance(l);
+        }
+        Ok(through)
     }
 
     /// Hidden states `[b, l, hidden_size]` to logits `[b, l, vocab_size]`.

@@ -38,6 +38,14 @@ impl Product {
         }
     }
 
+    /// `x wᵀ + b` as [`dense`](Self::dense) with `bias` of `[out]`; MLX's own rounds the sum once.
+    pub fn biased_dense(self, x: &Array, w: &Array, bias: &Array) -> mlx_ffi::Result<Array> {
+        match self {
+            Product::Mlx => ops::addmm(bias, x, &ops::swap_axes(w, -1, -2)?),
+            Product::CpuKernels => ops::add(&cpu::matmul(x, w)?, bias),
+        }
+    }
+
     /// As [`dense`](Self::dense), with packed weights.
     pub fn quantized(self, x: &Array, w: &Quantized) -> mlx_ffi::Result<Array> {
         match self {

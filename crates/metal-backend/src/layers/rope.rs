@@ -2,9 +2,10 @@
 
 use std::f64::consts::PI;
 
-use mlx_ffi::fast::RopeFrequencies;
+use mlx_ffi::fast::{RopeFrequencies, RopeOffset};
 use mlx_ffi::{Array, Result, fast, ops};
 
+use super::Positions;
 use crate::config::{RopeConfig, RopeScaling};
 
 /// Rotates queries and keys by their positions.
@@ -20,9 +21,9 @@ pub(crate) struct Rope {
     magnitude: Option<f32>,
 }
 
-/// Which wavelengths a sequence has. All its positions have the same ones (LongRoPE), or a query
+/// Which wavelengths a row has. All its positions have the same ones (LongRoPE), or a query
 /// and a key would not be as far apart as they are; they follow from the length of the whole.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Reach {
     /// Those of sequences up to the original context.
     #[default]
@@ -138,12 +139,18 @@ impl Rope {
         self.extended.as_ref().map(|(_, original)| *original)
     }
 
-    /// `x`, `[b, n, l, head_dim]`, whose first position is `offset`.
-    pub fn forward(&self, x: &Array, offset: i32, reach: Reach) -> Result<Array> {
+    /// `x`, `[b, n, l, head_dim]`, at these positions.
+    pub fn forward(&self, x: &Array, positions: &Positions) -> Result<Array> {
         let frequencies = match (&self.frequencies, &self.extended) {
-            (_, Some((long, _))) if reach == Reach::Extended => RopeFrequencies::Wavelengths(long),
+            (_, Some((long, _))) if positions.reach() == Reach::Extended => {
+                RopeFrequencies::Wavelengths(long)
+            }
             (Frequencies::Base(base), _) => RopeFrequencies::Base(*base),
             (Frequencies::Wavelengths(values), _) => RopeFrequencies::Wavelengths(values),
+        };
+        let offset = match positions.each() {
+            Some(offsets) => RopeOffset::Each(offsets),
+            None => RopeOffset::Same(positions.offsets().first().copied().unwrap_or(0)),
         };
         let Some(magnitude) = self.magnitude else {
             return fast::rope(x, self.dims, frequencies, self.scale, offset);

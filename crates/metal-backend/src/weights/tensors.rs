@@ -9,11 +9,12 @@ use std::rc::Rc;
 
 use mlx_ffi::{Array, Dtype, Quantization, Quantized, ops};
 
+use super::adapter::Adapter;
 use super::source::TensorHeader;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::files::ModelFiles;
-use crate::layers::{Embedding, Linear, Matrix, Product, RmsNorm, Weight};
+use crate::layers::{Embedding, Linear, Lora, Matrix, Product, RmsNorm, Weight};
 
 /// A cursor into a checkpoint: a dotted prefix, and the tensors that nobody has taken yet.
 #[derive(Clone)]
@@ -25,6 +26,7 @@ pub(crate) struct Weights {
 struct Shared {
     files: ModelFiles,
     left: RefCell<BTreeMap<String, TensorHeader>>,
+    adapter: Option<Adapter>,
     /// Only shapes are checked, and every tensor is an empty stand-in.
     only_describe: bool,
     config: Config,
@@ -63,6 +65,7 @@ impl Weights {
         let shared = Shared {
             files: files.clone(),
             left: RefCell::new(left),
+            adapter: None,
             only_describe,
             config: config.clone(),
             dtype,
@@ -70,6 +73,13 @@ impl Weights {
             totals: RefCell::default(),
         };
         Ok(Weights { prefix: String::new(), shared: Rc::new(shared) })
+    }
+
+    /// The same, with `adapter` for the projections and embeddings that it names.
+    pub fn with_adapter(mut self, adapter: Adapter) -> Weights {
+        let shared = Rc::get_mut(&mut self.shared);
+        shared.expect("the adapter is set before cursors are handed out").adapter = Some(adapter);
+        self
     }
 
     /// The cursor one level down: `w.at("model").at("layers.0")`.
@@ -110,7 +120,7 @@ impl Weights {
     /// Ends the taking.
     ///
     /// # Errors
-    /// Tensors that nobody took, by name.
+    /// Tensors that nobody took, by name, the adapter's among them.
     pub fn finish(self) -> Result<Totals> {
         let left = self.shared.left.borrow();
         if let Some(first) = left.keys().next() {
@@ -118,6 +128,9 @@ impl Weights {
                 "{} tensors are not part of the architecture, the first is `{first}`: the config does not fit the weights",
                 left.len()
             )));
+        }
+        if let Some(adapter) = &self.shared.adapter {
+            adapter.finish()?;
         }
         Ok(self.shared.totals.borrow().clone())
     }
@@ -165,16 +178,40 @@ impl Weights {
         self.shared.left.borrow_mut().remove(&full);
         let mut totals = self.shared.totals.borrow_mut();
         totals.parameters += parameters;
-        let elements: u64 = header.shape.iter().map(|&dim| dim as u64).product();
-        totals.bytes += elements * dtype.size() as u64;
+        totals.bytes += header.bytes_as(Some(dtype));
+        self.read(&self.shared.files, header, dtype)
+    }
+
+    /// The tensor as `dtype`, evaluated.
+    fn read(&self, files: &ModelFiles, header: &TensorHeader, dtype: Dtype) -> Result<Array> {
         if self.shared.only_describe {
             return Ok(ops::zeros(&[0], dtype)?);
         }
-        let array = self.shared.files.read_tensor(header)?;
+        let array = files.read_tensor(header)?;
         let array = if array.dtype() == dtype { array } else { ops::astype(&array, dtype)? };
         // One at a time, so that a converted weight and its source are never held for all.
         array.eval()?;
         Ok(array)
+    }
+
+    /// The adapter of the module under this cursor, from `input` to `output` values.
+    ///
+    /// # Errors
+    /// Tensors that do not fit.
+    fn lora(&self, input: i32, output: i32) -> Result<Option<Lora>> {
+        let Some(adapter) = &self.shared.adapter else { return Ok(None) };
+        let Some(taken) = adapter.take(&self.prefix, input, output)? else { return Ok(None) };
+        self.shared.totals.borrow_mut().bytes += taken.bytes(self.shared.dtype);
+        let factor = |header: &TensorHeader| {
+            let dtype = self.shared.dtype.unwrap_or(header.dtype);
+            let array = self.read(&adapter.files, header, dtype)?;
+            match taken.transposed && !self.shared.only_describe {
+                true => Ok::<_, Error>(ops::swap_axes(&array, 0, 1)?),
+                false => Ok(array),
+            }
+        };
+        let (a, b) = (factor(&taken.a.header)?, factor(&taken.b.header)?);
+        Ok(Some(Lora { a, b, scale: taken.scale }))
     }
 
     /// The matrix `weight` under this cursor, packed or not: `[rows, columns]`, or
@@ -286,7 +323,7 @@ impl Weights {
         let w = self.at(name);
         let matrix = w.matrix(&[output, input])?;
         let bias = bias.then(|| w.tensor("bias", &[output])).transpose()?;
-        Ok(Linear::new(matrix, bias))
+        Ok(Linear::new(matrix, bias).with_lora(w.lora(input, output)?))
     }
 
     /// The embeddings `name`.
@@ -295,13 +332,15 @@ impl Weights {
     /// A tensor that is missing or does not fit.
     pub fn embedding(&self, name: &str, vocab_size: i32, hidden_size: i32) -> Result<Embedding> {
         let dtype = self.float_dtype();
-        let weight = self.at(name).matrix(&[vocab_size, hidden_size])?;
+        let w = self.at(name);
+        let weight = w.matrix(&[vocab_size, hidden_size])?;
+        let lora = w.lora(vocab_size, hidden_size)?;
         let dtype = match &weight.matrix {
             Matrix::Dense(weight) => weight.dtype(),
             Matrix::Quantized(packed) if packed.scales.dtype().is_float() => packed.scales.dtype(),
             Matrix::Quantized(_) => dtype,
         };
-        Ok(Embedding::new(weight, dtype))
+        Ok(Embedding::new(weight, dtype).with_lora(lora))
     }
 
     /// The norm `name` over `size` values.

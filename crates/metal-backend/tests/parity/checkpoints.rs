@@ -16,13 +16,13 @@ pub const F32_TOLERANCE: f32 = 1e-3;
 const ROUNDED_SCALE_TOLERANCE: f32 = 5e-3;
 
 /// bf16 has eight bits, and layers amplify each rounding. With MLX's own operations ours is
-/// mlx-lm's to the bit but for one that it rounds once and we twice: the bias added to a projection
-/// (Qwen 2). Engines may differ by this much, or by this part of what rounding does to
-/// mlx-lm itself, where that is more.
+/// mlx-lm's to the bit, but for a router's probabilities, which are f32 as in transformers. Engines
+/// may differ by this much, or by this part of what rounding does to mlx-lm itself, where that is
+/// more.
 const BF16_TOLERANCE: f32 = 0.5;
 
 /// Rounding may send a position to another expert, and then chance decides how far the logits move:
-/// ours may be this many times as far from float32 as the reference's.
+/// over all prompts, ours may be this many times as far from float32 as the reference's.
 const ROUTED_SLACK: f32 = 1.5;
 
 /// Whether √hidden_size of the checkpoint is no bf16 number, of those that scale embeddings by it.
@@ -94,9 +94,10 @@ fn agrees_with_the_references(name: &str) {
     bf16_logits_are_the_references(&*checkpoint.load_native(LoadOptions::default()), &golden, name);
 }
 
-fn bf16_logits_are_the_references(native: &dyn TextModel, golden: &Golden, name: &str) {
+pub fn bf16_logits_are_the_references(native: &dyn TextModel, golden: &Golden, name: &str) {
     assert_eq!(native.info().dtype, "bf16");
     let (mut between, mut ours, mut theirs) = (0.0_f32, 0.0_f32, 0.0_f32);
+    let (mut all_ours, mut all_theirs) = (0.0_f32, 0.0_f32);
     for (prompt, expected) in golden.prompts() {
         let logits = first_logits(native, &ids(&expected["ids"]));
         // On a CPU mlx-lm has no experts in bf16; transformers has.
@@ -105,8 +106,9 @@ fn bf16_logits_are_the_references(native: &dyn TextModel, golden: &Golden, name:
         let reference = mlx.or_else(hf).unwrap();
         let exact = golden.logits(&format!("{prompt}/mlx_f32_last")).unwrap();
         between = between.max(distance(&logits, &reference));
-        ours = ours.max(distance(&logits, &exact));
-        theirs = theirs.max(distance(&reference, &exact));
+        let (our, their) = (distance(&logits, &exact), distance(&reference, &exact));
+        (ours, theirs) = (ours.max(our), theirs.max(their));
+        (all_ours, all_theirs) = (all_ours + our, all_theirs + their);
     }
     eprintln!(
         "{name}: bf16 logits within {between:.1e} of the reference's; from float32 ours are {ours:.1e}, the reference's {theirs:.1e}"
@@ -116,8 +118,8 @@ fn bf16_logits_are_the_references(native: &dyn TextModel, golden: &Golden, name:
     // to what both mean.
     let nearer = metal_backend::cpu_kernels() == "our own" && ours <= theirs;
     let is_routed = name.starts_with("gpt_oss") || name.starts_with("qwen3_moe");
-    let nearer = nearer || is_routed && ours <= ROUTED_SLACK * theirs;
-    assert!(agrees || nearer, "{name}: {between:e} {ours:e} {theirs:e}");
+    let chance = is_routed && all_ours <= ROUTED_SLACK * all_theirs;
+    assert!(agrees || nearer || chance, "{name}: {between:e} {ours:e} {theirs:e}");
 }
 
 fn prompts_are_the_references(model: &dyn TextModel, golden: &Golden) {

@@ -60,7 +60,7 @@ impl Checkpoint {
     /// Why it does not load in its own type.
     pub fn refusal(&self) -> String {
         let loaded = self.try_load(LoadOptions::default());
-        loaded.err().expect("the checkpoint does not load").to_string()
+        loaded.err().map(|error| error.to_string()).unwrap()
     }
 
     fn try_load(&self, options: LoadOptions) -> inference_core::Result<Box<dyn TextModel>> {

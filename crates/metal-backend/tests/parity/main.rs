@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap in a helper fails its test")]
 
+mod adapters;
+mod batches;
 mod checkpoints;
 mod configs;
 mod fixtures;
