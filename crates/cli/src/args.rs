@@ -2,6 +2,7 @@
 
 mod load;
 mod sampling;
+mod serve;
 mod template;
 mod values;
 
@@ -12,6 +13,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub use load::LoadArgs;
 pub use sampling::SamplingArgs;
+pub use serve::{LogFormat, ServeArgs};
 pub use template::{LaterArgs, TemplateArgs};
 
 /// Text from language models, on this machine.
@@ -49,6 +51,8 @@ pub enum Command {
     Generate(Box<GenerateArgs>),
     /// Talk with a model
     Chat(Box<ChatArgs>),
+    /// Serve a model to OpenAI's clients
+    Serve(Box<ServeArgs>),
     /// Show what a model is and what it honours, without loading its weights
     Info(InfoArgs),
     /// List the model folders in a folder

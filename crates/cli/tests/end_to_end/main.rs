@@ -6,6 +6,7 @@
 mod chat;
 mod generate;
 mod models;
+mod serve;
 mod signals;
 
 use std::io::{Read, Write};
