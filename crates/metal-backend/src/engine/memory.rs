@@ -1,6 +1,7 @@
 //! What requests need, in bytes, before they start.
 
 use inference_core::Error;
+use mlx_ffi::Device;
 
 use crate::cache::{CacheSpec, Storage};
 use crate::layers::Decoder;
@@ -18,8 +19,8 @@ pub(super) struct Budget {
     activation_bytes: u64,
     /// The longest sequence whose caches hold when it grows; a longer one is prefilled once more.
     original_context: Option<usize>,
-    /// Query heads, for the scores of attention where they are materialised.
-    n_heads: u64,
+    /// Bytes of a query's scores for one key, all heads together.
+    score_bytes: u64,
     /// Bytes of one position's logits, their log probabilities and sampling copies.
     logit_bytes: u64,
     /// Positions of a chunk.
@@ -52,6 +53,7 @@ impl Budget {
         model: &Decoder,
         (specs, storage): (&[CacheSpec], Storage),
         dtype_size: u64,
+        device: Device,
         (limit, chunk): (u64, usize),
     ) -> Budget {
         let layers: Vec<(CacheSpec, u64)> = model
@@ -73,7 +75,7 @@ impl Budget {
             layers,
             activation_bytes: activations * dtype_size,
             original_context: model.original_context.map(|length| length as usize),
-            n_heads: widest(|config| config.n_heads),
+            score_bytes: 4 * widest(|config| config.n_heads) * score_copies(model, device),
             logit_bytes: 4 * 4 * model.vocab_size as u64,
             chunk: chunk as u64,
         }
@@ -101,7 +103,7 @@ impl Budget {
         } as u64;
         let chunk = self.chunk.min(prompt);
         let keys = self.layers.iter().map(|(spec, _)| spec.positions(prompt, chunk)).max();
-        let scores = 4 * self.n_heads * chunk * keys.unwrap_or(0);
+        let scores = self.score_bytes * chunk * keys.unwrap_or(0);
         chunk * self.activation_bytes + scores + self.logit_bytes
     }
 
@@ -146,5 +148,17 @@ impl Budget {
             }
         }
         Admission::Run(fits)
+    }
+}
+
+/// How many times the scores of attention are held at once. A GPU computes most attention without
+/// holding any; on a CPU there are the scores and their softmax, and two more copies where sinks are
+/// put beside them and taken off again.
+fn score_copies(model: &Decoder, device: Device) -> u64 {
+    let has_sinks = || model.layers.iter().any(|layer| layer.attention.sinks.is_some());
+    match device {
+        Device::Gpu => 1,
+        Device::Cpu if has_sinks() => 4,
+        Device::Cpu => 2,
     }
 }
