@@ -35,11 +35,11 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
         let mlp = if is_sparse {
             let routing = if normalises { Routing::Normalised } else { Routing::Probabilities };
             let linear = |name, input, output| -> Result<_> {
-                let stacked = mlp.at("switch_mlp");
-                if stacked.is_empty() {
-                    mlp.at("experts").each_expert_linear(name, [experts.count, output, input])
+                let (each, shape) = (mlp.at("experts"), [experts.count, output, input]);
+                if each.is_empty() {
+                    mlp.at("switch_mlp").expert_linear(name, shape, false)
                 } else {
-                    stacked.expert_linear(name, [experts.count, output, input], false)
+                    each.each_expert_linear(name, shape)
                 }
             };
             FeedForward::Moe(Moe {
