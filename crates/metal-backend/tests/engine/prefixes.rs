@@ -90,7 +90,7 @@ fn requests_take_the_memory_that_the_cache_has() {
     let options = LoadOptions {
         prefix_cache: Some(u64::MAX),
         prefill_chunk: Some(64),
-        memory_limit: Some(active + (600 << 10)),
+        memory_limit: Some(active + (1200 << 10)),
         ..Default::default()
     };
     let model = checkpoint.load(&options).unwrap();
