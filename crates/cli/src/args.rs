@@ -1,5 +1,6 @@
 //! The command line as clap reads it.
 
+mod classify;
 mod load;
 mod sampling;
 mod template;
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+pub use classify::ClassifyArgs;
 pub use load::LoadArgs;
 pub use sampling::SamplingArgs;
 pub use template::{LaterArgs, TemplateArgs};
@@ -49,6 +51,8 @@ pub enum Command {
     Generate(Box<GenerateArgs>),
     /// Talk with a model
     Chat(Box<ChatArgs>),
+    /// Choose between labels, or tell the next token, for many prompts at once
+    Classify(Box<ClassifyArgs>),
     /// Show what a model is and what it honours, without loading its weights
     Info(InfoArgs),
     /// List the model folders in a folder

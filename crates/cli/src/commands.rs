@@ -1,6 +1,7 @@
 //! The commands, one a file.
 
 mod chat;
+mod classify;
 mod completions;
 mod doctor;
 mod generate;
@@ -24,6 +25,7 @@ pub fn run(cli: Cli) -> Result<()> {
         None => Ok(()),
         Some(Command::Generate(args)) => generate::run(&args),
         Some(Command::Chat(args)) => chat::run(&args),
+        Some(Command::Classify(args)) => classify::run(&args),
         Some(Command::Info(args)) => info::run(&args),
         Some(Command::List(args)) => list::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),

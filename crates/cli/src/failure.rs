@@ -108,8 +108,8 @@ fn flag_of(field: &str) -> Option<String> {
         "parallel_slots" => "--parallel",
         "stop_token_ids" => "--stop-token-id",
         "constraint" => "--json-schema or --regex",
-        "kv_bits" | "context_length" | "logprobs" | "dtype" | "memory_limit" | "cache_limit"
-        | "prefill_chunk" | "threads" | "top_logprobs" | "logit_bias" => {
+        "labels" | "kv_bits" | "context_length" | "logprobs" | "dtype" | "memory_limit"
+        | "cache_limit" | "prefill_chunk" | "threads" | "top_logprobs" | "logit_bias" => {
             return Some(format!("--{}", field.replace('_', "-")));
         }
         _ => return None,

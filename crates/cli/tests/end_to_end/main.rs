@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod chat;
+mod classify;
 mod generate;
 mod models;
 mod signals;
