@@ -1,8 +1,10 @@
 //! The command line as clap reads it.
 
+mod bench;
 mod classify;
 mod load;
 mod sampling;
+mod serve;
 mod template;
 mod values;
 
@@ -11,9 +13,11 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+pub use bench::{BenchArgs, Bits, Shape};
 pub use classify::ClassifyArgs;
 pub use load::LoadArgs;
 pub use sampling::SamplingArgs;
+pub use serve::{LogFormat, ServeArgs};
 pub use template::{LaterArgs, TemplateArgs};
 
 /// Text from language models, on this machine.
@@ -53,6 +57,10 @@ pub enum Command {
     Chat(Box<ChatArgs>),
     /// Choose between labels, or tell the next token, for many prompts at once
     Classify(Box<ClassifyArgs>),
+    /// Serve a model to OpenAI's clients
+    Serve(Box<ServeArgs>),
+    /// Measure how fast a model runs here, and in how much memory
+    Bench(Box<BenchArgs>),
     /// Show what a model is and what it honours, without loading its weights
     Info(InfoArgs),
     /// List the model folders in a folder
