@@ -20,6 +20,8 @@ pub use sampling::SamplingArgs;
 pub use serve::{LogFormat, ServeArgs};
 pub use template::{LaterArgs, TemplateArgs};
 
+use crate::bytes;
+
 /// Text from language models, on this machine.
 #[derive(Debug, Parser)]
 #[command(
@@ -156,6 +158,10 @@ pub struct ChatArgs {
     /// The model.
     #[command(flatten)]
     pub load: LoadArgs,
+    /// Keep keys and values of earlier turns in so many bytes; 0: none [default: 256MiB]
+    #[arg(long, value_name = "BYTES", value_parser = bytes::parse, allow_hyphen_values = true,
+          help_heading = "Model")]
+    pub prefix_cache: Option<u64>,
     /// How tokens are drawn.
     #[command(flatten)]
     pub sampling: SamplingArgs,
