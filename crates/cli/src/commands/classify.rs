@@ -112,9 +112,12 @@ impl Job<'_> {
         if !self.args.quiet && !self.args.json {
             let seconds = started.elapsed().as_secs_f64();
             let metrics = self.model.metrics().unwrap_or_default();
+            let count = match prompts.len() - failed {
+                1 => "1 prompt".to_owned(),
+                count => format!("{count} prompts"),
+            };
             dim_note(format_args!(
-                "{} prompts, {tokens} tokens, {:.1} tok/s | peak memory {}",
-                prompts.len() - failed,
+                "{count}, {tokens} tokens, {:.1} tok/s | peak memory {}",
                 tokens as f64 / seconds,
                 bytes::human(metrics.peak_memory_bytes),
             ));
