@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Dtype, memory, ops};
 
-use super::run::Run;
+use super::run::{Run, Wanted};
 use super::{ClassifyJob, Scores};
 use crate::cache::Caches;
 use crate::engine::not_numbers;
@@ -87,12 +87,13 @@ impl Batch {
         let longest = ids.first().map_or(0, Vec::len);
         let label = job.labels.iter().map(Vec::len).max().unwrap_or(0);
         let total = longest + label.saturating_sub(1);
-        let mut caches = Caches::new(&served.specs, served.storage, ids.len(), total);
+        let mut caches = Caches::new(&served.specs, served.storage, ids.len(), total)
+            .with_reach(served.model.reach(longest));
         let alone = is_alone(served, longest, label);
         if longest <= served.chunk && !alone {
             caches.leave_no_room();
         }
-        let mut run = Run::new(ids, caches, false, served.chunk);
+        let mut run = Run::new(ids, caches, Wanted::Last, served.chunk);
         if alone {
             run = run.last_apart();
         }
@@ -152,6 +153,17 @@ impl Batch {
         let longest = length(0);
         let label = job.labels.iter().map(Vec::len).max().unwrap_or(0);
         let rows = label_rows(served, longest, label).min(self.later.len());
+        // From its last ids on, such a row's positions are encoded otherwise.
+        let outgrows = |(row, label): &(usize, usize)| {
+            let prompt = length(*row);
+            let end = prompt + job.labels[*label].len() - 1;
+            served.model.reach(prompt) != served.model.reach(end)
+        };
+        let next = self.later.iter().rev().take(rows);
+        let rows = next.take_while(|pair| !outgrows(pair)).count();
+        if rows == 0 {
+            return self.go_on_anew(job, served);
+        }
         let mut pairs = self.later.split_off(self.later.len() - rows);
         pairs.reverse();
         // The last token of a label is not needed, as nothing is asked of what follows it.
@@ -170,8 +182,22 @@ impl Batch {
         // What outgrows a bounded context goes on position by position, as a generation does.
         let chunk = if held.can_join() { served.chunk } else { 1 };
         let caches = held.copies(&copies, columns.min(chunk) as i32)?;
-        self.run = Run::new(ids, caches, true, chunk);
+        self.run = Run::new(ids, caches, Wanted::From(0), chunk);
         self.pairs = Some(pairs);
+        Ok(false)
+    }
+
+    /// Begins the next pair's run from its first id on, because its prompt's caches are of no use.
+    fn go_on_anew(&mut self, job: &ClassifyJob, served: &Served) -> Result<bool> {
+        let Some((row, label)) = self.later.pop() else { return Ok(true) };
+        let (prompt, label_ids) = (&job.prompts[self.prompts[row]], &job.labels[label]);
+        let ids = [prompt, &label_ids[..label_ids.len() - 1]].concat();
+        let reach = served.model.reach(ids.len());
+        let caches = Caches::new(&served.specs, served.storage, 1, ids.len()).with_reach(reach);
+        let run = Run::new(vec![ids], caches, Wanted::From(prompt.len()), served.chunk);
+        let before = std::mem::replace(&mut self.run, run);
+        self.held.get_or_insert(before.caches);
+        self.pairs = Some(vec![(row, label)]);
         Ok(false)
     }
 

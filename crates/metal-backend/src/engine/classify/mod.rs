@@ -74,7 +74,10 @@ impl Classification {
             self.left.iter().rev().map(|prompt| self.job.prompts[*prompt].len()).collect();
         let label = self.job.labels.iter().map(Vec::len).max().unwrap_or(0);
         let alone = batch::is_alone(served, lengths[0], label);
-        let mut rows = if alone { 1 } else { batch::rows(&lengths, served.chunk) };
+        // The positions of all rows are encoded alike.
+        let reach = |length: &usize| served.model.reach(*length);
+        let alike = lengths.iter().take_while(|length| reach(length) == reach(&lengths[0])).count();
+        let mut rows = if alone { 1 } else { batch::rows(&lengths[..alike], served.chunk) };
         let needs = |rows: usize| batch::needs(served, rows, lengths[0], label);
         while rows > 1 && needs(rows) > room {
             rows /= 2;

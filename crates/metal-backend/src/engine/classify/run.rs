@@ -10,8 +10,7 @@ use crate::layers::{Decoder, Pass};
 pub(super) struct Run {
     ids: Vec<Vec<u32>>,
     pub caches: Caches,
-    /// After which ids of a row the model's answer is wanted: all, or the last one.
-    pub all: bool,
+    wanted: Wanted,
     /// The last column is computed by itself, as a generation does it.
     last_apart: bool,
     chunk: usize,
@@ -20,15 +19,24 @@ pub(super) struct Run {
     end: usize,
     pass: Option<Pass>,
     /// The wanted hidden states of what is done, each `[n, hidden_size]`.
-    wanted: Vec<Array>,
+    answers: Vec<Array>,
+}
+
+/// After which ids of a row the model's answer is wanted.
+#[derive(Clone, Copy)]
+pub(super) enum Wanted {
+    /// The last one.
+    Last,
+    /// All from this one on.
+    From(usize),
 }
 
 impl Run {
     /// The run of `ids`, in as many parts as a chunk asks for where it is one row.
-    pub fn new(ids: Vec<Vec<u32>>, caches: Caches, all: bool, chunk: usize) -> Run {
+    pub fn new(ids: Vec<Vec<u32>>, caches: Caches, wanted: Wanted, chunk: usize) -> Run {
         let end = ids.iter().map(Vec::len).max().unwrap_or(0);
-        let (done, wanted) = (0, Vec::new());
-        Run { ids, caches, all, last_apart: false, chunk, done, end, pass: None, wanted }
+        let (done, answers) = (0, Vec::new());
+        Run { ids, caches, wanted, last_apart: false, chunk, done, end, pass: None, answers }
     }
 
     /// The same with its last column by itself.
@@ -66,15 +74,15 @@ impl Run {
             // [b, l, hidden_size] -> [b * l, hidden_size]
             let [b, l, hidden_size] = pass.h.dims()?;
             let flat = ops::reshape(&pass.h, &[b * l, hidden_size])?;
-            self.wanted.push(ops::take(&flat, &indices, 0)?);
+            self.answers.push(ops::take(&flat, &indices, 0)?);
         }
         drop(pass);
-        eval_all(self.caches.arrays().chain(&self.wanted))?;
+        eval_all(self.caches.arrays().chain(&self.answers))?;
         self.done += columns;
         if self.done < self.end {
             return Ok(None);
         }
-        let parts: Vec<&Array> = self.wanted.iter().collect();
+        let parts: Vec<&Array> = self.answers.iter().collect();
         ops::concatenate(&parts, 0).map(Some)
     }
 
@@ -93,7 +101,10 @@ impl Run {
         let here = self.done..self.done + columns;
         let mut indices = Vec::new();
         for (row, ids) in self.ids.iter().enumerate() {
-            let first = if self.all { 0 } else { ids.len() - 1 };
+            let first = match self.wanted {
+                Wanted::Last => ids.len() - 1,
+                Wanted::From(first) => first,
+            };
             let own = (first..ids.len()).filter(|column| here.contains(column));
             indices.extend(own.map(|column| (row * columns + column - self.done) as u32));
         }

@@ -2,14 +2,14 @@
 
 use inference_core::Error;
 
-use super::{EVICT, InUse, Job, QUANTUM, Scheduler, Served};
+use super::{EVICT, InUse, QUANTUM, Scheduler, Served};
 
 impl Scheduler<'_> {
     /// Whether a classification came before what else waits.
     pub(super) fn classification_is_next(&self) -> bool {
         let Some(queued_at) = self.classifications.next_queued() else { return false };
-        let came_later = |job: &Box<Job>| queued_at < job.queued_at;
-        self.set_back.is_empty() && self.queue.front().is_none_or(came_later)
+        let came_first = self.queue.front().is_none_or(|job| queued_at < job.queued_at);
+        came_first && self.set_back.is_empty()
     }
 
     /// Computes a part of a classification.
