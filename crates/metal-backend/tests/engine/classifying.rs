@@ -105,8 +105,12 @@ proptest! {
         chunk in prop::option::of(1..80usize),
         window in prop::option::of(4..30usize),
         batch_invariant in prop::bool::weighted(0.3),
+        original in prop::option::weighted(0.4, 2..60usize),
     ) {
         let mut checkpoint = Checkpoint::with_sizes(2, 16, 32);
+        if let Some(original) = original {
+            checkpoint = checkpoint.longrope(original);
+        }
         if let Some(window) = window {
             checkpoint = checkpoint
                 .config("use_sliding_window", json!(true))

@@ -1,5 +1,7 @@
 //! Prompts that are computed together, then what their labels need beyond the first token.
 
+use std::ops::Range;
+
 use mlx_ffi::{Array, Dtype, memory, ops};
 
 use super::run::{Run, Wanted};
@@ -56,6 +58,31 @@ pub(super) fn needs(served: &Served, rows: usize, longest: usize, label: usize) 
     prompts + 2 * budget.together(label_rows, longest + label, logits)
 }
 
+/// Some of a label's ids after a prompt of the batch; each is asked for the one that follows it.
+#[derive(Clone)]
+struct Pair {
+    row: usize,
+    label: usize,
+    /// Which of the label's ids.
+    ids: Range<usize>,
+    /// From these ids on, all positions are encoded otherwise: the prompt's caches are of no use.
+    anew: bool,
+}
+
+/// What must be computed for a label after a prompt: its last id is not needed.
+fn pairs(
+    job: &ClassifyJob,
+    prompt: usize,
+    (row, label): (usize, usize),
+    served: &Served,
+) -> Vec<Pair> {
+    let (length, end) = (job.prompts[prompt].len(), job.labels[label].len() - 1);
+    let reach = |ids: usize| served.model.reach(length + ids);
+    let alike = (0..end).take_while(|at| reach(at + 1) == reach(0)).count();
+    let pair = |ids: Range<usize>| Pair { row, label, anew: ids.start == alike, ids };
+    [0..alike, alike..end].into_iter().filter(|ids| !ids.is_empty()).map(pair).collect()
+}
+
 /// A batch on its way.
 pub(super) struct Batch {
     /// Which of the job's prompts they are.
@@ -63,12 +90,12 @@ pub(super) struct Batch {
     run: Run,
     /// The hidden states whose logits are being read, and how many have been.
     reading: Option<(Array, usize)>,
-    /// What the run is about, once it is about labels: (row, label).
-    pairs: Option<Vec<(usize, usize)>>,
+    /// What the run is about, once it is about labels.
+    pairs: Option<Vec<Pair>>,
     /// The prompts' caches, kept for their labels.
     held: Option<Caches>,
     /// The pairs that are left, first one last.
-    later: Vec<(usize, usize)>,
+    later: Vec<Pair>,
     /// Bytes set aside.
     pub needed: u64,
 }
@@ -97,11 +124,12 @@ impl Batch {
         if alone {
             run = run.last_apart();
         }
-        let pairs = (0..prompts.len()).flat_map(|row| {
-            let long = |label: &usize| job.labels[*label].len() > 1;
-            (0..job.labels.len()).filter(long).map(move |label| (row, label))
-        });
-        let later = pairs.rev().collect();
+        let of_row = |(row, prompt): (usize, &usize)| -> Vec<Pair> {
+            let all = 0..job.labels.len();
+            all.flat_map(|label| pairs(job, *prompt, (row, label), served)).collect()
+        };
+        let mut later: Vec<Pair> = prompts.iter().enumerate().flat_map(of_row).collect();
+        later.reverse();
         Ok(Batch { prompts, run, reading: None, pairs: None, held: None, later, needed })
     }
 
@@ -153,32 +181,21 @@ impl Batch {
         let longest = length(0);
         let label = job.labels.iter().map(Vec::len).max().unwrap_or(0);
         let rows = label_rows(served, longest, label).min(self.later.len());
-        // From its last ids on, such a row's positions are encoded otherwise.
-        let outgrows = |(row, label): &(usize, usize)| {
-            let prompt = length(*row);
-            let end = prompt + job.labels[*label].len() - 1;
-            served.model.reach(prompt) != served.model.reach(end)
-        };
-        let next = self.later.iter().rev().take(rows);
-        let rows = next.take_while(|pair| !outgrows(pair)).count();
+        let rows = self.later.iter().rev().take(rows).take_while(|pair| !pair.anew).count();
         if rows == 0 {
             return self.go_on_anew(job, served);
         }
         let mut pairs = self.later.split_off(self.later.len() - rows);
         pairs.reverse();
-        // The last token of a label is not needed, as nothing is asked of what follows it.
-        let ids: Vec<Vec<u32>> = pairs
-            .iter()
-            .map(|(_, label)| job.labels[*label].split_last().map_or(&[][..], |(_, rest)| rest))
-            .map(<[u32]>::to_vec)
-            .collect();
+        let own = |pair: &Pair| job.labels[pair.label][pair.ids.clone()].to_vec();
+        let ids: Vec<Vec<u32>> = pairs.iter().map(own).collect();
         let columns = ids.iter().map(Vec::len).max().unwrap_or(0);
         let held = self.held.get_or_insert_with(|| {
             let empty = Caches::new(&[], served.storage, 0, 0);
             std::mem::replace(&mut self.run.caches, empty)
         });
         let copies: Vec<(usize, i32)> =
-            pairs.iter().map(|(row, _)| (*row, (longest - length(*row)) as i32)).collect();
+            pairs.iter().map(|pair| (pair.row, (longest - length(pair.row)) as i32)).collect();
         // What outgrows a bounded context goes on position by position, as a generation does.
         let chunk = if held.can_join() { served.chunk } else { 1 };
         let caches = held.copies(&copies, columns.min(chunk) as i32)?;
@@ -189,15 +206,16 @@ impl Batch {
 
     /// Begins the next pair's run from its first id on, because its prompt's caches are of no use.
     fn go_on_anew(&mut self, job: &ClassifyJob, served: &Served) -> Result<bool> {
-        let Some((row, label)) = self.later.pop() else { return Ok(true) };
-        let (prompt, label_ids) = (&job.prompts[self.prompts[row]], &job.labels[label]);
-        let ids = [prompt, &label_ids[..label_ids.len() - 1]].concat();
+        let Some(pair) = self.later.pop() else { return Ok(true) };
+        let prompt = &job.prompts[self.prompts[pair.row]];
+        let first = Wanted::From(prompt.len() + pair.ids.start);
+        let ids = [prompt, &job.labels[pair.label][..pair.ids.end]].concat();
         let reach = served.model.reach(ids.len());
         let caches = Caches::new(&served.specs, served.storage, 1, ids.len()).with_reach(reach);
-        let run = Run::new(vec![ids], caches, Wanted::From(prompt.len()), served.chunk);
+        let run = Run::new(vec![ids], caches, first, served.chunk);
         let before = std::mem::replace(&mut self.run, run);
         self.held.get_or_insert(before.caches);
-        self.pairs = Some(vec![(row, label)]);
+        self.pairs = Some(vec![pair]);
         Ok(false)
     }
 
@@ -243,13 +261,14 @@ impl Batch {
 fn read_labels(
     job: &ClassifyJob,
     scores: &mut [Scores],
-    (prompts, pairs): (&[usize], &[(usize, usize)]),
+    (prompts, pairs): (&[usize], &[Pair]),
     first: usize,
     logits: &Array,
 ) -> Result<()> {
     let count = logits.shape()[0] as usize;
-    let asked = pairs.iter().flat_map(|(row, label)| {
-        job.labels[*label].iter().skip(1).map(|next| (prompts[*row], *label, *next))
+    let asked = pairs.iter().flat_map(|Pair { row, label, ids, .. }| {
+        let next = &job.labels[*label][ids.start + 1..ids.end + 1];
+        next.iter().map(|next| (prompts[*row], *label, *next))
     });
     let asked: Vec<(usize, usize, u32)> = asked.skip(first).take(count).collect();
     let next: Vec<u32> = asked.iter().map(|(_, _, next)| *next).collect();
