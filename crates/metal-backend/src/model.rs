@@ -4,13 +4,13 @@ use std::time::Instant;
 
 use inference_core::{
     BatchResult, Capabilities, ChatOptions, ClassifyOptions, ClassifyResult, EngineStatus, Error,
-    Feature, GenerateMetrics, GenerateOptions, Generation, Message, ModelInfo, Prompt,
-    RenderedPrompt, Result, Support, TextModel, Value, generate_each,
+    Feature, GenerateMetrics, GenerateOptions, Generation, LabelScore, Message, ModelInfo, Prompt,
+    RenderedPrompt, Result, Support, TextModel, Token, Value, generate_each,
 };
 use serde_json::{Map, Number, Value as Json};
 
 use crate::constraint::Constraints;
-use crate::engine::{Engine, EngineOptions, Job, JobSender, TextState};
+use crate::engine::{ClassifyJob, Engine, EngineOptions, Job, JobSender, Scores, TextState};
 use crate::files::ModelFiles;
 use crate::layers::Product;
 use crate::load::{self, SamplingDefaults};
@@ -123,24 +123,55 @@ impl MlxModel {
         Ok(())
     }
 
+    /// Checks a prompt that at least `after` positions must be able to follow.
+    fn check_prompt(&self, ids: &[u32], after: usize) -> Result<()> {
+        let (context, vocab_size) = (self.info.context_length, self.info.vocab_size);
+        if ids.is_empty() {
+            return Err(Error::EmptyPrompt);
+        }
+        if ids.len().saturating_add(after) > context {
+            return Err(Error::PromptTooLong { tokens: ids.len(), limit: context });
+        }
+        match ids.iter().find(|id| **id as usize >= vocab_size) {
+            None => Ok(()),
+            Some(id) => {
+                Err(Error::Prompt(format!("token {id} is not in the vocabulary of {vocab_size}")))
+            }
+        }
+    }
+
+    /// The ids of a label, which goes on where a prompt ends.
+    fn label_ids(&self, label: &str) -> Result<Vec<u32>> {
+        let invalid = |reason: String| Error::InvalidOption { option: "labels", reason };
+        let ids = self.text.tokenizer.encode(label, AddSpecial::Never).map_err(text_error)?;
+        if ids.is_empty() {
+            return Err(invalid(format!("`{label}` has no tokens")));
+        }
+        match ids.iter().find(|id| **id as usize >= self.info.vocab_size) {
+            None => Ok(ids),
+            Some(id) => Err(invalid(format!("`{label}`: token {id} is not in the vocabulary"))),
+        }
+    }
+
+    /// What was computed for a prompt, as the contract has it.
+    fn classified(&self, scores: Scores, label_tokens: &[usize]) -> Result<ClassifyResult> {
+        let Scores { id, logprob, logits, labels } = scores;
+        let mut text =
+            Detokenizer::new(&self.text.tokenizer, SkipSpecial::Yes).map_err(text_error)?;
+        let text = text.push(id) + &text.finish();
+        let logprob = Some(logprob);
+        let token = Token { id, text, logprob, top_logprobs: Vec::new(), logits: None };
+        let labels = labels.into_iter().zip(label_tokens);
+        let labels = labels.map(|(logprob, &tokens)| LabelScore { logprob, tokens }).collect();
+        Ok(ClassifyResult { token, logits, labels })
+    }
+
     fn start(&self, ids: Vec<u32>, options: &GenerateOptions) -> Result<Generation> {
         self.engine.check_open()?;
         options.validate()?;
         self.capabilities.check_generate(options)?;
         self.check_ids(options)?;
-        let context = self.info.context_length;
-        if ids.is_empty() {
-            return Err(Error::EmptyPrompt);
-        }
-        if ids.len() > context || (ids.len() == context && options.max_tokens != Some(0)) {
-            return Err(Error::PromptTooLong { tokens: ids.len(), limit: context });
-        }
-        if let Some(id) = ids.iter().find(|id| **id as usize >= self.info.vocab_size) {
-            return Err(Error::Prompt(format!(
-                "token {id} is not in the vocabulary of {}",
-                self.info.vocab_size
-            )));
-        }
+        self.check_prompt(&ids, usize::from(options.max_tokens != Some(0)))?;
         let constraint = self.constraints.begin(options, &ids)?;
         let options = self.with_defaults(options);
         let special = if options.special_tokens { SkipSpecial::No } else { SkipSpecial::Yes };
@@ -211,27 +242,28 @@ impl TextModel for MlxModel {
         self.engine.check_open()?;
         options.validate()?;
         self.capabilities.check_classify(options)?;
-        let one_token = GenerateOptions {
-            max_tokens: Some(1),
-            temperature: Some(0.0),
-            ignore_eos: true,
-            logprobs: true,
+        let labels: Vec<Vec<u32>> =
+            options.labels.iter().map(|label| self.label_ids(label)).collect::<Result<_>>()?;
+        // Nothing is asked of what follows a label's last token.
+        let after = labels.iter().map(|ids| ids.len() - 1).max().unwrap_or(0);
+        let read = |prompt| {
+            let ids = self.ids(prompt)?;
+            self.check_prompt(&ids, after).map(|()| ids)
+        };
+        let prompts: Vec<Vec<u32>> = prompts.iter().map(read).collect::<Result<_>>()?;
+        if prompts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let label_tokens: Vec<usize> = labels.iter().map(Vec::len).collect();
+        let scores = self.engine.classify(|reply| ClassifyJob {
+            prompts,
+            labels,
             logits: options.logits,
             cancel: options.cancel.clone(),
-            ..GenerateOptions::default()
-        };
-        let started: Vec<Generation> = prompts
-            .iter()
-            .map(|prompt| self.generate(prompt, &one_token))
-            .collect::<Result<_>>()?;
-        started
-            .into_iter()
-            .map(|mut generation| {
-                let mut token = generation.next().ok_or(Error::Cancelled)??;
-                let logits = token.logits.take();
-                Ok(ClassifyResult { token, logits, labels: Vec::new() })
-            })
-            .collect()
+            queued_at: Instant::now(),
+            reply,
+        })?;
+        scores.into_iter().map(|scores| self.classified(scores, &label_tokens)).collect()
     }
 
     fn batch_generate(
@@ -305,7 +337,6 @@ fn model_type(options: &EngineOptions) -> Result<&'static str> {
 fn capabilities(product: Product) -> Capabilities {
     let refused = |feature| match feature {
         Feature::InspectAttention => Some("this backend does not hand out keys and queries yet"),
-        Feature::Labels => Some("this backend does not score labels yet"),
         Feature::GpuLayers => Some("MLX runs all layers on one device; leave it unset"),
         Feature::Images => Some("this backend reads text only"),
         Feature::Threads if product == Product::Mlx => {

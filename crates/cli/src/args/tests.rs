@@ -112,6 +112,7 @@ fn every_load_option_reaches_the_contract() {
         "--model", "m", "--backend", "cpu", "--dtype", "f32", "--context-length", "512",
         "--prefill-chunk", "64", "--memory-limit", "16GiB", "--cache-limit", "0",
         "--kv-bits", "8", "--adapter", "a", "--parallel", "2", "--threads", "3", "--timeout", "1.5",
+        "--kv-group-size", "32", "--batch-invariant", "--prefix-cache", "1MiB",
     ]);
     let options = args.load.options().unwrap();
     assert_eq!(args.load.model, Some(PathBuf::from("m")));
@@ -122,6 +123,9 @@ fn every_load_option_reaches_the_contract() {
     assert_eq!(options.memory_limit, Some(16 << 30));
     assert_eq!(options.cache_limit, Some(0));
     assert_eq!(options.kv_bits, Some(8));
+    assert_eq!(options.kv_group_size, Some(32));
+    assert!(options.batch_invariant);
+    assert_eq!(args.prefix_cache, Some(1 << 20));
     assert_eq!(options.adapter_path, Some(PathBuf::from("a")));
     assert_eq!(options.parallel_slots, Some(2));
     assert_eq!(options.threads, Some(3));
@@ -172,6 +176,7 @@ fn a_value_out_of_range_is_told_with_its_flag() {
         ("--prefill-chunk", "0"),
         ("--memory-limit", "0"),
         ("--kv-bits", "3"),
+        ("--kv-group-size", "7"),
         ("--parallel", "0"),
     ] {
         let error = generate(&["hi", flag, value]).load.options().unwrap_err();

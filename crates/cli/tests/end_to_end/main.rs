@@ -5,6 +5,7 @@
 
 mod bench;
 mod chat;
+mod classify;
 mod constrained;
 mod generate;
 mod models;

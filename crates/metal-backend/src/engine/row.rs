@@ -8,7 +8,7 @@ use inference_core::{
 };
 use mlx_ffi::Array;
 
-use super::{Job, TextState};
+use super::{Job, TextState, not_numbers};
 use crate::error::Result;
 use crate::sampling::{Report, Sampler};
 
@@ -101,9 +101,7 @@ impl Row {
         if let Some(check) = &report.check
             && !check.item_f32()?.is_finite()
         {
-            return Err(crate::error::Error::model(
-                "the model's logits are no numbers: its weights are damaged, or overflow the type that it is computed in (try dtype f32)",
-            ));
+            return Err(not_numbers());
         }
         if self.eos_token_ids.contains(&id) {
             return Ok(Some(FinishReason::EndOfSequence(id)));

@@ -7,6 +7,7 @@ mod tiny;
 
 mod batching;
 mod cancelling;
+mod classifying;
 mod closing;
 mod constrained;
 mod prefixes;
