@@ -339,7 +339,7 @@ fn capabilities(product: Product) -> Capabilities {
         Feature::InspectAttention => Some("this backend does not hand out keys and queries yet"),
         Feature::GpuLayers => Some("MLX runs all layers on one device; leave it unset"),
         Feature::Images => Some("this backend reads text only"),
-        Feature::Threads if product == Product::Mlx => {
+        Feature::Threads if product != Product::CpuKernels => {
             Some("MLX's own kernels choose their threads themselves; leave it unset")
         }
         _ => None,
