@@ -61,6 +61,8 @@ impl Default for Fake {
                 architecture: "fake".into(),
                 context_length: 4096,
                 num_layers: 2,
+                // Ids are characters.
+                vocab_size: 0x11_0000,
                 ..ModelInfo::default()
             },
             inspects: true,
