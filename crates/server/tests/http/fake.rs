@@ -29,6 +29,15 @@ pub struct Shared {
     /// Seconds since the engine's last step.
     pub stalled: AtomicUsize,
     pub closed: AtomicBool,
+    /// The model's method that panics, while one is named here.
+    pub panics: Mutex<&'static str>,
+}
+
+impl Shared {
+    fn may_panic(&self, method: &str) {
+        let panics = *self.panics.lock().unwrap() == method;
+        assert!(!panics, "as the test asked");
+    }
 }
 
 /// The model.
@@ -84,6 +93,7 @@ pub fn all_but(refused: &[Feature]) -> Capabilities {
 
 impl TextModel for Fake {
     fn generate(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<Generation> {
+        self.shared.may_panic("generate");
         options.validate()?;
         self.capabilities.check_generate(options)?;
         let ids = match prompt {
@@ -141,10 +151,12 @@ impl TextModel for Fake {
     }
 
     fn encode(&self, text: &str) -> Result<Vec<u32>> {
+        self.shared.may_panic("encode");
         Ok(text.chars().map(u32::from).collect())
     }
 
     fn decode(&self, ids: &[u32]) -> Result<String> {
+        self.shared.may_panic("decode");
         let text = |id: &u32| match id.checked_sub(1000).and_then(|i| self.says.get(i as usize)) {
             Some(said) => (*said).to_owned(),
             None => char::from_u32(*id).unwrap_or(char::REPLACEMENT_CHARACTER).to_string(),
@@ -153,6 +165,7 @@ impl TextModel for Fake {
     }
 
     fn render_chat(&self, messages: &[Message], chat: &ChatOptions) -> Result<RenderedPrompt> {
+        self.shared.may_panic("render_chat");
         self.shared.chats.lock().unwrap().push((messages.to_vec(), chat.clone()));
         let mut text = String::new();
         if self.calls {
@@ -180,6 +193,7 @@ impl TextModel for Fake {
     }
 
     fn capabilities(&self) -> &Capabilities {
+        self.shared.may_panic("capabilities");
         &self.capabilities
     }
 
@@ -226,6 +240,7 @@ fn say(
     let most = options.max_tokens.unwrap_or(usize::MAX);
     for (index, text) in says.iter().enumerate().take(most) {
         thread::sleep(delay);
+        shared.may_panic("step");
         if sender.is_cancelled() {
             return Ok(None);
         }
