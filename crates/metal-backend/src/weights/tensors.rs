@@ -104,6 +104,10 @@ impl Weights {
 
     /// Whether a tensor of that name is left.
     pub fn has(&self, name: &str) -> bool {
+        if matches!(self.shared.files, ModelFiles::Random(_)) {
+            let quantized = self.shared.config.default_quantization();
+            return name == "scales" && quantized.is_ok_and(|found| found.is_some());
+        }
         self.shared.left.borrow().contains_key(&self.name(name))
     }
 
@@ -136,7 +140,7 @@ impl Weights {
     /// # Errors
     /// A tensor that is missing or has another shape.
     pub fn tensor(&self, name: &str, shape: &[i32]) -> Result<Array> {
-        let header = self.header(name, shape)?;
+        let header = self.header(name, shape, Dtype::Bf16)?;
         if !header.dtype.is_float() {
             return Err(Error::model(format!(
                 "tensor `{}` has the type {:?}, expected a floating-point type",
@@ -148,7 +152,12 @@ impl Weights {
         self.take(name, &header, dtype, header.shape.iter().map(|&dim| dim as u64).product())
     }
 
-    fn header(&self, name: &str, shape: &[i32]) -> Result<TensorHeader> {
+    /// What is known of the tensor `name`, which must have this shape; `drawn` is its type where
+    /// weights are random.
+    fn header(&self, name: &str, shape: &[i32], drawn: Dtype) -> Result<TensorHeader> {
+        if matches!(self.shared.files, ModelFiles::Random(_)) {
+            return Ok(TensorHeader::of(shape, drawn));
+        }
         let full = self.name(name);
         let left = self.shared.left.borrow();
         let header =
@@ -234,10 +243,11 @@ impl Weights {
             )));
         }
         let packed_columns = (i64::from(columns) * i64::from(bits) / 32) as i32;
-        let packed = self.header("weight", &[rows, packed_columns])?;
+        let packed = self.header("weight", &[rows, packed_columns], Dtype::U32)?;
         let scale_shape = [rows, columns / group_size];
-        let scales = self.header("scales", &scale_shape)?;
         let is_affine = quantization.mode == mlx_ffi::QuantMode::Affine;
+        let drawn = if is_affine { Dtype::Bf16 } else { Dtype::U8 };
+        let scales = self.header("scales", &scale_shape, drawn)?;
         let expected = if is_affine { scales.dtype.is_float() } else { scales.dtype == Dtype::U8 };
         if packed.dtype != Dtype::U32 || !expected {
             return Err(Error::model(format!(
@@ -252,7 +262,7 @@ impl Weights {
             if is_affine { self.shared.dtype.unwrap_or(scales.dtype) } else { Dtype::U8 };
         let parameters = rows as u64 * columns as u64;
         let biases = if is_affine {
-            let header = self.header("biases", &scale_shape)?;
+            let header = self.header("biases", &scale_shape, Dtype::Bf16)?;
             Some(self.take("biases", &header, scale_dtype, 0)?)
         } else {
             None
