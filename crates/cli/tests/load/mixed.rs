@@ -1,0 +1,169 @@
+//! Many clients with all kinds of requests, for a while.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::client::{Client, Leaving, Reply, chat};
+use crate::server::Server;
+use crate::{alone, percentile};
+
+const CLIENTS: usize = 32;
+
+const TOPICS: [&str; 6] = ["fox", "ship", "king", "small house", "dragon", "girl and her dog"];
+
+/// How much more memory may be held at the end than earlier, once it is warm.
+const GROWTH: f64 = 0.03;
+
+#[derive(Default)]
+struct Counts {
+    answered: AtomicUsize,
+    streamed: AtomicUsize,
+    left: AtomicUsize,
+    refused: AtomicUsize,
+}
+
+fn seconds() -> u64 {
+    let set = std::env::var("ML_LOAD_SECONDS");
+    set.map_or(60, |seconds| seconds.parse().expect("ML_LOAD_SECONDS is a number of seconds"))
+}
+
+#[test]
+fn mixed_requests_are_all_answered_and_memory_does_not_grow() {
+    let _alone = alone();
+    // Without a prefix cache, whose budget fills up by design.
+    let server = Server::start(&["--prefix-cache", "0", "--queue", "64"]);
+    let (ends, counts) = (AtomicBool::new(false), Counts::default());
+    let (resident, health) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    let limit = Duration::from_secs(seconds());
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let (server, ends, counts) = (&server, &ends, &counts);
+            scope.spawn(move || {
+                let rounds = (client..).take_while(|_| !ends.load(Ordering::Relaxed));
+                rounds.for_each(|round| request(server, counts, round));
+            });
+        }
+        while begun.elapsed() < limit {
+            let asked = Instant::now();
+            assert_eq!(server.get("/health").status, 200);
+            health.lock().unwrap().push(asked.elapsed());
+            resident
+                .lock()
+                .unwrap()
+                .extend(server.resident().map(|bytes| (begun.elapsed(), bytes)));
+            thread::sleep(Duration::from_millis(250));
+        }
+        ends.store(true, Ordering::Relaxed);
+    });
+    server.wait_until_idle(Duration::from_secs(10));
+    let of = |count: &AtomicUsize| count.load(Ordering::Relaxed);
+    let mut health = health.into_inner().unwrap();
+    println!(
+        "{CLIENTS} clients for {limit:?}: {} answers, {} streams, {} clients left, {} bad requests; \
+         {} tokens; /health p50 {:?}, p99 {:?}",
+        of(&counts.answered),
+        of(&counts.streamed),
+        of(&counts.left),
+        of(&counts.refused),
+        server.metric("ml_generation_tokens_total"),
+        percentile(&mut health, 0.5),
+        percentile(&mut health, 0.99),
+    );
+    assert!(of(&counts.answered) > 0 && of(&counts.streamed) > 0 && of(&counts.left) > 0);
+    check_memory(&resident.into_inner().unwrap(), limit);
+}
+
+/// Of ten minutes, the end is compared with the first one; of less, the last third with the one
+/// before it, since a server is not warm before.
+fn check_memory(resident: &[(Duration, u64)], limit: Duration) {
+    if resident.is_empty() {
+        return println!("this system does not tell how much memory a process holds");
+    }
+    let minute = Duration::from_secs(60);
+    let earlier = match limit >= 3 * minute {
+        true => minute..2 * minute,
+        false => limit / 3..limit * 2 / 3,
+    };
+    let later = (limit - (earlier.end - earlier.start))..limit;
+    let median = |times: &std::ops::Range<Duration>| {
+        let inside = resident.iter().filter(|(time, _)| times.contains(time));
+        let mut bytes: Vec<_> = inside.map(|(_, bytes)| *bytes).collect();
+        bytes.sort_unstable();
+        bytes[bytes.len() / 2] as f64
+    };
+    let (before, after) = (median(&earlier), median(&later));
+    println!(
+        "resident: {:.1} MB in {earlier:?}, {:.1} MB in {later:?}: {:+.2} %",
+        before / 1e6,
+        after / 1e6,
+        (after / before - 1.0) * 100.0
+    );
+    assert!(after <= before * (1.0 + GROWTH), "{resident:?}");
+}
+
+fn check(reply: &Reply, status: u16) {
+    assert_eq!(reply.status, status, "{}", reply.body);
+}
+
+/// One request; which one follows from the `round`.
+fn request(server: &Server, counts: &Counts, round: usize) {
+    let topic = TOPICS[round / 7 % TOPICS.len()];
+    let most = 4 + round * 5 % 29;
+    let seen = match round % 8 {
+        0 => {
+            let body = chat(topic, json!({"max_tokens": most, "temperature": 0}));
+            let reply = server.post("/v1/chat/completions", &body);
+            check(&reply, 200);
+            assert!(reply.json()["usage"]["completion_tokens"].as_u64().unwrap() <= most as u64);
+            &counts.answered
+        }
+        1 | 2 => {
+            let more = json!({"max_tokens": most, "stream": true, "temperature": 0.8, "seed": round,
+                              "stream_options": {"include_usage": true}});
+            let events = server.post("/v1/chat/completions", &chat(topic, more)).events();
+            let last = events.last().unwrap();
+            assert!(last["usage"]["completion_tokens"].as_u64().unwrap() > 0, "{last}");
+            &counts.streamed
+        }
+        3 => {
+            let more = json!({"max_tokens": most, "n": 2, "temperature": 1, "logprobs": true,
+                              "top_logprobs": 5});
+            let reply = server.post("/v1/chat/completions", &chat(topic, more));
+            check(&reply, 200);
+            assert_eq!(reply.json()["choices"].as_array().unwrap().len(), 2);
+            &counts.answered
+        }
+        4 => {
+            let long = format!("{topic} ").repeat(40 + round % 200);
+            let body =
+                json!({"prompt": [topic, long], "max_tokens": most, "echo": true, "top_k": 40});
+            let reply = server.post("/v1/completions", &body);
+            check(&reply, 200);
+            assert_eq!(reply.json()["choices"].as_array().unwrap().len(), 2);
+            &counts.answered
+        }
+        5 | 6 => {
+            let body = chat(topic, json!({"stream": true, "ignore_eos": true, "n": 1 + round % 2}));
+            let body = body.to_string();
+            let path = "/v1/chat/completions";
+            let mut client = Client::send(&server.address, "POST", path, &body).unwrap();
+            if round % 8 == 5 {
+                assert!(client.read_events(1 + most));
+            }
+            client.leave(if round % 3 == 0 { Leaving::Reset } else { Leaving::Close });
+            &counts.left
+        }
+        _ => {
+            let body = chat(topic, json!({"temperature": "hot"}));
+            check(&server.post("/v1/chat/completions", &body), 400);
+            check(&server.post("/tokenize", &json!({"prompt": topic})), 200);
+            &counts.refused
+        }
+    };
+    seen.fetch_add(1, Ordering::Relaxed);
+}
