@@ -3,8 +3,8 @@
 //!
 //! Each test prints what it measured. `ML_LOAD_SECONDS` is how long the mixed load lasts.
 
-// A helper of a test may panic as the test itself may.
-#![allow(clippy::unwrap_used)]
+// A helper of a test may panic and print as the test itself may.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod client;
 mod killed;

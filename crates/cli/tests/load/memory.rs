@@ -11,7 +11,7 @@ use crate::server::Server;
 #[test]
 fn a_request_beyond_the_memory_is_refused_with_the_numbers_and_others_are_answered() {
     let _alone = alone();
-    let server = Server::start(&["--prefix-cache", "0", "--memory-limit", "64MiB"]);
+    let server = Server::start(&["--prefix-cache", "0", "--memory-limit", "16MiB"]);
     let path = "/v1/chat/completions";
     let long = json!({"prompt": "once upon a time ".repeat(400), "max_tokens": 4});
     for _ in 0..10 {

@@ -155,7 +155,7 @@ fn request(server: &Server, counts: &Counts, round: usize) {
             if round % 8 == 5 {
                 assert!(client.read_events(1 + most));
             }
-            client.leave(if round % 3 == 0 { Leaving::Reset } else { Leaving::Close });
+            client.leave(if round.is_multiple_of(3) { Leaving::Reset } else { Leaving::Close });
             &counts.left
         }
         _ => {

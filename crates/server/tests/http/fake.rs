@@ -29,6 +29,9 @@ pub struct Shared {
     /// Seconds since the engine's last step.
     pub stalled: AtomicUsize,
     pub closed: AtomicBool,
+    /// Texts that are being tokenized, and the most that ever were at once.
+    pub encoding: AtomicUsize,
+    pub most_encoding: AtomicUsize,
     /// The model's method that panics, while one is named here.
     pub panics: Mutex<&'static str>,
 }
@@ -47,6 +50,8 @@ pub struct Fake {
     pub says: Vec<&'static str>,
     /// Before each token.
     pub delay: Duration,
+    /// How long a text takes to tokenize.
+    pub encodes: Duration,
     pub capabilities: Capabilities,
     pub info: ModelInfo,
     /// Looks at attention.
@@ -65,6 +70,7 @@ impl Default for Fake {
             shared: Arc::default(),
             says: vec!["The", " fox", " ran", "."],
             delay: Duration::ZERO,
+            encodes: Duration::ZERO,
             capabilities: all_but(&[]),
             info: ModelInfo {
                 architecture: "fake".into(),
@@ -152,6 +158,10 @@ impl TextModel for Fake {
 
     fn encode(&self, text: &str) -> Result<Vec<u32>> {
         self.shared.may_panic("encode");
+        let now = self.shared.encoding.fetch_add(1, Ordering::SeqCst) + 1;
+        self.shared.most_encoding.fetch_max(now, Ordering::SeqCst);
+        thread::sleep(self.encodes);
+        self.shared.encoding.fetch_sub(1, Ordering::SeqCst);
         Ok(text.chars().map(u32::from).collect())
     }
 

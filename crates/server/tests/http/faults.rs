@@ -1,5 +1,6 @@
 //! A fault inside the server is the fault of one request.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -12,7 +13,7 @@ const JSON: (&str, &str) = ("content-type", "application/json");
 
 /// A server on a model that takes a while, so that one stream outlasts other requests.
 fn server() -> TestServer {
-    let fake = Fake { says: vec!["a"; 400], delay: Duration::from_millis(2), ..Fake::default() };
+    let fake = Fake { says: vec!["a"; 150], delay: Duration::from_millis(2), ..Fake::default() };
     TestServer::with(fake, |_| {})
 }
 
@@ -104,4 +105,44 @@ fn an_engine_that_panics_fails_what_ran_and_nothing_else() {
     drop(broken);
     wait_until_idle(&server);
     assert_eq!(server.chat(json!({})).status, 200);
+}
+
+#[test]
+fn text_work_whose_client_has_left_still_counts() {
+    let fake = Fake { encodes: Duration::from_millis(100), ..Fake::default() };
+    let server = TestServer::with(fake, |config| config.limits.waiting = 7);
+    let body = json!({"prompt": "a"}).to_string();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from).max(2);
+    let mut begun = 0;
+    for _ in 0..10 * cores {
+        let mut client = Client::connect(server.address);
+        client.send("POST", "/v1/completions", &[JSON], &body);
+        std::thread::sleep(Duration::from_millis(10));
+        drop(client);
+        begun += server.model.encoding.load(Ordering::SeqCst);
+    }
+    assert!(begun > 0, "the clients left before anything began");
+    let most = server.model.most_encoding.load(Ordering::SeqCst);
+    assert!(most <= cores, "{most} texts at once on {cores} cores");
+    wait_until_idle(&server);
+}
+
+#[test]
+fn long_texts_leave_room_for_short_ones() {
+    let fake = Fake { encodes: Duration::from_millis(200), ..Fake::default() };
+    let server = TestServer::with(fake, |_| {});
+    let cores = std::thread::available_parallelism().map_or(1, usize::from).max(2);
+    let long = json!({"prompt": "a".repeat(70_000)}).to_string();
+    let mut clients: Vec<_> = (0..4 * cores).map(|_| Client::connect(server.address)).collect();
+    for client in &mut clients {
+        client.send("POST", "/tokenize", &[JSON], &long);
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    let begun = Instant::now();
+    assert_eq!(server.post("/tokenize", &json!({"prompt": "a"})).status, 200);
+    // One text's time, and not that of all before it.
+    assert!(begun.elapsed() < Duration::from_millis(700), "{:?}", begun.elapsed());
+    for client in clients {
+        assert_eq!(client.answer().status, 200);
+    }
 }
