@@ -1,7 +1,6 @@
 //! Many clients with all kinds of requests, for a while.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,11 +8,19 @@ use serde_json::json;
 
 use crate::client::{Client, Leaving, Reply, chat};
 use crate::server::Server;
-use crate::{alone, percentile};
+use crate::{PATIENCE, alone, percentile};
 
 const CLIENTS: usize = 32;
 
 const TOPICS: [&str; 6] = ["fox", "ship", "king", "small house", "dragon", "girl and her dog"];
+
+/// How often all clients pause.
+const RESTS: u32 = 12;
+
+/// What the clients are to do.
+const RUN: u8 = 0;
+const REST: u8 = 1;
+const END: u8 = 2;
 
 /// How much more memory may be held at the end than earlier, once it is warm.
 const GROWTH: f64 = 0.03;
@@ -36,33 +43,42 @@ fn mixed_requests_are_all_answered_and_memory_does_not_grow() {
     let _alone = alone();
     // Without a prefix cache, whose budget fills up by design.
     let server = Server::start(&["--prefix-cache", "0", "--queue", "64"]);
-    let (ends, counts) = (AtomicBool::new(false), Counts::default());
-    let (resident, health) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    let (phase, counts) = (AtomicU8::new(RUN), Counts::default());
+    let (mut resident, mut health) = (Vec::new(), Vec::new());
     let limit = Duration::from_secs(seconds());
     let begun = Instant::now();
     thread::scope(|scope| {
         for client in 0..CLIENTS {
-            let (server, ends, counts) = (&server, &ends, &counts);
+            let (server, phase, counts) = (&server, &phase, &counts);
             scope.spawn(move || {
-                let rounds = (client..).take_while(|_| !ends.load(Ordering::Relaxed));
-                rounds.for_each(|round| request(server, counts, round));
+                for round in client.. {
+                    while phase.load(Ordering::SeqCst) == REST {
+                        thread::sleep(Duration::from_millis(5));
+                    }
+                    if phase.load(Ordering::SeqCst) == END {
+                        return;
+                    }
+                    request(server, counts, round);
+                }
             });
         }
-        while begun.elapsed() < limit {
-            let asked = Instant::now();
-            assert_eq!(server.get("/health").status, 200);
-            health.lock().unwrap().push(asked.elapsed());
-            resident
-                .lock()
-                .unwrap()
-                .extend(server.resident().map(|bytes| (begun.elapsed(), bytes)));
-            thread::sleep(Duration::from_millis(250));
+        for rest in 1..=RESTS {
+            while begun.elapsed() < limit * rest / RESTS {
+                let asked = Instant::now();
+                assert_eq!(server.get("/health").status, 200);
+                health.push(asked.elapsed());
+                thread::sleep(Duration::from_millis(100));
+            }
+            // Under load, memory follows what happens to run together; at rest it does not.
+            phase.store(REST, Ordering::SeqCst);
+            server.wait_until_idle(PATIENCE);
+            thread::sleep(Duration::from_millis(200));
+            resident.extend(server.resident());
+            phase.store(if rest == RESTS { END } else { RUN }, Ordering::SeqCst);
         }
-        ends.store(true, Ordering::Relaxed);
     });
     server.wait_until_idle(Duration::from_secs(10));
     let of = |count: &AtomicUsize| count.load(Ordering::Relaxed);
-    let mut health = health.into_inner().unwrap();
     println!(
         "{CLIENTS} clients for {limit:?}: {} answers, {} streams, {} clients left, {} bad requests; \
          {} tokens; /health p50 {:?}, p99 {:?}",
@@ -75,35 +91,28 @@ fn mixed_requests_are_all_answered_and_memory_does_not_grow() {
         percentile(&mut health, 0.99),
     );
     assert!(of(&counts.answered) > 0 && of(&counts.streamed) > 0 && of(&counts.left) > 0);
-    check_memory(&resident.into_inner().unwrap(), limit);
+    check_memory(&resident);
 }
 
-/// Of ten minutes, the end is compared with the first one; of less, the last third with the one
-/// before it, since a server is not warm before.
-fn check_memory(resident: &[(Duration, u64)], limit: Duration) {
-    if resident.is_empty() {
+/// The last third of the time is compared with the one before it: a server is not warm before.
+fn check_memory(resident: &[u64]) {
+    if resident.len() < RESTS as usize {
         return println!("this system does not tell how much memory a process holds");
     }
-    let minute = Duration::from_secs(60);
-    let earlier = match limit >= 3 * minute {
-        true => minute..2 * minute,
-        false => limit / 3..limit * 2 / 3,
+    let third = resident.len() / 3;
+    let median = |of: &[u64]| {
+        let mut sorted = of.to_vec();
+        sorted.sort_unstable();
+        (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2]) as f64 / 2.0
     };
-    let later = (limit - (earlier.end - earlier.start))..limit;
-    let median = |times: &std::ops::Range<Duration>| {
-        let inside = resident.iter().filter(|(time, _)| times.contains(time));
-        let mut bytes: Vec<_> = inside.map(|(_, bytes)| *bytes).collect();
-        bytes.sort_unstable();
-        bytes[bytes.len() / 2] as f64
-    };
-    let (before, after) = (median(&earlier), median(&later));
+    let (before, after) = (median(&resident[third..2 * third]), median(&resident[2 * third..]));
+    let all: Vec<_> = resident.iter().map(|bytes| format!("{:.1}", *bytes as f64 / 1e6)).collect();
     println!(
-        "resident: {:.1} MB in {earlier:?}, {:.1} MB in {later:?}: {:+.2} %",
-        before / 1e6,
-        after / 1e6,
+        "resident at rest: {} MB; last third against the one before {:+.2} %",
+        all.join(" "),
         (after / before - 1.0) * 100.0
     );
-    assert!(after <= before * (1.0 + GROWTH), "{resident:?}");
+    assert!(after <= before * (1.0 + GROWTH), "memory grows");
 }
 
 fn check(reply: &Reply, status: u16) {
