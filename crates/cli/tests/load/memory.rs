@@ -24,7 +24,7 @@ fn a_request_beyond_the_memory_is_refused_with_the_numbers_and_others_are_answer
     }
     println!("{}", server.post("/v1/completions", &long).json()["error"]["message"]);
     // What does not fit now waits for its turn.
-    let body = chat("fox", json!({"max_tokens": 200, "ignore_eos": true}));
+    let body = chat("fox", json!({"max_tokens": 40, "ignore_eos": true}));
     thread::scope(|scope| {
         let one = |_| scope.spawn(|| server.post(path, &body).status);
         let clients: Vec<_> = (0..32).map(one).collect();
