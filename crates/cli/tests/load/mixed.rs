@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::client::{Client, Leaving, Reply, chat};
-use crate::server::Server;
+use crate::server::{Memory, Server};
 use crate::{PATIENCE, alone, percentile};
 
 const CLIENTS: usize = 32;
@@ -44,7 +44,7 @@ fn mixed_requests_are_all_answered_and_memory_does_not_grow() {
     // Without a prefix cache, whose budget fills up by design.
     let server = Server::start(&["--prefix-cache", "0", "--queue", "64"]);
     let (phase, counts) = (AtomicU8::new(RUN), Counts::default());
-    let (mut resident, mut health) = (Vec::new(), Vec::new());
+    let (mut memory, mut health) = (Vec::new(), Vec::new());
     let limit = Duration::from_secs(seconds());
     let begun = Instant::now();
     thread::scope(|scope| {
@@ -73,7 +73,7 @@ fn mixed_requests_are_all_answered_and_memory_does_not_grow() {
             phase.store(REST, Ordering::SeqCst);
             server.wait_until_idle(PATIENCE);
             thread::sleep(Duration::from_millis(200));
-            resident.extend(server.resident());
+            memory.extend(server.memory());
             phase.store(if rest == RESTS { END } else { RUN }, Ordering::SeqCst);
         }
     });
@@ -91,25 +91,29 @@ fn mixed_requests_are_all_answered_and_memory_does_not_grow() {
         percentile(&mut health, 0.99),
     );
     assert!(of(&counts.answered) > 0 && of(&counts.streamed) > 0 && of(&counts.left) > 0);
-    check_memory(&resident);
+    check_memory(&memory);
 }
 
 /// The last third of the time is compared with the one before it: a server is not warm before.
-fn check_memory(resident: &[u64]) {
-    if resident.len() < RESTS as usize {
+fn check_memory(memory: &[Memory]) {
+    if memory.len() < RESTS as usize {
         return println!("this system does not tell how much memory a process holds");
     }
-    let third = resident.len() / 3;
-    let median = |of: &[u64]| {
-        let mut sorted = of.to_vec();
+    let all = |of: fn(&Memory) -> u64| {
+        let megabytes = memory.iter().map(|memory| format!("{:.1}", of(memory) as f64 / 1e6));
+        megabytes.collect::<Vec<_>>().join(" ")
+    };
+    let third = memory.len() / 3;
+    let median = |of: &[Memory]| {
+        let mut sorted: Vec<_> = of.iter().map(|memory| memory.allocated).collect();
         sorted.sort_unstable();
         (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2]) as f64 / 2.0
     };
-    let (before, after) = (median(&resident[third..2 * third]), median(&resident[2 * third..]));
-    let all: Vec<_> = resident.iter().map(|bytes| format!("{:.1}", *bytes as f64 / 1e6)).collect();
+    let (before, after) = (median(&memory[third..2 * third]), median(&memory[2 * third..]));
     println!(
-        "resident at rest: {} MB; last third against the one before {:+.2} %",
-        all.join(" "),
+        "at rest, resident: {} MB; allocated: {} MB, last third against the one before {:+.2} %",
+        all(|memory| memory.resident),
+        all(|memory| memory.allocated),
         (after / before - 1.0) * 100.0
     );
     assert!(after <= before * (1.0 + GROWTH), "memory grows");

@@ -10,6 +10,13 @@ use serde_json::Value as Json;
 use crate::PATIENCE;
 use crate::client::{self, Reply};
 
+/// Memory of a process, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    pub resident: u64,
+    pub allocated: u64,
+}
+
 /// A server of its own process on a free port; killed when it is dropped.
 pub struct Server {
     child: Child,
@@ -59,11 +66,16 @@ impl Server {
         line.and_then(|value| value.trim().parse().ok()).unwrap_or_else(|| panic!("{name}: {text}"))
     }
 
-    /// Memory that the process holds, in bytes, where the system tells.
-    pub fn resident(&self) -> Option<u64> {
+    /// Memory that the process holds, where the system tells: all that is resident, and what it
+    /// allocated itself, be it resident or in swap. Pages of files come and go as the system likes.
+    pub fn memory(&self) -> Option<Memory> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-        Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
+        let bytes = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
+        };
+        let allocated = bytes("RssAnon:")? + bytes("VmSwap:")?;
+        Some(Memory { resident: bytes("VmRSS:")?, allocated })
     }
 
     /// Asks again and again; returns how long it took.
