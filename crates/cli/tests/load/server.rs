@@ -27,10 +27,16 @@ pub struct Server {
 impl Server {
     /// A server with further arguments, ready to answer.
     pub fn start(arguments: &[&str]) -> Server {
+        Server::with(arguments, &[])
+    }
+
+    /// The same, with variables of its own.
+    pub fn with(arguments: &[&str], variables: &[(&str, &str)]) -> Server {
         let mut child = Command::new(env!("CARGO_BIN_EXE_ml"))
             .args(["serve", "--port", "0", "--log", "off", "--quiet"])
             .args(arguments)
             .env_remove("ML_MODEL")
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
