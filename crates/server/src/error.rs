@@ -141,9 +141,8 @@ impl ApiError {
             .closing()
     }
 
-    /// A body that is not declared as JSON.
-    pub fn media_type() -> Self {
-        let message = "the body must be declared as `Content-Type: application/json`";
+    /// A body that is not declared as JSON, or is compressed.
+    pub fn media_type(message: &str) -> Self {
         ApiError::invalid(StatusCode::UNSUPPORTED_MEDIA_TYPE, message)
             .code("unsupported_media_type")
     }

@@ -33,6 +33,8 @@ pub enum Kind {
     Text,
     /// One of these strings.
     OneOf(&'static [&'static str]),
+    /// An object of strings.
+    Labels,
     /// An object, whose fields the JSON schema tells.
     Object(&'static str),
     /// An array, as the JSON schema tells.
@@ -130,6 +132,15 @@ impl Kind {
             Kind::Bool => Err(expected(name, "a boolean", value)),
             Kind::Text if value.is_string() => Ok(()),
             Kind::Text => Err(expected(name, "a string", value)),
+            Kind::Labels => {
+                let Some(labels) = value.as_object() else {
+                    return Err(expected(name, "an object", value));
+                };
+                match labels.iter().find(|(_, label)| !label.is_string()) {
+                    Some((key, label)) => Err(expected(format!("{name}.{key}"), "a string", label)),
+                    None => Ok(()),
+                }
+            }
             Kind::Object(_) if value.is_object() => Ok(()),
             Kind::Object(_) => Err(expected(name, "an object", value)),
             Kind::Array(_) if value.is_array() => Ok(()),
@@ -170,6 +181,9 @@ impl Kind {
             Kind::Bool => json!({"type": "boolean"}),
             Kind::Text => json!({"type": "string"}),
             Kind::OneOf(names) => json!({"type": "string", "enum": names}),
+            Kind::Labels => {
+                json!({"type": "object", "additionalProperties": {"type": "string"}})
+            }
             Kind::Object(schema) | Kind::Array(schema) | Kind::Schema(schema) => {
                 serde_json::from_str(schema).unwrap_or_default()
             }

@@ -125,7 +125,7 @@ pub const CHAT: &[Field] = &[
     honoured("parallel_tool_calls", Kind::Bool, "`false`: at most one call in an answer."),
     honoured(
         "reasoning_effort",
-        Kind::OneOf(&["none", "minimal", "low", "medium", "high", "xhigh"]),
+        Kind::OneOf(&["none", "minimal", "low", "medium", "high", "xhigh", "max"]),
         "How much to think, where the model's template knows of it.",
     ),
     honoured(
@@ -144,10 +144,11 @@ pub const CHAT: &[Field] = &[
         Kind::Text,
         "A hint where to look for a cached prompt; the cache finds it by its tokens.",
     ),
-    nothing(
-        "metadata",
-        Kind::Object(r#"{"type":"object","additionalProperties":{"type":"string"}}"#),
-        "Labels of a stored answer.",
+    nothing("metadata", Kind::Labels, "Labels of a stored answer."),
+    refused(
+        "prompt_cache_options",
+        &[],
+        "every prompt is cached as far as `--prefix-cache` has room, and for no set time",
     ),
     refused(
         "prompt_cache_retention",
