@@ -135,9 +135,11 @@ fn logit_bias(reader: &mut Reader, limits: &Limits) -> Result<BTreeMap<u32, f32>
         return Err(ApiError::value("logit_bias", reason));
     }
     let entry = |(id, bias): (String, Json)| {
-        let id: u32 = id.parse().map_err(|_| {
-            ApiError::value("logit_bias", format!("`{id}` is not the id of a token"))
-        })?;
+        // One spelling for each id, so that no two entries are about the same.
+        let id =
+            id.parse().ok().filter(|number: &u32| number.to_string() == id).ok_or_else(|| {
+                ApiError::value("logit_bias", format!("`{id}` is not the id of a token"))
+            })?;
         match bias.as_f64() {
             // OpenAI's -100 is a ban, and here it is one whatever the logits are.
             Some(-100.0) => Ok((id, f32::NEG_INFINITY)),
