@@ -165,18 +165,10 @@ def check_errors():
     fails(bad, "frobnicate", lambda: chat(extra_body={"frobnicate": 1}))
     fails(bad, "messages", lambda: chat(messages=[]))
     fails(bad, "messages", lambda: chat(messages=[{"role": "user", "content": "a " * 20000}]))
-    fails(bad, "input", lambda: client.embeddings.create(model=MODEL, input="a"))
+    fails(bad, "model", lambda: client.embeddings.create(model=MODEL, input="a"))
     fails(bad, "temperature", lambda: chat(temperature=3, stream=True))
-    for key in ["wrong", ""]:
-        other = OpenAI(base_url=f"{KEYED_URL}/v1", api_key=key, max_retries=0)
-        try:
-            other.models.list()
-            raise AssertionError(f"the key `{key}` was taken")
-        except openai.AuthenticationError as error:
-            assert error.code == "invalid_api_key"
-        except openai.OpenAIError:
-            # Newer packages send no request without a key.
-            assert key == ""
+    keyed = OpenAI(base_url=f"{KEYED_URL}/v1", api_key="wrong", max_retries=0)
+    fails(openai.AuthenticationError, None, keyed.models.list)
     assert OpenAI(base_url=f"{KEYED_URL}/v1", api_key=KEY).models.list().data[0].id == MODEL
 
 
