@@ -12,6 +12,7 @@ import litellm
 
 URL, KEYED_URL, KEY = sys.argv[1:]
 litellm.telemetry = False
+litellm.suppress_debug_info = True
 STORY = [{"role": "user", "content": "Tell me a story about a fox"}]
 WEATHER = [{"role": "user", "content": "What is the weather in Paris?"}]
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
