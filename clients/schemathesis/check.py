@@ -20,10 +20,11 @@ CHECKS = ["not_a_server_error", "status_code_conformance", "content_type_conform
           "allow_header_conformance"]
 
 model = json.load(urllib.request.urlopen(f"{URL}/v1/models"))["data"][0]["id"]
+# One worker: Python 3.11's `ast`, which hypothesis uses, fails now and then in two threads.
 env = {**os.environ, "SERVED_MODEL": model, "SCHEMATHESIS_HOOKS": "hooks", "PYTHONPATH": str(Path(__file__).parent)}
 done = subprocess.run(
     [Path(sys.executable).with_name("st"), "run", f"{URL}/openapi.json", "--phases", "coverage,fuzzing",
-     "--max-examples", "40", "--seed", "1", "--workers", "2", "--checks", ",".join(CHECKS), "--request-timeout", "60",
+     "--max-examples", "20", "--seed", "1", "--checks", ",".join(CHECKS), "--request-timeout", "60",
      "--continue-on-failure", "--no-color"],
     env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 if done.returncode != 0:

@@ -9,18 +9,18 @@ MOST = 4
 
 
 @schemathesis.hook
-def map_body(context, body):
-    if not isinstance(body, dict):
-        return body
-    body = dict(body)
+def before_call(context, case, kwargs):
+    if not isinstance(case.body, dict):
+        return
+    body = dict(case.body)
     # Any other name is a 404 before the rest of the request is looked at.
     if isinstance(body.get("model"), str):
         body["model"] = MODEL
-    if context.operation.path.endswith("/completions"):
+    if case.path.endswith("/completions"):
         names = [name for name in ("max_completion_tokens", "max_tokens") if name in body]
         for name in names or ["max_tokens"]:
             length = body.get(name)
             # What is not a length stays: it is there to be refused.
             if length is None or (type(length) is int and length > MOST):
                 body[name] = MOST
-    return body
+    case.body = body
