@@ -12,7 +12,10 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
@@ -50,33 +53,53 @@ pub fn run(names: &[String]) -> Result<()> {
 
     let target = server::target_folder()?;
     let program = server::program(&target)?;
-    let open = Server::start(&program, None)?;
-    let mut keyed = Server::start(&program, Some(KEY))?;
-    let mut open = open;
-    let mut faults = 0;
-    for client in &clients {
-        let started = Instant::now();
-        let outcome = check(client, &target.join("clients"), [&open.url, &keyed.url])?;
-        let seconds = started.elapsed().as_secs();
-        let name = &client.name;
-        match outcome {
-            Outcome::Passed(said) => eprintln!("{name}: passed ({seconds} s)\n{}", indented(&said)),
-            Outcome::Failed(said) => {
-                eprintln!("{name}: FAILED ({seconds} s)\n{}", indented(&said));
-                faults += 1;
-            }
-            Outcome::Skipped(reason) => {
-                eprintln!("{name}: skipped, {}", reason.trim());
-            }
-        }
-        for server in [&mut open, &mut keyed] {
-            server.still_runs().with_context(|| format!("after the client {name}"))?;
-        }
+    eprintln!("the server is {}", program.display());
+    let mut servers = [Server::start(&program, None)?, Server::start(&program, Some(KEY))?];
+    let urls = [servers[0].url.clone(), servers[1].url.clone()];
+    let folder = target.join("clients");
+    let faults = in_turns(&clients, |client| check(client, &folder, &urls))?;
+    for server in &mut servers {
+        server.still_runs()?;
     }
     match faults {
         0 => Ok(()),
         count => bail!("{count} of {} clients failed", clients.len()),
     }
+}
+
+/// Checks the clients, two at a time, and tells how each fared; how many failed.
+fn in_turns(
+    clients: &[Client],
+    check: impl Fn(&Client) -> Result<Outcome> + Sync,
+) -> Result<usize> {
+    let next = AtomicUsize::new(0);
+    let (send, outcomes) = mpsc::channel();
+    thread::scope(|scope| {
+        for send in [send.clone(), send] {
+            let (next, check) = (&next, &check);
+            scope.spawn(move || {
+                while let Some(client) = clients.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let started = Instant::now();
+                    let _ = send.send((client, check(client), started.elapsed()));
+                }
+            });
+        }
+        let mut faults = 0;
+        for (client, outcome, time) in outcomes {
+            let (name, seconds) = (&client.name, time.as_secs());
+            match outcome.with_context(|| format!("the client {name}"))? {
+                Outcome::Passed(said) => {
+                    eprintln!("{name}: passed ({seconds} s)\n{}", indented(&said));
+                }
+                Outcome::Failed(said) => {
+                    eprintln!("{name}: FAILED ({seconds} s)\n{}", indented(&said));
+                    faults += 1;
+                }
+                Outcome::Skipped(reason) => eprintln!("{name}: skipped, {}", reason.trim()),
+            }
+        }
+        Ok(faults)
+    })
 }
 
 fn indented(text: &str) -> String {
@@ -112,7 +135,7 @@ fn clients(folder: &Path) -> Result<Vec<Client>> {
 }
 
 /// Installs `client` below `folder` and runs its script.
-fn check(client: &Client, folder: &Path, urls: [&str; 2]) -> Result<Outcome> {
+fn check(client: &Client, folder: &Path, urls: &[String; 2]) -> Result<Outcome> {
     let home = folder.join(&client.name);
     let script = match client.environment.prepare(&client.folder, &home)? {
         Prepared::Ready(script) => script,
@@ -134,9 +157,6 @@ fn check(client: &Client, folder: &Path, urls: [&str; 2]) -> Result<Outcome> {
     Ok(if success { Outcome::Passed(said) } else { Outcome::Failed(said) })
 }
 
-/// How long a server may take to say where it listens.
-const START: Duration = Duration::from_secs(60);
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,6 +169,26 @@ mod tests {
             assert!(names.contains(&name), "{names:?}");
         }
         assert!(!names.contains(&"mlx_lm"), "it is run by hand");
+    }
+
+    #[test]
+    fn one_that_fails_does_not_keep_the_others_from_their_turn() {
+        let client = |name: &str| Client {
+            name: name.to_owned(),
+            folder: PathBuf::new(),
+            environment: Environment::Node(PathBuf::new()),
+        };
+        let clients = ["a", "b", "c", "d"].map(client);
+        let faults = in_turns(&clients, |client| {
+            let said = String::new();
+            Ok(match client.name.as_str() {
+                "a" | "c" => Outcome::Failed(said),
+                "b" => Outcome::Skipped(said),
+                _ => Outcome::Passed(said),
+            })
+        });
+        assert_eq!(faults.unwrap(), 2);
+        assert!(in_turns(&clients, |_| bail!("no disk")).is_err());
     }
 
     #[test]

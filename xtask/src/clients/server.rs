@@ -5,11 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::START;
 use crate::root;
+
+/// How long a server may take to say where it listens.
+const START: Duration = Duration::from_secs(60);
 
 /// `ml serve`; ended when this is dropped.
 pub struct Server {
@@ -25,7 +28,7 @@ impl Server {
         command.args(["serve", "--port", "0"]).stdin(Stdio::null()).stdout(Stdio::null());
         // What the caller has set for servers of his own is not for this one.
         for (name, _) in std::env::vars_os() {
-            if name.to_str().is_some_and(|name| name.starts_with("ML_") && name != "ML_ROOT") {
+            if name.to_str().is_some_and(|name| name.starts_with("ML_")) {
                 command.env_remove(name);
             }
         }
