@@ -7,6 +7,7 @@ its own way was set right:
 - it drops the space that a continuation begins with, which `ml` keeps, so that prompt and text
   can be put together;
 - it counts the token that ends a text as one of the completion, which OpenAI does not;
+- where a text ends by itself and its last characters could have begun a stop string, it drops them;
 - a stop string ends its text only where the string is cut into tokens as by itself; elsewhere it
   cuts the string out and goes on.
 
@@ -78,6 +79,10 @@ def explain(body, ours, theirs):
         theirs = {**theirs, "text": " " + theirs["text"]}
     stops = body.get("stop", [])
     if ours != theirs and ours["finish_reason"] == "stop":
+        lost = ours["text"].removeprefix(theirs["text"])
+        if lost != ours["text"] and lost and any(stop.startswith(lost) for stop in stops):
+            ways.append("held text lost")
+            theirs = {**theirs, "text": ours["text"]}
         longer = {**ours, "completion_tokens": ours["completion_tokens"] + 1}
         if longer == theirs:
             return [*ways, "end counted"]

@@ -228,6 +228,10 @@ mod tests {
         );
         let spoken = json!({"role": "assistant", "content": "", "audio": {"id": "1"}});
         assert_eq!(refused(spoken), "messages[1].audio");
+        let spoken = json!({"role": "assistant", "content": "", "refusal": []});
+        assert_eq!(refused(spoken), "messages[1].refusal");
+        let noted = json!({"role": "assistant", "content": "", "annotations": []});
+        assert!(messages(vec![noted]).is_ok());
     }
 
     #[test]
