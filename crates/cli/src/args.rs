@@ -1,5 +1,6 @@
 //! The command line as clap reads it.
 
+mod bench;
 mod load;
 mod sampling;
 mod serve;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+pub use bench::{BenchArgs, Bits, Shape};
 pub use load::LoadArgs;
 pub use sampling::SamplingArgs;
 pub use serve::{LogFormat, ServeArgs};
@@ -53,6 +55,8 @@ pub enum Command {
     Chat(Box<ChatArgs>),
     /// Serve a model to OpenAI's clients
     Serve(Box<ServeArgs>),
+    /// Measure how fast a model runs here, and in how much memory
+    Bench(Box<BenchArgs>),
     /// Show what a model is and what it honours, without loading its weights
     Info(InfoArgs),
     /// List the model folders in a folder

@@ -1,5 +1,6 @@
 //! The commands, one a file.
 
+mod bench;
 mod chat;
 mod completions;
 mod doctor;
@@ -26,6 +27,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Some(Command::Generate(args)) => generate::run(&args),
         Some(Command::Chat(args)) => chat::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
+        Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Info(args)) => info::run(&args),
         Some(Command::List(args)) => list::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),

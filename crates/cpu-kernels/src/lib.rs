@@ -18,6 +18,7 @@
 #[allow(clippy::wildcard_imports, reason = "intrinsics are named like nothing else")]
 #[allow(clippy::needless_range_loop, reason = "one index walks several arrays of registers")]
 mod avx512;
+mod gather;
 mod generic;
 mod level;
 mod matmul;
@@ -26,6 +27,7 @@ mod pool;
 mod problem;
 mod values;
 
+pub use gather::{Gather, gather_matmul};
 pub use level::Level;
 pub use matmul::{matmul, matmul_at};
 pub use pool::{set_threads, threads};

@@ -21,6 +21,8 @@ use ring::Ring;
 use slab::Slab;
 pub(crate) use visible::{Mask, Visible};
 
+use crate::layers::Reach;
+
 /// Positions by which a buffer grows.
 const STEP: i32 = 256;
 
@@ -199,6 +201,8 @@ impl Cache {
 pub(crate) struct Caches {
     /// Positions that each row has passed, the position of its next one.
     offsets: Vec<i32>,
+    /// How the positions of all rows are encoded.
+    reach: Reach,
     layers: Vec<Cache>,
 }
 
@@ -206,12 +210,22 @@ impl Caches {
     /// Empty caches of `rows` rows, none of which passes more than `total` positions.
     pub fn new(specs: &[CacheSpec], storage: Storage, rows: usize, total: usize) -> Caches {
         let layers = specs.iter().map(|spec| Cache::new(*spec, storage, rows, total)).collect();
-        Caches { offsets: vec![0; rows], layers }
+        Caches { offsets: vec![0; rows], reach: Reach::default(), layers }
+    }
+
+    /// The same, empty as they are, for rows whose positions are encoded otherwise.
+    pub fn with_reach(self, reach: Reach) -> Caches {
+        Caches { reach, ..self }
     }
 
     /// Positions that each row has passed.
     pub fn offsets(&self) -> &[i32] {
         &self.offsets
+    }
+
+    /// How the positions of all rows are encoded.
+    pub fn reach(&self) -> Reach {
+        self.reach
     }
 
     /// The layers' caches, first layer first.
@@ -239,7 +253,7 @@ impl Caches {
         self.layers.iter().all(|layer| matches!(layer.buffers, Buffers::Slab(_)))
     }
 
-    /// Adds the rows of `other` after those of `self`. Both must be able to join.
+    /// Adds the rows of `other` after those of `self`. Both must be able to join, and of one reach.
     pub fn join(&mut self, other: Caches) -> Result<()> {
         for (mine, other) in self.layers.iter_mut().zip(other.layers) {
             if let (Buffers::Slab(mine), Buffers::Slab(other)) = (&mut mine.buffers, other.buffers)

@@ -37,5 +37,5 @@ mod weights;
 
 pub use backend::{
     EmbeddedFiles, System, architectures, cpu_kernels, describe, describe_embedded, load_embedded,
-    register, system,
+    load_random, register, system,
 };

@@ -3,6 +3,7 @@
 // A helper of a test may panic as the test itself may.
 #![allow(clippy::unwrap_used)]
 
+mod bench;
 mod chat;
 mod generate;
 mod models;

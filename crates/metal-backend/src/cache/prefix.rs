@@ -10,7 +10,8 @@ use std::collections::HashMap;
 use inference_core::CacheMiss;
 use mlx_ffi::{Array, Result, eval_all};
 
-use super::{CacheSpec, Caches, Storage};
+use super::Caches;
+use crate::layers::Reach;
 
 /// Ids of a block.
 pub(super) const BLOCK: usize = 64;
@@ -18,13 +19,16 @@ pub(super) const BLOCK: usize = 64;
 /// A layer's arrays for the positions of a block: the keys', then the values'.
 pub(super) type Parts = Vec<Array>;
 
+/// The blocks that follow another one, by their ids.
+type Children = HashMap<Box<[u32]>, u64>;
+
 /// What is kept, within a budget of bytes.
 pub(crate) struct PrefixCache {
     budget: u64,
     bytes: u64,
     nodes: HashMap<u64, Node>,
-    /// Blocks that begin a prefix.
-    roots: HashMap<Box<[u32]>, u64>,
+    /// Blocks that begin a prefix; those of longer sequences are encoded otherwise (LongRoPE).
+    roots: HashMap<Reach, Children>,
     /// Counts uses; also the next node's key.
     clock: u64,
 }
@@ -32,8 +36,9 @@ pub(crate) struct PrefixCache {
 /// A block at the end of a prefix.
 struct Node {
     ids: Box<[u32]>,
+    reach: Reach,
     parent: Option<u64>,
-    children: HashMap<Box<[u32]>, u64>,
+    children: Children,
     layers: Vec<Parts>,
     bytes: u64,
     last_used: u64,
@@ -50,24 +55,22 @@ impl PrefixCache {
         self.bytes
     }
 
-    /// Caches that hold the longest known prefix of `ids`, short of the last one, of one row that
-    /// ends after at most `total` positions; and why it is no longer, unless it is as long as can
-    /// be. The prefix is a multiple of `grid` positions long.
-    pub fn find(
+    /// Fills `caches`, empty ones of one row, with the longest known prefix of `ids`, short of the
+    /// last one. Returns why it is no longer, unless it is as long as can be. The prefix is a
+    /// multiple of `grid` positions long.
+    pub fn fill(
         &mut self,
+        caches: &mut Caches,
         ids: &[u32],
-        (specs, storage): (&[CacheSpec], Storage),
-        total: usize,
         grid: usize,
-    ) -> Result<(Caches, Option<CacheMiss>)> {
-        let mut caches = Caches::new(specs, storage, 1, total);
+    ) -> Result<Option<CacheMiss>> {
         if self.budget == 0 {
-            return Ok((caches, Some(CacheMiss::Off)));
+            return Ok(Some(CacheMiss::Off));
         }
         if !caches.can_join() {
-            return Ok((caches, Some(CacheMiss::Bound)));
+            return Ok(Some(CacheMiss::Bound));
         }
-        let (mut path, mut miss) = self.path(&ids[..ids.len().saturating_sub(1)]);
+        let (mut path, mut miss) = self.path(&ids[..ids.len().saturating_sub(1)], caches.reach());
         while !(path.len() * BLOCK).is_multiple_of(grid) {
             path.pop();
             miss = miss.or(Some(CacheMiss::Ends));
@@ -84,7 +87,7 @@ impl PrefixCache {
             .map(|node| &node.layers[..])
             .collect();
         caches.restore(&blocks)?;
-        Ok((caches, miss))
+        Ok(miss)
     }
 
     /// Keeps what row `row` of `caches` holds of whole blocks of `ids`, its ids.
@@ -94,7 +97,7 @@ impl PrefixCache {
         }
         let held = caches.offsets()[row] as usize;
         let ids = &ids[..ids.len().min(held)];
-        let (path, _) = self.path(ids);
+        let (path, _) = self.path(ids, caches.reach());
         let mut parent = path.last().copied();
         self.clock += 1;
         for (index, block) in ids.chunks_exact(BLOCK).enumerate().skip(path.len()) {
@@ -107,7 +110,10 @@ impl PrefixCache {
             }
             // Now, so that the buffers they come from can be written in place again.
             eval_all(arrays())?;
-            parent = Some(self.insert(block, parent, layers, bytes));
+            let (ids, children) = (Box::from(block), Children::new());
+            let (reach, last_used) = (caches.reach(), self.clock);
+            let node = Node { ids, reach, parent, children, layers, bytes, last_used };
+            parent = Some(self.insert(node));
         }
         Ok(())
     }
@@ -127,12 +133,13 @@ impl PrefixCache {
     }
 
     /// The nodes of the longest known prefix of `ids`, and why it is no longer.
-    fn path(&self, ids: &[u32]) -> (Vec<u64>, Option<CacheMiss>) {
+    fn path(&self, ids: &[u32], reach: Reach) -> (Vec<u64>, Option<CacheMiss>) {
         let mut path = Vec::new();
-        let mut children = &self.roots;
+        let none = Children::new();
+        let mut children = self.roots.get(&reach).unwrap_or(&none);
         for block in ids.chunks_exact(BLOCK) {
             let Some(key) = children.get(block) else {
-                let miss = match (self.nodes.is_empty(), children.is_empty()) {
+                let miss = match (self.nodes.is_empty(), children.is_empty() && !path.is_empty()) {
                     (true, _) => CacheMiss::Empty,
                     (false, true) => CacheMiss::Ends,
                     (false, false) => CacheMiss::Differs,
@@ -145,19 +152,21 @@ impl PrefixCache {
         (path, None)
     }
 
-    fn insert(&mut self, ids: &[u32], parent: Option<u64>, layers: Vec<Parts>, bytes: u64) -> u64 {
+    fn insert(&mut self, node: Node) -> u64 {
         self.clock += 1;
         let key = self.clock;
-        let (ids, last_used) = (Box::<[u32]>::from(ids), key);
-        let siblings = match parent.and_then(|parent| self.nodes.get_mut(&parent)) {
-            Some(parent) => &mut parent.children,
-            None => &mut self.roots,
-        };
-        siblings.insert(ids.clone(), key);
-        let children = HashMap::new();
-        self.nodes.insert(key, Node { ids, parent, children, layers, bytes, last_used });
-        self.bytes += bytes;
+        self.siblings(&node).insert(node.ids.clone(), key);
+        self.bytes += node.bytes;
+        self.nodes.insert(key, Node { last_used: key, ..node });
         key
+    }
+
+    /// The blocks that follow what `node` follows.
+    fn siblings(&mut self, node: &Node) -> &mut Children {
+        match node.parent.and_then(|parent| self.nodes.get_mut(&parent)) {
+            Some(parent) => &mut parent.children,
+            None => self.roots.entry(node.reach).or_default(),
+        }
     }
 
     /// Whether `bytes` more fit, after forgetting what need not stay; `last` must.
@@ -179,11 +188,7 @@ impl PrefixCache {
         };
         if let Some(node) = self.nodes.remove(&key) {
             self.bytes -= node.bytes;
-            let siblings = match node.parent.and_then(|parent| self.nodes.get_mut(&parent)) {
-                Some(parent) => &mut parent.children,
-                None => &mut self.roots,
-            };
-            siblings.remove(&node.ids);
+            self.siblings(&node).remove(&node.ids);
         }
         true
     }

@@ -22,8 +22,13 @@ pub(super) struct Group {
     fresh: Vec<u32>,
 }
 
-/// A row that ended, and how.
-pub(super) type Ended = (Row, Result<FinishReason>);
+/// Why a row leaves a batch.
+pub(super) enum Exit {
+    /// It ended so.
+    Ended(Result<FinishReason>),
+    /// From here on its positions are encoded otherwise: its caches are of no use any more.
+    Outgrown,
+}
 
 impl Group {
     /// A group of one row, whose caches hold all of its ids but the last.
@@ -77,15 +82,17 @@ impl Group {
     }
 
     /// One step: queues the next pass of the model, then reads what the last one drew, so that the
-    /// device never waits for the host. Returns the rows that ended.
+    /// device never waits for the host. Returns the rows that leave.
     ///
     /// # Errors
     /// Those of MLX, which end the whole group.
-    pub fn step(&mut self, model: &Decoder) -> Result<Vec<Ended>> {
+    pub fn step(&mut self, model: &Decoder) -> Result<Vec<(Row, Exit)>> {
         let unread = self.drawn.take();
         let read = unread.as_ref().map_or(0, |draws| draws.reports.len());
         let goes_on = |(index, row): (usize, &Row)| {
-            row.generated() + usize::from(index < read) < row.max_tokens
+            let unread = usize::from(index < read);
+            row.generated() + unread < row.max_tokens
+                && model.reach(row.ids.len() + unread) == self.caches.reach()
         };
         let any_goes_on = self.rows.iter().enumerate().any(goes_on);
         let logits = if any_goes_on { Some(self.forward(model, unread.as_ref())?) } else { None };
@@ -100,23 +107,27 @@ impl Group {
             Some(logits) => async_eval([logits])?,
             None => {}
         }
-        let ended = self.read(unread)?;
+        let left = self.read(model, unread)?;
         self.fresh.clear();
         let stays: Vec<usize> =
-            (0..self.rows.len()).filter(|row| !ended.iter().any(|(at, _)| at == row)).collect();
-        if !ended.is_empty() && !stays.is_empty() {
+            (0..self.rows.len()).filter(|row| !left.iter().any(|(at, _)| at == row)).collect();
+        if !left.is_empty() && !stays.is_empty() {
             self.caches.keep(&stays)?;
             next = next.map(|draws| draws.keep(&stays)).transpose()?;
         }
         let logits = match logits {
-            Some(logits) if next.is_none() && !ended.is_empty() && !stays.is_empty() => {
+            Some(logits) if next.is_none() && !left.is_empty() && !stays.is_empty() => {
                 Some(take_rows(&logits, &stays)?)
             }
             logits => logits,
         };
-        let mut out = Vec::with_capacity(ended.len());
-        for (at, result) in ended.into_iter().rev() {
-            out.push((self.rows.remove(at), result));
+        let mut out = Vec::with_capacity(left.len());
+        for (at, exit) in left.into_iter().rev() {
+            let mut row = self.rows.remove(at);
+            if next.is_some() && matches!(exit, Exit::Outgrown) {
+                row.sampler.forget_draw();
+            }
+            out.push((row, exit));
         }
         if let (None, Some(logits), false) = (&next, logits, self.rows.is_empty()) {
             let draws = draw(&mut self.rows, &logits)?;
@@ -171,13 +182,14 @@ impl Group {
         Ok(ops::squeeze(&model.logits(&hidden)?, 1)?)
     }
 
-    /// Waits for the draws and hands their tokens over. Returns the indices of the rows that end,
+    /// Waits for the draws and hands their tokens over. Returns the indices of the rows that leave,
     /// in ascending order, with the reason.
-    fn read(&mut self, unread: Option<Draws>) -> Result<Vec<(usize, Result<FinishReason>)>> {
+    fn read(&mut self, model: &Decoder, unread: Option<Draws>) -> Result<Vec<(usize, Exit)>> {
         let ids = unread.as_ref().map(|draws| draws.ids.to_vec_u32()).transpose()?;
         let drawn = ids.iter().flatten().zip(unread.iter().flat_map(|draws| &draws.reports));
         let mut drawn = drawn;
-        let mut ended = Vec::new();
+        let reach = self.caches.reach();
+        let mut left = Vec::new();
         for (at, row) in self.rows.iter_mut().enumerate() {
             let step = row.generated();
             let accept = || -> Result<Option<FinishReason>> {
@@ -191,12 +203,16 @@ impl Group {
             let result = catch_unwind(AssertUnwindSafe(accept))
                 .unwrap_or_else(|panic| Err(panicked("the request", &*panic).into()));
             match result {
+                Ok(None) if model.reach(row.ids.len()) != reach => left.push((at, Exit::Outgrown)),
                 Ok(None) => {}
-                Ok(Some(reason)) => ended.push((at, Ok(reason))),
-                Err(error) => ended.push((at, Err(error.in_phase(&format!("decode step {step}"))))),
+                Ok(Some(reason)) => left.push((at, Exit::Ended(Ok(reason)))),
+                Err(error) => {
+                    let error = error.in_phase(&format!("decode step {step}"));
+                    left.push((at, Exit::Ended(Err(error))));
+                }
             }
         }
-        Ok(ended)
+        Ok(left)
     }
 }
 

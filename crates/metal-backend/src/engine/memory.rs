@@ -1,6 +1,7 @@
 //! What requests need, in bytes, before they start.
 
 use inference_core::Error;
+use mlx_ffi::Device;
 
 use crate::cache::{CacheSpec, Storage};
 use crate::layers::Decoder;
@@ -16,8 +17,10 @@ pub(super) struct Budget {
     layers: Vec<(CacheSpec, u64)>,
     /// Bytes of activations for each position of a chunk.
     activation_bytes: u64,
-    /// Query heads, for the scores of attention where they are materialised.
-    n_heads: u64,
+    /// The longest sequence whose caches hold when it grows; a longer one is prefilled once more.
+    original_context: Option<usize>,
+    /// Bytes of a query's scores for one key, all heads together.
+    score_bytes: u64,
     /// Bytes of one position's logits, their log probabilities and sampling copies.
     logit_bytes: u64,
     /// Positions of a chunk.
@@ -50,6 +53,7 @@ impl Budget {
         model: &Decoder,
         (specs, storage): (&[CacheSpec], Storage),
         dtype_size: u64,
+        device: Device,
         (limit, chunk): (u64, usize),
     ) -> Budget {
         let layers: Vec<(CacheSpec, u64)> = model
@@ -70,7 +74,8 @@ impl Budget {
             limit,
             layers,
             activation_bytes: activations * dtype_size,
-            n_heads: widest(|config| config.n_heads),
+            original_context: model.original_context.map(|length| length as usize),
+            score_bytes: 4 * widest(|config| config.n_heads) * score_copies(model, device),
             logit_bytes: 4 * 4 * model.vocab_size as u64,
             chunk: chunk as u64,
         }
@@ -89,12 +94,16 @@ impl Budget {
         held + left.min(AHEAD)
     }
 
-    /// Bytes of a chunk's activations and scores, and of a step's logits.
-    fn work(&self, prompt: usize) -> u64 {
-        let prompt = prompt as u64;
+    /// Bytes of a chunk's activations and scores, and of a step's logits, for a prompt with `new`
+    /// more tokens.
+    fn work(&self, prompt: usize, new: usize) -> u64 {
+        let prompt = match self.original_context {
+            Some(original) if prompt <= original && original < prompt + new => original + 1,
+            _ => prompt,
+        } as u64;
         let chunk = self.chunk.min(prompt);
         let keys = self.layers.iter().map(|(spec, _)| spec.positions(prompt, chunk)).max();
-        let scores = 4 * self.n_heads * chunk * keys.unwrap_or(0);
+        let scores = self.score_bytes * chunk * keys.unwrap_or(0);
         chunk * self.activation_bytes + scores + self.logit_bytes
     }
 
@@ -108,7 +117,7 @@ impl Budget {
         in_use: InUse,
     ) -> Admission {
         let available = self.limit.saturating_sub(in_use.fixed);
-        let alone = |new: usize| self.caches(1, prompt + new) + self.work(prompt);
+        let alone = |new: usize| self.caches(1, prompt + new) + self.work(prompt, new);
         let most = wanted.unwrap_or(context_left).min(context_left);
         let least = if wanted.is_none() { 1.min(most) } else { most };
         if alone(least) > available {
@@ -121,7 +130,8 @@ impl Budget {
         }
         // Beside others, a row has what it needs for a while; should all grow until nothing is
         // left, the youngest makes room and is computed again later.
-        let soon = self.caches(1, Budget::ahead(prompt, most)) + self.work(prompt);
+        let ahead = Budget::ahead(prompt, most);
+        let soon = self.caches(1, ahead) + self.work(prompt, ahead - prompt);
         if in_use.rows > 0 && in_use.rows + soon > available {
             return Admission::Wait;
         }
@@ -138,5 +148,17 @@ impl Budget {
             }
         }
         Admission::Run(fits)
+    }
+}
+
+/// How many times the scores of attention are held at once. A GPU computes most attention without
+/// holding any; on a CPU there are the scores and their softmax, and two more copies where sinks are
+/// put beside them and taken off again.
+fn score_copies(model: &Decoder, device: Device) -> u64 {
+    let has_sinks = || model.layers.iter().any(|layer| layer.attention.sinks.is_some());
+    match device {
+        Device::Gpu => 1,
+        Device::Cpu if has_sinks() => 4,
+        Device::Cpu => 2,
     }
 }

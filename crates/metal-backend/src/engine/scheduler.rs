@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use inference_core::{Error, FinishReason, GenerateMetrics, Outcome};
 use mlx_ffi::memory;
 
-use super::group::Group;
+use super::group::{Exit, Group};
 use super::memory::{Admission, Budget, InUse};
 use super::prefill::Prefill;
 use super::row::Row;
@@ -51,7 +51,7 @@ pub(super) struct Scheduler<'a> {
     queue: VecDeque<Box<Job>>,
     prefills: Vec<Prefill>,
     groups: Vec<Group>,
-    /// Rows that made room for others and begin again.
+    /// Rows that begin again: they made room for others, or their positions are encoded otherwise.
     set_back: VecDeque<Row>,
     prefixes: PrefixCache,
     closing: bool,
@@ -246,12 +246,14 @@ impl<'a> Scheduler<'a> {
     }
 
     fn begin_prefill(&mut self, mut row: Row) {
-        let Served { specs, storage, alone, chunk, .. } = self.served;
+        let Served { model, specs, storage, alone, chunk, .. } = self.served;
         let total = row.ids.len() + row.max_tokens - row.generated();
         // Computed by itself, a row's chunks are those that it has without a cache.
         let grid = if *alone { *chunk } else { 1 };
-        match self.prefixes.find(&row.ids, (specs, *storage), total, grid) {
-            Ok((caches, miss)) => {
+        let reach = model.reach(row.ids.len());
+        let mut caches = Caches::new(specs, *storage, 1, total).with_reach(reach);
+        match self.prefixes.fill(&mut caches, &row.ids, grid) {
+            Ok(miss) => {
                 row.cached(caches.offsets()[0] as usize, miss);
                 self.prefills.push(Prefill::new(row, caches));
                 self.beat();
@@ -331,7 +333,9 @@ impl<'a> Scheduler<'a> {
             let real: u64 = held.clone().map(|held| budget.caches(1, held)).sum();
             let padded = budget.caches(held.clone().count(), held.max().unwrap_or(0));
             let padding = padded.saturating_sub(real);
-            group.caches().can_join() && (padding <= real || padding <= FREE_PADDING)
+            group.caches().can_join()
+                && group.caches().reach() == caches.reach()
+                && (padding <= real || padding <= FREE_PADDING)
         })
     }
 
@@ -368,15 +372,18 @@ impl<'a> Scheduler<'a> {
                     let step = self.groups[at].rows().first().map_or(0, Row::generated);
                     self.fail_group(at, error.in_phase(&format!("decode step {step}")));
                 }
-                Ok(ended) => {
+                Ok(left) => {
                     let kept = self.groups[at].keep_prefixes(&mut self.prefixes);
                     match kept {
                         _ if self.groups[at].rows().is_empty() => drop(self.groups.remove(at)),
                         Ok(()) => at += 1,
                         Err(error) => self.fail_group(at, error.into()),
                     }
-                    for (row, result) in ended {
-                        self.end(row, result);
+                    for (row, exit) in left {
+                        match exit {
+                            Exit::Ended(result) => self.end(row, result),
+                            Exit::Outgrown => self.set_back.push_back(row),
+                        }
                     }
                 }
             }

@@ -85,7 +85,7 @@ fn load_model(options: &EngineOptions) -> Result<(Served, ModelInfo)> {
     memory::clear_cache()?;
     let default_chunk = default_chunk(options.device);
     let chunk = options.load.prefill_chunk.unwrap_or(default_chunk).min(MAX_CHUNK);
-    let budget = Budget::new(&model, (&specs, storage), dtype_size, (limit, chunk));
+    let budget = Budget::new(&model, (&specs, storage), dtype_size, options.device, (limit, chunk));
     let served = Served {
         specs,
         storage,

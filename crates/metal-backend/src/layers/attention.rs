@@ -3,7 +3,7 @@
 use mlx_ffi::fast::AttentionMask;
 use mlx_ffi::{Array, Dtype, Result, fast, ops};
 
-use super::{Linear, Positions, RmsNorm, Rope};
+use super::{Linear, Positions, QkNorms, Qkv, Rope};
 use crate::cache::{Cache, Mask, View};
 
 /// The sizes of an attention layer and how its scores are made.
@@ -23,17 +23,18 @@ pub(crate) struct AttentionConfig {
     pub window: Option<i32>,
 }
 
-/// Attention with optional norms on each head's queries and keys.
+/// Attention with optional norms on queries and keys.
 #[derive(Debug)]
 pub(crate) struct Attention {
     pub config: AttentionConfig,
-    pub q_proj: Linear,
-    pub k_proj: Linear,
-    pub v_proj: Linear,
+    pub qkv: Qkv,
     pub o_proj: Linear,
-    pub q_norm: Option<RmsNorm>,
-    pub k_norm: Option<RmsNorm>,
-    pub rope: Rope,
+    pub qk_norms: QkNorms,
+    /// `None`: the layer does not see positions.
+    pub rope: Option<Rope>,
+    /// One more logit for each head, `[n_heads]`, that takes part in the softmax and adds nothing.
+    /// Never beside a softcap.
+    pub sinks: Option<Array>,
 }
 
 impl Attention {
@@ -46,20 +47,18 @@ impl Attention {
     ) -> Result<Array> {
         let AttentionConfig { n_heads, n_kv_heads, head_dim, .. } = self.config;
         let [b, l, _] = x.dims()?;
-        // [b, l, n * head_dim] -> [b, n, l, head_dim]
-        let heads = |projected: Array, n: i32, norm: &Option<RmsNorm>| -> Result<Array> {
-            let split = ops::reshape(&projected, &[b, l, n, head_dim])?;
-            let split = match norm {
-                None => split,
-                Some(norm) => norm.forward(&split)?,
-            };
-            ops::swap_axes(&split, 1, 2)
+        let [q, k, v] = self.qkv.forward(x)?;
+        let (q, k) = self.qk_norms.projections(q, k)?;
+        // [b, l, n * head_dim] -> [b, l, n, head_dim]
+        let heads = |all: &Array, n: i32| ops::reshape(all, &[b, l, n, head_dim]);
+        let (q, k) = self.qk_norms.heads(heads(&q, n_heads)?, heads(&k, n_kv_heads)?)?;
+        // -> [b, n, l, head_dim]
+        let (q, k) = (ops::swap_axes(&q, 1, 2)?, ops::swap_axes(&k, 1, 2)?);
+        let v = ops::swap_axes(&heads(&v, n_kv_heads)?, 1, 2)?;
+        let (q, k) = match &self.rope {
+            None => (q, k),
+            Some(rope) => (rope.forward(&q, positions)?, rope.forward(&k, positions)?),
         };
-        let q = heads(self.q_proj.forward(x)?, n_heads, &self.q_norm)?;
-        let k = heads(self.k_proj.forward(x)?, n_kv_heads, &self.k_norm)?;
-        let v = heads(self.v_proj.forward(x)?, n_kv_heads, &None)?;
-        let q = self.rope.forward(&q, positions)?;
-        let k = self.rope.forward(&k, positions)?;
         let view = cache.update(&k, &v)?;
         let mask = positions.mask(&view, l)?;
         let out = self.attend(&q, &view, mask)?;
@@ -82,7 +81,8 @@ impl Attention {
                 Mask::Causal => AttentionMask::Causal,
                 Mask::Array(array) => AttentionMask::Array(array),
             };
-            return fast::scaled_dot_product_attention(q, k, v, scale, mask, None);
+            let sinks = self.sinks.as_ref();
+            return fast::scaled_dot_product_attention(q, k, v, scale, mask, sinks);
         };
         // The fused kernel has no softcap.
         let [b, n_heads, l, d] = q.dims()?;

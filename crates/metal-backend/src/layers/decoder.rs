@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Result, ops};
 
-use super::{Attention, Embedding, Linear, Mlp, Positions, RmsNorm};
+use super::{Attention, Embedding, FeedForward, Linear, Positions, Reach, RmsNorm};
 use crate::cache::{Cache, Caches};
 
 /// One transformer block: attention, then the feed-forward network, each added to the residual
@@ -10,13 +10,13 @@ use crate::cache::{Cache, Caches};
 #[derive(Debug)]
 pub(crate) struct Block {
     /// Before attention.
-    pub input_norm: RmsNorm,
+    pub input_norm: Option<RmsNorm>,
     pub attention: Attention,
     /// On what attention adds.
     pub attention_out_norm: Option<RmsNorm>,
     /// Before the feed-forward network.
-    pub mlp_norm: RmsNorm,
-    pub mlp: Mlp,
+    pub mlp_norm: Option<RmsNorm>,
+    pub mlp: FeedForward,
     /// On what the feed-forward network adds.
     pub mlp_out_norm: Option<RmsNorm>,
 }
@@ -24,17 +24,17 @@ pub(crate) struct Block {
 impl Block {
     /// `[b, l, hidden_size]` to the same. Appends `l` positions to `cache`.
     fn forward(&self, x: &Array, positions: &mut Positions, cache: &mut Cache) -> Result<Array> {
-        let out = self.attention.forward(&self.input_norm.forward(x)?, positions, cache)?;
-        let h = add_normed(x, out, &self.attention_out_norm)?;
-        let out = self.mlp.forward(&self.mlp_norm.forward(&h)?)?;
-        add_normed(&h, out, &self.mlp_out_norm)
+        let out = self.attention.forward(&normed(x, &self.input_norm)?, positions, cache)?;
+        let h = ops::add(x, &normed(&out, &self.attention_out_norm)?)?;
+        let out = self.mlp.forward(&normed(&h, &self.mlp_norm)?)?;
+        ops::add(&h, &normed(&out, &self.mlp_out_norm)?)
     }
 }
 
-fn add_normed(x: &Array, out: Array, norm: &Option<RmsNorm>) -> Result<Array> {
+fn normed(x: &Array, norm: &Option<RmsNorm>) -> Result<Array> {
     match norm {
-        None => ops::add(x, &out),
-        Some(norm) => ops::add(x, &norm.forward(&out)?),
+        None => x.share(),
+        Some(norm) => norm.forward(x),
     }
 }
 
@@ -74,9 +74,21 @@ pub(crate) struct Decoder {
     pub intermediate_size: i32,
     /// The most positions that the model was made for, where its config says.
     pub max_position_embeddings: Option<i32>,
+    /// The longest sequence whose positions are encoded as in the model's first training (LongRoPE);
+    /// all positions of a longer one are encoded in another way.
+    pub original_context: Option<i32>,
 }
 
 impl Decoder {
+    /// How the positions of a sequence of `length` ids are encoded. Where this changes as a sequence
+    /// grows, its caches are of no use any more.
+    pub fn reach(&self, length: usize) -> Reach {
+        match self.original_context {
+            Some(original) if length > original as usize => Reach::Extended,
+            _ => Reach::Original,
+        }
+    }
+
     /// `ids`, `[b, l]`, to hidden states `[b, l, hidden_size]`. Appends `l` positions to each
     /// layer's cache.
     pub fn hidden(&self, ids: &Array, caches: &mut Caches) -> Result<Array> {

@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Quantized, Result, ops};
 
-use super::{Lora, Product};
+use super::{Lora, Order, Product};
 
 /// `x wᵀ + b`, and what an adapter adds.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct Weight {
 /// A matrix as the checkpoint has it.
 #[derive(Debug)]
 pub(crate) enum Matrix {
-    /// `[out, in]`.
+    /// `[out, in]`, or `[experts, out, in]`.
     Dense(Array),
     /// The same, packed.
     Quantized(Quantized),
@@ -35,6 +35,24 @@ impl Weight {
         match &self.matrix {
             Matrix::Dense(weight) => self.product.dense(x, weight),
             Matrix::Quantized(weight) => self.product.quantized(x, weight),
+        }
+    }
+
+    /// `x wᵀ + b` for `bias` of `[out]`, where there is one.
+    fn project_biased(&self, x: &Array, bias: Option<&Array>) -> Result<Array> {
+        match (bias, &self.matrix) {
+            (None, _) => self.project(x),
+            (Some(bias), Matrix::Dense(weight)) => self.product.biased_dense(x, weight, bias),
+            (Some(bias), Matrix::Quantized(_)) => ops::add(&self.project(x)?, bias),
+        }
+    }
+
+    /// As [`project`](Self::project) with a matrix for each of `indices`, `[t, e]`: `x` of
+    /// `[t, 1 or e, in]` to `[t, e, out]`.
+    pub fn gather(&self, x: &Array, indices: &Array, order: Order) -> Result<Array> {
+        match &self.matrix {
+            Matrix::Dense(weight) => self.product.gather_dense(x, weight, indices, order),
+            Matrix::Quantized(weight) => self.product.gather_quantized(x, weight, indices, order),
         }
     }
 }
@@ -52,11 +70,7 @@ impl Linear {
 
     /// `[…, in]` to `[…, out]`.
     pub fn forward(&self, x: &Array) -> Result<Array> {
-        let y = self.weight.project(x)?;
-        let y = match &self.bias {
-            None => y,
-            Some(bias) => ops::add(&y, bias)?,
-        };
+        let y = self.weight.project_biased(x, self.bias.as_ref())?;
         match &self.lora {
             None => Ok(y),
             Some(lora) => lora.project(x, &y),

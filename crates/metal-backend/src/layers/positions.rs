@@ -2,6 +2,7 @@
 
 use mlx_ffi::{Array, Result};
 
+use super::Reach;
 use crate::cache::{Caches, Mask, View, Visible};
 
 /// The positions of one pass through the layers: `l` for each row of the batch.
@@ -11,6 +12,8 @@ pub(crate) struct Positions {
     offsets: Vec<i32>,
     /// The same as `[b]`, where the rows differ.
     each: Option<Array>,
+    /// How they are encoded.
+    reach: Reach,
     /// Layers of one kind are in the same state, so they share a mask: (visible, l, n).
     masks: Vec<((Visible, i32, i32), Mask)>,
 }
@@ -21,7 +24,7 @@ impl Positions {
         let offsets = caches.offsets().to_vec();
         let differ = offsets.windows(2).any(|pair| pair[0] != pair[1]);
         let each = differ.then(|| Array::from_i32(&offsets, &[offsets.len() as i32]));
-        Ok(Positions { offsets, each: each.transpose()?, masks: Vec::new() })
+        Ok(Positions { offsets, each: each.transpose()?, reach: caches.reach(), masks: Vec::new() })
     }
 
     /// The first position of each row.
@@ -32,6 +35,11 @@ impl Positions {
     /// The first positions, `[b]`, where the rows differ.
     pub fn each(&self) -> Option<&Array> {
         self.each.as_ref()
+    }
+
+    /// How the positions are encoded.
+    pub fn reach(&self) -> Reach {
+        self.reach
     }
 
     /// The mask for `l` queries over a view.

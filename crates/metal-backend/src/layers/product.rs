@@ -1,7 +1,8 @@
 //! Whose kernels multiply with a model's weights.
 
-use mlx_ffi::{Array, Device, Quantized, cpu, ops, quantized_matmul};
+use mlx_ffi::{Array, Device, Quantized, cpu, gather_qmm, ops, quantized_matmul};
 
+use super::Order;
 use crate::error::{Error, Result};
 
 /// The variable that names the kernels for a CPU.
@@ -37,12 +38,62 @@ impl Product {
         }
     }
 
+    /// `x wᵀ + b` as [`dense`](Self::dense) with `bias` of `[out]`; MLX's own rounds the sum once.
+    pub fn biased_dense(self, x: &Array, w: &Array, bias: &Array) -> mlx_ffi::Result<Array> {
+        match self {
+            Product::Mlx => ops::addmm(bias, x, &ops::swap_axes(w, -1, -2)?),
+            Product::CpuKernels => ops::add(&cpu::matmul(x, w)?, bias),
+        }
+    }
+
     /// As [`dense`](Self::dense), with packed weights.
     pub fn quantized(self, x: &Array, w: &Quantized) -> mlx_ffi::Result<Array> {
         match self {
             Product::Mlx => quantized_matmul(x, w),
             Product::CpuKernels => cpu::quantized_matmul(x, w),
         }
+    }
+
+    /// `x wᵀ` with a matrix of `w`, `[experts, out, in]`, for each of `indices`, `[t, e]`: `x` of
+    /// `[t, 1 or e, in]` to `[t, e, out]`.
+    pub fn gather_dense(
+        self,
+        x: &Array,
+        w: &Array,
+        indices: &Array,
+        order: Order,
+    ) -> mlx_ffi::Result<Array> {
+        match self {
+            Product::Mlx => {
+                let (x, w) = (ops::expand_dims(x, -2)?, ops::swap_axes(w, -1, -2)?);
+                let product = ops::gather_mm(&x, &w, indices, order == Order::Sorted)?;
+                ops::squeeze(&product, -2)
+            }
+            Product::CpuKernels => cpu::gather_matmul(x, w, indices),
+        }
+    }
+
+    /// As [`gather_dense`](Self::gather_dense), with packed weights.
+    pub fn gather_quantized(
+        self,
+        x: &Array,
+        w: &Quantized,
+        indices: &Array,
+        order: Order,
+    ) -> mlx_ffi::Result<Array> {
+        match self {
+            Product::Mlx => {
+                let x = ops::expand_dims(x, -2)?;
+                ops::squeeze(&gather_qmm(&x, w, indices, order == Order::Sorted)?, -2)
+            }
+            Product::CpuKernels => cpu::gather_quantized_matmul(x, w, indices),
+        }
+    }
+
+    /// Whether products of many rows are faster where the matrices are named in order. Our own
+    /// kernels bring the rows of a matrix together themselves.
+    pub fn prefers_order(self) -> bool {
+        self == Product::Mlx
     }
 }
 

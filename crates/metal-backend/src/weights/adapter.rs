@@ -140,12 +140,20 @@ impl Adapter {
     pub fn finish(&self) -> Result<()> {
         let left = self.left.borrow();
         let Some(first) = left.values().next() else { return Ok(()) };
+        let file = self.files.path(self.config.layout.weights_file());
+        if let Some(pair) = left.values().find(|pair| is_of_experts(&pair.module)) {
+            let error = Error::model(format!(
+                "`{}` is a projection of experts, for which no adapter is supported: train one of attention and of networks that are no experts",
+                pair.module
+            ));
+            return Err(error.at(&file));
+        }
         let error = Error::model(format!(
             "{} modules of the adapter are no projections of the model, the first is `{}`: the adapter does not fit the model",
             left.len(),
             first.module
         ));
-        Err(error.at(&self.files.path(self.config.layout.weights_file())))
+        Err(error.at(&file))
     }
 }
 
@@ -154,6 +162,11 @@ impl Taken {
     pub fn bytes(&self, dtype: Option<Dtype>) -> u64 {
         [&self.a, &self.b].map(|factor| factor.header.bytes_as(dtype)).iter().sum()
     }
+}
+
+/// Whether a module of that name belongs to a mixture of experts, as mlx-lm or transformers name it.
+fn is_of_experts(module: &str) -> bool {
+    module.split('.').any(|part| part == "experts" || part == "switch_mlp")
 }
 
 /// A module's name without what wraps the language model, which libraries name in different ways.

@@ -2,6 +2,7 @@
 
 mod adapter;
 mod adapter_config;
+mod random;
 mod source;
 mod tensors;
 

@@ -11,6 +11,7 @@ use mlx_ffi::{Array, Dtype};
 use safetensors::SafeTensors;
 use safetensors::tensor::Metadata;
 
+use super::random;
 use crate::error::{Error, Result, load};
 use crate::files::ModelFiles;
 
@@ -30,6 +31,11 @@ pub(crate) struct TensorHeader {
 }
 
 impl TensorHeader {
+    /// One that lies in no file.
+    pub fn of(shape: &[i32], dtype: Dtype) -> TensorHeader {
+        TensorHeader { dtype, shape: shape.to_vec(), file: String::new(), bytes: 0..0 }
+    }
+
     /// Bytes in memory, held as `dtype` where it is given.
     pub fn bytes_as(&self, dtype: Option<Dtype>) -> u64 {
         let elements: u64 = self.shape.iter().map(|&dim| dim as u64).product();
@@ -60,6 +66,7 @@ impl ModelFiles {
                     .map_err(|error| load(&path, error))?;
                 Ok(Header { total: None, data_start: 8 + length as u64, metadata })
             }
+            ModelFiles::Random(_) => Err(load(&path, "random weights lie in no file")),
         }
     }
 
@@ -69,6 +76,9 @@ impl ModelFiles {
     /// No weight files; a damaged file or index; a tensor in two files.
     pub fn headers(&self) -> Result<BTreeMap<String, TensorHeader>> {
         let mut all = BTreeMap::new();
+        if matches!(self, ModelFiles::Random(_)) {
+            return Ok(all);
+        }
         let index = self.index()?;
         for name in self.weight_files(index.as_ref())? {
             let path = self.path(&name);
@@ -127,6 +137,7 @@ impl ModelFiles {
                 let data = self.embedded(file).get(range);
                 Cow::Borrowed(data.expect("the header was checked against the file's size"))
             }
+            ModelFiles::Random(_) => return random::tensor(shape, *dtype),
         };
         Ok(Array::from_bytes(&data, shape, *dtype)?)
     }

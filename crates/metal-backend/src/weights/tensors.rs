@@ -1,10 +1,13 @@
 //! Taking tensors by name, with their shapes checked where they are taken.
 
+mod check;
+mod experts;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use mlx_ffi::{Array, Dtype, Quantization, Quantized, dequantize, ops};
+use mlx_ffi::{Array, Dtype, Quantization, Quantized, ops};
 
 use super::adapter::Adapter;
 use super::source::TensorHeader;
@@ -41,8 +44,9 @@ pub(crate) struct Totals {
     pub parameters: u64,
     /// Bytes in memory.
     pub bytes: u64,
-    /// The kinds of matrix, and of activations beside them, on which the kernels were checked.
-    checks: Vec<(Option<Quantization>, Dtype)>,
+    /// The kinds of matrix, of activations beside them, and the matrices' dimensions, for which the
+    /// kernels were checked.
+    checks: Vec<(Option<Quantization>, Dtype, usize)>,
 }
 
 impl Weights {
@@ -104,6 +108,10 @@ impl Weights {
 
     /// Whether a tensor of that name is left.
     pub fn has(&self, name: &str) -> bool {
+        if matches!(self.shared.files, ModelFiles::Random(_)) {
+            let quantized = self.shared.config.default_quantization();
+            return name == "scales" && quantized.is_ok_and(|found| found.is_some());
+        }
         self.shared.left.borrow().contains_key(&self.name(name))
     }
 
@@ -136,7 +144,7 @@ impl Weights {
     /// # Errors
     /// A tensor that is missing or has another shape.
     pub fn tensor(&self, name: &str, shape: &[i32]) -> Result<Array> {
-        let header = self.header(name, shape)?;
+        let header = self.header(name, shape, Dtype::Bf16)?;
         if !header.dtype.is_float() {
             return Err(Error::model(format!(
                 "tensor `{}` has the type {:?}, expected a floating-point type",
@@ -148,7 +156,12 @@ impl Weights {
         self.take(name, &header, dtype, header.shape.iter().map(|&dim| dim as u64).product())
     }
 
-    fn header(&self, name: &str, shape: &[i32]) -> Result<TensorHeader> {
+    /// What is known of the tensor `name`, which must have this shape; `drawn` is its type where
+    /// weights are random.
+    fn header(&self, name: &str, shape: &[i32], drawn: Dtype) -> Result<TensorHeader> {
+        if matches!(self.shared.files, ModelFiles::Random(_)) {
+            return Ok(TensorHeader::of(shape, drawn));
+        }
         let full = self.name(name);
         let left = self.shared.left.borrow();
         let header =
@@ -210,21 +223,29 @@ impl Weights {
         Ok(Some(Lora { a, b, scale: taken.scale }))
     }
 
-    /// The matrix `weight` under this cursor, `[rows, columns]`, packed or not.
+    /// The matrix `weight` under this cursor, packed or not: `[rows, columns]`, or
+    /// `[experts, rows, columns]`.
     ///
     /// # Errors
     /// A tensor that is missing or does not fit.
-    pub fn matrix(&self, rows: i32, columns: i32) -> Result<Weight> {
+    pub fn matrix(&self, shape: &[i32]) -> Result<Weight> {
         let matrix = if self.has("scales") {
-            Matrix::Quantized(self.packed(rows, columns)?)
+            Matrix::Quantized(self.packed(shape)?)
         } else {
-            Matrix::Dense(self.tensor("weight", &[rows, columns])?)
+            Matrix::Dense(self.tensor("weight", shape)?)
         };
-        self.check_kernel(&matrix, columns)?;
-        Ok(Weight { matrix, product: self.shared.product })
+        self.weight(matrix, shape)
     }
 
-    fn packed(&self, rows: i32, columns: i32) -> Result<Quantized> {
+    /// `matrix` of `shape` with what multiplies with it.
+    fn weight(&self, matrix: Matrix, shape: &[i32]) -> Result<Weight> {
+        let weight = Weight { matrix, product: self.shared.product };
+        self.check_kernel(&weight, shape)?;
+        Ok(weight)
+    }
+
+    fn packed(&self, shape: &[i32]) -> Result<Quantized> {
+        let (&columns, rows) = shape.split_last().expect("a matrix has columns");
         let quantization = self.quantization(columns)?;
         let Quantization { bits, group_size, .. } = quantization;
         if columns % group_size != 0 || (i64::from(columns) * i64::from(bits)) % 32 != 0 {
@@ -234,10 +255,11 @@ impl Weights {
             )));
         }
         let packed_columns = (i64::from(columns) * i64::from(bits) / 32) as i32;
-        let packed = self.header("weight", &[rows, packed_columns])?;
-        let scale_shape = [rows, columns / group_size];
-        let scales = self.header("scales", &scale_shape)?;
+        let packed = self.header("weight", &[rows, &[packed_columns]].concat(), Dtype::U32)?;
+        let scale_shape = [rows, &[columns / group_size]].concat();
         let is_affine = quantization.mode == mlx_ffi::QuantMode::Affine;
+        let drawn = if is_affine { Dtype::Bf16 } else { Dtype::U8 };
+        let scales = self.header("scales", &scale_shape, drawn)?;
         let expected = if is_affine { scales.dtype.is_float() } else { scales.dtype == Dtype::U8 };
         if packed.dtype != Dtype::U32 || !expected {
             return Err(Error::model(format!(
@@ -250,9 +272,9 @@ impl Weights {
         }
         let scale_dtype =
             if is_affine { self.shared.dtype.unwrap_or(scales.dtype) } else { Dtype::U8 };
-        let parameters = rows as u64 * columns as u64;
+        let parameters = shape.iter().map(|&size| size as u64).product();
         let biases = if is_affine {
-            let header = self.header("biases", &scale_shape)?;
+            let header = self.header("biases", &scale_shape, Dtype::Bf16)?;
             Some(self.take("biases", &header, scale_dtype, 0)?)
         } else {
             None
@@ -287,67 +309,6 @@ impl Weights {
         })
     }
 
-    /// Compares the product with a matrix, as the model will compute it, against that with the
-    /// weights that it stands for, once for each kind: a kernel that is wrong on this device shows
-    /// here, not in the text. Kernels differ for one row and for many.
-    fn check_kernel(&self, matrix: &Matrix, columns: i32) -> Result<()> {
-        let kind = match matrix {
-            Matrix::Dense(w) => (None, w.dtype()),
-            Matrix::Quantized(w) => (Some(w.quantization), self.activation_dtype(w)),
-        };
-        let mut totals = self.shared.totals.borrow_mut();
-        if self.shared.only_describe || totals.checks.contains(&kind) {
-            return Ok(());
-        }
-        totals.checks.push(kind);
-        let (quantization, dtype) = kind;
-        let few = |array: &Array| ops::slice_axis(array, 0, 0, array.shape()[0].min(32));
-        let (matrix, plain) = match matrix {
-            Matrix::Dense(w) => (Matrix::Dense(few(w)?), few(w)?),
-            Matrix::Quantized(w) => {
-                let part = Quantized {
-                    weight: few(&w.weight)?,
-                    scales: few(&w.scales)?,
-                    biases: w.biases.as_ref().map(few).transpose()?,
-                    quantization: w.quantization,
-                };
-                let plain = dequantize(&part, dtype)?;
-                (Matrix::Quantized(part), plain)
-            }
-        };
-        let weight = Weight { matrix, product: self.shared.product };
-        let plain = ops::swap_axes(&ops::astype(&plain, Dtype::F32)?, 0, 1)?;
-        let tolerance = if dtype == Dtype::F32 { 1e-4 } else { 2e-2 };
-        for rows in [1, 32] {
-            let wave: Vec<f32> = (0..rows * columns).map(|i| (0.7 * i as f32).sin()).collect();
-            let x = ops::astype(&Array::from_f32(&wave, &[rows, columns])?, dtype)?;
-            let product = weight.project(&x)?.to_vec_f32()?;
-            let x = ops::astype(&x, Dtype::F32)?;
-            let expected = ops::matmul(&x, &plain)?.to_vec_f32()?;
-            // The scale of rounding: the products' magnitudes added up.
-            let sizes = ops::matmul(&ops::abs(&x)?, &ops::abs(&plain)?)?.to_vec_f32()?;
-            for ((got, want), size) in product.iter().zip(&expected).zip(&sizes) {
-                if !want.is_finite() {
-                    return Err(Error::model(format!(
-                        "`{}` stands for {want}, which is not a number to compute with: it is damaged",
-                        self.prefix
-                    )));
-                }
-                let distance = (got - want).abs();
-                if distance.is_nan() || distance > tolerance * size.max(1e-6) {
-                    let form = quantization.map_or("unpacked weights".to_owned(), |q| {
-                        let mode = q.mode.as_str();
-                        format!("{mode} weights of {} bits in groups of {}", q.bits, q.group_size)
-                    });
-                    return Err(Error::model(format!(
-                        "the kernel for {form} and {rows} rows of {dtype:?} computes {got} where {want} is right on this device; refused rather than speak nonsense"
-                    )));
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// The type of activations beside a packed weight: that of its scales, or the model's own
     /// where the scales are bytes.
     fn activation_dtype(&self, w: &Quantized) -> Dtype {
@@ -370,7 +331,7 @@ impl Weights {
     /// A tensor that is missing or does not fit.
     pub fn linear(&self, name: &str, input: i32, output: i32, bias: bool) -> Result<Linear> {
         let w = self.at(name);
-        let matrix = w.matrix(output, input)?;
+        let matrix = w.matrix(&[output, input])?;
         let bias = bias.then(|| w.tensor("bias", &[output])).transpose()?;
         Ok(Linear::new(matrix, bias).with_lora(w.lora(input, output)?))
     }
@@ -382,7 +343,7 @@ impl Weights {
     pub fn embedding(&self, name: &str, vocab_size: i32, hidden_size: i32) -> Result<Embedding> {
         let dtype = self.float_dtype();
         let w = self.at(name);
-        let weight = w.matrix(vocab_size, hidden_size)?;
+        let weight = w.matrix(&[vocab_size, hidden_size])?;
         let lora = w.lora(vocab_size, hidden_size)?;
         let dtype = match &weight.matrix {
             Matrix::Dense(weight) => weight.dtype(),

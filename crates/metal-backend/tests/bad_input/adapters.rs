@@ -211,3 +211,14 @@ fn keys_that_ask_for_nothing_pass() {
     let options = LoadOptions { adapter_path, ..LoadOptions::default() };
     Checkpoint::qwen3().load(&options).unwrap();
 }
+
+#[test]
+fn an_adapter_of_experts_is_refused_as_such() {
+    for module in ["switch_mlp.up_proj", "experts.3.up_proj"] {
+        let module = format!("model.layers.0.mlp.{module}");
+        let files = Files::mlx_lm()
+            .tensor(&format!("{module}.lora_a"), &[8, 2])
+            .tensor(&format!("{module}.lora_b"), &[2, 16]);
+        files.refused(&[&module, "a projection of experts"]);
+    }
+}

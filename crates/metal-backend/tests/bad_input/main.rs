@@ -6,6 +6,7 @@
 mod tiny;
 
 mod adapters;
+mod architectures;
 mod config;
 mod options;
 mod quantization;

@@ -59,6 +59,7 @@ proptest! {
         slots in 1..6usize,
         chunk in prop::option::of(1..40usize),
         window in prop::option::of(4..30usize),
+        original in prop::option::of(2..70usize),
         batch_invariant in prop::bool::weighted(0.2),
     ) {
         let mut checkpoint = Checkpoint::with_sizes(2, 16, 32);
@@ -67,6 +68,9 @@ proptest! {
                 .config("use_sliding_window", json!(true))
                 .config("sliding_window", json!(window))
                 .config("max_window_layers", json!(1));
+        }
+        if let Some(original) = original {
+            checkpoint = checkpoint.longrope(original);
         }
         let options = LoadOptions {
             parallel_slots: Some(slots),
@@ -208,4 +212,23 @@ fn a_short_prompt_does_not_wait_for_a_long_one() {
     assert_eq!(short.len(), 20);
     let waker = Waker::noop();
     assert!(matches!(long.poll_next(&mut Context::from_waker(waker)), Poll::Pending));
+}
+
+#[test]
+fn a_sequence_that_outgrows_its_original_context_goes_on_as_if_it_had_begun_there() {
+    let checkpoint = Checkpoint::with_sizes(2, 16, 32);
+    let prompt = |length: u32| (0..length).map(|k| 2 + (k * k + 5 * k) % 28).collect::<Vec<u32>>();
+    let greedy = GenerateOptions { temperature: Some(0.0), ..some(24) };
+    let run = |model: &dyn TextModel, prompt: &[u32]| {
+        ids(model.generate(&Prompt::Ids(prompt.to_vec()), &greedy).unwrap())
+    };
+    let load = |checkpoint: Checkpoint| checkpoint.load(&LoadOptions::default()).unwrap();
+    // A model without another encoding, one that has it from the beginning, one in the middle.
+    let [never, always, later] = [4000, 2, 30].map(|at| load(checkpoint.clone().longrope(at)));
+    let first = prompt(20);
+    let tokens = run(&*later, &first);
+    assert_eq!(tokens[..11], run(&*never, &first)[..11]);
+    let second = [&first[..], &tokens[..11]].concat();
+    assert_eq!(tokens[11..], run(&*always, &second)[..13]);
+    assert_ne!(tokens[11..], run(&*never, &second)[..13]);
 }

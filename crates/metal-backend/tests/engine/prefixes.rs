@@ -90,7 +90,7 @@ fn requests_take_the_memory_that_the_cache_has() {
     let options = LoadOptions {
         prefix_cache: Some(u64::MAX),
         prefill_chunk: Some(64),
-        memory_limit: Some(active + (600 << 10)),
+        memory_limit: Some(active + (1200 << 10)),
         ..Default::default()
     };
     let model = checkpoint.load(&options).unwrap();
@@ -117,6 +117,24 @@ fn a_request_that_may_outgrow_a_bound_context_shares_nothing() {
     assert_eq!(run(&*model, &prompt(1, 129), 1).1.cached_prompt_tokens, 128);
 }
 
+#[test]
+fn sequences_that_are_encoded_otherwise_share_nothing() {
+    let checkpoint = Checkpoint::with_sizes(2, 16, 32).longrope(150);
+    let (without, with) = (load(&checkpoint, None), load(&checkpoint, Some(1 << 20)));
+    let found = |prompt: &[u32]| {
+        let (tokens, metrics) = run(&*with, prompt, 1);
+        assert_eq!(tokens, run(&*without, prompt, 1).0);
+        (metrics.cached_prompt_tokens, metrics.cache_miss)
+    };
+    let ids = prompt(1, 220);
+    assert_eq!(found(&ids[..100]), (0, Some(CacheMiss::Empty)));
+    assert_eq!(found(&ids[..151]), (0, Some(CacheMiss::Differs)));
+    assert_eq!(found(&ids), (128, Some(CacheMiss::Ends)));
+    assert_eq!(found(&ids[..130]), (64, Some(CacheMiss::Ends)));
+    // The one before grew past 150 ids, and left what it held until then and after.
+    assert_eq!(found(&ids[..150]), (128, None));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, max_shrink_iters: 10, ..Default::default() })]
 
@@ -124,6 +142,7 @@ proptest! {
     fn what_a_cache_holds_changes_no_token(
         cuts in prop::collection::vec((0..3u32, 1..300usize, 0..200usize, any::<bool>()), 2..14),
         window in prop::option::of(4..100usize),
+        original in prop::option::of(2..300usize),
         kept in 1..40u64,
         slots in 1..5usize,
     ) {
@@ -133,6 +152,9 @@ proptest! {
                 .config("use_sliding_window", json!(true))
                 .config("sliding_window", json!(window))
                 .config("max_window_layers", json!(1));
+        }
+        if let Some(original) = original {
+            checkpoint = checkpoint.longrope(original);
         }
         let without = load(&checkpoint, None);
         let options = LoadOptions {

@@ -66,6 +66,16 @@ fn an_adapter_of_tied_embeddings_counts_at_both_ends() {
 }
 
 #[test]
+fn an_adapter_of_fused_projections_agrees_with_mlx_lm() {
+    agrees_with_the_references("phi3", "phi3-lora", "phi3-lora");
+}
+
+#[test]
+fn an_adapter_beside_experts_agrees_with_mlx_lm() {
+    agrees_with_the_references("qwen3_moe-4bit-g64", "qwen3_moe-lora", "qwen3_moe-lora");
+}
+
+#[test]
 fn without_its_adapter_a_checkpoint_computes_what_it_did() {
     let golden = Golden::new("llama-lora");
     let loaded = Checkpoint::new("llama").load(LoadOptions::default());

@@ -37,28 +37,44 @@ fn rows_agree_with_the_references(name: &str, variant: &str) {
 
 #[test]
 fn rows_without_a_window_agree_with_the_references() {
-    for name in ["llama", "qwen2", "qwen3-4bit-g64"] {
+    for name in ["llama", "qwen2", "qwen3-4bit-g64", "olmo2", "smollm3", "phi3"] {
         rows_agree_with_the_references(name, "base");
     }
 }
 
 #[test]
 fn rows_with_windows_agree_with_the_references() {
-    for name in ["gemma3_text", "gemma3", "gemma2"] {
+    // Of gpt-oss, beside sinks.
+    for name in ["gemma3_text", "gemma3", "gemma2", "gpt_oss", "gpt_oss-4bit-g64"] {
         rows_agree_with_the_references(name, "base");
     }
 }
 
 #[test]
 fn rows_in_chunks_agree_with_the_references() {
-    for name in ["qwen3", "gemma3_text"] {
+    for name in ["qwen3", "gemma3_text", "qwen3_moe", "gpt_oss", "phi3_longrope"] {
         rows_agree_with_the_references(name, "chunked");
     }
 }
 
 #[test]
+fn rows_of_mixtures_of_experts_agree_with_the_references() {
+    for name in ["qwen3_moe", "qwen3_moe-4bit-g64", "qwen3_moe-mxfp4"] {
+        rows_agree_with_the_references(name, "base");
+    }
+}
+
+#[test]
+fn rows_that_outgrow_the_original_context_agree_with_the_references() {
+    // Short prompts and long ones, whose positions are encoded otherwise, at once.
+    for name in ["phi3_longrope", "phi3_longrope-6bit-g32"] {
+        rows_agree_with_the_references(name, "base");
+    }
+}
+
+#[test]
 fn rows_past_a_bound_context_agree_with_the_references() {
-    for name in ["mistral", "gemma3_text"] {
+    for name in ["mistral", "gemma3_text", "olmo2", "gpt_oss"] {
         rows_agree_with_the_references(name, "rotating_forced");
         rows_agree_with_the_references(name, "rotating_forced_chunked");
     }

@@ -108,6 +108,15 @@ impl Checkpoint {
         self
     }
 
+    /// The same with positions that are encoded otherwise in sequences of more than `original` ids.
+    pub fn longrope(self, original: usize) -> Checkpoint {
+        let scaling = json!({
+            "rope_type": "longrope", "original_max_position_embeddings": original,
+            "short_factor": [1.0, 1.0], "long_factor": [40.0, 0.02], "attention_factor": 1.2,
+        });
+        self.config("rope_scaling", scaling)
+    }
+
     /// The same with another file.
     pub fn file(mut self, name: &str, bytes: impl Into<Vec<u8>>) -> Checkpoint {
         self.files.insert(name.to_owned(), bytes.into());
