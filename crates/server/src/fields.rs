@@ -5,6 +5,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::config::Limits;
 use crate::error::{ApiError, Result};
+use crate::json::whole;
 use crate::reader::{Reader, expected};
 
 /// A field of a request.
@@ -156,7 +157,7 @@ impl Kind {
             },
             Kind::Integer(low, high) => {
                 let high = high(limits);
-                let inside = value.as_i64().is_some_and(|n| (low..=high).contains(&n));
+                let inside = whole(value).is_some_and(|n| (low..=high).contains(&n));
                 let what = match (low, high) {
                     (i64::MIN, i64::MAX) => "a whole number of 64 bits".to_owned(),
                     (low, i64::MAX) => format!("a whole number from {low} on"),
@@ -188,14 +189,7 @@ impl Kind {
                 serde_json::from_str(schema).unwrap_or_default()
             }
             Kind::Integer(low, high) => {
-                let mut schema = json!({"type": "integer"});
-                if low != i64::MIN {
-                    schema["minimum"] = json!(low);
-                }
-                if high(limits) != i64::MAX {
-                    schema["maximum"] = json!(high(limits));
-                }
-                schema
+                json!({"type": "integer", "minimum": low, "maximum": high(limits)})
             }
             Kind::Number(low, high) => {
                 let mut schema = json!({"type": "number", "minimum": low});

@@ -80,7 +80,8 @@ pub async fn apply_template(
 ) -> Result<Response> {
     state.loaded()?;
     let (body, size) = body::object(&state, request).await?;
-    let mut reader = fields::check(&[tables::TEMPLATE], &state.config.limits, body)?;
+    let limits = &state.config.limits;
+    let mut reader = fields::check(&[tables::TEMPLATE, tables::APPLY_TEMPLATE], limits, body)?;
     let model = state.serve(reader.text("model")?.as_deref())?.model;
     let items = reader.list("messages")?;
     let items: Vec<Json> = reader.need("messages", items)?;

@@ -69,7 +69,9 @@ fn message(mut reader: Reader) -> Result<Message> {
         Some(other) => return Err(expected(path, "a string or an array of parts", &other)),
     };
     for (name, reason) in REFUSED {
-        if reader.take(name).is_some_and(|value| value != json!([])) {
+        // OpenAI's package sends its own answers back with an empty list of annotations.
+        let asks_nothing = |value: &Json| name == "annotations" && *value == json!([]);
+        if reader.take(name).is_some_and(|value| !asks_nothing(&value)) {
             return Err(ApiError::unsupported(reader.path(name), reason));
         }
     }
@@ -247,6 +249,10 @@ mod tests {
         );
         let spoken = json!({"role": "assistant", "content": "", "audio": {"id": "1"}});
         assert_eq!(refused(spoken), "messages[1].audio");
+        let spoken = json!({"role": "assistant", "content": "", "refusal": []});
+        assert_eq!(refused(spoken), "messages[1].refusal");
+        let noted = json!({"role": "assistant", "content": "", "annotations": []});
+        assert!(messages(vec![noted]).is_ok());
     }
 
     #[test]
