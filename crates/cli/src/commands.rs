@@ -2,6 +2,7 @@
 
 mod bench;
 mod chat;
+mod classify;
 mod completions;
 mod doctor;
 mod generate;
@@ -26,6 +27,7 @@ pub fn run(cli: Cli) -> Result<()> {
         None => Ok(()),
         Some(Command::Generate(args)) => generate::run(&args),
         Some(Command::Chat(args)) => chat::run(&args),
+        Some(Command::Classify(args)) => classify::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Info(args)) => info::run(&args),

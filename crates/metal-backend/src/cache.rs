@@ -265,6 +265,30 @@ impl Caches {
         Ok(())
     }
 
+    /// Leaves no room behind the next positions, which are the last ones.
+    pub fn leave_no_room(&mut self) {
+        for layer in &mut self.layers {
+            if let Buffers::Slab(slab) = &mut layer.buffers {
+                slab.leave_no_room();
+            }
+        }
+    }
+
+    /// Copies of rows, each without so many of its last positions, with room for `room` more: the
+    /// same row may be copied several times. What cannot join is copied whole.
+    pub fn copies(&self, rows: &[(usize, i32)], room: i32) -> Result<Caches> {
+        let copy = |layer: &Cache| {
+            let buffers = match &layer.buffers {
+                Buffers::Slab(slab) => Buffers::Slab(slab.copies(rows, room)?),
+                Buffers::Ring(ring) => Buffers::Ring(ring.share()?),
+            };
+            Ok(Cache { storage: layer.storage, buffers })
+        };
+        let offsets = rows.iter().map(|(row, left_out)| self.offsets[*row] - left_out).collect();
+        let layers = self.layers.iter().map(copy).collect::<Result<_>>()?;
+        Ok(Caches { offsets, reach: self.reach, layers })
+    }
+
     /// Keeps the rows with these indices, in ascending order.
     pub fn keep(&mut self, rows: &[usize]) -> Result<()> {
         for layer in &mut self.layers {

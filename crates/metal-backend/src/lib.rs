@@ -23,6 +23,7 @@
 mod backend;
 mod cache;
 mod config;
+mod constraint;
 mod engine;
 mod error;
 mod files;

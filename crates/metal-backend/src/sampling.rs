@@ -1,10 +1,12 @@
 //! From logits to a token id, on the device.
 //!
 //! The order is mlx-lm's: logit bias, repetition, presence and frequency penalties; log
-//! probabilities are taken here; then top-p, min-p, XTC, top-k, temperature, draw.
+//! probabilities are taken here; then the constraint, top-p, min-p, XTC, top-k, temperature, draw.
 
 use inference_core::GenerateOptions;
 use mlx_ffi::{Array, Dtype, Result, ops, random};
+
+use crate::constraint::{Mask, Matcher};
 
 /// Below this temperature a draw cannot differ from the most likely token, but the scaled log
 /// probabilities could exceed f32.
@@ -52,6 +54,10 @@ pub(crate) struct Sampler {
     bias: Option<(Array, Array)>,
     /// `[1, vocab_size]`, false for the ids that XTC never drops.
     xtc_droppable: Option<Array>,
+    /// What the text must conform to.
+    constraint: Option<Matcher>,
+    /// What it allows the next draw to choose, once that is known.
+    mask: Option<Mask>,
 }
 
 impl Sampler {
@@ -88,8 +94,16 @@ impl Sampler {
                 Some(Array::from_bytes(&droppable, &[1, vocab_size], Dtype::Bool)?)
             }
         };
-        let mut sampler =
-            Sampler { options, seed, step: 0, history: Vec::new(), bias, xtc_droppable };
+        let mut sampler = Sampler {
+            options,
+            seed,
+            step: 0,
+            history: Vec::new(),
+            bias,
+            xtc_droppable,
+            constraint: None,
+            mask: None,
+        };
         for &id in prompt {
             sampler.observe(id);
         }
@@ -101,8 +115,12 @@ impl Sampler {
         self.seed
     }
 
-    /// Takes note of an id that the penalties will see from now on.
+    /// Takes note of an id that the penalties and the constraint will see from now on.
     pub fn observe(&mut self, id: u32) {
+        if let Some(matcher) = &mut self.constraint {
+            matcher.accept(id);
+            self.mask = None;
+        }
         let window = self.window();
         self.history.push(id);
         if self.history.len() > window.saturating_mul(2) {
@@ -121,6 +139,7 @@ impl Sampler {
         set(self.options.repetition_penalty, 1.0)
             || set(self.options.presence_penalty, 0.0)
             || set(self.options.frequency_penalty, 0.0)
+            || self.constraint.is_some()
     }
 
     fn is_greedy(&self) -> bool {
@@ -144,19 +163,34 @@ impl Sampler {
     /// Draws from `logits`, `[1, vocab_size]`.
     ///
     /// # Errors
-    /// Those of MLX.
-    pub fn draw(&mut self, logits: &Array) -> Result<Draw> {
+    /// Those of MLX and of [`prepare`](Self::prepare).
+    pub fn draw(&mut self, logits: &Array) -> crate::error::Result<Draw> {
+        let allowed = self.allowed(logits.shape()[1])?;
+        Ok(self.draw_among(logits, allowed.as_ref())?)
+    }
+
+    /// Draws among the ids of `allowed`, `[1, vocab_size]`, or among all.
+    fn draw_among(&mut self, logits: &Array, allowed: Option<&Array>) -> Result<Draw> {
         let raw = ops::astype(logits, Dtype::F32)?;
         let logits = self.adjust(raw.share()?)?;
         let (greedy, reports) = (self.is_greedy(), self.reports());
-        let logprobs = if reports || !greedy {
-            Some(ops::subtract(&logits, &ops::logsumexp(&logits, -1, true)?)?)
+        let logprobs = if reports || (!greedy && allowed.is_none()) {
+            Some(normalise(&logits)?)
         } else {
             None
         };
-        let id = match &logprobs {
-            Some(logprobs) if !greedy => self.sample(logprobs)?,
-            _ => ops::argmax(&logits, -1, false)?,
+        let id = match (allowed, &logprobs) {
+            (None, Some(logprobs)) if !greedy => self.sample(logprobs)?,
+            (None, _) => ops::argmax(&logits, -1, false)?,
+            (Some(allowed), _) => {
+                let lowest = Array::scalar(f32::NEG_INFINITY, Dtype::F32)?;
+                let logits = ops::where_(allowed, &logits, &lowest)?;
+                if greedy {
+                    ops::argmax(&logits, -1, false)?
+                } else {
+                    self.sample(&normalise(&logits)?)?
+                }
+            }
         };
         let check = self.check(&raw)?;
         self.step += 1;
@@ -261,6 +295,11 @@ impl Sampler {
     }
 }
 
+/// Log probabilities.
+fn normalise(logits: &Array) -> Result<Array> {
+    ops::subtract(logits, &ops::logsumexp(logits, -1, true)?)
+}
+
 /// Drops the ids where `dropped` is true.
 fn drop_where(dropped: &Array, logprobs: &Array) -> Result<Array> {
     ops::where_(dropped, &Array::scalar(f32::NEG_INFINITY, Dtype::F32)?, logprobs)
@@ -320,6 +359,7 @@ fn mix(seed: u64, step: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+mod constrained;
 mod rows;
 #[cfg(test)]
 mod tests;

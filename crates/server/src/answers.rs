@@ -1,13 +1,14 @@
 //! From generations to answers, whole or in chunks: both are made of the same pieces.
 
 use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use axum::http::HeaderValue;
 use axum::http::header::CACHE_CONTROL;
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures_util::stream;
+use futures_util::{FutureExt, stream};
 use inference_core::Token;
 use serde_json::{Value as Json, json};
 
@@ -129,6 +130,13 @@ impl<A: Answer> Chunks<A> {
         }
     }
 
+    /// Ends the stream after a panic: nothing that it holds may be relied on.
+    fn failed(&mut self) -> ApiError {
+        self.ended = true;
+        self.ready.clear();
+        ApiError::internal("the request failed inside the server")
+    }
+
     fn begin(&mut self) {
         self.begun = true;
         for index in 0..self.answers.len() {
@@ -173,8 +181,9 @@ impl<A: Answer> Chunks<A> {
             Err(_) => self.begin(),
         }
         let events = stream::unfold(self, |mut chunks| async {
-            let data =
-                chunks.next().await?.unwrap_or_else(|error: ApiError| error.body().to_string());
+            let next = AssertUnwindSafe(chunks.next()).catch_unwind().await;
+            let next = next.unwrap_or_else(|_| Some(Err(chunks.failed())));
+            let data = next?.unwrap_or_else(|error: ApiError| error.body().to_string());
             Some((Ok::<_, std::convert::Infallible>(SseEvent::default().data(data)), chunks))
         });
         let comments = KeepAlive::new().interval(keep_alive).text("waiting");

@@ -141,9 +141,8 @@ impl ApiError {
             .closing()
     }
 
-    /// A body that is not declared as JSON.
-    pub fn media_type() -> Self {
-        let message = "the body must be declared as `Content-Type: application/json`";
+    /// A body that is not declared as JSON, or is compressed.
+    pub fn media_type(message: &str) -> Self {
         ApiError::invalid(StatusCode::UNSUPPORTED_MEDIA_TYPE, message)
             .code("unsupported_media_type")
     }
@@ -213,9 +212,11 @@ impl From<Error> for ApiError {
         match error {
             Error::InvalidOption { option, reason } => ApiError::value(field(option), reason),
             Error::Unsupported { what, reason } => ApiError::unsupported(field(&what), reason),
-            Error::PromptTooLong { .. } => {
-                ApiError::bad_request(message).code("context_length_exceeded")
-            }
+            // Clients tell this failure from others by OpenAI's words for it.
+            Error::PromptTooLong { tokens, limit } => ApiError::bad_request(format!(
+                "this model's maximum context length is {limit} tokens, and the prompt has {tokens}"
+            ))
+            .code("context_length_exceeded"),
             Error::Prompt(_) | Error::EmptyPrompt => {
                 ApiError::bad_request(message).code("invalid_prompt")
             }
@@ -271,6 +272,9 @@ mod tests {
     fn each_kind_of_failure_has_its_status() {
         let status = |error| ApiError::from(error).status.as_u16();
         assert_eq!(status(Error::PromptTooLong { tokens: 2, limit: 1 }), 400);
+        let too_long = ApiError::from(Error::PromptTooLong { tokens: 2, limit: 1 }).body();
+        let message = too_long["error"]["message"].as_str().unwrap();
+        assert!(message.starts_with("this model's maximum context length is 1 "), "{message}");
         assert_eq!(status(Error::EmptyPrompt), 400);
         assert_eq!(status(Error::QueueFull { limit: 1 }), 429);
         assert_eq!(status(Error::Closed), 503);

@@ -5,6 +5,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::config::Limits;
 use crate::error::{ApiError, Result};
+use crate::json::whole;
 use crate::reader::{Reader, expected};
 
 /// A field of a request.
@@ -33,6 +34,8 @@ pub enum Kind {
     Text,
     /// One of these strings.
     OneOf(&'static [&'static str]),
+    /// An object of strings.
+    Labels,
     /// An object, whose fields the JSON schema tells.
     Object(&'static str),
     /// An array, as the JSON schema tells.
@@ -130,6 +133,15 @@ impl Kind {
             Kind::Bool => Err(expected(name, "a boolean", value)),
             Kind::Text if value.is_string() => Ok(()),
             Kind::Text => Err(expected(name, "a string", value)),
+            Kind::Labels => {
+                let Some(labels) = value.as_object() else {
+                    return Err(expected(name, "an object", value));
+                };
+                match labels.iter().find(|(_, label)| !label.is_string()) {
+                    Some((key, label)) => Err(expected(format!("{name}.{key}"), "a string", label)),
+                    None => Ok(()),
+                }
+            }
             Kind::Object(_) if value.is_object() => Ok(()),
             Kind::Object(_) => Err(expected(name, "an object", value)),
             Kind::Array(_) if value.is_array() => Ok(()),
@@ -145,7 +157,7 @@ impl Kind {
             },
             Kind::Integer(low, high) => {
                 let high = high(limits);
-                let inside = value.as_i64().is_some_and(|n| (low..=high).contains(&n));
+                let inside = whole(value).is_some_and(|n| (low..=high).contains(&n));
                 let what = match (low, high) {
                     (i64::MIN, i64::MAX) => "a whole number of 64 bits".to_owned(),
                     (low, i64::MAX) => format!("a whole number from {low} on"),
@@ -170,18 +182,14 @@ impl Kind {
             Kind::Bool => json!({"type": "boolean"}),
             Kind::Text => json!({"type": "string"}),
             Kind::OneOf(names) => json!({"type": "string", "enum": names}),
+            Kind::Labels => {
+                json!({"type": "object", "additionalProperties": {"type": "string"}})
+            }
             Kind::Object(schema) | Kind::Array(schema) | Kind::Schema(schema) => {
                 serde_json::from_str(schema).unwrap_or_default()
             }
             Kind::Integer(low, high) => {
-                let mut schema = json!({"type": "integer"});
-                if low != i64::MIN {
-                    schema["minimum"] = json!(low);
-                }
-                if high(limits) != i64::MAX {
-                    schema["maximum"] = json!(high(limits));
-                }
-                schema
+                json!({"type": "integer", "minimum": low, "maximum": high(limits)})
             }
             Kind::Number(low, high) => {
                 let mut schema = json!({"type": "number", "minimum": low});

@@ -9,9 +9,10 @@ use std::time::Instant;
 use axum::extract::{MatchedPath, Request, State as Shared};
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, AUTHORIZATION, HOST, ORIGIN, VARY,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, AUTHORIZATION, CONTENT_TYPE, HOST,
+    ORIGIN, VARY,
 };
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
@@ -82,6 +83,11 @@ enum Passed {
 }
 
 fn admit(config: &Config, request: &Request) -> Result<Passed> {
+    // Of two, a proxy in front may go by the other one.
+    let twice = |name: &&HeaderName| request.headers().get_all(*name).iter().nth(1).is_some();
+    if let Some(name) = [HOST, ORIGIN, AUTHORIZATION, CONTENT_TYPE].iter().find(twice) {
+        return Err(ApiError::bad_request(format!("the header `{name}` is there twice")));
+    }
     check_host(config, request)?;
     let origin = request.headers().get(ORIGIN);
     if let Some(origin) = origin

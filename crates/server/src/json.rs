@@ -20,6 +20,16 @@ pub fn to_value(json: Json) -> Value {
     }
 }
 
+/// The whole number that `json` is. JSON does not tell 4.0 from 4, and no more do its schemas.
+pub fn whole(json: &Json) -> Option<i64> {
+    // Up to here, doubles hold every whole number.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    json.as_i64().or_else(|| {
+        let float = json.as_f64().filter(|float| float.fract() == 0.0 && float.abs() <= EXACT);
+        float.map(|float| float as i64)
+    })
+}
+
 /// What kind of value `json` is, for an error.
 pub fn kind(json: &Json) -> &'static str {
     match json {
@@ -46,7 +56,7 @@ mod tests {
     use inference_core::Value;
     use serde_json::json;
 
-    use super::{number, to_value};
+    use super::{number, to_value, whole};
 
     #[test]
     fn order_and_whole_numbers_are_kept() {
@@ -54,6 +64,19 @@ mod tests {
         let list = Value::Array(vec![Value::Float(1.0), Value::Null]);
         let expected = vec![("b".to_owned(), Value::Int(1)), ("a".to_owned(), list)];
         assert_eq!(value, Value::Object(expected));
+    }
+
+    #[test]
+    fn a_number_is_whole_by_its_value() {
+        let whole = |text: &str| whole(&serde_json::from_str(text).unwrap());
+        assert_eq!(
+            [whole("4"), whole("4.0"), whole("-0.0"), whole("1e3")].map(Option::unwrap),
+            [4, 4, 0, 1000]
+        );
+        assert_eq!(
+            [whole("4.5"), whole("1e300"), whole("9223372036854775808"), whole("\"4\"")],
+            [None; 4]
+        );
     }
 
     #[test]

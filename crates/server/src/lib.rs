@@ -35,6 +35,7 @@ mod metrics;
 mod openai;
 mod openapi;
 pub mod page;
+mod parse;
 mod process;
 mod prompts;
 mod reader;

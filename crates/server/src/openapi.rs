@@ -19,6 +19,8 @@ struct Endpoint {
     about: &'static str,
     tables: &'static [&'static [Field]],
     answer: &'static str,
+    /// Fields of which exactly one must be there.
+    one_of: &'static [&'static str],
 }
 
 const POSTS: &[Endpoint] = &[
@@ -27,48 +29,56 @@ const POSTS: &[Endpoint] = &[
         about: "Answer a conversation",
         tables: &[tables::SAMPLING, tables::CHAT],
         answer: "ChatCompletion",
+        one_of: &[],
     },
     Endpoint {
         path: "/v1/completions",
         about: "Continue texts",
         tables: &[tables::SAMPLING, tables::COMPLETIONS],
         answer: "Completion",
+        one_of: &[],
     },
     Endpoint {
         path: "/v1/embeddings",
         about: "Refused: the model embeds no text",
         tables: &[tables::EMBEDDINGS],
         answer: "Object",
+        one_of: &[],
     },
     Endpoint {
         path: "/v1/classify",
         about: "The likeliest next token, and how likely labels are",
         tables: &[tables::CLASSIFY],
         answer: "Classification",
+        one_of: &[],
     },
     Endpoint {
         path: "/v1/inspect",
         about: "Keys and queries of a prompt",
         tables: &[tables::INSPECT],
         answer: "Attention",
+        one_of: &[],
     },
     Endpoint {
         path: "/tokenize",
         about: "The token ids of a text or a conversation",
         tables: &[tables::TEMPLATE, tables::TOKENIZE],
         answer: "Tokens",
+        one_of: &["prompt", "content", "messages"],
     },
     Endpoint {
         path: "/detokenize",
         about: "The text of token ids",
         tables: &[tables::DETOKENIZE],
         answer: "Text",
+        one_of: &[],
     },
     Endpoint {
         path: "/apply-template",
         about: "The prompt that a conversation becomes",
-        tables: &[tables::TEMPLATE],
+        tables: &[tables::TEMPLATE, tables::APPLY_TEMPLATE],
         answer: "Prompt",
+        one_of: &[],
     },
 ];
 
@@ -111,7 +121,7 @@ pub fn document(limits: &Limits) -> Json {
             "summary": endpoint.about,
             "requestBody": {
                 "required": true,
-                "content": {"application/json": {"schema": request(endpoint.tables, limits)}},
+                "content": {"application/json": {"schema": request(endpoint, limits)}},
             },
             "responses": responses(content),
         });
@@ -135,20 +145,29 @@ pub fn document(limits: &Limits) -> Json {
     })
 }
 
-fn request(tables: &[&[Field]], limits: &Limits) -> Json {
-    let fields = || tables.iter().flat_map(|table| table.iter());
+fn request(endpoint: &Endpoint, limits: &Limits) -> Json {
+    let fields = || endpoint.tables.iter().flat_map(|table| table.iter());
     let properties: Map<String, Json> =
         fields().map(|field| (field.name.to_owned(), field.schema(limits))).collect();
     let required: Vec<_> = fields()
         .filter(|field| matches!(field.effect, Effect::Required))
         .map(|field| field.name)
         .collect();
-    json!({
+    let mut schema = json!({
         "type": "object",
         "additionalProperties": false,
         "properties": properties,
         "required": required,
-    })
+    });
+    if !endpoint.one_of.is_empty() {
+        let given = |name: &&str| {
+            // `null` counts as left out.
+            let not_null = json!({*name: {"not": {"type": "null"}}});
+            json!({"required": [name], "properties": not_null})
+        };
+        schema["oneOf"] = endpoint.one_of.iter().map(given).collect();
+    }
+    schema
 }
 
 fn responses(content: Json) -> Json {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json};
 
 use crate::error::{ApiError, Result};
-use crate::json::kind;
+use crate::json::{kind, whole};
 
 /// An object whose fields are taken out one by one; [`finish`](Reader::finish) refuses the rest.
 /// A field that is `null` counts as left out.
@@ -57,12 +57,12 @@ impl Reader {
 
     /// A whole number of any sign.
     pub fn integer(&mut self, name: &str) -> Result<Option<i64>> {
-        self.typed(name, "a whole number", |value| value.as_i64().ok_or(value))
+        self.typed(name, "a whole number", |value| whole(&value).ok_or(value))
     }
 
     /// A whole number from 0 on.
     pub fn count(&mut self, name: &str) -> Result<Option<usize>> {
-        let count = |value: &Json| value.as_u64().and_then(|n| usize::try_from(n).ok());
+        let count = |value: &Json| whole(value).and_then(|n| usize::try_from(n).ok());
         self.typed(name, "a whole number from 0 on", |value| count(&value).ok_or(value))
     }
 
@@ -147,7 +147,7 @@ impl Reader {
 /// The first item that is no id.
 pub fn ids(path: &str, items: &[Json]) -> Result<Vec<u32>> {
     let id = |(index, item): (usize, &Json)| {
-        let id = item.as_u64().and_then(|id| u32::try_from(id).ok());
+        let id = whole(item).and_then(|id| u32::try_from(id).ok());
         id.ok_or_else(|| expected(format!("{path}[{index}]"), "a token id", item))
     };
     items.iter().enumerate().map(id).collect()

@@ -12,6 +12,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use inference_core::TextModel;
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
@@ -129,6 +130,22 @@ impl Server {
     }
 }
 
+/// Counts a connection for as long as it is open, also where what it serves panics.
+struct Open(Gauge);
+
+impl Open {
+    fn new(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Open(gauge.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 struct Connections {
     state: Arc<State>,
     router: Router,
@@ -173,13 +190,11 @@ impl Connections {
         let service = TowerToHyperService::new(router);
         let io = TokioIo::new(TimedIo::new(stream, self.state.config.timeouts.write));
         let connection = self.graceful.watch(self.http.serve_connection(io, service));
-        let open = self.state.metrics.connections.clone();
-        open.inc();
+        let open = Open::new(&self.state.metrics.connections);
         tokio::spawn(async move {
             // That a client leaves or is too slow is no event.
             let _ = connection.await;
-            open.dec();
-            drop(permit);
+            drop((open, permit));
         });
     }
 

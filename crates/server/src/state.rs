@@ -14,6 +14,9 @@ use crate::effort::Effort;
 use crate::error::{ApiError, Result};
 use crate::metrics::Metrics;
 
+/// Bytes of a text that takes milliseconds to read and to tokenize.
+const LONG: usize = 64 << 10;
+
 /// A loaded model and what was found out about it.
 #[derive(Clone)]
 pub struct Loaded {
@@ -57,7 +60,9 @@ pub struct State {
     pub created: u64,
     phase: Mutex<Phase>,
     /// How many texts are tokenized or rendered at once.
-    text_work: Semaphore,
+    text_work: Arc<Semaphore>,
+    /// How many of them are long, so that short ones need not wait for all of those.
+    long_work: Arc<Semaphore>,
     /// Becomes `true` when generations must end, whatever they are at.
     cut: watch::Sender<bool>,
     ids: AtomicU64,
@@ -76,7 +81,8 @@ impl State {
             metrics: Metrics::default(),
             created: now.as_secs(),
             phase: Mutex::new(Phase::Loading),
-            text_work: Semaphore::new(cores),
+            text_work: Arc::new(Semaphore::new(cores.max(2))),
+            long_work: Arc::new(Semaphore::new((cores / 2).max(1))),
             cut: watch::Sender::new(false),
             ids: AtomicU64::new(0),
             salt: now.as_nanos() as u64,
@@ -144,15 +150,31 @@ impl State {
         }
     }
 
-    /// Runs `work`, which may take a core for a while, away from the threads that serve.
+    /// Whether a text of so many bytes takes long to read or to tokenize.
+    pub fn is_long(bytes: usize) -> bool {
+        bytes >= LONG
+    }
+
+    /// Runs `work` on a text of so many bytes, which may take a core for a while, away from the
+    /// threads that serve.
     ///
     /// # Errors
     /// The work's own; 500 where it panics.
     pub async fn text_work<T: Send + 'static>(
         &self,
+        bytes: usize,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let _permit = self.text_work.acquire().await;
+        let long = match State::is_long(bytes) {
+            true => Some(Arc::clone(&self.long_work).acquire_owned().await),
+            false => None,
+        };
+        let permit = Arc::clone(&self.text_work).acquire_owned().await;
+        // With the work, so that it counts until it is done, even where the client has left.
+        let work = move || {
+            let _permits = (long, permit);
+            work()
+        };
         blocking(work).await
     }
 

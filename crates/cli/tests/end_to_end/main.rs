@@ -5,6 +5,8 @@
 
 mod bench;
 mod chat;
+mod classify;
+mod constrained;
 mod generate;
 mod models;
 mod serve;

@@ -26,6 +26,13 @@ impl Ring {
         Ring { limit, keep, parts: Vec::new(), offset: 0, index: 0 }
     }
 
+    /// The same, which goes on by itself.
+    pub fn share(&self) -> Result<Ring> {
+        let Ring { limit, keep, offset, index, .. } = *self;
+        let parts = self.parts.iter().map(Array::share).collect::<Result<_>>()?;
+        Ok(Ring { limit, keep, parts, offset, index })
+    }
+
     /// The arrays that hold state.
     pub fn parts(&self) -> &[Array] {
         &self.parts

@@ -20,12 +20,14 @@ pub(super) struct Slab {
     end: i32,
     /// Where each row begins.
     starts: Vec<i32>,
+    /// The next positions are the last ones: no room is left for more.
+    is_last: bool,
 }
 
 impl Slab {
     /// Nothing yet, for `rows` rows.
     pub fn new(rows: usize, window: Option<i32>) -> Slab {
-        Slab { window, parts: Vec::new(), end: 0, starts: vec![0; rows] }
+        Slab { window, parts: Vec::new(), end: 0, starts: vec![0; rows], is_last: false }
     }
 
     /// The arrays that hold state.
@@ -86,7 +88,7 @@ impl Slab {
         };
         let mut starts = moved(&self.starts, first, len);
         starts.extend(moved(&other.starts, other_first, other_len));
-        *self = Slab { window: self.window, parts, end: longest, starts };
+        *self = Slab { parts, end: longest, starts, ..Slab::new(0, self.window) };
         Ok(())
     }
 
@@ -105,6 +107,47 @@ impl Slab {
         self.end -= first;
         self.starts.iter_mut().for_each(|start| *start = (*start - first).max(0));
         Ok(())
+    }
+
+    /// Leaves no room behind the next positions, which are the last ones.
+    pub fn leave_no_room(&mut self) {
+        self.is_last = true;
+    }
+
+    /// Copies of rows, each without so many of its last positions, with room for `room` more.
+    pub fn copies(&self, rows: &[(usize, i32)], room: i32) -> Result<Slab> {
+        let mut sources = rows.to_vec();
+        sources.dedup();
+        let span = |(row, left_out): (usize, i32)| {
+            let end = self.end - left_out;
+            let first = self.window.map_or(0, |window| end + 1 - window);
+            (row as i32, first.max(self.starts[row]), end)
+        };
+        let spans: Vec<(i32, i32, i32)> = sources.iter().map(|source| span(*source)).collect();
+        let longest = spans.iter().map(|(_, first, end)| end - first).max().unwrap_or(0);
+        let of_row = |row: &(usize, i32)| sources.iter().position(|source| source == row);
+        let order: Vec<u32> = rows.iter().filter_map(of_row).map(|at| at as u32).collect();
+        let order = Array::from_u32(&order, &[rows.len() as i32])?;
+        let mut parts = Vec::with_capacity(self.parts.len());
+        for part in &self.parts {
+            let copy = |(row, first, end): &(i32, i32, i32)| -> Result<Array> {
+                let own = ops::slice_axis(part, 0, *row, row + 1)?;
+                let own = ops::slice_axis(&own, 2, *first, *end)?;
+                let before = longest - (end - first);
+                let before = (before > 0).then(|| empty(part, 1, before)).transpose()?;
+                let room = empty(part, 1, room)?;
+                let pieces: Vec<&Array> = before.iter().chain([&own, &room]).collect();
+                ops::concatenate(&pieces, 2)
+            };
+            let copies: Vec<Array> = spans.iter().map(copy).collect::<Result<_>>()?;
+            let copies = ops::concatenate(&copies.iter().collect::<Vec<_>>(), 0)?;
+            let repeats = sources.len() < rows.len();
+            parts.push(if repeats { ops::take(&copies, &order, 0)? } else { copies });
+        }
+        let starts =
+            rows.iter().map(|row| span(*row)).map(|(_, first, end)| longest - (end - first));
+        let starts = starts.collect();
+        Ok(Slab { parts, end: longest, starts, ..Slab::new(0, self.window) })
     }
 
     /// Copies of a row's positions from `back` to `until` positions before its end; `None` where
@@ -164,6 +207,9 @@ impl Slab {
 
     /// Positions to leave free after `used` ones.
     fn room(&self, used: i32) -> i32 {
+        if self.is_last {
+            return 0;
+        }
         let to_step = whole_steps(used) - used;
         match self.window {
             None => to_step,

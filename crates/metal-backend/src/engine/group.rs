@@ -198,6 +198,9 @@ impl Group {
                     None => None,
                 };
                 let reason = reason.or(row.is_cancelled().then_some(FinishReason::Cancelled));
+                if reason.is_none() {
+                    row.sampler.prepare()?;
+                }
                 Ok(reason.map(|reason| row.end(reason)))
             };
             let result = catch_unwind(AssertUnwindSafe(accept))
@@ -218,5 +221,5 @@ impl Group {
 
 fn draw(rows: &mut [Row], logits: &Array) -> Result<Draws> {
     let mut samplers: Vec<&mut Sampler> = rows.iter_mut().map(|row| &mut row.sampler).collect();
-    Ok(Draws::new(&mut samplers, logits)?)
+    Draws::new(&mut samplers, logits)
 }

@@ -107,6 +107,19 @@ impl Budget {
         chunk * self.activation_bytes + scores + self.logit_bytes
     }
 
+    /// Bytes of `rows` rows of up to `tokens` positions that are computed together and not
+    /// decoded, with the logits of `answers` positions at once. Several rows fit into a chunk.
+    pub fn together(&self, rows: usize, tokens: usize, answers: usize) -> u64 {
+        let more_logits = (answers as u64).saturating_sub(1) * self.logit_bytes;
+        if rows == 1 {
+            return self.caches(1, tokens) + self.work(tokens, 0) + more_logits;
+        }
+        let (rows, tokens) = (rows as u64, tokens as u64);
+        let held: u64 = self.layers.iter().map(|(_, bytes)| tokens * bytes).sum();
+        let scores = self.score_bytes * tokens * tokens;
+        rows * (held + tokens * self.activation_bytes + scores) + self.logit_bytes + more_logits
+    }
+
     /// Whether a prompt may run now, and how many new tokens may follow it: `wanted`, or with
     /// `None` as many as the context and the memory hold.
     pub fn admit(

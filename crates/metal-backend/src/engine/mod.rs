@@ -3,6 +3,7 @@
 //! Callers hand it jobs through a channel and read tokens from their own
 //! [`Generation`](inference_core::Generation); no array ever leaves the thread.
 
+mod classify;
 mod group;
 mod memory;
 mod output;
@@ -20,10 +21,13 @@ use std::time::Instant;
 
 use inference_core::{EngineStatus, Error, GenerateMetrics, GenerateOptions, ModelInfo};
 
+pub(crate) use classify::{ClassifyJob, Scores};
 pub(crate) use output::TextState;
 pub(crate) use shared::Sender as JobSender;
 use shared::Shared;
 pub(crate) use worker::EngineOptions;
+
+use crate::constraint::Matcher;
 
 /// One request, ready to run: validated options and ids, and where its tokens go.
 pub(crate) struct Job {
@@ -35,6 +39,8 @@ pub(crate) struct Job {
     pub eos_token_ids: Vec<u32>,
     /// Ids that XTC never drops.
     pub protected_ids: Vec<u32>,
+    /// What the text must conform to, at its beginning.
+    pub constraint: Option<Matcher>,
     /// From ids to text.
     pub text: TextState,
     /// Where tokens and the outcome go.
@@ -46,6 +52,7 @@ pub(crate) struct Job {
 /// What the engine thread is told.
 enum Command {
     Run(Box<Job>),
+    Classify(Box<ClassifyJob>),
     Close,
 }
 
@@ -101,6 +108,22 @@ impl Engine {
         self.commands.send(Command::Run(Box::new(job))).map_err(|_| Error::Closed)
     }
 
+    /// Queues a classification and waits for it.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::QueueFull`]; what ended it.
+    pub fn classify(
+        &self,
+        job: impl FnOnce(Sender<Result<Vec<Scores>, Error>>) -> ClassifyJob,
+    ) -> Result<Vec<Scores>, Error> {
+        self.check_open()?;
+        self.shared.enter()?;
+        let (reply, scores) = mpsc::channel();
+        let command = Command::Classify(Box::new(job(reply)));
+        self.commands.send(command).map_err(|_| Error::Closed)?;
+        scores.recv().unwrap_or(Err(Error::Closed))
+    }
+
     /// The metrics of the request that finished last.
     pub fn last_metrics(&self) -> Option<GenerateMetrics> {
         self.shared.last_metrics()
@@ -138,6 +161,13 @@ fn receive(loaded: &Receiver<Result<ModelInfo, Error>>) -> Result<ModelInfo, Err
     loaded
         .recv()
         .unwrap_or_else(|_| Err(Error::Engine("the engine thread ended during the load".into())))
+}
+
+/// The error of a request whose model computes NaN.
+fn not_numbers() -> crate::error::Error {
+    crate::error::Error::model(
+        "the model's logits are no numbers: its weights are damaged, or overflow the type that it is computed in (try dtype f32)",
+    )
 }
 
 /// The error of a request or a load that panicked.

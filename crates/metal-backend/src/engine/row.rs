@@ -8,7 +8,7 @@ use inference_core::{
 };
 use mlx_ffi::Array;
 
-use super::{Job, TextState};
+use super::{Job, TextState, not_numbers};
 use crate::error::Result;
 use crate::sampling::{Report, Sampler};
 
@@ -101,9 +101,7 @@ impl Row {
         if let Some(check) = &report.check
             && !check.item_f32()?.is_finite()
         {
-            return Err(crate::error::Error::model(
-                "the model's logits are no numbers: its weights are damaged, or overflow the type that it is computed in (try dtype f32)",
-            ));
+            return Err(not_numbers());
         }
         if self.eos_token_ids.contains(&id) {
             return Ok(Some(FinishReason::EndOfSequence(id)));
@@ -125,6 +123,10 @@ impl Row {
             return Ok(Some(FinishReason::StopText(self.stop[index].clone())));
         }
         self.send(false);
+        if self.sampler.is_complete() {
+            // What else could come is an end.
+            return Ok(self.eos_token_ids.first().copied().map(FinishReason::EndOfSequence));
+        }
         Ok((self.generated() >= self.max_tokens).then_some(FinishReason::Length))
     }
 

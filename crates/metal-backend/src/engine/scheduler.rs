@@ -1,5 +1,7 @@
 //! Who computes next: admission, prefill between decode steps, batches that rows join and leave.
 
+mod classifying;
+
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,6 +11,7 @@ use std::time::{Duration, Instant};
 use inference_core::{Error, FinishReason, GenerateMetrics, Outcome};
 use mlx_ffi::memory;
 
+use super::classify::Lane;
 use super::group::{Exit, Group};
 use super::memory::{Admission, Budget, InUse};
 use super::prefill::Prefill;
@@ -51,6 +54,7 @@ pub(super) struct Scheduler<'a> {
     queue: VecDeque<Box<Job>>,
     prefills: Vec<Prefill>,
     groups: Vec<Group>,
+    classifications: Lane,
     /// Rows that begin again: they made room for others, or their positions are encoded otherwise.
     set_back: VecDeque<Row>,
     prefixes: PrefixCache,
@@ -78,6 +82,7 @@ impl<'a> Scheduler<'a> {
             queue: VecDeque::new(),
             prefills: Vec::new(),
             groups: Vec::new(),
+            classifications: Lane::default(),
             set_back: VecDeque::new(),
             closing: false,
             turns: 0,
@@ -101,6 +106,7 @@ impl<'a> Scheduler<'a> {
             }
             self.admit();
             self.prefill();
+            self.classify();
             self.make_room();
             self.decode();
             self.beat();
@@ -109,11 +115,13 @@ impl<'a> Scheduler<'a> {
     }
 
     fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.set_back.is_empty() && self.running() == 0
+        let nothing_waits = self.queue.is_empty() && self.set_back.is_empty();
+        nothing_waits && self.classifications.next_queued().is_none() && self.running() == 0
     }
 
     fn running(&self) -> usize {
-        self.prefills.len() + self.groups.iter().map(|group| group.rows().len()).sum::<usize>()
+        let decoding = self.groups.iter().map(|group| group.rows().len()).sum::<usize>();
+        self.prefills.len() + decoding + self.classifications.running()
     }
 
     fn beat(&self) {
@@ -122,12 +130,14 @@ impl<'a> Scheduler<'a> {
 
     fn kv_bytes(&self) -> u64 {
         let prefills = self.prefills.iter().map(|prefill| prefill.caches.nbytes());
-        prefills.chain(self.groups.iter().map(|group| group.caches().nbytes())).sum()
+        let groups = self.groups.iter().map(|group| group.caches().nbytes());
+        prefills.chain(groups).chain([self.classifications.kv_bytes()]).sum()
     }
 
     fn take_in(&mut self, command: Command) {
         match command {
             Command::Run(job) => self.queue.push_back(job),
+            Command::Classify(job) => self.classifications.push(job),
             Command::Close => self.closing = true,
         }
     }
@@ -152,6 +162,9 @@ impl<'a> Scheduler<'a> {
                 self.queue.push_back(job);
             }
         }
+        for _ in 0..self.classifications.end_cancelled() {
+            self.shared.leave();
+        }
         let cancelled = |row: &Row| row.is_cancelled();
         let mut ended = Vec::new();
         while let Some(at) = self.prefills.iter().position(|prefill| cancelled(&prefill.row)) {
@@ -168,7 +181,13 @@ impl<'a> Scheduler<'a> {
 
     /// Lets waiting requests begin while there are slots and memory.
     fn admit(&mut self) {
-        while self.running() < self.shared.slots {
+        // A batch of prompts that waits for memory came before what waits here.
+        while self.running() < self.shared.slots && !self.classifications.waits() {
+            if self.classification_is_next() {
+                self.note_start();
+                self.classifications.begin_next();
+                continue;
+            }
             let (ids, wanted) = match (self.set_back.front(), self.queue.front()) {
                 (Some(row), _) => (row.ids.len(), Some(row.max_tokens - row.generated())),
                 (None, Some(job)) => (job.ids.len(), job.options.max_tokens),
@@ -215,10 +234,8 @@ impl<'a> Scheduler<'a> {
         let budget = &self.served.budget;
         let prefills = self.prefills.iter().map(|prefill| budget.caches(1, prefill.row.ids.len()));
         let groups = self.groups.iter().map(|group| self.set_aside(group));
-        Ok(InUse {
-            fixed: (memory::active()? as u64).saturating_sub(self.kv_bytes()),
-            rows: prefills.chain(groups).sum(),
-        })
+        let rows = prefills.chain(groups).chain([self.classifications.set_aside()]).sum();
+        Ok(InUse { fixed: (memory::active()? as u64).saturating_sub(self.kv_bytes()), rows })
     }
 
     /// Bytes that a group's rows take soon.
@@ -228,16 +245,25 @@ impl<'a> Scheduler<'a> {
         self.served.budget.caches(group.rows().len(), longest)
     }
 
-    fn begin(&mut self, job: Job, max_tokens: usize) {
+    /// Begins to measure, where nothing else is measured at this time.
+    fn note_start(&self) {
         if self.running() == 0 {
-            // Nothing else is measured at this time.
             let _ = memory::reset_peak();
         }
+    }
+
+    fn begin(&mut self, mut job: Job, max_tokens: usize) {
+        self.note_start();
         let seed = job.options.seed.unwrap_or_else(fresh_seed);
         let (options, vocab_size) = (job.options.clone(), self.served.model.vocab_size);
         let sampler = Sampler::new(options, seed, &job.ids, &job.protected_ids, vocab_size);
         match sampler {
-            Ok(sampler) => self.begin_prefill(Row::new(job, sampler, max_tokens)),
+            Ok(mut sampler) => {
+                if let Some(matcher) = job.constraint.take() {
+                    sampler.constrain(matcher);
+                }
+                self.begin_prefill(Row::new(job, sampler, max_tokens));
+            }
             Err(error) => {
                 self.shared.leave();
                 job.output.into_inner().fail(Error::Engine(error.to_string()));
@@ -404,24 +430,32 @@ impl<'a> Scheduler<'a> {
 
     /// Ends a request whose keys and values are freed already.
     fn end(&mut self, mut row: Row, result: Result<FinishReason>) {
-        if self.running() == 0 {
-            // A step that was queued ahead may still run and hold memory.
-            let _ = mlx_ffi::synchronize();
-            let _ = memory::clear_cache();
-        }
-        let bytes = |figure: mlx_ffi::Result<usize>| figure.unwrap_or(0) as u64;
-        self.note_peak();
-        row.peak_bytes = row.peak_bytes.max(bytes(memory::peak()));
-        let metrics = row.metrics(bytes(memory::active()));
+        let (peak, active) = self.settle();
+        row.peak_bytes = row.peak_bytes.max(peak);
+        let metrics = row.metrics(active);
         self.shared.finished(&metrics);
         self.shared.leave();
         self.beat();
         row.finish(result.map_err(Error::from), metrics);
     }
 
-    /// Tells the rows that go on what was in use until now.
-    fn note_peak(&mut self) {
-        let peak = memory::peak().unwrap_or(0) as u64;
+    /// After a request's end: gives back what nothing needs any more, and tells those that go on
+    /// what was in use until now. The most bytes until now, and those in use.
+    fn settle(&mut self) -> (u64, u64) {
+        if self.running() == 0 {
+            // A step that was queued ahead may still run and hold memory.
+            let _ = mlx_ffi::synchronize();
+            let _ = memory::clear_cache();
+        }
+        let bytes = |figure: mlx_ffi::Result<usize>| figure.unwrap_or(0) as u64;
+        let peak = bytes(memory::peak());
+        self.note_peak(peak);
+        (peak, bytes(memory::active()))
+    }
+
+    /// Tells the requests that go on what was in use until now.
+    fn note_peak(&mut self, peak: u64) {
+        self.classifications.note_peak(peak);
         let prefills = self.prefills.iter_mut().map(|prefill| &mut prefill.row);
         let groups = self.groups.iter_mut().flat_map(|group| group.rows_mut());
         for row in prefills.chain(groups) {
@@ -439,6 +473,7 @@ impl<'a> Scheduler<'a> {
         }
         // Dropped with their senders, which tell.
         self.queue.clear();
+        self.classifications = Lane::default();
         while self.inbox.try_recv().is_ok() {}
     }
 }

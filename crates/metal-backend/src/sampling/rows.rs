@@ -1,8 +1,9 @@
 //! The draws of all rows of a batch.
 
-use mlx_ffi::{Array, Dtype, Result, ops};
+use mlx_ffi::{Array, Dtype, ops};
 
 use super::{Draw, Report, Sampler};
+use crate::error::Result;
 
 /// What one step chose for each row of a batch; nothing is computed until it is read.
 pub(crate) struct Draws {
@@ -16,7 +17,7 @@ impl Draws {
     /// Draws from `logits`, `[rows, vocab_size]`. Each row's draw is what it is alone.
     ///
     /// # Errors
-    /// Those of MLX.
+    /// Those of MLX; a constraint's, where it was not prepared.
     pub fn new(samplers: &mut [&mut Sampler], logits: &Array) -> Result<Draws> {
         if let [sampler] = samplers {
             let Draw { id, report } = sampler.draw(logits)?;
@@ -62,7 +63,7 @@ impl Draws {
     ///
     /// # Errors
     /// Those of MLX.
-    pub fn keep(self, rows: &[usize]) -> Result<Draws> {
+    pub fn keep(self, rows: &[usize]) -> mlx_ffi::Result<Draws> {
         let ids = take_rows(&self.ids, rows)?;
         let kept = |(row, report)| rows.contains(&row).then_some(report);
         let reports = self.reports.into_iter().enumerate().filter_map(kept).collect();
@@ -74,7 +75,7 @@ impl Draws {
 ///
 /// # Errors
 /// Those of MLX.
-pub(crate) fn take_rows(array: &Array, rows: &[usize]) -> Result<Array> {
+pub(crate) fn take_rows(array: &Array, rows: &[usize]) -> mlx_ffi::Result<Array> {
     let indices: Vec<u32> = rows.iter().map(|row| *row as u32).collect();
     ops::take(array, &Array::from_u32(&indices, &[rows.len() as i32])?, 0)
 }

@@ -7,7 +7,9 @@ mod tiny;
 
 mod batching;
 mod cancelling;
+mod classifying;
 mod closing;
+mod constrained;
 mod prefixes;
 mod text;
 mod together;

@@ -11,4 +11,5 @@ mod checkpoints;
 mod configs;
 mod fixtures;
 mod invariants;
+mod labels;
 mod sampling;

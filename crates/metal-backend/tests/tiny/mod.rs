@@ -27,7 +27,7 @@ pub struct Tensor {
 
 impl Tensor {
     /// Repeatable values, evenly spread over ± 0.7.
-    fn noise(name: &str, shape: &[usize]) -> Tensor {
+    pub fn noise(name: &str, shape: &[usize]) -> Tensor {
         let mut state = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
         });

@@ -27,7 +27,7 @@ const LABELS: usize = 256;
 /// As the documentation of errors has them.
 pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
     state.loaded()?;
-    let body = body::object(&state.config, request).await?;
+    let (body, _) = body::object(&state, request).await?;
     let limits = &state.config.limits;
     let mut reader = fields::check(&[tables::CLASSIFY], limits, body)?;
     let loaded = state.serve(reader.text("model")?.as_deref())?;

@@ -31,7 +31,7 @@ impl Drop for CancelOnDrop {
 /// As the documentation of errors has them.
 pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
     state.loaded()?;
-    let body = body::object(&state.config, request).await?;
+    let (body, _) = body::object(&state, request).await?;
     let limits = &state.config.limits;
     let mut reader = fields::check(&[tables::INSPECT], limits, body)?;
     let model = state.serve(reader.text("model")?.as_deref())?.model;
@@ -47,6 +47,10 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let count = model.info().num_layers;
     if let Some(layer) = layers.iter().flatten().find(|layer| **layer as usize >= count) {
         let reason = format!("there is no layer {layer}; the model has {count}, from 0 on");
+        return Err(ApiError::value("layers", reason));
+    }
+    if layers.as_ref().is_some_and(|layers| layers.len() > count) {
+        let reason = format!("names more than the {count} layers that the model has");
         return Err(ApiError::value("layers", reason));
     }
     let permits = state.admission.take(1, "prompt")?;

@@ -20,7 +20,7 @@ use crate::state::State;
 /// As the documentation of errors has them.
 pub async fn tokenize(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
     state.loaded()?;
-    let body = body::object(&state.config, request).await?;
+    let (body, size) = body::object(&state, request).await?;
     let limits = &state.config.limits;
     let mut reader = fields::check(&[tables::TEMPLATE, tables::TOKENIZE], limits, body)?;
     let model = state.serve(reader.text("model")?.as_deref())?.model;
@@ -31,13 +31,13 @@ pub async fn tokenize(Shared(state): Shared<Arc<State>>, request: Request) -> Re
         ((Some(text), None) | (None, Some(text)), None) => {
             reader.finish()?;
             let work = move || Ok(model.encode(&text)?);
-            state.text_work(work).await.map_err(|error| error.or_about("prompt"))?
+            state.text_work(size, work).await.map_err(|error| error.or_about("prompt"))?
         }
         ((None, None), Some(items)) => {
             let Conversation { messages, chat, .. } = conversation(&mut reader, items)?;
             reader.finish()?;
             let work = move || Ok(model.render_chat(&messages, &chat)?.ids);
-            state.text_work(work).await.map_err(|error| error.or_about("messages"))?
+            state.text_work(size, work).await.map_err(|error| error.or_about("messages"))?
         }
         ((None, None), None) => return Err(ApiError::value("prompt", "is missing")),
         _ => {
@@ -55,13 +55,18 @@ pub async fn tokenize(Shared(state): Shared<Arc<State>>, request: Request) -> Re
 /// As the documentation of errors has them.
 pub async fn detokenize(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
     state.loaded()?;
-    let body = body::object(&state.config, request).await?;
+    let (body, size) = body::object(&state, request).await?;
     let mut reader = fields::check(&[tables::DETOKENIZE], &state.config.limits, body)?;
     let model = state.serve(reader.text("model")?.as_deref())?.model;
     let ids = reader.ids("tokens")?.unwrap_or_default();
     reader.finish()?;
+    let count = model.info().vocab_size;
+    if let Some(at) = ids.iter().position(|id| *id as usize >= count) {
+        let reason = format!("{} is not in the vocabulary of {count}", ids[at]);
+        return Err(ApiError::value(format!("tokens[{at}]"), reason));
+    }
     let work = move || Ok(model.decode(&ids)?);
-    let text = state.text_work(work).await.map_err(|error| error.or_about("tokens"))?;
+    let text = state.text_work(size, work).await.map_err(|error| error.or_about("tokens"))?;
     Ok(json_response(StatusCode::OK, &json!({"prompt": text, "content": text})))
 }
 
@@ -74,15 +79,16 @@ pub async fn apply_template(
     request: Request,
 ) -> Result<Response> {
     state.loaded()?;
-    let body = body::object(&state.config, request).await?;
-    let mut reader = fields::check(&[tables::TEMPLATE], &state.config.limits, body)?;
+    let (body, size) = body::object(&state, request).await?;
+    let limits = &state.config.limits;
+    let mut reader = fields::check(&[tables::TEMPLATE, tables::APPLY_TEMPLATE], limits, body)?;
     let model = state.serve(reader.text("model")?.as_deref())?.model;
     let items = reader.list("messages")?;
     let items: Vec<Json> = reader.need("messages", items)?;
     let Conversation { messages, chat, .. } = conversation(&mut reader, items)?;
     reader.finish()?;
     let work = move || Ok(model.render_chat(&messages, &chat)?);
-    let prompt = state.text_work(work).await.map_err(|error| error.or_about("messages"))?;
+    let prompt = state.text_work(size, work).await.map_err(|error| error.or_about("messages"))?;
     let object = json!({"prompt": prompt.text, "tokens": prompt.ids, "count": prompt.ids.len()});
     Ok(json_response(StatusCode::OK, &object))
 }

@@ -37,7 +37,7 @@ struct Chat {
 /// As the documentation of errors has them.
 pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
     state.loaded()?;
-    let body = body::object(&state.config, request).await?;
+    let (body, size) = body::object(&state, request).await?;
     let limits = &state.config.limits;
     let mut reader = fields::check(&[tables::SAMPLING, tables::CHAT], limits, body)?;
     let loaded = state.serve(reader.text("model")?.as_deref())?;
@@ -54,14 +54,16 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let permits = state.admission.take(chat.asked.n, "n")?;
     let (stream, include_usage, n) = (chat.asked.stream, chat.asked.include_usage, chat.asked.n);
     let (logprobs, parallel) = (chat.asked.options.logprobs, chat.parallel);
-    let engine = loaded.clone();
+    let (engine, owner) = (loaded.clone(), Arc::clone(&state));
     let work = move || {
         let (prompt, generations) = start(&engine, &chat)?;
-        Ok((prompt, generations, chat.conversation.tools))
+        // Made here, so that it holds its permits and is counted even where the client has left.
+        let run = Run::new(&owner, generations, permits, n);
+        Ok((prompt, run, chat.conversation.tools))
     };
-    let started = state.text_work(work).await;
+    let started = state.text_work(size, work).await;
     let started = started.map_err(|error| error.rename("constraint", about).or_about("messages"));
-    let (prompt, generations, tools) = started?;
+    let (prompt, run, tools) = started?;
 
     let answers: Vec<_> = (0..n)
         .map(|_| ChatAnswer {
@@ -72,7 +74,6 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
             said: Said::default(),
         })
         .collect();
-    let run = Run::new(&state, generations, permits, n);
     let mut head = Head {
         id: state.id("chatcmpl-"),
         object: "chat.completion",

@@ -39,7 +39,7 @@ struct Completion {
 /// As the documentation of errors has them.
 pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
     state.loaded()?;
-    let body = body::object(&state.config, request).await?;
+    let (body, size) = body::object(&state, request).await?;
     let limits = &state.config.limits;
     let mut reader = fields::check(&[tables::SAMPLING, tables::COMPLETIONS], limits, body)?;
     let loaded = state.serve(reader.text("model")?.as_deref())?;
@@ -56,23 +56,24 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let Completion { prompts, asked, best_of, echo, logprobs } = completion;
     let permits = state.admission.take(prompts.len() * best_of, "prompt")?;
     let (stream, include_usage, n) = (asked.stream, asked.include_usage, asked.n);
-    let model = Arc::clone(&loaded.model);
+    let (model, owner) = (Arc::clone(&loaded.model), Arc::clone(&state));
     let work = move || {
         let mut started = Vec::new();
         for prompt in &prompts {
             started.extend(generate(model.as_ref(), prompt, &asked, best_of, echo)?);
         }
-        Ok(started)
+        let (generations, echoes): (Vec<_>, Vec<_>) = started.into_iter().unzip();
+        // Made here, so that it holds its permits and is counted even where the client has left.
+        Ok((Run::new(&owner, generations, permits, best_of), echoes))
     };
-    let started = state.text_work(work).await;
-    let started = started.map_err(|error| error.rename("constraint", about).or_about("prompt"))?;
+    let started = state.text_work(size, work).await;
+    let started = started.map_err(|error| error.rename("constraint", about).or_about("prompt"));
+    let (run, echoes) = started?;
 
-    let (generations, echoes): (Vec<_>, Vec<_>) = started.into_iter().unzip();
     let answers: Vec<_> = echoes
         .into_iter()
         .map(|echo| CompletionAnswer::new(Arc::clone(&loaded.model), echo, logprobs))
         .collect();
-    let run = Run::new(&state, generations, permits, best_of);
     let head = Head {
         id: state.id("cmpl-"),
         object: "text_completion",

@@ -9,6 +9,7 @@ use super::tables;
 use crate::body;
 use crate::error::{ApiError, Result};
 use crate::fields;
+use crate::prompts::prompts;
 use crate::state::State;
 
 /// Refuses.
@@ -17,8 +18,9 @@ use crate::state::State;
 /// Always: what is wrong with the request, else that the model cannot.
 pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
     state.loaded()?;
-    let body = body::object(&state.config, request).await?;
+    let (body, _) = body::object(&state, request).await?;
     let mut reader = fields::check(&[tables::EMBEDDINGS], &state.config.limits, body)?;
+    prompts("input", reader.take("input").unwrap_or_default(), state.config.limits.prompts)?;
     state.serve(reader.text("model")?.as_deref())?;
     let reason = "the served model generates text and embeds none; serve an embedding model";
     Err(ApiError::unsupported("model", reason))

@@ -43,30 +43,54 @@ fn message(mut reader: Reader) -> Result<Message> {
     let mut fields = Vec::new();
     for name in ["name", "tool_call_id", "reasoning_content"] {
         if let Some(text) = reader.text(name)? {
+            belongs(&reader, name, &role)?;
             fields.push((name.to_owned(), Value::from(text)));
         }
+    }
+    if role == Role::Tool && !fields.iter().any(|(name, _)| name == "tool_call_id") {
+        return Err(ApiError::value(reader.path("tool_call_id"), "is missing"));
     }
     let path = reader.path("tool_calls");
     if let Some(calls) = reader.list("tool_calls")?.filter(|calls| !calls.is_empty()) {
         let one = |(index, item)| tool_call(Reader::new(format!("{path}[{index}]"), item)?);
+        belongs(&reader, "tool_calls", &role)?;
         let calls = calls.into_iter().enumerate().map(one).collect::<Result<_>>()?;
         fields.push(("tool_calls".to_owned(), Value::Array(calls)));
     }
     let path = reader.path("content");
     let content = match reader.take("content") {
-        None if role == Role::Assistant => Value::Null,
+        // It has called tools, or has only thought.
+        None if fields.iter().any(|(name, _)| name != "name" && name != "tool_call_id") => {
+            Value::Null
+        }
         None => return Err(ApiError::value(path, "is missing")),
         Some(Json::String(text)) => Value::from(text),
         Some(Json::Array(parts)) => parts_text(&path, parts)?,
         Some(other) => return Err(expected(path, "a string or an array of parts", &other)),
     };
     for (name, reason) in REFUSED {
-        if reader.take(name).is_some_and(|value| value != json!([])) {
+        // OpenAI's package sends its own answers back with an empty list of annotations.
+        let asks_nothing = |value: &Json| name == "annotations" && *value == json!([]);
+        if reader.take(name).is_some_and(|value| !asks_nothing(&value)) {
             return Err(ApiError::unsupported(reader.path(name), reason));
         }
     }
     reader.finish()?;
     Ok(Message { role, content, fields })
+}
+
+/// Whether messages of `role` have the field `name`; templates would pass over it elsewhere.
+fn belongs(reader: &Reader, name: &str, role: &Role) -> Result<()> {
+    let own = match name {
+        "tool_calls" | "reasoning_content" => Role::Assistant,
+        "tool_call_id" => Role::Tool,
+        _ => return Ok(()),
+    };
+    if *role == own {
+        return Ok(());
+    }
+    let reason = format!("belongs to messages of the role `{own}`, and this one's is `{role}`");
+    Err(ApiError::value(reader.path(name), reason))
 }
 
 /// The text of the parts, one after the other: templates take a message's text in one piece.
@@ -98,9 +122,8 @@ fn parts_text(path: &str, parts: Vec<Json>) -> Result<Value> {
 /// print; where a model wrote no JSON, they stay what it wrote.
 fn tool_call(mut call: Reader) -> Result<Value> {
     let mut fields = Vec::new();
-    if let Some(id) = call.text("id")? {
-        fields.push(("id".to_owned(), Value::from(id)));
-    }
+    let id = call.text("id")?;
+    fields.push(("id".to_owned(), Value::from(call.need("id", id)?)));
     let kind = call.text("type")?.unwrap_or_else(|| "function".to_owned());
     if kind != "function" {
         return Err(ApiError::unsupported(call.path("type"), "calls are of functions"));
@@ -226,6 +249,10 @@ mod tests {
         );
         let spoken = json!({"role": "assistant", "content": "", "audio": {"id": "1"}});
         assert_eq!(refused(spoken), "messages[1].audio");
+        let spoken = json!({"role": "assistant", "content": "", "refusal": []});
+        assert_eq!(refused(spoken), "messages[1].refusal");
+        let noted = json!({"role": "assistant", "content": "", "annotations": []});
+        assert!(messages(vec![noted]).is_ok());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State as Shared};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -26,7 +27,11 @@ pub async fn list(Shared(state): Shared<Arc<State>>) -> Result<Response> {
 ///
 /// # Errors
 /// 404 for a name that is not served, and as [`list`].
-pub async fn one(Shared(state): Shared<Arc<State>>, Path(name): Path<String>) -> Result<Response> {
+pub async fn one(
+    Shared(state): Shared<Arc<State>>,
+    name: Result<Path<String>, PathRejection>,
+) -> Result<Response> {
+    let Path(name) = name.map_err(|error| ApiError::bad_request(error.body_text()))?;
     if !state.config.serves(&name) {
         return Err(ApiError::model_not_found(&name, &state.config.model));
     }

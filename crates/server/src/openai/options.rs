@@ -135,7 +135,9 @@ fn logit_bias(reader: &mut Reader, limits: &Limits) -> Result<BTreeMap<u32, f32>
         return Err(ApiError::value("logit_bias", reason));
     }
     let entry = |(id, bias): (String, Json)| {
-        let id: u32 = id.parse().map_err(|_| {
+        // As ids are written, so that `+5` and `05` are not further names of 5.
+        let read = id.parse().ok().filter(|read: &u32| read.to_string() == id);
+        let id = read.ok_or_else(|| {
             ApiError::value("logit_bias", format!("`{id}` is not the id of a token"))
         })?;
         match bias.as_f64() {

@@ -2,10 +2,17 @@
 
 use crate::fields::{Field, Kind, UNBOUNDED, honoured, nothing, refused, required};
 
-const TEXTS: &str = r#"{"anyOf":[{"type":"string"},{"type":"array","items":{"type":"string"}}]}"#;
+const STOP: &str = r#"{"anyOf":[{"type":"string","minLength":1},
+    {"type":"array","items":{"type":"string","minLength":1}}]}"#;
+const PROMPTS: &str = r#"{"anyOf":[{"type":"string"},
+    {"type":"array","minItems":1,"items":{"type":"integer","minimum":0,"maximum":4294967295}},
+    {"type":"array","minItems":1,"items":{"anyOf":[{"type":"string"},
+        {"type":"array","minItems":1,"items":{"type":"integer","minimum":0,"maximum":4294967295}}]}}]}"#;
 const IDS: &str = r#"{"type":"array","items":{"type":"integer","minimum":0,"maximum":4294967295}}"#;
-const BIAS: &str = r#"{"type":"object","additionalProperties":{"type":"number"}}"#;
-const OBJECT: &str = r#"{"type":"object"}"#;
+const BIAS: &str = r#"{"type":"object","propertyNames":{"pattern":"^(0|[1-9][0-9]{0,9})$"},
+    "additionalProperties":{"type":"number","minimum":-100,"maximum":100}}"#;
+const VARIABLES: &str = r#"{"type":"object","propertyNames":
+    {"not":{"enum":["messages","tools","add_generation_prompt","chat_template"]}}}"#;
 const STREAM_OPTIONS: &str = r#"{"type":"object","additionalProperties":false,"properties":
     {"include_usage":{"type":"boolean"},"include_obfuscation":{"enum":[false]}}}"#;
 
@@ -29,7 +36,7 @@ pub const SAMPLING: &[Field] = &[
         Kind::Object(STREAM_OPTIONS),
         "`include_usage`: a last chunk with the usage.",
     ),
-    honoured("stop", Kind::Schema(TEXTS), "Texts that end an answer and are not part of it."),
+    honoured("stop", Kind::Schema(STOP), "Texts that end an answer and are not part of it."),
     honoured(
         "seed",
         Kind::Integer(i64::MIN, UNBOUNDED),
@@ -90,7 +97,7 @@ pub const SAMPLING: &[Field] = &[
 
 /// `POST /v1/chat/completions`, beside [`SAMPLING`].
 pub const CHAT: &[Field] = &[
-    required("messages", Kind::Array(include_str!("messages.schema.json")), "The conversation."),
+    required("messages", MESSAGES, "The conversation."),
     honoured(
         "max_completion_tokens",
         Kind::Integer(0, UNBOUNDED),
@@ -109,28 +116,28 @@ pub const CHAT: &[Field] = &[
     ),
     honoured(
         "response_format",
-        Kind::Object(OBJECT),
+        Kind::Object(include_str!("response_format.schema.json")),
         "`text`, `json_object`, or `json_schema` with a schema.",
     ),
     honoured(
         "tools",
-        Kind::Array(r#"{"type":"array","items":{"type":"object"}}"#),
+        Kind::Array(include_str!("tools.schema.json")),
         "Functions that the answer may call.",
     ),
     honoured(
         "tool_choice",
-        Kind::Schema(r#"{"anyOf":[{"enum":["none","auto","required"]},{"type":"object"}]}"#),
+        Kind::Schema(include_str!("tool_choice.schema.json")),
         "Whether it must: `none`, `auto`, `required`, or a function's name.",
     ),
     honoured("parallel_tool_calls", Kind::Bool, "`false`: at most one call in an answer."),
     honoured(
         "reasoning_effort",
-        Kind::OneOf(&["none", "minimal", "low", "medium", "high", "xhigh"]),
+        Kind::OneOf(&["none", "minimal", "low", "medium", "high", "xhigh", "max"]),
         "How much to think, where the model's template knows of it.",
     ),
     honoured(
         "chat_template_kwargs",
-        Kind::Object(OBJECT),
+        Kind::Object(VARIABLES),
         "Extension: further variables of the chat template.",
     ),
     honoured(
@@ -144,10 +151,11 @@ pub const CHAT: &[Field] = &[
         Kind::Text,
         "A hint where to look for a cached prompt; the cache finds it by its tokens.",
     ),
-    nothing(
-        "metadata",
-        Kind::Object(r#"{"type":"object","additionalProperties":{"type":"string"}}"#),
-        "Labels of a stored answer.",
+    nothing("metadata", Kind::Labels, "Labels of a stored answer."),
+    refused(
+        "prompt_cache_options",
+        &[],
+        "every prompt is cached as far as `--prefix-cache` has room, and for no set time",
     ),
     refused(
         "prompt_cache_retention",
@@ -172,14 +180,7 @@ pub const CHAT: &[Field] = &[
 
 /// `POST /v1/completions`, beside [`SAMPLING`].
 pub const COMPLETIONS: &[Field] = &[
-    required(
-        "prompt",
-        Kind::Schema(
-            r#"{"anyOf":[{"type":"string"},{"type":"array","items":{"type":"string"}},
-        {"type":"array","items":{"type":"integer"}},{"type":"array","items":{"type":"array","items":{"type":"integer"}}}]}"#,
-        ),
-        "Text, token ids, or an array of either.",
-    ),
+    required("prompt", Kind::Schema(PROMPTS), "Text, token ids, or an array of either."),
     honoured(
         "max_tokens",
         Kind::Integer(0, UNBOUNDED),
@@ -212,18 +213,19 @@ pub const EMBEDDINGS: &[Field] = &[
     nothing("user", Kind::Text, "A name for the user."),
 ];
 
-/// `POST /apply-template`, and `/tokenize` of messages.
+const MESSAGES: Kind = Kind::Array(include_str!("messages.schema.json"));
+
+/// What `/apply-template` and `/tokenize` share.
 pub const TEMPLATE: &[Field] = &[
     MODEL,
-    honoured("messages", Kind::Array(include_str!("messages.schema.json")), "The conversation."),
     honoured(
         "tools",
-        Kind::Array(r#"{"type":"array","items":{"type":"object"}}"#),
+        Kind::Array(include_str!("tools.schema.json")),
         "Functions that the answer may call.",
     ),
     honoured(
         "chat_template_kwargs",
-        Kind::Object(OBJECT),
+        Kind::Object(VARIABLES),
         "Further variables of the chat template.",
     ),
     honoured(
@@ -233,8 +235,12 @@ pub const TEMPLATE: &[Field] = &[
     ),
 ];
 
-/// `POST /tokenize`, beside [`TEMPLATE`].
+/// `POST /apply-template`, beside [`TEMPLATE`].
+pub const APPLY_TEMPLATE: &[Field] = &[required("messages", MESSAGES, "The conversation.")];
+
+/// `POST /tokenize`, beside [`TEMPLATE`]; one of these.
 pub const TOKENIZE: &[Field] = &[
+    honoured("messages", MESSAGES, "The conversation."),
     honoured("prompt", Kind::Text, "The text; or `messages` in its place."),
     honoured("content", Kind::Text, "Another name of `prompt`."),
 ];
@@ -245,14 +251,7 @@ pub const DETOKENIZE: &[Field] = &[MODEL, required("tokens", Kind::Array(IDS), "
 /// `POST /v1/classify`.
 pub const CLASSIFY: &[Field] = &[
     MODEL,
-    required(
-        "input",
-        Kind::Schema(
-            r#"{"anyOf":[{"type":"string"},{"type":"array","items":{"type":"string"}},
-        {"type":"array","items":{"type":"integer"}},{"type":"array","items":{"type":"array","items":{"type":"integer"}}}]}"#,
-        ),
-        "Text, token ids, or an array of either.",
-    ),
+    required("input", Kind::Schema(PROMPTS), "Text, token ids, or an array of either."),
     honoured(
         "labels",
         Kind::Array(r#"{"type":"array","items":{"type":"string"}}"#),
@@ -267,13 +266,16 @@ pub const INSPECT: &[Field] = &[
     required(
         "prompt",
         Kind::Schema(
-            r#"{"anyOf":[{"type":"string"},{"type":"array","items":{"type":"integer"}}]}"#,
+            r#"{"anyOf":[{"type":"string"},{"type":"array","minItems":1,
+            "items":{"type":"integer","minimum":0,"maximum":4294967295}}]}"#,
         ),
         "Text or token ids.",
     ),
     honoured(
         "layers",
-        Kind::Array(r#"{"type":"array","items":{"type":"integer","minimum":0}}"#),
+        Kind::Array(
+            r#"{"type":"array","items":{"type":"integer","minimum":0,"maximum":4294967295}}"#,
+        ),
         "Which layers; left out: all.",
     ),
     honoured("values", Kind::Bool, "Report keys and queries themselves, not their shapes alone."),

@@ -60,3 +60,26 @@ fn the_documentation_names_every_field_and_endpoint() {
         }
     }
 }
+
+#[test]
+fn the_description_says_which_fields_a_request_cannot_be_without() {
+    let document = document();
+    let schema = |path: &str| {
+        document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+            .clone()
+    };
+    assert_eq!(schema("/apply-template")["required"], serde_json::json!(["messages"]));
+    let one_of = schema("/tokenize")["oneOf"].clone();
+    let names: Vec<_> = one_of.as_array().unwrap().iter().map(|one| &one["required"][0]).collect();
+    assert_eq!(names, ["prompt", "content", "messages"]);
+    let server = TestServer::start();
+    for (path, body) in [("/apply-template", "{}"), ("/tokenize", "{}")] {
+        let headers = [("content-type", "application/json")];
+        let answer = Client::connect(server.address).request("POST", path, &headers, body);
+        assert_eq!(answer.status, 400, "{path}");
+    }
+    let both = r#"{"prompt": "a", "messages": null}"#;
+    let headers = [("content-type", "application/json")];
+    let answer = Client::connect(server.address).request("POST", "/tokenize", &headers, both);
+    assert_eq!(answer.status, 200, "{}", answer.text);
+}

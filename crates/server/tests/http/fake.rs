@@ -29,6 +29,18 @@ pub struct Shared {
     /// Seconds since the engine's last step.
     pub stalled: AtomicUsize,
     pub closed: AtomicBool,
+    /// Texts that are being tokenized, and the most that ever were at once.
+    pub encoding: AtomicUsize,
+    pub most_encoding: AtomicUsize,
+    /// The model's method that panics, while one is named here.
+    pub panics: Mutex<&'static str>,
+}
+
+impl Shared {
+    fn may_panic(&self, method: &str) {
+        let panics = *self.panics.lock().unwrap() == method;
+        assert!(!panics, "as the test asked");
+    }
 }
 
 /// The model.
@@ -38,6 +50,8 @@ pub struct Fake {
     pub says: Vec<&'static str>,
     /// Before each token.
     pub delay: Duration,
+    /// How long a text takes to tokenize.
+    pub encodes: Duration,
     pub capabilities: Capabilities,
     pub info: ModelInfo,
     /// Looks at attention.
@@ -56,11 +70,14 @@ impl Default for Fake {
             shared: Arc::default(),
             says: vec!["The", " fox", " ran", "."],
             delay: Duration::ZERO,
+            encodes: Duration::ZERO,
             capabilities: all_but(&[]),
             info: ModelInfo {
                 architecture: "fake".into(),
                 context_length: 4096,
                 num_layers: 2,
+                // Ids are characters.
+                vocab_size: 0x11_0000,
                 ..ModelInfo::default()
             },
             inspects: true,
@@ -82,6 +99,7 @@ pub fn all_but(refused: &[Feature]) -> Capabilities {
 
 impl TextModel for Fake {
     fn generate(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<Generation> {
+        self.shared.may_panic("generate");
         options.validate()?;
         self.capabilities.check_generate(options)?;
         let ids = match prompt {
@@ -139,10 +157,16 @@ impl TextModel for Fake {
     }
 
     fn encode(&self, text: &str) -> Result<Vec<u32>> {
+        self.shared.may_panic("encode");
+        let now = self.shared.encoding.fetch_add(1, Ordering::SeqCst) + 1;
+        self.shared.most_encoding.fetch_max(now, Ordering::SeqCst);
+        thread::sleep(self.encodes);
+        self.shared.encoding.fetch_sub(1, Ordering::SeqCst);
         Ok(text.chars().map(u32::from).collect())
     }
 
     fn decode(&self, ids: &[u32]) -> Result<String> {
+        self.shared.may_panic("decode");
         let text = |id: &u32| match id.checked_sub(1000).and_then(|i| self.says.get(i as usize)) {
             Some(said) => (*said).to_owned(),
             None => char::from_u32(*id).unwrap_or(char::REPLACEMENT_CHARACTER).to_string(),
@@ -151,6 +175,7 @@ impl TextModel for Fake {
     }
 
     fn render_chat(&self, messages: &[Message], chat: &ChatOptions) -> Result<RenderedPrompt> {
+        self.shared.may_panic("render_chat");
         self.shared.chats.lock().unwrap().push((messages.to_vec(), chat.clone()));
         let mut text = String::new();
         if self.calls {
@@ -178,6 +203,7 @@ impl TextModel for Fake {
     }
 
     fn capabilities(&self) -> &Capabilities {
+        self.shared.may_panic("capabilities");
         &self.capabilities
     }
 
@@ -224,6 +250,7 @@ fn say(
     let most = options.max_tokens.unwrap_or(usize::MAX);
     for (index, text) in says.iter().enumerate().take(most) {
         thread::sleep(delay);
+        shared.may_panic("step");
         if sender.is_cancelled() {
             return Ok(None);
         }

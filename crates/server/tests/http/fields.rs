@@ -27,9 +27,13 @@ fn chat_fields() -> Vec<(&'static str, Json, Fate)> {
         ("function_call", json!("none"), Ok),
         ("functions", json!([{"name": "f"}]), Refused),
         ("logit_bias", json!({"5": 1}), Ok),
+        ("logit_bias", json!({"05": 1}), Refused),
+        ("logit_bias", json!({"+5": 1}), Refused),
         ("logprobs", json!(true), Ok),
         ("max_completion_tokens", json!(5), Ok),
         ("max_tokens", json!(5), Ok),
+        ("max_tokens", json!(5.0), Ok),
+        ("max_tokens", json!(5.5), Refused),
         ("metadata", json!({"a": "b"}), Ok),
         ("modalities", json!(["text", "audio"]), Refused),
         ("modalities", json!(["text"]), Ok),
@@ -39,6 +43,7 @@ fn chat_fields() -> Vec<(&'static str, Json, Fate)> {
         ("prediction", json!({"type": "content", "content": "a"}), Refused),
         ("presence_penalty", json!(0.1), Ok),
         ("prompt_cache_key", json!("a"), Ok),
+        ("prompt_cache_options", json!({"mode": "implicit"}), Refused),
         ("prompt_cache_retention", json!("24h"), Refused),
         ("prompt_cache_retention", json!("in_memory"), Ok),
         ("reasoning_effort", json!("high"), Refused),
@@ -86,6 +91,72 @@ fn completion_fields() -> Vec<(&'static str, Json, Fate)> {
         ("user", json!("a"), Ok),
         ("messages", json!([]), Refused),
     ]
+}
+
+/// The fields of `of` in OpenAI's own description; the file says where they are from.
+fn published(of: &str) -> Vec<String> {
+    let fixture: Json = serde_json::from_str(include_str!("openai_fields.json")).unwrap();
+    serde_json::from_value(fixture[of].clone()).unwrap()
+}
+
+#[test]
+fn the_fields_that_are_walked_are_those_that_openai_publishes() {
+    let body = ["messages", "prompt"];
+    for (of, fields) in [("chat", chat_fields()), ("completion", completion_fields())] {
+        for name in published(of).iter().filter(|name| !body.contains(&name.as_str())) {
+            assert!(fields.iter().any(|(field, ..)| field == name), "{of}: `{name}` is not walked");
+        }
+    }
+}
+
+#[test]
+fn every_nested_field_that_openai_publishes_is_known_or_refused_by_name() {
+    let server = TestServer::with(Fake { calls: true, ..Fake::default() }, |_| {});
+    // What is not known has no type, so that this value is refused wherever it is.
+    let object = |fixed: Json, name: &str| {
+        let mut object = fixed;
+        object[name] = json!({"no": ["type"]});
+        object
+    };
+    let mut walked = 0;
+    for (of, place) in [
+        ("stream_options", "stream_options"),
+        ("message", "messages[0]"),
+        ("text_part", "messages[0].content[0]"),
+        ("function", "tools[0].function"),
+        ("json_schema", "response_format.json_schema"),
+    ] {
+        for name in
+            published(of).iter().filter(|name| !["parameters", "schema"].contains(&name.as_str()))
+        {
+            let more = match of {
+                "stream_options" => {
+                    json!({"stream": true, "stream_options": object(json!({}), name)})
+                }
+                "message" => {
+                    let role = if name == "tool_call_id" { "tool" } else { "assistant" };
+                    json!({"messages": [object(json!({"role": role, "content": "a"}), name)]})
+                }
+                "text_part" => {
+                    let part = object(json!({"type": "text", "text": "a"}), name);
+                    json!({"messages": [{"role": "user", "content": [part]}]})
+                }
+                "function" => {
+                    let function = object(json!({"name": "f"}), name);
+                    json!({"tools": [{"type": "function", "function": function}]})
+                }
+                _ => {
+                    let format = object(json!({"schema": {}}), name);
+                    json!({"response_format": {"type": "json_schema", "json_schema": format}})
+                }
+            };
+            let answer = server.chat(more);
+            assert_eq!(answer.status, 400, "{of}.{name}: {}", answer.text);
+            assert_eq!(answer.error("param"), format!("{place}.{name}"));
+            walked += 1;
+        }
+    }
+    assert!(walked >= 16, "{walked}");
 }
 
 fn walk(path: &str, base: &Json, fields: Vec<(&'static str, Json, Fate)>) {

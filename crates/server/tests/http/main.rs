@@ -4,15 +4,18 @@
 #![allow(clippy::unwrap_used)]
 
 mod access;
+mod bad;
 mod chat;
 mod client;
 mod completions;
 mod description;
 mod extras;
 mod fake;
+mod faults;
 mod fields;
 mod lifecycle;
 mod limits;
+mod slow;
 mod tools;
 
 use std::net::SocketAddr;
