@@ -58,6 +58,9 @@ impl Spread {
     }
 }
 
+/// The run that warms up, of which nothing is kept.
+const WARM_UP: usize = 0;
+
 /// A model under test.
 pub struct Bench<'a> {
     /// The model.
@@ -110,17 +113,21 @@ impl Bench<'_> {
             let began = all.iter().map(|one| one.asked).min();
             let ended = all.iter().filter_map(|one| one.at.last()).max().copied();
             let count: usize = all.iter().map(|one| one.at.len()).sum();
-            // From when all of them decode until the first one has ended.
-            let from = all.iter().filter_map(|one| one.at.first()).max().copied();
-            let to = all.iter().filter_map(|one| one.at.last()).min().copied();
-            if let Some((from, to)) = from.zip(to).filter(|(from, to)| from < to) {
-                let within = |at: &&Instant| **at > from && **at <= to;
-                let tokens = all.iter().flat_map(|one| &one.at).filter(within).count();
-                rates.push(tokens as f64 / seconds(from, to));
+            if run > WARM_UP {
+                // From when all of them decode until the first one has ended.
+                let from = all.iter().filter_map(|one| one.at.first()).max().copied();
+                let to = all.iter().filter_map(|one| one.at.last()).min().copied();
+                if let Some((from, to)) = from.zip(to).filter(|(from, to)| from < to) {
+                    let within = |at: &&Instant| **at > from && **at <= to;
+                    let tokens = all.iter().flat_map(|one| &one.at).filter(within).count();
+                    rates.push(tokens as f64 / seconds(from, to));
+                }
+                waits.extend(
+                    all.iter().filter_map(|one| Some(seconds(one.asked, *one.at.first()?))),
+                );
+                let pairs = all.iter().flat_map(|one| one.at.windows(2));
+                gaps.extend(pairs.map(|pair| seconds(pair[0], pair[1])));
             }
-            waits.extend(all.iter().filter_map(|one| Some(seconds(one.asked, *one.at.first()?))));
-            let pairs = all.iter().flat_map(|one| one.at.windows(2));
-            gaps.extend(pairs.map(|pair| seconds(pair[0], pair[1])));
             let peak = all.iter().map(|one| one.peak).max().unwrap_or(0);
             let time = began.zip(ended).map_or(0.0, |(began, ended)| seconds(began, ended));
             Ok((if time > 0.0 { count as f64 / time } else { 0.0 }, peak))
@@ -140,7 +147,7 @@ impl Bench<'_> {
         test: String,
         mut once: impl FnMut(usize) -> Result<(f64, u64)>,
     ) -> Result<Measured> {
-        once(0)?;
+        once(WARM_UP)?;
         let (mut samples, mut peak_memory_bytes) = (Vec::new(), 0);
         for run in 1..=self.repeat {
             let (rate, peak) = once(run)?;
