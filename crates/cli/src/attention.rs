@@ -119,7 +119,8 @@ impl Attention {
     /// # Errors
     /// Why the file cannot be written.
     pub fn write_safetensors(&self, path: &Path) -> Result<(), String> {
-        let words = |words: &mut dyn Iterator<Item = u32>| words.flat_map(u32::to_le_bytes).collect();
+        let words =
+            |words: &mut dyn Iterator<Item = u32>| words.flat_map(u32::to_le_bytes).collect();
         let mut tensors: Vec<(String, Dtype, Vec<usize>, Vec<u8>)> = Vec::new();
         let ids: Vec<u8> = words(&mut self.tokens.iter().map(|token| token.id));
         tensors.push(("ids".into(), Dtype::U32, vec![self.tokens.len()], ids));
@@ -158,8 +159,7 @@ pub fn table(attention: &Attention) -> String {
             let entropy = mean(layer.head_entropy(head).unwrap_or_default());
             let rows = || weights.chunks_exact(seen);
             let received = |key: usize| rows().map(|row| row[key]).sum::<f32>();
-            let all: Vec<f32> =
-                (0..seen).map(|key| received(key) / rows().len() as f32).collect();
+            let all: Vec<f32> = (0..seen).map(|key| received(key) / rows().len() as f32).collect();
             let last = rows().next_back().unwrap_or_default();
             text += &format!(
                 "{:>5}  {head:>4}  {entropy:>7.2}  {:<24}{}\n",

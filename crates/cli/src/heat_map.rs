@@ -67,7 +67,10 @@ impl Panel {
         let mean_at = |at: usize| all.iter().skip(at).step_by(size).sum::<f32>() / heads as f32;
         let entropy = mean(layer.weights.as_ref().map_or(&[], |weights| &weights.entropy));
         Panel {
-            title: format!("Layer {}, mean of {heads} heads: entropy {entropy:.2} nats", layer.layer),
+            title: format!(
+                "Layer {}, mean of {heads} heads: entropy {entropy:.2} nats",
+                layer.layer
+            ),
             weights: (0..size).map(mean_at).collect(),
         }
     }
@@ -101,7 +104,8 @@ pub fn draw(attention: &Attention, heads: &[usize]) -> Result<String> {
         [] => vec![Panel::mean_of_heads(layer)],
         heads => heads.iter().map(|head| Panel::head(layer, *head)).collect(),
     });
-    let labels: Vec<String> = attention.tokens.iter().map(|token| escaped(&token.label())).collect();
+    let labels: Vec<String> =
+        attention.tokens.iter().map(|token| escaped(&token.label())).collect();
     let panels: Vec<Panel> = panels.collect();
     Ok(Picture::new(&labels, &panels).draw(&escaped(&attention.snapshot.architecture)))
 }
@@ -241,7 +245,10 @@ mod tests {
 
     #[test]
     fn text_cannot_become_markup() {
-        assert_eq!(escaped("</text><a href=\"x\">&'"), "&lt;/text&gt;&lt;a href=&quot;x&quot;&gt;&amp;&apos;");
+        assert_eq!(
+            escaped("</text><a href=\"x\">&'"),
+            "&lt;/text&gt;&lt;a href=&quot;x&quot;&gt;&amp;&apos;"
+        );
         assert_eq!(escaped("a\u{0}\u{1b}\u{ffff}b"), "a���b");
     }
 

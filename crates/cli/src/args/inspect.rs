@@ -49,8 +49,13 @@ pub struct InspectArgs {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub svg: Option<PathBuf>,
     /// Draw these heads, from 0 on, instead of their mean
-    #[arg(long, value_name = "HEADS", value_delimiter = ',', requires = "svg",
-          help_heading = "Output")]
+    #[arg(
+        long,
+        value_name = "HEADS",
+        value_delimiter = ',',
+        requires = "svg",
+        help_heading = "Output"
+    )]
     pub head: Vec<usize>,
     /// Stop after so many seconds and exit with 1
     #[arg(long, value_name = "SECONDS", value_parser = values::seconds,

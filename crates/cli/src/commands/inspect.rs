@@ -3,9 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use inference_core::{
-    CancelToken, Error, Feature, InspectOptions, Message, Prompt, TextModel,
-};
+use inference_core::{CancelToken, Error, Feature, InspectOptions, Message, Prompt, TextModel};
 
 use super::generate::with_timeout;
 use crate::args::InspectArgs;
@@ -61,9 +59,9 @@ fn ids(model: &dyn TextModel, args: &InspectArgs, text: String) -> Result<Vec<u3
 
 fn inspect(model: &dyn TextModel, ids: &[u32], options: &InspectOptions) -> Result<Attention> {
     model.capabilities().require(Feature::InspectAttention)?;
-    let inspector = model.attention_inspector().ok_or_else(|| {
-        Failure::Other("the model's attention cannot be looked at".into())
-    })?;
+    let inspector = model
+        .attention_inspector()
+        .ok_or_else(|| Failure::Other("the model's attention cannot be looked at".into()))?;
     let snapshot = inspector.inspect_attention(&Prompt::Ids(ids.to_vec()), options)?;
     Attention::new(snapshot, ids, model)
 }

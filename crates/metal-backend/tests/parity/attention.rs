@@ -129,18 +129,3 @@ fn what_cannot_be_shown_is_refused_by_name() {
     model.close();
     assert_eq!(refused(vec![1], &InspectOptions::default()), Error::Closed);
 }
-
-#[test]
-fn weights_that_do_not_fit_are_refused_with_the_numbers() {
-    let limit = LoadOptions { memory_limit: Some(24 << 20), ..LoadOptions::default() };
-    let model = Checkpoint::new("llama").load(limit);
-    let inspector = model.attention_inspector().expect("it can be looked at");
-    let long = Prompt::Ids(vec![5; 900]);
-    inspector.inspect_attention(&Prompt::Ids(vec![5; 20]), &weights_of(&[0])).expect("it fits");
-    let error = inspector.inspect_attention(&long, &weights_of(&[0])).expect_err("it does not");
-    let Error::Memory { what, needed, available, .. } = &error else { panic!("{error}") };
-    assert_eq!(what, "the attention of 900 tokens with its weights");
-    assert!(needed > available && *available > 0, "{error}");
-    // The engine goes on.
-    assert_eq!(run(model.as_ref(), &[5, 6], &greedy(2)).len(), 2);
-}
