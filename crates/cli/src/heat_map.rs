@@ -188,12 +188,15 @@ impl Picture<'_> {
                  <text transform=\"translate({middle} -4) rotate(-90)\">{label}</text>"
             );
         }
-        // What lies behind a token, which it does not see.
+        // What lies behind a token, which it does not see, is grey.
         let _ = writeln!(
             svg,
-            "<path d=\"M0 0H{side}V{side}z\" fill=\"#f1f1f1\"/>\n\
+            "<rect width=\"{side}\" height=\"{side}\" fill=\"#f1f1f1\"/>\n\
              <g transform=\"scale({cell})\" fill=\"#08519c\">"
         );
+        let seen = |row: usize| format!("M0 {row}h{}v1H0z", row + 1);
+        let seen: String = (0..n).map(seen).collect();
+        let _ = writeln!(svg, "<path fill=\"#fff\" d=\"{seen}\"/>");
         let mut shades = vec![String::new(); SHADES + 1];
         let columns = panel.weights.len() / n.max(1);
         for (at, weight) in panel.weights.iter().enumerate() {

@@ -65,7 +65,9 @@ impl Seen {
         }
         let log = ops::subtract(&scores, &ops::logsumexp(&scores, -1, true)?)?;
         let weights = ops::exp(&log)?;
-        let entropy = ops::negative(&ops::sum(&ops::multiply(&weights, &log)?, -1, false)?)?;
+        let sum = ops::sum(&ops::multiply(&weights, &log)?, -1, false)?;
+        // Rounding leaves no entropy below 0, nor a zero with a sign.
+        let entropy = ops::maximum(&ops::subtract(&scalar(0.0)?, &sum)?, &scalar(0.0)?)?;
         let values = match &attention.sinks {
             None => weights,
             Some(_) => ops::slice_axis(&weights, -1, 0, n)?,
