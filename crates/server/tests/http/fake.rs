@@ -7,11 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 use inference_core::{
-    AttentionInspector, AttentionSnapshot, AttentionWeights, BatchResult, CancelToken,
-    Capabilities, ChatOptions, ClassifyOptions, ClassifyResult, EngineStatus, Error, Feature,
-    FinishReason, GenerateMetrics, GenerateOptions, Generation, InspectOptions, LabelScore,
-    LayerAttention, Message, ModelInfo, Outcome, Prompt, RenderedPrompt, Result, Support,
-    TextModel, Token, TokenLogprob, generate_each,
+    AttentionInspector, AttentionSnapshot, AttentionWeights, BatchResult, Capabilities,
+    ChatOptions, ClassifyOptions, ClassifyResult, EngineStatus, Error, Feature, FinishReason,
+    GenerateMetrics, GenerateOptions, Generation, InspectOptions, LabelScore, LayerAttention,
+    Message, ModelInfo, Outcome, Prompt, RenderedPrompt, Result, Support, TextModel, Token,
+    TokenLogprob, generate_each,
 };
 
 /// What a test looks at while the server owns the model.
