@@ -3,7 +3,7 @@
 use mlx_ffi::fast::AttentionMask;
 use mlx_ffi::{Array, Dtype, Result, fast, ops};
 
-use super::{Linear, Positions, QkNorms, Qkv, Rope};
+use super::{Linear, Positions, QkNorms, Qkv, Rope, Seen};
 use crate::cache::{Cache, Mask, View};
 
 /// The sizes of an attention layer and how its scores are made.
@@ -60,6 +60,9 @@ impl Attention {
             Some(rope) => (rope.forward(&q, positions)?, rope.forward(&k, positions)?),
         };
         let view = cache.update(&k, &v)?;
+        if let Some(seen) = positions.watched() {
+            *seen = Some(Seen::new(&q, &k, &view)?);
+        }
         let mask = positions.mask(&view, l)?;
         let out = self.attend(&q, &view, mask)?;
         let out = ops::reshape(&ops::swap_axes(&out, 1, 2)?, &[b, l, n_heads * head_dim])?;
