@@ -152,7 +152,7 @@ impl Problem<'_> {
     }
 }
 
-fn buffer(name: &str, bytes: &[u8], sizes: &[usize]) -> Result<(), Error> {
+pub(crate) fn buffer(name: &str, bytes: &[u8], sizes: &[usize]) -> Result<(), Error> {
     let expected = sizes.iter().try_fold(1usize, |product, &size| product.checked_mul(size));
     if expected == Some(bytes.len()) {
         return Ok(());
