@@ -2,4 +2,5 @@
 // are left out on purpose: they trust the sizes that a file states.
 #include "mlx/c/mlx.h"
 #include "cpu_matmul.h"
+#include "cpu_operation.h"
 #include "detach.h"

@@ -15,6 +15,10 @@ use cpu_kernels::{Packing, Problem, Weights};
 use crate::stream::current;
 use crate::{Array, Dtype, Error, QuantMode, Quantized, Result, ops, sys};
 
+mod attention;
+mod operation;
+
+pub use attention::{Visible, attention};
 pub use cpu_kernels::set_threads;
 
 /// `x wᵀ` for `x` of `[…, k]` and `w` of `[n, k]`: `[…, n]`. Different types meet in f32.
@@ -144,11 +148,17 @@ extern "C" fn kernel(
         Ok(Err(error)) => error.to_string(),
         Err(_) => "the CPU kernel failed unexpectedly".to_owned(),
     };
-    let length = text.len().min(capacity.saturating_sub(1));
-    // SAFETY: `message` has room for `capacity` bytes, of which this fills at most all but the
-    // last; that one is zero already.
-    unsafe { std::ptr::copy_nonoverlapping(text.as_ptr().cast(), message, length) };
+    // SAFETY: `message` has room for `capacity` zero bytes.
+    unsafe { write_message(&text, message, capacity) };
     1
+}
+
+/// # Safety
+/// `message` has room for `capacity` bytes, all zero.
+unsafe fn write_message(text: &str, message: *mut c_char, capacity: usize) {
+    let length = text.len().min(capacity.saturating_sub(1));
+    // SAFETY: this fills at most all bytes but the last; that one is zero already.
+    unsafe { std::ptr::copy_nonoverlapping(text.as_ptr().cast(), message, length) };
 }
 
 /// # Safety
