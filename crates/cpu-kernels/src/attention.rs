@@ -19,6 +19,7 @@ mod plain;
 mod softmax;
 mod tile;
 
+pub(crate) use self::softmax::exp;
 pub(crate) use self::tile::{Mix, Tile};
 
 use std::ops::Range;
@@ -109,9 +110,9 @@ impl Attention<'_> {
             let text = format!("{n_heads} heads of {d} values cannot share {n_kv_heads} of keys");
             return Err(Error(text));
         }
-        heads("q", self.q, [b, n_heads, l, d], dtype)?;
-        heads("k", self.k, [b, n_kv_heads, n, d], dtype)?;
-        heads("v", self.v, [b, n_kv_heads, n, dv], dtype)?;
+        self.q.check("q", [b, n_heads, l, d], dtype)?;
+        self.k.check("k", [b, n_kv_heads, n, d], dtype)?;
+        self.v.check("v", [b, n_kv_heads, n, dv], dtype)?;
         for (name, found, expected) in
             [("starts", self.starts.len(), b), ("sinks", self.sinks.len(), n_heads)]
         {
@@ -136,28 +137,29 @@ impl Attention<'_> {
     }
 }
 
-fn heads(name: &str, heads: Heads<'_>, sizes: [usize; 4], dtype: Dtype) -> Result<(), Error> {
-    let [b, n, positions, d] = sizes;
-    // One past the last element that a position's values may reach.
-    let end = || {
-        let counts = [b, n, positions].into_iter().zip(heads.strides);
-        counts.into_iter().try_fold(d, |end, (count, stride)| {
-            (count - 1).checked_mul(stride).and_then(|last| end.checked_add(last))
-        })
-    };
-    let empty = sizes.contains(&0);
-    let fits = |end: usize| end.checked_mul(dtype.size()).is_some_and(|e| e <= heads.data.len());
-    if empty || end().is_some_and(fits) {
-        return Ok(());
-    }
-    Err(Error(format!(
-        "{name} has {} bytes, too few for {sizes:?} by {:?}",
-        heads.data.len(),
-        heads.strides
-    )))
-}
-
 impl<'a> Heads<'a> {
+    /// That the buffer has all elements of `sizes`.
+    pub(crate) fn check(&self, name: &str, sizes: [usize; 4], dtype: Dtype) -> Result<(), Error> {
+        let [b, n, positions, d] = sizes;
+        // One past the last element that a position's values may reach.
+        let end = || {
+            let counts = [b, n, positions].into_iter().zip(self.strides);
+            counts.into_iter().try_fold(d, |end, (count, stride)| {
+                (count - 1).checked_mul(stride).and_then(|last| end.checked_add(last))
+            })
+        };
+        let empty = sizes.contains(&0);
+        let fits = |end: usize| end.checked_mul(dtype.size()).is_some_and(|e| e <= self.data.len());
+        if empty || end().is_some_and(fits) {
+            return Ok(());
+        }
+        Err(Error(format!(
+            "{name} has {} bytes, too few for {sizes:?} by {:?}",
+            self.data.len(),
+            self.strides
+        )))
+    }
+
     /// The bytes from position `position` of a head on.
     pub(crate) fn from(&self, dtype: Dtype, row: usize, head: usize, position: usize) -> &'a [u8] {
         let [b, h, p] = self.strides;

@@ -19,16 +19,23 @@ mod attention;
 #[allow(clippy::wildcard_imports, reason = "intrinsics are named like nothing else")]
 #[allow(clippy::needless_range_loop, reason = "one index walks several arrays of registers")]
 mod avx512;
+mod gate;
 mod generic;
 mod level;
 mod matmul;
+mod norm;
 mod output;
 mod pool;
 mod problem;
+mod rope;
+mod rowwise;
 mod values;
 
 pub use attention::{Attention, Heads, attention, attention_at};
+pub use gate::{Activation, Gate, gated, gated_at};
 pub use level::Level;
 pub use matmul::{matmul, matmul_at};
+pub use norm::{RmsNorm, rms_norm, rms_norm_at};
 pub use pool::{set_threads, threads};
 pub use problem::{Dtype, Error, Packing, Problem, Weights};
+pub use rope::{Rope, rope, rope_at};

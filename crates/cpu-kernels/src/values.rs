@@ -65,6 +65,16 @@ pub(crate) fn narrow(dtype: Dtype, values: &[f32], mut write: impl FnMut(usize, 
     }
 }
 
+/// The element of `dtype` that is nearest to `value`.
+#[inline(always)]
+pub(crate) fn rounded(dtype: Dtype, value: f32) -> f32 {
+    match dtype {
+        Dtype::F32 => value,
+        Dtype::F16 => f16::from_f32(value).to_f32(),
+        Dtype::Bf16 => f32::from_bits(u32::from(to_bf16(value)) << 16),
+    }
+}
+
 /// The nearest bf16, of two equally near ones the even one.
 #[inline(always)]
 pub(crate) fn to_bf16(value: f32) -> u16 {

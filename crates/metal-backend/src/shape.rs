@@ -174,7 +174,8 @@ impl Shape {
             o_proj: w.linear("o_proj", q_dim, self.hidden_size, parts.o_bias)?,
             q_norm: head_norm("q_norm")?,
             k_norm: head_norm("k_norm")?,
-            rope: Rope::new(self.head_dim, rope)?,
+            rope: Rope::new(self.head_dim, rope, w.product())?,
+            product: w.product(),
         })
     }
 
@@ -186,6 +187,7 @@ impl Shape {
             up_proj: w.linear("up_proj", hidden, inner, bias)?,
             down_proj: w.linear("down_proj", inner, hidden, bias)?,
             activation,
+            product: w.product(),
         })
     }
 

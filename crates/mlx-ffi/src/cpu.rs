@@ -17,9 +17,11 @@ use crate::{Array, Dtype, Error, QuantMode, Quantized, Result, ops, sys};
 
 mod attention;
 mod operation;
+mod rows;
 
 pub use attention::{Visible, attention};
 pub use cpu_kernels::set_threads;
+pub use rows::{Activation, gated, rms_norm, rope};
 
 /// `x wᵀ` for `x` of `[…, k]` and `w` of `[n, k]`: `[…, n]`. Different types meet in f32.
 ///

@@ -1,9 +1,9 @@
 //! Grouped-query attention over a cache.
 
 use mlx_ffi::fast::AttentionMask;
-use mlx_ffi::{Array, Dtype, Result, fast, ops};
+use mlx_ffi::{Array, Dtype, Result, cpu, fast, ops};
 
-use super::{Linear, RmsNorm, Rope};
+use super::{Linear, Product, RmsNorm, Rope};
 use crate::cache::{Cache, Mask};
 
 /// The sizes of an attention layer and how its scores are made.
@@ -34,6 +34,7 @@ pub(crate) struct Attention {
     pub q_norm: Option<RmsNorm>,
     pub k_norm: Option<RmsNorm>,
     pub rope: Rope,
+    pub product: Product,
 }
 
 impl Attention {
@@ -71,6 +72,12 @@ impl Attention {
     /// Queries `[b, n_heads, l, d]` over keys and values `[b, n_kv_heads, n, d]`.
     fn attend(&self, q: &Array, k: &Array, v: &Array, mask: &Mask) -> Result<Array> {
         let scale = self.config.scale;
+        let ours = self.product == Product::CpuKernels && q.dtype() == k.dtype();
+        if ours && !matches!(mask, Mask::Array(_)) {
+            let causal = matches!(mask, Mask::Causal);
+            let visible = cpu::Visible { starts: &[], causal, window: None };
+            return cpu::attention(q, k, v, scale, self.config.softcap, None, visible);
+        }
         let Some(softcap) = self.config.softcap else {
             let mask = match mask {
                 Mask::None => AttentionMask::None,

@@ -1,6 +1,6 @@
 //! Whose kernels multiply with a model's weights.
 
-use mlx_ffi::{Array, Device, Quantized, cpu, ops, quantized_matmul};
+use mlx_ffi::{Array, Device, Quantized, cpu, fast, ops, quantized_matmul};
 
 use crate::error::{Error, Result};
 
@@ -34,6 +34,14 @@ impl Product {
         match self {
             Product::Mlx => ops::matmul(x, &ops::swap_axes(w, -1, -2)?),
             Product::CpuKernels => cpu::matmul(x, w),
+        }
+    }
+
+    /// `x / √(mean(x²) + eps) · weight` over the last dimension.
+    pub fn rms_norm(self, x: &Array, weight: &Array, eps: f32) -> mlx_ffi::Result<Array> {
+        match self {
+            Product::CpuKernels if x.dtype() == weight.dtype() => cpu::rms_norm(x, weight, eps),
+            _ => fast::rms_norm(x, Some(weight), eps),
         }
     }
 

@@ -3,8 +3,9 @@
 use std::f64::consts::PI;
 
 use mlx_ffi::fast::RopeFrequencies;
-use mlx_ffi::{Array, Result, fast, ops};
+use mlx_ffi::{Array, Result, cpu, fast, ops};
 
+use super::Product;
 use crate::config::{RopeConfig, RopeScaling};
 
 /// Rotates queries and keys by their positions.
@@ -16,6 +17,7 @@ pub(crate) struct Rope {
     scale: f32,
     /// What the rotated values are multiplied with, a scalar.
     magnitude: Option<f32>,
+    product: Product,
 }
 
 #[derive(Debug)]
@@ -27,13 +29,18 @@ enum Frequencies {
 
 impl Rope {
     /// An encoding of the first `dims` values of each head.
-    pub fn new(dims: i32, config: &RopeConfig) -> Result<Rope> {
+    pub fn new(dims: i32, config: &RopeConfig, product: Product) -> Result<Rope> {
         let theta = config.theta;
         let plain = |scale: f64| Rope {
             dims,
             frequencies: Frequencies::Base(theta as f32),
             scale: scale as f32,
             magnitude: None,
+            product,
+        };
+        let with_wavelengths = |lengths: &mut dyn Iterator<Item = f64>, magnitude: f64| {
+            let rope = Rope::with_wavelengths(dims, lengths, magnitude as f32)?;
+            Ok(Rope { product, ..rope })
         };
         match config.scaling {
             RopeScaling::None => Ok(plain(1.0)),
@@ -56,7 +63,7 @@ impl Rope {
                         freq / ((1.0 - smooth) / factor + smooth)
                     }
                 };
-                Rope::with_wavelengths(dims, base_wavelengths(dims, theta).map(stretch), 1.0)
+                with_wavelengths(&mut base_wavelengths(dims, theta).map(stretch), 1.0)
             }
             RopeScaling::Yarn {
                 factor,
@@ -84,8 +91,8 @@ impl Rope {
                     // Interpolated in frequency, the inverse of the wavelength.
                     1.0 / (ramp / (factor * freq) + (1.0 - ramp) / freq)
                 };
-                let wavelengths = base_wavelengths(dims, theta).enumerate().map(stretch);
-                Rope::with_wavelengths(dims, wavelengths, attention_factor as f32)
+                let mut wavelengths = base_wavelengths(dims, theta).enumerate().map(stretch);
+                with_wavelengths(&mut wavelengths, attention_factor)
             }
         }
     }
@@ -101,6 +108,7 @@ impl Rope {
             frequencies: Frequencies::Wavelengths(Array::from_f32(&values, &[dims / 2])?),
             scale: 1.0,
             magnitude: (magnitude != 1.0).then_some(magnitude),
+            product: Product::Mlx,
         })
     }
 
@@ -110,7 +118,10 @@ impl Rope {
             Frequencies::Base(base) => RopeFrequencies::Base(*base),
             Frequencies::Wavelengths(values) => RopeFrequencies::Wavelengths(values),
         };
-        let rotated = fast::rope(x, self.dims, frequencies, self.scale, offset)?;
+        let rotated = match self.product {
+            Product::Mlx => fast::rope(x, self.dims, frequencies, self.scale, offset)?,
+            Product::CpuKernels => cpu::rope(x, self.dims, frequencies, self.scale, &[offset])?,
+        };
         match self.magnitude {
             None => Ok(rotated),
             Some(magnitude) => ops::multiply(&rotated, &Array::scalar(magnitude, rotated.dtype())?),
@@ -141,7 +152,8 @@ mod tests {
         );
         for text in [legacy, nested] {
             let config = Config::parse("config.json", &text).unwrap();
-            let rope = Rope::new(16, &config.rope("full_attention", 5.0).unwrap()).unwrap();
+            let rope =
+                Rope::new(16, &config.rope("full_attention", 5.0).unwrap(), Product::Mlx).unwrap();
             let found: Vec<f64> = match &rope.frequencies {
                 Frequencies::Base(base) => base_wavelengths(16, f64::from(*base))
                     .map(|value| value / f64::from(rope.scale))

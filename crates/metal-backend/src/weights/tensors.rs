@@ -68,6 +68,11 @@ impl Weights {
         Ok(Weights { prefix: String::new(), shared: Rc::new(shared) })
     }
 
+    /// Whose kernels the model computes with.
+    pub fn product(&self) -> Product {
+        self.shared.product
+    }
+
     /// The cursor one level down: `w.at("model").at("layers.0")`.
     pub fn at(&self, name: &str) -> Weights {
         Weights { prefix: self.name(name), shared: Rc::clone(&self.shared) }
@@ -358,7 +363,8 @@ impl Weights {
     /// # Errors
     /// A tensor that is missing or does not fit.
     pub fn rms_norm(&self, name: &str, size: i32, eps: f32) -> Result<RmsNorm> {
-        Ok(RmsNorm::new(self.at(name).tensor("weight", &[size])?, eps))
+        let weight = self.at(name).tensor("weight", &[size])?;
+        Ok(RmsNorm::new(weight, eps, self.product()))
     }
 
     /// A norm whose weight is stored as its distance from 1 (Gemma).
@@ -369,6 +375,6 @@ impl Weights {
         let weight = self.at(name).tensor("weight", &[size])?;
         let weight = ops::add(&weight, &Array::scalar(1.0, weight.dtype())?)?;
         weight.eval()?;
-        Ok(RmsNorm::new(weight, eps))
+        Ok(RmsNorm::new(weight, eps, self.product()))
     }
 }

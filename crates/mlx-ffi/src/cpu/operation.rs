@@ -1,5 +1,6 @@
 //! A Rust function as an operation of MLX's graph.
 
+use std::borrow::Cow;
 use std::ffi::{c_char, c_int, c_void};
 use std::panic::catch_unwind;
 
@@ -11,7 +12,7 @@ use crate::{Array, Dtype, Result, sys};
 pub(super) struct View<'a> {
     /// From the first element to the end of the last.
     pub(super) bytes: &'a [u8],
-    pub(super) shape: &'a [i32],
+    shape: &'a [i32],
     /// In elements.
     strides: &'a [i64],
 }
@@ -22,24 +23,35 @@ impl View<'_> {
         std::array::from_fn(|i| self.strides[i] as usize)
     }
 
-    /// Calls `row` with the bytes of each row of the last dimension, in row-major order.
-    pub(super) fn each_row<'a>(&'a self, size: usize, mut row: impl FnMut(&'a [u8])) {
-        let Some((&width, outer)) = self.shape.split_last() else { return row(self.bytes) };
-        let width = width as usize * size;
-        let rows: i64 = outer.iter().map(|&count| i64::from(count)).product();
-        let mut index = vec![0; outer.len()];
-        let mut at = 0;
-        for _ in 0..rows {
-            row(&self.bytes[at as usize * size..][..width]);
-            for dim in (0..outer.len()).rev() {
-                index[dim] += 1;
-                at += self.strides[dim];
-                if index[dim] < outer[dim] {
-                    break;
-                }
-                at -= self.strides[dim] * i64::from(outer[dim]);
-                index[dim] = 0;
+    /// The elements of `size` bytes in row-major order, copied where they do not lie so.
+    pub(super) fn row_major(&self, size: usize) -> Cow<'_, [u8]> {
+        let mut stride = 1;
+        let mut is_dense = true;
+        for (&count, &found) in self.shape.iter().zip(self.strides).rev() {
+            is_dense &= count == 1 || found == stride;
+            stride *= i64::from(count);
+        }
+        if is_dense {
+            return Cow::Borrowed(self.bytes);
+        }
+        let mut bytes = Vec::with_capacity(stride as usize * size);
+        self.pack((0, 0), size, &mut bytes);
+        Cow::Owned(bytes)
+    }
+
+    /// Appends what lies below dimension `dim`, from element `at` on.
+    fn pack(&self, (dim, at): (usize, usize), size: usize, to: &mut Vec<u8>) {
+        let count = self.shape[dim] as usize;
+        if dim + 1 == self.shape.len() {
+            // A value that is repeated has no stride.
+            let parts = if self.strides[dim] == 1 { (1, count) } else { (count, 1) };
+            for _ in 0..parts.0 {
+                to.extend(&self.bytes[at * size..][..parts.1 * size]);
             }
+            return;
+        }
+        for i in 0..count {
+            self.pack((dim + 1, at + i * self.strides[dim] as usize), size, to);
         }
     }
 }
