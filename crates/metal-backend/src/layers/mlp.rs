@@ -65,7 +65,7 @@ impl Mlp {
     /// `[b, l, hidden_size]` to the same.
     pub fn forward(&self, x: &Array) -> Result<Array> {
         let (gate, up) = (self.gate_proj.forward(x)?, self.up_proj.forward(x)?);
-        let inner = match self.product {
+        let inner = match Product::Mlx {
             Product::Mlx => ops::multiply(&self.activation.forward(&gate)?, &up)?,
             Product::CpuKernels => cpu::gated(self.activation.kernel(), &gate, &up)?,
         };
