@@ -7,14 +7,15 @@ use crate::attention::Heads;
 use crate::output::Output;
 use crate::problem::buffer;
 use crate::rowwise::{self, Rows};
-use crate::values::{narrow, widen};
+use crate::values::{narrow, rounded, widen};
 use crate::{Dtype, Error, Level};
 
 /// Tables of angles that a thread keeps: layers of one model use one or two.
 const TABLES: usize = 2;
 
 /// Rotates pairs (`i`, `i + half`) of each position's first values by the position times
-/// frequency `i`; copies the rest.
+/// frequency `i`; copies the rest. Cosines, sines and products are rounded to the type, as the
+/// reference implementations do on a CPU.
 #[derive(Debug)]
 pub struct Rope<'a> {
     /// Of x and the result.
@@ -60,7 +61,7 @@ pub fn rope_at(level: Level, rope: Rope<'_>) -> Result<(), Error> {
         return Ok(());
     }
     TURNS.with_borrow_mut(|turns| {
-        let key = Key { frequencies: frequencies.to_vec(), offsets: offsets.to_vec(), l };
+        let key = Key { dtype, frequencies: frequencies.to_vec(), offsets: offsets.to_vec(), l };
         let known = turns.iter().position(|(known, _)| *known == key);
         let turn = known.map_or_else(|| (key.clone(), key.table()), |at| turns.remove(at));
         turns.insert(0, turn);
@@ -81,6 +82,7 @@ thread_local! {
 /// What a table depends on.
 #[derive(Clone, PartialEq)]
 struct Key {
+    dtype: Dtype,
     frequencies: Vec<f32>,
     offsets: Vec<i32>,
     l: usize,
@@ -95,8 +97,8 @@ impl Key {
             for place in 0..self.l {
                 let position = (i64::from(offset) + place as i64) as f32;
                 let angles = self.frequencies.iter().map(|frequency| position * frequency);
-                table.extend(angles.clone().map(f32::cos));
-                table.extend(angles.map(f32::sin));
+                table.extend(angles.clone().map(|angle| rounded(self.dtype, angle.cos())));
+                table.extend(angles.map(|angle| rounded(self.dtype, angle.sin())));
             }
         }
         table
@@ -129,8 +131,9 @@ impl Rows for Turned<'_> {
             let (first, rest) = values.split_at_mut(half);
             for i in 0..half {
                 let (a, b) = (first[i], rest[i]);
-                first[i] = a * cos[i] - b * sin[i];
-                rest[i] = a * sin[i] + b * cos[i];
+                let product = |a: f32, b: f32| rounded(dtype, a * b);
+                first[i] = product(a, cos[i]) - product(b, sin[i]);
+                rest[i] = product(a, sin[i]) + product(b, cos[i]);
             }
             narrow(dtype, &values, |at, bytes| {
                 // SAFETY: each row is computed by one thread.

@@ -65,8 +65,8 @@ where
 
 /// Rotary position encoding of `x`, `[b, n, l, head_dim]`: the first `dims` values of each head
 /// are rotated in pairs (`i`, `i + dims / 2`) by their position times `scale`. `offsets` are the
-/// first positions of the rows of the batch, or one for all. Angles are computed in f32, whatever
-/// the type of `x`.
+/// first positions of the rows of the batch, or one for all. Angles are computed in f32; their
+/// cosines and sines and the products with these are rounded to the type of `x`.
 ///
 /// # Errors
 /// Fewer dimensions than `dims`; offsets or frequencies that do not fit; types other than f32, f16
