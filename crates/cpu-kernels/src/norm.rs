@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::generic::add_product;
 use crate::output::Output;
 use crate::problem::buffer;
 use crate::rowwise::{self, Rows};
@@ -78,10 +79,7 @@ impl Rows for Norm<'_> {
                 widen(dtype, part, &mut values);
                 for values in values.as_chunks::<LANES>().0 {
                     for (lane, &value) in lanes.iter_mut().zip(values) {
-                        let add = |sum: f32| {
-                            if FMA { value.mul_add(value, sum) } else { sum + value * value }
-                        };
-                        *lane = add(*lane);
+                        *lane = add_product::<FMA>(value, value, *lane);
                     }
                 }
             }

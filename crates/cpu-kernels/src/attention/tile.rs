@@ -55,11 +55,10 @@ impl Tile {
 
     /// From the first key that some row sees to the last.
     fn keys(&self, task: &Attention<'_>) -> Range<usize> {
-        let mut all = usize::MAX..0;
-        for keys in (0..self.count).map(|i| self.visible(task, i)).filter(|keys| !keys.is_empty()) {
-            all = all.start.min(keys.start)..all.end.max(keys.end);
-        }
-        if all.is_empty() { 0..0 } else { all }
+        let seen =
+            || (0..self.count).map(|i| self.visible(task, i)).filter(|seen| !seen.is_empty());
+        let first = seen().map(|seen| seen.start).min();
+        first.map_or(0..0, |first| first..seen().map(|seen| seen.end).max().unwrap_or(first))
     }
 }
 
