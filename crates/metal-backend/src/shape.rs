@@ -187,7 +187,6 @@ impl Shape {
             up_proj: w.linear("up_proj", hidden, inner, bias)?,
             down_proj: w.linear("down_proj", inner, hidden, bias)?,
             activation,
-            product: w.product(),
         })
     }
 

@@ -1,8 +1,8 @@
 //! The gated feed-forward network.
 
-use mlx_ffi::{Array, Result, cpu, ops};
+use mlx_ffi::{Array, Result, ops};
 
-use super::{Linear, Product};
+use super::Linear;
 
 /// The gate's activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,14 +20,6 @@ impl Activation {
             "silu" | "swish" => Some(Activation::Silu),
             "gelu_pytorch_tanh" | "gelu_new" => Some(Activation::GeluTanh),
             _ => None,
-        }
-    }
-
-    /// The same of our kernels for CPUs.
-    fn kernel(self) -> cpu::Activation {
-        match self {
-            Activation::Silu => cpu::Activation::Silu,
-            Activation::GeluTanh => cpu::Activation::GeluTanh,
         }
     }
 
@@ -58,17 +50,12 @@ pub(crate) struct Mlp {
     pub down_proj: Linear,
     /// The gate's activation.
     pub activation: Activation,
-    pub product: Product,
 }
 
 impl Mlp {
     /// `[b, l, hidden_size]` to the same.
     pub fn forward(&self, x: &Array) -> Result<Array> {
-        let (gate, up) = (self.gate_proj.forward(x)?, self.up_proj.forward(x)?);
-        let inner = match Product::Mlx {
-            Product::Mlx => ops::multiply(&self.activation.forward(&gate)?, &up)?,
-            Product::CpuKernels => cpu::gated(self.activation.kernel(), &gate, &up)?,
-        };
-        self.down_proj.forward(&inner)
+        let gate = self.activation.forward(&self.gate_proj.forward(x)?)?;
+        self.down_proj.forward(&ops::multiply(&gate, &self.up_proj.forward(x)?)?)
     }
 }
