@@ -3,6 +3,7 @@
 
 mod bindings;
 mod build_mlx;
+mod clients;
 mod tidy;
 
 use std::path::Path;
@@ -15,6 +16,8 @@ usage: cargo xtask COMMAND
       finds or fetches MLX and compiles mlx-c, as the first build would
   bindings [--check]
       regenerates crates/mlx-ffi/src/bindings.rs, or checks that it is current
+  clients [NAME...]
+      runs programs that others wrote against `ml serve`; their packages go below target/clients
   tidy
       checks the rules of the house that a program can check";
 
@@ -25,6 +28,7 @@ fn main() -> ExitCode {
     let result = match command.as_deref() {
         Some("build-mlx") => build_mlx::run(&args),
         Some("bindings") => bindings::run(&args),
+        Some("clients") => clients::run(&args),
         Some("tidy") => tidy::run(root()),
         Some("help" | "--help" | "-h") => {
             eprintln!("{USAGE}");

@@ -1,7 +1,10 @@
 //! The command line as clap reads it.
 
+mod bench;
+mod classify;
 mod load;
 mod sampling;
+mod serve;
 mod template;
 mod values;
 
@@ -10,9 +13,14 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+pub use bench::{BenchArgs, Bits, Shape};
+pub use classify::ClassifyArgs;
 pub use load::LoadArgs;
 pub use sampling::SamplingArgs;
+pub use serve::{LogFormat, ServeArgs};
 pub use template::{LaterArgs, TemplateArgs};
+
+use crate::bytes;
 
 /// Text from language models, on this machine.
 #[derive(Debug, Parser)]
@@ -49,6 +57,12 @@ pub enum Command {
     Generate(Box<GenerateArgs>),
     /// Talk with a model
     Chat(Box<ChatArgs>),
+    /// Choose between labels, or tell the next token, for many prompts at once
+    Classify(Box<ClassifyArgs>),
+    /// Serve a model to OpenAI's clients
+    Serve(Box<ServeArgs>),
+    /// Measure how fast a model runs here, and in how much memory
+    Bench(Box<BenchArgs>),
     /// Show what a model is and what it honours, without loading its weights
     Info(InfoArgs),
     /// List the model folders in a folder
@@ -144,6 +158,10 @@ pub struct ChatArgs {
     /// The model.
     #[command(flatten)]
     pub load: LoadArgs,
+    /// Keep keys and values of earlier turns in so many bytes; 0: none [default: 256MiB]
+    #[arg(long, value_name = "BYTES", value_parser = bytes::parse, allow_hyphen_values = true,
+          help_heading = "Model")]
+    pub prefix_cache: Option<u64>,
     /// How tokens are drawn.
     #[command(flatten)]
     pub sampling: SamplingArgs,

@@ -1,11 +1,14 @@
 //! The commands, one a file.
 
+mod bench;
 mod chat;
+mod classify;
 mod completions;
 mod doctor;
 mod generate;
 mod info;
 mod list;
+mod serve;
 mod version;
 
 use crate::args::{Cli, Command};
@@ -24,6 +27,9 @@ pub fn run(cli: Cli) -> Result<()> {
         None => Ok(()),
         Some(Command::Generate(args)) => generate::run(&args),
         Some(Command::Chat(args)) => chat::run(&args),
+        Some(Command::Classify(args)) => classify::run(&args),
+        Some(Command::Serve(args)) => serve::run(&args),
+        Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Info(args)) => info::run(&args),
         Some(Command::List(args)) => list::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),

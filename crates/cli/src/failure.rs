@@ -107,8 +107,9 @@ fn flag_of(field: &str) -> Option<String> {
         "adapter_path" => "--adapter",
         "parallel_slots" => "--parallel",
         "stop_token_ids" => "--stop-token-id",
-        "constraint" => "--json-schema or --regex",
-        "kv_bits" | "context_length" | "logprobs" | "dtype" | "memory_limit" | "cache_limit"
+        "constraint" => "--json-schema, --regex or --grammar",
+        "labels" | "kv_bits" | "kv_group_size" | "batch_invariant" | "prefix_cache"
+        | "context_length" | "logprobs" | "dtype" | "memory_limit" | "cache_limit"
         | "prefill_chunk" | "threads" | "top_logprobs" | "logit_bias" => {
             return Some(format!("--{}", field.replace('_', "-")));
         }

@@ -5,6 +5,7 @@
 mod args;
 mod bytes;
 mod chat;
+mod classified;
 mod commands;
 mod demo;
 mod failure;

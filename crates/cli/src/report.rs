@@ -138,8 +138,12 @@ pub fn statistics(metrics: &GenerateMetrics) -> String {
     let first = metrics
         .time_to_first_token
         .map_or_else(|| "none".to_owned(), |time| format!("{:.3} s", time.as_secs_f64()));
+    let cached = match metrics.cached_prompt_tokens {
+        0 => String::new(),
+        count => format!(" ({count} cached)"),
+    };
     format!(
-        "prompt {} tokens, {:.1} tok/s | decode {} tokens, {:.1} tok/s | first token {first} | \
+        "prompt {} tokens{cached}, {:.1} tok/s | decode {} tokens, {:.1} tok/s | first token {first} | \
          peak memory {}",
         metrics.prompt_tokens,
         metrics.prefill_tokens_per_second(),

@@ -1,7 +1,7 @@
 //! Where text and models come from: files, stdin, folders, the binary itself.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 use inference_core::{Capabilities, LoadOptions, ModelInfo, TextModel};
@@ -39,6 +39,19 @@ pub fn read(path: &Path) -> Result<String> {
 /// As [`read`].
 pub fn read_stdin() -> Result<String> {
     read_all(io::stdin(), "stdin")
+}
+
+/// The lines of the text at `path`, without their ends.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_lines(path: &Path) -> Result<Vec<String>> {
+    Ok(read(path)?.lines().map(str::to_owned).collect())
+}
+
+/// Whether a person would have to type what is read from stdin.
+pub fn stdin_is_terminal() -> bool {
+    io::stdin().is_terminal()
 }
 
 /// The text of an input that may have no end.

@@ -20,6 +20,7 @@ mod attention;
 #[allow(clippy::needless_range_loop, reason = "one index walks several arrays of registers")]
 mod avx512;
 mod gate;
+mod gather;
 mod generic;
 mod level;
 mod matmul;
@@ -33,6 +34,7 @@ mod values;
 
 pub use attention::{Attention, Heads, attention, attention_at};
 pub use gate::{Activation, Gate, gated, gated_at};
+pub use gather::{Gather, gather_matmul};
 pub use level::Level;
 pub use matmul::{matmul, matmul_at};
 pub use norm::{RmsNorm, rms_norm, rms_norm_at};

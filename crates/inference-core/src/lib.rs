@@ -51,7 +51,8 @@ pub use model::{
     generate_each,
 };
 pub use options::{
-    ChatOptions, ClassifyOptions, Constraint, Dtype, GenerateOptions, LoadOptions, Xtc,
+    ChatOptions, ClassifyOptions, Constraint, Dtype, GenerateOptions, LoadOptions, ReasoningMarks,
+    Xtc,
 };
 pub use registry::{
     Registry, backends, default_backend, get_backend, global, load_model, register,

@@ -45,20 +45,20 @@ pub enum CacheMiss {
     Differs,
     /// The prompt goes on where what is kept ends.
     Ends,
-    /// A layer that sees a window only no longer holds the positions before the place where the
-    /// prompts part.
-    Window,
+    /// The request may outgrow the context length that the load options set; the caches of such
+    /// ones share nothing.
+    Bound,
 }
 
 impl CacheMiss {
-    /// `off`, `empty`, `differs`, `ends` or `window`.
+    /// `off`, `empty`, `differs`, `ends` or `bound`.
     pub fn as_str(self) -> &'static str {
         match self {
             CacheMiss::Off => "off",
             CacheMiss::Empty => "empty",
             CacheMiss::Differs => "differs",
             CacheMiss::Ends => "ends",
-            CacheMiss::Window => "window",
+            CacheMiss::Bound => "bound",
         }
     }
 }

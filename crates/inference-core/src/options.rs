@@ -122,23 +122,63 @@ pub struct Xtc {
     pub threshold: f32,
 }
 
-/// What the generated text must conform to.
+/// What the generated text must conform to, from its first character to its last.
+///
+/// A token that the text cannot go on with is never drawn, and an end-of-sequence id exactly where
+/// the text may end. Where nothing else can follow, the generation ends as with the model's own end
+/// of sequence. A stop string, `max_tokens` and a cancel token end a constrained text early, so it
+/// conforms as far as it goes.
+///
+/// The model is not told: a prompt that asks for the same is answered better.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Constraint {
-    /// A JSON schema.
+    /// JSON under a JSON schema, draft 4 to 2020-12 by its `$schema`, the latter without one. Keys
+    /// come in the order of `properties`, then those that only `required` names, then any others.
+    /// Between tokens there may be nothing, a space, or a line break with an indentation.
+    ///
+    /// A keyword of the draft that is not held is refused by name; one that the draft does not
+    /// know is an annotation. Held are `type`, `enum`, `const`; `properties`, `required`,
+    /// `additionalProperties`, `patternProperties` (whose patterns must not overlap),
+    /// `minProperties`, `maxProperties`; `items`, `prefixItems`, `additionalItems`, `minItems`,
+    /// `maxItems`; `minimum`, `maximum`, `exclusiveMinimum`, `exclusiveMaximum`, `multipleOf`;
+    /// `minLength`, `maxLength`, `pattern`, `format`; `anyOf`, `allOf`, `oneOf` (whose alternatives
+    /// must not overlap); `$ref` within the schema, recursive ones included. Formats are
+    /// `date-time`, `time`, `date`, `duration`, `email`, `hostname`, `ipv4`, `ipv6`, `uuid`, `uri`
+    /// and are held by their form alone: the 29th of February of any year is a date.
     JsonSchema(Value),
-    /// A regular expression.
+    /// A regular expression in the syntax of the crate `regex`, for the whole text; without
+    /// look-around and back-references. A lazy quantifier allows what a greedy one does.
     Regex(String),
-    /// A Lark grammar.
+    /// A grammar in llguidance's variant of Lark: rules in lower case, terminals in upper case,
+    /// the rule `start`, `%ignore`, `%json` with a schema, special tokens as `<|name|>`.
     Lark(String),
+}
+
+/// The marks around a model's reasoning, such as `<think>` and `</think>`.
+///
+/// Where a prompt ends with the opening mark, or the text begins with it, all up to and with the
+/// closing mark is free of the constraint; only, the generation cannot end there, but for
+/// `max_tokens`, stop strings and a cancel token. What follows the closing mark must conform, except
+/// for line breaks right behind it. A text that does not begin with the opening mark must conform
+/// from its beginning, so that models that may reason or not are served by the same options. Both
+/// marks are part of the text where their tokens are.
+///
+/// A mark begins with one of the model's added tokens, as all marks of chat templates do, and ends
+/// with whole tokens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ReasoningMarks {
+    /// What opens the reasoning.
+    pub open: String,
+    /// What closes it.
+    pub close: String,
 }
 
 /// How tokens are generated.
 ///
 /// Logits pass, in this order: `logit_bias`, `repetition_penalty`, `presence_penalty`,
-/// `frequency_penalty`; then, unless the temperature is 0, `top_p`, `min_p`, `xtc`, `top_k`,
-/// the temperature, and the draw. Log probabilities are those before the filters and the
-/// temperature.
+/// `frequency_penalty`; then the `constraint`; then, unless the temperature is 0, `top_p`, `min_p`,
+/// `xtc`, `top_k`, the temperature, and the draw. Log probabilities are those before the
+/// constraint, the filters and the temperature.
 #[derive(Clone, Debug, Default)]
 pub struct GenerateOptions {
     /// The most tokens to generate; `None`: to the end of the context; 0: prefill only.
@@ -185,6 +225,9 @@ pub struct GenerateOptions {
     pub logits: bool,
     /// What the text must conform to.
     pub constraint: Option<Constraint>,
+    /// Marks of the reasoning that the constraint leaves alone; `None`: the constraint holds from
+    /// the first token.
+    pub reasoning: Option<ReasoningMarks>,
     /// Ends the generation from another thread, or at a deadline. A clone of the options shares it.
     pub cancel: CancelToken,
 }
@@ -223,6 +266,20 @@ impl GenerateOptions {
                 "stop",
                 format!("string {index} is empty, which would match at once"),
             ));
+        }
+        if self.ignore_eos && self.constraint.is_some() {
+            return Err(invalid(
+                "ignore_eos",
+                "a constrained text ends where its constraint does".into(),
+            ));
+        }
+        if let Some(marks) = &self.reasoning {
+            if self.constraint.is_none() {
+                return Err(invalid("reasoning", "says nothing without `constraint`".into()));
+            }
+            if marks.open.is_empty() || marks.close.is_empty() {
+                return Err(invalid("reasoning", "a mark is empty".into()));
+            }
         }
         Ok(())
     }

@@ -104,6 +104,16 @@ pub fn load_embedded(files: EmbeddedFiles, options: &LoadOptions) -> Result<Box<
     Ok(Box::new(MlxModel::load(engine_options(files, device(options)?, options)?)?))
 }
 
+/// Loads a model of the architecture and the sizes that `config`, the text of a `config.json`, gives,
+/// with random weights: for measurements. Its tokenizer knows one letter, so give it ids.
+///
+/// # Errors
+/// As [`Backend::load_model`], for the config and the options.
+pub fn load_random(config: &str, options: &LoadOptions) -> Result<Box<dyn TextModel>> {
+    let files = ModelFiles::Random(config.into());
+    Ok(Box::new(MlxModel::load(engine_options(files, device(options)?, options)?)?))
+}
+
 /// What can be told of a model folder without loading its weights.
 ///
 /// # Errors
@@ -133,7 +143,7 @@ pub fn architectures() -> &'static [&'static str] {
 pub fn cpu_kernels() -> &'static str {
     match Product::on(Device::Cpu) {
         Ok(Product::CpuKernels) => "our own",
-        Ok(Product::Mlx) => "MLX's",
+        Ok(Product::Mlx | Product::Cuda) => "MLX's",
         Err(_) => "none: ML_CPU_KERNELS is neither on nor off",
     }
 }

@@ -1,30 +1,46 @@
-//! Keys and values of the positions that a sequence has passed.
+//! Keys and values of the positions that the rows of a batch have passed.
+//!
+//! A layer's keys and values lie in buffers `[b, n_kv_heads, capacity, head_dim]`, all rows ending
+//! at the same place, so that one write serves the whole batch; a shorter row has padding in
+//! front. What the positions of a row are is said once for all layers, by [`Caches::offsets`].
 
-use mlx_ffi::{Array, Dtype, Result, ops};
+mod prefix;
+mod ring;
+mod slab;
+#[cfg(test)]
+mod tests;
+mod visible;
+
+use mlx_ffi::{
+    Array, Dtype, QuantMode, Quantization, Quantized, Result, dequantize, ops, quantize,
+};
+
+pub(crate) use prefix::PrefixCache;
+use prefix::{BLOCK, Parts};
+use ring::Ring;
+use slab::Slab;
+pub(crate) use visible::{Mask, Visible};
+
+use crate::layers::Reach;
 
 /// Positions by which a buffer grows.
 const STEP: i32 = 256;
-
-/// What a query position may attend to.
-#[derive(Debug)]
-pub(crate) enum Mask {
-    /// Everything.
-    None,
-    /// Everything up to itself.
-    Causal,
-    /// Where true: `[l, keys]`.
-    Array(Array),
-}
 
 /// How a layer's cache behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CacheSpec {
     /// Keeps every position.
     Growing,
-    /// Keeps the first `keep` and the last positions, `max_size` in all.
-    Rotating {
+    /// Keeps the last positions, as many as the layer sees.
+    Sliding {
+        /// Positions that a position sees, itself included.
+        window: i32,
+    },
+    /// Keeps the first `keep` and the last positions, `limit` in all: what a context length asks
+    /// for.
+    Bounded {
         /// Positions held.
-        max_size: i32,
+        limit: i32,
         /// Of these, how many from the beginning.
         keep: i32,
     },
@@ -32,190 +48,283 @@ pub(crate) enum CacheSpec {
 
 impl CacheSpec {
     /// Positions kept from the beginning where a context length bounds a cache.
-    pub const CONTEXT_KEEP: i32 = 4;
+    const CONTEXT_KEEP: i32 = 4;
 
     /// The cache of a layer that sees `window` positions, under a context length.
     pub fn new(window: Option<i32>, context_length: Option<i32>) -> CacheSpec {
         match (window, context_length) {
             (Some(window), limit) if limit.is_none_or(|limit| window <= limit) => {
-                CacheSpec::Rotating { max_size: window, keep: 0 }
+                CacheSpec::Sliding { window }
             }
-            (_, Some(limit)) => CacheSpec::Rotating {
-                max_size: limit,
-                keep: CacheSpec::CONTEXT_KEEP.min(limit - 1),
-            },
+            (_, Some(limit)) => {
+                CacheSpec::Bounded { limit, keep: CacheSpec::CONTEXT_KEEP.min(limit - 1) }
+            }
             _ => CacheSpec::Growing,
         }
     }
 
-    /// The most positions held at once when `tokens` have passed, the last `chunk` of them
+    /// The most positions held at once when `tokens` have passed, at most `chunk` of them
     /// together.
     pub fn positions(self, tokens: u64, chunk: u64) -> u64 {
+        let grown = tokens.next_multiple_of(STEP as u64);
         match self {
-            CacheSpec::Growing => tokens.next_multiple_of(STEP as u64),
-            CacheSpec::Rotating { max_size, .. } => tokens.min(max_size as u64 + chunk),
+            CacheSpec::Growing => grown,
+            CacheSpec::Sliding { window } => {
+                grown.min((window + slab::slack(window)) as u64 + chunk)
+            }
+            CacheSpec::Bounded { limit, .. } => grown.min(limit as u64 + chunk),
         }
     }
 }
 
-/// The cache of one layer of one sequence.
+/// How keys and values are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Storage {
+    /// As they are.
+    Plain,
+    /// Packed, in groups along a head's values.
+    Packed(Quantization),
+}
+
+impl Storage {
+    /// Keys and values in `bits` bits; values that share a scale are `group_size`.
+    pub fn packed(bits: i32, group_size: i32) -> Storage {
+        Storage::Packed(Quantization { mode: QuantMode::Affine, bits, group_size })
+    }
+
+    /// Bytes that `elements` take, whose own type takes `dtype_size` bytes each.
+    pub fn bytes(self, elements: u64, dtype_size: u64) -> u64 {
+        match self {
+            Storage::Plain => elements * dtype_size,
+            Storage::Packed(Quantization { bits, group_size, .. }) => {
+                elements * bits as u64 / 8 + 2 * dtype_size * elements / group_size as u64
+            }
+        }
+    }
+
+    /// The arrays that hold `x`, `[b, n_kv_heads, l, head_dim]`.
+    fn pack(self, x: &Array) -> Result<Vec<Array>> {
+        match self {
+            Storage::Plain => Ok(vec![x.share()?]),
+            Storage::Packed(quantization) => {
+                let Quantized { weight, scales, biases, .. } = quantize(x, quantization)?;
+                Ok([weight, scales].into_iter().chain(biases).collect())
+            }
+        }
+    }
+
+    /// What `parts` stand for, in `dtype`.
+    fn unpack(self, parts: &[Array], dtype: Dtype) -> Result<Array> {
+        match (self, parts) {
+            (Storage::Packed(quantization), [weight, scales, rest @ ..]) => {
+                let biases = rest.first().map(Array::share).transpose()?;
+                let (weight, scales) = (weight.share()?, scales.share()?);
+                dequantize(&Quantized { weight, scales, biases, quantization }, dtype)
+            }
+            (_, parts) => parts[0].share(),
+        }
+    }
+}
+
+/// The cache of one layer.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    spec: CacheSpec,
-    /// Keys and values, `[b, n_kv_heads, positions, head_dim]`.
-    buffers: Option<(Array, Array)>,
-    /// Positions that have passed.
-    offset: i32,
-    /// Where the next position is written.
-    index: i32,
+    storage: Storage,
+    buffers: Buffers,
+}
+
+#[derive(Debug)]
+enum Buffers {
+    Slab(Slab),
+    Ring(Ring),
+}
+
+/// What a layer's queries attend to.
+#[derive(Debug)]
+pub(crate) struct View {
+    /// `[b, n_kv_heads, n, head_dim]`.
+    pub keys: Array,
+    /// As the keys.
+    pub values: Array,
+    /// Which of them each query sees.
+    pub visible: Visible,
 }
 
 impl Cache {
-    /// An empty cache.
-    pub fn new(spec: CacheSpec) -> Cache {
-        Cache { spec, buffers: None, offset: 0, index: 0 }
+    /// The cache of `rows` rows that end after at most `total` positions.
+    fn new(spec: CacheSpec, storage: Storage, rows: usize, total: usize) -> Cache {
+        let buffers = match spec {
+            // A bound that is never reached needs no ring, and no row of its own.
+            CacheSpec::Bounded { limit, keep } if total > limit as usize => {
+                Buffers::Ring(Ring::new(limit, keep))
+            }
+            CacheSpec::Sliding { window } => Buffers::Slab(Slab::new(rows, Some(window))),
+            _ => Buffers::Slab(Slab::new(rows, None)),
+        };
+        Cache { storage, buffers }
     }
 
-    /// How the cache behaves.
-    pub fn spec(&self) -> CacheSpec {
-        self.spec
+    /// Appends `k` and `v`, `[b, n_kv_heads, l, head_dim]`, and returns what the `l` positions see.
+    pub fn update(&mut self, k: &Array, v: &Array) -> Result<View> {
+        let l = k.dims::<4>()?[2];
+        let was_empty = self.arrays().next().is_none();
+        let keys = self.storage.pack(k)?;
+        let n_keys = keys.len();
+        let new: Vec<Array> = keys.into_iter().chain(self.storage.pack(v)?).collect();
+        let (parts, visible) = match &mut self.buffers {
+            Buffers::Slab(slab) => slab.update(&new, l)?,
+            Buffers::Ring(ring) => ring.update(&new, l)?,
+        };
+        if was_empty && self.storage != Storage::Plain {
+            // The first positions see each other as they are, as in mlx-lm: only what was held
+            // before a step is read from its packed form.
+            return Ok(View { keys: k.share()?, values: v.share()?, visible });
+        }
+        let (keys, values) = parts.split_at(n_keys);
+        let keys = self.storage.unpack(keys, k.dtype())?;
+        let values = self.storage.unpack(values, v.dtype())?;
+        Ok(View { keys, values, visible })
     }
 
-    /// Positions that have passed, the position of the next one.
-    pub fn offset(&self) -> i32 {
-        self.offset
+    /// The arrays that hold state, for evaluation.
+    fn arrays(&self) -> impl Iterator<Item = &Array> {
+        match &self.buffers {
+            Buffers::Slab(slab) => slab.parts(),
+            Buffers::Ring(ring) => ring.parts(),
+        }
+        .iter()
+    }
+}
+
+/// The caches of all layers, for the rows of a batch.
+#[derive(Debug)]
+pub(crate) struct Caches {
+    /// Positions that each row has passed, the position of its next one.
+    offsets: Vec<i32>,
+    /// How the positions of all rows are encoded.
+    reach: Reach,
+    layers: Vec<Cache>,
+}
+
+impl Caches {
+    /// Empty caches of `rows` rows, none of which passes more than `total` positions.
+    pub fn new(specs: &[CacheSpec], storage: Storage, rows: usize, total: usize) -> Caches {
+        let layers = specs.iter().map(|spec| Cache::new(*spec, storage, rows, total)).collect();
+        Caches { offsets: vec![0; rows], reach: Reach::default(), layers }
+    }
+
+    /// The same, empty as they are, for rows whose positions are encoded otherwise.
+    pub fn with_reach(self, reach: Reach) -> Caches {
+        Caches { reach, ..self }
+    }
+
+    /// Positions that each row has passed.
+    pub fn offsets(&self) -> &[i32] {
+        &self.offsets
+    }
+
+    /// How the positions of all rows are encoded.
+    pub fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    /// The layers' caches, first layer first.
+    pub fn layers_mut(&mut self) -> &mut [Cache] {
+        &mut self.layers
+    }
+
+    /// Takes note that every layer was given `l` more positions.
+    pub fn advance(&mut self, l: i32) {
+        self.offsets.iter_mut().for_each(|offset| *offset += l);
     }
 
     /// The arrays that hold state, for evaluation.
     pub fn arrays(&self) -> impl Iterator<Item = &Array> {
-        self.buffers.iter().flat_map(|(k, v)| [k, v])
+        self.layers.iter().flat_map(Cache::arrays)
     }
 
-    /// The mask for the next `l` positions.
-    pub fn mask(&self, l: i32) -> Result<Mask> {
-        if l == 1 {
-            return Ok(Mask::None);
+    /// Bytes of the buffers.
+    pub fn nbytes(&self) -> u64 {
+        self.arrays().map(|array| array.nbytes() as u64).sum()
+    }
+
+    /// Whether other rows can join: those whose bound will be reached run alone.
+    pub fn can_join(&self) -> bool {
+        self.layers.iter().all(|layer| matches!(layer.buffers, Buffers::Slab(_)))
+    }
+
+    /// Adds the rows of `other` after those of `self`. Both must be able to join, and of one reach.
+    pub fn join(&mut self, other: Caches) -> Result<()> {
+        for (mine, other) in self.layers.iter_mut().zip(other.layers) {
+            if let (Buffers::Slab(mine), Buffers::Slab(other)) = (&mut mine.buffers, other.buffers)
+            {
+                mine.join(other)?;
+            }
         }
-        match self.spec {
-            CacheSpec::Growing => Ok(Mask::Causal),
-            CacheSpec::Rotating { max_size, .. } => {
-                let held = self.offset.min(max_size - 1);
-                if held + l > max_size {
-                    window_mask(l, held, max_size).map(Mask::Array)
-                } else {
-                    Ok(Mask::Causal)
-                }
+        self.offsets.extend(other.offsets);
+        Ok(())
+    }
+
+    /// Leaves no room behind the next positions, which are the last ones.
+    pub fn leave_no_room(&mut self) {
+        for layer in &mut self.layers {
+            if let Buffers::Slab(slab) = &mut layer.buffers {
+                slab.leave_no_room();
             }
         }
     }
 
-    /// Appends `k` and `v`, `[b, n_kv_heads, l, head_dim]`, and returns all that are visible,
-    /// `[b, n_kv_heads, n, head_dim]`.
-    pub fn update(&mut self, k: &Array, v: &Array) -> Result<(Array, Array)> {
-        let l = k.dims::<4>()?[2];
-        match self.spec {
-            CacheSpec::Growing => self.append(k, v, l),
-            CacheSpec::Rotating { max_size, keep } if l == 1 => self.rotate(k, v, max_size, keep),
-            CacheSpec::Rotating { max_size, keep } => self.extend(k, v, max_size, keep),
-        }
-    }
-
-    fn append(&mut self, k: &Array, v: &Array, l: i32) -> Result<(Array, Array)> {
-        let end = self.offset + l;
-        let grow = |old: Option<Array>, new: &Array| -> Result<Array> {
-            let [b, n, _, d] = new.dims()?;
-            let old = match old {
-                Some(old) if positions(&old) >= end => return Ok(old),
-                old => old,
+    /// Copies of rows, each without so many of its last positions, with room for `room` more: the
+    /// same row may be copied several times. What cannot join is copied whole.
+    pub fn copies(&self, rows: &[(usize, i32)], room: i32) -> Result<Caches> {
+        let copy = |layer: &Cache| {
+            let buffers = match &layer.buffers {
+                Buffers::Slab(slab) => Buffers::Slab(slab.copies(rows, room)?),
+                Buffers::Ring(ring) => Buffers::Ring(ring.share()?),
             };
-            let steps = (l + STEP - 1) / STEP;
-            let room = ops::zeros(&[b, n, steps * STEP, d], new.dtype())?;
-            match old {
-                None => Ok(room),
-                Some(old) => {
-                    let filled = ops::slice_axis(&old, 2, 0, self.offset)?;
-                    ops::concatenate(&[&filled, &room], 2)
-                }
-            }
+            Ok(Cache { storage: layer.storage, buffers })
         };
-        let (old_k, old_v) = self.buffers.take().unzip();
-        let keys = write(grow(old_k, k)?, k, self.offset)?;
-        let values = write(grow(old_v, v)?, v, self.offset)?;
-        let visible = (front(&keys, end)?, front(&values, end)?);
-        self.buffers = Some((keys, values));
-        self.offset = end;
-        self.index = end;
-        Ok(visible)
+        let offsets = rows.iter().map(|(row, left_out)| self.offsets[*row] - left_out).collect();
+        let layers = self.layers.iter().map(copy).collect::<Result<_>>()?;
+        Ok(Caches { offsets, reach: self.reach, layers })
     }
 
-    /// Writes one position over the oldest one that need not be kept.
-    fn rotate(&mut self, k: &Array, v: &Array, max: i32, keep: i32) -> Result<(Array, Array)> {
-        let held = self.buffers.as_ref().map_or(0, |(k, _)| positions(k));
-        let mut index = self.index;
-        let room = if self.offset >= held && held < max {
-            index = self.offset;
-            STEP.min(max - held)
-        } else {
-            0
-        };
-        // A chunk leaves more than `max` positions behind: drop the oldest.
-        let surplus = held - max;
-        if surplus > 0 {
-            index = max;
-        }
-        let prepare = |old: Option<Array>, new: &Array| -> Result<Array> {
-            let [b, n, _, d] = new.dims()?;
-            match old {
-                Some(old) if surplus > 0 => drop_oldest(&old, keep, surplus),
-                Some(old) if room == 0 => Ok(old),
-                old => {
-                    let room = ops::zeros(&[b, n, room, d], new.dtype())?;
-                    match old {
-                        None => Ok(room),
-                        Some(old) => ops::concatenate(&[&old, &room], 2),
-                    }
-                }
+    /// Keeps the rows with these indices, in ascending order.
+    pub fn keep(&mut self, rows: &[usize]) -> Result<()> {
+        for layer in &mut self.layers {
+            if let Buffers::Slab(slab) = &mut layer.buffers {
+                slab.keep(rows)?;
             }
-        };
-        if index == max {
-            index = keep;
         }
-        let (old_k, old_v) = self.buffers.take().unzip();
-        let keys = write(prepare(old_k, k)?, k, index)?;
-        let values = write(prepare(old_v, v)?, v, index)?;
-        self.offset += 1;
-        self.index = index + 1;
-        let visible = (front(&keys, self.offset)?, front(&values, self.offset)?);
-        self.buffers = Some((keys, values));
-        Ok(visible)
-    }
-
-    /// Appends a chunk; each of its positions sees at least `max` positions back.
-    fn extend(&mut self, k: &Array, v: &Array, max: i32, keep: i32) -> Result<(Array, Array)> {
-        let (index, offset) = (self.index, self.offset);
-        let join = |old: Option<Array>, new: &Array| -> Result<Array> {
-            let Some(old) = old else { return new.share() };
-            let ordered = temporal_order(&old, keep, index, offset)?;
-            let surplus = positions(&ordered) - max + 1;
-            let kept = if surplus > 0 { drop_oldest(&ordered, keep, surplus)? } else { ordered };
-            ops::concatenate(&[&kept, new], 2)
-        };
-        let (old_k, old_v) = self.buffers.take().unzip();
-        let (keys, values) = (join(old_k, k)?, join(old_v, v)?);
-        self.offset += k.dims::<4>()?[2];
-        self.index = positions(&keys);
-        let visible = (keys.share()?, values.share()?);
-        self.buffers = Some((keys, values));
-        Ok(visible)
+        self.offsets = rows.iter().map(|row| self.offsets[*row]).collect();
+        Ok(())
     }
 }
 
-fn positions(buffer: &Array) -> i32 {
-    buffer.shape().get(2).copied().unwrap_or(0)
-}
+impl Caches {
+    /// Copies of what every layer holds of the positions `first..end` of a row; `None` where one no
+    /// longer does.
+    fn copy(&self, row: usize, first: i32, end: i32) -> Result<Option<Vec<Parts>>> {
+        let offset = self.offsets[row];
+        let copies = self.layers.iter().map(|layer| match &layer.buffers {
+            Buffers::Slab(slab) => slab.copy(row, offset - first, offset - end),
+            Buffers::Ring(_) => Ok(None),
+        });
+        copies.collect()
+    }
 
-fn write(buffer: Array, new: &Array, at: i32) -> Result<Array> {
-    ops::slice_update_axis(&buffer, new, 2, at, at + positions(new))
+    /// Fills empty caches of one row with consecutive blocks, from the first position on: for each
+    /// block, each layer's arrays.
+    fn restore(&mut self, blocks: &[&[Parts]]) -> Result<()> {
+        for (index, layer) in self.layers.iter_mut().enumerate() {
+            if let Buffers::Slab(slab) = &mut layer.buffers {
+                let of_layer: Vec<&Parts> = blocks.iter().map(|layers| &layers[index]).collect();
+                slab.restore(&of_layer)?;
+            }
+        }
+        self.offsets = vec![(blocks.len() * BLOCK) as i32];
+        Ok(())
+    }
 }
 
 /// The first `end` positions, or all where there are no more.
@@ -223,38 +332,6 @@ fn front(buffer: &Array, end: i32) -> Result<Array> {
     if end < positions(buffer) { ops::slice_axis(buffer, 2, 0, end) } else { buffer.share() }
 }
 
-fn drop_oldest(buffer: &Array, keep: i32, count: i32) -> Result<Array> {
-    let total = positions(buffer);
-    let rest = ops::slice_axis(buffer, 2, (keep + count).min(total), total)?;
-    if keep == 0 {
-        return Ok(rest);
-    }
-    let first = ops::slice_axis(buffer, 2, 0, keep.min(total))?;
-    ops::concatenate(&[&first, &rest], 2)
-}
-
-/// The buffer's positions, oldest first, without room that was never written.
-fn temporal_order(buffer: &Array, keep: i32, index: i32, offset: i32) -> Result<Array> {
-    let total = positions(buffer);
-    if index == total {
-        return buffer.share();
-    }
-    if index >= offset {
-        return ops::slice_axis(buffer, 2, 0, index);
-    }
-    let first = ops::slice_axis(buffer, 2, 0, keep)?;
-    let old = ops::slice_axis(buffer, 2, index, total)?;
-    let new = ops::slice_axis(buffer, 2, keep, index)?;
-    ops::concatenate(&[&first, &old, &new], 2)
-}
-
-/// `[l, held + l]`, true where a query at `held + i` sees key `j`: not after it, and fewer than
-/// `window` positions before it.
-pub(crate) fn window_mask(l: i32, held: i32, window: i32) -> Result<Array> {
-    let queries = ops::expand_dims(&ops::arange(held, held + l, Dtype::I32)?, 1)?;
-    let keys = ops::expand_dims(&ops::arange(0, held + l, Dtype::I32)?, 0)?;
-    let past = ops::greater_equal(&queries, &keys)?;
-    let width = Array::from_i32(&[window], &[])?;
-    let near = ops::less(&queries, &ops::add(&keys, &width)?)?;
-    ops::logical_and(&past, &near)
+fn positions(buffer: &Array) -> i32 {
+    buffer.shape().get(2).copied().unwrap_or(0)
 }

@@ -1,9 +1,13 @@
 //! Reading `config.json`: typed access by key, in the spelling of every transformers version.
 
+mod rope;
+
 use mlx_ffi::{QuantMode, Quantization};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
+
+pub(crate) use rope::{RopeConfig, RopeScaling};
 
 /// The largest value that a size in a config may have; MLX counts in 32 bits.
 const MAX_SIZE: u64 = i32::MAX as u64;
@@ -129,6 +133,22 @@ impl Config {
             .transpose()
     }
 
+    /// A list of numbers above 0, where it is given.
+    pub fn opt_positives(&self, key: &str) -> Result<Option<Vec<f64>>> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let positive =
+            |value: &Value| value.as_f64().filter(|n| *n > 0.0 && (*n as f32).is_finite());
+        let numbers = value.as_array().and_then(|list| list.iter().map(positive).collect());
+        numbers.map(Some).ok_or_else(|| self.wrong(key, value, "a list of numbers above 0"))
+    }
+
+    /// A list of indices from 0 on, where it is given.
+    pub fn opt_indices(&self, key: &str) -> Result<Option<Vec<u64>>> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let indices = value.as_array().and_then(|list| list.iter().map(Value::as_u64).collect());
+        indices.map(Some).ok_or_else(|| self.wrong(key, value, "a list of integers from 0 on"))
+    }
+
     /// A list of strings, where it is given.
     pub fn opt_texts(&self, key: &str) -> Result<Option<Vec<&str>>> {
         let Some(value) = self.get(key) else { return Ok(None) };
@@ -149,43 +169,6 @@ impl Config {
 
     fn missing(&self, key: &str) -> Error {
         Error::model(format!("{}: key `{key}` is missing", self.name))
-    }
-
-    /// The position encoding of layers of `layer_type` (`full_attention`, `sliding_attention`):
-    /// from `rope_parameters`, nested by layer type or not, else from `rope_theta` and
-    /// `rope_scaling`.
-    ///
-    /// # Errors
-    /// An unknown type, or a parameter that the type needs and the config lacks.
-    pub fn rope(&self, layer_type: &str, default_theta: f64) -> Result<RopeConfig> {
-        let parameters = match self.object("rope_parameters")? {
-            Some(outer) => outer.object(layer_type)?.or(Some(outer)),
-            None => self.object("rope_scaling")?,
-        };
-        let own_theta = self.opt_positive("rope_theta")?;
-        let mut theta = own_theta.unwrap_or(default_theta);
-        let mut scaling = RopeScaling::None;
-        self.refuse_partial_rotation()?;
-        if let Some(parameters) = parameters {
-            parameters.refuse_partial_rotation()?;
-            theta = parameters.opt_positive("rope_theta")?.unwrap_or(theta);
-            scaling = RopeScaling::parse(self, &parameters)?;
-        }
-        // At 1, every pair of dimensions would turn at the same rate.
-        if theta <= 1.0 {
-            return Err(self.wrong("rope_theta", &Value::from(theta), "a number above 1"));
-        }
-        Ok(RopeConfig { theta, scaling })
-    }
-
-    fn refuse_partial_rotation(&self) -> Result<()> {
-        const KEY: &str = "partial_rotary_factor";
-        match self.opt_positive(KEY)? {
-            Some(factor) if factor != 1.0 => {
-                Err(self.wrong(KEY, &self.fields[KEY], "1: whole heads are rotated"))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// The quantisation of the module at `path`, such as `model.layers.0.mlp.up_proj`: its own
@@ -214,9 +197,15 @@ impl Config {
         if let Some(object) = self.object("quantization")? {
             return Ok(Some(object));
         }
-        let Some(object) = self.object("quantization_config")? else { return Ok(None) };
+        let Some(mut object) = self.object("quantization_config")? else { return Ok(None) };
         match object.opt_text("quant_method")? {
             None => Ok(Some(object)),
+            // What it packs are experts (gpt-oss), and they are as MLX packs them.
+            Some(method @ "mxfp4") => {
+                let mode = Value::from(method);
+                object.fields.insert("mode".into(), mode);
+                Ok(Some(object))
+            }
             Some(method) => Err(Error::model(format!(
                 "{}: `quantization_config` has `quant_method` `{method}`, which is not one of MLX's; convert the checkpoint to MLX's format",
                 self.name
@@ -256,113 +245,4 @@ fn kind(value: &Value) -> &'static str {
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
     }
-}
-
-/// A rotary position encoding.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct RopeConfig {
-    /// The base of the wavelengths.
-    pub theta: f64,
-    /// How the wavelengths are stretched for longer contexts.
-    pub scaling: RopeScaling,
-}
-
-/// How rotary wavelengths are stretched.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum RopeScaling {
-    /// Not at all.
-    None,
-    /// Positions divided by a factor.
-    Linear {
-        /// The divisor.
-        factor: f64,
-    },
-    /// Llama 3.1: long wavelengths by the factor, short ones not, those between smoothly.
-    Llama3 {
-        /// The stretch of long wavelengths.
-        factor: f64,
-        /// Wavelengths above the original context over this are long.
-        low_freq_factor: f64,
-        /// Wavelengths below the original context over this are short.
-        high_freq_factor: f64,
-        /// The context that the model was trained on first.
-        original_max_position_embeddings: f64,
-    },
-    /// YaRN (arXiv 2309.00071).
-    Yarn {
-        /// The stretch.
-        factor: f64,
-        /// The context that the model was trained on first.
-        original_max_position_embeddings: f64,
-        /// Rotations over the original context above which a dimension keeps its wavelength.
-        beta_fast: f64,
-        /// Rotations below which a dimension is stretched in full.
-        beta_slow: f64,
-        /// What queries and keys are multiplied with.
-        attention_factor: f64,
-        /// Whether the bounds between the two are rounded to whole dimensions.
-        truncate: bool,
-    },
-}
-
-impl RopeScaling {
-    fn parse(model: &Config, parameters: &Config) -> Result<RopeScaling> {
-        let kind = match parameters.opt_text("rope_type")? {
-            Some(kind) => kind,
-            None => parameters.opt_text("type")?.unwrap_or("default"),
-        };
-        let factor =
-            || parameters.opt_positive("factor")?.ok_or_else(|| parameters.missing("factor"));
-        let positive = |key: &str, default: f64| -> Result<f64> {
-            Ok(parameters.opt_positive(key)?.unwrap_or(default))
-        };
-        match kind {
-            "default" | "none" => Ok(RopeScaling::None),
-            "linear" => Ok(RopeScaling::Linear { factor: factor()? }),
-            "llama3" => Ok(RopeScaling::Llama3 {
-                factor: factor()?,
-                low_freq_factor: positive("low_freq_factor", 1.0)?,
-                high_freq_factor: positive("high_freq_factor", 4.0)?,
-                original_max_position_embeddings: positive(
-                    "original_max_position_embeddings",
-                    8192.0,
-                )?,
-            }),
-            "yarn" => {
-                let factor = factor()?;
-                let original = match parameters.opt_positive("original_max_position_embeddings")? {
-                    Some(original) => original,
-                    None => model
-                        .opt_positive("max_position_embeddings")?
-                        .ok_or_else(|| parameters.missing("original_max_position_embeddings"))?,
-                };
-                Ok(RopeScaling::Yarn {
-                    factor,
-                    original_max_position_embeddings: original,
-                    beta_fast: positive("beta_fast", 32.0)?,
-                    beta_slow: positive("beta_slow", 1.0)?,
-                    attention_factor: yarn_attention_factor(parameters, factor)?,
-                    truncate: parameters.opt_flag("truncate")?.unwrap_or(true),
-                })
-            }
-            other => Err(Error::model(format!(
-                "{}: rope type `{other}` is not known; known are default, linear, llama3, yarn",
-                parameters.name
-            ))),
-        }
-    }
-}
-
-/// transformers' rule: the given factor, else the ratio of the two scales, else `0.1 ln s + 1`.
-fn yarn_attention_factor(parameters: &Config, factor: f64) -> Result<f64> {
-    if let Some(given) = parameters.opt_positive("attention_factor")? {
-        return Ok(given);
-    }
-    let scale = |m: f64| if factor <= 1.0 { 1.0 } else { 0.1 * m * factor.ln() + 1.0 };
-    let mscale = parameters.opt_number("mscale")?.filter(|m| *m != 0.0);
-    let all_dim = parameters.opt_number("mscale_all_dim")?.filter(|m| *m != 0.0);
-    Ok(match (mscale, all_dim) {
-        (Some(mscale), Some(all_dim)) => scale(mscale) / scale(all_dim),
-        _ => scale(1.0),
-    })
 }

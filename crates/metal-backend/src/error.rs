@@ -26,6 +26,14 @@ impl Error {
         Error::Model(reason.into())
     }
 
+    /// The same fault with the phase of a request that it ended.
+    pub(crate) fn in_phase(self, phase: &str) -> Self {
+        match self {
+            Error::Core(error) => Error::Core(error),
+            other => Error::Core(inference_core::Error::Engine(format!("{phase}: {other}"))),
+        }
+    }
+
     /// The same fault with the file or folder where it lies.
     pub(crate) fn at(self, path: &Path) -> Self {
         match self {

@@ -1,14 +1,23 @@
-//! The files of a model, in a folder or in memory.
+//! The files of a model: in a folder, in memory, or drawn from a config.
 
 use std::borrow::Cow;
 use std::fs;
 use std::io::Read;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::error::{Result, load};
 
 /// What stands for the folder of files that lie in the program.
 const EMBEDDED: &str = "(embedded model)";
+/// What stands for the folder of a model of random weights.
+const RANDOM: &str = "(random weights)";
+/// The tokenizer of a model of random weights, which is given ids: it knows one letter.
+const LETTER: &str = r#"{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
+    "normalizer": null, "pre_tokenizer": null, "post_processor": null, "decoder": null,
+    "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+        "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
+        "vocab": {"a": 0}, "merges": []}}"#;
 /// Text files larger than this are not configuration.
 const MAX_TEXT_BYTES: u64 = 64 << 20;
 
@@ -19,6 +28,8 @@ pub(crate) enum ModelFiles {
     Folder(PathBuf),
     /// Files that lie in the program, as (name, bytes).
     Embedded(&'static [(&'static str, &'static [u8])]),
+    /// No files but this `config.json`: weights of its shapes are drawn as they are asked for.
+    Random(Arc<str>),
 }
 
 /// Why a file was not read.
@@ -43,6 +54,7 @@ impl ModelFiles {
         match self {
             ModelFiles::Folder(folder) => folder.clone(),
             ModelFiles::Embedded(_) => PathBuf::from(EMBEDDED),
+            ModelFiles::Random(_) => PathBuf::from(RANDOM),
         }
     }
 
@@ -56,6 +68,13 @@ impl ModelFiles {
             ModelFiles::Embedded(files) => {
                 let found = files.iter().find(|(file, _)| *file == name);
                 return Ok(found.map(|(_, bytes)| Cow::Borrowed(*bytes)));
+            }
+            ModelFiles::Random(config) => {
+                return Ok(match name {
+                    "config.json" => Some(Cow::Owned(config.as_bytes().to_vec())),
+                    "tokenizer.json" => Some(Cow::Borrowed(LETTER.as_bytes())),
+                    _ => None,
+                });
             }
         };
         // Asked before it is opened: opening a pipe waits for its other end.
@@ -118,13 +137,14 @@ impl ModelFiles {
         match self {
             ModelFiles::Folder(folder) => folder.join(name).is_file(),
             ModelFiles::Embedded(files) => files.iter().any(|(file, _)| *file == name),
+            ModelFiles::Random(_) => matches!(name, "config.json" | "tokenizer.json"),
         }
     }
 
     /// The bytes of an embedded file; none for other files.
     pub fn embedded(&self, name: &str) -> &'static [u8] {
         match self {
-            ModelFiles::Folder(_) => &[],
+            ModelFiles::Folder(_) | ModelFiles::Random(_) => &[],
             ModelFiles::Embedded(files) => {
                 files.iter().find(|(file, _)| *file == name).map_or(&[][..], |(_, bytes)| bytes)
             }
@@ -138,6 +158,7 @@ impl ModelFiles {
     pub fn names(&self) -> Result<Vec<String>> {
         let mut names: Vec<String> = match self {
             ModelFiles::Embedded(files) => files.iter().map(|(name, _)| (*name).into()).collect(),
+            ModelFiles::Random(_) => vec!["config.json".into(), "tokenizer.json".into()],
             ModelFiles::Folder(folder) => {
                 let entries = fs::read_dir(folder).map_err(|error| load(folder, error))?;
                 entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()

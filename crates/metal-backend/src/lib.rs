@@ -23,6 +23,7 @@
 mod backend;
 mod cache;
 mod config;
+mod constraint;
 mod engine;
 mod error;
 mod files;
@@ -37,5 +38,5 @@ mod weights;
 
 pub use backend::{
     EmbeddedFiles, System, architectures, cpu_kernels, describe, describe_embedded, load_embedded,
-    register, system,
+    load_random, register, system,
 };

@@ -3,20 +3,22 @@
 use inference_core::{GenerateOptions, LoadOptions, ModelInfo};
 use mlx_ffi::Dtype;
 
-use crate::cache::CacheSpec;
+use crate::cache::{CacheSpec, Storage};
 use crate::config::Config;
 use crate::engine::EngineOptions;
 use crate::error::{Error, Result, load as load_error};
 use crate::files::ModelFiles;
 use crate::layers::{Decoder, Product};
 use crate::models;
-use crate::weights::Weights;
+use crate::weights::{Adapter, Weights};
 
 /// A model with what the engine needs to run it.
 pub(crate) struct LoadedModel {
     pub model: Decoder,
     /// Each layer's cache.
     pub specs: Vec<CacheSpec>,
+    /// How the caches hold keys and values.
+    pub storage: Storage,
     pub info: ModelInfo,
     /// Bytes of one activation.
     pub dtype_size: u64,
@@ -59,6 +61,10 @@ fn build(options: &EngineOptions, only_describe: bool) -> Result<LoadedModel> {
         inference_core::Dtype::Bf16 => Dtype::Bf16,
     });
     let weights = Weights::open(files, config, dtype, Product::on(*device)?, only_describe)?;
+    let weights = match &load.adapter_path {
+        None => weights,
+        Some(folder) => weights.with_adapter(Adapter::open(folder)?),
+    };
     let model = models::load(config, &weights).map_err(at_folder)?;
     let totals = weights.finish().map_err(at_folder)?;
     let context_length = model.max_position_embeddings.unwrap_or(i32::MAX) as usize;
@@ -71,9 +77,11 @@ fn build(options: &EngineOptions, only_describe: bool) -> Result<LoadedModel> {
     let quantization = config.default_quantization().map_err(at_folder)?;
     let activations = model.embed_tokens.dtype();
     let dtype_size = activations.size() as u64;
+    let storage = storage(load, &model)?;
     let growing = model.layers.iter().zip(&specs).filter(|(_, s)| **s == CacheSpec::Growing);
+    let kv_bytes = |elements| storage.bytes(elements, dtype_size);
     let info = ModelInfo {
-        kv_bytes_per_token: growing.map(|(l, _)| l.attention.kv_elements() * dtype_size).sum(),
+        kv_bytes_per_token: growing.map(|(l, _)| kv_bytes(l.attention.kv_elements())).sum(),
         architecture: models::model_type(config)?.to_owned(),
         vocab_size: model.vocab_size as usize,
         num_layers: model.layers.len(),
@@ -87,7 +95,29 @@ fn build(options: &EngineOptions, only_describe: bool) -> Result<LoadedModel> {
         device: device.info()?.backend.to_owned(),
         ..ModelInfo::default()
     };
-    Ok(LoadedModel { model, specs, info, dtype_size })
+    Ok(LoadedModel { model, specs, storage, info, dtype_size })
+}
+
+/// How keys and values are held.
+fn storage(options: &LoadOptions, model: &Decoder) -> Result<Storage> {
+    let Some(bits) = options.kv_bits else { return Ok(Storage::Plain) };
+    let heads: Vec<usize> =
+        model.layers.iter().map(|layer| layer.attention.config.head_dim as usize).collect();
+    let fits = |size: usize| heads.iter().all(|head_dim| head_dim.is_multiple_of(size));
+    let wanted = options.kv_group_size;
+    let found = wanted.map_or_else(|| [64, 32].into_iter().find(|size| fits(*size)), Some);
+    match found {
+        Some(size) if fits(size) => Ok(Storage::packed(bits as i32, size as i32)),
+        _ => {
+            let head_dim = heads.first().copied().unwrap_or(0);
+            let of = wanted.map_or("64 or 32".to_owned(), |size| size.to_string());
+            Err(inference_core::Error::Unsupported {
+                what: "kv_bits".into(),
+                reason: format!("a head of {head_dim} values is not a multiple of {of}"),
+            }
+            .into())
+        }
+    }
 }
 
 /// The positions that a cache may hold, where the load options bound them.

@@ -3,13 +3,14 @@
 use std::time::Instant;
 
 use inference_core::{
-    BatchResult, Capabilities, ChatOptions, ClassifyOptions, ClassifyResult, Error, Feature,
-    GenerateMetrics, GenerateOptions, Generation, Message, ModelInfo, Prompt, RenderedPrompt,
-    Result, Support, TextModel, Value, generate_each,
+    BatchResult, Capabilities, ChatOptions, ClassifyOptions, ClassifyResult, EngineStatus, Error,
+    Feature, GenerateMetrics, GenerateOptions, Generation, LabelScore, Message, ModelInfo, Prompt,
+    RenderedPrompt, Result, Support, TextModel, Token, Value, generate_each,
 };
 use serde_json::{Map, Number, Value as Json};
 
-use crate::engine::{Engine, EngineOptions, Job, TextState};
+use crate::constraint::Constraints;
+use crate::engine::{ClassifyJob, Engine, EngineOptions, Job, JobSender, Scores, TextState};
 use crate::files::ModelFiles;
 use crate::layers::Product;
 use crate::load::{self, SamplingDefaults};
@@ -25,6 +26,7 @@ pub(crate) struct MlxModel {
     defaults: SamplingDefaults,
     info: ModelInfo,
     capabilities: Capabilities,
+    constraints: Constraints,
 }
 
 /// The text side of a model.
@@ -65,7 +67,9 @@ impl MlxModel {
         let defaults = SamplingDefaults::read(&options.files)?;
         let (engine, mut info) = Engine::start(options)?;
         text.describe(&mut info);
-        Ok(MlxModel { engine, text, defaults, info, capabilities })
+        let constraints =
+            Constraints::new(text.tokenizer.clone(), info.eos_token_ids.clone(), info.vocab_size);
+        Ok(MlxModel { engine, text, defaults, info, capabilities, constraints })
     }
 
     /// What can be told of a model without loading its weights.
@@ -119,24 +123,56 @@ impl MlxModel {
         Ok(())
     }
 
+    /// Checks a prompt that at least `after` positions must be able to follow.
+    fn check_prompt(&self, ids: &[u32], after: usize) -> Result<()> {
+        let (context, vocab_size) = (self.info.context_length, self.info.vocab_size);
+        if ids.is_empty() {
+            return Err(Error::EmptyPrompt);
+        }
+        if ids.len().saturating_add(after) > context {
+            return Err(Error::PromptTooLong { tokens: ids.len(), limit: context });
+        }
+        match ids.iter().find(|id| **id as usize >= vocab_size) {
+            None => Ok(()),
+            Some(id) => {
+                Err(Error::Prompt(format!("token {id} is not in the vocabulary of {vocab_size}")))
+            }
+        }
+    }
+
+    /// The ids of a label, which goes on where a prompt ends.
+    fn label_ids(&self, label: &str) -> Result<Vec<u32>> {
+        let invalid = |reason: String| Error::InvalidOption { option: "labels", reason };
+        let ids = self.text.tokenizer.encode(label, AddSpecial::Never).map_err(text_error)?;
+        if ids.is_empty() {
+            return Err(invalid(format!("`{label}` has no tokens")));
+        }
+        match ids.iter().find(|id| **id as usize >= self.info.vocab_size) {
+            None => Ok(ids),
+            Some(id) => Err(invalid(format!("`{label}`: token {id} is not in the vocabulary"))),
+        }
+    }
+
+    /// What was computed for a prompt, as the contract has it.
+    fn classified(&self, scores: Scores, label_tokens: &[usize]) -> Result<ClassifyResult> {
+        let Scores { id, logprob, logits, labels } = scores;
+        let mut text =
+            Detokenizer::new(&self.text.tokenizer, SkipSpecial::Yes).map_err(text_error)?;
+        let text = text.push(id) + &text.finish();
+        let logprob = Some(logprob);
+        let token = Token { id, text, logprob, top_logprobs: Vec::new(), logits: None };
+        let labels = labels.into_iter().zip(label_tokens);
+        let labels = labels.map(|(logprob, &tokens)| LabelScore { logprob, tokens }).collect();
+        Ok(ClassifyResult { token, logits, labels })
+    }
+
     fn start(&self, ids: Vec<u32>, options: &GenerateOptions) -> Result<Generation> {
         self.engine.check_open()?;
         options.validate()?;
         self.capabilities.check_generate(options)?;
         self.check_ids(options)?;
-        let context = self.info.context_length;
-        if ids.is_empty() {
-            return Err(Error::EmptyPrompt);
-        }
-        if ids.len() > context || (ids.len() == context && options.max_tokens != Some(0)) {
-            return Err(Error::PromptTooLong { tokens: ids.len(), limit: context });
-        }
-        if let Some(id) = ids.iter().find(|id| **id as usize >= self.info.vocab_size) {
-            return Err(Error::Prompt(format!(
-                "token {id} is not in the vocabulary of {}",
-                self.info.vocab_size
-            )));
-        }
+        self.check_prompt(&ids, usize::from(options.max_tokens != Some(0)))?;
+        let constraint = self.constraints.begin(options, &ids)?;
         let options = self.with_defaults(options);
         let special = if options.special_tokens { SkipSpecial::No } else { SkipSpecial::Yes };
         let detokenizer = Detokenizer::new(&self.text.tokenizer, special).map_err(text_error)?;
@@ -146,8 +182,9 @@ impl MlxModel {
             ids,
             eos_token_ids: self.info.eos_token_ids.clone(),
             protected_ids: self.text.protected_ids.clone(),
+            constraint,
             text: TextState::new(detokenizer, stops),
-            output,
+            output: JobSender::new(output),
             queued_at: Instant::now(),
             options,
         })?;
@@ -205,27 +242,28 @@ impl TextModel for MlxModel {
         self.engine.check_open()?;
         options.validate()?;
         self.capabilities.check_classify(options)?;
-        let one_token = GenerateOptions {
-            max_tokens: Some(1),
-            temperature: Some(0.0),
-            ignore_eos: true,
-            logprobs: true,
+        let labels: Vec<Vec<u32>> =
+            options.labels.iter().map(|label| self.label_ids(label)).collect::<Result<_>>()?;
+        // Nothing is asked of what follows a label's last token.
+        let after = labels.iter().map(|ids| ids.len() - 1).max().unwrap_or(0);
+        let read = |prompt| {
+            let ids = self.ids(prompt)?;
+            self.check_prompt(&ids, after).map(|()| ids)
+        };
+        let prompts: Vec<Vec<u32>> = prompts.iter().map(read).collect::<Result<_>>()?;
+        if prompts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let label_tokens: Vec<usize> = labels.iter().map(Vec::len).collect();
+        let scores = self.engine.classify(|reply| ClassifyJob {
+            prompts,
+            labels,
             logits: options.logits,
             cancel: options.cancel.clone(),
-            ..GenerateOptions::default()
-        };
-        let started: Vec<Generation> = prompts
-            .iter()
-            .map(|prompt| self.generate(prompt, &one_token))
-            .collect::<Result<_>>()?;
-        started
-            .into_iter()
-            .map(|mut generation| {
-                let mut token = generation.next().ok_or(Error::Cancelled)??;
-                let logits = token.logits.take();
-                Ok(ClassifyResult { token, logits, labels: Vec::new() })
-            })
-            .collect()
+            queued_at: Instant::now(),
+            reply,
+        })?;
+        scores.into_iter().map(|scores| self.classified(scores, &label_tokens)).collect()
     }
 
     fn batch_generate(
@@ -281,6 +319,10 @@ impl TextModel for MlxModel {
         self.engine.last_metrics()
     }
 
+    fn status(&self) -> EngineStatus {
+        self.engine.status()
+    }
+
     fn close(&self) {
         self.engine.close();
     }
@@ -295,23 +337,9 @@ fn model_type(options: &EngineOptions) -> Result<&'static str> {
 fn capabilities(product: Product) -> Capabilities {
     let refused = |feature| match feature {
         Feature::InspectAttention => Some("this backend does not hand out keys and queries yet"),
-        Feature::Constraint => Some("this backend does not constrain its output yet"),
-        Feature::ParallelSlots => {
-            Some("this backend runs one request after the other; leave it unset or 1")
-        }
-        Feature::QueueLimit => Some("this backend queues every request; leave it unset"),
-        Feature::BatchInvariant => None,
-        Feature::PrefixCache => Some("this backend keeps nothing of a request yet; leave it unset"),
-        Feature::Labels => Some("this backend does not score labels yet"),
-        Feature::KvBits => {
-            Some("this backend keeps its key and value cache unquantised; leave it unset")
-        }
-        Feature::Adapter => {
-            Some("this backend does not apply adapters yet; merge the adapter into the weights")
-        }
         Feature::GpuLayers => Some("MLX runs all layers on one device; leave it unset"),
         Feature::Images => Some("this backend reads text only"),
-        Feature::Threads if product == Product::Mlx => {
+        Feature::Threads if product != Product::CpuKernels => {
             Some("MLX's own kernels choose their threads themselves; leave it unset")
         }
         _ => None,
@@ -348,7 +376,8 @@ fn object(fields: &[(String, Value)]) -> Result<Map<String, Json>> {
     fields.iter().map(|(key, value)| Ok((key.clone(), json(value)?))).collect()
 }
 
-fn json(value: &Value) -> Result<Json> {
+/// A value as JSON; a number that JSON cannot write is refused.
+pub(crate) fn json(value: &Value) -> Result<Json> {
     Ok(match value {
         Value::Null => Json::Null,
         Value::Bool(flag) => Json::Bool(*flag),

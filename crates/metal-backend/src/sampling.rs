@@ -1,10 +1,12 @@
 //! From logits to a token id, on the device.
 //!
 //! The order is mlx-lm's: logit bias, repetition, presence and frequency penalties; log
-//! probabilities are taken here; then top-p, min-p, XTC, top-k, temperature, draw.
+//! probabilities are taken here; then the constraint, top-p, min-p, XTC, top-k, temperature, draw.
 
 use inference_core::GenerateOptions;
 use mlx_ffi::{Array, Dtype, Result, ops, random};
+
+use crate::constraint::{Mask, Matcher};
 
 /// Below this temperature a draw cannot differ from the most likely token, but the scaled log
 /// probabilities could exceed f32.
@@ -13,10 +15,16 @@ const GREEDY_BELOW: f32 = 1e-30;
 /// The best token alone has more than this; a smaller bound could become 0, which all reach.
 const LEAST_TOP_P: f32 = 1e-30;
 
-/// What one step chose; nothing is computed until it is read.
+/// What one step of one row chose; nothing is computed until it is read.
 pub(crate) struct Draw {
     /// `[1]`, U32.
     pub id: Array,
+    pub report: Report,
+}
+
+/// What is told of a draw beside its id.
+#[derive(Default)]
+pub(crate) struct Report {
     /// `[1]`: the log probability of the id.
     pub logprob: Option<Array>,
     /// `[n]` ids and `[n]` log probabilities of the most likely tokens, in no order.
@@ -27,15 +35,11 @@ pub(crate) struct Draw {
     pub check: Option<Array>,
 }
 
-impl Draw {
-    /// Everything that the draw will be asked for.
+impl Report {
+    /// Everything that will be asked for.
     pub fn arrays(&self) -> impl Iterator<Item = &Array> {
         let top = self.top.iter().flat_map(|(ids, logprobs)| [ids, logprobs]);
-        std::iter::once(&self.id)
-            .chain(&self.logprob)
-            .chain(top)
-            .chain(&self.logits)
-            .chain(&self.check)
+        self.logprob.iter().chain(top).chain(&self.logits).chain(&self.check)
     }
 }
 
@@ -50,6 +54,10 @@ pub(crate) struct Sampler {
     bias: Option<(Array, Array)>,
     /// `[1, vocab_size]`, false for the ids that XTC never drops.
     xtc_droppable: Option<Array>,
+    /// What the text must conform to.
+    constraint: Option<Matcher>,
+    /// What it allows the next draw to choose, once that is known.
+    mask: Option<Mask>,
 }
 
 impl Sampler {
@@ -86,8 +94,16 @@ impl Sampler {
                 Some(Array::from_bytes(&droppable, &[1, vocab_size], Dtype::Bool)?)
             }
         };
-        let mut sampler =
-            Sampler { options, seed, step: 0, history: Vec::new(), bias, xtc_droppable };
+        let mut sampler = Sampler {
+            options,
+            seed,
+            step: 0,
+            history: Vec::new(),
+            bias,
+            xtc_droppable,
+            constraint: None,
+            mask: None,
+        };
         for &id in prompt {
             sampler.observe(id);
         }
@@ -99,8 +115,12 @@ impl Sampler {
         self.seed
     }
 
-    /// Takes note of an id that the penalties will see from now on.
+    /// Takes note of an id that the penalties and the constraint will see from now on.
     pub fn observe(&mut self, id: u32) {
+        if let Some(matcher) = &mut self.constraint {
+            matcher.accept(id);
+            self.mask = None;
+        }
         let window = self.window();
         self.history.push(id);
         if self.history.len() > window.saturating_mul(2) {
@@ -108,34 +128,71 @@ impl Sampler {
         }
     }
 
+    /// Forgets the last draw, which was not read, so that the next one takes its place.
+    pub fn forget_draw(&mut self) {
+        self.step -= 1;
+    }
+
+    /// Whether a draw depends on the ids before it, so that it cannot be made before they are read.
+    pub fn needs_history(&self) -> bool {
+        let set = |value: Option<f32>, neutral: f32| value.is_some_and(|value| value != neutral);
+        set(self.options.repetition_penalty, 1.0)
+            || set(self.options.presence_penalty, 0.0)
+            || set(self.options.frequency_penalty, 0.0)
+            || self.constraint.is_some()
+    }
+
+    fn is_greedy(&self) -> bool {
+        self.options.temperature.unwrap_or(0.0) < GREEDY_BELOW
+    }
+
+    fn reports(&self) -> bool {
+        self.options.logprobs || self.options.top_logprobs > 0
+    }
+
+    /// Whether a draw is the most likely id and nothing else.
+    fn is_plain(&self) -> bool {
+        let untouched = self.bias.is_none() && !self.needs_history() && !self.options.logits;
+        self.is_greedy() && untouched && !self.reports()
+    }
+
     fn window(&self) -> usize {
         self.options.penalty_window.unwrap_or(GenerateOptions::DEFAULT_PENALTY_WINDOW)
     }
 
-    /// Draws from `logits`, `[1, vocab_size]`. `pending` is the previous draw, `[1]`, where its
-    /// value has not been read and observed yet.
+    /// Draws from `logits`, `[1, vocab_size]`.
     ///
     /// # Errors
-    /// Those of MLX.
-    pub fn draw(&mut self, logits: &Array, pending: Option<&Array>) -> Result<Draw> {
+    /// Those of MLX and of [`prepare`](Self::prepare).
+    pub fn draw(&mut self, logits: &Array) -> crate::error::Result<Draw> {
+        let allowed = self.allowed(logits.shape()[1])?;
+        Ok(self.draw_among(logits, allowed.as_ref())?)
+    }
+
+    /// Draws among the ids of `allowed`, `[1, vocab_size]`, or among all.
+    fn draw_among(&mut self, logits: &Array, allowed: Option<&Array>) -> Result<Draw> {
         let raw = ops::astype(logits, Dtype::F32)?;
-        let logits = self.adjust(raw.share()?, pending)?;
-        let greedy = self.options.temperature.unwrap_or(0.0) < GREEDY_BELOW;
-        let reports = self.options.logprobs || self.options.top_logprobs > 0;
-        let logprobs = if reports || !greedy {
-            Some(ops::subtract(&logits, &ops::logsumexp(&logits, -1, true)?)?)
+        let logits = self.adjust(raw.share()?)?;
+        let (greedy, reports) = (self.is_greedy(), self.reports());
+        let logprobs = if reports || (!greedy && allowed.is_none()) {
+            Some(normalise(&logits)?)
         } else {
             None
         };
-        let id = match &logprobs {
-            Some(logprobs) if !greedy => self.sample(logprobs)?,
-            _ => ops::argmax(&logits, -1, false)?,
+        let id = match (allowed, &logprobs) {
+            (None, Some(logprobs)) if !greedy => self.sample(logprobs)?,
+            (None, _) => ops::argmax(&logits, -1, false)?,
+            (Some(allowed), _) => {
+                let lowest = Array::scalar(f32::NEG_INFINITY, Dtype::F32)?;
+                let logits = ops::where_(allowed, &logits, &lowest)?;
+                if greedy {
+                    ops::argmax(&logits, -1, false)?
+                } else {
+                    self.sample(&normalise(&logits)?)?
+                }
+            }
         };
-        // NaN spreads from the first draw on, so later ones need no check.
-        let check = match self.step {
-            0 => Some(ops::logsumexp(&raw, -1, false)?),
-            _ => None,
-        };
+        let check = self.check(&raw)?;
         self.step += 1;
         let chosen = |logprobs: &Array| {
             let row = ops::take_along_axis(logprobs, &ops::expand_dims(&id, -1)?, -1)?;
@@ -152,17 +209,22 @@ impl Sampler {
             }
             _ => None,
         };
-        Ok(Draw {
+        let report = Report {
             logprob: logprobs.as_ref().filter(|_| reports).map(chosen).transpose()?,
             top,
             logits: self.options.logits.then(|| ops::squeeze(&raw, 0)).transpose()?,
             check,
-            id,
-        })
+        };
+        Ok(Draw { id, report })
+    }
+
+    /// NaN spreads from the first draw on, so later ones need no check.
+    fn check(&self, raw: &Array) -> Result<Option<Array>> {
+        (self.step == 0).then(|| ops::logsumexp(raw, -1, false)).transpose()
     }
 
     /// Logit bias and penalties.
-    fn adjust(&self, mut logits: Array, pending: Option<&Array>) -> Result<Array> {
+    fn adjust(&self, mut logits: Array) -> Result<Array> {
         if let Some((ids, values)) = &self.bias {
             logits = ops::scatter_add_axis(&logits, ids, values, -1)?;
         }
@@ -173,7 +235,7 @@ impl Sampler {
         if repetition.is_none() && presence.is_none() && frequency.is_none() {
             return Ok(logits);
         }
-        let Some(seen) = self.seen(pending)? else { return Ok(logits) };
+        let Some(seen) = self.seen()? else { return Ok(logits) };
         let scalar = |value| Array::scalar(value, Dtype::F32);
         if let Some(penalty) = repetition {
             let values = ops::take_along_axis(&logits, &seen, -1)?;
@@ -199,18 +261,10 @@ impl Sampler {
     }
 
     /// The ids in the penalties' window, `[1, n]`.
-    fn seen(&self, pending: Option<&Array>) -> Result<Option<Array>> {
-        let window = self.window() - usize::from(pending.is_some());
-        let known = &self.history[self.history.len().saturating_sub(window)..];
-        let known = match known.len() {
-            0 => None,
-            n => Some(Array::from_u32(known, &[1, n as i32])?),
-        };
-        let pending = pending.map(|id| ops::expand_dims(id, 0)).transpose()?;
-        match (known, pending) {
-            (Some(known), Some(pending)) => ops::concatenate(&[&known, &pending], 1).map(Some),
-            (known, pending) => Ok(known.or(pending)),
-        }
+    fn seen(&self) -> Result<Option<Array>> {
+        let known = &self.history[self.history.len().saturating_sub(self.window())..];
+        let seen = (!known.is_empty()).then(|| Array::from_u32(known, &[1, known.len() as i32]));
+        seen.transpose()
     }
 
     /// Filters and draws; `[1]`.
@@ -239,6 +293,11 @@ impl Sampler {
         let scaled = ops::multiply(&logprobs, &Array::scalar(temperature.recip(), Dtype::F32)?)?;
         random::categorical(&scaled, -1, &draw_key)
     }
+}
+
+/// Log probabilities.
+fn normalise(logits: &Array) -> Result<Array> {
+    ops::subtract(logits, &ops::logsumexp(logits, -1, true)?)
 }
 
 /// Drops the ids where `dropped` is true.
@@ -300,5 +359,9 @@ fn mix(seed: u64, step: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+mod constrained;
+mod rows;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use rows::{Draws, take_rows};

@@ -1,11 +1,16 @@
 //! The sizes that every architecture's config states, and the parts built from them.
 
-use crate::config::{Config, RopeConfig};
+mod experts;
+
+use crate::config::{Config, RopeConfig, RopeScaling};
 use crate::error::{Error, Result};
 use crate::layers::{
-    Activation, Attention, AttentionConfig, Block, Decoder, Head, Mlp, RmsNorm, Rope,
+    Activation, Attention, AttentionConfig, Block, Decoder, FeedForward, GateUp, Head, Mlp,
+    QkNorms, Qkv, RmsNorm, Rope,
 };
 use crate::weights::Weights;
+
+pub(crate) use experts::Experts;
 
 /// More layers than any model has; lists with an entry for each layer stay small.
 const MAX_LAYERS: i32 = 10_000;
@@ -32,8 +37,12 @@ pub(crate) struct AttentionParts {
     pub qkv_bias: bool,
     /// `o_proj` has a bias.
     pub o_bias: bool,
-    /// `q_norm` and `k_norm`, over each head.
-    pub head_norms: bool,
+    /// Queries, keys and values come from `qkv_proj`.
+    pub fused_qkv: bool,
+    /// What `q_norm` and `k_norm` go over.
+    pub qk_norms: NormSpan,
+    /// Each head has a logit in `sinks`.
+    pub sinks: bool,
     /// What scores are multiplied with; `None`: 1 / √head_dim.
     pub scale: Option<f64>,
     /// Scores are squashed to ± this.
@@ -42,12 +51,25 @@ pub(crate) struct AttentionParts {
     pub window: Option<i32>,
 }
 
+/// What the norms of queries and keys go over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NormSpan {
+    /// There are none.
+    None,
+    /// Each head.
+    Head,
+    /// All heads at once.
+    Projection,
+}
+
 impl AttentionParts {
     /// No biases, no norms, the usual scale, everything seen.
     pub const PLAIN: AttentionParts = AttentionParts {
         qkv_bias: false,
         o_bias: false,
-        head_norms: false,
+        fused_qkv: false,
+        qk_norms: NormSpan::None,
+        sinks: false,
         scale: None,
         softcap: None,
         window: None,
@@ -106,7 +128,7 @@ impl Shape {
                 self.num_hidden_layers
             )));
         }
-        let widest = i64::from(*heads) * i64::from(self.head_dim);
+        let widest = (i64::from(*heads) + 2 * i64::from(*kv_heads)) * i64::from(self.head_dim);
         if widest > i64::from(i32::MAX) {
             return Err(Error::model("config.json: heads times `head_dim` exceeds 2³¹ - 1"));
         }
@@ -123,42 +145,94 @@ impl Shape {
     }
 
     /// A block with a norm before attention and one before the feed-forward network (Llama).
-    pub fn pre_norm_block(&self, w: &Weights, attention: Attention, mlp: Mlp) -> Result<Block> {
+    pub fn pre_norm_block(
+        &self,
+        w: &Weights,
+        attention: Attention,
+        mlp: FeedForward,
+    ) -> Result<Block> {
+        let norm = |name| self.norm(w, name, self.hidden_size).map(Some);
         Ok(Block {
-            input_norm: self.norm(w, "input_layernorm", self.hidden_size)?,
+            input_norm: norm("input_layernorm")?,
             attention,
             attention_out_norm: None,
-            mlp_norm: self.norm(w, "post_attention_layernorm", self.hidden_size)?,
+            mlp_norm: norm("post_attention_layernorm")?,
             mlp,
             mlp_out_norm: None,
         })
     }
 
-    /// A block with norms before and behind both (Gemma 2 and 3).
-    pub fn sandwich_block(&self, w: &Weights, attention: Attention, mlp: Mlp) -> Result<Block> {
-        let norm = |name| self.norm(w, name, self.hidden_size);
+    /// A block with norms behind both only (OLMo 2).
+    pub fn post_norm_block(
+        &self,
+        w: &Weights,
+        attention: Attention,
+        mlp: FeedForward,
+    ) -> Result<Block> {
+        let norm = |name| self.norm(w, name, self.hidden_size).map(Some);
         Ok(Block {
-            input_norm: norm("input_layernorm")?,
+            input_norm: None,
             attention,
-            attention_out_norm: Some(norm("post_attention_layernorm")?),
-            mlp_norm: norm("pre_feedforward_layernorm")?,
+            attention_out_norm: norm("post_attention_layernorm")?,
+            mlp_norm: None,
             mlp,
-            mlp_out_norm: Some(norm("post_feedforward_layernorm")?),
+            mlp_out_norm: norm("post_feedforward_layernorm")?,
         })
     }
 
-    /// The attention layer under `w`.
+    /// A block with norms before and behind both (Gemma 2 and 3).
+    pub fn sandwich_block(
+        &self,
+        w: &Weights,
+        attention: Attention,
+        mlp: FeedForward,
+    ) -> Result<Block> {
+        let norm = |name| self.norm(w, name, self.hidden_size).map(Some);
+        Ok(Block {
+            input_norm: norm("input_layernorm")?,
+            attention,
+            attention_out_norm: norm("post_attention_layernorm")?,
+            mlp_norm: norm("pre_feedforward_layernorm")?,
+            mlp,
+            mlp_out_norm: norm("post_feedforward_layernorm")?,
+        })
+    }
+
+    /// The attention layer under `w`; without `rope`, one that does not see positions.
     pub fn attention(
         &self,
         w: &Weights,
-        rope: &RopeConfig,
+        rope: Option<&RopeConfig>,
         parts: AttentionParts,
     ) -> Result<Attention> {
         let (heads, kv_heads) = (self.num_attention_heads, self.num_key_value_heads);
         let (q_dim, kv_dim) = (heads * self.head_dim, kv_heads * self.head_dim);
-        let head_norm =
-            |name| parts.head_norms.then(|| self.norm(w, name, self.head_dim)).transpose();
         let scale = parts.scale.unwrap_or_else(|| f64::from(self.head_dim).sqrt().recip());
+        // Before any tensor is taken: what the config says wrongly is named as such.
+        let rope = rope.map(|rope| Ok::<_, Error>(Rope::new(self.rotary_dims(rope)?, rope)?));
+        let rope = rope.transpose()?;
+        let linear = |name, size| w.linear(name, self.hidden_size, size, parts.qkv_bias);
+        let qkv = if parts.fused_qkv {
+            Qkv::Fused { qkv_proj: linear("qkv_proj", q_dim + 2 * kv_dim)?, q_dim, kv_dim }
+        } else {
+            Qkv::Separate {
+                q_proj: linear("q_proj", q_dim)?,
+                k_proj: linear("k_proj", kv_dim)?,
+                v_proj: linear("v_proj", kv_dim)?,
+            }
+        };
+        let norms = |q, k| Ok::<_, Error>((self.norm(w, "q_norm", q)?, self.norm(w, "k_norm", k)?));
+        let qk_norms = match parts.qk_norms {
+            NormSpan::None => QkNorms::None,
+            NormSpan::Head => {
+                let (q_norm, k_norm) = norms(self.head_dim, self.head_dim)?;
+                QkNorms::Heads { q_norm, k_norm }
+            }
+            NormSpan::Projection => {
+                let (q_norm, k_norm) = norms(q_dim, kv_dim)?;
+                QkNorms::Projections { q_norm, k_norm }
+            }
+        };
         Ok(Attention {
             config: AttentionConfig {
                 n_heads: heads,
@@ -168,26 +242,72 @@ impl Shape {
                 softcap: parts.softcap.map(|softcap| softcap as f32),
                 window: parts.window,
             },
-            q_proj: w.linear("q_proj", self.hidden_size, q_dim, parts.qkv_bias)?,
-            k_proj: w.linear("k_proj", self.hidden_size, kv_dim, parts.qkv_bias)?,
-            v_proj: w.linear("v_proj", self.hidden_size, kv_dim, parts.qkv_bias)?,
+            qkv,
             o_proj: w.linear("o_proj", q_dim, self.hidden_size, parts.o_bias)?,
-            q_norm: head_norm("q_norm")?,
-            k_norm: head_norm("k_norm")?,
-            rope: Rope::new(self.head_dim, rope, w.product())?,
-            product: w.product(),
+            qk_norms,
+            rope,
+            sinks: parts.sinks.then(|| w.tensor("sinks", &[heads])).transpose()?,
+            product: w.kernels(),
         })
     }
 
+    /// Values of each head that are rotated.
+    fn rotary_dims(&self, rope: &RopeConfig) -> Result<i32> {
+        let dims = (f64::from(self.head_dim) * rope.partial_rotary_factor) as i32;
+        if dims < 2 || dims % 2 != 0 {
+            return Err(Error::model(format!(
+                "config.json: `partial_rotary_factor` {} of `head_dim` {} is {dims}, rotary positions need pairs",
+                rope.partial_rotary_factor, self.head_dim
+            )));
+        }
+        let RopeScaling::Long { short_factor, long_factor, .. } = &rope.scaling else {
+            return Ok(dims);
+        };
+        for (name, factors) in [("short_factor", short_factor), ("long_factor", long_factor)] {
+            if factors.len() != dims as usize / 2 {
+                return Err(Error::model(format!(
+                    "config.json: `{name}` has {} entries, expected one for each of {} pairs",
+                    factors.len(),
+                    dims / 2
+                )));
+            }
+        }
+        Ok(dims)
+    }
+
     /// The gated feed-forward network under `w`.
-    pub fn mlp(&self, w: &Weights, activation: Activation, bias: bool) -> Result<Mlp> {
+    pub fn mlp(&self, w: &Weights, activation: Activation, bias: bool) -> Result<FeedForward> {
         let (hidden, inner) = (self.hidden_size, self.intermediate_size);
-        Ok(Mlp {
-            gate_proj: w.linear("gate_proj", hidden, inner, bias)?,
-            up_proj: w.linear("up_proj", hidden, inner, bias)?,
+        Ok(FeedForward::Mlp(Mlp {
+            gate_up: GateUp::Separate {
+                gate_proj: w.linear("gate_proj", hidden, inner, bias)?,
+                up_proj: w.linear("up_proj", hidden, inner, bias)?,
+            },
             down_proj: w.linear("down_proj", inner, hidden, bias)?,
             activation,
+        }))
+    }
+
+    /// Rows of a matrix that is the gate and what it lets through.
+    ///
+    /// # Errors
+    /// More than there are numbers for.
+    pub fn both_intermediate(&self) -> Result<i32> {
+        self.intermediate_size.checked_mul(2).ok_or_else(|| {
+            let inner = self.intermediate_size;
+            Error::model(format!("config.json: `intermediate_size` {inner} is too large"))
         })
+    }
+
+    /// As [`mlp`](Self::mlp) with both projections in `gate_up_proj`, one behind the other.
+    pub fn fused_mlp(&self, w: &Weights, activation: Activation) -> Result<FeedForward> {
+        let (hidden, inner) = (self.hidden_size, self.intermediate_size);
+        let both = self.both_intermediate()?;
+        Ok(FeedForward::Mlp(Mlp {
+            gate_up: GateUp::Halves(w.linear("gate_up_proj", hidden, both, false)?),
+            down_proj: w.linear("down_proj", inner, hidden, false)?,
+            activation,
+        }))
     }
 
     /// The whole model around its blocks: embeddings and the last norm under `model`, the output
@@ -202,7 +322,9 @@ impl Shape {
         let embed_tokens = model.embedding("embed_tokens", self.vocab_size, self.hidden_size)?;
         let layers = (0..self.num_hidden_layers as usize)
             .map(|index| block(&model.at(&format!("layers.{index}")), index))
-            .collect::<Result<_>>()?;
+            .collect::<Result<Vec<Block>>>()?;
+        let ropes = layers.iter().filter_map(|layer| layer.attention.rope.as_ref());
+        let original_context = ropes.filter_map(Rope::original_context).min();
         Ok(Decoder {
             embed_tokens,
             embed_scale: None,
@@ -214,6 +336,7 @@ impl Shape {
             hidden_size: self.hidden_size,
             intermediate_size: self.intermediate_size,
             max_position_embeddings: self.max_position_embeddings,
+            original_context,
         })
     }
 

@@ -65,6 +65,22 @@ fn the_longest_of_those_that_begin_together_wins_and_a_text_may_end_before_it_is
 }
 
 #[test]
+fn a_match_is_told_as_soon_as_no_longer_one_can_come() {
+    for (stops, piece, matched) in [
+        (&[" and"][..], "one and", Some(0)),
+        (&[" and", "."], ".", Some(1)),
+        (&["ab", "abcd"], "xab", None),
+        (&["ab", "abcd"], "xabcd", Some(1)),
+        // The longer one would begin earlier.
+        (&["bc", "abcd"], "abc", None),
+        (&["bc", "abcd"], "abcd", Some(1)),
+        (&["bc", "abcd"], "abce", Some(0)),
+    ] {
+        assert_eq!(StopMatcher::new(stops).unwrap().push(piece).matched, matched, "{piece}");
+    }
+}
+
+#[test]
 fn nothing_is_released_after_a_match() {
     let mut matcher = StopMatcher::new(&["."]).unwrap();
     assert_eq!(matcher.push("a.b").matched, Some(0));

@@ -63,6 +63,14 @@ pub type mlxrs_cpu_kernel = ::std::option::Option<
         capacity: usize,
     ) -> ::std::os::raw::c_int,
 >;
+#[doc = " Computes a product; called on the stream's thread. Returns 0, or 1 with a terminated text of at\n most `capacity` bytes in `message`. It must not unwind."]
+pub type mlxrs_cpu_gather_kernel = ::std::option::Option<
+    unsafe extern "C" fn(
+        product: *const mlxrs_cpu_gathered,
+        message: *mut ::std::os::raw::c_char,
+        capacity: usize,
+    ) -> ::std::os::raw::c_int,
+>;
 #[doc = " Computes `out` from `inputs`; called on the stream's thread. Returns 0, or 1 with a terminated\n text of at most `capacity` bytes in `message`. It must not unwind."]
 pub type mlxrs_cpu_compute = ::std::option::Option<
     unsafe extern "C" fn(
@@ -264,6 +272,27 @@ pub struct mlxrs_cpu_product {
     pub n: usize,
     pub k: usize,
     pub x: mlxrs_bytes,
+    pub weight: mlxrs_bytes,
+    #[doc = " Empty for dense weights."]
+    pub scales: mlxrs_bytes,
+    #[doc = " Empty for weights that have none."]
+    pub biases: mlxrs_bytes,
+    pub out: *mut ::std::os::raw::c_void,
+    pub out_size: usize,
+}
+#[doc = " `out[r] = x[r / (rows / x_rows)] w[indices[r]]ᵀ` with `x` of `x_rows` rows and `w` of `matrices`\n times `n` rows, all of `k` columns."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct mlxrs_cpu_gathered {
+    pub format: mlxrs_cpu_format,
+    pub rows: usize,
+    pub x_rows: usize,
+    pub matrices: usize,
+    pub n: usize,
+    pub k: usize,
+    pub x: mlxrs_bytes,
+    #[doc = " `rows` unsigned integers of 32 bits."]
+    pub indices: mlxrs_bytes,
     pub weight: mlxrs_bytes,
     #[doc = " Empty for dense weights."]
     pub scales: mlxrs_bytes,
@@ -3327,6 +3356,18 @@ unsafe extern "C" {
         biases: mlx_array,
         format: mlxrs_cpu_format,
         kernel: mlxrs_cpu_kernel,
+        s: mlx_stream,
+    ) -> ::std::os::raw::c_int;
+    #[doc = " The product by `kernel` on the CPU stream `s`, lazily: `x` is `[…, k]`, `indices` any shape of\n 32-bit unsigned integers, `weight` `[matrices, n, …]`, the result `[…indices, n]`. `scales` and\n `biases` may be empty handles. That all fit each other and `format` is for the kernel to check\n against the sizes that it gets: an error of the kernel is the error of the evaluation. Returns 0,\n or 1 after the error handler has been called."]
+    pub fn mlxrs_cpu_gather(
+        res: *mut mlx_array,
+        x: mlx_array,
+        indices: mlx_array,
+        weight: mlx_array,
+        scales: mlx_array,
+        biases: mlx_array,
+        format: mlxrs_cpu_format,
+        kernel: mlxrs_cpu_gather_kernel,
         s: mlx_stream,
     ) -> ::std::os::raw::c_int;
     #[doc = " An operation on the CPU stream `s`, computed lazily by `kernel`, whose state it owns from the\n call on, whatever becomes of it. The state is used and dropped on any thread. Inputs whose\n last dimension is not contiguous are copied first. Returns 0, or 1 after the error handler has\n been called."]

@@ -16,11 +16,13 @@ use crate::stream::current;
 use crate::{Array, Dtype, Error, QuantMode, Quantized, Result, ops, sys};
 
 mod attention;
+mod gather;
 mod operation;
 mod rows;
 
 pub use attention::{Visible, attention};
 pub use cpu_kernels::set_threads;
+pub use gather::{gather_matmul, gather_quantized_matmul};
 pub use rows::{Activation, gated, rms_norm, rope};
 
 /// `x wᵀ` for `x` of `[…, k]` and `w` of `[n, k]`: `[…, n]`. Different types meet in f32.
@@ -46,9 +48,19 @@ pub fn matmul(x: &Array, w: &Array) -> Result<Array> {
 /// Weights that do not fit their parameters; shapes that do not fit; types other than f32, f16 and
 /// bf16; a stream of the GPU.
 pub fn quantized_matmul(x: &Array, w: &Quantized) -> Result<Array> {
+    let format = packed_format(x, w)?;
+    let [_, groups] = w.scales.dims()?;
+    let k = groups * w.quantization.group_size;
+    product(x, k, [Some(&w.weight), Some(&w.scales), w.biases.as_ref()], format)
+}
+
+/// How `x` and packed weights are represented.
+///
+/// # Errors
+/// Weights that do not fit their parameters.
+fn packed_format(x: &Array, w: &Quantized) -> Result<sys::mlxrs_cpu_format> {
     w.quantization.validate()?;
     w.check()?;
-    let [_, groups] = w.scales.dims()?;
     let Quantized { weight, scales, biases, quantization } = w;
     let is_affine = quantization.mode == QuantMode::Affine;
     let scales_fit = match biases {
@@ -62,15 +74,13 @@ pub fn quantized_matmul(x: &Array, w: &Quantized) -> Result<Array> {
             "weights {weight:?}, scales {scales:?} and biases {biases:?} do not fit {quantization:?}"
         )));
     }
-    let format = sys::mlxrs_cpu_format {
+    Ok(sys::mlxrs_cpu_format {
         dtype: if is_affine { meet(x, scales) } else { x.dtype() }.raw(),
         weight_dtype: scales.dtype().raw(),
         packing: 1 + quantization.mode as c_int,
         bits: quantization.bits,
         group_size: quantization.group_size,
-    };
-    let k = groups * quantization.group_size;
-    product(x, k, [Some(weight), Some(scales), biases.as_ref()], format)
+    })
 }
 
 /// The type that holds the values of both.
@@ -85,20 +95,7 @@ fn product(
     weights: [Option<&Array>; 3],
     format: sys::mlxrs_cpu_format,
 ) -> Result<Array> {
-    if x.shape().last() != Some(&k) {
-        return Err(Error::new(format!("cannot multiply {x:?} with weights of {k} columns")));
-    }
-    packing(&format)?;
-    kernel_dtype(x.dtype().raw())?;
-    let dtype = kernel_dtype(format.dtype)?;
-    let cast;
-    let x = match dtype {
-        cpu_kernels::Dtype::F32 if x.dtype() != Dtype::F32 => {
-            cast = ops::astype(x, Dtype::F32)?;
-            &cast
-        }
-        _ => x,
-    };
+    let x = &activations(x, k, &format)?;
     let [weight, scales, biases] =
         weights.map(|array| array.map_or(sys::mlx_array { ctx: std::ptr::null_mut() }, Array::raw));
     // SAFETY: the inputs outlive the call, which takes shares of them; scales and biases may be
@@ -107,6 +104,22 @@ fn product(
         let stream = current();
         sys::mlxrs_cpu_matmul(out, x.raw(), weight, scales, biases, format, Some(kernel), stream)
     })
+}
+
+/// `x` of `k` columns in the type that `format` says.
+///
+/// # Errors
+/// Another number of columns; types other than f32, f16 and bf16.
+fn activations(x: &Array, k: i32, format: &sys::mlxrs_cpu_format) -> Result<Array> {
+    if x.shape().last() != Some(&k) {
+        return Err(Error::new(format!("cannot multiply {x:?} with weights of {k} columns")));
+    }
+    packing(format)?;
+    kernel_dtype(x.dtype().raw())?;
+    match kernel_dtype(format.dtype)? {
+        cpu_kernels::Dtype::F32 if x.dtype() != Dtype::F32 => ops::astype(x, Dtype::F32),
+        _ => x.share(),
+    }
 }
 
 /// What `format` says of the weights; `None`: they are dense.
@@ -145,6 +158,19 @@ extern "C" fn kernel(
         // and nobody else knows of the output yet.
         unsafe { compute(product) }
     });
+    // SAFETY: `message` has room for `capacity` bytes, all of them zero.
+    unsafe { report(computed, message, capacity) }
+}
+
+/// What a kernel's caller gets: 0, or 1 with a text in `message`.
+///
+/// # Safety
+/// `message` has room for `capacity` bytes, all of them zero.
+unsafe fn report(
+    computed: std::thread::Result<Result<()>>,
+    message: *mut c_char,
+    capacity: usize,
+) -> c_int {
     let text = match computed {
         Ok(Ok(())) => return 0,
         Ok(Err(error)) => error.to_string(),
@@ -168,26 +194,35 @@ unsafe fn write_message(text: &str, message: *mut c_char, capacity: usize) {
 unsafe fn compute(product: &sys::mlxrs_cpu_product) -> Result<()> {
     let sys::mlxrs_cpu_product { format, m, n, k, .. } = *product;
     // SAFETY: the caller's promise.
-    let input = |buffer| unsafe { bytes(buffer) };
-    let weights = match packing(&format)? {
-        None => {
-            let dtype = kernel_dtype(format.weight_dtype)?;
-            Weights::Dense { dtype, data: input(product.weight) }
-        }
-        Some(packing) => Weights::Packed {
-            packing,
-            group_size: format.group_size as usize,
-            data: input(product.weight),
-            scales: input(product.scales),
-            biases: input(product.biases),
-        },
-    };
+    let weights = unsafe { weights(&format, product.weight, [product.scales, product.biases]) }?;
+    // SAFETY: the caller's promise.
+    let x = unsafe { bytes(product.x) };
     // SAFETY: the caller's promise; an output is not empty. Nobody has filled it yet: kernels write
     // each byte and read none.
     let out = unsafe { std::slice::from_raw_parts_mut(product.out.cast(), product.out_size) };
     let dtype = kernel_dtype(format.dtype)?;
-    let problem = Problem { m, n, k, dtype, x: input(product.x), weights, out };
+    let problem = Problem { m, n, k, dtype, x, weights, out };
     cpu_kernels::matmul(problem).map_err(|error| Error::new(error.to_string()))
+}
+
+/// The weights in a buffer, and the scales and biases in `extra`.
+///
+/// # Safety
+/// Each buffer holds the bytes that it states, and nobody writes to them during `'a`.
+unsafe fn weights<'a>(
+    format: &sys::mlxrs_cpu_format,
+    weight: sys::mlxrs_bytes,
+    extra: [sys::mlxrs_bytes; 2],
+) -> Result<Weights<'a>> {
+    // SAFETY: the caller's promise.
+    let (data, [scales, biases]) = unsafe { (bytes(weight), extra.map(|buffer| bytes(buffer))) };
+    Ok(match packing(format)? {
+        None => Weights::Dense { dtype: kernel_dtype(format.weight_dtype)?, data },
+        Some(packing) => {
+            let group_size = format.group_size as usize;
+            Weights::Packed { packing, group_size, data, scales, biases }
+        }
+    })
 }
 
 /// # Safety

@@ -42,18 +42,27 @@ pub enum RopeFrequencies<'a> {
     Wavelengths(&'a Array),
 }
 
+/// The first position of each row of a batch.
+#[derive(Clone, Copy, Debug)]
+pub enum RopeOffset<'a> {
+    /// The same for all rows.
+    Same(i32),
+    /// One for each row: `[b]` I32.
+    Each(&'a Array),
+}
+
 /// Rotary position encoding of `x`, `[b, n, l, head_dim]`: the first `dims` values of each head
 /// are rotated in pairs (`i`, `i + dims / 2`) by their position times `scale`. The first position
 /// is `offset`.
 ///
 /// # Errors
-/// Fewer dimensions than `dims`.
+/// Fewer dimensions than `dims`; offsets for another number of rows.
 pub fn rope(
     x: &Array,
     dims: i32,
     frequencies: RopeFrequencies<'_>,
     scale: f32,
-    offset: i32,
+    offset: RopeOffset<'_>,
 ) -> Result<Array> {
     let (base, freqs) = match frequencies {
         RopeFrequencies::Base(base) => {
@@ -63,10 +72,17 @@ pub fn rope(
             (sys::mlx_optional_float { value: 0.0, has_value: false }, freqs.raw())
         }
     };
-    // SAFETY: the inputs outlive the call; mlx-c only reads them and takes empty frequencies.
-    Array::from_op(|out| unsafe {
-        sys::mlx_fast_rope(out, x.raw(), dims, false, base, scale, offset, freqs, current())
-    })
+    match offset {
+        // SAFETY: the inputs outlive the call; mlx-c only reads them and takes empty frequencies.
+        RopeOffset::Same(offset) => Array::from_op(|out| unsafe {
+            sys::mlx_fast_rope(out, x.raw(), dims, false, base, scale, offset, freqs, current())
+        }),
+        // SAFETY: as above.
+        RopeOffset::Each(offsets) => Array::from_op(|out| unsafe {
+            let (x, offsets, stream) = (x.raw(), offsets.raw(), current());
+            sys::mlx_fast_rope_dynamic(out, x, dims, false, base, scale, offsets, freqs, stream)
+        }),
+    }
 }
 
 /// `softmax(q kᵀ · scale + mask) v` for `q` of `[b, n_heads, l, d]` and `k`, `v` of

@@ -3,7 +3,7 @@
 
 use std::ffi::c_int;
 
-use crate::stream::current;
+use crate::stream::{current, on_cpu};
 use crate::vector::VectorArray;
 use crate::{Array, Dtype, Error, Result, sys};
 
@@ -135,6 +135,38 @@ pub fn minimum(a: &Array, b: &Array) -> Result<Array> {
 /// Matrix product over the last two dimensions.
 pub fn matmul(a: &Array, b: &Array) -> Result<Array> {
     binary(sys::mlx_matmul, a, b)
+}
+
+/// `a b + c` of matrices, whose sum is rounded once; `c` broadcasts against the product.
+///
+/// # Errors
+/// Shapes that do not fit.
+pub fn addmm(c: &Array, a: &Array, b: &Array) -> Result<Array> {
+    // SAFETY: the inputs outlive the call; mlx-c only reads them.
+    Array::from_op(|out| unsafe {
+        sys::mlx_addmm(out, c.raw(), a.raw(), b.raw(), 1.0, 1.0, current())
+    })
+}
+
+/// `x w` with a matrix of `w`, `[matrices, k, n]`, chosen for each row of `x` by `indices`, U32,
+/// which broadcasts against the leading dimensions of `x`. `sorted`: the indices go upwards. Nothing
+/// checks them: MLX reads outside the weights where they are not below `matrices`.
+///
+/// On the CPU MLX has this in f32 only, and its evaluation of another type would end the process.
+///
+/// # Errors
+/// Shapes that do not fit; on a stream of the CPU, a type that is not f32.
+pub fn gather_mm(x: &Array, w: &Array, indices: &Array, sorted: bool) -> Result<Array> {
+    if on_cpu()? && (x.dtype(), w.dtype()) != (Dtype::F32, Dtype::F32) {
+        return Err(Error::new(format!(
+            "MLX gathers products in f32 only on the CPU, not {x:?} with {w:?}"
+        )));
+    }
+    let empty = sys::mlx_array { ctx: std::ptr::null_mut() };
+    // SAFETY: the inputs outlive the call; mlx-c only reads them and takes empty left-hand indices.
+    Array::from_op(|out| unsafe {
+        sys::mlx_gather_mm(out, x.raw(), w.raw(), empty, indices.raw(), sorted, current())
+    })
 }
 
 /// `a < b`, as Bool.

@@ -57,6 +57,19 @@ pub fn uniform(shape: &[i32], key: &Array) -> Result<Array> {
     })
 }
 
+/// Random bits, U32.
+///
+/// # Errors
+/// Those of MLX.
+pub fn bits(shape: &[i32], key: &Array) -> Result<Array> {
+    check_size(shape)?;
+    let width = Dtype::U32.size() as i32;
+    // SAFETY: shape and key outlive the call; mlx-c only reads them.
+    Array::from_op(|out| unsafe {
+        sys::mlx_random_bits(out, shape.as_ptr(), shape.len(), width, key.raw(), current())
+    })
+}
+
 /// Values with mean 0 and standard deviation 1.
 ///
 /// # Errors

@@ -320,3 +320,15 @@ pub(crate) fn current() -> sys::mlx_stream {
     });
     stream.unwrap_or(NONE)
 }
+
+/// Whether this thread's current stream is one of the CPU.
+pub(crate) fn on_cpu() -> Result<bool> {
+    let mut device = DeviceHandle(sys::mlx_device { ctx: std::ptr::null_mut() });
+    // SAFETY: the out-pointer holds an empty handle, which the call fills; the stream lives as long
+    // as this thread.
+    check(unsafe { sys::mlx_stream_get_device(&mut device.0, current()) })?;
+    let mut kind = sys::MLX_CPU;
+    // SAFETY: the device was filled; the out-pointer is ours.
+    check(unsafe { sys::mlx_device_get_type(&mut kind, device.0) })?;
+    Ok(kind == sys::MLX_CPU)
+}

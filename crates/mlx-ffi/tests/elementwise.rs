@@ -22,6 +22,24 @@ fn fail<T>(error: mlx_ffi::Error) -> T {
 }
 
 #[test]
+fn a_product_with_a_bias_is_rounded_once() {
+    let bf16 = |values: &[f32], shape: &[i32]| {
+        Array::from_f32(values, shape)
+            .and_then(|x| ops::astype(&x, Dtype::Bf16))
+            .unwrap_or_else(fail)
+    };
+    // The product, 1 + 1/256, is half-way between two bf16 numbers; with 1/512 it is nearer to one.
+    let (x, w) = (bf16(&[1.0, 0.0625], &[1, 2]), bf16(&[1.0, 0.0625], &[2, 1]));
+    let bias = bf16(&[0.001_953_125], &[1]);
+    let once = ops::addmm(&bias, &x, &w).unwrap_or_else(fail);
+    let product = ops::matmul(&x, &w).unwrap_or_else(fail);
+    let twice = ops::add(&product, &bias).unwrap_or_else(fail);
+    assert_eq!((once.shape(), once.dtype()), (&[1, 1][..], Dtype::Bf16));
+    assert_near(&once.to_vec_f32().unwrap_or_else(fail), &[1.007_812_5], 0.0);
+    assert_near(&twice.to_vec_f32().unwrap_or_else(fail), &[1.0], 0.0);
+}
+
+#[test]
 fn exp_equals_the_literal_in_each_float_type() {
     assert_unary(ops::exp, Dtype::F32, &[0.135_335_28, 0.606_530_67, 1.0, 4.481_689], 2e-6);
     assert_unary(ops::exp, Dtype::F16, &[0.135_375_98, 0.606_445_3, 1.0, 4.480_469], 5e-3);

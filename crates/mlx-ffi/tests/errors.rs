@@ -1,7 +1,9 @@
 //! Each kind of error comes back as a value with MLX's own account of it, and leaves nothing
 //! behind: the next good call works, and the next error speaks of itself.
 
-use mlx_ffi::fast::{AttentionMask, RopeFrequencies, rms_norm, rope, scaled_dot_product_attention};
+use mlx_ffi::fast::{
+    AttentionMask, RopeFrequencies, RopeOffset, rms_norm, rope, scaled_dot_product_attention,
+};
 use mlx_ffi::ops::Cumulative;
 use mlx_ffi::{
     Array, Device, Dtype, Error, QuantMode, Quantization, Result, eval_all, ops, quantize, random,
@@ -158,11 +160,14 @@ fn fused_operations_on_shapes_that_do_not_fit() -> Result<()> {
     assert_fails(rms_norm(&zeros(&[])?, None, 1e-5), "[rms_norm]");
     let base = RopeFrequencies::Base(1e4);
     for dims in [0, -2, 3, 8] {
-        assert_fails(rope(&x, dims, base, 1.0, 0), "[rope]");
+        assert_fails(rope(&x, dims, base, 1.0, RopeOffset::Same(0)), "[rope]");
     }
-    assert_fails(rope(&zeros(&[4])?, 4, base, 1.0, 0), "[rope]");
+    assert_fails(rope(&zeros(&[4])?, 4, base, 1.0, RopeOffset::Same(0)), "[rope]");
     let frequencies = zeros(&[3])?;
-    assert_fails(rope(&x, 4, RopeFrequencies::Wavelengths(&frequencies), 1.0, 0), "[rope]");
+    assert_fails(
+        rope(&x, 4, RopeFrequencies::Wavelengths(&frequencies), 1.0, RopeOffset::Same(0)),
+        "[rope]",
+    );
     Ok(())
 }
 

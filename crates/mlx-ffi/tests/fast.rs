@@ -2,7 +2,9 @@
 
 mod near;
 
-use mlx_ffi::fast::{AttentionMask, RopeFrequencies, rms_norm, rope, scaled_dot_product_attention};
+use mlx_ffi::fast::{
+    AttentionMask, RopeFrequencies, RopeOffset, rms_norm, rope, scaled_dot_product_attention,
+};
 use mlx_ffi::{Array, Dtype, Result, ops, random};
 use near::assert_near;
 
@@ -82,7 +84,7 @@ fn rope_turns_pairs_by_powers_of_the_base() -> Result<()> {
             (0..dims / 2).map(|i| f64::powf(base, -2.0 * f64::from(i) / f64::from(dims))).collect();
         let expected = rope_by_hand(&f64s(&x)?, 5, 8, &inverse, scale, offset);
         let frequencies = RopeFrequencies::Base(base as f32);
-        let turned = rope(&x, dims, frequencies, scale as f32, offset)?;
+        let turned = rope(&x, dims, frequencies, scale as f32, RopeOffset::Same(offset))?;
         assert_eq!(turned.shape(), x.shape());
         assert_near(&turned.to_vec_f32()?, &f32s(expected), TOLERANCE);
     }
@@ -96,8 +98,24 @@ fn rope_takes_wavelengths() -> Result<()> {
     let inverse = wavelengths.map(|wavelength| 1.0 / f64::from(wavelength));
     let expected = rope_by_hand(&f64s(&x)?, 3, 6, &inverse, 0.5, 40);
     let wavelengths = Array::from_f32(&wavelengths, &[3])?;
-    let turned = rope(&x, 6, RopeFrequencies::Wavelengths(&wavelengths), 0.5, 40)?;
+    let turned =
+        rope(&x, 6, RopeFrequencies::Wavelengths(&wavelengths), 0.5, RopeOffset::Same(40))?;
     assert_near(&turned.to_vec_f32()?, &f32s(expected), TOLERANCE);
+    Ok(())
+}
+
+#[test]
+fn rope_takes_an_offset_for_each_row() -> Result<()> {
+    let x = normal(&[3, 2, 4, 8], 7)?;
+    let offsets = [5, 0, -2];
+    let each = Array::from_i32(&offsets, &[3])?;
+    let turned = rope(&x, 8, RopeFrequencies::Base(1e4), 1.0, RopeOffset::Each(&each))?;
+    for (row, offset) in (0..).zip(offsets) {
+        let own = ops::slice_axis(&x, 0, row, row + 1)?;
+        let alone = rope(&own, 8, RopeFrequencies::Base(1e4), 1.0, RopeOffset::Same(offset))?;
+        let found = ops::slice_axis(&turned, 0, row, row + 1)?;
+        assert_eq!(found.to_vec_f32()?, alone.to_vec_f32()?, "row {row}");
+    }
     Ok(())
 }
 
@@ -108,7 +126,7 @@ fn rope_keeps_bf16_and_views() -> Result<()> {
     let x = ops::swap_axes(&stored, 1, 2)?;
     let inverse: Vec<f64> = (0..4).map(|i| f64::powf(1e4, -f64::from(i) / 4.0)).collect();
     let expected = rope_by_hand(&f64s(&x)?, 4, 8, &inverse, 1.0, 2);
-    let turned = rope(&x, 8, RopeFrequencies::Base(1e4), 1.0, 2)?;
+    let turned = rope(&x, 8, RopeFrequencies::Base(1e4), 1.0, RopeOffset::Same(2))?;
     assert_eq!(turned.dtype(), Dtype::Bf16);
     assert_near(&turned.to_vec_f32()?, &f32s(expected), BF16_TOLERANCE);
     Ok(())

@@ -38,6 +38,12 @@ const ARROWS: &[Arrows] = &[
     Arrows { name: "echo-backend", uses: &["inference-core"], build: &[] },
 ];
 
+/// Further arrows for tests alone, as (crate, what its tests use).
+const TESTS_USE: &[(&str, &str)] = &[
+    // The facade is tested over a real model here, so that its own tests need no MLX.
+    ("metal-backend", "ml"),
+];
+
 /// A crate that takes no dependency at all, so that downstream crates get none through it.
 const WITHOUT_DEPENDENCIES: &str = "inference-core";
 
@@ -46,6 +52,18 @@ struct Dependency<'a> {
     line: usize,
     name: &'a str,
     of_build_script: bool,
+    of_tests: bool,
+}
+
+impl<'a> Dependency<'a> {
+    fn new(line: usize, name: &'a str, section: &str) -> Self {
+        Dependency {
+            line,
+            name,
+            of_build_script: section.ends_with("build-dependencies"),
+            of_tests: section.ends_with("dev-dependencies"),
+        }
+    }
 }
 
 pub fn check(files: &[File]) -> Vec<Violation> {
@@ -66,9 +84,10 @@ pub fn check(files: &[File]) -> Vec<Violation> {
             violations.push(Violation::new(&file.path, 1, message));
             continue;
         };
-        for Dependency { line, name, of_build_script } in dependencies(&file.text) {
+        for Dependency { line, name, of_build_script, of_tests } in dependencies(&file.text) {
             let allowed = arrows.uses.contains(&name)
                 || of_build_script && arrows.build.contains(&name)
+                || of_tests && TESTS_USE.contains(&(*package, name))
                 || !is_ours(name) && *package != WITHOUT_DEPENDENCIES;
             if !allowed {
                 let allowed = match arrows.uses {
@@ -112,7 +131,7 @@ fn dependencies(manifest: &str) -> Vec<Dependency<'_>> {
                 && table.ends_with("dependencies")
                 && !table.starts_with("workspace")
             {
-                found.push(Dependency { line, name, of_build_script: is_build(table) });
+                found.push(Dependency::new(line, name, table));
             }
         } else if section.ends_with("dependencies")
             && !section.starts_with("workspace")
@@ -120,14 +139,10 @@ fn dependencies(manifest: &str) -> Vec<Dependency<'_>> {
         {
             let renamed = value.split_once("package").and_then(|(_, rest)| rest.split('"').nth(1));
             let name = renamed.unwrap_or_else(|| key.split('.').next().unwrap_or(key));
-            found.push(Dependency { line, name, of_build_script: is_build(section) });
+            found.push(Dependency::new(line, name, section));
         }
     }
     found
-}
-
-fn is_build(section: &str) -> bool {
-    section.ends_with("build-dependencies")
 }
 
 #[cfg(test)]
@@ -185,6 +200,19 @@ mod tests {
         };
         tree("build-dependencies").expect(&[]);
         tree("dependencies").expect(&[("b/Cargo.toml:4", "`cli` may not depend on `mlx-build`")]);
+    }
+
+    #[test]
+    fn tests_may_use_more_than_the_crate_itself() {
+        let tree = |section| {
+            Tree::new().with("a/Cargo.toml", &manifest("ml", "")).with(
+                "b/Cargo.toml",
+                &manifest("metal-backend", &format!("[{section}]\nml = \"1\"")),
+            )
+        };
+        tree("dev-dependencies").expect(&[]);
+        tree("dependencies")
+            .expect(&[("b/Cargo.toml:4", "`metal-backend` may not depend on `ml`")]);
     }
 
     #[test]

@@ -37,15 +37,22 @@ pub struct LoadArgs {
     /// Bytes of freed memory to keep for reuse, such as 1GiB
     #[arg(long, value_name = "BYTES", value_parser = bytes::parse, allow_hyphen_values = true)]
     pub cache_limit: Option<u64>,
-    /// Hold the KV cache in 4 or 8 bits, where the backend can
+    /// Hold the KV cache in 4 or 8 bits [default: as it is computed]
     #[arg(long, value_name = "BITS", value_parser = values::count, allow_hyphen_values = true)]
     pub kv_bits: Option<usize>,
+    /// Values of the packed KV cache that share a scale [default: 64, or 32 where a head needs it]
+    #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
+    pub kv_group_size: Option<usize>,
     /// Apply the LoRA adapter in this folder, where the backend can
     #[arg(long, value_name = "DIR")]
     pub adapter: Option<PathBuf>,
-    /// Run up to N requests together, where the backend can
+    /// Run up to N requests together [default: the backend's choice]
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pub parallel: Option<usize>,
+    /// Compute each request by itself, so that what runs beside it or lies in a cache cannot change
+    /// a number
+    #[arg(long)]
+    pub batch_invariant: bool,
 }
 
 impl LoadArgs {
@@ -59,6 +66,8 @@ impl LoadArgs {
             context_length: self.context_length,
             parallel_slots: self.parallel,
             kv_bits: self.kv_bits,
+            kv_group_size: self.kv_group_size,
+            batch_invariant: self.batch_invariant,
             gpu_layers: None,
             adapter_path: self.adapter.clone(),
             dtype: self.dtype,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use inference_core::{Constraint, GenerateOptions, Xtc};
+use inference_core::{Constraint, GenerateOptions, ReasoningMarks, Xtc};
 
 use super::values::{self, LogitBias};
 use crate::failure::Result;
@@ -66,19 +66,25 @@ pub struct SamplingArgs {
     /// Generate on past the model's own end
     #[arg(long)]
     pub ignore_eos: bool,
-    /// Hold the answer to the JSON schema in this file, where the backend can
-    #[arg(long, value_name = "FILE", conflicts_with = "regex")]
+    /// Hold the answer to the JSON schema in this file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["regex", "grammar"])]
     pub json_schema: Option<PathBuf>,
-    /// Hold the answer to this regular expression, where the backend can
-    #[arg(long, value_name = "REGEX")]
+    /// Hold the whole answer to this regular expression
+    #[arg(long, value_name = "REGEX", conflicts_with = "grammar")]
     pub regex: Option<String>,
+    /// Hold the answer to the Lark grammar in this file
+    #[arg(long, value_name = "FILE")]
+    pub grammar: Option<PathBuf>,
+    /// Leave the reasoning between these marks free of it, such as `<think>` and `</think>`
+    #[arg(long, num_args = 2, value_names = ["OPEN", "CLOSE"])]
+    pub reasoning: Option<Vec<String>>,
 }
 
 impl SamplingArgs {
     /// The contract's options, checked.
     ///
     /// # Errors
-    /// The first option out of its range; a schema file that cannot be read.
+    /// The first option out of its range; a schema or a grammar that cannot be read.
     pub fn options(&self) -> Result<GenerateOptions> {
         let xtc = self.xtc_probability.map(|probability| Xtc {
             probability,
@@ -101,16 +107,29 @@ impl SamplingArgs {
             stop_token_ids: self.stop_token_id.clone(),
             ignore_eos: self.ignore_eos,
             constraint: self.constraint()?,
+            reasoning: self.reasoning(),
             ..Default::default()
         };
         options.validate()?;
         Ok(options)
     }
 
+    fn reasoning(&self) -> Option<ReasoningMarks> {
+        match self.reasoning.as_deref() {
+            Some([open, close]) => {
+                Some(ReasoningMarks { open: open.clone(), close: close.clone() })
+            }
+            _ => None,
+        }
+    }
+
     fn constraint(&self) -> Result<Option<Constraint>> {
         if let Some(path) = &self.json_schema {
             let schema = json::parse(&source::read(path)?, &path.display().to_string())?;
             return Ok(Some(Constraint::JsonSchema(schema)));
+        }
+        if let Some(path) = &self.grammar {
+            return Ok(Some(Constraint::Lark(source::read(path)?)));
         }
         Ok(self.regex.clone().map(Constraint::Regex))
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
-use inference_core::{Constraint, Dtype, Xtc};
+use inference_core::{Constraint, Dtype, ReasoningMarks, Value, Xtc};
 
 use super::{ChatArgs, Cli, Command, GenerateArgs};
 
@@ -52,7 +52,6 @@ fn every_sampling_option_reaches_the_contract() {
         "--presence-penalty", "-0.5", "--frequency-penalty", "0.25", "--penalty-window", "64",
         "--logit-bias", "5=-1", "--logit-bias", r#"{"6": 2}"#, "--seed", "42", "--stop", "A",
         "--stop", "B", "--stop-token-id", "3", "--stop-token-id", "4", "--ignore-eos",
-        "--regex", "[a-z]+",
     ]);
     let options = args.sampling.options().unwrap();
     assert_eq!(options.max_tokens, Some(7));
@@ -70,7 +69,40 @@ fn every_sampling_option_reaches_the_contract() {
     assert_eq!(options.stop, ["A", "B"]);
     assert_eq!(options.stop_token_ids, [3, 4]);
     assert!(options.ignore_eos);
-    assert_eq!(options.constraint, Some(Constraint::Regex("[a-z]+".into())));
+}
+
+#[test]
+fn every_constraint_reaches_the_contract() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.into_os_string().into_string().unwrap()
+    };
+    let constraint = |flag: &str, given: &str| {
+        generate(&["hi", flag, given]).sampling.options().unwrap().constraint
+    };
+    assert_eq!(constraint("--regex", "[a-z]+"), Some(Constraint::Regex("[a-z]+".into())));
+    let schema = Value::Object(vec![("type".into(), Value::from("null"))]);
+    assert_eq!(
+        constraint("--json-schema", &file("schema.json", r#"{"type": "null"}"#)),
+        Some(Constraint::JsonSchema(schema))
+    );
+    let grammar = "start: \"a\"\n";
+    assert_eq!(
+        constraint("--grammar", &file("a.lark", grammar)),
+        Some(Constraint::Lark(grammar.into()))
+    );
+    let both = generate(&["hi", "--regex", "a", "--ignore-eos"]).sampling.options();
+    assert_eq!(
+        both.unwrap_err().to_string(),
+        "--ignore-eos: a constrained text ends where its constraint does"
+    );
+    let reasoned = generate(&["hi", "--regex", "a", "--reasoning", "<think>", "</think>"]);
+    let marks = ReasoningMarks { open: "<think>".into(), close: "</think>".into() };
+    assert_eq!(reasoned.sampling.options().unwrap().reasoning, Some(marks));
+    let alone = generate(&["hi", "--reasoning", "<think>", "</think>"]).sampling.options();
+    assert_eq!(alone.unwrap_err().to_string(), "--reasoning: says nothing without `constraint`");
 }
 
 #[test]
@@ -80,6 +112,7 @@ fn every_load_option_reaches_the_contract() {
         "--model", "m", "--backend", "cpu", "--dtype", "f32", "--context-length", "512",
         "--prefill-chunk", "64", "--memory-limit", "16GiB", "--cache-limit", "0",
         "--kv-bits", "8", "--adapter", "a", "--parallel", "2", "--threads", "3", "--timeout", "1.5",
+        "--kv-group-size", "32", "--batch-invariant", "--prefix-cache", "1MiB",
     ]);
     let options = args.load.options().unwrap();
     assert_eq!(args.load.model, Some(PathBuf::from("m")));
@@ -90,6 +123,9 @@ fn every_load_option_reaches_the_contract() {
     assert_eq!(options.memory_limit, Some(16 << 30));
     assert_eq!(options.cache_limit, Some(0));
     assert_eq!(options.kv_bits, Some(8));
+    assert_eq!(options.kv_group_size, Some(32));
+    assert!(options.batch_invariant);
+    assert_eq!(args.prefix_cache, Some(1 << 20));
     assert_eq!(options.adapter_path, Some(PathBuf::from("a")));
     assert_eq!(options.parallel_slots, Some(2));
     assert_eq!(options.threads, Some(3));
@@ -140,6 +176,7 @@ fn a_value_out_of_range_is_told_with_its_flag() {
         ("--prefill-chunk", "0"),
         ("--memory-limit", "0"),
         ("--kv-bits", "3"),
+        ("--kv-group-size", "7"),
         ("--parallel", "0"),
     ] {
         let error = generate(&["hi", flag, value]).load.options().unwrap_err();
@@ -155,6 +192,7 @@ fn options_that_exclude_each_other_are_refused() {
         &["generate", "--messages", "m.json", "--raw"],
         &["generate", "--messages", "m.json", "--system", "s"],
         &["generate", "hi", "--json-schema", "s.json", "--regex", "a"],
+        &["generate", "hi", "--grammar", "g.lark", "--regex", "a"],
         &["generate", "hi", "--top-logprobs", "2"],
         &["generate", "hi", "--logprobs"],
         &["generate", "hi", "--xtc-threshold", "0.1"],

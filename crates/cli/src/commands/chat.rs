@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use inference_core::CancelToken;
+use inference_core::{CancelToken, Error, LoadOptions, TextModel};
 
 use super::generate::with_timeout;
 use crate::args::ChatArgs;
@@ -12,6 +12,9 @@ use crate::failure::{Failure, Result, reason};
 use crate::interrupt::{Interrupt, Then};
 use crate::output::{dim_note, note, print};
 use crate::source::{self, Source};
+
+/// Bytes for earlier turns where nothing else is asked for.
+const PREFIX_CACHE: u64 = 256 << 20;
 
 /// Talks until the person leaves or the input ends.
 ///
@@ -26,13 +29,32 @@ pub fn run(args: &ChatArgs) -> Result<()> {
     let interrupt = Interrupt::install()?;
     let reader = Reader::open(args.history.as_deref(), &interrupt)?;
     let source = Source::choose(&args.load);
-    let model = source.load(&load, args.quiet)?;
+    let model = load_with_cache(&source, load, args)?;
     if reader.is_terminal() && !args.quiet {
         note(format_args!("{}: /help lists the commands, /bye leaves", source.name()));
     }
     let system = args.template.system.clone();
     let session = Session::new(model.as_ref(), chat, args.sampling.clone(), system);
     Repl { session, reader, interrupt, timeout: args.timeout, quiet: args.quiet }.run()
+}
+
+/// Loads the model with a prefix cache, so that a turn is computed from where the last one ended.
+/// Where none was asked for, a backend may have none.
+fn load_with_cache(
+    source: &Source,
+    load: LoadOptions,
+    args: &ChatArgs,
+) -> Result<Box<dyn TextModel>> {
+    let bytes = args.prefix_cache.unwrap_or(PREFIX_CACHE);
+    let with_cache = LoadOptions { prefix_cache: Some(bytes), ..load.clone() };
+    match source.load(&with_cache, args.quiet) {
+        Err(Failure::Model(Error::Unsupported { what, .. }))
+            if what == "prefix_cache" && args.prefix_cache.is_none() =>
+        {
+            source.load(&load, args.quiet)
+        }
+        loaded => loaded,
+    }
 }
 
 struct Repl<'a> {

@@ -37,3 +37,25 @@ fn a_piped_chat_ends_with_its_first_error() {
     assert!(output.stdout.is_empty());
     assert!(text(&output.stderr).starts_with("error: unknown command /frobnicate"));
 }
+
+#[test]
+fn a_turn_is_computed_from_where_the_last_one_ended() {
+    let turns = format!("{FOX}\n{FOX} and an owl\nAnd then?\n");
+    let run = |arguments: &[&str]| {
+        let arguments = [&["chat", "-t", "0", "-n", "60"], arguments].concat();
+        let output = ml_with_stdin(&arguments, turns.as_bytes());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let error = text(&output.stderr);
+        // `prompt 124 tokens (64 cached), …`
+        let cached = error.lines().map(|line| {
+            let count = line.split_once(" (")?.1.split_once(" cached)")?.0;
+            count.parse::<usize>().ok()
+        });
+        (text(&output.stdout), cached.collect::<Vec<_>>())
+    };
+    let (answers, cached) = run(&[]);
+    assert_eq!(cached.len(), 3, "{cached:?}");
+    assert_eq!(cached[0], None);
+    assert!(cached[1] >= Some(64) && cached[2] > cached[1], "{cached:?}");
+    assert_eq!(run(&["--prefix-cache", "0"]), (answers, vec![None; 3]));
+}

@@ -3,9 +3,13 @@
 // A helper of a test may panic as the test itself may.
 #![allow(clippy::unwrap_used)]
 
+mod bench;
 mod chat;
+mod classify;
+mod constrained;
 mod generate;
 mod models;
+mod serve;
 mod signals;
 
 use std::io::{Read, Write};

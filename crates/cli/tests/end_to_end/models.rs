@@ -1,7 +1,5 @@
 //! Which model runs, what it is, and what is refused for it.
 
-use std::fs;
-
 use crate::{FOX, command, generated, json, ml, text};
 
 #[test]
@@ -17,23 +15,20 @@ fn a_missing_folder_is_named() {
 }
 
 #[test]
-fn options_that_the_backend_does_not_honour_are_refused_by_name() {
-    let folder = tempfile::tempdir().unwrap();
-    let schema = folder.path().join("schema.json");
-    fs::write(&schema, r#"{"type": "object"}"#).unwrap();
-    for (flag, value) in [
-        ("--kv-bits", "8"),
-        ("--adapter", "some/folder"),
-        ("--parallel", "2"),
-        ("--json-schema", schema.to_str().unwrap()),
-        ("--regex", "[a-z]+"),
-    ] {
-        let output = ml(&["generate", FOX, flag, value]);
-        let error = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{flag}: {error}");
-        assert!(error.starts_with("error: ") && error.contains(flag), "{flag}: {error}");
-        assert!(output.stdout.is_empty());
+fn a_missing_adapter_is_named() {
+    let output = ml(&["generate", FOX, "--adapter", "no/such/adapter"]);
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    assert!(error.contains("no/such/adapter: no such folder"), "{error}");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn a_packed_cache_and_several_slots_are_taken() {
+    for bits in ["8", "4"] {
+        assert!(!generated(&["generate", FOX, "-n", "8", "--kv-bits", bits]).is_empty());
     }
+    assert!(!generated(&["generate", FOX, "-n", "8", "--parallel", "2"]).is_empty());
 }
 
 #[test]

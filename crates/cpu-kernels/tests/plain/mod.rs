@@ -140,8 +140,8 @@ impl Case {
         self.x[1 + index * size..][..size].copy_from_slice(&bytes);
     }
 
-    pub fn run(&mut self, level: Level) {
-        let weights = match self.kind {
+    pub fn weights(&self) -> Weights<'_> {
+        match self.kind {
             Kind::Dense(dtype) => Weights::Dense { dtype, data: &self.data[1..] },
             Kind::Packed(packing, group_size) => Weights::Packed {
                 packing,
@@ -150,10 +150,16 @@ impl Case {
                 scales: &self.scales[1..],
                 biases: &self.biases[1..],
             },
-        };
+        }
+    }
+
+    pub fn run(&mut self, level: Level) {
+        let mut out = std::mem::take(&mut self.out);
         let Case { m, n, k, dtype, .. } = *self;
-        let problem = Problem { m, n, k, dtype, x: &self.x[1..], weights, out: &mut self.out };
+        let (x, weights) = (&self.x[1..], self.weights());
+        let problem = Problem { m, n, k, dtype, x, weights, out: &mut out };
         matmul_at(level, problem).expect("the sizes fit");
+        self.out = out;
     }
 
     pub fn values(&self) -> Vec<f32> {

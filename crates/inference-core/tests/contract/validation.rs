@@ -1,6 +1,8 @@
 //! Options: which values are taken, and that a refusal names the option.
 
-use inference_core::{ClassifyOptions, Dtype, Error, GenerateOptions, LoadOptions, Xtc};
+use inference_core::{
+    ClassifyOptions, Constraint, Dtype, Error, GenerateOptions, LoadOptions, ReasoningMarks, Xtc,
+};
 
 type Set<T> = fn(&mut GenerateOptions, T);
 type SetLoad = fn(&mut LoadOptions, usize);
@@ -215,4 +217,24 @@ fn a_type_is_parsed_from_both_of_its_names_and_others_are_refused() {
         assert_eq!(dtype.as_str(), short);
     }
     refused("int8".parse::<Dtype>().map(drop), "dtype");
+}
+
+#[test]
+fn what_a_constraint_contradicts_is_refused() {
+    let marks = |open: &str, close: &str| {
+        Some(ReasoningMarks { open: open.to_owned(), close: close.to_owned() })
+    };
+    let with = |reasoning, ignore_eos| GenerateOptions {
+        constraint: Some(Constraint::Regex("a".into())),
+        reasoning,
+        ignore_eos,
+        ..Default::default()
+    };
+    assert_eq!(with(None, false).validate(), Ok(()));
+    assert_eq!(with(marks("<think>", "</think>"), false).validate(), Ok(()));
+    refused(with(None, true).validate(), "ignore_eos");
+    refused(with(marks("", "</think>"), false).validate(), "reasoning");
+    refused(with(marks("<think>", ""), false).validate(), "reasoning");
+    let free = GenerateOptions { constraint: None, ..with(marks("<a>", "<b>"), false) };
+    refused(free.validate(), "reasoning");
 }

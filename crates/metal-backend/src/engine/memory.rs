@@ -1,34 +1,66 @@
-//! What a request will need, in bytes, before it starts.
+//! What requests need, in bytes, before they start.
 
 use inference_core::Error;
-use mlx_ffi::memory;
+use mlx_ffi::Device;
 
-use crate::cache::CacheSpec;
-use crate::error::Result;
+use crate::cache::{CacheSpec, Storage};
 use crate::layers::Decoder;
+
+/// New positions that are set aside for a row that decodes.
+const AHEAD: usize = 256;
 
 /// The arithmetic of one model's requests.
 pub(super) struct Budget {
     /// Bytes that weights, caches and activations may take together.
-    limit: u64,
+    pub limit: u64,
     /// Each layer's cache with the bytes of one position.
     layers: Vec<(CacheSpec, u64)>,
     /// Bytes of activations for each position of a chunk.
     activation_bytes: u64,
-    /// Query heads, for the scores of attention where they are materialised.
-    n_heads: u64,
+    /// The longest sequence whose caches hold when it grows; a longer one is prefilled once more.
+    original_context: Option<usize>,
+    /// Bytes of a query's scores for one key, all heads together.
+    score_bytes: u64,
     /// Bytes of one position's logits, their log probabilities and sampling copies.
     logit_bytes: u64,
+    /// Positions of a chunk.
+    chunk: u64,
+}
+
+/// What is in use and set aside when a request asks to be admitted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InUse {
+    /// Bytes in use by weights and by whatever else runs in the process, without the caches.
+    pub fixed: u64,
+    /// Bytes set aside for the rows that run.
+    pub rows: u64,
+}
+
+/// What becomes of a request.
+#[derive(Debug)]
+pub(super) enum Admission {
+    /// It may run and generate so many tokens.
+    Run(usize),
+    /// It fits once others have ended.
+    Wait,
+    /// It never fits.
+    Refuse(Error),
 }
 
 impl Budget {
     /// The budget of `model` whose activations take `dtype_size` bytes each.
-    pub fn new(model: &Decoder, specs: &[CacheSpec], dtype_size: u64, limit: u64) -> Budget {
+    pub fn new(
+        model: &Decoder,
+        (specs, storage): (&[CacheSpec], Storage),
+        dtype_size: u64,
+        device: Device,
+        (limit, chunk): (u64, usize),
+    ) -> Budget {
         let layers: Vec<(CacheSpec, u64)> = model
             .layers
             .iter()
             .zip(specs)
-            .map(|(layer, spec)| (*spec, layer.attention.kv_elements() * dtype_size))
+            .map(|(layer, spec)| (*spec, storage.bytes(layer.attention.kv_elements(), dtype_size)))
             .collect();
         let widest = |size: fn(&crate::layers::AttentionConfig) -> i32| {
             model.layers.iter().map(|layer| size(&layer.attention.config)).max().unwrap_or(0) as u64
@@ -42,60 +74,104 @@ impl Budget {
             limit,
             layers,
             activation_bytes: activations * dtype_size,
-            n_heads: widest(|config| config.n_heads),
+            original_context: model.original_context.map(|length| length as usize),
+            score_bytes: 4 * widest(|config| config.n_heads) * score_copies(model, device),
             logit_bytes: 4 * 4 * model.vocab_size as u64,
+            chunk: chunk as u64,
         }
     }
 
-    /// Bytes of the caches after `tokens` positions, and of the activations of the largest chunk.
-    fn needed(&self, prompt: u64, tokens: u64, chunk: u64) -> u64 {
-        let chunk = chunk.min(prompt);
-        let caches: u64 =
-            self.layers.iter().map(|(spec, bytes)| spec.positions(tokens, chunk) * bytes).sum();
-        let keys = self.layers.iter().map(|(spec, _)| spec.positions(prompt, chunk)).max();
-        let scores = 4 * self.n_heads * chunk * keys.unwrap_or(0);
-        caches + chunk * self.activation_bytes + scores + self.logit_bytes
+    /// Bytes of the caches of `rows` rows that share buffers, the longest of `tokens` positions.
+    pub fn caches(&self, rows: usize, tokens: usize) -> u64 {
+        let tokens = tokens as u64;
+        let chunk = self.chunk.min(tokens);
+        let of_layer = |(spec, bytes): &(CacheSpec, u64)| spec.positions(tokens, chunk) * bytes;
+        rows as u64 * self.layers.iter().map(of_layer).sum::<u64>()
     }
 
-    /// How many new tokens may follow a prompt: `wanted`, or with `None` as many as the context
-    /// and the memory hold.
-    ///
-    /// # Errors
-    /// [`Error::Memory`] with the numbers.
+    /// Positions that are set aside for a row of `held` ids of which `left` more may come.
+    pub fn ahead(held: usize, left: usize) -> usize {
+        held + left.min(AHEAD)
+    }
+
+    /// Bytes of a chunk's activations and scores, and of a step's logits, for a prompt with `new`
+    /// more tokens.
+    fn work(&self, prompt: usize, new: usize) -> u64 {
+        let prompt = match self.original_context {
+            Some(original) if prompt <= original && original < prompt + new => original + 1,
+            _ => prompt,
+        } as u64;
+        let chunk = self.chunk.min(prompt);
+        let keys = self.layers.iter().map(|(spec, _)| spec.positions(prompt, chunk)).max();
+        let scores = self.score_bytes * chunk * keys.unwrap_or(0);
+        chunk * self.activation_bytes + scores + self.logit_bytes
+    }
+
+    /// Bytes of `rows` rows of up to `tokens` positions that are computed together and not
+    /// decoded, with the logits of `answers` positions at once. Several rows fit into a chunk.
+    pub fn together(&self, rows: usize, tokens: usize, answers: usize) -> u64 {
+        let more_logits = (answers as u64).saturating_sub(1) * self.logit_bytes;
+        if rows == 1 {
+            return self.caches(1, tokens) + self.work(tokens, 0) + more_logits;
+        }
+        let (rows, tokens) = (rows as u64, tokens as u64);
+        let held: u64 = self.layers.iter().map(|(_, bytes)| tokens * bytes).sum();
+        let scores = self.score_bytes * tokens * tokens;
+        rows * (held + tokens * self.activation_bytes + scores) + self.logit_bytes + more_logits
+    }
+
+    /// Whether a prompt may run now, and how many new tokens may follow it: `wanted`, or with
+    /// `None` as many as the context and the memory hold.
     pub fn admit(
         &self,
         prompt: usize,
         wanted: Option<usize>,
         context_left: usize,
-        chunk: usize,
-    ) -> Result<usize> {
-        let available = self.limit.saturating_sub(memory::active()? as u64);
-        let needed = |new: usize| self.needed(prompt as u64, (prompt + new) as u64, chunk as u64);
+        in_use: InUse,
+    ) -> Admission {
+        let available = self.limit.saturating_sub(in_use.fixed);
+        let alone = |new: usize| self.caches(1, prompt + new) + self.work(prompt, new);
         let most = wanted.unwrap_or(context_left).min(context_left);
-        if needed(most) <= available {
-            return Ok(most);
+        let least = if wanted.is_none() { 1.min(most) } else { most };
+        if alone(least) > available {
+            return Admission::Refuse(Error::Memory {
+                what: format!("a prompt of {prompt} tokens with {least} new ones"),
+                needed: alone(least),
+                available,
+                remedy: "ask for fewer tokens, set a shorter context length or a smaller prefill chunk, or raise the memory limit".into(),
+            });
         }
-        // Without a wish, the answer may be as long as the memory allows, if it can begin at all.
-        let least = 1.min(most);
-        if wanted.is_none() && needed(least) <= available {
-            let (mut fits, mut too_many) = (least, most);
-            while too_many - fits > 1 {
-                let middle = fits + (too_many - fits) / 2;
-                if needed(middle) <= available {
-                    fits = middle;
-                } else {
-                    too_many = middle;
-                }
+        // Beside others, a row has what it needs for a while; should all grow until nothing is
+        // left, the youngest makes room and is computed again later.
+        let ahead = Budget::ahead(prompt, most);
+        let soon = self.caches(1, ahead) + self.work(prompt, ahead - prompt);
+        if in_use.rows > 0 && in_use.rows + soon > available {
+            return Admission::Wait;
+        }
+        let (mut fits, mut too_many) = (least, most + 1);
+        if alone(most) <= available {
+            return Admission::Run(most);
+        }
+        while too_many - fits > 1 {
+            let middle = fits + (too_many - fits) / 2;
+            if alone(middle) <= available {
+                fits = middle;
+            } else {
+                too_many = middle;
             }
-            return Ok(fits);
         }
-        let new = if wanted.is_none() { least } else { most };
-        Err(Error::Memory {
-            what: format!("a prompt of {prompt} tokens with {new} new ones"),
-            needed: needed(new),
-            available,
-            remedy: "ask for fewer tokens, set a shorter context length or a smaller prefill chunk, or raise the memory limit".into(),
-        }
-        .into())
+        Admission::Run(fits)
+    }
+}
+
+/// How many times the scores of attention are held at once. A GPU computes most attention without
+/// holding any; on a CPU there are the scores and their softmax, and two more copies where sinks are
+/// put beside them and taken off again.
+fn score_copies(model: &Decoder, device: Device) -> u64 {
+    let has_sinks = || model.layers.iter().any(|layer| layer.attention.sinks.is_some());
+    match device {
+        Device::Gpu => 1,
+        Device::Cpu if has_sinks() => 4,
+        Device::Cpu => 2,
     }
 }

@@ -3,20 +3,31 @@
 //! Callers hand it jobs through a channel and read tokens from their own
 //! [`Generation`](inference_core::Generation); no array ever leaves the thread.
 
+mod classify;
+mod group;
 mod memory;
 mod output;
-mod sequence;
+mod prefill;
+mod row;
+mod scheduler;
+mod shared;
 mod worker;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{JoinHandle, ThreadId};
 use std::time::Instant;
 
-use inference_core::{Error, GenerateMetrics, GenerateOptions, GenerationSender, ModelInfo};
+use inference_core::{EngineStatus, Error, GenerateMetrics, GenerateOptions, ModelInfo};
 
+pub(crate) use classify::{ClassifyJob, Scores};
 pub(crate) use output::TextState;
+pub(crate) use shared::Sender as JobSender;
+use shared::Shared;
 pub(crate) use worker::EngineOptions;
+
+use crate::constraint::Matcher;
 
 /// One request, ready to run: validated options and ids, and where its tokens go.
 pub(crate) struct Job {
@@ -28,10 +39,12 @@ pub(crate) struct Job {
     pub eos_token_ids: Vec<u32>,
     /// Ids that XTC never drops.
     pub protected_ids: Vec<u32>,
+    /// What the text must conform to, at its beginning.
+    pub constraint: Option<Matcher>,
     /// From ids to text.
     pub text: TextState,
     /// Where tokens and the outcome go.
-    pub output: GenerationSender,
+    pub output: JobSender,
     /// When the caller asked.
     pub queued_at: Instant,
 }
@@ -39,14 +52,17 @@ pub(crate) struct Job {
 /// What the engine thread is told.
 enum Command {
     Run(Box<Job>),
+    Classify(Box<ClassifyJob>),
     Close,
 }
 
 /// The handle of an engine thread; any thread may use it.
 pub(crate) struct Engine {
     commands: Sender<Command>,
+    shared: Arc<Shared>,
+    closed: AtomicBool,
+    thread_id: ThreadId,
     thread: Mutex<Option<JoinHandle<()>>>,
-    last_metrics: std::sync::Arc<Mutex<Option<GenerateMetrics>>>,
 }
 
 impl Engine {
@@ -57,14 +73,21 @@ impl Engine {
     pub fn start(options: EngineOptions) -> Result<(Engine, ModelInfo), Error> {
         let (commands, inbox) = mpsc::channel();
         let (ready, loaded) = mpsc::channel();
-        let last_metrics = std::sync::Arc::new(Mutex::new(None));
-        let metrics = std::sync::Arc::clone(&last_metrics);
+        let shared = Arc::new(Shared::new(&options.load));
+        let engine_side = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("ml-engine".into())
-            .spawn(move || worker::run(options, &ready, inbox, &metrics))
+            .spawn(move || worker::run(options, &ready, inbox, &engine_side))
             .map_err(|error| Error::Engine(format!("cannot start the engine thread: {error}")))?;
         let info = receive(&loaded)?;
-        Ok((Engine { commands, thread: Mutex::new(Some(thread)), last_metrics }, info))
+        let engine = Engine {
+            commands,
+            shared,
+            closed: AtomicBool::new(false),
+            thread_id: thread.thread().id(),
+            thread: Mutex::new(Some(thread)),
+        };
+        Ok((engine, info))
     }
 
     /// Whether the engine takes requests.
@@ -72,34 +95,58 @@ impl Engine {
     /// # Errors
     /// [`Error::Closed`].
     pub fn check_open(&self) -> Result<(), Error> {
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if thread.is_some() { Ok(()) } else { Err(Error::Closed) }
+        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
     }
 
     /// Queues a job.
     ///
     /// # Errors
-    /// [`Error::Closed`].
+    /// [`Error::Closed`], [`Error::QueueFull`].
     pub fn submit(&self, job: Job) -> Result<(), Error> {
         self.check_open()?;
+        self.shared.enter()?;
         self.commands.send(Command::Run(Box::new(job))).map_err(|_| Error::Closed)
+    }
+
+    /// Queues a classification and waits for it.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::QueueFull`]; what ended it.
+    pub fn classify(
+        &self,
+        job: impl FnOnce(Sender<Result<Vec<Scores>, Error>>) -> ClassifyJob,
+    ) -> Result<Vec<Scores>, Error> {
+        self.check_open()?;
+        self.shared.enter()?;
+        let (reply, scores) = mpsc::channel();
+        let command = Command::Classify(Box::new(job(reply)));
+        self.commands.send(command).map_err(|_| Error::Closed)?;
+        scores.recv().unwrap_or(Err(Error::Closed))
     }
 
     /// The metrics of the request that finished last.
     pub fn last_metrics(&self) -> Option<GenerateMetrics> {
-        self.last_metrics.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.last_metrics()
     }
 
-    /// Ends every request, frees the model and waits for the thread.
+    /// What the engine does at this moment.
+    pub fn status(&self) -> EngineStatus {
+        self.shared.status()
+    }
+
+    /// Ends every request, frees the model and waits for the thread. A second caller waits too.
     pub fn close(&self) {
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
+        if !self.closed.swap(true, Ordering::AcqRel) {
             // The thread may have ended already; then there is nobody to tell.
             let _ = self.commands.send(Command::Close);
-            // A consumer's waker runs on the engine thread and may drop the model there.
-            if thread.thread().id() != std::thread::current().id() {
-                let _ = thread.join();
-            }
+        }
+        // A consumer's waker runs on the engine thread and may drop the model there.
+        if self.thread_id == std::thread::current().id() {
+            return;
+        }
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = thread.take() {
+            let _ = thread.join();
         }
     }
 }
@@ -114,4 +161,21 @@ fn receive(loaded: &Receiver<Result<ModelInfo, Error>>) -> Result<ModelInfo, Err
     loaded
         .recv()
         .unwrap_or_else(|_| Err(Error::Engine("the engine thread ended during the load".into())))
+}
+
+/// The error of a request whose model computes NaN.
+fn not_numbers() -> crate::error::Error {
+    crate::error::Error::model(
+        "the model's logits are no numbers: its weights are damaged, or overflow the type that it is computed in (try dtype f32)",
+    )
+}
+
+/// The error of a request or a load that panicked.
+fn panicked(what: &str, panic: &(dyn std::any::Any + Send)) -> Error {
+    let text = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message");
+    Error::Engine(format!("{what} failed unexpectedly: {text}"))
 }

@@ -1,27 +1,28 @@
 //! The engine thread's own code: load, then serve jobs until told to close.
 
-use std::collections::VecDeque;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, Sender, TryRecvError};
-use std::sync::{Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, Sender};
 
-use inference_core::{Error, FinishReason, GenerateMetrics, ModelInfo, Outcome};
+use inference_core::{Error, ModelInfo};
 use mlx_ffi::{Device, memory};
 
 use super::memory::Budget;
-use super::sequence::{Sequence, Signal};
-use super::{Command, Job};
-use crate::cache::CacheSpec;
+use super::scheduler::{Scheduler, Served};
+use super::shared::Shared;
+use super::{Command, panicked};
 use crate::config::Config;
 use crate::error::Result;
 use crate::files::ModelFiles;
-use crate::layers::Decoder;
 use crate::load::{self, LoadedModel};
-use crate::sampling::Sampler;
 
-/// Prompt ids computed at once where the load options say nothing.
-const DEFAULT_CHUNK: usize = 2048;
+/// Prompt ids computed at once where the load options say nothing: enough to keep the device busy.
+const fn default_chunk(device: Device) -> usize {
+    match device {
+        Device::Gpu => 2048,
+        Device::Cpu => 512,
+    }
+}
+
 /// MLX's quantised kernels are right up to this many rows.
 const MAX_CHUNK: usize = 32_768;
 
@@ -33,65 +34,33 @@ pub(crate) struct EngineOptions {
     pub load: inference_core::LoadOptions,
 }
 
-/// The state of the engine thread.
-struct Worker<'a> {
-    model: Decoder,
-    specs: Vec<CacheSpec>,
-    budget: Budget,
-    context_length: usize,
-    chunk: usize,
-    queue: VecDeque<Box<Job>>,
-    inbox: Receiver<Command>,
-    closing: bool,
-    last_metrics: &'a Mutex<Option<GenerateMetrics>>,
-}
-
 /// The body of the engine thread.
 pub(super) fn run(
     options: EngineOptions,
     ready: &Sender<Result<ModelInfo, Error>>,
     inbox: Receiver<Command>,
-    last_metrics: &Mutex<Option<GenerateMetrics>>,
+    shared: &Shared,
 ) {
     let loaded = catch_unwind(AssertUnwindSafe(|| load_model(&options)))
         .unwrap_or_else(|panic| Err(panicked("the load", &*panic).into()));
-    let (loaded, limit) = match loaded {
-        Ok(loaded) => loaded,
-        Err(error) => {
-            clean_up();
-            // The caller waits for this answer; where it is gone, nobody needs it.
-            let _ = ready.send(Err(error.into()));
-            return;
+    match loaded {
+        Ok((served, info)) => {
+            if ready.send(Ok(info)).is_ok() {
+                let prefix_cache = options.load.prefix_cache.unwrap_or(0);
+                Scheduler::new(&served, shared, inbox, prefix_cache).serve();
+            }
         }
-    };
-    let LoadedModel { model, specs, info, dtype_size } = loaded;
-    let budget = Budget::new(&model, &specs, dtype_size, limit);
-    let worker = Worker {
-        specs,
-        budget,
-        context_length: info.context_length,
-        chunk: options.load.prefill_chunk.unwrap_or(DEFAULT_CHUNK).min(MAX_CHUNK),
-        queue: VecDeque::new(),
-        inbox,
-        closing: false,
-        last_metrics,
-        model,
-    };
-    if ready.send(Ok(info)).is_ok() {
-        worker.serve();
+        // The caller waits for this answer; where it is gone, nobody needs it.
+        Err(error) => drop(ready.send(Err(error.into()))),
     }
-    clean_up();
-}
-
-/// Gives back what the allocator kept once the model is gone.
-fn clean_up() {
-    // The stream goes to the next engine thread: nothing may still run on it.
+    // What the allocator kept is given back once the model is gone. The stream goes to the next
+    // engine thread: nothing may still run on it.
     let _ = mlx_ffi::synchronize();
     let _ = memory::clear_cache();
 }
 
-/// Loads the model on this thread; with it, the bytes that everything may take together.
-fn load_model(options: &EngineOptions) -> Result<(LoadedModel, u64)> {
+/// Loads the model on this thread.
+fn load_model(options: &EngineOptions) -> Result<(Served, ModelInfo)> {
     mlx_ffi::use_device(options.device)?;
     if let Some(threads) = options.load.threads {
         mlx_ffi::cpu::set_threads(threads);
@@ -112,138 +81,19 @@ fn load_model(options: &EngineOptions) -> Result<(LoadedModel, u64)> {
         }
         .into());
     }
-    let loaded = load::load(options)?;
+    let LoadedModel { model, specs, storage, info, dtype_size } = load::load(options)?;
     memory::clear_cache()?;
-    Ok((loaded, limit))
-}
-
-impl Worker<'_> {
-    fn serve(mut self) {
-        loop {
-            let job = match self.queue.pop_front() {
-                Some(job) => job,
-                None => match self.inbox.recv() {
-                    Ok(Command::Run(job)) => job,
-                    Ok(Command::Close) | Err(_) => break,
-                },
-            };
-            // What fails outside of a request's own guard ends that request only: its sender goes
-            // with it and tells the consumer.
-            let _ = catch_unwind(AssertUnwindSafe(|| self.serve_one(*job)));
-            if self.closing {
-                break;
-            }
-        }
-        let waiting = self.queue.drain(..).map(|job| *job);
-        let unread = std::iter::from_fn(|| match self.inbox.try_recv() {
-            Ok(Command::Run(job)) => Some(Some(*job)),
-            Ok(Command::Close) => Some(None),
-            Err(_) => None,
-        });
-        for job in waiting.chain(unread.flatten()) {
-            job.output.fail(Error::Closed);
-        }
-    }
-
-    fn serve_one(&mut self, job: Job) {
-        if job.output.is_cancelled() {
-            return cancel(job);
-        }
-        let chunk = self.chunk;
-        let context_left = self.context_length.saturating_sub(job.ids.len());
-        let started = memory::reset_peak().map_err(crate::error::Error::from).and_then(|()| {
-            let wanted = job.options.max_tokens;
-            self.budget.admit(job.ids.len(), wanted, context_left, chunk)
-        });
-        let max_tokens = match started {
-            Ok(max_tokens) => max_tokens,
-            Err(error) => return job.output.fail(error.into()),
-        };
-        let seed = job.options.seed.unwrap_or_else(fresh_seed);
-        let sampler = Sampler::new(
-            job.options.clone(),
-            seed,
-            &job.ids,
-            &job.protected_ids,
-            self.model.vocab_size,
-        );
-        let sampler = match sampler {
-            Ok(sampler) => sampler,
-            Err(error) => return job.output.fail(Error::Engine(error.to_string())),
-        };
-        let mut sequence = Sequence::new(job, sampler, &self.specs, max_tokens);
-        let Worker { model, queue, inbox, closing, .. } = self;
-        let mut between = || {
-            *closing |= look_at_inbox(inbox, queue);
-            if *closing { Signal::Closing } else { Signal::Continue }
-        };
-        let body = AssertUnwindSafe(|| sequence.run(model, chunk, &mut between));
-        let result = match catch_unwind(body) {
-            Ok(result) => result.map_err(Error::from),
-            Err(panic) => Err(panicked("the request", &*panic)),
-        };
-        let (output, metrics, seed) = sequence.finish();
-        // A step that was queued ahead may still run and hold memory.
-        let _ = mlx_ffi::synchronize();
-        let _ = memory::clear_cache();
-        let bytes = |figure: mlx_ffi::Result<usize>| figure.unwrap_or(0) as u64;
-        let metrics = GenerateMetrics {
-            peak_memory_bytes: bytes(memory::peak()),
-            active_memory_bytes: bytes(memory::active()),
-            ..metrics
-        };
-        *self.last_metrics.lock().unwrap_or_else(PoisonError::into_inner) = Some(metrics.clone());
-        match result {
-            Ok(finish_reason) => output.finish(Outcome { finish_reason, metrics, seed }),
-            Err(error) => output.fail(error),
-        }
-    }
-}
-
-/// Takes in what arrived; ends queued jobs that were cancelled. True when told to close.
-fn look_at_inbox(inbox: &Receiver<Command>, queue: &mut VecDeque<Box<Job>>) -> bool {
-    let closing = loop {
-        match inbox.try_recv() {
-            Ok(Command::Run(job)) => queue.push_back(job),
-            Ok(Command::Close) | Err(TryRecvError::Disconnected) => break true,
-            Err(TryRecvError::Empty) => break false,
-        }
+    let default_chunk = default_chunk(options.device);
+    let chunk = options.load.prefill_chunk.unwrap_or(default_chunk).min(MAX_CHUNK);
+    let budget = Budget::new(&model, (&specs, storage), dtype_size, options.device, (limit, chunk));
+    let served = Served {
+        specs,
+        storage,
+        budget,
+        context_length: info.context_length,
+        chunk,
+        alone: options.load.batch_invariant,
+        model,
     };
-    if queue.iter().any(|job| job.output.is_cancelled()) {
-        for job in std::mem::take(queue) {
-            if job.output.is_cancelled() {
-                cancel(*job);
-            } else {
-                queue.push_back(job);
-            }
-        }
-    }
-    closing
-}
-
-/// Ends a job that never ran.
-fn cancel(job: Job) {
-    let waited = job.queued_at.elapsed();
-    let metrics = GenerateMetrics {
-        prompt_tokens: job.ids.len(),
-        queue_duration: waited,
-        total_duration: waited,
-        ..GenerateMetrics::default()
-    };
-    let seed = job.options.seed.unwrap_or_default();
-    job.output.finish(Outcome { finish_reason: FinishReason::Cancelled, metrics, seed });
-}
-
-fn panicked(what: &str, panic: &(dyn std::any::Any + Send)) -> Error {
-    let text = panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no message");
-    Error::Engine(format!("{what} failed unexpectedly: {text}"))
-}
-
-/// Entropy from the standard library's hash keys.
-fn fresh_seed() -> u64 {
-    RandomState::new().build_hasher().finish()
+    Ok((served, info))
 }

@@ -3,8 +3,8 @@
 use mlx_ffi::fast::AttentionMask;
 use mlx_ffi::{Array, Dtype, Result, cpu, fast, ops};
 
-use super::{Linear, Product, RmsNorm, Rope};
-use crate::cache::{Cache, Mask};
+use super::{Linear, Positions, Product, QkNorms, Qkv, Rope};
+use crate::cache::{Cache, Mask, View, Visible};
 
 /// The sizes of an attention layer and how its scores are made.
 #[derive(Clone, Copy, Debug)]
@@ -23,43 +23,46 @@ pub(crate) struct AttentionConfig {
     pub window: Option<i32>,
 }
 
-/// Attention with optional norms on each head's queries and keys.
+/// Attention with optional norms on queries and keys.
 #[derive(Debug)]
 pub(crate) struct Attention {
     pub config: AttentionConfig,
-    pub q_proj: Linear,
-    pub k_proj: Linear,
-    pub v_proj: Linear,
+    pub qkv: Qkv,
     pub o_proj: Linear,
-    pub q_norm: Option<RmsNorm>,
-    pub k_norm: Option<RmsNorm>,
-    pub rope: Rope,
+    pub qk_norms: QkNorms,
+    /// `None`: the layer does not see positions.
+    pub rope: Option<Rope>,
+    /// One more logit for each head, `[n_heads]`, that takes part in the softmax and adds nothing.
+    /// Never beside a softcap.
+    pub sinks: Option<Array>,
+    /// Whose kernels compute.
     pub product: Product,
 }
 
 impl Attention {
     /// `x` is `[b, l, hidden_size]`; so is the result. Appends `l` positions to `cache`.
-    pub fn forward(&self, x: &Array, mask: &Mask, cache: &mut Cache) -> Result<Array> {
+    pub fn forward(
+        &self,
+        x: &Array,
+        positions: &mut Positions,
+        cache: &mut Cache,
+    ) -> Result<Array> {
         let AttentionConfig { n_heads, n_kv_heads, head_dim, .. } = self.config;
         let [b, l, _] = x.dims()?;
-        // [b, l, n * head_dim] -> [b, n, l, head_dim]
-        let heads = |projected: Array, n: i32, norm: &Option<RmsNorm>| -> Result<Array> {
-            let split = ops::reshape(&projected, &[b, l, n, head_dim])?;
-            let split = match norm {
-                None => split,
-                Some(norm) => norm.forward(&split)?,
-            };
-            ops::swap_axes(&split, 1, 2)
+        let [q, k, v] = self.qkv.forward(x)?;
+        let (q, k) = self.qk_norms.projections(q, k)?;
+        // [b, l, n * head_dim] -> [b, l, n, head_dim]
+        let heads = |all: &Array, n: i32| ops::reshape(all, &[b, l, n, head_dim]);
+        let (q, k) = self.qk_norms.heads(heads(&q, n_heads)?, heads(&k, n_kv_heads)?)?;
+        // -> [b, n, l, head_dim]
+        let (q, k) = (ops::swap_axes(&q, 1, 2)?, ops::swap_axes(&k, 1, 2)?);
+        let v = ops::swap_axes(&heads(&v, n_kv_heads)?, 1, 2)?;
+        let (q, k) = match &self.rope {
+            None => (q, k),
+            Some(rope) => (rope.forward(&q, positions)?, rope.forward(&k, positions)?),
         };
-        let q = heads(self.q_proj.forward(x)?, n_heads, &self.q_norm)?;
-        let k = heads(self.k_proj.forward(x)?, n_kv_heads, &self.k_norm)?;
-        let v = heads(self.v_proj.forward(x)?, n_kv_heads, &None)?;
-        // Positions continue where the cache ends.
-        let offset = cache.offset();
-        let q = self.rope.forward(&q, offset)?;
-        let k = self.rope.forward(&k, offset)?;
-        let (k, v) = cache.update(&k, &v)?;
-        let out = self.attend(&q, &k, &v, mask)?;
+        let view = cache.update(&k, &v)?;
+        let out = self.attend(&q, &view, positions)?;
         let out = ops::reshape(&ops::swap_axes(&out, 1, 2)?, &[b, l, n_heads * head_dim])?;
         self.o_proj.forward(&out)
     }
@@ -69,25 +72,28 @@ impl Attention {
         2 * self.config.n_kv_heads as u64 * self.config.head_dim as u64
     }
 
-    /// Queries `[b, n_heads, l, d]` over keys and values `[b, n_kv_heads, n, d]`.
-    fn attend(&self, q: &Array, k: &Array, v: &Array, mask: &Mask) -> Result<Array> {
+    /// Queries `[b, n_heads, l, d]` over keys and values.
+    fn attend(&self, q: &Array, view: &View, positions: &mut Positions) -> Result<Array> {
         let scale = self.config.scale;
-        let ours = self.product == Product::CpuKernels && q.dtype() == k.dtype();
-        if ours && !matches!(mask, Mask::Array(_)) {
-            let causal = matches!(mask, Mask::Causal);
-            let visible = cpu::Visible { starts: &[], causal, window: None };
-            return cpu::attention(q, k, v, scale, self.config.softcap, None, visible);
+        let (k, v) = (&view.keys, &view.values);
+        let has_one_type = k.dtype() == q.dtype() && v.dtype() == q.dtype();
+        if self.product == Product::CpuKernels && has_one_type {
+            let Visible { ref starts, causal, window } = view.visible;
+            let visible = cpu::Visible { starts, causal, window };
+            let sinks = self.sinks.as_ref();
+            return cpu::attention(q, k, v, scale, self.config.softcap, sinks, visible);
         }
+        let [b, n_heads, l, d] = q.dims()?;
         let Some(softcap) = self.config.softcap else {
-            let mask = match mask {
+            let mask = match positions.mask(view, l)? {
                 Mask::None => AttentionMask::None,
                 Mask::Causal => AttentionMask::Causal,
                 Mask::Array(array) => AttentionMask::Array(array),
             };
-            return fast::scaled_dot_product_attention(q, k, v, scale, mask, None);
+            let sinks = self.sinks.as_ref();
+            return fast::scaled_dot_product_attention(q, k, v, scale, mask, sinks);
         };
         // The fused kernel has no softcap.
-        let [b, n_heads, l, d] = q.dims()?;
         let [_, n_kv_heads, n, _] = k.dims()?;
         let dtype = q.dtype();
         let scalar = |value| Array::scalar(value, dtype);
@@ -97,18 +103,12 @@ impl Attention {
         let scores = ops::matmul(&q, &k)?;
         let scores = ops::tanh(&ops::divide(&scores, &scalar(softcap)?)?)?;
         let scores = ops::multiply(&scores, &scalar(softcap)?)?;
-        let causal;
-        let visible = match mask {
-            Mask::None => None,
-            Mask::Array(array) => Some(array),
-            Mask::Causal => {
-                causal = crate::cache::window_mask(l, n - l, n)?;
-                Some(&causal)
-            }
-        };
-        let scores = match visible {
+        let scores = match view.visible.array(l, n)? {
             None => scores,
-            Some(visible) => ops::where_(visible, &scores, &lowest(dtype)?)?,
+            // [b or 1, 1, l, n] -> [b or 1, 1, 1, l, n]
+            Some(visible) => {
+                ops::where_(&ops::expand_dims(&visible, 2)?, &scores, &lowest(dtype)?)?
+            }
         };
         let weights = ops::softmax(&scores, -1, true)?;
         let out = ops::matmul(&weights, &ops::expand_dims(v, 2)?)?;

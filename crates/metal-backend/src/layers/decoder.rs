@@ -2,39 +2,39 @@
 
 use mlx_ffi::{Array, Result, ops};
 
-use super::{Attention, Embedding, Linear, Mlp, RmsNorm};
-use crate::cache::{Cache, CacheSpec, Mask};
+use super::{Attention, Embedding, FeedForward, Linear, Positions, Reach, RmsNorm};
+use crate::cache::{Cache, Caches};
 
 /// One transformer block: attention, then the feed-forward network, each added to the residual
 /// stream. Architectures differ in where norms stand.
 #[derive(Debug)]
 pub(crate) struct Block {
     /// Before attention.
-    pub input_norm: RmsNorm,
+    pub input_norm: Option<RmsNorm>,
     pub attention: Attention,
     /// On what attention adds.
     pub attention_out_norm: Option<RmsNorm>,
     /// Before the feed-forward network.
-    pub mlp_norm: RmsNorm,
-    pub mlp: Mlp,
+    pub mlp_norm: Option<RmsNorm>,
+    pub mlp: FeedForward,
     /// On what the feed-forward network adds.
     pub mlp_out_norm: Option<RmsNorm>,
 }
 
 impl Block {
     /// `[b, l, hidden_size]` to the same. Appends `l` positions to `cache`.
-    fn forward(&self, x: &Array, mask: &Mask, cache: &mut Cache) -> Result<Array> {
-        let out = self.attention.forward(&self.input_norm.forward(x)?, mask, cache)?;
-        let h = add_normed(x, out, &self.attention_out_norm)?;
-        let out = self.mlp.forward(&self.mlp_norm.forward(&h)?)?;
-        add_normed(&h, out, &self.mlp_out_norm)
+    fn forward(&self, x: &Array, positions: &mut Positions, cache: &mut Cache) -> Result<Array> {
+        let out = self.attention.forward(&normed(x, &self.input_norm)?, positions, cache)?;
+        let h = ops::add(x, &normed(&out, &self.attention_out_norm)?)?;
+        let out = self.mlp.forward(&normed(&h, &self.mlp_norm)?)?;
+        ops::add(&h, &normed(&out, &self.mlp_out_norm)?)
     }
 }
 
-fn add_normed(x: &Array, out: Array, norm: &Option<RmsNorm>) -> Result<Array> {
+fn normed(x: &Array, norm: &Option<RmsNorm>) -> Result<Array> {
     match norm {
-        None => ops::add(x, &out),
-        Some(norm) => ops::add(x, &norm.forward(&out)?),
+        None => x.share(),
+        Some(norm) => norm.forward(x),
     }
 }
 
@@ -45,6 +45,17 @@ pub(crate) enum Head {
     Tied,
     /// An output layer of its own.
     Own(Linear),
+}
+
+/// Some positions on their way through the layers. It may rest between two layers, so that a long
+/// one can be computed in parts.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    /// `[b, l, hidden_size]`, as the last layer left it.
+    pub h: Array,
+    /// Layers that are done.
+    layer: usize,
+    positions: Positions,
 }
 
 /// A decoder-only transformer.
@@ -63,32 +74,53 @@ pub(crate) struct Decoder {
     pub intermediate_size: i32,
     /// The most positions that the model was made for, where its config says.
     pub max_position_embeddings: Option<i32>,
+    /// The longest sequence whose positions are encoded as in the model's first training (LongRoPE);
+    /// all positions of a longer one are encoded in another way.
+    pub original_context: Option<i32>,
 }
 
 impl Decoder {
+    /// How the positions of a sequence of `length` ids are encoded. Where this changes as a sequence
+    /// grows, its caches are of no use any more.
+    pub fn reach(&self, length: usize) -> Reach {
+        match self.original_context {
+            Some(original) if length > original as usize => Reach::Extended,
+            _ => Reach::Original,
+        }
+    }
+
     /// `ids`, `[b, l]`, to hidden states `[b, l, hidden_size]`. Appends `l` positions to each
     /// layer's cache.
-    pub fn hidden(&self, ids: &Array, caches: &mut [Cache]) -> Result<Array> {
+    pub fn hidden(&self, ids: &Array, caches: &mut Caches) -> Result<Array> {
+        let mut pass = self.begin(ids, caches)?;
+        self.advance(&mut pass, caches, self.layers.len())?;
+        Ok(pass.h)
+    }
+
+    /// The pass of `ids`, `[b, l]`, before its first layer.
+    pub fn begin(&self, ids: &Array, caches: &Caches) -> Result<Pass> {
         let mut h = self.embed_tokens.forward(ids)?;
         if let Some(scale) = self.embed_scale {
             h = ops::multiply(&h, &Array::scalar(scale as f32, h.dtype())?)?;
         }
-        let [_, l] = ids.dims()?;
-        // Layers of one kind are in the same state, so they share a mask.
-        let mut masks: Vec<(CacheSpec, Mask)> = Vec::new();
-        for (layer, cache) in self.layers.iter().zip(caches) {
-            let spec = cache.spec();
-            let known = masks.iter().position(|(other, _)| *other == spec);
-            let index = match known {
-                Some(index) => index,
-                None => {
-                    masks.push((spec, cache.mask(l)?));
-                    masks.len() - 1
-                }
-            };
-            h = layer.forward(&h, &masks[index].1, cache)?;
+        Ok(Pass { h, layer: 0, positions: Positions::after(caches)? })
+    }
+
+    /// Takes a pass through its next `count` layers. True once it is through all of them; the
+    /// caches then count its positions.
+    pub fn advance(&self, pass: &mut Pass, caches: &mut Caches, count: usize) -> Result<bool> {
+        let end = self.layers.len().min(pass.layer + count);
+        for index in pass.layer..end {
+            let cache = &mut caches.layers_mut()[index];
+            pass.h = self.layers[index].forward(&pass.h, &mut pass.positions, cache)?;
         }
-        Ok(h)
+        pass.layer = end;
+        let through = end == self.layers.len();
+        if through {
+            let [_, l, _] = pass.h.dims()?;
+            caches.advance(l);
+        }
+        Ok(through)
     }
 
     /// Hidden states `[b, l, hidden_size]` to logits `[b, l, vocab_size]`.

@@ -2,19 +2,25 @@
 
 use mlx_ffi::{Array, Dtype, Quantized, Result, dequantize, ops};
 
-use super::{Matrix, Weight};
+use super::{Lora, Matrix, Weight};
 
 /// A vector for each token id.
 #[derive(Debug)]
 pub(crate) struct Embedding {
     weight: Weight,
     dtype: Dtype,
+    lora: Option<Lora>,
 }
 
 impl Embedding {
     /// Embeddings by `weight`, `[vocab_size, hidden_size]`, handed out as `dtype`.
     pub fn new(weight: Weight, dtype: Dtype) -> Self {
-        Embedding { weight, dtype }
+        Embedding { weight, dtype, lora: None }
+    }
+
+    /// The same with an adapter, where there is one.
+    pub fn with_lora(self, lora: Option<Lora>) -> Self {
+        Embedding { lora, ..self }
     }
 
     /// The type of the vectors, and so of all activations.
@@ -24,8 +30,8 @@ impl Embedding {
 
     /// `ids`, `[b, l]`, to `[b, l, hidden_size]`. Ids must be below the vocabulary's size.
     pub fn forward(&self, ids: &Array) -> Result<Array> {
-        match &self.weight.matrix {
-            Matrix::Dense(weight) => ops::take(weight, ids, 0),
+        let y = match &self.weight.matrix {
+            Matrix::Dense(weight) => ops::take(weight, ids, 0)?,
             Matrix::Quantized(packed) => {
                 let biases = packed.biases.as_ref().map(|b| ops::take(b, ids, 0)).transpose()?;
                 let rows = Quantized {
@@ -34,13 +40,21 @@ impl Embedding {
                     biases,
                     quantization: packed.quantization,
                 };
-                dequantize(&rows, self.dtype)
+                dequantize(&rows, self.dtype)?
             }
+        };
+        match &self.lora {
+            None => Ok(y),
+            Some(lora) => lora.embed(ids, &y),
         }
     }
 
     /// The tied output layer: `[…, hidden_size]` to `[…, vocab_size]`.
     pub fn project(&self, x: &Array) -> Result<Array> {
-        self.weight.project(x)
+        let y = self.weight.project(x)?;
+        match &self.lora {
+            None => Ok(y),
+            Some(lora) => lora.project_tied(x, &y),
+        }
     }
 }

@@ -2,14 +2,15 @@
 
 use mlx_ffi::{Array, Quantized, Result, ops};
 
-use super::Product;
+use super::{Lora, Order, Product};
 
-/// `x wᵀ + b`.
+/// `x wᵀ + b`, and what an adapter adds.
 #[derive(Debug)]
 pub(crate) struct Linear {
     weight: Weight,
     /// `[out]`.
     bias: Option<Array>,
+    lora: Option<Lora>,
 }
 
 /// The matrix of a projection or an embedding, and what multiplies with it.
@@ -22,7 +23,7 @@ pub(crate) struct Weight {
 /// A matrix as the checkpoint has it.
 #[derive(Debug)]
 pub(crate) enum Matrix {
-    /// `[out, in]`.
+    /// `[out, in]`, or `[experts, out, in]`.
     Dense(Array),
     /// The same, packed.
     Quantized(Quantized),
@@ -36,20 +37,43 @@ impl Weight {
             Matrix::Quantized(weight) => self.product.quantized(x, weight),
         }
     }
+
+    /// `x wᵀ + b` for `bias` of `[out]`, where there is one.
+    fn project_biased(&self, x: &Array, bias: Option<&Array>) -> Result<Array> {
+        match (bias, &self.matrix) {
+            (None, _) => self.project(x),
+            (Some(bias), Matrix::Dense(weight)) => self.product.biased_dense(x, weight, bias),
+            (Some(bias), Matrix::Quantized(_)) => ops::add(&self.project(x)?, bias),
+        }
+    }
+
+    /// As [`project`](Self::project) with a matrix for each of `indices`, `[t, e]`: `x` of
+    /// `[t, 1 or e, in]` to `[t, e, out]`.
+    pub fn gather(&self, x: &Array, indices: &Array, order: Order) -> Result<Array> {
+        match &self.matrix {
+            Matrix::Dense(weight) => self.product.gather_dense(x, weight, indices, order),
+            Matrix::Quantized(weight) => self.product.gather_quantized(x, weight, indices, order),
+        }
+    }
 }
 
 impl Linear {
     /// A projection by `weight`, `[out, in]`, and `bias`, `[out]`.
     pub fn new(weight: Weight, bias: Option<Array>) -> Self {
-        Linear { weight, bias }
+        Linear { weight, bias, lora: None }
+    }
+
+    /// The same with an adapter, where there is one.
+    pub fn with_lora(self, lora: Option<Lora>) -> Self {
+        Linear { lora, ..self }
     }
 
     /// `[…, in]` to `[…, out]`.
     pub fn forward(&self, x: &Array) -> Result<Array> {
-        let y = self.weight.project(x)?;
-        match &self.bias {
+        let y = self.weight.project_biased(x, self.bias.as_ref())?;
+        match &self.lora {
             None => Ok(y),
-            Some(bias) => ops::add(&y, bias),
+            Some(lora) => lora.project(x, &y),
         }
     }
 }

@@ -4,13 +4,16 @@ use mlx_ffi::{Array, Result, ops};
 
 use super::Linear;
 
-/// The gate's activation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What the gate does to what it lets through.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Activation {
     /// `x · sigmoid(x)`.
     Silu,
     /// The tanh form of the Gaussian error linear unit.
     GeluTanh,
+    /// `g · sigmoid(alpha · g)` of the gate and 1 more than what it lets through, both clipped at
+    /// `limit` (gpt-oss).
+    ClippedSilu { alpha: f32, limit: f32 },
 }
 
 impl Activation {
@@ -23,17 +26,63 @@ impl Activation {
         }
     }
 
-    fn forward(self, x: &Array) -> Result<Array> {
+    /// What passes the gate: `act(gate) · up`.
+    pub fn forward(self, gate: &Array, up: &Array) -> Result<Array> {
+        let scalar = |value| Array::scalar(value, gate.dtype());
         match self {
-            Activation::Silu => ops::multiply(x, &ops::sigmoid(x)?),
+            Activation::Silu => ops::multiply(&ops::multiply(gate, &ops::sigmoid(gate)?)?, up),
             Activation::GeluTanh => {
-                let scalar = |value| Array::scalar(value, x.dtype());
                 // In one step, which rounds once: mlx-lm's numbers to the bit.
-                let cube = ops::power(x, &scalar(3.0)?)?;
-                let inner = ops::add(x, &ops::multiply(&scalar(0.044_715)?, &cube)?)?;
+                let cube = ops::power(gate, &scalar(3.0)?)?;
+                let inner = ops::add(gate, &ops::multiply(&scalar(0.044_715)?, &cube)?)?;
                 let scaled = ops::multiply(&scalar((2.0 / std::f32::consts::PI).sqrt())?, &inner)?;
-                let gate = ops::add(&scalar(1.0)?, &ops::tanh(&scaled)?)?;
-                ops::multiply(&ops::multiply(&scalar(0.5)?, x)?, &gate)
+                let open = ops::add(&scalar(1.0)?, &ops::tanh(&scaled)?)?;
+                let gelu = ops::multiply(&ops::multiply(&scalar(0.5)?, gate)?, &open)?;
+                ops::multiply(&gelu, up)
+            }
+            Activation::ClippedSilu { alpha, limit } => {
+                let gate = ops::minimum(gate, &scalar(limit)?)?;
+                let up = ops::maximum(&ops::minimum(up, &scalar(limit)?)?, &scalar(-limit)?)?;
+                let open = ops::sigmoid(&ops::multiply(&scalar(alpha)?, &gate)?)?;
+                let silu = ops::multiply(&gate, &open)?;
+                ops::multiply(&silu, &ops::add(&up, &scalar(1.0)?)?)
+            }
+        }
+    }
+}
+
+/// The two projections into the network: the gate and what it lets through.
+#[derive(Debug)]
+pub(crate) enum GateUp<L> {
+    /// One matrix for each.
+    Separate { gate_proj: L, up_proj: L },
+    /// One matrix: the rows of the gate, then those of the other.
+    Halves(L),
+    /// One matrix: a row of the gate, a row of the other, and so on.
+    Interleaved(L),
+}
+
+impl<L> GateUp<L> {
+    /// The gate and what it lets through, where `project` applies a matrix.
+    pub fn forward(&self, project: impl Fn(&L) -> Result<Array>) -> Result<(Array, Array)> {
+        match self {
+            GateUp::Separate { gate_proj, up_proj } => Ok((project(gate_proj)?, project(up_proj)?)),
+            GateUp::Halves(both) => {
+                let both = project(both)?;
+                let all = both.shape().last().copied().unwrap_or(0);
+                let gate = ops::slice_axis(&both, -1, 0, all / 2)?;
+                Ok((gate, ops::slice_axis(&both, -1, all / 2, all)?))
+            }
+            GateUp::Interleaved(both) => {
+                let both = project(both)?;
+                let mut pairs = both.shape().to_vec();
+                if let Some(last) = pairs.last_mut() {
+                    *last /= 2;
+                }
+                pairs.push(2);
+                let pairs = ops::reshape(&both, &pairs)?;
+                let column = |at| ops::squeeze(&ops::slice_axis(&pairs, -1, at, at + 1)?, -1);
+                Ok((column(0)?, column(1)?))
             }
         }
     }
@@ -42,10 +91,8 @@ impl Activation {
 /// `down(act(gate(x)) · up(x))`.
 #[derive(Debug)]
 pub(crate) struct Mlp {
-    /// `hidden_size` to `intermediate_size`.
-    pub gate_proj: Linear,
-    /// `hidden_size` to `intermediate_size`.
-    pub up_proj: Linear,
+    /// `hidden_size` to `intermediate_size`, twice.
+    pub gate_up: GateUp<Linear>,
     /// `intermediate_size` to `hidden_size`.
     pub down_proj: Linear,
     /// The gate's activation.
@@ -55,7 +102,7 @@ pub(crate) struct Mlp {
 impl Mlp {
     /// `[b, l, hidden_size]` to the same.
     pub fn forward(&self, x: &Array) -> Result<Array> {
-        let gate = self.activation.forward(&self.gate_proj.forward(x)?)?;
-        self.down_proj.forward(&ops::multiply(&gate, &self.up_proj.forward(x)?)?)
+        let (gate, up) = self.gate_up.forward(|linear| linear.forward(x))?;
+        self.down_proj.forward(&self.activation.forward(&gate, &up)?)
     }
 }

@@ -2,10 +2,10 @@
 
 use std::f64::consts::PI;
 
-use mlx_ffi::fast::RopeFrequencies;
-use mlx_ffi::{Array, Result, cpu, fast, ops};
+use mlx_ffi::fast::{RopeFrequencies, RopeOffset};
+use mlx_ffi::{Array, Result, fast, ops};
 
-use super::Product;
+use super::Positions;
 use crate::config::{RopeConfig, RopeScaling};
 
 /// Rotates queries and keys by their positions.
@@ -13,11 +13,23 @@ use crate::config::{RopeConfig, RopeScaling};
 pub(crate) struct Rope {
     dims: i32,
     frequencies: Frequencies,
+    /// The wavelengths of sequences that are longer than the original context, and that context.
+    extended: Option<(Array, i32)>,
     /// What positions are multiplied with.
     scale: f32,
-    /// What the rotated values are multiplied with, a scalar.
+    /// What the values to be rotated are multiplied with, a scalar.
     magnitude: Option<f32>,
-    product: Product,
+}
+
+/// Which wavelengths a row has. All its positions have the same ones (LongRoPE), or a query
+/// and a key would not be as far apart as they are; they follow from the length of the whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Reach {
+    /// Those of sequences up to the original context.
+    #[default]
+    Original,
+    /// Those of longer ones.
+    Extended,
 }
 
 #[derive(Debug)]
@@ -29,18 +41,14 @@ enum Frequencies {
 
 impl Rope {
     /// An encoding of the first `dims` values of each head.
-    pub fn new(dims: i32, config: &RopeConfig, product: Product) -> Result<Rope> {
+    pub fn new(dims: i32, config: &RopeConfig) -> Result<Rope> {
         let theta = config.theta;
         let plain = |scale: f64| Rope {
             dims,
             frequencies: Frequencies::Base(theta as f32),
+            extended: None,
             scale: scale as f32,
             magnitude: None,
-            product,
-        };
-        let with_wavelengths = |lengths: &mut dyn Iterator<Item = f64>, magnitude: f64| {
-            let rope = Rope::with_wavelengths(dims, lengths, magnitude as f32)?;
-            Ok(Rope { product, ..rope })
         };
         match config.scaling {
             RopeScaling::None => Ok(plain(1.0)),
@@ -63,7 +71,7 @@ impl Rope {
                         freq / ((1.0 - smooth) / factor + smooth)
                     }
                 };
-                with_wavelengths(&mut base_wavelengths(dims, theta).map(stretch), 1.0)
+                Rope::with_wavelengths(dims, base_wavelengths(dims, theta).map(stretch), 1.0)
             }
             RopeScaling::Yarn {
                 factor,
@@ -91,8 +99,23 @@ impl Rope {
                     // Interpolated in frequency, the inverse of the wavelength.
                     1.0 / (ramp / (factor * freq) + (1.0 - ramp) / freq)
                 };
-                let mut wavelengths = base_wavelengths(dims, theta).enumerate().map(stretch);
-                with_wavelengths(&mut wavelengths, attention_factor)
+                let wavelengths = base_wavelengths(dims, theta).enumerate().map(stretch);
+                Rope::with_wavelengths(dims, wavelengths, attention_factor as f32)
+            }
+            RopeScaling::Long {
+                ref short_factor,
+                ref long_factor,
+                original_max_position_embeddings: original,
+                attention_factor,
+            } => {
+                let stretched = |factors: &[f64]| {
+                    let pairs = base_wavelengths(dims, theta).zip(factors.to_vec());
+                    pairs.map(|(freq, factor)| freq * factor)
+                };
+                let magnitude = attention_factor as f32;
+                let short = Rope::with_wavelengths(dims, stretched(short_factor), magnitude)?;
+                let long = wavelengths(stretched(long_factor))?;
+                Ok(Rope { extended: Some((long, original)), ..short })
             }
         }
     }
@@ -102,31 +125,53 @@ impl Rope {
         wavelengths: impl Iterator<Item = f64>,
         magnitude: f32,
     ) -> Result<Rope> {
-        let values: Vec<f32> = wavelengths.map(|value| value as f32).collect();
         Ok(Rope {
             dims,
-            frequencies: Frequencies::Wavelengths(Array::from_f32(&values, &[dims / 2])?),
+            frequencies: Frequencies::Wavelengths(self::wavelengths(wavelengths)?),
+            extended: None,
             scale: 1.0,
             magnitude: (magnitude != 1.0).then_some(magnitude),
-            product: Product::Mlx,
         })
     }
 
-    /// `x`, `[b, n, l, head_dim]`, whose first position is `offset`.
-    pub fn forward(&self, x: &Array, offset: i32) -> Result<Array> {
-        let frequencies = match &self.frequencies {
-            Frequencies::Base(base) => RopeFrequencies::Base(*base),
-            Frequencies::Wavelengths(values) => RopeFrequencies::Wavelengths(values),
-        };
-        let rotated = match self.product {
-            Product::Mlx => fast::rope(x, self.dims, frequencies, self.scale, offset)?,
-            Product::CpuKernels => cpu::rope(x, self.dims, frequencies, self.scale, &[offset])?,
-        };
-        match self.magnitude {
-            None => Ok(rotated),
-            Some(magnitude) => ops::multiply(&rotated, &Array::scalar(magnitude, rotated.dtype())?),
-        }
+    /// The longest sequence that has the wavelengths of [`Reach::Original`], where others have not.
+    pub fn original_context(&self) -> Option<i32> {
+        self.extended.as_ref().map(|(_, original)| *original)
     }
+
+    /// `x`, `[b, n, l, head_dim]`, at these positions.
+    pub fn forward(&self, x: &Array, positions: &Positions) -> Result<Array> {
+        let frequencies = match (&self.frequencies, &self.extended) {
+            (_, Some((long, _))) if positions.reach() == Reach::Extended => {
+                RopeFrequencies::Wavelengths(long)
+            }
+            (Frequencies::Base(base), _) => RopeFrequencies::Base(*base),
+            (Frequencies::Wavelengths(values), _) => RopeFrequencies::Wavelengths(values),
+        };
+        let offset = match positions.each() {
+            Some(offsets) => RopeOffset::Each(offsets),
+            None => RopeOffset::Same(positions.offsets().first().copied().unwrap_or(0)),
+        };
+        let Some(magnitude) = self.magnitude else {
+            return fast::rope(x, self.dims, frequencies, self.scale, offset);
+        };
+        let magnitude = Array::scalar(magnitude, x.dtype())?;
+        let head_dim = x.shape().last().copied().unwrap_or(self.dims);
+        // Before the rotation, as mlx-lm rounds it.
+        let turning = ops::multiply(&ops::slice_axis(x, -1, 0, self.dims)?, &magnitude)?;
+        let turned = fast::rope(&turning, self.dims, frequencies, self.scale, offset)?;
+        if head_dim == self.dims {
+            return Ok(turned);
+        }
+        // What is not rotated keeps its size.
+        ops::concatenate(&[&turned, &ops::slice_axis(x, -1, self.dims, head_dim)?], -1)
+    }
+}
+
+/// An array `[dims / 2]` of f32.
+fn wavelengths(values: impl Iterator<Item = f64>) -> Result<Array> {
+    let values: Vec<f32> = values.map(|value| value as f32).collect();
+    Array::from_f32(&values, &[values.len() as i32])
 }
 
 /// `theta^(2i / dims)` for each pair of dimensions.
@@ -152,8 +197,7 @@ mod tests {
         );
         for text in [legacy, nested] {
             let config = Config::parse("config.json", &text).unwrap();
-            let rope =
-                Rope::new(16, &config.rope("full_attention", 5.0).unwrap(), Product::Mlx).unwrap();
+            let rope = Rope::new(16, &config.rope("full_attention", 5.0).unwrap()).unwrap();
             let found: Vec<f64> = match &rope.frequencies {
                 Frequencies::Base(base) => base_wavelengths(16, f64::from(*base))
                     .map(|value| value / f64::from(rope.scale))
@@ -227,5 +271,23 @@ mod tests {
         check(&both, YARN_WAVELENGTHS, 0.9634747);
         // One of the two alone does not count.
         check(&format!(r#"{YARN}, "mscale": 0.7"#), YARN_WAVELENGTHS, 1.1386294);
+    }
+
+    #[test]
+    fn longrope_is_that_of_transformers() {
+        let scaling = r#""rope_type": "longrope", "original_max_position_embeddings": 256,
+            "short_factor": [1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7],
+            "long_factor": [1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5]"#;
+        let short = [1.0, 3.47851, 12.0, 41.1096, 140.0, 474.342, 1600.0, 5375.87];
+        check(scaling, short, 1.118_034);
+        let text = format!(r#"{{"max_position_embeddings": 1024, "rope_scaling": {{{scaling}}}}}"#);
+        let config = Config::parse("config.json", &text).unwrap();
+        let rope = Rope::new(16, &config.rope("full_attention", 1e4).unwrap()).unwrap();
+        assert_eq!(rope.original_context(), Some(256));
+        let (long, _) = rope.extended.as_ref().unwrap();
+        let expected: [f64; 8] = [1.0, 4.74342, 20.0, 79.0569, 300.0, 1106.8, 4000.0, 14230.2];
+        for (found, expected) in long.to_vec_f32().unwrap().into_iter().zip(expected) {
+            assert!((f64::from(found) / expected - 1.0).abs() < 1e-5, "{found} {expected}");
+        }
     }
 }

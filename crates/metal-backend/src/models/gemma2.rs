@@ -27,7 +27,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
             window: windows[index],
             ..AttentionParts::PLAIN
         };
-        let attention = shape.attention(&w.at("self_attn"), &rope, parts)?;
+        let attention = shape.attention(&w.at("self_attn"), Some(&rope), parts)?;
         shape.sandwich_block(w, attention, shape.mlp(&w.at("mlp"), act, false)?)
     })?;
     Ok(Decoder {

@@ -4,7 +4,7 @@
 use crate::config::{Config, RopeConfig, RopeScaling};
 use crate::error::Result;
 use crate::layers::{Activation, Decoder};
-use crate::shape::{AttentionParts, Shape, activation, windows};
+use crate::shape::{AttentionParts, NormSpan, Shape, activation, windows};
 use crate::weights::Weights;
 
 /// Builds the model under the names of `Gemma3ForCausalLM`.
@@ -30,6 +30,7 @@ pub(super) fn build(config: &Config, w: &Weights, model: &Weights) -> Result<Dec
         None => RopeConfig {
             theta: config.opt_positive("rope_local_base_freq")?.unwrap_or(10_000.0),
             scaling: RopeScaling::None,
+            partial_rotary_factor: 1.0,
         },
     };
     let act = activation(config, "hidden_activation", Activation::GeluTanh)?;
@@ -48,13 +49,13 @@ pub(super) fn build(config: &Config, w: &Weights, model: &Weights) -> Result<Dec
         let parts = AttentionParts {
             qkv_bias: bias,
             o_bias: bias,
-            head_norms: true,
+            qk_norms: NormSpan::Head,
             scale: Some(scalar.powf(-0.5)),
             window: windows[index],
             ..AttentionParts::PLAIN
         };
         let rope = if windows[index].is_some() { &local } else { &global };
-        let attention = shape.attention(&w.at("self_attn"), rope, parts)?;
+        let attention = shape.attention(&w.at("self_attn"), Some(rope), parts)?;
         shape.sandwich_block(w, attention, shape.mlp(&w.at("mlp"), act, false)?)
     })?;
     Ok(Decoder {

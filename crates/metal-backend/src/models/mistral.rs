@@ -15,7 +15,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     let windows = windows(config, shape.num_hidden_layers, sliding_window, |_| true)?;
     shape.decoder(config, w, &w.at("model"), |w, index| {
         let parts = AttentionParts { window: windows[index], ..AttentionParts::PLAIN };
-        let attention = shape.attention(&w.at("self_attn"), &rope, parts)?;
+        let attention = shape.attention(&w.at("self_attn"), Some(&rope), parts)?;
         shape.pre_norm_block(w, attention, shape.mlp(&w.at("mlp"), act, false)?)
     })
 }

@@ -3,10 +3,15 @@
 mod gemma2;
 mod gemma3;
 mod gemma3_text;
+mod gpt_oss;
 mod llama;
 mod mistral;
+mod olmo2;
+mod phi3;
 mod qwen2;
 mod qwen3;
+mod qwen3_moe;
+mod smollm3;
 
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -21,10 +26,15 @@ const REGISTRY: &[(&str, Load)] = &[
     ("gemma2", gemma2::load),
     ("gemma3", gemma3::load),
     ("gemma3_text", gemma3_text::load),
+    ("gpt_oss", gpt_oss::load),
     ("llama", llama::load),
     ("mistral", mistral::load),
+    ("olmo2", olmo2::load),
+    ("phi3", phi3::load),
     ("qwen2", qwen2::load),
     ("qwen3", qwen3::load),
+    ("qwen3_moe", qwen3_moe::load),
+    ("smollm3", smollm3::load),
 ];
 
 /// The names of the architectures, sorted.

@@ -15,7 +15,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     shape.decoder(config, w, &w.at("model"), |w, index| {
         let parts =
             AttentionParts { qkv_bias: true, window: windows[index], ..AttentionParts::PLAIN };
-        let attention = shape.attention(&w.at("self_attn"), &rope, parts)?;
+        let attention = shape.attention(&w.at("self_attn"), Some(&rope), parts)?;
         shape.pre_norm_block(w, attention, shape.mlp(&w.at("mlp"), act, false)?)
     })
 }

@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::error::Result;
 use crate::layers::{Activation, Decoder};
-use crate::shape::{AttentionParts, Shape, activation, qwen_windows};
+use crate::shape::{AttentionParts, NormSpan, Shape, activation, qwen_windows};
 use crate::weights::Weights;
 
 /// Builds the model under the names of `Qwen3ForCausalLM`.
@@ -17,11 +17,11 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
         let parts = AttentionParts {
             qkv_bias: attention_bias,
             o_bias: attention_bias,
-            head_norms: true,
+            qk_norms: NormSpan::Head,
             window: windows[index],
             ..AttentionParts::PLAIN
         };
-        let attention = shape.attention(&w.at("self_attn"), &rope, parts)?;
+        let attention = shape.attention(&w.at("self_attn"), Some(&rope), parts)?;
         shape.pre_norm_block(w, attention, shape.mlp(&w.at("mlp"), act, false)?)
     })
 }

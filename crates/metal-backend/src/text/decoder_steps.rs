@@ -86,16 +86,20 @@ fn decode(decoder: &DecoderWrapper, tokens: Vec<String>) -> Vec<String> {
     guarded(|| decoder.decode_chain(tokens).map_err(|err| err.to_string())).unwrap_or(given)
 }
 
+/// As [`decode`], of the `first` token or of a later one.
+pub(super) fn decode_at(decoder: &DecoderWrapper, token: String, first: bool) -> Vec<String> {
+    if first {
+        return decode(decoder, vec![token]);
+    }
+    decode(decoder, vec![OTHER.into(), token]).into_iter().skip(1).collect()
+}
+
 impl Step {
     pub fn push(&mut self, token: String, out: &mut Vec<String>) {
         match self {
             Step::Each(decoder) => out.extend(decode(decoder, vec![token])),
             Step::First { decoder, first } => {
-                if std::mem::take(first) {
-                    out.extend(decode(decoder, vec![token]));
-                } else {
-                    out.extend(decode(decoder, vec![OTHER.into(), token]).into_iter().skip(1));
-                }
+                out.extend(decode_at(decoder, token, std::mem::take(first)));
             }
             Step::Last { decoder, waiting } => {
                 if let Some(before) = waiting.replace(token) {
@@ -116,11 +120,7 @@ impl Step {
                 }
             },
             Step::ByteLevel { bytes } => {
-                // A token with a character outside of the spelling stands for itself.
-                match token.chars().map(spelled_byte).collect::<Option<Vec<u8>>>() {
-                    Some(spelled) => bytes.extend(spelled),
-                    None => bytes.extend(token.bytes()),
-                }
+                bytes.extend(spelled_bytes(&token));
                 let whole = bytes.len() - incomplete_tail(bytes);
                 let rest = bytes.split_off(whole);
                 out.push(String::from_utf8_lossy(&std::mem::replace(bytes, rest)).into_owned());
@@ -170,9 +170,16 @@ impl Step {
     }
 }
 
-fn fallback_byte(token: &str) -> Option<u8> {
+pub(super) fn fallback_byte(token: &str) -> Option<u8> {
     let hex = token.strip_prefix("<0x")?.strip_suffix('>').filter(|hex| hex.len() == 2)?;
     u8::from_str_radix(hex, 16).ok()
+}
+
+/// The bytes that a token spells as GPT-2 does. One with a character outside of the spelling stands
+/// for itself.
+pub(super) fn spelled_bytes(token: &str) -> Vec<u8> {
+    let spelled = token.chars().map(spelled_byte).collect::<Option<Vec<u8>>>();
+    spelled.unwrap_or_else(|| token.as_bytes().to_vec())
 }
 
 fn end_run(run: &mut Vec<u8>, out: &mut Vec<String>) {

@@ -17,6 +17,7 @@ mod marks;
 mod pipeline;
 mod stop;
 mod template;
+mod token_bytes;
 mod tokenizer;
 
 pub use chat::{ChatFormat, ChatInput, Rendered};
@@ -25,4 +26,5 @@ pub use detokenizer::Detokenizer;
 pub use error::TextError;
 pub use stop::{Held, StopMatcher};
 pub use template::ChatTemplate;
+pub(crate) use token_bytes::TokenBytes;
 pub use tokenizer::{AddSpecial, MAX_INPUT_BYTES, SkipSpecial, Tokenizer};

@@ -74,9 +74,9 @@ impl StopMatcher {
                 }
             }
             if let Some(best) = self.candidate
-                && end - node.depth > best.start
+                && (end - node.depth > best.start || !node.goes_on)
             {
-                // What is still open begins later: this is the match.
+                // What is still open begins later, or nothing is: this is the match.
                 self.held.push_str(piece);
                 return self.matched(best);
             }
@@ -129,6 +129,8 @@ struct Node {
     shorter: usize,
     /// The longest stop string that ends here, and its length.
     longest: Option<(usize, usize)>,
+    /// Whether a stop string that begins as this one is longer.
+    goes_on: bool,
 }
 
 impl Automaton {
@@ -144,6 +146,7 @@ impl Automaton {
                     automaton.nodes.push(Node { depth, ..Node::default() });
                     children.push(Vec::new());
                     children[node].push((byte, child));
+                    automaton.nodes[node].goes_on = true;
                 }
                 node = child;
             }

@@ -155,6 +155,12 @@ impl Tokenizer {
         &self.inner.special_ids
     }
 
+    /// Whether an id is that of an added token, special or not.
+    pub(crate) fn is_added(&self, id: u32) -> bool {
+        let vocabulary = self.inner.tokenizer.get_added_vocabulary();
+        vocabulary.simple_id_to_token(id).is_some()
+    }
+
     /// Where generation stops: `eos_token_id` of generation_config.json and of config.json, and the
     /// tokenizer's `eos_token`.
     pub fn eos_ids(&self) -> &BTreeSet<u32> {

@@ -1,6 +1,10 @@
 //! A checkpoint's tensors: where they lie, what they are called, and that they fit.
 
+mod adapter;
+mod adapter_config;
+mod random;
 mod source;
 mod tensors;
 
+pub(crate) use adapter::Adapter;
 pub(crate) use tensors::Weights;

@@ -11,6 +11,7 @@ use mlx_ffi::{Array, Dtype};
 use safetensors::SafeTensors;
 use safetensors::tensor::Metadata;
 
+use super::random;
 use crate::error::{Error, Result, load};
 use crate::files::ModelFiles;
 
@@ -29,25 +30,59 @@ pub(crate) struct TensorHeader {
     bytes: Range<u64>,
 }
 
+impl TensorHeader {
+    /// One that lies in no file.
+    pub fn of(shape: &[i32], dtype: Dtype) -> TensorHeader {
+        TensorHeader { dtype, shape: shape.to_vec(), file: String::new(), bytes: 0..0 }
+    }
+
+    /// Bytes in memory, held as `dtype` where it is given.
+    pub fn bytes_as(&self, dtype: Option<Dtype>) -> u64 {
+        let elements: u64 = self.shape.iter().map(|&dim| dim as u64).product();
+        elements * dtype.unwrap_or(self.dtype).size() as u64
+    }
+}
+
 impl ModelFiles {
+    /// The headers of the tensors in one file, by name.
+    ///
+    /// # Errors
+    /// A missing or damaged file.
+    pub fn headers_in(&self, name: &str) -> Result<BTreeMap<String, TensorHeader>> {
+        let path = self.path(name);
+        if !self.exists(name) {
+            return Err(load(&path, "the file is missing"));
+        }
+        let tensors = self.header(name)?.tensors(&path, name)?;
+        Ok(tensors.into_iter().collect())
+    }
+
+    fn header(&self, name: &str) -> Result<Header> {
+        let path = self.path(name);
+        match self {
+            ModelFiles::Folder(_) => read_header(&path),
+            ModelFiles::Embedded(_) => {
+                let (length, metadata) = SafeTensors::read_metadata(self.embedded(name))
+                    .map_err(|error| load(&path, error))?;
+                Ok(Header { total: None, data_start: 8 + length as u64, metadata })
+            }
+            ModelFiles::Random(_) => Err(load(&path, "random weights lie in no file")),
+        }
+    }
+
     /// The headers of all tensors, by name.
     ///
     /// # Errors
     /// No weight files; a damaged file or index; a tensor in two files.
     pub fn headers(&self) -> Result<BTreeMap<String, TensorHeader>> {
         let mut all = BTreeMap::new();
+        if matches!(self, ModelFiles::Random(_)) {
+            return Ok(all);
+        }
         let index = self.index()?;
         for name in self.weight_files(index.as_ref())? {
             let path = self.path(&name);
-            let header = match self {
-                ModelFiles::Folder(_) => read_header(&path)?,
-                ModelFiles::Embedded(_) => {
-                    let (length, metadata) = SafeTensors::read_metadata(self.embedded(&name))
-                        .map_err(|error| load(&path, error))?;
-                    Header { total: None, data_start: 8 + length as u64, metadata }
-                }
-            };
-            for (tensor, found) in header.tensors(&path, &name)? {
+            for (tensor, found) in self.header(&name)?.tensors(&path, &name)? {
                 let listed = index.as_ref().map(|index| index.get(&tensor));
                 if listed.is_some_and(|file| file != Some(&name)) {
                     let index = self.path(INDEX);
@@ -102,6 +137,7 @@ impl ModelFiles {
                 let data = self.embedded(file).get(range);
                 Cow::Borrowed(data.expect("the header was checked against the file's size"))
             }
+            ModelFiles::Random(_) => return random::tensor(shape, *dtype),
         };
         Ok(Array::from_bytes(&data, shape, *dtype)?)
     }

@@ -1,16 +1,20 @@
 //! Taking tensors by name, with their shapes checked where they are taken.
 
+mod check;
+mod experts;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use mlx_ffi::{Array, Dtype, Quantization, Quantized, dequantize, ops};
+use mlx_ffi::{Array, Dtype, Quantization, Quantized, ops};
 
+use super::adapter::Adapter;
 use super::source::TensorHeader;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::files::ModelFiles;
-use crate::layers::{Embedding, Linear, Matrix, Product, RmsNorm, Weight};
+use crate::layers::{Embedding, Linear, Lora, Matrix, Product, RmsNorm, Weight};
 
 /// A cursor into a checkpoint: a dotted prefix, and the tensors that nobody has taken yet.
 #[derive(Clone)]
@@ -22,6 +26,7 @@ pub(crate) struct Weights {
 struct Shared {
     files: ModelFiles,
     left: RefCell<BTreeMap<String, TensorHeader>>,
+    adapter: Option<Adapter>,
     /// Only shapes are checked, and every tensor is an empty stand-in.
     only_describe: bool,
     config: Config,
@@ -39,8 +44,9 @@ pub(crate) struct Totals {
     pub parameters: u64,
     /// Bytes in memory.
     pub bytes: u64,
-    /// The kinds of matrix, and of activations beside them, on which the kernels were checked.
-    checks: Vec<(Option<Quantization>, Dtype)>,
+    /// The kinds of matrix, of activations beside them, and the matrices' dimensions, for which the
+    /// kernels were checked.
+    checks: Vec<(Option<Quantization>, Dtype, usize)>,
 }
 
 impl Weights {
@@ -59,6 +65,7 @@ impl Weights {
         let shared = Shared {
             files: files.clone(),
             left: RefCell::new(left),
+            adapter: None,
             only_describe,
             config: config.clone(),
             dtype,
@@ -69,8 +76,15 @@ impl Weights {
     }
 
     /// Whose kernels the model computes with.
-    pub fn product(&self) -> Product {
+    pub fn kernels(&self) -> Product {
         self.shared.product
+    }
+
+    /// The same, with `adapter` for the projections and embeddings that it names.
+    pub fn with_adapter(mut self, adapter: Adapter) -> Weights {
+        let shared = Rc::get_mut(&mut self.shared);
+        shared.expect("the adapter is set before cursors are handed out").adapter = Some(adapter);
+        self
     }
 
     /// The cursor one level down: `w.at("model").at("layers.0")`.
@@ -99,6 +113,10 @@ impl Weights {
 
     /// Whether a tensor of that name is left.
     pub fn has(&self, name: &str) -> bool {
+        if matches!(self.shared.files, ModelFiles::Random(_)) {
+            let quantized = self.shared.config.default_quantization();
+            return name == "scales" && quantized.is_ok_and(|found| found.is_some());
+        }
         self.shared.left.borrow().contains_key(&self.name(name))
     }
 
@@ -111,7 +129,7 @@ impl Weights {
     /// Ends the taking.
     ///
     /// # Errors
-    /// Tensors that nobody took, by name.
+    /// Tensors that nobody took, by name, the adapter's among them.
     pub fn finish(self) -> Result<Totals> {
         let left = self.shared.left.borrow();
         if let Some(first) = left.keys().next() {
@@ -119,6 +137,9 @@ impl Weights {
                 "{} tensors are not part of the architecture, the first is `{first}`: the config does not fit the weights",
                 left.len()
             )));
+        }
+        if let Some(adapter) = &self.shared.adapter {
+            adapter.finish()?;
         }
         Ok(self.shared.totals.borrow().clone())
     }
@@ -128,7 +149,7 @@ impl Weights {
     /// # Errors
     /// A tensor that is missing or has another shape.
     pub fn tensor(&self, name: &str, shape: &[i32]) -> Result<Array> {
-        let header = self.header(name, shape)?;
+        let header = self.header(name, shape, Dtype::Bf16)?;
         if !header.dtype.is_float() {
             return Err(Error::model(format!(
                 "tensor `{}` has the type {:?}, expected a floating-point type",
@@ -140,7 +161,12 @@ impl Weights {
         self.take(name, &header, dtype, header.shape.iter().map(|&dim| dim as u64).product())
     }
 
-    fn header(&self, name: &str, shape: &[i32]) -> Result<TensorHeader> {
+    /// What is known of the tensor `name`, which must have this shape; `drawn` is its type where
+    /// weights are random.
+    fn header(&self, name: &str, shape: &[i32], drawn: Dtype) -> Result<TensorHeader> {
+        if matches!(self.shared.files, ModelFiles::Random(_)) {
+            return Ok(TensorHeader::of(shape, drawn));
+        }
         let full = self.name(name);
         let left = self.shared.left.borrow();
         let header =
@@ -166,33 +192,65 @@ impl Weights {
         self.shared.left.borrow_mut().remove(&full);
         let mut totals = self.shared.totals.borrow_mut();
         totals.parameters += parameters;
-        let elements: u64 = header.shape.iter().map(|&dim| dim as u64).product();
-        totals.bytes += elements * dtype.size() as u64;
+        totals.bytes += header.bytes_as(Some(dtype));
+        self.read(&self.shared.files, header, dtype)
+    }
+
+    /// The tensor as `dtype`, evaluated.
+    fn read(&self, files: &ModelFiles, header: &TensorHeader, dtype: Dtype) -> Result<Array> {
         if self.shared.only_describe {
             return Ok(ops::zeros(&[0], dtype)?);
         }
-        let array = self.shared.files.read_tensor(header)?;
+        let array = files.read_tensor(header)?;
         let array = if array.dtype() == dtype { array } else { ops::astype(&array, dtype)? };
         // One at a time, so that a converted weight and its source are never held for all.
         array.eval()?;
         Ok(array)
     }
 
-    /// The matrix `weight` under this cursor, `[rows, columns]`, packed or not.
+    /// The adapter of the module under this cursor, from `input` to `output` values.
+    ///
+    /// # Errors
+    /// Tensors that do not fit.
+    fn lora(&self, input: i32, output: i32) -> Result<Option<Lora>> {
+        let Some(adapter) = &self.shared.adapter else { return Ok(None) };
+        let Some(taken) = adapter.take(&self.prefix, input, output)? else { return Ok(None) };
+        self.shared.totals.borrow_mut().bytes += taken.bytes(self.shared.dtype);
+        let factor = |header: &TensorHeader| {
+            let dtype = self.shared.dtype.unwrap_or(header.dtype);
+            let array = self.read(&adapter.files, header, dtype)?;
+            match taken.transposed && !self.shared.only_describe {
+                true => Ok::<_, Error>(ops::swap_axes(&array, 0, 1)?),
+                false => Ok(array),
+            }
+        };
+        let (a, b) = (factor(&taken.a.header)?, factor(&taken.b.header)?);
+        Ok(Some(Lora { a, b, scale: taken.scale }))
+    }
+
+    /// The matrix `weight` under this cursor, packed or not: `[rows, columns]`, or
+    /// `[experts, rows, columns]`.
     ///
     /// # Errors
     /// A tensor that is missing or does not fit.
-    pub fn matrix(&self, rows: i32, columns: i32) -> Result<Weight> {
+    pub fn matrix(&self, shape: &[i32]) -> Result<Weight> {
         let matrix = if self.has("scales") {
-            Matrix::Quantized(self.packed(rows, columns)?)
+            Matrix::Quantized(self.packed(shape)?)
         } else {
-            Matrix::Dense(self.tensor("weight", &[rows, columns])?)
+            Matrix::Dense(self.tensor("weight", shape)?)
         };
-        self.check_kernel(&matrix, columns)?;
-        Ok(Weight { matrix, product: self.shared.product })
+        self.weight(matrix, shape)
     }
 
-    fn packed(&self, rows: i32, columns: i32) -> Result<Quantized> {
+    /// `matrix` of `shape` with what multiplies with it.
+    fn weight(&self, matrix: Matrix, shape: &[i32]) -> Result<Weight> {
+        let weight = Weight { matrix, product: self.shared.product };
+        self.check_kernel(&weight, shape)?;
+        Ok(weight)
+    }
+
+    fn packed(&self, shape: &[i32]) -> Result<Quantized> {
+        let (&columns, rows) = shape.split_last().expect("a matrix has columns");
         let quantization = self.quantization(columns)?;
         let Quantization { bits, group_size, .. } = quantization;
         if columns % group_size != 0 || (i64::from(columns) * i64::from(bits)) % 32 != 0 {
@@ -202,10 +260,11 @@ impl Weights {
             )));
         }
         let packed_columns = (i64::from(columns) * i64::from(bits) / 32) as i32;
-        let packed = self.header("weight", &[rows, packed_columns])?;
-        let scale_shape = [rows, columns / group_size];
-        let scales = self.header("scales", &scale_shape)?;
+        let packed = self.header("weight", &[rows, &[packed_columns]].concat(), Dtype::U32)?;
+        let scale_shape = [rows, &[columns / group_size]].concat();
         let is_affine = quantization.mode == mlx_ffi::QuantMode::Affine;
+        let drawn = if is_affine { Dtype::Bf16 } else { Dtype::U8 };
+        let scales = self.header("scales", &scale_shape, drawn)?;
         let expected = if is_affine { scales.dtype.is_float() } else { scales.dtype == Dtype::U8 };
         if packed.dtype != Dtype::U32 || !expected {
             return Err(Error::model(format!(
@@ -218,9 +277,9 @@ impl Weights {
         }
         let scale_dtype =
             if is_affine { self.shared.dtype.unwrap_or(scales.dtype) } else { Dtype::U8 };
-        let parameters = rows as u64 * columns as u64;
+        let parameters = shape.iter().map(|&size| size as u64).product();
         let biases = if is_affine {
-            let header = self.header("biases", &scale_shape)?;
+            let header = self.header("biases", &scale_shape, Dtype::Bf16)?;
             Some(self.take("biases", &header, scale_dtype, 0)?)
         } else {
             None
@@ -255,67 +314,6 @@ impl Weights {
         })
     }
 
-    /// Compares the product with a matrix, as the model will compute it, against that with the
-    /// weights that it stands for, once for each kind: a kernel that is wrong on this device shows
-    /// here, not in the text. Kernels differ for one row and for many.
-    fn check_kernel(&self, matrix: &Matrix, columns: i32) -> Result<()> {
-        let kind = match matrix {
-            Matrix::Dense(w) => (None, w.dtype()),
-            Matrix::Quantized(w) => (Some(w.quantization), self.activation_dtype(w)),
-        };
-        let mut totals = self.shared.totals.borrow_mut();
-        if self.shared.only_describe || totals.checks.contains(&kind) {
-            return Ok(());
-        }
-        totals.checks.push(kind);
-        let (quantization, dtype) = kind;
-        let few = |array: &Array| ops::slice_axis(array, 0, 0, array.shape()[0].min(32));
-        let (matrix, plain) = match matrix {
-            Matrix::Dense(w) => (Matrix::Dense(few(w)?), few(w)?),
-            Matrix::Quantized(w) => {
-                let part = Quantized {
-                    weight: few(&w.weight)?,
-                    scales: few(&w.scales)?,
-                    biases: w.biases.as_ref().map(few).transpose()?,
-                    quantization: w.quantization,
-                };
-                let plain = dequantize(&part, dtype)?;
-                (Matrix::Quantized(part), plain)
-            }
-        };
-        let weight = Weight { matrix, product: self.shared.product };
-        let plain = ops::swap_axes(&ops::astype(&plain, Dtype::F32)?, 0, 1)?;
-        let tolerance = if dtype == Dtype::F32 { 1e-4 } else { 2e-2 };
-        for rows in [1, 32] {
-            let wave: Vec<f32> = (0..rows * columns).map(|i| (0.7 * i as f32).sin()).collect();
-            let x = ops::astype(&Array::from_f32(&wave, &[rows, columns])?, dtype)?;
-            let product = weight.project(&x)?.to_vec_f32()?;
-            let x = ops::astype(&x, Dtype::F32)?;
-            let expected = ops::matmul(&x, &plain)?.to_vec_f32()?;
-            // The scale of rounding: the products' magnitudes added up.
-            let sizes = ops::matmul(&ops::abs(&x)?, &ops::abs(&plain)?)?.to_vec_f32()?;
-            for ((got, want), size) in product.iter().zip(&expected).zip(&sizes) {
-                if !want.is_finite() {
-                    return Err(Error::model(format!(
-                        "`{}` stands for {want}, which is not a number to compute with: it is damaged",
-                        self.prefix
-                    )));
-                }
-                let distance = (got - want).abs();
-                if distance.is_nan() || distance > tolerance * size.max(1e-6) {
-                    let form = quantization.map_or("unpacked weights".to_owned(), |q| {
-                        let mode = q.mode.as_str();
-                        format!("{mode} weights of {} bits in groups of {}", q.bits, q.group_size)
-                    });
-                    return Err(Error::model(format!(
-                        "the kernel for {form} and {rows} rows of {dtype:?} computes {got} where {want} is right on this device; refused rather than speak nonsense"
-                    )));
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// The type of activations beside a packed weight: that of its scales, or the model's own
     /// where the scales are bytes.
     fn activation_dtype(&self, w: &Quantized) -> Dtype {
@@ -338,9 +336,9 @@ impl Weights {
     /// A tensor that is missing or does not fit.
     pub fn linear(&self, name: &str, input: i32, output: i32, bias: bool) -> Result<Linear> {
         let w = self.at(name);
-        let matrix = w.matrix(output, input)?;
+        let matrix = w.matrix(&[output, input])?;
         let bias = bias.then(|| w.tensor("bias", &[output])).transpose()?;
-        Ok(Linear::new(matrix, bias))
+        Ok(Linear::new(matrix, bias).with_lora(w.lora(input, output)?))
     }
 
     /// The embeddings `name`.
@@ -349,13 +347,15 @@ impl Weights {
     /// A tensor that is missing or does not fit.
     pub fn embedding(&self, name: &str, vocab_size: i32, hidden_size: i32) -> Result<Embedding> {
         let dtype = self.float_dtype();
-        let weight = self.at(name).matrix(vocab_size, hidden_size)?;
+        let w = self.at(name);
+        let weight = w.matrix(&[vocab_size, hidden_size])?;
+        let lora = w.lora(vocab_size, hidden_size)?;
         let dtype = match &weight.matrix {
             Matrix::Dense(weight) => weight.dtype(),
             Matrix::Quantized(packed) if packed.scales.dtype().is_float() => packed.scales.dtype(),
             Matrix::Quantized(_) => dtype,
         };
-        Ok(Embedding::new(weight, dtype))
+        Ok(Embedding::new(weight, dtype).with_lora(lora))
     }
 
     /// The norm `name` over `size` values.
@@ -364,7 +364,7 @@ impl Weights {
     /// A tensor that is missing or does not fit.
     pub fn rms_norm(&self, name: &str, size: i32, eps: f32) -> Result<RmsNorm> {
         let weight = self.at(name).tensor("weight", &[size])?;
-        Ok(RmsNorm::new(weight, eps, self.product()))
+        Ok(RmsNorm::new(weight, eps, self.kernels()))
     }
 
     /// A norm whose weight is stored as its distance from 1 (Gemma).
@@ -375,6 +375,6 @@ impl Weights {
         let weight = self.at(name).tensor("weight", &[size])?;
         let weight = ops::add(&weight, &Array::scalar(1.0, weight.dtype())?)?;
         weight.eval()?;
-        Ok(RmsNorm::new(weight, eps, self.product()))
+        Ok(RmsNorm::new(weight, eps, self.kernels()))
     }
 }

@@ -5,6 +5,8 @@
 #[path = "../tiny/mod.rs"]
 mod tiny;
 
+mod adapters;
+mod architectures;
 mod config;
 mod options;
 mod quantization;

@@ -226,9 +226,9 @@ fn load_options_out_of_range_are_refused_by_name() {
         (LoadOptions { kv_bits: Some(3), ..none() }, "kv_bits"),
         (LoadOptions { kv_bits: Some(4), ..none() }, "kv_bits"),
         (LoadOptions { parallel_slots: Some(0), ..none() }, "parallel_slots"),
-        (LoadOptions { parallel_slots: Some(2), ..none() }, "parallel_slots"),
+        (LoadOptions { kv_group_size: Some(16), kv_bits: Some(4), ..none() }, "kv_group_size"),
+        (LoadOptions { kv_group_size: Some(32), ..none() }, "kv_group_size"),
         (LoadOptions { gpu_layers: Some(1), ..none() }, "gpu_layers"),
-        (LoadOptions { adapter_path: Some("x".into()), ..none() }, "adapter"),
     ];
     for (options, part) in cases {
         let error = Checkpoint::qwen3().load(&options).unwrap_err().to_string();

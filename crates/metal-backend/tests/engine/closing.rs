@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use inference_core::{ChatOptions, Error, Message, TextModel};
 
 use crate::tiny::Checkpoint;
-use crate::{endless, slow, some};
+use crate::{endless, one_slot, slow, some};
 
 fn soon<T>(call: impl FnOnce() -> T) -> T {
     let started = Instant::now();
@@ -67,7 +67,7 @@ fn dropping_the_model_ends_its_generations() {
 
 #[test]
 fn a_generation_that_ended_outlives_its_model() {
-    let model = Checkpoint::qwen3().model();
+    let model = one_slot();
     let mut generation = model.generate(&"abc".into(), &some(4)).unwrap();
     assert_eq!(model.generate(&"abc".into(), &some(1)).unwrap().count(), 1);
     drop(model);

@@ -5,8 +5,12 @@
 #[path = "../tiny/mod.rs"]
 mod tiny;
 
+mod batching;
 mod cancelling;
+mod classifying;
 mod closing;
+mod constrained;
+mod prefixes;
 mod text;
 mod together;
 
@@ -28,10 +32,18 @@ fn ids(generation: Generation) -> Vec<u32> {
     generation.map(|token| token.unwrap().id).collect()
 }
 
-/// A model whose prefill takes a position at a time and whose context is long: slow on demand.
+/// A model that runs one request after the other.
+fn one_slot() -> Box<dyn TextModel> {
+    let options = LoadOptions { parallel_slots: Some(1), ..Default::default() };
+    Checkpoint::qwen3().load(&options).unwrap()
+}
+
+/// A model with one slot whose prefill takes a position at a time and whose context is long: slow
+/// on demand.
 fn slow() -> Box<dyn TextModel> {
     let checkpoint = Checkpoint::qwen3().config("max_position_embeddings", json!(1_000_000));
-    let options = LoadOptions { prefill_chunk: Some(1), ..Default::default() };
+    let options =
+        LoadOptions { prefill_chunk: Some(1), parallel_slots: Some(1), ..Default::default() };
     checkpoint.load(&options).unwrap()
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use inference_core::{ClassifyOptions, Error, FinishReason, GenerateOptions, Prompt};
 
 use crate::tiny::Checkpoint;
-use crate::{drawn, ids, some};
+use crate::{drawn, ids, one_slot, some};
 
 #[test]
 fn each_of_many_threads_gets_what_it_gets_alone() {
@@ -127,7 +127,7 @@ fn a_slow_consumer_does_not_lengthen_the_decode_time() {
 
 #[test]
 fn waiting_in_the_queue_is_told_apart_from_working() {
-    let model = Checkpoint::qwen3().model();
+    let model = one_slot();
     let first = model.generate(&"abc".into(), &some(600)).unwrap();
     let mut second = model.generate(&"abc".into(), &some(1)).unwrap();
     assert_eq!(second.by_ref().count(), 1);

@@ -4,7 +4,8 @@ use inference_core::{ChatOptions, LoadOptions, Message, Role, TextModel, Value};
 use serde_json::Value as Json;
 
 use crate::fixtures::{
-    Checkpoint, Golden, distance, first_logits, greedy, ids, logprobs, numbers, run, token_ids,
+    Checkpoint, Golden, backend, distance, first_logits, greedy, ids, logprobs, numbers, run,
+    token_ids,
 };
 
 /// Two float32 engines that add in another order.
@@ -15,14 +16,23 @@ pub const F32_TOLERANCE: f32 = 1e-3;
 const ROUNDED_SCALE_TOLERANCE: f32 = 5e-3;
 
 /// bf16 has eight bits, and layers amplify each rounding. With MLX's own operations ours is
-/// mlx-lm's to the bit but for one that it rounds once and we twice: the bias added to a projection
-/// (Qwen 2). Engines may differ by this much, or by this part of what rounding does to
-/// mlx-lm itself, where that is more.
+/// mlx-lm's to the bit, but for a router's probabilities, which are f32 as in transformers. Engines
+/// may differ by this much, or by this part of what rounding does to mlx-lm itself, where that is
+/// more.
 const BF16_TOLERANCE: f32 = 0.5;
+
+/// Rounding may send a position to another expert, and then chance decides how far the logits move:
+/// over all prompts, ours may be this many times as far from float32 as the reference's.
+const ROUTED_SLACK: f32 = 1.5;
 
 /// Whether √hidden_size of the checkpoint is no bf16 number, of those that scale embeddings by it.
 fn has_rounded_scale(name: &str) -> bool {
     name.starts_with("gemma3_text")
+}
+
+/// Whether the checkpoint has experts that are not packed.
+fn has_loose_experts(name: &str) -> bool {
+    name == "qwen3_moe"
 }
 
 /// How far log probabilities may be from mlx-lm's in float32.
@@ -49,7 +59,7 @@ fn agrees_with_the_references(name: &str) {
     let logprob_tolerance = logprob_tolerance(name);
     let mut worst_logprob: f32 = 0.0;
     for variant in VARIANTS {
-        if golden.json["prompts"]["short"]["greedy"].get(variant).is_none() {
+        if golden.json["prompts"]["long"]["greedy"].get(variant).is_none() {
             continue;
         }
         let model = checkpoint.load(load_options(&golden.json, variant));
@@ -59,11 +69,12 @@ fn agrees_with_the_references(name: &str) {
             logits_are_the_references(&*model, &golden, name);
         }
         for (prompt, expected) in golden.prompts() {
+            // Where a sequence grows past its first context, mlx-lm has no run with a bounded cache.
+            let Some(expected_run) = expected["greedy"].get(variant) else { continue };
             let tokens = run(&*model, &ids(&expected["ids"]), &greedy(48));
             let found = token_ids(&tokens);
-            let run = &expected["greedy"][variant];
-            assert_eq!(found, ids(&run["tokens"]), "{name} {prompt} {variant}");
-            let distance = distance(&logprobs(&tokens), &numbers(&run["logprobs"]));
+            assert_eq!(found, ids(&expected_run["tokens"]), "{name} {prompt} {variant}");
+            let distance = distance(&logprobs(&tokens), &numbers(&expected_run["logprobs"]));
             assert!(distance <= logprob_tolerance, "{name} {prompt} {variant}: {distance:e}");
             worst_logprob = worst_logprob.max(distance);
             if variant == "base" {
@@ -74,28 +85,41 @@ fn agrees_with_the_references(name: &str) {
         }
     }
     eprintln!("{name}: log probabilities within {worst_logprob:.1e}");
+    if has_loose_experts(name) && backend() == "cpu" && metal_backend::cpu_kernels() != "our own" {
+        // Its evaluation would end the process, so the load names it.
+        let error = checkpoint.refusal();
+        assert!(error.contains("experts") && error.contains("load the model as f32"), "{error}");
+        return;
+    }
     bf16_logits_are_the_references(&*checkpoint.load_native(LoadOptions::default()), &golden, name);
 }
 
-fn bf16_logits_are_the_references(native: &dyn TextModel, golden: &Golden, name: &str) {
+pub fn bf16_logits_are_the_references(native: &dyn TextModel, golden: &Golden, name: &str) {
     assert_eq!(native.info().dtype, "bf16");
     let (mut between, mut ours, mut theirs) = (0.0_f32, 0.0_f32, 0.0_f32);
+    let (mut all_ours, mut all_theirs) = (0.0_f32, 0.0_f32);
     for (prompt, expected) in golden.prompts() {
         let logits = first_logits(native, &ids(&expected["ids"]));
-        let reference = golden.logits(&format!("{prompt}/mlx_native_last")).unwrap();
+        // On a CPU mlx-lm has no experts in bf16; transformers has.
+        let mlx = golden.logits(&format!("{prompt}/mlx_native_last"));
+        let hf = || golden.logits(&format!("{prompt}/hf_native_last"));
+        let reference = mlx.or_else(hf).unwrap();
         let exact = golden.logits(&format!("{prompt}/mlx_f32_last")).unwrap();
         between = between.max(distance(&logits, &reference));
-        ours = ours.max(distance(&logits, &exact));
-        theirs = theirs.max(distance(&reference, &exact));
+        let (our, their) = (distance(&logits, &exact), distance(&reference, &exact));
+        (ours, theirs) = (ours.max(our), theirs.max(their));
+        (all_ours, all_theirs) = (all_ours + our, all_theirs + their);
     }
     eprintln!(
-        "{name}: bf16 logits within {between:.1e} of mlx-lm's; from float32 ours are {ours:.1e}, mlx-lm's {theirs:.1e}"
+        "{name}: bf16 logits within {between:.1e} of the reference's; from float32 ours are {ours:.1e}, the reference's {theirs:.1e}"
     );
     let agrees = between <= BF16_TOLERANCE.max(BF16_TOLERANCE * theirs);
     // Our own kernels sum in f32, MLX's in bf16: ours may be far from MLX's where they are nearer
     // to what both mean.
     let nearer = metal_backend::cpu_kernels() == "our own" && ours <= theirs;
-    assert!(agrees || nearer, "{name}: {between:e} {ours:e} {theirs:e}");
+    let is_routed = name.starts_with("gpt_oss") || name.starts_with("qwen3_moe");
+    let chance = is_routed && all_ours <= ROUTED_SLACK * all_theirs;
+    assert!(agrees || nearer || chance, "{name}: {between:e} {ours:e} {theirs:e}");
 }
 
 fn prompts_are_the_references(model: &dyn TextModel, golden: &Golden) {
@@ -237,4 +261,69 @@ fn gemma3_text_of_4_bits_agrees_with_the_references() {
 #[test]
 fn multimodal_gemma3_of_4_bits_agrees_with_the_references() {
     agrees_with_the_references("gemma3-4bit-g64");
+}
+
+#[test]
+fn phi3_agrees_with_the_references() {
+    agrees_with_the_references("phi3");
+}
+
+#[test]
+fn a_phi3_that_stretches_long_sequences_agrees_with_the_references() {
+    agrees_with_the_references("phi3_longrope");
+}
+
+#[test]
+fn olmo2_agrees_with_the_references() {
+    agrees_with_the_references("olmo2");
+}
+
+#[test]
+fn smollm3_agrees_with_the_references() {
+    agrees_with_the_references("smollm3");
+}
+
+#[test]
+fn qwen3_moe_agrees_with_the_references() {
+    agrees_with_the_references("qwen3_moe");
+}
+
+#[test]
+fn gpt_oss_agrees_with_the_references() {
+    agrees_with_the_references("gpt_oss");
+}
+
+#[test]
+fn phi3_of_4_bits_agrees_with_the_references() {
+    agrees_with_the_references("phi3-4bit-g64");
+}
+
+#[test]
+fn a_phi3_of_6_bits_that_stretches_long_sequences_agrees_with_the_references() {
+    agrees_with_the_references("phi3_longrope-6bit-g32");
+}
+
+#[test]
+fn olmo2_of_8_bits_agrees_with_the_references() {
+    agrees_with_the_references("olmo2-8bit-g64");
+}
+
+#[test]
+fn smollm3_of_4_bits_agrees_with_the_references() {
+    agrees_with_the_references("smollm3-4bit-g64");
+}
+
+#[test]
+fn qwen3_moe_of_4_bits_agrees_with_the_references() {
+    agrees_with_the_references("qwen3_moe-4bit-g64");
+}
+
+#[test]
+fn qwen3_moe_in_mxfp4_agrees_with_the_references() {
+    agrees_with_the_references("qwen3_moe-mxfp4");
+}
+
+#[test]
+fn gpt_oss_converted_to_4_bits_agrees_with_the_references() {
+    agrees_with_the_references("gpt_oss-4bit-g64");
 }

@@ -56,6 +56,36 @@ fn multimodal_gemma3_config_of_transformers_5_gives_the_same_tokens() {
     resaved_config_gives_the_same_tokens("gemma3");
 }
 
+#[test]
+fn phi3_config_of_transformers_5_gives_the_same_tokens() {
+    resaved_config_gives_the_same_tokens("phi3");
+}
+
+#[test]
+fn stretched_phi3_config_of_transformers_5_gives_the_same_tokens() {
+    resaved_config_gives_the_same_tokens("phi3_longrope");
+}
+
+#[test]
+fn olmo2_config_of_transformers_5_gives_the_same_tokens() {
+    resaved_config_gives_the_same_tokens("olmo2");
+}
+
+#[test]
+fn smollm3_config_of_transformers_5_gives_the_same_tokens() {
+    resaved_config_gives_the_same_tokens("smollm3");
+}
+
+#[test]
+fn qwen3_moe_config_of_transformers_5_gives_the_same_tokens() {
+    resaved_config_gives_the_same_tokens("qwen3_moe");
+}
+
+#[test]
+fn gpt_oss_config_of_transformers_5_gives_the_same_tokens() {
+    resaved_config_gives_the_same_tokens("gpt_oss");
+}
+
 /// Checks a checkpoint under the changed config of `golden/variants.json`, in one piece and in
 /// chunks that end inside a window.
 fn variant_agrees_with_transformers(variant: &str) {
@@ -133,4 +163,44 @@ fn a_gemma2_past_its_window_agrees_with_transformers() {
 #[test]
 fn a_gemma3_with_a_softcap_agrees_with_transformers() {
     variant_agrees_with_transformers("gemma3_text_softcap");
+}
+
+#[test]
+fn a_phi3_past_its_window_agrees_with_transformers() {
+    variant_agrees_with_transformers("phi3_window");
+}
+
+#[test]
+fn a_phi3_that_rotates_half_of_each_head_agrees_with_transformers() {
+    variant_agrees_with_transformers("phi3_partial");
+}
+
+#[test]
+fn longrope_with_an_attention_factor_agrees_with_transformers() {
+    variant_agrees_with_transformers("phi3_longrope_attention_factor");
+}
+
+#[test]
+fn longrope_under_its_first_name_agrees_with_transformers() {
+    variant_agrees_with_transformers("phi3_longrope_su");
+}
+
+#[test]
+fn a_smollm3_with_a_window_and_another_interval_agrees_with_transformers() {
+    variant_agrees_with_transformers("smollm3_window");
+}
+
+#[test]
+fn a_qwen3_moe_with_a_window_agrees_with_transformers() {
+    variant_agrees_with_transformers("qwen3_moe_window");
+}
+
+#[test]
+fn a_qwen3_moe_whose_weights_are_not_normalised_agrees_with_transformers() {
+    variant_agrees_with_transformers("qwen3_moe_probabilities");
+}
+
+#[test]
+fn a_gpt_oss_that_clips_more_and_slides_elsewhere_agrees_with_transformers() {
+    variant_agrees_with_transformers("gpt_oss_clipped");
 }

@@ -52,13 +52,27 @@ impl Checkpoint {
         self.load_native(LoadOptions { dtype: Some(inference_core::Dtype::F32), ..options })
     }
 
-    /// Loads it in its own type. The backend is `cpu` unless `PARITY_BACKEND` names another.
+    /// Loads it in its own type.
     pub fn load_native(&self, options: LoadOptions) -> Box<dyn TextModel> {
-        metal_backend::register().expect("the names are free");
-        let backend = std::env::var("PARITY_BACKEND").unwrap_or_else(|_| "cpu".into());
-        let options = LoadOptions { backend: Some(backend), ..options };
-        inference_core::load_model(self.folder.path(), &options).expect("the checkpoint loads")
+        self.try_load(options).expect("the checkpoint loads")
     }
+
+    /// Why it does not load in its own type.
+    pub fn refusal(&self) -> String {
+        let loaded = self.try_load(LoadOptions::default());
+        loaded.err().map(|error| error.to_string()).unwrap()
+    }
+
+    fn try_load(&self, options: LoadOptions) -> inference_core::Result<Box<dyn TextModel>> {
+        metal_backend::register().expect("the names are free");
+        let options = LoadOptions { backend: Some(backend()), ..options };
+        inference_core::load_model(self.folder.path(), &options)
+    }
+}
+
+/// The backend that the tests load models with: `cpu` unless `PARITY_BACKEND` names another.
+pub fn backend() -> String {
+    std::env::var("PARITY_BACKEND").unwrap_or_else(|_| "cpu".into())
 }
 
 /// The model that the tests of invariants share.

@@ -38,7 +38,9 @@ fn a_prompt_in_chunks_gives_what_it_gives_in_one_piece() {
 
 #[test]
 fn a_step_from_the_cache_gives_what_the_whole_sequence_gives() {
-    for name in ["llama", "gemma2", "gemma3_text", "qwen3-4bit-g64"] {
+    for name in
+        ["llama", "gemma2", "gemma3_text", "qwen3-4bit-g64", "gpt_oss", "qwen3_moe", "smollm3"]
+    {
         let model = Checkpoint::new(name).load(LoadOptions::default());
         let mut sequence = prompt(name, "code");
         let mut worst: f32 = 0.0;
@@ -50,6 +52,25 @@ fn a_step_from_the_cache_gives_what_the_whole_sequence_gives() {
         eprintln!("{name}: cached steps within {worst:.1e} of whole sequences");
         assert!(worst <= TOLERANCE, "{name}: {worst:e}");
     }
+}
+
+#[test]
+fn a_sequence_that_outgrows_its_first_context_gives_what_the_whole_gives() {
+    let model = Checkpoint::new("phi3_longrope").load(LoadOptions::default());
+    let original = 16;
+    let long = prompt("phi3_longrope", "long");
+    for length in [1, original - 1, original, original + 1] {
+        let mut sequence = long[..length].to_vec();
+        let mut worst: f32 = 0.0;
+        for token in run(&*model, &sequence, &GenerateOptions { logits: true, ..greedy(18) }) {
+            let cached = token.logits.unwrap();
+            worst = worst.max(distance(&cached, &first_logits(&*model, &sequence)));
+            sequence.push(token.id);
+        }
+        assert!(worst <= TOLERANCE, "from {length}: {worst:e}");
+    }
+    let prefill_only = run(&*model, &long[..original + 1], &greedy(0));
+    assert!(prefill_only.is_empty());
 }
 
 #[test]

@@ -5,8 +5,11 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap in a helper fails its test")]
 
+mod adapters;
+mod batches;
 mod checkpoints;
 mod configs;
 mod fixtures;
 mod invariants;
+mod labels;
 mod sampling;

@@ -27,7 +27,7 @@ pub struct Tensor {
 
 impl Tensor {
     /// Repeatable values, evenly spread over ± 0.7.
-    fn noise(name: &str, shape: &[usize]) -> Tensor {
+    pub fn noise(name: &str, shape: &[usize]) -> Tensor {
         let mut state = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
         });
@@ -106,6 +106,15 @@ impl Checkpoint {
     pub fn config(mut self, key: &str, value: Value) -> Checkpoint {
         self.config[key] = value;
         self
+    }
+
+    /// The same with positions that are encoded otherwise in sequences of more than `original` ids.
+    pub fn longrope(self, original: usize) -> Checkpoint {
+        let scaling = json!({
+            "rope_type": "longrope", "original_max_position_embeddings": original,
+            "short_factor": [1.0, 1.0], "long_factor": [40.0, 0.02], "attention_factor": 1.2,
+        });
+        self.config("rope_scaling", scaling)
     }
 
     /// The same with another file.

@@ -81,7 +81,7 @@ fn a_minimal_config_of_the_4b_model_has_the_sizes_that_transformers_gives_it() {
         assert_eq!(attention.softcap, None);
         let is_global = (index + 1) % 6 == 0;
         assert_eq!(attention.window, (!is_global).then_some(1024), "layer {index}");
-        let spec = CacheSpec::Rotating { max_size: 1024, keep: 0 };
+        let spec = CacheSpec::Sliding { window: 1024 };
         assert_eq!(described.specs[index], if is_global { CacheSpec::Growing } else { spec });
     }
 }

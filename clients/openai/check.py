@@ -1,0 +1,183 @@
+"""openai's package for Python, versions 2 and 3, against a server: check.py URL KEYED_URL KEY."""
+
+import json
+import sys
+
+import openai
+from openai import OpenAI
+
+URL, KEYED_URL, KEY = sys.argv[1:]
+STORY = [{"role": "user", "content": "Tell me a story about a fox"}]
+WEATHER = [{"role": "user", "content": "What is the weather in Paris?"}]
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
+        "additionalProperties": False}
+TOOL = {"type": "function", "function": {"name": "get_weather", "description": "Get the weather of a city.",
+                                         "parameters": CITY}}
+LENGTH = 40
+
+client = OpenAI(base_url=f"{URL}/v1", api_key="none", max_retries=0)
+models = client.models.list().data
+MODEL = models[0].id
+held = models[0].capabilities["constraint"]["supported"]
+
+
+def chat(**more):
+    return client.chat.completions.create(
+        **{"model": MODEL, "messages": STORY, "max_tokens": LENGTH, "temperature": 0, **more})
+
+
+def fails(kind, param, call):
+    try:
+        call()
+    except kind as error:
+        assert type(error) is kind, error
+        assert error.param == param, (error.param, param)
+        assert error.body["message"] and error.request_id, error
+        return
+    raise AssertionError(f"expected {kind.__name__}")
+
+
+def check_models():
+    assert len(models) == 1 and models[0].object == "model"
+    assert client.models.retrieve(MODEL).id == MODEL
+
+
+def check_chat_whole_and_streamed():
+    whole = chat()
+    choice, usage = whole.choices[0], whole.usage
+    assert len(choice.message.content) > 20 and choice.finish_reason == "length"
+    assert usage.completion_tokens == LENGTH
+    assert usage.total_tokens == usage.prompt_tokens + LENGTH
+    text, reasons, usages = "", [], []
+    for chunk in chat(stream=True, stream_options={"include_usage": True}):
+        for part in chunk.choices:
+            text += part.delta.content or ""
+            reasons += [part.finish_reason] if part.finish_reason else []
+        usages += [chunk.usage] if chunk.usage else []
+    assert text == choice.message.content, (text, choice.message.content)
+    assert reasons == ["length"], reasons
+    # The prompt of the second request is in the cache.
+    assert [u.completion_tokens for u in usages] == [LENGTH]
+    assert usages[0].prompt_tokens == usage.prompt_tokens
+
+
+def check_the_packages_own_stream():
+    # It takes an answer that was cut off for a failure, so this one is as long as it wants to be.
+    with client.chat.completions.stream(
+            model=MODEL, messages=STORY, temperature=0, logprobs=True, top_logprobs=3) as stream:
+        final = stream.get_final_completion()
+    whole = chat(logprobs=True, top_logprobs=3, max_tokens=None)
+    assert final.choices[0].message.content == whole.choices[0].message.content
+    entries = whole.choices[0].logprobs.content
+    assert [entry.token for entry in entries] == [e.token for e in final.choices[0].logprobs.content]
+    assert LENGTH < len(entries) <= whole.usage.completion_tokens
+    for entry in entries:
+        assert entry.logprob <= 0 and len(entry.top_logprobs) == 3
+        # Greedy: what was chosen is the likeliest.
+        assert entry.top_logprobs[0].token == entry.token, entry
+        assert bytes(entry.bytes).decode(errors="replace") == entry.token
+    joined = b"".join(bytes(entry.bytes) for entry in entries)
+    assert joined.decode() == whole.choices[0].message.content
+
+
+def check_choices_and_seeds():
+    ask = {"n": 3, "seed": 5, "temperature": 0.9, "max_tokens": 12}
+    texts = [[c.message.content for c in chat(**ask).choices] for _ in range(2)]
+    assert texts[0] == texts[1] and len(set(texts[0])) > 1, texts
+    stop = chat(stop=[" fox"]).choices[0]
+    assert stop.finish_reason == "stop" and " fox" not in stop.message.content
+
+
+def check_tools():
+    whole = chat(messages=WEATHER, tools=[TOOL])
+    choice = whole.choices[0]
+    call = choice.message.tool_calls[0]
+    assert choice.finish_reason == "tool_calls" and call.function.name == "get_weather"
+    assert json.loads(call.function.arguments) == {"city": "Paris"}, call
+    with client.chat.completions.stream(
+            model=MODEL, messages=WEATHER, tools=[TOOL], temperature=0, max_tokens=LENGTH) as stream:
+        final = stream.get_final_completion().choices[0]
+    streamed = final.message.tool_calls[0].function
+    assert final.finish_reason == "tool_calls"
+    assert (streamed.name, streamed.arguments) == (call.function.name, call.function.arguments)
+    result = {"role": "tool", "tool_call_id": call.id,
+              "content": json.dumps({"city": "Paris", "temperature": 21, "condition": "sunny"})}
+    spoken = choice.message.model_dump(exclude_none=True)
+    answer = chat(messages=[*WEATHER, spoken, result], tools=[TOOL]).choices[0]
+    assert answer.finish_reason == "stop" and "Paris" in answer.message.content, answer
+    none = chat(messages=WEATHER, tools=[TOOL], tool_choice="none").choices[0]
+    assert not none.message.tool_calls and none.message.content
+
+
+def check_forced_tools():
+    for choice in ["required", {"type": "function", "function": {"name": "get_weather"}}]:
+        answer = chat(tools=[TOOL], tool_choice=choice, max_tokens=200).choices[0]
+        call = answer.message.tool_calls[0].function
+        assert answer.finish_reason == "tool_calls" and call.name == "get_weather"
+        assert isinstance(json.loads(call.arguments)["city"], str)
+
+
+def check_schemas():
+    schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 20},
+                                               "age": {"type": "integer", "minimum": 0, "maximum": 120}},
+              "required": ["name", "age"], "additionalProperties": False}
+    form = {"type": "json_schema", "json_schema": {"name": "person", "strict": True, "schema": schema}}
+    person = json.loads(chat(response_format=form, max_tokens=200).choices[0].message.content)
+    assert set(person) == {"name", "age"} and type(person["age"]) is int, person
+    assert isinstance(json.loads(
+        chat(response_format={"type": "json_object"}, max_tokens=300,
+             messages=[{"role": "user", "content": "Extract the name, age and city as JSON: Mara is 31 and lives in Oslo."}])
+        .choices[0].message.content), dict)
+
+
+def check_schemas_are_refused_by_name():
+    fails(openai.BadRequestError, "response_format", lambda: chat(response_format={"type": "json_object"}))
+    fails(openai.BadRequestError, "tool_choice", lambda: chat(tools=[TOOL], tool_choice="required"))
+
+
+def check_completions():
+    def complete(**more):
+        return client.completions.create(
+            **{"model": MODEL, "prompt": "Once", "max_tokens": 10, "temperature": 0, **more})
+
+    whole = complete(logprobs=2)
+    choice = whole.choices[0]
+    assert whole.usage.completion_tokens == len(choice.logprobs.tokens) == 10
+    assert "".join(choice.logprobs.tokens) == choice.text
+    offsets = [0]
+    for token in choice.logprobs.tokens[:-1]:
+        offsets.append(offsets[-1] + len(token))
+    assert choice.logprobs.text_offset == offsets
+    assert all(len(top) in (2, 3) for top in choice.logprobs.top_logprobs)
+    assert "".join(chunk.choices[0].text for chunk in complete(stream=True)) == choice.text
+    several = complete(prompt=["Once", "The fox"], n=2, echo=True).choices
+    assert [c.index for c in several] == [0, 1, 2, 3]
+    assert several[0].text == several[1].text == "Once" + choice.text
+    assert several[2].text.startswith("The fox")
+
+
+def check_errors():
+    bad = openai.BadRequestError
+    fails(openai.NotFoundError, "model", lambda: chat(model="gpt-4"))
+    fails(openai.NotFoundError, "model", lambda: client.models.retrieve("gpt-4"))
+    fails(bad, "temperature", lambda: chat(temperature=3))
+    fails(bad, "store", lambda: chat(store=True))
+    fails(bad, "frobnicate", lambda: chat(extra_body={"frobnicate": 1}))
+    fails(bad, "messages", lambda: chat(messages=[]))
+    fails(bad, "messages", lambda: chat(messages=[{"role": "user", "content": "a " * 20000}]))
+    fails(bad, "model", lambda: client.embeddings.create(model=MODEL, input="a"))
+    fails(bad, "temperature", lambda: chat(temperature=3, stream=True))
+    keyed = OpenAI(base_url=f"{KEYED_URL}/v1", api_key="wrong", max_retries=0)
+    fails(openai.AuthenticationError, None, keyed.models.list)
+    assert OpenAI(base_url=f"{KEYED_URL}/v1", api_key=KEY).models.list().data[0].id == MODEL
+
+
+checks = [check for name, check in list(globals().items()) if name.startswith("check_")]
+left_out = ([check_schemas_are_refused_by_name] if held else [check_forced_tools, check_schemas])
+for check in checks:
+    if check in left_out:
+        continue
+    check()
+print(f"openai {openai.__version__}: {len(checks) - len(left_out)} checks")
+if not held:
+    print("left out: forced tool calls and schemas, which this model does not honour")

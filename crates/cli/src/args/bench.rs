@@ -1,0 +1,92 @@
+//! What is measured, and on which model.
+
+use clap::{Args, ValueEnum};
+
+use super::{LoadArgs, values};
+
+/// A released model whose sizes are measured with random weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Shape {
+    /// Qwen 3 0.6B.
+    #[value(name = "qwen3-0.6b")]
+    Qwen3Small,
+    /// Qwen 3 4B.
+    #[value(name = "qwen3-4b")]
+    Qwen3,
+    /// The text part of Gemma 3 1B.
+    #[value(name = "gemma3-1b")]
+    Gemma3Small,
+    /// The text part of Gemma 3 4B.
+    #[value(name = "gemma3-4b")]
+    Gemma3,
+    /// Llama 3.2 1B.
+    #[value(name = "llama3.2-1b")]
+    Llama32,
+    /// Llama 3.1 8B.
+    #[value(name = "llama3.1-8b")]
+    Llama31,
+}
+
+/// Bits of a weight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Bits {
+    /// Affine, in groups of 64.
+    #[value(name = "4")]
+    Four,
+    /// Affine, in groups of 64.
+    #[value(name = "8")]
+    Eight,
+    /// bf16.
+    #[default]
+    #[value(name = "16")]
+    Sixteen,
+}
+
+/// `ml bench`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Each test runs once to warm up and then --repeat times; the figure is the mean, with the standard
+deviation. Prompts are random ids, drawing is greedy, end tokens are passed over.
+
+  ppN    a prompt of N tokens, until the first token is known: prompt tokens a second
+  tgN    N tokens one after the other: tokens a second after the first one
+  cN     N requests at once, with prompts of --prompt and answers of --new tokens
+
+Examples:
+  ml bench
+  ml bench --model ~/models/Qwen3-0.6B --prompt 2048 --new 256
+  ml bench --shape qwen3-4b --bits 4 --concurrency 32
+  ml bench --shape llama3.2-1b --json | jq .results")]
+pub struct BenchArgs {
+    /// Measure random weights in the sizes of a released model, without a download
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["model", "adapter"], help_heading = "Model")]
+    pub shape: Option<Shape>,
+    /// Bits of the random weights [default: 16]
+    #[arg(long, value_name = "BITS", requires = "shape", help_heading = "Model")]
+    pub bits: Option<Bits>,
+    /// The model.
+    #[command(flatten)]
+    pub load: LoadArgs,
+    /// Tokens of a prompt; 0 leaves the test out
+    #[arg(short, long, value_name = "N", default_value_t = 512, help_heading = "Tests")]
+    pub prompt: usize,
+    /// Tokens of an answer; 0 leaves the test out
+    #[arg(short, long, value_name = "N", default_value_t = 128, help_heading = "Tests")]
+    pub new: usize,
+    /// Tokens that are in the caches before the answer begins
+    #[arg(short, long, value_name = "N", default_value_t = 0, help_heading = "Tests")]
+    pub depth: usize,
+    /// Also measure N requests at once
+    #[arg(short, long, value_name = "N", value_parser = values::count, help_heading = "Tests")]
+    pub concurrency: Option<usize>,
+    /// Measure each test so often
+    #[arg(short, long, value_name = "N", value_parser = values::count, default_value = "5",
+          help_heading = "Tests")]
+    pub repeat: usize,
+    /// Print one JSON object
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// No progress on stderr
+    #[arg(short, long, help_heading = "Output")]
+    pub quiet: bool,
+}

@@ -1,0 +1,179 @@
+//! How a server listens, whom it answers, and what it bounds.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::{LoadArgs, values};
+use crate::bytes;
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Lines for people.
+    #[default]
+    Text,
+    /// A JSON object a line.
+    Json,
+    /// Nothing.
+    Off,
+}
+
+/// `ml serve`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+The server listens at once and loads the model in the background; `/health` tells when it is ready.
+SIGTERM and Ctrl-C let running requests end, for --drain-timeout at most; a second one ends at once.
+
+Examples:
+  ml serve
+  ml serve --model ~/models/Qwen3-0.6B --port 8000
+  ML_SERVE_API_KEY=secret ml serve --host 0.0.0.0 --allowed-host models.example.org
+  curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\
+    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Tell me a story about a fox\"}]}'")]
+pub struct ServeArgs {
+    /// The model.
+    #[command(flatten)]
+    pub load: LoadArgs,
+    /// Keep keys and values of earlier prompts in so many bytes; 0: none [default: 1GiB]
+    #[arg(long, env = "ML_SERVE_PREFIX_CACHE", value_name = "BYTES", value_parser = bytes::parse,
+          help_heading = "Model")]
+    pub prefix_cache: Option<u64>,
+    /// The model's name for clients [default: the folder's]
+    #[arg(long, env = "ML_SERVE_MODEL_NAME", value_name = "NAME", help_heading = "Model")]
+    pub model_name: Option<String>,
+    /// Another name for the model; `*` takes any; can be given more than once
+    #[arg(
+        long,
+        env = "ML_SERVE_MODEL_ALIAS",
+        value_name = "NAME",
+        value_delimiter = ',',
+        help_heading = "Model"
+    )]
+    pub model_alias: Vec<String>,
+
+    /// Address to listen on; beyond loopback, an API key is required
+    #[arg(
+        long,
+        env = "ML_SERVE_HOST",
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1",
+        help_heading = "Access"
+    )]
+    pub host: IpAddr,
+    /// Port to listen on; 0 takes a free one
+    #[arg(
+        long,
+        env = "ML_SERVE_PORT",
+        value_name = "PORT",
+        default_value_t = 8080,
+        help_heading = "Access"
+    )]
+    pub port: u16,
+    /// File with API keys, one a line; ML_SERVE_API_KEY holds a single one
+    #[arg(long, env = "ML_SERVE_API_KEY_FILE", value_name = "FILE", help_heading = "Access")]
+    pub api_key_file: Option<PathBuf>,
+    /// Name that `Host` may have beside localhost and addresses; `*`: any; more than once
+    #[arg(
+        long,
+        env = "ML_SERVE_ALLOWED_HOST",
+        value_name = "NAME",
+        value_delimiter = ',',
+        help_heading = "Access"
+    )]
+    pub allowed_host: Vec<String>,
+    /// Origin whose web pages may use the server; `*`: all; more than once
+    #[arg(
+        long,
+        env = "ML_SERVE_CORS_ORIGIN",
+        value_name = "ORIGIN",
+        value_delimiter = ',',
+        help_heading = "Access"
+    )]
+    pub cors_origin: Vec<String>,
+
+    /// What is bounded.
+    #[command(flatten)]
+    pub limits: LimitArgs,
+
+    /// How the access log on stderr is written; it never holds prompts
+    #[arg(
+        long,
+        env = "ML_SERVE_LOG",
+        value_name = "FORMAT",
+        value_enum,
+        default_value = "text",
+        help_heading = "Output"
+    )]
+    pub log: LogFormat,
+    /// No progress on stderr
+    #[arg(short, long, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+/// What a server bounds.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Limits")]
+pub struct LimitArgs {
+    /// Generations that may wait for a slot; further ones get 429
+    #[arg(long, env = "ML_SERVE_QUEUE", value_name = "N", default_value_t = 64)]
+    pub queue: usize,
+    /// Bytes of a request's body
+    #[arg(long, env = "ML_SERVE_MAX_BODY", value_name = "BYTES", value_parser = bytes::parse,
+          default_value = "4MiB")]
+    pub max_body: u64,
+    /// Headers of a request
+    #[arg(long, env = "ML_SERVE_MAX_HEADERS", value_name = "N", default_value_t = 100)]
+    pub max_headers: usize,
+    /// Connections at once
+    #[arg(long, env = "ML_SERVE_MAX_CONNECTIONS", value_name = "N", default_value_t = 512)]
+    pub max_connections: usize,
+    /// Answers to one request: `n` and `best_of`
+    #[arg(long, env = "ML_SERVE_MAX_N", value_name = "N", default_value_t = 8)]
+    pub max_n: usize,
+    /// Prompts of one request
+    #[arg(long, env = "ML_SERVE_MAX_PROMPTS", value_name = "N", default_value_t = 64)]
+    pub max_prompts: usize,
+    /// `top_logprobs`, and `logprobs` of completions
+    #[arg(long, env = "ML_SERVE_MAX_LOGPROBS", value_name = "N", default_value_t = 20)]
+    pub max_logprobs: usize,
+    /// Strings of `stop`, ids of `stop_token_ids`
+    #[arg(long, env = "ML_SERVE_MAX_STOP", value_name = "N", default_value_t = 16)]
+    pub max_stop: usize,
+    /// Entries of `logit_bias`
+    #[arg(long, env = "ML_SERVE_MAX_LOGIT_BIAS", value_name = "N", default_value_t = 1024)]
+    pub max_logit_bias: usize,
+    /// Bytes of a JSON schema, a regular expression or a grammar
+    #[arg(long, env = "ML_SERVE_MAX_SCHEMA", value_name = "BYTES", value_parser = bytes::parse,
+          default_value = "256KiB")]
+    pub max_schema: u64,
+    /// Values in an answer of /v1/inspect
+    #[arg(long, env = "ML_SERVE_MAX_INSPECT", value_name = "N", default_value_t = 4_194_304)]
+    pub max_inspect: usize,
+    /// Seconds for a request's headers
+    #[arg(long, env = "ML_SERVE_HEADER_TIMEOUT", value_name = "SECONDS",
+          value_parser = values::seconds, default_value = "10")]
+    pub header_timeout: Duration,
+    /// Seconds for a request's body
+    #[arg(long, env = "ML_SERVE_BODY_TIMEOUT", value_name = "SECONDS",
+          value_parser = values::seconds, default_value = "30")]
+    pub body_timeout: Duration,
+    /// Seconds for a client to take in what was sent to it
+    #[arg(long, env = "ML_SERVE_WRITE_TIMEOUT", value_name = "SECONDS",
+          value_parser = values::seconds, default_value = "60")]
+    pub write_timeout: Duration,
+    /// Seconds between comments that keep a silent stream alive
+    #[arg(long, env = "ML_SERVE_KEEP_ALIVE", value_name = "SECONDS",
+          value_parser = values::seconds, default_value = "15")]
+    pub keep_alive: Duration,
+    /// Seconds for running requests to end after SIGTERM
+    #[arg(long, env = "ML_SERVE_DRAIN_TIMEOUT", value_name = "SECONDS",
+          value_parser = values::seconds, default_value = "30")]
+    pub drain_timeout: Duration,
+    /// Seconds without a step of the engine after which /health tells that it is stalled
+    #[arg(long, env = "ML_SERVE_STALL_TIMEOUT", value_name = "SECONDS",
+          value_parser = values::seconds, default_value = "120")]
+    pub stall_timeout: Duration,
+}

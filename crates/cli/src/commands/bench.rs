@@ -1,0 +1,166 @@
+//! `ml bench`: how fast a model runs here, and in how much memory.
+
+mod measure;
+mod shapes;
+
+use inference_core::{Feature, LoadOptions, ModelInfo, Support, TextModel};
+use serde::Serialize;
+
+use self::measure::{Bench, Measured, timed};
+use super::info::{Facts, quantization};
+use crate::args::{BenchArgs, Shape};
+use crate::bytes;
+use crate::failure::{Failure, Result};
+use crate::interrupt::Interrupt;
+use crate::output::{Spinner, print, print_json};
+use crate::source::Source;
+
+/// The object of `--json`.
+#[derive(Serialize)]
+struct Report {
+    model: String,
+    #[serde(flatten)]
+    facts: Facts,
+    load_seconds: f64,
+    /// Memory in use after the tests, when no request runs.
+    active_memory_bytes: u64,
+    peak_memory_bytes: u64,
+    results: Vec<Measured>,
+}
+
+/// Measures what `args` name.
+///
+/// # Errors
+/// Bad options, a model that cannot be loaded, tests that do not fit its context or the memory.
+pub fn run(args: &BenchArgs) -> Result<()> {
+    let mut options = args.load.options()?;
+    if args.prompt == 0 && args.new == 0 {
+        return Err(Failure::Usage("--prompt 0 and --new 0 leave nothing to measure".into()));
+    }
+    if args.concurrency.is_some() && (args.prompt == 0 || args.new == 0) {
+        let reason = "--concurrency measures prompts and answers: neither may be 0";
+        return Err(Failure::Usage(reason.into()));
+    }
+    let _interrupt = Interrupt::install()?;
+    let name = match args.shape {
+        Some(shape) => format!("{} (random weights)", name(shape)),
+        None => Source::choose(&args.load).name(),
+    };
+    // So many requests run together where nothing else is asked for.
+    options.parallel_slots = options.parallel_slots.or(args.concurrency);
+    let (model, load_time) = timed(|| load(args, &options))?;
+    if args.concurrency.is_some()
+        && let Support::No(reason) = model.capabilities().support(Feature::ParallelSlots)
+    {
+        return Err(Failure::Usage(format!("--concurrency: {reason}")));
+    }
+    let results = tests(args, model.as_ref())?;
+    let report = Report {
+        model: name,
+        facts: Facts::from(model.info()),
+        load_seconds: load_time.as_secs_f64(),
+        active_memory_bytes: metal_backend::system()?.active_memory_bytes,
+        peak_memory_bytes: results.iter().map(|test| test.peak_memory_bytes).max().unwrap_or(0),
+        results,
+    };
+    if args.json {
+        return print_json(&report);
+    }
+    print(&text(&report, model.info()))
+}
+
+fn load(args: &BenchArgs, options: &LoadOptions) -> Result<Box<dyn TextModel>> {
+    let Some(shape) = args.shape else {
+        return Source::choose(&args.load).load(options, args.quiet);
+    };
+    let config = shapes::config(shape, args.bits.unwrap_or_default()).to_string();
+    let _spinner = (!args.quiet).then(|| Spinner::new("drawing weights".to_owned()));
+    Ok(metal_backend::load_random(&config, options)?)
+}
+
+fn tests(args: &BenchArgs, model: &dyn TextModel) -> Result<Vec<Measured>> {
+    let bench = Bench { model, repeat: args.repeat };
+    let _spinner = (!args.quiet).then(|| Spinner::new("measuring".to_owned()));
+    let mut results = Vec::new();
+    if args.prompt > 0 {
+        results.push(bench.prompt(args.prompt)?);
+    }
+    if args.new > 0 {
+        results.push(bench.decode(args.new, args.depth)?);
+    }
+    if let Some(requests) = args.concurrency {
+        results.push(bench.together(requests, args.prompt, args.new)?);
+    }
+    Ok(results)
+}
+
+/// As the command line spells it.
+fn name(shape: Shape) -> String {
+    use clap::ValueEnum;
+    shape.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+/// A table, and what else was measured below it.
+fn text(report: &Report, info: &ModelInfo) -> String {
+    let mut rows =
+        vec![["model", "weights", "size", "device", "test", "tokens/s"].map(String::from)];
+    for test in &report.results {
+        rows.push([
+            report.model.clone(),
+            quantization(info),
+            bytes::human(info.weight_bytes),
+            info.device.clone(),
+            test.test.clone(),
+            format!("{:.2} ± {:.2}", test.tokens_per_second, test.stddev),
+        ]);
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<usize> = (0..6).filter_map(width).collect();
+    let mut text = String::new();
+    for (number, row) in rows.iter().enumerate() {
+        let cells: Vec<String> = row
+            .iter()
+            .zip(&widths)
+            .enumerate()
+            .map(|(column, (cell, width))| match column {
+                4.. => format!("{cell:>width$}"),
+                _ => format!("{cell:<width$}"),
+            })
+            .collect();
+        text += &format!("| {} |\n", cells.join(" | "));
+        if number == 0 {
+            let line = |(column, width): (usize, &usize)| match column {
+                4.. => format!("{}:", "-".repeat(width - 1)),
+                _ => "-".repeat(*width),
+            };
+            let lines: Vec<String> = widths.iter().enumerate().map(line).collect();
+            text += &format!("| {} |\n", lines.join(" | "));
+        }
+    }
+    text.push('\n');
+    for (test, together) in
+        report.results.iter().filter_map(|test| Some((test, test.together.as_ref()?)))
+    {
+        let milliseconds = |seconds: f64| format!("{:.1} ms", seconds * 1e3);
+        let (first, each) =
+            (&together.time_to_first_token_seconds, &together.time_per_token_seconds);
+        let while_all = together
+            .decode_tokens_per_second
+            .map_or_else(String::new, |rate| format!("while all decode {rate:.2} tokens/s; "));
+        text += &format!(
+            "{}: {while_all}first token p50 {}, p95 {}; next token p50 {}, p95 {}\n",
+            test.test,
+            milliseconds(first.p50),
+            milliseconds(first.p95),
+            milliseconds(each.p50),
+            milliseconds(each.p95),
+        );
+    }
+    text += &format!(
+        "loaded in {:.2} s; memory: peak {}, afterwards {}\n",
+        report.load_seconds,
+        bytes::human(report.peak_memory_bytes),
+        bytes::human(report.active_memory_bytes),
+    );
+    text
+}

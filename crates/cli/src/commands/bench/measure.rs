@@ -1,0 +1,246 @@
+//! The tests, each measured several times.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use inference_core::{GenerateOptions, Prompt, TextModel};
+use serde::Serialize;
+
+use crate::failure::{Failure, Result};
+
+/// What one test came to.
+#[derive(Debug, Serialize)]
+pub struct Measured {
+    /// `pp512`, `tg128`, `c32 pp512+tg128`.
+    pub test: String,
+    /// The mean; of several requests, the tokens of all of them from the first request to the last
+    /// token.
+    pub tokens_per_second: f64,
+    /// The standard deviation of what was measured.
+    pub stddev: f64,
+    /// Each measurement.
+    pub samples: Vec<f64>,
+    /// The most memory in use, in bytes.
+    pub peak_memory_bytes: u64,
+    /// For several requests at once.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub together: Option<Together>,
+}
+
+/// What several requests at once saw.
+#[derive(Debug, Serialize)]
+pub struct Together {
+    /// Tokens a second of all of them while each decodes; `None` where there was no such time.
+    pub decode_tokens_per_second: Option<f64>,
+    /// From a request to its first token.
+    pub time_to_first_token_seconds: Spread,
+    /// From a token to the next one.
+    pub time_per_token_seconds: Spread,
+}
+
+/// The middle and the slow end of times, in seconds.
+#[derive(Debug, Default, Serialize)]
+pub struct Spread {
+    /// Half of them are shorter.
+    pub p50: f64,
+    /// All but a twentieth are shorter.
+    pub p95: f64,
+}
+
+impl Spread {
+    fn of(mut seconds: Vec<f64>) -> Spread {
+        seconds.sort_by(f64::total_cmp);
+        let at = |share: f64| {
+            let last = seconds.len().saturating_sub(1);
+            seconds.get((share * last as f64).round() as usize).copied().unwrap_or_default()
+        };
+        Spread { p50: at(0.5), p95: at(0.95) }
+    }
+}
+
+/// A model under test.
+pub struct Bench<'a> {
+    /// The model.
+    pub model: &'a dyn TextModel,
+    /// How often each test is measured.
+    pub repeat: usize,
+}
+
+/// When the tokens of one request came.
+struct Arrivals {
+    asked: Instant,
+    at: Vec<Instant>,
+    peak: u64,
+}
+
+impl Bench<'_> {
+    /// Prompt tokens a second until the first token is known.
+    ///
+    /// # Errors
+    /// The model's.
+    pub fn prompt(&self, tokens: usize) -> Result<Measured> {
+        self.measure(format!("pp{tokens}"), |run| {
+            let metrics = self.generate(run, tokens, 1)?;
+            Ok((metrics.prefill_tokens_per_second(), metrics.peak_memory_bytes))
+        })
+    }
+
+    /// Tokens a second after the first one, with `depth` tokens before them.
+    ///
+    /// # Errors
+    /// The model's.
+    pub fn decode(&self, tokens: usize, depth: usize) -> Result<Measured> {
+        let at = if depth > 0 { format!("@d{depth}") } else { String::new() };
+        self.measure(format!("tg{tokens}{at}"), |run| {
+            let metrics = self.generate(run, depth.max(1), tokens + 1)?;
+            Ok((metrics.decode_tokens_per_second(), metrics.peak_memory_bytes))
+        })
+    }
+
+    /// `requests` at once.
+    ///
+    /// # Errors
+    /// The model's.
+    pub fn together(&self, requests: usize, prompt: usize, new: usize) -> Result<Measured> {
+        let (mut waits, mut gaps, mut rates) = (Vec::new(), Vec::new(), Vec::new());
+        let name = format!("c{requests} pp{prompt}+tg{new}");
+        let mut measured = self.measure(name, |run| {
+            let all = self.at_once(run, requests, prompt, new)?;
+            let seconds = |from: Instant, to: Instant| to.duration_since(from).as_secs_f64();
+            let began = all.iter().map(|one| one.asked).min();
+            let ended = all.iter().filter_map(|one| one.at.last()).max().copied();
+            let count: usize = all.iter().map(|one| one.at.len()).sum();
+            // From when all of them decode until the first one has ended.
+            let from = all.iter().filter_map(|one| one.at.first()).max().copied();
+            let to = all.iter().filter_map(|one| one.at.last()).min().copied();
+            if let Some((from, to)) = from.zip(to).filter(|(from, to)| from < to) {
+                let within = |at: &&Instant| **at > from && **at <= to;
+                let tokens = all.iter().flat_map(|one| &one.at).filter(within).count();
+                rates.push(tokens as f64 / seconds(from, to));
+            }
+            waits.extend(all.iter().filter_map(|one| Some(seconds(one.asked, *one.at.first()?))));
+            let pairs = all.iter().flat_map(|one| one.at.windows(2));
+            gaps.extend(pairs.map(|pair| seconds(pair[0], pair[1])));
+            let peak = all.iter().map(|one| one.peak).max().unwrap_or(0);
+            let time = began.zip(ended).map_or(0.0, |(began, ended)| seconds(began, ended));
+            Ok((if time > 0.0 { count as f64 / time } else { 0.0 }, peak))
+        })?;
+        measured.together = Some(Together {
+            decode_tokens_per_second: (!rates.is_empty()).then(|| mean(&rates)),
+            time_to_first_token_seconds: Spread::of(waits),
+            time_per_token_seconds: Spread::of(gaps),
+        });
+        Ok(measured)
+    }
+
+    /// Once to warm up, and then as often as is asked for; `once` is given the run's number and
+    /// returns tokens a second and the peak of memory.
+    fn measure(
+        &self,
+        test: String,
+        mut once: impl FnMut(usize) -> Result<(f64, u64)>,
+    ) -> Result<Measured> {
+        once(0)?;
+        let (mut samples, mut peak_memory_bytes) = (Vec::new(), 0);
+        for run in 1..=self.repeat {
+            let (rate, peak) = once(run)?;
+            samples.push(rate);
+            peak_memory_bytes = peak_memory_bytes.max(peak);
+        }
+        let tokens_per_second = mean(&samples);
+        let squares: f64 = samples.iter().map(|rate| (rate - tokens_per_second).powi(2)).sum();
+        let stddev = (squares / samples.len().saturating_sub(1).max(1) as f64).sqrt();
+        Ok(Measured { test, tokens_per_second, stddev, samples, peak_memory_bytes, together: None })
+    }
+
+    fn generate(
+        &self,
+        run: usize,
+        prompt: usize,
+        new: usize,
+    ) -> Result<inference_core::GenerateMetrics> {
+        let mut generation = self.model.generate(&self.ids(run, prompt), &options(new))?;
+        for token in generation.by_ref() {
+            token?;
+        }
+        let outcome = generation.outcome();
+        let ended = outcome.ok_or_else(|| Failure::Other("a generation had no outcome".into()))?;
+        Ok(ended.metrics.clone())
+    }
+
+    fn at_once(
+        &self,
+        run: usize,
+        requests: usize,
+        prompt: usize,
+        new: usize,
+    ) -> Result<Vec<Arrivals>> {
+        thread::scope(|scope| {
+            let one = |number: usize| {
+                scope.spawn(move || {
+                    let ids = self.ids(run * requests + number, prompt);
+                    let mut arrivals = Arrivals { asked: Instant::now(), at: Vec::new(), peak: 0 };
+                    let mut generation = self.model.generate(&ids, &options(new))?;
+                    for token in generation.by_ref() {
+                        token?;
+                        arrivals.at.push(Instant::now());
+                    }
+                    if let Some(outcome) = generation.outcome() {
+                        arrivals.peak = outcome.metrics.peak_memory_bytes;
+                    }
+                    Ok(arrivals)
+                })
+            };
+            let threads: Vec<_> = (0..requests).map(one).collect();
+            let join = |thread: thread::ScopedJoinHandle<'_, Result<Arrivals>>| {
+                thread.join().map_err(|_| Failure::Other("a reading thread failed".into()))?
+            };
+            threads.into_iter().map(join).collect()
+        })
+    }
+
+    /// Ids that look random and differ from run to run, so that no cache knows them.
+    fn ids(&self, run: usize, count: usize) -> Prompt {
+        let vocab = self.model.info().vocab_size.max(1) as u64;
+        let id = |at: usize| {
+            let mixed = ((run as u64) << 32 | at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            ((mixed >> 32) % vocab) as u32
+        };
+        Prompt::Ids((0..count).map(id).collect())
+    }
+}
+
+fn options(new: usize) -> GenerateOptions {
+    GenerateOptions {
+        max_tokens: Some(new),
+        temperature: Some(0.0),
+        ignore_eos: true,
+        ..GenerateOptions::default()
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
+}
+
+/// How long `work` takes.
+///
+/// # Errors
+/// Its own.
+pub fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Duration)> {
+    let began = Instant::now();
+    Ok((work()?, began.elapsed()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Spread, mean};
+
+    #[test]
+    fn the_spread_is_the_middle_and_the_slow_end() {
+        let spread = Spread::of((1..=101).rev().map(f64::from).collect());
+        assert_eq!((spread.p50, spread.p95), (51.0, 96.0));
+        assert_eq!(Spread::of(Vec::new()).p95, 0.0);
+        assert_eq!(mean(&[1.0, 2.0]), 1.5);
+    }
+}

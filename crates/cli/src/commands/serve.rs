@@ -1,0 +1,158 @@
+//! `ml serve`: a model for OpenAI's clients.
+
+use std::io;
+use std::net::SocketAddr;
+
+use inference_core::{Feature, LoadOptions, Support};
+use server::{ApiKey, Config, Exit, Limits, Timeouts};
+
+use crate::args::{LogFormat, ServeArgs};
+use crate::failure::{Failure, Result};
+use crate::output::note;
+use crate::source::{self, Source};
+
+/// Requests that run together where the backend can and nothing else is asked for.
+const PARALLEL: usize = 16;
+
+/// Bytes for earlier prompts where the backend keeps them and nothing else is asked for: it gives
+/// them back when a request needs them.
+const PREFIX_CACHE: u64 = 1 << 30;
+
+/// The variable with an API key. It is no flag, because other users of a machine see flags.
+const API_KEY: &str = "ML_SERVE_API_KEY";
+
+/// Serves until a signal comes.
+///
+/// # Errors
+/// Bad options, an address that cannot be listened on, a model that cannot be loaded.
+pub fn run(args: &ServeArgs) -> Result<()> {
+    let source = Source::choose(&args.load);
+    let mut load = args.load.options()?;
+    load.prefix_cache = args.prefix_cache;
+    choose(&source, &mut load)?;
+    let config = config(args, &source, load.parallel_slots.unwrap_or(1))?;
+    log(args.log);
+
+    let quiet = args.quiet;
+    // The library's errors are the contract's; one of ours is an error of its text.
+    let loading = move || {
+        source.load(&load, quiet).map_err(|failure| match failure {
+            Failure::Model(error) => error,
+            other => inference_core::Error::Engine(other.to_string()),
+        })
+    };
+    let exit = server::serve(config, loading, |address: SocketAddr| {
+        note(format_args!("http://{address}"));
+    });
+    match exit.map_err(failure)? {
+        Exit::Drained => Ok(()),
+        Exit::Late => leave("requests were broken off, because the time for draining was over"),
+        Exit::Forced => leave("requests were broken off by a second signal"),
+    }
+}
+
+/// Ends the process without destructors: an engine in the middle of a step cannot run them.
+fn leave(reason: &str) -> Result<()> {
+    note(format_args!("error: {reason}"));
+    std::process::exit(1)
+}
+
+fn failure(error: server::ServeError) -> Failure {
+    match error {
+        server::ServeError::Load(error) => Failure::Model(error),
+        server::ServeError::Config(error) => Failure::Usage(error.to_string()),
+        other => Failure::Other(other.to_string()),
+    }
+}
+
+/// Sets what is good for a server and was not asked for, where the backend can.
+fn choose(source: &Source, load: &mut LoadOptions) -> Result<()> {
+    let (_, capabilities) = source.describe(load)?;
+    let can = |feature| capabilities.support(feature) == Support::Yes;
+    if can(Feature::ParallelSlots) {
+        load.parallel_slots.get_or_insert(PARALLEL);
+    }
+    if can(Feature::PrefixCache) {
+        load.prefix_cache.get_or_insert(PREFIX_CACHE);
+    }
+    Ok(())
+}
+
+fn config(args: &ServeArgs, source: &Source, slots: usize) -> Result<Config> {
+    let limits = &args.limits;
+    let bytes = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+    Ok(Config {
+        listen: SocketAddr::new(args.host, args.port),
+        keys: keys(args)?,
+        allowed_hosts: args.allowed_host.clone(),
+        cors_origins: args.cors_origin.clone(),
+        model: args.model_name.clone().unwrap_or_else(|| name(source)),
+        aliases: args.model_alias.clone(),
+        slots,
+        limits: Limits {
+            body_bytes: bytes(limits.max_body),
+            headers: limits.max_headers,
+            connections: limits.max_connections,
+            waiting: limits.queue,
+            choices: limits.max_n,
+            prompts: limits.max_prompts,
+            top_logprobs: limits.max_logprobs,
+            stop: limits.max_stop,
+            logit_bias: limits.max_logit_bias,
+            schema_bytes: bytes(limits.max_schema),
+            inspect_values: limits.max_inspect,
+        },
+        timeouts: Timeouts {
+            header: limits.header_timeout,
+            body: limits.body_timeout,
+            write: limits.write_timeout,
+            keep_alive: limits.keep_alive,
+            drain: limits.drain_timeout,
+            stall: limits.stall_timeout,
+        },
+    })
+}
+
+/// The folder's own name: clients need not know where it is.
+fn name(source: &Source) -> String {
+    match source {
+        Source::Embedded => "demo".to_owned(),
+        Source::Folder(path) => {
+            let path = path.canonicalize().unwrap_or_else(|_| path.clone());
+            path.file_name().map_or_else(|| "model".into(), |name| name.to_string_lossy().into())
+        }
+    }
+}
+
+fn keys(args: &ServeArgs) -> Result<Vec<ApiKey>> {
+    let mut keys = Vec::new();
+    let unusable = |place: &str| {
+        Failure::Usage(format!("{place}: a key has visible ASCII characters and no white space"))
+    };
+    if let Some(file) = &args.api_key_file {
+        let text = source::read(file)?;
+        let place = file.display().to_string();
+        for line in text.lines().filter(|line| !line.trim().is_empty()) {
+            keys.push(ApiKey::new(line).ok_or_else(|| unusable(&place))?);
+        }
+        if keys.is_empty() {
+            return Err(Failure::Usage(format!("{place}: holds no key")));
+        }
+    }
+    if let Ok(key) = std::env::var(API_KEY)
+        && !key.is_empty()
+    {
+        keys.push(ApiKey::new(&key).ok_or_else(|| unusable(API_KEY))?);
+    }
+    Ok(keys)
+}
+
+fn log(format: LogFormat) {
+    let builder = tracing_subscriber::fmt().with_writer(io::stderr);
+    // Fails where a log is installed already, which then stays.
+    let _ = match format {
+        LogFormat::Text => builder.with_ansi(false).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        LogFormat::Off => Ok(()),
+    };
+}

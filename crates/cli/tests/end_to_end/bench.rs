@@ -1,0 +1,45 @@
+//! The measurements: their form, and that they measure what is asked for.
+
+use crate::{json, ml, text};
+
+#[test]
+fn each_test_has_its_figures() {
+    let report = json(&[
+        "bench", "--json", "--quiet", "-p", "16", "-n", "6", "-d", "3", "-r", "2", "-c", "3",
+    ]);
+    let results = report["results"].as_array().unwrap();
+    let names: Vec<_> = results.iter().map(|test| test["test"].as_str().unwrap()).collect();
+    assert_eq!(names, ["pp16", "tg6@d3", "c3 pp16+tg6"]);
+    for test in results {
+        assert!(test["tokens_per_second"].as_f64().unwrap() > 0.0, "{test}");
+        assert_eq!(test["samples"].as_array().unwrap().len(), 2);
+        assert!(test["peak_memory_bytes"].as_u64() >= report["weight_bytes"].as_u64());
+    }
+    let first = &results[2]["time_to_first_token_seconds"];
+    assert!(first["p50"].as_f64() <= first["p95"].as_f64() && first["p50"].as_f64() > Some(0.0));
+    assert_eq!(report["architecture"], "qwen3");
+}
+
+#[test]
+fn random_weights_have_the_sizes_of_a_released_model() {
+    let arguments = ["--quiet", "-p", "2", "-n", "0", "-r", "1", "--bits", "4"];
+    let output = ml(&[&["bench", "--shape", "qwen3-0.6b"], &arguments[..]].concat());
+    let (table, error) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{error}");
+    let row = table.lines().nth(2).unwrap();
+    // 596,049,920 parameters in 4.5 bits, and norms.
+    assert!(row.starts_with("| qwen3-0.6b (random weights) | 4 bits in groups of 64 | 319.8 MiB"));
+    assert!(row.contains("pp2") && table.contains("loaded in"), "{table}");
+}
+
+#[test]
+fn what_measures_nothing_is_refused() {
+    for arguments in [&["-p", "0", "-n", "0"][..], &["-p", "0", "-c", "2"], &["--bits", "4"]] {
+        let output = ml(&[&["bench"], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty());
+    }
+    let output = ml(&["bench", "-p", "5000", "-r", "1"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("5000"), "{}", text(&output.stderr));
+}

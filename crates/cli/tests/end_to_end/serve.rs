@@ -1,0 +1,114 @@
+//! The server as a process: its address, an answer, signals.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::Child;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::{FOX, PATIENCE, command, finish, interrupt, ml, signal, text};
+
+/// A server on a free port, and its address.
+fn serve(arguments: &[&str]) -> (Child, String) {
+    let all: Vec<_> = ["serve", "--port", "0", "--log", "off"].iter().chain(arguments).collect();
+    let mut command = command(&[]);
+    let mut child = command.args(all).spawn().unwrap();
+    let mut line = String::new();
+    // Read by the byte, so that what comes later is left for `finish`.
+    let stderr = child.stderr.as_mut().unwrap();
+    BufReader::with_capacity(1, stderr).read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("http://").unwrap_or_else(|| panic!("{line}"));
+    (child, address.to_owned())
+}
+
+fn send(address: &str, method: &str, path: &str, body: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream
+}
+
+fn request(address: &str, method: &str, path: &str, body: &str) -> String {
+    let mut answer = String::new();
+    send(address, method, path, body).read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn wait_until_ready(address: &str) {
+    let start = Instant::now();
+    while !request(address, "GET", "/health", "").contains("\"status\":\"ok\"") {
+        assert!(start.elapsed() < PATIENCE, "the model is not loaded");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A chat that goes on until something ends it.
+fn endless() -> String {
+    format!(
+        "{{\"messages\": [{{\"role\": \"user\", \"content\": \"{FOX}\"}}], \"stream\": true, \
+         \"ignore_eos\": true}}"
+    )
+}
+
+#[test]
+fn the_server_answers_and_ends_by_a_signal() {
+    let (child, address) = serve(&[]);
+    wait_until_ready(&address);
+    let body = format!(
+        "{{\"messages\": [{{\"role\": \"user\", \"content\": \"{FOX}\"}}], \
+                        \"max_tokens\": 8, \"temperature\": 0}}"
+    );
+    let answer = request(&address, "POST", "/v1/chat/completions", &body);
+    assert!(answer.contains("\"completion_tokens\":8"), "{answer}");
+    interrupt(&child);
+    let (code, out, error) = finish(child);
+    assert_eq!((code, out.as_str(), error.as_str()), (Some(0), "", ""));
+}
+
+#[test]
+fn sigterm_ends_a_stream_with_its_last_chunk() {
+    let (child, address) = serve(&["--drain-timeout", "1"]);
+    wait_until_ready(&address);
+    let mut stream = send(&address, "POST", "/v1/chat/completions", &endless());
+    let mut first = [0; 512];
+    assert!(stream.read(&mut first).unwrap() > 0);
+    signal(&child, "-TERM");
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("\"finish_reason\":\"length\"") && rest.contains("[DONE]"), "{rest}");
+    assert_eq!(finish(child).0, Some(0));
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let (child, address) = serve(&["--drain-timeout", "60"]);
+    wait_until_ready(&address);
+    // Held open without a request's end, so that draining would wait for it.
+    let mut held = TcpStream::connect(&address).unwrap();
+    let head = "POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+                content-length: 10\r\n\r\n{";
+    held.write_all(head.as_bytes()).unwrap();
+    thread::sleep(Duration::from_millis(300));
+    signal(&child, "-TERM");
+    thread::sleep(Duration::from_millis(300));
+    let start = Instant::now();
+    signal(&child, "-TERM");
+    let (code, _, error) = finish(child);
+    assert_eq!(code, Some(1), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn what_must_not_start_does_not() {
+    let open = ml(&["serve", "--host", "0.0.0.0", "--port", "0"]);
+    assert_eq!(open.status.code(), Some(2));
+    assert!(text(&open.stderr).contains("API key"));
+    let missing = ml(&["serve", "--port", "0", "--model", "no/such/model"]);
+    assert_eq!(missing.status.code(), Some(1), "{}", text(&missing.stderr));
+    assert!(text(&missing.stderr).contains("no/such/model"));
+}

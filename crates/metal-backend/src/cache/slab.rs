@@ -1,0 +1,239 @@
+//! Buffers that all rows of a batch share, each row ending at the same place.
+
+use mlx_ffi::{Array, Result, ops};
+
+use super::{BLOCK, STEP, Visible, front, positions};
+
+/// Positions by which a buffer for a window may exceed it, so that it is copied seldom.
+pub(super) fn slack(window: i32) -> i32 {
+    (window / 4).clamp(1, STEP)
+}
+
+/// Keys and values of a layer for the rows of a batch.
+#[derive(Debug)]
+pub(super) struct Slab {
+    /// What a position sees, where that is not everything before it.
+    window: Option<i32>,
+    /// Each `[b, n_kv_heads, capacity, …]`; none before the first update.
+    parts: Vec<Array>,
+    /// Positions that are written; all rows end here.
+    end: i32,
+    /// Where each row begins.
+    starts: Vec<i32>,
+    /// The next positions are the last ones: no room is left for more.
+    is_last: bool,
+}
+
+impl Slab {
+    /// Nothing yet, for `rows` rows.
+    pub fn new(rows: usize, window: Option<i32>) -> Slab {
+        Slab { window, parts: Vec::new(), end: 0, starts: vec![0; rows], is_last: false }
+    }
+
+    /// The arrays that hold state.
+    pub fn parts(&self) -> &[Array] {
+        &self.parts
+    }
+
+    /// Appends `l` positions of `new`, and returns what they see.
+    pub fn update(&mut self, new: &[Array], l: i32) -> Result<(Vec<Array>, Visible)> {
+        let capacity = self.parts.first().map_or(0, positions);
+        let first = self.first_seen(self.end);
+        let surplus = self.window.is_some_and(|window| first > slack(window));
+        if self.end + l > capacity || surplus {
+            self.rebuild(new, l, first)?;
+        } else {
+            let at = self.end;
+            self.parts = self
+                .parts
+                .drain(..)
+                .zip(new)
+                .map(|(part, new)| ops::slice_update_axis(&part, new, 2, at, at + l))
+                .collect::<Result<_>>()?;
+            self.end += l;
+        }
+        let first = self.first_seen(self.end - l);
+        let seen = self.parts.iter().map(|part| between(part, first, self.end));
+        let starts = self.starts.iter().map(|start| (start - first).max(0)).collect();
+        let visible = Visible::new(starts, l, self.end - first, self.window);
+        Ok((seen.collect::<Result<_>>()?, visible))
+    }
+
+    /// Adds the rows of `other`, which has the same window.
+    pub fn join(&mut self, other: Slab) -> Result<()> {
+        if self.parts.is_empty() && other.parts.is_empty() {
+            self.starts.extend(other.starts);
+            return Ok(());
+        }
+        let (first, other_first) = (self.first_seen(self.end), other.first_seen(other.end));
+        let (len, other_len) = (self.end - first, other.end - other_first);
+        let longest = len.max(other_len);
+        let room = self.room(longest + 1) + 1;
+        let likes = if self.parts.is_empty() { &other.parts } else { &self.parts };
+        let mut parts = Vec::with_capacity(likes.len());
+        for (index, like) in likes.iter().enumerate() {
+            let rows = |slab: &Slab, first: i32, len: i32| -> Result<Array> {
+                let b = slab.starts.len() as i32;
+                let before = (longest - len > 0).then(|| empty(like, b, longest - len));
+                let held = (len > 0).then(|| between(&slab.parts[index], first, slab.end));
+                let pieces = [before, held, Some(empty(like, b, room))];
+                let pieces: Vec<Array> = pieces.into_iter().flatten().collect::<Result<_>>()?;
+                ops::concatenate(&pieces.iter().collect::<Vec<_>>(), 2)
+            };
+            let (mine, theirs) = (rows(self, first, len)?, rows(&other, other_first, other_len)?);
+            parts.push(ops::concatenate(&[&mine, &theirs], 0)?);
+        }
+        let moved = |starts: &[i32], first: i32, len: i32| -> Vec<i32> {
+            starts.iter().map(|start| (start - first).max(0) + longest - len).collect()
+        };
+        let mut starts = moved(&self.starts, first, len);
+        starts.extend(moved(&other.starts, other_first, other_len));
+        *self = Slab { parts, end: longest, starts, ..Slab::new(0, self.window) };
+        Ok(())
+    }
+
+    /// Keeps the rows with these indices.
+    pub fn keep(&mut self, rows: &[usize]) -> Result<()> {
+        self.starts = rows.iter().map(|row| self.starts[*row]).collect();
+        if self.parts.is_empty() || rows.is_empty() {
+            return Ok(());
+        }
+        let first = self.first_seen(self.end);
+        let indices: Vec<u32> = rows.iter().map(|row| *row as u32).collect();
+        let indices = Array::from_u32(&indices, &[rows.len() as i32])?;
+        for part in &mut self.parts {
+            *part = ops::take(&between(part, first, positions(part))?, &indices, 0)?;
+        }
+        self.end -= first;
+        self.starts.iter_mut().for_each(|start| *start = (*start - first).max(0));
+        Ok(())
+    }
+
+    /// Leaves no room behind the next positions, which are the last ones.
+    pub fn leave_no_room(&mut self) {
+        self.is_last = true;
+    }
+
+    /// Copies of rows, each without so many of its last positions, with room for `room` more.
+    pub fn copies(&self, rows: &[(usize, i32)], room: i32) -> Result<Slab> {
+        let mut sources = rows.to_vec();
+        sources.dedup();
+        let span = |(row, left_out): (usize, i32)| {
+            let end = self.end - left_out;
+            let first = self.window.map_or(0, |window| end + 1 - window);
+            (row as i32, first.max(self.starts[row]), end)
+        };
+        let spans: Vec<(i32, i32, i32)> = sources.iter().map(|source| span(*source)).collect();
+        let longest = spans.iter().map(|(_, first, end)| end - first).max().unwrap_or(0);
+        let of_row = |row: &(usize, i32)| sources.iter().position(|source| source == row);
+        let order: Vec<u32> = rows.iter().filter_map(of_row).map(|at| at as u32).collect();
+        let order = Array::from_u32(&order, &[rows.len() as i32])?;
+        let mut parts = Vec::with_capacity(self.parts.len());
+        for part in &self.parts {
+            let copy = |(row, first, end): &(i32, i32, i32)| -> Result<Array> {
+                let own = ops::slice_axis(part, 0, *row, row + 1)?;
+                let own = ops::slice_axis(&own, 2, *first, *end)?;
+                let before = longest - (end - first);
+                let before = (before > 0).then(|| empty(part, 1, before)).transpose()?;
+                let room = empty(part, 1, room)?;
+                let pieces: Vec<&Array> = before.iter().chain([&own, &room]).collect();
+                ops::concatenate(&pieces, 2)
+            };
+            let copies: Vec<Array> = spans.iter().map(copy).collect::<Result<_>>()?;
+            let copies = ops::concatenate(&copies.iter().collect::<Vec<_>>(), 0)?;
+            let repeats = sources.len() < rows.len();
+            parts.push(if repeats { ops::take(&copies, &order, 0)? } else { copies });
+        }
+        let starts =
+            rows.iter().map(|row| span(*row)).map(|(_, first, end)| longest - (end - first));
+        let starts = starts.collect();
+        Ok(Slab { parts, end: longest, starts, ..Slab::new(0, self.window) })
+    }
+
+    /// Copies of a row's positions from `back` to `until` positions before its end; `None` where
+    /// they are not held.
+    pub fn copy(&self, row: usize, back: i32, until: i32) -> Result<Option<Vec<Array>>> {
+        let (first, end) = (self.end - back, self.end - until);
+        if self.parts.is_empty() || first < self.starts[row] {
+            return Ok(None);
+        }
+        let row = Array::from_u32(&[row as u32], &[1])?;
+        let copy = |part| ops::take(&ops::slice_axis(part, 2, first, end)?, &row, 0);
+        self.parts.iter().map(copy).collect::<Result<_>>().map(Some)
+    }
+
+    /// Fills an empty slab of one row with the last of these blocks that are needed.
+    pub fn restore(&mut self, blocks: &[&Vec<Array>]) -> Result<()> {
+        let needed = match self.window {
+            None => blocks.len(),
+            Some(window) => (window as usize).div_ceil(BLOCK).min(blocks.len()),
+        };
+        let blocks = &blocks[blocks.len() - needed..];
+        let Some(first) = blocks.first() else { return Ok(()) };
+        for index in 0..first.len() {
+            let parts: Vec<&Array> = blocks.iter().map(|parts| &parts[index]).collect();
+            self.parts.push(ops::concatenate(&parts, 2)?);
+        }
+        self.end = (needed * BLOCK) as i32;
+        Ok(())
+    }
+
+    /// The first position that any row's query at index `query` sees.
+    fn first_seen(&self, query: i32) -> i32 {
+        let begin = self.starts.iter().copied().min().unwrap_or(0);
+        self.window.map_or(begin, |window| begin.max(query + 1 - window))
+    }
+
+    /// Moves what is needed to the front of new buffers, followed by `new` and some room.
+    fn rebuild(&mut self, new: &[Array], l: i32, first: i32) -> Result<()> {
+        let kept = self.end - first;
+        let room = self.room(kept + l);
+        let mut parts = Vec::with_capacity(new.len());
+        for (index, new) in new.iter().enumerate() {
+            let [b, ..] = new.dims::<4>()?;
+            let held = match self.parts.get(index) {
+                Some(part) if kept > 0 => Some(between(part, first, self.end)?),
+                _ => None,
+            };
+            let room = (room > 0).then(|| empty(new, b, room)).transpose()?;
+            let pieces: Vec<&Array> = held.iter().chain([new]).chain(&room).collect();
+            parts.push(ops::concatenate(&pieces, 2)?);
+        }
+        self.parts = parts;
+        self.end = kept + l;
+        self.starts.iter_mut().for_each(|start| *start = (*start - first).max(0));
+        Ok(())
+    }
+
+    /// Positions to leave free after `used` ones.
+    fn room(&self, used: i32) -> i32 {
+        if self.is_last {
+            return 0;
+        }
+        let to_step = whole_steps(used) - used;
+        match self.window {
+            None => to_step,
+            Some(window) if used >= window => slack(window) - (used - window).min(slack(window)),
+            Some(window) => to_step.min(window + slack(window) - used),
+        }
+    }
+}
+
+/// The next multiple of the step by which buffers grow.
+fn whole_steps(positions: i32) -> i32 {
+    (positions + STEP - 1) / STEP * STEP
+}
+
+/// Positions `first..end` of a buffer.
+fn between(buffer: &Array, first: i32, end: i32) -> Result<Array> {
+    match first {
+        0 => front(buffer, end),
+        _ => ops::slice_axis(buffer, 2, first, end),
+    }
+}
+
+/// Zeros for `b` rows of `count` positions, otherwise as `like`.
+fn empty(like: &Array, b: i32, count: i32) -> Result<Array> {
+    let [_, n_kv_heads, _, width] = like.dims()?;
+    ops::zeros(&[b, n_kv_heads, count, width], like.dtype())
+}

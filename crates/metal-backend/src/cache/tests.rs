@@ -1,0 +1,179 @@
+//! Rows that join, grow and leave, against what each must see.
+
+use super::*;
+use proptest::prelude::*;
+
+/// Keys `[1, 2, l, 32]` of a row's positions from `first` on: the value says row and position.
+fn keys(row: usize, first: i32, l: i32) -> Array {
+    let head: Vec<f32> = (first..first + l)
+        .flat_map(|position| std::iter::repeat_n((row * 10_000) as f32 + position as f32, 32))
+        .collect();
+    Array::from_f32(&[head.clone(), head].concat(), &[1, 2, l, 32]).unwrap()
+}
+
+/// The positions that query `i` of each row sees, as the view's values and visibility say.
+fn seen(view: &View, l: i32, i: i32) -> Vec<Vec<f32>> {
+    let [b, heads, n, d] = view.keys.dims().unwrap();
+    let values = view.keys.to_vec_f32().unwrap();
+    let mask = view
+        .visible
+        .array(l, n)
+        .unwrap()
+        .map(|mask| ops::astype(&mask, Dtype::F32).unwrap().to_vec_f32().unwrap());
+    (0..b)
+        .map(|row| {
+            let is_seen = |key: i32| match &mask {
+                None => true,
+                Some(mask) => {
+                    let rows = mask.len() as i32 / (l * n);
+                    mask[(((row % rows) * l + i) * n + key) as usize] > 0.0
+                }
+            };
+            let value = |key: i32| values[(((row * heads + 1) * n + key) * d) as usize];
+            (0..n).filter(|key| is_seen(*key)).map(value).collect()
+        })
+        .collect()
+}
+
+/// What a row with this number sees from `position`.
+fn expected(row: usize, position: i32, window: Option<i32>) -> Vec<f32> {
+    let first = window.map_or(0, |window| (position + 1 - window).max(0));
+    (first..=position).map(|p| (row * 10_000) as f32 + p as f32).collect()
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    /// One more position for each row.
+    Step,
+    /// A new row joins after prefills of these sizes.
+    Join(Vec<i32>),
+    /// The row at this index, modulo the rows, leaves.
+    Leave(usize),
+}
+
+fn ops_of_a_batch() -> impl Strategy<Value = Vec<Op>> {
+    let op = prop_oneof![
+        6 => Just(Op::Step),
+        2 => prop::collection::vec(1..40i32, 0..4).prop_map(Op::Join),
+        1 => (0..8usize).prop_map(Op::Leave),
+    ];
+    prop::collection::vec(op, 1..60)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn rows_that_join_and_leave_see_their_own_positions_and_no_others(
+        ops in ops_of_a_batch(),
+        window in prop::option::of(1..30i32),
+        packed in any::<bool>(),
+    ) {
+        let spec = window.map_or(CacheSpec::Growing, |window| CacheSpec::Sliding { window });
+        // All values of a group are equal, so that packing changes none of them.
+        let storage = if packed { Storage::packed(8, 32) } else { Storage::Plain };
+        let mut batch: Option<Caches> = None;
+        let mut rows: Vec<usize> = Vec::new();
+        let mut next = 0;
+        for op in ops {
+            match op {
+                Op::Step => {
+                    let Some(batch) = &mut batch else { continue };
+                    let offsets = batch.offsets().to_vec();
+                    let new: Vec<Array> =
+                        rows.iter().zip(&offsets).map(|(row, at)| keys(*row, *at, 1)).collect();
+                    let new = ops::concatenate(&new.iter().collect::<Vec<_>>(), 0).unwrap();
+                    let view = batch.layers_mut()[0].update(&new, &new).unwrap();
+                    batch.advance(1);
+                    for ((row, offset), seen) in rows.iter().zip(offsets).zip(seen(&view, 1, 0)) {
+                        prop_assert_eq!(seen, expected(*row, offset, window));
+                    }
+                }
+                Op::Join(chunks) => {
+                    let mut caches = Caches::new(&[spec], storage, 1, 1000);
+                    for l in chunks {
+                        let first = caches.offsets()[0];
+                        let new = keys(next, first, l);
+                        let view = caches.layers_mut()[0].update(&new, &new).unwrap();
+                        caches.advance(l);
+                        for i in 0..l {
+                            prop_assert_eq!(
+                                &seen(&view, l, i)[0],
+                                &expected(next, first + i, window)
+                            );
+                        }
+                    }
+                    rows.push(next);
+                    next += 1;
+                    match &mut batch {
+                        Some(batch) => batch.join(caches).unwrap(),
+                        None => batch = Some(caches),
+                    }
+                }
+                Op::Leave(at) => {
+                    let Some(mut all) = batch.take() else { continue };
+                    rows.remove(at % rows.len());
+                    let gone = at % (rows.len() + 1);
+                    if !rows.is_empty() {
+                        let stay: Vec<usize> =
+                            (0..=rows.len()).filter(|row| *row != gone).collect();
+                        all.keep(&stay).unwrap();
+                        batch = Some(all);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_bound_row_sees_the_first_and_the_last_positions(
+        chunks in prop::collection::vec(1..12i32, 1..12),
+        limit in 6..20i32,
+    ) {
+        let keep = 4;
+        let spec = CacheSpec::Bounded { limit, keep };
+        let mut caches = Caches::new(&[spec], Storage::Plain, 1, 1000);
+        for l in chunks {
+            let first = caches.offsets()[0];
+            let new = keys(0, first, l);
+            let view = caches.layers_mut()[0].update(&new, &new).unwrap();
+            caches.advance(l);
+            if l > 1 {
+                continue;
+            }
+            let mut seen = seen(&view, 1, 0).remove(0);
+            seen.sort_by(f32::total_cmp);
+            let all: Vec<f32> = (0..=first).map(|p| p as f32).collect();
+            if all.len() <= limit as usize {
+                prop_assert_eq!(seen, all);
+            } else {
+                let last = &all[all.len() - (limit - keep) as usize..];
+                prop_assert_eq!(&seen[keep as usize..], last);
+                prop_assert_eq!(&seen[..keep as usize], &all[..keep as usize]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_bound_that_is_never_reached_lets_a_row_join() {
+    let spec = [CacheSpec::Bounded { limit: 10, keep: 4 }];
+    assert!(Caches::new(&spec, Storage::Plain, 1, 10).can_join());
+    assert!(!Caches::new(&spec, Storage::Plain, 1, 11).can_join());
+}
+
+#[test]
+fn the_buffers_of_a_window_stay_near_its_size() {
+    let window = 20;
+    let spec = CacheSpec::Sliding { window };
+    let mut caches = Caches::new(&[spec], Storage::Plain, 1, 1000);
+    for (first, l) in [(0, 100)].into_iter().chain((100..400).map(|first| (first, 1))) {
+        let new = keys(0, first, l);
+        drop(caches.layers_mut()[0].update(&new, &new).unwrap());
+        caches.advance(l);
+        let held = caches.nbytes() / (2 * 2 * 32 * 4);
+        assert!(held <= spec.positions((first + l) as u64, l as u64), "{held} after {first}");
+    }
+    let held = caches.nbytes() / (2 * 2 * 32 * 4);
+    assert!(held <= (window + slab::slack(window)) as u64, "{held}");
+}

@@ -1,0 +1,64 @@
+//! What a query position may attend to.
+
+use mlx_ffi::{Array, Dtype, Result, ops};
+
+/// Which of `n` keys each of the last `l` positions sees.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Visible {
+    /// For each row, its first key; those before it are padding. Empty: no row has any.
+    pub starts: Vec<i32>,
+    /// Query `i` sees keys up to `n - l + i`; otherwise all.
+    pub causal: bool,
+    /// How many keys a query sees at most, up to its own place.
+    pub window: Option<i32>,
+}
+
+/// The same as MLX takes it.
+#[derive(Debug)]
+pub(crate) enum Mask {
+    /// Everything.
+    None,
+    /// Everything up to itself.
+    Causal,
+    /// Where true: `[b or 1, 1, l, n]`.
+    Array(Array),
+}
+
+impl Visible {
+    /// What `l` queries see of `n` keys, of which each row has its own from `starts` on.
+    pub fn new(starts: Vec<i32>, l: i32, n: i32, window: Option<i32>) -> Visible {
+        let starts = if starts.iter().any(|start| *start > 0) { starts } else { Vec::new() };
+        Visible { starts, causal: l > 1, window: window.filter(|window| l > 1 && n > *window) }
+    }
+
+    /// The mask for `l` queries over `n` keys.
+    pub fn mask(&self, l: i32, n: i32) -> Result<Mask> {
+        if self.starts.is_empty() && self.window.is_none() {
+            return Ok(if self.causal { Mask::Causal } else { Mask::None });
+        }
+        Ok(self.array(l, n)?.map_or(Mask::None, Mask::Array))
+    }
+
+    /// `[b or 1, 1, l, n]`, true where a query sees a key; `None`: everywhere.
+    pub fn array(&self, l: i32, n: i32) -> Result<Option<Array>> {
+        let keys = ops::arange(0, n, Dtype::I32)?;
+        let queries = ops::expand_dims(&ops::arange(n - l, n, Dtype::I32)?, 1)?;
+        let mut parts = Vec::new();
+        if self.causal {
+            parts.push(ops::greater_equal(&queries, &keys)?);
+        }
+        if let Some(window) = self.window {
+            let window = Array::from_i32(&[window], &[])?;
+            parts.push(ops::less(&queries, &ops::add(&keys, &window)?)?);
+        }
+        if !self.starts.is_empty() {
+            let starts = Array::from_i32(&self.starts, &[self.starts.len() as i32, 1, 1, 1])?;
+            parts.push(ops::greater_equal(&keys, &starts)?);
+        }
+        let mut parts = parts.into_iter();
+        let Some(first) = parts.next() else { return Ok(None) };
+        let all = parts.try_fold(first, |all, part| ops::logical_and(&all, &part))?;
+        let b = self.starts.len().max(1) as i32;
+        ops::broadcast_to(&all, &[b, 1, l, n]).map(Some)
+    }
+}

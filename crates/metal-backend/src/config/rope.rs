@@ -1,0 +1,211 @@
+//! Rotary position encodings in a config.
+
+use serde_json::Value;
+
+use super::Config;
+use crate::error::{Error, Result};
+
+const PARTIAL: &str = "partial_rotary_factor";
+
+/// A rotary position encoding.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RopeConfig {
+    /// The base of the wavelengths.
+    pub theta: f64,
+    /// How the wavelengths are stretched for longer contexts.
+    pub scaling: RopeScaling,
+    /// How much of each head is rotated, from its beginning on; the rest knows no position.
+    pub partial_rotary_factor: f64,
+}
+
+/// How rotary wavelengths are stretched.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum RopeScaling {
+    /// Not at all.
+    None,
+    /// Positions divided by a factor.
+    Linear {
+        /// The divisor.
+        factor: f64,
+    },
+    /// Llama 3.1: long wavelengths by the factor, short ones not, those between smoothly.
+    Llama3 {
+        /// The stretch of long wavelengths.
+        factor: f64,
+        /// Wavelengths above the original context over this are long.
+        low_freq_factor: f64,
+        /// Wavelengths below the original context over this are short.
+        high_freq_factor: f64,
+        /// The context that the model was trained on first.
+        original_max_position_embeddings: f64,
+    },
+    /// YaRN (arXiv 2309.00071).
+    Yarn {
+        /// The stretch.
+        factor: f64,
+        /// The context that the model was trained on first.
+        original_max_position_embeddings: f64,
+        /// Rotations over the original context above which a dimension keeps its wavelength.
+        beta_fast: f64,
+        /// Rotations below which a dimension is stretched in full.
+        beta_slow: f64,
+        /// What queries and keys are multiplied with.
+        attention_factor: f64,
+        /// Whether the bounds between the two are rounded to whole dimensions.
+        truncate: bool,
+    },
+    /// LongRoPE (arXiv 2402.13753): a stretch for each wavelength, and another one for sequences
+    /// that are longer than the original context.
+    Long {
+        /// The stretches up to the original context.
+        short_factor: Vec<f64>,
+        /// The stretches of longer sequences.
+        long_factor: Vec<f64>,
+        /// The context that the model was trained on first.
+        original_max_position_embeddings: i32,
+        /// What queries and keys are multiplied with, whatever the length.
+        attention_factor: f64,
+    },
+}
+
+impl RopeScaling {
+    fn parse(model: &Config, parameters: &Config) -> Result<RopeScaling> {
+        let kind = match parameters.opt_text("rope_type")? {
+            Some(kind) => kind,
+            None => parameters.opt_text("type")?.unwrap_or("default"),
+        };
+        let factor =
+            || parameters.opt_positive("factor")?.ok_or_else(|| parameters.missing("factor"));
+        let positive = |key: &str, default: f64| -> Result<f64> {
+            Ok(parameters.opt_positive(key)?.unwrap_or(default))
+        };
+        match kind {
+            "default" | "none" => Ok(RopeScaling::None),
+            "linear" => Ok(RopeScaling::Linear { factor: factor()? }),
+            "llama3" => Ok(RopeScaling::Llama3 {
+                factor: factor()?,
+                low_freq_factor: positive("low_freq_factor", 1.0)?,
+                high_freq_factor: positive("high_freq_factor", 4.0)?,
+                original_max_position_embeddings: positive(
+                    "original_max_position_embeddings",
+                    8192.0,
+                )?,
+            }),
+            "longrope" | "su" => RopeScaling::parse_long(model, parameters),
+            // The first Phi 3 checkpoints.
+            "yarn" if parameters.get("long_factor").is_some() => {
+                RopeScaling::parse_long(model, parameters)
+            }
+            "yarn" => {
+                let factor = factor()?;
+                let original = match parameters.opt_positive("original_max_position_embeddings")? {
+                    Some(original) => original,
+                    None => model
+                        .opt_positive("max_position_embeddings")?
+                        .ok_or_else(|| parameters.missing("original_max_position_embeddings"))?,
+                };
+                Ok(RopeScaling::Yarn {
+                    factor,
+                    original_max_position_embeddings: original,
+                    beta_fast: positive("beta_fast", 32.0)?,
+                    beta_slow: positive("beta_slow", 1.0)?,
+                    attention_factor: yarn_attention_factor(parameters, factor)?,
+                    truncate: parameters.opt_flag("truncate")?.unwrap_or(true),
+                })
+            }
+            other => Err(Error::model(format!(
+                "{}: rope type `{other}` is not known; known are default, linear, llama3, longrope, yarn",
+                parameters.name
+            ))),
+        }
+    }
+
+    fn parse_long(model: &Config, parameters: &Config) -> Result<RopeScaling> {
+        const ORIGINAL: &str = "original_max_position_embeddings";
+        let factors = |key| parameters.opt_positives(key)?.ok_or_else(|| parameters.missing(key));
+        // Phi 3 states it outside, which counts more.
+        let whole = model.opt_size("max_position_embeddings")?;
+        let original = match model.opt_size(ORIGINAL)? {
+            Some(original) => Some(original),
+            None => parameters.opt_size(ORIGINAL)?.or(whole),
+        };
+        let original = original.ok_or_else(|| parameters.missing(ORIGINAL))?;
+        let stretch = match parameters.opt_positive("factor")? {
+            Some(factor) => factor,
+            None => f64::from(whole.unwrap_or(original)) / f64::from(original),
+        };
+        let attention_factor = match parameters.opt_positive("attention_factor")? {
+            Some(given) => given,
+            None if stretch <= 1.0 => 1.0,
+            None if original == 1 => {
+                return Err(model.wrong(ORIGINAL, &Value::from(original), "more than 1"));
+            }
+            None => (1.0 + stretch.ln() / f64::from(original).ln()).sqrt(),
+        };
+        Ok(RopeScaling::Long {
+            short_factor: factors("short_factor")?,
+            long_factor: factors("long_factor")?,
+            original_max_position_embeddings: original,
+            attention_factor,
+        })
+    }
+}
+
+/// transformers' rule: the given factor, else the ratio of the two scales, else `0.1 ln s + 1`.
+fn yarn_attention_factor(parameters: &Config, factor: f64) -> Result<f64> {
+    if let Some(given) = parameters.opt_positive("attention_factor")? {
+        return Ok(given);
+    }
+    let scale = |m: f64| if factor <= 1.0 { 1.0 } else { 0.1 * m * factor.ln() + 1.0 };
+    let mscale = parameters.opt_number("mscale")?.filter(|m| *m != 0.0);
+    let all_dim = parameters.opt_number("mscale_all_dim")?.filter(|m| *m != 0.0);
+    Ok(match (mscale, all_dim) {
+        (Some(mscale), Some(all_dim)) => scale(mscale) / scale(all_dim),
+        _ => scale(1.0),
+    })
+}
+
+impl Config {
+    /// The position encoding of layers of `layer_type` (`full_attention`, `sliding_attention`):
+    /// from `rope_parameters`, nested by layer type or not, else from `rope_theta` and
+    /// `rope_scaling`.
+    ///
+    /// # Errors
+    /// An unknown type, or a parameter that the type needs and the config lacks.
+    pub fn rope(&self, layer_type: &str, default_theta: f64) -> Result<RopeConfig> {
+        let config = self.partial_rope(layer_type, default_theta)?;
+        if config.partial_rotary_factor != 1.0 {
+            let factor = Value::from(config.partial_rotary_factor);
+            return Err(self.wrong(PARTIAL, &factor, "1: whole heads are rotated"));
+        }
+        Ok(config)
+    }
+
+    /// As [`rope`](Self::rope), for architectures that may rotate a part of each head only.
+    ///
+    /// # Errors
+    /// As [`rope`](Self::rope), and a part above the whole.
+    pub fn partial_rope(&self, layer_type: &str, default_theta: f64) -> Result<RopeConfig> {
+        let parameters = match self.object("rope_parameters")? {
+            Some(outer) => outer.object(layer_type)?.or(Some(outer)),
+            None => self.object("rope_scaling")?,
+        };
+        let own_theta = self.opt_positive("rope_theta")?;
+        let mut theta = own_theta.unwrap_or(default_theta);
+        let mut scaling = RopeScaling::None;
+        let mut part = self.opt_positive(PARTIAL)?.unwrap_or(1.0);
+        if let Some(parameters) = parameters {
+            part = parameters.opt_positive(PARTIAL)?.unwrap_or(part);
+            theta = parameters.opt_positive("rope_theta")?.unwrap_or(theta);
+            scaling = RopeScaling::parse(self, &parameters)?;
+        }
+        // At 1, every pair of dimensions would turn at the same rate.
+        if theta <= 1.0 {
+            return Err(self.wrong("rope_theta", &Value::from(theta), "a number above 1"));
+        }
+        if part > 1.0 {
+            return Err(self.wrong(PARTIAL, &Value::from(part), "at most 1"));
+        }
+        Ok(RopeConfig { theta, scaling, partial_rotary_factor: part })
+    }
+}

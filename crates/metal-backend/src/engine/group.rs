@@ -1,0 +1,225 @@
+//! Rows that are decoded together: each step is one pass of the model for all of them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use inference_core::FinishReason;
+use mlx_ffi::{Array, async_eval, ops};
+
+use super::panicked;
+use super::row::Row;
+use crate::cache::{Caches, PrefixCache};
+use crate::error::Result;
+use crate::layers::Decoder;
+use crate::sampling::{Draws, Sampler, take_rows};
+
+/// A batch whose rows come and go between steps.
+pub(super) struct Group {
+    rows: Vec<Row>,
+    caches: Caches,
+    /// The draws of the first rows, which run already and are read after the next step was queued.
+    drawn: Option<Draws>,
+    /// The next ids of the rows after those: rows that just joined.
+    fresh: Vec<u32>,
+}
+
+/// Why a row leaves a batch.
+pub(super) enum Exit {
+    /// It ended so.
+    Ended(Result<FinishReason>),
+    /// From here on its positions are encoded otherwise: its caches are of no use any more.
+    Outgrown,
+}
+
+impl Group {
+    /// A group of one row, whose caches hold all of its ids but the last.
+    pub fn new(row: Row, caches: Caches) -> Group {
+        let fresh = row.ids.last().copied().into_iter().collect();
+        Group { rows: vec![row], caches, drawn: None, fresh }
+    }
+
+    /// Adds a row, whose caches hold all of its ids but the last.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn join(&mut self, row: Row, caches: Caches) -> Result<()> {
+        self.caches.join(caches)?;
+        self.fresh.extend(row.ids.last());
+        self.rows.push(row);
+        Ok(())
+    }
+
+    /// The rows.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// The rows, to take note of what happens around them.
+    pub fn rows_mut(&mut self) -> &mut [Row] {
+        &mut self.rows
+    }
+
+    /// The rows' caches.
+    pub fn caches(&self) -> &Caches {
+        &self.caches
+    }
+
+    /// Keeps the keys and values of rows that have just filled a block.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn keep_prefixes(&self, prefixes: &mut PrefixCache) -> mlx_ffi::Result<()> {
+        for (at, row) in self.rows.iter().enumerate() {
+            if PrefixCache::fills_a_block(row.ids.len()) {
+                prefixes.keep(&row.ids, &self.caches, at)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All rows, at the end of a group that failed.
+    pub fn into_rows(self) -> Vec<Row> {
+        self.rows
+    }
+
+    /// One step: queues the next pass of the model, then reads what the last one drew, so that the
+    /// device never waits for the host. Returns the rows that leave.
+    ///
+    /// # Errors
+    /// Those of MLX, which end the whole group.
+    pub fn step(&mut self, model: &Decoder) -> Result<Vec<(Row, Exit)>> {
+        let unread = self.drawn.take();
+        let read = unread.as_ref().map_or(0, |draws| draws.reports.len());
+        let goes_on = |(index, row): (usize, &Row)| {
+            let unread = usize::from(index < read);
+            row.generated() + unread < row.max_tokens
+                && model.reach(row.ids.len() + unread) == self.caches.reach()
+        };
+        let any_goes_on = self.rows.iter().enumerate().any(goes_on);
+        let logits = if any_goes_on { Some(self.forward(model, unread.as_ref())?) } else { None };
+        let looks_ahead = !self.rows.iter().any(|row| row.sampler.needs_history());
+        let mut next = None;
+        match &logits {
+            Some(logits) if looks_ahead => {
+                let draws = draw(&mut self.rows, logits)?;
+                async_eval(draws.arrays())?;
+                next = Some(draws);
+            }
+            Some(logits) => async_eval([logits])?,
+            None => {}
+        }
+        let left = self.read(model, unread)?;
+        self.fresh.clear();
+        let stays: Vec<usize> =
+            (0..self.rows.len()).filter(|row| !left.iter().any(|(at, _)| at == row)).collect();
+        if !left.is_empty() && !stays.is_empty() {
+            self.caches.keep(&stays)?;
+            next = next.map(|draws| draws.keep(&stays)).transpose()?;
+        }
+        let logits = match logits {
+            Some(logits) if next.is_none() && !left.is_empty() && !stays.is_empty() => {
+                Some(take_rows(&logits, &stays)?)
+            }
+            logits => logits,
+        };
+        let mut out = Vec::with_capacity(left.len());
+        for (at, exit) in left.into_iter().rev() {
+            let mut row = self.rows.remove(at);
+            if next.is_some() && matches!(exit, Exit::Outgrown) {
+                row.sampler.forget_draw();
+            }
+            out.push((row, exit));
+        }
+        if let (None, Some(logits), false) = (&next, logits, self.rows.is_empty()) {
+            let draws = draw(&mut self.rows, &logits)?;
+            async_eval(draws.arrays())?;
+            next = Some(draws);
+        }
+        self.drawn = next;
+        Ok(out)
+    }
+
+    /// Takes a row out and leaves the others; what it has drawn and not read is forgotten.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn remove(&mut self, at: usize) -> Result<Row> {
+        let stays: Vec<usize> = (0..self.rows.len()).filter(|row| *row != at).collect();
+        if !stays.is_empty() {
+            self.caches.keep(&stays)?;
+        }
+        if let Some(draws) = self.drawn.take() {
+            let read = draws.reports.len();
+            let kept: Vec<usize> = stays.iter().copied().filter(|row| *row < read).collect();
+            if at < read {
+                self.rows[at].sampler.forget_draw();
+            }
+            if at >= read {
+                self.fresh.remove(at - read);
+                self.drawn = Some(draws);
+            } else if !kept.is_empty() {
+                self.drawn = Some(draws.keep(&kept)?);
+            }
+        } else {
+            self.fresh.remove(at);
+        }
+        Ok(self.rows.remove(at))
+    }
+
+    /// Queues the pass of each row's next id; `[rows, vocab_size]`.
+    fn forward(&mut self, model: &Decoder, unread: Option<&Draws>) -> Result<Array> {
+        let fresh = match self.fresh.len() {
+            0 => None,
+            count => Some(Array::from_u32(&self.fresh, &[count as i32])?),
+        };
+        let parts: Vec<&Array> = unread.map(|draws| &draws.ids).into_iter().chain(&fresh).collect();
+        let ids = match parts[..] {
+            [ids] => ids.share()?,
+            _ => ops::concatenate(&parts, 0)?,
+        };
+        let ids = ops::reshape(&ids, &[self.rows.len() as i32, 1])?;
+        let hidden = model.hidden(&ids, &mut self.caches)?;
+        // [rows, 1, vocab_size] -> [rows, vocab_size]
+        Ok(ops::squeeze(&model.logits(&hidden)?, 1)?)
+    }
+
+    /// Waits for the draws and hands their tokens over. Returns the indices of the rows that leave,
+    /// in ascending order, with the reason.
+    fn read(&mut self, model: &Decoder, unread: Option<Draws>) -> Result<Vec<(usize, Exit)>> {
+        let ids = unread.as_ref().map(|draws| draws.ids.to_vec_u32()).transpose()?;
+        let drawn = ids.iter().flatten().zip(unread.iter().flat_map(|draws| &draws.reports));
+        let mut drawn = drawn;
+        let reach = self.caches.reach();
+        let mut left = Vec::new();
+        for (at, row) in self.rows.iter_mut().enumerate() {
+            let step = row.generated();
+            let accept = || -> Result<Option<FinishReason>> {
+                let reason = match drawn.next() {
+                    Some((id, report)) => row.accept(*id, report)?,
+                    None => None,
+                };
+                let reason = reason.or(row.is_cancelled().then_some(FinishReason::Cancelled));
+                if reason.is_none() {
+                    row.sampler.prepare()?;
+                }
+                Ok(reason.map(|reason| row.end(reason)))
+            };
+            let result = catch_unwind(AssertUnwindSafe(accept))
+                .unwrap_or_else(|panic| Err(panicked("the request", &*panic).into()));
+            match result {
+                Ok(None) if model.reach(row.ids.len()) != reach => left.push((at, Exit::Outgrown)),
+                Ok(None) => {}
+                Ok(Some(reason)) => left.push((at, Exit::Ended(Ok(reason)))),
+                Err(error) => {
+                    let error = error.in_phase(&format!("decode step {step}"));
+                    left.push((at, Exit::Ended(Err(error))));
+                }
+            }
+        }
+        Ok(left)
+    }
+}
+
+fn draw(rows: &mut [Row], logits: &Array) -> Result<Draws> {
+    let mut samplers: Vec<&mut Sampler> = rows.iter_mut().map(|row| &mut row.sampler).collect();
+    Draws::new(&mut samplers, logits)
+}

@@ -1,0 +1,76 @@
+//! A request on its way through its prompt.
+
+use mlx_ffi::{Array, eval_all, memory};
+
+use super::row::Row;
+use crate::cache::Caches;
+use crate::error::Result;
+use crate::layers::{Decoder, Pass};
+
+/// A row whose prompt is being computed. It may rest between two layers, so that others need not
+/// wait for a whole chunk.
+pub(super) struct Prefill {
+    pub row: Row,
+    pub caches: Caches,
+    /// Ids that the caches hold.
+    done: usize,
+    /// Ids to compute before decoding begins.
+    end: usize,
+    pass: Option<Pass>,
+}
+
+impl Prefill {
+    /// The prefill of `row`, of whose ids `caches` hold the first ones.
+    pub fn new(row: Row, caches: Caches) -> Prefill {
+        // The last id is the first step of decoding. Without tokens to generate, there is none.
+        let end = row.ids.len() - usize::from(row.max_tokens > 0);
+        let done = caches.offsets().first().map_or(0, |offset| *offset as usize);
+        Prefill { row, caches, done, end, pass: None }
+    }
+
+    /// Ids that are still to be computed.
+    pub fn left(&self) -> usize {
+        self.end - self.done
+    }
+
+    /// Whether all layers hold the same positions.
+    pub fn is_between_chunks(&self) -> bool {
+        self.pass.is_none()
+    }
+
+    /// Ids of the chunk that is computed next, or under way.
+    pub fn chunk(&self, chunk: usize) -> usize {
+        // Chunks begin at multiples of their size, wherever a cache let the prefill begin.
+        (chunk - self.done % chunk).min(self.left())
+    }
+
+    /// Computes `layers` more layers of a chunk, and waits for them. The chunk must be the same
+    /// from its first layer to its last.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn advance(&mut self, model: &Decoder, chunk: usize, layers: usize) -> Result<()> {
+        let count = self.chunk(chunk);
+        if count == 0 {
+            return Ok(());
+        }
+        let mut pass = match self.pass.take() {
+            Some(pass) => pass,
+            None => {
+                let part = &self.row.ids[self.done..self.done + count];
+                model.begin(&Array::from_u32(part, &[1, count as i32])?, &self.caches)?
+            }
+        };
+        if model.advance(&mut pass, &mut self.caches, layers)? {
+            // The hidden states themselves are not needed, so the last layer's end never runs.
+            drop(pass);
+            eval_all(self.caches.arrays())?;
+            memory::clear_cache()?;
+            self.done += count;
+        } else {
+            eval_all(self.caches.arrays().chain([&pass.h]))?;
+            self.pass = Some(pass);
+        }
+        Ok(())
+    }
+}

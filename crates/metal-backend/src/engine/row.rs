@@ -1,0 +1,190 @@
+//! One running request: its draws, its text, its times. Its keys and values lie in the caches of
+//! the batch that it is a row of.
+
+use std::time::{Duration, Instant};
+
+use inference_core::{
+    CacheMiss, Error, FinishReason, GenerateMetrics, GenerationSender, Outcome, Token, TokenLogprob,
+};
+use mlx_ffi::Array;
+
+use super::{Job, TextState, not_numbers};
+use crate::error::Result;
+use crate::sampling::{Report, Sampler};
+
+/// All that belongs to one request but its keys and values.
+pub(super) struct Row {
+    /// The prompt, then what was generated.
+    pub ids: Vec<u32>,
+    pub sampler: Sampler,
+    /// The most tokens to generate; admitted.
+    pub max_tokens: usize,
+    /// The most memory seen in use while the request ran.
+    pub peak_bytes: u64,
+    /// Prompt tokens that a cache held, and why not more.
+    cached: (usize, Option<CacheMiss>),
+    prompt_tokens: usize,
+    text: TextState,
+    output: GenerationSender,
+    stop: Vec<String>,
+    stop_token_ids: Vec<u32>,
+    eos_token_ids: Vec<u32>,
+    times: Times,
+}
+
+/// When things happened.
+struct Times {
+    queued: Instant,
+    started: Instant,
+    first_known: Option<Instant>,
+    last_known: Option<Instant>,
+    first_sent: Option<Instant>,
+}
+
+impl Row {
+    /// A request that begins now.
+    pub fn new(job: Job, sampler: Sampler, max_tokens: usize) -> Row {
+        let Job { ids, options, eos_token_ids, text, output, queued_at, .. } = job;
+        Row {
+            prompt_tokens: ids.len(),
+            ids,
+            sampler,
+            max_tokens,
+            peak_bytes: 0,
+            cached: (0, Some(CacheMiss::Off)),
+            text,
+            output: output.into_inner(),
+            stop: options.stop,
+            stop_token_ids: options.stop_token_ids,
+            eos_token_ids: if options.ignore_eos { Vec::new() } else { eos_token_ids },
+            times: Times {
+                queued: queued_at,
+                started: Instant::now(),
+                first_known: None,
+                last_known: None,
+                first_sent: None,
+            },
+        }
+    }
+
+    /// Takes note of how many ids a cache holds when the request begins, and why not more; what it
+    /// finds when it begins again is not told.
+    pub fn cached(&mut self, ids: usize, miss: Option<CacheMiss>) {
+        if self.generated() == 0 {
+            self.cached = (ids, miss);
+        }
+    }
+
+    /// Whether the request's token fired or its consumer is gone.
+    pub fn is_cancelled(&self) -> bool {
+        self.output.is_cancelled()
+    }
+
+    /// When the request began.
+    pub fn started(&self) -> Instant {
+        self.times.started
+    }
+
+    /// Tokens generated.
+    pub fn generated(&self) -> usize {
+        self.ids.len() - self.prompt_tokens
+    }
+
+    /// Takes in a drawn id, whose value is known, and hands its token over. Returns why the
+    /// generation ends here, if so.
+    ///
+    /// # Errors
+    /// Those of MLX; a model whose logits are no numbers.
+    pub fn accept(&mut self, id: u32, report: &Report) -> Result<Option<FinishReason>> {
+        let now = Instant::now();
+        self.times.first_known.get_or_insert(now);
+        if let Some(check) = &report.check
+            && !check.item_f32()?.is_finite()
+        {
+            return Err(not_numbers());
+        }
+        if self.eos_token_ids.contains(&id) {
+            return Ok(Some(FinishReason::EndOfSequence(id)));
+        }
+        if self.stop_token_ids.contains(&id) {
+            return Ok(Some(FinishReason::StopToken(id)));
+        }
+        self.times.last_known = Some(now);
+        self.ids.push(id);
+        self.sampler.observe(id);
+        let token = Token {
+            id,
+            text: String::new(),
+            logprob: report.logprob.as_ref().map(Array::item_f32).transpose()?,
+            top_logprobs: report.top.as_ref().map(top_logprobs).transpose()?.unwrap_or_default(),
+            logits: report.logits.as_ref().map(Array::to_vec_f32).transpose()?,
+        };
+        if let Some(index) = self.text.push(token) {
+            return Ok(Some(FinishReason::StopText(self.stop[index].clone())));
+        }
+        self.send(false);
+        if self.sampler.is_complete() {
+            // What else could come is an end.
+            return Ok(self.eos_token_ids.first().copied().map(FinishReason::EndOfSequence));
+        }
+        Ok((self.generated() >= self.max_tokens).then_some(FinishReason::Length))
+    }
+
+    /// Settles the text. A stop string may be complete only now.
+    pub fn end(&mut self, reason: FinishReason) -> FinishReason {
+        let reason = match (self.text.finish(), reason) {
+            (_, reason @ FinishReason::StopText(_)) => reason,
+            (Some(index), _) => FinishReason::StopText(self.stop[index].clone()),
+            (None, reason) => reason,
+        };
+        self.send(true);
+        reason
+    }
+
+    fn send(&mut self, ended: bool) {
+        for token in self.text.settled(ended) {
+            self.times.first_sent.get_or_insert_with(Instant::now);
+            self.output.send(token);
+        }
+    }
+
+    /// What the request cost, once it has ended with `active_bytes` in use.
+    pub fn metrics(&self, active_bytes: u64) -> GenerateMetrics {
+        let now = Instant::now();
+        let Times { queued, started, first_known, last_known, first_sent } = self.times;
+        GenerateMetrics {
+            prompt_tokens: self.prompt_tokens,
+            cached_prompt_tokens: self.cached.0,
+            cache_miss: self.cached.1,
+            generated_tokens: self.generated(),
+            queue_duration: started.saturating_duration_since(queued),
+            prefill_duration: first_known.unwrap_or(now).saturating_duration_since(started),
+            decode_duration: first_known
+                .zip(last_known)
+                .map_or(Duration::ZERO, |(first, last)| last.saturating_duration_since(first)),
+            total_duration: now.saturating_duration_since(queued),
+            time_to_first_token: first_sent.map(|sent| sent.saturating_duration_since(queued)),
+            peak_memory_bytes: self.peak_bytes,
+            active_memory_bytes: active_bytes,
+        }
+    }
+
+    /// Tells the consumer how it ended.
+    pub fn finish(self, result: Result<FinishReason, Error>, metrics: GenerateMetrics) {
+        let seed = self.sampler.seed();
+        match result {
+            Ok(finish_reason) => self.output.finish(Outcome { finish_reason, metrics, seed }),
+            Err(error) => self.output.fail(error),
+        }
+    }
+}
+
+/// The most likely tokens, most likely first; equals by id.
+fn top_logprobs((ids, logprobs): &(Array, Array)) -> Result<Vec<TokenLogprob>> {
+    let ids = ids.to_vec_u32()?;
+    let logprobs = logprobs.to_vec_f32()?;
+    let mut top: Vec<TokenLogprob> =
+        ids.into_iter().zip(logprobs).map(|(id, logprob)| TokenLogprob { id, logprob }).collect();
+    top.sort_by(|a, b| b.logprob.total_cmp(&a.logprob).then(a.id.cmp(&b.id)));
+    Ok(top)
+}

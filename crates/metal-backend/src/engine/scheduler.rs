@@ -1,0 +1,498 @@
+//! Who computes next: admission, prefill between decode steps, batches that rows join and leave.
+
+mod classifying;
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::{Duration, Instant};
+
+use inference_core::{Error, FinishReason, GenerateMetrics, Outcome};
+use mlx_ffi::memory;
+
+use super::classify::Lane;
+use super::group::{Exit, Group};
+use super::memory::{Admission, Budget, InUse};
+use super::prefill::Prefill;
+use super::row::Row;
+use super::shared::Shared;
+use super::{Command, Job, panicked};
+use crate::cache::{CacheSpec, Caches, PrefixCache, Storage};
+use crate::error::Result;
+use crate::layers::Decoder;
+use crate::sampling::Sampler;
+
+/// How long a part of a prefill may take before others are served.
+const QUANTUM: Duration = Duration::from_millis(20);
+/// Every so many parts, the request that came first is served rather than the shortest one.
+const OLDEST_EVERY: usize = 4;
+/// Bytes of earlier requests that are forgotten at once where memory is short.
+const EVICT: u64 = 64 << 20;
+/// Steps between two clean-ups of the allocator's cache.
+const CLEAR_CACHE_EVERY: usize = 256;
+/// Padding that a batch may have, in bytes, however much that is of it.
+const FREE_PADDING: u64 = 64 << 20;
+
+/// A loaded model with what every request needs to know.
+pub(super) struct Served {
+    pub model: Decoder,
+    pub specs: Vec<CacheSpec>,
+    pub storage: Storage,
+    pub budget: Budget,
+    pub context_length: usize,
+    pub chunk: usize,
+    /// Every row is computed by itself.
+    pub alone: bool,
+}
+
+/// The engine thread's state between steps.
+pub(super) struct Scheduler<'a> {
+    served: &'a Served,
+    shared: &'a Shared,
+    inbox: Receiver<Command>,
+    queue: VecDeque<Box<Job>>,
+    prefills: Vec<Prefill>,
+    groups: Vec<Group>,
+    classifications: Lane,
+    /// Rows that begin again: they made room for others, or their positions are encoded otherwise.
+    set_back: VecDeque<Row>,
+    prefixes: PrefixCache,
+    closing: bool,
+    /// Parts of prefills that were served.
+    turns: usize,
+    steps: usize,
+    /// Seconds that one id takes in one layer of a prefill; 0 before any was measured.
+    pace: f64,
+}
+
+impl<'a> Scheduler<'a> {
+    /// A scheduler that keeps up to `prefix_cache` bytes of earlier requests.
+    pub fn new(
+        served: &'a Served,
+        shared: &'a Shared,
+        inbox: Receiver<Command>,
+        prefix_cache: u64,
+    ) -> Scheduler<'a> {
+        Scheduler {
+            served,
+            shared,
+            inbox,
+            prefixes: PrefixCache::new(prefix_cache),
+            queue: VecDeque::new(),
+            prefills: Vec::new(),
+            groups: Vec::new(),
+            classifications: Lane::default(),
+            set_back: VecDeque::new(),
+            closing: false,
+            turns: 0,
+            steps: 0,
+            pace: 0.0,
+        }
+    }
+
+    /// Serves requests until told to close.
+    pub fn serve(mut self) {
+        loop {
+            if self.is_idle() {
+                match self.inbox.recv() {
+                    Ok(command) => self.take_in(command),
+                    Err(_) => break,
+                }
+            }
+            self.look_at_inbox();
+            if self.closing {
+                break;
+            }
+            self.admit();
+            self.prefill();
+            self.classify();
+            self.make_room();
+            self.decode();
+            self.beat();
+        }
+        self.close();
+    }
+
+    fn is_idle(&self) -> bool {
+        let nothing_waits = self.queue.is_empty() && self.set_back.is_empty();
+        nothing_waits && self.classifications.next_queued().is_none() && self.running() == 0
+    }
+
+    fn running(&self) -> usize {
+        let decoding = self.groups.iter().map(|group| group.rows().len()).sum::<usize>();
+        self.prefills.len() + decoding + self.classifications.running()
+    }
+
+    fn beat(&self) {
+        self.shared.beat(self.running(), self.kv_bytes(), self.prefixes.bytes());
+    }
+
+    fn kv_bytes(&self) -> u64 {
+        let prefills = self.prefills.iter().map(|prefill| prefill.caches.nbytes());
+        let groups = self.groups.iter().map(|group| group.caches().nbytes());
+        prefills.chain(groups).chain([self.classifications.kv_bytes()]).sum()
+    }
+
+    fn take_in(&mut self, command: Command) {
+        match command {
+            Command::Run(job) => self.queue.push_back(job),
+            Command::Classify(job) => self.classifications.push(job),
+            Command::Close => self.closing = true,
+        }
+    }
+
+    /// Takes in what arrived, and ends what was cancelled and does not decode.
+    fn look_at_inbox(&mut self) {
+        loop {
+            match self.inbox.try_recv() {
+                Ok(command) => self.take_in(command),
+                Err(TryRecvError::Disconnected) => self.closing = true,
+                Err(TryRecvError::Empty) => break,
+            }
+            if self.closing {
+                return;
+            }
+        }
+        for job in std::mem::take(&mut self.queue) {
+            if job.output.is_cancelled() {
+                self.shared.leave();
+                cancel(*job);
+            } else {
+                self.queue.push_back(job);
+            }
+        }
+        for _ in 0..self.classifications.end_cancelled() {
+            self.shared.leave();
+        }
+        let cancelled = |row: &Row| row.is_cancelled();
+        let mut ended = Vec::new();
+        while let Some(at) = self.prefills.iter().position(|prefill| cancelled(&prefill.row)) {
+            ended.push(self.prefills.remove(at).row);
+        }
+        while let Some(at) = self.set_back.iter().position(cancelled) {
+            ended.extend(self.set_back.remove(at));
+        }
+        for mut row in ended {
+            let reason = row.end(FinishReason::Cancelled);
+            self.end(row, Ok(reason));
+        }
+    }
+
+    /// Lets waiting requests begin while there are slots and memory.
+    fn admit(&mut self) {
+        // A batch of prompts that waits for memory came before what waits here.
+        while self.running() < self.shared.slots && !self.classifications.waits() {
+            if self.classification_is_next() {
+                self.note_start();
+                self.classifications.begin_next();
+                continue;
+            }
+            let (ids, wanted) = match (self.set_back.front(), self.queue.front()) {
+                (Some(row), _) => (row.ids.len(), Some(row.max_tokens - row.generated())),
+                (None, Some(job)) => (job.ids.len(), job.options.max_tokens),
+                (None, None) => return,
+            };
+            let context_left = self.served.context_length.saturating_sub(ids);
+            let admission = match self.in_use() {
+                Ok(in_use) => self.served.budget.admit(ids, wanted, context_left, in_use),
+                Err(error) => Admission::Refuse(error.into()),
+            };
+            // What was admitted once is not refused: at the latest it goes on when it is alone.
+            let begins_again = !self.set_back.is_empty();
+            let waits = match admission {
+                Admission::Wait => true,
+                Admission::Refuse(_) => begins_again && self.running() > 0,
+                Admission::Run(_) => false,
+            };
+            let refused = matches!(admission, Admission::Refuse(_)) && !begins_again;
+            // What is kept of earlier requests makes room for new ones.
+            if (waits || refused) && self.prefixes.evict(EVICT) {
+                continue;
+            }
+            if waits {
+                return;
+            }
+            if let Some(row) = self.set_back.pop_front() {
+                self.begin_prefill(row);
+                continue;
+            }
+            let Some(job) = self.queue.pop_front() else { return };
+            match admission {
+                Admission::Run(max_tokens) => self.begin(*job, max_tokens),
+                Admission::Refuse(error) => {
+                    self.shared.leave();
+                    job.output.into_inner().fail(error);
+                }
+                Admission::Wait => {}
+            }
+        }
+    }
+
+    /// What is in use, and set aside for the rows that run.
+    fn in_use(&self) -> Result<InUse> {
+        let budget = &self.served.budget;
+        let prefills = self.prefills.iter().map(|prefill| budget.caches(1, prefill.row.ids.len()));
+        let groups = self.groups.iter().map(|group| self.set_aside(group));
+        let rows = prefills.chain(groups).chain([self.classifications.set_aside()]).sum();
+        Ok(InUse { fixed: (memory::active()? as u64).saturating_sub(self.kv_bytes()), rows })
+    }
+
+    /// Bytes that a group's rows take soon.
+    fn set_aside(&self, group: &Group) -> u64 {
+        let ahead = |row: &Row| Budget::ahead(row.ids.len(), row.max_tokens - row.generated());
+        let longest = group.rows().iter().map(ahead).max().unwrap_or(0);
+        self.served.budget.caches(group.rows().len(), longest)
+    }
+
+    /// Begins to measure, where nothing else is measured at this time.
+    fn note_start(&self) {
+        if self.running() == 0 {
+            let _ = memory::reset_peak();
+        }
+    }
+
+    fn begin(&mut self, mut job: Job, max_tokens: usize) {
+        self.note_start();
+        let seed = job.options.seed.unwrap_or_else(fresh_seed);
+        let (options, vocab_size) = (job.options.clone(), self.served.model.vocab_size);
+        let sampler = Sampler::new(options, seed, &job.ids, &job.protected_ids, vocab_size);
+        match sampler {
+            Ok(mut sampler) => {
+                if let Some(matcher) = job.constraint.take() {
+                    sampler.constrain(matcher);
+                }
+                self.begin_prefill(Row::new(job, sampler, max_tokens));
+            }
+            Err(error) => {
+                self.shared.leave();
+                job.output.into_inner().fail(Error::Engine(error.to_string()));
+            }
+        }
+    }
+
+    fn begin_prefill(&mut self, mut row: Row) {
+        let Served { model, specs, storage, alone, chunk, .. } = self.served;
+        let total = row.ids.len() + row.max_tokens - row.generated();
+        // Computed by itself, a row's chunks are those that it has without a cache.
+        let grid = if *alone { *chunk } else { 1 };
+        let reach = model.reach(row.ids.len());
+        let mut caches = Caches::new(specs, *storage, 1, total).with_reach(reach);
+        match self.prefixes.fill(&mut caches, &row.ids, grid) {
+            Ok(miss) => {
+                row.cached(caches.offsets()[0] as usize, miss);
+                self.prefills.push(Prefill::new(row, caches));
+                self.beat();
+            }
+            Err(error) => self.end(row, Err(error.into())),
+        }
+    }
+
+    /// Computes a part of one prompt.
+    fn prefill(&mut self) {
+        let Some(at) = self.next_prefill() else { return };
+        let Served { model, chunk, .. } = self.served;
+        let prefill = &mut self.prefills[at];
+        let (ids, n_layers) = (prefill.chunk(*chunk), model.layers.len());
+        let layers = match self.pace {
+            0.0 => 1,
+            pace => ((QUANTUM.as_secs_f64() / (pace * ids as f64)) as usize).clamp(1, n_layers),
+        };
+        let started = Instant::now();
+        let part = || prefill.advance(model, *chunk, layers);
+        let result = catch_unwind(AssertUnwindSafe(part))
+            .unwrap_or_else(|panic| Err(panicked("the request", &*panic).into()));
+        if let Err(error) = result {
+            let row = self.prefills.remove(at).row;
+            return self.end(row, Err(error.in_phase("prefill")));
+        }
+        if ids > 0 {
+            self.pace = started.elapsed().as_secs_f64() / (ids * layers) as f64;
+        }
+        let Prefill { row, caches, .. } = &self.prefills[at];
+        if self.prefills[at].is_between_chunks()
+            && let Err(error) = self.prefixes.keep(&row.ids, caches, 0)
+        {
+            let row = self.prefills.remove(at).row;
+            return self.end(row, Err(crate::error::Error::from(error).in_phase("prefill")));
+        }
+        if self.prefills[at].left() == 0 {
+            let Prefill { row, caches, .. } = self.prefills.remove(at);
+            self.place(row, caches);
+        }
+    }
+
+    /// The shortest prefill, so that it need not wait for a long one; at times the oldest one, so
+    /// that a long one need not wait for ever.
+    fn next_prefill(&mut self) -> Option<usize> {
+        self.turns += 1;
+        if self.turns.is_multiple_of(OLDEST_EVERY) {
+            return (!self.prefills.is_empty()).then_some(0);
+        }
+        (0..self.prefills.len()).min_by_key(|at| self.prefills[*at].left())
+    }
+
+    /// Lets a row whose prompt is computed decode, in a batch where it can.
+    fn place(&mut self, mut row: Row, caches: Caches) {
+        if row.max_tokens == 0 {
+            drop(caches);
+            let reason = row.end(FinishReason::Length);
+            return self.end(row, Ok(reason));
+        }
+        let Some(at) = self.fitting_group(&row, &caches) else {
+            return self.groups.push(Group::new(row, caches));
+        };
+        let group = &mut self.groups[at];
+        if let Err(error) = group.join(row, caches) {
+            self.fail_group(at, error.in_phase("joining a batch"));
+        }
+    }
+
+    /// A batch that the row can join without much padding.
+    fn fitting_group(&self, row: &Row, caches: &Caches) -> Option<usize> {
+        if self.served.alone || !caches.can_join() {
+            return None;
+        }
+        let budget = &self.served.budget;
+        self.groups.iter().position(|group| {
+            let held = group.rows().iter().map(|row| row.ids.len()).chain([row.ids.len()]);
+            let real: u64 = held.clone().map(|held| budget.caches(1, held)).sum();
+            let padded = budget.caches(held.clone().count(), held.max().unwrap_or(0));
+            let padding = padded.saturating_sub(real);
+            group.caches().can_join()
+                && group.caches().reach() == caches.reach()
+                && (padding <= real || padding <= FREE_PADDING)
+        })
+    }
+
+    /// Sets the youngest row back where the rows outgrow the memory; it begins again once there is
+    /// room, and goes on where it was.
+    fn make_room(&mut self) {
+        let decoding = |groups: &[Group]| groups.iter().map(|g| g.rows().len()).sum::<usize>();
+        while decoding(&self.groups) > 1 {
+            let Ok(InUse { fixed, rows }) = self.in_use() else { return };
+            if fixed + rows <= self.served.budget.limit {
+                return;
+            }
+            let all = self.groups.iter().enumerate().flat_map(|(group, rows)| {
+                rows.rows().iter().enumerate().map(move |(at, row)| (row.started(), group, at))
+            });
+            let Some((_, group, at)) = all.max() else { return };
+            match self.groups[group].remove(at) {
+                Ok(row) => self.set_back.push_back(row),
+                Err(error) => self.fail_group(group, error),
+            }
+            self.groups.retain(|group| !group.rows().is_empty());
+        }
+    }
+
+    /// One step of every batch.
+    fn decode(&mut self) {
+        let mut at = 0;
+        while at < self.groups.len() {
+            let (group, model) = (&mut self.groups[at], &self.served.model);
+            let step = catch_unwind(AssertUnwindSafe(|| group.step(model)))
+                .unwrap_or_else(|panic| Err(panicked("the step", &*panic).into()));
+            match step {
+                Err(error) => {
+                    let step = self.groups[at].rows().first().map_or(0, Row::generated);
+                    self.fail_group(at, error.in_phase(&format!("decode step {step}")));
+                }
+                Ok(left) => {
+                    let kept = self.groups[at].keep_prefixes(&mut self.prefixes);
+                    match kept {
+                        _ if self.groups[at].rows().is_empty() => drop(self.groups.remove(at)),
+                        Ok(()) => at += 1,
+                        Err(error) => self.fail_group(at, error.into()),
+                    }
+                    for (row, exit) in left {
+                        match exit {
+                            Exit::Ended(result) => self.end(row, result),
+                            Exit::Outgrown => self.set_back.push_back(row),
+                        }
+                    }
+                }
+            }
+        }
+        if !self.groups.is_empty() {
+            self.steps += 1;
+            if self.steps.is_multiple_of(CLEAR_CACHE_EVERY) {
+                let _ = memory::clear_cache();
+            }
+        }
+    }
+
+    fn fail_group(&mut self, at: usize, error: crate::error::Error) {
+        for row in self.groups.remove(at).into_rows() {
+            self.end(row, Err(error.clone()));
+        }
+    }
+
+    /// Ends a request whose keys and values are freed already.
+    fn end(&mut self, mut row: Row, result: Result<FinishReason>) {
+        let (peak, active) = self.settle();
+        row.peak_bytes = row.peak_bytes.max(peak);
+        let metrics = row.metrics(active);
+        self.shared.finished(&metrics);
+        self.shared.leave();
+        self.beat();
+        row.finish(result.map_err(Error::from), metrics);
+    }
+
+    /// After a request's end: gives back what nothing needs any more, and tells those that go on
+    /// what was in use until now. The most bytes until now, and those in use.
+    fn settle(&mut self) -> (u64, u64) {
+        if self.running() == 0 {
+            // A step that was queued ahead may still run and hold memory.
+            let _ = mlx_ffi::synchronize();
+            let _ = memory::clear_cache();
+        }
+        let bytes = |figure: mlx_ffi::Result<usize>| figure.unwrap_or(0) as u64;
+        let peak = bytes(memory::peak());
+        self.note_peak(peak);
+        (peak, bytes(memory::active()))
+    }
+
+    /// Tells the requests that go on what was in use until now.
+    fn note_peak(&mut self, peak: u64) {
+        self.classifications.note_peak(peak);
+        let prefills = self.prefills.iter_mut().map(|prefill| &mut prefill.row);
+        let groups = self.groups.iter_mut().flat_map(|group| group.rows_mut());
+        for row in prefills.chain(groups) {
+            row.peak_bytes = row.peak_bytes.max(peak);
+        }
+    }
+
+    /// Ends everything that runs or waits.
+    fn close(mut self) {
+        let prefills = self.prefills.drain(..).map(|prefill| prefill.row);
+        let groups = self.groups.drain(..).flat_map(Group::into_rows);
+        let rows: Vec<Row> = prefills.chain(groups).chain(self.set_back.drain(..)).collect();
+        for row in rows {
+            self.end(row, Err(Error::Closed.into()));
+        }
+        // Dropped with their senders, which tell.
+        self.queue.clear();
+        self.classifications = Lane::default();
+        while self.inbox.try_recv().is_ok() {}
+    }
+}
+
+/// Ends a job that never ran.
+fn cancel(job: Job) {
+    let waited = job.queued_at.elapsed();
+    let metrics = GenerateMetrics {
+        prompt_tokens: job.ids.len(),
+        queue_duration: waited,
+        total_duration: waited,
+        ..GenerateMetrics::default()
+    };
+    let seed = job.options.seed.unwrap_or_default();
+    let finish_reason = FinishReason::Cancelled;
+    job.output.into_inner().finish(Outcome { finish_reason, metrics, seed });
+}
+
+/// Entropy from the standard library's hash keys.
+fn fresh_seed() -> u64 {
+    RandomState::new().build_hasher().finish()
+}

@@ -1,0 +1,124 @@
+//! What callers and the engine thread both see: who waits, who runs, the last metrics.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use inference_core::{EngineStatus, Error, GenerateMetrics, GenerationSender, LoadOptions};
+
+/// Requests that run together where the load options say nothing.
+const DEFAULT_SLOTS: usize = 16;
+
+/// Counts that the engine keeps and callers read.
+pub(super) struct Shared {
+    /// Requests that may run together.
+    pub slots: usize,
+    queue_limit: Option<usize>,
+    /// Requests that were submitted and have not ended.
+    present: AtomicUsize,
+    running: AtomicUsize,
+    kv_bytes: AtomicU64,
+    prefix_cache_bytes: AtomicU64,
+    born: Instant,
+    /// Milliseconds since `born` when the engine last finished a step, plus one; 0 while idle.
+    beat: AtomicU64,
+    last_metrics: Mutex<Option<GenerateMetrics>>,
+}
+
+impl Shared {
+    pub fn new(options: &LoadOptions) -> Shared {
+        Shared {
+            slots: options.parallel_slots.unwrap_or(DEFAULT_SLOTS),
+            queue_limit: options.queue_limit,
+            present: AtomicUsize::new(0),
+            running: AtomicUsize::new(0),
+            kv_bytes: AtomicU64::new(0),
+            prefix_cache_bytes: AtomicU64::new(0),
+            born: Instant::now(),
+            beat: AtomicU64::new(0),
+            last_metrics: Mutex::new(None),
+        }
+    }
+
+    /// Counts a request in.
+    ///
+    /// # Errors
+    /// [`Error::QueueFull`] where as many wait as may.
+    pub fn enter(&self) -> Result<(), Error> {
+        let most = self.queue_limit.map_or(usize::MAX, |limit| limit.saturating_add(self.slots));
+        let one_more = |present| (present < most).then_some(present + 1);
+        self.present
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more)
+            .map(drop)
+            .map_err(|_| Error::QueueFull { limit: self.queue_limit.unwrap_or(usize::MAX) })
+    }
+
+    /// Counts a request out.
+    pub fn leave(&self) {
+        self.present.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Takes note of a finished step, after which so many rows run.
+    pub fn beat(&self, running: usize, kv_bytes: u64, prefix_cache_bytes: u64) {
+        self.running.store(running, Ordering::Release);
+        self.kv_bytes.store(kv_bytes, Ordering::Release);
+        self.prefix_cache_bytes.store(prefix_cache_bytes, Ordering::Release);
+        let now = self.born.elapsed().as_millis() as u64 + 1;
+        self.beat.store(if running > 0 { now } else { 0 }, Ordering::Release);
+    }
+
+    /// The metrics of the request that finished last.
+    pub fn last_metrics(&self) -> Option<GenerateMetrics> {
+        self.last_metrics.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Keeps the metrics of a request that finished.
+    pub fn finished(&self, metrics: &GenerateMetrics) {
+        let mut last = self.last_metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some(metrics.clone());
+    }
+
+    /// What the engine does at this moment.
+    pub fn status(&self) -> EngineStatus {
+        let running = self.running.load(Ordering::Acquire);
+        let now = self.born.elapsed().as_millis() as u64 + 1;
+        let age = match self.beat.load(Ordering::Acquire) {
+            0 => 0,
+            beat => now.saturating_sub(beat),
+        };
+        EngineStatus {
+            running,
+            waiting: self.present.load(Ordering::Acquire).saturating_sub(running),
+            kv_bytes: self.kv_bytes.load(Ordering::Acquire),
+            prefix_cache_bytes: self.prefix_cache_bytes.load(Ordering::Acquire),
+            heartbeat_age: Duration::from_millis(age),
+        }
+    }
+}
+
+/// A job's way to its consumer. Dropped with a job that never ran, it tells that the model closed.
+pub(crate) struct Sender(Option<GenerationSender>);
+
+impl Sender {
+    pub fn new(output: GenerationSender) -> Sender {
+        Sender(Some(output))
+    }
+
+    /// Whether the request's token fired or its consumer is gone.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.as_ref().is_some_and(GenerationSender::is_cancelled)
+    }
+
+    /// The contract's own sender, for a job that runs.
+    pub fn into_inner(mut self) -> GenerationSender {
+        self.0.take().expect("it is taken by value, once")
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        if let Some(output) = self.0.take() {
+            output.fail(Error::Closed);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! A projection that each expert of a mixture has for itself.
+
+use mlx_ffi::{Array, Result, ops};
+
+use super::Weight;
+
+/// `x w[e]ᵀ + b[e]` with the matrix of expert `e`.
+#[derive(Debug)]
+pub(crate) struct ExpertLinear {
+    /// `[experts, out, in]`.
+    weight: Weight,
+    /// `[experts, out]`.
+    bias: Option<Array>,
+}
+
+/// The order in which experts are named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Any.
+    Any,
+    /// Upwards.
+    Sorted,
+}
+
+impl ExpertLinear {
+    /// Projections by `weight`, `[experts, out, in]`, and `bias`, `[experts, out]`.
+    pub fn new(weight: Weight, bias: Option<Array>) -> Self {
+        ExpertLinear { weight, bias }
+    }
+
+    /// `x`, `[t, 1 or e, in]`, by the experts that `indices`, `[t, e]`, name: `[t, e, out]`.
+    pub fn forward(&self, x: &Array, indices: &Array, order: Order) -> Result<Array> {
+        let y = self.weight.gather(x, indices, order)?;
+        match &self.bias {
+            None => Ok(y),
+            Some(bias) => ops::add(&y, &ops::take(bias, indices, 0)?),
+        }
+    }
+
+    /// Whether products are faster where the experts are named in order.
+    pub fn prefers_order(&self) -> bool {
+        self.weight.product.prefers_order()
+    }
+}

@@ -1,0 +1,63 @@
+//! Qwen 3 with a mixture of experts in the place of most feed-forward networks.
+
+use crate::config::Config;
+use crate::error::Result;
+use crate::layers::{Activation, Decoder, FeedForward, GateUp, Moe, Routing};
+use crate::shape::{AttentionParts, Experts, NormSpan, Shape, activation, windows};
+use crate::weights::Weights;
+
+/// Builds the model under the names of `Qwen3MoeForCausalLM`.
+pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
+    let shape = Shape::read(config)?;
+    let rope = config.rope("full_attention", 10_000.0)?;
+    let bias = config.opt_flag("attention_bias")?.unwrap_or(false);
+    let act = activation(config, "hidden_act", Activation::Silu)?;
+    let uses_window = config.opt_flag("use_sliding_window")?.unwrap_or(false);
+    let window = config.opt_size("sliding_window")?.unwrap_or(4096);
+    let windows =
+        windows(config, shape.num_hidden_layers, uses_window.then_some(window), |_| true)?;
+    let experts = Experts::read(config, ["num_experts", "num_local_experts"])?;
+    let inner = config.size("moe_intermediate_size")?;
+    let normalises = config.opt_flag("norm_topk_prob")?.unwrap_or(false);
+    let step = config.opt_size("decoder_sparse_step")?.unwrap_or(1) as usize;
+    let plain = config.opt_indices("mlp_only_layers")?.unwrap_or_default();
+    let decoder = shape.decoder(config, w, &w.at("model"), |w, index| {
+        let parts = AttentionParts {
+            qkv_bias: bias,
+            o_bias: bias,
+            qk_norms: NormSpan::Head,
+            window: windows[index],
+            ..AttentionParts::PLAIN
+        };
+        let attention = shape.attention(&w.at("self_attn"), Some(&rope), parts)?;
+        let mlp = w.at("mlp");
+        let is_sparse = !plain.contains(&(index as u64)) && (index + 1) % step == 0;
+        let mlp = if is_sparse {
+            let routing = if normalises { Routing::Normalised } else { Routing::Probabilities };
+            let linear = |name, input, output| -> Result<_> {
+                let (each, shape) = (mlp.at("experts"), [experts.count, output, input]);
+                if each.is_empty() {
+                    mlp.at("switch_mlp").expert_linear(name, shape, false)
+                } else {
+                    each.each_expert_linear(name, shape)
+                }
+            };
+            FeedForward::Moe(Moe {
+                router: mlp.linear("gate", shape.hidden_size, experts.count, false)?,
+                routing,
+                num_experts: experts.count,
+                experts_per_token: experts.per_token,
+                gate_up: GateUp::Separate {
+                    gate_proj: linear("gate_proj", shape.hidden_size, inner)?,
+                    up_proj: linear("up_proj", shape.hidden_size, inner)?,
+                },
+                down_proj: linear("down_proj", inner, shape.hidden_size)?,
+                activation: act,
+            })
+        } else {
+            shape.mlp(&mlp, act, false)?
+        };
+        shape.pre_norm_block(w, attention, mlp)
+    })?;
+    Ok(experts.widen(decoder, inner))
+}

@@ -1,0 +1,57 @@
+//! What a constraint allows a draw to choose.
+
+use inference_core::Error;
+use mlx_ffi::{Array, Dtype};
+
+use super::Sampler;
+use crate::constraint::Matcher;
+use crate::error::Result;
+
+impl Sampler {
+    /// Constrains what is drawn from here on. Such a draw can only be built once all ids before
+    /// it are observed.
+    pub fn constrain(&mut self, mut matcher: Matcher) {
+        matcher.stop_at(&self.options.stop_token_ids);
+        self.constraint = Some(matcher);
+    }
+
+    /// Whether the constraint lets nothing but an end follow what was observed.
+    pub fn is_complete(&self) -> bool {
+        self.constraint.as_ref().is_some_and(Matcher::is_complete)
+    }
+
+    /// Finds out what the constraint, if there is one, allows the next draw to choose. It takes the
+    /// host alone, so that the device can compute the logits meanwhile.
+    ///
+    /// # Errors
+    /// A constraint that allows no token here, or whose step costs too much.
+    pub fn prepare(&mut self) -> Result<()> {
+        let Some(matcher) = &mut self.constraint else { return Ok(()) };
+        if self.mask.is_some() {
+            return Ok(());
+        }
+        let mut mask = matcher.mask()?;
+        let bias = &self.options.logit_bias;
+        for (id, _) in bias.iter().filter(|(_, bias)| **bias == f32::NEG_INFINITY) {
+            mask.forbid(*id);
+        }
+        if mask.is_empty() {
+            return Err(Error::InvalidOption {
+                option: "logit_bias",
+                reason: "forbids every token that the constraint allows here".into(),
+            }
+            .into());
+        }
+        self.mask = Some(mask);
+        Ok(())
+    }
+
+    /// The ids that the next draw may choose, `[1, vocab_size]`, where there is a constraint.
+    pub(super) fn allowed(&mut self, vocab_size: i32) -> Result<Option<Array>> {
+        self.prepare()?;
+        let mask = self.mask.take();
+        let array =
+            mask.map(|mask| Array::from_bytes(&mask.to_bytes(), &[1, vocab_size], Dtype::Bool));
+        Ok(array.transpose()?)
+    }
+}

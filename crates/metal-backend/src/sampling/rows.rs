@@ -1,0 +1,81 @@
+//! The draws of all rows of a batch.
+
+use mlx_ffi::{Array, Dtype, ops};
+
+use super::{Draw, Report, Sampler};
+use crate::error::Result;
+
+/// What one step chose for each row of a batch; nothing is computed until it is read.
+pub(crate) struct Draws {
+    /// `[rows]`, U32.
+    pub ids: Array,
+    /// One for each row.
+    pub reports: Vec<Report>,
+}
+
+impl Draws {
+    /// Draws from `logits`, `[rows, vocab_size]`. Each row's draw is what it is alone.
+    ///
+    /// # Errors
+    /// Those of MLX; a constraint's, where it was not prepared.
+    pub fn new(samplers: &mut [&mut Sampler], logits: &Array) -> Result<Draws> {
+        if let [sampler] = samplers {
+            let Draw { id, report } = sampler.draw(logits)?;
+            return Ok(Draws { ids: id, reports: vec![report] });
+        }
+        // Rows that want the most likely id alone are served together.
+        let any_plain = samplers.iter().any(|sampler| sampler.is_plain());
+        let best = any_plain.then(|| ops::argmax(logits, -1, false)).transpose()?;
+        if let Some(best) = &best
+            && samplers.iter().all(|sampler| sampler.is_plain() && sampler.step > 0)
+        {
+            samplers.iter_mut().for_each(|sampler| sampler.step += 1);
+            let reports = samplers.iter().map(|_| Report::default()).collect();
+            return Ok(Draws { ids: best.share()?, reports });
+        }
+        let (mut ids, mut reports) = (Vec::new(), Vec::new());
+        for (row, sampler) in (0..).zip(samplers) {
+            let own = ops::slice_axis(logits, 0, row, row + 1)?;
+            match &best {
+                Some(best) if sampler.is_plain() => {
+                    let check = sampler.check(&ops::astype(&own, Dtype::F32)?)?;
+                    sampler.step += 1;
+                    ids.push(ops::slice_axis(best, 0, row, row + 1)?);
+                    reports.push(Report { check, ..Report::default() });
+                }
+                _ => {
+                    let Draw { id, report } = sampler.draw(&own)?;
+                    ids.push(id);
+                    reports.push(report);
+                }
+            }
+        }
+        let ids = ops::concatenate(&ids.iter().collect::<Vec<_>>(), 0)?;
+        Ok(Draws { ids, reports })
+    }
+
+    /// Everything that will be read.
+    pub fn arrays(&self) -> impl Iterator<Item = &Array> {
+        std::iter::once(&self.ids).chain(self.reports.iter().flat_map(Report::arrays))
+    }
+
+    /// Keeps the rows with these indices, in ascending order.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn keep(self, rows: &[usize]) -> mlx_ffi::Result<Draws> {
+        let ids = take_rows(&self.ids, rows)?;
+        let kept = |(row, report)| rows.contains(&row).then_some(report);
+        let reports = self.reports.into_iter().enumerate().filter_map(kept).collect();
+        Ok(Draws { ids, reports })
+    }
+}
+
+/// The rows of `[b, …]` with these indices.
+///
+/// # Errors
+/// Those of MLX.
+pub(crate) fn take_rows(array: &Array, rows: &[usize]) -> mlx_ffi::Result<Array> {
+    let indices: Vec<u32> = rows.iter().map(|row| *row as u32).collect();
+    ops::take(array, &Array::from_u32(&indices, &[rows.len() as i32])?, 0)
+}

@@ -1,0 +1,225 @@
+//! A LoRA adapter's tensors, handed to the projections that they belong to.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use mlx_ffi::Dtype;
+
+use super::adapter_config::{AdapterConfig, CONFIG, Layout, is_end_of};
+use super::source::TensorHeader;
+use crate::error::{Error, Result};
+use crate::files::ModelFiles;
+
+/// An adapter's folder, and the pairs that no projection has taken yet.
+pub(crate) struct Adapter {
+    pub(super) files: ModelFiles,
+    config: AdapterConfig,
+    /// By the module's name without what wraps the language model.
+    left: RefCell<BTreeMap<String, Pair>>,
+}
+
+/// The two tensors of one module.
+#[derive(Default)]
+struct Pair {
+    /// The module's name as the adapter has it.
+    module: String,
+    a: Option<Factor>,
+    b: Option<Factor>,
+}
+
+/// One tensor of a pair.
+pub(super) struct Factor {
+    /// Its name in the file.
+    pub name: String,
+    pub header: TensorHeader,
+}
+
+/// A pair that was taken; its shapes fit.
+pub(super) struct Taken {
+    pub a: Factor,
+    pub b: Factor,
+    pub scale: f32,
+    /// The tensors are `[r, in]` and `[out, r]` rather than `[in, r]` and `[r, out]`.
+    pub transposed: bool,
+}
+
+impl Adapter {
+    /// Reads an adapter's config and the names and shapes of its tensors.
+    ///
+    /// # Errors
+    /// A file that is missing or damaged; what is not honoured, by name.
+    pub fn open(folder: &Path) -> Result<Adapter> {
+        let files = ModelFiles::Folder(folder.to_owned());
+        let text = files.required_text(CONFIG)?;
+        let config = AdapterConfig::parse(&text).map_err(|error| error.at(folder))?;
+        let file = config.layout.weights_file();
+        let tensors = files.headers_in(file)?;
+        let left = pairs(config.layout, tensors).map_err(|error| error.at(&files.path(file)))?;
+        let adapter = Adapter { files, config, left: RefCell::new(left) };
+        adapter.check_targets().map_err(|error| error.at(folder))?;
+        Ok(adapter)
+    }
+
+    /// What the config announces is there.
+    fn check_targets(&self) -> Result<()> {
+        let left = self.left.borrow();
+        let file = self.config.layout.weights_file();
+        if left.is_empty() {
+            return Err(Error::model(format!("{file} holds no tensors")));
+        }
+        for target in &self.config.targets {
+            if !left.values().any(|pair| is_end_of(target, &pair.module)) {
+                return Err(Error::model(format!(
+                    "{CONFIG} names the target `{target}`, {file} has no tensors for it"
+                )));
+            }
+        }
+        let layer = |name: &String| {
+            let mut parts = name.split('.').skip_while(|part| *part != "layers");
+            parts.nth(1).map(str::to_owned)
+        };
+        let layers: BTreeSet<String> = left.keys().filter_map(layer).collect();
+        match self.config.num_layers {
+            Some(stated) if layers.len() > stated => Err(Error::model(format!(
+                "{CONFIG}: `num_layers` is {stated}, {file} has tensors for {} layers",
+                layers.len()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The pair for the module `path`, which takes `input` values and gives `output`, where the
+    /// adapter has one. Embeddings take as many as the vocabulary has.
+    ///
+    /// # Errors
+    /// Shapes that do not fit the module or the rank; a tensor without its other half.
+    pub(super) fn take(&self, path: &str, input: i32, output: i32) -> Result<Option<Taken>> {
+        let Some(pair) = self.left.borrow_mut().remove(inner(path)) else { return Ok(None) };
+        let file = self.files.path(self.config.layout.weights_file());
+        self.check(pair, path, input, output).map(Some).map_err(|error| error.at(&file))
+    }
+
+    fn check(&self, pair: Pair, path: &str, input: i32, output: i32) -> Result<Taken> {
+        let Pair { module, a, b } = pair;
+        let (a, b) = match (a, b) {
+            (Some(a), Some(b)) => (a, b),
+            (found, other) => {
+                let found = found.or(other).map_or(module, |factor| factor.name);
+                return Err(Error::model(format!("tensor `{found}` is without its other half")));
+            }
+        };
+        let rank = self.config.rank(&module);
+        let transposed = self.config.layout == Layout::Peft;
+        let (of_a, of_b) = match transposed {
+            true => ([rank, input], [output, rank]),
+            false => ([input, rank], [rank, output]),
+        };
+        for (factor, expected) in [(&a, of_a), (&b, of_b)] {
+            let Factor { name, header } = factor;
+            if header.shape != expected {
+                return Err(Error::model(format!(
+                    "tensor `{name}` has shape {:?}, expected {expected:?}: the model's `{path}` goes from {input} to {output} values, {CONFIG} says rank {rank}",
+                    header.shape
+                )));
+            }
+            if !header.dtype.is_float() {
+                return Err(Error::model(format!(
+                    "tensor `{name}` has the type {:?}, expected a floating-point type",
+                    header.dtype
+                )));
+            }
+        }
+        Ok(Taken { a, b, scale: self.config.scale(&module), transposed })
+    }
+
+    /// Ends the taking.
+    ///
+    /// # Errors
+    /// Pairs for modules that the model does not have.
+    pub fn finish(&self) -> Result<()> {
+        let left = self.left.borrow();
+        let Some(first) = left.values().next() else { return Ok(()) };
+        let file = self.files.path(self.config.layout.weights_file());
+        if let Some(pair) = left.values().find(|pair| is_of_experts(&pair.module)) {
+            let error = Error::model(format!(
+                "`{}` is a projection of experts, for which no adapter is supported: train one of attention and of networks that are no experts",
+                pair.module
+            ));
+            return Err(error.at(&file));
+        }
+        let error = Error::model(format!(
+            "{} modules of the adapter are no projections of the model, the first is `{}`: the adapter does not fit the model",
+            left.len(),
+            first.module
+        ));
+        Err(error.at(&file))
+    }
+}
+
+impl Taken {
+    /// Bytes of both tensors, held as `dtype` where it is given.
+    pub fn bytes(&self, dtype: Option<Dtype>) -> u64 {
+        [&self.a, &self.b].map(|factor| factor.header.bytes_as(dtype)).iter().sum()
+    }
+}
+
+/// Whether a module of that name belongs to a mixture of experts, as mlx-lm or transformers name it.
+fn is_of_experts(module: &str) -> bool {
+    module.split('.').any(|part| part == "experts" || part == "switch_mlp")
+}
+
+/// A module's name without what wraps the language model, which libraries name in different ways.
+fn inner(path: &str) -> &str {
+    let mut path = path;
+    while let Some(rest) =
+        path.strip_prefix("model.").or_else(|| path.strip_prefix("language_model."))
+    {
+        path = rest;
+    }
+    path
+}
+
+fn pairs(
+    layout: Layout,
+    tensors: BTreeMap<String, TensorHeader>,
+) -> Result<BTreeMap<String, Pair>> {
+    let mut pairs: BTreeMap<String, Pair> = BTreeMap::new();
+    for (name, header) in tensors {
+        let (module, is_a) = module(layout, &name)?;
+        let module = module.to_owned();
+        let pair = pairs.entry(inner(&module).to_owned()).or_default();
+        let factor = if is_a { &mut pair.a } else { &mut pair.b };
+        if let Some(other) = factor {
+            return Err(Error::model(format!(
+                "tensors `{}` and `{name}` are for the same module",
+                other.name
+            )));
+        }
+        *factor = Some(Factor { name, header });
+        pair.module = module;
+    }
+    Ok(pairs)
+}
+
+/// The module of a tensor, and whether it is the first factor.
+fn module(layout: Layout, name: &str) -> Result<(&str, bool)> {
+    let (prefix, a, b) = match layout {
+        Layout::MlxLm => ("", ".lora_a", ".lora_b"),
+        Layout::Peft => ("base_model.model.", ".lora_A.weight", ".lora_B.weight"),
+    };
+    let module = name.strip_prefix(prefix).and_then(|rest| {
+        let first = rest.strip_suffix(a).map(|module| (module, true));
+        first.or_else(|| rest.strip_suffix(b).map(|module| (module, false)))
+    });
+    module.ok_or_else(|| {
+        let known = format!("expected `{prefix}…{a}` or `{prefix}…{b}`");
+        let what = match layout {
+            Layout::Peft if name.contains("lora_embedding_") => {
+                ": an adapter of the embeddings is read in mlx-lm's layout only"
+            }
+            _ => "",
+        };
+        Error::model(format!("tensor `{name}` is not supported, {known}{what}"))
+    })
+}

@@ -1,0 +1,120 @@
+//! That the kernels compute what the weights stand for.
+
+use mlx_ffi::{Array, Dtype, Quantized, dequantize, ops};
+
+use super::Weights;
+use crate::error::{Error, Result};
+use crate::layers::{Matrix, Order, Weight};
+
+/// Rows of a matrix, and of activations, that are looked at.
+const ROWS: i32 = 32;
+/// Experts that are looked at.
+const EXPERTS: i32 = 4;
+
+impl Weights {
+    /// Compares the product with a matrix, as the model will compute it, against that with the
+    /// weights that it stands for, once for each kind: a kernel that is wrong on this device shows
+    /// here, not in the text. Kernels differ for one row and for many.
+    pub(super) fn check_kernel(&self, weight: &Weight, shape: &[i32]) -> Result<()> {
+        let columns = shape.last().copied().unwrap_or(0);
+        let kind = match &weight.matrix {
+            Matrix::Dense(w) => (None, w.dtype(), shape.len()),
+            Matrix::Quantized(w) => (Some(w.quantization), self.activation_dtype(w), shape.len()),
+        };
+        let mut totals = self.shared.totals.borrow_mut();
+        if self.shared.only_describe || totals.checks.contains(&kind) {
+            return Ok(());
+        }
+        totals.checks.push(kind);
+        let (quantization, dtype, _) = kind;
+        let part = few(&weight.matrix)?;
+        let plain = match &part {
+            Matrix::Dense(w) => w.share()?,
+            Matrix::Quantized(w) => dequantize(w, dtype)?,
+        };
+        let plain = ops::swap_axes(&ops::astype(&plain, Dtype::F32)?, -1, -2)?;
+        let weight = Weight { matrix: part, product: weight.product };
+        let tolerance = if dtype == Dtype::F32 { 1e-4 } else { 2e-2 };
+        for rows in [1, 32] {
+            let wave: Vec<f32> = (0..rows * columns).map(|i| (0.7 * i as f32).sin()).collect();
+            let x = ops::astype(&Array::from_f32(&wave, &[rows, columns])?, dtype)?;
+            let product = self.product(&weight, &x)?.to_vec_f32()?;
+            let x = ops::astype(&x, Dtype::F32)?;
+            let expected = times(&x, &plain)?.to_vec_f32()?;
+            // The scale of rounding: the products' magnitudes added up.
+            let sizes = times(&ops::abs(&x)?, &ops::abs(&plain)?)?.to_vec_f32()?;
+            for ((got, want), size) in product.iter().zip(&expected).zip(&sizes) {
+                if !want.is_finite() {
+                    return Err(Error::model(format!(
+                        "`{}` stands for {want}, which is not a number to compute with: it is damaged",
+                        self.prefix
+                    )));
+                }
+                let distance = (got - want).abs();
+                if distance.is_nan() || distance > tolerance * size.max(1e-6) {
+                    let form = quantization.map_or("unpacked weights".to_owned(), |q| {
+                        let mode = q.mode.as_str();
+                        format!("{mode} weights of {} bits in groups of {}", q.bits, q.group_size)
+                    });
+                    return Err(Error::model(format!(
+                        "the kernel for {form} and {rows} rows of {dtype:?} computes {got} where {want} is right on this device; refused rather than speak nonsense"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The product of the rows of `x` with `weight`, or with one of its experts each, in turn.
+    fn product(&self, weight: &Weight, x: &Array) -> Result<Array> {
+        let shape = match &weight.matrix {
+            Matrix::Dense(w) => w.shape(),
+            Matrix::Quantized(w) => w.weight.shape(),
+        };
+        let &[experts, _, _] = shape else { return Ok(weight.project(x)?) };
+        let product =
+            weight.gather(&ops::expand_dims(x, 1)?, &turns(experts, x.shape()[0])?, Order::Any);
+        product.map_err(|error| {
+            Error::model(format!(
+                "the experts of `{}` cannot be multiplied on this device: {error}; load the model as f32, take a quantised one, or leave the kernels for CPUs on",
+                self.prefix
+            ))
+        })
+    }
+}
+
+/// The expert of each of `rows`, in turn, `[rows, 1]`.
+fn turns(experts: i32, rows: i32) -> mlx_ffi::Result<Array> {
+    let turns: Vec<u32> = (0..rows).map(|row| (row % experts) as u32).collect();
+    Array::from_u32(&turns, &[rows, 1])
+}
+
+/// `x`, `[rows, k]`, times `plain`, `[k, n]`, or times one of `[experts, k, n]` each, in turn.
+fn times(x: &Array, plain: &Array) -> mlx_ffi::Result<Array> {
+    let &[experts, _, _] = plain.shape() else { return ops::matmul(x, plain) };
+    let chosen = ops::take(plain, &ops::squeeze(&turns(experts, x.shape()[0])?, 1)?, 0)?;
+    ops::matmul(&ops::expand_dims(x, 1)?, &chosen)
+}
+
+/// The first rows of a matrix, and the first experts.
+fn few(matrix: &Matrix) -> mlx_ffi::Result<Matrix> {
+    let few = |array: &Array| {
+        let &[first, .., _] = array.shape() else { return array.share() };
+        match array.shape() {
+            [_, rows, _] => {
+                let experts = ops::slice_axis(array, 0, 0, first.min(EXPERTS))?;
+                ops::slice_axis(&experts, 1, 0, (*rows).min(ROWS))
+            }
+            _ => ops::slice_axis(array, 0, 0, first.min(ROWS)),
+        }
+    };
+    Ok(match matrix {
+        Matrix::Dense(w) => Matrix::Dense(few(w)?),
+        Matrix::Quantized(w) => Matrix::Quantized(Quantized {
+            weight: few(&w.weight)?,
+            scales: few(&w.scales)?,
+            biases: w.biases.as_ref().map(few).transpose()?,
+            quantization: w.quantization,
+        }),
+    })
+}

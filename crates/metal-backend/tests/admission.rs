@@ -1,0 +1,47 @@
+//! What a prompt is admitted with, against what it takes. The figures are the process's, so this test
+//! is a binary of its own.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "a test ends where its setting fails")]
+
+#[allow(dead_code, reason = "each test binary takes what it needs")]
+#[path = "parity/fixtures.rs"]
+mod fixtures;
+
+use fixtures::{Checkpoint, greedy, run};
+use inference_core::{Error, LoadOptions, Prompt};
+
+/// Bytes that a prompt of `length` ids takes beside the weights, and bytes that it is said to need.
+fn taken_and_needed(name: &str, length: u32) -> (u64, u64) {
+    let checkpoint = Checkpoint::new(name);
+    let ids: Vec<u32> = (0..length).map(|i| 5 + (i * i + 3 * i) % 300).collect();
+    let prompt = Prompt::Ids(ids.clone());
+    let model = checkpoint.load(LoadOptions::default());
+    run(&*model, &ids[..1], &greedy(1));
+    let mut generation = model.generate(&prompt, &greedy(1)).unwrap();
+    generation.by_ref().for_each(|token| drop(token.unwrap()));
+    let metrics = &generation.outcome().unwrap().metrics;
+    let taken = metrics.peak_memory_bytes - metrics.active_memory_bytes;
+    let limit = Some(metrics.active_memory_bytes + 4096);
+    drop(model);
+    let model = checkpoint.load(LoadOptions { memory_limit: limit, ..LoadOptions::default() });
+    let mut generation = model.generate(&prompt, &greedy(1)).unwrap();
+    match generation.next() {
+        Some(Err(Error::Memory { needed, .. })) => (taken, needed),
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+#[test]
+fn a_prompt_takes_no_more_than_it_is_admitted_with() {
+    for name in
+        ["llama", "gemma3_text", "phi3", "olmo2", "qwen3_moe", "qwen3_moe-4bit-g64", "gpt_oss"]
+    {
+        // Of a long prompt most are scores, of a short one what feed-forward networks compute.
+        for length in [60, 500] {
+            let (taken, needed) = taken_and_needed(name, length);
+            eprintln!("{name}: {taken} of {needed} bytes");
+            assert!(taken <= needed, "{name}, {length} ids: {taken} of {needed} bytes");
+        }
+    }
+}

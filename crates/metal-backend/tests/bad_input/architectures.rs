@@ -1,0 +1,66 @@
+//! config.json of the architectures whose keys need more than a type.
+
+use serde_json::{Value, json};
+
+use crate::refused;
+use crate::tiny::Checkpoint;
+
+/// The small checkpoint under the name of another architecture, with its keys.
+fn checkpoint(model_type: &str, keys: &[(&str, Value)]) -> Checkpoint {
+    let mut checkpoint = Checkpoint::qwen3();
+    checkpoint.config["model_type"] = json!(model_type);
+    for (key, value) in keys {
+        checkpoint.config[*key] = value.clone();
+    }
+    checkpoint
+}
+
+#[test]
+fn factors_of_another_number_than_the_pairs_are_refused() {
+    let scaling =
+        |short: Value| json!({"type": "longrope", "short_factor": short, "long_factor": [1.0]});
+    let cases = [
+        (json!([1.0, 2.0, 3.0]), "`short_factor` has 3 entries"),
+        (json!([1.0, -2.0]), "a list of numbers above 0"),
+        (json!(null), "key `short_factor` is missing"),
+    ];
+    for (short, expected) in cases {
+        refused(&checkpoint("phi3", &[("rope_scaling", scaling(short))]), &[expected]);
+    }
+}
+
+#[test]
+fn a_part_of_each_head_must_be_pairs_and_at_most_the_whole() {
+    for (factor, expected) in [(1.5, "at most 1"), (1e-6, "rotary positions need pairs")] {
+        let keys = [("partial_rotary_factor", json!(factor))];
+        refused(&checkpoint("phi3", &keys), &["partial_rotary_factor", expected]);
+    }
+    refused(&checkpoint("llama", &[("partial_rotary_factor", json!(0.5))]), &["whole heads"]);
+}
+
+#[test]
+fn lists_that_leave_layers_out_are_refused() {
+    refused(&checkpoint("smollm3", &[("no_rope_layers", json!([]))]), &["`no_rope_layers` has 0"]);
+    refused(&checkpoint("smollm3", &[("no_rope_layers", json!(["1"]))]), &["integers from 0 on"]);
+}
+
+#[test]
+fn experts_that_cannot_be_chosen_are_refused() {
+    let keys = |count: Value, chosen: Value| {
+        [
+            ("num_experts", count),
+            ("num_experts_per_tok", chosen),
+            ("moe_intermediate_size", json!(16)),
+        ]
+    };
+    for (count, chosen, expected) in [
+        (json!(4), json!(5), "`num_experts_per_tok` is 5 of 4 experts"),
+        (json!(null), json!(2), "key `num_experts` is missing"),
+        (json!(0), json!(2), "`num_experts` is 0"),
+        (json!(4), json!(null), "key `num_experts_per_tok` is missing"),
+        // None of which the checkpoint has.
+        (json!(2_147_483_647), json!(2), "is missing"),
+    ] {
+        refused(&checkpoint("qwen3_moe", &keys(count, chosen)), &[expected]);
+    }
+}

@@ -1,0 +1,100 @@
+//! Checkpoints with a LoRA adapter: tokens, log probabilities and logits are the references'.
+
+use inference_core::LoadOptions;
+
+use crate::checkpoints::{F32_TOLERANCE, bf16_logits_are_the_references};
+use crate::fixtures::{
+    Checkpoint, Golden, distance, first_logits, greedy, ids, logprobs, numbers, root, run,
+    token_ids,
+};
+
+fn with(adapter: &str) -> LoadOptions {
+    let folder = root().join("adapters").join(adapter);
+    LoadOptions { adapter_path: Some(folder), ..LoadOptions::default() }
+}
+
+/// Checks `models/<model>` with `adapters/<adapter>` against `golden/<golden>`.
+fn agrees_with_the_references(model: &str, adapter: &str, golden: &str) {
+    let (checkpoint, name) = (Checkpoint::new(model), golden);
+    let golden = Golden::new(golden);
+    let loaded = checkpoint.load(with(adapter));
+    let (mut worst, mut compared) = (0.0_f32, 0);
+    for (prompt, expected) in golden.prompts() {
+        let prompt_ids = ids(&expected["ids"]);
+        let tokens = run(&*loaded, &prompt_ids, &greedy(48));
+        let base = &expected["greedy"]["base"];
+        assert_eq!(token_ids(&tokens), ids(&base["tokens"]), "{name} {prompt}");
+        assert_ne!(base["tokens"], expected["greedy"]["without"]["tokens"], "{name} {prompt}");
+        let distance_of_logprobs = distance(&logprobs(&tokens), &numbers(&base["logprobs"]));
+        assert!(distance_of_logprobs <= F32_TOLERANCE, "{name} {prompt}: {distance_of_logprobs:e}");
+        let logits = first_logits(&*loaded, &prompt_ids);
+        for column in ["mlx_f32_last", "hf_f32_last"] {
+            let Some(reference) = golden.logits(&format!("{prompt}/{column}")) else { continue };
+            let distance = distance(&logits, &reference);
+            assert!(distance <= F32_TOLERANCE, "{name} {prompt} {column}: {distance:e}");
+            worst = worst.max(distance);
+            compared += 1;
+        }
+    }
+    // Three prompts by mlx-lm; by PEFT where the golden was made with it.
+    let by_peft = golden.json["versions"].get("peft").is_some();
+    assert_eq!(compared, if by_peft { 6 } else { 3 }, "{name}");
+    eprintln!("{name}: logits within {worst:.1e}");
+    bf16_logits_are_the_references(&*checkpoint.load_native(with(adapter)), &golden, name);
+}
+
+#[test]
+fn an_adapter_of_mlx_lm_agrees_with_it_and_with_peft() {
+    agrees_with_the_references("llama", "llama-lora", "llama-lora");
+}
+
+#[test]
+fn the_same_adapter_in_the_layout_of_peft_agrees_too() {
+    agrees_with_the_references("llama", "llama-lora-peft", "llama-lora");
+}
+
+#[test]
+fn an_adapter_over_quantised_weights_agrees_with_mlx_lm() {
+    agrees_with_the_references("llama-4bit-g64", "llama-lora", "llama-lora-4bit-g64");
+    agrees_with_the_references("llama-4bit-g64", "llama-lora-peft", "llama-lora-4bit-g64");
+}
+
+#[test]
+fn an_adapter_of_tied_embeddings_counts_at_both_ends() {
+    agrees_with_the_references("qwen3", "qwen3-lora", "qwen3-lora");
+    agrees_with_the_references("qwen3-4bit-g64", "qwen3-lora", "qwen3-lora-4bit-g64");
+}
+
+#[test]
+fn an_adapter_of_fused_projections_agrees_with_mlx_lm() {
+    agrees_with_the_references("phi3", "phi3-lora", "phi3-lora");
+}
+
+#[test]
+fn an_adapter_beside_experts_agrees_with_mlx_lm() {
+    agrees_with_the_references("qwen3_moe-4bit-g64", "qwen3_moe-lora", "qwen3_moe-lora");
+}
+
+#[test]
+fn without_its_adapter_a_checkpoint_computes_what_it_did() {
+    let golden = Golden::new("llama-lora");
+    let loaded = Checkpoint::new("llama").load(LoadOptions::default());
+    for (prompt, expected) in golden.prompts() {
+        let tokens = run(&*loaded, &ids(&expected["ids"]), &greedy(48));
+        let without = &expected["greedy"]["without"]["tokens"];
+        assert_eq!(token_ids(&tokens), ids(without), "{prompt}");
+    }
+}
+
+#[test]
+fn the_bytes_of_an_adapter_are_counted_and_the_model_stays_what_it_is() {
+    let checkpoint = Checkpoint::new("llama");
+    let plain = checkpoint.load_native(LoadOptions::default());
+    let adapted = checkpoint.load_native(with("llama-lora"));
+    // Two layers of four projections: (128 + 128) values thrice, (128 + 64) once, by a rank of 4.
+    let bytes = 2 * (3 * 256 + 192) * 4 * 4;
+    let (plain, adapted) = (plain.info(), adapted.info());
+    assert_eq!(adapted.weight_bytes, plain.weight_bytes + bytes);
+    assert_eq!(adapted.num_parameters, plain.num_parameters);
+    assert_eq!(adapted.dtype, plain.dtype);
+}

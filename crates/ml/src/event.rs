@@ -1,0 +1,58 @@
+//! What a backend tells the program's log.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// What takes events, on the thread that called the backend. Its text is a line for a log.
+pub type Log = Arc<dyn Fn(&Event) + Send + Sync>;
+
+/// Something that a log may want to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A model was loaded.
+    Loaded {
+        /// Its architecture.
+        architecture: String,
+        /// The device that computes.
+        device: String,
+        /// Transformer layers.
+        num_layers: usize,
+        /// Bytes of its weights.
+        weight_bytes: u64,
+    },
+    /// After a request, the process held more than three times the model's own memory.
+    MemoryHigh {
+        /// Bytes in use by arrays of the process, the request's own freed.
+        active_bytes: u64,
+        /// Bytes of the model's weights.
+        weight_bytes: u64,
+        /// Of the bytes in use, those of other requests that run now.
+        kv_bytes: u64,
+        /// Of the bytes in use, those kept for prompts that begin alike.
+        prefix_cache_bytes: u64,
+    },
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mb = |bytes: &u64| bytes / 1_000_000;
+        match self {
+            Event::Loaded { architecture, device, num_layers, weight_bytes } => write!(
+                f,
+                "mlx: {architecture} on {device}: {num_layers} layers, {} MB",
+                mb(weight_bytes)
+            ),
+            Event::MemoryHigh { active_bytes, weight_bytes, kv_bytes, prefix_cache_bytes } => {
+                write!(
+                    f,
+                    "mlx: {} MB in use, over three times the model's {} MB; running requests hold {} MB, the prefix cache {} MB",
+                    mb(active_bytes),
+                    mb(weight_bytes),
+                    mb(kv_bytes),
+                    mb(prefix_cache_bytes)
+                )
+            }
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! The backend `mlx`: the facade's traits over a model of the contract.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use inference_core::{
+    ChatOptions, FinishReason, Generation, LoadOptions, Message, ModelInfo, Prompt, Registry,
+    TextModel,
+};
+
+use crate::{
+    Backend, Cause, Error, Event, GenOpts, Log, OnPiece, Reply, Result, StreamingBackend,
+    system_turn,
+};
+
+/// Memory in use, as a multiple of the model's own, past which the log is told.
+const MEMORY_FACTOR: u64 = 3;
+
+/// How an [`MlxBackend`] loads its model and where it reports.
+#[derive(Clone)]
+pub struct MlxOptions {
+    /// What the contract's load takes. The limits are for the allocator of the whole process; an
+    /// engine takes what the device has where that is less.
+    pub load: LoadOptions,
+    /// Told of the load and of memory that is not given back.
+    pub log: Option<Log>,
+}
+
+impl MlxOptions {
+    /// Bytes of freed memory that the allocator may keep: 16 GiB.
+    pub const CACHE_LIMIT: u64 = 16 << 30;
+    /// Bytes that weights, caches and activations may take together: 24 GiB.
+    pub const MEMORY_LIMIT: u64 = 24 << 30;
+}
+
+impl Default for MlxOptions {
+    fn default() -> Self {
+        let load = LoadOptions {
+            cache_limit: Some(MlxOptions::CACHE_LIMIT),
+            memory_limit: Some(MlxOptions::MEMORY_LIMIT),
+            ..LoadOptions::default()
+        };
+        MlxOptions { load, log: None }
+    }
+}
+
+impl fmt::Debug for MlxOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let log = self.log.as_ref().map(|_| "a function");
+        f.debug_struct("MlxOptions").field("load", &self.load).field("log", &log).finish()
+    }
+}
+
+/// A loaded model behind [`Backend`] and [`StreamingBackend`].
+///
+/// It takes no lock: requests wait in the engine's own queue, where their cancel tokens are looked
+/// at. After each request it compares the memory in use with the model's own. The cleaning up is
+/// done by then: the request's state is dropped before the look, and an engine gives freed memory
+/// back at a request's end. What is still held belongs to others, and the log is told.
+pub struct MlxBackend {
+    model: Arc<dyn TextModel>,
+    /// What loaded the model, where this backend had it loaded.
+    loader: Option<Arc<dyn inference_core::Backend>>,
+    path: Option<PathBuf>,
+    log: Option<Log>,
+}
+
+impl MlxBackend {
+    /// Loads the model folder at `path` with the best of the backends that the program registered,
+    /// as [`MlxOptions::default`] says.
+    ///
+    /// # Errors
+    /// Those of [`inference_core::load_model`]: nothing registered or available, a folder that
+    /// cannot be loaded.
+    pub fn new(path: impl AsRef<Path>) -> inference_core::Result<MlxBackend> {
+        MlxBackend::with_options(path, MlxOptions::default())
+    }
+
+    /// As [`new`](Self::new), with options.
+    ///
+    /// # Errors
+    /// As there, and options that are refused.
+    pub fn with_options(
+        path: impl AsRef<Path>,
+        options: MlxOptions,
+    ) -> inference_core::Result<MlxBackend> {
+        MlxBackend::from_registry(inference_core::global(), path, options)
+    }
+
+    /// As [`with_options`](Self::with_options), with the backends of `registry`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn from_registry(
+        registry: &Registry,
+        path: impl AsRef<Path>,
+        options: MlxOptions,
+    ) -> inference_core::Result<MlxBackend> {
+        let MlxOptions { mut load, log } = options;
+        let path = path.as_ref().to_owned();
+        let name = match load.backend.take() {
+            Some(name) => name,
+            None => registry.default_backend()?.name().to_owned(),
+        };
+        load.backend = Some(name.clone());
+        let model = registry.load_model(&path, &load)?;
+        let backend = MlxBackend {
+            model: Arc::from(model),
+            loader: registry.get(&name),
+            path: Some(path),
+            log,
+        };
+        let info = backend.model.info();
+        backend.tell(|| Event::Loaded {
+            architecture: info.architecture.clone(),
+            device: info.device.clone(),
+            num_layers: info.num_layers,
+            weight_bytes: info.weight_bytes,
+        });
+        Ok(backend)
+    }
+
+    /// The facade over a model that the program has loaded.
+    pub fn over(model: Arc<dyn TextModel>) -> MlxBackend {
+        MlxBackend { model, loader: None, path: None, log: None }
+    }
+
+    /// Whether a registered backend can load models here: [`new`](Self::new) finds a device.
+    pub fn has_device() -> bool {
+        inference_core::default_backend().is_ok()
+    }
+
+    /// The same with a log.
+    pub fn with_log(self, log: Log) -> MlxBackend {
+        MlxBackend { log: Some(log), ..self }
+    }
+
+    /// The model behind the facade.
+    pub fn model(&self) -> &Arc<dyn TextModel> {
+        &self.model
+    }
+
+    /// Ends running requests and frees the model. Calling it again changes nothing.
+    pub fn close(&self) {
+        self.model.close();
+    }
+
+    fn tell(&self, event: impl FnOnce() -> Event) {
+        if let Some(log) = &self.log {
+            log(&event());
+        }
+    }
+
+    /// Refuses a call that means another model.
+    fn check_model(&self, opts: &GenOpts) -> Result<()> {
+        let Some(asked) = opts.model.as_deref().filter(|name| !name.is_empty()) else {
+            return Ok(());
+        };
+        let ModelInfo { architecture, .. } = self.model.info();
+        let is_path = self.path.as_deref().is_some_and(|path| {
+            Path::new(asked) == path || path.file_name().is_some_and(|name| name == asked)
+        });
+        if is_path || asked == architecture {
+            return Ok(());
+        }
+        let loaded = self.path.as_ref().map_or(architecture.clone(), |p| p.display().to_string());
+        Err(inference_core::Error::Unsupported {
+            what: "model".into(),
+            reason: format!("`{asked}` was asked for, this backend has loaded `{loaded}`"),
+        }
+        .into())
+    }
+
+    fn start(&self, prompt: &str, opts: &GenOpts) -> Result<Generation> {
+        self.check_model(opts)?;
+        Ok(self.model.generate(&Prompt::from(prompt), &opts.to_generate_options())?)
+    }
+
+    fn start_chat(&self, messages: &[Message], opts: &GenOpts) -> Result<Generation> {
+        self.check_model(opts)?;
+        let options = opts.to_generate_options();
+        let chat = |messages: &[Message]| {
+            self.model.chat(messages, &ChatOptions::default(), &options).map_err(Error::from)
+        };
+        if !system_turn::is_needed(self.model.model_type(), messages) {
+            return chat(messages);
+        }
+        match chat(&system_turn::as_turns(messages)?) {
+            Err(Error { cause: Cause::Model(inference_core::Error::Prompt(_)), .. }) => {
+                chat(&system_turn::within_turns(messages)?)
+            }
+            started => started,
+        }
+    }
+
+    /// Reads a generation to its end.
+    fn read(&self, mut generation: Generation, on_piece: &mut OnPiece<'_>) -> Result<Reply> {
+        let mut text = String::new();
+        let mut failure = None;
+        for token in generation.by_ref() {
+            let piece = match token {
+                Ok(token) => token.text,
+                Err(error) => {
+                    failure = Some(Cause::Model(error));
+                    break;
+                }
+            };
+            if piece.is_empty() {
+                continue;
+            }
+            text.push_str(&piece);
+            if let Err(error) = on_piece(&piece) {
+                failure = Some(Cause::Callback(error));
+                break;
+            }
+        }
+        let outcome = generation.outcome().cloned();
+        // Cancels what the callback stopped, and frees what the request holds here.
+        drop(generation);
+        self.look_at_memory(outcome.as_ref().map(|outcome| outcome.metrics.active_memory_bytes));
+        let cancelled = |outcome: &inference_core::Outcome| {
+            matches!(outcome.finish_reason, FinishReason::Cancelled)
+        };
+        match (failure, outcome) {
+            (None, Some(outcome)) if !cancelled(&outcome) => Ok(Reply { text, outcome }),
+            (failure, outcome) => Err(Error {
+                partial: text,
+                metrics: outcome.map(|outcome| Box::new(outcome.metrics)),
+                cause: failure.unwrap_or(Cause::Model(inference_core::Error::Cancelled)),
+            }),
+        }
+    }
+
+    /// Tells the log where `active_bytes` pass three times the model's own.
+    fn look_at_memory(&self, active_bytes: Option<u64>) {
+        let weight_bytes = self.model.info().weight_bytes;
+        let Some(active_bytes) = active_bytes else { return };
+        // A model that does not say what it weighs cannot be compared with.
+        if weight_bytes == 0 || active_bytes <= weight_bytes.saturating_mul(MEMORY_FACTOR) {
+            return;
+        }
+        self.tell(|| {
+            let status = self.model.status();
+            Event::MemoryHigh {
+                active_bytes,
+                weight_bytes,
+                kv_bytes: status.kv_bytes,
+                prefix_cache_bytes: status.prefix_cache_bytes,
+            }
+        });
+    }
+}
+
+impl Backend for MlxBackend {
+    fn generate(&self, prompt: &str, opts: &GenOpts) -> Result<Reply> {
+        self.generate_stream(prompt, opts, &mut |_| Ok(()))
+    }
+
+    fn chat(&self, messages: &[Message], opts: &GenOpts) -> Result<Reply> {
+        self.chat_stream(messages, opts, &mut |_| Ok(()))
+    }
+
+    fn name(&self) -> &str {
+        "mlx"
+    }
+
+    /// False where the device is gone or the model was closed.
+    fn available(&self) -> bool {
+        let has_device = self.loader.as_ref().is_none_or(|loader| loader.available().is_ok());
+        has_device && !matches!(self.model.encode("a"), Err(inference_core::Error::Closed))
+    }
+}
+
+impl StreamingBackend for MlxBackend {
+    fn generate_stream(
+        &self,
+        prompt: &str,
+        opts: &GenOpts,
+        on_piece: &mut OnPiece<'_>,
+    ) -> Result<Reply> {
+        self.read(self.start(prompt, opts)?, on_piece)
+    }
+
+    fn chat_stream(
+        &self,
+        messages: &[Message],
+        opts: &GenOpts,
+        on_piece: &mut OnPiece<'_>,
+    ) -> Result<Reply> {
+        self.read(self.start_chat(messages, opts)?, on_piece)
+    }
+}
+
+/// What the model is.
+impl fmt::Debug for MlxBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MlxBackend")
+            .field("path", &self.path)
+            .field("model", &self.model)
+            .finish_non_exhaustive()
+    }
+}

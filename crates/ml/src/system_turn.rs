@@ -1,0 +1,56 @@
+//! System messages for Gemma, whose chat format has no such role.
+
+use inference_core::{Error, Message, Result, Role, Value};
+
+/// Whether models of that architecture get system messages as the user's.
+pub(crate) fn is_needed(architecture: &str, messages: &[Message]) -> bool {
+    architecture.starts_with("gemma") && messages.iter().any(|m| m.role == Role::System)
+}
+
+/// Each system message as a user's turn `[System: …]`.
+///
+/// # Errors
+/// A system message that is no text.
+pub(crate) fn as_turns(messages: &[Message]) -> Result<Vec<Message>> {
+    let turn = |message: &Message| match message.role {
+        Role::System => Ok(Message::user(bracketed(message)?)),
+        _ => Ok(message.clone()),
+    };
+    messages.iter().map(turn).collect()
+}
+
+/// The same for templates that refuse two turns of the user in a row: the text stands before that
+/// of the user's next turn, with an empty line between.
+///
+/// # Errors
+/// A message that is no text.
+pub(crate) fn within_turns(messages: &[Message]) -> Result<Vec<Message>> {
+    let mut turns = Vec::with_capacity(messages.len());
+    let mut waiting = Vec::new();
+    for message in messages {
+        match message.role {
+            Role::System => waiting.push(bracketed(message)?),
+            Role::User if !waiting.is_empty() => {
+                waiting.push(text(message)?.to_owned());
+                let content = Value::String(std::mem::take(&mut waiting).join("\n\n"));
+                turns.push(Message { content, ..message.clone() });
+            }
+            _ => turns.push(message.clone()),
+        }
+    }
+    if !waiting.is_empty() {
+        turns.push(Message::user(waiting.join("\n\n")));
+    }
+    Ok(turns)
+}
+
+fn bracketed(message: &Message) -> Result<String> {
+    Ok(format!("[System: {}]", text(message)?))
+}
+
+fn text(message: &Message) -> Result<&str> {
+    message.content.as_str().ok_or_else(|| Error::Unsupported {
+        what: format!("a {} message of parts", message.role),
+        reason: "beside a system message for Gemma, this facade takes text only".into(),
+    })
+}

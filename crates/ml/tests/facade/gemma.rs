@@ -1,0 +1,79 @@
+//! System messages: a user's turn for Gemma, untouched for every other model.
+
+use inference_core::{Role, Value};
+use ml::{Backend, GenOpts, Message, MlxBackend};
+
+use crate::fake::Script;
+
+fn messages() -> Vec<Message> {
+    vec![
+        Message::system("Be brief."),
+        Message::user("Why?"),
+        Message::assistant("So."),
+        Message::user("How?"),
+    ]
+}
+
+/// What the model is given for `messages`, as role and text.
+fn given(script: Script, messages: &[Message]) -> Vec<(String, String)> {
+    let (model, seen) = script.model();
+    MlxBackend::over(model).chat(messages, &GenOpts::default()).unwrap();
+    seen.last_messages()
+}
+
+fn turns(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+    expected.iter().map(|(role, text)| ((*role).into(), (*text).into())).collect()
+}
+
+#[test]
+fn gemma_gets_system_messages_as_the_users() {
+    for architecture in ["gemma2", "gemma3", "gemma3_text"] {
+        let script = Script { architecture, ..Script::says(&["a"]) };
+        let expected = [
+            ("user", "[System: Be brief.]"),
+            ("user", "Why?"),
+            ("assistant", "So."),
+            ("user", "How?"),
+        ];
+        assert_eq!(given(script, &messages()), turns(&expected));
+    }
+}
+
+#[test]
+fn a_template_that_wants_turns_gets_it_within_the_users_next() {
+    let strict = Script { architecture: "gemma2", strict: true, ..Script::says(&["a"]) };
+    let expected =
+        [("user", "[System: Be brief.]\n\nWhy?"), ("assistant", "So."), ("user", "How?")];
+    assert_eq!(given(strict.clone(), &messages()), turns(&expected));
+    let late = [Message::user("Why?"), Message::assistant("So."), Message::system("Be brief.")];
+    let expected = [("user", "Why?"), ("assistant", "So."), ("user", "[System: Be brief.]")];
+    assert_eq!(given(strict, &late), turns(&expected));
+}
+
+#[test]
+fn other_models_and_other_conversations_keep_their_messages() {
+    let expected =
+        [("system", "Be brief."), ("user", "Why?"), ("assistant", "So."), ("user", "How?")];
+    assert_eq!(given(Script::says(&["a"]), &messages()), turns(&expected));
+    let gemma = Script { architecture: "gemma3", strict: true, ..Script::says(&["a"]) };
+    assert_eq!(given(gemma, &messages()[1..]), turns(&expected[1..]));
+}
+
+#[test]
+fn a_refusal_of_the_template_that_is_no_matter_of_system_messages_stays() {
+    let strict = Script { architecture: "gemma3", strict: true, ..Script::says(&["a"]) };
+    let (model, _) = strict.model();
+    let twice =
+        [Message::system("Be brief."), Message::assistant("So."), Message::assistant("Oh.")];
+    let error = MlxBackend::over(model).chat(&twice, &GenOpts::default()).unwrap_err();
+    assert!(error.to_string().contains("must alternate"), "{error}");
+}
+
+#[test]
+fn system_messages_of_parts_are_refused_for_gemma() {
+    let script = Script { architecture: "gemma3", ..Script::says(&["a"]) };
+    let (model, _) = script.model();
+    let parts = [Message::new(Role::System, Value::Array(Vec::new())), Message::user("Why?")];
+    let error = MlxBackend::over(model).chat(&parts, &GenOpts::default()).unwrap_err();
+    assert!(error.to_string().contains("system message of parts"), "{error}");
+}

@@ -1,0 +1,91 @@
+//! One tool call, and the JSON that families write it in.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// A complete call of a known tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    pub name: String,
+    /// A JSON object.
+    pub arguments: String,
+}
+
+/// The tools that may be called.
+#[derive(Clone, Debug, Default)]
+pub struct Tools {
+    /// Each with the schema of its arguments, where it is known.
+    tools: BTreeMap<String, Option<Value>>,
+}
+
+impl Tools {
+    pub fn new(tools: impl Iterator<Item = (String, Option<Value>)>) -> Tools {
+        Tools { tools: tools.collect() }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.tools.contains_key(name)
+    }
+
+    /// The schema of a tool's arguments, where it is known.
+    pub fn schema(&self, name: &str) -> Option<&Value> {
+        self.tools.get(name)?.as_ref()
+    }
+
+    /// A call of this name, if there is a tool of it, with these arguments, if they are an object.
+    pub fn call(&self, name: &str, arguments: &str) -> Option<Call> {
+        if !self.has(name) {
+            return None;
+        }
+        Some(Call { name: name.to_owned(), arguments: object_text(arguments)? })
+    }
+}
+
+/// Whether a call may leave its arguments out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arguments {
+    Required,
+    Optional,
+}
+
+/// The calls of `{"name": …, "arguments": {…}}`, with `parameters` for `arguments` too, or of an
+/// array of such objects; all of them or none.
+pub fn json_calls(text: &str, tools: &Tools, arguments: Arguments) -> Option<Vec<Call>> {
+    type Fields<'a> = BTreeMap<String, &'a RawValue>;
+    let objects: Vec<Fields> = match text.trim_start().starts_with('[') {
+        true => serde_json::from_str(text).ok()?,
+        false => vec![serde_json::from_str(text).ok()?],
+    };
+    if objects.is_empty() {
+        return None;
+    }
+    let call = |fields: &Fields| {
+        let name: String = serde_json::from_str(fields.get("name")?.get()).ok()?;
+        match fields.get("arguments").or_else(|| fields.get("parameters")) {
+            Some(value) => tools.call(&name, value.get()),
+            None if arguments == Arguments::Optional => tools.call(&name, "{}"),
+            None => None,
+        }
+    };
+    objects.iter().map(call).collect()
+}
+
+/// `text` where it is a JSON object; what it says where it is a string that holds one; `{}` where
+/// it is `null`.
+fn object_text(text: &str) -> Option<String> {
+    match serde_json::from_str(text).ok()? {
+        Value::Object(_) => Some(text.trim().to_owned()),
+        Value::String(inner) => {
+            let object: Value = serde_json::from_str(&inner).ok()?;
+            object.is_object().then(|| inner.trim().to_owned())
+        }
+        Value::Null => Some("{}".to_owned()),
+        _ => None,
+    }
+}

@@ -1,0 +1,297 @@
+//! Calls written as Python: `[weather(city="Paris", days=2)]`.
+
+use std::collections::BTreeSet;
+
+use super::call::{Call, Tools};
+use super::json_scan::{MAX_DEPTH, Step};
+use super::marks::is_space;
+
+/// The most bytes of a tool's name, with the whitespace around it.
+const NAME_LIMIT: usize = 256;
+
+/// Follows one list of calls to its closing bracket.
+#[derive(Debug)]
+pub struct ListScan {
+    at: usize,
+    /// Where the first call's name begins, until it was looked at.
+    name: Option<usize>,
+    closers: Vec<u8>,
+    quote: Option<u8>,
+    escaped: bool,
+}
+
+impl ListScan {
+    /// A scan of the list whose bracket is at byte `at`.
+    pub fn new(at: usize) -> ListScan {
+        ListScan { at, name: Some(at + 1), closers: Vec::new(), quote: None, escaped: false }
+    }
+
+    /// Goes on in `text`, which begins as it did the last time. The first name must be a tool's.
+    pub fn scan(&mut self, text: &str, tools: &Tools) -> Step {
+        let bytes = text.as_bytes();
+        while let Some(&byte) = bytes.get(self.at) {
+            let known = match (self.quote, byte) {
+                _ if self.escaped => {
+                    self.escaped = false;
+                    true
+                }
+                (Some(_), b'\\') => {
+                    self.escaped = true;
+                    true
+                }
+                (Some(_), b'\n') => false,
+                (Some(quote), _) => {
+                    if byte == quote {
+                        self.quote = None;
+                    }
+                    true
+                }
+                (None, _) => self.between(byte, text, tools),
+            };
+            if !known {
+                return Step::Bad(self.at);
+            }
+            self.at += 1;
+            if self.closers.is_empty() {
+                return Step::Done(self.at);
+            }
+        }
+        Step::More
+    }
+
+    fn between(&mut self, byte: u8, text: &str, tools: &Tools) -> bool {
+        if let Some(start) = self.name
+            && !self.closers.is_empty()
+        {
+            match byte {
+                b'(' => {
+                    self.name = None;
+                    if !tools.has(text[start..self.at].trim_matches(is_space)) {
+                        return false;
+                    }
+                }
+                _ => {
+                    let known = is_name(byte) || is_space(byte.into());
+                    return known && self.at - start < NAME_LIMIT;
+                }
+            }
+        }
+        match byte {
+            b'"' | b'\'' => {
+                self.quote = Some(byte);
+                true
+            }
+            b'(' => self.open(b')'),
+            b'[' => self.open(b']'),
+            b'{' => self.open(b'}'),
+            b')' | b']' | b'}' => self.closers.pop() == Some(byte),
+            _ => true,
+        }
+    }
+
+    fn open(&mut self, closer: u8) -> bool {
+        self.closers.push(closer);
+        self.closers.len() <= MAX_DEPTH
+    }
+}
+
+fn is_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"_.-".contains(&byte)
+}
+
+/// The calls of `text`: lists of calls, calls, or calls that are printed, one after the other.
+pub fn calls(text: &str, tools: &Tools) -> Option<Vec<Call>> {
+    let mut reader = Reader { rest: text, depth: 0 };
+    let mut calls = Vec::new();
+    loop {
+        while reader.eat(";") {}
+        if reader.at_end() {
+            return (!calls.is_empty()).then_some(calls);
+        }
+        if reader.eat("[") {
+            while !reader.eat("]") {
+                calls.push(reader.call(tools)?);
+                if !reader.eat(",") && !reader.sees("]") {
+                    return None;
+                }
+            }
+        } else if reader.sees("print(") && !tools.has("print") {
+            reader.eat("print(");
+            calls.push(reader.call(tools)?);
+            if !reader.eat(")") {
+                return None;
+            }
+        } else {
+            calls.push(reader.call(tools)?);
+        }
+    }
+}
+
+/// Reads Python and writes JSON.
+struct Reader<'a> {
+    rest: &'a str,
+    depth: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn sees(&mut self, mark: &str) -> bool {
+        self.rest = self.rest.trim_start_matches(is_space);
+        self.rest.starts_with(mark)
+    }
+
+    fn eat(&mut self, mark: &str) -> bool {
+        let seen = self.sees(mark);
+        if seen {
+            self.rest = &self.rest[mark.len()..];
+        }
+        seen
+    }
+
+    fn at_end(&mut self) -> bool {
+        self.sees("") && self.rest.is_empty()
+    }
+
+    fn name(&mut self) -> Option<&'a str> {
+        self.sees("");
+        let end = self.rest.bytes().position(|byte| !is_name(byte)).unwrap_or(self.rest.len());
+        let (name, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        (!name.is_empty()).then_some(name)
+    }
+
+    fn call(&mut self, tools: &Tools) -> Option<Call> {
+        let name = self.name()?;
+        if !self.eat("(") {
+            return None;
+        }
+        let mut keys = BTreeSet::new();
+        let mut fields = Vec::new();
+        while !self.eat(")") {
+            let key = self.name()?;
+            if !self.eat("=") || !keys.insert(key) {
+                return None;
+            }
+            fields.push(format!("{}: {}", quoted(key), self.value()?));
+            if !self.eat(",") && !self.sees(")") {
+                return None;
+            }
+        }
+        tools.call(name, &format!("{{{}}}", fields.join(", ")))
+    }
+
+    fn value(&mut self) -> Option<String> {
+        self.sees("");
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return None;
+        }
+        let json = match self.rest.bytes().next()? {
+            b'"' | b'\'' => quoted(&self.string()?),
+            b'[' => self.items("[", "]")?,
+            b'(' => self.items("(", ")")?,
+            b'{' => self.object()?,
+            _ => match self.name_or_number() {
+                "True" | "true" => "true".to_owned(),
+                "False" | "false" => "false".to_owned(),
+                "None" | "null" => "null".to_owned(),
+                number => {
+                    let number: serde_json::Number = serde_json::from_str(number).ok()?;
+                    number.to_string()
+                }
+            },
+        };
+        self.depth -= 1;
+        Some(json)
+    }
+
+    fn name_or_number(&mut self) -> &'a str {
+        let known = |byte: u8| is_name(byte) || byte == b'+';
+        let end = self.rest.bytes().position(|byte| !known(byte)).unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        word
+    }
+
+    fn items(&mut self, open: &str, close: &str) -> Option<String> {
+        self.eat(open);
+        let mut items = Vec::new();
+        while !self.eat(close) {
+            items.push(self.value()?);
+            if !self.eat(",") && !self.sees(close) {
+                return None;
+            }
+        }
+        Some(format!("[{}]", items.join(", ")))
+    }
+
+    fn object(&mut self) -> Option<String> {
+        self.eat("{");
+        let mut fields = Vec::new();
+        while !self.eat("}") {
+            if !self.sees("\"") && !self.sees("'") {
+                return None;
+            }
+            let key = quoted(&self.string()?);
+            if !self.eat(":") {
+                return None;
+            }
+            fields.push(format!("{key}: {}", self.value()?));
+            if !self.eat(",") && !self.sees("}") {
+                return None;
+            }
+        }
+        Some(format!("{{{}}}", fields.join(", ")))
+    }
+
+    /// A string literal, without its quotes and escapes.
+    fn string(&mut self) -> Option<String> {
+        let mut chars = self.rest.chars();
+        let quote = chars.next()?;
+        let mut text = String::new();
+        loop {
+            match chars.next()? {
+                '\n' => return None,
+                '\\' => escape(&mut chars, &mut text)?,
+                c if c == quote => break,
+                c => text.push(c),
+            }
+        }
+        self.rest = chars.as_str();
+        Some(text)
+    }
+}
+
+/// Adds what follows a backslash in a string literal; one that means nothing stays.
+fn escape(chars: &mut std::str::Chars, text: &mut String) -> Option<()> {
+    let escaped = chars.next()?;
+    let digits = match escaped {
+        'x' => 2,
+        'u' => 4,
+        'U' => 8,
+        _ => 0,
+    };
+    if digits > 0 {
+        let code = chars.as_str().get(..digits)?;
+        text.push(char::from_u32(u32::from_str_radix(code, 16).ok()?)?);
+        *chars = chars.as_str()[digits..].chars();
+        return Some(());
+    }
+    match escaped {
+        'n' => text.push('\n'),
+        't' => text.push('\t'),
+        'r' => text.push('\r'),
+        'a' => text.push('\u{7}'),
+        'b' => text.push('\u{8}'),
+        'f' => text.push('\u{c}'),
+        'v' => text.push('\u{b}'),
+        '0' => text.push('\0'),
+        '\n' => {}
+        '\\' | '\'' | '"' => text.push(escaped),
+        other => text.extend(['\\', other]),
+    }
+    Some(())
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}

@@ -1,0 +1,241 @@
+//! The laws that hold for every text: cut anywhere, lose nothing, take linear time.
+
+use proptest::prelude::*;
+
+use super::{Answer, by_character, collect, parse, tools, whole};
+use crate::answer::{AnswerParser, Family};
+
+const FAMILIES: [Family; 6] = [
+    Family::Plain,
+    Family::Hermes,
+    Family::Llama3,
+    Family::Mistral,
+    Family::Gemma,
+    Family::Harmony,
+];
+
+/// What texts are made of here: marks, their parts, calls and their parts, words, whitespace.
+const PARTS: [&str; 62] = [
+    "<think>",
+    "</think>",
+    "[THINK]",
+    "[/THINK]",
+    "<tool_call>",
+    "</tool_call>",
+    "<function=",
+    "<function=weather>",
+    "</function>",
+    "<parameter=city>",
+    "</parameter>",
+    "<|python_tag|>",
+    "<|python_start|>",
+    "<|python_end|>",
+    "[TOOL_CALLS]",
+    "[ARGS]",
+    "[CALL_ID]",
+    "```tool_code",
+    "```json",
+    "```",
+    "<start_function_call>",
+    "<end_function_call>",
+    "<escape>",
+    "<|tool_call>",
+    "<tool_call|>",
+    "<|\"|>",
+    "<|channel|>",
+    "<|message|>",
+    "<|start|>",
+    "<|end|>",
+    "<|call|>",
+    "<|constrain|>",
+    "assistant",
+    "analysis",
+    "commentary to=functions.weather ",
+    "final",
+    "{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\"}}",
+    "{\"name\": \"time\", \"parameters\": {}}",
+    "[{\"name\": \"time\", \"arguments\": {\"a\": [1]}}]",
+    "{\"name\": \"other\", \"arguments\": {}}",
+    "[weather(city=\"Rome\")]",
+    "weather",
+    "time(",
+    "call:weather{city:<escape>Oslo<escape>}",
+    "{\"city\": \"Oslo\"}",
+    "{\"na",
+    "me\": \"",
+    "\"",
+    "{",
+    "}",
+    "[",
+    "]",
+    ";",
+    "<",
+    ">",
+    "|",
+    " ",
+    "\n",
+    "\n\n",
+    "Hello",
+    "é",
+    "\\",
+];
+
+fn text() -> impl Strategy<Value = String> {
+    let part = proptest::sample::select(PARTS.to_vec());
+    proptest::collection::vec(part, 0..14).prop_map(|parts| parts.concat())
+}
+
+fn family() -> impl Strategy<Value = Family> {
+    proptest::sample::select(FAMILIES.to_vec())
+}
+
+fn prompt() -> impl Strategy<Value = &'static str> {
+    proptest::sample::select(vec![
+        "",
+        "<|im_start|>assistant\n<think>\n",
+        "<|start|>assistant",
+        "<|start|>assistant<|channel|>analysis<|message|>",
+        "<|start|>assistant<|channel|>final",
+    ])
+}
+
+/// The text without marks and whitespace, in which pieces and text agree.
+fn bare(text: &str) -> String {
+    let marks = [
+        "<think>",
+        "</think>",
+        "[THINK]",
+        "[/THINK]",
+        "<|channel|>",
+        "<|message|>",
+        "<|start|>",
+        "<|end|>",
+        "<|call|>",
+        "assistant",
+        "analysis",
+        "final",
+        "commentary",
+        "<|constrain|>",
+        "json",
+        "code",
+    ];
+    let mut text: String = text.split_whitespace().collect();
+    for mark in marks {
+        text = text.replace(mark, "");
+    }
+    text
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn where_a_text_is_cut_makes_no_difference(
+        family in family(), prompt in prompt(), text in text(), cuts in proptest::collection::vec(0..200usize, 0..6)
+    ) {
+        let at_once = parse(family, prompt, [text.as_str()]);
+        prop_assert_eq!(&by_character(family, prompt, &text), &at_once);
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| text.floor_char_boundary(cut)).collect();
+        cuts.sort_unstable();
+        let mut parts = Vec::new();
+        let mut from = 0;
+        for cut in cuts.into_iter().chain([text.len()]) {
+            parts.push(&text[from..cut]);
+            from = cut;
+        }
+        prop_assert_eq!(&parse(family, prompt, parts), &at_once);
+    }
+
+    #[test]
+    fn without_calls_the_text_is_what_it_was(family in family(), prompt in prompt(), text in text()) {
+        let got = parse(family, prompt, [text.as_str()]);
+        if got.calls.is_empty() {
+            prop_assert_eq!(bare(&(got.reasoning + &got.content)).len(), bare(&text).len());
+        }
+    }
+
+    #[test]
+    fn arguments_are_always_a_json_object(family in family(), text in text()) {
+        for (name, arguments) in whole(family, &text).calls {
+            prop_assert!(tools().contains(&name));
+            let arguments: serde_json::Value = serde_json::from_str(&arguments)?;
+            prop_assert!(arguments.is_object());
+        }
+    }
+
+    #[test]
+    fn without_tools_nothing_is_a_call(family in family(), text in text()) {
+        let mut parser = AnswerParser::new(family, "", &[]);
+        let mut pieces = parser.push(&text);
+        pieces.extend(parser.finish());
+        prop_assert!(collect(pieces).calls.is_empty());
+    }
+
+    #[test]
+    fn plain_text_without_marks_is_content_to_the_letter(family in family(), text in "[a-zA-Z0-9 .,\n]{0,40}") {
+        prop_assert_eq!(whole(family, &text).content, text);
+    }
+}
+
+/// A parser that looked at the same text again and again would take hours for these.
+#[test]
+fn hostile_answers_take_linear_time() {
+    let units = [
+        "<",
+        "{",
+        "[",
+        "\n",
+        "\"",
+        "<tool_call>",
+        "<tool_call>{\"",
+        "<tool_call>{\"a\":[",
+        "[TOOL_CALLS]",
+        "[TOOL_CALLS]weather",
+        "<|channel|>",
+        "<|start|>",
+        "<|message|>",
+        "<|channel|>final<|message|>",
+        "<|python_tag|>[weather(",
+        "```json\n{",
+        "```",
+        "<start_function_call>",
+        "<start_function_call>call:weather{a:[",
+        "<function=",
+        "{\"name\":",
+        "<|start|>assistant<|channel|>commentary to=functions.weather<|message|>{",
+        "<tool_call>{\"name\": \"weather\", \"arguments\": {}}</tool_call>\n",
+    ];
+    for unit in units {
+        let text = unit.repeat((1 << 17) / unit.len());
+        for family in FAMILIES {
+            let at_once = whole(family, &text);
+            assert_eq!(parse(family, "", text.split_inclusive(['<', '{'])), at_once);
+        }
+    }
+    let megabyte = "<".repeat(1 << 20);
+    for family in FAMILIES {
+        assert_eq!(by_character(family, "", &megabyte).content, megabyte);
+    }
+}
+
+#[test]
+fn what_can_no_longer_be_a_mark_is_released() {
+    for family in FAMILIES {
+        let mut parser = AnswerParser::new(family, "", &tools());
+        let mut pieces = Vec::new();
+        for part in ["Hello <b", "old> [x]", " {\"a\"", ": 1} "] {
+            pieces.extend(parser.push(part));
+        }
+        assert_eq!(
+            collect(pieces),
+            Answer {
+                content: match family {
+                    Family::Plain | Family::Harmony => "Hello <bold> [x] {\"a\": 1} ".into(),
+                    _ => "Hello <bold> [x] {\"a\": 1}".into(),
+                },
+                ..Answer::default()
+            },
+            "{family:?}"
+        );
+    }
+}

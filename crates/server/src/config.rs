@@ -1,0 +1,216 @@
+//! What a server may be told, with the defaults.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use subtle::ConstantTimeEq;
+
+/// A key that clients must present. It is never printed.
+#[derive(Clone)]
+pub struct ApiKey(String);
+
+impl ApiKey {
+    /// The key `text`; white space around it is not part of it. `None` where nothing is left, or
+    /// where a header could not carry it.
+    pub fn new(text: &str) -> Option<ApiKey> {
+        let text = text.trim();
+        let sendable = text.bytes().all(|byte| byte.is_ascii_graphic());
+        (!text.is_empty() && sendable).then(|| ApiKey(text.to_owned()))
+    }
+
+    /// Whether `given` is this key, in a time that does not depend on where they differ.
+    pub fn is(&self, given: &[u8]) -> bool {
+        self.0.as_bytes().ct_eq(given).into()
+    }
+}
+
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ApiKey(…)")
+    }
+}
+
+/// How a server listens, whom it answers, and what it bounds.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The address; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Keys, any of which opens the server; none: everyone who reaches it may use it.
+    pub keys: Vec<ApiKey>,
+    /// Names that the `Host` header may have beside `localhost` and IP addresses; `*`: any.
+    pub allowed_hosts: Vec<String>,
+    /// Web pages of these origins may use the server from a browser; `*`: all.
+    pub cors_origins: Vec<String>,
+    /// The name under which the model is served.
+    pub model: String,
+    /// Further names for it; `*`: any.
+    pub aliases: Vec<String>,
+    /// How many requests the engine computes together, so that further ones count as waiting.
+    pub slots: usize,
+    /// Sizes and counts.
+    pub limits: Limits,
+    /// Times.
+    pub timeouts: Timeouts,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080),
+            keys: Vec::new(),
+            allowed_hosts: Vec::new(),
+            cors_origins: Vec::new(),
+            model: "default".to_owned(),
+            aliases: Vec::new(),
+            slots: 1,
+            limits: Limits::default(),
+            timeouts: Timeouts::default(),
+        }
+    }
+}
+
+impl Config {
+    /// Checks what is dangerous or means nothing.
+    ///
+    /// # Errors
+    /// What is wrong, for a person.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        if !self.listen.ip().is_loopback() && self.keys.is_empty() {
+            return Err(ConfigError::OpenToAll(self.listen.ip()));
+        }
+        let positive = [
+            ("connections", self.limits.connections),
+            ("headers", self.limits.headers),
+            ("body bytes", self.limits.body_bytes),
+            ("choices", self.limits.choices),
+            ("slots", self.slots),
+        ];
+        match positive.into_iter().find(|(_, value)| *value == 0) {
+            Some((name, _)) => Err(ConfigError::Zero(name)),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether `name` means the served model.
+    pub fn serves(&self, name: &str) -> bool {
+        name == self.model || self.aliases.iter().any(|alias| alias == "*" || alias == name)
+    }
+}
+
+/// A configuration that no server is started with.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// Others could reach the server, and nothing keeps them out.
+    #[error(
+        "{0} can be reached from other machines: give an API key, or listen on 127.0.0.1 alone"
+    )]
+    OpenToAll(IpAddr),
+    /// A limit of 0 lets nothing through.
+    #[error("the limit of {0} is 0, which lets nothing through")]
+    Zero(&'static str),
+}
+
+/// Bounds of sizes and counts. What is beyond is refused by name.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Bytes of a request's body.
+    pub body_bytes: usize,
+    /// Headers of a request.
+    pub headers: usize,
+    /// Connections at once; further ones wait to be accepted.
+    pub connections: usize,
+    /// Generations that wait for a slot.
+    pub waiting: usize,
+    /// Answers to one request: `n` and `best_of`.
+    pub choices: usize,
+    /// Prompts or inputs of one request.
+    pub prompts: usize,
+    /// `top_logprobs`, and `logprobs` of completions.
+    pub top_logprobs: usize,
+    /// Strings of `stop`, and ids of `stop_token_ids`.
+    pub stop: usize,
+    /// Entries of `logit_bias`.
+    pub logit_bias: usize,
+    /// Bytes of a JSON schema, of a regular expression and of a grammar.
+    pub schema_bytes: usize,
+    /// Values that one answer of `/v1/inspect` holds.
+    pub inspect_values: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            body_bytes: 4 << 20,
+            headers: 100,
+            connections: 512,
+            waiting: 64,
+            choices: 8,
+            prompts: 64,
+            top_logprobs: 20,
+            stop: 16,
+            logit_bias: 1024,
+            schema_bytes: 256 << 10,
+            inspect_values: 1 << 22,
+        }
+    }
+}
+
+/// Bounds of times.
+#[derive(Clone, Debug)]
+pub struct Timeouts {
+    /// For a request's headers, counted from the connection or from the answer before.
+    pub header: Duration,
+    /// For a request's body.
+    pub body: Duration,
+    /// For a client to take in what was sent to it.
+    pub write: Duration,
+    /// Between two comments that keep a silent stream alive.
+    pub keep_alive: Duration,
+    /// For what runs when the server is told to end.
+    pub drain: Duration,
+    /// The age of the engine's last step from which `/health` calls it stalled.
+    pub stall: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Timeouts {
+            header: Duration::from_secs(10),
+            body: Duration::from_secs(30),
+            write: Duration::from_secs(60),
+            keep_alive: Duration::from_secs(15),
+            drain: Duration::from_secs(30),
+            stall: Duration::from_secs(120),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ApiKey, Config, ConfigError};
+
+    #[test]
+    fn beyond_loopback_a_key_is_required() {
+        let mut config = Config { listen: ([0, 0, 0, 0], 0).into(), ..Config::default() };
+        assert!(matches!(config.validate(), Err(ConfigError::OpenToAll(_))));
+        config.keys.extend(ApiKey::new("secret"));
+        assert_eq!(config.validate(), Ok(()));
+        assert_eq!(Config::default().validate(), Ok(()));
+    }
+
+    #[test]
+    fn a_key_is_not_printed_and_not_empty() {
+        let key = ApiKey::new(" secret\n").unwrap();
+        assert!(key.is(b"secret") && !key.is(b"secre") && !key.is(b"secret "));
+        assert!(!format!("{key:?}").contains("secret"));
+        assert!(ApiKey::new(" \n").is_none() && ApiKey::new("a b").is_none());
+    }
+
+    #[test]
+    fn a_limit_of_nothing_is_refused() {
+        let mut config = Config::default();
+        config.limits.connections = 0;
+        assert_eq!(config.validate(), Err(ConfigError::Zero("connections")));
+    }
+}

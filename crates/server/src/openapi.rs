@@ -1,0 +1,190 @@
+//! `GET /openapi.json`: the description of the API, written from the tables that check requests.
+
+use std::sync::Arc;
+
+use axum::extract::State as Shared;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::{Map, Value as Json, json};
+
+use crate::body::json_response;
+use crate::config::Limits;
+use crate::fields::{Effect, Field};
+use crate::openai::tables;
+use crate::state::State;
+
+/// An endpoint that takes a JSON object.
+struct Endpoint {
+    path: &'static str,
+    about: &'static str,
+    tables: &'static [&'static [Field]],
+    answer: &'static str,
+    /// Fields of which exactly one must be there.
+    one_of: &'static [&'static str],
+}
+
+const POSTS: &[Endpoint] = &[
+    Endpoint {
+        path: "/v1/chat/completions",
+        about: "Answer a conversation",
+        tables: &[tables::SAMPLING, tables::CHAT],
+        answer: "ChatCompletion",
+        one_of: &[],
+    },
+    Endpoint {
+        path: "/v1/completions",
+        about: "Continue texts",
+        tables: &[tables::SAMPLING, tables::COMPLETIONS],
+        answer: "Completion",
+        one_of: &[],
+    },
+    Endpoint {
+        path: "/v1/embeddings",
+        about: "Refused: the model embeds no text",
+        tables: &[tables::EMBEDDINGS],
+        answer: "Object",
+        one_of: &[],
+    },
+    Endpoint {
+        path: "/v1/classify",
+        about: "The likeliest next token, and how likely labels are",
+        tables: &[tables::CLASSIFY],
+        answer: "Classification",
+        one_of: &[],
+    },
+    Endpoint {
+        path: "/v1/inspect",
+        about: "Keys and queries of a prompt",
+        tables: &[tables::INSPECT],
+        answer: "Attention",
+        one_of: &[],
+    },
+    Endpoint {
+        path: "/tokenize",
+        about: "The token ids of a text or a conversation",
+        tables: &[tables::TEMPLATE, tables::TOKENIZE],
+        answer: "Tokens",
+        one_of: &["prompt", "content", "messages"],
+    },
+    Endpoint {
+        path: "/detokenize",
+        about: "The text of token ids",
+        tables: &[tables::DETOKENIZE],
+        answer: "Text",
+        one_of: &[],
+    },
+    Endpoint {
+        path: "/apply-template",
+        about: "The prompt that a conversation becomes",
+        tables: &[tables::TEMPLATE, tables::APPLY_TEMPLATE],
+        answer: "Prompt",
+        one_of: &[],
+    },
+];
+
+const GETS: &[(&str, &str, &str)] = &[
+    ("/", "A page to chat on", "text/html"),
+    ("/health", "Whether the engine answers", "application/json"),
+    ("/metrics", "Counts and times for Prometheus", "application/openmetrics-text"),
+    ("/openapi.json", "This description", "application/json"),
+    ("/v1/models", "The served model", "application/json"),
+    ("/v1/models/{model}", "The served model, by its name", "application/json"),
+];
+
+/// The description, as this server is configured.
+pub async fn serve(Shared(state): Shared<Arc<State>>) -> Response {
+    json_response(StatusCode::OK, &document(&state.config.limits))
+}
+
+/// The description of a server with `limits`.
+pub fn document(limits: &Limits) -> Json {
+    let mut paths = Map::new();
+    for (path, about, media_type) in GETS {
+        let mut operation = json!({
+            "summary": about,
+            "responses": responses(json!({*media_type: {}})),
+        });
+        if path.contains('{') {
+            let schema = json!({"type": "string"});
+            let name = json!({"name": "model", "in": "path", "required": true, "schema": schema});
+            operation["parameters"] = json!([name]);
+        }
+        paths.insert((*path).to_owned(), json!({"get": operation}));
+    }
+    for endpoint in POSTS {
+        let answer = json!({"$ref": format!("#/components/schemas/{}", endpoint.answer)});
+        let mut content = json!({"application/json": {"schema": answer}});
+        if endpoint.tables.iter().any(|table| table.iter().any(|field| field.name == "stream")) {
+            content["text/event-stream"] = json!({"schema": {"type": "string"}});
+        }
+        let operation = json!({
+            "summary": endpoint.about,
+            "requestBody": {
+                "required": true,
+                "content": {"application/json": {"schema": request(endpoint, limits)}},
+            },
+            "responses": responses(content),
+        });
+        paths.insert(endpoint.path.to_owned(), json!({"post": operation}));
+    }
+    let schemas: Json =
+        serde_json::from_str(include_str!("openapi.schemas.json")).unwrap_or_default();
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "ml",
+            "description": "OpenAI's interface, and some of its own, over a local model.",
+            "version": env!("CARGO_PKG_VERSION"),
+        },
+        "security": [{}, {"key": []}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+    })
+}
+
+fn request(endpoint: &Endpoint, limits: &Limits) -> Json {
+    let fields = || endpoint.tables.iter().flat_map(|table| table.iter());
+    let properties: Map<String, Json> =
+        fields().map(|field| (field.name.to_owned(), field.schema(limits))).collect();
+    let required: Vec<_> = fields()
+        .filter(|field| matches!(field.effect, Effect::Required))
+        .map(|field| field.name)
+        .collect();
+    let mut schema = json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": properties,
+        "required": required,
+    });
+    if !endpoint.one_of.is_empty() {
+        let given = |name: &&str| {
+            // `null` counts as left out.
+            let not_null = json!({*name: {"not": {"type": "null"}}});
+            json!({"required": [name], "properties": not_null})
+        };
+        schema["oneOf"] = endpoint.one_of.iter().map(given).collect();
+    }
+    schema
+}
+
+fn responses(content: Json) -> Json {
+    let error = json!({"$ref": "#/components/schemas/Error"});
+    let failed = |about: &str| json!({"description": about, "content": {"application/json": {"schema": error}}});
+    json!({
+        "200": {"description": "Done", "content": content},
+        "400": failed("A field that means nothing or is not honoured; `param` names it"),
+        "401": failed("No key, or a wrong one"),
+        "403": failed("A host or an origin that is not allowed"),
+        "404": failed("No such model"),
+        "405": failed("Another method"),
+        "408": failed("The body came too slowly"),
+        "413": failed("The body is too large"),
+        "415": failed("The body is not declared as JSON"),
+        "429": failed("Too many wait; `Retry-After` tells when to try again"),
+        "500": failed("A fault of the server"),
+        "503": failed("The model is being loaded, or the server ends"),
+    })
+}

@@ -1,0 +1,98 @@
+//! A server as a process has it: its own threads, and signals that end it.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+
+use inference_core::TextModel;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::config::Config;
+use crate::serve::{Ended, ServeError, Server};
+
+/// Threads that read, write and wait; the engine has its own.
+const THREADS: usize = 2;
+
+/// How the process may end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Every request was answered.
+    Drained,
+    /// The time for draining was over before; requests were broken off.
+    Late,
+    /// A second signal came; requests were broken off.
+    Forced,
+}
+
+/// Serves until SIGINT or SIGTERM, and drains then; a second signal ends at once. `listening` is
+/// told the address as soon as connections are taken. After [`Exit::Late`] and [`Exit::Forced`]
+/// the engine may still be at work, so the caller should leave the process without destructors.
+///
+/// # Errors
+/// Why the server did not start, or that the model cannot be loaded.
+pub fn serve(
+    config: Config,
+    load: impl FnOnce() -> inference_core::Result<Box<dyn TextModel>> + Send + 'static,
+    listening: impl FnOnce(SocketAddr),
+) -> Result<Exit, ServeError> {
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .thread_name("server")
+        .enable_all()
+        .build()
+        .map_err(ServeError::Runtime)?;
+    let exit = runtime.block_on(async {
+        let mut signals = Signals::install().map_err(ServeError::Runtime)?;
+        let (told, shutdown) = tokio::sync::oneshot::channel();
+        let server = Server::bind(config).await?;
+        listening(server.address());
+        let run = server.run(load, async {
+            // A sender that is gone has told as well.
+            let _ = shutdown.await;
+        });
+        let second = async {
+            signals.next().await;
+            let _ = told.send(());
+            signals.next().await;
+        };
+        ended(run, second).await
+    });
+    // The thread that loads may be in the middle of it.
+    runtime.shutdown_background();
+    exit
+}
+
+async fn ended(
+    run: impl Future<Output = Result<Ended, ServeError>>,
+    second: impl Future<Output = ()>,
+) -> Result<Exit, ServeError> {
+    tokio::select! {
+        ended = run => ended.map(|ended| match ended {
+            Ended::Drained => Exit::Drained,
+            Ended::Late => Exit::Late,
+        }),
+        () = second => Ok(Exit::Forced),
+    }
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn install() -> io::Result<Self> {
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Which path leads where.
+
+use std::sync::Arc;
+
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::Response;
+use axum::routing::{MethodRouter, get, post};
+use axum::{Router, middleware};
+
+use crate::body::text_response;
+use crate::error::ApiError;
+use crate::extras::{classify, inspect, text};
+use crate::openai::{chat, completions, embeddings, models};
+use crate::page::{CONTENT_SECURITY_POLICY, PAGE};
+use crate::state::State;
+use crate::{guard, health, openapi};
+
+/// Everything that a server answers.
+pub fn router(state: &Arc<State>) -> Router {
+    Router::new()
+        .route("/", read(get(page)))
+        .route("/health", read(get(health::health)))
+        .route("/metrics", read(get(health::metrics)))
+        .route("/openapi.json", read(get(openapi::serve)))
+        .route("/v1/models", read(get(models::list)))
+        // Names such as `owner/model` have a slash.
+        .route("/v1/models/{*model}", read(get(models::one)))
+        .route("/v1/chat/completions", write(post(chat::create)))
+        .route("/v1/completions", write(post(completions::create)))
+        .route("/v1/embeddings", write(post(embeddings::create)))
+        .route("/v1/classify", write(post(classify::create)))
+        .route("/v1/inspect", write(post(inspect::create)))
+        .route("/tokenize", write(post(text::tokenize)))
+        .route("/detokenize", write(post(text::detokenize)))
+        .route("/apply-template", write(post(text::apply_template)))
+        .fallback(nowhere)
+        .layer(middleware::from_fn_with_state(Arc::clone(state), guard::guard))
+        // Bodies are bounded where they are read, with the limit that the server was told.
+        .layer(DefaultBodyLimit::disable())
+        .with_state(Arc::clone(state))
+}
+
+fn read(route: MethodRouter<Arc<State>>) -> MethodRouter<Arc<State>> {
+    route.fallback(|request: Request| async move { other_method(&request, "GET, HEAD") })
+}
+
+fn write(route: MethodRouter<Arc<State>>) -> MethodRouter<Arc<State>> {
+    route.fallback(|request: Request| async move { other_method(&request, "POST") })
+}
+
+fn other_method(request: &Request, allow: &'static str) -> ApiError {
+    ApiError::method(request.method().as_str(), request.uri().path(), allow)
+}
+
+async fn nowhere(request: Request) -> ApiError {
+    ApiError::not_found(request.uri().path())
+}
+
+async fn page() -> Response {
+    let mut response = text_response(StatusCode::OK, "text/html; charset=utf-8", PAGE);
+    let headers = response.headers_mut();
+    let policy = HeaderValue::from_static(CONTENT_SECURITY_POLICY);
+    headers.insert("content-security-policy", policy);
+    headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    response
+}

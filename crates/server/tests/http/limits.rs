@@ -1,0 +1,176 @@
+//! What is bounded: bodies, headers, times, connections, and what waits.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::client::Client;
+use crate::fake::Fake;
+use crate::{TestServer, chat};
+
+const JSON: (&str, &str) = ("content-type", "application/json");
+
+#[test]
+fn a_large_body_is_refused_and_the_client_sees_why() {
+    let server = TestServer::with(Fake::default(), |config| config.limits.body_bytes = 10_000);
+    let body = |size: usize| format!("{{\"messages\": \"{}\"}}", "x".repeat(size));
+    let post = |size| {
+        let path = "/v1/chat/completions";
+        Client::connect(server.address).request("POST", path, &[JSON], &body(size))
+    };
+    assert_eq!(post(5_000).status, 400);
+    for size in [10_000, 70_000] {
+        let answer = post(size);
+        assert_eq!((answer.status, answer.error("code").as_str()), (413, "request_too_large"));
+    }
+}
+
+#[test]
+fn a_body_without_a_length_is_bounded_too() {
+    let server = TestServer::with(Fake::default(), |config| config.limits.body_bytes = 1_000);
+    let mut client = Client::connect(server.address);
+    let head = "POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+                connection: close\r\ntransfer-encoding: chunked\r\n\r\n";
+    client.raw(head);
+    for _ in 0..4 {
+        client.raw(&format!("200\r\n{}\r\n", "x".repeat(512)));
+    }
+    client.raw("0\r\n\r\n");
+    assert_eq!(client.answer().status, 413);
+}
+
+#[test]
+fn slow_headers_and_slow_bodies_end() {
+    let server = TestServer::with(Fake::default(), |config| {
+        config.timeouts.header = Duration::from_millis(200);
+        config.timeouts.body = Duration::from_millis(200);
+    });
+    let begun = Instant::now();
+    let mut slow = Client::connect(server.address);
+    slow.raw("GET /health HTTP/1.1\r\nhost: loc");
+    let mut rest = Vec::new();
+    let read = std::io::Read::read_to_end(&mut slow.stream, &mut rest);
+    assert!(read.is_ok() && begun.elapsed() < Duration::from_secs(5), "{read:?}");
+
+    let mut slow = Client::connect(server.address);
+    let head = "POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+                content-length: 100\r\n\r\n{";
+    slow.raw(head);
+    let answer = slow.answer();
+    assert_eq!((answer.status, answer.error("code").as_str()), (408, "request_timeout"));
+}
+
+#[test]
+fn too_many_headers_are_refused() {
+    let server = TestServer::start();
+    let names: Vec<_> = (0..120).map(|i| format!("x-{i}")).collect();
+    let headers: Vec<_> = names.iter().map(|name| (name.as_str(), "1")).collect();
+    let answer = Client::connect(server.address).request("GET", "/health", &headers, "");
+    assert_eq!(answer.status, 431);
+}
+
+#[test]
+fn more_connections_than_may_be_wait_for_one_to_end() {
+    let server = TestServer::with(Fake::default(), |config| config.limits.connections = 1);
+    let first = Client::connect(server.address);
+    let mut second = Client::connect(server.address);
+    second.send("GET", "/health", &[], "");
+    let short = Duration::from_millis(100);
+    second.stream.set_read_timeout(Some(short)).unwrap();
+    let mut byte = [0];
+    // Whichever of the two was accepted first, the other one waits.
+    let waits = std::io::Read::read(&mut second.stream, &mut byte).is_err();
+    drop(first);
+    second.stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    assert!(waits);
+    assert_eq!(second.answer().status, 200);
+}
+
+#[test]
+fn a_full_queue_is_told_at_once_and_empties_again() {
+    let server = TestServer::with(Fake::default(), |config| config.limits.waiting = 2);
+    server.model.held.store(true, Ordering::SeqCst);
+    let body = chat(json!({})).to_string();
+    let mut waiting = Vec::new();
+    for _ in 0..3 {
+        let mut client = Client::connect(server.address);
+        client.send("POST", "/v1/chat/completions", &[JSON], &body);
+        waiting.push(client);
+    }
+    while server.get("/health").json()["held"] != 3 {
+        std::thread::yield_now();
+    }
+    let begun = Instant::now();
+    let answer = server.chat(json!({}));
+    let took = begun.elapsed();
+    assert_eq!((answer.status, answer.error("code").as_str()), (429, "queue_full"));
+    assert!(answer.header("retry-after").unwrap().parse::<u64>().unwrap() >= 1);
+    assert!(took < Duration::from_millis(50), "{took:?}");
+    assert_eq!(server.get("/v1/models").status, 200, "what needs no engine is answered");
+    assert_eq!(server.chat(json!({"n": 4})).error("param"), "n", "never fits");
+
+    server.model.held.store(false, Ordering::SeqCst);
+    for client in waiting {
+        assert_eq!(client.answer().status, 200);
+    }
+    assert_eq!(server.chat(json!({})).status, 200);
+    assert!(server.get("/metrics").text.contains("ml_rejected_total 1"));
+}
+
+#[test]
+fn health_and_metrics_answer_under_load() {
+    let fake = Fake { delay: Duration::from_millis(5), ..Fake::default() };
+    let server = TestServer::with(fake, |_| {});
+    let address = server.address;
+    let load = |_| {
+        std::thread::spawn(move || {
+            Client::connect(address).post("/v1/chat/completions", &chat(json!({}))).status
+        })
+    };
+    let threads: Vec<_> = (0..32).map(load).collect();
+    for _ in 0..20 {
+        let begun = Instant::now();
+        assert_eq!(server.get("/health").status, 200);
+        assert!(begun.elapsed() < Duration::from_secs(1));
+    }
+    for thread in threads {
+        assert_eq!(thread.join().unwrap(), 200);
+    }
+    let metrics = server.get("/metrics").text;
+    for line in [
+        "ml_generations_total{finish_reason=\"stop\"} 32",
+        "ml_prompt_tokens_total 256",
+        "ml_cached_prompt_tokens_total 32",
+        "ml_generation_tokens_total 128",
+        "ml_time_to_first_token_seconds_count 32",
+        "ml_num_requests_running 0",
+        "ml_num_requests_waiting 0",
+        "ml_kv_cache_usage_bytes 0",
+        "ml_engine_heartbeat_age_seconds 0",
+        "ml_http_requests_total{endpoint=\"/v1/chat/completions\",status=\"200\"} 32",
+    ] {
+        assert!(metrics.contains(line), "{line} is not in\n{metrics}");
+    }
+}
+
+#[test]
+fn a_client_that_does_not_read_is_left() {
+    let long: Vec<&'static str> = vec!["a long piece of text "; 200_000];
+    let fake = Fake { says: long, ..Fake::default() };
+    let server = TestServer::with(fake, |config| {
+        config.timeouts.write = Duration::from_millis(200);
+    });
+    let mut client = Client::connect(server.address);
+    let body = chat(json!({"stream": true})).to_string();
+    client.send("POST", "/v1/chat/completions", &[JSON], &body);
+    let begun = Instant::now();
+    loop {
+        let metrics = server.get("/metrics").text;
+        if metrics.contains("ml_cancelled_total 1") {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "{metrics}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,141 @@
+//! The server over HTTP, on a model that does what a test tells it.
+
+// A helper of a test may panic as the test itself may.
+#![allow(clippy::unwrap_used)]
+
+mod access;
+mod bad;
+mod chat;
+mod client;
+mod completions;
+mod description;
+mod extras;
+mod fake;
+mod faults;
+mod fields;
+mod lifecycle;
+mod limits;
+mod slow;
+mod tools;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+use client::{Answer, Client};
+use fake::{Fake, Shared};
+use inference_core::{Result, TextModel};
+use serde_json::{Value as Json, json};
+use server::{Config, Ended, ServeError, Server};
+
+/// A server in a thread of this process, on a free port.
+pub struct TestServer {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// What the model was asked.
+    pub model: Arc<Shared>,
+    shutdown: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<JoinHandle<Result<Ended, ServeError>>>,
+}
+
+impl TestServer {
+    /// A server on the usual fake model.
+    pub fn start() -> Self {
+        TestServer::with(Fake::default(), |_| {})
+    }
+
+    /// A server on `fake`, ready to answer.
+    pub fn with(fake: Fake, change: impl FnOnce(&mut Config)) -> Self {
+        let server = TestServer::loading(fake, change, || {});
+        while server.get("/health").status != 200 {
+            std::thread::yield_now();
+        }
+        server
+    }
+
+    /// A server whose model is loaded once `wait` returns.
+    pub fn loading(
+        fake: Fake,
+        change: impl FnOnce(&mut Config),
+        wait: impl FnOnce() + Send + 'static,
+    ) -> Self {
+        let model = Arc::clone(&fake.shared);
+        let mut config = Config {
+            listen: ([127, 0, 0, 1], 0).into(),
+            model: "fake".into(),
+            ..Config::default()
+        };
+        change(&mut config);
+        let (told, address) = mpsc::channel();
+        let (shutdown, ends) = tokio::sync::oneshot::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()
+                .expect("a runtime");
+            let ended = runtime.block_on(async move {
+                let server = Server::bind(config).await?;
+                let _ = told.send(server.address());
+                let load = move || {
+                    wait();
+                    Ok(Box::new(fake) as Box<dyn TextModel>)
+                };
+                server.run(load, async { drop(ends.await) }).await
+            });
+            runtime.shutdown_background();
+            ended
+        });
+        let address = address.recv().expect("the server listens");
+        TestServer { address, model, shutdown: Some(shutdown), thread: Some(thread) }
+    }
+
+    /// Asks the server to end.
+    pub fn shut_down(&mut self) {
+        drop(self.shutdown.take());
+    }
+
+    /// How the server ended.
+    pub fn join(&mut self) -> Result<Ended, ServeError> {
+        self.thread.take().expect("joined once").join().expect("the server does not panic")
+    }
+
+    /// The answer to `GET path`.
+    pub fn get(&self, path: &str) -> Answer {
+        Client::connect(self.address).get(path)
+    }
+
+    /// The answer to `POST path` with `body`.
+    pub fn post(&self, path: &str, body: &Json) -> Answer {
+        Client::connect(self.address).post(path, body)
+    }
+
+    /// A chat of one user message, with further fields.
+    pub fn chat(&self, more: Json) -> Answer {
+        self.post("/v1/chat/completions", &chat(more))
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        self.shut_down();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The body of a chat of one user message, with further fields.
+pub fn chat(more: Json) -> Json {
+    let mut body = json!({"messages": [{"role": "user", "content": "hi"}]});
+    merge(&mut body, more);
+    body
+}
+
+/// Sets the fields of `more` in `body`.
+pub fn merge(body: &mut Json, more: Json) {
+    let Json::Object(more) = more else { panic!("an object") };
+    for (name, value) in more {
+        body[&name] = value;
+    }
+}

@@ -1,0 +1,103 @@
+//! A server of the built-in model, on a port of its own.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::root;
+
+/// How long a server may take to say where it listens.
+const START: Duration = Duration::from_secs(60);
+
+/// `ml serve`; ended when this is dropped.
+pub struct Server {
+    process: Child,
+    /// Where it listens, such as `http://127.0.0.1:8080`.
+    pub url: String,
+}
+
+impl Server {
+    /// Starts `program`, and waits until it listens.
+    pub fn start(program: &Path, key: Option<&str>) -> Result<Server> {
+        let mut command = Command::new(program);
+        command.args(["serve", "--port", "0"]).stdin(Stdio::null()).stdout(Stdio::null());
+        // What the caller has set for servers of his own is not for this one.
+        for (name, _) in std::env::vars_os() {
+            if name.to_str().is_some_and(|name| name.starts_with("ML_")) {
+                command.env_remove(name);
+            }
+        }
+        command.env("ML_SERVE_LOG", "off").stderr(Stdio::piped());
+        if let Some(key) = key {
+            command.env("ML_SERVE_API_KEY", key);
+        }
+        let mut process =
+            command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
+        let stderr = process.stderr.take().context("the server's stderr is piped")?;
+        let (send, lines) = mpsc::channel();
+        // The pipe is read to its end, so that the server never waits for us.
+        thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                let _ = send.send(line);
+            }
+        });
+        let mut server = Server { process, url: String::new() };
+        let mut said = Vec::new();
+        while let Ok(line) = lines.recv_timeout(START) {
+            if let Some(url) = line.split_whitespace().find(|word| word.starts_with("http://")) {
+                server.url = url.trim_end_matches(['/', '.', ',']).to_owned();
+                return Ok(server);
+            }
+            said.push(line);
+        }
+        bail!("the server did not say where it listens:\n{}", said.join("\n"))
+    }
+
+    /// # Errors
+    /// The server has ended, which no client may bring about.
+    pub fn still_runs(&mut self) -> Result<()> {
+        match self.process.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("the server at {} ended: {status}", self.url),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The folder that cargo builds into.
+pub fn target_folder() -> Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    // This program is `target/PROFILE/xtask`, or `target/PROFILE/deps/xtask-…` in a test.
+    let target = own.ancestors().skip(1).find(|folder| folder.join("CACHEDIR.TAG").exists());
+    Ok(target.map_or_else(|| root().join("target"), Path::to_owned))
+}
+
+/// The program `ml`: the newest that was built, after having it built where there is none.
+pub fn program(target: &Path) -> Result<PathBuf> {
+    let name = format!("ml{}", std::env::consts::EXE_SUFFIX);
+    let built = || {
+        let programs = ["release", "debug"].map(|profile| target.join(profile).join(&name));
+        let age = |path: &PathBuf| path.metadata().and_then(|file| file.modified()).ok();
+        programs.into_iter().filter(|path| path.is_file()).max_by_key(age)
+    };
+    if let Some(program) = built() {
+        return Ok(program);
+    }
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo).args(["build", "-p", "cli"]).current_dir(root()).status()?;
+    if !status.success() {
+        bail!("cargo build -p cli failed");
+    }
+    built().context("cargo build -p cli made no program")
+}
