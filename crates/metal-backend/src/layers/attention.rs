@@ -35,7 +35,7 @@ pub(crate) struct Attention {
     /// One more logit for each head, `[n_heads]`, that takes part in the softmax and adds nothing.
     /// Never beside a softcap.
     pub sinks: Option<Array>,
-    /// Whose kernels compute.
+    /// Whose kernels compute, where queries, keys and values have one type.
     pub product: Product,
 }
 

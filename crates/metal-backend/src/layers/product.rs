@@ -1,7 +1,7 @@
 //! Whose kernels multiply with a model's weights.
 
 use mlx_ffi::{
-    Array, Device, Dtype, Quantized, cpu, dequantize, fast, gather_qmm, ops, quantized_matmul,
+    Array, Device, Dtype, Quantized, cpu, dequantize, gather_qmm, ops, quantized_matmul,
 };
 
 use super::Order;
@@ -57,14 +57,6 @@ impl Product {
         match self {
             Product::Mlx | Product::Cuda => ops::matmul(x, &ops::swap_axes(w, -1, -2)?),
             Product::CpuKernels => cpu::matmul(x, w),
-        }
-    }
-
-    /// `x / √(mean(x²) + eps) · weight` over the last dimension.
-    pub fn rms_norm(self, x: &Array, weight: &Array, eps: f32) -> mlx_ffi::Result<Array> {
-        match self {
-            Product::CpuKernels if x.dtype() == weight.dtype() => cpu::rms_norm(x, weight, eps),
-            _ => fast::rms_norm(x, Some(weight), eps),
         }
     }
 

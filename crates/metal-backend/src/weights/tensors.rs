@@ -363,8 +363,7 @@ impl Weights {
     /// # Errors
     /// A tensor that is missing or does not fit.
     pub fn rms_norm(&self, name: &str, size: i32, eps: f32) -> Result<RmsNorm> {
-        let weight = self.at(name).tensor("weight", &[size])?;
-        Ok(RmsNorm::new(weight, eps, self.kernels()))
+        Ok(RmsNorm::new(self.at(name).tensor("weight", &[size])?, eps))
     }
 
     /// A norm whose weight is stored as its distance from 1 (Gemma).
@@ -375,6 +374,6 @@ impl Weights {
         let weight = self.at(name).tensor("weight", &[size])?;
         let weight = ops::add(&weight, &Array::scalar(1.0, weight.dtype())?)?;
         weight.eval()?;
-        Ok(RmsNorm::new(weight, eps, self.kernels()))
+        Ok(RmsNorm::new(weight, eps))
     }
 }
