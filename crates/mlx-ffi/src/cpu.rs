@@ -1,7 +1,8 @@
-//! Matrix products by our own kernels for CPUs, as operations of MLX's graph.
+//! Matrix products, attention, norms, gates and rotary positions by our own kernels for CPUs, as
+//! operations of MLX's graph.
 //!
 //! On a Linux CPU MLX multiplies on one core, and packed weights far below the memory's speed.
-//! These products are lazy like MLX's own, take any layout of `x`, copy no weights, and run on the
+//! These operations are lazy like MLX's own, take any layout of `x`, copy no weights, and run on the
 //! thread of the current stream, which must be one of the CPU.
 //!
 //! Shapes and types are checked when the operation is made. Should a kernel fail after that, or
