@@ -21,6 +21,7 @@ fn build() -> Result<(), Error> {
         .warnings(false)
         .file("shim/cpu_gather.cpp")
         .file("shim/cpu_matmul.cpp")
+        .file("shim/cpu_operation.cpp")
         .file("shim/detach.cpp")
         .include("shim")
         .include(location::mlx_c_sources(&request.manifest_dir)?)

@@ -2,6 +2,7 @@
 
 mod bench;
 mod classify;
+mod inspect;
 mod load;
 mod sampling;
 mod serve;
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub use bench::{BenchArgs, Bits, Shape};
 pub use classify::ClassifyArgs;
+pub use inspect::InspectArgs;
 pub use load::LoadArgs;
 pub use sampling::SamplingArgs;
 pub use serve::{LogFormat, ServeArgs};
@@ -59,6 +61,8 @@ pub enum Command {
     Chat(Box<ChatArgs>),
     /// Choose between labels, or tell the next token, for many prompts at once
     Classify(Box<ClassifyArgs>),
+    /// Show which tokens of a prompt each attention head looks at
+    Inspect(Box<InspectArgs>),
     /// Serve a model to OpenAI's clients
     Serve(Box<ServeArgs>),
     /// Measure how fast a model runs here, and in how much memory

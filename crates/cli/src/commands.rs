@@ -7,6 +7,7 @@ mod completions;
 mod doctor;
 mod generate;
 mod info;
+mod inspect;
 mod list;
 mod serve;
 mod version;
@@ -28,6 +29,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Some(Command::Generate(args)) => generate::run(&args),
         Some(Command::Chat(args)) => chat::run(&args),
         Some(Command::Classify(args)) => classify::run(&args),
+        Some(Command::Inspect(args)) => inspect::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Info(args)) => info::run(&args),

@@ -3,12 +3,14 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod attention;
 mod bytes;
 mod chat;
 mod classified;
 mod commands;
 mod demo;
 mod failure;
+mod heat_map;
 mod interrupt;
 mod json;
 mod output;

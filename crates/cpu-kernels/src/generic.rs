@@ -54,7 +54,7 @@ pub(crate) fn run(level: Level, problem: &mut Problem<'_>) {
     X.with_borrow_mut(|x| {
         x.resize(m * k, 0.0);
         widen(dtype, bytes, x);
-        let blocks = Blocks { k, n, x, weights, out: Output::new(problem) };
+        let blocks = Blocks { k, n, x, weights, out: Output::of(problem) };
         let units = n.div_ceil(ROWS);
         // Several blocks at a time, so that claiming one costs little.
         let each = units.div_ceil(pool::threads() * 8).clamp(1, 64);
@@ -119,7 +119,10 @@ fn block<const FMA: bool>(blocks: &Blocks<'_>, first: usize, panel: &mut [f32]) 
 
 /// The dot products of each row of x with each row of weights.
 #[inline(always)]
-fn dots<const FMA: bool, const M: usize>(x: [&[f32]; M], w: [&[f32]; ROWS]) -> [[f32; ROWS]; M] {
+pub(crate) fn dots<const FMA: bool, const M: usize>(
+    x: [&[f32]; M],
+    w: [&[f32]; ROWS],
+) -> [[f32; ROWS]; M] {
     let x = x.map(|row| row.as_chunks::<LANES>());
     let w = w.map(|row| row.as_chunks::<LANES>());
     let steps = w[0].0.len();
@@ -147,7 +150,7 @@ fn dots<const FMA: bool, const M: usize>(x: [&[f32]; M], w: [&[f32]; ROWS]) -> [
 }
 
 #[inline(always)]
-fn add_product<const FMA: bool>(x: f32, w: f32, sum: f32) -> f32 {
+pub(crate) fn add_product<const FMA: bool>(x: f32, w: f32, sum: f32) -> f32 {
     if FMA { x.mul_add(w, sum) } else { sum + x * w }
 }
 

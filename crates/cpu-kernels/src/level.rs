@@ -2,6 +2,8 @@
 
 use std::sync::OnceLock;
 
+use crate::Error;
+
 /// A set of instructions. Later ones are faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
@@ -18,6 +20,14 @@ impl Level {
     pub fn available() -> &'static [Level] {
         static AVAILABLE: OnceLock<Vec<Level>> = OnceLock::new();
         AVAILABLE.get_or_init(detect)
+    }
+
+    /// Whether this processor can run it.
+    pub(crate) fn check(self) -> Result<(), Error> {
+        if Level::available().contains(&self) {
+            return Ok(());
+        }
+        Err(Error(format!("this processor does not have {self:?}")))
     }
 
     /// The fastest that this processor can run.

@@ -1,4 +1,4 @@
-//! Matrix products for CPUs: activations times the transpose of a weight matrix, dense or packed.
+//! Kernels for CPUs: products of activations and weights, dense or packed, and attention.
 //!
 //! The crate knows nothing of MLX: it works on plain bytes in the layouts that MLX and
 //! safetensors use. [`matmul`] checks the sizes once and then runs the fastest kernel that the
@@ -14,6 +14,7 @@
 //! rest. An infinite or undefined activation makes its row's results infinite or undefined.
 #![allow(unsafe_code, reason = "vector loads and threads that share the output")]
 
+mod attention;
 #[cfg(target_arch = "x86_64")]
 #[allow(clippy::wildcard_imports, reason = "intrinsics are named like nothing else")]
 #[allow(clippy::needless_range_loop, reason = "one index walks several arrays of registers")]
@@ -27,6 +28,7 @@ mod pool;
 mod problem;
 mod values;
 
+pub use attention::{Attention, Heads, attention, attention_at};
 pub use gather::{Gather, gather_matmul};
 pub use level::Level;
 pub use matmul::{matmul, matmul_at};

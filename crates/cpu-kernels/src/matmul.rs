@@ -28,9 +28,7 @@ pub fn matmul(problem: Problem<'_>) -> Result<(), Error> {
 /// # Errors
 /// As [`matmul`], and a level that this processor does not have.
 pub fn matmul_at(level: Level, mut problem: Problem<'_>) -> Result<(), Error> {
-    if !Level::available().contains(&level) {
-        return Err(Error(format!("this processor does not have {level:?}")));
-    }
+    level.check()?;
     problem.check()?;
     if problem.m == 0 || problem.n == 0 {
         return Ok(());

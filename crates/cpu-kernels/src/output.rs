@@ -20,10 +20,30 @@ unsafe impl Sync for Output<'_> {}
 
 impl<'a> Output<'a> {
     /// The result of `problem`, whose sizes were checked.
-    pub(crate) fn new(problem: &'a mut Problem<'_>) -> Output<'a> {
+    pub(crate) fn of(problem: &'a mut Problem<'_>) -> Output<'a> {
         let Problem { m, n, dtype, .. } = *problem;
-        assert_eq!(problem.out.len(), m * n * dtype.size(), "checked at the entry");
-        Output { first: problem.out.as_mut_ptr(), m, n, dtype, of: PhantomData }
+        Output::new(problem.out, (m, n), dtype)
+    }
+
+    /// `out` as `[m, n]` elements.
+    pub(crate) fn new(out: &'a mut [u8], (m, n): (usize, usize), dtype: Dtype) -> Output<'a> {
+        assert_eq!(out.len(), m * n * dtype.size(), "checked at the entry");
+        Output { first: out.as_mut_ptr(), m, n, dtype, of: PhantomData }
+    }
+
+    /// Reads f32 elements of row `row` from column `column` on.
+    ///
+    /// # Safety
+    /// No other thread writes these elements at the same time.
+    pub(crate) unsafe fn load(&self, row: usize, column: usize, to: &mut [f32]) {
+        assert!(self.dtype == Dtype::F32 && row < self.m && column + to.len() <= self.n);
+        for (i, to) in to.iter_mut().enumerate() {
+            // SAFETY: by the assertion the four bytes lie inside the buffer, which is borrowed for
+            // 'a and, as the caller promises, not written meanwhile.
+            let bytes =
+                unsafe { *self.first.add((row * self.n + column + i) * 4).cast::<[u8; 4]>() };
+            *to = f32::from_le_bytes(bytes);
+        }
     }
 
     /// The type of the elements.

@@ -36,6 +36,44 @@ pub(crate) fn widen(dtype: Dtype, data: &[u8], to: &mut [f32]) {
     }
 }
 
+/// Writes `values` as elements of `dtype`, some of them at a time: `write` gets the number of those
+/// before them, and their bytes.
+#[inline(always)]
+pub(crate) fn narrow(dtype: Dtype, values: &[f32], mut write: impl FnMut(usize, &[u8])) {
+    const SOME: usize = 64;
+    for (i, values) in values.chunks(SOME).enumerate() {
+        let mut bytes = [0; 4 * SOME];
+        let size = dtype.size();
+        match dtype {
+            Dtype::F32 => {
+                for (to, value) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(values) {
+                    *to = value.to_le_bytes();
+                }
+            }
+            Dtype::F16 => {
+                for (to, value) in bytes.as_chunks_mut::<2>().0.iter_mut().zip(values) {
+                    *to = f16::from_f32(*value).to_le_bytes();
+                }
+            }
+            Dtype::Bf16 => {
+                for (to, value) in bytes.as_chunks_mut::<2>().0.iter_mut().zip(values) {
+                    *to = to_bf16(*value).to_le_bytes();
+                }
+            }
+        }
+        write(i * SOME, &bytes[..values.len() * size]);
+    }
+}
+
+/// The nearest bf16, of two equally near ones the even one.
+#[inline(always)]
+pub(crate) fn to_bf16(value: f32) -> u16 {
+    let bits = value.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
+    // What is no number stays so without its low bits.
+    (if value.is_nan() { bits | 0x0040_0000 } else { rounded } >> 16) as u16
+}
+
 /// Group `index`'s scale.
 #[inline(always)]
 pub(crate) fn scale(packing: Packing, scales: &[u8], index: usize) -> f32 {

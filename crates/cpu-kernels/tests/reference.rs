@@ -77,6 +77,27 @@ fn a_row_does_not_depend_on_the_other_rows() {
 }
 
 #[test]
+fn a_row_alone_is_the_row_of_a_long_prompt() {
+    for kind in all_kinds() {
+        for dtype in DTYPES {
+            // Several chunks and a rest; as many rows as a prefill has.
+            let k = if kind.group_size() == 0 { 1099 } else { 1024 + kind.group_size() };
+            for level in Level::available() {
+                let mut all = Case::random(kind, dtype, 512, 5, k, 3);
+                all.run(*level);
+                for count in [1, 8] {
+                    let mut some = all.rows(512 - count..512);
+                    some.run(*level);
+                    let size = 5 * dtype.size();
+                    let same = some.out == all.out[(512 - count) * size..];
+                    assert!(same, "{kind:?} {dtype:?} {level:?} {count}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn what_is_not_finite_stays_so() {
     for kind in all_kinds() {
         for dtype in DTYPES {

@@ -43,7 +43,9 @@ pub use capability::{Capabilities, Feature, Support};
 pub use discover::{DiscoveredModel, discover};
 pub use error::{Error, Result};
 pub use generation::{FinishReason, Generation, GenerationSender, Outcome, Token, TokenLogprob};
-pub use inspect::{AttentionInspector, AttentionSnapshot, LayerAttention};
+pub use inspect::{
+    AttentionInspector, AttentionSnapshot, AttentionWeights, InspectOptions, LayerAttention,
+};
 pub use message::{Message, Role};
 pub use metrics::{CacheMiss, EngineStatus, GenerateMetrics};
 pub use model::{

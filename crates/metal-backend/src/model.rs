@@ -3,14 +3,17 @@
 use std::time::Instant;
 
 use inference_core::{
-    BatchResult, Capabilities, ChatOptions, ClassifyOptions, ClassifyResult, EngineStatus, Error,
-    Feature, GenerateMetrics, GenerateOptions, Generation, LabelScore, Message, ModelInfo, Prompt,
-    RenderedPrompt, Result, Support, TextModel, Token, Value, generate_each,
+    AttentionInspector, AttentionSnapshot, BatchResult, Capabilities, ChatOptions, ClassifyOptions,
+    ClassifyResult, EngineStatus, Error, Feature, GenerateMetrics, GenerateOptions, Generation,
+    InspectOptions, LabelScore, Message, ModelInfo, Prompt, RenderedPrompt, Result, Support,
+    TextModel, Token, Value, generate_each,
 };
 use serde_json::{Map, Number, Value as Json};
 
 use crate::constraint::Constraints;
-use crate::engine::{ClassifyJob, Engine, EngineOptions, Job, JobSender, Scores, TextState};
+use crate::engine::{
+    ClassifyJob, Engine, EngineOptions, InspectJob, Job, JobSender, Scores, TextState,
+};
 use crate::files::ModelFiles;
 use crate::layers::Product;
 use crate::load::{self, SamplingDefaults};
@@ -323,8 +326,36 @@ impl TextModel for MlxModel {
         self.engine.status()
     }
 
+    fn attention_inspector(&self) -> Option<&dyn AttentionInspector> {
+        Some(self)
+    }
+
     fn close(&self) {
         self.engine.close();
+    }
+}
+
+impl AttentionInspector for MlxModel {
+    fn inspect_attention(
+        &self,
+        prompt: &Prompt,
+        options: &InspectOptions,
+    ) -> Result<AttentionSnapshot> {
+        self.engine.check_open()?;
+        options.validate()?;
+        let chosen = options.chosen(self.info.num_layers)?;
+        let ids = self.ids(prompt)?;
+        self.check_prompt(&ids, 0)?;
+        let seq_len = ids.len();
+        let layers = self.engine.inspect(|reply| InspectJob {
+            ids,
+            layers: chosen,
+            weights: options.weights,
+            cancel: options.cancel.clone(),
+            queued_at: Instant::now(),
+            reply,
+        })?;
+        Ok(AttentionSnapshot { architecture: self.info.architecture.clone(), seq_len, layers })
     }
 }
 
@@ -336,7 +367,6 @@ fn model_type(options: &EngineOptions) -> Result<&'static str> {
 /// What every model of this backend whose matrices `product` multiplies honours and refuses.
 fn capabilities(product: Product) -> Capabilities {
     let refused = |feature| match feature {
-        Feature::InspectAttention => Some("this backend does not hand out keys and queries yet"),
         Feature::GpuLayers => Some("MLX runs all layers on one device; leave it unset"),
         Feature::Images => Some("this backend reads text only"),
         Feature::Threads if product != Product::CpuKernels => {

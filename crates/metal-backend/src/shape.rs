@@ -6,7 +6,7 @@ use crate::config::{Config, RopeConfig, RopeScaling};
 use crate::error::{Error, Result};
 use crate::layers::{
     Activation, Attention, AttentionConfig, Block, Decoder, FeedForward, GateUp, Head, Mlp,
-    QkNorms, Qkv, RmsNorm, Rope,
+    Product, QkNorms, Qkv, RmsNorm, Rope,
 };
 use crate::weights::Weights;
 
@@ -247,6 +247,9 @@ impl Shape {
             qk_norms,
             rope,
             sinks: parts.sinks.then(|| w.tensor("sinks", &[heads])).transpose()?,
+            // With our own attention, the bf16 logits of a Gemma 3 are farther from those of f32 than
+            // mlx-lm's are; the Gemmas are the ones that state a scale.
+            product: if parts.scale.is_some() { Product::Mlx } else { w.kernels() },
         })
     }
 

@@ -3,4 +3,5 @@
 #include "mlx/c/mlx.h"
 #include "cpu_gather.h"
 #include "cpu_matmul.h"
+#include "cpu_operation.h"
 #include "detach.h"

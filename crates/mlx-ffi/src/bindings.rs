@@ -71,6 +71,17 @@ pub type mlxrs_cpu_gather_kernel = ::std::option::Option<
         capacity: usize,
     ) -> ::std::os::raw::c_int,
 >;
+#[doc = " Computes `out` from `inputs`; called on the stream's thread. Returns 0, or 1 with a terminated\n text of at most `capacity` bytes in `message`. It must not unwind."]
+pub type mlxrs_cpu_compute = ::std::option::Option<
+    unsafe extern "C" fn(
+        state: *const ::std::os::raw::c_void,
+        inputs: *const mlxrs_cpu_view,
+        count: usize,
+        out: *const mlxrs_cpu_view,
+        message: *mut ::std::os::raw::c_char,
+        capacity: usize,
+    ) -> ::std::os::raw::c_int,
+>;
 #[derive(PartialEq, Copy, Clone, Hash, Debug, Default)]
 #[repr(C)]
 pub struct __BindgenComplex<T> {
@@ -289,6 +300,38 @@ pub struct mlxrs_cpu_gathered {
     pub biases: mlxrs_bytes,
     pub out: *mut ::std::os::raw::c_void,
     pub out_size: usize,
+}
+#[doc = " An array as a kernel sees it. Values of the last dimension lie side by side."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct mlxrs_cpu_view {
+    #[doc = " The first element."]
+    pub data: *mut ::std::os::raw::c_void,
+    #[doc = " Bytes from there to the end of the last element."]
+    pub size: usize,
+    pub dtype: mlx_dtype,
+    pub ndim: ::std::os::raw::c_int,
+    pub shape: *const ::std::os::raw::c_int,
+    #[doc = " In elements, none negative."]
+    pub strides: *const i64,
+}
+#[doc = " What computes an operation: a function, its state, and how that ends."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct mlxrs_cpu_kernel_of {
+    pub compute: mlxrs_cpu_compute,
+    pub state: *mut ::std::os::raw::c_void,
+    pub drop: ::std::option::Option<unsafe extern "C" fn(state: *mut ::std::os::raw::c_void)>,
+}
+#[doc = " An operation's result."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct mlxrs_cpu_result {
+    pub dtype: mlx_dtype,
+    pub ndim: ::std::os::raw::c_int,
+    pub shape: *const ::std::os::raw::c_int,
+    #[doc = " The dimensions from the outermost in memory to the innermost."]
+    pub order: *const ::std::os::raw::c_int,
 }
 pub const MLX_BOOL: mlx_dtype_ = 0;
 pub const MLX_UINT8: mlx_dtype_ = 1;
@@ -3325,6 +3368,14 @@ unsafe extern "C" {
         biases: mlx_array,
         format: mlxrs_cpu_format,
         kernel: mlxrs_cpu_gather_kernel,
+        s: mlx_stream,
+    ) -> ::std::os::raw::c_int;
+    #[doc = " An operation on the CPU stream `s`, computed lazily by `kernel`, whose state it owns from the\n call on, whatever becomes of it. The state is used and dropped on any thread. Inputs whose\n last dimension is not contiguous are copied first. Returns 0, or 1 after the error handler has\n been called."]
+    pub fn mlxrs_cpu_operation(
+        res: *mut mlx_array,
+        inputs: mlx_vector_array,
+        result: mlxrs_cpu_result,
+        kernel: mlxrs_cpu_kernel_of,
         s: mlx_stream,
     ) -> ::std::os::raw::c_int;
     #[doc = " Drops the inputs of an evaluated array, so that only its own data stays alive.\n Returns 0, or 1 after the error handler has been called."]

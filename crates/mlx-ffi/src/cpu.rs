@@ -1,7 +1,8 @@
-//! Matrix products by our own kernels for CPUs, as operations of MLX's graph.
+//! Matrix products and attention by our own kernels for CPUs, as
+//! operations of MLX's graph.
 //!
 //! On a Linux CPU MLX multiplies on one core, and packed weights far below the memory's speed.
-//! These products are lazy like MLX's own, take any layout of `x`, copy no weights, and run on the
+//! These operations are lazy like MLX's own, take any layout of `x`, copy no weights, and run on the
 //! thread of the current stream, which must be one of the CPU.
 //!
 //! Shapes and types are checked when the operation is made. Should a kernel fail after that, or
@@ -15,8 +16,11 @@ use cpu_kernels::{Packing, Problem, Weights};
 use crate::stream::current;
 use crate::{Array, Dtype, Error, QuantMode, Quantized, Result, ops, sys};
 
+mod attention;
 mod gather;
+mod operation;
 
+pub use attention::{Visible, attention};
 pub use cpu_kernels::set_threads;
 pub use gather::{gather_matmul, gather_quantized_matmul};
 
@@ -171,10 +175,17 @@ unsafe fn report(
         Ok(Err(error)) => error.to_string(),
         Err(_) => "the CPU kernel failed unexpectedly".to_owned(),
     };
-    let length = text.len().min(capacity.saturating_sub(1));
-    // SAFETY: this fills at most all but the last byte; that one is zero already.
-    unsafe { std::ptr::copy_nonoverlapping(text.as_ptr().cast(), message, length) };
+    // SAFETY: `message` has room for `capacity` zero bytes.
+    unsafe { write_message(&text, message, capacity) };
     1
+}
+
+/// # Safety
+/// `message` has room for `capacity` bytes, all zero.
+unsafe fn write_message(text: &str, message: *mut c_char, capacity: usize) {
+    let length = text.len().min(capacity.saturating_sub(1));
+    // SAFETY: this fills at most all bytes but the last; that one is zero already.
+    unsafe { std::ptr::copy_nonoverlapping(text.as_ptr().cast(), message, length) };
 }
 
 /// # Safety

@@ -8,6 +8,7 @@ mod chat;
 mod classify;
 mod constrained;
 mod generate;
+mod inspect;
 mod models;
 mod serve;
 mod signals;

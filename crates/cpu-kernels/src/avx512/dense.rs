@@ -12,9 +12,9 @@ use crate::output::Output;
 /// Weights whose bf16 pairs are multiplied with pairs of x.
 pub(super) const PAIRS: u8 = 0;
 /// Weights in bf16, f16 and f32 that become floats.
-const FROM_BF16: u8 = 1;
-const FROM_F16: u8 = 2;
-const FROM_F32: u8 = 3;
+pub(super) const FROM_BF16: u8 = 1;
+pub(super) const FROM_F16: u8 = 2;
+pub(super) const FROM_F32: u8 = 3;
 
 /// Rows of x that are multiplied with four rows of weights at a time: their sums fit in registers.
 pub(super) const X_ROWS: usize = 6;
@@ -114,7 +114,7 @@ impl Dense<'_> {
 }
 
 /// Bytes of the weights that one vector of x is multiplied with.
-const fn step_size(kind: u8) -> usize {
+pub(super) const fn step_size(kind: u8) -> usize {
     match kind {
         PAIRS | FROM_F32 => 64,
         _ => 32,
@@ -123,7 +123,7 @@ const fn step_size(kind: u8) -> usize {
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn load<const KIND: u8>(bytes: &[u8]) -> __m512 {
+pub(super) fn load<const KIND: u8>(bytes: &[u8]) -> __m512 {
     assert!(bytes.len() >= step_size(KIND));
     let first = bytes.as_ptr();
     // SAFETY: the 32 or 64 bytes lie inside the slice.
@@ -141,7 +141,7 @@ fn load<const KIND: u8>(bytes: &[u8]) -> __m512 {
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bf16")]
-fn add_products<const KIND: u8>(sum: __m512, x: &Line, w: __m512) -> __m512 {
+pub(super) fn add_products<const KIND: u8>(sum: __m512, x: &Line, w: __m512) -> __m512 {
     match KIND {
         PAIRS => {
             // SAFETY: both types are 64 bytes of plain bits.

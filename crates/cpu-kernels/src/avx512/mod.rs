@@ -4,6 +4,7 @@
 //! the lanes are added at the end. Weights are never written back in another form, but for the
 //! panel that a thread unpacks for all rows of x.
 
+pub(crate) mod attention;
 mod dense;
 mod lanes;
 mod packed;
@@ -42,7 +43,7 @@ pub(crate) fn run(problem: &mut Problem<'_>) {
             // SAFETY: this level was chosen because the processor has its features.
             unsafe { rows.set_parts((dtype, x), k, order_of(kind), summed) };
             let count = m * rows.parts;
-            let out = &Output::new(problem);
+            let out = &Output::of(problem);
             packed(kind, &Packed { n, k, rows, count, data, groups, out });
         }
     });
@@ -56,7 +57,7 @@ fn dense(problem: &mut Problem<'_>, rows: &mut Rows, dtype: Dtype, data: &[u8]) 
     } else {
         rows.set_floats(x_dtype, x, k)
     }
-    let dense = Dense { k, rows, m, dtype, pairs, data, out: &Output::new(problem) };
+    let dense = Dense { k, rows, m, dtype, pairs, data, out: &Output::of(problem) };
     let height = if m <= X_ROWS { usize::MAX } else { PANEL_SIZE / (k * dtype.size()) };
     // SAFETY: this level was chosen because the processor has its features.
     split(n, height, &|columns| unsafe { dense.columns(columns) });

@@ -94,7 +94,7 @@ impl Scales<'_> {
 /// `count` elements from element `first` on; 0 after them.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-fn floats(dtype: Dtype, data: &[u8], first: usize, count: usize) -> __m512 {
+pub(super) fn floats(dtype: Dtype, data: &[u8], first: usize, count: usize) -> __m512 {
     assert!(count <= 16 && (first + count) * dtype.size() <= data.len());
     let mask = ((1u32 << count) - 1) as u16;
     // SAFETY: by the assertion, what the mask lets be read lies inside the slice.

@@ -109,6 +109,8 @@ fn rates_are_zero_rather_than_infinite_where_nothing_was_measured() {
 #[test]
 fn a_layers_keys_and_queries_are_found_by_head() {
     let layer = LayerAttention {
+        layer: 0,
+        weights: None,
         n_kv_heads: 2,
         n_heads: 4,
         head_dim: 1,

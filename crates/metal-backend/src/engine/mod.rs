@@ -5,6 +5,7 @@
 
 mod classify;
 mod group;
+mod inspect;
 mod memory;
 mod output;
 mod prefill;
@@ -19,9 +20,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{JoinHandle, ThreadId};
 use std::time::Instant;
 
-use inference_core::{EngineStatus, Error, GenerateMetrics, GenerateOptions, ModelInfo};
+use inference_core::{
+    EngineStatus, Error, GenerateMetrics, GenerateOptions, LayerAttention, ModelInfo,
+};
 
 pub(crate) use classify::{ClassifyJob, Scores};
+pub(crate) use inspect::InspectJob;
 pub(crate) use output::TextState;
 pub(crate) use shared::Sender as JobSender;
 use shared::Shared;
@@ -53,6 +57,7 @@ pub(crate) struct Job {
 enum Command {
     Run(Box<Job>),
     Classify(Box<ClassifyJob>),
+    Inspect(Box<InspectJob>),
     Close,
 }
 
@@ -122,6 +127,22 @@ impl Engine {
         let command = Command::Classify(Box::new(job(reply)));
         self.commands.send(command).map_err(|_| Error::Closed)?;
         scores.recv().unwrap_or(Err(Error::Closed))
+    }
+
+    /// Queues an inspection and waits for it.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::QueueFull`]; what ended it.
+    pub fn inspect(
+        &self,
+        job: impl FnOnce(Sender<Result<Vec<LayerAttention>, Error>>) -> InspectJob,
+    ) -> Result<Vec<LayerAttention>, Error> {
+        self.check_open()?;
+        self.shared.enter()?;
+        let (reply, layers) = mpsc::channel();
+        let command = Command::Inspect(Box::new(job(reply)));
+        self.commands.send(command).map_err(|_| Error::Closed)?;
+        layers.recv().unwrap_or(Err(Error::Closed))
     }
 
     /// The metrics of the request that finished last.

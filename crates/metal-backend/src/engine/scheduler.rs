@@ -1,18 +1,21 @@
 //! Who computes next: admission, prefill between decode steps, batches that rows join and leave.
 
 mod classifying;
+mod inbox;
+mod inspecting;
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use inference_core::{Error, FinishReason, GenerateMetrics, Outcome};
+use inference_core::{Error, FinishReason};
 use mlx_ffi::memory;
 
 use super::classify::Lane;
 use super::group::{Exit, Group};
+use super::inspect::Inspections;
 use super::memory::{Admission, Budget, InUse};
 use super::prefill::Prefill;
 use super::row::Row;
@@ -55,6 +58,7 @@ pub(super) struct Scheduler<'a> {
     prefills: Vec<Prefill>,
     groups: Vec<Group>,
     classifications: Lane,
+    inspections: Inspections,
     /// Rows that begin again: they made room for others, or their positions are encoded otherwise.
     set_back: VecDeque<Row>,
     prefixes: PrefixCache,
@@ -83,6 +87,7 @@ impl<'a> Scheduler<'a> {
             prefills: Vec::new(),
             groups: Vec::new(),
             classifications: Lane::default(),
+            inspections: Inspections::default(),
             set_back: VecDeque::new(),
             closing: false,
             turns: 0,
@@ -107,6 +112,7 @@ impl<'a> Scheduler<'a> {
             self.admit();
             self.prefill();
             self.classify();
+            self.inspect();
             self.make_room();
             self.decode();
             self.beat();
@@ -114,14 +120,9 @@ impl<'a> Scheduler<'a> {
         self.close();
     }
 
-    fn is_idle(&self) -> bool {
-        let nothing_waits = self.queue.is_empty() && self.set_back.is_empty();
-        nothing_waits && self.classifications.next_queued().is_none() && self.running() == 0
-    }
-
     fn running(&self) -> usize {
         let decoding = self.groups.iter().map(|group| group.rows().len()).sum::<usize>();
-        self.prefills.len() + decoding + self.classifications.running()
+        self.prefills.len() + decoding + self.classifications.running() + self.inspections.running()
     }
 
     fn beat(&self) {
@@ -131,58 +132,20 @@ impl<'a> Scheduler<'a> {
     fn kv_bytes(&self) -> u64 {
         let prefills = self.prefills.iter().map(|prefill| prefill.caches.nbytes());
         let groups = self.groups.iter().map(|group| group.caches().nbytes());
-        prefills.chain(groups).chain([self.classifications.kv_bytes()]).sum()
-    }
-
-    fn take_in(&mut self, command: Command) {
-        match command {
-            Command::Run(job) => self.queue.push_back(job),
-            Command::Classify(job) => self.classifications.push(job),
-            Command::Close => self.closing = true,
-        }
-    }
-
-    /// Takes in what arrived, and ends what was cancelled and does not decode.
-    fn look_at_inbox(&mut self) {
-        loop {
-            match self.inbox.try_recv() {
-                Ok(command) => self.take_in(command),
-                Err(TryRecvError::Disconnected) => self.closing = true,
-                Err(TryRecvError::Empty) => break,
-            }
-            if self.closing {
-                return;
-            }
-        }
-        for job in std::mem::take(&mut self.queue) {
-            if job.output.is_cancelled() {
-                self.shared.leave();
-                cancel(*job);
-            } else {
-                self.queue.push_back(job);
-            }
-        }
-        for _ in 0..self.classifications.end_cancelled() {
-            self.shared.leave();
-        }
-        let cancelled = |row: &Row| row.is_cancelled();
-        let mut ended = Vec::new();
-        while let Some(at) = self.prefills.iter().position(|prefill| cancelled(&prefill.row)) {
-            ended.push(self.prefills.remove(at).row);
-        }
-        while let Some(at) = self.set_back.iter().position(cancelled) {
-            ended.extend(self.set_back.remove(at));
-        }
-        for mut row in ended {
-            let reason = row.end(FinishReason::Cancelled);
-            self.end(row, Ok(reason));
-        }
+        let lanes = [self.classifications.kv_bytes(), self.inspections.kv_bytes()];
+        prefills.chain(groups).chain(lanes).sum()
     }
 
     /// Lets waiting requests begin while there are slots and memory.
     fn admit(&mut self) {
         // A batch of prompts that waits for memory came before what waits here.
         while self.running() < self.shared.slots && !self.classifications.waits() {
+            if self.inspection_is_next() {
+                if self.begin_inspection() {
+                    continue;
+                }
+                return;
+            }
             if self.classification_is_next() {
                 self.note_start();
                 self.classifications.begin_next();
@@ -234,7 +197,8 @@ impl<'a> Scheduler<'a> {
         let budget = &self.served.budget;
         let prefills = self.prefills.iter().map(|prefill| budget.caches(1, prefill.row.ids.len()));
         let groups = self.groups.iter().map(|group| self.set_aside(group));
-        let rows = prefills.chain(groups).chain([self.classifications.set_aside()]).sum();
+        let lanes = [self.classifications.set_aside(), self.inspections.set_aside()];
+        let rows = prefills.chain(groups).chain(lanes).sum();
         Ok(InUse { fixed: (memory::active()? as u64).saturating_sub(self.kv_bytes()), rows })
     }
 
@@ -456,6 +420,7 @@ impl<'a> Scheduler<'a> {
     /// Tells the requests that go on what was in use until now.
     fn note_peak(&mut self, peak: u64) {
         self.classifications.note_peak(peak);
+        self.inspections.note_peak(peak);
         let prefills = self.prefills.iter_mut().map(|prefill| &mut prefill.row);
         let groups = self.groups.iter_mut().flat_map(|group| group.rows_mut());
         for row in prefills.chain(groups) {
@@ -474,22 +439,9 @@ impl<'a> Scheduler<'a> {
         // Dropped with their senders, which tell.
         self.queue.clear();
         self.classifications = Lane::default();
+        self.inspections = Inspections::default();
         while self.inbox.try_recv().is_ok() {}
     }
-}
-
-/// Ends a job that never ran.
-fn cancel(job: Job) {
-    let waited = job.queued_at.elapsed();
-    let metrics = GenerateMetrics {
-        prompt_tokens: job.ids.len(),
-        queue_duration: waited,
-        total_duration: waited,
-        ..GenerateMetrics::default()
-    };
-    let seed = job.options.seed.unwrap_or_default();
-    let finish_reason = FinishReason::Cancelled;
-    job.output.into_inner().finish(Outcome { finish_reason, metrics, seed });
 }
 
 /// Entropy from the standard library's hash keys.

@@ -1,10 +1,10 @@
 //! Grouped-query attention over a cache.
 
 use mlx_ffi::fast::AttentionMask;
-use mlx_ffi::{Array, Dtype, Result, fast, ops};
+use mlx_ffi::{Array, Dtype, Result, cpu, fast, ops};
 
-use super::{Linear, Positions, QkNorms, Qkv, Rope};
-use crate::cache::{Cache, Mask, View};
+use super::{Linear, Positions, Product, QkNorms, Qkv, Rope, Seen};
+use crate::cache::{Cache, Mask, View, Visible};
 
 /// The sizes of an attention layer and how its scores are made.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +35,8 @@ pub(crate) struct Attention {
     /// One more logit for each head, `[n_heads]`, that takes part in the softmax and adds nothing.
     /// Never beside a softcap.
     pub sinks: Option<Array>,
+    /// Whose kernels compute, where queries, keys and values have one type.
+    pub product: Product,
 }
 
 impl Attention {
@@ -60,8 +62,10 @@ impl Attention {
             Some(rope) => (rope.forward(&q, positions)?, rope.forward(&k, positions)?),
         };
         let view = cache.update(&k, &v)?;
-        let mask = positions.mask(&view, l)?;
-        let out = self.attend(&q, &view, mask)?;
+        if let Some(seen) = positions.watched() {
+            *seen = Some(Seen::new(&q, &k, &view)?);
+        }
+        let out = self.attend(&q, &view, positions)?;
         let out = ops::reshape(&ops::swap_axes(&out, 1, 2)?, &[b, l, n_heads * head_dim])?;
         self.o_proj.forward(&out)
     }
@@ -72,11 +76,19 @@ impl Attention {
     }
 
     /// Queries `[b, n_heads, l, d]` over keys and values.
-    fn attend(&self, q: &Array, view: &View, mask: &Mask) -> Result<Array> {
+    fn attend(&self, q: &Array, view: &View, positions: &mut Positions) -> Result<Array> {
         let scale = self.config.scale;
         let (k, v) = (&view.keys, &view.values);
+        let has_one_type = k.dtype() == q.dtype() && v.dtype() == q.dtype();
+        if self.product == Product::CpuKernels && has_one_type {
+            let Visible { ref starts, causal, window } = view.visible;
+            let visible = cpu::Visible { starts, causal, window };
+            let sinks = self.sinks.as_ref();
+            return cpu::attention(q, k, v, scale, self.config.softcap, sinks, visible);
+        }
+        let [b, n_heads, l, d] = q.dims()?;
         let Some(softcap) = self.config.softcap else {
-            let mask = match mask {
+            let mask = match positions.mask(view, l)? {
                 Mask::None => AttentionMask::None,
                 Mask::Causal => AttentionMask::Causal,
                 Mask::Array(array) => AttentionMask::Array(array),
@@ -85,7 +97,6 @@ impl Attention {
             return fast::scaled_dot_product_attention(q, k, v, scale, mask, sinks);
         };
         // The fused kernel has no softcap.
-        let [b, n_heads, l, d] = q.dims()?;
         let [_, n_kv_heads, n, _] = k.dims()?;
         let dtype = q.dtype();
         let scalar = |value| Array::scalar(value, dtype);

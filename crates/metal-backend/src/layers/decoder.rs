@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Result, ops};
 
-use super::{Attention, Embedding, FeedForward, Linear, Positions, Reach, RmsNorm};
+use super::{Attention, Embedding, FeedForward, Linear, Positions, Reach, RmsNorm, Seen};
 use crate::cache::{Cache, Caches};
 
 /// One transformer block: attention, then the feed-forward network, each added to the residual
@@ -56,6 +56,23 @@ pub(crate) struct Pass {
     /// Layers that are done.
     layer: usize,
     positions: Positions,
+}
+
+impl Pass {
+    /// Layers that are done.
+    pub fn layer(&self) -> usize {
+        self.layer
+    }
+
+    /// From now on, each layer leaves what its attention sees.
+    pub fn watch(&mut self) {
+        self.positions.watch();
+    }
+
+    /// What the attention of the layer that was computed last saw, where it is watched.
+    pub fn take_seen(&mut self) -> Option<Seen> {
+        self.positions.watched().and_then(Option::take)
+    }
 }
 
 /// A decoder-only transformer.

@@ -14,6 +14,7 @@ mod positions;
 mod product;
 mod qkv;
 mod rope;
+mod seen;
 
 pub(crate) use attention::{Attention, AttentionConfig};
 pub(crate) use decoder::{Block, Decoder, Head, Pass};
@@ -28,3 +29,4 @@ pub(crate) use positions::Positions;
 pub(crate) use product::Product;
 pub(crate) use qkv::{QkNorms, Qkv};
 pub(crate) use rope::{Reach, Rope};
+pub(crate) use seen::Seen;

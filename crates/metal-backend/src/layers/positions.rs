@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Result};
 
-use super::Reach;
+use super::{Reach, Seen};
 use crate::cache::{Caches, Mask, View, Visible};
 
 /// The positions of one pass through the layers: `l` for each row of the batch.
@@ -16,6 +16,8 @@ pub(crate) struct Positions {
     reach: Reach,
     /// Layers of one kind are in the same state, so they share a mask: (visible, l, n).
     masks: Vec<((Visible, i32, i32), Mask)>,
+    /// What attention leaves for one who looks at it.
+    seen: Option<Option<Seen>>,
 }
 
 impl Positions {
@@ -24,7 +26,18 @@ impl Positions {
         let offsets = caches.offsets().to_vec();
         let differ = offsets.windows(2).any(|pair| pair[0] != pair[1]);
         let each = differ.then(|| Array::from_i32(&offsets, &[offsets.len() as i32]));
-        Ok(Positions { offsets, each: each.transpose()?, reach: caches.reach(), masks: Vec::new() })
+        let (each, reach) = (each.transpose()?, caches.reach());
+        Ok(Positions { offsets, each, reach, masks: Vec::new(), seen: None })
+    }
+
+    /// From now on, each layer leaves what its attention sees.
+    pub fn watch(&mut self) {
+        self.seen = Some(None);
+    }
+
+    /// Where a layer is to leave that.
+    pub fn watched(&mut self) -> Option<&mut Option<Seen>> {
+        self.seen.as_mut()
     }
 
     /// The first position of each row.

@@ -75,6 +75,11 @@ impl Weights {
         Ok(Weights { prefix: String::new(), shared: Rc::new(shared) })
     }
 
+    /// Whose kernels the model computes with.
+    pub fn kernels(&self) -> Product {
+        self.shared.product
+    }
+
     /// The same, with `adapter` for the projections and embeddings that it names.
     pub fn with_adapter(mut self, adapter: Adapter) -> Weights {
         let shared = Rc::get_mut(&mut self.shared);

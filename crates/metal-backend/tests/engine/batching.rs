@@ -97,6 +97,11 @@ proptest! {
 
 #[test]
 fn survivors_of_five_hundred_requests_with_cancels_are_what_they_are_alone() {
+    if !crate::is_alone(
+        "batching::survivors_of_five_hundred_requests_with_cancels_are_what_they_are_alone",
+    ) {
+        return;
+    }
     let options = LoadOptions { parallel_slots: Some(32), ..Default::default() };
     let model = Checkpoint::with_sizes(2, 16, 32).load(&options).unwrap();
     let prompt = |i: u64| Prompt::Ids((0..1 + i as u32 * 7 % 90).map(|k| 2 + k % 28).collect());
@@ -159,6 +164,11 @@ fn check(started: &mut Vec<(u64, inference_core::Generation)>, alone: &[Vec<u32>
 
 #[test]
 fn rows_that_outgrow_the_memory_are_set_back_and_are_what_they_are_alone() {
+    if !crate::is_alone(
+        "batching::rows_that_outgrow_the_memory_are_set_back_and_are_what_they_are_alone",
+    ) {
+        return;
+    }
     let checkpoint = Checkpoint::qwen3().config("max_position_embeddings", json!(100_000));
     let model = checkpoint.model();
     let options = |i| drawn(1500, i);

@@ -18,6 +18,21 @@ use inference_core::{GenerateOptions, Generation, LoadOptions, Prompt, TextModel
 use serde_json::json;
 use tiny::Checkpoint;
 
+/// Whether this process runs the test `name` alone; if not, such a process is started and waited for.
+/// Memory is counted by process, so what other tests take at the same time would count.
+fn is_alone(name: &str) -> bool {
+    const ALONE: &str = "ML_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let mut process = std::process::Command::new(std::env::current_exe().unwrap());
+    let output = process.args(["--exact", name, "--nocapture"]).env(ALONE, "1").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}{complained}");
+    false
+}
+
 /// `max_tokens` tokens, whatever the model says.
 fn some(max_tokens: usize) -> GenerateOptions {
     GenerateOptions { max_tokens: Some(max_tokens), ignore_eos: true, ..Default::default() }

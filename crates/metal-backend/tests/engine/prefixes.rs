@@ -81,6 +81,9 @@ fn little_room_keeps_what_was_used_last() {
 
 #[test]
 fn requests_take_the_memory_that_the_cache_has() {
+    if !crate::is_alone("prefixes::requests_take_the_memory_that_the_cache_has") {
+        return;
+    }
     let checkpoint = Checkpoint::qwen3().config("max_position_embeddings", json!(100_000));
     let model = checkpoint.model();
     let mut generation = model.generate(&"abc".into(), &some(1)).unwrap();

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap in a helper fails its test")]
 
 mod adapters;
+mod attention;
 mod batches;
 mod checkpoints;
 mod configs;

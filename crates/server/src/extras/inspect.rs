@@ -1,11 +1,14 @@
-//! `POST /v1/inspect`: the keys and queries of a prompt, where the model shows them.
+//! `POST /v1/inspect`: the keys, queries and attention weights of a prompt, where the model shows
+//! them.
 
 use std::sync::Arc;
 
 use axum::extract::{Request, State as Shared};
 use axum::http::StatusCode;
 use axum::response::Response;
-use inference_core::{AttentionSnapshot, CancelToken, Feature, LayerAttention, TextModel};
+use inference_core::{
+    AttentionSnapshot, CancelToken, Feature, InspectOptions, LayerAttention, TextModel,
+};
 use serde_json::{Value as Json, json};
 
 use crate::body::{self, json_response};
@@ -36,6 +39,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let mut reader = fields::check(&[tables::INSPECT], limits, body)?;
     let model = state.serve(reader.text("model")?.as_deref())?.model;
     let values = reader.bool("values")?.unwrap_or(false);
+    let weights = reader.bool("weights")?.unwrap_or(false);
     let layers = reader.ids("layers")?;
     let prompt = prompt("prompt", reader.take("prompt").unwrap_or_default())?;
     reader.finish()?;
@@ -44,24 +48,19 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     if model.attention_inspector().is_none() {
         return Err(ApiError::unsupported("model", "its attention cannot be looked at"));
     }
-    let count = model.info().num_layers;
-    if let Some(layer) = layers.iter().flatten().find(|layer| **layer as usize >= count) {
-        let reason = format!("there is no layer {layer}; the model has {count}, from 0 on");
-        return Err(ApiError::value("layers", reason));
-    }
-    if layers.as_ref().is_some_and(|layers| layers.len() > count) {
-        let reason = format!("names more than the {count} layers that the model has");
-        return Err(ApiError::value("layers", reason));
-    }
-    let permits = state.admission.take(1, "prompt")?;
+    let layers = layers.map(|layers| layers.into_iter().map(|layer| layer as usize).collect());
     let cancel = CancelToken::new();
+    let options = InspectOptions { layers, weights, cancel: cancel.clone() };
+    options.validate()?;
+    options.chosen(model.info().num_layers)?;
+    let permits = state.admission.take(1, "prompt")?;
     let _cancel = CancelOnDrop(cancel.clone());
     let most = limits.inspect_values;
     let work = move || {
         let _permits = permits;
         let inspector = model.attention_inspector().ok_or(inference_core::Error::Closed)?;
-        let snapshot = inspector.inspect_attention(&prompt, &cancel)?;
-        report(model.as_ref(), &snapshot, layers, values.then_some(most))
+        let snapshot = inspector.inspect_attention(&prompt, &options)?;
+        report(model.as_ref(), &snapshot, values.then_some(most))
     };
     let object = blocking(work).await.map_err(|error| error.or_about("prompt"))?;
     Ok(json_response(StatusCode::OK, &object))
@@ -71,32 +70,37 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
 fn report(
     model: &dyn TextModel,
     snapshot: &AttentionSnapshot,
-    layers: Option<Vec<u32>>,
     values: Option<usize>,
 ) -> Result<Json> {
-    let all = || (0..snapshot.layers.len()).collect();
-    let chosen: Vec<usize> =
-        layers.map_or_else(all, |layers| layers.into_iter().map(|layer| layer as usize).collect());
-    let layers: Vec<_> =
-        chosen.iter().filter_map(|index| Some((*index, snapshot.layers.get(*index)?))).collect();
-    let count: usize = layers.iter().map(|(_, l)| l.keys.len() + l.queries.len()).sum();
+    let size = |layer: &LayerAttention| {
+        let weights = layer.weights.as_ref().map_or(0, |weights| weights.values.len());
+        layer.keys.len() + layer.queries.len() + weights
+    };
+    let count: usize = snapshot.layers.iter().map(size).sum();
     if let Some(most) = values
         && count > most
     {
         let reason = format!("{count} values, at most {most} are reported: ask for fewer layers");
         return Err(ApiError::value("layers", reason));
     }
-    let layer = |(index, layer): &(usize, &LayerAttention)| {
+    let numbers = |values: &[f32]| -> Json { values.iter().map(|value| number(*value)).collect() };
+    let layer = |layer: &LayerAttention| {
         let mut entry = json!({
-            "layer": index,
+            "layer": layer.layer,
             "n_heads": layer.n_heads,
             "n_kv_heads": layer.n_kv_heads,
             "head_dim": layer.head_dim,
             "positions": layer.positions,
         });
+        if let Some(weights) = &layer.weights {
+            entry["entropy"] = numbers(&weights.entropy);
+        }
         if values.is_some() {
-            entry["keys"] = layer.keys.iter().map(|value| number(*value)).collect();
-            entry["queries"] = layer.queries.iter().map(|value| number(*value)).collect();
+            entry["keys"] = numbers(&layer.keys);
+            entry["queries"] = numbers(&layer.queries);
+            if let Some(weights) = &layer.weights {
+                entry["weights"] = numbers(&weights.values);
+            }
         }
         entry
     };
@@ -104,6 +108,6 @@ fn report(
         "object": "attention",
         "architecture": model.model_type(),
         "seq_len": snapshot.seq_len,
-        "layers": layers.iter().map(layer).collect::<Vec<_>>(),
+        "layers": snapshot.layers.iter().map(layer).collect::<Vec<_>>(),
     }))
 }

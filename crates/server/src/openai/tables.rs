@@ -279,4 +279,5 @@ pub const INSPECT: &[Field] = &[
         "Which layers; left out: all.",
     ),
     honoured("values", Kind::Bool, "Report keys and queries themselves, not their shapes alone."),
+    honoured("weights", Kind::Bool, "Also the attention weights, and their entropy in nats."),
 ];

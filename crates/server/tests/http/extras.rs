@@ -61,6 +61,17 @@ fn attention_is_shown_in_shapes_and_values() {
     assert_eq!(values["layers"][0]["layer"], 1);
     assert_eq!(values["layers"][0]["keys"], json!([1.0, 1.0]));
     assert_eq!(values["layers"][0]["queries"].as_array().unwrap().len(), 4);
+    assert_eq!(values["layers"][0].get("weights"), None);
+    let body = json!({"prompt": [1, 2], "layers": [1, 0], "values": true, "weights": true});
+    let weights = server.post("/v1/inspect", &body).json();
+    assert_eq!(
+        (&weights["layers"][0]["layer"], &weights["layers"][1]["layer"]),
+        (&json!(1), &json!(0))
+    );
+    assert_eq!(weights["layers"][0]["weights"], json!(vec![0.25; 8]));
+    assert_eq!(weights["layers"][0]["entropy"], json!(vec![0.5; 4]));
+    let twice = server.post("/v1/inspect", &json!({"prompt": "a", "layers": [1, 1]}));
+    assert_eq!((twice.status, twice.error("param").as_str()), (400, "layers"));
     let beyond = server.post("/v1/inspect", &json!({"prompt": "a", "layers": [2]}));
     assert_eq!((beyond.status, beyond.error("param").as_str()), (400, "layers"));
 }

@@ -7,10 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 use inference_core::{
-    AttentionInspector, AttentionSnapshot, BatchResult, CancelToken, Capabilities, ChatOptions,
-    ClassifyOptions, ClassifyResult, EngineStatus, Error, Feature, FinishReason, GenerateMetrics,
-    GenerateOptions, Generation, LabelScore, LayerAttention, Message, ModelInfo, Outcome, Prompt,
-    RenderedPrompt, Result, Support, TextModel, Token, TokenLogprob, generate_each,
+    AttentionInspector, AttentionSnapshot, AttentionWeights, BatchResult, Capabilities,
+    ChatOptions, ClassifyOptions, ClassifyResult, EngineStatus, Error, Feature, FinishReason,
+    GenerateMetrics, GenerateOptions, Generation, InspectOptions, LabelScore, LayerAttention,
+    Message, ModelInfo, Outcome, Prompt, RenderedPrompt, Result, Support, TextModel, Token,
+    TokenLogprob, generate_each,
 };
 
 /// What a test looks at while the server owns the model.
@@ -284,20 +285,30 @@ fn say(
 }
 
 impl AttentionInspector for Fake {
-    fn inspect_attention(&self, prompt: &Prompt, _: &CancelToken) -> Result<AttentionSnapshot> {
+    fn inspect_attention(
+        &self,
+        prompt: &Prompt,
+        options: &InspectOptions,
+    ) -> Result<AttentionSnapshot> {
         let seq_len = match prompt {
             Prompt::Ids(ids) => ids.len(),
             Prompt::Text(text) => text.len(),
         };
+        let weights = || AttentionWeights {
+            values: vec![0.25; 2 * seq_len * seq_len],
+            entropy: vec![0.5; 2 * seq_len],
+        };
         let layer = |layer: usize| LayerAttention {
+            layer,
             n_kv_heads: 1,
             n_heads: 2,
             head_dim: 1,
             positions: (0..seq_len).collect(),
             keys: vec![layer as f32; seq_len],
             queries: vec![0.5; 2 * seq_len],
+            weights: options.weights.then(weights),
         };
-        let layers = (0..self.info.num_layers).map(layer).collect();
+        let layers = options.chosen(self.info.num_layers)?.into_iter().map(layer).collect();
         Ok(AttentionSnapshot { architecture: "fake".into(), seq_len, layers })
     }
 }

@@ -77,6 +77,11 @@ fn a_row_that_no_token_can_follow_ends_alone() {
 
 #[test]
 fn a_constrained_row_that_is_set_back_goes_on_where_it_was() {
+    if !crate::is_alone(
+        "constrained::beside::a_constrained_row_that_is_set_back_goes_on_where_it_was",
+    ) {
+        return;
+    }
     let checkpoint = Checkpoint::qwen3().config("max_position_embeddings", json!(100_000));
     let options = |seed| GenerateOptions {
         max_tokens: Some(1500),

@@ -1,0 +1,103 @@
+//! `ml inspect`: what each head of a prompt's layers looks at.
+
+use std::path::Path;
+use std::time::Duration;
+
+use inference_core::{CancelToken, Error, Feature, InspectOptions, Message, Prompt, TextModel};
+
+use super::generate::with_timeout;
+use crate::args::InspectArgs;
+use crate::attention::{Attention, table};
+use crate::bytes;
+use crate::failure::{Failure, Result, reason};
+use crate::heat_map;
+use crate::interrupt::{Interrupt, Then};
+use crate::output::{dim_note, print, print_json};
+use crate::source::Source;
+
+/// Shows the attention of the prompt that `args` tell.
+///
+/// # Errors
+/// Bad options, an unusable prompt, model or file, an interrupted run.
+pub fn run(args: &InspectArgs) -> Result<()> {
+    let load = args.load.options()?;
+    let layers = args.layers.clone();
+    let mut options = InspectOptions { layers, weights: true, ..InspectOptions::default() };
+    options.validate()?;
+    heat_map::check_heads(&args.head)?;
+
+    let interrupt = Interrupt::install()?;
+    let text = args.text()?;
+    let model = Source::choose(&args.load).load(&load, args.quiet || args.json)?;
+    let ids = ids(model.as_ref(), args, text)?;
+    if args.svg.is_some() {
+        heat_map::check_size(ids.len())?;
+    }
+
+    let cancel = CancelToken::new();
+    let watch = interrupt.watch(&cancel, Then::Leave);
+    options.cancel = with_timeout(&cancel, args.timeout);
+    let end = inspect(model.as_ref(), &ids, &options);
+    let interrupted = watch.fired();
+    drop(watch);
+    match end {
+        Err(Failure::Model(Error::Cancelled)) => Err(ended_early(interrupted, args.timeout)),
+        Err(failure) => Err(failure),
+        Ok(attention) => report(&attention, model.as_ref(), args),
+    }
+}
+
+/// The prompt as the model is to see it.
+fn ids(model: &dyn TextModel, args: &InspectArgs, text: String) -> Result<Vec<u32>> {
+    if args.raw {
+        return Ok(model.encode(&text)?);
+    }
+    let system = args.template.system.clone().map(Message::system);
+    let messages: Vec<Message> = system.into_iter().chain([Message::user(text)]).collect();
+    Ok(model.render_chat(&messages, &args.template.options()?)?.ids)
+}
+
+fn inspect(model: &dyn TextModel, ids: &[u32], options: &InspectOptions) -> Result<Attention> {
+    model.capabilities().require(Feature::InspectAttention)?;
+    let inspector = model
+        .attention_inspector()
+        .ok_or_else(|| Failure::Other("the model's attention cannot be looked at".into()))?;
+    let snapshot = inspector.inspect_attention(&Prompt::Ids(ids.to_vec()), options)?;
+    Attention::new(snapshot, ids, model)
+}
+
+fn ended_early(interrupted: bool, timeout: Option<Duration>) -> Failure {
+    match timeout {
+        Some(timeout) if !interrupted => Failure::Other(format!(
+            "stopped after {} s, before the prompt was computed: raise --timeout",
+            timeout.as_secs_f64()
+        )),
+        _ => Failure::Interrupted,
+    }
+}
+
+fn report(attention: &Attention, model: &dyn TextModel, args: &InspectArgs) -> Result<()> {
+    let cannot = |path: &Path, why: String| Failure::Other(format!("{}: {why}", path.display()));
+    if let Some(path) = &args.svg {
+        let svg = heat_map::draw(attention, &args.head)?;
+        std::fs::write(path, svg).map_err(|error| cannot(path, reason(&error)))?;
+    }
+    if let Some(path) = &args.safetensors {
+        attention.write_safetensors(path).map_err(|why| cannot(path, why))?;
+    }
+    if args.json {
+        return print_json(&attention.report(args.values));
+    }
+    if args.quiet {
+        return Ok(());
+    }
+    print(&table(attention))?;
+    let metrics = model.metrics().unwrap_or_default();
+    dim_note(format_args!(
+        "{} tokens, {:.2} s | peak memory {}",
+        attention.tokens.len(),
+        metrics.prefill_duration.as_secs_f64(),
+        bytes::human(metrics.peak_memory_bytes),
+    ));
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! What the scheduler is told: requests that arrive, requests that are cancelled.
+
+use std::sync::mpsc::TryRecvError;
+
+use inference_core::{FinishReason, GenerateMetrics, Outcome};
+
+use super::{Row, Scheduler};
+use crate::engine::{Command, Job};
+
+impl Scheduler<'_> {
+    /// Whether there is nothing to do until a command arrives.
+    pub(super) fn is_idle(&self) -> bool {
+        let nothing_waits = self.queue.is_empty() && self.set_back.is_empty();
+        let lanes = [self.classifications.next_queued(), self.inspections.next_queued()];
+        nothing_waits && lanes.iter().all(Option::is_none) && self.running() == 0
+    }
+
+    /// Puts a command where it waits.
+    pub(super) fn take_in(&mut self, command: Command) {
+        match command {
+            Command::Run(job) => self.queue.push_back(job),
+            Command::Classify(job) => self.classifications.push(job),
+            Command::Inspect(job) => self.inspections.push(job),
+            Command::Close => self.closing = true,
+        }
+    }
+
+    /// Takes in what arrived, and ends what was cancelled and does not decode.
+    pub(super) fn look_at_inbox(&mut self) {
+        loop {
+            match self.inbox.try_recv() {
+                Ok(command) => self.take_in(command),
+                Err(TryRecvError::Disconnected) => self.closing = true,
+                Err(TryRecvError::Empty) => break,
+            }
+            if self.closing {
+                return;
+            }
+        }
+        for job in std::mem::take(&mut self.queue) {
+            if job.output.is_cancelled() {
+                self.shared.leave();
+                cancel(*job);
+            } else {
+                self.queue.push_back(job);
+            }
+        }
+        let ended = self.classifications.end_cancelled() + self.inspections.end_cancelled();
+        for _ in 0..ended {
+            self.shared.leave();
+        }
+        let cancelled = |row: &Row| row.is_cancelled();
+        let mut ended = Vec::new();
+        while let Some(at) = self.prefills.iter().position(|prefill| cancelled(&prefill.row)) {
+            ended.push(self.prefills.remove(at).row);
+        }
+        while let Some(at) = self.set_back.iter().position(cancelled) {
+            ended.extend(self.set_back.remove(at));
+        }
+        for mut row in ended {
+            let reason = row.end(FinishReason::Cancelled);
+            self.end(row, Ok(reason));
+        }
+    }
+}
+
+/// Ends a job that never ran.
+fn cancel(job: Job) {
+    let waited = job.queued_at.elapsed();
+    let metrics = GenerateMetrics {
+        prompt_tokens: job.ids.len(),
+        queue_duration: waited,
+        total_duration: waited,
+        ..GenerateMetrics::default()
+    };
+    let seed = job.options.seed.unwrap_or_default();
+    let finish_reason = FinishReason::Cancelled;
+    job.output.into_inner().finish(Outcome { finish_reason, metrics, seed });
+}
