@@ -1,7 +1,6 @@
 //! Why a command ended badly: one line for a person, one exit code for a script.
 
 use std::io;
-use std::process::ExitCode;
 
 use inference_core::Error;
 
@@ -45,12 +44,8 @@ impl Failure {
         }
     }
 
-    /// 0 for a closed pipe, 1 for a failure, 2 for bad usage, 130 for Ctrl-C.
-    pub fn exit_code(&self) -> ExitCode {
-        ExitCode::from(self.code())
-    }
-
-    fn code(&self) -> u8 {
+    /// The exit code: 0 for a closed pipe, 1 for a failure, 2 for bad usage, 130 for Ctrl-C.
+    pub fn code(&self) -> u8 {
         match self {
             Failure::ClosedPipe => 0,
             Failure::Other(_) | Failure::Unhealthy => 1,

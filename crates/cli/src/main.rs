@@ -21,16 +21,21 @@ mod scripted;
 mod source;
 mod streaming;
 
-use std::process::ExitCode;
-
 use clap::Parser;
 
-fn main() -> ExitCode {
-    match commands::run(args::Cli::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+fn main() {
+    let code = match commands::run(args::Cli::parse()) {
+        Ok(()) => 0,
         Err(failure) => {
             failure.report();
-            failure.exit_code()
+            failure.code()
         }
-    }
+    };
+    leave(code)
+}
+
+/// Ends the process without the destructors of its libraries: MLX's take away what its threads, and
+/// an engine in the middle of a step, still use. What was printed was flushed when it was printed.
+fn leave(code: u8) {
+    signal_hook::low_level::exit(code.into())
 }

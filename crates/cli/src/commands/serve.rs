@@ -46,15 +46,13 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     });
     match exit.map_err(failure)? {
         Exit::Drained => Ok(()),
-        Exit::Late => leave("requests were broken off, because the time for draining was over"),
-        Exit::Forced => leave("requests were broken off by a second signal"),
+        Exit::Late => broken_off("the time for draining was over"),
+        Exit::Forced => broken_off("a second signal came"),
     }
 }
 
-/// Ends the process without destructors: an engine in the middle of a step cannot run them.
-fn leave(reason: &str) -> Result<()> {
-    note(format_args!("error: {reason}"));
-    std::process::exit(1)
+fn broken_off(why: &str) -> Result<()> {
+    Err(Failure::Other(format!("requests were broken off: {why}")))
 }
 
 fn failure(error: server::ServeError) -> Failure {
