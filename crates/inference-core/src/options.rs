@@ -72,11 +72,13 @@ pub struct LoadOptions {
     pub adapter_path: Option<PathBuf>,
     /// The type that weights and activations are held in; `None`: the checkpoint's own.
     pub dtype: Option<Dtype>,
-    /// Bytes that weights, caches and activations may take together; `None`: what the device has.
+    /// Bytes that weights, caches and activations may take together; `None`, or more than the device
+    /// has: what it has.
     pub memory_limit: Option<u64>,
-    /// Bytes of freed memory that the allocator may keep for reuse; `None`: its own default.
+    /// Bytes of freed memory that the allocator may keep for reuse, for all models of the process; no
+    /// more than the device has. `None`: as it was set before, at first the allocator's own default.
     pub cache_limit: Option<u64>,
-    /// Prompt tokens computed at once; `None`: 2048.
+    /// Prompt tokens computed at once; `None`: the backend's choice.
     pub prefill_chunk: Option<usize>,
     /// Threads that compute on a CPU, for all models of the process; `None`: all that it has.
     pub threads: Option<usize>,
@@ -288,9 +290,10 @@ impl GenerateOptions {
 /// How a conversation is rendered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChatOptions {
-    /// Tool definitions, as the chat template takes them.
+    /// Tool definitions, as the chat template takes them; refused where it has no place for them.
     pub tools: Vec<Value>,
-    /// Further variables of the template, such as `enable_thinking`.
+    /// Further variables of the template, such as `enable_thinking`; one that the template does not
+    /// read is refused by its name.
     pub template_kwargs: Vec<(String, Value)>,
     /// End the prompt where the assistant's answer begins; otherwise after the last message.
     pub add_generation_prompt: bool,

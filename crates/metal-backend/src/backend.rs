@@ -49,6 +49,10 @@ impl Backend for MlxBackend {
     }
 
     fn load_model(&self, path: &Path, options: &LoadOptions) -> Result<Box<dyn TextModel>> {
+        if let Some(other) = options.backend.as_deref().filter(|other| *other != self.name) {
+            let reason = format!("names `{other}`, and this is `{}`", self.name);
+            return Err(Error::InvalidOption { option: "backend", reason });
+        }
         let files = ModelFiles::Folder(path.to_owned());
         Ok(Box::new(MlxModel::load(engine_options(files, self.device, options)?)?))
     }

@@ -1,6 +1,6 @@
 //! From a model's files to a model that can run.
 
-use inference_core::{GenerateOptions, LoadOptions, ModelInfo};
+use inference_core::{Feature, GenerateOptions, LoadOptions, ModelInfo};
 use mlx_ffi::Dtype;
 
 use crate::cache::{CacheSpec, Storage};
@@ -19,9 +19,16 @@ pub(crate) struct LoadedModel {
     pub specs: Vec<CacheSpec>,
     /// How the caches hold keys and values.
     pub storage: Storage,
-    pub info: ModelInfo,
+    pub description: Description,
     /// Bytes of one activation.
     pub dtype_size: u64,
+}
+
+/// What is told of a model.
+pub(crate) struct Description {
+    pub info: ModelInfo,
+    /// What it refuses that others of this backend honour, each with the reason.
+    pub refused: Vec<(Feature, String)>,
 }
 
 /// Reads `config.json`.
@@ -95,29 +102,35 @@ fn build(options: &EngineOptions, only_describe: bool) -> Result<LoadedModel> {
         device: device.info()?.backend.to_owned(),
         ..ModelInfo::default()
     };
-    Ok(LoadedModel { model, specs, storage, info, dtype_size })
+    let refused = group_size(&model, None).err().map(|reason| (Feature::KvBits, reason));
+    let description = Description { info, refused: refused.into_iter().collect() };
+    Ok(LoadedModel { model, specs, storage, description, dtype_size })
 }
 
 /// How keys and values are held.
 fn storage(options: &LoadOptions, model: &Decoder) -> Result<Storage> {
     let Some(bits) = options.kv_bits else { return Ok(Storage::Plain) };
+    let size = group_size(model, options.kv_group_size).map_err(|reason| {
+        let what = options.kv_group_size.map_or("kv_bits", |_| "kv_group_size").to_owned();
+        inference_core::Error::Unsupported { what, reason }
+    })?;
+    Ok(Storage::packed(bits as i32, size as i32))
+}
+
+/// How many values of a head share a scale where keys and values are packed.
+///
+/// # Errors
+/// Why that cannot be.
+fn group_size(model: &Decoder, wanted: Option<usize>) -> std::result::Result<usize, String> {
     let heads: Vec<usize> =
         model.layers.iter().map(|layer| layer.attention.config.head_dim as usize).collect();
     let fits = |size: usize| heads.iter().all(|head_dim| head_dim.is_multiple_of(size));
-    let wanted = options.kv_group_size;
-    let found = wanted.map_or_else(|| [64, 32].into_iter().find(|size| fits(*size)), Some);
-    match found {
-        Some(size) if fits(size) => Ok(Storage::packed(bits as i32, size as i32)),
-        _ => {
-            let head_dim = heads.first().copied().unwrap_or(0);
-            let of = wanted.map_or("64 or 32".to_owned(), |size| size.to_string());
-            Err(inference_core::Error::Unsupported {
-                what: "kv_bits".into(),
-                reason: format!("a head of {head_dim} values is not a multiple of {of}"),
-            }
-            .into())
-        }
-    }
+    let sizes = wanted.map_or(vec![64, 32], |size| vec![size]);
+    sizes.into_iter().find(|size| fits(*size)).ok_or_else(|| {
+        let head_dim = heads.first().copied().unwrap_or(0);
+        let of = wanted.map_or("64 or 32".to_owned(), |size| size.to_string());
+        format!("a head of {head_dim} values is not a multiple of {of}")
+    })
 }
 
 /// The positions that a cache may hold, where the load options bound them.

@@ -10,17 +10,20 @@ use inference_core::{
 };
 use serde_json::{Map, Number, Value as Json};
 
-use crate::constraint::Constraints;
+use crate::constraint::{self, Constraints};
 use crate::engine::{
     ClassifyJob, Engine, EngineOptions, InspectJob, Job, JobSender, Scores, TextState,
 };
 use crate::files::ModelFiles;
 use crate::layers::Product;
-use crate::load::{self, SamplingDefaults};
+use crate::load::{self, Description, SamplingDefaults};
 use crate::text::{
     AddSpecial, ChatFormat, ChatInput, Detokenizer, LocalTime, SkipSpecial, StopMatcher, TextError,
     Tokenizer,
 };
+
+/// Variables of a chat template that are no arguments of it.
+const CONVERSATION: [&str; 4] = ["messages", "tools", "documents", "add_generation_prompt"];
 
 /// A model on its engine thread, with its tokenizer and chat format.
 pub(crate) struct MlxModel {
@@ -50,10 +53,14 @@ impl Text {
         Ok(Text { tokenizer, chat, protected_ids })
     }
 
-    /// Completes `info` with what the tokenizer and the chat format say.
-    fn describe(&self, info: &mut ModelInfo) {
+    /// Completes what the weights say with what the tokenizer and the chat format say.
+    fn complete(&self, description: Description, product: Product) -> (ModelInfo, Capabilities) {
+        let Description { mut info, mut refused } = description;
         info.eos_token_ids = self.tokenizer.eos_ids().iter().copied().collect();
         info.chat_template = self.chat.source().to_owned();
+        let reason = constraint::refusal(&self.tokenizer, &info.eos_token_ids, info.vocab_size);
+        refused.extend(reason.map(|reason| (Feature::Constraint, reason)));
+        (info, capabilities(product, &refused))
     }
 }
 
@@ -63,13 +70,13 @@ impl MlxModel {
     /// # Errors
     /// An option that is not honoured; what is wrong with the files.
     pub fn load(options: EngineOptions) -> Result<MlxModel> {
-        let capabilities = capabilities(Product::on(options.device)?);
-        capabilities.check_load(&options.load)?;
+        let product = Product::on(options.device)?;
+        capabilities(product, &[]).check_load(&options.load)?;
         let model_type = model_type(&options)?;
         let text = Text::read(&options.files, model_type).map_err(text_error)?;
         let defaults = SamplingDefaults::read(&options.files)?;
-        let (engine, mut info) = Engine::start(options)?;
-        text.describe(&mut info);
+        let (engine, description) = Engine::start(options)?;
+        let (info, capabilities) = text.complete(description, product);
         let constraints =
             Constraints::new(text.tokenizer.clone(), info.eos_token_ids.clone(), info.vocab_size);
         Ok(MlxModel { engine, text, defaults, info, capabilities, constraints })
@@ -80,13 +87,11 @@ impl MlxModel {
     /// # Errors
     /// As [`load`](Self::load).
     pub fn describe(options: &EngineOptions) -> Result<(ModelInfo, Capabilities)> {
-        let capabilities = capabilities(Product::on(options.device)?);
-        capabilities.check_load(&options.load)?;
+        let product = Product::on(options.device)?;
+        capabilities(product, &[]).check_load(&options.load)?;
         let text = Text::read(&options.files, model_type(options)?).map_err(text_error)?;
         SamplingDefaults::read(&options.files)?;
-        let mut info = load::describe(options)?.info;
-        text.describe(&mut info);
-        Ok((info, capabilities))
+        Ok(text.complete(load::describe(options)?.description, product))
     }
 
     /// The options with what the model's own generation config asks for.
@@ -215,6 +220,25 @@ impl MlxModel {
         Ok(())
     }
 
+    /// What the chat format has no place for would be ignored silently.
+    fn refuse_unread(&self, chat: &ChatOptions) -> Result<()> {
+        let refuse = |what: &str, reason: &str| {
+            Err(Error::Unsupported { what: what.to_owned(), reason: reason.to_owned() })
+        };
+        if !chat.tools.is_empty() && !self.text.chat.reads("tools") {
+            return refuse("tools", "the model's chat format has no place for them");
+        }
+        for (name, _) in &chat.template_kwargs {
+            if CONVERSATION.contains(&name.as_str()) {
+                return refuse(name, "the conversation itself sets this variable of the template");
+            }
+            if !self.text.chat.reads(name) {
+                return refuse(name, "the model's chat format does not read it");
+            }
+        }
+        Ok(())
+    }
+
     fn ids(&self, prompt: &Prompt) -> Result<Vec<u32>> {
         match prompt {
             Prompt::Text(text) => self.encode(text),
@@ -291,6 +315,7 @@ impl TextModel for MlxModel {
     fn render_chat(&self, messages: &[Message], chat: &ChatOptions) -> Result<RenderedPrompt> {
         self.engine.check_open()?;
         self.refuse_media(messages)?;
+        self.refuse_unread(chat)?;
         let messages: Vec<Json> = messages.iter().map(message_json).collect::<Result<_>>()?;
         let tools: Vec<Json> = chat.tools.iter().map(json).collect::<Result<_>>()?;
         let kwargs = object(&chat.template_kwargs)?;
@@ -364,8 +389,9 @@ fn model_type(options: &EngineOptions) -> Result<&'static str> {
     found.map_err(|error| error.at(&options.files.folder()).into())
 }
 
-/// What every model of this backend whose matrices `product` multiplies honours and refuses.
-fn capabilities(product: Product) -> Capabilities {
+/// What a model of this backend whose matrices `product` multiplies honours and refuses; beside what
+/// all refuse, that is what it has in `own`.
+fn capabilities(product: Product, own: &[(Feature, String)]) -> Capabilities {
     let refused = |feature| match feature {
         Feature::GpuLayers => Some("MLX runs all layers on one device; leave it unset"),
         Feature::Images => Some("this backend reads text only"),
@@ -374,8 +400,11 @@ fn capabilities(product: Product) -> Capabilities {
         }
         _ => None,
     };
-    let support =
-        |feature| refused(feature).map_or(Support::Yes, |reason| Support::No(reason.to_owned()));
+    let support = |feature| {
+        let own = own.iter().find(|(refused, _)| *refused == feature);
+        let reason = own.map(|(_, reason)| reason.as_str()).or(refused(feature));
+        reason.map_or(Support::Yes, |reason| Support::No(reason.to_owned()))
+    };
     Capabilities::new(Feature::ALL.map(|feature| (feature, support(feature))).to_vec())
 }
 

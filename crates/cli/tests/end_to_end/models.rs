@@ -1,6 +1,11 @@
 //! Which model runs, what it is, and what is refused for it.
 
+use inference_core::{Feature, Support};
+
 use crate::{FOX, command, generated, json, ml, text};
+
+/// The demo model's folder.
+const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/demo-model");
 
 #[test]
 fn a_missing_folder_is_named() {
@@ -47,19 +52,28 @@ fn info_describes_the_demo_model() {
     assert_eq!(info["quantization"], serde_json::json!({"bits": 4, "group_size": 64}));
     assert_eq!(info["vocab_size"], 4096);
     assert!(info["kv_bytes_per_token"].as_u64().unwrap() > 0);
-    assert!(info["capabilities"].as_array().unwrap().iter().any(|c| c["feature"] == "chat"));
+    // The report is the model's own, with every feature in it.
+    let options = inference_core::LoadOptions::default();
+    let (_, capabilities) = metal_backend::describe(DEMO.as_ref(), &options).unwrap();
+    let own = capabilities.iter().map(|(feature, support)| match support {
+        Support::Yes => serde_json::json!({"feature": feature.as_str(), "supported": true}),
+        Support::No(reason) => {
+            serde_json::json!({"feature": feature.as_str(), "supported": false, "reason": reason})
+        }
+    });
+    assert_eq!(info["capabilities"], own.collect::<serde_json::Value>());
+    assert_eq!(capabilities.iter().count(), Feature::ALL.len());
     let described = generated(&["info"]);
     assert!(described.contains("qwen3") && described.contains("4 bits in groups of 64"));
 }
 
 #[test]
 fn a_folder_with_the_demo_model_is_listed_and_answers_alike() {
-    let demo = concat!(env!("CARGO_MANIFEST_DIR"), "/demo-model");
-    let models = json(&["list", demo, "--json"]);
+    let models = json(&["list", DEMO, "--json"]);
     assert_eq!(models[0]["architecture"], "qwen3");
     assert!(models[0]["error"].is_null(), "{models}");
     let arguments = ["generate", "-t", "0", "-q", "-n", "16", FOX];
-    let from_folder = command(&arguments).env("ML_MODEL", demo).output().unwrap();
+    let from_folder = command(&arguments).env("ML_MODEL", DEMO).output().unwrap();
     assert_eq!(text(&from_folder.stdout), generated(&arguments));
 }
 

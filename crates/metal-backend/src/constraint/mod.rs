@@ -19,6 +19,7 @@ use compile::Slots;
 pub(crate) use matcher::{Mask, Matcher};
 use reasoning::Reasoning;
 use vocabulary::Vocabulary;
+pub(crate) use vocabulary::refusal;
 
 use crate::text::Tokenizer;
 

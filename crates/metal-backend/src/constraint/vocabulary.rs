@@ -16,6 +16,9 @@ const MAX_TOKEN_BYTES: usize = 1000;
 /// Comes before the names of special tokens.
 const MARKER: u8 = TokTrie::SPECIAL_TOKEN_MARKER;
 
+/// Nothing would tell where a text may end.
+const NO_END: &str = "the model has no end-of-sequence id";
+
 /// The vocabulary of a model, shared by all of its constrained requests.
 #[derive(Clone)]
 pub(super) struct Vocabulary {
@@ -64,6 +67,15 @@ impl Vocabulary {
     }
 }
 
+/// Why no text of a model with this tokenizer can be constrained, where that shows before a
+/// vocabulary is built.
+pub(crate) fn refusal(tokenizer: &Tokenizer, eos_ids: &[u32], size: usize) -> Option<String> {
+    if !eos_ids.iter().any(|id| (*id as usize) < size) {
+        return Some(NO_END.to_owned());
+    }
+    TokenBytes::check(tokenizer).err().map(|error| error.to_string())
+}
+
 fn factory(
     tokenizer: &Tokenizer,
     eos_ids: &[u32],
@@ -83,7 +95,7 @@ fn factory(
     let size = words.len() as u32;
     let eos_ids: Vec<u32> = eos_ids.iter().copied().filter(|id| *id < size).collect();
     let Some(&eos) = eos_ids.first() else {
-        return Err("the model has no end-of-sequence id".to_owned());
+        return Err(NO_END.to_owned());
     };
     let trie = TokTrie::from(&TokRxInfo::new(size, eos), &words).with_eos_tokens(&eos_ids);
     // Which tokens spell a text is left to the model: nothing is tokenized here.

@@ -20,9 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{JoinHandle, ThreadId};
 use std::time::Instant;
 
-use inference_core::{
-    EngineStatus, Error, GenerateMetrics, GenerateOptions, LayerAttention, ModelInfo,
-};
+use inference_core::{EngineStatus, Error, GenerateMetrics, GenerateOptions, LayerAttention};
 
 pub(crate) use classify::{ClassifyJob, Scores};
 pub(crate) use inspect::InspectJob;
@@ -32,6 +30,7 @@ use shared::Shared;
 pub(crate) use worker::EngineOptions;
 
 use crate::constraint::Matcher;
+use crate::load::Description;
 
 /// One request, ready to run: validated options and ids, and where its tokens go.
 pub(crate) struct Job {
@@ -75,7 +74,7 @@ impl Engine {
     ///
     /// # Errors
     /// Why the model cannot be loaded.
-    pub fn start(options: EngineOptions) -> Result<(Engine, ModelInfo), Error> {
+    pub fn start(options: EngineOptions) -> Result<(Engine, Description), Error> {
         let (commands, inbox) = mpsc::channel();
         let (ready, loaded) = mpsc::channel();
         let shared = Arc::new(Shared::new(&options.load));
@@ -84,7 +83,7 @@ impl Engine {
             .name("ml-engine".into())
             .spawn(move || worker::run(options, &ready, inbox, &engine_side))
             .map_err(|error| Error::Engine(format!("cannot start the engine thread: {error}")))?;
-        let info = receive(&loaded)?;
+        let description = receive(&loaded)?;
         let engine = Engine {
             commands,
             shared,
@@ -92,7 +91,7 @@ impl Engine {
             thread_id: thread.thread().id(),
             thread: Mutex::new(Some(thread)),
         };
-        Ok((engine, info))
+        Ok((engine, description))
     }
 
     /// Whether the engine takes requests.
@@ -178,7 +177,7 @@ impl Drop for Engine {
     }
 }
 
-fn receive(loaded: &Receiver<Result<ModelInfo, Error>>) -> Result<ModelInfo, Error> {
+fn receive(loaded: &Receiver<Result<Description, Error>>) -> Result<Description, Error> {
     loaded
         .recv()
         .unwrap_or_else(|_| Err(Error::Engine("the engine thread ended during the load".into())))

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender};
 
-use inference_core::{Error, ModelInfo};
+use inference_core::Error;
 use mlx_ffi::{Device, memory};
 
 use super::memory::Budget;
@@ -13,7 +13,7 @@ use super::{Command, panicked};
 use crate::config::Config;
 use crate::error::Result;
 use crate::files::ModelFiles;
-use crate::load::{self, LoadedModel};
+use crate::load::{self, Description, LoadedModel};
 
 /// Prompt ids computed at once where the load options say nothing: enough to keep the device busy.
 const fn default_chunk(device: Device) -> usize {
@@ -37,15 +37,15 @@ pub(crate) struct EngineOptions {
 /// The body of the engine thread.
 pub(super) fn run(
     options: EngineOptions,
-    ready: &Sender<Result<ModelInfo, Error>>,
+    ready: &Sender<Result<Description, Error>>,
     inbox: Receiver<Command>,
     shared: &Shared,
 ) {
     let loaded = catch_unwind(AssertUnwindSafe(|| load_model(&options)))
         .unwrap_or_else(|panic| Err(panicked("the load", &*panic).into()));
     match loaded {
-        Ok((served, info)) => {
-            if ready.send(Ok(info)).is_ok() {
+        Ok((served, description)) => {
+            if ready.send(Ok(description)).is_ok() {
                 let prefix_cache = options.load.prefix_cache.unwrap_or(0);
                 Scheduler::new(&served, shared, inbox, prefix_cache).serve();
             }
@@ -60,17 +60,18 @@ pub(super) fn run(
 }
 
 /// Loads the model on this thread.
-fn load_model(options: &EngineOptions) -> Result<(Served, ModelInfo)> {
+fn load_model(options: &EngineOptions) -> Result<(Served, Description)> {
     mlx_ffi::use_device(options.device)?;
     if let Some(threads) = options.load.threads {
         mlx_ffi::cpu::set_threads(threads);
     }
-    if let Some(limit) = options.load.cache_limit {
-        memory::set_cache_limit(limit as usize)?;
-    }
     let device_limit = memory::limit()? as u64;
+    if let Some(limit) = options.load.cache_limit {
+        // Freed memory that is kept is the device's too.
+        memory::set_cache_limit(limit.min(device_limit) as usize)?;
+    }
     let limit = options.load.memory_limit.unwrap_or(device_limit).min(device_limit);
-    let needed = load::describe(options)?.info.weight_bytes;
+    let needed = load::describe(options)?.description.info.weight_bytes;
     let available = limit.saturating_sub(memory::active()? as u64);
     if needed > available {
         return Err(Error::Memory {
@@ -81,7 +82,7 @@ fn load_model(options: &EngineOptions) -> Result<(Served, ModelInfo)> {
         }
         .into());
     }
-    let LoadedModel { model, specs, storage, info, dtype_size } = load::load(options)?;
+    let LoadedModel { model, specs, storage, description, dtype_size } = load::load(options)?;
     memory::clear_cache()?;
     let default_chunk = default_chunk(options.device);
     let chunk = options.load.prefill_chunk.unwrap_or(default_chunk).min(MAX_CHUNK);
@@ -90,10 +91,10 @@ fn load_model(options: &EngineOptions) -> Result<(Served, ModelInfo)> {
         specs,
         storage,
         budget,
-        context_length: info.context_length,
+        context_length: description.info.context_length,
         chunk,
         alone: options.load.batch_invariant,
         model,
     };
-    Ok((served, info))
+    Ok((served, description))
 }

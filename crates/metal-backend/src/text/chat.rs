@@ -131,6 +131,17 @@ impl ChatFormat {
         matches!(self.format, Format::Templates(_))
     }
 
+    /// Whether a variable of that name can make a difference; `tools` also chooses the template. Where
+    /// the format is a template, this may be said of one that it names but does not use.
+    pub fn reads(&self, name: &str) -> bool {
+        let Format::Templates(templates) = &self.format else { return false };
+        let is_part = |c: char| c.is_alphanumeric() || c == '_';
+        templates.iter().any(|(template, body)| {
+            (name == "tools" && template == "tool_use")
+                || body.source().split(|c| !is_part(c)).any(|word| word == name)
+        })
+    }
+
     /// The conversation as text and ids.
     ///
     /// # Errors

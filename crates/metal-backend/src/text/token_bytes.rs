@@ -31,6 +31,14 @@ impl TokenBytes {
         let first = (first != inner).then_some(first);
         Ok(TokenBytes { inner, first })
     }
+
+    /// Whether the decoder is one whose tokens have a text of their own.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn check(tokenizer: &Tokenizer) -> Result<(), TextError> {
+        bytes(&steps(tokenizer)?, "a".to_owned(), Position::Inner).map(drop)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -45,16 +53,7 @@ fn all(
     position: Position,
 ) -> Result<Vec<Vec<u8>>, TextError> {
     let inner = &tokenizer.inner.tokenizer;
-    let steps = match inner.get_decoder() {
-        None => vec![Step::Spaces { first: true }],
-        Some(decoder) => {
-            let json =
-                serde_json::to_value(decoder).map_err(|err| TextError::Decode(err.to_string()))?;
-            let mut steps = Vec::new();
-            steps_of(&json, &mut steps, &mut false).map_err(TextError::Decode)?;
-            steps
-        }
-    };
+    let steps = steps(tokenizer)?;
     let vocabulary = inner.get_added_vocabulary();
     let token_of = |id: u32| {
         let token = vocabulary.simple_id_to_token(id).or_else(|| inner.id_to_token(id));
@@ -66,6 +65,17 @@ fn all(
             None => Ok(Vec::new()),
         })
         .collect()
+}
+
+/// The steps of the tokenizer's decoder.
+fn steps(tokenizer: &Tokenizer) -> Result<Vec<Step>, TextError> {
+    let Some(decoder) = tokenizer.inner.tokenizer.get_decoder() else {
+        return Ok(vec![Step::Spaces { first: true }]);
+    };
+    let json = serde_json::to_value(decoder).map_err(|err| TextError::Decode(err.to_string()))?;
+    let mut steps = Vec::new();
+    steps_of(&json, &mut steps, &mut false).map_err(TextError::Decode)?;
+    Ok(steps)
 }
 
 /// Sends a token through the steps of a decoder.

@@ -1,6 +1,9 @@
 //! Options and prompts: out of range, over the context, over the memory.
 
-use inference_core::{Error, FinishReason, GenerateOptions, LoadOptions, Prompt, TextModel, Xtc};
+use inference_core::{
+    ChatOptions, Constraint, Error, Feature, FinishReason, GenerateOptions, LoadOptions, Message,
+    Prompt, Support, TextModel, Value, Xtc,
+};
 use serde_json::json;
 
 use crate::tiny::{Checkpoint, VOCAB_SIZE};
@@ -234,6 +237,62 @@ fn load_options_out_of_range_are_refused_by_name() {
         let error = Checkpoint::qwen3().load(&options).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     }
+}
+
+#[test]
+fn what_one_model_cannot_do_is_in_its_report() {
+    let reason = |model: &dyn TextModel, feature| match model.capabilities().support(feature) {
+        Support::No(reason) => reason,
+        Support::Yes => panic!("{feature} is reported as honoured"),
+    };
+    // A head of four values.
+    let checkpoint = Checkpoint::qwen3();
+    let error = checkpoint.load(&LoadOptions { kv_bits: Some(8), ..Default::default() });
+    let what = "kv_bits".to_owned();
+    let reported = reason(&*checkpoint.model(), Feature::KvBits);
+    assert_eq!(error.unwrap_err(), Error::Unsupported { what, reason: reported });
+    let what = "kv_group_size".to_owned();
+    let groups =
+        LoadOptions { kv_bits: Some(8), kv_group_size: Some(32), ..LoadOptions::default() };
+    let reason_of_groups = "a head of 4 values is not a multiple of 32".to_owned();
+    let expected = Error::Unsupported { what, reason: reason_of_groups };
+    assert_eq!(checkpoint.load(&groups).unwrap_err(), expected);
+
+    let endless = checkpoint.config("eos_token_id", json!(null)).model();
+    let constraint = Some(Constraint::Regex("a".into()));
+    let error =
+        endless.generate(&"a".into(), &GenerateOptions { constraint, ..Default::default() });
+    let reason = reason(&*endless, Feature::Constraint);
+    assert!(reason.contains("no end-of-sequence id"), "{reason}");
+    assert_eq!(error.unwrap_err(), Error::Unsupported { what: "constraint".into(), reason });
+}
+
+#[test]
+fn a_backend_does_not_stand_in_for_another_one() {
+    let options = LoadOptions { backend: Some("metal".into()), ..Default::default() };
+    let error = Checkpoint::qwen3().load(&options).unwrap_err().to_string();
+    assert_eq!(error, "option `backend`: names `metal`, and this is `cpu`");
+}
+
+#[test]
+fn what_a_chat_format_does_not_read_is_refused_by_name() {
+    let template = "{% for m in messages %}{{ m.content }}{% endfor %}{{ mood }}";
+    let own = Checkpoint::qwen3().file("chat_template.jinja", template).model();
+    let told = |model: &dyn TextModel, tools: Vec<Value>, name: &str| {
+        let template_kwargs = vec![(name.to_owned(), "b".into())];
+        let chat = ChatOptions { tools, template_kwargs, ..ChatOptions::default() };
+        let rendered = model.render_chat(&[Message::user("a")], &chat);
+        rendered.map(|prompt| prompt.text).map_err(|error| error.to_string())
+    };
+    assert_eq!(told(&*own, vec![], "mood").unwrap(), "ab");
+    let error = told(&*own, vec![Value::Null], "mood").unwrap_err();
+    assert!(error.starts_with("`tools` is not supported"), "{error}");
+    for name in ["moo", "messages", "documents"] {
+        let error = told(&*own, vec![], name).unwrap_err();
+        assert!(error.starts_with(&format!("`{name}` is not supported")), "{error}");
+    }
+    // A family's format reads messages alone.
+    assert!(told(&*Checkpoint::qwen3().model(), vec![], "mood").is_err());
 }
 
 #[test]

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use inference_core::{GenerateOptions, LoadOptions, Prompt, TextModel, Token};
+use inference_core::{
+    Capabilities, GenerateOptions, LoadOptions, ModelInfo, Prompt, TextModel, Token,
+};
 use safetensors::SafeTensors;
 use serde_json::Value as Json;
 use tempfile::TempDir;
@@ -63,7 +65,36 @@ impl Checkpoint {
         loaded.err().map(|error| error.to_string()).unwrap()
     }
 
-    fn try_load(&self, options: LoadOptions) -> inference_core::Result<Box<dyn TextModel>> {
+    /// What is told of it without its weights.
+    pub fn describe(&self, options: LoadOptions) -> (ModelInfo, Capabilities) {
+        let options = LoadOptions { backend: Some(backend()), ..options };
+        metal_backend::describe(self.folder(), &options).expect("the checkpoint is sound")
+    }
+
+    /// Where its files are.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Ids and names of the tokens that its text leaves out, in the tokenizer's order.
+    pub fn special_tokens(&self) -> Vec<(u32, String)> {
+        let text = fs::read_to_string(self.folder().join("tokenizer.json"));
+        let tokenizer: Json = serde_json::from_str(&text.expect("it has one")).expect("it is JSON");
+        let added = tokenizer["added_tokens"].as_array().expect("a list of tokens");
+        let special = added.iter().filter(|token| token["special"] == true);
+        special
+            .map(|token| {
+                let id = token["id"].as_u64().expect("an added token has an id");
+                (id as u32, token["content"].as_str().expect("and a name").to_owned())
+            })
+            .collect()
+    }
+
+    /// Loads it in its own type.
+    ///
+    /// # Errors
+    /// Why it does not load.
+    pub fn try_load(&self, options: LoadOptions) -> inference_core::Result<Box<dyn TextModel>> {
         metal_backend::register().expect("the names are free");
         let options = LoadOptions { backend: Some(backend()), ..options };
         inference_core::load_model(self.folder.path(), &options)

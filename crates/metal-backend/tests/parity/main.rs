@@ -8,6 +8,7 @@
 mod adapters;
 mod attention;
 mod batches;
+mod capabilities;
 mod checkpoints;
 mod configs;
 mod fixtures;

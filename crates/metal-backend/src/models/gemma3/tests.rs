@@ -67,7 +67,7 @@ fn a_minimal_config_of_the_4b_model_has_the_sizes_that_transformers_gives_it() {
     let load = LoadOptions::default();
     let described =
         load::describe(&EngineOptions { files, config, device: Device::Cpu, load }).unwrap();
-    let info = described.info;
+    let info = described.description.info;
     assert_eq!((info.vocab_size, info.num_layers, info.hidden_size), (262_208, 34, 2560));
     assert_eq!(info.context_length, 131_072);
     assert_eq!(info.num_parameters, end / 2);

@@ -1,0 +1,126 @@
+//! The options of chats, classifications and inspections, and the features that are calls of their own.
+
+use inference_core::{
+    CancelToken, ChatOptions, ClassifyOptions, Error, Feature, GenerateOptions, InspectOptions,
+    Message, Prompt, TextModel, Value,
+};
+
+use super::{Walk, prompt};
+
+/// Asks for each option alone.
+pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
+    chat(walk, model);
+    classify(walk, model);
+    inspect(walk, model);
+    let two = [Prompt::Ids(prompt(8)), Prompt::Ids(prompt(9))];
+    let one = GenerateOptions { max_tokens: Some(1), ..GenerateOptions::default() };
+    let batch = model
+        .batch_generate(&two, &one)
+        .map(|results| results.len() == 2 && results.iter().all(|result| result.outcome.is_some()));
+    walk.option("batch_generate", Some(Feature::BatchGenerate), batch);
+    let object = |fields: &[(&str, Value)]| {
+        Value::Object(
+            fields.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
+        )
+    };
+    let url = object(&[("url", "data:image/png;base64,AA==".into())]);
+    let image = object(&[("type", "image_url".into()), ("image_url", url)]);
+    let message = Message { content: Value::Array(vec![image]), ..Message::user("") };
+    let shown = model.render_chat(&[message], &ChatOptions::default()).map(|_| true);
+    walk.option("images", Some(Feature::Images), shown);
+}
+
+fn cancelled() -> CancelToken {
+    let cancel = CancelToken::new();
+    cancel.cancel();
+    cancel
+}
+
+fn chat(walk: &mut Walk, model: &dyn TextModel) {
+    let messages = [Message::user("Where?")];
+    let name = |name: &str| Value::Object(vec![("name".to_owned(), name.into())]);
+    let tool = Value::Object(vec![
+        ("type".to_owned(), "function".into()),
+        ("function".to_owned(), name("look_up_42")),
+    ]);
+    let ChatOptions { tools, template_kwargs, add_generation_prompt } = ChatOptions {
+        tools: vec![tool],
+        template_kwargs: vec![("no_template_has_this".to_owned(), true.into())],
+        add_generation_prompt: false,
+    };
+    let rendered =
+        |options: ChatOptions| model.render_chat(&messages, &options).map(|prompt| prompt.text);
+    let plain = rendered(ChatOptions::default()).unwrap();
+    let once = GenerateOptions { max_tokens: Some(1), ..GenerateOptions::default() };
+    let answer =
+        model.chat(&messages, &ChatOptions::default(), &once).map(|answer| answer.count() <= 1);
+    walk.option("chat", Some(Feature::Chat), answer);
+    // What a template can be told is its own affair, and no feature of the model's.
+    let names = |option: &str, told: Result<bool, Error>| match &told {
+        Ok(shown) => assert!(*shown, "{}: `{option}` shows nowhere", walk.name),
+        Err(Error::Unsupported { what, .. }) => assert_eq!(what, option, "{}", walk.name),
+        Err(other) => panic!("{}: `{option}`: {other}", walk.name),
+    };
+    let tools = ChatOptions { tools, ..ChatOptions::default() };
+    names("tools", rendered(tools).map(|text| text.contains("look_up_42")));
+    let told = rendered(ChatOptions { template_kwargs, ..ChatOptions::default() });
+    names("no_template_has_this", told.map(|text| text != plain));
+    let cut = rendered(ChatOptions { add_generation_prompt, ..ChatOptions::default() }).unwrap();
+    // In Mistral's format an answer begins right behind the question.
+    assert!(plain != cut || walk.name == "mistral", "{}: {plain:?}, {cut:?}", walk.name);
+}
+
+fn classify(walk: &mut Walk, model: &dyn TextModel) {
+    let ClassifyOptions { logits, labels, cancel } = ClassifyOptions {
+        logits: true,
+        labels: vec!["a".to_owned(), "b c".to_owned()],
+        cancel: cancelled(),
+    };
+    let result = |options: ClassifyOptions| {
+        let results = model.classify(&[Prompt::Ids(prompt(8))], &options);
+        results.map(|mut results| results.remove(0))
+    };
+    let plain = result(ClassifyOptions::default());
+    let is_plain = plain.map(|result| result.logits.is_none() && result.labels.is_empty());
+    walk.option("classify", Some(Feature::Classify), is_plain);
+    let shown = result(ClassifyOptions { logits, ..ClassifyOptions::default() });
+    let size = Some(model.info().vocab_size);
+    walk.option(
+        "logits",
+        Some(Feature::Logits),
+        shown.map(|one| one.logits.map(|l| l.len()) == size),
+    );
+    let shown = result(ClassifyOptions { labels, ..ClassifyOptions::default() });
+    let scored = shown.map(|one| one.labels.len() == 2 && one.labels[0] != one.labels[1]);
+    walk.option("labels", Some(Feature::Labels), scored);
+    let ended = result(ClassifyOptions { cancel, ..ClassifyOptions::default() });
+    assert_eq!(ended.unwrap_err(), Error::Cancelled, "{}", walk.name);
+}
+
+fn inspect(walk: &mut Walk, model: &dyn TextModel) {
+    let last = model.info().num_layers - 1;
+    let InspectOptions { layers, weights, cancel } =
+        InspectOptions { layers: Some(vec![last]), weights: true, cancel: cancelled() };
+    let look = |options: InspectOptions| {
+        let inspector = model.attention_inspector().ok_or_else(|| Error::Unsupported {
+            what: "inspect_attention".to_owned(),
+            reason: "no inspector".to_owned(),
+        })?;
+        inspector.inspect_attention(&Prompt::Ids(prompt(8)), &options)
+    };
+    let all = look(InspectOptions::default());
+    let feature = Some(Feature::InspectAttention);
+    let is_plain = |layer: &inference_core::LayerAttention| layer.weights.is_none();
+    let complete = all.map(|all| all.layers.len() == last + 1 && all.layers.iter().all(is_plain));
+    walk.option("inspect_attention", feature, complete);
+    let one = look(InspectOptions { layers, ..InspectOptions::default() });
+    let is_last = |shown: inference_core::AttentionSnapshot| {
+        shown.layers.iter().map(|layer| layer.layer).eq([last])
+    };
+    walk.option("layers", feature, one.map(is_last));
+    let told = look(InspectOptions { weights, ..InspectOptions::default() });
+    let with = told.map(|told| told.layers.iter().all(|layer| layer.weights.is_some()));
+    walk.option("weights", feature, with);
+    let ended = look(InspectOptions { cancel, ..InspectOptions::default() });
+    assert_eq!(ended.unwrap_err(), Error::Cancelled, "{}", walk.name);
+}

@@ -1,0 +1,247 @@
+//! The options of a load, and what each does to the model.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use inference_core::{
+    Dtype, Error, Feature, GenerateMetrics, GenerateOptions, Generation, LoadOptions, ModelInfo,
+    Prompt, TextModel,
+};
+use mlx_ffi::memory;
+use safetensors::SafeTensors;
+use safetensors::tensor::{Dtype as Stored, TensorView, serialize_to_file};
+
+use super::{Walk, prompt};
+use crate::fixtures::{backend, greedy, logprobs, run};
+
+/// Bytes that may be kept for reuse.
+const CACHE: u64 = 123 << 20;
+
+/// What each option is set to.
+fn asked(adapter: &Path) -> LoadOptions {
+    LoadOptions {
+        backend: Some("none of these".to_owned()),
+        context_length: Some(8),
+        parallel_slots: Some(1),
+        queue_limit: Some(0),
+        batch_invariant: true,
+        prefix_cache: Some(64 << 20),
+        kv_bits: Some(8),
+        kv_group_size: Some(32),
+        gpu_layers: Some(1),
+        adapter_path: Some(adapter.to_owned()),
+        dtype: Some(Dtype::F32),
+        memory_limit: Some(1000),
+        cache_limit: Some(CACHE),
+        prefill_chunk: Some(64),
+        threads: Some(cores() + 2),
+    }
+}
+
+/// Asks for each option, beside what it needs to show.
+pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
+    let adapter = tempfile::tempdir().unwrap();
+    write_adapter(walk.checkpoint.folder(), adapter.path());
+    let LoadOptions {
+        backend: other,
+        context_length,
+        parallel_slots,
+        queue_limit,
+        batch_invariant,
+        prefix_cache,
+        kv_bits,
+        kv_group_size,
+        gpu_layers,
+        adapter_path,
+        dtype,
+        memory_limit,
+        cache_limit,
+        prefill_chunk,
+        threads,
+    } = asked(adapter.path());
+    let none = LoadOptions::default;
+    let plain = numbers(model);
+    let load = |walk: &Walk, options| walk.checkpoint.try_load(options);
+    let differs = |model: Box<dyn TextModel>| numbers(&*model) != plain;
+
+    assert_eq!(model.info().device, backend());
+    let loaded = inference_core::load_model(
+        walk.checkpoint.folder(),
+        &LoadOptions { backend: other, ..none() },
+    );
+    let unknown = loaded.unwrap_err();
+    assert!(
+        matches!(&unknown, Error::BackendNotRegistered { name, .. } if name == "none of these")
+    );
+
+    let short = load(walk, LoadOptions { context_length, ..none() });
+    walk.option("context_length", Some(Feature::ContextLength), short.map(differs));
+    let wide = load(walk, LoadOptions { dtype, ..none() });
+    let is_wide =
+        |info: &ModelInfo| info.dtype == "f32" && info.weight_bytes > model.info().weight_bytes;
+    walk.option(
+        "dtype",
+        Some(Feature::Dtype),
+        wide.map(|wide| is_wide(wide.info()) && differs(wide)),
+    );
+    let adapted = load(walk, LoadOptions { adapter_path, ..none() });
+    walk.option("adapter_path", Some(Feature::Adapter), adapted.map(differs));
+    let layers = load(walk, LoadOptions { gpu_layers, ..none() });
+    walk.option("gpu_layers", Some(Feature::GpuLayers), layers.map(differs));
+    let packed = load(walk, LoadOptions { kv_bits, ..none() });
+    let bytes = |model: &dyn TextModel| model.info().kv_bytes_per_token;
+    // Nothing grows where every layer has a window.
+    let is_packed = |packed: Box<dyn TextModel>| bytes(&*packed) <= bytes(model) && differs(packed);
+    walk.option("kv_bits", Some(Feature::KvBits), packed.map(is_packed));
+    let groups = load(walk, LoadOptions { kv_bits, kv_group_size, ..none() });
+    let larger = load(walk, LoadOptions { kv_bits, kv_group_size: Some(64), ..none() });
+    let shown = groups.map(|groups| match larger {
+        // Each group has a scale and a bias.
+        Ok(larger) => bytes(&*larger) < bytes(&*groups),
+        Err(Error::Unsupported { what, .. }) => what == "kv_group_size",
+        Err(_) => false,
+    });
+    walk.option("kv_group_size", Some(Feature::KvBits), shown);
+
+    let kept = |walk: &Walk, options| load(walk, options).map(|model| cached(&*model));
+    let cache = kept(walk, LoadOptions { prefix_cache, ..none() });
+    walk.option(
+        "prefix_cache",
+        Some(Feature::PrefixCache),
+        cache.map(|ids| ids == 128 && cached(model) == 0),
+    );
+    // A prompt computed by itself has the chunks that it has without a cache.
+    let by_itself = kept(walk, LoadOptions { prefix_cache, batch_invariant, ..none() });
+    walk.option("batch_invariant", Some(Feature::BatchInvariant), by_itself.map(|ids| ids == 0));
+    let chunks = LoadOptions { prefix_cache, batch_invariant, prefill_chunk, ..none() };
+    let chunks = kept(walk, chunks);
+    walk.option("prefill_chunk", Some(Feature::PrefillChunk), chunks.map(|ids| ids == 128));
+
+    let slot = load(walk, LoadOptions { parallel_slots, ..none() });
+    let shown = slot.map(|slot| both_run(model) && waits(&*slot));
+    walk.option("parallel_slots", Some(Feature::ParallelSlots), shown);
+    let full = load(walk, LoadOptions { parallel_slots, queue_limit, ..none() });
+    let shown = full.map(|full| {
+        let _first = long(&*full);
+        let second = full.generate(&Prompt::Ids(prompt(8)), &greedy(1));
+        matches!(second, Err(Error::QueueFull { limit: 0 }))
+    });
+    walk.option("queue_limit", Some(Feature::QueueLimit), shown);
+
+    let limit = Some(Feature::MemoryLimit);
+    let shown = match load(walk, LoadOptions { memory_limit, ..none() }) {
+        Err(Error::Memory { remedy, .. }) => Ok(remedy.contains("memory limit")),
+        other => other.map(|_| false),
+    };
+    walk.option("memory_limit", limit, shown);
+    // These two are the process's.
+    let before = memory::set_cache_limit(0).unwrap();
+    let limited = load(walk, LoadOptions { cache_limit, ..none() });
+    let limited = limited.map(|_| memory::set_cache_limit(before).unwrap() == CACHE as usize);
+    walk.option("cache_limit", limit, limited);
+    let before = workers();
+    let threads = load(walk, LoadOptions { threads, ..none() }).map(|model| {
+        numbers(&*model);
+        workers() >= before.max(Some(cores() + 1))
+    });
+    walk.option("threads", Some(Feature::Threads), threads);
+    if walk.capabilities.require(Feature::Threads).is_ok() {
+        drop(load(walk, LoadOptions { threads: Some(cores()), ..none() }).unwrap());
+    }
+}
+
+/// Log probabilities of tokens after a prompt that does not fit into a short context.
+fn numbers(model: &dyn TextModel) -> Vec<f32> {
+    logprobs(&run(model, &prompt(40), &greedy(4)))
+}
+
+fn metrics(mut generation: Generation) -> GenerateMetrics {
+    generation.by_ref().for_each(|token| drop(token.unwrap()));
+    generation.outcome().unwrap().metrics.clone()
+}
+
+/// Ids of a prompt that are found again when it is asked for once more.
+fn cached(model: &dyn TextModel) -> usize {
+    let prompt = Prompt::Ids(prompt(150));
+    let ask = || metrics(model.generate(&prompt, &greedy(1)).unwrap());
+    ask();
+    ask().cached_prompt_tokens
+}
+
+/// A generation that has begun and does not end by itself.
+fn long(model: &dyn TextModel) -> Generation {
+    let options = GenerateOptions { max_tokens: None, ..greedy(0) };
+    let mut first = model.generate(&Prompt::Ids(prompt(8)), &options).unwrap();
+    first.next().unwrap().unwrap();
+    first
+}
+
+/// Whether two requests run at once.
+fn both_run(model: &dyn TextModel) -> bool {
+    let _both = [long(model), long(model)];
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while model.status().running < 2 && Instant::now() < deadline {
+        std::thread::yield_now();
+    }
+    model.status().running == 2
+}
+
+/// Whether a second request begins only when the first one is gone.
+fn waits(model: &dyn TextModel) -> bool {
+    let mut first = long(model);
+    let second = model.generate(&Prompt::Ids(prompt(8)), &greedy(1)).unwrap();
+    let since = Instant::now();
+    first.by_ref().take(5).for_each(|token| drop(token.unwrap()));
+    let waited = since.elapsed();
+    drop(first);
+    metrics(second).queue_duration >= waited
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().unwrap().get()
+}
+
+/// Threads of this process that compute for it; `None` where the system does not list them.
+fn workers() -> Option<usize> {
+    let tasks = fs::read_dir("/proc/self/task").ok()?;
+    let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).ok();
+    let names = tasks.flatten().filter_map(name);
+    Some(names.filter(|name| name.starts_with("cpu-kernels-")).count())
+}
+
+/// Writes an adapter of the first layer's output projection of `checkpoint` into `folder`.
+fn write_adapter(checkpoint: &Path, folder: &Path) {
+    const RANK: usize = 2;
+    let (module, [output, input]) = first_output_projection(checkpoint);
+    let values: Vec<u8> = (0..RANK * input.max(output))
+        .flat_map(|i| ((i as f32 * 0.7).sin() * 0.5).to_le_bytes())
+        .collect();
+    let factor = |shape: [usize; 2]| {
+        let bytes = &values[..shape[0] * shape[1] * 4];
+        TensorView::new(Stored::F32, shape.to_vec(), bytes).unwrap()
+    };
+    let pair = [
+        (format!("{module}.lora_a"), factor([input, RANK])),
+        (format!("{module}.lora_b"), factor([RANK, output])),
+    ];
+    serialize_to_file(pair, None, &folder.join("adapters.safetensors")).unwrap();
+    let config = r#"{"fine_tune_type": "lora", "lora_parameters": {"rank": 2, "scale": 4.0}}"#;
+    fs::write(folder.join("adapter_config.json"), config).unwrap();
+}
+
+/// Its name, and its shape `[out, in]`.
+fn first_output_projection(checkpoint: &Path) -> (String, [usize; 2]) {
+    let files = fs::read_dir(checkpoint).unwrap().map(|entry| entry.unwrap().path());
+    let shards = files.filter(|path| path.extension().is_some_and(|ext| ext == "safetensors"));
+    let found = shards.into_iter().find_map(|shard| {
+        let bytes = fs::read(shard).unwrap();
+        let tensors = SafeTensors::deserialize(&bytes).unwrap();
+        tensors.iter().find_map(|(name, tensor)| {
+            let module = name.strip_suffix(".weight")?;
+            let is_first = module.ends_with("layers.0.self_attn.o_proj");
+            is_first.then(|| (module.to_owned(), tensor.shape().try_into().unwrap()))
+        })
+    });
+    found.expect("every architecture has one")
+}
