@@ -2,40 +2,9 @@
 
 use inference_core::{Message, Role, Value};
 use serde_json::Value as Json;
+use server::{from_value, to_value};
 
 use crate::failure::{Failure, Result};
-
-/// `json` as the contract's value. A number beyond `i64` becomes a float.
-pub fn to_value(json: Json) -> Value {
-    match json {
-        Json::Null => Value::Null,
-        Json::Bool(flag) => Value::Bool(flag),
-        Json::Number(number) => match number.as_i64() {
-            Some(integer) => Value::Int(integer),
-            None => Value::Float(number.as_f64().unwrap_or(f64::NAN)),
-        },
-        Json::String(text) => Value::String(text),
-        Json::Array(items) => Value::Array(items.into_iter().map(to_value).collect()),
-        Json::Object(fields) => {
-            Value::Object(fields.into_iter().map(|(key, value)| (key, to_value(value))).collect())
-        }
-    }
-}
-
-/// `value` as JSON. A float that JSON cannot write becomes `null`.
-pub fn from_value(value: &Value) -> Json {
-    match value {
-        Value::Null => Json::Null,
-        Value::Bool(flag) => Json::Bool(*flag),
-        Value::Int(number) => Json::from(*number),
-        Value::Float(number) => Json::from(*number),
-        Value::String(text) => Json::String(text.clone()),
-        Value::Array(items) => items.iter().map(from_value).collect(),
-        Value::Object(fields) => {
-            fields.iter().map(|(key, value)| (key.clone(), from_value(value))).collect()
-        }
-    }
-}
 
 /// The value that `text` holds; `name` is the file it came from.
 ///
@@ -106,26 +75,7 @@ pub fn messages_text<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Str
 mod tests {
     use inference_core::{Message, Role, Value};
 
-    use super::{from_value, messages_text, parse_messages, to_value};
-
-    #[test]
-    fn values_survive_the_way_there_and_back() {
-        let text = r#"{"b":1,"a":[null,true,-2.5,"x",{"z":0,"y":1.0}],"big":1e300}"#;
-        let json: serde_json::Value = serde_json::from_str(text).unwrap();
-        assert_eq!(from_value(&to_value(json.clone())), json);
-        assert_eq!(
-            serde_json::to_string(&from_value(&to_value(json))).unwrap(),
-            text.replace("1e300", "1e+300")
-        );
-    }
-
-    #[test]
-    fn whole_numbers_stay_whole_and_too_large_ones_become_floats() {
-        let value = |text| to_value(serde_json::from_str(text).unwrap());
-        assert_eq!(value("3"), Value::Int(3));
-        assert_eq!(value("3.0"), Value::Float(3.0));
-        assert_eq!(value("18446744073709551615"), Value::Float(18446744073709551615.0));
-    }
+    use super::{messages_text, parse_messages};
 
     #[test]
     fn messages_keep_their_other_fields_in_order() {

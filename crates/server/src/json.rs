@@ -20,6 +20,21 @@ pub fn to_value(json: Json) -> Value {
     }
 }
 
+/// `value` as JSON. A float that JSON cannot write becomes `null`.
+pub fn from_value(value: &Value) -> Json {
+    match value {
+        Value::Null => Json::Null,
+        Value::Bool(flag) => Json::Bool(*flag),
+        Value::Int(number) => Json::from(*number),
+        Value::Float(number) => Json::from(*number),
+        Value::String(text) => Json::String(text.clone()),
+        Value::Array(items) => items.iter().map(from_value).collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(key, value)| (key.clone(), from_value(value))).collect()
+        }
+    }
+}
+
 /// The whole number that `json` is. JSON does not tell 4.0 from 4, and no more do its schemas.
 pub fn whole(json: &Json) -> Option<i64> {
     // Up to here, doubles hold every whole number.
@@ -56,7 +71,26 @@ mod tests {
     use inference_core::Value;
     use serde_json::json;
 
-    use super::{number, to_value, whole};
+    use super::{from_value, number, to_value, whole};
+
+    #[test]
+    fn values_survive_the_way_there_and_back() {
+        let text = r#"{"b":1,"a":[null,true,-2.5,"x",{"z":0,"y":1.0}],"big":1e300}"#;
+        let json: serde_json::Value = serde_json::from_str(text).unwrap();
+        assert_eq!(from_value(&to_value(json.clone())), json);
+        assert_eq!(
+            serde_json::to_string(&from_value(&to_value(json))).unwrap(),
+            text.replace("1e300", "1e+300")
+        );
+    }
+
+    #[test]
+    fn whole_numbers_stay_whole_and_too_large_ones_become_floats() {
+        let value = |text| to_value(serde_json::from_str(text).unwrap());
+        assert_eq!(value("3"), Value::Int(3));
+        assert_eq!(value("3.0"), Value::Float(3.0));
+        assert_eq!(value("18446744073709551615"), Value::Float(18446744073709551615.0));
+    }
 
     #[test]
     fn order_and_whole_numbers_are_kept() {

@@ -46,6 +46,7 @@ mod state;
 mod timed_io;
 
 pub use config::{ApiKey, Config, ConfigError, Limits, Timeouts};
+pub use json::{from_value, to_value};
 pub use openapi::document as openapi_document;
 pub use process::{Exit, serve};
 pub use serve::{Ended, ServeError, Server};

@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use inference_core::{Dtype, Value};
 
-use crate::json;
-
 /// A year is longer than any generation, and no clock overflows on it.
 const LONGEST: f64 = 31_536_000.0;
 
@@ -76,7 +74,7 @@ impl FromStr for TemplateKwargs {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
-        match json::to_value(value) {
+        match server::to_value(value) {
             Value::Object(fields) => Ok(TemplateKwargs(fields)),
             _ => Err("expected a JSON object, such as {\"enable_thinking\": false}".to_owned()),
         }

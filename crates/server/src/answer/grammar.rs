@@ -1,9 +1,10 @@
 //! Grammars that make an answer a call, and that let reasoning come before a constrained answer.
 
-use inference_core::{Constraint, TextModel, Value};
+use inference_core::{Constraint, TextModel};
 
 use super::tagged::{open_reasoning, reasoning_marks};
 use super::{Family, Tool};
+use crate::json::from_value;
 
 /// Which tools an answer calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -233,7 +234,7 @@ fn harmony_answer(prompt_text: &str, constraint: Constraint) -> Constraint {
 /// The rule `answer`.
 fn answer_rule(constraint: &Constraint) -> String {
     match constraint {
-        Constraint::JsonSchema(schema) => format!("answer: %json {}\n", json(schema)),
+        Constraint::JsonSchema(schema) => format!("answer: %json {}\n", from_value(schema)),
         Constraint::Regex(pattern) if pattern.is_empty() => "answer: \"\"\n".to_owned(),
         Constraint::Regex(pattern) => format!("answer: /{}/\n", delimited(pattern)),
         Constraint::Lark(grammar) => format!("answer: %lark {{\n{grammar}\n}}\n"),
@@ -294,18 +295,4 @@ fn delimited(pattern: &str) -> String {
         escaped = c == '\\' && !escaped;
     }
     text
-}
-
-fn json(value: &Value) -> serde_json::Value {
-    match value {
-        Value::Null => serde_json::Value::Null,
-        Value::Bool(flag) => (*flag).into(),
-        Value::Int(number) => (*number).into(),
-        Value::Float(number) => (*number).into(),
-        Value::String(text) => text.as_str().into(),
-        Value::Array(items) => items.iter().map(json).collect(),
-        Value::Object(fields) => {
-            fields.iter().map(|(key, value)| (key.clone(), json(value))).collect()
-        }
-    }
 }
