@@ -8,15 +8,22 @@
 #[path = "parity/fixtures.rs"]
 mod fixtures;
 
-use fixtures::{Checkpoint, greedy, run};
+use fixtures::{Checkpoint, greedy, root, run};
 use inference_core::{Error, InspectOptions, LoadOptions, Prompt};
 
 /// Bytes that a prompt of `length` ids takes beside the weights, and bytes that it is said to need.
-fn taken_and_needed(name: &str, length: u32) -> (u64, u64) {
+fn taken_and_needed(name: &str, adapter: Option<&str>, length: u32) -> (u64, u64) {
     let checkpoint = Checkpoint::new(name);
     let ids: Vec<u32> = (0..length).map(|i| 5 + (i * i + 3 * i) % 300).collect();
     let prompt = Prompt::Ids(ids.clone());
-    let model = checkpoint.load(LoadOptions::default());
+    let adapter_path = adapter.map(|adapter| root().join("adapters").join(adapter));
+    let options = LoadOptions { adapter_path, ..LoadOptions::default() };
+    let load = |options| match adapter {
+        // In f32 beside the weights' own type.
+        Some(_) => checkpoint.load_native(options),
+        None => checkpoint.load(options),
+    };
+    let model = load(options.clone());
     run(&*model, &ids[..1], &greedy(1));
     let mut generation = model.generate(&prompt, &greedy(1)).unwrap();
     generation.by_ref().for_each(|token| drop(token.unwrap()));
@@ -24,7 +31,7 @@ fn taken_and_needed(name: &str, length: u32) -> (u64, u64) {
     let taken = metrics.peak_memory_bytes - metrics.active_memory_bytes;
     let limit = Some(metrics.active_memory_bytes + 4096);
     drop(model);
-    let model = checkpoint.load(LoadOptions { memory_limit: limit, ..LoadOptions::default() });
+    let model = load(LoadOptions { memory_limit: limit, ..options });
     let mut generation = model.generate(&prompt, &greedy(1)).unwrap();
     match generation.next() {
         Some(Err(Error::Memory { needed, .. })) => (taken, needed),
@@ -55,13 +62,15 @@ fn taken_and_needed_to_look(name: &str, length: u32) -> (u64, u64) {
 
 #[test]
 fn a_prompt_takes_no_more_than_it_is_admitted_with() {
-    for name in
-        ["llama", "gemma3_text", "phi3", "olmo2", "qwen3_moe", "qwen3_moe-4bit-g64", "gpt_oss"]
-    {
+    let plain =
+        ["llama", "gemma3_text", "phi3", "olmo2", "qwen3_moe", "qwen3_moe-4bit-g64", "gpt_oss"];
+    let adapted = [("llama", "llama-lora"), ("phi3", "phi3-lora"), ("qwen3", "qwen3-lora")];
+    let adapted = adapted.map(|(name, adapter)| (name, Some(adapter)));
+    for (name, adapter) in plain.map(|name| (name, None)).into_iter().chain(adapted) {
         // Of a long prompt most are scores, of a short one what feed-forward networks compute.
         for length in [60, 500] {
-            let (taken, needed) = taken_and_needed(name, length);
-            eprintln!("{name}: {taken} of {needed} bytes");
+            let (taken, needed) = taken_and_needed(name, adapter, length);
+            eprintln!("{name}, {adapter:?}: {taken} of {needed} bytes");
             assert!(taken <= needed, "{name}, {length} ids: {taken} of {needed} bytes");
         }
     }

@@ -4,7 +4,7 @@ use inference_core::Error;
 use mlx_ffi::Device;
 
 use crate::cache::{CacheSpec, Storage};
-use crate::layers::Decoder;
+use crate::layers::{Decoder, Workspace};
 
 /// New positions that are set aside for a row that decodes.
 const AHEAD: usize = 256;
@@ -21,6 +21,10 @@ pub(super) struct Budget {
     original_context: Option<usize>,
     /// Bytes of a query's scores for one key, all heads together.
     score_bytes: u64,
+    /// What products take beside the activations.
+    products: Workspace,
+    /// What the output layer takes beside the logits.
+    head: Workspace,
     /// Bytes of one position's logits, their log probabilities and sampling copies.
     logit_bytes: u64,
     /// Positions of a chunk.
@@ -76,6 +80,8 @@ impl Budget {
             activation_bytes: activations * dtype_size,
             original_context: model.original_context.map(|length| length as usize),
             score_bytes: 4 * widest(|config| config.n_heads) * score_copies(model, device),
+            products: model.workspace(),
+            head: model.head_workspace(),
             logit_bytes: 4 * 4 * model.vocab_size as u64,
             chunk: chunk as u64,
         }
@@ -104,20 +110,27 @@ impl Budget {
         let chunk = self.chunk.min(prompt);
         let keys = self.layers.iter().map(|(spec, _)| spec.positions(prompt, chunk)).max();
         let scores = self.score_bytes * chunk * keys.unwrap_or(0);
-        chunk * self.activation_bytes + scores + self.logit_bytes
+        chunk * self.activation_bytes + self.products.bytes(chunk) + scores + self.answers(1)
+    }
+
+    /// Bytes of the logits of so many positions at once.
+    fn answers(&self, positions: usize) -> u64 {
+        let positions = positions as u64;
+        positions * self.logit_bytes + self.head.bytes(positions)
     }
 
     /// Bytes of `rows` rows of up to `tokens` positions that are computed together and not
     /// decoded, with the logits of `answers` positions at once. Several rows fit into a chunk.
     pub fn together(&self, rows: usize, tokens: usize, answers: usize) -> u64 {
-        let more_logits = (answers as u64).saturating_sub(1) * self.logit_bytes;
+        let answers = self.answers(answers.max(1));
         if rows == 1 {
-            return self.caches(1, tokens) + self.work(tokens, 0) + more_logits;
+            return self.caches(1, tokens) + self.work(tokens, 0) - self.answers(1) + answers;
         }
         let (rows, tokens) = (rows as u64, tokens as u64);
         let held: u64 = self.layers.iter().map(|(_, bytes)| tokens * bytes).sum();
         let scores = self.score_bytes * tokens * tokens;
-        rows * (held + tokens * self.activation_bytes + scores) + self.logit_bytes + more_logits
+        let products = self.products.bytes(rows * tokens);
+        rows * (held + tokens * self.activation_bytes + scores) + products + answers
     }
 
     /// Whether a prompt may run now, and how many new tokens may follow it: `wanted`, or with
@@ -173,5 +186,31 @@ fn score_copies(model: &Decoder, device: Device) -> u64 {
         Device::Gpu => 1,
         Device::Cpu if has_sinks() => 4,
         Device::Cpu => 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_products_take_is_part_of_what_is_needed() {
+        let budget = Budget {
+            limit: 0,
+            layers: Vec::new(),
+            activation_bytes: 100,
+            products: Workspace { row: 7, unpacked: 5000, unpacked_from: 512 },
+            head: Workspace { row: 3, unpacked: 900, unpacked_from: 512 },
+            original_context: None,
+            score_bytes: 0,
+            logit_bytes: 10,
+            chunk: 2048,
+        };
+        // One row goes through the output layer.
+        assert_eq!(budget.work(511, 0), 511 * 107 + 13);
+        assert_eq!(budget.work(512, 0), 512 * 107 + 5000 + 13);
+        assert_eq!(budget.work(5000, 0), 2048 * 107 + 5000 + 13);
+        assert_eq!(budget.together(1, 511, 2), 511 * 107 + 26);
+        assert_eq!(budget.together(2, 300, 600), 600 * 107 + 5000 + 600 * 13 + 900);
     }
 }

@@ -23,6 +23,16 @@ impl Embedding {
         Embedding { lora, ..self }
     }
 
+    /// Its matrix.
+    pub fn weight(&self) -> &Weight {
+        &self.weight
+    }
+
+    /// Its adapter.
+    pub fn lora(&self) -> Option<&Lora> {
+        self.lora.as_ref()
+    }
+
     /// The type of the vectors, and so of all activations.
     pub fn dtype(&self) -> Dtype {
         self.dtype

@@ -68,6 +68,16 @@ impl Linear {
         Linear { lora, ..self }
     }
 
+    /// Its matrix.
+    pub fn weight(&self) -> &Weight {
+        &self.weight
+    }
+
+    /// Its adapter.
+    pub fn lora(&self) -> Option<&Lora> {
+        self.lora.as_ref()
+    }
+
     /// `[…, in]` to `[…, out]`.
     pub fn forward(&self, x: &Array) -> Result<Array> {
         let y = self.weight.project_biased(x, self.bias.as_ref())?;

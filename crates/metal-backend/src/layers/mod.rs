@@ -15,6 +15,7 @@ mod product;
 mod qkv;
 mod rope;
 mod seen;
+mod workspace;
 
 pub(crate) use attention::{Attention, AttentionConfig};
 pub(crate) use decoder::{Block, Decoder, Head, Pass};
@@ -30,3 +31,4 @@ pub(crate) use product::Product;
 pub(crate) use qkv::{QkNorms, Qkv};
 pub(crate) use rope::{Reach, Rope};
 pub(crate) use seen::Seen;
+pub(crate) use workspace::Workspace;

@@ -113,6 +113,12 @@ impl Product {
         }
     }
 
+    /// From how many rows of `dtype` on a packed matrix is unpacked for a product.
+    pub fn unpacked_from(self, dtype: Dtype) -> Option<i32> {
+        let unpacks = self == Product::Cuda && matches!(dtype, Dtype::Bf16 | Dtype::F16);
+        unpacks.then_some(UNPACKED_FROM)
+    }
+
     /// Whether products of many rows are faster where the matrices are named in order. Our own
     /// kernels bring the rows of a matrix together themselves.
     pub fn prefers_order(self) -> bool {
