@@ -6,7 +6,7 @@ use crate::config::{Config, RopeConfig, RopeScaling};
 use crate::error::{Error, Result};
 use crate::layers::{
     Activation, Attention, AttentionConfig, Block, Decoder, FeedForward, GateUp, Head, Mlp,
-    Product, QkNorms, Qkv, RmsNorm, Rope,
+    QkNorms, Qkv, RmsNorm, Rope,
 };
 use crate::weights::Weights;
 

@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Result, ops};
 
-use super::Weight;
+use super::{ExpertLora, Weight};
 
 /// `x w[e]ᵀ + b[e]` with the matrix of expert `e`.
 #[derive(Debug)]
@@ -11,6 +11,7 @@ pub(crate) struct ExpertLinear {
     weight: Weight,
     /// `[experts, out]`.
     bias: Option<Array>,
+    lora: Option<ExpertLora>,
 }
 
 /// The order in which experts are named.
@@ -25,15 +26,29 @@ pub(crate) enum Order {
 impl ExpertLinear {
     /// Projections by `weight`, `[experts, out, in]`, and `bias`, `[experts, out]`.
     pub fn new(weight: Weight, bias: Option<Array>) -> Self {
-        ExpertLinear { weight, bias }
+        ExpertLinear { weight, bias, lora: None }
+    }
+
+    /// The same with an adapter, where there is one.
+    pub fn with_lora(self, lora: Option<ExpertLora>) -> Self {
+        ExpertLinear { lora, ..self }
+    }
+
+    /// Its adapter.
+    pub fn lora(&self) -> Option<&ExpertLora> {
+        self.lora.as_ref()
     }
 
     /// `x`, `[t, 1 or e, in]`, by the experts that `indices`, `[t, e]`, name: `[t, e, out]`.
     pub fn forward(&self, x: &Array, indices: &Array, order: Order) -> Result<Array> {
         let y = self.weight.gather(x, indices, order)?;
-        match &self.bias {
+        let y = match &self.bias {
+            None => y,
+            Some(bias) => ops::add(&y, &ops::take(bias, indices, 0)?)?,
+        };
+        match &self.lora {
             None => Ok(y),
-            Some(bias) => ops::add(&y, &ops::take(bias, indices, 0)?),
+            Some(lora) => lora.project(x, &y, indices, order),
         }
     }
 

@@ -1,6 +1,8 @@
 //! A low-rank adapter beside a projection or the embeddings.
 
-use mlx_ffi::{Array, Result, ops};
+use mlx_ffi::{Array, Dtype, Result, ops};
+
+use super::{Matrix, Order, Weight};
 
 /// What is added to the result of a base: `scale · (x a) b`.
 ///
@@ -20,24 +22,49 @@ impl Lora {
     /// `y`, what the base made of `x` of `[…, in]`, with the adapter's part.
     pub fn project(&self, x: &Array, y: &Array) -> Result<Array> {
         let z = ops::matmul(&ops::matmul(x, &self.a)?, &self.b)?;
-        self.add(&z, y)
+        add(self.scale, &z, y)
     }
 
     /// `y`, the embeddings of `ids`, with the adapter's part.
     pub fn embed(&self, ids: &Array, y: &Array) -> Result<Array> {
         let z = ops::matmul(&ops::take(&self.a, ids, 0)?, &self.b)?;
-        self.add(&z, y)
+        add(self.scale, &z, y)
     }
 
     /// `y`, what tied embeddings made of `x` of `[…, hidden_size]`, with the adapter's part.
     pub fn project_tied(&self, x: &Array, y: &Array) -> Result<Array> {
         let flipped = |array| ops::swap_axes(array, 0, 1);
         let z = ops::matmul(&ops::matmul(x, &flipped(&self.b)?)?, &flipped(&self.a)?)?;
-        self.add(&z, y)
+        add(self.scale, &z, y)
     }
+}
 
-    fn add(&self, z: &Array, y: &Array) -> Result<Array> {
-        let scaled = ops::multiply(&Array::scalar(self.scale, z.dtype())?, z)?;
-        ops::add(y, &ops::astype(&scaled, y.dtype())?)
+/// What is added to the result of each expert's projection: `scale · (x a[e]ᵀ) b[e]ᵀ`, in the order of
+/// mlx-lm's `LoRASwitchLinear`.
+#[derive(Debug)]
+pub(crate) struct ExpertLora {
+    /// `[experts, r, in]`.
+    pub a: Weight,
+    /// `[experts, out, r]`.
+    pub b: Weight,
+    pub scale: f32,
+}
+
+impl ExpertLora {
+    /// `y`, what the experts that `indices`, `[t, e]`, name made of `x`, `[t, 1 or e, in]`, with the
+    /// adapter's part.
+    pub fn project(&self, x: &Array, y: &Array, indices: &Array, order: Order) -> Result<Array> {
+        // MLX gathers on a CPU what is f32 on both sides.
+        let x = match &self.a.matrix {
+            Matrix::Dense(a) if a.dtype() == Dtype::F32 => &ops::astype(x, Dtype::F32)?,
+            _ => x,
+        };
+        let z = self.b.gather(&self.a.gather(x, indices, order)?, indices, order)?;
+        add(self.scale, &z, y)
     }
+}
+
+fn add(scale: f32, z: &Array, y: &Array) -> Result<Array> {
+    let scaled = ops::multiply(&Array::scalar(scale, z.dtype())?, z)?;
+    ops::add(y, &ops::astype(&scaled, y.dtype())?)
 }

@@ -22,7 +22,7 @@ pub(crate) use decoder::{Block, Decoder, Head, Pass};
 pub(crate) use embedding::Embedding;
 pub(crate) use experts::{ExpertLinear, Order};
 pub(crate) use linear::{Linear, Matrix, Weight};
-pub(crate) use lora::Lora;
+pub(crate) use lora::{ExpertLora, Lora};
 pub(crate) use mlp::{Activation, GateUp, Mlp};
 pub(crate) use moe::{FeedForward, Moe, Routing};
 pub(crate) use norm::RmsNorm;

@@ -2,7 +2,9 @@
 
 use mlx_ffi::{Array, Dtype};
 
-use super::{Block, Decoder, FeedForward, GateUp, Head, Linear, Lora, Matrix, Qkv, Weight};
+use super::{
+    Block, Decoder, ExpertLinear, FeedForward, GateUp, Head, Linear, Lora, Matrix, Qkv, Weight,
+};
 
 /// Bytes that some products take at once, beside their inputs and their results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,9 +89,30 @@ fn of_block(block: &Block, dtype: Dtype) -> Workspace {
             };
             attention.or(gate_up).or(of(&mlp.down_proj))
         }
-        // Experts are multiplied as they are.
-        FeedForward::Moe(moe) => attention.or(of(&moe.router)),
+        FeedForward::Moe(moe) => {
+            let of_experts = |linear| of_experts(linear, moe.experts_per_token as u64);
+            let gate_up = match &moe.gate_up {
+                GateUp::Separate { gate_proj, up_proj } => {
+                    of_experts(gate_proj).and(of_experts(up_proj))
+                }
+                GateUp::Halves(both) | GateUp::Interleaved(both) => of_experts(both),
+            };
+            attention.or(of(&moe.router)).or(gate_up).or(of_experts(&moe.down_proj))
+        }
     }
+}
+
+/// What the projections of experts take, of which a row passes `per_row`; they are multiplied as they
+/// are.
+fn of_experts(linear: &ExpertLinear, per_row: u64) -> Workspace {
+    let row = linear.lora().map_or(0, |lora| {
+        let (Matrix::Dense(a), Matrix::Dense(b)) = (&lora.a.matrix, &lora.b.matrix) else {
+            return 0;
+        };
+        // [experts, r, in] and [experts, out, r]
+        per_row * row_bytes([size(a, 2), size(a, 1), size(b, 1)])
+    });
+    Workspace { row, ..Workspace::default() }
 }
 
 fn of_linear(linear: &Linear, dtype: Dtype) -> Workspace {
@@ -112,8 +135,11 @@ fn of(weight: &Weight, lora: Option<u64>, dtype: Dtype) -> Workspace {
 
 /// `in`, `r` and `out` of an adapter's `[in, r]` and `[r, out]`.
 fn sizes(lora: &Lora) -> [u64; 3] {
-    let at = |array: &Array, axis: usize| array.shape().get(axis).copied().unwrap_or(0) as u64;
-    [at(&lora.a, 0), at(&lora.b, 0), at(&lora.b, 1)]
+    [size(&lora.a, 0), size(&lora.b, 0), size(&lora.b, 1)]
+}
+
+fn size(array: &Array, axis: usize) -> u64 {
+    array.shape().get(axis).copied().unwrap_or(0) as u64
 }
 
 /// Bytes of one row on its way through an adapter: the row itself and what comes of it, in f32 where
@@ -127,7 +153,7 @@ mod tests {
     use mlx_ffi::{QuantMode, Quantization, ops, quantize};
 
     use super::*;
-    use crate::layers::Product;
+    use crate::layers::{ExpertLora, Product};
 
     fn packed(rows: i32, columns: i32) -> Matrix {
         let quantization = Quantization { mode: QuantMode::Affine, bits: 4, group_size: 64 };
@@ -165,5 +191,12 @@ mod tests {
         let taken = of_linear(&adapted, Dtype::Bf16);
         assert_eq!(taken.bytes(1), 4 * (128 + 4 + 2 * 32));
         assert_eq!(taken.bytes(700), 700 * taken.bytes(1));
+        let weight = |shape: [i32; 3]| {
+            let zeros = ops::zeros(&shape, Dtype::F32).expect("matrices");
+            Weight { matrix: Matrix::Dense(zeros), product: Product::Mlx }
+        };
+        let lora = ExpertLora { a: weight([8, 4, 128]), b: weight([8, 32, 4]), scale: 1.0 };
+        let experts = ExpertLinear::new(weight([8, 32, 128]), None).with_lora(Some(lora));
+        assert_eq!(of_experts(&experts, 2).bytes(1), 2 * taken.bytes(1));
     }
 }

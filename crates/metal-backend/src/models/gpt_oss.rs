@@ -62,8 +62,11 @@ fn expert_linears(
     let (hidden, inner) = (shape.hidden_size, shape.intermediate_size);
     let both = shape.both_intermediate()?;
     if w.has("gate_up_proj_blocks") {
-        let gate_up = w.mxfp4_expert_linear("gate_up_proj", [experts.count, both, hidden])?;
-        let down = w.mxfp4_expert_linear("down_proj", [experts.count, hidden, inner])?;
+        let parts = ["gate_proj", "up_proj"];
+        let shape = [experts.count, both, hidden];
+        let gate_up = w.mxfp4_expert_linear("gate_up_proj", &parts, shape)?;
+        let shape = [experts.count, hidden, inner];
+        let down = w.mxfp4_expert_linear("down_proj", &["down_proj"], shape)?;
         return Ok((GateUp::Interleaved(gate_up), down));
     }
     let linear = |name, input, output| w.expert_linear(name, [experts.count, output, input], true);

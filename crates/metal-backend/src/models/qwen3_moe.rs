@@ -35,11 +35,11 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
         let mlp = if is_sparse {
             let routing = if normalises { Routing::Normalised } else { Routing::Probabilities };
             let linear = |name, input, output| -> Result<_> {
-                let (each, shape) = (mlp.at("experts"), [experts.count, output, input]);
-                if each.is_empty() {
+                let shape = [experts.count, output, input];
+                if mlp.at("experts").is_empty() {
                     mlp.at("switch_mlp").expert_linear(name, shape, false)
                 } else {
-                    each.each_expert_linear(name, shape)
+                    mlp.each_expert_linear(name, shape)
                 }
             };
             FeedForward::Moe(Moe {

@@ -40,6 +40,7 @@ pub(super) struct Taken {
     pub a: Factor,
     pub b: Factor,
     pub scale: f32,
+    pub rank: i32,
     /// The tensors are `[r, in]` and `[out, r]` rather than `[in, r]` and `[r, out]`.
     pub transposed: bool,
 }
@@ -89,18 +90,19 @@ impl Adapter {
         }
     }
 
-    /// The pair for the module `path`, which takes `input` values and gives `output`, where the
-    /// adapter has one. Embeddings take as many as the vocabulary has.
+    /// The pair for the module `path`, whose weight is of `shape`: `[out, in]`, or
+    /// `[experts, out, in]`. Embeddings take as many values as the vocabulary has. `None` where the
+    /// adapter has none.
     ///
     /// # Errors
     /// Shapes that do not fit the module or the rank; a tensor without its other half.
-    pub(super) fn take(&self, path: &str, input: i32, output: i32) -> Result<Option<Taken>> {
+    pub(super) fn take(&self, path: &str, shape: &[i32]) -> Result<Option<Taken>> {
         let Some(pair) = self.left.borrow_mut().remove(inner(path)) else { return Ok(None) };
         let file = self.files.path(self.config.layout.weights_file());
-        self.check(pair, path, input, output).map(Some).map_err(|error| error.at(&file))
+        self.check(pair, path, shape).map(Some).map_err(|error| error.at(&file))
     }
 
-    fn check(&self, pair: Pair, path: &str, input: i32, output: i32) -> Result<Taken> {
+    fn check(&self, pair: Pair, path: &str, shape: &[i32]) -> Result<Taken> {
         let Pair { module, a, b } = pair;
         let (a, b) = match (a, b) {
             (Some(a), Some(b)) => (a, b),
@@ -110,12 +112,17 @@ impl Adapter {
             }
         };
         let rank = self.config.rank(&module);
+        let &[ref experts @ .., output, input] = shape else {
+            return Err(Error::model(format!("`{path}` is no matrix")));
+        };
         let transposed = self.config.layout == Layout::Peft;
-        let (of_a, of_b) = match transposed {
+        // mlx-lm has those of experts as PEFT has all.
+        let (of_a, of_b) = match transposed || !experts.is_empty() {
             true => ([rank, input], [output, rank]),
             false => ([input, rank], [rank, output]),
         };
         for (factor, expected) in [(&a, of_a), (&b, of_b)] {
+            let expected = [experts, &expected].concat();
             let Factor { name, header } = factor;
             if header.shape != expected {
                 return Err(Error::model(format!(
@@ -130,7 +137,7 @@ impl Adapter {
                 )));
             }
         }
-        Ok(Taken { a, b, scale: self.config.scale(&module), transposed })
+        Ok(Taken { a, b, scale: self.config.scale(&module), rank, transposed })
     }
 
     /// Ends the taking.
@@ -143,7 +150,7 @@ impl Adapter {
         let file = self.files.path(self.config.layout.weights_file());
         if let Some(pair) = left.values().find(|pair| is_of_experts(&pair.module)) {
             let error = Error::model(format!(
-                "`{}` is a projection of experts, for which no adapter is supported: train one of attention and of networks that are no experts",
+                "`{}` is a projection of experts; adapters of these are read in mlx-lm's layout, with one pair for all experts of a layer",
                 pair.module
             ));
             return Err(error.at(&file));
@@ -164,9 +171,10 @@ impl Taken {
     }
 }
 
-/// Whether a module of that name belongs to a mixture of experts, as mlx-lm or transformers name it.
+/// Whether a module of that name is of a single expert, as transformers names it.
 fn is_of_experts(module: &str) -> bool {
-    module.split('.').any(|part| part == "experts" || part == "switch_mlp")
+    let mut parts = module.split('.').skip_while(|part| *part != "experts");
+    parts.nth(1).is_some_and(|expert| expert.parse::<u32>().is_ok())
 }
 
 /// A module's name without what wraps the language model, which libraries name in different ways.

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use mlx_ffi::{Array, Dtype, Quantization, Quantized, ops};
 
-use super::adapter::Adapter;
+use super::adapter::{Adapter, Taken};
 use super::source::TensorHeader;
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -208,24 +208,32 @@ impl Weights {
         Ok(array)
     }
 
-    /// The adapter of the module under this cursor, from `input` to `output` values.
+    /// The adapter of the module under this cursor, whose weight is `[output, input]`.
     ///
     /// # Errors
     /// Tensors that do not fit.
     fn lora(&self, input: i32, output: i32) -> Result<Option<Lora>> {
+        let Some((taken, [a, b])) = self.factors(&[output, input])? else { return Ok(None) };
+        let (a, b) = match taken.transposed && !self.shared.only_describe {
+            true => (ops::swap_axes(&a, 0, 1)?, ops::swap_axes(&b, 0, 1)?),
+            false => (a, b),
+        };
+        Ok(Some(Lora { a, b, scale: taken.scale }))
+    }
+
+    /// The adapter's pair for the module under this cursor, whose weight is of `shape`.
+    ///
+    /// # Errors
+    /// Tensors that do not fit.
+    fn factors(&self, shape: &[i32]) -> Result<Option<(Taken, [Array; 2])>> {
         let Some(adapter) = &self.shared.adapter else { return Ok(None) };
-        let Some(taken) = adapter.take(&self.prefix, input, output)? else { return Ok(None) };
+        let Some(taken) = adapter.take(&self.prefix, shape)? else { return Ok(None) };
         self.shared.totals.borrow_mut().bytes += taken.bytes(self.shared.dtype);
         let factor = |header: &TensorHeader| {
-            let dtype = self.shared.dtype.unwrap_or(header.dtype);
-            let array = self.read(&adapter.files, header, dtype)?;
-            match taken.transposed && !self.shared.only_describe {
-                true => Ok::<_, Error>(ops::swap_axes(&array, 0, 1)?),
-                false => Ok(array),
-            }
+            self.read(&adapter.files, header, self.shared.dtype.unwrap_or(header.dtype))
         };
-        let (a, b) = (factor(&taken.a.header)?, factor(&taken.b.header)?);
-        Ok(Some(Lora { a, b, scale: taken.scale }))
+        let factors = [factor(&taken.a.header)?, factor(&taken.b.header)?];
+        Ok(Some((taken, factors)))
     }
 
     /// The matrix `weight` under this cursor, packed or not: `[rows, columns]`, or

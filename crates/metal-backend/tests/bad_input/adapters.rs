@@ -213,12 +213,13 @@ fn keys_that_ask_for_nothing_pass() {
 }
 
 #[test]
-fn an_adapter_of_experts_is_refused_as_such() {
-    for module in ["switch_mlp.up_proj", "experts.3.up_proj"] {
+fn an_adapter_of_experts_that_the_model_has_not_is_refused() {
+    let reasons = ["are no projections of the model", "a projection of experts"];
+    for (module, reason) in ["switch_mlp.up_proj", "experts.3.up_proj"].iter().zip(reasons) {
         let module = format!("model.layers.0.mlp.{module}");
         let files = Files::mlx_lm()
             .tensor(&format!("{module}.lora_a"), &[8, 2])
             .tensor(&format!("{module}.lora_b"), &[2, 16]);
-        files.refused(&[&module, "a projection of experts"]);
+        files.refused(&[&module, reason]);
     }
 }

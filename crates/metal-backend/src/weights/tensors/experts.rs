@@ -4,7 +4,7 @@ use mlx_ffi::{Array, Dtype, QuantMode, Quantization, Quantized, ops};
 
 use super::Weights;
 use crate::error::{Error, Result};
-use crate::layers::{ExpertLinear, Matrix};
+use crate::layers::{ExpertLinear, ExpertLora, Matrix};
 
 impl Weights {
     /// The projections `name` of all experts in one tensor, packed or not, as mlx-lm stores them:
@@ -16,18 +16,19 @@ impl Weights {
         let w = self.at(name);
         let weight = w.matrix(&shape)?;
         let bias = bias.then(|| w.tensor("bias", &shape[..2])).transpose()?;
-        Ok(ExpertLinear::new(weight, bias))
+        Ok(ExpertLinear::new(weight, bias).with_lora(w.expert_lora(shape)?))
     }
 
-    /// The projections `name` of experts with a number and a tensor each, `0.name.weight` and so on,
-    /// put together.
+    /// The projections `name` of experts with a number and a tensor each, `experts.0.name.weight` and
+    /// so on, put together. An adapter has them as `switch_mlp.name`: mlx-lm calls them so then.
     ///
     /// # Errors
     /// As [`expert_linear`](Self::expert_linear).
     pub fn each_expert_linear(&self, name: &str, shape: [i32; 3]) -> Result<ExpertLinear> {
         let [experts, output, input] = shape;
-        let each =
-            |expert: i32| self.at(&format!("{expert}.{name}")).tensor("weight", &[output, input]);
+        let each = |expert: i32| {
+            self.at(&format!("experts.{expert}.{name}")).tensor("weight", &[output, input])
+        };
         let matrices = (0..experts).map(each).collect::<Result<Vec<Array>>>()?;
         let weight = if self.shared.only_describe {
             ops::zeros(&[0], matrices.first().map_or(Dtype::F32, Array::dtype))?
@@ -36,15 +37,23 @@ impl Weights {
             ops::reshape(&rows, &shape)?
         };
         weight.eval()?;
-        Ok(ExpertLinear::new(self.at(name).weight(Matrix::Dense(weight), &shape)?, None))
+        let all = self.at("switch_mlp").at(name);
+        let weight = all.weight(Matrix::Dense(weight), &shape)?;
+        Ok(ExpertLinear::new(weight, None).with_lora(all.expert_lora(shape)?))
     }
 
     /// The projections `name` of all experts as gpt-oss is released: `name_blocks` of 16 bytes with
-    /// 32 values each, `name_scales` and `name_bias`. The bytes are MLX's own packing.
+    /// 32 values each, `name_scales` and `name_bias`. The bytes are MLX's own packing. Rows are those
+    /// of `parts` in turn, for which an adapter has a pair each.
     ///
     /// # Errors
     /// As [`expert_linear`](Self::expert_linear).
-    pub fn mxfp4_expert_linear(&self, name: &str, shape: [i32; 3]) -> Result<ExpertLinear> {
+    pub fn mxfp4_expert_linear(
+        &self,
+        name: &str,
+        parts: &[&str],
+        shape: [i32; 3],
+    ) -> Result<ExpertLinear> {
         let [experts, output, input] = shape;
         let quantization = Quantization { mode: QuantMode::Mxfp4, bits: 4, group_size: 32 };
         if input % 32 != 0 {
@@ -78,6 +87,69 @@ impl Weights {
         weight.eval()?;
         let packed = Quantized { weight, scales, biases: None, quantization };
         let weight = self.at(name).weight(Matrix::Quantized(packed), &shape)?;
-        Ok(ExpertLinear::new(weight, Some(bias)))
+        Ok(ExpertLinear::new(weight, Some(bias)).with_lora(self.interleaved_lora(parts, shape)?))
+    }
+
+    /// The adapter of the experts' projections under this cursor, of `[experts, output, input]`.
+    ///
+    /// # Errors
+    /// Tensors that do not fit; a type that cannot be multiplied here.
+    fn expert_lora(&self, shape: [i32; 3]) -> Result<Option<ExpertLora>> {
+        let Some((taken, [a, b])) = self.factors(&shape)? else { return Ok(None) };
+        self.expert_pair([a, b], shape, taken.rank, taken.scale).map(Some)
+    }
+
+    fn expert_pair(
+        &self,
+        [a, b]: [Array; 2],
+        [experts, output, input]: [i32; 3],
+        rank: i32,
+        scale: f32,
+    ) -> Result<ExpertLora> {
+        let a = self.weight(Matrix::Dense(a), &[experts, rank, input])?;
+        let b = self.weight(Matrix::Dense(b), &[experts, output, rank])?;
+        Ok(ExpertLora { a, b, scale })
+    }
+
+    /// The adapters of projections whose rows lie in turn in one matrix of `[experts, output, input]`,
+    /// as one: its rank is that of all together, and a row has zeros for the others'.
+    ///
+    /// # Errors
+    /// As [`expert_lora`](Self::expert_lora).
+    fn interleaved_lora(&self, parts: &[&str], shape: [i32; 3]) -> Result<Option<ExpertLora>> {
+        let [experts, output, input] = shape;
+        let count = parts.len() as i32;
+        let own = [experts, output / count, input];
+        let pairs = parts.iter().map(|part| self.at(part).factors(&own));
+        let pairs = pairs.collect::<Result<Vec<_>>>()?;
+        let found = || pairs.iter().flatten();
+        let Some((first, [stand_in, _])) = found().next() else { return Ok(None) };
+        let (scale, dtype) = (first.scale, stand_in.dtype());
+        let rank = found().map(|(taken, _)| taken.rank).sum();
+        if self.shared.only_describe {
+            let empty = || ops::zeros(&[0], dtype);
+            return self.expert_pair([empty()?, empty()?], shape, rank, scale).map(Some);
+        }
+        let a = ops::concatenate(&found().map(|(_, [a, _])| a).collect::<Vec<_>>(), 1)?;
+        let (mut rows, mut before) = (Vec::new(), 0);
+        for pair in &pairs {
+            let zeros = |rank| ops::zeros(&[experts, output / count, rank], dtype);
+            let row = match pair {
+                None => zeros(rank)?,
+                Some((taken, [_, b])) => {
+                    let after = rank - before - taken.rank;
+                    let row = ops::concatenate(&[&zeros(before)?, b, &zeros(after)?], 2)?;
+                    before += taken.rank;
+                    row
+                }
+            };
+            rows.push(ops::expand_dims(&row, 2)?);
+        }
+        // [experts, rows of a part, parts, r] -> [experts, output, r]
+        let b = ops::concatenate(&rows.iter().collect::<Vec<_>>(), 2)?;
+        let b = ops::reshape(&b, &[experts, output, rank])?;
+        a.eval()?;
+        b.eval()?;
+        self.expert_pair([a, b], shape, rank, scale).map(Some)
     }
 }
