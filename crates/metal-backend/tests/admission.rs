@@ -68,7 +68,7 @@ fn a_prompt_takes_no_more_than_it_is_admitted_with() {
     let adapted = adapted.map(|(name, adapter)| (name, Some(adapter)));
     for (name, adapter) in plain.map(|name| (name, None)).into_iter().chain(adapted) {
         // Of a long prompt most are scores, of a short one what feed-forward networks compute.
-        for length in [60, 500] {
+        for length in [12, 60, 500] {
             let (taken, needed) = taken_and_needed(name, adapter, length);
             eprintln!("{name}, {adapter:?}: {taken} of {needed} bytes");
             assert!(taken <= needed, "{name}, {length} ids: {taken} of {needed} bytes");

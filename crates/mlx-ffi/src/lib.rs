@@ -39,4 +39,4 @@ pub use error::{Error, Result};
 pub use quantized::{
     QuantMode, Quantization, Quantized, dequantize, gather_qmm, quantize, quantized_matmul,
 };
-pub use stream::{Device, DeviceInfo, mlx_version, synchronize, use_device};
+pub use stream::{Device, DeviceInfo, mlx_version, on_cpu, synchronize, use_device};

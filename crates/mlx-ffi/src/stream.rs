@@ -322,7 +322,10 @@ pub(crate) fn current() -> sys::mlx_stream {
 }
 
 /// Whether this thread's current stream is one of the CPU.
-pub(crate) fn on_cpu() -> Result<bool> {
+///
+/// # Errors
+/// Those of MLX.
+pub fn on_cpu() -> Result<bool> {
     let mut device = DeviceHandle(sys::mlx_device { ctx: std::ptr::null_mut() });
     // SAFETY: the out-pointer holds an empty handle, which the call fills; the stream lives as long
     // as this thread.

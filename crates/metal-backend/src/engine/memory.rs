@@ -3,6 +3,7 @@
 use inference_core::Error;
 use mlx_ffi::Device;
 
+use super::pass;
 use crate::cache::{CacheSpec, Storage};
 use crate::layers::{Decoder, Workspace};
 
@@ -17,6 +18,8 @@ pub(super) struct Budget {
     layers: Vec<(CacheSpec, u64)>,
     /// Bytes of activations for each position of a chunk.
     activation_bytes: u64,
+    /// How many layers' activations are held at once where the rows are few.
+    queued_layers: u64,
     /// The longest sequence whose caches hold when it grows; a longer one is prefilled once more.
     original_context: Option<usize>,
     /// Bytes of a query's scores for one key, all heads together.
@@ -78,6 +81,10 @@ impl Budget {
             limit,
             layers,
             activation_bytes: activations * dtype_size,
+            queued_layers: match device {
+                Device::Cpu => pass::QUEUED_LAYERS.min(model.layers.len()) as u64,
+                Device::Gpu => 1,
+            },
             original_context: model.original_context.map(|length| length as usize),
             score_bytes: 4 * widest(|config| config.n_heads) * score_copies(model, device),
             products: model.workspace(),
@@ -110,7 +117,23 @@ impl Budget {
         let chunk = self.chunk.min(prompt);
         let keys = self.layers.iter().map(|(spec, _)| spec.positions(prompt, chunk)).max();
         let scores = self.score_bytes * chunk * keys.unwrap_or(0);
-        chunk * self.activation_bytes + self.products.bytes(chunk) + scores + self.answers(1)
+        self.activations(chunk) + self.moved(chunk) + scores + self.answers(1)
+    }
+
+    /// Bytes of the caches that are held twice while so many rows, a whole prompt, are written to them.
+    fn moved(&self, rows: u64) -> u64 {
+        if rows >= pass::MANY_ROWS as u64 {
+            return 0;
+        }
+        let largest = self.layers.iter().map(|(spec, bytes)| spec.positions(rows, rows) * bytes);
+        self.queued_layers * largest.max().unwrap_or(0)
+    }
+
+    /// Bytes of the activations of so many rows, and of what products take beside them.
+    fn activations(&self, rows: u64) -> u64 {
+        let few = rows.min(pass::MANY_ROWS as u64);
+        let queued = rows.max(few * self.queued_layers);
+        queued * (self.activation_bytes + self.products.row) + self.products.unpacked_bytes(rows)
     }
 
     /// Bytes of the logits of so many positions at once.
@@ -129,8 +152,7 @@ impl Budget {
         let (rows, tokens) = (rows as u64, tokens as u64);
         let held: u64 = self.layers.iter().map(|(_, bytes)| tokens * bytes).sum();
         let scores = self.score_bytes * tokens * tokens;
-        let products = self.products.bytes(rows * tokens);
-        rows * (held + tokens * self.activation_bytes + scores) + products + answers
+        rows * (held + scores) + self.activations(rows * tokens) + answers
     }
 
     /// Whether a prompt may run now, and how many new tokens may follow it: `wanted`, or with
@@ -199,6 +221,7 @@ mod tests {
             limit: 0,
             layers: Vec::new(),
             activation_bytes: 100,
+            queued_layers: 3,
             products: Workspace { row: 7, unpacked: 5000, unpacked_from: 512 },
             head: Workspace { row: 3, unpacked: 900, unpacked_from: 512 },
             original_context: None,
@@ -211,6 +234,9 @@ mod tests {
         assert_eq!(budget.work(512, 0), 512 * 107 + 5000 + 13);
         assert_eq!(budget.work(5000, 0), 2048 * 107 + 5000 + 13);
         assert_eq!(budget.together(1, 511, 2), 511 * 107 + 26);
+        // Of few rows, several layers are under way.
+        assert_eq!(budget.work(10, 0), 3 * 10 * 107 + 13);
+        assert_eq!(budget.work(50, 0), 3 * 32 * 107 + 13);
         assert_eq!(budget.together(2, 300, 600), 600 * 107 + 5000 + 600 * 13 + 900);
     }
 }

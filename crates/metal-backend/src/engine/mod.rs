@@ -8,6 +8,7 @@ mod group;
 mod inspect;
 mod memory;
 mod output;
+mod pass;
 mod prefill;
 mod row;
 mod scheduler;

@@ -2,6 +2,7 @@
 
 use mlx_ffi::{Array, eval_all, memory};
 
+use super::pass;
 use super::row::Row;
 use crate::cache::Caches;
 use crate::error::Result;
@@ -61,7 +62,7 @@ impl Prefill {
                 model.begin(&Array::from_u32(part, &[1, count as i32])?, &self.caches)?
             }
         };
-        if model.advance(&mut pass, &mut self.caches, layers)? {
+        if pass::advance(model, &mut pass, &mut self.caches, layers)? {
             // The hidden states themselves are not needed, so the last layer's end never runs.
             drop(pass);
             eval_all(self.caches.arrays())?;

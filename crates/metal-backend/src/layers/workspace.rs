@@ -20,8 +20,12 @@ pub(crate) struct Workspace {
 impl Workspace {
     /// Bytes for so many rows.
     pub fn bytes(self, rows: u64) -> u64 {
-        let unpacked = if rows >= self.unpacked_from { self.unpacked } else { 0 };
-        rows * self.row + unpacked
+        rows * self.row + self.unpacked_bytes(rows)
+    }
+
+    /// Of these, those of unpacked matrices.
+    pub fn unpacked_bytes(self, rows: u64) -> u64 {
+        if rows >= self.unpacked_from { self.unpacked } else { 0 }
     }
 
     /// What both take at the same time.

@@ -3,6 +3,7 @@
 use mlx_ffi::{Array, Result, eval_all, ops};
 
 use crate::cache::Caches;
+use crate::engine::pass;
 use crate::layers::{Decoder, Pass};
 
 /// Rows of ids that are computed together after what their caches hold. It may rest between two
@@ -65,7 +66,7 @@ impl Run {
             Some(pass) => pass,
             None => model.begin(&self.columns_of_ids(columns)?, &self.caches)?,
         };
-        if !model.advance(&mut pass, &mut self.caches, layers)? {
+        if !pass::advance(model, &mut pass, &mut self.caches, layers)? {
             eval_all(self.caches.arrays().chain([&pass.h]))?;
             self.pass = Some(pass);
             return Ok(None);
