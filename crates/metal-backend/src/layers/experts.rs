@@ -11,7 +11,7 @@ pub(crate) struct ExpertLinear {
     weight: Weight,
     /// `[experts, out]`.
     bias: Option<Array>,
-    lora: Option<ExpertLora>,
+    lora: Option<Box<ExpertLora>>,
 }
 
 /// The order in which experts are named.
@@ -31,12 +31,12 @@ impl ExpertLinear {
 
     /// The same with an adapter, where there is one.
     pub fn with_lora(self, lora: Option<ExpertLora>) -> Self {
-        ExpertLinear { lora, ..self }
+        ExpertLinear { lora: lora.map(Box::new), ..self }
     }
 
     /// Its adapter.
     pub fn lora(&self) -> Option<&ExpertLora> {
-        self.lora.as_ref()
+        self.lora.as_deref()
     }
 
     /// `x`, `[t, 1 or e, in]`, by the experts that `indices`, `[t, e]`, name: `[t, e, out]`.
