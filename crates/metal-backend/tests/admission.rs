@@ -83,3 +83,12 @@ fn a_prompt_takes_no_more_than_it_is_admitted_with() {
         }
     }
 }
+
+#[test]
+fn the_allocator_keeps_at_most_what_the_device_has() {
+    let options = LoadOptions { cache_limit: Some(u64::MAX), ..LoadOptions::default() };
+    drop(Checkpoint::new("llama").load(options));
+    let device = mlx_ffi::memory::limit().unwrap();
+    // The limit before is handed back.
+    assert_eq!(mlx_ffi::memory::set_cache_limit(device).unwrap(), device);
+}
