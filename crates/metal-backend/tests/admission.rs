@@ -9,23 +9,23 @@
 mod fixtures;
 
 use fixtures::{Checkpoint, greedy, run};
-use inference_core::{Error, InspectOptions, LoadOptions, Prompt};
+use inference_core::{Error, GenerateOptions, InspectOptions, LoadOptions, Prompt};
 
 /// Bytes that a prompt of `length` ids takes beside the weights, and bytes that it is said to need.
-fn taken_and_needed(name: &str, length: u32) -> (u64, u64) {
+fn taken_and_needed(name: &str, length: u32, options: &GenerateOptions) -> (u64, u64) {
     let checkpoint = Checkpoint::new(name);
     let ids: Vec<u32> = (0..length).map(|i| 5 + (i * i + 3 * i) % 300).collect();
     let prompt = Prompt::Ids(ids.clone());
     let model = checkpoint.load(LoadOptions::default());
     run(&*model, &ids[..1], &greedy(1));
-    let mut generation = model.generate(&prompt, &greedy(1)).unwrap();
+    let mut generation = model.generate(&prompt, options).unwrap();
     generation.by_ref().for_each(|token| drop(token.unwrap()));
     let metrics = &generation.outcome().unwrap().metrics;
     let taken = metrics.peak_memory_bytes - metrics.active_memory_bytes;
     let limit = Some(metrics.active_memory_bytes + 4096);
     drop(model);
     let model = checkpoint.load(LoadOptions { memory_limit: limit, ..LoadOptions::default() });
-    let mut generation = model.generate(&prompt, &greedy(1)).unwrap();
+    let mut generation = model.generate(&prompt, options).unwrap();
     match generation.next() {
         Some(Err(Error::Memory { needed, .. })) => (taken, needed),
         other => panic!("{name}: {other:?}"),
@@ -60,9 +60,13 @@ fn a_prompt_takes_no_more_than_it_is_admitted_with() {
     {
         // Of a long prompt most are scores, of a short one what feed-forward networks compute.
         for length in [60, 500] {
-            let (taken, needed) = taken_and_needed(name, length);
-            eprintln!("{name}: {taken} of {needed} bytes");
-            assert!(taken <= needed, "{name}, {length} ids: {taken} of {needed} bytes");
+            let reported = GenerateOptions { prompt_logprobs: true, top_logprobs: 5, ..greedy(1) };
+            for options in [greedy(1), reported] {
+                let (taken, needed) = taken_and_needed(name, length, &options);
+                let told = if options.prompt_logprobs { ", prompt told" } else { "" };
+                eprintln!("{name}{told}: {taken} of {needed} bytes");
+                assert!(taken <= needed, "{name}{told}, {length} ids: {taken} of {needed} bytes");
+            }
         }
     }
     // The values that are told lie outside what MLX counts.

@@ -9,6 +9,7 @@ mod inspect;
 mod memory;
 mod output;
 mod prefill;
+mod prompt_logprobs;
 mod row;
 mod scheduler;
 mod shared;
@@ -27,6 +28,7 @@ use inference_core::{
 pub(crate) use classify::{ClassifyJob, Scores};
 pub(crate) use inspect::InspectJob;
 pub(crate) use output::TextState;
+pub(crate) use prompt_logprobs::PromptLogprobs;
 pub(crate) use shared::Sender as JobSender;
 use shared::Shared;
 pub(crate) use worker::EngineOptions;
@@ -45,6 +47,8 @@ pub(crate) struct Job {
     pub protected_ids: Vec<u32>,
     /// What the text must conform to, at its beginning.
     pub constraint: Option<Matcher>,
+    /// What will be told of the prompt, where that is asked for.
+    pub prompt_logprobs: Option<PromptLogprobs>,
     /// From ids to text.
     pub text: TextState,
     /// Where tokens and the outcome go.
