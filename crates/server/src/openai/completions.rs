@@ -5,7 +5,9 @@ use std::sync::Arc;
 use axum::extract::{Request, State as Shared};
 use axum::http::StatusCode;
 use axum::response::Response;
-use inference_core::{GenerateOptions, Generation, Prompt, TextModel, Token};
+use inference_core::{
+    Capabilities, Feature, GenerateOptions, Generation, Prompt, Support, TextModel, Token,
+};
 use serde_json::{Value as Json, json};
 
 use super::logprobs::{OfCompletion, join};
@@ -38,6 +40,19 @@ impl Completion {
     fn tells_prompts(&self) -> bool {
         self.asked.options.prompt_logprobs
     }
+
+    /// Where one token is asked for beside the prompt's, it is told also if it is the model's end:
+    /// clients that want the prompt's alone take the last entry off, whatever it is.
+    fn tell_the_end(&mut self, capabilities: &Capabilities) {
+        let options = &mut self.asked.options;
+        if options.prompt_logprobs
+            && options.max_tokens == Some(1)
+            && options.constraint.is_none()
+            && capabilities.support(Feature::Stop) == Support::Yes
+        {
+            options.ignore_eos = true;
+        }
+    }
 }
 
 /// Continues texts.
@@ -50,8 +65,9 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let limits = &state.config.limits;
     let mut reader = fields::check(&[tables::SAMPLING, tables::COMPLETIONS], limits, body)?;
     let loaded = state.serve(reader.text("model")?.as_deref())?;
-    let completion = read(&mut reader, &state)?;
+    let mut completion = read(&mut reader, &state)?;
     reader.finish()?;
+    completion.tell_the_end(loaded.model.capabilities());
     let about = completion.asked.constrained_by;
     let refused =
         |error| ApiError::from(error).rename("constraint", about).rename("prompt_logprobs", "echo");

@@ -80,6 +80,22 @@ fn echoed_prompts_tell_how_likely_their_tokens_are() {
 }
 
 #[test]
+fn the_one_token_beside_a_prompt_is_told_also_where_it_is_the_end() {
+    let server = TestServer::start();
+    for (more, told) in [
+        (json!({"echo": true, "logprobs": 1, "max_tokens": 1}), true),
+        (json!({"echo": true, "logprobs": 1, "max_tokens": 2}), false),
+        (json!({"echo": true, "logprobs": 1, "max_tokens": 1, "regex": "a"}), false),
+        (json!({"echo": true, "max_tokens": 1}), false),
+        (json!({"logprobs": 1, "max_tokens": 1}), false),
+    ] {
+        assert_eq!(completion(&server, more.clone()).status, 200);
+        let options = server.model.options.lock().unwrap().pop().unwrap();
+        assert_eq!(options.ignore_eos, told, "{more}");
+    }
+}
+
+#[test]
 fn each_prompt_of_a_batch_tells_of_itself() {
     let server = TestServer::start();
     let prompts = ["a", "bcd", &"e".repeat(200)];
