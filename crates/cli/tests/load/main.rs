@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod client;
+mod failing;
 mod killed;
 mod memory;
 mod mixed;
