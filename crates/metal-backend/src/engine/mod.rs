@@ -13,6 +13,8 @@ mod prompt_logprobs;
 mod row;
 mod scheduler;
 mod shared;
+#[cfg(test)]
+mod tests;
 mod worker;
 
 use std::sync::atomic::{AtomicBool, Ordering};
