@@ -52,6 +52,8 @@ pub struct Run {
     /// Which one is asked first the next time, so that none waits for another.
     turn: usize,
     cuts: watch::Receiver<bool>,
+    /// The field that made the constraint, for errors about it.
+    constrained_by: &'static str,
     usage: Usage,
 }
 
@@ -96,8 +98,15 @@ impl Run {
             follows: VecDeque::new(),
             turn: 0,
             cuts: state.cuts(),
+            constrained_by: "",
             usage: Usage::default(),
         }
+    }
+
+    /// The same, of generations whose constraint comes from the field `field`.
+    pub fn constrained_by(mut self, field: &'static str) -> Run {
+        self.constrained_by = field;
+        self
     }
 
     /// The same, of generations that tell of their prompts.
@@ -205,7 +214,7 @@ impl Run {
             }
             Some(Err(error)) => {
                 self.choices[index].generation = None;
-                Event::Failed(error.into())
+                Event::Failed(ApiError::from(error).rename("constraint", self.constrained_by))
             }
             None => self.ended(index),
         }

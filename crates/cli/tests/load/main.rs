@@ -8,6 +8,7 @@
 
 mod client;
 mod failing;
+mod grammars;
 mod killed;
 mod memory;
 mod mixed;

@@ -90,7 +90,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
         }
         let (generations, echoes): (Vec<_>, Vec<_>) = started.into_iter().unzip();
         // Made here, so that it holds its permits and is counted even where the client has left.
-        let run = Run::new(&owner, generations, permits, best_of);
+        let run = Run::new(&owner, generations, permits, best_of).constrained_by(about);
         Ok((if completion.tells_prompts() { run.with_prompts() } else { run }, echoes))
     };
     let started = state.text_work(size, work).await;
