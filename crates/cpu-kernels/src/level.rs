@@ -36,6 +36,49 @@ impl Level {
     }
 }
 
+/// A kernel in plain Rust, which the compiler turns into the vectors of a level.
+pub(crate) trait Kernel {
+    /// Runs it; `FMA`: a product and a sum are rounded once. Implementations are
+    /// `#[inline(always)]`, so that they are compiled for the level that calls them.
+    fn run<const FMA: bool>(self);
+}
+
+/// Runs `kernel` with the instructions of `level`, which the processor must have.
+///
+/// # Safety
+/// [`Level::available`] has `level`.
+#[cfg(target_arch = "x86_64")]
+pub(crate) unsafe fn run_at(level: Level, kernel: impl Kernel) {
+    match level {
+        Level::Portable => kernel.run::<false>(),
+        // SAFETY: the caller's promise.
+        Level::Avx2 => unsafe { run_avx2(kernel) },
+        // SAFETY: the caller's promise.
+        Level::Avx512 => unsafe { run_avx512(kernel) },
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn run_avx2(kernel: impl Kernel) {
+    kernel.run::<true>();
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
+fn run_avx512(kernel: impl Kernel) {
+    kernel.run::<true>();
+}
+
+/// Runs `kernel` with the instructions of `level`, which the processor must have.
+///
+/// # Safety
+/// [`Level::available`] has `level`.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) unsafe fn run_at(_: Level, kernel: impl Kernel) {
+    if cfg!(target_arch = "aarch64") { kernel.run::<true>() } else { kernel.run::<false>() }
+}
+
 #[cfg(not(target_arch = "x86_64"))]
 fn detect() -> Vec<Level> {
     vec![Level::Portable]

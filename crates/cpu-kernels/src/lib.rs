@@ -19,6 +19,7 @@ mod attention;
 #[allow(clippy::wildcard_imports, reason = "intrinsics are named like nothing else")]
 #[allow(clippy::needless_range_loop, reason = "one index walks several arrays of registers")]
 mod avx512;
+mod functions;
 mod gather;
 mod generic;
 mod level;
@@ -26,6 +27,7 @@ mod matmul;
 mod output;
 mod pool;
 mod problem;
+mod rows;
 mod values;
 
 pub use attention::{Attention, Heads, attention, attention_at};
@@ -34,3 +36,4 @@ pub use level::Level;
 pub use matmul::{matmul, matmul_at};
 pub use pool::{set_threads, threads};
 pub use problem::{Dtype, Error, Packing, Problem, Weights};
+pub use rows::{Activation, Gated, Norm, Rotation, Rows, gated, gated_at, rows, rows_at};

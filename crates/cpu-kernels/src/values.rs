@@ -74,6 +74,16 @@ pub(crate) fn to_bf16(value: f32) -> u16 {
     (if value.is_nan() { bits | 0x0040_0000 } else { rounded } >> 16) as u16
 }
 
+/// The nearest value that `dtype` has.
+#[inline(always)]
+pub(crate) fn rounded(dtype: Dtype, value: f32) -> f32 {
+    match dtype {
+        Dtype::F32 => value,
+        Dtype::F16 => f16::from_f32(value).to_f32(),
+        Dtype::Bf16 => f32::from_bits(u32::from(to_bf16(value)) << 16),
+    }
+}
+
 /// Group `index`'s scale.
 #[inline(always)]
 pub(crate) fn scale(packing: Packing, scales: &[u8], index: usize) -> f32 {

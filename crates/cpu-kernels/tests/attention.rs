@@ -1,31 +1,11 @@
 //! Attention against a plain one in f64, and that a query's result is its own, under every level.
 
+mod numbers;
+
 use cpu_kernels::{Attention, Dtype, Heads, Level, attention, attention_at};
-use half::{bf16, f16};
+use numbers::{push, random, value};
 
 const DTYPES: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
-
-fn random(state: &mut u64) -> f32 {
-    *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-    (*state >> 33) as f32 / (1u64 << 30) as f32 - 1.0
-}
-
-fn push(dtype: Dtype, to: &mut Vec<u8>, value: f32) {
-    match dtype {
-        Dtype::F32 => to.extend(value.to_le_bytes()),
-        Dtype::F16 => to.extend(f16::from_f32(value).to_le_bytes()),
-        Dtype::Bf16 => to.extend(bf16::from_f32(value).to_le_bytes()),
-    }
-}
-
-fn value(dtype: Dtype, data: &[u8], index: usize) -> f64 {
-    let bytes = &data[index * dtype.size()..];
-    match dtype {
-        Dtype::F32 => f64::from(f32::from_le_bytes(bytes[..4].try_into().expect("four"))),
-        Dtype::F16 => f16::from_le_bytes([bytes[0], bytes[1]]).to_f64(),
-        Dtype::Bf16 => bf16::from_le_bytes([bytes[0], bytes[1]]).to_f64(),
-    }
-}
 
 /// Sizes and buffers, all contiguous; keys and values in room for more of them.
 #[derive(Clone)]

@@ -247,9 +247,7 @@ impl Shape {
             qk_norms,
             rope,
             sinks: parts.sinks.then(|| w.tensor("sinks", &[heads])).transpose()?,
-            // With our own attention, the bf16 logits of a Gemma 3 are farther from those of f32 than
-            // mlx-lm's are; the Gemmas are the ones that state a scale.
-            product: if parts.scale.is_some() { Product::Mlx } else { w.kernels() },
+            product: w.kernels(),
         })
     }
 
@@ -287,6 +285,7 @@ impl Shape {
             },
             down_proj: w.linear("down_proj", inner, hidden, bias)?,
             activation,
+            product: w.kernels(),
         }))
     }
 
@@ -309,6 +308,7 @@ impl Shape {
             gate_up: GateUp::Halves(w.linear("gate_up_proj", hidden, both, false)?),
             down_proj: w.linear("down_proj", inner, hidden, false)?,
             activation,
+            product: w.kernels(),
         }))
     }
 

@@ -1,4 +1,4 @@
-//! Matrix products and attention by our own kernels for CPUs, as
+//! Matrix products, attention and what stands between them by our own kernels for CPUs, as
 //! operations of MLX's graph.
 //!
 //! On a Linux CPU MLX multiplies on one core, and packed weights far below the memory's speed.
@@ -19,10 +19,12 @@ use crate::{Array, Dtype, Error, QuantMode, Quantized, Result, ops, sys};
 mod attention;
 mod gather;
 mod operation;
+mod rows;
 
 pub use attention::{Visible, attention};
 pub use cpu_kernels::set_threads;
 pub use gather::{gather_matmul, gather_quantized_matmul};
+pub use rows::{Activation, gated, heads, rms_norm};
 
 /// `x wᵀ` for `x` of `[…, k]` and `w` of `[n, k]`: `[…, n]`. Different types meet in f32.
 ///

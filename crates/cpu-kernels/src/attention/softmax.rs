@@ -1,5 +1,7 @@
 //! From scores to weights, in lanes that are counted from the first score.
 
+use crate::functions::{exp, tanh};
+
 /// Lanes of a sum.
 const LANES: usize = 16;
 
@@ -52,63 +54,4 @@ pub(super) fn weigh<const FMA: bool>(scores: &mut [f32], shape: Shape) -> f32 {
         }
     }
     sums[0] + sink.map_or(0.0, |sink| exp::<FMA>(sink - largest))
-}
-
-/// e to the power of `x`, to about the last bit; 0 below −87.
-#[inline(always)]
-pub(crate) fn exp<const FMA: bool>(x: f32) -> f32 {
-    // Adding it leaves the nearest whole number in the lowest bits.
-    const WHOLE: f32 = 12_582_912.0;
-    let add = |a: f32, b: f32, c: f32| if FMA { a.mul_add(b, c) } else { a * b + c };
-    let x_low = if x > 88.0 { 88.0 } else { x };
-    let shifted = add(x_low, std::f32::consts::LOG2_E, WHOLE);
-    let whole = shifted - WHOLE;
-    // ln 2 in two parts, so that the product with a whole number is exact enough.
-    let rest = add(whole, 2.121_944_4e-4, add(whole, -0.693_359_4, x_low));
-    let mut sum = 1.987_569_1e-4;
-    for factor in [1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5] {
-        sum = add(sum, rest, factor);
-    }
-    let value = add(sum, rest * rest, rest + 1.0);
-    let scaled = f32::from_bits(value.to_bits().wrapping_add(shifted.to_bits() << 23));
-    let kept = if x < -87.0 { 0.0 } else { scaled };
-    let kept = if x > 88.0 { f32::INFINITY } else { kept };
-    if x.is_nan() { x } else { kept }
-}
-
-#[inline(always)]
-fn tanh<const FMA: bool>(x: f32) -> f32 {
-    let small = x.abs();
-    // Near 0 the other form would subtract nearly equal numbers.
-    let square = x * x;
-    let series = x * (1.0 - square * (1.0 / 3.0 - square * (2.0 / 15.0 - square * (17.0 / 315.0))));
-    let full = (1.0 - 2.0 / (exp::<FMA>(2.0 * small) + 1.0)).copysign(x);
-    if small < 0.1 { series } else { full }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn exp_and_tanh_are_near_those_of_the_library() {
-        for i in -9000..=9000 {
-            let x = i as f32 / 100.0;
-            for (found, exact) in [
-                (exp::<true>(x), f64::from(x).exp()),
-                (exp::<false>(x), f64::from(x).exp()),
-                (tanh::<true>(x / 10.0), f64::from(x / 10.0).tanh()),
-            ] {
-                if exact < 1e-37 && exact > -1e-37 || exact > 1e38 {
-                    continue;
-                }
-                let error = (f64::from(found) / exact - 1.0).abs();
-                assert!(error < 1e-6, "{x}: {found}, not {exact}");
-            }
-        }
-        assert_eq!(exp::<true>(0.0), 1.0);
-        assert_eq!(exp::<true>(f32::NEG_INFINITY), 0.0);
-        assert_eq!(exp::<false>(f32::INFINITY), f32::INFINITY);
-        assert!(exp::<true>(f32::NAN).is_nan() && tanh::<true>(f32::NAN).is_nan());
-    }
 }

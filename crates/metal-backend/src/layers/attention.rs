@@ -3,7 +3,7 @@
 use mlx_ffi::fast::AttentionMask;
 use mlx_ffi::{Array, Dtype, Result, cpu, fast, ops};
 
-use super::{Linear, Positions, Product, QkNorms, Qkv, Rope, Seen};
+use super::{Linear, Positions, Product, QkNorms, Qkv, RmsNorm, Rope, Seen};
 use crate::cache::{Cache, Mask, View, Visible};
 
 /// The sizes of an attention layer and how its scores are made.
@@ -35,7 +35,7 @@ pub(crate) struct Attention {
     /// One more logit for each head, `[n_heads]`, that takes part in the softmax and adds nothing.
     /// Never beside a softcap.
     pub sinks: Option<Array>,
-    /// Whose kernels compute, where queries, keys and values have one type.
+    /// Whose kernels norm, rotate and attend, where the operands have one type.
     pub product: Product,
 }
 
@@ -51,16 +51,9 @@ impl Attention {
         let [b, l, _] = x.dims()?;
         let [q, k, v] = self.qkv.forward(x)?;
         let (q, k) = self.qk_norms.projections(q, k)?;
-        // [b, l, n * head_dim] -> [b, l, n, head_dim]
-        let heads = |all: &Array, n: i32| ops::reshape(all, &[b, l, n, head_dim]);
-        let (q, k) = self.qk_norms.heads(heads(&q, n_heads)?, heads(&k, n_kv_heads)?)?;
-        // -> [b, n, l, head_dim]
-        let (q, k) = (ops::swap_axes(&q, 1, 2)?, ops::swap_axes(&k, 1, 2)?);
-        let v = ops::swap_axes(&heads(&v, n_kv_heads)?, 1, 2)?;
-        let (q, k) = match &self.rope {
-            None => (q, k),
-            Some(rope) => (rope.forward(&q, positions)?, rope.forward(&k, positions)?),
-        };
+        let (q_norm, k_norm) = self.qk_norms.heads();
+        let (q, k) = (self.heads(&q, q_norm, positions)?, self.heads(&k, k_norm, positions)?);
+        let v = ops::swap_axes(&ops::reshape(&v, &[b, l, n_kv_heads, head_dim])?, 1, 2)?;
         let view = cache.update(&k, &v)?;
         if let Some(seen) = positions.watched() {
             *seen = Some(Seen::new(&q, &k, &view)?);
@@ -68,6 +61,22 @@ impl Attention {
         let out = self.attend(&q, &view, positions)?;
         let out = ops::reshape(&ops::swap_axes(&out, 1, 2)?, &[b, l, n_heads * head_dim])?;
         self.o_proj.forward(&out)
+    }
+
+    /// Queries or keys, `[b, l, n * head_dim]`, normed and rotated by heads: `[b, n, l, head_dim]`.
+    fn heads(&self, x: &Array, norm: Option<&RmsNorm>, positions: &mut Positions) -> Result<Array> {
+        let [b, l, _] = x.dims()?;
+        let head_dim = self.config.head_dim;
+        let has_one_type = norm.is_none_or(|norm| norm.weight.dtype() == x.dtype());
+        if self.product == Product::CpuKernels && has_one_type {
+            let turns = self.rope.as_ref().map(|rope| positions.turns(rope, l)).transpose()?;
+            let norm = norm.map(|norm| (&norm.weight, norm.eps));
+            return cpu::heads(x, head_dim, norm, turns.as_ref());
+        }
+        let x = ops::reshape(x, &[b, l, -1, head_dim])?;
+        let x = norm.map_or_else(|| x.share(), |norm| norm.forward(&x))?;
+        let x = ops::swap_axes(&x, 1, 2)?;
+        self.rope.as_ref().map_or_else(|| x.share(), |rope| rope.forward(&x, positions))
     }
 
     /// Elements that one position takes in the cache.

@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Result, ops};
 
-use super::Linear;
+use super::{Linear, Product};
 
 /// What the gate does to what it lets through.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,8 +26,8 @@ impl Activation {
         }
     }
 
-    /// What passes the gate: `act(gate) · up`.
-    pub fn forward(self, gate: &Array, up: &Array) -> Result<Array> {
+    /// What passes the gate, `act(gate) · up`, by MLX's operations.
+    pub fn gated(self, gate: &Array, up: &Array) -> Result<Array> {
         let scalar = |value| Array::scalar(value, gate.dtype());
         match self {
             Activation::Silu => ops::multiply(&ops::multiply(gate, &ops::sigmoid(gate)?)?, up),
@@ -97,12 +97,14 @@ pub(crate) struct Mlp {
     pub down_proj: Linear,
     /// The gate's activation.
     pub activation: Activation,
+    /// Whose kernels compute the gate.
+    pub product: Product,
 }
 
 impl Mlp {
     /// `[b, l, hidden_size]` to the same.
     pub fn forward(&self, x: &Array) -> Result<Array> {
         let (gate, up) = self.gate_up.forward(|linear| linear.forward(x))?;
-        self.down_proj.forward(&self.activation.forward(&gate, &up)?)
+        self.down_proj.forward(&self.product.gated(self.activation, &gate, &up)?)
     }
 }

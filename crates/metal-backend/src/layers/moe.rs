@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Dtype, Result, ops};
 
-use super::{Activation, ExpertLinear, GateUp, Linear, Mlp, Order};
+use super::{Activation, ExpertLinear, GateUp, Linear, Mlp, Order, Product};
 
 /// Chosen experts from which on sorting them pays.
 const SORT_FROM: usize = 64;
@@ -52,6 +52,8 @@ pub(crate) struct Moe {
     /// The inner size to `hidden_size`.
     pub down_proj: ExpertLinear,
     pub activation: Activation,
+    /// Whose kernels compute the gate.
+    pub product: Product,
 }
 
 impl Moe {
@@ -99,7 +101,8 @@ impl Moe {
     /// `x`, `[t, 1, hidden_size]`, by the experts `indices`, `[t, e]`: `[t, e, hidden_size]`.
     fn experts(&self, x: &Array, indices: &Array, order: Order) -> Result<Array> {
         let (gate, up) = self.gate_up.forward(|linear| linear.forward(x, indices, order))?;
-        self.down_proj.forward(&self.activation.forward(&gate, &up)?, indices, order)
+        let inner = self.product.gated(self.activation, &gate, &up)?;
+        self.down_proj.forward(&inner, indices, order)
     }
 
     /// As [`experts`](Self::experts) for `x` of `[t, hidden_size]`, with one row for each choice, in

@@ -2,7 +2,8 @@
 
 use mlx_ffi::{Array, Result};
 
-use super::{Reach, Seen};
+use super::rope::Turn;
+use super::{Reach, Rope, Seen};
 use crate::cache::{Caches, Mask, View, Visible};
 
 /// The positions of one pass through the layers: `l` for each row of the batch.
@@ -16,6 +17,8 @@ pub(crate) struct Positions {
     reach: Reach,
     /// Layers of one kind are in the same state, so they share a mask: (visible, l, n).
     masks: Vec<((Visible, i32, i32), Mask)>,
+    /// What rotates them, for each kind of layer.
+    turns: Vec<(Turn, Array)>,
     /// What attention leaves for one who looks at it.
     seen: Option<Option<Seen>>,
 }
@@ -27,7 +30,7 @@ impl Positions {
         let differ = offsets.windows(2).any(|pair| pair[0] != pair[1]);
         let each = differ.then(|| Array::from_i32(&offsets, &[offsets.len() as i32]));
         let (each, reach) = (each.transpose()?, caches.reach());
-        Ok(Positions { offsets, each, reach, masks: Vec::new(), seen: None })
+        Ok(Positions { offsets, each, reach, masks: Vec::new(), turns: Vec::new(), seen: None })
     }
 
     /// From now on, each layer leaves what its attention sees.
@@ -53,6 +56,26 @@ impl Positions {
     /// How the positions are encoded.
     pub fn reach(&self) -> Reach {
         self.reach
+    }
+
+    /// What rotates the `l` positions of each row, `[b or 1, l, dims]` F32: the cosines of all pairs'
+    /// angles, then their sines.
+    pub fn turns(&mut self, rope: &Rope, l: i32) -> Result<Array> {
+        let turn = rope.turn(self.reach);
+        let is_known = |(known, turns): &&(Turn, Array)| *known == turn && turns.shape()[1] == l;
+        if let Some((_, turns)) = self.turns.iter().find(is_known) {
+            return turns.share();
+        }
+        let same = self.offsets.get(..1).unwrap_or(&[0]);
+        let rows = if self.each.is_some() { &self.offsets[..] } else { same };
+        let mut values = Vec::new();
+        for offset in rows {
+            (0..l).for_each(|i| turn.push(offset + i, &mut values));
+        }
+        let dims = values.len() as i32 / (rows.len() as i32 * l).max(1);
+        let turns = Array::from_f32(&values, &[rows.len() as i32, l, dims])?;
+        self.turns.push((turn, turns.share()?));
+        Ok(turns)
     }
 
     /// The mask for `l` queries over a view.

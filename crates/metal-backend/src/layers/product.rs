@@ -1,10 +1,10 @@
-//! Whose kernels multiply with a model's weights.
+//! Whose kernels a model's layers compute with.
 
 use mlx_ffi::{
-    Array, Device, Dtype, Quantized, cpu, dequantize, gather_qmm, ops, quantized_matmul,
+    Array, Device, Dtype, Quantized, cpu, dequantize, fast, gather_qmm, ops, quantized_matmul,
 };
 
-use super::Order;
+use super::{Activation, Order};
 use crate::error::{Error, Result};
 
 /// The variable that names the kernels for a CPU.
@@ -23,7 +23,7 @@ const FEW: i32 = 8;
 /// Elements of a large matrix.
 const LARGE: i64 = 1 << 24;
 
-/// Whose kernels multiply with a model's weights; decided when the model is loaded.
+/// Whose kernels a model's layers compute with; decided when the model is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Product {
     /// MLX's.
@@ -110,6 +110,25 @@ impl Product {
                 ops::squeeze(&gather_qmm(&x, w, indices, order == Order::Sorted)?, -2)
             }
             Product::CpuKernels => cpu::gather_quantized_matmul(x, w, indices),
+        }
+    }
+
+    /// `x / √(mean(x²) + eps) · weight` over the last dimension.
+    pub fn rms_norm(self, x: &Array, weight: &Array, eps: f32) -> mlx_ffi::Result<Array> {
+        match self {
+            Product::CpuKernels if x.dtype() == weight.dtype() => cpu::rms_norm(x, weight, eps),
+            _ => fast::rms_norm(x, Some(weight), eps),
+        }
+    }
+
+    /// What passes the gate: `activation(gate) · up`.
+    pub fn gated(self, activation: Activation, gate: &Array, up: &Array) -> mlx_ffi::Result<Array> {
+        match (self, activation) {
+            (Product::CpuKernels, Activation::Silu) => cpu::gated(cpu::Activation::Silu, gate, up),
+            (Product::CpuKernels, Activation::GeluTanh) => {
+                cpu::gated(cpu::Activation::GeluTanh, gate, up)
+            }
+            _ => activation.gated(gate, up),
         }
     }
 

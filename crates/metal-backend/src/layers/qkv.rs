@@ -61,11 +61,11 @@ impl QkNorms {
         }
     }
 
-    /// Queries and keys, `[b, l, n, head_dim]`, with the norms over each head.
-    pub fn heads(&self, q: Array, k: Array) -> Result<(Array, Array)> {
+    /// The norms over each head of queries and of keys.
+    pub fn heads(&self) -> (Option<&RmsNorm>, Option<&RmsNorm>) {
         match self {
-            QkNorms::Heads { q_norm, k_norm } => Ok((q_norm.forward(&q)?, k_norm.forward(&k)?)),
-            _ => Ok((q, k)),
+            QkNorms::Heads { q_norm, k_norm } => (Some(q_norm), Some(k_norm)),
+            _ => (None, None),
         }
     }
 }

@@ -14,7 +14,7 @@ pub(crate) struct Rope {
     dims: i32,
     frequencies: Frequencies,
     /// The wavelengths of sequences that are longer than the original context, and that context.
-    extended: Option<(Array, i32)>,
+    extended: Option<(Frequencies, i32)>,
     /// What positions are multiplied with.
     scale: f32,
     /// What the values to be rotated are multiplied with, a scalar.
@@ -33,10 +33,54 @@ pub(crate) enum Reach {
 }
 
 #[derive(Debug)]
-enum Frequencies {
+struct Frequencies {
+    /// As MLX takes them.
+    given: Given,
+    /// Radians for each position, one for each pair of dimensions.
+    radians: Vec<f32>,
+}
+
+#[derive(Debug)]
+enum Given {
+    /// Wavelengths that are powers of it.
     Base(f32),
-    /// `[dims / 2]`.
+    /// `[dims / 2]`, in radians.
     Wavelengths(Array),
+}
+
+impl Frequencies {
+    fn powers(dims: i32, base: f64) -> Frequencies {
+        let radians = base_wavelengths(dims, base).map(|wavelength| wavelength.recip() as f32);
+        Frequencies { given: Given::Base(base as f32), radians: radians.collect() }
+    }
+
+    fn of(wavelengths: impl Iterator<Item = f64>) -> Result<Frequencies> {
+        let wavelengths: Vec<f32> = wavelengths.map(|value| value as f32).collect();
+        let radians = wavelengths.iter().map(|wavelength| wavelength.recip()).collect();
+        let array = Array::from_f32(&wavelengths, &[wavelengths.len() as i32])?;
+        Ok(Frequencies { given: Given::Wavelengths(array), radians })
+    }
+}
+
+/// How far each pair of a head's values is turned at a position.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Turn {
+    /// For each position.
+    radians: Vec<f32>,
+    /// What positions are multiplied with.
+    scale: f32,
+    /// What the values are multiplied with as they are turned.
+    magnitude: f32,
+}
+
+impl Turn {
+    /// Appends the cosines of all pairs' angles at a position, then their sines.
+    pub fn push(&self, position: i32, to: &mut Vec<f32>) {
+        let position = position as f32 * self.scale;
+        let angles = || self.radians.iter().map(|radians| position * radians);
+        to.extend(angles().map(|angle| angle.cos() * self.magnitude));
+        to.extend(angles().map(|angle| angle.sin() * self.magnitude));
+    }
 }
 
 impl Rope {
@@ -45,7 +89,7 @@ impl Rope {
         let theta = config.theta;
         let plain = |scale: f64| Rope {
             dims,
-            frequencies: Frequencies::Base(theta as f32),
+            frequencies: Frequencies::powers(dims, theta),
             extended: None,
             scale: scale as f32,
             magnitude: None,
@@ -114,7 +158,7 @@ impl Rope {
                 };
                 let magnitude = attention_factor as f32;
                 let short = Rope::with_wavelengths(dims, stretched(short_factor), magnitude)?;
-                let long = wavelengths(stretched(long_factor))?;
+                let long = Frequencies::of(stretched(long_factor))?;
                 Ok(Rope { extended: Some((long, original)), ..short })
             }
         }
@@ -127,7 +171,7 @@ impl Rope {
     ) -> Result<Rope> {
         Ok(Rope {
             dims,
-            frequencies: Frequencies::Wavelengths(self::wavelengths(wavelengths)?),
+            frequencies: Frequencies::of(wavelengths)?,
             extended: None,
             scale: 1.0,
             magnitude: (magnitude != 1.0).then_some(magnitude),
@@ -139,14 +183,24 @@ impl Rope {
         self.extended.as_ref().map(|(_, original)| *original)
     }
 
+    fn frequencies(&self, reach: Reach) -> &Frequencies {
+        match &self.extended {
+            Some((extended, _)) if reach == Reach::Extended => extended,
+            _ => &self.frequencies,
+        }
+    }
+
+    /// How far values are turned in sequences of this reach.
+    pub fn turn(&self, reach: Reach) -> Turn {
+        let radians = self.frequencies(reach).radians.clone();
+        Turn { radians, scale: self.scale, magnitude: self.magnitude.unwrap_or(1.0) }
+    }
+
     /// `x`, `[b, n, l, head_dim]`, at these positions.
     pub fn forward(&self, x: &Array, positions: &Positions) -> Result<Array> {
-        let frequencies = match (&self.frequencies, &self.extended) {
-            (_, Some((long, _))) if positions.reach() == Reach::Extended => {
-                RopeFrequencies::Wavelengths(long)
-            }
-            (Frequencies::Base(base), _) => RopeFrequencies::Base(*base),
-            (Frequencies::Wavelengths(values), _) => RopeFrequencies::Wavelengths(values),
+        let frequencies = match &self.frequencies(positions.reach()).given {
+            Given::Base(base) => RopeFrequencies::Base(*base),
+            Given::Wavelengths(values) => RopeFrequencies::Wavelengths(values),
         };
         let offset = match positions.each() {
             Some(offsets) => RopeOffset::Each(offsets),
@@ -166,12 +220,6 @@ impl Rope {
         // What is not rotated keeps its size.
         ops::concatenate(&[&turned, &ops::slice_axis(x, -1, self.dims, head_dim)?], -1)
     }
-}
-
-/// An array `[dims / 2]` of f32.
-fn wavelengths(values: impl Iterator<Item = f64>) -> Result<Array> {
-    let values: Vec<f32> = values.map(|value| value as f32).collect();
-    Array::from_f32(&values, &[values.len() as i32])
 }
 
 /// `theta^(2i / dims)` for each pair of dimensions.
@@ -198,15 +246,21 @@ mod tests {
         for text in [legacy, nested] {
             let config = Config::parse("config.json", &text).unwrap();
             let rope = Rope::new(16, &config.rope("full_attention", 5.0).unwrap()).unwrap();
-            let found: Vec<f64> = match &rope.frequencies {
-                Frequencies::Base(base) => base_wavelengths(16, f64::from(*base))
+            let found: Vec<f64> = match &rope.frequencies.given {
+                Given::Base(base) => base_wavelengths(16, f64::from(*base))
                     .map(|value| value / f64::from(rope.scale))
                     .collect(),
-                Frequencies::Wavelengths(values) => {
+                Given::Wavelengths(values) => {
                     assert_eq!(rope.scale, 1.0);
                     values.to_vec_f32().unwrap().into_iter().map(f64::from).collect()
                 }
             };
+            let mut turns = Vec::new();
+            rope.turn(Reach::Original).push(3, &mut turns);
+            for (found, wavelength) in turns.iter().zip(&wavelengths) {
+                let expected = (3.0 / wavelength).cos() * magnitude;
+                assert!((f64::from(*found) - expected).abs() < 1e-5, "{found}, not {expected}");
+            }
             let near = |(a, b): (&f64, &f64)| (a / b - 1.0).abs() < 1e-5;
             assert!(found.iter().zip(&wavelengths).all(near), "{found:?}");
             assert!((f64::from(rope.magnitude.unwrap_or(1.0)) - magnitude).abs() < 1e-6);
@@ -286,8 +340,8 @@ mod tests {
         assert_eq!(rope.original_context(), Some(256));
         let (long, _) = rope.extended.as_ref().unwrap();
         let expected: [f64; 8] = [1.0, 4.74342, 20.0, 79.0569, 300.0, 1106.8, 4000.0, 14230.2];
-        for (found, expected) in long.to_vec_f32().unwrap().into_iter().zip(expected) {
-            assert!((f64::from(found) / expected - 1.0).abs() < 1e-5, "{found} {expected}");
+        for (found, expected) in long.radians.iter().zip(expected) {
+            assert!((f64::from(*found) * expected - 1.0).abs() < 1e-5, "{found} {expected}");
         }
     }
 }

@@ -46,6 +46,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
             gate_up,
             down_proj,
             activation,
+            product: w.kernels(),
         };
         shape.pre_norm_block(w, attention, FeedForward::Moe(moe))
     })?;

@@ -53,6 +53,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
                 },
                 down_proj: linear("down_proj", inner, shape.hidden_size)?,
                 activation: act,
+                product: w.kernels(),
             })
         } else {
             shape.mlp(&mlp, act, false)?

@@ -363,7 +363,8 @@ impl Weights {
     /// # Errors
     /// A tensor that is missing or does not fit.
     pub fn rms_norm(&self, name: &str, size: i32, eps: f32) -> Result<RmsNorm> {
-        Ok(RmsNorm::new(self.at(name).tensor("weight", &[size])?, eps))
+        let weight = self.at(name).tensor("weight", &[size])?;
+        Ok(RmsNorm { weight, eps, product: self.kernels() })
     }
 
     /// A norm whose weight is stored as its distance from 1 (Gemma).
@@ -374,6 +375,6 @@ impl Weights {
         let weight = self.at(name).tensor("weight", &[size])?;
         let weight = ops::add(&weight, &Array::scalar(1.0, weight.dtype())?)?;
         weight.eval()?;
-        Ok(RmsNorm::new(weight, eps))
+        Ok(RmsNorm { weight, eps, product: self.kernels() })
     }
 }

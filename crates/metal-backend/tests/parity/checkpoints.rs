@@ -114,9 +114,9 @@ pub fn bf16_logits_are_the_references(native: &dyn TextModel, golden: &Golden, n
         "{name}: bf16 logits within {between:.1e} of the reference's; from float32 ours are {ours:.1e}, the reference's {theirs:.1e}"
     );
     let agrees = between <= BF16_TOLERANCE.max(BF16_TOLERANCE * theirs);
-    // Our own kernels sum in f32, MLX's in bf16: ours may be far from MLX's where they are nearer
-    // to what both mean.
-    let nearer = metal_backend::cpu_kernels() == "our own" && ours <= theirs;
+    // Our own kernels sum in f32, MLX's in bf16: ours may be far from MLX's where they are nearer,
+    // over all prompts, to what both mean.
+    let nearer = metal_backend::cpu_kernels() == "our own" && all_ours <= all_theirs;
     let is_routed = name.starts_with("gpt_oss") || name.starts_with("qwen3_moe");
     let chance = is_routed && all_ours <= ROUTED_SLACK * all_theirs;
     assert!(agrees || nearer || chance, "{name}: {between:e} {ours:e} {theirs:e}");

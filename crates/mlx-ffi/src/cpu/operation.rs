@@ -20,6 +20,11 @@ impl View<'_> {
     pub(super) fn strides<const N: usize>(&self) -> [usize; N] {
         std::array::from_fn(|i| self.strides[i] as usize)
     }
+
+    /// The strides of all dimensions but the last.
+    pub(super) fn leading(&self) -> &[i64] {
+        self.strides.split_last().map_or(&[], |(_, leading)| leading)
+    }
 }
 
 /// An array's type, its shape, and its dimensions from the outermost in memory to the innermost.

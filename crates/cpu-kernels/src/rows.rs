@@ -1,0 +1,319 @@
+//! What stands between products: norms, rotations and gates, row by row.
+//!
+//! A row of the result depends on its own operands alone, to the bit (at one [`Level`]).
+
+use std::cell::RefCell;
+
+use crate::functions::exp;
+use crate::generic::add_product;
+use crate::level::{Kernel, run_at};
+use crate::output::Output;
+use crate::problem::buffer;
+use crate::values::{narrow, rounded, widen};
+use crate::{Dtype, Error, Heads, Level, pool};
+
+/// Lanes of a sum of squares.
+const LANES: usize = 16;
+/// Values that a thread takes at once; fewer are not worth a second thread.
+const UNIT: usize = 1 << 14;
+/// Values that pass a gate at a time.
+const SOME: usize = 64;
+
+/// Rows of `d` values each, which are normed, then rotated.
+#[derive(Debug)]
+pub struct Rows<'a> {
+    /// Of x, of the norm's weights and of the result.
+    pub dtype: Dtype,
+    /// The numbers of rows: batch, positions, heads.
+    pub sizes: [usize; 3],
+    /// Values of a row.
+    pub d: usize,
+    /// `[batch, positions, heads, d]`.
+    pub x: Heads<'a>,
+    /// What norms each row.
+    pub norm: Option<Norm<'a>>,
+    /// What rotates each row.
+    pub rotation: Option<Rotation<'a>>,
+    /// `[batch, positions, heads, d]`.
+    pub out: &'a mut [u8],
+}
+
+/// `x / √(mean(x²) + eps) · weight`, rounded before the weight as by MLX.
+#[derive(Clone, Copy, Debug)]
+pub struct Norm<'a> {
+    /// `[d]`, of the type of x.
+    pub weight: &'a [u8],
+    /// What keeps the root from 0.
+    pub eps: f32,
+}
+
+/// A rotation of the first `dims` values of each row in pairs (`i`, `i + dims / 2`).
+#[derive(Clone, Copy, Debug)]
+pub struct Rotation<'a> {
+    /// An even number of values.
+    pub dims: usize,
+    /// `[batch or 1, positions, dims]` f32: for each position, the cosines of the pairs' angles, then
+    /// their sines.
+    pub turns: &'a [u8],
+}
+
+/// What a gate does before it is multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// `x · sigmoid(x)`.
+    Silu,
+    /// The tanh form of the Gaussian error linear unit.
+    GeluTanh,
+}
+
+/// `out = activation(gate) · up`, computed in f32 and rounded once.
+#[derive(Debug)]
+pub struct Gated<'a> {
+    /// Of all three.
+    pub dtype: Dtype,
+    /// The numbers of rows.
+    pub sizes: [usize; 3],
+    /// Values of a row.
+    pub d: usize,
+    /// `[sizes, d]`.
+    pub gate: Heads<'a>,
+    /// `[sizes, d]`.
+    pub up: Heads<'a>,
+    /// What the gate does.
+    pub activation: Activation,
+    /// `[sizes, d]`.
+    pub out: &'a mut [u8],
+}
+
+/// Computes `task.out`.
+///
+/// # Errors
+/// Buffers whose sizes do not fit; nothing is written then.
+pub fn rows(task: Rows<'_>) -> Result<(), Error> {
+    rows_at(Level::best(), task)
+}
+
+/// Computes `task.out` with the instructions of `level`, for tests and comparisons.
+///
+/// # Errors
+/// As [`rows`], and a level that this processor does not have.
+pub fn rows_at(level: Level, task: Rows<'_>) -> Result<(), Error> {
+    level.check()?;
+    task.check()?;
+    let Rows { dtype, sizes, d, out, .. } = task;
+    let count = sizes.iter().product();
+    let out = Output::new(out, (count, d), dtype);
+    let task = &Rows { out: &mut [], ..task };
+    each(count, d, |first, end| {
+        // SAFETY: the level was checked.
+        unsafe { run_at(level, RowsKernel { task, first, end, out: &out }) }
+    });
+    Ok(())
+}
+
+/// Computes `task.out`.
+///
+/// # Errors
+/// Buffers whose sizes do not fit; nothing is written then.
+pub fn gated(task: Gated<'_>) -> Result<(), Error> {
+    gated_at(Level::best(), task)
+}
+
+/// Computes `task.out` with the instructions of `level`, for tests and comparisons.
+///
+/// # Errors
+/// As [`gated`], and a level that this processor does not have.
+pub fn gated_at(level: Level, task: Gated<'_>) -> Result<(), Error> {
+    level.check()?;
+    let Gated { dtype, sizes, d, gate, up, activation, out } = task;
+    let [a, b, c] = sizes;
+    gate.check("gate", [a, b, c, d], dtype)?;
+    up.check("up", [a, b, c, d], dtype)?;
+    buffer("out", out, &[a, b, c, d, dtype.size()])?;
+    let count = sizes.iter().product();
+    let out = Output::new(out, (count, d), dtype);
+    each(count, d, |first, end| {
+        let kernel = GatedKernel {
+            dtype,
+            sizes,
+            d,
+            operands: [gate, up],
+            activation,
+            first,
+            end,
+            out: &out,
+        };
+        // SAFETY: the level was checked.
+        unsafe { run_at(level, kernel) }
+    });
+    Ok(())
+}
+
+impl Rows<'_> {
+    /// Checks every buffer against the sizes: what the kernel relies on.
+    fn check(&self) -> Result<(), Error> {
+        let Rows { dtype, sizes: [b, l, n], d, .. } = *self;
+        self.x.check("x", [b, l, n, d], dtype)?;
+        if let Some(norm) = self.norm {
+            buffer("the norm's weight", norm.weight, &[d, dtype.size()])?;
+        }
+        if let Some(Rotation { dims, turns }) = self.rotation {
+            if dims > d || dims % 2 == 1 {
+                return Err(Error(format!("no rotation of {dims} of {d} values")));
+            }
+            buffer("turns", turns, &[1, l, dims, 4])
+                .or_else(|_| buffer("turns", turns, &[b, l, dims, 4]))?;
+        }
+        buffer("out", self.out, &[b, l, n, d, dtype.size()])
+    }
+}
+
+/// Calls `work` with ranges of `count` rows of `d` values, on all threads where that pays.
+fn each(count: usize, d: usize, work: impl Fn(usize, usize) + Sync) {
+    let rows = (UNIT / d.max(1)).max(1);
+    if count <= rows {
+        return work(0, count);
+    }
+    pool::run(count.div_ceil(rows), &|unit| work(unit * rows, count.min((unit + 1) * rows)));
+}
+
+/// Batch, position and head of row `row`.
+fn place(row: usize, [_, l, n]: [usize; 3]) -> [usize; 3] {
+    [row / n / l, row / n % l, row % n]
+}
+
+thread_local! {
+    /// A row, the weights of its norm, and the turns of its rotation.
+    static SCRATCH: RefCell<[Vec<f32>; 3]> = const { RefCell::new([const { Vec::new() }; 3]) };
+}
+
+struct RowsKernel<'a> {
+    task: &'a Rows<'a>,
+    first: usize,
+    end: usize,
+    out: &'a Output<'a>,
+}
+
+impl Kernel for RowsKernel<'_> {
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let RowsKernel { task, first, end, out } = self;
+        let Rows { dtype, sizes, d, .. } = *task;
+        // Taken out, because a closure would not be compiled for the level.
+        let [mut row, mut weight, mut turns] = SCRATCH.take();
+        row.resize(d, 0.0);
+        weight.resize(d, 0.0);
+        if let Some(norm) = task.norm {
+            widen(dtype, norm.weight, &mut weight);
+        }
+        let mut turned = None;
+        for index in first..end {
+            let [b, l, n] = place(index, sizes);
+            widen(dtype, &task.x.from(dtype, b, l, n)[..d * dtype.size()], &mut row);
+            if let Some(norm) = task.norm {
+                normed::<FMA>(dtype, &mut row, &weight, norm.eps);
+            }
+            if let Some(Rotation { dims, turns: all }) = task.rotation {
+                let size = dims * 4;
+                // One for all rows of the batch, or one for each.
+                let at = (b * sizes[1] + l) * size % all.len().max(1);
+                if turned.replace(at) != Some(at) {
+                    turns.resize(dims, 0.0);
+                    widen(Dtype::F32, &all[at..at + size], &mut turns);
+                }
+                rotated::<FMA>(&mut row[..dims], &turns);
+            }
+            narrow(dtype, &row, |at, bytes| {
+                // SAFETY: each unit has rows of its own.
+                unsafe { out.store_bytes(index, at, bytes) }
+            });
+        }
+        SCRATCH.set([row, weight, turns]);
+    }
+}
+
+#[inline(always)]
+fn normed<const FMA: bool>(dtype: Dtype, row: &mut [f32], weight: &[f32], eps: f32) {
+    let mut sums = [0.0; LANES];
+    let (blocks, rest) = row.as_chunks::<LANES>();
+    for block in blocks {
+        for (sum, &value) in sums.iter_mut().zip(block) {
+            *sum = add_product::<FMA>(value, value, *sum);
+        }
+    }
+    for (sum, &value) in sums.iter_mut().zip(rest) {
+        *sum = add_product::<FMA>(value, value, *sum);
+    }
+    for width in [8, 4, 2, 1] {
+        for i in 0..width {
+            sums[i] += sums[i + width];
+        }
+    }
+    let scale = 1.0 / (sums[0] / row.len() as f32 + eps).sqrt();
+    for (value, &weight) in row.iter_mut().zip(weight) {
+        *value = rounded(dtype, rounded(dtype, *value * scale) * weight);
+    }
+}
+
+#[inline(always)]
+fn rotated<const FMA: bool>(row: &mut [f32], turns: &[f32]) {
+    let half = row.len() / 2;
+    let (left, right) = row.split_at_mut(half);
+    let (cos, sin) = turns.split_at(half);
+    for (((x, y), &cos), &sin) in left.iter_mut().zip(right).zip(cos).zip(sin) {
+        (*x, *y) = (add_product::<FMA>(*x, cos, -*y * sin), add_product::<FMA>(*x, sin, *y * cos));
+    }
+}
+
+struct GatedKernel<'a> {
+    dtype: Dtype,
+    sizes: [usize; 3],
+    d: usize,
+    operands: [Heads<'a>; 2],
+    activation: Activation,
+    first: usize,
+    end: usize,
+    out: &'a Output<'a>,
+}
+
+impl Kernel for GatedKernel<'_> {
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let GatedKernel { dtype, sizes, d, operands, activation, first, end, out } = self;
+        let size = dtype.size();
+        for index in first..end {
+            let [a, b, c] = place(index, sizes);
+            let [gates, ups] = operands.map(|operand| &operand.from(dtype, a, b, c)[..d * size]);
+            let some = gates.chunks(SOME * size).zip(ups.chunks(SOME * size));
+            for (i, (gates, ups)) in some.enumerate() {
+                let (mut gate, mut up) = ([0.0; SOME], [0.0; SOME]);
+                widen(dtype, gates, &mut gate);
+                widen(dtype, ups, &mut up);
+                match activation {
+                    Activation::Silu => {
+                        for (gate, up) in gate.iter_mut().zip(up) {
+                            *gate = *gate / (1.0 + exp::<FMA>(-*gate)) * up;
+                        }
+                    }
+                    Activation::GeluTanh => {
+                        for (gate, up) in gate.iter_mut().zip(up) {
+                            *gate = gelu::<FMA>(*gate) * up;
+                        }
+                    }
+                }
+                narrow(dtype, &gate[..gates.len() / size], |at, bytes| {
+                    // SAFETY: each unit has rows of its own.
+                    unsafe { out.store_bytes(index, i * SOME + at, bytes) }
+                });
+            }
+        }
+    }
+}
+
+/// `x / 2 · (1 + tanh(u))` is `x · sigmoid(2u)`, which does not subtract nearly equal numbers.
+#[inline(always)]
+fn gelu<const FMA: bool>(x: f32) -> f32 {
+    /// √(8 / π).
+    const SLOPE: f32 = 1.595_769_1;
+    x / (1.0 + exp::<FMA>(-SLOPE * (x + 0.044_715 * x * x * x)))
+}

@@ -1,0 +1,251 @@
+//! Norms, rotations and gates against plain ones in f64, and that a row's result is its own, under
+//! every level.
+
+mod numbers;
+
+use cpu_kernels::{
+    Activation, Dtype, Gated, Heads, Level, Norm, Rotation, Rows, gated, gated_at, rows, rows_at,
+};
+use half::{bf16, f16};
+use numbers::{push, random, value};
+
+const DTYPES: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
+const EPS: f32 = 1e-3;
+
+fn values(dtype: Dtype, count: usize, size: f32, seed: usize) -> Vec<u8> {
+    let (mut state, mut bytes) = (seed as u64, Vec::new());
+    (0..count).for_each(|_| push(dtype, &mut bytes, size * random(&mut state)));
+    bytes
+}
+
+fn rounded(dtype: Dtype, value: f64) -> f64 {
+    match dtype {
+        Dtype::F32 => f64::from(value as f32),
+        Dtype::F16 => f16::from_f64(value).to_f64(),
+        Dtype::Bf16 => bf16::from_f64(value).to_f64(),
+    }
+}
+
+/// A few units in the last place of a value of this size, or of what it is the difference of.
+fn tolerance(dtype: Dtype, size: f64) -> f64 {
+    let unit = match dtype {
+        Dtype::F32 => 2.0_f64.powi(-20),
+        Dtype::F16 => 2.0_f64.powi(-9),
+        Dtype::Bf16 => 2.0_f64.powi(-6),
+    };
+    unit * size.abs().max(0.5)
+}
+
+#[track_caller]
+fn assert_near(dtype: Dtype, level: Level, found: &[u8], expected: &[f64]) {
+    assert_eq!(found.len(), expected.len() * dtype.size());
+    for (i, &expected) in expected.iter().enumerate() {
+        let found = value(dtype, found, i);
+        let near = (found - expected).abs() <= tolerance(dtype, expected);
+        assert!(near, "{level:?} {dtype:?} {i}: {found}, expected {expected}");
+    }
+}
+
+/// Rows `[b, l, n, d]` of x, of which each is followed by three values of no row.
+struct Case {
+    dtype: Dtype,
+    sizes: [usize; 3],
+    d: usize,
+    x: Vec<u8>,
+    weight: Option<Vec<u8>>,
+    /// The rows of the batch, and the values, that are turned.
+    turns: Option<(usize, usize, Vec<u8>)>,
+}
+
+impl Case {
+    fn random(dtype: Dtype, sizes: [usize; 3], d: usize, norm: bool, turned: [usize; 2]) -> Case {
+        let [b, l, n] = sizes;
+        let [rows, dims] = turned;
+        let x = values(dtype, b * l * n * (d + 3), 2.0, d + l);
+        let weight = norm.then(|| values(dtype, d, 1.5, 3));
+        let turns = (dims > 0).then(|| (rows, dims, values(Dtype::F32, rows * l * dims, 1.0, 5)));
+        Case { dtype, sizes, d, x, weight, turns }
+    }
+
+    fn task<'a>(&'a self, out: &'a mut [u8]) -> Rows<'a> {
+        let [_, l, n] = self.sizes;
+        let step = self.d + 3;
+        let norm = self.weight.as_deref().map(|weight| Norm { weight, eps: EPS });
+        let rotation = self.turns.as_ref().map(|(_, dims, turns)| Rotation { dims: *dims, turns });
+        let x = Heads { data: &self.x, strides: [l * n * step, n * step, step] };
+        Rows { dtype: self.dtype, sizes: self.sizes, d: self.d, x, norm, rotation, out }
+    }
+
+    fn run(&self, level: Level) -> Vec<u8> {
+        let mut out = vec![0x55; self.sizes.iter().product::<usize>() * self.d * self.dtype.size()];
+        rows_at(level, self.task(&mut out)).expect("fits");
+        out
+    }
+
+    /// In f64, straight from the definition, rounded where the definition says so.
+    fn expected(&self) -> Vec<f64> {
+        let Case { dtype, sizes: [b, l, n], d, .. } = *self;
+        let mut out = Vec::new();
+        for index in 0..b * l * n {
+            let mut row: Vec<f64> =
+                (0..d).map(|i| value(dtype, &self.x, index * (d + 3) + i)).collect();
+            if let Some(weight) = &self.weight {
+                let mean = row.iter().map(|x| x * x).sum::<f64>() / d as f64;
+                for (i, x) in row.iter_mut().enumerate() {
+                    let normed = rounded(dtype, *x / (mean + f64::from(EPS)).sqrt());
+                    *x = rounded(dtype, normed * value(dtype, weight, i));
+                }
+            }
+            if let Some((rows, dims, turns)) = &self.turns {
+                let position = index / n % (rows * l);
+                let turn = |i| value(Dtype::F32, turns, position * dims + i);
+                for i in 0..dims / 2 {
+                    let (x, y) = (row[i], row[i + dims / 2]);
+                    let (cos, sin) = (turn(i), turn(i + dims / 2));
+                    (row[i], row[i + dims / 2]) = (x * cos - y * sin, x * sin + y * cos);
+                }
+            }
+            out.extend(row);
+        }
+        out
+    }
+}
+
+#[test]
+fn rows_agree_with_the_plain_ones() {
+    for dtype in DTYPES {
+        for (sizes, d) in [([1, 1, 1], 1), ([2, 3, 5], 18), ([1, 1, 16], 128), ([2, 9, 7], 331)] {
+            let batch = sizes[0];
+            for (norm, turned) in [
+                (true, [1, 0]),
+                (false, [1, d / 2 * 2]),
+                (true, [batch, d / 4 * 2]),
+                (false, [1, 0]),
+            ] {
+                let case = Case::random(dtype, sizes, d, norm, turned);
+                let expected = case.expected();
+                for &level in Level::available() {
+                    assert_near(dtype, level, &case.run(level), &expected);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_row_alone_is_the_same_row_among_many() {
+    for dtype in DTYPES {
+        // Enough for several threads.
+        let case = Case::random(dtype, [3, 40, 3], 200, true, [3, 128]);
+        let Some((_, dims, turns)) = &case.turns else { panic!("it was asked for") };
+        for &level in Level::available() {
+            let all = case.run(level);
+            for index in [0, 7, 119, 359] {
+                let x = case.x[index * 203 * dtype.size()..][..203 * dtype.size()].to_vec();
+                let turns = turns[index / 3 * dims * 4..][..dims * 4].to_vec();
+                let weight = case.weight.clone();
+                let turns = Some((1, *dims, turns));
+                let own = Case { dtype, sizes: [1, 1, 1], d: 200, x, weight, turns };
+                let size = 200 * dtype.size();
+                assert!(
+                    own.run(level) == all[index * size..][..size],
+                    "{level:?} {dtype:?} {index}"
+                );
+            }
+        }
+    }
+}
+
+/// The function of a gate, from its definition.
+fn activated(activation: Activation, x: f64) -> f64 {
+    match activation {
+        Activation::Silu => x / (1.0 + (-x).exp()),
+        Activation::GeluTanh => {
+            let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
+            0.5 * x * (1.0 + inner.tanh())
+        }
+    }
+}
+
+#[test]
+fn gates_agree_with_the_plain_ones_over_slices_of_one_matrix() {
+    for dtype in DTYPES {
+        for activation in [Activation::Silu, Activation::GeluTanh] {
+            for (count, d) in [(1, 1), (3, 65), (90, 333)] {
+                let both = values(dtype, count * 2 * d, 9.0, d);
+                let half = |first: usize| {
+                    let data = &both[first * dtype.size()..];
+                    Heads { data, strides: [0, 0, 2 * d] }
+                };
+                let expected: Vec<f64> = (0..count * d)
+                    .map(|i| i / d * 2 * d + i % d)
+                    .map(|i| {
+                        activated(activation, value(dtype, &both, i)) * value(dtype, &both, i + d)
+                    })
+                    .collect();
+                for &level in Level::available() {
+                    let mut out = vec![0x55; count * d * dtype.size()];
+                    let (gate, up, sizes) = (half(0), half(d), [1, 1, count]);
+                    let out_of = &mut out[..];
+                    let task = Gated { dtype, sizes, d, gate, up, activation, out: out_of };
+                    gated_at(level, task).expect("fits");
+                    assert_near(dtype, level, &out, &expected);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_gate_holds_at_the_ends_of_its_range() {
+    let numbers = [f32::MAX, f32::MIN, f32::INFINITY, f32::NAN, 100.0, -100.0, 0.0, -0.0];
+    let bytes = |values: &[f32]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+    let (gate, up) = (bytes(&numbers), bytes(&[1.0; 8]));
+    for &level in Level::available() {
+        for activation in [Activation::Silu, Activation::GeluTanh] {
+            let mut out = vec![0; 32];
+            let [gate, up] = [&gate, &up].map(|data| Heads { data, strides: [0; 3] });
+            let (dtype, sizes) = (Dtype::F32, [1; 3]);
+            let task = Gated { dtype, sizes, d: 8, gate, up, activation, out: &mut out };
+            gated_at(level, task).expect("fits");
+            let found: Vec<f64> = (0..8).map(|i| value(Dtype::F32, &out, i)).collect();
+            let max = f64::from(f32::MAX);
+            assert_eq!((found[0], found[1].abs(), found[2]), (max, 0.0, f64::INFINITY));
+            assert!(found[3].is_nan() && found[4] == 100.0, "{level:?} {activation:?} {found:?}");
+            assert!(found[5].abs() < 1e-40 && found[6..] == [0.0, 0.0], "{level:?} {found:?}");
+        }
+    }
+}
+
+#[test]
+fn sizes_that_do_not_fit_are_refused() {
+    let case = Case::random(Dtype::F32, [2, 3, 4], 8, true, [2, 8]);
+    let mut out = vec![0; 2 * 3 * 4 * 8 * 4];
+    let mut refused = |change: &dyn Fn(&mut Rows<'_>), text: &str| {
+        let mut task = case.task(&mut out);
+        change(&mut task);
+        let error = rows(task).expect_err(text).to_string();
+        assert!(error.contains(text), "{error}");
+    };
+    refused(&|task| task.x.data = &task.x.data[..task.x.data.len() - 16], "x has");
+    refused(&|task| task.sizes[0] = 3, "x has");
+    refused(&|task| task.norm = Some(Norm { weight: &[0; 31], eps: EPS }), "the norm's weight");
+    refused(&|task| task.rotation = Some(Rotation { dims: 10, turns: &[] }), "no rotation of 10");
+    refused(&|task| task.rotation = Some(Rotation { dims: 3, turns: &[] }), "no rotation of 3");
+    refused(&|task| task.rotation = Some(Rotation { dims: 8, turns: &[0; 95] }), "turns has");
+    refused(&|task| task.out = &mut [], "out has 0");
+
+    let bytes = [0; 64];
+    let heads = Heads { data: &bytes[..], strides: [0, 0, 8] };
+    let few = Heads { data: &bytes[..60], strides: [0, 0, 8] };
+    let mut out = [0; 64];
+    let mut refused = |gate, up, sizes, text: &str| {
+        let (dtype, activation) = (Dtype::F32, Activation::Silu);
+        let task = Gated { dtype, sizes, d: 8, gate, up, activation, out: &mut out };
+        let error = gated(task).expect_err(text).to_string();
+        assert!(error.contains(text), "{error}");
+    };
+    refused(few, heads, [1, 1, 2], "gate has 60");
+    refused(heads, few, [1, 1, 2], "up has 60");
+    refused(heads, heads, [1, 1, 1], "out has 64");
+}

@@ -1,0 +1,126 @@
+//! Norms, rotations and gates by our own kernels for CPUs.
+
+pub use cpu_kernels::Activation;
+use cpu_kernels::{Gated, Heads, Norm, Rotation, Rows};
+
+use super::kernel_dtype;
+use super::operation::{Outcome, View, operation};
+use crate::{Array, Dtype, Error, Result};
+
+/// `x / √(mean(x²) + eps) · weight` over the last dimension, `[size]`, of at most four; in the
+/// common type of both.
+///
+/// # Errors
+/// Shapes or types that do not fit; types other than f32, f16 and bf16; a stream of the GPU.
+pub fn rms_norm(x: &Array, weight: &Array, eps: f32) -> Result<Array> {
+    let order: Vec<i32> = (0..x.shape().len() as i32).collect();
+    let (sizes, d) = sizes(x)?;
+    rows(x, (sizes, d), Some((weight, eps)), None, (x.shape(), &order))
+}
+
+/// The heads of `x`, `[b, l, n · head_dim]`, as `[b, n, l, head_dim]`: each normed by a weight of
+/// `[head_dim]`, then with its first `dims` values rotated in pairs (`i`, `i + dims / 2`).
+///
+/// Of `turns`, `[b or 1, l, dims]` F32, a position's first half are the cosines of its pairs' angles,
+/// the second half their sines. `swap_axes(1, 2)` of the result is row-major.
+///
+/// # Errors
+/// Shapes or types that do not fit; types other than f32, f16 and bf16; a stream of the GPU.
+pub fn heads(
+    x: &Array,
+    head_dim: i32,
+    norm: Option<(&Array, f32)>,
+    turns: Option<&Array>,
+) -> Result<Array> {
+    let [b, l, all] = x.dims()?;
+    if head_dim <= 0 || all % head_dim != 0 {
+        return Err(Error::new(format!("{x:?} has no heads of {head_dim} values")));
+    }
+    let n = all / head_dim;
+    let sizes = [b, l, n].map(|size| size as usize);
+    rows(x, (sizes, head_dim as usize), norm, turns, (&[b, n, l, head_dim], &[0, 2, 1, 3]))
+}
+
+/// `x` as `sizes` rows of `d` values, normed and rotated, to an array of that shape and order.
+fn rows(
+    x: &Array,
+    (sizes, d): ([usize; 3], usize),
+    norm: Option<(&Array, f32)>,
+    turns: Option<&Array>,
+    (shape, order): (&[i32], &[i32]),
+) -> Result<Array> {
+    let dtype = kernel_dtype(x.dtype().raw())?;
+    let dims = turns.map(|turns| turns.shape().last().copied().unwrap_or(0) as usize);
+    let [b, l, _] = sizes.map(|size| size as i32);
+    let norm_fits =
+        norm.is_none_or(|(weight, _)| weight.shape() == [d as i32] && weight.dtype() == x.dtype());
+    let turns_fit = turns.is_none_or(|turns| {
+        let fits = matches!(turns.shape(), &[rows, positions, _] if positions == l && (rows == 1 || rows == b));
+        fits && turns.dtype() == Dtype::F32 && turns.shape()[2] as usize <= d
+    });
+    if !(norm_fits && turns_fit) {
+        let weight = norm.map(|(weight, _)| weight);
+        return Err(Error::new(format!(
+            "rows {x:?}, weight {weight:?} and turns {turns:?} do not fit"
+        )));
+    }
+    let eps = norm.map(|(_, eps)| eps);
+    let inputs: Vec<&Array> =
+        [Some(x), norm.map(|(weight, _)| weight), turns].into_iter().flatten().collect();
+    let from_heads = x.shape().len() == 3 && shape.len() == 4;
+    let outcome = Outcome { dtype: x.dtype(), shape, order };
+    operation(&inputs, outcome, move |inputs, out| {
+        let x = match from_heads {
+            true => {
+                let [b, l] = inputs[0].strides();
+                Heads { data: inputs[0].bytes, strides: [b, l, d] }
+            }
+            false => leading(&inputs[0]),
+        };
+        let mut rest = inputs[1..].iter().map(|view| view.bytes);
+        let norm = eps.and_then(|eps| rest.next().map(|weight| Norm { weight, eps }));
+        let rotation = dims.and_then(|dims| rest.next().map(|turns| Rotation { dims, turns }));
+        cpu_kernels::rows(Rows { dtype, sizes, d, x, norm, rotation, out })
+    })
+}
+
+/// `activation(gate) · up` of two arrays of one shape, of at most four dimensions, and one type.
+///
+/// # Errors
+/// Shapes or types that do not fit; types other than f32, f16 and bf16; a stream of the GPU.
+pub fn gated(activation: Activation, gate: &Array, up: &Array) -> Result<Array> {
+    let dtype = kernel_dtype(gate.dtype().raw())?;
+    if gate.shape() != up.shape() || gate.dtype() != up.dtype() {
+        return Err(Error::new(format!("a gate {gate:?} does not fit {up:?}")));
+    }
+    let (sizes, d) = sizes(gate)?;
+    let order: Vec<i32> = (0..gate.shape().len() as i32).collect();
+    let outcome = Outcome { dtype: gate.dtype(), shape: gate.shape(), order: &order };
+    operation(&[gate, up], outcome, move |inputs, out| {
+        let [gate, up] = [0, 1].map(|i| leading(&inputs[i]));
+        cpu_kernels::gated(Gated { dtype, sizes, d, gate, up, activation, out })
+    })
+}
+
+/// The numbers of rows, and the values of a row.
+fn sizes(x: &Array) -> Result<([usize; 3], usize)> {
+    let Some((&d, leading)) = x.shape().split_last().filter(|(_, leading)| leading.len() <= 3)
+    else {
+        return Err(Error::new(format!("{x:?} has no rows in at most three dimensions")));
+    };
+    let mut sizes = [1; 3];
+    for (size, &found) in sizes[3 - leading.len()..].iter_mut().zip(leading) {
+        *size = found as usize;
+    }
+    Ok((sizes, d as usize))
+}
+
+/// Rows of up to three dimensions.
+fn leading<'a>(view: &View<'a>) -> Heads<'a> {
+    let found = view.leading();
+    let mut strides = [0; 3];
+    for (stride, &found) in strides[3 - found.len()..].iter_mut().zip(found) {
+        *stride = found as usize;
+    }
+    Heads { data: view.bytes, strides }
+}
