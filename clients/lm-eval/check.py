@@ -14,6 +14,7 @@ from pathlib import Path
 os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", HF_HOME=str(Path("home").absolute()),
                   TOKENIZERS_PARALLELISM="false", OPENAI_API_KEY="none")
 
+import likelihoods
 import lm_eval
 from lm_eval.tasks import TaskManager
 
@@ -26,15 +27,16 @@ MODEL = json.load(urllib.request.urlopen(f"{URL}/v1/models"))["data"][0]["id"]
 
 
 def post(path, **fields):
-    body = json.dumps({"model": MODEL, "temperature": 0, "max_tokens": LENGTH, "stop": ["."], **fields}).encode()
-    request = urllib.request.Request(URL + path, body, {"content-type": "application/json"})
-    return json.load(urllib.request.urlopen(request))["choices"][0]
+    request = urllib.request.Request(URL + path, json.dumps(fields).encode(), {"content-type": "application/json"})
+    return json.load(urllib.request.urlopen(request))
 
 
 def answer(chat, question):
+    fields = {"model": MODEL, "temperature": 0, "max_tokens": LENGTH, "stop": ["."]}
     if chat:
-        return post("/v1/chat/completions", messages=[{"role": "user", "content": question}])["message"]["content"]
-    return post("/v1/completions", prompt=question)["text"]
+        fields["messages"] = [{"role": "user", "content": question}]
+        return post("/v1/chat/completions", **fields)["choices"][0]["message"]["content"]
+    return post("/v1/completions", prompt=question, **fields)["choices"][0]["text"]
 
 
 TASK = """task: {name}
@@ -72,3 +74,5 @@ for name, model, path in [("completions", "local-completions", "/v1/completions"
     score = results["results"][name]["exact_match,none"]
     assert score == 1, [(s["target"], s["filtered_resps"]) for s in results["samples"][name]]
     print(f"{model}: {len(results['samples'][name])} prompts, the same text")
+
+likelihoods.check(URL, MODEL, QUESTIONS, post)

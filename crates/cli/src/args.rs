@@ -124,6 +124,9 @@ pub struct GenerateArgs {
     /// Report log probabilities; --json always does for the chosen tokens
     #[arg(long, requires = "json", help_heading = "Output")]
     pub logprobs: bool,
+    /// Report how likely the prompt's own tokens are, too; all of it is computed
+    #[arg(long, requires = "json", help_heading = "Output")]
+    pub prompt_logprobs: bool,
     /// Report the N most likely tokens of each step
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true,
           requires = "json", help_heading = "Output")]

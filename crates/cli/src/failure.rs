@@ -104,8 +104,8 @@ fn flag_of(field: &str) -> Option<String> {
         "stop_token_ids" => "--stop-token-id",
         "constraint" => "--json-schema, --regex or --grammar",
         "labels" | "kv_bits" | "kv_group_size" | "batch_invariant" | "prefix_cache"
-        | "context_length" | "logprobs" | "dtype" | "memory_limit" | "cache_limit"
-        | "prefill_chunk" | "threads" | "top_logprobs" | "logit_bias" => {
+        | "context_length" | "logprobs" | "prompt_logprobs" | "dtype" | "memory_limit"
+        | "cache_limit" | "prefill_chunk" | "threads" | "top_logprobs" | "logit_bias" => {
             return Some(format!("--{}", field.replace('_', "-")));
         }
         _ => return None,

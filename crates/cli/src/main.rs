@@ -21,10 +21,14 @@ mod scripted;
 mod source;
 mod streaming;
 
+use std::io::Write;
+
 use clap::Parser;
 
+use failure::{Failure, Result};
+
 fn main() {
-    let code = match commands::run(args::Cli::parse()) {
+    let code = match run() {
         Ok(()) => 0,
         Err(failure) => {
             failure.report();
@@ -32,6 +36,18 @@ fn main() {
         }
     };
     leave(code)
+}
+
+/// What the arguments ask for: a command, or the help or version on stdout. Bad usage ends the process.
+fn run() -> Result<()> {
+    match args::Cli::try_parse() {
+        Ok(cli) => commands::run(cli),
+        Err(usage) if usage.use_stderr() => usage.exit(),
+        Err(help) => {
+            let printed = help.print().and_then(|()| std::io::stdout().flush());
+            printed.map_err(Failure::from_stdout)
+        }
+    }
 }
 
 /// Ends the process without the destructors of its libraries: MLX's take away what its threads, and

@@ -20,6 +20,12 @@ pub struct Report {
     /// For each generated id the most likely ones, most likely first; only when asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_logprobs: Option<Vec<Vec<TopLogprob>>>,
+    /// One for each prompt id, the first of which has none; only when asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_logprobs: Option<Vec<Option<f32>>>,
+    /// For each prompt id the most likely ones at its place; only when both are asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_top_logprobs: Option<Vec<Vec<TopLogprob>>>,
     /// `stop`, `length` or `cancelled`.
     pub finish_reason: &'static str,
     /// What exactly stopped it, for `stop`.
@@ -70,21 +76,28 @@ pub struct Metrics {
 }
 
 impl Report {
-    /// The report of a generation of `prompt_ids` that gave `tokens` and ended with `outcome`.
-    /// `model` tells the texts of the most likely tokens, where `with_top` asks for them.
+    /// The report of a generation of `prompt_ids` that gave `tokens` and ended with `outcome`, and told
+    /// `prompt` of the prompt. The model tells the texts of the most likely tokens, where `with_top`
+    /// asks for them.
     pub fn new(
         prompt_ids: &[u32],
+        prompt: Option<&[Token]>,
         tokens: &[Token],
         outcome: &Outcome,
         with_top: Option<&dyn TextModel>,
     ) -> Self {
+        let all_top = |tokens: &[Token]| -> Option<Vec<Vec<TopLogprob>>> {
+            with_top.map(|model| tokens.iter().map(|token| top_logprobs(token, model)).collect())
+        };
         Report {
             text: tokens.iter().map(|token| token.text.as_str()).collect(),
             prompt_token_ids: prompt_ids.to_vec(),
             token_ids: tokens.iter().map(|token| token.id).collect(),
             logprobs: tokens.iter().map(|token| token.logprob).collect(),
-            top_logprobs: with_top
-                .map(|model| tokens.iter().map(|token| top_logprobs(token, model)).collect()),
+            top_logprobs: all_top(tokens),
+            prompt_logprobs: prompt
+                .map(|prompt| prompt.iter().map(|token| token.logprob).collect()),
+            prompt_top_logprobs: prompt.and_then(all_top),
             finish_reason: outcome.finish_reason.as_str(),
             stop: stop(&outcome.finish_reason),
             seed: outcome.seed,
@@ -171,7 +184,9 @@ mod tests {
         })
         .unwrap();
         let top = (options.top_logprobs > 0).then_some(model as &dyn TextModel);
-        serde_json::to_value(Report::new(generation.prompt_ids(), &tokens, &outcome, top)).unwrap()
+        let prompt = generation.take_prompt_logprobs();
+        let ids = generation.prompt_ids();
+        serde_json::to_value(Report::new(ids, prompt.as_deref(), &tokens, &outcome, top)).unwrap()
     }
 
     #[test]
@@ -217,6 +232,18 @@ mod tests {
                 {"id": 11, "token": "<11>", "logprob": -1.5},
             ]])
         );
+    }
+
+    #[test]
+    fn the_prompt_is_told_of_when_asked_for() {
+        let options = GenerateOptions { prompt_logprobs: true, ..Default::default() };
+        let plain = report(&Scripted::saying(&[&["Hi"]]), &options);
+        assert_eq!(plain["prompt_logprobs"], json!([null, -1.5, -1.5]));
+        assert_eq!(plain.get("prompt_top_logprobs"), None);
+        let options = GenerateOptions { top_logprobs: 1, ..options };
+        let top = report(&Scripted::saying(&[&["Hi"]]), &options);
+        let entry = json!([{"id": 11, "token": "<11>", "logprob": -1.0}]);
+        assert_eq!(top["prompt_top_logprobs"], json!([[], entry, entry]));
     }
 
     #[test]

@@ -54,6 +54,18 @@ impl Scripted {
             .unwrap_or(Line { tokens: &[], end: Ok(FinishReason::Length) });
         let prompt_tokens = prompt_ids.len();
         let (sender, generation) = Generation::channel(prompt_ids, options.cancel.clone());
+        if options.prompt_logprobs {
+            let told = |(at, id): (usize, &u32)| Token {
+                id: *id,
+                logprob: (at > 0).then_some(-1.5),
+                top_logprobs: (0..options.top_logprobs.min(at))
+                    .map(|_| TokenLogprob { id: 11, logprob: -1.0 })
+                    .collect(),
+                ..Default::default()
+            };
+            let prompt = generation.prompt_ids().iter().enumerate().map(told).collect();
+            sender.send_prompt_logprobs(prompt);
+        }
         for (index, text) in line.tokens.iter().enumerate() {
             let id = 10 + index as u32;
             let top_logprobs = (0..options.top_logprobs)

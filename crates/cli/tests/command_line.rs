@@ -202,3 +202,26 @@ fn a_closed_stdout_is_no_error() {
         assert_eq!(stderr(&output), "", "{arguments:?}");
     }
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn help_that_cannot_be_written_is_an_error_unless_its_reader_left() {
+    for arguments in [&["--help"][..], &["generate", "--help"], &["--version"]] {
+        let start = |stdout: Stdio| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_ml"));
+            command.args(arguments).stdin(Stdio::null()).stdout(stdout).stderr(Stdio::piped());
+            command.spawn().unwrap()
+        };
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = start(full.into()).wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let error = stderr(&output);
+        assert!(error.starts_with("error: ") && error.contains("no space left"), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = start(writer.into()).wait_with_output().unwrap();
+        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+    }
+}

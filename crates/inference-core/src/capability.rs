@@ -18,6 +18,8 @@ pub enum Feature {
     InspectAttention,
     /// Log probabilities of the chosen and of the most likely tokens.
     Logprobs,
+    /// Log probabilities of the prompt's own tokens.
+    PromptLogprobs,
     /// Whole logits with each token.
     Logits,
     /// Output held to a JSON schema, regular expression or grammar.
@@ -65,12 +67,13 @@ pub enum Feature {
 
 impl Feature {
     /// Every feature, so that a report can be complete.
-    pub const ALL: [Feature; 26] = [
+    pub const ALL: [Feature; 27] = [
         Feature::Chat,
         Feature::Classify,
         Feature::BatchGenerate,
         Feature::InspectAttention,
         Feature::Logprobs,
+        Feature::PromptLogprobs,
         Feature::Logits,
         Feature::Constraint,
         Feature::ParallelSlots,
@@ -102,6 +105,7 @@ impl Feature {
             Feature::BatchGenerate => "batch_generate",
             Feature::InspectAttention => "inspect_attention",
             Feature::Logprobs => "logprobs",
+            Feature::PromptLogprobs => "prompt_logprobs",
             Feature::Logits => "logits",
             Feature::Constraint => "constraint",
             Feature::ParallelSlots => "parallel_slots",
@@ -198,6 +202,7 @@ impl Capabilities {
             ("special_tokens", options.special_tokens, Feature::SpecialTokens),
             ("logprobs", options.logprobs, Feature::Logprobs),
             ("top_logprobs", options.top_logprobs > 0, Feature::Logprobs),
+            ("prompt_logprobs", options.prompt_logprobs, Feature::PromptLogprobs),
             ("logits", options.logits, Feature::Logits),
             ("constraint", options.constraint.is_some(), Feature::Constraint),
         ];

@@ -81,6 +81,7 @@ pub struct Outcome {
 #[derive(Default)]
 struct State {
     tokens: VecDeque<Token>,
+    prompt_logprobs: Option<Vec<Token>>,
     end: Option<Result<Outcome>>,
     /// The sender has ended the generation; stays when the consumer has taken `end`.
     closed: bool,
@@ -129,6 +130,7 @@ impl Channel {
 pub struct Generation {
     channel: Arc<Channel>,
     prompt_ids: Vec<u32>,
+    prompt_logprobs: Option<Vec<Token>>,
     outcome: Option<Outcome>,
     ended: bool,
 }
@@ -139,12 +141,22 @@ impl Generation {
     pub fn channel(prompt_ids: Vec<u32>, cancel: CancelToken) -> (GenerationSender, Generation) {
         let channel = Arc::new(Channel::default());
         let sender = GenerationSender { channel: Arc::clone(&channel), cancel };
-        (sender, Generation { channel, prompt_ids, outcome: None, ended: false })
+        let generation =
+            Generation { channel, prompt_ids, prompt_logprobs: None, outcome: None, ended: false };
+        (sender, generation)
     }
 
     /// The prompt as the model saw it.
     pub fn prompt_ids(&self) -> &[u32] {
         &self.prompt_ids
+    }
+
+    /// The prompt's tokens with their log probabilities, where
+    /// [`prompt_logprobs`](crate::GenerateOptions::prompt_logprobs) asked for them: one for each of
+    /// [`prompt_ids`](Self::prompt_ids), the first of which has none. The texts, concatenated, are
+    /// the decoded prompt. They are here once, from the first item on; also where that is the end.
+    pub fn take_prompt_logprobs(&mut self) -> Option<Vec<Token>> {
+        self.prompt_logprobs.take()
     }
 
     /// How it ended. `None` while it runs, which is until the iterator has returned `None`; and
@@ -195,6 +207,9 @@ impl Generation {
         if self.ended {
             return Some(None);
         }
+        if let Some(tokens) = state.prompt_logprobs.take() {
+            self.prompt_logprobs = Some(tokens);
+        }
         if let Some(token) = state.tokens.pop_front() {
             return Some(Some(Ok(token)));
         }
@@ -243,7 +258,8 @@ impl Drop for Generation {
         // The sender may live on for a while: nothing of the consumer's stays with it. Freed
         // outside the lock, because a waker may own the task that owned this generation.
         let mut state = self.channel.lock();
-        let unread = (std::mem::take(&mut state.tokens), state.waker.take());
+        let tokens = (std::mem::take(&mut state.tokens), state.prompt_logprobs.take());
+        let unread = (tokens, state.waker.take());
         drop(state);
         drop(unread);
     }
@@ -270,6 +286,16 @@ impl GenerationSender {
         }
         state.tokens.push_back(token);
         self.notify(state);
+    }
+
+    /// Hands over the prompt's tokens with their log probabilities; before the first token.
+    /// Never blocks; without a consumer they are dropped.
+    pub fn send_prompt_logprobs(&self, tokens: Vec<Token>) {
+        let mut state = self.channel.lock();
+        if !self.consumer_is_gone() {
+            // Nobody is woken: they are read with the first item.
+            state.prompt_logprobs = Some(tokens);
+        }
     }
 
     /// Ends the generation well.

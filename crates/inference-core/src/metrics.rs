@@ -48,10 +48,12 @@ pub enum CacheMiss {
     /// The request may outgrow the context length that the load options set; the caches of such
     /// ones share nothing.
     Bound,
+    /// The request asked for the prompt's log probabilities, for which all of it is computed.
+    PromptLogprobs,
 }
 
 impl CacheMiss {
-    /// `off`, `empty`, `differs`, `ends` or `bound`.
+    /// `off`, `empty`, `differs`, `ends`, `bound` or `prompt_logprobs`.
     pub fn as_str(self) -> &'static str {
         match self {
             CacheMiss::Off => "off",
@@ -59,6 +61,7 @@ impl CacheMiss {
             CacheMiss::Differs => "differs",
             CacheMiss::Ends => "ends",
             CacheMiss::Bound => "bound",
+            CacheMiss::PromptLogprobs => "prompt_logprobs",
         }
     }
 }

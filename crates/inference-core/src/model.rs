@@ -100,6 +100,9 @@ pub struct LabelScore {
 /// All tokens of one prompt of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchResult {
+    /// The prompt's tokens with their log probabilities, where they were asked for; as
+    /// [`Generation::take_prompt_logprobs`] has them.
+    pub prompt_logprobs: Option<Vec<Token>>,
     /// What was generated until the end or the error.
     pub tokens: Vec<Token>,
     /// How it ended, where it ended well.
@@ -241,7 +244,10 @@ pub fn generate_each(
 fn collect(generation: Result<Generation>) -> BatchResult {
     let mut generation = match generation {
         Ok(generation) => generation,
-        Err(error) => return BatchResult { tokens: Vec::new(), outcome: None, error: Some(error) },
+        Err(error) => {
+            let error = Some(error);
+            return BatchResult { prompt_logprobs: None, tokens: Vec::new(), outcome: None, error };
+        }
     };
     let mut tokens = Vec::new();
     let mut error = None;
@@ -251,5 +257,6 @@ fn collect(generation: Result<Generation>) -> BatchResult {
             Err(failure) => error = Some(failure),
         }
     }
-    BatchResult { tokens, outcome: generation.outcome().cloned(), error }
+    let prompt_logprobs = generation.take_prompt_logprobs();
+    BatchResult { prompt_logprobs, tokens, outcome: generation.outcome().cloned(), error }
 }

@@ -223,6 +223,12 @@ pub struct GenerateOptions {
     /// Report this many most likely tokens at each step, with their log probabilities; whether
     /// `logprobs` is set or not.
     pub top_logprobs: usize,
+    /// Report the log probability of each token of the prompt after those before it, and
+    /// `top_logprobs` most likely ones at its place; see
+    /// [`Generation::take_prompt_logprobs`](crate::Generation::take_prompt_logprobs). They are the
+    /// model's own: no other option changes them. The whole prompt is computed, whatever a prefix
+    /// cache holds.
+    pub prompt_logprobs: bool,
     /// Hand over the whole logits with each token: `[vocab_size]` f32 values.
     pub logits: bool,
     /// What the text must conform to.

@@ -12,7 +12,8 @@ use serde_json::{Map, Number, Value as Json};
 
 use crate::constraint::{self, Constraints};
 use crate::engine::{
-    ClassifyJob, Engine, EngineOptions, InspectJob, Job, JobSender, Scores, TextState,
+    ClassifyJob, Engine, EngineOptions, InspectJob, Job, JobSender, PromptLogprobs, Scores,
+    TextState,
 };
 use crate::files::ModelFiles;
 use crate::layers::Product;
@@ -174,6 +175,17 @@ impl MlxModel {
         Ok(ClassifyResult { token, logits, labels })
     }
 
+    /// The tokens of a prompt, as they are read.
+    fn prompt_tokens(&self, ids: &[u32], special: SkipSpecial) -> Result<Vec<Token>> {
+        let mut text = Detokenizer::new(&self.text.tokenizer, special).map_err(text_error)?;
+        let token = |id: &u32| Token { id: *id, text: text.push(*id), ..Token::default() };
+        let mut tokens: Vec<Token> = ids.iter().map(token).collect();
+        if let Some(last) = tokens.last_mut() {
+            last.text.push_str(&text.finish());
+        }
+        Ok(tokens)
+    }
+
     fn start(&self, ids: Vec<u32>, options: &GenerateOptions) -> Result<Generation> {
         self.engine.check_open()?;
         options.validate()?;
@@ -183,6 +195,14 @@ impl MlxModel {
         let constraint = self.constraints.begin(options, &ids)?;
         let options = self.with_defaults(options);
         let special = if options.special_tokens { SkipSpecial::No } else { SkipSpecial::Yes };
+        let prompt_logprobs = match options.prompt_logprobs {
+            true => {
+                let tokens = self.prompt_tokens(&ids, special)?;
+                let top = options.top_logprobs.min(self.info.vocab_size);
+                Some(PromptLogprobs::new(tokens, top))
+            }
+            false => None,
+        };
         let detokenizer = Detokenizer::new(&self.text.tokenizer, special).map_err(text_error)?;
         let stops = StopMatcher::new(&options.stop).map_err(text_error)?;
         let (output, generation) = Generation::channel(ids.clone(), options.cancel.clone());
@@ -191,6 +211,7 @@ impl MlxModel {
             eos_token_ids: self.info.eos_token_ids.clone(),
             protected_ids: self.text.protected_ids.clone(),
             constraint,
+            prompt_logprobs,
             text: TextState::new(detokenizer, stops),
             output: JobSender::new(output),
             queued_at: Instant::now(),

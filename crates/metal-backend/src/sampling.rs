@@ -295,8 +295,11 @@ impl Sampler {
     }
 }
 
-/// Log probabilities.
-fn normalise(logits: &Array) -> Result<Array> {
+/// Logits `[…, vocab_size]` to log probabilities.
+///
+/// # Errors
+/// Those of MLX.
+pub(crate) fn normalise(logits: &Array) -> Result<Array> {
     ops::subtract(logits, &ops::logsumexp(logits, -1, true)?)
 }
 

@@ -9,30 +9,34 @@
 mod fixtures;
 
 use fixtures::{Checkpoint, greedy, root, run};
-use inference_core::{Error, InspectOptions, LoadOptions, Prompt};
+use inference_core::{Error, GenerateOptions, InspectOptions, LoadOptions, Prompt};
 
 /// Bytes that a prompt of `length` ids takes beside the weights, and bytes that it is said to need.
-fn taken_and_needed(name: &str, adapter: Option<&str>, length: u32) -> (u64, u64) {
+fn taken_and_needed(
+    (name, adapter): (&str, Option<&str>),
+    length: u32,
+    options: &GenerateOptions,
+) -> (u64, u64) {
     let checkpoint = Checkpoint::new(name);
     let ids: Vec<u32> = (0..length).map(|i| 5 + (i * i + 3 * i) % 300).collect();
     let prompt = Prompt::Ids(ids.clone());
     let adapter_path = adapter.map(|adapter| root().join("adapters").join(adapter));
-    let options = LoadOptions { adapter_path, ..LoadOptions::default() };
+    let adapted = LoadOptions { adapter_path, ..LoadOptions::default() };
     let load = |options| match adapter {
         // In f32 beside the weights' own type.
         Some(_) => checkpoint.load_native(options),
         None => checkpoint.load(options),
     };
-    let model = load(options.clone());
+    let model = load(adapted.clone());
     run(&*model, &ids[..1], &greedy(1));
-    let mut generation = model.generate(&prompt, &greedy(1)).unwrap();
+    let mut generation = model.generate(&prompt, options).unwrap();
     generation.by_ref().for_each(|token| drop(token.unwrap()));
     let metrics = &generation.outcome().unwrap().metrics;
     let taken = metrics.peak_memory_bytes - metrics.active_memory_bytes;
     let limit = Some(metrics.active_memory_bytes + 4096);
     drop(model);
-    let model = load(LoadOptions { memory_limit: limit, ..options });
-    let mut generation = model.generate(&prompt, &greedy(1)).unwrap();
+    let model = load(LoadOptions { memory_limit: limit, ..adapted });
+    let mut generation = model.generate(&prompt, options).unwrap();
     match generation.next() {
         Some(Err(Error::Memory { needed, .. })) => (taken, needed),
         other => panic!("{name}: {other:?}"),
@@ -69,9 +73,13 @@ fn a_prompt_takes_no_more_than_it_is_admitted_with() {
     for (name, adapter) in plain.map(|name| (name, None)).into_iter().chain(adapted) {
         // Of a long prompt most are scores, of a short one what feed-forward networks compute.
         for length in [12, 60, 500] {
-            let (taken, needed) = taken_and_needed(name, adapter, length);
-            eprintln!("{name}, {adapter:?}: {taken} of {needed} bytes");
-            assert!(taken <= needed, "{name}, {length} ids: {taken} of {needed} bytes");
+            let reported = GenerateOptions { prompt_logprobs: true, top_logprobs: 5, ..greedy(1) };
+            for options in [greedy(1), reported] {
+                let (taken, needed) = taken_and_needed((name, adapter), length, &options);
+                let told = if options.prompt_logprobs { ", prompt told" } else { "" };
+                eprintln!("{name}, {adapter:?}{told}: {taken} of {needed} bytes");
+                assert!(taken <= needed, "{name}{told}, {length} ids: {taken} of {needed} bytes");
+            }
         }
     }
     // The values that are told lie outside what MLX counts.

@@ -19,6 +19,8 @@ use crate::run::{Event, Run, Usage};
 pub trait Answer: Send + 'static {
     /// What is sent before the first token.
     fn begin(&mut self) -> Vec<Json>;
+    /// What some of the prompt's tokens with their log probabilities add, where they were asked for.
+    fn prompt(&mut self, tokens: Vec<Token>) -> Vec<Json>;
     /// What `token` adds; `false` where the answer needs no more.
     fn push(&mut self, token: Token) -> (Vec<Json>, bool);
     /// What is sent last, with the reason why it ended.
@@ -62,6 +64,7 @@ pub async fn collect<A: Answer>(mut run: Run, mut answers: Vec<A>) -> Result<(Ve
     answers.iter_mut().for_each(|answer| drop(answer.begin()));
     while let Some((index, event)) = run.next().await {
         match event {
+            Event::Prompt(tokens) => drop(answers[index].prompt(tokens)),
             Event::Token(token) => {
                 if !answers[index].push(token).1 {
                     run.stop(index);
@@ -108,6 +111,10 @@ impl<A: Answer> Chunks<A> {
                 self.begin();
             }
             match event {
+                Some((index, Event::Prompt(tokens))) => {
+                    let chunks = self.answers[index].prompt(tokens);
+                    self.add(index, chunks);
+                }
                 Some((index, Event::Token(token))) => {
                     let (chunks, more) = self.answers[index].push(token);
                     self.add(index, chunks);

@@ -128,6 +128,9 @@ pub struct Limits {
     pub prompts: usize,
     /// `top_logprobs`, and `logprobs` of completions.
     pub top_logprobs: usize,
+    /// Log probabilities of prompts' own tokens, the likeliest ones at their places counted, that
+    /// one answer holds.
+    pub prompt_logprobs: usize,
     /// Strings of `stop`, and ids of `stop_token_ids`.
     pub stop: usize,
     /// Entries of `logit_bias`.
@@ -148,6 +151,7 @@ impl Default for Limits {
             choices: 8,
             prompts: 64,
             top_logprobs: 20,
+            prompt_logprobs: 1 << 20,
             stop: 16,
             logit_bias: 1024,
             schema_bytes: 256 << 10,

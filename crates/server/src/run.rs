@@ -1,5 +1,6 @@
 //! Generations under way for one request, read without a thread of their own.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,9 +15,15 @@ use crate::admission::Permit;
 use crate::error::ApiError;
 use crate::state::State;
 
+/// Tokens of a prompt that are told at once.
+const PROMPT_PART: usize = 64;
+
 /// What happens to one of the generations.
 #[derive(Debug)]
 pub enum Event {
+    /// Some of its prompt's tokens with their log probabilities, in order; before anything else of
+    /// it.
+    Prompt(Vec<Token>),
     /// It has a further token.
     Token(Token),
     /// It ended, for this reason of OpenAI's.
@@ -29,6 +36,8 @@ struct One {
     /// `None` when it has ended. Dropping it cancels.
     generation: Option<(Generation, Permit)>,
     tokens: usize,
+    /// Its prompt's log probabilities were asked for and have not come.
+    awaits_prompt: bool,
 }
 
 /// The generations of a request. Dropping it cancels those that still run.
@@ -37,9 +46,14 @@ pub struct Run {
     choices: Vec<One>,
     /// How many of them, one after the other, have the same prompt.
     per_prompt: usize,
+    /// What comes after the event that was told last. As long as there is any, no generation is
+    /// asked.
+    follows: VecDeque<(usize, Event)>,
     /// Which one is asked first the next time, so that none waits for another.
     turn: usize,
     cuts: watch::Receiver<bool>,
+    /// The field that made the constraint, for errors about it.
+    constrained_by: &'static str,
     usage: Usage,
 }
 
@@ -76,20 +90,39 @@ impl Run {
         permits: Vec<Permit>,
         per_prompt: usize,
     ) -> Run {
-        let one = |pair| One { generation: Some(pair), tokens: 0 };
+        let one = |pair| One { generation: Some(pair), tokens: 0, awaits_prompt: false };
         Run {
             state: Arc::clone(state),
             choices: generations.into_iter().zip(permits).map(one).collect(),
             per_prompt: per_prompt.max(1),
+            follows: VecDeque::new(),
             turn: 0,
             cuts: state.cuts(),
+            constrained_by: "",
             usage: Usage::default(),
         }
+    }
+
+    /// The same, of generations whose constraint comes from the field `field`.
+    pub fn constrained_by(mut self, field: &'static str) -> Run {
+        self.constrained_by = field;
+        self
+    }
+
+    /// The same, of generations that tell of their prompts.
+    pub fn with_prompts(mut self) -> Run {
+        self.choices.iter_mut().for_each(|one| one.awaits_prompt = true);
+        self
     }
 
     /// The next event with the number of its generation; `None` when all have ended. Nothing is
     /// lost where the future is dropped.
     pub async fn next(&mut self) -> Option<(usize, Event)> {
+        if !self.follows.is_empty() {
+            // Writing down a long prompt's tokens takes a while: others come in between.
+            tokio::task::yield_now().await;
+            return self.follows.pop_front();
+        }
         loop {
             if self.choices.iter().all(|one| one.generation.is_none()) {
                 return None;
@@ -97,13 +130,13 @@ impl Run {
             if *self.cuts.borrow_and_update() {
                 let running = self.choices.iter().position(|one| one.generation.is_some())?;
                 self.stop(running);
-                return Some((running, Event::End("length")));
+                return Some((running, self.cut(running)));
             }
             let mut cuts = self.cuts.clone();
             tokio::select! {
                 biased;
                 (index, item) = poll_fn(|context| self.poll(context)) => {
-                    return Some((index, self.event(index, item)));
+                    return Some((index, self.prompt_or(index, item)));
                 }
                 _ = cuts.changed() => {}
             }
@@ -119,6 +152,15 @@ impl Run {
                 ..GenerateMetrics::default()
             };
             self.count(index, &metrics);
+        }
+    }
+
+    /// The end of generation `index`, where the server ends. Nothing can stand for what was to be
+    /// told of a prompt.
+    fn cut(&self, index: usize) -> Event {
+        match self.choices[index].awaits_prompt {
+            true => Event::Failed(inference_core::Error::Closed.into()),
+            false => Event::End("length"),
         }
     }
 
@@ -144,6 +186,26 @@ impl Run {
         Poll::Pending
     }
 
+    /// What is told of the prompt, before the `item` that it came with; or that item.
+    fn prompt_or(&mut self, index: usize, item: Option<inference_core::Result<Token>>) -> Event {
+        let one = &mut self.choices[index];
+        let generation = one.generation.as_mut().map(|(generation, _)| generation);
+        let prompt = generation.and_then(Generation::take_prompt_logprobs);
+        let event = self.event(index, item);
+        let (Some(prompt), false) = (prompt, matches!(event, Event::Failed(_))) else {
+            return event;
+        };
+        self.choices[index].awaits_prompt = false;
+        let mut prompt = prompt.into_iter();
+        let first: Vec<Token> = prompt.by_ref().take(PROMPT_PART).collect();
+        while !prompt.as_slice().is_empty() {
+            let part = prompt.by_ref().take(PROMPT_PART).collect();
+            self.follows.push_back((index, Event::Prompt(part)));
+        }
+        self.follows.push_back((index, event));
+        Event::Prompt(first)
+    }
+
     fn event(&mut self, index: usize, item: Option<inference_core::Result<Token>>) -> Event {
         match item {
             Some(Ok(token)) => {
@@ -152,7 +214,7 @@ impl Run {
             }
             Some(Err(error)) => {
                 self.choices[index].generation = None;
-                Event::Failed(error.into())
+                Event::Failed(ApiError::from(error).rename("constraint", self.constrained_by))
             }
             None => self.ended(index),
         }

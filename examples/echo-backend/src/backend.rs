@@ -59,6 +59,7 @@ fn capabilities() -> Capabilities {
             Feature::Penalties | Feature::LogitBias | Feature::Logits => {
                 "the model has counts, no logits"
             }
+            Feature::PromptLogprobs => "the prompt is looked up, and no token of it predicted",
             Feature::Constraint => "the continuation follows the corpus alone",
             Feature::InspectAttention => "the model has no attention",
             Feature::Images => "the model reads text alone",

@@ -139,6 +139,9 @@ pub struct LimitArgs {
     /// `top_logprobs`, and `logprobs` of completions
     #[arg(long, env = "ML_SERVE_MAX_LOGPROBS", value_name = "N", default_value_t = 20)]
     pub max_logprobs: usize,
+    /// Log probabilities of prompts' own tokens in one answer, likeliest ones counted
+    #[arg(long, env = "ML_SERVE_MAX_PROMPT_LOGPROBS", value_name = "N", default_value_t = 1 << 20)]
+    pub max_prompt_logprobs: usize,
     /// Strings of `stop`, ids of `stop_token_ids`
     #[arg(long, env = "ML_SERVE_MAX_STOP", value_name = "N", default_value_t = 16)]
     pub max_stop: usize,

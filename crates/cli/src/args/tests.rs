@@ -194,6 +194,7 @@ fn options_that_exclude_each_other_are_refused() {
         &["generate", "hi", "--json-schema", "s.json", "--regex", "a"],
         &["generate", "hi", "--grammar", "g.lark", "--regex", "a"],
         &["generate", "hi", "--top-logprobs", "2"],
+        &["generate", "hi", "--prompt-logprobs"],
         &["generate", "hi", "--logprobs"],
         &["generate", "hi", "--xtc-threshold", "0.1"],
     ] {

@@ -25,6 +25,7 @@ pub fn run(args: &GenerateArgs) -> Result<()> {
     let mut options = args.sampling.options()?;
     let chat = args.template.options()?;
     options.logprobs = args.json;
+    options.prompt_logprobs = args.prompt_logprobs;
     options.top_logprobs = args.top_logprobs.unwrap_or(0);
 
     let interrupt = Interrupt::install()?;
@@ -112,7 +113,9 @@ fn collect(
         Ok(())
     })?;
     let top = with_top.then_some(model);
-    print_json(&Report::new(generation.prompt_ids(), &tokens, &outcome, top))?;
+    let prompt = generation.take_prompt_logprobs();
+    let ids = generation.prompt_ids();
+    print_json(&Report::new(ids, prompt.as_deref(), &tokens, &outcome, top))?;
     Ok(outcome.finish_reason)
 }
 

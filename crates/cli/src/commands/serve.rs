@@ -95,6 +95,7 @@ fn config(args: &ServeArgs, source: &Source, slots: usize) -> Result<Config> {
             choices: limits.max_n,
             prompts: limits.max_prompts,
             top_logprobs: limits.max_logprobs,
+            prompt_logprobs: limits.max_prompt_logprobs,
             stop: limits.max_stop,
             logit_bias: limits.max_logit_bias,
             schema_bytes: bytes(limits.max_schema),

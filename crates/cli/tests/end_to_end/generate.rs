@@ -148,3 +148,16 @@ fn a_system_message_reaches_the_prompt() {
     let without = json(&["generate", "-n", "1", "--json", FOX]);
     assert_ne!(with["prompt_token_ids"], without["prompt_token_ids"]);
 }
+
+#[test]
+fn a_prompt_is_told_of_without_a_token_that_follows() {
+    let all = ["--raw", "-t", "0", "--json", "Once upon a time, there was a fox"];
+    let ask = |more: &[&str]| json(&[&["generate"], more, &all].concat());
+    let told = ask(&["-n", "0", "--prompt-logprobs", "--top-logprobs", "2"]);
+    let list = told["prompt_logprobs"].as_array().unwrap();
+    assert_eq!(list.len(), told["prompt_token_ids"].as_array().unwrap().len());
+    assert!(list[0].is_null() && list[1..].iter().all(|number| number.as_f64().unwrap() <= 0.0));
+    assert_eq!(told["prompt_top_logprobs"][1].as_array().unwrap().len(), 2);
+    assert_eq!((&told["text"], &told["finish_reason"]), (&"".into(), &"length".into()));
+    assert_eq!(ask(&["-n", "0"]).get("prompt_logprobs"), None);
+}

@@ -6,6 +6,8 @@ use std::process::Child;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde_json::{Value, json};
+
 use crate::{FOX, PATIENCE, command, finish, interrupt, ml, signal, text};
 
 /// A server on a free port, and its address.
@@ -68,6 +70,57 @@ fn the_server_answers_and_ends_by_a_signal() {
     interrupt(&child);
     let (code, out, error) = finish(child);
     assert_eq!((code, out.as_str(), error.as_str()), (Some(0), "", ""));
+}
+
+/// The one choice of the answer to a completion.
+fn completion(address: &str, body: &Value) -> Value {
+    let answer = request(address, "POST", "/v1/completions", &body.to_string());
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    let mut body: Value = serde_json::from_str(body).unwrap_or_else(|_| panic!("{answer}"));
+    body["choices"][0].take()
+}
+
+/// A list of an answer's log probabilities.
+fn list(choice: &Value, name: &str) -> Vec<Value> {
+    choice["logprobs"][name].as_array().unwrap_or_else(|| panic!("{choice}")).clone()
+}
+
+#[test]
+fn an_answer_that_is_a_prompt_again_is_as_likely_as_it_was() {
+    let (child, address) = serve(&[]);
+    wait_until_ready(&address);
+    let prompt = format!("<|im_start|>user\n{FOX}<|im_end|>\n<|im_start|>assistant\n");
+    let body = json!({"prompt": prompt, "max_tokens": 300, "temperature": 0, "logprobs": 1});
+    let said = completion(&address, &body);
+    assert_eq!(said["finish_reason"], "stop", "the model ends by itself");
+    let count = list(&said, "tokens").len();
+    let text = format!("{prompt}{}", said["text"].as_str().unwrap());
+    for (max_tokens, more) in [(0, 0), (1, 1)] {
+        let body = json!({"prompt": text, "max_tokens": max_tokens, "temperature": 0, "echo": true,
+            "logprobs": 1});
+        let told = completion(&address, &body);
+        let (tokens, logprobs) = (list(&told, "tokens"), list(&told, "token_logprobs"));
+        let (top, offsets) = (list(&told, "top_logprobs"), list(&told, "text_offset"));
+        assert!(logprobs[0].is_null() && top[0].is_null());
+        assert_eq!([logprobs.len(), top.len(), offsets.len()], [tokens.len(); 3]);
+        // Also where the one token that follows is the end.
+        let end = tokens.len() - more;
+        let answer = end - count..end;
+        assert_eq!(tokens[answer.clone()], list(&said, "tokens"));
+        let decoded = list(&said, "token_logprobs");
+        for (at, decoded) in answer.zip(decoded) {
+            let (told, decoded) = (logprobs[at].as_f64().unwrap(), decoded.as_f64().unwrap());
+            // bf16, in chunks and in steps.
+            assert!((told - decoded).abs() < 0.25, "{at}: {told} {decoded}");
+        }
+        if more == 1 {
+            assert_eq!(tokens.last(), Some(&json!("")), "a special token has no text");
+        }
+        let text: String = tokens.iter().filter_map(Value::as_str).collect();
+        assert_eq!(told["text"], text);
+    }
+    interrupt(&child);
+    assert_eq!(finish(child).0, Some(0));
 }
 
 #[test]

@@ -7,6 +7,8 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod client;
+mod failing;
+mod grammars;
 mod killed;
 mod memory;
 mod mixed;

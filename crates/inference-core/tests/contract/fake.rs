@@ -88,7 +88,11 @@ impl TextModel for FakeModel {
         self.running.fetch_add(1, Ordering::SeqCst);
         let running = Arc::clone(&self.running);
         let (sender, generation) = Generation::channel(ids.clone(), options.cancel.clone());
+        let reports = options.prompt_logprobs;
         std::thread::spawn(move || {
+            if reports {
+                sender.send_prompt_logprobs(prompt_logprobs(&ids));
+            }
             for &id in &ids {
                 if id == u32::MAX {
                     running.fetch_sub(1, Ordering::SeqCst);
@@ -153,6 +157,15 @@ impl TextModel for FakeModel {
     }
 
     fn close(&self) {}
+}
+
+/// What a report of the prompt `ids` has: the first token's probability is unknown.
+pub fn prompt_logprobs(ids: &[u32]) -> Vec<Token> {
+    let token = |(at, id): (usize, &u32)| {
+        let logprob = (at > 0).then_some(-(at as f32));
+        Token { id: *id, text: id.to_string(), logprob, ..Default::default() }
+    };
+    ids.iter().enumerate().map(token).collect()
 }
 
 /// The end of a generation of `generated_tokens`.

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use inference_core::{BatchResult, Error, GenerateOptions, Prompt, TextModel};
 
-use crate::fake::{FakeModel, outcome};
+use crate::fake::{FakeModel, outcome, prompt_logprobs};
 
 fn prompts(ids: &[&[u32]]) -> Vec<Prompt> {
     ids.iter().map(|ids| Prompt::from(ids.to_vec())).collect()
@@ -23,6 +23,18 @@ fn results_come_in_the_order_of_the_prompts() {
     assert_eq!(results.iter().map(ids).collect::<Vec<_>>(), [vec![1, 2], vec![3], vec![4, 5, 6]]);
     assert_eq!(results[2].outcome, Some(outcome(3)));
     assert_eq!(results[2].error, None);
+}
+
+#[test]
+fn each_result_has_its_own_prompts_log_probabilities() {
+    let model = FakeModel::new("fake");
+    let asked = GenerateOptions { prompt_logprobs: true, ..Default::default() };
+    let results = model.batch_generate(&prompts(&[&[1, 2], &[], &[4, 5, 6]]), &asked).unwrap();
+    assert_eq!(results[0].prompt_logprobs, Some(prompt_logprobs(&[1, 2])));
+    assert_eq!(results[1].prompt_logprobs, None);
+    assert_eq!(results[2].prompt_logprobs, Some(prompt_logprobs(&[4, 5, 6])));
+    let results = model.batch_generate(&prompts(&[&[1, 2]]), &GenerateOptions::default()).unwrap();
+    assert_eq!(results[0].prompt_logprobs, None, "not asked for");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use inference_core::{
     CancelToken, Error, FinishReason, Generation, GenerationSender, Outcome, Token,
 };
 
-use crate::fake::outcome;
+use crate::fake::{outcome, prompt_logprobs};
 
 fn channel() -> (GenerationSender, Generation) {
     Generation::channel(vec![1, 2], CancelToken::new())
@@ -357,4 +357,32 @@ fn both_ends_can_be_sent_to_other_threads_and_printed() {
     sendable(&generation);
     movable(&generation);
     assert!(format!("{generation:?}").contains("prompt_tokens: 2"));
+}
+
+#[test]
+fn the_prompts_log_probabilities_come_once_with_the_first_item() {
+    let (sender, mut generation) = channel();
+    let count = Arc::new(Count::default());
+    assert_eq!(poll(&mut generation, &count), Poll::Pending);
+    sender.send_prompt_logprobs(prompt_logprobs(&[1, 2]));
+    assert_eq!(count.get(), 0, "there is no item yet");
+    assert_eq!(generation.take_prompt_logprobs(), None);
+    sender.send(token(3));
+    assert_eq!(poll(&mut generation, &count), Poll::Ready(Some(3)));
+    assert_eq!(generation.take_prompt_logprobs(), Some(prompt_logprobs(&[1, 2])));
+    assert_eq!(generation.take_prompt_logprobs(), None);
+}
+
+#[test]
+fn the_prompts_log_probabilities_come_with_the_end_where_nothing_was_generated() {
+    for end in [Ok(outcome(0)), Err(Error::Closed)] {
+        let (sender, mut generation) = channel();
+        sender.send_prompt_logprobs(prompt_logprobs(&[1, 2]));
+        match end {
+            Ok(outcome) => sender.finish(outcome),
+            Err(error) => sender.fail(error),
+        }
+        drop(generation.next());
+        assert_eq!(generation.take_prompt_logprobs(), Some(prompt_logprobs(&[1, 2])));
+    }
 }

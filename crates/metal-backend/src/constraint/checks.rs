@@ -63,9 +63,12 @@ fn check_schema(fields: &Map<String, Json>) -> Result<()> {
     if fields.contains_key(OPTIONS) {
         return Err(invalid(format!("`{OPTIONS}` in a schema is not honoured")));
     }
-    let mut open: Vec<(&str, &Json)> = entries(fields).collect();
+    let mut open: Vec<(&str, &Json, usize)> = entries(fields, 1).collect();
     let (mut patterns, mut multiple) = (0, 1);
-    while let Some((key, value)) = open.pop() {
+    while let Some((key, value, depth)) = open.pop() {
+        if depth > MAX_DEPTH {
+            return Err(too_deep("the schema"));
+        }
         match (key, value) {
             ("multipleOf", Json::Number(number)) => {
                 multiple = least_common_multiple(multiple, digits(&number.to_string()));
@@ -87,8 +90,8 @@ fn check_schema(fields: &Map<String, Json>) -> Result<()> {
             _ => {}
         }
         match value {
-            Json::Array(items) => open.extend(items.iter().map(|item| ("", item))),
-            Json::Object(fields) => open.extend(entries(fields)),
+            Json::Array(items) => open.extend(items.iter().map(|item| ("", item, depth + 1))),
+            Json::Object(fields) => open.extend(entries(fields, depth + 1)),
             _ => {}
         }
     }
@@ -100,8 +103,8 @@ fn check_schema(fields: &Map<String, Json>) -> Result<()> {
     Ok(())
 }
 
-fn entries(fields: &Map<String, Json>) -> impl Iterator<Item = (&str, &Json)> {
-    fields.iter().map(|(key, field)| (key.as_str(), field))
+fn entries(fields: &Map<String, Json>, depth: usize) -> impl Iterator<Item = (&str, &Json, usize)> {
+    fields.iter().map(move |(key, field)| (key.as_str(), field, depth))
 }
 
 fn check_properties(count: usize) -> Result<()> {

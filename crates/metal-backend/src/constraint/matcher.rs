@@ -8,6 +8,7 @@ use llguidance::TokenParser;
 use llguidance::api::StopReason;
 use toktrie::SimpleVob;
 
+use super::checks::invalid;
 use super::compile::reason;
 use super::reasoning::{Next, Reasoning};
 use super::vocabulary::Vocabulary;
@@ -114,7 +115,8 @@ impl Matcher {
     /// The ids that may come next; an end-of-sequence id exactly where the grammar may end.
     ///
     /// # Errors
-    /// What exceeds the limits on a step; that nothing can come next; what failed before.
+    /// [`Error::InvalidOption`] where a step exceeds its limits, or nothing can come next; what failed
+    /// before.
     pub fn mask(&mut self) -> Result<Mask> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -190,15 +192,21 @@ impl Matcher {
     /// Runs a step of the grammar library, which may panic on what it does not expect.
     fn guarded<T>(&mut self, step: impl FnOnce(&mut Matcher) -> Result<T, String>) -> Result<T> {
         let result = catch_unwind(AssertUnwindSafe(|| step(self)));
-        let reason = match result {
+        let error = match result {
             Ok(Ok(value)) => return Ok(value),
-            Ok(Err(reason)) => reason,
-            Err(_) => "the grammar library failed".to_owned(),
+            Ok(Err(reason)) if is_the_grammars(&self.parser) => invalid(reason),
+            Ok(Err(reason)) => Error::Engine(format!("constraint: {reason}")),
+            Err(_) => Error::Engine("constraint: the grammar library failed".to_owned()),
         };
-        let error = Error::Engine(format!("constraint: {reason}"));
         self.failed = Some(error.clone());
         Err(error)
     }
+}
+
+/// Whether it is the grammar's own fault that a parser does not go on.
+fn is_the_grammars(parser: &TokenParser) -> bool {
+    use StopReason::{LexerTooComplex, NoExtensionBias, ParserTooComplex};
+    matches!(parser.stop_reason(), NoExtensionBias | LexerTooComplex | ParserTooComplex)
 }
 
 fn compute(parser: &mut TokenParser) -> Result<SimpleVob, String> {

@@ -1,11 +1,14 @@
 //! What requests need, in bytes, before they start.
 
-use inference_core::Error;
+use inference_core::{Error, Token, TokenLogprob};
 use mlx_ffi::Device;
 
 use super::pass;
 use crate::cache::{CacheSpec, Storage};
 use crate::layers::{Decoder, Workspace};
+
+/// Positions whose logits are computed at once, where those of many are asked for.
+pub(super) const HEAD_ROWS: usize = 16;
 
 /// New positions that are set aside for a row that decodes.
 const AHEAD: usize = 256;
@@ -32,6 +35,17 @@ pub(super) struct Budget {
     logit_bytes: u64,
     /// Positions of a chunk.
     chunk: u64,
+}
+
+/// What asks to be admitted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    /// Ids of the prompt.
+    pub prompt: usize,
+    /// The most tokens to generate; `None`: as many as the context and the memory hold.
+    pub new: Option<usize>,
+    /// Bytes that the prompt's log probabilities take.
+    pub report: u64,
 }
 
 /// What is in use and set aside when a request asks to be admitted.
@@ -155,22 +169,25 @@ impl Budget {
         rows * (held + scores) + self.activations(rows * tokens) + answers
     }
 
-    /// Whether a prompt may run now, and how many new tokens may follow it: `wanted`, or with
-    /// `None` as many as the context and the memory hold.
-    pub fn admit(
-        &self,
-        prompt: usize,
-        wanted: Option<usize>,
-        context_left: usize,
-        in_use: InUse,
-    ) -> Admission {
+    /// Bytes that the log probabilities of a prompt take while it is computed: the logits of some
+    /// positions at once, and what is told of each token, with `top` most likely ones.
+    pub fn report(&self, (tokens, top): (usize, usize)) -> u64 {
+        let told = size_of::<Token>() + top * size_of::<TokenLogprob>();
+        let more_logits = HEAD_ROWS.min(tokens).saturating_sub(1) as u64 * self.logit_bytes;
+        more_logits + tokens as u64 * told as u64
+    }
+
+    /// Whether a prompt may run now, and how many new tokens may follow it.
+    pub fn admit(&self, wanted: Wanted, context_left: usize, in_use: InUse) -> Admission {
+        let Wanted { prompt, new, report } = wanted;
         let available = self.limit.saturating_sub(in_use.fixed);
-        let alone = |new: usize| self.caches(1, prompt + new) + self.work(prompt, new);
-        let most = wanted.unwrap_or(context_left).min(context_left);
-        let least = if wanted.is_none() { 1.min(most) } else { most };
+        let alone = |new: usize| self.caches(1, prompt + new) + self.work(prompt, new) + report;
+        let most = new.unwrap_or(context_left).min(context_left);
+        let least = if new.is_none() { 1.min(most) } else { most };
         if alone(least) > available {
+            let told = if report > 0 { " and its log probabilities" } else { "" };
             return Admission::Refuse(Error::Memory {
-                what: format!("a prompt of {prompt} tokens with {least} new ones"),
+                what: format!("a prompt of {prompt} tokens with {least} new ones{told}"),
                 needed: alone(least),
                 available,
                 remedy: "ask for fewer tokens, set a shorter context length or a smaller prefill chunk, or raise the memory limit".into(),
@@ -179,7 +196,7 @@ impl Budget {
         // Beside others, a row has what it needs for a while; should all grow until nothing is
         // left, the youngest makes room and is computed again later.
         let ahead = Budget::ahead(prompt, most);
-        let soon = self.caches(1, ahead) + self.work(prompt, ahead - prompt);
+        let soon = self.caches(1, ahead) + self.work(prompt, ahead - prompt) + report;
         if in_use.rows > 0 && in_use.rows + soon > available {
             return Admission::Wait;
         }

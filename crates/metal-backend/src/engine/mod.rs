@@ -10,9 +10,12 @@ mod memory;
 mod output;
 mod pass;
 mod prefill;
+mod prompt_logprobs;
 mod row;
 mod scheduler;
 mod shared;
+#[cfg(test)]
+mod tests;
 mod worker;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +29,7 @@ use inference_core::{EngineStatus, Error, GenerateMetrics, GenerateOptions, Laye
 pub(crate) use classify::{ClassifyJob, Scores};
 pub(crate) use inspect::InspectJob;
 pub(crate) use output::TextState;
+pub(crate) use prompt_logprobs::PromptLogprobs;
 pub(crate) use shared::Sender as JobSender;
 use shared::Shared;
 pub(crate) use worker::EngineOptions;
@@ -45,6 +49,8 @@ pub(crate) struct Job {
     pub protected_ids: Vec<u32>,
     /// What the text must conform to, at its beginning.
     pub constraint: Option<Matcher>,
+    /// What will be told of the prompt, where that is asked for.
+    pub prompt_logprobs: Option<PromptLogprobs>,
     /// From ids to text.
     pub text: TextState,
     /// Where tokens and the outcome go.

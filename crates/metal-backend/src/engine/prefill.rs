@@ -1,5 +1,7 @@
 //! A request on its way through its prompt.
 
+use std::time::{Duration, Instant};
+
 use mlx_ffi::{Array, eval_all, memory};
 
 use super::pass;
@@ -18,6 +20,9 @@ pub(super) struct Prefill {
     /// Ids to compute before decoding begins.
     end: usize,
     pass: Option<Pass>,
+    /// The hidden states of the chunk that ends at `done`, `[1, l, hidden_size]`, while the prompt's
+    /// log probabilities are read from them.
+    reading: Option<Array>,
 }
 
 impl Prefill {
@@ -26,7 +31,7 @@ impl Prefill {
         // The last id is the first step of decoding. Without tokens to generate, there is none.
         let end = row.ids.len() - usize::from(row.max_tokens > 0);
         let done = caches.offsets().first().map_or(0, |offset| *offset as usize);
-        Prefill { row, caches, done, end, pass: None }
+        Prefill { row, caches, done, end, pass: None, reading: None }
     }
 
     /// Ids that are still to be computed.
@@ -34,9 +39,14 @@ impl Prefill {
         self.end - self.done
     }
 
-    /// Whether all layers hold the same positions.
+    /// Whether hidden states wait to be read.
+    pub fn is_reading(&self) -> bool {
+        self.reading.is_some()
+    }
+
+    /// Whether all layers hold the same positions, and nothing more is wanted of them.
     pub fn is_between_chunks(&self) -> bool {
-        self.pass.is_none()
+        self.pass.is_none() && self.reading.is_none()
     }
 
     /// Ids of the chunk that is computed next, or under way.
@@ -63,9 +73,9 @@ impl Prefill {
             }
         };
         if pass::advance(model, &mut pass, &mut self.caches, layers)? {
-            // The hidden states themselves are not needed, so the last layer's end never runs.
-            drop(pass);
-            eval_all(self.caches.arrays())?;
+            // Where the hidden states themselves are not needed, the last layer's end never runs.
+            self.reading = self.row.prompt_logprobs.is_some().then_some(pass.h);
+            eval_all(self.caches.arrays().chain(&self.reading))?;
             memory::clear_cache()?;
             self.done += count;
         } else {
@@ -73,5 +83,26 @@ impl Prefill {
             self.pass = Some(pass);
         }
         Ok(())
+    }
+
+    /// Reads the prompt's log probabilities from hidden states, for about `quantum`.
+    ///
+    /// # Errors
+    /// Those of MLX; a model whose logits are no numbers.
+    pub fn read(&mut self, model: &Decoder, quantum: Duration) -> Result<()> {
+        let started = Instant::now();
+        let (Some(hidden), Some(report)) = (self.reading.take(), &mut self.row.prompt_logprobs)
+        else {
+            return Ok(());
+        };
+        let [_, l, _] = hidden.dims()?;
+        let first = self.done - l as usize;
+        while report.read(model, &hidden, first)? {
+            if started.elapsed() >= quantum {
+                self.reading = Some(hidden);
+                return Ok(());
+            }
+        }
+        Ok(memory::clear_cache()?)
     }
 }

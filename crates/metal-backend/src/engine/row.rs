@@ -8,7 +8,8 @@ use inference_core::{
 };
 use mlx_ffi::Array;
 
-use super::{Job, TextState, not_numbers};
+use super::prompt_logprobs::ranked;
+use super::{Job, PromptLogprobs, TextState, not_numbers};
 use crate::error::Result;
 use crate::sampling::{Report, Sampler};
 
@@ -19,6 +20,8 @@ pub(super) struct Row {
     pub sampler: Sampler,
     /// The most tokens to generate; admitted.
     pub max_tokens: usize,
+    /// What is to be told of the prompt, until it was told.
+    pub prompt_logprobs: Option<PromptLogprobs>,
     /// The most memory seen in use while the request ran.
     pub peak_bytes: u64,
     /// Prompt tokens that a cache held, and why not more.
@@ -44,12 +47,13 @@ struct Times {
 impl Row {
     /// A request that begins now.
     pub fn new(job: Job, sampler: Sampler, max_tokens: usize) -> Row {
-        let Job { ids, options, eos_token_ids, text, output, queued_at, .. } = job;
+        let Job { ids, options, eos_token_ids, prompt_logprobs, text, output, queued_at, .. } = job;
         Row {
             prompt_tokens: ids.len(),
             ids,
             sampler,
             max_tokens,
+            prompt_logprobs,
             peak_bytes: 0,
             cached: (0, Some(CacheMiss::Off)),
             text,
@@ -88,6 +92,13 @@ impl Row {
     /// Tokens generated.
     pub fn generated(&self) -> usize {
         self.ids.len() - self.prompt_tokens
+    }
+
+    /// Tells of the prompt, once it is computed for the first time.
+    pub fn tell_prompt(&mut self) {
+        if let Some(report) = self.prompt_logprobs.take() {
+            self.output.send_prompt_logprobs(report.into_tokens());
+        }
     }
 
     /// Takes in a drawn id, whose value is known, and hands its token over. Returns why the
@@ -181,10 +192,5 @@ impl Row {
 
 /// The most likely tokens, most likely first; equals by id.
 fn top_logprobs((ids, logprobs): &(Array, Array)) -> Result<Vec<TokenLogprob>> {
-    let ids = ids.to_vec_u32()?;
-    let logprobs = logprobs.to_vec_f32()?;
-    let mut top: Vec<TokenLogprob> =
-        ids.into_iter().zip(logprobs).map(|(id, logprob)| TokenLogprob { id, logprob }).collect();
-    top.sort_by(|a, b| b.logprob.total_cmp(&a.logprob).then(a.id.cmp(&b.id)));
-    Ok(top)
+    Ok(ranked(&ids.to_vec_u32()?, &logprobs.to_vec_f32()?))
 }

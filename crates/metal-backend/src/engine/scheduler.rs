@@ -10,17 +10,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use inference_core::{Error, FinishReason};
+use inference_core::{CacheMiss, Error, FinishReason};
 use mlx_ffi::memory;
 
 use super::classify::Lane;
 use super::group::{Exit, Group};
 use super::inspect::Inspections;
-use super::memory::{Admission, Budget, InUse};
+use super::memory::{Admission, Budget, InUse, Wanted};
 use super::prefill::Prefill;
 use super::row::Row;
 use super::shared::Shared;
-use super::{Command, Job, panicked};
+use super::{Command, Job, PromptLogprobs, panicked};
 use crate::cache::{CacheSpec, Caches, PrefixCache, Storage};
 use crate::error::Result;
 use crate::layers::Decoder;
@@ -151,14 +151,21 @@ impl<'a> Scheduler<'a> {
                 self.classifications.begin_next();
                 continue;
             }
-            let (ids, wanted) = match (self.set_back.front(), self.queue.front()) {
-                (Some(row), _) => (row.ids.len(), Some(row.max_tokens - row.generated())),
-                (None, Some(job)) => (job.ids.len(), job.options.max_tokens),
+            let wanted = match (self.set_back.front(), self.queue.front()) {
+                (Some(row), _) => {
+                    let new = Some(row.max_tokens - row.generated());
+                    Wanted { prompt: row.ids.len(), new, report: 0 }
+                }
+                (None, Some(job)) => Wanted {
+                    prompt: job.ids.len(),
+                    new: job.options.max_tokens,
+                    report: self.report_bytes(job.prompt_logprobs.as_ref()),
+                },
                 (None, None) => return,
             };
-            let context_left = self.served.context_length.saturating_sub(ids);
+            let context_left = self.served.context_length.saturating_sub(wanted.prompt);
             let admission = match self.in_use() {
-                Ok(in_use) => self.served.budget.admit(ids, wanted, context_left, in_use),
+                Ok(in_use) => self.served.budget.admit(wanted, context_left, in_use),
                 Err(error) => Admission::Refuse(error.into()),
             };
             // What was admitted once is not refused: at the latest it goes on when it is alone.
@@ -195,11 +202,17 @@ impl<'a> Scheduler<'a> {
     /// What is in use, and set aside for the rows that run.
     fn in_use(&self) -> Result<InUse> {
         let budget = &self.served.budget;
-        let prefills = self.prefills.iter().map(|prefill| budget.caches(1, prefill.row.ids.len()));
+        let prefills = self.prefills.iter().map(|Prefill { row, .. }| {
+            budget.caches(1, row.ids.len()) + self.report_bytes(row.prompt_logprobs.as_ref())
+        });
         let groups = self.groups.iter().map(|group| self.set_aside(group));
         let lanes = [self.classifications.set_aside(), self.inspections.set_aside()];
         let rows = prefills.chain(groups).chain(lanes).sum();
         Ok(InUse { fixed: (memory::active()? as u64).saturating_sub(self.kv_bytes()), rows })
+    }
+
+    fn report_bytes(&self, report: Option<&PromptLogprobs>) -> u64 {
+        report.map_or(0, |report| self.served.budget.report(report.sizes()))
     }
 
     /// Bytes that a group's rows take soon.
@@ -242,8 +255,16 @@ impl<'a> Scheduler<'a> {
         let grid = if *alone { *chunk } else { 1 };
         let reach = model.reach(row.ids.len());
         let mut caches = Caches::new(specs, *storage, 1, total).with_reach(reach);
-        match self.prefixes.fill(&mut caches, &row.ids, grid) {
+        // What is told of the prompt's tokens is computed with them.
+        let computes_all = row.prompt_logprobs.is_some();
+        let known = if computes_all { &[] } else { &row.ids[..] };
+        match self.prefixes.fill(&mut caches, known, grid) {
             Ok(miss) => {
+                let miss = match miss {
+                    Some(CacheMiss::Off) => miss,
+                    _ if computes_all => Some(CacheMiss::PromptLogprobs),
+                    _ => miss,
+                };
                 row.cached(caches.offsets()[0] as usize, miss);
                 self.prefills.push(Prefill::new(row, caches));
                 self.beat();
@@ -257,20 +278,24 @@ impl<'a> Scheduler<'a> {
         let Some(at) = self.next_prefill() else { return };
         let Served { model, chunk, .. } = self.served;
         let prefill = &mut self.prefills[at];
+        let reads = prefill.is_reading();
         let (ids, n_layers) = (prefill.chunk(*chunk), model.layers.len());
         let layers = match self.pace {
             0.0 => 1,
             pace => ((QUANTUM.as_secs_f64() / (pace * ids as f64)) as usize).clamp(1, n_layers),
         };
         let started = Instant::now();
-        let part = || prefill.advance(model, *chunk, layers);
+        let part = || match reads {
+            true => prefill.read(model, QUANTUM),
+            false => prefill.advance(model, *chunk, layers),
+        };
         let result = catch_unwind(AssertUnwindSafe(part))
             .unwrap_or_else(|panic| Err(panicked("the request", &*panic).into()));
         if let Err(error) = result {
             let row = self.prefills.remove(at).row;
             return self.end(row, Err(error.in_phase("prefill")));
         }
-        if ids > 0 {
+        if ids > 0 && !reads {
             self.pace = started.elapsed().as_secs_f64() / (ids * layers) as f64;
         }
         let Prefill { row, caches, .. } = &self.prefills[at];
@@ -280,8 +305,9 @@ impl<'a> Scheduler<'a> {
             let row = self.prefills.remove(at).row;
             return self.end(row, Err(crate::error::Error::from(error).in_phase("prefill")));
         }
-        if self.prefills[at].left() == 0 {
-            let Prefill { row, caches, .. } = self.prefills.remove(at);
+        if self.prefills[at].left() == 0 && !self.prefills[at].is_reading() {
+            let Prefill { mut row, caches, .. } = self.prefills.remove(at);
+            row.tell_prompt();
             self.place(row, caches);
         }
     }

@@ -11,6 +11,7 @@ mod classifying;
 mod closing;
 mod constrained;
 mod prefixes;
+mod prompt_logprobs;
 mod text;
 mod together;
 

@@ -14,4 +14,5 @@ mod configs;
 mod fixtures;
 mod invariants;
 mod labels;
+mod prompt_logprobs;
 mod sampling;

@@ -58,7 +58,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let work = move || {
         let (prompt, generations) = start(&engine, &chat)?;
         // Made here, so that it holds its permits and is counted even where the client has left.
-        let run = Run::new(&owner, generations, permits, n);
+        let run = Run::new(&owner, generations, permits, n).constrained_by(about);
         Ok((prompt, run, chat.conversation.tools))
     };
     let started = state.text_work(size, work).await;

@@ -105,6 +105,11 @@ impl Answer for ChatAnswer {
         self.chunks(vec![json!({"role": "assistant", "content": ""})])
     }
 
+    /// Chats have no way to ask for it.
+    fn prompt(&mut self, _: Vec<Token>) -> Vec<Json> {
+        Vec::new()
+    }
+
     fn push(&mut self, token: Token) -> (Vec<Json>, bool) {
         if let Some(model) = &self.logprobs {
             let entry = logprobs::of_chat(model.as_ref(), &token);

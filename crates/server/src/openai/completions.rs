@@ -5,7 +5,9 @@ use std::sync::Arc;
 use axum::extract::{Request, State as Shared};
 use axum::http::StatusCode;
 use axum::response::Response;
-use inference_core::{GenerateOptions, Generation, Prompt, TextModel, Token};
+use inference_core::{
+    Capabilities, Feature, GenerateOptions, Generation, Prompt, Support, TextModel, Token,
+};
 use serde_json::{Value as Json, json};
 
 use super::logprobs::{OfCompletion, join};
@@ -33,6 +35,26 @@ struct Completion {
     logprobs: bool,
 }
 
+impl Completion {
+    /// Whether the prompt's own tokens are told with their log probabilities.
+    fn tells_prompts(&self) -> bool {
+        self.asked.options.prompt_logprobs
+    }
+
+    /// Where one token is asked for beside the prompt's, it is told also if it is the model's end:
+    /// clients that want the prompt's alone take the last entry off, whatever it is.
+    fn tell_the_end(&mut self, capabilities: &Capabilities) {
+        let options = &mut self.asked.options;
+        if options.prompt_logprobs
+            && options.max_tokens == Some(1)
+            && options.constraint.is_none()
+            && capabilities.support(Feature::Stop) == Support::Yes
+        {
+            options.ignore_eos = true;
+        }
+    }
+}
+
 /// Continues texts.
 ///
 /// # Errors
@@ -43,28 +65,33 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let limits = &state.config.limits;
     let mut reader = fields::check(&[tables::SAMPLING, tables::COMPLETIONS], limits, body)?;
     let loaded = state.serve(reader.text("model")?.as_deref())?;
-    let completion = read(&mut reader, &state)?;
+    let mut completion = read(&mut reader, &state)?;
     reader.finish()?;
+    completion.tell_the_end(loaded.model.capabilities());
     let about = completion.asked.constrained_by;
-    let refused = |error| ApiError::from(error).rename("constraint", about);
+    let refused =
+        |error| ApiError::from(error).rename("constraint", about).rename("prompt_logprobs", "echo");
     let options = &completion.asked.options;
     options
         .validate()
         .and_then(|()| loaded.model.capabilities().check_generate(options))
         .map_err(refused)?;
 
-    let Completion { prompts, asked, best_of, echo, logprobs } = completion;
-    let permits = state.admission.take(prompts.len() * best_of, "prompt")?;
-    let (stream, include_usage, n) = (asked.stream, asked.include_usage, asked.n);
+    let Completion { best_of, logprobs, .. } = completion;
+    let permits = state.admission.take(completion.prompts.len() * best_of, "prompt")?;
+    let Asked { stream, include_usage, n, .. } = completion.asked;
     let (model, owner) = (Arc::clone(&loaded.model), Arc::clone(&state));
     let work = move || {
+        let encoded = encode(model.as_ref(), &completion)?;
+        check_prompt_logprobs(&completion, &encoded, owner.config.limits.prompt_logprobs)?;
         let mut started = Vec::new();
-        for prompt in &prompts {
-            started.extend(generate(model.as_ref(), prompt, &asked, best_of, echo)?);
+        for (ids, echo) in encoded {
+            started.extend(generate(model.as_ref(), &Prompt::Ids(ids), &echo, &completion)?);
         }
         let (generations, echoes): (Vec<_>, Vec<_>) = started.into_iter().unzip();
         // Made here, so that it holds its permits and is counted even where the client has left.
-        Ok((Run::new(&owner, generations, permits, best_of), echoes))
+        let run = Run::new(&owner, generations, permits, best_of).constrained_by(about);
+        Ok((if completion.tells_prompts() { run.with_prompts() } else { run }, echoes))
     };
     let started = state.text_work(size, work).await;
     let started = started.map_err(|error| error.rename("constraint", about).or_about("prompt"));
@@ -107,44 +134,68 @@ fn read(reader: &mut Reader, state: &State) -> Result<Completion> {
     if best_of > asked.n && asked.stream {
         return Err(ApiError::value("best_of", "the best is known at the end, not in a stream"));
     }
-    if echo && top.is_some() {
-        let reason = "with `logprobs`, it asks for the probabilities of the prompt's own tokens, \
-                      which are not computed";
-        return Err(ApiError::unsupported("echo", reason));
-    }
     let options = &mut asked.options;
     options.max_tokens = Some(reader.count("max_tokens")?.unwrap_or(MAX_TOKENS));
     options.top_logprobs = top.unwrap_or(0);
     options.logprobs = top.is_some() || best_of > asked.n;
+    options.prompt_logprobs = echo && top.is_some();
     let prompt = reader.take("prompt").unwrap_or_default();
     let prompts = prompts("prompt", prompt, limits.prompts)?;
     Ok(Completion { prompts, asked, best_of, echo, logprobs: top.is_some() })
 }
 
-/// The generations from `prompt`, each with the text that its answer begins with.
+/// Each prompt's ids, with the text that its answers begin with. Where the prompt's tokens are told,
+/// their texts are that text.
+fn encode(model: &dyn TextModel, completion: &Completion) -> Result<Vec<(Vec<u32>, String)>> {
+    let echo = completion.echo && !completion.tells_prompts();
+    let one = |prompt: &Prompt| {
+        Ok(match prompt {
+            Prompt::Ids(ids) if echo => (ids.clone(), model.decode(ids)?),
+            Prompt::Ids(ids) => (ids.clone(), String::new()),
+            Prompt::Text(text) if echo => (model.encode(text)?, text.clone()),
+            Prompt::Text(text) => (model.encode(text)?, String::new()),
+        })
+    };
+    completion.prompts.iter().map(one).collect()
+}
+
+/// Whether one answer can hold what is told of the prompts.
+fn check_prompt_logprobs(
+    completion: &Completion,
+    prompts: &[(Vec<u32>, String)],
+    most: usize,
+) -> Result<()> {
+    if !completion.tells_prompts() {
+        return Ok(());
+    }
+    let tokens = prompts.iter().map(|(ids, _)| ids.len()).sum::<usize>();
+    let each = completion.asked.options.top_logprobs.saturating_add(1);
+    let count = tokens.saturating_mul(completion.best_of).saturating_mul(each);
+    if count <= most {
+        return Ok(());
+    }
+    let reason = format!(
+        "asks for {count} log probabilities of prompts, at most {most} are told at once: \
+         send fewer prompts, or a smaller `logprobs`"
+    );
+    Err(ApiError::value("echo", reason))
+}
+
+/// The generations from one prompt, each with the text that its answer begins with.
 fn generate(
     model: &dyn TextModel,
     prompt: &Prompt,
-    asked: &Asked,
-    best_of: usize,
-    echo: bool,
+    echo: &str,
+    completion: &Completion,
 ) -> Result<Vec<(Generation, String)>> {
-    let (ids, text) = match prompt {
-        Prompt::Ids(ids) if echo => (ids.clone(), model.decode(ids)?),
-        Prompt::Ids(ids) => (ids.clone(), String::new()),
-        Prompt::Text(text) => {
-            (model.encode(text)?, if echo { text.clone() } else { String::new() })
-        }
-    };
-    let prompt = Prompt::Ids(ids);
     let one = |index| {
-        let mut options: GenerateOptions = asked.options_of(index);
-        if let Prompt::Ids(ids) = &prompt {
+        let mut options: GenerateOptions = completion.asked.options_of(index);
+        if let Prompt::Ids(ids) = prompt {
             clamp(&mut options, model, ids.len());
         }
-        Ok((model.generate(&prompt, &options)?, text.clone()))
+        Ok((model.generate(prompt, &options)?, echo.to_owned()))
     };
-    (0..best_of).map(one).collect()
+    (0..completion.best_of).map(one).collect()
 }
 
 /// Of each prompt's `best_of` answers the `n` that are likeliest, by the mean of their tokens.
@@ -199,6 +250,21 @@ impl CompletionAnswer {
         self.text.push_str(text);
         self.length += text.chars().count();
     }
+
+    /// Says `tokens`. Their log probabilities, where they are reported.
+    fn tell(&mut self, tokens: &[Token]) -> Json {
+        let mut lists = OfCompletion::default();
+        for token in tokens {
+            if self.logprobs.is_some() {
+                lists.push(self.model.as_ref(), token, self.length);
+            }
+            self.say(&token.text);
+        }
+        let Some(whole) = &mut self.logprobs else { return Json::Null };
+        let own = lists.take();
+        join(whole, &own);
+        own
+    }
 }
 
 fn chunk(text: &str, logprobs: Json) -> Json {
@@ -212,17 +278,16 @@ impl Answer for CompletionAnswer {
         if echo.is_empty() { Vec::new() } else { vec![chunk(&echo, Json::Null)] }
     }
 
+    fn prompt(&mut self, tokens: Vec<Token>) -> Vec<Json> {
+        let text: String = tokens.iter().map(|token| token.text.as_str()).collect();
+        let own = self.tell(&tokens);
+        vec![chunk(&text, own)]
+    }
+
     fn push(&mut self, token: Token) -> (Vec<Json>, bool) {
         self.tokens += 1;
         self.sum += f64::from(token.logprob.unwrap_or(0.0));
-        let mut own = Json::Null;
-        if let Some(whole) = &mut self.logprobs {
-            let mut lists = OfCompletion::default();
-            lists.push(self.model.as_ref(), &token, self.length);
-            own = lists.take();
-            join(whole, &own);
-        }
-        self.say(&token.text);
+        let own = self.tell(std::slice::from_ref(&token));
         let silent = token.text.is_empty() && own.is_null();
         (if silent { Vec::new() } else { vec![chunk(&token.text, own)] }, true)
     }

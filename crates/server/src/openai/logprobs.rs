@@ -36,16 +36,17 @@ pub struct OfCompletion {
 }
 
 impl OfCompletion {
-    /// Adds `token`, whose text begins at character `offset` of the answer.
+    /// Adds `token`, whose text begins at character `offset` of the answer. A prompt's first token has
+    /// no probability.
     pub fn push(&mut self, model: &dyn TextModel, token: &Token, offset: usize) {
         self.tokens.push(json!(text(model, token.id)));
-        self.logprobs.push(number(token.logprob.unwrap_or(f32::NEG_INFINITY)));
+        self.logprobs.push(token.logprob.map_or(Json::Null, number));
         let mut top = Map::new();
         for entry in &token.top_logprobs {
             // Of tokens with the same text, the likelier one stands.
             top.entry(text(model, entry.id)).or_insert_with(|| number(entry.logprob));
         }
-        self.top.push(Json::Object(top));
+        self.top.push(if token.logprob.is_some() { Json::Object(top) } else { Json::Null });
         self.offsets.push(json!(offset));
     }
 

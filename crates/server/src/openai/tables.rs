@@ -191,7 +191,11 @@ pub const COMPLETIONS: &[Field] = &[
         Kind::Integer(0, |limits| limits.top_logprobs as i64),
         "Report each token's log probability, and so many likeliest tokens.",
     ),
-    honoured("echo", Kind::Bool, "Begin each answer with its prompt."),
+    honoured(
+        "echo",
+        Kind::Bool,
+        "Begin each answer with its prompt; with `logprobs`, also with its tokens' log probabilities.",
+    ),
     honoured(
         "best_of",
         Kind::Integer(1, |limits| limits.choices as i64),

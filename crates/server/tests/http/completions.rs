@@ -1,7 +1,13 @@
 //! `POST /v1/completions` and `/v1/embeddings`.
 
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use inference_core::Feature;
 use serde_json::{Value as Json, json};
 
+use crate::client::Client;
+use crate::fake::{Fake, all_but};
 use crate::{TestServer, merge};
 
 fn completion(server: &TestServer, more: Json) -> crate::Answer {
@@ -40,8 +46,121 @@ fn echo_begins_with_the_prompt_also_without_new_tokens() {
     assert_eq!(answer.json()["choices"][0]["finish_reason"], "length");
     let answer = completion(&server, json!({"echo": true, "prompt": [79, 110]}));
     assert_eq!(texts(&answer), ["OnThe fox ran."]);
+}
+
+#[test]
+fn echoed_prompts_tell_how_likely_their_tokens_are() {
+    let server = TestServer::start();
+    for (prompt, text) in [(json!("añb"), "añb"), (json!([97, 241, 98]), "añb")] {
+        let more = json!({"prompt": prompt, "echo": true, "logprobs": 2, "max_tokens": 0});
+        let answer = completion(&server, more);
+        assert_eq!(texts(&answer), [text]);
+        let json = answer.json();
+        let logprobs = &json["choices"][0]["logprobs"];
+        assert_eq!(logprobs["tokens"], json!(["a", "ñ", "b"]));
+        assert_eq!(logprobs["token_logprobs"], json!([null, -0.5, -1.0]));
+        let top = json!([null, {"ñ": -0.5, "ò": -1.0}, {"b": -1.0, "c": -1.5}]);
+        assert_eq!(logprobs["top_logprobs"], top);
+        // Characters, not bytes.
+        assert_eq!(logprobs["text_offset"], json!([0, 1, 2]));
+        assert_eq!(json["choices"][0]["finish_reason"], "length");
+        assert_eq!(
+            (&json["usage"]["prompt_tokens"], &json["usage"]["completion_tokens"]),
+            (&json!(3), &json!(0))
+        );
+    }
+    let more = json!({"prompt": "añb", "echo": true, "logprobs": 0, "max_tokens": 2});
+    let answer = completion(&server, more);
+    assert_eq!(texts(&answer), ["añbThe fox"]);
+    let json = answer.json();
+    let logprobs = &json["choices"][0]["logprobs"];
+    assert_eq!(logprobs["token_logprobs"], json!([null, -0.5, -1.0, -0.25, -0.25]));
+    assert_eq!(logprobs["top_logprobs"], json!([null, {}, {}, {}, {}]));
+    assert_eq!(logprobs["text_offset"], json!([0, 1, 2, 3, 6]));
+}
+
+#[test]
+fn the_one_token_beside_a_prompt_is_told_also_where_it_is_the_end() {
+    let server = TestServer::start();
+    for (more, told) in [
+        (json!({"echo": true, "logprobs": 1, "max_tokens": 1}), true),
+        (json!({"echo": true, "logprobs": 1, "max_tokens": 2}), false),
+        (json!({"echo": true, "logprobs": 1, "max_tokens": 1, "regex": "a"}), false),
+        (json!({"echo": true, "max_tokens": 1}), false),
+        (json!({"logprobs": 1, "max_tokens": 1}), false),
+    ] {
+        assert_eq!(completion(&server, more.clone()).status, 200);
+        let options = server.model.options.lock().unwrap().pop().unwrap();
+        assert_eq!(options.ignore_eos, told, "{more}");
+    }
+}
+
+#[test]
+fn each_prompt_of_a_batch_tells_of_itself() {
+    let server = TestServer::start();
+    let prompts = ["a", "bcd", &"e".repeat(200)];
+    let more = json!({"prompt": prompts, "n": 2, "echo": true, "logprobs": 1, "max_tokens": 1});
+    let answer = completion(&server, more);
+    assert_eq!(texts(&answer).len(), 6);
+    let json = answer.json();
+    for (index, choice) in json["choices"].as_array().unwrap().iter().enumerate() {
+        let prompt = prompts[index / 2];
+        assert_eq!(choice["text"], format!("{prompt}The"));
+        let list = choice["logprobs"]["token_logprobs"].as_array().unwrap();
+        assert_eq!(list.len(), prompt.len() + 1);
+        assert_eq!((&list[0], list.last()), (&Json::Null, Some(&json!(-0.25))));
+        let expected: Vec<_> = (0..prompt.len()).collect();
+        let offsets = &choice["logprobs"]["text_offset"].as_array().unwrap()[..prompt.len()];
+        assert_eq!(json!(offsets), json!(expected));
+    }
+}
+
+#[test]
+fn a_model_that_tells_nothing_of_prompts_refuses_echo_with_log_probabilities() {
+    let fake = Fake { capabilities: all_but(&[Feature::PromptLogprobs]), ..Fake::default() };
+    let server = TestServer::with(fake, |_| {});
     let answer = completion(&server, json!({"echo": true, "logprobs": 1}));
     assert_eq!((answer.status, answer.error("param").as_str()), (400, "echo"));
+    assert!(answer.error("message").contains("`echo`"), "{}", answer.text);
+    for more in [json!({"echo": true}), json!({"logprobs": 1})] {
+        assert_eq!(completion(&server, more).status, 200);
+    }
+}
+
+#[test]
+fn more_is_not_told_of_prompts_than_one_answer_can_hold() {
+    let server = TestServer::with(Fake::default(), |config| config.limits.prompt_logprobs = 24);
+    let ask = |prompt: &str, logprobs: u32, n: u32| {
+        let more = json!({"prompt": prompt, "echo": true, "logprobs": logprobs, "n": n});
+        completion(&server, more)
+    };
+    assert_eq!(ask("aaaa", 2, 2).status, 200);
+    for (prompt, logprobs, n) in [("aaaaa", 2, 2), ("aaaa", 3, 2), ("aaaa", 2, 3)] {
+        let answer = ask(prompt, logprobs, n);
+        assert_eq!((answer.status, answer.error("param").as_str()), (400, "echo"));
+    }
+    assert_eq!(completion(&server, json!({"prompt": "a".repeat(99), "echo": true})).status, 200);
+}
+
+#[test]
+fn a_prompt_that_was_not_told_of_is_not_an_answer() {
+    let mut server =
+        TestServer::with(Fake::default(), |config| config.timeouts.drain = Duration::ZERO);
+    server.model.held.store(true, Ordering::SeqCst);
+    let body = json!({"prompt": "a", "echo": true, "logprobs": 1});
+    let mut client = Client::connect(server.address);
+    client.send(
+        "POST",
+        "/v1/completions",
+        &[("content-type", "application/json")],
+        &body.to_string(),
+    );
+    while server.model.running.load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    server.shut_down();
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.error("code").as_str()), (503, "closed"), "{}", answer.text);
 }
 
 #[test]
@@ -99,12 +218,24 @@ fn a_stream_says_what_the_whole_answer_says() {
 #[test]
 fn log_probabilities_are_the_same_in_a_stream() {
     let server = TestServer::start();
-    let whole = completion(&server, json!({"logprobs": 1})).json();
-    let chunks = completion(&server, json!({"logprobs": 1, "stream": true})).chunks();
-    for list in ["tokens", "token_logprobs", "top_logprobs", "text_offset"] {
-        let parts = chunks.iter().filter_map(|c| c["choices"][0]["logprobs"][list].as_array());
-        let joined: Vec<_> = parts.flatten().cloned().collect();
-        assert_eq!(json!(joined), whole["choices"][0]["logprobs"][list], "{list}");
+    for more in [
+        json!({"logprobs": 1}),
+        json!({"logprobs": 2, "echo": true, "prompt": "Oñce"}),
+        json!({"logprobs": 1, "echo": true, "max_tokens": 0}),
+        json!({"logprobs": 1, "echo": true, "prompt": "a".repeat(300)}),
+    ] {
+        let whole = completion(&server, more.clone());
+        let (text, whole) = (texts(&whole), whole.json());
+        let mut more = more;
+        merge(&mut more, json!({"stream": true}));
+        let chunks = completion(&server, more).chunks();
+        for list in ["tokens", "token_logprobs", "top_logprobs", "text_offset"] {
+            let parts = chunks.iter().filter_map(|c| c["choices"][0]["logprobs"][list].as_array());
+            let joined: Vec<_> = parts.flatten().cloned().collect();
+            assert_eq!(json!(joined), whole["choices"][0]["logprobs"][list], "{list}");
+        }
+        let said = chunks.iter().filter_map(|c| c["choices"][0]["text"].as_str());
+        assert_eq!(vec![said.collect::<String>()], text);
     }
 }
 

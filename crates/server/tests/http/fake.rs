@@ -125,7 +125,7 @@ impl TextModel for Fake {
         let (options, failure) = (options.clone(), self.failure.clone());
         shared.running.fetch_add(1, Ordering::SeqCst);
         thread::spawn(move || {
-            let ended = say(&sender, &shared, &says, delay, &options, ids.len(), failure);
+            let ended = say(&sender, &shared, &says, delay, &options, &ids, failure);
             shared.running.fetch_sub(1, Ordering::SeqCst);
             match ended {
                 Ok(Some(outcome)) => sender.finish(outcome),
@@ -229,6 +229,24 @@ impl TextModel for Fake {
     }
 }
 
+/// The further back a token, the likelier; the likeliest at its place are those after it.
+fn prompt_logprobs(prompt: &[u32], top: u32) -> Vec<Token> {
+    let token = |(at, id): (usize, &u32)| {
+        let logprob = |rank: u32| -0.5 * (at as f32 + rank as f32);
+        let ranks = 0..if at == 0 { 0 } else { top };
+        Token {
+            id: *id,
+            text: char::from_u32(*id).unwrap_or(char::REPLACEMENT_CHARACTER).to_string(),
+            logprob: (at > 0).then(|| logprob(0)),
+            top_logprobs: ranks
+                .map(|rank| TokenLogprob { id: id + rank, logprob: logprob(rank) })
+                .collect(),
+            logits: None,
+        }
+    };
+    prompt.iter().enumerate().map(token).collect()
+}
+
 /// Says it all; `None` where nobody listens any more.
 fn say(
     sender: &inference_core::GenerationSender,
@@ -236,7 +254,7 @@ fn say(
     says: &[&'static str],
     delay: Duration,
     options: &GenerateOptions,
-    prompt_tokens: usize,
+    prompt: &[u32],
     failure: Option<Error>,
 ) -> Result<Option<Outcome>> {
     while shared.held.load(Ordering::SeqCst) {
@@ -247,6 +265,9 @@ fn say(
     }
     if let Some(error) = failure {
         return Err(error);
+    }
+    if options.prompt_logprobs {
+        sender.send_prompt_logprobs(prompt_logprobs(prompt, options.top_logprobs as u32));
     }
     let most = options.max_tokens.unwrap_or(usize::MAX);
     for (index, text) in says.iter().enumerate().take(most) {
@@ -273,7 +294,7 @@ fn say(
         false => FinishReason::EndOfSequence(2),
     };
     let metrics = GenerateMetrics {
-        prompt_tokens,
+        prompt_tokens: prompt.len(),
         cached_prompt_tokens: 1,
         generated_tokens: says.len().min(most),
         prefill_duration: Duration::from_millis(2),

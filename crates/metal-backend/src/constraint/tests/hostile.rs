@@ -101,6 +101,13 @@ fn what_is_too_large_is_refused_with_the_limit() {
             Constraint::Lark(r#"start: %json {"x-guidance": {"lenient": true}}"#.into()),
             "`x-guidance`",
         ),
+        (
+            Constraint::Lark(format!(
+                "start: %json {}",
+                nested(101, |inner| json!({"items": inner}))
+            )),
+            "the schema nests deeper than 100",
+        ),
         (schema(json!({"const": "x".repeat(300_000)})), "at most 262144"),
         (schema(nested(101, |inner| json!({"items": inner}))), "deeper than 100"),
         (

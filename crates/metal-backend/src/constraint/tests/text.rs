@@ -153,7 +153,7 @@ fn a_token_that_was_not_allowed_is_that_requests_error() {
     for id in [tokenizer.token_to_id("z").unwrap(), 1_000_000] {
         matcher.accept(id);
         let error = matcher.mask().unwrap_err().to_string();
-        assert!(error.starts_with("constraint: "), "{error}");
+        assert!(error.starts_with("option `constraint`: "), "{error}");
         assert!(!matcher.is_complete());
     }
 }

@@ -7,13 +7,13 @@ use mlx_ffi::{Array, Dtype, memory, ops};
 use super::run::{Run, Wanted};
 use super::{ClassifyJob, Scores};
 use crate::cache::Caches;
+use crate::engine::memory::HEAD_ROWS;
 use crate::engine::not_numbers;
 use crate::engine::scheduler::Served;
 use crate::error::Result;
 use crate::layers::Decoder;
+use crate::sampling::normalise;
 
-/// Positions whose logits are computed at once.
-const HEAD_ROWS: usize = 16;
 /// Positions that may be filled up, however many that is of all.
 const FREE_PADDING: usize = 32;
 
@@ -227,7 +227,7 @@ impl Batch {
         first: usize,
         logits: &Array,
     ) -> Result<()> {
-        let logprobs = log_softmax(logits)?;
+        let logprobs = normalise(logits)?;
         let best = ops::argmax(logits, -1, false)?;
         let of_best = ops::take_along_axis(&logprobs, &ops::expand_dims(&best, -1)?, -1)?;
         let (best, of_best) = (best.to_vec_u32()?, of_best.to_vec_f32()?);
@@ -273,7 +273,7 @@ fn read_labels(
     let asked: Vec<(usize, usize, u32)> = asked.skip(first).take(count).collect();
     let next: Vec<u32> = asked.iter().map(|(_, _, next)| *next).collect();
     let next = Array::from_u32(&next, &[count as i32, 1])?;
-    let found = ops::take_along_axis(&log_softmax(logits)?, &next, -1)?.to_vec_f32()?;
+    let found = ops::take_along_axis(&normalise(logits)?, &next, -1)?.to_vec_f32()?;
     for ((prompt, label, _), logprob) in asked.into_iter().zip(found) {
         if logprob.is_nan() {
             return Err(not_numbers());
@@ -287,8 +287,4 @@ fn read_labels(
 fn logits(model: &Decoder, hidden: &Array) -> Result<Array> {
     let logits = model.logits(&ops::expand_dims(hidden, 1)?)?;
     Ok(ops::astype(&ops::squeeze(&logits, 1)?, Dtype::F32)?)
-}
-
-fn log_softmax(logits: &Array) -> Result<Array> {
-    Ok(ops::subtract(logits, &ops::logsumexp(logits, -1, true)?)?)
 }

@@ -10,6 +10,7 @@ use super::{Walk, prompt};
 /// What a caller sees of a generation.
 #[derive(Debug, PartialEq)]
 struct Seen {
+    prompt: Option<Vec<Token>>,
     tokens: Vec<Token>,
     finish_reason: FinishReason,
     seed: u64,
@@ -28,8 +29,9 @@ impl Seen {
 fn seen(model: &dyn TextModel, ids: &[u32], options: &GenerateOptions) -> Result<Seen, Error> {
     let mut generation = model.generate(&Prompt::Ids(ids.to_vec()), options)?;
     let tokens = generation.by_ref().collect::<Result<_, _>>()?;
+    let prompt = generation.take_prompt_logprobs();
     let outcome = generation.outcome().unwrap();
-    Ok(Seen { tokens, finish_reason: outcome.finish_reason.clone(), seed: outcome.seed })
+    Ok(Seen { prompt, tokens, finish_reason: outcome.finish_reason.clone(), seed: outcome.seed })
 }
 
 /// Six of the likeliest tokens.
@@ -78,6 +80,7 @@ fn asked(letter: u32, piece: &str, mark: &str) -> GenerateOptions {
         special_tokens: true,
         logprobs: true,
         top_logprobs: 3,
+        prompt_logprobs: true,
         logits: true,
         constraint: Some(Constraint::Regex("[0-9]{2}".to_owned())),
         reasoning: Some(marks),
@@ -113,6 +116,7 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
         special_tokens,
         logprobs,
         top_logprobs,
+        prompt_logprobs,
         logits,
         constraint,
         reasoning,
@@ -272,6 +276,16 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
         &plain,
         [quiet.clone(), GenerateOptions { top_logprobs, ..quiet.clone() }],
         &|with, _| with.tokens[0].top_logprobs.len() == 3,
+    );
+    check(
+        "prompt_logprobs",
+        Some(Feature::PromptLogprobs),
+        &plain,
+        [quiet.clone(), GenerateOptions { prompt_logprobs, ..quiet.clone() }],
+        &|with, without| {
+            let told = with.prompt.iter().flatten().skip(1).filter(|token| token.logprob.is_some());
+            told.count() == plain.len() - 1 && without.prompt.is_none()
+        },
     );
     check(
         "logits",
