@@ -314,6 +314,6 @@ impl Kernel for GatedKernel<'_> {
 #[inline(always)]
 fn gelu<const FMA: bool>(x: f32) -> f32 {
     /// √(8 / π).
-    const SLOPE: f32 = 1.595_769_1;
+    const SLOPE: f32 = 1.595_769;
     x / (1.0 + exp::<FMA>(-SLOPE * (x + 0.044_715 * x * x * x)))
 }

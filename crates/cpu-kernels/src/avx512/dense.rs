@@ -19,6 +19,12 @@ pub(super) const FROM_F32: u8 = 3;
 /// Rows of x that are multiplied with four rows of weights at a time: their sums fit in registers.
 pub(super) const X_ROWS: usize = 6;
 
+/// Up to so many rows of x, the weights' way from memory takes longer than the products.
+const STREAMED: usize = 3;
+
+/// How many bytes ahead of the weights at hand memory is asked for more.
+const AHEAD: usize = 2048;
+
 /// A product with dense weights whose sizes were checked.
 pub(super) struct Dense<'a> {
     pub(super) k: usize,
@@ -69,8 +75,6 @@ impl Dense<'_> {
         let row_size = self.k * self.dtype.size();
         let size = step_size(KIND);
         let steps = row_size / size;
-        // The processor itself looks ahead within long rows, but not from row to row.
-        let short = row_size <= 4096;
         for first in columns.clone().step_by(4) {
             let count = 4.min(columns.end - first);
             let mut w: [&[u8]; 4] = [&[]; 4];
@@ -79,23 +83,26 @@ impl Dense<'_> {
                 w[j] = &self.data[(first + j.min(count - 1)) * row_size..][..row_size];
             }
             let mut totals = [[_mm512_setzero_ps(); 4]; M];
-            for step in 0..steps {
-                if M == 1 && short {
-                    for w in w {
-                        let ahead = w.as_ptr().wrapping_add(step * size + 4 * row_size);
-                        _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
+            if M <= STREAMED {
+                for j in 0..4 {
+                    let sums = products_of_row::<KIND, M>(x, w[j], steps);
+                    for i in 0..M {
+                        totals[i][j] = sums[i];
                     }
                 }
-                let w0 = load::<KIND>(&w[0][step * size..][..size]);
-                let w1 = load::<KIND>(&w[1][step * size..][..size]);
-                let w2 = load::<KIND>(&w[2][step * size..][..size]);
-                let w3 = load::<KIND>(&w[3][step * size..][..size]);
-                for i in 0..M {
-                    let x = &x[i][step];
-                    totals[i][0] = add_products::<KIND>(totals[i][0], x, w0);
-                    totals[i][1] = add_products::<KIND>(totals[i][1], x, w1);
-                    totals[i][2] = add_products::<KIND>(totals[i][2], x, w2);
-                    totals[i][3] = add_products::<KIND>(totals[i][3], x, w3);
+            } else {
+                for step in 0..steps {
+                    let w0 = load::<KIND>(&w[0][step * size..][..size]);
+                    let w1 = load::<KIND>(&w[1][step * size..][..size]);
+                    let w2 = load::<KIND>(&w[2][step * size..][..size]);
+                    let w3 = load::<KIND>(&w[3][step * size..][..size]);
+                    for i in 0..M {
+                        let x = &x[i][step];
+                        totals[i][0] = add_products::<KIND>(totals[i][0], x, w0);
+                        totals[i][1] = add_products::<KIND>(totals[i][1], x, w1);
+                        totals[i][2] = add_products::<KIND>(totals[i][2], x, w2);
+                        totals[i][3] = add_products::<KIND>(totals[i][3], x, w3);
+                    }
                 }
             }
             if steps * size < row_size {
@@ -111,6 +118,29 @@ impl Dense<'_> {
             store(self.out, 1, (first_x, first, count), &totals);
         }
     }
+}
+
+/// The products of `steps` vectors of a row of weights, which is read from its first byte to its last,
+/// as memory gives it fastest.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16")]
+fn products_of_row<const KIND: u8, const M: usize>(
+    x: [&[Line]; M],
+    row: &[u8],
+    steps: usize,
+) -> [__m512; M] {
+    let size = step_size(KIND);
+    let mut sums = [_mm512_setzero_ps(); M];
+    for step in 0..steps {
+        let bytes = &row[step * size..][..size];
+        // Rows follow each other, so this runs ahead into the next ones.
+        _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(AHEAD).cast());
+        let w = load::<KIND>(bytes);
+        for i in 0..M {
+            sums[i] = add_products::<KIND>(sums[i], &x[i][step], w);
+        }
+    }
+    sums
 }
 
 /// Bytes of the weights that one vector of x is multiplied with.
