@@ -224,6 +224,9 @@ fn a_model_that_computes_no_numbers_is_an_error() {
 
 #[test]
 fn what_they_take_is_part_of_the_arithmetic() {
+    if !crate::is_alone("prompt_logprobs::what_they_take_is_part_of_the_arithmetic") {
+        return;
+    }
     let checkpoint = Checkpoint::qwen3();
     let load = LoadOptions { memory_limit: Some(1 << 18), ..Default::default() };
     let model = checkpoint.load(&load).unwrap();
