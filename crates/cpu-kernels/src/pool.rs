@@ -147,7 +147,8 @@ fn wait_for_work(id: usize) {
                 sleep(id);
                 break;
             }
-            std::hint::spin_loop();
+            // Who prepares the next step may need this core meanwhile.
+            if spins.is_multiple_of(64) { std::thread::yield_now() } else { std::hint::spin_loop() }
         }
     }
 }
