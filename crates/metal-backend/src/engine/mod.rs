@@ -127,12 +127,7 @@ impl Engine {
         &self,
         job: impl FnOnce(Sender<Result<Vec<Scores>, Error>>) -> ClassifyJob,
     ) -> Result<Vec<Scores>, Error> {
-        self.check_open()?;
-        self.shared.enter()?;
-        let (reply, scores) = mpsc::channel();
-        let command = Command::Classify(Box::new(job(reply)));
-        self.commands.send(command).map_err(|_| Error::Closed)?;
-        scores.recv().unwrap_or(Err(Error::Closed))
+        self.ask(|reply| Command::Classify(Box::new(job(reply))))
     }
 
     /// Queues an inspection and waits for it.
@@ -143,12 +138,19 @@ impl Engine {
         &self,
         job: impl FnOnce(Sender<Result<Vec<LayerAttention>, Error>>) -> InspectJob,
     ) -> Result<Vec<LayerAttention>, Error> {
+        self.ask(|reply| Command::Inspect(Box::new(job(reply))))
+    }
+
+    /// Queues what answers once, and waits for the answer.
+    fn ask<T>(
+        &self,
+        command: impl FnOnce(Sender<Result<T, Error>>) -> Command,
+    ) -> Result<T, Error> {
         self.check_open()?;
         self.shared.enter()?;
-        let (reply, layers) = mpsc::channel();
-        let command = Command::Inspect(Box::new(job(reply)));
-        self.commands.send(command).map_err(|_| Error::Closed)?;
-        layers.recv().unwrap_or(Err(Error::Closed))
+        let (reply, answer) = mpsc::channel();
+        self.commands.send(command(reply)).map_err(|_| Error::Closed)?;
+        answer.recv().unwrap_or(Err(Error::Closed))
     }
 
     /// The metrics of the request that finished last.

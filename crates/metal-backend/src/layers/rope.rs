@@ -1,6 +1,7 @@
 //! Rotary position encoding with the scalings that checkpoints use.
 
 use std::f64::consts::PI;
+use std::rc::Rc;
 
 use mlx_ffi::fast::{RopeFrequencies, RopeOffset};
 use mlx_ffi::{Array, Result, fast, ops};
@@ -37,7 +38,7 @@ struct Frequencies {
     /// As MLX takes them.
     given: Given,
     /// Radians for each position, one for each pair of dimensions.
-    radians: Vec<f32>,
+    radians: Rc<[f32]>,
 }
 
 #[derive(Debug)]
@@ -66,7 +67,7 @@ impl Frequencies {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Turn {
     /// For each position.
-    radians: Vec<f32>,
+    radians: Rc<[f32]>,
     /// What positions are multiplied with.
     scale: f32,
     /// What the values are multiplied with as they are turned.
@@ -192,7 +193,7 @@ impl Rope {
 
     /// How far values are turned in sequences of this reach.
     pub fn turn(&self, reach: Reach) -> Turn {
-        let radians = self.frequencies(reach).radians.clone();
+        let radians = Rc::clone(&self.frequencies(reach).radians);
         Turn { radians, scale: self.scale, magnitude: self.magnitude.unwrap_or(1.0) }
     }
 
