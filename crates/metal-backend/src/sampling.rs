@@ -198,16 +198,13 @@ impl Sampler {
             let row = ops::take_along_axis(logprobs, &ops::expand_dims(&id, -1)?, -1)?;
             ops::squeeze(&row, -1)
         };
-        let count =
-            i32::try_from(self.options.top_logprobs).unwrap_or(i32::MAX).min(raw.shape()[1]);
         let top = match &logprobs {
-            Some(logprobs) if count > 0 => {
-                let order = ops::argpartition(&ops::negative(logprobs)?, count - 1, -1)?;
-                let ids = ops::slice_axis(&order, -1, 0, count)?;
-                let values = ops::take_along_axis(logprobs, &ids, -1)?;
-                Some((ops::squeeze(&ids, 0)?, ops::squeeze(&values, 0)?))
-            }
-            _ => None,
+            Some(logprobs) => most_likely(logprobs, self.options.top_logprobs)?,
+            None => None,
+        };
+        let top = match top {
+            Some((ids, values)) => Some((ops::squeeze(&ids, 0)?, ops::squeeze(&values, 0)?)),
+            None => None,
         };
         let report = Report {
             logprob: logprobs.as_ref().filter(|_| reports).map(chosen).transpose()?,
@@ -301,6 +298,22 @@ impl Sampler {
 /// Those of MLX.
 pub(crate) fn normalise(logits: &Array) -> Result<Array> {
     ops::subtract(logits, &ops::logsumexp(logits, -1, true)?)
+}
+
+/// The `count` most likely ids of each row of `logprobs`, `[n, vocab_size]`, in no order, and their
+/// log probabilities; each `[n, count]`. None where none are asked for.
+///
+/// # Errors
+/// Those of MLX.
+pub(crate) fn most_likely(logprobs: &Array, count: usize) -> Result<Option<(Array, Array)>> {
+    let count = i32::try_from(count).unwrap_or(i32::MAX).min(logprobs.shape()[1]);
+    if count == 0 {
+        return Ok(None);
+    }
+    let order = ops::argpartition(&ops::negative(logprobs)?, count - 1, -1)?;
+    let ids = ops::slice_axis(&order, -1, 0, count)?;
+    let values = ops::take_along_axis(logprobs, &ids, -1)?;
+    Ok(Some((ids, values)))
 }
 
 /// Drops the ids where `dropped` is true.

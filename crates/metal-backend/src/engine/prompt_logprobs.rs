@@ -8,7 +8,7 @@ use super::memory::HEAD_ROWS;
 use super::not_numbers;
 use crate::error::Result;
 use crate::layers::Decoder;
-use crate::sampling::normalise;
+use crate::sampling::{most_likely, normalise};
 
 /// What is told of a prompt, as it grows.
 pub(crate) struct PromptLogprobs {
@@ -76,19 +76,6 @@ impl PromptLogprobs {
     pub fn into_tokens(self) -> Vec<Token> {
         self.tokens
     }
-}
-
-/// The `count` most likely ids of each row of `logprobs`, `[n, vocab_size]`, in no order, and their
-/// log probabilities; each `[n, count]`.
-fn most_likely(logprobs: &Array, count: usize) -> Result<Option<(Array, Array)>> {
-    let count = i32::try_from(count).unwrap_or(i32::MAX).min(logprobs.shape()[1]);
-    if count == 0 {
-        return Ok(None);
-    }
-    let order = ops::argpartition(&ops::negative(logprobs)?, count - 1, -1)?;
-    let ids = ops::slice_axis(&order, -1, 0, count)?;
-    let values = ops::take_along_axis(logprobs, &ids, -1)?;
-    Ok(Some((ids, values)))
 }
 
 /// The most likely tokens, most likely first; equals by id.
