@@ -8,6 +8,8 @@
 #[path = "parity/fixtures.rs"]
 mod fixtures;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use fixtures::{Checkpoint, greedy, root, run};
 use inference_core::{Error, GenerateOptions, InspectOptions, LoadOptions, Prompt};
 
@@ -64,8 +66,15 @@ fn taken_and_needed_to_look(name: &str, length: u32) -> (u64, u64) {
     }
 }
 
+/// One test at a time: memory is counted by process.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn a_prompt_takes_no_more_than_it_is_admitted_with() {
+    let _alone = alone();
     let plain =
         ["llama", "gemma3_text", "phi3", "olmo2", "qwen3_moe", "qwen3_moe-4bit-g64", "gpt_oss"];
     let adapted = [("llama", "llama-lora"), ("phi3", "phi3-lora"), ("qwen3", "qwen3-lora")];
@@ -94,6 +103,7 @@ fn a_prompt_takes_no_more_than_it_is_admitted_with() {
 
 #[test]
 fn the_allocator_keeps_at_most_what_the_device_has() {
+    let _alone = alone();
     let options = LoadOptions { cache_limit: Some(u64::MAX), ..LoadOptions::default() };
     drop(Checkpoint::new("llama").load(options));
     let device = mlx_ffi::memory::limit().unwrap();
