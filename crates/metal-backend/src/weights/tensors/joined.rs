@@ -84,3 +84,90 @@ fn joined(parts: &[&Array]) -> Result<Array> {
     all.eval()?;
     Ok(all)
 }
+
+#[cfg(test)]
+mod tests {
+    use mlx_ffi::{Dtype, QuantMode, Quantization, quantize, random};
+
+    use super::*;
+    use crate::config::Config;
+    use crate::files::ModelFiles;
+    use crate::layers::Lora;
+
+    const PARTS: [(&str, i32); 3] = [("q_proj", 96), ("k_proj", 32), ("v_proj", 40)];
+
+    fn weights(config: &str, product: Product, only_describe: bool) -> Weights {
+        let files = ModelFiles::Random(config.into());
+        let config = Config::parse("config.json", config).expect("an object");
+        Weights::open(&files, &config, None, product, only_describe).expect("no files are read")
+    }
+
+    #[test]
+    fn joined_projections_give_each_value_to_the_bit() {
+        let packed = r#"{"quantization": {"bits": 4, "group_size": 64}}"#;
+        for (config, bias) in [("{}", false), ("{}", true), (packed, false), (packed, true)] {
+            let w = weights(config, Product::CpuKernels, false);
+            let Ok(Linears::Joined(joined)) = w.linears(PARTS, 128, bias) else {
+                panic!("{config}: they have one form");
+            };
+            for rows in [1, 5, 40] {
+                let key = random::key(3).expect("a key");
+                let x = random::normal(&[1, rows, 128], Dtype::Bf16, &key).expect("values");
+                let all = joined.forward(&x).expect("a product");
+                let mut first = 0;
+                for (name, output) in PARTS {
+                    let alone = w.linear(name, 128, output, bias).expect("drawn");
+                    let alone = alone.forward(&x).expect("a product").to_vec_f32().expect("floats");
+                    let part = ops::slice_axis(&all, -1, first, first + output).expect("columns");
+                    assert_eq!(part.to_vec_f32().expect("floats"), alone, "{config} {name} {rows}");
+                    first += output;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_totals_are_those_of_the_parts_and_descriptions_are_joined_too() {
+        let totals = |only_describe| {
+            let w = weights("{}", Product::CpuKernels, only_describe);
+            assert!(matches!(w.linears(PARTS, 128, true), Ok(Linears::Joined(_))));
+            let totals = w.finish().expect("nothing is left");
+            (totals.parameters, totals.bytes)
+        };
+        assert_eq!(totals(false), (168 * 129, 2 * 168 * 129));
+        assert_eq!(totals(true), totals(false));
+    }
+
+    #[test]
+    fn what_has_several_forms_or_an_adapter_stays_separate() {
+        let w = weights("{}", Product::Mlx, false);
+        assert!(matches!(w.linears(PARTS, 128, false), Ok(Linears::Separate(_))));
+        let zeros = |shape: [i32; 2], dtype| ops::zeros(&shape, dtype).expect("a matrix");
+        let of = |matrix, bias: Option<Dtype>| {
+            let bias = bias.map(|dtype| ops::zeros(&[32], dtype).expect("a bias"));
+            Linear::new(Weight { matrix, product: Product::CpuKernels }, bias)
+        };
+        let dense = |dtype, bias| of(Matrix::Dense(zeros([32, 128], dtype)), bias);
+        let packed = |bits, dtype| {
+            let form = Quantization { mode: QuantMode::Affine, bits, group_size: 64 };
+            let packed = quantize(&zeros([32, 128], dtype), form).expect("it is packed");
+            of(Matrix::Quantized(packed), None)
+        };
+        let (f32, bf16) = (Dtype::F32, Dtype::Bf16);
+        assert!(have_one_form(&[dense(f32, Some(f32)), dense(f32, Some(f32))]));
+        assert!(have_one_form(&[packed(4, f32), packed(4, f32), packed(4, f32)]));
+        for pair in [
+            [dense(f32, None), dense(bf16, None)],
+            [dense(f32, None), dense(f32, Some(f32))],
+            [dense(f32, Some(bf16)), dense(f32, Some(f32))],
+            [dense(f32, None), packed(4, f32)],
+            [packed(4, f32), packed(8, f32)],
+            [packed(4, f32), packed(4, bf16)],
+        ] {
+            assert!(!have_one_form(&pair), "{pair:?}");
+        }
+        let lora = Lora { a: zeros([128, 4], f32), b: zeros([4, 32], f32), scale: 1.0 };
+        let adapted = dense(f32, None).with_lora(Some(lora));
+        assert!(!have_one_form(&[dense(f32, None), adapted]));
+    }
+}
