@@ -250,8 +250,18 @@ fn normed<const FMA: bool>(dtype: Dtype, row: &mut [f32], weight: &[f32], eps: f
         }
     }
     let scale = 1.0 / (sums[0] / row.len() as f32 + eps).sqrt();
+    // A loop for each type: one that chooses within takes the values one by one.
+    match dtype {
+        Dtype::F32 => weighted(row, weight, scale, |value| value),
+        Dtype::F16 => weighted(row, weight, scale, |value| rounded(Dtype::F16, value)),
+        Dtype::Bf16 => weighted(row, weight, scale, |value| rounded(Dtype::Bf16, value)),
+    }
+}
+
+#[inline(always)]
+fn weighted(row: &mut [f32], weight: &[f32], scale: f32, rounded: impl Fn(f32) -> f32) {
     for (value, &weight) in row.iter_mut().zip(weight) {
-        *value = rounded(dtype, rounded(dtype, *value * scale) * weight);
+        *value = rounded(rounded(*value * scale) * weight);
     }
 }
 
@@ -291,12 +301,12 @@ impl Kernel for GatedKernel<'_> {
                 widen(dtype, ups, &mut up);
                 match activation {
                     Activation::Silu => {
-                        for (gate, up) in gate.iter_mut().zip(up) {
+                        for (gate, &up) in gate.iter_mut().zip(&up) {
                             *gate = *gate / (1.0 + exp::<FMA>(-*gate)) * up;
                         }
                     }
                     Activation::GeluTanh => {
-                        for (gate, up) in gate.iter_mut().zip(up) {
+                        for (gate, &up) in gate.iter_mut().zip(&up) {
                             *gate = gelu::<FMA>(*gate) * up;
                         }
                     }

@@ -8,7 +8,7 @@ use crate::layers::{
     Activation, Attention, AttentionConfig, Block, Decoder, FeedForward, GateUp, Head, Mlp,
     QkNorms, Qkv, RmsNorm, Rope,
 };
-use crate::weights::Weights;
+use crate::weights::{Linears, Weights};
 
 pub(crate) use experts::Experts;
 
@@ -211,14 +211,17 @@ impl Shape {
         // Before any tensor is taken: what the config says wrongly is named as such.
         let rope = rope.map(|rope| Ok::<_, Error>(Rope::new(self.rotary_dims(rope)?, rope)?));
         let rope = rope.transpose()?;
-        let linear = |name, size| w.linear(name, self.hidden_size, size, parts.qkv_bias);
+        let (hidden, bias) = (self.hidden_size, parts.qkv_bias);
         let qkv = if parts.fused_qkv {
-            Qkv::Fused { qkv_proj: linear("qkv_proj", q_dim + 2 * kv_dim)?, q_dim, kv_dim }
+            let qkv_proj = w.linear("qkv_proj", hidden, q_dim + 2 * kv_dim, bias)?;
+            Qkv::Fused { qkv_proj, q_dim, kv_dim }
         } else {
-            Qkv::Separate {
-                q_proj: linear("q_proj", q_dim)?,
-                k_proj: linear("k_proj", kv_dim)?,
-                v_proj: linear("v_proj", kv_dim)?,
+            let names = [("q_proj", q_dim), ("k_proj", kv_dim), ("v_proj", kv_dim)];
+            match w.linears(names, hidden, bias)? {
+                Linears::Joined(qkv_proj) => Qkv::Fused { qkv_proj, q_dim, kv_dim },
+                Linears::Separate([q_proj, k_proj, v_proj]) => {
+                    Qkv::Separate { q_proj, k_proj, v_proj }
+                }
             }
         };
         let norms = |q, k| Ok::<_, Error>((self.norm(w, "q_norm", q)?, self.norm(w, "k_norm", k)?));
@@ -278,11 +281,13 @@ impl Shape {
     /// The gated feed-forward network under `w`.
     pub fn mlp(&self, w: &Weights, activation: Activation, bias: bool) -> Result<FeedForward> {
         let (hidden, inner) = (self.hidden_size, self.intermediate_size);
+        let names = [("gate_proj", inner), ("up_proj", inner)];
+        let gate_up = match w.linears(names, hidden, bias)? {
+            Linears::Joined(both) => GateUp::Halves(both),
+            Linears::Separate([gate_proj, up_proj]) => GateUp::Separate { gate_proj, up_proj },
+        };
         Ok(FeedForward::Mlp(Mlp {
-            gate_up: GateUp::Separate {
-                gate_proj: w.linear("gate_proj", hidden, inner, bias)?,
-                up_proj: w.linear("up_proj", hidden, inner, bias)?,
-            },
+            gate_up,
             down_proj: w.linear("down_proj", inner, hidden, bias)?,
             activation,
             product: w.kernels(),

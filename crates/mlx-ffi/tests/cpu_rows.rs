@@ -59,7 +59,7 @@ fn heads_are_normed_and_rotated_as_by_mlx() -> Result<()> {
         let weight = normal(&[40], dtype, 2)?;
         for firsts in [&[9][..], &[3, 200]] {
             for norm in [None, Some((&weight, 1e-6))] {
-                let found = cpu::heads(&x, 40, norm, Some(&turns(firsts, 5)?))?;
+                let found = cpu::heads(&x, 0..120, 40, norm, Some(&turns(firsts, 5)?))?;
                 let heads = ops::reshape(&x, &[2, 5, 3, 40])?;
                 let heads = match norm {
                     Some((weight, eps)) => fast::rms_norm(&heads, Some(weight), eps)?,
@@ -81,7 +81,13 @@ fn heads_are_normed_and_rotated_as_by_mlx() -> Result<()> {
             }
         }
         let plain = ops::swap_axes(&ops::reshape(&x, &[2, 5, 3, 40])?, 1, 2)?;
-        assert_alike(&cpu::heads(&x, 40, None, None)?, &plain, 0.0)?;
+        assert_alike(&cpu::heads(&x, 0..120, 40, None, None)?, &plain, 0.0)?;
+        // Heads among other columns are those of an array of these columns alone.
+        let norm = Some((&weight, 1e-6));
+        let part = ops::slice_axis(&x, -1, 30, 110)?;
+        let found = cpu::heads(&x, 30..110, 40, norm, Some(&turns(&[9], 5)?))?;
+        let expected = cpu::heads(&part, 0..80, 40, norm, Some(&turns(&[9], 5)?))?;
+        assert_alike(&found, &expected, 0.0)?;
     }
     Ok(())
 }
@@ -92,8 +98,10 @@ fn a_gate_is_that_of_mlx_over_halves_of_a_matrix() -> Result<()> {
         let both = normal(&[2, 3, 80], dtype, 1)?;
         let (gate, up) = (ops::slice_axis(&both, -1, 0, 40)?, ops::slice_axis(&both, -1, 40, 80)?);
         let expected = ops::multiply(&ops::multiply(&gate, &ops::sigmoid(&gate)?)?, &up)?;
-        let found = cpu::gated(Activation::Silu, &gate, &up)?;
+        let found = cpu::gated(Activation::Silu, (&both, 0..40), (&both, 40..80))?;
         assert_alike(&found, &expected, 2.0 * tolerance)?;
+        let apart = cpu::gated(Activation::Silu, (&gate, 0..40), (&up, 0..40))?;
+        assert_alike(&apart, &found, 0.0)?;
     }
     Ok(())
 }
@@ -105,13 +113,21 @@ fn what_does_not_fit_is_refused() -> Result<()> {
     let half = ops::astype(&weight, Dtype::Bf16)?;
     assert!(cpu::rms_norm(&x, &weight, 1e-5).is_err());
     assert!(cpu::rms_norm(&ops::astype(&x, Dtype::I32)?, &weight, 1e-5).is_err());
-    assert!(cpu::heads(&x, 40, Some((&half, 1e-5)), None).is_err());
-    assert!(cpu::heads(&x, 50, None, None).is_err());
-    assert!(cpu::heads(&x, 0, None, None).is_err());
-    assert!(cpu::heads(&x, 40, None, Some(&turns(&[0, 1, 2], 5)?)).is_err());
-    assert!(cpu::heads(&x, 40, None, Some(&turns(&[0], 4)?)).is_err());
-    assert!(cpu::heads(&x, 24, None, Some(&turns(&[0], 5)?)).is_err());
-    assert!(cpu::gated(Activation::Silu, &x, &weight).is_err());
-    assert!(cpu::gated(Activation::Silu, &weight, &half).is_err());
+    assert!(cpu::heads(&x, 0..120, 40, Some((&half, 1e-5)), None).is_err());
+    assert!(cpu::heads(&x, 0..120, 50, None, None).is_err());
+    assert!(cpu::heads(&x, 0..120, 0, None, None).is_err());
+    assert!(cpu::heads(&x, 0..120, 40, None, Some(&turns(&[0, 1, 2], 5)?)).is_err());
+    assert!(cpu::heads(&x, 0..120, 40, None, Some(&turns(&[0], 4)?)).is_err());
+    assert!(cpu::heads(&x, 0..120, 24, None, Some(&turns(&[0], 5)?)).is_err());
+    let backwards = std::ops::Range { start: 80, end: 40 };
+    for columns in [-40..40, 40..160, 120..160, backwards, i32::MIN..i32::MAX] {
+        assert!(cpu::heads(&x, columns, 40, None, None).is_err());
+    }
+    let gated = |gate, up| cpu::gated(Activation::Silu, gate, up);
+    assert!(gated((&x, 0..40), (&weight, 0..40)).is_err());
+    assert!(gated((&weight, 0..40), (&half, 0..40)).is_err());
+    assert!(gated((&x, 0..40), (&x, 40..79)).is_err());
+    assert!(gated((&x, 0..40), (&x, 81..121)).is_err());
+    assert!(gated((&x, -40..0), (&x, 0..40)).is_err());
     Ok(())
 }

@@ -19,7 +19,7 @@ pub(super) const FROM_F32: u8 = 3;
 /// Rows of x that are multiplied with four rows of weights at a time: their sums fit in registers.
 pub(super) const X_ROWS: usize = 6;
 
-/// Up to so many rows of x, the weights' way from memory takes longer than the products.
+/// For so many rows of x in all, the weights' way from memory takes longer than the products.
 const STREAMED: usize = 3;
 
 /// How many bytes ahead of the weights at hand memory is asked for more.
@@ -83,7 +83,7 @@ impl Dense<'_> {
                 w[j] = &self.data[(first + j.min(count - 1)) * row_size..][..row_size];
             }
             let mut totals = [[_mm512_setzero_ps(); 4]; M];
-            if M <= STREAMED {
+            if M <= STREAMED && self.m <= STREAMED {
                 for j in 0..4 {
                     let sums = products_of_row::<KIND, M>(x, w[j], steps);
                     for i in 0..M {

@@ -3,7 +3,7 @@
 use mlx_ffi::fast::AttentionMask;
 use mlx_ffi::{Array, Dtype, Result, cpu, fast, ops};
 
-use super::{Linear, Positions, Product, QkNorms, Qkv, RmsNorm, Rope, Seen};
+use super::{Columns, Linear, Positions, Product, QkNorms, Qkv, RmsNorm, Rope, Seen};
 use crate::cache::{Cache, Mask, View, Visible};
 
 /// The sizes of an attention layer and how its scores are made.
@@ -47,33 +47,34 @@ impl Attention {
         positions: &mut Positions,
         cache: &mut Cache,
     ) -> Result<Array> {
-        let AttentionConfig { n_heads, n_kv_heads, head_dim, .. } = self.config;
-        let [b, l, _] = x.dims()?;
         let [q, k, v] = self.qkv.forward(x)?;
         let (q, k) = self.qk_norms.projections(q, k)?;
         let (q_norm, k_norm) = self.qk_norms.heads();
         let (q, k) = (self.heads(&q, q_norm, positions)?, self.heads(&k, k_norm, positions)?);
-        let v = ops::swap_axes(&ops::reshape(&v, &[b, l, n_kv_heads, head_dim])?, 1, 2)?;
+        let v = self.product.heads(&v, self.config.head_dim)?;
         let view = cache.update(&k, &v)?;
         if let Some(seen) = positions.watched() {
             *seen = Some(Seen::new(&q, &k, &view)?);
         }
-        let out = self.attend(&q, &view, positions)?;
-        let out = ops::reshape(&ops::swap_axes(&out, 1, 2)?, &[b, l, n_heads * head_dim])?;
-        self.o_proj.forward(&out)
+        self.o_proj.forward(&self.attended(&q, &view, positions)?)
     }
 
     /// Queries or keys, `[b, l, n * head_dim]`, normed and rotated by heads: `[b, n, l, head_dim]`.
-    fn heads(&self, x: &Array, norm: Option<&RmsNorm>, positions: &mut Positions) -> Result<Array> {
-        let [b, l, _] = x.dims()?;
+    fn heads(
+        &self,
+        x: &Columns,
+        norm: Option<&RmsNorm>,
+        positions: &mut Positions,
+    ) -> Result<Array> {
+        let [b, l, _] = x.of.dims()?;
         let head_dim = self.config.head_dim;
-        let has_one_type = norm.is_none_or(|norm| norm.weight.dtype() == x.dtype());
+        let has_one_type = norm.is_none_or(|norm| norm.weight.dtype() == x.of.dtype());
         if self.product == Product::CpuKernels && has_one_type {
             let turns = self.rope.as_ref().map(|rope| positions.turns(rope, l)).transpose()?;
             let norm = norm.map(|norm| (&norm.weight, norm.eps));
-            return cpu::heads(x, head_dim, norm, turns.as_ref());
+            return cpu::heads(&x.of, x.range.clone(), head_dim, norm, turns.as_ref());
         }
-        let x = ops::reshape(x, &[b, l, -1, head_dim])?;
+        let x = ops::reshape(&x.array()?, &[b, l, -1, head_dim])?;
         let x = norm.map_or_else(|| x.share(), |norm| norm.forward(&x))?;
         let x = ops::swap_axes(&x, 1, 2)?;
         self.rope.as_ref().map_or_else(|| x.share(), |rope| rope.forward(&x, positions))
@@ -84,17 +85,25 @@ impl Attention {
         2 * self.config.n_kv_heads as u64 * self.config.head_dim as u64
     }
 
-    /// Queries `[b, n_heads, l, d]` over keys and values.
-    fn attend(&self, q: &Array, view: &View, positions: &mut Positions) -> Result<Array> {
-        let scale = self.config.scale;
+    /// Queries `[b, n_heads, l, d]` over keys and values: `[b, l, n_heads * d]`.
+    fn attended(&self, q: &Array, view: &View, positions: &mut Positions) -> Result<Array> {
         let (k, v) = (&view.keys, &view.values);
         let has_one_type = k.dtype() == q.dtype() && v.dtype() == q.dtype();
         if self.product == Product::CpuKernels && has_one_type {
             let Visible { ref starts, causal, window } = view.visible;
             let visible = cpu::Visible { starts, causal, window };
-            let sinks = self.sinks.as_ref();
-            return cpu::attention(q, k, v, scale, self.config.softcap, sinks, visible);
+            let AttentionConfig { scale, softcap, .. } = self.config;
+            return cpu::attention(q, k, v, scale, softcap, self.sinks.as_ref(), visible);
         }
+        let [b, n_heads, l, d] = q.dims()?;
+        let out = self.attend(q, view, positions)?;
+        ops::reshape(&ops::swap_axes(&out, 1, 2)?, &[b, l, n_heads * d])
+    }
+
+    /// The same by MLX's operations: `[b, n_heads, l, d]`.
+    fn attend(&self, q: &Array, view: &View, positions: &mut Positions) -> Result<Array> {
+        let scale = self.config.scale;
+        let (k, v) = (&view.keys, &view.values);
         let [b, n_heads, l, d] = q.dims()?;
         let Some(softcap) = self.config.softcap else {
             let mask = match positions.mask(view, l)? {

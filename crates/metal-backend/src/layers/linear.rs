@@ -73,6 +73,11 @@ impl Linear {
         &self.weight
     }
 
+    /// `[out]`, where it has one.
+    pub fn bias(&self) -> Option<&Array> {
+        self.bias.as_ref()
+    }
+
     /// Its adapter.
     pub fn lora(&self) -> Option<&Lora> {
         self.lora.as_ref()

@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Result, ops};
 
-use super::{Linear, Product};
+use super::{Columns, Linear, Product};
 
 /// What the gate does to what it lets through.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,14 +64,16 @@ pub(crate) enum GateUp<L> {
 
 impl<L> GateUp<L> {
     /// The gate and what it lets through, where `project` applies a matrix.
-    pub fn forward(&self, project: impl Fn(&L) -> Result<Array>) -> Result<(Array, Array)> {
+    pub fn forward(&self, project: impl Fn(&L) -> Result<Array>) -> Result<(Columns, Columns)> {
         match self {
-            GateUp::Separate { gate_proj, up_proj } => Ok((project(gate_proj)?, project(up_proj)?)),
+            GateUp::Separate { gate_proj, up_proj } => {
+                Ok((Columns::all(project(gate_proj)?), Columns::all(project(up_proj)?)))
+            }
             GateUp::Halves(both) => {
                 let both = project(both)?;
                 let all = both.shape().last().copied().unwrap_or(0);
-                let gate = ops::slice_axis(&both, -1, 0, all / 2)?;
-                Ok((gate, ops::slice_axis(&both, -1, all / 2, all)?))
+                let gate = Columns { of: both.share()?, range: 0..all / 2 };
+                Ok((gate, Columns { of: both, range: all / 2..all }))
             }
             GateUp::Interleaved(both) => {
                 let both = project(both)?;
@@ -82,7 +84,7 @@ impl<L> GateUp<L> {
                 pairs.push(2);
                 let pairs = ops::reshape(&both, &pairs)?;
                 let column = |at| ops::squeeze(&ops::slice_axis(&pairs, -1, at, at + 1)?, -1);
-                Ok((column(0)?, column(1)?))
+                Ok((Columns::all(column(0)?), Columns::all(column(1)?)))
             }
         }
     }

@@ -28,7 +28,7 @@ pub(crate) use moe::{FeedForward, Moe, Routing};
 pub(crate) use norm::RmsNorm;
 pub(crate) use positions::Positions;
 pub(crate) use product::Product;
-pub(crate) use qkv::{QkNorms, Qkv};
+pub(crate) use qkv::{Columns, QkNorms, Qkv};
 pub(crate) use rope::{Reach, Rope};
 pub(crate) use seen::Seen;
 pub(crate) use workspace::Workspace;

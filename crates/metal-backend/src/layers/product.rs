@@ -4,7 +4,7 @@ use mlx_ffi::{
     Array, Device, Dtype, Quantized, cpu, dequantize, fast, gather_qmm, ops, quantized_matmul,
 };
 
-use super::{Activation, Order};
+use super::{Activation, Columns, Order};
 use crate::error::{Error, Result};
 
 /// The variable that names the kernels for a CPU.
@@ -128,14 +128,33 @@ impl Product {
     }
 
     /// What passes the gate: `activation(gate) · up`.
-    pub fn gated(self, activation: Activation, gate: &Array, up: &Array) -> mlx_ffi::Result<Array> {
-        match (self, activation) {
-            (Product::CpuKernels, Activation::Silu) => cpu::gated(cpu::Activation::Silu, gate, up),
-            (Product::CpuKernels, Activation::GeluTanh) => {
-                cpu::gated(cpu::Activation::GeluTanh, gate, up)
+    pub fn gated(
+        self,
+        activation: Activation,
+        gate: &Columns,
+        up: &Columns,
+    ) -> mlx_ffi::Result<Array> {
+        let known = match activation {
+            Activation::Silu => Some(cpu::Activation::Silu),
+            Activation::GeluTanh => Some(cpu::Activation::GeluTanh),
+            Activation::ClippedSilu { .. } => None,
+        };
+        match (self, known) {
+            (Product::CpuKernels, Some(activation)) => {
+                let (gate, up) = ((&gate.of, gate.range.clone()), (&up.of, up.range.clone()));
+                cpu::gated(activation, gate, up)
             }
-            _ => activation.gated(gate, up),
+            _ => activation.gated(&gate.array()?, &up.array()?),
         }
+    }
+
+    /// The heads of `x`, `[b, l, n * head_dim]`: `[b, n, l, head_dim]`.
+    pub fn heads(self, x: &Columns, head_dim: i32) -> mlx_ffi::Result<Array> {
+        if self == Product::CpuKernels {
+            return cpu::heads(&x.of, x.range.clone(), head_dim, None, None);
+        }
+        let [b, l, _] = x.of.dims()?;
+        ops::swap_axes(&ops::reshape(&x.array()?, &[b, l, -1, head_dim])?, 1, 2)
     }
 
     /// Whether products of many rows are faster where the matrices are named in order. Our own

@@ -1,5 +1,7 @@
 //! Queries, keys and values before they are split into heads.
 
+use std::ops::Range;
+
 use mlx_ffi::{Array, Result, ops};
 
 use super::{Linear, RmsNorm};
@@ -20,22 +22,50 @@ pub(crate) enum Qkv {
 }
 
 impl Qkv {
-    /// `x`, `[b, l, hidden_size]`, to queries `[b, l, q_dim]`, keys and values `[b, l, kv_dim]`.
-    pub fn forward(&self, x: &Array) -> Result<[Array; 3]> {
+    /// `x`, `[b, l, hidden_size]`, to queries of `q_dim` columns, keys and values of `kv_dim`.
+    pub fn forward(&self, x: &Array) -> Result<[Columns; 3]> {
         match self {
-            Qkv::Separate { q_proj, k_proj, v_proj } => {
-                Ok([q_proj.forward(x)?, k_proj.forward(x)?, v_proj.forward(x)?])
-            }
+            Qkv::Separate { q_proj, k_proj, v_proj } => Ok([
+                Columns::all(q_proj.forward(x)?),
+                Columns::all(k_proj.forward(x)?),
+                Columns::all(v_proj.forward(x)?),
+            ]),
             Qkv::Fused { qkv_proj, q_dim, kv_dim } => {
                 let all = qkv_proj.forward(x)?;
                 let (k_end, v_end) = (q_dim + kv_dim, q_dim + 2 * kv_dim);
                 Ok([
-                    ops::slice_axis(&all, -1, 0, *q_dim)?,
-                    ops::slice_axis(&all, -1, *q_dim, k_end)?,
-                    ops::slice_axis(&all, -1, k_end, v_end)?,
+                    Columns { of: all.share()?, range: 0..*q_dim },
+                    Columns { of: all.share()?, range: *q_dim..k_end },
+                    Columns { of: all, range: k_end..v_end },
                 ])
             }
         }
+    }
+}
+
+/// Some columns of an array: kernels that take them where they lie need no operation to cut them out.
+#[derive(Debug)]
+pub(crate) struct Columns {
+    /// `[b, l, …]`.
+    pub of: Array,
+    /// Which, of the last dimension.
+    pub range: Range<i32>,
+}
+
+impl Columns {
+    /// All columns of an array.
+    pub fn all(of: Array) -> Columns {
+        let range = 0..of.shape().last().copied().unwrap_or(0);
+        Columns { of, range }
+    }
+
+    /// An array of these columns alone.
+    pub fn array(&self) -> Result<Array> {
+        let Range { start, end } = self.range;
+        if self.of.shape().last() == Some(&(end - start)) {
+            return self.of.share();
+        }
+        ops::slice_axis(&self.of, -1, start, end)
     }
 }
 
@@ -52,11 +82,12 @@ pub(crate) enum QkNorms {
 
 impl QkNorms {
     /// Queries and keys, `[b, l, …]`, with the norms over all heads.
-    pub fn projections(&self, q: Array, k: Array) -> Result<(Array, Array)> {
+    pub fn projections(&self, q: Columns, k: Columns) -> Result<(Columns, Columns)> {
         match self {
-            QkNorms::Projections { q_norm, k_norm } => {
-                Ok((q_norm.forward(&q)?, k_norm.forward(&k)?))
-            }
+            QkNorms::Projections { q_norm, k_norm } => Ok((
+                Columns::all(q_norm.forward(&q.array()?)?),
+                Columns::all(k_norm.forward(&k.array()?)?),
+            )),
             _ => Ok((q, k)),
         }
     }

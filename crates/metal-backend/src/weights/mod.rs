@@ -7,4 +7,4 @@ mod source;
 mod tensors;
 
 pub(crate) use adapter::Adapter;
-pub(crate) use tensors::Weights;
+pub(crate) use tensors::{Linears, Weights};

@@ -2,6 +2,7 @@
 
 mod check;
 mod experts;
+mod joined;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,6 +16,8 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::files::ModelFiles;
 use crate::layers::{Embedding, Linear, Lora, Matrix, Product, RmsNorm, Weight};
+
+pub(crate) use joined::Linears;
 
 /// A cursor into a checkpoint: a dotted prefix, and the tensors that nobody has taken yet.
 #[derive(Clone)]

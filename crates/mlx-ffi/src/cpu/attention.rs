@@ -21,13 +21,13 @@ pub struct Visible<'a> {
 }
 
 /// `softmax(q kᵀ · scale) v` over the visible keys, for `q` of `[b, n_heads, l, d]`, `k` of
-/// `[b, n_kv_heads, n, d]` and `v` of `[b, n_kv_heads, n, dv]`: `[b, n_heads, l, dv]`, in their
-/// common type. Scores are squashed to ± `softcap`; `sinks`, `[n_heads]`, is one more score a head
+/// `[b, n_kv_heads, n, d]` and `v` of `[b, n_kv_heads, n, dv]`: `[b, l, n_heads · dv]`, a query's heads
+/// beside each other, in their common type. Scores are squashed to ± `softcap`; `sinks`, `[n_heads]`, is one more score a head
 /// that takes part in the softmax and adds nothing.
 ///
 /// A query that sees nothing gives zeros. Its result depends on the query and on the keys and
 /// values that it sees alone, to the bit. Nothing is copied where the last dimension of an operand
-/// is contiguous, and `swap_axes(1, 2)` of the result is row-major.
+/// is contiguous.
 ///
 /// # Errors
 /// Shapes or types that do not fit; types other than f32, f16 and bf16; a stream of the GPU.
@@ -60,8 +60,11 @@ pub fn attention(
     let sinks = sinks.map(|sinks| ops::astype(sinks, Dtype::F32)).transpose()?;
     let inputs: Vec<&Array> = [q, k, v].into_iter().chain(&sinks).collect();
     let sizes = [b, n_heads, n_kv_heads, l, n, d, dv].map(|size| size as usize);
-    let shape = [b, n_heads, l, dv];
-    let outcome = Outcome { dtype: q.dtype(), shape: &shape, order: &[0, 2, 1, 3] };
+    let columns = n_heads.checked_mul(dv).ok_or_else(|| {
+        Error::new(format!("{n_heads} heads of {dv} values are more than an array has columns"))
+    })?;
+    let shape = [b, l, columns];
+    let outcome = Outcome { dtype: q.dtype(), shape: &shape, order: &[0, 1, 2] };
     operation(&inputs, outcome, move |inputs, out| {
         let [b, n_heads, n_kv_heads, l, n, d, dv] = sizes;
         let mut sinks = Vec::new();

@@ -1,5 +1,7 @@
 //! Norms, rotations and gates by our own kernels for CPUs.
 
+use std::ops::Range;
+
 pub use cpu_kernels::Activation;
 use cpu_kernels::{Gated, Heads, Norm, Rotation, Rows};
 
@@ -15,11 +17,12 @@ use crate::{Array, Dtype, Error, Result};
 pub fn rms_norm(x: &Array, weight: &Array, eps: f32) -> Result<Array> {
     let order: Vec<i32> = (0..x.shape().len() as i32).collect();
     let (sizes, d) = sizes(x)?;
-    rows(x, (sizes, d), Some((weight, eps)), None, (x.shape(), &order))
+    rows((x, 0), (sizes, d), Some((weight, eps)), None, (x.shape(), &order))
 }
 
-/// The heads of `x`, `[b, l, n · head_dim]`, as `[b, n, l, head_dim]`: each normed by a weight of
-/// `[head_dim]`, then with its first `dims` values rotated in pairs (`i`, `i + dims / 2`).
+/// The heads in `columns` of `x`, `[b, l, …]`, `n · head_dim` many, as `[b, n, l, head_dim]`: each
+/// normed by a weight of `[head_dim]`, then with its first `dims` values rotated in pairs (`i`,
+/// `i + dims / 2`).
 ///
 /// Of `turns`, `[b or 1, l, dims]` F32, a position's first half are the cosines of its pairs' angles,
 /// the second half their sines. `swap_axes(1, 2)` of the result is row-major.
@@ -28,22 +31,28 @@ pub fn rms_norm(x: &Array, weight: &Array, eps: f32) -> Result<Array> {
 /// Shapes or types that do not fit; types other than f32, f16 and bf16; a stream of the GPU.
 pub fn heads(
     x: &Array,
+    columns: Range<i32>,
     head_dim: i32,
     norm: Option<(&Array, f32)>,
     turns: Option<&Array>,
 ) -> Result<Array> {
-    let [b, l, all] = x.dims()?;
+    let [b, l, _] = x.dims()?;
+    let first = first(x, &columns)?;
+    let all = columns.end - columns.start;
     if head_dim <= 0 || all % head_dim != 0 {
-        return Err(Error::new(format!("{x:?} has no heads of {head_dim} values")));
+        return Err(Error::new(format!(
+            "columns {columns:?} of {x:?} are no heads of {head_dim} values"
+        )));
     }
     let n = all / head_dim;
     let sizes = [b, l, n].map(|size| size as usize);
-    rows(x, (sizes, head_dim as usize), norm, turns, (&[b, n, l, head_dim], &[0, 2, 1, 3]))
+    rows((x, first), (sizes, head_dim as usize), norm, turns, (&[b, n, l, head_dim], &[0, 2, 1, 3]))
 }
 
-/// `x` as `sizes` rows of `d` values, normed and rotated, to an array of that shape and order.
+/// `x` from column `first` on as `sizes` rows of `d` values, normed and rotated, to an array of that
+/// shape and order.
 fn rows(
-    x: &Array,
+    (x, first): (&Array, usize),
     (sizes, d): ([usize; 3], usize),
     norm: Option<(&Array, f32)>,
     turns: Option<&Array>,
@@ -73,9 +82,9 @@ fn rows(
         let x = match from_heads {
             true => {
                 let [b, l] = inputs[0].strides();
-                Heads { data: inputs[0].bytes, strides: [b, l, d] }
+                Heads { data: from(&inputs[0], first, dtype), strides: [b, l, d] }
             }
-            false => leading(&inputs[0]),
+            false => leading(&inputs[0], first, dtype),
         };
         let mut rest = inputs[1..].iter().map(|view| view.bytes);
         let norm = eps.and_then(|eps| rest.next().map(|weight| Norm { weight, eps }));
@@ -84,22 +93,50 @@ fn rows(
     })
 }
 
-/// `activation(gate) · up` of two arrays of one shape, of at most four dimensions, and one type.
+/// `activation(gate) · up` of two arrays' columns, as many of both, in arrays of at most four
+/// dimensions that are else of one shape and of one type.
 ///
 /// # Errors
 /// Shapes or types that do not fit; types other than f32, f16 and bf16; a stream of the GPU.
-pub fn gated(activation: Activation, gate: &Array, up: &Array) -> Result<Array> {
+pub fn gated(
+    activation: Activation,
+    (gate, of_gate): (&Array, Range<i32>),
+    (up, of_up): (&Array, Range<i32>),
+) -> Result<Array> {
     let dtype = kernel_dtype(gate.dtype().raw())?;
-    if gate.shape() != up.shape() || gate.dtype() != up.dtype() {
-        return Err(Error::new(format!("a gate {gate:?} does not fit {up:?}")));
+    let firsts = [first(gate, &of_gate)?, first(up, &of_up)?];
+    let (rows, up_rows) = (leading_shape(gate), leading_shape(up));
+    if rows != up_rows || of_gate.len() != of_up.len() || gate.dtype() != up.dtype() {
+        return Err(Error::new(format!(
+            "a gate {of_gate:?} of {gate:?} does not fit {of_up:?} of {up:?}"
+        )));
     }
-    let (sizes, d) = sizes(gate)?;
-    let order: Vec<i32> = (0..gate.shape().len() as i32).collect();
-    let outcome = Outcome { dtype: gate.dtype(), shape: gate.shape(), order: &order };
+    let (sizes, _) = sizes(gate)?;
+    let d = of_gate.len();
+    let shape = [rows, &[d as i32]].concat();
+    let order: Vec<i32> = (0..shape.len() as i32).collect();
+    let outcome = Outcome { dtype: gate.dtype(), shape: &shape, order: &order };
     operation(&[gate, up], outcome, move |inputs, out| {
-        let [gate, up] = [0, 1].map(|i| leading(&inputs[i]));
+        let [gate, up] = [0, 1].map(|i| leading(&inputs[i], firsts[i], dtype));
         cpu_kernels::gated(Gated { dtype, sizes, d, gate, up, activation, out })
     })
+}
+
+/// The first of some columns of `x`.
+///
+/// # Errors
+/// Columns that it does not have.
+fn first(x: &Array, columns: &Range<i32>) -> Result<usize> {
+    let all = x.shape().last().copied().unwrap_or(0);
+    if columns.start < 0 || columns.end < columns.start || columns.end > all {
+        return Err(Error::new(format!("{x:?} has no columns {columns:?}")));
+    }
+    Ok(columns.start as usize)
+}
+
+/// All dimensions but the last.
+fn leading_shape(x: &Array) -> &[i32] {
+    x.shape().split_last().map_or(&[], |(_, leading)| leading)
 }
 
 /// The numbers of rows, and the values of a row.
@@ -115,12 +152,17 @@ fn sizes(x: &Array) -> Result<([usize; 3], usize)> {
     Ok((sizes, d as usize))
 }
 
-/// Rows of up to three dimensions.
-fn leading<'a>(view: &View<'a>) -> Heads<'a> {
+/// Rows of up to three dimensions, from column `first` on.
+fn leading<'a>(view: &View<'a>, first: usize, dtype: cpu_kernels::Dtype) -> Heads<'a> {
     let found = view.leading();
     let mut strides = [0; 3];
     for (stride, &found) in strides[3 - found.len()..].iter_mut().zip(found) {
         *stride = found as usize;
     }
-    Heads { data: view.bytes, strides }
+    Heads { data: from(view, first, dtype), strides }
+}
+
+/// The bytes from column `first` on.
+fn from<'a>(view: &View<'a>, first: usize, dtype: cpu_kernels::Dtype) -> &'a [u8] {
+    view.bytes.get(first * dtype.size()..).unwrap_or(&[])
 }
