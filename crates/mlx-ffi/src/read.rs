@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
+use std::ops::RangeInclusive;
 use std::os::fd::AsRawFd;
 use std::slice;
 use std::sync::{Mutex, PoisonError};
@@ -13,8 +14,9 @@ use crate::{Array, Dtype, Error, Result, sys};
 /// Bytes that a thread reads at a time: enough that handing them out costs nothing, so few that all
 /// threads end at about the same time.
 const PIECE: usize = 1 << 20;
-/// Threads that read one array; more do not make a disk or the memory faster.
-const MOST_THREADS: usize = 8;
+/// Threads that read one array: a disk wants several requests at once, however few cores there are;
+/// more make neither it nor the memory faster.
+const THREADS: RangeInclusive<usize> = 4..=8;
 
 impl Array {
     /// The array of `dtype` and `shape` whose values lie in `file` from byte `offset` on, in native
@@ -57,7 +59,7 @@ impl Array {
 /// Fills `memory` from `file`.
 fn read_all(file: &File, offset: u64, memory: &mut [MaybeUninit<u8>]) -> io::Result<()> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    let threads = cores.min(MOST_THREADS).min(memory.len().div_ceil(PIECE));
+    let threads = cores.clamp(*THREADS.start(), *THREADS.end()).min(memory.len().div_ceil(PIECE));
     let pieces = Mutex::new((0..).zip(memory.chunks_mut(PIECE)));
     let read = || {
         loop {
