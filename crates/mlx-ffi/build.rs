@@ -19,6 +19,7 @@ fn build() -> Result<(), Error> {
         .cpp(true)
         .std("c++20")
         .warnings(false)
+        .file("shim/allocate.cpp")
         .file("shim/cpu_gather.cpp")
         .file("shim/cpu_matmul.cpp")
         .file("shim/cpu_operation.cpp")

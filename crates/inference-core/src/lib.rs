@@ -47,7 +47,7 @@ pub use inspect::{
     AttentionInspector, AttentionSnapshot, AttentionWeights, InspectOptions, LayerAttention,
 };
 pub use message::{Message, Role};
-pub use metrics::{CacheMiss, EngineStatus, GenerateMetrics};
+pub use metrics::{CacheMiss, EngineStatus, GenerateMetrics, StepTimes};
 pub use model::{
     BatchResult, ClassifyResult, LabelScore, ModelInfo, Prompt, RenderedPrompt, TextModel,
     generate_each,

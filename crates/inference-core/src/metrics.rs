@@ -80,6 +80,50 @@ pub struct EngineStatus {
     /// Since the engine last finished a step of its work; zero while it is idle. One that grows
     /// past the longest step tells of an engine that hangs.
     pub heartbeat_age: Duration,
+    /// Where the time of decode steps went since the load; zero where the engine does not measure it.
+    pub step_times: StepTimes,
+}
+
+/// Where the time of decode steps went, summed over `steps`. The parts do not overlap and leave
+/// nothing out: prefills and other work between two steps is in none of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepTimes {
+    /// Passes of the model that were begun, each for all requests of a batch.
+    pub steps: u64,
+    /// Describing the pass: the graph of its operations.
+    pub build: Duration,
+    /// Handing the pass to the device, until the engine may go on.
+    pub encode: Duration,
+    /// Waiting for the device.
+    pub wait: Duration,
+    /// Sampling on the host: penalties, constraints, and describing the draw. What the device does
+    /// of it is in `wait`.
+    pub sample: Duration,
+    /// From ids to text, stop strings, handing tokens over.
+    pub detokenize: Duration,
+    /// All else: admission, requests that join and leave, memory.
+    pub rest: Duration,
+}
+
+impl StepTimes {
+    /// All parts together.
+    pub fn total(&self) -> Duration {
+        self.build + self.encode + self.wait + self.sample + self.detokenize + self.rest
+    }
+
+    /// What came after `earlier`, of the same engine.
+    #[must_use]
+    pub fn since(&self, earlier: &StepTimes) -> StepTimes {
+        StepTimes {
+            steps: self.steps.saturating_sub(earlier.steps),
+            build: self.build.saturating_sub(earlier.build),
+            encode: self.encode.saturating_sub(earlier.encode),
+            wait: self.wait.saturating_sub(earlier.wait),
+            sample: self.sample.saturating_sub(earlier.sample),
+            detokenize: self.detokenize.saturating_sub(earlier.detokenize),
+            rest: self.rest.saturating_sub(earlier.rest),
+        }
+    }
 }
 
 impl GenerateMetrics {

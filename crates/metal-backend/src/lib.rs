@@ -31,6 +31,8 @@ mod layers;
 mod load;
 mod model;
 mod models;
+#[cfg(feature = "parts")]
+pub mod parts;
 mod sampling;
 mod shape;
 pub mod text;

@@ -10,7 +10,7 @@ use crate::error::{Error, Result, load as load_error};
 use crate::files::ModelFiles;
 use crate::layers::{Decoder, Product};
 use crate::models;
-use crate::weights::{Adapter, Weights};
+use crate::weights::{Adapter, Checkpoint, Weights};
 
 /// A model with what the engine needs to run it.
 pub(crate) struct LoadedModel {
@@ -47,19 +47,24 @@ pub(crate) fn config(files: &ModelFiles) -> Result<Config> {
 ///
 /// # Errors
 /// What does not fit, with the file or the folder.
-pub(crate) fn load(options: &EngineOptions) -> Result<LoadedModel> {
-    build(options, false)
+pub(crate) fn load(options: &EngineOptions, checkpoint: &Checkpoint) -> Result<LoadedModel> {
+    build(options, checkpoint, false)
 }
 
-/// Checks the files and builds the model without its weights.
+/// Builds the model of empty stand-ins: all that can be wrong with names, shapes and types shows
+/// before the first weight is read.
 ///
 /// # Errors
 /// As [`load`].
-pub(crate) fn describe(options: &EngineOptions) -> Result<LoadedModel> {
-    build(options, true)
+pub(crate) fn describe(options: &EngineOptions, checkpoint: &Checkpoint) -> Result<LoadedModel> {
+    build(options, checkpoint, true)
 }
 
-fn build(options: &EngineOptions, only_describe: bool) -> Result<LoadedModel> {
+fn build(
+    options: &EngineOptions,
+    checkpoint: &Checkpoint,
+    only_describe: bool,
+) -> Result<LoadedModel> {
     let EngineOptions { files, config, device, load } = options;
     let at_folder = |error: Error| error.at(&files.folder());
     let dtype = load.dtype.map(|dtype| match dtype {
@@ -67,7 +72,7 @@ fn build(options: &EngineOptions, only_describe: bool) -> Result<LoadedModel> {
         inference_core::Dtype::F16 => Dtype::F16,
         inference_core::Dtype::Bf16 => Dtype::Bf16,
     });
-    let weights = Weights::open(files, config, dtype, Product::on(*device)?, only_describe)?;
+    let weights = Weights::of(checkpoint, config, dtype, Product::on(*device)?, only_describe);
     let weights = match &load.adapter_path {
         None => weights,
         Some(folder) => weights.with_adapter(Adapter::open(folder)?),

@@ -22,6 +22,7 @@ use crate::text::{
     AddSpecial, ChatFormat, ChatInput, Detokenizer, LocalTime, SkipSpecial, StopMatcher, TextError,
     Tokenizer,
 };
+use crate::weights::Checkpoint;
 
 /// Variables of a chat template that are no arguments of it.
 const CONVERSATION: [&str; 4] = ["messages", "tools", "documents", "add_generation_prompt"];
@@ -92,7 +93,8 @@ impl MlxModel {
         capabilities(product, &[]).check_load(&options.load)?;
         let text = Text::read(&options.files, model_type(options)?).map_err(text_error)?;
         SamplingDefaults::read(&options.files)?;
-        Ok(text.complete(load::describe(options)?.description, product))
+        let checkpoint = Checkpoint::open(&options.files)?;
+        Ok(text.complete(load::describe(options, &checkpoint)?.description, product))
     }
 
     /// The options with what the model's own generation config asks for.

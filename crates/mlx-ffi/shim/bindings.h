@@ -1,6 +1,7 @@
 // Everything that src/bindings.rs declares. MLX's readers of npy and gguf files
 // are left out on purpose: they trust the sizes that a file states.
 #include "mlx/c/mlx.h"
+#include "allocate.h"
 #include "cpu_gather.h"
 #include "cpu_matmul.h"
 #include "cpu_operation.h"

@@ -3347,6 +3347,14 @@ unsafe extern "C" {
         in_axes_num: usize,
     ) -> ::std::os::raw::c_int;
     pub fn mlx_version(str_: *mut mlx_string) -> ::std::os::raw::c_int;
+    #[doc = " Makes an array of `dtype` and `shape` in MLX's own memory, with nothing written there yet, and\n tells where that is. Nothing may read the array before all of it was written.\n Returns 0, or 1 after the error handler has been called."]
+    pub fn mlxrs_array_allocate(
+        res: *mut mlx_array,
+        data: *mut *mut ::std::os::raw::c_void,
+        shape: *const ::std::os::raw::c_int,
+        dim: usize,
+        dtype: mlx_dtype,
+    ) -> ::std::os::raw::c_int;
     #[doc = " `x wᵀ` by `kernel` on the CPU stream `s`, lazily: `x` is `[…, k]`, `weight` has `n` rows, the\n result is `[…, n]`. `scales` and `biases` may be empty handles. That the weights fit `format`\n and `k` is for the kernel to check against the sizes that it gets: an error of the kernel is the\n error of the evaluation. Returns 0, or 1 after the error handler has been called."]
     pub fn mlxrs_cpu_matmul(
         res: *mut mlx_array,

@@ -29,6 +29,7 @@ pub mod memory;
 pub mod ops;
 mod quantized;
 pub mod random;
+mod read;
 mod stream;
 mod sys;
 mod vector;

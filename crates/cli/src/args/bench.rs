@@ -79,6 +79,9 @@ pub struct BenchArgs {
     /// Also measure N requests at once
     #[arg(short, long, value_name = "N", value_parser = values::count, help_heading = "Tests")]
     pub concurrency: Option<usize>,
+    /// Also show where the time of a decode step goes
+    #[arg(long, help_heading = "Tests")]
+    pub breakdown: bool,
     /// Measure each test so often
     #[arg(short, long, value_name = "N", value_parser = values::count, default_value = "5",
           help_heading = "Tests")]

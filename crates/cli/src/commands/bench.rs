@@ -2,6 +2,8 @@
 
 mod measure;
 mod shapes;
+mod step;
+mod table;
 
 use inference_core::{Feature, LoadOptions, ModelInfo, Support, TextModel};
 use serde::Serialize;
@@ -39,6 +41,10 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     }
     if args.concurrency.is_some() && (args.prompt == 0 || args.new == 0) {
         let reason = "--concurrency measures prompts and answers: neither may be 0";
+        return Err(Failure::Usage(reason.into()));
+    }
+    if args.breakdown && args.new == 0 {
+        let reason = "--breakdown takes the steps of answers apart: --new may not be 0";
         return Err(Failure::Usage(reason.into()));
     }
     let _interrupt = Interrupt::install()?;
@@ -79,7 +85,7 @@ fn load(args: &BenchArgs, options: &LoadOptions) -> Result<Box<dyn TextModel>> {
 }
 
 fn tests(args: &BenchArgs, model: &dyn TextModel) -> Result<Vec<Measured>> {
-    let bench = Bench { model, repeat: args.repeat };
+    let bench = Bench { model, repeat: args.repeat, breakdown: args.breakdown };
     let _spinner = (!args.quiet).then(|| Spinner::new("measuring".to_owned()));
     let mut results = Vec::new();
     if args.prompt > 0 {
@@ -100,12 +106,12 @@ fn name(shape: Shape) -> String {
     shape.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-/// A table, and what else was measured below it.
+/// The table of the tests, those of their steps, and what else was measured below them.
 fn text(report: &Report, info: &ModelInfo) -> String {
-    let mut rows =
-        vec![["model", "weights", "size", "device", "test", "tokens/s"].map(String::from)];
+    let head = ["model", "weights", "size", "device", "test", "tokens/s"];
+    let mut rows = vec![head.map(String::from).to_vec()];
     for test in &report.results {
-        rows.push([
+        rows.push(vec![
             report.model.clone(),
             quantization(info),
             bytes::human(info.weight_bytes),
@@ -114,30 +120,12 @@ fn text(report: &Report, info: &ModelInfo) -> String {
             format!("{:.2} ± {:.2}", test.tokens_per_second, test.stddev),
         ]);
     }
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..6).filter_map(width).collect();
-    let mut text = String::new();
-    for (number, row) in rows.iter().enumerate() {
-        let cells: Vec<String> = row
-            .iter()
-            .zip(&widths)
-            .enumerate()
-            .map(|(column, (cell, width))| match column {
-                4.. => format!("{cell:>width$}"),
-                _ => format!("{cell:<width$}"),
-            })
-            .collect();
-        text += &format!("| {} |\n", cells.join(" | "));
-        if number == 0 {
-            let line = |(column, width): (usize, &usize)| match column {
-                4.. => format!("{}:", "-".repeat(width - 1)),
-                _ => "-".repeat(*width),
-            };
-            let lines: Vec<String> = widths.iter().enumerate().map(line).collect();
-            text += &format!("| {} |\n", lines.join(" | "));
-        }
-    }
+    let mut text = table::markdown(&rows, 4);
     text.push('\n');
+    for (test, step) in report.results.iter().filter_map(|test| Some((test, test.step.as_ref()?))) {
+        text += &table::markdown(&step.rows(&test.test), 1);
+        text.push('\n');
+    }
     for (test, together) in
         report.results.iter().filter_map(|test| Some((test, test.together.as_ref()?)))
     {

@@ -21,6 +21,44 @@ fn each_test_has_its_figures() {
 }
 
 #[test]
+fn a_step_is_taken_apart_without_a_rest_that_nobody_knows() {
+    let report = json(&[
+        "bench",
+        "--json",
+        "-q",
+        "-p",
+        "8",
+        "-n",
+        "24",
+        "-r",
+        "2",
+        "-c",
+        "2",
+        "--breakdown",
+    ]);
+    let [prompt, decode, together] = &report["results"].as_array().unwrap()[..] else {
+        panic!("{report}");
+    };
+    assert!(prompt.get("steps").is_none(), "{prompt}");
+    // Two runs of 25 tokens, of which each takes a pass.
+    assert_eq!(decode["steps"], 50);
+    assert!(together["steps"].as_u64() >= Some(2 * 24), "{together}");
+    for test in [decode, together] {
+        let seconds = test["step_seconds"].as_object().unwrap();
+        let part = |name: &str| seconds[name].as_f64().unwrap();
+        let names = ["build", "encode", "wait", "sample", "detokenize", "rest"];
+        let sum: f64 = names.into_iter().map(part).sum();
+        assert!((sum / part("total") - 1.0).abs() < 1e-6, "{test}");
+        assert!(part("build") > 0.0 && part("encode") > 0.0 && part("detokenize") > 0.0, "{test}");
+    }
+    // The first token comes after the prompt, and so does the first of the passes.
+    let slowest = decode["samples"].as_array().unwrap().iter().map(|rate| rate.as_f64().unwrap());
+    let slowest = 1.0 / slowest.fold(f64::INFINITY, f64::min);
+    let step = decode["step_seconds"]["total"].as_f64().unwrap();
+    assert!(step < 2.0 * slowest, "a step of {step} s where a token takes {slowest} s");
+}
+
+#[test]
 fn random_weights_have_the_sizes_of_a_released_model() {
     let arguments = ["--quiet", "-p", "2", "-n", "0", "-r", "1", "--bits", "4"];
     let output = ml(&[&["bench", "--shape", "qwen3-0.6b"], &arguments[..]].concat());
@@ -34,7 +72,12 @@ fn random_weights_have_the_sizes_of_a_released_model() {
 
 #[test]
 fn what_measures_nothing_is_refused() {
-    for arguments in [&["-p", "0", "-n", "0"][..], &["-p", "0", "-c", "2"], &["--bits", "4"]] {
+    for arguments in [
+        &["-p", "0", "-n", "0"][..],
+        &["-p", "0", "-c", "2"],
+        &["--bits", "4"],
+        &["-n", "0", "--breakdown"],
+    ] {
         let output = ml(&[&["bench"], arguments].concat());
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(output.stdout.is_empty() && !output.stderr.is_empty());

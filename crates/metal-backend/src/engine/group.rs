@@ -7,6 +7,7 @@ use mlx_ffi::{Array, async_eval, ops};
 
 use super::panicked;
 use super::row::Row;
+use super::step_clock::{Part, StepClock};
 use crate::cache::{Caches, PrefixCache};
 use crate::error::Result;
 use crate::layers::Decoder;
@@ -86,7 +87,7 @@ impl Group {
     ///
     /// # Errors
     /// Those of MLX, which end the whole group.
-    pub fn step(&mut self, model: &Decoder) -> Result<Vec<(Row, Exit)>> {
+    pub fn step(&mut self, model: &Decoder, clock: &mut StepClock) -> Result<Vec<(Row, Exit)>> {
         let unread = self.drawn.take();
         let read = unread.as_ref().map_or(0, |draws| draws.reports.len());
         let goes_on = |(index, row): (usize, &Row)| {
@@ -95,19 +96,28 @@ impl Group {
                 && model.reach(row.ids.len() + unread) == self.caches.reach()
         };
         let any_goes_on = self.rows.iter().enumerate().any(goes_on);
-        let logits = if any_goes_on { Some(self.forward(model, unread.as_ref())?) } else { None };
+        clock.lap(Part::Rest);
+        let logits = if any_goes_on {
+            clock.count();
+            Some(self.forward(model, unread.as_ref())?)
+        } else {
+            None
+        };
+        clock.lap(Part::Build);
         let looks_ahead = !self.rows.iter().any(|row| row.sampler.needs_history());
         let mut next = None;
         match &logits {
             Some(logits) if looks_ahead => {
                 let draws = draw(&mut self.rows, logits)?;
+                clock.lap(Part::Sample);
                 async_eval(draws.arrays())?;
                 next = Some(draws);
             }
             Some(logits) => async_eval([logits])?,
             None => {}
         }
-        let left = self.read(model, unread)?;
+        clock.lap(Part::Encode);
+        let left = self.read(model, unread, clock)?;
         self.fresh.clear();
         let stays: Vec<usize> =
             (0..self.rows.len()).filter(|row| !left.iter().any(|(at, _)| at == row)).collect();
@@ -130,8 +140,11 @@ impl Group {
             out.push((row, exit));
         }
         if let (None, Some(logits), false) = (&next, logits, self.rows.is_empty()) {
+            clock.lap(Part::Rest);
             let draws = draw(&mut self.rows, &logits)?;
+            clock.lap(Part::Sample);
             async_eval(draws.arrays())?;
+            clock.lap(Part::Encode);
             next = Some(draws);
         }
         self.drawn = next;
@@ -184,8 +197,14 @@ impl Group {
 
     /// Waits for the draws and hands their tokens over. Returns the indices of the rows that leave,
     /// in ascending order, with the reason.
-    fn read(&mut self, model: &Decoder, unread: Option<Draws>) -> Result<Vec<(usize, Exit)>> {
+    fn read(
+        &mut self,
+        model: &Decoder,
+        unread: Option<Draws>,
+        clock: &mut StepClock,
+    ) -> Result<Vec<(usize, Exit)>> {
         let ids = unread.as_ref().map(|draws| draws.ids.to_vec_u32()).transpose()?;
+        clock.lap(Part::Wait);
         let drawn = ids.iter().flatten().zip(unread.iter().flat_map(|draws| &draws.reports));
         let mut drawn = drawn;
         let reach = self.caches.reach();
@@ -194,12 +213,13 @@ impl Group {
             let step = row.generated();
             let accept = || -> Result<Option<FinishReason>> {
                 let reason = match drawn.next() {
-                    Some((id, report)) => row.accept(*id, report)?,
+                    Some((id, report)) => row.accept(*id, report, clock)?,
                     None => None,
                 };
                 let reason = reason.or(row.is_cancelled().then_some(FinishReason::Cancelled));
                 if reason.is_none() {
                     row.sampler.prepare()?;
+                    clock.lap(Part::Sample);
                 }
                 Ok(reason.map(|reason| row.end(reason)))
             };

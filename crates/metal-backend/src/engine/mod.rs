@@ -14,6 +14,7 @@ mod prompt_logprobs;
 mod row;
 mod scheduler;
 mod shared;
+mod step_clock;
 #[cfg(test)]
 mod tests;
 mod worker;

@@ -9,6 +9,7 @@ use inference_core::{
 use mlx_ffi::Array;
 
 use super::prompt_logprobs::ranked;
+use super::step_clock::{Part, StepClock};
 use super::{Job, PromptLogprobs, TextState, not_numbers};
 use crate::error::Result;
 use crate::sampling::{Report, Sampler};
@@ -106,7 +107,12 @@ impl Row {
     ///
     /// # Errors
     /// Those of MLX; a model whose logits are no numbers.
-    pub fn accept(&mut self, id: u32, report: &Report) -> Result<Option<FinishReason>> {
+    pub fn accept(
+        &mut self,
+        id: u32,
+        report: &Report,
+        clock: &mut StepClock,
+    ) -> Result<Option<FinishReason>> {
         let now = Instant::now();
         self.times.first_known.get_or_insert(now);
         if let Some(check) = &report.check
@@ -130,10 +136,15 @@ impl Row {
             top_logprobs: report.top.as_ref().map(top_logprobs).transpose()?.unwrap_or_default(),
             logits: report.logits.as_ref().map(Array::to_vec_f32).transpose()?,
         };
-        if let Some(index) = self.text.push(token) {
+        clock.lap(Part::Sample);
+        let stopped = self.text.push(token);
+        if stopped.is_none() {
+            self.send(false);
+        }
+        clock.lap(Part::Detokenize);
+        if let Some(index) = stopped {
             return Ok(Some(FinishReason::StopText(self.stop[index].clone())));
         }
-        self.send(false);
         if self.sampler.is_complete() {
             // What else could come is an end.
             return Ok(self.eos_token_ids.first().copied().map(FinishReason::EndOfSequence));

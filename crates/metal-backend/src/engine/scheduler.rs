@@ -20,6 +20,7 @@ use super::memory::{Admission, Budget, InUse, Wanted};
 use super::prefill::Prefill;
 use super::row::Row;
 use super::shared::Shared;
+use super::step_clock::{Part, StepClock};
 use super::{Command, Job, PromptLogprobs, panicked};
 use crate::cache::{CacheSpec, Caches, PrefixCache, Storage};
 use crate::error::Result;
@@ -66,6 +67,7 @@ pub(super) struct Scheduler<'a> {
     /// Parts of prefills that were served.
     turns: usize,
     steps: usize,
+    clock: StepClock,
     /// Seconds that one id takes in one layer of a prefill; 0 before any was measured.
     pace: f64,
 }
@@ -92,6 +94,7 @@ impl<'a> Scheduler<'a> {
             closing: false,
             turns: 0,
             steps: 0,
+            clock: StepClock::start(),
             pace: 0.0,
         }
     }
@@ -110,9 +113,13 @@ impl<'a> Scheduler<'a> {
                 break;
             }
             self.admit();
+            if !self.groups.is_empty() {
+                self.clock.lap(Part::Rest);
+            }
             self.prefill();
             self.classify();
             self.inspect();
+            self.clock.skip();
             self.make_room();
             self.decode();
             self.beat();
@@ -127,6 +134,7 @@ impl<'a> Scheduler<'a> {
 
     fn beat(&self) {
         self.shared.beat(self.running(), self.kv_bytes(), self.prefixes.bytes());
+        self.shared.stepped(self.clock.times());
     }
 
     fn kv_bytes(&self) -> u64 {
@@ -381,7 +389,8 @@ impl<'a> Scheduler<'a> {
         let mut at = 0;
         while at < self.groups.len() {
             let (group, model) = (&mut self.groups[at], &self.served.model);
-            let step = catch_unwind(AssertUnwindSafe(|| group.step(model)))
+            let clock = &mut self.clock;
+            let step = catch_unwind(AssertUnwindSafe(|| group.step(model, clock)))
                 .unwrap_or_else(|panic| Err(panicked("the step", &*panic).into()));
             match step {
                 Err(error) => {

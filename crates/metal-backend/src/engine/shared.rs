@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use inference_core::{EngineStatus, Error, GenerateMetrics, GenerationSender, LoadOptions};
+use inference_core::{
+    EngineStatus, Error, GenerateMetrics, GenerationSender, LoadOptions, StepTimes,
+};
 
 /// Requests that run together where the load options say nothing.
 const DEFAULT_SLOTS: usize = 16;
@@ -23,6 +25,7 @@ pub(super) struct Shared {
     /// Milliseconds since `born` when the engine last finished a step, plus one; 0 while idle.
     beat: AtomicU64,
     last_metrics: Mutex<Option<GenerateMetrics>>,
+    step_times: Mutex<StepTimes>,
 }
 
 impl Shared {
@@ -37,6 +40,7 @@ impl Shared {
             born: Instant::now(),
             beat: AtomicU64::new(0),
             last_metrics: Mutex::new(None),
+            step_times: Mutex::default(),
         }
     }
 
@@ -67,6 +71,11 @@ impl Shared {
         self.beat.store(if running > 0 { now } else { 0 }, Ordering::Release);
     }
 
+    /// Takes note of where the time of decode steps went until now.
+    pub fn stepped(&self, times: StepTimes) {
+        *self.step_times.lock().unwrap_or_else(PoisonError::into_inner) = times;
+    }
+
     /// The metrics of the request that finished last.
     pub fn last_metrics(&self) -> Option<GenerateMetrics> {
         self.last_metrics.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -92,6 +101,7 @@ impl Shared {
             kv_bytes: self.kv_bytes.load(Ordering::Acquire),
             prefix_cache_bytes: self.prefix_cache_bytes.load(Ordering::Acquire),
             heartbeat_age: Duration::from_millis(age),
+            step_times: *self.step_times.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::files::ModelFiles;
 use crate::load::{self, Description, LoadedModel};
+use crate::weights::Checkpoint;
 
 /// Prompt ids computed at once where the load options say nothing: enough to keep the device busy.
 const fn default_chunk(device: Device) -> usize {
@@ -71,7 +72,8 @@ fn load_model(options: &EngineOptions) -> Result<(Served, Description)> {
         memory::set_cache_limit(limit.min(device_limit) as usize)?;
     }
     let limit = options.load.memory_limit.unwrap_or(device_limit).min(device_limit);
-    let needed = load::describe(options)?.description.info.weight_bytes;
+    let checkpoint = Checkpoint::open(&options.files)?;
+    let needed = load::describe(options, &checkpoint)?.description.info.weight_bytes;
     let available = limit.saturating_sub(memory::active()? as u64);
     if needed > available {
         return Err(Error::Memory {
@@ -82,7 +84,8 @@ fn load_model(options: &EngineOptions) -> Result<(Served, Description)> {
         }
         .into());
     }
-    let LoadedModel { model, specs, storage, description, dtype_size } = load::load(options)?;
+    let LoadedModel { model, specs, storage, description, dtype_size } =
+        load::load(options, &checkpoint)?;
     memory::clear_cache()?;
     let default_chunk = default_chunk(options.device);
     let chunk = options.load.prefill_chunk.unwrap_or(default_chunk).min(MAX_CHUNK);

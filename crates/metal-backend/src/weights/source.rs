@@ -1,9 +1,8 @@
 //! The weight files of a model: which they are, and that their headers are sound.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::Read;
 use std::ops::Range;
 use std::path::{Component, Path};
 
@@ -40,6 +39,23 @@ impl TensorHeader {
     pub fn bytes_as(&self, dtype: Option<Dtype>) -> u64 {
         let elements: u64 = self.shape.iter().map(|&dim| dim as u64).product();
         elements * dtype.unwrap_or(self.dtype).size() as u64
+    }
+}
+
+/// A model's files with what the headers of its weights say; they are read once.
+pub(crate) struct Checkpoint {
+    pub files: ModelFiles,
+    /// By the tensor's name.
+    pub headers: BTreeMap<String, TensorHeader>,
+}
+
+impl Checkpoint {
+    /// Reads and checks the headers.
+    ///
+    /// # Errors
+    /// As [`ModelFiles::headers`].
+    pub fn open(files: &ModelFiles) -> Result<Checkpoint> {
+        Ok(Checkpoint { files: files.clone(), headers: files.headers()? })
     }
 }
 
@@ -113,33 +129,29 @@ impl ModelFiles {
 
     /// Reads a tensor.
     ///
-    /// MLX's own reader passes over what goes wrong on disk and leaves the memory as it found it;
-    /// here a file that shrank or a disk that fails is an error.
+    /// It is read into the memory that MLX will use, never held twice. MLX's own reader passes over
+    /// what goes wrong on disk and leaves the memory as it found it; here a file that shrank or a disk
+    /// that fails is an error.
     ///
     /// # Errors
     /// A file that cannot be read, or that changed since its header was read.
     pub fn read_tensor(&self, tensor: &TensorHeader) -> Result<Array> {
         let TensorHeader { dtype, shape, file, bytes } = tensor;
         let path = self.path(file);
-        let data = match self {
+        match self {
             ModelFiles::Folder(_) => {
-                let read = || {
-                    let mut data = vec![0; (bytes.end - bytes.start) as usize];
-                    let mut file = fs::File::open(&path)?;
-                    file.seek(SeekFrom::Start(bytes.start))?;
-                    file.read_exact(&mut data)?;
-                    Ok(data)
-                };
-                Cow::Owned(read().map_err(|error: std::io::Error| load(&path, error))?)
+                let file = fs::File::open(&path).map_err(|error| load(&path, error))?;
+                let array = Array::read(&file, bytes.start, shape, *dtype);
+                array.map_err(|error| load(&path, error))
             }
             ModelFiles::Embedded(_) => {
                 let range = bytes.start as usize..bytes.end as usize;
                 let data = self.embedded(file).get(range);
-                Cow::Borrowed(data.expect("the header was checked against the file's size"))
+                let data = data.expect("the header was checked against the file's size");
+                Ok(Array::from_bytes(data, shape, *dtype)?)
             }
-            ModelFiles::Random(_) => return random::tensor(shape, *dtype),
-        };
-        Ok(Array::from_bytes(&data, shape, *dtype)?)
+            ModelFiles::Random(_) => random::tensor(shape, *dtype),
+        }
     }
 
     /// Which file each tensor lies in, as the index has it, where there is one.

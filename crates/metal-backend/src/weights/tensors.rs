@@ -11,7 +11,7 @@ use std::rc::Rc;
 use mlx_ffi::{Array, Dtype, Quantization, Quantized, ops};
 
 use super::adapter::{Adapter, Taken};
-use super::source::TensorHeader;
+use super::source::{Checkpoint, TensorHeader};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::files::ModelFiles;
@@ -53,21 +53,17 @@ pub(crate) struct Totals {
 }
 
 impl Weights {
-    /// The checkpoint in `files`. With `only_describe`, tensors are checked but not read.
-    ///
-    /// # Errors
-    /// Damaged or missing files.
-    pub fn open(
-        files: &ModelFiles,
+    /// All tensors of `checkpoint`. With `only_describe`, they are checked but not read.
+    pub fn of(
+        checkpoint: &Checkpoint,
         config: &Config,
         dtype: Option<Dtype>,
         product: Product,
         only_describe: bool,
-    ) -> Result<Weights> {
-        let left = files.headers()?;
+    ) -> Weights {
         let shared = Shared {
-            files: files.clone(),
-            left: RefCell::new(left),
+            files: checkpoint.files.clone(),
+            left: RefCell::new(checkpoint.headers.clone()),
             adapter: None,
             only_describe,
             config: config.clone(),
@@ -75,7 +71,7 @@ impl Weights {
             product,
             totals: RefCell::default(),
         };
-        Ok(Weights { prefix: String::new(), shared: Rc::new(shared) })
+        Weights { prefix: String::new(), shared: Rc::new(shared) }
     }
 
     /// Whose kernels the model computes with.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use inference_core::{GenerateOptions, Prompt, TextModel};
 use serde::Serialize;
 
+use super::step::Step;
 use crate::failure::{Failure, Result};
 
 /// What one test came to.
@@ -25,6 +26,9 @@ pub struct Measured {
     /// For several requests at once.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub together: Option<Together>,
+    /// Where the time of a decode step goes, where that is asked for.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub step: Option<Step>,
 }
 
 /// What several requests at once saw.
@@ -67,6 +71,8 @@ pub struct Bench<'a> {
     pub model: &'a dyn TextModel,
     /// How often each test is measured.
     pub repeat: usize,
+    /// Whether a decode step is taken apart.
+    pub breakdown: bool,
 }
 
 /// When the tokens of one request came.
@@ -82,10 +88,11 @@ impl Bench<'_> {
     /// # Errors
     /// The model's.
     pub fn prompt(&self, tokens: usize) -> Result<Measured> {
-        self.measure(format!("pp{tokens}"), |run| {
+        let measured = self.measure(format!("pp{tokens}"), |run| {
             let metrics = self.generate(run, tokens, 1)?;
             Ok((metrics.prefill_tokens_per_second(), metrics.peak_memory_bytes))
-        })
+        })?;
+        Ok(Measured { step: None, ..measured })
     }
 
     /// Tokens a second after the first one, with `depth` tokens before them.
@@ -148,6 +155,7 @@ impl Bench<'_> {
         mut once: impl FnMut(usize) -> Result<(f64, u64)>,
     ) -> Result<Measured> {
         once(WARM_UP)?;
+        let before = self.model.status().step_times;
         let (mut samples, mut peak_memory_bytes) = (Vec::new(), 0);
         for run in 1..=self.repeat {
             let (rate, peak) = once(run)?;
@@ -157,7 +165,10 @@ impl Bench<'_> {
         let tokens_per_second = mean(&samples);
         let squares: f64 = samples.iter().map(|rate| (rate - tokens_per_second).powi(2)).sum();
         let stddev = (squares / samples.len().saturating_sub(1).max(1) as f64).sqrt();
-        Ok(Measured { test, tokens_per_second, stddev, samples, peak_memory_bytes, together: None })
+        let times = self.model.status().step_times.since(&before);
+        let step = self.breakdown.then(|| Step::of(&times));
+        let together = None;
+        Ok(Measured { test, tokens_per_second, stddev, samples, peak_memory_bytes, together, step })
     }
 
     fn generate(

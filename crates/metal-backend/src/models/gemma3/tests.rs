@@ -11,6 +11,7 @@ use crate::cache::CacheSpec;
 use crate::engine::EngineOptions;
 use crate::files::ModelFiles;
 use crate::load;
+use crate::weights::Checkpoint;
 
 const CONFIG: &str = include_str!("../../../tests/fixtures/parity/configs/gemma3-4b-minimal.json");
 
@@ -65,8 +66,9 @@ fn a_minimal_config_of_the_4b_model_has_the_sizes_that_transformers_gives_it() {
     let files = ModelFiles::Folder(folder.path().to_owned());
     let config = load::config(&files).unwrap();
     let load = LoadOptions::default();
-    let described =
-        load::describe(&EngineOptions { files, config, device: Device::Cpu, load }).unwrap();
+    let checkpoint = Checkpoint::open(&files).unwrap();
+    let options = EngineOptions { files, config, device: Device::Cpu, load };
+    let described = load::describe(&options, &checkpoint).unwrap();
     let info = described.description.info;
     assert_eq!((info.vocab_size, info.num_layers, info.hidden_size), (262_208, 34, 2560));
     assert_eq!(info.context_length, 131_072);

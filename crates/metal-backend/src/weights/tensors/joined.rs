@@ -93,13 +93,15 @@ mod tests {
     use crate::config::Config;
     use crate::files::ModelFiles;
     use crate::layers::Lora;
+    use crate::weights::Checkpoint;
 
     const PARTS: [(&str, i32); 3] = [("q_proj", 96), ("k_proj", 32), ("v_proj", 40)];
 
     fn weights(config: &str, product: Product, only_describe: bool) -> Weights {
         let files = ModelFiles::Random(config.into());
         let config = Config::parse("config.json", config).expect("an object");
-        Weights::open(&files, &config, None, product, only_describe).expect("no files are read")
+        let checkpoint = Checkpoint::open(&files).expect("no files are read");
+        Weights::of(&checkpoint, &config, None, product, only_describe)
     }
 
     #[test]

@@ -1,0 +1,153 @@
+//! Arrays whose values lie in a file.
+
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::ops::RangeInclusive;
+use std::os::fd::AsRawFd;
+use std::slice;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use crate::{Array, Device, Dtype, Error, Result, sys};
+
+/// Bytes that a thread reads at a time: enough that handing them out costs nothing, so few that all
+/// threads end at about the same time.
+const PIECE: usize = 1 << 20;
+/// Threads that read one array: a disk wants several requests at once, however few cores there are;
+/// more make neither it nor the memory faster.
+const THREADS: RangeInclusive<usize> = 4..=8;
+
+/// Where the system writes what it reads.
+#[derive(Clone, Copy)]
+enum Way {
+    /// To where it is wanted.
+    Direct,
+    /// To a buffer of the thread's own, from which it is copied: a system may refuse to write to memory
+    /// that a driver moves between the host and a GPU.
+    Copied,
+}
+
+impl Array {
+    /// The array of `dtype` and `shape` whose values lie in `file` from byte `offset` on, in native
+    /// byte order. Several threads read them into the array's own memory; they are never held twice.
+    ///
+    /// # Errors
+    /// A negative dimension, or a size beyond the address space; what the system says; a file that
+    /// ends before the values do; a Bool that is neither 0 nor 1.
+    pub fn read(file: &File, offset: u64, shape: &[i32], dtype: Dtype) -> Result<Array> {
+        let bytes = shape
+            .iter()
+            .try_fold(dtype.size(), |size, &dim| size.checked_mul(usize::try_from(dim).ok()?))
+            .filter(|bytes| isize::try_from(*bytes).is_ok())
+            .ok_or_else(|| Error::new(format!("no array has the shape {shape:?}")))?;
+        let failed = |error: io::Error| Error::new(error.to_string());
+        // The bytes of a Bool are looked at before MLX gets them.
+        if bytes == 0 || dtype == Dtype::Bool {
+            let mut data = vec![MaybeUninit::new(0); bytes];
+            read_all(file, offset, &mut data, Way::Direct).map_err(failed)?;
+            // SAFETY: all of them were initialised above, and `MaybeUninit<u8>` is laid out as u8.
+            let data = unsafe { slice::from_raw_parts(data.as_ptr().cast::<u8>(), bytes) };
+            return Array::from_bytes(data, shape, dtype);
+        }
+        let mut data = std::ptr::null_mut();
+        let array = Array::from_op(|out| {
+            // SAFETY: `shape` lives for the call, which reads as many sizes as it is told of.
+            unsafe {
+                sys::mlxrs_array_allocate(out, &mut data, shape.as_ptr(), shape.len(), dtype.raw())
+            }
+        })?;
+        // SAFETY: the allocation has `bytes` bytes, which nobody else knows of until this returns;
+        // the array keeps them alive.
+        let memory = unsafe { slice::from_raw_parts_mut(data.cast::<MaybeUninit<u8>>(), bytes) };
+        let moves = cfg!(target_os = "linux") && Device::Gpu.is_available()?;
+        let way = if moves { Way::Copied } else { Way::Direct };
+        // Where it fails, the array goes unread.
+        read_all(file, offset, memory, way).map_err(failed)?;
+        Ok(array)
+    }
+}
+
+/// Fills `memory` from `file`.
+fn read_all(file: &File, offset: u64, memory: &mut [MaybeUninit<u8>], way: Way) -> io::Result<()> {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let threads = cores.clamp(*THREADS.start(), *THREADS.end()).min(memory.len().div_ceil(PIECE));
+    let pieces = Mutex::new((0..).zip(memory.chunks_mut(PIECE)));
+    let read = || {
+        let mut buffer = match way {
+            Way::Direct => Vec::new(),
+            Way::Copied => vec![MaybeUninit::uninit(); PIECE],
+        };
+        loop {
+            let next = pieces.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((number, piece)) = next else { return Ok(()) };
+            let from = offset + number * PIECE as u64;
+            match way {
+                Way::Direct => read_piece(file, from, piece)?,
+                Way::Copied => {
+                    let buffer = &mut buffer[..piece.len()];
+                    read_piece(file, from, buffer)?;
+                    piece.copy_from_slice(buffer);
+                }
+            }
+        }
+    };
+    thread::scope(|scope| {
+        // A thread that cannot be had leaves its pieces to the others.
+        let start = |_| thread::Builder::new().spawn_scoped(scope, read).ok();
+        let others: Vec<_> = (1..threads).filter_map(start).collect();
+        let own = read();
+        let joined = others.into_iter().map(|thread| thread.join());
+        let panicked = |_| Err(io::Error::other("a reading thread panicked"));
+        joined.map(|result| result.unwrap_or_else(panicked)).fold(own, Result::and)
+    })
+}
+
+fn read_piece(file: &File, offset: u64, mut piece: &mut [MaybeUninit<u8>]) -> io::Result<()> {
+    let mut offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
+    while !piece.is_empty() {
+        // SAFETY: the descriptor is open as long as `file` lives; the call writes at most as many
+        // bytes as the piece has.
+        let count = unsafe {
+            libc::pread(file.as_raw_fd(), piece.as_mut_ptr().cast(), piece.len(), offset)
+        };
+        match usize::try_from(count) {
+            Ok(0) => {
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file ends early"));
+            }
+            Ok(count) => {
+                piece = &mut piece[count..];
+                offset += count as libc::off_t;
+            }
+            Err(_) => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn both_ways_read_the_same() {
+        let values: Vec<u8> = (0..3 * PIECE as u32 + 5).map(|at| (at >> 9) as u8).collect();
+        let mut file = tempfile::tempfile().expect("a temporary folder");
+        file.write_all(&values).expect("a writable file");
+        for way in [Way::Direct, Way::Copied] {
+            let mut memory = vec![MaybeUninit::new(0); values.len() - 3];
+            read_all(&file, 3, &mut memory, way).expect("the file is long enough");
+            // SAFETY: all bytes were initialised, with zeros at the latest.
+            let read = memory.iter().map(|byte| unsafe { byte.assume_init() });
+            assert!(read.eq(values[3..].iter().copied()));
+            assert!(read_all(&file, 4, &mut memory, way).is_err(), "one byte more than there is");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Arrays that are read from files.
+
+use std::fs::File;
+use std::io::Write;
+
+use mlx_ffi::{Array, Dtype};
+
+/// A file of so many bytes, each of which tells where it lies, and what it holds.
+fn file(bytes: usize) -> (File, Vec<u8>) {
+    let data: Vec<u8> =
+        (0..bytes as u32).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
+    let mut file = tempfile::tempfile().expect("a temporary folder");
+    file.write_all(&data).expect("a writable file");
+    (file, data)
+}
+
+#[test]
+fn values_of_any_size_and_place_are_those_of_the_file() {
+    // Several pieces for several threads, the last one shorter; places that no type is aligned to.
+    let (file, data) = file((20 << 20) + 100);
+    for (offset, values) in [(0, 1), (3, 16), (13, 5 << 20), (97, 5 << 20)] {
+        let array = Array::read(&file, offset, &[values, 1], Dtype::U32).unwrap();
+        assert_eq!((array.shape(), array.dtype()), (&[values, 1][..], Dtype::U32));
+        let from = offset as usize;
+        let expected: Vec<u32> = data[from..from + 4 * values as usize]
+            .chunks_exact(4)
+            .map(|bytes| u32::from_ne_bytes(bytes.try_into().unwrap()))
+            .collect();
+        assert!(array.to_vec_u32().unwrap() == expected, "{values} values from byte {offset}");
+    }
+    assert_eq!(Array::read(&file, 5, &[0, 7], Dtype::F32).unwrap().to_vec_f32().unwrap(), []);
+    let scalar = Array::read(&file, 8, &[], Dtype::U32).unwrap();
+    let expected = u32::from_ne_bytes(data[8..12].try_into().unwrap());
+    assert_eq!(scalar.to_vec_u32().unwrap(), [expected]);
+}
+
+#[test]
+fn what_a_file_does_not_hold_is_an_error() {
+    let (file, _) = file(9 << 20);
+    for (offset, shape) in [(1, [9 << 20]), (10 << 20, [1]), ((9 << 20) - 1, [2])] {
+        let error = Array::read(&file, offset, &shape, Dtype::U8).unwrap_err().to_string();
+        assert!(error.contains("ends early"), "{error}");
+    }
+    let error = Array::read(&file, 0, &[-1], Dtype::U8).unwrap_err().to_string();
+    assert!(error.contains("-1"), "{error}");
+    let error = Array::read(&file, 0, &[i32::MAX; 4], Dtype::U8).unwrap_err().to_string();
+    assert!(error.contains("shape"), "{error}");
+    // Two of these bytes are neither 0 nor 1.
+    let error = Array::read(&file, 0, &[4], Dtype::Bool).unwrap_err().to_string();
+    assert!(error.contains("Bool"), "{error}");
+}
