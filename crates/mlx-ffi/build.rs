@@ -23,6 +23,7 @@ fn build() -> Result<(), Error> {
         .file("shim/cpu_gather.cpp")
         .file("shim/cpu_matmul.cpp")
         .file("shim/cpu_operation.cpp")
+        .file("shim/cuda_launch.cpp")
         .file("shim/detach.cpp")
         .include("shim")
         .include(location::mlx_c_sources(&request.manifest_dir)?)

@@ -5,4 +5,5 @@
 #include "cpu_gather.h"
 #include "cpu_matmul.h"
 #include "cpu_operation.h"
+#include "cuda_launch.h"
 #include "detach.h"

@@ -82,6 +82,8 @@ pub type mlxrs_cpu_compute = ::std::option::Option<
         capacity: usize,
     ) -> ::std::os::raw::c_int,
 >;
+#[doc = " A kernel with its grid and the shapes and types of its outputs."]
+pub type mlxrs_launch = mlxrs_launch_;
 #[derive(PartialEq, Copy, Clone, Hash, Debug, Default)]
 #[repr(C)]
 pub struct __BindgenComplex<T> {
@@ -332,6 +334,12 @@ pub struct mlxrs_cpu_result {
     pub shape: *const ::std::os::raw::c_int,
     #[doc = " The dimensions from the outermost in memory to the innermost."]
     pub order: *const ::std::os::raw::c_int,
+}
+#[doc = " A kernel with its grid and the shapes and types of its outputs."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct mlxrs_launch_ {
+    pub ctx: *mut ::std::os::raw::c_void,
 }
 pub const MLX_BOOL: mlx_dtype_ = 0;
 pub const MLX_UINT8: mlx_dtype_ = 1;
@@ -3386,6 +3394,20 @@ unsafe extern "C" {
         kernel: mlxrs_cpu_kernel_of,
         s: mlx_stream,
     ) -> ::std::os::raw::c_int;
+    #[doc = " The launch that `outputs` are of, all outputs of one call of mlx_fast_cuda_kernel_apply. `written`\n are the `count` inputs that the kernel writes into.\n Returns 0, or 1 after the error handler has been called."]
+    pub fn mlxrs_launch_new(
+        res: *mut mlxrs_launch,
+        outputs: mlx_vector_array,
+        written: *const ::std::os::raw::c_int,
+        count: usize,
+    ) -> ::std::os::raw::c_int;
+    #[doc = " The same launch over other inputs of the same types: the outputs, then each written input as it is\n afterwards. That one shares the buffer of the input, which must not be read where it is written.\n Returns 0, or 1 after the error handler has been called."]
+    pub fn mlxrs_launch_apply(
+        res: *mut mlx_vector_array,
+        launch: mlxrs_launch,
+        inputs: mlx_vector_array,
+    ) -> ::std::os::raw::c_int;
+    pub fn mlxrs_launch_free(launch: mlxrs_launch);
     #[doc = " Drops the inputs of an evaluated array, so that only its own data stays alive.\n Returns 0, or 1 after the error handler has been called."]
     pub fn mlxrs_array_detach(arr: mlx_array) -> ::std::os::raw::c_int;
 }

@@ -23,6 +23,7 @@ pub const MLX_C_VERSION: &str = "0.7.0";
 mod array;
 mod compile;
 pub mod cpu;
+pub mod cuda;
 mod error;
 pub mod fast;
 pub mod memory;

@@ -27,6 +27,8 @@ pub struct DeviceInfo {
     pub memory_size: Option<u64>,
     /// Bytes that the system recommends to stay within, where MLX knows.
     pub recommended_memory: Option<u64>,
+    /// The major number of what a CUDA device can compute, 9 for Hopper.
+    pub compute_capability: Option<u64>,
 }
 
 impl Device {
@@ -71,6 +73,7 @@ impl Device {
             recommended_memory: ["max_recommended_working_set_size", "free_memory"]
                 .iter()
                 .find_map(|key| info.size(key)),
+            compute_capability: info.size("compute_capability_major"),
         })
     }
 
@@ -319,6 +322,17 @@ pub(crate) fn current() -> sys::mlx_stream {
         }
     });
     stream.unwrap_or(NONE)
+}
+
+/// The number of this thread's current stream.
+///
+/// # Errors
+/// Those of MLX.
+pub(crate) fn current_index() -> Result<std::ffi::c_int> {
+    let mut index = 0;
+    // SAFETY: the stream lives as long as this thread; the out-pointer is ours.
+    check(unsafe { sys::mlx_stream_get_index(&mut index, current()) })?;
+    Ok(index)
 }
 
 /// Whether this thread's current stream is one of the CPU.

@@ -1,0 +1,186 @@
+#include "cuda_launch.h"
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
+
+#include "mlx/c/error.h"
+#include "mlx/c/private/vector.h"
+#include "mlx/fast_primitives.h"
+#include "mlx/primitives.h"
+
+namespace {
+
+using namespace mlx::core;
+
+// The text of a kernel, which its class keeps to itself.
+std::string& text_of(fast::CustomKernel& kernel);
+template <auto Text>
+struct Opened {
+  friend std::string& text_of(fast::CustomKernel& kernel) {
+    return kernel.*Text;
+  }
+};
+template struct Opened<&fast::CustomKernel::source_>;
+
+// A line that includes `text` from memory, or `text` itself where there is no such file. MLX hashes the
+// text of a kernel whenever it is launched, which takes longer than the launch.
+std::string outside(const std::string& text) {
+#if defined(__linux__)
+  static std::mutex mutex;
+  static std::map<std::string, std::string> lines;
+  std::lock_guard lock(mutex);
+  auto& line = lines[text];
+  if (line.empty()) {
+    line = text;
+    // Open as long as the process runs: MLX compiles a kernel when it is first needed.
+    int file = memfd_create("mlxrs-kernel", MFD_CLOEXEC);
+    if (file >= 0 && write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size())) {
+      auto path = "/proc/self/fd/" + std::to_string(file);
+      if (access(path.c_str(), R_OK) == 0) {
+        line = "#include \"" + path + "\"\n";
+      }
+    } else if (file >= 0) {
+      close(file);
+    }
+  }
+  return line;
+#else
+  return text;
+#endif
+}
+
+// What MLX puts before a kernel includes much that ours do not use and that takes a second to compile,
+// at the first use by each process. Left alone where it is not what was expected.
+void shorten(fast::CustomKernel& kernel) {
+  constexpr std::string_view heads[] = {
+      "#include \"mlx/backend/cuda/device/utils.cuh\"",
+      "#include <cooperative_groups.h>",
+      "namespace cg = cooperative_groups;"};
+  constexpr std::string_view prelude = R"(#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+using int32_t = int;
+using uint32_t = unsigned;
+using int64_t = long long;
+namespace mlx::core::cu {
+template <typename I>
+struct Ten {
+  I of[10];
+  __device__ I operator[](int i) const { return of[i]; }
+};
+using Shape = Ten<int32_t>;
+using Strides = Ten<int64_t>;
+}
+)";
+  std::string text = text_of(kernel);
+  for (auto head : heads) {
+    auto at = text.find(head);
+    if (at == std::string::npos) {
+      return;
+    }
+    text.erase(at, head.size());
+  }
+  text_of(kernel) = outside(std::string(prelude) + text);
+}
+
+// A kernel of which some inputs are outputs too.
+class InPlace : public Primitive {
+ public:
+  InPlace(std::shared_ptr<Primitive> kernel, std::vector<int> written)
+      : Primitive(kernel->stream()), kernel_(std::move(kernel)), written_(std::move(written)) {}
+
+  void eval_cpu(const std::vector<array>& inputs, std::vector<array>& outputs) override {
+    kernel_->eval_cpu(inputs, outputs);
+  }
+
+  void eval_gpu(const std::vector<array>& inputs, std::vector<array>& outputs) override {
+    size_t own = outputs.size() - written_.size();
+    // Copies of handles: what the kernel allocates is the outputs'.
+    std::vector<array> results(outputs.begin(), outputs.begin() + own);
+    kernel_->eval_gpu(inputs, results);
+    for (size_t i = 0; i < written_.size(); i++) {
+      outputs[own + i].copy_shared_buffer(inputs[written_[i]]);
+    }
+  }
+
+  const char* name() const override {
+    return "InPlace";
+  }
+
+ private:
+  std::shared_ptr<Primitive> kernel_;
+  std::vector<int> written_;
+};
+
+struct Launch {
+  std::shared_ptr<Primitive> kernel;
+  std::vector<Shape> shapes;
+  std::vector<Dtype> dtypes;
+  std::vector<int> written;
+};
+
+} // namespace
+
+// Exceptions become a call of the error handler, as everywhere in mlx-c.
+extern "C" int mlxrs_launch_new(
+    mlxrs_launch* res,
+    const mlx_vector_array outputs,
+    const int* written,
+    size_t count) {
+  try {
+    auto& arrays = mlx_vector_array_get_(outputs);
+    if (arrays.empty() || !arrays[0].has_primitive()) {
+      throw std::invalid_argument("a launch needs the outputs of a kernel");
+    }
+    auto launch = std::make_unique<Launch>();
+    launch->kernel = arrays[0].primitive_ptr();
+    if (std::string_view(launch->kernel->name()) == "CustomKernel") {
+      shorten(static_cast<fast::CustomKernel&>(*launch->kernel));
+    }
+    for (auto& array : arrays) {
+      launch->shapes.push_back(array.shape());
+      launch->dtypes.push_back(array.dtype());
+    }
+    launch->written.assign(written, written + count);
+    if (count > 0) {
+      launch->kernel = std::make_shared<InPlace>(launch->kernel, launch->written);
+    }
+    res->ctx = launch.release();
+  } catch (std::exception& e) {
+    mlx_error("%s", e.what());
+    return 1;
+  }
+  return 0;
+}
+
+extern "C" int mlxrs_launch_apply(
+    mlx_vector_array* res,
+    const mlxrs_launch launch,
+    const mlx_vector_array inputs) {
+  try {
+    auto& of = *static_cast<Launch*>(launch.ctx);
+    auto& arrays = mlx_vector_array_get_(inputs);
+    auto shapes = of.shapes;
+    auto dtypes = of.dtypes;
+    for (int index : of.written) {
+      shapes.push_back(arrays.at(index).shape());
+      dtypes.push_back(arrays.at(index).dtype());
+    }
+    mlx_vector_array_set_(*res, array::make_arrays(shapes, dtypes, of.kernel, arrays));
+  } catch (std::exception& e) {
+    mlx_error("%s", e.what());
+    return 1;
+  }
+  return 0;
+}
+
+extern "C" void mlxrs_launch_free(mlxrs_launch launch) {
+  delete static_cast<Launch*>(launch.ctx);
+}

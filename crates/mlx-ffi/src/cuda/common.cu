@@ -1,0 +1,47 @@
+// Two values of a word.
+template <typename T>
+__device__ __forceinline__ float2 unpack(unsigned word);
+template <>
+__device__ __forceinline__ float2 unpack<__nv_bfloat16>(unsigned word) {
+  return make_float2(__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000));
+}
+template <>
+__device__ __forceinline__ float2 unpack<__half>(unsigned word) {
+  return __half22float2(*reinterpret_cast<const __half2*>(&word));
+}
+// Reads what is read once only.
+template <typename P>
+__device__ __forceinline__ void stream_in(const P* from, P& to) {
+  if constexpr (sizeof(P) == 16) {
+    *reinterpret_cast<uint4*>(&to) = __ldcs(reinterpret_cast<const uint4*>(from));
+  } else if constexpr (sizeof(P) == 8) {
+    *reinterpret_cast<uint2*>(&to) = __ldcs(reinterpret_cast<const uint2*>(from));
+  } else {
+    *reinterpret_cast<unsigned*>(&to) = __ldcs(reinterpret_cast<const unsigned*>(from));
+  }
+}
+// Code i of packed weights and RAISE as a float, which takes few instructions.
+template <int BITS>
+constexpr float RAISE = BITS == 4 ? 128.0f : 0.0f;
+template <int BITS>
+__device__ __forceinline__ float raised(const unsigned* words, int i) {
+  if constexpr (BITS == 4) {
+    const unsigned moved = i < 4 ? words[0] << (16 - 4 * i) : words[0] >> (4 * i - 16);
+    return __uint_as_float((moved & 0xf0000) | 0x43000000);
+  } else {
+    return __uint_as_float(__byte_perm(words[i / 4], 0x4b000000, 0x7540 | i % 4)) - 8388608.0f;
+  }
+}
+// 1: silu, 2: gelu by tanh; of `gate`, times `up`.
+template <int GATE, typename T>
+__device__ __forceinline__ T gated(T gate, T up) {
+  const float g = static_cast<float>(gate);
+  T open;
+  if constexpr (GATE == 1) {
+    const T sigmoid = static_cast<T>(1.0f / (1.0f + expf(-g)));
+    open = static_cast<T>(g * static_cast<float>(sigmoid));
+  } else {
+    open = static_cast<T>(0.5f * g * (1.0f + tanhf(0.7978845608f * (g + 0.044715f * g * g * g))));
+  }
+  return static_cast<T>(static_cast<float>(open) * static_cast<float>(up));
+}

@@ -1,0 +1,341 @@
+//! Our kernels for CUDA against MLX's operations in f32, where there is such a device.
+
+use mlx_ffi::cuda::{self, Around, Gate, HeadNorms, Heads, Step, Turn, Weights};
+use mlx_ffi::{
+    Array, Device, Dtype, QuantMode, Quantization, Quantized, Result, dequantize, eval_all,
+};
+use mlx_ffi::{fast, ops, quantize, use_device};
+
+/// Whether there is a CUDA device, which this thread then uses.
+fn has_cuda() -> bool {
+    let is_cuda = Device::Gpu.is_available().expect("MLX tells")
+        && Device::Gpu.info().expect("a device").backend == "cuda";
+    if is_cuda {
+        use_device(Device::Gpu).expect("the device");
+    } else {
+        eprintln!("skipped: no CUDA device");
+    }
+    is_cuda
+}
+
+fn values(shape: &[i32], seed: u32) -> Array {
+    let count = shape.iter().product::<i32>() as usize;
+    let value = |i: usize| {
+        let bits = (i as u32).wrapping_mul(2_654_435_761).wrapping_add(seed.wrapping_mul(40_503));
+        (bits.wrapping_mul(2_246_822_519) >> 8) as f32 / (1 << 23) as f32 - 1.0
+    };
+    let values: Vec<f32> = (0..count).map(value).collect();
+    Array::from_f32(&values, shape).expect("values")
+}
+
+fn cast(x: &Array, dtype: Dtype) -> Array {
+    ops::astype(x, dtype).expect("a cast")
+}
+
+fn wide(x: &Array) -> Array {
+    cast(x, Dtype::F32)
+}
+
+/// The largest difference, as a part of the largest value.
+#[track_caller]
+fn assert_near(found: &Array, expected: &Array, bound: f32, what: &str) {
+    assert_eq!(found.shape(), expected.shape(), "{what}");
+    let (found, expected) = (wide(found).to_vec_f32(), expected.to_vec_f32());
+    let (found, expected) = (found.expect("values"), expected.expect("values"));
+    let largest = expected.iter().fold(1e-3_f32, |most, value| most.max(value.abs()));
+    let pairs = || found.iter().zip(&expected);
+    let worst = pairs().map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) / largest;
+    assert!(worst < bound && pairs().all(|(a, _)| a.is_finite()), "{what}: off by {worst}");
+}
+
+enum Matrix {
+    Dense(Array),
+    Packed(Quantized),
+}
+
+impl Matrix {
+    fn new(n: i32, k: i32, dtype: Dtype, packing: Option<(i32, i32)>) -> Matrix {
+        let scale = Array::scalar((k as f32).sqrt().recip(), Dtype::F32).expect("a scalar");
+        let w = cast(&ops::multiply(&values(&[n, k], 7), &scale).expect("weights"), dtype);
+        match packing {
+            None => Matrix::Dense(w),
+            Some((bits, group_size)) => {
+                let quantization = Quantization { mode: QuantMode::Affine, bits, group_size };
+                Matrix::Packed(quantize(&w, quantization).expect("packed"))
+            }
+        }
+    }
+
+    fn weights(&self) -> Weights<'_> {
+        match self {
+            Matrix::Dense(w) => Weights::Dense(w),
+            Matrix::Packed(w) => Weights::Packed(w),
+        }
+    }
+
+    fn transposed(&self) -> Result<Array> {
+        let w = match self {
+            Matrix::Dense(w) => wide(w),
+            Matrix::Packed(w) => wide(&dequantize(w, w.scales.dtype())?),
+        };
+        ops::swap_axes(&w, 0, 1)
+    }
+}
+
+const PACKINGS: [Option<(i32, i32)>; 6] =
+    [None, Some((4, 64)), Some((4, 32)), Some((4, 128)), Some((8, 64)), Some((8, 32))];
+
+#[test]
+fn products_of_one_row_are_those_of_mlx() {
+    if !has_cuda() {
+        return;
+    }
+    for dtype in [Dtype::Bf16, Dtype::F16] {
+        for packing in PACKINGS {
+            for (n, k) in [(64, 128), (1000, 1152), (4096, 1024), (2560, 9728), (20002, 2560)] {
+                one_row(n, k, dtype, packing).expect("products");
+            }
+        }
+    }
+}
+
+fn one_row(n: i32, k: i32, dtype: Dtype, packing: Option<(i32, i32)>) -> Result<()> {
+    let what = |of: &str| format!("{of} {n} x {k} {dtype:?} {packing:?}");
+    let w = Matrix::new(n, k, dtype, packing);
+    let (weights, transposed) = (w.weights(), w.transposed()?);
+    let x = cast(&values(&[1, 1, k], 1), dtype);
+    let plain = ops::matmul(&wide(&x), &transposed)?;
+    assert!(cuda::takes_one_row(&x, weights, &Around::default()));
+    let found = cuda::one_row(&x, weights, &Around::default())?;
+    assert_near(&found, &plain, 1e-2, &what("plain"));
+
+    let (norm, bias) = (cast(&values(&[k], 3), dtype), cast(&values(&[n], 4), dtype));
+    let onto = cast(&values(&[1, 1, n], 5), dtype);
+    let normed = fast::rms_norm(&wide(&x), Some(&wide(&norm)), 1e-5)?;
+    let product = ops::add(&ops::matmul(&normed, &transposed)?, &wide(&bias))?;
+    let around = Around {
+        norm: Some((&norm, 1e-5)),
+        bias: Some(&bias),
+        onto: Some(&onto),
+        ..Around::default()
+    };
+    let expected = ops::add(&product, &wide(&onto))?;
+    assert_near(&cuda::one_row(&x, weights, &around)?, &expected, 2e-2, &what("around"));
+
+    let half = n / 2;
+    let (gate, up) =
+        (ops::slice_axis(&product, -1, 0, half)?, ops::slice_axis(&product, -1, half, n)?);
+    let silu = ops::multiply(&gate, &ops::sigmoid(&gate)?)?;
+    let around = Around { gate: Some(Gate::Silu), onto: None, ..around };
+    let found = cuda::one_row(&x, weights, &around)?;
+    assert_near(&found, &ops::multiply(&silu, &up)?, 2e-2, &what("silu"));
+    let scalar = |value: f32| Array::scalar(value, Dtype::F32);
+    let cube = ops::multiply(&ops::multiply(&gate, &gate)?, &gate)?;
+    let inner = ops::add(&gate, &ops::multiply(&cube, &scalar(0.044_715)?)?)?;
+    let inner = ops::tanh(&ops::multiply(&inner, &scalar(0.797_884_6)?)?)?;
+    let open = ops::multiply(&ops::add(&inner, &scalar(1.0)?)?, &scalar(0.5)?)?;
+    let gelu = ops::multiply(&gate, &open)?;
+    let around = Around { gate: Some(Gate::GeluTanh), ..around };
+    let found = cuda::one_row(&x, weights, &around)?;
+    assert_near(&found, &ops::multiply(&gelu, &up)?, 2e-2, &what("gelu"));
+    Ok(())
+}
+
+#[test]
+fn products_of_few_rows_are_those_of_mlx() {
+    if !has_cuda() {
+        return;
+    }
+    for packing in [None, Some((4, 64)), Some((4, 128))] {
+        for (n, k) in [(64, 128), (1000, 1152), (2560, 9728), (4100, 2560)] {
+            for rows in [1, 2, 7, 8, 9, 16, 17, 32] {
+                few_rows(n, k, rows, packing).expect("products");
+            }
+        }
+    }
+}
+
+fn few_rows(n: i32, k: i32, rows: i32, packing: Option<(i32, i32)>) -> Result<()> {
+    let w = Matrix::new(n, k, Dtype::Bf16, packing);
+    let x = cast(&values(&[rows, 1, k], 2), Dtype::Bf16);
+    assert!(cuda::takes_few_rows(&x, w.weights()));
+    let expected = ops::matmul(&wide(&x), &w.transposed()?)?;
+    let found = cuda::few_rows(&x, w.weights())?;
+    assert_near(&found, &expected, 1e-2, &format!("{rows} rows, {n} x {k} {packing:?}"));
+    Ok(())
+}
+
+#[test]
+fn a_step_of_attention_is_that_of_mlx() {
+    if !has_cuda() {
+        return;
+    }
+    for dtype in [Dtype::Bf16, Dtype::F16] {
+        for (n_heads, n_kv_heads, d) in
+            [(4, 4, 32), (16, 8, 128), (32, 8, 128), (8, 4, 256), (14, 2, 64), (9, 3, 64)]
+        {
+            for (b, at) in [(1, 0), (1, 63), (1, 700), (3, 130), (8, 511), (32, 600), (2, 4000)] {
+                step(b, at, [n_heads, n_kv_heads, d], dtype).expect("a step");
+            }
+        }
+    }
+}
+
+fn step(b: i32, at: i32, sizes: [i32; 3], dtype: Dtype) -> Result<()> {
+    let [n_heads, n_kv_heads, d] = sizes;
+    let what = |of: &str| format!("{of}: {b} rows, {at} keys, {sizes:?} {dtype:?}");
+    let capacity = at + 5;
+    let (q_dim, kv_dim) = (n_heads * d, n_kv_heads * d);
+    let qkv = cast(&values(&[b, 1, q_dim + 2 * kv_dim], 1), dtype);
+    let held = |seed| cast(&values(&[b, n_kv_heads, capacity, d], seed), dtype);
+    let (keys, values_) = (held(2), held(3));
+    let (q_norm, k_norm) = (cast(&values(&[d], 4), dtype), cast(&values(&[d], 5), dtype));
+    let starts: Vec<i32> = (0..b).map(|row| (row * 37) % (at + 1)).collect();
+    // Some rows' positions are more than their indices.
+    let beyond: Vec<i32> = (0..b).map(|row| row * 3 - starts[row as usize]).collect();
+    let rows: Vec<i32> = starts.iter().zip(&beyond).flat_map(|(a, b)| [*a, *b]).collect();
+    let rows = Array::from_i32(&rows, &[2 * b])?;
+    let on_device = Array::from_i32(&[at; 4], &[4])?;
+    let counters = ops::zeros(&[b * n_heads], Dtype::I32)?;
+    for (dims, with_norm, softcap, window) in [
+        (d, true, None, None),
+        (d / 2, false, Some(20.0), Some(100)),
+        (0, false, None, None),
+        (d, false, None, Some(1)),
+    ] {
+        let radians: Vec<f32> =
+            (0..dims / 2).map(|pair| 1e4_f32.powf(-2.0 * pair as f32 / dims as f32)).collect();
+        let turns: Vec<f32> = beyond
+            .iter()
+            .flat_map(|beyond| {
+                let angles = radians.iter().map(move |speed| 0.5 * (at + beyond) as f32 * speed);
+                angles
+                    .clone()
+                    .map(|angle| 1.5 * angle.cos())
+                    .chain(angles.map(|angle| 1.5 * angle.sin()))
+            })
+            .collect();
+        let angles = Array::from_f32(&turns, &[b, 1, dims])?;
+        let radians = Array::from_f32(&radians, &[dims / 2])?;
+        let turn = Turn { radians: &radians, scale: 0.5, magnitude: 1.5 };
+        let norms = HeadNorms { q: &q_norm, k: &k_norm, eps: 1e-5 };
+        let heads = |at| Heads { array: &qkv, at };
+        let step = Step {
+            q: heads(0),
+            k: heads(q_dim),
+            v: heads(q_dim + kv_dim),
+            n_heads,
+            keys: &keys,
+            values: &values_,
+            at,
+            on_device: &on_device,
+            rows: &rows,
+            window,
+            counters: &counters,
+            turn: (dims > 0).then_some(turn),
+            norms: with_norm.then_some(norms),
+            scale: 0.1,
+            softcap,
+        };
+        let [out, new_keys, new_values] = cuda::step_attention(&step)?;
+        // What is written in place may be read once it was evaluated.
+        eval_all([&out, &new_keys, &new_values])?;
+        // By MLX's operations in f32.
+        let part = |from: i32, n: i32| -> Result<Array> {
+            let x = wide(&ops::slice_axis(&qkv, -1, from, from + n * d)?);
+            ops::swap_axes(&ops::reshape(&x, &[b, 1, n, d])?, 1, 2)
+        };
+        let made = |from: i32, n: i32, norm: &Array| -> Result<Array> {
+            let x = part(from, n)?;
+            let x = if with_norm { fast::rms_norm(&x, Some(&wide(norm)), 1e-5)? } else { x };
+            if dims == 0 {
+                return Ok(x);
+            }
+            let half = dims / 2;
+            let angles = ops::reshape(&angles, &[b, 1, 1, dims])?;
+            let (cos, sin) =
+                (ops::slice_axis(&angles, -1, 0, half)?, ops::slice_axis(&angles, -1, half, dims)?);
+            let (low, high) =
+                (ops::slice_axis(&x, -1, 0, half)?, ops::slice_axis(&x, -1, half, dims)?);
+            let turned = [
+                ops::subtract(&ops::multiply(&low, &cos)?, &ops::multiply(&high, &sin)?)?,
+                ops::add(&ops::multiply(&low, &sin)?, &ops::multiply(&high, &cos)?)?,
+                ops::slice_axis(&x, -1, dims, d)?,
+            ];
+            ops::concatenate(&turned.iter().collect::<Vec<_>>(), -1)
+        };
+        let (q, k) = (made(0, n_heads, &q_norm)?, made(q_dim, n_kv_heads, &k_norm)?);
+        let v = part(q_dim + kv_dim, n_kv_heads)?;
+        let whole = |held: &Array, new: &Array| -> Result<Array> {
+            let before = wide(&ops::slice_axis(held, 2, 0, at)?);
+            ops::concatenate(&[&before, &wide(&cast(new, dtype))], 2)
+        };
+        let (all_keys, all_values) = (whole(&keys, &k)?, whole(&values_, &v)?);
+        let until = |held: &Array| ops::slice_axis(held, 2, 0, at + 1);
+        assert_near(&until(&new_keys)?, &all_keys, 1e-2, &what("keys"));
+        assert_near(&until(&new_values)?, &all_values, 1e-6, &what("values"));
+        let grouped = ops::reshape(&cast(&q, dtype), &[b, n_kv_heads, n_heads / n_kv_heads, d])?;
+        let scale = Array::scalar(0.1, Dtype::F32)?;
+        let scores = ops::matmul(&wide(&grouped), &ops::swap_axes(&all_keys, -1, -2)?)?;
+        let mut scores = ops::multiply(&scores, &scale)?;
+        if let Some(softcap) = softcap {
+            let softcap = Array::scalar(softcap, Dtype::F32)?;
+            let capped = ops::tanh(&ops::divide(&scores, &softcap)?)?;
+            scores = ops::multiply(&capped, &softcap)?;
+        }
+        let seen: Vec<f32> = starts
+            .iter()
+            .flat_map(|start| {
+                let first = (*start).max(window.map_or(0, |window| at + 1 - window));
+                (0..=at).map(move |key| if key < first { -1e30 } else { 0.0 })
+            })
+            .collect();
+        let seen = Array::from_f32(&seen, &[b, 1, 1, at + 1])?;
+        let weights = ops::softmax(&ops::add(&scores, &seen)?, -1, true)?;
+        let expected = ops::reshape(&ops::matmul(&weights, &all_values)?, &[b, 1, q_dim])?;
+        assert_near(&out, &expected, 2e-2, &what("out"));
+        let left = wide(&counters).to_vec_f32()?;
+        assert!(left.iter().all(|count| *count == 0.0), "{}", what("counters"));
+    }
+    Ok(())
+}
+
+#[test]
+fn gates_and_residuals_are_those_of_mlx() {
+    if !has_cuda() {
+        return;
+    }
+    for dtype in [Dtype::Bf16, Dtype::F16] {
+        for (rows, columns) in [(1, 64), (3, 1152), (32, 2560), (512, 9728)] {
+            between(rows, columns, dtype).expect("rows");
+        }
+    }
+}
+
+fn between(rows: i32, columns: i32, dtype: Dtype) -> Result<()> {
+    let what = |of: &str| format!("{of}: {rows} x {columns} {dtype:?}");
+    let (x, y) = (
+        cast(&values(&[1, rows, columns], 1), dtype),
+        cast(&values(&[1, rows, columns], 2), dtype),
+    );
+    let (out_norm, norm) =
+        (cast(&values(&[columns], 3), dtype), cast(&values(&[columns], 4), dtype));
+    let normed_y = fast::rms_norm(&wide(&y), Some(&wide(&out_norm)), 1e-5)?;
+    for out in [None, Some(&out_norm)] {
+        let added = if out.is_some() { &normed_y } else { &wide(&y) };
+        let h = ops::add(&wide(&x), added)?;
+        let (found, none) = cuda::residual(&x, &y, out, None, 1e-5)?;
+        assert_near(&found, &h, 1e-2, &what("sum"));
+        assert!(none.is_none());
+        let (found, normed) = cuda::residual(&x, &y, out, Some(&norm), 1e-5)?;
+        assert_near(&found, &h, 1e-2, &what("sum"));
+        let expected = fast::rms_norm(&h, Some(&wide(&norm)), 1e-5)?;
+        assert_near(&normed.expect("a norm"), &expected, 2e-2, &what("norm"));
+    }
+    let half = columns / 2;
+    let (gate, up) = (ops::slice_axis(&x, -1, 0, half)?, ops::slice_axis(&x, -1, half, columns)?);
+    let silu = ops::multiply(&wide(&gate), &ops::sigmoid(&wide(&gate))?)?;
+    let expected = ops::multiply(&silu, &wide(&up))?;
+    assert_near(&cuda::gated(Gate::Silu, &x)?, &expected, 2e-2, &what("gate"));
+    Ok(())
+}
