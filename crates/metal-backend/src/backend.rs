@@ -147,7 +147,7 @@ pub fn architectures() -> &'static [&'static str] {
 pub fn cpu_kernels() -> &'static str {
     match Product::on(Device::Cpu) {
         Ok(Product::CpuKernels) => "our own",
-        Ok(Product::Mlx | Product::Cuda) => "MLX's",
+        Ok(_) => "MLX's",
         Err(_) => "none: ML_CPU_KERNELS is neither on nor off",
     }
 }

@@ -11,6 +11,8 @@ mod slab;
 mod tests;
 mod visible;
 
+use std::rc::Rc;
+
 use mlx_ffi::{
     Array, Dtype, QuantMode, Quantization, Quantized, Result, dequantize, ops, quantize,
 };
@@ -21,7 +23,7 @@ use ring::Ring;
 use slab::Slab;
 pub(crate) use visible::{Mask, Visible};
 
-use crate::layers::Reach;
+use crate::layers::{Reach, SharedPlaces};
 
 /// Positions by which a buffer grows.
 const STEP: i32 = 256;
@@ -150,6 +152,19 @@ pub(crate) struct View {
     pub visible: Visible,
 }
 
+/// Room for one more position of each row, to be written in place.
+#[derive(Debug)]
+pub(crate) struct Room {
+    /// `[b, n_kv_heads, capacity, head_dim]`.
+    pub keys: Array,
+    /// As the keys.
+    pub values: Array,
+    /// Where the position goes.
+    pub at: i32,
+    /// Each row's first position.
+    pub starts: Vec<i32>,
+}
+
 impl Cache {
     /// The cache of `rows` rows that end after at most `total` positions.
     fn new(spec: CacheSpec, storage: Storage, rows: usize, total: usize) -> Cache {
@@ -186,6 +201,22 @@ impl Cache {
         Ok(View { keys, values, visible })
     }
 
+    /// Room for one position of each row of keys and values in `dtype`; it is taken by
+    /// [`fill`](Self::fill). `None` where they are not held as they are, in one place and already.
+    pub fn reserve(&mut self, dtype: Dtype) -> Result<Option<Room>> {
+        match &mut self.buffers {
+            Buffers::Slab(slab) if self.storage == Storage::Plain => slab.reserve(dtype),
+            _ => Ok(None),
+        }
+    }
+
+    /// Takes note that the reserved position was written.
+    pub fn fill(&mut self, keys: Array, values: Array) {
+        if let Buffers::Slab(slab) = &mut self.buffers {
+            slab.fill(vec![keys, values]);
+        }
+    }
+
     /// The arrays that hold state, for evaluation.
     fn arrays(&self) -> impl Iterator<Item = &Array> {
         match &self.buffers {
@@ -204,13 +235,16 @@ pub(crate) struct Caches {
     /// How the positions of all rows are encoded.
     reach: Reach,
     layers: Vec<Cache>,
+    /// What steps have on the device.
+    places: SharedPlaces,
 }
 
 impl Caches {
     /// Empty caches of `rows` rows, none of which passes more than `total` positions.
     pub fn new(specs: &[CacheSpec], storage: Storage, rows: usize, total: usize) -> Caches {
         let layers = specs.iter().map(|spec| Cache::new(*spec, storage, rows, total)).collect();
-        Caches { offsets: vec![0; rows], reach: Reach::default(), layers }
+        let (reach, places) = (Reach::default(), SharedPlaces::default());
+        Caches { offsets: vec![0; rows], reach, layers, places }
     }
 
     /// The same, empty as they are, for rows whose positions are encoded otherwise.
@@ -226,6 +260,11 @@ impl Caches {
     /// How the positions of all rows are encoded.
     pub fn reach(&self) -> Reach {
         self.reach
+    }
+
+    /// What steps have on the device, kept from one to the next.
+    pub fn places(&self) -> SharedPlaces {
+        Rc::clone(&self.places)
     }
 
     /// The layers' caches, first layer first.
@@ -286,7 +325,7 @@ impl Caches {
         };
         let offsets = rows.iter().map(|(row, left_out)| self.offsets[*row] - left_out).collect();
         let layers = self.layers.iter().map(copy).collect::<Result<_>>()?;
-        Ok(Caches { offsets, reach: self.reach, layers })
+        Ok(Caches { offsets, reach: self.reach, layers, places: SharedPlaces::default() })
     }
 
     /// Keeps the rows with these indices, in ascending order.

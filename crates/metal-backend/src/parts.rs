@@ -60,7 +60,7 @@ impl Model {
         let mut layer = || -> Result<(), Error> {
             let mut pass = self.decoder.begin(&self.ids(count)?, &caches)?;
             self.decoder.advance(&mut pass, &mut caches, 1)?;
-            Ok(pass.h.eval()?)
+            Ok(pass.h().eval()?)
         };
         layer().map_err(Into::into)
     }

@@ -1,8 +1,8 @@
 //! Buffers that all rows of a batch share, each row ending at the same place.
 
-use mlx_ffi::{Array, Result, ops};
+use mlx_ffi::{Array, Dtype, Result, async_eval, ops};
 
-use super::{BLOCK, STEP, Visible, front, positions};
+use super::{BLOCK, Room, STEP, Visible, front, positions};
 
 /// Positions by which a buffer for a window may exceed it, so that it is copied seldom.
 pub(super) fn slack(window: i32) -> i32 {
@@ -22,12 +22,15 @@ pub(super) struct Slab {
     starts: Vec<i32>,
     /// The next positions are the last ones: no room is left for more.
     is_last: bool,
+    /// The last position was written in place by an operation that may not have been evaluated.
+    is_fresh: bool,
 }
 
 impl Slab {
     /// Nothing yet, for `rows` rows.
     pub fn new(rows: usize, window: Option<i32>) -> Slab {
-        Slab { window, parts: Vec::new(), end: 0, starts: vec![0; rows], is_last: false }
+        let starts = vec![0; rows];
+        Slab { window, parts: Vec::new(), end: 0, starts, is_last: false, is_fresh: false }
     }
 
     /// The arrays that hold state.
@@ -35,13 +38,53 @@ impl Slab {
         &self.parts
     }
 
+    /// Room for one position of each row, in keys and values of `dtype`.
+    ///
+    /// It may be written in place whoever else holds the buffers: nobody but this slab has room in
+    /// them, and what others read of them are positions before [`Self::end`].
+    pub fn reserve(&mut self, dtype: Dtype) -> Result<Option<Room>> {
+        let [keys, values] = &self.parts[..] else { return Ok(None) };
+        if keys.dtype() != dtype || values.dtype() != dtype {
+            return Ok(None);
+        }
+        let (capacity, first) = (positions(keys), self.first_seen(self.end));
+        if self.end == capacity || self.has_surplus(first) {
+            self.settle()?;
+            self.rebuild(None, 1, first)?;
+        }
+        let starts = self.starts.clone();
+        let (keys, values) = (self.parts[0].share()?, self.parts[1].share()?);
+        Ok(Some(Room { keys, values, at: self.end, starts }))
+    }
+
+    /// Takes the buffers with the position that was reserved.
+    pub fn fill(&mut self, parts: Vec<Array>) {
+        self.parts = parts;
+        self.end += 1;
+        self.is_fresh = true;
+    }
+
+    /// Sends what was written in place on its way, before anything else reads it: MLX does not know
+    /// that a kernel writes into its inputs, and orders only what it evaluates one after the other.
+    fn settle(&self) -> Result<()> {
+        if self.is_fresh { async_eval(&self.parts) } else { Ok(()) }
+    }
+
+    /// Whether so much is held before the position `first`, where the slab's window begins, that it is
+    /// time to be rid of it.
+    fn has_surplus(&self, first: i32) -> bool {
+        self.window.is_some_and(|window| first > slack(window))
+    }
+
     /// Appends `l` positions of `new`, and returns what they see.
     pub fn update(&mut self, new: &[Array], l: i32) -> Result<(Vec<Array>, Visible)> {
+        self.settle()?;
+        self.is_fresh = false;
         let capacity = self.parts.first().map_or(0, positions);
         let first = self.first_seen(self.end);
-        let surplus = self.window.is_some_and(|window| first > slack(window));
-        if self.end + l > capacity || surplus {
-            self.rebuild(new, l, first)?;
+        if self.end + l > capacity || self.has_surplus(first) {
+            self.rebuild(Some(new), l, first)?;
+            self.end += l;
         } else {
             let at = self.end;
             self.parts = self
@@ -61,6 +104,8 @@ impl Slab {
 
     /// Adds the rows of `other`, which has the same window.
     pub fn join(&mut self, other: Slab) -> Result<()> {
+        self.settle()?;
+        other.settle()?;
         if self.parts.is_empty() && other.parts.is_empty() {
             self.starts.extend(other.starts);
             return Ok(());
@@ -98,6 +143,8 @@ impl Slab {
         if self.parts.is_empty() || rows.is_empty() {
             return Ok(());
         }
+        self.settle()?;
+        self.is_fresh = false;
         let first = self.first_seen(self.end);
         let indices: Vec<u32> = rows.iter().map(|row| *row as u32).collect();
         let indices = Array::from_u32(&indices, &[rows.len() as i32])?;
@@ -116,6 +163,7 @@ impl Slab {
 
     /// Copies of rows, each without so many of its last positions, with room for `room` more.
     pub fn copies(&self, rows: &[(usize, i32)], room: i32) -> Result<Slab> {
+        self.settle()?;
         let mut sources = rows.to_vec();
         sources.dedup();
         let span = |(row, left_out): (usize, i32)| {
@@ -157,6 +205,7 @@ impl Slab {
         if self.parts.is_empty() || first < self.starts[row] {
             return Ok(None);
         }
+        self.settle()?;
         let row = Array::from_u32(&[row as u32], &[1])?;
         let copy = |part| ops::take(&ops::slice_axis(part, 2, first, end)?, &row, 0);
         self.parts.iter().map(copy).collect::<Result<_>>().map(Some)
@@ -184,23 +233,27 @@ impl Slab {
         self.window.map_or(begin, |window| begin.max(query + 1 - window))
     }
 
-    /// Moves what is needed to the front of new buffers, followed by `new` and some room.
-    fn rebuild(&mut self, new: &[Array], l: i32, first: i32) -> Result<()> {
+    /// Moves what is needed to the front of new buffers, followed by `new` and some room; without
+    /// `new`, by room for `l` positions and some more.
+    fn rebuild(&mut self, new: Option<&[Array]>, l: i32, first: i32) -> Result<()> {
         let kept = self.end - first;
-        let room = self.room(kept + l);
-        let mut parts = Vec::with_capacity(new.len());
-        for (index, new) in new.iter().enumerate() {
-            let [b, ..] = new.dims::<4>()?;
+        let room = self.room(kept + l) + if new.is_some() { 0 } else { l };
+        let likes = new.unwrap_or(&self.parts);
+        let mut parts = Vec::with_capacity(likes.len());
+        for (index, like) in likes.iter().enumerate() {
+            let [b, ..] = like.dims::<4>()?;
             let held = match self.parts.get(index) {
                 Some(part) if kept > 0 => Some(between(part, first, self.end)?),
                 _ => None,
             };
-            let room = (room > 0).then(|| empty(new, b, room)).transpose()?;
-            let pieces: Vec<&Array> = held.iter().chain([new]).chain(&room).collect();
+            let room = (room > 0).then(|| empty(like, b, room)).transpose()?;
+            let new = new.map(|_| like);
+            let pieces: Vec<&Array> = held.iter().chain(new).chain(&room).collect();
             parts.push(ops::concatenate(&pieces, 2)?);
         }
         self.parts = parts;
-        self.end = kept + l;
+        self.is_fresh = false;
+        self.end = kept;
         self.starts.iter_mut().for_each(|start| *start = (*start - first).max(0));
         Ok(())
     }

@@ -41,10 +41,29 @@ fn expected(row: usize, position: i32, window: Option<i32>) -> Vec<f32> {
     (first..=position).map(|p| (row * 10_000) as f32 + p as f32).collect()
 }
 
+/// The same after a step that wrote `new` in place into what was reserved for it, as kernels do that
+/// take the first position of each row and the window; `None` where nothing can be reserved.
+fn seen_in_place(cache: &mut Cache, new: &Array, window: Option<i32>) -> Option<Vec<Vec<f32>>> {
+    let room = cache.reserve(new.dtype()).unwrap()?;
+    let Room { at, starts, .. } = room;
+    let write = |held: &Array| ops::slice_update_axis(held, new, 2, at, at + 1).unwrap();
+    let (keys, values) = (write(&room.keys), write(&room.values));
+    let [_, heads, n, d] = keys.dims().unwrap();
+    let held = keys.to_vec_f32().unwrap();
+    cache.fill(keys, values);
+    let of_row = |(row, start): (i32, i32)| {
+        let first = start.max(window.map_or(0, |window| at + 1 - window));
+        (first..=at).map(|key| held[(((row * heads + 1) * n + key) * d) as usize]).collect()
+    };
+    Some((0..).zip(starts).map(of_row).collect())
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     /// One more position for each row.
     Step,
+    /// The same, written in place.
+    StepInPlace,
     /// A new row joins after prefills of these sizes.
     Join(Vec<i32>),
     /// The row at this index, modulo the rows, leaves.
@@ -53,11 +72,12 @@ enum Op {
 
 fn ops_of_a_batch() -> impl Strategy<Value = Vec<Op>> {
     let op = prop_oneof![
-        6 => Just(Op::Step),
+        3 => Just(Op::Step),
+        6 => Just(Op::StepInPlace),
         2 => prop::collection::vec(1..40i32, 0..4).prop_map(Op::Join),
         1 => (0..8usize).prop_map(Op::Leave),
     ];
-    prop::collection::vec(op, 1..60)
+    prop::collection::vec(op, 1..120)
 }
 
 proptest! {
@@ -77,15 +97,24 @@ proptest! {
         let mut next = 0;
         for op in ops {
             match op {
-                Op::Step => {
+                Op::Step | Op::StepInPlace => {
                     let Some(batch) = &mut batch else { continue };
                     let offsets = batch.offsets().to_vec();
                     let new: Vec<Array> =
                         rows.iter().zip(&offsets).map(|(row, at)| keys(*row, *at, 1)).collect();
                     let new = ops::concatenate(&new.iter().collect::<Vec<_>>(), 0).unwrap();
-                    let view = batch.layers_mut()[0].update(&new, &new).unwrap();
+                    let cache = &mut batch.layers_mut()[0];
+                    let in_place = match op {
+                        Op::StepInPlace => seen_in_place(cache, &new, window),
+                        _ => None,
+                    };
+                    prop_assert!(in_place.is_none() || !packed);
+                    let all_seen = match in_place {
+                        Some(seen) => seen,
+                        None => seen(&cache.update(&new, &new).unwrap(), 1, 0),
+                    };
                     batch.advance(1);
-                    for ((row, offset), seen) in rows.iter().zip(offsets).zip(seen(&view, 1, 0)) {
+                    for ((row, offset), seen) in rows.iter().zip(offsets).zip(all_seen) {
                         prop_assert_eq!(seen, expected(*row, offset, window));
                     }
                 }

@@ -97,7 +97,7 @@ impl Budget {
             activation_bytes: activations * dtype_size,
             queued_layers: match device {
                 Device::Cpu => pass::QUEUED_LAYERS.min(model.layers.len()) as u64,
-                Device::Gpu => 1,
+                Device::Gpu => pass::PREPARED_LAYERS as u64,
             },
             original_context: model.original_context.map(|length| length as usize),
             score_bytes: 4 * widest(|config| config.n_heads) * score_copies(model, device),

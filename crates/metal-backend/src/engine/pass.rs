@@ -1,6 +1,6 @@
 //! Some layers of a pass, computed so that what is held at once is bounded.
 
-use mlx_ffi::{Result, eval_all, on_cpu};
+use mlx_ffi::{Array, Result, async_eval, eval_all, on_cpu};
 
 use crate::cache::Caches;
 use crate::layers::{Decoder, Pass};
@@ -11,6 +11,13 @@ pub(super) const MANY_ROWS: usize = 32;
 /// Layers of fewer rows whose values a CPU holds at once: MLX queues about a hundred operations there,
 /// and holds what each of them takes until it has run.
 pub(super) const QUEUED_LAYERS: usize = 5;
+
+/// Layers whose values a GPU holds at once: while it computes one, the next is prepared.
+pub(super) const PREPARED_LAYERS: usize = 2;
+
+/// Rows from which on the layers of a pass are sent to CUDA one by one, at most two ahead of what was
+/// computed: the processor is quicker than the device then, and what it has prepared is held.
+const MANY_ROWS_ON_CUDA: usize = 128;
 
 /// Takes a pass through its next `count` layers, the last of which is not waited for. True once it
 /// is through all of them.
@@ -23,7 +30,10 @@ pub(super) fn advance(
     caches: &mut Caches,
     count: usize,
 ) -> Result<bool> {
-    let [b, l, _] = pass.h.dims()?;
+    let [b, l, _] = pass.h().dims()?;
+    if b * l >= MANY_ROWS_ON_CUDA as i32 && model.is_on_cuda() {
+        return advance_prepared(model, pass, caches, count);
+    }
     if b * l < MANY_ROWS as i32 || !on_cpu()? {
         return model.advance(pass, caches, count);
     }
@@ -31,7 +41,27 @@ pub(super) fn advance(
         if model.advance(pass, caches, 1)? {
             return Ok(true);
         }
-        eval_all(caches.arrays().chain([&pass.h]))?;
+        eval_all(caches.arrays().chain(pass.arrays()))?;
+    }
+    model.advance(pass, caches, 1)
+}
+
+/// The same where the device computes one layer while the next is prepared.
+fn advance_prepared(
+    model: &Decoder,
+    pass: &mut Pass,
+    caches: &mut Caches,
+    count: usize,
+) -> Result<bool> {
+    let mut before: Option<Array> = None;
+    for _ in 1..count {
+        if model.advance(pass, caches, 1)? {
+            return Ok(true);
+        }
+        async_eval(pass.arrays())?;
+        if let Some(before) = before.replace(pass.h().share()?) {
+            before.eval()?;
+        }
     }
     model.advance(pass, caches, 1)
 }

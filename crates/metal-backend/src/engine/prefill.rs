@@ -74,12 +74,13 @@ impl Prefill {
         };
         if pass::advance(model, &mut pass, &mut self.caches, layers)? {
             // Where the hidden states themselves are not needed, the last layer's end never runs.
-            self.reading = self.row.prompt_logprobs.is_some().then_some(pass.h);
+            self.reading =
+                self.row.prompt_logprobs.is_some().then(|| pass.h().share()).transpose()?;
             eval_all(self.caches.arrays().chain(&self.reading))?;
             memory::clear_cache()?;
             self.done += count;
         } else {
-            eval_all(self.caches.arrays().chain([&pass.h]))?;
+            eval_all(self.caches.arrays().chain(pass.arrays()))?;
             self.pass = Some(pass);
         }
         Ok(())

@@ -1,10 +1,10 @@
 //! Grouped-query attention over a cache.
 
 use mlx_ffi::fast::AttentionMask;
-use mlx_ffi::{Array, Dtype, Result, cpu, fast, ops};
+use mlx_ffi::{Array, Dtype, Result, cpu, cuda, fast, ops};
 
-use super::{Columns, Linear, Positions, Product, QkNorms, Qkv, RmsNorm, Rope, Seen};
-use crate::cache::{Cache, Mask, View, Visible};
+use super::{Around, Columns, Linear, Positions, Product, QkNorms, Qkv, RmsNorm, Rope, Seen};
+use crate::cache::{Cache, Mask, Room, View, Visible};
 
 /// The sizes of an attention layer and how its scores are made.
 #[derive(Clone, Copy, Debug)]
@@ -40,15 +40,22 @@ pub(crate) struct Attention {
 }
 
 impl Attention {
-    /// `x` is `[b, l, hidden_size]`; so is the result. Appends `l` positions to `cache`.
+    /// `x` is `[b, l, hidden_size]`; so is the result, with what is done around it. Appends `l`
+    /// positions to `cache`.
     pub fn forward(
         &self,
         x: &Array,
+        around: Around<'_>,
         positions: &mut Positions,
         cache: &mut Cache,
     ) -> Result<Array> {
-        let [q, k, v] = self.qkv.forward(x)?;
+        let [q, k, v] = self.qkv.forward(x, around)?;
         let (q, k) = self.qk_norms.projections(q, k)?;
+        let onto = Around { onto: around.onto, ..Around::default() };
+        if let Some(room) = self.room(&q, positions, cache)? {
+            let out = self.step(&q, &k, &v, room, positions, cache)?;
+            return self.o_proj.forward_around(&out, onto);
+        }
         let (q_norm, k_norm) = self.qk_norms.heads();
         let (q, k) = (self.heads(&q, q_norm, positions)?, self.heads(&k, k_norm, positions)?);
         let v = self.product.heads(&v, self.config.head_dim)?;
@@ -56,7 +63,67 @@ impl Attention {
         if let Some(seen) = positions.watched() {
             *seen = Some(Seen::new(&q, &k, &view)?);
         }
-        self.o_proj.forward(&self.attended(&q, &view, positions)?)
+        self.o_proj.forward_around(&self.attended(&q, &view, positions)?, onto)
+    }
+
+    /// Room in the cache for one position of each row, where there is one operation for all that such
+    /// a step does up to the output projection.
+    fn room(
+        &self,
+        q: &Columns,
+        positions: &mut Positions,
+        cache: &mut Cache,
+    ) -> Result<Option<Room>> {
+        let [_, l, _] = q.of.dims()?;
+        let dtype = q.of.dtype();
+        let (q_norm, k_norm) = self.qk_norms.heads();
+        let norms_fit = [q_norm, k_norm].iter().flatten().all(|norm| norm.weight.dtype() == dtype);
+        let fits = norms_fit
+            && l == 1
+            && self.product == Product::Cuda
+            && self.sinks.is_none()
+            && positions.watched().is_none()
+            && cuda::attends(self.config.head_dim, dtype);
+        if fits { cache.reserve(dtype) } else { Ok(None) }
+    }
+
+    /// One position of each row: `[b, 1, n_heads * head_dim]`.
+    fn step(
+        &self,
+        q: &Columns,
+        k: &Columns,
+        v: &Columns,
+        room: Room,
+        positions: &mut Positions,
+        cache: &mut Cache,
+    ) -> Result<Array> {
+        let AttentionConfig { n_heads, scale, softcap, .. } = self.config;
+        let norms = match self.qk_norms.heads() {
+            (Some(q), Some(k)) => Some(cuda::HeadNorms { q: &q.weight, k: &k.weight, eps: q.eps }),
+            _ => None,
+        };
+        let places = positions.places(&room, n_heads)?;
+        let reach = positions.reach();
+        let step = cuda::Step {
+            q: q.heads(),
+            k: k.heads(),
+            v: v.heads(),
+            n_heads,
+            keys: &room.keys,
+            values: &room.values,
+            at: room.at,
+            on_device: &places.at,
+            rows: &places.rows,
+            window: self.config.window,
+            counters: &places.counters,
+            turn: self.rope.as_ref().map(|rope| rope.on_cuda(reach)),
+            norms,
+            scale,
+            softcap,
+        };
+        let [out, keys, values] = cuda::step_attention(&step)?;
+        cache.fill(keys, values);
+        Ok(out)
     }
 
     /// Queries or keys, `[b, l, n * head_dim]`, normed and rotated by heads: `[b, n, l, head_dim]`.

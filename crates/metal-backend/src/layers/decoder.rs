@@ -1,8 +1,10 @@
 //! The stack of transformer blocks that every architecture here is an instance of.
 
+use std::iter;
+
 use mlx_ffi::{Array, Result, ops};
 
-use super::{Attention, Embedding, FeedForward, Linear, Positions, Reach, RmsNorm, Seen};
+use super::{Around, Attention, Embedding, FeedForward, Linear, Positions, Reach, RmsNorm, Seen};
 use crate::cache::{Cache, Caches};
 
 /// One transformer block: attention, then the feed-forward network, each added to the residual
@@ -21,20 +23,59 @@ pub(crate) struct Block {
     pub mlp_out_norm: Option<RmsNorm>,
 }
 
-impl Block {
-    /// `[b, l, hidden_size]` to the same. Appends `l` positions to `cache`.
-    fn forward(&self, x: &Array, positions: &mut Positions, cache: &mut Cache) -> Result<Array> {
-        let out = self.attention.forward(&normed(x, &self.input_norm)?, positions, cache)?;
-        let h = ops::add(x, &normed(&out, &self.attention_out_norm)?)?;
-        let out = self.mlp.forward(&normed(&h, &self.mlp_norm)?)?;
-        ops::add(&h, &normed(&out, &self.mlp_out_norm)?)
+/// The residual stream, and what the next norm makes of it where that is known already.
+#[derive(Debug)]
+struct Stream {
+    /// `[b, l, hidden_size]`.
+    h: Array,
+    normed: Option<Array>,
+}
+
+impl Stream {
+    /// What is done around a half of a block, `norm` before it.
+    fn around<'a>(&'a self, norm: &'a Option<RmsNorm>, onto: Option<&'a Array>) -> Around<'a> {
+        Around { norm: norm.as_ref(), normed: self.normed.as_ref(), onto }
     }
 }
 
-fn normed(x: &Array, norm: &Option<RmsNorm>) -> Result<Array> {
-    match norm {
-        None => x.share(),
-        Some(norm) => norm.forward(x),
+impl Block {
+    /// `[b, l, hidden_size]` to the same, with `next`, the norm of what follows, where that is one
+    /// operation with it. Appends `l` positions to `cache`.
+    fn forward(
+        &self,
+        x: &Stream,
+        next: Option<&RmsNorm>,
+        positions: &mut Positions,
+        cache: &mut Cache,
+    ) -> Result<Stream> {
+        let attend = |onto: Option<&Array>| {
+            self.attention.forward(&x.h, x.around(&self.input_norm, onto), positions, cache)
+        };
+        let h = self.added(x, attend, &self.attention_out_norm, self.mlp_norm.as_ref())?;
+        let feed = |onto: Option<&Array>| self.mlp.forward(&h.h, h.around(&self.mlp_norm, onto));
+        self.added(&h, feed, &self.mlp_out_norm, next)
+    }
+
+    /// The residual stream after a half of a block, which may be told to add its result to it itself: a
+    /// norm on the result comes first.
+    fn added(
+        &self,
+        x: &Stream,
+        half: impl FnOnce(Option<&Array>) -> Result<Array>,
+        out_norm: &Option<RmsNorm>,
+        next: Option<&RmsNorm>,
+    ) -> Result<Stream> {
+        let product = self.attention.product;
+        if out_norm.is_none() && !product.adds_rows(&x.h) {
+            return Ok(Stream { h: half(Some(&x.h))?, normed: None });
+        }
+        let out = half(None)?;
+        if let Some(both) = product.residual(&x.h, &out, out_norm.as_ref(), next) {
+            let (h, normed) = both?;
+            return Ok(Stream { h, normed });
+        }
+        let out = out_norm.as_ref().map_or_else(|| out.share(), |norm| norm.forward(&out))?;
+        Ok(Stream { h: ops::add(&x.h, &out)?, normed: None })
     }
 }
 
@@ -51,14 +92,24 @@ pub(crate) enum Head {
 /// one can be computed in parts.
 #[derive(Debug)]
 pub(crate) struct Pass {
-    /// `[b, l, hidden_size]`, as the last layer left it.
-    pub h: Array,
+    /// As the last layer left it.
+    stream: Stream,
     /// Layers that are done.
     layer: usize,
     positions: Positions,
 }
 
 impl Pass {
+    /// `[b, l, hidden_size]`, as the last layer left it.
+    pub fn h(&self) -> &Array {
+        &self.stream.h
+    }
+
+    /// What is still needed of the last layer, for evaluation.
+    pub fn arrays(&self) -> impl Iterator<Item = &Array> {
+        iter::once(&self.stream.h).chain(&self.stream.normed)
+    }
+
     /// Layers that are done.
     pub fn layer(&self) -> usize {
         self.layer
@@ -97,6 +148,11 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
+    /// Whether kernels for CUDA compute it.
+    pub fn is_on_cuda(&self) -> bool {
+        self.layers.first().is_some_and(|layer| layer.attention.product.is_on_cuda())
+    }
+
     /// How the positions of a sequence of `length` ids are encoded. Where this changes as a sequence
     /// grows, its caches are of no use any more.
     pub fn reach(&self, length: usize) -> Reach {
@@ -111,7 +167,7 @@ impl Decoder {
     pub fn hidden(&self, ids: &Array, caches: &mut Caches) -> Result<Array> {
         let mut pass = self.begin(ids, caches)?;
         self.advance(&mut pass, caches, self.layers.len())?;
-        Ok(pass.h)
+        Ok(pass.stream.h)
     }
 
     /// The pass of `ids`, `[b, l]`, before its first layer.
@@ -120,7 +176,8 @@ impl Decoder {
         if let Some(scale) = self.embed_scale {
             h = ops::multiply(&h, &Array::scalar(scale as f32, h.dtype())?)?;
         }
-        Ok(Pass { h, layer: 0, positions: Positions::after(caches)? })
+        let stream = Stream { h, normed: None };
+        Ok(Pass { stream, layer: 0, positions: Positions::after(caches) })
     }
 
     /// Takes a pass through its next `count` layers. True once it is through all of them; the
@@ -129,12 +186,14 @@ impl Decoder {
         let end = self.layers.len().min(pass.layer + count);
         for index in pass.layer..end {
             let cache = &mut caches.layers_mut()[index];
-            pass.h = self.layers[index].forward(&pass.h, &mut pass.positions, cache)?;
+            let next = self.layers.get(index + 1).and_then(|next| next.input_norm.as_ref());
+            let (layer, positions) = (&self.layers[index], &mut pass.positions);
+            pass.stream = layer.forward(&pass.stream, next, positions, cache)?;
         }
         pass.layer = end;
         let through = end == self.layers.len();
         if through {
-            let [_, l, _] = pass.h.dims()?;
+            let [_, l, _] = pass.stream.h.dims()?;
             caches.advance(l);
         }
         Ok(through)
@@ -142,10 +201,10 @@ impl Decoder {
 
     /// Hidden states `[b, l, hidden_size]` to logits `[b, l, vocab_size]`.
     pub fn logits(&self, hidden: &Array) -> Result<Array> {
-        let normed = self.norm.forward(hidden)?;
+        let around = Around { norm: Some(&self.norm), ..Around::default() };
         let logits = match &self.lm_head {
-            Head::Tied => self.embed_tokens.project(&normed)?,
-            Head::Own(linear) => linear.forward(&normed)?,
+            Head::Tied => self.embed_tokens.project(hidden, around)?,
+            Head::Own(linear) => linear.forward_around(hidden, around)?,
         };
         let Some(softcap) = self.logit_softcap else { return Ok(logits) };
         let softcap = Array::scalar(softcap, logits.dtype())?;

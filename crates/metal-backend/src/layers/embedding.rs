@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Dtype, Quantized, Result, dequantize, ops};
 
-use super::{Lora, Matrix, Weight};
+use super::{Around, Lora, Matrix, Weight};
 
 /// A vector for each token id.
 #[derive(Debug)]
@@ -59,12 +59,10 @@ impl Embedding {
         }
     }
 
-    /// The tied output layer: `[…, hidden_size]` to `[…, vocab_size]`.
-    pub fn project(&self, x: &Array) -> Result<Array> {
-        let y = self.weight.project(x)?;
-        match &self.lora {
-            None => Ok(y),
-            Some(lora) => lora.project_tied(x, &y),
-        }
+    /// The tied output layer: `[…, hidden_size]` to `[…, vocab_size]`, with what is done around it.
+    pub fn project(&self, x: &Array, around: Around<'_>) -> Result<Array> {
+        let Some(lora) = &self.lora else { return self.weight.project_around(x, around) };
+        let x = around.before(x)?;
+        around.after(lora.project_tied(&x, &self.weight.project(&x)?)?)
     }
 }

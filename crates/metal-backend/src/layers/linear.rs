@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Quantized, Result, ops};
 
-use super::{Lora, Order, Product};
+use super::{Activation, Lora, Order, Product, RmsNorm};
 
 /// `x wᵀ + b`, and what an adapter adds.
 #[derive(Debug)]
@@ -11,6 +11,36 @@ pub(crate) struct Linear {
     /// `[out]`.
     bias: Option<Array>,
     lora: Option<Lora>,
+}
+
+/// What is done before and after a projection, in one operation with it where a device has one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Around<'a> {
+    /// Before it.
+    pub norm: Option<&'a RmsNorm>,
+    /// What comes out of that norm, where it is known already.
+    pub normed: Option<&'a Array>,
+    /// What the result is added to.
+    pub onto: Option<&'a Array>,
+}
+
+impl Around<'_> {
+    /// What is projected in place of `x`.
+    pub fn before(&self, x: &Array) -> Result<Array> {
+        match (self.normed, self.norm) {
+            (Some(normed), _) => normed.share(),
+            (None, Some(norm)) => norm.forward(x),
+            (None, None) => x.share(),
+        }
+    }
+
+    /// What becomes of the result.
+    pub fn after(&self, y: Array) -> Result<Array> {
+        match self.onto {
+            None => Ok(y),
+            Some(onto) => ops::add(onto, &y),
+        }
+    }
 }
 
 /// The matrix of a projection or an embedding, and what multiplies with it.
@@ -44,6 +74,14 @@ impl Weight {
             (None, _) => self.project(x),
             (Some(bias), Matrix::Dense(weight)) => self.product.biased_dense(x, weight, bias),
             (Some(bias), Matrix::Quantized(_)) => ops::add(&self.project(x)?, bias),
+        }
+    }
+
+    /// As [`project`](Self::project), with what is done around it.
+    pub fn project_around(&self, x: &Array, around: Around<'_>) -> Result<Array> {
+        match self.product.one_row(x, &self.matrix, None, None, around) {
+            Some(y) => y,
+            None => around.after(self.project(&around.before(x)?)?),
         }
     }
 
@@ -81,6 +119,37 @@ impl Linear {
     /// Its adapter.
     pub fn lora(&self) -> Option<&Lora> {
         self.lora.as_ref()
+    }
+
+    /// `[…, in]` to `[…, out]`, with what is done around it.
+    pub fn forward_around(&self, x: &Array, around: Around<'_>) -> Result<Array> {
+        match self.at_once(x, None, around) {
+            Some(y) => y,
+            None => around.after(self.forward(&around.before(x)?)?),
+        }
+    }
+
+    /// What passes the gate of the result's first half, where there is one operation for all that.
+    pub fn gated(
+        &self,
+        x: &Array,
+        activation: Activation,
+        around: Around<'_>,
+    ) -> Option<Result<Array>> {
+        self.at_once(x, Some(activation), Around { onto: None, ..around })
+    }
+
+    fn at_once(
+        &self,
+        x: &Array,
+        gate: Option<Activation>,
+        around: Around<'_>,
+    ) -> Option<Result<Array>> {
+        let Weight { matrix, product } = &self.weight;
+        if self.lora.is_some() {
+            return None;
+        }
+        product.one_row(x, matrix, self.bias.as_ref(), gate, around)
     }
 
     /// `[…, in]` to `[…, out]`.

@@ -1,8 +1,8 @@
 //! The gated feed-forward network.
 
-use mlx_ffi::{Array, Result, ops};
+use mlx_ffi::{Array, Result, cuda, ops};
 
-use super::{Columns, Linear, Product};
+use super::{Around, Columns, Linear, Product};
 
 /// What the gate does to what it lets through.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,6 +23,15 @@ impl Activation {
             "silu" | "swish" => Some(Activation::Silu),
             "gelu_pytorch_tanh" | "gelu_new" => Some(Activation::GeluTanh),
             _ => None,
+        }
+    }
+
+    /// As kernels for CUDA know it.
+    pub fn on_cuda(self) -> Option<cuda::Gate> {
+        match self {
+            Activation::Silu => Some(cuda::Gate::Silu),
+            Activation::GeluTanh => Some(cuda::Gate::GeluTanh),
+            Activation::ClippedSilu { .. } => None,
         }
     }
 
@@ -104,9 +113,17 @@ pub(crate) struct Mlp {
 }
 
 impl Mlp {
-    /// `[b, l, hidden_size]` to the same.
-    pub fn forward(&self, x: &Array) -> Result<Array> {
+    /// `[b, l, hidden_size]` to the same, with what is done around it.
+    pub fn forward(&self, x: &Array, around: Around<'_>) -> Result<Array> {
+        let onto = Around { onto: around.onto, ..Around::default() };
+        if let GateUp::Halves(both) = &self.gate_up
+            && let Some(inner) = both.gated(x, self.activation, around)
+        {
+            return self.down_proj.forward_around(&inner?, onto);
+        }
+        let x = &around.before(x)?;
         let (gate, up) = self.gate_up.forward(|linear| linear.forward(x))?;
-        self.down_proj.forward(&self.product.gated(self.activation, &gate, &up)?)
+        let inner = self.product.gated(self.activation, &gate, &up)?;
+        self.down_proj.forward_around(&inner, onto)
     }
 }

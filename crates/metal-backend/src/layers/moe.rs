@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Dtype, Result, ops};
 
-use super::{Activation, ExpertLinear, GateUp, Linear, Mlp, Order, Product};
+use super::{Activation, Around, ExpertLinear, GateUp, Linear, Mlp, Order, Product};
 
 /// Chosen experts from which on sorting them pays.
 const SORT_FROM: usize = 64;
@@ -17,11 +17,11 @@ pub(crate) enum FeedForward {
 }
 
 impl FeedForward {
-    /// `[b, l, hidden_size]` to the same.
-    pub fn forward(&self, x: &Array) -> Result<Array> {
+    /// `[b, l, hidden_size]` to the same, with what is done around it.
+    pub fn forward(&self, x: &Array, around: Around<'_>) -> Result<Array> {
         match self {
-            FeedForward::Mlp(mlp) => mlp.forward(x),
-            FeedForward::Moe(moe) => moe.forward(x),
+            FeedForward::Mlp(mlp) => mlp.forward(x, around),
+            FeedForward::Moe(moe) => around.after(moe.forward(&around.before(x)?)?),
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use mlx_ffi::{Array, Result, ops};
+use mlx_ffi::{Array, Result, cuda, ops};
 
-use super::{Linear, RmsNorm};
+use super::{Around, Linear, RmsNorm};
 
 /// The projections to queries, keys and values.
 #[derive(Debug)]
@@ -23,15 +23,17 @@ pub(crate) enum Qkv {
 
 impl Qkv {
     /// `x`, `[b, l, hidden_size]`, to queries of `q_dim` columns, keys and values of `kv_dim`.
-    pub fn forward(&self, x: &Array) -> Result<[Columns; 3]> {
+    /// What `around` does before comes first.
+    pub fn forward(&self, x: &Array, around: Around<'_>) -> Result<[Columns; 3]> {
+        let around = Around { onto: None, ..around };
         match self {
-            Qkv::Separate { q_proj, k_proj, v_proj } => Ok([
-                Columns::all(q_proj.forward(x)?),
-                Columns::all(k_proj.forward(x)?),
-                Columns::all(v_proj.forward(x)?),
-            ]),
+            Qkv::Separate { q_proj, k_proj, v_proj } => {
+                let x = around.before(x)?;
+                let all = |linear: &Linear| linear.forward(&x).map(Columns::all);
+                Ok([all(q_proj)?, all(k_proj)?, all(v_proj)?])
+            }
             Qkv::Fused { qkv_proj, q_dim, kv_dim } => {
-                let all = qkv_proj.forward(x)?;
+                let all = qkv_proj.forward_around(x, around)?;
                 let (k_end, v_end) = (q_dim + kv_dim, q_dim + 2 * kv_dim);
                 Ok([
                     Columns { of: all.share()?, range: 0..*q_dim },
@@ -57,6 +59,19 @@ impl Columns {
     pub fn all(of: Array) -> Columns {
         let range = 0..of.shape().last().copied().unwrap_or(0);
         Columns { of, range }
+    }
+
+    /// Whether these are the halves of one array whose rows kernels for CUDA can gate.
+    pub fn are_halves(gate: &Columns, up: &Columns) -> bool {
+        let half = gate.range.end;
+        let are_halves = gate.range.start == 0 && up.range == (half..2 * half);
+        let are_of_one = gate.of.shape() == up.of.shape();
+        are_halves && are_of_one && cuda::takes_gate(&gate.of)
+    }
+
+    /// The same for kernels for CUDA.
+    pub fn heads(&self) -> cuda::Heads<'_> {
+        cuda::Heads { array: &self.of, at: self.range.start }
     }
 
     /// An array of these columns alone.

@@ -4,7 +4,7 @@ use std::f64::consts::PI;
 use std::rc::Rc;
 
 use mlx_ffi::fast::{RopeFrequencies, RopeOffset};
-use mlx_ffi::{Array, Result, fast, ops};
+use mlx_ffi::{Array, Result, cuda, fast, ops};
 
 use super::Positions;
 use crate::config::{RopeConfig, RopeScaling};
@@ -39,6 +39,8 @@ struct Frequencies {
     given: Given,
     /// Radians for each position, one for each pair of dimensions.
     radians: Rc<[f32]>,
+    /// The same on the device.
+    on_device: Array,
 }
 
 #[derive(Debug)]
@@ -50,16 +52,21 @@ enum Given {
 }
 
 impl Frequencies {
-    fn powers(dims: i32, base: f64) -> Frequencies {
+    fn powers(dims: i32, base: f64) -> Result<Frequencies> {
         let radians = base_wavelengths(dims, base).map(|wavelength| wavelength.recip() as f32);
-        Frequencies { given: Given::Base(base as f32), radians: radians.collect() }
+        Frequencies::new(Given::Base(base as f32), radians.collect())
+    }
+
+    fn new(given: Given, radians: Rc<[f32]>) -> Result<Frequencies> {
+        let on_device = Array::from_f32(&radians, &[radians.len() as i32])?;
+        Ok(Frequencies { given, radians, on_device })
     }
 
     fn of(wavelengths: impl Iterator<Item = f64>) -> Result<Frequencies> {
         let wavelengths: Vec<f32> = wavelengths.map(|value| value as f32).collect();
         let radians = wavelengths.iter().map(|wavelength| wavelength.recip()).collect();
         let array = Array::from_f32(&wavelengths, &[wavelengths.len() as i32])?;
-        Ok(Frequencies { given: Given::Wavelengths(array), radians })
+        Frequencies::new(Given::Wavelengths(array), radians)
     }
 }
 
@@ -88,16 +95,13 @@ impl Rope {
     /// An encoding of the first `dims` values of each head.
     pub fn new(dims: i32, config: &RopeConfig) -> Result<Rope> {
         let theta = config.theta;
-        let plain = |scale: f64| Rope {
-            dims,
-            frequencies: Frequencies::powers(dims, theta),
-            extended: None,
-            scale: scale as f32,
-            magnitude: None,
+        let plain = |scale: f64| {
+            let frequencies = Frequencies::powers(dims, theta)?;
+            Ok(Rope { dims, frequencies, extended: None, scale: scale as f32, magnitude: None })
         };
         match config.scaling {
-            RopeScaling::None => Ok(plain(1.0)),
-            RopeScaling::Linear { factor } => Ok(plain(1.0 / factor)),
+            RopeScaling::None => plain(1.0),
+            RopeScaling::Linear { factor } => plain(1.0 / factor),
             RopeScaling::Llama3 {
                 factor,
                 low_freq_factor,
@@ -191,6 +195,12 @@ impl Rope {
         }
     }
 
+    /// The same for kernels for CUDA.
+    pub fn on_cuda(&self, reach: Reach) -> cuda::Turn<'_> {
+        let (scale, magnitude) = (self.scale, self.magnitude.unwrap_or(1.0));
+        cuda::Turn { radians: &self.frequencies(reach).on_device, scale, magnitude }
+    }
+
     /// How far values are turned in sequences of this reach.
     pub fn turn(&self, reach: Reach) -> Turn {
         let radians = Rc::clone(&self.frequencies(reach).radians);
@@ -203,7 +213,7 @@ impl Rope {
             Given::Base(base) => RopeFrequencies::Base(*base),
             Given::Wavelengths(values) => RopeFrequencies::Wavelengths(values),
         };
-        let offset = match positions.each() {
+        let offset = match positions.each()? {
             Some(offsets) => RopeOffset::Each(offsets),
             None => RopeOffset::Same(positions.offsets().first().copied().unwrap_or(0)),
         };

@@ -37,6 +37,12 @@ impl Workspace {
         }
     }
 
+    /// What either takes, one after the other in a layer: unpacked matrices are held until the device
+    /// has computed the layer.
+    fn then(self, other: Workspace) -> Workspace {
+        Workspace { unpacked: self.unpacked + other.unpacked, ..self.or(other) }
+    }
+
     /// What either takes, one after the other.
     fn or(self, other: Workspace) -> Workspace {
         Workspace {
@@ -58,7 +64,9 @@ impl Decoder {
         });
         let embeddings = Workspace { row: embedded.unwrap_or(0), ..Workspace::default() };
         let layers = self.layers.iter().map(|layer| of_block(layer, dtype));
-        layers.fold(embeddings, Workspace::or)
+        let largest = layers.fold(embeddings, Workspace::or);
+        // While the device computes a layer, the next one is prepared.
+        Workspace { unpacked: 2 * largest.unpacked, ..largest }
     }
 
     /// What the output layer takes.
@@ -84,14 +92,14 @@ fn of_block(block: &Block, dtype: Dtype) -> Workspace {
         Qkv::Separate { q_proj, k_proj, v_proj } => of(q_proj).and(of(k_proj)).and(of(v_proj)),
         Qkv::Fused { qkv_proj, .. } => of(qkv_proj),
     };
-    let attention = qkv.or(of(&block.attention.o_proj));
+    let attention = qkv.then(of(&block.attention.o_proj));
     match &block.mlp {
         FeedForward::Mlp(mlp) => {
             let gate_up = match &mlp.gate_up {
                 GateUp::Separate { gate_proj, up_proj } => of(gate_proj).and(of(up_proj)),
                 GateUp::Halves(both) | GateUp::Interleaved(both) => of(both),
             };
-            attention.or(gate_up).or(of(&mlp.down_proj))
+            attention.then(gate_up).then(of(&mlp.down_proj))
         }
         FeedForward::Moe(moe) => {
             let of_experts = |linear| of_experts(linear, moe.experts_per_token as u64);
@@ -101,7 +109,7 @@ fn of_block(block: &Block, dtype: Dtype) -> Workspace {
                 }
                 GateUp::Halves(both) | GateUp::Interleaved(both) => of_experts(both),
             };
-            attention.or(of(&moe.router)).or(gate_up).or(of_experts(&moe.down_proj))
+            attention.then(of(&moe.router)).then(gate_up).then(of_experts(&moe.down_proj))
         }
     }
 }
@@ -173,7 +181,7 @@ mod tests {
     fn many_rows_on_cuda_need_the_unpacked_matrix() {
         let of = |product, dtype| of_linear(&linear(product, packed(32, 128)), dtype);
         let cuda = of(Product::Cuda, Dtype::Bf16);
-        assert_eq!((cuda.bytes(511), cuda.bytes(512), cuda.bytes(9000)), (0, 8192, 8192));
+        assert_eq!((cuda.bytes(127), cuda.bytes(128), cuda.bytes(9000)), (0, 8192, 8192));
         // The faster kernels know no f32, and other devices do not unpack.
         assert_eq!(of(Product::Cuda, Dtype::F32).bytes(512), 0);
         assert_eq!(of(Product::Mlx, Dtype::Bf16).bytes(512), 0);
@@ -182,7 +190,8 @@ mod tests {
         let smaller = of_linear(&linear(Product::Cuda, packed(8, 64)), Dtype::Bf16);
         assert_eq!(cuda.and(smaller).bytes(512), 8192 + 1024);
         assert_eq!(smaller.or(cuda).bytes(512), 8192);
-        assert_eq!(smaller.or(Workspace::default()).bytes(511), 0);
+        assert_eq!(smaller.then(cuda).bytes(512), 8192 + 1024);
+        assert_eq!(smaller.or(Workspace::default()).bytes(127), 0);
     }
 
     #[test]

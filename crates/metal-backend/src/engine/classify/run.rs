@@ -67,14 +67,14 @@ impl Run {
             None => model.begin(&self.columns_of_ids(columns)?, &self.caches)?,
         };
         if !pass::advance(model, &mut pass, &mut self.caches, layers)? {
-            eval_all(self.caches.arrays().chain([&pass.h]))?;
+            eval_all(self.caches.arrays().chain(pass.arrays()))?;
             self.pass = Some(pass);
             return Ok(None);
         }
         if let Some(indices) = self.wanted_in(columns)? {
             // [b, l, hidden_size] -> [b * l, hidden_size]
-            let [b, l, hidden_size] = pass.h.dims()?;
-            let flat = ops::reshape(&pass.h, &[b * l, hidden_size])?;
+            let [b, l, hidden_size] = pass.h().dims()?;
+            let flat = ops::reshape(pass.h(), &[b * l, hidden_size])?;
             self.answers.push(ops::take(&flat, &indices, 0)?);
         }
         drop(pass);

@@ -82,7 +82,7 @@ impl Inspection {
             self.take(&seen, model, at, count)?;
         }
         // The last hidden states are not needed, so the last layer's end never runs.
-        let hidden = (!through).then_some(&pass.h);
+        let hidden = (!through).then(|| pass.arrays()).into_iter().flatten();
         eval_all(self.caches.arrays().chain(hidden))?;
         Ok(through)
     }

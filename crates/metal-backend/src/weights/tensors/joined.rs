@@ -17,8 +17,9 @@ pub(crate) enum Linears<const N: usize> {
 impl Weights {
     /// The projections `parts`, each a name and its number of output values, from `input` values.
     ///
-    /// They are joined where the kernels compute every value by itself, so that no number changes,
-    /// and where all have one form and no adapter. At most these parts are in memory twice.
+    /// They are joined where all have one form and no adapter, on a CPU, where our kernels compute every
+    /// value by itself and no number changes, and on CUDA, where each operation costs the processor more
+    /// than the device. At most these parts are in memory twice.
     ///
     /// # Errors
     /// A tensor that is missing or does not fit.
@@ -33,7 +34,7 @@ impl Weights {
             linears.push(self.linear(name, input, output, bias)?);
         }
         let linears: [Linear; N] = linears.try_into().expect("one for each part");
-        if self.kernels() != Product::CpuKernels || !have_one_form(&linears) {
+        if self.kernels() == Product::Mlx || !have_one_form(&linears) {
             return Ok(Linears::Separate(linears));
         }
         let product = self.kernels();
