@@ -15,8 +15,7 @@ pub(super) enum Part {
     Rest,
 }
 
-/// A stopwatch that gives each stretch of time to one part, so that the parts sum to the whole. A
-/// reading takes some 30 ns, a step a dozen of them.
+/// A stopwatch that gives each stretch of time to one part, so that the parts sum to the whole.
 pub(super) struct StepClock {
     last: Instant,
     times: StepTimes,
