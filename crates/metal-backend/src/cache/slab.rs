@@ -1,5 +1,7 @@
 //! Buffers that all rows of a batch share, each row ending at the same place.
 
+use std::cell::Cell;
+
 use mlx_ffi::{Array, Dtype, Result, async_eval, ops};
 
 use super::{BLOCK, Room, STEP, Visible, front, positions};
@@ -23,14 +25,21 @@ pub(super) struct Slab {
     /// The next positions are the last ones: no room is left for more.
     is_last: bool,
     /// The last position was written in place by an operation that may not have been evaluated.
-    is_fresh: bool,
+    is_fresh: Cell<bool>,
 }
 
 impl Slab {
     /// Nothing yet, for `rows` rows.
     pub fn new(rows: usize, window: Option<i32>) -> Slab {
         let starts = vec![0; rows];
-        Slab { window, parts: Vec::new(), end: 0, starts, is_last: false, is_fresh: false }
+        Slab {
+            window,
+            parts: Vec::new(),
+            end: 0,
+            starts,
+            is_last: false,
+            is_fresh: Cell::new(false),
+        }
     }
 
     /// The arrays that hold state.
@@ -61,13 +70,13 @@ impl Slab {
     pub fn fill(&mut self, parts: Vec<Array>) {
         self.parts = parts;
         self.end += 1;
-        self.is_fresh = true;
+        self.is_fresh.set(true);
     }
 
     /// Sends what was written in place on its way, before anything else reads it: MLX does not know
     /// that a kernel writes into its inputs, and orders only what it evaluates one after the other.
     fn settle(&self) -> Result<()> {
-        if self.is_fresh { async_eval(&self.parts) } else { Ok(()) }
+        if self.is_fresh.take() { async_eval(&self.parts) } else { Ok(()) }
     }
 
     /// Whether so much is held before the position `first`, where the slab's window begins, that it is
@@ -79,7 +88,6 @@ impl Slab {
     /// Appends `l` positions of `new`, and returns what they see.
     pub fn update(&mut self, new: &[Array], l: i32) -> Result<(Vec<Array>, Visible)> {
         self.settle()?;
-        self.is_fresh = false;
         let capacity = self.parts.first().map_or(0, positions);
         let first = self.first_seen(self.end);
         if self.end + l > capacity || self.has_surplus(first) {
@@ -144,7 +152,6 @@ impl Slab {
             return Ok(());
         }
         self.settle()?;
-        self.is_fresh = false;
         let first = self.first_seen(self.end);
         let indices: Vec<u32> = rows.iter().map(|row| *row as u32).collect();
         let indices = Array::from_u32(&indices, &[rows.len() as i32])?;
@@ -252,7 +259,6 @@ impl Slab {
             parts.push(ops::concatenate(&pieces, 2)?);
         }
         self.parts = parts;
-        self.is_fresh = false;
         self.end = kept;
         self.starts.iter_mut().for_each(|start| *start = (*start - first).max(0));
         Ok(())

@@ -31,33 +31,20 @@ pub(super) fn advance(
     count: usize,
 ) -> Result<bool> {
     let [b, l, _] = pass.h().dims()?;
-    if b * l >= MANY_ROWS_ON_CUDA as i32 && model.is_on_cuda() {
-        return advance_prepared(model, pass, caches, count);
-    }
-    if b * l < MANY_ROWS as i32 || !on_cpu()? {
+    let prepares = b * l >= MANY_ROWS_ON_CUDA as i32 && model.is_on_cuda();
+    if !prepares && (b * l < MANY_ROWS as i32 || !on_cpu()?) {
         return model.advance(pass, caches, count);
     }
-    for _ in 1..count {
-        if model.advance(pass, caches, 1)? {
-            return Ok(true);
-        }
-        eval_all(caches.arrays().chain(pass.arrays()))?;
-    }
-    model.advance(pass, caches, 1)
-}
-
-/// The same where the device computes one layer while the next is prepared.
-fn advance_prepared(
-    model: &Decoder,
-    pass: &mut Pass,
-    caches: &mut Caches,
-    count: usize,
-) -> Result<bool> {
     let mut before: Option<Array> = None;
     for _ in 1..count {
         if model.advance(pass, caches, 1)? {
             return Ok(true);
         }
+        if !prepares {
+            eval_all(caches.arrays().chain(pass.arrays()))?;
+            continue;
+        }
+        // The device computes this layer while the next is prepared.
         async_eval(pass.arrays())?;
         if let Some(before) = before.replace(pass.h().share()?) {
             before.eval()?;

@@ -25,9 +25,12 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// The index `at` on the device, counted there from the last one: what comes from the host for each
-    /// step would have to wait for the device.
-    fn advanced(&mut self, at: i32) -> Result<Array> {
+    /// The index `at` on the device, which layers of one kind share, counted there from the last step's:
+    /// what comes from the host for each step would have to wait for the device.
+    fn end(&mut self, at: i32) -> Result<Array> {
+        if let Some((_, array)) = self.ends.iter().find(|(end, _)| *end == at) {
+            return array.share();
+        }
         let array = match self.ends.iter().position(|(end, _)| end + 1 == at) {
             Some(known) => {
                 let (_, last) = self.ends.swap_remove(known);
@@ -72,8 +75,6 @@ pub(crate) struct Positions {
     turns: Vec<(Turn, Array)>,
     /// What steps have on the device.
     places: SharedPlaces,
-    /// Where a step writes, for each kind of layer.
-    ends: Vec<(i32, Array)>,
     /// What attention leaves for one who looks at it.
     seen: Option<Option<Seen>>,
 }
@@ -88,7 +89,6 @@ impl Positions {
             masks: Vec::new(),
             turns: Vec::new(),
             places: caches.places(),
-            ends: Vec::new(),
             seen: None,
         }
     }
@@ -159,14 +159,7 @@ impl Positions {
         let rows: Vec<i32> =
             room.starts.iter().copied().zip(beyond).flat_map(<[i32; 2]>::from).collect();
         let mut places = self.places.borrow_mut();
-        let at = match self.ends.iter().find(|(known, _)| *known == room.at) {
-            Some((_, at)) => at.share()?,
-            None => {
-                let at = places.advanced(room.at)?;
-                self.ends.push((room.at, at.share()?));
-                at
-            }
-        };
+        let at = places.end(room.at)?;
         let rows = match places.rows.iter().find(|(known, _)| *known == rows) {
             Some((_, rows)) => rows.share()?,
             None => {

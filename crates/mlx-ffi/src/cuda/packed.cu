@@ -2,35 +2,11 @@
 // group. A code c becomes the bf16 number 128 + c by its bits alone; what 128 adds is taken back with
 // the bias, both times the sum of x over the group.
 
-constexpr int WARPS = 8;
-constexpr int ROWS = 32;
-int rows_of_x = 1;
-for (int i = 0; i + 1 < x_ndim; i++) {
-  rows_of_x *= x_shape[i];
-}
-const int columns = x_shape[x_ndim - 1];
-const int rows_of_w = w_shape[0];
 const int groups = columns / GROUP_SIZE;
-const int warp = threadIdx.x / 32;
-const int quad = threadIdx.x % 32 / 4;
-const int part = threadIdx.x % 4;
-const int first = blockIdx.x * ROWS;
-
 int w_rows[4];
 #pragma unroll
 for (int i = 0; i < 4; i++) {
   w_rows[i] = min(first + quad + 8 * i, rows_of_w - 1);
-}
-float sums[2][TILES][4];
-#pragma unroll
-for (int m = 0; m < 2; m++) {
-  #pragma unroll
-  for (int t = 0; t < TILES; t++) {
-    #pragma unroll
-    for (int i = 0; i < 4; i++) {
-      sums[m][t][i] = 0;
-    }
-  }
 }
 // The codes of the next columns are loaded while those of these are multiplied, or with them.
 constexpr bool AHEAD = TILES < 4;
@@ -118,29 +94,5 @@ for (int block = warp; block < columns / 64; block += WARPS) {
         sums[m][t][i] += by[of] * dots[i] + added[of] * all[i % 2];
       }
     }
-  }
-}
-__shared__ float parts[WARPS][ROWS][TILES * 8 + 1];
-#pragma unroll
-for (int m = 0; m < 2; m++) {
-  #pragma unroll
-  for (int t = 0; t < TILES; t++) {
-    #pragma unroll
-    for (int i = 0; i < 4; i++) {
-      parts[warp][m * 16 + quad + i / 2 * 8][t * 8 + part * 2 + i % 2] = sums[m][t][i];
-    }
-  }
-}
-__syncthreads();
-for (int index = threadIdx.x; index < ROWS * TILES * 8; index += WARPS * 32) {
-  const int row = index / ROWS;
-  const int column = index % ROWS;
-  if (row < rows_of_x && first + column < rows_of_w) {
-    float sum = 0;
-    #pragma unroll
-    for (int i = 0; i < WARPS; i++) {
-      sum += parts[i][column][row];
-    }
-    out[static_cast<int64_t>(row) * rows_of_w + first + column] = static_cast<T>(sum);
   }
 }

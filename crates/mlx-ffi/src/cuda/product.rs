@@ -30,7 +30,11 @@ const FEW_ROWS: Source = Source {
     name: c"few_rows",
     inputs: &[c"x", c"w"],
     outputs: &[c"out"],
-    body: include_str!("dense.cu"),
+    body: concat!(
+        include_str!("few_rows_begin.cu"),
+        include_str!("dense.cu"),
+        include_str!("few_rows_end.cu")
+    ),
     header: include_str!("multiply.cu"),
     takes_strides: false,
     written: &[],
@@ -39,7 +43,11 @@ const FEW_ROWS_PACKED: Source = Source {
     name: c"few_rows_packed",
     inputs: &[c"x", c"w", c"scales", c"biases"],
     outputs: &[c"out"],
-    body: include_str!("packed.cu"),
+    body: concat!(
+        include_str!("few_rows_begin.cu"),
+        include_str!("packed.cu"),
+        include_str!("few_rows_end.cu")
+    ),
     header: include_str!("multiply.cu"),
     takes_strides: false,
     written: &[],

@@ -1,0 +1,26 @@
+// How products of a few rows of x begin: a block has 32 rows of w, and a thread sums for each 16 of them
+// and each eight rows of x.
+
+constexpr int WARPS = 8;
+constexpr int ROWS = 32;
+int rows_of_x = 1;
+for (int i = 0; i + 1 < x_ndim; i++) {
+  rows_of_x *= x_shape[i];
+}
+const int columns = x_shape[x_ndim - 1];
+const int rows_of_w = w_shape[0];
+const int warp = threadIdx.x / 32;
+const int quad = threadIdx.x % 32 / 4;
+const int part = threadIdx.x % 4;
+const int first = blockIdx.x * ROWS;
+float sums[2][TILES][4];
+#pragma unroll
+for (int m = 0; m < 2; m++) {
+  #pragma unroll
+  for (int t = 0; t < TILES; t++) {
+    #pragma unroll
+    for (int i = 0; i < 4; i++) {
+      sums[m][t][i] = 0;
+    }
+  }
+}
