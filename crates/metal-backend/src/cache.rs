@@ -23,7 +23,7 @@ use ring::Ring;
 use slab::Slab;
 pub(crate) use visible::{Mask, Visible};
 
-use crate::layers::{Reach, SharedPlaces};
+use crate::layers::{KeptStep, Reach, SharedPlaces};
 
 /// Positions by which a buffer grows.
 const STEP: i32 = 256;
@@ -210,6 +210,11 @@ impl Cache {
         }
     }
 
+    /// Whether the next position has room where the others are.
+    fn has_room(&self) -> bool {
+        matches!(&self.buffers, Buffers::Slab(slab) if slab.has_room())
+    }
+
     /// Takes note that the reserved position was written.
     pub fn fill(&mut self, keys: Array, values: Array) {
         if let Buffers::Slab(slab) = &mut self.buffers {
@@ -237,6 +242,8 @@ pub(crate) struct Caches {
     layers: Vec<Cache>,
     /// What steps have on the device.
     places: SharedPlaces,
+    /// A step of these rows.
+    step: KeptStep,
 }
 
 impl Caches {
@@ -244,7 +251,7 @@ impl Caches {
     pub fn new(specs: &[CacheSpec], storage: Storage, rows: usize, total: usize) -> Caches {
         let layers = specs.iter().map(|spec| Cache::new(*spec, storage, rows, total)).collect();
         let (reach, places) = (Reach::default(), SharedPlaces::default());
-        Caches { offsets: vec![0; rows], reach, layers, places }
+        Caches { offsets: vec![0; rows], reach, layers, places, step: KeptStep::default() }
     }
 
     /// The same, empty as they are, for rows whose positions are encoded otherwise.
@@ -265,6 +272,26 @@ impl Caches {
     /// What steps have on the device, kept from one to the next.
     pub fn places(&self) -> SharedPlaces {
         Rc::clone(&self.places)
+    }
+
+    /// The step that is kept of these rows.
+    pub fn step_mut(&mut self) -> &mut KeptStep {
+        &mut self.step
+    }
+
+    /// Whether one position more of each row has room where the others are.
+    pub fn have_room(&self) -> bool {
+        self.layers.iter().all(Cache::has_room)
+    }
+
+    /// Takes note that every layer's reserved position was written, where it was reserved.
+    pub fn fill_in_place(&mut self) {
+        for layer in &mut self.layers {
+            if let Buffers::Slab(slab) = &mut layer.buffers {
+                slab.fill_in_place();
+            }
+        }
+        self.advance(1);
     }
 
     /// The layers' caches, first layer first.
@@ -294,6 +321,7 @@ impl Caches {
 
     /// Adds the rows of `other` after those of `self`. Both must be able to join, and of one reach.
     pub fn join(&mut self, other: Caches) -> Result<()> {
+        self.step = KeptStep::default();
         for (mine, other) in self.layers.iter_mut().zip(other.layers) {
             if let (Buffers::Slab(mine), Buffers::Slab(other)) = (&mut mine.buffers, other.buffers)
             {
@@ -325,11 +353,13 @@ impl Caches {
         };
         let offsets = rows.iter().map(|(row, left_out)| self.offsets[*row] - left_out).collect();
         let layers = self.layers.iter().map(copy).collect::<Result<_>>()?;
-        Ok(Caches { offsets, reach: self.reach, layers, places: SharedPlaces::default() })
+        let (places, step) = (SharedPlaces::default(), KeptStep::default());
+        Ok(Caches { offsets, reach: self.reach, layers, places, step })
     }
 
     /// Keeps the rows with these indices, in ascending order.
     pub fn keep(&mut self, rows: &[usize]) -> Result<()> {
+        self.step = KeptStep::default();
         for layer in &mut self.layers {
             if let Buffers::Slab(slab) = &mut layer.buffers {
                 slab.keep(rows)?;

@@ -6,4 +6,5 @@
 #include "cpu_matmul.h"
 #include "cpu_operation.h"
 #include "cuda_launch.h"
+#include "cuda_replay.h"
 #include "detach.h"

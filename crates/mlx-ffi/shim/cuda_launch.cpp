@@ -1,4 +1,5 @@
 #include "cuda_launch.h"
+#include "cuda_kernel.h"
 
 #include <map>
 #include <memory>
@@ -13,22 +14,11 @@
 
 #include "mlx/c/error.h"
 #include "mlx/c/private/vector.h"
-#include "mlx/fast_primitives.h"
-#include "mlx/primitives.h"
 
 namespace {
 
 using namespace mlx::core;
-
-// The text of a kernel, which its class keeps to itself.
-std::string& text_of(fast::CustomKernel& kernel);
-template <auto Text>
-struct Opened {
-  friend std::string& text_of(fast::CustomKernel& kernel) {
-    return kernel.*Text;
-  }
-};
-template struct Opened<&fast::CustomKernel::source_>;
+using namespace mlxrs;
 
 // A line that includes `text` from memory, or `text` itself where there is no such file. MLX hashes the
 // text of a kernel whenever it is launched, which takes longer than the launch.
@@ -59,7 +49,7 @@ std::string outside(const std::string& text) {
 
 // What MLX puts before a kernel includes much that ours do not use and that takes a second to compile,
 // at the first use by each process. Left alone where it is not what was expected.
-void shorten(fast::CustomKernel& kernel) {
+void shorten(Kernel& kernel) {
   constexpr std::string_view heads[] = {
       "#include \"mlx/backend/cuda/device/utils.cuh\"",
       "#include <cooperative_groups.h>",
@@ -90,35 +80,6 @@ using Strides = Ten<int64_t>;
   text_of(kernel) = outside(std::string(prelude) + text);
 }
 
-// A kernel of which some inputs are outputs too.
-class InPlace : public Primitive {
- public:
-  InPlace(std::shared_ptr<Primitive> kernel, std::vector<int> written)
-      : Primitive(kernel->stream()), kernel_(std::move(kernel)), written_(std::move(written)) {}
-
-  void eval_cpu(const std::vector<array>& inputs, std::vector<array>& outputs) override {
-    kernel_->eval_cpu(inputs, outputs);
-  }
-
-  void eval_gpu(const std::vector<array>& inputs, std::vector<array>& outputs) override {
-    size_t own = outputs.size() - written_.size();
-    // Copies of handles: what the kernel allocates is the outputs'.
-    std::vector<array> results(outputs.begin(), outputs.begin() + own);
-    kernel_->eval_gpu(inputs, results);
-    for (size_t i = 0; i < written_.size(); i++) {
-      outputs[own + i].copy_shared_buffer(inputs[written_[i]]);
-    }
-  }
-
-  const char* name() const override {
-    return "InPlace";
-  }
-
- private:
-  std::shared_ptr<Primitive> kernel_;
-  std::vector<int> written_;
-};
-
 struct Launch {
   std::shared_ptr<Primitive> kernel;
   std::vector<Shape> shapes;
@@ -141,8 +102,8 @@ extern "C" int mlxrs_launch_new(
     }
     auto launch = std::make_unique<Launch>();
     launch->kernel = arrays[0].primitive_ptr();
-    if (std::string_view(launch->kernel->name()) == "CustomKernel") {
-      shorten(static_cast<fast::CustomKernel&>(*launch->kernel));
+    if (auto* kernel = kernel_of(*launch->kernel)) {
+      shorten(*kernel);
     }
     for (auto& array : arrays) {
       launch->shapes.push_back(array.shape());

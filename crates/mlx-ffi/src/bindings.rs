@@ -84,6 +84,8 @@ pub type mlxrs_cpu_compute = ::std::option::Option<
 >;
 #[doc = " A kernel with its grid and the shapes and types of its outputs."]
 pub type mlxrs_launch = mlxrs_launch_;
+#[doc = " Launches of kernels, one after the other, over buffers that stay where they are."]
+pub type mlxrs_replay = mlxrs_replay_;
 #[derive(PartialEq, Copy, Clone, Hash, Debug, Default)]
 #[repr(C)]
 pub struct __BindgenComplex<T> {
@@ -339,6 +341,12 @@ pub struct mlxrs_cpu_result {
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct mlxrs_launch_ {
+    pub ctx: *mut ::std::os::raw::c_void,
+}
+#[doc = " Launches of kernels, one after the other, over buffers that stay where they are."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct mlxrs_replay_ {
     pub ctx: *mut ::std::os::raw::c_void,
 }
 pub const MLX_BOOL: mlx_dtype_ = 0;
@@ -3408,6 +3416,24 @@ unsafe extern "C" {
         inputs: mlx_vector_array,
     ) -> ::std::os::raw::c_int;
     pub fn mlxrs_launch_free(launch: mlxrs_launch);
+    #[doc = " The launches that make `output`, which is not evaluated, of `moving`, which are not either, of `fixed`\n and of whatever else is evaluated. `res` stays empty where something else than launches of\n mlxrs_launch_apply is among them, or while their kernels are compiled for this, which takes a second on\n other threads: then it is worth another try, and `pending` is set. A failure leaves `res` empty too. With `overlap` a kernel begins before\n the one before it has ended, as far as it does not read what that one writes.\n Returns 0, or 1 after the error handler has been called."]
+    pub fn mlxrs_replay_new(
+        res: *mut mlxrs_replay,
+        pending: *mut bool,
+        output: mlx_array,
+        moving: mlx_vector_array,
+        fixed: mlx_vector_array,
+        overlap: bool,
+    ) -> ::std::os::raw::c_int;
+    #[doc = " Sends the launches to the device for other `moving` of the same shapes and types, behind all that was\n sent before. `res` gets the output, which has the same buffer each time, or nothing where one of the\n other arrays is not in the buffer that it was in.\n Returns 0, or 1 after the error handler has been called."]
+    pub fn mlxrs_replay_run(
+        res: *mut mlx_vector_array,
+        replay: mlxrs_replay,
+        moving: mlx_vector_array,
+        fixed: mlx_vector_array,
+    ) -> ::std::os::raw::c_int;
+    #[doc = " Waits for what it has sent."]
+    pub fn mlxrs_replay_free(replay: mlxrs_replay);
     #[doc = " Drops the inputs of an evaluated array, so that only its own data stays alive.\n Returns 0, or 1 after the error handler has been called."]
     pub fn mlxrs_array_detach(arr: mlx_array) -> ::std::os::raw::c_int;
 }

@@ -14,6 +14,7 @@ use crate::{Array, Dtype, Error, Result};
 mod attention;
 mod kernel;
 mod product;
+mod replay;
 mod rows;
 
 pub use attention::{HeadNorms, Heads, Step, Turn, attends, step_attention};
@@ -21,6 +22,7 @@ use kernel::{Kernel, Launch, Source};
 pub use product::{
     Around, Gate, MOST_ROWS, Weights, few_rows, one_row, takes_few_rows, takes_one_row,
 };
+pub use replay::{Recorded, Replay};
 pub use rows::{gated, residual, takes_gate, takes_residual};
 
 /// Threads of a block.

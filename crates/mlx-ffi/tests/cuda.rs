@@ -339,3 +339,114 @@ fn between(rows: i32, columns: i32, dtype: Dtype) -> Result<()> {
     assert_near(&cuda::gated(Gate::Silu, &x)?, &expected, 2e-2, &what("gate"));
     Ok(())
 }
+
+#[test]
+fn launches_that_are_kept_repeat_what_they_did() {
+    if !has_cuda() {
+        return;
+    }
+    for b in [1, 5] {
+        repeated(b).expect("steps");
+    }
+}
+
+/// What a step of some rows reads and writes.
+struct Held {
+    keys: Array,
+    values: Array,
+    at: Array,
+}
+
+/// Steps of a layer, each of its own input, some as they are and the others as repetitions.
+fn repeated(b: i32) -> Result<()> {
+    const STEPS: i32 = 80;
+    let (dtype, hidden, heads, d, capacity) = (Dtype::Bf16, 256, 4, 64, 512);
+    let w = Matrix::new(3 * heads * d, hidden, dtype, None);
+    let w_out = Matrix::new(hidden, heads * d, dtype, None);
+    let rows = Array::from_i32(&vec![0; 2 * b.max(2) as usize], &[2 * b.max(2)])?;
+    let counters = ops::zeros(&[b * heads], Dtype::I32)?;
+    let one = Array::from_i32(&[1], &[1])?;
+    eval_all([&rows, &counters])?;
+    let product = |x: &Array, w: &Matrix| match b {
+        1 => cuda::one_row(x, w.weights(), &Around::default()),
+        _ => cuda::few_rows(x, w.weights()),
+    };
+    let layer = |x: &Array, index: i32, held: &Held| -> Result<[Array; 3]> {
+        let qkv = product(x, &w)?;
+        let part = |at| Heads { array: &qkv, at };
+        let step = Step {
+            q: part(0),
+            k: part(heads * d),
+            v: part(2 * heads * d),
+            n_heads: heads,
+            keys: &held.keys,
+            values: &held.values,
+            at: index,
+            on_device: &held.at,
+            rows: &rows,
+            window: None,
+            counters: &counters,
+            turn: None,
+            norms: None,
+            scale: 0.1,
+            softcap: None,
+        };
+        let [out, keys, values] = cuda::step_attention(&step)?;
+        Ok([cuda::residual(x, &product(&out, &w_out)?, None, None, 0.0)?.0, keys, values])
+    };
+    let run = |repeats: bool| -> Result<Vec<Vec<f32>>> {
+        let empty = || ops::zeros(&[b, heads, capacity, d], dtype);
+        let at = Array::from_i32(&[-1; 4], &[4])?;
+        let mut held = Held { keys: empty()?, values: empty()?, at };
+        eval_all([&held.keys, &held.values])?;
+        let (mut replay, mut outputs, mut repetitions) = (None, Vec::new(), 0);
+        for index in 0..STEPS {
+            let x = cast(&values(&[b, 1, hidden], 50 + index as u32), dtype);
+            held.at = ops::add(&held.at, &one)?;
+            let again = match &mut replay {
+                Some(cuda::Recorded::Kept(replay)) => {
+                    cuda::Replay::run(replay, &[&x, &held.at], &[&held.keys, &held.values])?
+                }
+                _ => None,
+            };
+            if let Some(out) = again {
+                repetitions += 1;
+                outputs.push(wide(&out).to_vec_f32()?);
+                continue;
+            }
+            let [out, keys, values] = layer(&x, index, &held)?;
+            // A minute for their compilation.
+            for _ in 0..if repeats && index == 2 { 6000 } else { 0 } {
+                let fixed = [&held.keys, &held.values];
+                replay = Some(cuda::Replay::record(&out, &[&x, &held.at], &fixed, b == 1)?);
+                match replay {
+                    Some(cuda::Recorded::Kept(_)) => break,
+                    Some(cuda::Recorded::NotYet) => {}
+                    _ => panic!("launches of {b} rows are not kept"),
+                }
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            outputs.push(wide(&out).to_vec_f32()?);
+            (held.keys, held.values) = (keys, values);
+        }
+        assert_eq!(repetitions, if repeats { STEPS - 3 } else { 0 });
+        if let Some(cuda::Recorded::Kept(mut replay)) = replay {
+            // Buffers that are others, and shapes that are.
+            let x = values(&[b, 1, hidden], 1);
+            let (x, wider) = (cast(&x, dtype), wide(&x));
+            let keys = ops::add(&held.keys, &held.keys)?;
+            eval_all([&keys])?;
+            assert!(replay.run(&[&x, &held.at], &[&keys, &held.values])?.is_none());
+            assert!(replay.run(&[&wider, &held.at], &[&held.keys, &held.values])?.is_none());
+            assert!(replay.run(&[&x], &[&held.keys, &held.values])?.is_none());
+        }
+        Ok(outputs)
+    };
+    assert_eq!(run(true)?, run(false)?, "{b} rows");
+    // What is not only launches of these kernels is not kept.
+    let x = cast(&values(&[b, 1, hidden], 1), dtype);
+    let other = ops::add(&product(&x, &w)?, &one)?;
+    let found = cuda::Replay::record(&other, &[&x], &[], false)?;
+    assert!(matches!(found, cuda::Recorded::Impossible));
+    Ok(())
+}

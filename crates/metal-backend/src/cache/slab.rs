@@ -56,14 +56,24 @@ impl Slab {
         if keys.dtype() != dtype || values.dtype() != dtype {
             return Ok(None);
         }
-        let (capacity, first) = (positions(keys), self.first_seen(self.end));
-        if self.end == capacity || self.has_surplus(first) {
+        if !self.has_room() {
             self.settle()?;
-            self.rebuild(None, 1, first)?;
+            self.rebuild(None, 1, self.first_seen(self.end))?;
         }
         let starts = self.starts.clone();
         let (keys, values) = (self.parts[0].share()?, self.parts[1].share()?);
         Ok(Some(Room { keys, values, at: self.end, starts }))
+    }
+
+    /// Whether the next position has room in the buffers as they are.
+    pub fn has_room(&self) -> bool {
+        let capacity = self.parts.first().map_or(0, positions);
+        self.end < capacity && !self.has_surplus(self.first_seen(self.end))
+    }
+
+    /// Takes note that the position that was reserved was written, by what is on its way already.
+    pub fn fill_in_place(&mut self) {
+        self.end += 1;
     }
 
     /// Takes the buffers with the position that was reserved.

@@ -58,6 +58,33 @@ fn seen_in_place(cache: &mut Cache, new: &Array, window: Option<i32>) -> Option<
     Some((0..).zip(starts).map(of_row).collect())
 }
 
+#[test]
+fn steps_in_place_take_the_room_that_is_there_and_no_more() {
+    for (spec, room) in [(CacheSpec::Growing, STEP - 5), (CacheSpec::Sliding { window: 8 }, 10 - 5)]
+    {
+        let mut caches = Caches::new(&[spec, spec], Storage::Plain, 1, 1000);
+        let new = keys(0, 0, 5);
+        for layer in caches.layers_mut() {
+            layer.update(&new, &new).unwrap();
+        }
+        caches.advance(5);
+        let mut steps = 0;
+        while caches.have_room() {
+            for layer in caches.layers_mut() {
+                let held = layer.arrays().next().map(|array| array.shape().to_vec());
+                let room = layer.reserve(new.dtype()).unwrap().unwrap();
+                assert_eq!((room.at, Some(room.keys.shape())), (5 + steps, held.as_deref()));
+            }
+            caches.fill_in_place();
+            steps += 1;
+        }
+        assert_eq!((steps, caches.offsets()), (room, &[5 + room][..]), "{spec:?}");
+        // The next position makes room first.
+        let next = caches.layers_mut()[0].reserve(new.dtype()).unwrap().unwrap();
+        assert!(next.at < next.keys.shape()[2], "{next:?}");
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     /// One more position for each row.

@@ -3,7 +3,7 @@
 use mlx_ffi::{Array, Result, async_eval, eval_all, on_cpu};
 
 use crate::cache::Caches;
-use crate::layers::{Decoder, Pass};
+use crate::layers::{Decoder, Pass, UNPACKED_FROM};
 
 /// Rows from which on a layer takes so long that waiting for it is no loss.
 pub(super) const MANY_ROWS: usize = 32;
@@ -14,10 +14,6 @@ pub(super) const QUEUED_LAYERS: usize = 5;
 
 /// Layers whose values a GPU holds at once: while it computes one, the next is prepared.
 pub(super) const PREPARED_LAYERS: usize = 2;
-
-/// Rows from which on the layers of a pass are sent to CUDA one by one, at most two ahead of what was
-/// computed: the processor is quicker than the device then, and what it has prepared is held.
-const MANY_ROWS_ON_CUDA: usize = 128;
 
 /// Takes a pass through its next `count` layers, the last of which is not waited for. True once it
 /// is through all of them.
@@ -31,7 +27,8 @@ pub(super) fn advance(
     count: usize,
 ) -> Result<bool> {
     let [b, l, _] = pass.h().dims()?;
-    let prepares = b * l >= MANY_ROWS_ON_CUDA as i32 && model.is_on_cuda();
+    // What is prepared is held, unpacked matrices too.
+    let prepares = b * l >= UNPACKED_FROM && model.is_on_cuda();
     if !prepares && (b * l < MANY_ROWS as i32 || !on_cpu()?) {
         return model.advance(pass, caches, count);
     }

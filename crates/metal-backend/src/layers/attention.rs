@@ -52,7 +52,8 @@ impl Attention {
         let [q, k, v] = self.qkv.forward(x, around)?;
         let (q, k) = self.qk_norms.projections(q, k)?;
         let onto = Around { onto: around.onto, ..Around::default() };
-        if let Some(room) = self.room(&q, positions, cache)? {
+        let [_, l, _] = q.of.dims()?;
+        if let Some(room) = self.room(q.of.dtype(), l, positions, cache)? {
             let out = self.step(&q, &k, &v, room, positions, cache)?;
             return self.o_proj.forward_around(&out, onto);
         }
@@ -66,16 +67,15 @@ impl Attention {
         self.o_proj.forward_around(&self.attended(&q, &view, positions)?, onto)
     }
 
-    /// Room in the cache for one position of each row, where there is one operation for all that such
-    /// a step does up to the output projection.
-    fn room(
+    /// Room in the cache for one position of each row, where `l` is one and there is one operation for
+    /// all that such a step in `dtype` does up to the output projection.
+    pub fn room(
         &self,
-        q: &Columns,
+        dtype: Dtype,
+        l: i32,
         positions: &mut Positions,
         cache: &mut Cache,
     ) -> Result<Option<Room>> {
-        let [_, l, _] = q.of.dims()?;
-        let dtype = q.of.dtype();
         let (q_norm, k_norm) = self.qk_norms.heads();
         let norms_fit = [q_norm, k_norm].iter().flatten().all(|norm| norm.weight.dtype() == dtype);
         let fits = norms_fit

@@ -96,7 +96,7 @@ pub(crate) struct Pass {
     stream: Stream,
     /// Layers that are done.
     layer: usize,
-    positions: Positions,
+    pub(super) positions: Positions,
 }
 
 impl Pass {
@@ -162,14 +162,6 @@ impl Decoder {
         }
     }
 
-    /// `ids`, `[b, l]`, to hidden states `[b, l, hidden_size]`. Appends `l` positions to each
-    /// layer's cache.
-    pub fn hidden(&self, ids: &Array, caches: &mut Caches) -> Result<Array> {
-        let mut pass = self.begin(ids, caches)?;
-        self.advance(&mut pass, caches, self.layers.len())?;
-        Ok(pass.stream.h)
-    }
-
     /// The pass of `ids`, `[b, l]`, before its first layer.
     pub fn begin(&self, ids: &Array, caches: &Caches) -> Result<Pass> {
         let mut h = self.embed_tokens.forward(ids)?;
@@ -178,6 +170,17 @@ impl Decoder {
         }
         let stream = Stream { h, normed: None };
         Ok(Pass { stream, layer: 0, positions: Positions::after(caches) })
+    }
+
+    /// Norms what goes into the first layer, where the sum before a layer does that otherwise.
+    pub(super) fn prepare(&self, pass: &mut Pass) -> Result<()> {
+        if let Some(first) = self.layers.first()
+            && first.attention.product.adds_rows(&pass.stream.h)
+            && let Some(norm) = &first.input_norm
+        {
+            pass.stream.normed = Some(norm.forward(&pass.stream.h)?);
+        }
+        Ok(())
     }
 
     /// Takes a pass through its next `count` layers. True once it is through all of them; the

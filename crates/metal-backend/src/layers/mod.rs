@@ -15,6 +15,7 @@ mod product;
 mod qkv;
 mod rope;
 mod seen;
+mod step;
 mod workspace;
 
 pub(crate) use attention::{Attention, AttentionConfig};
@@ -27,8 +28,9 @@ pub(crate) use mlp::{Activation, GateUp, Mlp};
 pub(crate) use moe::{FeedForward, Moe, Routing};
 pub(crate) use norm::RmsNorm;
 pub(crate) use positions::{Positions, SharedPlaces};
-pub(crate) use product::Product;
+pub(crate) use product::{Product, UNPACKED_FROM};
 pub(crate) use qkv::{Columns, QkNorms, Qkv};
 pub(crate) use rope::{Reach, Rope};
 pub(crate) use seen::Seen;
+pub(crate) use step::KeptStep;
 pub(crate) use workspace::Workspace;

@@ -14,10 +14,15 @@ const CUDA_VARIABLE: &str = "ML_CUDA_KERNELS";
 /// The first of NVIDIA's generations that has the instructions of our kernels (Ampere).
 const COMPUTE_CAPABILITY: u64 = 8;
 
-/// From so many rows on, unpacking a matrix and multiplying with what it stands for is faster on
-/// CUDA than MLX's product of packed weights: 103 µs against 104 for 128 rows of 9728 × 2560 in
-/// 4 bits, 84 against 97 for 192, 125 against 250 for 511 (H200).
-const UNPACKED_FROM: i32 = 128;
+/// From so many rows on, more than our own kernels take, CUDA unpacks a matrix and multiplies with what
+/// it stands for. That is faster than MLX's product of packed weights from 128 rows on: 103 µs against
+/// 104 for 128 rows of 9728 × 2560 in 4 bits, 125 against 250 for 511 (H200). Below, it spares the first
+/// prompt on a machine the half minute for which MLX compiles its own kernel.
+pub(crate) const UNPACKED_FROM: i32 = cuda::MOST_ROWS + 1;
+
+/// The same for a step of many requests, whose layers are sent all at once: what they unpack is held
+/// together.
+const UNPACKED_STEPS_FROM: i32 = 128;
 
 /// Up to so many rows, CUDA multiplies a packed matrix with each by itself; the kernel for more is
 /// faster from two rows on where the matrix is large: 17 µs for 8 rows of 2560 × 9728 in 4 bits,
@@ -93,7 +98,11 @@ impl Product {
                 cuda::few_rows(x, cuda::Weights::Packed(w))
             }
             Product::Mlx => by_rows(x, |x| quantized_matmul(x, w)),
-            Product::MlxOnCuda | Product::Cuda => by_rows(x, |x| cuda_quantized(x, w)),
+            Product::MlxOnCuda | Product::Cuda => {
+                let is_step = x.shape().iter().rev().nth(1) == Some(&1);
+                let unpacked_from = if is_step { UNPACKED_STEPS_FROM } else { UNPACKED_FROM };
+                by_rows(x, |x| cuda_quantized(x, w, unpacked_from))
+            }
             Product::CpuKernels => cpu::quantized_matmul(x, w),
         }
     }
@@ -249,11 +258,12 @@ fn few_rows_pay(x: &Array, w: &Array) -> bool {
 }
 
 /// The same for packed weights: 57 µs against 151 for 8 rows of 9728 × 2560 in 4 bits, 32 against 47 of
-/// 2560 × 9728, but 112 against 97 of 1024 × 151936.
+/// 2560 × 9728. For 1024 × 151936 it is 112 against 97, but MLX's kernel may take a minute to be
+/// compiled at its first use on a machine.
 fn few_packed_rows_pay(x: &Array, w: &Quantized) -> bool {
     let (rows, n) = (rows(x), w.weight.shape()[0]);
-    let sizes_fit = if rows == 2 { n >= 3072 } else { n <= 1 << 16 };
-    sizes_fit && rows > 1 && cuda::takes_few_rows(x, cuda::Weights::Packed(w))
+    let size_fits = rows > 2 || rows == 2 && n >= 3072;
+    size_fits && cuda::takes_few_rows(x, cuda::Weights::Packed(w))
 }
 
 fn rows(x: &Array) -> i32 {
@@ -286,14 +296,15 @@ fn by_rows(
     ops::reshape(&y, &full)
 }
 
-/// The product of `[…, rows, in]`, one matrix, with packed weights by the kernel that is fastest on CUDA.
-fn cuda_quantized(x: &Array, w: &Quantized) -> mlx_ffi::Result<Array> {
+/// The product of `[…, rows, in]`, one matrix, with packed weights by the kernel that is fastest on CUDA;
+/// they are unpacked for so many rows and more.
+fn cuda_quantized(x: &Array, w: &Quantized, unpacked_from: i32) -> mlx_ffi::Result<Array> {
     let &[.., rows, columns] = x.shape() else { return quantized_matmul(x, w) };
     // The faster kernels know no other types.
     if !matches!(x.dtype(), Dtype::Bf16 | Dtype::F16) {
         return quantized_matmul(x, w);
     }
-    if rows >= UNPACKED_FROM {
+    if rows >= unpacked_from {
         return ops::matmul(x, &ops::swap_axes(&dequantize(w, x.dtype())?, -1, -2)?);
     }
     let elements = i64::from(w.weight.shape()[0]) * i64::from(columns);
@@ -377,7 +388,8 @@ mod tests {
         for rows in [1, 2, 7, 8, 516] {
             let x = ops::slice_axis(&many, 0, 0, rows).expect("rows");
             let x = ops::astype(&x, Dtype::Bf16).expect("bf16");
-            let got = cuda_quantized(&x, &packed).expect("a product").to_vec_f32().expect("f32");
+            let got = cuda_quantized(&x, &packed, UNPACKED_FROM).expect("a product");
+            let got = got.to_vec_f32().expect("f32");
             let want = quantized_matmul(&x, &packed).expect("a product").to_vec_f32().expect("f32");
             let near = got.iter().zip(&want).all(|(a, b)| (a - b).abs() < 0.1);
             assert!(got.len() == want.len() && near, "{rows}: {got:?} {want:?}");

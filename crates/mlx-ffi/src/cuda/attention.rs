@@ -6,7 +6,7 @@ use crate::{Array, Dtype, Error, Result};
 
 /// Blocks that keep a large device busy.
 const BLOCKS: i32 = 264;
-/// Keys that are worth a block of their own.
+/// Positions of a buffer that are worth a block of their own.
 const KEYS: i32 = 64;
 /// The most blocks that share the keys of a row.
 const MOST_SPLITS: i32 = 32;
@@ -28,7 +28,7 @@ const STEP: Source = Source {
     ],
     outputs: &[c"out", c"sums", c"parts"],
     body: include_str!("step_attention.cu"),
-    header: "",
+    header: include_str!("chained.cu"),
     takes_strides: true,
     written: &[3, 4],
 };
@@ -143,7 +143,8 @@ pub fn step_attention(step: &Step<'_>) -> Result<[Array; 3]> {
     let most = if d < 128 { 4 } else { 2 };
     let group = (1..=most).rev().find(|group| shared_by % group == 0).unwrap_or(1);
     let blocks = b * n_heads / group;
-    let splits = (BLOCKS / blocks).min((at + 1) / KEYS).clamp(1, MOST_SPLITS);
+    // By what the buffers hold, so that the steps that they have room for are launched alike.
+    let splits = (BLOCKS / blocks).min(capacity / KEYS).clamp(1, MOST_SPLITS);
     let constants = [
         (c"T", Constant::Type(dtype)),
         (c"D", Constant::Int(d)),

@@ -9,6 +9,14 @@ template <>
 __device__ __forceinline__ float2 unpack<__half>(unsigned word) {
   return __half22float2(*reinterpret_cast<const __half2*>(&word));
 }
+template <bool FIRST, typename A, typename B>
+struct Either {
+  using Type = A;
+};
+template <typename A, typename B>
+struct Either<false, A, B> {
+  using Type = B;
+};
 // Reads what is read once only.
 template <typename P>
 __device__ __forceinline__ void stream_in(const P* from, P& to) {

@@ -1,6 +1,7 @@
 // How products of a few rows of x begin: a block has 32 rows of w, and a thread sums for each 16 of them
 // and each eight rows of x.
 
+wait_for_last();
 constexpr int WARPS = 8;
 constexpr int ROWS = 32;
 int rows_of_x = 1;

@@ -1,5 +1,6 @@
 // The first half of each row of x, activated, times the second half: eight values for each thread.
 
+wait_for_last();
 const int half = x_shape[x_ndim - 1] / 2;
 int rows_of_x = 1;
 for (int i = 0; i + 1 < x_ndim; i++) {

@@ -10,7 +10,6 @@ constexpr int DEPTH = 4;
 constexpr int MOST_COLUMNS = 16384;
 constexpr bool PACKED = BITS < 16;
 constexpr int VALUES = PACKED ? 16 : 8;
-constexpr int CHUNKS = VALUES / 8;
 constexpr int BYTES = VALUES * BITS / 8;
 struct alignas(BYTES) Pack {
   unsigned words[BYTES / 4];
@@ -33,6 +32,11 @@ const int begin = (part * 32 + lane) * VALUES;
 // Every lane makes as many steps, so that a warp stays together.
 const int steps = (columns + step - 1) / step;
 
+// Where there is more to read, what the next kernel reads ahead would be in the way.
+constexpr int64_t MOST_BYTES_TO_OVERLAP = 24 << 20;
+if (static_cast<int64_t>(w_shape[0]) * columns * BITS / 8 <= MOST_BYTES_TO_OVERLAP) {
+  let_next_begin();
+}
 // The loads run ahead: at step `ahead` of the rows of team `next`.
 int next = first;
 int ahead = 0;
@@ -80,13 +84,45 @@ for (int depth = 0; depth < DEPTH; depth++) {
   load(depth);
 }
 
-// Eight values of x for each place; a warp's places for its lanes' first eight values, then the second.
-__shared__ alignas(16) T values[MOST_COLUMNS + 32 * VALUES];
+// So far only what nothing changes was read.
+wait_for_last();
+
+// Sixteen bytes of x for each place; the places of a warp's lanes for their first values, then for the next.
+// Packed weights are multiplied with floats where there is room for them, and with sums of eight.
+using Held = Either<WIDE, float, T>::Type;
+constexpr int EACH_PLACE = 16 / sizeof(Held);
+constexpr int MOST_HELD = (WIDE ? MOST_WIDE_COLUMNS : MOST_COLUMNS) + 32 * VALUES;
+__shared__ alignas(16) Held values[MOST_HELD];
+__shared__ alignas(8) float eights[PACKED ? MOST_HELD / 8 : 1];
 __shared__ float totals[WARPS];
 auto place_of = [&](int k) {
-  return k / (32 * VALUES) * (32 * VALUES) + (k / 8 % CHUNKS * 32 + k / VALUES % 32) * 8;
+  return k / (32 * VALUES) * (32 * VALUES) +
+      (k / EACH_PLACE % (VALUES / EACH_PLACE) * 32 + k / VALUES % 32) * EACH_PLACE;
+};
+auto hold = [&](int k, uint4 pack) {
+  if constexpr (WIDE) {
+    const float2 a = unpack<T>(pack.x);
+    const float2 b = unpack<T>(pack.y);
+    const float2 c = unpack<T>(pack.z);
+    const float2 d = unpack<T>(pack.w);
+    *reinterpret_cast<float4*>(values + place_of(k)) = make_float4(a.x, a.y, b.x, b.y);
+    *reinterpret_cast<float4*>(values + place_of(k + 4)) = make_float4(c.x, c.y, d.x, d.y);
+  } else {
+    *reinterpret_cast<uint4*>(values + place_of(k)) = pack;
+  }
+  if constexpr (PACKED) {
+    const unsigned words[4] = {pack.x, pack.y, pack.z, pack.w};
+    float sum = 0;
+    #pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const float2 pair = unpack<T>(words[i]);
+      sum += pair.x + pair.y;
+    }
+    eights[k / 8] = sum;
+  }
 };
 const int own = threadIdx.x * 8;
+uint4 own_pack;
 uint4 norm_pack;
 if (HAS_NORM && own < columns) {
   norm_pack = *reinterpret_cast<const uint4*>(norm + own);
@@ -94,8 +130,12 @@ if (HAS_NORM && own < columns) {
 float total = 0;
 for (int k = own; k < columns; k += WARPS * 256) {
   const uint4 pack = *reinterpret_cast<const uint4*>(x + k);
-  *reinterpret_cast<uint4*>(values + place_of(k)) = pack;
-  if (HAS_NORM) {
+  if (k == own) {
+    own_pack = pack;
+  }
+  if (!HAS_NORM) {
+    hold(k, pack);
+  } else {
     const unsigned words[4] = {pack.x, pack.y, pack.z, pack.w};
     #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -123,8 +163,7 @@ if (HAS_NORM) {
     if (k != own) {
       norm_pack = *reinterpret_cast<const uint4*>(norm + k);
     }
-    uint4* const place = reinterpret_cast<uint4*>(values + place_of(k));
-    uint4 pack = *place;
+    uint4 pack = k == own ? own_pack : *reinterpret_cast<const uint4*>(x + k);
     #pragma unroll
     for (int i = 0; i < 8; i++) {
       T& value = reinterpret_cast<T*>(&pack)[i];
@@ -132,7 +171,7 @@ if (HAS_NORM) {
       const T even = static_cast<T>(static_cast<float>(value) * factor);
       value = static_cast<T>(static_cast<float>(even) * by);
     }
-    *place = pack;
+    hold(k, pack);
   }
 }
 __syncthreads();
@@ -172,20 +211,27 @@ while (team - (warp / split) < teams) {
   for (int depth = 0; depth < DEPTH; depth++) {
     const int k = begin + at * step;
     if (team < teams && k < columns) {
-      const T* from = values + k / (32 * VALUES) * (32 * VALUES) + lane * 8;
+      const Held* from = values + k / (32 * VALUES) * (32 * VALUES) + lane * EACH_PLACE;
       float x_values[VALUES];
-      float all = 0;
       #pragma unroll
-      for (int c = 0; c < CHUNKS; c++) {
-        const uint4 pack = *reinterpret_cast<const uint4*>(from + c * 256);
+      for (int p = 0; p < VALUES / EACH_PLACE; p++) {
+        const uint4 pack = *reinterpret_cast<const uint4*>(from + p * 32 * EACH_PLACE);
         const unsigned words[4] = {pack.x, pack.y, pack.z, pack.w};
         #pragma unroll
         for (int i = 0; i < 4; i++) {
-          const float2 pair = unpack<T>(words[i]);
-          x_values[8 * c + 2 * i] = pair.x;
-          x_values[8 * c + 2 * i + 1] = pair.y;
-          all += pair.x + pair.y;
+          if constexpr (WIDE) {
+            x_values[4 * p + i] = __uint_as_float(words[i]);
+          } else {
+            const float2 pair = unpack<T>(words[i]);
+            x_values[8 * p + 2 * i] = pair.x;
+            x_values[8 * p + 2 * i + 1] = pair.y;
+          }
         }
+      }
+      float all = 0;
+      if constexpr (PACKED) {
+        const float2 both = *reinterpret_cast<const float2*>(eights + k / 8);
+        all = both.x + both.y;
       }
       #pragma unroll
       for (int d = 0; d < DOTS; d++) {

@@ -10,10 +10,14 @@ use crate::{Array, Dtype, Error, QuantMode, Quantized, Result};
 const WARPS: i32 = 8;
 /// Blocks that a large device runs at once: three for each of its multiprocessors.
 const BLOCKS: i32 = 396;
+/// The same where a warp unpacks two rows of weights at a time, which takes more registers: two.
+const UNPACKING_BLOCKS: i32 = 264;
 /// Rows of weights of a block that multiplies several rows of x.
 const WEIGHT_ROWS: i32 = 32;
 /// The most columns whose row of x a block can hold.
 pub(super) const MOST_COLUMNS: i32 = 1 << 14;
+/// The same as floats.
+const MOST_WIDE_COLUMNS: i32 = 10 << 10;
 /// The most rows of x that a product takes.
 pub const MOST_ROWS: i32 = 32;
 
@@ -22,7 +26,7 @@ const ONE_ROW: Source = Source {
     inputs: &[c"x", c"w", c"scales", c"biases", c"norm", c"epsilon", c"bias", c"onto"],
     outputs: &[c"out"],
     body: include_str!("one_row.cu"),
-    header: include_str!("common.cu"),
+    header: concat!(include_str!("chained.cu"), include_str!("common.cu")),
     takes_strides: false,
     written: &[],
 };
@@ -35,7 +39,7 @@ const FEW_ROWS: Source = Source {
         include_str!("dense.cu"),
         include_str!("few_rows_end.cu")
     ),
-    header: include_str!("multiply.cu"),
+    header: concat!(include_str!("chained.cu"), include_str!("multiply.cu")),
     takes_strides: false,
     written: &[],
 };
@@ -48,7 +52,7 @@ const FEW_ROWS_PACKED: Source = Source {
         include_str!("packed.cu"),
         include_str!("few_rows_end.cu")
     ),
-    header: include_str!("multiply.cu"),
+    header: concat!(include_str!("chained.cu"), include_str!("multiply.cu")),
     takes_strides: false,
     written: &[],
 };
@@ -169,17 +173,19 @@ pub fn one_row(x: &Array, w: Weights<'_>, around: &Around<'_>) -> Result<Array> 
     };
     let out = if around.gate.is_some() { n / 2 } else { n };
     // Packed weights are unpacked beside values of x that two rows share.
-    let rows = if bits < 16 && around.gate.is_none() && out >= 2 * WARPS * BLOCKS { 2 } else { 1 };
+    let pays_in_pairs = bits < 16 && out >= 4 * WARPS * UNPACKING_BLOCKS;
+    let rows = if pays_in_pairs && around.gate.is_none() { 2 } else { 1 };
+    let is_double = rows == 2 || around.gate.is_some() && bits < 16;
+    let warps = WARPS * if is_double { UNPACKING_BLOCKS } else { BLOCKS };
     let teams = (out + rows - 1) / rows;
     let columns_at_once = if bits < 16 { 512 } else { 256 };
-    let split = [8, 4, 2]
-        .into_iter()
-        .find(|split| teams * split <= WARPS * BLOCKS && columns_at_once * split <= k);
+    let split =
+        [8, 4, 2].into_iter().find(|split| teams * split <= warps && columns_at_once * split <= k);
     let warps = match split {
         Some(split) => teams * split,
         // As many for each round as for the others.
         None => {
-            let rounds = (teams + WARPS * BLOCKS - 1) / (WARPS * BLOCKS);
+            let rounds = (teams + warps - 1) / warps;
             (teams + rounds - 1) / rounds
         }
     };
@@ -191,6 +197,8 @@ pub fn one_row(x: &Array, w: Weights<'_>, around: &Around<'_>) -> Result<Array> 
         (c"BITS", Constant::Int(bits)),
         (c"GROUP_SIZE", Constant::Int(group_size)),
         (c"ROWS", Constant::Int(rows)),
+        (c"WIDE", Constant::Bool(bits < 16 && k <= MOST_WIDE_COLUMNS)),
+        (c"MOST_WIDE_COLUMNS", Constant::Int(MOST_WIDE_COLUMNS)),
         (c"GATE", Constant::Int(gate)),
         (c"HAS_NORM", Constant::Bool(norm.is_some())),
         (c"HAS_BIAS", Constant::Bool(around.bias.is_some())),

@@ -1,6 +1,8 @@
 // x plus y, which may be normed before, and the norm of that: a block for each row, eight values at a
 // time for each thread. Each step is rounded as if it were an operation of its own.
 
+let_next_begin();
+wait_for_last();
 constexpr int MOST_COLUMNS = 16384;
 constexpr int WARPS = 8;
 const int columns = x_shape[x_ndim - 1];

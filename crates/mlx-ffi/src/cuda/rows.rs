@@ -10,7 +10,7 @@ const GATE: Source = Source {
     inputs: &[c"x"],
     outputs: &[c"out"],
     body: include_str!("gate.cu"),
-    header: include_str!("common.cu"),
+    header: concat!(include_str!("chained.cu"), include_str!("common.cu")),
     takes_strides: false,
     written: &[],
 };
@@ -19,7 +19,7 @@ const RESIDUAL: Source = Source {
     inputs: &[c"x", c"y", c"out_norm", c"norm", c"epsilon"],
     outputs: &[c"h", c"normed"],
     body: include_str!("residual.cu"),
-    header: include_str!("common.cu"),
+    header: concat!(include_str!("chained.cu"), include_str!("common.cu")),
     takes_strides: false,
     written: &[],
 };

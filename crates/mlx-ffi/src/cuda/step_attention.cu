@@ -27,6 +27,7 @@ const int kv_head = head / SHARED_BY;
 const int row = blockIdx.z;
 const int heads = gridDim.y * GROUP;
 
+let_next_begin();
 const int index_of_new = at[0];
 const int n = index_of_new + 1;
 const int start = max(rows[2 * row], WINDOW > 0 ? n - WINDOW : 0);
@@ -56,6 +57,9 @@ auto load = [&](int base) {
 if (first < end) {
   load(first + warp * KEYS);
 }
+
+// So far only what earlier steps wrote was read.
+wait_for_last();
 
 // The queries and, last, the key.
 __shared__ alignas(16) T made[GROUP + 1][D];

@@ -1,0 +1,154 @@
+#include "cuda_compiler.h"
+
+#if defined(__linux__)
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+namespace mlxrs {
+namespace {
+
+// Where CUDA's headers are, as MLX looks for them.
+std::string headers() {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  Dl_info info;
+  if (dladdr(reinterpret_cast<void*>(cuda()->encoder), &info) && info.dli_fname) {
+    auto root = fs::path(info.dli_fname).parent_path().parent_path().parent_path();
+    int major = 0, minor = 0;
+    cuda()->version(&major, &minor);
+    auto path = root / "nvidia" / (major < 13 ? "cuda_runtime" : "cu13") / "include";
+    if (fs::exists(path, error)) {
+      return path.string();
+    }
+  }
+  for (auto variable : {"CUDA_HOME", "CUDA_PATH"}) {
+    if (auto home = std::getenv(variable)) {
+      return (fs::path(home) / "include").string();
+    }
+  }
+  return "/usr/local/cuda/include";
+}
+
+struct Entry {
+  std::atomic<bool> done{false};
+  // Empty where the compiler refused.
+  std::string image;
+  std::string lowered;
+  Handle function{nullptr};
+  std::thread thread;
+};
+
+std::string architecture() {
+  return "--gpu-architecture=sm_" + std::to_string(compute_major()) + std::to_string(compute_minor()) +
+      (compute_major() >= 9 ? "a" : "");
+}
+
+// Whether the process ends, so that what is compiled is of no use.
+std::atomic<bool> ends{false};
+
+void compile(Entry& kernel, const std::string& name, const std::string& text, const std::string& arch) {
+  auto& c = *cuda();
+  Handle program = nullptr;
+  if (c.new_program(&program, text.c_str(), "replay.cu", 0, nullptr, nullptr) == 0) {
+    auto full = "mlx::core::cu::" + name;
+    auto include = "--include-path=" + headers();
+    const char* options[] = {"--device-as-default-execution-space", arch.c_str(), include.c_str()};
+    size_t size = 0;
+    const char* lowered = nullptr;
+    if (c.ask) {
+      c.ask(program, [](void*, void*) -> int { return ends; }, nullptr);
+    }
+    if (c.name(program, full.c_str()) == 0 && c.compile(program, 3, options) == 0 &&
+        c.lowered(program, full.c_str(), &lowered) == 0 && c.size(program, &size) == 0) {
+      kernel.lowered = lowered;
+      kernel.image.resize(size);
+      if (c.image(program, kernel.image.data()) != 0) {
+        kernel.image.clear();
+      }
+    }
+    c.free_program(&program);
+  }
+  kernel.done = true;
+}
+
+// Kernels by name and text, and whether they overlap.
+class Kernels {
+ public:
+  void end() {
+    ends = true;
+    std::lock_guard lock(mutex_);
+    for (auto& [key, kernel] : all_) {
+      if (kernel.thread.joinable()) {
+        kernel.thread.join();
+      }
+    }
+  }
+
+  Compiled get(Kernel& kernel, bool overlap) {
+    std::lock_guard lock(mutex_);
+    auto key = std::make_tuple(name_of(kernel), text_of(kernel), overlap);
+    auto [found, is_new] = all_.try_emplace(key);
+    auto& entry = found->second;
+    if (is_new) {
+      try {
+        entry.thread = std::thread([&entry, key, arch = architecture()] {
+          compile(entry, std::get<0>(key), std::get<1>(key), arch);
+        });
+      } catch (...) {
+        all_.erase(found);
+        throw;
+      }
+    }
+    if (!entry.done) {
+      return {nullptr, false};
+    }
+    if (entry.image.empty()) {
+      return {nullptr, true};
+    }
+    if (!entry.function) {
+      Handle module;
+      check(cuda()->load(&module, entry.image.data()), "cuModuleLoadData");
+      check(cuda()->function(&entry.function, module, entry.lowered.c_str()), "cuModuleGetFunction");
+      if (overlap) {
+        // A multiprocessor shares its memory out anew only once it is empty: kernels that overlap ask for
+        // the same share.
+        constexpr int PREFERRED_SHARED_MEMORY_CARVEOUT = 9, ALL = 100;
+        check(cuda()->set(entry.function, PREFERRED_SHARED_MEMORY_CARVEOUT, ALL), "cuFuncSetAttribute");
+      }
+    }
+    return {entry.function, false};
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::tuple<std::string, std::string, bool>, Entry> all_;
+};
+
+// They live as long as anything that uses them. Compilations that run as the process ends are given up.
+Kernels& kernels() {
+  static auto* all = new Kernels();
+  static struct Last {
+    ~Last() {
+      all->end();
+    }
+  } last;
+  return *all;
+}
+
+} // namespace
+
+Compiled compiled(Kernel& kernel, bool overlap) {
+  return kernels().get(kernel, overlap);
+}
+
+} // namespace mlxrs
+#endif

@@ -1,0 +1,21 @@
+// Kernels that are compiled once more for launches of our own: MLX does not hand out what it compiled.
+#pragma once
+#include "cuda_driver.h"
+#include "cuda_kernel.h"
+
+#if defined(__linux__)
+
+namespace mlxrs {
+
+struct Compiled {
+  // Null as long as it is compiled, on a thread of its own, which the first call starts.
+  Handle function;
+  // The compiler refused.
+  bool is_impossible;
+};
+
+// A kernel; `overlap`: others run beside it.
+Compiled compiled(Kernel& kernel, bool overlap);
+
+} // namespace mlxrs
+#endif

@@ -1,0 +1,91 @@
+// CUDA's driver and compiler, which MLX's library brings along, without their headers.
+#pragma once
+#if defined(__linux__)
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "mlx/array.h"
+#include "mlx/stream.h"
+
+namespace mlxrs {
+
+// As their headers declare it.
+using Address = uint64_t;
+using Handle = void*;
+
+struct Attribute {
+  int id;
+  alignas(8) std::array<int, 16> value;
+};
+
+struct Config {
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned shared_bytes;
+  Handle stream;
+  Attribute* attributes;
+  unsigned count;
+};
+
+struct Cuda {
+  int (*capture)(Handle stream, int mode);
+  int (*end_capture)(Handle stream, Handle* graph);
+  int (*new_stream)(Handle* stream, unsigned flags);
+  int (*free_stream)(Handle stream);
+  int (*instantiate)(Handle* executable, Handle graph, unsigned long long flags);
+  int (*free_graph)(Handle graph);
+  int (*free_executable)(Handle executable);
+  int (*run)(Handle executable, Handle stream);
+  int (*launch)(const Config* config, Handle function, void** arguments, void** extra);
+  int (*copy)(Address to, Address from, size_t bytes, Handle stream);
+  int (*load)(Handle* module, const void* image);
+  int (*function)(Handle* function, Handle module, const char* name);
+  int (*set)(Handle function, int attribute, int value);
+  int (*device)(int* device);
+  int (*attribute)(int* value, int attribute, int device);
+  int (*new_event)(Handle* event, unsigned flags);
+  int (*record)(Handle event, Handle stream);
+  int (*wait)(Handle event);
+  int (*free_event)(Handle event);
+  int (*message)(int error, const char** text);
+
+  int (*new_program)(
+      Handle* program,
+      const char* text,
+      const char* name,
+      int headers,
+      const char* const* header_texts,
+      const char* const* header_names);
+  int (*free_program)(Handle* program);
+  int (*version)(int* major, int* minor);
+  int (*name)(Handle program, const char* name);
+  int (*compile)(Handle program, int count, const char* const* options);
+  int (*lowered)(Handle program, const char* name, const char** lowered);
+  int (*size)(Handle program, size_t* size);
+  int (*image)(Handle program, char* image);
+  // From CUDA 12.8 on: asks now and then whether to give up.
+  int (*ask)(Handle program, int (*gives_up)(void* data, void*), void* data);
+
+  // MLX's encoder of a stream, which no header of the variants without CUDA lets be named.
+  Handle (*encoder)(mlx::core::Stream stream);
+};
+
+// All of them, or nothing: an MLX without CUDA, or of another version than its layouts are known of.
+const Cuda* cuda();
+
+// Throws where `result` is an error of the driver.
+void check(int result, const char* what);
+
+// CUDA's stream of one of MLX's.
+Handle stream_of(mlx::core::Stream stream);
+
+// Where an array that is evaluated lies on the device.
+Address address_of(const mlx::core::array& a);
+
+// The first number of the device's compute capability, and the second.
+int compute_major();
+int compute_minor();
+
+} // namespace mlxrs
+#endif

@@ -1,0 +1,77 @@
+//! Launches that the device repeats as one.
+
+use crate::error::check;
+use crate::vector::VectorArray;
+use crate::{Array, Result, sys};
+
+/// Launches of kernels here, one after the other, kept to be sent to the device again: MLX takes some
+/// microseconds for each launch, this takes them for all.
+///
+/// They are repeated over buffers that stay where they are. Only the moving arrays are others each time.
+#[derive(Debug)]
+pub struct Replay(sys::mlxrs_replay);
+
+/// What came of the wish to keep launches.
+#[derive(Debug)]
+pub enum Recorded {
+    /// They are kept.
+    Kept(Replay),
+    /// Their kernels are still being compiled for it; worth another try.
+    NotYet,
+    /// There is more than launches of kernels here between the arrays, no CUDA, or it has no memory left.
+    Impossible,
+}
+
+impl Replay {
+    /// Keeps the launches that make `output` of `moving` arrays and of others, all lazy but the others;
+    /// nothing of it is computed by this. `fixed` are those of the others that may have been replaced by
+    /// the time of a repetition. `overlap`: each launch begins before the one before it has ended, as far
+    /// as it only reads weights, which pays where they are short.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn record(
+        output: &Array,
+        moving: &[&Array],
+        fixed: &[&Array],
+        overlap: bool,
+    ) -> Result<Recorded> {
+        let (moving, fixed) = (VectorArray::of(moving)?, VectorArray::of(fixed)?);
+        let mut replay = sys::mlxrs_replay { ctx: std::ptr::null_mut() };
+        let mut pending = false;
+        // SAFETY: all handles live for the call; the places to fill are ours.
+        check(unsafe {
+            let output = output.raw();
+            sys::mlxrs_replay_new(&mut replay, &mut pending, output, moving.0, fixed.0, overlap)
+        })?;
+        Ok(match (replay.ctx.is_null(), pending) {
+            (false, _) => Recorded::Kept(Replay(replay)),
+            (true, true) => Recorded::NotYet,
+            (true, false) => Recorded::Impossible,
+        })
+    }
+
+    /// Repeats them for other moving arrays, which are evaluated, behind all that was sent to the device
+    /// before. What comes out is overwritten by the next repetition, so operations that read it, of the same
+    /// stream, must be sent before that; it is not waited for by [`Array::eval`]. `None`, and nothing is
+    /// computed but the moving arrays, where arrays have other shapes or types, or where one of the fixed
+    /// ones is not where it was.
+    ///
+    /// # Errors
+    /// Those of MLX and of CUDA.
+    pub fn run(&mut self, moving: &[&Array], fixed: &[&Array]) -> Result<Option<Array>> {
+        let (moving, fixed) = (VectorArray::of(moving)?, VectorArray::of(fixed)?);
+        // SAFETY: all handles live for the call.
+        let output = VectorArray::from_op(|out| unsafe {
+            sys::mlxrs_replay_run(out, self.0, moving.0, fixed.0)
+        })?;
+        Ok(output.into_iter().next())
+    }
+}
+
+impl Drop for Replay {
+    fn drop(&mut self) {
+        // SAFETY: the handle is owned and freed once.
+        unsafe { sys::mlxrs_replay_free(self.0) };
+    }
+}
