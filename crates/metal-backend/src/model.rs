@@ -75,9 +75,12 @@ impl MlxModel {
         let product = Product::on(options.device)?;
         capabilities(product, &[]).check_load(&options.load)?;
         let model_type = model_type(&options)?;
-        let text = Text::read(&options.files, model_type).map_err(text_error)?;
-        let defaults = SamplingDefaults::read(&options.files)?;
-        let (engine, description) = Engine::start(options)?;
+        let files = options.files.clone();
+        let meanwhile = || -> Result<_> {
+            let text = Text::read(&files, model_type).map_err(text_error)?;
+            Ok((text, SamplingDefaults::read(&files)?))
+        };
+        let (engine, description, (text, defaults)) = Engine::start(options, meanwhile)?;
         let (info, capabilities) = text.complete(description, product);
         let constraints =
             Constraints::new(text.tokenizer.clone(), info.eos_token_ids.clone(), info.vocab_size);

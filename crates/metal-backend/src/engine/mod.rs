@@ -78,19 +78,34 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Starts a thread, loads the model on it and waits until it is ready.
+    /// Starts a thread, loads the model on it, does `meanwhile` and waits until the model is ready.
     ///
     /// # Errors
-    /// Why the model cannot be loaded.
-    pub fn start(options: EngineOptions) -> Result<(Engine, Description), Error> {
+    /// That of `meanwhile`, which ends the load; why the model cannot be loaded.
+    pub fn start<T>(
+        options: EngineOptions,
+        meanwhile: impl FnOnce() -> Result<T, Error>,
+    ) -> Result<(Engine, Description, T), Error> {
         let (commands, inbox) = mpsc::channel();
         let (ready, loaded) = mpsc::channel();
         let shared = Arc::new(Shared::new(&options.load));
         let engine_side = Arc::clone(&shared);
+        let is_unwanted = Arc::new(AtomicBool::new(false));
+        let unless = Arc::clone(&is_unwanted);
         let thread = std::thread::Builder::new()
             .name("ml-engine".into())
-            .spawn(move || worker::run(options, &ready, inbox, &engine_side))
+            .spawn(move || worker::run(options, unless, &ready, inbox, &engine_side))
             .map_err(|error| Error::Engine(format!("cannot start the engine thread: {error}")))?;
+        let done = match meanwhile() {
+            Ok(done) => done,
+            Err(error) => {
+                is_unwanted.store(true, Ordering::Relaxed);
+                // Nobody waits for what it has to say.
+                drop((commands, loaded));
+                let _ = thread.join();
+                return Err(error);
+            }
+        };
         let description = receive(&loaded)?;
         let engine = Engine {
             commands,
@@ -99,7 +114,7 @@ impl Engine {
             thread_id: thread.thread().id(),
             thread: Mutex::new(Some(thread)),
         };
-        Ok((engine, description))
+        Ok((engine, description, done))
     }
 
     /// Whether the engine takes requests.

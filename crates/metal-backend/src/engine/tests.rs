@@ -15,11 +15,24 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/parity")
 }
 
-fn engine() -> Engine {
+fn options() -> EngineOptions {
     let files = ModelFiles::Folder(fixtures().join("models/qwen3"));
     let config = load::config(&files).unwrap();
-    let load = LoadOptions::default();
-    Engine::start(EngineOptions { files, config, device: Device::Cpu, load }).unwrap().0
+    EngineOptions { files, config, device: Device::Cpu, load: LoadOptions::default() }
+}
+
+fn engine() -> Engine {
+    Engine::start(options(), || Ok(())).unwrap().0
+}
+
+#[test]
+fn a_load_ends_with_what_is_done_meanwhile() {
+    let broken = || Err::<(), _>(Error::Prompt("no tokenizer".into()));
+    let error = Engine::start(options(), broken).err().unwrap().to_string();
+    assert!(error.contains("no tokenizer"), "{error}");
+    let (engine, _, done) = Engine::start(options(), || Ok(7)).unwrap();
+    engine.check_open().unwrap();
+    assert_eq!(done, 7);
 }
 
 /// Queues a request of greedy tokens. It panics where its text comes to `broken`, a stop string that

@@ -1,6 +1,8 @@
 //! The engine thread's own code: load, then serve jobs until told to close.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender};
 
 use inference_core::Error;
@@ -35,14 +37,15 @@ pub(crate) struct EngineOptions {
     pub load: inference_core::LoadOptions,
 }
 
-/// The body of the engine thread.
+/// The body of the engine thread. The load is given up once `is_unwanted`.
 pub(super) fn run(
     options: EngineOptions,
+    is_unwanted: Arc<AtomicBool>,
     ready: &Sender<Result<Description, Error>>,
     inbox: Receiver<Command>,
     shared: &Shared,
 ) {
-    let loaded = catch_unwind(AssertUnwindSafe(|| load_model(&options)))
+    let loaded = catch_unwind(AssertUnwindSafe(|| load_model(&options, is_unwanted)))
         .unwrap_or_else(|panic| Err(panicked("the load", &*panic).into()));
     match loaded {
         Ok((served, description)) => {
@@ -61,7 +64,10 @@ pub(super) fn run(
 }
 
 /// Loads the model on this thread.
-fn load_model(options: &EngineOptions) -> Result<(Served, Description)> {
+fn load_model(
+    options: &EngineOptions,
+    is_unwanted: Arc<AtomicBool>,
+) -> Result<(Served, Description)> {
     mlx_ffi::use_device(options.device)?;
     if let Some(threads) = options.load.threads {
         mlx_ffi::cpu::set_threads(threads);
@@ -72,7 +78,7 @@ fn load_model(options: &EngineOptions) -> Result<(Served, Description)> {
         memory::set_cache_limit(limit.min(device_limit) as usize)?;
     }
     let limit = options.load.memory_limit.unwrap_or(device_limit).min(device_limit);
-    let checkpoint = Checkpoint::open(&options.files)?;
+    let checkpoint = Checkpoint::open(&options.files)?.unless(is_unwanted);
     let needed = load::describe(options, &checkpoint)?.description.info.weight_bytes;
     let available = limit.saturating_sub(memory::active()? as u64);
     if needed > available {

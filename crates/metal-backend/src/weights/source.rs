@@ -5,6 +5,8 @@ use std::fs;
 use std::io::Read;
 use std::ops::Range;
 use std::path::{Component, Path};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use mlx_ffi::{Array, Dtype};
 use safetensors::SafeTensors;
@@ -47,6 +49,8 @@ pub(crate) struct Checkpoint {
     pub files: ModelFiles,
     /// By the tensor's name.
     pub headers: BTreeMap<String, TensorHeader>,
+    /// Nobody waits for the weights any more.
+    pub is_unwanted: Arc<AtomicBool>,
 }
 
 impl Checkpoint {
@@ -55,7 +59,13 @@ impl Checkpoint {
     /// # Errors
     /// As [`ModelFiles::headers`].
     pub fn open(files: &ModelFiles) -> Result<Checkpoint> {
-        Ok(Checkpoint { files: files.clone(), headers: files.headers()? })
+        let (files, headers) = (files.clone(), files.headers()?);
+        Ok(Checkpoint { files, headers, is_unwanted: Arc::default() })
+    }
+
+    /// The same, whose weights are read until the flag says that nobody waits for them.
+    pub fn unless(self, is_unwanted: Arc<AtomicBool>) -> Checkpoint {
+        Checkpoint { is_unwanted, ..self }
     }
 }
 

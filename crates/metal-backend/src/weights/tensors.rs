@@ -7,6 +7,8 @@ mod joined;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mlx_ffi::{Array, Dtype, Quantization, Quantized, ops};
 
@@ -33,6 +35,8 @@ struct Shared {
     /// Only shapes are checked, and every tensor is an empty stand-in.
     only_describe: bool,
     config: Config,
+    /// See [`Checkpoint`].
+    is_unwanted: Arc<AtomicBool>,
     /// The type that the user asked for.
     dtype: Option<Dtype>,
     /// What multiplies with every matrix.
@@ -66,6 +70,7 @@ impl Weights {
             left: RefCell::new(checkpoint.headers.clone()),
             adapter: None,
             only_describe,
+            is_unwanted: Arc::clone(&checkpoint.is_unwanted),
             config: config.clone(),
             dtype,
             product,
@@ -199,6 +204,9 @@ impl Weights {
     fn read(&self, files: &ModelFiles, header: &TensorHeader, dtype: Dtype) -> Result<Array> {
         if self.shared.only_describe {
             return Ok(ops::zeros(&[0], dtype)?);
+        }
+        if self.shared.is_unwanted.load(Ordering::Relaxed) {
+            return Err(Error::model("the load was given up"));
         }
         let array = files.read_tensor(header)?;
         let array = if array.dtype() == dtype { array } else { ops::astype(&array, dtype)? };
