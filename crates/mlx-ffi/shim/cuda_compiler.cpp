@@ -1,6 +1,5 @@
 #include "cuda_compiler.h"
 
-#if defined(__linux__)
 #include <dlfcn.h>
 
 #include <atomic>
@@ -151,4 +150,3 @@ Compiled compiled(Kernel& kernel, bool overlap) {
 }
 
 } // namespace mlxrs
-#endif

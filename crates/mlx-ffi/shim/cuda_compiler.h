@@ -3,8 +3,6 @@
 #include "cuda_driver.h"
 #include "cuda_kernel.h"
 
-#if defined(__linux__)
-
 namespace mlxrs {
 
 struct Compiled {
@@ -18,4 +16,3 @@ struct Compiled {
 Compiled compiled(Kernel& kernel, bool overlap);
 
 } // namespace mlxrs
-#endif

@@ -1,6 +1,5 @@
 #include "cuda_driver.h"
 
-#if defined(__linux__)
 #include <dlfcn.h>
 
 #include <optional>
@@ -91,4 +90,3 @@ int compute_minor() {
 }
 
 } // namespace mlxrs
-#endif

@@ -1,6 +1,5 @@
 // CUDA's driver and compiler, which MLX's library brings along, without their headers.
 #pragma once
-#if defined(__linux__)
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -88,4 +87,3 @@ int compute_major();
 int compute_minor();
 
 } // namespace mlxrs
-#endif

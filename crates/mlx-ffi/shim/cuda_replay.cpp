@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,15 +16,13 @@
 #include "mlx/ops.h"
 #include "mlx/transforms.h"
 
-#if defined(__linux__)
-
 namespace {
 
 using namespace mlx::core;
 using namespace mlxrs;
 
 // Something else than a replay can hold.
-struct Foreign {};
+struct Foreign : std::exception {};
 
 // Bytes at which buffers begin.
 constexpr size_t ALIGNED = 256;
@@ -416,7 +415,6 @@ extern "C" int mlxrs_replay_new(
         Replay::record(a, mlx_vector_array_get_(moving), mlx_vector_array_get_(fixed), overlap);
     *pending = !replay;
     res->ctx = replay.release();
-  } catch (Foreign&) {
   } catch (std::exception&) {
     // The operations themselves are as they were, so that nothing is lost but time.
   }
@@ -446,29 +444,3 @@ extern "C" int mlxrs_replay_run(
 extern "C" void mlxrs_replay_free(mlxrs_replay replay) {
   delete static_cast<Replay*>(replay.ctx);
 }
-
-#else
-
-extern "C" int mlxrs_replay_new(
-    mlxrs_replay* res,
-    bool* pending,
-    const mlx_array output,
-    const mlx_vector_array moving,
-    const mlx_vector_array fixed,
-    bool overlap) {
-  res->ctx = nullptr;
-  *pending = false;
-  return 0;
-}
-
-extern "C" int mlxrs_replay_run(
-    mlx_vector_array* res,
-    mlxrs_replay replay,
-    const mlx_vector_array moving,
-    const mlx_vector_array fixed) {
-  return 0;
-}
-
-extern "C" void mlxrs_replay_free(mlxrs_replay replay) {}
-
-#endif

@@ -79,7 +79,7 @@ impl Slab {
     /// Takes the buffers with the position that was reserved.
     pub fn fill(&mut self, parts: Vec<Array>) {
         self.parts = parts;
-        self.end += 1;
+        self.fill_in_place();
         self.is_fresh.set(true);
     }
 

@@ -12,15 +12,19 @@ const UNTIL_COMPILED: usize = 64;
 
 /// What is kept of the steps that some rows have made: as long as their buffers have room, one is like
 /// the other.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct KeptStep {
     replay: Option<cuda::Replay>,
-    /// Steps that were computed one operation after the other since the rows or their buffers changed.
-    alike: usize,
-    /// How many there were when it was tried to keep one in vain.
-    tried: Option<usize>,
+    /// Steps that are computed one operation after the other until it is tried to keep one.
+    until_tried: usize,
     /// There is something in them that cannot be kept.
     is_impossible: bool,
+}
+
+impl Default for KeptStep {
+    fn default() -> KeptStep {
+        KeptStep { replay: None, until_tried: WORTH_KEEPING, is_impossible: false }
+    }
 }
 
 /// What a step reads.
@@ -68,17 +72,17 @@ impl KeptStep {
 
     /// Takes note of a step that leads to `h`, which is not evaluated.
     fn note(&mut self, h: &Array, inputs: &StepInputs) -> Result<()> {
-        self.alike += 1;
-        let next = self.tried.map_or(WORTH_KEEPING, |tried| tried + UNTIL_COMPILED);
-        if self.alike < next {
+        self.until_tried -= 1;
+        if self.until_tried > 0 {
             return Ok(());
         }
+        self.until_tried = UNTIL_COMPILED;
         let [moving, fixed] = inputs.refs();
         // Kernels of one row are short, and wait for each other no longer than they have to.
         let overlap = h.dims::<3>()?[0] == 1;
         match cuda::Replay::record(h, &moving, &fixed, overlap)? {
             cuda::Recorded::Kept(replay) => self.replay = Some(replay),
-            cuda::Recorded::NotYet => self.tried = Some(self.alike),
+            cuda::Recorded::NotYet => {}
             cuda::Recorded::Impossible => self.is_impossible = true,
         }
         Ok(())
