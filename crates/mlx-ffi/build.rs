@@ -20,8 +20,6 @@ fn build() -> Result<(), Error> {
         .std("c++20")
         .warnings(false)
         .file("shim/allocate.cpp")
-        .file("shim/cpu_gather.cpp")
-        .file("shim/cpu_matmul.cpp")
         .file("shim/cpu_operation.cpp")
         .file("shim/cuda_compiler.cpp")
         .file("shim/cuda_driver.cpp")

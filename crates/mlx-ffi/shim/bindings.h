@@ -2,8 +2,6 @@
 // are left out on purpose: they trust the sizes that a file states.
 #include "mlx/c/mlx.h"
 #include "allocate.h"
-#include "cpu_gather.h"
-#include "cpu_matmul.h"
 #include "cpu_operation.h"
 #include "cuda_launch.h"
 #include "cuda_replay.h"

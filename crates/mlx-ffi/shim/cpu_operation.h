@@ -1,5 +1,6 @@
 // What MLX lacks on a Linux CPU: an operation of its graph that somebody else computes.
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,44 +26,54 @@ typedef struct mlxrs_cpu_view {
 } mlxrs_cpu_view;
 
 /**
- * Computes `out` from `inputs`; called on the stream's thread. Returns 0, or 1 with a terminated
- * text of at most `capacity` bytes in `message`. It must not unwind.
+ * Computes `outputs` from `inputs`; called on the stream's thread. The first output is the result, the
+ * others are the inputs that it writes into, which are not among `inputs`. Returns 0, or 1 with a
+ * terminated text of at most `capacity` bytes in `message`. It must not unwind.
  */
 typedef int (*mlxrs_cpu_compute)(
     const void* state,
     const mlxrs_cpu_view* inputs,
     size_t count,
-    const mlxrs_cpu_view* out,
+    const mlxrs_cpu_view* outputs,
+    size_t output_count,
     char* message,
     size_t capacity);
 
 /** What computes an operation: a function, its state, and how that ends. */
-typedef struct mlxrs_cpu_kernel_of {
+typedef struct mlxrs_cpu_kernel {
   mlxrs_cpu_compute compute;
   void* state;
   void (*drop)(void* state);
-} mlxrs_cpu_kernel_of;
+} mlxrs_cpu_kernel;
 
-/** An operation's result. */
-typedef struct mlxrs_cpu_result {
+/** What an operation takes and gives. */
+typedef struct mlxrs_cpu_form {
+  /** The type of the result. */
   mlx_dtype dtype;
+  /** Its shape. */
   int ndim;
   const int* shape;
-  /** The dimensions from the outermost in memory to the innermost. */
+  /** Its dimensions from the outermost in memory to the innermost. */
   const int* order;
-} mlxrs_cpu_result;
+  /** Whether inputs that are not row-major are copied first; otherwise it is those alone whose last
+   * dimension is not contiguous. */
+  bool row_major;
+  /** The inputs that it writes into, which are as it needs them. */
+  const int* written;
+  size_t written_count;
+} mlxrs_cpu_form;
 
 /**
  * An operation on the CPU stream `s`, computed lazily by `kernel`, whose state it owns from the
- * call on, whatever becomes of it. The state is used and dropped on any thread. Inputs whose
- * last dimension is not contiguous are copied first. Returns 0, or 1 after the error handler has
- * been called.
+ * call on, whatever becomes of it. The state is used and dropped on any thread. `res` gets the
+ * result, then each written input as it is afterwards; that one shares the buffer of the input, which
+ * must not be read where it is written. Returns 0, or 1 after the error handler has been called.
  */
 int mlxrs_cpu_operation(
-    mlx_array* res,
+    mlx_vector_array* res,
     const mlx_vector_array inputs,
-    mlxrs_cpu_result result,
-    mlxrs_cpu_kernel_of kernel,
+    mlxrs_cpu_form form,
+    mlxrs_cpu_kernel kernel,
     const mlx_stream s);
 
 #ifdef __cplusplus

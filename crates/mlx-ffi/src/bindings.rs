@@ -55,29 +55,14 @@ pub type mlx_fast_cuda_kernel_config = mlx_fast_cuda_kernel_config_;
 pub type mlx_fast_cuda_kernel = mlx_fast_cuda_kernel_;
 pub type mlx_fast_metal_kernel_config = mlx_fast_metal_kernel_config_;
 pub type mlx_fast_metal_kernel = mlx_fast_metal_kernel_;
-#[doc = " Computes a product; called on the stream's thread. Returns 0, or 1 with a terminated text of at\n most `capacity` bytes in `message`. It must not unwind."]
-pub type mlxrs_cpu_kernel = ::std::option::Option<
-    unsafe extern "C" fn(
-        product: *const mlxrs_cpu_product,
-        message: *mut ::std::os::raw::c_char,
-        capacity: usize,
-    ) -> ::std::os::raw::c_int,
->;
-#[doc = " Computes a product; called on the stream's thread. Returns 0, or 1 with a terminated text of at\n most `capacity` bytes in `message`. It must not unwind."]
-pub type mlxrs_cpu_gather_kernel = ::std::option::Option<
-    unsafe extern "C" fn(
-        product: *const mlxrs_cpu_gathered,
-        message: *mut ::std::os::raw::c_char,
-        capacity: usize,
-    ) -> ::std::os::raw::c_int,
->;
-#[doc = " Computes `out` from `inputs`; called on the stream's thread. Returns 0, or 1 with a terminated\n text of at most `capacity` bytes in `message`. It must not unwind."]
+#[doc = " Computes `outputs` from `inputs`; called on the stream's thread. The first output is the result, the\n others are the inputs that it writes into, which are not among `inputs`. Returns 0, or 1 with a\n terminated text of at most `capacity` bytes in `message`. It must not unwind."]
 pub type mlxrs_cpu_compute = ::std::option::Option<
     unsafe extern "C" fn(
         state: *const ::std::os::raw::c_void,
         inputs: *const mlxrs_cpu_view,
         count: usize,
-        out: *const mlxrs_cpu_view,
+        outputs: *const mlxrs_cpu_view,
+        output_count: usize,
         message: *mut ::std::os::raw::c_char,
         capacity: usize,
     ) -> ::std::os::raw::c_int,
@@ -247,64 +232,6 @@ pub struct mlx_fast_metal_kernel_config_ {
 pub struct mlx_fast_metal_kernel_ {
     pub ctx: *mut ::std::os::raw::c_void,
 }
-#[doc = " How a product's operands are represented. Handed on to the kernel as it is."]
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct mlxrs_cpu_format {
-    #[doc = " Of the activations and of the result."]
-    pub dtype: mlx_dtype,
-    #[doc = " Of dense weights and of the scales and biases of packed ones."]
-    pub weight_dtype: mlx_dtype,
-    #[doc = " 0: dense; above: packed, numbered by the kernel."]
-    pub packing: ::std::os::raw::c_int,
-    pub bits: ::std::os::raw::c_int,
-    pub group_size: ::std::os::raw::c_int,
-}
-#[doc = " Row-major elements, `size` bytes of them."]
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct mlxrs_bytes {
-    pub data: *const ::std::os::raw::c_void,
-    pub size: usize,
-}
-#[doc = " `out = x wᵀ` with `x` of `m` rows and `w` of `n`, all of `k` columns."]
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct mlxrs_cpu_product {
-    pub format: mlxrs_cpu_format,
-    pub m: usize,
-    pub n: usize,
-    pub k: usize,
-    pub x: mlxrs_bytes,
-    pub weight: mlxrs_bytes,
-    #[doc = " Empty for dense weights."]
-    pub scales: mlxrs_bytes,
-    #[doc = " Empty for weights that have none."]
-    pub biases: mlxrs_bytes,
-    pub out: *mut ::std::os::raw::c_void,
-    pub out_size: usize,
-}
-#[doc = " `out[r] = x[r / (rows / x_rows)] w[indices[r]]ᵀ` with `x` of `x_rows` rows and `w` of `matrices`\n times `n` rows, all of `k` columns."]
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct mlxrs_cpu_gathered {
-    pub format: mlxrs_cpu_format,
-    pub rows: usize,
-    pub x_rows: usize,
-    pub matrices: usize,
-    pub n: usize,
-    pub k: usize,
-    pub x: mlxrs_bytes,
-    #[doc = " `rows` unsigned integers of 32 bits."]
-    pub indices: mlxrs_bytes,
-    pub weight: mlxrs_bytes,
-    #[doc = " Empty for dense weights."]
-    pub scales: mlxrs_bytes,
-    #[doc = " Empty for weights that have none."]
-    pub biases: mlxrs_bytes,
-    pub out: *mut ::std::os::raw::c_void,
-    pub out_size: usize,
-}
 #[doc = " An array as a kernel sees it. Values of the last dimension lie side by side."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -322,20 +249,27 @@ pub struct mlxrs_cpu_view {
 #[doc = " What computes an operation: a function, its state, and how that ends."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
-pub struct mlxrs_cpu_kernel_of {
+pub struct mlxrs_cpu_kernel {
     pub compute: mlxrs_cpu_compute,
     pub state: *mut ::std::os::raw::c_void,
     pub drop: ::std::option::Option<unsafe extern "C" fn(state: *mut ::std::os::raw::c_void)>,
 }
-#[doc = " An operation's result."]
+#[doc = " What an operation takes and gives."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
-pub struct mlxrs_cpu_result {
+pub struct mlxrs_cpu_form {
+    #[doc = " The type of the result."]
     pub dtype: mlx_dtype,
+    #[doc = " Its shape."]
     pub ndim: ::std::os::raw::c_int,
     pub shape: *const ::std::os::raw::c_int,
-    #[doc = " The dimensions from the outermost in memory to the innermost."]
+    #[doc = " Its dimensions from the outermost in memory to the innermost."]
     pub order: *const ::std::os::raw::c_int,
+    #[doc = " Whether inputs that are not row-major are copied first; otherwise it is those alone whose last\n dimension is not contiguous."]
+    pub row_major: bool,
+    #[doc = " The inputs that it writes into, which are as it needs them."]
+    pub written: *const ::std::os::raw::c_int,
+    pub written_count: usize,
 }
 #[doc = " A kernel with its grid and the shapes and types of its outputs."]
 #[repr(C)]
@@ -3371,35 +3305,12 @@ unsafe extern "C" {
         dim: usize,
         dtype: mlx_dtype,
     ) -> ::std::os::raw::c_int;
-    #[doc = " `x wᵀ` by `kernel` on the CPU stream `s`, lazily: `x` is `[…, k]`, `weight` has `n` rows, the\n result is `[…, n]`. `scales` and `biases` may be empty handles. That the weights fit `format`\n and `k` is for the kernel to check against the sizes that it gets: an error of the kernel is the\n error of the evaluation. Returns 0, or 1 after the error handler has been called."]
-    pub fn mlxrs_cpu_matmul(
-        res: *mut mlx_array,
-        x: mlx_array,
-        weight: mlx_array,
-        scales: mlx_array,
-        biases: mlx_array,
-        format: mlxrs_cpu_format,
-        kernel: mlxrs_cpu_kernel,
-        s: mlx_stream,
-    ) -> ::std::os::raw::c_int;
-    #[doc = " The product by `kernel` on the CPU stream `s`, lazily: `x` is `[…, k]`, `indices` any shape of\n 32-bit unsigned integers, `weight` `[matrices, n, …]`, the result `[…indices, n]`. `scales` and\n `biases` may be empty handles. That all fit each other and `format` is for the kernel to check\n against the sizes that it gets: an error of the kernel is the error of the evaluation. Returns 0,\n or 1 after the error handler has been called."]
-    pub fn mlxrs_cpu_gather(
-        res: *mut mlx_array,
-        x: mlx_array,
-        indices: mlx_array,
-        weight: mlx_array,
-        scales: mlx_array,
-        biases: mlx_array,
-        format: mlxrs_cpu_format,
-        kernel: mlxrs_cpu_gather_kernel,
-        s: mlx_stream,
-    ) -> ::std::os::raw::c_int;
-    #[doc = " An operation on the CPU stream `s`, computed lazily by `kernel`, whose state it owns from the\n call on, whatever becomes of it. The state is used and dropped on any thread. Inputs whose\n last dimension is not contiguous are copied first. Returns 0, or 1 after the error handler has\n been called."]
+    #[doc = " An operation on the CPU stream `s`, computed lazily by `kernel`, whose state it owns from the\n call on, whatever becomes of it. The state is used and dropped on any thread. `res` gets the\n result, then each written input as it is afterwards; that one shares the buffer of the input, which\n must not be read where it is written. Returns 0, or 1 after the error handler has been called."]
     pub fn mlxrs_cpu_operation(
-        res: *mut mlx_array,
+        res: *mut mlx_vector_array,
         inputs: mlx_vector_array,
-        result: mlxrs_cpu_result,
-        kernel: mlxrs_cpu_kernel_of,
+        form: mlxrs_cpu_form,
+        kernel: mlxrs_cpu_kernel,
         s: mlx_stream,
     ) -> ::std::os::raw::c_int;
     #[doc = " The launch that `outputs` are of, all outputs of one call of mlx_fast_cuda_kernel_apply. `written`\n are the `count` inputs that the kernel writes into.\n Returns 0, or 1 after the error handler has been called."]

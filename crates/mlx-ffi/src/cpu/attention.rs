@@ -2,8 +2,8 @@
 
 use cpu_kernels::Heads;
 
-use super::kernel_dtype;
-use super::operation::{Outcome, View, operation};
+use super::operation::{Inputs, Outcome, View, operation};
+use super::{failed, kernel_dtype};
 use crate::{Array, Dtype, Error, Result, ops};
 
 /// What each query may see; keys lie at 0..n of the buffers, queries are the last `l` of the
@@ -54,7 +54,7 @@ pub fn attention(
             starts.len()
         )));
     }
-    let dtype = kernel_dtype(q.dtype().raw())?;
+    let dtype = kernel_dtype(q.dtype())?;
     let window = window.map(|window| window.max(0) as usize);
     let starts = starts.to_vec();
     let sinks = sinks.map(|sinks| ops::astype(sinks, Dtype::F32)).transpose()?;
@@ -65,7 +65,7 @@ pub fn attention(
     })?;
     let shape = [b, l, columns];
     let outcome = Outcome { dtype: q.dtype(), shape: &shape, order: &[0, 1, 2] };
-    operation(&inputs, outcome, move |inputs, out| {
+    operation(&inputs, Inputs::Strided, outcome, move |inputs, out| {
         let [b, n_heads, n_kv_heads, l, n, d, dv] = sizes;
         let mut sinks = Vec::new();
         if let Some(view) = inputs.get(3) {
@@ -92,6 +92,7 @@ pub fn attention(
             window,
             out,
         })
+        .map_err(failed)
     })
 }
 

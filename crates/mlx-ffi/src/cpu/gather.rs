@@ -1,14 +1,11 @@
 //! Products whose rows each name their own matrix, for mixtures of experts on a Linux CPU: MLX
 //! multiplies them in f32 only, and ends the process where they have another type.
 
-use std::ffi::{c_char, c_int};
-use std::panic::catch_unwind;
-
 use cpu_kernels::Gather;
 
-use super::{activations, bytes, kernel_dtype, meet, packed_format, report, weights};
-use crate::stream::current;
-use crate::{Array, Error, Quantized, Result, sys};
+use super::operation::{Inputs, Outcome, operation};
+use super::{Matrices, failed, kernel_dtype};
+use crate::{Array, Dtype, Error, Quantized, Result};
 
 /// `x wᵀ` with a matrix of `w`, `[matrices, n, k]`, for each of `indices`, U32 of any shape:
 /// `[…indices, n]`. `x` is `[…, k]`; where it has fewer rows than there are indices, each row meets
@@ -19,15 +16,7 @@ use crate::{Array, Error, Quantized, Result, sys};
 /// # Errors
 /// Shapes that do not fit; types other than f32, f16 and bf16; a stream of the GPU.
 pub fn gather_matmul(x: &Array, w: &Array, indices: &Array) -> Result<Array> {
-    let [_, _, k] = w.dims()?;
-    let format = sys::mlxrs_cpu_format {
-        dtype: meet(x, w).raw(),
-        weight_dtype: w.dtype().raw(),
-        packing: 0,
-        bits: 0,
-        group_size: 0,
-    };
-    product(x, indices, k, [Some(w), None, None], format)
+    product(x, indices, w.dims()?, &Matrices::dense(x, w)?)
 }
 
 /// As [`gather_matmul`], with packed weights of `[matrices, n, columns]`; the result has the type
@@ -36,66 +25,42 @@ pub fn gather_matmul(x: &Array, w: &Array, indices: &Array) -> Result<Array> {
 /// # Errors
 /// As [`gather_matmul`], and weights that do not fit their parameters.
 pub fn gather_quantized_matmul(x: &Array, w: &Quantized, indices: &Array) -> Result<Array> {
-    let format = packed_format(x, w)?;
-    let [_, _, groups] = w.scales.dims()?;
-    let k = groups * w.quantization.group_size;
-    product(x, indices, k, [Some(&w.weight), Some(&w.scales), w.biases.as_ref()], format)
+    let matrices = Matrices::packed(x, w)?;
+    let [count, n, groups] = w.scales.dims()?;
+    product(x, indices, [count, n, groups * w.quantization.group_size], &matrices)
 }
 
-/// `weights` are the matrices, their scales and their biases.
+/// `x`, `[…, k]`, by matrices of `[matrices, n, k]`.
 fn product(
     x: &Array,
     indices: &Array,
-    k: i32,
-    weights: [Option<&Array>; 3],
-    format: sys::mlxrs_cpu_format,
+    [count, n, k]: [i32; 3],
+    matrices: &Matrices<'_>,
 ) -> Result<Array> {
-    let x = activations(x, k, &format)?;
+    let x = matrices.activations(x, k)?;
     let rows = if k == 0 { indices.size() } else { x.size() / k as usize };
     if rows == 0 && indices.size() != 0 || rows != 0 && !indices.size().is_multiple_of(rows) {
         return Err(Error::new(format!("{rows} rows do not share {indices:?}")));
     }
-    let [weight, scales, biases] =
-        weights.map(|array| array.map_or(sys::mlx_array { ctx: std::ptr::null_mut() }, Array::raw));
-    // SAFETY: the inputs outlive the call, which takes shares of them; scales and biases may be
-    // empty. `kernel` does not unwind and holds for any operands.
-    Array::from_op(|out| unsafe {
-        let (x, indices, stream) = (x.raw(), indices.raw(), current());
-        sys::mlxrs_cpu_gather(out, x, indices, weight, scales, biases, format, Some(kernel), stream)
+    if indices.dtype() != Dtype::U32 {
+        return Err(Error::new(format!("{indices:?} are no indices of type U32")));
+    }
+    let (dtype, kind) = (kernel_dtype(x.dtype())?, matrices.kind);
+    let shape = [indices.shape(), &[n]].concat();
+    let order: Vec<i32> = (0..shape.len() as i32).collect();
+    let outcome = Outcome { dtype: x.dtype(), shape: &shape, order: &order };
+    let [count, n, k] = [count, n, k].map(|size| size as usize);
+    let inputs: Vec<&Array> = [&x, indices].into_iter().chain(matrices.parts()).collect();
+    operation(&inputs, Inputs::RowMajor, outcome, move |inputs, out| {
+        let [x, indices, parts @ ..] = inputs else {
+            return Err(Error::new("a product without operands"));
+        };
+        let indices: Vec<u32> =
+            indices.bytes.as_chunks::<4>().0.iter().map(|b| u32::from_ne_bytes(*b)).collect();
+        let weights = kind.weights(parts);
+        let (x, indices) = (x.bytes, &indices[..]);
+        let gather =
+            Gather { x_rows: rows, matrices: count, n, k, dtype, x, indices, weights, out };
+        cpu_kernels::gather_matmul(gather).map_err(failed)
     })
-}
-
-/// What the stream's thread calls.
-extern "C" fn kernel(
-    product: *const sys::mlxrs_cpu_gathered,
-    message: *mut c_char,
-    capacity: usize,
-) -> c_int {
-    let computed = catch_unwind(|| {
-        // SAFETY: the shim passes a product that lives for the call.
-        let product = unsafe { &*product };
-        // SAFETY: the shim's buffers hold the bytes that it states, stay until the call is over,
-        // and nobody else knows of the output yet.
-        unsafe { compute(product) }
-    });
-    // SAFETY: `message` has room for `capacity` bytes, all of them zero.
-    unsafe { report(computed, message, capacity) }
-}
-
-/// # Safety
-/// Each buffer holds the bytes that `product` states, and nothing else uses `out` meanwhile.
-unsafe fn compute(product: &sys::mlxrs_cpu_gathered) -> Result<()> {
-    let sys::mlxrs_cpu_gathered { format, x_rows, matrices, n, k, .. } = *product;
-    // SAFETY: the caller's promise.
-    let (x, indices) = unsafe { (bytes(product.x), bytes(product.indices)) };
-    // SAFETY: the caller's promise.
-    let weights = unsafe { weights(&format, product.weight, [product.scales, product.biases]) }?;
-    let indices: Vec<u32> =
-        indices.as_chunks::<4>().0.iter().map(|bytes| u32::from_ne_bytes(*bytes)).collect();
-    // SAFETY: the caller's promise; an output is not empty. Nobody has filled it yet: kernels write
-    // each byte and read none.
-    let out = unsafe { std::slice::from_raw_parts_mut(product.out.cast(), product.out_size) };
-    let dtype = kernel_dtype(format.dtype)?;
-    let gather = Gather { x_rows, matrices, n, k, dtype, x, indices: &indices, weights, out };
-    cpu_kernels::gather_matmul(gather).map_err(|error| Error::new(error.to_string()))
 }

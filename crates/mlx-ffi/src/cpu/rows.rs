@@ -5,8 +5,8 @@ use std::ops::Range;
 pub use cpu_kernels::Activation;
 use cpu_kernels::{Gated, Heads, Norm, Rotation, Rows};
 
-use super::kernel_dtype;
-use super::operation::{Outcome, View, operation};
+use super::operation::{Inputs, Outcome, View, operation};
+use super::{failed, kernel_dtype, leading_shape};
 use crate::{Array, Dtype, Error, Result};
 
 /// `x / √(mean(x²) + eps) · weight` over the last dimension, `[size]`, of at most four; in the
@@ -58,7 +58,7 @@ fn rows(
     turns: Option<&Array>,
     (shape, order): (&[i32], &[i32]),
 ) -> Result<Array> {
-    let dtype = kernel_dtype(x.dtype().raw())?;
+    let dtype = kernel_dtype(x.dtype())?;
     let dims = turns.map(|turns| turns.shape().last().copied().unwrap_or(0) as usize);
     let [b, l, _] = sizes.map(|size| size as i32);
     let norm_fits =
@@ -78,7 +78,7 @@ fn rows(
         [Some(x), norm.map(|(weight, _)| weight), turns].into_iter().flatten().collect();
     let from_heads = x.shape().len() == 3 && shape.len() == 4;
     let outcome = Outcome { dtype: x.dtype(), shape, order };
-    operation(&inputs, outcome, move |inputs, out| {
+    operation(&inputs, Inputs::Strided, outcome, move |inputs, out| {
         let x = match from_heads {
             true => {
                 let [b, l] = inputs[0].strides();
@@ -89,7 +89,7 @@ fn rows(
         let mut rest = inputs[1..].iter().map(|view| view.bytes);
         let norm = eps.and_then(|eps| rest.next().map(|weight| Norm { weight, eps }));
         let rotation = dims.and_then(|dims| rest.next().map(|turns| Rotation { dims, turns }));
-        cpu_kernels::rows(Rows { dtype, sizes, d, x, norm, rotation, out })
+        cpu_kernels::rows(Rows { dtype, sizes, d, x, norm, rotation, out }).map_err(failed)
     })
 }
 
@@ -103,7 +103,7 @@ pub fn gated(
     (gate, of_gate): (&Array, Range<i32>),
     (up, of_up): (&Array, Range<i32>),
 ) -> Result<Array> {
-    let dtype = kernel_dtype(gate.dtype().raw())?;
+    let dtype = kernel_dtype(gate.dtype())?;
     let firsts = [first(gate, &of_gate)?, first(up, &of_up)?];
     let (rows, up_rows) = (leading_shape(gate), leading_shape(up));
     if rows != up_rows || of_gate.len() != of_up.len() || gate.dtype() != up.dtype() {
@@ -116,9 +116,9 @@ pub fn gated(
     let shape = [rows, &[d as i32]].concat();
     let order: Vec<i32> = (0..shape.len() as i32).collect();
     let outcome = Outcome { dtype: gate.dtype(), shape: &shape, order: &order };
-    operation(&[gate, up], outcome, move |inputs, out| {
+    operation(&[gate, up], Inputs::Strided, outcome, move |inputs, out| {
         let [gate, up] = [0, 1].map(|i| leading(&inputs[i], firsts[i], dtype));
-        cpu_kernels::gated(Gated { dtype, sizes, d, gate, up, activation, out })
+        cpu_kernels::gated(Gated { dtype, sizes, d, gate, up, activation, out }).map_err(failed)
     })
 }
 
@@ -132,11 +132,6 @@ fn first(x: &Array, columns: &Range<i32>) -> Result<usize> {
         return Err(Error::new(format!("{x:?} has no columns {columns:?}")));
     }
     Ok(columns.start as usize)
-}
-
-/// All dimensions but the last.
-fn leading_shape(x: &Array) -> &[i32] {
-    x.shape().split_last().map_or(&[], |(_, leading)| leading)
 }
 
 /// The numbers of rows, and the values of a row.
