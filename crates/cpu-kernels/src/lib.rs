@@ -28,6 +28,7 @@ mod output;
 mod pool;
 mod problem;
 mod rows;
+mod step;
 mod values;
 
 pub use attention::{Attention, Heads, attention, attention_at};
@@ -36,4 +37,7 @@ pub use level::Level;
 pub use matmul::{matmul, matmul_at};
 pub use pool::{set_threads, threads};
 pub use problem::{Dtype, Error, Packing, Problem, Weights};
-pub use rows::{Activation, Gated, Norm, Rotation, Rows, gated, gated_at, rows, rows_at};
+pub use rows::{
+    Activation, Gated, Norm, Rotation, Rows, Sum, gated, gated_at, rows, rows_at, sum, sum_at,
+};
+pub use step::{Step, step};

@@ -1,4 +1,4 @@
-//! What stands between products: norms, rotations and gates, row by row.
+//! What stands between products: norms, rotations, gates and sums, row by row.
 //!
 //! A row of the result depends on its own operands alone, to the bit (at one [`Level`]).
 
@@ -85,6 +85,21 @@ pub struct Gated<'a> {
     pub out: &'a mut [u8],
 }
 
+/// `out = x + y`, computed in f32 and rounded once.
+#[derive(Debug)]
+pub struct Sum<'a> {
+    /// Of all three.
+    pub dtype: Dtype,
+    /// The numbers of rows.
+    pub sizes: [usize; 3],
+    /// Values of a row.
+    pub d: usize,
+    /// `[sizes, d]`; a row that stays the same has strides of 0.
+    pub operands: [Heads<'a>; 2],
+    /// `[sizes, d]`.
+    pub out: &'a mut [u8],
+}
+
 /// Computes `task.out`.
 ///
 /// # Errors
@@ -124,27 +139,57 @@ pub fn gated(task: Gated<'_>) -> Result<(), Error> {
 /// # Errors
 /// As [`gated`], and a level that this processor does not have.
 pub fn gated_at(level: Level, task: Gated<'_>) -> Result<(), Error> {
-    level.check()?;
     let Gated { dtype, sizes, d, gate, up, activation, out } = task;
-    let [a, b, c] = sizes;
-    gate.check("gate", [a, b, c, d], dtype)?;
-    up.check("up", [a, b, c, d], dtype)?;
+    let combine = Combine::Gate(activation);
+    pairs(level, Pairs { dtype, sizes, d, operands: [gate, up], combine }, ["gate", "up"], out)
+}
+
+/// Computes `task.out`.
+///
+/// # Errors
+/// Buffers whose sizes do not fit; nothing is written then.
+pub fn sum(task: Sum<'_>) -> Result<(), Error> {
+    sum_at(Level::best(), task)
+}
+
+/// Computes `task.out` with the instructions of `level`, for tests and comparisons.
+///
+/// # Errors
+/// As [`sum`], and a level that this processor does not have.
+pub fn sum_at(level: Level, task: Sum<'_>) -> Result<(), Error> {
+    let Sum { dtype, sizes, d, operands, out } = task;
+    pairs(level, Pairs { dtype, sizes, d, operands, combine: Combine::Sum }, ["x", "y"], out)
+}
+
+/// What becomes of two values.
+#[derive(Clone, Copy)]
+enum Combine {
+    Gate(Activation),
+    Sum,
+}
+
+/// Rows of two operands.
+#[derive(Clone, Copy)]
+struct Pairs<'a> {
+    dtype: Dtype,
+    sizes: [usize; 3],
+    d: usize,
+    operands: [Heads<'a>; 2],
+    combine: Combine,
+}
+
+fn pairs(level: Level, of: Pairs<'_>, names: [&str; 2], out: &mut [u8]) -> Result<(), Error> {
+    level.check()?;
+    let Pairs { dtype, sizes: [a, b, c], d, operands, .. } = of;
+    for (name, operand) in names.into_iter().zip(operands) {
+        operand.check(name, [a, b, c, d], dtype)?;
+    }
     buffer("out", out, &[a, b, c, d, dtype.size()])?;
-    let count = sizes.iter().product();
+    let count = of.sizes.iter().product();
     let out = Output::new(out, (count, d), dtype);
     each(count, d, |first, end| {
-        let kernel = GatedKernel {
-            dtype,
-            sizes,
-            d,
-            operands: [gate, up],
-            activation,
-            first,
-            end,
-            out: &out,
-        };
         // SAFETY: the level was checked.
-        unsafe { run_at(level, kernel) }
+        unsafe { run_at(level, PairsKernel { of, first, end, out: &out }) }
     });
     Ok(())
 }
@@ -275,43 +320,38 @@ fn rotated<const FMA: bool>(row: &mut [f32], turns: &[f32]) {
     }
 }
 
-struct GatedKernel<'a> {
-    dtype: Dtype,
-    sizes: [usize; 3],
-    d: usize,
-    operands: [Heads<'a>; 2],
-    activation: Activation,
+struct PairsKernel<'a> {
+    of: Pairs<'a>,
     first: usize,
     end: usize,
     out: &'a Output<'a>,
 }
 
-impl Kernel for GatedKernel<'_> {
+impl Kernel for PairsKernel<'_> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let GatedKernel { dtype, sizes, d, operands, activation, first, end, out } = self;
+        let PairsKernel { of: Pairs { dtype, sizes, d, operands, combine }, first, end, out } =
+            self;
         let size = dtype.size();
         for index in first..end {
             let [a, b, c] = place(index, sizes);
-            let [gates, ups] = operands.map(|operand| &operand.from(dtype, a, b, c)[..d * size]);
-            let some = gates.chunks(SOME * size).zip(ups.chunks(SOME * size));
-            for (i, (gates, ups)) in some.enumerate() {
-                let (mut gate, mut up) = ([0.0; SOME], [0.0; SOME]);
-                widen(dtype, gates, &mut gate);
-                widen(dtype, ups, &mut up);
-                match activation {
-                    Activation::Silu => {
-                        for (gate, &up) in gate.iter_mut().zip(&up) {
-                            *gate = *gate / (1.0 + exp::<FMA>(-*gate)) * up;
-                        }
+            let [xs, ys] = operands.map(|operand| &operand.from(dtype, a, b, c)[..d * size]);
+            let some = xs.chunks(SOME * size).zip(ys.chunks(SOME * size));
+            for (i, (xs, ys)) in some.enumerate() {
+                let (mut x, mut y) = ([0.0; SOME], [0.0; SOME]);
+                widen(dtype, xs, &mut x);
+                widen(dtype, ys, &mut y);
+                let both = x.iter_mut().zip(&y);
+                match combine {
+                    Combine::Gate(Activation::Silu) => {
+                        both.for_each(|(x, &y)| *x = *x / (1.0 + exp::<FMA>(-*x)) * y);
                     }
-                    Activation::GeluTanh => {
-                        for (gate, &up) in gate.iter_mut().zip(&up) {
-                            *gate = gelu::<FMA>(*gate) * up;
-                        }
+                    Combine::Gate(Activation::GeluTanh) => {
+                        both.for_each(|(x, &y)| *x = gelu::<FMA>(*x) * y);
                     }
+                    Combine::Sum => both.for_each(|(x, &y)| *x += y),
                 }
-                narrow(dtype, &gate[..gates.len() / size], |at, bytes| {
+                narrow(dtype, &x[..xs.len() / size], |at, bytes| {
                     // SAFETY: each unit has rows of its own.
                     unsafe { out.store_bytes(index, i * SOME + at, bytes) }
                 });

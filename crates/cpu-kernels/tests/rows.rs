@@ -4,7 +4,8 @@
 mod numbers;
 
 use cpu_kernels::{
-    Activation, Dtype, Gated, Heads, Level, Norm, Rotation, Rows, gated, gated_at, rows, rows_at,
+    Activation, Dtype, Gated, Heads, Level, Norm, Rotation, Rows, Sum, gated, gated_at, rows,
+    rows_at, sum, sum_at,
 };
 use half::{bf16, f16};
 use numbers::{push, random, value};
@@ -197,6 +198,33 @@ fn gates_agree_with_the_plain_ones_over_slices_of_one_matrix() {
 }
 
 #[test]
+fn sums_are_rounded_once_and_a_vector_is_added_to_all_rows() {
+    for dtype in DTYPES {
+        for (count, d) in [(1, 1), (3, 65), (90, 333)] {
+            let (x, y) = (values(dtype, count * d, 9.0, d), values(dtype, count * d, 3.0, d + 1));
+            for step in [d, 0] {
+                let expected = (0..count * d).map(|i| {
+                    let y = value(dtype, &y, if step == 0 { i % d } else { i });
+                    // In f32 first, as everywhere.
+                    let sum = (value(dtype, &x, i) as f32 + y as f32) as f64;
+                    rounded(dtype, sum)
+                });
+                let expected: Vec<f64> = expected.collect();
+                for &level in Level::available() {
+                    let mut out = vec![0x55; count * d * dtype.size()];
+                    let operands = [(&x, d), (&y, step)]
+                        .map(|(data, step)| Heads { data, strides: [0, 0, step] });
+                    let sizes = [1, 1, count];
+                    sum_at(level, Sum { dtype, sizes, d, operands, out: &mut out }).expect("fits");
+                    let found: Vec<f64> = (0..count * d).map(|i| value(dtype, &out, i)).collect();
+                    assert_eq!(found, expected, "{level:?} {dtype:?} {count} {d}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn a_gate_holds_at_the_ends_of_its_range() {
     let numbers = [f32::MAX, f32::MIN, f32::INFINITY, f32::NAN, 100.0, -100.0, 0.0, -0.0];
     let bytes = |values: &[f32]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
@@ -248,4 +276,12 @@ fn sizes_that_do_not_fit_are_refused() {
     refused(few, heads, [1, 1, 2], "gate has 60");
     refused(heads, few, [1, 1, 2], "up has 60");
     refused(heads, heads, [1, 1, 1], "out has 64");
+    let mut refused = |x, y, text: &str| {
+        let operands = [x, y];
+        let task = Sum { dtype: Dtype::F32, sizes: [1, 1, 2], d: 8, operands, out: &mut out };
+        let error = sum(task).expect_err(text).to_string();
+        assert!(error.contains(text), "{error}");
+    };
+    refused(few, heads, "x has 60");
+    refused(heads, few, "y has 60");
 }

@@ -4,5 +4,5 @@
 #include "allocate.h"
 #include "cpu_operation.h"
 #include "cuda_launch.h"
-#include "cuda_replay.h"
 #include "detach.h"
+#include "replay.h"

@@ -69,7 +69,7 @@ pub type mlxrs_cpu_compute = ::std::option::Option<
 >;
 #[doc = " A kernel with its grid and the shapes and types of its outputs."]
 pub type mlxrs_launch = mlxrs_launch_;
-#[doc = " Launches of kernels, one after the other, over buffers that stay where they are."]
+#[doc = " Operations of ours, one after the other, over buffers that stay where they are."]
 pub type mlxrs_replay = mlxrs_replay_;
 #[derive(PartialEq, Copy, Clone, Hash, Debug, Default)]
 #[repr(C)]
@@ -277,7 +277,7 @@ pub struct mlxrs_cpu_form {
 pub struct mlxrs_launch_ {
     pub ctx: *mut ::std::os::raw::c_void,
 }
-#[doc = " Launches of kernels, one after the other, over buffers that stay where they are."]
+#[doc = " Operations of ours, one after the other, over buffers that stay where they are."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct mlxrs_replay_ {
@@ -3327,7 +3327,9 @@ unsafe extern "C" {
         inputs: mlx_vector_array,
     ) -> ::std::os::raw::c_int;
     pub fn mlxrs_launch_free(launch: mlxrs_launch);
-    #[doc = " The launches that make `output`, which is not evaluated, of `moving`, which are not either, of `fixed`\n and of whatever else is evaluated. `res` stays empty where something else than launches of\n mlxrs_launch_apply is among them, or while their kernels are compiled for this, which takes a second on\n other threads: then it is worth another try, and `pending` is set. A failure leaves `res` empty too. With `overlap` a kernel begins before\n the one before it has ended, as far as it does not read what that one writes.\n Returns 0, or 1 after the error handler has been called."]
+    #[doc = " Drops the inputs of an evaluated array, so that only its own data stays alive.\n Returns 0, or 1 after the error handler has been called."]
+    pub fn mlxrs_array_detach(arr: mlx_array) -> ::std::os::raw::c_int;
+    #[doc = " The operations that make `output`, which is not evaluated, of `moving`, which are not either, of `fixed`\n and of whatever else is evaluated. `res` stays empty where something else than operations of\n mlxrs_launch_apply and mlxrs_cpu_operation is among them, or while kernels are compiled for this, which\n takes a second on other threads: then it is worth another try, and `pending` is set. A failure leaves\n `res` empty too. With `overlap` a kernel for CUDA begins before the one before it has ended, as far as it\n does not read what that one writes.\n Returns 0, or 1 after the error handler has been called."]
     pub fn mlxrs_replay_new(
         res: *mut mlxrs_replay,
         pending: *mut bool,
@@ -3336,7 +3338,7 @@ unsafe extern "C" {
         fixed: mlx_vector_array,
         overlap: bool,
     ) -> ::std::os::raw::c_int;
-    #[doc = " Sends the launches to the device for other `moving` of the same shapes and types, behind all that was\n sent before. `res` gets the output, which has the same buffer each time, or nothing where one of the\n other arrays is not in the buffer that it was in.\n Returns 0, or 1 after the error handler has been called."]
+    #[doc = " Sends the operations to the device for other `moving` of the same shapes and types, behind all that was\n sent before; the moving arrays are of the same stream. `res` gets the output, which has the same buffer\n each time, or nothing where one of the other arrays is not in the buffer that it was in.\n Returns 0, or 1 after the error handler has been called."]
     pub fn mlxrs_replay_run(
         res: *mut mlx_vector_array,
         replay: mlxrs_replay,
@@ -3345,6 +3347,4 @@ unsafe extern "C" {
     ) -> ::std::os::raw::c_int;
     #[doc = " Waits for what it has sent."]
     pub fn mlxrs_replay_free(replay: mlxrs_replay);
-    #[doc = " Drops the inputs of an evaluated array, so that only its own data stays alive.\n Returns 0, or 1 after the error handler has been called."]
-    pub fn mlxrs_array_detach(arr: mlx_array) -> ::std::os::raw::c_int;
 }

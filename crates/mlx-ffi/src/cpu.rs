@@ -16,11 +16,13 @@ mod attention;
 mod gather;
 mod operation;
 mod rows;
+mod step;
 
 pub use attention::{Visible, attention};
 pub use cpu_kernels::set_threads;
 pub use gather::{gather_matmul, gather_quantized_matmul};
-pub use rows::{Activation, gated, heads, rms_norm};
+pub use rows::{Activation, add, gated, heads, rms_norm};
+pub use step::step_attention;
 
 use operation::{Inputs, Outcome, View, operation};
 

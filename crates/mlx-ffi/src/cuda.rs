@@ -14,15 +14,13 @@ use crate::{Array, Dtype, Error, Result};
 mod attention;
 mod kernel;
 mod product;
-mod replay;
 mod rows;
 
-pub use attention::{HeadNorms, Heads, Step, Turn, attends, step_attention};
+pub use attention::{attends, step_attention};
 use kernel::{Kernel, Launch, Source};
 pub use product::{
     Around, Gate, MOST_ROWS, Weights, few_rows, one_row, takes_few_rows, takes_one_row,
 };
-pub use replay::{Recorded, Replay};
 pub use rows::{gated, residual, takes_gate, takes_residual};
 
 /// Threads of a block.

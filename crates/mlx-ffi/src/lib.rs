@@ -31,6 +31,8 @@ pub mod ops;
 mod quantized;
 pub mod random;
 mod read;
+mod replay;
+pub mod step;
 mod stream;
 mod sys;
 mod vector;
@@ -41,4 +43,5 @@ pub use error::{Error, Result};
 pub use quantized::{
     QuantMode, Quantization, Quantized, dequantize, gather_qmm, quantize, quantized_matmul,
 };
+pub use replay::{Recorded, Replay};
 pub use stream::{Device, DeviceInfo, mlx_version, on_cpu, synchronize, use_device};

@@ -1,10 +1,11 @@
 //! Our kernels for CUDA against MLX's operations in f32, where there is such a device.
 
-use mlx_ffi::cuda::{self, Around, Gate, HeadNorms, Heads, Step, Turn, Weights};
+use mlx_ffi::cuda::{self, Around, Gate, Weights};
+use mlx_ffi::step::{HeadNorms, Heads, Step, Turn};
 use mlx_ffi::{
     Array, Device, Dtype, QuantMode, Quantization, Quantized, Result, dequantize, eval_all,
 };
-use mlx_ffi::{fast, ops, quantize, use_device};
+use mlx_ffi::{Recorded, Replay, fast, ops, quantize, use_device};
 
 /// Whether there is a CUDA device, which this thread then uses.
 fn has_cuda() -> bool {
@@ -236,6 +237,7 @@ fn step(b: i32, at: i32, sizes: [i32; 3], dtype: Dtype) -> Result<()> {
             norms: with_norm.then_some(norms),
             scale: 0.1,
             softcap,
+            sinks: None,
         };
         let [out, new_keys, new_values] = cuda::step_attention(&step)?;
         // What is written in place may be read once it was evaluated.
@@ -390,6 +392,7 @@ fn repeated(b: i32) -> Result<()> {
             norms: None,
             scale: 0.1,
             softcap: None,
+            sinks: None,
         };
         let [out, keys, values] = cuda::step_attention(&step)?;
         Ok([cuda::residual(x, &product(&out, &w_out)?, None, None, 0.0)?.0, keys, values])
@@ -404,8 +407,8 @@ fn repeated(b: i32) -> Result<()> {
             let x = cast(&values(&[b, 1, hidden], 50 + index as u32), dtype);
             held.at = ops::add(&held.at, &one)?;
             let again = match &mut replay {
-                Some(cuda::Recorded::Kept(replay)) => {
-                    cuda::Replay::run(replay, &[&x, &held.at], &[&held.keys, &held.values])?
+                Some(Recorded::Kept(replay)) => {
+                    Replay::run(replay, &[&x, &held.at], &[&held.keys, &held.values])?
                 }
                 _ => None,
             };
@@ -418,10 +421,10 @@ fn repeated(b: i32) -> Result<()> {
             // A minute for their compilation.
             for _ in 0..if repeats && index == 2 { 6000 } else { 0 } {
                 let fixed = [&held.keys, &held.values];
-                replay = Some(cuda::Replay::record(&out, &[&x, &held.at], &fixed, b == 1)?);
+                replay = Some(Replay::record(&out, &[&x, &held.at], &fixed, b == 1)?);
                 match replay {
-                    Some(cuda::Recorded::Kept(_)) => break,
-                    Some(cuda::Recorded::NotYet) => {}
+                    Some(Recorded::Kept(_)) => break,
+                    Some(Recorded::NotYet) => {}
                     _ => panic!("launches of {b} rows are not kept"),
                 }
                 std::thread::sleep(std::time::Duration::from_millis(10));
@@ -430,7 +433,7 @@ fn repeated(b: i32) -> Result<()> {
             (held.keys, held.values) = (keys, values);
         }
         assert_eq!(repetitions, if repeats { STEPS - 3 } else { 0 });
-        if let Some(cuda::Recorded::Kept(mut replay)) = replay {
+        if let Some(Recorded::Kept(mut replay)) = replay {
             // Buffers that are others, and shapes that are.
             let x = values(&[b, 1, hidden], 1);
             let (x, wider) = (cast(&x, dtype), wide(&x));
@@ -446,7 +449,7 @@ fn repeated(b: i32) -> Result<()> {
     // What is not only launches of these kernels is not kept.
     let x = cast(&values(&[b, 1, hidden], 1), dtype);
     let other = ops::add(&product(&x, &w)?, &one)?;
-    let found = cuda::Replay::record(&other, &[&x], &[], false)?;
-    assert!(matches!(found, cuda::Recorded::Impossible));
+    let found = Replay::record(&other, &[&x], &[], false)?;
+    assert!(matches!(found, Recorded::Impossible));
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Grouped-query attention over a cache.
 
 use mlx_ffi::fast::AttentionMask;
+use mlx_ffi::step::{HeadNorms, Step};
 use mlx_ffi::{Array, Dtype, Result, cpu, cuda, fast, ops};
 
 use super::{Around, Columns, Linear, Positions, Product, QkNorms, Qkv, RmsNorm, Rope, Seen};
@@ -78,12 +79,12 @@ impl Attention {
     ) -> Result<Option<Room>> {
         let (q_norm, k_norm) = self.qk_norms.heads();
         let norms_fit = [q_norm, k_norm].iter().flatten().all(|norm| norm.weight.dtype() == dtype);
-        let fits = norms_fit
-            && l == 1
-            && self.product == Product::Cuda
-            && self.sinks.is_none()
-            && positions.watched().is_none()
-            && cuda::attends(self.config.head_dim, dtype);
+        let is_known = match self.product {
+            Product::CpuKernels => true,
+            Product::Cuda => self.sinks.is_none() && cuda::attends(self.config.head_dim, dtype),
+            _ => false,
+        };
+        let fits = is_known && norms_fit && l == 1 && positions.watched().is_none();
         if fits { cache.reserve(dtype) } else { Ok(None) }
     }
 
@@ -99,12 +100,12 @@ impl Attention {
     ) -> Result<Array> {
         let AttentionConfig { n_heads, scale, softcap, .. } = self.config;
         let norms = match self.qk_norms.heads() {
-            (Some(q), Some(k)) => Some(cuda::HeadNorms { q: &q.weight, k: &k.weight, eps: q.eps }),
+            (Some(q), Some(k)) => Some(HeadNorms { q: &q.weight, k: &k.weight, eps: q.eps }),
             _ => None,
         };
         let places = positions.places(&room, n_heads)?;
         let reach = positions.reach();
-        let step = cuda::Step {
+        let step = Step {
             q: q.heads(),
             k: k.heads(),
             v: v.heads(),
@@ -116,12 +117,16 @@ impl Attention {
             rows: &places.rows,
             window: self.config.window,
             counters: &places.counters,
-            turn: self.rope.as_ref().map(|rope| rope.on_cuda(reach)),
+            turn: self.rope.as_ref().map(|rope| rope.on_device(reach)),
             norms,
             scale,
             softcap,
+            sinks: self.sinks.as_ref(),
         };
-        let [out, keys, values] = cuda::step_attention(&step)?;
+        let [out, keys, values] = match self.product {
+            Product::CpuKernels => cpu::step_attention(&step)?,
+            _ => cuda::step_attention(&step)?,
+        };
         cache.fill(keys, values);
         Ok(out)
     }

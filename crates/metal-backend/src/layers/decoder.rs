@@ -75,7 +75,7 @@ impl Block {
             return Ok(Stream { h, normed });
         }
         let out = out_norm.as_ref().map_or_else(|| out.share(), |norm| norm.forward(&out))?;
-        Ok(Stream { h: ops::add(&x.h, &out)?, normed: None })
+        Ok(Stream { h: product.sum(&x.h, &out)?, normed: None })
     }
 }
 

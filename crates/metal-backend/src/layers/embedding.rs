@@ -63,6 +63,6 @@ impl Embedding {
     pub fn project(&self, x: &Array, around: Around<'_>) -> Result<Array> {
         let Some(lora) = &self.lora else { return self.weight.project_around(x, around) };
         let x = around.before(x)?;
-        around.after(lora.project_tied(&x, &self.weight.project(&x)?)?)
+        around.after(self.weight.product, lora.project_tied(&x, &self.weight.project(&x)?)?)
     }
 }

@@ -1,6 +1,6 @@
 //! A linear projection, quantised or not.
 
-use mlx_ffi::{Array, Quantized, Result, ops};
+use mlx_ffi::{Array, Quantized, Result};
 
 use super::{Activation, Lora, Order, Product, RmsNorm};
 
@@ -34,11 +34,11 @@ impl Around<'_> {
         }
     }
 
-    /// What becomes of the result.
-    pub fn after(&self, y: Array) -> Result<Array> {
+    /// What becomes of the result of `product`.
+    pub fn after(&self, product: Product, y: Array) -> Result<Array> {
         match self.onto {
             None => Ok(y),
-            Some(onto) => ops::add(onto, &y),
+            Some(onto) => product.sum(onto, &y),
         }
     }
 }
@@ -73,7 +73,7 @@ impl Weight {
         match (bias, &self.matrix) {
             (None, _) => self.project(x),
             (Some(bias), Matrix::Dense(weight)) => self.product.biased_dense(x, weight, bias),
-            (Some(bias), Matrix::Quantized(_)) => ops::add(&self.project(x)?, bias),
+            (Some(bias), Matrix::Quantized(_)) => self.product.sum(&self.project(x)?, bias),
         }
     }
 
@@ -81,7 +81,7 @@ impl Weight {
     pub fn project_around(&self, x: &Array, around: Around<'_>) -> Result<Array> {
         match self.product.one_row(x, &self.matrix, None, None, around) {
             Some(y) => y,
-            None => around.after(self.project(&around.before(x)?)?),
+            None => around.after(self.product, self.project(&around.before(x)?)?),
         }
     }
 
@@ -125,7 +125,7 @@ impl Linear {
     pub fn forward_around(&self, x: &Array, around: Around<'_>) -> Result<Array> {
         match self.at_once(x, None, around) {
             Some(y) => y,
-            None => around.after(self.forward(&around.before(x)?)?),
+            None => around.after(self.weight.product, self.forward(&around.before(x)?)?),
         }
     }
 

@@ -21,7 +21,7 @@ impl FeedForward {
     pub fn forward(&self, x: &Array, around: Around<'_>) -> Result<Array> {
         match self {
             FeedForward::Mlp(mlp) => mlp.forward(x, around),
-            FeedForward::Moe(moe) => around.after(moe.forward(&around.before(x)?)?),
+            FeedForward::Moe(moe) => around.after(moe.product, moe.forward(&around.before(x)?)?),
         }
     }
 }

@@ -151,7 +151,7 @@ impl Positions {
         Ok(turns)
     }
 
-    /// Where a step writes and what it sees, as [`cuda::Step`](mlx_ffi::cuda::Step) takes it, for layers
+    /// Where a step writes and what it sees, as [`Step`](mlx_ffi::step::Step) takes it, for layers
     /// of `n_heads` heads. One layer after the other uses its counters.
     pub fn places(&mut self, room: &Room, n_heads: i32) -> Result<StepPlaces> {
         let b = room.starts.len() as i32;

@@ -87,7 +87,7 @@ impl Product {
             Product::Mlx | Product::MlxOnCuda | Product::Cuda => {
                 ops::addmm(bias, x, &ops::swap_axes(w, -1, -2)?)
             }
-            Product::CpuKernels => ops::add(&cpu::matmul(x, w)?, bias),
+            Product::CpuKernels => self.sum(&cpu::matmul(x, w)?, bias),
         }
     }
 
@@ -199,6 +199,14 @@ impl Product {
         let fits = epsilons.all(|other| other == eps) && cuda::takes_residual(x, y, first, second);
         let pays = self == Product::Cuda && fits;
         pays.then(|| cuda::residual(x, y, first, second, eps))
+    }
+
+    /// `x + y`, where `y` may be a vector for all rows of `x`.
+    pub fn sum(self, x: &Array, y: &Array) -> mlx_ffi::Result<Array> {
+        match self {
+            Product::CpuKernels if x.dtype() == y.dtype() => cpu::add(x, y),
+            _ => ops::add(x, y),
+        }
     }
 
     /// `x / √(mean(x²) + eps) · weight` over the last dimension.

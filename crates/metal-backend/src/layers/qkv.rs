@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use mlx_ffi::step::Heads;
 use mlx_ffi::{Array, Result, cuda, ops};
 
 use super::{Around, Linear, RmsNorm};
@@ -69,9 +70,9 @@ impl Columns {
         are_halves && are_of_one && cuda::takes_gate(&gate.of)
     }
 
-    /// The same for kernels for CUDA.
-    pub fn heads(&self) -> cuda::Heads<'_> {
-        cuda::Heads { array: &self.of, at: self.range.start }
+    /// The same for the step of one position.
+    pub fn heads(&self) -> Heads<'_> {
+        Heads { array: &self.of, at: self.range.start }
     }
 
     /// An array of these columns alone.

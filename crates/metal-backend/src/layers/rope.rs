@@ -4,7 +4,7 @@ use std::f64::consts::PI;
 use std::rc::Rc;
 
 use mlx_ffi::fast::{RopeFrequencies, RopeOffset};
-use mlx_ffi::{Array, Result, cuda, fast, ops};
+use mlx_ffi::{Array, Result, fast, ops, step};
 
 use super::Positions;
 use crate::config::{RopeConfig, RopeScaling};
@@ -195,10 +195,10 @@ impl Rope {
         }
     }
 
-    /// The same for kernels for CUDA.
-    pub fn on_cuda(&self, reach: Reach) -> cuda::Turn<'_> {
+    /// The same for the step of one position.
+    pub fn on_device(&self, reach: Reach) -> step::Turn<'_> {
         let (scale, magnitude) = (self.scale, self.magnitude.unwrap_or(1.0));
-        cuda::Turn { radians: &self.frequencies(reach).on_device, scale, magnitude }
+        step::Turn { radians: &self.frequencies(reach).on_device, scale, magnitude }
     }
 
     /// How far values are turned in sequences of this reach.

@@ -1,6 +1,6 @@
-//! The step of one new position of each row, which CUDA repeats as one operation.
+//! The step of one new position of each row, which a device repeats as one operation.
 
-use mlx_ffi::{Array, Result, cuda};
+use mlx_ffi::{Array, Recorded, Replay, Result};
 
 use super::{Decoder, Pass};
 use crate::cache::{Caches, Room};
@@ -14,7 +14,7 @@ const UNTIL_COMPILED: usize = 64;
 /// the other.
 #[derive(Debug)]
 pub(crate) struct KeptStep {
-    replay: Option<cuda::Replay>,
+    replay: Option<Replay>,
     /// Steps that are computed one operation after the other until it is tried to keep one.
     until_tried: usize,
     /// There is something in them that cannot be kept.
@@ -80,10 +80,10 @@ impl KeptStep {
         let [moving, fixed] = inputs.refs();
         // Kernels of one row are short, and wait for each other no longer than they have to.
         let overlap = h.dims::<3>()?[0] == 1;
-        match cuda::Replay::record(h, &moving, &fixed, overlap)? {
-            cuda::Recorded::Kept(replay) => self.replay = Some(replay),
-            cuda::Recorded::NotYet => {}
-            cuda::Recorded::Impossible => self.is_impossible = true,
+        match Replay::record(h, &moving, &fixed, overlap)? {
+            Recorded::Kept(replay) => self.replay = Some(replay),
+            Recorded::NotYet => {}
+            Recorded::Impossible => self.is_impossible = true,
         }
         Ok(())
     }
@@ -107,10 +107,10 @@ impl Decoder {
         pass.h().share()
     }
 
-    /// What a step reads, where it is one that kernels for CUDA make in place.
+    /// What a step reads, where it is one that our own kernels make in place.
     fn step_inputs(&self, pass: &mut Pass, caches: &mut Caches) -> Result<Option<StepInputs>> {
         let [_, l, _] = pass.h().dims()?;
-        if l != 1 || !self.is_on_cuda() || caches.step_mut().is_impossible {
+        if l != 1 || caches.step_mut().is_impossible {
             return Ok(None);
         }
         if !caches.have_room() {
@@ -127,5 +127,92 @@ impl Decoder {
         }
         self.prepare(pass)?;
         StepInputs::of(self, pass, rooms).map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mlx_ffi::{Device, Dtype, ops, use_device};
+
+    use super::*;
+    use crate::cache::{CacheSpec, Storage};
+    use crate::config::Config;
+    use crate::files::ModelFiles;
+    use crate::layers::Product;
+    use crate::models;
+    use crate::weights::{Checkpoint, Weights};
+
+    /// Windows, norms on heads, and two ropes.
+    const GEMMA: &str = r#"{
+        "model_type": "gemma3_text", "hidden_size": 64, "intermediate_size": 96, "head_dim": 16,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 3,
+        "vocab_size": 90, "sliding_window": 40, "sliding_window_pattern": 3, "rms_norm_eps": 1e-6,
+        "query_pre_attn_scalar": 16, "rope_theta": 1e6, "rope_local_base_freq": 1e4,
+        "max_position_embeddings": 512
+    }"#;
+    /// Biases, and packed weights.
+    const QWEN: &str = r#"{
+        "model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 90, "rms_norm_eps": 1e-6,
+        "rope_theta": 1e4, "max_position_embeddings": 512, "tie_word_embeddings": true,
+        "quantization": {"bits": 4, "group_size": 64}
+    }"#;
+
+    fn decoder(config: &str) -> Decoder {
+        let files = ModelFiles::Random(config.into());
+        let config = Config::parse("config.json", config).expect("an object");
+        let checkpoint = Checkpoint::open(&files).expect("no files are read");
+        let weights = Weights::of(&checkpoint, &config, None, Product::CpuKernels, false);
+        models::load(&config, &weights).expect("a model")
+    }
+
+    /// Logits of each step of two rows, one of which joins later; whether steps were repeated at last.
+    fn run(model: &Decoder, keeps: bool) -> (Vec<Vec<f32>>, bool) {
+        let specs: Vec<CacheSpec> = model
+            .layers
+            .iter()
+            .map(|layer| CacheSpec::new(layer.attention.config.window, None))
+            .collect();
+        let prefilled = |ids: &[u32]| {
+            let mut caches = Caches::new(&specs, Storage::Plain, 1, 1000);
+            let ids = Array::from_u32(ids, &[1, ids.len() as i32]).expect("ids");
+            model.hidden(&ids, &mut caches).expect("states").eval().expect("values");
+            caches
+        };
+        let mut caches = prefilled(&[1, 2, 3, 4, 5]);
+        let (mut found, mut was_kept) = (Vec::new(), Vec::new());
+        for step in 0..60u32 {
+            if step == 20 {
+                caches.join(prefilled(&[7, 8])).expect("rows of one kind");
+            }
+            caches.step_mut().is_impossible |= !keeps;
+            let ids: Vec<u32> =
+                caches.offsets().iter().map(|at| (*at as u32 * 7 + step) % 90).collect();
+            let ids = Array::from_u32(&ids, &[ids.len() as i32, 1]).expect("ids");
+            let h = model.hidden(&ids, &mut caches).expect("states");
+            let logits = model.logits(&h).expect("logits");
+            let logits = ops::astype(&logits, Dtype::F32).expect("f32");
+            found.push(logits.to_vec_f32().expect("values"));
+            was_kept.push(caches.step_mut().replay.is_some());
+        }
+        let alone = was_kept[..20].iter().filter(|kept| **kept).count();
+        let together = was_kept[20..].iter().filter(|kept| **kept).count();
+        (found, alone > 8 && together > 8)
+    }
+
+    #[test]
+    fn steps_on_a_cpu_are_repeated_as_one_with_the_same_numbers() {
+        use_device(Device::Cpu).expect("a CPU");
+        for config in [GEMMA, QWEN] {
+            let model = decoder(config);
+            let (expected, kept) = run(&model, false);
+            assert!(!kept, "{config}");
+            let (found, kept) = run(&model, true);
+            assert!(kept, "{config}");
+            for (step, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                assert!(found.iter().all(|logit| logit.is_finite()), "step {step} {config}");
+                assert!(found == expected, "step {step} {config}");
+            }
+        }
     }
 }

@@ -1,9 +1,9 @@
-//! Norms, rotations and gates by our own kernels for CPUs.
+//! Norms, rotations, gates and sums by our own kernels for CPUs.
 
 use std::ops::Range;
 
 pub use cpu_kernels::Activation;
-use cpu_kernels::{Gated, Heads, Norm, Rotation, Rows};
+use cpu_kernels::{Gated, Heads, Norm, Rotation, Rows, Sum};
 
 use super::operation::{Inputs, Outcome, View, operation};
 use super::{failed, kernel_dtype, leading_shape};
@@ -119,6 +119,26 @@ pub fn gated(
     operation(&[gate, up], Inputs::Strided, outcome, move |inputs, out| {
         let [gate, up] = [0, 1].map(|i| leading(&inputs[i], firsts[i], dtype));
         cpu_kernels::gated(Gated { dtype, sizes, d, gate, up, activation, out }).map_err(failed)
+    })
+}
+
+/// `x + y` for `x` of at most four dimensions and `y` of the same shape, or of `x`'s last dimension alone.
+///
+/// # Errors
+/// Shapes or types that do not fit; types other than f32, f16 and bf16; a stream of the GPU.
+pub fn add(x: &Array, y: &Array) -> Result<Array> {
+    let dtype = kernel_dtype(x.dtype())?;
+    let (sizes, d) = sizes(x)?;
+    if !(x.shape().ends_with(y.shape()) && [1, x.shape().len()].contains(&y.shape().len()))
+        || x.dtype() != y.dtype()
+    {
+        return Err(Error::new(format!("{x:?} and {y:?} cannot be added")));
+    }
+    let order: Vec<i32> = (0..x.shape().len() as i32).collect();
+    let outcome = Outcome { dtype: x.dtype(), shape: x.shape(), order: &order };
+    operation(&[x, y], Inputs::Strided, outcome, move |inputs, out| {
+        let operands = [0, 1].map(|i| leading(&inputs[i], 0, dtype));
+        cpu_kernels::sum(Sum { dtype, sizes, d, operands, out }).map_err(failed)
     })
 }
 

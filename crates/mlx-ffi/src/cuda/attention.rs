@@ -2,6 +2,7 @@
 
 use super::kernel::{Constant, Launch, Source};
 use super::{THREADS, is_half, launch};
+use crate::step::Step;
 use crate::{Array, Dtype, Error, Result};
 
 /// Blocks that keep a large device busy.
@@ -33,73 +34,6 @@ const STEP: Source = Source {
     written: &[3, 4],
 };
 
-/// The heads of an array of `[b, 1, …]`: from the column `at` on.
-#[derive(Clone, Copy, Debug)]
-pub struct Heads<'a> {
-    /// The array, whose last dimension is contiguous.
-    pub array: &'a Array,
-    /// Their first column.
-    pub at: i32,
-}
-
-/// Norms over each head of queries and of keys: the weights, `[d]`, and one epsilon.
-#[derive(Clone, Copy, Debug)]
-pub struct HeadNorms<'a> {
-    /// Of queries.
-    pub q: &'a Array,
-    /// Of keys.
-    pub k: &'a Array,
-    /// Of both.
-    pub eps: f32,
-}
-
-/// A rotation of the first values of each head by its position.
-#[derive(Clone, Copy, Debug)]
-pub struct Turn<'a> {
-    /// For each position, one for each pair of values, `[dims / 2]` F32.
-    pub radians: &'a Array,
-    /// What positions are multiplied with.
-    pub scale: f32,
-    /// What the values are multiplied with as they are turned.
-    pub magnitude: f32,
-}
-
-/// One new position of each row of a batch.
-#[derive(Clone, Copy, Debug)]
-pub struct Step<'a> {
-    /// Queries, before their norm and rotation.
-    pub q: Heads<'a>,
-    /// Keys, likewise.
-    pub k: Heads<'a>,
-    /// Values.
-    pub v: Heads<'a>,
-    /// Heads of queries.
-    pub n_heads: i32,
-    /// The keys before them, `[b, n_kv_heads, capacity, d]`, with room for one more.
-    pub keys: &'a Array,
-    /// The values, likewise.
-    pub values: &'a Array,
-    /// The index of the new position in `keys`.
-    pub at: i32,
-    /// The same on the device, I32, its first value. Arrays of up to eight bytes are in the host's
-    /// memory, which is slow.
-    pub on_device: &'a Array,
-    /// I32, `[at least 2 · b]`: for each row its first position, and what its positions are more than their index.
-    pub rows: &'a Array,
-    /// How many positions a position sees, itself included; `None`: all before it.
-    pub window: Option<i32>,
-    /// `[at least b · n_heads]` I32: zeros, which are zeros again afterwards.
-    pub counters: &'a Array,
-    /// How pairs of a head's values are turned.
-    pub turn: Option<Turn<'a>>,
-    /// Norms over heads.
-    pub norms: Option<HeadNorms<'a>>,
-    /// What scores are multiplied with.
-    pub scale: f32,
-    /// What they are squashed to by tanh.
-    pub softcap: Option<f32>,
-}
-
 /// Whether [`step_attention`] has a kernel for heads of so many values, of this type.
 pub fn attends(head_dim: i32, dtype: Dtype) -> bool {
     matches!(head_dim, 32 | 64 | 128 | 256) && is_half(dtype)
@@ -112,32 +46,15 @@ pub fn attends(head_dim: i32, dtype: Dtype) -> bool {
 /// # Errors
 /// Shapes or types that do not fit; a device without CUDA.
 pub fn step_attention(step: &Step<'_>) -> Result<[Array; 3]> {
-    let Step { q, k, v, n_heads, keys, values, at, on_device, rows, counters, .. } = *step;
+    let Step { q, k, v, n_heads, keys, values, on_device, rows, counters, .. } = *step;
     let Step { turn, norms, .. } = *step;
-    let [b, n_kv_heads, capacity, d] = keys.dims()?;
+    let [b, n_kv_heads, capacity, d] = step.sizes()?;
     let dtype = keys.dtype();
-    let heads_fit = n_kv_heads > 0 && n_heads % n_kv_heads == 0 && attends(d, dtype);
-    let is_wide = |heads: Heads<'_>, n: i32| {
-        let end = i64::from(heads.at) + i64::from(n) * i64::from(d);
-        let &[rows, 1, columns] = heads.array.shape() else { return false };
-        rows == b && i64::from(columns) >= end && heads.array.dtype() == dtype
-    };
-    let inputs_fit = is_wide(q, n_heads) && is_wide(k, n_kv_heads) && is_wide(v, n_kv_heads);
-    let keys_fit = values.shape() == keys.shape() && values.dtype() == dtype;
-    let is_inside = (0..capacity).contains(&at);
-    let are_indices = [on_device, rows, counters].iter().all(|array| array.dtype() == Dtype::I32);
-    let count_fits = counters.size() >= (b * n_heads) as usize;
-    let rows_fit = rows.size() >= 2 * b as usize && on_device.size() > 0;
-    let places_fit = are_indices && count_fits && rows_fit;
-    let dims = turn.map_or(0, |turn| 2 * turn.radians.size() as i32);
-    let turns_fit = turn.is_none_or(|turn| turn.radians.dtype() == Dtype::F32 && dims <= d);
-    let norms_fit = norms.is_none_or(|norms| {
-        [norms.q, norms.k].iter().all(|norm| norm.shape() == [d] && norm.dtype() == dtype)
-    });
-    let fits = heads_fit && inputs_fit && keys_fit && is_inside && places_fit;
-    if !(fits && turns_fit && norms_fit) {
-        return Err(Error::new(format!("a step of attention does not fit: {step:?}")));
+    let counters_fit = counters.dtype() == Dtype::I32 && counters.size() >= (b * n_heads) as usize;
+    if !(attends(d, dtype) && counters_fit && step.sinks.is_none()) {
+        return Err(step.misfit());
     }
+    let dims = turn.map_or(0, |turn| 2 * turn.radians.size() as i32);
     let shared_by = n_heads / n_kv_heads;
     // As many heads as leave registers for a second block.
     let most = if d < 128 { 4 } else { 2 };

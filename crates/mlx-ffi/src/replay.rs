@@ -1,32 +1,32 @@
-//! Launches that the device repeats as one.
+//! Operations that a device repeats as one.
 
 use crate::error::check;
 use crate::vector::VectorArray;
 use crate::{Array, Result, sys};
 
-/// Launches of kernels here, one after the other, kept to be sent to the device again: MLX takes some
-/// microseconds for each launch, this takes them for all.
+/// Operations of [`cpu`](crate::cpu) or of [`cuda`](crate::cuda), one after the other, kept to be sent to
+/// the device again: MLX takes some microseconds for each, this takes them for all.
 ///
 /// They are repeated over buffers that stay where they are. Only the moving arrays are others each time.
 #[derive(Debug)]
 pub struct Replay(sys::mlxrs_replay);
 
-/// What came of the wish to keep launches.
+/// What came of the wish to keep operations.
 #[derive(Debug)]
 pub enum Recorded {
     /// They are kept.
     Kept(Replay),
     /// Their kernels are still being compiled for it; worth another try.
     NotYet,
-    /// There is more than launches of kernels here between the arrays, no CUDA, or it has no memory left.
+    /// There is more than operations of these between the arrays, or the device has no memory left.
     Impossible,
 }
 
 impl Replay {
-    /// Keeps the launches that make `output` of `moving` arrays and of others, all lazy but the others;
+    /// Keeps the operations that make `output` of `moving` arrays and of others, all lazy but the others;
     /// nothing of it is computed by this. `fixed` are those of the others that may have been replaced by
-    /// the time of a repetition. `overlap`: each launch begins before the one before it has ended, as far
-    /// as it only reads weights, which pays where they are short.
+    /// the time of a repetition. `overlap`: each kernel for CUDA begins before the one before it has
+    /// ended, as far as it only reads weights, which pays where they are short.
     ///
     /// # Errors
     /// Those of MLX.
@@ -51,11 +51,11 @@ impl Replay {
         })
     }
 
-    /// Repeats them for other moving arrays, which are evaluated, behind all that was sent to the device
-    /// before. What comes out is overwritten by the next repetition, so operations that read it, of the same
-    /// stream, must be sent before that; it is not waited for by [`Array::eval`]. `None`, and nothing is
-    /// computed but the moving arrays, where arrays have other shapes or types, or where one of the fixed
-    /// ones is not where it was.
+    /// Repeats them for other moving arrays of the same stream, which are evaluated, behind all that was
+    /// sent to the device before. What comes out is overwritten by the next repetition, so operations that
+    /// read it, of the same stream, must be sent before that; it is not waited for by [`Array::eval`].
+    /// `None`, and nothing is computed but the moving arrays, where arrays have other shapes or types, or
+    /// where one of the fixed ones is not where it was.
     ///
     /// # Errors
     /// Those of MLX and of CUDA.

@@ -1,0 +1,104 @@
+#include "cpu_task.h"
+#include "kept.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "mlx/backend/cpu/encoder.h"
+#include "mlx/scheduler.h"
+
+using namespace mlx::core;
+
+namespace mlxrs {
+namespace {
+
+// Tasks of a CPU's stream that are one task.
+class CpuKept : public Kept {
+ public:
+  ~CpuKept() override {
+    try {
+      if (is_sent_) {
+        synchronize(stream());
+      }
+    } catch (std::exception&) {
+      // Whoever waits for the values is told.
+    }
+  }
+
+ private:
+  Known known(const array& a) override {
+    return {true, operation_of(a.primitive()).written()};
+  }
+
+  uint64_t address(const array& a) const override {
+    return reinterpret_cast<uint64_t>(a.data<char>());
+  }
+
+  Strides strides(const array& a) const override {
+    return operation_of(a.primitive()).strides(a.shape());
+  }
+
+  void keep(std::vector<Operation> operations) override {
+    for (auto& [primitive, inputs, outputs] : operations) {
+      auto& operation = operation_of(*primitive);
+      auto& written = operation.written();
+      std::vector<CpuOperand> read, made;
+      for (auto& output : outputs) {
+        made.push_back(operand(output));
+      }
+      for (int index : written) {
+        made.push_back(operand(inputs.at(index)));
+      }
+      for (size_t i = 0; i < inputs.size(); i++) {
+        if (std::find(written.begin(), written.end(), i) == written.end()) {
+          read.push_back(operand(inputs[i]));
+          require(read.back().is_fit(operation.row_major()));
+        }
+      }
+      for (auto& output : made) {
+        require(output.is_fit(false));
+      }
+      tasks_.push_back(operation.task(std::move(read), std::move(made)));
+    }
+  }
+
+  void send(std::vector<array> moving, const std::vector<uint64_t>& places) override {
+    is_sent_ = true;
+    auto run = [this, moving = std::move(moving), &places]() {
+      for (size_t i = 0; i < moving.size(); i++) {
+        std::memcpy(reinterpret_cast<char*>(places[i]), moving[i].data<char>(), moving[i].nbytes());
+      }
+      for (auto& task : tasks_) {
+        task.run();
+      }
+    };
+    cpu::get_command_encoder(stream()).dispatch(std::move(run));
+  }
+
+  static CpuOperand operand(const Operand& of) {
+    return {reinterpret_cast<char*>(of.address), of.dtype, of.shape, of.strides};
+  }
+
+  static const CpuOperation& operation_of(const Primitive& primitive) {
+    auto* operation = dynamic_cast<const CpuOperation*>(&primitive);
+    require(operation);
+    return *operation;
+  }
+
+  static void require(bool fits) {
+    if (!fits) {
+      throw Foreign{};
+    }
+  }
+
+  std::vector<CpuTask> tasks_;
+  bool is_sent_{false};
+};
+
+} // namespace
+
+std::unique_ptr<Kept> kept_on_cpu() {
+  return std::make_unique<CpuKept>();
+}
+
+} // namespace mlxrs

@@ -1,0 +1,179 @@
+#include "cuda_compiler.h"
+#include "kept.h"
+
+#include <algorithm>
+#include <array>
+
+#include "mlx/transforms.h"
+
+using namespace mlx::core;
+
+namespace mlxrs {
+namespace {
+
+// The kernel of a primitive, and the inputs that it writes into; throws for others.
+std::pair<Kernel&, std::vector<int>> kernel_and_written(Primitive& primitive) {
+  auto* in_place = dynamic_cast<InPlace*>(&primitive);
+  auto* kernel = kernel_of(in_place ? in_place->kernel() : primitive);
+  if (!kernel) {
+    throw Foreign{};
+  }
+  return {*kernel, in_place ? in_place->written() : std::vector<int>{}};
+}
+
+// Launches of kernels, as a graph of CUDA's.
+class CudaKept : public Kept {
+ public:
+  explicit CudaKept(bool overlap) : overlap_(overlap && compute_major() >= 9) {}
+
+  ~CudaKept() override {
+    for (auto& sent : sent_) {
+      if (sent.event) {
+        cuda()->wait(sent.event);
+        cuda()->free_event(sent.event);
+      }
+    }
+    if (executable_) {
+      cuda()->free_executable(executable_);
+    }
+  }
+
+ private:
+  Known known(const array& a) override {
+    auto [kernel, written] = kernel_and_written(*a.primitive_ptr());
+    for (auto& input : a.inputs()) {
+      bool is_there = input.status() != array::Status::unscheduled;
+      if (copies_of(kernel) && is_there && !input.flags().row_contiguous) {
+        throw Foreign{};
+      }
+    }
+    auto found = compiled(kernel, overlap_);
+    if (found.is_impossible) {
+      throw Foreign{};
+    }
+    return {found.function != nullptr, written};
+  }
+
+  uint64_t address(const array& a) const override {
+    return address_of(a);
+  }
+
+  Strides strides(const array& a) const override {
+    return a.strides();
+  }
+
+  void keep(std::vector<Operation> operations) override {
+    auto& c = *cuda();
+    constexpr unsigned NON_BLOCKING = 1;
+    constexpr int THREAD_LOCAL = 1;
+    Handle stream, graph = nullptr;
+    check(c.new_stream(&stream, NON_BLOCKING), "cuStreamCreate");
+    int result = c.capture(stream, THREAD_LOCAL);
+    for (size_t i = 0; i < operations.size() && result == 0; i++) {
+      result = launch(operations[i], i > 0 && overlap_, stream);
+    }
+    int ended = c.end_capture(stream, &graph);
+    if (result == 0 && ended == 0) {
+      result = c.instantiate(&executable_, graph, 0);
+    }
+    if (graph) {
+      c.free_graph(graph);
+    }
+    c.free_stream(stream);
+    check(result == 0 ? ended : result, "a graph of launches");
+    constexpr unsigned WITHOUT_TIMES = 2;
+    for (auto& sent : sent_) {
+      check(c.new_event(&sent.event, WITHOUT_TIMES), "cuEventCreate");
+    }
+  }
+
+  int launch(const Operation& operation, bool overlaps, Handle stream) {
+    // Dimensions as the kernels' texts have them.
+    constexpr size_t DIMS = 10;
+    struct Values {
+      Address address;
+      std::array<int32_t, DIMS> shape{};
+      std::array<int64_t, DIMS> strides{};
+      int32_t dims{0};
+    };
+    auto& [primitive, inputs, outputs] = operation;
+    auto& kernel = kernel_and_written(*primitive).first;
+    std::vector<Values> values(inputs.size() + outputs.size());
+    std::vector<void*> arguments;
+    auto& takes = takes_of(kernel);
+    for (size_t i = 0; i < inputs.size(); i++) {
+      auto& input = inputs[i];
+      auto& value = values[i];
+      auto [shape, strides, dims] = takes[i];
+      value.address = input.address;
+      arguments.push_back(&value.address);
+      if (shape) {
+        std::copy(input.shape.begin(), input.shape.end(), value.shape.begin());
+        arguments.push_back(value.shape.data());
+      }
+      if (strides) {
+        std::copy(input.strides.begin(), input.strides.end(), value.strides.begin());
+        arguments.push_back(value.strides.data());
+      }
+      if (dims) {
+        value.dims = static_cast<int32_t>(input.shape.size());
+        arguments.push_back(&value.dims);
+      }
+    }
+    for (size_t i = 0; i < outputs.size(); i++) {
+      auto& value = values[inputs.size() + i];
+      value.address = outputs[i].address;
+      arguments.push_back(&value.address);
+    }
+    auto [gx, gy, gz] = grid_of(kernel);
+    auto [bx, by, bz] = block_of(kernel);
+    auto blocks = [](int threads, int block) { return static_cast<unsigned>((threads + block - 1) / block); };
+    auto extent = [](int threads, int block) { return static_cast<unsigned>(std::min(threads, block)); };
+    // It may begin before the one before it has ended: kernels wait where they have to.
+    constexpr int PROGRAMMATIC_STREAM_SERIALIZATION = 6;
+    Attribute overlap{PROGRAMMATIC_STREAM_SERIALIZATION, {1}};
+    Config config{
+        {blocks(gx, bx), blocks(gy, by), blocks(gz, bz)},
+        {extent(gx, bx), extent(gy, by), extent(gz, bz)},
+        0,
+        stream,
+        &overlap,
+        overlaps};
+    // Asked for again: it is compiled by now.
+    return cuda()->launch(&config, compiled(kernel, overlap_).function, arguments.data(), nullptr);
+  }
+
+  void send(std::vector<array> moving, const std::vector<uint64_t>& places) override {
+    // MLX does not know that these are read, so they are held until that is done.
+    auto& sent = sent_[runs_++ % sent_.size()];
+    check(cuda()->wait(sent.event), "cuEventSynchronize");
+    auto queue = stream_of(stream());
+    for (size_t i = 0; i < moving.size(); i++) {
+      check(
+          cuda()->copy(places[i], address_of(moving[i]), moving[i].nbytes(), queue),
+          "cuMemcpyAsync");
+    }
+    check(cuda()->run(executable_, queue), "cuGraphLaunch");
+    sent.moving = std::move(moving);
+    check(cuda()->record(sent.event, queue), "cuEventRecord");
+  }
+
+  // What the last runs have read, until their events.
+  struct Sent {
+    Handle event{nullptr};
+    std::vector<array> moving;
+  };
+
+  bool overlap_;
+  std::array<Sent, 2> sent_;
+  size_t runs_{0};
+  Handle executable_{nullptr};
+};
+
+} // namespace
+
+std::unique_ptr<Kept> kept_on_cuda(bool overlap) {
+  return cuda() ? std::make_unique<CudaKept>(overlap) : nullptr;
+}
+
+} // namespace mlxrs

@@ -1,0 +1,278 @@
+#include "replay.h"
+#include "kept.h"
+
+#include <algorithm>
+#include <exception>
+#include <string>
+
+#include "mlx/c/error.h"
+#include "mlx/c/private/array.h"
+#include "mlx/c/private/vector.h"
+#include "mlx/ops.h"
+#include "mlx/transforms.h"
+
+using namespace mlx::core;
+
+namespace mlxrs {
+namespace {
+
+// Bytes at which buffers begin.
+constexpr size_t ALIGNED = 256;
+
+size_t bytes_of(const array& a) {
+  return (std::max<size_t>(a.nbytes(), 1) + ALIGNED - 1) / ALIGNED * ALIGNED;
+}
+
+bool are_alike(const array& a, const array& b) {
+  return a.shape() == b.shape() && a.dtype() == b.dtype();
+}
+
+} // namespace
+
+bool Kept::record(
+    const array& output,
+    const std::vector<array>& moving,
+    const std::vector<array>& fixed) {
+  stream_ = output.primitive().stream();
+  for (auto& a : moving) {
+    ids_.insert_or_assign(a.id(), Place{Kind::Moving, moving_.size()});
+    // Of the same form, and nothing else: what it is made of need not stay.
+    moving_.push_back(zeros(a.shape(), a.dtype(), stream_));
+  }
+  visit(output);
+  if (!is_ready_) {
+    return false;
+  }
+  for (auto& a : fixed) {
+    if (a.status() == array::Status::unscheduled) {
+      throw Foreign{};
+    }
+    fixed_.push_back({a, address(a)});
+  }
+  build(output);
+  return true;
+}
+
+std::optional<array> Kept::run(std::vector<array> moving, const std::vector<array>& fixed) {
+  if (moving.size() != moving_.size() || fixed.size() != fixed_.size()) {
+    return std::nullopt;
+  }
+  for (size_t i = 0; i < moving.size(); i++) {
+    auto& a = moving[i];
+    bool is_elsewhere =
+        a.status() == array::Status::unscheduled && a.has_primitive() && a.primitive().stream() != stream_;
+    if (is_elsewhere || !are_alike(a, moving_[i])) {
+      return std::nullopt;
+    }
+  }
+  for (size_t i = 0; i < fixed.size(); i++) {
+    auto& a = fixed[i];
+    auto& known = fixed_[i];
+    bool is_there = a.status() != array::Status::unscheduled && are_alike(a, known.of) &&
+        a.strides() == known.of.strides() && address(a) == known.address;
+    if (!is_there) {
+      return std::nullopt;
+    }
+  }
+  auto is_moved = [this](const Leaf& leaf) { return address(leaf.of) != leaf.address; };
+  if (std::any_of(leaves_.begin(), leaves_.end(), is_moved) || address(*buffer_) != first_) {
+    return std::nullopt;
+  }
+  // What comes before is on the stream once this returns.
+  async_eval(moving);
+  for (auto& a : moving) {
+    if (!a.flags().row_contiguous) {
+      return std::nullopt;
+    }
+  }
+  send(std::move(moving), moving_places_);
+  return output_;
+}
+
+Kept::Place Kept::visit(const array& a) {
+  if (auto found = ids_.find(a.id()); found != ids_.end()) {
+    return found->second;
+  }
+  if (a.status() != array::Status::unscheduled) {
+    Place place{Kind::Leaf, leaves_.size()};
+    leaves_.push_back({a, 0});
+    ids_.insert_or_assign(a.id(), place);
+    return place;
+  }
+  if (!a.has_primitive()) {
+    throw Foreign{};
+  }
+  auto [is_ready, written] = known(a);
+  is_ready_ = is_ready_ && is_ready;
+  Step step{a.primitive_ptr(), {}, {}, {}};
+  for (auto& input : a.inputs()) {
+    auto place = visit(input);
+    auto is_made = place.kind == Kind::Made;
+    auto& made = is_made ? steps_[place.index].outputs[place.output] : input;
+    step.places.push_back(place);
+    step.inputs.push_back({0, input.dtype(), input.shape(), is_made ? strides(made) : input.strides()});
+  }
+  auto outputs = a.outputs();
+  size_t own = outputs.size() - written.size();
+  for (size_t i = 0; i < own; i++) {
+    ids_.insert_or_assign(outputs[i].id(), Place{Kind::Made, steps_.size(), i});
+  }
+  for (size_t i = 0; i < written.size(); i++) {
+    ids_.insert_or_assign(outputs[own + i].id(), step.places.at(written[i]));
+  }
+  step.outputs.assign(outputs.begin(), outputs.begin() + own);
+  steps_.push_back(std::move(step));
+  return ids_.at(a.id());
+}
+
+// Where all outputs are in one buffer from `end` on, parts of which serve again once nothing reads them.
+size_t Kept::place_outputs(
+    const Place& kept,
+    std::vector<std::vector<size_t>>& offsets,
+    size_t end) const {
+  std::vector<std::vector<size_t>> last_reads;
+  for (size_t i = 0; i < steps_.size(); i++) {
+    last_reads.emplace_back(steps_[i].outputs.size(), i);
+    for (auto& place : steps_[i].places) {
+      if (place.kind == Kind::Made) {
+        last_reads[place.index][place.output] = i;
+      }
+    }
+  }
+  last_reads[kept.index][kept.output] = steps_.size();
+  struct Part {
+    size_t offset, bytes, last_read;
+  };
+  std::vector<Part> parts;
+  for (size_t i = 0; i < steps_.size(); i++) {
+    offsets.emplace_back();
+    for (size_t j = 0; j < steps_[i].outputs.size(); j++) {
+      auto bytes = bytes_of(steps_[i].outputs[j]);
+      auto part = std::find_if(parts.begin(), parts.end(), [&](const Part& part) {
+        return part.bytes == bytes && part.last_read < i;
+      });
+      if (part == parts.end()) {
+        parts.push_back({end, bytes, 0});
+        part = parts.end() - 1;
+        end += bytes;
+      }
+      part->last_read = last_reads[i][j];
+      offsets.back().push_back(part->offset);
+    }
+  }
+  return end;
+}
+
+void Kept::build(const array& output) {
+  auto kept = ids_.at(output.id());
+  if (kept.kind != Kind::Made) {
+    throw Foreign{};
+  }
+  size_t end = 0;
+  for (auto& a : moving_) {
+    moving_places_.push_back(end);
+    end += bytes_of(a);
+  }
+  std::vector<std::vector<size_t>> offsets;
+  auto size = place_outputs(kept, offsets, end);
+  auto bytes = zeros({static_cast<int>(size)}, uint8, stream_);
+  async_eval({bytes});
+  buffer_ = bytes;
+  first_ = address(bytes);
+  for (auto& place : moving_places_) {
+    place += first_;
+  }
+  // A view of the output's part, so that the rest is what it is.
+  auto at = offsets[kept.index][kept.output];
+  array result(output.shape(), output.dtype(), nullptr, {});
+  result.copy_shared_buffer(
+      *buffer_, result.strides(), {true, true, false}, result.size(), static_cast<int64_t>(at / result.itemsize()));
+  result.set_status(array::Status::available);
+  output_ = result;
+  for (auto& leaf : leaves_) {
+    leaf.address = address(leaf.of);
+  }
+  std::vector<Operation> operations;
+  for (size_t i = 0; i < steps_.size(); i++) {
+    auto& step = steps_[i];
+    Operation operation{step.primitive, std::move(step.inputs), {}};
+    for (size_t j = 0; j < step.places.size(); j++) {
+      auto& place = step.places[j];
+      auto& address = operation.inputs[j].address;
+      switch (place.kind) {
+        case Kind::Moving:
+          address = moving_places_[place.index];
+          break;
+        case Kind::Leaf:
+          address = leaves_[place.index].address;
+          break;
+        case Kind::Made:
+          address = first_ + offsets[place.index][place.output];
+          break;
+      }
+    }
+    for (size_t j = 0; j < step.outputs.size(); j++) {
+      auto& a = step.outputs[j];
+      operation.outputs.push_back({first_ + offsets[i][j], a.dtype(), a.shape(), strides(a)});
+    }
+    operations.push_back(std::move(operation));
+  }
+  keep(std::move(operations));
+  // The operations of this pass are MLX's, and the arrays between them too.
+  steps_.clear();
+  ids_.clear();
+}
+
+} // namespace mlxrs
+
+extern "C" int mlxrs_replay_new(
+    mlxrs_replay* res,
+    bool* pending,
+    const mlx_array output,
+    const mlx_vector_array moving,
+    const mlx_vector_array fixed,
+    bool overlap) {
+  try {
+    res->ctx = nullptr;
+    *pending = false;
+    auto& a = mlx_array_get_(output);
+    if (!a.has_primitive()) {
+      return 0;
+    }
+    bool on_gpu = a.primitive().stream().device == Device::gpu;
+    auto kept = on_gpu ? mlxrs::kept_on_cuda(overlap) : mlxrs::kept_on_cpu();
+    if (!kept) {
+      return 0;
+    }
+    bool is_done = kept->record(a, mlx_vector_array_get_(moving), mlx_vector_array_get_(fixed));
+    *pending = !is_done;
+    res->ctx = is_done ? kept.release() : nullptr;
+  } catch (std::exception&) {
+    // The operations themselves are as they were, so that nothing is lost but time.
+  }
+  return 0;
+}
+
+extern "C" int mlxrs_replay_run(
+    mlx_vector_array* res,
+    mlxrs_replay replay,
+    const mlx_vector_array moving,
+    const mlx_vector_array fixed) {
+  try {
+    auto output = static_cast<mlxrs::Kept*>(replay.ctx)->run(
+        mlx_vector_array_get_(moving), mlx_vector_array_get_(fixed));
+    std::vector<array> found;
+    if (output) {
+      found.push_back(*output);
+    }
+    mlx_vector_array_set_(*res, std::move(found));
+  } catch (std::exception& e) {
+    mlx_error("%s", e.what());
+    return 1;
+  }
+  return 0;
+}
+
+extern "C" void mlxrs_replay_free(mlxrs_replay replay) {
+  delete static_cast<mlxrs::Kept*>(replay.ctx);
+}

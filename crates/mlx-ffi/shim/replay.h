@@ -1,0 +1,51 @@
+// What MLX lacks: operations that are sent to a device as one, again and again.
+#pragma once
+#include <stdbool.h>
+
+#include "mlx/c/array.h"
+#include "mlx/c/vector.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Operations of ours, one after the other, over buffers that stay where they are. */
+typedef struct mlxrs_replay_ {
+  void* ctx;
+} mlxrs_replay;
+
+/**
+ * The operations that make `output`, which is not evaluated, of `moving`, which are not either, of `fixed`
+ * and of whatever else is evaluated. `res` stays empty where something else than operations of
+ * mlxrs_launch_apply and mlxrs_cpu_operation is among them, or while kernels are compiled for this, which
+ * takes a second on other threads: then it is worth another try, and `pending` is set. A failure leaves
+ * `res` empty too. With `overlap` a kernel for CUDA begins before the one before it has ended, as far as it
+ * does not read what that one writes.
+ * Returns 0, or 1 after the error handler has been called.
+ */
+int mlxrs_replay_new(
+    mlxrs_replay* res,
+    bool* pending,
+    const mlx_array output,
+    const mlx_vector_array moving,
+    const mlx_vector_array fixed,
+    bool overlap);
+
+/**
+ * Sends the operations to the device for other `moving` of the same shapes and types, behind all that was
+ * sent before; the moving arrays are of the same stream. `res` gets the output, which has the same buffer
+ * each time, or nothing where one of the other arrays is not in the buffer that it was in.
+ * Returns 0, or 1 after the error handler has been called.
+ */
+int mlxrs_replay_run(
+    mlx_vector_array* res,
+    mlxrs_replay replay,
+    const mlx_vector_array moving,
+    const mlx_vector_array fixed);
+
+/** Waits for what it has sent. */
+void mlxrs_replay_free(mlxrs_replay replay);
+
+#ifdef __cplusplus
+}
+#endif

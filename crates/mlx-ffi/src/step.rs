@@ -1,0 +1,115 @@
+//! What attention does with one new position of each row of a batch, as one operation:
+//! [`cpu::step_attention`](crate::cpu::step_attention) and
+//! [`cuda::step_attention`](crate::cuda::step_attention).
+
+use crate::{Array, Dtype, Error, Result};
+
+/// The heads of an array of `[b, 1, …]`: from the column `at` on.
+#[derive(Clone, Copy, Debug)]
+pub struct Heads<'a> {
+    /// The array, whose last dimension is contiguous.
+    pub array: &'a Array,
+    /// Their first column.
+    pub at: i32,
+}
+
+/// Norms over each head of queries and of keys: the weights, `[d]`, and one epsilon.
+#[derive(Clone, Copy, Debug)]
+pub struct HeadNorms<'a> {
+    /// Of queries.
+    pub q: &'a Array,
+    /// Of keys.
+    pub k: &'a Array,
+    /// Of both.
+    pub eps: f32,
+}
+
+/// A rotation of the first values of each head by its position.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn<'a> {
+    /// For each position, one for each pair of values, `[dims / 2]` F32.
+    pub radians: &'a Array,
+    /// What positions are multiplied with.
+    pub scale: f32,
+    /// What the values are multiplied with as they are turned.
+    pub magnitude: f32,
+}
+
+/// One new position of each row of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Step<'a> {
+    /// Queries, before their norm and rotation.
+    pub q: Heads<'a>,
+    /// Keys, likewise.
+    pub k: Heads<'a>,
+    /// Values.
+    pub v: Heads<'a>,
+    /// Heads of queries.
+    pub n_heads: i32,
+    /// The keys before them, `[b, n_kv_heads, capacity, d]`, with room for one more.
+    pub keys: &'a Array,
+    /// The values, likewise.
+    pub values: &'a Array,
+    /// The index of the new position in `keys`.
+    pub at: i32,
+    /// The same on the device, I32, its first value: what a step that is repeated reads.
+    pub on_device: &'a Array,
+    /// I32, `[at least 2 · b]`: for each row its first position, and what its positions are more than their index.
+    pub rows: &'a Array,
+    /// How many positions a position sees, itself included; `None`: all before it.
+    pub window: Option<i32>,
+    /// `[at least b · n_heads]` I32: zeros, which are zeros again afterwards. CPUs need none.
+    pub counters: &'a Array,
+    /// How pairs of a head's values are turned.
+    pub turn: Option<Turn<'a>>,
+    /// Norms over heads.
+    pub norms: Option<HeadNorms<'a>>,
+    /// What scores are multiplied with.
+    pub scale: f32,
+    /// What they are squashed to by tanh.
+    pub softcap: Option<f32>,
+    /// `[n_heads]`: one more score for each head, which takes part in the softmax and adds nothing. For
+    /// CPUs alone.
+    pub sinks: Option<&'a Array>,
+}
+
+impl Step<'_> {
+    /// `[b, n_kv_heads, capacity, d]`, once everything was checked that all devices ask for.
+    ///
+    /// # Errors
+    /// Shapes or types that do not fit.
+    pub(crate) fn sizes(&self) -> Result<[i32; 4]> {
+        let Step { q, k, v, n_heads, keys, values, at, on_device, rows, .. } = *self;
+        let sizes @ [b, n_kv_heads, capacity, d] = keys.dims()?;
+        let dtype = keys.dtype();
+        let heads_fit = n_kv_heads > 0 && n_heads % n_kv_heads == 0;
+        let is_wide = |heads: Heads<'_>, n: i32| {
+            let end = i64::from(heads.at) + i64::from(n) * i64::from(d);
+            let &[rows, 1, columns] = heads.array.shape() else { return false };
+            let is_inside = heads.at >= 0 && i64::from(columns) >= end;
+            rows == b && is_inside && heads.array.dtype() == dtype
+        };
+        let inputs_fit = is_wide(q, n_heads) && is_wide(k, n_kv_heads) && is_wide(v, n_kv_heads);
+        let keys_fit = values.shape() == keys.shape() && values.dtype() == dtype;
+        let are_indices = [on_device, rows].iter().all(|array| array.dtype() == Dtype::I32);
+        let rows_fit = rows.size() >= 2 * b as usize && on_device.size() > 0;
+        let places_fit = (0..capacity).contains(&at) && are_indices && rows_fit;
+        let turns_fit = self.turn.is_none_or(|turn| {
+            turn.radians.dtype() == Dtype::F32 && 2 * turn.radians.size() <= d as usize
+        });
+        let norms_fit = self.norms.is_none_or(|norms| {
+            [norms.q, norms.k].iter().all(|norm| norm.shape() == [d] && norm.dtype() == dtype)
+        });
+        let sinks_fit = self.sinks.is_none_or(|sinks| sinks.shape() == [n_heads]);
+        let fit = heads_fit && inputs_fit && keys_fit && places_fit;
+        if fit && turns_fit && norms_fit && sinks_fit {
+            return Ok(sizes);
+        }
+        Err(self.misfit())
+    }
+
+    /// What is said of a step that does not fit.
+    pub(crate) fn misfit(&self) -> Error {
+        Error::new(format!("a step of attention does not fit: {self:?}"))
+    }
+}
