@@ -333,6 +333,29 @@ impl Array {
         Ok(packed)
     }
 
+    /// The bytes of a row-major array, once it is evaluated. For a GPU's memory that the host sees too.
+    ///
+    /// # Errors
+    /// Those of MLX; another layout.
+    pub(crate) fn bytes(&self) -> Result<&[u8]> {
+        self.eval()?;
+        let mut is_row_major = false;
+        // SAFETY: the array is evaluated, and the out-pointer is ours.
+        check(unsafe { sys::_mlx_array_is_row_contiguous(&mut is_row_major, self.raw) })?;
+        if !is_row_major {
+            return Err(Error::new(format!("{self:?} is not row-major")));
+        }
+        // SAFETY: the array is evaluated; MLX does not look at its type.
+        let data = unsafe { sys::mlx_array_data_uint8(self.raw) };
+        match self.nbytes() {
+            0 => Ok(&[]),
+            _ if data.is_null() => Err(take()),
+            // SAFETY: the elements of a row-major array lie side by side; `self` keeps them, and
+            // evaluated arrays are not written to.
+            size => Ok(unsafe { std::slice::from_raw_parts(data, size) }),
+        }
+    }
+
     /// Copies `size()` elements from `data`, which must point to this array's own.
     fn copy_out<T: Copy>(&self, data: *const T) -> Result<Vec<T>> {
         let size = self.size();

@@ -3297,7 +3297,7 @@ unsafe extern "C" {
         in_axes_num: usize,
     ) -> ::std::os::raw::c_int;
     pub fn mlx_version(str_: *mut mlx_string) -> ::std::os::raw::c_int;
-    #[doc = " Makes an array of `dtype` and `shape` in MLX's own memory, with nothing written there yet, and\n tells where that is. Nothing may read the array before all of it was written.\n Returns 0, or 1 after the error handler has been called."]
+    #[doc = " Makes an array of `dtype` and `shape` in MLX's own memory, with nothing written there yet, and\n tells where that is. Nothing may read the array before all of it was written. On a CPU it begins at a\n line of the cache, and lies in large pages where the system has them.\n Returns 0, or 1 after the error handler has been called."]
     pub fn mlxrs_array_allocate(
         res: *mut mlx_array,
         data: *mut *mut ::std::os::raw::c_void,

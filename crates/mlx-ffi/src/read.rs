@@ -1,4 +1,4 @@
-//! Arrays whose values lie in a file.
+//! Arrays whose values lie in a file, or in several others.
 
 use std::fs::File;
 use std::io;
@@ -50,55 +50,125 @@ impl Array {
             let data = unsafe { slice::from_raw_parts(data.as_ptr().cast::<u8>(), bytes) };
             return Array::from_bytes(data, shape, dtype);
         }
-        let mut data = std::ptr::null_mut();
-        let array = Array::from_op(|out| {
-            // SAFETY: `shape` lives for the call, which reads as many sizes as it is told of.
-            unsafe {
-                sys::mlxrs_array_allocate(out, &mut data, shape.as_ptr(), shape.len(), dtype.raw())
-            }
-        })?;
-        // SAFETY: the allocation has `bytes` bytes, which nobody else knows of until this returns;
-        // the array keeps them alive.
-        let memory = unsafe { slice::from_raw_parts_mut(data.cast::<MaybeUninit<u8>>(), bytes) };
+        let (array, memory) = allocate(shape, dtype, bytes)?;
         let moves = cfg!(target_os = "linux") && Device::Gpu.is_available()?;
         let way = if moves { Way::Copied } else { Way::Direct };
         // Where it fails, the array goes unread.
         read_all(file, offset, memory, way).map_err(failed)?;
         Ok(array)
     }
+
+    /// The rows of all `parts`, which are row-major and alike but for their first dimension, in turn.
+    /// Several threads copy them, on a CPU.
+    ///
+    /// # Errors
+    /// No parts, or such as do not fit; those of MLX.
+    pub fn joined(parts: &[&Array]) -> Result<Array> {
+        let misfit = || Error::new(format!("these have no common rows: {parts:?}"));
+        let first = parts.first().ok_or_else(misfit)?;
+        let [_, rest @ ..] = first.shape() else { return Err(misfit()) };
+        let mut rows = 0;
+        let mut bytes = Vec::with_capacity(parts.len());
+        for part in parts {
+            let [own, like @ ..] = part.shape() else { return Err(misfit()) };
+            if like != rest || part.dtype() != first.dtype() {
+                return Err(misfit());
+            }
+            rows += own;
+            bytes.push(part.bytes()?);
+        }
+        let shape = [&[rows], rest].concat();
+        let size = bytes.iter().map(|bytes| bytes.len()).sum();
+        let (array, memory) = allocate(&shape, first.dtype(), size)?;
+        let mut pieces = Vec::new();
+        let mut left = memory;
+        for bytes in bytes {
+            let (own, after) = left.split_at_mut(bytes.len());
+            pieces.extend(own.chunks_mut(PIECE).zip(bytes.chunks(PIECE)));
+            left = after;
+        }
+        let threads = threads_for(pieces.len());
+        on_threads(threads, pieces.into_iter(), || {
+            |(to, from): (&mut [MaybeUninit<u8>], &[u8])| {
+                to.write_copy_of_slice(from);
+                Ok(())
+            }
+        })
+        .map_err(|error: io::Error| Error::new(error.to_string()))?;
+        Ok(array)
+    }
+}
+
+/// An array and its memory, `bytes` bytes by its shape and type. Nothing may read it before all of that
+/// was written.
+fn allocate<'a>(
+    shape: &[i32],
+    dtype: Dtype,
+    bytes: usize,
+) -> Result<(Array, &'a mut [MaybeUninit<u8>])> {
+    let mut data = std::ptr::null_mut();
+    let array = Array::from_op(|out| {
+        // SAFETY: `shape` lives for the call, which reads as many sizes as it is told of.
+        unsafe {
+            sys::mlxrs_array_allocate(out, &mut data, shape.as_ptr(), shape.len(), dtype.raw())
+        }
+    })?;
+    // SAFETY: the allocation has `bytes` bytes, which nobody else knows of until the callers return;
+    // they keep the array as long as the memory.
+    Ok((array, unsafe { slice::from_raw_parts_mut(data.cast::<MaybeUninit<u8>>(), bytes) }))
+}
+
+/// Threads for so many pieces.
+fn threads_for(pieces: usize) -> usize {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    cores.clamp(*THREADS.start(), *THREADS.end()).min(pieces)
 }
 
 /// Fills `memory` from `file`.
 fn read_all(file: &File, offset: u64, memory: &mut [MaybeUninit<u8>], way: Way) -> io::Result<()> {
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    let threads = cores.clamp(*THREADS.start(), *THREADS.end()).min(memory.len().div_ceil(PIECE));
-    let pieces = Mutex::new((0..).zip(memory.chunks_mut(PIECE)));
-    let read = || {
+    let threads = threads_for(memory.len().div_ceil(PIECE));
+    on_threads(threads, (0..).zip(memory.chunks_mut(PIECE)), || {
         let mut buffer = match way {
             Way::Direct => Vec::new(),
             Way::Copied => vec![MaybeUninit::uninit(); PIECE],
         };
-        loop {
-            let next = pieces.lock().unwrap_or_else(PoisonError::into_inner).next();
-            let Some((number, piece)) = next else { return Ok(()) };
+        move |(number, piece): (u64, &mut [MaybeUninit<u8>])| {
             let from = offset + number * PIECE as u64;
             match way {
-                Way::Direct => read_piece(file, from, piece)?,
+                Way::Direct => read_piece(file, from, piece),
                 Way::Copied => {
                     let buffer = &mut buffer[..piece.len()];
                     read_piece(file, from, buffer)?;
                     piece.copy_from_slice(buffer);
+                    Ok(())
                 }
             }
+        }
+    })
+}
+
+/// Calls what `worker` makes, once for each of so many threads, with each of `pieces`, until one fails.
+fn on_threads<T: Send, W: FnMut(T) -> io::Result<()>>(
+    threads: usize,
+    pieces: impl Iterator<Item = T> + Send,
+    worker: impl Fn() -> W + Sync,
+) -> io::Result<()> {
+    let pieces = Mutex::new(pieces);
+    let work = || {
+        let mut work = worker();
+        loop {
+            let next = pieces.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some(piece) = next else { return Ok(()) };
+            work(piece)?;
         }
     };
     thread::scope(|scope| {
         // A thread that cannot be had leaves its pieces to the others.
-        let start = |_| thread::Builder::new().spawn_scoped(scope, read).ok();
+        let start = |_| thread::Builder::new().spawn_scoped(scope, &work).ok();
         let others: Vec<_> = (1..threads).filter_map(start).collect();
-        let own = read();
+        let own = work();
         let joined = others.into_iter().map(|thread| thread.join());
-        let panicked = |_| Err(io::Error::other("a reading thread panicked"));
+        let panicked = |_| Err(io::Error::other("a thread of several panicked"));
         joined.map(|result| result.unwrap_or_else(panicked)).fold(own, Result::and)
     })
 }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Write;
 
-use mlx_ffi::{Array, Dtype};
+use mlx_ffi::{Array, Device, Dtype, Result, ops, random, use_device};
 
 /// A file of so many bytes, each of which tells where it lies, and what it holds.
 fn file(bytes: usize) -> (File, Vec<u8>) {
@@ -48,4 +48,24 @@ fn what_a_file_does_not_hold_is_an_error() {
     // Two of these bytes are neither 0 nor 1.
     let error = Array::read(&file, 0, &[4], Dtype::Bool).unwrap_err().to_string();
     assert!(error.contains("Bool"), "{error}");
+}
+
+#[test]
+fn joined_rows_are_those_of_all_parts_in_turn() -> Result<()> {
+    use_device(Device::Cpu)?;
+    for dtype in [Dtype::F32, Dtype::Bf16] {
+        let part = |rows: i32| random::normal(&[rows, 3, 700], dtype, &random::key(rows as u64)?);
+        let parts = [part(5)?, part(400)?, part(0)?, part(1)?];
+        let parts: Vec<&Array> = parts.iter().collect();
+        let (found, expected) = (Array::joined(&parts)?, ops::concatenate(&parts, 0)?);
+        assert_eq!((found.shape(), found.dtype()), (expected.shape(), dtype));
+        assert!(found.to_vec_f32()? == expected.to_vec_f32()?, "{dtype:?}");
+    }
+    let (a, b) = (ops::zeros(&[2, 3], Dtype::F32)?, ops::zeros(&[2, 4], Dtype::F32)?);
+    let scalar = ops::zeros(&[], Dtype::F32)?;
+    let other = ops::zeros(&[2, 3], Dtype::F16)?;
+    for parts in [&[][..], &[&a, &b], &[&a, &other], &[&scalar], &[&ops::swap_axes(&a, 0, 1)?]] {
+        Array::joined(parts).expect_err("they do not fit");
+    }
+    Ok(())
 }

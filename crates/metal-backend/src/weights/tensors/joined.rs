@@ -39,9 +39,9 @@ impl Weights {
         }
         let product = self.kernels();
         let matrices = linears.each_ref().map(|linear| &linear.weight().matrix);
-        let weight = Weight { matrix: joined_matrix(&matrices)?, product };
+        let weight = Weight { matrix: joined_matrix(&matrices, product)?, product };
         let biases: Vec<&Array> = linears.iter().filter_map(Linear::bias).collect();
-        let bias = bias.then(|| joined(&biases)).transpose()?;
+        let bias = bias.then(|| joined(&biases, product)).transpose()?;
         Ok(Linears::Joined(Linear::new(weight, bias)))
     }
 }
@@ -60,7 +60,7 @@ fn have_one_form(linears: &[Linear]) -> bool {
 }
 
 /// The rows of matrices of one form in turn.
-fn joined_matrix(matrices: &[&Matrix]) -> Result<Matrix> {
+fn joined_matrix(matrices: &[&Matrix], product: Product) -> Result<Matrix> {
     let (mut dense, mut packed) = (Vec::new(), Vec::new());
     for matrix in matrices {
         match matrix {
@@ -68,7 +68,8 @@ fn joined_matrix(matrices: &[&Matrix]) -> Result<Matrix> {
             Matrix::Quantized(w) => packed.push(w),
         }
     }
-    let Some(first) = packed.first() else { return joined(&dense).map(Matrix::Dense) };
+    let Some(first) = packed.first() else { return joined(&dense, product).map(Matrix::Dense) };
+    let joined = |parts: &[&Array]| joined(parts, product);
     let biases: Vec<&Array> = packed.iter().filter_map(|w| w.biases.as_ref()).collect();
     Ok(Matrix::Quantized(Quantized {
         weight: joined(&packed.iter().map(|w| &w.weight).collect::<Vec<_>>())?,
@@ -79,7 +80,10 @@ fn joined_matrix(matrices: &[&Matrix]) -> Result<Matrix> {
 }
 
 /// The rows of all in turn, evaluated.
-fn joined(parts: &[&Array]) -> Result<Array> {
+fn joined(parts: &[&Array], product: Product) -> Result<Array> {
+    if product == Product::CpuKernels {
+        return Ok(Array::joined(parts)?);
+    }
     let all = ops::concatenate(parts, 0)?;
     // Before the next parts are read: those of this one are then free.
     all.eval()?;
