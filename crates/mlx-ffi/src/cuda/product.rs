@@ -8,10 +8,14 @@ use crate::{Array, Dtype, Error, QuantMode, Quantized, Result};
 
 /// Warps of a block.
 const WARPS: i32 = 8;
-/// Blocks that a large device runs at once: three for each of its multiprocessors.
+/// Blocks that a large device runs at once where a row of x is normed first: three for each of its
+/// multiprocessors, by the registers that they take. The blocks of a second round would leave most of it
+/// idle.
 const BLOCKS: i32 = 396;
-/// The same where a warp unpacks two rows of weights at a time, which takes more registers: two.
-const UNPACKING_BLOCKS: i32 = 264;
+/// The same without a norm: four.
+const PLAIN_BLOCKS: i32 = 528;
+/// The same where a warp has two rows of weights at a time: two.
+const DOUBLE_BLOCKS: i32 = 264;
 /// Rows of weights of a block that multiplies several rows of x.
 const WEIGHT_ROWS: i32 = 32;
 /// The most columns whose row of x a block can hold.
@@ -173,14 +177,20 @@ pub fn one_row(x: &Array, w: Weights<'_>, around: &Around<'_>) -> Result<Array> 
     };
     let out = if around.gate.is_some() { n / 2 } else { n };
     // Packed weights are unpacked beside values of x that two rows share.
-    let pays_in_pairs = bits < 16 && out >= 4 * WARPS * UNPACKING_BLOCKS;
+    let pays_in_pairs = bits < 16 && out >= 4 * WARPS * DOUBLE_BLOCKS;
     let rows = if pays_in_pairs && around.gate.is_none() { 2 } else { 1 };
-    let is_double = rows == 2 || around.gate.is_some() && bits < 16;
-    let warps = WARPS * if is_double { UNPACKING_BLOCKS } else { BLOCKS };
+    let blocks = match (rows == 2 || around.gate.is_some(), around.norm) {
+        (true, _) => DOUBLE_BLOCKS,
+        (false, Some(_)) => BLOCKS,
+        (false, None) => PLAIN_BLOCKS,
+    };
+    let warps = WARPS * blocks;
     let teams = (out + rows - 1) / rows;
     let columns_at_once = if bits < 16 { 512 } else { 256 };
-    let split =
-        [8, 4, 2].into_iter().find(|split| teams * split <= warps && columns_at_once * split <= k);
+    // Bringing the parts of a row together costs more than a few warps without work.
+    let worth_splitting = WARPS * blocks.min(BLOCKS);
+    let fits = |split: &i32| teams * split <= worth_splitting && columns_at_once * split <= k;
+    let split = [8, 4, 2].into_iter().find(fits);
     let warps = match split {
         Some(split) => teams * split,
         // As many for each round as for the others.
