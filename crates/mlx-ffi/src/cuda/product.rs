@@ -14,8 +14,8 @@ const WARPS: i32 = 8;
 const BLOCKS: i32 = 396;
 /// The same without a norm: four.
 const PLAIN_BLOCKS: i32 = 528;
-/// The same where a warp has two rows of weights at a time: two.
-const DOUBLE_BLOCKS: i32 = 264;
+/// The same where a warp unpacks two rows of weights at a time: two.
+const UNPACKING_BLOCKS: i32 = 264;
 /// Rows of weights of a block that multiplies several rows of x.
 const WEIGHT_ROWS: i32 = 32;
 /// The most columns whose row of x a block can hold.
@@ -177,12 +177,13 @@ pub fn one_row(x: &Array, w: Weights<'_>, around: &Around<'_>) -> Result<Array> 
     };
     let out = if around.gate.is_some() { n / 2 } else { n };
     // Packed weights are unpacked beside values of x that two rows share.
-    let pays_in_pairs = bits < 16 && out >= 4 * WARPS * DOUBLE_BLOCKS;
+    let pays_in_pairs = bits < 16 && out >= 4 * WARPS * UNPACKING_BLOCKS;
     let rows = if pays_in_pairs && around.gate.is_none() { 2 } else { 1 };
-    let blocks = match (rows == 2 || around.gate.is_some(), around.norm) {
-        (true, _) => DOUBLE_BLOCKS,
-        (false, Some(_)) => BLOCKS,
-        (false, None) => PLAIN_BLOCKS,
+    let unpacks_pairs = rows == 2 || around.gate.is_some() && bits < 16;
+    let blocks = match (unpacks_pairs, around.norm.is_some() || around.gate.is_some()) {
+        (true, _) => UNPACKING_BLOCKS,
+        (false, true) => BLOCKS,
+        (false, false) => PLAIN_BLOCKS,
     };
     let warps = WARPS * blocks;
     let teams = (out + rows - 1) / rows;
