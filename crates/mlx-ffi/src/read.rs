@@ -164,7 +164,7 @@ fn on_threads<T: Send, W: FnMut(T) -> io::Result<()>>(
     };
     thread::scope(|scope| {
         // A thread that cannot be had leaves its pieces to the others.
-        let start = |_| thread::Builder::new().spawn_scoped(scope, &work).ok();
+        let start = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
         let others: Vec<_> = (1..threads).filter_map(start).collect();
         let own = work();
         let joined = others.into_iter().map(|thread| thread.join());
