@@ -1,4 +1,5 @@
-//! Kernels for CPUs: products of activations and weights, dense or packed, and attention.
+//! Kernels for CPUs: products of activations and weights, dense or packed, attention, what stands between
+//! them, and all that attention does in a step.
 //!
 //! The crate knows nothing of MLX: it works on plain bytes in the layouts that MLX and
 //! safetensors use. [`matmul`] checks the sizes once and then runs the fastest kernel that the

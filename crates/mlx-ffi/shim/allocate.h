@@ -8,8 +8,8 @@ extern "C" {
 
 /**
  * Makes an array of `dtype` and `shape` in MLX's own memory, with nothing written there yet, and
- * tells where that is. Nothing may read the array before all of it was written. On a CPU it begins at a
- * line of the cache, and lies in large pages where the system has them.
+ * tells where that is. Nothing may read the array before all of it was written. Where MLX has no
+ * GPU, it begins at a line of the cache, and lies in large pages if the system has them.
  * Returns 0, or 1 after the error handler has been called.
  */
 int mlxrs_array_allocate(

@@ -129,7 +129,12 @@ void CpuOperation::eval_cpu(const std::vector<array>& inputs, std::vector<array>
   flags.col_contiguous = column || out.size() <= 1;
   out.set_data(allocator::malloc(out.nbytes()), out.size(), strides(out.shape()), flags);
   for (size_t i = 0; i < written_.size(); i++) {
-    outputs[1 + i].copy_shared_buffer(inputs[written_[i]]);
+    auto& written = inputs[written_[i]];
+    auto shares = [&](const array& a) { return a.data_shared_ptr() == written.data_shared_ptr(); };
+    if (std::count_if(inputs.begin(), inputs.end(), shares) > 1) {
+      throw std::invalid_argument("what an operation writes into is another of its inputs too");
+    }
+    outputs[1 + i].copy_shared_buffer(written);
   }
   if (out.size() == 0) {
     return;

@@ -21,6 +21,16 @@ std::pair<Kernel&, std::vector<int>> kernel_and_written(Primitive& primitive) {
   return {*kernel, in_place ? in_place->written() : std::vector<int>{}};
 }
 
+// What `work` gives; where CUDA refuses, operations are as they were, and are not kept.
+template <typename F>
+auto or_foreign(F work) {
+  try {
+    return work();
+  } catch (std::runtime_error&) {
+    throw Foreign{};
+  }
+}
+
 // Launches of kernels, as a graph of CUDA's.
 class CudaKept : public Kept {
  public:
@@ -47,7 +57,7 @@ class CudaKept : public Kept {
         throw Foreign{};
       }
     }
-    auto found = compiled(kernel, overlap_);
+    auto found = or_foreign([&] { return compiled(kernel, overlap_); });
     if (found.is_impossible) {
       throw Foreign{};
     }
@@ -63,6 +73,10 @@ class CudaKept : public Kept {
   }
 
   void keep(std::vector<Operation> operations) override {
+    or_foreign([&] { capture(operations); });
+  }
+
+  void capture(const std::vector<Operation>& operations) {
     auto& c = *cuda();
     constexpr unsigned NON_BLOCKING = 1;
     constexpr int THREAD_LOCAL = 1;

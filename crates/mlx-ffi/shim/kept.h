@@ -1,6 +1,5 @@
 // What the files about replays share: operations that are walked once and then repeated.
 #pragma once
-#include <array>
 #include <cstdint>
 #include <exception>
 #include <memory>

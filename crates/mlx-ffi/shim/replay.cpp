@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <string>
 
 #include "mlx/c/error.h"
 #include "mlx/c/private/array.h"
@@ -247,8 +246,12 @@ extern "C" int mlxrs_replay_new(
     bool is_done = kept->record(a, mlx_vector_array_get_(moving), mlx_vector_array_get_(fixed));
     *pending = !is_done;
     res->ctx = is_done ? kept.release() : nullptr;
-  } catch (std::exception&) {
+  } catch (mlxrs::Foreign&) {
     // The operations themselves are as they were, so that nothing is lost but time.
+  } catch (std::exception& e) {
+    // What earlier operations of the stream failed with is said to the first who sends more.
+    mlx_error("%s", e.what());
+    return 1;
   }
   return 0;
 }

@@ -18,8 +18,8 @@ typedef struct mlxrs_replay_ {
  * The operations that make `output`, which is not evaluated, of `moving`, which are not either, of `fixed`
  * and of whatever else is evaluated. `res` stays empty where something else than operations of
  * mlxrs_launch_apply and mlxrs_cpu_operation is among them, or while kernels are compiled for this, which
- * takes a second on other threads: then it is worth another try, and `pending` is set. A failure leaves
- * `res` empty too. With `overlap` a kernel for CUDA begins before the one before it has ended, as far as it
+ * takes a second on other threads: then it is worth another try, and `pending` is set; or where CUDA has no
+ * memory left for it. With `overlap` a kernel for CUDA begins before the one before it has ended, as far as it
  * does not read what that one writes.
  * Returns 0, or 1 after the error handler has been called.
  */

@@ -350,8 +350,8 @@ impl Array {
         match self.nbytes() {
             0 => Ok(&[]),
             _ if data.is_null() => Err(take()),
-            // SAFETY: the elements of a row-major array lie side by side; `self` keeps them, and
-            // evaluated arrays are not written to.
+            // SAFETY: the elements of a row-major array lie side by side, and `self` keeps them. What
+            // operations write into in place are caches alone, whose bytes nobody asks for.
             size => Ok(unsafe { std::slice::from_raw_parts(data, size) }),
         }
     }

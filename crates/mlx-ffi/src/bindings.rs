@@ -3297,7 +3297,7 @@ unsafe extern "C" {
         in_axes_num: usize,
     ) -> ::std::os::raw::c_int;
     pub fn mlx_version(str_: *mut mlx_string) -> ::std::os::raw::c_int;
-    #[doc = " Makes an array of `dtype` and `shape` in MLX's own memory, with nothing written there yet, and\n tells where that is. Nothing may read the array before all of it was written. On a CPU it begins at a\n line of the cache, and lies in large pages where the system has them.\n Returns 0, or 1 after the error handler has been called."]
+    #[doc = " Makes an array of `dtype` and `shape` in MLX's own memory, with nothing written there yet, and\n tells where that is. Nothing may read the array before all of it was written. Where MLX has no\n GPU, it begins at a line of the cache, and lies in large pages if the system has them.\n Returns 0, or 1 after the error handler has been called."]
     pub fn mlxrs_array_allocate(
         res: *mut mlx_array,
         data: *mut *mut ::std::os::raw::c_void,
@@ -3329,7 +3329,7 @@ unsafe extern "C" {
     pub fn mlxrs_launch_free(launch: mlxrs_launch);
     #[doc = " Drops the inputs of an evaluated array, so that only its own data stays alive.\n Returns 0, or 1 after the error handler has been called."]
     pub fn mlxrs_array_detach(arr: mlx_array) -> ::std::os::raw::c_int;
-    #[doc = " The operations that make `output`, which is not evaluated, of `moving`, which are not either, of `fixed`\n and of whatever else is evaluated. `res` stays empty where something else than operations of\n mlxrs_launch_apply and mlxrs_cpu_operation is among them, or while kernels are compiled for this, which\n takes a second on other threads: then it is worth another try, and `pending` is set. A failure leaves\n `res` empty too. With `overlap` a kernel for CUDA begins before the one before it has ended, as far as it\n does not read what that one writes.\n Returns 0, or 1 after the error handler has been called."]
+    #[doc = " The operations that make `output`, which is not evaluated, of `moving`, which are not either, of `fixed`\n and of whatever else is evaluated. `res` stays empty where something else than operations of\n mlxrs_launch_apply and mlxrs_cpu_operation is among them, or while kernels are compiled for this, which\n takes a second on other threads: then it is worth another try, and `pending` is set; or where CUDA has no\n memory left for it. With `overlap` a kernel for CUDA begins before the one before it has ended, as far as it\n does not read what that one writes.\n Returns 0, or 1 after the error handler has been called."]
     pub fn mlxrs_replay_new(
         res: *mut mlxrs_replay,
         pending: *mut bool,

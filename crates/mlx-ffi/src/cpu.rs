@@ -53,10 +53,9 @@ fn product(x: &Array, n: i32, k: i32, matrices: &Matrices<'_>) -> Result<Array> 
     let (dtype, kind) = (kernel_dtype(x.dtype())?, matrices.kind);
     let mut shape = x.shape().to_vec();
     shape[x.shape().len() - 1] = n;
-    let order: Vec<i32> = (0..shape.len() as i32).collect();
     let m = leading_shape(&x).iter().map(|&dim| dim as usize).product();
     let (n, k) = (n as usize, k as usize);
-    let outcome = Outcome { dtype: x.dtype(), shape: &shape, order: &order };
+    let outcome = Outcome::row_major(x.dtype(), &shape);
     let inputs: Vec<&Array> = std::iter::once(&x).chain(matrices.parts()).collect();
     operation(&inputs, Inputs::RowMajor, outcome, move |inputs, out| {
         let [x, parts @ ..] = inputs else { return Err(Error::new("a product without operands")) };

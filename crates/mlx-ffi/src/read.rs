@@ -9,7 +9,7 @@ use std::slice;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use crate::{Array, Device, Dtype, Error, Result, sys};
+use crate::{Array, Device, Dtype, Error, Result, ops, sys};
 
 /// Bytes that a thread reads at a time: enough that handing them out costs nothing, so few that all
 /// threads end at about the same time.
@@ -79,6 +79,9 @@ impl Array {
         }
         let shape = [&[rows], rest].concat();
         let size = bytes.iter().map(|bytes| bytes.len()).sum();
+        if size == 0 {
+            return ops::zeros(&shape, first.dtype());
+        }
         let (array, memory) = allocate(&shape, first.dtype(), size)?;
         let mut pieces = Vec::new();
         let mut left = memory;
@@ -87,7 +90,8 @@ impl Array {
             pieces.extend(own.chunks_mut(PIECE).zip(bytes.chunks(PIECE)));
             left = after;
         }
-        let threads = threads_for(pieces.len());
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let threads = cores.min(*THREADS.end()).min(pieces.len());
         on_threads(threads, pieces.into_iter(), || {
             |(to, from): (&mut [MaybeUninit<u8>], &[u8])| {
                 to.write_copy_of_slice(from);
@@ -118,15 +122,10 @@ fn allocate<'a>(
     Ok((array, unsafe { slice::from_raw_parts_mut(data.cast::<MaybeUninit<u8>>(), bytes) }))
 }
 
-/// Threads for so many pieces.
-fn threads_for(pieces: usize) -> usize {
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    cores.clamp(*THREADS.start(), *THREADS.end()).min(pieces)
-}
-
 /// Fills `memory` from `file`.
 fn read_all(file: &File, offset: u64, memory: &mut [MaybeUninit<u8>], way: Way) -> io::Result<()> {
-    let threads = threads_for(memory.len().div_ceil(PIECE));
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let threads = cores.clamp(*THREADS.start(), *THREADS.end()).min(memory.len().div_ceil(PIECE));
     on_threads(threads, (0..).zip(memory.chunks_mut(PIECE)), || {
         let mut buffer = match way {
             Way::Direct => Vec::new(),

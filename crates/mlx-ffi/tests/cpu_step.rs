@@ -158,6 +158,9 @@ fn what_does_not_fit_is_refused() -> Result<()> {
     // What is known only when it is computed is the error of the evaluation.
     let error = layer.step(&x, 0, &index(CAPACITY)?, &held)?[0].eval().expect_err("no room");
     assert!(error.to_string().contains("no room for position 64"), "{error}");
+    let twice = Held { keys: held.keys.share()?, values: held.keys.share()? };
+    let error = layer.step(&x, 0, &index(0)?, &twice)?[0].eval().expect_err("one buffer for both");
+    assert!(error.to_string().contains("another of its inputs too"), "{error}");
     cpu::add(&x, &normal(&[3], Dtype::F32, 1)?).expect_err("shapes");
     cpu::add(&x, &normal(&[HIDDEN], Dtype::F16, 1)?).expect_err("types");
     Ok(())

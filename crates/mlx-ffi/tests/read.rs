@@ -61,6 +61,8 @@ fn joined_rows_are_those_of_all_parts_in_turn() -> Result<()> {
         assert_eq!((found.shape(), found.dtype()), (expected.shape(), dtype));
         assert!(found.to_vec_f32()? == expected.to_vec_f32()?, "{dtype:?}");
     }
+    let none = ops::zeros(&[0], Dtype::Bf16)?;
+    assert_eq!(Array::joined(&[&none, &none])?.shape(), [0]);
     let (a, b) = (ops::zeros(&[2, 3], Dtype::F32)?, ops::zeros(&[2, 4], Dtype::F32)?);
     let scalar = ops::zeros(&[], Dtype::F32)?;
     let other = ops::zeros(&[2, 3], Dtype::F16)?;

@@ -2,7 +2,7 @@
 
 use cpu_kernels::Heads;
 
-use super::operation::{Inputs, Outcome, View, operation};
+use super::operation::{Inputs, Outcome, View, floats, operation};
 use super::{failed, kernel_dtype};
 use crate::{Array, Dtype, Error, Result, ops};
 
@@ -64,12 +64,12 @@ pub fn attention(
         Error::new(format!("{n_heads} heads of {dv} values are more than an array has columns"))
     })?;
     let shape = [b, l, columns];
-    let outcome = Outcome { dtype: q.dtype(), shape: &shape, order: &[0, 1, 2] };
+    let outcome = Outcome::row_major(q.dtype(), &shape);
     operation(&inputs, Inputs::Strided, outcome, move |inputs, out| {
         let [b, n_heads, n_kv_heads, l, n, d, dv] = sizes;
         let mut sinks = Vec::new();
         if let Some(view) = inputs.get(3) {
-            sinks.extend(view.bytes.as_chunks::<4>().0.iter().copied().map(f32::from_ne_bytes));
+            sinks.extend(floats(view.bytes));
         }
         let [q, k, v] = [0, 1, 2].map(|i| heads(&inputs[i]));
         cpu_kernels::attention(cpu_kernels::Attention {

@@ -47,8 +47,7 @@ fn product(
     }
     let (dtype, kind) = (kernel_dtype(x.dtype())?, matrices.kind);
     let shape = [indices.shape(), &[n]].concat();
-    let order: Vec<i32> = (0..shape.len() as i32).collect();
-    let outcome = Outcome { dtype: x.dtype(), shape: &shape, order: &order };
+    let outcome = Outcome::row_major(x.dtype(), &shape);
     let [count, n, k] = [count, n, k].map(|size| size as usize);
     let inputs: Vec<&Array> = [&x, indices].into_iter().chain(matrices.parts()).collect();
     operation(&inputs, Inputs::RowMajor, outcome, move |inputs, out| {

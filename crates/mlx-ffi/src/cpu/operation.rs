@@ -23,10 +23,15 @@ pub(super) struct ViewMut<'a> {
     strides: &'a [i64],
 }
 
-impl View<'_> {
+impl<'a> View<'a> {
     /// The first `N` strides, which are not negative.
     pub(super) fn strides<const N: usize>(&self) -> [usize; N] {
         firsts(self.strides)
+    }
+
+    /// The bytes from column `first` on.
+    pub(super) fn from(&self, first: usize, dtype: cpu_kernels::Dtype) -> &'a [u8] {
+        self.bytes.get(first * dtype.size()..).unwrap_or(&[])
     }
 
     /// The strides of all dimensions but the last.
@@ -42,15 +47,27 @@ impl ViewMut<'_> {
     }
 }
 
+/// Bytes as F32.
+pub(super) fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> {
+    bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_ne_bytes(*bytes))
+}
+
 fn firsts<const N: usize>(strides: &[i64]) -> [usize; N] {
     std::array::from_fn(|i| strides[i] as usize)
 }
 
-/// An array's type, its shape, and its dimensions from the outermost in memory to the innermost.
+/// An array's type, its shape, and its dimensions from the outermost in memory to the innermost; `None`:
+/// row-major.
 pub(super) struct Outcome<'a> {
     pub(super) dtype: Dtype,
     pub(super) shape: &'a [i32],
-    pub(super) order: &'a [c_int],
+    pub(super) order: Option<&'a [c_int]>,
+}
+
+impl Outcome<'_> {
+    pub(super) fn row_major(dtype: Dtype, shape: &[i32]) -> Outcome<'_> {
+        Outcome { dtype, shape, order: None }
+    }
 }
 
 /// How an operation takes its inputs.
@@ -103,6 +120,7 @@ where
 {
     let inputs = VectorArray::of(inputs)?;
     let Outcome { dtype, shape, order } = outcome;
+    let order = order.map_or_else(|| (0..shape.len() as c_int).collect(), <[c_int]>::to_vec);
     assert!(shape.len() == order.len(), "each dimension has its place");
     let form = sys::mlxrs_cpu_form {
         dtype: dtype.raw(),
@@ -208,7 +226,7 @@ mod tests {
         let x = Array::from_f32(&[1.0, 2.0], &[2])?;
         for text in ["no such row", &"long ".repeat(100)] {
             let text = text.to_owned();
-            let outcome = Outcome { dtype: Dtype::F32, shape: &[2], order: &[0] };
+            let outcome = Outcome::row_major(Dtype::F32, &[2]);
             let refused = text.clone();
             let made = operation(&[&x], Inputs::Strided, outcome, move |_, _| {
                 Err(Error::new(refused.clone()))
@@ -224,7 +242,7 @@ mod tests {
     fn what_is_written_in_place_is_the_input_afterwards() -> Result<()> {
         let x = Array::from_f32(&[1.0, 2.0, 3.0], &[3])?;
         let buffer = Array::from_f32(&[0.0; 3], &[3])?;
-        let outcome = Outcome { dtype: Dtype::F32, shape: &[3], order: &[0] };
+        let outcome = Outcome::row_major(Dtype::F32, &[3]);
         let [copy, buffer] =
             in_place(&[&buffer, &x], Inputs::Strided, &[0], outcome, |inputs, outputs| {
                 let [x] = inputs else { return Err(Error::new("one input is left")) };

@@ -15,9 +15,9 @@ use crate::{Array, Dtype, Error, Result};
 /// # Errors
 /// Shapes or types that do not fit; types other than f32, f16 and bf16; a stream of the GPU.
 pub fn rms_norm(x: &Array, weight: &Array, eps: f32) -> Result<Array> {
-    let order: Vec<i32> = (0..x.shape().len() as i32).collect();
     let (sizes, d) = sizes(x)?;
-    rows((x, 0), (sizes, d), Some((weight, eps)), None, (x.shape(), &order))
+    let outcome = Outcome::row_major(x.dtype(), x.shape());
+    rows((x, 0), (sizes, d), Some((weight, eps)), None, outcome)
 }
 
 /// The heads in `columns` of `x`, `[b, l, …]`, `n · head_dim` many, as `[b, n, l, head_dim]`: each
@@ -46,17 +46,18 @@ pub fn heads(
     }
     let n = all / head_dim;
     let sizes = [b, l, n].map(|size| size as usize);
-    rows((x, first), (sizes, head_dim as usize), norm, turns, (&[b, n, l, head_dim], &[0, 2, 1, 3]))
+    let shape = [b, n, l, head_dim];
+    let outcome = Outcome { dtype: x.dtype(), shape: &shape, order: Some(&[0, 2, 1, 3]) };
+    rows((x, first), (sizes, head_dim as usize), norm, turns, outcome)
 }
 
-/// `x` from column `first` on as `sizes` rows of `d` values, normed and rotated, to an array of that
-/// shape and order.
+/// `x` from column `first` on as `sizes` rows of `d` values, normed and rotated, to `outcome`.
 fn rows(
     (x, first): (&Array, usize),
     (sizes, d): ([usize; 3], usize),
     norm: Option<(&Array, f32)>,
     turns: Option<&Array>,
-    (shape, order): (&[i32], &[i32]),
+    outcome: Outcome<'_>,
 ) -> Result<Array> {
     let dtype = kernel_dtype(x.dtype())?;
     let dims = turns.map(|turns| turns.shape().last().copied().unwrap_or(0) as usize);
@@ -76,13 +77,12 @@ fn rows(
     let eps = norm.map(|(_, eps)| eps);
     let inputs: Vec<&Array> =
         [Some(x), norm.map(|(weight, _)| weight), turns].into_iter().flatten().collect();
-    let from_heads = x.shape().len() == 3 && shape.len() == 4;
-    let outcome = Outcome { dtype: x.dtype(), shape, order };
+    let from_heads = x.shape().len() == 3 && outcome.shape.len() == 4;
     operation(&inputs, Inputs::Strided, outcome, move |inputs, out| {
         let x = match from_heads {
             true => {
                 let [b, l] = inputs[0].strides();
-                Heads { data: from(&inputs[0], first, dtype), strides: [b, l, d] }
+                Heads { data: inputs[0].from(first, dtype), strides: [b, l, d] }
             }
             false => leading(&inputs[0], first, dtype),
         };
@@ -114,8 +114,7 @@ pub fn gated(
     let (sizes, _) = sizes(gate)?;
     let d = of_gate.len();
     let shape = [rows, &[d as i32]].concat();
-    let order: Vec<i32> = (0..shape.len() as i32).collect();
-    let outcome = Outcome { dtype: gate.dtype(), shape: &shape, order: &order };
+    let outcome = Outcome::row_major(gate.dtype(), &shape);
     operation(&[gate, up], Inputs::Strided, outcome, move |inputs, out| {
         let [gate, up] = [0, 1].map(|i| leading(&inputs[i], firsts[i], dtype));
         cpu_kernels::gated(Gated { dtype, sizes, d, gate, up, activation, out }).map_err(failed)
@@ -134,8 +133,7 @@ pub fn add(x: &Array, y: &Array) -> Result<Array> {
     {
         return Err(Error::new(format!("{x:?} and {y:?} cannot be added")));
     }
-    let order: Vec<i32> = (0..x.shape().len() as i32).collect();
-    let outcome = Outcome { dtype: x.dtype(), shape: x.shape(), order: &order };
+    let outcome = Outcome::row_major(x.dtype(), x.shape());
     operation(&[x, y], Inputs::Strided, outcome, move |inputs, out| {
         let operands = [0, 1].map(|i| leading(&inputs[i], 0, dtype));
         cpu_kernels::sum(Sum { dtype, sizes, d, operands, out }).map_err(failed)
@@ -174,10 +172,5 @@ fn leading<'a>(view: &View<'a>, first: usize, dtype: cpu_kernels::Dtype) -> Head
     for (stride, &found) in strides[3 - found.len()..].iter_mut().zip(found) {
         *stride = found as usize;
     }
-    Heads { data: from(view, first, dtype), strides }
-}
-
-/// The bytes from column `first` on.
-fn from<'a>(view: &View<'a>, first: usize, dtype: cpu_kernels::Dtype) -> &'a [u8] {
-    view.bytes.get(first * dtype.size()..).unwrap_or(&[])
+    Heads { data: view.from(first, dtype), strides }
 }

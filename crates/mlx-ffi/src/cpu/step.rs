@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use cpu_kernels::{Norm, Rotation};
 
-use super::operation::{Inputs, Outcome, in_place};
+use super::operation::{Inputs, Outcome, floats, in_place};
 use super::{failed, kernel_dtype};
 use crate::step::{Heads, Step};
 use crate::{Array, Dtype, Error, Result, ops};
@@ -24,7 +24,7 @@ pub fn step_attention(step: &Step<'_>) -> Result<[Array; 3]> {
     let window = step.window.map(|window| window.max(0) as usize);
     let sinks = step.sinks.map(|sinks| ops::astype(sinks, Dtype::F32)).transpose()?;
     let shape = [b, 1, n_heads * d];
-    let outcome = Outcome { dtype: step.keys.dtype(), shape: &shape, order: &[0, 1, 2] };
+    let outcome = Outcome::row_major(step.keys.dtype(), &shape);
     let [b, n_kv_heads, capacity, d] = [b, n_kv_heads, capacity, d].map(|size| size as usize);
     let n_heads = n_heads as usize;
     let columns = [q, k, v].map(|heads| heads.at as usize);
@@ -62,8 +62,7 @@ pub fn step_attention(step: &Step<'_>) -> Result<[Array; 3]> {
         };
         let [q, k, v] = [(q, columns[0]), (k, columns[1]), (v, columns[2])].map(|(view, first)| {
             let [row_step] = view.strides();
-            let data = view.bytes.get(first * dtype.size()..).unwrap_or(&[]);
-            cpu_kernels::Heads { data, strides: [row_step, 0, d] }
+            cpu_kernels::Heads { data: view.from(first, dtype), strides: [row_step, 0, d] }
         });
         let (key_strides, value_strides) = (keys.strides(), values.strides());
         let mut turns = TURNS.replace(Turns::NONE);
@@ -142,10 +141,6 @@ impl Turns {
         }
         &self.values
     }
-}
-
-fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> {
-    bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_ne_bytes(*bytes))
 }
 
 fn integers(bytes: &[u8]) -> impl Iterator<Item = i32> {

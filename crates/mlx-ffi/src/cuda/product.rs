@@ -8,11 +8,11 @@ use crate::{Array, Dtype, Error, QuantMode, Quantized, Result};
 
 /// Warps of a block.
 const WARPS: i32 = 8;
-/// Blocks that a large device runs at once where a row of x is normed first: three for each of its
-/// multiprocessors, by the registers that they take. The blocks of a second round would leave most of it
+/// Blocks that a large device runs at once where a row of x is normed first or unpacked weights are a gate:
+/// three for each of its multiprocessors, by the registers that they take. The blocks of a second round would leave most of it
 /// idle.
 const BLOCKS: i32 = 396;
-/// The same without a norm: four.
+/// The same with neither: four.
 const PLAIN_BLOCKS: i32 = 528;
 /// The same where a warp unpacks two rows of weights at a time: two.
 const UNPACKING_BLOCKS: i32 = 264;
