@@ -62,9 +62,9 @@ class CpuKept : public Kept {
 
   void send(std::vector<array> moving, const std::vector<uint64_t>& places) override {
     // Ends with the task, whatever becomes of it, and the future is ready then.
-    auto task = std::make_shared<std::promise<void>>();
-    done_ = task->get_future();
-    auto run = [this, task = std::move(task), moving = std::move(moving), &places]() {
+    auto end = std::make_shared<std::promise<void>>();
+    done_ = end->get_future();
+    auto run = [this, end = std::move(end), moving = std::move(moving), &places]() {
       for (size_t i = 0; i < moving.size(); i++) {
         std::memcpy(reinterpret_cast<char*>(places[i]), moving[i].data<char>(), moving[i].nbytes());
       }

@@ -22,7 +22,7 @@ pub use attention::{Visible, attention};
 pub use cpu_kernels::set_threads;
 pub use gather::{gather_matmul, gather_quantized_matmul};
 pub use rows::{Activation, add, gated, heads, rms_norm};
-pub use step::step_attention;
+pub use step::{step_attention, turns};
 
 use operation::{Inputs, Outcome, View, operation};
 

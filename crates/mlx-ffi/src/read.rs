@@ -90,8 +90,7 @@ impl Array {
             pieces.extend(own.chunks_mut(PIECE).zip(bytes.chunks(PIECE)));
             left = after;
         }
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        let threads = cores.min(*THREADS.end()).min(pieces.len());
+        let threads = cores().min(*THREADS.end()).min(pieces.len());
         on_threads(threads, pieces.into_iter(), || {
             |(to, from): (&mut [MaybeUninit<u8>], &[u8])| {
                 to.write_copy_of_slice(from);
@@ -124,8 +123,7 @@ fn allocate<'a>(
 
 /// Fills `memory` from `file`.
 fn read_all(file: &File, offset: u64, memory: &mut [MaybeUninit<u8>], way: Way) -> io::Result<()> {
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    let threads = cores.clamp(*THREADS.start(), *THREADS.end()).min(memory.len().div_ceil(PIECE));
+    let threads = cores().clamp(*THREADS.start(), *THREADS.end()).min(memory.len().div_ceil(PIECE));
     on_threads(threads, (0..).zip(memory.chunks_mut(PIECE)), || {
         let mut buffer = match way {
             Way::Direct => Vec::new(),
@@ -144,6 +142,10 @@ fn read_all(file: &File, offset: u64, memory: &mut [MaybeUninit<u8>], way: Way) 
             }
         }
     })
+}
+
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Calls what `worker` makes, once for each of so many threads, with each of `pieces`, until one fails.

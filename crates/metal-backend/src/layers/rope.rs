@@ -4,7 +4,7 @@ use std::f64::consts::PI;
 use std::rc::Rc;
 
 use mlx_ffi::fast::{RopeFrequencies, RopeOffset};
-use mlx_ffi::{Array, Result, fast, ops, step};
+use mlx_ffi::{Array, Result, cpu, fast, ops, step};
 
 use super::Positions;
 use crate::config::{RopeConfig, RopeScaling};
@@ -84,10 +84,8 @@ pub(crate) struct Turn {
 impl Turn {
     /// Appends the cosines of all pairs' angles at a position, then their sines.
     pub fn push(&self, position: i32, to: &mut Vec<f32>) {
-        let position = position as f32 * self.scale;
-        let angles = || self.radians.iter().map(|radians| position * radians);
-        to.extend(angles().map(|angle| angle.cos() * self.magnitude));
-        to.extend(angles().map(|angle| angle.sin() * self.magnitude));
+        let radians = self.radians.iter().copied();
+        to.extend(cpu::turns(radians, position, self.scale, self.magnitude));
     }
 }
 

@@ -48,7 +48,7 @@ impl ViewMut<'_> {
 }
 
 /// Bytes as F32.
-pub(super) fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> {
+pub(super) fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> + Clone {
     bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_ne_bytes(*bytes))
 }
 

@@ -127,10 +127,8 @@ impl Turns {
             self.values.clear();
             let [speed, magnitude] = factors;
             for &position in &positions {
-                let position = position as f32 * speed;
-                let angles = || floats(radians).map(|radians| position * radians);
-                let turns = angles().map(f32::cos).chain(angles().map(f32::sin));
-                self.values.extend(turns.flat_map(|turn| (turn * magnitude).to_ne_bytes()));
+                let turns = turns(floats(radians), position, speed, magnitude);
+                self.values.extend(turns.flat_map(f32::to_ne_bytes));
             }
             *self = Turns {
                 radians: radians.to_vec(),
@@ -141,6 +139,19 @@ impl Turns {
         }
         &self.values
     }
+}
+
+/// What rotates a head at a position: the cosines of its pairs' angles, then their sines, each times
+/// `magnitude`. Angles are `radians`, one for each pair, times the position times `speed`.
+pub fn turns(
+    radians: impl Iterator<Item = f32> + Clone,
+    position: i32,
+    speed: f32,
+    magnitude: f32,
+) -> impl Iterator<Item = f32> {
+    let position = position as f32 * speed;
+    let angles = radians.map(move |radians| position * radians);
+    angles.clone().map(f32::cos).chain(angles.map(f32::sin)).map(move |turn| turn * magnitude)
 }
 
 fn integers(bytes: &[u8]) -> impl Iterator<Item = i32> {
