@@ -170,6 +170,13 @@ impl StreamHandle {
     fn empty() -> Self {
         StreamHandle(sys::mlx_stream { ctx: std::ptr::null_mut() })
     }
+
+    /// A stream that any thread may use.
+    fn new(device: sys::mlx_device) -> Result<Self> {
+        // SAFETY: the device lives for the call.
+        let raw = unsafe { sys::mlx_stream_new_thread_unsafe(device) };
+        if raw.ctx.is_null() { Err(take()) } else { Ok(StreamHandle(raw)) }
+    }
 }
 
 impl Drop for StreamHandle {
@@ -183,59 +190,84 @@ impl Drop for StreamHandle {
 unsafe impl Send for StreamHandle {}
 
 thread_local! {
-    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
+    static STREAMS: RefCell<Streams> = const {
+        RefCell::new(Streams { own: None, lent: None, is_lent: false })
+    };
 }
 
 /// CPU streams that no thread uses. MLX gives each stream a thread of its own, which lives as long
 /// as the process: a stream for each model that was ever loaded would add up.
 static IDLE_ON_CPU: Mutex<Vec<StreamHandle>> = Mutex::new(Vec::new());
 
-/// The stream of a thread.
-enum Current {
+/// Starts MLX's scheduler, by a stream that the next thread gets; what fails here fails there again.
+pub(crate) fn start_scheduler() {
+    // SAFETY: takes plain values.
+    let device = DeviceHandle(unsafe { sys::mlx_device_new_type(sys::MLX_CPU, 0) });
+    if let Ok(stream) = StreamHandle::new(device.0) {
+        // SAFETY: the stream lives for the call.
+        let _ = check(unsafe { sys::mlx_synchronize(stream.0) });
+        IDLE_ON_CPU.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
+    }
+}
+
+/// The streams of a thread.
+struct Streams {
     /// The default one that MLX made for this thread.
-    Own(StreamHandle),
-    /// One that goes to the next thread that wants one.
-    Lent(StreamHandle),
+    own: Option<StreamHandle>,
+    /// Of the CPU; it goes to another thread that wants one when this thread ends. Not before: arrays
+    /// that this thread has not evaluated yet would run beside those of the other thread, and each
+    /// would get the errors of both.
+    lent: Option<StreamHandle>,
+    /// Whether operations go to `lent`, not to `own`.
+    is_lent: bool,
 }
 
-impl Current {
-    /// An idle stream on the CPU or a new one, which becomes the thread's default.
-    fn lend(device: &DeviceHandle) -> Result<Current> {
-        let idle = IDLE_ON_CPU.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let stream = match idle {
-            Some(stream) => stream,
-            None => {
-                // SAFETY: the device lives for the call.
-                let raw = unsafe { sys::mlx_stream_new_thread_unsafe(device.0) };
-                if raw.ctx.is_null() {
-                    return Err(take());
-                }
-                StreamHandle(raw)
-            }
-        };
-        // SAFETY: the stream lives for the call, which copies its number.
-        check(unsafe { sys::mlx_set_default_stream(stream.0) })?;
-        Ok(Current::Lent(stream))
+impl Streams {
+    fn current(&self) -> Option<sys::mlx_stream> {
+        let stream = if self.is_lent { &self.lent } else { &self.own };
+        stream.as_ref().map(|stream| stream.0)
     }
 
-    fn raw(&self) -> sys::mlx_stream {
-        match self {
-            Current::Own(stream) | Current::Lent(stream) => stream.0,
+    /// Uses MLX's default for this thread.
+    fn take_own(&mut self, device: sys::mlx_device) -> Result<()> {
+        let mut stream = StreamHandle::empty();
+        // SAFETY: the out-pointer holds an empty handle, which the call fills.
+        check(unsafe { sys::mlx_get_default_stream(&mut stream.0, device) })?;
+        self.own = Some(stream);
+        self.is_lent = false;
+        Ok(())
+    }
+
+    /// Uses an idle stream on the CPU or a new one, which becomes the thread's default.
+    fn take_lent(&mut self, device: sys::mlx_device) -> Result<()> {
+        if self.lent.is_none() {
+            let idle = IDLE_ON_CPU.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let stream = match idle {
+                Some(stream) => stream,
+                None => StreamHandle::new(device)?,
+            };
+            // What the thread before left on it, a failure too, is not this thread's.
+            // SAFETY: the stream lives for the call.
+            let _ = check(unsafe { sys::mlx_synchronize(stream.0) });
+            // SAFETY: the stream lives for the call, which copies its number.
+            check(unsafe { sys::mlx_set_default_stream(stream.0) })?;
+            self.lent = Some(stream);
         }
+        self.is_lent = true;
+        Ok(())
     }
 }
 
-impl Drop for Current {
+impl Drop for Streams {
     fn drop(&mut self) {
-        if let Current::Lent(stream) = self {
-            let stream = std::mem::replace(stream, StreamHandle::empty());
+        if let Some(stream) = self.lent.take() {
             IDLE_ON_CPU.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
         }
     }
 }
 
-/// Sends this thread's operations from now on to its stream on `device`. A thread that never
-/// calls this uses MLX's default device.
+/// Sends this thread's operations from now on to its stream on `device`, the same one each time. A
+/// thread that never calls this uses MLX's default device.
 ///
 /// # Errors
 /// Those of MLX; a device that is not there.
@@ -244,12 +276,13 @@ pub fn use_device(device: Device) -> Result<()> {
         return Err(Error::new(format!("no {device:?} device is available")));
     }
     let handle = DeviceHandle::new(device)?;
-    let stream = match device {
-        Device::Cpu => Current::lend(&handle)?,
-        Device::Gpu => Current::Own(default_stream(handle.0)?),
-    };
-    CURRENT.with(|current| *current.borrow_mut() = Some(stream));
-    Ok(())
+    STREAMS.with(|streams| {
+        let mut streams = streams.borrow_mut();
+        match device {
+            Device::Cpu => streams.take_lent(handle.0),
+            Device::Gpu => streams.take_own(handle.0),
+        }
+    })
 }
 
 /// Waits until everything that this thread has queued is done.
@@ -289,35 +322,24 @@ impl Drop for StringHandle {
     }
 }
 
-fn default_stream(device: sys::mlx_device) -> Result<StreamHandle> {
-    let mut stream = StreamHandle::empty();
-    // SAFETY: the out-pointer holds an empty handle, which the call fills.
-    check(unsafe { sys::mlx_get_default_stream(&mut stream.0, device) })?;
-    Ok(stream)
-}
-
 /// The stream that this thread's operations go to, made at its first use. It belongs to the
-/// thread and stays valid until [`use_device`] or the thread's end.
+/// thread and stays valid until its end.
 ///
 /// Where MLX cannot give one, or the thread is at its end, the handle is empty and the operation
 /// that takes it fails.
 pub(crate) fn current() -> sys::mlx_stream {
     const NONE: sys::mlx_stream = sys::mlx_stream { ctx: std::ptr::null_mut() };
-    let stream = CURRENT.try_with(|current| {
-        let mut current = current.borrow_mut();
-        if let Some(stream) = current.as_ref() {
-            return stream.raw();
+    let stream = STREAMS.try_with(|streams| {
+        let mut streams = streams.borrow_mut();
+        if let Some(stream) = streams.current() {
+            return stream;
         }
         init();
         let mut device = DeviceHandle(sys::mlx_device { ctx: std::ptr::null_mut() });
         // SAFETY: the out-pointer holds an empty handle, which the call fills.
         let status = unsafe { sys::mlx_get_default_device(&mut device.0) };
-        match check(status).and_then(|()| default_stream(device.0)) {
-            Ok(stream) => {
-                let raw = stream.0;
-                *current = Some(Current::Own(stream));
-                raw
-            }
+        match check(status).and_then(|()| streams.take_own(device.0)) {
+            Ok(()) => streams.current().unwrap_or(NONE),
             Err(_) => NONE,
         }
     });

@@ -1,7 +1,7 @@
 //! Devices, streams and what belongs to a thread.
 
 use mlx_ffi::{
-    Array, Compiled, Device, Dtype, Result, async_eval, eval_all, mlx_version, ops, random,
+    Array, Compiled, Device, Dtype, Result, async_eval, cpu, eval_all, mlx_version, ops, random,
     synchronize, use_device,
 };
 
@@ -93,6 +93,48 @@ fn two_threads_compute_on_arrays_of_their_own() {
     // The two on the CPU are equal to the last bit; the others are where the default is the CPU.
     assert_eq!(results[1], results[3]);
     assert_eq!(results[0], results[2]);
+}
+
+/// An operation that fails when it is computed.
+fn failing() -> Result<Array> {
+    let w = Array::from_f32(&[1.0, 2.0], &[2, 1, 1])?;
+    let indices = Array::from_u32(&[2], &[1])?;
+    cpu::gather_matmul(&Array::from_f32(&[1.0], &[1, 1])?, &w, &indices)
+}
+
+#[test]
+fn what_is_lazy_when_a_device_is_chosen_again_stays_apart_from_other_threads() -> Result<()> {
+    use_device(Device::Cpu)?;
+    for _ in 0..100 {
+        let lazy = ops::add(&ops::zeros(&[5], Dtype::F32)?, &Array::scalar(1.0, Dtype::F32)?)?;
+        use_device(Device::Cpu)?;
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| -> Result<()> {
+                use_device(Device::Cpu)?;
+                async_eval([&failing()?])
+            });
+            other.join().expect("no panic")
+        })?;
+        assert_eq!(lazy.to_vec_f32()?, [1.0; 5]);
+    }
+    Ok(())
+}
+
+#[test]
+fn what_failed_unread_on_a_thread_is_not_the_error_of_the_next() -> Result<()> {
+    for _ in 0..100 {
+        let run = |work: fn() -> Result<()>| std::thread::spawn(work).join().expect("no panic");
+        run(|| {
+            use_device(Device::Cpu)?;
+            async_eval([&failing()?])
+        })?;
+        run(|| {
+            use_device(Device::Cpu)?;
+            assert_eq!(ops::zeros(&[2], Dtype::F32)?.to_vec_f32()?, [0.0; 2]);
+            Ok(())
+        })?;
+    }
+    Ok(())
 }
 
 #[test]
