@@ -58,7 +58,7 @@ pub(crate) fn init() {
             }
         };
         // Without threads MLX has none for its streams either, and says so.
-        let _ = thread::Builder::new().name("mlx-main".to_owned()).spawn(main);
+        let _ = thread::Builder::new().name("mlx".to_owned()).spawn(main);
         let _ = has_started.recv();
     });
 }

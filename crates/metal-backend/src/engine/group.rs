@@ -151,6 +151,14 @@ impl Group {
         Ok(out)
     }
 
+    /// Waits for the step that was queued last; what it drew is read by the next one.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn wait(&self) -> Result<()> {
+        self.drawn.as_ref().map_or(Ok(()), |draws| Ok(draws.ids.eval()?))
+    }
+
     /// Takes a row out and leaves the others; what it has drawn and not read is forgotten.
     ///
     /// # Errors

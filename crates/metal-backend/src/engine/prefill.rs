@@ -49,6 +49,11 @@ impl Prefill {
         self.pass.is_none() && self.reading.is_none()
     }
 
+    /// Whether a chunk has passed some layers, and not all.
+    pub fn is_between_layers(&self) -> bool {
+        self.pass.is_some()
+    }
+
     /// Ids of the chunk that is computed next, or under way.
     pub fn chunk(&self, chunk: usize) -> usize {
         // Chunks begin at multiples of their size, wherever a cache let the prefill begin.

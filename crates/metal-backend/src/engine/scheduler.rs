@@ -11,7 +11,7 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use inference_core::{CacheMiss, Error, FinishReason};
-use mlx_ffi::memory;
+use mlx_ffi::{memory, on_cpu};
 
 use super::classify::Lane;
 use super::group::{Exit, Group};
@@ -116,6 +116,7 @@ impl<'a> Scheduler<'a> {
             if !self.groups.is_empty() {
                 self.clock.lap(Part::Rest);
             }
+            self.wait_for_steps();
             self.prefill();
             self.classify();
             self.inspect();
@@ -281,6 +282,22 @@ impl<'a> Scheduler<'a> {
         }
     }
 
+    /// Before others compute on a CPU, waits for the steps that were queued: the time of the others is
+    /// their own then, and so are their failures. A GPU would have nothing to do meanwhile.
+    fn wait_for_steps(&mut self) {
+        let others = [self.classifications.running(), self.inspections.running()];
+        let waits = !self.prefills.is_empty() || others.iter().any(|running| *running > 0);
+        if self.groups.is_empty() || !waits || !on_cpu().unwrap_or(false) {
+            return;
+        }
+        for at in (0..self.groups.len()).rev() {
+            if let Err(error) = self.groups[at].wait() {
+                self.fail_step(at, error);
+            }
+        }
+        self.clock.lap(Part::Wait);
+    }
+
     /// Computes a part of one prompt.
     fn prefill(&mut self) {
         let Some(at) = self.next_prefill() else { return };
@@ -303,7 +320,8 @@ impl<'a> Scheduler<'a> {
             let row = self.prefills.remove(at).row;
             return self.end(row, Err(error.in_phase("prefill")));
         }
-        if ids > 0 && !reads {
+        // The last part of a chunk leaves the end of the last layer out.
+        if self.prefills[at].is_between_layers() {
             self.pace = started.elapsed().as_secs_f64() / (ids * layers) as f64;
         }
         let Prefill { row, caches, .. } = &self.prefills[at];
@@ -393,10 +411,7 @@ impl<'a> Scheduler<'a> {
             let step = catch_unwind(AssertUnwindSafe(|| group.step(model, clock)))
                 .unwrap_or_else(|panic| Err(panicked("the step", &*panic).into()));
             match step {
-                Err(error) => {
-                    let step = self.groups[at].rows().first().map_or(0, Row::generated);
-                    self.fail_group(at, error.in_phase(&format!("decode step {step}")));
-                }
+                Err(error) => self.fail_step(at, error),
                 Ok(left) => {
                     let kept = self.groups[at].keep_prefixes(&mut self.prefixes);
                     match kept {
@@ -419,6 +434,11 @@ impl<'a> Scheduler<'a> {
                 let _ = memory::clear_cache();
             }
         }
+    }
+
+    fn fail_step(&mut self, at: usize, error: crate::error::Error) {
+        let step = self.groups[at].rows().first().map_or(0, Row::generated);
+        self.fail_group(at, error.in_phase(&format!("decode step {step}")));
     }
 
     fn fail_group(&mut self, at: usize, error: crate::error::Error) {
