@@ -1,13 +1,15 @@
 //! Speed of each kind of product at the sizes of Qwen3-0.6B, beside a plain sum of as many bytes.
 //!
-//! `cargo run --release -p cpu-kernels --example bandwidth -- [KIND] [THREADS]` prints, for one
+//! `cargo run --release -p cpu-kernels --example bandwidth -- [KIND] [THREADS] [LEVEL]` prints, for one
 //! row, the bytes of weights read per second, and for 64 and 512 rows the operations per second.
 //! Matrices are walked through in a set that is larger than the caches.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use cpu_kernels::{Dtype, Packing, Problem, Weights, matmul, set_threads, threads};
+use cpu_kernels::{
+    Dtype, Level, Packing, Problem, Weights, matmul, set_level, set_threads, threads,
+};
 
 const SIZES: [(usize, usize); 4] = [(1024, 1024), (3072, 1024), (1024, 3072), (151936, 1024)];
 
@@ -118,6 +120,10 @@ fn main() -> std::io::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let only = arguments.next().unwrap_or_default();
     set_threads(arguments.next().and_then(|n| n.parse().ok()).unwrap_or(0));
+    if let Some(name) = arguments.next() {
+        let level = Level::available().iter().find(|level| level.name() == name);
+        set_level(Some(*level.expect("a level of this processor"))).expect("available");
+    }
     let mut out = std::io::stdout().lock();
     // Small numbers in every type: bytes of 0x3c are 0.0115 in bf16 and 1.06 in f16.
     let bytes = vec![0x3cu8; 640 << 20];

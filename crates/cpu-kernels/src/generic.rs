@@ -1,4 +1,4 @@
-//! Kernels in plain Rust, which the compiler turns into the vectors of each level.
+//! Kernels in plain Rust, which the compiler turns into the vectors that every processor has.
 //!
 //! A few rows of weights are widened to f32 in a thread's scratch memory and multiplied with all
 //! rows of x, so that x may have any number of rows at the cost of one widening.
@@ -7,7 +7,7 @@ use std::cell::RefCell;
 
 use crate::output::Output;
 use crate::values::{e2m1, e4m3, load, scale, widen};
-use crate::{Level, Packing, Problem, Weights, pool};
+use crate::{Packing, Problem, Weights, pool};
 
 /// Rows of weights that one pass over x multiplies.
 const ROWS: usize = 4;
@@ -15,7 +15,7 @@ const ROWS: usize = 4;
 const X_ROWS: usize = 3;
 const LANES: usize = 8;
 
-static E2M1: [f32; 16] = {
+pub(crate) static E2M1: [f32; 16] = {
     let mut table = [0.0; 16];
     let mut i = 0;
     while i < 16 {
@@ -25,7 +25,7 @@ static E2M1: [f32; 16] = {
     table
 };
 
-static E4M3: [f32; 256] = {
+pub(crate) static E4M3: [f32; 256] = {
     let mut table = [0.0; 256];
     let mut i = 0;
     while i < 256 {
@@ -49,7 +49,7 @@ struct Blocks<'a> {
 }
 
 /// Computes a checked problem of at least one element.
-pub(crate) fn run(level: Level, problem: &mut Problem<'_>) {
+pub(crate) fn run(problem: &mut Problem<'_>) {
     let Problem { m, n, k, dtype, x: bytes, weights, .. } = *problem;
     X.with_borrow_mut(|x| {
         x.resize(m * k, 0.0);
@@ -61,32 +61,12 @@ pub(crate) fn run(level: Level, problem: &mut Problem<'_>) {
         pool::run(units.div_ceil(each), &|unit| {
             PANEL.with_borrow_mut(|panel| {
                 panel.resize(ROWS * k, 0.0);
-                for block in unit * each..((unit + 1) * each).min(units) {
-                    run_block(level, &blocks, block * ROWS, panel);
+                for at in unit * each..((unit + 1) * each).min(units) {
+                    block::<{ cfg!(target_arch = "aarch64") }>(&blocks, at * ROWS, panel);
                 }
             });
         });
     });
-}
-
-#[cfg(target_arch = "x86_64")]
-fn run_block(level: Level, blocks: &Blocks<'_>, first: usize, panel: &mut [f32]) {
-    match level {
-        Level::Portable => block::<false>(blocks, first, panel),
-        // SAFETY: `matmul_at` lets only levels through that the processor has.
-        Level::Avx2 | Level::Avx512 => unsafe { block_avx2(blocks, first, panel) },
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn block_avx2(blocks: &Blocks<'_>, first: usize, panel: &mut [f32]) {
-    block::<true>(blocks, first, panel);
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn run_block(_: Level, blocks: &Blocks<'_>, first: usize, panel: &mut [f32]) {
-    block::<{ cfg!(target_arch = "aarch64") }>(blocks, first, panel);
 }
 
 /// Columns `first`.. of all rows of the result. `FMA` is whether the processor multiplies and

@@ -1,6 +1,7 @@
 //! The sets of instructions that the kernels are written for.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use crate::Error;
 
@@ -27,13 +28,43 @@ impl Level {
         if Level::available().contains(&self) {
             return Ok(());
         }
-        Err(Error(format!("this processor does not have {self:?}")))
+        Err(Error(format!("this processor does not have {}", self.name())))
     }
 
-    /// The fastest that this processor can run.
+    /// The one that [`set_level`] chose; the fastest that this processor can run without it.
     pub fn best() -> Level {
-        *Level::available().last().expect("portable is always there")
+        let chosen = usize::from(CHOSEN.load(Relaxed));
+        *Level::available().get(chosen).or(Level::available().last()).expect("portable is there")
     }
+
+    /// `portable`, `avx2` or `avx512`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Portable => "portable",
+            Level::Avx2 => "avx2",
+            Level::Avx512 => "avx512",
+        }
+    }
+}
+
+/// Its place among those that are available; any other stands for the best.
+static CHOSEN: AtomicU8 = AtomicU8::new(u8::MAX);
+
+/// Lets whatever begins from now on run at `level`; `None`: at the best.
+///
+/// # Errors
+/// A level that this processor does not have.
+pub fn set_level(level: Option<Level>) -> Result<(), Error> {
+    let place = match level {
+        None => u8::MAX,
+        Some(level) => {
+            level.check()?;
+            let place = Level::available().iter().position(|available| *available == level);
+            place.map_or(u8::MAX, |place| place as u8)
+        }
+    };
+    CHOSEN.store(place, Relaxed);
+    Ok(())
 }
 
 /// A kernel in plain Rust, which the compiler turns into the vectors of a level.

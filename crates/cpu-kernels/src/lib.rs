@@ -9,13 +9,18 @@
 //! that only `k` and the kind of the weights decide, so a row computed alone and the same row in
 //! a batch are equal bit for bit (at one [`Level`]).
 //!
-//! **Activations are never quantised.** Codes and fp4/fp8 values are exact in bf16, so products
-//! of 16-bit activations are exact before they are added up in f32, and the scale of a group is
-//! applied to its sum. f16 and f32 activations are split into two and three bf16 parts, without a
-//! rest. An infinite or undefined activation makes its row's results infinite or undefined.
+//! **Activations are never quantised.** With AVX-512, codes and fp4/fp8 values are exact in bf16, so
+//! products of 16-bit activations are exact before they are added up in f32, and the scale of a group
+//! is applied to its sum; f16 and f32 activations are split into two and three bf16 parts, without a
+//! rest. Elsewhere both become f32, a packed weight with its scale and bias. An infinite or undefined
+//! activation makes its row's results infinite or undefined.
 #![allow(unsafe_code, reason = "vector loads and threads that share the output")]
 
 mod attention;
+#[cfg(target_arch = "x86_64")]
+#[allow(clippy::wildcard_imports, reason = "intrinsics are named like nothing else")]
+#[allow(clippy::needless_range_loop, reason = "one index walks several arrays of registers")]
+mod avx2;
 #[cfg(target_arch = "x86_64")]
 #[allow(clippy::wildcard_imports, reason = "intrinsics are named like nothing else")]
 #[allow(clippy::needless_range_loop, reason = "one index walks several arrays of registers")]
@@ -34,7 +39,7 @@ mod values;
 
 pub use attention::{Attention, Heads, attention, attention_at};
 pub use gather::{Gather, gather_matmul};
-pub use level::Level;
+pub use level::{Level, set_level};
 pub use matmul::{matmul, matmul_at};
 pub use pool::{set_threads, threads};
 pub use problem::{Dtype, Error, Packing, Problem, Weights};

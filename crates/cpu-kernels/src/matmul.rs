@@ -37,11 +37,14 @@ pub fn matmul_at(level: Level, mut problem: Problem<'_>) -> Result<(), Error> {
         problem.out.fill(0);
         return Ok(());
     }
-    #[cfg(target_arch = "x86_64")]
-    if level == Level::Avx512 {
-        crate::avx512::run(&mut problem);
-        return Ok(());
+    match level {
+        Level::Portable => generic::run(&mut problem),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => crate::avx2::run(&mut problem),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => crate::avx512::run(&mut problem),
+        #[cfg(not(target_arch = "x86_64"))]
+        _ => unreachable!("the level was checked"),
     }
-    generic::run(level, &mut problem);
     Ok(())
 }

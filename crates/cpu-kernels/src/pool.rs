@@ -6,6 +6,8 @@
 
 use std::cell::UnsafeCell;
 use std::num::NonZero;
+#[cfg(target_arch = "x86_64")]
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{
     AtomicBool, AtomicUsize,
@@ -74,6 +76,14 @@ pub fn threads() -> usize {
         0 => *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, NonZero::get)),
         n => n,
     }
+}
+
+/// Calls `work` for all of 0..`n` in ranges of at most `height` (but four), on all threads.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn split(n: usize, height: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
+    // Several for each thread, so that one that is held up does not hold up all.
+    let each = n.div_ceil(threads() * 8).min(height).next_multiple_of(4);
+    run(n.div_ceil(each), &|unit| work(unit * each..n.min((unit + 1) * each)));
 }
 
 /// Calls `work` once for each of 0..`units`, on all threads, and returns when all are done.

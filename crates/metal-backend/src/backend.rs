@@ -6,6 +6,7 @@ use std::sync::Arc;
 use inference_core::{
     Backend, Capabilities, Error, LoadOptions, ModelInfo, Result, TextModel, register as add,
 };
+use mlx_ffi::cpu::Level;
 use mlx_ffi::{Device, memory};
 
 use crate::engine::EngineOptions;
@@ -143,12 +144,16 @@ pub fn architectures() -> &'static [&'static str] {
     &models::ARCHITECTURES
 }
 
-/// Whose kernels multiply with the weights of a model on the CPU, in words.
+/// Whose kernels a model on the CPU computes with, in words, and for which instructions.
 pub fn cpu_kernels() -> &'static str {
     match Product::on(Device::Cpu) {
-        Ok(Product::CpuKernels) => "our own",
+        Ok(Product::CpuKernels) => match Level::best() {
+            Level::Portable => "our own, for any processor",
+            Level::Avx2 => "our own, for AVX2",
+            Level::Avx512 => "our own, for AVX-512",
+        },
         Ok(_) => "MLX's",
-        Err(_) => "none: ML_CPU_KERNELS is neither on nor off",
+        Err(_) => "none: ML_CPU_KERNELS names none of this processor",
     }
 }
 

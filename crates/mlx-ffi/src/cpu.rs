@@ -19,12 +19,21 @@ mod rows;
 mod step;
 
 pub use attention::{Visible, attention};
-pub use cpu_kernels::set_threads;
+pub use cpu_kernels::{Level, set_threads};
 pub use gather::{gather_matmul, gather_quantized_matmul};
 pub use rows::{Activation, add, gated, heads, rms_norm};
 pub use step::{step_attention, turns};
 
 use operation::{Inputs, Outcome, View, operation};
+
+/// Lets whatever is computed from now on use the instructions of `level`; `None`: the best that this
+/// processor has.
+///
+/// # Errors
+/// Instructions that it does not have.
+pub fn set_level(level: Option<Level>) -> Result<()> {
+    cpu_kernels::set_level(level).map_err(|error| Error::new(error.to_string()))
+}
 
 /// `x wᵀ` for `x` of `[…, k]` and `w` of `[n, k]`: `[…, n]`. Different types meet in f32.
 ///

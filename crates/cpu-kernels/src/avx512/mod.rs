@@ -13,7 +13,6 @@ mod scales;
 mod unpack;
 
 use std::cell::RefCell;
-use std::ops::Range;
 
 use self::dense::{Dense, X_ROWS};
 use self::packed::{Packed, Panel};
@@ -21,7 +20,8 @@ use self::rows::Rows;
 use self::scales::Groups;
 use self::unpack::{CHUNK, FP4, FP8, kind, order_of};
 use crate::output::Output;
-use crate::{Dtype, Packing, Problem, Weights, pool};
+use crate::pool::split;
+use crate::{Dtype, Packing, Problem, Weights};
 
 /// Bytes of weights, as they are multiplied, that stay in a core's cache while x passes.
 const PANEL_SIZE: usize = 192 << 10;
@@ -94,11 +94,4 @@ fn packed_kind<const KIND: u8>(packed: &Packed<'_>) {
             PANEL.with_borrow_mut(|panel| packed.many::<KIND>(columns, panel));
         }),
     }
-}
-
-/// Calls `work` for all of 0..`n` in ranges of at most `height` (but four), on all threads.
-fn split(n: usize, height: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
-    // Several for each thread, so that one that is held up does not hold up all.
-    let each = n.div_ceil(pool::threads() * 8).min(height).next_multiple_of(4);
-    pool::run(n.div_ceil(each), &|unit| work(unit * each..n.min((unit + 1) * each)));
 }

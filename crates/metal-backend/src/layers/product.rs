@@ -1,5 +1,6 @@
 //! Whose kernels a model's layers compute with.
 
+use mlx_ffi::cpu::Level;
 use mlx_ffi::{
     Array, Device, Dtype, Quantized, cpu, cuda, dequantize, fast, gather_qmm, ops, quantized_matmul,
 };
@@ -47,17 +48,25 @@ pub(crate) enum Product {
 
 impl Product {
     /// What a model on `device` uses: our own kernels on a CPU under Linux, where MLX has none
-    /// that are fast, unless the environment says `ML_CPU_KERNELS=off`; on CUDA likewise, with
-    /// `ML_CUDA_KERNELS=off`.
+    /// that are fast, unless the environment says `ML_CPU_KERNELS=off`; a level's name there is the
+    /// one that they run at, in this process. On CUDA likewise, with `ML_CUDA_KERNELS=off`.
     ///
     /// # Errors
     /// A value of a variable that means nothing.
     pub fn on(device: Device) -> Result<Product> {
         if device == Device::Cpu {
-            let wanted = is_wanted(CPU_VARIABLE)? && cfg!(not(target_os = "macos"));
-            return Ok(if wanted { Product::CpuKernels } else { Product::Mlx });
+            let Some(level) = cpu_level(variable(CPU_VARIABLE).as_deref())? else {
+                return Ok(Product::Mlx);
+            };
+            cpu::set_level(level)?;
+            let ours = cfg!(not(target_os = "macos"));
+            return Ok(if ours { Product::CpuKernels } else { Product::Mlx });
         }
-        let wanted = is_wanted(CUDA_VARIABLE)?;
+        let wanted = match variable(CUDA_VARIABLE).as_deref() {
+            None | Some("" | "on") => true,
+            Some("off") => false,
+            Some(other) => return Err(unknown(CUDA_VARIABLE, other, "on or off")),
+        };
         if !device.is_available()? {
             return Ok(Product::Mlx);
         }
@@ -331,22 +340,27 @@ fn padded(x: &Array, product: impl Fn(&Array) -> mlx_ffi::Result<Array>) -> mlx_
     ops::slice_axis(&product(&full)?, -2, 0, rows)
 }
 
-/// Whether the environment leaves us our own kernels.
-fn is_wanted(variable: &str) -> Result<bool> {
-    let value = std::env::var_os(variable).map(|value| value.to_string_lossy().into_owned());
-    wanted(variable, value.as_deref())
+fn variable(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-/// Whether the variable's value asks for our own kernels.
-fn wanted(variable: &str, value: Option<&str>) -> Result<bool> {
+/// The level that our kernels for CPUs run at, the best where it is `None`; no level, and they are not
+/// wanted.
+fn cpu_level(value: Option<&str>) -> Result<Option<Option<Level>>> {
+    let levels = [Level::Portable, Level::Avx2, Level::Avx512];
     match value {
-        None | Some("" | "on") => Ok(true),
-        Some("off") => Ok(false),
-        Some(other) => {
-            let reason = format!("{variable} is `{other}`, expected on or off");
-            Err(Error::Core(inference_core::Error::Engine(reason)))
-        }
+        None | Some("" | "on") => Ok(Some(None)),
+        Some("off") => Ok(None),
+        Some(other) => match levels.into_iter().find(|level| level.name() == other) {
+            Some(level) => Ok(Some(Some(level))),
+            None => Err(unknown(CPU_VARIABLE, other, "on, off, portable, avx2 or avx512")),
+        },
     }
+}
+
+fn unknown(variable: &str, value: &str, expected: &str) -> Error {
+    let reason = format!("{variable} is `{value}`, expected {expected}");
+    Error::Core(inference_core::Error::Engine(reason))
 }
 
 #[cfg(test)]
@@ -354,12 +368,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_variable_turns_our_kernels_off_and_nothing_else_is_taken() {
-        let wanted = |value| wanted(CPU_VARIABLE, value);
-        assert!(wanted(None).expect("unset"));
-        assert!(wanted(Some("on")).expect("on"));
-        assert!(!wanted(Some("off")).expect("off"));
-        let error = wanted(Some("0")).expect_err("neither on nor off").to_string();
+    fn the_variable_turns_our_kernels_off_or_names_their_level_and_nothing_else_is_taken() {
+        assert_eq!(cpu_level(None).expect("unset"), Some(None));
+        assert_eq!(cpu_level(Some("on")).expect("on"), Some(None));
+        assert_eq!(cpu_level(Some("off")).expect("off"), None);
+        assert_eq!(cpu_level(Some("avx2")).expect("a level"), Some(Some(Level::Avx2)));
+        let error = cpu_level(Some("0")).expect_err("none of these").to_string();
         assert!(error.contains("ML_CPU_KERNELS") && error.contains("`0`"), "{error}");
     }
 

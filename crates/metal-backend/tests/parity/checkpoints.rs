@@ -33,7 +33,7 @@ fn has_rounded_scale(name: &str) -> bool {
 /// Whether the kernels here refuse the checkpoint in bf16: it has experts that are not packed, which
 /// MLX's own do not multiply on a CPU.
 pub fn is_refused_in_bf16(name: &str) -> bool {
-    let is_ours = metal_backend::cpu_kernels() == "our own";
+    let is_ours = metal_backend::cpu_kernels().starts_with("our own");
     name == "qwen3_moe" && backend() == "cpu" && !is_ours
 }
 
@@ -118,7 +118,7 @@ pub fn bf16_logits_are_the_references(native: &dyn TextModel, golden: &Golden, n
     let agrees = between <= BF16_TOLERANCE.max(BF16_TOLERANCE * theirs);
     // Our own kernels sum in f32, MLX's in bf16: ours may be far from MLX's where they are nearer,
     // over all prompts, to what both mean.
-    let nearer = metal_backend::cpu_kernels() == "our own" && all_ours <= all_theirs;
+    let nearer = metal_backend::cpu_kernels().starts_with("our own") && all_ours <= all_theirs;
     let is_routed = name.starts_with("gpt_oss") || name.starts_with("qwen3_moe");
     let chance = is_routed && all_ours <= ROUTED_SLACK * all_theirs;
     assert!(agrees || nearer || chance, "{name}: {between:e} {ours:e} {theirs:e}");
