@@ -1,5 +1,11 @@
 //! Functions of one number that the compiler turns into vectors.
 
+/// `x w + sum`; `FMA`: rounded once.
+#[inline(always)]
+pub(crate) fn add_product<const FMA: bool>(x: f32, w: f32, sum: f32) -> f32 {
+    if FMA { x.mul_add(w, sum) } else { sum + x * w }
+}
+
 /// e to the power of `x`, to about the last bit; 0 below −87.
 #[inline(always)]
 pub(crate) fn exp<const FMA: bool>(x: f32) -> f32 {

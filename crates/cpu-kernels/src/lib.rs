@@ -20,14 +20,11 @@ mod attention;
 #[cfg(target_arch = "x86_64")]
 #[allow(clippy::wildcard_imports, reason = "intrinsics are named like nothing else")]
 #[allow(clippy::needless_range_loop, reason = "one index walks several arrays of registers")]
-mod avx2;
-#[cfg(target_arch = "x86_64")]
-#[allow(clippy::wildcard_imports, reason = "intrinsics are named like nothing else")]
-#[allow(clippy::needless_range_loop, reason = "one index walks several arrays of registers")]
 mod avx512;
+#[allow(clippy::needless_range_loop, reason = "one index walks several arrays of registers")]
+mod floats;
 mod functions;
 mod gather;
-mod generic;
 mod level;
 mod matmul;
 mod output;

@@ -1,6 +1,6 @@
 //! The product itself.
 
-use crate::{Error, Level, Problem, generic};
+use crate::{Error, Level, Problem, floats};
 
 /// Computes `problem.out`.
 ///
@@ -37,14 +37,11 @@ pub fn matmul_at(level: Level, mut problem: Problem<'_>) -> Result<(), Error> {
         problem.out.fill(0);
         return Ok(());
     }
-    match level {
-        Level::Portable => generic::run(&mut problem),
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => crate::avx2::run(&mut problem),
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => crate::avx512::run(&mut problem),
-        #[cfg(not(target_arch = "x86_64"))]
-        _ => unreachable!("the level was checked"),
+    #[cfg(target_arch = "x86_64")]
+    if level == Level::Avx512 {
+        crate::avx512::run(&mut problem);
+        return Ok(());
     }
+    floats::run(level, &mut problem);
     Ok(())
 }

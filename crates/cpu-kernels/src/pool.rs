@@ -6,7 +6,6 @@
 
 use std::cell::UnsafeCell;
 use std::num::NonZero;
-#[cfg(target_arch = "x86_64")]
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{
@@ -79,7 +78,6 @@ pub fn threads() -> usize {
 }
 
 /// Calls `work` for all of 0..`n` in ranges of at most `height` (but four), on all threads.
-#[cfg(target_arch = "x86_64")]
 pub(crate) fn split(n: usize, height: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
     // Several for each thread, so that one that is held up does not hold up all.
     let each = n.div_ceil(threads() * 8).min(height).next_multiple_of(4);

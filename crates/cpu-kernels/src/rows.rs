@@ -4,8 +4,8 @@
 
 use std::cell::RefCell;
 
+use crate::functions::add_product;
 use crate::functions::exp;
-use crate::generic::add_product;
 use crate::level::{Kernel, run_at};
 use crate::output::Output;
 use crate::problem::buffer;

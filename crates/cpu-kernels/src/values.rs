@@ -1,18 +1,8 @@
 //! Numbers as they are stored.
 
-use half::{bf16, f16};
+use half::f16;
 
-use crate::{Dtype, Packing};
-
-/// Element `index` of `data`.
-pub(crate) fn load(dtype: Dtype, data: &[u8], index: usize) -> f32 {
-    let at = index * dtype.size();
-    match dtype {
-        Dtype::F32 => f32::from_le_bytes([data[at], data[at + 1], data[at + 2], data[at + 3]]),
-        Dtype::F16 => f16::from_le_bytes([data[at], data[at + 1]]).to_f32(),
-        Dtype::Bf16 => bf16::from_le_bytes([data[at], data[at + 1]]).to_f32(),
-    }
-}
+use crate::Dtype;
 
 /// Writes the elements of `data` to `to`.
 #[inline(always)]
@@ -84,16 +74,6 @@ pub(crate) fn rounded(dtype: Dtype, value: f32) -> f32 {
     }
 }
 
-/// Group `index`'s scale.
-#[inline(always)]
-pub(crate) fn scale(packing: Packing, scales: &[u8], index: usize) -> f32 {
-    match packing {
-        Packing::Affine { scales: dtype, .. } => load(dtype, scales, index),
-        Packing::Mxfp4 | Packing::Mxfp8 => e8m0(scales[index]),
-        Packing::Nvfp4 => e4m3(scales[index]),
-    }
-}
-
 /// The value of a four-bit float: 2 bits of exponent, 1 of mantissa.
 pub(crate) const fn e2m1(code: u8) -> f32 {
     let value = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0][(code & 7) as usize];
@@ -115,3 +95,25 @@ pub(crate) const fn e4m3(code: u8) -> f32 {
     };
     if code & 0x80 == 0 { value } else { -value }
 }
+
+/// The values of four-bit floats.
+pub(crate) static E2M1: [f32; 16] = {
+    let mut table = [0.0; 16];
+    let mut i = 0;
+    while i < 16 {
+        table[i] = e2m1(i as u8);
+        i += 1;
+    }
+    table
+};
+
+/// The values of eight-bit floats.
+pub(crate) static E4M3: [f32; 256] = {
+    let mut table = [0.0; 256];
+    let mut i = 0;
+    while i < 256 {
+        table[i] = e4m3(i as u8);
+        i += 1;
+    }
+    table
+};

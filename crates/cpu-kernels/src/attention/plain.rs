@@ -5,13 +5,15 @@ use std::ops::Range;
 use super::Attention;
 use super::softmax::{Shape, weigh};
 use super::tile::{Mix, Tile};
-use crate::generic::{add_product, dots};
+use crate::functions::add_product;
 use crate::values::widen;
 
 /// Keys that are widened and multiplied at a time.
 const KEYS: usize = 4;
 /// Rows that are multiplied with them at a time.
 const ROWS: usize = 3;
+/// Sums that each product is made of.
+const LANES: usize = 8;
 
 /// `[tile.count, keys]` products of q and k.
 #[inline(always)]
@@ -78,4 +80,33 @@ pub(super) fn add_values<const FMA: bool>(
 #[inline(always)]
 pub(super) fn weights<const FMA: bool>(scores: &mut [f32], shape: Shape) -> f32 {
     weigh::<FMA>(scores, shape)
+}
+
+/// The dot products of each row of x with each row of weights.
+#[inline(always)]
+fn dots<const FMA: bool, const M: usize>(x: [&[f32]; M], w: [&[f32]; KEYS]) -> [[f32; KEYS]; M] {
+    let x = x.map(|row| row.as_chunks::<LANES>());
+    let w = w.map(|row| row.as_chunks::<LANES>());
+    let steps = w[0].0.len();
+    let (xv, wv) = (x.map(|x| &x.0[..steps]), w.map(|w| &w.0[..steps]));
+    let mut sums = [[[0.0; LANES]; KEYS]; M];
+    for step in 0..steps {
+        for (sums, x) in sums.iter_mut().zip(&xv) {
+            for (sum, w) in sums.iter_mut().zip(&wv) {
+                for lane in 0..LANES {
+                    sum[lane] = add_product::<FMA>(x[step][lane], w[step][lane], sum[lane]);
+                }
+            }
+        }
+    }
+    std::array::from_fn(|i| {
+        std::array::from_fn(|j| {
+            let [a, b, c, d, e, f, g, h] = sums[i][j];
+            let mut sum = ((a + e) + (c + g)) + ((b + f) + (d + h));
+            for (&x, &w) in x[i].1.iter().zip(w[j].1) {
+                sum = add_product::<FMA>(x, w, sum);
+            }
+            sum
+        })
+    })
 }

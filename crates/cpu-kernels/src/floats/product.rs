@@ -1,10 +1,11 @@
-//! Products with weights that become floats.
+//! Products of floats with weights that become floats.
 
-use std::arch::x86_64::*;
 use std::ops::Range;
 
-use super::unpack::{Groups, OfRow, bits, chunk_size, is_dense, unpack};
-use super::{CHUNK, Chunk, STEPS};
+use super::groups::{Groups, OfRow};
+use super::kind::{bits, chunk_size, is_dense};
+use super::lanes::Lanes;
+use super::{CHUNK, Chunk, FEW, STEPS};
 use crate::output::Output;
 
 /// How many bytes ahead of the weights at hand memory is asked for more.
@@ -48,9 +49,25 @@ impl Product<'_> {
         &self.x[i * self.chunks()..][..self.chunks()]
     }
 
+    /// Columns `columns` of all rows.
+    #[inline(always)]
+    pub(super) fn columns<V: Lanes, const KIND: u8>(
+        &self,
+        columns: Range<usize>,
+        scratch: &mut Scratch,
+    ) {
+        match self.m {
+            1 => self.few::<V, KIND, 1>(columns, scratch),
+            2 => self.few::<V, KIND, 2>(columns, scratch),
+            3 => self.few::<V, KIND, 3>(columns, scratch),
+            FEW => self.few::<V, KIND, FEW>(columns, scratch),
+            _ => self.many::<V, KIND>(columns, scratch),
+        }
+    }
+
     /// Columns `columns` for the only `M` rows of x, unpacking in registers.
-    #[target_feature(enable = "avx2,fma,f16c")]
-    pub(super) fn few<const KIND: u8, const M: usize>(
+    #[inline(always)]
+    fn few<V: Lanes, const KIND: u8, const M: usize>(
         &self,
         columns: Range<usize>,
         scratch: &mut Scratch,
@@ -62,19 +79,19 @@ impl Product<'_> {
         self.prepare(&mut scratch.groups);
         for first in columns.clone().step_by(4) {
             let count = 4.min(columns.end - first);
-            let mut results = [[_mm256_setzero_ps(); 4]; M];
+            let mut results = [[V::zero(); 4]; M];
             for j in 0..count {
-                let row = self.weights_of::<KIND>(first + j, &mut scratch.groups);
-                let mut totals = [_mm256_setzero_ps(); M];
+                let row = self.weights_of::<V, KIND>(first + j, &mut scratch.groups);
+                let mut totals = [V::zero(); M];
                 for chunk in 0..self.chunks() {
-                    let weights = row.chunk::<KIND>(chunk);
+                    let weights = row.chunk::<V, KIND>(chunk);
                     for i in 0..M {
-                        let mut dots = [_mm256_setzero_ps(); 2];
+                        let mut dots = [V::zero(); 2];
                         for (step, weights) in weights.iter().enumerate() {
                             let dot = &mut dots[step % 2];
-                            *dot = _mm256_fmadd_ps(x[i][chunk].step(step), *weights, *dot);
+                            *dot = x[i][chunk].step::<V>(step).mul_add(*weights, *dot);
                         }
-                        totals[i] = _mm256_add_ps(totals[i], _mm256_add_ps(dots[0], dots[1]));
+                        totals[i] = totals[i].add(dots[0].add(dots[1]));
                     }
                 }
                 for i in 0..M {
@@ -86,30 +103,30 @@ impl Product<'_> {
     }
 
     /// Columns `columns` for any number of rows of x, each row of weights unpacked once.
-    #[target_feature(enable = "avx2,fma,f16c")]
-    pub(super) fn many<const KIND: u8>(&self, columns: Range<usize>, scratch: &mut Scratch) {
+    #[inline(always)]
+    fn many<V: Lanes, const KIND: u8>(&self, columns: Range<usize>, scratch: &mut Scratch) {
         let (chunks, Scratch { panel, groups }) = (self.chunks(), scratch);
         self.prepare(groups);
         // Only growing, so that memory is not cleared for each panel.
         panel.resize(panel.len().max(columns.len() * chunks), Chunk::ZERO);
         for (row, to) in columns.clone().zip(panel.chunks_exact_mut(chunks)) {
-            let row = self.weights_of::<KIND>(row, groups);
+            let row = self.weights_of::<V, KIND>(row, groups);
             for (chunk, to) in to.iter_mut().enumerate() {
-                to.set(row.chunk::<KIND>(chunk));
+                to.set(row.chunk::<V, KIND>(chunk));
             }
         }
         for first in (0..self.m).step_by(TILE) {
             match self.m - first {
-                1 => self.rows_of_panel::<1>(first, columns.clone(), panel),
-                2 => self.rows_of_panel::<2>(first, columns.clone(), panel),
-                _ => self.rows_of_panel::<TILE>(first, columns.clone(), panel),
+                1 => self.rows_of_panel::<V, 1>(first, columns.clone(), panel),
+                2 => self.rows_of_panel::<V, 2>(first, columns.clone(), panel),
+                _ => self.rows_of_panel::<V, TILE>(first, columns.clone(), panel),
             }
         }
     }
 
     /// `M` rows of x from row `first_x` on, times the whole panel.
-    #[target_feature(enable = "avx2,fma,f16c")]
-    fn rows_of_panel<const M: usize>(
+    #[inline(always)]
+    fn rows_of_panel<V: Lanes, const M: usize>(
         &self,
         first_x: usize,
         columns: Range<usize>,
@@ -124,23 +141,22 @@ impl Product<'_> {
             let count = 2.min(height - first);
             // A missing row repeats the last one.
             let w = [first, first + count - 1].map(|row| &panel[row * chunks..][..chunks]);
-            let mut totals = [[_mm256_setzero_ps(); 4]; M];
+            let mut totals = [[V::zero(); 4]; M];
             for chunk in 0..chunks {
-                let mut dots = [[[_mm256_setzero_ps(); 2]; 2]; M];
+                let mut dots = [[[V::zero(); 2]; 2]; M];
                 for step in 0..STEPS {
-                    let w0 = w[0][chunk].step(step);
-                    let w1 = w[1][chunk].step(step);
+                    let w0 = w[0][chunk].step::<V>(step);
+                    let w1 = w[1][chunk].step::<V>(step);
                     for i in 0..M {
-                        let x = x[i][chunk].step(step);
+                        let x = x[i][chunk].step::<V>(step);
                         let [dot0, dot1] = &mut dots[i];
-                        dot0[step % 2] = _mm256_fmadd_ps(x, w0, dot0[step % 2]);
-                        dot1[step % 2] = _mm256_fmadd_ps(x, w1, dot1[step % 2]);
+                        dot0[step % 2] = x.mul_add(w0, dot0[step % 2]);
+                        dot1[step % 2] = x.mul_add(w1, dot1[step % 2]);
                     }
                 }
                 for i in 0..M {
                     for j in 0..2 {
-                        let dot = _mm256_add_ps(dots[i][j][0], dots[i][j][1]);
-                        totals[i][j] = _mm256_add_ps(totals[i][j], dot);
+                        totals[i][j] = totals[i][j].add(dots[i][j][0].add(dots[i][j][1]));
                     }
                 }
             }
@@ -155,28 +171,28 @@ impl Product<'_> {
     }
 
     /// Row `row` of the weights, whose groups are put into `groups`.
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c")]
-    fn weights_of<'r, const KIND: u8>(&'r self, row: usize, groups: &'r mut OfRow) -> Row<'r> {
+    #[inline(always)]
+    fn weights_of<'r, V: Lanes, const KIND: u8>(
+        &'r self,
+        row: usize,
+        groups: &'r mut OfRow,
+    ) -> Row<'r> {
         if let Some(of_matrix) = &self.groups {
-            groups.set(of_matrix, row);
+            groups.set::<V>(of_matrix, row);
         }
         let size = self.k * bits(KIND) / 8;
         Row { bytes: &self.data[row * size..][..size], groups }
     }
 
     /// Sums the lanes, and writes `count` columns from row and column on.
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c")]
-    fn store<const M: usize>(
+    #[inline(always)]
+    fn store<V: Lanes, const M: usize>(
         &self,
         (row, column, count): (usize, usize, usize),
-        totals: &[[__m256; 4]; M],
+        totals: &[[V; 4]; M],
     ) {
         for (i, totals) in totals.iter().enumerate() {
-            let mut sums = [0.0; 4];
-            // SAFETY: the array has 16 bytes.
-            unsafe { _mm_storeu_ps(sums.as_mut_ptr(), sum_lanes(*totals)) };
+            let sums = V::sums(*totals);
             // SAFETY: a unit of work has columns of its own, and is claimed by one thread.
             unsafe { self.out.store(row + i, column, &sums[..count]) };
         }
@@ -192,30 +208,42 @@ struct Row<'a> {
 
 impl Row<'_> {
     /// Chunk `chunk`. What is after the row's end is finite.
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c")]
-    fn chunk<const KIND: u8>(&self, chunk: usize) -> [__m256; STEPS] {
+    #[inline(always)]
+    fn chunk<V: Lanes, const KIND: u8>(&self, chunk: usize) -> [V; STEPS] {
         let size = chunk_size(KIND);
         let rest = &self.bytes[chunk * size..];
         for line in 0..size.div_ceil(64) {
             // Rows follow each other, so this runs ahead into the next ones.
-            _mm_prefetch::<_MM_HINT_T0>(rest.as_ptr().wrapping_add(AHEAD + 64 * line).cast());
-        }
-        let groups =
-            if is_dense(KIND) { [_mm256_setzero_ps(); 2] } else { self.groups.of_chunk(chunk) };
-        if rest.len() >= size {
-            return unpack::<KIND>(&rest[..size], groups);
+            prefetch(rest.as_ptr().wrapping_add(AHEAD + 64 * line));
         }
         let mut padded = [0; MAX_CHUNK_SIZE];
-        padded[..rest.len()].copy_from_slice(rest);
-        unpack::<KIND>(&padded[..size], groups)
+        let bytes = if rest.len() >= size {
+            &rest[..size]
+        } else {
+            padded[..rest.len()].copy_from_slice(rest);
+            &padded[..size]
+        };
+        if !is_dense(KIND) {
+            let [scale, bias] = self.groups.of_chunk(chunk);
+            return V::packed::<KIND>(bytes, scale, bias);
+        }
+        let mut values = [V::zero(); STEPS];
+        for (value, bytes) in values.iter_mut().zip(bytes.chunks_exact(bits(KIND))) {
+            *value = V::dense::<KIND>(bytes);
+        }
+        values
     }
 }
 
-/// The sums of the lanes of four vectors, in an order that is the same for each.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn sum_lanes([a, b, c, d]: [__m256; 4]) -> __m128 {
-    let sums = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
-    _mm_add_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps::<1>(sums))
+/// Asks memory for the line at `at`, which need not be ours.
+#[inline(always)]
+fn prefetch(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 has the instruction, and it does nothing that a program can see.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
 }

@@ -1,21 +1,29 @@
-//! Kernels for AVX2 with FMA and F16C.
+//! Kernels that multiply floats, for AVX2 and for any processor.
 //!
 //! Weights become floats, a chunk of 64 at a time: in registers for a few rows of x, in a panel of a
 //! thread's own for many. A row's result is the sum over the same chunks either way, lane by lane, so
 //! that it is the same to the last bit.
 
+#[cfg(target_arch = "x86_64")]
+#[allow(clippy::wildcard_imports, reason = "intrinsics are named like nothing else")]
+mod avx2;
+mod groups;
+mod kind;
+mod lanes;
+mod plain;
 mod product;
-mod unpack;
 
-use std::arch::x86_64::*;
 use std::cell::RefCell;
+use std::ops::Range;
 
+use self::groups::Groups;
+use self::kind::{FP4, FP8, FROM_BF16, FROM_F16, FROM_F32, kind};
+use self::lanes::Lanes;
 use self::product::{Product, Scratch};
-use self::unpack::{FP4, FP8, FROM_BF16, FROM_F16, FROM_F32, Groups};
 use crate::output::Output;
 use crate::pool::split;
 use crate::values::widen;
-use crate::{Dtype, Packing, Problem, Weights};
+use crate::{Dtype, Level, Problem, Weights};
 
 /// Values that are multiplied before their sum is added to that of a row.
 const CHUNK: usize = 64;
@@ -42,25 +50,21 @@ struct Chunk([[f32; 8]; STEPS]);
 impl Chunk {
     const ZERO: Chunk = Chunk([[0.0; 8]; STEPS]);
 
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn step(&self, step: usize) -> __m256 {
-        // SAFETY: a step is 32 bytes that begin at a multiple of 32.
-        unsafe { _mm256_load_ps(self.0[step].as_ptr()) }
+    #[inline(always)]
+    fn step<V: Lanes>(&self, step: usize) -> V {
+        V::load(&self.0[step])
     }
 
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn set(&mut self, values: [__m256; STEPS]) {
+    #[inline(always)]
+    fn set<V: Lanes>(&mut self, values: [V; STEPS]) {
         for (to, value) in self.0.iter_mut().zip(values) {
-            // SAFETY: a step is 32 bytes that begin at a multiple of 32.
-            unsafe { _mm256_store_ps(to.as_mut_ptr(), value) };
+            value.store(to);
         }
     }
 }
 
 /// Computes a checked problem of at least one element.
-pub(crate) fn run(problem: &mut Problem<'_>) {
+pub(crate) fn run(level: Level, problem: &mut Problem<'_>) {
     X.with_borrow_mut(|x| {
         let Problem { m, n, k, dtype, x: bytes, weights, .. } = *problem;
         let kind = kind(weights);
@@ -70,60 +74,52 @@ pub(crate) fn run(problem: &mut Problem<'_>) {
                 (data, Some(Groups { packing, group_size, in_row: k / group_size, scales, biases }))
             }
         };
-        // SAFETY: this level was chosen because the processor has its features.
-        unsafe { set_rows(x, (dtype, bytes), k, groups.is_some()) };
+        set_rows(x, (dtype, bytes), k, groups.is_some());
         let product = Product { m, k, x, data, groups, out: &Output::of(problem) };
         match kind {
-            2 => multiply::<2>(n, &product),
-            3 => multiply::<3>(n, &product),
-            4 => multiply::<4>(n, &product),
-            5 => multiply::<5>(n, &product),
-            6 => multiply::<6>(n, &product),
-            8 => multiply::<8>(n, &product),
-            FP4 => multiply::<FP4>(n, &product),
-            FP8 => multiply::<FP8>(n, &product),
-            FROM_BF16 => multiply::<FROM_BF16>(n, &product),
-            FROM_F16 => multiply::<FROM_F16>(n, &product),
-            FROM_F32 => multiply::<FROM_F32>(n, &product),
+            2 => multiply::<2>(level, n, &product),
+            3 => multiply::<3>(level, n, &product),
+            4 => multiply::<4>(level, n, &product),
+            5 => multiply::<5>(level, n, &product),
+            6 => multiply::<6>(level, n, &product),
+            8 => multiply::<8>(level, n, &product),
+            FP4 => multiply::<FP4>(level, n, &product),
+            FP8 => multiply::<FP8>(level, n, &product),
+            FROM_BF16 => multiply::<FROM_BF16>(level, n, &product),
+            FROM_F16 => multiply::<FROM_F16>(level, n, &product),
+            FROM_F32 => multiply::<FROM_F32>(level, n, &product),
             _ => unreachable!("bits were checked at the entry"),
         }
     });
 }
 
-/// What the weights are, as a constant that kernels are compiled for.
-fn kind(weights: Weights<'_>) -> u8 {
-    match weights {
-        Weights::Dense { dtype: Dtype::Bf16, .. } => FROM_BF16,
-        Weights::Dense { dtype: Dtype::F16, .. } => FROM_F16,
-        Weights::Dense { dtype: Dtype::F32, .. } => FROM_F32,
-        Weights::Packed { packing: Packing::Affine { bits, .. }, .. } => bits as u8,
-        Weights::Packed { packing: Packing::Mxfp4 | Packing::Nvfp4, .. } => FP4,
-        Weights::Packed { packing: Packing::Mxfp8, .. } => FP8,
-    }
-}
-
-fn multiply<const KIND: u8>(n: usize, product: &Product<'_>) {
+fn multiply<const KIND: u8>(level: Level, n: usize, product: &Product<'_>) {
     let height = PANEL_SIZE / (product.chunks() * size_of::<Chunk>());
     let height = if product.m <= FEW { usize::MAX } else { height };
     split(n, height, &|columns| {
-        SCRATCH.with_borrow_mut(|scratch| {
-            // SAFETY: this level was chosen because the processor has its features.
-            unsafe {
-                match product.m {
-                    1 => product.few::<KIND, 1>(columns, scratch),
-                    2 => product.few::<KIND, 2>(columns, scratch),
-                    3 => product.few::<KIND, 3>(columns, scratch),
-                    FEW => product.few::<KIND, FEW>(columns, scratch),
-                    _ => product.many::<KIND>(columns, scratch),
-                }
+        SCRATCH.with_borrow_mut(|scratch| match level {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `matmul_at` lets only levels through that the processor has.
+            Level::Avx2 => unsafe { columns_avx2::<KIND>(product, columns, scratch) },
+            _ => {
+                const FMA: bool = cfg!(target_arch = "aarch64");
+                product.columns::<plain::Floats<FMA>, KIND>(columns, scratch);
             }
         });
     });
 }
 
-/// `x`, `[m, k]`, as floats, in whole chunks; `packed`: in the order of packed weights, where lane `i`
-/// has the eight neighbours from `8 i` on, one in each step.
+#[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c")]
+fn columns_avx2<const KIND: u8>(
+    product: &Product<'_>,
+    columns: Range<usize>,
+    scratch: &mut Scratch,
+) {
+    product.columns::<avx2::Floats, KIND>(columns, scratch);
+}
+
+/// `x`, `[m, k]`, as floats, in whole chunks; `packed`: in the order of [`Lanes::packed`].
 fn set_rows(to: &mut Vec<Chunk>, (dtype, x): (Dtype, &[u8]), k: usize, packed: bool) {
     let (size, chunks) = (dtype.size(), k.div_ceil(CHUNK));
     to.resize(x.len() / (k * size) * chunks, Chunk::ZERO);
