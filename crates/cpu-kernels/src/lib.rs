@@ -1,5 +1,5 @@
 //! Kernels for CPUs: products of activations and weights, dense or packed, attention, what stands between
-//! them, and all that attention does in a step.
+//! them, all that attention does in a step, and copies of the rows that it reads.
 //!
 //! The crate knows nothing of MLX: it works on plain bytes in the layouts that MLX and
 //! safetensors use. [`matmul`] checks the sizes once and then runs the fastest kernel that the
@@ -16,6 +16,7 @@
 //! activation makes its row's results infinite or undefined.
 #![allow(unsafe_code, reason = "vector loads and threads that share the output")]
 
+mod arrange;
 mod attention;
 #[cfg(target_arch = "x86_64")]
 #[allow(clippy::wildcard_imports, reason = "intrinsics are named like nothing else")]
@@ -34,6 +35,7 @@ mod rows;
 mod step;
 mod values;
 
+pub use arrange::{Arrange, Pieces, Source, Stretch, arrange};
 pub use attention::{Attention, Heads, attention, attention_at};
 pub use gather::{Gather, gather_matmul};
 pub use level::{Level, set_level};

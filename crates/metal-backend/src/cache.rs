@@ -4,6 +4,7 @@
 //! at the same place, so that one write serves the whole batch; a shorter row has padding in
 //! front. What the positions of a row are is said once for all layers, by [`Caches::offsets`].
 
+mod arrange;
 mod prefix;
 mod ring;
 mod slab;
@@ -399,6 +400,14 @@ impl Caches {
 /// The first `end` positions, or all where there are no more.
 fn front(buffer: &Array, end: i32) -> Result<Array> {
     if end < positions(buffer) { ops::slice_axis(buffer, 2, 0, end) } else { buffer.share() }
+}
+
+/// Positions `first..end` of a buffer.
+fn between(buffer: &Array, first: i32, end: i32) -> Result<Array> {
+    match first {
+        0 => front(buffer, end),
+        _ => ops::slice_axis(buffer, 2, first, end),
+    }
 }
 
 fn positions(buffer: &Array) -> i32 {

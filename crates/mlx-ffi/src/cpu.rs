@@ -1,5 +1,5 @@
-//! Matrix products, attention and what stands between them by our own kernels for CPUs, as
-//! operations of MLX's graph.
+//! Matrix products, attention, what stands between them and copies of caches' rows by our own kernels
+//! for CPUs, as operations of MLX's graph.
 //!
 //! On a Linux CPU MLX multiplies on one core, and packed weights far below the memory's speed.
 //! These operations are lazy like MLX's own, take any layout of `x`, copy no weights, and run on the
@@ -12,14 +12,16 @@ use cpu_kernels::{Packing, Problem, Weights};
 
 use crate::{Array, Dtype, Error, QuantMode, Quantized, Result, ops};
 
+mod arrange;
 mod attention;
 mod gather;
 mod operation;
 mod rows;
 mod step;
 
+pub use arrange::arrange;
 pub use attention::{Visible, attention};
-pub use cpu_kernels::{Level, set_threads};
+pub use cpu_kernels::{Level, Pieces, Stretch, set_threads};
 pub use gather::{gather_matmul, gather_quantized_matmul};
 pub use rows::{Activation, add, gated, heads, rms_norm};
 pub use step::{step_attention, turns};

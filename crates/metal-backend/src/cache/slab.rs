@@ -4,7 +4,8 @@ use std::cell::Cell;
 
 use mlx_ffi::{Array, Dtype, Result, async_eval, ops};
 
-use super::{BLOCK, Room, STEP, Visible, front, positions};
+use super::arrange::{Arrangement, Group};
+use super::{BLOCK, Room, STEP, Visible, between, positions};
 
 /// Positions by which a buffer for a window may exceed it, so that it is copied seldom.
 pub(super) fn slack(window: i32) -> i32 {
@@ -131,21 +132,10 @@ impl Slab {
         let (first, other_first) = (self.first_seen(self.end), other.first_seen(other.end));
         let (len, other_len) = (self.end - first, other.end - other_first);
         let longest = len.max(other_len);
-        let room = self.room(longest + 1) + 1;
-        let likes = if self.parts.is_empty() { &other.parts } else { &self.parts };
-        let mut parts = Vec::with_capacity(likes.len());
-        for (index, like) in likes.iter().enumerate() {
-            let rows = |slab: &Slab, first: i32, len: i32| -> Result<Array> {
-                let b = slab.starts.len() as i32;
-                let before = (longest - len > 0).then(|| empty(like, b, longest - len));
-                let held = (len > 0).then(|| between(&slab.parts[index], first, slab.end));
-                let pieces = [before, held, Some(empty(like, b, room))];
-                let pieces: Vec<Array> = pieces.into_iter().flatten().collect::<Result<_>>()?;
-                ops::concatenate(&pieces.iter().collect::<Vec<_>>(), 2)
-            };
-            let (mine, theirs) = (rows(self, first, len)?, rows(&other, other_first, other_len)?);
-            parts.push(ops::concatenate(&[&mine, &theirs], 0)?);
-        }
+        let mine = Group::ending(longest, self.rows(), &self.parts, first..self.end);
+        let theirs = Group::ending(longest, other.rows(), &other.parts, other_first..other.end);
+        let capacity = longest + self.room(longest + 1) + 1;
+        let parts = Arrangement { groups: vec![mine, theirs], capacity }.make()?;
         let moved = |starts: &[i32], first: i32, len: i32| -> Vec<i32> {
             starts.iter().map(|start| (start - first).max(0) + longest - len).collect()
         };
@@ -163,11 +153,10 @@ impl Slab {
         }
         self.settle()?;
         let first = self.first_seen(self.end);
-        let indices: Vec<u32> = rows.iter().map(|row| *row as u32).collect();
-        let indices = Array::from_u32(&indices, &[rows.len() as i32])?;
-        for part in &mut self.parts {
-            *part = ops::take(&between(part, first, positions(part))?, &indices, 0)?;
-        }
+        // What lies behind the end is zeros, and moves with the rest in one copy.
+        let capacity = positions(&self.parts[0]) - first;
+        let kept = Group::ending(capacity, rows.to_vec(), &self.parts, first..first + capacity);
+        self.parts = Arrangement { groups: vec![kept], capacity }.make()?;
         self.end -= first;
         self.starts.iter_mut().for_each(|start| *start = (*start - first).max(0));
         Ok(())
@@ -181,37 +170,20 @@ impl Slab {
     /// Copies of rows, each without so many of its last positions, with room for `room` more.
     pub fn copies(&self, rows: &[(usize, i32)], room: i32) -> Result<Slab> {
         self.settle()?;
-        let mut sources = rows.to_vec();
-        sources.dedup();
-        let span = |(row, left_out): (usize, i32)| {
+        let span = |&(row, left_out): &(usize, i32)| {
             let end = self.end - left_out;
             let first = self.window.map_or(0, |window| end + 1 - window);
-            (row as i32, first.max(self.starts[row]), end)
+            first.max(self.starts[row])..end
         };
-        let spans: Vec<(i32, i32, i32)> = sources.iter().map(|source| span(*source)).collect();
-        let longest = spans.iter().map(|(_, first, end)| end - first).max().unwrap_or(0);
-        let of_row = |row: &(usize, i32)| sources.iter().position(|source| source == row);
-        let order: Vec<u32> = rows.iter().filter_map(of_row).map(|at| at as u32).collect();
-        let order = Array::from_u32(&order, &[rows.len() as i32])?;
-        let mut parts = Vec::with_capacity(self.parts.len());
-        for part in &self.parts {
-            let copy = |(row, first, end): &(i32, i32, i32)| -> Result<Array> {
-                let own = ops::slice_axis(part, 0, *row, row + 1)?;
-                let own = ops::slice_axis(&own, 2, *first, *end)?;
-                let before = longest - (end - first);
-                let before = (before > 0).then(|| empty(part, 1, before)).transpose()?;
-                let room = empty(part, 1, room)?;
-                let pieces: Vec<&Array> = before.iter().chain([&own, &room]).collect();
-                ops::concatenate(&pieces, 2)
-            };
-            let copies: Vec<Array> = spans.iter().map(copy).collect::<Result<_>>()?;
-            let copies = ops::concatenate(&copies.iter().collect::<Vec<_>>(), 0)?;
-            let repeats = sources.len() < rows.len();
-            parts.push(if repeats { ops::take(&copies, &order, 0)? } else { copies });
-        }
-        let starts =
-            rows.iter().map(|row| span(*row)).map(|(_, first, end)| longest - (end - first));
-        let starts = starts.collect();
+        let length = |row: &(usize, i32)| span(row).len() as i32;
+        let longest = rows.iter().map(length).max().unwrap_or(0);
+        let copies = |alike: &[(usize, i32)]| {
+            let of = alike.iter().map(|(row, _)| *row).collect();
+            Group::ending(longest, of, &self.parts, span(&alike[0]))
+        };
+        let groups = rows.chunk_by(|a, b| a == b).map(copies).collect();
+        let parts = Arrangement { groups, capacity: longest + room }.make()?;
+        let starts = rows.iter().map(|row| longest - length(row)).collect();
         Ok(Slab { parts, end: longest, starts, ..Slab::new(0, self.window) })
     }
 
@@ -223,9 +195,8 @@ impl Slab {
             return Ok(None);
         }
         self.settle()?;
-        let row = Array::from_u32(&[row as u32], &[1])?;
-        let copy = |part| ops::take(&ops::slice_axis(part, 2, first, end)?, &row, 0);
-        self.parts.iter().map(copy).collect::<Result<_>>().map(Some)
+        let copy = Group::ending(back - until, vec![row], &self.parts, first..end);
+        Arrangement { groups: vec![copy], capacity: back - until }.make().map(Some)
     }
 
     /// Fills an empty slab of one row with the last of these blocks that are needed.
@@ -235,13 +206,17 @@ impl Slab {
             Some(window) => (window as usize).div_ceil(BLOCK).min(blocks.len()),
         };
         let blocks = &blocks[blocks.len() - needed..];
-        let Some(first) = blocks.first() else { return Ok(()) };
-        for index in 0..first.len() {
-            let parts: Vec<&Array> = blocks.iter().map(|parts| &parts[index]).collect();
-            self.parts.push(ops::concatenate(&parts, 2)?);
-        }
-        self.end = (needed * BLOCK) as i32;
+        let end = (needed * BLOCK) as i32;
+        let stretches = blocks.iter().map(|parts| (&parts[..], 0..BLOCK as i32)).collect();
+        let row = Group { rows: vec![0], before: 0, stretches };
+        self.parts = Arrangement { groups: vec![row], capacity: end }.make()?;
+        self.end = end;
         Ok(())
+    }
+
+    /// The indices of all rows.
+    fn rows(&self) -> Vec<usize> {
+        (0..self.starts.len()).collect()
     }
 
     /// The first position that any row's query at index `query` sees.
@@ -255,20 +230,11 @@ impl Slab {
     fn rebuild(&mut self, new: Option<&[Array]>, l: i32, first: i32) -> Result<()> {
         let kept = self.end - first;
         let room = self.room(kept + l) + if new.is_some() { 0 } else { l };
-        let likes = new.unwrap_or(&self.parts);
-        let mut parts = Vec::with_capacity(likes.len());
-        for (index, like) in likes.iter().enumerate() {
-            let [b, ..] = like.dims::<4>()?;
-            let held = match self.parts.get(index) {
-                Some(part) if kept > 0 => Some(between(part, first, self.end)?),
-                _ => None,
-            };
-            let room = (room > 0).then(|| empty(like, b, room)).transpose()?;
-            let new = new.map(|_| like);
-            let pieces: Vec<&Array> = held.iter().chain(new).chain(&room).collect();
-            parts.push(ops::concatenate(&pieces, 2)?);
-        }
-        self.parts = parts;
+        let held = [(&self.parts[..], first..self.end)];
+        let stretches = held.into_iter().chain(new.map(|new| (new, 0..l))).collect();
+        let rows = Group { rows: self.rows(), before: 0, stretches };
+        let capacity = kept + room + if new.is_some() { l } else { 0 };
+        self.parts = Arrangement { groups: vec![rows], capacity }.make()?;
         self.end = kept;
         self.starts.iter_mut().for_each(|start| *start = (*start - first).max(0));
         Ok(())
@@ -291,18 +257,4 @@ impl Slab {
 /// The next multiple of the step by which buffers grow.
 fn whole_steps(positions: i32) -> i32 {
     (positions + STEP - 1) / STEP * STEP
-}
-
-/// Positions `first..end` of a buffer.
-fn between(buffer: &Array, first: i32, end: i32) -> Result<Array> {
-    match first {
-        0 => front(buffer, end),
-        _ => ops::slice_axis(buffer, 2, first, end),
-    }
-}
-
-/// Zeros for `b` rows of `count` positions, otherwise as `like`.
-fn empty(like: &Array, b: i32, count: i32) -> Result<Array> {
-    let [_, n_kv_heads, _, width] = like.dims()?;
-    ops::zeros(&[b, n_kv_heads, count, width], like.dtype())
 }
