@@ -19,6 +19,7 @@ mod plain;
 mod softmax;
 mod tile;
 
+#[cfg(target_arch = "x86_64")]
 pub(crate) use self::tile::{Mix, Tile};
 
 use std::ops::Range;

@@ -14,7 +14,6 @@ mod plain;
 mod product;
 
 use std::cell::RefCell;
-use std::ops::Range;
 
 use self::groups::Groups;
 use self::kind::{FP4, FP8, FROM_BF16, FROM_F16, FROM_F32, kind};
@@ -113,7 +112,7 @@ fn multiply<const KIND: u8>(level: Level, n: usize, product: &Product<'_>) {
 #[target_feature(enable = "avx2,fma,f16c")]
 fn columns_avx2<const KIND: u8>(
     product: &Product<'_>,
-    columns: Range<usize>,
+    columns: std::ops::Range<usize>,
     scratch: &mut Scratch,
 ) {
     product.columns::<avx2::Floats, KIND>(columns, scratch);
