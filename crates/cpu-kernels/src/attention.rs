@@ -86,7 +86,7 @@ pub struct Attention<'a> {
 /// # Errors
 /// Buffers whose sizes do not fit; nothing is written then.
 pub fn attention(task: Attention<'_>) -> Result<(), Error> {
-    attention_at(Level::best(), task)
+    attention_at(Level::current(), task)
 }
 
 /// Computes `task.out` with the instructions of `level`, for tests and comparisons.

@@ -31,8 +31,8 @@ impl Level {
         Err(Error(format!("this processor does not have {}", self.name())))
     }
 
-    /// The one that [`set_level`] chose; the fastest that this processor can run without it.
-    pub fn best() -> Level {
+    /// The one that [`set_level`] chose; without it the fastest that this processor can run.
+    pub fn current() -> Level {
         let chosen = usize::from(CHOSEN.load(Relaxed));
         *Level::available().get(chosen).or(Level::available().last()).expect("portable is there")
     }

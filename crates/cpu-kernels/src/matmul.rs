@@ -20,7 +20,7 @@ use crate::{Error, Level, Problem, floats};
 /// # Ok::<(), cpu_kernels::Error>(())
 /// ```
 pub fn matmul(problem: Problem<'_>) -> Result<(), Error> {
-    matmul_at(Level::best(), problem)
+    matmul_at(Level::current(), problem)
 }
 
 /// Computes `problem.out` with the instructions of `level`, for tests and comparisons.

@@ -80,7 +80,7 @@ pub fn threads() -> usize {
 /// Calls `work` for all of 0..`n` in ranges of at most `height` (but four), on all threads.
 pub(crate) fn split(n: usize, height: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
     // Several for each thread, so that one that is held up does not hold up all.
-    let each = n.div_ceil(threads() * 8).min(height).next_multiple_of(4);
+    let each = n.div_ceil(threads() * 8).min(height.max(1)).next_multiple_of(4);
     run(n.div_ceil(each), &|unit| work(unit * each..n.min((unit + 1) * each)));
 }
 

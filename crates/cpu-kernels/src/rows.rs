@@ -4,8 +4,7 @@
 
 use std::cell::RefCell;
 
-use crate::functions::add_product;
-use crate::functions::exp;
+use crate::functions::{add_product, exp};
 use crate::level::{Kernel, run_at};
 use crate::output::Output;
 use crate::problem::buffer;
@@ -105,7 +104,7 @@ pub struct Sum<'a> {
 /// # Errors
 /// Buffers whose sizes do not fit; nothing is written then.
 pub fn rows(task: Rows<'_>) -> Result<(), Error> {
-    rows_at(Level::best(), task)
+    rows_at(Level::current(), task)
 }
 
 /// Computes `task.out` with the instructions of `level`, for tests and comparisons.
@@ -131,7 +130,7 @@ pub fn rows_at(level: Level, task: Rows<'_>) -> Result<(), Error> {
 /// # Errors
 /// Buffers whose sizes do not fit; nothing is written then.
 pub fn gated(task: Gated<'_>) -> Result<(), Error> {
-    gated_at(Level::best(), task)
+    gated_at(Level::current(), task)
 }
 
 /// Computes `task.out` with the instructions of `level`, for tests and comparisons.
@@ -149,7 +148,7 @@ pub fn gated_at(level: Level, task: Gated<'_>) -> Result<(), Error> {
 /// # Errors
 /// Buffers whose sizes do not fit; nothing is written then.
 pub fn sum(task: Sum<'_>) -> Result<(), Error> {
-    sum_at(Level::best(), task)
+    sum_at(Level::current(), task)
 }
 
 /// Computes `task.out` with the instructions of `level`, for tests and comparisons.

@@ -34,7 +34,7 @@ fn rows_get_the_matrix_that_they_name() {
             let k = if kind.group_size() == 0 { 77 } else { 3 * kind.group_size() };
             for (x_rows, indices) in cases {
                 let mut all = Case::random(kind, dtype, x_rows, MATRICES * N, k, 9);
-                all.run(Level::best());
+                all.run(Level::current());
                 let mut out = vec![0xff; indices.len() * N * dtype.size()];
                 let gather = Gather {
                     x_rows,

@@ -41,6 +41,13 @@ fn a_vocabulary_of_rows_agrees() {
 }
 
 #[test]
+fn rows_that_are_longer_than_a_core_keeps_agree() {
+    for kind in [Kind::Dense(Dtype::Bf16), Kind::Packed(Packing::Mxfp4, 32)] {
+        Case::random(kind, Dtype::Bf16, 5, 4, 100_352, 1).check();
+    }
+}
+
+#[test]
 fn empty_products_are_empty_or_zero() {
     for kind in all_kinds() {
         for level in Level::available() {

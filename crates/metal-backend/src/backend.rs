@@ -144,16 +144,17 @@ pub fn architectures() -> &'static [&'static str] {
     &models::ARCHITECTURES
 }
 
-/// Whose kernels a model on the CPU computes with, in words, and for which instructions.
+/// Whose kernels a model on the CPU computes with from now on, in words, and for which instructions:
+/// those that the environment names are set.
 pub fn cpu_kernels() -> &'static str {
     match Product::on(Device::Cpu) {
-        Ok(Product::CpuKernels) => match Level::best() {
+        Ok(Product::CpuKernels) => match Level::current() {
             Level::Portable => "our own, for any processor",
             Level::Avx2 => "our own, for AVX2",
             Level::Avx512 => "our own, for AVX-512",
         },
         Ok(_) => "MLX's",
-        Err(_) => "none: ML_CPU_KERNELS names none of this processor",
+        Err(_) => "none: see what ML_CPU_KERNELS says",
     }
 }
 

@@ -251,9 +251,6 @@ impl Array {
     /// [`async_eval`]. MLX reports a failure once: an array whose computation failed holds
     /// arbitrary bytes from then on, and reads of it succeed. So it is dropped, with all that was
     /// queued together with it.
-    ///
-    /// MLX 0.32.2 on the CPU now and then waits for ever after a failed kernel: never in 6000 that
-    /// failed under this call itself, about once in a thousand that [`async_eval`] had queued.
     pub fn eval(&self) -> Result<()> {
         // SAFETY: the handle is not empty.
         settle(unsafe { sys::mlx_array_eval(self.raw) })

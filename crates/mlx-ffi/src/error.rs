@@ -3,10 +3,8 @@
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
-use std::sync::{Once, mpsc};
-use std::thread;
+use std::sync::Once;
 
-use crate::stream::start_scheduler;
 use crate::sys;
 
 /// What MLX said went wrong.
@@ -36,30 +34,13 @@ thread_local! {
     static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Replaces MLX's error handler, which ends the process, and gives MLX a main thread that does nothing.
-/// Every entry into mlx-c passes here first.
-///
-/// The main thread is the first that starts MLX's scheduler. To it alone, what failed on a stream is an
-/// error of whatever it queues next, even of the signal that an evaluation waits for: a later wait for
-/// that array would never end.
+/// Replaces MLX's error handler, which ends the process. Every entry into mlx-c passes here first.
 pub(crate) fn init() {
-    static INIT: Once = Once::new();
-    INIT.call_once(|| {
+    static HANDLER: Once = Once::new();
+    HANDLER.call_once(|| {
         // SAFETY: the handler is a plain function that lives as long as the process and does not
         // unwind; it takes no data, so there is nothing to free.
         unsafe { sys::mlx_set_error_handler(Some(store), std::ptr::null_mut(), None) };
-        let (started, has_started) = mpsc::channel::<()>();
-        let main = move || {
-            start_scheduler();
-            drop(started);
-            // Another thread could get the number of one that has ended, by which MLX knows it.
-            loop {
-                thread::park();
-            }
-        };
-        // Without threads MLX has none for its streams either, and says so.
-        let _ = thread::Builder::new().name("mlx".to_owned()).spawn(main);
-        let _ = has_started.recv();
     });
 }
 

@@ -2,7 +2,8 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, Once, PoisonError, mpsc};
+use std::thread;
 
 use crate::error::{check, init, take};
 use crate::{Error, Result, sys};
@@ -199,15 +200,33 @@ thread_local! {
 /// as the process: a stream for each model that was ever loaded would add up.
 static IDLE_ON_CPU: Mutex<Vec<StreamHandle>> = Mutex::new(Vec::new());
 
-/// Starts MLX's scheduler, by a stream that the next thread gets; what fails here fails there again.
-pub(crate) fn start_scheduler() {
-    // SAFETY: takes plain values.
-    let device = DeviceHandle(unsafe { sys::mlx_device_new_type(sys::MLX_CPU, 0) });
-    if let Ok(stream) = StreamHandle::new(device.0) {
-        // SAFETY: the stream lives for the call.
-        let _ = check(unsafe { sys::mlx_synchronize(stream.0) });
-        IDLE_ON_CPU.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
-    }
+/// Gives MLX a main thread that does nothing, before any other has a stream.
+///
+/// The main thread is the first that starts MLX's scheduler. To it alone, what failed on a stream is an
+/// error of whatever it queues next, even of the signal that an evaluation waits for: a later wait for
+/// that array would never end.
+fn start_scheduler() {
+    static STARTED: Once = Once::new();
+    STARTED.call_once(|| {
+        let (started, has_started) = mpsc::channel::<()>();
+        let main = move || {
+            // The stream goes to the next thread; what fails here fails there again.
+            let stream = DeviceHandle::new(Device::Cpu).and_then(|cpu| StreamHandle::new(cpu.0));
+            if let Ok(stream) = stream {
+                // SAFETY: the stream lives for the call.
+                let _ = check(unsafe { sys::mlx_synchronize(stream.0) });
+                IDLE_ON_CPU.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
+            }
+            drop(started);
+            // Another thread could get the number of one that has ended, by which MLX knows it.
+            loop {
+                thread::park();
+            }
+        };
+        // Without threads MLX has none for its streams either, and says so.
+        let _ = thread::Builder::new().name("mlx".to_owned()).spawn(main);
+        let _ = has_started.recv();
+    });
 }
 
 /// The streams of a thread.
@@ -230,16 +249,20 @@ impl Streams {
 
     /// Uses MLX's default for this thread.
     fn take_own(&mut self, device: sys::mlx_device) -> Result<()> {
-        let mut stream = StreamHandle::empty();
-        // SAFETY: the out-pointer holds an empty handle, which the call fills.
-        check(unsafe { sys::mlx_get_default_stream(&mut stream.0, device) })?;
-        self.own = Some(stream);
+        start_scheduler();
+        if self.own.is_none() {
+            let mut stream = StreamHandle::empty();
+            // SAFETY: the out-pointer holds an empty handle, which the call fills.
+            check(unsafe { sys::mlx_get_default_stream(&mut stream.0, device) })?;
+            self.own = Some(stream);
+        }
         self.is_lent = false;
         Ok(())
     }
 
     /// Uses an idle stream on the CPU or a new one, which becomes the thread's default.
     fn take_lent(&mut self, device: sys::mlx_device) -> Result<()> {
+        start_scheduler();
         if self.lent.is_none() {
             let idle = IDLE_ON_CPU.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let stream = match idle {

@@ -1,5 +1,7 @@
 //! What the kernels want of a vector.
 
+use super::STEPS;
+
 /// Eight floats.
 pub(super) trait Lanes: Copy {
     fn zero() -> Self;
@@ -23,5 +25,5 @@ pub(super) trait Lanes: Copy {
     fn dense<const KIND: u8>(bytes: &[u8]) -> Self;
 
     /// The packed weights of a chunk: lane `i` has the eight neighbours from `8 i` on, one in each step.
-    fn packed<const KIND: u8>(bytes: &[u8], scale: Self, bias: Self) -> [Self; 8];
+    fn packed<const KIND: u8>(bytes: &[u8], scale: Self, bias: Self) -> [Self; STEPS];
 }

@@ -60,7 +60,8 @@ impl Arrangement<'_> {
 
     /// The same by MLX's operations.
     fn by_mlx(&self, index: usize, like: &Array) -> Result<Array> {
-        let group = |group: &Group<'_>| group.by_mlx(index, like, self.capacity);
+        let is_only = self.groups.len() == 1;
+        let group = |group: &Group<'_>| group.by_mlx(index, like, self.capacity, is_only);
         let groups: Vec<Array> = self.groups.iter().map(group).collect::<Result<_>>()?;
         ops::concatenate(&groups.iter().collect::<Vec<_>>(), 0)
     }
@@ -78,8 +79,8 @@ impl<'a> Group<'a> {
         self.stretches.iter().filter(|(_, positions)| !positions.is_empty())
     }
 
-    /// The group's rows of the buffer.
-    fn by_mlx(&self, index: usize, like: &Array, capacity: i32) -> Result<Array> {
+    /// The group's rows of the buffer, of which there are others unless it `is_only`.
+    fn by_mlx(&self, index: usize, like: &Array, capacity: i32, is_only: bool) -> Result<Array> {
         let [_, n_kv_heads, _, width] = like.dims()?;
         let b = self.rows.len() as i32;
         let zeros = |count| ops::zeros(&[b, n_kv_heads, count, width], like.dtype());
@@ -88,7 +89,10 @@ impl<'a> Group<'a> {
             pieces.push(zeros(self.before)?);
         }
         for (parts, held) in self.held() {
-            pieces.push(self.taken(&between(&parts[index], held.start, held.end)?)?);
+            let (part, count) = (&parts[index], held.end - held.start);
+            // Alone it would stay a view of the whole buffer, and hold it.
+            let copied = is_only && count == capacity && count < positions(part);
+            pieces.push(self.taken(&between(part, held.start, held.end)?, copied)?);
         }
         let end: i32 = pieces.iter().map(positions).sum();
         if end < capacity {
@@ -98,8 +102,8 @@ impl<'a> Group<'a> {
     }
 
     /// The group's rows of `x`; a copy, where these are not all: a view would hold the others.
-    fn taken(&self, x: &Array) -> Result<Array> {
-        if self.rows.iter().copied().eq(0..x.shape()[0] as usize) {
+    fn taken(&self, x: &Array, copied: bool) -> Result<Array> {
+        if !copied && self.rows.iter().copied().eq(0..x.shape()[0] as usize) {
             return x.share();
         }
         let indices: Vec<u32> = self.rows.iter().map(|row| *row as u32).collect();
@@ -129,7 +133,7 @@ mod tests {
                     any::<prop::sample::Index>(),
                     prop::collection::vec(any::<prop::sample::Index>(), 1..4),
                     0..3i32,
-                    prop::collection::vec((0..6i32, 0..6i32), 0..3),
+                    prop::collection::vec((any::<prop::sample::Index>(), 0..6i32, 0..6i32), 0..3),
                 ),
                 1..4,
             ),
@@ -141,18 +145,23 @@ mod tests {
             let groups: Vec<Group<'_>> = groups
                 .into_iter()
                 .map(|(source, rows, before, spans)| {
-                    let source = source.index(sizes.len());
-                    let (b, n) = sizes[source];
+                    // Of sources of as many rows, as the stretches of a group are.
+                    let b = sizes[source.index(sizes.len())].0;
+                    let alike: Vec<usize> =
+                        (0..sizes.len()).filter(|at| sizes[*at].0 == b).collect();
                     let rows = rows.iter().map(|row| row.index(b)).collect();
-                    let span = |(x, y): (i32, i32)| x.min(y).min(n)..x.max(y).min(n);
-                    let stretch = |ends| (&buffers[source][..], span(ends));
+                    let stretch = |(source, x, y): (prop::sample::Index, i32, i32)| {
+                        let source = alike[source.index(alike.len())];
+                        let n = sizes[source].1;
+                        (&buffers[source][..], x.min(y).min(n)..x.max(y).min(n))
+                    };
                     Group { rows, before, stretches: spans.into_iter().map(stretch).collect() }
                 })
                 .collect();
             let length = |group: &Group<'_>| {
                 group.before + group.held().map(|(_, held)| held.end - held.start).sum::<i32>()
             };
-            let capacity = groups.iter().map(length).max().unwrap_or(0) + room + 1;
+            let capacity = (groups.iter().map(length).max().unwrap_or(0) + room).max(1);
             let arrangement = Arrangement { groups, capacity };
             let like = &buffers[0][0];
             let found = arrangement.by_our_kernel(0, like).unwrap();

@@ -55,10 +55,13 @@ impl Product {
     /// A value of a variable that means nothing.
     pub fn on(device: Device) -> Result<Product> {
         if device == Device::Cpu {
-            let Some(level) = cpu_level(variable(CPU_VARIABLE).as_deref())? else {
-                return Ok(Product::Mlx);
+            let level = match cpu_kernels(variable(CPU_VARIABLE).as_deref())? {
+                CpuKernels::Off => return Ok(Product::Mlx),
+                CpuKernels::Fastest => None,
+                CpuKernels::At(level) => Some(level),
             };
-            cpu::set_level(level)?;
+            let named = |error| refused(format!("{CPU_VARIABLE}: {error}"));
+            cpu::set_level(level).map_err(named)?;
             let ours = cfg!(not(target_os = "macos"));
             return Ok(if ours { Product::CpuKernels } else { Product::Mlx });
         }
@@ -344,22 +347,31 @@ fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-/// The level that our kernels for CPUs run at, the best where it is `None`; no level, and they are not
-/// wanted.
-fn cpu_level(value: Option<&str>) -> Result<Option<Option<Level>>> {
+/// What the environment wants of our kernels for CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CpuKernels {
+    Off,
+    Fastest,
+    At(Level),
+}
+
+fn cpu_kernels(value: Option<&str>) -> Result<CpuKernels> {
     let levels = [Level::Portable, Level::Avx2, Level::Avx512];
     match value {
-        None | Some("" | "on") => Ok(Some(None)),
-        Some("off") => Ok(None),
+        None | Some("" | "on") => Ok(CpuKernels::Fastest),
+        Some("off") => Ok(CpuKernels::Off),
         Some(other) => match levels.into_iter().find(|level| level.name() == other) {
-            Some(level) => Ok(Some(Some(level))),
+            Some(level) => Ok(CpuKernels::At(level)),
             None => Err(unknown(CPU_VARIABLE, other, "on, off, portable, avx2 or avx512")),
         },
     }
 }
 
 fn unknown(variable: &str, value: &str, expected: &str) -> Error {
-    let reason = format!("{variable} is `{value}`, expected {expected}");
+    refused(format!("{variable} is `{value}`, expected {expected}"))
+}
+
+fn refused(reason: String) -> Error {
     Error::Core(inference_core::Error::Engine(reason))
 }
 
@@ -369,11 +381,11 @@ mod tests {
 
     #[test]
     fn the_variable_turns_our_kernels_off_or_names_their_level_and_nothing_else_is_taken() {
-        assert_eq!(cpu_level(None).expect("unset"), Some(None));
-        assert_eq!(cpu_level(Some("on")).expect("on"), Some(None));
-        assert_eq!(cpu_level(Some("off")).expect("off"), None);
-        assert_eq!(cpu_level(Some("avx2")).expect("a level"), Some(Some(Level::Avx2)));
-        let error = cpu_level(Some("0")).expect_err("none of these").to_string();
+        assert_eq!(cpu_kernels(None).expect("unset"), CpuKernels::Fastest);
+        assert_eq!(cpu_kernels(Some("on")).expect("on"), CpuKernels::Fastest);
+        assert_eq!(cpu_kernels(Some("off")).expect("off"), CpuKernels::Off);
+        assert_eq!(cpu_kernels(Some("avx2")).expect("a level"), CpuKernels::At(Level::Avx2));
+        let error = cpu_kernels(Some("0")).expect_err("none of these").to_string();
         assert!(error.contains("ML_CPU_KERNELS") && error.contains("`0`"), "{error}");
     }
 

@@ -19,9 +19,12 @@ impl Scheduler<'_> {
         if self.groups.is_empty() || !waits || !on_cpu().unwrap_or(false) {
             return;
         }
-        for at in (0..self.groups.len()).rev() {
-            if let Err(error) = self.groups[at].wait() {
-                self.fail_step(at, error);
+        // In the order in which they were queued: what failed is told to the first that waits.
+        let mut at = 0;
+        while at < self.groups.len() {
+            match self.groups[at].wait() {
+                Ok(()) => at += 1,
+                Err(error) => self.fail_step(at, error),
             }
         }
         self.clock.lap(Part::Wait);
