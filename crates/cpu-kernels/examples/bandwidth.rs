@@ -122,7 +122,11 @@ fn main() -> std::io::Result<()> {
     set_threads(arguments.next().and_then(|n| n.parse().ok()).unwrap_or(0));
     if let Some(name) = arguments.next() {
         let level = Level::available().iter().find(|level| level.name() == name);
-        set_level(Some(*level.expect("a level of this processor"))).expect("available");
+        let Some(level) = level else {
+            let names: Vec<&str> = Level::available().iter().map(|level| level.name()).collect();
+            return Err(std::io::Error::other(format!("no level {name} here, only {names:?}")));
+        };
+        set_level(Some(*level)).map_err(std::io::Error::other)?;
     }
     let mut out = std::io::stdout().lock();
     // Small numbers in every type: bytes of 0x3c are 0.0115 in bf16 and 1.06 in f16.

@@ -33,8 +33,9 @@ impl Level {
 
     /// The one that [`set_level`] chose; without it the fastest that this processor can run.
     pub fn current() -> Level {
-        let chosen = usize::from(CHOSEN.load(Relaxed));
-        *Level::available().get(chosen).or(Level::available().last()).expect("portable is there")
+        let (chosen, available) = (CHOSEN.load(Relaxed), Level::available());
+        let level = available.iter().find(|level| **level as u8 == chosen).or(available.last());
+        level.copied().unwrap_or(Level::Portable)
     }
 
     /// `portable`, `avx2` or `avx512`.
@@ -47,7 +48,7 @@ impl Level {
     }
 }
 
-/// Its place among those that are available; any other stands for the best.
+/// Its number; any that is not available stands for the best.
 static CHOSEN: AtomicU8 = AtomicU8::new(u8::MAX);
 
 /// Lets whatever begins from now on run at `level`; `None`: at the best.
@@ -55,15 +56,8 @@ static CHOSEN: AtomicU8 = AtomicU8::new(u8::MAX);
 /// # Errors
 /// A level that this processor does not have.
 pub fn set_level(level: Option<Level>) -> Result<(), Error> {
-    let place = match level {
-        None => u8::MAX,
-        Some(level) => {
-            level.check()?;
-            let place = Level::available().iter().position(|available| *available == level);
-            place.map_or(u8::MAX, |place| place as u8)
-        }
-    };
-    CHOSEN.store(place, Relaxed);
+    level.map_or(Ok(()), Level::check)?;
+    CHOSEN.store(level.map_or(u8::MAX, |level| level as u8), Relaxed);
     Ok(())
 }
 

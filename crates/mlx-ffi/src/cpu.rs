@@ -34,7 +34,7 @@ use operation::{Inputs, Outcome, View, operation};
 /// # Errors
 /// Instructions that it does not have.
 pub fn set_level(level: Option<Level>) -> Result<()> {
-    cpu_kernels::set_level(level).map_err(|error| Error::new(error.to_string()))
+    cpu_kernels::set_level(level).map_err(failed)
 }
 
 /// `x wᵀ` for `x` of `[…, k]` and `w` of `[n, k]`: `[…, n]`. Different types meet in f32.

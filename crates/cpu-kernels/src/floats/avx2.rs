@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::STEPS;
-use super::kind::{FP4, FP8, FROM_F16, FROM_F32, bits, chunk_size};
+use super::kind::{self, FP4, FP8, FROM_F16, FROM_F32, bits, chunk_size, place};
 use super::lanes::Lanes;
 use crate::values::{E2M1, E4M3};
 
@@ -84,13 +84,8 @@ fn unpack<const KIND: u8>(bytes: &[u8], scale: __m256, bias: __m256) -> [Floats;
     let mut values = [Floats::zero(); STEPS];
     let words = words::<KIND>(bytes);
     for (step, value) in values.iter_mut().enumerate() {
-        // The second words begin where the first codes of four are behind them.
-        let (words, skipped) = match bits(KIND) {
-            5.. if step >= 4 => (words[1], 8 * (bits(KIND) - 4)),
-            _ => (words[0], 0),
-        };
-        let first = (bits(KIND) * step - skipped) as i32;
-        let codes = _mm256_srlv_epi32(words, _mm256_set1_epi32(first));
+        let (word, first) = place(KIND, step);
+        let codes = _mm256_srlv_epi32(words[word], _mm256_set1_epi32(first as i32));
         *value = Floats(match KIND {
             FP4 => {
                 // SAFETY: the table has sixteen floats, of which the first eight are read.
@@ -135,8 +130,7 @@ fn dense<const KIND: u8>(bytes: &[u8]) -> __m256 {
     }
 }
 
-/// For each lane the bits of its eight codes; where these are more than 32, their first ones and their
-/// last ones.
+/// As [`kind::words`].
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn words<const KIND: u8>(bytes: &[u8]) -> [__m256i; 2] {
@@ -161,19 +155,8 @@ fn words<const KIND: u8>(bytes: &[u8]) -> [__m256i; 2] {
             // Both work on halves of a register.
             [_mm256_permute4x64_epi64::<0xd8>(even), _mm256_permute4x64_epi64::<0xd8>(odd)]
         }
-        bits => {
-            let mut words = [[0; 8]; 2];
-            for lane in 0..8 {
-                let codes = &bytes[bits * lane..][..bits];
-                let mut first = [0; 4];
-                let count = bits.min(4);
-                first[..count].copy_from_slice(&codes[..count]);
-                words[0][lane] = i32::from_le_bytes(first);
-                if bits > 4 {
-                    first.copy_from_slice(&codes[bits - 4..]);
-                    words[1][lane] = i32::from_le_bytes(first);
-                }
-            }
+        _ => {
+            let words = kind::words::<KIND>(bytes);
             // SAFETY: both arrays have 32 bytes.
             words.map(|words| unsafe { _mm256_loadu_si256(words.as_ptr().cast()) })
         }

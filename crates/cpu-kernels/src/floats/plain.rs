@@ -1,12 +1,11 @@
 //! Vectors that the compiler makes of loops over arrays.
 
-use half::f16;
-
 use super::STEPS;
-use super::kind::{FP4, FP8, FROM_BF16, FROM_F16, bits, chunk_size};
+use super::kind::{FP4, FP8, FROM_BF16, FROM_F16, bits, place, words};
 use super::lanes::Lanes;
+use crate::Dtype;
 use crate::functions::add_product;
-use crate::values::{E2M1, E4M3};
+use crate::values::{E2M1, E4M3, widen};
 
 /// `FMA` is whether the processor multiplies and adds in one instruction.
 #[derive(Clone, Copy)]
@@ -57,48 +56,24 @@ impl<const FMA: bool> Lanes for Floats<FMA> {
     #[inline(always)]
     fn dense<const KIND: u8>(bytes: &[u8]) -> Self {
         let mut values = [0.0; 8];
-        match KIND {
-            FROM_BF16 => {
-                for (to, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
-                    *to = f32::from_bits(u32::from(u16::from_le_bytes(*bytes)) << 16);
-                }
-            }
-            FROM_F16 => {
-                for (to, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
-                    *to = f16::from_le_bytes(*bytes).to_f32();
-                }
-            }
-            _ => {
-                for (to, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
-                    *to = f32::from_le_bytes(*bytes);
-                }
-            }
-        }
+        let dtype = match KIND {
+            FROM_BF16 => Dtype::Bf16,
+            FROM_F16 => Dtype::F16,
+            _ => Dtype::F32,
+        };
+        widen(dtype, bytes, &mut values);
         Floats(values)
     }
 
     #[inline(always)]
     fn packed<const KIND: u8>(bytes: &[u8], scale: Self, bias: Self) -> [Self; STEPS] {
-        let bits = bits(KIND);
-        // Of each lane's codes the first four and the last four bytes, which are all.
-        let mut words = [[0; 8]; 2];
-        for (lane, codes) in bytes[..chunk_size(KIND)].chunks_exact(bits).enumerate() {
-            let mut first = [0; 4];
-            let count = bits.min(4);
-            first[..count].copy_from_slice(&codes[..count]);
-            words[0][lane] = u32::from_le_bytes(first);
-            first[..count].copy_from_slice(&codes[bits - count..]);
-            words[1][lane] = u32::from_le_bytes(first);
-        }
+        let words = words::<KIND>(bytes);
+        let mask = u32::MAX >> (32 - bits(KIND));
         let mut values = [Floats::zero(); STEPS];
         for (step, Floats(values)) in values.iter_mut().enumerate() {
-            let (words, skipped) = match bits {
-                5.. if step >= 4 => (words[1], 8 * (bits - 4)),
-                _ => (words[0], 0),
-            };
-            let mask = u32::MAX >> (32 - bits);
+            let (word, first) = place(KIND, step);
             for lane in 0..8 {
-                let code = words[lane] >> (bits * step - skipped) & mask;
+                let code = words[word][lane] >> first & mask;
                 let scale = scale.0[lane];
                 values[lane] = match KIND {
                     FP4 => E2M1[code as usize % 16] * scale,

@@ -72,10 +72,7 @@ impl Product<'_> {
         columns: Range<usize>,
         scratch: &mut Scratch,
     ) {
-        let mut x: [&[Chunk]; M] = [&[]; M];
-        for (i, x) in x.iter_mut().enumerate() {
-            *x = self.row(i);
-        }
+        let x: [&[Chunk]; M] = std::array::from_fn(|i| self.row(i));
         self.prepare(&mut scratch.groups);
         for first in columns.clone().step_by(4) {
             let count = 4.min(columns.end - first);
@@ -133,10 +130,7 @@ impl Product<'_> {
         panel: &[Chunk],
     ) {
         let (chunks, height) = (self.chunks(), columns.len());
-        let mut x: [&[Chunk]; M] = [&[]; M];
-        for (i, x) in x.iter_mut().enumerate() {
-            *x = self.row(first_x + i);
-        }
+        let x: [&[Chunk]; M] = std::array::from_fn(|i| self.row(first_x + i));
         for first in (0..height).step_by(2) {
             let count = 2.min(height - first);
             // A missing row repeats the last one.
