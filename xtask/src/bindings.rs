@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use mlx_build::{libclang, location, python_from_env};
 
-use crate::root;
+use crate::repository::root;
 
 const FILE: &str = "crates/mlx-ffi/src/bindings.rs";
 

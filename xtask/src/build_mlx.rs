@@ -9,7 +9,7 @@ use mlx_build::{
     Goal, HOST, PLATFORMS, Platform, Request, Source, Target, location, provision, python_from_env,
 };
 
-use crate::root;
+use crate::repository::root;
 
 /// Provides MLX in the folder where the build looks for it.
 pub fn run(args: &[String]) -> Result<()> {

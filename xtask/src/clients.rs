@@ -19,7 +19,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::root;
+use crate::repository::root;
 use environment::{Environment, Prepared};
 use server::Server;
 

@@ -4,9 +4,11 @@
 mod bindings;
 mod build_mlx;
 mod clients;
+mod manifest;
+mod modules;
+mod repository;
 mod tidy;
 
-use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
@@ -29,7 +31,7 @@ fn main() -> ExitCode {
         Some("build-mlx") => build_mlx::run(&args),
         Some("bindings") => bindings::run(&args),
         Some("clients") => clients::run(&args),
-        Some("tidy") => tidy::run(root()),
+        Some("tidy") => tidy::run(repository::root()),
         Some("help" | "--help" | "-h") => {
             eprintln!("{USAGE}");
             return ExitCode::SUCCESS;
@@ -44,10 +46,4 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// The root of the repository.
-fn root() -> &'static Path {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here)
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::root;
+use crate::repository::root;
 
 /// How long a server may take to say where it listens.
 const START: Duration = Duration::from_secs(60);

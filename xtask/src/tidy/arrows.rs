@@ -1,6 +1,8 @@
 //! Which crate may depend on which: the arrows of ARCHITECTURE.md as a table.
 
-use super::{File, Violation};
+use super::violation::Violation;
+use crate::manifest::{Dependency, dependencies, package_name};
+use crate::repository::File;
 
 /// The workspace crates that a crate may use.
 struct Arrows {
@@ -47,25 +49,6 @@ const TESTS_USE: &[(&str, &str)] = &[
 /// A crate that takes no dependency at all, so that downstream crates get none through it.
 const WITHOUT_DEPENDENCIES: &str = "inference-core";
 
-/// A line of a manifest that names a dependency.
-struct Dependency<'a> {
-    line: usize,
-    name: &'a str,
-    of_build_script: bool,
-    of_tests: bool,
-}
-
-impl<'a> Dependency<'a> {
-    fn new(line: usize, name: &'a str, section: &str) -> Self {
-        Dependency {
-            line,
-            name,
-            of_build_script: section.ends_with("build-dependencies"),
-            of_tests: section.ends_with("dev-dependencies"),
-        }
-    }
-}
-
 pub fn check(files: &[File]) -> Vec<Violation> {
     let manifests: Vec<_> = files
         .iter()
@@ -103,46 +86,6 @@ pub fn check(files: &[File]) -> Vec<Violation> {
         }
     }
     violations
-}
-
-/// The package's name; `None` for a manifest of a workspace alone.
-pub fn package_name(manifest: &str) -> Option<&str> {
-    let package = manifest.lines().skip_while(|line| line.trim() != "[package]").skip(1);
-    let mut keys = package.take_while(|line| !line.starts_with('[')).filter_map(key_value);
-    keys.find(|(key, _)| *key == "name").map(|(_, value)| value.trim_matches('"'))
-}
-
-fn key_value(line: &str) -> Option<(&str, &str)> {
-    let (key, value) = line.split_once('=')?;
-    let key = key.trim();
-    (!key.starts_with('#')).then_some((key, value.trim()))
-}
-
-/// The dependencies of every kind, by the name of the package.
-fn dependencies(manifest: &str) -> Vec<Dependency<'_>> {
-    let mut found = Vec::new();
-    let mut section = "";
-    for (index, text) in manifest.lines().enumerate() {
-        let line = index + 1;
-        if let Some(header) = text.trim().strip_prefix('[') {
-            section = header.split(']').next().unwrap_or_default();
-            // `[dependencies.name]` names its dependency in the header.
-            if let Some((table, name)) = section.rsplit_once('.')
-                && table.ends_with("dependencies")
-                && !table.starts_with("workspace")
-            {
-                found.push(Dependency::new(line, name, table));
-            }
-        } else if section.ends_with("dependencies")
-            && !section.starts_with("workspace")
-            && let Some((key, value)) = key_value(text)
-        {
-            let renamed = value.split_once("package").and_then(|(_, rest)| rest.split('"').nth(1));
-            let name = renamed.unwrap_or_else(|| key.split('.').next().unwrap_or(key));
-            found.push(Dependency::new(line, name, section));
-        }
-    }
-    found
 }
 
 #[cfg(test)]

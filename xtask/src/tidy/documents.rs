@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::{File, Violation};
+use super::violation::Violation;
+use crate::repository::File;
 
 /// The README's commands, each below a comment `<!-- ci: NAME -->`, which `.ci/run` reads.
 const README_COMMANDS: [&str; 2] = ["generate", "test"];

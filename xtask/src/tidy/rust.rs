@@ -1,9 +1,11 @@
 //! Rules for Rust sources: headers, lengths, `unsafe`, names, open work.
 
-use super::arrows::package_name;
 use super::lexer::{self, Line};
 use super::text::{OPEN_WORK, OPEN_WORK_REMEDY};
-use super::{File, Violation, has_word};
+use super::violation::Violation;
+use super::words::has_word;
+use crate::manifest::package_name;
+use crate::repository::File;
 
 /// The crates that may contain `unsafe`.
 const UNSAFE_CRATES: [&str; 2] = ["crates/mlx-ffi/", "crates/cpu-kernels/"];
@@ -229,7 +231,7 @@ mod tests {
         Tree::new()
             .with("a/Cargo.toml", manifest)
             .with("a/src/lib.rs", forbid)
-            .with("a/src/main.rs", "//! A.\n// #![forbid(unsafe_code)]\n")
+            .with("a/src/main.rs", "//! A.\n// #![forbid(unsafe_code)]\nmod c;\n")
             .with("a/src/bin/b.rs", "//! A.\n")
             .with("a/src/c.rs", "//! A.\n")
             .expect(&[("a/src/bin/b.rs:1", "forbid"), ("a/src/main.rs:1", "forbid")]);

@@ -1,6 +1,8 @@
 //! Rules for every file: size, last line, paths of one machine, open work.
 
-use super::{File, MAX_FILE_BYTES, Violation, has_word};
+use super::violation::Violation;
+use super::words::has_word;
+use crate::repository::{File, MAX_FILE_BYTES};
 
 /// Written by people here, so that the rules of form hold. Fixtures come as others wrote them.
 const OURS: &[&str] = &["rs", "toml", "md", "py", "sh", "yml", "yaml", "c", "cpp", "h", "hpp"];

@@ -1,0 +1,359 @@
+//! No files of a crate use each other in a circle.
+//!
+//! A parent and its child are one where the child uses what the parent's own file declares, and the
+//! code of the parent uses what the child declares. `mod child` and `pub use child::Item` are no
+//! use: a file that only hands on what lies below it is a face.
+
+use std::collections::BTreeSet;
+
+use super::violation::Violation;
+use crate::modules::{Graph, circles, shortest};
+
+/// A crate's folder and files of it that are in a circle.
+pub type Listed = (&'static str, &'static [&'static str]);
+
+/// Circles that are still there: each is a crate's folder and files of it. A file leaves its list
+/// with the last circle that it is in; a list only becomes shorter.
+pub const STILL_THERE: &[Listed] = &[
+    ("crates/cli/", &["src/failure.rs", "src/output.rs"]),
+    (
+        "crates/cpu-kernels/",
+        &[
+            "src/attention.rs",
+            "src/attention/plain.rs",
+            "src/attention/tile.rs",
+            "src/avx512/attention.rs",
+        ],
+    ),
+    (
+        "crates/cpu-kernels/",
+        &[
+            "src/floats/avx2.rs",
+            "src/floats/groups.rs",
+            "src/floats/kind.rs",
+            "src/floats/lanes.rs",
+            "src/floats/mod.rs",
+            "src/floats/plain.rs",
+            "src/floats/product.rs",
+        ],
+    ),
+    ("crates/inference-core/", &["src/inspect.rs", "src/model.rs"]),
+    (
+        "crates/metal-backend/",
+        &[
+            "src/cache.rs",
+            "src/cache/arrange.rs",
+            "src/cache/prefix.rs",
+            "src/cache/ring.rs",
+            "src/cache/slab.rs",
+            "src/layers/attention.rs",
+            "src/layers/decoder.rs",
+            "src/layers/positions.rs",
+            "src/layers/rope.rs",
+            "src/layers/seen.rs",
+            "src/layers/step.rs",
+        ],
+    ),
+    (
+        "crates/metal-backend/",
+        &[
+            "src/constraint/checks.rs",
+            "src/constraint/compile.rs",
+            "src/constraint/grammar.rs",
+            "src/constraint/matcher.rs",
+            "src/constraint/mod.rs",
+            "src/engine/classify/batch.rs",
+            "src/engine/classify/lane.rs",
+            "src/engine/classify/mod.rs",
+            "src/engine/group.rs",
+            "src/engine/inspect/mod.rs",
+            "src/engine/inspect/run.rs",
+            "src/engine/mod.rs",
+            "src/engine/prefill.rs",
+            "src/engine/prompt_logprobs.rs",
+            "src/engine/row.rs",
+            "src/engine/scheduler.rs",
+            "src/engine/worker.rs",
+            "src/load.rs",
+            "src/model.rs",
+            "src/sampling.rs",
+            "src/sampling/rows.rs",
+        ],
+    ),
+    (
+        "crates/metal-backend/",
+        &[
+            "src/layers/experts.rs",
+            "src/layers/linear.rs",
+            "src/layers/lora.rs",
+            "src/layers/mlp.rs",
+            "src/layers/norm.rs",
+            "src/layers/product.rs",
+            "src/layers/qkv.rs",
+        ],
+    ),
+    ("crates/metal-backend/", &["src/text/load.rs", "src/text/tokenizer.rs"]),
+    (
+        "crates/metal-backend/",
+        &[
+            "src/text/template/filters.rs",
+            "src/text/template/methods.rs",
+            "src/text/template/mod.rs",
+        ],
+    ),
+    ("crates/mlx-build/", &["src/error.rs", "src/linkage.rs", "src/platform.rs"]),
+    ("crates/mlx-ffi/", &["src/array.rs", "src/ops.rs", "src/vector.rs"]),
+    (
+        "crates/server/",
+        &[
+            "src/answer/candidate.rs",
+            "src/answer/harmony.rs",
+            "src/answer/mod.rs",
+            "src/answer/output.rs",
+            "src/answer/tagged.rs",
+        ],
+    ),
+    (
+        "crates/server/",
+        &[
+            "src/admission.rs",
+            "src/body.rs",
+            "src/effort.rs",
+            "src/error.rs",
+            "src/parse.rs",
+            "src/state.rs",
+        ],
+    ),
+];
+
+/// `still_there` are the circles that pass.
+pub fn check(graphs: &[Graph], still_there: &[Listed]) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let mut found = BTreeSet::new();
+    for graph in graphs {
+        let pairs = || graph.arrows.iter().map(|arrow| (arrow.from.as_str(), arrow.to.as_str()));
+        let allowed: Vec<BTreeSet<String>> = still_there
+            .iter()
+            .filter(|(folder, _)| *folder == graph.folder)
+            .map(|(folder, files)| files.iter().map(|file| format!("{folder}{file}")).collect())
+            .collect();
+        for circle in circles(pairs()) {
+            let is_allowed =
+                allowed.iter().any(|files| circle.iter().all(|file| files.contains(*file)));
+            if !is_allowed {
+                violations.push(violation(graph, &shortest(&circle, pairs()), &circle));
+            }
+            found.extend(circle);
+        }
+        for problem in &graph.problems {
+            violations.push(Violation::new(&problem.file, problem.line, problem.message.as_str()));
+        }
+    }
+    for (folder, files) in still_there {
+        for file in files.iter().map(|file| format!("{folder}{file}")) {
+            if !found.contains(file.as_str()) {
+                let message = "in no circle any more; take it out of `STILL_THERE` in \
+                               xtask/src/tidy/circles.rs";
+                violations.push(Violation::new(&file, 1, message));
+            }
+        }
+    }
+    violations
+}
+
+/// `way` is the shortest way around, its first file at the end again.
+fn violation(graph: &Graph, way: &[&str], circle: &BTreeSet<&str>) -> Violation {
+    let arrow = |pair: &[&str]| {
+        graph.arrows.iter().find(|arrow| arrow.from == pair[0] && arrow.to == pair[1])
+    };
+    let arrows: Vec<_> = way.windows(2).filter_map(arrow).collect();
+    let told: Vec<String> = arrows
+        .iter()
+        .map(|arrow| format!("{}:{} uses `{}` of {}", arrow.from, arrow.line, arrow.path, arrow.to))
+        .collect();
+    let others: Vec<&str> = circle.iter().copied().filter(|file| !way.contains(file)).collect();
+    let others = match others.as_slice() {
+        [] => String::new(),
+        others => format!(" (with it in larger circles: {})", others.join(", ")),
+    };
+    let message = format!(
+        "files in a circle: {}{others}; move what one of them uses into a file below both",
+        told.join(", ")
+    );
+    let (path, line) = arrows.first().map_or(("", 1), |arrow| (arrow.from.as_str(), arrow.line));
+    Violation::new(path, line, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::modules::graphs;
+    use crate::repository::File;
+    use crate::tidy::tests::Tree;
+
+    const ROOT: &str = "//! A.\n#![forbid(unsafe_code)]\n";
+
+    /// A crate of a root with `declares` in it and these files.
+    fn tree(declares: &str, files: &[(&str, &str)]) -> Tree {
+        let tree = Tree::new()
+            .with("a/Cargo.toml", "[package]\nname = \"server\"\n")
+            .with("a/src/lib.rs", &format!("{ROOT}{declares}\n"));
+        files.iter().fold(tree, |tree, (path, text)| {
+            tree.with(&format!("a/src/{path}"), &format!("//! A.\n{text}\n"))
+        })
+    }
+
+    #[test]
+    fn two_files_that_use_each_other_are_named_with_both_lines() {
+        tree(
+            "mod b;\nmod c;",
+            &[
+                ("b.rs", "use crate::c::C;\npub struct B(C);"),
+                ("c.rs", "pub struct C(super::b::B);"),
+            ],
+        )
+        .expect(&[(
+            "a/src/b.rs:2",
+            "a/src/b.rs:2 uses `crate::c::C` of a/src/c.rs, a/src/c.rs:2 uses `super::b::B` of \
+             a/src/b.rs; move what one of them uses into a file below both",
+        )]);
+    }
+
+    #[test]
+    fn files_that_use_each_other_one_way_are_no_circle() {
+        tree(
+            "mod b;\nmod c;",
+            &[("b.rs", "pub struct B(crate::c::C);"), ("c.rs", "pub struct C;")],
+        )
+        .expect(&[]);
+    }
+
+    #[test]
+    fn an_arrow_to_a_face_is_one_to_the_file_behind_it() {
+        let face = "mod d;\nmod e;\npub use d::{D as Renamed, inner::{self, Deep}};\npub use e::*;";
+        let behind = "pub struct D;\npub mod inner { pub struct Deep; }";
+        for used in ["c::Renamed", "c::Deep", "c::inner::Deep"] {
+            let back = format!("{behind}\nfn f(_: crate::b::B) {{}}");
+            tree(
+                "mod b;\nmod c;",
+                &[
+                    ("b.rs", &format!("use crate::{used} as Used;\npub struct B(Used);")),
+                    ("c/mod.rs", face),
+                    ("c/d.rs", &back),
+                    ("c/e.rs", ""),
+                ],
+            )
+            .expect(&[("a/src/b.rs:2", "of a/src/c/d.rs, a/src/c/d.rs:4 uses `crate::b::B`")]);
+        }
+        // Through a glob, with the items of the face beside it.
+        tree(
+            "mod b;\nmod c;\npub use c::E;",
+            &[
+                ("b.rs", "pub struct B(crate::E);"),
+                ("c/mod.rs", face),
+                ("c/d.rs", behind),
+                ("c/e.rs", "pub struct E;\nfn f(_: crate::b::B) {}"),
+            ],
+        )
+        .expect(&[("a/src/b.rs:2", "a/src/c/e.rs")]);
+    }
+
+    #[test]
+    fn a_parent_is_in_a_circle_with_its_child_where_each_uses_the_other() {
+        let uses_parent = ("b/c.rs", "pub struct C(super::B);");
+        let uses_child = "mod c;\npub struct B;\nfn f(_: c::C) {}";
+        tree("mod b;", &[("b.rs", uses_child), uses_parent])
+            .expect(&[("a/src/b.rs:4", "`c::C` of a/src/b/c.rs, a/src/b/c.rs:2 uses `super::B`")]);
+    }
+
+    #[test]
+    fn a_parent_that_only_hands_on_its_child_uses_nothing() {
+        let uses_parent = ("b/c.rs", "pub struct C(super::B);");
+        for face in ["pub use c::C;", "pub(crate) use c::*;", "pub use self::c as d;"] {
+            let parent = format!("mod c;\n{face}\npub struct B;");
+            tree("mod b;", &[("b.rs", &parent), uses_parent]).expect(&[]);
+        }
+        // What the parent itself imports is not the parent's.
+        let through = "mod c;\nuse crate::d::D;\npub struct B(D, c::C);";
+        let child = ("b/c.rs", "pub struct C(super::D);");
+        tree("mod b;\nmod d;", &[("b.rs", through), child, ("d.rs", "pub struct D;")]).expect(&[]);
+    }
+
+    #[test]
+    fn paths_in_bodies_macros_and_attributes_are_uses() {
+        for user in [
+            "fn f() { crate::c::new(); }",
+            "fn f() { println!(\"{}\", 1 + crate::c::new()); }",
+            "fn f() { use crate::c; c::new(); }",
+            "macro_rules! m { () => { $crate::c::new() }; }",
+            "#[arg(long, value_parser = crate::c::new)]\nstruct S;",
+            "#[serde(with = \"crate::c\", default = \"crate::c::new\")]\nstruct S;",
+            "fn f() { crate::c::made!(); }",
+            "impl crate::c::C { fn f() {} }",
+        ] {
+            let with = format!("pub struct B;\n{user}");
+            let used = "pub struct C(crate::b::B);\npub fn new() {}";
+            tree("mod b;\nmod c;", &[("b.rs", &with), ("c.rs", used)])
+                .expect(&[("a/src/b.rs:3", "in a circle")]);
+        }
+    }
+
+    #[test]
+    fn code_of_tests_and_names_of_values_are_no_uses() {
+        for user in [
+            "#[cfg(test)]\nuse crate::c::C;",
+            "#[cfg(test)]\nmod tests { use crate::c::C; }",
+            "#[cfg(all(test, unix))]\nfn f(_: crate::c::C) {}",
+            "#[test]\nfn f() { crate::c::new(); }",
+            "impl B { #[cfg(test)] fn f(_: crate::c::C) {} }",
+            "/// See [`crate::c::C`].\nfn f(c: u8) { g!(c.new, self.c, 'c); }",
+        ] {
+            let with = format!("pub struct B;\n{user}");
+            let used = "pub struct C(crate::b::B);\npub fn new() {}";
+            tree("mod b;\nmod c;", &[("b.rs", &with), ("c.rs", used)]).expect(&[]);
+        }
+    }
+
+    #[test]
+    fn modules_are_found_under_every_name_that_a_file_can_have() {
+        let root = "#[path = \"other/name.rs\"]\nmod b;\nmod c;";
+        let b = ("other/name.rs", "mod inner;\npub struct B(inner::Inner);");
+        let inner = ("other/inner.rs", "pub struct Inner(crate::c::deep::Deep);");
+        let c = ("c/mod.rs", "pub mod deep { pub struct Deep(crate::b::B); }");
+        tree(root, &[b, inner, c]).expect(&[("a/src/c/mod.rs:2", "in a circle")]);
+    }
+
+    #[test]
+    fn a_file_that_no_module_declares_and_a_module_without_a_file_are_found() {
+        tree("mod b;", &[]).expect(&[("a/src/lib.rs:3", "no file for `mod b`")]);
+        tree("", &[("b.rs", "")]).expect(&[("a/src/b.rs:1", "no module declares")]);
+        tree("#[cfg(test)]\nmod b;", &[("b.rs", "mod c;"), ("b/c.rs", "")]).expect(&[]);
+        tree("mod b;", &[("b.rs", "fn {")]).expect(&[("a/src/b.rs:2", "no Rust")]);
+    }
+
+    #[test]
+    fn a_listed_circle_passes_and_leaves_the_list_once_it_is_gone() {
+        let file = |path: &str, text: &str| File {
+            path: format!("a/{path}"),
+            bytes: 0,
+            text: text.to_owned(),
+        };
+        let check_with = |b: &str, listed: &'static [&'static str]| {
+            let files = [
+                file("Cargo.toml", "[package]\nname = \"a\"\n"),
+                file("src/lib.rs", "mod b;\nmod c;"),
+                file("src/b.rs", b),
+                file("src/c.rs", "pub struct C(crate::b::B);"),
+            ];
+            let violations = check(&graphs(&files), &[("a/", listed)]);
+            violations.iter().map(Violation::to_string).collect::<Vec<_>>()
+        };
+        let circle = "pub struct B(Box<crate::c::C>);";
+        assert!(check_with(circle, &["src/b.rs", "src/c.rs"]).is_empty());
+        // A list of one file does not cover a circle of two.
+        assert!(check_with(circle, &["src/b.rs"])[0].contains("in a circle"));
+        let left = check_with("pub struct B;", &["src/b.rs", "src/c.rs"]);
+        assert_eq!(left.len(), 2, "{left:?}");
+        assert!(left[0].starts_with("a/src/b.rs:1: in no circle any more; take it out"));
+    }
+}
