@@ -156,6 +156,7 @@ fn read(reader: &mut Reader, state: &State, loaded: &Loaded) -> Result<Chat> {
                       is not known";
         return Err(ApiError::unsupported("tools", reason));
     }
+    tool_choice::check_schemas(tools, &choice)?;
     let by_choice = matches!(choice, ToolChoice::Required | ToolChoice::Named(_));
     let field = if by_choice { "tool_choice" } else { "tools" };
     let id = |mark: &str| mark_id(loaded.model.as_ref(), mark);

@@ -1,7 +1,7 @@
 //! OpenAI's messages and tools as the contract's.
 
 use inference_core::{Message, Role, Value};
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 
 use crate::answer::Tool;
 use crate::error::{ApiError, Result};
@@ -137,7 +137,7 @@ fn tool_call(mut call: Reader) -> Result<Value> {
     let name = function.text("name")?;
     let name = function.need("name", name)?;
     let arguments = match function.take("arguments") {
-        None => Json::Object(serde_json::Map::new()),
+        None => Json::Object(Map::new()),
         Some(Json::String(text)) => match serde_json::from_str(&text) {
             Ok(Json::Object(arguments)) => Json::Object(arguments),
             _ => Json::String(text),
@@ -196,12 +196,21 @@ pub fn tools(items: Vec<Json>) -> Result<Tools> {
         function.text("description")?;
         // A function without parameters takes none.
         let parameters = function.object("parameters")?;
-        let parameters = parameters.map_or_else(|| json!({"type": "object"}), Json::Object);
+        let parameters = parameters.map_or_else(|| json!({"type": "object"}), arguments_schema);
         function.finish()?;
         tools.callable.push(Tool { name, parameters, strict });
         tools.definitions.push(to_value(definition));
     }
     Ok(tools)
+}
+
+/// The schema of a call's arguments. Where it allows an object among other types, the object is left.
+fn arguments_schema(mut schema: Map<String, Json>) -> Json {
+    let types = schema.get("type").and_then(Json::as_array);
+    if types.is_some_and(|types| types.contains(&json!("object"))) {
+        schema.insert("type".to_owned(), json!("object"));
+    }
+    Json::Object(schema)
 }
 
 #[cfg(test)]

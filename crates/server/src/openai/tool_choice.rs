@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use super::messages::Tools;
-use crate::answer::ToolChoice;
+use crate::answer::{Tool, ToolChoice};
 use crate::error::{ApiError, Result};
 use crate::reader::{Reader, expected};
 
@@ -34,6 +34,33 @@ pub fn choice(reader: &mut Reader, tools: &Tools) -> Result<ToolChoice> {
             Err(ApiError::value("tool_choice", format!("there is no tool `{name}`")))
         }
         _ => Ok(choice),
+    }
+}
+
+/// Whether the schema of each tool that the answer is held to can be that of a call's arguments, which
+/// are an object.
+///
+/// # Errors
+/// The first tool whose schema is that of something else.
+pub fn check_schemas(tools: &[Tool], choice: &ToolChoice) -> Result<()> {
+    let held = |tool: &Tool| match choice {
+        ToolChoice::None => false,
+        // One strict tool makes a grammar of all of them.
+        ToolChoice::Auto => tools.iter().any(|tool| tool.strict),
+        ToolChoice::Required => true,
+        ToolChoice::Named(name) => tool.name == *name,
+    };
+    let kind = |tool: &Tool| tool.parameters.get("type").filter(|kind| *kind != "object").cloned();
+    let wrong = tools.iter().enumerate().filter(|(_, tool)| held(tool));
+    match wrong.map(|(index, tool)| (index, kind(tool))).find_map(|(i, k)| Some((i, k?))) {
+        Some((index, kind)) => {
+            let reason = format!(
+                "expected the schema of an object, since the answer is held to it; found the type \
+                 {kind}"
+            );
+            Err(ApiError::value(format!("tools[{index}].function.parameters"), reason))
+        }
+        None => Ok(()),
     }
 }
 

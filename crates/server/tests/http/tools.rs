@@ -129,6 +129,41 @@ fn a_required_call_and_a_strict_tool_are_constraints() {
 }
 
 #[test]
+fn a_call_cannot_be_forced_whose_arguments_are_no_object() {
+    let server = server(&["a"]);
+    let with = |name: &str, parameters: Json, strict: bool| {
+        json!({"type": "function",
+               "function": {"name": name, "parameters": parameters, "strict": strict}})
+    };
+    let named = |name: &str| json!({"type": "function", "function": {"name": name}});
+    let of = |choice: &Json, schema: &Json, strict: bool| {
+        let tools = json!([tool(), with("g", schema.clone(), strict)]);
+        server.chat(json!({"tools": tools, "tool_choice": choice}))
+    };
+    for schema in [json!({"type": "string"}), json!({"type": ["array", "null"]})] {
+        for (choice, strict) in
+            [(json!("required"), false), (named("g"), false), (json!("auto"), true)]
+        {
+            let answer = of(&choice, &schema, strict);
+            let found = (answer.status, answer.error("code"), answer.error("param"));
+            let param = "tools[1].function.parameters".to_owned();
+            assert_eq!(found, (400, "invalid_value".to_owned(), param), "{choice} {schema}");
+        }
+        // Nothing is held to it.
+        assert_eq!(of(&json!("auto"), &schema, false).status, 200);
+        assert_eq!(of(&named("f"), &schema, false).status, 200);
+    }
+    let objects =
+        [json!({}), json!({"type": ["null", "object"]}), json!({"properties": {"x": {}}})];
+    for schema in objects {
+        assert_eq!(of(&named("g"), &schema, false).status, 200, "{schema}");
+        let constraint = server.model.options.lock().unwrap().last().unwrap().constraint.clone();
+        let Some(Constraint::Lark(grammar)) = constraint else { panic!("a grammar") };
+        assert!(grammar.contains("\"type\":\"object\""), "{grammar}");
+    }
+}
+
+#[test]
 fn what_the_model_cannot_hold_to_is_named() {
     let fake =
         Fake { calls: true, capabilities: all_but(&[Feature::Constraint]), ..Fake::default() };
