@@ -1,208 +1,254 @@
-//! Errors as OpenAI's clients read them: `{"error": {message, type, param, code}}` and a status.
+//! What a client can cause to fail, in no protocol's words: the kind, the field, a message for a
+//! person, and when to try again.
 
-use axum::http::header::{ALLOW, CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{HeaderValue, StatusCode};
-use axum::response::{IntoResponse, Response};
 use inference_core::Error;
-use serde_json::{Value, json};
-
-use crate::body;
 
 /// The result of everything that a client can cause.
 pub type Result<T, E = ApiError> = std::result::Result<T, E>;
 
-/// An answer that is an error.
+/// An answer that is an error. The protocol of the request's path writes it.
 #[derive(Clone, Debug)]
 pub struct ApiError {
-    status: StatusCode,
-    kind: &'static str,
-    code: Option<&'static str>,
-    param: Option<String>,
-    message: String,
+    /// What failed.
+    pub kind: Kind,
+    /// The field of the request that is at fault.
+    pub param: Option<String>,
+    /// What is wrong, for a person.
+    pub message: String,
     /// Seconds after which the client may try again.
-    retry_after: Option<u64>,
-    /// What the method should have been.
-    allow: Option<&'static str>,
-    /// The rest of the request was not read, so that the connection cannot be used again.
-    close: bool,
+    pub retry_after: Option<u64>,
+}
+
+/// What failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The request cannot be read or means nothing.
+    BadRequest,
+    /// A field has a value that cannot be.
+    Value,
+    /// This server or this model does not honour a field, or a value of it.
+    Unsupported,
+    /// No table knows the field.
+    UnknownField,
+    /// The body is not JSON.
+    NotJson,
+    /// There is no key, or it is a wrong one.
+    Key,
+    /// The `Host` is not allowed.
+    Host,
+    /// The `Origin` is not allowed.
+    Origin,
+    /// The path leads nowhere.
+    NoPath,
+    /// The model is not the served one.
+    NoModel,
+    /// The path takes other methods, namely these.
+    Method(&'static str),
+    /// The body did not come in time.
+    BodyTimeout,
+    /// The body is beyond the limit.
+    TooLarge,
+    /// The body is not declared as JSON, or is compressed.
+    MediaType,
+    /// More requests wait than may.
+    QueueFull,
+    /// The prompt has so many tokens, and the model's context holds fewer.
+    ContextLength {
+        /// Tokens of the prompt.
+        tokens: usize,
+        /// Tokens of the context.
+        limit: usize,
+    },
+    /// The prompt cannot be computed.
+    Prompt,
+    /// The request does not fit into memory.
+    Memory,
+    /// The model is being loaded.
+    Loading,
+    /// The server is ending.
+    Draining,
+    /// The engine has ended.
+    Closed,
+    /// The server cancelled the request.
+    Cancelled,
+    /// A fault of the server's own.
+    Internal,
+}
+
+impl Kind {
+    /// Whether the request is at fault, and can be mended by changing a field.
+    pub fn is_bad_request(self) -> bool {
+        matches!(
+            self,
+            Kind::BadRequest
+                | Kind::Value
+                | Kind::Unsupported
+                | Kind::UnknownField
+                | Kind::NotJson
+                | Kind::ContextLength { .. }
+                | Kind::Prompt
+                | Kind::Memory
+        )
+    }
 }
 
 impl ApiError {
-    fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
-        ApiError {
-            status,
-            kind,
-            code: None,
-            param: None,
-            message: message.into(),
-            retry_after: None,
-            allow: None,
-            close: false,
-        }
+    fn new(kind: Kind, message: impl Into<String>) -> Self {
+        ApiError { kind, param: None, message: message.into(), retry_after: None }
     }
 
-    /// The same error, about `param` where it is about no field yet and the request is at fault.
+    /// This error, about `param` where it is about no field yet and the request is at fault.
     pub fn or_about(self, param: &str) -> Self {
         match self.param {
-            None if self.status == StatusCode::BAD_REQUEST => self.about(param),
+            None if self.kind.is_bad_request() => self.about(param),
             _ => self,
         }
     }
 
-    fn code(mut self, code: &'static str) -> Self {
-        self.code = Some(code);
-        self
-    }
-
-    /// The same error, about the request's field `param`.
+    /// This error, about the request's field `param`.
     pub fn about(mut self, param: impl Into<String>) -> Self {
         self.param = Some(param.into());
         self
     }
 
-    fn invalid(status: StatusCode, message: impl Into<String>) -> Self {
-        ApiError::new(status, "invalid_request_error", message)
+    fn after(mut self, seconds: u64) -> Self {
+        self.retry_after = Some(seconds);
+        self
     }
 
     /// A request that cannot be read or means nothing.
     pub fn bad_request(message: impl Into<String>) -> Self {
-        ApiError::invalid(StatusCode::BAD_REQUEST, message)
+        ApiError::new(Kind::BadRequest, message)
     }
 
     /// A field whose value cannot be.
     pub fn value(param: impl Into<String>, message: impl AsRef<str>) -> Self {
         let param = param.into();
-        let message = format!("`{param}`: {}", message.as_ref());
-        ApiError::bad_request(message).code("invalid_value").about(param)
+        ApiError::new(Kind::Value, format!("`{param}`: {}", message.as_ref())).about(param)
     }
 
     /// A field, or a value of it, that this server or this model does not honour.
     pub fn unsupported(param: impl Into<String>, reason: impl AsRef<str>) -> Self {
         let param = param.into();
         let message = format!("`{param}` is not supported: {}", reason.as_ref());
-        ApiError::bad_request(message).code("unsupported_parameter").about(param)
+        ApiError::new(Kind::Unsupported, message).about(param)
     }
 
     /// A field that no table knows.
     pub fn unknown_field(param: impl Into<String>) -> Self {
         let param = param.into();
         let message = format!("unknown field `{param}`; nothing is ignored, so take it out");
-        ApiError::bad_request(message).code("unknown_parameter").about(param)
+        ApiError::new(Kind::UnknownField, message).about(param)
     }
 
     /// Text that is not JSON.
     pub fn not_json(error: &serde_json::Error) -> Self {
-        ApiError::bad_request(format!("the body is not JSON: {error}")).code("invalid_json")
+        ApiError::new(Kind::NotJson, format!("the body is not JSON: {error}"))
     }
 
     /// No key, or a wrong one.
     pub fn invalid_key(message: &str) -> Self {
-        ApiError::new(StatusCode::UNAUTHORIZED, "authentication_error", message)
-            .code("invalid_api_key")
+        ApiError::new(Kind::Key, message)
     }
 
-    /// A `Host` or `Origin` that is not allowed.
-    pub fn forbidden(code: &'static str, message: impl Into<String>) -> Self {
-        ApiError::new(StatusCode::FORBIDDEN, "permission_error", message).code(code)
+    /// A `Host` that is not allowed.
+    pub fn host(message: &str) -> Self {
+        ApiError::new(Kind::Host, message)
+    }
+
+    /// An `Origin` that is not allowed.
+    pub fn origin(message: &str) -> Self {
+        ApiError::new(Kind::Origin, message)
     }
 
     /// A path that leads nowhere.
     pub fn not_found(path: &str) -> Self {
-        ApiError::invalid(StatusCode::NOT_FOUND, format!("there is nothing at `{path}`"))
-            .code("not_found")
+        ApiError::new(Kind::NoPath, format!("there is nothing at `{path}`"))
     }
 
     /// A model that is not the served one.
     pub fn model_not_found(asked: &str, served: &str) -> Self {
         let message = format!("the model `{asked}` does not exist; this server has `{served}`");
-        ApiError::invalid(StatusCode::NOT_FOUND, message).code("model_not_found").about("model")
+        ApiError::new(Kind::NoModel, message).about("model")
     }
 
     /// Another method than the path takes.
     pub fn method(method: &str, path: &str, allow: &'static str) -> Self {
-        let message = format!("`{path}` takes {allow}, not {method}");
-        let mut error =
-            ApiError::invalid(StatusCode::METHOD_NOT_ALLOWED, message).code("method_not_allowed");
-        error.allow = Some(allow);
-        error
+        ApiError::new(Kind::Method(allow), format!("`{path}` takes {allow}, not {method}"))
     }
 
     /// A body that did not come in time.
     pub fn timeout(seconds: f64) -> Self {
-        let message = format!("the body was not complete after {seconds} s");
-        ApiError::invalid(StatusCode::REQUEST_TIMEOUT, message).code("request_timeout").closing()
+        ApiError::new(Kind::BodyTimeout, format!("the body was not complete after {seconds} s"))
     }
 
     /// A body beyond the limit.
     pub fn too_large(limit: usize) -> Self {
-        let message = format!("the body is larger than {limit} bytes");
-        ApiError::invalid(StatusCode::PAYLOAD_TOO_LARGE, message)
-            .code("request_too_large")
-            .closing()
+        ApiError::new(Kind::TooLarge, format!("the body is larger than {limit} bytes"))
     }
 
     /// A body that is not declared as JSON, or is compressed.
     pub fn media_type(message: &str) -> Self {
-        ApiError::invalid(StatusCode::UNSUPPORTED_MEDIA_TYPE, message)
-            .code("unsupported_media_type")
+        ApiError::new(Kind::MediaType, message)
     }
 
     /// More requests wait than may.
     pub fn queue_full(waiting: usize, retry_after: u64) -> Self {
         let message =
             format!("{waiting} requests are waiting, as many as may; try again in {retry_after} s");
-        let mut error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", message)
-            .code("queue_full");
-        error.retry_after = Some(retry_after);
-        error
+        ApiError::new(Kind::QueueFull, message).after(retry_after)
     }
 
-    /// The server runs but cannot answer now.
-    pub fn unavailable(code: &'static str, message: &str, retry_after: u64) -> Self {
-        let mut error =
-            ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", message).code(code);
-        error.retry_after = Some(retry_after);
-        error
+    /// The model is being loaded.
+    pub fn loading() -> Self {
+        ApiError::new(Kind::Loading, "the model is being loaded").after(2)
+    }
+
+    /// The server is ending.
+    pub fn draining() -> Self {
+        ApiError::new(Kind::Draining, "the server is ending").after(5)
     }
 
     /// A fault of the server's own.
     pub fn internal(message: impl Into<String>) -> Self {
-        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message)
-            .code("internal_error")
+        ApiError::new(Kind::Internal, message)
     }
 
-    fn closing(mut self) -> Self {
-        self.close = true;
-        self
+    /// A request whose handling panicked.
+    pub fn panicked() -> Self {
+        ApiError::internal("the request failed inside the server")
     }
 
-    /// Names `field` where the error names the contract's `option`.
-    pub fn rename(mut self, option: &str, field: &str) -> Self {
-        if self.param.as_deref() == Some(option) {
+    /// This error with the request's fields in the place of the contract's options.
+    pub fn named(mut self, names: &Names) -> Self {
+        let Some(field) = self.param.as_deref().and_then(|option| names.field(option)) else {
+            return self;
+        };
+        if let Some(option) = self.param.replace(field.to_owned()) {
             self.message = self.message.replace(&format!("`{option}`"), &format!("`{field}`"));
-            self.param = Some(field.to_owned());
         }
         self
     }
-
-    /// The object that clients read.
-    pub fn body(&self) -> Value {
-        json!({"error": {
-            "message": self.message,
-            "type": self.kind,
-            "param": self.param,
-            "code": self.code,
-        }})
-    }
 }
 
-/// The request's field for an option of the contract.
-fn field(option: &str) -> &str {
-    match option {
-        "xtc" | "xtc.probability" => "xtc_probability",
-        "xtc.threshold" => "xtc_threshold",
-        "special_tokens" => "skip_special_tokens",
-        other => other,
+/// The fields of a protocol's request for options of the contract that have other names there.
+#[derive(Clone, Debug, Default)]
+pub struct Names(Vec<(&'static str, &'static str)>);
+
+impl Names {
+    /// Pairs of an option and its field.
+    pub fn new(pairs: &[(&'static str, &'static str)]) -> Names {
+        Names(pairs.to_vec())
+    }
+
+    /// Also calls `option` by the name `field`.
+    pub fn add(&mut self, option: &'static str, field: &'static str) {
+        self.0.push((option, field));
+    }
+
+    /// The field of `option`, where one is known.
+    pub fn field(&self, option: &str) -> Option<&'static str> {
+        self.0.iter().find(|(name, _)| *name == option).map(|(_, field)| *field)
     }
 }
 
@@ -210,44 +256,20 @@ impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         let message = error.to_string();
         match error {
-            Error::InvalidOption { option, reason } => ApiError::value(field(option), reason),
-            Error::Unsupported { what, reason } => ApiError::unsupported(field(&what), reason),
-            // Clients tell this failure from others by OpenAI's words for it.
-            Error::PromptTooLong { tokens, limit } => ApiError::bad_request(format!(
-                "this model's maximum context length is {limit} tokens, and the prompt has {tokens}"
-            ))
-            .code("context_length_exceeded"),
-            Error::Prompt(_) | Error::EmptyPrompt => {
-                ApiError::bad_request(message).code("invalid_prompt")
+            Error::InvalidOption { option, reason } => ApiError::value(option, reason),
+            Error::Unsupported { what, reason } => ApiError::unsupported(what, reason),
+            Error::PromptTooLong { tokens, limit } => {
+                ApiError::new(Kind::ContextLength { tokens, limit }, message)
             }
-            Error::Memory { .. } => ApiError::bad_request(message).code("memory_limit_exceeded"),
+            Error::Prompt(_) | Error::EmptyPrompt => ApiError::new(Kind::Prompt, message),
+            Error::Memory { .. } => ApiError::new(Kind::Memory, message),
             Error::QueueFull { limit } => ApiError::queue_full(limit, 1),
-            Error::Closed => ApiError::unavailable("closed", &message, 5),
+            Error::Closed => ApiError::new(Kind::Closed, message).after(5),
             Error::Cancelled => {
-                ApiError::unavailable("cancelled", "the request was cancelled by the server", 1)
+                ApiError::new(Kind::Cancelled, "the request was cancelled by the server").after(1)
             }
             _ => ApiError::internal(message),
         }
-    }
-}
-
-impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
-        let mut response = body::json_response(self.status, &self.body());
-        let headers = response.headers_mut();
-        if let Some(seconds) = self.retry_after {
-            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
-        }
-        if let Some(allow) = self.allow {
-            headers.insert(ALLOW, HeaderValue::from_static(allow));
-        }
-        if self.status == StatusCode::UNAUTHORIZED {
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        }
-        if self.close {
-            headers.insert(CONNECTION, HeaderValue::from_static("close"));
-        }
-        response
     }
 }
 
@@ -255,29 +277,29 @@ impl IntoResponse for ApiError {
 mod tests {
     use inference_core::Error;
 
-    use super::ApiError;
+    use super::{ApiError, Kind, Names};
 
     #[test]
     fn an_option_of_the_contract_is_named_by_the_requests_field() {
+        let mut names = Names::new(&[("xtc.threshold", "xtc_threshold")]);
         let option = Error::InvalidOption { option: "xtc.threshold", reason: "no".into() };
-        let error = ApiError::from(option);
-        assert_eq!(error.body()["error"]["param"], "xtc_threshold");
+        let error = ApiError::from(option).named(&names);
+        assert_eq!(error.param.as_deref(), Some("xtc_threshold"));
+        names.add("constraint", "response_format");
         let what = Error::Unsupported { what: "constraint".into(), reason: "no grammar".into() };
-        let error = ApiError::from(what).rename("constraint", "response_format").body();
-        assert_eq!(error["error"]["param"], "response_format");
-        assert_eq!(error["error"]["message"], "`response_format` is not supported: no grammar");
+        let error = ApiError::from(what).named(&names);
+        assert_eq!(error.param.as_deref(), Some("response_format"));
+        assert_eq!(error.message, "`response_format` is not supported: no grammar");
     }
 
     #[test]
-    fn each_kind_of_failure_has_its_status() {
-        let status = |error| ApiError::from(error).status.as_u16();
-        assert_eq!(status(Error::PromptTooLong { tokens: 2, limit: 1 }), 400);
-        let too_long = ApiError::from(Error::PromptTooLong { tokens: 2, limit: 1 }).body();
-        let message = too_long["error"]["message"].as_str().unwrap();
-        assert!(message.starts_with("this model's maximum context length is 1 "), "{message}");
-        assert_eq!(status(Error::EmptyPrompt), 400);
-        assert_eq!(status(Error::QueueFull { limit: 1 }), 429);
-        assert_eq!(status(Error::Closed), 503);
-        assert_eq!(status(Error::Engine("device lost".into())), 500);
+    fn each_failure_of_the_contract_has_its_kind() {
+        let kind = |error| ApiError::from(error).kind;
+        let too_long = Error::PromptTooLong { tokens: 2, limit: 1 };
+        assert_eq!(kind(too_long), Kind::ContextLength { tokens: 2, limit: 1 });
+        assert_eq!(kind(Error::EmptyPrompt), Kind::Prompt);
+        assert_eq!(kind(Error::QueueFull { limit: 1 }), Kind::QueueFull);
+        assert_eq!(kind(Error::Closed), Kind::Closed);
+        assert_eq!(kind(Error::Engine("device lost".into())), Kind::Internal);
     }
 }

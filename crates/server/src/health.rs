@@ -8,9 +8,9 @@ use axum::response::Response;
 use inference_core::EngineStatus;
 use serde_json::json;
 
-use crate::body::{json_response, text_response};
-use crate::metrics;
-use crate::state::{Phase, State};
+use crate::http::response::{json_response, text_response};
+use crate::run::metrics;
+use crate::run::state::{Phase, State};
 
 /// Whether the server answers requests: 200 with `ok`, else 503 with `loading`, `draining` or
 /// `stalled`. It is the engine's own last step that tells, so an engine that hangs is not `ok`.

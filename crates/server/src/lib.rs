@@ -11,42 +11,38 @@
 //! # Ok::<(), server::ServeError>(())
 //! ```
 //!
-//! A request passes `guard` (host, origin, key), `body` (its size and time), `fields` (the tables
-//! of what a request may hold), its endpoint in `openai` or `extras`, and `admission` (how many
-//! generations may be held). `run` then polls the generations, without a thread for each, and
-//! `answers` makes a response of them, whole or as events. A client that leaves drops the `Run`,
-//! which cancels.
+//! Floors, each of which uses only those below it:
+//!
+//! - [`serve`], [`Server`], the routes, and what describes and watches the server;
+//! - `protocol`: a folder each, with the tables of its fields, what reads them, and a `Wire` that
+//!   writes answers and errors;
+//! - `http`: connections, the guard (host, origin, key), bodies within bounds;
+//! - `run`: admission, generations that are polled without a thread for each, and the parts of
+//!   answers in no protocol's words;
+//! - `fields`: tables of fields and the reader that takes requests apart;
+//! - `config` and `error`.
+//!
+//! A client that leaves drops the generations of its request, which cancels them.
 
 #![forbid(unsafe_code)]
 
-mod admission;
 pub mod answer;
-mod answers;
-mod body;
 mod config;
-mod effort;
 mod error;
-mod extras;
 mod fields;
-mod guard;
 mod health;
-mod json;
-mod metrics;
-mod openai;
+mod http;
 mod openapi;
 pub mod page;
-mod parse;
 mod process;
-mod prompts;
-mod reader;
+mod protocol;
 mod routes;
 mod run;
-mod serve;
-mod state;
-mod timed_io;
+mod server;
 
 pub use config::{ApiKey, Config, ConfigError, Limits, Timeouts};
-pub use json::{from_value, to_value};
+pub use fields::json::{from_value, to_value};
+pub use http::connection::Ended;
 pub use openapi::document as openapi_document;
 pub use process::{Exit, serve};
-pub use serve::{Ended, ServeError, Server};
+pub use server::{ServeError, Server};

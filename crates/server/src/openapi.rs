@@ -7,11 +7,12 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Map, Value as Json, json};
 
-use crate::body::json_response;
 use crate::config::Limits;
-use crate::fields::{Effect, Field};
-use crate::openai::tables;
-use crate::state::State;
+use crate::fields::table::{Effect, Field};
+use crate::http::response::json_response;
+use crate::protocol::openai::tables;
+use crate::protocol::own::tables as own;
+use crate::run::state::State;
 
 /// An endpoint that takes a JSON object.
 struct Endpoint {
@@ -48,35 +49,35 @@ const POSTS: &[Endpoint] = &[
     Endpoint {
         path: "/v1/classify",
         about: "The likeliest next token, and how likely labels are",
-        tables: &[tables::CLASSIFY],
+        tables: &[own::CLASSIFY],
         answer: "Classification",
         one_of: &[],
     },
     Endpoint {
         path: "/v1/inspect",
         about: "Keys and queries of a prompt",
-        tables: &[tables::INSPECT],
+        tables: &[own::INSPECT],
         answer: "Attention",
         one_of: &[],
     },
     Endpoint {
         path: "/tokenize",
         about: "The token ids of a text or a conversation",
-        tables: &[tables::TEMPLATE, tables::TOKENIZE],
+        tables: &[own::TEMPLATE, own::TOKENIZE],
         answer: "Tokens",
         one_of: &["prompt", "content", "messages"],
     },
     Endpoint {
         path: "/detokenize",
         about: "The text of token ids",
-        tables: &[tables::DETOKENIZE],
+        tables: &[own::DETOKENIZE],
         answer: "Text",
         one_of: &[],
     },
     Endpoint {
         path: "/apply-template",
         about: "The prompt that a conversation becomes",
-        tables: &[tables::TEMPLATE, tables::APPLY_TEMPLATE],
+        tables: &[own::TEMPLATE, own::APPLY_TEMPLATE],
         answer: "Prompt",
         one_of: &[],
     },

@@ -9,7 +9,8 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::Config;
-use crate::serve::{Ended, ServeError, Server};
+use crate::http::connection::Ended;
+use crate::server::{ServeError, Server};
 
 /// Threads that read, write and wait; the engine has its own.
 const THREADS: usize = 2;

@@ -8,16 +8,19 @@ use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
 use axum::{Router, middleware};
 
-use crate::body::text_response;
 use crate::error::ApiError;
-use crate::extras::{classify, inspect, text};
-use crate::openai::{chat, completions, embeddings, models};
+use crate::http::guard::{Guard, guard};
+use crate::http::response::text_response;
 use crate::page::{CONTENT_SECURITY_POLICY, PAGE};
-use crate::state::State;
-use crate::{guard, health, openapi};
+use crate::protocol::error_body;
+use crate::protocol::openai::{chat, completions, embeddings, models};
+use crate::protocol::own::{classify, inspect, text};
+use crate::run::state::State;
+use crate::{health, openapi};
 
 /// Everything that a server answers.
 pub fn router(state: &Arc<State>) -> Router {
+    let guarded = Guard { state: Arc::clone(state), error_body };
     Router::new()
         .route("/", read(get(page)))
         .route("/health", read(get(health::health)))
@@ -35,7 +38,7 @@ pub fn router(state: &Arc<State>) -> Router {
         .route("/detokenize", write(post(text::detokenize)))
         .route("/apply-template", write(post(text::apply_template)))
         .fallback(nowhere)
-        .layer(middleware::from_fn_with_state(Arc::clone(state), guard::guard))
+        .layer(middleware::from_fn_with_state(guarded, guard))
         // Bodies are bounded where they are read, with the limit that the server was told.
         .layer(DefaultBodyLimit::disable())
         .with_state(Arc::clone(state))

@@ -113,17 +113,6 @@ pub const STILL_THERE: &[Listed] = &[
             "src/answer/tagged.rs",
         ],
     ),
-    (
-        "crates/server/",
-        &[
-            "src/admission.rs",
-            "src/body.rs",
-            "src/effort.rs",
-            "src/error.rs",
-            "src/parse.rs",
-            "src/state.rs",
-        ],
-    ),
 ];
 
 /// `still_there` are the circles that pass.

@@ -4,7 +4,7 @@ use inference_core::{Constraint, TextModel};
 
 use super::tagged::{open_reasoning, reasoning_marks};
 use super::{Family, Tool};
-use crate::json::from_value;
+use crate::fields::json::from_value;
 
 /// Which tools an answer calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

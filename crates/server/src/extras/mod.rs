@@ -1,5 +1,0 @@
-//! Endpoints that OpenAI does not have: text and ids, labels, attention.
-
-pub mod classify;
-pub mod inspect;
-pub mod text;

@@ -1,0 +1,7 @@
+//! Requests as fields: the tables that say what each is, and the reader that takes them apart.
+
+pub mod json;
+pub mod parse;
+pub mod prompts;
+pub mod reader;
+pub mod table;

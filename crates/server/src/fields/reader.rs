@@ -1,0 +1,192 @@
+//! Taking a JSON object apart, field by field, so that none is left over unnoticed.
+
+use serde_json::{Map, Value as Json};
+
+use super::json::{kind, whole};
+use crate::error::{ApiError, Result};
+
+/// An object whose fields are taken out one by one; [`finish`](Reader::finish) refuses the rest.
+/// A field that is `null` counts as left out.
+#[derive(Debug)]
+pub struct Reader {
+    /// Where the object is in the request, such as `messages[0]`; empty for the request itself.
+    path: String,
+    fields: Map<String, Json>,
+}
+
+impl Reader {
+    /// The request itself.
+    pub fn of_request(fields: Map<String, Json>) -> Self {
+        Reader { path: String::new(), fields }
+    }
+
+    /// The object at `path`.
+    ///
+    /// # Errors
+    /// `json` is no object.
+    pub fn new(path: impl Into<String>, json: Json) -> Result<Self> {
+        let path = path.into();
+        match json {
+            Json::Object(fields) => Ok(Reader { path, fields }),
+            other => Err(expected(path, "an object", &other)),
+        }
+    }
+
+    /// The path of the field `name`.
+    pub fn path(&self, name: &str) -> String {
+        match self.path.as_str() {
+            "" => name.to_owned(),
+            path => format!("{path}.{name}"),
+        }
+    }
+
+    /// Any value.
+    pub fn take(&mut self, name: &str) -> Option<Json> {
+        self.fields.shift_remove(name).filter(|value| !value.is_null())
+    }
+
+    /// `true` or `false`.
+    pub fn bool(&mut self, name: &str) -> Result<Option<bool>> {
+        self.typed(name, "a boolean", |value| value.as_bool().ok_or(value))
+    }
+
+    /// A number.
+    pub fn number(&mut self, name: &str) -> Result<Option<f32>> {
+        self.typed(name, "a number", |value| value.as_f64().map(|n| n as f32).ok_or(value))
+    }
+
+    /// A whole number of any sign.
+    pub fn integer(&mut self, name: &str) -> Result<Option<i64>> {
+        self.typed(name, "a whole number", |value| whole(&value).ok_or(value))
+    }
+
+    /// A whole number from 0 on.
+    pub fn count(&mut self, name: &str) -> Result<Option<usize>> {
+        let count = |value: &Json| whole(value).and_then(|n| usize::try_from(n).ok());
+        self.typed(name, "a whole number from 0 on", |value| count(&value).ok_or(value))
+    }
+
+    /// A string.
+    pub fn text(&mut self, name: &str) -> Result<Option<String>> {
+        self.typed(name, "a string", |value| match value {
+            Json::String(text) => Ok(text),
+            other => Err(other),
+        })
+    }
+
+    /// An array.
+    pub fn list(&mut self, name: &str) -> Result<Option<Vec<Json>>> {
+        self.typed(name, "an array", |value| match value {
+            Json::Array(items) => Ok(items),
+            other => Err(other),
+        })
+    }
+
+    /// An object.
+    pub fn object(&mut self, name: &str) -> Result<Option<Map<String, Json>>> {
+        self.typed(name, "an object", |value| match value {
+            Json::Object(fields) => Ok(fields),
+            other => Err(other),
+        })
+    }
+
+    /// An array of strings.
+    pub fn texts(&mut self, name: &str) -> Result<Option<Vec<String>>> {
+        let path = self.path(name);
+        let Some(items) = self.list(name)? else { return Ok(None) };
+        let text = |(index, item)| match item {
+            Json::String(text) => Ok(text),
+            other => Err(expected(format!("{path}[{index}]"), "a string", &other)),
+        };
+        items.into_iter().enumerate().map(text).collect::<Result<_>>().map(Some)
+    }
+
+    /// An array of token ids.
+    pub fn ids(&mut self, name: &str) -> Result<Option<Vec<u32>>> {
+        let path = self.path(name);
+        self.list(name)?.map(|items| ids(&path, &items)).transpose()
+    }
+
+    /// `value`, which must be there.
+    ///
+    /// # Errors
+    /// The field `name` is missing.
+    pub fn need<T>(&self, name: &str, value: Option<T>) -> Result<T> {
+        value.ok_or_else(|| {
+            let path = self.path(name);
+            ApiError::value(path, "is missing")
+        })
+    }
+
+    /// Nothing is left.
+    ///
+    /// # Errors
+    /// The first field that nobody took, by its path.
+    pub fn finish(self) -> Result<()> {
+        match self.fields.iter().find(|(_, value)| !value.is_null()) {
+            Some((name, _)) => Err(ApiError::unknown_field(self.path(name))),
+            None => Ok(()),
+        }
+    }
+
+    fn typed<T>(
+        &mut self,
+        name: &str,
+        what: &str,
+        read: impl FnOnce(Json) -> Result<T, Json>,
+    ) -> Result<Option<T>> {
+        let path = self.path(name);
+        let read = |value| read(value).map_err(|found| expected(path, what, &found));
+        self.take(name).map(read).transpose()
+    }
+}
+
+/// The token ids of the array at `path`.
+///
+/// # Errors
+/// The first item that is no id.
+pub fn ids(path: &str, items: &[Json]) -> Result<Vec<u32>> {
+    let id = |(index, item): (usize, &Json)| {
+        let id = whole(item).and_then(|id| u32::try_from(id).ok());
+        id.ok_or_else(|| expected(format!("{path}[{index}]"), "a token id", item))
+    };
+    items.iter().enumerate().map(id).collect()
+}
+
+/// The error that `path` is not `what`.
+pub fn expected(path: impl Into<String>, what: &str, found: &Json) -> ApiError {
+    let found = match found {
+        Json::Number(number) => number.to_string(),
+        Json::Bool(flag) => flag.to_string(),
+        other => kind(other).to_owned(),
+    };
+    ApiError::value(path, format!("expected {what}, found {found}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Reader;
+
+    fn param(error: &super::ApiError) -> String {
+        error.param.clone().unwrap_or_default()
+    }
+
+    #[test]
+    fn what_is_taken_is_gone_and_what_is_left_is_named() {
+        let mut reader = Reader::new("a[0]", json!({"b": 1, "c": null, "d": true})).unwrap();
+        assert_eq!(reader.count("b").unwrap(), Some(1));
+        assert_eq!(reader.text("c").unwrap(), None);
+        assert_eq!(param(&reader.finish().unwrap_err()), "a[0].d");
+    }
+
+    #[test]
+    fn a_wrong_type_is_named_with_its_place() {
+        let mut reader = Reader::new("", json!({"ids": [1, -2], "n": 1.5})).unwrap();
+        assert_eq!(param(&reader.ids("ids").unwrap_err()), "ids[1]");
+        let error = reader.integer("n").unwrap_err();
+        assert_eq!(error.message, "`n`: expected a whole number, found 1.5");
+        assert_eq!(param(&Reader::new("x", json!([])).unwrap_err()), "x");
+    }
+}

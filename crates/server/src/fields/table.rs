@@ -1,0 +1,266 @@
+//! Requests as tables of fields: what each is, and whether it has an effect. The same tables check
+//! requests and write the API's description, so that the description is true.
+
+use serde_json::{Map, Value as Json, json};
+
+use super::json::whole;
+use super::reader::{Reader, expected};
+use crate::config::Limits;
+use crate::error::{ApiError, Result};
+
+/// A field of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// Its name.
+    pub name: &'static str,
+    /// What it holds.
+    pub kind: Kind,
+    /// What it does.
+    pub effect: Effect,
+    /// What it is, for the API's description.
+    pub about: &'static str,
+}
+
+/// What a field holds.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// `true` or `false`.
+    Bool,
+    /// A whole number between two bounds, the second one a limit of the server.
+    Integer(i64, fn(&Limits) -> i64),
+    /// A number between two bounds.
+    Number(f64, f64),
+    /// A string.
+    Text,
+    /// One of these strings.
+    OneOf(&'static [&'static str]),
+    /// An object of strings.
+    Labels,
+    /// An object, whose fields the JSON schema tells.
+    Object(&'static str),
+    /// An array, as the JSON schema tells.
+    Array(&'static str),
+    /// Anything that fits the JSON schema; the request's own code checks it.
+    Schema(&'static str),
+}
+
+/// What a field does.
+#[derive(Clone, Copy, Debug)]
+pub enum Effect {
+    /// It is needed.
+    Required,
+    /// It is honoured.
+    Honoured,
+    /// It asks this server for nothing, whatever it holds.
+    Nothing,
+    /// Refused, unless it has one of these values (as JSON), which ask for nothing.
+    Refused(&'static [&'static str], &'static str),
+}
+
+/// No bound by a limit of the server.
+pub const UNBOUNDED: fn(&Limits) -> i64 = |_| i64::MAX;
+
+/// A field with an effect.
+pub const fn honoured(name: &'static str, kind: Kind, about: &'static str) -> Field {
+    Field { name, kind, effect: Effect::Honoured, about }
+}
+
+/// A field without which there is no request.
+pub const fn required(name: &'static str, kind: Kind, about: &'static str) -> Field {
+    Field { name, kind, effect: Effect::Required, about }
+}
+
+/// A field that asks for nothing.
+pub const fn nothing(name: &'static str, kind: Kind, about: &'static str) -> Field {
+    Field { name, kind, effect: Effect::Nothing, about }
+}
+
+/// A field that is refused, but for the `neutral` values.
+pub const fn refused(
+    name: &'static str,
+    neutral: &'static [&'static str],
+    reason: &'static str,
+) -> Field {
+    Field {
+        name,
+        kind: Kind::Schema("{}"),
+        effect: Effect::Refused(neutral, reason),
+        about: reason,
+    }
+}
+
+/// The fields of `request` that have an effect, checked against `tables`.
+///
+/// # Errors
+/// A field that no table has, that is refused, missing, of the wrong type or out of range.
+pub fn check(
+    tables: &[&[Field]],
+    limits: &Limits,
+    mut request: Map<String, Json>,
+) -> Result<Reader> {
+    let fields = || tables.iter().flat_map(|table| table.iter());
+    if let Some(name) = request.keys().find(|name| !fields().any(|field| field.name == **name)) {
+        return Err(ApiError::unknown_field(name));
+    }
+    for field in fields() {
+        let given = request.get(field.name).filter(|value| !value.is_null());
+        match (field.effect, given) {
+            (Effect::Required, None) => return Err(ApiError::value(field.name, "is missing")),
+            (_, None) => {}
+            (Effect::Refused(neutral, reason), Some(value)) => {
+                let asks_nothing =
+                    |text: &&str| serde_json::from_str(text).is_ok_and(|n: Json| n == *value);
+                if !neutral.iter().any(asks_nothing) {
+                    return Err(ApiError::unsupported(field.name, reason));
+                }
+                request.shift_remove(field.name);
+            }
+            (effect, Some(value)) => {
+                field.kind.check(field.name, value, limits)?;
+                if matches!(effect, Effect::Nothing) {
+                    request.shift_remove(field.name);
+                }
+            }
+        }
+    }
+    Ok(Reader::of_request(request))
+}
+
+impl Kind {
+    fn check(self, name: &str, value: &Json, limits: &Limits) -> Result<()> {
+        match self {
+            Kind::Bool if value.is_boolean() => Ok(()),
+            Kind::Bool => Err(expected(name, "a boolean", value)),
+            Kind::Text if value.is_string() => Ok(()),
+            Kind::Text => Err(expected(name, "a string", value)),
+            Kind::Labels => {
+                let Some(labels) = value.as_object() else {
+                    return Err(expected(name, "an object", value));
+                };
+                match labels.iter().find(|(_, label)| !label.is_string()) {
+                    Some((key, label)) => Err(expected(format!("{name}.{key}"), "a string", label)),
+                    None => Ok(()),
+                }
+            }
+            Kind::Object(_) if value.is_object() => Ok(()),
+            Kind::Object(_) => Err(expected(name, "an object", value)),
+            Kind::Array(_) if value.is_array() => Ok(()),
+            Kind::Array(_) => Err(expected(name, "an array", value)),
+            Kind::Schema(_) => Ok(()),
+            Kind::OneOf(names) => match value.as_str() {
+                Some(text) if names.contains(&text) => Ok(()),
+                Some(text) => {
+                    let names = names.join(", ");
+                    Err(ApiError::value(name, format!("`{text}` is not one of {names}")))
+                }
+                None => Err(expected(name, "a string", value)),
+            },
+            Kind::Integer(low, high) => {
+                let high = high(limits);
+                let inside = whole(value).is_some_and(|n| (low..=high).contains(&n));
+                let what = match (low, high) {
+                    (i64::MIN, i64::MAX) => "a whole number of 64 bits".to_owned(),
+                    (low, i64::MAX) => format!("a whole number from {low} on"),
+                    (low, high) => format!("a whole number from {low} to {high}"),
+                };
+                if inside { Ok(()) } else { Err(expected(name, &what, value)) }
+            }
+            Kind::Number(low, high) => {
+                let inside = value.as_f64().is_some_and(|n| (low..=high).contains(&n));
+                let what = match high == f64::MAX {
+                    true => format!("a number from {low} on"),
+                    false => format!("a number from {low} to {high}"),
+                };
+                if inside { Ok(()) } else { Err(expected(name, &what, value)) }
+            }
+        }
+    }
+
+    /// The JSON schema of what fits.
+    pub fn schema(self, limits: &Limits) -> Json {
+        match self {
+            Kind::Bool => json!({"type": "boolean"}),
+            Kind::Text => json!({"type": "string"}),
+            Kind::OneOf(names) => json!({"type": "string", "enum": names}),
+            Kind::Labels => {
+                json!({"type": "object", "additionalProperties": {"type": "string"}})
+            }
+            Kind::Object(schema) | Kind::Array(schema) | Kind::Schema(schema) => {
+                serde_json::from_str(schema).unwrap_or_default()
+            }
+            Kind::Integer(low, high) => {
+                json!({"type": "integer", "minimum": low, "maximum": high(limits)})
+            }
+            Kind::Number(low, high) => {
+                let mut schema = json!({"type": "number", "minimum": low});
+                if high != f64::MAX {
+                    schema["maximum"] = json!(high);
+                }
+                schema
+            }
+        }
+    }
+}
+
+impl Field {
+    /// The JSON schema of what this field may hold, with its description.
+    pub fn schema(&self, limits: &Limits) -> Json {
+        let mut schema = match self.effect {
+            Effect::Refused(neutral, _) => {
+                let neutral = neutral.iter().filter_map(|text| serde_json::from_str(text).ok());
+                json!({"enum": neutral.chain([Json::Null]).collect::<Vec<_>>()})
+            }
+            Effect::Required => self.kind.schema(limits),
+            _ => json!({"anyOf": [self.kind.schema(limits), {"type": "null"}]}),
+        };
+        schema["description"] = match self.effect {
+            Effect::Refused(_, reason) => json!(format!("Not supported: {reason}.")),
+            Effect::Nothing => json!(format!("{} Accepted; it asks for nothing here.", self.about)),
+            _ => json!(self.about),
+        };
+        schema
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value as Json, json};
+
+    use super::{Field, Kind, UNBOUNDED, check, honoured, nothing, refused, required};
+    use crate::config::Limits;
+
+    const TABLE: &[Field] = &[
+        required("prompt", Kind::Text, ""),
+        honoured("n", Kind::Integer(1, |limits| limits.choices as i64), ""),
+        honoured("seed", Kind::Integer(i64::MIN, UNBOUNDED), ""),
+        honoured("top_p", Kind::Number(0.0, 1.0), ""),
+        nothing("user", Kind::Text, ""),
+        refused("store", &["false"], "nothing is stored"),
+    ];
+
+    fn outcome(request: Json) -> Result<(), String> {
+        let Json::Object(request) = request else { panic!("an object") };
+        let checked = check(&[TABLE], &Limits::default(), request);
+        checked.map(drop).map_err(|error| error.message)
+    }
+
+    #[test]
+    fn each_fault_is_named() {
+        let fault = |request| outcome(request).unwrap_err();
+        assert_eq!(fault(json!({})), "`prompt`: is missing");
+        assert!(fault(json!({"prompt": "a", "x": 1})).starts_with("unknown field `x`"));
+        let n = "`n`: expected a whole number from 1 to 8, found 9";
+        assert_eq!(fault(json!({"prompt": "a", "n": 9})), n);
+        let top_p = "`top_p`: expected a number from 0 to 1, found a string";
+        assert_eq!(fault(json!({"prompt": "a", "top_p": "1"})), top_p);
+        let store = "`store` is not supported: nothing is stored";
+        assert_eq!(fault(json!({"prompt": "a", "store": true})), store);
+        assert_eq!(fault(json!({"prompt": "a", "user": 1})), "`user`: expected a string, found 1");
+    }
+
+    #[test]
+    fn what_asks_for_nothing_passes() {
+        let request = json!({"prompt": "a", "n": null, "store": false, "user": "x", "seed": -1});
+        assert_eq!(outcome(request), Ok(()));
+    }
+}

@@ -1,0 +1,92 @@
+//! The body of a request, read within its bounds.
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue};
+use http_body_util::BodyExt;
+use serde_json::{Map, Value as Json};
+
+use crate::error::{ApiError, Result};
+use crate::fields::json::kind;
+use crate::fields::parse::parse;
+use crate::run::state::State;
+
+/// So many bodies' worth of bytes are read and dropped, so that a client that writes its whole
+/// request before it reads gets to see why it was refused.
+const DRAIN_FACTOR: usize = 8;
+
+/// A request's object, and how many bytes it was.
+pub type Read = (Map<String, Json>, usize);
+
+/// The request's body, which must be a JSON object.
+///
+/// # Errors
+/// It is not declared as JSON, too large, too slow, no JSON, or no object; a key comes twice.
+pub async fn object(state: &State, request: Request) -> Result<Read> {
+    let (parts, body) = request.into_parts();
+    check_type(&parts.headers)?;
+    let config = &state.config;
+    let limit = config.limits.body_bytes;
+    let declared = parts.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
+    let timeout = config.timeouts.body;
+    let bytes = tokio::time::timeout(timeout, read(body, limit, declared))
+        .await
+        .map_err(|_| ApiError::timeout(timeout.as_secs_f64()))??;
+    let size = bytes.len();
+    // A long text takes longer than those that serve other requests shall wait.
+    let json = match State::is_long(size) {
+        false => parse(&bytes)?,
+        true => state.text_work(size, move || parse(&bytes)).await?,
+    };
+    match json {
+        Json::Object(object) => Ok((object, size)),
+        other => {
+            let found = kind(&other);
+            Err(ApiError::bad_request(format!("the body must be a JSON object, not {found}")))
+        }
+    }
+}
+
+/// JSON in UTF-8, as it is.
+fn check_type(headers: &HeaderMap) -> Result<()> {
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let mut parts = value.unwrap_or_default().split(';').map(str::trim);
+    let essence = parts.next().unwrap_or_default();
+    let utf8 = |part: &str| match part.split_once('=') {
+        Some((name, value)) if name.trim_end().eq_ignore_ascii_case("charset") => {
+            value.trim().trim_matches('"').eq_ignore_ascii_case("utf-8")
+        }
+        _ => true,
+    };
+    if !essence.eq_ignore_ascii_case("application/json") || !parts.all(utf8) {
+        let message = "the body must be declared as `Content-Type: application/json`, in UTF-8";
+        return Err(ApiError::media_type(message));
+    }
+    let plain = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"identity");
+    if !headers.get_all(CONTENT_ENCODING).iter().all(plain) {
+        let message = "the body must be sent as it is, without `Content-Encoding`";
+        return Err(ApiError::media_type(message));
+    }
+    Ok(())
+}
+
+async fn read(mut body: Body, limit: usize, declared: Option<usize>) -> Result<Vec<u8>> {
+    let most = limit.saturating_mul(DRAIN_FACTOR);
+    if declared.is_some_and(|length| length > most) {
+        return Err(ApiError::too_large(limit));
+    }
+    let mut bytes = Vec::with_capacity(declared.unwrap_or(0).min(limit));
+    let mut total = 0_usize;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| ApiError::bad_request("the body broke off"))?;
+        let Ok(data) = frame.into_data() else { continue };
+        total = total.saturating_add(data.len());
+        if total <= limit {
+            bytes.extend_from_slice(&data);
+        } else if total > most {
+            break;
+        }
+    }
+    if total > limit { Err(ApiError::too_large(limit)) } else { Ok(bytes) }
+}

@@ -1,0 +1,119 @@
+//! The accept loop, and the end of what it took.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::{Extension, Router};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use super::guard::Peer;
+use super::timed_io::TimedIo;
+use crate::run::state::State;
+
+/// Of the time for draining, the part that generations get; the rest is for their last words.
+const GENERATING: f64 = 0.9;
+
+/// After an error of `accept`, such as too many open files, it is tried again so much later.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+
+/// How a server ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Every request was answered.
+    Drained,
+    /// The time for it was over before.
+    Late,
+}
+
+/// Counts a connection for as long as it is open, also where what it serves panics.
+struct Open(Gauge);
+
+impl Open {
+    fn new(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Open(gauge.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// The connections of a server.
+pub struct Connections {
+    state: Arc<State>,
+    router: Router,
+    http: http1::Builder,
+    free: Arc<Semaphore>,
+    graceful: GracefulShutdown,
+}
+
+impl Connections {
+    /// Connections whose requests `router` answers.
+    pub fn new(state: &Arc<State>, router: Router) -> Self {
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new())
+            .header_read_timeout(state.config.timeouts.header)
+            .max_headers(state.config.limits.headers);
+        Connections {
+            router,
+            http,
+            free: Arc::new(Semaphore::new(state.config.limits.connections)),
+            graceful: GracefulShutdown::new(),
+            state: Arc::clone(state),
+        }
+    }
+
+    /// Takes connections for ever; more than may be open wait in the system's queue.
+    pub async fn accept(&self, listener: &TcpListener) {
+        loop {
+            let Ok(permit) = Arc::clone(&self.free).acquire_owned().await else { return };
+            match listener.accept().await {
+                Ok((stream, peer)) => self.serve(stream, peer, permit),
+                Err(error) => {
+                    tracing::warn!(target: "server", %error, "a connection was not accepted");
+                    tokio::time::sleep(ACCEPT_AGAIN).await;
+                }
+            }
+        }
+    }
+
+    fn serve(&self, stream: TcpStream, peer: SocketAddr, permit: impl Send + 'static) {
+        // Tokens are small, and each shall leave at once.
+        let _ = stream.set_nodelay(true);
+        let router = self.router.clone().layer(Extension(Peer(peer)));
+        let service = TowerToHyperService::new(router);
+        let io = TokioIo::new(TimedIo::new(stream, self.state.config.timeouts.write));
+        let connection = self.graceful.watch(self.http.serve_connection(io, service));
+        let open = Open::new(&self.state.metrics.connections);
+        tokio::spawn(async move {
+            // That a client leaves or is too slow is no event.
+            let _ = connection.await;
+            drop((open, permit));
+        });
+    }
+
+    /// Waits for what is under way, and cuts it short before `limit` is over.
+    pub async fn drain(self, limit: Duration) -> Ended {
+        let ending = self.graceful.shutdown();
+        tokio::pin!(ending);
+        let generating = limit.mul_f64(GENERATING);
+        if tokio::time::timeout(generating, &mut ending).await.is_ok() {
+            return Ended::Drained;
+        }
+        self.state.cut();
+        match tokio::time::timeout(limit - generating, ending).await {
+            Ok(()) => Ended::Drained,
+            Err(_) => Ended::Late,
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! What every request passes: an id, the host check, the origin check, the key; and what every
+//! answer passes: the log, the counts, and a panic that becomes an error.
+
+use std::net::{IpAddr, SocketAddr};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, Request, State as Shared};
+use axum::http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, AUTHORIZATION, CONTENT_TYPE, HOST,
+    ORIGIN, VARY,
+};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+
+use super::response::{ErrorBody, written};
+use crate::config::Config;
+use crate::error::{ApiError, Result};
+use crate::run::state::State;
+
+/// Paths that need no key: they tell nothing that is secret, and a page cannot send one before it
+/// is loaded.
+const OPEN: [&str; 3] = ["/", "/health", "/openapi.json"];
+
+/// The header that carries a request's id.
+const REQUEST_ID: &str = "x-request-id";
+
+/// The longest id that is taken over from a client.
+const LONGEST_ID: usize = 128;
+
+/// The address of the client.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub SocketAddr);
+
+/// What the guard works with.
+#[derive(Clone)]
+pub struct Guard {
+    /// The server's.
+    pub state: Arc<State>,
+    /// Writes the bodies of all errors, since it is here that the path of each is known.
+    pub error_body: ErrorBody,
+}
+
+/// Lets `request` through to `next`, or answers in its place.
+pub async fn guard(Shared(guard): Shared<Guard>, request: Request, next: Next) -> Response {
+    let Guard { state, error_body } = guard;
+    let started = Instant::now();
+    let method = request.method().clone();
+    let path = request.uri().path().to_owned();
+    // A path that no route has could be anything, so it is neither counted nor logged by itself.
+    let route = request.extensions().get::<MatchedPath>();
+    let endpoint = route.map_or("other", MatchedPath::as_str).to_owned();
+    let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
+    let id = request_id(request.headers()).unwrap_or_else(|| state.id("req_"));
+    let origin = request.headers().get(ORIGIN).cloned();
+
+    let mut response = match admit(&state.config, &request) {
+        Ok(Passed::Preflight) => StatusCode::NO_CONTENT.into_response(),
+        Ok(Passed::Request) => {
+            let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+            answered.unwrap_or_else(|_| ApiError::panicked().into_response())
+        }
+        Err(error) => error.into_response(),
+    };
+    response = written(response, &path, error_body);
+    allow_origin(&state.config, origin, method == Method::OPTIONS, response.headers_mut());
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+
+    let status = response.status().as_u16();
+    let time = started.elapsed();
+    state.metrics.answered(&endpoint, status, time);
+    tracing::info!(
+        target: "access",
+        id,
+        peer = peer.map(tracing::field::display),
+        method = method.as_str(),
+        endpoint,
+        status,
+        milliseconds = time.as_millis() as u64,
+    );
+    response
+}
+
+/// What a request may do.
+enum Passed {
+    Preflight,
+    Request,
+}
+
+fn admit(config: &Config, request: &Request) -> Result<Passed> {
+    // Of two, a proxy in front may go by the other one.
+    let twice = |name: &&HeaderName| request.headers().get_all(*name).iter().nth(1).is_some();
+    if let Some(name) = [HOST, ORIGIN, AUTHORIZATION, CONTENT_TYPE].iter().find(twice) {
+        return Err(ApiError::bad_request(format!("the header `{name}` is there twice")));
+    }
+    check_host(config, request)?;
+    let origin = request.headers().get(ORIGIN);
+    if let Some(origin) = origin
+        && !may_come_from(config, origin, request.headers())
+    {
+        let message = "web pages of this origin may not use the server (see --cors-origin)";
+        return Err(ApiError::origin(message));
+    }
+    // A browser's question before the request itself carries no key.
+    let asks = request.headers().contains_key("access-control-request-method");
+    if request.method() == Method::OPTIONS && origin.is_some() && asks {
+        return Ok(Passed::Preflight);
+    }
+    let open = OPEN.contains(&request.uri().path());
+    if !open && !config.keys.is_empty() {
+        check_key(config, request.headers())?;
+    }
+    Ok(Passed::Request)
+}
+
+/// Names can be made to point anywhere, so that a web page could reach this server under a name of
+/// its own; an address or `localhost` cannot.
+fn check_host(config: &Config, request: &Request) -> Result<()> {
+    let from_header = request.headers().get(HOST).map(|value| value.to_str().unwrap_or("?"));
+    let Some(host) = request.uri().authority().map(|a| a.as_str()).or(from_header) else {
+        return Err(ApiError::bad_request("the request has no `Host`"));
+    };
+    let name = host_name(host);
+    let is_address = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    let allowed = |allowed: &String| allowed == "*" || allowed.eq_ignore_ascii_case(name);
+    if is_address
+        || name.eq_ignore_ascii_case("localhost")
+        || config.allowed_hosts.iter().any(allowed)
+    {
+        return Ok(());
+    }
+    let message = "the name in `Host` is not allowed (see --allowed-host)";
+    Err(ApiError::host(message))
+}
+
+/// `host` without its port.
+fn host_name(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+/// The server's own page may, and so may those of allowed origins.
+fn may_come_from(config: &Config, origin: &HeaderValue, headers: &HeaderMap) -> bool {
+    let Ok(origin) = origin.to_str() else { return false };
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let own = origin.split_once("://").is_some_and(|(_, name)| Some(name) == host);
+    own || config.cors_origins.iter().any(|allowed| allowed == "*" || allowed == origin)
+}
+
+fn allow_origin(
+    config: &Config,
+    origin: Option<HeaderValue>,
+    preflight: bool,
+    headers: &mut HeaderMap,
+) {
+    let Some(origin) = origin.filter(|_| !config.cors_origins.is_empty()) else { return };
+    headers.insert(VARY, HeaderValue::from_static("origin"));
+    let text = origin.to_str().unwrap_or_default();
+    if !config.cors_origins.iter().any(|allowed| allowed == "*" || allowed == text) {
+        return;
+    }
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(REQUEST_ID));
+    if preflight {
+        let methods = HeaderValue::from_static("GET, POST, OPTIONS");
+        headers.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);
+        // `*` would leave out `authorization`; OpenAI's client in a browser sends `x-stainless-…`.
+        let allowed = "authorization, content-type, x-request-id, x-stainless-arch, \
+                       x-stainless-lang, x-stainless-os, x-stainless-package-version, \
+                       x-stainless-retry-count, x-stainless-runtime, \
+                       x-stainless-runtime-version, x-stainless-timeout, *";
+        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(allowed));
+        headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    }
+}
+
+fn check_key(config: &Config, headers: &HeaderMap) -> Result<()> {
+    let Some(given) = headers.get(AUTHORIZATION) else {
+        let message = "no API key: send it as `Authorization: Bearer KEY`";
+        return Err(ApiError::invalid_key(message));
+    };
+    let bytes = given.as_bytes();
+    let scheme = bytes.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer "));
+    let key = if scheme { bytes[7..].trim_ascii() } else { &[] };
+    // All of them are compared, so that the time does not tell which one it was.
+    let known = config.keys.iter().fold(false, |known, own| known | own.is(key));
+    if known { Ok(()) } else { Err(ApiError::invalid_key("the API key is not one of this server")) }
+}
+
+/// The client's own id, where it is one that a log can hold.
+fn request_id(headers: &HeaderMap) -> Option<String> {
+    let id = headers.get(REQUEST_ID)?.to_str().ok()?;
+    let plain = id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte));
+    (plain && !id.is_empty() && id.len() <= LONGEST_ID).then(|| id.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::host_name;
+
+    #[test]
+    fn ports_are_no_part_of_a_name() {
+        assert_eq!(host_name("localhost:8080"), "localhost");
+        assert_eq!(host_name("localhost"), "localhost");
+        assert_eq!(host_name("[::1]:80"), "[::1]");
+        assert_eq!(host_name("[::1]"), "[::1]");
+    }
+}

@@ -1,0 +1,7 @@
+//! HTTP: connections, the guard that every request passes, bodies within bounds, and responses.
+
+pub mod body;
+pub mod connection;
+pub mod guard;
+pub mod response;
+pub mod timed_io;

@@ -1,0 +1,103 @@
+//! Responses: a text, JSON, or an error whose body the protocol of the path writes.
+
+use axum::body::Body;
+use axum::http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::Value as Json;
+
+use crate::error::{ApiError, Kind};
+
+/// Writes an error's body as the protocol of the request's path has it.
+pub type ErrorBody = fn(path: &str, error: &ApiError) -> Json;
+
+/// A response of `json`.
+pub fn json_response(status: StatusCode, json: &Json) -> Response {
+    text_response(status, "application/json", json.to_string())
+}
+
+/// A response of `text` as `media_type`.
+pub fn text_response(
+    status: StatusCode,
+    media_type: &'static str,
+    text: impl Into<Body>,
+) -> Response {
+    let mut response = Response::new(text.into());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response
+}
+
+/// The status of an error, which is HTTP's and not a protocol's.
+pub fn status(kind: Kind) -> StatusCode {
+    match kind {
+        kind if kind.is_bad_request() => StatusCode::BAD_REQUEST,
+        Kind::Key => StatusCode::UNAUTHORIZED,
+        Kind::Host | Kind::Origin => StatusCode::FORBIDDEN,
+        Kind::NoPath | Kind::NoModel => StatusCode::NOT_FOUND,
+        Kind::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
+        Kind::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
+        Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Kind::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        Kind::QueueFull => StatusCode::TOO_MANY_REQUESTS,
+        Kind::Loading | Kind::Draining | Kind::Closed | Kind::Cancelled => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// The status and the headers of the error. Its body is written by [`written`], where the path is
+/// known.
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = status(self.kind).into_response();
+        let headers = response.headers_mut();
+        if let Some(seconds) = self.retry_after {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        match self.kind {
+            Kind::Method(allow) => {
+                headers.insert(ALLOW, HeaderValue::from_static(allow));
+            }
+            Kind::Key => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            // The rest of the request was not read, so that the connection cannot be used again.
+            Kind::BodyTimeout | Kind::TooLarge => {
+                headers.insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            _ => {}
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// `response`, with the body of its error where it is one.
+pub fn written(mut response: Response, path: &str, body: ErrorBody) -> Response {
+    if let Some(error) = response.extensions_mut().remove::<ApiError>() {
+        *response.body_mut() = Body::from(body(path, &error).to_string());
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(CONTENT_TYPE, json);
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use inference_core::Error;
+
+    use super::status;
+    use crate::error::ApiError;
+
+    #[test]
+    fn each_kind_of_failure_has_its_status() {
+        let status = |error| status(ApiError::from(error).kind).as_u16();
+        assert_eq!(status(Error::PromptTooLong { tokens: 2, limit: 1 }), 400);
+        assert_eq!(status(Error::EmptyPrompt), 400);
+        assert_eq!(status(Error::QueueFull { limit: 1 }), 429);
+        assert_eq!(status(Error::Closed), 503);
+        assert_eq!(status(Error::Engine("device lost".into())), 500);
+    }
+}

@@ -1,0 +1,202 @@
+//! Conversations, in no protocol's words: messages, tools, and how they become generations.
+
+use std::sync::Arc;
+
+use inference_core::{
+    ChatOptions, Constraint, Feature, GenerateOptions, Generation, Message, Prompt, RenderedPrompt,
+    TextModel, Value,
+};
+
+use super::generate::Asked;
+use crate::answer::{
+    AnswerParser, Family, Tool, ToolChoice, answer_constraint_with, mark_id, tool_constraint_with,
+};
+use crate::error::{ApiError, Names, Result};
+use crate::run::reading::Reading;
+use crate::run::state::Loaded;
+
+/// A conversation that is to be answered.
+#[derive(Debug, Default)]
+pub struct Conversation {
+    /// The messages.
+    pub messages: Vec<Message>,
+    /// The template's options, with the tools' definitions.
+    pub chat: ChatOptions,
+    /// The tools as answers are read with and held to, in the order of their definitions.
+    pub tools: Vec<Tool>,
+}
+
+/// The fields of a protocol's request that tools come from, for errors.
+#[derive(Clone, Copy, Debug)]
+pub struct ToolFields {
+    /// Where the tools are.
+    pub tools: &'static str,
+    /// Which of them are called.
+    pub choice: &'static str,
+    /// Where in a tool the schema of its arguments is.
+    pub schema: &'static str,
+}
+
+/// What may be called.
+#[derive(Clone, Debug)]
+pub struct Calls {
+    /// Which tools.
+    pub choice: ToolChoice,
+    /// The most calls of an answer.
+    pub most: usize,
+    /// What the request calls all this.
+    pub fields: ToolFields,
+}
+
+impl Conversation {
+    /// Sets variables of the template for the field `field`.
+    ///
+    /// # Errors
+    /// The request has set one of them to another value, in the field `others`.
+    pub fn set_variables(
+        &mut self,
+        variables: Vec<(String, Value)>,
+        field: &str,
+        others: &str,
+    ) -> Result<()> {
+        let given = &mut self.chat.template_kwargs;
+        for (name, value) in variables {
+            if given.iter().any(|(other, earlier)| *other == name && *earlier != value) {
+                let reason = format!("contradicts `{others}.{name}`");
+                return Err(ApiError::value(field, reason));
+            }
+            given.retain(|(other, _)| *other != name);
+            given.push((name, value));
+        }
+        Ok(())
+    }
+
+    /// Lets an answer of `loaded` make `calls`: takes out what it must not call, holds it to the
+    /// schemas that it must keep to, and has the marks of calls shown.
+    ///
+    /// # Errors
+    /// The model calls no tools, there is none to be called, or a schema cannot be kept.
+    pub fn allow(
+        &mut self,
+        calls: &Calls,
+        loaded: &Loaded,
+        options: &mut GenerateOptions,
+        names: &mut Names,
+    ) -> Result<()> {
+        let Calls { choice, most, fields } = calls;
+        check_choice(&self.tools, choice, fields.choice)?;
+        if *choice == ToolChoice::None {
+            // The model is not told of tools that it must not call.
+            self.chat.tools.clear();
+            self.tools.clear();
+        }
+        let model = loaded.model.as_ref();
+        if loaded.family == Family::Plain && !self.tools.is_empty() {
+            let reason = "the model's chat template knows no tool calls, or writes them in a way \
+                          that is not known";
+            return Err(ApiError::unsupported(fields.tools, reason));
+        }
+        check_schemas(&self.tools, calls)?;
+        let by_choice = matches!(choice, ToolChoice::Required | ToolChoice::Named(_));
+        let field = if by_choice { fields.choice } else { fields.tools };
+        let id = |mark: &str| mark_id(model, mark);
+        let held = tool_constraint_with(loaded.family, &self.tools, choice, *most > 1, &id)
+            .map_err(|reason| ApiError::unsupported(field, reason))?;
+        if let Some(constraint) = held {
+            constrain(options, names, field, constraint)?;
+        }
+        options.special_tokens |= loaded.family != Family::Plain && shows_marks(model);
+        Ok(())
+    }
+
+    /// Renders the conversation and starts a generation for each answer, of `most_calls` calls at
+    /// most.
+    ///
+    /// # Errors
+    /// The template's, the tokenizer's and the model's.
+    pub fn start(
+        &self,
+        loaded: &Loaded,
+        asked: &Asked,
+        most_calls: usize,
+    ) -> Result<(RenderedPrompt, Vec<(Generation, Reading)>)> {
+        let model = loaded.model.as_ref();
+        let prompt = model.render_chat(&self.messages, &self.chat)?;
+        // What holds for the answer shall not hold for the thoughts before it.
+        let constraint = asked.options.constraint.clone().map(|constraint| {
+            let id = |mark: &str| mark_id(model, mark);
+            answer_constraint_with(loaded.family, &prompt.text, constraint, &id)
+        });
+        let ids = Prompt::Ids(prompt.ids.clone());
+        let generate = |index| {
+            let mut options = asked.options_of(index, model, prompt.ids.len());
+            options.constraint = constraint.clone();
+            let parser = AnswerParser::with_schemas(loaded.family, &prompt.text, &self.tools);
+            let scores = asked.options.logprobs.then(|| Arc::clone(&loaded.model));
+            let reading = Reading::of_message(parser, scores, most_calls);
+            Ok((model.generate(&ids, &options)?, reading))
+        };
+        let started = (0..asked.per_prompt).map(generate).collect::<Result<_>>()?;
+        Ok((prompt, started))
+    }
+}
+
+/// Sets the one constraint that an answer can have, for the field `field`.
+///
+/// # Errors
+/// Another field has set one.
+pub fn constrain(
+    options: &mut GenerateOptions,
+    names: &mut Names,
+    field: &'static str,
+    constraint: Constraint,
+) -> Result<()> {
+    if options.constraint.is_some() {
+        let other = names.field("constraint").unwrap_or("constraint");
+        return Err(ApiError::value(field, format!("cannot be combined with `{other}`")));
+    }
+    options.constraint = Some(constraint);
+    names.add("constraint", field);
+    Ok(())
+}
+
+/// Whether the text can show the special tokens that mark tool calls and reasoning.
+fn shows_marks(model: &dyn TextModel) -> bool {
+    model.capabilities().require(Feature::SpecialTokens).is_ok()
+}
+
+/// Whether there is what `choice`, the value of `field`, wants to be called.
+fn check_choice(tools: &[Tool], choice: &ToolChoice, field: &str) -> Result<()> {
+    match choice {
+        ToolChoice::Required | ToolChoice::Named(_) if tools.is_empty() => {
+            Err(ApiError::value(field, "there are no `tools` to choose from"))
+        }
+        ToolChoice::Named(name) if !tools.iter().any(|tool| tool.name == *name) => {
+            Err(ApiError::value(field, format!("there is no tool `{name}`")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the schema of each tool that the answer is held to can be that of a call's arguments,
+/// which are an object.
+fn check_schemas(tools: &[Tool], calls: &Calls) -> Result<()> {
+    let held = |tool: &Tool| match &calls.choice {
+        ToolChoice::None => false,
+        // One strict tool makes a grammar of all of them.
+        ToolChoice::Auto => tools.iter().any(|tool| tool.strict),
+        ToolChoice::Required => true,
+        ToolChoice::Named(name) => tool.name == *name,
+    };
+    for (index, tool) in tools.iter().enumerate().filter(|(_, tool)| held(tool)) {
+        if let Some(kind) = tool.parameters.get("type").filter(|kind| *kind != "object") {
+            let ToolFields { tools, schema, .. } = calls.fields;
+            let reason = format!(
+                "expected the schema of an object, since the answer is held to it; found the \
+                 type {kind}"
+            );
+            return Err(ApiError::value(format!("{tools}[{index}].{schema}"), reason));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! The way of every request that generates: checks, admission, text work, and the answer.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use inference_core::{GenerateOptions, Generation, TextModel};
+
+use super::respond::{Stream, whole};
+use super::wire::Wire;
+use crate::error::{ApiError, Names, Result};
+use crate::run::answers::Answers;
+use crate::run::generations::Generations;
+use crate::run::reading::Reading;
+use crate::run::state::{Loaded, State};
+
+/// What a request asks the run for.
+#[derive(Debug)]
+pub struct Asked {
+    /// How tokens are generated; for answer `i` to a prompt, the seed counts up by `i`.
+    pub options: GenerateOptions,
+    /// How many prompts there are.
+    pub prompts: usize,
+    /// How many answers are generated to each of them.
+    pub per_prompt: usize,
+    /// Whether to answer in events.
+    pub delivery: Delivery,
+    /// The request's fields for options of the contract, for errors about them.
+    pub names: Names,
+    /// The field that says how many answers are generated.
+    pub count_field: &'static str,
+    /// The field that holds the text.
+    pub text_field: &'static str,
+}
+
+/// How an answer is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// At once, when it has ended.
+    Whole,
+    /// In events, as it grows.
+    Stream,
+}
+
+impl Asked {
+    /// The options of answer `index` to a prompt of so many tokens.
+    pub fn options_of(
+        &self,
+        index: usize,
+        model: &dyn TextModel,
+        prompt_tokens: usize,
+    ) -> GenerateOptions {
+        let mut options = self.options.clone();
+        options.seed = options.seed.map(|seed| seed.wrapping_add(index as u64));
+        // A prompt that leaves no room is the model's to refuse.
+        let left = model.info().context_length.saturating_sub(prompt_tokens);
+        if left > 0 {
+            options.max_tokens = options.max_tokens.map(|most| most.min(left));
+        }
+        options
+    }
+}
+
+/// What was started for a request.
+pub struct Started<W> {
+    /// Its generations, prompt by prompt, each with what reads it.
+    pub generations: Vec<(Generation, Reading)>,
+    /// What writes the answers.
+    pub wire: W,
+}
+
+/// Checks what is `asked`, makes room for it, calls `start` away from the threads that serve, for a
+/// request of so many `bytes`, and answers.
+///
+/// # Errors
+/// What the model does not honour, that there is no room, what `start` fails with; and what a
+/// generation fails with before the answer has begun.
+pub async fn generate<W: Wire>(
+    state: &Arc<State>,
+    loaded: &Loaded,
+    asked: Asked,
+    bytes: usize,
+    start: impl FnOnce(&Loaded, &Asked) -> Result<Started<W>> + Send + 'static,
+) -> Result<Response> {
+    let names = asked.names.clone();
+    let options = &asked.options;
+    options
+        .validate()
+        .and_then(|()| loaded.model.capabilities().check_generate(options))
+        .map_err(|error| ApiError::from(error).named(&names))?;
+
+    let permits = state.admission.take(asked.prompts * asked.per_prompt, asked.count_field)?;
+    let (delivery, text_field) = (asked.delivery, asked.text_field);
+    let (loaded, owner) = (loaded.clone(), Arc::clone(state));
+    let work = move || {
+        let Started { generations, wire } = start(&loaded, &asked)?;
+        let (generations, readings) = generations.into_iter().unzip();
+        // Made here, so that it holds its permits and is counted even where the client has left.
+        let run = Generations::new(&owner, generations, permits, asked.per_prompt);
+        let run = run.named(asked.names);
+        let tells_prompts = asked.options.prompt_logprobs;
+        let run = if tells_prompts { run.with_prompts() } else { run };
+        Ok((Answers::new(run, readings), wire))
+    };
+    let started = state.text_work(bytes, work).await;
+    let (answers, wire) = started.map_err(|error| error.named(&names).or_about(text_field))?;
+    match delivery {
+        Delivery::Stream => {
+            Stream::new(answers, wire).respond(state.config.timeouts.keep_alive).await
+        }
+        Delivery::Whole => whole(answers, wire).await,
+    }
+}

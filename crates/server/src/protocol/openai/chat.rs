@@ -1,0 +1,87 @@
+//! `POST /v1/chat/completions`.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State as Shared};
+use axum::response::Response;
+
+use super::chat_wire::{ChatWire, Logprobs};
+use super::head::Head;
+use super::options::{Sampling, sampling};
+use super::template::conversation;
+use super::{response_format, tables, tool_choice};
+use crate::error::{ApiError, Result};
+use crate::fields::reader::Reader;
+use crate::protocol::conversation::{Calls, Conversation, ToolFields, constrain};
+use crate::protocol::generate::{Started, generate};
+use crate::protocol::request::{Checked, checked};
+use crate::run::state::{Loaded, State};
+
+/// What errors about tools name.
+const TOOL_FIELDS: ToolFields =
+    ToolFields { tools: "tools", choice: "tool_choice", schema: "function.parameters" };
+
+/// What a request asks for.
+struct Chat {
+    conversation: Conversation,
+    sampling: Sampling,
+    /// The most calls of an answer.
+    most_calls: usize,
+}
+
+/// Answers a conversation.
+///
+/// # Errors
+/// As the documentation of errors has them.
+pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
+    let tables = &[tables::SAMPLING, tables::CHAT];
+    let Checked { mut reader, loaded, bytes } = checked(&state, request, tables).await?;
+    let Chat { conversation, sampling, most_calls } = read(&mut reader, &state, &loaded)?;
+    reader.finish()?;
+    let Sampling { asked, usage } = sampling;
+    let head = Head::new(&state, "chatcmpl-", usage);
+    let call_ids = (0..asked.per_prompt).map(|_| state.id("call_")).collect();
+    let logprobs = if asked.options.logprobs { Logprobs::Told } else { Logprobs::Untold };
+    let wire = ChatWire::new(head, call_ids, logprobs);
+    generate(&state, &loaded, asked, bytes, move |loaded, asked| {
+        let (_, generations) = conversation.start(loaded, asked, most_calls)?;
+        Ok(Started { generations, wire })
+    })
+    .await
+}
+
+fn read(reader: &mut Reader, state: &State, loaded: &Loaded) -> Result<Chat> {
+    let limits = &state.config.limits;
+    let mut sampling = sampling(reader, limits)?;
+    let asked = &mut sampling.asked;
+    let newer = reader.count("max_completion_tokens")?;
+    let older = reader.count("max_tokens")?;
+    if newer.is_some() && older.is_some() && newer != older {
+        let reason = "differs from `max_completion_tokens`, whose older name it is";
+        return Err(ApiError::value("max_tokens", reason));
+    }
+    asked.options.max_tokens = newer.or(older);
+    asked.options.logprobs = reader.bool("logprobs")?.unwrap_or(false);
+    asked.options.top_logprobs = reader.count("top_logprobs")?.unwrap_or(0);
+    if asked.options.top_logprobs > 0 && !asked.options.logprobs {
+        return Err(ApiError::value("top_logprobs", "says nothing without `logprobs`"));
+    }
+    if let Some(constraint) = response_format::constraint(reader, limits)? {
+        constrain(&mut asked.options, &mut asked.names, "response_format", constraint)?;
+    }
+
+    let items = reader.list("messages")?.unwrap_or_default();
+    let mut conversation = conversation(reader, items)?;
+    if let Some(effort) = reader.text("reasoning_effort")? {
+        let variables = loaded.effort.variables(&effort);
+        let variables =
+            variables.map_err(|reason| ApiError::unsupported("reasoning_effort", reason))?;
+        conversation.set_variables(variables, "reasoning_effort", "chat_template_kwargs")?;
+    }
+    let parallel = reader.bool("parallel_tool_calls")?.unwrap_or(true);
+    let most_calls = if parallel { usize::MAX } else { 1 };
+    let choice = tool_choice::choice(reader)?;
+    let calls = Calls { choice, most: most_calls, fields: TOOL_FIELDS };
+    conversation.allow(&calls, loaded, &mut asked.options, &mut asked.names)?;
+    Ok(Chat { conversation, sampling, most_calls })
+}

@@ -1,0 +1,147 @@
+//! `POST /v1/completions`.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State as Shared};
+use axum::response::Response;
+use inference_core::{Capabilities, Feature, Prompt, Support, TextModel};
+
+use super::completions_wire::{Answer, CompletionWire};
+use super::head::Head;
+use super::options::{Sampling, sampling};
+use super::tables;
+use crate::error::{ApiError, Result};
+use crate::fields::prompts::prompts;
+use crate::fields::reader::Reader;
+use crate::protocol::generate::{Asked, Delivery, Started, generate};
+use crate::protocol::request::{Checked, checked};
+use crate::run::reading::Reading;
+use crate::run::state::State;
+
+/// OpenAI's own, where a request sets none.
+const MAX_TOKENS: usize = 16;
+
+/// What a request asks for.
+struct Completion {
+    prompts: Vec<Prompt>,
+    sampling: Sampling,
+    /// How many answers are told for each prompt.
+    n: usize,
+    echo: bool,
+    logprobs: bool,
+}
+
+impl Completion {
+    /// Where one token is asked for beside the prompt's, it is told also if it is the model's end:
+    /// clients that want the prompt's alone take the last entry off, whatever it is.
+    fn tell_the_end(&mut self, capabilities: &Capabilities) {
+        let options = &mut self.sampling.asked.options;
+        if options.prompt_logprobs
+            && options.max_tokens == Some(1)
+            && options.constraint.is_none()
+            && capabilities.support(Feature::Stop) == Support::Yes
+        {
+            options.ignore_eos = true;
+        }
+    }
+}
+
+/// Continues texts.
+///
+/// # Errors
+/// As the documentation of errors has them.
+pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
+    let tables = &[tables::SAMPLING, tables::COMPLETIONS];
+    let Checked { mut reader, loaded, bytes } = checked(&state, request, tables).await?;
+    let mut completion = read(&mut reader, &state)?;
+    reader.finish()?;
+    completion.tell_the_end(loaded.model.capabilities());
+    let Completion { prompts, sampling, n, echo, logprobs } = completion;
+    let Sampling { asked, usage } = sampling;
+    let head = Head::new(&state, "cmpl-", usage);
+    let most = state.config.limits.prompt_logprobs;
+    generate(&state, &loaded, asked, bytes, move |loaded, asked| {
+        // The prompt's tokens, where they are told, are its text.
+        let echo = echo && !asked.options.prompt_logprobs;
+        let encoded = encode(loaded.model.as_ref(), prompts, echo)?;
+        check_prompt_logprobs(asked, &encoded, most)?;
+        let (mut generations, mut answers) = (Vec::new(), Vec::new());
+        for (ids, echo) in encoded {
+            let (count, prompt) = (ids.len(), Prompt::Ids(ids));
+            for index in 0..asked.per_prompt {
+                let options = asked.options_of(index, loaded.model.as_ref(), count);
+                let scores = options.logprobs.then(|| Arc::clone(&loaded.model));
+                let generation = loaded.model.generate(&prompt, &options)?;
+                generations.push((generation, Reading::of_text(scores)));
+                answers.push(Answer::new(echo.clone()));
+            }
+        }
+        let best_of = asked.per_prompt;
+        Ok(Started { generations, wire: CompletionWire { head, answers, best_of, n, logprobs } })
+    })
+    .await
+}
+
+fn read(reader: &mut Reader, state: &State) -> Result<Completion> {
+    let limits = &state.config.limits;
+    let mut sampling = sampling(reader, limits)?;
+    let asked = &mut sampling.asked;
+    let n = asked.per_prompt;
+    let echo = reader.bool("echo")?.unwrap_or(false);
+    let top = reader.count("logprobs")?;
+    let best_of = reader.count("best_of")?.unwrap_or(n);
+    if best_of < n {
+        return Err(ApiError::value("best_of", format!("is less than `n`, which is {n}")));
+    }
+    if best_of > n && asked.delivery == Delivery::Stream {
+        return Err(ApiError::value("best_of", "the best is known at the end, not in a stream"));
+    }
+    let options = &mut asked.options;
+    options.max_tokens = Some(reader.count("max_tokens")?.unwrap_or(MAX_TOKENS));
+    options.top_logprobs = top.unwrap_or(0);
+    options.logprobs = top.is_some() || best_of > n;
+    options.prompt_logprobs = echo && top.is_some();
+    let prompt = reader.take("prompt").unwrap_or_default();
+    let prompts = prompts("prompt", prompt, limits.prompts)?;
+    asked.names.add("prompt_logprobs", "echo");
+    asked.prompts = prompts.len();
+    asked.per_prompt = best_of;
+    (asked.count_field, asked.text_field) = ("prompt", "prompt");
+    Ok(Completion { prompts, sampling, n, echo, logprobs: top.is_some() })
+}
+
+/// Each prompt's ids, with the text that its answers begin with where they `echo` it.
+fn encode(
+    model: &dyn TextModel,
+    prompts: Vec<Prompt>,
+    echo: bool,
+) -> Result<Vec<(Vec<u32>, String)>> {
+    let one = |prompt| {
+        Ok(match prompt {
+            Prompt::Ids(ids) => {
+                let text = if echo { model.decode(&ids)? } else { String::new() };
+                (ids, text)
+            }
+            Prompt::Text(text) => (model.encode(&text)?, if echo { text } else { String::new() }),
+        })
+    };
+    prompts.into_iter().map(one).collect()
+}
+
+/// Whether one answer can hold what is told of the prompts.
+fn check_prompt_logprobs(asked: &Asked, prompts: &[(Vec<u32>, String)], most: usize) -> Result<()> {
+    if !asked.options.prompt_logprobs {
+        return Ok(());
+    }
+    let tokens = prompts.iter().map(|(ids, _)| ids.len()).sum::<usize>();
+    let each = asked.options.top_logprobs.saturating_add(1);
+    let count = tokens.saturating_mul(asked.per_prompt).saturating_mul(each);
+    if count <= most {
+        return Ok(());
+    }
+    let reason = format!(
+        "asks for {count} log probabilities of prompts, at most {most} are told at once: \
+         send fewer prompts, or a smaller `logprobs`"
+    );
+    Err(ApiError::value("echo", reason))
+}

@@ -1,0 +1,145 @@
+//! A completion's answers: text and log probabilities.
+
+use serde_json::{Value as Json, json};
+
+use super::head::{Head, IDLE, failure, finish_reason};
+use super::logprobs::OfCompletion;
+use crate::error::ApiError;
+use crate::protocol::wire::{Frame, Wire};
+use crate::run::part::{Part, Scored, Usage};
+use crate::run::said::Said;
+
+/// Writes a completion's answers.
+pub struct CompletionWire {
+    /// What every object begins with.
+    pub head: Head,
+    /// One for each generation.
+    pub answers: Vec<Answer>,
+    /// How many answers are generated to each prompt.
+    pub best_of: usize,
+    /// How many of them, the likeliest, are told.
+    pub n: usize,
+    /// Whether log probabilities are reported.
+    pub logprobs: bool,
+}
+
+/// What is remembered of one answer.
+#[derive(Debug)]
+pub struct Answer {
+    /// The prompt, where the answer begins with it and its tokens are not told.
+    echo: String,
+    /// Characters that were said so far.
+    length: usize,
+}
+
+/// The `object` of all of it.
+const OBJECT: &str = "text_completion";
+
+impl Answer {
+    /// An answer that begins with `echo`.
+    pub fn new(echo: String) -> Answer {
+        Answer { length: echo.chars().count(), echo }
+    }
+}
+
+impl CompletionWire {
+    /// The lists of `tokens`, the first of which begins at character `offset`.
+    fn lists<'a>(&self, tokens: impl Iterator<Item = &'a Scored>, mut offset: usize) -> Json {
+        if !self.logprobs {
+            return Json::Null;
+        }
+        let mut lists = OfCompletion::default();
+        for scored in tokens {
+            lists.push(scored, offset);
+            offset += scored.token.text.chars().count();
+        }
+        lists.into_json()
+    }
+
+    fn choice(&self, index: usize, generation: usize, said: &Said) -> Json {
+        let echo = &self.answers[generation].echo;
+        let prompt: String = said.prompt.iter().map(|scored| scored.token.text.as_str()).collect();
+        let tokens = said.prompt.iter().chain(&said.tokens);
+        json!({
+            "index": index,
+            "text": format!("{echo}{prompt}{}", said.text),
+            "logprobs": self.lists(tokens, echo.chars().count()),
+            "finish_reason": finish_reason(said.end.as_ref()),
+        })
+    }
+}
+
+fn chunk(text: &str, logprobs: Json) -> Json {
+    json!({"text": text, "logprobs": logprobs, "finish_reason": null})
+}
+
+impl Wire for CompletionWire {
+    fn begin(&mut self) -> Vec<Frame> {
+        let with_echo = self.answers.iter().enumerate().filter(|(_, one)| !one.echo.is_empty());
+        let first = |(index, one): (usize, &Answer)| {
+            self.head.chunk(OBJECT, index, chunk(&one.echo, Json::Null))
+        };
+        with_echo.map(first).collect()
+    }
+
+    fn say(&mut self, index: usize, parts: Vec<Part>) -> Vec<Frame> {
+        let (mut text, mut tokens, mut last) = (String::new(), Vec::new(), None);
+        for part in parts {
+            match part {
+                Part::Prompt(prompt) => {
+                    text.extend(prompt.iter().map(|scored| scored.token.text.as_str()));
+                    tokens.extend(prompt);
+                }
+                Part::Token(token) => tokens.push(token),
+                Part::Text(more) => text.push_str(&more),
+                // Completions are read as text alone.
+                Part::Reasoning(_) | Part::Call { .. } | Part::Arguments { .. } => {}
+                Part::End(end) => last = Some(end),
+            }
+        }
+        let mut frames = Vec::new();
+        if !text.is_empty() || (self.logprobs && !tokens.is_empty()) {
+            let logprobs = self.lists(tokens.iter(), self.answers[index].length);
+            self.answers[index].length += text.chars().count();
+            frames.push(self.head.chunk(OBJECT, index, chunk(&text, logprobs)));
+        }
+        if let Some(end) = last {
+            let mut choice = chunk("", Json::Null);
+            choice["finish_reason"] = finish_reason(Some(&end));
+            frames.push(self.head.chunk(OBJECT, index, choice));
+        }
+        frames
+    }
+
+    fn end(&mut self, usage: Usage) -> Vec<Frame> {
+        self.head.end(OBJECT, usage)
+    }
+
+    fn fail(&self, error: &ApiError) -> Frame {
+        failure(error)
+    }
+
+    fn idle(&self) -> Frame {
+        IDLE
+    }
+
+    fn whole(&mut self, answers: Vec<Said>, usage: Usage) -> Json {
+        let told = best(&answers, self.best_of, self.n);
+        let choices = told.into_iter().enumerate();
+        let choices = choices.map(|(index, one)| self.choice(index, one, &answers[one]));
+        self.head.whole(OBJECT, choices.collect(), usage)
+    }
+}
+
+/// Of each prompt's `best_of` answers the `n` that are likeliest, by the mean of their tokens.
+fn best(answers: &[Said], best_of: usize, n: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..answers.len()).collect();
+    if best_of == n {
+        return order;
+    }
+    let likelihood = |index: &usize| answers[*index].likelihood();
+    for group in order.chunks_mut(best_of) {
+        group.sort_by(|one, other| likelihood(other).total_cmp(&likelihood(one)));
+    }
+    order.chunks(best_of).flat_map(|group| group.iter().take(n).copied()).collect()
+}

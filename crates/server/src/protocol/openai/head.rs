@@ -1,0 +1,92 @@
+//! What all objects of one of OpenAI's responses have in common.
+
+use serde_json::{Value as Json, json};
+
+use super::options::UsageEvent;
+use crate::error::ApiError;
+use crate::protocol::wire::Frame;
+use crate::run::part::{End, Usage};
+use crate::run::state::{State, now};
+
+/// What keeps a silent stream alive.
+pub const IDLE: Frame = Frame::Comment("waiting");
+
+/// What every object of one response begins with.
+#[derive(Clone, Debug)]
+pub struct Head {
+    id: String,
+    created: u64,
+    model: String,
+    usage: UsageEvent,
+}
+
+impl Head {
+    /// The head of a new response, whose id begins with `prefix`.
+    pub fn new(state: &State, prefix: &str, usage: UsageEvent) -> Head {
+        Head { id: state.id(prefix), created: now(), model: state.config.model.clone(), usage }
+    }
+
+    /// The object of whole answers.
+    pub fn whole(&self, object: &str, choices: Vec<Json>, usage: Usage) -> Json {
+        let mut whole = self.object(object, choices);
+        whole["usage"] = of_usage(usage);
+        whole
+    }
+
+    /// The event of a stream with a further part of answer `index`.
+    pub fn chunk(&self, object: &str, index: usize, mut choice: Json) -> Frame {
+        choice["index"] = json!(index);
+        let mut chunk = self.object(object, vec![choice]);
+        if self.usage == UsageEvent::Told {
+            chunk["usage"] = Json::Null;
+        }
+        Frame::Data(chunk.to_string())
+    }
+
+    /// The last events of a stream.
+    pub fn end(&self, object: &str, usage: Usage) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        if self.usage == UsageEvent::Told {
+            frames.push(Frame::Data(self.whole(object, Vec::new(), usage).to_string()));
+        }
+        frames.push(Frame::Data("[DONE]".to_owned()));
+        frames
+    }
+
+    fn object(&self, object: &str, choices: Vec<Json>) -> Json {
+        json!({
+            "id": self.id,
+            "object": object,
+            "created": self.created,
+            "model": self.model,
+            "system_fingerprint": concat!("ml-", env!("CARGO_PKG_VERSION")),
+            "choices": choices,
+        })
+    }
+}
+
+/// OpenAI's `usage`.
+pub fn of_usage(usage: Usage) -> Json {
+    json!({
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.completion,
+        "total_tokens": usage.prompt + usage.completion,
+        "prompt_tokens_details": {"cached_tokens": usage.cached},
+    })
+}
+
+/// OpenAI's `finish_reason`; `null` where the answer goes on.
+pub fn finish_reason(end: Option<&End>) -> Json {
+    end.map_or(Json::Null, |end| {
+        json!(match end {
+            End::Stop | End::StopText(_) => "stop",
+            End::Calls => "tool_calls",
+            End::Length => "length",
+        })
+    })
+}
+
+/// The event that ends a stream with `error`.
+pub fn failure(error: &ApiError) -> Frame {
+    Frame::Data(super::error::body(error).to_string())
+}

@@ -1,0 +1,277 @@
+//! OpenAI's messages and tools as the contract's.
+
+use inference_core::{Message, Role, Value};
+use serde_json::{Map, Value as Json, json};
+
+use crate::answer::Tool;
+use crate::error::{ApiError, Result};
+use crate::fields::json::to_value;
+use crate::fields::reader::{Reader, expected};
+
+/// Refused fields of a message, with the remedy.
+const REFUSED: [(&str, &str); 4] = [
+    ("audio", "messages are text"),
+    ("function_call", "it is OpenAI's older form; use `tool_calls`"),
+    ("refusal", "models here do not refuse apart from their text; put it into `content`"),
+    ("annotations", "messages are text"),
+];
+
+/// The conversation of the field `messages`.
+///
+/// # Errors
+/// What is wrong with which message.
+pub fn messages(items: Vec<Json>) -> Result<Vec<Message>> {
+    if items.is_empty() {
+        return Err(ApiError::value("messages", "is empty"));
+    }
+    let one = |(index, item)| message(Reader::new(format!("messages[{index}]"), item)?);
+    items.into_iter().enumerate().map(one).collect()
+}
+
+fn message(mut reader: Reader) -> Result<Message> {
+    let role = reader.text("role")?;
+    let role = match reader.need("role", role)?.as_str() {
+        // Templates know one role for instructions, and `system` is its name.
+        "system" | "developer" => Role::System,
+        name @ ("user" | "assistant" | "tool") => Role::from(name),
+        other => {
+            let known = "system, developer, user, assistant, tool";
+            let reason = format!("`{other}` is not one of {known}");
+            return Err(ApiError::value(reader.path("role"), reason));
+        }
+    };
+    let mut fields = Vec::new();
+    for name in ["name", "tool_call_id", "reasoning_content"] {
+        if let Some(text) = reader.text(name)? {
+            belongs(&reader, name, &role)?;
+            fields.push((name.to_owned(), Value::from(text)));
+        }
+    }
+    if role == Role::Tool && !fields.iter().any(|(name, _)| name == "tool_call_id") {
+        return Err(ApiError::value(reader.path("tool_call_id"), "is missing"));
+    }
+    let path = reader.path("tool_calls");
+    if let Some(calls) = reader.list("tool_calls")?.filter(|calls| !calls.is_empty()) {
+        let one = |(index, item)| tool_call(Reader::new(format!("{path}[{index}]"), item)?);
+        belongs(&reader, "tool_calls", &role)?;
+        let calls = calls.into_iter().enumerate().map(one).collect::<Result<_>>()?;
+        fields.push(("tool_calls".to_owned(), Value::Array(calls)));
+    }
+    let path = reader.path("content");
+    let content = match reader.take("content") {
+        // It has called tools, or has only thought.
+        None if fields.iter().any(|(name, _)| name != "name" && name != "tool_call_id") => {
+            Value::Null
+        }
+        None => return Err(ApiError::value(path, "is missing")),
+        Some(Json::String(text)) => Value::from(text),
+        Some(Json::Array(parts)) => parts_text(&path, parts)?,
+        Some(other) => return Err(expected(path, "a string or an array of parts", &other)),
+    };
+    for (name, reason) in REFUSED {
+        // OpenAI's package sends its own answers back with an empty list of annotations.
+        let asks_nothing = |value: &Json| name == "annotations" && *value == json!([]);
+        if reader.take(name).is_some_and(|value| !asks_nothing(&value)) {
+            return Err(ApiError::unsupported(reader.path(name), reason));
+        }
+    }
+    reader.finish()?;
+    Ok(Message { role, content, fields })
+}
+
+/// Whether messages of `role` have the field `name`; templates would pass over it elsewhere.
+fn belongs(reader: &Reader, name: &str, role: &Role) -> Result<()> {
+    let own = match name {
+        "tool_calls" | "reasoning_content" => Role::Assistant,
+        "tool_call_id" => Role::Tool,
+        _ => return Ok(()),
+    };
+    if *role == own {
+        return Ok(());
+    }
+    let reason = format!("belongs to messages of the role `{own}`, and this one's is `{role}`");
+    Err(ApiError::value(reader.path(name), reason))
+}
+
+/// The text of the parts, one after the other: templates take a message's text in one piece.
+fn parts_text(path: &str, parts: Vec<Json>) -> Result<Value> {
+    let mut whole = String::new();
+    for (index, part) in parts.into_iter().enumerate() {
+        let mut part = Reader::new(format!("{path}[{index}]"), part)?;
+        let kind = part.text("type")?;
+        match part.need("type", kind)?.as_str() {
+            "text" => {
+                let text = part.text("text")?;
+                whole.push_str(&part.need("text", text)?);
+            }
+            "image_url" | "input_audio" | "file" => {
+                let reason = "this model reads text alone";
+                return Err(ApiError::unsupported(part.path("type"), reason));
+            }
+            other => {
+                let reason = format!("`{other}` is no kind of part that is known");
+                return Err(ApiError::value(part.path("type"), reason));
+            }
+        }
+        part.finish()?;
+    }
+    Ok(Value::from(whole))
+}
+
+/// A call of an earlier answer. Its arguments, JSON in a string, become the value that templates
+/// print; where a model wrote no JSON, they stay what it wrote.
+fn tool_call(mut call: Reader) -> Result<Value> {
+    let mut fields = Vec::new();
+    let id = call.text("id")?;
+    fields.push(("id".to_owned(), Value::from(call.need("id", id)?)));
+    let kind = call.text("type")?.unwrap_or_else(|| "function".to_owned());
+    if kind != "function" {
+        return Err(ApiError::unsupported(call.path("type"), "calls are of functions"));
+    }
+    // A client that collected a stream may send the chunks' position back.
+    call.count("index")?;
+    let function = call.take("function");
+    let function = call.need("function", function)?;
+    let mut function = Reader::new(call.path("function"), function)?;
+    call.finish()?;
+    let name = function.text("name")?;
+    let name = function.need("name", name)?;
+    let arguments = match function.take("arguments") {
+        None => Json::Object(Map::new()),
+        Some(Json::String(text)) => match serde_json::from_str(&text) {
+            Ok(Json::Object(arguments)) => Json::Object(arguments),
+            _ => Json::String(text),
+        },
+        Some(arguments @ Json::Object(_)) => arguments,
+        Some(other) => {
+            return Err(expected(function.path("arguments"), "JSON in a string", &other));
+        }
+    };
+    function.finish()?;
+    let function =
+        vec![("name".to_owned(), Value::from(name)), ("arguments".to_owned(), to_value(arguments))];
+    fields.push(("type".to_owned(), Value::from("function")));
+    fields.push(("function".to_owned(), Value::Object(function)));
+    Ok(Value::Object(fields))
+}
+
+/// The tools of a request.
+#[derive(Debug, Default)]
+pub struct Tools {
+    /// Their definitions, as templates take them.
+    pub definitions: Vec<Value>,
+    /// What answers are read and held to with, in the same order.
+    pub callable: Vec<Tool>,
+}
+
+/// The tools of the field `tools`.
+///
+/// # Errors
+/// What is wrong with which tool.
+pub fn tools(items: Vec<Json>) -> Result<Tools> {
+    let mut tools = Tools::default();
+    for (index, item) in items.into_iter().enumerate() {
+        let definition = item.clone();
+        let mut tool = Reader::new(format!("tools[{index}]"), item)?;
+        let kind = tool.text("type")?;
+        if tool.need("type", kind)? != "function" {
+            return Err(ApiError::unsupported(tool.path("type"), "tools are functions"));
+        }
+        let function = tool.take("function");
+        let function = tool.need("function", function)?;
+        let mut function = Reader::new(tool.path("function"), function)?;
+        tool.finish()?;
+        let name = function.text("name")?;
+        let name = function.need("name", name)?;
+        let fits = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+        if name.is_empty() || name.len() > 64 || !name.chars().all(fits) {
+            let reason = "expected up to 64 letters, digits, `_`, `-` and `.`";
+            return Err(ApiError::value(function.path("name"), reason));
+        }
+        if tools.callable.iter().any(|tool| tool.name == name) {
+            let reason = format!("`{name}` is the name of an earlier tool");
+            return Err(ApiError::value(function.path("name"), reason));
+        }
+        let strict = function.bool("strict")?.unwrap_or(false);
+        function.text("description")?;
+        // A function without parameters takes none.
+        let parameters = function.object("parameters")?;
+        let parameters = parameters.map_or_else(|| json!({"type": "object"}), arguments_schema);
+        function.finish()?;
+        tools.callable.push(Tool { name, parameters, strict });
+        tools.definitions.push(to_value(definition));
+    }
+    Ok(tools)
+}
+
+/// The schema of a call's arguments. Where it allows an object among other types, the object is left.
+fn arguments_schema(mut schema: Map<String, Json>) -> Json {
+    let types = schema.get("type").and_then(Json::as_array);
+    if types.is_some_and(|types| types.contains(&json!("object"))) {
+        schema.insert("type".to_owned(), json!("object"));
+    }
+    Json::Object(schema)
+}
+
+#[cfg(test)]
+mod tests {
+    use inference_core::{Role, Value};
+    use serde_json::{Value as Json, json};
+
+    use super::{messages, tools};
+
+    fn refused(message: Json) -> String {
+        let first = json!({"role": "user", "content": "a"});
+        messages(vec![first, message]).unwrap_err().param.unwrap_or_default()
+    }
+
+    #[test]
+    fn parts_of_text_become_one_text() {
+        let parts = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
+        let read = messages(vec![json!({"role": "developer", "content": parts})]).unwrap();
+        assert_eq!((&read[0].role, &read[0].content), (&Role::System, &Value::from("ab")));
+    }
+
+    #[test]
+    fn arguments_of_calls_become_values() {
+        let call = |arguments: &str| {
+            let function = json!({"name": "f", "arguments": arguments});
+            let calls = json!([{"id": "1", "type": "function", "function": function}]);
+            let message = json!({"role": "assistant", "content": null, "tool_calls": calls});
+            let read = messages(vec![message]).unwrap();
+            let Value::Array(calls) = read[0].fields[0].1.clone() else { panic!("calls") };
+            calls[0].get("function").and_then(|f| f.get("arguments")).cloned().unwrap()
+        };
+        assert_eq!(call("{\"x\":1}"), Value::Object(vec![("x".into(), Value::Int(1))]));
+        assert_eq!(call("{x"), Value::from("{x"));
+    }
+
+    #[test]
+    fn what_cannot_be_honoured_is_named_with_its_message() {
+        assert_eq!(refused(json!({"role": "user"})), "messages[1].content");
+        assert_eq!(refused(json!({"role": "root", "content": ""})), "messages[1].role");
+        assert_eq!(refused(json!({"role": "user", "content": "", "x": 1})), "messages[1].x");
+        let image = json!([{"type": "image_url", "image_url": {"url": "data:,"}}]);
+        assert_eq!(
+            refused(json!({"role": "user", "content": image})),
+            "messages[1].content[0].type"
+        );
+        let spoken = json!({"role": "assistant", "content": "", "audio": {"id": "1"}});
+        assert_eq!(refused(spoken), "messages[1].audio");
+        let spoken = json!({"role": "assistant", "content": "", "refusal": []});
+        assert_eq!(refused(spoken), "messages[1].refusal");
+        let noted = json!({"role": "assistant", "content": "", "annotations": []});
+        assert!(messages(vec![noted]).is_ok());
+    }
+
+    #[test]
+    fn tools_are_checked_and_keep_their_definitions() {
+        let tool = json!({"type": "function", "function": {"name": "f", "strict": true}});
+        let read = tools(vec![tool.clone()]).unwrap();
+        assert_eq!((read.callable[0].name.as_str(), read.callable[0].strict), ("f", true));
+        assert_eq!(read.definitions, [super::to_value(tool.clone())]);
+        assert!(tools(vec![tool.clone(), tool]).is_err());
+        assert!(tools(vec![json!({"type": "function", "function": {"name": "a b"}})]).is_err());
+        assert!(tools(vec![json!({"type": "custom"})]).is_err());
+    }
+}

@@ -1,0 +1,17 @@
+//! OpenAI's endpoints.
+
+pub mod chat;
+mod chat_wire;
+pub mod completions;
+mod completions_wire;
+pub mod embeddings;
+pub mod error;
+pub mod head;
+mod logprobs;
+mod messages;
+pub mod models;
+mod options;
+mod response_format;
+pub mod tables;
+pub mod template;
+mod tool_choice;

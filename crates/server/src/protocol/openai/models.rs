@@ -1,0 +1,78 @@
+//! `GET /v1/models`: the served model, with what it is and what it honours.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State as Shared};
+use axum::http::StatusCode;
+use axum::response::Response;
+use inference_core::{Support, TextModel};
+use serde_json::{Map, Value as Json, json};
+
+use crate::error::{ApiError, Result};
+use crate::http::response::json_response;
+use crate::run::state::State;
+
+/// All models, of which there is one.
+///
+/// # Errors
+/// 503 while the model is loaded and while the server ends.
+pub async fn list(Shared(state): Shared<Arc<State>>) -> Result<Response> {
+    let loaded = state.loaded()?;
+    let model = object(&state, loaded.model.as_ref());
+    Ok(json_response(StatusCode::OK, &json!({"object": "list", "data": [model]})))
+}
+
+/// One model.
+///
+/// # Errors
+/// 404 for a name that is not served, and as [`list`].
+pub async fn one(
+    Shared(state): Shared<Arc<State>>,
+    name: Result<Path<String>, PathRejection>,
+) -> Result<Response> {
+    let Path(name) = name.map_err(|error| ApiError::bad_request(error.body_text()))?;
+    if !state.config.serves(&name) {
+        return Err(ApiError::model_not_found(&name, &state.config.model));
+    }
+    let loaded = state.loaded()?;
+    Ok(json_response(StatusCode::OK, &object(&state, loaded.model.as_ref())))
+}
+
+fn object(state: &State, model: &dyn TextModel) -> Json {
+    let info = model.info();
+    let features: Map<String, Json> = model
+        .capabilities()
+        .iter()
+        .map(|(feature, support)| {
+            let support = match support {
+                Support::Yes => json!({"supported": true}),
+                Support::No(reason) => json!({"supported": false, "reason": reason}),
+            };
+            (feature.as_str().to_owned(), support)
+        })
+        .collect();
+    json!({
+        "id": state.config.model,
+        "object": "model",
+        "created": state.created,
+        "owned_by": "local",
+        "max_model_len": info.context_length,
+        "info": {
+            "architecture": info.architecture,
+            "num_parameters": info.num_parameters,
+            "vocab_size": info.vocab_size,
+            "num_layers": info.num_layers,
+            "hidden_size": info.hidden_size,
+            "quant_bits": info.quant_bits,
+            "quant_group": info.quant_group,
+            "weight_bytes": info.weight_bytes,
+            "kv_bytes_per_token": info.kv_bytes_per_token,
+            "dtype": info.dtype,
+            "device": info.device,
+            "eos_token_ids": info.eos_token_ids,
+            "chat_template": info.chat_template,
+        },
+        "capabilities": features,
+    })
+}

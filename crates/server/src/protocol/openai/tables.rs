@@ -1,0 +1,221 @@
+//! The fields of OpenAI's requests, all of them, and this server's own.
+
+use crate::fields::table::{Field, Kind, UNBOUNDED, honoured, nothing, refused, required};
+
+const STOP: &str = r#"{"anyOf":[{"type":"string","minLength":1},
+    {"type":"array","items":{"type":"string","minLength":1}}]}"#;
+pub const PROMPTS: &str = r#"{"anyOf":[{"type":"string"},
+    {"type":"array","minItems":1,"items":{"type":"integer","minimum":0,"maximum":4294967295}},
+    {"type":"array","minItems":1,"items":{"anyOf":[{"type":"string"},
+        {"type":"array","minItems":1,"items":{"type":"integer","minimum":0,"maximum":4294967295}}]}}]}"#;
+pub const IDS: &str =
+    r#"{"type":"array","items":{"type":"integer","minimum":0,"maximum":4294967295}}"#;
+const BIAS: &str = r#"{"type":"object","propertyNames":{"pattern":"^(0|[1-9][0-9]{0,9})$"},
+    "additionalProperties":{"type":"number","minimum":-100,"maximum":100}}"#;
+pub const VARIABLES: &str = r#"{"type":"object","propertyNames":
+    {"not":{"enum":["messages","tools","add_generation_prompt","chat_template"]}}}"#;
+const STREAM_OPTIONS: &str = r#"{"type":"object","additionalProperties":false,"properties":
+    {"include_usage":{"type":"boolean"},"include_obfuscation":{"enum":[false]}}}"#;
+
+/// What chats, completions and the templates' requests share.
+pub const MODEL: Field =
+    honoured("model", Kind::Text, "The served model's name. Left out: the served model.");
+
+/// How tokens are drawn, for chats and completions.
+pub const SAMPLING: &[Field] = &[
+    MODEL,
+    honoured(
+        "temperature",
+        Kind::Number(0.0, 2.0),
+        "0 is greedy. Left out: the model's own choice.",
+    ),
+    honoured("top_p", Kind::Number(0.0, 1.0), "Keep the likeliest tokens up to this probability."),
+    honoured("n", Kind::Integer(1, |limits| limits.choices as i64), "How many answers."),
+    honoured("stream", Kind::Bool, "Answer in server-sent events."),
+    honoured(
+        "stream_options",
+        Kind::Object(STREAM_OPTIONS),
+        "`include_usage`: a last chunk with the usage.",
+    ),
+    honoured("stop", Kind::Schema(STOP), "Texts that end an answer and are not part of it."),
+    honoured(
+        "seed",
+        Kind::Integer(i64::MIN, UNBOUNDED),
+        "Makes draws repeatable; answer i draws with seed + i.",
+    ),
+    honoured(
+        "presence_penalty",
+        Kind::Number(-2.0, 2.0),
+        "Taken from the logits of tokens in the window.",
+    ),
+    honoured("frequency_penalty", Kind::Number(-2.0, 2.0), "The same, once for each occurrence."),
+    honoured(
+        "logit_bias",
+        Kind::Object(BIAS),
+        "Added to the logits of token ids, from -100 (never) to 100.",
+    ),
+    honoured(
+        "top_k",
+        Kind::Integer(0, UNBOUNDED),
+        "Extension: keep so many likeliest tokens; 0: all.",
+    ),
+    honoured(
+        "min_p",
+        Kind::Number(0.0, 1.0),
+        "Extension: drop tokens less likely than this fraction of the likeliest.",
+    ),
+    honoured(
+        "xtc_probability",
+        Kind::Number(0.0, 1.0),
+        "Extension: how often top choices are excluded.",
+    ),
+    honoured(
+        "xtc_threshold",
+        Kind::Number(0.0, 0.5),
+        "Extension: from which probability a token is a top choice.",
+    ),
+    honoured(
+        "repetition_penalty",
+        Kind::Number(0.0, f64::MAX),
+        "Extension: divides positive logits of tokens in the window; 1 is off.",
+    ),
+    honoured(
+        "penalty_window",
+        Kind::Integer(1, UNBOUNDED),
+        "Extension: how many last tokens the penalties see; left out: 20.",
+    ),
+    honoured("ignore_eos", Kind::Bool, "Extension: generate on past the model's own end."),
+    honoured("stop_token_ids", Kind::Array(IDS), "Extension: token ids that end an answer."),
+    honoured(
+        "skip_special_tokens",
+        Kind::Bool,
+        "Extension: `false` lets the text show special tokens.",
+    ),
+    honoured("regex", Kind::Text, "Extension: the text must match this regular expression."),
+    honoured("grammar", Kind::Text, "Extension: the text must conform to this Lark grammar."),
+    nothing("user", Kind::Text, "A name for the user."),
+];
+
+/// A conversation, message by message.
+pub const MESSAGES: Kind = Kind::Array(include_str!("messages.schema.json"));
+
+/// The functions that an answer may call.
+pub const TOOLS: Kind = Kind::Array(include_str!("tools.schema.json"));
+
+/// `POST /v1/chat/completions`, beside [`SAMPLING`].
+pub const CHAT: &[Field] = &[
+    required("messages", MESSAGES, "The conversation."),
+    honoured(
+        "max_completion_tokens",
+        Kind::Integer(0, UNBOUNDED),
+        "The most tokens of an answer. Left out: to the end of the context.",
+    ),
+    honoured(
+        "max_tokens",
+        Kind::Integer(0, UNBOUNDED),
+        "The older name of `max_completion_tokens`.",
+    ),
+    honoured("logprobs", Kind::Bool, "Report each token's log probability."),
+    honoured(
+        "top_logprobs",
+        Kind::Integer(0, |limits| limits.top_logprobs as i64),
+        "Report so many likeliest tokens at each step; needs `logprobs`.",
+    ),
+    honoured(
+        "response_format",
+        Kind::Object(include_str!("response_format.schema.json")),
+        "`text`, `json_object`, or `json_schema` with a schema.",
+    ),
+    honoured("tools", TOOLS, "Functions that the answer may call."),
+    honoured(
+        "tool_choice",
+        Kind::Schema(include_str!("tool_choice.schema.json")),
+        "Whether it must: `none`, `auto`, `required`, or a function's name.",
+    ),
+    honoured("parallel_tool_calls", Kind::Bool, "`false`: at most one call in an answer."),
+    honoured(
+        "reasoning_effort",
+        Kind::OneOf(&["none", "minimal", "low", "medium", "high", "xhigh", "max"]),
+        "How much to think, where the model's template knows of it.",
+    ),
+    honoured(
+        "chat_template_kwargs",
+        Kind::Object(VARIABLES),
+        "Extension: further variables of the chat template.",
+    ),
+    honoured(
+        "add_generation_prompt",
+        Kind::Bool,
+        "Extension: `false` ends the prompt after the last message.",
+    ),
+    nothing("safety_identifier", Kind::Text, "A name for the user."),
+    nothing(
+        "prompt_cache_key",
+        Kind::Text,
+        "A hint where to look for a cached prompt; the cache finds it by its tokens.",
+    ),
+    nothing("metadata", Kind::Labels, "Labels of a stored answer."),
+    refused(
+        "prompt_cache_options",
+        &[],
+        "every prompt is cached as far as `--prefix-cache` has room, and for no set time",
+    ),
+    refused(
+        "prompt_cache_retention",
+        &["\"in_memory\"", "\"in-memory\""],
+        "prompts are cached in memory alone",
+    ),
+    refused("store", &["false"], "nothing is stored"),
+    refused("service_tier", &["\"auto\"", "\"default\""], "there is one tier"),
+    refused("modalities", &["[\"text\"]"], "answers are text"),
+    refused("audio", &[], "answers are text"),
+    refused("prediction", &[], "predicted output is not used"),
+    refused(
+        "verbosity",
+        &["\"medium\""],
+        "the model has no setting for it; ask for it in a message",
+    ),
+    refused("web_search_options", &[], "the server does not search the web"),
+    refused("moderation", &[], "the server does not moderate"),
+    refused("functions", &["[]"], "it is OpenAI's older form; use `tools`"),
+    refused("function_call", &["\"none\""], "it is OpenAI's older form; use `tool_choice`"),
+];
+
+/// `POST /v1/completions`, beside [`SAMPLING`].
+pub const COMPLETIONS: &[Field] = &[
+    required("prompt", Kind::Schema(PROMPTS), "Text, token ids, or an array of either."),
+    honoured(
+        "max_tokens",
+        Kind::Integer(0, UNBOUNDED),
+        "The most tokens of an answer; left out: 16, as OpenAI has it.",
+    ),
+    honoured(
+        "logprobs",
+        Kind::Integer(0, |limits| limits.top_logprobs as i64),
+        "Report each token's log probability, and so many likeliest tokens.",
+    ),
+    honoured(
+        "echo",
+        Kind::Bool,
+        "Begin each answer with its prompt; with `logprobs`, also with its tokens' log probabilities.",
+    ),
+    honoured(
+        "best_of",
+        Kind::Integer(1, |limits| limits.choices as i64),
+        "Generate so many and answer with the `n` likeliest.",
+    ),
+    refused("suffix", &["\"\""], "the model does not fill in"),
+];
+
+/// `POST /v1/embeddings`.
+pub const EMBEDDINGS: &[Field] = &[
+    MODEL,
+    required(
+        "input",
+        Kind::Schema(r#"{"anyOf":[{"type":"string"},{"type":"array"}]}"#),
+        "What to embed.",
+    ),
+    honoured("encoding_format", Kind::OneOf(&["float", "base64"]), "How vectors are written."),
+    honoured("dimensions", Kind::Integer(1, UNBOUNDED), "How long they are."),
+    nothing("user", Kind::Text, "A name for the user."),
+];

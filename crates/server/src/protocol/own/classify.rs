@@ -1,0 +1,104 @@
+//! `POST /v1/classify`: the likeliest next token, and how likely given labels are.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State as Shared};
+use axum::http::StatusCode;
+use axum::response::Response;
+use inference_core::{CancelToken, ClassifyOptions, ClassifyResult};
+use serde_json::{Value as Json, json};
+
+use super::inspect::CancelOnDrop;
+use super::tables;
+use crate::error::{ApiError, Result};
+use crate::fields::json::number;
+use crate::fields::prompts::prompts;
+use crate::http::response::json_response;
+use crate::protocol::openai::head::of_usage;
+use crate::protocol::request::{Checked, checked};
+use crate::run::part::Usage;
+use crate::run::state::{State, blocking, now};
+
+/// The most labels of a request.
+const LABELS: usize = 256;
+
+/// Classifies inputs.
+///
+/// # Errors
+/// As the documentation of errors has them.
+pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
+    let Checked { mut reader, loaded, .. } = checked(&state, request, &[tables::CLASSIFY]).await?;
+    let labels = reader.texts("labels")?.unwrap_or_default();
+    if labels.len() > LABELS {
+        return Err(ApiError::value("labels", format!("has more than {LABELS} entries")));
+    }
+    let inputs =
+        prompts("input", reader.take("input").unwrap_or_default(), state.config.limits.prompts)?;
+    reader.finish()?;
+    let cancel = CancelToken::new();
+    let options = ClassifyOptions { logits: false, labels: labels.clone(), cancel: cancel.clone() };
+    options.validate()?;
+    loaded.model.capabilities().check_classify(&options)?;
+
+    let permits = state.admission.take(inputs.len(), "input")?;
+    let _cancel = CancelOnDrop(cancel);
+    let model = Arc::clone(&loaded.model);
+    let work = move || {
+        // Held until the engine is done, even where the client has left.
+        let _permits = permits;
+        let mut tokens = 0;
+        let inputs = inputs
+            .into_iter()
+            .map(|input| {
+                let ids = match input {
+                    inference_core::Prompt::Text(text) => model.encode(&text)?,
+                    inference_core::Prompt::Ids(ids) => ids,
+                };
+                tokens += ids.len();
+                Ok(inference_core::Prompt::Ids(ids))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let results = model.classify(&inputs, &options)?;
+        let text = |result: &ClassifyResult| model.decode(&[result.token.id]).unwrap_or_default();
+        let data = results
+            .iter()
+            .enumerate()
+            .map(|(index, result)| entry(index, result, &text(result), &labels));
+        Ok((data.collect::<Vec<_>>(), tokens))
+    };
+    let (data, tokens) = blocking(work).await.map_err(|error| error.or_about("input"))?;
+    let object = json!({
+        "id": state.id("classify-"),
+        "object": "list",
+        "created": now(),
+        "model": state.config.model,
+        "data": data,
+        "usage": of_usage(Usage { prompt: tokens, ..Usage::default() }),
+    });
+    Ok(json_response(StatusCode::OK, &object))
+}
+
+fn entry(index: usize, result: &ClassifyResult, text: &str, labels: &[String]) -> Json {
+    let token = &result.token;
+    let logprob = token.logprob.map(number);
+    let mut entry = json!({
+        "index": index,
+        "object": "classification",
+        "token": {"id": token.id, "text": text, "logprob": logprob},
+    });
+    let likeliest = |one: &usize, other: &usize| {
+        result.labels[*one].logprob.total_cmp(&result.labels[*other].logprob)
+    };
+    if let Some(best) = (0..result.labels.len().min(labels.len())).max_by(likeliest) {
+        entry["label"] = json!(labels[best]);
+        entry["num_classes"] = json!(labels.len());
+        // Shares of the labels among themselves.
+        let top = f64::from(result.labels[best].logprob);
+        let share = |score: &inference_core::LabelScore| (f64::from(score.logprob) - top).exp();
+        let sum: f64 = result.labels.iter().map(share).sum();
+        entry["probs"] = result.labels.iter().map(|score| json!(share(score) / sum)).collect();
+        let score = |(label, score): (&String, &inference_core::LabelScore)| json!({"label": label, "logprob": number(score.logprob), "tokens": score.tokens});
+        entry["labels"] = labels.iter().zip(&result.labels).map(score).collect();
+    }
+    entry
+}

@@ -1,0 +1,6 @@
+//! Endpoints that OpenAI does not have: text and ids, labels, attention.
+
+pub mod classify;
+pub mod inspect;
+pub mod tables;
+pub mod text;

@@ -1,0 +1,90 @@
+//! `POST /tokenize`, `/detokenize` and `/apply-template`.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State as Shared};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::{Value as Json, json};
+
+use super::tables;
+use crate::error::{ApiError, Result};
+use crate::http::response::json_response;
+use crate::protocol::conversation::Conversation;
+use crate::protocol::openai::template::conversation;
+use crate::protocol::request::{Checked, checked};
+use crate::run::state::State;
+
+/// The token ids of a text or of a conversation.
+///
+/// # Errors
+/// As the documentation of errors has them.
+pub async fn tokenize(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
+    let tables = &[tables::TEMPLATE, tables::TOKENIZE];
+    let Checked { mut reader, loaded, bytes } = checked(&state, request, tables).await?;
+    let model = loaded.model;
+    let texts = (reader.text("prompt")?, reader.text("content")?);
+    let messages = reader.list("messages")?;
+    let context = model.info().context_length;
+    let ids = match (texts, messages) {
+        ((Some(text), None) | (None, Some(text)), None) => {
+            reader.finish()?;
+            let work = move || Ok(model.encode(&text)?);
+            state.text_work(bytes, work).await.map_err(|error| error.or_about("prompt"))?
+        }
+        ((None, None), Some(items)) => {
+            let Conversation { messages, chat, .. } = conversation(&mut reader, items)?;
+            reader.finish()?;
+            let work = move || Ok(model.render_chat(&messages, &chat)?.ids);
+            state.text_work(bytes, work).await.map_err(|error| error.or_about("messages"))?
+        }
+        ((None, None), None) => return Err(ApiError::value("prompt", "is missing")),
+        _ => {
+            let reason = "only one of `prompt`, `content` and `messages` can be tokenized";
+            return Err(ApiError::value("prompt", reason));
+        }
+    };
+    let object = json!({"tokens": ids, "count": ids.len(), "max_model_len": context});
+    Ok(json_response(StatusCode::OK, &object))
+}
+
+/// The text of token ids.
+///
+/// # Errors
+/// As the documentation of errors has them.
+pub async fn detokenize(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
+    let tables = &[tables::DETOKENIZE];
+    let Checked { mut reader, loaded, bytes } = checked(&state, request, tables).await?;
+    let model = loaded.model;
+    let ids = reader.ids("tokens")?.unwrap_or_default();
+    reader.finish()?;
+    let count = model.info().vocab_size;
+    if let Some(at) = ids.iter().position(|id| *id as usize >= count) {
+        let reason = format!("{} is not in the vocabulary of {count}", ids[at]);
+        return Err(ApiError::value(format!("tokens[{at}]"), reason));
+    }
+    let work = move || Ok(model.decode(&ids)?);
+    let text = state.text_work(bytes, work).await.map_err(|error| error.or_about("tokens"))?;
+    Ok(json_response(StatusCode::OK, &json!({"prompt": text, "content": text})))
+}
+
+/// The prompt that a conversation becomes.
+///
+/// # Errors
+/// As the documentation of errors has them.
+pub async fn apply_template(
+    Shared(state): Shared<Arc<State>>,
+    request: Request,
+) -> Result<Response> {
+    let tables = &[tables::TEMPLATE, tables::APPLY_TEMPLATE];
+    let Checked { mut reader, loaded, bytes } = checked(&state, request, tables).await?;
+    let model = loaded.model;
+    let items = reader.list("messages")?;
+    let items: Vec<Json> = reader.need("messages", items)?;
+    let Conversation { messages, chat, .. } = conversation(&mut reader, items)?;
+    reader.finish()?;
+    let work = move || Ok(model.render_chat(&messages, &chat)?);
+    let prompt = state.text_work(bytes, work).await.map_err(|error| error.or_about("messages"))?;
+    let object = json!({"prompt": prompt.text, "tokens": prompt.ids, "count": prompt.ids.len()});
+    Ok(json_response(StatusCode::OK, &object))
+}

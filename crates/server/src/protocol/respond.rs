@@ -1,0 +1,130 @@
+//! From answers to a response, whole or in events.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use axum::http::header::CACHE_CONTROL;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::{FutureExt, stream};
+
+use super::wire::{Frame, Wire};
+use crate::error::{ApiError, Result};
+use crate::http::response::text_response;
+use crate::run::answers::Answers;
+use crate::run::state::blocking;
+
+/// The response that holds the whole answers.
+///
+/// # Errors
+/// The first failure, which ends the others.
+pub async fn whole<W: Wire>(answers: Answers, mut wire: W) -> Result<Response> {
+    let (said, usage) = answers.whole().await?;
+    // Log probabilities may make it long.
+    let text = blocking(move || Ok(wire.whole(said, usage).to_string())).await?;
+    Ok(text_response(StatusCode::OK, "application/json", text))
+}
+
+/// Answers in events.
+pub struct Stream<W> {
+    answers: Answers,
+    wire: W,
+    ready: VecDeque<Result<Frame>>,
+    begun: bool,
+    ended: bool,
+}
+
+impl<W: Wire> Stream<W> {
+    /// The events that `wire` writes of `answers`.
+    pub fn new(answers: Answers, wire: W) -> Self {
+        Stream { answers, wire, ready: VecDeque::new(), begun: false, ended: false }
+    }
+
+    /// The next event; `None` after the last one.
+    async fn next(&mut self) -> Option<Result<Frame>> {
+        loop {
+            if let Some(frame) = self.ready.pop_front() {
+                return Some(frame);
+            }
+            if self.ended {
+                return None;
+            }
+            let next = self.answers.next().await;
+            // Only now, so that a failure before the first token can still be the whole answer.
+            if !self.begun && !matches!(next, Some(Err(_))) {
+                self.begin();
+            }
+            match next {
+                Some(Ok((index, parts))) => {
+                    let frames = self.wire.say(index, parts);
+                    self.add(frames);
+                }
+                Some(Err(error)) => {
+                    self.ended = true;
+                    self.ready.push_back(Err(error));
+                }
+                None => {
+                    self.ended = true;
+                    let frames = self.wire.end(self.answers.usage());
+                    self.add(frames);
+                }
+            }
+        }
+    }
+
+    /// Ends the stream after a panic: nothing that it holds may be relied on.
+    fn failed(&mut self) -> ApiError {
+        self.ended = true;
+        self.ready.clear();
+        ApiError::panicked()
+    }
+
+    fn begin(&mut self) {
+        self.begun = true;
+        let frames = self.wire.begin();
+        self.add(frames);
+    }
+
+    fn add(&mut self, frames: Vec<Frame>) {
+        self.ready.extend(frames.into_iter().map(Ok));
+    }
+
+    /// The response. A failure within the first `keep_alive` is a response of its own; later, when
+    /// the stream has begun, it is an event.
+    ///
+    /// # Errors
+    /// That failure.
+    pub async fn respond(mut self, keep_alive: Duration) -> Result<Response> {
+        match tokio::time::timeout(keep_alive, self.next()).await {
+            Ok(Some(Err(error))) => return Err(error),
+            Ok(Some(first)) => self.ready.push_front(first),
+            Ok(None) => {}
+            // The client shall see that it is heard.
+            Err(_) if self.begun => {}
+            Err(_) => self.begin(),
+        }
+        let idle = KeepAlive::new().interval(keep_alive).event(event(self.wire.idle()));
+        let events = stream::unfold(self, |mut stream| async {
+            let next = AssertUnwindSafe(stream.next()).catch_unwind().await;
+            let next = next.unwrap_or_else(|_| Some(Err(stream.failed())))?;
+            let frame = next.unwrap_or_else(|error| stream.wire.fail(&error));
+            Some((Ok::<_, Infallible>(event(frame)), stream))
+        });
+        let mut response = Sse::new(events).keep_alive(idle).into_response();
+        // Proxies shall hand events on as they come.
+        let headers = response.headers_mut();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+        Ok(response)
+    }
+}
+
+fn event(frame: Frame) -> Event {
+    match frame {
+        Frame::Data(data) => Event::default().data(data),
+        Frame::Comment(text) => Event::default().comment(text),
+    }
+}

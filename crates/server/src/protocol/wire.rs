@@ -1,0 +1,32 @@
+//! How a protocol writes the answers of one request.
+
+use serde_json::Value as Json;
+
+use crate::error::ApiError;
+use crate::run::part::{Part, Usage};
+use crate::run::said::Said;
+
+/// A server-sent event, or a comment between two.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Frame {
+    /// An event that has data alone.
+    Data(String),
+    /// What clients pass over.
+    Comment(&'static str),
+}
+
+/// Writes the answers of one request, in a stream or whole. Answers are numbered from 0.
+pub trait Wire: Send + 'static {
+    /// What a stream begins with.
+    fn begin(&mut self) -> Vec<Frame>;
+    /// What answer `index` says next.
+    fn say(&mut self, index: usize, parts: Vec<Part>) -> Vec<Frame>;
+    /// What a stream ends with, once every answer has ended.
+    fn end(&mut self, usage: Usage) -> Vec<Frame>;
+    /// The last event of a stream that fails.
+    fn fail(&self, error: &ApiError) -> Frame;
+    /// What keeps a silent stream alive.
+    fn idle(&self) -> Frame;
+    /// The body of the whole answers.
+    fn whole(&mut self, answers: Vec<Said>, usage: Usage) -> Json;
+}

@@ -1,0 +1,61 @@
+//! The answers of one request as they grow, part by part.
+
+use super::generations::{Event, Generations};
+use super::part::{Part, Usage};
+use super::reading::{Need, Reading};
+use super::said::Said;
+use crate::error::{ApiError, Result};
+
+/// The answers of a request, one for each of its generations. Dropping it cancels what still runs.
+pub struct Answers {
+    generations: Generations,
+    readings: Vec<Reading>,
+}
+
+impl Answers {
+    /// Reads `generations` with the reading of each.
+    pub fn new(generations: Generations, readings: Vec<Reading>) -> Answers {
+        Answers { generations, readings }
+    }
+
+    /// The next parts with the number of their answer; `None` when all have ended. Nothing is lost
+    /// where the future is dropped.
+    ///
+    /// # Errors
+    /// A failure of any generation, which is the end of the request.
+    pub async fn next(&mut self) -> Option<Result<(usize, Vec<Part>)>> {
+        let (index, event) = self.generations.next().await?;
+        let reading = &mut self.readings[index];
+        Some(match event {
+            Event::Prompt(tokens) => Ok((index, reading.prompt(tokens))),
+            Event::Token(token) => {
+                let (mut parts, need) = reading.token(token);
+                if need == Need::Nothing {
+                    parts.extend(reading.enough());
+                    self.generations.stop(index);
+                }
+                Ok((index, parts))
+            }
+            Event::End(reason) => Ok((index, reading.end(reason))),
+            Event::Failed(error) => Err(error),
+        })
+    }
+
+    /// What was used so far.
+    pub fn usage(&self) -> Usage {
+        self.generations.usage()
+    }
+
+    /// Reads every generation to its end.
+    ///
+    /// # Errors
+    /// The first failure, which ends the others.
+    pub async fn whole(mut self) -> Result<(Vec<Said>, Usage), ApiError> {
+        let mut said: Vec<_> = self.readings.iter().map(|_| Said::default()).collect();
+        while let Some(next) = self.next().await {
+            let (index, parts) = next?;
+            parts.into_iter().for_each(|part| said[index].add(part));
+        }
+        Ok((said, self.usage()))
+    }
+}

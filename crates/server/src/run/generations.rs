@@ -1,0 +1,229 @@
+//! Generations under way for one request, read without a thread of their own.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use inference_core::{FinishReason, GenerateMetrics, Generation, Token};
+use tokio::sync::watch;
+
+use super::admission::Permit;
+use super::part::Usage;
+use super::state::State;
+use crate::error::{ApiError, Names};
+
+/// Tokens of a prompt that are told at once.
+const PROMPT_PART: usize = 64;
+
+/// What happens to one of the generations.
+#[derive(Debug)]
+pub enum Event {
+    /// Some of its prompt's tokens with their log probabilities, in order; before anything else of
+    /// it.
+    Prompt(Vec<Token>),
+    /// It has a further token.
+    Token(Token),
+    /// It ended.
+    End(FinishReason),
+    /// It failed, which is the end of the request.
+    Failed(ApiError),
+}
+
+struct One {
+    /// `None` when it has ended. Dropping it cancels.
+    generation: Option<(Generation, Permit)>,
+    tokens: usize,
+    /// Its prompt's log probabilities were asked for and have not come.
+    awaits_prompt: bool,
+}
+
+/// The generations of a request. Dropping it cancels those that still run.
+pub struct Generations {
+    state: Arc<State>,
+    choices: Vec<One>,
+    /// How many of them, one after the other, have the same prompt.
+    per_prompt: usize,
+    /// What comes after the event that was told last. As long as there is any, no generation is
+    /// asked.
+    follows: VecDeque<(usize, Event)>,
+    /// Which one is asked first the next time, so that none waits for another.
+    turn: usize,
+    cuts: watch::Receiver<bool>,
+    /// The request's fields, for errors about options.
+    names: Names,
+    usage: Usage,
+}
+
+impl Generations {
+    /// Follows `generations`, of which each `per_prompt` have one prompt.
+    pub fn new(
+        state: &Arc<State>,
+        generations: Vec<Generation>,
+        permits: Vec<Permit>,
+        per_prompt: usize,
+    ) -> Generations {
+        let one = |pair| One { generation: Some(pair), tokens: 0, awaits_prompt: false };
+        Generations {
+            state: Arc::clone(state),
+            choices: generations.into_iter().zip(permits).map(one).collect(),
+            per_prompt: per_prompt.max(1),
+            follows: VecDeque::new(),
+            turn: 0,
+            cuts: state.cuts(),
+            names: Names::default(),
+            usage: Usage::default(),
+        }
+    }
+
+    /// These generations, with the request's fields in errors about options.
+    pub fn named(mut self, names: Names) -> Generations {
+        self.names = names;
+        self
+    }
+
+    /// These generations, which tell of their prompts.
+    pub fn with_prompts(mut self) -> Generations {
+        self.choices.iter_mut().for_each(|one| one.awaits_prompt = true);
+        self
+    }
+
+    /// The next event with the number of its generation; `None` when all have ended. Nothing is
+    /// lost where the future is dropped.
+    pub async fn next(&mut self) -> Option<(usize, Event)> {
+        if !self.follows.is_empty() {
+            // Writing down a long prompt's tokens takes a while: others come in between.
+            tokio::task::yield_now().await;
+            return self.follows.pop_front();
+        }
+        loop {
+            if self.choices.iter().all(|one| one.generation.is_none()) {
+                return None;
+            }
+            if *self.cuts.borrow_and_update() {
+                let running = self.choices.iter().position(|one| one.generation.is_some())?;
+                self.stop(running);
+                return Some((running, self.cut(running)));
+            }
+            let mut cuts = self.cuts.clone();
+            tokio::select! {
+                biased;
+                (index, item) = poll_fn(|context| self.poll(context)) => {
+                    return Some((index, self.prompt_or(index, item)));
+                }
+                _ = cuts.changed() => {}
+            }
+        }
+    }
+
+    /// Ends generation `index`, of which enough was seen.
+    pub fn stop(&mut self, index: usize) {
+        if let Some((generation, _permit)) = self.choices[index].generation.take() {
+            let metrics = GenerateMetrics {
+                prompt_tokens: generation.prompt_ids().len(),
+                generated_tokens: self.choices[index].tokens,
+                ..GenerateMetrics::default()
+            };
+            self.count(index, &metrics);
+        }
+    }
+
+    /// The end of generation `index`, where the server ends. Nothing can stand for what was to be
+    /// told of a prompt.
+    fn cut(&self, index: usize) -> Event {
+        match self.choices[index].awaits_prompt {
+            true => Event::Failed(inference_core::Error::Closed.into()),
+            false => Event::End(FinishReason::Length),
+        }
+    }
+
+    /// What was used so far.
+    pub fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<(usize, Option<inference_core::Result<Token>>)> {
+        let count = self.choices.len();
+        for offset in 0..count {
+            let index = (self.turn + offset) % count;
+            if let Some((generation, _)) = &mut self.choices[index].generation
+                && let Poll::Ready(item) = generation.poll_next(context)
+            {
+                self.turn = (index + 1) % count;
+                return Poll::Ready((index, item));
+            }
+        }
+        Poll::Pending
+    }
+
+    /// What is told of the prompt, before the `item` that it came with; or that item.
+    fn prompt_or(&mut self, index: usize, item: Option<inference_core::Result<Token>>) -> Event {
+        let one = &mut self.choices[index];
+        let generation = one.generation.as_mut().map(|(generation, _)| generation);
+        let prompt = generation.and_then(Generation::take_prompt_logprobs);
+        let event = self.event(index, item);
+        let (Some(prompt), false) = (prompt, matches!(event, Event::Failed(_))) else {
+            return event;
+        };
+        self.choices[index].awaits_prompt = false;
+        let mut prompt = prompt.into_iter();
+        let first: Vec<Token> = prompt.by_ref().take(PROMPT_PART).collect();
+        while !prompt.as_slice().is_empty() {
+            let part = prompt.by_ref().take(PROMPT_PART).collect();
+            self.follows.push_back((index, Event::Prompt(part)));
+        }
+        self.follows.push_back((index, event));
+        Event::Prompt(first)
+    }
+
+    fn event(&mut self, index: usize, item: Option<inference_core::Result<Token>>) -> Event {
+        match item {
+            Some(Ok(token)) => {
+                self.choices[index].tokens += 1;
+                Event::Token(token)
+            }
+            Some(Err(error)) => {
+                self.choices[index].generation = None;
+                Event::Failed(ApiError::from(error).named(&self.names))
+            }
+            None => self.ended(index),
+        }
+    }
+
+    fn ended(&mut self, index: usize) -> Event {
+        let ended = self.choices[index].generation.take();
+        let Some(outcome) = ended.as_ref().and_then(|(generation, _)| generation.outcome()) else {
+            return Event::Failed(ApiError::internal("the generation ended without an outcome"));
+        };
+        if outcome.finish_reason == FinishReason::Cancelled {
+            return Event::Failed(inference_core::Error::Cancelled.into());
+        }
+        let reason = outcome.finish_reason.clone();
+        self.state.metrics.generated(reason.as_str(), &outcome.metrics);
+        self.state
+            .admission
+            .ended(outcome.metrics.prefill_duration + outcome.metrics.decode_duration);
+        let metrics = outcome.metrics.clone();
+        self.count(index, &metrics);
+        Event::End(reason)
+    }
+
+    fn count(&mut self, index: usize, metrics: &GenerateMetrics) {
+        self.usage.completion += metrics.generated_tokens;
+        // Answers to the same prompt share it.
+        if index.is_multiple_of(self.per_prompt) {
+            self.usage.prompt += metrics.prompt_tokens;
+            self.usage.cached += metrics.cached_prompt_tokens;
+        }
+    }
+}
+
+impl Drop for Generations {
+    fn drop(&mut self) {
+        let running = self.choices.iter().filter(|one| one.generation.is_some());
+        running.for_each(|_| self.state.metrics.cancelled());
+    }
+}

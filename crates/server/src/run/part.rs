@@ -1,0 +1,77 @@
+//! What answers say, in no protocol's words.
+
+use inference_core::{TextModel, Token};
+
+/// A part of one answer, in the order in which the parts come.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Part {
+    /// Some of the prompt's tokens with their log probabilities, in order; before anything else.
+    Prompt(Vec<Scored>),
+    /// A token with its log probability, where they were asked for; what its text makes certain
+    /// follows.
+    Token(Scored),
+    /// What the model thinks before it answers.
+    Reasoning(String),
+    /// The answer.
+    Text(String),
+    /// A call begins.
+    Call {
+        /// The call's position among the answer's calls, from 0.
+        index: usize,
+        /// The tool's name.
+        name: String,
+    },
+    /// The arguments of the call `index`: pieces of one JSON object.
+    Arguments {
+        /// The call's position among the answer's calls, from 0.
+        index: usize,
+        /// JSON.
+        text: String,
+    },
+    /// Nothing follows.
+    End(End),
+}
+
+/// Why an answer ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The model has said all.
+    Stop,
+    /// The text reached this stop string.
+    StopText(String),
+    /// The model waits for what its calls bring.
+    Calls,
+    /// The answer has as many tokens as it may have.
+    Length,
+}
+
+/// A token as log probabilities are told of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scored {
+    /// The token, whose text is its part of the whole text.
+    pub token: Token,
+    /// Its text by itself.
+    pub text: String,
+    /// The texts of the likeliest tokens at its place, each by itself.
+    pub top_texts: Vec<String>,
+}
+
+impl Scored {
+    /// `token`, with the texts that `model` has for it. A special token has none.
+    pub fn new(model: &dyn TextModel, token: Token) -> Scored {
+        let text = |id| model.decode(&[id]).unwrap_or_default();
+        let top_texts = token.top_logprobs.iter().map(|top| text(top.id)).collect();
+        Scored { text: text(token.id), top_texts, token }
+    }
+}
+
+/// Tokens of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Of the prompts.
+    pub prompt: usize,
+    /// Of those, the tokens that a cache held.
+    pub cached: usize,
+    /// Of the answers.
+    pub completion: usize,
+}
