@@ -50,10 +50,13 @@ pub enum CacheMiss {
     Bound,
     /// The request asked for the prompt's log probabilities, for which all of it is computed.
     PromptLogprobs,
+    /// Keys and values are packed, and the prompt's first chunk, which sees its own keys as they
+    /// are, is not kept whole.
+    FirstChunk,
 }
 
 impl CacheMiss {
-    /// `off`, `empty`, `differs`, `ends`, `bound` or `prompt_logprobs`.
+    /// `off`, `empty`, `differs`, `ends`, `bound`, `prompt_logprobs` or `first_chunk`.
     pub fn as_str(self) -> &'static str {
         match self {
             CacheMiss::Off => "off",
@@ -62,6 +65,7 @@ impl CacheMiss {
             CacheMiss::Ends => "ends",
             CacheMiss::Bound => "bound",
             CacheMiss::PromptLogprobs => "prompt_logprobs",
+            CacheMiss::FirstChunk => "first_chunk",
         }
     }
 }

@@ -18,7 +18,7 @@ use mlx_ffi::{
     Array, Dtype, QuantMode, Quantization, Quantized, Result, dequantize, ops, quantize,
 };
 
-pub(crate) use prefix::PrefixCache;
+pub(crate) use prefix::{PrefixCache, Usable};
 use prefix::{BLOCK, Parts};
 use ring::Ring;
 use slab::Slab;
@@ -192,8 +192,8 @@ impl Cache {
             Buffers::Ring(ring) => ring.update(&new, l)?,
         };
         if was_empty && self.storage != Storage::Plain {
-            // The first positions see each other as they are, as in mlx-lm: only what was held
-            // before a step is read from its packed form.
+            // The first positions see each other as they are, as in mlx-lm. All later ones see packed
+            // keys and values, their own too, so that it does not matter in which chunks they come.
             return Ok(View { keys: k.share()?, values: v.share()?, visible });
         }
         let (keys, values) = parts.split_at(n_keys);

@@ -22,6 +22,15 @@ pub(super) type Parts = Vec<Array>;
 /// The blocks that follow another one, by their ids.
 type Children = HashMap<Box<[u32]>, u64>;
 
+/// Which prefixes a request can go on from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usable {
+    /// They are a multiple of so many positions long.
+    pub grid: usize,
+    /// They are at least so many positions long.
+    pub least: usize,
+}
+
 /// What is kept, within a budget of bytes.
 pub(crate) struct PrefixCache {
     budget: u64,
@@ -55,14 +64,13 @@ impl PrefixCache {
         self.bytes
     }
 
-    /// Fills `caches`, empty ones of one row, with the longest known prefix of `ids`, short of the
-    /// last one. Returns why it is no longer, unless it is as long as can be. The prefix is a
-    /// multiple of `grid` positions long.
+    /// Fills `caches`, empty ones of one row, with the longest known prefix of `ids` that is `usable`,
+    /// short of the last id. Returns why it is no longer, unless it is as long as can be.
     pub fn fill(
         &mut self,
         caches: &mut Caches,
         ids: &[u32],
-        grid: usize,
+        usable: Usable,
     ) -> Result<Option<CacheMiss>> {
         if self.budget == 0 {
             return Ok(Some(CacheMiss::Off));
@@ -71,9 +79,13 @@ impl PrefixCache {
             return Ok(Some(CacheMiss::Bound));
         }
         let (mut path, mut miss) = self.path(&ids[..ids.len().saturating_sub(1)], caches.reach());
-        while !(path.len() * BLOCK).is_multiple_of(grid) {
+        while !(path.len() * BLOCK).is_multiple_of(usable.grid) {
             path.pop();
             miss = miss.or(Some(CacheMiss::Ends));
+        }
+        if path.len() * BLOCK < usable.least && !path.is_empty() {
+            path.clear();
+            miss = Some(CacheMiss::FirstChunk);
         }
         self.clock += 1;
         for key in &path {

@@ -7,6 +7,7 @@ use mlx_ffi::{Array, async_eval, ops};
 
 use super::panicked;
 use super::row::Row;
+use super::scheduler::Served;
 use super::step_clock::{Part, StepClock};
 use crate::cache::{Caches, PrefixCache};
 use crate::error::Result;
@@ -68,9 +69,13 @@ impl Group {
     ///
     /// # Errors
     /// Those of MLX.
-    pub fn keep_prefixes(&self, prefixes: &mut PrefixCache) -> mlx_ffi::Result<()> {
+    pub fn keep_prefixes(
+        &self,
+        served: &Served,
+        prefixes: &mut PrefixCache,
+    ) -> mlx_ffi::Result<()> {
         for (at, row) in self.rows.iter().enumerate() {
-            if PrefixCache::fills_a_block(row.ids.len()) {
+            if PrefixCache::fills_a_block(row.ids.len()) && served.shares(row) {
                 prefixes.keep(&row.ids, &self.caches, at)?;
             }
         }

@@ -56,8 +56,10 @@ impl Prefill {
 
     /// Ids of the chunk that is computed next, or under way.
     pub fn chunk(&self, chunk: usize) -> usize {
-        // Chunks begin at multiples of their size, wherever a cache let the prefill begin.
-        (chunk - self.done % chunk).min(self.left())
+        // Chunks begin at multiples of their size, wherever a cache let the prefill begin. What a row
+        // generated before it was preempted never belonged to its first chunk.
+        let first = if self.done == 0 { self.row.first_pass().max(1) } else { usize::MAX };
+        (chunk - self.done % chunk).min(self.left()).min(first)
     }
 
     /// Computes `layers` more layers of a chunk, and waits for them. The chunk must be the same

@@ -95,6 +95,12 @@ impl Row {
         self.ids.len() - self.prompt_tokens
     }
 
+    /// Ids that are computed before the first token is drawn: all of the prompt but its last one, with
+    /// which decoding begins.
+    pub fn first_pass(&self) -> usize {
+        self.prompt_tokens - usize::from(self.max_tokens > 0)
+    }
+
     /// Tells of the prompt, once it is computed for the first time.
     pub fn tell_prompt(&mut self) {
         if let Some(report) = self.prompt_logprobs.take() {

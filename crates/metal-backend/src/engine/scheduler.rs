@@ -23,7 +23,7 @@ use super::row::Row;
 use super::shared::Shared;
 use super::step_clock::{Part, StepClock};
 use super::{Command, Job, PromptLogprobs, panicked};
-use crate::cache::{CacheSpec, Caches, PrefixCache, Storage};
+use crate::cache::{CacheSpec, Caches, PrefixCache, Storage, Usable};
 use crate::error::Result;
 use crate::layers::Decoder;
 use crate::sampling::Sampler;
@@ -47,6 +47,22 @@ pub(super) struct Served {
     pub chunk: usize,
     /// Every row is computed by itself.
     pub alone: bool,
+}
+
+impl Served {
+    /// Prefixes that lead to the numbers that a request has without them.
+    fn usable(&self) -> Usable {
+        // Computed by itself, a row's chunks are those that it has without a cache.
+        let grid = if self.alone { self.chunk } else { 1 };
+        let least = if self.storage == Storage::Plain { 0 } else { self.chunk };
+        Usable { grid, least }
+    }
+
+    /// Whether what `row` computes is of use to other requests: packed, only what follows a first
+    /// chunk of full length, since shorter ones see less of their keys as they are.
+    pub fn shares(&self, row: &Row) -> bool {
+        self.storage == Storage::Plain || row.first_pass() >= self.chunk
+    }
 }
 
 /// The engine thread's state between steps.
@@ -257,16 +273,14 @@ impl<'a> Scheduler<'a> {
     }
 
     fn begin_prefill(&mut self, mut row: Row) {
-        let Served { model, specs, storage, alone, chunk, .. } = self.served;
+        let Served { model, specs, storage, .. } = self.served;
         let total = row.ids.len() + row.max_tokens - row.generated();
-        // Computed by itself, a row's chunks are those that it has without a cache.
-        let grid = if *alone { *chunk } else { 1 };
         let reach = model.reach(row.ids.len());
         let mut caches = Caches::new(specs, *storage, 1, total).with_reach(reach);
         // What is told of the prompt's tokens is computed with them.
         let computes_all = row.prompt_logprobs.is_some();
         let known = if computes_all { &[] } else { &row.ids[..] };
-        match self.prefixes.fill(&mut caches, known, grid) {
+        match self.prefixes.fill(&mut caches, known, self.served.usable()) {
             Ok(miss) => {
                 let miss = match miss {
                     Some(CacheMiss::Off) => miss,
@@ -346,7 +360,7 @@ impl<'a> Scheduler<'a> {
             match step {
                 Err(error) => self.fail_step(at, error),
                 Ok(left) => {
-                    let kept = self.groups[at].keep_prefixes(&mut self.prefixes);
+                    let kept = self.groups[at].keep_prefixes(self.served, &mut self.prefixes);
                     match kept {
                         _ if self.groups[at].rows().is_empty() => drop(self.groups.remove(at)),
                         Ok(()) => at += 1,

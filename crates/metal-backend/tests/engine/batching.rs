@@ -190,6 +190,34 @@ fn rows_that_outgrow_the_memory_are_set_back_and_are_what_they_are_alone() {
 }
 
 #[test]
+fn rows_of_packed_keys_that_are_set_back_are_what_they_are_alone() {
+    if !crate::is_alone("batching::rows_of_packed_keys_that_are_set_back_are_what_they_are_alone")
+    {
+        return;
+    }
+    let checkpoint = Checkpoint::with_heads(32, 2, 32, 32)
+        .config("max_position_embeddings", json!(100_000));
+    let packed = LoadOptions { kv_bits: Some(8), ..Default::default() };
+    let model = checkpoint.load(&packed).unwrap();
+    let options = |i| drawn(1500, i);
+    let alone: Vec<_> =
+        (0..4).map(|i| ids(model.generate(&"abc".into(), &options(i)).unwrap())).collect();
+    let mut generation = model.generate(&"abc".into(), &some(1500)).unwrap();
+    generation.by_ref().for_each(|token| drop(token.unwrap()));
+    let active = generation.outcome().unwrap().metrics.active_memory_bytes;
+    drop(model);
+    // A position takes 2 layers of 2 × 32 values in 8 bits with two f32 for each 32 of them: 160 bytes;
+    // room for two and a half rows of 1500 and what a step needs.
+    let limit = active + 160 * 3800 + 200 * 1024;
+    let model = checkpoint.load(&LoadOptions { memory_limit: Some(limit), ..packed }).unwrap();
+    let started: Vec<_> =
+        (0..4).map(|i| model.generate(&"abc".into(), &options(i)).unwrap()).collect();
+    for (found, expected) in started.into_iter().map(ids).zip(alone) {
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
 fn a_full_queue_refuses_and_takes_again_later() {
     let options =
         LoadOptions { parallel_slots: Some(2), queue_limit: Some(1), ..Default::default() };

@@ -138,6 +138,36 @@ fn sequences_that_are_encoded_otherwise_share_nothing() {
     assert_eq!(found(&ids[..150]), (128, None));
 }
 
+#[test]
+fn packed_prefixes_are_taken_where_they_lead_to_the_same_numbers() {
+    let checkpoint = Checkpoint::with_heads(32, 3, 32, 32);
+    for bits in [8, 4] {
+        let options = |prefix_cache| LoadOptions {
+            kv_bits: Some(bits),
+            prefill_chunk: Some(100),
+            prefix_cache,
+            ..Default::default()
+        };
+        let without = checkpoint.load(&options(None)).unwrap();
+        let with = checkpoint.load(&options(Some(1 << 20))).unwrap();
+        let found = |prompt: &[u32]| {
+            let (tokens, metrics) = run(&*with, prompt, 1);
+            assert_eq!(tokens, run(&*without, prompt, 1).0, "{bits} bits, {}", prompt.len());
+            (metrics.cached_prompt_tokens, metrics.cache_miss)
+        };
+        let ids = prompt(1, 300);
+        // Of a shorter prompt's first chunk nothing is kept: a longer one's sees more of it as it is.
+        assert_eq!(found(&ids[..90]), (0, Some(CacheMiss::Empty)));
+        assert_eq!(found(&ids[..90]), (0, Some(CacheMiss::Empty)));
+        assert_eq!(found(&ids[..250]), (0, Some(CacheMiss::Empty)));
+        assert_eq!(found(&ids[..250]), (192, None));
+        assert_eq!(found(&ids), (192, Some(CacheMiss::Ends)));
+        // Short of a whole first chunk, the rest of it would see packed keys.
+        assert_eq!(found(&ids[..110]), (0, Some(CacheMiss::FirstChunk)));
+        assert_eq!(found(&ids[..129]), (128, None));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, max_shrink_iters: 10, ..Default::default() })]
 
@@ -146,10 +176,11 @@ proptest! {
         cuts in prop::collection::vec((0..3u32, 1..300usize, 0..200usize, any::<bool>()), 2..14),
         window in prop::option::of(4..100usize),
         original in prop::option::of(2..300usize),
+        (kv_bits, chunk) in (prop::option::of(prop::sample::select(vec![4, 8])), 20..200usize),
         kept in 1..40u64,
         slots in 1..5usize,
     ) {
-        let mut checkpoint = Checkpoint::with_sizes(2, 16, 32);
+        let mut checkpoint = Checkpoint::with_heads(32, 2, 16, 32);
         if let Some(window) = window {
             checkpoint = checkpoint
                 .config("use_sliding_window", json!(true))
@@ -159,11 +190,13 @@ proptest! {
         if let Some(original) = original {
             checkpoint = checkpoint.longrope(original);
         }
-        let without = load(&checkpoint, None);
+        let plain =
+            LoadOptions { kv_bits, prefill_chunk: Some(chunk), ..Default::default() };
+        let without = checkpoint.load(&plain).unwrap();
         let options = LoadOptions {
-            prefix_cache: Some(kept * 4096),
+            prefix_cache: Some(kept * 32_768),
             parallel_slots: Some(slots),
-            ..Default::default()
+            ..plain
         };
         let with = checkpoint.load(&options).unwrap();
         let requests: Vec<(Vec<u32>, bool)> = cuts

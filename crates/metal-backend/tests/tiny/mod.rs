@@ -63,10 +63,15 @@ impl Checkpoint {
 
     /// Qwen 3 of `layers` layers.
     pub fn with_sizes(layers: usize, hidden: usize, inner: usize) -> Checkpoint {
+        Checkpoint::with_heads(4, layers, hidden, inner)
+    }
+
+    /// Qwen 3 with two query heads and one key head of `head_dim` values.
+    pub fn with_heads(head_dim: usize, layers: usize, hidden: usize, inner: usize) -> Checkpoint {
         let config = json!({
             "model_type": "qwen3", "hidden_size": hidden, "num_hidden_layers": layers,
             "intermediate_size": inner, "num_attention_heads": 2, "num_key_value_heads": 1,
-            "head_dim": 4, "vocab_size": VOCAB_SIZE, "rms_norm_eps": 1e-6,
+            "head_dim": head_dim, "vocab_size": VOCAB_SIZE, "rms_norm_eps": 1e-6,
             "max_position_embeddings": 4096, "rope_theta": 10000.0, "tie_word_embeddings": true,
             "eos_token_id": EOS,
         });
@@ -78,12 +83,12 @@ impl Checkpoint {
             let parts = [
                 ("input_layernorm", vec![hidden]),
                 ("post_attention_layernorm", vec![hidden]),
-                ("self_attn.q_proj", vec![8, hidden]),
-                ("self_attn.k_proj", vec![4, hidden]),
-                ("self_attn.v_proj", vec![4, hidden]),
-                ("self_attn.o_proj", vec![hidden, 8]),
-                ("self_attn.q_norm", vec![4]),
-                ("self_attn.k_norm", vec![4]),
+                ("self_attn.q_proj", vec![2 * head_dim, hidden]),
+                ("self_attn.k_proj", vec![head_dim, hidden]),
+                ("self_attn.v_proj", vec![head_dim, hidden]),
+                ("self_attn.o_proj", vec![hidden, 2 * head_dim]),
+                ("self_attn.q_norm", vec![head_dim]),
+                ("self_attn.k_norm", vec![head_dim]),
                 ("mlp.gate_proj", vec![inner, hidden]),
                 ("mlp.up_proj", vec![inner, hidden]),
                 ("mlp.down_proj", vec![hidden, inner]),
@@ -110,9 +115,11 @@ impl Checkpoint {
 
     /// The same with positions that are encoded otherwise in sequences of more than `original` ids.
     pub fn longrope(self, original: usize) -> Checkpoint {
+        let pairs = self.config["head_dim"].as_u64().unwrap() as usize / 2;
+        let long: Vec<f64> = [40.0, 0.02].into_iter().cycle().take(pairs).collect();
         let scaling = json!({
             "rope_type": "longrope", "original_max_position_embeddings": original,
-            "short_factor": [1.0, 1.0], "long_factor": [40.0, 0.02], "attention_factor": 1.2,
+            "short_factor": vec![1.0; pairs], "long_factor": long, "attention_factor": 1.2,
         });
         self.config("rope_scaling", scaling)
     }

@@ -58,6 +58,7 @@ impl Scheduler<'_> {
         }
         let Prefill { row, caches, .. } = &self.prefills[at];
         if self.prefills[at].is_between_chunks()
+            && self.served.shares(row)
             && let Err(error) = self.prefixes.keep(&row.ids, caches, 0)
         {
             let row = self.prefills.remove(at).row;
