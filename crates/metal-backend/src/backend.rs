@@ -9,9 +9,9 @@ use inference_core::{
 use mlx_ffi::cpu::Level;
 use mlx_ffi::{Device, memory};
 
-use crate::engine::EngineOptions;
+use crate::engine_options::EngineOptions;
 use crate::files::ModelFiles;
-use crate::layers::Product;
+use crate::kernels::{Kernels, Settings};
 use crate::model::MlxModel;
 use crate::{load, models};
 
@@ -66,7 +66,12 @@ fn engine_options(
 ) -> Result<EngineOptions> {
     options.validate()?;
     let config = load::config(&files)?;
-    Ok(EngineOptions { files, config, device, load: options.clone() })
+    let settings = Settings::from_environment()?;
+    if device == Device::Cpu {
+        settings.apply()?;
+    }
+    let kernels = Kernels::choose(device, &settings)?;
+    Ok(EngineOptions { files, config, device, kernels, load: options.clone() })
 }
 
 /// The device of the backend that `options` names, else the best one.
@@ -144,11 +149,15 @@ pub fn architectures() -> &'static [&'static str] {
     &models::ARCHITECTURES
 }
 
-/// Whose kernels a model on the CPU computes with from now on, in words, and for which instructions:
-/// those that the environment names are set.
+/// Whose kernels a model on the CPU computes with, in words, and for which instructions. Where
+/// `ML_CPU_KERNELS` names instructions, kernels in this process use them from now on.
 pub fn cpu_kernels() -> &'static str {
-    match Product::on(Device::Cpu) {
-        Ok(Product::CpuKernels) => match Level::current() {
+    let chosen = Settings::from_environment().and_then(|settings| {
+        settings.apply()?;
+        Kernels::choose(Device::Cpu, &settings)
+    });
+    match chosen {
+        Ok(Kernels::Cpu) => match Level::current() {
             Level::Portable => "our own, for any processor",
             Level::Avx2 => "our own, for AVX2",
             Level::Avx512 => "our own, for AVX-512",

@@ -1,5 +1,6 @@
 //! The crate's error, which becomes the contract's at its border.
 
+use std::any::Any;
 use std::fmt::Display;
 use std::path::Path;
 
@@ -58,4 +59,21 @@ impl From<Error> for inference_core::Error {
             other => inference_core::Error::Engine(other.to_string()),
         }
     }
+}
+
+/// The error of a request whose model computes NaN.
+pub(crate) fn not_numbers() -> Error {
+    Error::model(
+        "the model's logits are no numbers: its weights are damaged, or overflow the type that it is computed in (try dtype f32)",
+    )
+}
+
+/// The error of a request or a load that panicked.
+pub(crate) fn panicked(what: &str, panic: &(dyn Any + Send)) -> inference_core::Error {
+    let text = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message");
+    inference_core::Error::Engine(format!("{what} failed unexpectedly: {text}"))
 }

@@ -3,20 +3,20 @@
 use inference_core::{Feature, GenerateOptions, LoadOptions, ModelInfo};
 use mlx_ffi::Dtype;
 
-use crate::cache::{CacheSpec, Storage};
+use crate::cache::{StateSpec, Storage};
 use crate::config::Config;
-use crate::engine::EngineOptions;
+use crate::engine_options::EngineOptions;
 use crate::error::{Error, Result, load as load_error};
 use crate::files::ModelFiles;
-use crate::layers::{Decoder, Product};
+use crate::layers::Decoder;
 use crate::models;
 use crate::weights::{Adapter, Checkpoint, Weights};
 
 /// A model with what the engine needs to run it.
 pub(crate) struct LoadedModel {
     pub model: Decoder,
-    /// Each layer's cache.
-    pub specs: Vec<CacheSpec>,
+    /// What each layer remembers.
+    pub specs: Vec<StateSpec>,
     /// How the caches hold keys and values.
     pub storage: Storage,
     pub description: Description,
@@ -65,14 +65,14 @@ fn build(
     checkpoint: &Checkpoint,
     only_describe: bool,
 ) -> Result<LoadedModel> {
-    let EngineOptions { files, config, device, load } = options;
+    let EngineOptions { files, config, device, kernels, load } = options;
     let at_folder = |error: Error| error.at(&files.folder());
     let dtype = load.dtype.map(|dtype| match dtype {
         inference_core::Dtype::F32 => Dtype::F32,
         inference_core::Dtype::F16 => Dtype::F16,
         inference_core::Dtype::Bf16 => Dtype::Bf16,
     });
-    let weights = Weights::of(checkpoint, config, dtype, Product::on(*device)?, only_describe);
+    let weights = Weights::of(checkpoint, config, dtype, *kernels, only_describe);
     let weights = match &load.adapter_path {
         None => weights,
         Some(folder) => weights.with_adapter(Adapter::open(folder)?),
@@ -81,19 +81,14 @@ fn build(
     let totals = weights.finish().map_err(at_folder)?;
     let context_length = model.max_position_embeddings.unwrap_or(i32::MAX) as usize;
     let bound = bound(load, context_length)?;
-    let specs: Vec<CacheSpec> = model
-        .layers
-        .iter()
-        .map(|layer| CacheSpec::new(layer.attention.config.window, bound))
-        .collect();
+    let specs: Vec<StateSpec> = model.layers.iter().map(|layer| layer.mixer.state(bound)).collect();
     let quantization = config.default_quantization().map_err(at_folder)?;
     let activations = model.embed_tokens.dtype();
     let dtype_size = activations.size() as u64;
-    let storage = storage(load, &model)?;
-    let growing = model.layers.iter().zip(&specs).filter(|(_, s)| **s == CacheSpec::Growing);
-    let kv_bytes = |elements| storage.bytes(elements, dtype_size);
+    let storage = storage(load, &specs)?;
+    let growing = specs.iter().filter(|spec| spec.grows());
     let info = ModelInfo {
-        kv_bytes_per_token: growing.map(|(l, _)| kv_bytes(l.attention.kv_elements())).sum(),
+        kv_bytes_per_token: growing.map(|spec| spec.cost(storage, dtype_size).position).sum(),
         architecture: models::model_type(config)?.to_owned(),
         vocab_size: model.vocab_size as usize,
         num_layers: model.layers.len(),
@@ -107,15 +102,15 @@ fn build(
         device: device.info()?.backend.to_owned(),
         ..ModelInfo::default()
     };
-    let refused = group_size(&model, None).err().map(|reason| (Feature::KvBits, reason));
+    let refused = group_size(&specs, None).err().map(|reason| (Feature::KvBits, reason));
     let description = Description { info, refused: refused.into_iter().collect() };
     Ok(LoadedModel { model, specs, storage, description, dtype_size })
 }
 
 /// How keys and values are held.
-fn storage(options: &LoadOptions, model: &Decoder) -> Result<Storage> {
+fn storage(options: &LoadOptions, specs: &[StateSpec]) -> Result<Storage> {
     let Some(bits) = options.kv_bits else { return Ok(Storage::Plain) };
-    let size = group_size(model, options.kv_group_size).map_err(|reason| {
+    let size = group_size(specs, options.kv_group_size).map_err(|reason| {
         let what = options.kv_group_size.map_or("kv_bits", |_| "kv_group_size").to_owned();
         inference_core::Error::Unsupported { what, reason }
     })?;
@@ -126,9 +121,9 @@ fn storage(options: &LoadOptions, model: &Decoder) -> Result<Storage> {
 ///
 /// # Errors
 /// Why that cannot be.
-fn group_size(model: &Decoder, wanted: Option<usize>) -> std::result::Result<usize, String> {
+fn group_size(specs: &[StateSpec], wanted: Option<usize>) -> std::result::Result<usize, String> {
     let heads: Vec<usize> =
-        model.layers.iter().map(|layer| layer.attention.config.head_dim as usize).collect();
+        specs.iter().filter_map(|spec| spec.packed_dim()).map(|dim| dim as usize).collect();
     let fits = |size: usize| heads.iter().all(|head_dim| head_dim.is_multiple_of(size));
     let sizes = wanted.map_or(vec![64, 32], |size| vec![size]);
     sizes.into_iter().find(|size| fits(*size)).ok_or_else(|| {

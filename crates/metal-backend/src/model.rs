@@ -12,11 +12,11 @@ use serde_json::{Map, Number, Value as Json};
 
 use crate::constraint::{self, Constraints};
 use crate::engine::{
-    ClassifyJob, Engine, EngineOptions, InspectJob, Job, JobSender, PromptLogprobs, Scores,
-    TextState,
+    ClassifyJob, Engine, InspectJob, Job, JobSender, PromptLogprobs, Scores, TextState,
 };
+use crate::engine_options::EngineOptions;
 use crate::files::ModelFiles;
-use crate::layers::Product;
+use crate::kernels::Kernels;
 use crate::load::{self, Description, SamplingDefaults};
 use crate::text::{
     AddSpecial, ChatFormat, ChatInput, Detokenizer, LocalTime, SkipSpecial, StopMatcher, TextError,
@@ -56,13 +56,13 @@ impl Text {
     }
 
     /// Completes what the weights say with what the tokenizer and the chat format say.
-    fn complete(&self, description: Description, product: Product) -> (ModelInfo, Capabilities) {
+    fn complete(&self, description: Description, kernels: Kernels) -> (ModelInfo, Capabilities) {
         let Description { mut info, mut refused } = description;
         info.eos_token_ids = self.tokenizer.eos_ids().iter().copied().collect();
         info.chat_template = self.chat.source().to_owned();
         let reason = constraint::refusal(&self.tokenizer, &info.eos_token_ids, info.vocab_size);
         refused.extend(reason.map(|reason| (Feature::Constraint, reason)));
-        (info, capabilities(product, &refused))
+        (info, capabilities(kernels, &refused))
     }
 }
 
@@ -72,8 +72,8 @@ impl MlxModel {
     /// # Errors
     /// An option that is not honoured; what is wrong with the files.
     pub fn load(options: EngineOptions) -> Result<MlxModel> {
-        let product = Product::on(options.device)?;
-        capabilities(product, &[]).check_load(&options.load)?;
+        let kernels = options.kernels;
+        capabilities(kernels, &[]).check_load(&options.load)?;
         let model_type = model_type(&options)?;
         let files = options.files.clone();
         let meanwhile = || -> Result<_> {
@@ -81,7 +81,7 @@ impl MlxModel {
             Ok((text, SamplingDefaults::read(&files)?))
         };
         let (engine, description, (text, defaults)) = Engine::start(options, meanwhile)?;
-        let (info, capabilities) = text.complete(description, product);
+        let (info, capabilities) = text.complete(description, kernels);
         let constraints =
             Constraints::new(text.tokenizer.clone(), info.eos_token_ids.clone(), info.vocab_size);
         Ok(MlxModel { engine, text, defaults, info, capabilities, constraints })
@@ -92,12 +92,12 @@ impl MlxModel {
     /// # Errors
     /// As [`load`](Self::load).
     pub fn describe(options: &EngineOptions) -> Result<(ModelInfo, Capabilities)> {
-        let product = Product::on(options.device)?;
-        capabilities(product, &[]).check_load(&options.load)?;
+        let kernels = options.kernels;
+        capabilities(kernels, &[]).check_load(&options.load)?;
         let text = Text::read(&options.files, model_type(options)?).map_err(text_error)?;
         SamplingDefaults::read(&options.files)?;
         let checkpoint = Checkpoint::open(&options.files)?;
-        Ok(text.complete(load::describe(options, &checkpoint)?.description, product))
+        Ok(text.complete(load::describe(options, &checkpoint)?.description, kernels))
     }
 
     /// The options with what the model's own generation config asks for.
@@ -417,11 +417,11 @@ fn model_type(options: &EngineOptions) -> Result<&'static str> {
 
 /// What a model of this backend whose matrices `product` multiplies honours and refuses; beside what
 /// all refuse, that is what it has in `own`.
-fn capabilities(product: Product, own: &[(Feature, String)]) -> Capabilities {
+fn capabilities(kernels: Kernels, own: &[(Feature, String)]) -> Capabilities {
     let refused = |feature| match feature {
         Feature::GpuLayers => Some("MLX runs all layers on one device; leave it unset"),
         Feature::Images => Some("this backend reads text only"),
-        Feature::Threads if product != Product::CpuKernels => {
+        Feature::Threads if kernels != Kernels::Cpu => {
             Some("MLX's own kernels choose their threads themselves; leave it unset")
         }
         _ => None,

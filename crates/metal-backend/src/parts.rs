@@ -6,11 +6,12 @@ use std::path::Path;
 use inference_core::{GenerateOptions, LoadOptions, Result};
 use mlx_ffi::{Array, Device, eval_all, use_device};
 
-use crate::cache::{CacheSpec, Caches, Storage};
-use crate::engine::EngineOptions;
+use crate::cache::{Caches, StateSpec, Storage};
+use crate::engine_options::EngineOptions;
 use crate::error::Error;
 use crate::files::ModelFiles;
-use crate::layers::Decoder;
+use crate::kernels::{Kernels, Settings};
+use crate::layers::{Decoder, StepCapture};
 use crate::load;
 use crate::sampling::Sampler;
 use crate::weights::Checkpoint;
@@ -18,13 +19,14 @@ use crate::weights::Checkpoint;
 /// A model without its engine, on the thread that loaded it.
 pub struct Model {
     decoder: Decoder,
-    specs: Vec<CacheSpec>,
+    specs: Vec<StateSpec>,
     storage: Storage,
 }
 
 /// One row's keys and values, with the id that comes next.
 pub struct Context {
     caches: Caches,
+    capture: StepCapture,
     next: Array,
 }
 
@@ -39,7 +41,10 @@ impl Model {
             let files = ModelFiles::Folder(folder.to_owned());
             let checkpoint = Checkpoint::open(&files)?;
             let (config, load) = (load::config(&files)?, LoadOptions::default());
-            let options = EngineOptions { files, config, device: Device::Cpu, load };
+            let settings = Settings::from_environment()?;
+            settings.apply()?;
+            let (device, kernels) = (Device::Cpu, Kernels::choose(Device::Cpu, &settings)?);
+            let options = EngineOptions { files, config, device, kernels, load };
             let loaded = load::load(&options, &checkpoint)?;
             Ok(Model { decoder: loaded.model, specs: loaded.specs, storage: loaded.storage })
         };
@@ -73,9 +78,10 @@ impl Model {
     pub fn prefill(&self, count: usize) -> Result<Context> {
         let mut caches = self.caches(2 * count);
         let chunk = || -> Result<Context, Error> {
-            self.decoder.hidden(&self.ids(count)?, &mut caches)?;
+            let mut capture = StepCapture::default();
+            self.decoder.hidden(&self.ids(count)?, &mut caches, &mut capture)?;
             eval_all(caches.arrays())?;
-            Ok(Context { caches, next: self.ids(1)? })
+            Ok(Context { caches, capture, next: self.ids(1)? })
         };
         chunk().map_err(Into::into)
     }
@@ -86,7 +92,8 @@ impl Model {
     /// Those of MLX.
     pub fn step(&self, context: &mut Context) -> Result<()> {
         let mut step = || -> Result<(), Error> {
-            let hidden = self.decoder.hidden(&context.next, &mut context.caches)?;
+            let Context { caches, capture, next } = context;
+            let hidden = self.decoder.hidden(next, caches, capture)?;
             let logits = self.decoder.logits(&hidden)?;
             context.next = mlx_ffi::ops::argmax(&logits, -1, false)?;
             Ok(context.next.eval()?)

@@ -4,9 +4,10 @@ mod experts;
 
 use crate::config::{Config, RopeConfig, RopeScaling};
 use crate::error::{Error, Result};
+use crate::kernels::Activation;
 use crate::layers::{
-    Activation, Attention, AttentionConfig, Block, Decoder, FeedForward, GateUp, Head, Mlp,
-    QkNorms, Qkv, RmsNorm, Rope,
+    Attention, AttentionConfig, Block, Decoder, FeedForward, GateUp, Head, Mixer, Mlp, QkNorms,
+    Qkv, RmsNorm, Rope,
 };
 use crate::weights::{Linears, Weights};
 
@@ -154,11 +155,12 @@ impl Shape {
         let norm = |name| self.norm(w, name, self.hidden_size).map(Some);
         Ok(Block {
             input_norm: norm("input_layernorm")?,
-            attention,
-            attention_out_norm: None,
+            mixer: Mixer::Attention(attention),
+            mixer_out_norm: None,
             mlp_norm: norm("post_attention_layernorm")?,
             mlp,
             mlp_out_norm: None,
+            kernels: w.kernels(),
         })
     }
 
@@ -172,11 +174,12 @@ impl Shape {
         let norm = |name| self.norm(w, name, self.hidden_size).map(Some);
         Ok(Block {
             input_norm: None,
-            attention,
-            attention_out_norm: norm("post_attention_layernorm")?,
+            mixer: Mixer::Attention(attention),
+            mixer_out_norm: norm("post_attention_layernorm")?,
             mlp_norm: None,
             mlp,
             mlp_out_norm: norm("post_feedforward_layernorm")?,
+            kernels: w.kernels(),
         })
     }
 
@@ -190,11 +193,12 @@ impl Shape {
         let norm = |name| self.norm(w, name, self.hidden_size).map(Some);
         Ok(Block {
             input_norm: norm("input_layernorm")?,
-            attention,
-            attention_out_norm: norm("post_attention_layernorm")?,
+            mixer: Mixer::Attention(attention),
+            mixer_out_norm: norm("post_attention_layernorm")?,
             mlp_norm: norm("pre_feedforward_layernorm")?,
             mlp,
             mlp_out_norm: norm("post_feedforward_layernorm")?,
+            kernels: w.kernels(),
         })
     }
 
@@ -250,7 +254,7 @@ impl Shape {
             qk_norms,
             rope,
             sinks: parts.sinks.then(|| w.tensor("sinks", &[heads])).transpose()?,
-            product: w.kernels(),
+            kernels: w.kernels(),
         })
     }
 
@@ -290,7 +294,7 @@ impl Shape {
             gate_up,
             down_proj: w.linear("down_proj", inner, hidden, bias)?,
             activation,
-            product: w.kernels(),
+            kernels: w.kernels(),
         }))
     }
 
@@ -313,7 +317,7 @@ impl Shape {
             gate_up: GateUp::Halves(w.linear("gate_up_proj", hidden, both, false)?),
             down_proj: w.linear("down_proj", inner, hidden, false)?,
             activation,
-            product: w.kernels(),
+            kernels: w.kernels(),
         }))
     }
 
@@ -330,7 +334,7 @@ impl Shape {
         let layers = (0..self.num_hidden_layers as usize)
             .map(|index| block(&model.at(&format!("layers.{index}")), index))
             .collect::<Result<Vec<Block>>>()?;
-        let ropes = layers.iter().filter_map(|layer| layer.attention.rope.as_ref());
+        let ropes = layers.iter().filter_map(|layer| layer.mixer.attention()?.rope.as_ref());
         let original_context = ropes.filter_map(Rope::original_context).min();
         Ok(Decoder {
             embed_tokens,
@@ -344,6 +348,7 @@ impl Shape {
             intermediate_size: self.intermediate_size,
             max_position_embeddings: self.max_position_embeddings,
             original_context,
+            kernels: w.kernels(),
         })
     }
 

@@ -17,7 +17,8 @@ pub struct Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    pub(crate) fn new(message: impl Into<String>) -> Self {
+    /// An error of a layer above that must pass where MLX's do.
+    pub fn new(message: impl Into<String>) -> Self {
         Error { message: message.into() }
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use mlx_ffi::{Array, Result, cpu, on_cpu, ops};
 
-use super::{between, positions};
+use super::buffer::{between, positions};
 
 /// The rows of new buffers, group by group.
 pub(super) struct Arrangement<'a> {

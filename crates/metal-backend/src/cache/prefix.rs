@@ -8,16 +8,11 @@
 use std::collections::HashMap;
 
 use inference_core::CacheMiss;
-use mlx_ffi::{Array, Result, eval_all};
+use mlx_ffi::{Result, eval_all};
 
-use super::Caches;
-use crate::layers::Reach;
-
-/// Ids of a block.
-pub(super) const BLOCK: usize = 64;
-
-/// A layer's arrays for the positions of a block: the keys', then the values'.
-pub(super) type Parts = Vec<Array>;
+use super::buffer::{BLOCK, Parts};
+use super::caches::Caches;
+use super::rope_factors::RopeFactors;
 
 /// The blocks that follow another one, by their ids.
 type Children = HashMap<Box<[u32]>, u64>;
@@ -37,7 +32,7 @@ pub(crate) struct PrefixCache {
     bytes: u64,
     nodes: HashMap<u64, Node>,
     /// Blocks that begin a prefix; those of longer sequences are encoded otherwise (LongRoPE).
-    roots: HashMap<Reach, Children>,
+    roots: HashMap<RopeFactors, Children>,
     /// Counts uses; also the next node's key.
     clock: u64,
 }
@@ -45,7 +40,7 @@ pub(crate) struct PrefixCache {
 /// A block at the end of a prefix.
 struct Node {
     ids: Box<[u32]>,
-    reach: Reach,
+    factors: RopeFactors,
     parent: Option<u64>,
     children: Children,
     layers: Vec<Parts>,
@@ -78,7 +73,8 @@ impl PrefixCache {
         if !caches.can_join() {
             return Ok(Some(CacheMiss::Bound));
         }
-        let (mut path, mut miss) = self.path(&ids[..ids.len().saturating_sub(1)], caches.reach());
+        let (mut path, mut miss) =
+            self.path(&ids[..ids.len().saturating_sub(1)], caches.rope_factors());
         while !(path.len() * BLOCK).is_multiple_of(usable.grid) {
             path.pop();
             miss = miss.or(Some(CacheMiss::Ends));
@@ -109,7 +105,7 @@ impl PrefixCache {
         }
         let held = caches.offsets()[row] as usize;
         let ids = &ids[..ids.len().min(held)];
-        let (path, _) = self.path(ids, caches.reach());
+        let (path, _) = self.path(ids, caches.rope_factors());
         let mut parent = path.last().copied();
         self.clock += 1;
         for (index, block) in ids.chunks_exact(BLOCK).enumerate().skip(path.len()) {
@@ -123,8 +119,8 @@ impl PrefixCache {
             // Now, so that the buffers they come from can be written in place again.
             eval_all(arrays())?;
             let (ids, children) = (Box::from(block), Children::new());
-            let (reach, last_used) = (caches.reach(), self.clock);
-            let node = Node { ids, reach, parent, children, layers, bytes, last_used };
+            let (factors, last_used) = (caches.rope_factors(), self.clock);
+            let node = Node { ids, factors, parent, children, layers, bytes, last_used };
             parent = Some(self.insert(node));
         }
         Ok(())
@@ -145,10 +141,10 @@ impl PrefixCache {
     }
 
     /// The nodes of the longest known prefix of `ids`, and why it is no longer.
-    fn path(&self, ids: &[u32], reach: Reach) -> (Vec<u64>, Option<CacheMiss>) {
+    fn path(&self, ids: &[u32], factors: RopeFactors) -> (Vec<u64>, Option<CacheMiss>) {
         let mut path = Vec::new();
         let none = Children::new();
-        let mut children = self.roots.get(&reach).unwrap_or(&none);
+        let mut children = self.roots.get(&factors).unwrap_or(&none);
         for block in ids.chunks_exact(BLOCK) {
             let Some(key) = children.get(block) else {
                 let miss = match (self.nodes.is_empty(), children.is_empty() && !path.is_empty()) {
@@ -177,7 +173,7 @@ impl PrefixCache {
     fn siblings(&mut self, node: &Node) -> &mut Children {
         match node.parent.and_then(|parent| self.nodes.get_mut(&parent)) {
             Some(parent) => &mut parent.children,
-            None => self.roots.entry(node.reach).or_default(),
+            None => self.roots.entry(node.factors).or_default(),
         }
     }
 

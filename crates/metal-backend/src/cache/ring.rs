@@ -5,7 +5,8 @@
 
 use mlx_ffi::{Array, Result, ops};
 
-use super::{STEP, Visible, front, positions};
+use super::buffer::{STEP, front, positions};
+use super::visible::Visible;
 
 /// Keys and values of a layer for one row.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ impl Ring {
         Ring { limit, keep, parts: Vec::new(), offset: 0, index: 0 }
     }
 
-    /// The same, which goes on by itself.
+    /// A copy that goes on by itself.
     pub fn share(&self) -> Result<Ring> {
         let Ring { limit, keep, offset, index, .. } = *self;
         let parts = self.parts.iter().map(Array::share).collect::<Result<_>>()?;

@@ -5,7 +5,9 @@ use std::cell::Cell;
 use mlx_ffi::{Array, Dtype, Result, async_eval, ops};
 
 use super::arrange::{Arrangement, Group};
-use super::{BLOCK, Room, STEP, Visible, between, positions};
+use super::buffer::{BLOCK, STEP, between, positions};
+use super::slot::Slot;
+use super::visible::Visible;
 
 /// Positions by which a buffer for a window may exceed it, so that it is copied seldom.
 pub(super) fn slack(window: i32) -> i32 {
@@ -48,11 +50,11 @@ impl Slab {
         &self.parts
     }
 
-    /// Room for one position of each row, in keys and values of `dtype`.
+    /// The slot for one position of each row, in keys and values of `dtype`.
     ///
     /// It may be written in place whoever else holds the buffers: nobody but this slab has room in
     /// them, and what others read of them are positions before [`Self::end`].
-    pub fn reserve(&mut self, dtype: Dtype) -> Result<Option<Room>> {
+    pub fn reserve(&mut self, dtype: Dtype) -> Result<Option<Slot>> {
         let [keys, values] = &self.parts[..] else { return Ok(None) };
         if keys.dtype() != dtype || values.dtype() != dtype {
             return Ok(None);
@@ -63,7 +65,7 @@ impl Slab {
         }
         let starts = self.starts.clone();
         let (keys, values) = (self.parts[0].share()?, self.parts[1].share()?);
-        Ok(Some(Room { keys, values, at: self.end, starts }))
+        Ok(Some(Slot { keys, values, at: self.end, starts }))
     }
 
     /// Whether the next position has room in the buffers as they are.

@@ -1,7 +1,13 @@
 //! Rows that join, grow and leave, against what each must see.
 
-use super::*;
+use mlx_ffi::{Array, Dtype, ops};
 use proptest::prelude::*;
+
+use super::buffer::STEP;
+use super::kv::{KvCache, View};
+use super::slot::Slot;
+use super::spec::{Growth, KvSpec, StateSpec};
+use super::*;
 
 /// Keys `[1, 2, l, 32]` of a row's positions from `first` on: the value says row and position.
 fn keys(row: usize, first: i32, l: i32) -> Array {
@@ -41,13 +47,13 @@ fn expected(row: usize, position: i32, window: Option<i32>) -> Vec<f32> {
     (first..=position).map(|p| (row * 10_000) as f32 + p as f32).collect()
 }
 
-/// The same after a step that wrote `new` in place into what was reserved for it, as kernels do that
+/// The positions that each row sees after a step that wrote `new` in place into what was reserved for it, as kernels do that
 /// take the first position of each row and the window; `None` where nothing can be reserved.
-fn seen_in_place(cache: &mut Cache, new: &Array, window: Option<i32>) -> Option<Vec<Vec<f32>>> {
-    let room = cache.reserve(new.dtype()).unwrap()?;
-    let Room { at, starts, .. } = room;
+fn seen_in_place(cache: &mut KvCache, new: &Array, window: Option<i32>) -> Option<Vec<Vec<f32>>> {
+    let slot = cache.reserve(new.dtype()).unwrap()?;
+    let Slot { at, starts, .. } = slot;
     let write = |held: &Array| ops::slice_update_axis(held, new, 2, at, at + 1).unwrap();
-    let (keys, values) = (write(&room.keys), write(&room.values));
+    let (keys, values) = (write(&slot.keys), write(&slot.values));
     let [_, heads, n, d] = keys.dims().unwrap();
     let held = keys.to_vec_f32().unwrap();
     cache.fill(keys, values);
@@ -58,19 +64,30 @@ fn seen_in_place(cache: &mut Cache, new: &Array, window: Option<i32>) -> Option<
     Some((0..).zip(starts).map(of_row).collect())
 }
 
+/// A layer of two heads of 32 values.
+fn spec(growth: Growth) -> StateSpec {
+    StateSpec::Kv(KvSpec { growth, n_kv_heads: 2, head_dim: 32 })
+}
+
+/// The keys and values of a layer.
+fn kv(caches: &mut Caches, layer: usize) -> &mut KvCache {
+    let State::Kv(cache) = &mut caches.layers_mut()[layer];
+    cache
+}
+
 #[test]
 fn steps_in_place_take_the_room_that_is_there_and_no_more() {
-    for (spec, room) in [(CacheSpec::Growing, STEP - 5), (CacheSpec::Sliding { window: 8 }, 10 - 5)]
-    {
-        let mut caches = Caches::new(&[spec, spec], Storage::Plain, 1, 1000);
+    for (growth, room) in [(Growth::Growing, STEP - 5), (Growth::Sliding { window: 8 }, 10 - 5)] {
+        let mut caches = Caches::new(&[spec(growth); 2], Storage::Plain, 1, 1000);
         let new = keys(0, 0, 5);
-        for layer in caches.layers_mut() {
-            layer.update(&new, &new).unwrap();
+        for layer in 0..2 {
+            kv(&mut caches, layer).update(&new, &new).unwrap();
         }
         caches.advance(5);
         let mut steps = 0;
         while caches.have_room() {
-            for layer in caches.layers_mut() {
+            for layer in 0..2 {
+                let layer = kv(&mut caches, layer);
                 let held = layer.arrays().next().map(|array| array.shape().to_vec());
                 let room = layer.reserve(new.dtype()).unwrap().unwrap();
                 assert_eq!((room.at, Some(room.keys.shape())), (5 + steps, held.as_deref()));
@@ -78,9 +95,9 @@ fn steps_in_place_take_the_room_that_is_there_and_no_more() {
             caches.fill_in_place();
             steps += 1;
         }
-        assert_eq!((steps, caches.offsets()), (room, &[5 + room][..]), "{spec:?}");
+        assert_eq!((steps, caches.offsets()), (room, &[5 + room][..]), "{growth:?}");
         // The next position makes room first.
-        let next = caches.layers_mut()[0].reserve(new.dtype()).unwrap().unwrap();
+        let next = kv(&mut caches, 0).reserve(new.dtype()).unwrap().unwrap();
         assert!(next.at < next.keys.shape()[2], "{next:?}");
     }
 }
@@ -89,7 +106,7 @@ fn steps_in_place_take_the_room_that_is_there_and_no_more() {
 enum Op {
     /// One more position for each row.
     Step,
-    /// The same, written in place.
+    /// One more position for each row, written in place.
     StepInPlace,
     /// A new row joins after prefills of these sizes.
     Join(Vec<i32>),
@@ -116,7 +133,7 @@ proptest! {
         window in prop::option::of(1..30i32),
         packed in any::<bool>(),
     ) {
-        let spec = window.map_or(CacheSpec::Growing, |window| CacheSpec::Sliding { window });
+        let spec = spec(window.map_or(Growth::Growing, |window| Growth::Sliding { window }));
         // All values of a group are equal, so that packing changes none of them.
         let storage = if packed { Storage::packed(8, 32) } else { Storage::Plain };
         let mut batch: Option<Caches> = None;
@@ -130,7 +147,7 @@ proptest! {
                     let new: Vec<Array> =
                         rows.iter().zip(&offsets).map(|(row, at)| keys(*row, *at, 1)).collect();
                     let new = ops::concatenate(&new.iter().collect::<Vec<_>>(), 0).unwrap();
-                    let cache = &mut batch.layers_mut()[0];
+                    let cache = kv(batch, 0);
                     let in_place = match op {
                         Op::StepInPlace => seen_in_place(cache, &new, window),
                         _ => None,
@@ -150,7 +167,7 @@ proptest! {
                     for l in chunks {
                         let first = caches.offsets()[0];
                         let new = keys(next, first, l);
-                        let view = caches.layers_mut()[0].update(&new, &new).unwrap();
+                        let view = kv(&mut caches, 0).update(&new, &new).unwrap();
                         caches.advance(l);
                         for i in 0..l {
                             prop_assert_eq!(
@@ -187,12 +204,12 @@ proptest! {
         limit in 6..20i32,
     ) {
         let keep = 4;
-        let spec = CacheSpec::Bounded { limit, keep };
+        let spec = spec(Growth::Bounded { limit, keep });
         let mut caches = Caches::new(&[spec], Storage::Plain, 1, 1000);
         for l in chunks {
             let first = caches.offsets()[0];
             let new = keys(0, first, l);
-            let view = caches.layers_mut()[0].update(&new, &new).unwrap();
+            let view = kv(&mut caches, 0).update(&new, &new).unwrap();
             caches.advance(l);
             if l > 1 {
                 continue;
@@ -213,7 +230,7 @@ proptest! {
 
 #[test]
 fn a_bound_that_is_never_reached_lets_a_row_join() {
-    let spec = [CacheSpec::Bounded { limit: 10, keep: 4 }];
+    let spec = [spec(Growth::Bounded { limit: 10, keep: 4 })];
     assert!(Caches::new(&spec, Storage::Plain, 1, 10).can_join());
     assert!(!Caches::new(&spec, Storage::Plain, 1, 11).can_join());
 }
@@ -221,14 +238,15 @@ fn a_bound_that_is_never_reached_lets_a_row_join() {
 #[test]
 fn the_buffers_of_a_window_stay_near_its_size() {
     let window = 20;
-    let spec = CacheSpec::Sliding { window };
+    let spec = spec(Growth::Sliding { window });
+    let cost = spec.cost(Storage::Plain, 4);
     let mut caches = Caches::new(&[spec], Storage::Plain, 1, 1000);
     for (first, l) in [(0, 100)].into_iter().chain((100..400).map(|first| (first, 1))) {
         let new = keys(0, first, l);
-        drop(caches.layers_mut()[0].update(&new, &new).unwrap());
+        drop(kv(&mut caches, 0).update(&new, &new).unwrap());
         caches.advance(l);
         let held = caches.nbytes() / (2 * 2 * 32 * 4);
-        assert!(held <= spec.positions((first + l) as u64, l as u64), "{held} after {first}");
+        assert!(held <= cost.positions((first + l) as u64, l as u64), "{held} after {first}");
     }
     let held = caches.nbytes() / (2 * 2 * 32 * 4);
     assert!(held <= (window + slab::slack(window)) as u64, "{held}");

@@ -13,7 +13,7 @@ pub(crate) struct Visible {
     pub window: Option<i32>,
 }
 
-/// The same as MLX takes it.
+/// Which keys queries see, as MLX takes it.
 #[derive(Debug)]
 pub(crate) enum Mask {
     /// Everything.

@@ -5,19 +5,19 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use inference_core::FinishReason;
 use mlx_ffi::{Array, async_eval, ops};
 
-use super::panicked;
 use super::row::Row;
-use super::scheduler::Served;
+use super::served::Served;
 use super::step_clock::{Part, StepClock};
 use crate::cache::{Caches, PrefixCache};
-use crate::error::Result;
-use crate::layers::Decoder;
+use crate::error::{Result, panicked};
+use crate::layers::{Decoder, StepCapture};
 use crate::sampling::{Draws, Sampler, take_rows};
 
 /// A batch whose rows come and go between steps.
 pub(super) struct Group {
     rows: Vec<Row>,
     caches: Caches,
+    capture: StepCapture,
     /// The draws of the first rows, which run already and are read after the next step was queued.
     drawn: Option<Draws>,
     /// The next ids of the rows after those: rows that just joined.
@@ -36,7 +36,7 @@ impl Group {
     /// A group of one row, whose caches hold all of its ids but the last.
     pub fn new(row: Row, caches: Caches) -> Group {
         let fresh = row.ids.last().copied().into_iter().collect();
-        Group { rows: vec![row], caches, drawn: None, fresh }
+        Group { rows: vec![row], caches, capture: StepCapture::default(), drawn: None, fresh }
     }
 
     /// Adds a row, whose caches hold all of its ids but the last.
@@ -98,7 +98,7 @@ impl Group {
         let goes_on = |(index, row): (usize, &Row)| {
             let unread = usize::from(index < read);
             row.generated() + unread < row.max_tokens
-                && model.reach(row.ids.len() + unread) == self.caches.reach()
+                && model.rope_factors(row.ids.len() + unread) == self.caches.rope_factors()
         };
         let any_goes_on = self.rows.iter().enumerate().any(goes_on);
         clock.lap(Part::Rest);
@@ -203,7 +203,7 @@ impl Group {
             _ => ops::concatenate(&parts, 0)?,
         };
         let ids = ops::reshape(&ids, &[self.rows.len() as i32, 1])?;
-        let hidden = model.hidden(&ids, &mut self.caches)?;
+        let hidden = model.hidden(&ids, &mut self.caches, &mut self.capture)?;
         // [rows, 1, vocab_size] -> [rows, vocab_size]
         Ok(ops::squeeze(&model.logits(&hidden)?, 1)?)
     }
@@ -220,7 +220,7 @@ impl Group {
         clock.lap(Part::Wait);
         let drawn = ids.iter().flatten().zip(unread.iter().flat_map(|draws| &draws.reports));
         let mut drawn = drawn;
-        let reach = self.caches.reach();
+        let factors = self.caches.rope_factors();
         let mut left = Vec::new();
         for (at, row) in self.rows.iter_mut().enumerate() {
             let step = row.generated();
@@ -239,7 +239,9 @@ impl Group {
             let result = catch_unwind(AssertUnwindSafe(accept))
                 .unwrap_or_else(|panic| Err(panicked("the request", &*panic).into()));
             match result {
-                Ok(None) if model.reach(row.ids.len()) != reach => left.push((at, Exit::Outgrown)),
+                Ok(None) if model.rope_factors(row.ids.len()) != factors => {
+                    left.push((at, Exit::Outgrown))
+                }
                 Ok(None) => {}
                 Ok(Some(reason)) => left.push((at, Exit::Ended(Ok(reason)))),
                 Err(error) => {

@@ -4,8 +4,8 @@ use inference_core::{Error, Token, TokenLogprob};
 use mlx_ffi::Device;
 
 use super::pass;
-use crate::cache::{CacheSpec, Storage};
-use crate::layers::{Decoder, Workspace};
+use crate::cache::{StateCost, StateSpec, Storage};
+use crate::layers::{Decoder, Mixer, Workspace};
 
 /// Positions whose logits are computed at once, where those of many are asked for.
 pub(super) const HEAD_ROWS: usize = 16;
@@ -17,8 +17,8 @@ const AHEAD: usize = 256;
 pub(super) struct Budget {
     /// Bytes that weights, caches and activations may take together.
     pub limit: u64,
-    /// Each layer's cache with the bytes of one position.
-    layers: Vec<(CacheSpec, u64)>,
+    /// What each layer's state takes.
+    layers: Vec<StateCost>,
     /// Bytes of activations for each position of a chunk.
     activation_bytes: u64,
     /// How many layers' activations are held at once where the rows are few.
@@ -72,25 +72,17 @@ impl Budget {
     /// The budget of `model` whose activations take `dtype_size` bytes each.
     pub fn new(
         model: &Decoder,
-        (specs, storage): (&[CacheSpec], Storage),
+        (specs, storage): (&[StateSpec], Storage),
         dtype_size: u64,
         device: Device,
         (limit, chunk): (u64, usize),
     ) -> Budget {
-        let layers: Vec<(CacheSpec, u64)> = model
-            .layers
-            .iter()
-            .zip(specs)
-            .map(|(layer, spec)| (*spec, storage.bytes(layer.attention.kv_elements(), dtype_size)))
-            .collect();
-        let widest = |size: fn(&crate::layers::AttentionConfig) -> i32| {
-            model.layers.iter().map(|layer| size(&layer.attention.config)).max().unwrap_or(0) as u64
-        };
-        let heads = widest(|config| (config.n_heads + 2 * config.n_kv_heads) * config.head_dim);
-        // The residual stream and its norms, the projections before and after rotation, the three
-        // intermediates of the feed-forward network.
-        let activations =
-            4 * model.hidden_size as u64 + 2 * heads + 3 * model.intermediate_size as u64;
+        let layers = specs.iter().map(|spec| spec.cost(storage, dtype_size)).collect();
+        let mixers = || model.layers.iter().map(|layer| &layer.mixer);
+        let mixed = mixers().map(Mixer::activations).max().unwrap_or(0);
+        // The residual stream and its norms, what the mixer holds, the three intermediates of the
+        // feed-forward network.
+        let activations = 4 * model.hidden_size as u64 + mixed + 3 * model.intermediate_size as u64;
         Budget {
             limit,
             layers,
@@ -100,7 +92,7 @@ impl Budget {
                 Device::Gpu => pass::PREPARED_LAYERS as u64,
             },
             original_context: model.original_context.map(|length| length as usize),
-            score_bytes: 4 * widest(|config| config.n_heads) * score_copies(model, device),
+            score_bytes: mixers().map(|mixer| mixer.score_bytes(device)).max().unwrap_or(0),
             products: model.workspace(),
             head: model.head_workspace(),
             logit_bytes: 4 * 4 * model.vocab_size as u64,
@@ -112,8 +104,7 @@ impl Budget {
     pub fn caches(&self, rows: usize, tokens: usize) -> u64 {
         let tokens = tokens as u64;
         let chunk = self.chunk.min(tokens);
-        let of_layer = |(spec, bytes): &(CacheSpec, u64)| spec.positions(tokens, chunk) * bytes;
-        rows as u64 * self.layers.iter().map(of_layer).sum::<u64>()
+        rows as u64 * self.layers.iter().map(|layer| layer.bytes(tokens, chunk)).sum::<u64>()
     }
 
     /// Positions that are set aside for a row of `held` ids of which `left` more may come.
@@ -129,7 +120,7 @@ impl Budget {
             _ => prompt,
         } as u64;
         let chunk = self.chunk.min(prompt);
-        let keys = self.layers.iter().map(|(spec, _)| spec.positions(prompt, chunk)).max();
+        let keys = self.layers.iter().map(|layer| layer.positions(prompt, chunk)).max();
         let scores = self.score_bytes * chunk * keys.unwrap_or(0);
         self.activations(chunk) + self.moved(chunk) + scores + self.answers(1)
     }
@@ -139,7 +130,7 @@ impl Budget {
         if rows >= pass::MANY_ROWS as u64 {
             return 0;
         }
-        let largest = self.layers.iter().map(|(spec, bytes)| spec.positions(rows, rows) * bytes);
+        let largest = self.layers.iter().map(|layer| layer.bytes(rows, rows));
         self.queued_layers * largest.max().unwrap_or(0)
     }
 
@@ -164,7 +155,7 @@ impl Budget {
             return self.caches(1, tokens) + self.work(tokens, 0) - self.answers(1) + answers;
         }
         let (rows, tokens) = (rows as u64, tokens as u64);
-        let held: u64 = self.layers.iter().map(|(_, bytes)| tokens * bytes).sum();
+        let held: u64 = self.layers.iter().map(|layer| tokens * layer.position).sum();
         let scores = self.score_bytes * tokens * tokens;
         rows * (held + scores) + self.activations(rows * tokens) + answers
     }
@@ -213,18 +204,6 @@ impl Budget {
             }
         }
         Admission::Run(fits)
-    }
-}
-
-/// How many times the scores of attention are held at once. A GPU computes most attention without
-/// holding any; on a CPU there are the scores and their softmax, and two more copies where sinks are
-/// put beside them and taken off again.
-fn score_copies(model: &Decoder, device: Device) -> u64 {
-    let has_sinks = || model.layers.iter().any(|layer| layer.attention.sinks.is_some());
-    match device {
-        Device::Gpu => 1,
-        Device::Cpu if has_sinks() => 4,
-        Device::Cpu => 2,
     }
 }
 

@@ -5,7 +5,9 @@
 
 mod classify;
 mod group;
+mod handle;
 mod inspect;
+mod job;
 mod memory;
 mod output;
 mod pass;
@@ -13,214 +15,17 @@ mod prefill;
 mod prompt_logprobs;
 mod row;
 mod scheduler;
+mod served;
 mod shared;
 mod step_clock;
 #[cfg(test)]
 mod tests;
 mod worker;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{JoinHandle, ThreadId};
-use std::time::Instant;
-
-use inference_core::{EngineStatus, Error, GenerateMetrics, GenerateOptions, LayerAttention};
-
 pub(crate) use classify::{ClassifyJob, Scores};
+pub(crate) use handle::Engine;
 pub(crate) use inspect::InspectJob;
+pub(crate) use job::Job;
 pub(crate) use output::TextState;
 pub(crate) use prompt_logprobs::PromptLogprobs;
 pub(crate) use shared::Sender as JobSender;
-use shared::Shared;
-pub(crate) use worker::EngineOptions;
-
-use crate::constraint::Matcher;
-use crate::load::Description;
-
-/// One request, ready to run: validated options and ids, and where its tokens go.
-pub(crate) struct Job {
-    /// The prompt; not empty, every id below the vocabulary's size.
-    pub ids: Vec<u32>,
-    /// Validated, with the model's own defaults filled in.
-    pub options: GenerateOptions,
-    /// Ids that end the generation.
-    pub eos_token_ids: Vec<u32>,
-    /// Ids that XTC never drops.
-    pub protected_ids: Vec<u32>,
-    /// What the text must conform to, at its beginning.
-    pub constraint: Option<Matcher>,
-    /// What will be told of the prompt, where that is asked for.
-    pub prompt_logprobs: Option<PromptLogprobs>,
-    /// From ids to text.
-    pub text: TextState,
-    /// Where tokens and the outcome go.
-    pub output: JobSender,
-    /// When the caller asked.
-    pub queued_at: Instant,
-}
-
-/// What the engine thread is told.
-enum Command {
-    Run(Box<Job>),
-    Classify(Box<ClassifyJob>),
-    Inspect(Box<InspectJob>),
-    Close,
-}
-
-/// The handle of an engine thread; any thread may use it.
-pub(crate) struct Engine {
-    commands: Sender<Command>,
-    shared: Arc<Shared>,
-    closed: AtomicBool,
-    thread_id: ThreadId,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-impl Engine {
-    /// Starts a thread, loads the model on it, does `meanwhile` and waits until the model is ready.
-    ///
-    /// # Errors
-    /// That of `meanwhile`, which ends the load; why the model cannot be loaded.
-    pub fn start<T>(
-        options: EngineOptions,
-        meanwhile: impl FnOnce() -> Result<T, Error>,
-    ) -> Result<(Engine, Description, T), Error> {
-        let (commands, inbox) = mpsc::channel();
-        let (ready, loaded) = mpsc::channel();
-        let shared = Arc::new(Shared::new(&options.load));
-        let engine_side = Arc::clone(&shared);
-        let is_unwanted = Arc::new(AtomicBool::new(false));
-        let unless = Arc::clone(&is_unwanted);
-        let thread = std::thread::Builder::new()
-            .name("ml-engine".into())
-            .spawn(move || worker::run(options, unless, &ready, inbox, &engine_side))
-            .map_err(|error| Error::Engine(format!("cannot start the engine thread: {error}")))?;
-        let done = match meanwhile() {
-            Ok(done) => done,
-            Err(error) => {
-                is_unwanted.store(true, Ordering::Relaxed);
-                // Nobody waits for what it has to say.
-                drop((commands, loaded));
-                let _ = thread.join();
-                return Err(error);
-            }
-        };
-        let description = receive(&loaded)?;
-        let engine = Engine {
-            commands,
-            shared,
-            closed: AtomicBool::new(false),
-            thread_id: thread.thread().id(),
-            thread: Mutex::new(Some(thread)),
-        };
-        Ok((engine, description, done))
-    }
-
-    /// Whether the engine takes requests.
-    ///
-    /// # Errors
-    /// [`Error::Closed`].
-    pub fn check_open(&self) -> Result<(), Error> {
-        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
-    }
-
-    /// Queues a job.
-    ///
-    /// # Errors
-    /// [`Error::Closed`], [`Error::QueueFull`].
-    pub fn submit(&self, job: Job) -> Result<(), Error> {
-        self.check_open()?;
-        self.shared.enter()?;
-        self.commands.send(Command::Run(Box::new(job))).map_err(|_| Error::Closed)
-    }
-
-    /// Queues a classification and waits for it.
-    ///
-    /// # Errors
-    /// [`Error::Closed`], [`Error::QueueFull`]; what ended it.
-    pub fn classify(
-        &self,
-        job: impl FnOnce(Sender<Result<Vec<Scores>, Error>>) -> ClassifyJob,
-    ) -> Result<Vec<Scores>, Error> {
-        self.ask(|reply| Command::Classify(Box::new(job(reply))))
-    }
-
-    /// Queues an inspection and waits for it.
-    ///
-    /// # Errors
-    /// [`Error::Closed`], [`Error::QueueFull`]; what ended it.
-    pub fn inspect(
-        &self,
-        job: impl FnOnce(Sender<Result<Vec<LayerAttention>, Error>>) -> InspectJob,
-    ) -> Result<Vec<LayerAttention>, Error> {
-        self.ask(|reply| Command::Inspect(Box::new(job(reply))))
-    }
-
-    /// Queues what answers once, and waits for the answer.
-    fn ask<T>(
-        &self,
-        command: impl FnOnce(Sender<Result<T, Error>>) -> Command,
-    ) -> Result<T, Error> {
-        self.check_open()?;
-        self.shared.enter()?;
-        let (reply, answer) = mpsc::channel();
-        self.commands.send(command(reply)).map_err(|_| Error::Closed)?;
-        answer.recv().unwrap_or(Err(Error::Closed))
-    }
-
-    /// The metrics of the request that finished last.
-    pub fn last_metrics(&self) -> Option<GenerateMetrics> {
-        self.shared.last_metrics()
-    }
-
-    /// What the engine does at this moment.
-    pub fn status(&self) -> EngineStatus {
-        self.shared.status()
-    }
-
-    /// Ends every request, frees the model and waits for the thread. A second caller waits too.
-    pub fn close(&self) {
-        if !self.closed.swap(true, Ordering::AcqRel) {
-            // The thread may have ended already; then there is nobody to tell.
-            let _ = self.commands.send(Command::Close);
-        }
-        // A consumer's waker runs on the engine thread and may drop the model there.
-        if self.thread_id == std::thread::current().id() {
-            return;
-        }
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(thread) = thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        self.close();
-    }
-}
-
-fn receive(loaded: &Receiver<Result<Description, Error>>) -> Result<Description, Error> {
-    loaded
-        .recv()
-        .unwrap_or_else(|_| Err(Error::Engine("the engine thread ended during the load".into())))
-}
-
-/// The error of a request whose model computes NaN.
-fn not_numbers() -> crate::error::Error {
-    crate::error::Error::model(
-        "the model's logits are no numbers: its weights are damaged, or overflow the type that it is computed in (try dtype f32)",
-    )
-}
-
-/// The error of a request or a load that panicked.
-fn panicked(what: &str, panic: &(dyn std::any::Any + Send)) -> Error {
-    let text = panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no message");
-    Error::Engine(format!("{what} failed unexpectedly: {text}"))
-}

@@ -3,7 +3,8 @@
 use mlx_ffi::{Array, Result, async_eval, eval_all, on_cpu};
 
 use crate::cache::Caches;
-use crate::layers::{Decoder, Pass, UNPACKED_FROM};
+use crate::kernels::UNPACKED_FROM;
+use crate::layers::{Decoder, Pass};
 
 /// Rows from which on a layer takes so long that waiting for it is no loss.
 pub(super) const MANY_ROWS: usize = 32;
@@ -28,7 +29,7 @@ pub(super) fn advance(
 ) -> Result<bool> {
     let [b, l, _] = pass.h().dims()?;
     // What is prepared is held, unpacked matrices too.
-    let prepares = b * l >= UNPACKED_FROM && model.is_on_cuda();
+    let prepares = b * l >= UNPACKED_FROM && model.kernels.is_on_cuda();
     if !prepares && (b * l < MANY_ROWS as i32 || !on_cpu()?) {
         return model.advance(pass, caches, count);
     }

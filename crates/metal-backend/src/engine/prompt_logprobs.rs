@@ -5,8 +5,7 @@ use inference_core::{Token, TokenLogprob};
 use mlx_ffi::{Array, Dtype, eval_all, ops};
 
 use super::memory::HEAD_ROWS;
-use super::not_numbers;
-use crate::error::Result;
+use crate::error::{Result, not_numbers};
 use crate::layers::Decoder;
 use crate::sampling::{most_likely, normalise};
 

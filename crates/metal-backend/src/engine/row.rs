@@ -8,10 +8,11 @@ use inference_core::{
 };
 use mlx_ffi::Array;
 
-use super::prompt_logprobs::ranked;
+use super::job::Job;
+use super::output::TextState;
+use super::prompt_logprobs::{PromptLogprobs, ranked};
 use super::step_clock::{Part, StepClock};
-use super::{Job, PromptLogprobs, TextState, not_numbers};
-use crate::error::Result;
+use crate::error::{Result, not_numbers};
 use crate::sampling::{Report, Sampler};
 
 /// All that belongs to one request but its keys and values.

@@ -17,15 +17,16 @@ use mlx_ffi::memory;
 use super::classify::Lane;
 use super::group::{Exit, Group};
 use super::inspect::Inspections;
+use super::job::{Command, Job};
 use super::memory::{Admission, Budget, InUse, Wanted};
 use super::prefill::Prefill;
+use super::prompt_logprobs::PromptLogprobs;
 use super::row::Row;
+use super::served::Served;
 use super::shared::Shared;
 use super::step_clock::{Part, StepClock};
-use super::{Command, Job, PromptLogprobs, panicked};
-use crate::cache::{CacheSpec, Caches, PrefixCache, Storage, Usable};
-use crate::error::Result;
-use crate::layers::Decoder;
+use crate::cache::{Caches, PrefixCache};
+use crate::error::{Result, panicked};
 use crate::sampling::Sampler;
 
 /// How long a part of a prefill may take before others are served.
@@ -36,34 +37,6 @@ const EVICT: u64 = 64 << 20;
 const CLEAR_CACHE_EVERY: usize = 256;
 /// Padding that a batch may have, in bytes, however much that is of it.
 const FREE_PADDING: u64 = 64 << 20;
-
-/// A loaded model with what every request needs to know.
-pub(super) struct Served {
-    pub model: Decoder,
-    pub specs: Vec<CacheSpec>,
-    pub storage: Storage,
-    pub budget: Budget,
-    pub context_length: usize,
-    pub chunk: usize,
-    /// Every row is computed by itself.
-    pub alone: bool,
-}
-
-impl Served {
-    /// Prefixes that lead to the numbers that a request has without them.
-    fn usable(&self) -> Usable {
-        // Computed by itself, a row's chunks are those that it has without a cache.
-        let grid = if self.alone { self.chunk } else { 1 };
-        let least = if self.storage == Storage::Plain { 0 } else { self.chunk };
-        Usable { grid, least }
-    }
-
-    /// Whether what `row` computes is of use to other requests: packed, only what follows a first
-    /// chunk of full length, since shorter ones see less of their keys as they are.
-    pub fn shares(&self, row: &Row) -> bool {
-        self.storage == Storage::Plain || row.first_pass() >= self.chunk
-    }
-}
 
 /// The engine thread's state between steps.
 pub(super) struct Scheduler<'a> {
@@ -275,8 +248,8 @@ impl<'a> Scheduler<'a> {
     fn begin_prefill(&mut self, mut row: Row) {
         let Served { model, specs, storage, .. } = self.served;
         let total = row.ids.len() + row.max_tokens - row.generated();
-        let reach = model.reach(row.ids.len());
-        let mut caches = Caches::new(specs, *storage, 1, total).with_reach(reach);
+        let factors = model.rope_factors(row.ids.len());
+        let mut caches = Caches::new(specs, *storage, 1, total).with_rope_factors(factors);
         // What is told of the prompt's tokens is computed with them.
         let computes_all = row.prompt_logprobs.is_some();
         let known = if computes_all { &[] } else { &row.ids[..] };
@@ -323,7 +296,7 @@ impl<'a> Scheduler<'a> {
             let padded = budget.caches(held.clone().count(), held.max().unwrap_or(0));
             let padding = padded.saturating_sub(real);
             group.caches().can_join()
-                && group.caches().reach() == caches.reach()
+                && group.caches().rope_factors() == caches.rope_factors()
                 && (padding <= real || padding <= FREE_PADDING)
         })
     }

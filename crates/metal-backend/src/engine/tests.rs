@@ -6,8 +6,10 @@ use std::time::Instant;
 use inference_core::{CancelToken, Error, GenerateOptions, Generation, LoadOptions};
 use mlx_ffi::Device;
 
-use super::{Engine, EngineOptions, Job, JobSender, TextState};
+use super::{Engine, Job, JobSender, TextState};
+use crate::engine_options::EngineOptions;
 use crate::files::ModelFiles;
+use crate::kernels::Kernels;
 use crate::load;
 use crate::text::{Detokenizer, SkipSpecial, StopMatcher, Tokenizer};
 
@@ -18,7 +20,8 @@ fn fixtures() -> PathBuf {
 fn options() -> EngineOptions {
     let files = ModelFiles::Folder(fixtures().join("models/qwen3"));
     let config = load::config(&files).unwrap();
-    EngineOptions { files, config, device: Device::Cpu, load: LoadOptions::default() }
+    let (device, kernels) = (Device::Cpu, Kernels::Mlx);
+    EngineOptions { files, config, device, kernels, load: LoadOptions::default() }
 }
 
 fn engine() -> Engine {

@@ -8,13 +8,13 @@ use std::sync::mpsc::{Receiver, Sender};
 use inference_core::Error;
 use mlx_ffi::{Device, memory};
 
+use super::job::Command;
 use super::memory::Budget;
-use super::scheduler::{Scheduler, Served};
+use super::scheduler::Scheduler;
+use super::served::Served;
 use super::shared::Shared;
-use super::{Command, panicked};
-use crate::config::Config;
-use crate::error::Result;
-use crate::files::ModelFiles;
+use crate::engine_options::EngineOptions;
+use crate::error::{Result, panicked};
 use crate::load::{self, Description, LoadedModel};
 use crate::weights::Checkpoint;
 
@@ -28,14 +28,6 @@ const fn default_chunk(device: Device) -> usize {
 
 /// MLX's quantised kernels are right up to this many rows.
 const MAX_CHUNK: usize = 32_768;
-
-/// What the engine thread needs to load a model.
-pub(crate) struct EngineOptions {
-    pub files: ModelFiles,
-    pub config: Config,
-    pub device: Device,
-    pub load: inference_core::LoadOptions,
-}
 
 /// The body of the engine thread. The load is given up once `is_unwanted`.
 pub(super) fn run(

@@ -2,10 +2,12 @@
 
 use mlx_ffi::fast::AttentionMask;
 use mlx_ffi::step::{HeadNorms, Step};
-use mlx_ffi::{Array, Dtype, Result, cpu, cuda, fast, ops};
+use mlx_ffi::{Array, Device, Dtype, Result, cpu, cuda, fast, ops};
 
-use super::{Around, Columns, Linear, Positions, Product, QkNorms, Qkv, RmsNorm, Rope, Seen};
-use crate::cache::{Cache, Mask, Room, View, Visible};
+use super::observed::Scores;
+use super::{Fusion, Linear, Observed, Positions, QkNorms, Qkv, RmsNorm, Rope, Workspace};
+use crate::cache::{KvCache, KvSpec, Mask, Slot, View, Visible};
+use crate::kernels::{Columns, Kernels};
 
 /// The sizes of an attention layer and how its scores are made.
 #[derive(Clone, Copy, Debug)]
@@ -37,54 +39,57 @@ pub(crate) struct Attention {
     /// Never beside a softcap.
     pub sinks: Option<Array>,
     /// Whose kernels norm, rotate and attend, where the operands have one type.
-    pub product: Product,
+    pub kernels: Kernels,
 }
 
 impl Attention {
-    /// `x` is `[b, l, hidden_size]`; so is the result, with what is done around it. Appends `l`
+    /// `x` is `[b, l, hidden_size]`; so is the result, with its `fusion`. Appends `l`
     /// positions to `cache`.
     pub fn forward(
         &self,
         x: &Array,
-        around: Around<'_>,
+        fusion: Fusion<'_>,
         positions: &mut Positions,
-        cache: &mut Cache,
+        cache: &mut KvCache,
     ) -> Result<Array> {
-        let [q, k, v] = self.qkv.forward(x, around)?;
+        let [q, k, v] = self.qkv.forward(x, fusion)?;
         let (q, k) = self.qk_norms.projections(q, k)?;
-        let onto = Around { onto: around.onto, ..Around::default() };
+        let epilogue = fusion.only_epilogue();
         let [_, l, _] = q.of.dims()?;
-        if let Some(room) = self.room(q.of.dtype(), l, positions, cache)? {
-            let out = self.step(&q, &k, &v, room, positions, cache)?;
-            return self.o_proj.forward_around(&out, onto);
+        if let Some(slot) = self.slot(q.of.dtype(), l, positions, cache)? {
+            let out = self.step(&q, &k, &v, slot, positions, cache)?;
+            return self.o_proj.forward_fused(&out, epilogue);
         }
         let (q_norm, k_norm) = self.qk_norms.heads();
         let (q, k) = (self.heads(&q, q_norm, positions)?, self.heads(&k, k_norm, positions)?);
-        let v = self.product.heads(&v, self.config.head_dim)?;
+        let v = self.kernels.heads(&v, self.config.head_dim)?;
         let view = cache.update(&k, &v)?;
-        if let Some(seen) = positions.watched() {
-            *seen = Some(Seen::new(&q, &k, &view)?);
+        if let Some(observed) = positions.observer() {
+            let sinks = self.sinks.as_ref().map(Array::share).transpose()?;
+            let AttentionConfig { scale, softcap, .. } = self.config;
+            let scores = Scores { scale, softcap, sinks };
+            *observed = Some(Observed::new(&q, &k, &view, scores)?);
         }
-        self.o_proj.forward_around(&self.attended(&q, &view, positions)?, onto)
+        self.o_proj.forward_fused(&self.attended(&q, &view, positions)?, epilogue)
     }
 
-    /// Room in the cache for one position of each row, where `l` is one and there is one operation for
-    /// all that such a step in `dtype` does up to the output projection.
-    pub fn room(
+    /// The slot in the cache for one position of each row, where `l` is one and there is one operation
+    /// for all that such a step in `dtype` does up to the output projection.
+    pub fn slot(
         &self,
         dtype: Dtype,
         l: i32,
         positions: &mut Positions,
-        cache: &mut Cache,
-    ) -> Result<Option<Room>> {
+        cache: &mut KvCache,
+    ) -> Result<Option<Slot>> {
         let (q_norm, k_norm) = self.qk_norms.heads();
         let norms_fit = [q_norm, k_norm].iter().flatten().all(|norm| norm.weight.dtype() == dtype);
-        let is_known = match self.product {
-            Product::CpuKernels => true,
-            Product::Cuda => self.sinks.is_none() && cuda::attends(self.config.head_dim, dtype),
+        let is_known = match self.kernels {
+            Kernels::Cpu => true,
+            Kernels::Cuda => self.sinks.is_none() && cuda::attends(self.config.head_dim, dtype),
             _ => false,
         };
-        let fits = is_known && norms_fit && l == 1 && positions.watched().is_none();
+        let fits = is_known && norms_fit && l == 1 && positions.observer().is_none();
         if fits { cache.reserve(dtype) } else { Ok(None) }
     }
 
@@ -94,37 +99,37 @@ impl Attention {
         q: &Columns,
         k: &Columns,
         v: &Columns,
-        room: Room,
+        slot: Slot,
         positions: &mut Positions,
-        cache: &mut Cache,
+        cache: &mut KvCache,
     ) -> Result<Array> {
         let AttentionConfig { n_heads, scale, softcap, .. } = self.config;
         let norms = match self.qk_norms.heads() {
             (Some(q), Some(k)) => Some(HeadNorms { q: &q.weight, k: &k.weight, eps: q.eps }),
             _ => None,
         };
-        let places = positions.places(&room, n_heads)?;
-        let reach = positions.reach();
+        let offsets = positions.step_offsets(&slot, n_heads)?;
+        let factors = positions.rope_factors();
         let step = Step {
             q: q.heads(),
             k: k.heads(),
             v: v.heads(),
             n_heads,
-            keys: &room.keys,
-            values: &room.values,
-            at: room.at,
-            on_device: &places.at,
-            rows: &places.rows,
+            keys: &slot.keys,
+            values: &slot.values,
+            at: slot.at,
+            on_device: &offsets.at,
+            rows: &offsets.rows,
             window: self.config.window,
-            counters: &places.counters,
-            turn: self.rope.as_ref().map(|rope| rope.on_device(reach)),
+            counters: &offsets.counters,
+            turn: self.rope.as_ref().map(|rope| rope.on_device(factors)),
             norms,
             scale,
             softcap,
             sinks: self.sinks.as_ref(),
         };
-        let [out, keys, values] = match self.product {
-            Product::CpuKernels => cpu::step_attention(&step)?,
+        let [out, keys, values] = match self.kernels {
+            Kernels::Cpu => cpu::step_attention(&step)?,
             _ => cuda::step_attention(&step)?,
         };
         cache.fill(keys, values);
@@ -141,8 +146,13 @@ impl Attention {
         let [b, l, _] = x.of.dims()?;
         let head_dim = self.config.head_dim;
         let has_one_type = norm.is_none_or(|norm| norm.weight.dtype() == x.of.dtype());
-        if self.product == Product::CpuKernels && has_one_type {
-            let turns = self.rope.as_ref().map(|rope| positions.turns(rope, l)).transpose()?;
+        if self.kernels == Kernels::Cpu && has_one_type {
+            let factors = positions.rope_factors();
+            let turns = self
+                .rope
+                .as_ref()
+                .map(|rope| positions.cos_sin(rope.rotation(factors), l))
+                .transpose()?;
             let norm = norm.map(|norm| (&norm.weight, norm.eps));
             return cpu::heads(&x.of, x.range.clone(), head_dim, norm, turns.as_ref());
         }
@@ -152,16 +162,40 @@ impl Attention {
         self.rope.as_ref().map_or_else(|| x.share(), |rope| rope.forward(&x, positions))
     }
 
-    /// Elements that one position takes in the cache.
-    pub fn kv_elements(&self) -> u64 {
-        2 * self.config.n_kv_heads as u64 * self.config.head_dim as u64
+    /// What it remembers, of which a context length may bound the positions.
+    pub fn kv_spec(&self, context_length: Option<i32>) -> KvSpec {
+        let AttentionConfig { n_kv_heads, head_dim, window, .. } = self.config;
+        KvSpec::new(n_kv_heads, head_dim, window, context_length)
+    }
+
+    /// Values of one position between the projections, before and after rotation.
+    pub fn activations(&self) -> u64 {
+        let AttentionConfig { n_heads, n_kv_heads, head_dim, .. } = self.config;
+        2 * ((n_heads + 2 * n_kv_heads) * head_dim) as u64
+    }
+
+    /// Bytes of one query's scores for one key, of all heads together, as `device` holds them. A GPU
+    /// computes most attention without holding any; on a CPU there are the scores and their softmax, and
+    /// two more copies where sinks are put beside them and taken off again.
+    pub fn score_bytes(&self, device: Device) -> u64 {
+        let copies = match device {
+            Device::Gpu => 1,
+            Device::Cpu if self.sinks.is_some() => 4,
+            Device::Cpu => 2,
+        };
+        4 * self.config.n_heads as u64 * copies
+    }
+
+    /// Bytes that its products take; projections of the same values may be computed at once.
+    pub fn workspace(&self, dtype: Dtype) -> Workspace {
+        self.qkv.workspace(dtype).then(self.o_proj.workspace(dtype))
     }
 
     /// Queries `[b, n_heads, l, d]` over keys and values: `[b, l, n_heads * d]`.
     fn attended(&self, q: &Array, view: &View, positions: &mut Positions) -> Result<Array> {
         let (k, v) = (&view.keys, &view.values);
         let has_one_type = k.dtype() == q.dtype() && v.dtype() == q.dtype();
-        if self.product == Product::CpuKernels && has_one_type {
+        if self.kernels == Kernels::Cpu && has_one_type {
             let Visible { ref starts, causal, window } = view.visible;
             let visible = cpu::Visible { starts, causal, window };
             let AttentionConfig { scale, softcap, .. } = self.config;
@@ -172,7 +206,7 @@ impl Attention {
         ops::reshape(&ops::swap_axes(&out, 1, 2)?, &[b, l, n_heads * d])
     }
 
-    /// The same by MLX's operations: `[b, n_heads, l, d]`.
+    /// Queries `[b, n_heads, l, d]` over keys and values by MLX's operations: `[b, n_heads, l, d]`.
     fn attend(&self, q: &Array, view: &View, positions: &mut Positions) -> Result<Array> {
         let scale = self.config.scale;
         let (k, v) = (&view.keys, &view.values);

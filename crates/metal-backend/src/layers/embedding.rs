@@ -2,7 +2,8 @@
 
 use mlx_ffi::{Array, Dtype, Quantized, Result, dequantize, ops};
 
-use super::{Around, Lora, Matrix, Weight};
+use super::{Fusion, Lora, Weight, Workspace};
+use crate::kernels::Matrix;
 
 /// A vector for each token id.
 #[derive(Debug)]
@@ -23,14 +24,15 @@ impl Embedding {
         Embedding { lora, ..self }
     }
 
-    /// Its matrix.
-    pub fn weight(&self) -> &Weight {
-        &self.weight
+    /// Bytes that are taken beside the vectors.
+    pub fn workspace(&self) -> Workspace {
+        let row = self.lora.as_ref().map_or(0, Lora::embedded_row_bytes);
+        Workspace { row, ..Workspace::default() }
     }
 
-    /// Its adapter.
-    pub fn lora(&self) -> Option<&Lora> {
-        self.lora.as_ref()
+    /// Bytes that the tied output layer takes beside the logits.
+    pub fn head_workspace(&self) -> Workspace {
+        self.weight.workspace(self.dtype, self.lora.as_ref().map_or(0, Lora::tied_row_bytes))
     }
 
     /// The type of the vectors, and so of all activations.
@@ -59,10 +61,10 @@ impl Embedding {
         }
     }
 
-    /// The tied output layer: `[…, hidden_size]` to `[…, vocab_size]`, with what is done around it.
-    pub fn project(&self, x: &Array, around: Around<'_>) -> Result<Array> {
-        let Some(lora) = &self.lora else { return self.weight.project_around(x, around) };
-        let x = around.before(x)?;
-        around.after(self.weight.product, lora.project_tied(&x, &self.weight.project(&x)?)?)
+    /// The tied output layer: `[…, hidden_size]` to `[…, vocab_size]`, with its `fusion`.
+    pub fn project(&self, x: &Array, fusion: Fusion<'_>) -> Result<Array> {
+        let Some(lora) = &self.lora else { return self.weight.project_fused(x, fusion) };
+        let x = fusion.prologue(x)?;
+        fusion.epilogue(self.weight.kernels, lora.project_tied(&x, &self.weight.project(&x)?)?)
     }
 }

@@ -2,7 +2,8 @@
 
 use mlx_ffi::{Array, Result, ops};
 
-use super::{ExpertLora, Weight};
+use super::{ExpertLora, Weight, Workspace};
+use crate::kernels::Order;
 
 /// `x w[e]ᵀ + b[e]` with the matrix of expert `e`.
 #[derive(Debug)]
@@ -14,15 +15,6 @@ pub(crate) struct ExpertLinear {
     lora: Option<Box<ExpertLora>>,
 }
 
-/// The order in which experts are named.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// Any.
-    Any,
-    /// Upwards.
-    Sorted,
-}
-
 impl ExpertLinear {
     /// Projections by `weight`, `[experts, out, in]`, and `bias`, `[experts, out]`.
     pub fn new(weight: Weight, bias: Option<Array>) -> Self {
@@ -32,11 +24,6 @@ impl ExpertLinear {
     /// The same with an adapter, where there is one.
     pub fn with_lora(self, lora: Option<ExpertLora>) -> Self {
         ExpertLinear { lora: lora.map(Box::new), ..self }
-    }
-
-    /// Its adapter.
-    pub fn lora(&self) -> Option<&ExpertLora> {
-        self.lora.as_deref()
     }
 
     /// `x`, `[t, 1 or e, in]`, by the experts that `indices`, `[t, e]`, name: `[t, e, out]`.
@@ -52,8 +39,14 @@ impl ExpertLinear {
         }
     }
 
+    /// Bytes that its products take, of which a row passes `per_row`; experts are multiplied as they are.
+    pub fn workspace(&self, per_row: u64) -> Workspace {
+        let row = self.lora.as_ref().map_or(0, |lora| per_row * lora.row_bytes());
+        Workspace { row, ..Workspace::default() }
+    }
+
     /// Whether products are faster where the experts are named in order.
     pub fn prefers_order(&self) -> bool {
-        self.weight.product.prefers_order()
+        self.weight.kernels.prefers_order()
     }
 }

@@ -1,8 +1,9 @@
 //! A linear projection, quantised or not.
 
-use mlx_ffi::{Array, Quantized, Result};
+use mlx_ffi::{Array, Dtype, Result};
 
-use super::{Activation, Lora, Order, Product, RmsNorm};
+use super::{Fusion, Lora, Workspace};
+use crate::kernels::{Activation, GemvFusion, Kernels, Matrix, Order};
 
 /// `x wᵀ + b`, and what an adapter adds.
 #[derive(Debug)]
@@ -13,58 +14,19 @@ pub(crate) struct Linear {
     lora: Option<Lora>,
 }
 
-/// What is done before and after a projection, in one operation with it where a device has one.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Around<'a> {
-    /// Before it.
-    pub norm: Option<&'a RmsNorm>,
-    /// What comes out of that norm, where it is known already.
-    pub normed: Option<&'a Array>,
-    /// What the result is added to.
-    pub onto: Option<&'a Array>,
-}
-
-impl Around<'_> {
-    /// What is projected in place of `x`.
-    pub fn before(&self, x: &Array) -> Result<Array> {
-        match (self.normed, self.norm) {
-            (Some(normed), _) => normed.share(),
-            (None, Some(norm)) => norm.forward(x),
-            (None, None) => x.share(),
-        }
-    }
-
-    /// What becomes of the result of `product`.
-    pub fn after(&self, product: Product, y: Array) -> Result<Array> {
-        match self.onto {
-            None => Ok(y),
-            Some(onto) => product.sum(onto, &y),
-        }
-    }
-}
-
-/// The matrix of a projection or an embedding, and what multiplies with it.
+/// The matrix of a projection or an embedding, and whose kernels multiply with it.
 #[derive(Debug)]
 pub(crate) struct Weight {
     pub matrix: Matrix,
-    pub product: Product,
-}
-
-/// A matrix as the checkpoint has it.
-#[derive(Debug)]
-pub(crate) enum Matrix {
-    /// `[out, in]`, or `[experts, out, in]`.
-    Dense(Array),
-    /// The same, packed.
-    Quantized(Quantized),
+    pub kernels: Kernels,
 }
 
 impl Weight {
     /// `x wᵀ` for `x` of `[…, in]`.
     pub fn project(&self, x: &Array) -> Result<Array> {
         match &self.matrix {
-            Matrix::Dense(weight) => self.product.dense(x, weight),
-            Matrix::Quantized(weight) => self.product.quantized(x, weight),
+            Matrix::Dense(weight) => self.kernels.dense(x, weight),
+            Matrix::Quantized(weight) => self.kernels.quantized(x, weight),
         }
     }
 
@@ -72,26 +34,43 @@ impl Weight {
     fn project_biased(&self, x: &Array, bias: Option<&Array>) -> Result<Array> {
         match (bias, &self.matrix) {
             (None, _) => self.project(x),
-            (Some(bias), Matrix::Dense(weight)) => self.product.biased_dense(x, weight, bias),
-            (Some(bias), Matrix::Quantized(_)) => self.product.sum(&self.project(x)?, bias),
+            (Some(bias), Matrix::Dense(weight)) => self.kernels.biased_dense(x, weight, bias),
+            (Some(bias), Matrix::Quantized(_)) => self.kernels.sum(&self.project(x)?, bias),
         }
     }
 
-    /// As [`project`](Self::project), with what is done around it.
-    pub fn project_around(&self, x: &Array, around: Around<'_>) -> Result<Array> {
-        match self.product.one_row(x, &self.matrix, None, None, around) {
+    /// `x wᵀ` for `x` of `[…, in]`, with its `fusion`.
+    pub fn project_fused(&self, x: &Array, fusion: Fusion<'_>) -> Result<Array> {
+        let (row, gemv) = fusion.of_gemv(x);
+        match self.kernels.gemv(row, &self.matrix, gemv) {
             Some(y) => y,
-            None => around.after(self.product, self.project(&around.before(x)?)?),
+            None => fusion.epilogue(self.kernels, self.project(&fusion.prologue(x)?)?),
         }
     }
 
-    /// As [`project`](Self::project) with a matrix for each of `indices`, `[t, e]`: `x` of
-    /// `[t, 1 or e, in]` to `[t, e, out]`.
+    /// `x wᵀ` with a matrix of `w` for each of `indices`, `[t, e]`: `x` of `[t, 1 or e, in]` to
+    /// `[t, e, out]`.
     pub fn gather(&self, x: &Array, indices: &Array, order: Order) -> Result<Array> {
         match &self.matrix {
-            Matrix::Dense(weight) => self.product.gather_dense(x, weight, indices, order),
-            Matrix::Quantized(weight) => self.product.gather_quantized(x, weight, indices, order),
+            Matrix::Dense(weight) => self.kernels.gather_dense(x, weight, indices, order),
+            Matrix::Quantized(weight) => self.kernels.gather_quantized(x, weight, indices, order),
         }
+    }
+}
+
+impl Weight {
+    /// Bytes that a product of activations of `dtype` takes, with so many for each row of an adapter's.
+    pub fn workspace(&self, dtype: Dtype, adapter_row: u64) -> Workspace {
+        let (Matrix::Quantized(packed), Some(from)) =
+            (&self.matrix, self.kernels.unpacked_from(dtype))
+        else {
+            return Workspace { row: adapter_row, ..Workspace::default() };
+        };
+        let rows = packed.weight.shape().first().copied().unwrap_or(0) as u64;
+        let groups = packed.scales.shape().last().copied().unwrap_or(0) as u64;
+        let elements = rows * groups * packed.quantization.group_size as u64;
+        let unpacked = elements * dtype.size() as u64;
+        Workspace { row: adapter_row, unpacked, unpacked_from: from as u64 }
     }
 }
 
@@ -121,11 +100,11 @@ impl Linear {
         self.lora.as_ref()
     }
 
-    /// `[…, in]` to `[…, out]`, with what is done around it.
-    pub fn forward_around(&self, x: &Array, around: Around<'_>) -> Result<Array> {
-        match self.at_once(x, None, around) {
+    /// `[…, in]` to `[…, out]`, with its `fusion`.
+    pub fn forward_fused(&self, x: &Array, fusion: Fusion<'_>) -> Result<Array> {
+        match self.at_once(x, None, fusion) {
             Some(y) => y,
-            None => around.after(self.weight.product, self.forward(&around.before(x)?)?),
+            None => fusion.epilogue(self.weight.kernels, self.forward(&fusion.prologue(x)?)?),
         }
     }
 
@@ -134,22 +113,28 @@ impl Linear {
         &self,
         x: &Array,
         activation: Activation,
-        around: Around<'_>,
+        fusion: Fusion<'_>,
     ) -> Option<Result<Array>> {
-        self.at_once(x, Some(activation), Around { onto: None, ..around })
+        self.at_once(x, Some(activation), Fusion { residual: None, ..fusion })
     }
 
     fn at_once(
         &self,
         x: &Array,
         gate: Option<Activation>,
-        around: Around<'_>,
+        fusion: Fusion<'_>,
     ) -> Option<Result<Array>> {
-        let Weight { matrix, product } = &self.weight;
         if self.lora.is_some() {
             return None;
         }
-        product.one_row(x, matrix, self.bias.as_ref(), gate, around)
+        let (row, gemv) = fusion.of_gemv(x);
+        let gemv = GemvFusion { bias: self.bias.as_ref(), gate, ..gemv };
+        self.weight.kernels.gemv(row, &self.weight.matrix, gemv)
+    }
+
+    /// Bytes that its product takes beside the activations, which are of `dtype`.
+    pub fn workspace(&self, dtype: Dtype) -> Workspace {
+        self.weight.workspace(dtype, self.lora.as_ref().map_or(0, Lora::row_bytes))
     }
 
     /// `[…, in]` to `[…, out]`.

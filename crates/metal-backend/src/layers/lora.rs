@@ -2,7 +2,9 @@
 
 use mlx_ffi::{Array, Dtype, Result, ops};
 
-use super::{Matrix, Order, Weight};
+use super::Weight;
+use super::workspace::adapter_row_bytes;
+use crate::kernels::{Matrix, Order};
 
 /// What is added to the result of a base: `scale · (x a) b`.
 ///
@@ -19,6 +21,28 @@ pub(crate) struct Lora {
 }
 
 impl Lora {
+    /// Bytes of one row on its way through a projection's adapter.
+    pub fn row_bytes(&self) -> u64 {
+        adapter_row_bytes(self.sizes())
+    }
+
+    /// Bytes of one row on its way through an adapter of embeddings, of which one row is taken.
+    pub fn embedded_row_bytes(&self) -> u64 {
+        let [_, rank, hidden_size] = self.sizes();
+        adapter_row_bytes([0, rank, hidden_size])
+    }
+
+    /// Bytes of one row on its way through an adapter of tied embeddings.
+    pub fn tied_row_bytes(&self) -> u64 {
+        let [vocab_size, rank, hidden_size] = self.sizes();
+        adapter_row_bytes([hidden_size, rank, vocab_size])
+    }
+
+    /// The sizes of `[in, rank]` and `[rank, out]`.
+    fn sizes(&self) -> [u64; 3] {
+        [size(&self.a, 0), size(&self.b, 0), size(&self.b, 1)]
+    }
+
     /// `y`, what the base made of `x` of `[…, in]`, with the adapter's part.
     pub fn project(&self, x: &Array, y: &Array) -> Result<Array> {
         let z = ops::matmul(&ops::matmul(x, &self.a)?, &self.b)?;
@@ -51,6 +75,15 @@ pub(crate) struct ExpertLora {
 }
 
 impl ExpertLora {
+    /// Bytes of one row on its way through one expert's adapter.
+    pub fn row_bytes(&self) -> u64 {
+        let (Matrix::Dense(a), Matrix::Dense(b)) = (&self.a.matrix, &self.b.matrix) else {
+            return 0;
+        };
+        // [experts, rank, in] and [experts, out, rank]
+        adapter_row_bytes([size(a, 2), size(a, 1), size(b, 1)])
+    }
+
     /// `y`, what the experts that `indices`, `[t, e]`, name made of `x`, `[t, 1 or e, in]`, with the
     /// adapter's part.
     pub fn project(&self, x: &Array, y: &Array, indices: &Array, order: Order) -> Result<Array> {
@@ -62,6 +95,10 @@ impl ExpertLora {
         let z = self.b.gather(&self.a.gather(x, indices, order)?, indices, order)?;
         add(self.scale, &z, y)
     }
+}
+
+fn size(array: &Array, axis: usize) -> u64 {
+    array.shape().get(axis).copied().unwrap_or(0) as u64
 }
 
 fn add(scale: f32, z: &Array, y: &Array) -> Result<Array> {

@@ -1,64 +1,9 @@
 //! The gated feed-forward network.
 
-use mlx_ffi::{Array, Result, cuda, ops};
+use mlx_ffi::{Array, Dtype, Result, ops};
 
-use super::{Around, Columns, Linear, Product};
-
-/// What the gate does to what it lets through.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Activation {
-    /// `x · sigmoid(x)`.
-    Silu,
-    /// The tanh form of the Gaussian error linear unit.
-    GeluTanh,
-    /// `g · sigmoid(alpha · g)` of the gate and 1 more than what it lets through, both clipped at
-    /// `limit` (gpt-oss).
-    ClippedSilu { alpha: f32, limit: f32 },
-}
-
-impl Activation {
-    /// The activation of that name in a `config.json`.
-    pub fn from_name(name: &str) -> Option<Activation> {
-        match name {
-            "silu" | "swish" => Some(Activation::Silu),
-            "gelu_pytorch_tanh" | "gelu_new" => Some(Activation::GeluTanh),
-            _ => None,
-        }
-    }
-
-    /// As kernels for CUDA know it.
-    pub fn on_cuda(self) -> Option<cuda::Gate> {
-        match self {
-            Activation::Silu => Some(cuda::Gate::Silu),
-            Activation::GeluTanh => Some(cuda::Gate::GeluTanh),
-            Activation::ClippedSilu { .. } => None,
-        }
-    }
-
-    /// What passes the gate, `act(gate) · up`, by MLX's operations.
-    pub fn gated(self, gate: &Array, up: &Array) -> Result<Array> {
-        let scalar = |value| Array::scalar(value, gate.dtype());
-        match self {
-            Activation::Silu => ops::multiply(&ops::multiply(gate, &ops::sigmoid(gate)?)?, up),
-            Activation::GeluTanh => {
-                // In one step, which rounds once: mlx-lm's numbers to the bit.
-                let cube = ops::power(gate, &scalar(3.0)?)?;
-                let inner = ops::add(gate, &ops::multiply(&scalar(0.044_715)?, &cube)?)?;
-                let scaled = ops::multiply(&scalar((2.0 / std::f32::consts::PI).sqrt())?, &inner)?;
-                let open = ops::add(&scalar(1.0)?, &ops::tanh(&scaled)?)?;
-                let gelu = ops::multiply(&ops::multiply(&scalar(0.5)?, gate)?, &open)?;
-                ops::multiply(&gelu, up)
-            }
-            Activation::ClippedSilu { alpha, limit } => {
-                let gate = ops::minimum(gate, &scalar(limit)?)?;
-                let up = ops::maximum(&ops::minimum(up, &scalar(limit)?)?, &scalar(-limit)?)?;
-                let open = ops::sigmoid(&ops::multiply(&scalar(alpha)?, &gate)?)?;
-                let silu = ops::multiply(&gate, &open)?;
-                ops::multiply(&silu, &ops::add(&up, &scalar(1.0)?)?)
-            }
-        }
-    }
-}
+use super::{Fusion, Linear, Workspace};
+use crate::kernels::{Activation, Columns, Kernels};
 
 /// The two projections into the network: the gate and what it lets through.
 #[derive(Debug)]
@@ -72,6 +17,14 @@ pub(crate) enum GateUp<L> {
 }
 
 impl<L> GateUp<L> {
+    /// Bytes that the products take, where `of` tells those of one; separate ones may be computed at once.
+    pub fn workspace(&self, of: impl Fn(&L) -> Workspace) -> Workspace {
+        match self {
+            GateUp::Separate { gate_proj, up_proj } => of(gate_proj).and(of(up_proj)),
+            GateUp::Halves(both) | GateUp::Interleaved(both) => of(both),
+        }
+    }
+
     /// The gate and what it lets through, where `project` applies a matrix.
     pub fn forward(&self, project: impl Fn(&L) -> Result<Array>) -> Result<(Columns, Columns)> {
         match self {
@@ -109,21 +62,27 @@ pub(crate) struct Mlp {
     /// The gate's activation.
     pub activation: Activation,
     /// Whose kernels compute the gate.
-    pub product: Product,
+    pub kernels: Kernels,
 }
 
 impl Mlp {
-    /// `[b, l, hidden_size]` to the same, with what is done around it.
-    pub fn forward(&self, x: &Array, around: Around<'_>) -> Result<Array> {
-        let onto = Around { onto: around.onto, ..Around::default() };
+    /// Bytes that its products take beside the activations, which are of `dtype`.
+    pub fn workspace(&self, dtype: Dtype) -> Workspace {
+        let gate_up = self.gate_up.workspace(|linear| linear.workspace(dtype));
+        gate_up.then(self.down_proj.workspace(dtype))
+    }
+
+    /// `[b, l, hidden_size]` to the same, with its `fusion`.
+    pub fn forward(&self, x: &Array, fusion: Fusion<'_>) -> Result<Array> {
+        let epilogue = fusion.only_epilogue();
         if let GateUp::Halves(both) = &self.gate_up
-            && let Some(inner) = both.gated(x, self.activation, around)
+            && let Some(inner) = both.gated(x, self.activation, fusion)
         {
-            return self.down_proj.forward_around(&inner?, onto);
+            return self.down_proj.forward_fused(&inner?, epilogue);
         }
-        let x = &around.before(x)?;
+        let x = &fusion.prologue(x)?;
         let (gate, up) = self.gate_up.forward(|linear| linear.forward(x))?;
-        let inner = self.product.gated(self.activation, &gate, &up)?;
-        self.down_proj.forward_around(&inner, onto)
+        let inner = self.kernels.gated(self.activation, &gate, &up)?;
+        self.down_proj.forward_fused(&inner, epilogue)
     }
 }

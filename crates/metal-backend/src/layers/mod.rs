@@ -1,36 +1,45 @@
-//! The parts that models are made of. They decide at load how they compute; model files only
-//! name them.
+//! The parts that models are made of. Each says what it computes, what it remembers and what it costs;
+//! model files only name them.
 
 mod attention;
+mod block;
+mod capture;
 mod decoder;
 mod embedding;
 mod experts;
+mod fusion;
 mod linear;
 mod lora;
+mod mixer;
 mod mlp;
 mod moe;
 mod norm;
+mod observed;
+mod pass;
 mod positions;
-mod product;
 mod qkv;
 mod rope;
-mod seen;
-mod step;
+mod rotation;
+mod step_offsets;
 mod workspace;
 
 pub(crate) use attention::{Attention, AttentionConfig};
-pub(crate) use decoder::{Block, Decoder, Head, Pass};
+pub(crate) use block::Block;
+pub(crate) use capture::StepCapture;
+pub(crate) use decoder::{Decoder, Head};
 pub(crate) use embedding::Embedding;
-pub(crate) use experts::{ExpertLinear, Order};
-pub(crate) use linear::{Around, Linear, Matrix, Weight};
+pub(crate) use experts::ExpertLinear;
+pub(crate) use fusion::Fusion;
+pub(crate) use linear::{Linear, Weight};
 pub(crate) use lora::{ExpertLora, Lora};
-pub(crate) use mlp::{Activation, GateUp, Mlp};
+pub(crate) use mixer::Mixer;
+pub(crate) use mlp::{GateUp, Mlp};
 pub(crate) use moe::{FeedForward, Moe, Routing};
 pub(crate) use norm::RmsNorm;
-pub(crate) use positions::{Positions, SharedPlaces};
-pub(crate) use product::{Product, UNPACKED_FROM};
-pub(crate) use qkv::{Columns, QkNorms, Qkv};
-pub(crate) use rope::{Reach, Rope};
-pub(crate) use seen::Seen;
-pub(crate) use step::KeptStep;
+pub(crate) use observed::Observed;
+pub(crate) use pass::Pass;
+pub(crate) use positions::Positions;
+pub(crate) use qkv::{QkNorms, Qkv};
+pub(crate) use rope::Rope;
+pub(crate) use rotation::Rotation;
 pub(crate) use workspace::Workspace;

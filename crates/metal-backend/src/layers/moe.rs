@@ -2,7 +2,8 @@
 
 use mlx_ffi::{Array, Dtype, Result, ops};
 
-use super::{Activation, Around, ExpertLinear, GateUp, Linear, Mlp, Order, Product};
+use super::{ExpertLinear, Fusion, GateUp, Linear, Mlp, Workspace};
+use crate::kernels::{Activation, Kernels, Order};
 
 /// Chosen experts from which on sorting them pays.
 const SORT_FROM: usize = 64;
@@ -17,11 +18,21 @@ pub(crate) enum FeedForward {
 }
 
 impl FeedForward {
-    /// `[b, l, hidden_size]` to the same, with what is done around it.
-    pub fn forward(&self, x: &Array, around: Around<'_>) -> Result<Array> {
+    /// Bytes that its products take beside the activations, which are of `dtype`.
+    pub fn workspace(&self, dtype: Dtype) -> Workspace {
         match self {
-            FeedForward::Mlp(mlp) => mlp.forward(x, around),
-            FeedForward::Moe(moe) => around.after(moe.product, moe.forward(&around.before(x)?)?),
+            FeedForward::Mlp(mlp) => mlp.workspace(dtype),
+            FeedForward::Moe(moe) => moe.workspace(dtype),
+        }
+    }
+
+    /// `[b, l, hidden_size]` to the same, with its `fusion`.
+    pub fn forward(&self, x: &Array, fusion: Fusion<'_>) -> Result<Array> {
+        match self {
+            FeedForward::Mlp(mlp) => mlp.forward(x, fusion),
+            FeedForward::Moe(moe) => {
+                fusion.epilogue(moe.kernels, moe.forward(&fusion.prologue(x)?)?)
+            }
         }
     }
 }
@@ -33,7 +44,8 @@ pub(crate) enum Routing {
     Probabilities,
     /// The most likely experts, by their probabilities among the chosen.
     Normalised,
-    /// The same from logits that were never compared with those of all (gpt-oss): rounding differs.
+    /// The most likely experts, by their probabilities among the chosen, from logits that were never
+    /// compared with those of all (gpt-oss): rounding differs.
     Logits,
 }
 
@@ -53,10 +65,17 @@ pub(crate) struct Moe {
     pub down_proj: ExpertLinear,
     pub activation: Activation,
     /// Whose kernels compute the gate.
-    pub product: Product,
+    pub kernels: Kernels,
 }
 
 impl Moe {
+    /// Bytes that its products take beside the activations, which are of `dtype`.
+    fn workspace(&self, dtype: Dtype) -> Workspace {
+        let of = |linear: &ExpertLinear| linear.workspace(self.experts_per_token as u64);
+        let gate_up = self.gate_up.workspace(of);
+        self.router.workspace(dtype).then(gate_up).then(of(&self.down_proj))
+    }
+
     /// `[b, l, hidden_size]` to the same.
     fn forward(&self, x: &Array) -> Result<Array> {
         let [b, l, hidden] = x.dims()?;
@@ -101,7 +120,7 @@ impl Moe {
     /// `x`, `[t, 1, hidden_size]`, by the experts `indices`, `[t, e]`: `[t, e, hidden_size]`.
     fn experts(&self, x: &Array, indices: &Array, order: Order) -> Result<Array> {
         let (gate, up) = self.gate_up.forward(|linear| linear.forward(x, indices, order))?;
-        let inner = self.product.gated(self.activation, &gate, &up)?;
+        let inner = self.kernels.gated(self.activation, &gate, &up)?;
         self.down_proj.forward(&inner, indices, order)
     }
 

@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Result};
 
-use super::Product;
+use crate::kernels::{Kernels, Norm};
 
 /// `x / √(mean(x²) + eps) · weight` over the last dimension.
 #[derive(Debug)]
@@ -10,12 +10,17 @@ pub(crate) struct RmsNorm {
     pub weight: Array,
     pub eps: f32,
     /// Whose kernels compute it.
-    pub product: Product,
+    pub kernels: Kernels,
 }
 
 impl RmsNorm {
     /// `[…, size]` to the same.
     pub fn forward(&self, x: &Array) -> Result<Array> {
-        self.product.rms_norm(x, &self.weight, self.eps)
+        self.kernels.rms_norm(x, &self.weight, self.eps)
+    }
+
+    /// What a kernel needs of it.
+    pub fn weights(&self) -> Norm<'_> {
+        Norm { weight: &self.weight, eps: self.eps }
     }
 }

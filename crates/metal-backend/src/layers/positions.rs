@@ -1,106 +1,58 @@
-//! Where the positions of a step stand, and what they see.
+//! The positions of a pass, and what its layers share of them.
 
-use std::cell::{OnceCell, RefCell};
-use std::rc::Rc;
+use std::cell::OnceCell;
 
-use mlx_ffi::{Array, Dtype, Result, cuda, ops};
+use mlx_ffi::{Array, Result};
 
-use super::rope::Turn;
-use super::{Reach, Rope, Seen};
-use crate::cache::{Caches, Mask, Room, View, Visible};
-
-/// Kinds of layers of which something is kept on the device.
-const MOST_KINDS: usize = 4;
-
-/// What the steps of some rows have on the device, so that it need not be brought there for each.
-#[derive(Debug, Default)]
-pub(crate) struct Places {
-    /// For each kind of layer: each row's first position, and what its positions are more than their
-    /// indices.
-    rows: Vec<(Vec<i32>, Array)>,
-    /// Zeros for kernels that count.
-    counters: Option<Array>,
-    /// For each kind of layer, where the last step wrote.
-    ends: Vec<(i32, Array)>,
-}
-
-impl Places {
-    /// The index `at` on the device, which layers of one kind share, counted there from the last step's:
-    /// what comes from the host for each step would have to wait for the device.
-    fn end(&mut self, at: i32) -> Result<Array> {
-        if let Some((_, array)) = self.ends.iter().find(|(end, _)| *end == at) {
-            return array.share();
-        }
-        let array = match self.ends.iter().position(|(end, _)| end + 1 == at) {
-            Some(known) => {
-                let (_, last) = self.ends.swap_remove(known);
-                ops::add(&last, &Array::from_i32(&[1], &[1])?)?
-            }
-            None => Array::from_i32(&[at; cuda::ON_DEVICE], &[cuda::ON_DEVICE as i32])?,
-        };
-        if self.ends.len() == MOST_KINDS {
-            self.ends.remove(0);
-        }
-        self.ends.push((at, array.share()?));
-        Ok(array)
-    }
-}
-
-/// The same, of the caches of these rows and the passes over them.
-pub(crate) type SharedPlaces = Rc<RefCell<Places>>;
-
-/// Where a step writes and what it sees.
-#[derive(Debug)]
-pub(crate) struct StepPlaces {
-    /// The index of the new position.
-    pub at: Array,
-    /// See [`Places`].
-    pub rows: Array,
-    /// See [`Places`].
-    pub counters: Array,
-}
+use super::step_offsets::{SharedOffsets, SlotOffsets};
+use super::{Observed, Rotation};
+use crate::cache::{Caches, Mask, RopeFactors, Slot, View, Visible};
 
 /// The positions of one pass through the layers: `l` for each row of the batch.
 #[derive(Debug)]
 pub(crate) struct Positions {
     /// The first position of each row.
     offsets: Vec<i32>,
-    /// The same as `[b]`, once it was asked for.
+    /// `offsets` as `[b]`, once that was asked for.
     each: OnceCell<Array>,
-    /// How they are encoded.
-    reach: Reach,
+    rope_factors: RopeFactors,
     /// Layers of one kind are in the same state, so they share a mask: (visible, l, n).
     masks: Vec<((Visible, i32, i32), Mask)>,
-    /// What rotates them, for each kind of layer.
-    turns: Vec<(Turn, Array)>,
+    /// Cosines and sines of their angles, for each kind of layer.
+    cos_sin: Vec<(Rotation, Array)>,
     /// What steps have on the device.
-    places: SharedPlaces,
-    /// What attention leaves for one who looks at it.
-    seen: Option<Option<Seen>>,
+    on_device: SharedOffsets,
+    /// Where attention leaves what it sees, where somebody observes it.
+    observer: Option<Option<Observed>>,
 }
 
 impl Positions {
     /// The positions that follow those which the rows of `caches` have passed.
     pub fn after(caches: &Caches) -> Positions {
+        Positions::of_step(caches, SharedOffsets::default())
+    }
+
+    /// The positions that follow those of `caches`, for a step whose offsets stay `on_device`.
+    pub fn of_step(caches: &Caches, on_device: SharedOffsets) -> Positions {
         Positions {
             offsets: caches.offsets().to_vec(),
             each: OnceCell::new(),
-            reach: caches.reach(),
+            rope_factors: caches.rope_factors(),
             masks: Vec::new(),
-            turns: Vec::new(),
-            places: caches.places(),
-            seen: None,
+            cos_sin: Vec::new(),
+            on_device,
+            observer: None,
         }
     }
 
     /// From now on, each layer leaves what its attention sees.
-    pub fn watch(&mut self) {
-        self.seen = Some(None);
+    pub fn observe(&mut self) {
+        self.observer = Some(None);
     }
 
     /// Where a layer is to leave that.
-    pub fn watched(&mut self) -> Option<&mut Option<Seen>> {
-        self.seen.as_mut()
+    pub fn observer(&mut self) -> Option<&mut Option<Observed>> {
+        self.observer.as_mut()
     }
 
     /// The first position of each row.
@@ -126,62 +78,35 @@ impl Positions {
         Ok(Some(self.each.get_or_init(|| each)))
     }
 
-    /// How the positions are encoded.
-    pub fn reach(&self) -> Reach {
-        self.reach
+    /// The factors that stretch all of them.
+    pub fn rope_factors(&self) -> RopeFactors {
+        self.rope_factors
     }
 
     /// What rotates the `l` positions of each row, `[b or 1, l, dims]` F32: the cosines of all pairs'
     /// angles, then their sines.
-    pub fn turns(&mut self, rope: &Rope, l: i32) -> Result<Array> {
-        let turn = rope.turn(self.reach);
-        let is_known = |(known, turns): &&(Turn, Array)| *known == turn && turns.shape()[1] == l;
-        if let Some((_, turns)) = self.turns.iter().find(is_known) {
-            return turns.share();
+    pub fn cos_sin(&mut self, rotation: Rotation, l: i32) -> Result<Array> {
+        let is_known =
+            |(known, values): &&(Rotation, Array)| *known == rotation && values.shape()[1] == l;
+        if let Some((_, values)) = self.cos_sin.iter().find(is_known) {
+            return values.share();
         }
         let same = self.offsets.get(..1).unwrap_or(&[0]);
         let rows = if self.differ() { &self.offsets[..] } else { same };
         let mut values = Vec::new();
         for offset in rows {
-            (0..l).for_each(|i| turn.push(offset + i, &mut values));
+            (0..l).for_each(|i| rotation.push_cos_sin(offset + i, &mut values));
         }
         let dims = values.len() as i32 / (rows.len() as i32 * l).max(1);
-        let turns = Array::from_f32(&values, &[rows.len() as i32, l, dims])?;
-        self.turns.push((turn, turns.share()?));
-        Ok(turns)
+        let values = Array::from_f32(&values, &[rows.len() as i32, l, dims])?;
+        self.cos_sin.push((rotation, values.share()?));
+        Ok(values)
     }
 
-    /// Where a step writes and what it sees, as [`Step`](mlx_ffi::step::Step) takes it, for layers
-    /// of `n_heads` heads. One layer after the other uses its counters.
-    pub fn places(&mut self, room: &Room, n_heads: i32) -> Result<StepPlaces> {
-        let b = room.starts.len() as i32;
-        let beyond = self.offsets.iter().map(|offset| offset - room.at);
-        let rows: Vec<i32> =
-            room.starts.iter().copied().zip(beyond).flat_map(<[i32; 2]>::from).collect();
-        let mut places = self.places.borrow_mut();
-        let at = places.end(room.at)?;
-        let rows = match places.rows.iter().find(|(known, _)| *known == rows) {
-            Some((_, rows)) => rows.share()?,
-            None => {
-                if places.rows.len() == MOST_KINDS {
-                    places.rows.remove(0);
-                }
-                let mut padded = rows.clone();
-                padded.resize(rows.len().max(cuda::ON_DEVICE), 0);
-                let array = Array::from_i32(&padded, &[padded.len() as i32])?;
-                places.rows.push((rows, array.share()?));
-                array
-            }
-        };
-        let counters = match &places.counters {
-            Some(counters) if counters.size() >= (b * n_heads) as usize => counters.share()?,
-            _ => {
-                let counters =
-                    ops::zeros(&[(b * n_heads).max(cuda::ON_DEVICE as i32)], Dtype::I32)?;
-                places.counters.insert(counters).share()?
-            }
-        };
-        Ok(StepPlaces { at, rows, counters })
+    /// Where a step writes and what it sees, as [`Step`](mlx_ffi::step::Step) takes it, for layers of
+    /// `n_heads` heads whose new position goes into `slot`.
+    pub fn step_offsets(&self, slot: &Slot, n_heads: i32) -> Result<SlotOffsets> {
+        self.on_device.borrow_mut().of(slot, &self.offsets, n_heads)
     }
 
     /// The mask for `l` queries over a view.

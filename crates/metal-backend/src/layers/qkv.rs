@@ -1,11 +1,9 @@
 //! Queries, keys and values before they are split into heads.
 
-use std::ops::Range;
+use mlx_ffi::{Array, Dtype, Result};
 
-use mlx_ffi::step::Heads;
-use mlx_ffi::{Array, Result, cuda, ops};
-
-use super::{Around, Linear, RmsNorm};
+use super::{Fusion, Linear, RmsNorm, Workspace};
+use crate::kernels::Columns;
 
 /// The projections to queries, keys and values.
 #[derive(Debug)]
@@ -23,18 +21,28 @@ pub(crate) enum Qkv {
 }
 
 impl Qkv {
-    /// `x`, `[b, l, hidden_size]`, to queries of `q_dim` columns, keys and values of `kv_dim`.
-    /// What `around` does before comes first.
-    pub fn forward(&self, x: &Array, around: Around<'_>) -> Result<[Columns; 3]> {
-        let around = Around { onto: None, ..around };
+    /// Bytes that the products take; separate ones may be computed at once.
+    pub fn workspace(&self, dtype: Dtype) -> Workspace {
         match self {
             Qkv::Separate { q_proj, k_proj, v_proj } => {
-                let x = around.before(x)?;
+                q_proj.workspace(dtype).and(k_proj.workspace(dtype)).and(v_proj.workspace(dtype))
+            }
+            Qkv::Fused { qkv_proj, .. } => qkv_proj.workspace(dtype),
+        }
+    }
+
+    /// `x`, `[b, l, hidden_size]`, to queries of `q_dim` columns, keys and values of `kv_dim`.
+    /// The prologue of `fusion` comes first.
+    pub fn forward(&self, x: &Array, fusion: Fusion<'_>) -> Result<[Columns; 3]> {
+        let fusion = fusion.only_prologue();
+        match self {
+            Qkv::Separate { q_proj, k_proj, v_proj } => {
+                let x = fusion.prologue(x)?;
                 let all = |linear: &Linear| linear.forward(&x).map(Columns::all);
                 Ok([all(q_proj)?, all(k_proj)?, all(v_proj)?])
             }
             Qkv::Fused { qkv_proj, q_dim, kv_dim } => {
-                let all = qkv_proj.forward_around(x, around)?;
+                let all = qkv_proj.forward_fused(x, fusion)?;
                 let (k_end, v_end) = (q_dim + kv_dim, q_dim + 2 * kv_dim);
                 Ok([
                     Columns { of: all.share()?, range: 0..*q_dim },
@@ -43,45 +51,6 @@ impl Qkv {
                 ])
             }
         }
-    }
-}
-
-/// Some columns of an array: kernels that take them where they lie need no operation to cut them out.
-#[derive(Debug)]
-pub(crate) struct Columns {
-    /// `[b, l, …]`.
-    pub of: Array,
-    /// Which, of the last dimension.
-    pub range: Range<i32>,
-}
-
-impl Columns {
-    /// All columns of an array.
-    pub fn all(of: Array) -> Columns {
-        let range = 0..of.shape().last().copied().unwrap_or(0);
-        Columns { of, range }
-    }
-
-    /// Whether these are the halves of one array whose rows kernels for CUDA can gate.
-    pub fn are_halves(gate: &Columns, up: &Columns) -> bool {
-        let half = gate.range.end;
-        let are_halves = gate.range.start == 0 && up.range == (half..2 * half);
-        let are_of_one = gate.of.shape() == up.of.shape();
-        are_halves && are_of_one && cuda::takes_gate(&gate.of)
-    }
-
-    /// The same for the step of one position.
-    pub fn heads(&self) -> Heads<'_> {
-        Heads { array: &self.of, at: self.range.start }
-    }
-
-    /// An array of these columns alone.
-    pub fn array(&self) -> Result<Array> {
-        let Range { start, end } = self.range;
-        if self.of.shape().last() == Some(&(end - start)) {
-            return self.of.share();
-        }
-        ops::slice_axis(&self.of, -1, start, end)
     }
 }
 

@@ -4,9 +4,10 @@ use std::f64::consts::PI;
 use std::rc::Rc;
 
 use mlx_ffi::fast::{RopeFrequencies, RopeOffset};
-use mlx_ffi::{Array, Result, cpu, fast, ops, step};
+use mlx_ffi::{Array, Result, fast, ops, step};
 
-use super::Positions;
+use super::{Positions, Rotation};
+use crate::cache::RopeFactors;
 use crate::config::{RopeConfig, RopeScaling};
 
 /// Rotates queries and keys by their positions.
@@ -14,32 +15,21 @@ use crate::config::{RopeConfig, RopeScaling};
 pub(crate) struct Rope {
     dims: i32,
     frequencies: Frequencies,
-    /// The wavelengths of sequences that are longer than the original context, and that context.
-    extended: Option<(Frequencies, i32)>,
+    /// The frequencies of [`RopeFactors::Long`], and the longest sequence that has the others.
+    long: Option<(Frequencies, i32)>,
     /// What positions are multiplied with.
     scale: f32,
     /// What the values to be rotated are multiplied with, a scalar.
-    magnitude: Option<f32>,
-}
-
-/// Which wavelengths a row has. All its positions have the same ones (LongRoPE), or a query
-/// and a key would not be as far apart as they are; they follow from the length of the whole.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) enum Reach {
-    /// Those of sequences up to the original context.
-    #[default]
-    Original,
-    /// Those of longer ones.
-    Extended,
+    attention_factor: Option<f32>,
 }
 
 #[derive(Debug)]
 struct Frequencies {
     /// As MLX takes them.
     given: Given,
-    /// Radians for each position, one for each pair of dimensions.
-    radians: Rc<[f32]>,
-    /// The same on the device.
+    /// Inverse frequencies: radians for each position, one for each pair of dimensions.
+    inv_freq: Rc<[f32]>,
+    /// `inv_freq` on the device.
     on_device: Array,
 }
 
@@ -53,39 +43,20 @@ enum Given {
 
 impl Frequencies {
     fn powers(dims: i32, base: f64) -> Result<Frequencies> {
-        let radians = base_wavelengths(dims, base).map(|wavelength| wavelength.recip() as f32);
-        Frequencies::new(Given::Base(base as f32), radians.collect())
+        let inv_freq = base_wavelengths(dims, base).map(|wavelength| wavelength.recip() as f32);
+        Frequencies::new(Given::Base(base as f32), inv_freq.collect())
     }
 
-    fn new(given: Given, radians: Rc<[f32]>) -> Result<Frequencies> {
-        let on_device = Array::from_f32(&radians, &[radians.len() as i32])?;
-        Ok(Frequencies { given, radians, on_device })
+    fn new(given: Given, inv_freq: Rc<[f32]>) -> Result<Frequencies> {
+        let on_device = Array::from_f32(&inv_freq, &[inv_freq.len() as i32])?;
+        Ok(Frequencies { given, inv_freq, on_device })
     }
 
     fn of(wavelengths: impl Iterator<Item = f64>) -> Result<Frequencies> {
         let wavelengths: Vec<f32> = wavelengths.map(|value| value as f32).collect();
-        let radians = wavelengths.iter().map(|wavelength| wavelength.recip()).collect();
+        let inv_freq = wavelengths.iter().map(|wavelength| wavelength.recip()).collect();
         let array = Array::from_f32(&wavelengths, &[wavelengths.len() as i32])?;
-        Frequencies::new(Given::Wavelengths(array), radians)
-    }
-}
-
-/// How far each pair of a head's values is turned at a position.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Turn {
-    /// For each position.
-    radians: Rc<[f32]>,
-    /// What positions are multiplied with.
-    scale: f32,
-    /// What the values are multiplied with as they are turned.
-    magnitude: f32,
-}
-
-impl Turn {
-    /// Appends the cosines of all pairs' angles at a position, then their sines.
-    pub fn push(&self, position: i32, to: &mut Vec<f32>) {
-        let radians = self.radians.iter().copied();
-        to.extend(cpu::turns(radians, position, self.scale, self.magnitude));
+        Frequencies::new(Given::Wavelengths(array), inv_freq)
     }
 }
 
@@ -95,7 +66,7 @@ impl Rope {
         let theta = config.theta;
         let plain = |scale: f64| {
             let frequencies = Frequencies::powers(dims, theta)?;
-            Ok(Rope { dims, frequencies, extended: None, scale: scale as f32, magnitude: None })
+            Ok(Rope { dims, frequencies, long: None, scale: scale as f32, attention_factor: None })
         };
         match config.scaling {
             RopeScaling::None => plain(1.0),
@@ -159,10 +130,10 @@ impl Rope {
                     let pairs = base_wavelengths(dims, theta).zip(factors.to_vec());
                     pairs.map(|(freq, factor)| freq * factor)
                 };
-                let magnitude = attention_factor as f32;
-                let short = Rope::with_wavelengths(dims, stretched(short_factor), magnitude)?;
-                let long = Frequencies::of(stretched(long_factor))?;
-                Ok(Rope { extended: Some((long, original)), ..short })
+                let factor = attention_factor as f32;
+                let short = Rope::with_wavelengths(dims, stretched(short_factor), factor)?;
+                let frequencies = Frequencies::of(stretched(long_factor))?;
+                Ok(Rope { long: Some((frequencies, original)), ..short })
             }
         }
     }
@@ -170,44 +141,45 @@ impl Rope {
     fn with_wavelengths(
         dims: i32,
         wavelengths: impl Iterator<Item = f64>,
-        magnitude: f32,
+        attention_factor: f32,
     ) -> Result<Rope> {
         Ok(Rope {
             dims,
             frequencies: Frequencies::of(wavelengths)?,
-            extended: None,
+            long: None,
             scale: 1.0,
-            magnitude: (magnitude != 1.0).then_some(magnitude),
+            attention_factor: (attention_factor != 1.0).then_some(attention_factor),
         })
     }
 
-    /// The longest sequence that has the wavelengths of [`Reach::Original`], where others have not.
+    /// The longest sequence whose positions have [`RopeFactors::Short`], where longer ones have others.
     pub fn original_context(&self) -> Option<i32> {
-        self.extended.as_ref().map(|(_, original)| *original)
+        self.long.as_ref().map(|(_, original)| *original)
     }
 
-    fn frequencies(&self, reach: Reach) -> &Frequencies {
-        match &self.extended {
-            Some((extended, _)) if reach == Reach::Extended => extended,
+    fn frequencies(&self, factors: RopeFactors) -> &Frequencies {
+        match &self.long {
+            Some((long, _)) if factors == RopeFactors::Long => long,
             _ => &self.frequencies,
         }
     }
 
-    /// The same for the step of one position.
-    pub fn on_device(&self, reach: Reach) -> step::Turn<'_> {
-        let (scale, magnitude) = (self.scale, self.magnitude.unwrap_or(1.0));
-        step::Turn { radians: &self.frequencies(reach).on_device, scale, magnitude }
+    /// The rotation of sequences with these factors, as the kernel of a step takes it.
+    pub fn on_device(&self, factors: RopeFactors) -> step::Turn<'_> {
+        let (scale, magnitude) = (self.scale, self.attention_factor.unwrap_or(1.0));
+        step::Turn { radians: &self.frequencies(factors).on_device, scale, magnitude }
     }
 
-    /// How far values are turned in sequences of this reach.
-    pub fn turn(&self, reach: Reach) -> Turn {
-        let radians = Rc::clone(&self.frequencies(reach).radians);
-        Turn { radians, scale: self.scale, magnitude: self.magnitude.unwrap_or(1.0) }
+    /// The rotation of sequences with these factors.
+    pub fn rotation(&self, factors: RopeFactors) -> Rotation {
+        let inv_freq = Rc::clone(&self.frequencies(factors).inv_freq);
+        let attention_factor = self.attention_factor.unwrap_or(1.0);
+        Rotation { inv_freq, scale: self.scale, attention_factor }
     }
 
     /// `x`, `[b, n, l, head_dim]`, at these positions.
     pub fn forward(&self, x: &Array, positions: &Positions) -> Result<Array> {
-        let frequencies = match &self.frequencies(positions.reach()).given {
+        let frequencies = match &self.frequencies(positions.rope_factors()).given {
             Given::Base(base) => RopeFrequencies::Base(*base),
             Given::Wavelengths(values) => RopeFrequencies::Wavelengths(values),
         };
@@ -215,13 +187,13 @@ impl Rope {
             Some(offsets) => RopeOffset::Each(offsets),
             None => RopeOffset::Same(positions.offsets().first().copied().unwrap_or(0)),
         };
-        let Some(magnitude) = self.magnitude else {
+        let Some(attention_factor) = self.attention_factor else {
             return fast::rope(x, self.dims, frequencies, self.scale, offset);
         };
-        let magnitude = Array::scalar(magnitude, x.dtype())?;
+        let attention_factor = Array::scalar(attention_factor, x.dtype())?;
         let head_dim = x.shape().last().copied().unwrap_or(self.dims);
         // Before the rotation, as mlx-lm rounds it.
-        let turning = ops::multiply(&ops::slice_axis(x, -1, 0, self.dims)?, &magnitude)?;
+        let turning = ops::multiply(&ops::slice_axis(x, -1, 0, self.dims)?, &attention_factor)?;
         let turned = fast::rope(&turning, self.dims, frequencies, self.scale, offset)?;
         if head_dim == self.dims {
             return Ok(turned);
@@ -245,7 +217,7 @@ mod tests {
     /// base of 10,000, against the wavelengths and the factor of transformers'
     /// `modeling_rope_utils`; `tests/fixtures/parity/scripts/literals.py` prints them.
     #[track_caller]
-    fn check(scaling: &str, wavelengths: [f64; 8], magnitude: f64) {
+    fn check(scaling: &str, wavelengths: [f64; 8], attention_factor: f64) {
         let legacy = format!(
             r#"{{"rope_theta": 10000.0, "max_position_embeddings": 1024, "rope_scaling": {{{scaling}}}}}"#
         );
@@ -265,14 +237,16 @@ mod tests {
                 }
             };
             let mut turns = Vec::new();
-            rope.turn(Reach::Original).push(3, &mut turns);
+            rope.rotation(RopeFactors::Short).push_cos_sin(3, &mut turns);
             for (found, wavelength) in turns.iter().zip(&wavelengths) {
-                let expected = (3.0 / wavelength).cos() * magnitude;
+                let expected = (3.0 / wavelength).cos() * attention_factor;
                 assert!((f64::from(*found) - expected).abs() < 1e-5, "{found}, not {expected}");
             }
             let near = |(a, b): (&f64, &f64)| (a / b - 1.0).abs() < 1e-5;
             assert!(found.iter().zip(&wavelengths).all(near), "{found:?}");
-            assert!((f64::from(rope.magnitude.unwrap_or(1.0)) - magnitude).abs() < 1e-6);
+            assert!(
+                (f64::from(rope.attention_factor.unwrap_or(1.0)) - attention_factor).abs() < 1e-6
+            );
         }
     }
 
@@ -328,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_magnitude_of_yarn_is_that_of_transformers() {
+    fn the_attention_factor_of_yarn_is_that_of_transformers() {
         check(&format!(r#"{YARN}, "attention_factor": 1.5"#), YARN_WAVELENGTHS, 1.5);
         let both = format!(r#"{YARN}, "mscale": 0.7, "mscale_all_dim": 1.0"#);
         check(&both, YARN_WAVELENGTHS, 0.9634747);
@@ -347,9 +321,9 @@ mod tests {
         let config = Config::parse("config.json", &text).unwrap();
         let rope = Rope::new(16, &config.rope("full_attention", 1e4).unwrap()).unwrap();
         assert_eq!(rope.original_context(), Some(256));
-        let (long, _) = rope.extended.as_ref().unwrap();
+        let (long, _) = rope.long.as_ref().unwrap();
         let expected: [f64; 8] = [1.0, 4.74342, 20.0, 79.0569, 300.0, 1106.8, 4000.0, 14230.2];
-        for (found, expected) in long.radians.iter().zip(expected) {
+        for (found, expected) in long.inv_freq.iter().zip(expected) {
             assert!((f64::from(*found) * expected - 1.0).abs() < 1e-5, "{found} {expected}");
         }
     }

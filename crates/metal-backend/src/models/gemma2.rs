@@ -3,7 +3,8 @@
 
 use crate::config::Config;
 use crate::error::Result;
-use crate::layers::{Activation, Decoder};
+use crate::kernels::Activation;
+use crate::layers::Decoder;
 use crate::shape::{AttentionParts, Shape, activation, windows};
 use crate::weights::Weights;
 

@@ -3,7 +3,8 @@
 
 use crate::config::{Config, RopeConfig, RopeScaling};
 use crate::error::Result;
-use crate::layers::{Activation, Decoder};
+use crate::kernels::Activation;
+use crate::layers::Decoder;
 use crate::shape::{AttentionParts, NormSpan, Shape, activation, windows};
 use crate::weights::Weights;
 

@@ -3,7 +3,8 @@
 
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::layers::{Activation, Decoder, ExpertLinear, FeedForward, GateUp, Moe, Routing};
+use crate::kernels::Activation;
+use crate::layers::{Decoder, ExpertLinear, FeedForward, GateUp, Moe, Routing};
 use crate::shape::{AttentionParts, Experts, Shape, windows};
 use crate::weights::Weights;
 
@@ -46,7 +47,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
             gate_up,
             down_proj,
             activation,
-            product: w.kernels(),
+            kernels: w.kernels(),
         };
         shape.pre_norm_block(w, attention, FeedForward::Moe(moe))
     })?;

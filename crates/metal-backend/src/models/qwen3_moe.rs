@@ -2,7 +2,8 @@
 
 use crate::config::Config;
 use crate::error::Result;
-use crate::layers::{Activation, Decoder, FeedForward, GateUp, Moe, Routing};
+use crate::kernels::Activation;
+use crate::layers::{Decoder, FeedForward, GateUp, Moe, Routing};
 use crate::shape::{AttentionParts, Experts, NormSpan, Shape, activation, windows};
 use crate::weights::Weights;
 
@@ -53,7 +54,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
                 },
                 down_proj: linear("down_proj", inner, shape.hidden_size)?,
                 activation: act,
-                product: w.kernels(),
+                kernels: w.kernels(),
             })
         } else {
             shape.mlp(&mlp, act, false)?

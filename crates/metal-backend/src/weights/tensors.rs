@@ -17,7 +17,8 @@ use super::source::{Checkpoint, TensorHeader};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::files::ModelFiles;
-use crate::layers::{Embedding, Linear, Lora, Matrix, Product, RmsNorm, Weight};
+use crate::kernels::{Kernels, Matrix};
+use crate::layers::{Embedding, Linear, Lora, RmsNorm, Weight};
 
 pub(crate) use joined::Linears;
 
@@ -39,8 +40,8 @@ struct Shared {
     is_unwanted: Arc<AtomicBool>,
     /// The type that the user asked for.
     dtype: Option<Dtype>,
-    /// What multiplies with every matrix.
-    product: Product,
+    /// Whose kernels the model computes with.
+    kernels: Kernels,
     totals: RefCell<Totals>,
 }
 
@@ -62,7 +63,7 @@ impl Weights {
         checkpoint: &Checkpoint,
         config: &Config,
         dtype: Option<Dtype>,
-        product: Product,
+        kernels: Kernels,
         only_describe: bool,
     ) -> Weights {
         let shared = Shared {
@@ -73,15 +74,15 @@ impl Weights {
             is_unwanted: Arc::clone(&checkpoint.is_unwanted),
             config: config.clone(),
             dtype,
-            product,
+            kernels,
             totals: RefCell::default(),
         };
         Weights { prefix: String::new(), shared: Rc::new(shared) }
     }
 
     /// Whose kernels the model computes with.
-    pub fn kernels(&self) -> Product {
-        self.shared.product
+    pub fn kernels(&self) -> Kernels {
+        self.shared.kernels
     }
 
     /// The same, with `adapter` for the projections and embeddings that it names.
@@ -259,7 +260,7 @@ impl Weights {
 
     /// `matrix` of `shape` with what multiplies with it.
     fn weight(&self, matrix: Matrix, shape: &[i32]) -> Result<Weight> {
-        let weight = Weight { matrix, product: self.shared.product };
+        let weight = Weight { matrix, kernels: self.shared.kernels };
         self.check_kernel(&weight, shape)?;
         Ok(weight)
     }
@@ -379,7 +380,7 @@ impl Weights {
     /// A tensor that is missing or does not fit.
     pub fn rms_norm(&self, name: &str, size: i32, eps: f32) -> Result<RmsNorm> {
         let weight = self.at(name).tensor("weight", &[size])?;
-        Ok(RmsNorm { weight, eps, product: self.kernels() })
+        Ok(RmsNorm { weight, eps, kernels: self.kernels() })
     }
 
     /// A norm whose weight is stored as its distance from 1 (Gemma).
@@ -390,6 +391,6 @@ impl Weights {
         let weight = self.at(name).tensor("weight", &[size])?;
         let weight = ops::add(&weight, &Array::scalar(1.0, weight.dtype())?)?;
         weight.eval()?;
-        Ok(RmsNorm { weight, eps, product: self.kernels() })
+        Ok(RmsNorm { weight, eps, kernels: self.kernels() })
     }
 }

@@ -191,12 +191,11 @@ fn rows_that_outgrow_the_memory_are_set_back_and_are_what_they_are_alone() {
 
 #[test]
 fn rows_of_packed_keys_that_are_set_back_are_what_they_are_alone() {
-    if !crate::is_alone("batching::rows_of_packed_keys_that_are_set_back_are_what_they_are_alone")
-    {
+    if !crate::is_alone("batching::rows_of_packed_keys_that_are_set_back_are_what_they_are_alone") {
         return;
     }
-    let checkpoint = Checkpoint::with_heads(32, 2, 32, 32)
-        .config("max_position_embeddings", json!(100_000));
+    let checkpoint =
+        Checkpoint::with_heads(32, 2, 32, 32).config("max_position_embeddings", json!(100_000));
     let packed = LoadOptions { kv_bits: Some(8), ..Default::default() };
     let model = checkpoint.load(&packed).unwrap();
     let options = |i| drawn(1500, i);

@@ -161,7 +161,7 @@ fn packed_prefixes_are_taken_where_they_lead_to_the_same_numbers() {
         assert_eq!(found(&ids[..90]), (0, Some(CacheMiss::Empty)));
         assert_eq!(found(&ids[..250]), (0, Some(CacheMiss::Empty)));
         assert_eq!(found(&ids[..250]), (192, None));
-        assert_eq!(found(&ids), (192, Some(CacheMiss::Ends)));
+        assert_eq!(found(&ids), (192, Some(CacheMiss::Differs)));
         // Short of a whole first chunk, the rest of it would see packed keys.
         assert_eq!(found(&ids[..110]), (0, Some(CacheMiss::FirstChunk)));
         assert_eq!(found(&ids[..129]), (128, None));

@@ -4,13 +4,12 @@ use std::ops::Range;
 
 use mlx_ffi::{Array, Dtype, memory, ops};
 
+use super::job::{ClassifyJob, Scores};
 use super::run::{Run, Wanted};
-use super::{ClassifyJob, Scores};
 use crate::cache::Caches;
 use crate::engine::memory::HEAD_ROWS;
-use crate::engine::not_numbers;
-use crate::engine::scheduler::Served;
-use crate::error::Result;
+use crate::engine::served::Served;
+use crate::error::{Result, not_numbers};
 use crate::layers::Decoder;
 use crate::sampling::normalise;
 
@@ -77,8 +76,8 @@ fn pairs(
     served: &Served,
 ) -> Vec<Pair> {
     let (length, end) = (job.prompts[prompt].len(), job.labels[label].len() - 1);
-    let reach = |ids: usize| served.model.reach(length + ids);
-    let alike = (0..end).take_while(|at| reach(at + 1) == reach(0)).count();
+    let factors = |ids: usize| served.model.rope_factors(length + ids);
+    let alike = (0..end).take_while(|at| factors(at + 1) == factors(0)).count();
     let pair = |ids: Range<usize>| Pair { row, label, anew: ids.start == alike, ids };
     [0..alike, alike..end].into_iter().filter(|ids| !ids.is_empty()).map(pair).collect()
 }
@@ -115,7 +114,7 @@ impl Batch {
         let label = job.labels.iter().map(Vec::len).max().unwrap_or(0);
         let total = longest + label.saturating_sub(1);
         let mut caches = Caches::new(&served.specs, served.storage, ids.len(), total)
-            .with_reach(served.model.reach(longest));
+            .with_rope_factors(served.model.rope_factors(longest));
         let alone = is_alone(served, longest, label);
         if longest <= served.chunk && !alone {
             caches.leave_no_room();
@@ -210,8 +209,9 @@ impl Batch {
         let prompt = &job.prompts[self.prompts[pair.row]];
         let first = Wanted::From(prompt.len() + pair.ids.start);
         let ids = [prompt, &job.labels[pair.label][..pair.ids.end]].concat();
-        let reach = served.model.reach(ids.len());
-        let caches = Caches::new(&served.specs, served.storage, 1, ids.len()).with_reach(reach);
+        let factors = served.model.rope_factors(ids.len());
+        let caches =
+            Caches::new(&served.specs, served.storage, 1, ids.len()).with_rope_factors(factors);
         let run = Run::new(vec![ids], caches, first, served.chunk);
         let before = std::mem::replace(&mut self.run, run);
         self.held.get_or_insert(before.caches);

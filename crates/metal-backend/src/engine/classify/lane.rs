@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use inference_core::{Error, GenerateMetrics};
 
-use super::{Batch, Classification, ClassifyJob};
-use crate::engine::panicked;
-use crate::engine::scheduler::Served;
+use super::batch::Batch;
+use super::classification::Classification;
+use super::job::ClassifyJob;
+use crate::engine::served::Served;
+use crate::error::panicked;
 
 /// All classifications of an engine.
 #[derive(Default)]

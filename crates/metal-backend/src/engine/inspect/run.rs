@@ -5,12 +5,12 @@ use std::time::Instant;
 use inference_core::{CacheMiss, GenerateMetrics, LayerAttention};
 use mlx_ffi::{Array, eval_all};
 
-use super::InspectJob;
+use super::job::InspectJob;
 use super::rows::{self, Rows};
 use crate::cache::Caches;
-use crate::engine::scheduler::Served;
+use crate::engine::served::Served;
 use crate::error::Result;
-use crate::layers::{Decoder, Pass, Seen};
+use crate::layers::{Decoder, Observed, Pass};
 
 /// A prompt that is being looked at.
 pub(super) struct Inspection {
@@ -32,10 +32,10 @@ impl Inspection {
     pub fn new(job: InspectJob, caches: Caches, served: &Served, needed: u64) -> Inspection {
         let n = job.ids.len();
         let empty = |layer: &usize| {
-            let config = &served.model.layers[*layer].attention.config;
-            rows::empty(*layer, config, n, job.weights)
+            let attention = served.model.layers[*layer].mixer.attention()?;
+            Some(rows::empty(*layer, &attention.config, n, job.weights))
         };
-        let layers = job.layers.iter().map(empty).collect();
+        let layers = job.layers.iter().filter_map(empty).collect();
         let (started, done, pass, peak_bytes) = (Instant::now(), 0, None, 0);
         Inspection { job, started, caches, done, pass, layers, needed, peak_bytes }
     }
@@ -57,7 +57,7 @@ impl Inspection {
                 let ids = &self.job.ids[self.done..self.done + count];
                 let ids = Array::from_u32(ids, &[1, count as i32])?;
                 let mut pass = served.model.begin(&ids, &self.caches)?;
-                pass.watch();
+                pass.observe();
                 pass
             }
         };
@@ -78,8 +78,8 @@ impl Inspection {
         let layer = pass.layer();
         let through = model.advance(pass, &mut self.caches, 1)?;
         let at = self.job.layers.iter().position(|asked| *asked == layer);
-        if let (Some(seen), Some(at)) = (pass.take_seen(), at) {
-            self.take(&seen, model, at, count)?;
+        if let (Some(seen), Some(at)) = (pass.take_observed(), at) {
+            self.take(&seen, at, count)?;
         }
         // The last hidden states are not needed, so the last layer's end never runs.
         let hidden = (!through).then(|| pass.arrays()).into_iter().flatten();
@@ -88,13 +88,13 @@ impl Inspection {
     }
 
     /// Takes out what the layer asked for at `at` saw.
-    fn take(&mut self, seen: &Seen, model: &Decoder, at: usize, count: usize) -> Result<()> {
+    fn take(&mut self, seen: &Observed, at: usize, count: usize) -> Result<()> {
         let told = &mut self.layers[at];
         let rows = Rows { first: self.done, count, of: self.job.ids.len() };
         rows.take(&seen.queries, told.n_heads, &mut told.queries)?;
         rows.take(&seen.keys, told.n_kv_heads, &mut told.keys)?;
         if let Some(weights) = &mut told.weights {
-            let new = seen.weights(&model.layers[told.layer].attention)?;
+            let new = seen.weights()?;
             eval_all([&new.values, &new.entropy])?;
             rows.take_weights(&new.values, &mut weights.values)?;
             rows.take(&new.entropy, told.n_heads, &mut weights.entropy)?;

@@ -5,7 +5,7 @@ use std::sync::mpsc::TryRecvError;
 use inference_core::{FinishReason, GenerateMetrics, Outcome};
 
 use super::{Row, Scheduler};
-use crate::engine::{Command, Job};
+use crate::engine::job::{Command, Job};
 
 impl Scheduler<'_> {
     /// Whether there is nothing to do until a command arrives.

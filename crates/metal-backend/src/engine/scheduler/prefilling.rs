@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use mlx_ffi::on_cpu;
 
-use super::{Part, Prefill, QUANTUM, Scheduler, Served, panicked};
+use super::{Part, Prefill, QUANTUM, Scheduler, Served};
+use crate::error::panicked;
 
 /// Every so many parts, the request that came first is served rather than the shortest one.
 const OLDEST_EVERY: usize = 4;

@@ -7,9 +7,10 @@ use inference_core::LoadOptions;
 use mlx_ffi::Device;
 use serde_json::{Map, Value, json};
 
-use crate::cache::CacheSpec;
-use crate::engine::EngineOptions;
+use crate::cache::{KvSpec, StateSpec};
+use crate::engine_options::EngineOptions;
 use crate::files::ModelFiles;
+use crate::kernels::Kernels;
 use crate::load;
 use crate::weights::Checkpoint;
 
@@ -67,7 +68,8 @@ fn a_minimal_config_of_the_4b_model_has_the_sizes_that_transformers_gives_it() {
     let config = load::config(&files).unwrap();
     let load = LoadOptions::default();
     let checkpoint = Checkpoint::open(&files).unwrap();
-    let options = EngineOptions { files, config, device: Device::Cpu, load };
+    let (device, kernels) = (Device::Cpu, Kernels::Mlx);
+    let options = EngineOptions { files, config, device, kernels, load };
     let described = load::describe(&options, &checkpoint).unwrap();
     let info = described.description.info;
     assert_eq!((info.vocab_size, info.num_layers, info.hidden_size), (262_208, 34, 2560));
@@ -76,14 +78,14 @@ fn a_minimal_config_of_the_4b_model_has_the_sizes_that_transformers_gives_it() {
     assert_eq!(described.model.embed_scale, Some(f64::from(2560).sqrt()));
     assert_eq!(described.model.logit_softcap, None);
     for (index, layer) in described.model.layers.iter().enumerate() {
-        let attention = layer.attention.config;
+        let attention = layer.mixer.attention().unwrap().config;
         assert_eq!((attention.n_heads, attention.n_kv_heads, attention.head_dim), (8, 4, 256));
         // `query_pre_attn_scalar` is 256.
         assert_eq!(attention.scale, 1.0 / 16.0);
         assert_eq!(attention.softcap, None);
         let is_global = (index + 1) % 6 == 0;
         assert_eq!(attention.window, (!is_global).then_some(1024), "layer {index}");
-        let spec = CacheSpec::Sliding { window: 1024 };
-        assert_eq!(described.specs[index], if is_global { CacheSpec::Growing } else { spec });
+        let spec = KvSpec::new(4, 256, (!is_global).then_some(1024), None);
+        assert_eq!(described.specs[index], StateSpec::Kv(spec));
     }
 }

@@ -4,7 +4,8 @@ use mlx_ffi::{Array, Dtype, Quantized, dequantize, ops};
 
 use super::Weights;
 use crate::error::{Error, Result};
-use crate::layers::{Matrix, Order, Weight};
+use crate::kernels::{Matrix, Order};
+use crate::layers::Weight;
 
 /// Rows of a matrix, and of activations, that are looked at.
 const ROWS: i32 = 32;
@@ -33,7 +34,7 @@ impl Weights {
             Matrix::Quantized(w) => dequantize(w, dtype)?,
         };
         let plain = ops::swap_axes(&ops::astype(&plain, Dtype::F32)?, -1, -2)?;
-        let weight = Weight { matrix: part, product: weight.product };
+        let weight = Weight { matrix: part, kernels: weight.kernels };
         let tolerance = if dtype == Dtype::F32 { 1e-4 } else { 2e-2 };
         for rows in [1, 32] {
             let wave: Vec<f32> = (0..rows * columns).map(|i| (0.7 * i as f32).sin()).collect();

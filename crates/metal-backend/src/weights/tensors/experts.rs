@@ -4,7 +4,8 @@ use mlx_ffi::{Array, Dtype, QuantMode, Quantization, Quantized, ops};
 
 use super::Weights;
 use crate::error::{Error, Result};
-use crate::layers::{ExpertLinear, ExpertLora, Matrix};
+use crate::kernels::Matrix;
+use crate::layers::{ExpertLinear, ExpertLora};
 
 impl Weights {
     /// The projections `name` of all experts in one tensor, packed or not, as mlx-lm stores them:

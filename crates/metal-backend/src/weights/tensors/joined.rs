@@ -4,7 +4,8 @@ use mlx_ffi::{Array, Quantized, ops};
 
 use super::Weights;
 use crate::error::Result;
-use crate::layers::{Linear, Matrix, Product, Weight};
+use crate::kernels::{Kernels, Matrix};
+use crate::layers::{Linear, Weight};
 
 /// Projections of the same values.
 pub(crate) enum Linears<const N: usize> {
@@ -34,14 +35,14 @@ impl Weights {
             linears.push(self.linear(name, input, output, bias)?);
         }
         let linears: [Linear; N] = linears.try_into().expect("one for each part");
-        if self.kernels() == Product::Mlx || !have_one_form(&linears) {
+        if self.kernels() == Kernels::Mlx || !have_one_form(&linears) {
             return Ok(Linears::Separate(linears));
         }
-        let product = self.kernels();
+        let kernels = self.kernels();
         let matrices = linears.each_ref().map(|linear| &linear.weight().matrix);
-        let weight = Weight { matrix: joined_matrix(&matrices, product)?, product };
+        let weight = Weight { matrix: joined_matrix(&matrices, kernels)?, kernels };
         let biases: Vec<&Array> = linears.iter().filter_map(Linear::bias).collect();
-        let bias = bias.then(|| joined(&biases, product)).transpose()?;
+        let bias = bias.then(|| joined(&biases, kernels)).transpose()?;
         Ok(Linears::Joined(Linear::new(weight, bias)))
     }
 }
@@ -60,7 +61,7 @@ fn have_one_form(linears: &[Linear]) -> bool {
 }
 
 /// The rows of matrices of one form in turn.
-fn joined_matrix(matrices: &[&Matrix], product: Product) -> Result<Matrix> {
+fn joined_matrix(matrices: &[&Matrix], kernels: Kernels) -> Result<Matrix> {
     let (mut dense, mut packed) = (Vec::new(), Vec::new());
     for matrix in matrices {
         match matrix {
@@ -68,8 +69,8 @@ fn joined_matrix(matrices: &[&Matrix], product: Product) -> Result<Matrix> {
             Matrix::Quantized(w) => packed.push(w),
         }
     }
-    let Some(first) = packed.first() else { return joined(&dense, product).map(Matrix::Dense) };
-    let joined = |parts: &[&Array]| joined(parts, product);
+    let Some(first) = packed.first() else { return joined(&dense, kernels).map(Matrix::Dense) };
+    let joined = |parts: &[&Array]| joined(parts, kernels);
     let biases: Vec<&Array> = packed.iter().filter_map(|w| w.biases.as_ref()).collect();
     Ok(Matrix::Quantized(Quantized {
         weight: joined(&packed.iter().map(|w| &w.weight).collect::<Vec<_>>())?,
@@ -80,8 +81,8 @@ fn joined_matrix(matrices: &[&Matrix], product: Product) -> Result<Matrix> {
 }
 
 /// The rows of all in turn, evaluated.
-fn joined(parts: &[&Array], product: Product) -> Result<Array> {
-    if product == Product::CpuKernels {
+fn joined(parts: &[&Array], kernels: Kernels) -> Result<Array> {
+    if kernels == Kernels::Cpu {
         return Ok(Array::joined(parts)?);
     }
     let all = ops::concatenate(parts, 0)?;
@@ -102,18 +103,18 @@ mod tests {
 
     const PARTS: [(&str, i32); 3] = [("q_proj", 96), ("k_proj", 32), ("v_proj", 40)];
 
-    fn weights(config: &str, product: Product, only_describe: bool) -> Weights {
+    fn weights(config: &str, kernels: Kernels, only_describe: bool) -> Weights {
         let files = ModelFiles::Random(config.into());
         let config = Config::parse("config.json", config).expect("an object");
         let checkpoint = Checkpoint::open(&files).expect("no files are read");
-        Weights::of(&checkpoint, &config, None, product, only_describe)
+        Weights::of(&checkpoint, &config, None, kernels, only_describe)
     }
 
     #[test]
     fn joined_projections_give_each_value_to_the_bit() {
         let packed = r#"{"quantization": {"bits": 4, "group_size": 64}}"#;
         for (config, bias) in [("{}", false), ("{}", true), (packed, false), (packed, true)] {
-            let w = weights(config, Product::CpuKernels, false);
+            let w = weights(config, Kernels::Cpu, false);
             let Ok(Linears::Joined(joined)) = w.linears(PARTS, 128, bias) else {
                 panic!("{config}: they have one form");
             };
@@ -136,7 +137,7 @@ mod tests {
     #[test]
     fn the_totals_are_those_of_the_parts_and_descriptions_are_joined_too() {
         let totals = |only_describe| {
-            let w = weights("{}", Product::CpuKernels, only_describe);
+            let w = weights("{}", Kernels::Cpu, only_describe);
             assert!(matches!(w.linears(PARTS, 128, true), Ok(Linears::Joined(_))));
             let totals = w.finish().expect("nothing is left");
             (totals.parameters, totals.bytes)
@@ -147,12 +148,12 @@ mod tests {
 
     #[test]
     fn what_has_several_forms_or_an_adapter_stays_separate() {
-        let w = weights("{}", Product::Mlx, false);
+        let w = weights("{}", Kernels::Mlx, false);
         assert!(matches!(w.linears(PARTS, 128, false), Ok(Linears::Separate(_))));
         let zeros = |shape: [i32; 2], dtype| ops::zeros(&shape, dtype).expect("a matrix");
         let of = |matrix, bias: Option<Dtype>| {
             let bias = bias.map(|dtype| ops::zeros(&[32], dtype).expect("a bias"));
-            Linear::new(Weight { matrix, product: Product::CpuKernels }, bias)
+            Linear::new(Weight { matrix, kernels: Kernels::Cpu }, bias)
         };
         let dense = |dtype, bias| of(Matrix::Dense(zeros([32, 128], dtype)), bias);
         let packed = |bits, dtype| {

@@ -1,0 +1,139 @@
+//! What all layers remember of the rows of a batch.
+
+use mlx_ffi::{Array, Result};
+
+use super::buffer::{BLOCK, Parts};
+use super::rope_factors::RopeFactors;
+use super::spec::StateSpec;
+use super::state::State;
+use super::storage::Storage;
+
+/// What all layers remember of the rows of a batch.
+#[derive(Debug)]
+pub(crate) struct Caches {
+    /// Positions that each row has passed, the position of its next one.
+    offsets: Vec<i32>,
+    /// The factors that stretch the positions of all rows.
+    rope_factors: RopeFactors,
+    layers: Vec<State>,
+    /// Changes whenever the rows do.
+    layout: u64,
+}
+
+impl Caches {
+    /// Empty caches of `rows` rows, none of which passes more than `total` positions.
+    pub fn new(specs: &[StateSpec], storage: Storage, rows: usize, total: usize) -> Caches {
+        let layers = specs.iter().map(|spec| State::new(*spec, storage, rows, total)).collect();
+        let rope_factors = RopeFactors::default();
+        Caches { offsets: vec![0; rows], rope_factors, layers, layout: 0 }
+    }
+
+    /// The empty caches of rows whose positions have other factors.
+    pub fn with_rope_factors(self, rope_factors: RopeFactors) -> Caches {
+        Caches { rope_factors, ..self }
+    }
+
+    /// Positions that each row has passed.
+    pub fn offsets(&self) -> &[i32] {
+        &self.offsets
+    }
+
+    /// The factors that stretch the positions of all rows.
+    pub fn rope_factors(&self) -> RopeFactors {
+        self.rope_factors
+    }
+
+    /// A number that is another one once rows have joined or left.
+    pub fn layout(&self) -> u64 {
+        self.layout
+    }
+
+    /// Whether one position more of each row has room where the others are.
+    pub fn have_room(&self) -> bool {
+        self.layers.iter().all(State::has_room)
+    }
+
+    /// Takes note that every layer's reserved position was written, where it was reserved.
+    pub fn fill_in_place(&mut self) {
+        self.layers.iter_mut().for_each(State::fill_in_place);
+        self.advance(1);
+    }
+
+    /// The layers' states, first layer first.
+    pub fn layers_mut(&mut self) -> &mut [State] {
+        &mut self.layers
+    }
+
+    /// Takes note that every layer was given `l` more positions.
+    pub fn advance(&mut self, l: i32) {
+        self.offsets.iter_mut().for_each(|offset| *offset += l);
+    }
+
+    /// The arrays that hold state, for evaluation.
+    pub fn arrays(&self) -> impl Iterator<Item = &Array> {
+        self.layers.iter().flat_map(State::arrays)
+    }
+
+    /// Bytes of the buffers.
+    pub fn nbytes(&self) -> u64 {
+        self.arrays().map(|array| array.nbytes() as u64).sum()
+    }
+
+    /// Whether other rows can join: those whose bound will be reached run alone.
+    pub fn can_join(&self) -> bool {
+        self.layers.iter().all(State::can_join)
+    }
+
+    /// Adds the rows of `other` after those of `self`. Both must be able to join, and have the same
+    /// factors.
+    pub fn join(&mut self, other: Caches) -> Result<()> {
+        self.layout += 1;
+        for (mine, other) in self.layers.iter_mut().zip(other.layers) {
+            mine.join(other)?;
+        }
+        self.offsets.extend(other.offsets);
+        Ok(())
+    }
+
+    /// Leaves no room behind the next positions, which are the last ones.
+    pub fn leave_no_room(&mut self) {
+        self.layers.iter_mut().for_each(State::leave_no_room);
+    }
+
+    /// Copies of rows, each without so many of its last positions, with room for `room` more: a row may
+    /// be copied several times. What cannot join is copied whole.
+    pub fn copies(&self, rows: &[(usize, i32)], room: i32) -> Result<Caches> {
+        let offsets = rows.iter().map(|(row, left_out)| self.offsets[*row] - left_out).collect();
+        let layers =
+            self.layers.iter().map(|layer| layer.copies(rows, room)).collect::<Result<_>>()?;
+        Ok(Caches { offsets, rope_factors: self.rope_factors, layers, layout: 0 })
+    }
+
+    /// Keeps the rows with these indices, in ascending order.
+    pub fn keep(&mut self, rows: &[usize]) -> Result<()> {
+        self.layout += 1;
+        for layer in &mut self.layers {
+            layer.keep(rows)?;
+        }
+        self.offsets = rows.iter().map(|row| self.offsets[*row]).collect();
+        Ok(())
+    }
+
+    /// Copies of what every layer holds of the positions `first..end` of a row; `None` where one no
+    /// longer does.
+    pub(super) fn copy(&self, row: usize, first: i32, end: i32) -> Result<Option<Vec<Parts>>> {
+        let offset = self.offsets[row];
+        self.layers.iter().map(|layer| layer.copy(row, offset - first, offset - end)).collect()
+    }
+
+    /// Fills empty caches of one row with consecutive blocks, from the first position on: for each
+    /// block, each layer's arrays.
+    pub(super) fn restore(&mut self, blocks: &[&[Parts]]) -> Result<()> {
+        for (index, layer) in self.layers.iter_mut().enumerate() {
+            let of_layer: Vec<&Parts> = blocks.iter().map(|layers| &layers[index]).collect();
+            layer.restore(&of_layer)?;
+        }
+        self.offsets = vec![(blocks.len() * BLOCK) as i32];
+        Ok(())
+    }
+}

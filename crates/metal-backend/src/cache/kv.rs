@@ -1,0 +1,171 @@
+//! The keys and values of one layer, for the rows of a batch.
+
+use mlx_ffi::{Array, Dtype, Result};
+
+use super::buffer::Parts;
+use super::ring::Ring;
+use super::slab::Slab;
+use super::slot::Slot;
+use super::spec::{Growth, KvSpec};
+use super::storage::Storage;
+use super::visible::Visible;
+
+/// The keys and values of one layer.
+#[derive(Debug)]
+pub(crate) struct KvCache {
+    storage: Storage,
+    buffers: Buffers,
+}
+
+#[derive(Debug)]
+enum Buffers {
+    Slab(Slab),
+    Ring(Ring),
+}
+
+/// What a layer's queries attend to.
+#[derive(Debug)]
+pub(crate) struct View {
+    /// `[b, n_kv_heads, n, head_dim]`.
+    pub keys: Array,
+    /// As the keys.
+    pub values: Array,
+    /// Which of them each query sees.
+    pub visible: Visible,
+}
+
+impl KvCache {
+    /// The cache of `rows` rows that end after at most `total` positions.
+    pub fn new(spec: KvSpec, storage: Storage, rows: usize, total: usize) -> KvCache {
+        let buffers = match spec.growth {
+            // A bound that is never reached needs no ring, and no row of its own.
+            Growth::Bounded { limit, keep } if total > limit as usize => {
+                Buffers::Ring(Ring::new(limit, keep))
+            }
+            Growth::Sliding { window } => Buffers::Slab(Slab::new(rows, Some(window))),
+            _ => Buffers::Slab(Slab::new(rows, None)),
+        };
+        KvCache { storage, buffers }
+    }
+
+    /// Appends `k` and `v`, `[b, n_kv_heads, l, head_dim]`, and returns what the `l` positions see.
+    pub fn update(&mut self, k: &Array, v: &Array) -> Result<View> {
+        let l = k.dims::<4>()?[2];
+        let was_empty = self.arrays().next().is_none();
+        let keys = self.storage.pack(k)?;
+        let n_keys = keys.len();
+        let new: Vec<Array> = keys.into_iter().chain(self.storage.pack(v)?).collect();
+        let (parts, visible) = match &mut self.buffers {
+            Buffers::Slab(slab) => slab.update(&new, l)?,
+            Buffers::Ring(ring) => ring.update(&new, l)?,
+        };
+        if was_empty && self.storage != Storage::Plain {
+            // The first positions see each other as they are, as in mlx-lm. All later ones see packed
+            // keys and values, their own too, so that it does not matter in which chunks they come.
+            return Ok(View { keys: k.share()?, values: v.share()?, visible });
+        }
+        let (keys, values) = parts.split_at(n_keys);
+        let keys = self.storage.unpack(keys, k.dtype())?;
+        let values = self.storage.unpack(values, v.dtype())?;
+        Ok(View { keys, values, visible })
+    }
+
+    /// The slot for one position of each row of keys and values in `dtype`; it is taken by
+    /// [`fill`](Self::fill). `None` where they are not held as they are, in one place and already.
+    pub fn reserve(&mut self, dtype: Dtype) -> Result<Option<Slot>> {
+        match &mut self.buffers {
+            Buffers::Slab(slab) if self.storage == Storage::Plain => slab.reserve(dtype),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether the next position has room where the others are.
+    pub fn has_room(&self) -> bool {
+        matches!(&self.buffers, Buffers::Slab(slab) if slab.has_room())
+    }
+
+    /// Takes note that the reserved position was written.
+    pub fn fill(&mut self, keys: Array, values: Array) {
+        if let Buffers::Slab(slab) = &mut self.buffers {
+            slab.fill(vec![keys, values]);
+        }
+    }
+
+    /// The arrays that hold state, for evaluation.
+    pub fn arrays(&self) -> impl Iterator<Item = &Array> {
+        match &self.buffers {
+            Buffers::Slab(slab) => slab.parts(),
+            Buffers::Ring(ring) => ring.parts(),
+        }
+        .iter()
+    }
+
+    /// Takes note that the reserved position was written, by what is on its way already.
+    pub fn fill_in_place(&mut self) {
+        if let Buffers::Slab(slab) = &mut self.buffers {
+            slab.fill_in_place();
+        }
+    }
+
+    /// Whether other rows can join: one whose bound will be reached runs alone.
+    pub fn can_join(&self) -> bool {
+        matches!(self.buffers, Buffers::Slab(_))
+    }
+
+    /// Adds the rows of `other` after its own. Both must be able to join.
+    pub fn join(&mut self, other: KvCache) -> Result<()> {
+        match (&mut self.buffers, other.buffers) {
+            (Buffers::Slab(mine), Buffers::Slab(other)) => mine.join(other),
+            _ => Err(alone("join")),
+        }
+    }
+
+    /// Leaves no room behind the next positions, which are the last ones.
+    pub fn leave_no_room(&mut self) {
+        if let Buffers::Slab(slab) = &mut self.buffers {
+            slab.leave_no_room();
+        }
+    }
+
+    /// Copies of rows, each without so many of its last positions, with room for `room` more: a row may
+    /// be copied several times. What cannot join is copied whole.
+    pub fn copies(&self, rows: &[(usize, i32)], room: i32) -> Result<KvCache> {
+        let buffers = match &self.buffers {
+            Buffers::Slab(slab) => Buffers::Slab(slab.copies(rows, room)?),
+            Buffers::Ring(ring) => Buffers::Ring(ring.share()?),
+        };
+        Ok(KvCache { storage: self.storage, buffers })
+    }
+
+    /// Keeps the rows with these indices, in ascending order.
+    pub fn keep(&mut self, rows: &[usize]) -> Result<()> {
+        match &mut self.buffers {
+            Buffers::Slab(slab) => slab.keep(rows),
+            // The only row stays, or its cache goes with it.
+            Buffers::Ring(_) => Ok(()),
+        }
+    }
+
+    /// Copies of a row's positions from `back` to `until` positions before its end; `None` where they
+    /// are not held.
+    pub fn copy(&self, row: usize, back: i32, until: i32) -> Result<Option<Parts>> {
+        match &self.buffers {
+            Buffers::Slab(slab) => slab.copy(row, back, until),
+            Buffers::Ring(_) => Ok(None),
+        }
+    }
+
+    /// Fills an empty cache of one row with consecutive blocks, from the first position on.
+    pub fn restore(&mut self, blocks: &[&Parts]) -> Result<()> {
+        match &mut self.buffers {
+            Buffers::Slab(slab) => slab.restore(blocks),
+            Buffers::Ring(_) if blocks.is_empty() => Ok(()),
+            Buffers::Ring(_) => Err(alone("take a prefix")),
+        }
+    }
+}
+
+/// The error of a row that runs alone because it goes on past its bound.
+fn alone(what: &str) -> mlx_ffi::Error {
+    mlx_ffi::Error::new(format!("a bounded cache cannot {what}"))
+}

@@ -1,0 +1,31 @@
+//! What rows remember of the positions that they have passed. Nothing here knows layers.
+//!
+//! A layer's keys and values lie in buffers `[b, n_kv_heads, capacity, head_dim]`, all rows ending
+//! at the same place, so that one write serves the whole batch; a shorter row has padding in
+//! front. What the positions of a row are is said once for all layers, by [`Caches::offsets`].
+
+mod arrange;
+mod buffer;
+mod caches;
+mod kv;
+mod prefix;
+mod ring;
+mod rope_factors;
+mod slab;
+mod slot;
+mod spec;
+mod state;
+mod storage;
+#[cfg(test)]
+mod tests;
+mod visible;
+
+pub(crate) use caches::Caches;
+pub(crate) use kv::{KvCache, View};
+pub(crate) use prefix::{PrefixCache, Usable};
+pub(crate) use rope_factors::RopeFactors;
+pub(crate) use slot::Slot;
+pub(crate) use spec::{KvSpec, StateCost, StateSpec};
+pub(crate) use state::State;
+pub(crate) use storage::Storage;
+pub(crate) use visible::{Mask, Visible};

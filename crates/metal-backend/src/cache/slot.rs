@@ -1,0 +1,16 @@
+//! Where the kernel of a step writes.
+
+use mlx_ffi::Array;
+
+/// Where one more position of each row goes, to be written in place.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    /// `[b, n_kv_heads, capacity, head_dim]`.
+    pub keys: Array,
+    /// As the keys.
+    pub values: Array,
+    /// Where the position goes.
+    pub at: i32,
+    /// Each row's first position.
+    pub starts: Vec<i32>,
+}

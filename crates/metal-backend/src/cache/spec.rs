@@ -1,0 +1,127 @@
+//! What a layer remembers of each row's past, and what that takes.
+
+use super::buffer::STEP;
+use super::slab::slack;
+use super::storage::Storage;
+
+/// What a layer remembers of each row's past: a closed set, as the mixers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StateSpec {
+    /// Keys and values of positions.
+    Kv(KvSpec),
+}
+
+/// Keys and values of the positions that a layer sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KvSpec {
+    pub growth: Growth,
+    pub n_kv_heads: i32,
+    /// Values of a head.
+    pub head_dim: i32,
+}
+
+/// Which positions are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Growth {
+    /// Every one.
+    Growing,
+    /// The last ones, as many as the layer sees.
+    Sliding {
+        /// Positions that a position sees, itself included.
+        window: i32,
+    },
+    /// The first `keep` and the last ones, `limit` in all: what a context length asks for.
+    Bounded {
+        /// Positions held.
+        limit: i32,
+        /// Of these, how many from the beginning.
+        keep: i32,
+    },
+}
+
+/// Bytes that a layer's state takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StateCost {
+    spec: StateSpec,
+    /// Bytes of one position of one row.
+    pub position: u64,
+}
+
+impl Growth {
+    /// Positions kept from the beginning where a context length bounds a cache.
+    const CONTEXT_KEEP: i32 = 4;
+
+    /// What a layer that sees `window` positions keeps under a context length.
+    fn new(window: Option<i32>, context_length: Option<i32>) -> Growth {
+        match (window, context_length) {
+            (Some(window), limit) if limit.is_none_or(|limit| window <= limit) => {
+                Growth::Sliding { window }
+            }
+            (_, Some(limit)) => {
+                Growth::Bounded { limit, keep: Growth::CONTEXT_KEEP.min(limit - 1) }
+            }
+            _ => Growth::Growing,
+        }
+    }
+
+    /// The most positions held at once when `tokens` have passed, at most `chunk` of them together.
+    fn positions(self, tokens: u64, chunk: u64) -> u64 {
+        let grown = tokens.next_multiple_of(STEP as u64);
+        match self {
+            Growth::Growing => grown,
+            Growth::Sliding { window } => grown.min((window + slack(window)) as u64 + chunk),
+            Growth::Bounded { limit, .. } => grown.min(limit as u64 + chunk),
+        }
+    }
+}
+
+impl KvSpec {
+    /// The keys and values of a layer that sees `window` positions, under a context length.
+    pub fn new(
+        n_kv_heads: i32,
+        head_dim: i32,
+        window: Option<i32>,
+        context_length: Option<i32>,
+    ) -> KvSpec {
+        KvSpec { growth: Growth::new(window, context_length), n_kv_heads, head_dim }
+    }
+}
+
+impl StateSpec {
+    /// What it takes where keys and values are held by `storage` and have `dtype_size` bytes each.
+    pub fn cost(self, storage: Storage, dtype_size: u64) -> StateCost {
+        let position = match self {
+            StateSpec::Kv(KvSpec { n_kv_heads, head_dim, .. }) => {
+                storage.bytes(2 * n_kv_heads as u64 * head_dim as u64, dtype_size)
+            }
+        };
+        StateCost { spec: self, position }
+    }
+
+    /// Whether it takes more with every position, however many have passed.
+    pub fn grows(self) -> bool {
+        matches!(self, StateSpec::Kv(KvSpec { growth: Growth::Growing, .. }))
+    }
+
+    /// Values of a head whose keys and values are packed in groups, where there are any.
+    pub fn packed_dim(self) -> Option<i32> {
+        match self {
+            StateSpec::Kv(kv) => Some(kv.head_dim),
+        }
+    }
+}
+
+impl StateCost {
+    /// The most positions that are seen at once when `tokens` have passed, at most `chunk` of them
+    /// together.
+    pub fn positions(self, tokens: u64, chunk: u64) -> u64 {
+        match self.spec {
+            StateSpec::Kv(kv) => kv.growth.positions(tokens, chunk),
+        }
+    }
+
+    /// Bytes of one row when `tokens` have passed, at most `chunk` of them together.
+    pub fn bytes(self, tokens: u64, chunk: u64) -> u64 {
+        self.positions(tokens, chunk) * self.position
+    }
+}

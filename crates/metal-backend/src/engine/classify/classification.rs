@@ -1,0 +1,100 @@
+//! A classification that runs, batch by batch.
+
+use std::time::Instant;
+
+use inference_core::{CacheMiss, Error, GenerateMetrics};
+
+use super::batch::{self, Batch};
+use super::job::{ClassifyJob, Scores};
+use crate::engine::served::Served;
+use crate::error::Result;
+
+/// A classification that runs.
+pub(super) struct Classification {
+    pub job: ClassifyJob,
+    started: Instant,
+    /// The prompts that no batch has taken yet, shortest first.
+    left: Vec<usize>,
+    pub scores: Vec<Scores>,
+    pub batch: Option<Batch>,
+    pub peak_bytes: u64,
+}
+
+impl Classification {
+    pub fn new(job: ClassifyJob) -> Classification {
+        let mut left: Vec<usize> = (0..job.prompts.len()).collect();
+        left.sort_by_key(|prompt| job.prompts[*prompt].len());
+        let scores = vec![Scores::default(); job.prompts.len()];
+        Classification { job, started: Instant::now(), left, scores, batch: None, peak_bytes: 0 }
+    }
+
+    /// Begins a batch of the longest prompts that are left, as many as `room` bytes hold. False
+    /// where not one does now, though one would if nothing else were there (`waits`).
+    pub fn begin(&mut self, served: &Served, room: u64, waits: bool) -> Result<bool> {
+        let lengths: Vec<usize> =
+            self.left.iter().rev().map(|prompt| self.job.prompts[*prompt].len()).collect();
+        let label = self.job.labels.iter().map(Vec::len).max().unwrap_or(0);
+        let alone = batch::is_alone(served, lengths[0], label);
+        // The positions of all rows are encoded alike.
+        let factors = |length: &usize| served.model.rope_factors(*length);
+        let alike =
+            lengths.iter().take_while(|length| factors(length) == factors(&lengths[0])).count();
+        let mut rows = if alone { 1 } else { batch::rows(&lengths[..alike], served.chunk) };
+        let needs = |rows: usize| batch::needs(served, rows, lengths[0], label);
+        while rows > 1 && needs(rows) > room {
+            rows /= 2;
+        }
+        let needed = needs(rows);
+        if needed > room {
+            if waits {
+                return Ok(false);
+            }
+            return Err(Error::Memory {
+                what: format!("classifying a prompt of {} tokens", lengths[0]),
+                needed,
+                available: room,
+                remedy: "set a smaller prefill chunk or raise the memory limit".into(),
+            }
+            .into());
+        }
+        let prompts = self.left.split_off(self.left.len() - rows);
+        self.batch = Some(Batch::new(prompts, &self.job, served, needed)?);
+        Ok(true)
+    }
+
+    /// Computes a part of the batch, `layers` layers where it is in the model's layers.
+    pub fn advance(&mut self, served: &Served, layers: usize) -> Result<()> {
+        let Some(batch) = &mut self.batch else { return Ok(()) };
+        if batch.advance(&self.job, &mut self.scores, served, layers)? {
+            self.batch = None;
+        }
+        Ok(())
+    }
+
+    /// Whether everything is computed.
+    pub fn is_done(&self) -> bool {
+        self.left.is_empty() && self.batch.is_none()
+    }
+
+    /// What it cost, once it has ended with `active_bytes` in use.
+    pub fn metrics(&self, active_bytes: u64) -> GenerateMetrics {
+        let (queued, started) = (self.job.queued_at, self.started);
+        GenerateMetrics {
+            prompt_tokens: self.job.prompts.iter().map(Vec::len).sum(),
+            cache_miss: Some(CacheMiss::Off),
+            queue_duration: started.saturating_duration_since(queued),
+            prefill_duration: started.elapsed(),
+            total_duration: queued.elapsed(),
+            peak_memory_bytes: self.peak_bytes.max(active_bytes),
+            active_memory_bytes: active_bytes,
+            ..GenerateMetrics::default()
+        }
+    }
+}
+
+impl ClassifyJob {
+    /// Tells the caller. One who is gone needs nothing.
+    pub fn answer(&self, result: Result<Vec<Scores>, Error>) {
+        let _ = self.reply.send(result);
+    }
+}

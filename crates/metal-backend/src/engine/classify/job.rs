@@ -1,0 +1,35 @@
+//! What is asked of a classification, and what comes of it.
+
+use std::sync::mpsc;
+use std::time::Instant;
+
+use inference_core::{CancelToken, Error};
+
+/// One classification, ready to run: checked ids, and where the result goes.
+pub(crate) struct ClassifyJob {
+    /// Not empty, every id below the vocabulary's size.
+    pub prompts: Vec<Vec<u32>>,
+    /// As the prompts.
+    pub labels: Vec<Vec<u32>>,
+    /// Whether the whole logits are wanted.
+    pub logits: bool,
+    /// Ends it.
+    pub cancel: CancelToken,
+    /// When the caller asked.
+    pub queued_at: Instant,
+    /// Where the result goes. Dropped with a job that never ran, it tells that the model closed.
+    pub reply: mpsc::Sender<Result<Vec<Scores>, Error>>,
+}
+
+/// What was computed for one prompt.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scores {
+    /// The most likely next id.
+    pub id: u32,
+    /// Its log probability.
+    pub logprob: f32,
+    /// `[vocab_size]`, where wanted.
+    pub logits: Option<Vec<f32>>,
+    /// The log probability of each label's ids, one after the other.
+    pub labels: Vec<f32>,
+}

@@ -1,0 +1,42 @@
+//! What callers hand to the engine thread.
+
+use std::time::Instant;
+
+use inference_core::GenerateOptions;
+
+use super::classify::ClassifyJob;
+use super::inspect::InspectJob;
+use super::output::TextState;
+use super::prompt_logprobs::PromptLogprobs;
+use super::shared::Sender as JobSender;
+use crate::constraint::Matcher;
+
+/// One request, ready to run: validated options and ids, and where its tokens go.
+pub(crate) struct Job {
+    /// The prompt; not empty, every id below the vocabulary's size.
+    pub ids: Vec<u32>,
+    /// Validated, with the model's own defaults filled in.
+    pub options: GenerateOptions,
+    /// Ids that end the generation.
+    pub eos_token_ids: Vec<u32>,
+    /// Ids that XTC never drops.
+    pub protected_ids: Vec<u32>,
+    /// What the text must conform to, at its beginning.
+    pub constraint: Option<Matcher>,
+    /// What will be told of the prompt, where that is asked for.
+    pub prompt_logprobs: Option<PromptLogprobs>,
+    /// From ids to text.
+    pub text: TextState,
+    /// Where tokens and the outcome go.
+    pub output: JobSender,
+    /// When the caller asked.
+    pub queued_at: Instant,
+}
+
+/// What the engine thread is told.
+pub(super) enum Command {
+    Run(Box<Job>),
+    Classify(Box<ClassifyJob>),
+    Inspect(Box<InspectJob>),
+    Close,
+}

@@ -1,0 +1,34 @@
+//! A loaded model with what every request needs to know.
+
+use super::memory::Budget;
+use super::row::Row;
+use crate::cache::{StateSpec, Storage, Usable};
+use crate::layers::Decoder;
+
+/// A loaded model with what every request needs to know.
+pub(super) struct Served {
+    pub model: Decoder,
+    pub specs: Vec<StateSpec>,
+    pub storage: Storage,
+    pub budget: Budget,
+    pub context_length: usize,
+    pub chunk: usize,
+    /// Every row is computed by itself.
+    pub alone: bool,
+}
+
+impl Served {
+    /// Prefixes that lead to the numbers that a request has without them.
+    pub fn usable(&self) -> Usable {
+        // Computed by itself, a row's chunks are those that it has without a cache.
+        let grid = if self.alone { self.chunk } else { 1 };
+        let least = if self.storage == Storage::Plain { 0 } else { self.chunk };
+        Usable { grid, least }
+    }
+
+    /// Whether what `row` computes is of use to other requests: packed, only what follows a first
+    /// chunk of full length, since shorter ones see less of their keys as they are.
+    pub fn shares(&self, row: &Row) -> bool {
+        self.storage == Storage::Plain || row.first_pass() >= self.chunk
+    }
+}

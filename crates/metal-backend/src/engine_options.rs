@@ -1,0 +1,18 @@
+//! What the engine thread needs to load a model.
+
+use inference_core::LoadOptions;
+use mlx_ffi::Device;
+
+use crate::config::Config;
+use crate::files::ModelFiles;
+use crate::kernels::Kernels;
+
+/// What the engine thread needs to load a model.
+pub(crate) struct EngineOptions {
+    pub files: ModelFiles,
+    pub config: Config,
+    pub device: Device,
+    /// Whose kernels it computes with.
+    pub kernels: Kernels,
+    pub load: LoadOptions,
+}

@@ -1,0 +1,94 @@
+//! Whose kernels a model's layers compute with: chosen once, when a model is loaded.
+
+use mlx_ffi::{Device, Dtype, cuda};
+
+use super::settings::{CpuKernels, Settings};
+use crate::error::Result;
+
+/// The first of NVIDIA's generations that has the instructions of our kernels (Ampere).
+const COMPUTE_CAPABILITY: u64 = 8;
+
+/// From so many rows on, more than our own kernels take, CUDA unpacks a matrix and multiplies with the
+/// unpacked one. That is faster than MLX's product of packed weights from 128 rows on: 103 µs against
+/// 104 for 128 rows of 9728 × 2560 in 4 bits, 125 against 250 for 511 (H200). Below, it spares the first
+/// prompt on a machine the half minute for which MLX compiles its own kernel.
+pub(crate) const UNPACKED_FROM: i32 = cuda::MOST_ROWS + 1;
+
+/// Whose kernels a model's layers compute with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kernels {
+    /// MLX's.
+    Mlx,
+    /// MLX's, in the way that is fast on CUDA.
+    MlxOnCuda,
+    /// Our own ones for CUDA where they are faster, and MLX's.
+    Cuda,
+    /// Our own ones for CPUs.
+    Cpu,
+}
+
+impl Kernels {
+    /// What a model on `device` uses: our own kernels on a CPU under Linux, where MLX has none that are
+    /// fast, and on NVIDIA's GPUs that have their instructions, unless `settings` turn them off.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn choose(device: Device, settings: &Settings) -> Result<Kernels> {
+        if device == Device::Cpu {
+            let ours = cfg!(not(target_os = "macos")) && settings.cpu != CpuKernels::Off;
+            return Ok(if ours { Kernels::Cpu } else { Kernels::Mlx });
+        }
+        if !device.is_available()? {
+            return Ok(Kernels::Mlx);
+        }
+        let info = device.info()?;
+        let has_instructions = info.compute_capability.is_some_and(|of| of >= COMPUTE_CAPABILITY);
+        Ok(match info.backend {
+            "cuda" if settings.cuda && has_instructions => Kernels::Cuda,
+            "cuda" => Kernels::MlxOnCuda,
+            _ => Kernels::Mlx,
+        })
+    }
+
+    /// Whether the device is one of CUDA.
+    pub fn is_on_cuda(self) -> bool {
+        matches!(self, Kernels::MlxOnCuda | Kernels::Cuda)
+    }
+
+    /// From how many rows of `dtype` on a packed matrix is unpacked for a product.
+    pub fn unpacked_from(self, dtype: Dtype) -> Option<i32> {
+        let unpacks = self.is_on_cuda() && matches!(dtype, Dtype::Bf16 | Dtype::F16);
+        unpacks.then_some(UNPACKED_FROM)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_has_our_kernels_where_it_is_one_of_cuda_that_knows_their_instructions() {
+        let kernels = Kernels::choose(Device::Gpu, &Settings::default()).expect("MLX tells");
+        let info = Device::Gpu.is_available().expect("MLX tells").then(|| Device::Gpu.info());
+        let expected = match info.map(|info| info.expect("a device")) {
+            Some(info) if info.backend == "cuda" => match info.compute_capability {
+                Some(8..) => Kernels::Cuda,
+                _ => Kernels::MlxOnCuda,
+            },
+            _ => Kernels::Mlx,
+        };
+        assert_eq!(kernels, expected);
+    }
+
+    #[test]
+    fn settings_turn_our_kernels_for_cpus_off() {
+        let chosen = |cpu| {
+            let settings = Settings { cpu, ..Settings::default() };
+            Kernels::choose(Device::Cpu, &settings).expect("a CPU is always there")
+        };
+        assert_eq!(chosen(CpuKernels::Off), Kernels::Mlx);
+        if cfg!(target_os = "linux") {
+            assert_eq!(chosen(CpuKernels::Fastest), Kernels::Cpu);
+        }
+    }
+}

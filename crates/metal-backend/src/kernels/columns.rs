@@ -1,0 +1,45 @@
+//! Columns of an array, taken where they lie.
+
+use std::ops::Range;
+
+use mlx_ffi::step::Heads;
+use mlx_ffi::{Array, Result, cuda, ops};
+
+/// Some columns of an array: kernels that take them where they lie need no operation to cut them out.
+#[derive(Debug)]
+pub(crate) struct Columns {
+    /// `[b, l, …]`.
+    pub of: Array,
+    /// Which, of the last dimension.
+    pub range: Range<i32>,
+}
+
+impl Columns {
+    /// All columns of an array.
+    pub fn all(of: Array) -> Columns {
+        let range = 0..of.shape().last().copied().unwrap_or(0);
+        Columns { of, range }
+    }
+
+    /// Whether these are the halves of one array whose rows kernels for CUDA can gate.
+    pub fn are_halves(gate: &Columns, up: &Columns) -> bool {
+        let half = gate.range.end;
+        let are_halves = gate.range.start == 0 && up.range == (half..2 * half);
+        let are_of_one = gate.of.shape() == up.of.shape();
+        are_halves && are_of_one && cuda::takes_gate(&gate.of)
+    }
+
+    /// The same for the step of one position.
+    pub fn heads(&self) -> Heads<'_> {
+        Heads { array: &self.of, at: self.range.start }
+    }
+
+    /// An array of these columns alone.
+    pub fn array(&self) -> Result<Array> {
+        let Range { start, end } = self.range;
+        if self.of.shape().last() == Some(&(end - start)) {
+            return self.of.share();
+        }
+        ops::slice_axis(&self.of, -1, start, end)
+    }
+}

@@ -1,0 +1,107 @@
+//! Several operations of a layer as one, where a device has such a kernel.
+
+use mlx_ffi::{Array, cpu, cuda};
+
+use super::activation::Activation;
+use super::choice::Kernels;
+use super::columns::Columns;
+use super::matrix::Matrix;
+use super::products::rows;
+
+/// An RMS norm: `x / √(mean(x²) + eps) · weight` over the last dimension.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Norm<'a> {
+    /// `[size]`.
+    pub weight: &'a Array,
+    pub eps: f32,
+}
+
+/// What one kernel does before and after the product of one row.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct GemvFusion<'a> {
+    /// Prologue: the norm of the row.
+    pub norm: Option<Norm<'a>>,
+    /// Epilogue: what is added to the product, `[out]`.
+    pub bias: Option<&'a Array>,
+    /// Epilogue: the first half of the result gates the second.
+    pub gate: Option<Activation>,
+    /// Epilogue: the residual that the result is added to.
+    pub residual: Option<&'a Array>,
+}
+
+impl Kernels {
+    /// The product of one row `x` with `matrix` (GEMV) and its `fusion`, where there is one operation for
+    /// all that.
+    pub fn gemv(
+        self,
+        x: &Array,
+        matrix: &Matrix,
+        fusion: GemvFusion<'_>,
+    ) -> Option<mlx_ffi::Result<Array>> {
+        let GemvFusion { norm, bias, gate, residual } = fusion;
+        let gate = match gate {
+            None => None,
+            Some(activation) => Some(activation.on_cuda()?),
+        };
+        let norm = norm.map(|norm| (norm.weight, norm.eps));
+        let around = cuda::Around { norm, bias, gate, onto: residual };
+        let weights = weights(matrix);
+        let pays = self == Kernels::Cuda && cuda::takes_one_row(x, weights, &around);
+        pays.then(|| cuda::one_row(x, weights, &around))
+    }
+
+    /// Whether a sum with so many rows is better made by [`residual`](Self::residual) than by the
+    /// product before it.
+    pub fn adds_rows(self, x: &Array) -> bool {
+        self == Kernels::Cuda && rows(x) > 1
+    }
+
+    /// `x + y`, where y is normed first with `out_norm`, and that normed with `norm`, where there is one
+    /// operation for all that.
+    pub fn residual(
+        self,
+        x: &Array,
+        y: &Array,
+        out_norm: Option<Norm<'_>>,
+        norm: Option<Norm<'_>>,
+    ) -> Option<mlx_ffi::Result<(Array, Option<Array>)>> {
+        let [first, second] = [out_norm, norm].map(|norm| norm.map(|norm| norm.weight));
+        let mut epsilons = [out_norm, norm].into_iter().flatten().map(|norm| norm.eps);
+        let eps = epsilons.next().unwrap_or(0.0);
+        let fits = epsilons.all(|other| other == eps) && cuda::takes_residual(x, y, first, second);
+        let pays = self == Kernels::Cuda && fits;
+        pays.then(|| cuda::residual(x, y, first, second, eps))
+    }
+
+    /// What passes the gate: `activation(gate) · up`.
+    pub fn gated(
+        self,
+        activation: Activation,
+        gate: &Columns,
+        up: &Columns,
+    ) -> mlx_ffi::Result<Array> {
+        let known = match activation {
+            Activation::Silu => Some(cpu::Activation::Silu),
+            Activation::GeluTanh => Some(cpu::Activation::GeluTanh),
+            Activation::ClippedSilu { .. } => None,
+        };
+        match (self, known, activation.on_cuda()) {
+            (Kernels::Cpu, Some(activation), _) => {
+                let (gate, up) = ((&gate.of, gate.range.clone()), (&up.of, up.range.clone()));
+                cpu::gated(activation, gate, up)
+            }
+            (Kernels::Cuda, _, Some(kind)) if Columns::are_halves(gate, up) => {
+                cuda::gated(kind, &gate.of)
+            }
+            _ => activation.gated(&gate.array()?, &up.array()?),
+        }
+    }
+}
+
+/// A matrix as kernels for CUDA take it.
+fn weights(matrix: &Matrix) -> cuda::Weights<'_> {
+    match matrix {
+        Matrix::Dense(w) => cuda::Weights::Dense(w),
+        Matrix::Quantized(w) => cuda::Weights::Packed(w),
+    }
+}

@@ -1,0 +1,20 @@
+//! How a device computes one operation: MLX's kernels, or our own ones for CPUs and for CUDA. Nothing here
+//! knows layers or caches.
+
+mod activation;
+mod choice;
+mod columns;
+mod experts;
+mod fused;
+mod matrix;
+mod products;
+mod rows;
+mod settings;
+
+pub(crate) use activation::Activation;
+pub(crate) use choice::{Kernels, UNPACKED_FROM};
+pub(crate) use columns::Columns;
+pub(crate) use experts::Order;
+pub(crate) use fused::{GemvFusion, Norm};
+pub(crate) use matrix::Matrix;
+pub(crate) use settings::Settings;

@@ -1,0 +1,33 @@
+//! Operations on each row by itself: sums, norms, the split into heads.
+
+use mlx_ffi::{Array, cpu, fast, ops};
+
+use super::choice::Kernels;
+use super::columns::Columns;
+
+impl Kernels {
+    /// `x + y`, where `y` may be a vector for all rows of `x`.
+    pub fn sum(self, x: &Array, y: &Array) -> mlx_ffi::Result<Array> {
+        match self {
+            Kernels::Cpu if x.dtype() == y.dtype() => cpu::add(x, y),
+            _ => ops::add(x, y),
+        }
+    }
+
+    /// `x / √(mean(x²) + eps) · weight` over the last dimension.
+    pub fn rms_norm(self, x: &Array, weight: &Array, eps: f32) -> mlx_ffi::Result<Array> {
+        match self {
+            Kernels::Cpu if x.dtype() == weight.dtype() => cpu::rms_norm(x, weight, eps),
+            _ => fast::rms_norm(x, Some(weight), eps),
+        }
+    }
+
+    /// The heads of `x`, `[b, l, n * head_dim]`: `[b, n, l, head_dim]`.
+    pub fn heads(self, x: &Columns, head_dim: i32) -> mlx_ffi::Result<Array> {
+        if self == Kernels::Cpu {
+            return cpu::heads(&x.of, x.range.clone(), head_dim, None, None);
+        }
+        let [b, l, _] = x.of.dims()?;
+        ops::swap_axes(&ops::reshape(&x.array()?, &[b, l, -1, head_dim])?, 1, 2)
+    }
+}

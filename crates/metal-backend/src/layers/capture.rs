@@ -1,0 +1,231 @@
+//! Capture and replay of a step: one new position of each row, which a device repeats as one operation.
+
+use std::rc::Rc;
+
+use mlx_ffi::{Array, Recorded, Replay, Result};
+
+use super::step_offsets::SharedOffsets;
+use super::{Block, Pass};
+use crate::cache::{Caches, Slot};
+
+/// The step of so many alike at which one is captured; what is short is not worth it.
+const WORTH_CAPTURING: usize = 8;
+/// Steps until the next try, where kernels are still being compiled.
+const UNTIL_COMPILED: usize = 64;
+
+/// The captured step of some rows. As long as their buffers have room, one step is like the other.
+#[derive(Debug, Default)]
+pub(crate) struct StepCapture {
+    state: Captured,
+    /// Which rows and buffers the capture is of.
+    layout: u64,
+    /// What steps have on the device.
+    places: SharedOffsets,
+}
+
+#[derive(Debug)]
+struct Captured {
+    replay: Option<Replay>,
+    /// Steps that are computed one operation after the other until a capture is tried.
+    until_tried: usize,
+    /// There is something in them that cannot be captured.
+    is_impossible: bool,
+}
+
+impl Default for Captured {
+    fn default() -> Captured {
+        Captured { replay: None, until_tried: WORTH_CAPTURING, is_impossible: false }
+    }
+}
+
+/// What a step reads.
+pub(crate) struct StepInputs {
+    /// Its own.
+    moving: Vec<Array>,
+    /// What steps share until the rows or their buffers are others.
+    fixed: Vec<Array>,
+}
+
+impl StepInputs {
+    /// The inputs of the pass, before its first layer, and of the attention of each layer in its slot.
+    fn of(layers: &[Block], pass: &Pass, slots: Vec<Slot>) -> Result<StepInputs> {
+        let moving = pass.arrays().map(Array::share).collect::<Result<_>>()?;
+        let mut inputs = StepInputs { moving, fixed: Vec::new() };
+        let mut known: Vec<(i32, &[i32])> = Vec::new();
+        for (layer, slot) in layers.iter().zip(&slots) {
+            let Some(attention) = layer.mixer.attention() else { continue };
+            if !known.contains(&(slot.at, &slot.starts)) {
+                known.push((slot.at, &slot.starts));
+                let offsets = pass.positions.step_offsets(slot, attention.config.n_heads)?;
+                inputs.moving.push(offsets.at);
+                inputs.fixed.push(offsets.rows);
+            }
+        }
+        inputs.fixed.extend(slots.into_iter().flat_map(|slot| [slot.keys, slot.values]));
+        Ok(inputs)
+    }
+
+    fn refs(&self) -> [Vec<&Array>; 2] {
+        [&self.moving, &self.fixed].map(|arrays| arrays.iter().collect())
+    }
+}
+
+impl StepCapture {
+    /// What steps have on the device, kept from one to the next.
+    pub fn places(&self) -> SharedOffsets {
+        Rc::clone(&self.places)
+    }
+
+    /// What the step of `pass`, before its first layer, reads, where our own kernels make it in place.
+    pub fn inputs(
+        &mut self,
+        layers: &[Block],
+        pass: &mut Pass,
+        caches: &mut Caches,
+    ) -> Result<Option<StepInputs>> {
+        if self.layout != caches.layout() {
+            self.state = Captured::default();
+            self.layout = caches.layout();
+        }
+        let [_, l, _] = pass.h().dims()?;
+        if l != 1 || self.state.is_impossible {
+            return Ok(None);
+        }
+        if !caches.have_room() {
+            // The capture holds the buffers that are about to be replaced.
+            self.state = Captured::default();
+        }
+        let dtype = pass.h().dtype();
+        let mut slots = Vec::with_capacity(layers.len());
+        for (layer, state) in layers.iter().zip(caches.layers_mut()) {
+            match layer.mixer.slot(dtype, &mut pass.positions, state)? {
+                Some(slot) => slots.push(slot),
+                None => return Ok(None),
+            }
+        }
+        if let Some(first) = layers.first() {
+            first.prepare(&mut pass.stream)?;
+        }
+        StepInputs::of(layers, pass, slots).map(Some)
+    }
+
+    /// The hidden states after the step, where one like it is captured; the next replay overwrites them.
+    pub fn replay(&mut self, inputs: &StepInputs) -> Result<Option<Array>> {
+        let Some(replay) = &mut self.state.replay else { return Ok(None) };
+        let [moving, fixed] = inputs.refs();
+        let h = replay.run(&moving, &fixed)?;
+        if h.is_none() {
+            self.state = Captured::default();
+        }
+        Ok(h)
+    }
+
+    /// Takes note of a step that leads to `h`, which is not evaluated, and captures it if it is time.
+    pub fn note(&mut self, h: &Array, inputs: &StepInputs) -> Result<()> {
+        let state = &mut self.state;
+        state.until_tried -= 1;
+        if state.until_tried > 0 {
+            return Ok(());
+        }
+        state.until_tried = UNTIL_COMPILED;
+        let [moving, fixed] = inputs.refs();
+        // Kernels of one row are short, and wait for each other no longer than they have to.
+        let overlap = h.dims::<3>()?[0] == 1;
+        match Replay::record(h, &moving, &fixed, overlap)? {
+            Recorded::Kept(replay) => state.replay = Some(replay),
+            Recorded::NotYet => {}
+            Recorded::Impossible => state.is_impossible = true,
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mlx_ffi::{Device, Dtype, ops, use_device};
+
+    use super::*;
+    use crate::cache::{StateSpec, Storage};
+    use crate::config::Config;
+    use crate::files::ModelFiles;
+    use crate::kernels::Kernels;
+    use crate::layers::Decoder;
+    use crate::models;
+    use crate::weights::{Checkpoint, Weights};
+
+    /// Windows, norms on heads, and two ropes.
+    const GEMMA: &str = r#"{
+        "model_type": "gemma3_text", "hidden_size": 64, "intermediate_size": 96, "head_dim": 16,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 3,
+        "vocab_size": 90, "sliding_window": 40, "sliding_window_pattern": 3, "rms_norm_eps": 1e-6,
+        "query_pre_attn_scalar": 16, "rope_theta": 1e6, "rope_local_base_freq": 1e4,
+        "max_position_embeddings": 512
+    }"#;
+    /// Biases, and packed weights.
+    const QWEN: &str = r#"{
+        "model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 90, "rms_norm_eps": 1e-6,
+        "rope_theta": 1e4, "max_position_embeddings": 512, "tie_word_embeddings": true,
+        "quantization": {"bits": 4, "group_size": 64}
+    }"#;
+
+    fn decoder(config: &str) -> Decoder {
+        let files = ModelFiles::Random(config.into());
+        let config = Config::parse("config.json", config).expect("an object");
+        let checkpoint = Checkpoint::open(&files).expect("no files are read");
+        let weights = Weights::of(&checkpoint, &config, None, Kernels::Cpu, false);
+        models::load(&config, &weights).expect("a model")
+    }
+
+    /// Logits of each step of two rows, one of which joins later; whether steps were replayed at last.
+    fn run(model: &Decoder, captures: bool) -> (Vec<Vec<f32>>, bool) {
+        let specs: Vec<StateSpec> =
+            model.layers.iter().map(|layer| layer.mixer.state(None)).collect();
+        let prefilled = |ids: &[u32]| {
+            let mut caches = Caches::new(&specs, Storage::Plain, 1, 1000);
+            let ids = Array::from_u32(ids, &[1, ids.len() as i32]).expect("ids");
+            model
+                .hidden(&ids, &mut caches, &mut StepCapture::default())
+                .expect("states")
+                .eval()
+                .expect("values");
+            caches
+        };
+        let mut caches = prefilled(&[1, 2, 3, 4, 5]);
+        let mut capture = StepCapture::default();
+        let (mut found, mut was_captured) = (Vec::new(), Vec::new());
+        for step in 0..60u32 {
+            if step == 20 {
+                caches.join(prefilled(&[7, 8])).expect("rows of one kind");
+            }
+            capture.state.is_impossible |= !captures;
+            let ids: Vec<u32> =
+                caches.offsets().iter().map(|at| (*at as u32 * 7 + step) % 90).collect();
+            let ids = Array::from_u32(&ids, &[ids.len() as i32, 1]).expect("ids");
+            let h = model.hidden(&ids, &mut caches, &mut capture).expect("states");
+            let logits = model.logits(&h).expect("logits");
+            let logits = ops::astype(&logits, Dtype::F32).expect("f32");
+            found.push(logits.to_vec_f32().expect("values"));
+            was_captured.push(capture.state.replay.is_some());
+        }
+        let alone = was_captured[..20].iter().filter(|captured| **captured).count();
+        let together = was_captured[20..].iter().filter(|captured| **captured).count();
+        (found, alone > 8 && together > 8)
+    }
+
+    #[test]
+    fn steps_on_a_cpu_are_captured_and_replayed_with_the_same_numbers() {
+        use_device(Device::Cpu).expect("a CPU");
+        for config in [GEMMA, QWEN] {
+            let model = decoder(config);
+            let (expected, kept) = run(&model, false);
+            assert!(!kept, "{config}");
+            let (found, kept) = run(&model, true);
+            assert!(kept, "{config}");
+            for (step, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                assert!(found.iter().all(|logit| logit.is_finite()), "step {step} {config}");
+                assert!(found == expected, "step {step} {config}");
+            }
+        }
+    }
+}

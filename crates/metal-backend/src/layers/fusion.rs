@@ -1,0 +1,59 @@
+//! What a device may compute in one operation with a layer's projections.
+
+use mlx_ffi::{Array, Result};
+
+use super::RmsNorm;
+use crate::kernels::{GemvFusion, Kernels};
+
+/// The prologue and the epilogue of a half of a block: one operation with its first or last projection
+/// where a device has such a kernel.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Fusion<'a> {
+    /// Prologue: the norm of what comes in.
+    pub norm: Option<&'a RmsNorm>,
+    /// The result of that norm, where it is known already.
+    pub normed: Option<&'a Array>,
+    /// Epilogue: the residual that the result is added to.
+    pub residual: Option<&'a Array>,
+}
+
+impl<'a> Fusion<'a> {
+    /// Only the epilogue of `self`.
+    pub fn only_epilogue(self) -> Fusion<'a> {
+        Fusion { residual: self.residual, ..Fusion::default() }
+    }
+
+    /// Only the prologue of `self`.
+    pub fn only_prologue(self) -> Fusion<'a> {
+        Fusion { residual: None, ..self }
+    }
+
+    /// What is projected in place of `x`.
+    pub fn prologue(&self, x: &Array) -> Result<Array> {
+        match (self.normed, self.norm) {
+            (Some(normed), _) => normed.share(),
+            (None, Some(norm)) => norm.forward(x),
+            (None, None) => x.share(),
+        }
+    }
+
+    /// What becomes of the result `y` of the last projection.
+    pub fn epilogue(&self, kernels: Kernels, y: Array) -> Result<Array> {
+        match self.residual {
+            None => Ok(y),
+            Some(residual) => kernels.sum(residual, &y),
+        }
+    }
+
+    /// The row that a fused product takes in place of `x`, and what is left to be fused with it.
+    pub fn of_gemv<'x>(&self, x: &'x Array) -> (&'x Array, GemvFusion<'a>)
+    where
+        'a: 'x,
+    {
+        let (row, norm) = match self.normed {
+            Some(normed) => (normed, None),
+            None => (x, self.norm.map(RmsNorm::weights)),
+        };
+        (row, GemvFusion { norm, residual: self.residual, ..GemvFusion::default() })
+    }
+}

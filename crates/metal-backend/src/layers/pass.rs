@@ -1,0 +1,51 @@
+//! Some positions on their way through the layers.
+
+use std::iter;
+
+use mlx_ffi::Array;
+
+use super::block::Stream;
+use super::{Observed, Positions};
+
+/// Some positions on their way through the layers. It may rest between two layers, so that a long
+/// one can be computed in parts.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    /// As the last layer left it.
+    pub(super) stream: Stream,
+    /// Layers that are done.
+    pub(super) layer: usize,
+    pub(super) positions: Positions,
+}
+
+impl Pass {
+    /// The pass of `h`, `[b, l, hidden_size]`, at `positions`, before its first layer.
+    pub fn new(h: Array, positions: Positions) -> Pass {
+        Pass { stream: Stream { h, normed: None }, layer: 0, positions }
+    }
+
+    /// `[b, l, hidden_size]`, as the last layer left it.
+    pub fn h(&self) -> &Array {
+        &self.stream.h
+    }
+
+    /// What is still needed of the last layer, for evaluation.
+    pub fn arrays(&self) -> impl Iterator<Item = &Array> {
+        iter::once(&self.stream.h).chain(&self.stream.normed)
+    }
+
+    /// Layers that are done.
+    pub fn layer(&self) -> usize {
+        self.layer
+    }
+
+    /// From now on, each layer leaves what its attention sees.
+    pub fn observe(&mut self) {
+        self.positions.observe();
+    }
+
+    /// What the attention of the layer that was computed last saw, where it is observed.
+    pub fn take_observed(&mut self) -> Option<Observed> {
+        self.positions.observer().and_then(Option::take)
+    }
+}

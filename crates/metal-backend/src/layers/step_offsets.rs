@@ -1,0 +1,93 @@
+//! Where a step writes and what it sees, kept on the device from one step to the next.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use mlx_ffi::{Array, Dtype, Result, cuda, ops};
+
+use crate::cache::Slot;
+
+/// Kinds of layers of which something is kept on the device.
+const MOST_KINDS: usize = 4;
+
+/// What the steps of some rows have on the device, so that it need not be brought there for each.
+#[derive(Debug, Default)]
+pub(crate) struct StepOffsets {
+    /// For each kind of layer: each row's first position, and what its positions are more than their
+    /// indices.
+    rows: Vec<(Vec<i32>, Array)>,
+    /// Zeros for kernels that count.
+    counters: Option<Array>,
+    /// For each kind of layer, where the last step wrote.
+    ends: Vec<(i32, Array)>,
+}
+
+impl StepOffsets {
+    /// The index `at` on the device, which layers of one kind share, counted there from the last step's:
+    /// what comes from the host for each step would have to wait for the device.
+    fn end(&mut self, at: i32) -> Result<Array> {
+        if let Some((_, array)) = self.ends.iter().find(|(end, _)| *end == at) {
+            return array.share();
+        }
+        let array = match self.ends.iter().position(|(end, _)| end + 1 == at) {
+            Some(known) => {
+                let (_, last) = self.ends.swap_remove(known);
+                ops::add(&last, &Array::from_i32(&[1], &[1])?)?
+            }
+            None => Array::from_i32(&[at; cuda::ON_DEVICE], &[cuda::ON_DEVICE as i32])?,
+        };
+        if self.ends.len() == MOST_KINDS {
+            self.ends.remove(0);
+        }
+        self.ends.push((at, array.share()?));
+        Ok(array)
+    }
+}
+
+/// The offsets of some rows, which all passes over them share.
+pub(crate) type SharedOffsets = Rc<RefCell<StepOffsets>>;
+
+/// Where a step writes and what it sees.
+#[derive(Debug)]
+pub(crate) struct SlotOffsets {
+    /// The index of the new position.
+    pub at: Array,
+    /// See [`StepOffsets`].
+    pub rows: Array,
+    /// See [`StepOffsets`].
+    pub counters: Array,
+}
+
+impl StepOffsets {
+    /// Where a step over rows at `positions` writes and what it sees, for layers of `n_heads` heads whose
+    /// new position goes into `slot`. One layer after the other uses the counters.
+    pub fn of(&mut self, slot: &Slot, positions: &[i32], n_heads: i32) -> Result<SlotOffsets> {
+        let b = slot.starts.len() as i32;
+        let beyond = positions.iter().map(|position| position - slot.at);
+        let rows: Vec<i32> =
+            slot.starts.iter().copied().zip(beyond).flat_map(<[i32; 2]>::from).collect();
+        let at = self.end(slot.at)?;
+        let rows = match self.rows.iter().find(|(known, _)| *known == rows) {
+            Some((_, rows)) => rows.share()?,
+            None => {
+                if self.rows.len() == MOST_KINDS {
+                    self.rows.remove(0);
+                }
+                let mut padded = rows.clone();
+                padded.resize(rows.len().max(cuda::ON_DEVICE), 0);
+                let array = Array::from_i32(&padded, &[padded.len() as i32])?;
+                self.rows.push((rows, array.share()?));
+                array
+            }
+        };
+        let counters = match &self.counters {
+            Some(counters) if counters.size() >= (b * n_heads) as usize => counters.share()?,
+            _ => {
+                let counters =
+                    ops::zeros(&[(b * n_heads).max(cuda::ON_DEVICE as i32)], Dtype::I32)?;
+                self.counters.insert(counters).share()?
+            }
+        };
+        Ok(SlotOffsets { at, rows, counters })
+    }
+}
