@@ -9,9 +9,9 @@ use inference_core::{
 use mlx_ffi::cpu::Level;
 use mlx_ffi::{Device, memory};
 
-use crate::engine_options::EngineOptions;
 use crate::files::ModelFiles;
 use crate::kernels::{Kernels, Settings};
+use crate::load::EngineOptions;
 use crate::model::MlxModel;
 use crate::{load, models};
 

@@ -25,7 +25,6 @@ mod cache;
 mod config;
 mod constraint;
 mod engine;
-mod engine_options;
 mod error;
 mod files;
 mod kernels;

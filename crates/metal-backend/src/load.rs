@@ -1,16 +1,18 @@
 //! From a model's files to a model that can run.
 
+mod options;
+
 use inference_core::{Feature, GenerateOptions, LoadOptions, ModelInfo};
 use mlx_ffi::Dtype;
 
 use crate::cache::{StateSpec, Storage};
 use crate::config::Config;
-use crate::engine_options::EngineOptions;
 use crate::error::{Error, Result, load as load_error};
 use crate::files::ModelFiles;
 use crate::layers::Decoder;
 use crate::models;
 use crate::weights::{Adapter, Checkpoint, Weights};
+pub(crate) use options::EngineOptions;
 
 /// A model with what the engine needs to run it.
 pub(crate) struct LoadedModel {

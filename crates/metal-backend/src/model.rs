@@ -14,9 +14,9 @@ use crate::constraint::{self, Constraints};
 use crate::engine::{
     ClassifyJob, Engine, InspectJob, Job, JobSender, PromptLogprobs, Scores, TextState,
 };
-use crate::engine_options::EngineOptions;
 use crate::files::ModelFiles;
 use crate::kernels::Kernels;
+use crate::load::EngineOptions;
 use crate::load::{self, Description, SamplingDefaults};
 use crate::text::{
     AddSpecial, ChatFormat, ChatInput, Detokenizer, LocalTime, SkipSpecial, StopMatcher, TextError,

@@ -7,12 +7,12 @@ use inference_core::{GenerateOptions, LoadOptions, Result};
 use mlx_ffi::{Array, Device, eval_all, use_device};
 
 use crate::cache::{Caches, StateSpec, Storage};
-use crate::engine_options::EngineOptions;
 use crate::error::Error;
 use crate::files::ModelFiles;
 use crate::kernels::{Kernels, Settings};
 use crate::layers::{Decoder, StepCapture};
 use crate::load;
+use crate::load::EngineOptions;
 use crate::sampling::Sampler;
 use crate::weights::Checkpoint;
 

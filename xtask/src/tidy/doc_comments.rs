@@ -13,7 +13,6 @@ pub const STILL_THERE: &[&str] = &[
     "crates/cpu-kernels/src/",
     "crates/cpu-kernels/tests/",
     "crates/inference-core/src/",
-    "crates/metal-backend/src/cache.rs",
     "crates/metal-backend/src/cache/",
     "crates/metal-backend/src/config.rs",
     "crates/metal-backend/src/config/",

@@ -47,8 +47,8 @@ const HOUSES: &[House] = &[House {
         &["backend"],
         &["parts"],
     ],
-    planned: &["kernels"],
-    still_up: &[("cache", "layers"), ("constraint", "model"), ("load", "engine")],
+    planned: &[],
+    still_up: &[("constraint", "model")],
     never: &[
         ("models", "files"),
         ("models", "sampling"),

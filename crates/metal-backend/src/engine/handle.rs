@@ -12,8 +12,8 @@ use super::inspect::InspectJob;
 use super::job::{Command, Job};
 use super::shared::Shared;
 use super::worker;
-use crate::engine_options::EngineOptions;
 use crate::load::Description;
+use crate::load::EngineOptions;
 
 /// The handle of an engine thread; any thread may use it.
 pub(crate) struct Engine {

@@ -7,10 +7,10 @@ use inference_core::{CancelToken, Error, GenerateOptions, Generation, LoadOption
 use mlx_ffi::Device;
 
 use super::{Engine, Job, JobSender, TextState};
-use crate::engine_options::EngineOptions;
 use crate::files::ModelFiles;
 use crate::kernels::Kernels;
 use crate::load;
+use crate::load::EngineOptions;
 use crate::text::{Detokenizer, SkipSpecial, StopMatcher, Tokenizer};
 
 fn fixtures() -> PathBuf {

@@ -13,8 +13,8 @@ use super::memory::Budget;
 use super::scheduler::Scheduler;
 use super::served::Served;
 use super::shared::Shared;
-use crate::engine_options::EngineOptions;
 use crate::error::{Result, panicked};
+use crate::load::EngineOptions;
 use crate::load::{self, Description, LoadedModel};
 use crate::weights::Checkpoint;
 

@@ -29,7 +29,7 @@ impl Columns {
         are_halves && are_of_one && cuda::takes_gate(&gate.of)
     }
 
-    /// The same for the step of one position.
+    /// These columns as the kernel of a step takes them.
     pub fn heads(&self) -> Heads<'_> {
         Heads { array: &self.of, at: self.range.start }
     }

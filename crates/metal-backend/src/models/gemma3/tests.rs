@@ -8,10 +8,10 @@ use mlx_ffi::Device;
 use serde_json::{Map, Value, json};
 
 use crate::cache::{KvSpec, StateSpec};
-use crate::engine_options::EngineOptions;
 use crate::files::ModelFiles;
 use crate::kernels::Kernels;
 use crate::load;
+use crate::load::EngineOptions;
 use crate::weights::Checkpoint;
 
 const CONFIG: &str = include_str!("../../../tests/fixtures/parity/configs/gemma3-4b-minimal.json");
