@@ -193,11 +193,11 @@ fn shortened(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use fake_model::FakeModel;
     use inference_core::{ClassifyResult, LabelScore, Token};
     use serde_json::json;
 
     use super::{Classified, Columns};
-    use crate::scripted::Scripted;
 
     fn result(labels: &[f32], logits: Option<Vec<f32>>) -> ClassifyResult {
         let token =
@@ -208,7 +208,7 @@ mod tests {
 
     fn classified(labels: &[&str], result: &ClassifyResult, prompt: &str) -> Classified {
         let labels: Vec<String> = labels.iter().map(|label| (*label).to_owned()).collect();
-        let model = Scripted::saying(&[]);
+        let model = FakeModel::lines([]);
         Classified::new(3, prompt, 7, result, &labels, (&model, 2))
     }
 
@@ -235,7 +235,7 @@ mod tests {
         let object = serde_json::to_value(classified(&[], &result(&[], Some(logits)), "x"));
         let object = object.unwrap();
         assert_eq!((&object["top"][0]["id"], &object["top"][1]["id"]), (&json!(1), &json!(2)));
-        assert_eq!(object["top"][0]["token"], "<1>");
+        assert_eq!(object["top"][0]["token"], "\u{1}");
         assert!((object["top"][0]["probability"].as_f64().unwrap() - 0.4).abs() < 1e-6);
         assert_eq!(object["top"].as_array().unwrap().len(), 2);
         assert!(object.get("labels").is_none() && object.get("label").is_none());

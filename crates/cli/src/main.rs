@@ -16,8 +16,6 @@ mod json;
 mod output;
 mod prompt;
 mod report;
-#[cfg(test)]
-mod scripted;
 mod source;
 mod streaming;
 

@@ -32,6 +32,9 @@ pub struct Report {
     pub stop: Option<Stop>,
     /// The seed of the draws, given or chosen.
     pub seed: u64,
+    /// Whether each token was the most likely one, so that neither the seed nor filters changed
+    /// anything.
+    pub greedy: bool,
     /// What it cost.
     pub metrics: Metrics,
 }
@@ -101,6 +104,7 @@ impl Report {
             finish_reason: outcome.finish_reason.as_str(),
             stop: stop(&outcome.finish_reason),
             seed: outcome.seed,
+            greedy: outcome.greedy,
             metrics: Metrics::from(&outcome.metrics),
         }
     }
@@ -168,15 +172,15 @@ pub fn statistics(metrics: &GenerateMetrics) -> String {
 
 #[cfg(test)]
 mod tests {
+    use fake_model::{FakeModel, Line};
     use inference_core::{FinishReason, GenerateOptions, Prompt, TextModel};
     use serde_json::json;
 
     use super::{Report, statistics};
-    use crate::scripted::{Line, Scripted};
     use crate::streaming;
 
-    fn report(model: &Scripted, options: &GenerateOptions) -> serde_json::Value {
-        let mut generation = model.generate(&Prompt::from("x"), options).unwrap();
+    fn report(model: &FakeModel, options: &GenerateOptions) -> serde_json::Value {
+        let mut generation = model.generate(&Prompt::from("abc"), options).unwrap();
         let mut tokens = Vec::new();
         let outcome = streaming::read(&mut generation, |token| {
             tokens.push(token);
@@ -191,28 +195,29 @@ mod tests {
 
     #[test]
     fn the_object_has_every_field() {
-        let model = Scripted::saying(&[&["Hi", "!"]]);
+        let model = FakeModel::lines([Line::of(&["Hi", "!"])]);
         let options = GenerateOptions { logprobs: true, seed: Some(3), ..Default::default() };
         assert_eq!(
             report(&model, &options),
             json!({
                 "text": "Hi!",
-                "prompt_token_ids": [1, 2, 3],
-                "token_ids": [10, 11],
-                "logprobs": [-0.5, -0.5],
+                "prompt_token_ids": [97, 98, 99],
+                "token_ids": [1000, 1001],
+                "logprobs": [-3.25, -3.25],
                 "finish_reason": "stop",
                 "stop": {"type": "end_of_sequence", "token_id": 2},
                 "seed": 3,
+                "greedy": true,
                 "metrics": {
                     "prompt_tokens": 3,
-                    "cached_prompt_tokens": 0,
+                    "cached_prompt_tokens": 1,
                     "generated_tokens": 2,
                     "queue_seconds": 0.0,
                     "prefill_seconds": 0.5,
                     "decode_seconds": 0.25,
                     "total_seconds": 0.75,
                     "time_to_first_token_seconds": 0.5,
-                    "prefill_tokens_per_second": 6.0,
+                    "prefill_tokens_per_second": 4.0,
                     "decode_tokens_per_second": 4.0,
                     "peak_memory_bytes": 3 << 20,
                     "active_memory_bytes": 1 << 20,
@@ -223,13 +228,13 @@ mod tests {
 
     #[test]
     fn top_logprobs_are_there_when_asked_for() {
-        let model = Scripted::saying(&[&["Hi"]]);
+        let model = FakeModel::lines([Line::of(&["Hi"])]);
         let options = GenerateOptions { logprobs: true, top_logprobs: 2, ..Default::default() };
         assert_eq!(
             report(&model, &options)["top_logprobs"],
             json!([[
-                {"id": 10, "token": "<10>", "logprob": -0.5},
-                {"id": 11, "token": "<11>", "logprob": -1.5},
+                {"id": 1000, "token": "Ϩ", "logprob": -0.25},
+                {"id": 1001, "token": "ϩ", "logprob": -1.25},
             ]])
         );
     }
@@ -237,19 +242,20 @@ mod tests {
     #[test]
     fn the_prompt_is_told_of_when_asked_for() {
         let options = GenerateOptions { prompt_logprobs: true, ..Default::default() };
-        let plain = report(&Scripted::saying(&[&["Hi"]]), &options);
-        assert_eq!(plain["prompt_logprobs"], json!([null, -1.5, -1.5]));
+        let plain = report(&FakeModel::lines([Line::of(&["Hi"])]), &options);
+        assert_eq!(plain["prompt_logprobs"], json!([null, -0.5, -1.0]));
         assert_eq!(plain.get("prompt_top_logprobs"), None);
         let options = GenerateOptions { top_logprobs: 1, ..options };
-        let top = report(&Scripted::saying(&[&["Hi"]]), &options);
-        let entry = json!([{"id": 11, "token": "<11>", "logprob": -1.0}]);
-        assert_eq!(top["prompt_top_logprobs"], json!([[], entry, entry]));
+        let top = report(&FakeModel::lines([Line::of(&["Hi"])]), &options);
+        let entry = |id, token, logprob| json!([{"id": id, "token": token, "logprob": logprob}]);
+        let entries = json!([[], entry(98, "b", -0.5), entry(99, "c", -1.0)]);
+        assert_eq!(top["prompt_top_logprobs"], entries);
     }
 
     #[test]
     fn the_end_is_told_exactly() {
-        let end = |reason| Line { tokens: &["a"], end: Ok(reason) };
-        let model = Scripted::with(vec![
+        let end = |reason| Line { end: Ok(reason), ..Line::of(&["a"]) };
+        let model = FakeModel::lines([
             end(FinishReason::StopText("\n".into())),
             end(FinishReason::StopToken(4)),
             end(FinishReason::Length),
@@ -267,12 +273,12 @@ mod tests {
 
     #[test]
     fn the_statistics_are_one_line() {
-        let model = Scripted::saying(&[&["Hi", "!"]]);
-        let generation = model.generate(&Prompt::from("x"), &GenerateOptions::default()).unwrap();
+        let model = FakeModel::lines([Line::of(&["Hi", "!"])]);
+        let generation = model.generate(&Prompt::from("abc"), &GenerateOptions::default()).unwrap();
         let (_, outcome) = generation.collect_text().unwrap();
         assert_eq!(
             statistics(&outcome.metrics),
-            "prompt 3 tokens, 6.0 tok/s | decode 2 tokens, 4.0 tok/s | first token 0.500 s | \
+            "prompt 3 tokens (1 cached), 4.0 tok/s | decode 2 tokens, 4.0 tok/s | first token 0.500 s | \
              peak memory 3.0 MiB"
         );
     }

@@ -21,15 +21,15 @@ pub fn read(
 
 #[cfg(test)]
 mod tests {
+    use fake_model::{FakeModel, Line};
     use inference_core::{Error, FinishReason, GenerateOptions, Prompt, TextModel};
 
     use super::read;
     use crate::failure::Failure;
-    use crate::scripted::{Line, Scripted};
 
     #[test]
     fn tokens_come_in_order_and_the_outcome_at_the_end() {
-        let model = Scripted::saying(&[&["Once", " upon", " a time"]]);
+        let model = FakeModel::lines([Line::of(&["Once", " upon", " a time"])]);
         let mut generation =
             model.generate(&Prompt::from("x"), &GenerateOptions::default()).unwrap();
         let mut text = String::new();
@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn an_error_comes_after_the_text_before_it() {
         let end = Err(Error::Engine("decode step 2: lost".into()));
-        let model = Scripted::with(vec![Line { tokens: &["Once"], end }]);
+        let model = FakeModel::lines([Line { tokens: vec!["Once"], end }]);
         let mut generation =
             model.generate(&Prompt::from("x"), &GenerateOptions::default()).unwrap();
         let mut text = String::new();
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn a_sink_that_fails_ends_the_reading() {
-        let model = Scripted::saying(&[&["a", "b"]]);
+        let model = FakeModel::lines([Line::of(&["a", "b"])]);
         let mut generation =
             model.generate(&Prompt::from("x"), &GenerateOptions::default()).unwrap();
         let error = read(&mut generation, |_| Err(Failure::ClosedPipe)).unwrap_err();

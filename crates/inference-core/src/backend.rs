@@ -5,10 +5,30 @@ use std::path::Path;
 
 use crate::{LoadOptions, Result, TextModel};
 
+/// What a backend computes on. Where no backend is asked for, the registry tries them in this
+/// order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Preference {
+    /// One kind of accelerator, for which it was made.
+    Accelerator,
+    /// Whatever the machine has, accelerators among it.
+    Portable,
+    /// The CPU alone.
+    Cpu,
+    /// None of these, such as a remote service or a model for tests.
+    #[default]
+    Other,
+}
+
 /// A way to run models: a library, a device, a remote service.
 pub trait Backend: Send + Sync {
-    /// The name under which it is registered: `metal`, `cuda`, `cpu`, …
+    /// The name under which it is registered, such as the device's.
     fn name(&self) -> &str;
+
+    /// When the registry tries it, where no backend is asked for. Equals are tried by name.
+    fn preference(&self) -> Preference {
+        Preference::default()
+    }
 
     /// `Ok` when models can run here.
     ///

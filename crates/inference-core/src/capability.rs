@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{ClassifyOptions, Error, GenerateOptions, LoadOptions, Result};
+use crate::{ClassifyOptions, Error, GenerateOptions, LoadOptions, PenaltyScope, Result};
 
 /// Something that a caller may ask of a loaded model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,8 +47,14 @@ pub enum Feature {
     /// Draws at a temperature above 0, and the filters before them: `top_k`, `top_p`, `min_p`,
     /// `xtc`.
     Sampling,
+    /// A given `seed`, which makes draws repeatable.
+    Seed,
     /// `repetition_penalty`, `presence_penalty` and `frequency_penalty`.
     Penalties,
+    /// A choice of how many ids the penalties look at.
+    PenaltyWindow,
+    /// Penalties over the generated ids alone.
+    PenaltyScope,
     /// Values added to the logits of chosen ids.
     LogitBias,
     /// `stop` strings, `stop_token_ids` and `ignore_eos`.
@@ -67,7 +73,7 @@ pub enum Feature {
 
 impl Feature {
     /// Every feature, so that a report can be complete.
-    pub const ALL: [Feature; 27] = [
+    pub const ALL: [Feature; 30] = [
         Feature::Chat,
         Feature::Classify,
         Feature::BatchGenerate,
@@ -87,7 +93,10 @@ impl Feature {
         Feature::GpuLayers,
         Feature::Images,
         Feature::Sampling,
+        Feature::Seed,
         Feature::Penalties,
+        Feature::PenaltyWindow,
+        Feature::PenaltyScope,
         Feature::LogitBias,
         Feature::Stop,
         Feature::SpecialTokens,
@@ -119,7 +128,10 @@ impl Feature {
             Feature::GpuLayers => "gpu_layers",
             Feature::Images => "images",
             Feature::Sampling => "sampling",
+            Feature::Seed => "seed",
             Feature::Penalties => "penalties",
+            Feature::PenaltyWindow => "penalty_window",
+            Feature::PenaltyScope => "penalty_scope",
             Feature::LogitBias => "logit_bias",
             Feature::Stop => "stop",
             Feature::SpecialTokens => "special_tokens",
@@ -180,7 +192,7 @@ impl Capabilities {
     }
 
     /// `Ok` where every option that asks for something is honoured. Values that ask for nothing,
-    /// such as a temperature of 0 or a penalty of 1, always pass.
+    /// such as a temperature of 0, a seed beside it or a penalty of 1, always pass.
     ///
     /// # Errors
     /// [`Error::Unsupported`] with the first refused option's name and the feature's reason.
@@ -192,9 +204,16 @@ impl Capabilities {
             ("top_p", set(options.top_p, 1.0), Feature::Sampling),
             ("min_p", set(options.min_p, 0.0), Feature::Sampling),
             ("xtc", options.xtc.is_some_and(|xtc| xtc.probability != 0.0), Feature::Sampling),
+            ("seed", options.seed.is_some() && options.temperature != Some(0.0), Feature::Seed),
             ("repetition_penalty", set(options.repetition_penalty, 1.0), Feature::Penalties),
             ("presence_penalty", set(options.presence_penalty, 0.0), Feature::Penalties),
             ("frequency_penalty", set(options.frequency_penalty, 0.0), Feature::Penalties),
+            ("penalty_window", options.penalty_window.is_some(), Feature::PenaltyWindow),
+            (
+                "penalty_scope",
+                options.penalty_scope != PenaltyScope::default(),
+                Feature::PenaltyScope,
+            ),
             ("logit_bias", !options.logit_bias.is_empty(), Feature::LogitBias),
             ("stop", !options.stop.is_empty(), Feature::Stop),
             ("stop_token_ids", !options.stop_token_ids.is_empty(), Feature::Stop),
@@ -247,10 +266,8 @@ impl Capabilities {
     /// # Errors
     /// [`Error::Unsupported`] with the first refused option's name and the feature's reason.
     pub fn check_classify(&self, options: &ClassifyOptions) -> Result<()> {
-        self.require_all(&[
-            ("logits", options.logits, Feature::Logits),
-            ("labels", !options.labels.is_empty(), Feature::Labels),
-        ])
+        self.require_all(&[("labels", !options.labels.is_empty(), Feature::Labels)])?;
+        self.check_generate(&options.generate)
     }
 
     fn require_all(&self, asked: &[(&str, bool, Feature)]) -> Result<()> {

@@ -76,6 +76,9 @@ pub struct Outcome {
     pub metrics: GenerateMetrics,
     /// The seed of its draws, given or chosen.
     pub seed: u64,
+    /// Whether each token was the most likely one, at a temperature of 0: neither the seed nor
+    /// `top_k`, `top_p`, `min_p` and `xtc` changed anything.
+    pub greedy: bool,
 }
 
 #[derive(Default)]
@@ -118,6 +121,7 @@ impl Channel {
 ///     finish_reason: FinishReason::Length,
 ///     metrics: Default::default(),
 ///     seed: 0,
+///     greedy: true,
 /// });
 ///
 /// // A program reads it.

@@ -34,10 +34,13 @@ mod message;
 mod metrics;
 mod model;
 mod options;
+mod penalty;
+mod prompt;
 mod registry;
+mod results;
 mod value;
 
-pub use backend::Backend;
+pub use backend::{Backend, Preference};
 pub use cancel::CancelToken;
 pub use capability::{Capabilities, Feature, Support};
 pub use discover::{DiscoveredModel, discover};
@@ -47,16 +50,16 @@ pub use inspect::{
     AttentionInspector, AttentionSnapshot, AttentionWeights, InspectOptions, LayerAttention,
 };
 pub use message::{Message, Role};
-pub use metrics::{CacheMiss, EngineStatus, GenerateMetrics, StepTimes};
-pub use model::{
-    BatchResult, ClassifyResult, LabelScore, ModelInfo, Prompt, RenderedPrompt, TextModel,
-    generate_each,
-};
+pub use metrics::{CacheMiss, EngineStatus, GenerateMetrics, LastMetrics, StepTimes};
+pub use model::{ModelInfo, TextModel};
 pub use options::{
     ChatOptions, ClassifyOptions, Constraint, Dtype, GenerateOptions, LoadOptions, ReasoningMarks,
     Xtc,
 };
+pub use penalty::PenaltyScope;
+pub use prompt::{Prompt, RenderedPrompt};
 pub use registry::{
     Registry, backends, default_backend, get_backend, global, load_model, register,
 };
+pub use results::{BatchResult, ClassifyResult, LabelScore};
 pub use value::Value;

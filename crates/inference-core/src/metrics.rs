@@ -1,5 +1,6 @@
 //! What a request cost.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Counts, times and memory of one finished request.
@@ -7,6 +8,9 @@ use std::time::Duration;
 /// Decode time runs on the engine only: a slow consumer does not lengthen it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GenerateMetrics {
+    /// Requests that this is about: 1, or those of a batch whose [`sum`](Self::sum) it is. 0 counts
+    /// as 1.
+    pub requests: usize,
     /// Tokens of the prompt, cached ones included.
     pub prompt_tokens: usize,
     /// Tokens of the prompt that a cache held, so that they were not computed again.
@@ -136,9 +140,64 @@ impl GenerateMetrics {
         rate(self.prompt_tokens.saturating_sub(self.cached_prompt_tokens), self.prefill_duration)
     }
 
-    /// Tokens a second after the first one, which prefill produced; 0 with fewer than two.
+    /// Tokens a second after each request's first one, which prefill produced; 0 where there are no
+    /// others.
     pub fn decode_tokens_per_second(&self) -> f64 {
-        rate(self.generated_tokens.saturating_sub(1), self.decode_duration)
+        rate(self.generated_tokens.saturating_sub(self.requests.max(1)), self.decode_duration)
+    }
+
+    /// The sums over the requests of a batch: of their counts and of their durations, so that rates
+    /// are means over the requests, whose times overlap. The time to the first token is the shortest,
+    /// the peak of memory the highest, and the memory in use that of the last request. A reason for
+    /// a cache miss stays where it is the same for all.
+    pub fn sum<'a>(requests: impl IntoIterator<Item = &'a GenerateMetrics>) -> GenerateMetrics {
+        requests.into_iter().cloned().reduce(GenerateMetrics::add).unwrap_or_default()
+    }
+
+    fn add(self, next: GenerateMetrics) -> GenerateMetrics {
+        GenerateMetrics {
+            requests: self.requests.max(1) + next.requests.max(1),
+            prompt_tokens: self.prompt_tokens + next.prompt_tokens,
+            cached_prompt_tokens: self.cached_prompt_tokens + next.cached_prompt_tokens,
+            cache_miss: self.cache_miss.filter(|miss| next.cache_miss == Some(*miss)),
+            generated_tokens: self.generated_tokens + next.generated_tokens,
+            queue_duration: self.queue_duration + next.queue_duration,
+            prefill_duration: self.prefill_duration + next.prefill_duration,
+            decode_duration: self.decode_duration + next.decode_duration,
+            total_duration: self.total_duration + next.total_duration,
+            time_to_first_token: [self.time_to_first_token, next.time_to_first_token]
+                .into_iter()
+                .flatten()
+                .min(),
+            peak_memory_bytes: self.peak_memory_bytes.max(next.peak_memory_bytes),
+            active_memory_bytes: next.active_memory_bytes,
+        }
+    }
+}
+
+/// The metrics of the call that finished last, kept by a model together with its engine: clones
+/// share them.
+///
+/// ```
+/// use inference_core::{GenerateMetrics, LastMetrics};
+///
+/// let kept = LastMetrics::default();
+/// assert_eq!(kept.get(), None);
+/// kept.clone().set(GenerateMetrics { generated_tokens: 3, ..Default::default() });
+/// assert_eq!(kept.get().unwrap().generated_tokens, 3);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct LastMetrics(Arc<Mutex<Option<GenerateMetrics>>>);
+
+impl LastMetrics {
+    /// Keeps `metrics` in place of earlier ones.
+    pub fn set(&self, metrics: GenerateMetrics) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(metrics);
+    }
+
+    /// The metrics that were set last; `None` before the first.
+    pub fn get(&self) -> Option<GenerateMetrics> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

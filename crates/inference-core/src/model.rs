@@ -4,45 +4,10 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use crate::{
-    AttentionInspector, Capabilities, ChatOptions, ClassifyOptions, EngineStatus, Error,
-    GenerateMetrics, GenerateOptions, Generation, Message, Outcome, Result, Token,
+    AttentionInspector, BatchResult, Capabilities, ChatOptions, ClassifyOptions, ClassifyResult,
+    EngineStatus, Error, Feature, FinishReason, GenerateMetrics, GenerateOptions, Generation,
+    LastMetrics, Message, Prompt, RenderedPrompt, Result, Support, Token,
 };
-
-/// What a model continues.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Prompt {
-    /// Text that the model's tokenizer encodes, with its beginning-of-sequence token exactly once.
-    Text(String),
-    /// Token ids, taken as they are.
-    Ids(Vec<u32>),
-}
-
-impl From<&str> for Prompt {
-    fn from(text: &str) -> Self {
-        Prompt::Text(text.to_owned())
-    }
-}
-
-impl From<String> for Prompt {
-    fn from(text: String) -> Self {
-        Prompt::Text(text)
-    }
-}
-
-impl From<Vec<u32>> for Prompt {
-    fn from(ids: Vec<u32>) -> Self {
-        Prompt::Ids(ids)
-    }
-}
-
-/// A conversation as the chat template rendered it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RenderedPrompt {
-    /// The rendered text.
-    pub text: String,
-    /// Its token ids, as [`TextModel::chat`] feeds them.
-    pub ids: Vec<u32>,
-}
 
 /// What a loaded model is.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -77,44 +42,14 @@ pub struct ModelInfo {
     pub chat_template: String,
 }
 
-/// The most likely next token of one prompt.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ClassifyResult {
-    /// The token, with its log probability.
-    pub token: Token,
-    /// `[vocab_size]` logits at the last position; only when asked for.
-    pub logits: Option<Vec<f32>>,
-    /// One entry for each of [`ClassifyOptions::labels`], in their order.
-    pub labels: Vec<LabelScore>,
-}
-
-/// How likely a label is as the continuation of a prompt.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct LabelScore {
-    /// Natural logarithm of the probability of the label's tokens, one after the other.
-    pub logprob: f32,
-    /// Tokens of the label.
-    pub tokens: usize,
-}
-
-/// All tokens of one prompt of a batch.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BatchResult {
-    /// The prompt's tokens with their log probabilities, where they were asked for; as
-    /// [`Generation::take_prompt_logprobs`] has them.
-    pub prompt_logprobs: Option<Vec<Token>>,
-    /// What was generated until the end or the error.
-    pub tokens: Vec<Token>,
-    /// How it ended, where it ended well.
-    pub outcome: Option<Outcome>,
-    /// Why it did not end well.
-    pub error: Option<Error>,
-}
-
 /// A loaded model. Any number of threads may call it at once.
 ///
 /// Every call validates its options first and honours each of them, or refuses it by name;
 /// nothing is ignored.
+///
+/// A model has to generate, encode, decode, say what it is and what it honours, and close. The
+/// other methods have bodies in terms of these, which a backend replaces where it can do better:
+/// a method that is added later is no change for a backend that does not offer it.
 pub trait TextModel: Send + Sync {
     /// Continues `prompt`.
     ///
@@ -133,9 +68,13 @@ pub trait TextModel: Send + Sync {
         messages: &[Message],
         chat: &ChatOptions,
         options: &GenerateOptions,
-    ) -> Result<Generation>;
+    ) -> Result<Generation> {
+        self.generate(&Prompt::Ids(self.render_chat(messages, chat)?.ids), options)
+    }
 
-    /// The most likely next token after each prompt, from prefill alone.
+    /// The next token after each prompt, and how likely the labels are in its place.
+    ///
+    /// Without a body of its own, a model generates one token for each prompt, and refuses labels.
     ///
     /// # Errors
     /// As [`generate`](Self::generate); one bad prompt refuses the call.
@@ -143,9 +82,12 @@ pub trait TextModel: Send + Sync {
         &self,
         prompts: &[Prompt],
         options: &ClassifyOptions,
-    ) -> Result<Vec<ClassifyResult>>;
+    ) -> Result<Vec<ClassifyResult>> {
+        classify_each(self, prompts, options)
+    }
 
     /// Continues every prompt with the same options; one prompt's error leaves the others alone.
+    /// Afterwards [`metrics`](Self::metrics) are the sums over the prompts that ended well.
     ///
     /// # Errors
     /// What concerns all prompts: the options, a closed model.
@@ -153,7 +95,10 @@ pub trait TextModel: Send + Sync {
         &self,
         prompts: &[Prompt],
         options: &GenerateOptions,
-    ) -> Result<Vec<BatchResult>>;
+    ) -> Result<Vec<BatchResult>> {
+        self.check_open()?;
+        generate_each(self, prompts, options)
+    }
 
     /// The token ids of `text`, as a raw prompt has them.
     ///
@@ -167,14 +112,47 @@ pub trait TextModel: Send + Sync {
     /// [`Error::Prompt`] when the tokenizer refuses the ids.
     fn decode(&self, ids: &[u32]) -> Result<String>;
 
-    /// What [`chat`](Self::chat) would feed for these messages.
+    /// The ids of a prompt that can be computed, as [`generate`](Self::generate) feeds them.
+    ///
+    /// # Errors
+    /// Those of [`encode`](Self::encode); [`Error::EmptyPrompt`]; and where
+    /// [`info`](Self::info) tells the limits, [`Error::PromptTooLong`] for one that exceeds the
+    /// context, and [`Error::Prompt`] for an id that is not in the vocabulary.
+    fn prompt_ids(&self, prompt: &Prompt) -> Result<Vec<u32>> {
+        let ids = match prompt {
+            Prompt::Text(text) => self.encode(text)?,
+            Prompt::Ids(ids) => ids.clone(),
+        };
+        let ModelInfo { context_length: limit, vocab_size, .. } = *self.info();
+        if ids.is_empty() {
+            return Err(Error::EmptyPrompt);
+        }
+        if limit > 0 && ids.len() > limit {
+            return Err(Error::PromptTooLong { tokens: ids.len(), limit });
+        }
+        match ids.iter().find(|id| vocab_size > 0 && **id as usize >= vocab_size) {
+            None => Ok(ids),
+            Some(id) => {
+                Err(Error::Prompt(format!("token {id} is not in the vocabulary of {vocab_size}")))
+            }
+        }
+    }
+
+    /// What [`chat`](Self::chat) would feed for these messages. A model without a chat format
+    /// refuses.
     ///
     /// # Errors
     /// [`Error::Prompt`] when the template refuses.
-    fn render_chat(&self, messages: &[Message], chat: &ChatOptions) -> Result<RenderedPrompt>;
+    fn render_chat(&self, messages: &[Message], chat: &ChatOptions) -> Result<RenderedPrompt> {
+        let _ = (messages, chat);
+        self.capabilities().require(Feature::Chat)?;
+        Err(Error::Unsupported { what: "chat".into(), reason: "the model has no format".into() })
+    }
 
     /// The architecture's name.
-    fn model_type(&self) -> &str;
+    fn model_type(&self) -> &str {
+        &self.info().architecture
+    }
 
     /// What the model is.
     fn info(&self) -> &ModelInfo;
@@ -182,9 +160,16 @@ pub trait TextModel: Send + Sync {
     /// What the model honours and refuses.
     fn capabilities(&self) -> &Capabilities;
 
+    /// Where the model keeps the metrics of its last call; `None`: nowhere.
+    fn last_metrics(&self) -> Option<&LastMetrics> {
+        None
+    }
+
     /// The metrics of the call that finished last, of whichever caller. Each [`Generation`]
     /// carries its own; this is for programs that know only the older contract.
-    fn metrics(&self) -> Option<GenerateMetrics>;
+    fn metrics(&self) -> Option<GenerateMetrics> {
+        self.last_metrics().and_then(LastMetrics::get)
+    }
 
     /// What the engine does at this moment; an engine that reports nothing is idle.
     fn status(&self) -> EngineStatus {
@@ -194,6 +179,18 @@ pub trait TextModel: Send + Sync {
     /// The model's attention, where it can be looked at.
     fn attention_inspector(&self) -> Option<&dyn AttentionInspector> {
         None
+    }
+
+    /// `Ok` until the model is closed. Without a body of its own, a model is asked to encode an
+    /// empty text.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] from then on.
+    fn check_open(&self) -> Result<()> {
+        match self.encode("") {
+            Err(Error::Closed) => Err(Error::Closed),
+            _ => Ok(()),
+        }
     }
 
     /// Ends running requests and frees everything. Calling it again changes nothing; any other
@@ -209,13 +206,26 @@ impl fmt::Debug for dyn TextModel + '_ {
 }
 
 /// Queues every prompt through [`TextModel::generate`] and collects the results in order: the
-/// body of [`TextModel::batch_generate`] for backends whose requests already run together. Where
-/// the queue is full, the oldest request is read to its end first.
+/// body of [`TextModel::batch_generate`]. Requests of a backend that runs several at once run
+/// together. Where the queue is full, the oldest request is read to its end first.
 ///
 /// # Errors
 /// [`Error::InvalidOption`], [`Error::Unsupported`] and [`Error::Closed`], which concern all.
-pub fn generate_each(
-    model: &dyn TextModel,
+fn generate_each<M: TextModel + ?Sized>(
+    model: &M,
+    prompts: &[Prompt],
+    options: &GenerateOptions,
+) -> Result<Vec<BatchResult>> {
+    let results = queue_each(model, prompts, options)?;
+    if let Some(last) = model.last_metrics() {
+        let outcomes = results.iter().filter_map(|result| result.outcome.as_ref());
+        last.set(GenerateMetrics::sum(outcomes.map(|outcome| &outcome.metrics)));
+    }
+    Ok(results)
+}
+
+fn queue_each<M: TextModel + ?Sized>(
+    model: &M,
     prompts: &[Prompt],
     options: &GenerateOptions,
 ) -> Result<Vec<BatchResult>> {
@@ -259,4 +269,50 @@ fn collect(generation: Result<Generation>) -> BatchResult {
     }
     let prompt_logprobs = generation.take_prompt_logprobs();
     BatchResult { prompt_logprobs, tokens, outcome: generation.outcome().cloned(), error }
+}
+
+/// Generates one token for each prompt: the body of [`TextModel::classify`].
+///
+/// # Errors
+/// Those of [`TextModel::classify`]; labels, which a generated token tells nothing of.
+fn classify_each<M: TextModel + ?Sized>(
+    model: &M,
+    prompts: &[Prompt],
+    options: &ClassifyOptions,
+) -> Result<Vec<ClassifyResult>> {
+    options.validate()?;
+    model.capabilities().check_classify(options)?;
+    if !options.labels.is_empty() {
+        let reason = "the model is asked for the next token alone".to_owned();
+        return Err(Error::Unsupported { what: Feature::Labels.as_str().to_owned(), reason });
+    }
+    model.check_open()?;
+    for prompt in prompts {
+        model.prompt_ids(prompt)?;
+    }
+    let able = |feature| model.capabilities().support(feature) == Support::Yes;
+    let options = GenerateOptions {
+        max_tokens: Some(1),
+        temperature: options.generate.temperature.or(Some(0.0)),
+        // The end of the sequence is a token like others here.
+        ignore_eos: able(Feature::Stop),
+        logprobs: able(Feature::Logprobs),
+        ..options.generate.clone()
+    };
+    let results = generate_each(model, prompts, &options)?;
+    results.into_iter().map(next_token).collect()
+}
+
+fn next_token(result: BatchResult) -> Result<ClassifyResult> {
+    if let Some(error) = result.error {
+        return Err(error);
+    }
+    let end = result.outcome.map(|outcome| outcome.finish_reason);
+    let mut token = match (result.tokens.into_iter().next(), end) {
+        (Some(token), _) => token,
+        (None, Some(FinishReason::EndOfSequence(id))) => Token { id, ..Token::default() },
+        (None, Some(FinishReason::Cancelled)) => return Err(Error::Cancelled),
+        (None, _) => return Err(Error::Engine("no token was generated".into())),
+    };
+    Ok(ClassifyResult { logits: token.logits.take(), token, labels: Vec::new() })
 }

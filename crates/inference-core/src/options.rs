@@ -5,7 +5,7 @@ use std::ops::Bound::{self, Excluded, Included, Unbounded};
 use std::ops::RangeBounds;
 use std::path::PathBuf;
 
-use crate::{CancelToken, Error, Result, Value};
+use crate::{CancelToken, Error, PenaltyScope, Result, Value};
 
 /// A floating-point type that a model can be computed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -202,8 +202,11 @@ pub struct GenerateOptions {
     pub presence_penalty: Option<f32>,
     /// Subtracted from the logits of the ids in the window, once for each occurrence.
     pub frequency_penalty: Option<f32>,
-    /// How many of the last ids, prompt included, the penalties look at; `None`: 20.
+    /// How many of the last ids of the `penalty_scope` the penalties look at; `None`: 20 of the
+    /// context, all of the generated ones. It says nothing without a penalty.
     pub penalty_window: Option<usize>,
+    /// Which ids the penalties look at.
+    pub penalty_scope: PenaltyScope,
     /// Added to the logits of these ids; negative infinity forbids an id.
     pub logit_bias: BTreeMap<u32, f32>,
     /// Makes draws repeatable: a draw depends on the seed and the step alone. `None`: a fresh one,
@@ -241,8 +244,37 @@ pub struct GenerateOptions {
 }
 
 impl GenerateOptions {
-    /// The window of the penalties where none is given.
+    /// The window of the penalties over the context where none is given.
     pub const DEFAULT_PENALTY_WINDOW: usize = 20;
+
+    /// How many of the last ids of their scope the penalties look at.
+    pub fn penalty_window_or_default(&self) -> usize {
+        self.penalty_window.unwrap_or(match self.penalty_scope {
+            PenaltyScope::Context => GenerateOptions::DEFAULT_PENALTY_WINDOW,
+            PenaltyScope::Generated => usize::MAX,
+        })
+    }
+
+    /// Refuses a window or a scope of penalties where there is no penalty, with the model's own
+    /// values filled in: nothing would look at it. A penalty that is off was given, and passes.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] with the option's name.
+    pub fn check_penalties(&self) -> Result<()> {
+        let GenerateOptions { repetition_penalty, presence_penalty, frequency_penalty, .. } = self;
+        if repetition_penalty.or(*presence_penalty).or(*frequency_penalty).is_some() {
+            return Ok(());
+        }
+        let reason = "says nothing without a penalty: set `repetition_penalty`, \
+                      `presence_penalty` or `frequency_penalty`";
+        if self.penalty_window.is_some() {
+            return Err(invalid("penalty_window", reason.into()));
+        }
+        match self.penalty_scope {
+            PenaltyScope::Context => Ok(()),
+            PenaltyScope::Generated => Err(invalid("penalty_scope", reason.into())),
+        }
+    }
 
     /// Checks every value against its range.
     ///
@@ -314,13 +346,15 @@ impl Default for ChatOptions {
 /// How prompts are classified.
 #[derive(Clone, Debug, Default)]
 pub struct ClassifyOptions {
-    /// Return the `[vocab_size]` logits of each prompt's last position.
-    pub logits: bool,
     /// Texts whose probability as the continuation of each prompt is wanted; each may span several
-    /// tokens.
+    /// tokens. It is the model's own: no other option changes it.
     pub labels: Vec<String>,
-    /// Ends the call from another thread, or at a deadline.
-    pub cancel: CancelToken,
+    /// How the next token is chosen and what is told of it: it is the first one that
+    /// [`generate`](crate::TextModel::generate) would draw, but for an unset temperature, which is
+    /// 0 here. Its log probability is always told. Options that are about more than the next token
+    /// are refused: a `max_tokens` other than 1, `stop`, `stop_token_ids`, `ignore_eos`,
+    /// `prompt_logprobs`, `constraint` and `reasoning`.
+    pub generate: GenerateOptions,
 }
 
 impl ClassifyOptions {
@@ -329,8 +363,26 @@ impl ClassifyOptions {
     /// # Errors
     /// [`Error::InvalidOption`] with the first bad option's name.
     pub fn validate(&self) -> Result<()> {
-        match self.labels.iter().position(String::is_empty) {
-            Some(index) => Err(invalid("labels", format!("label {index} is empty"))),
+        if let Some(index) = self.labels.iter().position(String::is_empty) {
+            return Err(invalid("labels", format!("label {index} is empty")));
+        }
+        let options = &self.generate;
+        options.validate()?;
+        options.check_penalties()?;
+        let beyond_one_token = [
+            ("max_tokens", options.max_tokens.is_some_and(|count| count != 1)),
+            ("stop", !options.stop.is_empty()),
+            ("stop_token_ids", !options.stop_token_ids.is_empty()),
+            ("ignore_eos", options.ignore_eos),
+            ("prompt_logprobs", options.prompt_logprobs),
+            ("constraint", options.constraint.is_some()),
+            ("reasoning", options.reasoning.is_some()),
+        ];
+        match beyond_one_token.into_iter().find(|(_, asked)| *asked) {
+            Some((option, _)) => {
+                let reason = "a classification is about the next token alone; leave it unset";
+                Err(invalid(option, reason.into()))
+            }
             None => Ok(()),
         }
     }

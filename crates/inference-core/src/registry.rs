@@ -7,9 +7,6 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::{Backend, Error, LoadOptions, Result, TextModel};
 
-/// Backends in the order in which [`Registry::default_backend`] tries them; others follow by name.
-const PREFERENCE: [&str; 5] = ["metal", "cuda", "rocm", "llama_cpp", "cpu"];
-
 /// Backends by name. Programs use the [`global`] one; tests make their own.
 #[derive(Default)]
 pub struct Registry {
@@ -46,19 +43,21 @@ impl Registry {
         self.snapshot().into_keys().collect()
     }
 
-    /// The first available backend of metal, cuda, rocm, llama_cpp, cpu, then the others by name.
+    /// The first available backend in the order of [`Preference`](crate::Preference), equals by
+    /// name.
     ///
     /// # Errors
     /// [`Error::NoBackends`] when none is registered, [`Error::NoBackendAvailable`] with each
     /// one's reason when none can run.
     pub fn default_backend(&self) -> Result<Arc<dyn Backend>> {
-        let mut rest = self.snapshot();
-        if rest.is_empty() {
+        // By name; the sort is stable.
+        let mut backends: Vec<_> = self.snapshot().into_values().collect();
+        if backends.is_empty() {
             return Err(Error::NoBackends);
         }
-        let preferred: Vec<_> = PREFERENCE.iter().filter_map(|n| rest.remove(*n)).collect();
+        backends.sort_by_key(|backend| backend.preference());
         let mut unavailable = Vec::new();
-        for backend in preferred.into_iter().chain(rest.into_values()) {
+        for backend in backends {
             match backend.available() {
                 Ok(()) => return Ok(backend),
                 Err(reason) => unavailable.push((backend.name().to_owned(), reason)),

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use inference_core::{
-    Backend, Capabilities, Error, LoadOptions, ModelInfo, Result, TextModel, register as add,
+    Backend, Capabilities, Error, LoadOptions, ModelInfo, Preference, Result, TextModel,
+    register as add,
 };
 use mlx_ffi::cpu::Level;
 use mlx_ffi::{Device, memory};
@@ -31,6 +32,13 @@ struct MlxBackend {
 impl Backend for MlxBackend {
     fn name(&self) -> &str {
         self.name
+    }
+
+    fn preference(&self) -> Preference {
+        match self.device {
+            Device::Gpu => Preference::Accelerator,
+            Device::Cpu => Preference::Cpu,
+        }
     }
 
     fn available(&self) -> Result<(), String> {

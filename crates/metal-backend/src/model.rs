@@ -3,21 +3,22 @@
 use std::time::Instant;
 
 use inference_core::{
-    AttentionInspector, AttentionSnapshot, BatchResult, Capabilities, ChatOptions, ClassifyOptions,
-    ClassifyResult, EngineStatus, Error, Feature, GenerateMetrics, GenerateOptions, Generation,
-    InspectOptions, LabelScore, Message, ModelInfo, Prompt, RenderedPrompt, Result, Support,
-    TextModel, Token, Value, generate_each,
+    AttentionInspector, AttentionSnapshot, Capabilities, ChatOptions, ClassifyOptions,
+    ClassifyResult, EngineStatus, Error, Feature, GenerateOptions, Generation, InspectOptions,
+    LabelScore, LastMetrics, Message, ModelInfo, Prompt, RenderedPrompt, Result, Support,
+    TextModel, Token, Value,
 };
 use serde_json::{Map, Number, Value as Json};
 
 use crate::constraint::{self, Constraints};
 use crate::engine::{
-    ClassifyJob, Engine, InspectJob, Job, JobSender, PromptLogprobs, Scores, TextState,
+    ClassifyJob, DrawOptions, Engine, InspectJob, Job, JobSender, PromptLogprobs, Scores, TextState,
 };
 use crate::files::ModelFiles;
 use crate::kernels::Kernels;
 use crate::load::EngineOptions;
 use crate::load::{self, Description, SamplingDefaults};
+use crate::sampling::is_greedy;
 use crate::text::{
     AddSpecial, ChatFormat, ChatInput, Detokenizer, LocalTime, SkipSpecial, StopMatcher, TextError,
     Tokenizer,
@@ -167,14 +168,31 @@ impl MlxModel {
         }
     }
 
+    /// How a classification draws by `options`; `None` where that is the most likely id alone.
+    fn draw(&self, options: &GenerateOptions) -> Option<Box<DrawOptions>> {
+        let plain = is_greedy(options) && options.logit_bias.is_empty();
+        let penalties =
+            [options.repetition_penalty, options.presence_penalty, options.frequency_penalty];
+        if plain && options.top_logprobs == 0 && penalties.iter().all(Option::is_none) {
+            return None;
+        }
+        let generate = GenerateOptions { logprobs: true, logits: false, ..options.clone() };
+        let protected_ids = self.text.protected_ids.clone();
+        Some(Box::new(DrawOptions { generate, protected_ids }))
+    }
+
     /// What was computed for a prompt, as the contract has it.
-    fn classified(&self, scores: Scores, label_tokens: &[usize]) -> Result<ClassifyResult> {
-        let Scores { id, logprob, logits, labels } = scores;
-        let mut text =
-            Detokenizer::new(&self.text.tokenizer, SkipSpecial::Yes).map_err(text_error)?;
+    fn classified(
+        &self,
+        scores: Scores,
+        label_tokens: &[usize],
+        special: SkipSpecial,
+    ) -> Result<ClassifyResult> {
+        let Scores { id, logprob, top, logits, labels } = scores;
+        let mut text = Detokenizer::new(&self.text.tokenizer, special).map_err(text_error)?;
         let text = text.push(id) + &text.finish();
         let logprob = Some(logprob);
-        let token = Token { id, text, logprob, top_logprobs: Vec::new(), logits: None };
+        let token = Token { id, text, logprob, top_logprobs: top, logits: None };
         let labels = labels.into_iter().zip(label_tokens);
         let labels = labels.map(|(logprob, &tokens)| LabelScore { logprob, tokens }).collect();
         Ok(ClassifyResult { token, logits, labels })
@@ -199,7 +217,8 @@ impl MlxModel {
         self.check_prompt(&ids, usize::from(options.max_tokens != Some(0)))?;
         let constraint = self.constraints.begin(options, &ids)?;
         let options = self.with_defaults(options);
-        let special = if options.special_tokens { SkipSpecial::No } else { SkipSpecial::Yes };
+        options.check_penalties()?;
+        let special = skip_special(&options);
         let prompt_logprobs = match options.prompt_logprobs {
             true => {
                 let tokens = self.prompt_tokens(&ids, special)?;
@@ -278,15 +297,6 @@ impl TextModel for MlxModel {
         self.start(self.ids(prompt)?, options)
     }
 
-    fn chat(
-        &self,
-        messages: &[Message],
-        chat: &ChatOptions,
-        options: &GenerateOptions,
-    ) -> Result<Generation> {
-        self.start(self.render_chat(messages, chat)?.ids, options)
-    }
-
     fn classify(
         &self,
         prompts: &[Prompt],
@@ -295,6 +305,7 @@ impl TextModel for MlxModel {
         self.engine.check_open()?;
         options.validate()?;
         self.capabilities.check_classify(options)?;
+        self.check_ids(&options.generate)?;
         let labels: Vec<Vec<u32>> =
             options.labels.iter().map(|label| self.label_ids(label)).collect::<Result<_>>()?;
         // Nothing is asked of what follows a label's last token.
@@ -311,21 +322,14 @@ impl TextModel for MlxModel {
         let scores = self.engine.classify(|reply| ClassifyJob {
             prompts,
             labels,
-            logits: options.logits,
-            cancel: options.cancel.clone(),
+            logits: options.generate.logits,
+            draw: self.draw(&options.generate),
+            cancel: options.generate.cancel.clone(),
             queued_at: Instant::now(),
             reply,
         })?;
-        scores.into_iter().map(|scores| self.classified(scores, &label_tokens)).collect()
-    }
-
-    fn batch_generate(
-        &self,
-        prompts: &[Prompt],
-        options: &GenerateOptions,
-    ) -> Result<Vec<BatchResult>> {
-        self.engine.check_open()?;
-        generate_each(self, prompts, options)
+        let special = skip_special(&options.generate);
+        scores.into_iter().map(|scores| self.classified(scores, &label_tokens, special)).collect()
     }
 
     fn encode(&self, text: &str) -> Result<Vec<u32>> {
@@ -357,10 +361,6 @@ impl TextModel for MlxModel {
         Ok(RenderedPrompt { text: rendered.text, ids: rendered.ids })
     }
 
-    fn model_type(&self) -> &str {
-        &self.info.architecture
-    }
-
     fn info(&self) -> &ModelInfo {
         &self.info
     }
@@ -369,8 +369,8 @@ impl TextModel for MlxModel {
         &self.capabilities
     }
 
-    fn metrics(&self) -> Option<GenerateMetrics> {
-        self.engine.last_metrics()
+    fn last_metrics(&self) -> Option<&LastMetrics> {
+        Some(self.engine.last_metrics())
     }
 
     fn status(&self) -> EngineStatus {
@@ -379,6 +379,10 @@ impl TextModel for MlxModel {
 
     fn attention_inspector(&self) -> Option<&dyn AttentionInspector> {
         Some(self)
+    }
+
+    fn check_open(&self) -> Result<()> {
+        self.engine.check_open()
     }
 
     fn close(&self) {
@@ -408,6 +412,10 @@ impl AttentionInspector for MlxModel {
         })?;
         Ok(AttentionSnapshot { architecture: self.info.architecture.clone(), seq_len, layers })
     }
+}
+
+fn skip_special(options: &GenerateOptions) -> SkipSpecial {
+    if options.special_tokens { SkipSpecial::No } else { SkipSpecial::Yes }
 }
 
 fn model_type(options: &EngineOptions) -> Result<&'static str> {

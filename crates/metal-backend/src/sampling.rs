@@ -3,7 +3,9 @@
 //! The order is mlx-lm's: logit bias, repetition, presence and frequency penalties; log
 //! probabilities are taken here; then the constraint, top-p, min-p, XTC, top-k, temperature, draw.
 
-use inference_core::GenerateOptions;
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use inference_core::{GenerateOptions, PenaltyScope};
 use mlx_ffi::{Array, Dtype, Result, ops, random};
 
 use crate::constraint::{Mask, Matcher};
@@ -61,8 +63,8 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// The state before the first draw. `prompt` is what the penalties see of it; `protected` are
-    /// the ids that XTC never drops.
+    /// The state before the first draw. The penalties see `prompt` where their scope is the context;
+    /// `protected` are the ids that XTC never drops.
     ///
     /// # Errors
     /// Those of MLX.
@@ -104,8 +106,8 @@ impl Sampler {
             constraint: None,
             mask: None,
         };
-        for &id in prompt {
-            sampler.observe(id);
+        if sampler.options.penalty_scope == PenaltyScope::Context {
+            prompt.iter().for_each(|id| sampler.observe(*id));
         }
         Ok(sampler)
     }
@@ -121,7 +123,7 @@ impl Sampler {
             matcher.accept(id);
             self.mask = None;
         }
-        let window = self.window();
+        let window = self.options.penalty_window_or_default();
         self.history.push(id);
         if self.history.len() > window.saturating_mul(2) {
             self.history.drain(..self.history.len() - window);
@@ -142,8 +144,9 @@ impl Sampler {
             || self.constraint.is_some()
     }
 
-    fn is_greedy(&self) -> bool {
-        self.options.temperature.unwrap_or(0.0) < GREEDY_BELOW
+    /// Whether each draw is the most likely id.
+    pub fn is_greedy(&self) -> bool {
+        is_greedy(&self.options)
     }
 
     fn reports(&self) -> bool {
@@ -154,10 +157,6 @@ impl Sampler {
     fn is_plain(&self) -> bool {
         let untouched = self.bias.is_none() && !self.needs_history() && !self.options.logits;
         self.is_greedy() && untouched && !self.reports()
-    }
-
-    fn window(&self) -> usize {
-        self.options.penalty_window.unwrap_or(GenerateOptions::DEFAULT_PENALTY_WINDOW)
     }
 
     /// Draws from `logits`, `[1, vocab_size]`.
@@ -259,7 +258,8 @@ impl Sampler {
 
     /// The ids in the penalties' window, `[1, n]`.
     fn seen(&self) -> Result<Option<Array>> {
-        let known = &self.history[self.history.len().saturating_sub(self.window())..];
+        let window = self.options.penalty_window_or_default();
+        let known = &self.history[self.history.len().saturating_sub(window)..];
         let seen = (!known.is_empty()).then(|| Array::from_u32(known, &[1, known.len() as i32]));
         seen.transpose()
     }
@@ -290,6 +290,11 @@ impl Sampler {
         let scaled = ops::multiply(&logprobs, &Array::scalar(temperature.recip(), Dtype::F32)?)?;
         random::categorical(&scaled, -1, &draw_key)
     }
+}
+
+/// Whether draws by `options` are the most likely ids.
+pub(crate) fn is_greedy(options: &GenerateOptions) -> bool {
+    options.temperature.unwrap_or(0.0) < GREEDY_BELOW
 }
 
 /// Logits `[…, vocab_size]` to log probabilities.
@@ -365,6 +370,11 @@ fn filter_top_k(logprobs: &Array, top_k: i32) -> Result<Array> {
     let rest = ops::slice_axis(&order, -1, top_k, logprobs.shape()[1])?;
     let lowest = Array::from_f32(&[f32::NEG_INFINITY], &[1, 1])?;
     ops::put_along_axis(logprobs, &rest, &ops::broadcast_to(&lowest, rest.shape())?, -1)
+}
+
+/// A seed that no request gave: entropy from the standard library's hash keys.
+pub(crate) fn fresh_seed() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 /// A 64-bit key for a step: the finaliser of SplitMix64 over the seed and the step.

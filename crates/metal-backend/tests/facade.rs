@@ -65,11 +65,14 @@ fn sentencepiece(tokens: &[&str]) -> serde_json::Value {
     })
 }
 
+/// A chat template that adds nothing to the messages.
+const BARE: &str = "{% for m in messages %}{{ m.content }}{% endfor %}";
+
 /// An indented line of code, a second one, and a character of two tokens.
 fn code() -> Arc<dyn TextModel> {
     let tokens = ["a", "▁▁▁▁▁", "if", "▁x", ":", "<0x0A>", "▁▁", "<0xC3>", "<0xA9>", "▁▁▁"];
     let script = [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, EOS];
-    Arc::from(recites(&tokens, &script).model())
+    Arc::from(recites(&tokens, &script).file("chat_template.jinja", BARE).model())
 }
 
 const CODE: &str = "    if x:\n  é   ";
@@ -127,7 +130,9 @@ fn a_temperature_of_0_is_greedy_and_none_is_not() {
     let mlx = MlxBackend::over(Arc::clone(&model));
     let contract = GenerateOptions { temperature: Some(0.0), ..GenerateOptions::default() };
     let contract = GenerateOptions { max_tokens: Some(40), ..contract };
-    let (expected, _) = model.generate(&"abc".into(), &contract).unwrap().collect_text().unwrap();
+    let asked = [Message::user("abc")];
+    let expected = model.chat(&asked, &ChatOptions::default(), &contract).unwrap();
+    let (expected, _) = expected.collect_text().unwrap();
     let text = |temperature| {
         let opts = GenOpts { temperature, max_tokens: Some(40), ..GenOpts::default() };
         mlx.generate("abc", &opts).unwrap().text
@@ -148,7 +153,8 @@ fn metrics_of_streams_are_the_requests_own() {
 #[test]
 fn a_call_can_be_cancelled_while_another_one_has_the_engine() {
     // `a` and `b` in turns, without end.
-    let endless: Arc<dyn TextModel> = Arc::from(recites(&["a", "b"], &[2, 3, 2]).model());
+    let turns = recites(&["a", "b"], &[2, 3, 2]).file("chat_template.jinja", BARE);
+    let endless: Arc<dyn TextModel> = Arc::from(turns.model());
     let mlx = MlxBackend::over(endless);
     let (first, second) = (GenOpts { max_tokens: Some(4000), ..greedy() }, greedy());
     let (said, saying) = std::sync::mpsc::channel();
@@ -180,9 +186,13 @@ fn each_model_is_asked_in_its_own_template() {
     for checkpoint in [own, Checkpoint::qwen3()] {
         let model: Arc<dyn TextModel> = Arc::from(checkpoint.model());
         let expected = model.render_chat(&messages, &ChatOptions::default()).unwrap();
-        let reply =
-            MlxBackend::over(model).chat(&messages, &GenOpts { max_tokens: Some(1), ..greedy() });
-        let found = reply.unwrap().outcome.metrics.prompt_tokens;
+        let opts = GenOpts { max_tokens: Some(1), ..greedy() };
+        let mlx = MlxBackend::over(Arc::clone(&model));
+        let found = mlx.chat(&messages, &opts).unwrap().outcome.metrics.prompt_tokens;
+        assert_eq!(found, expected.ids.len(), "{}", expected.text);
+        // A prompt is the user's message.
+        let expected = model.render_chat(&messages[1..], &ChatOptions::default()).unwrap();
+        let found = mlx.generate("abc", &opts).unwrap().outcome.metrics.prompt_tokens;
         assert_eq!(found, expected.ids.len(), "{}", expected.text);
     }
 }

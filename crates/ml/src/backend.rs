@@ -18,7 +18,8 @@ pub struct Reply {
 
 /// What answers with whole texts. Any number of threads may call it at once.
 pub trait Backend: Send + Sync {
-    /// Continues `prompt`.
+    /// Answers `prompt`, which is the user's message for the model's own chat template. A model
+    /// without a chat format continues it.
     ///
     /// # Errors
     /// The text so far with why it goes no further: an option that is refused, a cancellation, a

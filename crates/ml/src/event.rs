@@ -1,6 +1,7 @@
 //! What a backend tells the program's log.
 
 use std::fmt;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 /// What takes events, on the thread that called the backend. Its text is a line for a log.
@@ -32,6 +33,14 @@ pub enum Event {
         /// Of the bytes in use, those kept for prompts that begin alike.
         prefix_cache_bytes: u64,
     },
+}
+
+impl Event {
+    /// Writes the event to stderr, as a line. That stderr is closed is nobody's loss.
+    pub fn print(&self) {
+        // One write, so that lines of several threads do not mix.
+        let _ = io::stderr().write_all(format!("{self}\n").as_bytes());
+    }
 }
 
 impl fmt::Display for Event {

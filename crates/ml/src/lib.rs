@@ -12,7 +12,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
 //! metal_backend::register()?;
 //! let mlx = MlxBackend::new("path/to/model")?;
-//! let reply = mlx.generate("The quick brown fox", &GenOpts::default())?;
+//! let reply = mlx.generate("Tell me about the fox", &GenOpts::default())?;
 //! println!("{}", reply.text);
 //!
 //! let opts = GenOpts { temperature: Some(0.0), max_tokens: Some(64), ..GenOpts::default() };
@@ -31,6 +31,7 @@
 mod backend;
 mod error;
 mod event;
+mod first_word;
 mod mlx;
 mod options;
 mod system_turn;

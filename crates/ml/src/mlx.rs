@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use inference_core::{
-    ChatOptions, FinishReason, Generation, LoadOptions, Message, ModelInfo, Prompt, Registry,
-    TextModel,
+    ChatOptions, Feature, FinishReason, Generation, LoadOptions, Message, ModelInfo, Prompt,
+    Registry, TextModel,
 };
 
 use crate::{
     Backend, Cause, Error, Event, GenOpts, Log, OnPiece, Reply, Result, StreamingBackend,
-    system_turn,
+    first_word::FirstWord, system_turn,
 };
 
 /// Memory in use, as a multiple of the model's own, past which the log is told.
@@ -23,7 +23,7 @@ pub struct MlxOptions {
     /// What the contract's load takes. The limits are for the allocator of the whole process; an
     /// engine takes what the device has where that is less.
     pub load: LoadOptions,
-    /// Told of the load and of memory that is not given back.
+    /// Told of the load and of memory that is not given back; `None`: nobody is.
     pub log: Option<Log>,
 }
 
@@ -34,6 +34,7 @@ impl MlxOptions {
     pub const MEMORY_LIMIT: u64 = 24 << 30;
 }
 
+/// The limits above, and a log that prints to stderr.
 impl Default for MlxOptions {
     fn default() -> Self {
         let load = LoadOptions {
@@ -41,7 +42,7 @@ impl Default for MlxOptions {
             memory_limit: Some(MlxOptions::MEMORY_LIMIT),
             ..LoadOptions::default()
         };
-        MlxOptions { load, log: None }
+        MlxOptions { load, log: Some(Arc::new(Event::print)) }
     }
 }
 
@@ -121,9 +122,10 @@ impl MlxBackend {
         Ok(backend)
     }
 
-    /// The facade over a model that the program has loaded.
+    /// The facade over a model that the program has loaded, with the log of
+    /// [`MlxOptions::default`].
     pub fn over(model: Arc<dyn TextModel>) -> MlxBackend {
-        MlxBackend { model, loader: None, path: None, log: None }
+        MlxBackend { model, loader: None, path: None, log: MlxOptions::default().log }
     }
 
     /// Whether a registered backend can load models here: [`new`](Self::new) finds a device.
@@ -131,7 +133,7 @@ impl MlxBackend {
         inference_core::default_backend().is_ok()
     }
 
-    /// The same with a log.
+    /// Tells `log` in place of the log that it had.
     pub fn with_log(self, log: Log) -> MlxBackend {
         MlxBackend { log: Some(log), ..self }
     }
@@ -172,7 +174,11 @@ impl MlxBackend {
         .into())
     }
 
+    /// The prompt is the user's message. A model without a chat format continues it as it is.
     fn start(&self, prompt: &str, opts: &GenOpts) -> Result<Generation> {
+        if self.model.capabilities().require(Feature::Chat).is_ok() {
+            return self.start_chat(&[Message::user(prompt)], opts);
+        }
         self.check_model(opts)?;
         Ok(self.model.generate(&Prompt::from(prompt), &opts.to_generate_options())?)
     }
@@ -198,19 +204,21 @@ impl MlxBackend {
     fn read(&self, mut generation: Generation, on_piece: &mut OnPiece<'_>) -> Result<Reply> {
         let mut text = String::new();
         let mut failure = None;
+        let mut first_word = FirstWord::of(self.model.model_type());
         for token in generation.by_ref() {
-            let piece = match token {
-                Ok(token) => token.text,
+            let token = match token {
+                Ok(token) => token,
                 Err(error) => {
                     failure = Some(Cause::Model(error));
                     break;
                 }
             };
+            let piece = first_word.without_its_space(&token.text);
             if piece.is_empty() {
                 continue;
             }
-            text.push_str(&piece);
-            if let Err(error) = on_piece(&piece) {
+            text.push_str(piece);
+            if let Err(error) = on_piece(piece) {
                 failure = Some(Cause::Callback(error));
                 break;
             }
@@ -268,7 +276,7 @@ impl Backend for MlxBackend {
     /// False where the device is gone or the model was closed.
     fn available(&self) -> bool {
         let has_device = self.loader.as_ref().is_none_or(|loader| loader.available().is_ok());
-        has_device && !matches!(self.model.encode("a"), Err(inference_core::Error::Closed))
+        has_device && self.model.check_open().is_ok()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The options of a call, under the facade's names.
 
-use inference_core::{CancelToken, GenerateOptions};
+use inference_core::{CancelToken, GenerateOptions, PenaltyScope};
 
 /// How text is generated. Two unset values mean something else than in the contract, where they
 /// are the checkpoint's own choice and the end of the context.
@@ -18,7 +18,8 @@ pub struct GenOpts {
     pub top_k: Option<usize>,
     /// Keep the smallest set of most likely tokens whose probability reaches this, in `(0, 1]`.
     pub top_p: Option<f32>,
-    /// Divides positive and multiplies negative logits of the last ids; above 0, 1 is off.
+    /// Divides positive and multiplies negative logits of all ids that were generated, each once;
+    /// the prompt's are left out. Above 0, 1 is off.
     pub repeat_penalty: Option<f32>,
     /// Ends the call from another thread or at a deadline, while it waits for the engine too. A
     /// clone of the options shares it.
@@ -39,6 +40,10 @@ impl GenOpts {
             top_k: self.top_k,
             top_p: self.top_p,
             repetition_penalty: self.repeat_penalty,
+            penalty_scope: match self.repeat_penalty {
+                Some(_) => PenaltyScope::Generated,
+                None => PenaltyScope::default(),
+            },
             cancel: self.cancel.clone(),
             ..GenerateOptions::default()
         }

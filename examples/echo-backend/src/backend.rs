@@ -54,11 +54,14 @@ fn capabilities() -> Capabilities {
             | Feature::Classify
             | Feature::BatchGenerate
             | Feature::Logprobs
+            | Feature::Seed
             | Feature::Stop => return Support::Yes,
             Feature::Sampling => "the most frequent continuation is always taken",
-            Feature::Penalties | Feature::LogitBias | Feature::Logits => {
-                "the model has counts, no logits"
-            }
+            Feature::Penalties
+            | Feature::PenaltyWindow
+            | Feature::PenaltyScope
+            | Feature::LogitBias
+            | Feature::Logits => "the model has counts, no logits",
             Feature::PromptLogprobs => "the prompt is looked up, and no token of it predicted",
             Feature::Constraint => "the continuation follows the corpus alone",
             Feature::InspectAttention => "the model has no attention",

@@ -1,13 +1,13 @@
 //! The one thread that computes: it takes requests in turn and feeds their generations.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use inference_core::{
-    CancelToken, Error, FinishReason, GenerateMetrics, GenerateOptions, GenerationSender, Outcome,
-    Result, Token, TokenLogprob,
+    CancelToken, Error, FinishReason, GenerateMetrics, GenerateOptions, GenerationSender,
+    LastMetrics, Outcome, Result, Token, TokenLogprob,
 };
 
 use crate::corpus::{Corpus, EOS};
@@ -27,9 +27,6 @@ pub struct Job {
     pub queued_at: Instant,
 }
 
-/// The metrics of the request that ended last.
-pub type LastMetrics = Arc<Mutex<Option<GenerateMetrics>>>;
-
 /// Starts the thread. It ends when the last sender of jobs is dropped; `closed` ends what runs.
 pub fn start(
     corpus: Arc<Corpus>,
@@ -48,7 +45,7 @@ fn serve(corpus: &Corpus, queue: &Receiver<Job>, closed: &CancelToken, last: &La
     for job in queue {
         let outcome = generate(corpus, &job, closed);
         // Set before the consumer learns of the end, so that it finds its own metrics.
-        *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome.metrics.clone());
+        last.set(outcome.metrics.clone());
         // A panic above would drop the sender, which is an error for the consumer too.
         match closed.is_cancelled() {
             true => job.sender.fail(Error::Closed),
@@ -102,6 +99,7 @@ fn generate(corpus: &Corpus, job: &Job, closed: &CancelToken) -> Outcome {
 
     let ended_at = Instant::now();
     let metrics = GenerateMetrics {
+        requests: 1,
         prompt_tokens: prompt_ids.len(),
         generated_tokens,
         queue_duration: taken_up - *queued_at,
@@ -114,5 +112,5 @@ fn generate(corpus: &Corpus, job: &Job, closed: &CancelToken) -> Outcome {
         ..Default::default()
     };
     // Nothing is drawn; a seed that was given is reported all the same.
-    Outcome { finish_reason, metrics, seed: options.seed.unwrap_or(0) }
+    Outcome { finish_reason, metrics, seed: options.seed.unwrap_or(0), greedy: true }
 }

@@ -5,30 +5,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use inference_core::{
-    BatchResult, CancelToken, Capabilities, ChatOptions, ClassifyOptions, ClassifyResult, Error,
-    GenerateMetrics, GenerateOptions, Generation, Message, ModelInfo, Prompt, RenderedPrompt,
-    Result, TextModel, Token, generate_each,
+    CancelToken, Capabilities, ChatOptions, Error, GenerateOptions, Generation, LastMetrics,
+    Message, ModelInfo, Prompt, RenderedPrompt, Result, TextModel,
 };
 
 use crate::corpus::{self, Corpus, EOS, VOCAB_SIZE};
-use crate::engine::{self, CONTEXT, Job, LastMetrics, QUEUE};
+use crate::engine::{self, CONTEXT, Job, QUEUE};
 use crate::stream;
 
 /// A loaded corpus; any number of threads may call it at once.
 pub struct EchoModel {
     info: ModelInfo,
     capabilities: Capabilities,
-    /// `None` once the model is closed.
-    open: Mutex<Option<Open>>,
+    /// The way to the engine; `None` once the model is closed.
+    jobs: Mutex<Option<SyncSender<Job>>>,
     closed: CancelToken,
     last_metrics: LastMetrics,
-}
-
-/// What a closed model has no more.
-#[derive(Clone)]
-struct Open {
-    corpus: Arc<Corpus>,
-    jobs: SyncSender<Job>,
 }
 
 impl EchoModel {
@@ -37,7 +29,7 @@ impl EchoModel {
         let corpus = Arc::new(corpus);
         let closed = CancelToken::new();
         let last_metrics = LastMetrics::default();
-        let jobs = engine::start(Arc::clone(&corpus), closed.clone(), Arc::clone(&last_metrics))?;
+        let jobs = engine::start(Arc::clone(&corpus), closed.clone(), last_metrics.clone())?;
         let info = ModelInfo {
             architecture: "echo".into(),
             vocab_size: VOCAB_SIZE,
@@ -50,38 +42,13 @@ impl EchoModel {
             chat_template: "`role: content`, one line a message".into(),
             ..Default::default()
         };
-        let open = Mutex::new(Some(Open { corpus, jobs }));
-        Ok(EchoModel { info, capabilities, open, closed, last_metrics })
+        let jobs = Mutex::new(Some(jobs));
+        Ok(EchoModel { info, capabilities, jobs, closed, last_metrics })
     }
 
-    fn open(&self) -> Result<Open> {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.clone().ok_or(Error::Closed)
-    }
-
-    /// The ids of a prompt that this model can continue.
-    fn prompt_ids(&self, prompt: &Prompt) -> Result<Vec<u32>> {
-        let ids = match prompt {
-            Prompt::Text(text) => self.encode(text)?,
-            Prompt::Ids(ids) => ids.clone(),
-        };
-        if ids.is_empty() {
-            return Err(Error::EmptyPrompt);
-        }
-        if ids.len() > CONTEXT {
-            return Err(Error::PromptTooLong { tokens: ids.len(), limit: CONTEXT });
-        }
-        known_ids(&ids)?;
-        Ok(ids)
-    }
-}
-
-fn known_ids(ids: &[u32]) -> Result<()> {
-    match ids.iter().find(|id| **id as usize >= VOCAB_SIZE) {
-        Some(id) => {
-            Err(Error::Prompt(format!("token id {id} is not below the vocabulary's {VOCAB_SIZE}")))
-        }
-        None => Ok(()),
+    fn jobs(&self) -> Result<SyncSender<Job>> {
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.clone().ok_or(Error::Closed)
     }
 }
 
@@ -93,11 +60,11 @@ impl TextModel for EchoModel {
     fn generate(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<Generation> {
         options.validate()?;
         self.capabilities.check_generate(options)?;
-        let open = self.open()?;
+        let jobs = self.jobs()?;
         let prompt_ids = self.prompt_ids(prompt)?;
         let (sender, generation) = Generation::channel(prompt_ids.clone(), options.cancel.clone());
         let job = Job { prompt_ids, options: options.clone(), sender, queued_at: Instant::now() };
-        match open.jobs.try_send(job) {
+        match jobs.try_send(job) {
             Ok(()) => Ok(generation),
             Err(TrySendError::Full(_)) => Err(Error::QueueFull { limit: QUEUE }),
             Err(TrySendError::Disconnected(_)) => {
@@ -106,55 +73,17 @@ impl TextModel for EchoModel {
         }
     }
 
-    fn chat(
-        &self,
-        messages: &[Message],
-        chat: &ChatOptions,
-        options: &GenerateOptions,
-    ) -> Result<Generation> {
-        self.generate(&Prompt::Ids(self.render_chat(messages, chat)?.ids), options)
-    }
-
-    /// Computed on the caller's thread: one look into the corpus needs no queue.
-    fn classify(
-        &self,
-        prompts: &[Prompt],
-        options: &ClassifyOptions,
-    ) -> Result<Vec<ClassifyResult>> {
-        options.validate()?;
-        self.capabilities.check_classify(options)?;
-        let open = self.open()?;
-        let prompts: Vec<_> = prompts.iter().map(|p| self.prompt_ids(p)).collect::<Result<_>>()?;
-        let classify = |ids: Vec<u32>| {
-            if options.cancel.is_cancelled() {
-                return Err(Error::Cancelled);
-            }
-            let next = open.corpus.next(&ids)[0];
-            let text = stream::decode(&[next.id]);
-            let token =
-                Token { id: next.id, text, logprob: Some(next.logprob), ..Default::default() };
-            Ok(ClassifyResult { token, logits: None, labels: Vec::new() })
-        };
-        prompts.into_iter().map(classify).collect()
-    }
-
-    fn batch_generate(
-        &self,
-        prompts: &[Prompt],
-        options: &GenerateOptions,
-    ) -> Result<Vec<BatchResult>> {
-        generate_each(self, prompts, options)
-    }
-
     fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        self.open()?;
+        self.jobs()?;
         Ok(corpus::encode(text).collect())
     }
 
     fn decode(&self, ids: &[u32]) -> Result<String> {
-        self.open()?;
-        known_ids(ids)?;
-        Ok(stream::decode(ids))
+        self.jobs()?;
+        match ids.iter().find(|id| **id as usize >= VOCAB_SIZE) {
+            Some(id) => Err(Error::Prompt(format!("token {id} is not in the vocabulary"))),
+            None => Ok(stream::decode(ids)),
+        }
     }
 
     /// One `role: content` line a message. What the format has no place for is refused by name.
@@ -182,10 +111,6 @@ impl TextModel for EchoModel {
         Ok(RenderedPrompt { ids: self.encode(&text)?, text })
     }
 
-    fn model_type(&self) -> &str {
-        &self.info.architecture
-    }
-
     fn info(&self) -> &ModelInfo {
         &self.info
     }
@@ -194,13 +119,13 @@ impl TextModel for EchoModel {
         &self.capabilities
     }
 
-    fn metrics(&self) -> Option<GenerateMetrics> {
-        self.last_metrics.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn last_metrics(&self) -> Option<&LastMetrics> {
+        Some(&self.last_metrics)
     }
 
     /// The engine thread ends when its last request has.
     fn close(&self) {
         self.closed.cancel();
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }

@@ -226,10 +226,11 @@ fn classifying_gives_the_likeliest_next_token_of_each_prompt() {
     let results = model().classify(&prompts, &ClassifyOptions::default()).unwrap();
     assert_eq!(results.iter().map(|r| r.token.text.as_str()).collect::<Vec<_>>(), ["x", "l"]);
 
-    let logits = ClassifyOptions { logits: true, ..Default::default() };
+    let generate = GenerateOptions { logits: true, ..Default::default() };
+    let logits = ClassifyOptions { generate, ..Default::default() };
     assert!(model().classify(&prompts, &logits).is_err());
     let cancelled = ClassifyOptions::default();
-    cancelled.cancel.cancel();
+    cancelled.generate.cancel.cancel();
     assert_eq!(model().classify(&prompts, &cancelled), Err(Error::Cancelled));
 }
 

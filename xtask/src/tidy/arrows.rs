@@ -38,12 +38,18 @@ const ARROWS: &[Arrows] = &[
     },
     Arrows { name: "xtask", uses: &["mlx-build"], build: &[] },
     Arrows { name: "echo-backend", uses: &["inference-core"], build: &[] },
+    Arrows { name: "fake-model", uses: &["inference-core"], build: &[] },
 ];
 
 /// Further arrows for tests alone, as (crate, what its tests use).
 const TESTS_USE: &[(&str, &str)] = &[
     // The facade is tested over a real model here, so that its own tests need no MLX.
     ("metal-backend", "ml"),
+    // One model that does what a test tells it, for all who are tested without an engine.
+    ("inference-core", "fake-model"),
+    ("ml", "fake-model"),
+    ("server", "fake-model"),
+    ("cli", "fake-model"),
 ];
 
 /// A crate that takes no dependency at all, so that downstream crates get none through it.

@@ -37,7 +37,6 @@ pub const STILL_THERE: &[Listed] = &[
             "src/floats/product.rs",
         ],
     ),
-    ("crates/inference-core/", &["src/inspect.rs", "src/model.rs"]),
     (
         "crates/metal-backend/",
         &[

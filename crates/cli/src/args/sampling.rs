@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use inference_core::{Constraint, GenerateOptions, ReasoningMarks, Xtc};
+use inference_core::{Constraint, GenerateOptions, PenaltyScope, ReasoningMarks, Xtc};
 
 use super::values::{self, LogitBias};
 use crate::failure::Result;
@@ -48,9 +48,13 @@ pub struct SamplingArgs {
     /// Taken from the logit of each recent token, once for each time it occurs
     #[arg(long, value_name = "X", value_parser = values::number, allow_hyphen_values = true)]
     pub frequency_penalty: Option<f32>,
-    /// How many tokens are recent [default: 20]
+    /// How many tokens are recent; with one of the penalties [default: 20, or all of the answer]
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pub penalty_window: Option<usize>,
+    /// Where recent tokens are looked for: in the `context`, which is the prompt and the answer, or
+    /// among the `generated` ones alone; with one of the penalties [default: context]
+    #[arg(long, value_name = "SCOPE", value_parser = values::penalty_scope)]
+    pub penalty_scope: Option<PenaltyScope>,
     /// Added to a token's logit; repeatable, or a JSON object of several
     #[arg(long, value_name = "ID=BIAS")]
     pub logit_bias: Vec<LogitBias>,
@@ -101,6 +105,7 @@ impl SamplingArgs {
             presence_penalty: self.presence_penalty,
             frequency_penalty: self.frequency_penalty,
             penalty_window: self.penalty_window,
+            penalty_scope: self.penalty_scope.unwrap_or_default(),
             logit_bias: self.logit_bias.iter().flat_map(|bias| bias.0.iter().copied()).collect(),
             seed: self.seed,
             stop: self.stop.clone(),

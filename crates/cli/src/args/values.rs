@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use inference_core::{Dtype, Value};
+use inference_core::{Dtype, PenaltyScope, Value};
 
 /// A year is longer than any generation, and no clock overflows on it.
 const LONGEST: f64 = 31_536_000.0;
@@ -39,6 +39,11 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
 /// A floating-point type.
 pub fn dtype(text: &str) -> Result<Dtype, String> {
     text.parse().map_err(|_| "expected f32, f16 or bf16".to_owned())
+}
+
+/// Which tokens the penalties look at.
+pub fn penalty_scope(text: &str) -> Result<PenaltyScope, String> {
+    text.parse().map_err(|_| "expected context or generated".to_owned())
 }
 
 /// Additions to logits: `ID=BIAS`, or a JSON object of several.

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use inference_core::{
-    CancelToken, ChatOptions, ClassifyOptions, ClassifyResult, Error, Message, Prompt, TextModel,
+    CancelToken, ChatOptions, ClassifyOptions, ClassifyResult, Error, GenerateOptions, Message,
+    Prompt, TextModel,
 };
 
 use super::generate::with_timeout;
@@ -37,7 +38,8 @@ pub fn run(args: &ClassifyArgs) -> Result<()> {
     let watch = interrupt.watch(&cancel, Then::Leave);
     let top = if labels.is_empty() { args.top.unwrap_or(DEFAULT_TOP) } else { 0 };
     let cancel = with_timeout(&cancel, args.timeout);
-    let options = ClassifyOptions { logits: top > 0, labels, cancel };
+    let generate = GenerateOptions { logits: top > 0, cancel, ..GenerateOptions::default() };
+    let options = ClassifyOptions { labels, generate };
     let job = Job { model: model.as_ref(), args, chat: &chat, options: &options, top };
     let end = job.run(&prompts);
     let interrupted = watch.fired();

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use inference_core::{
     Capabilities, ClassifyOptions, Constraint, Dtype, Error, Feature, GenerateOptions, LoadOptions,
-    Support, Xtc,
+    PenaltyScope, Support, Xtc,
 };
 
 fn everything() -> Capabilities {
@@ -57,15 +57,18 @@ fn requiring_a_feature_gives_its_name_and_the_reason() {
 #[test]
 fn each_option_of_a_request_is_refused_by_its_own_name() {
     type Set = fn(&mut GenerateOptions);
-    let options: [(&str, Feature, Set); 18] = [
+    let options: [(&str, Feature, Set); 21] = [
         ("temperature", Feature::Sampling, |o| o.temperature = Some(0.5)),
         ("top_k", Feature::Sampling, |o| o.top_k = Some(1)),
         ("top_p", Feature::Sampling, |o| o.top_p = Some(0.9)),
         ("min_p", Feature::Sampling, |o| o.min_p = Some(0.1)),
         ("xtc", Feature::Sampling, |o| o.xtc = Some(Xtc { probability: 1.0, threshold: 0.1 })),
+        ("seed", Feature::Seed, |o| o.seed = Some(1)),
         ("repetition_penalty", Feature::Penalties, |o| o.repetition_penalty = Some(1.1)),
         ("presence_penalty", Feature::Penalties, |o| o.presence_penalty = Some(-0.1)),
         ("frequency_penalty", Feature::Penalties, |o| o.frequency_penalty = Some(0.1)),
+        ("penalty_window", Feature::PenaltyWindow, |o| o.penalty_window = Some(64)),
+        ("penalty_scope", Feature::PenaltyScope, |o| o.penalty_scope = PenaltyScope::Generated),
         ("logit_bias", Feature::LogitBias, |o| o.logit_bias = [(1, 0.0)].into()),
         ("stop", Feature::Stop, |o| o.stop.push("\n".into())),
         ("stop_token_ids", Feature::Stop, |o| o.stop_token_ids.push(1)),
@@ -114,7 +117,8 @@ fn each_option_of_a_load_is_refused_by_its_own_name() {
 
 #[test]
 fn each_option_of_a_classification_is_refused_by_its_own_name() {
-    let logits = ClassifyOptions { logits: true, ..Default::default() };
+    let generate = GenerateOptions { logits: true, ..Default::default() };
+    let logits = ClassifyOptions { generate, ..Default::default() };
     assert_eq!(without(Feature::Logits).check_classify(&logits), refusal("logits"));
     assert_eq!(everything().check_classify(&logits), Ok(()));
     let labels = ClassifyOptions { labels: vec!["yes".into()], ..Default::default() };

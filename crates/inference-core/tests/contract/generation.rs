@@ -6,11 +6,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Instant;
 
+use fake_model::prompt_logprobs;
 use inference_core::{
-    CancelToken, Error, FinishReason, Generation, GenerationSender, Outcome, Token,
+    CancelToken, Error, FinishReason, GenerateMetrics, Generation, GenerationSender, Outcome, Token,
 };
-
-use crate::fake::{outcome, prompt_logprobs};
 
 fn channel() -> (GenerationSender, Generation) {
     Generation::channel(vec![1, 2], CancelToken::new())
@@ -18,6 +17,16 @@ fn channel() -> (GenerationSender, Generation) {
 
 fn token(id: u32) -> Token {
     Token { id, text: format!("<{id}>"), ..Default::default() }
+}
+
+/// The end of a generation of `generated_tokens`.
+fn outcome(generated_tokens: usize) -> Outcome {
+    Outcome {
+        finish_reason: FinishReason::Length,
+        metrics: GenerateMetrics { generated_tokens, ..Default::default() },
+        seed: 0,
+        greedy: true,
+    }
 }
 
 fn ids(generation: &mut Generation) -> Vec<u32> {
@@ -364,12 +373,12 @@ fn the_prompts_log_probabilities_come_once_with_the_first_item() {
     let (sender, mut generation) = channel();
     let count = Arc::new(Count::default());
     assert_eq!(poll(&mut generation, &count), Poll::Pending);
-    sender.send_prompt_logprobs(prompt_logprobs(&[1, 2]));
+    sender.send_prompt_logprobs(prompt_logprobs(&[1, 2], 0));
     assert_eq!(count.get(), 0, "there is no item yet");
     assert_eq!(generation.take_prompt_logprobs(), None);
     sender.send(token(3));
     assert_eq!(poll(&mut generation, &count), Poll::Ready(Some(3)));
-    assert_eq!(generation.take_prompt_logprobs(), Some(prompt_logprobs(&[1, 2])));
+    assert_eq!(generation.take_prompt_logprobs(), Some(prompt_logprobs(&[1, 2], 0)));
     assert_eq!(generation.take_prompt_logprobs(), None);
 }
 
@@ -377,12 +386,12 @@ fn the_prompts_log_probabilities_come_once_with_the_first_item() {
 fn the_prompts_log_probabilities_come_with_the_end_where_nothing_was_generated() {
     for end in [Ok(outcome(0)), Err(Error::Closed)] {
         let (sender, mut generation) = channel();
-        sender.send_prompt_logprobs(prompt_logprobs(&[1, 2]));
+        sender.send_prompt_logprobs(prompt_logprobs(&[1, 2], 0));
         match end {
             Ok(outcome) => sender.finish(outcome),
             Err(error) => sender.fail(error),
         }
         drop(generation.next());
-        assert_eq!(generation.take_prompt_logprobs(), Some(prompt_logprobs(&[1, 2])));
+        assert_eq!(generation.take_prompt_logprobs(), Some(prompt_logprobs(&[1, 2], 0)));
     }
 }

@@ -3,12 +3,12 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap in a helper fails its test")]
 
+mod batches;
 mod cancellation;
 mod capabilities;
+mod classify;
 mod discovery;
 mod error_texts;
-mod fake;
-mod generate_each;
 mod generation;
 mod plain_data;
 mod registry;

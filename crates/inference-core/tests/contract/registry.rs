@@ -3,9 +3,8 @@
 use std::path::Path;
 use std::sync::{Arc, Barrier};
 
-use inference_core::{Backend, Error, LoadOptions, Registry, Result, TextModel};
-
-use crate::fake::{FakeBackend, FakeModel};
+use fake_model::{FakeBackend, FakeModel};
+use inference_core::{Backend, Error, LoadOptions, Preference, Registry, Result, TextModel};
 
 fn registry(backends: impl IntoIterator<Item = Arc<FakeBackend>>) -> Registry {
     let registry = Registry::new();
@@ -42,14 +41,37 @@ fn a_second_backend_of_the_same_name_is_refused_and_the_first_stays() {
     assert_eq!(registry.list(), ["cpu"]);
 }
 
+/// A backend that can run, of that preference.
+fn preferred(name: &'static str, preference: Preference) -> Arc<FakeBackend> {
+    let mut backend = FakeBackend::new(name, || FakeModel::echo(name));
+    backend.preference = preference;
+    Arc::new(backend)
+}
+
 #[test]
 fn the_default_is_the_first_of_the_preference_order_then_by_name() {
+    use Preference::{Accelerator, Cpu, Other, Portable};
     // Registered in the reverse of the order that counts; each is taken away in turn.
-    let order = ["metal", "cuda", "rocm", "llama_cpp", "cpu", "aaa", "zzz"];
+    let order = [
+        ("cuda", Accelerator),
+        ("metal", Accelerator),
+        ("rocm", Accelerator),
+        ("llama_cpp", Portable),
+        ("cpu", Cpu),
+        ("aaa", Other),
+        ("zzz", Other),
+    ];
     for first in 0..order.len() {
-        let registry = registry(order[first..].iter().rev().copied().map(FakeBackend::available));
-        assert_eq!(registry.default_backend().unwrap().name(), order[first]);
+        let backends = order[first..].iter().rev().map(|(name, rank)| preferred(name, *rank));
+        assert_eq!(registry(backends).default_backend().unwrap().name(), order[first].0);
     }
+}
+
+#[test]
+fn a_backend_that_states_no_preference_comes_after_those_that_do() {
+    assert_eq!(FakeBackend::available("metal").preference(), Preference::Other);
+    let registry = registry([FakeBackend::available("aaa"), preferred("cpu", Preference::Cpu)]);
+    assert_eq!(registry.default_backend().unwrap().name(), "cpu");
 }
 
 #[test]
@@ -80,7 +102,8 @@ fn an_empty_registry_and_one_without_an_available_backend_fail_differently() {
 
 #[test]
 fn a_model_is_loaded_by_the_named_backend_else_by_the_default_one() {
-    let registry = registry(["cpu", "metal"].map(FakeBackend::available));
+    let metal = preferred("metal", Preference::Accelerator);
+    let registry = registry([FakeBackend::available("cpu"), metal]);
     let path = Path::new("model");
     assert_eq!(registry.load_model(path, &named("cpu")).unwrap().model_type(), "cpu");
     let default = registry.load_model(path, &LoadOptions::default()).unwrap();
@@ -160,8 +183,13 @@ struct Reentrant(&'static Registry);
 impl Backend for Reentrant {
     fn name(&self) -> &str {
         self.0.list();
-        // Preferred, so that the default goes through it.
         "metal"
+    }
+
+    /// The first one, so that the default goes through it.
+    fn preference(&self) -> Preference {
+        self.0.list();
+        Preference::Accelerator
     }
 
     fn available(&self) -> Result<(), String> {
@@ -199,7 +227,7 @@ impl Backend for Panicking {
     }
 
     fn load_model(&self, _: &Path, _: &LoadOptions) -> Result<Box<dyn TextModel>> {
-        Ok(Box::new(FakeModel::new("panicking")))
+        Ok(Box::new(FakeModel::echo("panicking")))
     }
 }
 
@@ -211,7 +239,7 @@ fn a_backend_that_panics_leaves_the_registry_usable() {
         scope.spawn(|| registry.default_backend().map(|_| ())).join().is_err()
     });
     assert!(panicked);
-    registry.register(FakeBackend::available("cpu")).unwrap();
+    registry.register(preferred("cpu", Preference::Cpu)).unwrap();
     assert_eq!(registry.default_backend().unwrap().name(), "cpu");
 }
 

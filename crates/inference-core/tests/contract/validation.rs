@@ -1,7 +1,8 @@
 //! Options: which values are taken, and that a refusal names the option.
 
 use inference_core::{
-    ClassifyOptions, Constraint, Dtype, Error, GenerateOptions, LoadOptions, ReasoningMarks, Xtc,
+    ClassifyOptions, Constraint, Dtype, Error, GenerateOptions, LoadOptions, PenaltyScope,
+    ReasoningMarks, Xtc,
 };
 
 type Set<T> = fn(&mut GenerateOptions, T);
@@ -203,6 +204,69 @@ fn an_empty_label_is_refused() {
     };
     assert_eq!(labels(&["yes", "no"]), Ok(()));
     refused(labels(&["yes", ""]), "labels");
+}
+
+#[test]
+fn a_classification_refuses_what_is_about_more_than_one_token() {
+    type Set = fn(&mut GenerateOptions);
+    let beyond: [(&str, Set); 8] = [
+        ("max_tokens", |o| o.max_tokens = Some(2)),
+        ("max_tokens", |o| o.max_tokens = Some(0)),
+        ("stop", |o| o.stop.push("a".into())),
+        ("stop_token_ids", |o| o.stop_token_ids.push(1)),
+        ("ignore_eos", |o| o.ignore_eos = true),
+        ("prompt_logprobs", |o| o.prompt_logprobs = true),
+        ("constraint", |o| o.constraint = Some(Constraint::Regex("a".into()))),
+        ("temperature", |o| o.temperature = Some(-1.0)),
+    ];
+    let classify = |set: Set| {
+        let mut options = ClassifyOptions::default();
+        set(&mut options.generate);
+        options.validate()
+    };
+    for (name, set) in beyond {
+        refused(classify(set), name);
+    }
+    assert_eq!(classify(|o| o.max_tokens = Some(1)), Ok(()));
+    assert_eq!(
+        classify(|o| (o.temperature, o.top_k, o.seed) = (Some(0.5), Some(3), Some(1))),
+        Ok(())
+    );
+    assert_eq!(classify(|o| (o.top_logprobs, o.special_tokens) = (3, true)), Ok(()));
+}
+
+#[test]
+fn a_window_or_a_scope_of_penalties_says_nothing_without_a_penalty() {
+    let with = |penalty_window, penalty_scope, repetition_penalty| {
+        let options = GenerateOptions {
+            penalty_window,
+            penalty_scope,
+            repetition_penalty,
+            ..Default::default()
+        };
+        assert_eq!(options.validate(), Ok(()), "the model may have a penalty of its own");
+        options.check_penalties()
+    };
+    let (context, generated) = (PenaltyScope::Context, PenaltyScope::Generated);
+    refused(with(Some(64), context, None), "penalty_window");
+    refused(with(None, generated, None), "penalty_scope");
+    assert_eq!(with(None, context, None), Ok(()));
+    assert_eq!(with(Some(64), generated, Some(1.0)), Ok(()), "one that is off was given");
+}
+
+#[test]
+fn penalties_look_at_20_ids_of_the_context_or_at_all_generated_ones() {
+    let window = |penalty_window, penalty_scope| {
+        let options = GenerateOptions { penalty_window, penalty_scope, ..Default::default() };
+        options.penalty_window_or_default()
+    };
+    assert_eq!(window(None, PenaltyScope::Context), 20);
+    assert_eq!(window(None, PenaltyScope::Generated), usize::MAX);
+    assert_eq!(window(Some(5), PenaltyScope::Generated), 5);
+    for scope in [PenaltyScope::Context, PenaltyScope::Generated] {
+        assert_eq!(scope.as_str().parse(), Ok(scope));
+    }
+    refused("prompt".parse::<PenaltyScope>().map(drop), "penalty_scope");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{JoinHandle, ThreadId};
 
-use inference_core::{EngineStatus, Error, GenerateMetrics, LayerAttention};
+use inference_core::{EngineStatus, Error, LastMetrics, LayerAttention};
 
 use super::classify::{ClassifyJob, Scores};
 use super::inspect::InspectJob;
@@ -117,7 +117,7 @@ impl Engine {
     }
 
     /// The metrics of the request that finished last.
-    pub fn last_metrics(&self) -> Option<GenerateMetrics> {
+    pub fn last_metrics(&self) -> &LastMetrics {
         self.shared.last_metrics()
     }
 

@@ -22,7 +22,7 @@ mod step_clock;
 mod tests;
 mod worker;
 
-pub(crate) use classify::{ClassifyJob, Scores};
+pub(crate) use classify::{ClassifyJob, DrawOptions, Scores};
 pub(crate) use handle::Engine;
 pub(crate) use inspect::InspectJob;
 pub(crate) use job::Job;

@@ -182,6 +182,7 @@ impl Row {
         let now = Instant::now();
         let Times { queued, started, first_known, last_known, first_sent } = self.times;
         GenerateMetrics {
+            requests: 1,
             prompt_tokens: self.prompt_tokens,
             cached_prompt_tokens: self.cached.0,
             cache_miss: self.cached.1,
@@ -200,9 +201,11 @@ impl Row {
 
     /// Tells the consumer how it ended.
     pub fn finish(self, result: Result<FinishReason, Error>, metrics: GenerateMetrics) {
-        let seed = self.sampler.seed();
+        let (seed, greedy) = (self.sampler.seed(), self.sampler.is_greedy());
         match result {
-            Ok(finish_reason) => self.output.finish(Outcome { finish_reason, metrics, seed }),
+            Ok(finish_reason) => {
+                self.output.finish(Outcome { finish_reason, metrics, seed, greedy });
+            }
             Err(error) => self.output.fail(error),
         }
     }

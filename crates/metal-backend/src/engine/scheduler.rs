@@ -6,7 +6,6 @@ mod inspecting;
 mod prefilling;
 
 use std::collections::VecDeque;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -27,7 +26,7 @@ use super::shared::Shared;
 use super::step_clock::{Part, StepClock};
 use crate::cache::{Caches, PrefixCache};
 use crate::error::{Result, panicked};
-use crate::sampling::Sampler;
+use crate::sampling::{Sampler, fresh_seed};
 
 /// How long a part of a prefill may take before others are served.
 const QUANTUM: Duration = Duration::from_millis(20);
@@ -417,9 +416,4 @@ impl<'a> Scheduler<'a> {
         self.inspections = Inspections::default();
         while self.inbox.try_recv().is_ok() {}
     }
-}
-
-/// Entropy from the standard library's hash keys.
-fn fresh_seed() -> u64 {
-    RandomState::new().build_hasher().finish()
 }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use inference_core::{
-    EngineStatus, Error, GenerateMetrics, GenerationSender, LoadOptions, StepTimes,
+    EngineStatus, Error, GenerateMetrics, GenerationSender, LastMetrics, LoadOptions, StepTimes,
 };
 
 /// Requests that run together where the load options say nothing.
@@ -24,7 +24,7 @@ pub(super) struct Shared {
     born: Instant,
     /// Milliseconds since `born` when the engine last finished a step, plus one; 0 while idle.
     beat: AtomicU64,
-    last_metrics: Mutex<Option<GenerateMetrics>>,
+    last_metrics: LastMetrics,
     step_times: Mutex<StepTimes>,
 }
 
@@ -39,7 +39,7 @@ impl Shared {
             prefix_cache_bytes: AtomicU64::new(0),
             born: Instant::now(),
             beat: AtomicU64::new(0),
-            last_metrics: Mutex::new(None),
+            last_metrics: LastMetrics::default(),
             step_times: Mutex::default(),
         }
     }
@@ -76,15 +76,14 @@ impl Shared {
         *self.step_times.lock().unwrap_or_else(PoisonError::into_inner) = times;
     }
 
-    /// The metrics of the request that finished last.
-    pub fn last_metrics(&self) -> Option<GenerateMetrics> {
-        self.last_metrics.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The metrics of the call that finished last.
+    pub fn last_metrics(&self) -> &LastMetrics {
+        &self.last_metrics
     }
 
     /// Keeps the metrics of a request that finished.
     pub fn finished(&self, metrics: &GenerateMetrics) {
-        let mut last = self.last_metrics.lock().unwrap_or_else(PoisonError::into_inner);
-        *last = Some(metrics.clone());
+        self.last_metrics.set(metrics.clone());
     }
 
     /// What the engine does at this moment.

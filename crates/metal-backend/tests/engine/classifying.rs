@@ -17,7 +17,12 @@ const TOLERANCE: f32 = 1e-4;
 
 fn labels(labels: &[&str]) -> ClassifyOptions {
     let labels = labels.iter().map(|label| (*label).to_owned()).collect();
-    ClassifyOptions { logits: true, labels, ..Default::default() }
+    ClassifyOptions { labels, generate: GenerateOptions { logits: true, ..Default::default() } }
+}
+
+fn cancelled_by(cancel: CancelToken) -> ClassifyOptions {
+    let generate = GenerateOptions { cancel, ..Default::default() };
+    ClassifyOptions { generate, ..Default::default() }
 }
 
 fn classify(
@@ -180,7 +185,7 @@ fn what_fits_no_memory_is_refused_with_the_numbers_and_less_is_taken_in_smaller_
 fn it_ends_where_it_is_cancelled_or_the_model_is_closed() {
     let model = slow();
     let cancel = CancelToken::with_deadline(Instant::now() + Duration::from_millis(100));
-    let options = ClassifyOptions { cancel, ..Default::default() };
+    let options = cancelled_by(cancel);
     let started = Instant::now();
     assert_eq!(model.classify(&["abc".into(), endless()], &options), Err(Error::Cancelled));
     // One that waits behind another one ends, too.
@@ -188,7 +193,7 @@ fn it_ends_where_it_is_cancelled_or_the_model_is_closed() {
         let running = scope.spawn(|| model.classify(&[endless()], &ClassifyOptions::default()));
         std::thread::sleep(Duration::from_millis(50));
         let cancel = CancelToken::with_deadline(Instant::now() + Duration::from_millis(50));
-        let options = ClassifyOptions { cancel, ..Default::default() };
+        let options = cancelled_by(cancel);
         assert_eq!(model.classify(&["abc".into()], &options), Err(Error::Cancelled));
         assert_eq!(model.status().running, 1);
         model.close();
@@ -205,7 +210,7 @@ fn a_generation_goes_on_beside_a_long_classification() {
     let alone = ids(model.generate(&"abc".into(), &some(20)).unwrap());
     let cancel = CancelToken::new();
     std::thread::scope(|scope| {
-        let options = ClassifyOptions { cancel: cancel.clone(), ..Default::default() };
+        let options = cancelled_by(cancel.clone());
         let long = scope.spawn(|| model.classify(&[endless()], &{ options }));
         std::thread::sleep(Duration::from_millis(50));
         assert_eq!(ids(model.generate(&"abc".into(), &some(20)).unwrap()), alone);

@@ -74,7 +74,8 @@ fn one_bad_prompt_of_a_batch_leaves_the_others_alone() {
 fn classifying_gives_the_first_greedy_token() {
     let model = Checkpoint::qwen3().model();
     let prompts: Vec<Prompt> = vec!["abc".into(), "hello there".into()];
-    let options = ClassifyOptions { logits: true, ..Default::default() };
+    let generate = GenerateOptions { logits: true, ..Default::default() };
+    let options = ClassifyOptions { generate, ..Default::default() };
     for (prompt, result) in prompts.iter().zip(model.classify(&prompts, &options).unwrap()) {
         let first = ids(model.generate(prompt, &some(1)).unwrap());
         assert_eq!(vec![result.token.id], first);

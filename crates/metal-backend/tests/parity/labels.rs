@@ -1,6 +1,6 @@
 //! Label scores and next tokens of prompts that are classified together are the references'.
 
-use inference_core::{ClassifyOptions, LoadOptions, Prompt};
+use inference_core::{ClassifyOptions, GenerateOptions, LoadOptions, Prompt};
 
 use crate::checkpoints::F32_TOLERANCE;
 use crate::fixtures::{Checkpoint, Golden, distance, ids, json, numbers};
@@ -18,7 +18,10 @@ fn agrees_with_the_references(name: &str, options: LoadOptions) {
     let model = Checkpoint::new(name).load(options);
     let (names, prompts): (Vec<&str>, Vec<Prompt>) =
         golden.prompts().map(|(name, prompt)| (name, Prompt::Ids(ids(&prompt["ids"])))).unzip();
-    let asked = ClassifyOptions { labels, logits: true, ..ClassifyOptions::default() };
+    let asked = ClassifyOptions {
+        labels,
+        generate: GenerateOptions { logits: true, ..GenerateOptions::default() },
+    };
     let results = model.classify(&prompts, &asked).expect("it runs");
     let tokens = expected["tokens"].as_array().expect("labels").iter().map(ids);
     let tokens: Vec<usize> = tokens.map(|ids| ids.len()).collect();

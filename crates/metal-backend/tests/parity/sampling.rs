@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use inference_core::{GenerateOptions, Prompt, Xtc};
+use inference_core::{GenerateOptions, PenaltyScope, Prompt, Xtc};
 
 use crate::fixtures::{first_logits, greedy, run, tiny, token_ids};
 
@@ -136,13 +136,14 @@ fn logit_bias_forces_and_forbids_ids() {
     }
 }
 
-/// mlx-lm's order: bias, repetition, presence, frequency over the last `window` ids of `seen`.
+/// mlx-lm's order: bias, repetition, presence, frequency over the last ids of `seen`, as the window
+/// says.
 fn adjusted(logits: &[f32], options: &GenerateOptions, seen: &[u32]) -> Vec<f64> {
     let mut logits = widen(logits);
     for (id, bias) in &options.logit_bias {
         logits[*id as usize] += f64::from(*bias);
     }
-    let window = options.penalty_window.unwrap_or(20);
+    let window = options.penalty_window_or_default();
     let mut counts = BTreeMap::<u32, u32>::new();
     for id in &seen[seen.len().saturating_sub(window)..] {
         *counts.entry(*id).or_default() += 1;
@@ -177,6 +178,18 @@ fn penalties_are_those_of_mlx_lm() {
             penalty_window: Some(1000),
             ..reporting.clone()
         },
+        // Over all that was generated, the prompt left out.
+        GenerateOptions {
+            repetition_penalty: Some(1.8),
+            penalty_scope: PenaltyScope::Generated,
+            ..reporting.clone()
+        },
+        GenerateOptions {
+            frequency_penalty: Some(0.7),
+            penalty_scope: PenaltyScope::Generated,
+            penalty_window: Some(6),
+            ..reporting.clone()
+        },
         GenerateOptions {
             repetition_penalty: Some(1.3),
             presence_penalty: Some(0.4),
@@ -186,8 +199,11 @@ fn penalties_are_those_of_mlx_lm() {
             ..reporting
         },
     ] {
-        let mut seen = prompt();
-        let tokens = run(tiny(), &seen, &options);
+        let tokens = run(tiny(), &prompt(), &options);
+        let mut seen = match options.penalty_scope {
+            PenaltyScope::Context => prompt(),
+            PenaltyScope::Generated => Vec::new(),
+        };
         assert_ne!(token_ids(&tokens), plain, "the penalties change something");
         for token in &tokens {
             let logits = adjusted(token.logits.as_ref().unwrap(), &options, &seen);

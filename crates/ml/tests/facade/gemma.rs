@@ -1,9 +1,21 @@
 //! System messages: a user's turn for Gemma, untouched for every other model.
 
-use inference_core::{Role, Value};
+use std::sync::Arc;
+
+use fake_model::FakeModel;
+use inference_core::{ModelInfo, Role, Value};
 use ml::{Backend, GenOpts, Message, MlxBackend};
 
-use crate::fake::Script;
+/// A model of that architecture.
+fn of(architecture: &str) -> FakeModel {
+    let info = ModelInfo { architecture: architecture.into(), ..ModelInfo::default() };
+    FakeModel { info, ..FakeModel::says(&["a"]) }
+}
+
+/// One whose template takes roles in turns only.
+fn strict(architecture: &str) -> FakeModel {
+    FakeModel { strict: true, ..of(architecture) }
+}
 
 fn messages() -> Vec<Message> {
     vec![
@@ -15,9 +27,9 @@ fn messages() -> Vec<Message> {
 }
 
 /// What the model is given for `messages`, as role and text.
-fn given(script: Script, messages: &[Message]) -> Vec<(String, String)> {
-    let (model, seen) = script.model();
-    MlxBackend::over(model).chat(messages, &GenOpts::default()).unwrap();
+fn given(model: FakeModel, messages: &[Message]) -> Vec<(String, String)> {
+    let seen = Arc::clone(&model.seen);
+    MlxBackend::over(Arc::new(model)).chat(messages, &GenOpts::default()).unwrap();
     seen.last_messages()
 }
 
@@ -28,41 +40,37 @@ fn turns(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 #[test]
 fn gemma_gets_system_messages_as_the_users() {
     for architecture in ["gemma2", "gemma3", "gemma3_text"] {
-        let script = Script { architecture, ..Script::says(&["a"]) };
         let expected = [
             ("user", "[System: Be brief.]"),
             ("user", "Why?"),
             ("assistant", "So."),
             ("user", "How?"),
         ];
-        assert_eq!(given(script, &messages()), turns(&expected));
+        assert_eq!(given(of(architecture), &messages()), turns(&expected));
     }
 }
 
 #[test]
 fn a_template_that_wants_turns_gets_it_within_the_users_next() {
-    let strict = Script { architecture: "gemma2", strict: true, ..Script::says(&["a"]) };
     let expected =
         [("user", "[System: Be brief.]\n\nWhy?"), ("assistant", "So."), ("user", "How?")];
-    assert_eq!(given(strict.clone(), &messages()), turns(&expected));
+    assert_eq!(given(strict("gemma2"), &messages()), turns(&expected));
     let late = [Message::user("Why?"), Message::assistant("So."), Message::system("Be brief.")];
     let expected = [("user", "Why?"), ("assistant", "So."), ("user", "[System: Be brief.]")];
-    assert_eq!(given(strict, &late), turns(&expected));
+    assert_eq!(given(strict("gemma2"), &late), turns(&expected));
 }
 
 #[test]
 fn other_models_and_other_conversations_keep_their_messages() {
     let expected =
         [("system", "Be brief."), ("user", "Why?"), ("assistant", "So."), ("user", "How?")];
-    assert_eq!(given(Script::says(&["a"]), &messages()), turns(&expected));
-    let gemma = Script { architecture: "gemma3", strict: true, ..Script::says(&["a"]) };
-    assert_eq!(given(gemma, &messages()[1..]), turns(&expected[1..]));
+    assert_eq!(given(of("qwen3"), &messages()), turns(&expected));
+    assert_eq!(given(strict("gemma3"), &messages()[1..]), turns(&expected[1..]));
 }
 
 #[test]
 fn a_refusal_of_the_template_that_is_no_matter_of_system_messages_stays() {
-    let strict = Script { architecture: "gemma3", strict: true, ..Script::says(&["a"]) };
-    let (model, _) = strict.model();
+    let model = Arc::new(strict("gemma3"));
     let twice =
         [Message::system("Be brief."), Message::assistant("So."), Message::assistant("Oh.")];
     let error = MlxBackend::over(model).chat(&twice, &GenOpts::default()).unwrap_err();
@@ -71,8 +79,7 @@ fn a_refusal_of_the_template_that_is_no_matter_of_system_messages_stays() {
 
 #[test]
 fn system_messages_of_parts_are_refused_for_gemma() {
-    let script = Script { architecture: "gemma3", ..Script::says(&["a"]) };
-    let (model, _) = script.model();
+    let model = Arc::new(of("gemma3"));
     let parts = [Message::new(Role::System, Value::Array(Vec::new())), Message::user("Why?")];
     let error = MlxBackend::over(model).chat(&parts, &GenOpts::default()).unwrap_err();
     assert!(error.to_string().contains("system message of parts"), "{error}");

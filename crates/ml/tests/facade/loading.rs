@@ -1,12 +1,26 @@
 //! Loading through a registry: limits, availability, log lines and the look at the memory.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use inference_core::{LoadOptions, Registry};
+use fake_model::{FakeBackend, FakeModel};
+use inference_core::{GenerateMetrics, LoadOptions, ModelInfo, Registry};
 use ml::{Backend, Event, GenOpts, Log, MlxBackend, MlxOptions};
 
-use crate::fake::{FakeBackend, Script};
+/// A backend that loads a model of 1 GB, which says `a`.
+fn abacus() -> Arc<FakeBackend> {
+    Arc::new(FakeBackend::new("abacus", model))
+}
+
+fn model() -> FakeModel {
+    let info = ModelInfo {
+        architecture: "qwen3".into(),
+        num_layers: 4,
+        weight_bytes: 1_000_000_000,
+        device: "abacus".into(),
+        ..ModelInfo::default()
+    };
+    FakeModel { info, kv_bytes: 5_000_000, ..FakeModel::says(&["a"]) }
+}
 
 fn registry(backend: &Arc<FakeBackend>) -> Registry {
     let registry = Registry::new();
@@ -24,7 +38,7 @@ fn log() -> (Log, Arc<Mutex<Vec<Event>>>) {
 
 #[test]
 fn the_allocators_limits_are_options_with_defaults() {
-    let backend = FakeBackend::new(Script::says(&["a"]));
+    let backend = abacus();
     let registry = registry(&backend);
     MlxBackend::from_registry(&registry, "some/model", MlxOptions::default()).unwrap();
     let load =
@@ -39,11 +53,11 @@ fn the_allocators_limits_are_options_with_defaults() {
 
 #[test]
 fn without_a_device_it_is_not_available() {
-    let backend = FakeBackend::new(Script::says(&["a"]));
+    let backend = abacus();
     let registry = registry(&backend);
     let mlx = MlxBackend::from_registry(&registry, "some/model", MlxOptions::default()).unwrap();
     assert!(mlx.available());
-    backend.has_device.store(false, Ordering::SeqCst);
+    *backend.reason.lock().unwrap() = Some("it has no beads");
     assert!(!mlx.available());
     let error =
         MlxBackend::from_registry(&registry, "some/model", MlxOptions::default()).unwrap_err();
@@ -57,8 +71,7 @@ fn without_a_device_it_is_not_available() {
 
 #[test]
 fn a_closed_model_is_not_available() {
-    let (model, _) = Script::says(&["a"]).model();
-    let mlx = MlxBackend::over(model);
+    let mlx = MlxBackend::over(Arc::new(model()));
     assert!(mlx.available());
     mlx.close();
     assert!(!mlx.available());
@@ -66,14 +79,14 @@ fn a_closed_model_is_not_available() {
 
 #[test]
 fn a_folder_that_cannot_be_loaded_is_named() {
-    let backend = FakeBackend::new(Script::says(&["a"]));
+    let backend = abacus();
     let error = MlxBackend::from_registry(&registry(&backend), "broken", MlxOptions::default());
     assert_eq!(error.unwrap_err().to_string(), "broken: no config.json");
 }
 
 #[test]
 fn the_folders_name_is_the_models() {
-    let backend = FakeBackend::new(Script::says(&["a"]));
+    let backend = abacus();
     let options = MlxOptions::default();
     let mlx = MlxBackend::from_registry(&registry(&backend), "some/model", options).unwrap();
     for name in ["some/model", "model", "qwen3"] {
@@ -85,8 +98,15 @@ fn the_folders_name_is_the_models() {
 }
 
 #[test]
+fn the_log_prints_unless_another_one_or_none_is_asked_for() {
+    assert!(MlxOptions::default().log.is_some());
+    let quiet = MlxOptions { log: None, ..MlxOptions::default() };
+    assert!(MlxBackend::from_registry(&registry(&abacus()), "some/model", quiet).is_ok());
+}
+
+#[test]
 fn a_load_writes_a_line_with_layers_and_megabytes() {
-    let backend = FakeBackend::new(Script::says(&["a"]));
+    let backend = abacus();
     let (log, events) = log();
     let options = MlxOptions { log: Some(log), ..MlxOptions::default() };
     MlxBackend::from_registry(&registry(&backend), "some/model", options).unwrap();
@@ -97,9 +117,11 @@ fn a_load_writes_a_line_with_layers_and_megabytes() {
 #[test]
 fn memory_past_three_times_the_models_is_told_with_the_numbers() {
     for (active_memory_bytes, is_told) in [(3_000_000_000, false), (3_000_000_001, true)] {
-        let (model, _) = Script { active_memory_bytes, ..Script::says(&["a"]) }.model();
+        let metrics = GenerateMetrics { active_memory_bytes, ..GenerateMetrics::default() };
         let (log, events) = log();
-        let reply = MlxBackend::over(model).with_log(log).generate("x", &GenOpts::default());
+        let reply = MlxBackend::over(Arc::new(FakeModel { metrics, ..model() }))
+            .with_log(log)
+            .generate("x", &GenOpts::default());
         assert_eq!(reply.unwrap().text, "a");
         let events = events.lock().unwrap();
         assert_eq!(events.len(), usize::from(is_told));

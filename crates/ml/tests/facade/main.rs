@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where its setting fails")]
 
 mod calls;
-mod fake;
 mod gemma;
 mod loading;
 mod stopping;

@@ -5,7 +5,7 @@ use server::ApiKey;
 
 use crate::TestServer;
 use crate::client::Client;
-use crate::fake::Fake;
+use fake_model::FakeModel as Fake;
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 

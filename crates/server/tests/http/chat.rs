@@ -7,7 +7,7 @@ use inference_core::{Constraint, Error, Feature, Role, Value};
 use serde_json::{Value as Json, json};
 
 use crate::TestServer;
-use crate::fake::{Fake, all_but};
+use fake_model::{FakeModel as Fake, all_but};
 
 #[test]
 fn a_conversation_is_answered() {
@@ -205,7 +205,7 @@ fn effort_reaches_a_template_that_knows_it_and_is_refused_by_one_that_does_not()
 #[test]
 fn a_failure_before_the_first_token_has_its_status_in_a_stream_too() {
     let failure = Some(Error::Engine("the device is lost".into()));
-    let server = TestServer::with(Fake { failure, ..Fake::default() }, |_| {});
+    let server = TestServer::with(Fake { failure, ..Fake::says(&[]) }, |_| {});
     for stream in [false, true] {
         let answer = server.chat(json!({"stream": stream}));
         assert_eq!(answer.status, 500);
@@ -216,7 +216,7 @@ fn a_failure_before_the_first_token_has_its_status_in_a_stream_too() {
 #[test]
 fn a_failure_in_a_stream_is_an_event() {
     let failure = Some(Error::Engine("the device is lost".into()));
-    let server = TestServer::with(Fake { failure, ..Fake::default() }, |config| {
+    let server = TestServer::with(Fake { failure, ..Fake::says(&[]) }, |config| {
         config.timeouts.keep_alive = Duration::from_millis(20);
     });
     server.model.held.store(true, Ordering::SeqCst);

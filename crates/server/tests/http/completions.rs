@@ -7,8 +7,8 @@ use inference_core::Feature;
 use serde_json::{Value as Json, json};
 
 use crate::client::Client;
-use crate::fake::{Fake, all_but};
 use crate::{TestServer, merge};
+use fake_model::{FakeModel as Fake, all_but};
 
 fn completion(server: &TestServer, more: Json) -> crate::Answer {
     let mut body = json!({"prompt": "Once"});

@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use crate::TestServer;
-use crate::fake::Fake;
+use fake_model::FakeModel as Fake;
 
 #[test]
 fn text_becomes_ids_and_text_again() {

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::client::Client;
-use crate::fake::Fake;
 use crate::{TestServer, chat};
+use fake_model::FakeModel as Fake;
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 

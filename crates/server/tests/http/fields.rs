@@ -2,8 +2,8 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::fake::Fake;
 use crate::{TestServer, merge};
+use fake_model::FakeModel as Fake;
 
 /// What becomes of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -8,8 +8,8 @@ use serde_json::json;
 use server::Ended;
 
 use crate::client::Client;
-use crate::fake::Fake;
 use crate::{TestServer, chat};
+use fake_model::FakeModel as Fake;
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 

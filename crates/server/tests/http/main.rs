@@ -10,7 +10,6 @@ mod client;
 mod completions;
 mod description;
 mod extras;
-mod fake;
 mod faults;
 mod fields;
 mod lifecycle;
@@ -23,7 +22,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use client::{Answer, Client};
-use fake::{Fake, Shared};
+use fake_model::{FakeModel as Fake, Seen};
 use inference_core::{Result, TextModel};
 use serde_json::{Value as Json, json};
 use server::{Config, Ended, ServeError, Server};
@@ -33,7 +32,7 @@ pub struct TestServer {
     /// Where it listens.
     pub address: SocketAddr,
     /// What the model was asked.
-    pub model: Arc<Shared>,
+    pub model: Arc<Seen>,
     shutdown: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<JoinHandle<Result<Ended, ServeError>>>,
 }
@@ -59,7 +58,7 @@ impl TestServer {
         change: impl FnOnce(&mut Config),
         wait: impl FnOnce() + Send + 'static,
     ) -> Self {
-        let model = Arc::clone(&fake.shared);
+        let model = Arc::clone(&fake.seen);
         let mut config = Config {
             listen: ([127, 0, 0, 1], 0).into(),
             model: "fake".into(),

@@ -4,7 +4,7 @@ use inference_core::{Constraint, Feature};
 use serde_json::{Value as Json, json};
 
 use crate::TestServer;
-use crate::fake::{Fake, all_but};
+use fake_model::{FakeModel as Fake, all_but};
 
 const CALL: &[&str] = &[
     "<think>",

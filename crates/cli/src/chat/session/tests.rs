@@ -1,13 +1,13 @@
 //! Conversations with a scripted model.
 
+use fake_model::{FakeModel, Line};
 use inference_core::{CancelToken, ChatOptions, Error, FinishReason, Message};
 
 use super::{Answer, Session};
 use crate::args::SamplingArgs;
 use crate::failure::Failure;
-use crate::scripted::{Line, Scripted};
 
-fn session(model: &Scripted) -> Session<'_> {
+fn session(model: &FakeModel) -> Session<'_> {
     Session::new(model, ChatOptions::default(), SamplingArgs::default(), None)
 }
 
@@ -22,14 +22,14 @@ fn say(session: &mut Session<'_>, text: &str) -> Result<(Answer, String), String
 
 #[test]
 fn each_turn_carries_the_conversation_so_far() {
-    let model = Scripted::saying(&[&["Hello", " Ada."], &["Ada", "."]]);
+    let model = FakeModel::lines([Line::of(&["Hello", " Ada."]), Line::of(&["Ada", "."])]);
     let mut session = session(&model);
     session.set_system(Some("Be brief.".into()));
     let (answer, said) = say(&mut session, "I am Ada.").unwrap();
     assert_eq!((answer, said.as_str()), (Answer::Complete, "Hello Ada."));
     say(&mut session, "Who am I?").unwrap();
     assert_eq!(
-        model.asked()[1],
+        model.seen.messages()[1],
         [
             Message::system("Be brief."),
             Message::user("I am Ada."),
@@ -43,8 +43,9 @@ fn each_turn_carries_the_conversation_so_far() {
 
 #[test]
 fn a_cancelled_answer_stays_as_what_was_said() {
-    let cancelled = |tokens| Line { tokens, end: Ok(FinishReason::Cancelled) };
-    let model = Scripted::with(vec![cancelled(&["Once", " upon"]), cancelled(&[])]);
+    let cancelled =
+        |tokens: &[&'static str]| Line { end: Ok(FinishReason::Cancelled), ..Line::of(tokens) };
+    let model = FakeModel::lines([cancelled(&["Once", " upon"]), cancelled(&[])]);
     let mut session = session(&model);
     assert_eq!(say(&mut session, "A story").unwrap().0, Answer::Cancelled);
     assert_eq!(session.size().0, 2);
@@ -56,8 +57,9 @@ fn a_cancelled_answer_stays_as_what_was_said() {
 
 #[test]
 fn an_error_leaves_the_conversation_as_it_was() {
-    let failing = Line { tokens: &["Hal"], end: Err(Error::Engine("decode step 1: lost".into())) };
-    let model = Scripted::with(vec![failing]);
+    let failing =
+        Line { tokens: vec!["Hal"], end: Err(Error::Engine("decode step 1: lost".into())) };
+    let model = FakeModel::lines([failing]);
     let mut session = session(&model);
     assert_eq!(say(&mut session, "Hello"), Err("decode step 1: lost".to_owned()));
     assert_eq!(session.size().0, 0);
@@ -65,7 +67,7 @@ fn an_error_leaves_the_conversation_as_it_was() {
 
 #[test]
 fn a_closed_pipe_ends_the_answer() {
-    let model = Scripted::saying(&[&["a", "b"]]);
+    let model = FakeModel::lines([Line::of(&["a", "b"])]);
     let failure =
         session(&model).say("x", CancelToken::new(), |_| Err(Failure::ClosedPipe)).unwrap_err();
     assert!(matches!(failure, Failure::ClosedPipe));
@@ -73,12 +75,12 @@ fn a_closed_pipe_ends_the_answer() {
 
 #[test]
 fn a_question_can_be_answered_again_and_undone() {
-    let model = Scripted::saying(&[&["Red"], &["Blue"]]);
+    let model = FakeModel::lines([Line::of(&["Red"]), Line::of(&["Blue"])]);
     let mut session = session(&model);
     assert!(session.undo().is_err());
     say(&mut session, "A colour").unwrap();
     session.retry(CancelToken::new(), |_| Ok(())).unwrap();
-    assert_eq!(model.asked()[1], [Message::user("A colour")]);
+    assert_eq!(model.seen.messages()[1], [Message::user("A colour")]);
     assert!(session.to_json().contains("Blue"));
     assert!(!session.to_json().contains("Red"));
     session.undo().unwrap();
@@ -88,9 +90,8 @@ fn a_question_can_be_answered_again_and_undone() {
 
 #[test]
 fn a_retry_that_fails_keeps_the_old_answer() {
-    let ok = Line { tokens: &["Red"], end: Ok(FinishReason::EndOfSequence(2)) };
-    let lost = Line { tokens: &[], end: Err(Error::Engine("lost".into())) };
-    let model = Scripted::with(vec![ok, lost]);
+    let lost = Line { tokens: vec![], end: Err(Error::Engine("lost".into())) };
+    let model = FakeModel::lines([Line::of(&["Red"]), lost]);
     let mut session = session(&model);
     say(&mut session, "A colour").unwrap();
     assert!(session.retry(CancelToken::new(), |_| Ok(())).is_err());
@@ -99,7 +100,7 @@ fn a_retry_that_fails_keeps_the_old_answer() {
 
 #[test]
 fn settings_are_checked_like_the_command_line() {
-    let model = Scripted::default();
+    let model = FakeModel::default();
     let mut session = session(&model);
     session.set("temperature", Some("0.5")).unwrap();
     session.set("top-k", Some("40")).unwrap();
@@ -116,7 +117,7 @@ fn settings_are_checked_like_the_command_line() {
 
 #[test]
 fn a_conversation_can_be_saved_and_loaded() {
-    let model = Scripted::saying(&[&["Hello"]]);
+    let model = FakeModel::lines([Line::of(&["Hello"])]);
     let mut first = session(&model);
     first.set_system(Some("Be brief.".into()));
     say(&mut first, "Hi").unwrap();

@@ -2,16 +2,18 @@
 
 use std::ops::Range;
 
+use inference_core::TokenLogprob;
 use mlx_ffi::{Array, Dtype, memory, ops};
 
-use super::job::{ClassifyJob, Scores};
+use super::job::{ClassifyJob, DrawOptions, Scores};
 use super::run::{Run, Wanted};
 use crate::cache::Caches;
 use crate::engine::memory::HEAD_ROWS;
+use crate::engine::prompt_logprobs::ranked;
 use crate::engine::served::Served;
 use crate::error::{Result, not_numbers};
 use crate::layers::Decoder;
-use crate::sampling::normalise;
+use crate::sampling::{Sampler, fresh_seed, normalise};
 
 /// Positions that may be filled up, however many that is of all.
 const FREE_PADDING: usize = 32;
@@ -245,14 +247,45 @@ impl Batch {
                 return Err(not_numbers());
             }
             let own = |values: &[f32], n: usize| values[at * n..(at + 1) * n].to_vec();
-            scores[self.prompts[first + at]] = Scores {
+            let prompt = self.prompts[first + at];
+            let likeliest = Drawn { id, logprob, top: Vec::new() };
+            let of_row = || ops::slice_axis(logits, 0, at as i32, at as i32 + 1);
+            let draw = job.draw.as_deref();
+            let drawn = draw.map(|draw| Drawn::new(draw, &job.prompts[prompt], &of_row()?));
+            let Drawn { id, logprob, top } = drawn.transpose()?.unwrap_or(likeliest);
+            scores[prompt] = Scores {
                 id,
                 logprob,
+                top,
                 logits: job.logits.then(|| own(&all, width)),
                 labels: own(&of_begins, begins.len()),
             };
         }
         Ok(())
+    }
+}
+
+/// The id that follows a prompt, and what is told of it.
+struct Drawn {
+    id: u32,
+    logprob: f32,
+    top: Vec<TokenLogprob>,
+}
+
+impl Drawn {
+    /// The first draw of a generation after `prompt`, from its `logits`, `[1, vocab_size]`.
+    fn new(draw: &DrawOptions, prompt: &[u32], logits: &Array) -> Result<Drawn> {
+        let seed = draw.generate.seed.unwrap_or_else(fresh_seed);
+        let (options, vocab_size) = (draw.generate.clone(), logits.shape()[1]);
+        let mut sampler = Sampler::new(options, seed, prompt, &draw.protected_ids, vocab_size)?;
+        let drawn = sampler.draw(logits)?;
+        let id = drawn.id.item_u32()?;
+        let logprob = drawn.report.logprob.as_ref().map(Array::item_f32).transpose()?;
+        let top = match &drawn.report.top {
+            Some((ids, logprobs)) => ranked(&ids.to_vec_u32()?, &logprobs.to_vec_f32()?),
+            None => Vec::new(),
+        };
+        Ok(Drawn { id, logprob: logprob.unwrap_or(f32::NAN), top })
     }
 }
 

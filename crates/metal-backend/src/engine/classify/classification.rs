@@ -80,6 +80,7 @@ impl Classification {
     pub fn metrics(&self, active_bytes: u64) -> GenerateMetrics {
         let (queued, started) = (self.job.queued_at, self.started);
         GenerateMetrics {
+            requests: self.job.prompts.len(),
             prompt_tokens: self.job.prompts.iter().map(Vec::len).sum(),
             cache_miss: Some(CacheMiss::Off),
             queue_duration: started.saturating_duration_since(queued),

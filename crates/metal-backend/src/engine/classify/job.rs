@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::time::Instant;
 
-use inference_core::{CancelToken, Error};
+use inference_core::{CancelToken, Error, GenerateOptions, TokenLogprob};
 
 /// One classification, ready to run: checked ids, and where the result goes.
 pub(crate) struct ClassifyJob {
@@ -13,6 +13,8 @@ pub(crate) struct ClassifyJob {
     pub labels: Vec<Vec<u32>>,
     /// Whether the whole logits are wanted.
     pub logits: bool,
+    /// How the next id is drawn; `None`: it is the most likely one.
+    pub draw: Option<Box<DrawOptions>>,
     /// Ends it.
     pub cancel: CancelToken,
     /// When the caller asked.
@@ -21,13 +23,23 @@ pub(crate) struct ClassifyJob {
     pub reply: mpsc::Sender<Result<Vec<Scores>, Error>>,
 }
 
+/// How the next id after a prompt is drawn.
+pub(crate) struct DrawOptions {
+    /// The options of a generation, with log probabilities asked for.
+    pub generate: GenerateOptions,
+    /// Ids that XTC never drops.
+    pub protected_ids: Vec<u32>,
+}
+
 /// What was computed for one prompt.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scores {
-    /// The most likely next id.
+    /// The next id.
     pub id: u32,
     /// Its log probability.
     pub logprob: f32,
+    /// The most likely ids, most likely first, where wanted.
+    pub top: Vec<TokenLogprob>,
     /// `[vocab_size]`, where wanted.
     pub logits: Option<Vec<f32>>,
     /// The log probability of each label's ids, one after the other.

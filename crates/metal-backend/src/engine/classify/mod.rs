@@ -11,5 +11,5 @@ mod job;
 mod lane;
 mod run;
 
-pub(crate) use job::{ClassifyJob, Scores};
+pub(crate) use job::{ClassifyJob, DrawOptions, Scores};
 pub(super) use lane::Lane;

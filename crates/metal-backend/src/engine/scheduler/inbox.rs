@@ -6,6 +6,7 @@ use inference_core::{FinishReason, GenerateMetrics, Outcome};
 
 use super::{Row, Scheduler};
 use crate::engine::job::{Command, Job};
+use crate::sampling::is_greedy;
 
 impl Scheduler<'_> {
     /// Whether there is nothing to do until a command arrives.
@@ -68,12 +69,14 @@ impl Scheduler<'_> {
 fn cancel(job: Job) {
     let waited = job.queued_at.elapsed();
     let metrics = GenerateMetrics {
+        requests: 1,
         prompt_tokens: job.ids.len(),
         queue_duration: waited,
         total_duration: waited,
         ..GenerateMetrics::default()
     };
     let seed = job.options.seed.unwrap_or_default();
+    let greedy = is_greedy(&job.options);
     let finish_reason = FinishReason::Cancelled;
-    job.output.into_inner().finish(Outcome { finish_reason, metrics, seed });
+    job.output.into_inner().finish(Outcome { finish_reason, metrics, seed, greedy });
 }

@@ -71,11 +71,11 @@ fn chat(walk: &mut Walk, model: &dyn TextModel) {
 }
 
 fn classify(walk: &mut Walk, model: &dyn TextModel) {
-    let ClassifyOptions { logits, labels, cancel } = ClassifyOptions {
-        logits: true,
+    let ClassifyOptions { labels, generate } = ClassifyOptions {
         labels: vec!["a".to_owned(), "b c".to_owned()],
-        cancel: cancelled(),
+        generate: GenerateOptions { logits: true, ..GenerateOptions::default() },
     };
+    let drawn = |generate| ClassifyOptions { generate, ..ClassifyOptions::default() };
     let result = |options: ClassifyOptions| {
         let results = model.classify(&[Prompt::Ids(prompt(8))], &options);
         results.map(|mut results| results.remove(0))
@@ -83,7 +83,7 @@ fn classify(walk: &mut Walk, model: &dyn TextModel) {
     let plain = result(ClassifyOptions::default());
     let is_plain = plain.map(|result| result.logits.is_none() && result.labels.is_empty());
     walk.option("classify", Some(Feature::Classify), is_plain);
-    let shown = result(ClassifyOptions { logits, ..ClassifyOptions::default() });
+    let shown = result(drawn(generate));
     let size = Some(model.info().vocab_size);
     walk.option(
         "logits",
@@ -93,7 +93,7 @@ fn classify(walk: &mut Walk, model: &dyn TextModel) {
     let shown = result(ClassifyOptions { labels, ..ClassifyOptions::default() });
     let scored = shown.map(|one| one.labels.len() == 2 && one.labels[0] != one.labels[1]);
     walk.option("labels", Some(Feature::Labels), scored);
-    let ended = result(ClassifyOptions { cancel, ..ClassifyOptions::default() });
+    let ended = result(drawn(GenerateOptions { cancel: cancelled(), ..Default::default() }));
     assert_eq!(ended.unwrap_err(), Error::Cancelled, "{}", walk.name);
 }
 

@@ -1,8 +1,8 @@
 //! The options of a generation, and what each does to one.
 
 use inference_core::{
-    CancelToken, Constraint, Error, Feature, FinishReason, GenerateOptions, Prompt, ReasoningMarks,
-    TextModel, Token, Xtc,
+    CancelToken, Constraint, Error, Feature, FinishReason, GenerateOptions, PenaltyScope, Prompt,
+    ReasoningMarks, TextModel, Token, Xtc,
 };
 
 use super::{Walk, prompt};
@@ -72,6 +72,7 @@ fn asked(letter: u32, piece: &str, mark: &str) -> GenerateOptions {
         presence_penalty: Some(2.0),
         frequency_penalty: Some(2.0),
         penalty_window: Some(1),
+        penalty_scope: PenaltyScope::Generated,
         logit_bias: [(letter, 1000.0)].into(),
         seed: Some(2),
         stop: vec![piece.to_owned()],
@@ -108,6 +109,7 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
         presence_penalty,
         frequency_penalty,
         penalty_window,
+        penalty_scope,
         logit_bias,
         seed,
         stop,
@@ -179,9 +181,14 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
     );
     // All but the least likely token are dropped, and those that are never dropped.
     check("xtc", sampling, &plain, [drawn(), GenerateOptions { xtc, ..drawn() }], &any);
-    check("seed", None, &plain, [drawn(), GenerateOptions { seed, ..drawn() }], &|with, _| {
-        with.seed == 2
-    });
+    let repeatable = Some(Feature::Seed);
+    check(
+        "seed",
+        repeatable,
+        &plain,
+        [drawn(), GenerateOptions { seed, ..drawn() }],
+        &|with, _| with.seed == 2,
+    );
 
     let penalties = Some(Feature::Penalties);
     let presence = GenerateOptions { presence_penalty, ..likeliest() };
@@ -211,9 +218,16 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
     );
     check(
         "penalty_window",
-        penalties,
+        Some(Feature::PenaltyWindow),
         &plain,
-        [presence.clone(), GenerateOptions { penalty_window, ..presence }],
+        [presence.clone(), GenerateOptions { penalty_window, ..presence.clone() }],
+        &any,
+    );
+    check(
+        "penalty_scope",
+        Some(Feature::PenaltyScope),
+        &plain,
+        [presence.clone(), GenerateOptions { penalty_scope, ..presence }],
         &any,
     );
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use inference_core::{Constraint, GenerateOptions, Xtc};
+use inference_core::{Constraint, GenerateOptions, PenaltyScope, Xtc};
 use serde_json::Value as Json;
 
 use crate::config::Limits;
@@ -55,6 +55,7 @@ pub fn sampling(reader: &mut Reader, limits: &Limits) -> Result<Sampling> {
         presence_penalty: reader.number("presence_penalty")?,
         frequency_penalty: reader.number("frequency_penalty")?,
         penalty_window: reader.count("penalty_window")?,
+        penalty_scope: penalty_scope(reader)?,
         logit_bias: logit_bias(reader, limits)?,
         // A negative seed is the same 64 bits.
         seed: reader.integer("seed")?.map(|seed| seed as u64),
@@ -104,6 +105,11 @@ pub fn bounded(field: &str, bytes: usize, limits: &Limits) -> Result<()> {
     }
     let reason = format!("has {bytes} bytes, at most {} are allowed", limits.schema_bytes);
     Err(ApiError::value(field, reason))
+}
+
+fn penalty_scope(reader: &mut Reader) -> Result<PenaltyScope> {
+    let scope = reader.text("penalty_scope")?.map(|scope| scope.parse());
+    Ok(scope.transpose()?.unwrap_or_default())
 }
 
 fn xtc(reader: &mut Reader) -> Result<Option<Xtc>> {

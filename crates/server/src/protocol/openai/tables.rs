@@ -82,7 +82,12 @@ pub const SAMPLING: &[Field] = &[
     honoured(
         "penalty_window",
         Kind::Integer(1, UNBOUNDED),
-        "Extension: how many last tokens the penalties see; left out: 20.",
+        "Extension: how many last tokens the penalties see; left out: 20, or the whole answer. Needs a penalty.",
+    ),
+    honoured(
+        "penalty_scope",
+        Kind::OneOf(&["context", "generated"]),
+        "Extension: which tokens the penalties see: prompt and answer, or the answer alone. Needs a penalty.",
     ),
     honoured("ignore_eos", Kind::Bool, "Extension: generate on past the model's own end."),
     honoured("stop_token_ids", Kind::Array(IDS), "Extension: token ids that end an answer."),

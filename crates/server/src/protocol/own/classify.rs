@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State as Shared};
 use axum::http::StatusCode;
 use axum::response::Response;
-use inference_core::{CancelToken, ClassifyOptions, ClassifyResult};
+use inference_core::{CancelToken, ClassifyOptions, ClassifyResult, GenerateOptions};
 use serde_json::{Value as Json, json};
 
 use super::inspect::CancelOnDrop;
@@ -36,7 +36,8 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
         prompts("input", reader.take("input").unwrap_or_default(), state.config.limits.prompts)?;
     reader.finish()?;
     let cancel = CancelToken::new();
-    let options = ClassifyOptions { logits: false, labels: labels.clone(), cancel: cancel.clone() };
+    let generate = GenerateOptions { cancel: cancel.clone(), ..GenerateOptions::default() };
+    let options = ClassifyOptions { labels: labels.clone(), generate };
     options.validate()?;
     loaded.model.capabilities().check_classify(&options)?;
 

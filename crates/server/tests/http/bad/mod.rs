@@ -8,7 +8,7 @@ mod raw;
 
 use crate::TestServer;
 use crate::client::Client;
-use crate::fake::Fake;
+use fake_model::FakeModel as Fake;
 
 const TABLES: [(&str, &str); 6] = [
     ("sampling", include_str!("sampling.txt")),

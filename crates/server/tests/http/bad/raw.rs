@@ -6,7 +6,7 @@ use server::ApiKey;
 
 use crate::TestServer;
 use crate::client::Client;
-use crate::fake::Fake;
+use fake_model::FakeModel as Fake;
 
 /// A well-formed head but for `more`, which ends it and may bring a body.
 fn post(path: &str, more: &str) -> Vec<u8> {

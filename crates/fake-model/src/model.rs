@@ -1,0 +1,256 @@
+//! The model.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use inference_core::{
+    AttentionInspector, Capabilities, ChatOptions, ClassifyOptions, ClassifyResult, EngineStatus,
+    Error, Feature, FinishReason, GenerateMetrics, GenerateOptions, Generation, LabelScore,
+    LastMetrics, Message, ModelInfo, Prompt, RenderedPrompt, Result, Role, Support, TextModel,
+    Token,
+};
+
+use crate::speech::Speech;
+use crate::{FIRST_ID, Line, Seen};
+
+/// A model whose ids are characters, and which honours everything unless it is told otherwise.
+pub struct FakeModel {
+    /// What a test looks at.
+    pub seen: Arc<Seen>,
+    /// Said first, one a request.
+    pub lines: Mutex<VecDeque<Line>>,
+    /// The texts of the tokens that it says to every request after these.
+    pub says: Vec<&'static str>,
+    /// Ends what it says.
+    pub failure: Option<Error>,
+    /// Refuses each generation at once.
+    pub refusal: Option<Error>,
+    /// Goes on for ever after what it says.
+    pub endless: bool,
+    /// Says the prompt's ids.
+    pub echoes: bool,
+    /// Before each token.
+    pub delay: Duration,
+    /// How long a text takes to tokenize.
+    pub encodes: Duration,
+    /// Generations that may run; one more finds the queue full.
+    pub queue: usize,
+    /// Its template knows `enable_thinking`.
+    pub thinks: bool,
+    /// Its template knows tools, and writes calls as Hermes does.
+    pub calls: bool,
+    /// Its template takes roles in turns only, and none of `system`.
+    pub strict: bool,
+    /// Looks at attention.
+    pub inspects: bool,
+    /// What it honours.
+    pub capabilities: Capabilities,
+    /// What it is.
+    pub info: ModelInfo,
+    /// What a request costs, but for its counts.
+    pub metrics: GenerateMetrics,
+    /// What its last call cost.
+    pub last: LastMetrics,
+    /// Bytes of keys and values that its status tells of.
+    pub kv_bytes: u64,
+}
+
+impl FakeModel {
+    /// A model that says `pieces` to every request.
+    pub fn says(pieces: &[&'static str]) -> FakeModel {
+        FakeModel { says: pieces.to_vec(), ..FakeModel::default() }
+    }
+
+    /// A model that says these lines, then nothing.
+    pub fn lines(lines: impl IntoIterator<Item = Line>) -> FakeModel {
+        let lines = Mutex::new(lines.into_iter().collect());
+        FakeModel { lines, ..FakeModel::says(&[]) }
+    }
+
+    /// A model that says the prompt's ids.
+    pub fn echo(architecture: &str) -> FakeModel {
+        let info = ModelInfo { architecture: architecture.to_owned(), ..ModelInfo::default() };
+        FakeModel { echoes: true, info, ..FakeModel::says(&[]) }
+    }
+
+    /// The next line, or what is said to every request.
+    fn line(&self) -> Line {
+        let next = self.lines.lock().unwrap().pop_front();
+        next.unwrap_or_else(|| Line {
+            tokens: self.says.clone(),
+            end: self.failure.clone().map_or(Ok(FinishReason::EndOfSequence(2)), Err),
+        })
+    }
+}
+
+impl Default for FakeModel {
+    fn default() -> Self {
+        FakeModel {
+            seen: Arc::default(),
+            lines: Mutex::default(),
+            says: vec!["The", " fox", " ran", "."],
+            failure: None,
+            refusal: None,
+            endless: false,
+            echoes: false,
+            delay: Duration::ZERO,
+            encodes: Duration::ZERO,
+            queue: usize::MAX,
+            thinks: false,
+            calls: false,
+            strict: false,
+            inspects: true,
+            capabilities: all_but(&[]),
+            info: ModelInfo {
+                architecture: "fake".into(),
+                context_length: 4096,
+                num_layers: 2,
+                vocab_size: 0x11_0000,
+                ..ModelInfo::default()
+            },
+            metrics: GenerateMetrics {
+                cached_prompt_tokens: 1,
+                prefill_duration: Duration::from_millis(500),
+                decode_duration: Duration::from_millis(250),
+                total_duration: Duration::from_millis(750),
+                time_to_first_token: Some(Duration::from_millis(500)),
+                peak_memory_bytes: 3 << 20,
+                active_memory_bytes: 1 << 20,
+                ..GenerateMetrics::default()
+            },
+            last: LastMetrics::default(),
+            kv_bytes: 0,
+        }
+    }
+}
+
+/// Everything but `refused`.
+pub fn all_but(refused: &[Feature]) -> Capabilities {
+    let support = |feature: &Feature| match refused.contains(feature) {
+        true => Support::No("the fake does not".into()),
+        false => Support::Yes,
+    };
+    Capabilities::new(Feature::ALL.iter().map(|f| (*f, support(f))).collect())
+}
+
+impl TextModel for FakeModel {
+    fn generate(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<Generation> {
+        self.seen.may_panic("generate");
+        options.validate()?;
+        self.capabilities.check_generate(options)?;
+        self.refusal.clone().map_or(Ok(()), Err)?;
+        let ids = self.prompt_ids(prompt)?;
+        assert!(!self.decode(&ids)?.contains("panic!"), "as the test asked");
+        if self.seen.running.fetch_add(1, Ordering::SeqCst) >= self.queue {
+            self.seen.running.fetch_sub(1, Ordering::SeqCst);
+            self.seen.refused.fetch_add(1, Ordering::SeqCst);
+            return Err(Error::QueueFull { limit: self.queue });
+        }
+        self.seen.prompts.lock().unwrap().push(prompt.clone());
+        self.seen.options.lock().unwrap().push(options.clone());
+        let (sender, generation) = Generation::channel(ids.clone(), options.cancel.clone());
+        let speech = Speech {
+            seen: Arc::clone(&self.seen),
+            prompt: ids,
+            options: options.clone(),
+            line: self.line(),
+            echoes: self.echoes,
+            endless: self.endless,
+            delay: self.delay,
+            metrics: self.metrics.clone(),
+        };
+        thread::spawn(move || speech.run(sender));
+        Ok(generation)
+    }
+
+    fn classify(&self, p: &[Prompt], options: &ClassifyOptions) -> Result<Vec<ClassifyResult>> {
+        let label = |index: usize| LabelScore { logprob: -1.0 - index as f32, tokens: 1 };
+        let one = |_: &Prompt| ClassifyResult {
+            token: Token { id: FIRST_ID, logprob: Some(-0.5), ..Token::default() },
+            logits: None,
+            labels: (0..options.labels.len()).map(label).collect(),
+        };
+        Ok(p.iter().map(one).collect())
+    }
+
+    fn encode(&self, text: &str) -> Result<Vec<u32>> {
+        self.seen.may_panic("encode");
+        if self.seen.closed.load(Ordering::SeqCst) {
+            return Err(Error::Closed);
+        }
+        let now = self.seen.encoding.fetch_add(1, Ordering::SeqCst) + 1;
+        self.seen.most_encoding.fetch_max(now, Ordering::SeqCst);
+        thread::sleep(self.encodes);
+        self.seen.encoding.fetch_sub(1, Ordering::SeqCst);
+        Ok(text.chars().map(u32::from).collect())
+    }
+
+    fn decode(&self, ids: &[u32]) -> Result<String> {
+        self.seen.may_panic("decode");
+        let text = |id: &u32| {
+            let said = id.checked_sub(FIRST_ID).and_then(|i| self.says.get(i as usize));
+            said.map_or_else(
+                || char::from_u32(*id).unwrap_or(char::REPLACEMENT_CHARACTER).to_string(),
+                |said| (*said).to_owned(),
+            )
+        };
+        Ok(ids.iter().map(text).collect())
+    }
+
+    fn render_chat(&self, messages: &[Message], chat: &ChatOptions) -> Result<RenderedPrompt> {
+        self.seen.may_panic("render_chat");
+        let in_turns = messages.windows(2).all(|pair| pair[0].role != pair[1].role);
+        if self.strict && (!in_turns || messages.iter().any(|m| m.role == Role::System)) {
+            return Err(Error::Prompt("conversation roles must alternate".into()));
+        }
+        self.seen.chats.lock().unwrap().push((messages.to_vec(), chat.clone()));
+        let mut text = String::new();
+        if self.calls {
+            chat.tools.iter().for_each(|tool| text.push_str(&format!("{tool:?}")));
+        }
+        for message in messages {
+            if self.calls && message.fields.iter().any(|(name, _)| name == "tool_calls") {
+                text.push_str("<tool_call>");
+            }
+            text.push_str(&format!("<{}>{}", message.role, message.content.as_str().unwrap_or("")));
+        }
+        let thinking = chat.template_kwargs.iter().find(|(name, _)| name == "enable_thinking");
+        if let (true, Some((_, value))) = (self.thinks, thinking) {
+            text.push_str(&format!("{value:?}"));
+        }
+        Ok(RenderedPrompt { ids: self.encode(&text)?, text })
+    }
+
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        self.seen.may_panic("capabilities");
+        &self.capabilities
+    }
+
+    fn last_metrics(&self) -> Option<&LastMetrics> {
+        Some(&self.last)
+    }
+
+    fn status(&self) -> EngineStatus {
+        EngineStatus {
+            running: self.seen.running.load(Ordering::SeqCst),
+            heartbeat_age: Duration::from_secs(self.seen.stalled.load(Ordering::SeqCst) as u64),
+            kv_bytes: self.kv_bytes,
+            ..EngineStatus::default()
+        }
+    }
+
+    fn attention_inspector(&self) -> Option<&dyn AttentionInspector> {
+        self.inspects.then_some(self)
+    }
+
+    fn close(&self) {
+        self.seen.closed.store(true, Ordering::SeqCst);
+    }
+}
