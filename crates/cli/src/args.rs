@@ -97,7 +97,8 @@ Examples:
   ml generate 'Summarise this:' --prompt-file notes.txt
   git diff | ml generate 'Write a commit message for:' --prompt-file -
   ml generate --raw 'Once upon a time' -n 64 -t 0.8 --seed 1
-  ml generate --messages chat.json --json | jq -r .text")]
+  ml generate --messages chat.json --json | jq -r .text
+  ml generate --batch prompts.jsonl --json | jq -r .text")]
 pub struct GenerateArgs {
     /// What to ask; `-` or nothing reads stdin
     pub prompt: Option<String>,
@@ -108,6 +109,11 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "prompt_file", "system"],
           help_heading = "Prompt")]
     pub messages: Option<PathBuf>,
+    /// Answer the prompts of a JSON-lines file together (`-`: stdin); each line is a text,
+    /// {"prompt": TEXT} or {"messages": [...]}, and gives one JSON object
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "prompt_file", "messages"],
+          requires = "json", help_heading = "Prompt")]
+    pub batch: Option<PathBuf>,
     /// Continue the text as it is, without the chat template; files keep their last line end
     #[arg(long, conflicts_with_all = ["messages", "system", "tools", "chat_template_kwargs"],
           help_heading = "Prompt")]
@@ -121,8 +127,9 @@ pub struct GenerateArgs {
     /// How tokens are drawn.
     #[command(flatten)]
     pub sampling: SamplingArgs,
-    /// Report log probabilities; --json always does for the chosen tokens
-    #[arg(long, requires = "json", help_heading = "Output")]
+    /// Print a line for each token in place of the text: its log probability and its text as a JSON
+    /// string; --json has the log probabilities anyway
+    #[arg(long, conflicts_with = "json", help_heading = "Output")]
     pub logprobs: bool,
     /// Report how likely the prompt's own tokens are, too; all of it is computed
     #[arg(long, requires = "json", help_heading = "Output")]
@@ -131,6 +138,12 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true,
           requires = "json", help_heading = "Output")]
     pub top_logprobs: Option<usize>,
+    /// Report the whole logits of each step, before any option changes them
+    #[arg(long, requires = "json", help_heading = "Output")]
+    pub logits: bool,
+    /// Let the text show special tokens, such as the marks of tool calls
+    #[arg(long, help_heading = "Output")]
+    pub special_tokens: bool,
     /// Stop after so many seconds of generating, keep the text so far and exit with 1
     #[arg(long, value_name = "SECONDS", value_parser = values::seconds,
           allow_hyphen_values = true, help_heading = "Output")]

@@ -21,7 +21,15 @@ pub fn parse(text: &str, name: &str) -> Result<Value> {
 /// # Errors
 /// What is wrong with which message, with the file's name.
 pub fn parse_messages(text: &str, name: &str) -> Result<Vec<Message>> {
-    let Value::Array(items) = parse(text, name)? else {
+    messages(parse(text, name)?, name)
+}
+
+/// The messages of a value as [`parse_messages`] takes it; `name` says where it stands.
+///
+/// # Errors
+/// What is wrong with which message.
+pub fn messages(value: Value, name: &str) -> Result<Vec<Message>> {
+    let Value::Array(items) = value else {
         return Err(Failure::Other(format!("{name}: expected a JSON array of messages")));
     };
     let one = |(index, item)| {

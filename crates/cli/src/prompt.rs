@@ -1,8 +1,9 @@
 //! What `ml generate` is asked: from an argument, a file, stdin or a list of messages.
 
 use std::io::{self, IsTerminal};
+use std::path::Path;
 
-use inference_core::{Message, Prompt};
+use inference_core::{Message, Prompt, Value};
 
 use crate::args::GenerateArgs;
 use crate::failure::{Failure, Result};
@@ -33,17 +34,63 @@ impl Input {
             return Ok(Input::Messages(messages));
         }
         let text = text(args)?;
+        Input::of_text(text, args).ok_or_else(empty)
+    }
+
+    /// One prompt, as the other options say; `None` where it is empty.
+    fn of_text(text: String, args: &GenerateArgs) -> Option<Input> {
         if args.raw {
-            return match text.is_empty() {
-                true => Err(empty()),
-                false => Ok(Input::Raw(Prompt::Text(text))),
-            };
-        }
-        if text.trim().is_empty() {
-            return Err(empty());
+            return (!text.is_empty()).then_some(Input::Raw(Prompt::Text(text)));
         }
         let system = args.template.system.clone().map(Message::system);
-        Ok(Input::Messages(system.into_iter().chain([Message::user(text)]).collect()))
+        let messages = system.into_iter().chain([Message::user(text.as_str())]).collect();
+        (!text.trim().is_empty()).then_some(Input::Messages(messages))
+    }
+
+    /// Reads the lines of a batch; empty ones count for nothing.
+    ///
+    /// # Errors
+    /// No prompt, a line that is none, or a file that cannot be used.
+    pub fn read_batch(path: &Path, args: &GenerateArgs) -> Result<Vec<Self>> {
+        let name = if source::is_stdin(path) { "stdin".into() } else { path.display().to_string() };
+        let mut inputs = Vec::new();
+        for (index, line) in source::read_lines(path)?.iter().enumerate() {
+            if !line.trim().is_empty() {
+                let place = format!("{name}, line {}", index + 1);
+                inputs.push(batch_line(json::parse(line, &place)?, &place, args)?);
+            }
+        }
+        match inputs.is_empty() {
+            true => Err(Failure::Usage(format!("{name}: there are no prompts"))),
+            false => Ok(inputs),
+        }
+    }
+}
+
+/// What a line of a batch asks: a text, or an object with one of `prompt` and `messages`.
+fn batch_line(value: Value, place: &str, args: &GenerateArgs) -> Result<Input> {
+    let wrong = |reason: &str| Err(Failure::Usage(format!("{place}: {reason}")));
+    let text = match value {
+        Value::String(text) => text,
+        Value::Object(mut fields) => match (fields.pop(), fields.first()) {
+            (Some((key, Value::String(text))), None) if key == "prompt" => text,
+            (Some((key, messages)), None) if key == "messages" => {
+                if args.raw || args.template.system.is_some() {
+                    return wrong("`messages` excludes --raw and --system");
+                }
+                let messages = json::messages(messages, place)?;
+                return match messages.is_empty() {
+                    true => wrong("there are no messages"),
+                    false => Ok(Input::Messages(messages)),
+                };
+            }
+            _ => return wrong("expected one field, `prompt` with a text or `messages`"),
+        },
+        _ => return wrong("expected a text or an object with `prompt` or `messages`"),
+    };
+    match Input::of_text(text, args) {
+        Some(input) => Ok(input),
+        None => wrong("the prompt is empty"),
     }
 }
 
@@ -146,6 +193,36 @@ mod tests {
         assert_eq!(read(&[" \n"]), Err("the prompt is empty".to_owned()));
         assert_eq!(read(&["--raw", ""]), Err("the prompt is empty".to_owned()));
         assert_eq!(read(&["--raw", " "]), Ok(Input::Raw(Prompt::from(" "))));
+    }
+
+    #[test]
+    fn a_batch_has_a_prompt_a_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("batch.jsonl");
+        let batch = |text: &str, more: &[&str]| {
+            fs::write(&path, text).unwrap();
+            let arguments = ["ml", "generate", "--json", "--batch", "b"];
+            let cli = Cli::try_parse_from(arguments.iter().chain(more)).unwrap();
+            let Some(Command::Generate(args)) = cli.command else { panic!("not generate") };
+            Input::read_batch(&path, &args).map_err(|failure| failure.to_string())
+        };
+        let three = "\"one\"\n\n{\"prompt\": \"two\"}\n\
+                     {\"messages\": [{\"role\": \"user\", \"content\": \"three\"}]}\n";
+        let asked = |text| Input::Messages(vec![Message::user(text)]);
+        assert_eq!(batch(three, &[]), Ok(vec![asked("one"), asked("two"), asked("three")]));
+        assert_eq!(batch("\"a\"", &["--raw"]), Ok(vec![Input::Raw(Prompt::from("a"))]));
+        for (text, more, wrong) in [
+            ("\"a\"\nb\n", &[][..], "line 2: not JSON"),
+            ("\"\"", &[], "line 1: the prompt is empty"),
+            ("7", &[], "line 1: expected a text"),
+            ("{\"prompt\": \"a\", \"seed\": 1}", &[], "line 1: expected one field"),
+            ("{\"messages\": []}", &[], "line 1: there are no messages"),
+            ("{\"messages\": [1]}", &["--raw"], "line 1: `messages` excludes --raw"),
+            ("\n", &[], "there are no prompts"),
+        ] {
+            let error = batch(text, more).unwrap_err();
+            assert!(error.contains(wrong), "{text}: {error}");
+        }
     }
 
     #[test]

@@ -20,6 +20,9 @@ pub struct Report {
     /// For each generated id the most likely ones, most likely first; only when asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_logprobs: Option<Vec<Vec<TopLogprob>>>,
+    /// For each generated id the whole logits from which it was chosen; only when asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logits: Option<Vec<Vec<f32>>>,
     /// One for each prompt id, the first of which has none; only when asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_logprobs: Option<Vec<Option<f32>>>,
@@ -98,6 +101,9 @@ impl Report {
             token_ids: tokens.iter().map(|token| token.id).collect(),
             logprobs: tokens.iter().map(|token| token.logprob).collect(),
             top_logprobs: all_top(tokens),
+            logits: tokens.iter().any(|token| token.logits.is_some()).then(|| {
+                tokens.iter().map(|token| token.logits.clone().unwrap_or_default()).collect()
+            }),
             prompt_logprobs: prompt
                 .map(|prompt| prompt.iter().map(|token| token.logprob).collect()),
             prompt_top_logprobs: prompt.and_then(all_top),
@@ -237,6 +243,13 @@ mod tests {
                 {"id": 1001, "token": "ϩ", "logprob": -1.25},
             ]])
         );
+    }
+
+    #[test]
+    fn whole_logits_are_there_when_asked_for() {
+        let options = GenerateOptions { logits: true, ..Default::default() };
+        let found = report(&FakeModel::lines([Line::of(&["Hi", "!"])]), &options);
+        assert_eq!(found["logits"], json!([[-0.25, 0.5], [-0.25, 0.5]]));
     }
 
     #[test]

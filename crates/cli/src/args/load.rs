@@ -49,6 +49,10 @@ pub struct LoadArgs {
     /// Run up to N requests together [default: the backend's choice]
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pub parallel: Option<usize>,
+    /// Refuse a request where N wait already, on top of those that run; `ml serve` bounds by --queue
+    /// what reaches the backend [default: as many as come]
+    #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
+    pub queue_limit: Option<usize>,
     /// Compute each request by itself, so that what runs beside it or lies in a cache cannot change
     /// a number
     #[arg(long)]
@@ -65,6 +69,7 @@ impl LoadArgs {
             backend: self.backend.clone(),
             context_length: self.context_length,
             parallel_slots: self.parallel,
+            queue_limit: self.queue_limit,
             kv_bits: self.kv_bits,
             kv_group_size: self.kv_group_size,
             batch_invariant: self.batch_invariant,

@@ -119,6 +119,18 @@ impl SamplingArgs {
         Ok(options)
     }
 
+    /// The flags that were given and that change nothing where each token is the most likely one.
+    pub fn useless_when_greedy(&self) -> Vec<&'static str> {
+        let flags = [
+            ("--top-k", self.top_k.is_some_and(|k| k != 0)),
+            ("--top-p", self.top_p.is_some_and(|p| p != 1.0)),
+            ("--min-p", self.min_p.is_some_and(|p| p != 0.0)),
+            ("--xtc-probability", self.xtc_probability.is_some_and(|p| p != 0.0)),
+            ("--seed", self.seed.is_some()),
+        ];
+        flags.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag).collect()
+    }
+
     fn reasoning(&self) -> Option<ReasoningMarks> {
         match self.reasoning.as_deref() {
             Some([open, close]) => {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
-use inference_core::{Constraint, Dtype, ReasoningMarks, Value, Xtc};
+use inference_core::{Constraint, Dtype, PenaltyScope, ReasoningMarks, Value, Xtc};
 
 use super::{ChatArgs, Cli, Command, GenerateArgs};
 
@@ -52,6 +52,7 @@ fn every_sampling_option_reaches_the_contract() {
         "--presence-penalty", "-0.5", "--frequency-penalty", "0.25", "--penalty-window", "64",
         "--logit-bias", "5=-1", "--logit-bias", r#"{"6": 2}"#, "--seed", "42", "--stop", "A",
         "--stop", "B", "--stop-token-id", "3", "--stop-token-id", "4", "--ignore-eos",
+        "--penalty-scope", "generated",
     ]);
     let options = args.sampling.options().unwrap();
     assert_eq!(options.max_tokens, Some(7));
@@ -64,6 +65,9 @@ fn every_sampling_option_reaches_the_contract() {
     assert_eq!(options.presence_penalty, Some(-0.5));
     assert_eq!(options.frequency_penalty, Some(0.25));
     assert_eq!(options.penalty_window, Some(64));
+    assert_eq!(options.penalty_scope, PenaltyScope::Generated);
+    let useless = args.sampling.useless_when_greedy();
+    assert_eq!(useless, ["--top-k", "--top-p", "--min-p", "--xtc-probability", "--seed"]);
     assert_eq!(options.logit_bias, [(5, -1.0), (6, 2.0)].into());
     assert_eq!(options.seed, Some(42));
     assert_eq!(options.stop, ["A", "B"]);
@@ -112,11 +116,12 @@ fn every_load_option_reaches_the_contract() {
         "--model", "m", "--backend", "cpu", "--dtype", "f32", "--context-length", "512",
         "--prefill-chunk", "64", "--memory-limit", "16GiB", "--cache-limit", "0",
         "--kv-bits", "8", "--adapter", "a", "--parallel", "2", "--threads", "3", "--timeout", "1.5",
-        "--kv-group-size", "32", "--batch-invariant", "--prefix-cache", "1MiB",
+        "--kv-group-size", "32", "--batch-invariant", "--queue-limit", "5", "--prefix-cache", "1MiB",
     ]);
     let options = args.load.options().unwrap();
     assert_eq!(args.load.model, Some(PathBuf::from("m")));
     assert_eq!(options.backend.as_deref(), Some("cpu"));
+    assert_eq!(options.queue_limit, Some(5));
     assert_eq!(options.dtype, Some(Dtype::F32));
     assert_eq!(options.context_length, Some(512));
     assert_eq!(options.prefill_chunk, Some(64));
@@ -195,7 +200,10 @@ fn options_that_exclude_each_other_are_refused() {
         &["generate", "hi", "--grammar", "g.lark", "--regex", "a"],
         &["generate", "hi", "--top-logprobs", "2"],
         &["generate", "hi", "--prompt-logprobs"],
-        &["generate", "hi", "--logprobs"],
+        &["generate", "hi", "--logprobs", "--json"],
+        &["generate", "hi", "--logits"],
+        &["generate", "--batch", "b.jsonl"],
+        &["generate", "hi", "--batch", "b.jsonl", "--json"],
         &["generate", "hi", "--xtc-threshold", "0.1"],
     ] {
         assert!(parse(arguments).is_err(), "{arguments:?}");

@@ -1,9 +1,12 @@
-//! `ml generate`: one prompt, one answer.
+//! `ml generate`: one prompt, one answer; or many prompts together.
+
+mod batch;
 
 use std::time::{Duration, Instant};
 
 use inference_core::{
-    CancelToken, ChatOptions, Error, FinishReason, GenerateOptions, Generation, TextModel,
+    CancelToken, ChatOptions, Error, FinishReason, GenerateOptions, Generation, Outcome, TextModel,
+    Token,
 };
 
 use crate::args::GenerateArgs;
@@ -24,18 +27,26 @@ pub fn run(args: &GenerateArgs) -> Result<()> {
     let load = args.load.options()?;
     let mut options = args.sampling.options()?;
     let chat = args.template.options()?;
-    options.logprobs = args.json;
+    options.logprobs = args.json || args.logprobs;
+    options.logits = args.logits;
+    options.special_tokens = args.special_tokens;
     options.prompt_logprobs = args.prompt_logprobs;
     options.top_logprobs = args.top_logprobs.unwrap_or(0);
 
     let interrupt = Interrupt::install()?;
-    let input = Input::read(args)?;
+    let input = match &args.batch {
+        Some(path) => Asked::Together(Input::read_batch(path, args)?),
+        None => Asked::One(Input::read(args)?),
+    };
     let model = Source::choose(&args.load).load(&load, args.quiet || args.json)?;
 
     let cancel = CancelToken::new();
     let watch = interrupt.watch(&cancel, Then::Leave);
     options.cancel = with_timeout(&cancel, args.timeout);
-    let end = answer(model.as_ref(), &input, &chat, &options, args);
+    let end = match &input {
+        Asked::One(input) => answer(model.as_ref(), input, &chat, &options, args),
+        Asked::Together(inputs) => batch::run(model.as_ref(), inputs, &chat, &options, args),
+    };
     let interrupted = watch.fired();
     drop(watch);
     match end {
@@ -52,6 +63,12 @@ pub fn run(args: &GenerateArgs) -> Result<()> {
         }
         Err(failure) => Err(failure),
     }
+}
+
+/// What is to be answered.
+enum Asked {
+    One(Input),
+    Together(Vec<Input>),
 }
 
 /// `cancel`, which also fires after `timeout`, counted from now.
@@ -84,10 +101,23 @@ fn answer(
         Input::Messages(messages) => model.chat(messages, chat, options)?,
     };
     if args.json {
-        return collect(model, &mut generation, args.top_logprobs.is_some());
+        return collect(model, &mut generation, args);
     }
+    let outcome = match args.logprobs {
+        true => streaming::read(&mut generation, |token| print(&token_line(&token)))?,
+        false => stream(&mut generation)?,
+    };
+    if !args.quiet {
+        dim_note(report::statistics(&outcome.metrics));
+        note_greedy(&outcome, args);
+    }
+    Ok(outcome.finish_reason)
+}
+
+/// Prints the text as it comes, and a line end.
+fn stream(generation: &mut Generation) -> Result<Outcome> {
     let mut begun = false;
-    let outcome = streaming::read(&mut generation, |token| {
+    let outcome = streaming::read(generation, |token| {
         begun |= !token.text.is_empty();
         if token.text.is_empty() { Ok(()) } else { print(&token.text) }
     });
@@ -95,27 +125,44 @@ fn answer(
     if begun || outcome.is_ok() {
         print("\n")?;
     }
-    let outcome = outcome?;
-    if !args.quiet {
-        dim_note(report::statistics(&outcome.metrics));
+    outcome
+}
+
+/// A token's log probability and its text as a JSON string, so that line ends and spaces show.
+fn token_line(token: &Token) -> String {
+    let text = serde_json::Value::from(token.text.as_str());
+    format!("{:>9.4}  {text}\n", token.logprob.unwrap_or(f32::NAN))
+}
+
+/// Says that flags were given that changed nothing, where that is so.
+fn note_greedy(outcome: &Outcome, args: &GenerateArgs) {
+    let flags = args.sampling.useless_when_greedy();
+    if outcome.greedy && !flags.is_empty() {
+        note(format_args!(
+            "note: the temperature is 0, so each token is the most likely one and {} changed \
+             nothing; give --temperature",
+            flags.join(", ")
+        ));
     }
-    Ok(outcome.finish_reason)
 }
 
 fn collect(
     model: &dyn TextModel,
     generation: &mut Generation,
-    with_top: bool,
+    args: &GenerateArgs,
 ) -> Result<FinishReason> {
     let mut tokens = Vec::new();
     let outcome = streaming::read(generation, |token| {
         tokens.push(token);
         Ok(())
     })?;
-    let top = with_top.then_some(model);
+    let top = args.top_logprobs.map(|_| model);
     let prompt = generation.take_prompt_logprobs();
     let ids = generation.prompt_ids();
     print_json(&Report::new(ids, prompt.as_deref(), &tokens, &outcome, top))?;
+    if !args.quiet {
+        note_greedy(&outcome, args);
+    }
     Ok(outcome.finish_reason)
 }
 
@@ -123,10 +170,16 @@ fn collect(
 mod tests {
     use std::time::Duration;
 
-    use inference_core::CancelToken;
+    use inference_core::{CancelToken, Token};
 
-    use super::{ended_early, with_timeout};
+    use super::{ended_early, token_line, with_timeout};
     use crate::failure::Failure;
+
+    #[test]
+    fn a_tokens_line_shows_its_spaces_and_line_ends() {
+        let token = Token { text: " a\n".into(), logprob: Some(-0.5), ..Token::default() };
+        assert_eq!(token_line(&token), "  -0.5000  \" a\\n\"\n");
+    }
 
     #[test]
     fn ctrl_c_and_a_timeout_end_differently() {

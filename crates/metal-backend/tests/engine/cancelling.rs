@@ -96,7 +96,7 @@ fn by_dropping_the_generation() {
 fn a_classification_that_is_cancelled_says_so() {
     let model = slow();
     let cancel = CancelToken::with_deadline(Instant::now() + Duration::from_millis(100));
-    let generate = inference_core::GenerateOptions { cancel, ..Default::default() };
+    let generate = GenerateOptions { cancel, ..Default::default() };
     let options = inference_core::ClassifyOptions { generate, ..Default::default() };
     let error = model.classify(&["abc".into(), endless()], &options).unwrap_err();
     assert_eq!(error, inference_core::Error::Cancelled);
