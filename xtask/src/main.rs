@@ -6,6 +6,7 @@ mod build_mlx;
 mod clients;
 mod manifest;
 mod modules;
+mod pictures;
 mod repository;
 mod tidy;
 
@@ -20,6 +21,8 @@ usage: cargo xtask COMMAND
       regenerates crates/mlx-ffi/src/bindings.rs, or checks that it is current
   clients [NAME...]
       runs programs that others wrote against `ml serve`; their packages go below target/clients
+  modules
+      draws the modules of each crate: docs/design/modules
   tidy
       checks the rules of the house that a program can check";
 
@@ -31,6 +34,7 @@ fn main() -> ExitCode {
         Some("build-mlx") => build_mlx::run(&args),
         Some("bindings") => bindings::run(&args),
         Some("clients") => clients::run(&args),
+        Some("modules") => pictures::run(repository::root()),
         Some("tidy") => tidy::run(repository::root()),
         Some("help" | "--help" | "-h") => {
             eprintln!("{USAGE}");

@@ -8,6 +8,7 @@ mod documents;
 mod floors;
 mod lexer;
 mod names;
+mod pictures;
 mod rust;
 mod text;
 mod violation;
@@ -55,6 +56,7 @@ fn check(root: &Path, exceptions: &Exceptions) -> Result<Vec<Violation>> {
     violations.extend(circles::check(&graphs, exceptions.circles));
     violations.extend(floors::check(&graphs));
     violations.extend(names::check(&graphs));
+    violations.extend(pictures::check(&files));
     violations.extend(doc_comments::check(&files, exceptions.doc_comments));
     violations.extend(rust::check(&files));
     violations.extend(text::check(&files));
@@ -92,6 +94,10 @@ mod tests {
                 .with(".ci/run", "readme_command test\nreadme_command generate\n")
         }
 
+        pub fn path(&self) -> &Path {
+            &self.0
+        }
+
         pub fn with(self, path: &str, text: &str) -> Self {
             let path = self.0.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -105,7 +111,7 @@ mod tests {
             let found: Vec<_> =
                 check(&self.0, &NONE).unwrap().iter().map(Violation::to_string).collect();
             let same = |(text, (place, part)): (&String, &(&str, &str))| {
-                text.starts_with(&format!("{place}: ")) && text.contains(part)
+                text.starts_with(&format!("{place}:")) && text.contains(part)
             };
             assert!(
                 found.len() == expected.len() && found.iter().zip(expected).all(same),

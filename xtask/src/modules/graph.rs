@@ -17,8 +17,10 @@ pub struct Graph {
     pub name: String,
     /// The folder of its manifest, with `/` at its end.
     pub folder: String,
-    /// Path and first module of each file, but of those for tests alone.
-    pub files: BTreeMap<String, Room>,
+    /// The files, but those for tests alone, each with the path of its module.
+    pub files: BTreeMap<String, Vec<String>>,
+    /// The first sentence of each file's header.
+    headers: BTreeMap<String, String>,
     /// One arrow for each pair of files.
     pub arrows: Vec<Arrow>,
     /// Names of outside crates in paths, with the place.
@@ -26,9 +28,6 @@ pub struct Graph {
     pub public_types: Vec<PublicType>,
     pub problems: Vec<Problem>,
 }
-
-/// The module below the root that a file belongs to; `None` for a root itself.
-pub type Room = Option<String>;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Arrow {
@@ -67,10 +66,11 @@ impl Graph {
             }
         }
         let names = Names::new(&tree, name);
-        let mut files = BTreeMap::new();
+        let (mut files, mut headers) = (BTreeMap::new(), BTreeMap::new());
         for module in &tree.modules {
-            let room = module.path.first().cloned();
-            files.entry(module.file.clone()).or_insert(room);
+            files.entry(module.file.clone()).or_insert_with(|| module.path.clone());
+            let header = texts.get(module.file.as_str()).and_then(|text| first_sentence(text));
+            headers.extend(header.map(|header| (module.file.clone(), header)));
         }
         let mut collected = Collected::default();
         for module in 0..tree.modules.len() {
@@ -82,12 +82,34 @@ impl Graph {
             name: name.to_owned(),
             folder: folder.to_owned(),
             files,
+            headers,
             arrows: collected.arrows.into_values().collect(),
             outside: collected.outside,
             public_types,
             problems,
         }
     }
+
+    /// The module below the root that a file is in; `None` for a root itself.
+    pub fn room(&self, file: &str) -> Option<&str> {
+        self.files.get(file)?.first().map(String::as_str)
+    }
+
+    /// What the file of the module at `path` says that it is.
+    pub fn says(&self, path: &[&str]) -> Option<&str> {
+        let (file, _) = self.files.iter().find(|(_, module)| *module == path)?;
+        self.headers.get(file).map(String::as_str)
+    }
+}
+
+/// The first sentence of the comment that a file begins with, links without their brackets.
+fn first_sentence(text: &str) -> Option<String> {
+    let lines = text.lines().map_while(|line| line.strip_prefix("//!"));
+    let paragraph: Vec<&str> = lines.map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let text = paragraph.join(" ");
+    let end = text.find(". ").map_or(text.len(), |at| at + 1);
+    let sentence = text[..end].replace("[`", "`").replace("`]", "`");
+    (!sentence.is_empty()).then_some(sentence)
 }
 
 #[derive(Default)]

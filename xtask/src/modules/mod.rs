@@ -5,9 +5,11 @@ mod circles;
 mod crates;
 mod graph;
 mod names;
+mod picture;
 mod source;
 mod tree;
 
 pub use circles::{circles, shortest};
 pub use crates::graphs;
 pub use graph::{Arrow, Graph};
+pub use picture::{index, page};

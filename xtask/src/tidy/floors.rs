@@ -82,9 +82,9 @@ impl House {
     fn rooms(&self, graph: &Graph) -> Vec<Violation> {
         let mut violations = Vec::new();
         let mut built = BTreeMap::new();
-        for (file, room) in &graph.files {
-            if let Some(room) = room {
-                built.entry(room.as_str()).or_insert(file.as_str());
+        for file in graph.files.keys() {
+            if let Some(room) = graph.room(file) {
+                built.entry(room).or_insert(file.as_str());
             }
         }
         for (room, file) in &built {
@@ -114,16 +114,13 @@ impl House {
         let mut violations = Vec::new();
         let mut used = BTreeSet::new();
         for arrow in &graph.arrows {
-            let (Some(Some(from)), to) = (graph.files.get(&arrow.from), graph.files.get(&arrow.to))
-            else {
-                continue;
-            };
-            let to = to.and_then(Option::as_deref).unwrap_or("the root");
+            let Some(from) = graph.room(&arrow.from) else { continue };
+            let to = graph.room(&arrow.to).unwrap_or("the root");
             if from == to {
                 continue;
             }
             let is_down = self.floor(from).zip(self.floor(to)).is_some_and(|(from, to)| to < from);
-            let pair = self.still_up.iter().find(|(a, b)| a == from && *b == to);
+            let pair = self.still_up.iter().find(|pair| **pair == (from, to));
             match (is_down, pair) {
                 (false, Some(pair)) => drop(used.insert(pair)),
                 (false, None) => violations.push(self.upward(arrow, from, to)),
@@ -134,8 +131,7 @@ impl House {
             }
         }
         for outside in &graph.outside {
-            let (Some(Some(room)), [name, ..]) =
-                (graph.files.get(&outside.from), outside.path.as_slice())
+            let (Some(room), [name, ..]) = (graph.room(&outside.from), outside.path.as_slice())
             else {
                 continue;
             };
