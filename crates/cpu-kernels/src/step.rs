@@ -45,7 +45,8 @@ pub struct Step<'a> {
     pub scale: f32,
     /// What they are squashed to by tanh.
     pub softcap: Option<f32>,
-    /// As [`Attention::sinks`].
+    /// One more score for each head of q, which takes part in the softmax and adds nothing; or
+    /// none.
     pub sinks: &'a [f32],
     /// `[b, 1, n_heads, d]`.
     pub out: &'a mut [u8],

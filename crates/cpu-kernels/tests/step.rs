@@ -118,7 +118,7 @@ impl Case {
         Ok([out, keys, values])
     }
 
-    /// The same by one kernel after the other.
+    /// Computes the step with one kernel after the other instead of the joined one.
     fn expected(&self) -> [Vec<u8>; 3] {
         let Case { dtype, b, n_heads, n_kv_heads, d, at, .. } = *self;
         let size = dtype.size();

@@ -228,8 +228,8 @@ impl Capabilities {
         self.require_all(&asked)
     }
 
-    /// As [`check_generate`](Self::check_generate), for the options of a load: what a backend
-    /// that cannot honour all of them calls first.
+    /// Refuses the options of a load that this backend cannot honour; a backend calls it before it
+    /// loads anything.
     ///
     /// # Errors
     /// [`Error::Unsupported`] with the first refused option's name and the feature's reason.
@@ -261,7 +261,7 @@ impl Capabilities {
         self.require_all(&asked)
     }
 
-    /// As [`check_generate`](Self::check_generate), for the options of a classification.
+    /// Refuses the options of a classification that this model cannot honour.
     ///
     /// # Errors
     /// [`Error::Unsupported`] with the first refused option's name and the feature's reason.

@@ -40,7 +40,7 @@ impl Config {
         self.fields.get(key).filter(|value| !value.is_null())
     }
 
-    /// The same with a value for each absent key.
+    /// A copy of the config with these values for the keys that it lacks.
     pub fn with_defaults(&self, defaults: &[(&str, i64)]) -> Config {
         let mut config = self.clone();
         for (key, value) in defaults {
@@ -49,7 +49,7 @@ impl Config {
         config
     }
 
-    /// The same with `outer`'s value for `key` where it has none of its own.
+    /// Takes over `outer`'s value for `key` where the config has none of its own.
     pub fn with_fallback(mut self, outer: &Config, key: &str) -> Config {
         if let (None, Some(value)) = (self.get(key), outer.get(key)) {
             self.fields.insert(key.to_owned(), value.clone());

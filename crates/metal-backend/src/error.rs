@@ -27,7 +27,7 @@ impl Error {
         Error::Model(reason.into())
     }
 
-    /// The same fault with the phase of a request that it ended.
+    /// Names the phase of a request that the fault ended.
     pub(crate) fn in_phase(self, phase: &str) -> Self {
         match self {
             Error::Core(error) => Error::Core(error),
@@ -35,7 +35,7 @@ impl Error {
         }
     }
 
-    /// The same fault with the file or folder where it lies.
+    /// Names the file or folder where the fault lies.
     pub(crate) fn at(self, path: &Path) -> Self {
         match self {
             Error::Core(error) => Error::Core(error),

@@ -45,7 +45,8 @@ fn taken_and_needed(
     }
 }
 
-/// The same of looking at all of a prompt's attention.
+/// The bytes that looking at all of a prompt's attention takes, and those that a refusal says it
+/// needs.
 fn taken_and_needed_to_look(name: &str, length: u32) -> (u64, u64) {
     let checkpoint = Checkpoint::new(name);
     let prompt = Prompt::Ids((0..length).map(|i| 5 + (i * i + 3 * i) % 300).collect());

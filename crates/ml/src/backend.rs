@@ -44,10 +44,10 @@ pub trait Backend: Send + Sync {
 /// The pieces, one after the other, are the whole text of [`Backend::generate`]: words keep the
 /// spaces between them, lines their indentation, and a character of several tokens comes whole.
 pub trait StreamingBackend: Backend {
-    /// As [`Backend::generate`], with each piece of text for `on_piece` once it is settled.
+    /// Continues a prompt, and hands each piece of text to `on_piece` once it is settled.
     ///
     /// # Errors
-    /// As there, and the error of `on_piece`, which ends the generation.
+    /// As [`Backend::generate`], and the error of `on_piece`, which ends the generation.
     fn generate_stream(
         &self,
         prompt: &str,
@@ -55,10 +55,10 @@ pub trait StreamingBackend: Backend {
         on_piece: &mut OnPiece<'_>,
     ) -> Result<Reply>;
 
-    /// As [`Backend::chat`], with each piece of text for `on_piece` once it is settled.
+    /// Answers a conversation, and hands each piece of text to `on_piece` once it is settled.
     ///
     /// # Errors
-    /// As there, and the error of `on_piece`, which ends the generation.
+    /// As [`Backend::chat`], and the error of `on_piece`, which ends the generation.
     fn chat_stream(
         &self,
         messages: &[Message],

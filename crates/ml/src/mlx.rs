@@ -78,10 +78,10 @@ impl MlxBackend {
         MlxBackend::with_options(path, MlxOptions::default())
     }
 
-    /// As [`new`](Self::new), with options.
+    /// Loads the model at `path` with options.
     ///
     /// # Errors
-    /// As there, and options that are refused.
+    /// As [`new`](Self::new), and options that are refused.
     pub fn with_options(
         path: impl AsRef<Path>,
         options: MlxOptions,
@@ -89,10 +89,10 @@ impl MlxBackend {
         MlxBackend::from_registry(inference_core::global(), path, options)
     }
 
-    /// As [`with_options`](Self::with_options), with the backends of `registry`.
+    /// Loads the model at `path` with options, on one of the backends of `registry`.
     ///
     /// # Errors
-    /// As there.
+    /// As [`with_options`](Self::with_options).
     pub fn from_registry(
         registry: &Registry,
         path: impl AsRef<Path>,

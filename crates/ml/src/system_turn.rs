@@ -19,8 +19,8 @@ pub(crate) fn as_turns(messages: &[Message]) -> Result<Vec<Message>> {
     messages.iter().map(turn).collect()
 }
 
-/// The same for templates that refuse two turns of the user in a row: the text stands before that
-/// of the user's next turn, with an empty line between.
+/// Puts the system's text before that of the user's next turn, with an empty line between, for
+/// templates that refuse two turns of the user in a row.
 ///
 /// # Errors
 /// A message that is no text.

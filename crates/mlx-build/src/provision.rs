@@ -51,7 +51,7 @@ pub struct Request {
     pub platforms: &'static [Platform],
     /// The machine it is for.
     pub target: Target,
-    /// The same machine as cargo's triple.
+    /// Cargo's triple of the machine that is built for.
     pub triple: String,
     /// The folder that keeps everything, `mlx` in cargo's target folder.
     pub cache: PathBuf,

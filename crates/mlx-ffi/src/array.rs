@@ -101,7 +101,7 @@ impl Array {
         out.filled()
     }
 
-    /// As [`Array::from_op`], for a call with two results.
+    /// The two arrays that `call` fills, or its error.
     pub(crate) fn pair_from_op(
         call: impl FnOnce(*mut sys::mlx_array, *mut sys::mlx_array) -> c_int,
     ) -> Result<(Array, Array)> {
@@ -402,7 +402,7 @@ pub fn async_eval<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Result<()>
     settle(unsafe { sys::mlx_async_eval(list.0) })
 }
 
-/// As [`check`], for a call that runs kernels. MLX keeps a failure for the stream and for the
+/// Turns the status of a call that runs kernels into a result. MLX keeps a failure for the stream and for the
 /// value: what is left of it would be reported to the next call that waits.
 fn settle(status: c_int) -> Result<()> {
     let result = check(status);

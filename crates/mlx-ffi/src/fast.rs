@@ -45,7 +45,7 @@ pub enum RopeFrequencies<'a> {
 /// The first position of each row of a batch.
 #[derive(Clone, Copy, Debug)]
 pub enum RopeOffset<'a> {
-    /// The same for all rows.
+    /// One offset for all rows.
     Same(i32),
     /// One for each row: `[b]` I32.
     Each(&'a Array),

@@ -272,19 +272,19 @@ pub fn cumsum(a: &Array, axis: i32, direction: Cumulative) -> Result<Array> {
     })
 }
 
-/// The same values as another type.
+/// Converts the values to another type.
 pub fn astype(a: &Array, dtype: Dtype) -> Result<Array> {
     // SAFETY: the input outlives the call; mlx-c only reads it.
     Array::from_op(|out| unsafe { sys::mlx_astype(out, a.raw(), dtype.raw(), current()) })
 }
 
-/// The same bytes as another type; the last dimension changes with the element's size.
+/// Reads the bytes as another type; the last dimension changes with the element's size.
 pub fn view(a: &Array, dtype: Dtype) -> Result<Array> {
     // SAFETY: the input outlives the call; mlx-c only reads it.
     Array::from_op(|out| unsafe { sys::mlx_view(out, a.raw(), dtype.raw(), current()) })
 }
 
-/// The same elements in another shape; one dimension may be -1.
+/// Gives the elements another shape; one dimension may be -1.
 pub fn reshape(a: &Array, shape: &[i32]) -> Result<Array> {
     check_size(shape)?;
     // SAFETY: input and shape outlive the call; mlx-c copies the shape.

@@ -52,7 +52,7 @@ pub struct Step<'a> {
     pub values: &'a Array,
     /// The index of the new position in `keys`.
     pub at: i32,
-    /// The same on the device, I32, its first value: where the kernel writes, while `at` is only checked.
+    /// I32, its first value: where the kernel writes. It equals `at`, which is only checked.
     pub on_device: &'a Array,
     /// I32, `[at least 2 · b]`: for each row its first position, and what its positions are more than their index.
     pub rows: &'a Array,

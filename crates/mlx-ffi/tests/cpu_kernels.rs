@@ -46,7 +46,7 @@ fn mlx_dense(x: &Array, w: &Array) -> Result<Vec<f32>> {
     ops::matmul(&f32(x)?, &ops::swap_axes(&f32(w)?, 0, 1)?)?.to_vec_f32()
 }
 
-/// As [`mlx_dense`], by MLX's kernels for packed weights.
+/// The product by MLX's kernels for packed weights, in f32.
 fn mlx_packed(x: &Array, w: &Quantized) -> Result<Vec<f32>> {
     let float = |array: &Array| {
         if array.dtype().is_float() { f32(array) } else { array.share() }

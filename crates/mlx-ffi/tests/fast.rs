@@ -10,7 +10,7 @@ use near::assert_near;
 
 /// Relative to values near 1: f32 against f64.
 const TOLERANCE: f32 = 2e-5;
-/// The same for bf16, which has eight bits.
+/// How far results in bf16, which has eight bits, may be apart.
 const BF16_TOLERANCE: f32 = 4e-2;
 
 fn normal(shape: &[i32], seed: u64) -> Result<Array> {

@@ -110,7 +110,7 @@ impl Stream {
         released
     }
 
-    /// As [`release`](Self::release), cutting the token in which `length` ends.
+    /// The tokens of the first `length` bytes of the held text; the one in which these end is cut.
     fn release_cut(&mut self, length: usize) -> Vec<Token> {
         let mut released = self.release(length);
         let rest = length - released.iter().map(|token| token.text.len()).sum::<usize>();

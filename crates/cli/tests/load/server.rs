@@ -30,7 +30,7 @@ impl Server {
         Server::with(arguments, &[])
     }
 
-    /// The same, with variables of its own.
+    /// Starts a server with these arguments and, beside the inherited ones, these variables.
     pub fn with(arguments: &[&str], variables: &[(&str, &str)]) -> Server {
         let mut child = Command::new(env!("CARGO_BIN_EXE_ml"))
             .args(["serve", "--port", "0", "--log", "off", "--quiet"])

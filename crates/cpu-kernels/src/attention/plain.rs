@@ -76,7 +76,8 @@ pub(super) fn add_values<const FMA: bool>(
     }
 }
 
-/// As [`weigh`], for any level.
+/// Replaces scores by `exp(score − largest)` and returns the sum of these, the sink's included, with
+/// instructions that every level has.
 #[inline(always)]
 pub(super) fn weights<const FMA: bool>(scores: &mut [f32], shape: Shape) -> f32 {
     weigh::<FMA>(scores, shape)

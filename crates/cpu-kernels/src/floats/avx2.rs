@@ -77,7 +77,7 @@ impl Lanes for Floats {
     }
 }
 
-/// As [`Lanes::packed`].
+/// The weights of a packed chunk: lane `i` has the eight neighbours from `8 i` on, one in each step.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn unpack<const KIND: u8>(bytes: &[u8], scale: __m256, bias: __m256) -> [Floats; STEPS] {
@@ -130,7 +130,8 @@ fn dense<const KIND: u8>(bytes: &[u8]) -> __m256 {
     }
 }
 
-/// As [`kind::words`].
+/// For each lane of a packed chunk the bits of its eight codes: their first four bytes and their
+/// last four, or all where there are fewer.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn words<const KIND: u8>(bytes: &[u8]) -> [__m256i; 2] {

@@ -113,7 +113,7 @@ impl Case {
         Case { kind, dtype, m, n, k, x, data, scales, biases, out: vec![0; m * n * dtype.size()] }
     }
 
-    /// The same product of some rows of x.
+    /// A case with the weights of this one and only `rows` of its x.
     pub fn rows(&self, rows: Range<usize>) -> Case {
         let size = self.k * self.dtype.size();
         let x = self.x[rows.start * size..rows.end * size + 1].to_vec();

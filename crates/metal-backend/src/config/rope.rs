@@ -181,7 +181,7 @@ impl Config {
         Ok(config)
     }
 
-    /// As [`rope`](Self::rope), for architectures that may rotate a part of each head only.
+    /// The rotary embedding of an architecture that may rotate a part of each head only.
     ///
     /// # Errors
     /// As [`rope`](Self::rope), and a part above the whole.

@@ -48,7 +48,7 @@ enum Strength {
     /// `alpha / r`, or `alpha / √r`.
     Alpha {
         alpha: f64,
-        /// As [`AdapterConfig::ranks`].
+        /// Alphas of the modules whose names end thus; the first match counts.
         alphas: Vec<(String, f64)>,
         by_root: bool,
     },

@@ -63,7 +63,7 @@ impl Checkpoint {
         Ok(Checkpoint { files, headers, is_unwanted: Arc::default() })
     }
 
-    /// The same, whose weights are read until the flag says that nobody waits for them.
+    /// Stops reading weights with an error once the flag says that nobody waits for them.
     pub fn unless(self, is_unwanted: Arc<AtomicBool>) -> Checkpoint {
         Checkpoint { is_unwanted, ..self }
     }

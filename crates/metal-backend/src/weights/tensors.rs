@@ -85,7 +85,7 @@ impl Weights {
         self.shared.kernels
     }
 
-    /// The same, with `adapter` for the projections and embeddings that it names.
+    /// Adds `adapter` to the projections and embeddings that it names.
     pub fn with_adapter(mut self, adapter: Adapter) -> Weights {
         let shared = Rc::get_mut(&mut self.shared);
         shared.expect("the adapter is set before cursors are handed out").adapter = Some(adapter);

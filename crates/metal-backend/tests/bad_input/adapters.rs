@@ -30,7 +30,7 @@ impl Files {
         files.tensor(&format!("{Q}.lora_a"), &[8, 2]).tensor(&format!("{Q}.lora_b"), &[2, 8])
     }
 
-    /// The same in PEFT's.
+    /// A complete adapter in PEFT's layout.
     fn peft() -> Files {
         let config = json!({
             "peft_type": "LORA", "r": 2, "lora_alpha": 4, "bias": "none",

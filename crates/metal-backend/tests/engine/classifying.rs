@@ -54,7 +54,8 @@ fn close(found: f32, expected: f32) {
 
 const LABELS: [&str; 5] = ["a", "abc", "hello there", "ab", "zzz"];
 
-/// The same for `count` times one id, in a generation that is forced to say it.
+/// The log probability of `count` times `id` after `prompt`, from a generation that is forced to
+/// say it.
 fn forced(model: &dyn TextModel, prompt: &[u32], id: u32, count: usize) -> f32 {
     let bias = GenerateOptions { logit_bias: [(id, 1000.0)].into(), ..some(count) };
     let options = GenerateOptions { logits: true, temperature: Some(0.0), ..bias };

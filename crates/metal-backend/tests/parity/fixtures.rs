@@ -42,7 +42,7 @@ impl Checkpoint {
         Checkpoint { folder }
     }
 
-    /// The same weights under another config.
+    /// Replaces the checkpoint's config and keeps its weights.
     pub fn with_config(self, config: &Json) -> Checkpoint {
         let path = self.folder.path().join("config.json");
         fs::write(path, config.to_string()).expect("the temporary folder takes the file");

@@ -6,7 +6,7 @@ use crate::fixtures::{
     Checkpoint, Golden, distance, first_logits, greedy, ids, logprobs, run, tiny, token_ids,
 };
 
-/// The same sums in another order, in float32.
+/// How far two results may be apart whose sums in float32 differ only in their order.
 const TOLERANCE: f32 = 2e-4;
 
 /// The ids of a prompt of the goldens.

@@ -107,13 +107,13 @@ impl Checkpoint {
         Checkpoint { config, tensors, files }
     }
 
-    /// The same with another value under a key of the config.
+    /// Sets the value of a key of the config.
     pub fn config(mut self, key: &str, value: Value) -> Checkpoint {
         self.config[key] = value;
         self
     }
 
-    /// The same with positions that are encoded otherwise in sequences of more than `original` ids.
+    /// Scales positions by LongRoPE: sequences of more than `original` ids are encoded otherwise.
     pub fn longrope(self, original: usize) -> Checkpoint {
         let pairs = self.config["head_dim"].as_u64().unwrap() as usize / 2;
         let long: Vec<f64> = [40.0, 0.02].into_iter().cycle().take(pairs).collect();
@@ -124,13 +124,13 @@ impl Checkpoint {
         self.config("rope_scaling", scaling)
     }
 
-    /// The same with another file.
+    /// Adds a file, or replaces the one of that name.
     pub fn file(mut self, name: &str, bytes: impl Into<Vec<u8>>) -> Checkpoint {
         self.files.insert(name.to_owned(), bytes.into());
         self
     }
 
-    /// The same with another tensor.
+    /// Adds a tensor, or replaces the one of that name.
     pub fn tensor(mut self, name: &str, tensor: Tensor) -> Checkpoint {
         self.tensors.insert(name.to_owned(), tensor);
         self

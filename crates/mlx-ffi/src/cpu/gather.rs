@@ -19,8 +19,8 @@ pub fn gather_matmul(x: &Array, w: &Array, indices: &Array) -> Result<Array> {
     product(x, indices, w.dims()?, &Matrices::dense(x, w)?)
 }
 
-/// As [`gather_matmul`], with packed weights of `[matrices, n, columns]`; the result has the type
-/// of `x`, or f32 where affine scales have another.
+/// `x wᵀ` with one of the packed matrices `[matrices, n, columns]` for each of `indices`. The result
+/// has the type of `x`, or f32 where affine scales have another.
 ///
 /// # Errors
 /// As [`gather_matmul`], and weights that do not fit their parameters.

@@ -101,7 +101,7 @@ where
     Ok(out)
 }
 
-/// The same for an operation that also writes into those inputs whose indices are `written`, in any
+/// An operation on the CPU that also writes into those inputs whose indices are `written`, in any
 /// layout whose last dimension is contiguous: the result, then these as they are afterwards. They
 /// share the buffers of the inputs, which must not be read where they are written. `compute` gets the
 /// other inputs, and all of these outputs.

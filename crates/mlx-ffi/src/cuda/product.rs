@@ -12,15 +12,16 @@ const WARPS: i32 = 8;
 /// three for each of its multiprocessors, by the registers that they take. The blocks of a second round would leave most of it
 /// idle.
 const BLOCKS: i32 = 396;
-/// The same with neither: four.
+/// Blocks that run at once where there is neither norm nor gate: four on each multiprocessor.
 const PLAIN_BLOCKS: i32 = 528;
-/// The same where a warp unpacks two rows of weights at a time: two.
+/// Blocks that run at once where a warp unpacks two rows of weights at a time: two on each
+/// multiprocessor.
 const UNPACKING_BLOCKS: i32 = 264;
 /// Rows of weights of a block that multiplies several rows of x.
 const WEIGHT_ROWS: i32 = 32;
 /// The most columns whose row of x a block can hold.
 pub(super) const MOST_COLUMNS: i32 = 1 << 14;
-/// The same as floats.
+/// The most columns whose row of x a block can hold as floats.
 const MOST_WIDE_COLUMNS: i32 = 10 << 10;
 /// The most rows of x that a product takes.
 pub const MOST_ROWS: i32 = 32;
