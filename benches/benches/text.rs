@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use metal_backend::text::{AddSpecial, Detokenizer, SkipSpecial, StopMatcher, Tokenizer};
+use inference_text::{AddSpecial, Detokenizer, SkipSpecial, StopMatcher, Tokenizer};
 
 const STORY: &str = "Once there was a friendly fox named Benno who had a home in a lighthouse. ";
 

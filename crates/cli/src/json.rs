@@ -1,8 +1,8 @@
 //! JSON text to and from the contract's values and messages.
 
 use inference_core::{Message, Role, Value};
+use inference_text::json::{from_value, to_value};
 use serde_json::Value as Json;
-use server::{from_value, to_value};
 
 use crate::failure::{Failure, Result};
 

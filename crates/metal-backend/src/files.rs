@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 use std::fs;
-use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use inference_text::{Files, Folder, ReadError};
 
 use crate::error::{Result, load};
 
@@ -32,17 +33,6 @@ pub(crate) enum ModelFiles {
     Random(Arc<str>),
 }
 
-/// Why a file was not read.
-#[derive(Debug)]
-pub(crate) enum ReadError {
-    /// What the system said.
-    Io(std::io::Error),
-    /// Its size in bytes.
-    TooLarge(u64),
-    /// A folder, a pipe or a device.
-    NotAFile,
-}
-
 impl ModelFiles {
     /// A path for messages.
     pub fn path(&self, name: &str) -> PathBuf {
@@ -55,45 +45,6 @@ impl ModelFiles {
             ModelFiles::Folder(folder) => folder.clone(),
             ModelFiles::Embedded(_) => PathBuf::from(EMBEDDED),
             ModelFiles::Random(_) => PathBuf::from(RANDOM),
-        }
-    }
-
-    /// The bytes of a file of at most `limit` bytes, `None` where there is none.
-    ///
-    /// # Errors
-    /// A file that cannot be read or is larger.
-    pub fn read(&self, name: &str, limit: u64) -> Result<Option<Cow<'static, [u8]>>, ReadError> {
-        let folder = match self {
-            ModelFiles::Folder(folder) => folder,
-            ModelFiles::Embedded(files) => {
-                let found = files.iter().find(|(file, _)| *file == name);
-                return Ok(found.map(|(_, bytes)| Cow::Borrowed(*bytes)));
-            }
-            ModelFiles::Random(config) => {
-                return Ok(match name {
-                    "config.json" => Some(Cow::Owned(config.as_bytes().to_vec())),
-                    "tokenizer.json" => Some(Cow::Borrowed(LETTER.as_bytes())),
-                    _ => None,
-                });
-            }
-        };
-        // Asked before it is opened: opening a pipe waits for its other end.
-        let size = match fs::metadata(folder.join(name)) {
-            Ok(data) if data.is_file() => data.len(),
-            Ok(_) => return Err(ReadError::NotAFile),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(ReadError::Io(error)),
-        };
-        if size > limit {
-            return Err(ReadError::TooLarge(size));
-        }
-        let file = fs::File::open(folder.join(name)).map_err(ReadError::Io)?;
-        let mut bytes = Vec::new();
-        // The file may grow meanwhile.
-        file.take(limit + 1).read_to_end(&mut bytes).map_err(ReadError::Io)?;
-        match bytes.len() as u64 {
-            size if size > limit => Err(ReadError::TooLarge(size)),
-            _ => Ok(Some(Cow::Owned(bytes))),
         }
     }
 
@@ -166,5 +117,33 @@ impl ModelFiles {
         };
         names.sort();
         Ok(names)
+    }
+}
+
+impl Files for ModelFiles {
+    fn path(&self, name: &str) -> PathBuf {
+        ModelFiles::path(self, name)
+    }
+
+    fn read(&self, name: &str, limit: u64) -> Result<Option<Cow<'static, [u8]>>, ReadError> {
+        match self {
+            ModelFiles::Folder(folder) => Folder(folder).read(name, limit),
+            ModelFiles::Embedded(files) => {
+                let found = files.iter().find(|(file, _)| *file == name);
+                Ok(found.map(|(_, bytes)| Cow::Borrowed(*bytes)))
+            }
+            ModelFiles::Random(config) => Ok(match name {
+                "config.json" => Some(Cow::Owned(config.as_bytes().to_vec())),
+                "tokenizer.json" => Some(Cow::Borrowed(LETTER.as_bytes())),
+                _ => None,
+            }),
+        }
+    }
+
+    fn on_disk(&self) -> Option<&Path> {
+        match self {
+            ModelFiles::Folder(folder) => Some(folder),
+            ModelFiles::Embedded(_) | ModelFiles::Random(_) => None,
+        }
     }
 }

@@ -23,7 +23,6 @@
 mod backend;
 mod cache;
 mod config;
-mod constraint;
 mod engine;
 mod error;
 mod files;
@@ -36,7 +35,6 @@ mod models;
 pub mod parts;
 mod sampling;
 mod shape;
-pub mod text;
 mod weights;
 
 pub use backend::{

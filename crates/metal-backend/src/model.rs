@@ -8,9 +8,14 @@ use inference_core::{
     LabelScore, LastMetrics, Message, ModelInfo, Prompt, RenderedPrompt, Result, Support,
     TextModel, Token, Value,
 };
-use serde_json::{Map, Number, Value as Json};
+use inference_text::constraint::{self, Constraints};
+use inference_text::json::{fields, message, try_from_value};
+use inference_text::{
+    AddSpecial, ChatFormat, ChatInput, Detokenizer, LocalTime, SkipSpecial, StopMatcher, TextError,
+    Tokenizer,
+};
+use serde_json::Value as Json;
 
-use crate::constraint::{self, Constraints};
 use crate::engine::{
     ClassifyJob, DrawOptions, Engine, InspectJob, Job, JobSender, PromptLogprobs, Scores, TextState,
 };
@@ -19,10 +24,6 @@ use crate::kernels::Kernels;
 use crate::load::EngineOptions;
 use crate::load::{self, Description, SamplingDefaults};
 use crate::sampling::is_greedy;
-use crate::text::{
-    AddSpecial, ChatFormat, ChatInput, Detokenizer, LocalTime, SkipSpecial, StopMatcher, TextError,
-    Tokenizer,
-};
 use crate::weights::Checkpoint;
 
 /// Variables of a chat template that are no arguments of it.
@@ -78,7 +79,7 @@ impl MlxModel {
         let model_type = model_type(&options)?;
         let files = options.files.clone();
         let meanwhile = || -> Result<_> {
-            let text = Text::read(&files, model_type).map_err(text_error)?;
+            let text = Text::read(&files, model_type).map_err(Error::from)?;
             Ok((text, SamplingDefaults::read(&files)?))
         };
         let (engine, description, (text, defaults)) = Engine::start(options, meanwhile)?;
@@ -95,7 +96,7 @@ impl MlxModel {
     pub fn describe(options: &EngineOptions) -> Result<(ModelInfo, Capabilities)> {
         let kernels = options.kernels;
         capabilities(kernels, &[]).check_load(&options.load)?;
-        let text = Text::read(&options.files, model_type(options)?).map_err(text_error)?;
+        let text = Text::read(&options.files, model_type(options)?).map_err(Error::from)?;
         SamplingDefaults::read(&options.files)?;
         let checkpoint = Checkpoint::open(&options.files)?;
         Ok(text.complete(load::describe(options, &checkpoint)?.description, kernels))
@@ -158,7 +159,7 @@ impl MlxModel {
     /// The ids of a label, which goes on where a prompt ends.
     fn label_ids(&self, label: &str) -> Result<Vec<u32>> {
         let invalid = |reason: String| Error::InvalidOption { option: "labels", reason };
-        let ids = self.text.tokenizer.encode(label, AddSpecial::Never).map_err(text_error)?;
+        let ids = self.text.tokenizer.encode(label, AddSpecial::Never).map_err(Error::from)?;
         if ids.is_empty() {
             return Err(invalid(format!("`{label}` has no tokens")));
         }
@@ -189,7 +190,7 @@ impl MlxModel {
         special: SkipSpecial,
     ) -> Result<ClassifyResult> {
         let Scores { id, logprob, top, logits, labels } = scores;
-        let mut text = Detokenizer::new(&self.text.tokenizer, special).map_err(text_error)?;
+        let mut text = Detokenizer::new(&self.text.tokenizer, special).map_err(Error::from)?;
         let text = text.push(id) + &text.finish();
         let logprob = Some(logprob);
         let token = Token { id, text, logprob, top_logprobs: top, logits: None };
@@ -200,7 +201,7 @@ impl MlxModel {
 
     /// The tokens of a prompt, as they are read.
     fn prompt_tokens(&self, ids: &[u32], special: SkipSpecial) -> Result<Vec<Token>> {
-        let mut text = Detokenizer::new(&self.text.tokenizer, special).map_err(text_error)?;
+        let mut text = Detokenizer::new(&self.text.tokenizer, special).map_err(Error::from)?;
         let token = |id: &u32| Token { id: *id, text: text.push(*id), ..Token::default() };
         let mut tokens: Vec<Token> = ids.iter().map(token).collect();
         if let Some(last) = tokens.last_mut() {
@@ -227,8 +228,8 @@ impl MlxModel {
             }
             false => None,
         };
-        let detokenizer = Detokenizer::new(&self.text.tokenizer, special).map_err(text_error)?;
-        let stops = StopMatcher::new(&options.stop).map_err(text_error)?;
+        let detokenizer = Detokenizer::new(&self.text.tokenizer, special).map_err(Error::from)?;
+        let stops = StopMatcher::new(&options.stop).map_err(Error::from)?;
         let (output, generation) = Generation::channel(ids.clone(), options.cancel.clone());
         self.engine.submit(Job {
             ids,
@@ -334,21 +335,21 @@ impl TextModel for MlxModel {
 
     fn encode(&self, text: &str) -> Result<Vec<u32>> {
         self.engine.check_open()?;
-        self.text.tokenizer.encode(text, AddSpecial::Prompt).map_err(text_error)
+        self.text.tokenizer.encode(text, AddSpecial::Prompt).map_err(Error::from)
     }
 
     fn decode(&self, ids: &[u32]) -> Result<String> {
         self.engine.check_open()?;
-        self.text.tokenizer.decode(ids, SkipSpecial::Yes).map_err(text_error)
+        self.text.tokenizer.decode(ids, SkipSpecial::Yes).map_err(Error::from)
     }
 
     fn render_chat(&self, messages: &[Message], chat: &ChatOptions) -> Result<RenderedPrompt> {
         self.engine.check_open()?;
         self.refuse_media(messages)?;
         self.refuse_unread(chat)?;
-        let messages: Vec<Json> = messages.iter().map(message_json).collect::<Result<_>>()?;
-        let tools: Vec<Json> = chat.tools.iter().map(json).collect::<Result<_>>()?;
-        let kwargs = object(&chat.template_kwargs)?;
+        let messages: Vec<Json> = messages.iter().map(message).collect::<Result<_>>()?;
+        let tools: Vec<Json> = chat.tools.iter().map(try_from_value).collect::<Result<_>>()?;
+        let kwargs = fields(&chat.template_kwargs)?;
         let input = ChatInput {
             messages: &messages,
             tools: (!tools.is_empty()).then_some(tools.as_slice()),
@@ -357,7 +358,7 @@ impl TextModel for MlxModel {
             kwargs: Some(&kwargs),
             now: LocalTime::now_utc(),
         };
-        let rendered = self.text.chat.render_and_encode(&input).map_err(text_error)?;
+        let rendered = self.text.chat.render_and_encode(&input).map_err(Error::from)?;
         Ok(RenderedPrompt { text: rendered.text, ids: rendered.ids })
     }
 
@@ -440,46 +441,4 @@ fn capabilities(kernels: Kernels, own: &[(Feature, String)]) -> Capabilities {
         reason.map_or(Support::Yes, |reason| Support::No(reason.to_owned()))
     };
     Capabilities::new(Feature::ALL.map(|feature| (feature, support(feature))).to_vec())
-}
-
-fn text_error(error: TextError) -> Error {
-    match error {
-        TextError::Read { path, source } => {
-            Error::Load { path: path.display().to_string(), reason: source.to_string() }
-        }
-        TextError::Invalid { path, reason } => {
-            Error::Load { path: path.display().to_string(), reason }
-        }
-        TextError::FileTooLarge { ref path, .. } => {
-            Error::Load { path: path.display().to_string(), reason: error.to_string() }
-        }
-        other => Error::Prompt(other.to_string()),
-    }
-}
-
-fn message_json(message: &Message) -> Result<Json> {
-    let mut fields = Map::new();
-    fields.insert("role".into(), message.role.as_str().into());
-    fields.insert("content".into(), json(&message.content)?);
-    fields.extend(object(&message.fields)?);
-    Ok(Json::Object(fields))
-}
-
-fn object(fields: &[(String, Value)]) -> Result<Map<String, Json>> {
-    fields.iter().map(|(key, value)| Ok((key.clone(), json(value)?))).collect()
-}
-
-/// A value as JSON; a number that JSON cannot write is refused.
-pub(crate) fn json(value: &Value) -> Result<Json> {
-    Ok(match value {
-        Value::Null => Json::Null,
-        Value::Bool(flag) => Json::Bool(*flag),
-        Value::Int(number) => Json::from(*number),
-        Value::Float(number) => Number::from_f64(*number)
-            .map(Json::Number)
-            .ok_or_else(|| Error::Prompt(format!("{number} is not a number of JSON")))?,
-        Value::String(text) => Json::String(text.clone()),
-        Value::Array(items) => Json::Array(items.iter().map(json).collect::<Result<_>>()?),
-        Value::Object(fields) => Json::Object(object(fields)?),
-    })
 }

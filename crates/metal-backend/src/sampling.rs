@@ -6,9 +6,8 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use inference_core::{GenerateOptions, PenaltyScope};
+use inference_text::constraint::{Mask, Matcher};
 use mlx_ffi::{Array, Dtype, Result, ops, random};
-
-use crate::constraint::{Mask, Matcher};
 
 /// Below this temperature a draw cannot differ from the most likely token, but the scaled log
 /// probabilities could exceed f32.

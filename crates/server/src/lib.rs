@@ -26,7 +26,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod answer;
 mod config;
 mod error;
 mod fields;
@@ -41,7 +40,6 @@ mod run;
 mod server;
 
 pub use config::{ApiKey, Config, ConfigError, Limits, Timeouts};
-pub use fields::json::{from_value, to_value};
 pub use http::connection::Ended;
 pub use openapi::document as openapi_document;
 pub use process::{Exit, serve};

@@ -14,26 +14,27 @@ struct Arrows {
 
 const ARROWS: &[Arrows] = &[
     Arrows { name: "inference-core", uses: &[], build: &[] },
+    Arrows { name: "inference-text", uses: &["inference-core"], build: &[] },
     Arrows { name: "mlx-build", uses: &[], build: &[] },
     Arrows { name: "cpu-kernels", uses: &[], build: &[] },
     Arrows { name: "mlx-ffi", uses: &["cpu-kernels"], build: &["mlx-build"] },
     Arrows {
         name: "metal-backend",
-        uses: &["inference-core", "mlx-ffi"],
+        uses: &["inference-core", "inference-text", "mlx-ffi"],
         // Here and below: for the search path of the shared libraries, which each crate with
         // executables, tests among them, sets for itself.
         build: &["mlx-build"],
     },
     Arrows { name: "ml", uses: &["inference-core"], build: &[] },
-    Arrows { name: "server", uses: &["inference-core"], build: &[] },
+    Arrows { name: "server", uses: &["inference-core", "inference-text"], build: &[] },
     Arrows {
         name: "cli",
-        uses: &["inference-core", "metal-backend", "server"],
+        uses: &["inference-core", "inference-text", "metal-backend", "server"],
         build: &["mlx-build"],
     },
     Arrows {
         name: "benches",
-        uses: &["inference-core", "metal-backend", "mlx-ffi"],
+        uses: &["inference-core", "inference-text", "metal-backend", "mlx-ffi"],
         build: &["mlx-build"],
     },
     Arrows { name: "xtask", uses: &["mlx-build"], build: &[] },

@@ -40,52 +40,14 @@ pub const STILL_THERE: &[Listed] = &[
     (
         "crates/metal-backend/",
         &[
-            "src/constraint/checks.rs",
-            "src/constraint/compile.rs",
-            "src/constraint/grammar.rs",
-            "src/constraint/matcher.rs",
-            "src/constraint/mod.rs",
-            "src/engine/classify/batch.rs",
-            "src/engine/classify/classification.rs",
-            "src/engine/classify/lane.rs",
-            "src/engine/group.rs",
-            "src/engine/handle.rs",
-            "src/engine/inspect/inspections.rs",
             "src/engine/inspect/job.rs",
-            "src/engine/inspect/run.rs",
             "src/engine/job.rs",
-            "src/engine/prefill.rs",
-            "src/engine/prompt_logprobs.rs",
             "src/engine/row.rs",
-            "src/engine/scheduler.rs",
             "src/engine/served.rs",
-            "src/engine/worker.rs",
-            "src/model.rs",
-            "src/sampling.rs",
-            "src/sampling/rows.rs",
-        ],
-    ),
-    ("crates/metal-backend/", &["src/text/load.rs", "src/text/tokenizer.rs"]),
-    (
-        "crates/metal-backend/",
-        &[
-            "src/text/template/filters.rs",
-            "src/text/template/methods.rs",
-            "src/text/template/mod.rs",
         ],
     ),
     ("crates/mlx-build/", &["src/error.rs", "src/linkage.rs", "src/platform.rs"]),
     ("crates/mlx-ffi/", &["src/array.rs", "src/ops.rs", "src/vector.rs"]),
-    (
-        "crates/server/",
-        &[
-            "src/answer/candidate.rs",
-            "src/answer/harmony.rs",
-            "src/answer/mod.rs",
-            "src/answer/output.rs",
-            "src/answer/tagged.rs",
-        ],
-    ),
 ];
 
 /// `still_there` are the circles that pass.

@@ -32,8 +32,6 @@ const HOUSES: &[House] = &[House {
     floors: &[
         &["error"],
         &["files", "config"],
-        &["text"],
-        &["constraint"],
         &["sampling"],
         &["kernels"],
         &["cache"],
@@ -48,14 +46,8 @@ const HOUSES: &[House] = &[House {
         &["parts"],
     ],
     planned: &[],
-    still_up: &[("constraint", "model")],
-    never: &[
-        ("models", "files"),
-        ("models", "sampling"),
-        ("models", "text"),
-        ("constraint", "mlx_ffi"),
-        ("text", "mlx_ffi"),
-    ],
+    still_up: &[],
+    never: &[("models", "files"), ("models", "sampling"), ("models", "inference_text")],
 }];
 
 pub fn check(graphs: &[Graph]) -> Vec<Violation> {

@@ -79,7 +79,7 @@ impl FromStr for TemplateKwargs {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
-        match server::to_value(value) {
+        match inference_text::json::to_value(value) {
             Value::Object(fields) => Ok(TemplateKwargs(fields)),
             _ => Err("expected a JSON object, such as {\"enable_thinking\": false}".to_owned()),
         }

@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use inference_core::GenerateOptions;
+use inference_text::constraint::Matcher;
 
 use super::classify::ClassifyJob;
 use super::inspect::InspectJob;
 use super::output::TextState;
 use super::prompt_logprobs::PromptLogprobs;
 use super::shared::Sender as JobSender;
-use crate::constraint::Matcher;
 
 /// One request, ready to run: validated options and ids, and where its tokens go.
 pub(crate) struct Job {

@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 
 use inference_core::Token;
-
-use crate::text::{Detokenizer, StopMatcher};
+use inference_text::{Detokenizer, StopMatcher};
 
 /// The text side of one sequence.
 ///

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use inference_core::{CancelToken, Error, GenerateOptions, Generation, LoadOptions};
+use inference_text::{Detokenizer, SkipSpecial, StopMatcher, Tokenizer};
 use mlx_ffi::Device;
 
 use super::{Engine, Job, JobSender, TextState};
@@ -11,7 +12,6 @@ use crate::files::ModelFiles;
 use crate::kernels::Kernels;
 use crate::load;
 use crate::load::EngineOptions;
-use crate::text::{Detokenizer, SkipSpecial, StopMatcher, Tokenizer};
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/parity")
@@ -41,7 +41,7 @@ fn a_load_ends_with_what_is_done_meanwhile() {
 /// Queues a request of greedy tokens. It panics where its text comes to `broken`, a stop string that
 /// the engine knows nothing of.
 fn submit(engine: &Engine, tokenizer: &Tokenizer, broken: &[String]) -> Generation {
-    let ids = tokenizer.encode("Once upon a time", crate::text::AddSpecial::Prompt).unwrap();
+    let ids = tokenizer.encode("Once upon a time", inference_text::AddSpecial::Prompt).unwrap();
     let options =
         GenerateOptions { max_tokens: Some(30), temperature: Some(0.0), ..Default::default() };
     let (output, generation) = Generation::channel(ids.clone(), CancelToken::new());

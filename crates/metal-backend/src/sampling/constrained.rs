@@ -1,10 +1,10 @@
 //! What a constraint allows a draw to choose.
 
 use inference_core::Error;
+use inference_text::constraint::Matcher;
 use mlx_ffi::{Array, Dtype};
 
 use super::Sampler;
-use crate::constraint::Matcher;
 use crate::error::Result;
 
 impl Sampler {

@@ -6,11 +6,11 @@ use inference_core::{
     ChatOptions, Constraint, Feature, GenerateOptions, Generation, Message, Prompt, RenderedPrompt,
     TextModel, Value,
 };
-
-use super::generate::Asked;
-use crate::answer::{
+use inference_text::answer::{
     AnswerParser, Family, Tool, ToolChoice, answer_constraint_with, mark_id, tool_constraint_with,
 };
+
+use super::generate::Asked;
 use crate::error::{ApiError, Names, Result};
 use crate::run::reading::Reading;
 use crate::run::state::Loaded;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use inference_core::{FinishReason, TextModel, Token};
+use inference_text::answer::{AnswerParser, Piece};
 
 use super::part::{End, Part, Scored};
-use crate::answer::{AnswerParser, Piece};
 
 /// Reads one generation.
 pub struct Reading {
@@ -113,8 +113,8 @@ mod tests {
     use inference_core::{FinishReason, Token};
 
     use super::{Need, Reading};
-    use crate::answer::{AnswerParser, Family};
     use crate::run::part::{End, Part};
+    use inference_text::answer::{AnswerParser, Family};
 
     const CALL: &str = "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>";
 

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use inference_core::TextModel;
+use inference_text::answer::Family;
 use tokio::sync::{Semaphore, watch};
 
 use super::admission::Admission;
 use super::effort::Effort;
 use super::metrics::Metrics;
-use crate::answer::Family;
 use crate::config::Config;
 use crate::error::{ApiError, Result};
 

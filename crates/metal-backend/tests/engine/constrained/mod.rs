@@ -26,7 +26,8 @@ static DEMO: LazyLock<Box<dyn TextModel>> = LazyLock::new(|| {
 
 /// Draws any token as likely as any other, about.
 static RANDOM: LazyLock<Box<dyn TextModel>> = LazyLock::new(|| {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tokenizers/qwen");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../inference-text/tests/fixtures/tokenizers/qwen");
     let file = |name| fs::read(folder.join(name)).unwrap();
     Checkpoint::qwen3()
         .config("vocab_size", json!(ROWS))

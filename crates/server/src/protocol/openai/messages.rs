@@ -1,12 +1,12 @@
 //! OpenAI's messages and tools as the contract's.
 
 use inference_core::{Message, Role, Value};
+use inference_text::answer::Tool;
 use serde_json::{Map, Value as Json, json};
 
-use crate::answer::Tool;
 use crate::error::{ApiError, Result};
-use crate::fields::json::to_value;
 use crate::fields::reader::{Reader, expected};
+use inference_text::json::to_value;
 
 /// Refused fields of a message, with the remedy.
 const REFUSED: [(&str, &str); 4] = [

@@ -1,12 +1,12 @@
 //! `response_format`: text, any JSON object, or JSON of a schema.
 
 use inference_core::{Constraint, Value};
+use inference_text::json::to_value;
 use serde_json::Value as Json;
 
 use super::options::bounded;
 use crate::config::Limits;
 use crate::error::{ApiError, Result};
-use crate::fields::json::to_value;
 use crate::fields::reader::Reader;
 
 /// What the field `response_format` asks for; `None`: text without bounds.

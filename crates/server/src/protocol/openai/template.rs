@@ -1,11 +1,11 @@
 //! Conversations as prompts: the fields that chats and the template's own endpoints share.
 
 use inference_core::{ChatOptions, Value};
+use inference_text::json::to_value;
 use serde_json::Value as Json;
 
 use super::messages::{messages, tools};
 use crate::error::{ApiError, Result};
-use crate::fields::json::to_value;
 use crate::fields::reader::Reader;
 use crate::protocol::conversation::Conversation;
 

@@ -1,8 +1,8 @@
 //! `tool_choice`: whether an answer may or must call tools.
 
+use inference_text::answer::ToolChoice;
 use serde_json::Value as Json;
 
-use crate::answer::ToolChoice;
 use crate::error::{ApiError, Result};
 use crate::fields::reader::{Reader, expected};
 

@@ -1,0 +1,282 @@
+//! Harmony (gpt-oss): messages in channels, some of them addressed to a tool.
+
+use super::call::{Call, Tools};
+use super::marks::{Found, Prefix, find, prefix};
+use super::output::Output;
+use super::piece::Piece;
+
+const START: &str = "<|start|>";
+const CHANNEL: &str = "<|channel|>";
+const MESSAGE: &str = "<|message|>";
+/// Those that end a message, and those that begin the next one where its end is missing.
+const ENDS: [&str; 5] = ["<|end|>", "<|call|>", "<|return|>", START, CHANNEL];
+/// What ends a header: the message's text, or what no header has.
+const HEADER_ENDS: [&str; 5] = [MESSAGE, "<|end|>", "<|call|>", "<|return|>", START];
+/// What an answer's header begins with after `<|start|>assistant`.
+const HEADER_BEGINS: [&str; 4] = [CHANNEL, MESSAGE, "<|constrain|>", " to="];
+/// The most bytes of a header.
+const LIMIT: usize = 512;
+
+/// Reads one answer.
+#[derive(Debug)]
+pub struct Harmony {
+    tools: Tools,
+    /// What was pushed; what lies before `cursor` is done with.
+    text: String,
+    cursor: usize,
+    state: State,
+    /// Whether a message of reasoning has ended, so that the next one begins on a line of its own.
+    reasoned: bool,
+    output: Output,
+}
+
+#[derive(Debug)]
+enum State {
+    /// From the cursor to `<|message|>`. `begun` is what the prompt has of it; `raw` is what
+    /// precedes the cursor in the answer itself.
+    Header {
+        begun: String,
+        raw: &'static str,
+    },
+    Body(Kind),
+    /// A call's text from the cursor on, looked at up to `at`; `header` precedes it.
+    Call {
+        header: String,
+        name: String,
+        at: usize,
+    },
+    /// Between two messages.
+    Between,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Reasoning,
+    Content,
+}
+
+/// What a header says of its message.
+enum Address {
+    Channel(Kind),
+    Tool(String),
+    /// Neither a channel that is known nor a tool that is.
+    Unknown,
+}
+
+/// Whether the state machine got on.
+enum Progress {
+    Made,
+    NeedsText,
+}
+
+impl Harmony {
+    pub fn new(prompt_text: &str, tools: Tools) -> Harmony {
+        let begun = prompt_text.rsplit_once(START).map_or("", |(_, begun)| begun);
+        let state = match begun.split_once(MESSAGE) {
+            None => State::Header { begun: begun.to_owned(), raw: "" },
+            Some((_, body)) if matches!(find(body, &ENDS), Found::Mark(..)) => State::Between,
+            Some((header, _)) => match address(header, &tools) {
+                Address::Channel(kind) => State::Body(kind),
+                _ => State::Body(Kind::Content),
+            },
+        };
+        let (text, output) = (String::new(), Output::default());
+        Harmony { tools, text, cursor: 0, state, reasoned: false, output }
+    }
+
+    pub fn push(&mut self, text: &str) -> Vec<Piece> {
+        self.text.push_str(text);
+        while let Progress::Made = self.advance() {}
+        self.text.drain(..std::mem::take(&mut self.cursor));
+        self.output.take()
+    }
+
+    pub fn finish(&mut self) -> Vec<Piece> {
+        let rest = std::mem::take(&mut self.text);
+        match std::mem::replace(&mut self.state, State::Between) {
+            // A channel's header that is cut off says nothing; a call's would be lost. A mark is one
+            // token, so a part of one is text.
+            State::Header { begun, .. } if is_cut_header(&format!("{begun}{rest}")) => {}
+            State::Header { raw, .. } => {
+                self.output.content(raw);
+                self.output.content(&rest);
+            }
+            State::Body(kind) => self.emit(kind, &rest),
+            State::Call { header, name, .. } => self.call(&header, &name, &rest),
+            State::Between => self.output.content(&rest),
+        }
+        self.output.take()
+    }
+
+    fn advance(&mut self) -> Progress {
+        match std::mem::replace(&mut self.state, State::Between) {
+            State::Header { begun, raw } => self.header(begun, raw),
+            State::Body(kind) => self.body(kind),
+            State::Call { header, name, at } => {
+                let text = &self.text[self.cursor..];
+                match find(&text[at..], &ENDS) {
+                    Found::Mark(more, mark) => {
+                        let arguments = text[..at + more].to_owned();
+                        self.call(&header, &name, &arguments);
+                        self.end(arguments.len(), mark)
+                    }
+                    Found::Nothing(more) => self.wait(State::Call { header, name, at: at + more }),
+                }
+            }
+            State::Between => self.between(),
+        }
+    }
+
+    fn wait(&mut self, state: State) -> Progress {
+        self.state = state;
+        Progress::NeedsText
+    }
+
+    fn go(&mut self, state: State) -> Progress {
+        self.state = state;
+        Progress::Made
+    }
+
+    fn header(&mut self, begun: String, raw: &'static str) -> Progress {
+        let rest = &self.text[self.cursor..];
+        if rest.is_empty() {
+            return self.wait(State::Header { begun, raw });
+        }
+        // The answer itself begins after the role; one that is no header is content at once.
+        if raw.is_empty() && !begun.contains(CHANNEL) {
+            let starts = HEADER_BEGINS.map(|mark| prefix(rest, mark));
+            if starts.iter().all(|start| *start == Prefix::No) {
+                return self.go(State::Body(Kind::Content));
+            }
+            if !starts.contains(&Prefix::Whole) {
+                return self.wait(State::Header { begun, raw });
+            }
+        }
+        let window = &rest[..rest.floor_char_boundary(LIMIT)];
+        match find(window, &HEADER_ENDS) {
+            Found::Mark(at, MESSAGE) => {
+                let header = window[..at].to_owned();
+                let shown = format!("{raw}{header}{MESSAGE}");
+                self.cursor += at + MESSAGE.len();
+                match address(&format!("{begun}{header}"), &self.tools) {
+                    Address::Tool(name) => self.go(State::Call { header: shown, name, at: 0 }),
+                    Address::Channel(kind) => {
+                        if kind == Kind::Reasoning && self.reasoned {
+                            self.output.reasoning("\n");
+                        }
+                        self.go(State::Body(kind))
+                    }
+                    Address::Unknown => {
+                        self.output.content(&shown);
+                        self.go(State::Body(Kind::Content))
+                    }
+                }
+            }
+            Found::Mark(..) => self.give_up(raw),
+            Found::Nothing(_) if rest.len() > LIMIT => self.give_up(raw),
+            Found::Nothing(_) => self.wait(State::Header { begun, raw }),
+        }
+    }
+
+    /// What seemed to be a header is content, up to the mark that no header has.
+    fn give_up(&mut self, raw: &'static str) -> Progress {
+        self.output.content(raw);
+        // Past a channel mark, which would begin a header again.
+        let rest = &self.text[self.cursor..];
+        if rest.starts_with(CHANNEL) {
+            self.output.content(CHANNEL);
+            self.cursor += CHANNEL.len();
+        }
+        self.go(State::Body(Kind::Content))
+    }
+
+    fn body(&mut self, kind: Kind) -> Progress {
+        let rest = &self.text[self.cursor..];
+        let (end, mark) = match find(rest, &ENDS) {
+            Found::Mark(at, mark) => (at, Some(mark)),
+            Found::Nothing(at) => (at, None),
+        };
+        let text = rest[..end].to_owned();
+        self.emit(kind, &text);
+        match mark {
+            Some(mark) => {
+                self.reasoned |= kind == Kind::Reasoning;
+                self.end(end, mark)
+            }
+            None => {
+                self.cursor += end;
+                self.wait(State::Body(kind))
+            }
+        }
+    }
+
+    /// Ends a message of `len` bytes at a mark, which may belong to the next one.
+    fn end(&mut self, len: usize, mark: &str) -> Progress {
+        self.cursor += len;
+        if mark != START && mark != CHANNEL {
+            self.cursor += mark.len();
+        }
+        self.go(State::Between)
+    }
+
+    fn between(&mut self) -> Progress {
+        let rest = &self.text[self.cursor..];
+        match (prefix(rest, START), prefix(rest, CHANNEL)) {
+            (Prefix::Part, _) | (_, Prefix::Part) => self.wait(State::Between),
+            (Prefix::Whole, _) => {
+                self.cursor += START.len();
+                self.go(State::Header { begun: String::new(), raw: START })
+            }
+            (_, Prefix::Whole) => self.go(State::Header { begun: String::new(), raw: "" }),
+            _ => self.go(State::Body(Kind::Content)),
+        }
+    }
+
+    fn emit(&mut self, kind: Kind, text: &str) {
+        match kind {
+            Kind::Reasoning => self.output.reasoning(text),
+            Kind::Content => self.output.content(text),
+        }
+    }
+
+    fn call(&mut self, header: &str, name: &str, arguments: &str) {
+        match self.tools.call(name, arguments) {
+            Some(Call { name, arguments }) => self.output.call(Call { name, arguments }),
+            None => {
+                self.output.content(header);
+                self.output.content(arguments);
+            }
+        }
+    }
+}
+
+/// Whether `text` is the beginning of a header that only names a channel.
+fn is_cut_header(text: &str) -> bool {
+    (text.contains(CHANNEL) || "assistant".starts_with(text))
+        && ["analysis", "commentary", "final"].iter().any(|channel| {
+            let header = format!("assistant{CHANNEL}{channel}");
+            header.starts_with(text) || header["assistant".len()..].starts_with(text)
+        })
+}
+
+/// The recipient and the channel of a header, which may stand in either order.
+fn address(header: &str, tools: &Tools) -> Address {
+    let words = header.replace(CHANNEL, " ").replace("<|constrain|>", " ");
+    let mut recipient = None;
+    let mut kind = Kind::Content;
+    for word in words.split_whitespace() {
+        match word {
+            "analysis" => kind = Kind::Reasoning,
+            "assistant" | "commentary" | "final" | "json" | "code" => {}
+            _ if recipient.is_none() && word.starts_with("to=") => {
+                recipient = word.strip_prefix("to=functions.").or(Some(""));
+            }
+            _ => return Address::Unknown,
+        }
+    }
+    match recipient {
+        Some(name) if tools.has(name) => Address::Tool(name.to_owned()),
+        Some(_) => Address::Unknown,
+        None => Address::Channel(kind),
+    }
+}

@@ -1,0 +1,294 @@
+//! Messages to ids: the checkpoint's chat template, or the family's format.
+//!
+//! What transformers does to the arguments before it renders is done here too:
+//! keys of a message that are null are dropped, and its reasoning is passed
+//! under both names that templates read. On top, the text of users and tools
+//! can never become a control token (see [`Rendered`]).
+
+use super::clock::LocalTime;
+use super::conversation::{check_depth, message, strings, template_sources};
+use super::fallback::Fallback;
+use super::template::ChatTemplate;
+use crate::files::{Files, Folder};
+use crate::marks::{Author, free_mark};
+use crate::tokenizer::guarded;
+use crate::{TextError, Tokenizer};
+use serde_json::{Map, Value as Json};
+use std::path::Path;
+use std::sync::Arc;
+
+/// How a checkpoint writes conversations; cheap to clone, shared between threads.
+#[derive(Debug, Clone)]
+pub struct ChatFormat {
+    tokenizer: Tokenizer,
+    format: Format,
+}
+
+#[derive(Debug, Clone)]
+enum Format {
+    /// By name; `default` and `tool_use` are the ones in use.
+    Templates(Arc<Vec<(String, ChatTemplate)>>),
+    Fallback(Fallback),
+}
+
+/// A conversation and what goes with it.
+#[derive(Debug, Clone)]
+pub struct ChatInput<'a> {
+    /// OpenAI-shaped messages: objects with `role`, `content`, `tool_calls`, …
+    pub messages: &'a [Json],
+    /// OpenAI-shaped tools.
+    pub tools: Option<&'a [Json]>,
+    /// Documents for retrieval, which some templates print.
+    pub documents: Option<&'a [Json]>,
+    /// Whether the text ends with the beginning of an assistant's turn.
+    pub add_generation_prompt: bool,
+    /// Further variables for the template; they take precedence over the tokenizer's special tokens.
+    /// `enable_thinking` defaults to [`Tokenizer::has_thinking`], as in mlx-lm.
+    pub kwargs: Option<&'a Map<String, Json>>,
+    /// The date that templates may print.
+    pub now: LocalTime,
+}
+
+impl<'a> ChatInput<'a> {
+    /// A conversation to be answered: a generation prompt, no tools, the current date in UTC.
+    pub fn new(messages: &'a [Json]) -> ChatInput<'a> {
+        let now = LocalTime::now_utc();
+        ChatInput {
+            messages,
+            tools: None,
+            documents: None,
+            add_generation_prompt: true,
+            kwargs: None,
+            now,
+        }
+    }
+}
+
+/// A rendered conversation.
+///
+/// `ids` are the ids of `text`, except that a control token in a message, a tool or an argument is the
+/// plain text it was there: `<|im_end|>` in a user's message does not end the message. Control tokens are
+/// the added tokens that are special, and outside assistants' messages also those of the shape `<|…|>`.
+/// Other added tokens (`<think>`, `<tool_call>`) are tokens wherever they stand, as in transformers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rendered {
+    /// The text, byte for byte what transformers renders.
+    pub text: String,
+    /// Its ids.
+    pub ids: Vec<u32>,
+}
+
+impl ChatFormat {
+    /// The format of a model folder: chat_template.jinja and additional_chat_templates/, else `chat_template`
+    /// in tokenizer_config.json (one template, or a list of named ones), else chat_template.json, else the
+    /// format of `model_type` (`gemma…`, `qwen…`, `llama…`), else the contents joined by newlines.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or a template is not valid.
+    pub fn from_dir(
+        dir: &Path,
+        tokenizer: &Tokenizer,
+        model_type: &str,
+    ) -> Result<ChatFormat, TextError> {
+        ChatFormat::from_files(&Folder(dir), tokenizer, model_type)
+    }
+
+    /// The format of files that need not lie in a folder; see [`from_dir`](Self::from_dir).
+    ///
+    /// # Errors
+    /// If a file cannot be read, or a template is not valid.
+    pub fn from_files(
+        dir: &dyn Files,
+        tokenizer: &Tokenizer,
+        model_type: &str,
+    ) -> Result<ChatFormat, TextError> {
+        let sources = template_sources(dir)?;
+        let format = if sources.is_empty() {
+            Format::Fallback(Fallback::of(model_type))
+        } else {
+            let compile =
+                |(name, source): (String, String)| Ok((name, ChatTemplate::new(&source)?));
+            Format::Templates(Arc::new(
+                sources.into_iter().map(compile).collect::<Result<_, TextError>>()?,
+            ))
+        };
+        Ok(ChatFormat { tokenizer: tokenizer.clone(), format })
+    }
+
+    /// A format from a template's source.
+    ///
+    /// # Errors
+    /// If the template is not valid.
+    pub fn from_template(source: &str, tokenizer: &Tokenizer) -> Result<ChatFormat, TextError> {
+        let templates = vec![("default".to_owned(), ChatTemplate::new(source)?)];
+        Ok(ChatFormat {
+            tokenizer: tokenizer.clone(),
+            format: Format::Templates(Arc::new(templates)),
+        })
+    }
+
+    /// Where the format comes from, for reports.
+    pub fn source(&self) -> &'static str {
+        if self.has_template() { "the checkpoint's chat template" } else { "the family's format" }
+    }
+
+    /// Whether the checkpoint has a template of its own.
+    pub fn has_template(&self) -> bool {
+        matches!(self.format, Format::Templates(_))
+    }
+
+    /// Whether a variable of that name can make a difference; `tools` also chooses the template. Where
+    /// the format is a template, this may be said of one that it names but does not use.
+    pub fn reads(&self, name: &str) -> bool {
+        let Format::Templates(templates) = &self.format else { return false };
+        let is_part = |c: char| c.is_alphanumeric() || c == '_';
+        templates.iter().any(|(template, body)| {
+            (name == "tools" && template == "tool_use")
+                || body.source().split(|c| !is_part(c)).any(|word| word == name)
+        })
+    }
+
+    /// The conversation as text and ids.
+    ///
+    /// # Errors
+    /// [`TextError::Input`] for an empty conversation, a message that is no object, or strings that hold all
+    /// 32 noncharacters U+FDD0 to U+FDEF; [`TextError::Raised`], [`TextError::Template`] and
+    /// [`TextError::TemplateBounds`] from the template; [`TextError::InputTooLarge`] and
+    /// [`TextError::Encode`] from the tokenizer.
+    pub fn render_and_encode(&self, input: &ChatInput) -> Result<Rendered, TextError> {
+        let (mut variables, inserted) = self.variables(input)?;
+        let mark = self.mark(&mut variables, &inserted)?;
+        let marked = self.render(input, &variables, mark).map_err(|err| without_mark(err, mark))?;
+        self.tokenizer.check(&marked)?;
+        let inner = &self.tokenizer.inner;
+        let apart = |mark: Option<char>| {
+            guarded(|| inner.plain.encode(&inner.tokenizer, &marked, mark))
+                .map_err(TextError::Encode)
+        };
+        let Some(mark) = mark.filter(|mark| marked.contains(*mark)) else {
+            let mut ids = self.tokenizer.encode_chat(&marked)?;
+            if inner.plain.is_ambiguous(&inner.tokenizer) {
+                // A normalizer can make a token of text that is none ("<END>" in lower case).
+                let specials = ids.iter().filter(|id| inner.special_ids.contains(id)).count();
+                if specials > inner.plain.control_tokens(&marked).count() {
+                    ids = apart(None)?;
+                }
+            }
+            return Ok(Rendered { text: marked, ids });
+        };
+        let ids = apart(Some(mark))?;
+        let text = marked.replace(mark, "");
+        Ok(Rendered { text, ids })
+    }
+
+    fn render(
+        &self,
+        input: &ChatInput,
+        variables: &Map<String, Json>,
+        mark: Option<char>,
+    ) -> Result<String, TextError> {
+        let templates = match &self.format {
+            Format::Templates(templates) => templates,
+            Format::Fallback(fallback) => {
+                let messages = variables.get("messages").and_then(Json::as_array);
+                let bos = self.tokenizer.bos_token().unwrap_or_default();
+                return fallback.render(
+                    messages.map_or(&[], Vec::as_slice),
+                    bos,
+                    input.add_generation_prompt,
+                );
+            }
+        };
+        let named = |wanted: &str| {
+            templates.iter().find(|(name, _)| name == wanted).map(|(_, template)| template)
+        };
+        let tool_use = input.tools.and_then(|_| named("tool_use"));
+        let Some(template) = tool_use.or_else(|| named("default")) else {
+            let names: Vec<&str> = templates.iter().map(|(name, _)| name.as_str()).collect();
+            let reason = format!("none of the templates ({}) is the default one", names.join(", "));
+            return Err(TextError::Template { line: 0, reason });
+        };
+        template.render_marked(variables, input.now, mark)
+    }
+
+    /// The template's variables, and the names of those that hold text from outside.
+    fn variables(&self, input: &ChatInput) -> Result<(Map<String, Json>, Vec<String>), TextError> {
+        if input.messages.is_empty() {
+            return Err(TextError::Input { name: "messages".into(), reason: "is empty".into() });
+        }
+        let lists = [
+            ("messages", Some(input.messages)),
+            ("tools", input.tools),
+            ("documents", input.documents),
+        ];
+        for (name, list) in lists {
+            for (i, value) in list.unwrap_or_default().iter().enumerate() {
+                check_depth(|| format!("{name}[{i}]"), value)?;
+            }
+        }
+        for (name, value) in input.kwargs.into_iter().flatten() {
+            check_depth(|| name.clone(), value)?;
+        }
+        let mut variables = Map::new();
+        for (name, token) in &self.tokenizer.inner.named {
+            variables.insert((*name).to_owned(), Json::from(token.as_str()));
+        }
+        variables.insert("enable_thinking".into(), self.tokenizer.has_thinking().into());
+        let mut inserted = Vec::new();
+        for (name, value) in input.kwargs.into_iter().flatten() {
+            variables.insert(name.clone(), value.clone());
+            inserted.push(name.clone());
+        }
+        let messages: Result<Vec<Json>, TextError> =
+            input.messages.iter().enumerate().map(message).collect();
+        variables.insert("messages".into(), Json::Array(messages?));
+        for (name, list) in [("tools", input.tools), ("documents", input.documents)] {
+            variables
+                .insert(name.into(), list.map_or(Json::Null, |list| Json::Array(list.to_vec())));
+            inserted.push(name.to_owned());
+        }
+        variables.insert("add_generation_prompt".into(), input.add_generation_prompt.into());
+        Ok((variables, inserted))
+    }
+
+    /// Marks control tokens in what came from outside; `None` if there are none.
+    fn mark(
+        &self,
+        variables: &mut Map<String, Json>,
+        inserted: &[String],
+    ) -> Result<Option<char>, TextError> {
+        let mut texts = Vec::new();
+        variables.values().for_each(|value| strings(value, &mut texts));
+        let templates = match &self.format {
+            Format::Templates(templates) => templates.as_slice(),
+            Format::Fallback(_) => &[],
+        };
+        let sources = templates.iter().map(|(_, template)| template.source());
+        let Some(mark) = free_mark(texts.iter().copied().chain(sources)) else {
+            let reason = "all noncharacters from U+FDD0 to U+FDEF occur, none is left for a mark";
+            return Err(TextError::Input { name: "messages".into(), reason: reason.into() });
+        };
+        let control = &self.tokenizer.inner.control;
+        let mut any = false;
+        for (name, value) in variables.iter_mut() {
+            if name == "messages" {
+                for message in value.as_array_mut().into_iter().flatten() {
+                    any |= control.mark(message, Author::of(message), mark);
+                }
+            } else if inserted.contains(name) {
+                any |= control.mark(value, Author::Other, mark);
+            }
+        }
+        Ok(any.then_some(mark))
+    }
+}
+
+/// A template may quote a message in its complaint.
+fn without_mark(err: TextError, mark: Option<char>) -> TextError {
+    let clean = |text: String| mark.map_or(text.clone(), |mark| text.replace(mark, ""));
+    match err {
+        TextError::Raised(message) => TextError::Raised(clean(message)),
+        TextError::Template { line, reason } => TextError::Template { line, reason: clean(reason) },
+        other => other,
+    }
+}

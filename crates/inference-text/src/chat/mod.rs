@@ -1,0 +1,11 @@
+//! Conversations to text and ids: chat templates, and formats for checkpoints without one.
+
+mod clock;
+mod conversation;
+mod fallback;
+mod format;
+mod template;
+
+pub use clock::LocalTime;
+pub use format::{ChatFormat, ChatInput, Rendered};
+pub use template::ChatTemplate;

@@ -1,0 +1,120 @@
+//! Reasoning before a constrained text: free between its marks, then the constraint holds.
+
+use std::sync::Arc;
+
+use inference_core::{Error, ReasoningMarks, Result};
+
+use crate::{AddSpecial, SkipSpecial, Tokenizer};
+
+/// Tokens of line breaks that may stand between the reasoning and the text.
+const MAX_LINE_BREAKS: usize = 2;
+
+/// How far one sequence has come in its reasoning.
+#[derive(Clone, Debug)]
+pub(super) struct Reasoning {
+    marks: Arc<Marks>,
+    phase: Phase,
+    /// The last ids, at most as many as the closing mark has.
+    last: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Marks {
+    open: Vec<u32>,
+    close: Vec<u32>,
+    line_breaks: Arc<[u32]>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    /// So many ids of the opening mark have come.
+    Opening(usize),
+    /// The closing mark has not come yet.
+    Inside,
+    /// So many more tokens of line breaks may come.
+    Closed(usize),
+}
+
+/// What may come next.
+#[derive(Debug, PartialEq)]
+pub(super) enum Next<'a> {
+    /// The text, or one of these ids.
+    Text { or: &'a [u32] },
+    /// This id.
+    Only(u32),
+    /// Anything but an end.
+    Any,
+}
+
+impl Reasoning {
+    /// The state behind `prompt`; `None` where the text begins at once.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] for a mark that does not begin with an added token.
+    pub fn new(
+        marks: &ReasoningMarks,
+        tokenizer: &Tokenizer,
+        line_breaks: Arc<[u32]>,
+        prompt: &[u32],
+    ) -> Result<Option<Reasoning>> {
+        let open = ids(&marks.open, tokenizer)?;
+        let close = ids(&marks.close, tokenizer)?;
+        let is_blank = |id: &u32| {
+            let text = tokenizer.decode(&[*id], SkipSpecial::No);
+            text.is_ok_and(|text| !text.is_empty() && text.trim().is_empty())
+        };
+        let blank = prompt.iter().rev().take_while(|id| is_blank(id)).count();
+        let prompt = &prompt[..prompt.len() - blank];
+        if prompt.ends_with(&close) {
+            return Ok(None);
+        }
+        let phase = if prompt.ends_with(&open) { Phase::Inside } else { Phase::Opening(0) };
+        let marks = Arc::new(Marks { open, close, line_breaks });
+        Ok(Some(Reasoning { marks, phase, last: Vec::new() }))
+    }
+
+    /// What may come next.
+    pub(super) fn next(&self) -> Next<'_> {
+        match self.phase {
+            Phase::Opening(0) => Next::Text { or: &self.marks.open[..1] },
+            Phase::Opening(at) => Next::Only(self.marks.open[at]),
+            Phase::Inside => Next::Any,
+            Phase::Closed(0) => Next::Text { or: &[] },
+            Phase::Closed(_) => Next::Text { or: &self.marks.line_breaks },
+        }
+    }
+
+    /// Takes note of an id. False where the text begins with it, which `is_text` allows.
+    pub fn takes(&mut self, id: u32, is_text: bool) -> bool {
+        // The closing mark may begin with what the opening one ends with.
+        self.last.push(id);
+        if self.last.len() > self.marks.close.len() {
+            self.last.remove(0);
+        }
+        self.phase = match self.phase {
+            Phase::Opening(0) if id != self.marks.open[0] => return false,
+            Phase::Opening(at) if at + 1 == self.marks.open.len() => Phase::Inside,
+            Phase::Opening(at) => Phase::Opening(at + 1),
+            Phase::Inside if self.last == self.marks.close => Phase::Closed(MAX_LINE_BREAKS),
+            Phase::Inside => Phase::Inside,
+            Phase::Closed(left) => {
+                if is_text || left == 0 || !self.marks.line_breaks.contains(&id) {
+                    return false;
+                }
+                Phase::Closed(left - 1)
+            }
+        };
+        true
+    }
+}
+
+/// The ids of a mark.
+fn ids(mark: &str, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
+    let invalid = |reason| Error::InvalidOption { option: "reasoning", reason };
+    let ids = tokenizer.encode(mark, AddSpecial::Never);
+    let ids = ids.map_err(|error| invalid(format!("`{mark}`: {error}")))?;
+    if ids.first().is_some_and(|id| tokenizer.is_added(*id)) {
+        return Ok(ids);
+    }
+    Err(invalid(format!("`{mark}` does not begin with an added token of this model")))
+}

@@ -1,0 +1,19 @@
+//! What a loaded tokenizer consists of.
+
+use std::collections::BTreeSet;
+
+use crate::marks::ControlTokens;
+use crate::normalizer::Growth;
+use crate::pipeline::PlainPipeline;
+
+/// A tokenizer.json with the configs beside it.
+pub(crate) struct Inner {
+    pub tokenizer: tokenizers::Tokenizer,
+    pub plain: PlainPipeline,
+    pub control: ControlTokens,
+    pub growth: Growth,
+    /// `bos_token`, `eos_token`, … as the chat template sees them.
+    pub named: Vec<(&'static str, String)>,
+    pub eos_ids: BTreeSet<u32>,
+    pub special_ids: BTreeSet<u32>,
+}

@@ -1,0 +1,37 @@
+//! Text for language models: what lies between a program's text and a model's ids.
+//!
+//! - [`Tokenizer`], [`Detokenizer`] and [`StopMatcher`]: text in, ids out, and back.
+//! - [`ChatFormat`] and [`ChatTemplate`]: conversations as a model's own template writes them.
+//! - [`constraint`]: JSON schemas, regular expressions and grammars that a text is held to.
+//! - [`answer`]: reasoning, content and tool calls, told apart in what a model wrote.
+//!
+//! The crate knows no tensors, no engine and no HTTP. Behaviour follows transformers 5 and mlx-lm,
+//! whose results the tests hold as golden files. Where the crate differs (special tokens inside
+//! messages, the detokenizer) the item says so.
+
+#![forbid(unsafe_code)]
+
+pub mod answer;
+mod chat;
+pub mod constraint;
+mod decoder_steps;
+mod detokenizer;
+mod error;
+mod files;
+mod inner;
+pub mod json;
+mod load;
+mod marks;
+mod normalizer;
+mod pipeline;
+mod special_tokens;
+mod stop;
+mod token_bytes;
+mod tokenizer;
+
+pub use chat::{ChatFormat, ChatInput, ChatTemplate, LocalTime, Rendered};
+pub use detokenizer::Detokenizer;
+pub use error::TextError;
+pub use files::{Files, Folder, ReadError};
+pub use stop::{Held, StopMatcher};
+pub use tokenizer::{AddSpecial, MAX_INPUT_BYTES, SkipSpecial, Tokenizer};

@@ -1,0 +1,148 @@
+//! tokenizer.json and the configs beside it, put together as transformers does.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde_json::Value as Json;
+use serde_json::value::RawValue;
+use tokenizers::AddedToken;
+
+use crate::inner::Inner;
+use crate::marks::ControlTokens;
+use crate::normalizer::{Growth, TooMuch};
+use crate::pipeline::PlainPipeline;
+use crate::special_tokens::{SpecialTokens, TokenFlags, TokenSpec};
+
+/// Bytes of all added tokens once they are normalized.
+const MAX_NORMALIZED_TOKENS: usize = 16 << 20;
+
+/// # Errors
+/// What is no tokenizer; a normalizer that multiplies its added tokens.
+pub(crate) fn build(
+    bytes: &[u8],
+    specials: &SpecialTokens,
+    mut eos_ids: BTreeSet<u32>,
+) -> Result<Inner, String> {
+    let growth = growth(bytes, specials)?;
+    let mut tokenizer = tokenizers::Tokenizer::from_bytes(bytes).map_err(|err| err.to_string())?;
+    tokenizer.with_padding(None);
+    tokenizer.with_truncation(None).map_err(|err| err.to_string())?;
+    let added = tokens_to_add(&tokenizer, specials);
+    if !added.is_empty() {
+        tokenizer.add_tokens(added).map_err(|err| err.to_string())?;
+    }
+    let named: Vec<_> =
+        specials.named.iter().map(|(name, spec)| (*name, spec.content.clone())).collect();
+    let eos = named.iter().find(|(name, _)| *name == "eos_token");
+    eos_ids.extend(eos.and_then(|(_, token)| tokenizer.token_to_id(token)));
+    let vocabulary = tokenizer.get_added_vocabulary();
+    let special_ids = vocabulary
+        .get_added_tokens_decoder()
+        .iter()
+        .filter(|(_, token)| token.special)
+        .map(|(id, _)| *id)
+        .collect();
+    let control = ControlTokens::new(vocabulary)?;
+    let plain = PlainPipeline::new(&tokenizer, &control)?;
+    Ok(Inner { tokenizer, plain, control, growth, named, eos_ids, special_ids })
+}
+
+/// The normalizer's steps, checked against the added tokens, which the library normalizes as it
+/// reads them.
+fn growth(bytes: &[u8], specials: &SpecialTokens) -> Result<Growth, String> {
+    let file: HashMap<String, &RawValue> =
+        serde_json::from_slice(bytes).map_err(|err| err.to_string())?;
+    let value = |name: &str| match file.get(name) {
+        Some(raw) => serde_json::from_str(raw.get()).map_err(|err| err.to_string()),
+        None => Ok(Json::Null),
+    };
+    let growth = Growth::new(value("normalizer")?)?;
+    let in_file = value("added_tokens")?;
+    let in_file = in_file.as_array().into_iter().flatten();
+    let in_file = in_file.filter_map(|token| token.get("content")?.as_str());
+    let named = specials.named.iter().map(|(_, token)| token);
+    let in_config = named.chain(&specials.extra).chain(&specials.added);
+    let mut left = MAX_NORMALIZED_TOKENS;
+    for content in in_file.chain(in_config.map(|token| token.content.as_str())) {
+        let made = growth.check(content, left).map_err(|TooMuch { step, .. }| {
+            format!(
+                "its normalizer `{step}` makes more than {MAX_NORMALIZED_TOKENS} bytes of the \
+                 added tokens up to `{}`",
+                content.chars().take(40).collect::<String>()
+            )
+        })?;
+        left = left.saturating_sub(made);
+    }
+    Ok(growth)
+}
+
+/// Tokens that the configs add to those of tokenizer.json, or whose flags they change.
+fn tokens_to_add(tokenizer: &tokenizers::Tokenizer, specials: &SpecialTokens) -> Vec<AddedToken> {
+    let present = tokenizer.get_added_tokens_decoder();
+    let mut known: HashMap<String, AddedToken> =
+        present.into_values().map(|token| (token.content.clone(), token)).collect();
+    let in_config: HashMap<&str, TokenFlags> = specials
+        .added
+        .iter()
+        .filter_map(|spec| Some((spec.content.as_str(), spec.flags?)))
+        .collect();
+    // A config without a list of added tokens leaves their flags to tokenizer.json.
+    let in_file: HashMap<String, TokenFlags> = match in_config.is_empty() {
+        true => known.iter().map(|(k, t)| (k.clone(), flags(t))).collect(),
+        false => HashMap::new(),
+    };
+    let flags_of = |spec: &TokenSpec| {
+        let content = spec.content.as_str();
+        let listed = in_config.get(content).or_else(|| in_file.get(content));
+        spec.flags.or(listed.copied())
+    };
+    let mut changed = Vec::new();
+    let mut put = |token: AddedToken| {
+        let old = known.insert(token.content.clone(), token.clone());
+        if old.as_ref() != Some(&token) {
+            changed.push(token);
+        }
+    };
+    for spec in &specials.added {
+        if let Some(flags) = spec.flags {
+            put(added_token(&spec.content, flags));
+        }
+    }
+    let plain = TokenFlags {
+        single_word: false,
+        lstrip: false,
+        rstrip: false,
+        normalized: false,
+        special: true,
+    };
+    for (_, spec) in &specials.named {
+        put(added_token(
+            &spec.content,
+            TokenFlags { special: true, ..flags_of(spec).unwrap_or(plain) },
+        ));
+    }
+    for spec in &specials.extra {
+        put(added_token(
+            &spec.content,
+            TokenFlags { special: true, ..spec.flags.unwrap_or(plain) },
+        ));
+    }
+    changed
+}
+
+fn added_token(content: &str, flags: TokenFlags) -> AddedToken {
+    AddedToken::from(content, flags.special)
+        .single_word(flags.single_word)
+        .lstrip(flags.lstrip)
+        .rstrip(flags.rstrip)
+        .normalized(flags.normalized)
+}
+
+fn flags(token: &AddedToken) -> TokenFlags {
+    TokenFlags {
+        single_word: token.single_word,
+        lstrip: token.lstrip,
+        rstrip: token.rstrip,
+        normalized: token.normalized,
+        special: token.special,
+    }
+}
