@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use mlx_build::{Error, build_script, location, provision};
+use mlx_build::{Error, MLX_VERSION, build_script, location, provision};
 
 fn main() -> ExitCode {
     build_script::finish(build())
@@ -12,6 +12,7 @@ fn build() -> Result<(), Error> {
     build_script::executables()?;
     let request = build_script::request()?;
     let mlx = provision(&request)?;
+    println!("cargo::rustc-env=MLX_VERSION={MLX_VERSION}");
 
     // The shim goes before mlx-c, and mlx-c before MLX: each uses the next one's symbols.
     println!("cargo::rerun-if-changed=shim");
@@ -19,15 +20,15 @@ fn build() -> Result<(), Error> {
         .cpp(true)
         .std("c++20")
         .warnings(false)
+        .define("MLXRS_MLX_VERSION", format!("\"{MLX_VERSION}\"").as_str())
         .file("shim/allocate.cpp")
         .file("shim/cpu_kept.cpp")
         .file("shim/cpu_operation.cpp")
         .file("shim/cuda_compiler.cpp")
         .file("shim/cuda_driver.cpp")
-        .file("shim/cuda_kernel.cpp")
         .file("shim/cuda_launch.cpp")
         .file("shim/cuda_kept.cpp")
-        .file("shim/detach.cpp")
+        .file("shim/mlx_internals.cpp")
         .file("shim/replay.cpp")
         .include("shim")
         .include(location::mlx_c_sources(&request.manifest_dir)?)

@@ -43,6 +43,7 @@ pub use matmul::{matmul, matmul_at};
 pub use pool::{set_threads, threads};
 pub use problem::{Dtype, Error, Packing, Problem, Weights};
 pub use rows::{
-    Activation, Gated, Norm, Rotation, Rows, Sum, gated, gated_at, rows, rows_at, sum, sum_at,
+    Activation, GELU_CUBE, Gated, Norm, Rotation, Rows, Sum, gated, gated_at, rows, rows_at, sum,
+    sum_at,
 };
 pub use step::{Step, step};

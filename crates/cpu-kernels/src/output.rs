@@ -15,7 +15,8 @@ pub(crate) struct Output<'a> {
     of: PhantomData<&'a mut [u8]>,
 }
 
-// SAFETY: the only accesses are `store` and `store_bytes`, whose callers promise that no two threads share an element.
+// SAFETY: every access is by way of an unsafe function, whose callers promise that no two threads use
+// an element at the same time.
 unsafe impl Sync for Output<'_> {}
 
 impl<'a> Output<'a> {

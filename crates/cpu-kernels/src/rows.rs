@@ -65,6 +65,9 @@ pub enum Activation {
     GeluTanh,
 }
 
+/// What the cube of x is multiplied with in the tanh form of the Gaussian error linear unit.
+pub const GELU_CUBE: f32 = 0.044_715;
+
 /// `out = activation(gate) · up`, computed in f32 and rounded once.
 #[derive(Debug)]
 pub struct Gated<'a> {
@@ -364,5 +367,5 @@ impl Kernel for PairsKernel<'_> {
 fn gelu<const FMA: bool>(x: f32) -> f32 {
     /// √(8 / π).
     const SLOPE: f32 = 1.595_769;
-    x / (1.0 + exp::<FMA>(-SLOPE * (x + 0.044_715 * x * x * x)))
+    x / (1.0 + exp::<FMA>(-SLOPE * (x + GELU_CUBE * x * x * x)))
 }

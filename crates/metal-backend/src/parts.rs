@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use inference_core::{GenerateOptions, LoadOptions, Result};
-use mlx_ffi::{Array, Device, eval_all, use_device};
+use mlx_ffi::{Array, Device, Indices, eval_all, use_device};
 
 use crate::cache::{Caches, StateSpec, Storage};
 use crate::error::Error;
@@ -27,7 +27,7 @@ pub struct Model {
 pub struct Context {
     caches: Caches,
     capture: StepCapture,
-    next: Array,
+    next: Indices,
 }
 
 impl Model {
@@ -106,10 +106,10 @@ impl Model {
     }
 
     /// `[1, count]` ids of the vocabulary.
-    fn ids(&self, count: usize) -> mlx_ffi::Result<Array> {
+    fn ids(&self, count: usize) -> mlx_ffi::Result<Indices> {
         let ids: Vec<u32> =
             (0..count as u32).map(|at| at % self.decoder.vocab_size as u32).collect();
-        Array::from_u32(&ids, &[1, count as i32])
+        Indices::from_u32(&ids, &[1, count as i32])
     }
 }
 

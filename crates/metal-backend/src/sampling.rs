@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use inference_core::{GenerateOptions, PenaltyScope};
 use inference_text::constraint::{Mask, Matcher};
-use mlx_ffi::{Array, Dtype, Result, ops, random};
+use mlx_ffi::{Array, Dtype, Indices, Result, ops, random};
 
 /// Below this temperature a draw cannot differ from the most likely token, but the scaled log
 /// probabilities could exceed f32.
@@ -19,7 +19,7 @@ const LEAST_TOP_P: f32 = 1e-30;
 /// What one step of one row chose; nothing is computed until it is read.
 pub(crate) struct Draw {
     /// `[1]`, U32.
-    pub id: Array,
+    pub id: Indices,
     pub report: Report,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Report {
     /// `[1]`: the log probability of the id.
     pub logprob: Option<Array>,
     /// `[n]` ids and `[n]` log probabilities of the most likely tokens, in no order.
-    pub top: Option<(Array, Array)>,
+    pub top: Option<(Indices, Array)>,
     /// `[vocab_size]` f32 as the model made them.
     pub logits: Option<Array>,
     /// With a sequence's first draw, `[1]`: finite if the model's logits are numbers.
@@ -39,7 +39,7 @@ pub(crate) struct Report {
 impl Report {
     /// Everything that will be asked for.
     pub fn arrays(&self) -> impl Iterator<Item = &Array> {
-        let top = self.top.iter().flat_map(|(ids, logprobs)| [ids, logprobs]);
+        let top = self.top.iter().flat_map(|(ids, logprobs)| [&**ids, logprobs]);
         self.logprob.iter().chain(top).chain(&self.logits).chain(&self.check)
     }
 }
@@ -52,7 +52,7 @@ pub(crate) struct Sampler {
     /// The ids that the penalties look at, oldest first.
     history: Vec<u32>,
     /// Ids `[1, n]` and what is added to their logits `[1, n]`.
-    bias: Option<(Array, Array)>,
+    bias: Option<(Indices, Array)>,
     /// `[1, vocab_size]`, false for the ids that XTC never drops.
     xtc_droppable: Option<Array>,
     /// What the text must conform to.
@@ -80,7 +80,7 @@ impl Sampler {
                 let ids: Vec<u32> = options.logit_bias.keys().copied().collect();
                 let values: Vec<f32> = options.logit_bias.values().copied().collect();
                 let shape = [1, n as i32];
-                Some((Array::from_u32(&ids, &shape)?, Array::from_f32(&values, &shape)?))
+                Some((Indices::from_u32(&ids, &shape)?, Array::from_f32(&values, &shape)?))
             }
         };
         let xtc_droppable = match options.xtc {
@@ -193,7 +193,7 @@ impl Sampler {
         let check = self.check(&raw)?;
         self.step += 1;
         let chosen = |logprobs: &Array| {
-            let row = ops::take_along_axis(logprobs, &ops::expand_dims(&id, -1)?, -1)?;
+            let row = ops::take_along_axis(logprobs, &id.expand_dims(-1)?, -1)?;
             ops::squeeze(&row, -1)
         };
         let top = match &logprobs {
@@ -201,7 +201,7 @@ impl Sampler {
             None => None,
         };
         let top = match top {
-            Some((ids, values)) => Some((ops::squeeze(&ids, 0)?, ops::squeeze(&values, 0)?)),
+            Some((ids, values)) => Some((ids.squeeze(0)?, ops::squeeze(&values, 0)?)),
             None => None,
         };
         let report = Report {
@@ -256,15 +256,15 @@ impl Sampler {
     }
 
     /// The ids in the penalties' window, `[1, n]`.
-    fn seen(&self) -> Result<Option<Array>> {
+    fn seen(&self) -> Result<Option<Indices>> {
         let window = self.options.penalty_window_or_default();
         let known = &self.history[self.history.len().saturating_sub(window)..];
-        let seen = (!known.is_empty()).then(|| Array::from_u32(known, &[1, known.len() as i32]));
+        let seen = (!known.is_empty()).then(|| Indices::from_u32(known, &[1, known.len() as i32]));
         seen.transpose()
     }
 
     /// Filters and draws; `[1]`.
-    fn sample(&self, logprobs: &Array) -> Result<Array> {
+    fn sample(&self, logprobs: &Array) -> Result<Indices> {
         let options = &self.options;
         let (draw_key, xtc_key) = random::split(&random::key(mix(self.seed, self.step))?)?;
         let mut logprobs = logprobs.share()?;
@@ -309,13 +309,13 @@ pub(crate) fn normalise(logits: &Array) -> Result<Array> {
 ///
 /// # Errors
 /// Those of MLX.
-pub(crate) fn most_likely(logprobs: &Array, count: usize) -> Result<Option<(Array, Array)>> {
+pub(crate) fn most_likely(logprobs: &Array, count: usize) -> Result<Option<(Indices, Array)>> {
     let count = i32::try_from(count).unwrap_or(i32::MAX).min(logprobs.shape()[1]);
     if count == 0 {
         return Ok(None);
     }
     let order = ops::argpartition(&ops::negative(logprobs)?, count - 1, -1)?;
-    let ids = ops::slice_axis(&order, -1, 0, count)?;
+    let ids = order.slice_axis(-1, 0, count)?;
     let values = ops::take_along_axis(logprobs, &ids, -1)?;
     Ok(Some((ids, values)))
 }
@@ -333,8 +333,9 @@ fn filter_top_p(logprobs: &Array, top_p: f32) -> Result<Array> {
     let above = ops::cumsum(&probabilities, -1, ops::Cumulative::ReverseExclusive)?;
     let total = ops::sum(&probabilities, -1, true)?;
     let bound = ops::multiply(&total, &Array::scalar(top_p, Dtype::F32)?)?;
-    let dropped = ops::astype(&ops::greater_equal(&above, &bound)?, Dtype::I32)?;
-    let threshold = ops::take_along_axis(&sorted, &ops::sum(&dropped, -1, true)?, -1)?;
+    let dropped = ops::greater_equal(&above, &bound)?;
+    let infinity = Array::scalar(f32::INFINITY, Dtype::F32)?;
+    let threshold = ops::min(&ops::where_(&dropped, &infinity, &sorted)?, -1, true)?;
     drop_where(&ops::less(logprobs, &threshold)?, logprobs)
 }
 
@@ -366,7 +367,7 @@ fn filter_xtc(
 /// Keeps the `top_k` most likely tokens; `top_k` is below the vocabulary's size.
 fn filter_top_k(logprobs: &Array, top_k: i32) -> Result<Array> {
     let order = ops::argpartition(&ops::negative(logprobs)?, top_k - 1, -1)?;
-    let rest = ops::slice_axis(&order, -1, top_k, logprobs.shape()[1])?;
+    let rest = order.slice_axis(-1, top_k, logprobs.shape()[1])?;
     let lowest = Array::from_f32(&[f32::NEG_INFINITY], &[1, 1])?;
     ops::put_along_axis(logprobs, &rest, &ops::broadcast_to(&lowest, rest.shape())?, -1)
 }

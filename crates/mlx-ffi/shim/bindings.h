@@ -4,5 +4,4 @@
 #include "allocate.h"
 #include "cpu_operation.h"
 #include "cuda_launch.h"
-#include "detach.h"
 #include "replay.h"

@@ -53,8 +53,12 @@ class CpuKept : public Kept {
           require(read.back().is_fit(operation.row_major()));
         }
       }
-      for (auto& output : made) {
-        require(output.is_fit(false));
+      for (size_t i = 0; i < made.size(); i++) {
+        require(made[i].is_fit(false));
+        // What is written is nobody else's.
+        auto is_shared = [&](const CpuOperand& other) { return made[i].overlaps(other); };
+        require(std::none_of(read.begin(), read.end(), is_shared));
+        require(std::none_of(made.begin() + i + 1, made.end(), is_shared));
       }
       tasks_.push_back(operation.task(std::move(read), std::move(made)));
     }

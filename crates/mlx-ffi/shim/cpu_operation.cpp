@@ -47,6 +47,21 @@ bool CpuOperand::is_fit(bool row_major) const {
   return true;
 }
 
+bool CpuOperand::overlaps(const CpuOperand& other) const {
+  auto bytes = [](const CpuOperand& of) -> size_t {
+    int64_t last = 0;
+    for (size_t i = 0; i < of.shape.size(); i++) {
+      if (of.shape[i] == 0) {
+        return 0;
+      }
+      last += (of.shape[i] - 1) * of.strides[i];
+    }
+    return (last + 1) * size_of(of.dtype);
+  };
+  auto own = bytes(*this), others = bytes(other);
+  return own > 0 && others > 0 && data < other.data + others && other.data < data + own;
+}
+
 mlxrs_cpu_view CpuOperand::view() {
   if (packed != nullptr) {
     pack(*this, data, 0, packed);

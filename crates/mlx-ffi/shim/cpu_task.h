@@ -19,6 +19,8 @@ struct CpuOperand {
 
   // Whether a kernel can take it as it is.
   bool is_fit(bool row_major) const;
+  // Whether both have a byte in common, as far as their first and last elements tell.
+  bool overlaps(const CpuOperand& other) const;
   // As the kernel sees it, after the copy.
   mlxrs_cpu_view view();
 };

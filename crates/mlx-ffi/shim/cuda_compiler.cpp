@@ -58,9 +58,9 @@ void compile(Entry& kernel, const std::string& name, const std::string& text, co
   auto& c = *cuda();
   Handle program = nullptr;
   if (c.new_program(&program, text.c_str(), "replay.cu", 0, nullptr, nullptr) == 0) {
-    auto full = "mlx::core::cu::" + name;
+    auto full = std::string(KERNEL_NAMESPACE) + name;
     auto include = "--include-path=" + headers();
-    const char* options[] = {"--device-as-default-execution-space", arch.c_str(), include.c_str()};
+    const char* options[] = {KERNEL_OPTION, arch.c_str(), include.c_str()};
     size_t size = 0;
     const char* lowered = nullptr;
     if (c.ask) {

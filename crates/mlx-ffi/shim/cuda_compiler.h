@@ -1,7 +1,7 @@
 // Kernels that are compiled once more for launches of our own: MLX does not hand out what it compiled.
 #pragma once
 #include "cuda_driver.h"
-#include "cuda_kernel.h"
+#include "mlx_internals.h"
 
 namespace mlxrs {
 

@@ -5,10 +5,9 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <type_traits>
 
-#include "mlx/version.h"
+#include "mlx_internals.h"
 
 namespace mlxrs {
 
@@ -16,6 +15,9 @@ using namespace mlx::core;
 
 const Cuda* cuda() {
   static const std::optional<Cuda> found = []() -> std::optional<Cuda> {
+    if (!internals_are_known()) {
+      return std::nullopt;
+    }
     Cuda all{};
     auto find = [](auto& function, const char* name) {
       function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(RTLD_DEFAULT, name));
@@ -37,10 +39,8 @@ const Cuda* cuda() {
         find(all.free_program, "nvrtcDestroyProgram") && find(all.version, "nvrtcVersion") && find(all.name, "nvrtcAddNameExpression") &&
         find(all.compile, "nvrtcCompileProgram") && find(all.lowered, "nvrtcGetLoweredName") &&
         find(all.size, "nvrtcGetCUBINSize") && find(all.image, "nvrtcGetCUBIN") &&
-        find(all.encoder, "_ZN3mlx4core2cu19get_command_encoderENS0_6StreamE");
+        find(all.encoder, GET_ENCODER);
     find(all.ask, "nvrtcSetFlowCallback");
-    // What is known of the layout of MLX's classes is known of this one.
-    complete = complete && std::string_view(mlx::core::version()) == "0.32.2";
     return complete ? std::optional(all) : std::nullopt;
   }();
   return found ? &*found : nullptr;
@@ -55,18 +55,7 @@ void check(int result, const char* what) {
 }
 
 Handle stream_of(Stream stream) {
-  // How MLX's encoders begin.
-  struct Encoder {
-    Handle device;
-    Handle stream;
-  };
-  return static_cast<Encoder*>(cuda()->encoder(stream))->stream;
-}
-
-Address address_of(const array& a) {
-  // A buffer begins with the address.
-  auto data = *static_cast<const Address*>(a.buffer().ptr());
-  return data + a.offset();
+  return stream_of_encoder(cuda()->encoder(stream));
 }
 
 namespace {

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "mlx/array.h"
 #include "mlx/stream.h"
+#include "mlx_internals.h"
 
 namespace mlxrs {
 
@@ -66,11 +66,11 @@ struct Cuda {
   // From CUDA 12.8 on: asks now and then whether to give up.
   int (*ask)(Handle program, int (*gives_up)(void* data, void*), void* data);
 
-  // MLX's encoder of a stream, which no header of the variants without CUDA lets be named.
-  Handle (*encoder)(mlx::core::Stream stream);
+  // MLX's encoder of a stream.
+  GetEncoder encoder;
 };
 
-// All of them, or nothing: an MLX without CUDA, or of another version than its layouts are known of.
+// All of them, or nothing: an MLX without CUDA, or one whose internals are not known.
 const Cuda* cuda();
 
 // Throws where `result` is an error of the driver.
@@ -78,9 +78,6 @@ void check(int result, const char* what);
 
 // CUDA's stream of one of MLX's.
 Handle stream_of(mlx::core::Stream stream);
-
-// Where an array that is evaluated lies on the device.
-Address address_of(const mlx::core::array& a);
 
 // The first number of the device's compute capability, and the second.
 int compute_major();

@@ -1,4 +1,5 @@
 #include "cuda_compiler.h"
+#include "in_place.h"
 #include "kept.h"
 
 #include <algorithm>
@@ -53,7 +54,10 @@ class CudaKept : public Kept {
     auto [kernel, written] = kernel_and_written(*a.primitive_ptr());
     for (auto& input : a.inputs()) {
       bool is_there = input.status() != array::Status::unscheduled;
-      if (copies_of(kernel) && is_there && !input.flags().row_contiguous) {
+      // What is not there yet is row-major: our own kernels make it.
+      bool is_fit = !is_there || input.flags().row_contiguous ||
+          (!copies_of(kernel) && is_dense(input.shape(), input.strides()));
+      if (!is_fit) {
         throw Foreign{};
       }
     }
@@ -65,7 +69,7 @@ class CudaKept : public Kept {
   }
 
   uint64_t address(const array& a) const override {
-    return address_of(a);
+    return device_address_of(a);
   }
 
   Strides strides(const array& a) const override {
@@ -102,12 +106,10 @@ class CudaKept : public Kept {
   }
 
   int launch(const Operation& operation, bool overlaps, Handle stream) {
-    // Dimensions as the kernels' texts have them.
-    constexpr size_t DIMS = 10;
     struct Values {
       Address address;
-      std::array<int32_t, DIMS> shape{};
-      std::array<int64_t, DIMS> strides{};
+      std::array<int32_t, KERNEL_DIMS> shape{};
+      std::array<int64_t, KERNEL_DIMS> strides{};
       int32_t dims{0};
     };
     auto& [primitive, inputs, outputs] = operation;
@@ -164,7 +166,7 @@ class CudaKept : public Kept {
     auto queue = stream_of(stream());
     for (size_t i = 0; i < moving.size(); i++) {
       check(
-          cuda()->copy(places[i], address_of(moving[i]), moving[i].nbytes(), queue),
+          cuda()->copy(places[i], device_address_of(moving[i]), moving[i].nbytes(), queue),
           "cuMemcpyAsync");
     }
     check(cuda()->run(executable_, queue), "cuGraphLaunch");

@@ -1,5 +1,6 @@
 #include "cuda_launch.h"
-#include "cuda_kernel.h"
+#include "in_place.h"
+#include "mlx_internals.h"
 
 #include <map>
 #include <memory>
@@ -50,10 +51,6 @@ std::string outside(const std::string& text) {
 // What MLX puts before a kernel includes much that ours do not use and that takes a second to compile,
 // at the first use by each process. Left alone where it is not what was expected.
 void shorten(Kernel& kernel) {
-  constexpr std::string_view heads[] = {
-      "#include \"mlx/backend/cuda/device/utils.cuh\"",
-      "#include <cooperative_groups.h>",
-      "namespace cg = cooperative_groups;"};
   constexpr std::string_view prelude = R"(#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 using int32_t = int;
@@ -70,7 +67,7 @@ using Strides = Ten<int64_t>;
 }
 )";
   std::string text = text_of(kernel);
-  for (auto head : heads) {
+  for (auto head : KERNEL_HEADS) {
     auto at = text.find(head);
     if (at == std::string::npos) {
       return;

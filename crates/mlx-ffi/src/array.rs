@@ -5,8 +5,7 @@ use std::fmt;
 
 use crate::error::{check, init, take};
 use crate::stream::{current, synchronize};
-use crate::vector::VectorArray;
-use crate::{Error, Result, ops, sys};
+use crate::{Error, Result, sys};
 
 /// The type of an array's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,6 +73,11 @@ impl Dtype {
         }
     }
 
+    /// Whether it is a floating-point type of 16 bits.
+    pub fn is_half(self) -> bool {
+        matches!(self, Dtype::Bf16 | Dtype::F16)
+    }
+
     /// Whether it is one of the real floating-point types.
     pub fn is_float(self) -> bool {
         matches!(self, Dtype::F16 | Dtype::F32 | Dtype::F64 | Dtype::Bf16)
@@ -115,9 +119,20 @@ impl Array {
         Array { raw: sys::mlx_array { ctx: std::ptr::null_mut() } }
     }
 
-    /// Constructors that return a handle fail by returning an empty one.
+    /// Constructors that return a handle fail by returning an empty one. MLX multiplies dimensions
+    /// without looking for an overflow, as where operands broadcast, and would compute a smaller array.
     fn filled(self) -> Result<Array> {
-        if self.raw.ctx.is_null() { Err(take()) } else { Ok(self) }
+        if self.raw.ctx.is_null() {
+            return Err(take());
+        }
+        check_size(self.shape())?;
+        Ok(self)
+    }
+
+    /// The values as another type.
+    pub(crate) fn cast(&self, dtype: Dtype) -> Result<Array> {
+        // SAFETY: the input outlives the call; mlx-c only reads it.
+        Array::from_op(|out| unsafe { sys::mlx_astype(out, self.raw, dtype.raw(), current()) })
     }
 
     /// The handle, for the length of a call.
@@ -187,7 +202,7 @@ impl Array {
         // SAFETY: takes a plain value.
         let raw = unsafe { sys::mlx_array_new_float32(value) };
         let scalar = Array { raw }.filled()?;
-        if dtype == Dtype::F32 { Ok(scalar) } else { ops::astype(&scalar, dtype) }
+        if dtype == Dtype::F32 { Ok(scalar) } else { scalar.cast(dtype) }
     }
 
     /// Another handle on the same value; the data is shared.
@@ -224,6 +239,13 @@ impl Array {
         })
     }
 
+    /// Rows of a matrix that has any number of leading dimensions, at most `i32::MAX`; none of a scalar.
+    pub fn rows(&self) -> i32 {
+        let Some((_, leading)) = self.shape().split_last() else { return 0 };
+        let product = |rows: i32, &dim: &i32| rows.saturating_mul(dim);
+        leading.iter().fold(1, product)
+    }
+
     /// The type of the elements.
     pub fn dtype(&self) -> Dtype {
         // SAFETY: the handle is not empty.
@@ -254,17 +276,6 @@ impl Array {
     pub fn eval(&self) -> Result<()> {
         // SAFETY: the handle is not empty.
         settle(unsafe { sys::mlx_array_eval(self.raw) })
-    }
-
-    /// Cuts an evaluated array off the operations that made it, so that it pins none of their
-    /// inputs. MLX does this by itself for arrays that it evaluates. An array that is not yet
-    /// evaluated loses what could make its value; [`Array::eval`] is an error then.
-    ///
-    /// # Errors
-    /// Those of MLX.
-    pub fn detach(&self) -> Result<()> {
-        // SAFETY: the handle is not empty.
-        check(unsafe { sys::mlxrs_array_detach(self.raw) })
     }
 
     /// The value of a one-element array, as f32.
@@ -314,7 +325,7 @@ impl Array {
 
     /// The value as `dtype`, evaluated and row-contiguous.
     fn host_copy(&self, dtype: Dtype) -> Result<Array> {
-        let typed = if self.dtype() == dtype { self.share()? } else { ops::astype(self, dtype)? };
+        let typed = if self.dtype() == dtype { self.share()? } else { self.cast(dtype)? };
         typed.eval()?;
         let mut row_contiguous = false;
         // SAFETY: the array is evaluated, which its flags require.
@@ -381,30 +392,9 @@ impl fmt::Debug for Array {
     }
 }
 
-/// Computes all values and waits for them.
-///
-/// # Errors
-/// As [`Array::eval`].
-pub fn eval_all<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Result<()> {
-    let list = VectorArray::of(&arrays.into_iter().collect::<Vec<_>>())?;
-    // SAFETY: the list lives for the call.
-    settle(unsafe { sys::mlx_eval(list.0) })
-}
-
-/// Starts computing all values and returns at once.
-///
-/// # Errors
-/// What failed while the operations were queued. What fails on the device after that is the error
-/// of the next call on this thread that waits, whichever array it waits for; see [`Array::eval`].
-pub fn async_eval<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Result<()> {
-    let list = VectorArray::of(&arrays.into_iter().collect::<Vec<_>>())?;
-    // SAFETY: the list lives for the call.
-    settle(unsafe { sys::mlx_async_eval(list.0) })
-}
-
 /// Turns the status of a call that runs kernels into a result. MLX keeps a failure for the stream and for the
 /// value: what is left of it would be reported to the next call that waits.
-fn settle(status: c_int) -> Result<()> {
+pub(crate) fn settle(status: c_int) -> Result<()> {
     let result = check(status);
     if result.is_err() {
         // The failure is known already.
@@ -419,3 +409,20 @@ fn as_bytes<T: Copy>(values: &[T]) -> &[u8] {
     // the bytes of `values` and borrows them.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
+
+/// Refuses a shape that MLX would miscount: it multiplies the dimensions without looking for an
+/// overflow, and lets `reshape` have -2. A dimension of -1 is left to MLX.
+pub(crate) fn check_size(shape: &[i32]) -> Result<()> {
+    let size = shape.iter().try_fold(LARGEST_ELEMENT, |size, &dim| match dim {
+        -1 => Some(size),
+        _ => size.checked_mul(usize::try_from(dim).ok()?),
+    });
+    // Strides and offsets are signed.
+    if size.is_some_and(|size| isize::try_from(size).is_ok()) {
+        return Ok(());
+    }
+    Err(Error::new(format!("no array can have the shape {shape:?}")))
+}
+
+/// Bytes of the largest type.
+const LARGEST_ELEMENT: usize = 8;

@@ -3327,8 +3327,6 @@ unsafe extern "C" {
         inputs: mlx_vector_array,
     ) -> ::std::os::raw::c_int;
     pub fn mlxrs_launch_free(launch: mlxrs_launch);
-    #[doc = " Drops the inputs of an evaluated array, so that only its own data stays alive.\n Returns 0, or 1 after the error handler has been called."]
-    pub fn mlxrs_array_detach(arr: mlx_array) -> ::std::os::raw::c_int;
     #[doc = " The operations that make `output`, which is not evaluated, of `moving`, which are not either, of `fixed`\n and of whatever else is evaluated. `res` stays empty where something else than operations of\n mlxrs_launch_apply and mlxrs_cpu_operation is among them, or while kernels are compiled for this, which\n takes a second on other threads: then it is worth another try, and `pending` is set; or where CUDA has no\n memory left for it. With `overlap` a kernel for CUDA begins before the one before it has ended, as far as it\n does not read what that one writes.\n Returns 0, or 1 after the error handler has been called."]
     pub fn mlxrs_replay_new(
         res: *mut mlxrs_replay,

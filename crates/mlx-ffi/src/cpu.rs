@@ -23,7 +23,7 @@ pub use arrange::arrange;
 pub use attention::{Visible, attention};
 pub use cpu_kernels::{Level, Pieces, Stretch, set_threads};
 pub use gather::{gather_matmul, gather_quantized_matmul};
-pub use rows::{Activation, add, gated, heads, rms_norm};
+pub use rows::{add, gated, heads, rms_norm};
 pub use step::{step_attention, turns};
 
 use operation::{Inputs, Outcome, View, operation};
@@ -115,21 +115,9 @@ impl<'a> Matrices<'a> {
     /// # Errors
     /// Weights that do not fit their parameters.
     fn packed(x: &Array, w: &'a Quantized) -> Result<Matrices<'a>> {
-        w.quantization.validate()?;
         w.check()?;
         let Quantized { weight, scales, biases, quantization } = w;
         let is_affine = quantization.mode == QuantMode::Affine;
-        let scales_fit = match biases {
-            None => !is_affine && scales.dtype() == Dtype::U8,
-            Some(biases) => {
-                is_affine && biases.shape() == scales.shape() && biases.dtype() == scales.dtype()
-            }
-        };
-        if !scales_fit || weight.dtype() != Dtype::U32 {
-            return Err(Error::new(format!(
-                "weights {weight:?}, scales {scales:?} and biases {biases:?} do not fit {quantization:?}"
-            )));
-        }
         let packing = match quantization.mode {
             QuantMode::Affine => Packing::Affine {
                 bits: quantization.bits as usize,

@@ -1,5 +1,5 @@
 //! A small safe layer over mlx-c: arrays, the operations that language models need, and MLX's
-//! memory, streams and compiled functions.
+//! memory and streams.
 //!
 //! Three rules hold everywhere. Every call that can fail returns [`Result`]; MLX's own handler,
 //! which ends the process, is replaced before the first call. An [`Array`] stays on the thread
@@ -21,10 +21,10 @@
 pub const MLX_C_VERSION: &str = "0.7.0";
 
 mod array;
-mod compile;
 pub mod cpu;
 pub mod cuda;
 mod error;
+mod evaluation;
 pub mod fast;
 pub mod memory;
 pub mod ops;
@@ -37,9 +37,11 @@ mod stream;
 mod sys;
 mod vector;
 
-pub use array::{Array, Dtype, async_eval, eval_all};
-pub use compile::Compiled;
+pub use array::{Array, Dtype};
+pub use cpu_kernels::{Activation, GELU_CUBE};
 pub use error::{Error, Result};
+pub use evaluation::{async_eval, eval_all};
+pub use ops::Indices;
 pub use quantized::{
     QuantMode, Quantization, Quantized, dequantize, gather_qmm, quantize, quantized_matmul,
 };

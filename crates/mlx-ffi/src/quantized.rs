@@ -2,9 +2,10 @@
 
 use std::ffi::CStr;
 
+use crate::ops::{check_gathered, matrices};
 use crate::stream::current;
 use crate::vector::VectorArray;
-use crate::{Array, Dtype, Error, Result, sys};
+use crate::{Array, Dtype, Error, Indices, Result, sys};
 
 /// How a group of weights is represented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -106,14 +107,30 @@ pub struct Quantized {
 }
 
 impl Quantized {
-    /// Checks what MLX's kernels take for granted: that there is a scale for each group, and
-    /// weights at all.
+    /// Checks what kernels take for granted: weights at all, a scale and a bias for each group, in the
+    /// types of the mode.
     pub(crate) fn check(&self) -> Result<()> {
-        let (weight, scales) = (self.weight.shape(), self.scales.shape());
+        let Quantized { weight, scales, biases, quantization } = self;
+        quantization.validate()?;
+        let is_affine = quantization.mode == QuantMode::Affine;
+        let scales_fit = match biases {
+            None => !is_affine && scales.dtype() == Dtype::U8,
+            Some(biases) => {
+                let fit = biases.shape() == scales.shape() && biases.dtype() == scales.dtype();
+                is_affine && scales.dtype().is_float() && fit
+            }
+        };
+        if !scales_fit || weight.dtype() != Dtype::U32 {
+            return Err(Error::new(format!(
+                "weights {weight:?}, scales {scales:?} and biases {biases:?} do not fit {quantization:?}"
+            )));
+        }
+        let (weight, scales) = (weight.shape(), scales.shape());
         let bits = |size: i32, of: i32| i64::from(size) * i64::from(of);
         if let ([rows @ .., packed], [scale_rows @ .., groups]) = (weight, scales)
             && rows == scale_rows
             && !weight.contains(&0)
+            && i64::from(*groups) * i64::from(quantization.group_size) <= i64::from(i32::MAX)
             && bits(*packed, 32)
                 == bits(*groups, self.quantization.group_size) * i64::from(self.quantization.bits)
         {
@@ -209,13 +226,14 @@ pub fn quantized_matmul(x: &Array, w: &Quantized) -> Result<Array> {
 }
 
 /// `x wᵀ` with a matrix of `w`, `[matrices, rows, columns]`, chosen for each row of `x` by
-/// `indices`, U32, which broadcasts against the leading dimensions of `x`. Nothing checks the
-/// indices: MLX reads outside the weights where they are not below `matrices`.
+/// `indices`, which broadcast against the leading dimensions of `x`. `sorted`: the indices go upwards.
 ///
 /// # Errors
-/// Shapes that do not fit the parameters.
-pub fn gather_qmm(x: &Array, w: &Quantized, indices: &Array, sorted: bool) -> Result<Array> {
+/// Shapes that do not fit the parameters; indices that are not below `matrices`; an empty `x`.
+pub fn gather_qmm(x: &Array, w: &Quantized, indices: &Indices, sorted: bool) -> Result<Array> {
     w.check()?;
+    indices.check("gather_qmm", matrices(&w.weight))?;
+    check_gathered("gather_qmm", x, indices)?;
     let (group_size, bits) = w.quantization.raw();
     let empty = sys::mlx_array { ctx: std::ptr::null_mut() };
     // SAFETY: the inputs outlive the call; mlx-c only reads them and takes empty biases and

@@ -1,8 +1,8 @@
 //! Random draws that depend on an explicit key alone.
 
-use crate::ops::check_size;
+use crate::array::check_size;
 use crate::stream::current;
-use crate::{Array, Dtype, Result, sys};
+use crate::{Array, Dtype, Indices, Result, sys};
 
 /// The key of `seed`: equal seeds draw equal values.
 ///
@@ -28,11 +28,12 @@ pub fn split(key: &Array) -> Result<(Array, Array)> {
 ///
 /// # Errors
 /// Those of MLX.
-pub fn categorical(logits: &Array, axis: i32, key: &Array) -> Result<Array> {
+pub fn categorical(logits: &Array, axis: i32, key: &Array) -> Result<Indices> {
     // SAFETY: both inputs outlive the call; mlx-c only reads them.
-    Array::from_op(|out| unsafe {
+    let drawn = Array::from_op(|out| unsafe {
         sys::mlx_random_categorical(out, logits.raw(), axis, key.raw(), current())
-    })
+    })?;
+    Indices::along(logits, axis, drawn)
 }
 
 /// Values between 0 and 1, 1 left out, f32.

@@ -36,12 +36,7 @@ impl Array {
     /// A negative dimension, or a size beyond the address space; what the system says; a file that
     /// ends before the values do; a Bool that is neither 0 nor 1.
     pub fn read(file: &File, offset: u64, shape: &[i32], dtype: Dtype) -> Result<Array> {
-        let bytes = shape
-            .iter()
-            .try_fold(dtype.size(), |size, &dim| size.checked_mul(usize::try_from(dim).ok()?))
-            .filter(|bytes| isize::try_from(*bytes).is_ok())
-            .ok_or_else(|| Error::new(format!("no array has the shape {shape:?}")))?;
-        let failed = |error: io::Error| Error::new(error.to_string());
+        let bytes = bytes_of(shape, dtype)?;
         // The bytes of a Bool are looked at before MLX gets them.
         if bytes == 0 || dtype == Dtype::Bool {
             let mut data = vec![MaybeUninit::new(0); bytes];
@@ -50,12 +45,9 @@ impl Array {
             let data = unsafe { slice::from_raw_parts(data.as_ptr().cast::<u8>(), bytes) };
             return Array::from_bytes(data, shape, dtype);
         }
-        let (array, memory) = allocate(shape, dtype, bytes)?;
         let moves = cfg!(target_os = "linux") && Device::Gpu.is_available()?;
         let way = if moves { Way::Copied } else { Way::Direct };
-        // Where it fails, the array goes unread.
-        read_all(file, offset, memory, way).map_err(failed)?;
-        Ok(array)
+        filled(shape, dtype, |memory| read_all(file, offset, memory, way))
     }
 
     /// The rows of all `parts`, which are row-major and alike but for their first dimension, in turn.
@@ -67,48 +59,69 @@ impl Array {
         let misfit = || Error::new(format!("these have no common rows: {parts:?}"));
         let first = parts.first().ok_or_else(misfit)?;
         let [_, rest @ ..] = first.shape() else { return Err(misfit()) };
-        let mut rows = 0;
+        let mut rows = 0_i32;
         let mut bytes = Vec::with_capacity(parts.len());
         for part in parts {
             let [own, like @ ..] = part.shape() else { return Err(misfit()) };
             if like != rest || part.dtype() != first.dtype() {
                 return Err(misfit());
             }
-            rows += own;
+            rows = rows.checked_add(*own).ok_or_else(misfit)?;
             bytes.push(part.bytes()?);
         }
         let shape = [&[rows], rest].concat();
-        let size = bytes.iter().map(|bytes| bytes.len()).sum();
-        if size == 0 {
+        if bytes.iter().all(|bytes| bytes.is_empty()) {
             return ops::zeros(&shape, first.dtype());
         }
-        let (array, memory) = allocate(&shape, first.dtype(), size)?;
-        let mut pieces = Vec::new();
-        let mut left = memory;
-        for bytes in bytes {
-            let (own, after) = left.split_at_mut(bytes.len());
-            pieces.extend(own.chunks_mut(PIECE).zip(bytes.chunks(PIECE)));
-            left = after;
-        }
-        let threads = cores().min(*THREADS.end()).min(pieces.len());
-        on_threads(threads, pieces.into_iter(), || {
-            |(to, from): (&mut [MaybeUninit<u8>], &[u8])| {
-                to.write_copy_of_slice(from);
-                Ok(())
+        filled(&shape, first.dtype(), |memory| {
+            let mut pieces = Vec::new();
+            let mut left = memory;
+            for bytes in bytes {
+                let (own, after) = left.split_at_mut(bytes.len());
+                pieces.extend(own.chunks_mut(PIECE).zip(bytes.chunks(PIECE)));
+                left = after;
             }
+            let threads = cores().min(*THREADS.end()).min(pieces.len());
+            on_threads(threads, pieces.into_iter(), || {
+                |(to, from): (&mut [MaybeUninit<u8>], &[u8])| {
+                    to.write_copy_of_slice(from);
+                    Ok(())
+                }
+            })
         })
-        .map_err(|error: io::Error| Error::new(error.to_string()))?;
-        Ok(array)
     }
 }
 
-/// An array and its memory, `bytes` bytes by its shape and type. Nothing may read it before all of that
-/// was written.
-fn allocate<'a>(
+fn failed(error: io::Error) -> Error {
+    Error::new(error.to_string())
+}
+
+/// The bytes of an array.
+///
+/// # Errors
+/// A negative dimension, or a size beyond the address space.
+fn bytes_of(shape: &[i32], dtype: Dtype) -> Result<usize> {
+    shape
+        .iter()
+        .try_fold(dtype.size(), |size, &dim| size.checked_mul(usize::try_from(dim).ok()?))
+        .filter(|bytes| isize::try_from(*bytes).is_ok())
+        .ok_or_else(|| Error::new(format!("no array has the shape {shape:?}")))
+}
+
+/// An array whose bytes `fill` writes, all of them unless it fails. Nobody else sees the array, or its
+/// memory, before.
+///
+/// # Errors
+/// Those of MLX and of `fill`; an array without elements.
+fn filled(
     shape: &[i32],
     dtype: Dtype,
-    bytes: usize,
-) -> Result<(Array, &'a mut [MaybeUninit<u8>])> {
+    fill: impl FnOnce(&mut [MaybeUninit<u8>]) -> io::Result<()>,
+) -> Result<Array> {
+    let bytes = bytes_of(shape, dtype)?;
+    if bytes == 0 {
+        return Err(Error::new(format!("an array of shape {shape:?} has nothing to be filled")));
+    }
     let mut data = std::ptr::null_mut();
     let array = Array::from_op(|out| {
         // SAFETY: `shape` lives for the call, which reads as many sizes as it is told of.
@@ -116,9 +129,11 @@ fn allocate<'a>(
             sys::mlxrs_array_allocate(out, &mut data, shape.as_ptr(), shape.len(), dtype.raw())
         }
     })?;
-    // SAFETY: the allocation has `bytes` bytes, which nobody else knows of until the callers return;
-    // they keep the array as long as the memory.
-    Ok((array, unsafe { slice::from_raw_parts_mut(data.cast::<MaybeUninit<u8>>(), bytes) }))
+    // SAFETY: the allocation has `bytes` bytes by the array's shape and type, which nobody else knows
+    // of before this returns, and `array` keeps it as long as the slice is used.
+    fill(unsafe { slice::from_raw_parts_mut(data.cast::<MaybeUninit<u8>>(), bytes) })
+        .map_err(failed)?;
+    Ok(array)
 }
 
 /// Fills `memory` from `file`.

@@ -2,7 +2,7 @@
 //! [`cpu::step_attention`](crate::cpu::step_attention) and
 //! [`cuda::step_attention`](crate::cuda::step_attention).
 
-use crate::{Array, Dtype, Error, Result};
+use crate::{Array, Dtype, Error, Result, ops};
 
 /// The heads of an array of `[b, 1, …]`: from the column `at` on.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +35,39 @@ pub struct Turn<'a> {
     pub magnitude: f32,
 }
 
+/// Zeros with which the blocks of a kernel count how many of them are done, and which are zeros again
+/// afterwards. A kernel writes them, so nobody else sees them.
+#[derive(Debug)]
+pub struct Counters(Array);
+
+impl Counters {
+    /// At least `count` of them.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn new(count: i32) -> Result<Counters> {
+        // Fewer would be in the host's memory.
+        Ok(Counters(ops::zeros(&[count.max(crate::cuda::ON_DEVICE as i32)], Dtype::I32)?))
+    }
+
+    /// The same ones.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn share(&self) -> Result<Counters> {
+        Ok(Counters(self.0.share()?))
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.size()
+    }
+
+    pub(crate) fn array(&self) -> &Array {
+        &self.0
+    }
+}
+
 /// One new position of each row of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
@@ -56,10 +89,10 @@ pub struct Step<'a> {
     pub on_device: &'a Array,
     /// I32, `[at least 2 · b]`: for each row its first position, and what its positions are more than their index.
     pub rows: &'a Array,
-    /// How many positions a position sees, itself included; `None`: all before it.
+    /// How many positions a position sees, itself included, at least one; `None`: all before it.
     pub window: Option<i32>,
-    /// `[at least b · n_heads]` I32: zeros, which are zeros again afterwards. CPUs need none.
-    pub counters: &'a Array,
+    /// At least `b · n_heads` of them. CPUs need none.
+    pub counters: &'a Counters,
     /// How pairs of a head's values are turned.
     pub turn: Option<Turn<'a>>,
     /// Norms over heads.
@@ -82,7 +115,8 @@ impl Step<'_> {
         let Step { q, k, v, n_heads, keys, values, at, on_device, rows, .. } = *self;
         let sizes @ [b, n_kv_heads, capacity, d] = keys.dims()?;
         let dtype = keys.dtype();
-        let heads_fit = n_kv_heads > 0 && n_heads % n_kv_heads == 0;
+        let heads_fit = n_kv_heads > 0 && n_heads > 0 && n_heads % n_kv_heads == 0;
+        let window_fits = self.window.is_none_or(|window| window > 0);
         let is_wide = |heads: Heads<'_>, n: i32| {
             let end = i64::from(heads.at) + i64::from(n) * i64::from(d);
             let &[rows, 1, columns] = heads.array.shape() else { return false };
@@ -91,17 +125,19 @@ impl Step<'_> {
         };
         let inputs_fit = is_wide(q, n_heads) && is_wide(k, n_kv_heads) && is_wide(v, n_kv_heads);
         let keys_fit = values.shape() == keys.shape() && values.dtype() == dtype;
-        let are_indices = [on_device, rows].iter().all(|array| array.dtype() == Dtype::I32);
-        let rows_fit = rows.size() >= 2 * b as usize && on_device.size() > 0;
+        // A kernel counts elements from the first on.
+        let is_list = |array: &Array, dtype| array.dtype() == dtype && array.shape().len() == 1;
+        let are_indices = [on_device, rows].iter().all(|array| is_list(array, Dtype::I32));
+        let rows_fit = rows.size() / 2 >= b as usize && on_device.size() > 0;
         let places_fit = (0..capacity).contains(&at) && are_indices && rows_fit;
         let turns_fit = self.turn.is_none_or(|turn| {
-            turn.radians.dtype() == Dtype::F32 && 2 * turn.radians.size() <= d as usize
+            is_list(turn.radians, Dtype::F32) && turn.radians.size() <= d as usize / 2
         });
         let norms_fit = self.norms.is_none_or(|norms| {
             [norms.q, norms.k].iter().all(|norm| norm.shape() == [d] && norm.dtype() == dtype)
         });
         let sinks_fit = self.sinks.is_none_or(|sinks| sinks.shape() == [n_heads]);
-        let fit = heads_fit && inputs_fit && keys_fit && places_fit;
+        let fit = heads_fit && inputs_fit && keys_fit && places_fit && window_fits;
         if fit && turns_fit && norms_fit && sinks_fit {
             return Ok(sizes);
         }

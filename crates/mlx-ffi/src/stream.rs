@@ -26,8 +26,6 @@ pub struct DeviceInfo {
     pub name: String,
     /// Bytes of memory on the device, where MLX knows.
     pub memory_size: Option<u64>,
-    /// Bytes that the system recommends to stay within, where MLX knows.
-    pub recommended_memory: Option<u64>,
     /// The major number of what a CUDA device can compute, 9 for Hopper.
     pub compute_capability: Option<u64>,
 }
@@ -71,9 +69,6 @@ impl Device {
             backend: self.backend()?,
             name: name.unwrap_or_else(|| format!("{self:?}").to_lowercase()),
             memory_size: ["memory_size", "total_memory"].iter().find_map(|key| info.size(key)),
-            recommended_memory: ["max_recommended_working_set_size", "free_memory"]
-                .iter()
-                .find_map(|key| info.size(key)),
             compute_capability: info.size("compute_capability_major"),
         })
     }

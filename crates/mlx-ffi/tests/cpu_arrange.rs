@@ -1,7 +1,7 @@
 //! Rows of caches put together by our own kernel for CPUs, against MLX's `concatenate` and `take`.
 
 use mlx_ffi::cpu::{self, Pieces, Stretch};
-use mlx_ffi::{Array, Device, Dtype, Result, ops, use_device};
+use mlx_ffi::{Array, Device, Dtype, Indices, Result, ops, use_device};
 
 /// Types of each size of an element.
 const TYPES: [Dtype; 5] = [Dtype::U8, Dtype::Bf16, Dtype::F16, Dtype::U32, Dtype::I64];
@@ -51,7 +51,7 @@ fn rows_are_those_of_mlx_to_the_bit_in_any_layout() -> Result<()> {
                     let zeros = |count| ops::zeros(&[1, 2, count as i32, 5], dtype);
                     let mut parts = vec![zeros(*before)?];
                     for Stretch { source, row, positions } in stretches {
-                        let row = Array::from_u32(&[*row as u32], &[1])?;
+                        let row = Indices::from_u32(&[*row as u32], &[1])?;
                         let row = ops::take([first, second][*source], &row, 0)?;
                         let (start, end) = (positions.start as i32, positions.end as i32);
                         parts.push(ops::slice_axis(&row, 2, start, end)?);

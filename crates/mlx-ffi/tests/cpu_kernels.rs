@@ -6,7 +6,7 @@ mod near;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mlx_ffi::{
-    Array, Compiled, Device, Dtype, QuantMode, Quantization, Quantized, Result, async_eval, cpu,
+    Array, Device, Dtype, Indices, QuantMode, Quantization, Quantized, Result, async_eval, cpu,
     eval_all, memory, ops, quantize, quantized_matmul, random, synchronize, use_device,
 };
 use near::assert_near;
@@ -188,7 +188,7 @@ fn any_layout_of_the_operands_will_do() -> Result<()> {
     let w = ops::swap_axes(&normal(&[16, 8], Dtype::F32, 5)?, 0, 1)?;
     assert_near(&cpu::matmul(&x, &w)?.to_vec_f32()?, &mlx_dense(&x, &w)?, 1e-4);
     let every = quantize(&normal(&[8, 64], Dtype::F32, 6)?, AFFINE_4)?;
-    let rows = |array: &Array| ops::take(array, &Array::from_u32(&[7, 0, 3], &[3])?, 0);
+    let rows = |array: &Array| ops::take(array, &Indices::from_u32(&[7, 0, 3], &[3])?, 0);
     let halves = |array: &Array| {
         let [n, columns] = array.dims()?;
         let split = ops::reshape(array, &[2, n / 2, columns])?;
@@ -331,27 +331,6 @@ fn many_products_in_one_graph_and_under_async_eval_are_right() -> Result<()> {
     for (i, product) in products.iter().enumerate() {
         let expected = if i % 2 == 0 { &dense } else { &quantized };
         assert_near(&product.to_vec_f32()?, expected, 1e-4);
-    }
-    Ok(())
-}
-
-#[test]
-fn a_product_inside_a_compiled_function_is_right() -> Result<()> {
-    let _turn = turn();
-    let twice = Compiled::new(
-        |arguments| {
-            let [x, w] = arguments else { unreachable!("called with two") };
-            // Equal products of one function may become one.
-            Ok(vec![ops::add(&cpu::matmul(x, w)?, &cpu::matmul(x, w)?)?])
-        },
-        false,
-    )?;
-    let w = normal(&[5, 16], Dtype::F32, 1)?;
-    for m in [1, 3] {
-        let x = normal(&[m, 16], Dtype::F32, 2)?;
-        let sum = twice.call(&[&x, &w])?.remove(0);
-        let expected: Vec<f32> = mlx_dense(&x, &w)?.iter().map(|value| 2.0 * value).collect();
-        assert_near(&sum.to_vec_f32()?, &expected, 1e-4);
     }
     Ok(())
 }

@@ -2,9 +2,9 @@
 
 mod near;
 
-use mlx_ffi::cpu::{self, Activation};
+use mlx_ffi::cpu;
 use mlx_ffi::fast::{RopeFrequencies, RopeOffset};
-use mlx_ffi::{Array, Device, Dtype, Result, fast, ops, random, use_device};
+use mlx_ffi::{Activation, Array, Device, Dtype, Result, fast, ops, random, use_device};
 use near::assert_near;
 
 const TYPES: [(Dtype, f32); 3] = [(Dtype::F32, 1e-5), (Dtype::F16, 8e-3), (Dtype::Bf16, 0.06)];

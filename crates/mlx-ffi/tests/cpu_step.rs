@@ -1,6 +1,6 @@
 //! A step of attention by our own kernels for CPUs, and steps that are repeated as one.
 
-use mlx_ffi::step::{HeadNorms, Heads, Step, Turn};
+use mlx_ffi::step::{Counters, HeadNorms, Heads, Step, Turn};
 use mlx_ffi::{
     Array, Device, Dtype, Recorded, Replay, Result, cpu, eval_all, ops, random, use_device,
 };
@@ -33,7 +33,7 @@ struct Layer {
     radians: Array,
     /// First position and distance of each row.
     rows: Array,
-    counters: Array,
+    counters: Counters,
     window: Option<i32>,
 }
 
@@ -55,7 +55,7 @@ impl Layer {
             k_norm: normal(&[D], dtype, 6)?,
             radians: Array::from_f32(&[1.0, 0.3, 0.1, 0.03], &[4])?,
             rows: Array::from_i32(&rows, &[2 * b])?,
-            counters: ops::zeros(&[1], Dtype::I32)?,
+            counters: Counters::new(1)?,
             window,
         })
     }
@@ -267,5 +267,126 @@ fn what_a_repeated_kernel_refuses_is_the_error_of_the_evaluation() -> Result<()>
     let h = replay.run(&[&x, &index(CAPACITY)?], &fixed)?.expect("all is as it was");
     let error = bits(&h).expect_err("no room");
     assert!(error.to_string().contains("no room for position 64"), "{error}");
+    Ok(())
+}
+
+/// A step of queries of two heads and keys of one, over buffers of four positions.
+struct Small {
+    qkv: Array,
+    keys: Array,
+    values: Array,
+    on_device: Array,
+    rows: Array,
+    radians: Array,
+    counters: Counters,
+}
+
+impl Small {
+    fn new(on_device: i32, rows: [i32; 2]) -> Result<Small> {
+        let held = Small {
+            qkv: normal(&[1, 1, 32], Dtype::F32, 1)?,
+            keys: normal(&[1, 1, 4, 8], Dtype::F32, 2)?,
+            values: normal(&[1, 1, 4, 8], Dtype::F32, 3)?,
+            on_device: Array::from_i32(&[on_device], &[1])?,
+            rows: Array::from_i32(&rows, &[2])?,
+            radians: Array::from_f32(&[1.0, 0.5, 0.25, 0.125], &[4])?,
+            counters: Counters::new(2)?,
+        };
+        Ok(held)
+    }
+
+    fn step(&self) -> Step<'_> {
+        let part = |head| Heads { array: &self.qkv, at: head * 8 };
+        Step {
+            q: part(0),
+            k: part(2),
+            v: part(3),
+            n_heads: 2,
+            keys: &self.keys,
+            values: &self.values,
+            at: 3,
+            on_device: &self.on_device,
+            rows: &self.rows,
+            window: None,
+            counters: &self.counters,
+            turn: Some(Turn { radians: &self.radians, scale: 1.0, magnitude: 1.0 }),
+            norms: None,
+            scale: 0.3,
+            softcap: None,
+            sinks: None,
+        }
+    }
+}
+
+#[test]
+fn a_step_stays_inside_its_buffers_whatever_the_device_holds() -> Result<()> {
+    use_device(Device::Cpu)?;
+    for at in [-1, 4, i32::MIN, i32::MAX] {
+        let small = Small::new(at, [0, 0])?;
+        let before = small.keys.to_vec_f32()?;
+        let [out, ..] = cpu::step_attention(&small.step())?;
+        let error = out.eval().expect_err("there is no such position").to_string();
+        assert!(error.contains(&format!("no room for position {at} among 4")), "{error}");
+        assert_eq!(small.keys.to_vec_f32()?, before);
+    }
+    for rows in [[-7, 0], [i32::MIN, i32::MAX], [9, i32::MIN], [i32::MAX, 1]] {
+        let small = Small::new(3, rows)?;
+        let [out, keys, values] = cpu::step_attention(&small.step())?;
+        eval_all([&out, &keys, &values])?;
+        assert!(bits(&out)?.iter().all(|value| value.is_finite()), "{rows:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_step_that_does_not_fit_its_buffers_is_refused() -> Result<()> {
+    use_device(Device::Cpu)?;
+    let small = Small::new(3, [0, 0])?;
+    let good = small.step();
+    cpu::step_attention(&good)?.iter().try_for_each(Array::eval)?;
+    let small = Small::new(3, [0, 0])?;
+    let good = small.step();
+    let half = ops::astype(&small.qkv, Dtype::F16)?;
+    let square = ops::reshape(&small.radians, &[2, 2])?;
+    let table = ops::reshape(&small.rows, &[1, 2])?;
+    let floats = ops::astype(&small.rows, Dtype::F32)?;
+    let none = Array::from_i32(&[], &[0])?;
+    let long = Array::from_f32(&[1.0; 5], &[5])?;
+    let turned = |radians| Some(Turn { radians, scale: 1.0, magnitude: 1.0 });
+    for step in [
+        Step { at: -1, ..good },
+        Step { at: 4, ..good },
+        Step { n_heads: 0, ..good },
+        Step { n_heads: -2, ..good },
+        Step { n_heads: i32::MAX, ..good },
+        Step { window: Some(0), ..good },
+        Step { window: Some(-1), ..good },
+        Step { q: Heads { array: &small.qkv, at: 17 }, ..good },
+        Step { k: Heads { array: &small.qkv, at: -1 }, ..good },
+        Step { v: Heads { array: &half, at: 24 }, ..good },
+        Step { on_device: &none, ..good },
+        Step { on_device: &floats, ..good },
+        Step { rows: &small.on_device, ..good },
+        Step { rows: &table, ..good },
+        Step { turn: turned(&square), ..good },
+        Step { turn: turned(&long), ..good },
+        Step { turn: turned(&small.rows), ..good },
+    ] {
+        cpu::step_attention(&step).expect_err("the step does not fit");
+    }
+    Ok(())
+}
+
+#[test]
+fn keys_and_values_in_one_buffer_are_refused_by_a_step_and_its_repetition() -> Result<()> {
+    use_device(Device::Cpu)?;
+    let small = Small::new(3, [0, 0])?;
+    let step = Step { values: &small.keys, ..small.step() };
+    let [out, ..] = cpu::step_attention(&step)?;
+    let error = out.eval().expect_err("both would be written").to_string();
+    assert!(error.contains("another of its inputs too"), "{error}");
+    let [out, ..] = cpu::step_attention(&step)?;
+    let recorded = Replay::record(&out, &[&small.qkv], &[&small.keys], false)?;
+    assert!(matches!(recorded, Recorded::Impossible), "{recorded:?}");
     Ok(())
 }

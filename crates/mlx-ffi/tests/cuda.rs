@@ -1,9 +1,10 @@
 //! Our kernels for CUDA against MLX's operations in f32, where there is such a device.
 
-use mlx_ffi::cuda::{self, Around, Gate, Weights};
-use mlx_ffi::step::{HeadNorms, Heads, Step, Turn};
+use mlx_ffi::cuda::{self, Around, Weights};
+use mlx_ffi::step::{Counters, HeadNorms, Heads, Step, Turn};
 use mlx_ffi::{
-    Array, Device, Dtype, QuantMode, Quantization, Quantized, Result, dequantize, eval_all,
+    Activation, Array, Device, Dtype, QuantMode, Quantization, Quantized, Result, dequantize,
+    eval_all,
 };
 use mlx_ffi::{Recorded, Replay, fast, ops, quantize, use_device};
 
@@ -127,7 +128,7 @@ fn one_row(n: i32, k: i32, dtype: Dtype, packing: Option<(i32, i32)>) -> Result<
     let (gate, up) =
         (ops::slice_axis(&product, -1, 0, half)?, ops::slice_axis(&product, -1, half, n)?);
     let silu = ops::multiply(&gate, &ops::sigmoid(&gate)?)?;
-    let around = Around { gate: Some(Gate::Silu), onto: None, ..around };
+    let around = Around { gate: Some(Activation::Silu), onto: None, ..around };
     let found = cuda::one_row(&x, weights, &around)?;
     assert_near(&found, &ops::multiply(&silu, &up)?, 2e-2, &what("silu"));
     let scalar = |value: f32| Array::scalar(value, Dtype::F32);
@@ -136,7 +137,7 @@ fn one_row(n: i32, k: i32, dtype: Dtype, packing: Option<(i32, i32)>) -> Result<
     let inner = ops::tanh(&ops::multiply(&inner, &scalar(0.797_884_6)?)?)?;
     let open = ops::multiply(&ops::add(&inner, &scalar(1.0)?)?, &scalar(0.5)?)?;
     let gelu = ops::multiply(&gate, &open)?;
-    let around = Around { gate: Some(Gate::GeluTanh), ..around };
+    let around = Around { gate: Some(Activation::GeluTanh), ..around };
     let found = cuda::one_row(&x, weights, &around)?;
     assert_near(&found, &ops::multiply(&gelu, &up)?, 2e-2, &what("gelu"));
     Ok(())
@@ -197,7 +198,7 @@ fn step(b: i32, at: i32, sizes: [i32; 3], dtype: Dtype) -> Result<()> {
     let rows: Vec<i32> = starts.iter().zip(&beyond).flat_map(|(a, b)| [*a, *b]).collect();
     let rows = Array::from_i32(&rows, &[2 * b])?;
     let on_device = Array::from_i32(&[at; 4], &[4])?;
-    let counters = ops::zeros(&[b * n_heads], Dtype::I32)?;
+    let counters = Counters::new(b * n_heads)?;
     for (dims, with_norm, softcap, window) in [
         (d, true, None, None),
         (d / 2, false, Some(20.0), Some(100)),
@@ -296,8 +297,77 @@ fn step(b: i32, at: i32, sizes: [i32; 3], dtype: Dtype) -> Result<()> {
         let weights = ops::softmax(&ops::add(&scores, &seen)?, -1, true)?;
         let expected = ops::reshape(&ops::matmul(&weights, &all_values)?, &[b, 1, q_dim])?;
         assert_near(&out, &expected, 2e-2, &what("out"));
-        let left = wide(&counters).to_vec_f32()?;
-        assert!(left.iter().all(|count| *count == 0.0), "{}", what("counters"));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_step_stays_inside_its_buffers_whatever_the_device_holds() {
+    if !has_cuda() {
+        return;
+    }
+    hostile_step().expect("steps");
+}
+
+fn hostile_step() -> Result<()> {
+    const D: i32 = 64;
+    const CAPACITY: i32 = 8;
+    const AROUND: i32 = 4;
+    let dtype = Dtype::Bf16;
+    let qkv = cast(&values(&[1, 1, 3 * D], 1), dtype);
+    let gaps = cast(&values(&[1, 3 * D, 2], 1), dtype);
+    let gaps = ops::swap_axes(&ops::slice_axis(&gaps, 2, 0, 1)?, 1, 2)?;
+    let counters = Counters::new(1)?;
+    for (at, first, x, fails) in [
+        (-1, 0, &qkv, false),
+        (CAPACITY, 0, &qkv, false),
+        (i32::MAX, 0, &qkv, false),
+        (i32::MIN, i32::MIN, &qkv, false),
+        (3, -100, &qkv, false),
+        (3, 100, &qkv, false),
+        (3, 0, &gaps, true),
+    ] {
+        // The buffers of keys and values are the middle of something larger.
+        let whole = || cast(&values(&[1, 1, CAPACITY + 2 * AROUND, D], 2), dtype);
+        let (around_keys, around_values) = (whole(), whole());
+        let middle = |of: &Array| ops::slice_axis(of, 2, AROUND, AROUND + CAPACITY);
+        let (keys, values_) = (middle(&around_keys)?, middle(&around_values)?);
+        eval_all([&around_keys, &around_values, &keys, &values_, &gaps])?;
+        let outside = |of: &Array| -> Result<Vec<f32>> {
+            let low = wide(&ops::slice_axis(of, 2, 0, AROUND)?).to_vec_f32()?;
+            let high = ops::slice_axis(of, 2, AROUND + CAPACITY, CAPACITY + 2 * AROUND)?;
+            Ok([low, wide(&high).to_vec_f32()?].concat())
+        };
+        let before = [outside(&around_keys)?, outside(&around_values)?];
+        let on_device = Array::from_i32(&[at; 4], &[4])?;
+        let rows = Array::from_i32(&[first, 0, 0, 0], &[4])?;
+        let part = |head| Heads { array: x, at: head * D };
+        let made = cuda::step_attention(&Step {
+            q: part(0),
+            k: part(1),
+            v: part(2),
+            n_heads: 1,
+            keys: &keys,
+            values: &values_,
+            at: 3,
+            on_device: &on_device,
+            rows: &rows,
+            window: None,
+            counters: &counters,
+            turn: None,
+            norms: None,
+            scale: 0.1,
+            softcap: None,
+            sinks: None,
+        })?;
+        if fails {
+            let error = made[0].eval().expect_err("queries with gaps").to_string();
+            assert!(error.contains("has gaps"), "{error}");
+            continue;
+        }
+        eval_all(&made)?;
+        let after = [outside(&around_keys)?, outside(&around_values)?];
+        assert_eq!(before, after, "position {at} of a row that begins at {first}");
     }
     Ok(())
 }
@@ -338,7 +408,7 @@ fn between(rows: i32, columns: i32, dtype: Dtype) -> Result<()> {
     let (gate, up) = (ops::slice_axis(&x, -1, 0, half)?, ops::slice_axis(&x, -1, half, columns)?);
     let silu = ops::multiply(&wide(&gate), &ops::sigmoid(&wide(&gate))?)?;
     let expected = ops::multiply(&silu, &wide(&up))?;
-    assert_near(&cuda::gated(Gate::Silu, &x)?, &expected, 2e-2, &what("gate"));
+    assert_near(&cuda::gated(Activation::Silu, &x)?, &expected, 2e-2, &what("gate"));
     Ok(())
 }
 
@@ -366,9 +436,9 @@ fn repeated(b: i32) -> Result<()> {
     let w = Matrix::new(3 * heads * d, hidden, dtype, None);
     let w_out = Matrix::new(hidden, heads * d, dtype, None);
     let rows = Array::from_i32(&vec![0; 2 * b.max(2) as usize], &[2 * b.max(2)])?;
-    let counters = ops::zeros(&[b * heads], Dtype::I32)?;
+    let counters = Counters::new(b * heads)?;
     let one = Array::from_i32(&[1], &[1])?;
-    eval_all([&rows, &counters])?;
+    eval_all([&rows])?;
     let product = |x: &Array, w: &Matrix| match b {
         1 => cuda::one_row(x, w.weights(), &Around::default()),
         _ => cuda::few_rows(x, w.weights()),

@@ -61,15 +61,7 @@ fn sigmoid_equals_the_literal_in_each_float_type() {
 }
 
 #[test]
-fn erf_equals_the_literal_in_each_float_type() {
-    assert_unary(ops::erf, Dtype::F32, &[-0.995_322_2, -0.520_500_1, 0.0, 0.966_105_3], 1e-6);
-    assert_unary(ops::erf, Dtype::F16, &[-0.995_117_2, -0.520_507_8, 0.0, 0.966_308_6], 1e-3);
-    assert_unary(ops::erf, Dtype::Bf16, &[-0.996_093_75, -0.519_531_25, 0.0, 0.964_843_75], 8e-3);
-}
-
-#[test]
-fn square_abs_and_negative_are_exact() {
-    assert_unary(ops::square, Dtype::F32, &[4.0, 0.25, 0.0, 2.25], 0.0);
+fn abs_and_negative_are_exact() {
     assert_unary(ops::abs, Dtype::Bf16, &[2.0, 0.5, 0.0, 1.5], 0.0);
     assert_unary(ops::negative, Dtype::F16, &[2.0, 0.5, 0.0, -1.5], 0.0);
 }

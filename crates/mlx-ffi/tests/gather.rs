@@ -3,8 +3,8 @@
 mod near;
 
 use mlx_ffi::{
-    Array, Device, Dtype, QuantMode, Quantization, Quantized, Result, cpu, dequantize, gather_qmm,
-    ops, quantize, random, use_device,
+    Array, Device, Dtype, Indices, QuantMode, Quantization, Quantized, Result, cpu, dequantize,
+    gather_qmm, ops, quantize, random, use_device,
 };
 use near::assert_near;
 
@@ -19,7 +19,7 @@ fn normal(shape: &[i32], dtype: Dtype, seed: u64) -> Result<Array> {
 
 /// `x`, `[t, 1 or e, k]`, times the matrices of `w` that `indices`, `[t, e]`, name, in f32:
 /// `[t, e, n]`.
-fn expected(x: &Array, w: &Array, indices: &Array) -> Result<Vec<f32>> {
+fn expected(x: &Array, w: &Array, indices: &Indices) -> Result<Vec<f32>> {
     let chosen = ops::take(&ops::astype(w, Dtype::F32)?, indices, 0)?;
     let x = ops::expand_dims(&ops::astype(x, Dtype::F32)?, -1)?;
     ops::squeeze(&ops::matmul(&chosen, &x)?, -1)?.to_vec_f32()
@@ -35,7 +35,7 @@ fn tolerance(dtype: Dtype) -> f32 {
 
 #[test]
 fn our_dense_product_takes_the_matrix_that_each_index_names() -> Result<()> {
-    let indices = Array::from_u32(&[4, 0, 2, 2, 0, 1], &[3, 2])?;
+    let indices = Indices::from_u32(&[4, 0, 2, 2, 0, 1], &[3, 2])?;
     for dtype in FLOATS {
         let w = normal(&[5, 9, 70], dtype, 1)?;
         for rows in [1, 2] {
@@ -50,7 +50,7 @@ fn our_dense_product_takes_the_matrix_that_each_index_names() -> Result<()> {
 
 #[test]
 fn our_packed_product_takes_the_matrix_that_each_index_names() -> Result<()> {
-    let indices = Array::from_u32(&[4, 0, 2, 2, 0, 1], &[3, 2])?;
+    let indices = Indices::from_u32(&[4, 0, 2, 2, 0, 1], &[3, 2])?;
     let forms = [
         (QuantMode::Affine, 4, 64),
         (QuantMode::Affine, 3, 32),
@@ -88,8 +88,9 @@ fn any_layout_gives_the_same_product() -> Result<()> {
     };
     let w = ops::swap_axes(&half(&normal(&[8, 40, 9], Dtype::F32, 5)?, 0)?, 1, 2)?;
     let x = ops::swap_axes(&half(&normal(&[40, 2, 6], Dtype::F32, 6)?, 2)?, 0, 2)?;
-    let indices = ops::swap_axes(&Array::from_u32(&[3, 1, 0, 2, 2, 0], &[2, 3])?, 0, 1)?;
-    let product = cpu::gather_matmul(&x, &w, &indices)?;
+    let indices = Indices::from_u32(&[3, 2, 1, 2, 0, 0], &[3, 2])?;
+    let in_columns = ops::swap_axes(&Array::from_u32(&[3, 1, 0, 2, 2, 0], &[2, 3])?, 0, 1)?;
+    let product = cpu::gather_matmul(&x, &w, &in_columns)?;
     assert_near(&product.to_vec_f32()?, &expected(&x, &w, &indices)?, 2e-4);
     let empty = cpu::gather_matmul(
         &ops::zeros(&[0, 1, 40], Dtype::F32)?,
@@ -134,7 +135,7 @@ fn what_does_not_fit_is_refused() -> Result<()> {
 fn mlx_gathers_in_f32_and_other_types_are_refused_before_they_end_the_process() -> Result<()> {
     let w = normal(&[3, 5, 32], Dtype::F32, 12)?;
     let x = normal(&[4, 1, 32], Dtype::F32, 13)?;
-    let indices = Array::from_u32(&[2, 0, 1, 2], &[4, 1])?;
+    let indices = Indices::from_u32(&[2, 0, 1, 2], &[4, 1])?;
     let columns = ops::swap_axes(&w, 1, 2)?;
     let lines = ops::expand_dims(&x, 1)?;
     let product = ops::gather_mm(&lines, &columns, &indices, false)?;

@@ -1,6 +1,6 @@
 //! Slices, gathers and scatters against literal numbers, by hand.
 
-use mlx_ffi::{Array, Dtype, Result, ops};
+use mlx_ffi::{Array, Dtype, Indices, Result, ops};
 
 fn table() -> Result<Array> {
     Array::from_f32(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0], &[3, 2])
@@ -30,12 +30,12 @@ fn slice_updates_leave_the_original_alone() -> Result<()> {
 #[test]
 fn take_gathers_rows_and_columns() -> Result<()> {
     let a = table()?;
-    let rows = ops::take(&a, &Array::from_u32(&[2, 0, 2, 1], &[2, 2])?, 0)?;
+    let rows = ops::take(&a, &Indices::from_u32(&[2, 0, 2, 1], &[2, 2])?, 0)?;
     assert_eq!(rows.shape(), [2, 2, 2]);
     assert_eq!(rows.to_vec_f32()?, [4.0, 5.0, 0.0, 1.0, 4.0, 5.0, 2.0, 3.0]);
-    let last = ops::take(&a, &Array::from_i32(&[-1], &[1])?, -1)?;
+    let last = ops::take(&a, &Indices::from_u32(&[1], &[1])?, -1)?;
     assert_eq!(last.to_vec_f32()?, [1.0, 3.0, 5.0]);
-    let none = ops::take(&a, &ops::zeros(&[0], Dtype::U32)?, 0)?;
+    let none = ops::take(&a, &Indices::from_u32(&[], &[0])?, 0)?;
     assert_eq!(none.shape(), [0, 2]);
     Ok(())
 }
@@ -43,14 +43,14 @@ fn take_gathers_rows_and_columns() -> Result<()> {
 #[test]
 fn take_and_put_along_an_axis_are_inverse() -> Result<()> {
     let a = table()?;
-    let indices = Array::from_u32(&[1, 0, 0, 1, 1, 0], &[3, 2])?;
+    let indices = Indices::from_u32(&[1, 0, 0, 1, 1, 0], &[3, 2])?;
     let taken = ops::take_along_axis(&a, &indices, -1)?;
     assert_eq!(taken.to_vec_f32()?, [1.0, 0.0, 2.0, 3.0, 5.0, 4.0]);
     let back = ops::put_along_axis(&a, &indices, &taken, 1)?;
     assert_eq!(back.to_vec_f32()?, a.to_vec_f32()?);
     let masked = ops::put_along_axis(
         &a,
-        &Array::from_u32(&[0, 1, 0], &[3, 1])?,
+        &Indices::from_u32(&[0, 1, 0], &[3, 1])?,
         &Array::scalar(-7.0, Dtype::F32)?,
         -1,
     )?;
@@ -61,7 +61,7 @@ fn take_and_put_along_an_axis_are_inverse() -> Result<()> {
 #[test]
 fn scattered_sums_add_up_repeated_indices() -> Result<()> {
     let zeros = ops::zeros(&[1, 4], Dtype::F32)?;
-    let indices = Array::from_u32(&[1, 3, 1], &[1, 3])?;
+    let indices = Indices::from_u32(&[1, 3, 1], &[1, 3])?;
     let values = Array::from_f32(&[1.0, 2.0, 4.0], &[1, 3])?;
     let counts = ops::scatter_add_axis(&zeros, &indices, &values, -1)?;
     assert_eq!(counts.to_vec_f32()?, [0.0, 5.0, 0.0, 2.0]);

@@ -4,7 +4,7 @@
 mod near;
 
 use mlx_ffi::{
-    Array, Dtype, QuantMode, Quantization, Quantized, Result, dequantize, gather_qmm, ops,
+    Array, Dtype, Indices, QuantMode, Quantization, Quantized, Result, dequantize, gather_qmm, ops,
     quantize, quantized_matmul, random,
 };
 use near::assert_near;
@@ -151,7 +151,7 @@ fn gather_qmm_takes_the_matrix_that_each_row_names() -> Result<()> {
         let wide = dequantize(&w, Dtype::F32)?;
         for (order, sorted) in [([2, 0, 1, 2], false), ([0, 1, 1, 2], true)] {
             let x = normal(&[4, 1, 256], Dtype::F32, 5)?;
-            let indices = Array::from_u32(&order, &[4])?;
+            let indices = Indices::from_u32(&order, &[4])?;
             let product = gather_qmm(&x, &w, &indices, sorted)?;
             assert_eq!(product.shape(), [4, 1, 8], "{quantization:?}");
             let chosen = ops::swap_axes(&ops::take(&wide, &indices, 0)?, 1, 2)?;
@@ -166,7 +166,7 @@ fn gather_qmm_takes_the_matrix_that_each_row_names() -> Result<()> {
 fn gather_qmm_broadcasts_indices_over_experts() -> Result<()> {
     let w = quantize(&normal(&[3, 8, 64], Dtype::F32, 6)?, AFFINE_4)?;
     let x = normal(&[2, 1, 1, 64], Dtype::F32, 7)?;
-    let indices = Array::from_u32(&[0, 2, 1, 1], &[2, 2])?;
+    let indices = Indices::from_u32(&[0, 2, 1, 1], &[2, 2])?;
     let product = gather_qmm(&x, &w, &indices, false)?;
     assert_eq!(product.shape(), [2, 2, 1, 8]);
     let chosen = ops::take(&dequantize(&w, Dtype::F32)?, &indices, 0)?;
@@ -213,7 +213,7 @@ fn parts_that_do_not_fit_are_errors() -> Result<()> {
     for w in &broken {
         quantized_matmul(&x, w).expect_err("the parts do not fit");
         dequantize(w, Dtype::F32).expect_err("the parts do not fit");
-        gather_qmm(&x, w, &ops::zeros(&[1], Dtype::U32)?, false).expect_err("as above");
+        gather_qmm(&x, w, &Indices::from_u32(&[0], &[1])?, false).expect_err("as above");
     }
     for shape in [&[1, 64][..], &[0, 128]] {
         let x = ops::zeros(shape, Dtype::F32)?;

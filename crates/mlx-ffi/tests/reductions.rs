@@ -115,14 +115,19 @@ fn an_empty_sum_is_zero_and_an_empty_maximum_an_error() -> Result<()> {
     assert_eq!(ops::softmax(&empty, 0, false)?.to_vec_f32()?, []);
     for result in [
         ops::max(&empty, 0, false),
-        ops::argmax(&empty, 0, false),
         ops::logsumexp(&empty, 0, false),
-        ops::argpartition(&empty, 0, 0),
         // MLX itself divides by zero in these.
         ops::sort(&empty, 0),
-        ops::argsort(&empty, 0),
         ops::cumsum(&empty, 0, Cumulative::Forward),
         ops::cumsum(&ops::zeros(&[3, 0], Dtype::F32)?, 0, Cumulative::Forward),
+    ] {
+        result.expect_err("nothing to choose from");
+    }
+    for result in [
+        ops::argmax(&empty, 0, false),
+        ops::argpartition(&empty, 0, 0),
+        // MLX itself divides by zero in this one.
+        ops::argsort(&empty, 0),
     ] {
         result.expect_err("nothing to choose from");
     }

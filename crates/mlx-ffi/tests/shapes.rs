@@ -137,17 +137,6 @@ fn concatenate_joins_along_any_axis() -> Result<()> {
 }
 
 #[test]
-fn split_at_cuts_before_each_index() -> Result<()> {
-    let parts = ops::split_at(&counted(&[1, 6])?, &[1, 4], -1)?;
-    let values: Vec<Vec<f32>> = parts.iter().map(Array::to_vec_f32).collect::<Result<_>>()?;
-    assert_eq!(values, [vec![0.0], vec![1.0, 2.0, 3.0], vec![4.0, 5.0]]);
-    let past_the_end = ops::split_at(&counted(&[3])?, &[9], 0)?;
-    assert_eq!([past_the_end[0].shape(), past_the_end[1].shape()], [[3], [0]]);
-    assert_eq!(ops::split_at(&counted(&[3])?, &[], 0)?.len(), 1);
-    Ok(())
-}
-
-#[test]
 fn arange_and_zeros_fill_new_arrays() -> Result<()> {
     assert_eq!(ops::arange(-1, 3, Dtype::F16)?.to_vec_f32()?, [-1.0, 0.0, 1.0, 2.0]);
     let ids = ops::arange(3, 5, Dtype::U32)?;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use mlx_ffi::{Array, Result, cpu, on_cpu, ops};
+use mlx_ffi::{Array, Indices, Result, cpu, on_cpu, ops};
 
 use super::buffer::{between, positions};
 
@@ -107,7 +107,7 @@ impl<'a> Group<'a> {
             return x.share();
         }
         let indices: Vec<u32> = self.rows.iter().map(|row| *row as u32).collect();
-        ops::take(x, &Array::from_u32(&indices, &[indices.len() as i32])?, 0)
+        ops::take(x, &Indices::from_u32(&indices, &[indices.len() as i32])?, 0)
     }
 }
 

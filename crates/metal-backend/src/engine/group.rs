@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use inference_core::FinishReason;
-use mlx_ffi::{Array, async_eval, ops};
+use mlx_ffi::{Array, Indices, async_eval, ops};
 
 use super::row::Row;
 use super::served::Served;
@@ -195,14 +195,15 @@ impl Group {
     fn forward(&mut self, model: &Decoder, unread: Option<&Draws>) -> Result<Array> {
         let fresh = match self.fresh.len() {
             0 => None,
-            count => Some(Array::from_u32(&self.fresh, &[count as i32])?),
+            count => Some(Indices::from_u32(&self.fresh, &[count as i32])?),
         };
-        let parts: Vec<&Array> = unread.map(|draws| &draws.ids).into_iter().chain(&fresh).collect();
+        let parts: Vec<&Indices> =
+            unread.map(|draws| &draws.ids).into_iter().chain(&fresh).collect();
         let ids = match parts[..] {
             [ids] => ids.share()?,
-            _ => ops::concatenate(&parts, 0)?,
+            _ => Indices::concatenate(&parts, 0)?,
         };
-        let ids = ops::reshape(&ids, &[self.rows.len() as i32, 1])?;
+        let ids = ids.reshape(&[self.rows.len() as i32, 1])?;
         let hidden = model.hidden(&ids, &mut self.caches, &mut self.capture)?;
         // [rows, 1, vocab_size] -> [rows, vocab_size]
         Ok(ops::squeeze(&model.logits(&hidden)?, 1)?)

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mlx_ffi::{Array, eval_all, memory};
+use mlx_ffi::{Array, Indices, eval_all, memory};
 
 use super::pass;
 use super::row::Row;
@@ -76,7 +76,7 @@ impl Prefill {
             Some(pass) => pass,
             None => {
                 let part = &self.row.ids[self.done..self.done + count];
-                model.begin(&Array::from_u32(part, &[1, count as i32])?, &self.caches)?
+                model.begin(&Indices::from_u32(part, &[1, count as i32])?, &self.caches)?
             }
         };
         if pass::advance(model, &mut pass, &mut self.caches, layers)? {

@@ -2,7 +2,7 @@
 //! states, some positions at a time.
 
 use inference_core::{Token, TokenLogprob};
-use mlx_ffi::{Array, Dtype, eval_all, ops};
+use mlx_ffi::{Array, Dtype, Indices, eval_all, ops};
 
 use super::memory::HEAD_ROWS;
 use crate::error::{Result, not_numbers};
@@ -49,10 +49,10 @@ impl PromptLogprobs {
         let logprobs = normalise(&ops::astype(&logits, Dtype::F32)?)?;
         let tokens = &mut self.tokens[begin + 1..end + 1];
         let ids: Vec<u32> = tokens.iter().map(|token| token.id).collect();
-        let ids = Array::from_u32(&ids, &[ids.len() as i32, 1])?;
+        let ids = Indices::from_u32(&ids, &[ids.len() as i32, 1])?;
         let chosen = ops::take_along_axis(&logprobs, &ids, -1)?;
         let top = most_likely(&logprobs, self.top)?;
-        eval_all(top.iter().flat_map(|(ids, values)| [ids, values]).chain([&chosen]))?;
+        eval_all(top.iter().flat_map(|(ids, values)| [&**ids, values]).chain([&chosen]))?;
         for (token, logprob) in tokens.iter_mut().zip(chosen.to_vec_f32()?) {
             if logprob.is_nan() {
                 return Err(not_numbers());

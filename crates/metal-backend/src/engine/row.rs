@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use inference_core::{
     CacheMiss, Error, FinishReason, GenerateMetrics, GenerationSender, Outcome, Token, TokenLogprob,
 };
-use mlx_ffi::Array;
+use mlx_ffi::{Array, Indices};
 
 use super::job::Job;
 use super::output::TextState;
@@ -212,6 +212,6 @@ impl Row {
 }
 
 /// The most likely tokens, most likely first; equals by id.
-fn top_logprobs((ids, logprobs): &(Array, Array)) -> Result<Vec<TokenLogprob>> {
+fn top_logprobs((ids, logprobs): &(Indices, Array)) -> Result<Vec<TokenLogprob>> {
     Ok(ranked(&ids.to_vec_u32()?, &logprobs.to_vec_f32()?))
 }

@@ -1,6 +1,6 @@
 //! The activation of a gated network.
 
-use mlx_ffi::{Array, Result, cuda, ops};
+use mlx_ffi::{Array, GELU_CUBE, Result, ops};
 
 /// What the gate does to what it lets through.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,11 +24,11 @@ impl Activation {
         }
     }
 
-    /// As kernels for CUDA know it.
-    pub fn on_cuda(self) -> Option<cuda::Gate> {
+    /// As our own kernels know it.
+    pub fn fused(self) -> Option<mlx_ffi::Activation> {
         match self {
-            Activation::Silu => Some(cuda::Gate::Silu),
-            Activation::GeluTanh => Some(cuda::Gate::GeluTanh),
+            Activation::Silu => Some(mlx_ffi::Activation::Silu),
+            Activation::GeluTanh => Some(mlx_ffi::Activation::GeluTanh),
             Activation::ClippedSilu { .. } => None,
         }
     }
@@ -41,7 +41,7 @@ impl Activation {
             Activation::GeluTanh => {
                 // In one step, which rounds once: mlx-lm's numbers to the bit.
                 let cube = ops::power(gate, &scalar(3.0)?)?;
-                let inner = ops::add(gate, &ops::multiply(&scalar(0.044_715)?, &cube)?)?;
+                let inner = ops::add(gate, &ops::multiply(&scalar(GELU_CUBE)?, &cube)?)?;
                 let scaled = ops::multiply(&scalar((2.0 / std::f32::consts::PI).sqrt())?, &inner)?;
                 let open = ops::add(&scalar(1.0)?, &ops::tanh(&scaled)?)?;
                 let gelu = ops::multiply(&ops::multiply(&scalar(0.5)?, gate)?, &open)?;

@@ -1,6 +1,6 @@
 //! Products with a matrix for each expert of a mixture.
 
-use mlx_ffi::{Array, Quantized, cpu, gather_qmm, ops};
+use mlx_ffi::{Array, Indices, Quantized, cpu, gather_qmm, ops};
 
 use super::choice::Kernels;
 
@@ -20,7 +20,7 @@ impl Kernels {
         self,
         x: &Array,
         w: &Array,
-        indices: &Array,
+        indices: &Indices,
         order: Order,
     ) -> mlx_ffi::Result<Array> {
         match self {
@@ -39,7 +39,7 @@ impl Kernels {
         self,
         x: &Array,
         w: &Quantized,
-        indices: &Array,
+        indices: &Indices,
         order: Order,
     ) -> mlx_ffi::Result<Array> {
         match self {

@@ -6,7 +6,6 @@ use super::activation::Activation;
 use super::choice::Kernels;
 use super::columns::Columns;
 use super::matrix::Matrix;
-use super::products::rows;
 
 /// An RMS norm: `x / √(mean(x²) + eps) · weight` over the last dimension.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +40,7 @@ impl Kernels {
         let GemvFusion { norm, bias, gate, residual } = fusion;
         let gate = match gate {
             None => None,
-            Some(activation) => Some(activation.on_cuda()?),
+            Some(activation) => Some(activation.fused()?),
         };
         let norm = norm.map(|norm| (norm.weight, norm.eps));
         let around = cuda::Around { norm, bias, gate, onto: residual };
@@ -53,7 +52,7 @@ impl Kernels {
     /// Whether a sum with so many rows is better made by [`residual`](Self::residual) than by the
     /// product before it.
     pub fn adds_rows(self, x: &Array) -> bool {
-        self == Kernels::Cuda && rows(x) > 1
+        self == Kernels::Cuda && x.rows() > 1
     }
 
     /// `x + y`, where y is normed first with `out_norm`, and that normed with `norm`, where there is one
@@ -80,18 +79,13 @@ impl Kernels {
         gate: &Columns,
         up: &Columns,
     ) -> mlx_ffi::Result<Array> {
-        let known = match activation {
-            Activation::Silu => Some(cpu::Activation::Silu),
-            Activation::GeluTanh => Some(cpu::Activation::GeluTanh),
-            Activation::ClippedSilu { .. } => None,
-        };
-        match (self, known, activation.on_cuda()) {
-            (Kernels::Cpu, Some(activation), _) => {
+        match (self, activation.fused()) {
+            (Kernels::Cpu, Some(activation)) => {
                 let (gate, up) = ((&gate.of, gate.range.clone()), (&up.of, up.range.clone()));
                 cpu::gated(activation, gate, up)
             }
-            (Kernels::Cuda, _, Some(kind)) if Columns::are_halves(gate, up) => {
-                cuda::gated(kind, &gate.of)
+            (Kernels::Cuda, Some(activation)) if Columns::are_halves(gate, up) => {
+                cuda::gated(activation, &gate.of)
             }
             _ => activation.gated(&gate.array()?, &up.array()?),
         }

@@ -59,7 +59,7 @@ impl Kernels {
 /// Whether our own kernel for a few rows is faster than MLX's: on an H200 27 µs against 34 for 8 rows of
 /// 2560 × 9728, 40 against 39 for 32 of 2560 × 6144, but 46 against 40 for 8 of 9728 × 2560.
 fn few_rows_pay(x: &Array, w: &Array) -> bool {
-    let (rows, &[n, k]) = (rows(x), w.shape()) else { return false };
+    let (rows, &[n, k]) = (x.rows(), w.shape()) else { return false };
     let sizes_fit = k <= 4096 && (rows <= 8 || n <= 6144);
     sizes_fit && rows > 1 && cuda::takes_few_rows(x, cuda::Weights::Dense(w))
 }
@@ -68,14 +68,9 @@ fn few_rows_pay(x: &Array, w: &Array) -> bool {
 /// 2560 × 9728. For 1024 × 151936 it is 112 against 97, but MLX's kernel may take a minute to be
 /// compiled at its first use on a machine.
 fn few_packed_rows_pay(x: &Array, w: &Quantized) -> bool {
-    let (rows, n) = (rows(x), w.weight.shape()[0]);
+    let (rows, n) = (x.rows(), w.weight.shape()[0]);
     let size_fits = rows > 2 || rows == 2 && n >= 3072;
     size_fits && cuda::takes_few_rows(x, cuda::Weights::Packed(w))
-}
-
-/// Rows of a matrix, or of all matrices of a batch.
-pub(super) fn rows(x: &Array) -> i32 {
-    x.shape().split_last().map_or(0, |(_, leading)| leading.iter().product())
 }
 
 /// `product` of `x` with all its rows in one matrix: MLX's kernels for packed weights read the weights

@@ -142,7 +142,7 @@ impl StepCapture {
 
 #[cfg(test)]
 mod tests {
-    use mlx_ffi::{Device, Dtype, ops, use_device};
+    use mlx_ffi::{Device, Dtype, Indices, ops, use_device};
 
     use super::*;
     use crate::cache::{StateSpec, Storage};
@@ -183,7 +183,7 @@ mod tests {
             model.layers.iter().map(|layer| layer.mixer.state(None)).collect();
         let prefilled = |ids: &[u32]| {
             let mut caches = Caches::new(&specs, Storage::Plain, 1, 1000);
-            let ids = Array::from_u32(ids, &[1, ids.len() as i32]).expect("ids");
+            let ids = Indices::from_u32(ids, &[1, ids.len() as i32]).expect("ids");
             model
                 .hidden(&ids, &mut caches, &mut StepCapture::default())
                 .expect("states")
@@ -201,7 +201,7 @@ mod tests {
             capture.state.is_impossible |= !captures;
             let ids: Vec<u32> =
                 caches.offsets().iter().map(|at| (*at as u32 * 7 + step) % 90).collect();
-            let ids = Array::from_u32(&ids, &[ids.len() as i32, 1]).expect("ids");
+            let ids = Indices::from_u32(&ids, &[ids.len() as i32, 1]).expect("ids");
             let h = model.hidden(&ids, &mut caches, &mut capture).expect("states");
             let logits = model.logits(&h).expect("logits");
             let logits = ops::astype(&logits, Dtype::F32).expect("f32");

@@ -1,6 +1,6 @@
 //! The stack of transformer blocks that every architecture here is an instance of.
 
-use mlx_ffi::{Array, Result, ops};
+use mlx_ffi::{Array, Indices, Result, ops};
 
 use super::{Block, Embedding, Fusion, Linear, Pass, Positions, RmsNorm, StepCapture, Workspace};
 use crate::cache::{Caches, RopeFactors};
@@ -50,7 +50,7 @@ impl Decoder {
     }
 
     /// `ids`, `[b, l]`, to what goes into the first layer, `[b, l, hidden_size]`.
-    pub fn embed(&self, ids: &Array) -> Result<Array> {
+    pub fn embed(&self, ids: &Indices) -> Result<Array> {
         let h = self.embed_tokens.forward(ids)?;
         match self.embed_scale {
             Some(scale) => ops::multiply(&h, &Array::scalar(scale as f32, h.dtype())?),
@@ -60,7 +60,7 @@ impl Decoder {
 
     /// The pass of `ids`, `[b, l]`, before its first layer. Rows whose input is no ids begin with
     /// [`Pass::new`].
-    pub fn begin(&self, ids: &Array, caches: &Caches) -> Result<Pass> {
+    pub fn begin(&self, ids: &Indices, caches: &Caches) -> Result<Pass> {
         Ok(Pass::new(self.embed(ids)?, Positions::after(caches)))
     }
 
@@ -88,7 +88,7 @@ impl Decoder {
     /// and replayed where the device allows it.
     pub fn hidden(
         &self,
-        ids: &Array,
+        ids: &Indices,
         caches: &mut Caches,
         capture: &mut StepCapture,
     ) -> Result<Array> {

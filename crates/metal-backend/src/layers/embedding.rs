@@ -1,6 +1,6 @@
 //! Token embeddings, which may serve as the output layer too.
 
-use mlx_ffi::{Array, Dtype, Quantized, Result, dequantize, ops};
+use mlx_ffi::{Array, Dtype, Indices, Quantized, Result, dequantize, ops};
 
 use super::{Fusion, Lora, Weight, Workspace};
 use crate::kernels::Matrix;
@@ -40,8 +40,8 @@ impl Embedding {
         self.dtype
     }
 
-    /// `ids`, `[b, l]`, to `[b, l, hidden_size]`. Ids must be below the vocabulary's size.
-    pub fn forward(&self, ids: &Array) -> Result<Array> {
+    /// `ids`, `[b, l]`, to `[b, l, hidden_size]`.
+    pub fn forward(&self, ids: &Indices) -> Result<Array> {
         let y = match &self.weight.matrix {
             Matrix::Dense(weight) => ops::take(weight, ids, 0)?,
             Matrix::Quantized(packed) => {

@@ -1,6 +1,6 @@
 //! A projection that each expert of a mixture has for itself.
 
-use mlx_ffi::{Array, Result, ops};
+use mlx_ffi::{Array, Indices, Result, ops};
 
 use super::{ExpertLora, Weight, Workspace};
 use crate::kernels::Order;
@@ -27,7 +27,7 @@ impl ExpertLinear {
     }
 
     /// `x`, `[t, 1 or e, in]`, by the experts that `indices`, `[t, e]`, name: `[t, e, out]`.
-    pub fn forward(&self, x: &Array, indices: &Array, order: Order) -> Result<Array> {
+    pub fn forward(&self, x: &Array, indices: &Indices, order: Order) -> Result<Array> {
         let y = self.weight.gather(x, indices, order)?;
         let y = match &self.bias {
             None => y,

@@ -1,6 +1,6 @@
 //! A low-rank adapter beside a projection or the embeddings.
 
-use mlx_ffi::{Array, Dtype, Result, ops};
+use mlx_ffi::{Array, Dtype, Indices, Result, ops};
 
 use super::Weight;
 use super::workspace::adapter_row_bytes;
@@ -50,7 +50,7 @@ impl Lora {
     }
 
     /// `y`, the embeddings of `ids`, with the adapter's part.
-    pub fn embed(&self, ids: &Array, y: &Array) -> Result<Array> {
+    pub fn embed(&self, ids: &Indices, y: &Array) -> Result<Array> {
         let z = ops::matmul(&ops::take(&self.a, ids, 0)?, &self.b)?;
         add(self.scale, &z, y)
     }
@@ -86,7 +86,7 @@ impl ExpertLora {
 
     /// `y`, what the experts that `indices`, `[t, e]`, name made of `x`, `[t, 1 or e, in]`, with the
     /// adapter's part.
-    pub fn project(&self, x: &Array, y: &Array, indices: &Array, order: Order) -> Result<Array> {
+    pub fn project(&self, x: &Array, y: &Array, indices: &Indices, order: Order) -> Result<Array> {
         // MLX gathers on a CPU what is f32 on both sides.
         let x = match &self.a.matrix {
             Matrix::Dense(a) if a.dtype() == Dtype::F32 => &ops::astype(x, Dtype::F32)?,

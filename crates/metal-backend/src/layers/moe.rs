@@ -1,6 +1,6 @@
 //! A mixture of experts: each position passes the few feed-forward networks that a router picks.
 
-use mlx_ffi::{Array, Dtype, Result, ops};
+use mlx_ffi::{Array, Dtype, Indices, Result, ops};
 
 use super::{ExpertLinear, Fusion, GateUp, Linear, Mlp, Workspace};
 use crate::kernels::{Activation, Kernels, Order};
@@ -92,11 +92,11 @@ impl Moe {
     }
 
     /// Logits `[t, experts]` to the chosen experts and their weights in `dtype`, both `[t, e]`.
-    fn route(&self, logits: &Array, dtype: Dtype) -> Result<(Array, Array)> {
+    fn route(&self, logits: &Array, dtype: Dtype) -> Result<(Indices, Array)> {
         let first = self.num_experts - self.experts_per_token;
-        let best = |scores: &Array| -> Result<(Array, Array)> {
+        let best = |scores: &Array| -> Result<(Indices, Array)> {
             let order = ops::argpartition(scores, first, -1)?;
-            let indices = ops::slice_axis(&order, -1, first, self.num_experts)?;
+            let indices = order.slice_axis(-1, first, self.num_experts)?;
             let scores = ops::take_along_axis(scores, &indices, -1)?;
             Ok((indices, scores))
         };
@@ -118,7 +118,7 @@ impl Moe {
     }
 
     /// `x`, `[t, 1, hidden_size]`, by the experts `indices`, `[t, e]`: `[t, e, hidden_size]`.
-    fn experts(&self, x: &Array, indices: &Array, order: Order) -> Result<Array> {
+    fn experts(&self, x: &Array, indices: &Indices, order: Order) -> Result<Array> {
         let (gate, up) = self.gate_up.forward(|linear| linear.forward(x, indices, order))?;
         let inner = self.kernels.gated(self.activation, &gate, &up)?;
         self.down_proj.forward(&inner, indices, order)
@@ -126,16 +126,16 @@ impl Moe {
 
     /// As [`experts`](Self::experts) for `x` of `[t, hidden_size]`, with one row for each choice, in
     /// the order of the experts: what uses the same weights comes together.
-    fn in_order(&self, x: &Array, indices: &Array) -> Result<Array> {
+    fn in_order(&self, x: &Array, indices: &Indices) -> Result<Array> {
         let [t, e] = indices.dims()?;
         let [_, hidden] = x.dims()?;
-        let chosen = ops::reshape(indices, &[t * e])?;
+        let chosen = indices.reshape(&[t * e])?;
         let order = ops::argsort(&chosen, 0)?;
         let back = ops::argsort(&order, 0)?;
-        let token = ops::expand_dims(&ops::arange(0, t, Dtype::I32)?, 1)?;
-        let token = ops::reshape(&ops::broadcast_to(&token, &[t, e])?, &[t * e])?;
-        let rows = ops::take(x, &ops::take(&token, &order, 0)?, 0)?;
-        let sorted = ops::expand_dims(&ops::take(&chosen, &order, 0)?, 1)?;
+        let token = Indices::up_to(t)?.expand_dims(1)?;
+        let token = token.broadcast_to(&[t, e])?.reshape(&[t * e])?;
+        let rows = ops::take(x, &token.take(&order, 0)?, 0)?;
+        let sorted = chosen.take(&order, 0)?.expand_dims(1)?;
         let y = self.experts(&ops::expand_dims(&rows, 1)?, &sorted, Order::Sorted)?;
         let y = ops::take(&ops::squeeze(&y, 1)?, &back, 0)?;
         ops::reshape(&y, &[t, e, hidden])

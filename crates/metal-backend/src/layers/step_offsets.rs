@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use mlx_ffi::{Array, Dtype, Result, cuda, ops};
+use mlx_ffi::step::Counters;
+use mlx_ffi::{Array, Result, cuda, ops};
 
 use crate::cache::Slot;
 
@@ -17,7 +18,7 @@ pub(crate) struct StepOffsets {
     /// indices.
     rows: Vec<(Vec<i32>, Array)>,
     /// Zeros for kernels that count.
-    counters: Option<Array>,
+    counters: Option<Counters>,
     /// For each kind of layer, where the last step wrote.
     ends: Vec<(i32, Array)>,
 }
@@ -55,7 +56,7 @@ pub(crate) struct SlotOffsets {
     /// See [`StepOffsets`].
     pub rows: Array,
     /// See [`StepOffsets`].
-    pub counters: Array,
+    pub counters: Counters,
 }
 
 impl StepOffsets {
@@ -81,12 +82,8 @@ impl StepOffsets {
             }
         };
         let counters = match &self.counters {
-            Some(counters) if counters.size() >= (b * n_heads) as usize => counters.share()?,
-            _ => {
-                let counters =
-                    ops::zeros(&[(b * n_heads).max(cuda::ON_DEVICE as i32)], Dtype::I32)?;
-                self.counters.insert(counters).share()?
-            }
+            Some(counters) if counters.count() >= (b * n_heads) as usize => counters.share()?,
+            _ => self.counters.insert(Counters::new(b * n_heads)?).share()?,
         };
         Ok(SlotOffsets { at, rows, counters })
     }

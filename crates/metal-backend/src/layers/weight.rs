@@ -1,6 +1,6 @@
 //! The matrix of a projection, an embedding or the experts of a mixture.
 
-use mlx_ffi::{Array, Dtype, Result};
+use mlx_ffi::{Array, Dtype, Indices, Result};
 
 use super::{Fusion, Workspace};
 use crate::kernels::{Kernels, Matrix, Order};
@@ -41,7 +41,7 @@ impl Weight {
 
     /// `x wᵀ` with a matrix of `w` for each of `indices`, `[t, e]`: `x` of `[t, 1 or e, in]` to
     /// `[t, e, out]`.
-    pub fn gather(&self, x: &Array, indices: &Array, order: Order) -> Result<Array> {
+    pub fn gather(&self, x: &Array, indices: &Indices, order: Order) -> Result<Array> {
         match &self.matrix {
             Matrix::Dense(weight) => self.kernels.gather_dense(x, weight, indices, order),
             Matrix::Quantized(weight) => self.kernels.gather_quantized(x, weight, indices, order),

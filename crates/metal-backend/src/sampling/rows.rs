@@ -1,6 +1,6 @@
 //! The draws of all rows of a batch.
 
-use mlx_ffi::{Array, Dtype, ops};
+use mlx_ffi::{Array, Dtype, Indices, ops};
 
 use super::{Draw, Report, Sampler};
 use crate::error::Result;
@@ -8,7 +8,7 @@ use crate::error::Result;
 /// What one step chose for each row of a batch; nothing is computed until it is read.
 pub(crate) struct Draws {
     /// `[rows]`, U32.
-    pub ids: Array,
+    pub ids: Indices,
     /// One for each row.
     pub reports: Vec<Report>,
 }
@@ -40,7 +40,7 @@ impl Draws {
                 Some(best) if sampler.is_plain() => {
                     let check = sampler.check(&ops::astype(&own, Dtype::F32)?)?;
                     sampler.step += 1;
-                    ids.push(ops::slice_axis(best, 0, row, row + 1)?);
+                    ids.push(best.slice_axis(0, row, row + 1)?);
                     reports.push(Report { check, ..Report::default() });
                 }
                 _ => {
@@ -50,13 +50,13 @@ impl Draws {
                 }
             }
         }
-        let ids = ops::concatenate(&ids.iter().collect::<Vec<_>>(), 0)?;
+        let ids = Indices::concatenate(&ids.iter().collect::<Vec<_>>(), 0)?;
         Ok(Draws { ids, reports })
     }
 
     /// Everything that will be read.
     pub fn arrays(&self) -> impl Iterator<Item = &Array> {
-        std::iter::once(&self.ids).chain(self.reports.iter().flat_map(Report::arrays))
+        std::iter::once(&*self.ids).chain(self.reports.iter().flat_map(Report::arrays))
     }
 
     /// Keeps the rows with these indices, in ascending order.
@@ -64,7 +64,7 @@ impl Draws {
     /// # Errors
     /// Those of MLX.
     pub fn keep(self, rows: &[usize]) -> mlx_ffi::Result<Draws> {
-        let ids = take_rows(&self.ids, rows)?;
+        let ids = self.ids.take(&indices_of(rows)?, 0)?;
         let kept = |(row, report)| rows.contains(&row).then_some(report);
         let reports = self.reports.into_iter().enumerate().filter_map(kept).collect();
         Ok(Draws { ids, reports })
@@ -76,6 +76,10 @@ impl Draws {
 /// # Errors
 /// Those of MLX.
 pub(crate) fn take_rows(array: &Array, rows: &[usize]) -> mlx_ffi::Result<Array> {
+    ops::take(array, &indices_of(rows)?, 0)
+}
+
+fn indices_of(rows: &[usize]) -> mlx_ffi::Result<Indices> {
     let indices: Vec<u32> = rows.iter().map(|row| *row as u32).collect();
-    ops::take(array, &Array::from_u32(&indices, &[rows.len() as i32])?, 0)
+    Indices::from_u32(&indices, &[rows.len() as i32])
 }

@@ -2,12 +2,11 @@
 
 use std::ops::Range;
 
-pub use cpu_kernels::Activation;
 use cpu_kernels::{Gated, Heads, Norm, Rotation, Rows, Sum};
 
 use super::operation::{Inputs, Outcome, View, operation};
 use super::{failed, kernel_dtype, leading_shape};
-use crate::{Array, Dtype, Error, Result};
+use crate::{Activation, Array, Dtype, Error, Result};
 
 /// `x / √(mean(x²) + eps) · weight` over the last dimension, `[size]`, of at most four; in the
 /// common type of both.

@@ -68,7 +68,7 @@ pub fn step_attention(step: &Step<'_>) -> Result<[Array; 3]> {
         let mut turns = TURNS.replace(Turns::NONE);
         let rotation = match (turned, radians) {
             (Some((dims, speed, magnitude)), Some(radians)) => {
-                let positions = beyond.iter().map(|beyond| at + beyond).collect();
+                let positions = beyond.iter().map(|beyond| at.wrapping_add(*beyond)).collect();
                 let turns = turns.of(radians, [speed, magnitude], positions);
                 Some(Rotation { dims, turns })
             }

@@ -1,14 +1,17 @@
 //! What attention does with one new position of each row.
 
+use super::constants::THREADS;
 use super::kernel::{Constant, Launch, Source};
-use super::{THREADS, is_half, launch};
+use super::launch::launch;
 use crate::step::Step;
 use crate::{Array, Dtype, Error, Result};
 
 /// Blocks that keep a large device busy.
 const BLOCKS: i32 = 264;
 /// Positions of a buffer that are worth a block of their own.
-const KEYS: i32 = 64;
+const WORTH_A_BLOCK: i32 = 64;
+/// The most heads of all rows.
+const MOST_COUNTED: i32 = 1 << 16;
 /// The most blocks that share the keys of a row.
 const MOST_SPLITS: i32 = 32;
 
@@ -36,7 +39,7 @@ const STEP: Source = Source {
 
 /// Whether [`step_attention`] has a kernel for heads of so many values, of this type.
 pub fn attends(head_dim: i32, dtype: Dtype) -> bool {
-    matches!(head_dim, 32 | 64 | 128 | 256) && is_half(dtype)
+    matches!(head_dim, 32 | 64 | 128 | 256) && dtype.is_half()
 }
 
 /// Norms and rotates, writes key and value at `at` and attends to all from each row's first position
@@ -50,8 +53,11 @@ pub fn step_attention(step: &Step<'_>) -> Result<[Array; 3]> {
     let Step { turn, norms, .. } = *step;
     let [b, n_kv_heads, capacity, d] = step.sizes()?;
     let dtype = keys.dtype();
-    let counters_fit = counters.dtype() == Dtype::I32 && counters.size() >= (b * n_heads) as usize;
-    if !(attends(d, dtype) && counters_fit && step.sinks.is_none()) {
+    let counted = i64::from(b) * i64::from(n_heads);
+    let counters_fit = counters.count() as i64 >= counted && counted <= i64::from(MOST_COUNTED);
+    // Sixteen bytes are read at once.
+    let are_aligned = [q, k, v].iter().all(|heads| heads.at % 8 == 0);
+    if !(attends(d, dtype) && counters_fit && are_aligned && step.sinks.is_none()) {
         return Err(step.misfit());
     }
     let dims = turn.map_or(0, |turn| 2 * turn.radians.size() as i32);
@@ -61,7 +67,7 @@ pub fn step_attention(step: &Step<'_>) -> Result<[Array; 3]> {
     let group = (1..=most).rev().find(|group| shared_by % group == 0).unwrap_or(1);
     let blocks = b * n_heads / group;
     // By what the buffers hold, so that the steps that they have room for are launched alike.
-    let splits = (BLOCKS / blocks).min(capacity / KEYS).clamp(1, MOST_SPLITS);
+    let splits = (BLOCKS / blocks).min(capacity / WORTH_A_BLOCK).clamp(1, MOST_SPLITS);
     let constants = [
         (c"T", Constant::Type(dtype)),
         (c"D", Constant::Int(d)),
@@ -92,7 +98,17 @@ pub fn step_attention(step: &Step<'_>) -> Result<[Array; 3]> {
     let radians = turn.map_or(rows, |turn| turn.radians);
     let (q_norm, k_norm) = norms.map_or((keys, keys), |norms| (norms.q, norms.k));
     let inputs = [
-        q.array, k.array, v.array, keys, values, on_device, rows, counters, radians, q_norm, k_norm,
+        q.array,
+        k.array,
+        v.array,
+        keys,
+        values,
+        on_device,
+        rows,
+        counters.array(),
+        radians,
+        q_norm,
+        k_norm,
     ];
     let found = launch(&STEP, &inputs, &all)?;
     let [out, _, _, keys, values] = <[Array; 5]>::try_from(found)

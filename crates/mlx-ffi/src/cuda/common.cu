@@ -40,16 +40,16 @@ __device__ __forceinline__ float raised(const unsigned* words, int i) {
     return __uint_as_float(__byte_perm(words[i / 4], 0x4b000000, 0x7540 | i % 4)) - 8388608.0f;
   }
 }
-// 1: silu, 2: gelu by tanh; of `gate`, times `up`.
+// The activation of `gate`, SILU or GELU_TANH, times `up`.
 template <int GATE, typename T>
 __device__ __forceinline__ T gated(T gate, T up) {
   const float g = static_cast<float>(gate);
   T open;
-  if constexpr (GATE == 1) {
+  if constexpr (GATE == SILU) {
     const T sigmoid = static_cast<T>(1.0f / (1.0f + expf(-g)));
     open = static_cast<T>(g * static_cast<float>(sigmoid));
   } else {
-    open = static_cast<T>(0.5f * g * (1.0f + tanhf(0.7978845608f * (g + 0.044715f * g * g * g))));
+    open = static_cast<T>(0.5f * g * (1.0f + tanhf(0.7978845608f * (g + GELU_CUBE * g * g * g))));
   }
   return static_cast<T>(static_cast<float>(open) * static_cast<float>(up));
 }

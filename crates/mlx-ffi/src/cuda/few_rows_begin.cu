@@ -2,8 +2,6 @@
 // and each eight rows of x.
 
 wait_for_last();
-constexpr int WARPS = 8;
-constexpr int ROWS = 32;
 int rows_of_x = 1;
 for (int i = 0; i + 1 < x_ndim; i++) {
   rows_of_x *= x_shape[i];
@@ -13,7 +11,7 @@ const int rows_of_w = w_shape[0];
 const int warp = threadIdx.x / 32;
 const int quad = threadIdx.x % 32 / 4;
 const int part = threadIdx.x % 4;
-const int first = blockIdx.x * ROWS;
+const int first = blockIdx.x * WEIGHT_ROWS;
 float sums[2][TILES][4];
 #pragma unroll
 for (int m = 0; m < 2; m++) {

@@ -1,6 +1,6 @@
 // How products of a few rows of x end: the warps' sums become one.
 
-__shared__ float parts[WARPS][ROWS][TILES * 8 + 1];
+__shared__ float parts[WARPS][WEIGHT_ROWS][TILES * 8 + 1];
 #pragma unroll
 for (int m = 0; m < 2; m++) {
   #pragma unroll
@@ -12,9 +12,9 @@ for (int m = 0; m < 2; m++) {
   }
 }
 __syncthreads();
-for (int index = threadIdx.x; index < ROWS * TILES * 8; index += WARPS * 32) {
-  const int row = index / ROWS;
-  const int column = index % ROWS;
+for (int index = threadIdx.x; index < WEIGHT_ROWS * TILES * 8; index += THREADS) {
+  const int row = index / WEIGHT_ROWS;
+  const int column = index % WEIGHT_ROWS;
   if (row < rows_of_x && first + column < rows_of_w) {
     float sum = 0;
     #pragma unroll

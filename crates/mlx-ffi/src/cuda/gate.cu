@@ -6,7 +6,7 @@ int rows_of_x = 1;
 for (int i = 0; i + 1 < x_ndim; i++) {
   rows_of_x *= x_shape[i];
 }
-const int64_t index = (static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x) * 8;
+const int64_t index = (static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x) * 8;
 if (index < static_cast<int64_t>(rows_of_x) * half) {
   const T* from = x + index / half * 2 * half + index % half;
   const uint4 gates = *reinterpret_cast<const uint4*>(from);

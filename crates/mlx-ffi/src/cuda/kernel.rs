@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
+use super::constants::definitions;
 use crate::error::{check, init, take};
 use crate::stream::{current, current_index as stream_index};
 use crate::vector::VectorArray;
@@ -100,7 +101,8 @@ impl Kernel {
         init();
         let inputs = Strings::of(source.inputs);
         let outputs = Strings::of(source.outputs);
-        let (body, header) = (c_string(&bare(source.body))?, c_string(&bare(source.header))?);
+        let (body, header) =
+            (c_string(&bare(source.body))?, c_string(&(definitions() + &bare(source.header)))?);
         // SAFETY: names and texts live for the call, which copies them.
         let raw = unsafe {
             sys::mlx_fast_cuda_kernel_new(

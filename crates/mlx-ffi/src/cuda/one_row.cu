@@ -3,13 +3,11 @@
 // one while its loads run ahead, over the ends of the rows; where there are fewer groups than warps,
 // several warps share one. A lane has VALUES columns at a time.
 
-constexpr int WARPS = 8;
 constexpr int EACH = GATE ? 2 : 1;
 constexpr int DOTS = ROWS * EACH;
 constexpr int DEPTH = 4;
-constexpr int MOST_COLUMNS = 16384;
 constexpr bool PACKED = BITS < 16;
-constexpr int VALUES = PACKED ? 16 : 8;
+constexpr int VALUES = PACKED ? PACKED_VALUES : DENSE_VALUES;
 constexpr int BYTES = VALUES * BITS / 8;
 struct alignas(BYTES) Pack {
   unsigned words[BYTES / 4];
@@ -21,7 +19,7 @@ const int rows_of_out = w_shape[0] / EACH;
 const int teams = (rows_of_out + ROWS - 1) / ROWS;
 const int warps = gridDim.x * WARPS;
 // How many warps share a group of rows; they are of one block.
-const int split = teams * 8 <= warps ? 8 : teams * 4 <= warps ? 4 : teams * 2 <= warps ? 2 : 1;
+const int split = SPLIT_FOR(teams, warps);
 const int warp = threadIdx.x / 32;
 const int lane = threadIdx.x % 32;
 const int part = warp % split;

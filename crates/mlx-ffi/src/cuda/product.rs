@@ -2,12 +2,14 @@
 
 use std::ffi::CStr;
 
+use super::constants::{
+    DENSE_VALUES, LANES, MOST_COLUMNS, MOST_WIDE_COLUMNS, PACKED_VALUES, SPLITS, THREADS, WARPS,
+    WEIGHT_ROWS, code,
+};
 use super::kernel::{Constant, Launch, Source};
-use super::{THREADS, first, is_half, launch, scalar};
-use crate::{Array, Dtype, Error, QuantMode, Quantized, Result};
+use super::launch::{first, launch, scalar};
+use crate::{Activation, Array, Dtype, Error, QuantMode, Quantized, Result};
 
-/// Warps of a block.
-const WARPS: i32 = 8;
 /// Blocks that a large device runs at once where a row of x is normed first or unpacked weights are a gate:
 /// three for each of its multiprocessors, by the registers that they take. The blocks of a second round would leave most of it
 /// idle.
@@ -17,12 +19,8 @@ const PLAIN_BLOCKS: i32 = 528;
 /// Blocks that run at once where a warp unpacks two rows of weights at a time: two on each
 /// multiprocessor.
 const UNPACKING_BLOCKS: i32 = 264;
-/// Rows of weights of a block that multiplies several rows of x.
-const WEIGHT_ROWS: i32 = 32;
-/// The most columns whose row of x a block can hold.
-pub(super) const MOST_COLUMNS: i32 = 1 << 14;
-/// The most columns whose row of x a block can hold as floats.
-const MOST_WIDE_COLUMNS: i32 = 10 << 10;
+/// The most rows of weights that a product takes.
+const MOST_WEIGHT_ROWS: i32 = 1 << 26;
 /// The most rows of x that a product takes.
 pub const MOST_ROWS: i32 = 32;
 
@@ -78,7 +76,9 @@ impl Weights<'_> {
             Weights::Dense(w) => w.dims(),
             Weights::Packed(w) => {
                 let [n, groups] = w.scales.dims()?;
-                Ok([n, groups * w.quantization.group_size])
+                let columns = groups.checked_mul(w.quantization.group_size);
+                let columns = columns.ok_or_else(|| Error::new(format!("too many {groups}")))?;
+                Ok([n, columns])
             }
         }
     }
@@ -114,25 +114,6 @@ impl Weights<'_> {
     }
 }
 
-/// What a gate does to what it lets through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gate {
-    /// `x · sigmoid(x)`.
-    Silu,
-    /// The tanh form of the Gaussian error linear unit.
-    GeluTanh,
-}
-
-impl Gate {
-    /// As kernels know it.
-    pub(super) fn code(self) -> i32 {
-        match self {
-            Gate::Silu => 1,
-            Gate::GeluTanh => 2,
-        }
-    }
-}
-
 /// What is done before and after a product; each step rounds as an operation of its own.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Around<'a> {
@@ -141,7 +122,7 @@ pub struct Around<'a> {
     /// What is added to the product, `[out]`.
     pub bias: Option<&'a Array>,
     /// The first half of the product is a gate for the second, and half as much comes out.
-    pub gate: Option<Gate>,
+    pub gate: Option<Activation>,
     /// What the result is added to, of its shape.
     pub onto: Option<&'a Array>,
 }
@@ -155,8 +136,10 @@ pub fn takes_one_row(x: &Array, w: Weights<'_>, around: &Around<'_>) -> bool {
     };
     let out = if around.gate.is_some() { n / 2 } else { n };
     let Some((_, group_size)) = w.packing() else { return false };
-    let sizes_fit = k % 8 == 0 && (1..=MOST_COLUMNS).contains(&k) && n > 0 && group_size % 16 == 0;
-    let types_fit = is_half(dtype) && w.dtype() == dtype && w.is_whole();
+    let rows_fit = (1..=MOST_WEIGHT_ROWS).contains(&n);
+    let sizes_fit =
+        k % 8 == 0 && (1..=MOST_COLUMNS).contains(&k) && rows_fit && group_size % 16 == 0;
+    let types_fit = dtype.is_half() && w.dtype() == dtype && w.is_whole();
     let norm_fits = is_fit(around.norm.map(|(weight, _)| weight), k);
     let rest_fits = norm_fits && is_fit(around.bias, n) && is_fit(around.onto, out);
     let is_one_row = x.shape().last() == Some(&k) && x.size() == k as usize;
@@ -177,40 +160,15 @@ pub fn one_row(x: &Array, w: Weights<'_>, around: &Around<'_>) -> Result<Array> 
         Weights::Packed(w) => (&w.weight, &w.scales, w.biases.as_ref().unwrap_or(x)),
     };
     let out = if around.gate.is_some() { n / 2 } else { n };
-    // Packed weights are unpacked beside values of x that two rows share.
-    let pays_in_pairs = bits < 16 && out >= 4 * WARPS * UNPACKING_BLOCKS;
-    let rows = if pays_in_pairs && around.gate.is_none() { 2 } else { 1 };
-    let unpacks_pairs = rows == 2 || around.gate.is_some() && bits < 16;
-    let blocks = match (unpacks_pairs, around.norm.is_some() || around.gate.is_some()) {
-        (true, _) => UNPACKING_BLOCKS,
-        (false, true) => BLOCKS,
-        (false, false) => PLAIN_BLOCKS,
-    };
-    let warps = WARPS * blocks;
-    let teams = (out + rows - 1) / rows;
-    let columns_at_once = if bits < 16 { 512 } else { 256 };
-    // Bringing the parts of a row together costs more than a few warps without work.
-    let worth_splitting = WARPS * blocks.min(BLOCKS);
-    let fits = |split: &i32| teams * split <= worth_splitting && columns_at_once * split <= k;
-    let split = [8, 4, 2].into_iter().find(fits);
-    let warps = match split {
-        Some(split) => teams * split,
-        // As many for each round as for the others.
-        None => {
-            let rounds = (teams + warps - 1) / warps;
-            (teams + rounds - 1) / rounds
-        }
-    };
-    let grid = (warps + WARPS - 1) / WARPS;
+    let cut = Cut::of(out, k, bits, (around.norm.is_some(), around.gate.is_some()));
     let norm = around.norm;
-    let gate = around.gate.map_or(0, Gate::code);
+    let gate = around.gate.map_or(0, code);
     let constants = [
         (c"T", Constant::Type(x.dtype())),
         (c"BITS", Constant::Int(bits)),
         (c"GROUP_SIZE", Constant::Int(group_size)),
-        (c"ROWS", Constant::Int(rows)),
+        (c"ROWS", Constant::Int(cut.rows)),
         (c"WIDE", Constant::Bool(bits < 16 && k <= MOST_WIDE_COLUMNS)),
-        (c"MOST_WIDE_COLUMNS", Constant::Int(MOST_WIDE_COLUMNS)),
         (c"GATE", Constant::Int(gate)),
         (c"HAS_NORM", Constant::Bool(norm.is_some())),
         (c"HAS_BIAS", Constant::Bool(around.bias.is_some())),
@@ -228,19 +186,64 @@ pub fn one_row(x: &Array, w: Weights<'_>, around: &Around<'_>) -> Result<Array> 
         around.bias.unwrap_or(x),
         around.onto.unwrap_or(x),
     ];
-    product(&ONE_ROW, &inputs, &constants, out, grid)
+    product(&ONE_ROW, &inputs, &constants, out, cut.blocks())
+}
+
+/// How a product of one row is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cut {
+    /// Rows of weights that a warp multiplies at a time: a group.
+    rows: i32,
+    warps: i32,
+}
+
+impl Cut {
+    /// For `out` columns of `k` products each with weights of `bits`, after a norm or with a gate.
+    fn of(out: i32, k: i32, bits: i32, (has_norm, has_gate): (bool, bool)) -> Cut {
+        let is_packed = bits < 16;
+        // Packed weights are unpacked beside values of x that two rows share.
+        let pays_in_pairs = is_packed && out >= 4 * WARPS * UNPACKING_BLOCKS;
+        let rows = if pays_in_pairs && !has_gate { 2 } else { 1 };
+        let unpacks_pairs = rows == 2 || has_gate && is_packed;
+        let most_blocks = match (unpacks_pairs, has_norm || has_gate) {
+            (true, _) => UNPACKING_BLOCKS,
+            (false, true) => BLOCKS,
+            (false, false) => PLAIN_BLOCKS,
+        };
+        let groups = (out + rows - 1) / rows;
+        let columns_at_once = LANES * if is_packed { PACKED_VALUES } else { DENSE_VALUES };
+        // Bringing the parts of a row together costs more than a few warps without work.
+        let worth_splitting = WARPS * most_blocks.min(BLOCKS);
+        let fits = |split: &i32| groups * split <= worth_splitting && columns_at_once * split <= k;
+        let warps = match SPLITS.into_iter().find(fits) {
+            Some(split) => groups * split,
+            // As many for each round as for the others.
+            None => {
+                let rounds = (groups + WARPS * most_blocks - 1) / (WARPS * most_blocks);
+                (groups + rounds - 1) / rounds
+            }
+        };
+        Cut { rows, warps }
+    }
+
+    fn blocks(self) -> i32 {
+        (self.warps + WARPS - 1) / WARPS
+    }
 }
 
 /// Whether [`few_rows`] multiplies `x` with such weights.
 pub fn takes_few_rows(x: &Array, w: Weights<'_>) -> bool {
-    let Ok([_, k]) = w.dims() else { return false };
+    let Ok([n, k]) = w.dims() else { return false };
     let is_known = match w.packing() {
         Some((16, _)) => k % 32 == 0,
         Some((4, group_size)) => matches!(group_size, 64 | 128),
         _ => false,
     };
     let types_fit = x.dtype() == Dtype::Bf16 && w.dtype() == Dtype::Bf16;
-    let fits = x.shape().last() == Some(&k) && k > 0 && (1..=MOST_ROWS).contains(&rows_of(x));
+    let fits = (1..=MOST_WEIGHT_ROWS).contains(&n)
+        && x.shape().last() == Some(&k)
+        && k > 0
+        && (1..=MOST_ROWS).contains(&x.rows());
     is_known && types_fit && fits && w.is_whole()
 }
 
@@ -252,7 +255,7 @@ pub fn few_rows(x: &Array, w: Weights<'_>) -> Result<Array> {
     if !takes_few_rows(x, w) {
         return Err(Error::new(format!("no product of few rows for {x:?} and {w:?}")));
     }
-    let ([n, _], rows) = (w.dims()?, rows_of(x));
+    let ([n, _], rows) = (w.dims()?, x.rows());
     // Rows of x are multiplied by eights.
     let tiles = [1, 2, 4].into_iter().find(|tiles| rows <= tiles * 8).unwrap_or(4);
     let blocks = (n + WEIGHT_ROWS - 1) / WEIGHT_ROWS;
@@ -274,11 +277,6 @@ pub fn few_rows(x: &Array, w: Weights<'_>) -> Result<Array> {
     }
 }
 
-/// Rows of a matrix that has any number of leading dimensions.
-pub(super) fn rows_of(x: &Array) -> i32 {
-    x.shape().split_last().map_or(0, |(_, leading)| leading.iter().product())
-}
-
 /// A launch of so many blocks for `out` columns.
 fn product(
     source: &Source,
@@ -295,4 +293,28 @@ fn product(
     let outputs: [(&[i32], Dtype); 1] = [(&shape, inputs[0].dtype())];
     let all = Launch { grid, block, constants, outputs: &outputs };
     first(launch(source, inputs, &all)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::constants::split_for;
+    use super::*;
+
+    #[test]
+    fn a_kernel_finds_the_split_that_its_launch_was_made_for() {
+        for (out, k, bits) in (0..18).flat_map(|i| {
+            let out = 7 << i;
+            [256, 512, 1024, 4096, 9728]
+                .into_iter()
+                .flat_map(move |k| [4, 8, 16].map(|bits| (out, k, bits)))
+        }) {
+            for has_norm in [false, true] {
+                let cut = Cut::of(out, k, bits, (has_norm, false));
+                let groups = (out + cut.rows - 1) / cut.rows;
+                let split = cut.warps / groups;
+                let found = split_for(groups, cut.blocks() * WARPS);
+                assert_eq!(found, split.max(1), "{out} {k} {bits} {cut:?}");
+            }
+        }
+    }
 }

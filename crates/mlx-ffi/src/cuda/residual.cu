@@ -3,8 +3,6 @@
 
 let_next_begin();
 wait_for_last();
-constexpr int MOST_COLUMNS = 16384;
-constexpr int WARPS = 8;
 const int columns = x_shape[x_ndim - 1];
 const int64_t row = static_cast<int64_t>(blockIdx.x) * columns;
 __shared__ alignas(16) T values[MOST_COLUMNS];

@@ -1,9 +1,9 @@
 //! What stands between the products of a layer.
 
+use super::constants::{MOST_COLUMNS, THREADS, code};
 use super::kernel::{Constant, Launch, Source};
-use super::product::{Gate, MOST_COLUMNS, rows_of};
-use super::{THREADS, first, is_half, launch, scalar};
-use crate::{Array, Dtype, Error, Result};
+use super::launch::{first, launch, scalar};
+use crate::{Activation, Array, Dtype, Error, Result};
 
 const GATE: Source = Source {
     name: c"gate",
@@ -24,16 +24,20 @@ const RESIDUAL: Source = Source {
     written: &[],
 };
 
+/// The most values of an operand: each thread takes eight, and threads are counted in 32 bits.
+const MOST_VALUES: usize = 1 << 31;
+
 /// Whether [`gated`] takes `x`.
 pub fn takes_gate(x: &Array) -> bool {
-    is_half(x.dtype()) && x.size() > 0 && x.shape().last().is_some_and(|columns| columns % 16 == 0)
+    let fits = (1..=MOST_VALUES).contains(&x.size());
+    x.dtype().is_half() && fits && x.shape().last().is_some_and(|columns| columns % 16 == 0)
 }
 
 /// The first half of the last dimension of `x`, activated, times the second half.
 ///
 /// # Errors
 /// What [`takes_gate`] does not take; a device without CUDA.
-pub fn gated(gate: Gate, x: &Array) -> Result<Array> {
+pub fn gated(gate: Activation, x: &Array) -> Result<Array> {
     if !takes_gate(x) {
         return Err(Error::new(format!("no gate for {x:?}")));
     }
@@ -42,7 +46,7 @@ pub fn gated(gate: Gate, x: &Array) -> Result<Array> {
         *last /= 2;
     }
     let dtype = x.dtype();
-    let constants = [(c"T", Constant::Type(dtype)), (c"GATE", Constant::Int(gate.code()))];
+    let constants = [(c"T", Constant::Type(dtype)), (c"GATE", Constant::Int(code(gate)))];
     let threads = (x.size() / 16) as i32;
     let grid = [(threads + THREADS - 1) / THREADS * THREADS, 1, 1];
     let outputs: [(&[i32], Dtype); 1] = [(&shape, dtype)];
@@ -62,8 +66,10 @@ pub fn takes_residual(
     let columns = x.shape().last().copied().unwrap_or(0);
     let mut norms = [out_norm, norm].into_iter().flatten();
     let norms_fit = norms.all(|norm| norm.dtype() == dtype && norm.shape() == [columns]);
-    let sizes_fit = columns % 8 == 0 && (1..=MOST_COLUMNS).contains(&columns) && x.size() > 0;
-    is_half(dtype) && y.dtype() == dtype && y.shape() == x.shape() && norms_fit && sizes_fit
+    let sizes_fit = columns % 8 == 0
+        && (1..=MOST_COLUMNS).contains(&columns)
+        && (1..=MOST_VALUES).contains(&x.size());
+    dtype.is_half() && y.dtype() == dtype && y.shape() == x.shape() && norms_fit && sizes_fit
 }
 
 /// `x + y`, where y is normed first with `out_norm`, and that normed with `norm`: root-mean-square
@@ -89,7 +95,7 @@ pub fn residual(
     ];
     let second: &[i32] = if norm.is_some() { x.shape() } else { &[1] };
     let outputs = [(x.shape(), dtype), (second, dtype)];
-    let (grid, block) = ([THREADS * rows_of(x), 1, 1], [THREADS, 1, 1]);
+    let (grid, block) = ([THREADS * x.rows(), 1, 1], [THREADS, 1, 1]);
     let all = Launch { grid, block, constants: &constants, outputs: &outputs };
     // What is not there is not looked at.
     let inputs = [x, y, out_norm.unwrap_or(x), norm.unwrap_or(x), &scalar(eps)?];

@@ -9,7 +9,6 @@
 constexpr int WIDTH = D < 128 ? 16 : 8;
 constexpr int LANES = D / WIDTH;
 constexpr int KEYS = 32 / LANES;
-constexpr int WARPS = 8;
 constexpr int AT_ONCE = D < 128 ? 2 : 4;
 constexpr int PACK = 16 / sizeof(T);
 constexpr int PACKS = WIDTH / PACK;
@@ -28,9 +27,10 @@ const int row = blockIdx.z;
 const int heads = gridDim.y * GROUP;
 
 let_next_begin();
-const int index_of_new = at[0];
+// Whatever the arrays hold, nothing outside of the buffers is read or written.
+const int index_of_new = min(max(at[0], 0), keys_shape[2] - 1);
 const int n = index_of_new + 1;
-const int start = max(rows[2 * row], WINDOW > 0 ? n - WINDOW : 0);
+const int start = max(max(rows[2 * row], 0), WINDOW > 0 ? n - WINDOW : 0);
 const float position = static_cast<float>(index_of_new + rows[2 * row + 1]) * __int_as_float(SPEED);
 const int share = (n - start + splits - 1) / splits;
 const int first = start + split * share;
@@ -212,7 +212,7 @@ for (int g = 0; g < GROUP; g++) {
 }
 __syncthreads();
 const int64_t head_at = static_cast<int64_t>(row) * heads + head;
-for (int index = threadIdx.x; index < GROUP * D; index += WARPS * 32) {
+for (int index = threadIdx.x; index < GROUP * D; index += THREADS) {
   const int g = index / D;
   float highest = bounds[0][g];
   for (int w = 1; w < WARPS; w++) {
@@ -250,7 +250,7 @@ if (splits > 1) {
   __syncthreads();
   if (is_last) {
     __threadfence();
-    for (int index = threadIdx.x; index < GROUP * D; index += WARPS * 32) {
+    for (int index = threadIdx.x; index < GROUP * D; index += THREADS) {
       const int64_t part = (head_at + index / D) * splits;
       float highest = -1e30f;
       for (int s = 0; s < splits; s++) {

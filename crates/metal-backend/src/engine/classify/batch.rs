@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use inference_core::TokenLogprob;
-use mlx_ffi::{Array, Dtype, memory, ops};
+use mlx_ffi::{Array, Dtype, Indices, memory, ops};
 
 use super::job::{ClassifyJob, DrawOptions, Scores};
 use super::run::{Run, Wanted};
@@ -231,13 +231,13 @@ impl Batch {
     ) -> Result<()> {
         let logprobs = normalise(logits)?;
         let best = ops::argmax(logits, -1, false)?;
-        let of_best = ops::take_along_axis(&logprobs, &ops::expand_dims(&best, -1)?, -1)?;
+        let of_best = ops::take_along_axis(&logprobs, &best.expand_dims(-1)?, -1)?;
         let (best, of_best) = (best.to_vec_u32()?, of_best.to_vec_f32()?);
         let begins: Vec<u32> = job.labels.iter().filter_map(|ids| ids.first().copied()).collect();
         let of_begins = if begins.is_empty() {
             Vec::new()
         } else {
-            let begins = Array::from_u32(&begins, &[begins.len() as i32])?;
+            let begins = Indices::from_u32(&begins, &[begins.len() as i32])?;
             ops::take(&logprobs, &begins, 1)?.to_vec_f32()?
         };
         let all = if job.logits { logits.to_vec_f32()? } else { Vec::new() };
@@ -305,7 +305,7 @@ fn read_labels(
     });
     let asked: Vec<(usize, usize, u32)> = asked.skip(first).take(count).collect();
     let next: Vec<u32> = asked.iter().map(|(_, _, next)| *next).collect();
-    let next = Array::from_u32(&next, &[count as i32, 1])?;
+    let next = Indices::from_u32(&next, &[count as i32, 1])?;
     let found = ops::take_along_axis(&normalise(logits)?, &next, -1)?.to_vec_f32()?;
     for ((prompt, label, _), logprob) in asked.into_iter().zip(found) {
         if logprob.is_nan() {

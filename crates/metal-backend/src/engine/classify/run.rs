@@ -1,6 +1,6 @@
 //! Rows of ids on their way through the model.
 
-use mlx_ffi::{Array, Result, eval_all, ops};
+use mlx_ffi::{Array, Indices, Result, eval_all, ops};
 
 use crate::cache::Caches;
 use crate::engine::pass;
@@ -88,17 +88,17 @@ impl Run {
     }
 
     /// `[b, columns]`; rows that are over are filled up with what is never looked at.
-    fn columns_of_ids(&self, columns: usize) -> Result<Array> {
+    fn columns_of_ids(&self, columns: usize) -> Result<Indices> {
         let of_row = |row: &Vec<u32>| -> Vec<u32> {
             let own = row.iter().copied().skip(self.done);
             own.chain(std::iter::repeat(0)).take(columns).collect()
         };
         let ids: Vec<u32> = self.ids.iter().flat_map(of_row).collect();
-        Array::from_u32(&ids, &[self.ids.len() as i32, columns as i32])
+        Indices::from_u32(&ids, &[self.ids.len() as i32, columns as i32])
     }
 
     /// The places of the wanted ids in the next `columns` columns, row after row.
-    fn wanted_in(&self, columns: usize) -> Result<Option<Array>> {
+    fn wanted_in(&self, columns: usize) -> Result<Option<Indices>> {
         let here = self.done..self.done + columns;
         let mut indices = Vec::new();
         for (row, ids) in self.ids.iter().enumerate() {
@@ -110,6 +110,6 @@ impl Run {
             indices.extend(own.map(|column| (row * columns + column - self.done) as u32));
         }
         let count = indices.len() as i32;
-        (count > 0).then(|| Array::from_u32(&indices, &[count])).transpose()
+        (count > 0).then(|| Indices::from_u32(&indices, &[count])).transpose()
     }
 }

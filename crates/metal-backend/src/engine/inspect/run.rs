@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use inference_core::{CacheMiss, GenerateMetrics, LayerAttention};
-use mlx_ffi::{Array, eval_all};
+use mlx_ffi::{Indices, eval_all};
 
 use super::job::InspectJob;
 use super::rows::{self, Rows};
@@ -55,7 +55,7 @@ impl Inspection {
             Some(pass) => pass,
             None => {
                 let ids = &self.job.ids[self.done..self.done + count];
-                let ids = Array::from_u32(ids, &[1, count as i32])?;
+                let ids = Indices::from_u32(ids, &[1, count as i32])?;
                 let mut pass = served.model.begin(&ids, &self.caches)?;
                 pass.observe();
                 pass

@@ -1,6 +1,6 @@
 //! That the kernels compute what the weights stand for.
 
-use mlx_ffi::{Array, Dtype, Quantized, dequantize, ops};
+use mlx_ffi::{Array, Dtype, Indices, Quantized, dequantize, ops};
 
 use super::Weights;
 use crate::error::{Error, Result};
@@ -85,15 +85,15 @@ impl Weights {
 }
 
 /// The expert of each of `rows`, in turn, `[rows, 1]`.
-fn turns(experts: i32, rows: i32) -> mlx_ffi::Result<Array> {
+fn turns(experts: i32, rows: i32) -> mlx_ffi::Result<Indices> {
     let turns: Vec<u32> = (0..rows).map(|row| (row % experts) as u32).collect();
-    Array::from_u32(&turns, &[rows, 1])
+    Indices::from_u32(&turns, &[rows, 1])
 }
 
 /// `x`, `[rows, k]`, times `plain`, `[k, n]`, or times one of `[experts, k, n]` each, in turn.
 fn times(x: &Array, plain: &Array) -> mlx_ffi::Result<Array> {
     let &[experts, _, _] = plain.shape() else { return ops::matmul(x, plain) };
-    let chosen = ops::take(plain, &ops::squeeze(&turns(experts, x.shape()[0])?, 1)?, 0)?;
+    let chosen = ops::take(plain, &turns(experts, x.shape()[0])?.squeeze(1)?, 0)?;
     ops::matmul(&ops::expand_dims(x, 1)?, &chosen)
 }
 

@@ -1,33 +1,17 @@
-// What the files about kernels for CUDA share: kernels as MLX keeps them, and those that write into
-// their inputs.
+// Kernels for CUDA that write into their inputs.
 #pragma once
 #include <memory>
-#include <string>
-#include <string_view>
-#include <tuple>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
-#include "mlx/fast_primitives.h"
 #include "mlx/primitives.h"
 
 namespace mlxrs {
 
-// A kernel as MLX has it, and what its class keeps to itself.
-using Kernel = mlx::core::fast::CustomKernel;
-std::string& text_of(Kernel& kernel);
-const std::string& name_of(const Kernel& kernel);
-const std::tuple<int, int, int>& grid_of(const Kernel& kernel);
-const std::tuple<int, int, int>& block_of(const Kernel& kernel);
-// For each input, whether the kernel takes its shape, its strides and the number of its dimensions.
-const std::vector<std::tuple<bool, bool, bool>>& takes_of(const Kernel& kernel);
-// Whether inputs must be row-major.
-bool copies_of(const Kernel& kernel);
-
-// The kernel of a primitive, as MLX has it or as one that writes into its inputs; null for others.
-inline Kernel* kernel_of(mlx::core::Primitive& primitive) {
-  return std::string_view(primitive.name()) == "CustomKernel" ? static_cast<Kernel*>(&primitive)
-                                                              : nullptr;
+// Whether the values of the last dimension lie side by side, which such kernels take for granted.
+inline bool is_dense(const mlx::core::Shape& shape, const mlx::core::Strides& strides) {
+  return shape.empty() || shape.back() <= 1 || strides.back() == 1;
 }
 
 // A kernel of which some inputs are outputs too.
@@ -45,6 +29,11 @@ class InPlace : public mlx::core::Primitive {
   void eval_gpu(
       const std::vector<mlx::core::array>& inputs,
       std::vector<mlx::core::array>& outputs) override {
+    for (auto& input : inputs) {
+      if (!is_dense(input.shape(), input.strides())) {
+        throw std::invalid_argument("a kernel cannot read an array whose last dimension has gaps");
+      }
+    }
     size_t own = outputs.size() - written_.size();
     // Copies of handles: what the kernel allocates is the outputs'.
     std::vector<mlx::core::array> results(outputs.begin(), outputs.begin() + own);

@@ -1,0 +1,95 @@
+//! Numbers that kernels and those who launch them agree on. They are written here alone: kernels get
+//! them as definitions before their text.
+
+use cpu_kernels::{Activation, GELU_CUBE};
+
+/// Threads of a warp.
+pub(super) const LANES: i32 = 32;
+/// Warps of a block.
+pub(super) const WARPS: i32 = 8;
+/// Threads of a block.
+pub(super) const THREADS: i32 = WARPS * LANES;
+/// Rows of weights of a block that multiplies several rows of x.
+pub(super) const WEIGHT_ROWS: i32 = 32;
+/// The most columns whose row of x a block can hold.
+pub(super) const MOST_COLUMNS: i32 = 1 << 14;
+/// The most columns whose row of x a block can hold as floats.
+pub(super) const MOST_WIDE_COLUMNS: i32 = 10 << 10;
+/// Columns that a lane multiplies at a time, of packed weights.
+pub(super) const PACKED_VALUES: i32 = 16;
+/// Columns that a lane multiplies at a time, of weights as they are.
+pub(super) const DENSE_VALUES: i32 = 8;
+/// How many warps may share a group of rows of weights, the most first; otherwise each has its own.
+pub(super) const SPLITS: [i32; 3] = [8, 4, 2];
+
+/// How many warps share a group, where there are so many groups and warps.
+#[cfg(test)]
+pub(super) fn split_for(groups: i32, warps: i32) -> i32 {
+    SPLITS.into_iter().find(|split| groups * split <= warps).unwrap_or(1)
+}
+
+/// An activation as kernels know it; 0 is none.
+pub(super) const fn code(activation: Activation) -> i32 {
+    match activation {
+        Activation::Silu => 1,
+        Activation::GeluTanh => 2,
+    }
+}
+
+/// The definitions that stand before the text of each kernel.
+pub(super) fn definitions() -> String {
+    let split = SPLITS.iter().fold(String::new(), |text, split| {
+        format!("{text}(groups) * {split} <= (warps) ? {split} : ")
+    });
+    let numbers = [
+        ("WARPS", WARPS),
+        ("THREADS", THREADS),
+        ("WEIGHT_ROWS", WEIGHT_ROWS),
+        ("MOST_COLUMNS", MOST_COLUMNS),
+        ("MOST_WIDE_COLUMNS", MOST_WIDE_COLUMNS),
+        ("PACKED_VALUES", PACKED_VALUES),
+        ("DENSE_VALUES", DENSE_VALUES),
+        ("SILU", code(Activation::Silu)),
+        ("GELU_TANH", code(Activation::GeluTanh)),
+    ];
+    let numbers = numbers.map(|(name, value)| format!("#define {name} {value}\n")).concat();
+    format!(
+        "{numbers}#define GELU_CUBE {GELU_CUBE:?}f\n#define SPLIT_FOR(groups, warps) ({split}1)\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_get_each_number_once() {
+        let text = definitions();
+        let names: Vec<&str> = text.lines().filter_map(|line| line.split(' ').nth(1)).collect();
+        assert!(names.iter().all(|name| names.iter().filter(|other| other == &name).count() == 1));
+        assert!(text.contains("#define THREADS 256\n") && text.contains("GELU_CUBE 0.044715f\n"));
+        let split = "#define SPLIT_FOR(groups, warps) ((groups) * 8 <= (warps) ? 8 : \
+                     (groups) * 4 <= (warps) ? 4 : (groups) * 2 <= (warps) ? 2 : 1)\n";
+        assert!(text.ends_with(split), "{text}");
+    }
+
+    #[test]
+    fn no_kernel_writes_a_shared_number_again() {
+        for source in [
+            include_str!("common.cu"),
+            include_str!("dense.cu"),
+            include_str!("few_rows_begin.cu"),
+            include_str!("few_rows_end.cu"),
+            include_str!("gate.cu"),
+            include_str!("one_row.cu"),
+            include_str!("packed.cu"),
+            include_str!("residual.cu"),
+            include_str!("step_attention.cu"),
+        ] {
+            for name in definitions().lines().filter_map(|line| line.split([' ', '(']).nth(1)) {
+                let again = [format!(" {name} ="), format!("#define {name}")];
+                assert!(!again.iter().any(|text| source.contains(text)), "{name}");
+            }
+        }
+    }
+}

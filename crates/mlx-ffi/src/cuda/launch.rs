@@ -1,0 +1,52 @@
+//! Launches of kernels, which a thread makes once.
+
+use std::cell::RefCell;
+use std::ffi::CStr;
+
+use super::kernel::{Kernel, Launch, Source};
+use crate::{Array, Error, Result};
+
+thread_local! {
+    static SCALARS: RefCell<Vec<(f32, Array)>> = const { RefCell::new(Vec::new()) };
+    static KERNELS: RefCell<Vec<(&'static CStr, Kernel)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The outputs of a launch of the kernel of `source`, which is made at its first use by a thread.
+pub(super) fn launch(
+    source: &Source,
+    inputs: &[&Array],
+    launch: &Launch<'_>,
+) -> Result<Vec<Array>> {
+    KERNELS.with_borrow_mut(|kernels| {
+        let known = kernels.iter().position(|(name, _)| *name == source.name);
+        let at = match known {
+            Some(at) => at,
+            None => {
+                kernels.push((source.name, Kernel::new(source)?));
+                kernels.len() - 1
+            }
+        };
+        kernels[at].1.launch(inputs, launch)
+    })
+}
+
+/// Values of four bytes that an array must have to be in the device's memory: MLX keeps arrays of up to
+/// eight bytes in the host's, where each read takes a microsecond.
+pub const ON_DEVICE: usize = 4;
+
+/// A number as an array, made at its first use by a thread.
+pub(super) fn scalar(value: f32) -> Result<Array> {
+    SCALARS.with_borrow_mut(|scalars| {
+        if let Some((_, array)) = scalars.iter().find(|(known, _)| *known == value) {
+            return array.share();
+        }
+        let array = Array::from_f32(&[value; ON_DEVICE], &[ON_DEVICE as i32])?;
+        scalars.push((value, array.share()?));
+        Ok(array)
+    })
+}
+
+/// The only output of a launch.
+pub(super) fn first(outputs: Vec<Array>) -> Result<Array> {
+    outputs.into_iter().next().ok_or_else(|| Error::new("the kernel has no output"))
+}

@@ -1,0 +1,26 @@
+//! Computing several arrays at once.
+
+use crate::array::settle;
+use crate::vector::VectorArray;
+use crate::{Array, Result, sys};
+
+/// Computes all values and waits for them.
+///
+/// # Errors
+/// As [`Array::eval`].
+pub fn eval_all<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Result<()> {
+    let list = VectorArray::of(&arrays.into_iter().collect::<Vec<_>>())?;
+    // SAFETY: the list lives for the call.
+    settle(unsafe { sys::mlx_eval(list.0) })
+}
+
+/// Starts computing all values and returns at once.
+///
+/// # Errors
+/// What failed while the operations were queued. What fails on the device after that is the error
+/// of the next call on this thread that waits, whichever array it waits for; see [`Array::eval`].
+pub fn async_eval<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Result<()> {
+    let list = VectorArray::of(&arrays.into_iter().collect::<Vec<_>>())?;
+    // SAFETY: the list lives for the call.
+    settle(unsafe { sys::mlx_async_eval(list.0) })
+}

@@ -1,0 +1,265 @@
+//! Indices, what makes them, and what reads and writes at them.
+//!
+//! MLX's kernels do not look whether an index is inside of what they read or write. So an index is
+//! a type here, [`Indices`], which knows a bound of its values from where they come, and each
+//! operation compares that bound with the axis before anything is computed.
+
+use std::ffi::c_int;
+use std::ops::Deref;
+
+use super::reductions::{check_not_empty, reduce};
+use super::shapes;
+use crate::stream::current;
+use crate::{Array, Dtype, Error, Result, sys};
+
+/// Unsigned integers of which it is known what they stay below, though they may not be computed yet.
+///
+/// They come from the host, whose values are looked at, or from operations whose results are indices
+/// by their nature. They can be read as any [`Array`]; an array does not become indices.
+#[derive(Debug)]
+pub struct Indices {
+    /// U32. Nothing writes into its buffer: what is written in place is of a floating-point type.
+    array: Array,
+    below: usize,
+}
+
+impl Deref for Indices {
+    type Target = Array;
+
+    fn deref(&self) -> &Array {
+        &self.array
+    }
+}
+
+impl Indices {
+    /// Indices from the host.
+    ///
+    /// # Errors
+    /// A shape that does not hold exactly `values.len()` values.
+    pub fn from_u32(values: &[u32], shape: &[i32]) -> Result<Indices> {
+        let below = values.iter().max().map_or(0, |&largest| largest as usize + 1);
+        Ok(Indices { array: Array::from_u32(values, shape)?, below })
+    }
+
+    /// `0, 1, …` below `count`.
+    ///
+    /// # Errors
+    /// A negative count.
+    pub fn up_to(count: i32) -> Result<Indices> {
+        let below = usize::try_from(count)
+            .map_err(|_| Error::new(format!("there are no {count} indices")))?;
+        Ok(Indices { array: shapes::arange(0, count, Dtype::U32)?, below })
+    }
+
+    /// Results of an operation that chooses along `axis` of `a`.
+    pub(crate) fn along(a: &Array, axis: i32, array: Array) -> Result<Indices> {
+        if array.dtype() != Dtype::U32 {
+            return Err(Error::new(format!("indices of type {:?}, expected U32", array.dtype())));
+        }
+        Ok(Indices { array, below: axis_size(a, axis)? })
+    }
+
+    /// What all values stay below.
+    pub fn below(&self) -> usize {
+        self.below
+    }
+
+    /// That all values name one of `count` entries of what `name` is.
+    ///
+    /// # Errors
+    /// A bound above `count`.
+    pub(crate) fn check(&self, name: &str, count: usize) -> Result<()> {
+        if self.below <= count {
+            return Ok(());
+        }
+        Err(Error::new(format!(
+            "[{name}] indices reach up to {}, expected indices below {count}",
+            self.below - 1
+        )))
+    }
+
+    /// The array that `change` makes, which holds values of this one only.
+    fn with(&self, change: impl FnOnce(&Array) -> Result<Array>) -> Result<Indices> {
+        Ok(Indices { array: change(&self.array)?, below: self.below })
+    }
+
+    /// Another handle on the same indices.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn share(&self) -> Result<Indices> {
+        self.with(Array::share)
+    }
+
+    /// As [`ops::reshape`](shapes::reshape).
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn reshape(&self, shape: &[i32]) -> Result<Indices> {
+        self.with(|array| shapes::reshape(array, shape))
+    }
+
+    /// As [`ops::broadcast_to`](shapes::broadcast_to).
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn broadcast_to(&self, shape: &[i32]) -> Result<Indices> {
+        self.with(|array| shapes::broadcast_to(array, shape))
+    }
+
+    /// As [`ops::expand_dims`](shapes::expand_dims).
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn expand_dims(&self, axis: i32) -> Result<Indices> {
+        self.with(|array| shapes::expand_dims(array, axis))
+    }
+
+    /// As [`ops::squeeze`](shapes::squeeze).
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn squeeze(&self, axis: i32) -> Result<Indices> {
+        self.with(|array| shapes::squeeze(array, axis))
+    }
+
+    /// As [`ops::slice_axis`](shapes::slice_axis).
+    ///
+    /// # Errors
+    /// Bounds that are not within the axis.
+    pub fn slice_axis(&self, axis: i32, start: i32, stop: i32) -> Result<Indices> {
+        self.with(|array| shapes::slice_axis(array, axis, start, stop))
+    }
+
+    /// As [`take`], of indices themselves.
+    ///
+    /// # Errors
+    /// Indices that are not within the axis.
+    pub fn take(&self, indices: &Indices, axis: i32) -> Result<Indices> {
+        self.with(|array| take(array, indices, axis))
+    }
+
+    /// As [`ops::concatenate`](shapes::concatenate).
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn concatenate(parts: &[&Indices], axis: i32) -> Result<Indices> {
+        let arrays: Vec<&Array> = parts.iter().map(|part| &part.array).collect();
+        let below = parts.iter().map(|part| part.below).max().unwrap_or(0);
+        Ok(Indices { array: shapes::concatenate(&arrays, axis)?, below })
+    }
+}
+
+/// The index of the largest value along `axis`, the first one of equals, as U32.
+pub fn argmax(a: &Array, axis: i32, keepdims: bool) -> Result<Indices> {
+    Indices::along(a, axis, reduce(sys::mlx_argmax_axis, a, axis, keepdims)?)
+}
+
+/// The indices that sort `a`, which must not be empty, along `axis` in ascending order, as U32.
+pub fn argsort(a: &Array, axis: i32) -> Result<Indices> {
+    check_not_empty("argsort", a)?;
+    // SAFETY: the input outlives the call; mlx-c only reads it.
+    let order =
+        Array::from_op(|out| unsafe { sys::mlx_argsort_axis(out, a.raw(), axis, current()) })?;
+    Indices::along(a, axis, order)
+}
+
+/// The indices that put the `kth` smallest value along `axis` at its place, smaller ones before
+/// it and larger ones behind, as U32.
+pub fn argpartition(a: &Array, kth: i32, axis: i32) -> Result<Indices> {
+    // SAFETY: the input outlives the call; mlx-c only reads it.
+    let order = Array::from_op(|out| unsafe {
+        sys::mlx_argpartition_axis(out, a.raw(), kth, axis, current())
+    })?;
+    Indices::along(a, axis, order)
+}
+
+/// The entries of `a` at `indices` along `axis`.
+///
+/// # Errors
+/// Indices that are not within the axis.
+pub fn take(a: &Array, indices: &Indices, axis: i32) -> Result<Array> {
+    indices.check("take", axis_size(a, axis)?)?;
+    // SAFETY: both inputs outlive the call; mlx-c only reads them. The indices are within the axis.
+    Array::from_op(|out| unsafe {
+        sys::mlx_take_axis(out, a.raw(), indices.raw(), axis, current())
+    })
+}
+
+/// For each position, the entry of `a` at the index given there along `axis`.
+///
+/// # Errors
+/// Indices that are not within the axis, or not shaped as `a` or 1 along the others.
+pub fn take_along_axis(a: &Array, indices: &Indices, axis: i32) -> Result<Array> {
+    check_along("take_along_axis", a, indices, axis)?;
+    // SAFETY: both inputs outlive the call; mlx-c only reads them. The indices are within the axis.
+    Array::from_op(|out| unsafe {
+        sys::mlx_take_along_axis(out, a.raw(), indices.raw(), axis, current())
+    })
+}
+
+/// `a` with the entries at `indices` along `axis` replaced by `values`.
+///
+/// # Errors
+/// Indices that are not within the axis, or not shaped as `a` or 1 along the others; values that do
+/// not broadcast to the indices.
+pub fn put_along_axis(a: &Array, indices: &Indices, values: &Array, axis: i32) -> Result<Array> {
+    scatter("put_along_axis", sys::mlx_put_along_axis, (a, indices, values), axis)
+}
+
+/// `a` with `values` added at `indices` along `axis`; repeated indices add up.
+///
+/// # Errors
+/// Indices that are not within the axis, or not shaped as `a` or 1 along the others; values that do
+/// not broadcast to the indices.
+pub fn scatter_add_axis(a: &Array, indices: &Indices, values: &Array, axis: i32) -> Result<Array> {
+    scatter("scatter_add_axis", sys::mlx_scatter_add_axis, (a, indices, values), axis)
+}
+
+type Scatter = unsafe extern "C" fn(
+    *mut sys::mlx_array,
+    sys::mlx_array,
+    sys::mlx_array,
+    sys::mlx_array,
+    c_int,
+    sys::mlx_stream,
+) -> c_int;
+
+fn scatter(
+    name: &str,
+    op: Scatter,
+    (a, indices, values): (&Array, &Indices, &Array),
+    axis: i32,
+) -> Result<Array> {
+    check_along(name, a, indices, axis)?;
+    // SAFETY: `op` is one of the two above, which only reads its inputs; all outlive the call, and
+    // the indices are within the axis.
+    Array::from_op(|out| unsafe { op(out, a.raw(), indices.raw(), values.raw(), axis, current()) })
+}
+
+/// The size of `a` along `axis`, which may be negative.
+fn axis_size(a: &Array, axis: i32) -> Result<usize> {
+    Ok(a.shape()[axis_at(a, axis)?] as usize)
+}
+
+fn axis_at(a: &Array, axis: i32) -> Result<usize> {
+    let rank = a.shape().len();
+    let at = i64::from(axis) + if axis < 0 { rank as i64 } else { 0 };
+    usize::try_from(at)
+        .ok()
+        .filter(|at| *at < rank)
+        .ok_or_else(|| Error::new(format!("an array of shape {:?} has no axis {axis}", a.shape())))
+}
+
+/// That `indices` name entries along `axis` for each position of `a` elsewhere, or for all alike.
+fn check_along(name: &str, a: &Array, indices: &Indices, axis: i32) -> Result<()> {
+    let at = axis_at(a, axis)?;
+    let (shape, found) = (a.shape(), indices.shape());
+    let mut others = shape.iter().zip(found).enumerate().filter(|(dim, _)| *dim != at);
+    if shape.len() != found.len() || others.any(|(_, (size, index))| ![1, *size].contains(index)) {
+        return Err(Error::new(format!(
+            "[{name}] indices of shape {found:?} do not fit axis {axis} of an array of shape {shape:?}"
+        )));
+    }
+    indices.check(name, shape[at] as usize)
+}
