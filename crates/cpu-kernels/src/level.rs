@@ -62,10 +62,24 @@ pub fn set_level(level: Option<Level>) -> Result<(), Error> {
 }
 
 /// A kernel in plain Rust, which the compiler turns into the vectors of a level.
-pub(crate) trait Kernel {
-    /// Runs it; `FMA`: a product and a sum are rounded once. Implementations are
-    /// `#[inline(always)]`, so that they are compiled for the level that calls them.
-    fn run<const FMA: bool>(self);
+pub(crate) trait Kernel: Sized {
+    /// What it gives.
+    type Output;
+
+    /// Runs it; `FMA`: a product and a sum are rounded once. On x86-64 that is so from AVX2 on, whose
+    /// instructions such a run may use. Implementations are `#[inline(always)]`, so that they are
+    /// compiled for the level that calls them.
+    fn run<const FMA: bool>(self) -> Self::Output;
+
+    /// Runs it with AVX-512, for which it may have instructions of its own.
+    ///
+    /// # Safety
+    /// The processor has [`Level::Avx512`].
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn run_avx512(self) -> Self::Output {
+        self.run::<true>()
+    }
 }
 
 /// Runs `kernel` with the instructions of `level`, which the processor must have.
@@ -73,7 +87,7 @@ pub(crate) trait Kernel {
 /// # Safety
 /// [`Level::available`] has `level`.
 #[cfg(target_arch = "x86_64")]
-pub(crate) unsafe fn run_at(level: Level, kernel: impl Kernel) {
+pub(crate) unsafe fn run_at<K: Kernel>(level: Level, kernel: K) -> K::Output {
     match level {
         Level::Portable => kernel.run::<false>(),
         // SAFETY: the caller's promise.
@@ -85,14 +99,15 @@ pub(crate) unsafe fn run_at(level: Level, kernel: impl Kernel) {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn run_avx2(kernel: impl Kernel) {
-    kernel.run::<true>();
+fn run_avx2<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run::<true>()
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
-fn run_avx512(kernel: impl Kernel) {
-    kernel.run::<true>();
+fn run_avx512<K: Kernel>(kernel: K) -> K::Output {
+    // SAFETY: the caller has the level.
+    unsafe { kernel.run_avx512() }
 }
 
 /// Runs `kernel` with the instructions of `level`, which the processor must have.
@@ -100,7 +115,7 @@ fn run_avx512(kernel: impl Kernel) {
 /// # Safety
 /// [`Level::available`] has `level`.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) unsafe fn run_at(_: Level, kernel: impl Kernel) {
+pub(crate) unsafe fn run_at<K: Kernel>(_: Level, kernel: K) -> K::Output {
     if cfg!(target_arch = "aarch64") { kernel.run::<true>() } else { kernel.run::<false>() }
 }
 

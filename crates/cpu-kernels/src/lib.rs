@@ -26,6 +26,7 @@ mod avx512;
 mod floats;
 mod functions;
 mod gather;
+mod kind;
 mod level;
 mod matmul;
 mod output;

@@ -242,6 +242,8 @@ struct RowsKernel<'a> {
 }
 
 impl Kernel for RowsKernel<'_> {
+    type Output = ();
+
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         let RowsKernel { task, first, end, out } = self;
@@ -330,6 +332,8 @@ struct PairsKernel<'a> {
 }
 
 impl Kernel for PairsKernel<'_> {
+    type Output = ();
+
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         let PairsKernel { of: Pairs { dtype, sizes, d, operands, combine }, first, end, out } =

@@ -3,8 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::platform::{PLATFORMS, Target};
-use crate::{MLX_VERSION, Variant};
+use crate::target::{MLX_VERSION, Target, Variant};
 
 /// Why MLX could not be found, fetched or compiled against.
 #[derive(Debug, thiserror::Error)]
@@ -23,15 +22,17 @@ pub enum Error {
     },
     /// There is no prebuilt MLX for this machine.
     #[error(
-        "there is no prebuilt MLX {MLX_VERSION} {variant} for {target}, only for {}; \
+        "there is no prebuilt MLX {MLX_VERSION} {variant} for {target}, only for {available}; \
          choose another variant with MLX_VARIANT, name an installed MLX in MLX_ROOT, \
-         or run `cargo xtask build-mlx --from-source DIR`", wheels(*variant)
+         or run `cargo xtask build-mlx --from-source DIR`"
     )]
     NoWheel {
         /// The variant asked for.
         variant: Variant,
         /// The machine it was asked for.
         target: Target,
+        /// The tags of the wheels that there are.
+        available: String,
     },
     /// The interpreter that fetches and unpacks wheels is not there.
     #[error(
@@ -199,10 +200,4 @@ impl Error {
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |cause| Self::Io { action, path: path.to_owned(), cause }
     }
-}
-
-/// The tags of the wheels of `variant`.
-fn wheels(variant: Variant) -> String {
-    let tags = PLATFORMS.iter().filter(|p| p.variant == variant).map(|p| p.tag);
-    tags.collect::<Vec<_>>().join(", ")
 }

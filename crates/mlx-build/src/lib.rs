@@ -59,11 +59,13 @@ mod platform;
 mod provision;
 mod python;
 mod stamp;
+mod target;
 mod tools;
 
 pub use compile::HOST;
 pub use error::Error;
 pub use linkage::Linkage;
-pub use platform::{MLX_VERSION, PLATFORMS, Platform, Target, Variant};
+pub use platform::{PLATFORMS, Platform};
 pub use provision::{Goal, Mlx, Request, Source, libclang, provision};
 pub use python::python_from_env;
+pub use target::{MLX_VERSION, Target, Variant};

@@ -2,9 +2,6 @@
 
 use std::path::Path;
 
-use crate::Error;
-use crate::platform::PLATFORMS;
-
 /// What an operating system's linker and loader need.
 #[derive(Debug)]
 pub struct Linkage {
@@ -40,18 +37,6 @@ pub(crate) const MACOS: Linkage = Linkage {
 };
 
 impl Linkage {
-    /// The linkage of an operating system.
-    ///
-    /// # Errors
-    /// [`Error::UnsupportedOs`] when MLX does not run on it.
-    pub fn of(os: &str) -> Result<&'static Self, Error> {
-        PLATFORMS
-            .iter()
-            .find(|platform| platform.os == os)
-            .map(|platform| platform.linkage)
-            .ok_or_else(|| Error::UnsupportedOs { os: os.to_owned() })
-    }
-
     /// Linker arguments with which an executable finds the library beside it,
     /// in `../lib`, or in `lib_dir`, in this order.
     pub fn executable_args(&self, lib_dir: &Path) -> Vec<String> {
@@ -68,7 +53,7 @@ mod tests {
 
     #[test]
     fn executables_look_beside_themselves_first() {
-        let linux = Linkage::of("linux").unwrap().executable_args(Path::new("/t/lib"));
+        let linux = LINUX.executable_args(Path::new("/t/lib"));
         assert_eq!(
             linux,
             [
@@ -79,11 +64,10 @@ mod tests {
                 "-Wl,-rpath,/t/lib"
             ]
         );
-        let macos = Linkage::of("macos").unwrap().executable_args(Path::new("/t/lib"));
+        let macos = MACOS.executable_args(Path::new("/t/lib"));
         assert_eq!(
             macos,
             ["-Wl,-rpath,@loader_path", "-Wl,-rpath,@loader_path/../lib", "-Wl,-rpath,/t/lib"]
         );
-        assert!(matches!(Linkage::of("windows"), Err(Error::UnsupportedOs { .. })));
     }
 }

@@ -1,49 +1,11 @@
 //! What differs between platforms, as one table: wheels, files, link lines, rpaths.
 
-use std::env;
-use std::fmt;
 use std::path::Path;
-use std::process::Command;
 use std::str::FromStr;
 
 use crate::Error;
 use crate::linkage::{LINUX, Linkage, MACOS};
-
-/// The release of MLX that everything here is pinned to.
-pub const MLX_VERSION: &str = "0.32.2";
-
-/// Which build of MLX to use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Variant {
-    /// Apple silicon, with GPU kernels in `mlx.metallib`.
-    Metal,
-    /// Linux without a GPU.
-    Cpu,
-    /// Linux with an NVIDIA GPU and the CUDA 13 libraries.
-    Cuda,
-}
-
-impl Variant {
-    /// The variant for a machine on which nobody asked for one.
-    pub fn default_for(os: &str) -> Self {
-        if os == "macos" { Self::Metal } else { Self::Cpu }
-    }
-
-    /// The name used on the command line, in `MLX_VARIANT` and in folder names.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Metal => "metal",
-            Self::Cpu => "cpu",
-            Self::Cuda => "cuda",
-        }
-    }
-}
-
-impl fmt::Display for Variant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+use crate::target::{Target, Variant};
 
 impl FromStr for Variant {
     type Err = Error;
@@ -166,44 +128,18 @@ const METAL: Platform = Platform {
 };
 const HEADER: &str = "mlx/include/mlx/mlx.h";
 
-/// A machine to build for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// Operating system, as in `target_os`.
-    pub os: String,
-    /// Processor, as in `target_arch`.
-    pub arch: String,
-    /// Major release of the operating system; only macOS has wheels by release.
-    pub os_version: u32,
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.os, self.arch)?;
-        if self.os_version == 0 { Ok(()) } else { write!(f, " {}", self.os_version) }
+impl Linkage {
+    /// The linkage of an operating system.
+    ///
+    /// # Errors
+    /// [`Error::UnsupportedOs`] when MLX does not run on it.
+    pub fn of(os: &str) -> Result<&'static Self, Error> {
+        PLATFORMS
+            .iter()
+            .find(|platform| platform.os == os)
+            .map(|platform| platform.linkage)
+            .ok_or_else(|| Error::UnsupportedOs { os: os.to_owned() })
     }
-}
-
-impl Target {
-    /// The machine that this program runs on.
-    pub fn host() -> Self {
-        Self {
-            os: env::consts::OS.to_owned(),
-            arch: env::consts::ARCH.to_owned(),
-            os_version: macos_release(),
-        }
-    }
-}
-
-/// The major release of macOS to build for, or 0 elsewhere.
-fn macos_release() -> u32 {
-    let wanted = env::var("MACOSX_DEPLOYMENT_TARGET").ok();
-    let version = wanted.or_else(|| {
-        let output = Command::new("sw_vers").arg("-productVersion").output().ok()?;
-        String::from_utf8(output.stdout).ok()
-    });
-    let major = version.as_deref().and_then(|text| text.trim().split('.').next());
-    major.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 impl Platform {
@@ -224,7 +160,11 @@ impl Platform {
                     && platform.arch == target.arch
                     && platform.min_os <= target.os_version
             })
-            .ok_or_else(|| Error::NoWheel { variant, target: target.clone() })
+            .ok_or_else(|| {
+                let tags = platforms.iter().filter(|p| p.variant == variant).map(|p| p.tag);
+                let available = tags.collect::<Vec<_>>().join(", ");
+                Error::NoWheel { variant, target: target.clone(), available }
+            })
     }
 
     /// The machine that the wheel is for.
@@ -278,6 +218,13 @@ mod tests {
             assert!(text.contains(os) && text.contains(there), "{text}");
             assert!(text.contains("MLX_ROOT") && text.contains("--from-source"), "{text}");
         }
+    }
+
+    #[test]
+    fn each_operating_system_has_its_linkage() {
+        assert_eq!(Linkage::of("linux").unwrap().library, "libmlx.so");
+        assert_eq!(Linkage::of("macos").unwrap().library, "libmlx.dylib");
+        assert!(matches!(Linkage::of("windows"), Err(Error::UnsupportedOs { .. })));
     }
 
     #[test]

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::Error;
-use crate::platform::{MLX_VERSION, Platform};
+use crate::platform::Platform;
+use crate::target::MLX_VERSION;
 
 /// A Python 3 interpreter.
 #[derive(Clone, Debug)]

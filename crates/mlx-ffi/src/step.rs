@@ -50,7 +50,7 @@ impl Counters {
         Ok(Counters(ops::zeros(&[count.max(crate::cuda::ON_DEVICE as i32)], Dtype::I32)?))
     }
 
-    /// The same ones.
+    /// Another handle on these counters.
     ///
     /// # Errors
     /// Those of MLX.

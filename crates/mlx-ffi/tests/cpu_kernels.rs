@@ -254,7 +254,7 @@ fn operands_that_do_not_fit_are_errors_when_the_operation_is_made() -> Result<()
                 biases: Some(zeros(&[3, 1], Dtype::U32)?),
                 ..valid()?
             },
-            "f32, f16 and bf16 only",
+            "do not fit",
         ),
         (
             Quantized {

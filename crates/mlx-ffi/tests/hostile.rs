@@ -67,7 +67,7 @@ fn put_along_axis_refuses_indices_beyond_the_axis_or_of_another_shape() -> Resul
     }
     let indices = Indices::from_u32(&[0, 1, 2], &[3, 1])?;
     let wide = ops::zeros(&[3, 5], Dtype::F32)?;
-    ops::put_along_axis(&table()?, &indices, &wide, 1).expect_err("five values for one index");
+    assert_refused(ops::put_along_axis(&table()?, &indices, &wide, 1), "do not broadcast");
     Ok(())
 }
 
@@ -80,6 +80,12 @@ fn scatter_add_axis_refuses_indices_beyond_the_axis_or_of_another_shape() -> Res
     for shape in [&[2][..], &[2, 1], &[6, 1]] {
         let indices = Indices::from_u32(&vec![0; shape[0] as usize], shape)?;
         assert_refused(ops::scatter_add_axis(&table()?, &indices, &value, 1), "do not fit axis 1");
+    }
+    let indices = Indices::from_u32(&[0, 1, 2], &[3, 1])?;
+    for shape in [&[6, 1][..], &[1, 3, 1], &[3, 2]] {
+        let values = ops::zeros(shape, Dtype::F32)?;
+        let result = ops::scatter_add_axis(&table()?, &indices, &values, 1);
+        assert_refused(result, "do not broadcast");
     }
     Ok(())
 }
@@ -210,7 +216,8 @@ fn a_result_whose_size_overflows_is_refused() -> Result<()> {
     assert_refused(ops::where_(&condition, &row, &column), text);
     let indices = Indices::from_u32(&[0], &[1])?.broadcast_to(&[1 << 30, 1 << 10])?;
     assert_refused(ops::take(&row, &indices, 0), text);
-    assert_refused(ops::matmul(&long(&[1 << 30, 1 << 30, 1])?, &long(&[1, 1 << 10])?), text);
+    // MLX sees this one for itself.
+    ops::matmul(&long(&[1 << 30, 1 << 20, 1])?, &long(&[1, 1 << 10])?).expect_err("too large");
     Ok(())
 }
 

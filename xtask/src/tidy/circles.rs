@@ -17,27 +17,6 @@ pub type Listed = (&'static str, &'static [&'static str]);
 pub const STILL_THERE: &[Listed] = &[
     ("crates/cli/", &["src/failure.rs", "src/output.rs"]),
     (
-        "crates/cpu-kernels/",
-        &[
-            "src/attention.rs",
-            "src/attention/plain.rs",
-            "src/attention/tile.rs",
-            "src/avx512/attention.rs",
-        ],
-    ),
-    (
-        "crates/cpu-kernels/",
-        &[
-            "src/floats/avx2.rs",
-            "src/floats/groups.rs",
-            "src/floats/kind.rs",
-            "src/floats/lanes.rs",
-            "src/floats/mod.rs",
-            "src/floats/plain.rs",
-            "src/floats/product.rs",
-        ],
-    ),
-    (
         "crates/metal-backend/",
         &[
             "src/engine/inspect/job.rs",
@@ -46,7 +25,6 @@ pub const STILL_THERE: &[Listed] = &[
             "src/engine/served.rs",
         ],
     ),
-    ("crates/mlx-build/", &["src/error.rs", "src/linkage.rs", "src/platform.rs"]),
 ];
 
 /// `still_there` are the circles that pass.

@@ -2,9 +2,7 @@
 
 use std::ops::Range;
 
-use super::Attention;
-use super::softmax::{Shape, weigh};
-use super::tile::{Mix, Tile};
+use super::task::{Attention, Mix, Tile};
 use crate::functions::add_product;
 use crate::values::widen;
 
@@ -74,13 +72,6 @@ pub(super) fn add_values<const FMA: bool>(
             }
         }
     }
-}
-
-/// Replaces scores by `exp(score − largest)` and returns the sum of these, the sink's included, with
-/// instructions that every level has.
-#[inline(always)]
-pub(super) fn weights<const FMA: bool>(scores: &mut [f32], shape: Shape) -> f32 {
-    weigh::<FMA>(scores, shape)
 }
 
 /// The dot products of each row of x with each row of weights.

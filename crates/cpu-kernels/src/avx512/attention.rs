@@ -4,11 +4,12 @@ use std::arch::x86_64::*;
 use std::cell::RefCell;
 use std::ops::Range;
 
-use super::dense::{FROM_BF16, FROM_F16, FROM_F32, PAIRS, add_products, load, step_size};
+use super::dense::{add_products, load, step_size};
 use super::lanes::{Line, sum_lanes};
 use super::scales::floats;
 use crate::Dtype;
 use crate::attention::{Attention, Mix, Tile};
+use crate::kind::{FROM_BF16, FROM_F16, FROM_F32, PAIRS};
 use crate::values::widen;
 
 /// Values in a line of floats.

@@ -7,14 +7,8 @@ use super::lanes::Line;
 use super::packed::store;
 use super::rows::Rows;
 use crate::Dtype;
+use crate::kind::{FROM_BF16, FROM_F16, FROM_F32, PAIRS};
 use crate::output::Output;
-
-/// Weights whose bf16 pairs are multiplied with pairs of x.
-pub(super) const PAIRS: u8 = 0;
-/// Weights in bf16, f16 and f32 that become floats.
-pub(super) const FROM_BF16: u8 = 1;
-pub(super) const FROM_F16: u8 = 2;
-pub(super) const FROM_F32: u8 = 3;
 
 /// Rows of x that are multiplied with four rows of weights at a time: their sums fit in registers.
 pub(super) const X_ROWS: usize = 6;

@@ -18,7 +18,8 @@ use self::dense::{Dense, X_ROWS};
 use self::packed::{Packed, Panel};
 use self::rows::Rows;
 use self::scales::Groups;
-use self::unpack::{CHUNK, FP4, FP8, kind, order_of};
+use self::unpack::{CHUNK, order_of};
+use crate::kind::{FP4, FP8, packed as kind_of};
 use crate::output::Output;
 use crate::pool::split;
 use crate::{Dtype, Packing, Problem, Weights};
@@ -36,7 +37,7 @@ pub(crate) fn run(problem: &mut Problem<'_>) {
     ROWS.with_borrow_mut(|rows| match problem.weights {
         Weights::Dense { dtype, data } => dense(problem, rows, dtype, data),
         Weights::Packed { packing, group_size, data, scales, biases } => {
-            let kind = kind(packing);
+            let kind = kind_of(packing);
             let groups = Groups::new(packing, kind, (problem.k, group_size), scales, biases);
             let summed = matches!(packing, Packing::Affine { .. }).then_some(group_size);
             let Problem { m, n, k, dtype, x, .. } = *problem;

@@ -6,8 +6,9 @@ use std::ops::Range;
 use super::lanes::{Line, sum_lanes};
 use super::rows::Rows;
 use super::scales::Groups;
-use super::unpack::{CHUNK, bits, unpack};
+use super::unpack::{CHUNK, unpack};
 use crate::Dtype;
+use crate::kind::bits;
 use crate::output::Output;
 
 /// How many bytes ahead of the codes at hand memory is asked for more.

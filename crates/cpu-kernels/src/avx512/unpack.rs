@@ -7,30 +7,11 @@
 
 use std::arch::x86_64::*;
 
-use crate::Packing;
+use crate::kind::{FP4, FP8, bits};
 use crate::values::{e2m1, e4m3};
 
 /// Codes in a chunk.
 pub(super) const CHUNK: usize = 256;
-
-/// What codes are, as a constant that kernels are compiled for: the bits of an affine code, or:
-pub(super) const FP4: u8 = 14;
-/// Eight-bit floats.
-pub(super) const FP8: u8 = 18;
-
-/// Bits of one code.
-pub(super) const fn bits(kind: u8) -> usize {
-    (if kind > 8 { kind - 10 } else { kind }) as usize
-}
-
-/// The kind of `packing`'s codes.
-pub(super) fn kind(packing: Packing) -> u8 {
-    match packing {
-        Packing::Affine { bits, .. } => bits as u8,
-        Packing::Mxfp4 | Packing::Nvfp4 => FP4,
-        Packing::Mxfp8 => FP8,
-    }
-}
 
 /// The code that `unpack` puts in vector `at / 32`, place `at % 32`.
 const fn order(bits: usize, at: usize) -> usize {

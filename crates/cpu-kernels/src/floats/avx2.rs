@@ -2,13 +2,14 @@
 
 use std::arch::x86_64::*;
 
-use super::STEPS;
-use super::kind::{self, FP4, FP8, FROM_F16, FROM_F32, bits, chunk_size, place};
+use super::codes::{self, chunk_size, place};
 use super::lanes::Lanes;
+use super::sizes::STEPS;
+use crate::kind::{FP4, FP8, FROM_F16, FROM_F32, bits};
 use crate::values::{E2M1, E4M3};
 
-/// Made and used where the processor has these instructions alone: in what
-/// [`columns`](super::columns_avx2) inlines.
+/// Made and used where the processor has these instructions alone: in kernels that are run at a level
+/// that has them.
 #[derive(Clone, Copy)]
 pub(super) struct Floats(__m256);
 
@@ -157,7 +158,7 @@ fn words<const KIND: u8>(bytes: &[u8]) -> [__m256i; 2] {
             [_mm256_permute4x64_epi64::<0xd8>(even), _mm256_permute4x64_epi64::<0xd8>(odd)]
         }
         _ => {
-            let words = kind::words::<KIND>(bytes);
+            let words = codes::words::<KIND>(bytes);
             // SAFETY: both arrays have 32 bytes.
             words.map(|words| unsafe { _mm256_loadu_si256(words.as_ptr().cast()) })
         }

@@ -1,8 +1,8 @@
 //! The scales and biases of groups, as floats.
 
-use super::CHUNK;
-use super::kind::{FROM_BF16, FROM_F16, FROM_F32, bits};
 use super::lanes::Lanes;
+use super::sizes::CHUNK;
+use crate::kind::{FROM_BF16, FROM_F16, FROM_F32, bits};
 use crate::values::{E4M3, e8m0};
 use crate::{Dtype, Packing};
 

@@ -1,6 +1,6 @@
 //! What the kernels want of a vector.
 
-use super::STEPS;
+use super::sizes::STEPS;
 
 /// Eight floats.
 pub(super) trait Lanes: Copy {

@@ -7,31 +7,27 @@
 #[cfg(target_arch = "x86_64")]
 #[allow(clippy::wildcard_imports, reason = "intrinsics are named like nothing else")]
 mod avx2;
+mod chunk;
+mod codes;
 mod groups;
-mod kind;
 mod lanes;
 mod plain;
 mod product;
+mod sizes;
 
 use std::cell::RefCell;
+use std::ops::Range;
 
+use self::chunk::Chunk;
 use self::groups::Groups;
-use self::kind::{FP4, FP8, FROM_BF16, FROM_F16, FROM_F32, kind};
-use self::lanes::Lanes;
-use self::product::{Product, Scratch};
+use self::product::{FEW, Product, Scratch};
+use self::sizes::{CHUNK, STEPS};
+use crate::kind::{FP4, FP8, FROM_BF16, FROM_F16, FROM_F32, kind};
+use crate::level::{Kernel, run_at};
 use crate::output::Output;
 use crate::pool::split;
 use crate::values::widen;
 use crate::{Dtype, Level, Problem, Weights};
-
-/// Values that are multiplied before their sum is added to that of a row.
-const CHUNK: usize = 64;
-
-/// Vectors of a chunk.
-const STEPS: usize = CHUNK / 8;
-
-/// Rows of x up to which weights stay in registers.
-const FEW: usize = 4;
 
 /// Bytes of weights, as they are multiplied, that stay in a core's cache while x passes.
 const PANEL_SIZE: usize = 192 << 10;
@@ -39,27 +35,6 @@ const PANEL_SIZE: usize = 192 << 10;
 thread_local! {
     static X: RefCell<Vec<Chunk>> = const { RefCell::new(Vec::new()) };
     static SCRATCH: RefCell<Scratch> = RefCell::default();
-}
-
-/// A chunk at rest.
-#[derive(Clone, Copy)]
-#[repr(C, align(32))]
-struct Chunk([[f32; 8]; STEPS]);
-
-impl Chunk {
-    const ZERO: Chunk = Chunk([[0.0; 8]; STEPS]);
-
-    #[inline(always)]
-    fn step<V: Lanes>(&self, step: usize) -> V {
-        V::load(&self.0[step])
-    }
-
-    #[inline(always)]
-    fn set<V: Lanes>(&mut self, values: [V; STEPS]) {
-        for (to, value) in self.0.iter_mut().zip(values) {
-            value.store(to);
-        }
-    }
 }
 
 /// Computes a checked problem of at least one element.
@@ -96,29 +71,35 @@ fn multiply<const KIND: u8>(level: Level, n: usize, product: &Product<'_>) {
     let height = PANEL_SIZE / (product.chunks() * size_of::<Chunk>());
     let height = if product.m <= FEW { usize::MAX } else { height };
     split(n, height, &|columns| {
-        SCRATCH.with_borrow_mut(|scratch| match level {
-            #[cfg(target_arch = "x86_64")]
+        SCRATCH.with_borrow_mut(|scratch| {
             // SAFETY: `matmul_at` lets only levels through that the processor has.
-            Level::Avx2 => unsafe { columns_avx2::<KIND>(product, columns, scratch) },
-            _ => {
-                const FMA: bool = cfg!(target_arch = "aarch64");
-                product.columns::<plain::Floats<FMA>, KIND>(columns, scratch);
-            }
+            unsafe { run_at(level, Columns::<KIND> { product, columns, scratch }) }
         });
     });
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn columns_avx2<const KIND: u8>(
-    product: &Product<'_>,
-    columns: std::ops::Range<usize>,
-    scratch: &mut Scratch,
-) {
-    product.columns::<avx2::Floats, KIND>(columns, scratch);
+/// Columns of a product.
+struct Columns<'a, const KIND: u8> {
+    product: &'a Product<'a>,
+    columns: Range<usize>,
+    scratch: &'a mut Scratch,
 }
 
-/// `x`, `[m, k]`, as floats, in whole chunks; `packed`: in the order of [`Lanes::packed`].
+impl<const KIND: u8> Kernel for Columns<'_, KIND> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Columns { product, columns, scratch } = self;
+        #[cfg(target_arch = "x86_64")]
+        if FMA {
+            return product.columns::<avx2::Floats, KIND>(columns, scratch);
+        }
+        product.columns::<plain::Floats<FMA>, KIND>(columns, scratch);
+    }
+}
+
+/// `x`, `[m, k]`, as floats, in whole chunks; `packed`: in the order of `Lanes::packed`.
 fn set_rows(to: &mut Vec<Chunk>, (dtype, x): (Dtype, &[u8]), k: usize, packed: bool) {
     let (size, chunks) = (dtype.size(), k.div_ceil(CHUNK));
     to.resize(x.len() / (k * size) * chunks, Chunk::ZERO);

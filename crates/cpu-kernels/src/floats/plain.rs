@@ -1,10 +1,11 @@
 //! Vectors that the compiler makes of loops over arrays.
 
-use super::STEPS;
-use super::kind::{FP4, FP8, FROM_BF16, FROM_F16, bits, place, words};
+use super::codes::{place, words};
 use super::lanes::Lanes;
+use super::sizes::STEPS;
 use crate::Dtype;
 use crate::functions::add_product;
+use crate::kind::{FP4, FP8, FROM_BF16, FROM_F16, bits};
 use crate::values::{E2M1, E4M3, widen};
 
 /// `FMA` is whether the processor multiplies and adds in one instruction.

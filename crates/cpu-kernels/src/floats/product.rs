@@ -2,11 +2,16 @@
 
 use std::ops::Range;
 
+use super::chunk::Chunk;
+use super::codes::chunk_size;
 use super::groups::{Groups, OfRow};
-use super::kind::{bits, chunk_size, is_dense};
 use super::lanes::Lanes;
-use super::{CHUNK, Chunk, FEW, STEPS};
+use super::sizes::{CHUNK, STEPS};
+use crate::kind::{bits, is_dense};
 use crate::output::Output;
+
+/// Rows of x up to which weights stay in registers.
+pub(super) const FEW: usize = 4;
 
 /// How many bytes ahead of the weights at hand memory is asked for more.
 const AHEAD: usize = 2048;

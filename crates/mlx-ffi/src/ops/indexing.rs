@@ -91,7 +91,7 @@ impl Indices {
         self.with(Array::share)
     }
 
-    /// As [`ops::reshape`](shapes::reshape).
+    /// The indices in another shape; one dimension may be -1.
     ///
     /// # Errors
     /// Those of MLX.
@@ -99,7 +99,7 @@ impl Indices {
         self.with(|array| shapes::reshape(array, shape))
     }
 
-    /// As [`ops::broadcast_to`](shapes::broadcast_to).
+    /// The indices repeated along dimensions of size 1 up to `shape`.
     ///
     /// # Errors
     /// Those of MLX.
@@ -107,7 +107,7 @@ impl Indices {
         self.with(|array| shapes::broadcast_to(array, shape))
     }
 
-    /// As [`ops::expand_dims`](shapes::expand_dims).
+    /// A new dimension of size 1 at `axis`.
     ///
     /// # Errors
     /// Those of MLX.
@@ -115,7 +115,7 @@ impl Indices {
         self.with(|array| shapes::expand_dims(array, axis))
     }
 
-    /// As [`ops::squeeze`](shapes::squeeze).
+    /// The dimension of size 1 at `axis` removed.
     ///
     /// # Errors
     /// Those of MLX.
@@ -123,7 +123,7 @@ impl Indices {
         self.with(|array| shapes::squeeze(array, axis))
     }
 
-    /// As [`ops::slice_axis`](shapes::slice_axis).
+    /// The indices `start..stop` along `axis`, all of the other dimensions.
     ///
     /// # Errors
     /// Bounds that are not within the axis.
@@ -131,7 +131,7 @@ impl Indices {
         self.with(|array| shapes::slice_axis(array, axis, start, stop))
     }
 
-    /// As [`take`], of indices themselves.
+    /// The entries of these indices at `indices` along `axis`.
     ///
     /// # Errors
     /// Indices that are not within the axis.
@@ -139,7 +139,7 @@ impl Indices {
         self.with(|array| take(array, indices, axis))
     }
 
-    /// As [`ops::concatenate`](shapes::concatenate).
+    /// Indices joined along `axis`, with the largest of their bounds.
     ///
     /// # Errors
     /// Those of MLX.
@@ -232,6 +232,13 @@ fn scatter(
     axis: i32,
 ) -> Result<Array> {
     check_along(name, a, indices, axis)?;
+    let (shape, found) = (indices.shape(), values.shape());
+    let mut sizes = shape.iter().rev().zip(found.iter().rev());
+    if found.len() > shape.len() || sizes.any(|(index, value)| ![1, *index].contains(value)) {
+        return Err(Error::new(format!(
+            "[{name}] values of shape {found:?} do not broadcast to indices of shape {shape:?}"
+        )));
+    }
     // SAFETY: `op` is one of the two above, which only reads its inputs; all outlive the call, and
     // the indices are within the axis.
     Array::from_op(|out| unsafe { op(out, a.raw(), indices.raw(), values.raw(), axis, current()) })

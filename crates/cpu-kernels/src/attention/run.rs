@@ -1,72 +1,27 @@
-//! How the work is cut: tiles of a few rows of q that share the keys of one head.
+//! How the work is cut, and who computes which part of it.
 
 use std::cell::RefCell;
 use std::ops::Range;
 
-use super::softmax::Shape;
-use super::{Attention, plain};
+use super::plain;
+use super::softmax::{Shape, weigh};
+use super::task::{Attention, Mix, ROWS, Tile};
+use crate::level::{Kernel, run_at};
 use crate::output::Output;
 use crate::values::narrow;
 use crate::{Dtype, Level, pool};
 
-/// Rows of q that are computed together, at most: their sums fit in registers.
-pub(crate) const ROWS: usize = 6;
 /// Tiles that a thread takes at once.
 const TILES: usize = 4;
 /// Keys and columns that threads share a tile by, where there are too few tiles.
 const KEYS: usize = 256;
 const COLUMNS: usize = 64;
 
-/// Rows of q that share keys: for each query, those heads that belong to one head of k.
-pub(crate) struct Tile {
-    /// Of the batch.
-    pub(crate) row: usize,
-    pub(crate) kv_head: usize,
-    /// Heads of q for each of k.
-    group: usize,
-    /// Query and head of the first row: `query · group + head`.
-    first: usize,
-    pub(crate) count: usize,
-}
-
-/// A part of the sum over values.
-pub(crate) struct Mix<'a> {
-    pub(crate) keys: Range<usize>,
-    /// For each row, one for each of `keys`.
-    pub(crate) weights: &'a [&'a [f32]],
-    pub(crate) columns: Range<usize>,
-}
-
-impl Tile {
-    fn query_and_head(&self, i: usize) -> (usize, usize) {
-        let at = self.first + i;
-        (at / self.group, self.kv_head * self.group + at % self.group)
-    }
-
-    /// The bytes from row `i` of q on.
-    pub(crate) fn query<'a>(&self, task: &Attention<'a>, i: usize) -> &'a [u8] {
-        let (query, head) = self.query_and_head(i);
-        task.q.from(task.dtype, self.row, head, query)
-    }
-
-    fn visible(&self, task: &Attention<'_>, i: usize) -> Range<usize> {
-        task.visible(self.row, self.query_and_head(i).0)
-    }
-
-    /// From the first key that some row sees to the last.
-    fn keys(&self, task: &Attention<'_>) -> Range<usize> {
-        let seen =
-            || (0..self.count).map(|i| self.visible(task, i)).filter(|seen| !seen.is_empty());
-        let first = seen().map(|seen| seen.start).min();
-        first.map_or(0..0, |first| first..seen().map(|seen| seen.end).max().unwrap_or(first))
-    }
-}
-
 thread_local! {
     static SCRATCH: RefCell<(Vec<f32>, Vec<f32>)> = const { RefCell::new((Vec::new(), Vec::new())) };
 }
 
-/// Computes a checked task whose result is not empty.
+/// Computes a checked task whose result is not empty, at a level that the processor has.
 pub(super) fn run(level: Level, task: &mut Attention<'_>) {
     let Attention { b, n_heads, n_kv_heads, l, n, d, dv, dtype, .. } = *task;
     let out = std::mem::take(&mut task.out);
@@ -90,7 +45,9 @@ pub(super) fn run(level: Level, task: &mut Attention<'_>) {
         SCRATCH.with_borrow_mut(|(scores, acc)| {
             scores.resize(scores.len().max(tile.count * keys.len()), 0.0);
             let scores = &mut scores[..tile.count * keys.len()];
-            products(level, task, &tile, keys.clone(), scores);
+            let products = Products { task, tile: &tile, keys: keys.clone(), out: scores };
+            // SAFETY: the level was checked.
+            unsafe { run_at(level, products) };
             finish(level, task, &tile, (keys, 0..dv), scores, acc, &out);
         });
     };
@@ -117,7 +74,9 @@ pub(super) fn run(level: Level, task: &mut Attention<'_>) {
         SCRATCH.with_borrow_mut(|(scores, _)| {
             scores.resize(scores.len().max(tile.count * keys.len()), 0.0);
             let scores = &mut scores[..tile.count * keys.len()];
-            products(level, task, &tile, keys.clone(), scores);
+            let products = Products { task, tile: &tile, keys: keys.clone(), out: scores };
+            // SAFETY: the level was checked.
+            unsafe { run_at(level, products) };
             for (i, scores) in scores.chunks_exact(keys.len()).enumerate() {
                 // SAFETY: each unit has tiles and keys of its own.
                 unsafe { shared.store(index * ROWS + i, keys.start, scores) };
@@ -165,7 +124,8 @@ fn finish(
         let sink = task.sinks.get(tile.query_and_head(i).1).copied();
         let shape = Shape { scale: task.scale, softcap: task.softcap, sink };
         let scores = &mut scores[seen.start - keys.start..seen.end - keys.start];
-        sums[i] = weights(level, scores, shape);
+        // SAFETY: the level was checked.
+        sums[i] = unsafe { run_at(level, Weights { scores, shape }) };
     }
     let scores = &*scores;
     let weight = |i: usize, seen: &Range<usize>| {
@@ -185,7 +145,9 @@ fn finish(
         }
         let weights = &all[..rows.len()];
         let mix = Mix { keys: seen, weights, columns: columns.clone() };
-        add_values(level, task, tile, &mix, &mut acc[rows.start * width..rows.end * width]);
+        let acc = &mut acc[rows.start * width..rows.end * width];
+        // SAFETY: the level was checked.
+        unsafe { run_at(level, Values { task, tile, mix: &mix, acc }) };
     };
     let first = |seen: &Range<usize>| if shared.is_empty() { seen.end } else { shared.start };
     for i in 0..tile.count {
@@ -211,77 +173,65 @@ fn finish(
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-fn products(level: Level, task: &Attention<'_>, tile: &Tile, keys: Range<usize>, out: &mut [f32]) {
-    match level {
-        Level::Portable => plain::scores::<false>(task, tile, keys, out),
-        // SAFETY: `attention_at` lets only levels through that the processor has.
-        Level::Avx2 => unsafe { products_avx2(task, tile, keys, out) },
-        // SAFETY: as above.
-        Level::Avx512 => unsafe { crate::avx512::attention::products(task, tile, keys, out) },
+/// `[tile.count, keys]` products of q and k.
+struct Products<'a> {
+    task: &'a Attention<'a>,
+    tile: &'a Tile,
+    keys: Range<usize>,
+    out: &'a mut [f32],
+}
+
+impl Kernel for Products<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        plain::scores::<FMA>(self.task, self.tile, self.keys, self.out);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn run_avx512(self) {
+        // SAFETY: the caller's promise.
+        unsafe { crate::avx512::attention::products(self.task, self.tile, self.keys, self.out) }
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn products_avx2(task: &Attention<'_>, tile: &Tile, keys: Range<usize>, out: &mut [f32]) {
-    plain::scores::<true>(task, tile, keys, out);
+/// Adds the values of a mix to `acc`, `[rows, columns]`.
+struct Values<'a> {
+    task: &'a Attention<'a>,
+    tile: &'a Tile,
+    mix: &'a Mix<'a>,
+    acc: &'a mut [f32],
 }
 
-#[cfg(target_arch = "x86_64")]
-fn add_values(level: Level, task: &Attention<'_>, tile: &Tile, mix: &Mix<'_>, acc: &mut [f32]) {
-    match level {
-        Level::Portable => plain::add_values::<false>(task, tile, mix, acc),
-        // SAFETY: `attention_at` lets only levels through that the processor has.
-        Level::Avx2 => unsafe { add_values_avx2(task, tile, mix, acc) },
-        // SAFETY: as above.
-        Level::Avx512 => unsafe { crate::avx512::attention::add_values(task, tile, mix, acc) },
+impl Kernel for Values<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        plain::add_values::<FMA>(self.task, self.tile, self.mix, self.acc);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn run_avx512(self) {
+        // SAFETY: the caller's promise.
+        unsafe { crate::avx512::attention::add_values(self.task, self.tile, self.mix, self.acc) }
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn add_values_avx2(task: &Attention<'_>, tile: &Tile, mix: &Mix<'_>, acc: &mut [f32]) {
-    plain::add_values::<true>(task, tile, mix, acc);
+/// Replaces scores by weights, and gives their sum.
+struct Weights<'a> {
+    scores: &'a mut [f32],
+    shape: Shape,
 }
 
-#[cfg(target_arch = "x86_64")]
-fn weights(level: Level, scores: &mut [f32], shape: Shape) -> f32 {
-    match level {
-        Level::Portable => plain::weights::<false>(scores, shape),
-        // SAFETY: `attention_at` lets only levels through that the processor has.
-        Level::Avx2 => unsafe { weights_avx2(scores, shape) },
-        // SAFETY: as above.
-        Level::Avx512 => unsafe { weights_avx512(scores, shape) },
+impl Kernel for Weights<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> f32 {
+        weigh::<FMA>(self.scores, self.shape)
     }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn weights_avx2(scores: &mut [f32], shape: Shape) -> f32 {
-    plain::weights::<true>(scores, shape)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma")]
-fn weights_avx512(scores: &mut [f32], shape: Shape) -> f32 {
-    plain::weights::<true>(scores, shape)
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-const FMA: bool = cfg!(target_arch = "aarch64");
-
-#[cfg(not(target_arch = "x86_64"))]
-fn products(_: Level, task: &Attention<'_>, tile: &Tile, keys: Range<usize>, out: &mut [f32]) {
-    plain::scores::<FMA>(task, tile, keys, out);
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn add_values(_: Level, task: &Attention<'_>, tile: &Tile, mix: &Mix<'_>, acc: &mut [f32]) {
-    plain::add_values::<FMA>(task, tile, mix, acc);
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn weights(_: Level, scores: &mut [f32], shape: Shape) -> f32 {
-    plain::weights::<FMA>(scores, shape)
 }

@@ -1,0 +1,60 @@
+//! What weights are, as a constant that kernels are compiled for.
+
+use crate::{Dtype, Packing, Weights};
+
+/// The bits of an affine code, or one of the following.
+pub(crate) type Kind = u8;
+/// Four-bit floats.
+pub(crate) const FP4: Kind = 14;
+/// Eight-bit floats.
+pub(crate) const FP8: Kind = 18;
+/// Dense weights, which become floats.
+pub(crate) const FROM_BF16: Kind = 20;
+pub(crate) const FROM_F16: Kind = 21;
+pub(crate) const FROM_F32: Kind = 22;
+/// Dense weights in bf16, whose pairs are multiplied with pairs of x.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const PAIRS: Kind = 23;
+
+/// Bits of one weight.
+pub(crate) const fn bits(kind: Kind) -> usize {
+    match kind {
+        FROM_F32 => 32,
+        FP4 => 4,
+        FP8 => 8,
+        affine if affine <= 8 => affine as usize,
+        // The other dense ones.
+        _ => 16,
+    }
+}
+
+/// Whether weights are not packed.
+pub(crate) const fn is_dense(kind: Kind) -> bool {
+    kind >= FROM_BF16
+}
+
+/// The kind of dense weights that become floats.
+pub(crate) const fn dense(dtype: Dtype) -> Kind {
+    match dtype {
+        Dtype::Bf16 => FROM_BF16,
+        Dtype::F16 => FROM_F16,
+        Dtype::F32 => FROM_F32,
+    }
+}
+
+/// The kind of packed weights.
+pub(crate) fn packed(packing: Packing) -> Kind {
+    match packing {
+        Packing::Affine { bits, .. } => bits as Kind,
+        Packing::Mxfp4 | Packing::Nvfp4 => FP4,
+        Packing::Mxfp8 => FP8,
+    }
+}
+
+/// The kind of `weights`.
+pub(crate) fn kind(weights: Weights<'_>) -> Kind {
+    match weights {
+        Weights::Dense { dtype, .. } => dense(dtype),
+        Weights::Packed { packing, .. } => packed(packing),
+    }
+}
