@@ -140,6 +140,7 @@ impl TextModel for FakeModel {
     fn generate(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<Generation> {
         self.seen.may_panic("generate");
         options.validate()?;
+        options.check_penalties()?;
         self.capabilities.check_generate(options)?;
         self.refusal.clone().map_or(Ok(()), Err)?;
         let ids = self.prompt_ids(prompt)?;

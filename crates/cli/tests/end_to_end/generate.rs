@@ -161,3 +161,64 @@ fn a_prompt_is_told_of_without_a_token_that_follows() {
     assert_eq!((&told["text"], &told["finish_reason"]), (&"".into(), &"length".into()));
     assert_eq!(ask(&["-n", "0"]).get("prompt_logprobs"), None);
 }
+
+#[test]
+fn a_batch_gives_a_line_for_each_prompt_in_their_order() {
+    let lines = format!("\"{FOX}\"\n\n{{\"prompt\": \"{FOX}\"}}\n\"{}\"\n", "fox ".repeat(5000));
+    let arguments = ["generate", "-t", "0", "-n", "8", "--json", "--batch", "-"];
+    let output = ml_with_stdin(&arguments, lines.as_bytes());
+    assert_eq!(output.status.code(), Some(1), "one is too long");
+    let reports: Vec<Value> =
+        text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let alone = json(&["generate", "-t", "0", "-n", "8", "--json", FOX]);
+    for (index, report) in reports[..2].iter().enumerate() {
+        assert_eq!(report["index"], index);
+        assert_eq!(report["token_ids"], alone["token_ids"]);
+    }
+    assert_eq!(reports.len(), 3);
+    assert!(reports[2]["error"].as_str().unwrap().contains("the context takes 2048"));
+    let error = text(&output.stderr);
+    assert!(
+        error.contains("decode 16 tokens") && error.contains("1 of 3 prompts failed"),
+        "{error}"
+    );
+}
+
+#[test]
+fn options_that_would_do_nothing_are_told_or_refused() {
+    let greedy = ml(&["generate", "-t", "0", "-n", "2", "--top-p", "0.5", "--seed", "1", FOX]);
+    assert!(greedy.status.success());
+    let error = text(&greedy.stderr);
+    assert!(error.contains("--top-p, --seed changed nothing"), "{error}");
+    let drawn = ml(&["generate", "-t", "0.7", "-n", "2", "--top-p", "0.5", FOX]);
+    assert!(!text(&drawn.stderr).contains("changed nothing"), "{}", text(&drawn.stderr));
+    for flag in [["--penalty-window", "9"], ["--penalty-scope", "generated"]] {
+        let alone = ml(&["generate", "-n", "2", flag[0], flag[1], FOX]);
+        assert_eq!(alone.status.code(), Some(2));
+        let error = text(&alone.stderr);
+        assert!(error.contains(flag[0]) && error.contains("without a penalty"), "{error}");
+        let with = ml(&["generate", "-n", "2", flag[0], flag[1], "--presence-penalty", "1", FOX]);
+        assert!(with.status.success(), "{}", text(&with.stderr));
+    }
+}
+
+#[test]
+fn log_probabilities_come_as_lines_and_logits_in_the_report() {
+    let lines = generated(&["generate", "-t", "0", "-n", "4", "-q", "--logprobs", FOX]);
+    let report = json(&["generate", "-t", "0", "-n", "4", "--logits", "--json", FOX]);
+    let mut said = String::new();
+    for (line, logprob) in lines.lines().zip(report["logprobs"].as_array().unwrap()) {
+        let (number, token) = line.trim().split_once("  ").unwrap();
+        let number: f64 = number.parse().unwrap();
+        assert!((number - logprob.as_f64().unwrap()).abs() < 1e-3, "{line} {logprob}");
+        said += &serde_json::from_str::<String>(token).unwrap();
+    }
+    assert_eq!(report["text"], said);
+    let logits = report["logits"].as_array().unwrap();
+    let best = |row: &Value| {
+        let row: Vec<f64> = row.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
+        (0..row.len()).max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap()
+    };
+    let ids: Vec<usize> = logits.iter().map(best).collect();
+    assert_eq!(serde_json::json!(ids), report["token_ids"]);
+}

@@ -2,7 +2,7 @@
 
 use inference_core::{
     ChatOptions, Constraint, Error, Feature, FinishReason, GenerateOptions, LoadOptions, Message,
-    Prompt, Support, TextModel, Value, Xtc,
+    PenaltyScope, Prompt, Support, TextModel, Value, Xtc,
 };
 use serde_json::json;
 
@@ -48,6 +48,12 @@ fn values_out_of_range_are_refused_by_name() {
     }
     let error = refusal(&*model, &GenerateOptions { penalty_window: Some(0), ..some(1) });
     assert!(error.contains("penalty_window"), "{error}");
+    // Without a penalty, nothing would look at them.
+    let error = refusal(&*model, &GenerateOptions { penalty_window: Some(64), ..some(1) });
+    assert!(error.contains("penalty_window") && error.contains("without a penalty"), "{error}");
+    let penalty_scope = PenaltyScope::Generated;
+    let error = refusal(&*model, &GenerateOptions { penalty_scope, ..some(1) });
+    assert!(error.contains("penalty_scope") && error.contains("without a penalty"), "{error}");
     let stop = vec!["x".into(), String::new()];
     let error = refusal(&*model, &GenerateOptions { stop, ..some(1) });
     assert!(error.contains("stop") && error.contains("empty"), "{error}");

@@ -35,7 +35,8 @@ fn request() -> impl Strategy<Value = Request> {
                 xtc: xtc.then_some(Xtc { probability: 0.5, threshold: 0.1 }),
                 repetition_penalty: history.0,
                 frequency_penalty: history.1,
-                penalty_window: Some(history.2),
+                // A window says nothing without a penalty.
+                penalty_window: history.0.or(history.1).map(|_| history.2),
                 logit_bias: if seed % 3 == 0 { [(5, -1.0), (6, 2.0)].into() } else { [].into() },
                 stop_token_ids: if seed % 5 == 0 { vec![7] } else { Vec::new() },
                 logprobs: seed % 2 == 0,

@@ -183,6 +183,46 @@ fn what_fits_no_memory_is_refused_with_the_numbers_and_less_is_taken_in_smaller_
 }
 
 #[test]
+fn a_draw_is_the_first_one_of_a_generation() {
+    let model = Checkpoint::qwen3().model();
+    let prompts: Vec<Prompt> = vec!["abc".into(), "hello there".into(), "cab".into()];
+    let drawn = |seed| GenerateOptions {
+        temperature: Some(5.0),
+        top_k: Some(20),
+        seed: Some(seed),
+        ..Default::default()
+    };
+    let mut asked: Vec<GenerateOptions> = (0..6).map(drawn).collect();
+    asked.extend([
+        GenerateOptions { repetition_penalty: Some(4.0), ..Default::default() },
+        GenerateOptions {
+            presence_penalty: Some(9.0),
+            penalty_window: Some(1),
+            ..Default::default()
+        },
+        GenerateOptions { logit_bias: [(7, 1e4)].into(), ..Default::default() },
+        GenerateOptions { top_logprobs: 3, special_tokens: true, ..Default::default() },
+    ]);
+    let plain = classify(&*model, &prompts, &ClassifyOptions::default());
+    let mut differ = 0;
+    for generate in asked {
+        let options = ClassifyOptions { generate: generate.clone(), ..Default::default() };
+        let results = classify(&*model, &prompts, &options);
+        for ((prompt, result), plain) in prompts.iter().zip(results).zip(&plain) {
+            let one = GenerateOptions { max_tokens: Some(1), logprobs: true, ..generate.clone() };
+            let mut generation = model.generate(prompt, &one).unwrap();
+            let first = generation.next().unwrap().unwrap();
+            assert_eq!((result.token.id, &result.token.text), (first.id, &first.text));
+            let logprobs = (result.token.logprob.unwrap(), first.logprob.unwrap());
+            assert!((logprobs.0 - logprobs.1).abs() < TOLERANCE, "{logprobs:?}");
+            assert_eq!(result.token.top_logprobs.len(), generate.top_logprobs);
+            differ += usize::from(result.token.id != plain.token.id);
+        }
+    }
+    assert!(differ > 5, "the options change something: {differ}");
+}
+
+#[test]
 fn it_ends_where_it_is_cancelled_or_the_model_is_closed() {
     let model = slow();
     let cancel = CancelToken::with_deadline(Instant::now() + Duration::from_millis(100));

@@ -114,6 +114,34 @@ fn metrics_are_consistent() {
 }
 
 #[test]
+fn metrics_after_a_batch_are_its_sums() {
+    let model = Checkpoint::qwen3().model();
+    let prompts: Vec<Prompt> = vec!["abc".into(), "".into(), "hello there".into(), "cab".into()];
+    let results = model.batch_generate(&prompts, &some(5)).unwrap();
+    let each: Vec<_> = results.iter().filter_map(|result| result.outcome.as_ref()).collect();
+    let sums = model.metrics().unwrap();
+    assert_eq!((sums.requests, sums.generated_tokens), (3, 15));
+    let prompt_tokens: usize = each.iter().map(|outcome| outcome.metrics.prompt_tokens).sum();
+    assert_eq!(sums.prompt_tokens, prompt_tokens);
+    let decode: Duration = each.iter().map(|outcome| outcome.metrics.decode_duration).sum();
+    assert_eq!(sums.decode_duration, decode);
+    // What follows is told of alone again.
+    model.generate(&"abc".into(), &some(2)).unwrap().collect_text().unwrap();
+    let last = model.metrics().unwrap();
+    assert_eq!((last.requests, last.generated_tokens), (1, 2));
+}
+
+#[test]
+fn an_outcome_says_whether_draws_were_greedy() {
+    let model = Checkpoint::qwen3().model();
+    for (temperature, greedy) in [(None, true), (Some(0.0), true), (Some(0.7), false)] {
+        let options = GenerateOptions { temperature, top_p: Some(0.9), ..some(2) };
+        let (_, outcome) = model.generate(&"abc".into(), &options).unwrap().collect_text().unwrap();
+        assert_eq!(outcome.greedy, greedy, "{temperature:?}");
+    }
+}
+
+#[test]
 fn a_slow_consumer_does_not_lengthen_the_decode_time() {
     let model = Checkpoint::qwen3().model();
     let mut generation = model.generate(&"abc".into(), &some(10)).unwrap();

@@ -185,9 +185,9 @@ fn penalties_are_those_of_mlx_lm() {
             ..reporting.clone()
         },
         GenerateOptions {
-            frequency_penalty: Some(0.7),
+            presence_penalty: Some(4.0),
             penalty_scope: PenaltyScope::Generated,
-            penalty_window: Some(6),
+            penalty_window: Some(24),
             ..reporting.clone()
         },
         GenerateOptions {

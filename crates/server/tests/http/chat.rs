@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use inference_core::{Constraint, Error, Feature, Role, Value};
+use inference_core::{Constraint, Error, Feature, PenaltyScope, Role, Value};
 use serde_json::{Value as Json, json};
 
 use crate::TestServer;
@@ -91,7 +91,7 @@ fn every_option_arrives_at_the_model() {
     let answer = server.chat(json!({
         "temperature": 0.5, "top_p": 0.9, "top_k": 40, "min_p": 0.05, "xtc_probability": 0.5,
         "xtc_threshold": 0.2, "repetition_penalty": 1.1, "presence_penalty": 0.5,
-        "frequency_penalty": -0.5, "penalty_window": 64, "logit_bias": {"7": 1.5, "8": -100},
+        "frequency_penalty": -0.5, "penalty_window": 64, "penalty_scope": "generated", "logit_bias": {"7": 1.5, "8": -100},
         "seed": 42, "stop": ["\n\n", "END"], "stop_token_ids": [5], "ignore_eos": true,
         "skip_special_tokens": false, "max_completion_tokens": 3, "logprobs": true,
         "top_logprobs": 2, "n": 2,
@@ -105,7 +105,7 @@ fn every_option_arrives_at_the_model() {
     let xtc = one.xtc.unwrap();
     assert_eq!((xtc.probability, xtc.threshold), (0.5, 0.2));
     assert_eq!((one.presence_penalty, one.frequency_penalty), (Some(0.5), Some(-0.5)));
-    assert_eq!(one.penalty_window, Some(64));
+    assert_eq!((one.penalty_window, one.penalty_scope), (Some(64), PenaltyScope::Generated));
     assert_eq!(
         one.logit_bias.clone().into_iter().collect::<Vec<_>>(),
         [(7, 1.5), (8, f32::NEG_INFINITY)]
