@@ -48,7 +48,8 @@ pub struct LoadOptions {
     /// The backend's name; `None`: the first available one.
     pub backend: Option<String>,
     /// The most positions a request may use: caches that would grow past it rotate instead, so
-    /// that a generation can go on with the last `context_length` positions in view.
+    /// that a generation can go on with the last `context_length` positions in view. Layers
+    /// with a sliding window keep it, unless all layers have one.
     pub context_length: Option<usize>,
     /// Requests that run together; `None`: the backend's choice.
     pub parallel_slots: Option<usize>,

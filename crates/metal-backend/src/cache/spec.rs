@@ -88,6 +88,23 @@ impl KvSpec {
 }
 
 impl StateSpec {
+    /// What `layers` remember under a context length; `state` tells it of one of them.
+    ///
+    /// A context length bounds what grows. A window bounds its layer already and stays as it is, unless
+    /// no layer grows: then the context length bounds the windows above it, since it would do nothing.
+    pub fn of_layers<T>(
+        layers: &[T],
+        context_length: Option<i32>,
+        state: impl Fn(&T, Option<i32>) -> StateSpec,
+    ) -> Vec<StateSpec> {
+        let one_grows = layers.iter().any(|layer| state(layer, None).grows());
+        let of_layer = |layer| match state(layer, None) {
+            own if one_grows && !own.grows() => own,
+            _ => state(layer, context_length),
+        };
+        layers.iter().map(of_layer).collect()
+    }
+
     /// What it takes where keys and values are held by `storage` and have `dtype_size` bytes each.
     pub fn cost(self, storage: Storage, dtype_size: u64) -> StateCost {
         let position = match self {

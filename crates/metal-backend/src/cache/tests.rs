@@ -229,6 +229,21 @@ proptest! {
 }
 
 #[test]
+fn a_context_length_bounds_what_would_grow_and_leaves_windows_alone() {
+    let specs = |windows: &[Option<i32>], context_length| {
+        let state = |window: &Option<i32>, bound| StateSpec::Kv(KvSpec::new(2, 32, *window, bound));
+        let specs = StateSpec::of_layers(windows, context_length, state);
+        specs.into_iter().map(|StateSpec::Kv(kv)| kv.growth).collect::<Vec<_>>()
+    };
+    let (growing, bounded) = (Growth::Growing, Growth::Bounded { limit: 10, keep: 4 });
+    let sliding = |window| Growth::Sliding { window };
+    assert_eq!(specs(&[None, Some(8)], None), [growing, sliding(8)]);
+    assert_eq!(specs(&[None, Some(8), Some(12)], Some(10)), [bounded, sliding(8), sliding(12)]);
+    assert_eq!(specs(&[Some(8), Some(12)], Some(10)), [sliding(8), bounded]);
+    assert_eq!(specs(&[None], Some(1)), [Growth::Bounded { limit: 1, keep: 0 }]);
+}
+
+#[test]
 fn a_bound_that_is_never_reached_lets_a_row_join() {
     let spec = [spec(Growth::Bounded { limit: 10, keep: 4 })];
     assert!(Caches::new(&spec, Storage::Plain, 1, 10).can_join());
