@@ -62,10 +62,14 @@ static SHARED: Shared = Shared {
     wake: Condvar::new(),
 };
 
-/// Lets products run on `n` threads, the caller's among them; 0 means one for each core, which is
-/// the default. Takes effect with the next product.
+/// The most threads that products run on. Far more than a process may have, threads do not fail to start
+/// but end the process: what the system denies them is asked for once they run.
+const MAX_THREADS: usize = 1024;
+
+/// Lets products run on `n` threads, the caller's among them and 1024 at most; 0 means one for each core,
+/// which is the default. Takes effect with the next product.
 pub fn set_threads(n: usize) {
-    SHARED.limit.store(n, SeqCst);
+    SHARED.limit.store(n.min(MAX_THREADS), SeqCst);
 }
 
 /// The threads that products run on, the caller's among them.

@@ -86,6 +86,10 @@ pub struct LoadOptions {
 }
 
 impl LoadOptions {
+    /// The most that `threads` may be: no machine that a backend is known to run on has more cores, and
+    /// many more threads than cores exhaust what a process may have.
+    pub const MAX_THREADS: usize = 1024;
+
     /// Checks every value against its range.
     ///
     /// # Errors
@@ -95,6 +99,15 @@ impl LoadOptions {
         positive("parallel_slots", self.parallel_slots)?;
         positive("prefill_chunk", self.prefill_chunk)?;
         positive("threads", self.threads)?;
+        if let Some(threads) = self.threads
+            && threads > Self::MAX_THREADS
+        {
+            let reason = format!(
+                "{threads} is above {}: more threads than cores only wait for each other",
+                Self::MAX_THREADS
+            );
+            return Err(invalid("threads", reason));
+        }
         if let Some(bits) = self.kv_bits
             && !matches!(bits, 4 | 8)
         {

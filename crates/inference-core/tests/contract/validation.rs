@@ -174,6 +174,15 @@ fn counts_that_mean_nothing_at_zero_are_refused_by_name() {
 }
 
 #[test]
+fn threads_have_a_maximum() {
+    let with = |threads| LoadOptions { threads: Some(threads), ..Default::default() }.validate();
+    assert_eq!(with(LoadOptions::MAX_THREADS), Ok(()));
+    for threads in [LoadOptions::MAX_THREADS + 1, 20_000, usize::MAX] {
+        refused(with(threads), "threads");
+    }
+}
+
+#[test]
 fn a_cache_is_quantised_to_4_or_8_bits() {
     for bits in [0, 1, 3, 5, 16, usize::MAX] {
         refused(LoadOptions { kv_bits: Some(bits), ..Default::default() }.validate(), "kv_bits");
