@@ -38,8 +38,21 @@ pub struct ModelInfo {
     pub device: String,
     /// Ids that end a generation.
     pub eos_token_ids: Vec<u32>,
+    /// Tokens with a part in the model's format, as far as the backend knows them.
+    pub special_tokens: Vec<SpecialToken>,
     /// Where the chat format comes from: a file of the checkpoint, or a known family's format.
     pub chat_template: String,
+}
+
+/// A token with a part in a model's format, such as the one that begins every prompt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpecialToken {
+    /// Its part: `bos`, `eos`, `pad`, `unk`, `turn`, `reasoning` or `tool_call`.
+    pub role: &'static str,
+    /// Its id.
+    pub id: u32,
+    /// How the vocabulary spells it.
+    pub text: String,
 }
 
 /// A loaded model. Any number of threads may call it at once.

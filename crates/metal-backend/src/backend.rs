@@ -190,8 +190,8 @@ pub struct System {
     pub device_name: String,
     /// Bytes that MLX tries to stay within.
     pub memory_limit_bytes: u64,
-    /// Bytes that the device has, 0 where MLX does not know.
-    pub total_memory_bytes: u64,
+    /// Bytes that the device has; `None` where MLX does not know, as on a CPU.
+    pub total_memory_bytes: Option<u64>,
     /// Bytes in use by arrays of this process.
     pub active_memory_bytes: u64,
 }
@@ -210,7 +210,7 @@ pub fn system() -> Result<System> {
             cpu_kernels: cpu_kernels(),
             device_name: info.name,
             memory_limit_bytes: memory::limit()? as u64,
-            total_memory_bytes: info.memory_size.unwrap_or(0),
+            total_memory_bytes: info.memory_size,
             active_memory_bytes: memory::active()? as u64,
         })
     };

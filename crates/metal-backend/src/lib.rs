@@ -35,6 +35,7 @@ mod models;
 pub mod parts;
 mod sampling;
 mod shape;
+mod special_tokens;
 mod weights;
 
 pub use backend::{

@@ -24,6 +24,7 @@ use crate::kernels::Kernels;
 use crate::load::EngineOptions;
 use crate::load::{self, Description, SamplingDefaults};
 use crate::sampling::is_greedy;
+use crate::special_tokens::special_tokens;
 use crate::weights::Checkpoint;
 
 /// Variables of a chat template that are no arguments of it.
@@ -61,6 +62,7 @@ impl Text {
     fn complete(&self, description: Description, kernels: Kernels) -> (ModelInfo, Capabilities) {
         let Description { mut info, mut refused } = description;
         info.eos_token_ids = self.tokenizer.eos_ids().iter().copied().collect();
+        info.special_tokens = special_tokens(&self.tokenizer);
         info.chat_template = self.chat.source().to_owned();
         let reason = constraint::refusal(&self.tokenizer, &info.eos_token_ids, info.vocab_size);
         refused.extend(reason.map(|reason| (Feature::Constraint, reason)));
@@ -257,7 +259,7 @@ impl MlxModel {
                 Some("image" | "image_url") => self.capabilities.require(Feature::Images)?,
                 Some(other) => {
                     return Err(Error::Unsupported {
-                        what: format!("content part `{other}`"),
+                        what: format!("content part {other}"),
                         reason: "this backend reads text only".into(),
                     });
                 }
