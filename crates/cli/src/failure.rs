@@ -4,8 +4,6 @@ use std::io;
 
 use inference_core::Error;
 
-use crate::output;
-
 /// The result of a command.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
@@ -59,14 +57,6 @@ impl Failure {
             },
         }
     }
-
-    /// The line `error: …` on stderr, where there is something to tell.
-    pub fn report(&self) {
-        match self {
-            Failure::ClosedPipe | Failure::Interrupted | Failure::Unhealthy => {}
-            _ => output::note(format_args!("error: {}", one_line(&self.to_string()))),
-        }
-    }
 }
 
 /// The system's reason, without the number that it appends.
@@ -115,16 +105,11 @@ fn flag_of(field: &str) -> Option<String> {
     Some(flag.to_owned())
 }
 
-/// `text` on one line, whatever a template or a library put into it.
-fn one_line(text: &str) -> String {
-    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
-}
-
 #[cfg(test)]
 mod tests {
     use inference_core::{Error, GenerateOptions, LoadOptions};
 
-    use super::{Failure, one_line};
+    use super::Failure;
 
     #[test]
     fn a_bad_option_is_named_by_its_flag() {
@@ -157,10 +142,5 @@ mod tests {
         assert_eq!(Failure::from(Error::EmptyPrompt).code(), 1);
         assert_eq!(Failure::Interrupted.code(), 130);
         assert_eq!(Failure::ClosedPipe.code(), 0);
-    }
-
-    #[test]
-    fn an_error_is_one_line() {
-        assert_eq!(one_line("template: line 3\n  | bad\n\n"), "template: line 3 | bad");
     }
 }

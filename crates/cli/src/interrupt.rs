@@ -1,9 +1,9 @@
-//! Ctrl-C and SIGTERM: the first one ends what runs, the second one the program.
+//! What ends a run early: Ctrl-C and SIGTERM, of which the second one ends the program, and a timeout.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use inference_core::CancelToken;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
@@ -152,14 +152,35 @@ impl Drop for Watch<'_> {
     }
 }
 
+/// `cancel`, which also fires after `timeout`, counted from now.
+pub fn with_timeout(cancel: &CancelToken, timeout: Option<Duration>) -> CancelToken {
+    match timeout.and_then(|timeout| Instant::now().checked_add(timeout)) {
+        Some(deadline) => cancel.and_deadline(deadline),
+        None => cancel.clone(),
+    }
+}
+
+/// Why a run ended before `goal`: a signal, or `timeout`.
+pub fn ended_early(interrupted: bool, timeout: Option<Duration>, goal: &str) -> Failure {
+    match timeout {
+        Some(timeout) if !interrupted => Failure::Other(format!(
+            "stopped after {} s, before {goal}: raise --timeout",
+            timeout.as_secs_f64()
+        )),
+        _ => Failure::Interrupted,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use inference_core::CancelToken;
     use signal_hook::consts::{SIGINT, SIGTERM};
 
-    use super::{Interrupt, Then};
+    use super::{Interrupt, Then, ended_early, with_timeout};
+    use crate::failure::Failure;
 
     #[test]
     fn the_first_signal_cancels_what_is_watched() {
@@ -183,5 +204,24 @@ mod tests {
         }
         assert!(cancel.is_cancelled());
         assert!(interrupt.leaving());
+    }
+
+    #[test]
+    fn ctrl_c_and_a_timeout_end_differently() {
+        let timeout = Some(Duration::from_millis(1500));
+        assert!(matches!(ended_early(true, timeout, "it ended"), Failure::Interrupted));
+        assert!(matches!(ended_early(true, None, "it ended"), Failure::Interrupted));
+        let failure = ended_early(false, timeout, "it ended").to_string();
+        assert_eq!(failure, "stopped after 1.5 s, before it ended: raise --timeout");
+    }
+
+    #[test]
+    fn a_timeout_leaves_the_token_itself_alone() {
+        let cancel = CancelToken::new();
+        let timed = with_timeout(&cancel, Some(Duration::from_nanos(1)));
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(timed.is_cancelled() && !cancel.is_cancelled());
+        cancel.cancel();
+        assert!(with_timeout(&cancel, None).is_cancelled());
     }
 }

@@ -3,19 +3,14 @@
 #![forbid(unsafe_code)]
 
 mod args;
-mod attention;
 mod bytes;
-mod chat;
-mod classified;
 mod commands;
 mod demo;
 mod failure;
-mod heat_map;
+mod files;
 mod interrupt;
 mod json;
 mod output;
-mod prompt;
-mod report;
 mod source;
 mod streaming;
 
@@ -29,7 +24,7 @@ fn main() {
     let code = match run() {
         Ok(()) => 0,
         Err(failure) => {
-            failure.report();
+            output::report(&failure);
             failure.code()
         }
     };

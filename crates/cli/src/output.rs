@@ -43,6 +43,14 @@ pub fn note(text: impl Display) {
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
+/// The line `error: …` on stderr, where there is something to tell.
+pub fn report(failure: &Failure) {
+    match failure {
+        Failure::ClosedPipe | Failure::Interrupted | Failure::Unhealthy => {}
+        _ => note(format_args!("error: {}", one_line(&failure.to_string()))),
+    }
+}
+
 /// [`note`], less prominent where stderr is a terminal that shows it.
 pub fn dim_note(text: impl Display) {
     if styled() {
@@ -76,5 +84,20 @@ impl Spinner {
 impl Drop for Spinner {
     fn drop(&mut self) {
         self.0.finish_and_clear();
+    }
+}
+
+/// `text` on one line, whatever a template or a library put into it.
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::one_line;
+
+    #[test]
+    fn an_error_is_one_line() {
+        assert_eq!(one_line("template: line 3\n  | bad\n\n"), "template: line 3 | bad");
     }
 }

@@ -80,6 +80,7 @@ fn bad_values_are_refused_with_flag_and_range() {
     refused(&["generate", "hi", "--memory-limit", "99999999999TiB"], &["--memory-limit"]);
     refused(&["generate", "hi", "--timeout", "1e300"], &["--timeout", "at most"]);
     refused(&["chat", "--min-p", "2"], &["--min-p", "at most 1"]);
+    refused(&["generate", "hi", "--threads", "20000"], &["--threads", "above 1024"]);
 }
 
 #[test]

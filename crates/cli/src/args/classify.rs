@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::{LoadArgs, TemplateArgs, values};
 use crate::failure::{Failure, Result};
-use crate::source;
+use crate::files;
 
 /// `ml classify`.
 #[derive(Args, Debug)]
@@ -71,13 +71,13 @@ impl ClassifyArgs {
     /// # Errors
     /// An unreadable file, no label in it, an empty label or one that is given twice.
     pub fn labels(&self) -> Result<Vec<String>> {
-        let is_stdin = |path: &Option<PathBuf>| path.as_deref().is_some_and(source::is_stdin);
+        let is_stdin = |path: &Option<PathBuf>| path.as_deref().is_some_and(files::is_stdin);
         if is_stdin(&self.labels_file) && (is_stdin(&self.file) || self.dashes() > 0) {
             return Err(Failure::Usage("stdin is given for the prompts and for the labels".into()));
         }
         let labels = match &self.labels_file {
             None => self.labels.clone(),
-            Some(path) => source::read_lines(path)?,
+            Some(path) => files::read_lines(path)?,
         };
         let usage = |reason: String| Err(Failure::Usage(reason));
         if labels.is_empty() && self.labels_file.is_some() {
@@ -104,12 +104,12 @@ impl ClassifyArgs {
             return Err(Failure::Usage("`-` reads all prompts from stdin: give it alone".into()));
         }
         let prompts = match &self.file {
-            Some(path) => source::read_lines(path)?,
-            None if dashes > 0 => source::read_lines("-".as_ref())?,
+            Some(path) => files::read_lines(path)?,
+            None if dashes > 0 => files::read_lines("-".as_ref())?,
             None if !self.prompts.is_empty() => return Ok(self.prompts.clone()),
-            None if self.labels_file.as_deref().is_some_and(source::is_stdin) => Vec::new(),
-            None if source::stdin_is_terminal() => Vec::new(),
-            None => source::read_lines("-".as_ref())?,
+            None if self.labels_file.as_deref().is_some_and(files::is_stdin) => Vec::new(),
+            None if files::stdin_is_terminal() => Vec::new(),
+            None => files::read_lines("-".as_ref())?,
         };
         if prompts.is_empty() {
             return Err(Failure::Usage(

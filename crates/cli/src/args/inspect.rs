@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::{LoadArgs, TemplateArgs, values};
 use crate::failure::{Failure, Result};
-use crate::source;
+use crate::files;
 
 /// `ml inspect`.
 #[derive(Args, Debug)]
@@ -74,12 +74,12 @@ impl InspectArgs {
     pub fn text(&self) -> Result<String> {
         let text = match self.prompt.as_deref() {
             Some(text) if text != "-" => text.to_owned(),
-            None if source::stdin_is_terminal() => {
+            None if files::stdin_is_terminal() => {
                 return Err(Failure::Usage(
                     "no prompt: give it as an argument, or pipe it into stdin".into(),
                 ));
             }
-            _ => source::read_stdin()?,
+            _ => files::read_stdin()?,
         };
         let is_empty = if self.raw { text.is_empty() } else { text.trim().is_empty() };
         if is_empty { Err(Failure::Usage("the prompt is empty".into())) } else { Ok(text) }

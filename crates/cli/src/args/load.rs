@@ -22,13 +22,13 @@ pub struct LoadArgs {
     /// Compute in f32, f16 or bf16 [default: the checkpoint's own]
     #[arg(long, value_name = "TYPE", value_parser = values::dtype)]
     pub dtype: Option<Dtype>,
-    /// Keep only the last N positions in view [default: the model's own context]
+    /// Keep only the last N positions in view; windows stay [default: the model's own context]
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pub context_length: Option<usize>,
-    /// Read the prompt in chunks of N tokens [default: 2048]
+    /// Read the prompt in chunks of N tokens [default: 2048 on a GPU, 512 on a CPU]
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pub prefill_chunk: Option<usize>,
-    /// Compute with N threads, where the backend runs on a CPU [default: all cores]
+    /// Compute with N threads, at most 1024, where the backend runs on a CPU [default: all cores]
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pub threads: Option<usize>,
     /// Bytes for weights, caches and activations together, such as 16GiB [default: the device's]

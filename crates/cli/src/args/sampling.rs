@@ -7,7 +7,7 @@ use inference_core::{Constraint, GenerateOptions, PenaltyScope, ReasoningMarks, 
 
 use super::values::{self, LogitBias};
 use crate::failure::Result;
-use crate::{json, source};
+use crate::{files, json};
 
 /// The threshold of XTC where only its probability is given.
 const DEFAULT_XTC_THRESHOLD: f32 = 0.1;
@@ -142,11 +142,11 @@ impl SamplingArgs {
 
     fn constraint(&self) -> Result<Option<Constraint>> {
         if let Some(path) = &self.json_schema {
-            let schema = json::parse(&source::read(path)?, &path.display().to_string())?;
+            let schema = json::parse(&files::read(path)?, &path.display().to_string())?;
             return Ok(Some(Constraint::JsonSchema(schema)));
         }
         if let Some(path) = &self.grammar {
-            return Ok(Some(Constraint::Lark(source::read(path)?)));
+            return Ok(Some(Constraint::Lark(files::read(path)?)));
         }
         Ok(self.regex.clone().map(Constraint::Regex))
     }

@@ -7,7 +7,7 @@ use inference_core::{ChatOptions, Value};
 
 use super::values::TemplateKwargs;
 use crate::failure::{Failure, Result};
-use crate::{json, source};
+use crate::{files, json};
 
 /// How a conversation is rendered.
 #[derive(Args, Clone, Debug, Default)]
@@ -34,7 +34,7 @@ impl TemplateArgs {
             None => Vec::new(),
             Some(path) => {
                 let name = path.display().to_string();
-                let value = json::parse(&source::read(path)?, &name)?;
+                let value = json::parse(&files::read(path)?, &name)?;
                 match value {
                     Value::Array(tools)
                         if tools.iter().all(|tool| matches!(tool, Value::Object(_))) =>

@@ -1,17 +1,25 @@
 //! `ml chat`: a conversation at the terminal, or one turn a line from a pipe.
 
-use std::fs;
+mod history;
+mod lines;
+mod reader;
+mod session;
+mod slash;
+
 use std::time::Duration;
 
 use inference_core::{CancelToken, Error, LoadOptions, TextModel};
 
-use super::generate::with_timeout;
+use self::lines::Lines;
+use self::reader::{Reader, Typed};
+use self::session::{Answer, Session};
+use self::slash::{HELP, Slash, said};
 use crate::args::ChatArgs;
-use crate::chat::{Answer, HELP, Lines, Reader, Session, Slash, Typed, said};
-use crate::failure::{Failure, Result, reason};
-use crate::interrupt::{Interrupt, Then};
-use crate::output::{dim_note, note, print};
-use crate::source::{self, Source};
+use crate::failure::{Failure, Result};
+use crate::files::{self, Access};
+use crate::interrupt::{Interrupt, Then, with_timeout};
+use crate::output::{dim_note, note, print, report};
+use crate::source::Source;
 
 /// Bytes for earlier turns where nothing else is asked for.
 const PREFIX_CACHE: u64 = 256 << 20;
@@ -129,7 +137,7 @@ impl Repl<'_> {
                 if self.reader.is_terminal()
                     && !matches!(failure, Failure::ClosedPipe | Failure::Interrupted) =>
             {
-                failure.report();
+                report(&failure);
                 Ok(Next::Turn)
             }
             done => done,
@@ -182,13 +190,11 @@ impl Repl<'_> {
             Slash::Retry => self.ask(Question::Last)?,
             Slash::Undo => self.session.undo()?,
             Slash::Save(path) => {
-                fs::write(&path, self.session.to_json()).map_err(|error| {
-                    Failure::Other(format!("{}: {}", path.display(), reason(&error)))
-                })?;
+                files::replace(&path, self.session.to_json().as_bytes(), Access::Shared)?;
                 note(format_args!("saved to {}", path.display()));
             }
             Slash::Load(path) => {
-                let text = source::read(&path)?;
+                let text = files::read_regular(&path)?;
                 let count = self.session.load(&text, &path.display().to_string())?;
                 note(format_args!("{count} messages from {}", path.display()));
             }

@@ -1,18 +1,19 @@
 //! `ml classify`: which label, or which token, follows each of many prompts.
 
-use std::time::{Duration, Instant};
+mod report;
+
+use std::time::Instant;
 
 use inference_core::{
     CancelToken, ChatOptions, ClassifyOptions, ClassifyResult, Error, GenerateOptions, Message,
     Prompt, TextModel,
 };
 
-use super::generate::with_timeout;
+use self::report::{Classified, Columns};
 use crate::args::ClassifyArgs;
 use crate::bytes;
-use crate::classified::{Classified, Columns};
 use crate::failure::{Failure, Result};
-use crate::interrupt::{Interrupt, Then};
+use crate::interrupt::{Interrupt, Then, ended_early, with_timeout};
 use crate::output::{dim_note, note, print, print_json};
 use crate::source::Source;
 
@@ -45,20 +46,12 @@ pub fn run(args: &ClassifyArgs) -> Result<()> {
     let interrupted = watch.fired();
     drop(watch);
     match end {
-        Err(Failure::Model(Error::Cancelled)) => Err(ended_early(interrupted, args.timeout)),
+        Err(Failure::Model(Error::Cancelled)) => {
+            Err(ended_early(interrupted, args.timeout, "all prompts were classified"))
+        }
         Ok(0) => Ok(()),
         Ok(failed) => Err(Failure::Other(format!("{failed} of {} prompts failed", prompts.len()))),
         Err(failure) => Err(failure),
-    }
-}
-
-fn ended_early(interrupted: bool, timeout: Option<Duration>) -> Failure {
-    match timeout {
-        Some(timeout) if !interrupted => Failure::Other(format!(
-            "stopped after {} s, before all prompts were classified: raise --timeout",
-            timeout.as_secs_f64()
-        )),
-        _ => Failure::Interrupted,
     }
 }
 

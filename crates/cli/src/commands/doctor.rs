@@ -33,7 +33,8 @@ struct SystemFacts {
     cpu_kernels: &'static str,
     device_name: String,
     memory_limit_bytes: u64,
-    total_memory_bytes: u64,
+    /// `null` where the device does not tell.
+    total_memory_bytes: Option<u64>,
     active_memory_bytes: u64,
 }
 
@@ -163,11 +164,12 @@ fn text(diagnosis: &Diagnosis) -> String {
         rows.push(("MLX", system.mlx_version.clone()));
         rows.push(("device", format!("{} ({})", system.device, system.device_name)));
         rows.push(("CPU kernels", system.cpu_kernels.to_owned()));
+        let total = system.total_memory_bytes.map(bytes::human);
         rows.push((
             "memory",
             format!(
-                "{} in all, {} to use, {} in use",
-                bytes::human(system.total_memory_bytes),
+                "{}{} to use, {} in use",
+                total.map_or_else(String::new, |total| format!("{total} in all, ")),
                 bytes::human(system.memory_limit_bytes),
                 bytes::human(system.active_memory_bytes),
             ),

@@ -1,20 +1,20 @@
 //! `ml generate`: one prompt, one answer; or many prompts together.
 
 mod batch;
-
-use std::time::{Duration, Instant};
+mod prompt;
+mod report;
 
 use inference_core::{
     CancelToken, ChatOptions, Error, FinishReason, GenerateOptions, Generation, Outcome, TextModel,
     Token,
 };
 
+use self::prompt::Input;
+use self::report::Report;
 use crate::args::GenerateArgs;
 use crate::failure::{Failure, Result};
-use crate::interrupt::{Interrupt, Then};
+use crate::interrupt::{Interrupt, Then, ended_early, with_timeout};
 use crate::output::{dim_note, note, print, print_json};
-use crate::prompt::{self, Input};
-use crate::report::{self, Report};
 use crate::source::Source;
 use crate::streaming;
 
@@ -51,7 +51,7 @@ pub fn run(args: &GenerateArgs) -> Result<()> {
     drop(watch);
     match end {
         Ok(FinishReason::Cancelled) | Err(Failure::Model(Error::Cancelled)) => {
-            Err(ended_early(interrupted, args.timeout))
+            Err(ended_early(interrupted, args.timeout, "the text was complete"))
         }
         Ok(_) => {
             if args.prompt.is_some() && !args.quiet && prompt::bytes_left_in_stdin() > 0 {
@@ -69,24 +69,6 @@ pub fn run(args: &GenerateArgs) -> Result<()> {
 enum Asked {
     One(Input),
     Together(Vec<Input>),
-}
-
-/// `cancel`, which also fires after `timeout`, counted from now.
-pub fn with_timeout(cancel: &CancelToken, timeout: Option<Duration>) -> CancelToken {
-    match timeout.and_then(|timeout| Instant::now().checked_add(timeout)) {
-        Some(deadline) => cancel.and_deadline(deadline),
-        None => cancel.clone(),
-    }
-}
-
-fn ended_early(interrupted: bool, timeout: Option<Duration>) -> Failure {
-    match timeout {
-        Some(timeout) if !interrupted => Failure::Other(format!(
-            "stopped after {} s, before the text was complete: raise --timeout",
-            timeout.as_secs_f64()
-        )),
-        _ => Failure::Interrupted,
-    }
 }
 
 fn answer(
@@ -108,7 +90,7 @@ fn answer(
         false => stream(&mut generation)?,
     };
     if !args.quiet {
-        dim_note(report::statistics(&outcome.metrics));
+        dim_note(streaming::statistics(&outcome.metrics));
         note_greedy(&outcome, args);
     }
     Ok(outcome.finish_reason)
@@ -168,35 +150,13 @@ fn collect(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use inference_core::Token;
 
-    use inference_core::{CancelToken, Token};
-
-    use super::{ended_early, token_line, with_timeout};
-    use crate::failure::Failure;
+    use super::token_line;
 
     #[test]
     fn a_tokens_line_shows_its_spaces_and_line_ends() {
         let token = Token { text: " a\n".into(), logprob: Some(-0.5), ..Token::default() };
         assert_eq!(token_line(&token), "  -0.5000  \" a\\n\"\n");
-    }
-
-    #[test]
-    fn ctrl_c_and_a_timeout_end_differently() {
-        let timeout = Some(Duration::from_millis(1500));
-        assert!(matches!(ended_early(true, timeout), Failure::Interrupted));
-        assert!(matches!(ended_early(true, None), Failure::Interrupted));
-        let failure = ended_early(false, timeout).to_string();
-        assert_eq!(failure, "stopped after 1.5 s, before the text was complete: raise --timeout");
-    }
-
-    #[test]
-    fn a_timeout_leaves_the_token_itself_alone() {
-        let cancel = CancelToken::new();
-        let timed = with_timeout(&cancel, Some(Duration::from_nanos(1)));
-        std::thread::sleep(Duration::from_millis(1));
-        assert!(timed.is_cancelled() && !cancel.is_cancelled());
-        cancel.cancel();
-        assert!(with_timeout(&cancel, None).is_cancelled());
     }
 }

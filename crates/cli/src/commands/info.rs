@@ -1,6 +1,6 @@
 //! `ml info`: what a model is and what it honours.
 
-use inference_core::{Capabilities, ModelInfo, Support};
+use inference_core::{Capabilities, ModelInfo, SpecialToken, Support};
 use serde::Serialize;
 
 use crate::args::InfoArgs;
@@ -49,6 +49,14 @@ pub struct Facts {
     device: String,
     chat_template: String,
     eos_token_ids: Vec<u32>,
+    special_tokens: Vec<Special>,
+}
+
+#[derive(Serialize)]
+struct Special {
+    role: &'static str,
+    id: u32,
+    text: String,
 }
 
 #[derive(Serialize)]
@@ -82,7 +90,14 @@ impl From<&ModelInfo> for Facts {
             device: info.device.clone(),
             chat_template: info.chat_template.clone(),
             eos_token_ids: info.eos_token_ids.clone(),
+            special_tokens: info.special_tokens.iter().map(Special::from).collect(),
         }
+    }
+}
+
+impl From<&SpecialToken> for Special {
+    fn from(token: &SpecialToken) -> Self {
+        Special { role: token.role, id: token.id, text: token.text.clone() }
     }
 }
 
@@ -112,8 +127,6 @@ pub fn quantization(info: &ModelInfo) -> String {
 }
 
 fn text(name: &str, info: &ModelInfo, capabilities: &Capabilities) -> String {
-    let eos: Vec<String> = info.eos_token_ids.iter().map(u32::to_string).collect();
-    let eos = if eos.is_empty() { "none".to_owned() } else { eos.join(", ") };
     let rows = [
         ("model", name.to_owned()),
         ("architecture", info.architecture.clone()),
@@ -126,10 +139,13 @@ fn text(name: &str, info: &ModelInfo, capabilities: &Capabilities) -> String {
         ("context", format!("{} tokens", info.context_length)),
         ("KV cache", format!("{} per token", bytes::human(info.kv_bytes_per_token))),
         ("chat template", info.chat_template.clone()),
-        ("end tokens", eos),
     ];
     let mut text: String =
         rows.iter().map(|(label, value)| format!("{label:<15}{value}\n")).collect();
+    text += "special tokens\n";
+    for (role, tokens) in by_role(&info.special_tokens) {
+        text += &format!("  {role:<13}{tokens}\n");
+    }
     text += "capabilities\n";
     for (feature, support) in capabilities.iter() {
         let support = match support {
@@ -141,12 +157,33 @@ fn text(name: &str, info: &ModelInfo, capabilities: &Capabilities) -> String {
     text
 }
 
+/// The tokens of each part on a line: `2 <|im_end|>, 0 <|endoftext|>`. Where no token ends a generation, that
+/// is said.
+fn by_role(tokens: &[SpecialToken]) -> Vec<(&'static str, String)> {
+    let mut roles: Vec<(&str, String)> = Vec::new();
+    if tokens.iter().all(|token| token.role != "eos") {
+        roles.push(("eos", "none".to_owned()));
+    }
+    for token in tokens {
+        let told = format!("{} {}", token.id, token.text);
+        match roles.iter_mut().find(|(role, _)| *role == token.role) {
+            Some((_, tokens)) => *tokens += &format!(", {told}"),
+            None => roles.push((token.role, told)),
+        }
+    }
+    roles
+}
+
 #[cfg(test)]
 mod tests {
-    use inference_core::{Capabilities, Feature, ModelInfo, Support};
+    use inference_core::{Capabilities, Feature, ModelInfo, SpecialToken, Support};
     use serde_json::json;
 
     use super::{Description, text};
+
+    fn token(role: &'static str, id: u32, text: &str) -> SpecialToken {
+        SpecialToken { role, id, text: text.into() }
+    }
 
     fn example() -> (ModelInfo, Capabilities) {
         let info = ModelInfo {
@@ -163,6 +200,12 @@ mod tests {
             dtype: "bf16".into(),
             device: "cpu".into(),
             eos_token_ids: vec![2, 0],
+            special_tokens: vec![
+                token("bos", 1, "<s>"),
+                token("eos", 2, "</s>"),
+                token("eos", 0, "<|end|>"),
+                token("reasoning", 7, "<think>"),
+            ],
             chat_template: "chat_template.jinja".into(),
         };
         let capabilities = Capabilities::new(vec![
@@ -181,6 +224,7 @@ mod tests {
         assert_eq!(object["quantization"], json!({"bits": 4, "group_size": 64}));
         assert_eq!(object["kv_bytes_per_token"], 4096);
         assert_eq!(object["eos_token_ids"], json!([2, 0]));
+        assert_eq!(object["special_tokens"][0], json!({"role": "bos", "id": 1, "text": "<s>"}));
         assert_eq!(
             object["capabilities"],
             json!([
@@ -188,6 +232,11 @@ mod tests {
                 {"feature": "kv_bits", "supported": false, "reason": "to come"},
             ])
         );
+    }
+
+    #[test]
+    fn a_model_without_end_is_told() {
+        assert_eq!(super::by_role(&[]), [("eos", "none".to_owned())]);
     }
 
     #[test]
@@ -200,7 +249,8 @@ mod tests {
             "quantisation   4 bits in groups of 64\n",
             "weights        4.0 MiB\n",
             "KV cache       4.0 KiB per token\n",
-            "end tokens     2, 0\n",
+            "special tokens\n  bos          1 <s>\n  eos          2 </s>, 0 <|end|>\n",
+            "  reasoning    7 <think>\n",
             "  chat               yes\n",
             "  kv_bits            no: to come\n",
         ] {

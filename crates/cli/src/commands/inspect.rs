@@ -1,17 +1,16 @@
 //! `ml inspect`: what each head of a prompt's layers looks at.
 
-use std::path::Path;
-use std::time::Duration;
+mod attention;
+mod heat_map;
 
 use inference_core::{CancelToken, Error, Feature, InspectOptions, Message, Prompt, TextModel};
 
-use super::generate::with_timeout;
+use self::attention::{Attention, table};
 use crate::args::InspectArgs;
-use crate::attention::{Attention, table};
 use crate::bytes;
-use crate::failure::{Failure, Result, reason};
-use crate::heat_map;
-use crate::interrupt::{Interrupt, Then};
+use crate::failure::{Failure, Result};
+use crate::files::{self, Access};
+use crate::interrupt::{Interrupt, Then, ended_early, with_timeout};
 use crate::output::{dim_note, print, print_json};
 use crate::source::Source;
 
@@ -41,7 +40,9 @@ pub fn run(args: &InspectArgs) -> Result<()> {
     let interrupted = watch.fired();
     drop(watch);
     match end {
-        Err(Failure::Model(Error::Cancelled)) => Err(ended_early(interrupted, args.timeout)),
+        Err(Failure::Model(Error::Cancelled)) => {
+            Err(ended_early(interrupted, args.timeout, "the prompt was computed"))
+        }
         Err(failure) => Err(failure),
         Ok(attention) => report(&attention, model.as_ref(), args),
     }
@@ -66,24 +67,13 @@ fn inspect(model: &dyn TextModel, ids: &[u32], options: &InspectOptions) -> Resu
     Attention::new(snapshot, ids, model)
 }
 
-fn ended_early(interrupted: bool, timeout: Option<Duration>) -> Failure {
-    match timeout {
-        Some(timeout) if !interrupted => Failure::Other(format!(
-            "stopped after {} s, before the prompt was computed: raise --timeout",
-            timeout.as_secs_f64()
-        )),
-        _ => Failure::Interrupted,
-    }
-}
-
 fn report(attention: &Attention, model: &dyn TextModel, args: &InspectArgs) -> Result<()> {
-    let cannot = |path: &Path, why: String| Failure::Other(format!("{}: {why}", path.display()));
     if let Some(path) = &args.svg {
         let svg = heat_map::draw(attention, &args.head)?;
-        std::fs::write(path, svg).map_err(|error| cannot(path, reason(&error)))?;
+        files::replace(path, svg.as_bytes(), Access::Shared)?;
     }
     if let Some(path) = &args.safetensors {
-        attention.write_safetensors(path).map_err(|why| cannot(path, why))?;
+        files::replace(path, &attention.safetensors()?, Access::Shared)?;
     }
     if args.json {
         return print_json(&attention.report(args.values));

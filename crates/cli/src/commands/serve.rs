@@ -8,8 +8,9 @@ use server::{ApiKey, Config, Exit, Limits, Timeouts};
 
 use crate::args::{LogFormat, ServeArgs};
 use crate::failure::{Failure, Result};
+use crate::files;
 use crate::output::note;
-use crate::source::{self, Source};
+use crate::source::Source;
 
 /// Requests that run together where the backend can and nothing else is asked for.
 const PARALLEL: usize = 16;
@@ -129,7 +130,7 @@ fn keys(args: &ServeArgs) -> Result<Vec<ApiKey>> {
         Failure::Usage(format!("{place}: a key has visible ASCII characters and no white space"))
     };
     if let Some(file) = &args.api_key_file {
-        let text = source::read(file)?;
+        let text = files::read(file)?;
         let place = file.display().to_string();
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
             keys.push(ApiKey::new(line).ok_or_else(|| unusable(&place))?);

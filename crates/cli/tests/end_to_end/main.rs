@@ -7,6 +7,7 @@ mod bench;
 mod chat;
 mod classify;
 mod constrained;
+mod files;
 mod generate;
 mod inspect;
 mod models;

@@ -65,6 +65,12 @@ fn info_describes_the_demo_model() {
     assert_eq!(capabilities.iter().count(), Feature::ALL.len());
     let described = generated(&["info"]);
     assert!(described.contains("qwen3") && described.contains("4 bits in groups of 64"));
+    // As tokenizer_config.json has them; Qwen's format begins with no token of its own.
+    for line in
+        ["  eos          0 <|endoftext|>, 2 <|im_end|>\n", "  pad          0 <|endoftext|>\n"]
+    {
+        assert!(described.contains(line), "{line:?} is not in {described}");
+    }
 }
 
 #[test]
@@ -86,5 +92,14 @@ fn doctor_finds_nothing_wrong() {
     }
     assert!(report["system"]["mlx_version"].is_string());
     assert!(!report["backends"].as_array().unwrap().is_empty());
-    assert!(generated(&["doctor"]).contains("generation   ok: loaded in "));
+    let told = generated(&["doctor"]);
+    assert!(told.contains("generation   ok: loaded in "), "{told}");
+    // What a device does not tell is left out.
+    let memory = told.lines().find(|line| line.starts_with("memory ")).unwrap();
+    assert_eq!(
+        memory.contains("in all"),
+        report["system"]["total_memory_bytes"].is_u64(),
+        "{told}"
+    );
+    assert!(!memory.contains(" 0 B in all"), "{told}");
 }

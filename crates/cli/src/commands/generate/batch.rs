@@ -7,11 +7,12 @@ use inference_core::{
 use serde::Serialize;
 use serde_json::json;
 
+use super::prompt::Input;
+use super::report::Report;
 use crate::args::GenerateArgs;
 use crate::failure::{Failure, Result};
 use crate::output::{dim_note, note, print_json};
-use crate::prompt::Input;
-use crate::report::{self, Report};
+use crate::streaming;
 
 /// Prompts that are handed to the model together; their results are printed together.
 const GROUP: usize = 128;
@@ -67,7 +68,7 @@ pub fn run(
         }
     }
     if !args.quiet {
-        dim_note(report::statistics(&GenerateMetrics::sum(&costs)));
+        dim_note(streaming::statistics(&GenerateMetrics::sum(&costs)));
     }
     match failed {
         0 => Ok(FinishReason::Length),

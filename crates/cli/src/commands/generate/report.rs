@@ -1,9 +1,7 @@
-//! What a generation gave and cost, for programs (JSON) and for people (one line).
+//! What a generation gave and cost, as JSON for programs.
 
 use inference_core::{FinishReason, GenerateMetrics, Outcome, TextModel, Token};
 use serde::Serialize;
-
-use crate::bytes;
 
 /// The object of `ml generate --json`. Log probabilities are natural logarithms before
 /// temperature and filters; one that JSON cannot write (minus infinity) is `null`.
@@ -156,33 +154,13 @@ impl From<&GenerateMetrics> for Metrics {
     }
 }
 
-/// `prompt 14 tokens, 812.3 tok/s | decode 120 tokens, 90.1 tok/s | …` for people.
-pub fn statistics(metrics: &GenerateMetrics) -> String {
-    let first = metrics
-        .time_to_first_token
-        .map_or_else(|| "none".to_owned(), |time| format!("{:.3} s", time.as_secs_f64()));
-    let cached = match metrics.cached_prompt_tokens {
-        0 => String::new(),
-        count => format!(" ({count} cached)"),
-    };
-    format!(
-        "prompt {} tokens{cached}, {:.1} tok/s | decode {} tokens, {:.1} tok/s | first token {first} | \
-         peak memory {}",
-        metrics.prompt_tokens,
-        metrics.prefill_tokens_per_second(),
-        metrics.generated_tokens,
-        metrics.decode_tokens_per_second(),
-        bytes::human(metrics.peak_memory_bytes),
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use fake_model::{FakeModel, Line};
     use inference_core::{FinishReason, GenerateOptions, Prompt, TextModel};
     use serde_json::json;
 
-    use super::{Report, statistics};
+    use super::Report;
     use crate::streaming;
 
     fn report(model: &FakeModel, options: &GenerateOptions) -> serde_json::Value {
@@ -282,17 +260,5 @@ mod tests {
         assert_eq!(next(), (json!("stop"), json!({"type": "token", "token_id": 4})));
         assert_eq!(next(), (json!("length"), json!(null)));
         assert_eq!(next(), (json!("cancelled"), json!(null)));
-    }
-
-    #[test]
-    fn the_statistics_are_one_line() {
-        let model = FakeModel::lines([Line::of(&["Hi", "!"])]);
-        let generation = model.generate(&Prompt::from("abc"), &GenerateOptions::default()).unwrap();
-        let (_, outcome) = generation.collect_text().unwrap();
-        assert_eq!(
-            statistics(&outcome.metrics),
-            "prompt 3 tokens (1 cached), 4.0 tok/s | decode 2 tokens, 4.0 tok/s | first token 0.500 s | \
-             peak memory 3.0 MiB"
-        );
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use inference_core::LayerAttention;
 
-use crate::attention::{Attention, mean};
+use super::attention::{Attention, mean};
 use crate::failure::{Failure, Result};
 
 /// Tokens that a picture has at most.

@@ -1,19 +1,20 @@
 //! Lines from a terminal, edited and remembered, or from a pipe.
 
 use std::io::{self, BufRead, IsTerminal};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustyline::error::ReadlineError;
-use rustyline::history::FileHistory;
+use rustyline::history::MemHistory;
 use rustyline::{Config, Editor};
 
+use super::history::{History, MAX_LINES};
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 
 /// Where lines come from.
 pub enum Reader {
     /// A person at a terminal, with the file that keeps the lines, if any.
-    Terminal(Box<Editor<(), FileHistory>>, Option<PathBuf>),
+    Terminal(Box<Editor<(), MemHistory>>, Option<History>),
     /// A pipe or a file, with the number of the line read last.
     Pipe(usize),
 }
@@ -40,18 +41,15 @@ impl Reader {
             return Ok(Reader::Pipe(0));
         }
         interrupt.keep_terminal();
-        let config = Config::builder().auto_add_history(false).build();
-        let lines = FileHistory::with_config(&config);
-        let mut editor = Editor::with_history(config, lines)
-            .map_err(|error| Failure::Other(format!("terminal: {error}")))?;
-        if let Some(path) = history {
-            match editor.load_history(path) {
-                Ok(()) => {}
-                Err(ReadlineError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(history_failure(path, &error)),
-            }
+        let config = Config::builder().auto_add_history(false).max_history_size(MAX_LINES);
+        let config = config.map_err(|error| terminal(&error))?.build();
+        let typed = MemHistory::with_config(&config);
+        let mut editor = Editor::with_history(config, typed).map_err(|error| terminal(&error))?;
+        let history = history.map(|path| History::at(path.to_owned()));
+        for line in history.as_ref().map_or(Ok(Vec::new()), History::lines)? {
+            editor.add_history_entry(line).map_err(|error| terminal(&error))?;
         }
-        Ok(Reader::Terminal(Box::new(editor), history.map(Path::to_owned)))
+        Ok(Reader::Terminal(Box::new(editor), history))
     }
 
     /// Whether a person sits there.
@@ -67,12 +65,12 @@ impl Reader {
         match self {
             Reader::Terminal(editor, history) => match editor.readline(prompt) {
                 Ok(line) => {
-                    remember(editor, history.as_deref(), &line)?;
+                    remember(editor, history.as_ref(), &line)?;
                     Ok(Typed::Line(line))
                 }
                 Err(ReadlineError::Interrupted) => Ok(Typed::Interrupt),
                 Err(ReadlineError::Eof) => Ok(Typed::End),
-                Err(error) => Err(Failure::Other(format!("terminal: {error}"))),
+                Err(error) => Err(terminal(&error)),
             },
             Reader::Pipe(number) => {
                 *number += 1;
@@ -101,21 +99,20 @@ fn line(bytes: Vec<u8>, number: usize) -> Result<String> {
 }
 
 fn remember(
-    editor: &mut Editor<(), FileHistory>,
-    history: Option<&Path>,
+    editor: &mut Editor<(), MemHistory>,
+    history: Option<&History>,
     line: &str,
 ) -> Result<()> {
     if line.trim().is_empty() {
         return Ok(());
     }
-    let added = editor.add_history_entry(line);
-    let Some(path) = history else { return Ok(()) };
+    editor.add_history_entry(line).map_err(|error| terminal(&error))?;
     // At once: a signal may end the program before any other chance.
-    added.and_then(|_| editor.append_history(path)).map_err(|error| history_failure(path, &error))
+    history.map_or(Ok(()), |history| history.add(line))
 }
 
-fn history_failure(path: &Path, error: &ReadlineError) -> Failure {
-    Failure::Other(format!("history {}: {error}", path.display()))
+fn terminal(error: &ReadlineError) -> Failure {
+    Failure::Other(format!("terminal: {error}"))
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! What `ml inspect` tells of a prompt's attention: a table, JSON, tensors.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use inference_core::{AttentionSnapshot, LayerAttention, TextModel};
 use safetensors::tensor::{Dtype, TensorView};
@@ -113,12 +112,12 @@ impl Attention {
         parts
     }
 
-    /// Writes `ids`, and for each layer `layers.N.queries`, `keys`, `weights`, `entropy` and
-    /// `positions`.
+    /// A safetensors file with `ids`, and for each layer `layers.N.queries`, `keys`, `weights`, `entropy`
+    /// and `positions`.
     ///
     /// # Errors
-    /// Why the file cannot be written.
-    pub fn write_safetensors(&self, path: &Path) -> Result<(), String> {
+    /// Tensors that the format cannot hold.
+    pub fn safetensors(&self) -> Result<Vec<u8>> {
         let words =
             |words: &mut dyn Iterator<Item = u32>| words.flat_map(u32::to_le_bytes).collect();
         let mut tensors: Vec<(String, Dtype, Vec<usize>, Vec<u8>)> = Vec::new();
@@ -137,10 +136,11 @@ impl Attention {
         let views = tensors.iter().map(|(name, dtype, shape, bytes)| {
             TensorView::new(*dtype, shape.clone(), bytes).map(|view| (name.as_str(), view))
         });
-        let views: Vec<_> = views.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
         let about = [("architecture".to_owned(), self.snapshot.architecture.clone())];
         let about: HashMap<String, String> = about.into();
-        safetensors::serialize_to_file(views, Some(about), path).map_err(|error| error.to_string())
+        let file = views.collect::<Result<Vec<_>, _>>();
+        file.and_then(|views| safetensors::serialize(views, Some(about)))
+            .map_err(|error| Failure::Other(format!("--safetensors: {error}")))
     }
 }
 

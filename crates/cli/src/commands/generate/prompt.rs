@@ -7,7 +7,7 @@ use inference_core::{Message, Prompt, Value};
 
 use crate::args::GenerateArgs;
 use crate::failure::{Failure, Result};
-use crate::{json, source};
+use crate::{files, json};
 
 /// What the model is to continue or to answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,8 +26,8 @@ impl Input {
     pub fn read(args: &GenerateArgs) -> Result<Self> {
         if let Some(path) = &args.messages {
             let name =
-                if source::is_stdin(path) { "stdin".into() } else { path.display().to_string() };
-            let messages = json::parse_messages(&source::read(path)?, &name)?;
+                if files::is_stdin(path) { "stdin".into() } else { path.display().to_string() };
+            let messages = json::parse_messages(&files::read(path)?, &name)?;
             if messages.is_empty() {
                 return Err(Failure::Usage(format!("{name}: there are no messages")));
             }
@@ -52,9 +52,9 @@ impl Input {
     /// # Errors
     /// No prompt, a line that is none, or a file that cannot be used.
     pub fn read_batch(path: &Path, args: &GenerateArgs) -> Result<Vec<Self>> {
-        let name = if source::is_stdin(path) { "stdin".into() } else { path.display().to_string() };
+        let name = if files::is_stdin(path) { "stdin".into() } else { path.display().to_string() };
         let mut inputs = Vec::new();
-        for (index, line) in source::read_lines(path)?.iter().enumerate() {
+        for (index, line) in files::read_lines(path)?.iter().enumerate() {
             if !line.trim().is_empty() {
                 let place = format!("{name}, line {}", index + 1);
                 inputs.push(batch_line(json::parse(line, &place)?, &place, args)?);
@@ -98,14 +98,14 @@ fn text(args: &GenerateArgs) -> Result<String> {
     let typed = args.prompt.as_deref().filter(|prompt| *prompt != "-");
     let dash = args.prompt.is_some() && typed.is_none();
     let file = match &args.prompt_file {
-        Some(path) if dash && source::is_stdin(path) => {
+        Some(path) if dash && files::is_stdin(path) => {
             return Err(Failure::Usage("stdin is given as the prompt twice".into()));
         }
-        Some(path) => Some(source::read(path)?),
+        Some(path) => Some(files::read(path)?),
         None => None,
     };
     let stdin = match (typed, &file) {
-        _ if dash => Some(source::read_stdin()?),
+        _ if dash => Some(files::read_stdin()?),
         (None, None) if io::stdin().is_terminal() => {
             return Err(Failure::Usage(
                 "no prompt: give one as an argument, with --prompt-file FILE or with \
@@ -113,7 +113,7 @@ fn text(args: &GenerateArgs) -> Result<String> {
                     .into(),
             ));
         }
-        (None, None) => Some(source::read_stdin()?),
+        (None, None) => Some(files::read_stdin()?),
         _ => None,
     };
     let read = [stdin, file].into_iter().flatten().map(|text| {

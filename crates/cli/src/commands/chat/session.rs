@@ -8,7 +8,6 @@ use inference_core::{
 use crate::args::SamplingArgs;
 use crate::failure::{Failure, Result};
 use crate::json;
-use crate::report;
 use crate::streaming;
 
 /// A conversation.
@@ -184,7 +183,7 @@ impl<'a> Session<'a> {
 
     /// What the last answer cost.
     pub fn statistics(&self) -> Option<String> {
-        self.last.as_ref().map(|outcome| report::statistics(&outcome.metrics))
+        self.last.as_ref().map(|outcome| streaming::statistics(&outcome.metrics))
     }
 
     /// How many messages there are, the system message not counted, and how many tokens of

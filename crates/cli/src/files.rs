@@ -1,0 +1,98 @@
+//! The user's files: text read whole, and results that replace a file whole.
+
+mod refusal;
+mod replace;
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+use refusal::{failed, not_regular};
+pub use replace::{Access, replace};
+
+use crate::failure::{Failure, Result, reason};
+
+/// A longer text fits no context; an endless one, such as a device, must end somewhere.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// Whether `path` stands for stdin.
+pub fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// The text in the file at `path`, for a flag: `-` is stdin, and a pipe such as `<(command)` is read to
+/// its end.
+///
+/// # Errors
+/// Names the file, and the first byte that is not UTF-8.
+pub fn read(path: &Path) -> Result<String> {
+    if is_stdin(path) {
+        return read_stdin();
+    }
+    read_all(File::open(path).map_err(|error| failed(path, &error))?, &name(path))
+}
+
+/// The text in the regular file at `path`, without waiting: who types at a prompt cannot get out of a
+/// pipe that nobody writes to.
+///
+/// # Errors
+/// As [`read`], and anything but a regular file.
+pub fn read_regular(path: &Path) -> Result<String> {
+    // Opening a pipe waits for its other end, unless it is told not to.
+    let no_wait = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = File::options().read(true).custom_flags(no_wait).open(path);
+    let file = file.map_err(|error| failed(path, &error))?;
+    let kind = file.metadata().map_err(|error| failed(path, &error))?.file_type();
+    if !kind.is_file() {
+        return Err(not_regular(path, kind));
+    }
+    read_all(file, &name(path))
+}
+
+/// All of stdin.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_stdin() -> Result<String> {
+    read_all(io::stdin(), "stdin")
+}
+
+/// The lines of the text at `path`, without their ends.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_lines(path: &Path) -> Result<Vec<String>> {
+    Ok(read(path)?.lines().map(str::to_owned).collect())
+}
+
+/// Whether a person would have to type what is read from stdin.
+pub fn stdin_is_terminal() -> bool {
+    io::stdin().is_terminal()
+}
+
+fn name(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// The text of an input that may have no end.
+fn read_all(input: impl Read, name: &str) -> Result<String> {
+    let mut bytes = Vec::new();
+    input
+        .take(MAX_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| Failure::Other(format!("{name}: {}", reason(&error))))?;
+    if bytes.len() as u64 > MAX_BYTES {
+        let limit = MAX_BYTES >> 20;
+        return Err(Failure::Other(format!("{name}: over {limit} MiB, at most that are read")));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Failure::Other(format!("{name}: not valid UTF-8 at byte {at}; convert it to UTF-8 first"))
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+//! What is read of a user's files, and what is refused.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+use super::{MAX_BYTES, read, read_all, read_regular};
+
+/// A pipe with a name in `folder`.
+fn pipe(folder: &Path) -> std::path::PathBuf {
+    let path = folder.join("pipe");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    path
+}
+
+#[test]
+fn an_input_without_an_end_is_refused() {
+    let error = read_all(std::io::repeat(b'a'), "stdin").unwrap_err().to_string();
+    assert_eq!(error, "stdin: over 64 MiB, at most that are read");
+    let most = std::io::Read::take(std::io::repeat(b'a'), MAX_BYTES);
+    assert_eq!(read_all(most, "stdin").unwrap().len() as u64, MAX_BYTES);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    for read in [read, read_regular] {
+        let error = read(Path::new("no/such/prompt.txt")).unwrap_err();
+        assert_eq!(error.to_string(), "no/such/prompt.txt: no such file or directory");
+    }
+}
+
+#[test]
+fn text_that_is_not_utf8_is_refused_with_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("latin1.txt");
+    fs::write(&path, b"caf\xe9").unwrap();
+    let error = read(&path).unwrap_err().to_string();
+    assert!(error.contains("latin1.txt: not valid UTF-8 at byte 3"), "{error}");
+}
+
+#[test]
+fn a_flag_reads_a_pipe_to_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = pipe(folder.path());
+    let writer = {
+        let path = path.clone();
+        thread::spawn(move || {
+            let mut pipe = fs::File::options().write(true).open(path).unwrap();
+            pipe.write_all(b"one\n").unwrap();
+            pipe.write_all(b"two\n").unwrap();
+        })
+    };
+    assert_eq!(read(&path).unwrap(), "one\ntwo\n");
+    writer.join().unwrap();
+}
+
+#[test]
+fn what_is_no_regular_file_is_refused_without_waiting() {
+    let folder = tempfile::tempdir().unwrap();
+    let refusal = |path: &Path| read_regular(path).unwrap_err().to_string();
+    assert!(refusal(&pipe(folder.path())).ends_with("pipe: is a pipe, expected a regular file"));
+    assert!(refusal(folder.path()).ends_with(": is a folder, expected a regular file"));
+    let device = refusal(Path::new("/dev/zero"));
+    assert_eq!(device, "/dev/zero: is a device, expected a regular file");
+    let file = folder.path().join("file");
+    fs::write(&file, "text").unwrap();
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    assert_eq!(read_regular(&link).unwrap(), "text");
+}
