@@ -83,8 +83,7 @@ fn build(
     let totals = weights.finish().map_err(at_folder)?;
     let context_length = model.max_position_embeddings.unwrap_or(i32::MAX) as usize;
     let bound = bound(load, context_length)?;
-    let specs =
-        StateSpec::of_layers(&model.layers, bound, |layer, bound| layer.mixer.state(bound));
+    let specs = StateSpec::of_layers(&model.layers, bound, |layer, bound| layer.mixer.state(bound));
     let quantization = config.default_quantization().map_err(at_folder)?;
     let activations = model.embed_tokens.dtype();
     let dtype_size = activations.size() as u64;

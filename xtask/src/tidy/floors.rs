@@ -32,7 +32,7 @@ const HOUSES: &[House] = &[House {
     floors: &[
         &["error"],
         &["files", "config"],
-        &["sampling"],
+        &["sampling", "special_tokens"],
         &["kernels"],
         &["cache"],
         &["layers"],

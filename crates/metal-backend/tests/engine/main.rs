@@ -12,6 +12,7 @@ mod closing;
 mod constrained;
 mod prefixes;
 mod prompt_logprobs;
+mod steps;
 mod text;
 mod together;
 
