@@ -4,6 +4,7 @@
 mod bindings;
 mod build_mlx;
 mod clients;
+mod gpu_tests;
 mod manifest;
 mod modules;
 mod pictures;
@@ -21,6 +22,9 @@ usage: cargo xtask COMMAND
       regenerates crates/mlx-ffi/src/bindings.rs, or checks that it is current
   clients [NAME...]
       runs programs that others wrote against `ml serve`; their packages go below target/clients
+  gpu-tests [--pack DIR]
+      runs the tests that need an NVIDIA GPU and sums them up; or puts them into DIR, with a script
+      that runs them on a machine without Rust
   modules
       draws the modules of each crate: docs/design/modules
   tidy
@@ -34,6 +38,7 @@ fn main() -> ExitCode {
         Some("build-mlx") => build_mlx::run(&args),
         Some("bindings") => bindings::run(&args),
         Some("clients") => clients::run(&args),
+        Some("gpu-tests") => gpu_tests::run(&args),
         Some("modules") => pictures::run(repository::root()),
         Some("tidy") => tidy::run(repository::root()),
         Some("help" | "--help" | "-h") => {

@@ -78,6 +78,14 @@ pub enum Error {
         /// What the caller can change.
         remedy: String,
     },
+    /// The device had no memory left in the middle of the work: another program took it meanwhile, or more
+    /// was needed than the arithmetic said. Later requests may find some.
+    OutOfMemory {
+        /// What was being done.
+        what: String,
+        /// What was said about it, and who holds the memory, where that is known.
+        reason: String,
+    },
     /// The queue of waiting requests is full.
     QueueFull {
         /// The queue's length.
@@ -140,6 +148,9 @@ impl fmt::Display for Error {
                 human_bytes(*needed),
                 human_bytes(*available)
             ),
+            Error::OutOfMemory { what, reason } => {
+                write!(f, "{what}: the device is out of memory: {reason}")
+            }
             Error::QueueFull { limit } => {
                 write!(f, "the queue is full ({limit} requests are waiting); try again later")
             }

@@ -85,6 +85,10 @@ pub struct EngineStatus {
     pub kv_bytes: u64,
     /// Bytes that the prefix cache holds.
     pub prefix_cache_bytes: u64,
+    /// Bytes that the process holds by the count of whoever hands them out: of a GPU's memory the driver's,
+    /// with what is kept for reuse and what the driver itself takes; on a CPU the process's resident memory.
+    /// `None` where nobody tells.
+    pub held_bytes: Option<u64>,
     /// Since the engine last finished a step of its work; zero while it is idle. One that grows
     /// past the longest step tells of an engine that hangs.
     pub heartbeat_age: Duration,

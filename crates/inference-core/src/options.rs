@@ -77,7 +77,8 @@ pub struct LoadOptions {
     /// has: what it has.
     pub memory_limit: Option<u64>,
     /// Bytes of freed memory that the allocator may keep for reuse, for all models of the process; no
-    /// more than the device has. `None`: as it was set before, at first the allocator's own default.
+    /// more than the device has. `None`: the backend's choice, which holds what one chunk of a prompt is
+    /// computed with.
     pub cache_limit: Option<u64>,
     /// Prompt tokens computed at once; `None`: the backend's choice.
     pub prefill_chunk: Option<usize>,

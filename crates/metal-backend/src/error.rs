@@ -27,10 +27,23 @@ impl Error {
         Error::Model(reason.into())
     }
 
+    /// Whether there was no memory for it, though there may be for less.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        match self {
+            Error::Mlx(error) => error.is_out_of_memory(),
+            Error::Core(error) => matches!(error, inference_core::Error::OutOfMemory { .. }),
+            Error::Model(_) => false,
+        }
+    }
+
     /// Names the phase of a request that the fault ended.
     pub(crate) fn in_phase(self, phase: &str) -> Self {
         match self {
             Error::Core(error) => Error::Core(error),
+            error if error.is_out_of_memory() => Error::Core(inference_core::Error::OutOfMemory {
+                what: phase.to_owned(),
+                reason: error.to_string(),
+            }),
             other => Error::Core(inference_core::Error::Engine(format!("{phase}: {other}"))),
         }
     }
@@ -39,6 +52,8 @@ impl Error {
     pub(crate) fn at(self, path: &Path) -> Self {
         match self {
             Error::Core(error) => Error::Core(error),
+            // No fault of the files.
+            error if error.is_out_of_memory() => error,
             other => load(path, other),
         }
     }
@@ -56,6 +71,10 @@ impl From<Error> for inference_core::Error {
     fn from(error: Error) -> Self {
         match error {
             Error::Core(error) => error,
+            Error::Mlx(error) if error.is_out_of_memory() => inference_core::Error::OutOfMemory {
+                what: "the request".to_owned(),
+                reason: error.to_string(),
+            },
             other => inference_core::Error::Engine(other.to_string()),
         }
     }

@@ -134,6 +134,11 @@ impl Sampler {
         self.step -= 1;
     }
 
+    /// Forgets all draws but the first `count`.
+    pub fn forget_draws_after(&mut self, count: usize) {
+        self.step = self.step.min(count as _);
+    }
+
     /// Whether a draw depends on the ids before it, so that it cannot be made before they are read.
     pub fn needs_history(&self) -> bool {
         let set = |value: Option<f32>, neutral: f32| value.is_some_and(|value| value != neutral);

@@ -1,4 +1,5 @@
 #include "allocate.h"
+#include "device_memory.h"
 
 #include <cstdint>
 #include <stdexcept>
@@ -44,6 +45,7 @@ mx::array allocate(const mx::Shape& shape, mx::Dtype dtype) {
   size_t size = count * mx::size_of(dtype);
   static const bool has_gpu = mx::is_available(mx::Device::gpu);
   size_t room = has_gpu ? size : size + LINE;
+  mlxrs::may_allocate(room);
   auto buffer = mx::allocator::malloc(room);
   auto first = reinterpret_cast<uintptr_t>(buffer.raw_ptr());
   if (first == 0) {

@@ -1,5 +1,6 @@
 #include "cpu_operation.h"
 #include "cpu_task.h"
+#include "device_memory.h"
 
 #include <algorithm>
 #include <cstring>
@@ -142,6 +143,7 @@ void CpuOperation::eval_cpu(const std::vector<array>& inputs, std::vector<array>
   flags.contiguous = true;
   flags.row_contiguous = row || out.size() <= 1;
   flags.col_contiguous = column || out.size() <= 1;
+  may_allocate(out.nbytes());
   out.set_data(allocator::malloc(out.nbytes()), out.size(), strides(out.shape()), flags);
   for (size_t i = 0; i < written_.size(); i++) {
     auto& written = inputs[written_[i]];

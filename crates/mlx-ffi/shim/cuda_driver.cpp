@@ -26,6 +26,7 @@ const Cuda* cuda() {
     bool complete = find(all.capture, "cuStreamBeginCapture_v2") &&
         find(all.end_capture, "cuStreamEndCapture") && find(all.new_stream, "cuStreamCreate") &&
         find(all.free_stream, "cuStreamDestroy_v2") &&
+        find(all.new_graph, "cuGraphCreate") && find(all.add_empty, "cuGraphAddEmptyNode") &&
         find(all.instantiate, "cuGraphInstantiateWithFlags") &&
         find(all.free_graph, "cuGraphDestroy") && find(all.free_executable, "cuGraphExecDestroy") &&
         find(all.run, "cuGraphLaunch") && find(all.launch, "cuLaunchKernelEx") &&

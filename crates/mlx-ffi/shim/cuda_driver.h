@@ -32,6 +32,8 @@ struct Cuda {
   int (*end_capture)(Handle stream, Handle* graph);
   int (*new_stream)(Handle* stream, unsigned flags);
   int (*free_stream)(Handle stream);
+  int (*new_graph)(Handle* graph, unsigned flags);
+  int (*add_empty)(Handle* node, Handle graph, const Handle* dependencies, size_t count);
   int (*instantiate)(Handle* executable, Handle graph, unsigned long long flags);
   int (*free_graph)(Handle graph);
   int (*free_executable)(Handle executable);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <stdexcept>
 
 #include "mlx/transforms.h"
 
@@ -87,8 +88,13 @@ class CudaKept : public Kept {
     Handle stream, graph = nullptr;
     check(c.new_stream(&stream, NON_BLOCKING), "cuStreamCreate");
     int result = c.capture(stream, THREAD_LOCAL);
-    for (size_t i = 0; i < operations.size() && result == 0; i++) {
-      result = launch(operations[i], i > 0 && overlap_, stream);
+    try {
+      for (size_t i = 0; i < operations.size() && result == 0; i++) {
+        result = launch(operations[i], i > 0 && overlap_, stream);
+      }
+    } catch (std::runtime_error&) {
+      constexpr int OUT_OF_MEMORY = 2;
+      result = OUT_OF_MEMORY;
     }
     int ended = c.end_capture(stream, &graph);
     if (result == 0 && ended == 0) {

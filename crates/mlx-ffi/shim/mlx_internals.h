@@ -2,9 +2,13 @@
 // which the build defines; whoever uses any of it asks `internals_are_known` first.
 #pragma once
 #include <cstdint>
+#include <list>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "mlx/array.h"
@@ -51,13 +55,49 @@ constexpr size_t KERNEL_DIMS = 10;
 constexpr const char* GET_ENCODER = "_ZN3mlx4core2cu19get_command_encoderENS0_6StreamE";
 using GetEncoder = void* (*)(mlx::core::Stream stream);
 
+// What is done in a graph, as encoders keep it.
+struct EncodedNode {
+  void* node;
+  std::string type;
+  std::string id;
+};
+
+// What a CUDA stream is sent, and how it was sent before.
+struct Encoder {
+  void* device;
+  void* stream;
+  // What is prepared.
+  void* graph;
+  std::shared_ptr<void> worker;
+  int node_count;
+  bool in_concurrent;
+  std::vector<void*> from_nodes;
+  std::vector<void*> to_nodes;
+  std::string nodes_key;
+  std::string deps_key;
+  std::vector<EncodedNode> concurrent_nodes;
+  std::vector<std::shared_ptr<void>> temporaries;
+  // Graphs that were sent, by their form.
+  struct {
+    const char* variable;
+    size_t misses;
+    std::list<std::pair<std::string, void*>> newest_first;
+    std::unordered_map<std::string, void*> by_key;
+    size_t capacity;
+  } sent;
+  std::vector<std::uintptr_t> active_deps;
+  std::vector<std::uintptr_t> active_outputs;
+  std::unordered_map<std::uintptr_t, EncodedNode> node_map;
+  size_t bytes;
+  bool is_updatable;
+  int max_ops;
+  int max_mb;
+};
+
+static_assert(sizeof(void*) != 8 || sizeof(std::string) != 32 || sizeof(Encoder) == 440);
+
 // CUDA's stream of such an encoder.
 inline void* stream_of_encoder(void* encoder) {
-  // How encoders begin.
-  struct Encoder {
-    void* device;
-    void* stream;
-  };
   return static_cast<Encoder*>(encoder)->stream;
 }
 

@@ -21,6 +21,23 @@ impl Error {
     pub fn new(message: impl Into<String>) -> Self {
         Error { message: message.into() }
     }
+
+    /// Whether there was no memory for what was asked of MLX, which a smaller request may get.
+    pub fn is_out_of_memory(&self) -> bool {
+        // What MLX, CUDA, its libraries and the system say; the codes are cuBLAS's and mean that too.
+        const SAYINGS: [&str; 7] = [
+            "out of memory",
+            "Unable to allocate",
+            "there is no memory for",
+            "ALLOC_FAILED",
+            "bad_alloc",
+            "cublasLtCreate(&storage.handle) failed with code: 1.",
+            "Insufficient Memory",
+        ];
+        let is_cublas = self.message.starts_with("cublas");
+        SAYINGS.iter().any(|saying| self.message.contains(saying))
+            || is_cublas && self.message.ends_with("failed with code: 3.")
+    }
 }
 
 impl fmt::Display for Error {
@@ -42,6 +59,8 @@ pub(crate) fn init() {
         // SAFETY: the handler is a plain function that lives as long as the process and does not
         // unwind; it takes no data, so there is nothing to free.
         unsafe { sys::mlx_set_error_handler(Some(store), std::ptr::null_mut(), None) };
+        // SAFETY: takes nothing and does nothing; what it is linked with has run already.
+        unsafe { sys::mlxrs_environment() };
     });
 }
 
@@ -87,6 +106,17 @@ mod tests {
         store(c"bad shapes at /src/mlx/c/ops.cpp:12".as_ptr(), std::ptr::null_mut());
         assert_eq!(check(1).unwrap_err().to_string(), "bad shapes");
         assert_eq!(check(1).unwrap_err().to_string(), "MLX failed without saying why");
+    }
+
+    #[test]
+    fn memory_that_is_not_there_is_told_from_other_failures() {
+        let is_memory = |message: &str| Error::new(message).is_out_of_memory();
+        assert!(is_memory("cudaMallocAsync(&data, size, stream) failed: out of memory"));
+        assert!(is_memory("[malloc] Unable to allocate 4096 bytes."));
+        assert!(is_memory("cublasLtMatmul( handle_, a) failed with code: 3."));
+        assert!(is_memory("std::bad_alloc"));
+        assert!(!is_memory("cublasLtMatmul( handle_, a) failed with code: 13."));
+        assert!(!is_memory("[matmul] shapes (2,3) and (4,5) do not fit"));
     }
 
     #[test]

@@ -46,4 +46,4 @@ pub use quantized::{
     QuantMode, Quantization, Quantized, dequantize, gather_qmm, quantize, quantized_matmul,
 };
 pub use replay::{Recorded, Replay};
-pub use stream::{Device, DeviceInfo, mlx_version, on_cpu, synchronize, use_device};
+pub use stream::{Device, DeviceInfo, mlx_version, on_cpu, recover, synchronize, use_device};

@@ -1,7 +1,9 @@
 //! What MLX's allocator holds, and its limits. All figures are bytes and concern the process.
 
+use std::sync::OnceLock;
+
 use crate::error::{check, init};
-use crate::{Result, sys};
+use crate::{Device, Result, sys};
 
 type Getter = unsafe extern "C" fn(*mut usize) -> std::ffi::c_int;
 type Setter = unsafe extern "C" fn(*mut usize, usize) -> std::ffi::c_int;
@@ -74,12 +76,25 @@ pub fn limit() -> Result<usize> {
     get(sys::mlx_get_memory_limit)
 }
 
+/// What [`limit`] returned before anything set it: MLX's own choice for the device.
+///
+/// # Errors
+/// Those of MLX.
+pub fn first_limit() -> Result<usize> {
+    static FIRST: OnceLock<usize> = OnceLock::new();
+    match FIRST.get() {
+        Some(limit) => Ok(*limit),
+        None => limit().map(|limit| *FIRST.get_or_init(|| limit)),
+    }
+}
+
 /// Sets what [`limit`] returns, and returns the limit before. It guides the allocator and is no
 /// wall.
 ///
 /// # Errors
 /// Those of MLX.
 pub fn set_limit(limit: usize) -> Result<usize> {
+    first_limit()?;
     set(sys::mlx_set_memory_limit, limit)
 }
 
@@ -97,4 +112,61 @@ pub fn set_cache_limit(limit: usize) -> Result<usize> {
 /// Those of MLX, such as a limit above the system's.
 pub fn set_wired_limit(limit: usize) -> Result<usize> {
     set(sys::mlx_set_wired_limit, limit)
+}
+
+/// The memory of a CUDA device, as its driver counts it for all processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceMemory {
+    /// Bytes that no process holds.
+    pub free: u64,
+    /// Bytes that the device has.
+    pub total: u64,
+}
+
+/// What the driver says of the device's memory; `None` without CUDA, and on a thread that has not used
+/// the device yet.
+pub fn of_device() -> Option<DeviceMemory> {
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: the out-pointers live for the call.
+    unsafe { sys::mlxrs_device_memory(&mut free, &mut total) };
+    (total > 0).then_some(DeviceMemory { free: free as u64, total: total as u64 })
+}
+
+/// Bytes that this process holds, as those count who hand them out; `None` where nobody tells.
+///
+/// On a CUDA device, that is what the driver counts for the process: arrays, what the allocator keeps for
+/// reuse, kernels, graphs and the driver's own; in a container, where drivers may not know the process, what
+/// the pool that arrays come from has taken. Else it is the process's resident memory (Linux) or its
+/// footprint (macOS), the program and its files included.
+pub fn held(device: Device) -> Option<u64> {
+    // SAFETY: takes a plain value.
+    let bytes = unsafe { sys::mlxrs_held_memory(device == Device::Gpu) } as u64;
+    (bytes > 0).then_some(bytes)
+}
+
+/// Gives all freed bytes back, those too that a driver would keep until the device is waited for the next
+/// time. It waits for the device.
+///
+/// # Errors
+/// Those of MLX.
+pub fn give_back() -> Result<()> {
+    clear_cache()?;
+    // SAFETY: takes nothing.
+    unsafe { sys::mlxrs_trim_memory() };
+    Ok(())
+}
+
+/// Holds so many bytes of a CUDA device back from other processes, instead of those that were held before.
+/// Its driver takes memory for a kernel when that is first used; where there is none, MLX ends the process.
+/// Letting go of the reserve is what can be done about it.
+pub fn reserve(bytes: usize) {
+    // SAFETY: takes a plain value.
+    unsafe { sys::mlxrs_reserve_memory(bytes) };
+}
+
+/// Lets `skip` allocations of this crate's own operations succeed, on any thread, and the `count` ones
+/// after them fail as MLX's do where there is no memory. For tests of what comes after.
+pub fn fail_allocations(skip: usize, count: usize) {
+    // SAFETY: takes plain values.
+    unsafe { sys::mlxrs_fail_allocations(skip, count) };
 }

@@ -312,6 +312,18 @@ pub fn synchronize() -> Result<()> {
     check(unsafe { sys::mlx_synchronize(current()) })
 }
 
+/// Makes this thread's stream usable again after something has failed on it, such as for want of memory:
+/// drops what was prepared and never sent, waits for what was sent, and gives back what is not used. Arrays
+/// whose evaluation has failed have no values, and neither has what was made of them.
+///
+/// # Errors
+/// Why nothing can be computed any more. Then the thread must not use arrays, nor end: MLX would use the
+/// device for it, and end the process.
+pub fn recover() -> Result<()> {
+    // SAFETY: the stream handle lives as long as the thread.
+    check(unsafe { sys::mlxrs_recover(current()) })
+}
+
 /// The version of the MLX library that is loaded.
 ///
 /// # Errors

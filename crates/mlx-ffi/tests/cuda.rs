@@ -1,4 +1,4 @@
-//! Our kernels for CUDA against MLX's operations in f32, where there is such a device.
+//! Our kernels for CUDA against MLX's operations in f32.
 
 use mlx_ffi::cuda::{self, Around, Weights};
 use mlx_ffi::step::{Counters, HeadNorms, Heads, Step, Turn};
@@ -8,16 +8,10 @@ use mlx_ffi::{
 };
 use mlx_ffi::{Recorded, Replay, fast, ops, quantize, use_device};
 
-/// Whether there is a CUDA device, which this thread then uses.
-fn has_cuda() -> bool {
-    let is_cuda = Device::Gpu.is_available().expect("MLX tells")
-        && Device::Gpu.info().expect("a device").backend == "cuda";
-    if is_cuda {
-        use_device(Device::Gpu).expect("the device");
-    } else {
-        eprintln!("skipped: no CUDA device");
-    }
-    is_cuda
+/// Uses the CUDA device on this thread; there must be one.
+fn use_cuda() {
+    use_device(Device::Gpu).expect("a GPU that MLX uses");
+    assert_eq!(Device::Gpu.info().expect("a device").backend, "cuda");
 }
 
 fn values(shape: &[i32], seed: u32) -> Array {
@@ -88,10 +82,9 @@ const PACKINGS: [Option<(i32, i32)>; 6] =
     [None, Some((4, 64)), Some((4, 32)), Some((4, 128)), Some((8, 64)), Some((8, 32))];
 
 #[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
 fn products_of_one_row_are_those_of_mlx() {
-    if !has_cuda() {
-        return;
-    }
+    use_cuda();
     for dtype in [Dtype::Bf16, Dtype::F16] {
         for packing in PACKINGS {
             for (n, k) in [(64, 128), (1000, 1152), (4096, 1024), (2560, 9728), (20002, 2560)] {
@@ -144,10 +137,9 @@ fn one_row(n: i32, k: i32, dtype: Dtype, packing: Option<(i32, i32)>) -> Result<
 }
 
 #[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
 fn products_of_few_rows_are_those_of_mlx() {
-    if !has_cuda() {
-        return;
-    }
+    use_cuda();
     for packing in [None, Some((4, 64)), Some((4, 128))] {
         for (n, k) in [(64, 128), (1000, 1152), (2560, 9728), (4100, 2560)] {
             for rows in [1, 2, 7, 8, 9, 16, 17, 32] {
@@ -168,10 +160,9 @@ fn few_rows(n: i32, k: i32, rows: i32, packing: Option<(i32, i32)>) -> Result<()
 }
 
 #[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
 fn a_step_of_attention_is_that_of_mlx() {
-    if !has_cuda() {
-        return;
-    }
+    use_cuda();
     for dtype in [Dtype::Bf16, Dtype::F16] {
         for (n_heads, n_kv_heads, d) in
             [(4, 4, 32), (16, 8, 128), (32, 8, 128), (8, 4, 256), (14, 2, 64), (9, 3, 64)]
@@ -302,10 +293,9 @@ fn step(b: i32, at: i32, sizes: [i32; 3], dtype: Dtype) -> Result<()> {
 }
 
 #[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
 fn gates_and_residuals_are_those_of_mlx() {
-    if !has_cuda() {
-        return;
-    }
+    use_cuda();
     for dtype in [Dtype::Bf16, Dtype::F16] {
         for (rows, columns) in [(1, 64), (3, 1152), (32, 2560), (512, 9728)] {
             between(rows, columns, dtype).expect("rows");
@@ -342,10 +332,9 @@ fn between(rows: i32, columns: i32, dtype: Dtype) -> Result<()> {
 }
 
 #[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
 fn launches_that_are_kept_repeat_what_they_did() {
-    if !has_cuda() {
-        return;
-    }
+    use_cuda();
     for b in [1, 5] {
         repeated(b).expect("steps");
     }

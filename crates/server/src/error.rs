@@ -67,6 +67,8 @@ pub enum Kind {
     Loading,
     /// The server is ending.
     Draining,
+    /// The device had no memory left in the middle of the work.
+    OutOfMemory,
     /// The engine has ended.
     Closed,
     /// The server cancelled the request.
@@ -264,6 +266,7 @@ impl From<Error> for ApiError {
             Error::Prompt(_) | Error::EmptyPrompt => ApiError::new(Kind::Prompt, message),
             Error::Memory { .. } => ApiError::new(Kind::Memory, message),
             Error::QueueFull { limit } => ApiError::queue_full(limit, 1),
+            Error::OutOfMemory { .. } => ApiError::new(Kind::OutOfMemory, message).after(5),
             Error::Closed => ApiError::new(Kind::Closed, message).after(5),
             Error::Cancelled => {
                 ApiError::new(Kind::Cancelled, "the request was cancelled by the server").after(1)
@@ -299,6 +302,8 @@ mod tests {
         assert_eq!(kind(too_long), Kind::ContextLength { tokens: 2, limit: 1 });
         assert_eq!(kind(Error::EmptyPrompt), Kind::Prompt);
         assert_eq!(kind(Error::QueueFull { limit: 1 }), Kind::QueueFull);
+        let (what, reason) = ("decode step 3".to_owned(), "no".to_owned());
+        assert_eq!(kind(Error::OutOfMemory { what, reason }), Kind::OutOfMemory);
         assert_eq!(kind(Error::Closed), Kind::Closed);
         assert_eq!(kind(Error::Engine("device lost".into())), Kind::Internal);
     }

@@ -31,6 +31,7 @@ pub async fn health(Shared(state): Shared<Arc<State>>) -> Response {
         "held": held,
         "running": engine.running,
         "waiting": engine.waiting.max(waiting),
+        "held_bytes": engine.held_bytes,
         "heartbeat_age_seconds": engine.heartbeat_age.as_secs_f64(),
     });
     json_response(code, &object)

@@ -27,6 +27,10 @@ struct Report {
     /// Memory in use after the tests, when no request runs.
     active_memory_bytes: u64,
     peak_memory_bytes: u64,
+    /// Bytes that the process holds after the tests, by the driver's or the system's count.
+    held_bytes: Option<u64>,
+    /// Bytes that the process held once the model was loaded, before any test.
+    held_bytes_after_load: Option<u64>,
     results: Vec<Measured>,
 }
 
@@ -60,6 +64,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     {
         return Err(Failure::Usage(format!("--concurrency: {reason}")));
     }
+    let held_bytes_after_load = model.status().held_bytes;
     let results = tests(args, model.as_ref())?;
     let report = Report {
         model: name,
@@ -67,6 +72,8 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         load_seconds: load_time.as_secs_f64(),
         active_memory_bytes: metal_backend::system()?.active_memory_bytes,
         peak_memory_bytes: results.iter().map(|test| test.peak_memory_bytes).max().unwrap_or(0),
+        held_bytes: model.status().held_bytes,
+        held_bytes_after_load,
         results,
     };
     if args.json {
@@ -145,10 +152,11 @@ fn text(report: &Report, info: &ModelInfo) -> String {
         );
     }
     text += &format!(
-        "loaded in {:.2} s; memory: peak {}, afterwards {}\n",
+        "loaded in {:.2} s; memory: peak {}, afterwards {}{}\n",
         report.load_seconds,
         bytes::human(report.peak_memory_bytes),
         bytes::human(report.active_memory_bytes),
+        report.held_bytes.map_or_else(String::new, |held| format!(", held {}", bytes::human(held))),
     );
     text
 }

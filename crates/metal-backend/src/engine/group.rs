@@ -24,6 +24,14 @@ pub(super) struct Group {
     fresh: Vec<u32>,
 }
 
+/// What came of a step.
+pub(super) struct Stepped {
+    /// The rows that leave.
+    pub left: Vec<(Row, Exit)>,
+    /// Whether the others can go on; an error ends the group that they are.
+    pub result: Result<()>,
+}
+
 /// Why a row leaves a batch.
 pub(super) enum Exit {
     /// It ended so.
@@ -42,12 +50,11 @@ impl Group {
     /// Adds a row, whose caches hold all of its ids but the last.
     ///
     /// # Errors
-    /// Those of MLX.
+    /// Those of MLX, which end the whole group.
     pub fn join(&mut self, row: Row, caches: Caches) -> Result<()> {
-        self.caches.join(caches)?;
         self.fresh.extend(row.ids.last());
         self.rows.push(row);
-        Ok(())
+        Ok(self.caches.join(caches)?)
     }
 
     /// The rows.
@@ -88,11 +95,11 @@ impl Group {
     }
 
     /// One step: queues the next pass of the model, then reads what the last one drew, so that the
-    /// device never waits for the host. Returns the rows that leave.
+    /// device never waits for the host.
     ///
     /// # Errors
-    /// Those of MLX, which end the whole group.
-    pub fn step(&mut self, model: &Decoder, clock: &mut StepClock) -> Result<Vec<(Row, Exit)>> {
+    /// Those of MLX before a row left, which end the whole group.
+    pub fn step(&mut self, model: &Decoder, clock: &mut StepClock) -> Result<Stepped> {
         let unread = self.drawn.take();
         let read = unread.as_ref().map_or(0, |draws| draws.reports.len());
         let goes_on = |(index, row): (usize, &Row)| {
@@ -126,23 +133,40 @@ impl Group {
         self.fresh.clear();
         let stays: Vec<usize> =
             (0..self.rows.len()).filter(|row| !left.iter().any(|(at, _)| at == row)).collect();
-        if !left.is_empty() && !stays.is_empty() {
-            self.caches.keep(&stays)?;
-            next = next.map(|draws| draws.keep(&stays)).transpose()?;
-        }
-        let logits = match logits {
-            Some(logits) if next.is_none() && !left.is_empty() && !stays.is_empty() => {
-                Some(take_rows(&logits, &stays)?)
-            }
-            logits => logits,
-        };
+        let was_drawn = next.is_some();
+        let has_left = !left.is_empty();
         let mut out = Vec::with_capacity(left.len());
         for (at, exit) in left.into_iter().rev() {
             let mut row = self.rows.remove(at);
-            if next.is_some() && matches!(exit, Exit::Outgrown) {
+            if was_drawn && matches!(exit, Exit::Outgrown) {
                 row.sampler.forget_draw();
             }
             out.push((row, exit));
+        }
+        let stays = has_left.then_some(&stays[..]).filter(|stays| !stays.is_empty());
+        let result = self.go_on(stays, next, logits, clock);
+        Ok(Stepped { left: out, result })
+    }
+
+    /// The end of a step, after which the rows of `stays` are left of those that took part, or all: draws
+    /// from `logits` where nothing is drawn yet.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    fn go_on(
+        &mut self,
+        stays: Option<&[usize]>,
+        mut next: Option<Draws>,
+        mut logits: Option<Array>,
+        clock: &mut StepClock,
+    ) -> Result<()> {
+        if let Some(stays) = stays {
+            self.caches.keep(stays)?;
+            if let Some(draws) = next.take() {
+                next = Some(draws.keep(stays)?);
+            } else if let Some(all) = &logits {
+                logits = Some(take_rows(all, stays)?);
+            }
         }
         if let (None, Some(logits), false) = (&next, logits, self.rows.is_empty()) {
             clock.lap(Part::Rest);
@@ -153,7 +177,7 @@ impl Group {
             next = Some(draws);
         }
         self.drawn = next;
-        Ok(out)
+        Ok(())
     }
 
     /// Waits for the step that was queued last; what it drew is read by the next one.

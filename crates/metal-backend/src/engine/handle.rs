@@ -11,7 +11,7 @@ use super::classify::{ClassifyJob, Scores};
 use super::inspect::InspectJob;
 use super::job::{Command, Job};
 use super::shared::Shared;
-use super::worker;
+use super::worker::{self, ThreadEnd};
 use crate::load::Description;
 use crate::load::EngineOptions;
 
@@ -21,7 +21,7 @@ pub(crate) struct Engine {
     shared: Arc<Shared>,
     closed: AtomicBool,
     thread_id: ThreadId,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<EngineThread>>,
 }
 
 impl Engine {
@@ -35,13 +35,23 @@ impl Engine {
     ) -> Result<(Engine, Description, T), Error> {
         let (commands, inbox) = mpsc::channel();
         let (ready, loaded) = mpsc::channel();
-        let shared = Arc::new(Shared::new(&options.load));
+        let shared = Arc::new(Shared::new(&options.load, options.device));
         let engine_side = Arc::clone(&shared);
         let is_unwanted = Arc::new(AtomicBool::new(false));
         let unless = Arc::clone(&is_unwanted);
+        let (stays, has_ended) = mpsc::channel();
+        let work = move || match worker::run(options, unless, &ready, inbox, &engine_side) {
+            ThreadEnd::Now => drop(stays),
+            ThreadEnd::Never => {
+                let _ = stays.send(Stays);
+                loop {
+                    std::thread::park();
+                }
+            }
+        };
         let thread = std::thread::Builder::new()
             .name("ml-engine".into())
-            .spawn(move || worker::run(options, unless, &ready, inbox, &engine_side))
+            .spawn(work)
             .map_err(|error| Error::Engine(format!("cannot start the engine thread: {error}")))?;
         let done = match meanwhile() {
             Ok(done) => done,
@@ -49,7 +59,7 @@ impl Engine {
                 is_unwanted.store(true, Ordering::Relaxed);
                 // Nobody waits for what it has to say.
                 drop((commands, loaded));
-                let _ = thread.join();
+                wait_for((thread, has_ended));
                 return Err(error);
             }
         };
@@ -59,7 +69,7 @@ impl Engine {
             shared,
             closed: AtomicBool::new(false),
             thread_id: thread.thread().id(),
-            thread: Mutex::new(Some(thread)),
+            thread: Mutex::new(Some((thread, has_ended))),
         };
         Ok((engine, description, done))
     }
@@ -138,8 +148,21 @@ impl Engine {
         }
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = thread.take() {
-            let _ = thread.join();
+            wait_for(thread);
         }
+    }
+}
+
+/// Says that a thread has nothing to do any more and will not end.
+struct Stays;
+
+/// A thread, and where it says that it stays.
+type EngineThread = (JoinHandle<()>, Receiver<Stays>);
+
+/// Waits until a thread has ended, or has nothing more to do.
+fn wait_for((thread, stays): EngineThread) {
+    if stays.recv().is_err() {
+        let _ = thread.join();
     }
 }
 

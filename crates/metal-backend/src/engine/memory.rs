@@ -125,6 +125,11 @@ impl Budget {
         self.activations(chunk) + self.moved(chunk) + scores + self.answers(1)
     }
 
+    /// Bytes of the activations of a whole chunk of a prompt.
+    pub fn chunk_work(&self) -> u64 {
+        self.activations(self.chunk) + self.answers(1)
+    }
+
     /// Bytes of the caches that are held twice while so many rows, a whole prompt, are written to them.
     fn moved(&self, rows: u64) -> u64 {
         if rows >= pass::MANY_ROWS as u64 {
@@ -168,10 +173,16 @@ impl Budget {
         more_logits + tokens as u64 * told as u64
     }
 
-    /// Whether a prompt may run now, and how many new tokens may follow it.
-    pub fn admit(&self, wanted: Wanted, context_left: usize, in_use: InUse) -> Admission {
+    /// Whether a prompt may run now within `limit`, what others leave of the budget's, and how many new tokens may follow it.
+    pub fn admit(
+        &self,
+        wanted: Wanted,
+        context_left: usize,
+        in_use: InUse,
+        limit: u64,
+    ) -> Admission {
         let Wanted { prompt, new, report } = wanted;
-        let available = self.limit.saturating_sub(in_use.fixed);
+        let available = limit.saturating_sub(in_use.fixed);
         let alone = |new: usize| self.caches(1, prompt + new) + self.work(prompt, new) + report;
         let most = new.unwrap_or(context_left).min(context_left);
         let least = if new.is_none() { 1.min(most) } else { most };

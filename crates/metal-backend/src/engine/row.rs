@@ -26,6 +26,8 @@ pub(super) struct Row {
     pub prompt_logprobs: Option<PromptLogprobs>,
     /// The most memory seen in use while the request ran.
     pub peak_bytes: u64,
+    /// Whether it has begun again once for want of memory.
+    pub was_retried: bool,
     /// Prompt tokens that a cache held, and why not more.
     cached: (usize, Option<CacheMiss>),
     prompt_tokens: usize,
@@ -57,6 +59,7 @@ impl Row {
             max_tokens,
             prompt_logprobs,
             peak_bytes: 0,
+            was_retried: false,
             cached: (0, Some(CacheMiss::Off)),
             text,
             output: output.into_inner(),
@@ -79,6 +82,11 @@ impl Row {
         if self.generated() == 0 {
             self.cached = (ids, miss);
         }
+    }
+
+    /// Forgets what was drawn and not read, so that the row can be computed again from its ids.
+    pub fn begin_again(&mut self) {
+        self.sampler.forget_draws_after(self.ids.len() - self.prompt_tokens);
     }
 
     /// Whether the request's token fired or its consumer is gone.

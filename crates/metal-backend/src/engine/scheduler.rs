@@ -1,6 +1,7 @@
 //! Who computes next: admission, prefill between decode steps, batches that rows join and leave.
 
 mod classifying;
+mod failing;
 mod inbox;
 mod inspecting;
 mod prefilling;
@@ -11,17 +12,18 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use inference_core::{CacheMiss, Error, FinishReason};
-use mlx_ffi::memory;
+use mlx_ffi::{Device, memory};
 
 use super::classify::Lane;
-use super::group::{Exit, Group};
+use super::device::{Watch, out_of_memory};
+use super::group::{Exit, Group, Stepped};
 use super::inspect::Inspections;
 use super::job::{Command, Job};
 use super::memory::{Admission, Budget, InUse, Wanted};
 use super::prefill::Prefill;
 use super::prompt_logprobs::PromptLogprobs;
 use super::row::Row;
-use super::served::Served;
+use super::served::{Served, ServedEnd};
 use super::shared::Shared;
 use super::step_clock::{Part, StepClock};
 use crate::cache::{Caches, PrefixCache};
@@ -57,6 +59,9 @@ pub(super) struct Scheduler<'a> {
     clock: StepClock,
     /// Seconds that one id takes in one layer of a prefill; 0 before any was measured.
     pace: f64,
+    watch: Watch,
+    /// Why nothing can be computed any more.
+    broken: Option<Error>,
 }
 
 impl<'a> Scheduler<'a> {
@@ -83,21 +88,26 @@ impl<'a> Scheduler<'a> {
             steps: 0,
             clock: StepClock::start(),
             pace: 0.0,
+            watch: Watch::new(served.device),
+            broken: None,
         }
     }
 
     /// Serves requests until told to close.
-    pub fn serve(mut self) {
+    pub fn serve(mut self) -> ServedEnd {
         loop {
             if self.is_idle() {
-                match self.inbox.recv() {
-                    Ok(command) => self.take_in(command),
-                    Err(_) => break,
+                match self.wait_for_command() {
+                    Some(command) => self.take_in(command),
+                    None => break,
                 }
             }
             self.look_at_inbox();
             if self.closing {
                 break;
+            }
+            if let Err(error) = self.watch.look() {
+                self.recover_from(&error.into());
             }
             self.admit();
             if !self.groups.is_empty() {
@@ -111,8 +121,12 @@ impl<'a> Scheduler<'a> {
             self.make_room();
             self.decode();
             self.beat();
+            if let Some(error) = self.broken.take() {
+                return self.refuse_all(&error);
+            }
         }
         self.close();
+        ServedEnd::Closed
     }
 
     fn running(&self) -> usize {
@@ -161,7 +175,7 @@ impl<'a> Scheduler<'a> {
             };
             let context_left = self.served.context_length.saturating_sub(wanted.prompt);
             let admission = match self.in_use() {
-                Ok(in_use) => self.served.budget.admit(wanted, context_left, in_use),
+                Ok(in_use) => self.admission(wanted, context_left, in_use),
                 Err(error) => Admission::Refuse(error.into()),
             };
             // What was admitted once is not refused: at the latest it goes on when it is alone.
@@ -192,6 +206,19 @@ impl<'a> Scheduler<'a> {
                 }
                 Admission::Wait => {}
             }
+        }
+    }
+
+    /// Whether a request may begin, with what others leave of the device.
+    fn admission(&self, wanted: Wanted, context_left: usize, in_use: InUse) -> Admission {
+        let Served { budget, device, .. } = self.served;
+        let admit = |limit| budget.admit(wanted, context_left, in_use, limit);
+        match admit(self.watch.within(budget.limit)) {
+            // It is not the request that asks for too much.
+            Admission::Refuse(error) if !matches!(admit(budget.limit), Admission::Refuse(_)) => {
+                Admission::Refuse(out_of_memory(*device, "admission", &error.to_string()))
+            }
+            admission => admission,
         }
     }
 
@@ -263,7 +290,7 @@ impl<'a> Scheduler<'a> {
                 self.prefills.push(Prefill::new(row, caches));
                 self.beat();
             }
-            Err(error) => self.end(row, Err(error.into())),
+            Err(error) => self.fail_prefill(row, error.into()),
         }
     }
 
@@ -277,9 +304,8 @@ impl<'a> Scheduler<'a> {
         let Some(at) = self.fitting_group(&row, &caches) else {
             return self.groups.push(Group::new(row, caches));
         };
-        let group = &mut self.groups[at];
-        if let Err(error) = group.join(row, caches) {
-            self.fail_group(at, error.in_phase("joining a batch"));
+        if let Err(error) = self.groups[at].join(row, caches) {
+            self.fail_group(at, error, "joining a batch");
         }
     }
 
@@ -315,7 +341,7 @@ impl<'a> Scheduler<'a> {
             let Some((_, group, at)) = all.max() else { return };
             match self.groups[group].remove(at) {
                 Ok(row) => self.set_back.push_back(row),
-                Err(error) => self.fail_group(group, error),
+                Err(error) => self.fail_group(group, error, "making room"),
             }
             self.groups.retain(|group| !group.rows().is_empty());
         }
@@ -329,21 +355,24 @@ impl<'a> Scheduler<'a> {
             let clock = &mut self.clock;
             let step = catch_unwind(AssertUnwindSafe(|| group.step(model, clock)))
                 .unwrap_or_else(|panic| Err(panicked("the step", &*panic).into()));
-            match step {
+            let Stepped { left, result } = match step {
+                Ok(stepped) => stepped,
+                Err(error) => {
+                    self.fail_step(at, error);
+                    continue;
+                }
+            };
+            let kept = result
+                .and_then(|()| Ok(self.groups[at].keep_prefixes(self.served, &mut self.prefixes)?));
+            match kept {
+                _ if self.groups[at].rows().is_empty() => drop(self.groups.remove(at)),
+                Ok(()) => at += 1,
                 Err(error) => self.fail_step(at, error),
-                Ok(left) => {
-                    let kept = self.groups[at].keep_prefixes(self.served, &mut self.prefixes);
-                    match kept {
-                        _ if self.groups[at].rows().is_empty() => drop(self.groups.remove(at)),
-                        Ok(()) => at += 1,
-                        Err(error) => self.fail_group(at, error.into()),
-                    }
-                    for (row, exit) in left {
-                        match exit {
-                            Exit::Ended(result) => self.end(row, result),
-                            Exit::Outgrown => self.set_back.push_back(row),
-                        }
-                    }
+            }
+            for (row, exit) in left {
+                match exit {
+                    Exit::Ended(result) => self.end(row, result),
+                    Exit::Outgrown => self.set_back.push_back(row),
                 }
             }
         }
@@ -352,17 +381,6 @@ impl<'a> Scheduler<'a> {
             if self.steps.is_multiple_of(CLEAR_CACHE_EVERY) {
                 let _ = memory::clear_cache();
             }
-        }
-    }
-
-    fn fail_step(&mut self, at: usize, error: crate::error::Error) {
-        let step = self.groups[at].rows().first().map_or(0, Row::generated);
-        self.fail_group(at, error.in_phase(&format!("decode step {step}")));
-    }
-
-    fn fail_group(&mut self, at: usize, error: crate::error::Error) {
-        for row in self.groups.remove(at).into_rows() {
-            self.end(row, Err(error.clone()));
         }
     }
 
@@ -383,7 +401,9 @@ impl<'a> Scheduler<'a> {
         if self.running() == 0 {
             // A step that was queued ahead may still run and hold memory.
             let _ = mlx_ffi::synchronize();
-            let _ = memory::clear_cache();
+            if self.served.device == Device::Cpu {
+                let _ = memory::clear_cache();
+            }
         }
         let bytes = |figure: mlx_ffi::Result<usize>| figure.unwrap_or(0) as u64;
         let peak = bytes(memory::peak());

@@ -1,5 +1,7 @@
 //! A loaded model with what every request needs to know.
 
+use mlx_ffi::Device;
+
 use super::memory::Budget;
 use super::row::Row;
 use crate::cache::{StateSpec, Storage, Usable};
@@ -15,6 +17,7 @@ pub(super) struct Served {
     pub chunk: usize,
     /// Every row is computed by itself.
     pub alone: bool,
+    pub device: Device,
 }
 
 impl Served {
@@ -31,4 +34,12 @@ impl Served {
     pub fn shares(&self, row: &Row) -> bool {
         self.storage == Storage::Plain || row.first_pass() >= self.chunk
     }
+}
+
+/// How serving ended.
+pub(super) enum ServedEnd {
+    /// The model can be freed.
+    Closed,
+    /// The device cannot be used, not even to free what lies there.
+    Broken,
 }

@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 use inference_core::{
     EngineStatus, Error, GenerateMetrics, GenerationSender, LastMetrics, LoadOptions, StepTimes,
 };
+use mlx_ffi::Device;
 
 /// Requests that run together where the load options say nothing.
 const DEFAULT_SLOTS: usize = 16;
 
 /// Counts that the engine keeps and callers read.
 pub(super) struct Shared {
+    device: Device,
     /// Requests that may run together.
     pub slots: usize,
     queue_limit: Option<usize>,
@@ -29,8 +31,9 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub fn new(options: &LoadOptions) -> Shared {
+    pub fn new(options: &LoadOptions, device: Device) -> Shared {
         Shared {
+            device,
             slots: options.parallel_slots.unwrap_or(DEFAULT_SLOTS),
             queue_limit: options.queue_limit,
             present: AtomicUsize::new(0),
@@ -99,6 +102,7 @@ impl Shared {
             waiting: self.present.load(Ordering::Acquire).saturating_sub(running),
             kv_bytes: self.kv_bytes.load(Ordering::Acquire),
             prefix_cache_bytes: self.prefix_cache_bytes.load(Ordering::Acquire),
+            held_bytes: mlx_ffi::memory::held(self.device),
             heartbeat_age: Duration::from_millis(age),
             step_times: *self.step_times.lock().unwrap_or_else(PoisonError::into_inner),
         }

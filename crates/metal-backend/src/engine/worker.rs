@@ -8,10 +8,11 @@ use std::sync::mpsc::{Receiver, Sender};
 use inference_core::Error;
 use mlx_ffi::{Device, memory};
 
+use super::device::{self, out_of_memory};
 use super::job::Command;
 use super::memory::Budget;
 use super::scheduler::Scheduler;
-use super::served::Served;
+use super::served::{Served, ServedEnd};
 use super::shared::Shared;
 use crate::error::{Result, panicked};
 use crate::load::EngineOptions;
@@ -36,23 +37,51 @@ pub(super) fn run(
     ready: &Sender<Result<Description, Error>>,
     inbox: Receiver<Command>,
     shared: &Shared,
-) {
+) -> ThreadEnd {
     let loaded = catch_unwind(AssertUnwindSafe(|| load_model(&options, is_unwanted)))
         .unwrap_or_else(|panic| Err(panicked("the load", &*panic).into()));
     match loaded {
         Ok((served, description)) => {
             if ready.send(Ok(description)).is_ok() {
                 let prefix_cache = options.load.prefix_cache.unwrap_or(0);
-                Scheduler::new(&served, shared, inbox, prefix_cache).serve();
+                let end = Scheduler::new(&served, shared, inbox, prefix_cache).serve();
+                if matches!(end, ServedEnd::Broken) {
+                    return ThreadEnd::Never;
+                }
             }
         }
-        // The caller waits for this answer; where it is gone, nobody needs it.
-        Err(error) => drop(ready.send(Err(error.into()))),
+        Err(error) => {
+            let is_broken = device::recover(options.device).is_err();
+            // The caller waits for this answer; where it is gone, nobody needs it.
+            let _ = ready.send(Err(told(error, options.device)));
+            if is_broken {
+                return ThreadEnd::Never;
+            }
+        }
     }
     // What the allocator kept is given back once the model is gone. The stream goes to the next
     // engine thread: nothing may still run on it.
     let _ = mlx_ffi::synchronize();
-    let _ = memory::clear_cache();
+    let _ = memory::give_back();
+    ThreadEnd::Now
+}
+
+/// Whether the engine's thread may end.
+pub(super) enum ThreadEnd {
+    /// It may.
+    Now,
+    /// MLX would use the device for it, which has failed, and end the process.
+    Never,
+}
+
+/// A load's error, with who holds the memory that was not there.
+fn told(error: crate::error::Error, device: Device) -> Error {
+    match error {
+        crate::error::Error::Mlx(error) if error.is_out_of_memory() => {
+            out_of_memory(device, "loading the weights", &error.to_string())
+        }
+        error => error.into(),
+    }
 }
 
 /// Loads the model on this thread.
@@ -64,12 +93,9 @@ fn load_model(
     if let Some(threads) = options.load.threads {
         mlx_ffi::cpu::set_threads(threads);
     }
-    let device_limit = memory::limit()? as u64;
-    if let Some(limit) = options.load.cache_limit {
-        // Freed memory that is kept is the device's too.
-        memory::set_cache_limit(limit.min(device_limit) as usize)?;
-    }
+    let device_limit = device::limit(options.device)?;
     let limit = options.load.memory_limit.unwrap_or(device_limit).min(device_limit);
+    device::bound(options.device, limit, options.load.cache_limit)?;
     let checkpoint = Checkpoint::open(&options.files)?.unless(is_unwanted);
     let needed = load::describe(options, &checkpoint)?.description.info.weight_bytes;
     let available = limit.saturating_sub(memory::active()? as u64);
@@ -84,11 +110,15 @@ fn load_model(
     }
     let LoadedModel { model, specs, storage, description, dtype_size } =
         load::load(options, &checkpoint)?;
-    memory::clear_cache()?;
+    memory::give_back()?;
     let default_chunk = default_chunk(options.device);
     let chunk = options.load.prefill_chunk.unwrap_or(default_chunk).min(MAX_CHUNK);
     let budget = Budget::new(&model, (&specs, storage), dtype_size, options.device, (limit, chunk));
+    if options.load.cache_limit.is_none() && options.device == Device::Gpu {
+        device::keep_of(budget.chunk_work(), limit)?;
+    }
     let served = Served {
+        device: options.device,
         specs,
         storage,
         budget,

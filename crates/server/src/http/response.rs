@@ -40,7 +40,7 @@ pub fn status(kind: Kind) -> StatusCode {
         Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Kind::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         Kind::QueueFull => StatusCode::TOO_MANY_REQUESTS,
-        Kind::Loading | Kind::Draining | Kind::Closed | Kind::Cancelled => {
+        Kind::Loading | Kind::Draining | Kind::OutOfMemory | Kind::Closed | Kind::Cancelled => {
             StatusCode::SERVICE_UNAVAILABLE
         }
         _ => StatusCode::INTERNAL_SERVER_ERROR,
@@ -98,6 +98,8 @@ mod tests {
         assert_eq!(status(Error::EmptyPrompt), 400);
         assert_eq!(status(Error::QueueFull { limit: 1 }), 429);
         assert_eq!(status(Error::Closed), 503);
+        let (what, reason) = ("decode step 3".to_owned(), "no".to_owned());
+        assert_eq!(status(Error::OutOfMemory { what, reason }), 503);
         assert_eq!(status(Error::Engine("device lost".into())), 500);
     }
 }

@@ -55,6 +55,7 @@ pub struct Metrics {
     waiting: Gauge,
     kv_bytes: Gauge,
     prefix_bytes: Gauge,
+    held_bytes: Gauge,
     heartbeat: Seconds,
     /// Open connections.
     pub connections: Gauge,
@@ -83,6 +84,7 @@ impl Default for Metrics {
             waiting: Gauge::default(),
             kv_bytes: Gauge::default(),
             prefix_bytes: Gauge::default(),
+            held_bytes: Gauge::default(),
             heartbeat: Seconds::default(),
             connections: Gauge::default(),
             registry: Registry::default(),
@@ -117,6 +119,7 @@ impl Default for Metrics {
         let bytes = [
             ("kv_cache_usage", "Keys and values of what runs", &metrics.kv_bytes),
             ("prefix_cache_usage", "The prefix cache", &metrics.prefix_bytes),
+            ("held_memory", "What the process holds of the device's memory", &metrics.held_bytes),
         ];
         for (name, help, metric) in bytes {
             r.register_with_unit(name, help, Unit::Bytes, metric.clone());
@@ -175,6 +178,7 @@ impl Metrics {
         self.waiting.set(signed(status.waiting.max(waiting) as u64));
         self.kv_bytes.set(signed(status.kv_bytes));
         self.prefix_bytes.set(signed(status.prefix_cache_bytes));
+        self.held_bytes.set(signed(status.held_bytes.unwrap_or(0)));
         self.heartbeat.set(status.heartbeat_age.as_secs_f64());
         let mut text = String::new();
         // Writing into a string does not fail.

@@ -2,7 +2,7 @@
 
 use inference_core::Error;
 
-use super::{EVICT, InUse, QUANTUM, Scheduler, Served};
+use super::{EVICT, InUse, QUANTUM, Scheduler};
 
 impl Scheduler<'_> {
     /// Whether a classification came before what else waits.
@@ -14,10 +14,10 @@ impl Scheduler<'_> {
 
     /// Computes a part of a classification.
     pub(super) fn classify(&mut self) {
-        let Served { budget, .. } = self.served;
+        let limit = self.watch.within(self.served.budget.limit);
         let mut result = Ok(());
         while self.classifications.wants_batch() && result.is_ok() {
-            let room = |InUse { fixed, rows }| budget.limit.saturating_sub(fixed + rows);
+            let room = |InUse { fixed, rows }| limit.saturating_sub(fixed + rows);
             let others = self.running() > self.classifications.running();
             let room = self.in_use().map_err(Error::from).map(room);
             let lane = &mut self.classifications;
@@ -30,9 +30,15 @@ impl Scheduler<'_> {
                 break;
             }
         }
+        let begins = |()| match self.classifications.running() {
+            0 => Ok(()),
+            _ => self.watch.check("classification"),
+        };
+        let result = result.and_then(begins);
         let result = result.and_then(|()| self.classifications.advance(self.served, QUANTUM));
         if let Err(error) = result {
-            self.classifications.fail(error);
+            self.classifications.fail(error.clone());
+            self.recover_from(&error);
             self.shared.leave();
         }
         if let Some(done) = self.classifications.take_done() {

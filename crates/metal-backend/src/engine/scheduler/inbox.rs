@@ -1,14 +1,32 @@
 //! What the scheduler is told: requests that arrive, requests that are cancelled.
 
-use std::sync::mpsc::TryRecvError;
+use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
+use std::time::Duration;
 
 use inference_core::{FinishReason, GenerateMetrics, Outcome};
+use mlx_ffi::memory;
 
 use super::{Row, Scheduler};
 use crate::engine::job::{Command, Job};
 use crate::sampling::is_greedy;
 
+/// How long freed memory is kept for the next request where none runs.
+const KEPT_IDLE: Duration = Duration::from_secs(1);
+
 impl Scheduler<'_> {
+    /// The next command; after a while without one, all memory that nothing needs is given back. `None`
+    /// once nobody can send any.
+    pub(super) fn wait_for_command(&self) -> Option<Command> {
+        match self.inbox.recv_timeout(KEPT_IDLE) {
+            Ok(command) => return Some(command),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        // What fails here fails again where somebody waits for it.
+        let _ = memory::give_back();
+        self.inbox.recv().ok()
+    }
+
     /// Whether there is nothing to do until a command arrives.
     pub(super) fn is_idle(&self) -> bool {
         let nothing_waits = self.queue.is_empty() && self.set_back.is_empty();

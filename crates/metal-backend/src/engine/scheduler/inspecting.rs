@@ -19,7 +19,7 @@ impl Scheduler<'_> {
         self.note_start();
         let others = self.running() > 0;
         loop {
-            let limit = self.served.budget.limit;
+            let limit = self.watch.within(self.served.budget.limit);
             let room = |InUse { fixed, rows }| limit.saturating_sub(fixed + rows);
             let room = self.in_use().map_err(Error::from).map(room);
             let begun =
@@ -42,7 +42,8 @@ impl Scheduler<'_> {
     /// Computes a part of an inspection.
     pub(super) fn inspect(&mut self) {
         if let Err(error) = self.inspections.advance(self.served, QUANTUM) {
-            self.inspections.fail(error);
+            self.inspections.fail(error.clone());
+            self.recover_from(&error);
             self.shared.leave();
         }
         if let Some(done) = self.inspections.take_done() {

@@ -43,15 +43,19 @@ impl Scheduler<'_> {
             pace => ((QUANTUM.as_secs_f64() / (pace * ids as f64)) as usize).clamp(1, n_layers),
         };
         let started = Instant::now();
-        let part = || match reads {
-            true => prefill.read(model, QUANTUM),
-            false => prefill.advance(model, *chunk, layers),
+        let watch = &self.watch;
+        let part = || {
+            watch.check("prefill")?;
+            match reads {
+                true => prefill.read(model, QUANTUM),
+                false => prefill.advance(model, *chunk, layers),
+            }
         };
         let result = catch_unwind(AssertUnwindSafe(part))
             .unwrap_or_else(|panic| Err(panicked("the request", &*panic).into()));
         if let Err(error) = result {
             let row = self.prefills.remove(at).row;
-            return self.end(row, Err(error.in_phase("prefill")));
+            return self.fail_prefill(row, error);
         }
         // The last part of a chunk leaves the end of the last layer out.
         if self.prefills[at].is_between_layers() {
@@ -63,7 +67,7 @@ impl Scheduler<'_> {
             && let Err(error) = self.prefixes.keep(&row.ids, caches, 0)
         {
             let row = self.prefills.remove(at).row;
-            return self.end(row, Err(crate::error::Error::from(error).in_phase("prefill")));
+            return self.fail_prefill(row, error.into());
         }
         if self.prefills[at].left() == 0 && !self.prefills[at].is_reading() {
             let Prefill { mut row, caches, .. } = self.prefills.remove(at);

@@ -42,6 +42,7 @@ fn words(kind: Kind) -> (&'static str, Option<&'static str>) {
         Kind::QueueFull => ("rate_limit_error", "queue_full"),
         Kind::Loading => (SERVER, "model_loading"),
         Kind::Draining => (SERVER, "draining"),
+        Kind::OutOfMemory => (SERVER, "out_of_memory"),
         Kind::Closed => (SERVER, "closed"),
         Kind::Cancelled => (SERVER, "cancelled"),
         Kind::Internal => (SERVER, "internal_error"),
