@@ -22,6 +22,8 @@ mod attention;
 #[allow(clippy::wildcard_imports, reason = "intrinsics are named like nothing else")]
 #[allow(clippy::needless_range_loop, reason = "one index walks several arrays of registers")]
 mod avx512;
+mod convolution;
+mod delta;
 #[allow(clippy::needless_range_loop, reason = "one index walks several arrays of registers")]
 mod floats;
 mod functions;
@@ -38,6 +40,8 @@ mod values;
 
 pub use arrange::{Arrange, Pieces, Source, Stretch, arrange};
 pub use attention::{Attention, Heads, attention, attention_at};
+pub use convolution::{Convolution, convolution, convolution_at};
+pub use delta::{Delta, delta, delta_at};
 pub use gather::{Gather, gather_matmul};
 pub use level::{Level, set_level};
 pub use matmul::{matmul, matmul_at};

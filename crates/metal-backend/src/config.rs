@@ -49,6 +49,13 @@ impl Config {
         config
     }
 
+    /// The config with a number for `key` where it is absent.
+    pub fn with_default_number(&self, key: &str, default: f64) -> Config {
+        let mut config = self.clone();
+        config.fields.entry(key).or_insert(Value::from(default));
+        config
+    }
+
     /// Takes over `outer`'s value for `key` where the config has none of its own.
     pub fn with_fallback(mut self, outer: &Config, key: &str) -> Config {
         if let (None, Some(value)) = (self.get(key), outer.get(key)) {

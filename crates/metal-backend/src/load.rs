@@ -29,6 +29,8 @@ pub(crate) struct LoadedModel {
 /// What is told of a model.
 pub(crate) struct Description {
     pub info: ModelInfo,
+    /// The layers that have attention.
+    pub attention_layers: Vec<usize>,
     /// What it refuses that others of this backend honour, each with the reason.
     pub refused: Vec<(Feature, String)>,
 }
@@ -105,7 +107,11 @@ fn build(
         ..ModelInfo::default()
     };
     let refused = group_size(&specs, None).err().map(|reason| (Feature::KvBits, reason));
-    let description = Description { info, refused: refused.into_iter().collect() };
+    let attention_layers = (0..model.layers.len())
+        .filter(|layer| model.layers[*layer].mixer.attention().is_some())
+        .collect();
+    let refused = refused.into_iter().collect();
+    let description = Description { info, attention_layers, refused };
     Ok(LoadedModel { model, specs, storage, description, dtype_size })
 }
 

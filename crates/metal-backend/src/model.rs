@@ -38,6 +38,8 @@ pub(crate) struct MlxModel {
     info: ModelInfo,
     capabilities: Capabilities,
     constraints: Constraints,
+    /// The layers that have attention.
+    attention_layers: Vec<usize>,
 }
 
 /// The text side of a model.
@@ -60,7 +62,7 @@ impl Text {
 
     /// Completes what the weights say with what the tokenizer and the chat format say.
     fn complete(&self, description: Description, kernels: Kernels) -> (ModelInfo, Capabilities) {
-        let Description { mut info, mut refused } = description;
+        let Description { mut info, mut refused, .. } = description;
         info.eos_token_ids = self.tokenizer.eos_ids().iter().copied().collect();
         info.special_tokens = special_tokens(&self.tokenizer);
         info.chat_template = self.chat.source().to_owned();
@@ -85,10 +87,11 @@ impl MlxModel {
             Ok((text, SamplingDefaults::read(&files)?))
         };
         let (engine, description, (text, defaults)) = Engine::start(options, meanwhile)?;
+        let attention_layers = description.attention_layers.clone();
         let (info, capabilities) = text.complete(description, kernels);
         let constraints =
             Constraints::new(text.tokenizer.clone(), info.eos_token_ids.clone(), info.vocab_size);
-        Ok(MlxModel { engine, text, defaults, info, capabilities, constraints })
+        Ok(MlxModel { engine, text, defaults, info, capabilities, constraints, attention_layers })
     }
 
     /// What can be told of a model without loading its weights.
@@ -102,6 +105,24 @@ impl MlxModel {
         SamplingDefaults::read(&options.files)?;
         let checkpoint = Checkpoint::open(&options.files)?;
         Ok(text.complete(load::describe(options, &checkpoint)?.description, kernels))
+    }
+
+    /// The layers to look at: those that `options` name, else all that have attention.
+    fn inspected(&self, options: &InspectOptions) -> Result<Vec<usize>> {
+        let chosen = options.chosen(self.info.num_layers)?;
+        if options.layers.is_none() {
+            return Ok(self.attention_layers.clone());
+        }
+        match chosen.iter().find(|layer| !self.attention_layers.contains(layer)) {
+            None => Ok(chosen),
+            Some(layer) => Err(Error::InvalidOption {
+                option: "layers",
+                reason: format!(
+                    "layer {layer} has no attention but a recurrent state; layers with attention are {:?}",
+                    self.attention_layers
+                ),
+            }),
+        }
     }
 
     /// The options with what the model's own generation config asks for.
@@ -401,7 +422,7 @@ impl AttentionInspector for MlxModel {
     ) -> Result<AttentionSnapshot> {
         self.engine.check_open()?;
         options.validate()?;
-        let chosen = options.chosen(self.info.num_layers)?;
+        let chosen = self.inspected(options)?;
         let ids = self.ids(prompt)?;
         self.check_prompt(&ids, 0)?;
         let seq_len = ids.len();

@@ -1,6 +1,9 @@
 //! The sizes that every architecture's config states, and the parts built from them.
 
+mod delta;
 mod experts;
+
+use std::ops::Range;
 
 use crate::config::{Config, RopeConfig, RopeScaling};
 use crate::error::{Error, Result};
@@ -50,6 +53,8 @@ pub(crate) struct AttentionParts {
     pub softcap: Option<f64>,
     /// How many positions are seen.
     pub window: Option<i32>,
+    /// `q_proj` has a gate of the output behind each head's queries.
+    pub output_gate: bool,
 }
 
 /// What the norms of queries and keys go over.
@@ -74,6 +79,7 @@ impl AttentionParts {
         scale: None,
         softcap: None,
         window: None,
+        output_gate: false,
     };
 }
 
@@ -149,13 +155,13 @@ impl Shape {
     pub fn pre_norm_block(
         &self,
         w: &Weights,
-        attention: Attention,
+        mixer: impl Into<Mixer>,
         mlp: FeedForward,
     ) -> Result<Block> {
         let norm = |name| self.norm(w, name, self.hidden_size).map(Some);
         Ok(Block {
             input_norm: norm("input_layernorm")?,
-            mixer: Mixer::Attention(attention),
+            mixer: mixer.into(),
             mixer_out_norm: None,
             mlp_norm: norm("post_attention_layernorm")?,
             mlp,
@@ -168,13 +174,13 @@ impl Shape {
     pub fn post_norm_block(
         &self,
         w: &Weights,
-        attention: Attention,
+        mixer: impl Into<Mixer>,
         mlp: FeedForward,
     ) -> Result<Block> {
         let norm = |name| self.norm(w, name, self.hidden_size).map(Some);
         Ok(Block {
             input_norm: None,
-            mixer: Mixer::Attention(attention),
+            mixer: mixer.into(),
             mixer_out_norm: norm("post_attention_layernorm")?,
             mlp_norm: None,
             mlp,
@@ -187,13 +193,13 @@ impl Shape {
     pub fn sandwich_block(
         &self,
         w: &Weights,
-        attention: Attention,
+        mixer: impl Into<Mixer>,
         mlp: FeedForward,
     ) -> Result<Block> {
         let norm = |name| self.norm(w, name, self.hidden_size).map(Some);
         Ok(Block {
             input_norm: norm("input_layernorm")?,
-            mixer: Mixer::Attention(attention),
+            mixer: mixer.into(),
             mixer_out_norm: norm("post_attention_layernorm")?,
             mlp_norm: norm("pre_feedforward_layernorm")?,
             mlp,
@@ -219,6 +225,25 @@ impl Shape {
         let qkv = if parts.fused_qkv {
             let qkv_proj = w.linear("qkv_proj", hidden, q_dim + 2 * kv_dim, bias)?;
             Qkv::Fused { qkv_proj, q_dim, kv_dim }
+        } else if parts.output_gate {
+            let q_dim = q_dim.checked_mul(2).ok_or_else(|| {
+                Error::model("config.json: heads times `head_dim` exceeds 2³¹ - 1")
+            })?;
+            // The queries of all heads, then all gates; the checkpoint has each head's one after the other.
+            let part = |gate: i32| {
+                let first = move |head: i32| (2 * head + gate) * self.head_dim;
+                (0..heads).map(move |head| first(head)..first(head) + self.head_dim)
+            };
+            let rows: Vec<Range<i32>> = part(0).chain(part(1)).collect();
+            let q_proj = w.linear_in_order("q_proj", hidden, &rows, bias)?;
+            let k_proj = w.linear("k_proj", hidden, kv_dim, bias)?;
+            let v_proj = w.linear("v_proj", hidden, kv_dim, bias)?;
+            match w.join([q_proj, k_proj, v_proj], bias)? {
+                Linears::Joined(qkv_proj) => Qkv::Fused { qkv_proj, q_dim, kv_dim },
+                Linears::Separate([q_proj, k_proj, v_proj]) => {
+                    Qkv::Separate { q_proj, k_proj, v_proj }
+                }
+            }
         } else {
             let names = [("q_proj", q_dim), ("k_proj", kv_dim), ("v_proj", kv_dim)];
             match w.linears(names, hidden, bias)? {
@@ -254,6 +279,7 @@ impl Shape {
             qk_norms,
             rope,
             sinks: parts.sinks.then(|| w.tensor("sinks", &[heads])).transpose()?,
+            has_output_gate: parts.output_gate,
             kernels: w.kernels(),
         })
     }

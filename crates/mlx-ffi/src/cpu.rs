@@ -16,6 +16,7 @@ mod arrange;
 mod attention;
 mod gather;
 mod operation;
+mod recurrent;
 mod rows;
 mod step;
 
@@ -23,6 +24,7 @@ pub use arrange::arrange;
 pub use attention::{Visible, attention};
 pub use cpu_kernels::{Level, Pieces, Stretch, set_threads};
 pub use gather::{gather_matmul, gather_quantized_matmul};
+pub use recurrent::{DeltaRule, convolution, delta};
 pub use rows::{add, gated, heads, rms_norm};
 pub use step::{step_attention, turns};
 

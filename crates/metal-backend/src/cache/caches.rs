@@ -84,6 +84,11 @@ impl Caches {
         self.layers.iter().all(State::can_join)
     }
 
+    /// Whether going on from a position needs a snapshot that was taken there.
+    pub fn need_snapshots(&self) -> bool {
+        self.layers.iter().any(State::needs_snapshots)
+    }
+
     /// Adds the rows of `other` after those of `self`. Both must be able to join, and have the same
     /// factors.
     pub fn join(&mut self, other: Caches) -> Result<()> {
@@ -126,12 +131,21 @@ impl Caches {
         self.layers.iter().map(|layer| layer.copy(row, offset - first, offset - end)).collect()
     }
 
+    /// A copy of what each layer cannot go on without from the last position of a row.
+    pub(super) fn snapshot(&self, row: usize) -> Result<Vec<Parts>> {
+        self.layers.iter().map(|layer| layer.snapshot(row)).collect()
+    }
+
     /// Fills empty caches of one row with consecutive blocks, from the first position on: for each
-    /// block, each layer's arrays.
-    pub(super) fn restore(&mut self, blocks: &[&[Parts]]) -> Result<()> {
+    /// block, each layer's arrays. A snapshot is that of the last block's end.
+    pub(super) fn restore(
+        &mut self,
+        blocks: &[&[Parts]],
+        snapshot: Option<&[Parts]>,
+    ) -> Result<()> {
         for (index, layer) in self.layers.iter_mut().enumerate() {
             let of_layer: Vec<&Parts> = blocks.iter().map(|layers| &layers[index]).collect();
-            layer.restore(&of_layer)?;
+            layer.restore(&of_layer, snapshot.map(|layers| &layers[index]))?;
         }
         self.offsets = vec![(blocks.len() * BLOCK) as i32];
         Ok(())

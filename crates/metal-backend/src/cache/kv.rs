@@ -51,7 +51,7 @@ impl KvCache {
     /// Appends `k` and `v`, `[b, n_kv_heads, l, head_dim]`, and returns what the `l` positions see.
     pub fn update(&mut self, k: &Array, v: &Array) -> Result<View> {
         let l = k.dims::<4>()?[2];
-        let was_empty = self.arrays().next().is_none();
+        let was_empty = self.arrays().is_empty();
         let keys = self.storage.pack(k)?;
         let n_keys = keys.len();
         let new: Vec<Array> = keys.into_iter().chain(self.storage.pack(v)?).collect();
@@ -92,12 +92,11 @@ impl KvCache {
     }
 
     /// The arrays that hold state, for evaluation.
-    pub fn arrays(&self) -> impl Iterator<Item = &Array> {
+    pub fn arrays(&self) -> &[Array] {
         match &self.buffers {
             Buffers::Slab(slab) => slab.parts(),
             Buffers::Ring(ring) => ring.parts(),
         }
-        .iter()
     }
 
     /// Takes note that the reserved position was written, by what is on its way already.

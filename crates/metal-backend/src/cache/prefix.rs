@@ -3,7 +3,8 @@
 //! A tree whose nodes are blocks of ids: a node's path from the root is a prefix, and holds each
 //! layer's keys and values of its own positions only, so that prefixes share what they have in
 //! common. What sees a window only is kept for every position too, so that any block's end can be
-//! gone on from.
+//! gone on from. A recurrent state is what it is at one position: there, some nodes hold a snapshot, and
+//! only these can be gone on from.
 
 use std::collections::HashMap;
 
@@ -44,8 +45,27 @@ struct Node {
     parent: Option<u64>,
     children: Children,
     layers: Vec<Parts>,
+    /// What layers cannot go on without from the block's end, where they were there when it was kept.
+    snapshot: Option<Snapshot>,
     bytes: u64,
     last_used: u64,
+}
+
+/// A copy of each layer's recurrent state.
+struct Snapshot {
+    layers: Vec<Parts>,
+    bytes: u64,
+    /// It was taken as a row generated: the next one of that row takes its place.
+    is_passing: bool,
+}
+
+/// When a row's blocks are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// Behind a part of its prompt.
+    Prefill,
+    /// As it generates.
+    Decode,
 }
 
 impl PrefixCache {
@@ -75,7 +95,13 @@ impl PrefixCache {
         }
         let (mut path, mut miss) =
             self.path(&ids[..ids.len().saturating_sub(1)], caches.rope_factors());
-        while !(path.len() * BLOCK).is_multiple_of(usable.grid) {
+        let need_snapshots = caches.need_snapshots();
+        let has_snapshot =
+            |key: &u64| self.nodes.get(key).is_some_and(|node| node.snapshot.is_some());
+        while let Some(last) = path.last()
+            && (!(path.len() * BLOCK).is_multiple_of(usable.grid)
+                || need_snapshots && !has_snapshot(last))
+        {
             path.pop();
             miss = miss.or(Some(CacheMiss::Ends));
         }
@@ -94,12 +120,14 @@ impl PrefixCache {
             .filter_map(|key| self.nodes.get(key))
             .map(|node| &node.layers[..])
             .collect();
-        caches.restore(&blocks)?;
+        let last = path.last().and_then(|key| self.nodes.get(key));
+        let snapshot = last.and_then(|node| node.snapshot.as_ref());
+        caches.restore(&blocks, snapshot.map(|snapshot| &snapshot.layers[..]))?;
         Ok(miss)
     }
 
     /// Keeps what row `row` of `caches` holds of whole blocks of `ids`, its ids.
-    pub fn keep(&mut self, ids: &[u32], caches: &Caches, row: usize) -> Result<()> {
+    pub fn keep(&mut self, ids: &[u32], caches: &Caches, row: usize, moment: Moment) -> Result<()> {
         if self.budget == 0 {
             return Ok(());
         }
@@ -110,20 +138,84 @@ impl PrefixCache {
         self.clock += 1;
         for (index, block) in ids.chunks_exact(BLOCK).enumerate().skip(path.len()) {
             let first = (index * BLOCK) as i32;
-            let Some(layers) = caches.copy(row, first, first + BLOCK as i32)? else { break };
+            let Some(layers) = caches.copy(row, first, first + BLOCK as i32)? else {
+                return Ok(());
+            };
             let arrays = || layers.iter().flatten();
             let bytes = arrays().map(|array| array.nbytes() as u64).sum();
             if !self.make_room(bytes, parent) {
-                break;
+                return Ok(());
             }
             // Now, so that the buffers they come from can be written in place again.
             eval_all(arrays())?;
             let (ids, children) = (Box::from(block), Children::new());
             let (factors, last_used) = (caches.rope_factors(), self.clock);
-            let node = Node { ids, factors, parent, children, layers, bytes, last_used };
+            let snapshot = None;
+            let node = Node { ids, factors, parent, children, layers, snapshot, bytes, last_used };
             parent = Some(self.insert(node));
         }
+        match parent {
+            Some(end)
+                if caches.need_snapshots() && ids.len() == held && held.is_multiple_of(BLOCK) =>
+            {
+                self.keep_snapshot(end, caches, row, moment)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Keeps a snapshot of row `row` at the end of the block `end`, where there is none yet.
+    fn keep_snapshot(
+        &mut self,
+        end: u64,
+        caches: &Caches,
+        row: usize,
+        moment: Moment,
+    ) -> Result<()> {
+        if self.nodes.get(&end).is_none_or(|node| node.snapshot.is_some()) {
+            return Ok(());
+        }
+        let layers = caches.snapshot(row)?;
+        let arrays = || layers.iter().flatten();
+        let bytes = arrays().map(|array| array.nbytes() as u64).sum();
+        let parent = self.nodes.get(&end).and_then(|node| node.parent);
+        if moment == Moment::Decode
+            && let Some(parent) = parent
+        {
+            self.drop_passing(parent);
+        }
+        if !self.make_room(bytes, Some(end)) {
+            return Ok(());
+        }
+        // Now, before the state is written in place again.
+        eval_all(arrays())?;
+        if let Some(node) = self.nodes.get_mut(&end) {
+            let is_passing = moment == Moment::Decode;
+            node.snapshot = Some(Snapshot { layers, bytes, is_passing });
+            node.bytes += bytes;
+            self.bytes += bytes;
+        }
         Ok(())
+    }
+
+    /// Forgets the snapshot of a node that a row took in passing.
+    fn drop_passing(&mut self, key: u64) {
+        if let Some(node) = self.nodes.get_mut(&key)
+            && let Some(snapshot) = node.snapshot.take_if(|snapshot| snapshot.is_passing)
+        {
+            node.bytes -= snapshot.bytes;
+            self.bytes -= snapshot.bytes;
+        }
+    }
+
+    /// Ids of a prompt that the whole blocks before its last id hold.
+    pub fn whole_blocks(ids: usize) -> usize {
+        ids.saturating_sub(1) / BLOCK * BLOCK
+    }
+
+    /// Whether anything is kept.
+    pub fn is_on(&self) -> bool {
+        self.budget > 0
     }
 
     /// Whether a row of so many ids has just filled a block.

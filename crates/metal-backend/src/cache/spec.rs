@@ -9,6 +9,17 @@ use super::storage::Storage;
 pub(crate) enum StateSpec {
     /// Keys and values of positions.
     Kv(KvSpec),
+    /// A recurrent state.
+    Recurrent(RecurrentSpec),
+}
+
+/// The sizes of a recurrent state, of each row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RecurrentSpec {
+    /// The inputs of a short convolution that its next position sees: positions, channels.
+    pub convolution: [i32; 2],
+    /// What is added up, in F32: heads, and the rows and columns of each.
+    pub state: [i32; 3],
 }
 
 /// Keys and values of the positions that a layer sees.
@@ -45,6 +56,8 @@ pub(crate) struct StateCost {
     spec: StateSpec,
     /// Bytes of one position of one row.
     pub position: u64,
+    /// Bytes of one row, however many positions it has passed.
+    row: u64,
 }
 
 impl Growth {
@@ -107,12 +120,16 @@ impl StateSpec {
 
     /// What it takes where keys and values are held by `storage` and have `dtype_size` bytes each.
     pub fn cost(self, storage: Storage, dtype_size: u64) -> StateCost {
-        let position = match self {
+        let elements = |sizes: &[i32]| sizes.iter().map(|size| *size as u64).product::<u64>();
+        let (position, row) = match self {
             StateSpec::Kv(KvSpec { n_kv_heads, head_dim, .. }) => {
-                storage.bytes(2 * n_kv_heads as u64 * head_dim as u64, dtype_size)
+                (storage.bytes(2 * elements(&[n_kv_heads, head_dim]), dtype_size), 0)
+            }
+            StateSpec::Recurrent(RecurrentSpec { convolution, state }) => {
+                (0, elements(&convolution) * dtype_size + elements(&state) * 4)
             }
         };
-        StateCost { spec: self, position }
+        StateCost { spec: self, position, row }
     }
 
     /// Whether it takes more with every position, however many have passed.
@@ -124,6 +141,7 @@ impl StateSpec {
     pub fn packed_dim(self) -> Option<i32> {
         match self {
             StateSpec::Kv(kv) => Some(kv.head_dim),
+            StateSpec::Recurrent(_) => None,
         }
     }
 }
@@ -134,11 +152,17 @@ impl StateCost {
     pub fn positions(self, tokens: u64, chunk: u64) -> u64 {
         match self.spec {
             StateSpec::Kv(kv) => kv.growth.positions(tokens, chunk),
+            StateSpec::Recurrent(_) => 0,
         }
     }
 
     /// Bytes of one row when `tokens` have passed, at most `chunk` of them together.
     pub fn bytes(self, tokens: u64, chunk: u64) -> u64 {
-        self.positions(tokens, chunk) * self.position
+        self.positions(tokens, chunk) * self.position + self.row
+    }
+
+    /// Bytes of one row that holds `tokens` positions and no room for more.
+    pub fn exact_bytes(self, tokens: u64) -> u64 {
+        tokens * self.position + self.row
     }
 }

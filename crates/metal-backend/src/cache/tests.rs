@@ -71,8 +71,10 @@ fn spec(growth: Growth) -> StateSpec {
 
 /// The keys and values of a layer.
 fn kv(caches: &mut Caches, layer: usize) -> &mut KvCache {
-    let State::Kv(cache) = &mut caches.layers_mut()[layer];
-    cache
+    match &mut caches.layers_mut()[layer] {
+        State::Kv(cache) => cache,
+        State::Recurrent(_) => panic!("layer {layer} has keys and values"),
+    }
 }
 
 #[test]
@@ -88,7 +90,7 @@ fn steps_in_place_take_the_room_that_is_there_and_no_more() {
         while caches.have_room() {
             for layer in 0..2 {
                 let layer = kv(&mut caches, layer);
-                let held = layer.arrays().next().map(|array| array.shape().to_vec());
+                let held = layer.arrays().first().map(|array| array.shape().to_vec());
                 let room = layer.reserve(new.dtype()).unwrap().unwrap();
                 assert_eq!((room.at, Some(room.keys.shape())), (5 + steps, held.as_deref()));
             }
@@ -233,7 +235,11 @@ fn a_context_length_bounds_what_would_grow_and_leaves_windows_alone() {
     let specs = |windows: &[Option<i32>], context_length| {
         let state = |window: &Option<i32>, bound| StateSpec::Kv(KvSpec::new(2, 32, *window, bound));
         let specs = StateSpec::of_layers(windows, context_length, state);
-        specs.into_iter().map(|StateSpec::Kv(kv)| kv.growth).collect::<Vec<_>>()
+        let growth = |spec| match spec {
+            StateSpec::Kv(kv) => kv.growth,
+            StateSpec::Recurrent(_) => panic!("a layer with keys and values"),
+        };
+        specs.into_iter().map(growth).collect::<Vec<_>>()
     };
     let (growing, bounded) = (Growth::Growing, Growth::Bounded { limit: 10, keep: 4 });
     let sliding = |window| Growth::Sliding { window };

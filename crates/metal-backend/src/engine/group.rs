@@ -8,7 +8,7 @@ use mlx_ffi::{Array, Indices, async_eval, ops};
 use super::row::Row;
 use super::served::Served;
 use super::step_clock::{Part, StepClock};
-use crate::cache::{Caches, PrefixCache};
+use crate::cache::{Caches, Moment, PrefixCache};
 use crate::error::{Result, panicked};
 use crate::layers::{Decoder, StepCapture};
 use crate::sampling::{Draws, Sampler, take_rows};
@@ -83,7 +83,7 @@ impl Group {
     ) -> mlx_ffi::Result<()> {
         for (at, row) in self.rows.iter().enumerate() {
             if PrefixCache::fills_a_block(row.ids.len()) && served.shares(row) {
-                prefixes.keep(&row.ids, &self.caches, at)?;
+                prefixes.keep(&row.ids, &self.caches, at, Moment::Decode)?;
             }
         }
         Ok(())

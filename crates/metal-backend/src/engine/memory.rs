@@ -160,7 +160,7 @@ impl Budget {
             return self.caches(1, tokens) + self.work(tokens, 0) - self.answers(1) + answers;
         }
         let (rows, tokens) = (rows as u64, tokens as u64);
-        let held: u64 = self.layers.iter().map(|layer| tokens * layer.position).sum();
+        let held: u64 = self.layers.iter().map(|layer| layer.exact_bytes(tokens)).sum();
         let scores = self.score_bytes * tokens * tokens;
         rows * (held + scores) + self.activations(rows * tokens) + answers
     }

@@ -19,6 +19,8 @@ pub(super) struct Prefill {
     done: usize,
     /// Ids to compute before decoding begins.
     end: usize,
+    /// Ids after which a chunk ends, so that a snapshot can be taken there; 0: nowhere.
+    stop: usize,
     pass: Option<Pass>,
     /// The hidden states of the chunk that ends at `done`, `[1, l, hidden_size]`, while the prompt's
     /// log probabilities are read from them.
@@ -31,7 +33,12 @@ impl Prefill {
         // The last id is the first step of decoding. Without tokens to generate, there is none.
         let end = row.ids.len() - usize::from(row.max_tokens > 0);
         let done = caches.offsets().first().map_or(0, |offset| *offset as usize);
-        Prefill { row, caches, done, end, pass: None, reading: None }
+        Prefill { row, caches, done, end, stop: 0, pass: None, reading: None }
+    }
+
+    /// The prefill with the end of a chunk after `ids` ids.
+    pub fn stopping_at(self, ids: usize) -> Prefill {
+        Prefill { stop: ids, ..self }
     }
 
     /// Ids that are still to be computed.
@@ -59,7 +66,8 @@ impl Prefill {
         // Chunks begin at multiples of their size, wherever a cache let the prefill begin. What a row
         // generated before it was preempted never belonged to its first chunk.
         let first = if self.done == 0 { self.row.first_pass().max(1) } else { usize::MAX };
-        (chunk - self.done % chunk).min(self.left()).min(first)
+        let stop = if self.done < self.stop { self.stop - self.done } else { usize::MAX };
+        (chunk - self.done % chunk).min(self.left()).min(first).min(stop)
     }
 
     /// Computes `layers` more layers of a chunk, and waits for them. The chunk must be the same

@@ -287,11 +287,23 @@ impl<'a> Scheduler<'a> {
                     _ => miss,
                 };
                 row.cached(caches.offsets()[0] as usize, miss);
-                self.prefills.push(Prefill::new(row, caches));
+                let stop = self.stop(row.ids.len(), &caches);
+                self.prefills.push(Prefill::new(row, caches).stopping_at(stop));
                 self.beat();
             }
             Err(error) => self.fail_prefill(row, error.into()),
         }
+    }
+
+    /// Ids of a prompt after which a chunk ends so that a snapshot can be taken there; 0: nowhere.
+    fn stop(&self, ids: usize, caches: &Caches) -> usize {
+        // Computed by itself, a row's chunks are those that it has without a cache.
+        if !caches.need_snapshots() || !self.prefixes.is_on() || self.served.alone {
+            return 0;
+        }
+        let stop = PrefixCache::whole_blocks(ids);
+        // A first chunk that sees itself as it is stays whole.
+        if stop < self.served.usable().least { 0 } else { stop }
     }
 
     /// Lets a row whose prompt is computed decode, in a batch where it can.

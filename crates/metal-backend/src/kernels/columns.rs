@@ -21,6 +21,14 @@ impl Columns {
         Columns { of, range }
     }
 
+    /// The first half of these columns, and the second.
+    pub fn halves(self) -> Result<(Columns, Option<Columns>)> {
+        let Range { start, end } = self.range;
+        let middle = start + (end - start) / 2;
+        let first = Columns { of: self.of.share()?, range: start..middle };
+        Ok((first, Some(Columns { of: self.of, range: middle..end })))
+    }
+
     /// Whether these are the halves of one array whose rows kernels for CUDA can gate.
     pub fn are_halves(gate: &Columns, up: &Columns) -> bool {
         let half = gate.range.end;

@@ -8,6 +8,7 @@ mod experts;
 mod fused;
 mod matrix;
 mod products;
+mod recurrent;
 mod rows;
 mod settings;
 

@@ -38,6 +38,8 @@ pub(crate) struct Attention {
     /// One more logit for each head, `[n_heads]`, that takes part in the softmax and adds nothing.
     /// Never beside a softcap.
     pub sinks: Option<Array>,
+    /// Behind the queries, `q_proj` gives as many values whose sigmoid gates the output.
+    pub has_output_gate: bool,
     /// Whose kernels norm, rotate and attend, where the operands have one type.
     pub kernels: Kernels,
 }
@@ -53,12 +55,13 @@ impl Attention {
         cache: &mut KvCache,
     ) -> Result<Array> {
         let [q, k, v] = self.qkv.forward(x, fusion)?;
+        let (q, gate) = if self.has_output_gate { q.halves()? } else { (q, None) };
         let (q, k) = self.qk_norms.projections(q, k)?;
         let epilogue = fusion.only_epilogue();
         let [_, l, _] = q.of.dims()?;
         if let Some(slot) = self.slot(q.of.dtype(), l, positions, cache)? {
             let out = self.step(&q, &k, &v, slot, positions, cache)?;
-            return self.o_proj.forward_fused(&out, epilogue);
+            return self.o_proj.forward_fused(&gated(out, gate)?, epilogue);
         }
         let (q_norm, k_norm) = self.qk_norms.heads();
         let (q, k) = (self.heads(&q, q_norm, positions)?, self.heads(&k, k_norm, positions)?);
@@ -70,7 +73,8 @@ impl Attention {
             let scores = Scores { scale, softcap, sinks };
             *observed = Some(Observed::new(&q, &k, &view, scores)?);
         }
-        self.o_proj.forward_fused(&self.attended(&q, &view, positions)?, epilogue)
+        let out = self.attended(&q, &view, positions)?;
+        self.o_proj.forward_fused(&gated(out, gate)?, epilogue)
     }
 
     /// The slot in the cache for one position of each row, where `l` is one and there is one operation
@@ -240,6 +244,14 @@ impl Attention {
         let weights = ops::softmax(&scores, -1, true)?;
         let out = ops::matmul(&weights, &ops::expand_dims(v, 2)?)?;
         ops::reshape(&out, &[b, n_heads, l, d])
+    }
+}
+
+/// The output `[b, l, n_heads * d]` with its gate.
+fn gated(out: Array, gate: Option<Columns>) -> Result<Array> {
+    match gate {
+        None => Ok(out),
+        Some(gate) => ops::multiply(&out, &ops::sigmoid(&gate.array()?)?),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Device, Dtype, Result};
 
-use super::{Attention, Fusion, Positions, Workspace};
+use super::{Attention, DeltaNet, Fusion, Positions, Workspace};
 use crate::cache::{Slot, State, StateSpec};
 
 /// One token mixer of a block: what it computes, what it remembers and what it costs. A closed set: the
@@ -10,7 +10,21 @@ use crate::cache::{Slot, State, StateSpec};
 #[derive(Debug)]
 pub(crate) enum Mixer {
     /// Softmax attention over keys and values.
-    Attention(Attention),
+    Attention(Box<Attention>),
+    /// A gated delta net over a recurrent state.
+    Delta(Box<DeltaNet>),
+}
+
+impl From<Attention> for Mixer {
+    fn from(attention: Attention) -> Mixer {
+        Mixer::Attention(Box::new(attention))
+    }
+}
+
+impl From<DeltaNet> for Mixer {
+    fn from(delta: DeltaNet) -> Mixer {
+        Mixer::Delta(Box::new(delta))
+    }
 }
 
 impl Mixer {
@@ -27,6 +41,10 @@ impl Mixer {
             (Mixer::Attention(attention), State::Kv(cache)) => {
                 attention.forward(x, fusion, positions, cache)
             }
+            (Mixer::Delta(delta), State::Recurrent(state)) => {
+                delta.forward(x, fusion, positions, state)
+            }
+            _ => Err(mlx_ffi::Error::new("a layer was given the state of another one")),
         }
     }
 
@@ -34,6 +52,7 @@ impl Mixer {
     pub fn state(&self, context_length: Option<i32>) -> StateSpec {
         match self {
             Mixer::Attention(attention) => StateSpec::Kv(attention.kv_spec(context_length)),
+            Mixer::Delta(delta) => StateSpec::Recurrent(delta.spec()),
         }
     }
 
@@ -41,6 +60,7 @@ impl Mixer {
     pub fn attention(&self) -> Option<&Attention> {
         match self {
             Mixer::Attention(attention) => Some(attention),
+            Mixer::Delta(_) => None,
         }
     }
 
@@ -55,6 +75,7 @@ impl Mixer {
             (Mixer::Attention(attention), State::Kv(cache)) => {
                 attention.slot(dtype, 1, positions, cache)
             }
+            _ => Ok(None),
         }
     }
 
@@ -62,6 +83,7 @@ impl Mixer {
     pub fn activations(&self) -> u64 {
         match self {
             Mixer::Attention(attention) => attention.activations(),
+            Mixer::Delta(delta) => delta.activations(),
         }
     }
 
@@ -69,6 +91,7 @@ impl Mixer {
     pub fn score_bytes(&self, device: Device) -> u64 {
         match self {
             Mixer::Attention(attention) => attention.score_bytes(device),
+            Mixer::Delta(_) => 0,
         }
     }
 
@@ -76,6 +99,7 @@ impl Mixer {
     pub fn workspace(&self, dtype: Dtype) -> Workspace {
         match self {
             Mixer::Attention(attention) => attention.workspace(dtype),
+            Mixer::Delta(delta) => delta.workspace(dtype),
         }
     }
 }

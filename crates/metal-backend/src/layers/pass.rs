@@ -39,6 +39,11 @@ impl Pass {
         self.layer
     }
 
+    /// Of each row, only so many positions count; others fill rows up behind their ends.
+    pub fn set_lengths(&mut self, lengths: Vec<i32>) {
+        self.positions.set_lengths(lengths);
+    }
+
     /// From now on, each layer leaves what its attention sees.
     pub fn observe(&mut self) {
         self.positions.observe();

@@ -16,6 +16,8 @@ pub(crate) struct Positions {
     /// `offsets` as `[b]`, once that was asked for.
     each: OnceCell<Array>,
     rope_factors: RopeFactors,
+    /// Positions of each row that count; empty: all. Others fill rows up behind their ends.
+    lengths: Vec<i32>,
     /// Layers of one kind are in the same state, so they share a mask: (visible, l, n).
     masks: Vec<((Visible, i32, i32), Mask)>,
     /// Cosines and sines of their angles, for each kind of layer.
@@ -38,11 +40,22 @@ impl Positions {
             offsets: caches.offsets().to_vec(),
             each: OnceCell::new(),
             rope_factors: caches.rope_factors(),
+            lengths: Vec::new(),
             masks: Vec::new(),
             cos_sin: Vec::new(),
             on_device,
             observer: None,
         }
+    }
+
+    /// Of each row, only so many positions count.
+    pub fn set_lengths(&mut self, lengths: Vec<i32>) {
+        self.lengths = lengths;
+    }
+
+    /// Positions of each row that count; empty: all.
+    pub fn lengths(&self) -> &[i32] {
+        &self.lengths
     }
 
     /// From now on, each layer leaves what its attention sees.

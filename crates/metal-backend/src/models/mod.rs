@@ -10,6 +10,7 @@ mod olmo2;
 mod phi3;
 mod qwen2;
 mod qwen3;
+mod qwen3_5;
 mod qwen3_moe;
 mod smollm3;
 
@@ -33,6 +34,8 @@ const REGISTRY: &[(&str, Load)] = &[
     ("phi3", phi3::load),
     ("qwen2", qwen2::load),
     ("qwen3", qwen3::load),
+    ("qwen3_5", qwen3_5::load),
+    ("qwen3_5_text", qwen3_5::load_text),
     ("qwen3_moe", qwen3_moe::load),
     ("smollm3", smollm3::load),
 ];

@@ -166,6 +166,55 @@ impl Weights {
         self.take(name, &header, dtype, header.shape.iter().map(|&dim| dim as u64).product())
     }
 
+    /// The tensor `name` of exactly `shape` in F32, whatever the model's type is.
+    ///
+    /// # Errors
+    /// A tensor that is missing, has another shape or is no float.
+    pub fn tensor_f32(&self, name: &str, shape: &[i32]) -> Result<Array> {
+        let header = self.header(name, shape, Dtype::F32)?;
+        if !header.dtype.is_float() {
+            return Err(Error::model(format!(
+                "tensor `{}` has the type {:?}, expected a floating-point type",
+                self.name(name),
+                header.dtype
+            )));
+        }
+        let parameters = header.shape.iter().map(|&dim| dim as u64).product();
+        self.take(name, &header, Dtype::F32, parameters)
+    }
+
+    /// The shape of the tensor `name`, where it is left; random weights have any.
+    pub fn shape(&self, name: &str) -> Option<Vec<i32>> {
+        self.shared.left.borrow().get(&self.name(name)).map(|header| header.shape.clone())
+    }
+
+    /// The weight of a convolution of each channel by itself, stored as `[channels, 1, taps]` or
+    /// `[channels, taps, 1]`: `[taps, channels]`.
+    ///
+    /// # Errors
+    /// A tensor that is missing or does not fit.
+    pub fn depthwise(&self, name: &str, channels: i32, taps: i32) -> Result<Array> {
+        let released = [channels, 1, taps];
+        let shape = match self.shape(name) {
+            Some(found) if found == released => released,
+            _ => [channels, taps, 1],
+        };
+        let weight = self.tensor(name, &shape)?;
+        if self.shared.only_describe {
+            return Ok(weight);
+        }
+        let values = ops::astype(&weight, Dtype::F32)?.to_vec_f32()?;
+        let (channels, taps) = (channels as usize, taps as usize);
+        let turned: Vec<f32> = (0..taps)
+            .flat_map(|tap| (0..channels).map(move |channel| (tap, channel)))
+            .map(|(tap, channel)| values[channel * taps + tap])
+            .collect();
+        let turned = Array::from_f32(&turned, &[taps as i32, channels as i32])?;
+        let turned = ops::astype(&turned, weight.dtype())?;
+        turned.eval()?;
+        Ok(turned)
+    }
+
     /// What is known of the tensor `name`, which must have this shape; `drawn` is its type where
     /// weights are random.
     fn header(&self, name: &str, shape: &[i32], drawn: Dtype) -> Result<TensorHeader> {

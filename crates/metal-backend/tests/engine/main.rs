@@ -10,6 +10,7 @@ mod cancelling;
 mod classifying;
 mod closing;
 mod constrained;
+mod hybrids;
 mod out_of_memory;
 mod prefixes;
 mod prompt_logprobs;

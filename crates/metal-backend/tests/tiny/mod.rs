@@ -107,6 +107,52 @@ impl Checkpoint {
         Checkpoint { config, tensors, files }
     }
 
+    /// Qwen 3.5 of `layers` layers, of which every second one is attention and the others are gated delta
+    /// nets.
+    pub fn hybrid(layers: usize) -> Checkpoint {
+        let (hidden, inner, key_heads, heads, dk, dv) = (16, 24, 2, 4, 8, 6);
+        let mut checkpoint = Checkpoint::with_heads(32, layers, hidden, inner);
+        let kinds: Vec<&str> = (0..layers)
+            .map(|layer| if layer % 2 == 1 { "full_attention" } else { "linear_attention" })
+            .collect();
+        for (key, value) in [
+            ("model_type", json!("qwen3_5_text")),
+            ("layer_types", json!(kinds)),
+            ("linear_num_key_heads", json!(key_heads)),
+            ("linear_num_value_heads", json!(heads)),
+            ("linear_key_head_dim", json!(dk)),
+            ("linear_value_head_dim", json!(dv)),
+            ("linear_conv_kernel_dim", json!(4)),
+        ] {
+            checkpoint = checkpoint.config(key, value);
+        }
+        let mixed = 2 * key_heads * dk + heads * dv;
+        for (layer, kind) in kinds.into_iter().enumerate() {
+            let prefix = format!("model.layers.{layer}");
+            let mut put = |name: &str, shape: &[usize]| {
+                let name = format!("{prefix}.{name}");
+                let tensor = Tensor::noise(&name, shape);
+                checkpoint.tensors.insert(name, tensor);
+            };
+            if kind == "full_attention" {
+                put("self_attn.q_proj.weight", &[2 * 2 * 32, hidden]);
+                continue;
+            }
+            put("linear_attn.in_proj_qkv.weight", &[mixed, hidden]);
+            put("linear_attn.in_proj_z.weight", &[heads * dv, hidden]);
+            put("linear_attn.in_proj_a.weight", &[heads, hidden]);
+            put("linear_attn.in_proj_b.weight", &[heads, hidden]);
+            put("linear_attn.conv1d.weight", &[mixed, 4, 1]);
+            put("linear_attn.A_log", &[heads]);
+            put("linear_attn.dt_bias", &[heads]);
+            put("linear_attn.norm.weight", &[dv]);
+            put("linear_attn.out_proj.weight", &[hidden, heads * dv]);
+            let attention = format!("{prefix}.self_attn.");
+            checkpoint.tensors.retain(|name, _| !name.starts_with(&attention));
+        }
+        checkpoint
+    }
+
     /// Sets the value of a key of the config.
     pub fn config(mut self, key: &str, value: Value) -> Checkpoint {
         self.config[key] = value;

@@ -64,7 +64,11 @@ impl Run {
         let columns = self.columns();
         let mut pass = match self.pass.take() {
             Some(pass) => pass,
-            None => model.begin(&self.columns_of_ids(columns)?, &self.caches)?,
+            None => {
+                let mut pass = model.begin(&self.columns_of_ids(columns)?, &self.caches)?;
+                pass.set_lengths(self.lengths(columns));
+                pass
+            }
         };
         if !pass::advance(model, &mut pass, &mut self.caches, layers)? {
             eval_all(self.caches.arrays().chain(pass.arrays()))?;
@@ -85,6 +89,14 @@ impl Run {
         }
         let parts: Vec<&Array> = self.answers.iter().collect();
         ops::concatenate(&parts, 0).map(Some)
+    }
+
+    /// Ids of each row in the next `columns` columns; empty where all rows go on to their end.
+    fn lengths(&self, columns: usize) -> Vec<i32> {
+        let of_row = |row: &Vec<u32>| row.len().saturating_sub(self.done).min(columns) as i32;
+        let lengths: Vec<i32> = self.ids.iter().map(of_row).collect();
+        let all = lengths.iter().all(|length| *length == columns as i32);
+        if all { Vec::new() } else { lengths }
     }
 
     /// `[b, columns]`; rows that are over are filled up with what is never looked at.

@@ -6,6 +6,7 @@ use std::time::Instant;
 use mlx_ffi::on_cpu;
 
 use super::{Part, Prefill, QUANTUM, Scheduler, Served};
+use crate::cache::Moment;
 use crate::error::panicked;
 
 /// Every so many parts, the request that came first is served rather than the shortest one.
@@ -64,7 +65,7 @@ impl Scheduler<'_> {
         let Prefill { row, caches, .. } = &self.prefills[at];
         if self.prefills[at].is_between_chunks()
             && self.served.shares(row)
-            && let Err(error) = self.prefixes.keep(&row.ids, caches, 0)
+            && let Err(error) = self.prefixes.keep(&row.ids, caches, 0, Moment::Prefill)
         {
             let row = self.prefills.remove(at).row;
             return self.fail_prefill(row, error.into());

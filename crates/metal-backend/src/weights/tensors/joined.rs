@@ -1,11 +1,13 @@
 //! Projections of the same values as one matrix, so that a step asks for fewer products.
 
+use std::ops::Range;
+
 use mlx_ffi::{Array, Quantized, ops};
 
 use super::Weights;
 use crate::error::Result;
 use crate::kernels::{Kernels, Matrix};
-use crate::layers::{Linear, Weight};
+use crate::layers::{Linear, Lora, Weight};
 
 /// Projections of the same values.
 pub(crate) enum Linears<const N: usize> {
@@ -16,6 +18,26 @@ pub(crate) enum Linears<const N: usize> {
 }
 
 impl Weights {
+    /// The projection `name` with the rows of its matrix in another order: `rows` in turn, which are all
+    /// of them.
+    ///
+    /// # Errors
+    /// A tensor that is missing or does not fit.
+    pub fn linear_in_order(
+        &self,
+        name: &str,
+        input: i32,
+        rows: &[Range<i32>],
+        bias: bool,
+    ) -> Result<Linear> {
+        let output = rows.iter().map(|rows| rows.end - rows.start).sum();
+        let linear = self.linear(name, input, output, bias)?;
+        if self.shared.only_describe {
+            return Ok(linear);
+        }
+        in_order(linear, rows, self.kernels())
+    }
+
     /// The projections `parts`, each a name and its number of output values, from `input` values.
     ///
     /// They are joined where all have one form and no adapter, on a CPU, where our kernels compute every
@@ -34,7 +56,14 @@ impl Weights {
         for (name, output) in parts {
             linears.push(self.linear(name, input, output, bias)?);
         }
-        let linears: [Linear; N] = linears.try_into().expect("one for each part");
+        self.join(linears.try_into().expect("one for each part"), bias)
+    }
+
+    /// Projections of the same values, as one where [`linears`](Self::linears) would join them.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn join<const N: usize>(&self, linears: [Linear; N], bias: bool) -> Result<Linears<N>> {
         if self.kernels() == Kernels::Mlx || !have_one_form(&linears) {
             return Ok(Linears::Separate(linears));
         }
@@ -45,6 +74,32 @@ impl Weights {
         let bias = bias.then(|| joined(&biases, kernels)).transpose()?;
         Ok(Linears::Joined(Linear::new(weight, bias)))
     }
+}
+
+/// `linear` with the rows of its matrix in another order: `rows` in turn, which are all of them.
+fn in_order(linear: Linear, rows: &[Range<i32>], kernels: Kernels) -> Result<Linear> {
+    let turn = |array: &Array, axis: i32| -> Result<Array> {
+        let parts = rows.iter().map(|rows| ops::slice_axis(array, axis, rows.start, rows.end));
+        let parts = parts.collect::<mlx_ffi::Result<Vec<_>>>()?;
+        let turned = ops::concatenate(&parts.iter().collect::<Vec<_>>(), axis)?;
+        turned.eval()?;
+        Ok(turned)
+    };
+    let matrix = match &linear.weight().matrix {
+        Matrix::Dense(w) => Matrix::Dense(turn(w, 0)?),
+        Matrix::Quantized(w) => Matrix::Quantized(Quantized {
+            weight: turn(&w.weight, 0)?,
+            scales: turn(&w.scales, 0)?,
+            biases: w.biases.as_ref().map(|biases| turn(biases, 0)).transpose()?,
+            quantization: w.quantization,
+        }),
+    };
+    let bias = linear.bias().map(|bias| turn(bias, 0)).transpose()?;
+    let lora = match linear.lora() {
+        None => None,
+        Some(Lora { a, b, scale }) => Some(Lora { a: a.share()?, b: turn(b, 1)?, scale: *scale }),
+    };
+    Ok(Linear::new(Weight { matrix, kernels }, bias).with_lora(lora))
 }
 
 /// Whether the rows of all can be those of one matrix.
@@ -98,7 +153,6 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::files::ModelFiles;
-    use crate::layers::Lora;
     use crate::weights::Checkpoint;
 
     const PARTS: [(&str, i32); 3] = [("q_proj", 96), ("k_proj", 32), ("v_proj", 40)];

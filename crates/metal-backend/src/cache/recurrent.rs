@@ -1,0 +1,115 @@
+//! The recurrent state of one layer: arrays of a fixed size for each row.
+
+use mlx_ffi::{Array, Dtype, Result, ops};
+
+use super::buffer::Parts;
+use super::spec::RecurrentSpec;
+
+/// The recurrent state of one layer, for the rows of a batch. It is that after the last position of each
+/// row, and cannot be cut back.
+#[derive(Debug)]
+pub(crate) struct Recurrent {
+    spec: RecurrentSpec,
+    rows: usize,
+    /// Each `[b, …]`; none before the first update.
+    arrays: Vec<Array>,
+}
+
+impl Recurrent {
+    /// The state of `rows` rows before their first position.
+    pub fn new(spec: RecurrentSpec, rows: usize) -> Recurrent {
+        Recurrent { spec, rows, arrays: Vec::new() }
+    }
+
+    /// The arrays, which [`set`](Self::set) replaces: the inputs of the convolution, in `dtype`, then what
+    /// the layer has added up, in F32. They are zeros before the first position.
+    pub fn take(&mut self, dtype: Dtype) -> Result<[Array; 2]> {
+        let held = std::mem::take(&mut self.arrays);
+        match <[Array; 2]>::try_from(held) {
+            Ok(arrays) => Ok(arrays),
+            Err(_) => {
+                let sizes = |sizes: &[i32]| [&[self.rows as i32], sizes].concat();
+                Ok([
+                    zeros(&sizes(&self.spec.convolution), dtype)?,
+                    zeros(&sizes(&self.spec.state), Dtype::F32)?,
+                ])
+            }
+        }
+    }
+
+    /// The arrays after more positions.
+    pub fn set(&mut self, arrays: [Array; 2]) {
+        self.arrays = arrays.into();
+    }
+
+    /// The arrays that hold it, for evaluation.
+    pub fn arrays(&self) -> &[Array] {
+        &self.arrays
+    }
+
+    /// Adds the rows of `other` after its own.
+    pub fn join(&mut self, other: Recurrent) -> Result<()> {
+        let (mine, others) = (self.like(&other)?, other.like(self)?);
+        let pairs = mine.iter().zip(&others);
+        self.arrays = pairs
+            .map(|(mine, other)| ops::concatenate(&[mine, other], 0))
+            .collect::<Result<_>>()?;
+        self.rows += other.rows;
+        Ok(())
+    }
+
+    /// Copies of rows; a row may be copied several times.
+    pub fn copies(&self, rows: impl Iterator<Item = usize>) -> Result<Recurrent> {
+        let rows: Vec<i32> = rows.map(|row| row as i32).collect();
+        let copy = |array: &Array| {
+            let parts = rows.iter().map(|row| ops::slice_axis(array, 0, *row, row + 1));
+            // Never the array itself: what is written in place must have one owner.
+            let parts = parts.collect::<Result<Vec<_>>>()?;
+            let nothing = ops::slice_axis(array, 0, 0, 0)?;
+            ops::concatenate(&parts.iter().chain([&nothing]).collect::<Vec<_>>(), 0)
+        };
+        let arrays = self.arrays.iter().map(copy).collect::<Result<_>>()?;
+        Ok(Recurrent { spec: self.spec, rows: rows.len(), arrays })
+    }
+
+    /// Keeps the rows with these indices.
+    pub fn keep(&mut self, rows: &[usize]) -> Result<()> {
+        *self = self.copies(rows.iter().copied())?;
+        Ok(())
+    }
+
+    /// A copy of the state of one row.
+    pub fn snapshot(&self, row: usize) -> Result<Parts> {
+        Ok(self.copies([row].into_iter())?.arrays)
+    }
+
+    /// Takes the state of one row, as a snapshot has it.
+    pub fn restore(&mut self, snapshot: &Parts) -> Result<()> {
+        let copied = Recurrent { spec: self.spec, rows: 1, arrays: share(snapshot)? };
+        *self = copied.copies([0].into_iter())?;
+        Ok(())
+    }
+
+    /// The arrays; before the first position zeros where `other` has any.
+    fn like(&self, other: &Recurrent) -> Result<Vec<Array>> {
+        if !self.arrays.is_empty() {
+            return share(&self.arrays);
+        }
+        let like = |array: &Array| {
+            let mut shape = array.shape().to_vec();
+            shape[0] = self.rows as i32;
+            zeros(&shape, array.dtype())
+        };
+        other.arrays.iter().map(like).collect()
+    }
+}
+
+/// Zeros in a buffer of their own, which may be written in place; MLX's are one value many times over.
+fn zeros(shape: &[i32], dtype: Dtype) -> Result<Array> {
+    let count: i64 = shape.iter().map(|size| i64::from(*size)).product();
+    ops::astype(&Array::from_f32(&vec![0.0; count as usize], shape)?, dtype)
+}
+
+fn share(arrays: &[Array]) -> Result<Vec<Array>> {
+    arrays.iter().map(Array::share).collect()
+}

@@ -1,0 +1,128 @@
+//! What layers with a recurrent state compute: a short convolution and the gated delta rule.
+
+use mlx_ffi::cpu::{self, DeltaRule};
+use mlx_ffi::{Array, Dtype, Result, ops};
+
+use super::choice::Kernels;
+
+/// What keeps the length of a query or a key from 0, as in transformers.
+const EPS: f32 = 1e-6;
+
+impl Kernels {
+    /// A causal convolution of each channel by itself, with a SiLU behind it: `x`, `[b, l, channels]`,
+    /// after `state`, `[b, taps - 1, channels]`, by `weight`, `[taps, channels]`. The result, and the state
+    /// afterwards, for which nothing else may hold `state`. Of each row so many positions count as
+    /// `lengths` says; empty: all.
+    pub fn convolution(
+        self,
+        x: &Array,
+        state: Array,
+        weight: &Array,
+        lengths: &[i32],
+    ) -> Result<[Array; 2]> {
+        let has_one_type = [&state, weight].iter().all(|array| array.dtype() == x.dtype());
+        if self == Kernels::Cpu && has_one_type {
+            return cpu::convolution(x, &state, weight, lengths);
+        }
+        let [_, l, _] = x.dims()?;
+        let [taps, channels] = weight.dims()?;
+        let all = ops::concatenate(&[&state, x], 1)?;
+        let mut sum: Option<Array> = None;
+        for tap in 0..taps {
+            let weight = ops::reshape(&ops::slice_axis(weight, 0, tap, tap + 1)?, &[channels])?;
+            let part = ops::multiply(&ops::slice_axis(&all, 1, tap, tap + l)?, &weight)?;
+            sum = Some(match sum {
+                None => part,
+                Some(sum) => ops::add(&sum, &part)?,
+            });
+        }
+        let sum = sum.ok_or_else(|| mlx_ffi::Error::new("a convolution without taps"))?;
+        let y = ops::multiply(&sum, &ops::sigmoid(&sum)?)?;
+        Ok([y, last_positions(&all, taps - 1, lengths)?])
+    }
+
+    /// The gated delta rule over queries, keys and values: `[b, l, v_heads · dv]`, and the state
+    /// afterwards, for which nothing else may hold that of `rule`.
+    pub fn delta(self, rule: &DeltaRule<'_>) -> Result<[Array; 2]> {
+        let dtype = rule.mixed.dtype();
+        if self == Kernels::Cpu && [rule.a, rule.b].iter().all(|array| array.dtype() == dtype) {
+            return cpu::delta(rule);
+        }
+        by_mlx(rule)
+    }
+}
+
+/// The last `count` of each row's positions that count, `[b, count, channels]`, of `count` older ones
+/// and those of the row.
+fn last_positions(all: &Array, count: i32, lengths: &[i32]) -> Result<Array> {
+    let [_, n, _] = all.dims()?;
+    if lengths.is_empty() {
+        return ops::slice_axis(all, 1, n - count, n);
+    }
+    let rows = (0..).zip(lengths).map(|(row, &length)| {
+        let row = ops::slice_axis(all, 0, row, row + 1)?;
+        ops::slice_axis(&row, 1, length, length + count)
+    });
+    let rows = rows.collect::<Result<Vec<_>>>()?;
+    ops::concatenate(&rows.iter().collect::<Vec<_>>(), 0)
+}
+
+/// The gated delta rule by MLX's operations, position by position, in F32.
+fn by_mlx(rule: &DeltaRule<'_>) -> Result<[Array; 2]> {
+    let &DeltaRule { mixed, a, b, a_log, dt_bias, k_heads, lengths, state } = rule;
+    let dtype = mixed.dtype();
+    let [rows, l, _] = mixed.dims()?;
+    let [_, v_heads, dv, dk] = state.dims()?;
+    let scalar = |value| Array::scalar(value, Dtype::F32);
+    let mixed = ops::astype(mixed, Dtype::F32)?;
+    let keys = k_heads * dk;
+    // Each key head as often as value heads share it: [b, l, v_heads, dk].
+    let unit = |first: i32, scale: f32| -> Result<Array> {
+        let x = ops::slice_axis(&mixed, -1, first, first + keys)?;
+        let x = ops::reshape(&x, &[rows, l, k_heads, 1, dk])?;
+        let square = ops::sum(&ops::multiply(&x, &x)?, -1, true)?;
+        let length = ops::power(&ops::add(&square, &scalar(EPS)?)?, &scalar(0.5)?)?;
+        let x = ops::multiply(&ops::divide(&x, &length)?, &scalar(scale)?)?;
+        let x = ops::broadcast_to(&x, &[rows, l, k_heads, v_heads / k_heads, dk])?;
+        ops::reshape(&x, &[rows, l, v_heads, dk])
+    };
+    let (q, k) = (unit(0, (dk as f32).sqrt().recip())?, unit(keys, 1.0)?);
+    let v = ops::slice_axis(&mixed, -1, 2 * keys, 2 * keys + v_heads * dv)?;
+    let v = ops::reshape(&v, &[rows, l, v_heads, dv])?;
+    let counts = counting(rows, l, lengths)?;
+    let beta = ops::multiply(&ops::sigmoid(&ops::astype(b, Dtype::F32)?)?, &counts)?;
+    let step = softplus(&ops::add(&ops::astype(a, Dtype::F32)?, dt_bias)?)?;
+    let rate = ops::multiply(&ops::negative(&ops::exp(a_log)?)?, &step)?;
+    let decay = ops::exp(&ops::multiply(&rate, &counts)?)?;
+    let mut state = state.share()?;
+    let mut out = Vec::with_capacity(l as usize);
+    for t in 0..l {
+        let at = |x: &Array, shape: &[i32]| ops::reshape(&ops::slice_axis(x, 1, t, t + 1)?, shape);
+        let (q, k) = (at(&q, &[rows, v_heads, dk, 1])?, at(&k, &[rows, v_heads, dk, 1])?);
+        let (v, one) = (at(&v, &[rows, v_heads, dv, 1])?, [rows, v_heads, 1, 1]);
+        state = ops::multiply(&state, &at(&decay, &one)?)?;
+        let wrong = ops::subtract(&v, &ops::matmul(&state, &k)?)?;
+        let wrong = ops::multiply(&wrong, &at(&beta, &one)?)?;
+        let k = ops::reshape(&k, &[rows, v_heads, 1, dk])?;
+        state = ops::add(&state, &ops::multiply(&wrong, &k)?)?;
+        out.push(ops::reshape(&ops::matmul(&state, &q)?, &[rows, 1, v_heads * dv])?);
+    }
+    let out = ops::concatenate(&out.iter().collect::<Vec<_>>(), 1)?;
+    Ok([ops::astype(&out, dtype)?, state])
+}
+
+/// `[b or 1, l, 1]`: 1 where a position counts, 0 where it does not.
+fn counting(rows: i32, l: i32, lengths: &[i32]) -> Result<Array> {
+    if lengths.is_empty() {
+        return Array::from_f32(&[1.0], &[1, 1, 1]);
+    }
+    let counts = lengths.iter().flat_map(|length| (0..l).map(move |t| f32::from(t < *length)));
+    Array::from_f32(&counts.collect::<Vec<f32>>(), &[rows, l, 1])
+}
+
+/// `ln(1 + exp(x))`.
+fn softplus(x: &Array) -> Result<Array> {
+    let x = ops::expand_dims(x, -1)?;
+    let zeros = ops::zeros(x.shape(), x.dtype())?;
+    ops::logsumexp(&ops::concatenate(&[&x, &zeros], -1)?, -1, false)
+}

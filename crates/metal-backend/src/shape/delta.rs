@@ -1,0 +1,70 @@
+//! Gated delta nets built from a config.
+
+use super::Shape;
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::layers::{DeltaNet, DeltaProjections, DeltaSizes};
+use crate::weights::{Linears, Weights};
+
+impl Shape {
+    /// The sizes of the gated delta nets that `config` states.
+    ///
+    /// # Errors
+    /// A key that is missing or wrong; heads that do not divide.
+    pub fn delta_sizes(&self, config: &Config) -> Result<DeltaSizes> {
+        let sizes = DeltaSizes {
+            k_heads: config.size("linear_num_key_heads")?,
+            v_heads: config.size("linear_num_value_heads")?,
+            k_dim: config.size("linear_key_head_dim")?,
+            v_dim: config.size("linear_value_head_dim")?,
+            taps: config.size("linear_conv_kernel_dim")?,
+        };
+        let DeltaSizes { k_heads, v_heads, k_dim, v_dim, taps } = sizes;
+        if v_heads % k_heads != 0 {
+            return Err(Error::model(format!(
+                "config.json: `linear_num_value_heads` {v_heads} is no multiple of `linear_num_key_heads` {k_heads}"
+            )));
+        }
+        if k_dim % 4 != 0 || k_dim > 256 {
+            return Err(Error::model(format!(
+                "config.json: `linear_key_head_dim` is {k_dim}, expected a multiple of 4 up to 256"
+            )));
+        }
+        let widest = 2 * i64::from(k_heads) * i64::from(k_dim)
+            + 2 * i64::from(v_heads) * (i64::from(v_dim) + 1);
+        if widest > i64::from(i32::MAX) || taps > 64 {
+            return Err(Error::model(
+                "config.json: the heads of linear attention, or `linear_conv_kernel_dim`, are too large",
+            ));
+        }
+        Ok(sizes)
+    }
+
+    /// The gated delta net under `w` (Qwen 3.5).
+    ///
+    /// # Errors
+    /// A tensor that is missing or does not fit.
+    pub fn delta_net(&self, w: &Weights, sizes: DeltaSizes) -> Result<DeltaNet> {
+        let (mixed, values, heads) = (sizes.mixed(), sizes.values(), sizes.v_heads);
+        let names = [
+            ("in_proj_qkv", mixed),
+            ("in_proj_z", values),
+            ("in_proj_b", heads),
+            ("in_proj_a", heads),
+        ];
+        let projections = match w.linears(names, self.hidden_size, false)? {
+            Linears::Joined(linear) => DeltaProjections::Fused(linear),
+            Linears::Separate(linears) => DeltaProjections::Separate(Box::new(linears)),
+        };
+        Ok(DeltaNet {
+            sizes,
+            projections,
+            convolution: w.depthwise("conv1d.weight", mixed, sizes.taps)?,
+            a_log: w.tensor_f32("A_log", &[heads])?,
+            dt_bias: w.tensor_f32("dt_bias", &[heads])?,
+            norm: w.rms_norm("norm", sizes.v_dim, self.rms_norm_eps)?,
+            out_proj: w.linear("out_proj", values, self.hidden_size, false)?,
+            kernels: w.kernels(),
+        })
+    }
+}

@@ -1,0 +1,157 @@
+//! What layers with a recurrent state compute, by our own kernels for CPUs.
+
+use cpu_kernels::{Convolution, Delta, Heads};
+
+use super::operation::{Inputs, Outcome, View, floats, in_place};
+use super::{failed, kernel_dtype};
+use crate::{Array, Dtype, Error, Result};
+
+/// A short causal convolution of each channel by itself, with a SiLU behind it: `x` of
+/// `[b, l, channels]` after `state`, `[b, taps - 1, channels]`, by `weight`, `[taps, channels]`, to
+/// `[b, l, channels]`, and the state afterwards. All have one type; state and weight are row-major. Of
+/// each row so many positions count as `lengths` says; empty: all. The state shares the buffer of
+/// `state`, which nothing may read any more.
+///
+/// # Errors
+/// Shapes or types that do not fit; types other than f32, f16 and bf16; a stream of the GPU.
+pub fn convolution(
+    x: &Array,
+    state: &Array,
+    weight: &Array,
+    lengths: &[i32],
+) -> Result<[Array; 2]> {
+    let dtype = kernel_dtype(x.dtype())?;
+    let [b, l, channels] = x.dims()?;
+    let [taps, _] = weight.dims()?;
+    let have_one_type = [state, weight].iter().all(|array| array.dtype() == x.dtype());
+    let fits = weight.shape() == [taps, channels]
+        && taps > 0
+        && state.shape() == [b, taps - 1, channels]
+        && (lengths.is_empty() || lengths.len() == b as usize);
+    if !(fits && have_one_type) {
+        return Err(Error::new(format!(
+            "positions {x:?}, {} lengths, those before them {state:?} and weights {weight:?} do not fit",
+            lengths.len()
+        )));
+    }
+    let shape = [b, l, channels];
+    let outcome = Outcome::row_major(x.dtype(), &shape);
+    let [b, l, channels, taps] = [b, l, channels, taps].map(|size| size as usize);
+    let lengths = lengths.to_vec();
+    in_place(&[state, x, weight], Inputs::Strided, &[0], outcome, move |inputs, outputs| {
+        let ([x, weight], [out, state]) = (inputs, outputs) else {
+            return Err(Error::new("a convolution without operands"));
+        };
+        let found: ([usize; 2], [usize; 1]) = (state.strides(), weight.strides());
+        let row = if b > 1 { (taps - 1) * channels } else { found.0[0] };
+        if found != ([row, channels], [channels]) {
+            return Err(Error::new(format!(
+                "the state or the weights of a convolution are not row-major: {found:?}"
+            )));
+        }
+        let task = Convolution {
+            dtype,
+            b,
+            l,
+            channels,
+            taps,
+            x: positions(x, dtype),
+            state: state.bytes,
+            lengths: &lengths,
+            weight: weight.bytes,
+            out: out.bytes,
+        };
+        cpu_kernels::convolution(task).map_err(failed)
+    })
+}
+
+/// The operands of [`delta`].
+#[derive(Clone, Copy, Debug)]
+pub struct DeltaRule<'a> {
+    /// `[b, l, 2 · k_heads · dk + v_heads · dv]`: queries, keys and values of all heads.
+    pub mixed: &'a Array,
+    /// `[b, l, v_heads]`: what decay is made of.
+    pub a: &'a Array,
+    /// `[b, l, v_heads]`: what beta is made of.
+    pub b: &'a Array,
+    /// `[v_heads]` F32.
+    pub a_log: &'a Array,
+    /// `[v_heads]` F32.
+    pub dt_bias: &'a Array,
+    /// Heads of queries and keys.
+    pub k_heads: i32,
+    /// Positions of each row that count; empty: all.
+    pub lengths: &'a [i32],
+    /// `[b, v_heads, dv, dk]` F32, row-major.
+    pub state: &'a Array,
+}
+
+/// The gated delta rule: `[b, l, v_heads · dv]`, and the state afterwards. This shares the buffer of
+/// `rule.state`, which nothing may read any more.
+///
+/// # Errors
+/// Shapes or types that do not fit; types other than f32, f16 and bf16; a stream of the GPU.
+pub fn delta(rule: &DeltaRule<'_>) -> Result<[Array; 2]> {
+    let DeltaRule { mixed, a, b, a_log, dt_bias, k_heads, lengths, state } = *rule;
+    let dtype = kernel_dtype(mixed.dtype())?;
+    let [rows, l, columns] = mixed.dims()?;
+    let [_, v_heads, dv, dk] = state.dims()?;
+    let keys = i64::from(k_heads) * 2 * i64::from(dk);
+    let fits = i64::from(columns) == keys + i64::from(v_heads) * i64::from(dv)
+        && state.shape() == [rows, v_heads, dv, dk]
+        && [a, b].iter().all(|array| array.shape() == [rows, l, v_heads])
+        && [a_log, dt_bias].iter().all(|array| array.shape() == [v_heads])
+        && (lengths.is_empty() || lengths.len() == rows as usize)
+        && k_heads > 0;
+    let types_fit = [a, b].iter().all(|array| array.dtype() == mixed.dtype())
+        && [a_log, dt_bias, state].iter().all(|array| array.dtype() == Dtype::F32);
+    if !(fits && types_fit) {
+        return Err(Error::new(format!(
+            "{mixed:?} of {k_heads} key heads, {a:?}, {b:?}, {a_log:?}, {dt_bias:?} and the state {state:?} of {} lengths do not fit",
+            lengths.len()
+        )));
+    }
+    let shape = [rows, l, v_heads * dv];
+    let outcome = Outcome::row_major(mixed.dtype(), &shape);
+    let sizes = [rows as usize, l as usize];
+    let [k_heads, v_heads, dk, dv] = [k_heads, v_heads, dk, dv].map(|size| size as usize);
+    let lengths = lengths.to_vec();
+    let inputs = [state, mixed, a, b, a_log, dt_bias];
+    in_place(&inputs, Inputs::Strided, &[0], outcome, move |inputs, outputs| {
+        let ([mixed, a, b, a_log, dt_bias], [out, state]) = (inputs, outputs) else {
+            return Err(Error::new("a delta rule without operands"));
+        };
+        let [a_log, dt_bias]: [Vec<f32>; 2] =
+            [a_log, dt_bias].map(|view| floats(view.bytes).collect());
+        let found: [usize; 3] = state.strides();
+        let row = if sizes[0] > 1 { v_heads * dv * dk } else { found[0] };
+        if found != [row, dv * dk, dk] {
+            return Err(Error::new(format!(
+                "the state of a delta rule is not row-major: {found:?}"
+            )));
+        }
+        let task = Delta {
+            dtype,
+            sizes,
+            k_heads,
+            v_heads,
+            dk,
+            dv,
+            mixed: positions(mixed, dtype),
+            a: positions(a, dtype),
+            b: positions(b, dtype),
+            a_log: &a_log,
+            dt_bias: &dt_bias,
+            lengths: &lengths,
+            state: state.bytes,
+            out: out.bytes,
+        };
+        cpu_kernels::delta(task).map_err(failed)
+    })
+}
+
+/// `[b, l, …]` as kernels take it.
+fn positions<'a>(view: &View<'a>, dtype: cpu_kernels::Dtype) -> Heads<'a> {
+    let [row, position] = view.strides();
+    Heads { data: view.from(0, dtype), strides: [row, 0, position] }
+}
