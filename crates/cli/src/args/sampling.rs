@@ -120,7 +120,7 @@ impl SamplingArgs {
     }
 
     /// The flags that were given and that change nothing where each token is the most likely one.
-    pub fn useless_when_greedy(&self) -> Vec<&'static str> {
+    fn useless_when_greedy(&self) -> Vec<&'static str> {
         let flags = [
             ("--top-k", self.top_k.is_some_and(|k| k != 0)),
             ("--top-p", self.top_p.is_some_and(|p| p != 1.0)),
@@ -129,6 +129,18 @@ impl SamplingArgs {
             ("--seed", self.seed.is_some()),
         ];
         flags.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag).collect()
+    }
+
+    /// What to say where each token was the most likely one; `None` where no flag was in vain.
+    pub fn greedy_note(&self) -> Option<String> {
+        let flags = self.useless_when_greedy();
+        (!flags.is_empty()).then(|| {
+            format!(
+                "note: the temperature is 0, so each token is the most likely one and {} changed \
+                 nothing; give --temperature",
+                flags.join(", ")
+            )
+        })
     }
 
     fn reasoning(&self) -> Option<ReasoningMarks> {

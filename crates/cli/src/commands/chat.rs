@@ -173,6 +173,9 @@ impl Repl<'_> {
         if let Some(statistics) = self.session.statistics().filter(|_| !self.quiet) {
             dim_note(statistics);
         }
+        if let Some(text) = self.session.greedy_note().filter(|_| !self.quiet) {
+            note(text);
+        }
         Ok(())
     }
 

@@ -118,13 +118,8 @@ fn token_line(token: &Token) -> String {
 
 /// Says that flags were given that changed nothing, where that is so.
 fn note_greedy(outcome: &Outcome, args: &GenerateArgs) {
-    let flags = args.sampling.useless_when_greedy();
-    if outcome.greedy && !flags.is_empty() {
-        note(format_args!(
-            "note: the temperature is 0, so each token is the most likely one and {} changed \
-             nothing; give --temperature",
-            flags.join(", ")
-        ));
+    if let Some(text) = args.sampling.greedy_note().filter(|_| outcome.greedy) {
+        note(text);
     }
 }
 

@@ -22,6 +22,8 @@ pub struct Session<'a> {
     system: Option<Message>,
     messages: Vec<Message>,
     last: Option<Outcome>,
+    /// The last note on options that changed nothing.
+    noted: Option<String>,
 }
 
 /// The options of a `/set` line, parsed as those of the command line are.
@@ -58,6 +60,7 @@ impl<'a> Session<'a> {
             system: system.map(Message::system),
             messages: Vec::new(),
             last: None,
+            noted: None,
         }
     }
 
@@ -184,6 +187,15 @@ impl<'a> Session<'a> {
     /// What the last answer cost.
     pub fn statistics(&self) -> Option<String> {
         self.last.as_ref().map(|outcome| streaming::statistics(&outcome.metrics))
+    }
+
+    /// What to say of options that changed nothing in the last answer, once until they change.
+    pub fn greedy_note(&mut self) -> Option<String> {
+        let greedy = self.last.as_ref().is_some_and(|outcome| outcome.greedy);
+        let note = self.sampling.sampling.greedy_note().filter(|_| greedy);
+        let is_new = note != self.noted;
+        self.noted.clone_from(&note);
+        note.filter(|_| is_new)
     }
 
     /// How many messages there are, the system message not counted, and how many tokens of

@@ -119,6 +119,24 @@ fn settings_are_checked_like_the_command_line() {
 }
 
 #[test]
+fn options_that_change_nothing_are_noted_once_until_they_change() {
+    let model = FakeModel::says(&["a"]);
+    let mut session = session(&model);
+    let mut noted = |setting: Option<(&str, &str)>| {
+        if let Some((name, value)) = setting {
+            session.set(name, Some(value)).unwrap();
+        }
+        say(&mut session, "x").unwrap();
+        session.greedy_note()
+    };
+    assert_eq!(noted(None), None);
+    assert!(noted(Some(("top-p", "0.5"))).unwrap().contains("--top-p changed nothing"));
+    assert_eq!(noted(None), None);
+    assert!(noted(Some(("seed", "1"))).unwrap().contains("--top-p, --seed changed nothing"));
+    assert_eq!(noted(Some(("temperature", "0.7"))), None);
+}
+
+#[test]
 fn a_conversation_can_be_saved_and_loaded() {
     let model = FakeModel::lines([Line::of(&["Hello"])]);
     let mut first = session(&model);
