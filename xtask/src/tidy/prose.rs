@@ -12,7 +12,7 @@ const MAX_LINES: usize = 150;
 const MAX_WORDS: usize = 30;
 
 /// Pages that are still to be written so. The list only becomes shorter.
-pub const STILL_THERE: &[&str] = &[PAGE];
+pub const STILL_THERE: &[&str] = &[];
 
 /// `still_there` are the pages that pass.
 pub fn check(files: &[File], still_there: &[&str]) -> Vec<Violation> {
