@@ -335,7 +335,8 @@ impl Shape {
         })
     }
 
-    /// As [`mlp`](Self::mlp) with both projections in `gate_up_proj`, one behind the other.
+    /// The gated feed-forward network under `w` whose `gate_up_proj` has both projections, one behind the
+    /// other.
     pub fn fused_mlp(&self, w: &Weights, activation: Activation) -> Result<FeedForward> {
         let (hidden, inner) = (self.hidden_size, self.intermediate_size);
         let both = self.both_intermediate()?;
@@ -440,7 +441,7 @@ pub(crate) fn windows(
 /// The windows of Qwen's layers: with `use_sliding_window`, from layer `max_window_layers` on.
 ///
 /// # Errors
-/// As [`windows`].
+/// Layer types that are not known, or of another number than the layers.
 pub(crate) fn qwen_windows(config: &Config, layers: i32) -> Result<Vec<Option<i32>>> {
     let uses_window = config.opt_flag("use_sliding_window")?.unwrap_or(false);
     // Absent keys have the defaults of transformers.

@@ -58,7 +58,7 @@ impl Arrangement<'_> {
         cpu::arrange(&sources, rows, self.capacity)
     }
 
-    /// The same by MLX's operations.
+    /// The buffer at an index by MLX's operations.
     fn by_mlx(&self, index: usize, like: &Array) -> Result<Array> {
         let is_only = self.groups.len() == 1;
         let group = |group: &Group<'_>| group.by_mlx(index, like, self.capacity, is_only);

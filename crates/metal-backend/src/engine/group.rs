@@ -82,7 +82,7 @@ impl Group {
         prefixes: &mut PrefixCache,
     ) -> mlx_ffi::Result<()> {
         for (at, row) in self.rows.iter().enumerate() {
-            if PrefixCache::fills_a_block(row.ids.len()) && served.shares(row) {
+            if PrefixCache::fills_a_block(row.ids.len()) && served.shares(row.first_pass()) {
                 prefixes.keep(&row.ids, &self.caches, at, Moment::Decode)?;
             }
         }

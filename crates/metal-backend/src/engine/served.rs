@@ -3,7 +3,6 @@
 use mlx_ffi::Device;
 
 use super::memory::Budget;
-use super::row::Row;
 use crate::cache::{StateSpec, Storage, Usable};
 use crate::layers::Decoder;
 
@@ -29,10 +28,10 @@ impl Served {
         Usable { grid, least }
     }
 
-    /// Whether what `row` computes is of use to other requests: packed, only what follows a first
+    /// Whether a row that computes `first_pass` ids before its first token is of use to other requests: packed, only what follows a first
     /// chunk of full length, since shorter ones see less of their keys as they are.
-    pub fn shares(&self, row: &Row) -> bool {
-        self.storage == Storage::Plain || row.first_pass() >= self.chunk
+    pub fn shares(&self, first_pass: usize) -> bool {
+        self.storage == Storage::Plain || first_pass >= self.chunk
     }
 }
 

@@ -19,7 +19,7 @@ impl Embedding {
         Embedding { weight, dtype, lora: None }
     }
 
-    /// The same with an adapter, where there is one.
+    /// The layer with an adapter, where there is one.
     pub fn with_lora(self, lora: Option<Lora>) -> Self {
         Embedding { lora, ..self }
     }

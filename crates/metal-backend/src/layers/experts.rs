@@ -21,7 +21,7 @@ impl ExpertLinear {
         ExpertLinear { weight, bias, lora: None }
     }
 
-    /// The same with an adapter, where there is one.
+    /// The layer with an adapter, where there is one.
     pub fn with_lora(self, lora: Option<ExpertLora>) -> Self {
         ExpertLinear { lora: lora.map(Box::new), ..self }
     }

@@ -20,7 +20,7 @@ impl Linear {
         Linear { weight, bias, lora: None }
     }
 
-    /// The same with an adapter, where there is one.
+    /// The layer with an adapter, where there is one.
     pub fn with_lora(self, lora: Option<Lora>) -> Self {
         Linear { lora, ..self }
     }

@@ -124,7 +124,7 @@ impl Moe {
         self.down_proj.forward(&inner, indices, order)
     }
 
-    /// As [`experts`](Self::experts) for `x` of `[t, hidden_size]`, with one row for each choice, in
+    /// `x`, `[t, hidden_size]`, by the experts `indices`, `[t, e]`, with one row for each choice, in
     /// the order of the experts: what uses the same weights comes together.
     fn in_order(&self, x: &Array, indices: &Indices) -> Result<Array> {
         let [t, e] = indices.dims()?;

@@ -40,7 +40,7 @@ impl Run {
         Run { ids, caches, wanted, last_apart: false, chunk, done, end, pass: None, answers }
     }
 
-    /// The same with its last column by itself.
+    /// The run with its last column computed by itself.
     pub fn last_apart(self) -> Run {
         Run { last_apart: true, ..self }
     }

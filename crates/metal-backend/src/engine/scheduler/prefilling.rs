@@ -64,7 +64,7 @@ impl Scheduler<'_> {
         }
         let Prefill { row, caches, .. } = &self.prefills[at];
         if self.prefills[at].is_between_chunks()
-            && self.served.shares(row)
+            && self.served.shares(row.first_pass())
             && let Err(error) = self.prefixes.keep(&row.ids, caches, 0, Moment::Prefill)
         {
             let row = self.prefills.remove(at).row;
