@@ -44,6 +44,8 @@ pub struct FakeModel {
     pub calls: bool,
     /// Its template takes roles in turns only, and none of `system`.
     pub strict: bool,
+    /// Its template refuses instructions but at the beginning.
+    pub system_first: bool,
     /// Looks at attention.
     pub inspects: bool,
     /// What it honours.
@@ -100,6 +102,7 @@ impl Default for FakeModel {
             encodes: Duration::ZERO,
             queue: usize::MAX,
             thinks: false,
+            system_first: false,
             calls: false,
             strict: false,
             inspects: true,
@@ -203,6 +206,10 @@ impl TextModel for FakeModel {
 
     fn render_chat(&self, messages: &[Message], chat: &ChatOptions) -> Result<RenderedPrompt> {
         self.seen.may_panic("render_chat");
+        let is_system = |message: &Message| message.role == Role::System;
+        if self.system_first && messages.iter().skip(1).any(is_system) {
+            return Err(Error::Prompt("instructions come first".into()));
+        }
         let in_turns = messages.windows(2).all(|pair| pair[0].role != pair[1].role);
         if self.strict && (!in_turns || messages.iter().any(|m| m.role == Role::System)) {
             return Err(Error::Prompt("conversation roles must alternate".into()));

@@ -10,6 +10,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::config::Limits;
 use crate::fields::table::{Effect, Field};
 use crate::http::response::json_response;
+use crate::protocol::anthropic::tables as anthropic;
 use crate::protocol::openai::tables;
 use crate::protocol::own::tables as own;
 use crate::run::state::State;
@@ -20,6 +21,7 @@ struct Endpoint {
     about: &'static str,
     tables: &'static [&'static [Field]],
     answer: &'static str,
+    error: &'static str,
     /// Fields of which exactly one must be there.
     one_of: &'static [&'static str],
 }
@@ -30,6 +32,7 @@ const POSTS: &[Endpoint] = &[
         about: "Answer a conversation",
         tables: &[tables::SAMPLING, tables::CHAT],
         answer: "ChatCompletion",
+        error: "Error",
         one_of: &[],
     },
     Endpoint {
@@ -37,6 +40,23 @@ const POSTS: &[Endpoint] = &[
         about: "Continue texts",
         tables: &[tables::SAMPLING, tables::COMPLETIONS],
         answer: "Completion",
+        error: "Error",
+        one_of: &[],
+    },
+    Endpoint {
+        path: "/v1/messages",
+        about: "Answer a conversation, in Anthropic's protocol",
+        tables: &[anthropic::CONVERSATION, anthropic::CREATE],
+        answer: "Message",
+        error: "MessageError",
+        one_of: &[],
+    },
+    Endpoint {
+        path: "/v1/messages/count_tokens",
+        about: "How many tokens a conversation has, in Anthropic's protocol",
+        tables: &[anthropic::CONVERSATION],
+        answer: "TokenCount",
+        error: "MessageError",
         one_of: &[],
     },
     Endpoint {
@@ -44,6 +64,7 @@ const POSTS: &[Endpoint] = &[
         about: "Refused: the model embeds no text",
         tables: &[tables::EMBEDDINGS],
         answer: "Object",
+        error: "Error",
         one_of: &[],
     },
     Endpoint {
@@ -51,6 +72,7 @@ const POSTS: &[Endpoint] = &[
         about: "The likeliest next token, and how likely labels are",
         tables: &[own::CLASSIFY],
         answer: "Classification",
+        error: "Error",
         one_of: &[],
     },
     Endpoint {
@@ -58,6 +80,7 @@ const POSTS: &[Endpoint] = &[
         about: "Keys and queries of a prompt",
         tables: &[own::INSPECT],
         answer: "Attention",
+        error: "Error",
         one_of: &[],
     },
     Endpoint {
@@ -65,6 +88,7 @@ const POSTS: &[Endpoint] = &[
         about: "The token ids of a text or a conversation",
         tables: &[own::TEMPLATE, own::TOKENIZE],
         answer: "Tokens",
+        error: "Error",
         one_of: &["prompt", "content", "messages"],
     },
     Endpoint {
@@ -72,6 +96,7 @@ const POSTS: &[Endpoint] = &[
         about: "The text of token ids",
         tables: &[own::DETOKENIZE],
         answer: "Text",
+        error: "Error",
         one_of: &[],
     },
     Endpoint {
@@ -79,6 +104,7 @@ const POSTS: &[Endpoint] = &[
         about: "The prompt that a conversation becomes",
         tables: &[own::TEMPLATE, own::APPLY_TEMPLATE],
         answer: "Prompt",
+        error: "Error",
         one_of: &[],
     },
 ];
@@ -103,7 +129,7 @@ pub fn document(limits: &Limits) -> Json {
     for (path, about, media_type) in GETS {
         let mut operation = json!({
             "summary": about,
-            "responses": responses(json!({*media_type: {}})),
+            "responses": responses(json!({*media_type: {}}), "Error"),
         });
         if path.contains('{') {
             let schema = json!({"type": "string"});
@@ -124,7 +150,7 @@ pub fn document(limits: &Limits) -> Json {
                 "required": true,
                 "content": {"application/json": {"schema": request(endpoint, limits)}},
             },
-            "responses": responses(content),
+            "responses": responses(content, endpoint.error),
         });
         paths.insert(endpoint.path.to_owned(), json!({"post": operation}));
     }
@@ -134,7 +160,7 @@ pub fn document(limits: &Limits) -> Json {
         "openapi": "3.1.0",
         "info": {
             "title": "ml",
-            "description": "OpenAI's interface, and some of its own, over a local model.",
+            "description": "OpenAI's and Anthropic's interfaces, and some of its own, over a local model.",
             "version": env!("CARGO_PKG_VERSION"),
         },
         "security": [{}, {"key": []}],
@@ -171,8 +197,8 @@ fn request(endpoint: &Endpoint, limits: &Limits) -> Json {
     schema
 }
 
-fn responses(content: Json) -> Json {
-    let error = json!({"$ref": "#/components/schemas/Error"});
+fn responses(content: Json, error: &str) -> Json {
+    let error = json!({"$ref": format!("#/components/schemas/{error}")});
     let failed = |about: &str| json!({"description": about, "content": {"application/json": {"schema": error}}});
     json!({
         "200": {"description": "Done", "content": content},

@@ -12,6 +12,7 @@ use crate::error::ApiError;
 use crate::http::guard::{Guard, guard};
 use crate::http::response::text_response;
 use crate::page::{CONTENT_SECURITY_POLICY, PAGE};
+use crate::protocol::anthropic::messages;
 use crate::protocol::error_body;
 use crate::protocol::openai::{chat, completions, embeddings, models};
 use crate::protocol::own::{classify, inspect, text};
@@ -31,6 +32,8 @@ pub fn router(state: &Arc<State>) -> Router {
         .route("/v1/models/{*model}", read(get(models::one)))
         .route("/v1/chat/completions", write(post(chat::create)))
         .route("/v1/completions", write(post(completions::create)))
+        .route("/v1/messages", write(post(messages::create)))
+        .route("/v1/messages/count_tokens", write(post(messages::count_tokens)))
         .route("/v1/embeddings", write(post(embeddings::create)))
         .route("/v1/classify", write(post(classify::create)))
         .route("/v1/inspect", write(post(inspect::create)))

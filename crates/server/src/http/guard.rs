@@ -29,6 +29,12 @@ const OPEN: [&str; 3] = ["/", "/health", "/openapi.json"];
 /// The header that carries a request's id.
 const REQUEST_ID: &str = "x-request-id";
 
+/// The header that carries it for Anthropic's clients.
+const REQUEST_ID_TOO: &str = "request-id";
+
+/// A key, as Anthropic's clients send it.
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
 /// The longest id that is taken over from a client.
 const LONGEST_ID: usize = 128;
 
@@ -69,7 +75,8 @@ pub async fn guard(Shared(guard): Shared<Guard>, request: Request, next: Next) -
     response = written(response, &path, error_body);
     allow_origin(&state.config, origin, method == Method::OPTIONS, response.headers_mut());
     if let Ok(id) = HeaderValue::from_str(&id) {
-        response.headers_mut().insert(REQUEST_ID, id);
+        response.headers_mut().insert(REQUEST_ID, id.clone());
+        response.headers_mut().insert(REQUEST_ID_TOO, id);
     }
 
     let status = response.status().as_u16();
@@ -96,7 +103,7 @@ enum Passed {
 fn admit(config: &Config, request: &Request) -> Result<Passed> {
     // Of two, a proxy in front may go by the other one.
     let twice = |name: &&HeaderName| request.headers().get_all(*name).iter().nth(1).is_some();
-    if let Some(name) = [HOST, ORIGIN, AUTHORIZATION, CONTENT_TYPE].iter().find(twice) {
+    if let Some(name) = [HOST, ORIGIN, AUTHORIZATION, API_KEY, CONTENT_TYPE].iter().find(twice) {
         return Err(ApiError::bad_request(format!("the header `{name}` is there twice")));
     }
     check_host(config, request)?;
@@ -176,23 +183,32 @@ fn allow_origin(
         let allowed = "authorization, content-type, x-request-id, x-stainless-arch, \
                        x-stainless-lang, x-stainless-os, x-stainless-package-version, \
                        x-stainless-retry-count, x-stainless-runtime, \
-                       x-stainless-runtime-version, x-stainless-timeout, *";
+                       x-stainless-runtime-version, x-stainless-timeout, x-api-key, \
+                       anthropic-version, anthropic-beta, \
+                       anthropic-dangerous-direct-browser-access, *";
         headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(allowed));
         headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
     }
 }
 
+/// Each key that is given must be one of the server's.
 fn check_key(config: &Config, headers: &HeaderMap) -> Result<()> {
-    let Some(given) = headers.get(AUTHORIZATION) else {
-        let message = "no API key: send it as `Authorization: Bearer KEY`";
+    let bearer = headers.get(AUTHORIZATION).map(|given| {
+        let bytes = given.as_bytes();
+        let scheme = bytes.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer "));
+        if scheme { bytes[7..].trim_ascii() } else { &[] }
+    });
+    let given = [bearer, headers.get(API_KEY).map(HeaderValue::as_bytes)];
+    if given == [None, None] {
+        let message = "no API key: send it as `Authorization: Bearer KEY` or as `x-api-key: KEY`";
         return Err(ApiError::invalid_key(message));
-    };
-    let bytes = given.as_bytes();
-    let scheme = bytes.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer "));
-    let key = if scheme { bytes[7..].trim_ascii() } else { &[] };
+    }
     // All of them are compared, so that the time does not tell which one it was.
-    let known = config.keys.iter().fold(false, |known, own| known | own.is(key));
-    if known { Ok(()) } else { Err(ApiError::invalid_key("the API key is not one of this server")) }
+    let is_known = |key: &[u8]| config.keys.iter().fold(false, |known, own| known | own.is(key));
+    match given.into_iter().flatten().all(is_known) {
+        true => Ok(()),
+        false => Err(ApiError::invalid_key("the API key is not one of this server")),
+    }
 }
 
 /// The client's own id, where it is one that a log can hold.

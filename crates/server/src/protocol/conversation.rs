@@ -9,8 +9,10 @@ use inference_core::{
 use inference_text::answer::{
     AnswerParser, Family, Tool, ToolChoice, answer_constraint_with, mark_id, tool_constraint_with,
 };
+use serde_json::{Map, Value as Json, json};
 
 use super::generate::Asked;
+use crate::config::Limits;
 use crate::error::{ApiError, Names, Result};
 use crate::run::reading::Reading;
 use crate::run::state::Loaded;
@@ -160,6 +162,18 @@ pub fn constrain(
     Ok(())
 }
 
+/// Whether a schema, expression or grammar of `bytes` may be.
+///
+/// # Errors
+/// It is too large.
+pub fn bounded(field: &str, bytes: usize, limits: &Limits) -> Result<()> {
+    if bytes <= limits.schema_bytes {
+        return Ok(());
+    }
+    let reason = format!("has {bytes} bytes, at most {} are allowed", limits.schema_bytes);
+    Err(ApiError::value(field, reason))
+}
+
 /// Whether the text can show the special tokens that mark tool calls and reasoning.
 fn shows_marks(model: &dyn TextModel) -> bool {
     model.capabilities().require(Feature::SpecialTokens).is_ok()
@@ -199,4 +213,13 @@ fn check_schemas(tools: &[Tool], calls: &Calls) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The schema of a call's arguments. Where it allows an object among other types, the object is left.
+pub fn arguments_schema(mut schema: Map<String, Json>) -> Json {
+    let types = schema.get("type").and_then(Json::as_array);
+    if types.is_some_and(|types| types.contains(&json!("object"))) {
+        schema.insert("type".to_owned(), json!("object"));
+    }
+    Json::Object(schema)
 }

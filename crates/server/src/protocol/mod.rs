@@ -3,6 +3,7 @@
 //!
 //! [`Wire`]: wire::Wire
 
+pub mod anthropic;
 pub mod conversation;
 pub mod generate;
 pub mod openai;
@@ -20,7 +21,8 @@ type ErrorBody = fn(&ApiError) -> Json;
 
 /// The protocol of each path, by how the path begins; the first that fits counts. It holds for every
 /// error of the path, also before its route is known.
-const ERRORS: &[(&str, ErrorBody)] = &[("", openai::error::body)];
+const ERRORS: &[(&str, ErrorBody)] =
+    &[("/v1/messages", anthropic::error::body), ("", openai::error::body)];
 
 /// The body of `error`, as the protocol of `path` has it.
 pub fn error_body(path: &str, error: &ApiError) -> Json {

@@ -125,6 +125,7 @@ impl<W: Wire> Stream<W> {
 fn event(frame: Frame) -> Event {
     match frame {
         Frame::Data(data) => Event::default().data(data),
+        Frame::Event(name, data) => Event::default().event(name).data(data.to_string()),
         Frame::Comment(text) => Event::default().comment(text),
     }
 }

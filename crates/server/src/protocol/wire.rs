@@ -11,6 +11,8 @@ use crate::run::said::Said;
 pub enum Frame {
     /// An event that has data alone.
     Data(String),
+    /// An event with a name.
+    Event(&'static str, Json),
     /// What clients pass over.
     Comment(&'static str),
 }

@@ -14,6 +14,7 @@ mod faults;
 mod fields;
 mod lifecycle;
 mod limits;
+mod messages;
 mod slow;
 mod tools;
 

@@ -178,7 +178,7 @@ mod tests {
     fn choices(frames: Vec<Frame>) -> Vec<Json> {
         let choice = |frame| match frame {
             Frame::Data(data) => serde_json::from_str::<Json>(&data).unwrap()["choices"][0].take(),
-            Frame::Comment(text) => panic!("a comment: {text}"),
+            other => panic!("not a chunk: {other:?}"),
         };
         frames.into_iter().map(choice).collect()
     }

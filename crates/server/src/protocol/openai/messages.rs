@@ -2,11 +2,12 @@
 
 use inference_core::{Message, Role, Value};
 use inference_text::answer::Tool;
+use inference_text::json::to_value;
 use serde_json::{Map, Value as Json, json};
 
 use crate::error::{ApiError, Result};
 use crate::fields::reader::{Reader, expected};
-use inference_text::json::to_value;
+use crate::protocol::conversation::arguments_schema;
 
 /// Refused fields of a message, with the remedy.
 const REFUSED: [(&str, &str); 4] = [
@@ -202,15 +203,6 @@ pub fn tools(items: Vec<Json>) -> Result<Tools> {
         tools.definitions.push(to_value(definition));
     }
     Ok(tools)
-}
-
-/// The schema of a call's arguments. Where it allows an object among other types, the object is left.
-fn arguments_schema(mut schema: Map<String, Json>) -> Json {
-    let types = schema.get("type").and_then(Json::as_array);
-    if types.is_some_and(|types| types.contains(&json!("object"))) {
-        schema.insert("type".to_owned(), json!("object"));
-    }
-    Json::Object(schema)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use crate::config::Limits;
 use crate::error::{ApiError, Names, Result};
 use crate::fields::reader::{Reader, expected};
-use crate::protocol::conversation::constrain;
+use crate::protocol::conversation::{bounded, constrain};
 use crate::protocol::generate::{Asked, Delivery};
 
 /// The threshold of excluding top choices where a request gives its probability alone.
@@ -93,18 +93,6 @@ pub fn sampling(reader: &mut Reader, limits: &Limits) -> Result<Sampling> {
         text_field: "messages",
     };
     Ok(Sampling { usage: usage_event(reader, delivery)?, asked })
-}
-
-/// Whether a schema, expression or grammar of `bytes` may be.
-///
-/// # Errors
-/// It is too large.
-pub fn bounded(field: &str, bytes: usize, limits: &Limits) -> Result<()> {
-    if bytes <= limits.schema_bytes {
-        return Ok(());
-    }
-    let reason = format!("has {bytes} bytes, at most {} are allowed", limits.schema_bytes);
-    Err(ApiError::value(field, reason))
 }
 
 fn penalty_scope(reader: &mut Reader) -> Result<PenaltyScope> {

@@ -4,10 +4,10 @@ use inference_core::{Constraint, Value};
 use inference_text::json::to_value;
 use serde_json::Value as Json;
 
-use super::options::bounded;
 use crate::config::Limits;
 use crate::error::{ApiError, Result};
 use crate::fields::reader::Reader;
+use crate::protocol::conversation::bounded;
 
 /// What the field `response_format` asks for; `None`: text without bounds.
 ///

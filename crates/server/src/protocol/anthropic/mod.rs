@@ -1,0 +1,9 @@
+//! Anthropic's endpoints.
+
+pub mod error;
+pub mod messages;
+mod output;
+pub mod tables;
+mod tools;
+mod turns;
+mod wire;

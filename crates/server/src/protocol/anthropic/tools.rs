@@ -1,0 +1,102 @@
+//! Anthropic's tools and the choice of them.
+
+use inference_core::Value;
+use inference_text::answer::{Tool, ToolChoice};
+use inference_text::json::to_value;
+use serde_json::{Value as Json, json};
+
+use crate::error::{ApiError, Result};
+use crate::fields::reader::Reader;
+use crate::protocol::conversation::{Calls, ToolFields, arguments_schema};
+
+/// What errors about tools name.
+const FIELDS: ToolFields =
+    ToolFields { tools: "tools", choice: "tool_choice", schema: "input_schema" };
+
+/// The tools of the field `tools`, with their definitions as templates take them.
+///
+/// # Errors
+/// What is wrong with which tool.
+pub fn tools(items: Vec<Json>) -> Result<(Vec<Value>, Vec<Tool>)> {
+    let (mut definitions, mut tools) = (Vec::new(), Vec::<Tool>::new());
+    for (index, item) in items.into_iter().enumerate() {
+        let (definition, tool) = tool(Reader::new(format!("tools[{index}]"), item)?)?;
+        if tools.iter().any(|earlier| earlier.name == tool.name) {
+            let reason = format!("`{}` is the name of an earlier tool", tool.name);
+            return Err(ApiError::value(format!("tools[{index}].name"), reason));
+        }
+        definitions.push(to_value(definition));
+        tools.push(tool);
+    }
+    Ok((definitions, tools))
+}
+
+fn tool(mut tool: Reader) -> Result<(Json, Tool)> {
+    if tool.text("type")?.is_some_and(|kind| kind != "custom") {
+        let reason = "the server has no tools of its own; give tools by name and `input_schema`";
+        return Err(ApiError::unsupported(tool.path("type"), reason));
+    }
+    let name = tool.text("name")?;
+    let name = tool.need("name", name)?;
+    let fits = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    if name.is_empty() || name.len() > 128 || !name.chars().all(fits) {
+        let reason = "expected up to 128 letters, digits, `_`, `-` and `.`";
+        return Err(ApiError::value(tool.path("name"), reason));
+    }
+    let schema = tool.object("input_schema")?;
+    let schema = tool.need("input_schema", schema)?;
+    let description = tool.text("description")?;
+    let strict = tool.bool("strict")?.unwrap_or(false);
+    // Hints: what is cached is found by its tokens, and a call is sent as soon as it is complete.
+    tool.object("cache_control")?;
+    tool.bool("eager_input_streaming")?;
+    if tool.bool("defer_loading")? == Some(true) {
+        let reason = "the model is told of all tools at once";
+        return Err(ApiError::unsupported(tool.path("defer_loading"), reason));
+    }
+    if tool.list("input_examples")?.is_some_and(|examples| !examples.is_empty()) {
+        let reason = "templates have no place for them; put them into the description";
+        return Err(ApiError::unsupported(tool.path("input_examples"), reason));
+    }
+    if tool.texts("allowed_callers")?.is_some_and(|callers| callers != ["direct"]) {
+        let reason = "the server runs no code that could call tools";
+        return Err(ApiError::unsupported(tool.path("allowed_callers"), reason));
+    }
+    tool.finish()?;
+    let mut function = json!({"name": name});
+    if let Some(description) = description {
+        function["description"] = json!(description);
+    }
+    function["parameters"] = Json::Object(schema.clone());
+    let definition = json!({"type": "function", "function": function});
+    Ok((definition, Tool { name, parameters: arguments_schema(schema), strict }))
+}
+
+/// What the field `tool_choice` allows.
+///
+/// # Errors
+/// It means nothing.
+pub fn calls(reader: &mut Reader) -> Result<Calls> {
+    let mut calls = Calls { choice: ToolChoice::Auto, most: usize::MAX, fields: FIELDS };
+    let Some(choice) = reader.take("tool_choice") else { return Ok(calls) };
+    let mut choice = Reader::new("tool_choice", choice)?;
+    let kind = choice.text("type")?;
+    calls.choice = match choice.need("type", kind)?.as_str() {
+        "auto" => ToolChoice::Auto,
+        "any" => ToolChoice::Required,
+        "none" => ToolChoice::None,
+        "tool" => {
+            let name = choice.text("name")?;
+            ToolChoice::Named(choice.need("name", name)?)
+        }
+        other => {
+            let reason = format!("`{other}` is not one of auto, any, tool, none");
+            return Err(ApiError::value("tool_choice.type", reason));
+        }
+    };
+    if choice.bool("disable_parallel_tool_use")? == Some(true) {
+        calls.most = 1;
+    }
+    choice.finish()?;
+    Ok(calls)
+}
