@@ -20,6 +20,21 @@ const MAX_MULTIPLE: u64 = 10_000;
 const MAX_BOUND: f64 = 9.2e18;
 /// Levels that brackets, or the values of a schema, may nest.
 const MAX_DEPTH: usize = 100;
+/// What may stand beside `$ref` in drafts that ignore it there: what holds nothing.
+const BESIDE_REF: [&str; 12] = [
+    "$ref",
+    "$schema",
+    "$comment",
+    "$defs",
+    "definitions",
+    "title",
+    "description",
+    "default",
+    "examples",
+    "readOnly",
+    "writeOnly",
+    "deprecated",
+];
 /// The key under which the library takes options from a schema.
 const OPTIONS: &str = "x-guidance";
 /// Between two tokens of JSON: nothing, a space, or a line break with an indentation. Without a
@@ -60,6 +75,10 @@ fn check_schema(fields: &Map<String, Json>) -> Result<()> {
     if fields.contains_key(OPTIONS) {
         return Err(invalid(format!("`{OPTIONS}` in a schema is not honoured")));
     }
+    let ignores_siblings = ignores_siblings(fields);
+    if ignores_siblings {
+        check_ref(fields)?;
+    }
     let mut open: Vec<(&str, &Json, usize)> = entries(fields, 1).collect();
     let (mut patterns, mut multiple) = (0, 1);
     while let Some((key, value, depth)) = open.pop() {
@@ -88,7 +107,12 @@ fn check_schema(fields: &Map<String, Json>) -> Result<()> {
         }
         match value {
             Json::Array(items) => open.extend(items.iter().map(|item| ("", item, depth + 1))),
-            Json::Object(fields) => open.extend(entries(fields, depth + 1)),
+            Json::Object(fields) => {
+                if ignores_siblings {
+                    check_ref(fields)?;
+                }
+                open.extend(entries(fields, depth + 1));
+            }
             _ => {}
         }
     }
@@ -98,6 +122,25 @@ fn check_schema(fields: &Map<String, Json>) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+/// Whether a schema's draft ignores what stands beside `$ref`, as those up to 7 do.
+fn ignores_siblings(fields: &Map<String, Json>) -> bool {
+    let draft = fields.get("$schema").and_then(Json::as_str);
+    draft.is_some_and(|draft| draft.contains("json-schema.org/draft-0"))
+}
+
+/// Refuses a keyword beside `$ref`: the library holds both, where the draft holds one.
+fn check_ref(fields: &Map<String, Json>) -> Result<()> {
+    if !fields.get("$ref").is_some_and(Json::is_string) {
+        return Ok(());
+    }
+    match fields.keys().find(|key| !BESIDE_REF.contains(&key.as_str())) {
+        Some(key) => Err(invalid(format!(
+            "`$ref` beside `{key}`: drafts up to 7 ignore `{key}` there; leave it out, or name a later draft in `$schema`"
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn entries(fields: &Map<String, Json>, depth: usize) -> impl Iterator<Item = (&str, &Json, usize)> {
