@@ -151,8 +151,8 @@ fn orders(fields: Vec<(String, Json)>) -> Vec<Map<String, Json>> {
 
 /// The names that the document gives to what a refusal is about.
 fn names(reason: &str) -> Vec<String> {
-    if let Some(keys) = reason.strip_prefix("Unimplemented keys: ") {
-        return serde_json::from_str(keys).unwrap();
+    if let Some(keys) = reason.strip_prefix("not supported in a schema: ") {
+        return keys.split('`').skip(1).step_by(2).map(str::to_owned).collect();
     }
     if let Some(format) = reason.strip_prefix("Unknown format: ") {
         return vec![format!("format: {format}")];

@@ -7,6 +7,9 @@ use inference_core::Error;
 /// Characters of an error; the library repeats what it was given.
 const MAX_REASON: usize = 500;
 
+/// What the library says before the keywords that it does not hold.
+const KEYWORDS: &str = "Unimplemented keys: ";
+
 pub(super) fn invalid(reason: impl Into<String>) -> Error {
     Error::InvalidOption { option: "constraint", reason: reason.into() }
 }
@@ -22,7 +25,13 @@ pub(super) fn reason(error: impl Display) -> String {
         None if text.contains("coerce_one_of") => {
             "`oneOf` whose alternatives may overlap is not supported: write `anyOf`".to_owned()
         }
-        None => text.to_owned(),
+        None => match text.strip_prefix(KEYWORDS) {
+            Some(names) => {
+                let names = names.trim_matches(['[', ']']).replace('"', "`");
+                format!("not supported in a schema: {names}; leave it out")
+            }
+            None => text.to_owned(),
+        },
     };
     match text.char_indices().nth(MAX_REASON) {
         Some((cut, _)) => format!("{}…", &text[..cut]),
