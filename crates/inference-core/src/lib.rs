@@ -23,6 +23,7 @@
 
 #![forbid(unsafe_code)]
 
+mod answer;
 mod backend;
 mod cancel;
 mod capability;
@@ -40,6 +41,7 @@ mod registry;
 mod results;
 mod value;
 
+pub use answer::{Answer, AnswerReader, AnswerStep, Answering, Piece, PlainReader, ToolCall};
 pub use backend::{Backend, Preference};
 pub use cancel::CancelToken;
 pub use capability::{Capabilities, Feature, Support};

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use crate::{
-    AttentionInspector, BatchResult, Capabilities, ChatOptions, ClassifyOptions, ClassifyResult,
-    EngineStatus, Error, Feature, FinishReason, GenerateMetrics, GenerateOptions, Generation,
-    LastMetrics, Message, Prompt, RenderedPrompt, Result, Support, Token,
+    AnswerReader, Answering, AttentionInspector, BatchResult, Capabilities, ChatOptions,
+    ClassifyOptions, ClassifyResult, EngineStatus, Error, Feature, FinishReason, GenerateMetrics,
+    GenerateOptions, Generation, LastMetrics, Message, PlainReader, Prompt, RenderedPrompt, Result,
+    Support, Token,
 };
 
 /// What a loaded model is.
@@ -83,6 +84,32 @@ pub trait TextModel: Send + Sync {
         options: &GenerateOptions,
     ) -> Result<Generation> {
         self.generate(&Prompt::Ids(self.render_chat(messages, chat)?.ids), options)
+    }
+
+    /// Answers a conversation in parts: reasoning, content and tool calls, told apart.
+    ///
+    /// # Errors
+    /// Those of [`chat`](Self::chat).
+    fn answer(
+        &self,
+        messages: &[Message],
+        chat: &ChatOptions,
+        options: &GenerateOptions,
+    ) -> Result<Answering> {
+        let prompt = self.render_chat(messages, chat)?;
+        let reader = self.answer_reader(&prompt, chat);
+        let mut options = options.clone();
+        options.special_tokens |= reader.needs_special_tokens()
+            && self.capabilities().require(Feature::SpecialTokens).is_ok();
+        let generation = self.generate(&Prompt::Ids(prompt.ids), &options)?;
+        Ok(Answering::new(generation, reader))
+    }
+
+    /// What tells the parts of an answer to `prompt` apart, a conversation as the template rendered
+    /// it. Without a body of its own, all text is content.
+    fn answer_reader(&self, prompt: &RenderedPrompt, chat: &ChatOptions) -> Box<dyn AnswerReader> {
+        let _ = (prompt, chat);
+        Box::new(PlainReader)
     }
 
     /// The next token after each prompt, and how likely the labels are in its place.

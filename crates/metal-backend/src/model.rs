@@ -1,13 +1,15 @@
 //! A loaded model as the contract sees it.
 
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use inference_core::{
-    AttentionInspector, AttentionSnapshot, Capabilities, ChatOptions, ClassifyOptions,
-    ClassifyResult, EngineStatus, Error, Feature, GenerateOptions, Generation, InspectOptions,
-    LabelScore, LastMetrics, Message, ModelInfo, Prompt, RenderedPrompt, Result, Support,
-    TextModel, Token, Value,
+    AnswerReader, AttentionInspector, AttentionSnapshot, Capabilities, ChatOptions,
+    ClassifyOptions, ClassifyResult, EngineStatus, Error, Feature, GenerateOptions, Generation,
+    InspectOptions, LabelScore, LastMetrics, Message, ModelInfo, Prompt, RenderedPrompt, Result,
+    Support, TextModel, Token, Value,
 };
+use inference_text::answer::{AnswerParser, Family, Tool};
 use inference_text::constraint::{self, Constraints};
 use inference_text::json::{fields, message, try_from_value};
 use inference_text::{
@@ -40,6 +42,8 @@ pub(crate) struct MlxModel {
     constraints: Constraints,
     /// The layers that have attention.
     attention_layers: Vec<usize>,
+    /// How the chat template writes reasoning and tool calls, once that was asked.
+    family: OnceLock<Family>,
 }
 
 /// The text side of a model.
@@ -91,7 +95,17 @@ impl MlxModel {
         let (info, capabilities) = text.complete(description, kernels);
         let constraints =
             Constraints::new(text.tokenizer.clone(), info.eos_token_ids.clone(), info.vocab_size);
-        Ok(MlxModel { engine, text, defaults, info, capabilities, constraints, attention_layers })
+        let family = OnceLock::new();
+        Ok(MlxModel {
+            engine,
+            text,
+            defaults,
+            info,
+            capabilities,
+            constraints,
+            attention_layers,
+            family,
+        })
     }
 
     /// What can be told of a model without loading its weights.
@@ -319,6 +333,12 @@ impl MlxModel {
 impl TextModel for MlxModel {
     fn generate(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<Generation> {
         self.start(self.ids(prompt)?, options)
+    }
+
+    fn answer_reader(&self, prompt: &RenderedPrompt, chat: &ChatOptions) -> Box<dyn AnswerReader> {
+        let family = *self.family.get_or_init(|| Family::probe(self));
+        let tools = Tool::of_values(&chat.tools);
+        Box::new(AnswerParser::with_schemas(family, &prompt.text, &tools))
     }
 
     fn classify(

@@ -1,5 +1,7 @@
 //! One parser for the answers of all families.
 
+use inference_core::AnswerReader;
+
 use super::call::Tools;
 use super::family::Family;
 use super::harmony::Harmony;
@@ -32,6 +34,7 @@ use super::tagged::Tagged;
 /// [`GenerateOptions::special_tokens`]: inference_core::GenerateOptions::special_tokens
 #[derive(Debug)]
 pub struct AnswerParser {
+    family: Family,
     machine: Machine,
 }
 
@@ -62,7 +65,7 @@ impl AnswerParser {
             Family::Harmony => Machine::Harmony(Harmony::new(prompt_text, tools)),
             _ => Machine::Tagged(Tagged::new(family, prompt_text, tools)),
         };
-        AnswerParser { machine }
+        AnswerParser { family, machine }
     }
 
     /// What `text`, the next part of the answer, makes certain. A possible call is held back until
@@ -80,5 +83,55 @@ impl AnswerParser {
             Machine::Tagged(machine) => machine.finish(),
             Machine::Harmony(machine) => machine.finish(),
         }
+    }
+}
+
+impl AnswerReader for AnswerParser {
+    fn push(&mut self, text: &str) -> Vec<Piece> {
+        AnswerParser::push(self, text)
+    }
+
+    fn finish(&mut self) -> Vec<Piece> {
+        AnswerParser::finish(self)
+    }
+
+    fn needs_special_tokens(&self) -> bool {
+        self.family != Family::Plain
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use inference_core::{Answering, CancelToken, Generation, Token};
+
+    use super::{AnswerParser, Family};
+
+    #[test]
+    fn an_answer_in_channels_is_read_without_their_marks() {
+        let (sender, generation) = Generation::channel(vec![1], CancelToken::new());
+        let texts = [
+            "<|channel|>",
+            "analysis",
+            "<|message|>",
+            "Hm.",
+            "<|end|>",
+            "<|start|>",
+            "assistant",
+            "<|channel|>",
+            "final",
+            "<|message|>",
+            "Blue",
+            ".",
+        ];
+        for (id, text) in (0..).zip(texts) {
+            sender.send(Token { id, text: text.to_owned(), ..Token::default() });
+        }
+        drop(sender);
+        let parser = AnswerParser::new(Family::Harmony, "<|start|>assistant", &[]);
+        let mut answering = Answering::new(generation, Box::new(parser));
+        let pieces = answering.by_ref().filter(Result::is_ok).count();
+        assert!(pieces >= 2, "{pieces}");
+        let answer = answering.answer();
+        assert_eq!((answer.reasoning.as_str(), answer.content.as_str()), ("Hm.", "Blue."));
     }
 }
