@@ -141,6 +141,10 @@ pub struct GenerateArgs {
     /// Report the whole logits of each step, before any option changes them
     #[arg(long, requires = "json", help_heading = "Output")]
     pub logits: bool,
+    /// Leave out what the model thinks before it answers, which else goes to stderr
+    #[arg(long, conflicts_with_all = ["json", "raw", "logprobs", "special_tokens"],
+          help_heading = "Output")]
+    pub hide_reasoning: bool,
     /// Let the text show special tokens, such as the marks of tool calls
     #[arg(long, help_heading = "Output")]
     pub special_tokens: bool,
@@ -188,6 +192,9 @@ pub struct ChatArgs {
     /// Keep the lines typed in this file; without it nothing is written
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub history: Option<PathBuf>,
+    /// Leave out what the model thinks before it answers, which else goes to stderr
+    #[arg(long, help_heading = "Output")]
+    pub hide_reasoning: bool,
     /// Stop each answer after so many seconds
     #[arg(long, value_name = "SECONDS", value_parser = values::seconds,
           allow_hyphen_values = true, help_heading = "Output")]

@@ -65,6 +65,14 @@ fn message(item: Value) -> Result<Message, String> {
     Ok(Message { role, content, fields: rest })
 }
 
+/// The arguments of a call: an object, or the text itself where the model wrote none.
+pub fn arguments(text: &str) -> Value {
+    match serde_json::from_str::<Json>(text) {
+        Ok(json @ Json::Object(_)) => to_value(json),
+        _ => Value::from(text),
+    }
+}
+
 /// `messages` as [`parse_messages`] reads them, indented for people.
 pub fn messages_text<'a>(messages: impl IntoIterator<Item = &'a Message>) -> String {
     let one = |message: &Message| -> Json {

@@ -60,6 +60,12 @@ pub fn dim_note(text: impl Display) {
     }
 }
 
+/// Text on stderr as it is, without a line end; less prominent where stderr is a terminal that shows it.
+pub fn dim(text: &str) {
+    let text = if styled() { format!("\x1b[2m{text}\x1b[0m") } else { text.to_owned() };
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
 /// Whether stderr takes escape sequences: a terminal, and `NO_COLOR` unset or empty.
 fn styled() -> bool {
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());

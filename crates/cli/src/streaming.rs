@@ -1,6 +1,6 @@
 //! Reading a generation to its end, and what it cost.
 
-use inference_core::{Error, GenerateMetrics, Generation, Outcome, Token};
+use inference_core::{AnswerStep, Answering, Error, GenerateMetrics, Generation, Outcome, Token};
 
 use crate::bytes;
 use crate::failure::Result;
@@ -16,6 +16,24 @@ pub fn read(
     for token in generation.by_ref() {
         sink(token?)?;
     }
+    outcome(generation)
+}
+
+/// Hands every step of an answer to `sink` as it comes, and tells how the generation ended.
+///
+/// # Errors
+/// The generation's own, and `sink`'s, which cancels the generation.
+pub fn read_answer(
+    answering: &mut Answering,
+    mut sink: impl FnMut(AnswerStep) -> Result<()>,
+) -> Result<Outcome> {
+    while let Some(step) = answering.step() {
+        sink(step?)?;
+    }
+    outcome(answering.generation())
+}
+
+fn outcome(generation: &Generation) -> Result<Outcome> {
     let outcome = generation.outcome().cloned();
     Ok(outcome.ok_or_else(|| Error::Engine("the generation ended without an outcome".into()))?)
 }

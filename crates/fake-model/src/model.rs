@@ -7,10 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use inference_core::{
-    AttentionInspector, Capabilities, ChatOptions, ClassifyOptions, ClassifyResult, EngineStatus,
-    Error, Feature, FinishReason, GenerateMetrics, GenerateOptions, Generation, LabelScore,
-    LastMetrics, Message, ModelInfo, Prompt, RenderedPrompt, Result, Role, Support, TextModel,
-    Token,
+    AnswerReader, AttentionInspector, Capabilities, ChatOptions, ClassifyOptions, ClassifyResult,
+    EngineStatus, Error, Feature, FinishReason, GenerateMetrics, GenerateOptions, Generation,
+    LabelScore, LastMetrics, Message, ModelInfo, PlainReader, Prompt, RenderedPrompt, Result, Role,
+    Support, TextModel, Token,
 };
 
 use crate::speech::Speech;
@@ -46,6 +46,8 @@ pub struct FakeModel {
     pub strict: bool,
     /// Its template refuses instructions but at the beginning.
     pub system_first: bool,
+    /// Makes what tells the parts of its answers apart.
+    pub reader: fn() -> Box<dyn AnswerReader>,
     /// Looks at attention.
     pub inspects: bool,
     /// What it honours.
@@ -105,6 +107,7 @@ impl Default for FakeModel {
             system_first: false,
             calls: false,
             strict: false,
+            reader: || Box::new(PlainReader),
             inspects: true,
             capabilities: all_but(&[]),
             info: ModelInfo {
@@ -230,6 +233,10 @@ impl TextModel for FakeModel {
             text.push_str(&format!("{value:?}"));
         }
         Ok(RenderedPrompt { ids: self.encode(&text)?, text })
+    }
+
+    fn answer_reader(&self, _: &RenderedPrompt, _: &ChatOptions) -> Box<dyn AnswerReader> {
+        (self.reader)()
     }
 
     fn info(&self) -> &ModelInfo {

@@ -8,17 +8,18 @@ mod slash;
 
 use std::time::Duration;
 
-use inference_core::{CancelToken, Error, LoadOptions, TextModel};
+use inference_core::{CancelToken, Error, LoadOptions, Piece, TextModel};
 
 use self::lines::Lines;
 use self::reader::{Reader, Typed};
 use self::session::{Answer, Session};
 use self::slash::{HELP, Slash, said};
+use crate::answer::AnswerPrinter;
 use crate::args::ChatArgs;
 use crate::failure::{Failure, Result};
 use crate::files::{self, Access};
 use crate::interrupt::{Interrupt, Then, with_timeout};
-use crate::output::{dim_note, note, print, report};
+use crate::output::{dim_note, note, report};
 use crate::source::Source;
 
 /// Bytes for earlier turns where nothing else is asked for.
@@ -43,7 +44,8 @@ pub fn run(args: &ChatArgs) -> Result<()> {
     }
     let system = args.template.system.clone();
     let session = Session::new(model.as_ref(), chat, args.sampling.clone(), system);
-    Repl { session, reader, interrupt, timeout: args.timeout, quiet: args.quiet }.run()
+    let (timeout, hides_reasoning, quiet) = (args.timeout, args.hide_reasoning, args.quiet);
+    Repl { session, reader, interrupt, timeout, hides_reasoning, quiet }.run()
 }
 
 /// Loads the model with a prefix cache, so that a turn is computed from where the last one ended.
@@ -70,6 +72,7 @@ struct Repl<'a> {
     reader: Reader,
     interrupt: Interrupt,
     timeout: Option<Duration>,
+    hides_reasoning: bool,
     quiet: bool,
 }
 
@@ -149,20 +152,15 @@ impl Repl<'_> {
         let then = if self.reader.is_terminal() { Then::Stay } else { Then::Leave };
         let watch = self.interrupt.watch(&cancel, then);
         let token = with_timeout(&cancel, self.timeout);
-        let mut begun = false;
-        let sink = |piece: &str| {
-            begun = true;
-            print(piece)
-        };
+        let mut printer = AnswerPrinter::new(self.hides_reasoning);
+        let sink = |piece: &Piece| printer.add(piece);
         let answer = match question {
             Question::New(text) => self.session.say(text, token, sink),
             Question::Last => self.session.retry(token, sink),
         };
         let interrupted = watch.fired();
         drop(watch);
-        if begun || answer.is_ok() {
-            print("\n")?;
-        }
+        printer.end(&answer)?;
         let answer = answer?;
         if interrupted && (self.interrupt.leaving() || !self.reader.is_terminal()) {
             return Err(Failure::Interrupted);

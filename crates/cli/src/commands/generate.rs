@@ -5,12 +5,13 @@ mod prompt;
 mod report;
 
 use inference_core::{
-    CancelToken, ChatOptions, Error, FinishReason, GenerateOptions, Generation, Outcome, TextModel,
-    Token,
+    Answering, CancelToken, ChatOptions, Error, FinishReason, GenerateOptions, Generation, Outcome,
+    PlainReader, TextModel, Token,
 };
 
 use self::prompt::Input;
-use self::report::Report;
+use self::report::{Parts, Report};
+use crate::answer::AnswerPrinter;
 use crate::args::GenerateArgs;
 use crate::failure::{Failure, Result};
 use crate::interrupt::{Interrupt, Then, ended_early, with_timeout};
@@ -78,16 +79,20 @@ fn answer(
     options: &GenerateOptions,
     args: &GenerateArgs,
 ) -> Result<FinishReason> {
-    let mut generation = match input {
-        Input::Raw(prompt) => model.generate(prompt, options)?,
-        Input::Messages(messages) => model.chat(messages, chat, options)?,
+    let whole = |generation: Generation| Answering::new(generation, Box::new(PlainReader));
+    let mut answering = match input {
+        Input::Raw(prompt) => whole(model.generate(prompt, options)?),
+        Input::Messages(messages) if shows_marks(args) => {
+            whole(model.chat(messages, chat, options)?)
+        }
+        Input::Messages(messages) => model.answer(messages, chat, options)?,
     };
     if args.json {
-        return collect(model, &mut generation, args);
+        return collect(model, &mut answering, args);
     }
     let outcome = match args.logprobs {
-        true => streaming::read(&mut generation, |token| print(&token_line(&token)))?,
-        false => stream(&mut generation)?,
+        true => streaming::read(answering.generation(), |token| print(&token_line(&token)))?,
+        false => stream(&mut answering, args)?,
     };
     if !args.quiet {
         dim_note(streaming::statistics(&outcome.metrics));
@@ -96,17 +101,18 @@ fn answer(
     Ok(outcome.finish_reason)
 }
 
-/// Prints the text as it comes, and a line end.
-fn stream(generation: &mut Generation) -> Result<Outcome> {
-    let mut begun = false;
-    let outcome = streaming::read(generation, |token| {
-        begun |= !token.text.is_empty();
-        if token.text.is_empty() { Ok(()) } else { print(&token.text) }
+/// Whether the text is wanted as the model wrote it, its parts not told apart.
+fn shows_marks(args: &GenerateArgs) -> bool {
+    args.logprobs || (args.special_tokens && !args.json)
+}
+
+/// Prints the answer as it comes, and a line end.
+fn stream(answering: &mut Answering, args: &GenerateArgs) -> Result<Outcome> {
+    let mut printer = AnswerPrinter::new(args.hide_reasoning);
+    let outcome = streaming::read_answer(answering, |step| {
+        step.pieces.iter().try_for_each(|piece| printer.add(piece))
     });
-    // The line is ended also after an error, so that the error stands on its own line.
-    if begun || outcome.is_ok() {
-        print("\n")?;
-    }
+    printer.end(&outcome)?;
     outcome
 }
 
@@ -125,22 +131,38 @@ fn note_greedy(outcome: &Outcome, args: &GenerateArgs) {
 
 fn collect(
     model: &dyn TextModel,
-    generation: &mut Generation,
+    answering: &mut Answering,
     args: &GenerateArgs,
 ) -> Result<FinishReason> {
     let mut tokens = Vec::new();
-    let outcome = streaming::read(generation, |token| {
-        tokens.push(token);
+    let outcome = streaming::read_answer(answering, |step| {
+        tokens.extend(step.token);
         Ok(())
     })?;
     let top = args.top_logprobs.map(|_| model);
-    let prompt = generation.take_prompt_logprobs();
-    let ids = generation.prompt_ids();
-    print_json(&Report::new(ids, prompt.as_deref(), &tokens, &outcome, top))?;
+    let prompt = answering.generation().take_prompt_logprobs();
+    let ids = answering.generation().prompt_ids();
+    let mut report = Report::new(ids, prompt.as_deref(), &tokens, &outcome, top);
+    if answering.needs_special_tokens() && !args.special_tokens {
+        report.text = without_marks(model, &report.token_ids, &outcome.finish_reason)?;
+    }
+    report.answer = (!args.raw).then(|| Parts::from(answering.answer()));
+    print_json(&report)?;
     if !args.quiet {
         note_greedy(&outcome, args);
     }
     Ok(outcome.finish_reason)
+}
+
+/// The text of `ids` without special tokens, to the stop text that ended it.
+fn without_marks(model: &dyn TextModel, ids: &[u32], end: &FinishReason) -> Result<String> {
+    let mut text = model.decode(ids)?;
+    if let FinishReason::StopText(stop) = end
+        && let Some(at) = text.find(stop.as_str())
+    {
+        text.truncate(at);
+    }
+    Ok(text)
 }
 
 #[cfg(test)]

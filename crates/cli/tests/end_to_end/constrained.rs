@@ -68,7 +68,9 @@ fn reasoning_may_come_before_the_form() {
     assert!(["yes", "no"].contains(&answer.trim_end()), "{answer}");
     // The ids are those of the marks and the end of the turn.
     let bias = ["--logit-bias", r#"{"3": 90, "4": 95, "2": 99}"#, "-t", "0", FOX];
-    let answer = generated(&[&regex[..], &bias[..]].concat());
+    let said = generated(&[&regex[..], &bias[..]].concat());
+    assert!(["yes", "no"].contains(&said.trim()), "{said}");
+    let answer = generated(&[&regex[..], &["--special-tokens"], &bias[..]].concat());
     let rest = answer.trim_end().strip_prefix("<think></think>").unwrap().trim_start();
     assert!(["yes", "no"].contains(&rest), "{answer}");
     let marks = ["--reasoning", "<thought>", "</thought>", FOX];

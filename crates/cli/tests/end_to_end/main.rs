@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bench;
+mod channels;
 mod chat;
 mod classify;
 mod constrained;

@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use inference_core::{
-    CancelToken, ChatOptions, Error, FinishReason, Message, Outcome, Role, TextModel, Value,
+    CancelToken, ChatOptions, Error, FinishReason, Message, Outcome, Piece, Role, TextModel, Value,
 };
 
 use crate::args::SamplingArgs;
@@ -73,7 +73,7 @@ impl<'a> Session<'a> {
         &mut self,
         text: &str,
         cancel: CancelToken,
-        sink: impl FnMut(&str) -> Result<()>,
+        sink: impl FnMut(&Piece) -> Result<()>,
     ) -> Result<Answer> {
         self.messages.push(Message::user(text));
         let answer = self.answer(cancel, sink);
@@ -90,7 +90,7 @@ impl<'a> Session<'a> {
     pub fn retry(
         &mut self,
         cancel: CancelToken,
-        sink: impl FnMut(&str) -> Result<()>,
+        sink: impl FnMut(&Piece) -> Result<()>,
     ) -> Result<Answer> {
         let question = self.last_question()?;
         let before = self.messages.split_off(question + 1);
@@ -215,23 +215,25 @@ impl<'a> Session<'a> {
             .ok_or_else(|| Failure::Usage("nothing was asked yet".into()))
     }
 
-    /// Answers the last message; what was said becomes a message.
+    /// Answers the last message; what was said becomes a message, its reasoning and calls in fields
+    /// of their own.
     fn answer(
         &mut self,
         cancel: CancelToken,
-        mut sink: impl FnMut(&str) -> Result<()>,
+        mut sink: impl FnMut(&Piece) -> Result<()>,
     ) -> Result<Answer> {
         let mut options = self.sampling.sampling.options()?;
         options.cancel = cancel;
         self.last = None;
         let messages: Vec<Message> = self.system.iter().chain(&self.messages).cloned().collect();
-        let mut said = String::new();
-        let outcome = self.model.chat(&messages, &self.chat, &options).map_err(Failure::from);
-        let outcome = outcome.and_then(|mut generation| {
-            streaming::read(&mut generation, |token| {
-                said.push_str(&token.text);
-                if token.text.is_empty() { Ok(()) } else { sink(&token.text) }
-            })
+        let mut said = inference_core::Answer::default();
+        let answering = self.model.answer(&messages, &self.chat, &options).map_err(Failure::from);
+        let outcome = answering.and_then(|mut answering| {
+            let outcome = streaming::read_answer(&mut answering, |step| {
+                step.pieces.iter().try_for_each(&mut sink)
+            });
+            said = answering.answer().clone();
+            outcome
         });
         let answer = match outcome {
             Ok(outcome) => {
@@ -242,8 +244,10 @@ impl<'a> Session<'a> {
             Err(Failure::Model(Error::Cancelled)) => Answer::Cancelled,
             Err(failure) => return Err(failure),
         };
-        if answer == Answer::Complete || !said.is_empty() {
-            self.messages.push(Message::assistant(said));
+        // Reasoning alone is no answer yet.
+        let is_begun = !said.content.is_empty() || !said.tool_calls.is_empty();
+        if answer == Answer::Complete || is_begun {
+            self.messages.push(said.to_message(json::arguments));
         }
         Ok(answer)
     }

@@ -1,6 +1,6 @@
 //! What a generation gave and cost, as JSON for programs.
 
-use inference_core::{FinishReason, GenerateMetrics, Outcome, TextModel, Token};
+use inference_core::{Answer, FinishReason, GenerateMetrics, Outcome, TextModel, Token};
 use serde::Serialize;
 
 /// The object of `ml generate --json`. Log probabilities are natural logarithms before
@@ -9,6 +9,9 @@ use serde::Serialize;
 pub struct Report {
     /// The generated text.
     pub text: String,
+    /// Its parts, told apart; only for the answer to a conversation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Parts>,
     /// The prompt as the model saw it.
     pub prompt_token_ids: Vec<u32>,
     /// The generated ids, the one that ended the generation not among them.
@@ -38,6 +41,39 @@ pub struct Report {
     pub greedy: bool,
     /// What it cost.
     pub metrics: Metrics,
+}
+
+/// The parts of an answer.
+#[derive(Debug, Serialize)]
+pub struct Parts {
+    /// What the model said.
+    pub content: String,
+    /// What it thought before.
+    pub reasoning: String,
+    /// What it called, in order.
+    pub tool_calls: Vec<Call>,
+}
+
+/// A call of a tool.
+#[derive(Debug, Serialize)]
+pub struct Call {
+    name: String,
+    /// The text of a JSON object, as the model wrote it where it wrote JSON.
+    arguments: String,
+}
+
+impl From<&Answer> for Parts {
+    fn from(answer: &Answer) -> Self {
+        let call = |call: &inference_core::ToolCall| Call {
+            name: call.name.clone(),
+            arguments: call.arguments.clone(),
+        };
+        Parts {
+            content: answer.content.clone(),
+            reasoning: answer.reasoning.clone(),
+            tool_calls: answer.tool_calls.iter().map(call).collect(),
+        }
+    }
 }
 
 /// One of the most likely tokens of a step.
@@ -95,6 +131,7 @@ impl Report {
         };
         Report {
             text: tokens.iter().map(|token| token.text.as_str()).collect(),
+            answer: None,
             prompt_token_ids: prompt_ids.to_vec(),
             token_ids: tokens.iter().map(|token| token.id).collect(),
             logprobs: tokens.iter().map(|token| token.logprob).collect(),

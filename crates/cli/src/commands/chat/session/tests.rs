@@ -1,7 +1,8 @@
 //! Conversations with a scripted model.
 
 use fake_model::{FakeModel, Line};
-use inference_core::{CancelToken, ChatOptions, Error, FinishReason, Message};
+use inference_core::{AnswerReader, CancelToken, ChatOptions, Error, FinishReason, Message, Piece};
+use inference_text::answer::{AnswerParser, Family};
 
 use super::{Answer, Session};
 use crate::args::SamplingArgs;
@@ -14,7 +15,9 @@ fn session(model: &FakeModel) -> Session<'_> {
 fn say(session: &mut Session<'_>, text: &str) -> Result<(Answer, String), String> {
     let mut said = String::new();
     let answer = session.say(text, CancelToken::new(), |piece| {
-        said += piece;
+        if let Piece::Content(text) = piece {
+            said += text;
+        }
         Ok(())
     });
     answer.map(|answer| (answer, said)).map_err(|failure| failure.to_string())
@@ -42,6 +45,65 @@ fn each_turn_carries_the_conversation_so_far() {
     assert_eq!(session.size(), (4, prompt + 2));
     let statistics = session.statistics().unwrap();
     assert!(statistics.starts_with(&format!("prompt {prompt} tokens")), "{statistics}");
+}
+
+/// A model whose answers are in channels.
+fn in_channels(lines: impl IntoIterator<Item = Line>) -> FakeModel {
+    let reader = || -> Box<dyn AnswerReader> {
+        Box::new(AnswerParser::new(Family::Harmony, "<|start|>assistant", &["time".to_owned()]))
+    };
+    FakeModel { reader, ..FakeModel::lines(lines) }
+}
+
+const THOUGHT: [&str; 7] =
+    ["<|channel|>", "analysis", "<|message|>", "Hm", ".", "<|end|>", "<|start|>"];
+const SAID: [&str; 5] = ["assistant", "<|channel|>", "final", "<|message|>", "Blue."];
+
+#[test]
+fn the_history_holds_no_marks_of_channels() {
+    let whole = Line::of(&[&THOUGHT[..], &SAID].concat());
+    let model = in_channels([whole, Line::of(&["<|channel|>final<|message|>Yes."])]);
+    let mut session = session(&model);
+    let mut pieces = Vec::new();
+    let sink = |piece: &Piece| {
+        pieces.push(piece.clone());
+        Ok(())
+    };
+    session.say("A colour", CancelToken::new(), sink).unwrap();
+    let text =
+        |part: fn(&Piece) -> Option<&str>| pieces.iter().filter_map(part).collect::<String>();
+    let reasoning = text(|piece| match piece {
+        Piece::Reasoning(text) => Some(text),
+        _ => None,
+    });
+    assert_eq!(reasoning, "Hm.");
+    assert_eq!(say(&mut session, "Sure?").unwrap().1, "Yes.");
+    let mut answer = Message::assistant("Blue.");
+    answer.fields.push(("reasoning_content".into(), "Hm.".into()));
+    assert_eq!(model.seen.messages()[1][1], answer);
+    let saved = session.to_json();
+    assert!(!saved.contains("<|") && !saved.contains("analysis"), "{saved}");
+}
+
+#[test]
+fn a_call_is_a_field_of_the_answer() {
+    let call = "<|channel|>commentary to=functions.time<|message|>{\"zone\": 1}";
+    let model = in_channels([Line::of(&[call])]);
+    let mut session = session(&model);
+    say(&mut session, "How late is it?").unwrap();
+    let saved: serde_json::Value = serde_json::from_str(&session.to_json()).unwrap();
+    assert_eq!(saved[1]["content"], serde_json::Value::Null);
+    let function = &saved[1]["tool_calls"][0]["function"];
+    assert_eq!(function, &serde_json::json!({"name": "time", "arguments": {"zone": 1}}));
+}
+
+#[test]
+fn reasoning_alone_is_no_answer() {
+    let cancelled = Line { end: Ok(FinishReason::Cancelled), ..Line::of(&THOUGHT) };
+    let model = in_channels([cancelled]);
+    let mut session = session(&model);
+    assert_eq!(say(&mut session, "A colour").unwrap().0, Answer::Cancelled);
+    assert_eq!(session.size().0, 0);
 }
 
 #[test]
