@@ -1,19 +1,12 @@
-//! Arguments that nobody should give to our kernels for CUDA, where there is such a device: they stay inside
-//! their buffers.
+//! Arguments that nobody should give to our kernels for CUDA: they stay inside their buffers.
 
 use mlx_ffi::step::{Counters, Heads, Step};
 use mlx_ffi::{Array, Device, Dtype, Result, cuda, eval_all, ops, random, use_device};
 
-/// Whether there is a CUDA device, which this thread then uses.
-fn has_cuda() -> bool {
-    let is_cuda = Device::Gpu.is_available().expect("MLX tells")
-        && Device::Gpu.info().expect("a device").backend == "cuda";
-    if is_cuda {
-        use_device(Device::Gpu).expect("the device");
-    } else {
-        eprintln!("skipped: no CUDA device");
-    }
-    is_cuda
+/// Uses the CUDA device on this thread; there must be one.
+fn use_cuda() {
+    use_device(Device::Gpu).expect("a GPU that MLX uses");
+    assert_eq!(Device::Gpu.info().expect("a device").backend, "cuda");
 }
 
 fn normal(shape: &[i32], seed: u64) -> Result<Array> {
@@ -25,10 +18,9 @@ fn wide(x: &Array) -> Result<Vec<f32>> {
 }
 
 #[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
 fn a_step_stays_inside_its_buffers_whatever_the_device_holds() {
-    if !has_cuda() {
-        return;
-    }
+    use_cuda();
     hostile_step().expect("steps");
 }
 

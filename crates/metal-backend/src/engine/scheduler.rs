@@ -215,8 +215,12 @@ impl<'a> Scheduler<'a> {
         let admit = |limit| budget.admit(wanted, context_left, in_use, limit);
         match admit(self.watch.within(budget.limit)) {
             // It is not the request that asks for too much.
-            Admission::Refuse(error) if !matches!(admit(budget.limit), Admission::Refuse(_)) => {
-                Admission::Refuse(out_of_memory(*device, "admission", &error.to_string()))
+            Admission::Refuse(Error::Memory { what, needed, available, .. })
+                if !matches!(admit(budget.limit), Admission::Refuse(_)) =>
+            {
+                let (needed, left) = (needed >> 20, available >> 20);
+                let reason = format!("{what} needs {needed} MiB, others leave {left} for it");
+                Admission::Refuse(out_of_memory(*device, "admission", &reason))
             }
             admission => admission,
         }
