@@ -101,6 +101,7 @@ fn build(
         quant_group: quantization.map_or(0, |q| q.group_size as usize),
         context_length,
         num_parameters: totals.parameters,
+        unused_parts: totals.unused_parts.iter().map(|part| (*part).to_owned()).collect(),
         weight_bytes: totals.bytes,
         dtype: format!("{activations:?}").to_lowercase(),
         device: device.info()?.backend.to_owned(),
@@ -119,6 +120,8 @@ fn build(
 fn storage(options: &LoadOptions, specs: &[StateSpec]) -> Result<Storage> {
     let Some(bits) = options.kv_bits else { return Ok(Storage::Plain) };
     let size = group_size(specs, options.kv_group_size).map_err(|reason| {
+        // Where no size fits, the reason is that of the capabilities.
+        let reason = group_size(specs, None).err().unwrap_or(reason);
         let what = options.kv_group_size.map_or("kv_bits", |_| "kv_group_size").to_owned();
         inference_core::Error::Unsupported { what, reason }
     })?;

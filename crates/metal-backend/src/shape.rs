@@ -2,6 +2,7 @@
 
 mod delta;
 mod experts;
+mod language;
 
 use std::ops::Range;
 
@@ -9,12 +10,13 @@ use crate::config::{Config, RopeConfig, RopeScaling};
 use crate::error::{Error, Result};
 use crate::kernels::Activation;
 use crate::layers::{
-    Attention, AttentionConfig, Block, Decoder, FeedForward, GateUp, Head, Mixer, Mlp, QkNorms,
-    Qkv, RmsNorm, Rope,
+    Attention, AttentionConfig, Block, Decoder, FeedForward, GateUp, Head, Mixer, Mlp,
+    PositionScale, QkNorms, Qkv, Residual, RmsNorm, Rope,
 };
 use crate::weights::{Linears, Weights};
 
-pub(crate) use experts::Experts;
+pub(crate) use experts::{ExpertNames, Experts};
+pub(crate) use language::Language;
 
 /// More layers than any model has; lists with an entry for each layer stay small.
 const MAX_LAYERS: i32 = 10_000;
@@ -43,8 +45,10 @@ pub(crate) struct AttentionParts {
     pub o_bias: bool,
     /// Queries, keys and values come from `qkv_proj`.
     pub fused_qkv: bool,
-    /// What `q_norm` and `k_norm` go over.
+    /// What the norms of queries and keys go over.
     pub qk_norms: NormSpan,
+    /// What these norms are called.
+    pub norm_names: [&'static str; 2],
     /// Each head has a logit in `sinks`.
     pub sinks: bool,
     /// What scores are multiplied with; `None`: 1 / √head_dim.
@@ -55,6 +59,8 @@ pub(crate) struct AttentionParts {
     pub window: Option<i32>,
     /// `q_proj` has a gate of the output behind each head's queries.
     pub output_gate: bool,
+    /// What queries are multiplied with as positions grow.
+    pub position_scale: Option<PositionScale>,
 }
 
 /// What the norms of queries and keys go over.
@@ -62,9 +68,11 @@ pub(crate) struct AttentionParts {
 pub(crate) enum NormSpan {
     /// There are none.
     None,
-    /// Each head.
+    /// Each head, before its rotation.
     Head,
-    /// All heads at once.
+    /// Each head, after its rotation.
+    RotatedHead,
+    /// All heads at once, before their rotation.
     Projection,
 }
 
@@ -75,11 +83,13 @@ impl AttentionParts {
         o_bias: false,
         fused_qkv: false,
         qk_norms: NormSpan::None,
+        norm_names: ["q_norm", "k_norm"],
         sinks: false,
         scale: None,
         softcap: None,
         window: None,
         output_gate: false,
+        position_scale: None,
     };
 }
 
@@ -166,6 +176,7 @@ impl Shape {
             mlp_norm: norm("post_attention_layernorm")?,
             mlp,
             mlp_out_norm: None,
+            residual: Residual::Sum,
             kernels: w.kernels(),
         })
     }
@@ -185,6 +196,7 @@ impl Shape {
             mlp_norm: None,
             mlp,
             mlp_out_norm: norm("post_feedforward_layernorm")?,
+            residual: Residual::Sum,
             kernels: w.kernels(),
         })
     }
@@ -204,6 +216,7 @@ impl Shape {
             mlp_norm: norm("pre_feedforward_layernorm")?,
             mlp,
             mlp_out_norm: norm("post_feedforward_layernorm")?,
+            residual: Residual::Sum,
             kernels: w.kernels(),
         })
     }
@@ -253,12 +266,17 @@ impl Shape {
                 }
             }
         };
-        let norms = |q, k| Ok::<_, Error>((self.norm(w, "q_norm", q)?, self.norm(w, "k_norm", k)?));
+        let [q_name, k_name] = parts.norm_names;
+        let norms = |q, k| Ok::<_, Error>((self.norm(w, q_name, q)?, self.norm(w, k_name, k)?));
         let qk_norms = match parts.qk_norms {
             NormSpan::None => QkNorms::None,
             NormSpan::Head => {
                 let (q_norm, k_norm) = norms(self.head_dim, self.head_dim)?;
                 QkNorms::Heads { q_norm, k_norm }
+            }
+            NormSpan::RotatedHead => {
+                let (q_norm, k_norm) = norms(self.head_dim, self.head_dim)?;
+                QkNorms::RotatedHeads { q_norm, k_norm }
             }
             NormSpan::Projection => {
                 let (q_norm, k_norm) = norms(q_dim, kv_dim)?;
@@ -278,6 +296,7 @@ impl Shape {
             o_proj: w.linear("o_proj", q_dim, self.hidden_size, parts.o_bias)?,
             qk_norms,
             rope,
+            position_scale: parts.position_scale,
             sinks: parts.sinks.then(|| w.tensor("sinks", &[heads])).transpose()?,
             has_output_gate: parts.output_gate,
             kernels: w.kernels(),
@@ -310,18 +329,29 @@ impl Shape {
 
     /// The gated feed-forward network under `w`.
     pub fn mlp(&self, w: &Weights, activation: Activation, bias: bool) -> Result<FeedForward> {
-        let (hidden, inner) = (self.hidden_size, self.intermediate_size);
+        self.mlp_of(w, self.intermediate_size, activation, bias).map(Into::into)
+    }
+
+    /// The gated feed-forward network under `w`, with `inner` values between the projections.
+    pub fn mlp_of(
+        &self,
+        w: &Weights,
+        inner: i32,
+        activation: Activation,
+        bias: bool,
+    ) -> Result<Mlp> {
+        let hidden = self.hidden_size;
         let names = [("gate_proj", inner), ("up_proj", inner)];
         let gate_up = match w.linears(names, hidden, bias)? {
             Linears::Joined(both) => GateUp::Halves(both),
             Linears::Separate([gate_proj, up_proj]) => GateUp::Separate { gate_proj, up_proj },
         };
-        Ok(FeedForward::Mlp(Mlp {
+        Ok(Mlp {
             gate_up,
             down_proj: w.linear("down_proj", inner, hidden, bias)?,
             activation,
             kernels: w.kernels(),
-        }))
+        })
     }
 
     /// Rows of a matrix that is the gate and what it lets through.
@@ -340,7 +370,7 @@ impl Shape {
     pub fn fused_mlp(&self, w: &Weights, activation: Activation) -> Result<FeedForward> {
         let (hidden, inner) = (self.hidden_size, self.intermediate_size);
         let both = self.both_intermediate()?;
-        Ok(FeedForward::Mlp(Mlp {
+        Ok(FeedForward::from(Mlp {
             gate_up: GateUp::Halves(w.linear("gate_up_proj", hidden, both, false)?),
             down_proj: w.linear("down_proj", inner, hidden, false)?,
             activation,
@@ -369,6 +399,7 @@ impl Shape {
             layers,
             norm: self.norm(model, "norm", self.hidden_size)?,
             lm_head: self.lm_head(config, w)?,
+            logit_scale: None,
             logit_softcap: None,
             vocab_size: self.vocab_size,
             hidden_size: self.hidden_size,

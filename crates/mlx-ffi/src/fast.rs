@@ -51,19 +51,31 @@ pub enum RopeOffset<'a> {
     Each(&'a Array),
 }
 
-/// Rotary position encoding of `x`, `[b, n, l, head_dim]`: the first `dims` values of each head
-/// are rotated in pairs (`i`, `i + dims / 2`) by their position times `scale`. The first position
-/// is `offset`.
+/// Which values of a head are rotated, and which of them together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RopeRange {
+    /// The first so many, in pairs `i` and `i + dims / 2`.
+    Halves(i32),
+    /// The first so many, in pairs `2 i` and `2 i + 1`.
+    Neighbours(i32),
+}
+
+/// Rotary position encoding of `x`, `[b, n, l, head_dim]`: the pairs of `range` are rotated by their
+/// position times `scale`. The first position is `offset`.
 ///
 /// # Errors
-/// Fewer dimensions than `dims`; offsets for another number of rows.
+/// Fewer dimensions than are rotated; offsets for another number of rows.
 pub fn rope(
     x: &Array,
-    dims: i32,
+    range: RopeRange,
     frequencies: RopeFrequencies<'_>,
     scale: f32,
     offset: RopeOffset<'_>,
 ) -> Result<Array> {
+    let (dims, traditional) = match range {
+        RopeRange::Halves(dims) => (dims, false),
+        RopeRange::Neighbours(dims) => (dims, true),
+    };
     let (base, freqs) = match frequencies {
         RopeFrequencies::Base(base) => {
             (sys::mlx_optional_float { value: base, has_value: true }, EMPTY)
@@ -75,12 +87,23 @@ pub fn rope(
     match offset {
         // SAFETY: the inputs outlive the call; mlx-c only reads them and takes empty frequencies.
         RopeOffset::Same(offset) => Array::from_op(|out| unsafe {
-            sys::mlx_fast_rope(out, x.raw(), dims, false, base, scale, offset, freqs, current())
+            let (x, stream) = (x.raw(), current());
+            sys::mlx_fast_rope(out, x, dims, traditional, base, scale, offset, freqs, stream)
         }),
         // SAFETY: as above.
         RopeOffset::Each(offsets) => Array::from_op(|out| unsafe {
             let (x, offsets, stream) = (x.raw(), offsets.raw(), current());
-            sys::mlx_fast_rope_dynamic(out, x, dims, false, base, scale, offsets, freqs, stream)
+            sys::mlx_fast_rope_dynamic(
+                out,
+                x,
+                dims,
+                traditional,
+                base,
+                scale,
+                offsets,
+                freqs,
+                stream,
+            )
         }),
     }
 }

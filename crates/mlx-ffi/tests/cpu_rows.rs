@@ -72,7 +72,7 @@ fn heads_are_normed_and_rotated_as_by_mlx() -> Result<()> {
                     _ => RopeOffset::Each(&each),
                 };
                 let base = RopeFrequencies::Base(10_000.0);
-                let expected = fast::rope(&heads, 32, base, 1.0, offset)?;
+                let expected = fast::rope(&heads, fast::RopeRange::Halves(32), base, 1.0, offset)?;
                 assert_alike(&found, &expected, 3.0 * tolerance)?;
                 // Its layout in memory is that of heads beside each other.
                 let both = [&found, &expected].map(|x| ops::swap_axes(x, 1, 2));

@@ -2,7 +2,8 @@
 //! behind: the next good call works, and the next error speaks of itself.
 
 use mlx_ffi::fast::{
-    AttentionMask, RopeFrequencies, RopeOffset, rms_norm, rope, scaled_dot_product_attention,
+    AttentionMask, RopeFrequencies, RopeOffset, RopeRange, rms_norm, rope,
+    scaled_dot_product_attention,
 };
 use mlx_ffi::ops::Cumulative;
 use mlx_ffi::{
@@ -158,12 +159,15 @@ fn fused_operations_on_shapes_that_do_not_fit() -> Result<()> {
     assert_fails(rms_norm(&zeros(&[])?, None, 1e-5), "[rms_norm]");
     let base = RopeFrequencies::Base(1e4);
     for dims in [0, -2, 3, 8] {
-        assert_fails(rope(&x, dims, base, 1.0, RopeOffset::Same(0)), "[rope]");
+        for range in [RopeRange::Halves(dims), RopeRange::Neighbours(dims)] {
+            assert_fails(rope(&x, range, base, 1.0, RopeOffset::Same(0)), "[rope]");
+        }
     }
-    assert_fails(rope(&zeros(&[4])?, 4, base, 1.0, RopeOffset::Same(0)), "[rope]");
+    let range = RopeRange::Halves(4);
+    assert_fails(rope(&zeros(&[4])?, range, base, 1.0, RopeOffset::Same(0)), "[rope]");
     let frequencies = zeros(&[3])?;
     assert_fails(
-        rope(&x, 4, RopeFrequencies::Wavelengths(&frequencies), 1.0, RopeOffset::Same(0)),
+        rope(&x, range, RopeFrequencies::Wavelengths(&frequencies), 1.0, RopeOffset::Same(0)),
         "[rope]",
     );
     Ok(())

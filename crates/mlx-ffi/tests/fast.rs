@@ -3,13 +3,16 @@
 mod near;
 
 use mlx_ffi::fast::{
-    AttentionMask, RopeFrequencies, RopeOffset, rms_norm, rope, scaled_dot_product_attention,
+    AttentionMask, RopeFrequencies, RopeOffset, RopeRange, rms_norm, rope,
+    scaled_dot_product_attention,
 };
 use mlx_ffi::{Array, Dtype, Result, ops, random};
 use near::assert_near;
 
 /// Relative to values near 1: f32 against f64.
 const TOLERANCE: f32 = 2e-5;
+/// The usual base of wavelengths.
+const BASE: RopeFrequencies<'_> = RopeFrequencies::Base(1e4);
 /// How far results in bf16, which has eight bits, may be apart.
 const BF16_TOLERANCE: f32 = 4e-2;
 
@@ -84,7 +87,8 @@ fn rope_turns_pairs_by_powers_of_the_base() -> Result<()> {
             (0..dims / 2).map(|i| f64::powf(base, -2.0 * f64::from(i) / f64::from(dims))).collect();
         let expected = rope_by_hand(&f64s(&x)?, 5, 8, &inverse, scale, offset);
         let frequencies = RopeFrequencies::Base(base as f32);
-        let turned = rope(&x, dims, frequencies, scale as f32, RopeOffset::Same(offset))?;
+        let turned =
+            rope(&x, RopeRange::Halves(dims), frequencies, scale as f32, RopeOffset::Same(offset))?;
         assert_eq!(turned.shape(), x.shape());
         assert_near(&turned.to_vec_f32()?, &f32s(expected), TOLERANCE);
     }
@@ -98,9 +102,24 @@ fn rope_takes_wavelengths() -> Result<()> {
     let inverse = wavelengths.map(|wavelength| 1.0 / f64::from(wavelength));
     let expected = rope_by_hand(&f64s(&x)?, 3, 6, &inverse, 0.5, 40);
     let wavelengths = Array::from_f32(&wavelengths, &[3])?;
-    let turned =
-        rope(&x, 6, RopeFrequencies::Wavelengths(&wavelengths), 0.5, RopeOffset::Same(40))?;
+    let frequencies = RopeFrequencies::Wavelengths(&wavelengths);
+    let turned = rope(&x, RopeRange::Halves(6), frequencies, 0.5, RopeOffset::Same(40))?;
     assert_near(&turned.to_vec_f32()?, &f32s(expected), TOLERANCE);
+    Ok(())
+}
+
+#[test]
+fn rope_of_neighbours_is_that_of_halves_in_another_order() -> Result<()> {
+    let x = normal(&[1, 2, 3, 10], 8)?;
+    let turned = rope(&x, RopeRange::Neighbours(8), BASE, 1.0, RopeOffset::Same(4))?;
+    let (turning, rest) = (ops::slice_axis(&x, -1, 0, 8)?, ops::slice_axis(&x, -1, 8, 10)?);
+    // The first values of all pairs, then the second ones; and back.
+    let halves = ops::swap_axes(&ops::reshape(&turning, &[1, 2, 3, 4, 2])?, -1, -2)?;
+    let halves = ops::reshape(&halves, &[1, 2, 3, 8])?;
+    let halves = rope(&halves, RopeRange::Halves(8), BASE, 1.0, RopeOffset::Same(4))?;
+    let pairs = ops::swap_axes(&ops::reshape(&halves, &[1, 2, 3, 2, 4])?, -1, -2)?;
+    let expected = ops::concatenate(&[&ops::reshape(&pairs, &[1, 2, 3, 8])?, &rest], -1)?;
+    assert_near(&turned.to_vec_f32()?, &expected.to_vec_f32()?, TOLERANCE);
     Ok(())
 }
 
@@ -109,10 +128,10 @@ fn rope_takes_an_offset_for_each_row() -> Result<()> {
     let x = normal(&[3, 2, 4, 8], 7)?;
     let offsets = [5, 0, -2];
     let each = Array::from_i32(&offsets, &[3])?;
-    let turned = rope(&x, 8, RopeFrequencies::Base(1e4), 1.0, RopeOffset::Each(&each))?;
+    let turned = rope(&x, RopeRange::Halves(8), BASE, 1.0, RopeOffset::Each(&each))?;
     for (row, offset) in (0..).zip(offsets) {
         let own = ops::slice_axis(&x, 0, row, row + 1)?;
-        let alone = rope(&own, 8, RopeFrequencies::Base(1e4), 1.0, RopeOffset::Same(offset))?;
+        let alone = rope(&own, RopeRange::Halves(8), BASE, 1.0, RopeOffset::Same(offset))?;
         let found = ops::slice_axis(&turned, 0, row, row + 1)?;
         assert_eq!(found.to_vec_f32()?, alone.to_vec_f32()?, "row {row}");
     }
@@ -126,7 +145,7 @@ fn rope_keeps_bf16_and_views() -> Result<()> {
     let x = ops::swap_axes(&stored, 1, 2)?;
     let inverse: Vec<f64> = (0..4).map(|i| f64::powf(1e4, -f64::from(i) / 4.0)).collect();
     let expected = rope_by_hand(&f64s(&x)?, 4, 8, &inverse, 1.0, 2);
-    let turned = rope(&x, 8, RopeFrequencies::Base(1e4), 1.0, RopeOffset::Same(2))?;
+    let turned = rope(&x, RopeRange::Halves(8), BASE, 1.0, RopeOffset::Same(2))?;
     assert_eq!(turned.dtype(), Dtype::Bf16);
     assert_near(&turned.to_vec_f32()?, &f32s(expected), BF16_TOLERANCE);
     Ok(())

@@ -47,6 +47,8 @@ pub struct Facts {
     weight_bytes: u64,
     dtype: String,
     device: String,
+    /// What the checkpoint has and the model does not use.
+    unused_parts: Vec<String>,
     chat_template: String,
     eos_token_ids: Vec<u32>,
     special_tokens: Vec<Special>,
@@ -88,6 +90,7 @@ impl From<&ModelInfo> for Facts {
             weight_bytes: info.weight_bytes,
             dtype: info.dtype.clone(),
             device: info.device.clone(),
+            unused_parts: info.unused_parts.clone(),
             chat_template: info.chat_template.clone(),
             eos_token_ids: info.eos_token_ids.clone(),
             special_tokens: info.special_tokens.iter().map(Special::from).collect(),
@@ -127,6 +130,10 @@ pub fn quantization(info: &ModelInfo) -> String {
 }
 
 fn text(name: &str, info: &ModelInfo, capabilities: &Capabilities) -> String {
+    let unused = match info.unused_parts.as_slice() {
+        [] => "nothing".to_owned(),
+        parts => parts.join(", "),
+    };
     let rows = [
         ("model", name.to_owned()),
         ("architecture", info.architecture.clone()),
@@ -138,6 +145,7 @@ fn text(name: &str, info: &ModelInfo, capabilities: &Capabilities) -> String {
         ("computes in", format!("{} on {}", info.dtype, info.device)),
         ("context", format!("{} tokens", info.context_length)),
         ("KV cache", format!("{} per token", bytes::human(info.kv_bytes_per_token))),
+        ("left aside", unused),
         ("chat template", info.chat_template.clone()),
     ];
     let mut text: String =
@@ -206,6 +214,7 @@ mod tests {
                 token("eos", 0, "<|end|>"),
                 token("reasoning", 7, "<think>"),
             ],
+            unused_parts: vec!["vision tower".into(), "MTP layers".into()],
             chat_template: "chat_template.jinja".into(),
         };
         let capabilities = Capabilities::new(vec![
@@ -225,6 +234,7 @@ mod tests {
         assert_eq!(object["kv_bytes_per_token"], 4096);
         assert_eq!(object["eos_token_ids"], json!([2, 0]));
         assert_eq!(object["special_tokens"][0], json!({"role": "bos", "id": 1, "text": "<s>"}));
+        assert_eq!(object["unused_parts"], json!(["vision tower", "MTP layers"]));
         assert_eq!(
             object["capabilities"],
             json!([
@@ -249,6 +259,7 @@ mod tests {
             "quantisation   4 bits in groups of 64\n",
             "weights        4.0 MiB\n",
             "KV cache       4.0 KiB per token\n",
+            "left aside     vision tower, MTP layers\n",
             "special tokens\n  bos          1 <s>\n  eos          2 </s>, 0 <|end|>\n",
             "  reasoning    7 <think>\n",
             "  chat               yes\n",

@@ -16,6 +16,18 @@ pub(crate) struct RopeConfig {
     pub scaling: RopeScaling,
     /// How much of each head is rotated, from its beginning on; the rest knows no position.
     pub partial_rotary_factor: f64,
+    /// Which values of a head are rotated together.
+    pub pairs: RopePairs,
+}
+
+/// Which values of a head are rotated together, of `dims` that are rotated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum RopePairs {
+    /// `i` and `i + dims / 2` (GPT-NeoX, Llama).
+    #[default]
+    Halves,
+    /// `2 i` and `2 i + 1` (GPT-J, Cohere).
+    Neighbours,
 }
 
 /// How rotary wavelengths are stretched.
@@ -206,6 +218,7 @@ impl Config {
         if part > 1.0 {
             return Err(self.wrong(PARTIAL, &Value::from(part), "at most 1"));
         }
-        Ok(RopeConfig { theta, scaling, partial_rotary_factor: part })
+        let pairs = RopePairs::default();
+        Ok(RopeConfig { theta, scaling, partial_rotary_factor: part, pairs })
     }
 }

@@ -5,8 +5,11 @@ use mlx_ffi::step::{HeadNorms, Step};
 use mlx_ffi::{Array, Device, Dtype, Result, cpu, cuda, fast, ops};
 
 use super::observed::Scores;
-use super::{Fusion, Linear, Observed, Positions, QkNorms, Qkv, RmsNorm, Rope, Workspace};
+use super::{
+    Fusion, Linear, Observed, PositionScale, Positions, QkNorms, Qkv, RmsNorm, Rope, Workspace,
+};
 use crate::cache::{KvCache, KvSpec, Mask, Slot, View, Visible};
+use crate::config::RopePairs;
 use crate::kernels::{Columns, Kernels};
 
 /// The sizes of an attention layer and how its scores are made.
@@ -35,6 +38,8 @@ pub(crate) struct Attention {
     pub qk_norms: QkNorms,
     /// `None`: the layer does not see positions.
     pub rope: Option<Rope>,
+    /// What queries are multiplied with as positions grow.
+    pub position_scale: Option<PositionScale>,
     /// One more logit for each head, `[n_heads]`, that takes part in the softmax and adds nothing.
     /// Never beside a softcap.
     pub sinks: Option<Array>,
@@ -65,6 +70,11 @@ impl Attention {
         }
         let (q_norm, k_norm) = self.qk_norms.heads();
         let (q, k) = (self.heads(&q, q_norm, positions)?, self.heads(&k, k_norm, positions)?);
+        let (q, k) = self.qk_norms.rotated(q, k)?;
+        let q = match &self.position_scale {
+            None => q,
+            Some(scale) => scale.apply(&q, positions)?,
+        };
         let v = self.kernels.heads(&v, self.config.head_dim)?;
         let view = cache.update(&k, &v)?;
         if let Some(observed) = positions.observer() {
@@ -93,8 +103,20 @@ impl Attention {
             Kernels::Cuda => self.sinks.is_none() && cuda::attends(self.config.head_dim, dtype),
             _ => false,
         };
-        let fits = is_known && norms_fit && l == 1 && positions.observer().is_none();
+        let fits =
+            is_known && norms_fit && self.is_plain() && l == 1 && positions.observer().is_none();
         if fits { cache.reserve(dtype) } else { Ok(None) }
+    }
+
+    /// Whether kernels know how queries and keys are normed, rotated and scaled.
+    fn is_plain(&self) -> bool {
+        let norms_come_first = !matches!(self.qk_norms, QkNorms::RotatedHeads { .. });
+        self.position_scale.is_none() && self.has_halves() && norms_come_first
+    }
+
+    /// Whether the halves of what is rotated are rotated together, as kernels know it.
+    fn has_halves(&self) -> bool {
+        self.rope.as_ref().is_none_or(|rope| rope.pairs() == RopePairs::Halves)
     }
 
     /// One position of each row: `[b, 1, n_heads * head_dim]`.
@@ -150,7 +172,7 @@ impl Attention {
         let [b, l, _] = x.of.dims()?;
         let head_dim = self.config.head_dim;
         let has_one_type = norm.is_none_or(|norm| norm.weight.dtype() == x.of.dtype());
-        if self.kernels == Kernels::Cpu && has_one_type {
+        if self.kernels == Kernels::Cpu && has_one_type && self.has_halves() {
             let factors = positions.rope_factors();
             let turns = self
                 .rope

@@ -1,6 +1,6 @@
 //! A transformer block: a token mixer, then a feed-forward network.
 
-use mlx_ffi::{Array, Dtype, Result};
+use mlx_ffi::{Array, Dtype, Result, ops};
 
 use super::{FeedForward, Fusion, Mixer, Positions, RmsNorm, Workspace};
 use crate::cache::State;
@@ -20,8 +20,20 @@ pub(crate) struct Block {
     pub mlp: FeedForward,
     /// On what the feed-forward network adds.
     pub mlp_out_norm: Option<RmsNorm>,
+    pub residual: Residual,
     /// Whose kernels add to the residual stream.
     pub kernels: Kernels,
+}
+
+/// How the two halves of a block add to the residual stream.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Residual {
+    /// One after the other.
+    Sum,
+    /// One after the other, what is added being multiplied with this.
+    Scaled(f32),
+    /// Both at once: both see what the norm before the mixer makes, and there are no other norms.
+    Parallel,
 }
 
 /// The residual stream, and what the next norm makes of it where that is known already.
@@ -49,6 +61,9 @@ impl Block {
         positions: &mut Positions,
         state: &mut State,
     ) -> Result<Stream> {
+        if self.residual == Residual::Parallel {
+            return self.parallel(x, positions, state);
+        }
         let mix = |residual: Option<&Array>| {
             self.mixer.forward(&x.h, x.fusion(&self.input_norm, residual), positions, state)
         };
@@ -56,6 +71,16 @@ impl Block {
         let feed =
             |residual: Option<&Array>| self.mlp.forward(&h.h, h.fusion(&self.mlp_norm, residual));
         self.added(&h, feed, &self.mlp_out_norm, next)
+    }
+
+    /// Both halves of what the first norm makes, added at once.
+    fn parallel(&self, x: &Stream, positions: &mut Positions, state: &mut State) -> Result<Stream> {
+        let normed = x.fusion(&self.input_norm, None).prologue(&x.h)?;
+        let seen = Fusion { normed: Some(&normed), ..Fusion::default() };
+        let mixed = self.mixer.forward(&x.h, seen, positions, state)?;
+        let fed = self.mlp.forward(&x.h, seen)?;
+        let h = self.kernels.sum(&self.kernels.sum(&x.h, &mixed)?, &fed)?;
+        Ok(Stream { h, normed: None })
     }
 
     /// Norms what comes in, where the sum before a block does that otherwise.
@@ -83,16 +108,29 @@ impl Block {
         next: Option<&RmsNorm>,
     ) -> Result<Stream> {
         let kernels = self.kernels;
-        if out_norm.is_none() && !kernels.adds_rows(&x.h) {
-            return Ok(Stream { h: half(Some(&x.h))?, normed: None });
+        if self.residual == Residual::Sum {
+            if out_norm.is_none() && !kernels.adds_rows(&x.h) {
+                return Ok(Stream { h: half(Some(&x.h))?, normed: None });
+            }
+            let out = half(None)?;
+            let norms = [out_norm.as_ref(), next].map(|norm| norm.and_then(RmsNorm::weights));
+            let known = norms.map(|norm| norm.is_some()) == [out_norm.is_some(), next.is_some()];
+            if known && let Some(both) = kernels.residual(&x.h, &out, norms[0], norms[1]) {
+                let (h, normed) = both?;
+                return Ok(Stream { h, normed });
+            }
+            return self.sum(x, out, out_norm);
         }
-        let out = half(None)?;
-        let norms = [out_norm.as_ref(), next].map(|norm| norm.map(RmsNorm::weights));
-        if let Some(both) = kernels.residual(&x.h, &out, norms[0], norms[1]) {
-            let (h, normed) = both?;
-            return Ok(Stream { h, normed });
-        }
+        self.sum(x, half(None)?, out_norm)
+    }
+
+    /// The residual stream with what a half of the block adds, after its norm.
+    fn sum(&self, x: &Stream, out: Array, out_norm: &Option<RmsNorm>) -> Result<Stream> {
         let out = out_norm.as_ref().map_or_else(|| out.share(), |norm| norm.forward(&out))?;
-        Ok(Stream { h: kernels.sum(&x.h, &out)?, normed: None })
+        let out = match self.residual {
+            Residual::Scaled(factor) => ops::multiply(&out, &Array::scalar(factor, out.dtype())?)?,
+            Residual::Sum | Residual::Parallel => out,
+        };
+        Ok(Stream { h: self.kernels.sum(&x.h, &out)?, normed: None })
     }
 }

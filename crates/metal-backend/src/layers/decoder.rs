@@ -24,6 +24,8 @@ pub(crate) struct Decoder {
     pub layers: Vec<Block>,
     pub norm: RmsNorm,
     pub lm_head: Head,
+    /// What logits are multiplied with, before they are squashed.
+    pub logit_scale: Option<f32>,
     /// Logits are squashed to ± this by tanh.
     pub logit_softcap: Option<f32>,
     pub vocab_size: i32,
@@ -113,6 +115,10 @@ impl Decoder {
         let logits = match &self.lm_head {
             Head::Tied => self.embed_tokens.project(hidden, fusion)?,
             Head::Own(linear) => linear.forward_fused(hidden, fusion)?,
+        };
+        let logits = match self.logit_scale {
+            None => logits,
+            Some(scale) => ops::multiply(&logits, &Array::scalar(scale, logits.dtype())?)?,
         };
         let Some(softcap) = self.logit_softcap else { return Ok(logits) };
         let softcap = Array::scalar(softcap, logits.dtype())?;

@@ -45,15 +45,17 @@ impl<'a> Fusion<'a> {
         }
     }
 
-    /// The row that a fused product takes in place of `x`, and what is left to be fused with it.
-    pub fn of_gemv<'x>(&self, x: &'x Array) -> (&'x Array, GemvFusion<'a>)
+    /// The row that a fused product takes in place of `x`, and what is left to be fused with it; `None`
+    /// where kernels do not know the norm.
+    pub fn of_gemv<'x>(&self, x: &'x Array) -> Option<(&'x Array, GemvFusion<'a>)>
     where
         'a: 'x,
     {
-        let (row, norm) = match self.normed {
-            Some(normed) => (normed, None),
-            None => (x, self.norm.map(RmsNorm::weights)),
+        let (row, norm) = match (self.normed, self.norm) {
+            (Some(normed), _) => (normed, None),
+            (None, None) => (x, None),
+            (None, Some(norm)) => (x, Some(norm.weights()?)),
         };
-        (row, GemvFusion { norm, residual: self.residual, ..GemvFusion::default() })
+        Some((row, GemvFusion { norm, residual: self.residual, ..GemvFusion::default() }))
     }
 }

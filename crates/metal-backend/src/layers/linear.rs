@@ -67,7 +67,7 @@ impl Linear {
         if self.lora.is_some() {
             return None;
         }
-        let (row, gemv) = fusion.of_gemv(x);
+        let (row, gemv) = fusion.of_gemv(x)?;
         let gemv = GemvFusion { bias: self.bias.as_ref(), gate, ..gemv };
         self.weight.kernels.gemv(row, &self.weight.matrix, gemv)
     }

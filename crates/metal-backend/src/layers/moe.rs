@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Dtype, Indices, Result, ops};
 
-use super::{ExpertLinear, Fusion, GateUp, Linear, Mlp, Workspace};
+use super::{ExpertLinear, Fusion, GateUp, Linear, Mlp, Routing, Workspace};
 use crate::kernels::{Activation, Kernels, Order};
 
 /// Chosen experts from which on sorting them pays.
@@ -12,9 +12,21 @@ const SORT_FROM: usize = 64;
 #[derive(Debug)]
 pub(crate) enum FeedForward {
     /// One network for all positions.
-    Mlp(Mlp),
+    Mlp(Box<Mlp>),
     /// A few of many.
-    Moe(Moe),
+    Moe(Box<Moe>),
+}
+
+impl From<Mlp> for FeedForward {
+    fn from(mlp: Mlp) -> FeedForward {
+        FeedForward::Mlp(Box::new(mlp))
+    }
+}
+
+impl From<Moe> for FeedForward {
+    fn from(moe: Moe) -> FeedForward {
+        FeedForward::Moe(Box::new(moe))
+    }
 }
 
 impl FeedForward {
@@ -37,26 +49,36 @@ impl FeedForward {
     }
 }
 
-/// How the router's logits choose and weigh experts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Routing {
-    /// The most likely experts, by their probabilities among all.
-    Probabilities,
-    /// The most likely experts, by their probabilities among the chosen.
-    Normalised,
-    /// The most likely experts, by their probabilities among the chosen, from logits that were never
-    /// compared with those of all (gpt-oss): rounding differs.
-    Logits,
+/// A network beside the experts that every position passes.
+#[derive(Debug)]
+pub(crate) struct SharedExpert {
+    pub mlp: Mlp,
+    /// `hidden_size` to one value, whose sigmoid the result is multiplied with.
+    pub gate: Option<Linear>,
 }
 
-/// `Σ weight · down(act(gate(x)) · up(x))` over the chosen experts.
+impl SharedExpert {
+    fn workspace(&self, dtype: Dtype) -> Workspace {
+        let mlp = self.mlp.workspace(dtype);
+        self.gate.as_ref().map_or(mlp, |gate| mlp.then(gate.workspace(dtype)))
+    }
+
+    /// `[b, l, hidden_size]` to the same.
+    fn forward(&self, x: &Array) -> Result<Array> {
+        let y = self.mlp.forward(x, Fusion::default())?;
+        match &self.gate {
+            None => Ok(y),
+            Some(gate) => ops::multiply(&ops::sigmoid(&gate.forward(x)?)?, &y),
+        }
+    }
+}
+
+/// `Σ weight · down(act(gate(x)) · up(x))` over the chosen experts, and what the shared one adds.
 #[derive(Debug)]
 pub(crate) struct Moe {
     /// `hidden_size` to the number of experts.
     pub router: Linear,
     pub routing: Routing,
-    /// Experts that there are.
-    pub num_experts: i32,
     /// Experts that a position passes.
     pub experts_per_token: i32,
     /// `hidden_size` to the experts' inner size, twice.
@@ -64,6 +86,7 @@ pub(crate) struct Moe {
     /// The inner size to `hidden_size`.
     pub down_proj: ExpertLinear,
     pub activation: Activation,
+    pub shared: Option<SharedExpert>,
     /// Whose kernels compute the gate.
     pub kernels: Kernels,
 }
@@ -73,14 +96,17 @@ impl Moe {
     fn workspace(&self, dtype: Dtype) -> Workspace {
         let of = |linear: &ExpertLinear| linear.workspace(self.experts_per_token as u64);
         let gate_up = self.gate_up.workspace(of);
-        self.router.workspace(dtype).then(gate_up).then(of(&self.down_proj))
+        let own = self.router.workspace(dtype).then(gate_up).then(of(&self.down_proj));
+        self.shared.as_ref().map_or(own, |shared| own.then(shared.workspace(dtype)))
     }
 
     /// `[b, l, hidden_size]` to the same.
     fn forward(&self, x: &Array) -> Result<Array> {
         let [b, l, hidden] = x.dims()?;
+        let shared = self.shared.as_ref().map(|shared| shared.forward(x)).transpose()?;
         let x = ops::reshape(x, &[b * l, hidden])?;
-        let (indices, weights) = self.route(&self.router.forward(&x)?, x.dtype())?;
+        let logits = self.router.forward(&x)?;
+        let (indices, weights) = self.routing.route(&logits, self.experts_per_token, x.dtype())?;
         // [t, e, hidden_size]
         let y = if self.down_proj.prefers_order() && indices.size() >= SORT_FROM {
             self.in_order(&x, &indices)?
@@ -88,33 +114,11 @@ impl Moe {
             self.experts(&ops::expand_dims(&x, 1)?, &indices, Order::Any)?
         };
         let y = ops::sum(&ops::multiply(&y, &ops::expand_dims(&weights, -1)?)?, 1, false)?;
-        ops::reshape(&y, &[b, l, hidden])
-    }
-
-    /// Logits `[t, experts]` to the chosen experts and their weights in `dtype`, both `[t, e]`.
-    fn route(&self, logits: &Array, dtype: Dtype) -> Result<(Indices, Array)> {
-        let first = self.num_experts - self.experts_per_token;
-        let best = |scores: &Array| -> Result<(Indices, Array)> {
-            let order = ops::argpartition(scores, first, -1)?;
-            let indices = order.slice_axis(-1, first, self.num_experts)?;
-            let scores = ops::take_along_axis(scores, &indices, -1)?;
-            Ok((indices, scores))
-        };
-        let (indices, weights) = match self.routing {
-            Routing::Logits => {
-                let (indices, logits) = best(logits)?;
-                (indices, ops::softmax(&logits, -1, true)?)
-            }
-            Routing::Probabilities | Routing::Normalised => {
-                // In f32: in 16 bits, probabilities that differ would tie.
-                best(&ops::softmax(&ops::astype(logits, Dtype::F32)?, -1, true)?)?
-            }
-        };
-        let weights = match self.routing {
-            Routing::Normalised => ops::divide(&weights, &ops::sum(&weights, -1, true)?)?,
-            Routing::Probabilities | Routing::Logits => weights,
-        };
-        Ok((indices, ops::astype(&weights, dtype)?))
+        let y = ops::reshape(&y, &[b, l, hidden])?;
+        match shared {
+            None => Ok(y),
+            Some(shared) => ops::add(&y, &shared),
+        }
     }
 
     /// `x`, `[t, 1, hidden_size]`, by the experts `indices`, `[t, e]`: `[t, e, hidden_size]`.

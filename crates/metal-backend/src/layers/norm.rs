@@ -1,6 +1,6 @@
 //! Root-mean-square normalisation.
 
-use mlx_ffi::{Array, Result};
+use mlx_ffi::{Array, Dtype, Result, ops};
 
 use crate::kernels::{Kernels, Norm};
 
@@ -9,18 +9,49 @@ use crate::kernels::{Kernels, Norm};
 pub(crate) struct RmsNorm {
     pub weight: Array,
     pub eps: f32,
+    /// What the squares are of.
+    pub around: Around,
     /// Whose kernels compute it.
     pub kernels: Kernels,
+}
+
+/// What the squares of a norm are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Around {
+    /// The values (root-mean-square norm).
+    Zero,
+    /// The values' distances from their mean, which the result has too (layer norm without bias).
+    Mean,
 }
 
 impl RmsNorm {
     /// `[…, size]` to the same.
     pub fn forward(&self, x: &Array) -> Result<Array> {
-        self.kernels.rms_norm(x, &self.weight, self.eps)
+        match self.around {
+            Around::Zero => self.kernels.rms_norm(x, &self.weight, self.eps),
+            Around::Mean => self.around_mean(x),
+        }
     }
 
-    /// What a kernel needs of it.
-    pub fn weights(&self) -> Norm<'_> {
-        Norm { weight: &self.weight, eps: self.eps }
+    /// In float32, as the references compute it.
+    fn around_mean(&self, x: &Array) -> Result<Array> {
+        let dtype = x.dtype();
+        let size = x.shape().last().copied().unwrap_or(1).max(1);
+        let x = ops::astype(x, Dtype::F32)?;
+        let part = Array::scalar(1.0 / size as f32, Dtype::F32)?;
+        let mean = ops::multiply(&ops::sum(&x, -1, true)?, &part)?;
+        let weight = ops::astype(&self.weight, Dtype::F32)?;
+        let y = self.kernels.rms_norm(&ops::subtract(&x, &mean)?, &weight, self.eps)?;
+        ops::astype(&y, dtype)
+    }
+
+    /// This norm, of the distances from the mean.
+    pub fn around(self, around: Around) -> RmsNorm {
+        RmsNorm { around, ..self }
+    }
+
+    /// What a kernel needs of it; `None` where kernels do not know it.
+    pub fn weights(&self) -> Option<Norm<'_>> {
+        (self.around == Around::Zero).then_some(Norm { weight: &self.weight, eps: self.eps })
     }
 }

@@ -54,14 +54,16 @@ impl Qkv {
     }
 }
 
-/// Norms on queries and keys before their rotation.
+/// Norms on queries and keys.
 #[derive(Debug)]
 pub(crate) enum QkNorms {
     /// None.
     None,
-    /// Over each head by itself.
+    /// Over each head by itself, before its rotation.
     Heads { q_norm: RmsNorm, k_norm: RmsNorm },
-    /// Over all heads at once.
+    /// Over each head by itself, after its rotation.
+    RotatedHeads { q_norm: RmsNorm, k_norm: RmsNorm },
+    /// Over all heads at once, before their rotation.
     Projections { q_norm: RmsNorm, k_norm: RmsNorm },
 }
 
@@ -77,7 +79,17 @@ impl QkNorms {
         }
     }
 
-    /// The norms over each head of queries and of keys.
+    /// Queries and keys of rotated heads, `[b, n, l, head_dim]`, with the norms that follow.
+    pub fn rotated(&self, q: Array, k: Array) -> Result<(Array, Array)> {
+        match self {
+            QkNorms::RotatedHeads { q_norm, k_norm } => {
+                Ok((q_norm.forward(&q)?, k_norm.forward(&k)?))
+            }
+            _ => Ok((q, k)),
+        }
+    }
+
+    /// The norms over each head of queries and of keys before their rotation.
     pub fn heads(&self) -> (Option<&RmsNorm>, Option<&RmsNorm>) {
         match self {
             QkNorms::Heads { q_norm, k_norm } => (Some(q_norm), Some(k_norm)),

@@ -3,17 +3,18 @@
 use std::f64::consts::PI;
 use std::rc::Rc;
 
-use mlx_ffi::fast::{RopeFrequencies, RopeOffset};
+use mlx_ffi::fast::{RopeFrequencies, RopeOffset, RopeRange};
 use mlx_ffi::{Array, Result, fast, ops, step};
 
 use super::{Positions, Rotation};
 use crate::cache::RopeFactors;
-use crate::config::{RopeConfig, RopeScaling};
+use crate::config::{RopeConfig, RopePairs, RopeScaling};
 
 /// Rotates queries and keys by their positions.
 #[derive(Debug)]
 pub(crate) struct Rope {
     dims: i32,
+    pairs: RopePairs,
     frequencies: Frequencies,
     /// The frequencies of [`RopeFactors::Long`], and the longest sequence that has the others.
     long: Option<(Frequencies, i32)>,
@@ -63,10 +64,14 @@ impl Frequencies {
 impl Rope {
     /// An encoding of the first `dims` values of each head.
     pub fn new(dims: i32, config: &RopeConfig) -> Result<Rope> {
+        Ok(Rope { pairs: config.pairs, ..Rope::of_halves(dims, config)? })
+    }
+
+    fn of_halves(dims: i32, config: &RopeConfig) -> Result<Rope> {
         let theta = config.theta;
         let plain = |scale: f64| {
-            let frequencies = Frequencies::powers(dims, theta)?;
-            Ok(Rope { dims, frequencies, long: None, scale: scale as f32, attention_factor: None })
+            let rope = Rope::with_frequencies(dims, Frequencies::powers(dims, theta)?);
+            Ok(Rope { scale: scale as f32, ..rope })
         };
         match config.scaling {
             RopeScaling::None => plain(1.0),
@@ -143,13 +148,19 @@ impl Rope {
         wavelengths: impl Iterator<Item = f64>,
         attention_factor: f32,
     ) -> Result<Rope> {
-        Ok(Rope {
-            dims,
-            frequencies: Frequencies::of(wavelengths)?,
-            long: None,
-            scale: 1.0,
-            attention_factor: (attention_factor != 1.0).then_some(attention_factor),
-        })
+        let rope = Rope::with_frequencies(dims, Frequencies::of(wavelengths)?);
+        let attention_factor = (attention_factor != 1.0).then_some(attention_factor);
+        Ok(Rope { attention_factor, ..rope })
+    }
+
+    fn with_frequencies(dims: i32, frequencies: Frequencies) -> Rope {
+        let (pairs, scale) = (RopePairs::Halves, 1.0);
+        Rope { dims, pairs, frequencies, long: None, scale, attention_factor: None }
+    }
+
+    /// Which values are rotated together.
+    pub fn pairs(&self) -> RopePairs {
+        self.pairs
     }
 
     /// The longest sequence whose positions have [`RopeFactors::Short`], where longer ones have others.
@@ -187,14 +198,18 @@ impl Rope {
             Some(offsets) => RopeOffset::Each(offsets),
             None => RopeOffset::Same(positions.offsets().first().copied().unwrap_or(0)),
         };
+        let range = match self.pairs {
+            RopePairs::Halves => RopeRange::Halves(self.dims),
+            RopePairs::Neighbours => RopeRange::Neighbours(self.dims),
+        };
         let Some(attention_factor) = self.attention_factor else {
-            return fast::rope(x, self.dims, frequencies, self.scale, offset);
+            return fast::rope(x, range, frequencies, self.scale, offset);
         };
         let attention_factor = Array::scalar(attention_factor, x.dtype())?;
         let head_dim = x.shape().last().copied().unwrap_or(self.dims);
         // Before the rotation, as mlx-lm rounds it.
         let turning = ops::multiply(&ops::slice_axis(x, -1, 0, self.dims)?, &attention_factor)?;
-        let turned = fast::rope(&turning, self.dims, frequencies, self.scale, offset)?;
+        let turned = fast::rope(&turning, range, frequencies, self.scale, offset)?;
         if head_dim == self.dims {
             return Ok(turned);
         }

@@ -32,8 +32,9 @@ impl Weight {
 
     /// `x wᵀ` for `x` of `[…, in]`, with its `fusion`.
     pub fn project_fused(&self, x: &Array, fusion: Fusion<'_>) -> Result<Array> {
-        let (row, gemv) = fusion.of_gemv(x);
-        match self.kernels.gemv(row, &self.matrix, gemv) {
+        let at_once =
+            fusion.of_gemv(x).and_then(|(row, gemv)| self.kernels.gemv(row, &self.matrix, gemv));
+        match at_once {
             Some(y) => y,
             None => fusion.epilogue(self.kernels, self.project(&fusion.prologue(x)?)?),
         }

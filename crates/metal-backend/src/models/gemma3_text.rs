@@ -1,7 +1,7 @@
 //! Gemma 3, text only: norms before and behind both halves of a block and over each head, five
 //! layers with a sliding window and positions of their own to each one without.
 
-use crate::config::{Config, RopeConfig, RopeScaling};
+use crate::config::{Config, RopeConfig, RopePairs, RopeScaling};
 use crate::error::Result;
 use crate::kernels::Activation;
 use crate::layers::Decoder;
@@ -32,6 +32,7 @@ pub(super) fn build(config: &Config, w: &Weights, model: &Weights) -> Result<Dec
             theta: config.opt_positive("rope_local_base_freq")?.unwrap_or(10_000.0),
             scaling: RopeScaling::None,
             partial_rotary_factor: 1.0,
+            pairs: RopePairs::Halves,
         },
     };
     let act = activation(config, "hidden_activation", Activation::GeluTanh)?;

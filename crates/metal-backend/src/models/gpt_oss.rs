@@ -4,7 +4,7 @@
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::kernels::Activation;
-use crate::layers::{Decoder, ExpertLinear, FeedForward, GateUp, Moe, Routing};
+use crate::layers::{Decoder, ExpertLinear, GateUp, Moe, Routing};
 use crate::shape::{AttentionParts, Experts, Shape, windows};
 use crate::weights::Weights;
 
@@ -42,14 +42,14 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
         let moe = Moe {
             router: mlp.linear("router", shape.hidden_size, experts.count, true)?,
             routing: Routing::Logits,
-            num_experts: experts.count,
             experts_per_token: experts.per_token,
             gate_up,
             down_proj,
             activation,
+            shared: None,
             kernels: w.kernels(),
         };
-        shape.pre_norm_block(w, attention, FeedForward::Moe(moe))
+        shape.pre_norm_block(w, attention, moe.into())
     })?;
     Ok(experts.widen(decoder, shape.intermediate_size))
 }

@@ -1,17 +1,31 @@
 //! The architectures: one file each, and one line here.
 
+mod cohere2;
+mod ernie4_5_moe;
+mod exaone4;
 mod gemma2;
 mod gemma3;
 mod gemma3_text;
+mod glm4_moe;
 mod gpt_oss;
+mod granite;
+mod hunyuan_v1_dense;
 mod llama;
+mod minimax_m2;
+mod ministral3;
 mod mistral;
+mod mistral3;
+mod mixtral;
 mod olmo2;
+mod olmo3;
 mod phi3;
 mod qwen2;
+mod qwen2_moe;
 mod qwen3;
 mod qwen3_5;
 mod qwen3_moe;
+mod qwen3_vl;
+mod seed_oss;
 mod smollm3;
 
 use crate::config::Config;
@@ -24,19 +38,33 @@ type Load = fn(&Config, &Weights) -> Result<Decoder>;
 
 /// Each `model_type` with its builder.
 const REGISTRY: &[(&str, Load)] = &[
+    ("cohere2", cohere2::load),
+    ("ernie4_5_moe", ernie4_5_moe::load),
+    ("exaone4", exaone4::load),
     ("gemma2", gemma2::load),
     ("gemma3", gemma3::load),
     ("gemma3_text", gemma3_text::load),
+    ("glm4_moe", glm4_moe::load),
     ("gpt_oss", gpt_oss::load),
+    ("granite", granite::load),
+    ("hunyuan_v1_dense", hunyuan_v1_dense::load),
     ("llama", llama::load),
+    ("minimax_m2", minimax_m2::load),
+    ("ministral3", ministral3::load),
     ("mistral", mistral::load),
+    ("mistral3", mistral3::load),
+    ("mixtral", mixtral::load),
     ("olmo2", olmo2::load),
+    ("olmo3", olmo3::load),
     ("phi3", phi3::load),
     ("qwen2", qwen2::load),
+    ("qwen2_moe", qwen2_moe::load),
     ("qwen3", qwen3::load),
     ("qwen3_5", qwen3_5::load),
     ("qwen3_5_text", qwen3_5::load_text),
     ("qwen3_moe", qwen3_moe::load),
+    ("qwen3_vl", qwen3_vl::load),
+    ("seed_oss", seed_oss::load),
     ("smollm3", smollm3::load),
 ];
 
@@ -74,8 +102,17 @@ pub(crate) fn model_type(config: &Config) -> Result<&'static str> {
         .ok_or_else(|| Error::model("config.json: key `model_type` is missing"))?;
     ARCHITECTURES.into_iter().find(|known| *known == name).ok_or_else(|| {
         Error::model(format!(
-            "config.json: architecture `{name}` is not known; known are {}",
+            "config.json: architecture `{name}` is not known; nearest are {}; known are {}",
+            nearest(name).join(", "),
             ARCHITECTURES.join(", ")
         ))
     })
+}
+
+/// The three names that are most like `name`, the nearest first.
+fn nearest(name: &str) -> Vec<&'static str> {
+    let mut names = ARCHITECTURES.to_vec();
+    names.sort_by_cached_key(|known| strsim::damerau_levenshtein(name, known));
+    names.truncate(3);
+    names
 }

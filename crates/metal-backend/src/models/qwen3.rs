@@ -9,12 +9,17 @@ use crate::weights::Weights;
 
 /// Builds the model under the names of `Qwen3ForCausalLM`.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
+    build(config, w, &w.at("model"))
+}
+
+/// Builds the model with its blocks under `model` and its output layer under `w`.
+pub(super) fn build(config: &Config, w: &Weights, model: &Weights) -> Result<Decoder> {
     let shape = Shape::read(config)?;
     let rope = config.rope("full_attention", 10_000.0)?;
     let attention_bias = config.opt_flag("attention_bias")?.unwrap_or(false);
     let act = activation(config, "hidden_act", Activation::Silu)?;
     let windows = qwen_windows(config, shape.num_hidden_layers)?;
-    shape.decoder(config, w, &w.at("model"), |w, index| {
+    shape.decoder(config, w, model, |w, index| {
         let parts = AttentionParts {
             qkv_bias: attention_bias,
             o_bias: attention_bias,

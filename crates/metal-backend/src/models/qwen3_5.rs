@@ -14,7 +14,9 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
         .object("text_config")?
         .ok_or_else(|| Error::model("config.json: key `text_config` is missing"))?
         .with_fallback(config, "tie_word_embeddings");
-    w.ignore(|name| name.starts_with("model.visual.") || name.starts_with("vision_tower."));
+    w.leave_part("vision tower", |name| {
+        name.starts_with("model.visual.") || name.starts_with("vision_tower.")
+    });
     // Released as `model.language_model.…`, converted by mlx-lm to `language_model.model.…`.
     let released = w.at("model.language_model");
     if released.is_empty() {
@@ -33,7 +35,7 @@ pub(super) fn load_text(config: &Config, w: &Weights) -> Result<Decoder> {
 /// Builds the model of `config` whose blocks are under `model`, the output layer beside it under `w`.
 fn build(config: &Config, w: &Weights, model: &Weights) -> Result<Decoder> {
     let prefix = w.prefix();
-    w.ignore(|name| {
+    w.leave_part("MTP layers", |name| {
         name.starts_with("mtp.")
             || name.strip_prefix(&prefix).is_some_and(|n| n.starts_with("mtp."))
     });

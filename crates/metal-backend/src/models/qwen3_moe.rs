@@ -3,8 +3,8 @@
 use crate::config::Config;
 use crate::error::Result;
 use crate::kernels::Activation;
-use crate::layers::{Decoder, FeedForward, GateUp, Moe, Routing};
-use crate::shape::{AttentionParts, Experts, NormSpan, Shape, activation, windows};
+use crate::layers::{Decoder, FeedForward, Moe, Routing};
+use crate::shape::{AttentionParts, ExpertNames, Experts, NormSpan, Shape, activation, windows};
 use crate::weights::Weights;
 
 /// Builds the model under the names of `Qwen3MoeForCausalLM`.
@@ -35,25 +35,16 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
         let is_sparse = !plain.contains(&(index as u64)) && (index + 1) % step == 0;
         let mlp = if is_sparse {
             let routing = if normalises { Routing::Normalised } else { Routing::Probabilities };
-            let linear = |name, input, output| -> Result<_> {
-                let shape = [experts.count, output, input];
-                if mlp.at("experts").is_empty() {
-                    mlp.at("switch_mlp").expert_linear(name, shape, false)
-                } else {
-                    mlp.each_expert_linear(name, shape)
-                }
-            };
-            FeedForward::Moe(Moe {
+            let sizes = [shape.hidden_size, inner];
+            let (gate_up, down_proj) = experts.linears(&mlp, ExpertNames::PROJ, sizes)?;
+            FeedForward::from(Moe {
                 router: mlp.linear("gate", shape.hidden_size, experts.count, false)?,
                 routing,
-                num_experts: experts.count,
                 experts_per_token: experts.per_token,
-                gate_up: GateUp::Separate {
-                    gate_proj: linear("gate_proj", shape.hidden_size, inner)?,
-                    up_proj: linear("up_proj", shape.hidden_size, inner)?,
-                },
-                down_proj: linear("down_proj", inner, shape.hidden_size)?,
+                gate_up,
+                down_proj,
                 activation: act,
+                shared: None,
                 kernels: w.kernels(),
             })
         } else {

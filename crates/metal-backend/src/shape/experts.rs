@@ -2,7 +2,24 @@
 
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::layers::Decoder;
+use crate::layers::{Decoder, ExpertGroups, ExpertLinear, GateUp};
+use crate::weights::Weights;
+
+/// What a checkpoint calls the projections of one expert.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExpertNames {
+    pub gate: &'static str,
+    pub up: &'static str,
+    pub down: &'static str,
+}
+
+impl ExpertNames {
+    /// As dense networks have them.
+    pub const PROJ: ExpertNames =
+        ExpertNames { gate: "gate_proj", up: "up_proj", down: "down_proj" };
+    /// As Mixtral has them.
+    pub const NUMBERED: ExpertNames = ExpertNames { gate: "w1", up: "w3", down: "w2" };
+}
 
 /// The numbers of experts.
 #[derive(Clone, Copy, Debug)]
@@ -19,18 +36,75 @@ impl Experts {
     /// # Errors
     /// A key that is missing or wrong; more experts for a position than there are.
     pub fn read(config: &Config, keys: [&str; 2]) -> Result<Experts> {
+        Experts::read_as(config, keys, "num_experts_per_tok")
+    }
+
+    /// The numbers that `config` states, as [`read`](Self::read) has them; that of those that each position
+    /// passes is under `chosen`.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_as(config: &Config, keys: [&str; 2], chosen: &str) -> Result<Experts> {
         let [first, second] = keys;
         let count = match config.opt_size(second)? {
             Some(count) if config.get(first).is_none() => count,
             _ => config.size(first)?,
         };
-        let per_token = config.size("num_experts_per_tok")?;
+        let per_token = config.size(chosen)?;
         if per_token > count {
             return Err(Error::model(format!(
-                "config.json: `num_experts_per_tok` is {per_token} of {count} experts"
+                "config.json: `{chosen}` is {per_token} of {count} experts"
             )));
         }
         Ok(Experts { count, per_token })
+    }
+
+    /// The experts' projections in, from `hidden` to `inner` values, and out: a tensor for each expert
+    /// under `experts`, or one for all under `switch_mlp`, as mlx-lm converts them.
+    ///
+    /// # Errors
+    /// A tensor that is missing or does not fit.
+    pub fn linears(
+        &self,
+        w: &Weights,
+        names: ExpertNames,
+        [hidden, inner]: [i32; 2],
+    ) -> Result<(GateUp<ExpertLinear>, ExpertLinear)> {
+        let linear = |own, name, input, output| {
+            let shape = [self.count, output, input];
+            if w.at("experts").is_empty() {
+                w.at("switch_mlp").expert_linear(name, shape, false)
+            } else {
+                w.each_expert_linear(own, name, shape)
+            }
+        };
+        let gate_up = GateUp::Separate {
+            gate_proj: linear(names.gate, "gate_proj", hidden, inner)?,
+            up_proj: linear(names.up, "up_proj", hidden, inner)?,
+        };
+        Ok((gate_up, linear(names.down, "down_proj", inner, hidden)?))
+    }
+
+    /// The groups that `config` states, where there are several.
+    ///
+    /// # Errors
+    /// Groups that do not divide the experts, or have too few of them.
+    pub fn groups(&self, config: &Config) -> Result<Option<ExpertGroups>> {
+        let count = config.opt_size("n_group")?.unwrap_or(1);
+        let kept = config.opt_size("topk_group")?.unwrap_or(1);
+        if count == 1 {
+            return Ok(None);
+        }
+        let size = self.count / count;
+        let divides = self.count % count == 0 && size >= 2;
+        if !divides || kept > count || i64::from(kept) * i64::from(size) < i64::from(self.per_token)
+        {
+            return Err(Error::model(format!(
+                "config.json: `n_group` {count} and `topk_group` {kept} do not fit {} experts, of which {} are chosen",
+                self.count, self.per_token
+            )));
+        }
+        Ok(Some(ExpertGroups { count, kept }))
     }
 
     /// `decoder` with the width of what its experts, of `inner` values, compute at once.
@@ -40,5 +114,13 @@ impl Experts {
             + i64::from(self.count);
         let intermediate_size = i32::try_from(width).unwrap_or(i32::MAX);
         Decoder { intermediate_size: decoder.intermediate_size.max(intermediate_size), ..decoder }
+    }
+
+    /// `decoder` with the width of its experts, of `inner` values, and of a shared one of `shared` values
+    /// beside them.
+    pub fn widen_beside(&self, decoder: Decoder, inner: i32, shared: i32) -> Decoder {
+        let decoder = self.widen(decoder, inner);
+        let intermediate_size = decoder.intermediate_size.saturating_add(shared);
+        Decoder { intermediate_size, ..decoder }
     }
 }

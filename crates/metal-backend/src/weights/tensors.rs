@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::files::ModelFiles;
 use crate::kernels::{Kernels, Matrix};
-use crate::layers::{Embedding, Linear, Lora, RmsNorm, Weight};
+use crate::layers::{Around, Embedding, Linear, Lora, RmsNorm, Weight};
 
 pub(crate) use joined::Linears;
 
@@ -52,6 +52,8 @@ pub(crate) struct Totals {
     pub parameters: u64,
     /// Bytes in memory.
     pub bytes: u64,
+    /// Parts of the checkpoint that the model does not use.
+    pub unused_parts: Vec<&'static str>,
     /// The kinds of matrix, of activations beside them, and the matrices' dimensions, for which the
     /// kernels were checked.
     checks: Vec<(Option<Quantization>, Dtype, usize)>,
@@ -129,6 +131,25 @@ impl Weights {
     /// does not use them.
     pub fn ignore(&self, known: impl Fn(&str) -> bool) {
         self.shared.left.borrow_mut().retain(|name, _| !known(name));
+    }
+
+    /// Sets aside the tensors of a part of the checkpoint that the model does not use and that has a
+    /// name, so that users are told of it.
+    pub fn leave_part(&self, part: &'static str, known: impl Fn(&str) -> bool) {
+        let before = self.shared.left.borrow().len();
+        self.ignore(known);
+        let mut totals = self.shared.totals.borrow_mut();
+        if self.shared.left.borrow().len() < before && !totals.unused_parts.contains(&part) {
+            totals.unused_parts.push(part);
+        }
+    }
+
+    /// Leaves aside the blocks behind the last one, which predict tokens further ahead.
+    pub fn leave_layers_from(&self, count: i32) {
+        self.leave_part("MTP layers", |name| {
+            let layer = name.strip_prefix("model.layers.").and_then(|rest| rest.split('.').next());
+            layer.and_then(|layer| layer.parse().ok()).is_some_and(|layer: i32| layer >= count)
+        });
     }
 
     /// Ends the taking.
@@ -429,7 +450,7 @@ impl Weights {
     /// A tensor that is missing or does not fit.
     pub fn rms_norm(&self, name: &str, size: i32, eps: f32) -> Result<RmsNorm> {
         let weight = self.at(name).tensor("weight", &[size])?;
-        Ok(RmsNorm { weight, eps, kernels: self.kernels() })
+        Ok(RmsNorm { weight, eps, around: Around::Zero, kernels: self.kernels() })
     }
 
     /// A norm whose weight is stored as its distance from 1 (Gemma).
@@ -440,6 +461,6 @@ impl Weights {
         let weight = self.at(name).tensor("weight", &[size])?;
         let weight = ops::add(&weight, &Array::scalar(1.0, weight.dtype())?)?;
         weight.eval()?;
-        Ok(RmsNorm { weight, eps, kernels: self.kernels() })
+        Ok(RmsNorm { weight, eps, around: Around::Zero, kernels: self.kernels() })
     }
 }

@@ -10,7 +10,7 @@ use crate::fixtures::{
 };
 
 /// Runs all prompts of `name` at once and checks each against its run alone.
-fn rows_agree_with_the_references(name: &str, variant: &str) {
+pub fn rows_agree_with_the_references(name: &str, variant: &str) {
     let golden = Golden::new(name);
     let size = |key: &str| golden.json[key].as_u64().expect("a size") as usize;
     let options = LoadOptions {

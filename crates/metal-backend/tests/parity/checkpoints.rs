@@ -34,7 +34,15 @@ fn has_rounded_scale(name: &str) -> bool {
 /// MLX's own do not multiply on a CPU.
 pub fn is_refused_in_bf16(name: &str) -> bool {
     let is_ours = metal_backend::cpu_kernels().starts_with("our own");
-    name == "qwen3_moe" && backend() == "cpu" && !is_ours
+    let has_dense_experts =
+        ["qwen3_moe", "ernie4_5_moe", "glm4_moe", "minimax_m2", "mixtral", "qwen2_moe"];
+    has_dense_experts.contains(&name) && backend() == "cpu" && !is_ours
+}
+
+/// Whether the golden's ids are not those of `tokenizer.json`: for this `model_type` transformers puts
+/// the pre-tokenizer of a class of its own in place of the file's.
+fn is_encoded_by_class(name: &str) -> bool {
+    name == "exaone4"
 }
 
 /// How far log probabilities may be from mlx-lm's in float32.
@@ -43,19 +51,21 @@ pub fn logprob_tolerance(name: &str) -> f32 {
 }
 
 /// The ways to run a checkpoint, under the goldens' names.
-const VARIANTS: [&str; 4] = ["base", "chunked", "rotating_forced", "rotating_forced_chunked"];
+const VARIANTS: [&str; 5] =
+    ["base", "chunked", "chunked64", "rotating_forced", "rotating_forced_chunked"];
 
 fn load_options(golden: &Json, variant: &str) -> LoadOptions {
     let size = |key: &str, wanted: bool| wanted.then(|| golden[key].as_u64().unwrap() as usize);
     LoadOptions {
-        prefill_chunk: size("chunk", variant.ends_with("chunked")),
+        prefill_chunk: size("chunk", variant.ends_with("chunked"))
+            .or(size("chunk2", variant == "chunked64")),
         context_length: size("max_kv", variant.starts_with("rotating")),
         ..LoadOptions::default()
     }
 }
 
 /// Checks `models/<name>` against `golden/<name>`.
-fn agrees_with_the_references(name: &str) {
+pub fn agrees_with_the_references(name: &str) {
     let checkpoint = Checkpoint::new(name);
     let golden = Golden::new(name);
     let logprob_tolerance = logprob_tolerance(name);
@@ -67,7 +77,9 @@ fn agrees_with_the_references(name: &str) {
         let model = checkpoint.load(load_options(&golden.json, variant));
         if variant == "base" {
             assert_eq!(model.info().eos_token_ids, ids(&golden.json["eos_token_ids"]));
-            prompts_are_the_references(&*model, &golden);
+            if !is_encoded_by_class(name) {
+                prompts_are_the_references(&*model, &golden);
+            }
             logits_are_the_references(&*model, &golden, name);
         }
         for (prompt, expected) in golden.prompts() {
@@ -82,11 +94,17 @@ fn agrees_with_the_references(name: &str) {
             if variant == "base" {
                 let streamed: String = tokens.iter().map(|token| token.text.as_str()).collect();
                 assert_eq!(streamed, model.decode(&found).unwrap(), "{name} {prompt}");
-                assert_eq!(streamed, expected["decoded"].as_str().unwrap(), "{name} {prompt}");
+                if let Some(decoded) = expected.get("decoded") {
+                    assert_eq!(streamed, decoded.as_str().unwrap(), "{name} {prompt}");
+                }
             }
         }
     }
     eprintln!("{name}: log probabilities within {worst_logprob:.1e}");
+    if golden.json.get("rule").is_some() {
+        // Nothing was computed in bf16.
+        return;
+    }
     if is_refused_in_bf16(name) {
         // Its evaluation would end the process, so the load names it.
         let error = checkpoint.refusal();
@@ -176,7 +194,9 @@ fn logits_are_the_references(model: &dyn TextModel, golden: &Golden, name: &str)
             assert!(column == "hf_f32_last" && model.info().quant_bits > 0, "{name} {column}");
             continue;
         }
-        assert_eq!(compared, 6, "{name} {column}");
+        let all = golden.prompts().count();
+        let some = golden.json.get("rule").is_some() && column == "hf_f32_last";
+        assert!(compared == all || some && compared >= 2, "{name} {column}: {compared} of {all}");
         eprintln!("{name}: logits within {worst:.1e} of {column}");
     }
 }

@@ -20,15 +20,20 @@ impl Weights {
         Ok(ExpertLinear::new(weight, bias).with_lora(w.expert_lora(shape)?))
     }
 
-    /// The projections `name` of experts with a number and a tensor each, `experts.0.name.weight` and
-    /// so on, put together. An adapter has them as `switch_mlp.name`: mlx-lm calls them so then.
+    /// The projections of experts with a number and a tensor each, `experts.0.own.weight` and so on, put
+    /// together. An adapter has them as `switch_mlp.name`: mlx-lm calls them so then.
     ///
     /// # Errors
     /// As [`expert_linear`](Self::expert_linear).
-    pub fn each_expert_linear(&self, name: &str, shape: [i32; 3]) -> Result<ExpertLinear> {
+    pub fn each_expert_linear(
+        &self,
+        own: &str,
+        name: &str,
+        shape: [i32; 3],
+    ) -> Result<ExpertLinear> {
         let [experts, output, input] = shape;
         let each = |expert: i32| {
-            self.at(&format!("experts.{expert}.{name}")).tensor("weight", &[output, input])
+            self.at(&format!("experts.{expert}.{own}")).tensor("weight", &[output, input])
         };
         let matrices = (0..experts).map(each).collect::<Result<Vec<Array>>>()?;
         let weight = if self.shared.only_describe {

@@ -1,0 +1,49 @@
+//! EXAONE 4: norms behind both halves of a block and over each head; where some layers have a sliding
+//! window, the others do not see positions.
+
+use crate::config::Config;
+use crate::error::Result;
+use crate::kernels::Activation;
+use crate::layers::Decoder;
+use crate::shape::{AttentionParts, NormSpan, Shape, activation, windows};
+use crate::weights::Weights;
+
+/// Builds the model under the names of `Exaone4ForCausalLM`.
+pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
+    let shape = Shape::read(config)?;
+    let rope = config.rope("full_attention", 10_000.0)?;
+    let act = activation(config, "hidden_act", Activation::Silu)?;
+    let pattern = pattern(config)?;
+    let window = config.opt_size("sliding_window")?;
+    let windows = windows(config, shape.num_hidden_layers, window, |index| {
+        pattern.get(index as usize % pattern.len().max(1)) == Some(&b'L')
+    })?;
+    shape.decoder(config, w, &w.at("model"), |w, index| {
+        let parts = AttentionParts {
+            qk_norms: NormSpan::Head,
+            window: windows[index],
+            ..AttentionParts::PLAIN
+        };
+        let rope = (window.is_none() || windows[index].is_some()).then_some(&rope);
+        let attention = shape.attention(&w.at("self_attn"), rope, parts)?;
+        shape.post_norm_block(w, attention, shape.mlp(&w.at("mlp"), act, false)?)
+    })
+}
+
+/// The layers in turn: `L` for one with a window, `G` for one without. A number says how many layers
+/// the turn has, the last one without a window.
+fn pattern(config: &Config) -> Result<Vec<u8>> {
+    const KEY: &str = "sliding_window_pattern";
+    let Some(value) = config.get(KEY) else { return Ok(Vec::new()) };
+    if let Some(text) = value.as_str() {
+        if text.bytes().all(|kind| b"LG".contains(&kind)) {
+            return Ok(text.as_bytes().to_vec());
+        }
+    } else if let Some(size @ 1..=1000) = value.as_u64() {
+        let mut turn = vec![b'L'; size as usize];
+        turn[size as usize - 1] = b'G';
+        return Ok(turn);
+    }
+    let expected = "letters L and G, or a number of layers";
+    Err(config.wrong(KEY, value, expected))
+}

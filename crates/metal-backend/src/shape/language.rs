@@ -1,0 +1,46 @@
+//! The language part of a checkpoint that has others too.
+
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::weights::Weights;
+
+/// The language part of a multimodal checkpoint.
+pub(crate) struct Language {
+    /// `text_config`.
+    pub config: Config,
+    /// What the output layer is under.
+    pub head: Weights,
+    /// What the embeddings and the blocks are under.
+    pub model: Weights,
+}
+
+impl Language {
+    /// The language part. The tensors whose names begin with one of `vision`, after a `model.`, are
+    /// left aside.
+    ///
+    /// # Errors
+    /// A config without `text_config`.
+    pub fn of(config: &Config, w: &Weights, vision: &[&str]) -> Result<Language> {
+        let config = config
+            .object("text_config")?
+            .ok_or_else(|| Error::model("config.json: key `text_config` is missing"))?
+            // Some releases state these outside only.
+            .with_fallback(config, "vocab_size")
+            .with_fallback(config, "tie_word_embeddings");
+        w.leave_part("vision tower", |name| {
+            let name = name.strip_prefix("model.").unwrap_or(name);
+            vision.iter().any(|prefix| name.starts_with(prefix))
+        });
+        // transformers 5 saves `model.language_model.…`, everything before `language_model.model.…`.
+        let (newer, older) = (w.at("model.language_model"), w.at("language_model"));
+        let (head, model) = if !newer.is_empty() {
+            (w.clone(), newer)
+        } else if !older.is_empty() {
+            let model = older.at("model");
+            (older, model)
+        } else {
+            (w.clone(), w.at("model"))
+        };
+        Ok(Language { config, head, model })
+    }
+}

@@ -1,0 +1,122 @@
+//! The architectures of `scripts/families`: whole and chunked prompts, rows of a batch, and prompts that
+//! go on from what an earlier one left.
+
+use inference_core::{GenerateMetrics, LoadOptions, Prompt, TextModel};
+
+use crate::batches::rows_agree_with_the_references;
+use crate::checkpoints::agrees_with_the_references;
+use crate::fixtures::{Checkpoint, Golden, greedy, ids, token_ids};
+
+/// Checks all that the golden of `name` has.
+fn agrees_in_all(name: &str) {
+    agrees_with_the_references(name);
+    rows_agree_with_the_references(name, "base");
+    goes_on_as_if_read_at_once(name);
+}
+
+/// Tokens after `prompt`, and how it went.
+fn run(model: &dyn TextModel, prompt: &[u32]) -> (Vec<u32>, GenerateMetrics) {
+    let prompt = Prompt::Ids(prompt.to_vec());
+    let mut generation = model.generate(&prompt, &greedy(48)).expect("it starts");
+    let tokens: Vec<_> = generation.by_ref().map(|token| token.expect("a token")).collect();
+    let metrics = generation.outcome().expect("it ended").metrics.clone();
+    (token_ids(&tokens), metrics)
+}
+
+/// A prompt that goes on where an earlier one ended, or after its answer, leads to the tokens of the
+/// prompt that is read at once.
+fn goes_on_as_if_read_at_once(name: &str) {
+    let golden = Golden::new(name);
+    let checkpoint = Checkpoint::new(name);
+    let cases = golden.json["resumed"].as_object().expect("cases");
+    assert_eq!(cases.len(), 3, "{name}");
+    for (case, expected) in cases {
+        let options = LoadOptions { prefix_cache: Some(1 << 26), ..LoadOptions::default() };
+        let model = checkpoint.load(options);
+        let first = ids(&expected["first"]);
+        let (answer, _) = run(&*model, &first);
+        let mut prompt = first.clone();
+        if let Some(expected) = expected.get("answer") {
+            let expected = ids(expected);
+            assert_eq!(answer[..expected.len()], expected, "{name} {case}");
+            prompt.extend(expected);
+        }
+        prompt.extend(ids(&expected["then"]));
+        let (found, metrics) = run(&*model, &prompt);
+        assert_eq!(found, ids(&expected["tokens"]), "{name} {case}");
+        // Whole blocks of 64 are kept.
+        let kept = first.len() / 64 * 64;
+        let cached = metrics.cached_prompt_tokens;
+        assert!(cached >= kept && cached > 0, "{name} {case}: {cached} of {kept}");
+    }
+}
+
+#[test]
+fn granite_agrees_in_all() {
+    agrees_in_all("granite");
+}
+
+#[test]
+fn ministral3_agrees_in_all() {
+    agrees_in_all("ministral3");
+}
+
+#[test]
+fn mistral3_agrees_in_all() {
+    agrees_in_all("mistral3");
+}
+
+#[test]
+fn olmo3_agrees_in_all() {
+    agrees_in_all("olmo3");
+}
+
+#[test]
+fn qwen2_moe_agrees_in_all() {
+    agrees_in_all("qwen2_moe");
+}
+
+#[test]
+fn mixtral_agrees_in_all() {
+    agrees_in_all("mixtral");
+}
+
+#[test]
+fn seed_oss_agrees_in_all() {
+    agrees_in_all("seed_oss");
+}
+
+#[test]
+fn exaone4_agrees_in_all() {
+    agrees_in_all("exaone4");
+}
+
+#[test]
+fn hunyuan_v1_dense_agrees_in_all() {
+    agrees_in_all("hunyuan_v1_dense");
+}
+
+#[test]
+fn qwen3_vl_agrees_in_all() {
+    agrees_in_all("qwen3_vl");
+}
+
+#[test]
+fn ernie4_5_moe_agrees_in_all() {
+    agrees_in_all("ernie4_5_moe");
+}
+
+#[test]
+fn glm4_moe_agrees_in_all() {
+    agrees_in_all("glm4_moe");
+}
+
+#[test]
+fn minimax_m2_agrees_in_all() {
+    agrees_in_all("minimax_m2");
+}
+
+#[test]
+fn cohere2_agrees_in_all() {
+    agrees_in_all("cohere2");
+}
