@@ -120,3 +120,18 @@ fn minimax_m2_agrees_in_all() {
 fn cohere2_agrees_in_all() {
     agrees_in_all("cohere2");
 }
+
+#[test]
+fn qwen3_5_agrees_in_all() {
+    agrees_in_all("qwen3_5");
+}
+
+#[test]
+fn qwen3_5_by_itself_is_the_language_part_of_the_whole() {
+    let golden = Golden::new("qwen3_5");
+    let model = Checkpoint::new("qwen3_5_text").load(LoadOptions::default());
+    for (name, prompt) in golden.prompts() {
+        let (tokens, _) = run(&*model, &ids(&prompt["ids"]));
+        assert_eq!(tokens, ids(&prompt["greedy"]["base"]["tokens"]), "{name}");
+    }
+}

@@ -29,6 +29,9 @@ pub struct Checkpoint {
 
 impl Checkpoint {
     pub fn new(name: &str) -> Checkpoint {
+        if name == "qwen3_5_text" {
+            return Checkpoint::new("qwen3_5").bare();
+        }
         let folder = tempfile::tempdir().expect("a temporary folder");
         let tokenizers = json("tokenizers.json");
         let tokenizer = tokenizers[name].as_str().expect("every model has a tokenizer");
@@ -40,6 +43,22 @@ impl Checkpoint {
             }
         }
         Checkpoint { folder }
+    }
+
+    /// The language part by itself: the config under `text_config`, and its tensors' names.
+    fn bare(self) -> Checkpoint {
+        let path = self.folder.path().join("config.json");
+        let text = fs::read_to_string(&path).expect("the config is there");
+        let whole: Json = serde_json::from_str(&text).expect("the config is JSON");
+        fs::write(path, whole["text_config"].to_string()).expect("the folder takes the file");
+        let path = self.folder.path().join("model.safetensors");
+        let file = fs::read(&path).expect("the weights are there");
+        let tensors = SafeTensors::deserialize(&file).expect("weights");
+        let named = tensors.iter().filter(|(name, _)| !name.starts_with("model.visual."));
+        let named = named.map(|(name, tensor)| (name.replace("language_model.", ""), tensor));
+        let bytes = safetensors::serialize(named, None).expect("weights");
+        fs::write(path, bytes).expect("the folder takes the file");
+        self
     }
 
     /// Replaces the checkpoint's config and keeps its weights.
