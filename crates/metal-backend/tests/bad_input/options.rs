@@ -260,7 +260,7 @@ fn what_one_model_cannot_do_is_in_its_report() {
     let what = "kv_group_size".to_owned();
     let groups =
         LoadOptions { kv_bits: Some(8), kv_group_size: Some(32), ..LoadOptions::default() };
-    let reason_of_groups = "a head of 4 values is not a multiple of 32".to_owned();
+    let reason_of_groups = "a head of 4 values is not a multiple of 64 or 32".to_owned();
     let expected = Error::Unsupported { what, reason: reason_of_groups };
     assert_eq!(checkpoint.load(&groups).unwrap_err(), expected);
 
