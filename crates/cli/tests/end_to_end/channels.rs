@@ -12,11 +12,7 @@ use crate::{generated, json, ml, ml_with_stdin, text};
 const GRAMMAR: &str = r#"start: <|channel|> "analysis" <|message|> "Hm." <|end|> <|start|> "assistant" <|channel|> "final" <|message|> "Blue."
 "#;
 
-/// What the chat template writes of tools.
-const TOOLS: &str = r#"{%- if tools %}{{- "<|start|>developer<|message|>" ~ (tools | tojson) ~ "<|end|>" }}{%- endif -%}
-"#;
-
-/// A folder with the model and its grammar.
+/// A folder with the model, whose template takes no tools, and its grammar.
 struct GptOss(TempDir);
 
 impl GptOss {
@@ -30,10 +26,6 @@ impl GptOss {
                 fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
             }
         }
-        // Released templates take tools, which the fixture's does not.
-        let template = folder.path().join("chat_template.jinja");
-        let text = fs::read_to_string(&template).unwrap();
-        fs::write(&template, TOOLS.to_owned() + &text).unwrap();
         fs::write(folder.path().join("grammar.lark"), GRAMMAR).unwrap();
         GptOss(folder)
     }

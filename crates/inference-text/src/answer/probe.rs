@@ -22,20 +22,25 @@ const SIGNS: &[(Family, &[&str])] = &[
 
 impl Family {
     /// Renders conversations with a tool and a call of it, and looks for the marks of a family.
-    /// [`Family::Plain`] where the template knows no tools.
+    /// [`Family::Plain`] where the template knows no tools and no channels.
     pub fn probe(model: &dyn TextModel) -> Family {
-        let options = ChatOptions { tools: vec![tool()], ..ChatOptions::default() };
         // A template that refuses a conversation has no marks for it.
-        Family::of_template(&|messages| {
-            model.render_chat(messages, &options).map(|prompt| prompt.text).unwrap_or_default()
-        })
+        let render = |messages: &[Message], options: &ChatOptions| {
+            model.render_chat(messages, options).map(|prompt| prompt.text).unwrap_or_default()
+        };
+        // Answers come in channels whether or not the template takes tools.
+        if is_harmony(&render(&[Message::user("Where?")], &ChatOptions::default())) {
+            return Family::Harmony;
+        }
+        let options = ChatOptions { tools: vec![tool()], ..ChatOptions::default() };
+        Family::of_template(&|messages| render(messages, &options))
     }
 
     /// The family of a template that renders conversations with [`tool`].
     fn of_template(rendered: &dyn Fn(&[Message]) -> String) -> Family {
         let question = || Message::user("Where?");
         let offered = rendered(&[question()]);
-        if offered.contains("<|start|>") && offered.ends_with("<|start|>assistant") {
+        if is_harmony(&offered) {
             return Family::Harmony;
         }
         // Some templates take the arguments as text, some want the call's result.
@@ -57,6 +62,11 @@ impl Family {
         let sign = SIGNS.iter().find(|(_, signs)| signs.iter().any(|sign| texts.contains(sign)));
         sign.map_or(Family::Plain, |(family, _)| *family)
     }
+}
+
+/// Whether a conversation, rendered up to the answer, is one of channels.
+fn is_harmony(rendered: &str) -> bool {
+    rendered.ends_with("<|start|>assistant")
 }
 
 fn tool() -> Value {
