@@ -32,6 +32,6 @@ impl From<Vec<u32>> for Prompt {
 pub struct RenderedPrompt {
     /// The rendered text.
     pub text: String,
-    /// Its token ids, as [`TextModel::chat`] feeds them.
+    /// Its token ids, as [`TextModel::chat`](crate::TextModel::chat) feeds them.
     pub ids: Vec<u32>,
 }

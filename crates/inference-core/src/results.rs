@@ -9,7 +9,7 @@ pub struct ClassifyResult {
     pub token: Token,
     /// `[vocab_size]` logits at the last position; only when asked for.
     pub logits: Option<Vec<f32>>,
-    /// One entry for each of [`ClassifyOptions::labels`], in their order.
+    /// One entry for each of [`ClassifyOptions::labels`](crate::ClassifyOptions::labels), in their order.
     pub labels: Vec<LabelScore>,
 }
 
@@ -26,7 +26,7 @@ pub struct LabelScore {
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchResult {
     /// The prompt's tokens with their log probabilities, where they were asked for; as
-    /// [`Generation::take_prompt_logprobs`] has them.
+    /// [`Generation::take_prompt_logprobs`](crate::Generation::take_prompt_logprobs) has them.
     pub prompt_logprobs: Option<Vec<Token>>,
     /// What was generated until the end or the error.
     pub tokens: Vec<Token>,

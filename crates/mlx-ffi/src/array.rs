@@ -270,7 +270,7 @@ impl Array {
     ///
     /// # Errors
     /// What failed in any operation that the value needs, or in one queued before by
-    /// [`async_eval`]. MLX reports a failure once: an array whose computation failed holds
+    /// [`async_eval`](crate::async_eval). MLX reports a failure once: an array whose computation failed holds
     /// arbitrary bytes from then on, and reads of it succeed. So it is dropped, with all that was
     /// queued together with it.
     pub fn eval(&self) -> Result<()> {
