@@ -4,6 +4,7 @@
 #include "allocate.h"
 #include "cpu_operation.h"
 #include "cuda_launch.h"
+#include "dense.h"
 #include "device_memory.h"
 #include "environment.h"
 #include "recover.h"

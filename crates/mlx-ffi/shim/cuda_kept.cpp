@@ -1,4 +1,6 @@
+#include "cuda_blas.h"
 #include "cuda_compiler.h"
+#include "dense.h"
 #include "in_place.h"
 #include "kept.h"
 
@@ -6,6 +8,7 @@
 #include <array>
 #include <stdexcept>
 
+#include "mlx/ops.h"
 #include "mlx/transforms.h"
 
 using namespace mlx::core;
@@ -33,7 +36,7 @@ auto or_foreign(F work) {
   }
 }
 
-// Launches of kernels, as a graph of CUDA's.
+// Launches of kernels, and products, as a graph of CUDA's.
 class CudaKept : public Kept {
  public:
   explicit CudaKept(bool overlap) : overlap_(overlap && compute_major() >= 9) {}
@@ -52,6 +55,16 @@ class CudaKept : public Kept {
 
  private:
   Known known(const array& a) override {
+    if (dynamic_cast<Dense*>(a.primitive_ptr().get())) {
+      auto is_fit = [](const array& of) {
+        return of.status() == array::Status::unscheduled || of.flags().row_contiguous;
+      };
+      auto& inputs = a.inputs();
+      if (!multiplies(a.dtype()) || !std::all_of(inputs.begin(), inputs.end(), is_fit)) {
+        throw Foreign{};
+      }
+      return {true, {}};
+    }
     auto [kernel, written] = kernel_and_written(*a.primitive_ptr());
     for (auto& input : a.inputs()) {
       bool is_there = input.status() != array::Status::unscheduled;
@@ -84,10 +97,16 @@ class CudaKept : public Kept {
   void capture(const std::vector<Operation>& operations) {
     auto& c = *cuda();
     constexpr unsigned NON_BLOCKING = 1;
-    constexpr int THREAD_LOCAL = 1;
+    // A library may load its kernels, or ask for memory, as it is called for the first time.
+    constexpr int RELAXED = 2;
+    auto is_product = [](const Operation& of) { return dynamic_cast<Dense*>(of.primitive.get()) != nullptr; };
+    if (std::any_of(operations.begin(), operations.end(), is_product)) {
+      workspace_ = zeros({static_cast<int>(BLAS_WORKSPACE)}, uint8, this->stream());
+      async_eval({*workspace_});
+    }
     Handle stream, graph = nullptr;
     check(c.new_stream(&stream, NON_BLOCKING), "cuStreamCreate");
-    int result = c.capture(stream, THREAD_LOCAL);
+    int result = c.capture(stream, RELAXED);
     try {
       for (size_t i = 0; i < operations.size() && result == 0; i++) {
         result = launch(operations[i], i > 0 && overlap_, stream);
@@ -119,6 +138,17 @@ class CudaKept : public Kept {
       int32_t dims{0};
     };
     auto& [primitive, inputs, outputs] = operation;
+    if (dynamic_cast<Dense*>(primitive.get())) {
+      auto& w = inputs[1];
+      int in = w.shape[1], out = w.shape[0];
+      int rows = 1;
+      for (size_t i = 0; i + 1 < outputs[0].shape.size(); i++) {
+        rows *= outputs[0].shape[i];
+      }
+      Product product{rows, in, out, w.dtype, inputs[0].address, w.address, outputs[0].address};
+      multiply(product, device_address_of(*workspace_), stream);
+      return 0;
+    }
     auto& kernel = kernel_and_written(*primitive).first;
     std::vector<Values> values(inputs.size() + outputs.size());
     std::vector<void*> arguments;
@@ -187,6 +217,8 @@ class CudaKept : public Kept {
   };
 
   bool overlap_;
+  // Of all products: they run one after the other.
+  std::optional<array> workspace_;
   std::array<Sent, 2> sent_;
   size_t runs_{0};
   Handle executable_{nullptr};

@@ -17,7 +17,7 @@ typedef struct mlxrs_replay_ {
 /**
  * The operations that make `output`, which is not evaluated, of `moving`, which are not either, of `fixed`
  * and of whatever else is evaluated. `res` stays empty where something else than operations of
- * mlxrs_launch_apply and mlxrs_cpu_operation is among them, or while kernels are compiled for this, which
+ * mlxrs_launch_apply, mlxrs_dense and mlxrs_cpu_operation is among them, or while kernels are compiled for this, which
  * takes a second on other threads: then it is worth another try, and `pending` is set; or where CUDA has no
  * memory left for it. With `overlap` a kernel for CUDA begins before the one before it has ended, as far as it
  * does not read what that one writes.

@@ -3327,6 +3327,13 @@ unsafe extern "C" {
         inputs: mlx_vector_array,
     ) -> ::std::os::raw::c_int;
     pub fn mlxrs_launch_free(launch: mlxrs_launch);
+    #[doc = " `x wᵀ` for `x` of `[…, in]` and `w` of `[out, in]`, of one type: `[…, out]`. MLX multiplies; a replay on\n CUDA lets cuBLASLt multiply.\n Returns 0, or 1 after the error handler has been called."]
+    pub fn mlxrs_dense(
+        res: *mut mlx_array,
+        x: mlx_array,
+        w: mlx_array,
+        stream: mlx_stream,
+    ) -> ::std::os::raw::c_int;
     #[doc = " Bytes of a CUDA device that no process holds, and that it has. Zero for both where there is no CUDA,\n or where this thread has not used the device yet."]
     pub fn mlxrs_device_memory(free_bytes: *mut usize, total_bytes: *mut usize);
     #[doc = " Bytes that this process holds: of the CUDA device, where `on_gpu` and there is one, else of the\n machine's memory. Zero where nobody tells."]
@@ -3341,7 +3348,7 @@ unsafe extern "C" {
     pub fn mlxrs_environment();
     #[doc = " Drops what was prepared for `stream`, of this thread, and never sent, waits for what was sent, gives\n unused memory back and sees that an operation succeeds. Arrays of evaluations that have failed stay\n without values.\n Returns 0, or 1 after the error handler has been called: then the thread must not use the stream any\n more, and must not end, since MLX would use it then."]
     pub fn mlxrs_recover(stream: mlx_stream) -> ::std::os::raw::c_int;
-    #[doc = " The operations that make `output`, which is not evaluated, of `moving`, which are not either, of `fixed`\n and of whatever else is evaluated. `res` stays empty where something else than operations of\n mlxrs_launch_apply and mlxrs_cpu_operation is among them, or while kernels are compiled for this, which\n takes a second on other threads: then it is worth another try, and `pending` is set; or where CUDA has no\n memory left for it. With `overlap` a kernel for CUDA begins before the one before it has ended, as far as it\n does not read what that one writes.\n Returns 0, or 1 after the error handler has been called."]
+    #[doc = " The operations that make `output`, which is not evaluated, of `moving`, which are not either, of `fixed`\n and of whatever else is evaluated. `res` stays empty where something else than operations of\n mlxrs_launch_apply, mlxrs_dense and mlxrs_cpu_operation is among them, or while kernels are compiled for this, which\n takes a second on other threads: then it is worth another try, and `pending` is set; or where CUDA has no\n memory left for it. With `overlap` a kernel for CUDA begins before the one before it has ended, as far as it\n does not read what that one writes.\n Returns 0, or 1 after the error handler has been called."]
     pub fn mlxrs_replay_new(
         res: *mut mlxrs_replay,
         pending: *mut bool,

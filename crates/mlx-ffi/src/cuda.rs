@@ -8,12 +8,16 @@
 
 mod attention;
 mod constants;
+mod dense;
 mod kernel;
 mod launch;
 mod product;
 mod rows;
 
 pub use attention::{attends, step_attention};
+pub use dense::{dense, takes_dense};
 pub use launch::ON_DEVICE;
-pub use product::{Around, MOST_ROWS, Weights, few_rows, one_row, takes_few_rows, takes_one_row};
+pub use product::{
+    Around, MOST_PACKED_ROWS, MOST_ROWS, Weights, few_rows, one_row, takes_few_rows, takes_one_row,
+};
 pub use rows::{gated, residual, takes_gate, takes_residual};

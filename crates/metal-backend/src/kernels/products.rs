@@ -13,6 +13,9 @@ const UNPACKED_STEPS_FROM: i32 = 128;
 /// 36 for 2, 91 for 6 (H200).
 const FEW: i32 = 8;
 
+/// The most positions of prompts for which our own kernel for packed weights is the fastest.
+const MOST_PROMPT_ROWS: i32 = 128;
+
 /// Elements of a large matrix.
 const LARGE: i64 = 1 << 24;
 
@@ -21,6 +24,7 @@ impl Kernels {
     pub fn dense(self, x: &Array, w: &Array) -> mlx_ffi::Result<Array> {
         match self {
             Kernels::Cuda if few_rows_pay(x, w) => cuda::few_rows(x, cuda::Weights::Dense(w)),
+            Kernels::Cuda if cuda::takes_dense(x, w) => cuda::dense(x, w),
             Kernels::Mlx | Kernels::MlxOnCuda | Kernels::Cuda => {
                 ops::matmul(x, &ops::swap_axes(w, -1, -2)?)
             }
@@ -47,8 +51,7 @@ impl Kernels {
             }
             Kernels::Mlx => by_rows(x, |x| quantized_matmul(x, w)),
             Kernels::MlxOnCuda | Kernels::Cuda => {
-                let is_step = x.shape().iter().rev().nth(1) == Some(&1);
-                let unpacked_from = if is_step { UNPACKED_STEPS_FROM } else { UNPACKED_FROM };
+                let unpacked_from = if is_step(x) { UNPACKED_STEPS_FROM } else { UNPACKED_FROM };
                 by_rows(x, |x| cuda_quantized(x, w, unpacked_from))
             }
             Kernels::Cpu => cpu::quantized_matmul(x, w),
@@ -64,13 +67,21 @@ fn few_rows_pay(x: &Array, w: &Array) -> bool {
     sizes_fit && rows > 1 && cuda::takes_few_rows(x, cuda::Weights::Dense(w))
 }
 
-/// Whether our own kernel for a few rows of packed weights is faster than MLX's: 57 µs against 151 for 8 rows of 9728 × 2560 in 4 bits, 32 against 47 of
-/// 2560 × 9728. For 1024 × 151936 it is 112 against 97, but MLX's kernel may take a minute to be
+/// Whether `x` has one position of each row of a batch.
+fn is_step(x: &Array) -> bool {
+    x.shape().iter().rev().nth(1) == Some(&1)
+}
+
+/// Whether our own kernel for a few rows of packed weights is faster than MLX's: 57 µs against 151 for 8
+/// rows of 9728 × 2560 in 4 bits, 32 against 47 of 2560 × 9728. A step of more rows than
+/// [`MOST_PROMPT_ROWS`] takes it too, because it can be captured. For 1024 × 151936 it is 112 against 97, but MLX's kernel may take a minute to be
 /// compiled at its first use on a machine.
 fn few_packed_rows_pay(x: &Array, w: &Quantized) -> bool {
     let (rows, n) = (x.rows(), w.weight.shape()[0]);
     let size_fits = rows > 2 || rows == 2 && n >= 3072;
-    size_fits && cuda::takes_few_rows(x, cuda::Weights::Packed(w))
+    size_fits
+        && (rows <= MOST_PROMPT_ROWS || is_step(x))
+        && cuda::takes_few_rows(x, cuda::Weights::Packed(w))
 }
 
 /// `product` of `x` with all its rows in one matrix: MLX's kernels for packed weights read the weights

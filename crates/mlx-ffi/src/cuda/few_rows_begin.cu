@@ -1,5 +1,5 @@
-// How products of a few rows of x begin: a block has 32 rows of w, and a thread sums for each 16 of them
-// and each eight rows of x.
+// How products of a few rows of x begin: a block has 32 rows of w and up to 32 of x, and a thread sums for
+// each 16 of the former and each eight of the latter.
 
 wait_for_last();
 int rows_of_x = 1;
@@ -8,6 +8,10 @@ for (int i = 0; i + 1 < x_ndim; i++) {
 }
 const int columns = x_shape[x_ndim - 1];
 const int rows_of_w = w_shape[0];
+const int first_of_x = blockIdx.y * TILES * 8;
+x += static_cast<int64_t>(first_of_x) * columns;
+out += static_cast<int64_t>(first_of_x) * rows_of_w;
+rows_of_x = min(rows_of_x - first_of_x, TILES * 8);
 const int warp = threadIdx.x / 32;
 const int quad = threadIdx.x % 32 / 4;
 const int part = threadIdx.x % 4;

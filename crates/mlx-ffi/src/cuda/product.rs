@@ -21,8 +21,10 @@ const PLAIN_BLOCKS: i32 = 528;
 const UNPACKING_BLOCKS: i32 = 264;
 /// The most rows of weights that a product takes.
 const MOST_WEIGHT_ROWS: i32 = 1 << 26;
-/// The most rows of x that a product takes.
+/// The most rows of x that blocks of a product of few rows share.
 pub const MOST_ROWS: i32 = 32;
+/// The most rows of x that are multiplied with packed weights, by so many blocks each time.
+pub const MOST_PACKED_ROWS: i32 = 512;
 
 const ONE_ROW: Source = Source {
     name: c"one_row",
@@ -186,7 +188,7 @@ pub fn one_row(x: &Array, w: Weights<'_>, around: &Around<'_>) -> Result<Array> 
         around.bias.unwrap_or(x),
         around.onto.unwrap_or(x),
     ];
-    product(&ONE_ROW, &inputs, &constants, out, cut.blocks())
+    product(&ONE_ROW, &inputs, &constants, out, [cut.blocks(), 1])
 }
 
 /// How a product of one row is cut.
@@ -234,20 +236,21 @@ impl Cut {
 /// Whether [`few_rows`] multiplies `x` with such weights.
 pub fn takes_few_rows(x: &Array, w: Weights<'_>) -> bool {
     let Ok([n, k]) = w.dims() else { return false };
-    let is_known = match w.packing() {
-        Some((16, _)) => k % 32 == 0,
-        Some((4, group_size)) => matches!(group_size, 64 | 128),
-        _ => false,
+    let (is_known, most_rows) = match w.packing() {
+        Some((16, _)) => (k % 32 == 0, MOST_ROWS),
+        Some((4, group_size)) => (matches!(group_size, 64 | 128), MOST_PACKED_ROWS),
+        _ => (false, 0),
     };
     let types_fit = x.dtype() == Dtype::Bf16 && w.dtype() == Dtype::Bf16;
     let fits = (1..=MOST_WEIGHT_ROWS).contains(&n)
         && x.shape().last() == Some(&k)
         && k > 0
-        && (1..=MOST_ROWS).contains(&x.rows());
+        && (1..=most_rows).contains(&x.rows());
     is_known && types_fit && fits && w.is_whole()
 }
 
-/// `x wᵀ` for up to [`MOST_ROWS`] rows of x, `[…, in]`: `[…, out]`.
+/// `x wᵀ` for up to [`MOST_ROWS`] rows of x, `[…, in]`, or [`MOST_PACKED_ROWS`] with packed weights:
+/// `[…, out]`.
 ///
 /// # Errors
 /// What [`takes_few_rows`] does not take; a device without CUDA.
@@ -258,7 +261,7 @@ pub fn few_rows(x: &Array, w: Weights<'_>) -> Result<Array> {
     let ([n, _], rows) = (w.dims()?, x.rows());
     // Rows of x are multiplied by eights.
     let tiles = [1, 2, 4].into_iter().find(|tiles| rows <= tiles * 8).unwrap_or(4);
-    let blocks = (n + WEIGHT_ROWS - 1) / WEIGHT_ROWS;
+    let blocks = [(n + WEIGHT_ROWS - 1) / WEIGHT_ROWS, (rows + tiles * 8 - 1) / (tiles * 8)];
     let constants = |group_size| {
         [
             (c"T", Constant::Type(x.dtype())),
@@ -283,13 +286,13 @@ fn product(
     inputs: &[&Array],
     constants: &[(&'static CStr, Constant)],
     out: i32,
-    blocks: i32,
+    [blocks, rows_of_blocks]: [i32; 2],
 ) -> Result<Array> {
     let mut shape = inputs[0].shape().to_vec();
     if let Some(last) = shape.last_mut() {
         *last = out;
     }
-    let (grid, block) = ([THREADS * blocks, 1, 1], [THREADS, 1, 1]);
+    let (grid, block) = ([THREADS * blocks, rows_of_blocks, 1], [THREADS, 1, 1]);
     let outputs: [(&[i32], Dtype); 1] = [(&shape, inputs[0].dtype())];
     let all = Launch { grid, block, constants, outputs: &outputs };
     first(launch(source, inputs, &all)?)

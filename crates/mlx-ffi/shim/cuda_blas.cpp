@@ -1,0 +1,200 @@
+#include "cuda_blas.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <type_traits>
+
+namespace mlxrs {
+namespace {
+
+// As the library's header declares it.
+struct Algorithm {
+  uint64_t data[8];
+};
+
+struct Found {
+  Algorithm algorithm;
+  size_t workspace;
+  int state;
+  float waves;
+  int reserved[4];
+};
+
+struct Blas {
+  Handle handle;
+  int (*create)(Handle* handle);
+  int (*new_product)(Handle* product, int compute, int scale);
+  int (*set_product)(Handle product, int attribute, const void* value, size_t bytes);
+  int (*free_product)(Handle product);
+  int (*new_layout)(Handle* layout, int type, uint64_t rows, uint64_t columns, int64_t stride);
+  int (*free_layout)(Handle layout);
+  int (*new_preference)(Handle* preference);
+  int (*set_preference)(Handle preference, int attribute, const void* value, size_t bytes);
+  int (*free_preference)(Handle preference);
+  int (*find)(
+      Handle handle,
+      Handle product,
+      Handle a,
+      Handle b,
+      Handle c,
+      Handle d,
+      Handle preference,
+      int wanted,
+      Found* found,
+      int* count);
+  int (*multiply)(
+      Handle handle,
+      Handle product,
+      const void* alpha,
+      Address a,
+      Handle of_a,
+      Address b,
+      Handle of_b,
+      const void* beta,
+      Address c,
+      Handle of_c,
+      Address d,
+      Handle of_d,
+      const Algorithm* algorithm,
+      Address workspace,
+      size_t bytes,
+      Handle stream);
+};
+
+const Blas* blas() {
+  static const std::optional<Blas> found = []() -> std::optional<Blas> {
+    Blas all{};
+    auto find = [](auto& function, const char* name) {
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(RTLD_DEFAULT, name));
+      return function != nullptr;
+    };
+    bool complete = cuda() && find(all.create, "cublasLtCreate") &&
+        find(all.new_product, "cublasLtMatmulDescCreate") &&
+        find(all.set_product, "cublasLtMatmulDescSetAttribute") &&
+        find(all.free_product, "cublasLtMatmulDescDestroy") &&
+        find(all.new_layout, "cublasLtMatrixLayoutCreate") &&
+        find(all.free_layout, "cublasLtMatrixLayoutDestroy") &&
+        find(all.new_preference, "cublasLtMatmulPreferenceCreate") &&
+        find(all.set_preference, "cublasLtMatmulPreferenceSetAttribute") &&
+        find(all.free_preference, "cublasLtMatmulPreferenceDestroy") &&
+        find(all.find, "cublasLtMatmulAlgoGetHeuristic") && find(all.multiply, "cublasLtMatmul") &&
+        all.create(&all.handle) == 0;
+    return complete ? std::optional(all) : std::nullopt;
+  }();
+  return found ? &*found : nullptr;
+}
+
+void check_blas(int status, const char* what) {
+  if (status != 0) {
+    throw std::runtime_error(std::string(what) + " failed with status " + std::to_string(status));
+  }
+}
+
+std::optional<int> type_of(mlx::core::Dtype dtype) {
+  constexpr int HALF = 2, BFLOAT = 14;
+  if (dtype == mlx::core::bfloat16) {
+    return BFLOAT;
+  }
+  return dtype == mlx::core::float16 ? std::optional(HALF) : std::nullopt;
+}
+
+// What is made for one product, and freed with it.
+struct Described {
+  const Blas& b;
+  Handle product{nullptr}, w{nullptr}, x{nullptr}, y{nullptr}, preference{nullptr};
+
+  explicit Described(const Blas& b) : b(b) {}
+  Described(const Described&) = delete;
+  ~Described() {
+    auto free = [](auto function, Handle handle) {
+      if (handle) {
+        function(handle);
+      }
+    };
+    free(b.free_product, product);
+    free(b.free_layout, w);
+    free(b.free_layout, x);
+    free(b.free_layout, y);
+    free(b.free_preference, preference);
+  }
+};
+
+// The largest power of two up to 256 that divides an address.
+uint32_t alignment(Address address) {
+  return static_cast<uint32_t>(std::min<Address>(address & (~address + 1), 256));
+}
+
+// In the library's order, column by column, `w` is `[in, out]`, `x` `[in, rows]` and `y` `[out, rows]`.
+void describe(Described& of, const Product& p) {
+  constexpr int COMPUTE_F32 = 68, SCALE_F32 = 0, TRANSPOSE_A = 3, TRANSPOSED = 1;
+  auto& b = of.b;
+  int type = type_of(p.dtype).value();
+  check_blas(b.new_product(&of.product, COMPUTE_F32, SCALE_F32), "cublasLtMatmulDescCreate");
+  check_blas(
+      b.set_product(of.product, TRANSPOSE_A, &TRANSPOSED, sizeof(int)), "cublasLtMatmulDescSetAttribute");
+  check_blas(b.new_layout(&of.w, type, p.in, p.out, p.in), "cublasLtMatrixLayoutCreate");
+  check_blas(b.new_layout(&of.x, type, p.in, p.rows, p.in), "cublasLtMatrixLayoutCreate");
+  check_blas(b.new_layout(&of.y, type, p.out, p.rows, p.out), "cublasLtMatrixLayoutCreate");
+}
+
+// Asking takes longer than most products, so what was found is kept.
+Algorithm algorithm_for(Described& of, const Product& p) {
+  using Key = std::tuple<int, int, int, int, uint32_t, uint32_t, uint32_t>;
+  static std::mutex mutex;
+  static std::map<Key, Algorithm> known;
+  uint32_t alignments[] = {alignment(p.w), alignment(p.x), alignment(p.y), alignment(p.y)};
+  Key key{p.rows, p.in, p.out, *type_of(p.dtype), alignments[0], alignments[1], alignments[2]};
+  std::lock_guard lock(mutex);
+  if (auto found = known.find(key); found != known.end()) {
+    return found->second;
+  }
+  constexpr int MOST_WORKSPACE = 1, LEAST_ALIGNMENT = 5;
+  auto& b = of.b;
+  check_blas(b.new_preference(&of.preference), "cublasLtMatmulPreferenceCreate");
+  size_t most = BLAS_WORKSPACE;
+  check_blas(
+      b.set_preference(of.preference, MOST_WORKSPACE, &most, sizeof(most)),
+      "cublasLtMatmulPreferenceSetAttribute");
+  for (int i = 0; i < 4; i++) {
+    check_blas(
+        b.set_preference(of.preference, LEAST_ALIGNMENT + i, &alignments[i], sizeof(uint32_t)),
+        "cublasLtMatmulPreferenceSetAttribute");
+  }
+  Found found{};
+  int count = 0;
+  check_blas(
+      b.find(b.handle, of.product, of.w, of.x, of.y, of.y, of.preference, 1, &found, &count),
+      "cublasLtMatmulAlgoGetHeuristic");
+  if (count == 0) {
+    throw std::runtime_error("cuBLASLt has no kernel for a product");
+  }
+  return known.emplace(key, found.algorithm).first->second;
+}
+
+} // namespace
+
+bool multiplies(mlx::core::Dtype dtype) {
+  return type_of(dtype).has_value() && blas() != nullptr;
+}
+
+void multiply(const Product& p, Address workspace, Handle stream) {
+  auto& b = *blas();
+  Described of(b);
+  describe(of, p);
+  auto algorithm = algorithm_for(of, p);
+  const float one = 1, zero = 0;
+  check_blas(
+      b.multiply(
+          b.handle, of.product, &one, p.w, of.w, p.x, of.x, &zero, p.y, of.y, p.y, of.y, &algorithm, workspace,
+          BLAS_WORKSPACE, stream),
+      "cublasLtMatmul");
+}
+
+} // namespace mlxrs
