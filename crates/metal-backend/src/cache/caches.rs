@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Result};
 
-use super::buffer::{BLOCK, Parts};
+use super::buffer::Parts;
 use super::rope_factors::RopeFactors;
 use super::spec::StateSpec;
 use super::state::State;
@@ -136,18 +136,19 @@ impl Caches {
         self.layers.iter().map(|layer| layer.snapshot(row)).collect()
     }
 
-    /// Fills empty caches of one row with consecutive blocks, from the first position on: for each
-    /// block, each layer's arrays. A snapshot is that of the last block's end.
+    /// Fills empty caches of one row with consecutive stretches, `positions` from the first one on: for
+    /// each, every layer's arrays. A snapshot is that of their end.
     pub(super) fn restore(
         &mut self,
-        blocks: &[&[Parts]],
+        stretches: &[Vec<Parts>],
+        positions: i32,
         snapshot: Option<&[Parts]>,
     ) -> Result<()> {
         for (index, layer) in self.layers.iter_mut().enumerate() {
-            let of_layer: Vec<&Parts> = blocks.iter().map(|layers| &layers[index]).collect();
+            let of_layer: Vec<&Parts> = stretches.iter().map(|layers| &layers[index]).collect();
             layer.restore(&of_layer, snapshot.map(|layers| &layers[index]))?;
         }
-        self.offsets = vec![(blocks.len() * BLOCK) as i32];
+        self.offsets = vec![positions];
         Ok(())
     }
 }

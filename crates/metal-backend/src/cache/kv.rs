@@ -154,7 +154,7 @@ impl KvCache {
         }
     }
 
-    /// Fills an empty cache of one row with consecutive blocks, from the first position on.
+    /// Fills an empty cache of one row with consecutive stretches, from the first position on.
     pub fn restore(&mut self, blocks: &[&Parts]) -> Result<()> {
         match &mut self.buffers {
             Buffers::Slab(slab) => slab.restore(blocks),

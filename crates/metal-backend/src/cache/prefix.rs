@@ -2,18 +2,22 @@
 //!
 //! A tree whose nodes are blocks of ids: a node's path from the root is a prefix, and holds each
 //! layer's keys and values of its own positions only, so that prefixes share what they have in
-//! common. What sees a window only is kept for every position too, so that any block's end can be
+//! common. Blocks that were kept at once share their buffers, which are freed with the last of them. What sees a window only is kept for every position too, so that any block's end can be
 //! gone on from. A recurrent state is what it is at one position: there, some nodes hold a snapshot, and
 //! only these can be gone on from.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use inference_core::CacheMiss;
-use mlx_ffi::{Result, eval_all};
+use mlx_ffi::{Array, Result, async_eval, eval_all, on_cpu};
 
-use super::buffer::{BLOCK, Parts};
+use super::buffer::{BLOCK, Parts, between};
 use super::caches::Caches;
 use super::rope_factors::RopeFactors;
+
+/// Blocks that share buffers at most: they are copied at once, and freed at once.
+const MOST_BLOCKS: usize = 16;
 
 /// The blocks that follow another one, by their ids.
 type Children = HashMap<Box<[u32]>, u64>;
@@ -44,11 +48,28 @@ struct Node {
     factors: RopeFactors,
     parent: Option<u64>,
     children: Children,
-    layers: Vec<Parts>,
+    /// Where its keys and values lie, and which block it is there.
+    stretch: Rc<Stretch>,
+    at: usize,
     /// What layers cannot go on without from the block's end, where they were there when it was kept.
     snapshot: Option<Snapshot>,
-    bytes: u64,
     last_used: u64,
+}
+
+/// Each layer's keys and values of consecutive blocks.
+struct Stretch {
+    layers: Vec<Parts>,
+    blocks: usize,
+    bytes: u64,
+}
+
+impl Stretch {
+    /// What the layers hold of these blocks.
+    fn between(&self, first: usize, end: usize) -> Result<Vec<Parts>> {
+        let [first, end] = [first, end].map(|block| (block * BLOCK) as i32);
+        let of_layer = |parts: &Parts| parts.iter().map(|part| between(part, first, end)).collect();
+        self.layers.iter().map(of_layer).collect()
+    }
 }
 
 /// A copy of each layer's recurrent state.
@@ -115,44 +136,54 @@ impl PrefixCache {
                 node.last_used = self.clock;
             }
         }
-        let blocks: Vec<&[Parts]> = path
-            .iter()
-            .filter_map(|key| self.nodes.get(key))
-            .map(|node| &node.layers[..])
-            .collect();
         let last = path.last().and_then(|key| self.nodes.get(key));
         let snapshot = last.and_then(|node| node.snapshot.as_ref());
-        caches.restore(&blocks, snapshot.map(|snapshot| &snapshot.layers[..]))?;
+        let nodes: Vec<&Node> = path.iter().filter_map(|key| self.nodes.get(key)).collect();
+        let one_by_one =
+            |a: &&Node, b: &&Node| Rc::ptr_eq(&a.stretch, &b.stretch) && a.at + 1 == b.at;
+        let stretch = |nodes: &[&Node]| match nodes {
+            [first, ..] => first.stretch.between(first.at, first.at + nodes.len()),
+            [] => Ok(Vec::new()),
+        };
+        let stretches: Vec<Vec<Parts>> =
+            nodes.chunk_by(one_by_one).map(stretch).collect::<Result<_>>()?;
+        let positions = (nodes.len() * BLOCK) as i32;
+        caches.restore(&stretches, positions, snapshot.map(|snapshot| &snapshot.layers[..]))?;
         Ok(miss)
     }
 
-    /// Keeps what row `row` of `caches` holds of whole blocks of `ids`, its ids.
-    pub fn keep(&mut self, ids: &[u32], caches: &Caches, row: usize, moment: Moment) -> Result<()> {
+    /// Keeps what row `row` of `caches` holds of whole blocks of `ids`, its first ids. Its last position is
+    /// that of id `held`.
+    pub fn keep(
+        &mut self,
+        (ids, held): (&[u32], usize),
+        caches: &Caches,
+        row: usize,
+        moment: Moment,
+    ) -> Result<()> {
         if self.budget == 0 {
             return Ok(());
         }
-        let held = caches.offsets()[row] as usize;
         let ids = &ids[..ids.len().min(held)];
         let (path, _) = self.path(ids, caches.rope_factors());
         let mut parent = path.last().copied();
         self.clock += 1;
-        for (index, block) in ids.chunks_exact(BLOCK).enumerate().skip(path.len()) {
-            let first = (index * BLOCK) as i32;
-            let Some(layers) = caches.copy(row, first, first + BLOCK as i32)? else {
+        let (mut first, end) = (path.len(), ids.len() / BLOCK);
+        while first < end {
+            let Some(stretch) = self.stretch(caches, row, (first, end), parent)? else {
                 return Ok(());
             };
-            let arrays = || layers.iter().flatten();
-            let bytes = arrays().map(|array| array.nbytes() as u64).sum();
-            if !self.make_room(bytes, parent) {
-                return Ok(());
+            let stretch = Rc::new(stretch);
+            let blocks = ids.chunks_exact(BLOCK).skip(first).take(stretch.blocks);
+            for (at, block) in blocks.enumerate() {
+                let (ids, children) = (Box::from(block), Children::new());
+                let (factors, last_used) = (caches.rope_factors(), self.clock);
+                let (stretch, snapshot) = (Rc::clone(&stretch), None);
+                let node =
+                    Node { ids, factors, parent, children, stretch, at, snapshot, last_used };
+                parent = Some(self.insert(node));
             }
-            // Now, so that the buffers they come from can be written in place again.
-            eval_all(arrays())?;
-            let (ids, children) = (Box::from(block), Children::new());
-            let (factors, last_used) = (caches.rope_factors(), self.clock);
-            let snapshot = None;
-            let node = Node { ids, factors, parent, children, layers, snapshot, bytes, last_used };
-            parent = Some(self.insert(node));
+            first += stretch.blocks;
         }
         match parent {
             Some(end)
@@ -161,6 +192,33 @@ impl PrefixCache {
                 self.keep_snapshot(end, caches, row, moment)
             }
             _ => Ok(()),
+        }
+    }
+
+    /// A copy of the next blocks of a row, as many as there is room for; `None` where that is none, or a
+    /// layer no longer holds them.
+    fn stretch(
+        &mut self,
+        caches: &Caches,
+        row: usize,
+        (first, end): (usize, usize),
+        last: Option<u64>,
+    ) -> Result<Option<Stretch>> {
+        let mut blocks = (end - first).min(MOST_BLOCKS);
+        loop {
+            let [from, to] = [first, first + blocks].map(|block| (block * BLOCK) as i32);
+            let Some(layers) = caches.copy(row, from, to)? else { return Ok(None) };
+            let bytes = bytes(&layers);
+            if self.make_room(bytes, last) {
+                settle(layers.iter().flatten())?;
+                self.bytes += bytes;
+                return Ok(Some(Stretch { layers, blocks, bytes }));
+            }
+            let of_block = bytes.div_ceil(blocks as u64).max(1);
+            blocks = (self.budget.saturating_sub(self.bytes) / of_block) as usize;
+            if blocks == 0 {
+                return Ok(None);
+            }
         }
     }
 
@@ -176,8 +234,7 @@ impl PrefixCache {
             return Ok(());
         }
         let layers = caches.snapshot(row)?;
-        let arrays = || layers.iter().flatten();
-        let bytes = arrays().map(|array| array.nbytes() as u64).sum();
+        let bytes = bytes(&layers);
         let parent = self.nodes.get(&end).and_then(|node| node.parent);
         if moment == Moment::Decode
             && let Some(parent) = parent
@@ -188,11 +245,10 @@ impl PrefixCache {
             return Ok(());
         }
         // Now, before the state is written in place again.
-        eval_all(arrays())?;
+        settle(layers.iter().flatten())?;
         if let Some(node) = self.nodes.get_mut(&end) {
             let is_passing = moment == Moment::Decode;
             node.snapshot = Some(Snapshot { layers, bytes, is_passing });
-            node.bytes += bytes;
             self.bytes += bytes;
         }
         Ok(())
@@ -203,7 +259,6 @@ impl PrefixCache {
         if let Some(node) = self.nodes.get_mut(&key)
             && let Some(snapshot) = node.snapshot.take_if(|snapshot| snapshot.is_passing)
         {
-            node.bytes -= snapshot.bytes;
             self.bytes -= snapshot.bytes;
         }
     }
@@ -256,7 +311,6 @@ impl PrefixCache {
         self.clock += 1;
         let key = self.clock;
         self.siblings(&node).insert(node.ids.clone(), key);
-        self.bytes += node.bytes;
         self.nodes.insert(key, Node { last_used: key, ..node });
         key
     }
@@ -287,9 +341,24 @@ impl PrefixCache {
             return false;
         };
         if let Some(node) = self.nodes.remove(&key) {
-            self.bytes -= node.bytes;
+            let of_stretch = match Rc::strong_count(&node.stretch) {
+                1 => node.stretch.bytes,
+                _ => 0,
+            };
+            let of_snapshot = node.snapshot.as_ref().map_or(0, |snapshot| snapshot.bytes);
+            self.bytes -= of_stretch + of_snapshot;
             self.siblings(&node).remove(&node.ids);
         }
         true
     }
+}
+
+fn bytes(layers: &[Parts]) -> u64 {
+    layers.iter().flatten().map(|array| array.nbytes() as u64).sum()
+}
+
+/// Has copies made before the buffers that they come from are written in place again. A GPU makes them in
+/// the order in which it was asked.
+fn settle<'a>(copies: impl Iterator<Item = &'a Array>) -> Result<()> {
+    if on_cpu()? { eval_all(copies) } else { async_eval(copies) }
 }

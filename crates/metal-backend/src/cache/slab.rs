@@ -5,7 +5,7 @@ use std::cell::Cell;
 use mlx_ffi::{Array, Dtype, Result, async_eval, ops};
 
 use super::arrange::{Arrangement, Group};
-use super::buffer::{BLOCK, STEP, between, positions};
+use super::buffer::{STEP, between, positions};
 use super::slot::Slot;
 use super::visible::Visible;
 
@@ -201,15 +201,21 @@ impl Slab {
         Arrangement { groups: vec![copy], capacity: back - until }.make().map(Some)
     }
 
-    /// Fills an empty slab of one row with the last of these blocks that are needed.
-    pub fn restore(&mut self, blocks: &[&Vec<Array>]) -> Result<()> {
-        let needed = match self.window {
-            None => blocks.len(),
-            Some(window) => (window as usize).div_ceil(BLOCK).min(blocks.len()),
+    /// Fills an empty slab of one row with consecutive stretches of positions, the last ones that are
+    /// needed.
+    pub fn restore(&mut self, stretches: &[&Vec<Array>]) -> Result<()> {
+        let length = |parts: &Vec<Array>| parts.first().map_or(0, positions);
+        let mut missing = self.window.unwrap_or(i32::MAX);
+        let is_needed = |parts: &&&Vec<Array>| {
+            let is_needed = missing > 0;
+            missing -= length(parts);
+            is_needed
         };
-        let blocks = &blocks[blocks.len() - needed..];
-        let end = (needed * BLOCK) as i32;
-        let stretches = blocks.iter().map(|parts| (&parts[..], 0..BLOCK as i32)).collect();
+        let mut needed: Vec<&Vec<Array>> =
+            stretches.iter().rev().take_while(is_needed).copied().collect();
+        needed.reverse();
+        let end = needed.iter().map(|parts| length(parts)).sum();
+        let stretches = needed.iter().map(|parts| (&parts[..], 0..length(parts))).collect();
         let row = Group { rows: vec![0], before: 0, stretches };
         self.parts = Arrangement { groups: vec![row], capacity: end }.make()?;
         self.end = end;

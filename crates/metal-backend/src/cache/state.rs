@@ -117,7 +117,7 @@ impl State {
         }
     }
 
-    /// Fills an empty state of one row with consecutive blocks, from the first position on, or with the
+    /// Fills an empty state of one row with consecutive stretches, from the first position on, or with the
     /// snapshot that was taken at their end.
     pub fn restore(&mut self, blocks: &[&Parts], snapshot: Option<&Parts>) -> Result<()> {
         match (self, snapshot) {

@@ -41,19 +41,19 @@ pub(super) enum Exit {
 }
 
 impl Group {
-    /// A group of one row, whose caches hold all of its ids but the last.
-    pub fn new(row: Row, caches: Caches) -> Group {
-        let fresh = row.ids.last().copied().into_iter().collect();
-        Group { rows: vec![row], caches, capture: StepCapture::default(), drawn: None, fresh }
+    /// A group of rows, whose caches hold all of their ids but the last.
+    pub fn new(rows: Vec<Row>, caches: Caches) -> Group {
+        let fresh = rows.iter().filter_map(|row| row.ids.last().copied()).collect();
+        Group { rows, caches, capture: StepCapture::default(), drawn: None, fresh }
     }
 
-    /// Adds a row, whose caches hold all of its ids but the last.
+    /// Adds rows, whose caches hold all of their ids but the last.
     ///
     /// # Errors
     /// Those of MLX, which end the whole group.
-    pub fn join(&mut self, row: Row, caches: Caches) -> Result<()> {
-        self.fresh.extend(row.ids.last());
-        self.rows.push(row);
+    pub fn join(&mut self, rows: Vec<Row>, caches: Caches) -> Result<()> {
+        self.fresh.extend(rows.iter().filter_map(|row| row.ids.last()));
+        self.rows.extend(rows);
         Ok(self.caches.join(caches)?)
     }
 
@@ -72,21 +72,37 @@ impl Group {
         &self.caches
     }
 
-    /// Keeps the keys and values of rows that have just filled a block.
+    /// Keeps what rows have just computed that later positions overwrite: recurrent states at the end of
+    /// a block.
     ///
     /// # Errors
     /// Those of MLX.
-    pub fn keep_prefixes(
+    pub fn keep_snapshots(
         &self,
         served: &Served,
         prefixes: &mut PrefixCache,
     ) -> mlx_ffi::Result<()> {
-        for (at, row) in self.rows.iter().enumerate() {
-            if PrefixCache::fills_a_block(row.ids.len()) && served.shares(row.first_pass()) {
-                prefixes.keep(&row.ids, &self.caches, at, Moment::Decode)?;
-            }
+        if !self.caches.need_snapshots() {
+            return Ok(());
         }
-        Ok(())
+        let all = 0..self.rows.len();
+        all.filter(|at| PrefixCache::fills_a_block(self.rows[*at].ids.len()))
+            .try_for_each(|at| self.keep_prefix(at, served, prefixes))
+    }
+
+    /// Keeps the keys and values of a row for later requests.
+    fn keep_prefix(
+        &self,
+        at: usize,
+        served: &Served,
+        prefixes: &mut PrefixCache,
+    ) -> mlx_ffi::Result<()> {
+        let row = &self.rows[at];
+        if !served.shares(row.first_pass()) {
+            return Ok(());
+        }
+        let held = self.caches.offsets()[at] as usize;
+        prefixes.keep((&row.ids, held), &self.caches, at, Moment::Decode)
     }
 
     /// All rows, at the end of a group that failed.
@@ -99,7 +115,13 @@ impl Group {
     ///
     /// # Errors
     /// Those of MLX before a row left, which end the whole group.
-    pub fn step(&mut self, model: &Decoder, clock: &mut StepClock) -> Result<Stepped> {
+    pub fn step(
+        &mut self,
+        served: &Served,
+        prefixes: &mut PrefixCache,
+        clock: &mut StepClock,
+    ) -> Result<Stepped> {
+        let model = &served.model;
         let unread = self.drawn.take();
         let read = unread.as_ref().map_or(0, |draws| draws.reports.len());
         let goes_on = |(index, row): (usize, &Row)| {
@@ -133,6 +155,11 @@ impl Group {
         self.fresh.clear();
         let stays: Vec<usize> =
             (0..self.rows.len()).filter(|row| !left.iter().any(|(at, _)| at == row)).collect();
+        for (at, exit) in &left {
+            if matches!(exit, Exit::Ended(Ok(_))) {
+                self.keep_prefix(*at, served, prefixes)?;
+            }
+        }
         let was_drawn = next.is_some();
         let has_left = !left.is_empty();
         let mut out = Vec::with_capacity(left.len());

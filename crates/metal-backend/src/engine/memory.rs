@@ -165,6 +165,14 @@ impl Budget {
         rows * (held + scores) + self.activations(rows * tokens) + answers
     }
 
+    /// Bytes that a pass of `columns` positions of several rows takes beside their caches, of up to `tokens`
+    /// positions, which are copied where the rows end at different places.
+    pub fn pass(&self, rows: usize, columns: usize, tokens: usize) -> u64 {
+        let positions = (rows * columns) as u64;
+        let scores = self.score_bytes * positions * tokens as u64;
+        self.activations(positions) + scores + self.answers(1) + self.caches(rows, tokens)
+    }
+
     /// Bytes that the log probabilities of a prompt take while it is computed: the logits of some
     /// positions at once, and what is told of each token, with `top` most likely ones.
     pub fn report(&self, (tokens, top): (usize, usize)) -> u64 {

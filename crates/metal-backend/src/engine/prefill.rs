@@ -1,49 +1,93 @@
-//! A request on its way through its prompt.
+//! Requests on their way through their prompts.
 
 use std::time::{Duration, Instant};
 
-use mlx_ffi::{Array, Indices, eval_all, memory};
+use mlx_ffi::{Array, Indices, async_eval, eval_all, memory, on_cpu};
 
 use super::pass;
 use super::row::Row;
-use crate::cache::Caches;
+use crate::cache::{Caches, Storage};
 use crate::error::Result;
 use crate::layers::{Decoder, Pass};
 
-/// A row whose prompt is being computed. It may rest between two layers, so that others need not
-/// wait for a whole chunk.
+/// Positions left free behind prompts that were computed together: their rows decode next.
+const ROOM: i32 = 1;
+
+/// Rows whose prompts are being computed, together. They may rest between two layers, so that others
+/// need not wait for a whole chunk.
 pub(super) struct Prefill {
-    pub row: Row,
+    /// One for each row of the caches.
+    prompts: Vec<Progress>,
     pub caches: Caches,
+    pass: Option<Pass>,
+    /// The hidden states of the chunk that was computed last, `[1, l, hidden_size]`, while the prompt's
+    /// log probabilities are read from them.
+    reading: Option<Array>,
+}
+
+/// How far a row is through its prompt.
+struct Progress {
+    row: Row,
     /// Ids that the caches hold.
     done: usize,
     /// Ids to compute before decoding begins.
     end: usize,
     /// Ids after which a chunk ends, so that a snapshot can be taken there; 0: nowhere.
     stop: usize,
-    pass: Option<Pass>,
-    /// The hidden states of the chunk that ends at `done`, `[1, l, hidden_size]`, while the prompt's
-    /// log probabilities are read from them.
-    reading: Option<Array>,
+    /// Positions that fill the row up, behind its own.
+    filling: i32,
+}
+
+impl Progress {
+    fn left(&self) -> usize {
+        self.end - self.done
+    }
+
+    /// Ids of the chunk that is computed next, or under way.
+    fn chunk(&self, chunk: usize) -> usize {
+        // Chunks begin at multiples of their size, wherever a cache let the prefill begin. What a row
+        // generated before it was preempted never belonged to its first chunk.
+        let first = if self.done == 0 { self.row.first_pass().max(1) } else { usize::MAX };
+        let stop = if self.done < self.stop { self.stop - self.done } else { usize::MAX };
+        (chunk - self.done % chunk).min(self.left()).min(first).min(stop)
+    }
+}
+
+/// Rows whose prompts are computed, with their caches.
+pub(super) struct Computed {
+    pub rows: Vec<Row>,
+    pub caches: Caches,
 }
 
 impl Prefill {
-    /// The prefill of `row`, of whose ids `caches` hold the first ones.
-    pub fn new(row: Row, caches: Caches) -> Prefill {
+    /// The prefill of `row`, of whose ids `caches` hold the first ones, with the end of a chunk after
+    /// `stop` ids, unless that is 0.
+    pub fn new(row: Row, caches: Caches, stop: usize) -> Prefill {
         // The last id is the first step of decoding. Without tokens to generate, there is none.
         let end = row.ids.len() - usize::from(row.max_tokens > 0);
         let done = caches.offsets().first().map_or(0, |offset| *offset as usize);
-        Prefill { row, caches, done, end, stop: 0, pass: None, reading: None }
+        let prompts = vec![Progress { row, done, end, stop, filling: 0 }];
+        Prefill { prompts, caches, pass: None, reading: None }
     }
 
-    /// The prefill with the end of a chunk after `ids` ids.
-    pub fn stopping_at(self, ids: usize) -> Prefill {
-        Prefill { stop: ids, ..self }
+    /// The rows.
+    pub fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.prompts.iter().map(|prompt| &prompt.row)
     }
 
-    /// Ids that are still to be computed.
+    /// The rows, to take note of what happens around them.
+    pub fn rows_mut(&mut self) -> impl Iterator<Item = &mut Row> {
+        self.prompts.iter_mut().map(|prompt| &mut prompt.row)
+    }
+
+    /// The rows, of a prefill that is given up.
+    pub fn into_rows(self) -> impl Iterator<Item = Row> {
+        self.prompts.into_iter().map(|prompt| prompt.row)
+    }
+
+    /// Ids that are still to be computed of the longest prompt.
     pub fn left(&self) -> usize {
-        self.end - self.done
+        self.prompts.iter().map(Progress::left).max().unwrap_or(0)
     }
 
     /// Whether hidden states wait to be read.
@@ -61,13 +105,58 @@ impl Prefill {
         self.pass.is_some()
     }
 
-    /// Ids of the chunk that is computed next, or under way.
-    pub fn chunk(&self, chunk: usize) -> usize {
-        // Chunks begin at multiples of their size, wherever a cache let the prefill begin. What a row
-        // generated before it was preempted never belonged to its first chunk.
-        let first = if self.done == 0 { self.row.first_pass().max(1) } else { usize::MAX };
-        let stop = if self.done < self.stop { self.stop - self.done } else { usize::MAX };
-        (chunk - self.done % chunk).min(self.left()).min(first).min(stop)
+    /// Ids of each row in the chunk that is computed next, or under way.
+    pub fn parts(&self, chunk: usize) -> impl Iterator<Item = usize> {
+        self.prompts.iter().map(move |prompt| prompt.chunk(chunk))
+    }
+
+    /// Positions that chunk computes, those included that fill rows up.
+    pub fn positions(&self, chunk: usize) -> usize {
+        self.prompts.len() * self.parts(chunk).max().unwrap_or(0)
+    }
+
+    /// Whether its next chunk can be computed together with that of others.
+    pub fn can_share(&self) -> bool {
+        let is_plain = |row: &Row| row.prompt_logprobs.is_none() && !row.was_retried;
+        self.is_between_chunks()
+            && self.left() > 0
+            && self.caches.can_join()
+            && self.rows().all(is_plain)
+    }
+
+    /// Whether the rows of `other`, which can share as this can, fit those of this.
+    pub fn suits(&self, other: &Prefill) -> bool {
+        let begins = |prefill: &Prefill| prefill.prompts.iter().all(|prompt| prompt.done == 0);
+        // What a first chunk sees may be stored otherwise.
+        begins(self) == begins(other) && self.caches.rope_factors() == other.caches.rope_factors()
+    }
+
+    /// Adds the rows of `other`, which [suits](Self::suits).
+    ///
+    /// # Errors
+    /// Those of MLX, which end all of them.
+    pub fn join(&mut self, other: Prefill) -> mlx_ffi::Result<()> {
+        self.prompts.extend(other.prompts);
+        self.caches.join(other.caches)
+    }
+
+    /// Takes the rows out that `leave`, where a chunk of others is not under way. All of them leave a
+    /// prefill of one row at any time.
+    ///
+    /// # Errors
+    /// Those of MLX, which end the others.
+    pub fn remove(&mut self, leave: impl Fn(&Row) -> bool) -> mlx_ffi::Result<Vec<Row>> {
+        let leaves = |prompt: &mut Progress| leave(&prompt.row);
+        let stay: Vec<usize> =
+            (0..self.prompts.len()).filter(|at| !leaves(&mut self.prompts[*at])).collect();
+        if stay.len() == self.prompts.len() || !stay.is_empty() && !self.is_between_chunks() {
+            return Ok(Vec::new());
+        }
+        let left = self.prompts.extract_if(.., leaves).map(|prompt| prompt.row).collect();
+        if !stay.is_empty() {
+            self.caches.keep(&stay)?;
+        }
+        Ok(left)
     }
 
     /// Computes `layers` more layers of a chunk, and waits for them. The chunk must be the same
@@ -76,24 +165,28 @@ impl Prefill {
     /// # Errors
     /// Those of MLX.
     pub fn advance(&mut self, model: &Decoder, chunk: usize, layers: usize) -> Result<()> {
-        let count = self.chunk(chunk);
-        if count == 0 {
+        let parts: Vec<usize> = self.parts(chunk).collect();
+        let columns = parts.iter().copied().max().unwrap_or(0);
+        if columns == 0 {
             return Ok(());
         }
         let mut pass = match self.pass.take() {
             Some(pass) => pass,
-            None => {
-                let part = &self.row.ids[self.done..self.done + count];
-                model.begin(&Indices::from_u32(part, &[1, count as i32])?, &self.caches)?
-            }
+            None => self.begin(model, &parts, columns)?,
         };
         if pass::advance(model, &mut pass, &mut self.caches, layers)? {
             // Where the hidden states themselves are not needed, the last layer's end never runs.
-            self.reading =
-                self.row.prompt_logprobs.is_some().then(|| pass.h().share()).transpose()?;
+            let is_read = self.rows().any(|row| row.prompt_logprobs.is_some());
+            self.reading = is_read.then(|| pass.h().share()).transpose()?;
             eval_all(self.caches.arrays().chain(&self.reading))?;
-            memory::clear_cache()?;
-            self.done += count;
+            // On a GPU the allocator keeps no more than its limit.
+            if on_cpu()? {
+                memory::clear_cache()?;
+            }
+            for (prompt, part) in self.prompts.iter_mut().zip(&parts) {
+                prompt.done += part;
+                prompt.filling = (columns - part) as i32;
+            }
         } else {
             eval_all(self.caches.arrays().chain(pass.arrays()))?;
             self.pass = Some(pass);
@@ -101,18 +194,78 @@ impl Prefill {
         Ok(())
     }
 
-    /// Reads the prompt's log probabilities from hidden states, for about `quantum`.
+    /// The pass of `columns` ids of each row, of which only its part counts.
+    fn begin(&self, model: &Decoder, parts: &[usize], columns: usize) -> Result<Pass> {
+        let of_row = |(prompt, part): (&Progress, &usize)| {
+            let ids = &prompt.row.ids[prompt.done..prompt.done + part];
+            // What fills a row up is never looked at.
+            [ids, &vec![0; columns - part]].concat()
+        };
+        let ids: Vec<u32> = self.prompts.iter().zip(parts).flat_map(of_row).collect();
+        let ids = Indices::from_u32(&ids, &[parts.len() as i32, columns as i32])?;
+        let mut pass = model.begin(&ids, &self.caches)?;
+        if parts.iter().any(|part| *part < columns) {
+            pass.set_lengths(parts.iter().map(|part| *part as i32).collect());
+        }
+        Ok(pass)
+    }
+
+    /// The rows with the ids that the caches hold of each, between two chunks.
+    pub fn held(&self) -> impl Iterator<Item = (&Row, usize)> {
+        self.prompts.iter().map(|prompt| (&prompt.row, prompt.done))
+    }
+
+    /// Ends a chunk: takes the rows out whose prompts are computed, and lets the others end at one place
+    /// again.
+    ///
+    /// # Errors
+    /// Those of MLX, which end all of them.
+    pub fn end_chunk(&mut self) -> mlx_ffi::Result<Option<Computed>> {
+        let of = |row: usize| (row, self.prompts[row].filling);
+        let (ended, others): (Vec<_>, Vec<_>) =
+            (0..self.prompts.len()).map(of).partition(|(row, _)| self.prompts[*row].left() == 0);
+        let is_even = self.prompts.iter().all(|prompt| prompt.filling == 0);
+        self.prompts.iter_mut().for_each(|prompt| prompt.filling = 0);
+        let is_ended = |prompt: &mut Progress| prompt.left() == 0;
+        let rows: Vec<Row> =
+            self.prompts.extract_if(.., is_ended).map(|prompt| prompt.row).collect();
+        let caches = match (others.is_empty(), rows.is_empty()) {
+            (true, _) if is_even => {
+                let empty = Caches::new(&[], Storage::Plain, 0, 0);
+                return Ok(Some(Computed {
+                    rows,
+                    caches: std::mem::replace(&mut self.caches, empty),
+                }));
+            }
+            (false, true) if is_even => return Ok(None),
+            (_, false) => Some(self.caches.copies(&ended, ROOM)?),
+            (_, true) => None,
+        };
+        if !others.is_empty() {
+            self.caches = self.caches.copies(&others, ROOM)?;
+        }
+        async_eval(self.caches.arrays().chain(caches.iter().flat_map(Caches::arrays)))?;
+        Ok(caches.map(|caches| Computed { rows, caches }))
+    }
+
+    /// Whether no row is left.
+    pub fn is_empty(&self) -> bool {
+        self.prompts.is_empty()
+    }
+
+    /// Reads the prompt's log probabilities from hidden states, for about `quantum`. Such a prompt is
+    /// computed by itself.
     ///
     /// # Errors
     /// Those of MLX; a model whose logits are no numbers.
     pub fn read(&mut self, model: &Decoder, quantum: Duration) -> Result<()> {
         let started = Instant::now();
-        let (Some(hidden), Some(report)) = (self.reading.take(), &mut self.row.prompt_logprobs)
-        else {
+        let (Some(hidden), [prompt]) = (self.reading.take(), &mut self.prompts[..]) else {
             return Ok(());
         };
+        let Some(report) = &mut prompt.row.prompt_logprobs else { return Ok(()) };
         let [_, l, _] = hidden.dims()?;
-        let first = self.done - l as usize;
+        let first = prompt.done - l as usize;
         while report.read(model, &hidden, first)? {
             if started.elapsed() >= quantum {
                 self.reading = Some(hidden);

@@ -131,7 +131,8 @@ impl<'a> Scheduler<'a> {
 
     fn running(&self) -> usize {
         let decoding = self.groups.iter().map(|group| group.rows().len()).sum::<usize>();
-        self.prefills.len() + decoding + self.classifications.running() + self.inspections.running()
+        let prefilling = self.prefills.iter().map(|prefill| prefill.rows().count()).sum::<usize>();
+        prefilling + decoding + self.classifications.running() + self.inspections.running()
     }
 
     fn beat(&self) {
@@ -229,8 +230,10 @@ impl<'a> Scheduler<'a> {
     /// What is in use, and set aside for the rows that run.
     fn in_use(&self) -> Result<InUse> {
         let budget = &self.served.budget;
-        let prefills = self.prefills.iter().map(|Prefill { row, .. }| {
-            budget.caches(1, row.ids.len()) + self.report_bytes(row.prompt_logprobs.as_ref())
+        let prefills = self.prefills.iter().map(|prefill| {
+            let longest = prefill.rows().map(|row| row.ids.len()).max().unwrap_or(0);
+            let reports = prefill.rows().map(|row| self.report_bytes(row.prompt_logprobs.as_ref()));
+            budget.caches(prefill.rows().count(), longest) + reports.sum::<u64>()
         });
         let groups = self.groups.iter().map(|group| self.set_aside(group));
         let lanes = [self.classifications.set_aside(), self.inspections.set_aside()];
@@ -292,10 +295,10 @@ impl<'a> Scheduler<'a> {
                 };
                 row.cached(caches.offsets()[0] as usize, miss);
                 let stop = self.stop(row.ids.len(), &caches);
-                self.prefills.push(Prefill::new(row, caches).stopping_at(stop));
+                self.prefills.push(Prefill::new(row, caches, stop));
                 self.beat();
             }
-            Err(error) => self.fail_prefill(row, error.into()),
+            Err(error) => self.fail_prefills(vec![row], error.into()),
         }
     }
 
@@ -310,29 +313,46 @@ impl<'a> Scheduler<'a> {
         if stop < self.served.usable().least { 0 } else { stop }
     }
 
-    /// Lets a row whose prompt is computed decode, in a batch where it can.
-    fn place(&mut self, mut row: Row, caches: Caches) {
-        if row.max_tokens == 0 {
-            drop(caches);
-            let reason = row.end(FinishReason::Length);
-            return self.end(row, Ok(reason));
-        }
-        let Some(at) = self.fitting_group(&row, &caches) else {
-            return self.groups.push(Group::new(row, caches));
+    /// Lets rows whose prompts are computed decode, in a batch where they can.
+    fn place(&mut self, rows: Vec<Row>, mut caches: Caches) {
+        let decodes = |row: &Row| row.max_tokens > 0;
+        let stay: Vec<usize> = (0..rows.len()).filter(|at| decodes(&rows[*at])).collect();
+        let (rows, ended): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(decodes);
+        let kept = match (rows.is_empty(), ended.is_empty()) {
+            (false, false) => caches.keep(&stay),
+            _ => Ok(()),
         };
-        if let Err(error) = self.groups[at].join(row, caches) {
+        let group = if rows.is_empty() { None } else { self.fitting_group(&rows, &caches) };
+        let placed = match group {
+            Some(at) if kept.is_ok() => {
+                self.groups[at].join(rows, caches).map_err(|error| (at, error))
+            }
+            _ if rows.is_empty() => {
+                drop(caches);
+                Ok(())
+            }
+            _ => {
+                self.groups.push(Group::new(rows, caches));
+                kept.map_err(|error| (self.groups.len() - 1, error.into()))
+            }
+        };
+        if let Err((at, error)) = placed {
             self.fail_group(at, error, "joining a batch");
+        }
+        for mut row in ended {
+            let reason = row.end(FinishReason::Length);
+            self.end(row, Ok(reason));
         }
     }
 
-    /// A batch that the row can join without much padding.
-    fn fitting_group(&self, row: &Row, caches: &Caches) -> Option<usize> {
+    /// A batch that the rows can join without much padding.
+    fn fitting_group(&self, rows: &[Row], caches: &Caches) -> Option<usize> {
         if self.served.alone || !caches.can_join() {
             return None;
         }
         let budget = &self.served.budget;
         self.groups.iter().position(|group| {
-            let held = group.rows().iter().map(|row| row.ids.len()).chain([row.ids.len()]);
+            let held = group.rows().iter().chain(rows).map(|row| row.ids.len());
             let real: u64 = held.clone().map(|held| budget.caches(1, held)).sum();
             let padded = budget.caches(held.clone().count(), held.max().unwrap_or(0));
             let padding = padded.saturating_sub(real);
@@ -367,9 +387,9 @@ impl<'a> Scheduler<'a> {
     fn decode(&mut self) {
         let mut at = 0;
         while at < self.groups.len() {
-            let (group, model) = (&mut self.groups[at], &self.served.model);
-            let clock = &mut self.clock;
-            let step = catch_unwind(AssertUnwindSafe(|| group.step(model, clock)))
+            let (group, prefixes) = (&mut self.groups[at], &mut self.prefixes);
+            let (served, clock) = (self.served, &mut self.clock);
+            let step = catch_unwind(AssertUnwindSafe(|| group.step(served, prefixes, clock)))
                 .unwrap_or_else(|panic| Err(panicked("the step", &*panic).into()));
             let Stepped { left, result } = match step {
                 Ok(stepped) => stepped,
@@ -378,8 +398,9 @@ impl<'a> Scheduler<'a> {
                     continue;
                 }
             };
-            let kept = result
-                .and_then(|()| Ok(self.groups[at].keep_prefixes(self.served, &mut self.prefixes)?));
+            let kept = result.and_then(|()| {
+                Ok(self.groups[at].keep_snapshots(self.served, &mut self.prefixes)?)
+            });
             match kept {
                 _ if self.groups[at].rows().is_empty() => drop(self.groups.remove(at)),
                 Ok(()) => at += 1,
@@ -431,7 +452,7 @@ impl<'a> Scheduler<'a> {
     fn note_peak(&mut self, peak: u64) {
         self.classifications.note_peak(peak);
         self.inspections.note_peak(peak);
-        let prefills = self.prefills.iter_mut().map(|prefill| &mut prefill.row);
+        let prefills = self.prefills.iter_mut().flat_map(|prefill| prefill.rows_mut());
         let groups = self.groups.iter_mut().flat_map(|group| group.rows_mut());
         for row in prefills.chain(groups) {
             row.peak_bytes = row.peak_bytes.max(peak);
@@ -440,7 +461,7 @@ impl<'a> Scheduler<'a> {
 
     /// Ends everything that runs or waits.
     fn close(mut self) {
-        let prefills = self.prefills.drain(..).map(|prefill| prefill.row);
+        let prefills = self.prefills.drain(..).flat_map(Prefill::into_rows);
         let groups = self.groups.drain(..).flat_map(Group::into_rows);
         let rows: Vec<Row> = prefills.chain(groups).chain(self.set_back.drain(..)).collect();
         for row in rows {

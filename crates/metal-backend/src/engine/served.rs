@@ -14,6 +14,8 @@ pub(super) struct Served {
     pub budget: Budget,
     pub context_length: usize,
     pub chunk: usize,
+    /// The most positions of several prompts that are computed together.
+    pub pass: usize,
     /// Every row is computed by itself.
     pub alone: bool,
     pub device: Device,

@@ -9,8 +9,13 @@ use inference_core::{
 };
 use mlx_ffi::Device;
 
-/// Requests that run together where the load options say nothing.
-const DEFAULT_SLOTS: usize = 16;
+/// Requests that run together where the load options say nothing: a GPU takes as many as its memory holds.
+const fn default_slots(device: Device) -> usize {
+    match device {
+        Device::Gpu => 256,
+        Device::Cpu => 16,
+    }
+}
 
 /// Counts that the engine keeps and callers read.
 pub(super) struct Shared {
@@ -34,7 +39,7 @@ impl Shared {
     pub fn new(options: &LoadOptions, device: Device) -> Shared {
         Shared {
             device,
-            slots: options.parallel_slots.unwrap_or(DEFAULT_SLOTS),
+            slots: options.parallel_slots.unwrap_or(default_slots(device)),
             queue_limit: options.queue_limit,
             present: AtomicUsize::new(0),
             running: AtomicUsize::new(0),

@@ -1,17 +1,24 @@
-//! A panic on the engine thread is one request's error.
+//! What no request shows: a panic on the engine thread is one request's error, and which prompts share a
+//! pass.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use inference_core::{CancelToken, Error, GenerateOptions, Generation, LoadOptions};
 use inference_text::{Detokenizer, SkipSpecial, StopMatcher, Tokenizer};
-use mlx_ffi::Device;
+use mlx_ffi::{Device, Dtype, Indices, ops, use_device};
 
+use super::prefill::{Computed, Prefill};
+use super::row::Row;
 use super::{Engine, Job, JobSender, TextState};
+use crate::cache::Caches;
 use crate::files::ModelFiles;
 use crate::kernels::Kernels;
+use crate::layers::StepCapture;
 use crate::load;
-use crate::load::EngineOptions;
+use crate::load::{EngineOptions, LoadedModel};
+use crate::sampling::Sampler;
+use crate::weights::Checkpoint;
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/parity")
@@ -28,6 +35,10 @@ fn engine() -> Engine {
     Engine::start(options(), || Ok(())).unwrap().0
 }
 
+fn tokenizer() -> Tokenizer {
+    Tokenizer::from_dir(&fixtures().join("tokenizers/qwen")).unwrap()
+}
+
 #[test]
 fn a_load_ends_with_what_is_done_meanwhile() {
     let broken = || Err::<(), _>(Error::Prompt("no tokenizer".into()));
@@ -38,10 +49,9 @@ fn a_load_ends_with_what_is_done_meanwhile() {
     assert_eq!(done, 7);
 }
 
-/// Queues a request of greedy tokens. It panics where its text comes to `broken`, a stop string that
+/// A request of greedy tokens. It panics where its text comes to `broken`, a stop string that
 /// the engine knows nothing of.
-fn submit(engine: &Engine, tokenizer: &Tokenizer, broken: &[String]) -> Generation {
-    let ids = tokenizer.encode("Once upon a time", inference_text::AddSpecial::Prompt).unwrap();
+fn job(ids: Vec<u32>, tokenizer: &Tokenizer, broken: &[String]) -> (Job, Generation) {
     let options =
         GenerateOptions { max_tokens: Some(30), temperature: Some(0.0), ..Default::default() };
     let (output, generation) = Generation::channel(ids.clone(), CancelToken::new());
@@ -61,6 +71,12 @@ fn submit(engine: &Engine, tokenizer: &Tokenizer, broken: &[String]) -> Generati
         output,
         queued_at,
     };
+    (job, generation)
+}
+
+fn submit(engine: &Engine, tokenizer: &Tokenizer, broken: &[String]) -> Generation {
+    let ids = tokenizer.encode("Once upon a time", inference_text::AddSpecial::Prompt).unwrap();
+    let (job, generation) = job(ids, tokenizer, broken);
     engine.submit(job).unwrap();
     generation
 }
@@ -78,8 +94,7 @@ fn texts(generation: Generation) -> (Vec<String>, Option<Error>) {
 
 #[test]
 fn a_row_that_panics_ends_alone() {
-    let (engine, tokenizer) =
-        (engine(), Tokenizer::from_dir(&fixtures().join("tokenizers/qwen")).unwrap());
+    let (engine, tokenizer) = (engine(), tokenizer());
     let (alone, failed) = texts(submit(&engine, &tokenizer, &[]));
     assert_eq!((alone.len(), failed), (30, None));
     // In the middle of its text, and of a batch.
@@ -107,4 +122,57 @@ fn a_row_that_panics_ends_alone() {
     }
     assert_eq!(texts(submit(&engine, &tokenizer, &[])), (alone, None));
     assert_eq!(engine.status().running, 0);
+}
+
+#[test]
+fn prompts_that_share_passes_leave_what_they_leave_alone() {
+    use_device(Device::Cpu).unwrap();
+    let options = options();
+    let LoadedModel { model, specs, storage, .. } =
+        load::load(&options, &Checkpoint::open(&options.files).unwrap()).unwrap();
+    let (tokenizer, layers) = (tokenizer(), model.layers.len());
+    // All ids but the last are computed before the first draw.
+    let prefill = |ids: &[u32]| {
+        let (job, _) = job(ids.to_vec(), &tokenizer, &[]);
+        let sampler = Sampler::new(job.options.clone(), 0, ids, &[], model.vocab_size).unwrap();
+        let caches = Caches::new(&specs, storage, 1, 100);
+        Prefill::new(Row::new(job, sampler, 30), caches, 0)
+    };
+    let logits = |ids: &[u32], caches: &mut Caches| {
+        let ids = Indices::from_u32(ids, &[ids.len() as i32, 1]).unwrap();
+        let h = model.hidden(&ids, caches, &mut StepCapture::default()).unwrap();
+        let logits = ops::astype(&model.logits(&h).unwrap(), Dtype::F32).unwrap();
+        let values = logits.to_vec_f32().unwrap();
+        values.chunks(model.vocab_size as usize).map(<[f32]>::to_vec).collect::<Vec<_>>()
+    };
+    let prompts: [Vec<u32>; 3] =
+        [5, 9, 9].map(|count| (0..count).map(|id| id * 37 + count).collect());
+    let mut together = prefill(&prompts[0]);
+    for prompt in &prompts[1..] {
+        let other = prefill(prompt);
+        assert!(together.can_share() && other.can_share() && together.suits(&other));
+        together.join(other).unwrap();
+    }
+    let mut found = Vec::new();
+    for (positions, ended) in [(3 * 6, vec![4]), (2 * 2, vec![8, 8])] {
+        assert_eq!(together.positions(6), positions);
+        together.advance(&model, 6, layers - 1).unwrap();
+        assert!(together.is_between_layers() && !together.can_share());
+        together.advance(&model, 6, 1).unwrap();
+        let Computed { rows, mut caches } = together.end_chunk().unwrap().unwrap();
+        assert_eq!(caches.offsets(), ended);
+        let last: Vec<u32> = rows.iter().map(|row| *row.ids.last().unwrap()).collect();
+        found.extend(logits(&last, &mut caches));
+    }
+    assert!(together.is_empty());
+    for (prompt, found) in prompts.iter().zip(found) {
+        let mut alone = prefill(prompt);
+        while alone.left() > 0 {
+            alone.advance(&model, 6, layers).unwrap();
+        }
+        let Computed { mut caches, .. } = alone.end_chunk().unwrap().unwrap();
+        let expected = &logits(&prompt[prompt.len() - 1..], &mut caches)[0];
+        let worst = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(worst < 1e-4, "{prompt:?}: off by {worst}");
+    }
 }

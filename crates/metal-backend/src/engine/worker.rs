@@ -27,6 +27,15 @@ const fn default_chunk(device: Device) -> usize {
     }
 }
 
+/// Positions of several prompts that are computed together where a chunk is no longer than that: as many
+/// as a GPU computes in the time that sending them takes.
+const fn least_pass(device: Device) -> usize {
+    match device {
+        Device::Gpu => 8192,
+        Device::Cpu => 0,
+    }
+}
+
 /// MLX's quantised kernels are right up to this many rows.
 const MAX_CHUNK: usize = 32_768;
 
@@ -124,6 +133,7 @@ fn load_model(
         budget,
         context_length: description.info.context_length,
         chunk,
+        pass: chunk.max(least_pass(options.device)),
         alone: options.load.batch_invariant,
         model,
     };

@@ -72,11 +72,37 @@ fn little_room_keeps_what_was_used_last() {
     let cached = |salt| run(&*model, &prompt(salt, 130), 1).1.cached_prompt_tokens;
     assert_eq!(cached(1), 0);
     assert_eq!(cached(1), 128);
-    // One block of the first prompt had to go: its end.
+    // The first prompt had to go: blocks that were kept at once share their buffers.
     assert_eq!(cached(2), 0);
     assert_eq!(cached(2), 128);
-    assert!(model.status().prefix_cache_bytes <= 3 * 2048);
-    assert_eq!(cached(1), 64);
+    assert_eq!(model.status().prefix_cache_bytes, 2 * 2048);
+    assert_eq!(cached(1), 0);
+}
+
+#[test]
+fn buffers_stay_as_long_as_any_of_their_blocks() {
+    let checkpoint = Checkpoint::with_sizes(1, 8, 16);
+    let model = load(&checkpoint, Some(5 * 2048 + 100));
+    let long = prompt(1, 260);
+    let cached = |ids: &[u32]| run(&*model, ids, 1).1.cached_prompt_tokens;
+    assert_eq!(cached(&long), 0);
+    // Four blocks at once, of which the first is used again, beside one of another prompt.
+    let begins = [&long[..64], &prompt(5, 80)[..]].concat();
+    assert_eq!(cached(&begins), 64);
+    assert_eq!(model.status().prefix_cache_bytes, 5 * 2048);
+    // No room without all of the four.
+    assert_eq!(cached(&prompt(9, 130)), 0);
+    assert!(model.status().prefix_cache_bytes <= 5 * 2048);
+    assert_eq!(cached(&prompt(9, 130)), 128);
+}
+
+#[test]
+fn what_has_no_room_whole_is_kept_in_part() {
+    let model = load(&Checkpoint::with_sizes(1, 8, 16), Some(2 * 2048 + 100));
+    let cached = |ids: &[u32]| run(&*model, ids, 1).1.cached_prompt_tokens;
+    assert_eq!(cached(&prompt(1, 260)), 0);
+    assert_eq!(model.status().prefix_cache_bytes, 2 * 2048);
+    assert_eq!(cached(&prompt(1, 260)), 128);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use inference_core::Error;
 use mlx_ffi::memory;
 
-use super::{Group, Row, Scheduler};
+use super::{Group, Prefill, Row, Scheduler};
 use crate::engine::device::{self, out_of_memory};
 use crate::engine::served::ServedEnd;
 
@@ -38,14 +38,27 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Ends a request whose prefill failed, or lets it begin again, once, where it wants memory. Its keys
-    /// and values are freed already.
-    pub(super) fn fail_prefill(&mut self, mut row: Row, error: crate::error::Error) {
-        // What was told of a prompt would be told twice.
-        let may_retry =
-            error.is_out_of_memory() && !row.was_retried && row.prompt_logprobs.is_none();
+    /// Ends the requests of a prefill that failed, or lets them begin again.
+    pub(super) fn fail_prefill_at(&mut self, at: usize, error: crate::error::Error) {
+        let rows = self.prefills.remove(at).into_rows().collect();
+        self.fail_prefills(rows, error);
+    }
+
+    /// Ends requests whose prefill failed, or lets them begin again. Their keys and values are freed
+    /// already.
+    pub(super) fn fail_prefills(&mut self, rows: Vec<Row>, error: crate::error::Error) {
+        let is_memory = error.is_out_of_memory();
         let error = self.told(error, "prefill");
         self.recover_from(&error);
+        for row in rows {
+            self.give_up_prefill(row, is_memory, error.clone());
+        }
+    }
+
+    /// Ends a request whose prefill failed, or lets it begin again, once, where it wants memory.
+    fn give_up_prefill(&mut self, mut row: Row, is_memory: bool, error: Error) {
+        // What was told of a prompt would be told twice.
+        let may_retry = is_memory && !row.was_retried && row.prompt_logprobs.is_none();
         if may_retry && self.broken.is_none() {
             row.was_retried = true;
             return self.begin_again(row);
@@ -89,7 +102,7 @@ impl Scheduler<'_> {
     pub(super) fn refuse_all(mut self, error: &Error) -> ServedEnd {
         // What is freed from now on stays with the allocator: to ask the device may end the process.
         let _ = memory::set_cache_limit(usize::MAX);
-        let prefills = self.prefills.drain(..).map(|prefill| prefill.row);
+        let prefills = self.prefills.drain(..).flat_map(Prefill::into_rows);
         let groups = self.groups.drain(..).flat_map(Group::into_rows);
         let rows: Vec<Row> = prefills.chain(groups).chain(self.set_back.drain(..)).collect();
         for row in rows {

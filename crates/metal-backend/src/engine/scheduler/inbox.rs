@@ -70,9 +70,13 @@ impl Scheduler<'_> {
         }
         let cancelled = |row: &Row| row.is_cancelled();
         let mut ended = Vec::new();
-        while let Some(at) = self.prefills.iter().position(|prefill| cancelled(&prefill.row)) {
-            ended.push(self.prefills.remove(at).row);
+        for at in (0..self.prefills.len()).rev() {
+            match self.prefills[at].remove(cancelled) {
+                Ok(rows) => ended.extend(rows),
+                Err(error) => self.fail_prefill_at(at, error.into()),
+            }
         }
+        self.prefills.retain(|prefill| !prefill.is_empty());
         while let Some(at) = self.set_back.iter().position(cancelled) {
             ended.extend(self.set_back.remove(at));
         }
