@@ -1,4 +1,4 @@
-//! A short causal convolution of each channel by itself (depthwise), with a SiLU behind it.
+//! A short causal convolution of each channel by itself (depthwise), with an activation behind it.
 
 use crate::functions::{add_product, exp};
 use crate::level::{Kernel, run_at};
@@ -10,7 +10,16 @@ use crate::{Dtype, Error, Heads, Level, pool};
 /// Channels that are computed at a time.
 const SOME: usize = 64;
 
-/// `out[t] = silu(Σ weight[j] · x[t - (taps - 1) + j])` for each channel; what stands before the
+/// What becomes of the sums of a convolution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConvolutionActivation {
+    /// They stay as they are.
+    None,
+    /// `x · sigmoid(x)`.
+    Silu,
+}
+
+/// `out[t] = act(bias + Σ weight[j] · x[t - (taps - 1) + j])` for each channel; what stands before the
 /// first position is the state.
 #[derive(Debug)]
 pub struct Convolution<'a> {
@@ -32,6 +41,10 @@ pub struct Convolution<'a> {
     pub lengths: &'a [i32],
     /// `[taps, channels]`.
     pub weight: &'a [u8],
+    /// `[channels]`; `None`: 0.
+    pub bias: Option<&'a [u8]>,
+    /// Behind the sums.
+    pub activation: ConvolutionActivation,
     /// `[b, l, channels]`.
     pub out: &'a mut [u8],
 }
@@ -60,6 +73,9 @@ pub fn convolution_at(level: Level, task: Convolution<'_>) -> Result<(), Error> 
         return Err(Error(format!("{} lengths of {b} rows", task.lengths.len())));
     }
     buffer("the weight", task.weight, &[taps, channels, dtype.size()])?;
+    if let Some(bias) = task.bias {
+        buffer("the bias", bias, &[channels, dtype.size()])?;
+    }
     buffer("out", task.out, &[b, l, channels, dtype.size()])?;
     let Convolution { out, state, .. } = task;
     let out = Output::new(out, (b * l, channels), dtype);
@@ -117,6 +133,9 @@ impl Kernel for ConvolutionKernel<'_> {
             let count = SOME.min(channels - first);
             let bytes = first * size..(first + count) * size;
             let mut sums = [0.0; SOME];
+            if let Some(bias) = task.bias {
+                widen(dtype, &bias[bytes.clone()], &mut sums);
+            }
             for tap in 0..taps {
                 // The position it looks at, counted from the first one of the state.
                 let position = t + tap;
@@ -131,8 +150,8 @@ impl Kernel for ConvolutionKernel<'_> {
                     *sum = add_product::<FMA>(*x, *weight, *sum);
                 }
             }
-            for sum in &mut sums {
-                *sum /= 1.0 + exp::<FMA>(-*sum);
+            if task.activation == ConvolutionActivation::Silu {
+                sums.iter_mut().for_each(|sum| *sum /= 1.0 + exp::<FMA>(-*sum));
             }
             // SAFETY: each row of the result is one unit of work.
             unsafe { out.store(row, first, &sums[..count]) };

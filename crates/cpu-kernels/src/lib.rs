@@ -40,7 +40,7 @@ mod values;
 
 pub use arrange::{Arrange, Pieces, Source, Stretch, arrange};
 pub use attention::{Attention, Heads, attention, attention_at};
-pub use convolution::{Convolution, convolution, convolution_at};
+pub use convolution::{Convolution, ConvolutionActivation, convolution, convolution_at};
 pub use delta::{Delta, delta, delta_at};
 pub use gather::{Gather, gather_matmul};
 pub use level::{Level, set_level};

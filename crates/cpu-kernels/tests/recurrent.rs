@@ -3,7 +3,9 @@
 
 mod numbers;
 
-use cpu_kernels::{Convolution, Delta, Dtype, Heads, Level, convolution_at, delta_at};
+use cpu_kernels::{
+    Convolution, ConvolutionActivation, Delta, Dtype, Heads, Level, convolution_at, delta_at,
+};
 use numbers::{push, random, value};
 
 const DTYPES: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
@@ -192,10 +194,14 @@ fn a_delta_rule_is_the_plain_one_whole_and_in_parts() {
 fn a_convolution_is_the_plain_one_whole_and_in_parts() {
     // More channels than are computed at a time, and no multiple of them.
     let (b, l, channels, taps) = (3, 7, 71, 4);
-    for &level in Level::available() {
+    let forms = [(false, ConvolutionActivation::Silu), (true, ConvolutionActivation::None)];
+    for (&level, (has_bias, activation)) in
+        Level::available().iter().flat_map(|level| forms.map(|form| (level, form)))
+    {
         for dtype in DTYPES {
             let (x, weight) =
                 (values(dtype, b * l * channels, 1), values(dtype, taps * channels, 2));
+            let bias = has_bias.then(|| values(dtype, channels, 4));
             let before = values(dtype, b * (taps - 1) * channels, 3);
             let run = |(first, end): (usize, usize), lengths: &[i32], state: &mut [u8]| {
                 let mut out = vec![0xff; b * (end - first) * channels * dtype.size()];
@@ -212,6 +218,8 @@ fn a_convolution_is_the_plain_one_whole_and_in_parts() {
                     state,
                     lengths,
                     weight,
+                    bias: bias.as_deref(),
+                    activation,
                     out: out_bytes,
                 };
                 convolution_at(level, task).expect("sizes that fit");
@@ -220,6 +228,7 @@ fn a_convolution_is_the_plain_one_whole_and_in_parts() {
             let mut state = before.clone();
             let whole = run((0, l), &[], &mut state);
             let (x, weight, held) = (all(dtype, &x), all(dtype, &weight), all(dtype, &before));
+            let bias = bias.as_ref().map(|bias| all(dtype, bias));
             let mut expected = Vec::new();
             for (row, t, channel) in (0..b)
                 .flat_map(|row| (0..l).map(move |t| (row, t)))
@@ -234,7 +243,11 @@ fn a_convolution_is_the_plain_one_whole_and_in_parts() {
                         seen * weight[tap * channels + channel]
                     })
                     .sum();
-                expected.push(sum / (1.0 + (-sum).exp()));
+                let sum = sum + bias.as_ref().map_or(0.0, |bias| bias[channel]);
+                expected.push(match activation {
+                    ConvolutionActivation::None => sum,
+                    ConvolutionActivation::Silu => sum / (1.0 + (-sum).exp()),
+                });
             }
             assert_near(dtype, &whole, &expected, &format!("{level:?} {dtype:?}"));
             // In parts, of which some are shorter than the state.

@@ -2,7 +2,9 @@
 
 mod delta;
 mod experts;
+mod kinds;
 mod language;
+mod shared_expert;
 
 use std::ops::Range;
 
@@ -16,7 +18,9 @@ use crate::layers::{
 use crate::weights::{Linears, Weights};
 
 pub(crate) use experts::{ExpertNames, Experts};
+pub(crate) use kinds::{attention_layers, qwen_windows, windows};
 pub(crate) use language::Language;
+pub(crate) use shared_expert::{SharedExperts, SparseLayers};
 
 /// More layers than any model has; lists with an entry for each layer stay small.
 const MAX_LAYERS: i32 = 10_000;
@@ -35,6 +39,8 @@ pub(crate) struct Shape {
     pub max_position_embeddings: Option<i32>,
     /// Norm weights are stored as their distance from 1 (Gemma).
     pub offset_norms: bool,
+    /// What the norm behind the last block is called.
+    pub final_norm: &'static str,
 }
 
 /// What sets one attention layer apart.
@@ -49,6 +55,8 @@ pub(crate) struct AttentionParts {
     pub qk_norms: NormSpan,
     /// What these norms are called.
     pub norm_names: [&'static str; 2],
+    /// What the projection of the output is called.
+    pub o_name: &'static str,
     /// Each head has a logit in `sinks`.
     pub sinks: bool,
     /// What scores are multiplied with; `None`: 1 / √head_dim.
@@ -84,6 +92,7 @@ impl AttentionParts {
         fused_qkv: false,
         qk_norms: NormSpan::None,
         norm_names: ["q_norm", "k_norm"],
+        o_name: "o_proj",
         sinks: false,
         scale: None,
         softcap: None,
@@ -120,6 +129,7 @@ impl Shape {
             rms_norm_eps: config.opt_positive("rms_norm_eps")?.unwrap_or(1e-6) as f32,
             max_position_embeddings: config.opt_size("max_position_embeddings")?,
             offset_norms: false,
+            final_norm: "norm",
         };
         shape.check()?;
         Ok(shape)
@@ -168,12 +178,23 @@ impl Shape {
         mixer: impl Into<Mixer>,
         mlp: FeedForward,
     ) -> Result<Block> {
+        self.pre_norm_block_named(w, ["input_layernorm", "post_attention_layernorm"], mixer, mlp)
+    }
+
+    /// A block like [`pre_norm_block`](Self::pre_norm_block), whose norms are called `names`.
+    pub fn pre_norm_block_named(
+        &self,
+        w: &Weights,
+        names: [&str; 2],
+        mixer: impl Into<Mixer>,
+        mlp: FeedForward,
+    ) -> Result<Block> {
         let norm = |name| self.norm(w, name, self.hidden_size).map(Some);
         Ok(Block {
-            input_norm: norm("input_layernorm")?,
+            input_norm: norm(names[0])?,
             mixer: mixer.into(),
             mixer_out_norm: None,
-            mlp_norm: norm("post_attention_layernorm")?,
+            mlp_norm: norm(names[1])?,
             mlp,
             mlp_out_norm: None,
             residual: Residual::Sum,
@@ -293,7 +314,7 @@ impl Shape {
                 window: parts.window,
             },
             qkv,
-            o_proj: w.linear("o_proj", q_dim, self.hidden_size, parts.o_bias)?,
+            o_proj: w.linear(parts.o_name, q_dim, self.hidden_size, parts.o_bias)?,
             qk_norms,
             rope,
             position_scale: parts.position_scale,
@@ -340,15 +361,27 @@ impl Shape {
         activation: Activation,
         bias: bool,
     ) -> Result<Mlp> {
+        self.mlp_named(w, ExpertNames::PROJ, inner, activation, bias)
+    }
+
+    /// A network like that of [`mlp_of`](Self::mlp_of), whose projections are called `names`.
+    pub fn mlp_named(
+        &self,
+        w: &Weights,
+        names: ExpertNames,
+        inner: i32,
+        activation: Activation,
+        bias: bool,
+    ) -> Result<Mlp> {
         let hidden = self.hidden_size;
-        let names = [("gate_proj", inner), ("up_proj", inner)];
-        let gate_up = match w.linears(names, hidden, bias)? {
+        let gate_up = [(names.gate, inner), (names.up, inner)];
+        let gate_up = match w.linears(gate_up, hidden, bias)? {
             Linears::Joined(both) => GateUp::Halves(both),
             Linears::Separate([gate_proj, up_proj]) => GateUp::Separate { gate_proj, up_proj },
         };
         Ok(Mlp {
             gate_up,
-            down_proj: w.linear("down_proj", inner, hidden, bias)?,
+            down_proj: w.linear(names.down, inner, hidden, bias)?,
             activation,
             kernels: w.kernels(),
         })
@@ -397,7 +430,7 @@ impl Shape {
             embed_tokens,
             embed_scale: None,
             layers,
-            norm: self.norm(model, "norm", self.hidden_size)?,
+            norm: self.norm(model, self.final_norm, self.hidden_size)?,
             lm_head: self.lm_head(config, w)?,
             logit_scale: None,
             logit_softcap: None,
@@ -438,46 +471,4 @@ pub(crate) fn activation(config: &Config, key: &str, default: Activation) -> Res
             ))
         }),
     }
-}
-
-/// The window of each layer: by `layer_types` where the config has them, else by `is_sliding`.
-///
-/// # Errors
-/// Layer types that are not known, or of another number than the layers.
-pub(crate) fn windows(
-    config: &Config,
-    layers: i32,
-    window: Option<i32>,
-    is_sliding: impl Fn(i32) -> bool,
-) -> Result<Vec<Option<i32>>> {
-    let Some(types) = config.opt_texts("layer_types")? else {
-        return Ok((0..layers).map(|i| window.filter(|_| is_sliding(i))).collect());
-    };
-    if types.len() != layers as usize {
-        return Err(Error::model(format!(
-            "config.json: `layer_types` has {} entries for {layers} layers",
-            types.len()
-        )));
-    }
-    let windows = types.into_iter().map(|kind| match kind {
-        "full_attention" => Ok(None),
-        "sliding_attention" => Ok(window),
-        other => Err(Error::model(format!(
-            "config.json: `layer_types` names `{other}`, known are full_attention, sliding_attention"
-        ))),
-    });
-    windows.collect()
-}
-
-/// The windows of Qwen's layers: with `use_sliding_window`, from layer `max_window_layers` on.
-///
-/// # Errors
-/// Layer types that are not known, or of another number than the layers.
-pub(crate) fn qwen_windows(config: &Config, layers: i32) -> Result<Vec<Option<i32>>> {
-    let uses_window = config.opt_flag("use_sliding_window")?.unwrap_or(false);
-    // Absent keys have the defaults of transformers.
-    let window = config.opt_size("sliding_window")?.unwrap_or(4096);
-    let window = uses_window.then_some(window);
-    let first = config.opt_index("max_window_layers")?.unwrap_or(28);
-    windows(config, layers, window, |index| index >= first)
 }

@@ -22,9 +22,9 @@ mod step;
 
 pub use arrange::arrange;
 pub use attention::{Visible, attention};
-pub use cpu_kernels::{Level, Pieces, Stretch, set_threads};
+pub use cpu_kernels::{ConvolutionActivation, Level, Pieces, Stretch, set_threads};
 pub use gather::{gather_matmul, gather_quantized_matmul};
-pub use recurrent::{DeltaRule, convolution, delta};
+pub use recurrent::{DeltaRule, Filter, convolution, delta};
 pub use rows::{add, gated, heads, rms_norm};
 pub use step::{step_attention, turns};
 

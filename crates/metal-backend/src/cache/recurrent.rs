@@ -21,24 +21,32 @@ impl Recurrent {
         Recurrent { spec, rows, arrays: Vec::new() }
     }
 
-    /// The arrays, which [`set`](Self::set) replaces: the inputs of the convolution, in `dtype`, then what
-    /// the layer has added up, in F32. They are zeros before the first position.
-    pub fn take(&mut self, dtype: Dtype) -> Result<[Array; 2]> {
-        let held = std::mem::take(&mut self.arrays);
-        match <[Array; 2]>::try_from(held) {
-            Ok(arrays) => Ok(arrays),
-            Err(_) => {
-                let sizes = |sizes: &[i32]| [&[self.rows as i32], sizes].concat();
-                Ok([
-                    zeros(&sizes(&self.spec.convolution), dtype)?,
-                    zeros(&sizes(&self.spec.state), Dtype::F32)?,
-                ])
-            }
-        }
+    /// The arrays, which [`set`](Self::set) replaces: the inputs of the convolution, in `dtype`, then, if
+    /// the layer adds something up, its sum, in F32. They are zeros before the first position.
+    ///
+    /// # Errors
+    /// Another number of arrays than the state has.
+    pub fn take<const N: usize>(&mut self, dtype: Dtype) -> Result<[Array; N]> {
+        let held = match std::mem::take(&mut self.arrays) {
+            none if none.is_empty() => self.beginning(dtype)?,
+            held => held,
+        };
+        held.try_into().map_err(|held: Vec<Array>| {
+            mlx_ffi::Error::new(format!("a state of {} arrays was taken as {N}", held.len()))
+        })
+    }
+
+    /// The arrays before the first position.
+    fn beginning(&self, dtype: Dtype) -> Result<Vec<Array>> {
+        let RecurrentSpec { convolution, state } = self.spec;
+        let of_rows = |sizes: &[i32], dtype| zeros(&[&[self.rows as i32], sizes].concat(), dtype);
+        let inputs = of_rows(&convolution, dtype)?;
+        let sum = state.map(|state| of_rows(&state, Dtype::F32)).transpose()?;
+        Ok([inputs].into_iter().chain(sum).collect())
     }
 
     /// The arrays after more positions.
-    pub fn set(&mut self, arrays: [Array; 2]) {
+    pub fn set<const N: usize>(&mut self, arrays: [Array; N]) {
         self.arrays = arrays.into();
     }
 

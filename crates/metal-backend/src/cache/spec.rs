@@ -18,8 +18,8 @@ pub(crate) enum StateSpec {
 pub(crate) struct RecurrentSpec {
     /// The inputs of a short convolution that its next position sees: positions, channels.
     pub convolution: [i32; 2],
-    /// What is added up, in F32: heads, and the rows and columns of each.
-    pub state: [i32; 3],
+    /// What is added up, in F32: heads, and the rows and columns of each; `None`: nothing.
+    pub state: Option<[i32; 3]>,
 }
 
 /// Keys and values of the positions that a layer sees.
@@ -126,7 +126,8 @@ impl StateSpec {
                 (storage.bytes(2 * elements(&[n_kv_heads, head_dim]), dtype_size), 0)
             }
             StateSpec::Recurrent(RecurrentSpec { convolution, state }) => {
-                (0, elements(&convolution) * dtype_size + elements(&state) * 4)
+                let state = state.map_or(0, |state| elements(&state) * 4);
+                (0, elements(&convolution) * dtype_size + state)
             }
         };
         StateCost { spec: self, position, row }

@@ -1,6 +1,6 @@
 //! What layers with a recurrent state compute: a short convolution and the gated delta rule.
 
-use mlx_ffi::cpu::{self, DeltaRule};
+use mlx_ffi::cpu::{self, ConvolutionActivation, DeltaRule, Filter};
 use mlx_ffi::{Array, Dtype, Result, ops};
 
 use super::choice::Kernels;
@@ -9,25 +9,26 @@ use super::choice::Kernels;
 const EPS: f32 = 1e-6;
 
 impl Kernels {
-    /// A causal convolution of each channel by itself, with a SiLU behind it: `x`, `[b, l, channels]`,
-    /// after `state`, `[b, taps - 1, channels]`, by `weight`, `[taps, channels]`. The result, and the state
-    /// afterwards, for which nothing else may hold `state`. Of each row so many positions count as
-    /// `lengths` says; empty: all.
+    /// A causal convolution of each channel by itself: `x`, `[b, l, channels]`, after `state`,
+    /// `[b, taps - 1, channels]`, by `filter`. The result, and the state afterwards, for which nothing else
+    /// may hold `state`. Of each row so many positions count as `lengths` says; empty: all.
     pub fn convolution(
         self,
         x: &Array,
         state: Array,
-        weight: &Array,
+        filter: Filter<'_>,
         lengths: &[i32],
     ) -> Result<[Array; 2]> {
-        let has_one_type = [&state, weight].iter().all(|array| array.dtype() == x.dtype());
+        let Filter { weight, bias, activation } = filter;
+        let mut others = [&state, weight].into_iter().chain(bias);
+        let has_one_type = others.all(|array| array.dtype() == x.dtype());
         if self == Kernels::Cpu && has_one_type {
-            return cpu::convolution(x, &state, weight, lengths);
+            return cpu::convolution(x, &state, filter, lengths);
         }
         let [_, l, _] = x.dims()?;
         let [taps, channels] = weight.dims()?;
         let all = ops::concatenate(&[&state, x], 1)?;
-        let mut sum: Option<Array> = None;
+        let mut sum = bias.map(Array::share).transpose()?;
         for tap in 0..taps {
             let weight = ops::reshape(&ops::slice_axis(weight, 0, tap, tap + 1)?, &[channels])?;
             let part = ops::multiply(&ops::slice_axis(&all, 1, tap, tap + l)?, &weight)?;
@@ -37,7 +38,10 @@ impl Kernels {
             });
         }
         let sum = sum.ok_or_else(|| mlx_ffi::Error::new("a convolution without taps"))?;
-        let y = ops::multiply(&sum, &ops::sigmoid(&sum)?)?;
+        let y = match activation {
+            ConvolutionActivation::None => sum,
+            ConvolutionActivation::Silu => ops::multiply(&sum, &ops::sigmoid(&sum)?)?,
+        };
         Ok([y, last_positions(&all, taps - 1, lengths)?])
     }
 

@@ -1,6 +1,6 @@
 //! The gated delta net: linear attention over a state that each position corrects.
 
-use mlx_ffi::cpu::DeltaRule;
+use mlx_ffi::cpu::{ConvolutionActivation, DeltaRule, Filter};
 use mlx_ffi::{Array, Dtype, Result, ops};
 
 use super::{Fusion, Linear, Positions, RmsNorm, Workspace};
@@ -39,6 +39,8 @@ impl DeltaSizes {
 pub(crate) enum DeltaProjections {
     /// A matrix for queries, keys and values, one for the gate of the result, for beta and for decay.
     Separate(Box<[Linear; 4]>),
+    /// A matrix for queries, keys, values and the gate of the result in turn, one for beta and decay.
+    Paired(Box<[Linear; 2]>),
     /// One matrix: the rows of all four in turn.
     Fused(Linear),
 }
@@ -77,7 +79,12 @@ impl DeltaNet {
         let [rows, l, _] = qkv.dims()?;
         let [inputs, sum] = state.take(qkv.dtype())?;
         let lengths = positions.lengths();
-        let [mixed, inputs] = self.kernels.convolution(&qkv, inputs, &self.convolution, lengths)?;
+        let filter = Filter {
+            weight: &self.convolution,
+            bias: None,
+            activation: ConvolutionActivation::Silu,
+        };
+        let [mixed, inputs] = self.kernels.convolution(&qkv, inputs, filter, lengths)?;
         let [y, sum] = self.kernels.delta(&DeltaRule {
             mixed: &mixed,
             a: &a.array()?,
@@ -97,6 +104,8 @@ impl DeltaNet {
 
     /// Queries, keys and values; the gate of the result; what beta and what decay are made of.
     fn projected(&self, x: &Array, fusion: Fusion<'_>) -> Result<[Columns; 4]> {
+        let DeltaSizes { v_heads, .. } = self.sizes;
+        let (mixed, values) = (self.sizes.mixed(), self.sizes.values());
         match &self.projections {
             DeltaProjections::Separate(linears) => {
                 let [qkv, z, b, a] = &**linears;
@@ -104,17 +113,16 @@ impl DeltaNet {
                 let all = |linear: &Linear| linear.forward(&x).map(Columns::all);
                 Ok([all(qkv)?, all(z)?, all(b)?, all(a)?])
             }
+            DeltaProjections::Paired(linears) => {
+                let [qkvz, ba] = &**linears;
+                let x = fusion.prologue(x)?;
+                let [qkv, z] = columns(&qkvz.forward(&x)?, [mixed, values])?;
+                let [b, a] = columns(&ba.forward(&x)?, [v_heads, v_heads])?;
+                Ok([qkv, z, b, a])
+            }
             DeltaProjections::Fused(linear) => {
                 let all = linear.forward_fused(x, fusion)?;
-                let mut first = 0;
-                let mut next = |count: i32| {
-                    let range = first..first + count;
-                    first += count;
-                    Ok(Columns { of: all.share()?, range })
-                };
-                let DeltaSizes { v_heads, .. } = self.sizes;
-                let (mixed, values) = (self.sizes.mixed(), self.sizes.values());
-                Ok([next(mixed)?, next(values)?, next(v_heads)?, next(v_heads)?])
+                columns(&all, [mixed, values, v_heads, v_heads])
             }
         }
     }
@@ -124,7 +132,7 @@ impl DeltaNet {
         let DeltaSizes { v_heads, k_dim, v_dim, taps, .. } = self.sizes;
         RecurrentSpec {
             convolution: [taps - 1, self.sizes.mixed()],
-            state: [v_heads, v_dim, k_dim],
+            state: Some([v_heads, v_dim, k_dim]),
         }
     }
 
@@ -139,12 +147,27 @@ impl DeltaNet {
     /// Bytes that its products take.
     pub fn workspace(&self, dtype: Dtype) -> Workspace {
         let into = match &self.projections {
-            DeltaProjections::Separate(linears) => linears
-                .iter()
-                .map(|linear| linear.workspace(dtype))
-                .fold(Workspace::default(), Workspace::and),
+            DeltaProjections::Separate(linears) => at_once(&**linears, dtype),
+            DeltaProjections::Paired(linears) => at_once(&**linears, dtype),
             DeltaProjections::Fused(linear) => linear.workspace(dtype),
         };
         into.then(self.out_proj.workspace(dtype))
     }
+}
+
+/// As many columns of `all` as each of `counts` says, in turn.
+fn columns<const N: usize>(all: &Array, counts: [i32; N]) -> Result<[Columns; N]> {
+    let mut first = 0;
+    let parts = counts.map(|count| {
+        let range = first..first + count;
+        first += count;
+        all.share().map(|of| Columns { of, range })
+    });
+    let parts = parts.into_iter().collect::<Result<Vec<_>>>()?;
+    Ok(parts.try_into().expect("one for each count"))
+}
+
+/// Bytes that products of the same values take, which may be computed at once.
+fn at_once(linears: &[Linear], dtype: Dtype) -> Workspace {
+    linears.iter().map(|linear| linear.workspace(dtype)).fold(Workspace::default(), Workspace::and)
 }

@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Device, Dtype, Result};
 
-use super::{Attention, DeltaNet, Fusion, Positions, Workspace};
+use super::{Attention, DeltaNet, Fusion, Positions, ShortConvolution, Workspace};
 use crate::cache::{Slot, State, StateSpec};
 
 /// One token mixer of a block: what it computes, what it remembers and what it costs. A closed set: the
@@ -13,6 +13,8 @@ pub(crate) enum Mixer {
     Attention(Box<Attention>),
     /// A gated delta net over a recurrent state.
     Delta(Box<DeltaNet>),
+    /// A short convolution over its own inputs.
+    Convolution(Box<ShortConvolution>),
 }
 
 impl From<Attention> for Mixer {
@@ -24,6 +26,12 @@ impl From<Attention> for Mixer {
 impl From<DeltaNet> for Mixer {
     fn from(delta: DeltaNet) -> Mixer {
         Mixer::Delta(Box::new(delta))
+    }
+}
+
+impl From<ShortConvolution> for Mixer {
+    fn from(convolution: ShortConvolution) -> Mixer {
+        Mixer::Convolution(Box::new(convolution))
     }
 }
 
@@ -44,6 +52,9 @@ impl Mixer {
             (Mixer::Delta(delta), State::Recurrent(state)) => {
                 delta.forward(x, fusion, positions, state)
             }
+            (Mixer::Convolution(convolution), State::Recurrent(state)) => {
+                convolution.forward(x, fusion, positions, state)
+            }
             _ => Err(mlx_ffi::Error::new("a layer was given the state of another one")),
         }
     }
@@ -53,6 +64,7 @@ impl Mixer {
         match self {
             Mixer::Attention(attention) => StateSpec::Kv(attention.kv_spec(context_length)),
             Mixer::Delta(delta) => StateSpec::Recurrent(delta.spec()),
+            Mixer::Convolution(convolution) => StateSpec::Recurrent(convolution.spec()),
         }
     }
 
@@ -60,7 +72,7 @@ impl Mixer {
     pub fn attention(&self) -> Option<&Attention> {
         match self {
             Mixer::Attention(attention) => Some(attention),
-            Mixer::Delta(_) => None,
+            Mixer::Delta(_) | Mixer::Convolution(_) => None,
         }
     }
 
@@ -84,6 +96,7 @@ impl Mixer {
         match self {
             Mixer::Attention(attention) => attention.activations(),
             Mixer::Delta(delta) => delta.activations(),
+            Mixer::Convolution(convolution) => convolution.activations(),
         }
     }
 
@@ -91,7 +104,7 @@ impl Mixer {
     pub fn score_bytes(&self, device: Device) -> u64 {
         match self {
             Mixer::Attention(attention) => attention.score_bytes(device),
-            Mixer::Delta(_) => 0,
+            Mixer::Delta(_) | Mixer::Convolution(_) => 0,
         }
     }
 
@@ -100,6 +113,7 @@ impl Mixer {
         match self {
             Mixer::Attention(attention) => attention.workspace(dtype),
             Mixer::Delta(delta) => delta.workspace(dtype),
+            Mixer::Convolution(convolution) => convolution.workspace(dtype),
         }
     }
 }

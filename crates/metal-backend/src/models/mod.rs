@@ -10,6 +10,8 @@ mod glm4_moe;
 mod gpt_oss;
 mod granite;
 mod hunyuan_v1_dense;
+mod lfm2;
+mod lfm2_moe;
 mod llama;
 mod minimax_m2;
 mod ministral3;
@@ -23,7 +25,9 @@ mod qwen2;
 mod qwen2_moe;
 mod qwen3;
 mod qwen3_5;
+mod qwen3_5_moe;
 mod qwen3_moe;
+mod qwen3_next;
 mod qwen3_vl;
 mod seed_oss;
 mod smollm3;
@@ -48,6 +52,8 @@ const REGISTRY: &[(&str, Load)] = &[
     ("gpt_oss", gpt_oss::load),
     ("granite", granite::load),
     ("hunyuan_v1_dense", hunyuan_v1_dense::load),
+    ("lfm2", lfm2::load),
+    ("lfm2_moe", lfm2_moe::load),
     ("llama", llama::load),
     ("minimax_m2", minimax_m2::load),
     ("ministral3", ministral3::load),
@@ -61,8 +67,11 @@ const REGISTRY: &[(&str, Load)] = &[
     ("qwen2_moe", qwen2_moe::load),
     ("qwen3", qwen3::load),
     ("qwen3_5", qwen3_5::load),
+    ("qwen3_5_moe", qwen3_5_moe::load),
+    ("qwen3_5_moe_text", qwen3_5_moe::load_text),
     ("qwen3_5_text", qwen3_5::load_text),
     ("qwen3_moe", qwen3_moe::load),
+    ("qwen3_next", qwen3_next::load),
     ("qwen3_vl", qwen3_vl::load),
     ("seed_oss", seed_oss::load),
     ("smollm3", smollm3::load),

@@ -1,30 +1,23 @@
 //! Qwen 3.5, 3.6 and 3.8: three gated delta nets to one attention layer, whose output is gated.
 
-use crate::config::Config;
-use crate::error::{Error, Result};
+use crate::config::{Config, RopeConfig};
+use crate::error::Result;
 use crate::kernels::Activation;
-use crate::layers::{Decoder, Mixer};
-use crate::shape::{AttentionParts, NormSpan, Shape, activation};
+use crate::layers::{Decoder, DeltaSizes, FeedForward, Mixer};
+use crate::shape::{AttentionParts, Language, NormSpan, Shape, activation, attention_layers};
 use crate::weights::Weights;
+
+/// The base of the wavelengths where config.json does not state it.
+pub(super) const THETA: f64 = 10_000_000.0;
+
+/// What a part before the language model's own is called.
+pub(super) const VISION: [&str; 2] = ["visual.", "vision_tower."];
 
 /// Builds the language model of `Qwen3_5ForConditionalGeneration`; the vision tower and the layers that
 /// predict further tokens are set aside.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
-    let text = config
-        .object("text_config")?
-        .ok_or_else(|| Error::model("config.json: key `text_config` is missing"))?
-        .with_fallback(config, "tie_word_embeddings");
-    w.leave_part("vision tower", |name| {
-        name.starts_with("model.visual.") || name.starts_with("vision_tower.")
-    });
-    // Released as `model.language_model.…`, converted by mlx-lm to `language_model.model.…`.
-    let released = w.at("model.language_model");
-    if released.is_empty() {
-        let language_model = w.at("language_model");
-        build(&text, &language_model, &language_model.at("model"))
-    } else {
-        build(&text, w, &released)
-    }
+    let Language { config, head, model } = Language::of(config, w, &VISION)?;
+    build(&config, &head, &model)
 }
 
 /// Builds `Qwen3_5ForCausalLM`, the language model by itself.
@@ -34,76 +27,88 @@ pub(super) fn load_text(config: &Config, w: &Weights) -> Result<Decoder> {
 
 /// Builds the model of `config` whose blocks are under `model`, the output layer beside it under `w`.
 fn build(config: &Config, w: &Weights, model: &Weights) -> Result<Decoder> {
-    let prefix = w.prefix();
-    w.leave_part("MTP layers", |name| {
-        name.starts_with("mtp.")
-            || name.strip_prefix(&prefix).is_some_and(|n| n.starts_with("mtp."))
-    });
-    let shape = Shape::read(config)?;
-    let kinds = layer_kinds(config, shape.num_hidden_layers)?;
-    // Released norms are stored as their distance from 1, converted ones as they are.
-    let shape = Shape { offset_norms: is_released(model, &kinds), ..shape };
-    let sizes = shape.delta_sizes(config)?;
-    let rope = config
-        .with_default_number("partial_rotary_factor", 0.25)
-        .partial_rope("full_attention", 10_000_000.0)?;
-    let bias = config.opt_flag("attention_bias")?.unwrap_or(false);
+    let hybrid = Hybrid::read(config, model, THETA)?;
     let act = activation(config, "hidden_act", Activation::Silu)?;
-    if kinds.len() != shape.num_hidden_layers as usize {
-        return Err(Error::model(format!(
-            "config.json: `layer_types` has {} entries for {} layers",
-            kinds.len(),
-            shape.num_hidden_layers
-        )));
+    hybrid.decoder(config, w, model, |w, _| hybrid.shape.mlp(&w.at("mlp"), act, false))
+}
+
+/// Gated delta nets beside attention with a gated output, whatever the feed-forward networks are.
+pub(super) struct Hybrid {
+    pub shape: Shape,
+    /// Of each layer; the others are gated delta nets.
+    has_attention: Vec<bool>,
+    delta: DeltaSizes,
+    rope: RopeConfig,
+    /// Projections of attention have biases.
+    bias: bool,
+    output_gate: bool,
+}
+
+impl Hybrid {
+    /// What `config` states of a model whose blocks are under `model`; `theta` is the base of the
+    /// wavelengths where it does not state it.
+    ///
+    /// # Errors
+    /// A key that is missing or wrong.
+    pub fn read(config: &Config, model: &Weights, theta: f64) -> Result<Hybrid> {
+        let shape = Shape::read(config)?;
+        let interval = config.opt_size("full_attention_interval")?.unwrap_or(4);
+        let is_attention = |index: i32| (index + 1) % interval == 0;
+        let has_attention =
+            attention_layers(config, shape.num_hidden_layers, "linear_attention", is_attention)?;
+        // Released norms are stored as their distance from 1, converted ones as they are.
+        let shape = Shape { offset_norms: is_released(model, &has_attention), ..shape };
+        Ok(Hybrid {
+            delta: shape.delta_sizes(config)?,
+            has_attention,
+            rope: config
+                .with_default_number("partial_rotary_factor", 0.25)
+                .partial_rope("full_attention", theta)?,
+            bias: config.opt_flag("attention_bias")?.unwrap_or(false),
+            output_gate: config.opt_flag("attn_output_gate")?.unwrap_or(true),
+            shape,
+        })
     }
-    shape.decoder(config, w, model, |w, index| {
-        let mixer: Mixer = match kinds[index] {
-            Kind::Delta => shape.delta_net(&w.at("linear_attn"), sizes)?.into(),
-            Kind::Attention => {
+
+    /// Builds the model whose blocks are under `model`, the output layer beside it under `w`. `mlp`
+    /// builds the feed-forward network of the block under a cursor, by its index.
+    ///
+    /// # Errors
+    /// A tensor that is missing or does not fit.
+    pub fn decoder(
+        &self,
+        config: &Config,
+        w: &Weights,
+        model: &Weights,
+        mlp: impl Fn(&Weights, usize) -> Result<FeedForward>,
+    ) -> Result<Decoder> {
+        let prefix = w.prefix();
+        w.leave_part("MTP layers", |name| {
+            name.starts_with("mtp.")
+                || name.strip_prefix(&prefix).is_some_and(|n| n.starts_with("mtp."))
+        });
+        let shape = &self.shape;
+        shape.decoder(config, w, model, |w, index| {
+            let mixer: Mixer = if self.has_attention[index] {
                 let parts = AttentionParts {
-                    qkv_bias: bias,
-                    o_bias: bias,
+                    qkv_bias: self.bias,
+                    o_bias: self.bias,
                     qk_norms: NormSpan::Head,
-                    output_gate: config.opt_flag("attn_output_gate")?.unwrap_or(true),
+                    output_gate: self.output_gate,
                     ..AttentionParts::PLAIN
                 };
-                shape.attention(&w.at("self_attn"), Some(&rope), parts)?.into()
-            }
-        };
-        shape.pre_norm_block(w, mixer, shape.mlp(&w.at("mlp"), act, false)?)
-    })
-}
-
-/// What mixes the tokens of a layer.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Delta,
-    Attention,
-}
-
-/// The kinds of all layers: by `layer_types`, else attention every `full_attention_interval` layers.
-fn layer_kinds(config: &Config, layers: i32) -> Result<Vec<Kind>> {
-    let Some(types) = config.opt_texts("layer_types")? else {
-        let interval = config.opt_size("full_attention_interval")?.unwrap_or(4);
-        let kind = |index: i32| match (index + 1) % interval {
-            0 => Kind::Attention,
-            _ => Kind::Delta,
-        };
-        return Ok((0..layers).map(kind).collect());
-    };
-    let kinds = types.into_iter().map(|kind| match kind {
-        "linear_attention" => Ok(Kind::Delta),
-        "full_attention" => Ok(Kind::Attention),
-        other => Err(Error::model(format!(
-            "config.json: `layer_types` names `{other}`, known are linear_attention, full_attention"
-        ))),
-    });
-    kinds.collect()
+                shape.attention(&w.at("self_attn"), Some(&self.rope), parts)?.into()
+            } else {
+                shape.delta_net(&w.at("linear_attn"), self.delta)?.into()
+            };
+            shape.pre_norm_block(w, mixer, mlp(w, index)?)
+        })
+    }
 }
 
 /// Whether the weights are as released: their convolutions have the taps last.
-fn is_released(model: &Weights, kinds: &[Kind]) -> bool {
-    let first = kinds.iter().position(|kind| *kind == Kind::Delta).unwrap_or(0);
+fn is_released(model: &Weights, has_attention: &[bool]) -> bool {
+    let first = has_attention.iter().position(|has| !has).unwrap_or(0);
     let shape = model.shape(&format!("layers.{first}.linear_attn.conv1d.weight"));
     shape.is_some_and(|shape| shape.last() != Some(&1))
 }

@@ -4,7 +4,9 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::kernels::Activation;
 use crate::layers::{Decoder, FeedForward, Moe, Routing};
-use crate::shape::{AttentionParts, ExpertNames, Experts, NormSpan, Shape, activation, windows};
+use crate::shape::{
+    AttentionParts, ExpertNames, Experts, NormSpan, Shape, SparseLayers, activation, windows,
+};
 use crate::weights::Weights;
 
 /// Builds the model under the names of `Qwen3MoeForCausalLM`.
@@ -20,8 +22,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     let experts = Experts::read(config, ["num_experts", "num_local_experts"])?;
     let inner = config.size("moe_intermediate_size")?;
     let normalises = config.opt_flag("norm_topk_prob")?.unwrap_or(false);
-    let step = config.opt_size("decoder_sparse_step")?.unwrap_or(1) as usize;
-    let plain = config.opt_indices("mlp_only_layers")?.unwrap_or_default();
+    let sparse = SparseLayers::read(config)?;
     let decoder = shape.decoder(config, w, &w.at("model"), |w, index| {
         let parts = AttentionParts {
             qkv_bias: bias,
@@ -32,8 +33,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
         };
         let attention = shape.attention(&w.at("self_attn"), Some(&rope), parts)?;
         let mlp = w.at("mlp");
-        let is_sparse = !plain.contains(&(index as u64)) && (index + 1) % step == 0;
-        let mlp = if is_sparse {
+        let mlp = if sparse.has(index) {
             let routing = if normalises { Routing::Normalised } else { Routing::Probabilities };
             let sizes = [shape.hidden_size, inner];
             let (gate_up, down_proj) = experts.linears(&mlp, ExpertNames::PROJ, sizes)?;

@@ -1,5 +1,7 @@
 //! Gated delta nets built from a config.
 
+use std::ops::Range;
+
 use super::Shape;
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -40,21 +42,26 @@ impl Shape {
         Ok(sizes)
     }
 
-    /// The gated delta net under `w` (Qwen 3.5).
+    /// The gated delta net under `w`: with a projection for each purpose (Qwen 3.5), or with two whose rows
+    /// are grouped by key heads (Qwen 3 Next).
     ///
     /// # Errors
     /// A tensor that is missing or does not fit.
     pub fn delta_net(&self, w: &Weights, sizes: DeltaSizes) -> Result<DeltaNet> {
         let (mixed, values, heads) = (sizes.mixed(), sizes.values(), sizes.v_heads);
-        let names = [
-            ("in_proj_qkv", mixed),
-            ("in_proj_z", values),
-            ("in_proj_b", heads),
-            ("in_proj_a", heads),
-        ];
-        let projections = match w.linears(names, self.hidden_size, false)? {
-            Linears::Joined(linear) => DeltaProjections::Fused(linear),
-            Linears::Separate(linears) => DeltaProjections::Separate(Box::new(linears)),
+        let projections = if w.at("in_proj_qkvz").is_empty() {
+            let names = [
+                ("in_proj_qkv", mixed),
+                ("in_proj_z", values),
+                ("in_proj_b", heads),
+                ("in_proj_a", heads),
+            ];
+            match w.linears(names, self.hidden_size, false)? {
+                Linears::Joined(linear) => DeltaProjections::Fused(linear),
+                Linears::Separate(linears) => DeltaProjections::Separate(Box::new(linears)),
+            }
+        } else {
+            self.grouped_projections(w, sizes)?
         };
         Ok(DeltaNet {
             sizes,
@@ -67,4 +74,32 @@ impl Shape {
             kernels: w.kernels(),
         })
     }
+
+    /// `in_proj_qkvz` and `in_proj_ba`, whose rows are those of one key head and its value heads after the
+    /// other, as rows of all queries, keys and so on in turn.
+    fn grouped_projections(&self, w: &Weights, sizes: DeltaSizes) -> Result<DeltaProjections> {
+        let DeltaSizes { k_heads, v_heads, k_dim, v_dim, .. } = sizes;
+        let (shared, hidden) = (v_heads / k_heads, self.hidden_size);
+        let qkvz = rows_in_turn(k_heads, [k_dim, k_dim, shared * v_dim, shared * v_dim]);
+        let ba = rows_in_turn(k_heads, [shared, shared]);
+        let qkvz = w.linear_in_order("in_proj_qkvz", hidden, &qkvz, false)?;
+        let ba = w.linear_in_order("in_proj_ba", hidden, &ba, false)?;
+        Ok(match w.join([qkvz, ba], false)? {
+            Linears::Joined(linear) => DeltaProjections::Fused(linear),
+            Linears::Separate(linears) => DeltaProjections::Paired(Box::new(linears)),
+        })
+    }
+}
+
+/// Where the rows of each part lie, of all groups in turn, when each group has so many rows of each part.
+fn rows_in_turn<const N: usize>(groups: i32, parts: [i32; N]) -> Vec<Range<i32>> {
+    let of_group: i32 = parts.iter().sum();
+    let mut before = 0;
+    let mut rows = Vec::new();
+    for part in parts {
+        let first = move |group: i32| group * of_group + before;
+        rows.extend((0..groups).map(|group| first(group)..first(group) + part));
+        before += part;
+    }
+    rows
 }

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::layers::{Decoder, ExpertGroups, ExpertLinear, GateUp};
 use crate::weights::Weights;
 
-/// What a checkpoint calls the projections of one expert.
+/// What a checkpoint calls the projections of one expert, or of a dense network.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExpertNames {
     pub gate: &'static str,
@@ -60,7 +60,8 @@ impl Experts {
     }
 
     /// The experts' projections in, from `hidden` to `inner` values, and out: a tensor for each expert
-    /// under `experts`, or one for all under `switch_mlp`, as mlx-lm converts them.
+    /// under `experts`, `gate_up_proj` and `down_proj` of all there, or a tensor of all for each projection
+    /// under `switch_mlp`, as mlx-lm converts them.
     ///
     /// # Errors
     /// A tensor that is missing or does not fit.
@@ -70,6 +71,14 @@ impl Experts {
         names: ExpertNames,
         [hidden, inner]: [i32; 2],
     ) -> Result<(GateUp<ExpertLinear>, ExpertLinear)> {
+        if w.has("experts.gate_up_proj") {
+            let parts = ["gate_proj", "up_proj"];
+            let [gate_proj, up_proj] =
+                w.fused_expert_linears("gate_up_proj", parts, [self.count, inner, hidden])?;
+            let [down_proj] =
+                w.fused_expert_linears("down_proj", ["down_proj"], [self.count, hidden, inner])?;
+            return Ok((GateUp::Separate { gate_proj, up_proj }, down_proj));
+        }
         let linear = |own, name, input, output| {
             let shape = [self.count, output, input];
             if w.at("experts").is_empty() {

@@ -64,3 +64,41 @@ fn experts_that_cannot_be_chosen_are_refused() {
         refused(&checkpoint("qwen3_moe", &keys(count, chosen)), &[expected]);
     }
 }
+
+#[test]
+fn layers_of_other_kinds_or_numbers_are_refused() {
+    for (model_type, other) in [("qwen3_next", "linear_attention"), ("lfm2", "conv")] {
+        for (types, expected) in [
+            (json!([]), "`layer_types` has 0 entries for 1 layers".to_owned()),
+            (json!(["mamba"]), format!("names `mamba`, known are {other}, full_attention")),
+        ] {
+            refused(&checkpoint(model_type, &[("layer_types", types)]), &[&expected]);
+        }
+    }
+}
+
+#[test]
+fn widths_and_parts_that_no_lfm2_has_are_refused() {
+    for (key, value, expected) in [
+        ("block_ff_dim", json!(1), "give no width"),
+        ("block_ffn_dim_multiplier", json!(1e30), "give no width"),
+        ("conv_L_cache", json!(65), "`conv_L_cache` or `hidden_size` is too large"),
+        ("conv_L_cache", json!(0), "`conv_L_cache` is 0"),
+        ("conv_dim", json!(9), "`conv_dim` is not `hidden_size`, 8"),
+        ("use_pos_enc", json!(false), "`use_pos_enc` is false"),
+    ] {
+        refused(&checkpoint("lfm2", &[(key, value)]), &[expected]);
+    }
+}
+
+#[test]
+fn what_other_mixtures_of_qwen_leave_out_is_refused_where_it_is_never_left_out() {
+    for (key, value) in [
+        ("mlp_only_layers", json!([0])),
+        ("decoder_sparse_step", json!(2)),
+        ("norm_topk_prob", json!(false)),
+    ] {
+        let expected = format!("`{key}` is {value}, expected all layers to have experts");
+        refused(&checkpoint("qwen3_5_moe_text", &[(key, value)]), &[&expected]);
+    }
+}

@@ -9,8 +9,11 @@ use proptest::prelude::*;
 use crate::tiny::Checkpoint;
 use crate::{drawn, ids, some};
 
-fn load(options: LoadOptions) -> Box<dyn TextModel> {
-    Checkpoint::hybrid(4).load(&options).unwrap()
+/// Gated delta nets and short convolutions, each beside attention in every second layer.
+const KINDS: [fn(usize) -> Checkpoint; 2] = [Checkpoint::hybrid, Checkpoint::convolutions];
+
+fn load(kind: fn(usize) -> Checkpoint, options: LoadOptions) -> Box<dyn TextModel> {
+    kind(4).load(&options).unwrap()
 }
 
 /// Ids that say nothing but differ by `salt`.
@@ -31,88 +34,98 @@ fn logprobs(model: &dyn TextModel, prompt: &[u32]) -> Vec<f32> {
 
 #[test]
 fn chunks_of_any_length_give_the_same_numbers() {
-    let ids = prompt(3, 150);
-    let whole = logprobs(&*load(LoadOptions::default()), &ids);
-    for chunk in [1, 2, 3, 7, 64, 149] {
-        let options = LoadOptions { prefill_chunk: Some(chunk), ..Default::default() };
-        let parts = logprobs(&*load(options), &ids);
-        for (part, whole) in parts.iter().zip(&whole) {
-            assert!((part - whole).abs() < 1e-4, "chunks of {chunk}: {parts:?} {whole:?}");
+    for kind in KINDS {
+        let ids = prompt(3, 150);
+        let whole = logprobs(&*load(kind, LoadOptions::default()), &ids);
+        for chunk in [1, 2, 3, 7, 64, 149] {
+            let options = LoadOptions { prefill_chunk: Some(chunk), ..Default::default() };
+            let parts = logprobs(&*load(kind, options), &ids);
+            for (part, whole) in parts.iter().zip(&whole) {
+                assert!((part - whole).abs() < 1e-4, "chunks of {chunk}: {parts:?} {whole:?}");
+            }
         }
     }
 }
 
 #[test]
 fn what_came_before_makes_a_difference_however_far_back_it_is() {
-    let model = load(LoadOptions::default());
-    let mut other = prompt(3, 60);
-    let first = logprobs(&*model, &other);
-    other[0] += 1;
-    assert_ne!(first, logprobs(&*model, &other));
+    for kind in KINDS {
+        let model = load(kind, LoadOptions::default());
+        let mut other = prompt(3, 60);
+        let first = logprobs(&*model, &other);
+        other[0] += 1;
+        assert_ne!(first, logprobs(&*model, &other));
+    }
 }
 
 #[test]
 fn a_prompt_goes_on_from_the_last_snapshot_that_it_shares() {
-    let with = load(LoadOptions { prefix_cache: Some(1 << 22), ..Default::default() });
-    let without = load(LoadOptions::default());
-    let found = |prompt: &[u32], tokens: usize| {
-        let mut generation =
-            with.generate(&Prompt::Ids(prompt.to_vec()), &drawn(tokens, 1)).unwrap();
-        let answer: Vec<u32> = generation.by_ref().map(|token| token.unwrap().id).collect();
-        assert_eq!(answer, run(&*without, prompt, tokens, 1), "{} ids", prompt.len());
-        let metrics = &generation.outcome().unwrap().metrics;
-        (answer, (metrics.cached_prompt_tokens, metrics.cache_miss))
-    };
-    let first = prompt(1, 200);
-    let (answer, cached) = found(&first, 100);
-    assert_eq!(cached, (0, Some(CacheMiss::Empty)));
-    assert_eq!(found(&first, 5).1, (192, None));
-    // Between snapshots there is nothing to go on from.
-    assert_eq!(found(&first[..150], 5).1, (0, Some(CacheMiss::Ends)));
-    // That left one where the shorter prompt's last whole block ends.
-    assert_eq!(found(&first[..150], 5).1, (128, None));
-    // The next turn of a conversation: 300 ids were there, of which 256 fill blocks.
-    let second = [first, answer, prompt(7, 40)].concat();
-    assert_eq!(found(&second, 5).1, (256, Some(CacheMiss::Ends)));
-    assert!(with.status().prefix_cache_bytes > 0);
+    for kind in KINDS {
+        let with = load(kind, LoadOptions { prefix_cache: Some(1 << 22), ..Default::default() });
+        let without = load(kind, LoadOptions::default());
+        let found = |prompt: &[u32], tokens: usize| {
+            let mut generation =
+                with.generate(&Prompt::Ids(prompt.to_vec()), &drawn(tokens, 1)).unwrap();
+            let answer: Vec<u32> = generation.by_ref().map(|token| token.unwrap().id).collect();
+            assert_eq!(answer, run(&*without, prompt, tokens, 1), "{} ids", prompt.len());
+            let metrics = &generation.outcome().unwrap().metrics;
+            (answer, (metrics.cached_prompt_tokens, metrics.cache_miss))
+        };
+        let first = prompt(1, 200);
+        let (answer, cached) = found(&first, 100);
+        assert_eq!(cached, (0, Some(CacheMiss::Empty)));
+        assert_eq!(found(&first, 5).1, (192, None));
+        // Between snapshots there is nothing to go on from.
+        assert_eq!(found(&first[..150], 5).1, (0, Some(CacheMiss::Ends)));
+        // That left one where the shorter prompt's last whole block ends.
+        assert_eq!(found(&first[..150], 5).1, (128, None));
+        // The next turn of a conversation: 300 ids were there, of which 256 fill blocks.
+        let second = [first, answer, prompt(7, 40)].concat();
+        assert_eq!(found(&second, 5).1, (256, Some(CacheMiss::Ends)));
+        assert!(with.status().prefix_cache_bytes > 0);
+    }
 }
 
 #[test]
 fn only_layers_with_attention_are_inspected() {
-    let model = load(LoadOptions::default());
-    let inspector = model.attention_inspector().unwrap();
-    let inspect = |layers: Option<Vec<usize>>| {
-        let options = InspectOptions { layers, weights: true, ..Default::default() };
-        inspector.inspect_attention(&Prompt::Ids(prompt(1, 20)), &options)
-    };
-    let all = inspect(None).unwrap();
-    assert_eq!(all.layers.iter().map(|layer| layer.layer).collect::<Vec<_>>(), [1, 3]);
-    let one = inspect(Some(vec![3])).unwrap();
-    assert_eq!(one.layers[0], all.layers[1]);
-    let error = inspect(Some(vec![3, 2])).unwrap_err().to_string();
-    assert!(error.contains("layer 2 has no attention") && error.contains("[1, 3]"), "{error}");
+    for kind in KINDS {
+        let model = load(kind, LoadOptions::default());
+        let inspector = model.attention_inspector().unwrap();
+        let inspect = |layers: Option<Vec<usize>>| {
+            let options = InspectOptions { layers, weights: true, ..Default::default() };
+            inspector.inspect_attention(&Prompt::Ids(prompt(1, 20)), &options)
+        };
+        let all = inspect(None).unwrap();
+        assert_eq!(all.layers.iter().map(|layer| layer.layer).collect::<Vec<_>>(), [1, 3]);
+        let one = inspect(Some(vec![3])).unwrap();
+        assert_eq!(one.layers[0], all.layers[1]);
+        let error = inspect(Some(vec![3, 2])).unwrap_err().to_string();
+        assert!(error.contains("layer 2 has no attention") && error.contains("[1, 3]"), "{error}");
+    }
 }
 
 #[test]
 fn labels_and_prompts_of_any_length_are_scored_as_alone() {
-    let model = load(LoadOptions::default());
-    let prompts: Vec<Prompt> =
-        [5, 90, 17, 1, 60, 33].map(|length| Prompt::Ids(prompt(length as u32, length))).into();
-    let labels = ["a", "abc", "hello there"].map(str::to_owned).to_vec();
-    let options = ClassifyOptions {
-        labels,
-        generate: GenerateOptions { logits: true, ..Default::default() },
-    };
-    let together = model.classify(&prompts, &options).unwrap();
-    for (prompt, together) in prompts.iter().zip(&together) {
-        let alone = &model.classify(std::slice::from_ref(prompt), &options).unwrap()[0];
-        assert_eq!(alone.token.id, together.token.id);
-        let near = |a: &f32, b: &f32| (a - b).abs() < 1e-4;
-        let (found, expected) = (together.logits.as_ref(), alone.logits.as_ref());
-        assert!(found.unwrap().iter().zip(expected.unwrap()).all(|(a, b)| near(a, b)));
-        assert_eq!(alone.labels.len(), together.labels.len());
-        for (found, expected) in together.labels.iter().zip(&alone.labels) {
-            assert!(near(&found.logprob, &expected.logprob), "{found:?} {expected:?}");
+    for kind in KINDS {
+        let model = load(kind, LoadOptions::default());
+        let prompts: Vec<Prompt> =
+            [5, 90, 17, 1, 60, 33].map(|length| Prompt::Ids(prompt(length as u32, length))).into();
+        let labels = ["a", "abc", "hello there"].map(str::to_owned).to_vec();
+        let options = ClassifyOptions {
+            labels,
+            generate: GenerateOptions { logits: true, ..Default::default() },
+        };
+        let together = model.classify(&prompts, &options).unwrap();
+        for (prompt, together) in prompts.iter().zip(&together) {
+            let alone = &model.classify(std::slice::from_ref(prompt), &options).unwrap()[0];
+            assert_eq!(alone.token.id, together.token.id);
+            let near = |a: &f32, b: &f32| (a - b).abs() < 1e-4;
+            let (found, expected) = (together.logits.as_ref(), alone.logits.as_ref());
+            assert!(found.unwrap().iter().zip(expected.unwrap()).all(|(a, b)| near(a, b)));
+            assert_eq!(alone.labels.len(), together.labels.len());
+            for (found, expected) in together.labels.iter().zip(&alone.labels) {
+                assert!(near(&found.logprob, &expected.logprob), "{found:?} {expected:?}");
+            }
         }
     }
 }
@@ -146,6 +159,7 @@ proptest! {
 
     #[test]
     fn rows_are_what_they_are_alone_with_prefixes_and_packed_keys(
+        kind in prop::sample::select(KINDS.to_vec()),
         requests in prop::collection::vec((0..3u32, 1..220usize, 1..90usize, any::<bool>()), 2..10),
         slots in 1..5usize,
         chunk in 3..200usize,
@@ -153,8 +167,8 @@ proptest! {
         kept in 1..60u64,
     ) {
         let plain = LoadOptions { kv_bits, prefill_chunk: Some(chunk), ..Default::default() };
-        let without = load(plain.clone());
-        let with = load(LoadOptions {
+        let without = load(kind, plain.clone());
+        let with = load(kind, LoadOptions {
             prefix_cache: Some(kept * 16_384),
             parallel_slots: Some(slots),
             ..plain

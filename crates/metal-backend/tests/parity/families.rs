@@ -127,11 +127,53 @@ fn qwen3_5_agrees_in_all() {
 }
 
 #[test]
+fn qwen3_5_moe_agrees_in_all() {
+    agrees_in_all("qwen3_5_moe");
+}
+
+#[test]
+fn qwen3_5_moe_of_4_bits_agrees_in_all() {
+    agrees_in_all("qwen3_5_moe-4bit-g32");
+}
+
+#[test]
+fn qwen3_5_moe_in_mxfp4_agrees_in_all() {
+    agrees_in_all("qwen3_5_moe-mxfp4");
+}
+
+#[test]
 fn qwen3_5_by_itself_is_the_language_part_of_the_whole() {
-    let golden = Golden::new("qwen3_5");
-    let model = Checkpoint::new("qwen3_5_text").load(LoadOptions::default());
-    for (name, prompt) in golden.prompts() {
-        let (tokens, _) = run(&*model, &ids(&prompt["ids"]));
-        assert_eq!(tokens, ids(&prompt["greedy"]["base"]["tokens"]), "{name}");
+    for whole in ["qwen3_5", "qwen3_5_moe"] {
+        let golden = Golden::new(whole);
+        let model = Checkpoint::new(&format!("{whole}_text")).load(LoadOptions::default());
+        for (name, prompt) in golden.prompts() {
+            let (tokens, _) = run(&*model, &ids(&prompt["ids"]));
+            assert_eq!(tokens, ids(&prompt["greedy"]["base"]["tokens"]), "{whole} {name}");
+        }
     }
+}
+
+#[test]
+fn qwen3_next_agrees_in_all() {
+    agrees_in_all("qwen3_next");
+}
+
+#[test]
+fn lfm2_agrees_in_all() {
+    agrees_in_all("lfm2");
+}
+
+#[test]
+fn lfm2_moe_agrees_in_all() {
+    agrees_in_all("lfm2_moe");
+}
+
+#[test]
+fn lfm2_moe_of_6_bits_agrees_in_all() {
+    agrees_in_all("lfm2_moe-6bit-g32");
+}
+
+#[test]
+fn lfm2_moe_in_mxfp4_agrees_in_all() {
+    agrees_in_all("lfm2_moe-mxfp4");
 }

@@ -29,8 +29,8 @@ pub struct Checkpoint {
 
 impl Checkpoint {
     pub fn new(name: &str) -> Checkpoint {
-        if name == "qwen3_5_text" {
-            return Checkpoint::new("qwen3_5").bare();
+        if let Some(whole @ ("qwen3_5" | "qwen3_5_moe")) = name.strip_suffix("_text") {
+            return Checkpoint::new(whole).bare();
         }
         let folder = tempfile::tempdir().expect("a temporary folder");
         let tokenizers = json("tokenizers.json");

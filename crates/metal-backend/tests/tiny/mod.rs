@@ -153,6 +153,58 @@ impl Checkpoint {
         checkpoint
     }
 
+    /// LFM 2 of `layers` layers, of which every second one is attention and the others are short
+    /// convolutions with biases.
+    pub fn convolutions(layers: usize) -> Checkpoint {
+        let hidden = 16;
+        let mut checkpoint = Checkpoint::with_heads(32, layers, hidden, 24);
+        let kinds = (0..layers).map(|layer| ["conv", "full_attention"][layer % 2]);
+        for (key, value) in [
+            ("model_type", json!("lfm2")),
+            ("layer_types", json!(kinds.collect::<Vec<_>>())),
+            ("block_auto_adjust_ff_dim", json!(false)),
+            ("conv_L_cache", json!(4)),
+            ("conv_bias", json!(true)),
+        ] {
+            checkpoint = checkpoint.config(key, value);
+        }
+        let is_there = |name: &str| {
+            let is_convolution =
+                |layer| name.starts_with(&format!("model.layers.{layer}.self_attn."));
+            !(0..layers).step_by(2).any(is_convolution)
+        };
+        let named = |(name, tensor): (String, Tensor)| {
+            let name = name
+                .replace("model.norm", "model.embedding_norm")
+                .replace("input_layernorm", "operator_norm")
+                .replace("post_attention_layernorm", "ffn_norm")
+                .replace("q_norm", "q_layernorm")
+                .replace("k_norm", "k_layernorm")
+                .replace("o_proj", "out_proj")
+                .replace("mlp.gate_proj", "feed_forward.w1")
+                .replace("mlp.up_proj", "feed_forward.w3")
+                .replace("mlp.down_proj", "feed_forward.w2");
+            (name, tensor)
+        };
+        let all = std::mem::take(&mut checkpoint.tensors).into_iter();
+        checkpoint.tensors = all.filter(|(name, _)| is_there(name)).map(named).collect();
+        for layer in (0..layers).step_by(2) {
+            for (part, shape) in [
+                ("in_proj.weight", vec![3 * hidden, hidden]),
+                ("in_proj.bias", vec![3 * hidden]),
+                ("conv.weight", vec![hidden, 1, 4]),
+                ("conv.bias", vec![hidden]),
+                ("out_proj.weight", vec![hidden, hidden]),
+                ("out_proj.bias", vec![hidden]),
+            ] {
+                let name = format!("model.layers.{layer}.conv.{part}");
+                let tensor = Tensor::noise(&name, &shape);
+                checkpoint.tensors.insert(name, tensor);
+            }
+        }
+        checkpoint
+    }
+
     /// Sets the value of a key of the config.
     pub fn config(mut self, key: &str, value: Value) -> Checkpoint {
         self.config[key] = value;

@@ -1,36 +1,49 @@
 //! What layers with a recurrent state compute, by our own kernels for CPUs.
 
-use cpu_kernels::{Convolution, Delta, Heads};
+use cpu_kernels::{Convolution, ConvolutionActivation, Delta, Heads};
 
 use super::operation::{Inputs, Outcome, View, floats, in_place};
 use super::{failed, kernel_dtype};
 use crate::{Array, Dtype, Error, Result};
 
-/// A short causal convolution of each channel by itself, with a SiLU behind it: `x` of
-/// `[b, l, channels]` after `state`, `[b, taps - 1, channels]`, by `weight`, `[taps, channels]`, to
-/// `[b, l, channels]`, and the state afterwards. All have one type; state and weight are row-major. Of
-/// each row so many positions count as `lengths` says; empty: all. The state shares the buffer of
-/// `state`, which nothing may read any more.
+/// What a short convolution computes with.
+#[derive(Clone, Copy, Debug)]
+pub struct Filter<'a> {
+    /// `[taps, channels]`.
+    pub weight: &'a Array,
+    /// `[channels]`; `None`: 0.
+    pub bias: Option<&'a Array>,
+    /// Behind the sums.
+    pub activation: ConvolutionActivation,
+}
+
+/// A short causal convolution of each channel by itself: `x` of `[b, l, channels]` after `state`,
+/// `[b, taps - 1, channels]`, by `filter`, to `[b, l, channels]`, and the state afterwards. All have one
+/// type; state and weight are row-major. Of each row so many positions count as `lengths` says; empty:
+/// all. The state shares the buffer of `state`, which nothing may read any more.
 ///
 /// # Errors
 /// Shapes or types that do not fit; types other than f32, f16 and bf16; a stream of the GPU.
 pub fn convolution(
     x: &Array,
     state: &Array,
-    weight: &Array,
+    filter: Filter<'_>,
     lengths: &[i32],
 ) -> Result<[Array; 2]> {
+    let Filter { weight, bias, activation } = filter;
     let dtype = kernel_dtype(x.dtype())?;
     let [b, l, channels] = x.dims()?;
     let [taps, _] = weight.dims()?;
-    let have_one_type = [state, weight].iter().all(|array| array.dtype() == x.dtype());
+    let mut others = [state, weight].into_iter().chain(bias);
+    let have_one_type = others.all(|array| array.dtype() == x.dtype());
     let fits = weight.shape() == [taps, channels]
         && taps > 0
         && state.shape() == [b, taps - 1, channels]
+        && bias.is_none_or(|bias| bias.shape() == [channels])
         && (lengths.is_empty() || lengths.len() == b as usize);
     if !(fits && have_one_type) {
         return Err(Error::new(format!(
-            "positions {x:?}, {} lengths, those before them {state:?} and weights {weight:?} do not fit",
+            "positions {x:?}, {} lengths, those before them {state:?}, weights {weight:?} and biases {bias:?} do not fit",
             lengths.len()
         )));
     }
@@ -38,8 +51,9 @@ pub fn convolution(
     let outcome = Outcome::row_major(x.dtype(), &shape);
     let [b, l, channels, taps] = [b, l, channels, taps].map(|size| size as usize);
     let lengths = lengths.to_vec();
-    in_place(&[state, x, weight], Inputs::Strided, &[0], outcome, move |inputs, outputs| {
-        let ([x, weight], [out, state]) = (inputs, outputs) else {
+    let inputs: Vec<&Array> = [state, x, weight].into_iter().chain(bias).collect();
+    in_place(&inputs, Inputs::Strided, &[0], outcome, move |inputs, outputs| {
+        let ([x, weight, bias @ ..], [out, state]) = (inputs, outputs) else {
             return Err(Error::new("a convolution without operands"));
         };
         let found: ([usize; 2], [usize; 1]) = (state.strides(), weight.strides());
@@ -59,6 +73,8 @@ pub fn convolution(
             state: state.bytes,
             lengths: &lengths,
             weight: weight.bytes,
+            bias: bias.first().map(|bias| bias.bytes),
+            activation,
             out: out.bytes,
         };
         cpu_kernels::convolution(task).map_err(failed)

@@ -48,6 +48,41 @@ impl Weights {
         Ok(ExpertLinear::new(weight, None).with_lora(all.expert_lora(shape)?))
     }
 
+    /// The projections `parts` of all experts, of `[experts, output, input]` each, whose rows lie in turn in
+    /// the tensor `experts.name`. An adapter has them as `switch_mlp.part`: mlx-lm calls them so then.
+    ///
+    /// # Errors
+    /// As [`expert_linear`](Self::expert_linear).
+    pub fn fused_expert_linears<const N: usize>(
+        &self,
+        name: &str,
+        parts: [&str; N],
+        shape: [i32; 3],
+    ) -> Result<[ExpertLinear; N]> {
+        let [experts, output, input] = shape;
+        let rows = output.checked_mul(N as i32).ok_or_else(|| {
+            Error::model(format!("`{}` would have more rows than can be counted", self.name(name)))
+        })?;
+        let all = self.at("experts").tensor(name, &[experts, rows, input])?;
+        let part = |index: i32| -> Result<Array> {
+            if self.shared.only_describe {
+                return Ok(all.share()?);
+            }
+            let part = ops::slice_axis(&all, 1, index * output, (index + 1) * output)?;
+            // A copy of these rows alone, which keeps nothing of the others.
+            let part = ops::reshape(&ops::reshape(&part, &[experts * output, input])?, &shape)?;
+            part.eval()?;
+            Ok(part)
+        };
+        let linears = (0..).zip(parts).map(|(index, name)| {
+            let all = self.at("switch_mlp").at(name);
+            let weight = all.weight(Matrix::Dense(part(index)?), &shape)?;
+            Ok(ExpertLinear::new(weight, None).with_lora(all.expert_lora(shape)?))
+        });
+        let linears = linears.collect::<Result<Vec<_>>>()?;
+        Ok(linears.try_into().expect("one for each part"))
+    }
+
     /// The projections `name` of all experts as gpt-oss is released: `name_blocks` of 16 bytes with
     /// 32 values each, `name_scales` and `name_bias`. The bytes are MLX's own packing. Rows are those
     /// of `parts` in turn, for which an adapter has a pair each.

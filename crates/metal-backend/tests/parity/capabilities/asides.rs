@@ -112,8 +112,12 @@ fn inspect(walk: &mut Walk, model: &dyn TextModel) {
     let all = look(InspectOptions::default());
     let feature = Some(Feature::InspectAttention);
     let is_plain = |layer: &inference_core::LayerAttention| layer.weights.is_none();
-    // Of Qwen 3.5's layers, every fourth one has attention.
-    let every = if walk.name.starts_with("qwen3_5") { 4 } else { 1 };
+    // Of Qwen's hybrids, every fourth layer has attention, of LFM 2's here every second one.
+    let every = match walk.name {
+        name if name.starts_with("qwen3_5") || name == "qwen3_next" => 4,
+        name if name.starts_with("lfm2") => 2,
+        _ => 1,
+    };
     let count = (last + 1) / every;
     let complete = all.map(|all| all.layers.len() == count && all.layers.iter().all(is_plain));
     walk.option("inspect_attention", feature, complete);

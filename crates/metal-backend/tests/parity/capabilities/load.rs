@@ -239,8 +239,12 @@ fn first_output_projection(checkpoint: &Path) -> (String, [usize; 2]) {
         let tensors = SafeTensors::deserialize(&bytes).unwrap();
         tensors.iter().find_map(|(name, tensor)| {
             let module = name.strip_suffix(".weight")?;
-            // Of Qwen 3.5, that of the first layer with attention.
-            let firsts = ["layers.0.self_attn.o_proj", "layers.3.self_attn.o_proj"];
+            // Of hybrids, that of the first layer with attention.
+            let firsts = [
+                "layers.0.self_attn.o_proj",
+                "layers.1.self_attn.out_proj",
+                "layers.3.self_attn.o_proj",
+            ];
             let is_first = firsts.iter().any(|first| module.ends_with(first));
             let is_first = is_first && !module.starts_with("mtp.");
             is_first.then(|| (module.to_owned(), tensor.shape().try_into().unwrap()))

@@ -1,0 +1,68 @@
+//! A gated short convolution: each position sees the few before it.
+
+use mlx_ffi::cpu::{ConvolutionActivation, Filter};
+use mlx_ffi::{Array, Dtype, Result, ops};
+
+use super::{Fusion, Linear, Positions, Workspace};
+use crate::cache::{Recurrent, RecurrentSpec};
+use crate::kernels::Kernels;
+
+/// A short convolution of gated inputs, whose result is gated too (LFM 2):
+/// `out(C · conv(B · X))` with `[B | C | X] = in(x)`.
+#[derive(Debug)]
+pub(crate) struct ShortConvolution {
+    /// Positions that a position sees, itself included, and values of each.
+    pub sizes: [i32; 2],
+    /// `hidden_size` to three times as many values.
+    pub in_proj: Linear,
+    /// `[taps, hidden_size]`.
+    pub convolution: Array,
+    /// Of the convolution, `[hidden_size]`.
+    pub bias: Option<Array>,
+    pub out_proj: Linear,
+    /// Whose kernels compute the convolution.
+    pub kernels: Kernels,
+}
+
+impl ShortConvolution {
+    /// `x` is `[b, l, hidden_size]`; so is the result, with its `fusion`. `state` goes `l` positions on.
+    pub fn forward(
+        &self,
+        x: &Array,
+        fusion: Fusion<'_>,
+        positions: &Positions,
+        state: &mut Recurrent,
+    ) -> Result<Array> {
+        let all = self.in_proj.forward_fused(x, fusion.only_prologue())?;
+        let [_, channels] = self.sizes;
+        let part = |index| ops::slice_axis(&all, -1, index * channels, (index + 1) * channels);
+        let inputs = ops::multiply(&part(0)?, &part(2)?)?;
+        let [before] = state.take(inputs.dtype())?;
+        let filter = Filter {
+            weight: &self.convolution,
+            bias: self.bias.as_ref(),
+            activation: ConvolutionActivation::None,
+        };
+        let lengths = positions.lengths();
+        let [y, before] = self.kernels.convolution(&inputs, before, filter, lengths)?;
+        state.set([before]);
+        self.out_proj.forward_fused(&ops::multiply(&part(1)?, &y)?, fusion.only_epilogue())
+    }
+
+    /// What it remembers.
+    pub fn spec(&self) -> RecurrentSpec {
+        let [taps, channels] = self.sizes;
+        RecurrentSpec { convolution: [taps - 1, channels], state: None }
+    }
+
+    /// Values of one position between the projections: three parts, the gated inputs, their convolution
+    /// and what passes its gate.
+    pub fn activations(&self) -> u64 {
+        6 * self.sizes[1] as u64
+    }
+
+    /// Bytes that its products take.
+    pub fn workspace(&self, dtype: Dtype) -> Workspace {
+        self.in_proj.workspace(dtype).then(self.out_proj.workspace(dtype))
+    }
+}

@@ -1,0 +1,77 @@
+//! Which layers are of which kind: with attention or without, with a window or without.
+
+use crate::config::Config;
+use crate::error::{Error, Result};
+
+/// The window of each layer: by `layer_types` where the config has them, else by `is_sliding`.
+///
+/// # Errors
+/// Layer types that are not known, or of another number than the layers.
+pub(crate) fn windows(
+    config: &Config,
+    layers: i32,
+    window: Option<i32>,
+    is_sliding: impl Fn(i32) -> bool,
+) -> Result<Vec<Option<i32>>> {
+    let Some(types) = config.opt_texts("layer_types")? else {
+        return Ok((0..layers).map(|i| window.filter(|_| is_sliding(i))).collect());
+    };
+    check_count(&types, layers)?;
+    let windows = types.into_iter().map(|kind| match kind {
+        "full_attention" => Ok(None),
+        "sliding_attention" => Ok(window),
+        other => Err(Error::model(format!(
+            "config.json: `layer_types` names `{other}`, known are full_attention, sliding_attention"
+        ))),
+    });
+    windows.collect()
+}
+
+/// Which layers have attention: by `layer_types`, where the others are called `other`; else by
+/// `is_attention`.
+///
+/// # Errors
+/// Layer types that are not known, or of another number than the layers.
+pub(crate) fn attention_layers(
+    config: &Config,
+    layers: i32,
+    other: &str,
+    is_attention: impl Fn(i32) -> bool,
+) -> Result<Vec<bool>> {
+    let Some(types) = config.opt_texts("layer_types")? else {
+        return Ok((0..layers).map(is_attention).collect());
+    };
+    check_count(&types, layers)?;
+    let is_attention = |kind: &str| match kind {
+        "full_attention" => Ok(true),
+        kind if kind == other => Ok(false),
+        kind => Err(Error::model(format!(
+            "config.json: `layer_types` names `{kind}`, known are {other}, full_attention"
+        ))),
+    };
+    types.into_iter().map(is_attention).collect()
+}
+
+/// Refuses `layer_types` of another number than the layers.
+fn check_count(types: &[&str], layers: i32) -> Result<()> {
+    if types.len() == layers as usize {
+        return Ok(());
+    }
+    Err(Error::model(format!(
+        "config.json: `layer_types` has {} entries for {layers} layers",
+        types.len()
+    )))
+}
+
+/// The windows of Qwen's layers: with `use_sliding_window`, from layer `max_window_layers` on.
+///
+/// # Errors
+/// Layer types that are not known, or of another number than the layers.
+pub(crate) fn qwen_windows(config: &Config, layers: i32) -> Result<Vec<Option<i32>>> {
+    let uses_window = config.opt_flag("use_sliding_window")?.unwrap_or(false);
+    // Absent keys have the defaults of transformers.
+    let window = config.opt_size("sliding_window")?.unwrap_or(4096);
+    let window = uses_window.then_some(window);
+    let first = config.opt_index("max_window_layers")?.unwrap_or(28);
+    windows(config, layers, window, |index| index >= first)
+}
