@@ -109,7 +109,7 @@ fn build(
     };
     let refused = group_size(&specs, None).err().map(|reason| (Feature::KvBits, reason));
     let attention_layers = (0..model.layers.len())
-        .filter(|layer| model.layers[*layer].mixer.attention().is_some())
+        .filter(|layer| model.layers[*layer].mixer.heads().is_some())
         .collect();
     let refused = refused.into_iter().collect();
     let description = Description { info, attention_layers, refused };

@@ -4,6 +4,8 @@ mod delta;
 mod experts;
 mod kinds;
 mod language;
+mod latent;
+mod mixture;
 mod shared_expert;
 
 use std::ops::Range;
@@ -20,6 +22,8 @@ use crate::weights::{Linears, Weights};
 pub(crate) use experts::{ExpertNames, Experts};
 pub(crate) use kinds::{attention_layers, qwen_windows, windows};
 pub(crate) use language::Language;
+pub(crate) use latent::LatentParts;
+pub(crate) use mixture::Mixture;
 pub(crate) use shared_expert::{SharedExperts, SparseLayers};
 
 /// More layers than any model has; lists with an entry for each layer stay small.
@@ -108,9 +112,13 @@ impl Shape {
     /// # Errors
     /// A key that is missing or wrong; heads that do not divide.
     pub fn read(config: &Config) -> Result<Shape> {
+        Shape::of_heads(config, config.opt_size("head_dim")?)
+    }
+
+    /// The sizes that `config` states, with heads of so many values.
+    fn of_heads(config: &Config, head_dim: Option<i32>) -> Result<Shape> {
         let hidden_size = config.size("hidden_size")?;
         let num_attention_heads = config.size("num_attention_heads")?;
-        let head_dim = config.opt_size("head_dim")?;
         if head_dim.is_none() && hidden_size % num_attention_heads != 0 {
             return Err(Error::model(format!(
                 "config.json: `hidden_size` {hidden_size} is no multiple of `num_attention_heads` {num_attention_heads}, and `head_dim` is missing"
@@ -424,7 +432,7 @@ impl Shape {
         let layers = (0..self.num_hidden_layers as usize)
             .map(|index| block(&model.at(&format!("layers.{index}")), index))
             .collect::<Result<Vec<Block>>>()?;
-        let ropes = layers.iter().filter_map(|layer| layer.mixer.attention()?.rope.as_ref());
+        let ropes = layers.iter().filter_map(|layer| layer.mixer.rope());
         let original_context = ropes.filter_map(Rope::original_context).min();
         Ok(Decoder {
             embed_tokens,

@@ -1,6 +1,6 @@
 //! The keys and values of one layer, for the rows of a batch.
 
-use mlx_ffi::{Array, Dtype, Result};
+use mlx_ffi::{Array, Dtype, Result, ops};
 
 use super::buffer::Parts;
 use super::ring::Ring;
@@ -28,7 +28,7 @@ enum Buffers {
 pub(crate) struct View {
     /// `[b, n_kv_heads, n, head_dim]`.
     pub keys: Array,
-    /// As the keys.
+    /// `[b, n_kv_heads, n, …]`.
     pub values: Array,
     /// Which of them each query sees.
     pub visible: Visible,
@@ -50,24 +50,40 @@ impl KvCache {
 
     /// Appends `k` and `v`, `[b, n_kv_heads, l, head_dim]`, and returns what the `l` positions see.
     pub fn update(&mut self, k: &Array, v: &Array) -> Result<View> {
-        let l = k.dims::<4>()?[2];
+        let ([keys, values], visible) = self.append([k, v])?;
+        Ok(View { keys, values, visible })
+    }
+
+    /// Appends `k`, `[b, n_kv_heads, l, width]`, whose first `value_dim` values are the positions' values,
+    /// and returns what the `l` positions see.
+    pub fn update_latent(&mut self, k: &Array, value_dim: i32) -> Result<View> {
+        let ([keys], visible) = self.append([k])?;
+        let values = ops::slice_axis(&keys, -1, 0, value_dim)?;
+        Ok(View { keys, values, visible })
+    }
+
+    /// Appends the arrays of `l` positions, and returns those of all that they see.
+    fn append<const N: usize>(&mut self, new: [&Array; N]) -> Result<([Array; N], Visible)> {
+        let l = new.first().map_or(Ok(0), |new| Ok(new.dims::<4>()?[2]))?;
         let was_empty = self.arrays().is_empty();
-        let keys = self.storage.pack(k)?;
-        let n_keys = keys.len();
-        let new: Vec<Array> = keys.into_iter().chain(self.storage.pack(v)?).collect();
+        let packed = new.iter().map(|new| self.storage.pack(new)).collect::<Result<Vec<_>>>()?;
+        let each = packed.first().map_or(1, Vec::len);
+        let packed: Vec<Array> = packed.into_iter().flatten().collect();
         let (parts, visible) = match &mut self.buffers {
-            Buffers::Slab(slab) => slab.update(&new, l)?,
-            Buffers::Ring(ring) => ring.update(&new, l)?,
+            Buffers::Slab(slab) => slab.update(&packed, l)?,
+            Buffers::Ring(ring) => ring.update(&packed, l)?,
         };
-        if was_empty && self.storage != Storage::Plain {
+        let seen = if was_empty && self.storage != Storage::Plain {
             // The first positions see each other as they are, as in mlx-lm. All later ones see packed
             // keys and values, their own too, so that it does not matter in which chunks they come.
-            return Ok(View { keys: k.share()?, values: v.share()?, visible });
-        }
-        let (keys, values) = parts.split_at(n_keys);
-        let keys = self.storage.unpack(keys, k.dtype())?;
-        let values = self.storage.unpack(values, v.dtype())?;
-        Ok(View { keys, values, visible })
+            new.iter().map(|new| new.share()).collect::<Result<Vec<_>>>()?
+        } else {
+            let unpack =
+                |(parts, new): (&[Array], &&Array)| self.storage.unpack(parts, new.dtype());
+            parts.chunks(each).zip(&new).map(unpack).collect::<Result<Vec<_>>>()?
+        };
+        let seen = seen.try_into().map_err(|_| mlx_ffi::Error::new("a cache lost a part"))?;
+        Ok((seen, visible))
     }
 
     /// The slot for one position of each row of keys and values in `dtype`; it is taken by

@@ -1,6 +1,6 @@
 //! What rows remember of the positions that they have passed. Nothing here knows layers.
 //!
-//! A layer's keys and values lie in buffers `[b, n_kv_heads, capacity, head_dim]`, all rows ending
+//! A layer's keys and values lie in buffers `[b, n_kv_heads, capacity, …]`, all rows ending
 //! at the same place, so that one write serves the whole batch; a shorter row has padding in
 //! front. What the positions of a row are is said once for all layers, by [`Caches::offsets`].
 

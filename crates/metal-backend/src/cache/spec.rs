@@ -27,8 +27,10 @@ pub(crate) struct RecurrentSpec {
 pub(crate) struct KvSpec {
     pub growth: Growth,
     pub n_kv_heads: i32,
-    /// Values of a head.
-    pub head_dim: i32,
+    /// Values of a key.
+    pub key_dim: i32,
+    /// Values of a value; 0: a value is the beginning of its key, and is not held again.
+    pub value_dim: i32,
 }
 
 /// Which positions are kept.
@@ -96,7 +98,14 @@ impl KvSpec {
         window: Option<i32>,
         context_length: Option<i32>,
     ) -> KvSpec {
-        KvSpec { growth: Growth::new(window, context_length), n_kv_heads, head_dim }
+        let growth = Growth::new(window, context_length);
+        KvSpec { growth, n_kv_heads, key_dim: head_dim, value_dim: head_dim }
+    }
+
+    /// The latents of `width` values of a layer that sees all positions, under a context length.
+    pub fn latent(width: i32, context_length: Option<i32>) -> KvSpec {
+        let growth = Growth::new(None, context_length);
+        KvSpec { growth, n_kv_heads: 1, key_dim: width, value_dim: 0 }
     }
 }
 
@@ -122,8 +131,8 @@ impl StateSpec {
     pub fn cost(self, storage: Storage, dtype_size: u64) -> StateCost {
         let elements = |sizes: &[i32]| sizes.iter().map(|size| *size as u64).product::<u64>();
         let (position, row) = match self {
-            StateSpec::Kv(KvSpec { n_kv_heads, head_dim, .. }) => {
-                (storage.bytes(2 * elements(&[n_kv_heads, head_dim]), dtype_size), 0)
+            StateSpec::Kv(KvSpec { n_kv_heads, key_dim, value_dim, .. }) => {
+                (storage.bytes(elements(&[n_kv_heads, key_dim + value_dim]), dtype_size), 0)
             }
             StateSpec::Recurrent(RecurrentSpec { convolution, state }) => {
                 let state = state.map_or(0, |state| elements(&state) * 4);
@@ -141,7 +150,7 @@ impl StateSpec {
     /// Values of a head whose keys and values are packed in groups, where there are any.
     pub fn packed_dim(self) -> Option<i32> {
         match self {
-            StateSpec::Kv(kv) => Some(kv.head_dim),
+            StateSpec::Kv(kv) => Some(kv.key_dim),
             StateSpec::Recurrent(_) => None,
         }
     }

@@ -66,7 +66,7 @@ fn seen_in_place(cache: &mut KvCache, new: &Array, window: Option<i32>) -> Optio
 
 /// A layer of two heads of 32 values.
 fn spec(growth: Growth) -> StateSpec {
-    StateSpec::Kv(KvSpec { growth, n_kv_heads: 2, head_dim: 32 })
+    StateSpec::Kv(KvSpec { growth, n_kv_heads: 2, key_dim: 32, value_dim: 32 })
 }
 
 /// The keys and values of a layer.

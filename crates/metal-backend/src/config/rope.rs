@@ -163,17 +163,21 @@ impl RopeScaling {
     }
 }
 
+/// YaRN's scale of what is stretched by `factor`: 1 where nothing is.
+fn yarn_scale(m: f64, factor: f64) -> f64 {
+    if factor <= 1.0 { 1.0 } else { 0.1 * m * factor.ln() + 1.0 }
+}
+
 /// transformers' rule: the given factor, else the ratio of the two scales, else `0.1 ln s + 1`.
 fn yarn_attention_factor(parameters: &Config, factor: f64) -> Result<f64> {
     if let Some(given) = parameters.opt_positive("attention_factor")? {
         return Ok(given);
     }
-    let scale = |m: f64| if factor <= 1.0 { 1.0 } else { 0.1 * m * factor.ln() + 1.0 };
     let mscale = parameters.opt_number("mscale")?.filter(|m| *m != 0.0);
     let all_dim = parameters.opt_number("mscale_all_dim")?.filter(|m| *m != 0.0);
     Ok(match (mscale, all_dim) {
-        (Some(mscale), Some(all_dim)) => scale(mscale) / scale(all_dim),
-        _ => scale(1.0),
+        (Some(mscale), Some(all_dim)) => yarn_scale(mscale, factor) / yarn_scale(all_dim, factor),
+        _ => yarn_scale(1.0, factor),
     })
 }
 
@@ -191,6 +195,30 @@ impl Config {
             return Err(self.wrong(PARTIAL, &factor, "1: whole heads are rotated"));
         }
         Ok(config)
+    }
+
+    /// What scores are multiplied with beside 1 / √width where YaRN stretches the positions (DeepSeek):
+    /// the square of `0.1 mscale_all_dim ln factor + 1`. 1 for other encodings.
+    ///
+    /// # Errors
+    /// A parameter of another type.
+    pub fn yarn_score_factor(&self) -> Result<f64> {
+        let found = self.object("rope_parameters")?;
+        let Some(parameters) =
+            found.map_or_else(|| self.object("rope_scaling"), |own| Ok(Some(own)))?
+        else {
+            return Ok(1.0);
+        };
+        let kind = match parameters.opt_text("rope_type")? {
+            Some(kind) => Some(kind),
+            None => parameters.opt_text("type")?,
+        };
+        if kind != Some("yarn") {
+            return Ok(1.0);
+        }
+        let factor = parameters.opt_positive("factor")?.unwrap_or(1.0);
+        let all_dim = parameters.opt_number("mscale_all_dim")?.unwrap_or(0.0);
+        Ok(yarn_scale(all_dim, factor).powi(2))
     }
 
     /// The rotary embedding of an architecture that may rotate a part of each head only.

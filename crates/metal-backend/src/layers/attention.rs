@@ -6,7 +6,8 @@ use mlx_ffi::{Array, Device, Dtype, Result, cpu, cuda, fast, ops};
 
 use super::observed::Scores;
 use super::{
-    Fusion, Linear, Observed, PositionScale, Positions, QkNorms, Qkv, RmsNorm, Rope, Workspace,
+    Fusion, HeadSizes, Linear, Observed, PositionScale, Positions, QkNorms, Qkv, RmsNorm, Rope,
+    Workspace,
 };
 use crate::cache::{KvCache, KvSpec, Mask, Slot, View, Visible};
 use crate::config::RopePairs;
@@ -69,7 +70,7 @@ impl Attention {
             return self.o_proj.forward_fused(&gated(out, gate)?, epilogue);
         }
         let (q_norm, k_norm) = self.qk_norms.heads();
-        let (q, k) = (self.heads(&q, q_norm, positions)?, self.heads(&k, k_norm, positions)?);
+        let (q, k) = (self.turned(&q, q_norm, positions)?, self.turned(&k, k_norm, positions)?);
         let (q, k) = self.qk_norms.rotated(q, k)?;
         let q = match &self.position_scale {
             None => q,
@@ -163,7 +164,7 @@ impl Attention {
     }
 
     /// Queries or keys, `[b, l, n * head_dim]`, normed and rotated by heads: `[b, n, l, head_dim]`.
-    fn heads(
+    fn turned(
         &self,
         x: &Columns,
         norm: Option<&RmsNorm>,
@@ -192,6 +193,12 @@ impl Attention {
     pub fn kv_spec(&self, context_length: Option<i32>) -> KvSpec {
         let AttentionConfig { n_kv_heads, head_dim, window, .. } = self.config;
         KvSpec::new(n_kv_heads, head_dim, window, context_length)
+    }
+
+    /// The heads that an observer sees.
+    pub fn heads(&self) -> HeadSizes {
+        let AttentionConfig { n_heads, n_kv_heads, head_dim, .. } = self.config;
+        HeadSizes { n_heads, n_kv_heads, head_dim }
     }
 
     /// Values of one position between the projections, before and after rotation.

@@ -2,7 +2,10 @@
 
 use mlx_ffi::{Array, Device, Dtype, Result};
 
-use super::{Attention, DeltaNet, Fusion, Positions, ShortConvolution, Workspace};
+use super::{
+    Attention, DeltaNet, Fusion, HeadSizes, LatentAttention, Positions, Rope, ShortConvolution,
+    Workspace,
+};
 use crate::cache::{Slot, State, StateSpec};
 
 /// One token mixer of a block: what it computes, what it remembers and what it costs. A closed set: the
@@ -11,6 +14,8 @@ use crate::cache::{Slot, State, StateSpec};
 pub(crate) enum Mixer {
     /// Softmax attention over keys and values.
     Attention(Box<Attention>),
+    /// Softmax attention over latents, of which keys and values are made.
+    Latent(Box<LatentAttention>),
     /// A gated delta net over a recurrent state.
     Delta(Box<DeltaNet>),
     /// A short convolution over its own inputs.
@@ -20,6 +25,12 @@ pub(crate) enum Mixer {
 impl From<Attention> for Mixer {
     fn from(attention: Attention) -> Mixer {
         Mixer::Attention(Box::new(attention))
+    }
+}
+
+impl From<LatentAttention> for Mixer {
+    fn from(latent: LatentAttention) -> Mixer {
+        Mixer::Latent(Box::new(latent))
     }
 }
 
@@ -49,6 +60,9 @@ impl Mixer {
             (Mixer::Attention(attention), State::Kv(cache)) => {
                 attention.forward(x, fusion, positions, cache)
             }
+            (Mixer::Latent(latent), State::Kv(cache)) => {
+                latent.forward(x, fusion, positions, cache)
+            }
             (Mixer::Delta(delta), State::Recurrent(state)) => {
                 delta.forward(x, fusion, positions, state)
             }
@@ -63,15 +77,34 @@ impl Mixer {
     pub fn state(&self, context_length: Option<i32>) -> StateSpec {
         match self {
             Mixer::Attention(attention) => StateSpec::Kv(attention.kv_spec(context_length)),
+            Mixer::Latent(latent) => StateSpec::Kv(latent.kv_spec(context_length)),
             Mixer::Delta(delta) => StateSpec::Recurrent(delta.spec()),
             Mixer::Convolution(convolution) => StateSpec::Recurrent(convolution.spec()),
         }
     }
 
-    /// The attention, where it is one.
+    /// The attention with a cache of keys and values, where it is one.
     pub fn attention(&self) -> Option<&Attention> {
         match self {
             Mixer::Attention(attention) => Some(attention),
+            Mixer::Latent(_) | Mixer::Delta(_) | Mixer::Convolution(_) => None,
+        }
+    }
+
+    /// The heads that an observer sees, where it has attention.
+    pub fn heads(&self) -> Option<HeadSizes> {
+        match self {
+            Mixer::Attention(attention) => Some(attention.heads()),
+            Mixer::Latent(latent) => Some(latent.heads()),
+            Mixer::Delta(_) | Mixer::Convolution(_) => None,
+        }
+    }
+
+    /// How it encodes positions, where it does.
+    pub fn rope(&self) -> Option<&Rope> {
+        match self {
+            Mixer::Attention(attention) => attention.rope.as_ref(),
+            Mixer::Latent(latent) => latent.rope.as_ref(),
             Mixer::Delta(_) | Mixer::Convolution(_) => None,
         }
     }
@@ -95,6 +128,7 @@ impl Mixer {
     pub fn activations(&self) -> u64 {
         match self {
             Mixer::Attention(attention) => attention.activations(),
+            Mixer::Latent(latent) => latent.activations(),
             Mixer::Delta(delta) => delta.activations(),
             Mixer::Convolution(convolution) => convolution.activations(),
         }
@@ -104,6 +138,7 @@ impl Mixer {
     pub fn score_bytes(&self, device: Device) -> u64 {
         match self {
             Mixer::Attention(attention) => attention.score_bytes(device),
+            Mixer::Latent(latent) => latent.score_bytes(),
             Mixer::Delta(_) | Mixer::Convolution(_) => 0,
         }
     }
@@ -112,6 +147,7 @@ impl Mixer {
     pub fn workspace(&self, dtype: Dtype) -> Workspace {
         match self {
             Mixer::Attention(attention) => attention.workspace(dtype),
+            Mixer::Latent(latent) => latent.workspace(dtype),
             Mixer::Delta(delta) => delta.workspace(dtype),
             Mixer::Convolution(convolution) => convolution.workspace(dtype),
         }

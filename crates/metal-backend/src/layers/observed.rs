@@ -4,6 +4,17 @@ use mlx_ffi::{Array, Dtype, Result, ops};
 
 use crate::cache::{View, Visible};
 
+/// The heads of a layer, as an observer sees them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HeadSizes {
+    /// Of queries.
+    pub n_heads: i32,
+    /// Of keys.
+    pub n_kv_heads: i32,
+    /// Values of a query and of a key.
+    pub head_dim: i32,
+}
+
 /// The queries and keys of one layer and some positions, as attention takes them.
 #[derive(Debug)]
 pub(crate) struct Observed {
@@ -40,13 +51,13 @@ pub(crate) struct Weights {
 impl Observed {
     /// What one row's queries and keys, after position encoding, see.
     pub fn new(queries: &Array, keys: &Array, view: &View, scores: Scores) -> Result<Observed> {
-        Ok(Observed {
-            queries: queries.share()?,
-            keys: keys.share()?,
-            view: view.keys.share()?,
-            visible: view.visible.clone(),
-            scores,
-        })
+        let (queries, keys) = (queries.share()?, keys.share()?);
+        Ok(Observed::of([queries, keys, view.keys.share()?], view.visible.clone(), scores))
+    }
+
+    /// What one row's queries and keys see, which lie beside all keys that they may see.
+    pub fn of([queries, keys, view]: [Array; 3], visible: Visible, scores: Scores) -> Observed {
+        Observed { queries, keys, view, visible, scores }
     }
 
     /// The weights with which attention sees, computed in float32.

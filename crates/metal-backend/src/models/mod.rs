@@ -1,12 +1,14 @@
 //! The architectures: one file each, and one line here.
 
 mod cohere2;
+mod deepseek_v3;
 mod ernie4_5_moe;
 mod exaone4;
 mod gemma2;
 mod gemma3;
 mod gemma3_text;
 mod glm4_moe;
+mod glm4_moe_lite;
 mod gpt_oss;
 mod granite;
 mod hunyuan_v1_dense;
@@ -43,12 +45,14 @@ type Load = fn(&Config, &Weights) -> Result<Decoder>;
 /// Each `model_type` with its builder.
 const REGISTRY: &[(&str, Load)] = &[
     ("cohere2", cohere2::load),
+    ("deepseek_v3", deepseek_v3::load),
     ("ernie4_5_moe", ernie4_5_moe::load),
     ("exaone4", exaone4::load),
     ("gemma2", gemma2::load),
     ("gemma3", gemma3::load),
     ("gemma3_text", gemma3_text::load),
     ("glm4_moe", glm4_moe::load),
+    ("glm4_moe_lite", glm4_moe_lite::load),
     ("gpt_oss", gpt_oss::load),
     ("granite", granite::load),
     ("hunyuan_v1_dense", hunyuan_v1_dense::load),

@@ -3,6 +3,7 @@
 mod check;
 mod experts;
 mod joined;
+mod latent;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

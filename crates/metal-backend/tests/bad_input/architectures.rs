@@ -45,6 +45,36 @@ fn lists_that_leave_layers_out_are_refused() {
 }
 
 #[test]
+fn latents_of_another_kind_are_refused() {
+    let keys = [
+        ("kv_lora_rank", json!(4)),
+        ("qk_nope_head_dim", json!(4)),
+        ("qk_rope_head_dim", json!(4)),
+        ("v_head_dim", json!(4)),
+        ("num_key_value_heads", json!(2)),
+        ("n_routed_experts", json!(4)),
+        ("num_experts_per_tok", json!(2)),
+        ("moe_intermediate_size", json!(8)),
+        ("n_group", json!(1)),
+        ("topk_group", json!(1)),
+    ];
+    for (key, value, expected) in [
+        ("num_key_value_heads", json!(1), "`num_key_value_heads` is 1 of 2 heads"),
+        ("kv_lora_rank", json!(null), "key `kv_lora_rank` is missing"),
+        ("qk_rope_head_dim", json!(3), "rotary positions need pairs"),
+        ("v_head_dim", json!(2_147_483_647), "exceed 2³¹ - 1"),
+        ("scoring_func", json!("softmax"), "`scoring_func` is \"softmax\", expected `sigmoid`"),
+        ("topk_method", json!("greedy"), "expected `noaux_tc`"),
+        ("mlp_layer_types", json!(["dense", "dense"]), "`mlp_layer_types` has 2 entries"),
+        ("mlp_layer_types", json!(["thick"]), "`mlp_layer_types` names `thick`"),
+        ("n_group", json!(3), "`n_group` 3"),
+    ] {
+        let config = checkpoint("deepseek_v3", &keys).config(key, value);
+        refused(&config, &[expected]);
+    }
+}
+
+#[test]
 fn experts_that_cannot_be_chosen_are_refused() {
     let keys = |count: Value, chosen: Value| {
         [

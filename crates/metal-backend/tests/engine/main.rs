@@ -11,6 +11,7 @@ mod classifying;
 mod closing;
 mod constrained;
 mod hybrids;
+mod latents;
 mod out_of_memory;
 mod prefixes;
 mod prompt_logprobs;

@@ -35,16 +35,18 @@ fn has_rounded_scale(name: &str) -> bool {
 pub fn is_refused_in_bf16(name: &str) -> bool {
     let is_ours = metal_backend::cpu_kernels().starts_with("our own");
     let has_dense_experts = [
-        "qwen3_moe",
+        "deepseek_v3",
         "ernie4_5_moe",
         "glm4_moe",
+        "glm4_moe_lite",
+        "lfm2_moe",
         "minimax_m2",
         "mixtral",
         "qwen2_moe",
         "qwen3_5_moe",
         "qwen3_5_moe_text",
+        "qwen3_moe",
         "qwen3_next",
-        "lfm2_moe",
     ];
     has_dense_experts.contains(&name) && backend() == "cpu" && !is_ours
 }

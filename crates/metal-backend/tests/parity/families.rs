@@ -112,6 +112,29 @@ fn glm4_moe_agrees_in_all() {
 }
 
 #[test]
+fn deepseek_v3_agrees_in_all() {
+    agrees_in_all("deepseek_v3");
+}
+
+#[test]
+fn glm4_moe_lite_agrees_in_all() {
+    agrees_in_all("glm4_moe_lite");
+}
+
+#[test]
+fn packed_glm4_moe_lite_agrees_in_all() {
+    agrees_in_all("glm4_moe_lite-4bit-g32");
+}
+
+#[test]
+fn the_layers_that_predict_further_tokens_are_named() {
+    for name in ["deepseek_v3", "glm4_moe_lite", "glm4_moe"] {
+        let (info, _) = Checkpoint::new(name).describe(LoadOptions::default());
+        assert_eq!(info.unused_parts, ["MTP layers"], "{name}");
+    }
+}
+
+#[test]
 fn minimax_m2_agrees_in_all() {
     agrees_in_all("minimax_m2");
 }

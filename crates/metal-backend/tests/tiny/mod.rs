@@ -39,6 +39,12 @@ impl Tensor {
         Tensor { dtype: Dtype::F32, shape: shape.to_vec(), data }
     }
 
+    /// These values.
+    pub fn f32(values: &[f32], shape: &[usize]) -> Tensor {
+        let data = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        Tensor { dtype: Dtype::F32, shape: shape.to_vec(), data }
+    }
+
     /// Zeros of any type.
     pub fn zeros(dtype: Dtype, shape: &[usize]) -> Tensor {
         let bytes = shape.iter().product::<usize>() * dtype.bitsize() / 8;
@@ -201,6 +207,75 @@ impl Checkpoint {
                 let tensor = Tensor::noise(&name, &shape);
                 checkpoint.tensors.insert(name, tensor);
             }
+        }
+        checkpoint
+    }
+
+    /// DeepSeek V3 of `layers` layers, the first of which is dense; latents are of 24 values, and of 8 that
+    /// see positions.
+    pub fn latent(layers: usize) -> Checkpoint {
+        let (hidden, heads, rank, nope, rope, value) = (16, 2, 24, 8, 8, 6);
+        let (experts, inner) = (4, 8);
+        let mut checkpoint = Checkpoint::with_heads(8, layers, hidden, 24);
+        for (key, value) in [
+            ("model_type", json!("deepseek_v3")),
+            ("num_key_value_heads", json!(heads)),
+            ("head_dim", json!(null)),
+            ("kv_lora_rank", json!(rank)),
+            ("q_lora_rank", json!(null)),
+            ("qk_nope_head_dim", json!(nope)),
+            ("qk_rope_head_dim", json!(rope)),
+            ("v_head_dim", json!(value)),
+            ("first_k_dense_replace", json!(1)),
+            ("n_routed_experts", json!(experts)),
+            ("n_group", json!(2)),
+            ("topk_group", json!(1)),
+            ("num_experts_per_tok", json!(2)),
+            ("n_shared_experts", json!(null)),
+            ("moe_intermediate_size", json!(inner)),
+        ] {
+            checkpoint = checkpoint.config(key, value);
+        }
+        checkpoint.tensors.retain(|name, _| {
+            !name.contains(".self_attn.") && (name.contains("layers.0.") || !name.contains(".mlp."))
+        });
+        let mut shapes = Vec::new();
+        for layer in 0..layers {
+            for (name, shape) in [
+                ("q_proj", vec![heads * (nope + rope), hidden]),
+                ("kv_a_proj_with_mqa", vec![rank + rope, hidden]),
+                ("kv_a_layernorm", vec![rank]),
+                ("kv_b_proj", vec![heads * (nope + value), rank]),
+                ("o_proj", vec![hidden, heads * value]),
+            ] {
+                shapes.push((format!("{layer}.self_attn.{name}.weight"), shape));
+            }
+            if layer == 0 {
+                continue;
+            }
+            shapes.push((format!("{layer}.mlp.gate.weight"), vec![experts, hidden]));
+            shapes.push((format!("{layer}.mlp.gate.e_score_correction_bias"), vec![experts]));
+            shapes.push((
+                format!("{layer}.mlp.shared_experts.gate_proj.weight"),
+                vec![inner, hidden],
+            ));
+            shapes
+                .push((format!("{layer}.mlp.shared_experts.up_proj.weight"), vec![inner, hidden]));
+            shapes.push((
+                format!("{layer}.mlp.shared_experts.down_proj.weight"),
+                vec![hidden, inner],
+            ));
+            for expert in 0..experts {
+                let prefix = format!("{layer}.mlp.experts.{expert}");
+                shapes.push((format!("{prefix}.gate_proj.weight"), vec![inner, hidden]));
+                shapes.push((format!("{prefix}.up_proj.weight"), vec![inner, hidden]));
+                shapes.push((format!("{prefix}.down_proj.weight"), vec![hidden, inner]));
+            }
+        }
+        for (name, shape) in shapes {
+            let name = format!("model.layers.{name}");
+            let tensor = Tensor::noise(&name, &shape);
+            checkpoint.tensors.insert(name, tensor);
         }
         checkpoint
     }

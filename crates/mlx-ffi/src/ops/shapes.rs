@@ -48,6 +48,12 @@ pub fn swap_axes(a: &Array, first: i32, second: i32) -> Result<Array> {
     Array::from_op(|out| unsafe { sys::mlx_swapaxes(out, a.raw(), first, second, current()) })
 }
 
+/// `a` with its elements side by side in row-major order, copied where they are not.
+pub fn contiguous(a: &Array) -> Result<Array> {
+    // SAFETY: the input outlives the call; mlx-c only reads it.
+    Array::from_op(|out| unsafe { sys::mlx_contiguous(out, a.raw(), false, current()) })
+}
+
 /// A new dimension of size 1 at `axis`.
 pub fn expand_dims(a: &Array, axis: i32) -> Result<Array> {
     // SAFETY: the input outlives the call; mlx-c only reads it.

@@ -31,10 +31,9 @@ impl InspectJob {
         let chunk = n.min(served.chunk as u64);
         let (mut told, mut most) = (0, 0);
         for layer in &self.layers {
-            let Some(attention) = served.model.layers[*layer].mixer.attention() else { continue };
-            let config = &attention.config;
-            let (heads, kv_heads) = (config.n_heads as u64, config.n_kv_heads as u64);
-            let vector = 4 * config.head_dim as u64;
+            let Some(sizes) = served.model.layers[*layer].mixer.heads() else { continue };
+            let (heads, kv_heads) = (sizes.n_heads as u64, sizes.n_kv_heads as u64);
+            let vector = 4 * sizes.head_dim as u64;
             let scores = |queries: u64| 4 * heads * queries * (n + 1);
             told += (heads + kv_heads) * vector * n;
             let mut copies = 3 * (heads + kv_heads) * vector * chunk;

@@ -4,17 +4,17 @@ use inference_core::{AttentionWeights, LayerAttention};
 use mlx_ffi::Array;
 
 use crate::error::{Error, Result};
-use crate::layers::AttentionConfig;
+use crate::layers::HeadSizes;
 
 /// What is told of a layer over `n` positions, all 0.
 pub(super) fn empty(
     layer: usize,
-    config: &AttentionConfig,
+    heads: HeadSizes,
     n: usize,
     with_weights: bool,
 ) -> LayerAttention {
     let [n_heads, n_kv_heads, head_dim] =
-        [config.n_heads, config.n_kv_heads, config.head_dim].map(|size| size as usize);
+        [heads.n_heads, heads.n_kv_heads, heads.head_dim].map(|size| size as usize);
     let weights =
         || AttentionWeights { values: vec![0.0; n_heads * n * n], entropy: vec![0.0; n_heads * n] };
     LayerAttention {

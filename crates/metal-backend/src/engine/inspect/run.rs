@@ -32,8 +32,8 @@ impl Inspection {
     pub fn new(job: InspectJob, caches: Caches, served: &Served, needed: u64) -> Inspection {
         let n = job.ids.len();
         let empty = |layer: &usize| {
-            let attention = served.model.layers[*layer].mixer.attention()?;
-            Some(rows::empty(*layer, &attention.config, n, job.weights))
+            let heads = served.model.layers[*layer].mixer.heads()?;
+            Some(rows::empty(*layer, heads, n, job.weights))
         };
         let layers = job.layers.iter().filter_map(empty).collect();
         let (started, done, pass, peak_bytes) = (Instant::now(), 0, None, 0);

@@ -1,0 +1,38 @@
+//! DeepSeek V3, V3.1 and R1: latent attention, and experts with corrected sigmoid scores in groups.
+
+use crate::config::{Config, RopeConfig, RopePairs};
+use crate::error::Result;
+use crate::layers::Decoder;
+use crate::shape::{LatentParts, Mixture, Shape};
+use crate::weights::Weights;
+
+/// Builds the model under the names of `DeepseekV3ForCausalLM`; the layers that predict further tokens
+/// are left aside.
+pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
+    let defaults = [("first_k_dense_replace", 3), ("n_group", 8), ("topk_group", 4)];
+    let config = config.with_defaults(&defaults).with_default_number("routed_scaling_factor", 2.5);
+    build(&config, w)
+}
+
+/// Builds the model that `config` states without defaults of one architecture.
+pub(super) fn build(config: &Config, w: &Weights) -> Result<Decoder> {
+    let shape = Shape::read_latent(config)?;
+    let rope = config.rope("full_attention", 10_000.0)?;
+    let pairs = match config.opt_flag("rope_interleave")? {
+        Some(false) => RopePairs::Halves,
+        Some(true) | None => RopePairs::Neighbours,
+    };
+    let parts = LatentParts {
+        rope: Some(RopeConfig { pairs, ..rope }),
+        score_factor: config.yarn_score_factor()?,
+        ..LatentParts::read(config)?
+    };
+    let mixture = Mixture::read(config, shape.num_hidden_layers)?;
+    w.leave_layers_from(shape.num_hidden_layers);
+    w.ignore(|name| name.ends_with("self_attn.rotary_emb.inv_freq"));
+    let decoder = shape.decoder(config, w, &w.at("model"), |w, index| {
+        let attention = shape.latent_attention(&w.at("self_attn"), &parts)?;
+        shape.pre_norm_block(w, attention, mixture.feed_forward(&shape, &w.at("mlp"), index)?)
+    })?;
+    Ok(mixture.widen(decoder))
+}

@@ -1,0 +1,122 @@
+//! Mixtures of experts with corrected sigmoid scores, as DeepSeek V3 has them.
+
+use super::{ExpertNames, Experts, Shape, activation};
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::kernels::Activation;
+use crate::layers::{
+    Decoder, ExpertGroups, FeedForward, Moe, Routing, Score, ScoredRouting, SharedExpert,
+};
+use crate::weights::Weights;
+
+/// The feed-forward networks of a model whose first layers are dense, and whose others have experts with
+/// corrected sigmoid scores, perhaps in groups, beside one that all positions pass.
+#[derive(Debug)]
+pub(crate) struct Mixture {
+    experts: Experts,
+    groups: Option<ExpertGroups>,
+    /// Whether the chosen scores are divided by their sum.
+    normalises: bool,
+    /// What they are multiplied with then.
+    factor: f32,
+    /// Values between the projections of an expert.
+    inner: i32,
+    /// Values between those of the shared expert, where there is one.
+    shared: Option<i32>,
+    /// For each layer, whether it has experts.
+    sparse: Vec<bool>,
+    activation: Activation,
+}
+
+impl Mixture {
+    /// What `config` states under the names of DeepSeek V3.
+    ///
+    /// # Errors
+    /// A key that is missing or wrong; scores or groups of another kind.
+    pub fn read(config: &Config, layers: i32) -> Result<Mixture> {
+        for (key, known) in [("scoring_func", "sigmoid"), ("topk_method", "noaux_tc")] {
+            if let Some(other) = config.opt_text(key)?.filter(|found| *found != known) {
+                return Err(config.wrong(key, &other.into(), &format!("`{known}`")));
+            }
+        }
+        let experts = Experts::read(config, ["n_routed_experts", "num_experts"])?;
+        let inner = config.size("moe_intermediate_size")?;
+        let shared = config.opt_index("n_shared_experts")?.unwrap_or(1);
+        let shared_inner = inner.checked_mul(shared).ok_or_else(|| {
+            Error::model(format!("config.json: `n_shared_experts` {shared} is too large"))
+        })?;
+        Ok(Mixture {
+            groups: experts.groups(config)?,
+            experts,
+            normalises: config.opt_flag("norm_topk_prob")?.unwrap_or(true),
+            factor: config.opt_positive("routed_scaling_factor")?.unwrap_or(1.0) as f32,
+            inner,
+            shared: (shared > 0).then_some(shared_inner),
+            sparse: sparse_layers(config, layers)?,
+            activation: activation(config, "hidden_act", Activation::Silu)?,
+        })
+    }
+
+    /// The network of the layer `index` under `w`.
+    ///
+    /// # Errors
+    /// A tensor that is missing or does not fit.
+    pub fn feed_forward(&self, shape: &Shape, w: &Weights, index: usize) -> Result<FeedForward> {
+        let (hidden, act) = (shape.hidden_size, self.activation);
+        if !self.sparse[index] {
+            return shape.mlp(w, act, false);
+        }
+        let (gate, count) = (w.at("gate"), self.experts.count);
+        let (gate_up, down_proj) =
+            self.experts.linears(w, ExpertNames::PROJ, [hidden, self.inner])?;
+        let shared = |inner| {
+            let mlp = shape.mlp_of(&w.at("shared_experts"), inner, act, false)?;
+            Ok::<_, Error>(SharedExpert { mlp, gate: None })
+        };
+        Ok(FeedForward::from(Moe {
+            routing: Routing::Scored(ScoredRouting {
+                score: Score::Sigmoid,
+                correction: Some(gate.tensor_f32("e_score_correction_bias", &[count])?),
+                groups: self.groups,
+                normaliser: self.normalises.then_some(1e-20),
+                factor: self.factor,
+            }),
+            router: w.linear("gate", hidden, count, false)?,
+            experts_per_token: self.experts.per_token,
+            gate_up,
+            down_proj,
+            activation: act,
+            shared: self.shared.map(shared).transpose()?,
+            kernels: w.kernels(),
+        }))
+    }
+
+    /// `decoder` with the width of what its experts compute at once.
+    pub fn widen(&self, decoder: Decoder) -> Decoder {
+        self.experts.widen_beside(decoder, self.inner, self.shared.unwrap_or(0))
+    }
+}
+
+/// For each layer, whether it has experts: by `mlp_layer_types` where the config has them, else every
+/// `moe_layer_freq`-th one from `first_k_dense_replace` on.
+fn sparse_layers(config: &Config, layers: i32) -> Result<Vec<bool>> {
+    let Some(types) = config.opt_texts("mlp_layer_types")? else {
+        let first = config.opt_index("first_k_dense_replace")?.unwrap_or(1);
+        let every = config.opt_size("moe_layer_freq")?.unwrap_or(1);
+        return Ok((0..layers).map(|index| index >= first && index % every == 0).collect());
+    };
+    if types.len() != layers as usize {
+        return Err(Error::model(format!(
+            "config.json: `mlp_layer_types` has {} entries for {layers} layers",
+            types.len()
+        )));
+    }
+    let is_sparse = |kind| match kind {
+        "dense" => Ok(false),
+        "sparse" => Ok(true),
+        other => Err(Error::model(format!(
+            "config.json: `mlp_layer_types` names `{other}`, known are dense, sparse"
+        ))),
+    };
+    types.into_iter().map(is_sparse).collect()
+}
