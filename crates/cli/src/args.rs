@@ -4,6 +4,7 @@ mod bench;
 mod classify;
 mod inspect;
 mod load;
+mod remote;
 mod sampling;
 mod serve;
 mod template;
@@ -18,6 +19,7 @@ pub use bench::{BenchArgs, Bits, Shape};
 pub use classify::ClassifyArgs;
 pub use inspect::InspectArgs;
 pub use load::LoadArgs;
+pub use remote::{Ends, Interface, RemoteArgs};
 pub use sampling::SamplingArgs;
 pub use serve::{LogFormat, ServeArgs};
 pub use template::{LaterArgs, TemplateArgs};
@@ -65,7 +67,7 @@ pub enum Command {
     Inspect(Box<InspectArgs>),
     /// Serve a model to OpenAI's clients
     Serve(Box<ServeArgs>),
-    /// Measure how fast a model runs here, and in how much memory
+    /// Measure how fast a model runs here and in how much memory, or a server under load
     Bench(Box<BenchArgs>),
     /// Show what a model is and what it honours, without loading its weights
     Info(InfoArgs),

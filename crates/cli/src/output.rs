@@ -85,6 +85,11 @@ impl Spinner {
         bar.enable_steady_tick(Duration::from_millis(100));
         Spinner(bar)
     }
+
+    /// [`dim_note`], above the spinner.
+    pub fn note(&self, text: impl Display) {
+        self.0.suspend(|| dim_note(text));
+    }
 }
 
 impl Drop for Spinner {

@@ -26,10 +26,11 @@ const ARROWS: &[Arrows] = &[
         build: &["mlx-build"],
     },
     Arrows { name: "ml", uses: &["inference-core"], build: &[] },
+    Arrows { name: "load-generator", uses: &[], build: &[] },
     Arrows { name: "server", uses: &["inference-core", "inference-text"], build: &[] },
     Arrows {
         name: "cli",
-        uses: &["inference-core", "inference-text", "metal-backend", "server"],
+        uses: &["inference-core", "inference-text", "load-generator", "metal-backend", "server"],
         build: &["mlx-build"],
     },
     Arrows {
@@ -51,6 +52,10 @@ const TESTS_USE: &[(&str, &str)] = &[
     ("ml", "fake-model"),
     ("server", "fake-model"),
     ("cli", "fake-model"),
+    // Its measurements are held to a server whose times are known.
+    ("load-generator", "fake-model"),
+    ("load-generator", "inference-core"),
+    ("load-generator", "server"),
 ];
 
 /// A crate that takes no dependency at all, so that downstream crates get none through it.

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
-use super::{LoadArgs, values};
+use super::{LoadArgs, RemoteArgs, values};
 
 /// A released model whose sizes are measured with random weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -56,7 +56,8 @@ Examples:
   ml bench
   ml bench --model ~/models/Qwen3-0.6B --prompt 2048 --new 256
   ml bench --shape qwen3-4b --bits 4 --concurrency 32
-  ml bench --shape llama3.2-1b --json | jq .results")]
+  ml bench --shape llama3.2-1b --json | jq .results
+  ml bench --url http://127.0.0.1:8080 --clients 1,8,64 -p 512 -n 128")]
 pub struct BenchArgs {
     /// Measure random weights in the sizes of a released model, without a download
     #[arg(long, value_name = "NAME", conflicts_with_all = ["model", "adapter"], help_heading = "Model")]
@@ -68,10 +69,24 @@ pub struct BenchArgs {
     #[command(flatten)]
     pub load: LoadArgs,
     /// Tokens of a prompt; 0 leaves the test out
-    #[arg(short, long, value_name = "N", default_value_t = 512, help_heading = "Tests")]
+    #[arg(
+        short,
+        long,
+        visible_alias = "prompt-tokens",
+        value_name = "N",
+        default_value_t = 512,
+        help_heading = "Tests"
+    )]
     pub prompt: usize,
     /// Tokens of an answer; 0 leaves the test out
-    #[arg(short, long, value_name = "N", default_value_t = 128, help_heading = "Tests")]
+    #[arg(
+        short,
+        long,
+        visible_alias = "gen-tokens",
+        value_name = "N",
+        default_value_t = 128,
+        help_heading = "Tests"
+    )]
     pub new: usize,
     /// Tokens that are in the caches before the answer begins
     #[arg(short, long, value_name = "N", default_value_t = 0, help_heading = "Tests")]
@@ -86,6 +101,9 @@ pub struct BenchArgs {
     #[arg(short, long, value_name = "N", value_parser = values::count, default_value = "5",
           help_heading = "Tests")]
     pub repeat: usize,
+    /// A server in place of a model.
+    #[command(flatten)]
+    pub remote: RemoteArgs,
     /// Print one JSON object
     #[arg(long, help_heading = "Output")]
     pub json: bool,

@@ -1,6 +1,7 @@
-//! `ml bench`: how fast a model runs here, and in how much memory.
+//! `ml bench`: how fast a model runs here and in how much memory, or a server under load.
 
 mod measure;
+mod remote;
 mod shapes;
 mod step;
 mod table;
@@ -39,6 +40,9 @@ struct Report {
 /// # Errors
 /// Bad options, a model that cannot be loaded, tests that do not fit its context or the memory.
 pub fn run(args: &BenchArgs) -> Result<()> {
+    if let Some(url) = &args.remote.url {
+        return remote::run(url, args);
+    }
     let mut options = args.load.options()?;
     if args.prompt == 0 && args.new == 0 {
         return Err(Failure::Usage("--prompt 0 and --new 0 leave nothing to measure".into()));

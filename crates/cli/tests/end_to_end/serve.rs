@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{FOX, PATIENCE, command, finish, interrupt, ml, signal, text};
 
 /// A server on a free port, and its address.
-fn serve(arguments: &[&str]) -> (Child, String) {
+pub fn serve(arguments: &[&str]) -> (Child, String) {
     let all: Vec<_> = ["serve", "--port", "0", "--log", "off"].iter().chain(arguments).collect();
     let mut command = command(&[]);
     let mut child = command.args(all).spawn().unwrap();
@@ -41,7 +41,7 @@ fn request(address: &str, method: &str, path: &str, body: &str) -> String {
     answer
 }
 
-fn wait_until_ready(address: &str) {
+pub fn wait_until_ready(address: &str) {
     let start = Instant::now();
     while !request(address, "GET", "/health", "").contains("\"status\":\"ok\"") {
         assert!(start.elapsed() < PATIENCE, "the model is not loaded");

@@ -1,0 +1,155 @@
+//! Prompts that are made, each with a beginning of its own so that no cache knows them.
+
+use std::ops::Range;
+
+use fastrand::Rng;
+use serde_json::Value as Json;
+
+use crate::lines::{Api, Line};
+
+/// Common words, most of which are one token of most vocabularies.
+const WORDS: [&str; 64] = [
+    "time", "year", "way", "day", "man", "thing", "life", "child", "world", "school", "state",
+    "family", "group", "hand", "part", "place", "case", "week", "company", "system", "program",
+    "question", "work", "number", "night", "point", "home", "water", "room", "area", "money",
+    "story", "month", "book", "job", "word", "side", "house", "service", "friend", "power", "hour",
+    "game", "line", "end", "law", "car", "city", "name", "team", "minute", "idea", "body", "back",
+    "parent", "face", "level", "office", "door", "health", "person", "art", "war", "history",
+];
+
+/// How many words at a prompt's beginning tell its number.
+const TELLING: usize = 3;
+
+/// Where prompts come from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// Words in an order that differs from prompt to prompt, so that all have as many tokens.
+    Words {
+        /// Words of a prompt.
+        count: usize,
+        /// So many of them are common to all prompts.
+        shared: usize,
+        /// Where it is asked.
+        api: Api,
+    },
+    /// Random ids.
+    Ids {
+        /// Ids of a prompt.
+        count: usize,
+        /// So many of them are common to all prompts.
+        shared: usize,
+        /// Where they lie.
+        range: Range<u32>,
+    },
+    /// Given ones, in turn.
+    Lines(Vec<Line>),
+}
+
+impl Source {
+    /// The request of this number, made from `seed`.
+    pub fn request(&self, seed: u64, number: usize) -> Line {
+        match self {
+            Source::Words { count, shared, api } => {
+                Line::text(*api, text(seed, number, *count, *shared))
+            }
+            Source::Ids { count, shared, range } => {
+                let ids = ids(seed, number, *count, *shared, range.clone());
+                let fields = [("prompt".to_owned(), Json::from(ids))].into_iter().collect();
+                Line { api: Api::Completions, fields }
+            }
+            Source::Lines(lines) => lines[number % lines.len()].clone(),
+        }
+    }
+}
+
+/// Ids among which special tokens are unlikely: vocabularies have theirs at either end.
+pub fn plain_ids(vocab: u32) -> Range<u32> {
+    vocab / 8..(vocab - vocab / 8).max(vocab / 8 + 1)
+}
+
+/// The random numbers of prompt `number`; those of the shared part have none.
+fn rng(seed: u64, number: Option<usize>) -> Rng {
+    let mixed = number.map_or(0, |number| (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    Rng::with_seed(seed ^ mixed)
+}
+
+/// A number for prompt `number` that other seeds give to other prompts.
+fn place(seed: u64, number: usize) -> usize {
+    (Rng::with_seed(seed).u64(..) as usize).wrapping_add(number)
+}
+
+fn text(seed: u64, number: usize, count: usize, shared: usize) -> String {
+    let mut words: Vec<&str> = (0..count).map(|index| WORDS[index % WORDS.len()]).collect();
+    let (common, own) = words.split_at_mut(shared.min(count));
+    rng(seed, None).shuffle(common);
+    let different: Vec<&str> = own.iter().take(WORDS.len()).copied().collect();
+    rng(seed, Some(number)).shuffle(own);
+    let mut place = place(seed, number);
+    for at in 0..TELLING.min(own.len()) {
+        let word = different[place % different.len()];
+        place /= different.len();
+        // Exchanged rather than written, so that all prompts have the same words.
+        if let Some(found) = own[at..].iter().position(|other| *other == word) {
+            own.swap(at, at + found);
+        }
+    }
+    // Each word follows a space, so that the first one has the tokens that it has elsewhere.
+    words.iter().flat_map(|word| [" ", *word]).collect()
+}
+
+fn ids(seed: u64, number: usize, count: usize, shared: usize, range: Range<u32>) -> Vec<u32> {
+    let (mut common, mut own) = (rng(seed, None), rng(seed, Some(number)));
+    let width = (range.end - range.start) as usize;
+    let id = |index: usize| match index {
+        _ if index < shared => common.u32(range.clone()),
+        _ if index == shared => range.start + (place(seed, number) % width) as u32,
+        _ => own.u32(range.clone()),
+    };
+    (0..count).map(id).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::{ids, plain_ids, text};
+
+    fn sorted(text: &str) -> Vec<&str> {
+        let mut words: Vec<_> = text.split_whitespace().collect();
+        words.sort_unstable();
+        words
+    }
+
+    #[test]
+    fn prompts_have_the_same_words_and_begin_differently() {
+        let all: Vec<String> = (0..5000).map(|number| text(7, number, 100, 0)).collect();
+        let begin = |text: &String| text.split_whitespace().take(3).collect::<Vec<_>>().join(" ");
+        assert_eq!(all.iter().map(begin).collect::<HashSet<_>>().len(), 5000);
+        for other in &all {
+            assert_eq!(sorted(other), sorted(&all[0]));
+        }
+        assert_eq!(text(7, 3, 100, 0), all[3], "a prompt can be had again");
+        assert_ne!(text(8, 3, 100, 0), all[3], "another call has others");
+    }
+
+    #[test]
+    fn a_shared_prefix_is_shared_and_no_more() {
+        let (one, other) = (text(7, 0, 90, 70), text(7, 1, 90, 70));
+        let (one, other): (Vec<_>, Vec<_>) =
+            (one.split_whitespace().collect(), other.split_whitespace().collect());
+        assert_eq!(one[..70], other[..70]);
+        assert_ne!(one[70..73], other[70..73]);
+        let (one, other) = (ids(7, 0, 20, 8, 10..90), ids(7, 1, 20, 8, 10..90));
+        assert_eq!(one[..8], other[..8]);
+        assert_ne!(one[8], other[8]);
+        assert!(one.iter().all(|id| (10..90).contains(id)) && one.len() == 20);
+    }
+
+    #[test]
+    fn small_prompts_and_vocabularies_are_possible() {
+        assert_eq!(text(7, 1, 1, 0), " time");
+        assert_eq!(text(7, 1, 2, 0).split_whitespace().count(), 2);
+        assert_eq!(ids(7, 1, 3, 0, plain_ids(1)), [0, 0, 0]);
+        assert_eq!(plain_ids(32_000), 4000..28_000);
+    }
+}
