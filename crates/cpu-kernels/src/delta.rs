@@ -1,6 +1,6 @@
 //! The gated delta rule: linear attention whose state is corrected by what it predicts wrongly.
 
-use crate::functions::add_product;
+use crate::functions::{add_product, softplus, sum_of_lanes};
 use crate::level::{Kernel, run_at};
 use crate::output::Output;
 use crate::problem::buffer;
@@ -227,12 +227,6 @@ impl Kernel for DeltaKernel<'_> {
     }
 }
 
-/// `ln(1 + exp(x))`.
-#[inline(always)]
-fn softplus(x: f32) -> f32 {
-    if x > 20.0 { x } else { x.exp().ln_1p() }
-}
-
 /// The sum of products, in the order of lanes.
 #[inline(always)]
 fn dot<const FMA: bool>(x: &[f32], y: &[f32]) -> f32 {
@@ -247,12 +241,5 @@ fn dot<const FMA: bool>(x: &[f32], y: &[f32]) -> f32 {
     for ((sum, x), y) in sums.iter_mut().zip(x_rest).zip(y_rest) {
         *sum = add_product::<FMA>(*x, *y, *sum);
     }
-    let mut width = LANES / 2;
-    while width > 0 {
-        for lane in 0..width {
-            sums[lane] += sums[lane + width];
-        }
-        width /= 2;
-    }
-    sums[0]
+    sum_of_lanes(sums)
 }

@@ -6,6 +6,25 @@ pub(crate) fn add_product<const FMA: bool>(x: f32, w: f32, sum: f32) -> f32 {
     if FMA { x.mul_add(w, sum) } else { sum + x * w }
 }
 
+/// `ln(1 + exp(x))`.
+#[inline(always)]
+pub(crate) fn softplus(x: f32) -> f32 {
+    if x > 20.0 { x } else { x.exp().ln_1p() }
+}
+
+/// The sum of the lanes of a sum, pairs of halves first.
+#[inline(always)]
+pub(crate) fn sum_of_lanes<const N: usize>(mut lanes: [f32; N]) -> f32 {
+    let mut width = N / 2;
+    while width > 0 {
+        for lane in 0..width {
+            lanes[lane] += lanes[lane + width];
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
 /// e to the power of `x`, to about the last bit; 0 below −87.
 #[inline(always)]
 pub(crate) fn exp<const FMA: bool>(x: f32) -> f32 {

@@ -35,6 +35,8 @@ mod output;
 mod pool;
 mod problem;
 mod rows;
+#[allow(clippy::needless_range_loop, reason = "one index walks several arrays of registers")]
+mod scan;
 mod step;
 mod values;
 
@@ -51,4 +53,5 @@ pub use rows::{
     Activation, GELU_CUBE, Gated, Norm, Rotation, Rows, Sum, gated, gated_at, rows, rows_at, sum,
     sum_at,
 };
+pub use scan::{Scan, scan, scan_at};
 pub use step::{Step, step};

@@ -58,19 +58,38 @@ impl<'a> Output<'a> {
     /// # Safety
     /// No other thread writes these elements at the same time.
     pub(crate) unsafe fn store(&self, row: usize, column: usize, values: &[f32]) {
-        for (i, &value) in values.iter().enumerate() {
+        match self.dtype {
             // SAFETY: as the caller promises.
-            unsafe {
-                match self.dtype {
-                    Dtype::F32 => self.store_bytes(row, column + i, &value.to_le_bytes()),
-                    Dtype::F16 => {
-                        self.store_bytes(row, column + i, &f16::from_f32(value).to_le_bytes())
-                    }
-                    Dtype::Bf16 => {
-                        self.store_bytes(row, column + i, &bf16::from_f32(value).to_le_bytes())
-                    }
+            Dtype::F32 => unsafe { self.store_f32(row, column, values) },
+            Dtype::F16 => {
+                for (i, &value) in values.iter().enumerate() {
+                    let bytes = f16::from_f32(value).to_le_bytes();
+                    // SAFETY: as the caller promises.
+                    unsafe { self.store_bytes(row, column + i, &bytes) };
                 }
             }
+            Dtype::Bf16 => {
+                for (i, &value) in values.iter().enumerate() {
+                    let bytes = bf16::from_f32(value).to_le_bytes();
+                    // SAFETY: as the caller promises.
+                    unsafe { self.store_bytes(row, column + i, &bytes) };
+                }
+            }
+        }
+    }
+
+    /// Writes f32 elements to row `row` from column `column` on.
+    ///
+    /// # Safety
+    /// No other thread writes these elements at the same time.
+    #[inline(always)]
+    unsafe fn store_f32(&self, row: usize, column: usize, values: &[f32]) {
+        assert!(row < self.m && column + values.len() <= self.n, "inside the result");
+        for (i, value) in values.iter().enumerate() {
+            let at = (row * self.n + column + i) * 4;
+            // SAFETY: by the assertion the four bytes lie inside the buffer, which is borrowed for 'a
+            // and, as the caller promises, used by nobody else meanwhile.
+            unsafe { *self.first.add(at).cast::<[u8; 4]>() = value.to_le_bytes() };
         }
     }
 

@@ -40,7 +40,7 @@ pub struct Rows<'a> {
 /// `x / √(mean(x²) + eps) · weight`, rounded before the weight as by MLX.
 #[derive(Clone, Copy, Debug)]
 pub struct Norm<'a> {
-    /// `[d]`, of the type of x.
+    /// `[d]`, or `[heads, d]`, of the type of x.
     pub weight: &'a [u8],
     /// What keeps the root from 0.
     pub eps: f32,
@@ -63,6 +63,8 @@ pub enum Activation {
     Silu,
     /// The tanh form of the Gaussian error linear unit.
     GeluTanh,
+    /// `x` where it is above 0, else 0.
+    Relu,
 }
 
 /// What the cube of x is multiplied with in the tanh form of the Gaussian error linear unit.
@@ -202,7 +204,8 @@ impl Rows<'_> {
         let Rows { dtype, sizes: [b, l, n], d, .. } = *self;
         self.x.check("x", [b, l, n, d], dtype)?;
         if let Some(norm) = self.norm {
-            buffer("the norm's weight", norm.weight, &[d, dtype.size()])?;
+            buffer("the norm's weight", norm.weight, &[d, dtype.size()])
+                .or_else(|_| buffer("the norm's weight", norm.weight, &[n, d, dtype.size()]))?;
         }
         if let Some(Rotation { dims, turns }) = self.rotation {
             if dims > d || dims % 2 == 1 {
@@ -251,8 +254,8 @@ impl Kernel for RowsKernel<'_> {
         // Taken out, because a closure would not be compiled for the level.
         let [mut row, mut weight, mut turns] = SCRATCH.take();
         row.resize(d, 0.0);
-        weight.resize(d, 0.0);
         if let Some(norm) = task.norm {
+            weight.resize(norm.weight.len() / dtype.size(), 0.0);
             widen(dtype, norm.weight, &mut weight);
         }
         let mut turned = None;
@@ -260,7 +263,9 @@ impl Kernel for RowsKernel<'_> {
             let [b, l, n] = place(index, sizes);
             widen(dtype, &task.x.from(dtype, b, l, n)[..d * dtype.size()], &mut row);
             if let Some(norm) = task.norm {
-                normed::<FMA>(dtype, &mut row, &weight, norm.eps);
+                // One for all heads, or one for each.
+                let at = n * d % weight.len().max(1);
+                normed::<FMA>(dtype, &mut row, &weight[at..at + d], norm.eps);
             }
             if let Some(Rotation { dims, turns: all }) = task.rotation {
                 let size = dims * 4;
@@ -354,6 +359,10 @@ impl Kernel for PairsKernel<'_> {
                     }
                     Combine::Gate(Activation::GeluTanh) => {
                         both.for_each(|(x, &y)| *x = gelu::<FMA>(*x) * y);
+                    }
+                    Combine::Gate(Activation::Relu) => {
+                        // What is no number stays so.
+                        both.for_each(|(x, &y)| *x = if *x < 0.0 { 0.0 } else { *x } * y);
                     }
                     Combine::Sum => both.for_each(|(x, &y)| *x += y),
                 }

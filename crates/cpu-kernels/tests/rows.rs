@@ -63,7 +63,9 @@ impl Case {
         let [b, l, n] = sizes;
         let [rows, dims] = turned;
         let x = values(dtype, b * l * n * (d + 3), 2.0, d + l);
-        let weight = norm.then(|| values(dtype, d, 1.5, 3));
+        // One for all heads, or one for each.
+        let weights = if d.is_multiple_of(2) { 1 } else { n };
+        let weight = norm.then(|| values(dtype, weights * d, 1.5, 3));
         let turns = (dims > 0).then(|| (rows, dims, values(Dtype::F32, rows * l * dims, 1.0, 5)));
         Case { dtype, sizes, d, x, weight, turns }
     }
@@ -94,7 +96,8 @@ impl Case {
                 let mean = row.iter().map(|x| x * x).sum::<f64>() / d as f64;
                 for (i, x) in row.iter_mut().enumerate() {
                     let normed = rounded(dtype, *x / (mean + f64::from(EPS)).sqrt());
-                    *x = rounded(dtype, normed * value(dtype, weight, i));
+                    let first = index % n * d % (weight.len() / dtype.size());
+                    *x = rounded(dtype, normed * value(dtype, weight, first + i));
                 }
             }
             if let Some((rows, dims, turns)) = &self.turns {
@@ -165,13 +168,14 @@ fn activated(activation: Activation, x: f64) -> f64 {
             let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
             0.5 * x * (1.0 + inner.tanh())
         }
+        Activation::Relu => x.max(0.0),
     }
 }
 
 #[test]
 fn gates_agree_with_the_plain_ones_over_slices_of_one_matrix() {
     for dtype in DTYPES {
-        for activation in [Activation::Silu, Activation::GeluTanh] {
+        for activation in [Activation::Silu, Activation::GeluTanh, Activation::Relu] {
             for (count, d) in [(1, 1), (3, 65), (90, 333)] {
                 let both = values(dtype, count * 2 * d, 9.0, d);
                 let half = |first: usize| {
@@ -230,7 +234,7 @@ fn a_gate_holds_at_the_ends_of_its_range() {
     let bytes = |values: &[f32]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
     let (gate, up) = (bytes(&numbers), bytes(&[1.0; 8]));
     for &level in Level::available() {
-        for activation in [Activation::Silu, Activation::GeluTanh] {
+        for activation in [Activation::Silu, Activation::GeluTanh, Activation::Relu] {
             let mut out = vec![0; 32];
             let [gate, up] = [&gate, &up].map(|data| Heads { data, strides: [0; 3] });
             let (dtype, sizes) = (Dtype::F32, [1; 3]);

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use crate::TextError;
+use crate::json::standard_json;
 
 /// The largest published tokenizer.json has 35 MB.
 const MAX_TOKENIZER: u64 = 128 << 20;
@@ -120,7 +121,9 @@ pub(crate) fn read_object(
 ) -> Result<Option<Map<String, Value>>, TextError> {
     let Some(bytes) = read_optional(dir, name, MAX_CONFIG)? else { return Ok(None) };
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
-    match serde_json::from_slice(bytes) {
+    let text =
+        std::str::from_utf8(bytes).map_err(|err| invalid(&dir.path(name), err.to_string()))?;
+    match serde_json::from_str(&standard_json(text)) {
         Ok(Value::Object(object)) => Ok(Some(object)),
         Ok(_) => Err(invalid(&dir.path(name), "expected an object")),
         Err(err) => Err(invalid(&dir.path(name), err.to_string())),

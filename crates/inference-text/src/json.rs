@@ -1,7 +1,39 @@
 //! JSON and the contract's values.
 
+use std::borrow::Cow;
+
 use inference_core::{Error, Message, Result, Value};
 use serde_json::{Map, Number, Value as Json};
+
+/// `text` with what Python writes as numbers and JSON does not have, `Infinity`, `-Infinity` and `NaN`
+/// outside of strings, as transformers writes them: `{"__float__": "Infinity"}`.
+pub fn standard_json(text: &str) -> Cow<'_, str> {
+    const NAMES: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
+    if !NAMES.iter().any(|name| text.contains(name)) {
+        return Cow::Borrowed(text);
+    }
+    let mut standard = String::with_capacity(text.len() + 64);
+    let (mut rest, mut in_string) = (text, false);
+    while let Some(next) = rest.chars().next() {
+        let name = NAMES.iter().find(|name| !in_string && rest.starts_with(**name));
+        let taken = match name {
+            Some(name) => {
+                standard.push_str(&format!("{{\"__float__\": \"{name}\"}}"));
+                name.len()
+            }
+            None => {
+                // A character behind a backslash ends no string.
+                let escaped = if in_string && next == '\\' { rest.chars().nth(1) } else { None };
+                let length = next.len_utf8() + escaped.map_or(0, char::len_utf8);
+                standard.push_str(&rest[..length]);
+                in_string ^= next == '"';
+                length
+            }
+        };
+        rest = &rest[taken..];
+    }
+    Cow::Owned(standard)
+}
 
 /// `json` as the contract's value. A number beyond `i64` becomes a float.
 pub fn to_value(json: Json) -> Value {
@@ -74,9 +106,22 @@ pub fn message(message: &Message) -> Result<Json> {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use inference_core::Value;
 
-    use super::{from_value, to_value, try_from_value};
+    use super::{from_value, standard_json, to_value, try_from_value};
+
+    #[test]
+    fn numbers_that_only_python_writes_become_objects() {
+        let text = r#"{"limit": [0.0, Infinity], "low": -Infinity, "text": "NaN \" Infinity"}"#;
+        let parsed: serde_json::Value =
+            serde_json::from_str(&standard_json(text)).expect("it is JSON now");
+        assert_eq!(parsed["limit"][1]["__float__"], "Infinity");
+        assert_eq!(parsed["low"]["__float__"], "-Infinity");
+        assert_eq!(parsed["text"], "NaN \" Infinity");
+        assert!(matches!(standard_json("{\"a\": 1}"), Cow::Borrowed(_)));
+    }
 
     #[test]
     fn values_survive_the_way_there_and_back() {

@@ -2,6 +2,7 @@
 
 mod rope;
 
+use inference_text::json::standard_json;
 use mlx_ffi::{QuantMode, Quantization};
 use serde_json::{Map, Value};
 
@@ -25,7 +26,7 @@ impl Config {
     /// # Errors
     /// Text that is not a JSON object.
     pub fn parse(name: &str, text: &str) -> Result<Config> {
-        let value: Value = serde_json::from_str(text)
+        let value: Value = serde_json::from_str(&standard_json(text))
             .map_err(|error| Error::model(format!("{name} is not valid JSON: {error}")))?;
         match value {
             Value::Object(fields) => Ok(Config { name: name.to_owned(), fields }),
@@ -161,6 +162,35 @@ impl Config {
         let Some(value) = self.get(key) else { return Ok(None) };
         let texts = value.as_array().and_then(|list| list.iter().map(Value::as_str).collect());
         texts.map(Some).ok_or_else(|| self.wrong(key, value, "a list of strings"))
+    }
+
+    /// Two numbers from 0 on, the first of which is not the larger one, where they are given; what Python
+    /// writes as infinity is one.
+    pub fn opt_range(&self, key: &str) -> Result<Option<[f32; 2]>> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let number = |value: &Value| match value.get("__float__").unwrap_or(value) {
+            Value::String(name) if name == "Infinity" => Some(f32::INFINITY),
+            other => other.as_f64().map(|number| number as f32).filter(|n| n.is_finite()),
+        };
+        let found = match value.as_array().map(Vec::as_slice) {
+            Some([first, last]) => number(first).zip(number(last)),
+            _ => None,
+        };
+        let range = found.filter(|(first, last)| *first >= 0.0 && first <= last);
+        let expected = "two numbers from 0 on in ascending order";
+        range
+            .map(|(first, last)| Some([first, last]))
+            .ok_or_else(|| self.wrong(key, value, expected))
+    }
+
+    /// Several numbers, where they are given.
+    pub fn opt_numbers<const N: usize>(&self, key: &str) -> Result<Option<[f32; N]>> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let number = |value: &Value| value.as_f64().map(|n| n as f32).filter(|n| n.is_finite());
+        let numbers: Option<Vec<f32>> =
+            value.as_array().and_then(|list| list.iter().map(number).collect());
+        let numbers = numbers.and_then(|numbers| <[f32; N]>::try_from(numbers).ok());
+        numbers.map(Some).ok_or_else(|| self.wrong(key, value, &format!("{N} numbers")))
     }
 
     /// An error that concerns `key`.

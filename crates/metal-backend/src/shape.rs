@@ -5,6 +5,7 @@ mod experts;
 mod kinds;
 mod language;
 mod latent;
+mod mamba;
 mod mixture;
 mod shared_expert;
 
@@ -23,6 +24,7 @@ pub(crate) use experts::{ExpertNames, Experts};
 pub(crate) use kinds::{attention_layers, qwen_windows, windows};
 pub(crate) use language::Language;
 pub(crate) use latent::LatentParts;
+pub(crate) use mamba::{MambaParts, NormPlace, check_mamba, mamba_sizes, step_limits};
 pub(crate) use mixture::Mixture;
 pub(crate) use shared_expert::{SharedExperts, SparseLayers};
 
@@ -43,6 +45,8 @@ pub(crate) struct Shape {
     pub max_position_embeddings: Option<i32>,
     /// Norm weights are stored as their distance from 1 (Gemma).
     pub offset_norms: bool,
+    /// What the embeddings are called.
+    pub embeddings: &'static str,
     /// What the norm behind the last block is called.
     pub final_norm: &'static str,
 }
@@ -137,6 +141,7 @@ impl Shape {
             rms_norm_eps: config.opt_positive("rms_norm_eps")?.unwrap_or(1e-6) as f32,
             max_position_embeddings: config.opt_size("max_position_embeddings")?,
             offset_norms: false,
+            embeddings: "embed_tokens",
             final_norm: "norm",
         };
         shape.check()?;
@@ -391,6 +396,7 @@ impl Shape {
             gate_up,
             down_proj: w.linear(names.down, inner, hidden, bias)?,
             activation,
+            multipliers: None,
             kernels: w.kernels(),
         })
     }
@@ -415,6 +421,7 @@ impl Shape {
             gate_up: GateUp::Halves(w.linear("gate_up_proj", hidden, both, false)?),
             down_proj: w.linear("down_proj", inner, hidden, false)?,
             activation,
+            multipliers: None,
             kernels: w.kernels(),
         }))
     }
@@ -428,7 +435,7 @@ impl Shape {
         model: &Weights,
         block: impl Fn(&Weights, usize) -> Result<Block>,
     ) -> Result<Decoder> {
-        let embed_tokens = model.embedding("embed_tokens", self.vocab_size, self.hidden_size)?;
+        let embed_tokens = model.embedding(self.embeddings, self.vocab_size, self.hidden_size)?;
         let layers = (0..self.num_hidden_layers as usize)
             .map(|index| block(&model.at(&format!("layers.{index}")), index))
             .collect::<Result<Vec<Block>>>()?;

@@ -18,6 +18,7 @@ mod gather;
 mod operation;
 mod recurrent;
 mod rows;
+mod scan;
 mod step;
 
 pub use arrange::arrange;
@@ -26,6 +27,7 @@ pub use cpu_kernels::{ConvolutionActivation, Level, Pieces, Stretch, set_threads
 pub use gather::{gather_matmul, gather_quantized_matmul};
 pub use recurrent::{DeltaRule, Filter, convolution, delta};
 pub use rows::{add, gated, heads, rms_norm};
+pub use scan::{SelectiveScan, scan};
 pub use step::{step_attention, turns};
 
 use operation::{Inputs, Outcome, View, operation};

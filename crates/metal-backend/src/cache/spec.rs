@@ -11,6 +11,10 @@ pub(crate) enum StateSpec {
     Kv(KvSpec),
     /// A recurrent state.
     Recurrent(RecurrentSpec),
+    /// Keys and values of positions, and a recurrent state.
+    Both(KvSpec, RecurrentSpec),
+    /// Nothing.
+    Nothing,
 }
 
 /// The sizes of a recurrent state, of each row.
@@ -130,29 +134,42 @@ impl StateSpec {
     /// What it takes where keys and values are held by `storage` and have `dtype_size` bytes each.
     pub fn cost(self, storage: Storage, dtype_size: u64) -> StateCost {
         let elements = |sizes: &[i32]| sizes.iter().map(|size| *size as u64).product::<u64>();
-        let (position, row) = match self {
-            StateSpec::Kv(KvSpec { n_kv_heads, key_dim, value_dim, .. }) => {
-                (storage.bytes(elements(&[n_kv_heads, key_dim + value_dim]), dtype_size), 0)
-            }
-            StateSpec::Recurrent(RecurrentSpec { convolution, state }) => {
-                let state = state.map_or(0, |state| elements(&state) * 4);
-                (0, elements(&convolution) * dtype_size + state)
-            }
+        let of_kv = |KvSpec { n_kv_heads, key_dim, value_dim, .. }| {
+            storage.bytes(elements(&[n_kv_heads, key_dim + value_dim]), dtype_size)
         };
+        let of_recurrent = |RecurrentSpec { convolution, state }| {
+            let state = state.map_or(0, |state| elements(&state) * 4);
+            elements(&convolution) * dtype_size + state
+        };
+        let (position, row) =
+            (self.kv().map_or(0, of_kv), self.recurrent().map_or(0, of_recurrent));
         StateCost { spec: self, position, row }
+    }
+
+    /// The sizes of keys and values, where there are any.
+    fn kv(self) -> Option<KvSpec> {
+        match self {
+            StateSpec::Kv(kv) | StateSpec::Both(kv, _) => Some(kv),
+            StateSpec::Recurrent(_) | StateSpec::Nothing => None,
+        }
+    }
+
+    /// The sizes of the recurrent state, where there is one.
+    fn recurrent(self) -> Option<RecurrentSpec> {
+        match self {
+            StateSpec::Recurrent(state) | StateSpec::Both(_, state) => Some(state),
+            StateSpec::Kv(_) | StateSpec::Nothing => None,
+        }
     }
 
     /// Whether it takes more with every position, however many have passed.
     pub fn grows(self) -> bool {
-        matches!(self, StateSpec::Kv(KvSpec { growth: Growth::Growing, .. }))
+        self.kv().is_some_and(|kv| kv.growth == Growth::Growing)
     }
 
     /// Values of a head whose keys and values are packed in groups, where there are any.
     pub fn packed_dim(self) -> Option<i32> {
-        match self {
-            StateSpec::Kv(kv) => Some(kv.key_dim),
-            StateSpec::Recurrent(_) => None,
-        }
+        self.kv().map(|kv| kv.key_dim)
     }
 }
 
@@ -160,10 +177,7 @@ impl StateCost {
     /// The most positions that are seen at once when `tokens` have passed, at most `chunk` of them
     /// together.
     pub fn positions(self, tokens: u64, chunk: u64) -> u64 {
-        match self.spec {
-            StateSpec::Kv(kv) => kv.growth.positions(tokens, chunk),
-            StateSpec::Recurrent(_) => 0,
-        }
+        self.spec.kv().map_or(0, |kv| kv.growth.positions(tokens, chunk))
     }
 
     /// Bytes of one row when `tokens` have passed, at most `chunk` of them together.

@@ -15,52 +15,71 @@ pub(crate) enum State {
     Kv(KvCache),
     /// A recurrent state.
     Recurrent(Recurrent),
+    /// Keys and values of positions, and a recurrent state.
+    Both(KvCache, Recurrent),
+    /// Nothing.
+    Nothing,
 }
 
 impl State {
     /// Nothing yet, for `rows` rows that end after at most `total` positions.
     pub fn new(spec: StateSpec, storage: Storage, rows: usize, total: usize) -> State {
+        let cache = |spec| KvCache::new(spec, storage, rows, total);
         match spec {
-            StateSpec::Kv(spec) => State::Kv(KvCache::new(spec, storage, rows, total)),
+            StateSpec::Kv(spec) => State::Kv(cache(spec)),
             StateSpec::Recurrent(spec) => State::Recurrent(Recurrent::new(spec, rows)),
+            StateSpec::Both(kv, spec) => State::Both(cache(kv), Recurrent::new(spec, rows)),
+            StateSpec::Nothing => State::Nothing,
+        }
+    }
+
+    /// The keys and values, and the recurrent state, where there are such.
+    fn parts(&self) -> (Option<&KvCache>, Option<&Recurrent>) {
+        match self {
+            State::Kv(cache) => (Some(cache), None),
+            State::Recurrent(state) => (None, Some(state)),
+            State::Both(cache, state) => (Some(cache), Some(state)),
+            State::Nothing => (None, None),
+        }
+    }
+
+    /// [`parts`](Self::parts), to be changed.
+    fn parts_mut(&mut self) -> (Option<&mut KvCache>, Option<&mut Recurrent>) {
+        match self {
+            State::Kv(cache) => (Some(cache), None),
+            State::Recurrent(state) => (None, Some(state)),
+            State::Both(cache, state) => (Some(cache), Some(state)),
+            State::Nothing => (None, None),
         }
     }
 
     /// Whether the next position has room where the others are.
     pub fn has_room(&self) -> bool {
-        match self {
-            State::Kv(cache) => cache.has_room(),
-            State::Recurrent(_) => true,
-        }
+        self.parts().0.is_none_or(KvCache::has_room)
     }
 
     /// Takes note that the reserved position was written, by what is on its way already.
     pub fn fill_in_place(&mut self) {
-        match self {
-            State::Kv(cache) => cache.fill_in_place(),
-            State::Recurrent(_) => {}
+        if let Some(cache) = self.parts_mut().0 {
+            cache.fill_in_place();
         }
     }
 
     /// The arrays that hold it, for evaluation.
-    pub fn arrays(&self) -> &[Array] {
-        match self {
-            State::Kv(cache) => cache.arrays(),
-            State::Recurrent(state) => state.arrays(),
-        }
+    pub fn arrays(&self) -> impl Iterator<Item = &Array> {
+        let (cache, state) = self.parts();
+        let (cache, state) = (cache.map(KvCache::arrays), state.map(Recurrent::arrays));
+        cache.into_iter().chain(state).flatten()
     }
 
     /// Whether other rows can join.
     pub fn can_join(&self) -> bool {
-        match self {
-            State::Kv(cache) => cache.can_join(),
-            State::Recurrent(_) => true,
-        }
+        self.parts().0.is_none_or(KvCache::can_join)
     }
 
     /// Whether going on from a position needs a snapshot that was taken there.
     pub fn needs_snapshots(&self) -> bool {
-        matches!(self, State::Recurrent(_))
+        self.parts().1.is_some()
     }
 
     /// Adds the rows of `other`, of the same layer, after its own.
@@ -68,63 +87,63 @@ impl State {
         match (self, other) {
             (State::Kv(mine), State::Kv(other)) => mine.join(other),
             (State::Recurrent(mine), State::Recurrent(other)) => mine.join(other),
+            (State::Both(cache, state), State::Both(other_cache, other_state)) => {
+                cache.join(other_cache)?;
+                state.join(other_state)
+            }
+            (State::Nothing, State::Nothing) => Ok(()),
             _ => Err(mlx_ffi::Error::new("rows of another model cannot join")),
         }
     }
 
     /// Leaves no room behind the next positions, which are the last ones.
     pub fn leave_no_room(&mut self) {
-        match self {
-            State::Kv(cache) => cache.leave_no_room(),
-            State::Recurrent(_) => {}
+        if let Some(cache) = self.parts_mut().0 {
+            cache.leave_no_room();
         }
     }
 
     /// Copies of rows, with room for `room` more positions. Keys and values are left out of so many last
     /// positions; a recurrent state is that after the last one that counted.
     pub fn copies(&self, rows: &[(usize, i32)], room: i32) -> Result<State> {
-        match self {
-            State::Kv(cache) => cache.copies(rows, room).map(State::Kv),
-            State::Recurrent(state) => {
-                state.copies(rows.iter().map(|(row, _)| *row)).map(State::Recurrent)
-            }
-        }
+        let state = |state: &Recurrent| state.copies(rows.iter().map(|(row, _)| *row));
+        Ok(match self {
+            State::Kv(cache) => State::Kv(cache.copies(rows, room)?),
+            State::Recurrent(own) => State::Recurrent(state(own)?),
+            State::Both(cache, own) => State::Both(cache.copies(rows, room)?, state(own)?),
+            State::Nothing => State::Nothing,
+        })
     }
 
     /// Keeps the rows with these indices, in ascending order.
     pub fn keep(&mut self, rows: &[usize]) -> Result<()> {
-        match self {
-            State::Kv(cache) => cache.keep(rows),
-            State::Recurrent(state) => state.keep(rows),
-        }
+        let (cache, state) = self.parts_mut();
+        cache.map_or(Ok(()), |cache| cache.keep(rows))?;
+        state.map_or(Ok(()), |state| state.keep(rows))
     }
 
     /// Copies of a row's positions from `back` to `until` positions before its end; `None` where they
     /// are not held. A recurrent state has none.
     pub fn copy(&self, row: usize, back: i32, until: i32) -> Result<Option<Parts>> {
-        match self {
-            State::Kv(cache) => cache.copy(row, back, until),
-            State::Recurrent(_) => Ok(Some(Parts::new())),
-        }
+        self.parts().0.map_or(Ok(Some(Parts::new())), |cache| cache.copy(row, back, until))
     }
 
     /// A copy of what a row cannot go on without from its last position; nothing of keys and values,
     /// which blocks hold.
     pub fn snapshot(&self, row: usize) -> Result<Parts> {
-        match self {
-            State::Kv(_) => Ok(Parts::new()),
-            State::Recurrent(state) => state.snapshot(row),
-        }
+        self.parts().1.map_or(Ok(Parts::new()), |state| state.snapshot(row))
     }
 
-    /// Fills an empty state of one row with consecutive stretches, from the first position on, or with the
+    /// Fills an empty state of one row with consecutive stretches, from the first position on, and with the
     /// snapshot that was taken at their end.
     pub fn restore(&mut self, blocks: &[&Parts], snapshot: Option<&Parts>) -> Result<()> {
-        match (self, snapshot) {
-            (State::Kv(cache), _) => cache.restore(blocks),
-            (State::Recurrent(state), Some(snapshot)) => state.restore(snapshot),
-            (State::Recurrent(_), None) if blocks.is_empty() => Ok(()),
-            (State::Recurrent(_), None) => {
+        let (cache, state) = self.parts_mut();
+        cache.map_or(Ok(()), |cache| cache.restore(blocks))?;
+        match (state, snapshot) {
+            (None, _) => Ok(()),
+            (Some(state), Some(snapshot)) => state.restore(snapshot),
+            (Some(_), None) if blocks.is_empty() => Ok(()),
+            (Some(_), None) => {
                 Err(mlx_ffi::Error::new("a recurrent state cannot go on without a snapshot"))
             }
         }

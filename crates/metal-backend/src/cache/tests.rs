@@ -73,7 +73,7 @@ fn spec(growth: Growth) -> StateSpec {
 fn kv(caches: &mut Caches, layer: usize) -> &mut KvCache {
     match &mut caches.layers_mut()[layer] {
         State::Kv(cache) => cache,
-        State::Recurrent(_) => panic!("layer {layer} has keys and values"),
+        _ => panic!("layer {layer} has keys and values"),
     }
 }
 
@@ -237,7 +237,7 @@ fn a_context_length_bounds_what_would_grow_and_leaves_windows_alone() {
         let specs = StateSpec::of_layers(windows, context_length, state);
         let growth = |spec| match spec {
             StateSpec::Kv(kv) => kv.growth,
-            StateSpec::Recurrent(_) => panic!("a layer with keys and values"),
+            _ => panic!("a layer with keys and values"),
         };
         specs.into_iter().map(growth).collect::<Vec<_>>()
     };

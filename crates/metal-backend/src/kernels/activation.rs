@@ -9,6 +9,8 @@ pub(crate) enum Activation {
     Silu,
     /// The tanh form of the Gaussian error linear unit.
     GeluTanh,
+    /// `x` where it is above 0, else 0.
+    Relu,
     /// `g · sigmoid(alpha · g)` of the gate and 1 more than what it lets through, both clipped at
     /// `limit` (gpt-oss).
     ClippedSilu { alpha: f32, limit: f32 },
@@ -29,6 +31,7 @@ impl Activation {
         match self {
             Activation::Silu => Some(mlx_ffi::Activation::Silu),
             Activation::GeluTanh => Some(mlx_ffi::Activation::GeluTanh),
+            Activation::Relu => Some(mlx_ffi::Activation::Relu),
             Activation::ClippedSilu { .. } => None,
         }
     }
@@ -47,6 +50,7 @@ impl Activation {
                 let gelu = ops::multiply(&ops::multiply(&scalar(0.5)?, gate)?, &open)?;
                 ops::multiply(&gelu, up)
             }
+            Activation::Relu => ops::multiply(&ops::maximum(gate, &scalar(0.0)?)?, up),
             Activation::ClippedSilu { alpha, limit } => {
                 let gate = ops::minimum(gate, &scalar(limit)?)?;
                 let up = ops::maximum(&ops::minimum(up, &scalar(limit)?)?, &scalar(-limit)?)?;

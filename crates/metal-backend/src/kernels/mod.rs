@@ -10,6 +10,7 @@ mod matrix;
 mod products;
 mod recurrent;
 mod rows;
+mod scan;
 mod settings;
 
 pub(crate) use activation::Activation;

@@ -116,7 +116,7 @@ fn by_mlx(rule: &DeltaRule<'_>) -> Result<[Array; 2]> {
 }
 
 /// `[b or 1, l, 1]`: 1 where a position counts, 0 where it does not.
-fn counting(rows: i32, l: i32, lengths: &[i32]) -> Result<Array> {
+pub(super) fn counting(rows: i32, l: i32, lengths: &[i32]) -> Result<Array> {
     if lengths.is_empty() {
         return Array::from_f32(&[1.0], &[1, 1, 1]);
     }
@@ -125,7 +125,7 @@ fn counting(rows: i32, l: i32, lengths: &[i32]) -> Result<Array> {
 }
 
 /// `ln(1 + exp(x))`.
-fn softplus(x: &Array) -> Result<Array> {
+pub(super) fn softplus(x: &Array) -> Result<Array> {
     let x = ops::expand_dims(x, -1)?;
     let zeros = ops::zeros(x.shape(), x.dtype())?;
     ops::logsumexp(&ops::concatenate(&[&x, &zeros], -1)?, -1, false)

@@ -14,10 +14,12 @@ impl Kernels {
         }
     }
 
-    /// `x / √(mean(x²) + eps) · weight` over the last dimension.
+    /// `x / √(mean(x²) + eps) · weight` over the last dimension; `weight` is `[size]`, or `[groups, size]`
+    /// where `x` is `[…, groups, size]`.
     pub fn rms_norm(self, x: &Array, weight: &Array, eps: f32) -> mlx_ffi::Result<Array> {
         match self {
             Kernels::Cpu if x.dtype() == weight.dtype() => cpu::rms_norm(x, weight, eps),
+            _ if weight.shape().len() > 1 => ops::multiply(&fast::rms_norm(x, None, eps)?, weight),
             _ => fast::rms_norm(x, Some(weight), eps),
         }
     }

@@ -7,7 +7,7 @@ use crate::cache::State;
 use crate::kernels::Kernels;
 
 /// One transformer block: the mixer, then the feed-forward network, each added to the residual
-/// stream. Architectures differ in where norms stand.
+/// stream. Architectures differ in where norms stand. A half that is nothing adds nothing.
 #[derive(Debug)]
 pub(crate) struct Block {
     /// Before the mixer.
@@ -67,10 +67,30 @@ impl Block {
         let mix = |residual: Option<&Array>| {
             self.mixer.forward(&x.h, x.fusion(&self.input_norm, residual), positions, state)
         };
-        let h = self.added(x, mix, &self.mixer_out_norm, self.mlp_norm.as_ref())?;
+        let feeds = !matches!(self.mlp, FeedForward::Nothing);
+        let mixed;
+        let h = if matches!(self.mixer, Mixer::Nothing) {
+            x
+        } else {
+            let next = if feeds { self.mlp_norm.as_ref() } else { next };
+            mixed = self.added(x, mix, &self.mixer_out_norm, next)?;
+            if !feeds {
+                return Ok(mixed);
+            }
+            &mixed
+        };
         let feed =
             |residual: Option<&Array>| self.mlp.forward(&h.h, h.fusion(&self.mlp_norm, residual));
-        self.added(&h, feed, &self.mlp_out_norm, next)
+        self.added(h, feed, &self.mlp_out_norm, next)
+    }
+
+    /// The norm that the block begins with, where it begins with one.
+    pub fn first_norm(&self) -> Option<&RmsNorm> {
+        let first = match self.mixer {
+            Mixer::Nothing => &self.mlp_norm,
+            _ => &self.input_norm,
+        };
+        first.as_ref()
     }
 
     /// Both halves of what the first norm makes, added at once.
@@ -86,7 +106,7 @@ impl Block {
     /// Norms what comes in, where the sum before a block does that otherwise.
     pub fn prepare(&self, x: &mut Stream) -> Result<()> {
         if self.kernels.adds_rows(&x.h)
-            && let Some(norm) = &self.input_norm
+            && let Some(norm) = self.first_norm()
         {
             x.normed = Some(norm.forward(&x.h)?);
         }

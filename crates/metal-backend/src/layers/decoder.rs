@@ -72,7 +72,7 @@ impl Decoder {
         let end = self.layers.len().min(pass.layer + count);
         for index in pass.layer..end {
             let state = &mut caches.layers_mut()[index];
-            let next = self.layers.get(index + 1).and_then(|next| next.input_norm.as_ref());
+            let next = self.layers.get(index + 1).and_then(Block::first_norm);
             let (layer, positions) = (&self.layers[index], &mut pass.positions);
             pass.stream = layer.forward(&pass.stream, next, positions, state)?;
         }

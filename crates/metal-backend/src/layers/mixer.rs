@@ -3,8 +3,8 @@
 use mlx_ffi::{Array, Device, Dtype, Result};
 
 use super::{
-    Attention, DeltaNet, Fusion, HeadSizes, LatentAttention, Positions, Rope, ShortConvolution,
-    Workspace,
+    Attention, DeltaNet, Fusion, HeadSizes, LatentAttention, Mamba2, Positions, Rope,
+    ShortConvolution, SideBySide, Workspace,
 };
 use crate::cache::{Slot, State, StateSpec};
 
@@ -20,6 +20,12 @@ pub(crate) enum Mixer {
     Delta(Box<DeltaNet>),
     /// A short convolution over its own inputs.
     Convolution(Box<ShortConvolution>),
+    /// A state space.
+    Mamba(Box<Mamba2>),
+    /// A state space and attention, side by side.
+    SideBySide(Box<SideBySide>),
+    /// Nothing: the block is a feed-forward network alone.
+    Nothing,
 }
 
 impl From<Attention> for Mixer {
@@ -46,6 +52,18 @@ impl From<ShortConvolution> for Mixer {
     }
 }
 
+impl From<Mamba2> for Mixer {
+    fn from(mamba: Mamba2) -> Mixer {
+        Mixer::Mamba(Box::new(mamba))
+    }
+}
+
+impl From<SideBySide> for Mixer {
+    fn from(both: SideBySide) -> Mixer {
+        Mixer::SideBySide(Box::new(both))
+    }
+}
+
 impl Mixer {
     /// `x` is `[b, l, hidden_size]`; so is the result, with its `fusion`. `state` remembers `l` more
     /// positions.
@@ -69,6 +87,12 @@ impl Mixer {
             (Mixer::Convolution(convolution), State::Recurrent(state)) => {
                 convolution.forward(x, fusion, positions, state)
             }
+            (Mixer::Mamba(mamba), State::Recurrent(state)) => {
+                mamba.forward(x, fusion, positions, state)
+            }
+            (Mixer::SideBySide(both), State::Both(cache, state)) => {
+                both.forward(x, fusion, positions, (cache, state))
+            }
             _ => Err(mlx_ffi::Error::new("a layer was given the state of another one")),
         }
     }
@@ -80,32 +104,37 @@ impl Mixer {
             Mixer::Latent(latent) => StateSpec::Kv(latent.kv_spec(context_length)),
             Mixer::Delta(delta) => StateSpec::Recurrent(delta.spec()),
             Mixer::Convolution(convolution) => StateSpec::Recurrent(convolution.spec()),
+            Mixer::Mamba(mamba) => StateSpec::Recurrent(mamba.spec()),
+            Mixer::SideBySide(both) => {
+                StateSpec::Both(both.attention.kv_spec(context_length), both.mamba.spec())
+            }
+            Mixer::Nothing => StateSpec::Nothing,
         }
     }
 
-    /// The attention with a cache of keys and values, where it is one.
+    /// The attention with a cache of keys and values, where it is one or has one.
     pub fn attention(&self) -> Option<&Attention> {
         match self {
             Mixer::Attention(attention) => Some(attention),
+            Mixer::SideBySide(both) => Some(&both.attention),
             Mixer::Latent(_) | Mixer::Delta(_) | Mixer::Convolution(_) => None,
+            Mixer::Mamba(_) | Mixer::Nothing => None,
         }
     }
 
     /// The heads that an observer sees, where it has attention.
     pub fn heads(&self) -> Option<HeadSizes> {
         match self {
-            Mixer::Attention(attention) => Some(attention.heads()),
             Mixer::Latent(latent) => Some(latent.heads()),
-            Mixer::Delta(_) | Mixer::Convolution(_) => None,
+            _ => self.attention().map(Attention::heads),
         }
     }
 
     /// How it encodes positions, where it does.
     pub fn rope(&self) -> Option<&Rope> {
         match self {
-            Mixer::Attention(attention) => attention.rope.as_ref(),
             Mixer::Latent(latent) => latent.rope.as_ref(),
-            Mixer::Delta(_) | Mixer::Convolution(_) => None,
+            _ => self.attention()?.rope.as_ref(),
         }
     }
 
@@ -131,15 +160,17 @@ impl Mixer {
             Mixer::Latent(latent) => latent.activations(),
             Mixer::Delta(delta) => delta.activations(),
             Mixer::Convolution(convolution) => convolution.activations(),
+            Mixer::Mamba(mamba) => mamba.activations(),
+            Mixer::SideBySide(both) => both.activations(),
+            Mixer::Nothing => 0,
         }
     }
 
     /// Bytes of one query's scores for one key, of all heads together, as `device` holds them.
     pub fn score_bytes(&self, device: Device) -> u64 {
         match self {
-            Mixer::Attention(attention) => attention.score_bytes(device),
             Mixer::Latent(latent) => latent.score_bytes(),
-            Mixer::Delta(_) | Mixer::Convolution(_) => 0,
+            _ => self.attention().map_or(0, |attention| attention.score_bytes(device)),
         }
     }
 
@@ -150,6 +181,9 @@ impl Mixer {
             Mixer::Latent(latent) => latent.workspace(dtype),
             Mixer::Delta(delta) => delta.workspace(dtype),
             Mixer::Convolution(convolution) => convolution.workspace(dtype),
+            Mixer::Mamba(mamba) => mamba.workspace(dtype),
+            Mixer::SideBySide(both) => both.workspace(dtype),
+            Mixer::Nothing => Workspace::default(),
         }
     }
 }

@@ -14,6 +14,8 @@ pub(crate) enum GateUp<L> {
     Halves(L),
     /// One matrix: a row of the gate, a row of the other, and so on.
     Interleaved(L),
+    /// One matrix whose result is both: a ReLU of it as its gate is its square above 0.
+    Shared(L),
 }
 
 impl<L> GateUp<L> {
@@ -21,7 +23,7 @@ impl<L> GateUp<L> {
     pub fn workspace(&self, of: impl Fn(&L) -> Workspace) -> Workspace {
         match self {
             GateUp::Separate { gate_proj, up_proj } => of(gate_proj).and(of(up_proj)),
-            GateUp::Halves(both) | GateUp::Interleaved(both) => of(both),
+            GateUp::Halves(both) | GateUp::Interleaved(both) | GateUp::Shared(both) => of(both),
         }
     }
 
@@ -36,6 +38,10 @@ impl<L> GateUp<L> {
                 let all = both.shape().last().copied().unwrap_or(0);
                 let gate = Columns { of: both.share()?, range: 0..all / 2 };
                 Ok((gate, Columns { of: both, range: all / 2..all }))
+            }
+            GateUp::Shared(both) => {
+                let both = project(both)?;
+                Ok((Columns::all(both.share()?), Columns::all(both)))
             }
             GateUp::Interleaved(both) => {
                 let both = project(both)?;
@@ -61,6 +67,8 @@ pub(crate) struct Mlp {
     pub down_proj: Linear,
     /// The gate's activation.
     pub activation: Activation,
+    /// What the gate is multiplied with before its activation, and the result (Falcon H1).
+    pub multipliers: Option<[f32; 2]>,
     /// Whose kernels compute the gate.
     pub kernels: Kernels,
 }
@@ -75,14 +83,22 @@ impl Mlp {
     /// `[b, l, hidden_size]` to the same, with its `fusion`.
     pub fn forward(&self, x: &Array, fusion: Fusion<'_>) -> Result<Array> {
         let epilogue = fusion.only_epilogue();
-        if let GateUp::Halves(both) = &self.gate_up
+        if self.multipliers.is_none()
+            && let GateUp::Halves(both) = &self.gate_up
             && let Some(inner) = both.gated(x, self.activation, fusion)
         {
             return self.down_proj.forward_fused(&inner?, epilogue);
         }
         let x = &fusion.prologue(x)?;
         let (gate, up) = self.gate_up.forward(|linear| linear.forward(x))?;
+        let Some([of_gate, of_result]) = self.multipliers else {
+            let inner = self.kernels.gated(self.activation, &gate, &up)?;
+            return self.down_proj.forward_fused(&inner, epilogue);
+        };
+        let scaled = |x: &Array, factor| ops::multiply(x, &Array::scalar(factor, x.dtype())?);
+        let gate = Columns::all(scaled(&gate.array()?, of_gate)?);
         let inner = self.kernels.gated(self.activation, &gate, &up)?;
-        self.down_proj.forward_fused(&inner, epilogue)
+        let y = scaled(&self.down_proj.forward(&inner)?, of_result)?;
+        epilogue.epilogue(self.kernels, y)
     }
 }

@@ -8,47 +8,6 @@ use crate::kernels::{Activation, Kernels, Order};
 /// Chosen experts from which on sorting them pays.
 const SORT_FROM: usize = 64;
 
-/// The second half of a block.
-#[derive(Debug)]
-pub(crate) enum FeedForward {
-    /// One network for all positions.
-    Mlp(Box<Mlp>),
-    /// A few of many.
-    Moe(Box<Moe>),
-}
-
-impl From<Mlp> for FeedForward {
-    fn from(mlp: Mlp) -> FeedForward {
-        FeedForward::Mlp(Box::new(mlp))
-    }
-}
-
-impl From<Moe> for FeedForward {
-    fn from(moe: Moe) -> FeedForward {
-        FeedForward::Moe(Box::new(moe))
-    }
-}
-
-impl FeedForward {
-    /// Bytes that its products take beside the activations, which are of `dtype`.
-    pub fn workspace(&self, dtype: Dtype) -> Workspace {
-        match self {
-            FeedForward::Mlp(mlp) => mlp.workspace(dtype),
-            FeedForward::Moe(moe) => moe.workspace(dtype),
-        }
-    }
-
-    /// `[b, l, hidden_size]` to the same, with its `fusion`.
-    pub fn forward(&self, x: &Array, fusion: Fusion<'_>) -> Result<Array> {
-        match self {
-            FeedForward::Mlp(mlp) => mlp.forward(x, fusion),
-            FeedForward::Moe(moe) => {
-                fusion.epilogue(moe.kernels, moe.forward(&fusion.prologue(x)?)?)
-            }
-        }
-    }
-}
-
 /// A network beside the experts that every position passes.
 #[derive(Debug)]
 pub(crate) struct SharedExpert {
@@ -93,7 +52,7 @@ pub(crate) struct Moe {
 
 impl Moe {
     /// Bytes that its products take beside the activations, which are of `dtype`.
-    fn workspace(&self, dtype: Dtype) -> Workspace {
+    pub fn workspace(&self, dtype: Dtype) -> Workspace {
         let of = |linear: &ExpertLinear| linear.workspace(self.experts_per_token as u64);
         let gate_up = self.gate_up.workspace(of);
         let own = self.router.workspace(dtype).then(gate_up).then(of(&self.down_proj));
@@ -101,24 +60,31 @@ impl Moe {
     }
 
     /// `[b, l, hidden_size]` to the same.
-    fn forward(&self, x: &Array) -> Result<Array> {
-        let [b, l, hidden] = x.dims()?;
+    pub fn forward(&self, x: &Array) -> Result<Array> {
         let shared = self.shared.as_ref().map(|shared| shared.forward(x)).transpose()?;
-        let x = ops::reshape(x, &[b * l, hidden])?;
-        let logits = self.router.forward(&x)?;
+        let y = self.routed(x, x)?;
+        match shared {
+            None => Ok(y),
+            Some(shared) => ops::add(&y, &shared),
+        }
+    }
+
+    /// `x`, `[b, l, size]`, by the experts that the router chooses where it sees `seen`,
+    /// `[b, l, hidden_size]`: as `x`.
+    pub fn routed(&self, x: &Array, seen: &Array) -> Result<Array> {
+        let [b, l, size] = x.dims()?;
+        let x = ops::reshape(x, &[b * l, size])?;
+        let [_, _, hidden] = seen.dims()?;
+        let logits = self.router.forward(&ops::reshape(seen, &[b * l, hidden])?)?;
         let (indices, weights) = self.routing.route(&logits, self.experts_per_token, x.dtype())?;
-        // [t, e, hidden_size]
+        // [t, e, size]
         let y = if self.down_proj.prefers_order() && indices.size() >= SORT_FROM {
             self.in_order(&x, &indices)?
         } else {
             self.experts(&ops::expand_dims(&x, 1)?, &indices, Order::Any)?
         };
         let y = ops::sum(&ops::multiply(&y, &ops::expand_dims(&weights, -1)?)?, 1, false)?;
-        let y = ops::reshape(&y, &[b, l, hidden])?;
-        match shared {
-            None => Ok(y),
-            Some(shared) => ops::add(&y, &shared),
-        }
+        ops::reshape(&y, &[b, l, size])
     }
 
     /// `x`, `[t, 1, hidden_size]`, by the experts `indices`, `[t, e]`: `[t, e, hidden_size]`.

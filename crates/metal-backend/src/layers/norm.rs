@@ -7,6 +7,7 @@ use crate::kernels::{Kernels, Norm};
 /// `x / √(mean(x²) + eps) · weight` over the last dimension.
 #[derive(Debug)]
 pub(crate) struct RmsNorm {
+    /// `[size]`, or `[groups, size]` for values of `[…, groups, size]`.
     pub weight: Array,
     pub eps: f32,
     /// What the squares are of.

@@ -75,7 +75,12 @@ impl Hybrid {
             return Err(Error::model("config.json: `conv_L_cache` or `hidden_size` is too large"));
         }
         Ok(Hybrid {
-            has_attention: attention_layers(config, shape.num_hidden_layers, "conv", is_attention)?,
+            has_attention: attention_layers(
+                config,
+                shape.num_hidden_layers,
+                &["conv"],
+                is_attention,
+            )?,
             rope: config.rope("full_attention", 1_000_000.0)?,
             taps,
             conv_bias: config.opt_flag("conv_bias")?.unwrap_or(false),

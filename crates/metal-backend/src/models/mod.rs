@@ -4,6 +4,7 @@ mod cohere2;
 mod deepseek_v3;
 mod ernie4_5_moe;
 mod exaone4;
+mod falcon_h1;
 mod gemma2;
 mod gemma3;
 mod gemma3_text;
@@ -11,6 +12,7 @@ mod glm4_moe;
 mod glm4_moe_lite;
 mod gpt_oss;
 mod granite;
+mod granitemoehybrid;
 mod hunyuan_v1_dense;
 mod lfm2;
 mod lfm2_moe;
@@ -20,6 +22,7 @@ mod ministral3;
 mod mistral;
 mod mistral3;
 mod mixtral;
+mod nemotron_h;
 mod olmo2;
 mod olmo3;
 mod phi3;
@@ -48,6 +51,7 @@ const REGISTRY: &[(&str, Load)] = &[
     ("deepseek_v3", deepseek_v3::load),
     ("ernie4_5_moe", ernie4_5_moe::load),
     ("exaone4", exaone4::load),
+    ("falcon_h1", falcon_h1::load),
     ("gemma2", gemma2::load),
     ("gemma3", gemma3::load),
     ("gemma3_text", gemma3_text::load),
@@ -55,6 +59,7 @@ const REGISTRY: &[(&str, Load)] = &[
     ("glm4_moe_lite", glm4_moe_lite::load),
     ("gpt_oss", gpt_oss::load),
     ("granite", granite::load),
+    ("granitemoehybrid", granitemoehybrid::load),
     ("hunyuan_v1_dense", hunyuan_v1_dense::load),
     ("lfm2", lfm2::load),
     ("lfm2_moe", lfm2_moe::load),
@@ -64,6 +69,7 @@ const REGISTRY: &[(&str, Load)] = &[
     ("mistral", mistral::load),
     ("mistral3", mistral3::load),
     ("mixtral", mixtral::load),
+    ("nemotron_h", nemotron_h::load),
     ("olmo2", olmo2::load),
     ("olmo3", olmo3::load),
     ("phi3", phi3::load),

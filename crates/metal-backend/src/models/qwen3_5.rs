@@ -55,7 +55,7 @@ impl Hybrid {
         let interval = config.opt_size("full_attention_interval")?.unwrap_or(4);
         let is_attention = |index: i32| (index + 1) % interval == 0;
         let has_attention =
-            attention_layers(config, shape.num_hidden_layers, "linear_attention", is_attention)?;
+            attention_layers(config, shape.num_hidden_layers, &["linear_attention"], is_attention)?;
         // Released norms are stored as their distance from 1, converted ones as they are.
         let shape = Shape { offset_norms: is_released(model, &has_attention), ..shape };
         Ok(Hybrid {

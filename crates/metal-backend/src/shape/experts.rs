@@ -60,8 +60,8 @@ impl Experts {
     }
 
     /// The experts' projections in, from `hidden` to `inner` values, and out: a tensor for each expert
-    /// under `experts`, `gate_up_proj` and `down_proj` of all there, or a tensor of all for each projection
-    /// under `switch_mlp`, as mlx-lm converts them.
+    /// under `experts`, `gate_up_proj` and `down_proj` of all there, `input_linear` and `output_linear` of
+    /// all, or a tensor of all for each projection under `switch_mlp`, as mlx-lm converts them.
     ///
     /// # Errors
     /// A tensor that is missing or does not fit.
@@ -71,12 +71,16 @@ impl Experts {
         names: ExpertNames,
         [hidden, inner]: [i32; 2],
     ) -> Result<(GateUp<ExpertLinear>, ExpertLinear)> {
-        if w.has("experts.gate_up_proj") {
+        let fused = [
+            ["experts.gate_up_proj", "experts.down_proj"],
+            ["input_linear.weight", "output_linear.weight"],
+        ];
+        if let Some([gate_up, down]) = fused.into_iter().find(|[gate_up, _]| w.has(gate_up)) {
             let parts = ["gate_proj", "up_proj"];
             let [gate_proj, up_proj] =
-                w.fused_expert_linears("gate_up_proj", parts, [self.count, inner, hidden])?;
+                w.fused_expert_linears(gate_up, parts, [self.count, inner, hidden])?;
             let [down_proj] =
-                w.fused_expert_linears("down_proj", ["down_proj"], [self.count, hidden, inner])?;
+                w.fused_expert_linears(down, ["down_proj"], [self.count, hidden, inner])?;
             return Ok((GateUp::Separate { gate_proj, up_proj }, down_proj));
         }
         let linear = |own, name, input, output| {
@@ -92,6 +96,31 @@ impl Experts {
             up_proj: linear(names.up, "up_proj", hidden, inner)?,
         };
         Ok((gate_up, linear(names.down, "down_proj", inner, hidden)?))
+    }
+
+    /// Projections of experts without a gate, in from `hidden` to `inner` values and out: a tensor for each
+    /// expert under `experts`, one for all there, or one for all under `switch_mlp`, as mlx-lm converts
+    /// them.
+    ///
+    /// # Errors
+    /// A tensor that is missing or does not fit.
+    pub fn ungated(
+        &self,
+        w: &Weights,
+        [hidden, inner]: [i32; 2],
+    ) -> Result<(ExpertLinear, ExpertLinear)> {
+        let linear = |own: &str, name: &str, input, output| {
+            let (shape, fused) = ([self.count, output, input], format!("experts.{own}"));
+            if w.has(&fused) {
+                let [linear] = w.fused_expert_linears(&fused, [name], shape)?;
+                return Ok(linear);
+            }
+            if w.at("experts").is_empty() {
+                return w.at("switch_mlp").expert_linear(name, shape, false);
+            }
+            w.each_expert_linear(own, name, shape)
+        };
+        Ok((linear("up_proj", "fc1", hidden, inner)?, linear("down_proj", "fc2", inner, hidden)?))
     }
 
     /// The groups that `config` states, where there are several.

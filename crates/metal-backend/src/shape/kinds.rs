@@ -27,7 +27,7 @@ pub(crate) fn windows(
     windows.collect()
 }
 
-/// Which layers have attention: by `layer_types`, where the others are called `other`; else by
+/// Which layers have attention: by `layer_types`, where the others are called one of `others`; else by
 /// `is_attention`.
 ///
 /// # Errors
@@ -35,7 +35,7 @@ pub(crate) fn windows(
 pub(crate) fn attention_layers(
     config: &Config,
     layers: i32,
-    other: &str,
+    others: &[&str],
     is_attention: impl Fn(i32) -> bool,
 ) -> Result<Vec<bool>> {
     let Some(types) = config.opt_texts("layer_types")? else {
@@ -43,10 +43,11 @@ pub(crate) fn attention_layers(
     };
     check_count(&types, layers)?;
     let is_attention = |kind: &str| match kind {
-        "full_attention" => Ok(true),
-        kind if kind == other => Ok(false),
+        "full_attention" | "attention" => Ok(true),
+        kind if others.contains(&kind) => Ok(false),
         kind => Err(Error::model(format!(
-            "config.json: `layer_types` names `{kind}`, known are {other}, full_attention"
+            "config.json: `layer_types` names `{kind}`, known are {}, full_attention",
+            others.join(", ")
         ))),
     };
     types.into_iter().map(is_attention).collect()

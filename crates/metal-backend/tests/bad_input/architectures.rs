@@ -132,3 +132,53 @@ fn what_other_mixtures_of_qwen_leave_out_is_refused_where_it_is_never_left_out()
         refused(&checkpoint("qwen3_5_moe_text", &[(key, value)]), &[&expected]);
     }
 }
+
+#[test]
+fn mamba_layers_that_no_model_has_are_refused() {
+    let granite = |key: &'static str, value: Value| {
+        let mut keys = vec![
+            ("layer_types", json!(["mamba"])),
+            ("mamba_n_heads", json!(4)),
+            ("mamba_n_groups", json!(2)),
+        ];
+        keys.push((key, value));
+        checkpoint("granitemoehybrid", &keys)
+    };
+    for (key, value, expected) in [
+        ("mamba_d_head", json!(3), "are not the 16 values of a mamba layer"),
+        ("mamba_n_groups", json!(3), "no multiple of 3 groups"),
+        ("mamba_d_conv", json!(65), "too large"),
+        ("mamba_d_state", json!(2_147_483_647), "too large"),
+        ("time_step_limit", json!([1.0, 0.5]), "two numbers from 0 on in ascending order"),
+        ("time_step_limit", json!([0.0]), "two numbers from 0 on in ascending order"),
+        ("hidden_act", json!("gelu_new"), "known as silu only"),
+        ("position_embedding_type", json!("alibi"), "known are rope, nope"),
+        ("layer_types", json!(["conv"]), "known are mamba, linear_attention, full_attention"),
+    ] {
+        refused(&granite(key, value), &[key.split('_').next().unwrap_or(key), expected]);
+    }
+}
+
+#[test]
+fn layers_and_activations_that_no_nemotron_has_are_refused() {
+    let keys = [("hybrid_override_pattern", json!("M*")), ("mamba_num_heads", json!(2))];
+    for (key, value, expected) in [
+        ("hybrid_override_pattern", json!("M|*"), "has `|`, known are M, *, -, E"),
+        ("hybrid_override_pattern", json!(null), "key `hybrid_override_pattern` is missing"),
+        ("layers_block_type", json!(["conv"]), "names `conv`"),
+        ("mlp_hidden_act", json!("silu"), "known is relu2"),
+        ("mamba_hidden_act", json!("gelu"), "known is silu"),
+        ("sliding_window", json!(64), "`sliding_window` is not supported"),
+        ("mamba_head_dim", json!(null), "key `mamba_head_dim` is missing"),
+    ] {
+        let all: Vec<_> = keys.iter().cloned().chain([(key, value)]).collect();
+        refused(&checkpoint("nemotron_h", &all), &[expected]);
+    }
+}
+
+#[test]
+fn factors_of_another_number_than_the_parts_are_refused() {
+    for (key, expected) in [("ssm_multipliers", "5 numbers"), ("mlp_multipliers", "2 numbers")] {
+        refused(&checkpoint("falcon_h1", &[(key, json!([1.0]))]), &[key, expected]);
+    }
+}

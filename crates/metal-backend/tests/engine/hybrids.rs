@@ -9,8 +9,18 @@ use proptest::prelude::*;
 use crate::tiny::Checkpoint;
 use crate::{drawn, ids, some};
 
-/// Gated delta nets and short convolutions, each beside attention in every second layer.
-const KINDS: [fn(usize) -> Checkpoint; 2] = [Checkpoint::hybrid, Checkpoint::convolutions];
+/// Gated delta nets, short convolutions and Mamba 2, each beside attention in every second layer; with
+/// Mamba 2 some layers remember nothing.
+const KINDS: [fn(usize) -> Checkpoint; 4] = [
+    Checkpoint::hybrid,
+    Checkpoint::convolutions,
+    Checkpoint::nemotron_h,
+    Checkpoint::latent_nemotron_h,
+];
+
+/// These, and Mamba 2 beside attention in each layer.
+const ALL: [fn(usize) -> Checkpoint; 5] =
+    [KINDS[0], KINDS[1], KINDS[2], KINDS[3], Checkpoint::falcon_h1];
 
 fn load(kind: fn(usize) -> Checkpoint, options: LoadOptions) -> Box<dyn TextModel> {
     kind(4).load(&options).unwrap()
@@ -34,14 +44,14 @@ fn logprobs(model: &dyn TextModel, prompt: &[u32]) -> Vec<f32> {
 
 #[test]
 fn chunks_of_any_length_give_the_same_numbers() {
-    for kind in KINDS {
+    for kind in ALL {
         let ids = prompt(3, 150);
         let whole = logprobs(&*load(kind, LoadOptions::default()), &ids);
         for chunk in [1, 2, 3, 7, 64, 149] {
             let options = LoadOptions { prefill_chunk: Some(chunk), ..Default::default() };
             let parts = logprobs(&*load(kind, options), &ids);
             for (part, whole) in parts.iter().zip(&whole) {
-                assert!((part - whole).abs() < 1e-4, "chunks of {chunk}: {parts:?} {whole:?}");
+                assert!((part - whole).abs() < 2e-4, "chunks of {chunk}: {parts:?} {whole:?}");
             }
         }
     }
@@ -49,7 +59,7 @@ fn chunks_of_any_length_give_the_same_numbers() {
 
 #[test]
 fn what_came_before_makes_a_difference_however_far_back_it_is() {
-    for kind in KINDS {
+    for kind in ALL {
         let model = load(kind, LoadOptions::default());
         let mut other = prompt(3, 60);
         let first = logprobs(&*model, &other);
@@ -60,7 +70,7 @@ fn what_came_before_makes_a_difference_however_far_back_it_is() {
 
 #[test]
 fn a_prompt_goes_on_from_the_last_snapshot_that_it_shares() {
-    for kind in KINDS {
+    for kind in ALL {
         let with = load(kind, LoadOptions { prefix_cache: Some(1 << 22), ..Default::default() });
         let without = load(kind, LoadOptions::default());
         let found = |prompt: &[u32], tokens: usize| {
@@ -106,7 +116,7 @@ fn only_layers_with_attention_are_inspected() {
 
 #[test]
 fn labels_and_prompts_of_any_length_are_scored_as_alone() {
-    for kind in KINDS {
+    for kind in ALL {
         let model = load(kind, LoadOptions::default());
         let prompts: Vec<Prompt> =
             [5, 90, 17, 1, 60, 33].map(|length| Prompt::Ids(prompt(length as u32, length))).into();

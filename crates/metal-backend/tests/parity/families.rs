@@ -182,6 +182,26 @@ fn qwen3_next_agrees_in_all() {
 }
 
 #[test]
+fn granitemoehybrid_agrees_in_all() {
+    agrees_in_all("granitemoehybrid");
+}
+
+#[test]
+fn nemotron_h_agrees_in_all() {
+    agrees_in_all("nemotron_h");
+}
+
+#[test]
+fn nemotron_h_of_4_bits_agrees_in_all() {
+    agrees_in_all("nemotron_h-4bit-g32");
+}
+
+#[test]
+fn falcon_h1_agrees_in_all() {
+    agrees_in_all("falcon_h1");
+}
+
+#[test]
 fn lfm2_agrees_in_all() {
     agrees_in_all("lfm2");
 }

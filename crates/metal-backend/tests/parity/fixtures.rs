@@ -8,6 +8,7 @@ use inference_core::{
     Capabilities, GenerateOptions, LoadOptions, ModelInfo, Prompt, TextModel, Token,
 };
 use safetensors::SafeTensors;
+use safetensors::tensor::TensorView;
 use serde_json::Value as Json;
 use tempfile::TempDir;
 
@@ -57,6 +58,36 @@ impl Checkpoint {
         let named = tensors.iter().filter(|(name, _)| !name.starts_with("model.visual."));
         let named = named.map(|(name, tensor)| (name.replace("language_model.", ""), tensor));
         let bytes = safetensors::serialize(named, None).expect("weights");
+        fs::write(path, bytes).expect("the folder takes the file");
+        self
+    }
+
+    /// Its config.
+    pub fn config(&self) -> Json {
+        let text = fs::read_to_string(self.folder().join("config.json")).expect("it has one");
+        serde_json::from_str(&text).expect("it is JSON")
+    }
+
+    /// Replaces each tensor by those that `change` makes of it, in F32.
+    pub fn with_tensors(self, change: impl Fn(Tensor) -> Vec<Tensor>) -> Checkpoint {
+        let path = self.folder.path().join("model.safetensors");
+        let file = fs::read(&path).expect("the weights are there");
+        let tensors = SafeTensors::deserialize(&file).expect("weights");
+        let tensors = tensors.iter().flat_map(|(name, tensor)| {
+            let values = floats(&tensor);
+            change(Tensor { name: name.to_owned(), shape: tensor.shape().to_vec(), values })
+        });
+        let written: Vec<_> = tensors
+            .map(|Tensor { name, shape, values }| {
+                let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+                (name, shape, bytes)
+            })
+            .collect::<Vec<(String, Vec<usize>, Vec<u8>)>>();
+        let views = written.iter().map(|(name, shape, bytes)| {
+            let view = TensorView::new(safetensors::Dtype::F32, shape.clone(), bytes);
+            (name, view.expect("values of the shape"))
+        });
+        let bytes = safetensors::serialize(views, None).expect("weights");
         fs::write(path, bytes).expect("the folder takes the file");
         self
     }
@@ -120,6 +151,30 @@ impl Checkpoint {
     }
 }
 
+/// A tensor of a checkpoint.
+pub struct Tensor {
+    pub name: String,
+    pub shape: Vec<usize>,
+    pub values: Vec<f32>,
+}
+
+/// The values of a tensor in F32 or BF16.
+fn floats(tensor: &TensorView<'_>) -> Vec<f32> {
+    let data = tensor.data();
+    match tensor.dtype() {
+        safetensors::Dtype::F32 => data
+            .chunks_exact(4)
+            .map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+            .collect(),
+        // The upper half of a float32.
+        safetensors::Dtype::BF16 => data
+            .chunks_exact(2)
+            .map(|bytes| f32::from_le_bytes([0, 0, bytes[0], bytes[1]]))
+            .collect(),
+        other => panic!("fixtures are F32 or BF16, not {other:?}"),
+    }
+}
+
 /// The backend that the tests load models with: `cpu` unless `PARITY_BACKEND` names another.
 pub fn backend() -> String {
     std::env::var("PARITY_BACKEND").unwrap_or_else(|_| "cpu".into())
@@ -153,19 +208,7 @@ impl Golden {
     pub fn logits(&self, name: &str) -> Option<Vec<f32>> {
         let tensors = SafeTensors::deserialize(&self.tensors).expect("the fixture is sound");
         let tensor = tensors.tensor(name).ok()?;
-        let data = tensor.data();
-        Some(match tensor.dtype() {
-            safetensors::Dtype::F32 => data
-                .chunks_exact(4)
-                .map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
-                .collect(),
-            // The upper half of a float32.
-            safetensors::Dtype::BF16 => data
-                .chunks_exact(2)
-                .map(|bytes| f32::from_le_bytes([0, 0, bytes[0], bytes[1]]))
-                .collect(),
-            other => panic!("goldens are F32 or BF16, not {other:?}"),
-        })
+        Some(floats(&tensor))
     }
 }
 

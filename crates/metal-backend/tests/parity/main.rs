@@ -11,6 +11,7 @@ mod batches;
 mod capabilities;
 mod checkpoints;
 mod configs;
+mod converted;
 mod families;
 mod fixtures;
 mod invariants;

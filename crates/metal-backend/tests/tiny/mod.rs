@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test binary takes what it needs")]
 
+mod mamba;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

@@ -167,7 +167,7 @@ pub fn delta(rule: &DeltaRule<'_>) -> Result<[Array; 2]> {
 }
 
 /// `[b, l, …]` as kernels take it.
-fn positions<'a>(view: &View<'a>, dtype: cpu_kernels::Dtype) -> Heads<'a> {
+pub(super) fn positions<'a>(view: &View<'a>, dtype: cpu_kernels::Dtype) -> Heads<'a> {
     let [row, position] = view.strides();
     Heads { data: view.from(0, dtype), strides: [row, 0, position] }
 }

@@ -8,8 +8,8 @@ use super::operation::{Inputs, Outcome, View, operation};
 use super::{failed, kernel_dtype, leading_shape};
 use crate::{Activation, Array, Dtype, Error, Result};
 
-/// `x / √(mean(x²) + eps) · weight` over the last dimension, `[size]`, of at most four; in the
-/// common type of both.
+/// `x / √(mean(x²) + eps) · weight` over the last dimension of at most four; in the common type of both.
+/// `weight` is `[size]`, or row-major `[groups, size]` where `x` is `[…, groups, size]`.
 ///
 /// # Errors
 /// Shapes or types that do not fit; types other than f32, f16 and bf16; a stream of the GPU.
@@ -61,8 +61,11 @@ fn rows(
     let dtype = kernel_dtype(x.dtype())?;
     let dims = turns.map(|turns| turns.shape().last().copied().unwrap_or(0) as usize);
     let [b, l, _] = sizes.map(|size| size as i32);
-    let norm_fits =
-        norm.is_none_or(|(weight, _)| weight.shape() == [d as i32] && weight.dtype() == x.dtype());
+    let (heads, columns) = (sizes[2] as i32, d as i32);
+    let norm_fits = norm.is_none_or(|(weight, _)| {
+        let fits = [&[columns][..], &[heads, columns]].contains(&weight.shape());
+        fits && weight.dtype() == x.dtype()
+    });
     let turns_fit = turns.is_none_or(|turns| {
         let fits = matches!(turns.shape(), &[rows, positions, _] if positions == l && (rows == 1 || rows == b));
         fits && turns.dtype() == Dtype::F32 && turns.shape()[2] as usize <= d

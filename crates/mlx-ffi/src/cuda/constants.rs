@@ -33,6 +33,7 @@ pub(super) const fn code(activation: Activation) -> i32 {
     match activation {
         Activation::Silu => 1,
         Activation::GeluTanh => 2,
+        Activation::Relu => 3,
     }
 }
 
@@ -51,6 +52,7 @@ pub(super) fn definitions() -> String {
         ("DENSE_VALUES", DENSE_VALUES),
         ("SILU", code(Activation::Silu)),
         ("GELU_TANH", code(Activation::GeluTanh)),
+        ("RELU", code(Activation::Relu)),
     ];
     let numbers = numbers.map(|(name, value)| format!("#define {name} {value}\n")).concat();
     format!(

@@ -49,7 +49,7 @@ impl Weights {
     }
 
     /// The projections `parts` of all experts, of `[experts, output, input]` each, whose rows lie in turn in
-    /// the tensor `experts.name`. An adapter has them as `switch_mlp.part`: mlx-lm calls them so then.
+    /// the tensor `name`. An adapter has them as `switch_mlp.part`: mlx-lm calls them so then.
     ///
     /// # Errors
     /// As [`expert_linear`](Self::expert_linear).
@@ -63,7 +63,7 @@ impl Weights {
         let rows = output.checked_mul(N as i32).ok_or_else(|| {
             Error::model(format!("`{}` would have more rows than can be counted", self.name(name)))
         })?;
-        let all = self.at("experts").tensor(name, &[experts, rows, input])?;
+        let all = self.tensor(name, &[experts, rows, input])?;
         let part = |index: i32| -> Result<Array> {
             if self.shared.only_describe {
                 return Ok(all.share()?);

@@ -242,7 +242,9 @@ fn first_output_projection(checkpoint: &Path) -> (String, [usize; 2]) {
             // Of hybrids, that of the first layer with attention.
             let firsts = [
                 "layers.0.self_attn.o_proj",
+                "layers.1.self_attn.o_proj",
                 "layers.1.self_attn.out_proj",
+                "layers.3.mixer.o_proj",
                 "layers.3.self_attn.o_proj",
             ];
             let is_first = firsts.iter().any(|first| module.ends_with(first));

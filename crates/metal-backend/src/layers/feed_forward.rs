@@ -1,0 +1,64 @@
+//! The second half of a block: what each position passes by itself.
+
+use mlx_ffi::{Array, Dtype, Result};
+
+use super::{Fusion, LatentMoe, Mlp, Moe, Workspace};
+
+/// The second half of a block.
+#[derive(Debug)]
+pub(crate) enum FeedForward {
+    /// One network for all positions.
+    Mlp(Box<Mlp>),
+    /// A few of many.
+    Moe(Box<Moe>),
+    /// A few of many, which see fewer values.
+    Latent(Box<LatentMoe>),
+    /// Nothing: the block is a token mixer alone.
+    Nothing,
+}
+
+impl From<Mlp> for FeedForward {
+    fn from(mlp: Mlp) -> FeedForward {
+        FeedForward::Mlp(Box::new(mlp))
+    }
+}
+
+impl From<Moe> for FeedForward {
+    fn from(moe: Moe) -> FeedForward {
+        FeedForward::Moe(Box::new(moe))
+    }
+}
+
+impl From<LatentMoe> for FeedForward {
+    fn from(moe: LatentMoe) -> FeedForward {
+        FeedForward::Latent(Box::new(moe))
+    }
+}
+
+impl FeedForward {
+    /// Bytes that its products take beside the activations, which are of `dtype`.
+    pub fn workspace(&self, dtype: Dtype) -> Workspace {
+        match self {
+            FeedForward::Mlp(mlp) => mlp.workspace(dtype),
+            FeedForward::Moe(moe) => moe.workspace(dtype),
+            FeedForward::Latent(moe) => moe.workspace(dtype),
+            FeedForward::Nothing => Workspace::default(),
+        }
+    }
+
+    /// `[b, l, hidden_size]` to the same, with its `fusion`.
+    pub fn forward(&self, x: &Array, fusion: Fusion<'_>) -> Result<Array> {
+        match self {
+            FeedForward::Mlp(mlp) => mlp.forward(x, fusion),
+            FeedForward::Moe(moe) => {
+                fusion.epilogue(moe.kernels, moe.forward(&fusion.prologue(x)?)?)
+            }
+            FeedForward::Latent(latent) => {
+                fusion.epilogue(latent.moe.kernels, latent.forward(&fusion.prologue(x)?)?)
+            }
+            FeedForward::Nothing => {
+                Err(mlx_ffi::Error::new("a block without a feed-forward network computed one"))
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Mamba 2: a state space whose steps depend on what it reads.
+
+use mlx_ffi::cpu::{ConvolutionActivation, Filter, SelectiveScan};
+use mlx_ffi::{Array, Dtype, Result, ops};
+
+use super::{Fusion, Linear, Positions, RmsNorm, Workspace};
+use crate::cache::{Recurrent, RecurrentSpec};
+use crate::kernels::{Activation, Columns, Kernels};
+
+/// The sizes of a Mamba 2 layer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MambaSizes {
+    pub heads: i32,
+    /// Values of a head.
+    pub head_dim: i32,
+    /// Groups of neighbouring heads that share what they write into their states and read from them.
+    pub groups: i32,
+    /// Columns of a head's state.
+    pub state_dim: i32,
+    /// Positions that a position's convolution sees, itself included.
+    pub taps: i32,
+}
+
+impl MambaSizes {
+    /// Values of all heads.
+    pub fn inner(&self) -> i32 {
+        self.heads * self.head_dim
+    }
+
+    /// Values that pass the convolution.
+    pub fn mixed(&self) -> i32 {
+        self.inner() + 2 * self.groups * self.state_dim
+    }
+}
+
+/// Where the norm of the result stands, `[groups, inner / groups]`, beside the gate.
+#[derive(Debug)]
+pub(crate) enum GatedNorm {
+    /// There is none.
+    None,
+    /// It sees what the gate lets through.
+    BehindGate(RmsNorm),
+    /// The gate sees what it gives.
+    BeforeGate(RmsNorm),
+}
+
+/// A Mamba 2 layer (arXiv 2405.21060): a projection, a short convolution, the selective scan, and a norm
+/// beside a gate.
+#[derive(Debug)]
+pub(crate) struct Mamba2 {
+    pub sizes: MambaSizes,
+    /// From `hidden_size` to the gate, what passes the convolution, and a step of each head.
+    pub in_proj: Linear,
+    /// What the result of `in_proj` is multiplied with, as many values.
+    pub multipliers: Option<Array>,
+    /// `[taps, mixed]`.
+    pub convolution: Array,
+    /// Of the convolution, `[mixed]`.
+    pub bias: Option<Array>,
+    /// `[heads]` F32.
+    pub a_log: Array,
+    /// `[heads]` F32.
+    pub dt_bias: Array,
+    /// What passes the state by, `[heads]` F32.
+    pub d: Array,
+    /// The least step and the largest.
+    pub limits: [f32; 2],
+    pub norm: GatedNorm,
+    pub out_proj: Linear,
+    /// Whose kernels compute it.
+    pub kernels: Kernels,
+}
+
+impl Mamba2 {
+    /// `x` is `[b, l, hidden_size]`; so is the result, with its `fusion`. `state` goes `l` positions on.
+    pub fn forward(
+        &self,
+        x: &Array,
+        fusion: Fusion<'_>,
+        positions: &Positions,
+        state: &mut Recurrent,
+    ) -> Result<Array> {
+        let all = self.in_proj.forward_fused(x, fusion.only_prologue())?;
+        let all = match &self.multipliers {
+            None => all,
+            Some(multipliers) => ops::multiply(&all, multipliers)?,
+        };
+        let (inner, mixed) = (self.sizes.inner(), self.sizes.mixed());
+        let part = |first, count| ops::slice_axis(&all, -1, first, first + count);
+        let (inputs, dt) = (part(inner, mixed)?, part(inner + mixed, self.sizes.heads)?);
+        let [before, sum] = state.take(inputs.dtype())?;
+        let filter = Filter {
+            weight: &self.convolution,
+            bias: self.bias.as_ref(),
+            activation: ConvolutionActivation::Silu,
+        };
+        let lengths = positions.lengths();
+        let [mixed, before] = self.kernels.convolution(&inputs, before, filter, lengths)?;
+        let [y, sum] = self.kernels.scan(&SelectiveScan {
+            mixed: &mixed,
+            dt: &dt,
+            a_log: &self.a_log,
+            dt_bias: &self.dt_bias,
+            d: &self.d,
+            groups: self.sizes.groups,
+            limits: self.limits,
+            lengths,
+            state: &sum,
+        })?;
+        state.set([before, sum]);
+        let gate = Columns { of: all, range: 0..inner };
+        let open = |y| self.kernels.gated(Activation::Silu, &gate, &Columns::all(y));
+        let y = match &self.norm {
+            GatedNorm::None => open(y)?,
+            GatedNorm::BehindGate(norm) => self.normed(norm, &open(y)?)?,
+            GatedNorm::BeforeGate(norm) => open(self.normed(norm, &y)?)?,
+        };
+        self.out_proj.forward_fused(&y, fusion.only_epilogue())
+    }
+
+    /// `y`, `[b, l, inner]`, with each group normed by itself.
+    fn normed(&self, norm: &RmsNorm, y: &Array) -> Result<Array> {
+        let [b, l, inner] = y.dims()?;
+        let groups = self.sizes.groups;
+        let y = ops::reshape(y, &[b, l, groups, inner / groups])?;
+        ops::reshape(&norm.forward(&y)?, &[b, l, inner])
+    }
+
+    /// What it remembers.
+    pub fn spec(&self) -> RecurrentSpec {
+        let MambaSizes { heads, head_dim, state_dim, taps, .. } = self.sizes;
+        RecurrentSpec {
+            convolution: [taps - 1, self.sizes.mixed()],
+            state: Some([heads, head_dim, state_dim]),
+        }
+    }
+
+    /// Values of one position between the projections: what `in_proj` gives, twice where it is
+    /// multiplied, what passes the convolution before and behind it, the result in three forms, and steps
+    /// and decays in F32.
+    pub fn activations(&self) -> u64 {
+        let (inner, mixed) = (self.sizes.inner() as u64, self.sizes.mixed() as u64);
+        let heads = self.sizes.heads as u64;
+        let all = inner + mixed + heads;
+        let copies = 1 + u64::from(self.multipliers.is_some());
+        copies * all + 2 * mixed + 3 * inner + 5 * heads
+    }
+
+    /// Bytes that its products take.
+    pub fn workspace(&self, dtype: Dtype) -> Workspace {
+        self.in_proj.workspace(dtype).then(self.out_proj.workspace(dtype))
+    }
+}

@@ -1,0 +1,104 @@
+//! Checkpoints under the names and in the form that mlx-lm's converter gives them, in float32: the tokens
+//! of the released ones.
+
+use inference_core::LoadOptions;
+use serde_json::Value as Json;
+
+use crate::fixtures::{Checkpoint, Golden, Tensor, greedy, ids, run, token_ids};
+
+/// Checks the tokens of `checkpoint` against those of `name`.
+fn has_the_tokens_of(name: &str, checkpoint: &Checkpoint) {
+    let model = checkpoint.load(LoadOptions::default());
+    for (prompt, expected) in Golden::new(name).prompts() {
+        let tokens = run(&*model, &ids(&expected["ids"]), &greedy(48));
+        let expected = ids(&expected["greedy"]["base"]["tokens"]);
+        assert_eq!(token_ids(&tokens), expected, "{name} {prompt}");
+    }
+}
+
+/// A convolution as the converter turns it: the taps before the one input of each channel.
+fn turned(tensor: Tensor) -> Tensor {
+    match tensor.shape[..] {
+        [channels, 1, taps] if tensor.name.ends_with("conv1d.weight") => {
+            Tensor { shape: vec![channels, taps, 1], ..tensor }
+        }
+        _ => tensor,
+    }
+}
+
+#[test]
+fn granitemoehybrid_with_projections_of_experts_apart_has_the_same_tokens() {
+    let checkpoint = Checkpoint::new("granitemoehybrid").with_tensors(|tensor| {
+        let tensor = turned(tensor);
+        let Some(layer) = tensor.name.strip_suffix("input_linear.weight") else {
+            let name =
+                tensor.name.replace("sparse_moe.output_linear", "sparse_moe.switch_mlp.down_proj");
+            return vec![Tensor { name, ..tensor }];
+        };
+        let [experts, rows, columns] = tensor.shape[..] else { return vec![tensor] };
+        let half = rows / 2 * columns;
+        let part = |name: &str, first: usize| {
+            let of_expert = |expert: usize| {
+                let at = (2 * expert + first) * half;
+                tensor.values[at..at + half].to_vec()
+            };
+            Tensor {
+                name: format!("{layer}switch_mlp.{name}.weight"),
+                shape: vec![experts, rows / 2, columns],
+                values: (0..experts).flat_map(of_expert).collect(),
+            }
+        };
+        vec![part("gate_proj", 0), part("up_proj", 1)]
+    });
+    has_the_tokens_of("granitemoehybrid", &checkpoint);
+}
+
+#[test]
+fn falcon_h1_with_factors_in_the_weights_has_the_same_tokens() {
+    let config = Checkpoint::new("falcon_h1").config();
+    let factor = |key: &str| config[key].as_f64().expect("a factor") as f32;
+    let factors = |key: &str| -> Vec<f32> {
+        let list = config[key].as_array().expect("factors").iter();
+        list.map(|factor| factor.as_f64().expect("a factor") as f32).collect()
+    };
+    let size = |key: &str| config[key].as_u64().expect("a size") as usize;
+    let shared = size("mamba_n_groups") * size("mamba_d_state");
+    let inner = size("mamba_d_ssm");
+    let counts = [inner, inner, shared, shared, size("mamba_n_heads")];
+    let of_rows: Vec<f32> = factors("ssm_multipliers")
+        .into_iter()
+        .zip(counts)
+        .flat_map(|(factor, count)| std::iter::repeat_n(factor, count))
+        .collect();
+    let of_mlp = factors("mlp_multipliers");
+    let checkpoint = Checkpoint::new("falcon_h1").with_tensors(|tensor| {
+        let tensor = turned(tensor);
+        let module = tensor.name.rsplit('.').nth(1).unwrap_or_default();
+        let all = match module {
+            "embed_tokens" => factor("embedding_multiplier"),
+            // The converter leaves out that of keys, and values.
+            "q_proj" | "k_proj" => factor("attention_in_multiplier"),
+            "o_proj" => factor("attention_out_multiplier"),
+            "in_proj" => factor("ssm_in_multiplier"),
+            "out_proj" => factor("ssm_out_multiplier"),
+            "gate_proj" => of_mlp[0],
+            "down_proj" => of_mlp[1],
+            _ => 1.0,
+        };
+        let columns = tensor.shape.last().copied().unwrap_or(1);
+        let of_row = |at: usize| if module == "in_proj" { of_rows[at / columns] } else { 1.0 };
+        let values = tensor.values.iter().enumerate();
+        let values = values.map(|(at, value)| value * all * of_row(at)).collect();
+        vec![Tensor { values, ..tensor }]
+    });
+    has_the_tokens_of("falcon_h1", &checkpoint);
+}
+
+#[test]
+fn a_converted_falcon_h1_with_biases_is_refused() {
+    let checkpoint = Checkpoint::new("falcon_h1").with_tensors(|tensor| vec![turned(tensor)]);
+    let mut config = checkpoint.config();
+    config["attention_bias"] = Json::Bool(true);
+    let refusal = checkpoint.with_config(&config).refusal();
+    assert!(refusal.contains("biases of Falcon H1"), "{refusal}");
+}

@@ -1,0 +1,96 @@
+//! The selective scan of Mamba 2 by our own kernel for CPUs.
+
+use cpu_kernels::Scan;
+
+use super::operation::{Inputs, Outcome, floats, in_place};
+use super::recurrent::positions;
+use super::{failed, kernel_dtype};
+use crate::{Array, Dtype, Error, Result};
+
+/// The operands of [`scan`].
+#[derive(Clone, Copy, Debug)]
+pub struct SelectiveScan<'a> {
+    /// `[b, l, heads · head_dim + 2 · groups · state_dim]`: x of all heads, then `b` of all groups, then
+    /// their `c`.
+    pub mixed: &'a Array,
+    /// `[b, l, heads]`: what steps are made of.
+    pub dt: &'a Array,
+    /// `[heads]` F32.
+    pub a_log: &'a Array,
+    /// `[heads]` F32.
+    pub dt_bias: &'a Array,
+    /// `[heads]` F32: what of x passes the state by.
+    pub d: &'a Array,
+    /// Groups of neighbouring heads that share `b` and `c`.
+    pub groups: i32,
+    /// The least step and the largest.
+    pub limits: [f32; 2],
+    /// Positions of each row that count; empty: all.
+    pub lengths: &'a [i32],
+    /// `[b, heads, head_dim, state_dim]` F32, row-major.
+    pub state: &'a Array,
+}
+
+/// The selective scan: `[b, l, heads · head_dim]`, and the state afterwards. This shares the buffer of
+/// `of.state`, which nothing may read any more.
+///
+/// # Errors
+/// Shapes or types that do not fit; types other than f32, f16 and bf16; a stream of the GPU.
+pub fn scan(of: &SelectiveScan<'_>) -> Result<[Array; 2]> {
+    let SelectiveScan { mixed, dt, a_log, dt_bias, d, groups, limits, lengths, state } = *of;
+    let dtype = kernel_dtype(mixed.dtype())?;
+    let [rows, l, columns] = mixed.dims()?;
+    let [_, heads, head_dim, state_dim] = state.dims()?;
+    let shared = 2 * i64::from(groups) * i64::from(state_dim);
+    let fits = i64::from(columns) == i64::from(heads) * i64::from(head_dim) + shared
+        && state.shape() == [rows, heads, head_dim, state_dim]
+        && dt.shape() == [rows, l, heads]
+        && [a_log, dt_bias, d].iter().all(|array| array.shape() == [heads])
+        && (lengths.is_empty() || lengths.len() == rows as usize)
+        && groups > 0;
+    let types_fit = dt.dtype() == mixed.dtype()
+        && [a_log, dt_bias, d, state].iter().all(|array| array.dtype() == Dtype::F32);
+    if !(fits && types_fit) {
+        return Err(Error::new(format!(
+            "{mixed:?} of {groups} groups, {dt:?}, {a_log:?}, {dt_bias:?}, {d:?} and the state {state:?} of {} lengths do not fit",
+            lengths.len()
+        )));
+    }
+    let shape = [rows, l, heads * head_dim];
+    let outcome = Outcome::row_major(mixed.dtype(), &shape);
+    let sizes = [rows as usize, l as usize];
+    let numbers = [heads, groups, head_dim, state_dim].map(|size| size as usize);
+    let lengths = lengths.to_vec();
+    let inputs = [state, mixed, dt, a_log, dt_bias, d];
+    in_place(&inputs, Inputs::Strided, &[0], outcome, move |inputs, outputs| {
+        let ([mixed, dt, a_log, dt_bias, d], [out, state]) = (inputs, outputs) else {
+            return Err(Error::new("a scan without operands"));
+        };
+        let [a_log, dt_bias, d]: [Vec<f32>; 3] =
+            [a_log, dt_bias, d].map(|view| floats(view.bytes).collect());
+        let [heads, groups, head_dim, state_dim] = numbers;
+        let found: [usize; 3] = state.strides();
+        let row = if sizes[0] > 1 { heads * head_dim * state_dim } else { found[0] };
+        if found != [row, head_dim * state_dim, state_dim] {
+            return Err(Error::new(format!("the state of a scan is not row-major: {found:?}")));
+        }
+        let task = Scan {
+            dtype,
+            sizes,
+            heads,
+            groups,
+            head_dim,
+            state_dim,
+            mixed: positions(mixed, dtype),
+            dt: positions(dt, dtype),
+            a_log: &a_log,
+            dt_bias: &dt_bias,
+            d: &d,
+            limits,
+            lengths: &lengths,
+            state: state.bytes,
+            out: out.bytes,
+        };
+        cpu_kernels::scan(task).map_err(failed)
+    })
+}
