@@ -11,6 +11,8 @@ use crate::{Dtype, Error, Heads, Level, pool};
 const BLOCK: usize = 8;
 /// Lanes of a sum.
 const LANES: usize = 16;
+/// Decays from which on computing them is worth more threads than one.
+const WORTH_THREADS: usize = 512;
 /// The most values of a key.
 const MOST_KEY_VALUES: usize = 256;
 /// What keeps the length of a query or a key from 0.
@@ -19,7 +21,8 @@ const EPS: f32 = 1e-6;
 /// For each position: queries and keys become unit vectors, queries over `√dk`;
 /// `decay = exp(-exp(a_log) · softplus(a + dt_bias))`, `beta = sigmoid(b)`; then for each value head,
 /// whose key head is the one that it shares with its neighbours,
-/// `S ← decay · S`, `S ← S + beta · (v - S k) kᵀ`, `out = S q`. All in f32.
+/// `S ← decay · S`, `S ← S + beta · (v - S k) kᵀ`, `out = S q`. All in f32. A head has one decay, or one for
+/// each value of a key, that is for each column of S.
 #[derive(Debug)]
 pub struct Delta<'a> {
     /// Of `mixed`, `a`, `b` and the result.
@@ -36,13 +39,15 @@ pub struct Delta<'a> {
     pub dv: usize,
     /// `[rows, 1, positions, 2 · k_heads · dk + v_heads · dv]`: queries, keys and values of all heads.
     pub mixed: Heads<'a>,
-    /// `[rows, 1, positions, v_heads]`: what decay is made of.
+    /// Decays of a value head: 1 or `dk`.
+    pub decays: usize,
+    /// `[rows, 1, positions, v_heads · decays]`: what decay is made of.
     pub a: Heads<'a>,
     /// `[rows, 1, positions, v_heads]`: what beta is made of.
     pub b: Heads<'a>,
     /// `[v_heads]`.
     pub a_log: &'a [f32],
-    /// `[v_heads]`.
+    /// `[v_heads · decays]`.
     pub dt_bias: &'a [f32],
     /// Positions of each row that count, from its first one; empty: all. Others leave the state as it is.
     pub lengths: &'a [i32],
@@ -67,7 +72,7 @@ pub fn delta(task: Delta<'_>) -> Result<(), Error> {
 pub fn delta_at(level: Level, task: Delta<'_>) -> Result<(), Error> {
     level.check()?;
     task.check()?;
-    let Delta { dtype, sizes: [rows, l], k_heads, v_heads, dk, dv, state, out, .. } = task;
+    let Delta { dtype, sizes: [rows, l], k_heads, v_heads, dk, dv, decays, state, out, .. } = task;
     let task = &Delta { state: &mut [], out: &mut [], ..task };
     // Queries and keys of all positions as unit vectors; every value head of a key head uses them.
     let mut unit = vec![0; rows * l * 2 * k_heads * dk * 4];
@@ -81,6 +86,21 @@ pub fn delta_at(level: Level, task: Delta<'_>) -> Result<(), Error> {
             pool::run(rows * l, &work);
         }
     }
+    let mut decay = vec![0; rows * l * v_heads * decays * 4];
+    {
+        let decay = Output::new(&mut decay, (rows * l, v_heads * decays), Dtype::F32);
+        let work = |unit_of_work: usize| {
+            let (row, head) = (unit_of_work / v_heads, unit_of_work % v_heads);
+            // SAFETY: the level was checked.
+            unsafe { run_at(level, DecayKernel { task, row, head, out: &decay }) }
+        };
+        if rows * l * v_heads * decays < WORTH_THREADS {
+            (0..rows * l * v_heads).for_each(work);
+        } else {
+            pool::run(rows * l * v_heads, &work);
+        }
+    }
+    let known = Known { unit: &unit, decay: &decay };
     let state = Output::new(state, (rows * v_heads * dv, dk), Dtype::F32);
     let out = Output::new(out, (rows * l, v_heads * dv), dtype);
     let blocks = dv.div_ceil(BLOCK);
@@ -88,7 +108,7 @@ pub fn delta_at(level: Level, task: Delta<'_>) -> Result<(), Error> {
         let (head, block) = (unit_of_work / blocks, unit_of_work % blocks);
         let place = (head / v_heads, head % v_heads, block * BLOCK);
         // SAFETY: the level was checked.
-        unsafe { run_at(level, DeltaKernel { task, unit: &unit, place, state: &state, out: &out }) }
+        unsafe { run_at(level, DeltaKernel { task, known, place, state: &state, out: &out }) }
     });
     Ok(())
 }
@@ -96,12 +116,15 @@ pub fn delta_at(level: Level, task: Delta<'_>) -> Result<(), Error> {
 impl Delta<'_> {
     /// Checks every buffer against the sizes: what the kernels rely on.
     fn check(&self) -> Result<(), Error> {
-        let Delta { dtype, sizes: [rows, l], k_heads, v_heads, dk, dv, .. } = *self;
+        let Delta { dtype, sizes: [rows, l], k_heads, v_heads, dk, dv, decays, .. } = *self;
         let heads_fit = k_heads > 0 && v_heads.is_multiple_of(k_heads);
         if !heads_fit || dk == 0 || dk > MOST_KEY_VALUES || !dk.is_multiple_of(4) {
             return Err(Error(format!(
                 "no delta rule of {v_heads} heads over {k_heads} with keys of {dk} values"
             )));
+        }
+        if decays != 1 && decays != dk {
+            return Err(Error(format!("{decays} decays of heads with keys of {dk} values")));
         }
         let columns = k_heads
             .checked_mul(2 * dk)
@@ -109,11 +132,15 @@ impl Delta<'_> {
             .and_then(|(keys, values)| keys.checked_add(values))
             .ok_or_else(|| Error("the heads of a delta rule are too many".to_owned()))?;
         self.mixed.check("mixed", [rows, 1, l, columns], dtype)?;
-        self.a.check("a", [rows, 1, l, v_heads], dtype)?;
+        let all_decays = v_heads
+            .checked_mul(decays)
+            .ok_or_else(|| Error("the decays of a delta rule are too many".to_owned()))?;
+        self.a.check("a", [rows, 1, l, all_decays], dtype)?;
         self.b.check("b", [rows, 1, l, v_heads], dtype)?;
-        for (name, values) in [("a_log", self.a_log), ("dt_bias", self.dt_bias)] {
-            if values.len() != v_heads {
-                return Err(Error(format!("{name} has {} of {v_heads} values", values.len())));
+        let vectors = [("a_log", self.a_log, v_heads), ("dt_bias", self.dt_bias, all_decays)];
+        for (name, values, count) in vectors {
+            if values.len() != count {
+                return Err(Error(format!("{name} has {} of {count} values", values.len())));
             }
         }
         if !self.lengths.is_empty() && self.lengths.len() != rows {
@@ -161,11 +188,48 @@ impl Kernel for UnitKernel<'_> {
     }
 }
 
+/// The decays of one head at one position.
+struct DecayKernel<'a> {
+    task: &'a Delta<'a>,
+    row: usize,
+    head: usize,
+    out: &'a Output<'a>,
+}
+
+impl Kernel for DecayKernel<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let DecayKernel { task, row, head, out } = self;
+        let &Delta { dtype, sizes: [_, l], decays, .. } = task;
+        let from = task.a.from(dtype, row / l, 0, row % l);
+        let first = head * decays;
+        let mut values = [0.0; MOST_KEY_VALUES];
+        let values = &mut values[..decays];
+        widen(dtype, &from[first * dtype.size()..(first + decays) * dtype.size()], values);
+        let rate = task.a_log[head].exp();
+        for (value, bias) in values.iter_mut().zip(&task.dt_bias[first..first + decays]) {
+            *value = (-rate * softplus(*value + bias)).exp();
+        }
+        // SAFETY: the decays of each head at each position are one unit of work.
+        unsafe { out.store(row, first, values) };
+    }
+}
+
+/// What is known of all positions before the state goes through them, in f32.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    /// `[rows · positions, 2 · k_heads · dk]`: queries, then keys, as unit vectors.
+    unit: &'a [u8],
+    /// `[rows · positions, v_heads · decays]`.
+    decay: &'a [u8],
+}
+
 /// Some rows of one head's state, through all positions.
 struct DeltaKernel<'a> {
     task: &'a Delta<'a>,
-    /// `[rows · positions, 2 · k_heads · dk]` f32: queries, then keys, as unit vectors.
-    unit: &'a [u8],
+    known: Known<'a>,
     /// Row, head, and the first row of its state.
     place: (usize, usize, usize),
     state: &'a Output<'a>,
@@ -177,8 +241,9 @@ impl Kernel for DeltaKernel<'_> {
 
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let DeltaKernel { task, unit, place: (row, head, first), state, out } = self;
-        let &Delta { dtype, sizes: [_, l], k_heads, v_heads, dk, dv, .. } = task;
+        let DeltaKernel { task, known, place: (row, head, first), state, out } = self;
+        let Known { unit, decay } = known;
+        let &Delta { dtype, sizes: [_, l], k_heads, v_heads, dk, dv, decays, .. } = task;
         let count = BLOCK.min(dv - first);
         let first_state = (row * v_heads + head) * dv + first;
         let mut held = [[0.0; MOST_KEY_VALUES]; BLOCK];
@@ -187,8 +252,8 @@ impl Kernel for DeltaKernel<'_> {
             unsafe { state.load(first_state + at, 0, &mut held[..dk]) };
         }
         let k_head = head / (v_heads / k_heads);
-        let rate = task.a_log[head].exp();
         let (mut q, mut k) = ([0.0; MOST_KEY_VALUES], [0.0; MOST_KEY_VALUES]);
+        let mut factors = [0.0; MOST_KEY_VALUES];
         let (mut v, mut y, mut gate) = ([0.0; BLOCK], [0.0; BLOCK], [0.0; 1]);
         let length = task.length(row);
         for t in 0..l {
@@ -200,14 +265,20 @@ impl Kernel for DeltaKernel<'_> {
                 let mixed = task.mixed.from(dtype, row, 0, t);
                 let at = (2 * k_heads * dk + head * dv + first) * dtype.size();
                 widen(dtype, &mixed[at..at + count * dtype.size()], &mut v[..count]);
+                let at = ((row * l + t) * v_heads + head) * decays * 4;
+                widen(Dtype::F32, &decay[at..at + decays * 4], &mut factors[..decays]);
+                if decays == 1 {
+                    let [one, ..] = factors;
+                    factors[..dk].fill(one);
+                }
                 let column = head * dtype.size()..(head + 1) * dtype.size();
-                widen(dtype, &task.a.from(dtype, row, 0, t)[column.clone()], &mut gate);
-                let decay = (-rate * softplus(gate[0] + task.dt_bias[head])).exp();
                 widen(dtype, &task.b.from(dtype, row, 0, t)[column], &mut gate);
                 let beta = 1.0 / (1.0 + (-gate[0]).exp());
                 for (held, v) in held[..count].iter_mut().zip(&v) {
                     let held = &mut held[..dk];
-                    held.iter_mut().for_each(|value| *value *= decay);
+                    for (value, factor) in held.iter_mut().zip(&factors) {
+                        *value *= factor;
+                    }
                     let wrong = (v - dot::<FMA>(held, &k[..dk])) * beta;
                     for (held, k) in held.iter_mut().zip(&k[..dk]) {
                         *held = add_product::<FMA>(wrong, *k, *held);

@@ -49,6 +49,8 @@ struct Inputs {
     dtype: Dtype,
     rows: usize,
     l: usize,
+    /// Of a head: 1 or `DK`.
+    decays: usize,
     mixed: Vec<u8>,
     a: Vec<u8>,
     b: Vec<u8>,
@@ -57,16 +59,17 @@ struct Inputs {
 }
 
 impl Inputs {
-    fn new(dtype: Dtype, rows: usize, l: usize) -> Inputs {
+    fn new(dtype: Dtype, rows: usize, l: usize, decays: usize) -> Inputs {
         Inputs {
             dtype,
             rows,
             l,
+            decays,
             mixed: values(dtype, rows * l * COLUMNS, 1),
-            a: values(dtype, rows * l * HEADS, 2),
+            a: values(dtype, rows * l * HEADS * decays, 2),
             b: values(dtype, rows * l * HEADS, 3),
             a_log: floats(&values(Dtype::F32, HEADS, 4)),
-            dt_bias: floats(&values(Dtype::F32, HEADS, 5)),
+            dt_bias: floats(&values(Dtype::F32, HEADS * decays, 5)),
         }
     }
 
@@ -96,7 +99,8 @@ impl Inputs {
                 dk: DK,
                 dv: DV,
                 mixed: heads(&self.mixed, COLUMNS),
-                a: heads(&self.a, HEADS),
+                decays: self.decays,
+                a: heads(&self.a, HEADS * self.decays),
                 b: heads(&self.b, HEADS),
                 a_log: &self.a_log,
                 dt_bias: &self.dt_bias,
@@ -126,12 +130,17 @@ impl Inputs {
                 let q = unit(&mixed[key * DK..][..DK]);
                 let k = unit(&mixed[(KEY_HEADS + key) * DK..][..DK]);
                 let v = &mixed[2 * KEY_HEADS * DK + head * DV..][..DV];
-                let softplus = (a[at * HEADS + head] + f64::from(self.dt_bias[head])).exp().ln_1p();
-                let decay = (-f64::from(self.a_log[head]).exp() * softplus).exp();
+                let decay = |column: usize| {
+                    let column = head * self.decays + column % self.decays;
+                    let a = a[at * HEADS * self.decays + column];
+                    let softplus = (a + f64::from(self.dt_bias[column])).exp().ln_1p();
+                    (-f64::from(self.a_log[head]).exp() * softplus).exp()
+                };
+                let decays: Vec<f64> = (0..DK).map(decay).collect();
                 let beta = 1.0 / (1.0 + (-b[at * HEADS + head]).exp());
                 for (i, v) in v.iter().enumerate() {
                     let held = &mut state[(head * DV + i) * DK..][..DK];
-                    held.iter_mut().for_each(|held| *held *= decay);
+                    held.iter_mut().zip(&decays).for_each(|(held, decay)| *held *= decay);
                     let known: f64 = held.iter().zip(&k).map(|(held, k)| held * k).sum();
                     let wrong = beta * (v - known);
                     held.iter_mut().zip(&k).for_each(|(held, k)| *held += wrong * k);
@@ -147,15 +156,17 @@ impl Inputs {
 #[test]
 fn a_delta_rule_is_the_plain_one_whole_and_in_parts() {
     let (rows, l) = (3, 9);
-    for &level in Level::available() {
+    for (&level, decays) in
+        Level::available().iter().flat_map(|level| [1, DK].map(|decays| (level, decays)))
+    {
         for dtype in DTYPES {
-            let inputs = Inputs::new(dtype, rows, l);
+            let inputs = Inputs::new(dtype, rows, l, decays);
             let before = values(Dtype::F32, rows * HEADS * DV * DK, 6);
             let mut state = before.clone();
             let whole = inputs.run(level, (0, l), &[], &mut state);
             let width = HEADS * DV;
             for row in 0..rows {
-                let what = format!("{level:?} {dtype:?} row {row}");
+                let what = format!("{level:?} {dtype:?} {decays} decays, row {row}");
                 let mut plain = all(Dtype::F32, &before)[row * width * DK..][..width * DK].to_vec();
                 let expected = inputs.plain(row, l, &mut plain);
                 let size = dtype.size();
@@ -271,37 +282,41 @@ fn a_convolution_is_the_plain_one_whole_and_in_parts() {
 
 #[test]
 fn sizes_that_do_not_fit_are_refused_and_nothing_is_written() {
-    let inputs = Inputs::new(Dtype::F32, 1, 2);
+    let inputs = Inputs::new(Dtype::F32, 1, 2, 1);
     let heads = |data: &'static [u8], width: usize| Heads { data, strides: [2 * width, 0, width] };
     let mixed: &'static [u8] = inputs.mixed.clone().leak();
     let gates: &'static [u8] = inputs.a.clone().leak();
     let mut state = vec![7; HEADS * DV * DK * 4];
-    let mut try_with = |dk: usize, mixed: &'static [u8], a_log: &[f32], lengths: &[i32]| {
-        let mut out = vec![7; 2 * HEADS * DV * 4];
-        let refused = delta_at(
-            Level::Portable,
-            Delta {
-                dtype: Dtype::F32,
-                sizes: [1, 2],
-                k_heads: KEY_HEADS,
-                v_heads: HEADS,
-                dk,
-                dv: DV,
-                mixed: heads(mixed, COLUMNS),
-                a: heads(gates, HEADS),
-                b: heads(gates, HEADS),
-                a_log,
-                dt_bias: &inputs.dt_bias,
-                lengths,
-                state: &mut state,
-                out: &mut out,
-            },
-        );
-        assert!(out.iter().all(|byte| *byte == 7) && state.iter().all(|byte| *byte == 7));
-        refused.expect_err("they do not fit").to_string()
-    };
-    assert!(try_with(DK, &mixed[8..], &inputs.a_log, &[]).contains("mixed"));
-    assert!(try_with(DK + 1, mixed, &inputs.a_log, &[]).contains("keys of 21 values"));
-    assert!(try_with(DK, mixed, &inputs.a_log[1..], &[]).contains("a_log has 5 of 6"));
-    assert!(try_with(DK, mixed, &inputs.a_log, &[1, 1]).contains("2 lengths of 1 rows"));
+    let mut try_with =
+        |[dk, decays]: [usize; 2], mixed: &'static [u8], a_log: &[f32], lengths: &[i32]| {
+            let mut out = vec![7; 2 * HEADS * DV * 4];
+            let refused = delta_at(
+                Level::Portable,
+                Delta {
+                    dtype: Dtype::F32,
+                    sizes: [1, 2],
+                    k_heads: KEY_HEADS,
+                    v_heads: HEADS,
+                    dk,
+                    dv: DV,
+                    mixed: heads(mixed, COLUMNS),
+                    decays,
+                    a: heads(gates, HEADS),
+                    b: heads(gates, HEADS),
+                    a_log,
+                    dt_bias: &inputs.dt_bias,
+                    lengths,
+                    state: &mut state,
+                    out: &mut out,
+                },
+            );
+            assert!(out.iter().all(|byte| *byte == 7) && state.iter().all(|byte| *byte == 7));
+            refused.expect_err("they do not fit").to_string()
+        };
+    assert!(try_with([DK, 1], &mixed[8..], &inputs.a_log, &[]).contains("mixed"));
+    assert!(try_with([DK + 1, 1], mixed, &inputs.a_log, &[]).contains("keys of 21 values"));
+    assert!(try_with([DK, 1], mixed, &inputs.a_log[1..], &[]).contains("a_log has 5 of 6"));
+    assert!(try_with([DK, 1], mixed, &inputs.a_log, &[1, 1]).contains("2 lengths of 1 rows"));
+    assert!(try_with([DK, 3], mixed, &inputs.a_log, &[]).contains("3 decays"));
+    assert!(try_with([DK, DK], mixed, &inputs.a_log, &[]).starts_with("a "));
 }

@@ -50,6 +50,18 @@ impl Config {
         config
     }
 
+    /// A copy of the config that has the values of some keys under other names too, each a key and its other
+    /// name; what is there already stays.
+    pub fn with_names(&self, names: &[(&str, &str)]) -> Config {
+        let mut config = self.clone();
+        for (key, other) in names {
+            if let Some(value) = self.get(key) {
+                config.fields.entry(*other).or_insert_with(|| value.clone());
+            }
+        }
+        config
+    }
+
     /// The config with a number for `key` where it is absent.
     pub fn with_default_number(&self, key: &str, default: f64) -> Config {
         let mut config = self.clone();

@@ -95,16 +95,20 @@ fn by_mlx(rule: &DeltaRule<'_>) -> Result<[Array; 2]> {
     let v = ops::reshape(&v, &[rows, l, v_heads, dv])?;
     let counts = counting(rows, l, lengths)?;
     let beta = ops::multiply(&ops::sigmoid(&ops::astype(b, Dtype::F32)?)?, &counts)?;
+    // One for each head, or one for each value of its key: [b, l, v_heads, 1 or dk].
+    let decays = dt_bias.size() as i32 / v_heads;
     let step = softplus(&ops::add(&ops::astype(a, Dtype::F32)?, dt_bias)?)?;
-    let rate = ops::multiply(&ops::negative(&ops::exp(a_log)?)?, &step)?;
-    let decay = ops::exp(&ops::multiply(&rate, &counts)?)?;
+    let step = ops::reshape(&step, &[rows, l, v_heads, decays])?;
+    let rate = ops::reshape(&ops::negative(&ops::exp(a_log)?)?, &[v_heads, 1])?;
+    let counts = ops::expand_dims(&counts, -1)?;
+    let decay = ops::exp(&ops::multiply(&ops::multiply(&rate, &step)?, &counts)?)?;
     let mut state = state.share()?;
     let mut out = Vec::with_capacity(l as usize);
     for t in 0..l {
         let at = |x: &Array, shape: &[i32]| ops::reshape(&ops::slice_axis(x, 1, t, t + 1)?, shape);
         let (q, k) = (at(&q, &[rows, v_heads, dk, 1])?, at(&k, &[rows, v_heads, dk, 1])?);
         let (v, one) = (at(&v, &[rows, v_heads, dv, 1])?, [rows, v_heads, 1, 1]);
-        state = ops::multiply(&state, &at(&decay, &one)?)?;
+        state = ops::multiply(&state, &at(&decay, &[rows, v_heads, 1, decays])?)?;
         let wrong = ops::subtract(&v, &ops::matmul(&state, &k)?)?;
         let wrong = ops::multiply(&wrong, &at(&beta, &one)?)?;
         let k = ops::reshape(&k, &[rows, v_heads, 1, dk])?;

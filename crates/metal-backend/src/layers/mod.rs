@@ -6,6 +6,7 @@ mod block;
 mod capture;
 mod decoder;
 mod delta_net;
+mod delta_projections;
 mod embedding;
 mod experts;
 mod feed_forward;
@@ -38,7 +39,10 @@ pub(crate) use attention::{Attention, AttentionConfig};
 pub(crate) use block::{Block, Residual};
 pub(crate) use capture::StepCapture;
 pub(crate) use decoder::{Decoder, Head};
-pub(crate) use delta_net::{DeltaNet, DeltaProjections, DeltaSizes};
+pub(crate) use delta_net::{DeltaGate, DeltaNet};
+pub(crate) use delta_projections::{
+    DeltaProjections, DeltaSizes, LowRankFirst, LowRankProjections,
+};
 pub(crate) use embedding::Embedding;
 pub(crate) use experts::ExpertLinear;
 pub(crate) use feed_forward::FeedForward;

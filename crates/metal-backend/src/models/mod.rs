@@ -14,6 +14,7 @@ mod gpt_oss;
 mod granite;
 mod granitemoehybrid;
 mod hunyuan_v1_dense;
+mod kimi_linear;
 mod lfm2;
 mod lfm2_moe;
 mod llama;
@@ -61,6 +62,7 @@ const REGISTRY: &[(&str, Load)] = &[
     ("granite", granite::load),
     ("granitemoehybrid", granitemoehybrid::load),
     ("hunyuan_v1_dense", hunyuan_v1_dense::load),
+    ("kimi_linear", kimi_linear::load),
     ("lfm2", lfm2::load),
     ("lfm2_moe", lfm2_moe::load),
     ("llama", llama::load),

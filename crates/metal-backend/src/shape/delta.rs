@@ -5,7 +5,9 @@ use std::ops::Range;
 use super::Shape;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::layers::{DeltaNet, DeltaProjections, DeltaSizes};
+use crate::layers::{
+    DeltaGate, DeltaNet, DeltaProjections, DeltaSizes, LowRankFirst, LowRankProjections,
+};
 use crate::weights::{Linears, Weights};
 
 impl Shape {
@@ -19,9 +21,10 @@ impl Shape {
             v_heads: config.size("linear_num_value_heads")?,
             k_dim: config.size("linear_key_head_dim")?,
             v_dim: config.size("linear_value_head_dim")?,
+            decays: 1,
             taps: config.size("linear_conv_kernel_dim")?,
         };
-        let DeltaSizes { k_heads, v_heads, k_dim, v_dim, taps } = sizes;
+        let DeltaSizes { k_heads, v_heads, k_dim, v_dim, taps, .. } = sizes;
         if v_heads % k_heads != 0 {
             return Err(Error::model(format!(
                 "config.json: `linear_num_value_heads` {v_heads} is no multiple of `linear_num_key_heads` {k_heads}"
@@ -70,7 +73,50 @@ impl Shape {
             a_log: w.tensor_f32("A_log", &[heads])?,
             dt_bias: w.tensor_f32("dt_bias", &[heads])?,
             norm: w.rms_norm("norm", sizes.v_dim, self.rms_norm_eps)?,
+            gate: DeltaGate::Silu,
             out_proj: w.linear("out_proj", values, self.hidden_size, false)?,
+            kernels: w.kernels(),
+        })
+    }
+
+    /// The gated delta net under `w` with a decay for each value of a key (Kimi Linear).
+    ///
+    /// # Errors
+    /// A tensor that is missing or does not fit.
+    pub fn keyed_delta_net(&self, w: &Weights, sizes: DeltaSizes) -> Result<DeltaNet> {
+        let DeltaSizes { v_heads: heads, v_dim: rank, taps, .. } = sizes;
+        let (hidden, values) = (self.hidden_size, sizes.values());
+        let names = [
+            ("q_proj", values),
+            ("k_proj", values),
+            ("v_proj", values),
+            ("b_proj", heads),
+            ("f_a_proj", rank),
+            ("g_a_proj", rank),
+        ];
+        let first = match w.linears(names, hidden, false)? {
+            Linears::Joined(linear) => LowRankFirst::Fused(linear),
+            Linears::Separate(linears) => LowRankFirst::Separate(Box::new(linears)),
+        };
+        let convolutions = match w.shape("q_conv1d.weight") {
+            Some(_) => ["q_conv1d.weight", "k_conv1d.weight", "v_conv1d.weight"],
+            None => ["q_conv.conv.weight", "k_conv.conv.weight", "v_conv.conv.weight"],
+        };
+        let projections = LowRankProjections {
+            first,
+            rank,
+            decay: w.linear("f_b_proj", rank, values, false)?,
+            gate: w.linear("g_b_proj", rank, values, false)?,
+        };
+        Ok(DeltaNet {
+            sizes,
+            projections: DeltaProjections::LowRank(Box::new(projections)),
+            convolution: w.depthwise_in_turn(convolutions, values, taps)?,
+            a_log: w.vector_f32("A_log", heads)?,
+            dt_bias: w.vector_f32("dt_bias", values)?,
+            norm: w.rms_norm("o_norm", rank, self.rms_norm_eps)?,
+            gate: DeltaGate::Sigmoid,
+            out_proj: w.linear("o_proj", values, hidden, false)?,
             kernels: w.kernels(),
         })
     }

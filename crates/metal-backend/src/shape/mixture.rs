@@ -66,9 +66,15 @@ impl Mixture {
         if !self.sparse[index] {
             return shape.mlp(w, act, false);
         }
+        const CORRECTION: &str = "e_score_correction_bias";
         let (gate, count) = (w.at("gate"), self.experts.count);
-        let (gate_up, down_proj) =
-            self.experts.linears(w, ExpertNames::PROJ, [hidden, self.inner])?;
+        // Kimi's experts are Mixtral's by name, and mlx-lm keeps their correction beside the router.
+        let names = match w.at("experts.0.w1").is_empty() {
+            true => ExpertNames::PROJ,
+            false => ExpertNames::NUMBERED,
+        };
+        let correction = if w.has(CORRECTION) { w } else { &gate };
+        let (gate_up, down_proj) = self.experts.linears(w, names, [hidden, self.inner])?;
         let shared = |inner| {
             let mlp = shape.mlp_of(&w.at("shared_experts"), inner, act, false)?;
             Ok::<_, Error>(SharedExpert { mlp, gate: None })
@@ -76,7 +82,7 @@ impl Mixture {
         Ok(FeedForward::from(Moe {
             routing: Routing::Scored(ScoredRouting {
                 score: Score::Sigmoid,
-                correction: Some(gate.tensor_f32("e_score_correction_bias", &[count])?),
+                correction: Some(correction.tensor_f32(CORRECTION, &[count])?),
                 groups: self.groups,
                 normaliser: self.normalises.then_some(1e-20),
                 factor: self.factor,

@@ -4,6 +4,7 @@ mod check;
 mod experts;
 mod joined;
 mod latent;
+mod recurrent;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -208,33 +209,6 @@ impl Weights {
     /// The shape of the tensor `name`, where it is left; random weights have any.
     pub fn shape(&self, name: &str) -> Option<Vec<i32>> {
         self.shared.left.borrow().get(&self.name(name)).map(|header| header.shape.clone())
-    }
-
-    /// The weight of a convolution of each channel by itself, stored as `[channels, 1, taps]` or
-    /// `[channels, taps, 1]`: `[taps, channels]`.
-    ///
-    /// # Errors
-    /// A tensor that is missing or does not fit.
-    pub fn depthwise(&self, name: &str, channels: i32, taps: i32) -> Result<Array> {
-        let released = [channels, 1, taps];
-        let shape = match self.shape(name) {
-            Some(found) if found == released => released,
-            _ => [channels, taps, 1],
-        };
-        let weight = self.tensor(name, &shape)?;
-        if self.shared.only_describe {
-            return Ok(weight);
-        }
-        let values = ops::astype(&weight, Dtype::F32)?.to_vec_f32()?;
-        let (channels, taps) = (channels as usize, taps as usize);
-        let turned: Vec<f32> = (0..taps)
-            .flat_map(|tap| (0..channels).map(move |channel| (tap, channel)))
-            .map(|(tap, channel)| values[channel * taps + tap])
-            .collect();
-        let turned = Array::from_f32(&turned, &[taps as i32, channels as i32])?;
-        let turned = ops::astype(&turned, weight.dtype())?;
-        turned.eval()?;
-        Ok(turned)
     }
 
     /// What is known of the tensor `name`, which must have this shape; `drawn` is its type where

@@ -182,3 +182,24 @@ fn factors_of_another_number_than_the_parts_are_refused() {
         refused(&checkpoint("falcon_h1", &[(key, json!([1.0]))]), &[key, expected]);
     }
 }
+
+#[test]
+fn lists_of_delta_nets_that_fit_no_kimi_are_refused() {
+    let lists = |kda: Value, full: Value| {
+        json!({"num_heads": 2, "head_dim": 4, "short_conv_kernel_size": 4, "kda_layers": kda,
+            "full_attn_layers": full})
+    };
+    let mut wide = lists(json!([1]), json!([]));
+    wide["head_dim"] = json!(6);
+    for (config, expected) in [
+        (json!(null), "key `linear_attn_config` is missing"),
+        (lists(json!(null), json!([])), "`linear_attn_config` has no `kda_layers`"),
+        (lists(json!([]), json!([])), "has layer 1 in both"),
+        (lists(json!([1]), json!([1])), "has layer 1 in both"),
+        (wide, "2 heads of 6 values"),
+    ] {
+        let keys = [("linear_attn_config", config), ("qk_rope_head_dim", json!(4))];
+        refused(&checkpoint("kimi_linear", &keys), &[expected]);
+    }
+    refused(&checkpoint("kimi_linear", &[("mla_use_nope", json!(false))]), &["`mla_use_nope`"]);
+}

@@ -41,6 +41,7 @@ pub fn is_refused_in_bf16(name: &str) -> bool {
         "glm4_moe_lite",
         "granitemoehybrid",
         "lfm2_moe",
+        "kimi_linear",
         "minimax_m2",
         "mixtral",
         "nemotron_h",

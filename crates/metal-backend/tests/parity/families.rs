@@ -165,6 +165,11 @@ fn qwen3_5_moe_in_mxfp4_agrees_in_all() {
 }
 
 #[test]
+fn kimi_linear_agrees_in_all() {
+    agrees_in_all("kimi_linear");
+}
+
+#[test]
 fn qwen3_5_by_itself_is_the_language_part_of_the_whole() {
     for whole in ["qwen3_5", "qwen3_5_moe"] {
         let golden = Golden::new(whole);

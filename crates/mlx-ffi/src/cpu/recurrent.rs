@@ -86,13 +86,14 @@ pub fn convolution(
 pub struct DeltaRule<'a> {
     /// `[b, l, 2 · k_heads · dk + v_heads · dv]`: queries, keys and values of all heads.
     pub mixed: &'a Array,
-    /// `[b, l, v_heads]`: what decay is made of.
+    /// `[b, l, v_heads]` or `[b, l, v_heads · dk]`: what decay is made of, one for each head, or one for each
+    /// value of a head's key.
     pub a: &'a Array,
     /// `[b, l, v_heads]`: what beta is made of.
     pub b: &'a Array,
     /// `[v_heads]` F32.
     pub a_log: &'a Array,
-    /// `[v_heads]` F32.
+    /// `[v_heads]` or `[v_heads · dk]` F32.
     pub dt_bias: &'a Array,
     /// Heads of queries and keys.
     pub k_heads: i32,
@@ -113,10 +114,13 @@ pub fn delta(rule: &DeltaRule<'_>) -> Result<[Array; 2]> {
     let [rows, l, columns] = mixed.dims()?;
     let [_, v_heads, dv, dk] = state.dims()?;
     let keys = i64::from(k_heads) * 2 * i64::from(dk);
+    let all_keys = v_heads.checked_mul(dk).unwrap_or(v_heads);
     let fits = i64::from(columns) == keys + i64::from(v_heads) * i64::from(dv)
         && state.shape() == [rows, v_heads, dv, dk]
-        && [a, b].iter().all(|array| array.shape() == [rows, l, v_heads])
-        && [a_log, dt_bias].iter().all(|array| array.shape() == [v_heads])
+        && [v_heads, all_keys].iter().any(|count| dt_bias.shape() == [*count])
+        && a.shape() == [rows, l, dt_bias.size() as i32]
+        && b.shape() == [rows, l, v_heads]
+        && a_log.shape() == [v_heads]
         && (lengths.is_empty() || lengths.len() == rows as usize)
         && k_heads > 0;
     let types_fit = [a, b].iter().all(|array| array.dtype() == mixed.dtype())
@@ -130,6 +134,7 @@ pub fn delta(rule: &DeltaRule<'_>) -> Result<[Array; 2]> {
     let shape = [rows, l, v_heads * dv];
     let outcome = Outcome::row_major(mixed.dtype(), &shape);
     let sizes = [rows as usize, l as usize];
+    let decays = dt_bias.size() / v_heads.max(1) as usize;
     let [k_heads, v_heads, dk, dv] = [k_heads, v_heads, dk, dv].map(|size| size as usize);
     let lengths = lengths.to_vec();
     let inputs = [state, mixed, a, b, a_log, dt_bias];
@@ -154,6 +159,7 @@ pub fn delta(rule: &DeltaRule<'_>) -> Result<[Array; 2]> {
             dk,
             dv,
             mixed: positions(mixed, dtype),
+            decays,
             a: positions(a, dtype),
             b: positions(b, dtype),
             a_log: &a_log,

@@ -115,7 +115,8 @@ fn inspect(walk: &mut Walk, model: &dyn TextModel) {
     let is_plain = |layer: &inference_core::LayerAttention| layer.weights.is_none();
     // Of Qwen's hybrids, every fourth layer has attention, of LFM 2's here every second one.
     let every = match walk.name {
-        name if name.starts_with("qwen3_5") || name == "qwen3_next" => 4,
+        name if name.starts_with("qwen3_5") => 4,
+        "qwen3_next" | "kimi_linear" => 4,
         name if name.starts_with("lfm2") => 2,
         _ => 1,
     };

@@ -1,0 +1,75 @@
+//! The tensors of layers with a recurrent state.
+
+use mlx_ffi::{Array, Dtype, ops};
+
+use super::Weights;
+use crate::error::Result;
+
+impl Weights {
+    /// The weight of a convolution of each channel by itself, stored as `[channels, 1, taps]` or
+    /// `[channels, taps, 1]`: `[taps, channels]`.
+    ///
+    /// # Errors
+    /// A tensor that is missing or does not fit.
+    pub fn depthwise(&self, name: &str, channels: i32, taps: i32) -> Result<Array> {
+        let released = [channels, 1, taps];
+        let shape = match self.shape(name) {
+            Some(found) if found == released => released,
+            _ => [channels, taps, 1],
+        };
+        let weight = self.tensor(name, &shape)?;
+        if self.shared.only_describe {
+            return Ok(weight);
+        }
+        let values = ops::astype(&weight, Dtype::F32)?.to_vec_f32()?;
+        let (channels, taps) = (channels as usize, taps as usize);
+        let turned: Vec<f32> = (0..taps)
+            .flat_map(|tap| (0..channels).map(move |channel| (tap, channel)))
+            .map(|(tap, channel)| values[channel * taps + tap])
+            .collect();
+        let turned = Array::from_f32(&turned, &[taps as i32, channels as i32])?;
+        let turned = ops::astype(&turned, weight.dtype())?;
+        turned.eval()?;
+        Ok(turned)
+    }
+
+    /// The weights of convolutions of so many channels each, as those of one over all their channels in
+    /// turn: `[taps, channels]`. They are as [`depthwise`](Self::depthwise) takes them.
+    ///
+    /// # Errors
+    /// A tensor that is missing or does not fit.
+    pub fn depthwise_in_turn<const N: usize>(
+        &self,
+        names: [&str; N],
+        channels: i32,
+        taps: i32,
+    ) -> Result<Array> {
+        let parts = names.iter().map(|name| self.depthwise(name, channels, taps));
+        let mut parts = parts.collect::<Result<Vec<_>>>()?;
+        if self.shared.only_describe {
+            return Ok(parts.remove(0));
+        }
+        let all = ops::concatenate(&parts.iter().collect::<Vec<_>>(), 1)?;
+        all.eval()?;
+        Ok(all)
+    }
+
+    /// The `size` values of the tensor `name` in F32, whatever other dimensions of 1 it is stored with.
+    ///
+    /// # Errors
+    /// A tensor that is missing or has another shape.
+    pub fn vector_f32(&self, name: &str, size: i32) -> Result<Array> {
+        let is_vector = |shape: &Vec<i32>| {
+            let others = shape.iter().filter(|dim| **dim != 1);
+            others.eq([size].iter().filter(|size| **size != 1))
+        };
+        let stored = self.shape(name).filter(is_vector);
+        let vector = self.tensor_f32(name, &stored.unwrap_or(vec![size]))?;
+        if self.shared.only_describe {
+            return Ok(vector);
+        }
+        let vector = ops::reshape(&vector, &[size])?;
+        vector.eval()?;
+        Ok(vector)
+    }
+}
