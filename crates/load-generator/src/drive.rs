@@ -109,7 +109,7 @@ async fn closed(run: &Arc<Run>, clients: usize) -> Vec<Record> {
         tasks.spawn(async move {
             let (mut slot, mut records) = (None, Vec::new());
             while let Some(number) = run.next() {
-                let record = run.one(&mut slot, number, Instant::now()).await;
+                let record = run.one(&mut slot, number, None).await;
                 let failed = record.outcome.is_err();
                 records.push(record);
                 if failed {
@@ -130,7 +130,7 @@ async fn open(run: &Arc<Run>, rate: f64) -> Vec<Record> {
         let run = Arc::clone(run);
         tasks.spawn(async move {
             let mut slot = lock(&run.idle).pop();
-            let record = run.one(&mut slot, number, due).await;
+            let record = run.one(&mut slot, number, Some(due)).await;
             lock(&run.idle).extend(slot);
             record
         });
@@ -152,8 +152,16 @@ impl Run {
         more.then(|| self.numbers.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    async fn one(&self, slot: &mut Option<Connection>, number: usize, began: Instant) -> Record {
+    /// Sends a request, which was `due` by the clock or has its time from now on.
+    async fn one(
+        &self,
+        slot: &mut Option<Connection>,
+        number: usize,
+        due: Option<Instant>,
+    ) -> Record {
+        // Making a prompt is no time of the server's.
         let line = self.known.source.request(self.numbers.seed, number);
+        let began = due.unwrap_or_else(Instant::now);
         let streamed = self.known.asker.stream(slot, &line, Answer::Streamed).await;
         let ended = streamed.as_ref().map_or_else(|_| Instant::now(), |streamed| streamed.done);
         let answered =

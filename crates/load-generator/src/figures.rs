@@ -25,7 +25,7 @@ pub struct Round {
     pub errors: BTreeMap<String, usize>,
     /// The first error of each kind.
     pub error_messages: BTreeMap<String, String>,
-    /// From the first request to the end of the last answer.
+    /// From the first request to the end of the last one, failed ones included.
     pub seconds: f64,
     /// Whole answers a second.
     pub requests_per_second: f64,

@@ -82,12 +82,14 @@ fn text(seed: u64, number: usize, count: usize, shared: usize) -> String {
     let mut words: Vec<&str> = (0..count).map(|index| WORDS[index % WORDS.len()]).collect();
     let (common, own) = words.split_at_mut(shared.min(count));
     rng(seed, None).shuffle(common);
-    let different: Vec<&str> = own.iter().take(WORDS.len()).copied().collect();
+    let mut different: Vec<&str> = own.iter().take(WORDS.len()).copied().collect();
     rng(seed, Some(number)).shuffle(own);
     let mut place = place(seed, number);
-    for at in 0..TELLING.min(own.len()) {
-        let word = different[place % different.len()];
-        place /= different.len();
+    for at in 0..TELLING.min(different.len()) {
+        // Taken out, because a word that stands once cannot be told twice.
+        let count = different.len();
+        let word = different.swap_remove(place % count);
+        place /= count;
         // Exchanged rather than written, so that all prompts have the same words.
         if let Some(found) = own[at..].iter().position(|other| *other == word) {
             own.swap(at, at + found);
