@@ -12,6 +12,7 @@ mod job;
 mod memory;
 mod output;
 mod pass;
+mod plan;
 mod prefill;
 mod prompt_logprobs;
 mod row;

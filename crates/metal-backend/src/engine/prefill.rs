@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use mlx_ffi::{Array, Indices, async_eval, eval_all, memory, on_cpu};
 
 use super::pass;
+use super::plan::Waiting;
 use super::row::Row;
 use crate::cache::{Caches, Storage};
 use crate::error::Result;
@@ -85,9 +86,16 @@ impl Prefill {
         self.prompts.into_iter().map(|prompt| prompt.row)
     }
 
-    /// Ids that are still to be computed of the longest prompt.
-    pub fn left(&self) -> usize {
-        self.prompts.iter().map(Progress::left).max().unwrap_or(0)
+    /// What there is to decide by who computes next.
+    pub fn waiting(&self, chunk: usize) -> Waiting {
+        let of_rows = |count: fn(&Progress) -> usize| self.prompts.iter().map(count).max();
+        Waiting {
+            rows: self.prompts.len(),
+            left: of_rows(Progress::left).unwrap_or(0),
+            columns: self.parts(chunk).max().unwrap_or(0),
+            counted: self.parts(chunk).sum(),
+            tokens: of_rows(|prompt| prompt.row.ids.len()).unwrap_or(0),
+        }
     }
 
     /// Whether hidden states wait to be read.
@@ -106,20 +114,15 @@ impl Prefill {
     }
 
     /// Ids of each row in the chunk that is computed next, or under way.
-    pub fn parts(&self, chunk: usize) -> impl Iterator<Item = usize> {
+    fn parts(&self, chunk: usize) -> impl Iterator<Item = usize> {
         self.prompts.iter().map(move |prompt| prompt.chunk(chunk))
-    }
-
-    /// Positions that chunk computes, those included that fill rows up.
-    pub fn positions(&self, chunk: usize) -> usize {
-        self.prompts.len() * self.parts(chunk).max().unwrap_or(0)
     }
 
     /// Whether its next chunk can be computed together with that of others.
     pub fn can_share(&self) -> bool {
         let is_plain = |row: &Row| row.prompt_logprobs.is_none() && !row.was_retried;
         self.is_between_chunks()
-            && self.left() > 0
+            && self.prompts.iter().any(|prompt| prompt.left() > 0)
             && self.caches.can_join()
             && self.rows().all(is_plain)
     }

@@ -155,7 +155,7 @@ fn prompts_that_share_passes_leave_what_they_leave_alone() {
     }
     let mut found = Vec::new();
     for (positions, ended) in [(3 * 6, vec![4]), (2 * 2, vec![8, 8])] {
-        assert_eq!(together.positions(6), positions);
+        assert_eq!(together.waiting(6).positions(), positions);
         together.advance(&model, 6, layers - 1).unwrap();
         assert!(together.is_between_layers() && !together.can_share());
         together.advance(&model, 6, 1).unwrap();
@@ -167,7 +167,7 @@ fn prompts_that_share_passes_leave_what_they_leave_alone() {
     assert!(together.is_empty());
     for (prompt, found) in prompts.iter().zip(found) {
         let mut alone = prefill(prompt);
-        while alone.left() > 0 {
+        while alone.waiting(6).left > 0 {
             alone.advance(&model, 6, layers).unwrap();
         }
         let Computed { mut caches, .. } = alone.end_chunk().unwrap().unwrap();

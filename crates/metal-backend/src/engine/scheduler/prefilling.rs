@@ -7,13 +7,9 @@ use mlx_ffi::on_cpu;
 
 use super::{InUse, Part, Prefill, QUANTUM, Row, Scheduler, Served};
 use crate::cache::Moment;
+use crate::engine::plan;
 use crate::engine::prefill::Computed;
 use crate::error::{Result, panicked};
-
-/// Every so many parts, the request that came first is served rather than the shortest one.
-const OLDEST_EVERY: usize = 4;
-/// One position that fills rows up is worth it for so many that count.
-const MOST_PADDING: usize = 4;
 
 impl Scheduler<'_> {
     /// Before others compute on a CPU, waits for the steps that were queued: the time of the others is
@@ -37,12 +33,14 @@ impl Scheduler<'_> {
 
     /// Computes a part of one prompt, or of several together.
     pub(super) fn prefill(&mut self) {
-        let Some(at) = self.next_prefill() else { return };
-        let Some(at) = self.gather(at) else { return };
         let Served { model, chunk, .. } = self.served;
+        self.turns += 1;
+        let waiting: Vec<_> = self.prefills.iter().map(|prefill| prefill.waiting(*chunk)).collect();
+        let Some(at) = plan::next(self.turns, &waiting) else { return };
+        let Some(at) = self.gather(at) else { return };
         let prefill = &mut self.prefills[at];
         let reads = prefill.is_reading();
-        let (positions, n_layers) = (prefill.positions(*chunk), model.layers.len());
+        let (positions, n_layers) = (prefill.waiting(*chunk).positions(), model.layers.len());
         let layers = match self.pace {
             0.0 => 1,
             pace => {
@@ -93,72 +91,40 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    /// Lets prompts whose next chunks are of about the same length share a pass with the one at this
-    /// index, as far as a pass and the memory allow. Returns its index then, `None` where that failed.
+    /// Lets prompts of about the same length share a pass with those at this index, as far as a pass and the
+    /// memory allow. Returns their index then, `None` where that failed.
     fn gather(&mut self, at: usize) -> Option<usize> {
-        let Served { chunk, alone, pass, .. } = self.served;
-        if *alone || self.prefills.len() < 2 || !self.prefills[at].can_share() {
+        let Served { chunk, alone, pass, budget, .. } = self.served;
+        let lead = &self.prefills[at];
+        if *alone || self.prefills.len() < 2 || !lead.can_share() {
             return Some(at);
         }
-        let mut lead = self.prefills.remove(at);
-        let longest = |prefill: &Prefill| prefill.parts(*chunk).max().unwrap_or(0);
-        let own = longest(&lead);
-        let mut others: Vec<usize> = (0..self.prefills.len())
-            .filter(|at| self.prefills[*at].can_share() && lead.suits(&self.prefills[*at]))
-            .collect();
-        others.sort_by_key(|at| longest(&self.prefills[*at]).abs_diff(own));
-        let mut taken = Vec::new();
-        let (mut rows, mut held) = (lead.rows().count(), 0);
-        let mut columns = own;
-        let mut counted: usize = lead.parts(*chunk).sum();
         let room = self.room_for_pass();
-        for other in others {
-            let prefill = &self.prefills[other];
-            let all = rows + prefill.rows().count();
-            let wide = columns.max(longest(prefill));
-            let counts = counted + prefill.parts(*chunk).sum::<usize>();
-            let most = held
-                .max(prefill.rows().chain(lead.rows()).map(|row| row.ids.len()).max().unwrap_or(0));
-            let fits = all * wide <= *pass
-                && all * wide <= counts + counts / MOST_PADDING
-                && self.served.budget.pass(all, wide, most) <= room;
-            if fits {
-                taken.push(other);
-                (rows, columns, counted, held) = (all, wide, counts, most);
+        let can = |(index, other): (usize, &Prefill)| {
+            let can = index != at && other.can_share() && lead.suits(other);
+            can.then(|| other.waiting(*chunk))
+        };
+        let others: Vec<_> = self.prefills.iter().enumerate().map(can).collect();
+        let taken = plan::companions(lead.waiting(*chunk), &others, |all| {
+            all.positions() <= *pass && budget.pass(all.rows, all.columns, all.tokens) <= room
+        });
+        let place = at - taken.iter().filter(|other| **other < at).count();
+        let mut joining: Vec<Prefill> =
+            taken.into_iter().rev().map(|other| self.prefills.remove(other)).collect();
+        while let Some(other) = joining.pop() {
+            if let Err(error) = self.prefills[place].join(other) {
+                let rows = joining.into_iter().flat_map(Prefill::into_rows);
+                let rows = rows.chain(self.prefills.remove(place).into_rows()).collect();
+                self.fail_prefills(rows, error.into());
+                return None;
             }
         }
-        taken.sort_unstable();
-        let mut joined = Ok(());
-        for other in taken.into_iter().rev() {
-            let other = self.prefills.remove(other);
-            joined = joined.and_then(|()| lead.join(other));
-        }
-        match joined {
-            Ok(()) => {
-                let at = at.min(self.prefills.len());
-                self.prefills.insert(at, lead);
-                Some(at)
-            }
-            Err(error) => {
-                self.fail_prefills(lead.into_rows().collect(), error.into());
-                None
-            }
-        }
+        Some(place)
     }
 
     /// Bytes that a pass may take beside what is set aside.
     fn room_for_pass(&self) -> u64 {
         let used = self.in_use().map_or(u64::MAX, |InUse { fixed, rows }| fixed + rows);
         self.watch.within(self.served.budget.limit).saturating_sub(used)
-    }
-
-    /// The shortest prefill, so that it need not wait for a long one; at times the oldest one, so
-    /// that a long one need not wait for ever.
-    fn next_prefill(&mut self) -> Option<usize> {
-        self.turns += 1;
-        if self.turns.is_multiple_of(OLDEST_EVERY) {
-            return (!self.prefills.is_empty()).then_some(0);
-        }
-        (0..self.prefills.len()).min_by_key(|at| self.prefills[*at].left())
     }
 }
