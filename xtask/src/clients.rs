@@ -57,7 +57,7 @@ pub fn run(names: &[String]) -> Result<()> {
     let mut servers = [Server::start(&program, None)?, Server::start(&program, Some(KEY))?];
     let urls = [servers[0].url.clone(), servers[1].url.clone()];
     let folder = target.join("clients");
-    let faults = in_turns(&clients, |client| check(client, &folder, &urls))?;
+    let faults = in_turns(&clients, |client| check(client, &folder, &urls, &program))?;
     for server in &mut servers {
         server.still_runs()?;
     }
@@ -134,8 +134,9 @@ fn clients(folder: &Path) -> Result<Vec<Client>> {
     Ok(clients)
 }
 
-/// Installs `client` below `folder` and runs its script.
-fn check(client: &Client, folder: &Path, urls: &[String; 2]) -> Result<Outcome> {
+/// Installs `client` below `folder` and runs its script. Clients of more than the server find `program` in
+/// `ML_PROGRAM`.
+fn check(client: &Client, folder: &Path, urls: &[String; 2], program: &Path) -> Result<Outcome> {
     let home = folder.join(&client.name);
     let script = match client.environment.prepare(&client.folder, &home)? {
         Prepared::Ready(script) => script,
@@ -152,7 +153,8 @@ fn check(client: &Client, folder: &Path, urls: &[String; 2]) -> Result<Outcome> 
     fs::create_dir_all(&work)?;
     let mut command = Command::new(&script.program);
     command.args(&script.args).args(urls).arg(KEY).current_dir(&work);
-    command.env("PYTHONDONTWRITEBYTECODE", "1").env_remove("OPENAI_API_KEY");
+    command.env("PYTHONDONTWRITEBYTECODE", "1").env("ML_PROGRAM", program);
+    command.env_remove("OPENAI_API_KEY");
     let (success, said) = environment::output(&mut command)?;
     Ok(if success { Outcome::Passed(said) } else { Outcome::Failed(said) })
 }

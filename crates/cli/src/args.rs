@@ -4,6 +4,7 @@ mod bench;
 mod classify;
 mod inspect;
 mod load;
+mod models;
 mod remote;
 mod sampling;
 mod serve;
@@ -19,6 +20,7 @@ pub use bench::{BenchArgs, Bits, Shape};
 pub use classify::ClassifyArgs;
 pub use inspect::InspectArgs;
 pub use load::LoadArgs;
+pub use models::{ListArgs, PullArgs, RmArgs};
 pub use remote::{Ends, Interface, RemoteArgs};
 pub use sampling::SamplingArgs;
 pub use serve::{LogFormat, ServeArgs};
@@ -40,6 +42,8 @@ Without --model and ML_MODEL, a small demo model answers that is part of the pro
 
 Examples:
   ml generate 'Tell me a story about a fox'
+  ml pull mlx-community/Qwen3-0.6B-4bit
+  ml chat --model mlx-community/Qwen3-0.6B-4bit
   ml chat --model ~/models/Qwen3-0.6B
   ml doctor
 
@@ -71,7 +75,11 @@ pub enum Command {
     Bench(Box<BenchArgs>),
     /// Show what a model is and what it honours, without loading its weights
     Info(InfoArgs),
-    /// List the model folders in a folder
+    /// Fetch a model by its name
+    Pull(PullArgs),
+    /// Remove models that were fetched
+    Rm(RmArgs),
+    /// List the models that were fetched, or those in a folder
     List(ListArgs),
     /// Check that everything works here: versions, device, backends, a small generation
     Doctor(DoctorArgs),
@@ -221,24 +229,6 @@ pub struct InfoArgs {
     pub load: LoadArgs,
     /// Print one JSON object
     #[arg(long, help_heading = "Output")]
-    pub json: bool,
-}
-
-/// `ml list`.
-#[derive(Args, Debug)]
-#[command(after_help = "\
-A model folder has a config.json and at least one .safetensors file. One that cannot be used is
-listed with the reason.
-
-Examples:
-  ml list ~/models
-  ml list ~/models --json | jq -r '.[] | select(.error == null) | .path'")]
-pub struct ListArgs {
-    /// The folder to look in, itself and one level below
-    #[arg(value_name = "DIR")]
-    pub dir: PathBuf,
-    /// Print a JSON array
-    #[arg(long)]
     pub json: bool,
 }
 

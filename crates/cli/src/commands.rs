@@ -9,6 +9,8 @@ mod generate;
 mod info;
 mod inspect;
 mod list;
+mod pull;
+mod rm;
 mod serve;
 mod version;
 
@@ -33,6 +35,8 @@ pub fn run(cli: Cli) -> Result<()> {
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Info(args)) => info::run(&args),
+        Some(Command::Pull(args)) => pull::run(&args),
+        Some(Command::Rm(args)) => rm::run(&args),
         Some(Command::List(args)) => list::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Completions { shell }) => completions::run(shell),

@@ -4,6 +4,8 @@ use std::io;
 
 use inference_core::Error;
 
+use crate::bytes;
+
 /// The result of a command.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
@@ -32,6 +34,23 @@ pub enum Failure {
 
 /// The exit code after Ctrl-C, as shells count it.
 pub const INTERRUPTED: u8 = 130;
+
+impl From<hub::Error> for Failure {
+    fn from(error: hub::Error) -> Self {
+        match error {
+            hub::Error::Name { .. } | hub::Error::Setting { .. } => {
+                Failure::Usage(error.to_string())
+            }
+            hub::Error::NoRoom { folder, need, free } => Failure::Other(format!(
+                "{}: {} are to come and {} are free: free some, or set HF_HUB_CACHE to another disk",
+                folder.display(),
+                bytes::human(need),
+                bytes::human(free)
+            )),
+            other => Failure::Other(other.to_string()),
+        }
+    }
+}
 
 impl Failure {
     /// An error of writing to stdout.

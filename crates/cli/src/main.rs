@@ -11,6 +11,7 @@ mod failure;
 mod files;
 mod interrupt;
 mod json;
+mod names;
 mod output;
 mod source;
 mod streaming;

@@ -1,12 +1,14 @@
-//! Where models come from: folders, the binary itself.
+//! Where models come from: folders, the hub's cache, the binary itself.
 
 use std::path::PathBuf;
 
+use hub::Name;
 use inference_core::{Capabilities, LoadOptions, ModelInfo, TextModel};
 
 use crate::args::LoadArgs;
 use crate::demo;
 use crate::failure::Result;
+use crate::names;
 use crate::output::Spinner;
 
 /// A model to load.
@@ -16,15 +18,28 @@ pub enum Source {
     Embedded,
     /// A folder.
     Folder(PathBuf),
+    /// A model in the hub's cache.
+    Pulled {
+        /// What it was called.
+        name: Name,
+        /// Where it is.
+        folder: PathBuf,
+    },
 }
 
 impl Source {
     /// The model that `--model` names, else `ML_MODEL`, else the embedded one.
-    pub fn choose(args: &LoadArgs) -> Self {
+    ///
+    /// # Errors
+    /// A name that is neither a folder nor in the hub's cache.
+    pub fn choose(args: &LoadArgs) -> Result<Self> {
         let from_env = || std::env::var_os("ML_MODEL").filter(|value| !value.is_empty());
         match args.model.clone().or_else(|| from_env().map(PathBuf::from)) {
-            Some(folder) => Source::Folder(folder),
-            None => Source::Embedded,
+            Some(model) => Ok(match names::pulled(&model)? {
+                Some((name, folder)) => Source::Pulled { name, folder },
+                None => Source::Folder(model),
+            }),
+            None => Ok(Source::Embedded),
         }
     }
 
@@ -33,6 +48,7 @@ impl Source {
         match self {
             Source::Embedded => demo::NAME.to_owned(),
             Source::Folder(path) => path.display().to_string(),
+            Source::Pulled { name, .. } => name.to_string(),
         }
     }
 
@@ -44,11 +60,10 @@ impl Source {
         match self {
             // There before a spinner could turn once.
             Source::Embedded => Ok(metal_backend::load_embedded(demo::FILES, options)?),
-            Source::Folder(path) => {
+            Source::Folder(folder) | Source::Pulled { folder, .. } => {
                 metal_backend::register()?;
-                let _spinner =
-                    (!quiet).then(|| Spinner::new(format!("loading {}", path.display())));
-                Ok(inference_core::load_model(path, options)?)
+                let _spinner = (!quiet).then(|| Spinner::new(format!("loading {}", self.name())));
+                Ok(inference_core::load_model(folder, options)?)
             }
         }
     }
@@ -60,7 +75,9 @@ impl Source {
     pub fn describe(&self, options: &LoadOptions) -> Result<(ModelInfo, Capabilities)> {
         Ok(match self {
             Source::Embedded => metal_backend::describe_embedded(demo::FILES, options)?,
-            Source::Folder(path) => metal_backend::describe(path, options)?,
+            Source::Folder(folder) | Source::Pulled { folder, .. } => {
+                metal_backend::describe(folder, options)?
+            }
         })
     }
 }

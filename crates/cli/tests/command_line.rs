@@ -39,7 +39,9 @@ fn refused(arguments: &[&str], words: &[&str]) {
 fn help_lists_the_commands_and_every_command_has_examples() {
     let help = ml(&["--help"]);
     assert!(help.status.success());
-    for command in ["generate", "chat", "classify", "info", "list", "doctor", "completions"] {
+    for command in
+        ["generate", "chat", "classify", "pull", "rm", "info", "list", "doctor", "completions"]
+    {
         assert!(stdout(&help).contains(&format!("\n  {command} ")), "{command}");
         let help = ml(&[command, "--help"]);
         assert!(help.status.success());
@@ -94,7 +96,7 @@ fn options_to_come_are_refused_by_name() {
 fn unknown_commands_and_options_are_refused() {
     refused(&["frobnicate"], &["frobnicate"]);
     refused(&["generate", "hi", "--frobnicate"], &["--frobnicate"]);
-    refused(&["list"], &["<DIR>"]);
+    refused(&["pull"], &["<MODEL>"]);
     refused(&["generate", "hi", "--model", ""], &["--model"]);
 }
 

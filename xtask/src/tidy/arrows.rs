@@ -25,12 +25,20 @@ const ARROWS: &[Arrows] = &[
         // executables, tests among them, sets for itself.
         build: &["mlx-build"],
     },
+    Arrows { name: "hub", uses: &[], build: &[] },
     Arrows { name: "ml", uses: &["inference-core"], build: &[] },
     Arrows { name: "load-generator", uses: &[], build: &[] },
     Arrows { name: "server", uses: &["inference-core", "inference-text"], build: &[] },
     Arrows {
         name: "cli",
-        uses: &["inference-core", "inference-text", "load-generator", "metal-backend", "server"],
+        uses: &[
+            "hub",
+            "inference-core",
+            "inference-text",
+            "load-generator",
+            "metal-backend",
+            "server",
+        ],
         build: &["mlx-build"],
     },
     Arrows {
@@ -41,6 +49,7 @@ const ARROWS: &[Arrows] = &[
     Arrows { name: "xtask", uses: &["mlx-build"], build: &[] },
     Arrows { name: "echo-backend", uses: &["inference-core"], build: &[] },
     Arrows { name: "fake-model", uses: &["inference-core"], build: &[] },
+    Arrows { name: "fake-hub", uses: &[], build: &[] },
 ];
 
 /// Further arrows for tests alone, as (crate, what its tests use).
@@ -52,6 +61,9 @@ const TESTS_USE: &[(&str, &str)] = &[
     ("ml", "fake-model"),
     ("server", "fake-model"),
     ("cli", "fake-model"),
+    // One hub with repositories and faults, for the library and for the program.
+    ("hub", "fake-hub"),
+    ("cli", "fake-hub"),
     // Its measurements are held to a server whose times are known.
     ("load-generator", "fake-model"),
     ("load-generator", "inference-core"),

@@ -8,13 +8,15 @@ use inference_core::{Dtype, LoadOptions};
 use super::values;
 use crate::bytes;
 use crate::failure::Result;
+use crate::names;
 
 /// Which model, and how it is loaded.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Model")]
 pub struct LoadArgs {
-    /// Model folder in MLX or Hugging Face layout [env: ML_MODEL] [default: the demo model]
-    #[arg(short, long, value_name = "DIR")]
+    /// Model folder in MLX or Hugging Face layout, or ORG/NAME that `ml pull` fetched [env: ML_MODEL]
+    /// [default: the demo model]
+    #[arg(short, long, value_name = "MODEL")]
     pub model: Option<PathBuf>,
     /// Backend to run on [default: the first available one, see `ml doctor`]
     #[arg(long, value_name = "NAME")]
@@ -43,8 +45,8 @@ pub struct LoadArgs {
     /// Values of the packed KV cache that share a scale [default: 64, or 32 where a head needs it]
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pub kv_group_size: Option<usize>,
-    /// Apply the LoRA adapter in this folder, where the backend can
-    #[arg(long, value_name = "DIR")]
+    /// Apply the LoRA adapter in this folder, or ORG/NAME that `ml pull` fetched, where the backend can
+    #[arg(long, value_name = "ADAPTER")]
     pub adapter: Option<PathBuf>,
     /// Run up to N requests together [default: 256 on a GPU, 16 on a CPU]
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
@@ -63,7 +65,7 @@ impl LoadArgs {
     /// The contract's options, checked.
     ///
     /// # Errors
-    /// The first option out of its range.
+    /// The first option out of its range, and an adapter that is not in the cache.
     pub fn options(&self) -> Result<LoadOptions> {
         let options = LoadOptions {
             backend: self.backend.clone(),
@@ -74,7 +76,7 @@ impl LoadArgs {
             kv_group_size: self.kv_group_size,
             batch_invariant: self.batch_invariant,
             gpu_layers: None,
-            adapter_path: self.adapter.clone(),
+            adapter_path: self.adapter.as_deref().map(names::folder).transpose()?,
             dtype: self.dtype,
             memory_limit: self.memory_limit,
             cache_limit: self.cache_limit,

@@ -13,6 +13,13 @@ pub fn count(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| format!("expected a whole number from 0 to {}", usize::MAX))
 }
 
+/// How many files come at once.
+pub fn connections(text: &str) -> Result<usize, String> {
+    let count = count(text)?;
+    let expected = || "expected a whole number from 1 to 64".to_owned();
+    (1..=64).contains(&count).then_some(count).ok_or_else(expected)
+}
+
 /// A seed or another whole number of 64 bits.
 pub fn whole(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("expected a whole number from 0 to {}", u64::MAX))
@@ -92,7 +99,7 @@ mod tests {
 
     use inference_core::Value;
 
-    use super::{LogitBias, TemplateKwargs, count, number, seconds};
+    use super::{LogitBias, TemplateKwargs, connections, count, number, seconds};
 
     #[test]
     fn numbers_tell_what_was_expected() {
@@ -101,6 +108,8 @@ mod tests {
             assert!(count(text).is_err_and(|e| e.contains("from 0 to")), "{text}");
         }
         assert_eq!(number("-0.5"), Ok(-0.5));
+        assert_eq!(connections("8"), Ok(8));
+        assert!(["0", "65"].iter().all(|text| connections(text).is_err()));
         assert_eq!(number("half"), Err("expected a number".to_owned()));
     }
 

@@ -58,7 +58,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     let _interrupt = Interrupt::install()?;
     let name = match args.shape {
         Some(shape) => format!("{} (random weights)", name(shape)),
-        None => Source::choose(&args.load).name(),
+        None => Source::choose(&args.load)?.name(),
     };
     // So many requests run together where nothing else is asked for.
     options.parallel_slots = options.parallel_slots.or(args.concurrency);
@@ -88,7 +88,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
 
 fn load(args: &BenchArgs, options: &LoadOptions) -> Result<Box<dyn TextModel>> {
     let Some(shape) = args.shape else {
-        return Source::choose(&args.load).load(options, args.quiet);
+        return Source::choose(&args.load)?.load(options, args.quiet);
     };
     let config = shapes::config(shape, args.bits.unwrap_or_default()).to_string();
     let _spinner = (!args.quiet).then(|| Spinner::new("drawing weights".to_owned()));

@@ -37,7 +37,7 @@ pub fn run(args: &ChatArgs) -> Result<()> {
 
     let interrupt = Interrupt::install()?;
     let reader = Reader::open(args.history.as_deref(), &interrupt)?;
-    let source = Source::choose(&args.load);
+    let source = Source::choose(&args.load)?;
     let model = load_with_cache(&source, load, args)?;
     if reader.is_terminal() && !args.quiet {
         note(format_args!("{}: /help lists the commands, /bye leaves", source.name()));

@@ -33,7 +33,7 @@ pub fn run(args: &ClassifyArgs) -> Result<()> {
 
     let interrupt = Interrupt::install()?;
     let prompts = args.prompts()?;
-    let model = Source::choose(&args.load).load(&load, args.quiet || args.json)?;
+    let model = Source::choose(&args.load)?.load(&load, args.quiet || args.json)?;
 
     let cancel = CancelToken::new();
     let watch = interrupt.watch(&cancel, Then::Leave);

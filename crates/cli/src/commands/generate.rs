@@ -39,7 +39,7 @@ pub fn run(args: &GenerateArgs) -> Result<()> {
         Some(path) => Asked::Together(Input::read_batch(path, args)?),
         None => Asked::One(Input::read(args)?),
     };
-    let model = Source::choose(&args.load).load(&load, args.quiet || args.json)?;
+    let model = Source::choose(&args.load)?.load(&load, args.quiet || args.json)?;
 
     let cancel = CancelToken::new();
     let watch = interrupt.watch(&cancel, Then::Leave);

@@ -15,7 +15,7 @@ use crate::source::Source;
 /// Bad options, a folder that is no usable model.
 pub fn run(args: &InfoArgs) -> Result<()> {
     let options = args.load.options()?;
-    let source = Source::choose(&args.load);
+    let source = Source::choose(&args.load)?;
     let (info, capabilities) = source.describe(&options)?;
     if args.json {
         return print_json(&Description::new(source.name(), &info, &capabilities));

@@ -27,7 +27,7 @@ pub fn run(args: &InspectArgs) -> Result<()> {
 
     let interrupt = Interrupt::install()?;
     let text = args.text()?;
-    let model = Source::choose(&args.load).load(&load, args.quiet || args.json)?;
+    let model = Source::choose(&args.load)?.load(&load, args.quiet || args.json)?;
     let ids = ids(model.as_ref(), args, text)?;
     if args.svg.is_some() {
         heat_map::check_size(ids.len())?;

@@ -1,6 +1,9 @@
-//! `ml list`: the model folders in a folder.
+//! `ml list`: the models in the hub's cache, or in a folder.
 
-use inference_core::{DiscoveredModel, LoadOptions, ModelInfo, discover};
+use std::path::{Path, PathBuf};
+
+use hub::{Cache, Cached, Settings};
+use inference_core::{LoadOptions, ModelInfo, discover};
 use serde::Serialize;
 
 use super::info::{Facts, quantization};
@@ -9,84 +12,163 @@ use crate::bytes;
 use crate::failure::{Failure, Result};
 use crate::output::{note, print, print_json};
 
-/// Lists the models at and under `args.dir`.
+/// Lists the models at and under `args.dir`, or those of the hub's cache.
 ///
 /// # Errors
 /// A folder that cannot be listed. One broken model among others is part of the list.
 pub fn run(args: &ListArgs) -> Result<()> {
-    let options = LoadOptions::default();
-    let described = discover(&args.dir)?.into_iter().map(|model| {
-        let info = metal_backend::describe(&model.path, &options).map(|(info, _)| info);
-        let info = info.map_err(|error| Failure::from(error).to_string());
-        (model, info)
-    });
-    let models: Vec<_> = described.collect();
+    let (models, none) = match &args.dir {
+        Some(dir) => (
+            in_folder(dir)?,
+            format!(
+                "no models in {}: a model folder has a config.json and .safetensors files",
+                dir.display()
+            ),
+        ),
+        None => {
+            let cache = Settings::from_env()?.cache;
+            let models = Cache::new(&cache).models()?.into_iter().map(cached).collect();
+            (models, format!("no models in {}: `ml pull ORG/NAME` fetches one", cache.display()))
+        }
+    };
     if args.json {
-        let rows: Vec<_> = models.iter().map(|(model, info)| Row::new(model, info)).collect();
+        let rows: Vec<_> = models.iter().map(Row::new).collect();
         return print_json(&rows);
     }
     if models.is_empty() {
-        note(format_args!(
-            "no models in {}: a model folder has a config.json and .safetensors files",
-            args.dir.display()
-        ));
+        note(none);
         return Ok(());
     }
     print(&table(&models))
 }
 
+/// A model of the list.
+struct Listed {
+    /// How `--model` takes it.
+    label: String,
+    path: PathBuf,
+    /// Safetensors files, and their bytes.
+    files: (usize, u64),
+    /// Where it is in the hub's cache.
+    pulled: Option<Cached>,
+    info: Result<ModelInfo, String>,
+}
+
+impl Listed {
+    fn new(label: String, path: PathBuf, files: (usize, u64)) -> Self {
+        let described = metal_backend::describe(&path, &LoadOptions::default());
+        let info =
+            described.map(|(info, _)| info).map_err(|error| Failure::from(error).to_string());
+        Listed { label, path, files, pulled: None, info }
+    }
+}
+
+fn in_folder(dir: &Path) -> Result<Vec<Listed>> {
+    let models = discover(dir)?.into_iter().map(|model| {
+        let label = model.path.display().to_string();
+        Listed::new(label, model.path, (model.num_files, model.weight_bytes))
+    });
+    Ok(models.collect())
+}
+
+/// A revision in the cache, whole or not.
+fn cached(cached: Cached) -> Listed {
+    let (name, folder) = (cached.name.to_string(), cached.folder.clone());
+    let label = match (&cached.commit, cached.references.first()) {
+        (Some(_), _) if cached.references.iter().any(|reference| reference == "main") => name,
+        (Some(_), Some(reference)) => format!("{name}@{reference}"),
+        (Some(commit), None) => format!("{name}@{commit}"),
+        (None, _) => name,
+    };
+    let found = discover(&folder).unwrap_or_default();
+    let files = found.iter().find(|model| model.path == folder);
+    let files = files.map_or((0, cached.bytes), |model| (model.num_files, model.weight_bytes));
+    let lacking = match (&cached.commit, &*cached.missing) {
+        (Some(_), []) => None,
+        (Some(_), missing) => Some(format!("{} not here", missing.join(", "))),
+        (None, _) => Some("only the beginning is here".to_owned()),
+    };
+    let mut listed = match lacking {
+        None => Listed::new(label, folder, files),
+        Some(lacking) => {
+            let info = Err(format!("{lacking}: `ml pull {label}` fetches the rest"));
+            Listed { label, path: folder, files, pulled: None, info }
+        }
+    };
+    listed.pulled = Some(cached);
+    listed
+}
+
 /// One object of `--json`.
 #[derive(Serialize)]
-struct Row {
+struct Row<'a> {
     path: String,
     num_files: usize,
     file_bytes: u64,
     /// `null` where the model can be used.
-    error: Option<String>,
+    error: Option<&'a str>,
+    #[serde(flatten)]
+    pulled: Option<Pulled<'a>>,
     #[serde(flatten)]
     facts: Option<Facts>,
 }
 
-impl Row {
-    fn new(model: &DiscoveredModel, info: &Result<ModelInfo, String>) -> Self {
+/// What is told of a model in the hub's cache, too.
+#[derive(Serialize)]
+struct Pulled<'a> {
+    name: String,
+    /// `null` where only the beginning is here.
+    commit: Option<&'a str>,
+    references: &'a [String],
+}
+
+impl<'a> Row<'a> {
+    fn new(model: &'a Listed) -> Self {
+        let pulled = model.pulled.as_ref().map(|cached| Pulled {
+            name: cached.name.to_string(),
+            commit: cached.commit.as_deref(),
+            references: &cached.references,
+        });
         Row {
             path: model.path.display().to_string(),
-            num_files: model.num_files,
-            file_bytes: model.weight_bytes,
-            error: info.as_ref().err().cloned(),
-            facts: info.as_ref().ok().map(Facts::from),
+            num_files: model.files.0,
+            file_bytes: model.files.1,
+            error: model.info.as_ref().err().map(String::as_str),
+            pulled,
+            facts: model.info.as_ref().ok().map(Facts::from),
         }
     }
 }
 
-fn table(models: &[(DiscoveredModel, Result<ModelInfo, String>)]) -> String {
-    let header = ["SIZE", "PARAMS", "CONTEXT", "ARCHITECTURE", "QUANTISATION", "PATH"];
+fn table(models: &[Listed]) -> String {
+    let header = ["SIZE", "PARAMS", "CONTEXT", "ARCHITECTURE", "QUANTISATION", "MODEL"];
     let mut rows = vec![header.map(str::to_owned)];
-    rows.extend(models.iter().map(|(model, info)| match info {
-        Ok(info) => [
-            bytes::human(model.weight_bytes),
-            bytes::parameters(info.num_parameters),
-            info.context_length.to_string(),
-            info.architecture.clone(),
-            quantization(info),
-            model.path.display().to_string(),
-        ],
-        Err(_) => {
-            let path = model.path.display().to_string();
-            let dash = || "-".to_owned();
-            [bytes::human(model.weight_bytes), dash(), dash(), "broken".into(), dash(), path]
+    rows.extend(models.iter().map(|model| {
+        let size = bytes::human(model.files.1);
+        let label = model.label.clone();
+        let dash = || "-".to_owned();
+        match &model.info {
+            Ok(info) => [
+                size,
+                bytes::parameters(info.num_parameters),
+                info.context_length.to_string(),
+                info.architecture.clone(),
+                quantization(info),
+                label,
+            ],
+            Err(_) => [size, dash(), dash(), "broken".into(), dash(), label],
         }
     }));
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: Vec<usize> = (0..header.len()).map(|column| width(column).unwrap_or(0)).collect();
     let mut text = String::new();
     for (index, row) in rows.iter().enumerate() {
-        let (path, cells) = row.split_last().expect("a row has six cells");
+        let (label, cells) = row.split_last().expect("a row has six cells");
         for (cell, width) in cells.iter().zip(&widths) {
             text += &format!("{cell:<width$}  ");
         }
-        text += &format!("{path}\n");
-        if let Some(Err(error)) = index.checked_sub(1).map(|model| &models[model].1) {
+        text += &format!("{label}\n");
+        if let Some(Err(error)) = index.checked_sub(1).map(|model| &models[model].info) {
             text += &format!("  error: {error}\n");
         }
     }
@@ -97,15 +179,18 @@ fn table(models: &[(DiscoveredModel, Result<ModelInfo, String>)]) -> String {
 mod tests {
     use std::path::PathBuf;
 
-    use inference_core::{DiscoveredModel, ModelInfo};
+    use hub::Cached;
+    use inference_core::ModelInfo;
 
-    use super::{Row, table};
+    use super::{Listed, Row, cached, table};
 
-    fn example() -> Vec<(DiscoveredModel, Result<ModelInfo, String>)> {
-        let found = |name: &str| DiscoveredModel {
+    fn example() -> Vec<Listed> {
+        let listed = |name: &str, info| Listed {
+            label: name.to_owned(),
             path: PathBuf::from(name),
-            num_files: 1,
-            weight_bytes: 4 << 20,
+            files: (1, 4 << 20),
+            pulled: None,
+            info,
         };
         let info = ModelInfo {
             architecture: "qwen3".into(),
@@ -116,8 +201,8 @@ mod tests {
             ..Default::default()
         };
         vec![
-            (found("m/good"), Ok(info)),
-            (found("m/bad"), Err("config.json: no `vocab_size`".into())),
+            listed("m/good", Ok(info)),
+            listed("m/bad", Err("config.json: no `vocab_size`".into())),
         ]
     }
 
@@ -133,14 +218,43 @@ mod tests {
 
     #[test]
     fn the_objects_tell_good_from_broken() {
-        let objects: Vec<_> = example()
-            .iter()
-            .map(|(model, info)| serde_json::to_value(Row::new(model, info)).unwrap())
-            .collect();
+        let objects: Vec<_> =
+            example().iter().map(|model| serde_json::to_value(Row::new(model)).unwrap()).collect();
         assert_eq!(objects[0]["architecture"], "qwen3");
         assert!(objects[0]["error"].is_null());
+        assert!(objects[0].get("commit").is_none());
         assert_eq!(objects[1]["path"], "m/bad");
         assert_eq!(objects[1]["error"], "config.json: no `vocab_size`");
         assert!(objects[1].get("architecture").is_none());
+    }
+
+    #[test]
+    fn what_is_not_whole_is_told_with_the_remedy() {
+        let of = |commit: Option<&str>, reference: Option<&str>, missing: &[&str]| {
+            cached(Cached {
+                name: "org/name".parse().unwrap(),
+                commit: commit.map(str::to_owned),
+                references: reference.map(str::to_owned).into_iter().collect(),
+                folder: PathBuf::from("no/such/folder"),
+                bytes: 7,
+                missing: missing.iter().map(|file| (*file).to_owned()).collect(),
+            })
+        };
+        let listed = of(Some("c0"), Some("v2"), &["a.safetensors", "b"]);
+        assert_eq!(listed.label, "org/name@v2");
+        let remedy = "`ml pull org/name@v2` fetches the rest";
+        assert_eq!(
+            listed.info.as_ref().unwrap_err(),
+            &format!("a.safetensors, b not here: {remedy}")
+        );
+        let row = serde_json::to_value(Row::new(&listed)).unwrap();
+        assert_eq!((&row["name"], &row["commit"]), (&"org/name".into(), &"c0".into()));
+        assert_eq!(of(Some("c0"), None, &["b"]).label, "org/name@c0");
+        assert_eq!(of(Some("c0"), Some("main"), &["b"]).label, "org/name");
+        let begun = of(None, None, &[]);
+        assert!(
+            begun.info.unwrap_err().starts_with("only the beginning is here: `ml pull org/name`")
+        );
+        assert_eq!(begun.files, (0, 7));
     }
 }

@@ -29,7 +29,7 @@ const API_KEY: &str = "ML_SERVE_API_KEY";
 /// # Errors
 /// Bad options, an address that cannot be listened on, a model that cannot be loaded.
 pub fn run(args: &ServeArgs) -> Result<()> {
-    let source = Source::choose(&args.load);
+    let source = Source::choose(&args.load)?;
     let mut load = args.load.options()?;
     load.prefix_cache = args.prefix_cache;
     choose(&source, &mut load)?;
@@ -122,7 +122,7 @@ fn config(args: &ServeArgs, source: &Source, slots: usize) -> Result<Config> {
     })
 }
 
-/// The folder's own name: clients need not know where it is.
+/// The name on the hub, or the folder's own: clients need not know where it is.
 fn name(source: &Source) -> String {
     match source {
         Source::Embedded => "demo".to_owned(),
@@ -130,6 +130,7 @@ fn name(source: &Source) -> String {
             let path = path.canonicalize().unwrap_or_else(|_| path.clone());
             path.file_name().map_or_else(|| "model".into(), |name| name.to_string_lossy().into())
         }
+        Source::Pulled { name, .. } => name.to_string(),
     }
 }
 

@@ -1,0 +1,43 @@
+//! Models by their names on the hub, where a folder could stand, too.
+
+use std::path::{Path, PathBuf};
+
+use hub::{Cache, Error, Name, Settings};
+
+use crate::failure::{Failure, Result};
+
+/// A model's name.
+///
+/// # Errors
+/// A text that is none.
+pub fn parse(text: &str) -> Result<Name> {
+    Ok(text.parse()?)
+}
+
+/// The model in the hub's cache that `model` names; `None` where it is a folder. So is what is no name either:
+/// its loading tells that it is missing.
+///
+/// # Errors
+/// A name that is neither a folder nor in the cache.
+pub fn pulled(model: &Path) -> Result<Option<(Name, PathBuf)>> {
+    let text = model.to_str().filter(|_| !model.exists());
+    let Some(name) = text.and_then(|text| parse(text).ok()) else { return Ok(None) };
+    match Cache::new(&Settings::from_env()?.cache).find(&name) {
+        Ok(snapshot) => Ok(Some((name, snapshot.folder))),
+        Err(error @ (Error::NotCached { .. } | Error::Incomplete { .. })) => {
+            let model = model.display();
+            let reason =
+                format!("there is no folder {model}, and {error}: `ml pull {model}` fetches it");
+            Err(Failure::Other(reason))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The folder that `path` means: itself, or that of the name in the cache.
+///
+/// # Errors
+/// As [`pulled`].
+pub fn folder(path: &Path) -> Result<PathBuf> {
+    Ok(pulled(path)?.map_or_else(|| path.to_owned(), |(_, folder)| folder))
+}

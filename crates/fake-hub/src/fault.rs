@@ -1,0 +1,39 @@
+//! What can go wrong with an answer.
+
+use std::time::Duration;
+
+/// What happens in place of the usual answer, or to it.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// An answer with this status and these headers, without content.
+    Status(u16, Vec<(&'static str, String)>),
+    /// The connection is closed after so many bytes of the content.
+    Cut(usize),
+    /// The content's first byte is another.
+    Corrupt,
+    /// The whole content, although a part was asked for.
+    WholeFile,
+    /// So many bytes at a time, with a pause after each.
+    Slow(usize, Duration),
+    /// More content than there is in the file.
+    Longer,
+    /// Not only the next time.
+    Always(Box<Fault>),
+}
+
+impl Fault {
+    /// An answer with this status, no headers and no content.
+    pub fn status(status: u16) -> Self {
+        Fault::Status(status, Vec::new())
+    }
+
+    /// A refusal as the hub words it.
+    pub fn refusal(status: u16, code: &str) -> Self {
+        Fault::Status(status, vec![("x-error-code", code.to_owned())])
+    }
+
+    /// Another address.
+    pub fn sent_on(location: &str) -> Self {
+        Fault::Status(302, vec![("location", location.to_owned())])
+    }
+}

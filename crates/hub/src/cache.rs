@@ -1,0 +1,230 @@
+//! The cache's layout, which is that of Python's `huggingface_hub`, and what lies in it.
+//!
+//! ```text
+//! CACHE/models--ORG--NAME/blobs/HASH                a file; HASH.incomplete while it is fetched
+//!                         refs/REVISION             the commit that a branch or tag means
+//!                         snapshots/COMMIT/FILE     a relative link into `blobs`
+//! CACHE/.locks/models--ORG--NAME/HASH.lock          held while HASH is fetched
+//! ```
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::hash::Hash;
+use crate::select::INDEX;
+use crate::{Error, Name, Result};
+
+/// A folder of models.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    folder: PathBuf,
+}
+
+/// A revision of a model, whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Forty hexadecimal digits.
+    pub commit: String,
+    /// The folder with its files.
+    pub folder: PathBuf,
+}
+
+/// What the cache has of a model: a revision of it, or the beginnings of files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cached {
+    /// The repository, without a revision.
+    pub name: Name,
+    /// The revision's commit; `None` where only the beginnings of files are there.
+    pub commit: Option<String>,
+    /// The branches and tags that mean the commit.
+    pub references: Vec<String>,
+    /// The folder with its files.
+    pub folder: PathBuf,
+    /// Of its files, or of the beginnings.
+    pub bytes: u64,
+    /// The files that it should have and has not.
+    pub missing: Vec<String>,
+}
+
+/// A repository's places in the cache.
+#[derive(Clone, Debug)]
+pub(crate) struct Repository {
+    pub folder: PathBuf,
+    pub locks: PathBuf,
+}
+
+impl Repository {
+    pub fn blobs(&self) -> PathBuf {
+        self.folder.join("blobs")
+    }
+
+    pub fn blob(&self, hash: &Hash) -> PathBuf {
+        self.blobs().join(hash.digits())
+    }
+
+    pub fn incomplete(&self, hash: &Hash) -> PathBuf {
+        self.blobs().join(format!("{}.incomplete", hash.digits()))
+    }
+
+    pub fn lock(&self, hash: &Hash) -> PathBuf {
+        self.locks.join(format!("{}.lock", hash.digits()))
+    }
+
+    pub fn snapshots(&self) -> PathBuf {
+        self.folder.join("snapshots")
+    }
+
+    pub fn reference(&self, revision: &str) -> PathBuf {
+        self.folder.join("refs").join(revision)
+    }
+
+    /// The commit that a branch, a tag or a commit means here.
+    pub fn commit(&self, revision: &str) -> Option<String> {
+        let commit = fs::read_to_string(self.reference(revision)).unwrap_or(revision.to_owned());
+        let commit = commit.trim().to_owned();
+        matches!(Hash::parse(&commit), Some(Hash::GitSha1(_))).then_some(commit)
+    }
+
+    /// All branches and tags, each with its commit.
+    pub fn references(&self) -> Vec<(String, String)> {
+        let refs = self.folder.join("refs");
+        let reference = |path: PathBuf| {
+            let name = path.strip_prefix(&refs).ok()?.to_str()?.to_owned();
+            Some((name, fs::read_to_string(&path).ok()?.trim().to_owned()))
+        };
+        files_below(&refs).into_iter().filter_map(reference).collect()
+    }
+}
+
+impl Cache {
+    /// The cache in `folder`, which need not be there.
+    pub fn new(folder: &Path) -> Self {
+        Cache { folder: folder.to_owned() }
+    }
+
+    pub(crate) fn repository(&self, name: &Name) -> Repository {
+        let folder = name.folder();
+        Repository {
+            locks: self.folder.join(".locks").join(&folder),
+            folder: self.folder.join(&folder),
+        }
+    }
+
+    pub(crate) fn not_cached(&self, name: &Name) -> Error {
+        Error::NotCached { name: name.to_string(), cache: self.folder.clone() }
+    }
+
+    /// The model `name`, without asking the hub.
+    ///
+    /// # Errors
+    /// [`Error::NotCached`], and [`Error::Incomplete`] where files are missing.
+    pub fn find(&self, name: &Name) -> Result<Snapshot> {
+        let repository = self.repository(name);
+        let commit = repository.commit(name.revision()).ok_or_else(|| self.not_cached(name))?;
+        let folder = repository.snapshots().join(&commit);
+        if !folder.is_dir() {
+            return Err(self.not_cached(name));
+        }
+        match missing(&folder) {
+            missing if missing.is_empty() => Ok(Snapshot { commit, folder }),
+            missing => Err(Error::Incomplete { name: name.to_string(), missing }),
+        }
+    }
+
+    /// All models, by name and commit. A folder that is no cache, or not there, has none.
+    ///
+    /// # Errors
+    /// A folder that cannot be listed.
+    pub fn models(&self) -> Result<Vec<Cached>> {
+        let entries = match fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(Error::io(&self.folder)(error)),
+        };
+        let names = entries.filter_map(|entry| Name::of_folder(entry.ok()?.file_name().to_str()?));
+        let mut models: Vec<_> = names.flat_map(|name| self.revisions(&name)).collect();
+        models.sort_by(|one, other| (&one.name, &one.commit).cmp(&(&other.name, &other.commit)));
+        Ok(models)
+    }
+
+    fn revisions(&self, name: &Name) -> Vec<Cached> {
+        let repository = self.repository(name);
+        let references = repository.references();
+        let cached = |folder: PathBuf| {
+            let commit = folder.file_name()?.to_str()?.to_owned();
+            let meant = references.iter().filter(|(_, means)| *means == commit);
+            Some(Cached {
+                name: name.clone(),
+                references: meant.map(|(reference, _)| reference.clone()).collect(),
+                commit: Some(commit),
+                bytes: bytes(&files_below(&folder)),
+                missing: missing(&folder),
+                folder,
+            })
+        };
+        let snapshots = folders_in(&repository.snapshots()).into_iter();
+        let revisions: Vec<_> = snapshots.filter_map(cached).filter(|c| c.bytes > 0).collect();
+        if !revisions.is_empty() {
+            return revisions;
+        }
+        let begun = Cached {
+            name: name.clone(),
+            commit: None,
+            references: Vec::new(),
+            bytes: bytes(&files_below(&repository.blobs())),
+            missing: Vec::new(),
+            folder: repository.folder,
+        };
+        vec![begun]
+    }
+}
+
+/// The files that a snapshot should have and has not: `config.json` or that of an adapter, shards that its index
+/// names, and links into nothing.
+pub(crate) fn missing(snapshot: &Path) -> Vec<String> {
+    let there = |name: &str| snapshot.join(name).is_file();
+    let mut missing: Vec<String> = files_below(snapshot)
+        .iter()
+        .filter(|file| !file.is_file())
+        .filter_map(|file| Some(file.strip_prefix(snapshot).ok()?.display().to_string()))
+        .collect();
+    if !there("config.json") && !there("adapter_config.json") {
+        missing.push("config.json".to_owned());
+    }
+    let index = fs::read(snapshot.join(INDEX)).unwrap_or_default();
+    let index: Value = serde_json::from_slice(&index).unwrap_or_default();
+    let shards = index["weight_map"].as_object().into_iter().flat_map(|map| map.values());
+    let absent = |shard: &&str| !there(shard);
+    missing.extend(shards.filter_map(Value::as_str).filter(absent).map(str::to_owned));
+    missing.sort();
+    missing.dedup();
+    missing
+}
+
+/// All files and links below `folder`; none where there is no such folder.
+pub(crate) fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => folders.push(entry.path()),
+                _ => files.push(entry.path()),
+            }
+        }
+    }
+    files
+}
+
+fn folders_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+}
+
+/// What files, or what they link to, take.
+pub(crate) fn bytes(files: &[PathBuf]) -> u64 {
+    files.iter().filter_map(|file| fs::metadata(file).ok()).map(|file| file.len()).sum()
+}

@@ -1,0 +1,110 @@
+//! The hashes that name files: SHA-256 for large ones, git's SHA-1 of a blob for small ones.
+
+use std::io::{self, Read};
+
+use sha1::Sha1;
+use sha2::{Digest, Sha256};
+
+/// A file's hash, which is its name in the cache. It holds hexadecimal digits alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hash {
+    /// Of a file in large-file storage.
+    Sha256(String),
+    /// Of a file in git itself.
+    GitSha1(String),
+}
+
+impl Hash {
+    /// The hash with `digits`; `None` for a text that is none.
+    pub fn parse(digits: &str) -> Option<Self> {
+        let hexadecimal = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+        let digits = digits.to_owned();
+        match digits.len() {
+            _ if !digits.chars().all(hexadecimal) => None,
+            64 => Some(Hash::Sha256(digits)),
+            40 => Some(Hash::GitSha1(digits)),
+            _ => None,
+        }
+    }
+
+    /// Its digits.
+    pub fn digits(&self) -> &str {
+        match self {
+            Hash::Sha256(digits) | Hash::GitSha1(digits) => digits,
+        }
+    }
+
+    /// What computes it for a file of `size` bytes.
+    pub fn hasher(&self, size: u64) -> Hasher {
+        match self {
+            Hash::Sha256(_) => Hasher::Sha256(Sha256::new()),
+            Hash::GitSha1(_) => Hasher::GitSha1(Sha1::new_with_prefix(format!("blob {size}\0"))),
+        }
+    }
+}
+
+/// Computes a [`Hash`].
+pub enum Hasher {
+    /// SHA-256.
+    Sha256(Sha256),
+    /// SHA-1, begun with git's header.
+    GitSha1(Sha1),
+}
+
+impl Hasher {
+    /// Takes the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Hasher::Sha256(hasher) => hasher.update(bytes),
+            Hasher::GitSha1(hasher) => hasher.update(bytes),
+        }
+    }
+
+    /// Takes all that `reader` has.
+    pub fn read(&mut self, mut reader: impl Read) -> io::Result<()> {
+        let mut buffer = vec![0; 1 << 17];
+        loop {
+            match reader.read(&mut buffer)? {
+                0 => return Ok(()),
+                count => self.update(&buffer[..count]),
+            }
+        }
+    }
+
+    /// The digits.
+    pub fn digits(self) -> String {
+        match self {
+            Hasher::Sha256(hasher) => hexadecimal(&hasher.finalize()),
+            Hasher::GitSha1(hasher) => hexadecimal(&hasher.finalize()),
+        }
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Hash;
+
+    #[test]
+    fn both_hashes_are_as_git_and_large_file_storage_have_them() {
+        // `printf 'hello\n' | git hash-object --stdin` and `printf 'hello\n' | sha256sum`.
+        for digits in [
+            "ce013625030ba8dba906f756967f9e9ca394464a",
+            "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03",
+        ] {
+            let mut hasher = Hash::parse(digits).unwrap().hasher(6);
+            hasher.read(&b"hello\n"[..]).unwrap();
+            assert_eq!(hasher.digits(), digits);
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_no_hash_names_no_file() {
+        for text in ["", "abc", &"../".repeat(14)[..40], &"g".repeat(40), &"A".repeat(64)] {
+            assert_eq!(Hash::parse(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Models by name: what the hub has of a model, fetched into the cache that Python's `huggingface_hub` uses.
+//!
+//! ```no_run
+//! use hub::{Cache, Name, Pull, Settings};
+//!
+//! let settings = Settings::from_env()?;
+//! let name: Name = "mlx-community/Qwen3-0.6B-4bit".parse()?;
+//! let folder = Pull::new(&settings).run(&name, &|_| {})?.folder;
+//! assert_eq!(Cache::new(&settings.cache).find(&name)?.folder, folder);
+//! # Ok::<(), hub::Error>(())
+//! ```
+//!
+//! A file counts once its size and its hash are right; until then it is an `.incomplete` blob, from which a
+//! later pull goes on. Several processes may pull one model at once, Python's among them.
+
+#![forbid(unsafe_code)]
+
+mod blob;
+mod cache;
+mod client;
+mod error;
+mod event;
+mod hash;
+mod listing;
+mod name;
+mod pull;
+mod remove;
+mod select;
+mod settings;
+mod space;
+
+pub use cache::{Cache, Cached, Snapshot};
+pub use client::Patience;
+pub use error::{Error, Result};
+pub use event::{Event, Planned};
+pub use name::Name;
+pub use pull::{Pull, Pulled};
+pub use settings::{Settings, Token};

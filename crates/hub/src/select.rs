@@ -1,0 +1,155 @@
+//! Which files of a repository a model needs: weights as safetensors once, and the texts beside them.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::listing::{File, Listing};
+use crate::{Error, Name, Result};
+
+/// The file that says which shard has which tensor.
+pub const INDEX: &str = "model.safetensors.index.json";
+
+/// Configs, the tokenizer in all of its forms, and the chat template.
+const TEXTS: [&str; 14] = [
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "chat_template.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "adapter_config.json",
+];
+/// Adapters have weights without an index.
+const ADAPTERS: [&str; 2] = ["adapters.safetensors", "adapter_model.safetensors"];
+/// Weights in other formats, which an error names.
+const OTHER_WEIGHTS: [&str; 6] = [".gguf", ".bin", ".pth", ".pt", ".safetensors", ".npz"];
+
+#[derive(Deserialize)]
+struct Index {
+    weight_map: Map<String, Value>,
+}
+
+/// The files of `listing` that are needed, texts first; `index` is the content of [`INDEX`] where it is listed.
+///
+/// # Errors
+/// [`Error::NoWeights`], and [`Error::Listing`] for an index whose shards are not listed.
+pub fn needed(name: &Name, listing: &Listing, index: Option<&[u8]>) -> Result<Vec<File>> {
+    let weights = match index {
+        Some(index) => shards(name, listing, index)?,
+        None => unindexed(listing),
+    };
+    if weights.is_empty() {
+        return Err(Error::NoWeights { name: name.to_string(), found: others(listing) });
+    }
+    let is_text =
+        |file: &&File| TEXTS.contains(&&*file.path) || index.is_some() && file.path == INDEX;
+    let texts = listing.files.iter().filter(is_text).cloned();
+    Ok(texts.chain(weights).collect())
+}
+
+fn shards(name: &Name, listing: &Listing, index: &[u8]) -> Result<Vec<File>> {
+    let refused = |reason| Error::Listing { name: name.to_string(), reason };
+    let index: Index =
+        serde_json::from_slice(index).map_err(|error| refused(format!("{INDEX}: {error}")))?;
+    let names: BTreeSet<&str> = index.weight_map.values().filter_map(Value::as_str).collect();
+    let listed = names.into_iter().map(|shard| {
+        let file = listing.files.iter().find(|file| file.path == shard).cloned();
+        file.ok_or_else(|| {
+            refused(format!("{INDEX} names {shard:?}, which is not in the repository"))
+        })
+    });
+    listed.collect()
+}
+
+/// Without an index: `model*.safetensors`, as the loader takes them, else an adapter's.
+fn unindexed(listing: &Listing) -> Vec<File> {
+    let those = |wanted: &dyn Fn(&str) -> bool| -> Vec<File> {
+        listing.files.iter().filter(|file| wanted(&file.path)).cloned().collect()
+    };
+    let models = those(&|path| {
+        path.starts_with("model") && path.ends_with(".safetensors") && !path.contains('/')
+    });
+    if models.is_empty() { those(&|path| ADAPTERS.contains(&path)) } else { models }
+}
+
+/// ` but model.gguf, x.bin`, for the error.
+fn others(listing: &Listing) -> String {
+    let is_weight = |file: &&File| OTHER_WEIGHTS.iter().any(|end| file.path.ends_with(end));
+    let found: Vec<_> =
+        listing.files.iter().filter(is_weight).take(3).map(|file| &*file.path).collect();
+    if found.is_empty() { String::new() } else { format!(", but {}", found.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{INDEX, needed};
+    use crate::hash::Hash;
+    use crate::listing::{File, Listing};
+
+    fn chosen(paths: &[&str], index: Option<&str>) -> crate::Result<Vec<String>> {
+        let file = |path: &&str| File {
+            path: (*path).to_owned(),
+            size: 1,
+            hash: Hash::GitSha1("a".repeat(40)),
+        };
+        let files = paths.iter().map(file).collect();
+        let listing = Listing { commit: "c".into(), files };
+        let files = needed(&"a/b".parse().unwrap(), &listing, index.map(str::as_bytes))?;
+        Ok(files.into_iter().map(|file| file.path).collect())
+    }
+
+    #[test]
+    fn weights_are_fetched_once_and_papers_not_at_all() {
+        let paths = [
+            "README.md",
+            "config.json",
+            "model.safetensors",
+            "pytorch_model.bin",
+            "m.gguf",
+            "tokenizer.json",
+            "consolidated.safetensors",
+            "onnx/model.safetensors",
+            "original/consolidated.00.pth",
+            "modeling_x.py",
+        ];
+        assert_eq!(
+            chosen(&paths, None).unwrap(),
+            ["config.json", "tokenizer.json", "model.safetensors"]
+        );
+    }
+
+    #[test]
+    fn an_index_says_which_shards() {
+        let index = r#"{"metadata": {}, "weight_map": {"b": "model-2.safetensors", "a": "model-1.safetensors",
+                        "c": "model-2.safetensors"}}"#;
+        let paths = [INDEX, "model-1.safetensors", "model-2.safetensors", "model-old.safetensors"];
+        let files = chosen(&paths, Some(index)).unwrap();
+        assert_eq!(files, [INDEX, "model-1.safetensors", "model-2.safetensors"]);
+        for outside in ["../../x", "model-3.safetensors"] {
+            let index = format!(r#"{{"weight_map": {{"a": "{outside}"}}}}"#);
+            let error = chosen(&paths, Some(&index)).unwrap_err().to_string();
+            assert!(error.contains("is not in the repository"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_repository_without_safetensors_is_told_with_what_it_has() {
+        let error = chosen(&["config.json", "model-q4.gguf"], None).unwrap_err().to_string();
+        assert!(
+            error.contains("has no .safetensors files of a model")
+                && error.contains("model-q4.gguf"),
+            "{error}"
+        );
+        let adapter = ["adapter_config.json", "adapters.safetensors"];
+        assert_eq!(chosen(&adapter, None).unwrap(), adapter);
+    }
+}
