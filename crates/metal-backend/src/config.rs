@@ -69,6 +69,13 @@ impl Config {
         config
     }
 
+    /// A copy of the config with this size for `key`.
+    pub fn with_size(&self, key: &str, size: i32) -> Config {
+        let mut config = self.clone();
+        config.fields.insert(key.to_owned(), Value::from(size));
+        config
+    }
+
     /// Takes over `outer`'s value for `key` where the config has none of its own.
     pub fn with_fallback(mut self, outer: &Config, key: &str) -> Config {
         if let (None, Some(value)) = (self.get(key), outer.get(key)) {
@@ -151,6 +158,13 @@ impl Config {
         self.get(key)
             .map(|value| value.as_str().ok_or_else(|| self.wrong(key, value, "a string")))
             .transpose()
+    }
+
+    /// A list of numbers, where it is given.
+    pub fn opt_list_of_numbers(&self, key: &str) -> Result<Option<Vec<f64>>> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let numbers = value.as_array().and_then(|list| list.iter().map(Value::as_f64).collect());
+        numbers.map(Some).ok_or_else(|| self.wrong(key, value, "a list of numbers"))
     }
 
     /// A list of numbers above 0, where it is given.

@@ -138,7 +138,9 @@ fn group_size(specs: &[StateSpec], wanted: Option<usize>) -> std::result::Result
     let fits = |size: usize| heads.iter().all(|head_dim| head_dim.is_multiple_of(size));
     let sizes = wanted.map_or(vec![64, 32], |size| vec![size]);
     sizes.into_iter().find(|size| fits(*size)).ok_or_else(|| {
-        let head_dim = heads.first().copied().unwrap_or(0);
+        let least = wanted.unwrap_or(32);
+        let odd = heads.iter().copied().find(|head_dim| !head_dim.is_multiple_of(least));
+        let head_dim = odd.unwrap_or_default();
         let of = wanted.map_or("64 or 32".to_owned(), |size| size.to_string());
         format!("a head of {head_dim} values is not a multiple of {of}")
     })

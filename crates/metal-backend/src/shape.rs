@@ -1,25 +1,25 @@
 //! The sizes that every architecture's config states, and the parts built from them.
 
+mod attention;
 mod delta;
 mod experts;
 mod kinds;
 mod language;
 mod latent;
+mod layer_inputs;
 mod mamba;
 mod mixture;
 mod shared_expert;
 
-use std::ops::Range;
-
-use crate::config::{Config, RopeConfig, RopeScaling};
+use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::kernels::Activation;
 use crate::layers::{
-    Attention, AttentionConfig, Block, Decoder, FeedForward, GateUp, Head, Mixer, Mlp,
-    PositionScale, QkNorms, Qkv, Residual, RmsNorm, Rope,
+    Block, Decoder, Ending, FeedForward, GateUp, Head, Mixer, Mlp, Residual, RmsNorm, Rope,
 };
 use crate::weights::{Linears, Weights};
 
+pub(crate) use attention::{AttentionParts, NormSpan, Values, sharing};
 pub(crate) use experts::{ExpertNames, Experts};
 pub(crate) use kinds::{attention_layers, qwen_windows, windows};
 pub(crate) use language::Language;
@@ -49,65 +49,6 @@ pub(crate) struct Shape {
     pub embeddings: &'static str,
     /// What the norm behind the last block is called.
     pub final_norm: &'static str,
-}
-
-/// What sets one attention layer apart.
-pub(crate) struct AttentionParts {
-    /// `q_proj`, `k_proj` and `v_proj` have biases.
-    pub qkv_bias: bool,
-    /// `o_proj` has a bias.
-    pub o_bias: bool,
-    /// Queries, keys and values come from `qkv_proj`.
-    pub fused_qkv: bool,
-    /// What the norms of queries and keys go over.
-    pub qk_norms: NormSpan,
-    /// What these norms are called.
-    pub norm_names: [&'static str; 2],
-    /// What the projection of the output is called.
-    pub o_name: &'static str,
-    /// Each head has a logit in `sinks`.
-    pub sinks: bool,
-    /// What scores are multiplied with; `None`: 1 / √head_dim.
-    pub scale: Option<f64>,
-    /// Scores are squashed to ± this.
-    pub softcap: Option<f64>,
-    /// How many positions are seen.
-    pub window: Option<i32>,
-    /// `q_proj` has a gate of the output behind each head's queries.
-    pub output_gate: bool,
-    /// What queries are multiplied with as positions grow.
-    pub position_scale: Option<PositionScale>,
-}
-
-/// What the norms of queries and keys go over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NormSpan {
-    /// There are none.
-    None,
-    /// Each head, before its rotation.
-    Head,
-    /// Each head, after its rotation.
-    RotatedHead,
-    /// All heads at once, before their rotation.
-    Projection,
-}
-
-impl AttentionParts {
-    /// No biases, no norms, the usual scale, everything seen.
-    pub const PLAIN: AttentionParts = AttentionParts {
-        qkv_bias: false,
-        o_bias: false,
-        fused_qkv: false,
-        qk_norms: NormSpan::None,
-        norm_names: ["q_norm", "k_norm"],
-        o_name: "o_proj",
-        sinks: false,
-        scale: None,
-        softcap: None,
-        window: None,
-        output_gate: false,
-        position_scale: None,
-    };
 }
 
 impl Shape {
@@ -184,6 +125,11 @@ impl Shape {
         }
     }
 
+    /// A norm over `size` values without a weight.
+    fn plain_norm(&self, w: &Weights, size: i32) -> Result<RmsNorm> {
+        w.plain_rms_norm(size, self.rms_norm_eps)
+    }
+
     /// A block with a norm before attention and one before the feed-forward network (Llama).
     pub fn pre_norm_block(
         &self,
@@ -211,6 +157,7 @@ impl Shape {
             mlp,
             mlp_out_norm: None,
             residual: Residual::Sum,
+            ending: Ending::default(),
             kernels: w.kernels(),
         })
     }
@@ -231,6 +178,7 @@ impl Shape {
             mlp,
             mlp_out_norm: norm("post_feedforward_layernorm")?,
             residual: Residual::Sum,
+            ending: Ending::default(),
             kernels: w.kernels(),
         })
     }
@@ -251,114 +199,9 @@ impl Shape {
             mlp,
             mlp_out_norm: norm("post_feedforward_layernorm")?,
             residual: Residual::Sum,
+            ending: Ending::default(),
             kernels: w.kernels(),
         })
-    }
-
-    /// The attention layer under `w`; without `rope`, one that does not see positions.
-    pub fn attention(
-        &self,
-        w: &Weights,
-        rope: Option<&RopeConfig>,
-        parts: AttentionParts,
-    ) -> Result<Attention> {
-        let (heads, kv_heads) = (self.num_attention_heads, self.num_key_value_heads);
-        let (q_dim, kv_dim) = (heads * self.head_dim, kv_heads * self.head_dim);
-        let scale = parts.scale.unwrap_or_else(|| f64::from(self.head_dim).sqrt().recip());
-        // Before any tensor is taken: what the config says wrongly is named as such.
-        let rope = rope.map(|rope| Ok::<_, Error>(Rope::new(self.rotary_dims(rope)?, rope)?));
-        let rope = rope.transpose()?;
-        let (hidden, bias) = (self.hidden_size, parts.qkv_bias);
-        let qkv = if parts.fused_qkv {
-            let qkv_proj = w.linear("qkv_proj", hidden, q_dim + 2 * kv_dim, bias)?;
-            Qkv::Fused { qkv_proj, q_dim, kv_dim }
-        } else if parts.output_gate {
-            let q_dim = q_dim.checked_mul(2).ok_or_else(|| {
-                Error::model("config.json: heads times `head_dim` exceeds 2³¹ - 1")
-            })?;
-            // The queries of all heads, then all gates; the checkpoint has each head's one after the other.
-            let part = |gate: i32| {
-                let first = move |head: i32| (2 * head + gate) * self.head_dim;
-                (0..heads).map(move |head| first(head)..first(head) + self.head_dim)
-            };
-            let rows: Vec<Range<i32>> = part(0).chain(part(1)).collect();
-            let q_proj = w.linear_in_order("q_proj", hidden, &rows, bias)?;
-            let k_proj = w.linear("k_proj", hidden, kv_dim, bias)?;
-            let v_proj = w.linear("v_proj", hidden, kv_dim, bias)?;
-            match w.join([q_proj, k_proj, v_proj], bias)? {
-                Linears::Joined(qkv_proj) => Qkv::Fused { qkv_proj, q_dim, kv_dim },
-                Linears::Separate([q_proj, k_proj, v_proj]) => {
-                    Qkv::Separate { q_proj, k_proj, v_proj }
-                }
-            }
-        } else {
-            let names = [("q_proj", q_dim), ("k_proj", kv_dim), ("v_proj", kv_dim)];
-            match w.linears(names, hidden, bias)? {
-                Linears::Joined(qkv_proj) => Qkv::Fused { qkv_proj, q_dim, kv_dim },
-                Linears::Separate([q_proj, k_proj, v_proj]) => {
-                    Qkv::Separate { q_proj, k_proj, v_proj }
-                }
-            }
-        };
-        let [q_name, k_name] = parts.norm_names;
-        let norms = |q, k| Ok::<_, Error>((self.norm(w, q_name, q)?, self.norm(w, k_name, k)?));
-        let qk_norms = match parts.qk_norms {
-            NormSpan::None => QkNorms::None,
-            NormSpan::Head => {
-                let (q_norm, k_norm) = norms(self.head_dim, self.head_dim)?;
-                QkNorms::Heads { q_norm, k_norm }
-            }
-            NormSpan::RotatedHead => {
-                let (q_norm, k_norm) = norms(self.head_dim, self.head_dim)?;
-                QkNorms::RotatedHeads { q_norm, k_norm }
-            }
-            NormSpan::Projection => {
-                let (q_norm, k_norm) = norms(q_dim, kv_dim)?;
-                QkNorms::Projections { q_norm, k_norm }
-            }
-        };
-        Ok(Attention {
-            config: AttentionConfig {
-                n_heads: heads,
-                n_kv_heads: kv_heads,
-                head_dim: self.head_dim,
-                scale: scale as f32,
-                softcap: parts.softcap.map(|softcap| softcap as f32),
-                window: parts.window,
-            },
-            qkv,
-            o_proj: w.linear(parts.o_name, q_dim, self.hidden_size, parts.o_bias)?,
-            qk_norms,
-            rope,
-            position_scale: parts.position_scale,
-            sinks: parts.sinks.then(|| w.tensor("sinks", &[heads])).transpose()?,
-            has_output_gate: parts.output_gate,
-            kernels: w.kernels(),
-        })
-    }
-
-    /// Values of each head that are rotated.
-    fn rotary_dims(&self, rope: &RopeConfig) -> Result<i32> {
-        let dims = (f64::from(self.head_dim) * rope.partial_rotary_factor) as i32;
-        if dims < 2 || dims % 2 != 0 {
-            return Err(Error::model(format!(
-                "config.json: `partial_rotary_factor` {} of `head_dim` {} is {dims}, rotary positions need pairs",
-                rope.partial_rotary_factor, self.head_dim
-            )));
-        }
-        let RopeScaling::Long { short_factor, long_factor, .. } = &rope.scaling else {
-            return Ok(dims);
-        };
-        for (name, factors) in [("short_factor", short_factor), ("long_factor", long_factor)] {
-            if factors.len() != dims as usize / 2 {
-                return Err(Error::model(format!(
-                    "config.json: `{name}` has {} entries, expected one for each of {} pairs",
-                    factors.len(),
-                    dims / 2
-                )));
-            }
-        }
-        Ok(dims)
     }
 
     /// The gated feed-forward network under `w`.
@@ -449,6 +292,8 @@ impl Shape {
             lm_head: self.lm_head(config, w)?,
             logit_scale: None,
             logit_softcap: None,
+            layer_inputs: None,
+            streams: None,
             vocab_size: self.vocab_size,
             hidden_size: self.hidden_size,
             intermediate_size: self.intermediate_size,

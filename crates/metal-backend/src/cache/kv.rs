@@ -34,6 +34,14 @@ pub(crate) struct View {
     pub visible: Visible,
 }
 
+impl View {
+    /// Another handle on the same keys and values.
+    pub fn share(&self) -> Result<View> {
+        let (keys, values) = (self.keys.share()?, self.values.share()?);
+        Ok(View { keys, values, visible: self.visible.clone() })
+    }
+}
+
 impl KvCache {
     /// The cache of `rows` rows that end after at most `total` positions.
     pub fn new(spec: KvSpec, storage: Storage, rows: usize, total: usize) -> KvCache {

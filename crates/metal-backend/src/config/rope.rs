@@ -66,6 +66,14 @@ pub(crate) enum RopeScaling {
         /// Whether the bounds between the two are rounded to whole dimensions.
         truncate: bool,
     },
+    /// The first pairs of a whole head turn, by the wavelengths that they have there; the others do not
+    /// (Gemma 4).
+    Proportional {
+        /// How much of the pairs turns.
+        part: f64,
+        /// The stretch of the wavelengths.
+        factor: f64,
+    },
     /// LongRoPE (arXiv 2402.13753): a stretch for each wavelength, and another one for sequences
     /// that are longer than the original context.
     Long {
@@ -94,6 +102,10 @@ impl RopeScaling {
         match kind {
             "default" | "none" => Ok(RopeScaling::None),
             "linear" => Ok(RopeScaling::Linear { factor: factor()? }),
+            "proportional" => Ok(RopeScaling::Proportional {
+                part: positive(PARTIAL, 1.0)?,
+                factor: positive("factor", 1.0)?,
+            }),
             "llama3" => Ok(RopeScaling::Llama3 {
                 factor: factor()?,
                 low_freq_factor: positive("low_freq_factor", 1.0)?,
@@ -126,7 +138,7 @@ impl RopeScaling {
                 })
             }
             other => Err(Error::model(format!(
-                "{}: rope type `{other}` is not known; known are default, linear, llama3, longrope, yarn",
+                "{}: rope type `{other}` is not known; known are default, linear, llama3, longrope, proportional, yarn",
                 parameters.name
             ))),
         }
@@ -221,6 +233,21 @@ impl Config {
         Ok(yarn_scale(all_dim, factor).powi(2))
     }
 
+    /// The position encoding of the layers with a window (Gemma 3 and 3n): from `rope_parameters`, else
+    /// `rope_local_base_freq`.
+    ///
+    /// # Errors
+    /// As [`rope`](Self::rope).
+    pub fn local_rope(&self) -> Result<RopeConfig> {
+        const THETA: f64 = 10_000.0;
+        if self.object("rope_parameters")?.is_some() {
+            return self.rope("sliding_attention", THETA);
+        }
+        let theta = self.opt_positive("rope_local_base_freq")?.unwrap_or(THETA);
+        let (scaling, pairs) = (RopeScaling::None, RopePairs::default());
+        Ok(RopeConfig { theta, scaling, partial_rotary_factor: 1.0, pairs })
+    }
+
     /// The rotary embedding of an architecture that may rotate a part of each head only.
     ///
     /// # Errors
@@ -245,6 +272,10 @@ impl Config {
         }
         if part > 1.0 {
             return Err(self.wrong(PARTIAL, &Value::from(part), "at most 1"));
+        }
+        if let RopeScaling::Proportional { .. } = scaling {
+            // Of the pairs, not of the head.
+            part = 1.0;
         }
         let pairs = RopePairs::default();
         Ok(RopeConfig { theta, scaling, partial_rotary_factor: part, pairs })

@@ -80,9 +80,10 @@ impl Budget {
         let layers = specs.iter().map(|spec| spec.cost(storage, dtype_size)).collect();
         let mixers = || model.layers.iter().map(|layer| &layer.mixer);
         let mixed = mixers().map(Mixer::activations).max().unwrap_or(0);
-        // The residual stream and its norms, what the mixer holds, the three intermediates of the
-        // feed-forward network.
-        let activations = 4 * model.hidden_size as u64 + mixed + 3 * model.intermediate_size as u64;
+        // The residual stream and its norms, the layers' own inputs, what the mixer holds, the three
+        // intermediates of the feed-forward network.
+        let stream = 4 * model.stream_values();
+        let activations = stream + mixed + 3 * model.intermediate_size as u64;
         Budget {
             limit,
             layers,

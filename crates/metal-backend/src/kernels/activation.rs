@@ -1,6 +1,6 @@
 //! The activation of a gated network.
 
-use mlx_ffi::{Array, GELU_CUBE, Result, ops};
+use mlx_ffi::{Array, Dtype, GELU_CUBE, Result, ops};
 
 /// What the gate does to what it lets through.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,6 +14,9 @@ pub(crate) enum Activation {
     /// `g · sigmoid(alpha · g)` of the gate and 1 more than what it lets through, both clipped at
     /// `limit` (gpt-oss).
     ClippedSilu { alpha: f32, limit: f32 },
+    /// `GeluTanh` of what the gate has above its mean and so many standard deviations; else of 0 (Gemma
+    /// 3n).
+    SparseGelu { deviations: f32 },
 }
 
 impl Activation {
@@ -26,13 +29,23 @@ impl Activation {
         }
     }
 
+    /// The one that leaves all but this part of a normally distributed gate 0, below 1.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn sparse_gelu(part: f64) -> Result<Activation> {
+        let below = Array::scalar((2.0 * part - 1.0) as f32, Dtype::F32)?;
+        let deviations = ops::erfinv(&below)?.item_f32()? * std::f32::consts::SQRT_2;
+        Ok(Activation::SparseGelu { deviations })
+    }
+
     /// As our own kernels know it.
     pub fn fused(self) -> Option<mlx_ffi::Activation> {
         match self {
             Activation::Silu => Some(mlx_ffi::Activation::Silu),
             Activation::GeluTanh => Some(mlx_ffi::Activation::GeluTanh),
             Activation::Relu => Some(mlx_ffi::Activation::Relu),
-            Activation::ClippedSilu { .. } => None,
+            Activation::ClippedSilu { .. } | Activation::SparseGelu { .. } => None,
         }
     }
 
@@ -51,6 +64,10 @@ impl Activation {
                 ops::multiply(&gelu, up)
             }
             Activation::Relu => ops::multiply(&ops::maximum(gate, &scalar(0.0)?)?, up),
+            Activation::SparseGelu { deviations } => {
+                let gate = above(gate, deviations)?;
+                Activation::GeluTanh.gated(&gate, up)
+            }
             Activation::ClippedSilu { alpha, limit } => {
                 let gate = ops::minimum(gate, &scalar(limit)?)?;
                 let up = ops::maximum(&ops::minimum(up, &scalar(limit)?)?, &scalar(-limit)?)?;
@@ -59,5 +76,43 @@ impl Activation {
                 ops::multiply(&silu, &ops::add(&up, &scalar(1.0)?)?)
             }
         }
+    }
+}
+
+/// What the values of each row of `x` have above their mean and so many standard deviations; 0 where they
+/// have less.
+fn above(x: &Array, deviations: f32) -> Result<Array> {
+    let scalar = |value| Array::scalar(value, Dtype::F32);
+    let wide = ops::astype(x, Dtype::F32)?;
+    let size = x.shape().last().copied().unwrap_or(1).max(1);
+    let mean = |x: &Array| ops::multiply(&ops::sum(x, -1, true)?, &scalar(1.0 / size as f32)?);
+    let middle = mean(&wide)?;
+    let distance = ops::subtract(&wide, &middle)?;
+    let deviation = ops::power(&mean(&ops::multiply(&distance, &distance)?)?, &scalar(0.5)?)?;
+    let least = ops::multiply(&deviation, &scalar(deviations)?)?;
+    let kept = ops::maximum(&ops::subtract(&distance, &least)?, &scalar(0.0)?)?;
+    ops::astype(&kept, x.dtype())
+}
+
+#[cfg(test)]
+mod tests {
+    use mlx_ffi::{Device, use_device};
+
+    use super::*;
+
+    #[test]
+    fn a_sparse_gate_opens_above_the_quantile_only() {
+        use_device(Device::Cpu).expect("a CPU");
+        let sparse = Activation::sparse_gelu(0.95).expect("an activation");
+        let Activation::SparseGelu { deviations } = sparse else { panic!("{sparse:?}") };
+        assert!((deviations - 1.644_853_6).abs() < 1e-5, "{deviations}");
+        // Mean 1, deviation 3: the last value is 10 - 1 - 3 · 1.6448536 above.
+        let mut values = [0.0; 10];
+        values[9] = 10.0;
+        let gate = Array::from_f32(&values, &[1, 10]).expect("a row");
+        let ones = Array::from_f32(&[1.0; 10], &[1, 10]).expect("a row");
+        let found = sparse.gated(&gate, &ones).expect("it opens").to_vec_f32().expect("values");
+        assert_eq!(found[..9], [0.0; 9]);
+        assert!((found[9] - 4.065_44).abs() < 1e-3, "{found:?}");
     }
 }

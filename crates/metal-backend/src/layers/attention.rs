@@ -28,6 +28,18 @@ pub(crate) struct AttentionConfig {
     pub softcap: Option<f32>,
     /// How many positions a position sees, itself included; `None`: all before it.
     pub window: Option<i32>,
+    pub sharing: Sharing,
+}
+
+/// Whose keys and values a layer sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// Its own.
+    Own,
+    /// Its own, which others see too, under this number.
+    Lends(usize),
+    /// Those that an earlier layer lends under this number.
+    Borrows(usize),
 }
 
 /// Attention with optional norms on queries and keys.
@@ -37,6 +49,8 @@ pub(crate) struct Attention {
     pub qkv: Qkv,
     pub o_proj: Linear,
     pub qk_norms: QkNorms,
+    /// Over each head of values.
+    pub v_norm: Option<RmsNorm>,
     /// `None`: the layer does not see positions.
     pub rope: Option<Rope>,
     /// What queries are multiplied with as positions grow.
@@ -60,7 +74,9 @@ impl Attention {
         positions: &mut Positions,
         cache: &mut KvCache,
     ) -> Result<Array> {
-        let [q, k, v] = self.qkv.forward(x, fusion)?;
+        let (q, own) = self.qkv.forward(x, fusion)?;
+        let [k, v] = own.ok_or_else(|| mlx_ffi::Error::new("a layer that borrows has a cache"))?;
+        let v = self.normed(v)?;
         let (q, gate) = if self.has_output_gate { q.halves()? } else { (q, None) };
         let (q, k) = self.qk_norms.projections(q, k)?;
         let epilogue = fusion.only_epilogue();
@@ -78,14 +94,57 @@ impl Attention {
         };
         let v = self.kernels.heads(&v, self.config.head_dim)?;
         let view = cache.update(&k, &v)?;
+        if let Sharing::Lends(number) = self.config.sharing {
+            positions.lend(number, (&view, &k))?;
+        }
+        let out = self.observed(&q, &k, &view, positions)?;
+        self.o_proj.forward_fused(&gated(out, gate)?, epilogue)
+    }
+
+    /// `x`, `[b, l, hidden_size]`, as queries over the keys and values that an earlier layer of the same
+    /// pass lends.
+    pub fn borrowed(
+        &self,
+        x: &Array,
+        fusion: Fusion<'_>,
+        positions: &mut Positions,
+    ) -> Result<Array> {
+        let Sharing::Borrows(lender) = self.config.sharing else {
+            return Err(mlx_ffi::Error::new("a layer with keys of its own has no cache"));
+        };
+        let (q, _) = self.qkv.forward(x, fusion)?;
+        let (q_norm, _) = self.qk_norms.heads();
+        let q = self.turned(&q, q_norm, positions)?;
+        let (view, k) = positions.borrow(lender)?;
+        let out = self.observed(&q, &k, &view, positions)?;
+        self.o_proj.forward_fused(&out, fusion.only_epilogue())
+    }
+
+    /// The values of all heads, `[b, l, …]`, with their norm.
+    fn normed(&self, v: Columns) -> Result<Columns> {
+        let Some(norm) = &self.v_norm else { return Ok(v) };
+        let v = v.array()?;
+        let [b, l, values] = v.dims()?;
+        let heads = ops::reshape(&v, &[b, l, -1, self.config.head_dim])?;
+        Ok(Columns::all(ops::reshape(&norm.forward(&heads)?, &[b, l, values])?))
+    }
+
+    /// Queries `[b, n_heads, l, d]` over keys and values, of which `k` are the last ones:
+    /// `[b, l, n_heads * d]`. One who observes the pass is told.
+    fn observed(
+        &self,
+        q: &Array,
+        k: &Array,
+        view: &View,
+        positions: &mut Positions,
+    ) -> Result<Array> {
         if let Some(observed) = positions.observer() {
             let sinks = self.sinks.as_ref().map(Array::share).transpose()?;
             let AttentionConfig { scale, softcap, .. } = self.config;
             let scores = Scores { scale, softcap, sinks };
-            *observed = Some(Observed::new(&q, &k, &view, scores)?);
+            *observed = Some(Observed::new(q, k, view, scores)?);
         }
-        let out = self.attended(&q, &view, positions)?;
-        self.o_proj.forward_fused(&gated(out, gate)?, epilogue)
+        self.attended(q, view, positions)
     }
 
     /// The slot in the cache for one position of each row, where `l` is one and there is one operation
@@ -109,10 +168,12 @@ impl Attention {
         if fits { cache.reserve(dtype) } else { Ok(None) }
     }
 
-    /// Whether kernels know how queries and keys are normed, rotated and scaled.
+    /// Whether kernels know how queries and keys are normed, rotated and scaled, and no other layer needs
+    /// them.
     fn is_plain(&self) -> bool {
         let norms_come_first = !matches!(self.qk_norms, QkNorms::RotatedHeads { .. });
-        self.position_scale.is_none() && self.has_halves() && norms_come_first
+        let is_alone = self.config.sharing == Sharing::Own;
+        is_alone && self.position_scale.is_none() && self.has_halves() && norms_come_first
     }
 
     /// Whether the halves of what is rotated are rotated together, as kernels know it.

@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Dtype, Result, ops};
 
-use super::{FeedForward, Fusion, Mixer, Positions, RmsNorm, Workspace};
+use super::{AltUp, Ending, FeedForward, Fusion, Mixer, Positions, RmsNorm, Workspace};
 use crate::cache::State;
 use crate::kernels::Kernels;
 
@@ -21,12 +21,14 @@ pub(crate) struct Block {
     /// On what the feed-forward network adds.
     pub mlp_out_norm: Option<RmsNorm>,
     pub residual: Residual,
+    /// What comes behind both.
+    pub ending: Ending,
     /// Whose kernels add to the residual stream.
     pub kernels: Kernels,
 }
 
 /// How the two halves of a block add to the residual stream.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Debug)]
 pub(crate) enum Residual {
     /// One after the other.
     Sum,
@@ -34,6 +36,8 @@ pub(crate) enum Residual {
     Scaled(f32),
     /// Both at once: both see what the norm before the mixer makes, and there are no other norms.
     Parallel,
+    /// One after the other, to one of several streams, from which the others are guessed.
+    AltUp(Box<AltUp>),
 }
 
 /// The residual stream, and what the next norm makes of it where that is known already.
@@ -52,16 +56,36 @@ impl Stream {
 }
 
 impl Block {
-    /// `[b, l, hidden_size]` to the same. `next`, the norm of what follows, is computed too where that is
-    /// one operation with it. `state` remembers `l` more positions.
+    /// `[b, l, hidden_size]` to the same. `input` is the layer's own, where layers have one. `next`, the
+    /// norm of what follows, is computed too where that is one operation with it. `state` remembers `l`
+    /// more positions.
     pub fn forward(
+        &self,
+        x: &Stream,
+        input: Option<&Array>,
+        next: Option<&RmsNorm>,
+        positions: &mut Positions,
+        state: &mut State,
+    ) -> Result<Stream> {
+        if let Residual::AltUp(altup) = &self.residual {
+            return self.alternating(altup, x, input, positions, state);
+        }
+        if self.ending.is_nothing() {
+            return self.halves(x, next, positions, state);
+        }
+        let Stream { h, .. } = self.halves(x, None, positions, state)?;
+        Ok(Stream { h: self.ending.forward(h, input)?, normed: None })
+    }
+
+    /// The residual stream behind both halves.
+    fn halves(
         &self,
         x: &Stream,
         next: Option<&RmsNorm>,
         positions: &mut Positions,
         state: &mut State,
     ) -> Result<Stream> {
-        if self.residual == Residual::Parallel {
+        if let Residual::Parallel = self.residual {
             return self.parallel(x, positions, state);
         }
         let mix = |residual: Option<&Array>| {
@@ -103,8 +127,35 @@ impl Block {
         Ok(Stream { h, normed: None })
     }
 
+    /// One of several streams computed, the others corrected by what came of it.
+    fn alternating(
+        &self,
+        altup: &AltUp,
+        x: &Stream,
+        input: Option<&Array>,
+        positions: &mut Positions,
+        state: &mut State,
+    ) -> Result<Stream> {
+        let predicted = altup.predict(&x.h)?;
+        let stream = Stream { h: altup.active(&predicted)?, normed: None };
+        let normed = stream.fusion(&self.input_norm, None).prologue(&stream.h)?;
+        let seen = Fusion { normed: Some(&normed), ..Fusion::default() };
+        let mixed = self.mixer.forward(&stream.h, seen, positions, state)?;
+        let mixed = match &self.mixer_out_norm {
+            None => mixed,
+            Some(norm) => norm.forward(&mixed)?,
+        };
+        let h = Stream { h: altup.laurel.join(&stream.h, &mixed, &normed)?, normed: None };
+        let fed = self.mlp.forward(&h.h, h.fusion(&self.mlp_norm, None))?;
+        let Stream { h, .. } = self.sum(&h, fed, &self.mlp_out_norm)?;
+        Ok(Stream { h: altup.correct(&predicted, &h, input)?, normed: None })
+    }
+
     /// Norms what comes in, where the sum before a block does that otherwise.
     pub fn prepare(&self, x: &mut Stream) -> Result<()> {
+        if let Residual::AltUp(_) = self.residual {
+            return Ok(());
+        }
         if self.kernels.adds_rows(&x.h)
             && let Some(norm) = self.first_norm()
         {
@@ -115,7 +166,11 @@ impl Block {
 
     /// Bytes that its products take beside the activations, which are of `dtype`.
     pub fn workspace(&self, dtype: Dtype) -> Workspace {
-        self.mixer.workspace(dtype).then(self.mlp.workspace(dtype))
+        let halves = self.mixer.workspace(dtype).then(self.mlp.workspace(dtype));
+        match &self.residual {
+            Residual::AltUp(altup) => halves.then(altup.workspace(dtype)),
+            _ => halves.then(self.ending.workspace(dtype)),
+        }
     }
 
     /// The residual stream after a half of a block, which may be told to add its result to it itself: a
@@ -128,7 +183,7 @@ impl Block {
         next: Option<&RmsNorm>,
     ) -> Result<Stream> {
         let kernels = self.kernels;
-        if self.residual == Residual::Sum {
+        if let Residual::Sum = self.residual {
             if out_norm.is_none() && !kernels.adds_rows(&x.h) {
                 return Ok(Stream { h: half(Some(&x.h))?, normed: None });
             }
@@ -147,9 +202,9 @@ impl Block {
     /// The residual stream with what a half of the block adds, after its norm.
     fn sum(&self, x: &Stream, out: Array, out_norm: &Option<RmsNorm>) -> Result<Stream> {
         let out = out_norm.as_ref().map_or_else(|| out.share(), |norm| norm.forward(&out))?;
-        let out = match self.residual {
-            Residual::Scaled(factor) => ops::multiply(&out, &Array::scalar(factor, out.dtype())?)?,
-            Residual::Sum | Residual::Parallel => out,
+        let out = match &self.residual {
+            Residual::Scaled(factor) => ops::multiply(&out, &Array::scalar(*factor, out.dtype())?)?,
+            Residual::Sum | Residual::Parallel | Residual::AltUp(_) => out,
         };
         Ok(Stream { h: self.kernels.sum(&x.h, &out)?, normed: None })
     }

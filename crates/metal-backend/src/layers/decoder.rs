@@ -2,7 +2,10 @@
 
 use mlx_ffi::{Array, Indices, Result, ops};
 
-use super::{Block, Embedding, Fusion, Linear, Pass, Positions, RmsNorm, StepCapture, Workspace};
+use super::{
+    Block, Embedding, Fusion, LayerInputs, Linear, Pass, Positions, RmsNorm, StepCapture, Streams,
+    Workspace,
+};
 use crate::cache::{Caches, RopeFactors};
 use crate::kernels::Kernels;
 
@@ -21,6 +24,10 @@ pub(crate) struct Decoder {
     pub embed_tokens: Embedding,
     /// What embeddings are multiplied with.
     pub embed_scale: Option<f64>,
+    /// One more input for each layer.
+    pub layer_inputs: Option<LayerInputs>,
+    /// What makes several residual streams of one, and one of several.
+    pub streams: Option<Streams>,
     pub layers: Vec<Block>,
     pub norm: RmsNorm,
     pub lm_head: Head,
@@ -52,18 +59,27 @@ impl Decoder {
     }
 
     /// `ids`, `[b, l]`, to what goes into the first layer, `[b, l, hidden_size]`.
-    pub fn embed(&self, ids: &Indices) -> Result<Array> {
-        let h = self.embed_tokens.forward(ids)?;
+    fn embed(&self, ids: &Indices) -> Result<Array> {
         match self.embed_scale {
-            Some(scale) => ops::multiply(&h, &Array::scalar(scale as f32, h.dtype())?),
-            None => Ok(h),
+            Some(scale) => self.embed_tokens.scaled(ids, scale),
+            None => self.embed_tokens.forward(ids),
         }
     }
 
     /// The pass of `ids`, `[b, l]`, before its first layer. Rows whose input is no ids begin with
     /// [`Pass::new`].
     pub fn begin(&self, ids: &Indices, caches: &Caches) -> Result<Pass> {
-        Ok(Pass::new(self.embed(ids)?, Positions::after(caches)))
+        self.begin_at(ids, Positions::after(caches))
+    }
+
+    fn begin_at(&self, ids: &Indices, positions: Positions) -> Result<Pass> {
+        let h = self.embed(ids)?;
+        let inputs = self.layer_inputs.as_ref().map(|inputs| inputs.forward(ids, &h));
+        let h = match &self.streams {
+            None => h,
+            Some(streams) => streams.begin(&h)?,
+        };
+        Ok(Pass::new(h, positions).with_layer_inputs(inputs.transpose()?))
     }
 
     /// Takes a pass through its next `count` layers. True once it is through all of them; the
@@ -73,13 +89,18 @@ impl Decoder {
         for index in pass.layer..end {
             let state = &mut caches.layers_mut()[index];
             let next = self.layers.get(index + 1).and_then(Block::first_norm);
+            let inputs = pass.layer_inputs.as_ref();
+            let input = inputs.map(|all| LayerInputs::of_layer(all, index)).transpose()?;
             let (layer, positions) = (&self.layers[index], &mut pass.positions);
-            pass.stream = layer.forward(&pass.stream, next, positions, state)?;
+            pass.stream = layer.forward(&pass.stream, input.as_ref(), next, positions, state)?;
         }
         pass.layer = end;
         let through = end == self.layers.len();
         if through {
             let [_, l, _] = pass.stream.h.dims()?;
+            if let Some(streams) = &self.streams {
+                pass.stream.h = streams.end(&pass.stream.h)?;
+            }
             caches.advance(l);
         }
         Ok(through)
@@ -94,8 +115,7 @@ impl Decoder {
         caches: &mut Caches,
         capture: &mut StepCapture,
     ) -> Result<Array> {
-        let h = self.embed(ids)?;
-        let mut pass = Pass::new(h, Positions::of_step(caches, capture.places()));
+        let mut pass = self.begin_at(ids, Positions::of_step(caches, capture.places()))?;
         let Some(inputs) = capture.inputs(&self.layers, &mut pass, caches)? else {
             self.advance(&mut pass, caches, self.layers.len())?;
             return pass.h().share();
@@ -125,12 +145,29 @@ impl Decoder {
         ops::multiply(&ops::tanh(&ops::divide(&logits, &softcap)?)?, &softcap)
     }
 
+    /// Values of one position between layers: the residual stream and the layers' own inputs. Several
+    /// streams are computed in F32, and count twice.
+    pub fn stream_values(&self) -> u64 {
+        let size = self.layer_inputs.as_ref().map_or(0, |inputs| inputs.size as u64);
+        let streams = self.streams.as_ref().map_or(1, |streams| 2 * streams.count());
+        streams * self.hidden_size as u64 + self.layers.len() as u64 * size
+    }
+
     /// Bytes that the products of the layers, and of the embeddings before them, take beside the
     /// activations.
     pub fn workspace(&self) -> Workspace {
         let dtype = self.embed_tokens.dtype();
         let layers = self.layers.iter().map(|layer| layer.workspace(dtype));
-        let largest = layers.fold(self.embed_tokens.workspace(), Workspace::or);
+        let embeddings = self.embed_tokens.workspace();
+        let embeddings = match &self.layer_inputs {
+            None => embeddings,
+            Some(inputs) => embeddings.then(inputs.workspace(dtype)),
+        };
+        let embeddings = match &self.streams {
+            None => embeddings,
+            Some(streams) => embeddings.then(streams.workspace(dtype)),
+        };
+        let largest = layers.fold(embeddings, Workspace::or);
         // While the device computes a layer, the next one is prepared.
         Workspace { unpacked: 2 * largest.unpacked, ..largest }
     }

@@ -1,6 +1,6 @@
 //! Token embeddings, which may serve as the output layer too.
 
-use mlx_ffi::{Array, Dtype, Indices, Quantized, Result, dequantize, ops};
+use mlx_ffi::{Array, Dtype, Indices, QuantMode, Quantized, Result, dequantize, ops};
 
 use super::{Fusion, Lora, Weight, Workspace};
 use crate::kernels::Matrix;
@@ -59,6 +59,21 @@ impl Embedding {
             None => Ok(y),
             Some(lora) => lora.embed(ids, &y),
         }
+    }
+
+    /// `ids`, `[b, l]`, to `[b, l, hidden_size]`, times `factor`.
+    pub fn scaled(&self, ids: &Indices, factor: f64) -> Result<Array> {
+        let y = self.forward(ids)?;
+        let dtype = match &self.weight.matrix {
+            // MLX unpacks floating-point modes to bf16, and mlx-lm scales what it has there.
+            Matrix::Quantized(packed) if packed.quantization.mode != QuantMode::Affine => {
+                Dtype::Bf16
+            }
+            _ => y.dtype(),
+        };
+        let y = ops::astype(&y, dtype)?;
+        let y = ops::multiply(&y, &Array::scalar(factor as f32, dtype)?)?;
+        ops::astype(&y, self.dtype)
     }
 
     /// The tied output layer: `[…, hidden_size]` to `[…, vocab_size]`, with its `fusion`.

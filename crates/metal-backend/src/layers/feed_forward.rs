@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Dtype, Result};
 
-use super::{Fusion, LatentMoe, Mlp, Moe, Workspace};
+use super::{DenseAndMoe, Fusion, LatentMoe, Mlp, Moe, Workspace};
 
 /// The second half of a block.
 #[derive(Debug)]
@@ -11,6 +11,8 @@ pub(crate) enum FeedForward {
     Mlp(Box<Mlp>),
     /// A few of many.
     Moe(Box<Moe>),
+    /// One network for all positions and a few of many.
+    DenseAndMoe(Box<DenseAndMoe>),
     /// A few of many, which see fewer values.
     Latent(Box<LatentMoe>),
     /// Nothing: the block is a token mixer alone.
@@ -35,12 +37,19 @@ impl From<LatentMoe> for FeedForward {
     }
 }
 
+impl From<DenseAndMoe> for FeedForward {
+    fn from(both: DenseAndMoe) -> FeedForward {
+        FeedForward::DenseAndMoe(Box::new(both))
+    }
+}
+
 impl FeedForward {
     /// Bytes that its products take beside the activations, which are of `dtype`.
     pub fn workspace(&self, dtype: Dtype) -> Workspace {
         match self {
             FeedForward::Mlp(mlp) => mlp.workspace(dtype),
             FeedForward::Moe(moe) => moe.workspace(dtype),
+            FeedForward::DenseAndMoe(both) => both.workspace(dtype),
             FeedForward::Latent(moe) => moe.workspace(dtype),
             FeedForward::Nothing => Workspace::default(),
         }
@@ -53,6 +62,7 @@ impl FeedForward {
             FeedForward::Moe(moe) => {
                 fusion.epilogue(moe.kernels, moe.forward(&fusion.prologue(x)?)?)
             }
+            FeedForward::DenseAndMoe(both) => both.forward(x, fusion),
             FeedForward::Latent(latent) => {
                 fusion.epilogue(latent.moe.kernels, latent.forward(&fusion.prologue(x)?)?)
             }

@@ -3,7 +3,7 @@
 use mlx_ffi::{Array, Device, Dtype, Result};
 
 use super::{
-    Attention, DeltaNet, Fusion, HeadSizes, LatentAttention, Mamba2, Positions, Rope,
+    Attention, DeltaNet, Fusion, HeadSizes, LatentAttention, Mamba2, Positions, Rope, Sharing,
     ShortConvolution, SideBySide, Workspace,
 };
 use crate::cache::{Slot, State, StateSpec};
@@ -81,6 +81,9 @@ impl Mixer {
             (Mixer::Latent(latent), State::Kv(cache)) => {
                 latent.forward(x, fusion, positions, cache)
             }
+            (Mixer::Attention(attention), State::Nothing) => {
+                attention.borrowed(x, fusion, positions)
+            }
             (Mixer::Delta(delta), State::Recurrent(state)) => {
                 delta.forward(x, fusion, positions, state)
             }
@@ -100,8 +103,13 @@ impl Mixer {
     /// What it remembers of each row, of which a context length may bound the positions.
     pub fn state(&self, context_length: Option<i32>) -> StateSpec {
         match self {
-            Mixer::Attention(attention) => StateSpec::Kv(attention.kv_spec(context_length)),
             Mixer::Latent(latent) => StateSpec::Kv(latent.kv_spec(context_length)),
+            Mixer::Attention(attention) => match attention.config.sharing {
+                Sharing::Borrows(_) => StateSpec::Nothing,
+                Sharing::Own | Sharing::Lends(_) => {
+                    StateSpec::Kv(attention.kv_spec(context_length))
+                }
+            },
             Mixer::Delta(delta) => StateSpec::Recurrent(delta.spec()),
             Mixer::Convolution(convolution) => StateSpec::Recurrent(convolution.spec()),
             Mixer::Mamba(mamba) => StateSpec::Recurrent(mamba.spec()),

@@ -1,19 +1,23 @@
 //! The parts that models are made of. Each says what it computes, what it remembers and what it costs;
 //! model files only name them.
 
+mod altup;
 mod attention;
 mod block;
 mod capture;
 mod decoder;
 mod delta_net;
 mod delta_projections;
+mod dense_and_moe;
 mod embedding;
+mod ending;
 mod experts;
 mod feed_forward;
 mod fusion;
 mod head_linear;
 mod latent;
 mod latent_moe;
+mod layer_inputs;
 mod linear;
 mod lora;
 mod mamba2;
@@ -32,10 +36,12 @@ mod routing;
 mod short_convolution;
 mod side_by_side;
 mod step_offsets;
+mod streams;
 mod weight;
 mod workspace;
 
-pub(crate) use attention::{Attention, AttentionConfig};
+pub(crate) use altup::{AltUp, Laurel};
+pub(crate) use attention::{Attention, AttentionConfig, Sharing};
 pub(crate) use block::{Block, Residual};
 pub(crate) use capture::StepCapture;
 pub(crate) use decoder::{Decoder, Head};
@@ -43,13 +49,16 @@ pub(crate) use delta_net::{DeltaGate, DeltaNet};
 pub(crate) use delta_projections::{
     DeltaProjections, DeltaSizes, LowRankFirst, LowRankProjections,
 };
+pub(crate) use dense_and_moe::DenseAndMoe;
 pub(crate) use embedding::Embedding;
+pub(crate) use ending::{Ending, LayerInput};
 pub(crate) use experts::ExpertLinear;
 pub(crate) use feed_forward::FeedForward;
 pub(crate) use fusion::Fusion;
 pub(crate) use head_linear::HeadLinear;
 pub(crate) use latent::{LatentAttention, LatentQueries, LatentSizes};
 pub(crate) use latent_moe::LatentMoe;
+pub(crate) use layer_inputs::LayerInputs;
 pub(crate) use linear::Linear;
 pub(crate) use lora::{ExpertLora, Lora};
 pub(crate) use mamba2::{GatedNorm, Mamba2, MambaSizes};
@@ -67,5 +76,6 @@ pub(crate) use rotation::Rotation;
 pub(crate) use routing::{ExpertGroups, Routing, Score, ScoredRouting};
 pub(crate) use short_convolution::ShortConvolution;
 pub(crate) use side_by_side::{Multipliers, SideBySide};
+pub(crate) use streams::Streams;
 pub(crate) use weight::Weight;
 pub(crate) use workspace::Workspace;

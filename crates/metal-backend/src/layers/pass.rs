@@ -16,12 +16,19 @@ pub(crate) struct Pass {
     /// Layers that are done.
     pub(super) layer: usize,
     pub(super) positions: Positions,
+    /// The inputs of all layers, `[b, l, layers, size]`, where layers have one of their own.
+    pub(super) layer_inputs: Option<Array>,
 }
 
 impl Pass {
     /// The pass of `h`, `[b, l, hidden_size]`, at `positions`, before its first layer.
     pub fn new(h: Array, positions: Positions) -> Pass {
-        Pass { stream: Stream { h, normed: None }, layer: 0, positions }
+        Pass { stream: Stream { h, normed: None }, layer: 0, positions, layer_inputs: None }
+    }
+
+    /// The pass with inputs of all layers, `[b, l, layers, size]`.
+    pub fn with_layer_inputs(self, layer_inputs: Option<Array>) -> Pass {
+        Pass { layer_inputs, ..self }
     }
 
     /// `[b, l, hidden_size]`, as the last layer left it.
@@ -31,7 +38,7 @@ impl Pass {
 
     /// What is still needed of the last layer, for evaluation.
     pub fn arrays(&self) -> impl Iterator<Item = &Array> {
-        iter::once(&self.stream.h).chain(&self.stream.normed)
+        iter::once(&self.stream.h).chain(&self.stream.normed).chain(&self.layer_inputs)
     }
 
     /// Layers that are done.

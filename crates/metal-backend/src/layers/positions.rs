@@ -26,6 +26,8 @@ pub(crate) struct Positions {
     on_device: SharedOffsets,
     /// Where attention leaves what it sees, where somebody observes it.
     observer: Option<Option<Observed>>,
+    /// What layers lend to later ones: the lender's number, what its queries see, and its new keys.
+    lent: Vec<(usize, View, Array)>,
 }
 
 impl Positions {
@@ -45,6 +47,21 @@ impl Positions {
             cos_sin: Vec::new(),
             on_device,
             observer: None,
+            lent: Vec::new(),
+        }
+    }
+
+    /// Lends what a layer's queries see and its new keys, `[b, n_kv_heads, l, head_dim]`, under a number.
+    pub fn lend(&mut self, number: usize, (view, keys): (&View, &Array)) -> Result<()> {
+        self.lent.push((number, view.share()?, keys.share()?));
+        Ok(())
+    }
+
+    /// What is lent under a number.
+    pub fn borrow(&self, number: usize) -> Result<(View, Array)> {
+        match self.lent.iter().find(|(lender, ..)| *lender == number) {
+            Some((_, view, keys)) => Ok((view.share()?, keys.share()?)),
+            None => Err(mlx_ffi::Error::new(format!("layer {number} lends nothing"))),
         }
     }
 

@@ -18,6 +18,18 @@ pub(crate) enum Qkv {
         /// Values of all key heads, and of all value heads.
         kv_dim: i32,
     },
+    /// One matrix for queries, and one for keys that are values too.
+    Keys { q_proj: Linear, k_proj: Linear },
+    /// One matrix whose rows are those of all queries and of all keys, which are values too.
+    FusedKeys {
+        qk_proj: Linear,
+        /// Values of all query heads.
+        q_dim: i32,
+        /// Values of all key heads.
+        kv_dim: i32,
+    },
+    /// One matrix for queries: keys and values are another layer's.
+    Queries(Linear),
 }
 
 impl Qkv {
@@ -27,29 +39,48 @@ impl Qkv {
             Qkv::Separate { q_proj, k_proj, v_proj } => {
                 q_proj.workspace(dtype).and(k_proj.workspace(dtype)).and(v_proj.workspace(dtype))
             }
-            Qkv::Fused { qkv_proj, .. } => qkv_proj.workspace(dtype),
+            Qkv::Fused { qkv_proj: all, .. }
+            | Qkv::FusedKeys { qk_proj: all, .. }
+            | Qkv::Queries(all) => all.workspace(dtype),
+            Qkv::Keys { q_proj, k_proj } => q_proj.workspace(dtype).and(k_proj.workspace(dtype)),
         }
     }
 
-    /// `x`, `[b, l, hidden_size]`, to queries of `q_dim` columns, keys and values of `kv_dim`.
-    /// The prologue of `fusion` comes first.
-    pub fn forward(&self, x: &Array, fusion: Fusion<'_>) -> Result<[Columns; 3]> {
+    /// `x`, `[b, l, hidden_size]`, to queries of `q_dim` columns, and keys and values of `kv_dim` where the
+    /// layer makes its own. The prologue of `fusion` comes first.
+    pub fn forward(
+        &self,
+        x: &Array,
+        fusion: Fusion<'_>,
+    ) -> Result<(Columns, Option<[Columns; 2]>)> {
         let fusion = fusion.only_prologue();
         match self {
             Qkv::Separate { q_proj, k_proj, v_proj } => {
                 let x = fusion.prologue(x)?;
                 let all = |linear: &Linear| linear.forward(&x).map(Columns::all);
-                Ok([all(q_proj)?, all(k_proj)?, all(v_proj)?])
+                Ok((all(q_proj)?, Some([all(k_proj)?, all(v_proj)?])))
             }
             Qkv::Fused { qkv_proj, q_dim, kv_dim } => {
                 let all = qkv_proj.forward_fused(x, fusion)?;
                 let (k_end, v_end) = (q_dim + kv_dim, q_dim + 2 * kv_dim);
-                Ok([
-                    Columns { of: all.share()?, range: 0..*q_dim },
-                    Columns { of: all.share()?, range: *q_dim..k_end },
-                    Columns { of: all, range: k_end..v_end },
-                ])
+                let queries = Columns { of: all.share()?, range: 0..*q_dim };
+                let keys = Columns { of: all.share()?, range: *q_dim..k_end };
+                Ok((queries, Some([keys, Columns { of: all, range: k_end..v_end }])))
             }
+            Qkv::Keys { q_proj, k_proj } => {
+                let x = fusion.prologue(x)?;
+                let keys = k_proj.forward(&x)?;
+                let twice = [Columns::all(keys.share()?), Columns::all(keys)];
+                Ok((Columns::all(q_proj.forward(&x)?), Some(twice)))
+            }
+            Qkv::FusedKeys { qk_proj, q_dim, kv_dim } => {
+                let all = qk_proj.forward_fused(x, fusion)?;
+                let queries = Columns { of: all.share()?, range: 0..*q_dim };
+                let range = *q_dim..q_dim + kv_dim;
+                let keys = Columns { of: all.share()?, range: range.clone() };
+                Ok((queries, Some([keys, Columns { of: all, range }])))
+            }
+            Qkv::Queries(q_proj) => Ok((Columns::all(q_proj.forward_fused(x, fusion)?), None)),
         }
     }
 }
@@ -61,6 +92,8 @@ pub(crate) enum QkNorms {
     None,
     /// Over each head by itself, before its rotation.
     Heads { q_norm: RmsNorm, k_norm: RmsNorm },
+    /// Over each head of queries, before its rotation; there are no keys.
+    Queries { q_norm: RmsNorm },
     /// Over each head by itself, after its rotation.
     RotatedHeads { q_norm: RmsNorm, k_norm: RmsNorm },
     /// Over all heads at once, before their rotation.
@@ -93,6 +126,7 @@ impl QkNorms {
     pub fn heads(&self) -> (Option<&RmsNorm>, Option<&RmsNorm>) {
         match self {
             QkNorms::Heads { q_norm, k_norm } => (Some(q_norm), Some(k_norm)),
+            QkNorms::Queries { q_norm } => (Some(q_norm), None),
             _ => (None, None),
         }
     }

@@ -125,6 +125,16 @@ impl Rope {
                 let wavelengths = base_wavelengths(dims, theta).enumerate().map(stretch);
                 Rope::with_wavelengths(dims, wavelengths, attention_factor as f32)
             }
+            RopeScaling::Proportional { part, factor } => {
+                let turning = (part * f64::from(dims) / 2.0).floor() as usize;
+                // A pair whose wavelength has no end stays as it is.
+                let stretch = |(index, wavelength)| match index < turning {
+                    true => wavelength * factor,
+                    false => f64::INFINITY,
+                };
+                let wavelengths = base_wavelengths(dims, theta).enumerate().map(stretch);
+                Rope::with_wavelengths(dims, wavelengths, 1.0)
+            }
             RopeScaling::Long {
                 ref short_factor,
                 ref long_factor,
@@ -270,6 +280,20 @@ mod tests {
         let stretched = [8.0, 25.2982, 80.0, 252.982, 800.0, 2529.82, 8000.0, 25298.2];
         check(r#""rope_type": "linear", "factor": 8.0"#, stretched, 1.0);
         check(r#""type": "linear", "factor": 8"#, stretched, 1.0);
+    }
+
+    #[test]
+    fn proportional_scaling_turns_the_first_pairs_of_the_whole_head() {
+        let text = r#"{"rope_parameters": {"full_attention": {"rope_theta": 10000.0,
+            "rope_type": "proportional", "partial_rotary_factor": 0.25, "factor": 2.0}}}"#;
+        let config = Config::parse("config.json", text).unwrap();
+        let rope = Rope::new(16, &config.rope("full_attention", 5.0).unwrap()).unwrap();
+        let found = &rope.rotation(RopeFactors::Short).inv_freq;
+        let expected = [0.5, 0.5 * 10_000_f32.powf(-2.0 / 16.0), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+        assert_eq!(found.len(), expected.len());
+        for (found, expected) in found.iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-6, "{found} {expected}");
+        }
     }
 
     #[test]

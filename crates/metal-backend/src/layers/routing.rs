@@ -12,6 +12,8 @@ pub(crate) enum Routing {
     /// The most likely experts, by their probabilities among the chosen, from logits that were never
     /// compared with those of all (gpt-oss): rounding differs.
     Logits,
+    /// As `Logits`, the weight of each expert being multiplied with its own of these, `[experts]` (Gemma 4).
+    ScaledLogits(Array),
     /// The best scores, which a correction and groups may change for the choice alone.
     Scored(ScoredRouting),
 }
@@ -58,6 +60,11 @@ impl Routing {
             Routing::Logits => {
                 let (indices, logits) = best(logits, logits, count)?;
                 (indices, ops::softmax(&logits, -1, true)?)
+            }
+            Routing::ScaledLogits(scales) => {
+                let (indices, logits) = best(logits, logits, count)?;
+                let scales = ops::take(scales, &indices, 0)?;
+                (indices, ops::multiply(&ops::softmax(&logits, -1, true)?, &scales)?)
             }
             Routing::Probabilities => {
                 let scores = ops::softmax(&exact()?, -1, true)?;
@@ -166,6 +173,16 @@ mod tests {
         assert_eq!(found.iter().map(|(expert, _)| *expert).collect::<Vec<_>>(), [0, 2]);
         assert!((found[0].1 - 2.0 * sigmoid(1.0)).abs() < 1e-6, "{found:?}");
         assert!((found[1].1 - 2.0 * sigmoid(-2.0)).abs() < 1e-6, "{found:?}");
+    }
+
+    #[test]
+    fn an_expert_has_a_scale_behind_its_share() {
+        let scales = Array::from_f32(&[1.0, 3.0, 1.0, 5.0], &[4]).expect("four experts");
+        let routing = Routing::ScaledLogits(scales);
+        let found = chosen(&routing, &[0.0, 2.0, -1.0, 1.0], 2);
+        assert_eq!(found.iter().map(|(expert, _)| *expert).collect::<Vec<_>>(), [1, 3]);
+        assert!((found[0].1 - 3.0 * sigmoid(1.0)).abs() < 1e-6, "{found:?}");
+        assert!((found[1].1 - 5.0 * sigmoid(-1.0)).abs() < 1e-6, "{found:?}");
     }
 
     #[test]

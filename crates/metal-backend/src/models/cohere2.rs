@@ -4,7 +4,7 @@
 use crate::config::{Config, RopeConfig, RopePairs};
 use crate::error::{Error, Result};
 use crate::kernels::Activation;
-use crate::layers::{Around, Block, Decoder, Residual};
+use crate::layers::{Around, Block, Decoder, Ending, Residual};
 use crate::shape::{AttentionParts, Shape, activation, windows};
 use crate::weights::Weights;
 
@@ -42,6 +42,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
             mlp: shape.mlp(&w.at("mlp"), act, false)?,
             mlp_out_norm: None,
             residual: Residual::Parallel,
+            ending: Ending::default(),
             kernels: w.kernels(),
         })
     })?;

@@ -1,7 +1,7 @@
 //! Gemma 3, text only: norms before and behind both halves of a block and over each head, five
 //! layers with a sliding window and positions of their own to each one without.
 
-use crate::config::{Config, RopeConfig, RopePairs, RopeScaling};
+use crate::config::Config;
 use crate::error::Result;
 use crate::kernels::Activation;
 use crate::layers::Decoder;
@@ -26,15 +26,7 @@ pub(super) fn build(config: &Config, w: &Weights, model: &Weights) -> Result<Dec
     ]);
     let shape = Shape { offset_norms: true, ..Shape::read(config)? };
     let global = config.rope("full_attention", 1_000_000.0)?;
-    let local = match config.object("rope_parameters")? {
-        Some(_) => config.rope("sliding_attention", 10_000.0)?,
-        None => RopeConfig {
-            theta: config.opt_positive("rope_local_base_freq")?.unwrap_or(10_000.0),
-            scaling: RopeScaling::None,
-            partial_rotary_factor: 1.0,
-            pairs: RopePairs::Halves,
-        },
-    };
+    let local = config.local_rope()?;
     let act = activation(config, "hidden_activation", Activation::GeluTanh)?;
     let bias = config.opt_flag("attention_bias")?.unwrap_or(false);
     let scalar = config.opt_positive("query_pre_attn_scalar")?.unwrap_or(256.0);

@@ -38,7 +38,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     let mlp_bias = config.opt_flag("mlp_bias")?.unwrap_or(false);
     let factor = |key| Ok::<_, Error>(config.opt_positive(key)?.unwrap_or(1.0));
     let scale = factor("attention_multiplier")?;
-    let residual = Residual::Scaled(factor("residual_multiplier")? as f32);
+    let residual = factor("residual_multiplier")? as f32;
     let (embedding, logits) = (factor("embedding_multiplier")?, factor("logits_scaling")?);
     let experts = match config.opt_index("num_local_experts")? {
         None | Some(0) => None,
@@ -67,7 +67,10 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
             shape.mlp_of(&w.at("mlp"), shared_inner, act, mlp_bias)?
         };
         let Some(experts) = &experts else {
-            return Ok(Block { residual, ..shape.pre_norm_block(w, mixer, shared.into())? });
+            return Ok(Block {
+                residual: Residual::Scaled(residual),
+                ..shape.pre_norm_block(w, mixer, shared.into())?
+            });
         };
         let sparse = w.at("block_sparse_moe");
         let (gate_up, down_proj) = experts.linears(&sparse, ExpertNames::PROJ, [hidden, inner])?;
@@ -81,7 +84,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
             shared: Some(SharedExpert { mlp: shared, gate: None }),
             kernels: w.kernels(),
         });
-        Ok(Block { residual, ..shape.pre_norm_block(w, mixer, moe)? })
+        Ok(Block { residual: Residual::Scaled(residual), ..shape.pre_norm_block(w, mixer, moe)? })
     })?;
     let decoder = match experts {
         None => Decoder { intermediate_size: shared_inner, ..decoder },

@@ -8,6 +8,8 @@ mod falcon_h1;
 mod gemma2;
 mod gemma3;
 mod gemma3_text;
+mod gemma3n;
+mod gemma4;
 mod glm4_moe;
 mod glm4_moe_lite;
 mod gpt_oss;
@@ -56,6 +58,10 @@ const REGISTRY: &[(&str, Load)] = &[
     ("gemma2", gemma2::load),
     ("gemma3", gemma3::load),
     ("gemma3_text", gemma3_text::load),
+    ("gemma3n", gemma3n::load),
+    ("gemma3n_text", gemma3n::load_text),
+    ("gemma4", gemma4::load),
+    ("gemma4_text", gemma4::load_text),
     ("glm4_moe", glm4_moe::load),
     ("glm4_moe_lite", glm4_moe_lite::load),
     ("gpt_oss", gpt_oss::load),

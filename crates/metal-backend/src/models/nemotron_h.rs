@@ -5,8 +5,8 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::kernels::Activation;
 use crate::layers::{
-    Block, Decoder, ExpertGroups, FeedForward, GateUp, LatentMoe, MambaSizes, Mixer, Mlp, Moe,
-    Residual, Routing, Score, ScoredRouting, SharedExpert,
+    Block, Decoder, Ending, ExpertGroups, FeedForward, GateUp, LatentMoe, MambaSizes, Mixer, Mlp,
+    Moe, Residual, Routing, Score, ScoredRouting, SharedExpert,
 };
 use crate::shape::{
     AttentionParts, Experts, MambaParts, NormPlace, Shape, check_mamba, step_limits,
@@ -73,6 +73,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
             mlp,
             mlp_out_norm,
             residual,
+            ending: Ending::default(),
             kernels,
         })
     })?;

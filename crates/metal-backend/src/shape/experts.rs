@@ -11,14 +11,24 @@ pub(crate) struct ExpertNames {
     pub gate: &'static str,
     pub up: &'static str,
     pub down: &'static str,
+    /// What all are under where mlx-lm has converted them.
+    pub converted: &'static str,
 }
 
 impl ExpertNames {
     /// As dense networks have them.
-    pub const PROJ: ExpertNames =
-        ExpertNames { gate: "gate_proj", up: "up_proj", down: "down_proj" };
+    pub const PROJ: ExpertNames = ExpertNames {
+        gate: "gate_proj",
+        up: "up_proj",
+        down: "down_proj",
+        converted: "switch_mlp",
+    };
+    /// As Gemma 4 has them.
+    pub const GEMMA: ExpertNames =
+        ExpertNames { converted: "experts.switch_glu", ..ExpertNames::PROJ };
     /// As Mixtral has them.
-    pub const NUMBERED: ExpertNames = ExpertNames { gate: "w1", up: "w3", down: "w2" };
+    pub const NUMBERED: ExpertNames =
+        ExpertNames { gate: "w1", up: "w3", down: "w2", converted: "switch_mlp" };
 }
 
 /// The numbers of experts.
@@ -61,7 +71,7 @@ impl Experts {
 
     /// The experts' projections in, from `hidden` to `inner` values, and out: a tensor for each expert
     /// under `experts`, `gate_up_proj` and `down_proj` of all there, `input_linear` and `output_linear` of
-    /// all, or a tensor of all for each projection under `switch_mlp`, as mlx-lm converts them.
+    /// all, or a tensor of all for each projection under `names.converted`, as mlx-lm converts them.
     ///
     /// # Errors
     /// A tensor that is missing or does not fit.
@@ -76,17 +86,17 @@ impl Experts {
             ["input_linear.weight", "output_linear.weight"],
         ];
         if let Some([gate_up, down]) = fused.into_iter().find(|[gate_up, _]| w.has(gate_up)) {
+            let (inside, outside) = ([self.count, inner, hidden], [self.count, hidden, inner]);
             let parts = ["gate_proj", "up_proj"];
-            let [gate_proj, up_proj] =
-                w.fused_expert_linears(gate_up, parts, [self.count, inner, hidden])?;
-            let [down_proj] =
-                w.fused_expert_linears(down, ["down_proj"], [self.count, hidden, inner])?;
+            let to = names.converted;
+            let [gate_proj, up_proj] = w.fused_expert_linears(gate_up, to, parts, inside)?;
+            let [down_proj] = w.fused_expert_linears(down, to, ["down_proj"], outside)?;
             return Ok((GateUp::Separate { gate_proj, up_proj }, down_proj));
         }
         let linear = |own, name, input, output| {
-            let shape = [self.count, output, input];
-            if w.at("experts").is_empty() {
-                w.at("switch_mlp").expert_linear(name, shape, false)
+            let (shape, converted) = ([self.count, output, input], w.at(names.converted));
+            if w.at("experts").is_empty() || !converted.is_empty() {
+                converted.expert_linear(name, shape, false)
             } else {
                 w.each_expert_linear(own, name, shape)
             }
@@ -112,7 +122,7 @@ impl Experts {
         let linear = |own: &str, name: &str, input, output| {
             let (shape, fused) = ([self.count, output, input], format!("experts.{own}"));
             if w.has(&fused) {
-                let [linear] = w.fused_expert_linears(&fused, [name], shape)?;
+                let [linear] = w.fused_expert_linears(&fused, "switch_mlp", [name], shape)?;
                 return Ok(linear);
             }
             if w.at("experts").is_empty() {

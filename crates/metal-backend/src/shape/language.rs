@@ -15,6 +15,15 @@ pub(crate) struct Language {
 }
 
 impl Language {
+    /// The language part of a checkpoint that sees and hears (Gemma 3n and 4): both are left aside.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn of_speech(config: &Config, w: &Weights) -> Result<Language> {
+        leave_part(w, "audio tower", &["audio_tower.", "embed_audio."]);
+        Language::of(config, w, &["vision_tower.", "embed_vision.", "multi_modal_projector."])
+    }
+
     /// The language part. The tensors whose names begin with one of `vision`, after a `model.`, are
     /// left aside.
     ///
@@ -27,10 +36,7 @@ impl Language {
             // Some releases state these outside only.
             .with_fallback(config, "vocab_size")
             .with_fallback(config, "tie_word_embeddings");
-        w.leave_part("vision tower", |name| {
-            let name = name.strip_prefix("model.").unwrap_or(name);
-            vision.iter().any(|prefix| name.starts_with(prefix))
-        });
+        leave_part(w, "vision tower", vision);
         // transformers 5 saves `model.language_model.…`, everything before `language_model.model.…`.
         let (newer, older) = (w.at("model.language_model"), w.at("language_model"));
         let (head, model) = if !newer.is_empty() {
@@ -43,4 +49,12 @@ impl Language {
         };
         Ok(Language { config, head, model })
     }
+}
+
+/// Leaves aside the tensors whose names begin with one of `prefixes`, after a `model.`.
+fn leave_part(w: &Weights, part: &'static str, prefixes: &[&str]) {
+    w.leave_part(part, |name| {
+        let name = name.strip_prefix("model.").unwrap_or(name);
+        prefixes.iter().any(|prefix| name.starts_with(prefix))
+    });
 }

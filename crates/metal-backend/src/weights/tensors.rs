@@ -4,6 +4,7 @@ mod check;
 mod experts;
 mod joined;
 mod latent;
+mod norms;
 mod recurrent;
 
 use std::cell::RefCell;
@@ -20,7 +21,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::files::ModelFiles;
 use crate::kernels::{Kernels, Matrix};
-use crate::layers::{Around, Embedding, Linear, Lora, RmsNorm, Weight};
+use crate::layers::{Embedding, Linear, Lora, Weight};
 
 pub(crate) use joined::Linears;
 
@@ -133,6 +134,18 @@ impl Weights {
     /// does not use them.
     pub fn ignore(&self, known: impl Fn(&str) -> bool) {
         self.shared.left.borrow_mut().retain(|name, _| !known(name));
+    }
+
+    /// Sets aside the modules `names` under this cursor, and an adapter's part of them.
+    pub fn ignore_modules(&self, names: &[&str]) {
+        for name in names {
+            let module = self.at(name);
+            let prefix = module.prefix();
+            self.ignore(|tensor| tensor.starts_with(&prefix));
+            if let Some(adapter) = &self.shared.adapter {
+                adapter.ignore(&module.prefix);
+            }
+        }
     }
 
     /// Sets aside the tensors of a part of the checkpoint that the model does not use and that has a
@@ -419,23 +432,16 @@ impl Weights {
         Ok(Embedding::new(weight, dtype).with_lora(lora))
     }
 
-    /// The norm `name` over `size` values.
+    /// The matrix of the module `name` in F32, of exactly `shape`, its values within ± `limit`.
     ///
     /// # Errors
-    /// A tensor that is missing or does not fit.
-    pub fn rms_norm(&self, name: &str, size: i32, eps: f32) -> Result<RmsNorm> {
-        let weight = self.at(name).tensor("weight", &[size])?;
-        Ok(RmsNorm { weight, eps, around: Around::Zero, kernels: self.kernels() })
-    }
-
-    /// A norm whose weight is stored as its distance from 1 (Gemma).
-    ///
-    /// # Errors
-    /// A tensor that is missing or does not fit.
-    pub fn offset_rms_norm(&self, name: &str, size: i32, eps: f32) -> Result<RmsNorm> {
-        let weight = self.at(name).tensor("weight", &[size])?;
-        let weight = ops::add(&weight, &Array::scalar(1.0, weight.dtype())?)?;
-        weight.eval()?;
-        Ok(RmsNorm { weight, eps, around: Around::Zero, kernels: self.kernels() })
+    /// As [`tensor_f32`](Self::tensor_f32).
+    pub fn clipped(&self, name: &str, shape: &[i32], limit: Option<f64>) -> Result<Array> {
+        let weight = self.at(name).tensor_f32("weight", shape)?;
+        let Some(limit) = limit else { return Ok(weight) };
+        let scalar = |value: f64| Array::scalar(value as f32, Dtype::F32);
+        let clipped = ops::minimum(&ops::maximum(&weight, &scalar(-limit)?)?, &scalar(limit)?)?;
+        clipped.eval()?;
+        Ok(clipped)
     }
 }

@@ -203,3 +203,52 @@ fn lists_of_delta_nets_that_fit_no_kimi_are_refused() {
     }
     refused(&checkpoint("kimi_linear", &[("mla_use_nope", json!(false))]), &["`mla_use_nope`"]);
 }
+
+#[test]
+fn layers_that_have_nobody_to_borrow_from_are_refused() {
+    let keys = |borrowing: i32| {
+        [
+            ("num_hidden_layers", json!(3)),
+            ("layer_types", json!(["sliding_attention", "sliding_attention", "full_attention"])),
+            ("num_kv_shared_layers", json!(borrowing)),
+        ]
+    };
+    for model_type in ["gemma4_text", "gemma3n_text"] {
+        refused(
+            &checkpoint(model_type, &keys(1)),
+            &["`num_kv_shared_layers`", "of the kind of layer 2"],
+        );
+        refused(&checkpoint(model_type, &keys(4)), &["`num_kv_shared_layers` is 4 of 3 layers"]);
+    }
+}
+
+#[test]
+fn what_gemma_4_does_not_do_here_is_refused() {
+    for (key, value, expected) in [
+        ("use_bidirectional_attention", json!("all"), "expected vision or null"),
+        ("per_layer_config", json!({}), "say `global_head_dim`"),
+        ("sliding_window", json!(null), "key `sliding_window` is missing"),
+        ("global_head_dim", json!(7), "`head_dim` 7 is odd"),
+        ("enable_moe_block", json!(true), "key `num_experts` is missing"),
+        ("layer_types", json!(["linear_attention"]), "`layer_types` names `linear_attention`"),
+    ] {
+        refused(&checkpoint("gemma4_text", &[(key, value)]), &[expected]);
+    }
+}
+
+#[test]
+fn lists_and_streams_of_gemma_3n_that_do_not_fit_are_refused() {
+    for (key, value, expected) in [
+        ("intermediate_size", json!([16, 16]), "no list of 1 sizes"),
+        ("intermediate_size", json!([0]), "no list of 1 sizes"),
+        ("intermediate_size", json!([16.5]), "integers from 0 on"),
+        ("activation_sparsity_pattern", json!([0.5, 0.5]), "no list of 1 numbers"),
+        ("activation_sparsity_pattern", json!([1.0]), "below 1"),
+        ("activation_sparsity_pattern", json!("0.5"), "a list of numbers"),
+        ("altup_num_inputs", json!(1), "expected 2 to 64 streams"),
+        ("altup_active_idx", json!(4), "`altup_num_inputs` is 4 and `altup_active_idx` 4"),
+    ] {
+        let keys = [("num_kv_shared_layers", json!(0)), (key, value)];
+        refused(&checkpoint("gemma3n_text", &keys), &[key, expected]);
+    }
+}

@@ -12,6 +12,7 @@ mod closing;
 mod constrained;
 mod hybrids;
 mod latents;
+mod lent_keys;
 mod out_of_memory;
 mod prefixes;
 mod prompt_logprobs;

@@ -60,9 +60,18 @@ fn is_encoded_by_class(name: &str) -> bool {
     name == "exaone4"
 }
 
+/// Sparse activations keep what is left of differences between near values: the two references are 8e-4
+/// apart, and each engine by as much from both.
+const SPARSE_TOLERANCE: f32 = 2e-3;
+
+/// How far logits may be from the references' in float32.
+fn logit_tolerance(name: &str) -> f32 {
+    if name == "gemma3n" { SPARSE_TOLERANCE } else { F32_TOLERANCE }
+}
+
 /// How far log probabilities may be from mlx-lm's in float32.
 pub fn logprob_tolerance(name: &str) -> f32 {
-    if has_rounded_scale(name) { ROUNDED_SCALE_TOLERANCE } else { F32_TOLERANCE }
+    if has_rounded_scale(name) { ROUNDED_SCALE_TOLERANCE } else { logit_tolerance(name) }
 }
 
 /// The ways to run a checkpoint, under the goldens' names.
@@ -200,7 +209,7 @@ fn logits_are_the_references(model: &dyn TextModel, golden: &Golden, name: &str)
             let key = format!("{prompt}/{column}");
             let Some(reference) = golden.logits(&key) else { continue };
             let distance = distance(&first_logits(model, &ids(&expected["ids"])), &reference);
-            assert!(distance <= F32_TOLERANCE, "{name} {key}: {distance:e}");
+            assert!(distance <= logit_tolerance(name), "{name} {key}: {distance:e}");
             worst = worst.max(distance);
             compared += 1;
         }

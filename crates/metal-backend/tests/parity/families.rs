@@ -170,18 +170,6 @@ fn kimi_linear_agrees_in_all() {
 }
 
 #[test]
-fn qwen3_5_by_itself_is_the_language_part_of_the_whole() {
-    for whole in ["qwen3_5", "qwen3_5_moe"] {
-        let golden = Golden::new(whole);
-        let model = Checkpoint::new(&format!("{whole}_text")).load(LoadOptions::default());
-        for (name, prompt) in golden.prompts() {
-            let (tokens, _) = run(&*model, &ids(&prompt["ids"]));
-            assert_eq!(tokens, ids(&prompt["greedy"]["base"]["tokens"]), "{whole} {name}");
-        }
-    }
-}
-
-#[test]
 fn qwen3_next_agrees_in_all() {
     agrees_in_all("qwen3_next");
 }
@@ -224,4 +212,91 @@ fn lfm2_moe_of_6_bits_agrees_in_all() {
 #[test]
 fn lfm2_moe_in_mxfp4_agrees_in_all() {
     agrees_in_all("lfm2_moe-mxfp4");
+}
+
+#[test]
+fn gemma4_agrees_in_all() {
+    agrees_in_all("gemma4");
+}
+
+#[test]
+fn gemma4_with_borrowed_keys_agrees_in_all() {
+    agrees_in_all("gemma4_e");
+}
+
+#[test]
+fn gemma4_with_experts_agrees_in_all() {
+    agrees_in_all("gemma4_moe");
+}
+
+#[test]
+fn gemma4_with_experts_in_mxfp8_agrees_in_all() {
+    agrees_in_all("gemma4_moe-mxfp8");
+}
+
+#[test]
+fn gemma3n_agrees_in_all() {
+    agrees_in_all("gemma3n");
+}
+
+/// The checkpoint leads to the tokens of `golden`.
+fn speaks_as(golden: &str, checkpoint: &Checkpoint) {
+    let model = checkpoint.load(LoadOptions::default());
+    for (name, prompt) in Golden::new(golden).prompts() {
+        let (tokens, _) = run(&*model, &ids(&prompt["ids"]));
+        assert_eq!(tokens, ids(&prompt["greedy"]["base"]["tokens"]), "{golden} {name}");
+    }
+}
+
+#[test]
+fn a_language_model_by_itself_is_the_language_part_of_the_whole() {
+    for name in ["qwen3_5", "qwen3_5_moe", "gemma4", "gemma4_e", "gemma3n"] {
+        speaks_as(name, &Checkpoint::new(&format!("{name}_text")));
+    }
+}
+
+#[test]
+fn the_names_of_converters_are_those_of_the_whole() {
+    for name in ["gemma4", "gemma4_e", "gemma3n"] {
+        let converted = Checkpoint::new(name).renamed(|tensor| {
+            let part = tensor.strip_prefix("model.language_model.")?;
+            Some(format!("language_model.model.{part}"))
+        });
+        speaks_as(name, &converted);
+    }
+}
+
+#[test]
+fn keys_that_no_layer_uses_need_not_be_there() {
+    let unused = |layer: &str, part: &str| {
+        let layer: usize = layer.parse().unwrap();
+        let keys = ["k_proj.", "v_proj.", "k_norm."].map(|name| format!("self_attn.{name}"));
+        layer >= 6 && keys.iter().any(|name| part.starts_with(name))
+    };
+    let checkpoint = Checkpoint::new("gemma4_e").renamed(|tensor| {
+        let place = tensor.strip_prefix("model.language_model.layers.");
+        let is_unused =
+            place.and_then(|place| place.split_once('.')).is_some_and(|(l, p)| unused(l, p));
+        (!is_unused).then(|| tensor.to_owned())
+    });
+    speaks_as("gemma4_e", &checkpoint);
+}
+
+#[test]
+fn what_sees_and_hears_is_named_as_left_aside() {
+    for (name, parts) in [
+        ("gemma4", vec!["vision tower"]),
+        ("gemma3n", vec!["audio tower", "vision tower"]),
+        ("gemma4_text", vec![]),
+    ] {
+        let (info, _) = Checkpoint::new(name).describe(LoadOptions::default());
+        assert_eq!(info.unused_parts, parts, "{name}");
+    }
+}
+
+#[test]
+fn layers_that_borrow_keys_hold_none() {
+    // Of nine layers six hold keys of their own, two of them all positions: 2 heads of 48 values.
+    let (info, _) = Checkpoint::new("gemma4_e").describe(LoadOptions::default());
+    assert_eq!(info.kv_bytes_per_token, 2 * 2 * 2 * 48 * 2);
 }

@@ -30,7 +30,8 @@ pub struct Checkpoint {
 
 impl Checkpoint {
     pub fn new(name: &str) -> Checkpoint {
-        if let Some(whole @ ("qwen3_5" | "qwen3_5_moe")) = name.strip_suffix("_text") {
+        let whole = name.strip_suffix("_text");
+        if let Some(whole) = whole.filter(|_| !root().join(format!("models/{name}")).exists()) {
             return Checkpoint::new(whole).bare();
         }
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -52,11 +53,18 @@ impl Checkpoint {
         let text = fs::read_to_string(&path).expect("the config is there");
         let whole: Json = serde_json::from_str(&text).expect("the config is JSON");
         fs::write(path, whole["text_config"].to_string()).expect("the folder takes the file");
+        self.renamed(|name| match name.strip_prefix("model.") {
+            None => Some(name.to_owned()),
+            Some(rest) => rest.strip_prefix("language_model.").map(|rest| format!("model.{rest}")),
+        })
+    }
+
+    /// Tensors under the names that `named` gives them, without those that it leaves out.
+    pub fn renamed(self, named: impl Fn(&str) -> Option<String>) -> Checkpoint {
         let path = self.folder.path().join("model.safetensors");
         let file = fs::read(&path).expect("the weights are there");
         let tensors = SafeTensors::deserialize(&file).expect("weights");
-        let named = tensors.iter().filter(|(name, _)| !name.starts_with("model.visual."));
-        let named = named.map(|(name, tensor)| (name.replace("language_model.", ""), tensor));
+        let named = tensors.iter().filter_map(|(name, tensor)| Some((named(name)?, tensor)));
         let bytes = safetensors::serialize(named, None).expect("weights");
         fs::write(path, bytes).expect("the folder takes the file");
         self

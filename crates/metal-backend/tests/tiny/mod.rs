@@ -282,6 +282,54 @@ impl Checkpoint {
         checkpoint
     }
 
+    /// Gemma 4 of five layers with an input of their own, of which the last two borrow the keys of the third
+    /// and of the second.
+    pub fn lending() -> Checkpoint {
+        let (hidden, inner, layers, size) = (16, 24, 5, 4);
+        let mut checkpoint = Checkpoint::with_heads(32, layers, hidden, inner);
+        let [near, far] = ["sliding_attention", "full_attention"];
+        let kinds = [near, far, near, near, far];
+        for (key, value) in [
+            ("model_type", json!("gemma4_text")),
+            ("layer_types", json!(kinds)),
+            ("sliding_window", json!(24)),
+            ("global_head_dim", json!(64)),
+            ("num_kv_shared_layers", json!(2)),
+            ("hidden_size_per_layer_input", json!(size)),
+            ("vocab_size_per_layer_input", json!(VOCAB_SIZE / 2)),
+            ("final_logit_softcapping", json!(30.0)),
+        ] {
+            checkpoint = checkpoint.config(key, value);
+        }
+        let mut put = |name: &str, shape: &[usize]| {
+            let name = format!("model.{name}");
+            let tensor = Tensor::noise(&name, shape);
+            checkpoint.tensors.insert(name, tensor);
+        };
+        put("embed_tokens_per_layer.weight", &[VOCAB_SIZE / 2, layers * size]);
+        put("per_layer_model_projection.weight", &[layers * size, hidden]);
+        put("per_layer_projection_norm.weight", &[size]);
+        for (layer, kind) in kinds.into_iter().enumerate() {
+            let mut put =
+                |name: &str, shape: &[usize]| put(&format!("layers.{layer}.{name}"), shape);
+            put("layer_scalar", &[1]);
+            put("pre_feedforward_layernorm.weight", &[hidden]);
+            put("post_feedforward_layernorm.weight", &[hidden]);
+            put("per_layer_input_gate.weight", &[size, hidden]);
+            put("per_layer_projection.weight", &[hidden, size]);
+            put("post_per_layer_input_norm.weight", &[hidden]);
+            if kind == far {
+                put("self_attn.q_proj.weight", &[2 * 64, hidden]);
+                put("self_attn.k_proj.weight", &[64, hidden]);
+                put("self_attn.v_proj.weight", &[64, hidden]);
+                put("self_attn.o_proj.weight", &[hidden, 2 * 64]);
+                put("self_attn.q_norm.weight", &[64]);
+                put("self_attn.k_norm.weight", &[64]);
+            }
+        }
+        checkpoint
+    }
+
     /// Sets the value of a key of the config.
     pub fn config(mut self, key: &str, value: Value) -> Checkpoint {
         self.config[key] = value;

@@ -23,6 +23,11 @@ pub(super) fn binary(op: Binary, a: &Array, b: &Array) -> Result<Array> {
     Array::from_op(|out| unsafe { op(out, a.raw(), b.raw(), current()) })
 }
 
+/// The inverse of the error function of `a`.
+pub fn erfinv(a: &Array) -> Result<Array> {
+    unary(sys::mlx_erfinv, a)
+}
+
 /// `-a`.
 pub fn negative(a: &Array) -> Result<Array> {
     unary(sys::mlx_negative, a)

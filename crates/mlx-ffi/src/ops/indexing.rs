@@ -8,7 +8,7 @@ use std::ffi::c_int;
 use std::ops::Deref;
 
 use super::reductions::{check_not_empty, reduce};
-use super::shapes;
+use super::{elementwise, shapes};
 use crate::stream::current;
 use crate::{Array, Dtype, Error, Result, sys};
 
@@ -129,6 +129,20 @@ impl Indices {
     /// Bounds that are not within the axis.
     pub fn slice_axis(&self, axis: i32, start: i32, stop: i32) -> Result<Indices> {
         self.with(|array| shapes::slice_axis(array, axis, start, stop))
+    }
+
+    /// The indices with 0 in place of those from `count` on, which is not 0.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn zero_from(&self, count: usize) -> Result<Indices> {
+        if self.below <= count {
+            return self.share();
+        }
+        let first = u32::try_from(count).map_err(|_| Error::new("more ids than 32 bits number"))?;
+        let is_kept = elementwise::less(&self.array, &Array::from_u32(&[first], &[])?)?;
+        let array = elementwise::where_(&is_kept, &self.array, &Array::from_u32(&[0], &[])?)?;
+        Ok(Indices { array, below: count })
     }
 
     /// The entries of these indices at `indices` along `axis`.

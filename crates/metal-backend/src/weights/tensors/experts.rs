@@ -49,13 +49,14 @@ impl Weights {
     }
 
     /// The projections `parts` of all experts, of `[experts, output, input]` each, whose rows lie in turn in
-    /// the tensor `name`. An adapter has them as `switch_mlp.part`: mlx-lm calls them so then.
+    /// the tensor `name`. An adapter has them as `converted.part`: mlx-lm calls them so then.
     ///
     /// # Errors
     /// As [`expert_linear`](Self::expert_linear).
     pub fn fused_expert_linears<const N: usize>(
         &self,
         name: &str,
+        converted: &str,
         parts: [&str; N],
         shape: [i32; 3],
     ) -> Result<[ExpertLinear; N]> {
@@ -75,7 +76,7 @@ impl Weights {
             Ok(part)
         };
         let linears = (0..).zip(parts).map(|(index, name)| {
-            let all = self.at("switch_mlp").at(name);
+            let all = self.at(converted).at(name);
             let weight = all.weight(Matrix::Dense(part(index)?), &shape)?;
             Ok(ExpertLinear::new(weight, None).with_lora(all.expert_lora(shape)?))
         });

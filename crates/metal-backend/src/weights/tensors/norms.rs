@@ -1,0 +1,52 @@
+//! Norms, in the forms in which checkpoints have their weights.
+
+use mlx_ffi::{Array, ops};
+
+use super::Weights;
+use crate::error::Result;
+use crate::layers::{Around, RmsNorm};
+
+impl Weights {
+    /// The norm `name` over `size` values.
+    ///
+    /// # Errors
+    /// A tensor that is missing or does not fit.
+    pub fn rms_norm(&self, name: &str, size: i32, eps: f32) -> Result<RmsNorm> {
+        let weight = self.at(name).tensor("weight", &[size])?;
+        Ok(RmsNorm { weight, eps, around: Around::Zero, kernels: self.kernels() })
+    }
+
+    /// A norm over `size` values without a weight, in the type of the checkpoint's other norms.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn plain_rms_norm(&self, size: i32, eps: f32) -> Result<RmsNorm> {
+        let weight = Array::from_f32(&vec![1.0; size as usize], &[size])?;
+        let weight = ops::astype(&weight, self.float_dtype())?;
+        weight.eval()?;
+        Ok(RmsNorm { weight, eps, around: Around::Zero, kernels: self.kernels() })
+    }
+
+    /// The norm before a router: its weight is `name` over the root of `size`.
+    ///
+    /// # Errors
+    /// A tensor that is missing or does not fit.
+    pub fn router_norm(&self, name: &str, size: i32, eps: f32) -> Result<RmsNorm> {
+        let weight = self.tensor(name, &[size])?;
+        let root = Array::scalar((size as f32).sqrt().recip(), weight.dtype())?;
+        let weight = ops::multiply(&weight, &root)?;
+        weight.eval()?;
+        Ok(RmsNorm { weight, eps, around: Around::Zero, kernels: self.kernels() })
+    }
+
+    /// A norm whose weight is stored as its distance from 1 (Gemma).
+    ///
+    /// # Errors
+    /// A tensor that is missing or does not fit.
+    pub fn offset_rms_norm(&self, name: &str, size: i32, eps: f32) -> Result<RmsNorm> {
+        let weight = self.at(name).tensor("weight", &[size])?;
+        let weight = ops::add(&weight, &Array::scalar(1.0, weight.dtype())?)?;
+        weight.eval()?;
+        Ok(RmsNorm { weight, eps, around: Around::Zero, kernels: self.kernels() })
+    }
+}
