@@ -39,6 +39,10 @@ impl Error {
     /// Names the phase of a request that the fault ended.
     pub(crate) fn in_phase(self, phase: &str) -> Self {
         match self {
+            // A panic, for one.
+            Error::Core(inference_core::Error::Engine(reason)) => {
+                Error::Core(inference_core::Error::Engine(format!("{phase}: {reason}")))
+            }
             Error::Core(error) => Error::Core(error),
             error if error.is_out_of_memory() => Error::Core(inference_core::Error::OutOfMemory {
                 what: phase.to_owned(),
