@@ -8,8 +8,8 @@ mod reductions;
 mod shapes;
 
 pub use elementwise::{
-    abs, add, astype, divide, erfinv, exp, greater, greater_equal, less, logical_and, maximum,
-    minimum, multiply, negative, power, sigmoid, subtract, tanh, where_,
+    abs, add, astype, divide, erfinv, exp, from_fp8, greater, greater_equal, less, logical_and,
+    maximum, minimum, multiply, negative, power, sigmoid, subtract, tanh, where_,
 };
 pub use indexing::{
     Indices, argmax, argpartition, argsort, put_along_axis, scatter_add_axis, take, take_along_axis,

@@ -24,6 +24,8 @@ const INDEX: &str = "model.safetensors.index.json";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TensorHeader {
     pub dtype: Dtype,
+    /// Its bytes are floats of 8 bits (e4m3), of which MLX has no type.
+    pub is_fp8: bool,
     pub shape: Vec<i32>,
     /// The file that holds it.
     file: String,
@@ -34,7 +36,8 @@ pub(crate) struct TensorHeader {
 impl TensorHeader {
     /// One that lies in no file.
     pub fn of(shape: &[i32], dtype: Dtype) -> TensorHeader {
-        TensorHeader { dtype, shape: shape.to_vec(), file: String::new(), bytes: 0..0 }
+        let (file, is_fp8) = (String::new(), false);
+        TensorHeader { dtype, is_fp8, shape: shape.to_vec(), file, bytes: 0..0 }
     }
 
     /// Bytes in memory, held as `dtype` where it is given.
@@ -146,7 +149,7 @@ impl ModelFiles {
     /// # Errors
     /// A file that cannot be read, or that changed since its header was read.
     pub fn read_tensor(&self, tensor: &TensorHeader) -> Result<Array> {
-        let TensorHeader { dtype, shape, file, bytes } = tensor;
+        let TensorHeader { dtype, shape, file, bytes, .. } = tensor;
         let path = self.path(file);
         match self {
             ModelFiles::Folder(_) => {
@@ -250,7 +253,8 @@ impl Header {
                 let (start, end) = info.data_offsets;
                 let bytes = self.data_start + start as u64..self.data_start + end as u64;
                 let file = file.to_owned();
-                Ok((name.clone(), TensorHeader { dtype, shape, file, bytes }))
+                let is_fp8 = info.dtype == safetensors::Dtype::F8_E4M3;
+                Ok((name.clone(), TensorHeader { dtype, is_fp8, shape, file, bytes }))
             })
             .collect()
     }
@@ -297,7 +301,7 @@ fn dtype_and_shape(
     use safetensors::Dtype as St;
     let dtype = match dtype {
         St::BOOL => Dtype::Bool,
-        St::U8 => Dtype::U8,
+        St::U8 | St::F8_E4M3 => Dtype::U8,
         St::I8 => Dtype::I8,
         St::I16 => Dtype::I16,
         St::U16 => Dtype::U16,

@@ -2,6 +2,7 @@
 
 mod check;
 mod experts;
+mod fp8;
 mod joined;
 mod latent;
 mod norms;
@@ -191,6 +192,9 @@ impl Weights {
     /// A tensor that is missing or has another shape.
     pub fn tensor(&self, name: &str, shape: &[i32]) -> Result<Array> {
         let header = self.header(name, shape, Dtype::Bf16)?;
+        if header.is_fp8 {
+            return self.fp8(name, &header);
+        }
         if !header.dtype.is_float() {
             return Err(Error::model(format!(
                 "tensor `{}` has the type {:?}, expected a floating-point type",
@@ -340,7 +344,7 @@ impl Weights {
         let drawn = if is_affine { Dtype::Bf16 } else { Dtype::U8 };
         let scales = self.header("scales", &scale_shape, drawn)?;
         let expected = if is_affine { scales.dtype.is_float() } else { scales.dtype == Dtype::U8 };
-        if packed.dtype != Dtype::U32 || !expected {
+        if packed.dtype != Dtype::U32 || !expected || scales.is_fp8 {
             return Err(Error::model(format!(
                 "`{}` has weights of type {:?} and scales of type {:?}, which {} does not have",
                 self.prefix,

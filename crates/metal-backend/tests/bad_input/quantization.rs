@@ -30,6 +30,47 @@ fn the_packed_checkpoint_is_sound() {
 }
 
 #[test]
+fn scales_of_floats_of_8_bits_that_do_not_fit_are_refused() {
+    let weight = Tensor::zeros(Dtype::F8_E4M3, &[16, 64]);
+    let fp8 = |method: Value, scales: Option<Tensor>| {
+        let checkpoint = Checkpoint::with_sizes(1, 64, 16)
+            .config("quantization_config", method)
+            .tensor(&format!("{MODULE}.weight"), weight.clone());
+        match scales {
+            None => checkpoint,
+            Some(scales) => checkpoint.tensor(&format!("{MODULE}.weight_scale_inv"), scales),
+        }
+    };
+    let scales = |shape: &[usize]| Some(Tensor::zeros(Dtype::F32, shape));
+    let method = || json!({"quant_method": "fp8", "weight_block_size": [8, 48]});
+    fp8(method(), scales(&[2, 2])).model();
+    fp8(method(), scales(&[])).model();
+    fp8(json!({"quant_method": "fp8"}), scales(&[1, 1])).model();
+    refused(&fp8(method(), None), &[MODULE, "weight_scale_inv", "missing"]);
+    refused(&fp8(method(), scales(&[2, 3])), &[MODULE, "[2, 3]", "blocks of 8 × 48", "[16, 64]"]);
+    let whole = json!({"quant_method": "fp8", "weight_block_size": null});
+    refused(&fp8(whole, scales(&[2, 2])), &["[2, 2]", "scales of the whole"]);
+    let bytes = Some(Tensor::zeros(Dtype::U8, &[2, 2]));
+    refused(&fp8(method(), bytes), &["U8"]);
+    for (key, value) in [
+        ("weight_block_size", json!([128])),
+        ("weight_block_size", json!([0, 128])),
+        ("weight_block_size", json!("128")),
+        ("fmt", json!("e5m2")),
+        ("expert_dtype", json!("fp4")),
+    ] {
+        let mut method = method();
+        method[key] = value;
+        refused(&fp8(method, scales(&[2, 2])), &[key]);
+    }
+    // Scales without their weights belong to nothing.
+    let alone = Checkpoint::with_sizes(1, 64, 16)
+        .config("quantization_config", method())
+        .tensor(&format!("{MODULE}.weight_scale_inv"), Tensor::zeros(Dtype::F32, &[2, 2]));
+    refused(&alone, &["not part of the architecture", "weight_scale_inv"]);
+}
+
+#[test]
 fn a_missing_part_is_named() {
     let mut checkpoint = sound();
     checkpoint.tensors.remove(&format!("{MODULE}.biases"));

@@ -14,6 +14,7 @@ mod configs;
 mod converted;
 mod families;
 mod fixtures;
+mod fp8;
 mod invariants;
 mod labels;
 mod prompt_logprobs;

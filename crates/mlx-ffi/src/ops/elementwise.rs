@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use crate::stream::current;
-use crate::{Array, Dtype, Result, sys};
+use crate::{Array, Dtype, Error, Result, sys};
 
 type Unary = unsafe extern "C" fn(*mut sys::mlx_array, sys::mlx_array, sys::mlx_stream) -> c_int;
 type Binary = unsafe extern "C" fn(
@@ -114,6 +114,18 @@ pub fn where_(condition: &Array, x: &Array, y: &Array) -> Result<Array> {
     Array::from_op(|out| unsafe {
         sys::mlx_where(out, condition.raw(), x.raw(), y.raw(), current())
     })
+}
+
+/// The values of the bytes `a` as floats of 8 bits (e4m3), in `dtype`.
+///
+/// # Errors
+/// An array of another type than bytes; a `dtype` that is no float.
+pub fn from_fp8(a: &Array, dtype: Dtype) -> Result<Array> {
+    if a.dtype() != Dtype::U8 || !dtype.is_float() {
+        return Err(Error::new(format!("{a:?} are no bytes of floats, or {dtype:?} is no float")));
+    }
+    // SAFETY: the input outlives the call; mlx-c only reads it.
+    Array::from_op(|out| unsafe { sys::mlx_from_fp8(out, a.raw(), dtype.raw(), current()) })
 }
 
 /// Converts the values to another type.

@@ -107,7 +107,7 @@ impl Weights {
         let bytes = |kind: &str, shape: &[i32], parameters| -> Result<Array> {
             let name = format!("{name}_{kind}");
             let header = self.header(&name, shape, Dtype::U8)?;
-            if header.dtype != Dtype::U8 {
+            if header.dtype != Dtype::U8 || header.is_fp8 {
                 return Err(Error::model(format!(
                     "tensor `{}` has the type {:?}, expected bytes",
                     self.name(&name),
