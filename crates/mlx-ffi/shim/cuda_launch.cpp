@@ -53,6 +53,7 @@ std::string outside(const std::string& text) {
 void shorten(Kernel& kernel) {
   constexpr std::string_view prelude = R"(#include <cuda_bf16.h>
 #include <cuda_fp16.h>
+using uint8_t = unsigned char;
 using int32_t = int;
 using uint32_t = unsigned;
 using int64_t = long long;

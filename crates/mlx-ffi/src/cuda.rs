@@ -9,15 +9,23 @@
 mod attention;
 mod constants;
 mod dense;
+mod expert_matrices;
+mod experts;
 mod kernel;
 mod launch;
 mod product;
+mod recurrent;
+mod routing;
 mod rows;
 
 pub use attention::{attends, step_attention};
 pub use dense::{dense, takes_dense};
+pub use expert_matrices::{ExpertGate, ExpertMatrices, ExpertNetwork, IntoExperts};
+pub use experts::{Chosen, experts, takes_experts};
 pub use launch::ON_DEVICE;
 pub use product::{
     Around, MOST_PACKED_ROWS, MOST_ROWS, Weights, few_rows, one_row, takes_few_rows, takes_one_row,
 };
+pub use recurrent::{convolution, delta, takes_convolution, takes_delta};
+pub use routing::{Router, Score, route, takes_route};
 pub use rows::{gated, residual, takes_gate, takes_residual};

@@ -101,8 +101,7 @@ pub struct Step<'a> {
     pub scale: f32,
     /// What they are squashed to by tanh.
     pub softcap: Option<f32>,
-    /// `[n_heads]`: one more score for each head, which takes part in the softmax and adds nothing. For
-    /// CPUs alone.
+    /// `[n_heads]`: one more score for each head, which takes part in the softmax and adds nothing.
     pub sinks: Option<&'a Array>,
 }
 

@@ -192,6 +192,7 @@ fn step(b: i32, at: i32, sizes: [i32; 3], dtype: Dtype) -> Result<()> {
     let rows = Array::from_i32(&rows, &[2 * b])?;
     let on_device = Array::from_i32(&[at; 4], &[4])?;
     let counters = Counters::new(b * n_heads)?;
+    let sinks = cast(&values(&[n_heads], 9), dtype);
     for (dims, with_norm, softcap, window) in [
         (d, true, None, None),
         (d / 2, false, Some(20.0), Some(100)),
@@ -231,7 +232,7 @@ fn step(b: i32, at: i32, sizes: [i32; 3], dtype: Dtype) -> Result<()> {
             norms: with_norm.then_some(norms),
             scale: 0.1,
             softcap,
-            sinks: None,
+            sinks: with_norm.then_some(&sinks),
         };
         let [out, new_keys, new_values] = cuda::step_attention(&step)?;
         // What is written in place may be read once it was evaluated.
@@ -287,7 +288,13 @@ fn step(b: i32, at: i32, sizes: [i32; 3], dtype: Dtype) -> Result<()> {
             })
             .collect();
         let seen = Array::from_f32(&seen, &[b, 1, 1, at + 1])?;
-        let weights = ops::softmax(&ops::add(&scores, &seen)?, -1, true)?;
+        let mut scores = ops::add(&scores, &seen)?;
+        if with_norm {
+            let sinks = ops::reshape(&wide(&sinks), &[1, n_kv_heads, n_heads / n_kv_heads, 1])?;
+            let sinks = ops::broadcast_to(&sinks, &[b, n_kv_heads, n_heads / n_kv_heads, 1])?;
+            scores = ops::concatenate(&[&scores, &sinks], -1)?;
+        }
+        let weights = ops::slice_axis(&ops::softmax(&scores, -1, true)?, -1, 0, at + 1)?;
         let expected = ops::reshape(&ops::matmul(&weights, &all_values)?, &[b, 1, q_dim])?;
         assert_near(&out, &expected, 2e-2, &what("out"));
     }

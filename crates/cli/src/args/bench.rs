@@ -25,10 +25,16 @@ pub enum Shape {
     /// Llama 3.1 8B.
     #[value(name = "llama3.1-8b")]
     Llama31,
+    /// Qwen 3 30B A3B.
+    #[value(name = "qwen3-30b-a3b")]
+    Qwen3Moe,
+    /// gpt-oss 20B, with experts in mxfp4 where no bits are named.
+    #[value(name = "gpt-oss-20b")]
+    GptOss,
 }
 
 /// Bits of a weight.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Bits {
     /// Affine, in groups of 64.
     #[value(name = "4")]
@@ -37,7 +43,6 @@ pub enum Bits {
     #[value(name = "8")]
     Eight,
     /// bf16.
-    #[default]
     #[value(name = "16")]
     Sixteen,
 }
@@ -62,9 +67,12 @@ pub struct BenchArgs {
     /// Measure random weights in the sizes of a released model, without a download
     #[arg(long, value_name = "NAME", conflicts_with_all = ["model", "adapter"], help_heading = "Model")]
     pub shape: Option<Shape>,
-    /// Bits of the random weights [default: 16]
+    /// Bits of the random weights [default: as released]
     #[arg(long, value_name = "BITS", requires = "shape", help_heading = "Model")]
     pub bits: Option<Bits>,
+    /// Layers of the random weights [default: those of the released model]
+    #[arg(long, value_name = "N", requires = "shape", value_parser = values::count, help_heading = "Model")]
+    pub layers: Option<usize>,
     /// The model.
     #[command(flatten)]
     pub load: LoadArgs,

@@ -90,7 +90,7 @@ fn load(args: &BenchArgs, options: &LoadOptions) -> Result<Box<dyn TextModel>> {
     let Some(shape) = args.shape else {
         return Source::choose(&args.load)?.load(options, args.quiet);
     };
-    let config = shapes::config(shape, args.bits.unwrap_or_default()).to_string();
+    let config = shapes::config(shape, args.bits, args.layers).to_string();
     let _spinner = (!args.quiet).then(|| Spinner::new("drawing weights".to_owned()));
     Ok(metal_backend::load_random(&config, options)?)
 }

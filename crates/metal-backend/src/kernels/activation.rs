@@ -1,6 +1,6 @@
 //! The activation of a gated network.
 
-use mlx_ffi::{Array, Dtype, GELU_CUBE, Result, ops};
+use mlx_ffi::{Array, Dtype, GELU_CUBE, Result, cuda, ops};
 
 /// What the gate does to what it lets through.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,6 +46,18 @@ impl Activation {
             Activation::GeluTanh => Some(mlx_ffi::Activation::GeluTanh),
             Activation::Relu => Some(mlx_ffi::Activation::Relu),
             Activation::ClippedSilu { .. } | Activation::SparseGelu { .. } => None,
+        }
+    }
+
+    /// As our own kernels for experts know it.
+    pub fn of_experts(self) -> Option<cuda::ExpertGate> {
+        match self {
+            Activation::Silu => Some(cuda::ExpertGate::Plain(mlx_ffi::Activation::Silu)),
+            Activation::GeluTanh => Some(cuda::ExpertGate::Plain(mlx_ffi::Activation::GeluTanh)),
+            Activation::ClippedSilu { alpha, limit } => {
+                Some(cuda::ExpertGate::Clipped { alpha, limit })
+            }
+            Activation::Relu | Activation::SparseGelu { .. } => None,
         }
     }
 

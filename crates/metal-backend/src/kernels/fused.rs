@@ -44,7 +44,7 @@ impl Kernels {
         };
         let norm = norm.map(|norm| (norm.weight, norm.eps));
         let around = cuda::Around { norm, bias, gate, onto: residual };
-        let weights = weights(matrix);
+        let weights = matrix.on_cuda();
         let pays = self == Kernels::Cuda && cuda::takes_one_row(x, weights, &around);
         pays.then(|| cuda::one_row(x, weights, &around))
     }
@@ -89,13 +89,5 @@ impl Kernels {
             }
             _ => activation.gated(&gate.array()?, &up.array()?),
         }
-    }
-}
-
-/// A matrix as kernels for CUDA take it.
-fn weights(matrix: &Matrix) -> cuda::Weights<'_> {
-    match matrix {
-        Matrix::Dense(w) => cuda::Weights::Dense(w),
-        Matrix::Quantized(w) => cuda::Weights::Packed(w),
     }
 }

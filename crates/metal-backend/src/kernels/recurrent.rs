@@ -1,7 +1,7 @@
 //! What layers with a recurrent state compute: a short convolution and the gated delta rule.
 
 use mlx_ffi::cpu::{self, ConvolutionActivation, DeltaRule, Filter};
-use mlx_ffi::{Array, Dtype, Result, ops};
+use mlx_ffi::{Array, Dtype, Result, cuda, ops};
 
 use super::choice::Kernels;
 
@@ -24,6 +24,12 @@ impl Kernels {
         let has_one_type = others.all(|array| array.dtype() == x.dtype());
         if self == Kernels::Cpu && has_one_type {
             return cpu::convolution(x, &state, filter, lengths);
+        }
+        // The kernel for CUDA adds no bias and ends with a SiLU.
+        let is_silu = bias.is_none() && activation == ConvolutionActivation::Silu;
+        let on_cuda = self == Kernels::Cuda && is_silu;
+        if on_cuda && cuda::takes_convolution(x, &state, weight, lengths) {
+            return cuda::convolution(x, &state, weight, lengths);
         }
         let [_, l, _] = x.dims()?;
         let [taps, channels] = weight.dims()?;
@@ -51,6 +57,9 @@ impl Kernels {
         let dtype = rule.mixed.dtype();
         if self == Kernels::Cpu && [rule.a, rule.b].iter().all(|array| array.dtype() == dtype) {
             return cpu::delta(rule);
+        }
+        if self == Kernels::Cuda && cuda::takes_delta(rule) {
+            return cuda::delta(rule);
         }
         by_mlx(rule)
     }

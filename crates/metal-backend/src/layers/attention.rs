@@ -160,12 +160,17 @@ impl Attention {
         let norms_fit = [q_norm, k_norm].iter().flatten().all(|norm| norm.weight.dtype() == dtype);
         let is_known = match self.kernels {
             Kernels::Cpu => true,
-            Kernels::Cuda => self.sinks.is_none() && cuda::attends(self.config.head_dim, dtype),
+            Kernels::Cuda => self.sinks_fit(dtype) && cuda::attends(self.config.head_dim, dtype),
             _ => false,
         };
         let fits =
             is_known && norms_fit && self.is_plain() && l == 1 && positions.observer().is_none();
         if fits { cache.reserve(dtype) } else { Ok(None) }
+    }
+
+    /// Whether sinks, if there are any, are of `dtype`.
+    fn sinks_fit(&self, dtype: Dtype) -> bool {
+        self.sinks.as_ref().is_none_or(|sinks| sinks.dtype() == dtype)
     }
 
     /// Whether kernels know how queries and keys are normed, rotated and scaled, and no other layer needs

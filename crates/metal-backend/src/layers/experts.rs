@@ -1,9 +1,9 @@
 //! A projection that each expert of a mixture has for itself.
 
-use mlx_ffi::{Array, Indices, Result, ops};
+use mlx_ffi::{Array, Dtype, Indices, Result, cuda, ops};
 
 use super::{ExpertLora, Weight, Workspace};
-use crate::kernels::Order;
+use crate::kernels::{Kernels, Matrix, Order};
 
 /// `x w[e]ᵀ + b[e]` with the matrix of expert `e`.
 #[derive(Debug)]
@@ -39,10 +39,26 @@ impl ExpertLinear {
         }
     }
 
-    /// Bytes that its products take, of which a row passes `per_row`; experts are multiplied as they are.
-    pub fn workspace(&self, per_row: u64) -> Workspace {
+    /// The matrices as our own kernels for CUDA take them, where there is no adapter beside them.
+    pub fn on_cuda(&self) -> Option<cuda::ExpertMatrices<'_>> {
+        let is_ours = self.weight.kernels == Kernels::Cuda && self.lora.is_none();
+        let weights = self.weight.matrix.on_cuda();
+        is_ours.then_some(cuda::ExpertMatrices { weights, bias: self.bias.as_ref() })
+    }
+
+    /// Bytes that its products with activations of `dtype` take, of which a row passes `per_row`. Packed
+    /// experts that no kernel knows are unpacked on CUDA.
+    pub fn workspace(&self, dtype: Dtype, per_row: u64) -> Workspace {
         let row = self.lora.as_ref().map_or(0, |lora| per_row * lora.row_bytes());
-        Workspace { row, ..Workspace::default() }
+        let is_known = self.on_cuda().is_some_and(|matrices| matrices.are_known(dtype));
+        match &self.weight.matrix {
+            Matrix::Quantized(w) if self.weight.kernels.is_on_cuda() && !is_known => {
+                let groups = w.scales.size() as u64;
+                let elements = groups * w.quantization.group_size as u64;
+                Workspace { row, unpacked: elements * dtype.size() as u64, unpacked_from: 1 }
+            }
+            _ => Workspace { row, ..Workspace::default() },
+        }
     }
 
     /// Whether products are faster where the experts are named in order.

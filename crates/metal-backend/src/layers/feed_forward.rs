@@ -59,9 +59,10 @@ impl FeedForward {
     pub fn forward(&self, x: &Array, fusion: Fusion<'_>) -> Result<Array> {
         match self {
             FeedForward::Mlp(mlp) => mlp.forward(x, fusion),
-            FeedForward::Moe(moe) => {
-                fusion.epilogue(moe.kernels, moe.forward(&fusion.prologue(x)?)?)
-            }
+            FeedForward::Moe(moe) => match moe.on_cuda(x) {
+                Some(network) => moe.at_once(x, &network, fusion),
+                None => fusion.epilogue(moe.kernels, moe.forward(&fusion.prologue(x)?)?),
+            },
             FeedForward::DenseAndMoe(both) => both.forward(x, fusion),
             FeedForward::Latent(latent) => {
                 fusion.epilogue(latent.moe.kernels, latent.forward(&fusion.prologue(x)?)?)

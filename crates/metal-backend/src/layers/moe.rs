@@ -1,6 +1,6 @@
 //! A mixture of experts: each position passes the few feed-forward networks that a router picks.
 
-use mlx_ffi::{Array, Dtype, Indices, Result, ops};
+use mlx_ffi::{Array, Dtype, Indices, Result, cuda, ops};
 
 use super::{ExpertLinear, Fusion, GateUp, Linear, Mlp, Routing, Workspace};
 use crate::kernels::{Activation, Kernels, Order};
@@ -53,10 +53,67 @@ pub(crate) struct Moe {
 impl Moe {
     /// Bytes that its products take beside the activations, which are of `dtype`.
     pub fn workspace(&self, dtype: Dtype) -> Workspace {
-        let of = |linear: &ExpertLinear| linear.workspace(self.experts_per_token as u64);
+        let of = |linear: &ExpertLinear| linear.workspace(dtype, self.experts_per_token as u64);
         let gate_up = self.gate_up.workspace(of);
         let own = self.router.workspace(dtype).then(gate_up).then(of(&self.down_proj));
         self.shared.as_ref().map_or(own, |shared| own.then(shared.workspace(dtype)))
+    }
+
+    /// The experts' networks as our own kernels for CUDA take them, where these compute `x`.
+    pub fn on_cuda(&self, x: &Array) -> Option<cuda::ExpertNetwork<'_>> {
+        let into = match &self.gate_up {
+            GateUp::Separate { gate_proj, up_proj } => {
+                cuda::IntoExperts::Separate([gate_proj.on_cuda()?, up_proj.on_cuda()?])
+            }
+            GateUp::Halves(both) => cuda::IntoExperts::Halves(both.on_cuda()?),
+            GateUp::Interleaved(both) => cuda::IntoExperts::Interleaved(both.on_cuda()?),
+            GateUp::Shared(_) => return None,
+        };
+        let (gate, down) = (self.activation.of_experts()?, self.down_proj.on_cuda()?);
+        let network = cuda::ExpertNetwork { into, gate, down };
+        cuda::takes_experts(x, &network, self.experts_per_token, false).then_some(network)
+    }
+
+    /// `[b, l, hidden_size]` to the same, with its `fusion`, by `network` and a few operations.
+    pub fn at_once(
+        &self,
+        x: &Array,
+        network: &cuda::ExpertNetwork<'_>,
+        fusion: Fusion<'_>,
+    ) -> Result<Array> {
+        let count = self.experts_per_token;
+        let fits = |array: &Array| array.dtype() == x.dtype();
+        // A shared expert sees the norm's result, too.
+        let is_alone = x.rows() == 1 && self.shared.is_none() && fusion.normed.is_none();
+        let norm = fusion.norm.and_then(|norm| norm.weights());
+        let norm = norm.filter(|norm| is_alone && fits(norm.weight));
+        let norm = norm.filter(|_| cuda::takes_experts(x, network, count, true));
+        let (x, before) = match norm {
+            Some(_) => (&x.share()?, fusion.only_prologue()),
+            None => (&fusion.prologue(x)?, Fusion::default()),
+        };
+        let logits = self.router.forward_fused(x, before)?;
+        let (indices, weights) = match self.routing.on_cuda(&logits, count) {
+            Some(chosen) if fits(&logits) => chosen?,
+            _ => {
+                let logits = ops::reshape(&logits, &[x.rows(), -1])?;
+                self.routing.route(&logits, count, x.dtype())?
+            }
+        };
+        let chosen = cuda::Chosen { indices: &indices, weights: &weights };
+        let norm = norm.map(|norm| (norm.weight, norm.eps));
+        if let Some(shared) = &self.shared {
+            let shared = shared.forward(x)?;
+            let y = cuda::experts(x, network, chosen, norm, Some(&shared))?;
+            return fusion.epilogue(self.kernels, y);
+        }
+        match fusion.residual {
+            Some(onto) if fits(onto) => cuda::experts(x, network, chosen, norm, Some(onto)),
+            _ => {
+                let y = cuda::experts(x, network, chosen, norm, None)?;
+                fusion.epilogue(self.kernels, y)
+            }
+        }
     }
 
     /// `[b, l, hidden_size]` to the same.

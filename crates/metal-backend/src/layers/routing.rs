@@ -1,6 +1,6 @@
 //! How a router's logits choose and weigh experts.
 
-use mlx_ffi::{Array, Dtype, Indices, Result, ops};
+use mlx_ffi::{Array, Dtype, Indices, Result, cuda, ops};
 
 /// How the router's logits choose and weigh experts.
 #[derive(Debug)]
@@ -51,6 +51,34 @@ pub(crate) struct ExpertGroups {
 }
 
 impl Routing {
+    /// The experts that `logits`, `[…, experts]`, choose and their weights, both `[t, count]`, where our own
+    /// kernels for CUDA know how.
+    pub fn on_cuda(&self, logits: &Array, count: i32) -> Option<Result<(Indices, Array)>> {
+        let router = self.as_router(count)?;
+        cuda::takes_route(logits, &router).then(|| cuda::route(logits, &router))
+    }
+
+    fn as_router(&self, choices: i32) -> Option<cuda::Router<'_>> {
+        let (score, factor) = (cuda::Score::Softmax, 1.0);
+        let plain =
+            |normaliser| cuda::Router { score, correction: None, normaliser, factor, choices };
+        match self {
+            Routing::Probabilities => Some(plain(None)),
+            Routing::Normalised | Routing::Logits => Some(plain(Some(0.0))),
+            Routing::Scored(scored) if scored.groups.is_none() => Some(cuda::Router {
+                score: match scored.score {
+                    Score::Softmax => cuda::Score::Softmax,
+                    Score::Sigmoid => cuda::Score::Sigmoid,
+                },
+                correction: scored.correction.as_ref(),
+                normaliser: scored.normaliser,
+                factor: scored.factor,
+                choices,
+            }),
+            Routing::ScaledLogits(_) | Routing::Scored(_) => None,
+        }
+    }
+
     /// Logits `[t, experts]` to the `count` chosen experts and their weights in `dtype`, both
     /// `[t, count]`.
     pub fn route(&self, logits: &Array, count: i32, dtype: Dtype) -> Result<(Indices, Array)> {

@@ -105,6 +105,6 @@ mod tests {
         };
         let lora = ExpertLora { a: weight([8, 4, 128]), b: weight([8, 32, 4]), scale: 1.0 };
         let experts = ExpertLinear::new(weight([8, 32, 128]), None).with_lora(Some(lora));
-        assert_eq!(experts.workspace(2).bytes(1), 2 * taken.bytes(1));
+        assert_eq!(experts.workspace(Dtype::Bf16, 2).bytes(1), 2 * taken.bytes(1));
     }
 }

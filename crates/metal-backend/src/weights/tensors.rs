@@ -125,7 +125,7 @@ impl Weights {
     /// Whether a tensor of that name is left.
     pub fn has(&self, name: &str) -> bool {
         if matches!(self.shared.files, ModelFiles::Random(_)) {
-            let quantized = self.shared.config.default_quantization();
+            let quantized = self.shared.config.quantization(&self.prefix);
             return name == "scales" && quantized.is_ok_and(|found| found.is_some());
         }
         self.shared.left.borrow().contains_key(&self.name(name))

@@ -29,6 +29,7 @@ const STEP: Source = Source {
         c"radians",
         c"q_norm",
         c"k_norm",
+        c"sinks",
     ],
     outputs: &[c"out", c"sums", c"parts"],
     body: include_str!("step_attention.cu"),
@@ -57,7 +58,9 @@ pub fn step_attention(step: &Step<'_>) -> Result<[Array; 3]> {
     let counters_fit = counters.count() as i64 >= counted && counted <= i64::from(MOST_COUNTED);
     // Sixteen bytes are read at once.
     let are_aligned = [q, k, v].iter().all(|heads| heads.at % 8 == 0);
-    if !(attends(d, dtype) && counters_fit && are_aligned && step.sinks.is_none()) {
+    let sinks_fit =
+        step.sinks.is_none_or(|sinks| sinks.shape() == [n_heads] && sinks.dtype() == dtype);
+    if !(attends(d, dtype) && counters_fit && are_aligned && sinks_fit) {
         return Err(step.misfit());
     }
     let dims = turn.map_or(0, |turn| 2 * turn.radians.size() as i32);
@@ -84,6 +87,7 @@ pub fn step_attention(step: &Step<'_>) -> Result<[Array; 3]> {
         (c"V_AT", Constant::Int(v.at)),
         (c"SCALE", Constant::Float(step.scale)),
         (c"SOFTCAP", Constant::Float(step.softcap.unwrap_or(0.0))),
+        (c"HAS_SINKS", Constant::Bool(step.sinks.is_some())),
     ];
     let whole = [b, 1, n_heads * d];
     let (sums, parts) = match splits > 1 {
@@ -109,6 +113,7 @@ pub fn step_attention(step: &Step<'_>) -> Result<[Array; 3]> {
         radians,
         q_norm,
         k_norm,
+        step.sinks.unwrap_or(keys),
     ];
     let found = launch(&STEP, &inputs, &all)?;
     let [out, _, _, keys, values] = <[Array; 5]>::try_from(found)

@@ -37,6 +37,19 @@ pub(super) const fn code(activation: Activation) -> i32 {
     }
 }
 
+/// The gate of gpt-oss as kernels know it, beside the activations.
+pub(super) const CLIPPED: i32 = 4;
+/// Weights as they are, affine codes, and floats of four bits.
+pub(super) const DENSE: i32 = 0;
+pub(super) const AFFINE: i32 = 1;
+pub(super) const FLOATS: i32 = 2;
+/// The gate's rows and the others: in a matrix each, in one after the other, or in turn.
+pub(super) const SEPARATE: i32 = 0;
+pub(super) const HALVES: i32 = 1;
+pub(super) const INTERLEAVED: i32 = 2;
+/// Threads of the block that sorts choices, and the most experts.
+pub(super) const SORTING: i32 = 1024;
+
 /// The definitions that stand before the text of each kernel.
 pub(super) fn definitions() -> String {
     let split = SPLITS.iter().fold(String::new(), |text, split| {
@@ -53,6 +66,14 @@ pub(super) fn definitions() -> String {
         ("SILU", code(Activation::Silu)),
         ("GELU_TANH", code(Activation::GeluTanh)),
         ("RELU", code(Activation::Relu)),
+        ("CLIPPED", CLIPPED),
+        ("DENSE", DENSE),
+        ("AFFINE", AFFINE),
+        ("FLOATS", FLOATS),
+        ("SEPARATE", SEPARATE),
+        ("HALVES", HALVES),
+        ("INTERLEAVED", INTERLEAVED),
+        ("SORTING", SORTING),
     ];
     let numbers = numbers.map(|(name, value)| format!("#define {name} {value}\n")).concat();
     format!(
@@ -78,15 +99,24 @@ mod tests {
     #[test]
     fn no_kernel_writes_a_shared_number_again() {
         for source in [
+            include_str!("arrange.cu"),
+            include_str!("combine.cu"),
             include_str!("common.cu"),
+            include_str!("convolution.cu"),
+            include_str!("delta.cu"),
             include_str!("dense.cu"),
+            include_str!("expert_common.cu"),
+            include_str!("expert_rows.cu"),
             include_str!("few_rows_begin.cu"),
             include_str!("few_rows_end.cu"),
             include_str!("gate.cu"),
+            include_str!("grouped.cu"),
             include_str!("one_row.cu"),
             include_str!("packed.cu"),
             include_str!("residual.cu"),
+            include_str!("route.cu"),
             include_str!("step_attention.cu"),
+            include_str!("tensor.cu"),
         ] {
             for name in definitions().lines().filter_map(|line| line.split([' ', '(']).nth(1)) {
                 let again = [format!(" {name} ="), format!("#define {name}")];

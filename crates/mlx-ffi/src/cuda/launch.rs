@@ -7,7 +7,7 @@ use super::kernel::{Kernel, Launch, Source};
 use crate::{Array, Error, Result};
 
 thread_local! {
-    static SCALARS: RefCell<Vec<(f32, Array)>> = const { RefCell::new(Vec::new()) };
+    static NUMBERS: RefCell<Vec<([f32; ON_DEVICE], Array)>> = const { RefCell::new(Vec::new()) };
     static KERNELS: RefCell<Vec<(&'static CStr, Kernel)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -36,12 +36,17 @@ pub const ON_DEVICE: usize = 4;
 
 /// A number as an array, made at its first use by a thread.
 pub(super) fn scalar(value: f32) -> Result<Array> {
-    SCALARS.with_borrow_mut(|scalars| {
-        if let Some((_, array)) = scalars.iter().find(|(known, _)| *known == value) {
+    numbers([value; ON_DEVICE])
+}
+
+/// Numbers as an array, made at their first use by a thread.
+pub(super) fn numbers(values: [f32; ON_DEVICE]) -> Result<Array> {
+    NUMBERS.with_borrow_mut(|all| {
+        if let Some((_, array)) = all.iter().find(|(known, _)| *known == values) {
             return array.share();
         }
-        let array = Array::from_f32(&[value; ON_DEVICE], &[ON_DEVICE as i32])?;
-        scalars.push((value, array.share()?));
+        let array = Array::from_f32(&values, &[ON_DEVICE as i32])?;
+        all.push((values, array.share()?));
         Ok(array)
     })
 }

@@ -218,7 +218,11 @@ for (int index = threadIdx.x; index < GROUP * D; index += THREADS) {
   for (int w = 1; w < WARPS; w++) {
     highest = fmaxf(highest, bounds[w][g]);
   }
-  float all = 0;
+  const float sink = HAS_SINKS ? static_cast<float>(sinks[head + g]) * LOG2_E : 0.0f;
+  if (HAS_SINKS && splits == 1) {
+    highest = fmaxf(highest, sink);
+  }
+  float all = HAS_SINKS && splits == 1 ? exp2f(sink - highest) : 0.0f;
   float value = 0;
   for (int w = 0; w < WARPS; w++) {
     const float factor = exp2f(bounds[w][g] - highest);
@@ -256,7 +260,11 @@ if (splits > 1) {
       for (int s = 0; s < splits; s++) {
         highest = fmaxf(highest, __ldcg(parts + (part + s) * 2));
       }
-      float all = 0;
+      const float sink = HAS_SINKS ? static_cast<float>(sinks[head + index / D]) * LOG2_E : 0.0f;
+      if (HAS_SINKS) {
+        highest = fmaxf(highest, sink);
+      }
+      float all = HAS_SINKS ? exp2f(sink - highest) : 0.0f;
       float value = 0;
       for (int s = 0; s < splits; s++) {
         const float factor = exp2f(__ldcg(parts + (part + s) * 2) - highest);

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::args::{Bits, Shape};
 
-/// The `config.json` of `shape` with weights of so many bits.
-pub fn config(shape: Shape, bits: Bits) -> Value {
+/// The `config.json` of `shape` with weights of so many bits, or as released, and so many layers.
+pub fn config(shape: Shape, bits: Option<Bits>, layers: Option<usize>) -> Value {
     let mut config = match shape {
         Shape::Qwen3Small => qwen3(1024, 3072, 28, 16),
         Shape::Qwen3 => qwen3(2560, 9728, 36, 32),
@@ -16,11 +16,20 @@ pub fn config(shape: Shape, bits: Bits) -> Value {
         }
         Shape::Llama32 => llama3([2048, 8192, 16, 32, 8], true, 32.0),
         Shape::Llama31 => llama3([4096, 14_336, 32, 32, 8], false, 8.0),
+        Shape::Qwen3Moe => qwen3_moe(),
+        Shape::GptOss => gpt_oss(),
     };
+    if let Some(layers) = layers {
+        config["num_hidden_layers"] = layers.into();
+    }
     let bits = match bits {
-        Bits::Four => 4,
-        Bits::Eight => 8,
-        Bits::Sixteen => return config,
+        Some(Bits::Four) => 4,
+        Some(Bits::Eight) => 8,
+        None if shape == Shape::GptOss => {
+            config["quantization"] = experts_in_mxfp4(&config["num_hidden_layers"]);
+            return config;
+        }
+        None | Some(Bits::Sixteen) => return config,
     };
     config["quantization"] = json!({"group_size": 64, "bits": bits});
     config
@@ -61,4 +70,43 @@ fn llama3(sizes: [u32; 5], tied: bool, factor: f64) -> Value {
         "attention_bias": false, "mlp_bias": false, "tie_word_embeddings": tied,
         "torch_dtype": "bfloat16",
     })
+}
+
+fn qwen3_moe() -> Value {
+    json!({
+        "model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 6144,
+        "moe_intermediate_size": 768, "num_hidden_layers": 48, "num_attention_heads": 32,
+        "num_key_value_heads": 4, "head_dim": 128, "num_experts": 128, "num_experts_per_tok": 8,
+        "norm_topk_prob": true, "decoder_sparse_step": 1, "mlp_only_layers": [],
+        "vocab_size": 151_936, "rms_norm_eps": 1e-6, "rope_theta": 1_000_000,
+        "max_position_embeddings": 40_960, "hidden_act": "silu", "attention_bias": false,
+        "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+    })
+}
+
+fn gpt_oss() -> Value {
+    json!({
+        "model_type": "gpt_oss", "hidden_size": 2880, "intermediate_size": 2880,
+        "num_hidden_layers": 24, "num_attention_heads": 64, "num_key_value_heads": 8,
+        "head_dim": 64, "num_local_experts": 32, "num_experts_per_tok": 4, "sliding_window": 128,
+        "swiglu_limit": 7.0, "vocab_size": 201_088, "rms_norm_eps": 1e-5, "rope_theta": 150_000,
+        "rope_scaling": {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,
+                         "original_max_position_embeddings": 4096, "truncate": false},
+        "max_position_embeddings": 131_072, "hidden_act": "silu", "attention_bias": true,
+        "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+    })
+}
+
+/// A quantisation of nothing but the experts of so many layers.
+fn experts_in_mxfp4(layers: &Value) -> Value {
+    let mut all = json!({
+        "mode": "mxfp4", "group_size": 32, "bits": 4, "model.embed_tokens": false, "lm_head": false,
+    });
+    for layer in 0..layers.as_u64().unwrap_or(0) {
+        for name in ["q_proj", "k_proj", "v_proj", "o_proj"] {
+            all[format!("model.layers.{layer}.self_attn.{name}")] = false.into();
+        }
+        all[format!("model.layers.{layer}.mlp.router")] = false.into();
+    }
+    all
 }

@@ -1,0 +1,84 @@
+//! How a router's logits choose and weigh experts.
+
+use super::constants::{SORTING, THREADS, WARPS};
+use super::experts::MOST_CHOICES;
+use super::kernel::{Constant, Launch, Source};
+use super::launch::{launch, numbers};
+use crate::{Array, Dtype, Error, Indices, Result};
+
+const ROUTE: Source = Source {
+    name: c"route",
+    inputs: &[c"logits", c"correction", c"scaling"],
+    outputs: &[c"indices", c"weights"],
+    body: include_str!("route.cu"),
+    header: include_str!("chained.cu"),
+    takes_strides: false,
+    written: &[],
+};
+
+/// What makes a score of a logit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Score {
+    /// The probability among all experts.
+    Softmax,
+    /// `1 / (1 + exp(-x))`, of each expert by itself.
+    Sigmoid,
+}
+
+/// How experts are chosen and weighed.
+#[derive(Clone, Copy, Debug)]
+pub struct Router<'a> {
+    /// What they are weighed by.
+    pub score: Score,
+    /// What is added to scores for the choice alone, `[experts]` F32.
+    pub correction: Option<&'a Array>,
+    /// The weights of the chosen are divided by their sum and this; `None`: they are not.
+    pub normaliser: Option<f32>,
+    /// What the weights are multiplied with.
+    pub factor: f32,
+    /// Experts that a row chooses.
+    pub choices: i32,
+}
+
+/// Whether [`route`] takes `logits`.
+pub fn takes_route(logits: &Array, router: &Router<'_>) -> bool {
+    let Some(&experts) = logits.shape().last() else { return false };
+    let correction_fits = router.correction.is_none_or(|correction| {
+        correction.shape() == [experts] && correction.dtype() == Dtype::F32
+    });
+    let sizes_fit = (1..=SORTING).contains(&experts)
+        && (1..=experts.min(MOST_CHOICES)).contains(&router.choices)
+        && (1..=1 << 24).contains(&logits.rows());
+    logits.dtype().is_half() && correction_fits && sizes_fit
+}
+
+/// The experts that each row of `logits`, `[…, experts]`, chooses, the best first, and their weights in the type of
+/// the logits: both `[t, choices]`.
+///
+/// # Errors
+/// What [`takes_route`] does not take; a device without CUDA.
+pub fn route(logits: &Array, router: &Router<'_>) -> Result<(Indices, Array)> {
+    if !takes_route(logits, router) {
+        return Err(Error::new(format!("no choice of experts by {router:?} for {logits:?}")));
+    }
+    let Router { score, correction, normaliser, factor, choices } = *router;
+    let experts = logits.shape().last().copied().unwrap_or(0);
+    let constants = [
+        (c"T", Constant::Type(logits.dtype())),
+        (c"EXPERTS", Constant::Int(experts)),
+        (c"CHOICES", Constant::Int(choices)),
+        (c"SIGMOID", Constant::Bool(score == Score::Sigmoid)),
+        (c"HAS_CORRECTION", Constant::Bool(correction.is_some())),
+        (c"NORMALISES", Constant::Bool(normaliser.is_some())),
+    ];
+    let t = logits.rows();
+    let shape = [t, choices];
+    let outputs: [(&[i32], Dtype); 2] = [(&shape, Dtype::U32), (&shape, logits.dtype())];
+    let (grid, block) = ([(t + WARPS - 1) / WARPS * THREADS, 1, 1], [THREADS, 1, 1]);
+    let all = Launch { grid, block, constants: &constants, outputs: &outputs };
+    let scaling = numbers([normaliser.unwrap_or(0.0), factor, 0.0, 0.0])?;
+    let found = launch(&ROUTE, &[logits, correction.unwrap_or(logits), &scaling], &all)?;
+    let [indices, weights] = <[Array; 2]>::try_from(found)
+        .map_err(|found| Error::new(format!("{} results of a choice", found.len())))?;
+    Ok((Indices::along(logits, -1, indices)?, weights))
+}
