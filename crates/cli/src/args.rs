@@ -20,7 +20,7 @@ pub use bench::{BenchArgs, Bits, Shape};
 pub use classify::ClassifyArgs;
 pub use inspect::InspectArgs;
 pub use load::LoadArgs;
-pub use models::{ListArgs, PullArgs, RmArgs};
+pub use models::{ListArgs, ModelsArgs, PullArgs, RmArgs};
 pub use remote::{Ends, Interface, RemoteArgs};
 pub use sampling::SamplingArgs;
 pub use serve::{LogFormat, ServeArgs};
@@ -81,6 +81,8 @@ pub enum Command {
     Rm(RmArgs),
     /// List the models that were fetched, or those in a folder
     List(ListArgs),
+    /// Show well-known models, and which of them fit the memory here
+    Models(ModelsArgs),
     /// Check that everything works here: versions, device, backends, a small generation
     Doctor(DoctorArgs),
     /// Print a completion script for a shell

@@ -9,6 +9,7 @@ mod generate;
 mod info;
 mod inspect;
 mod list;
+mod models;
 mod pull;
 mod rm;
 mod serve;
@@ -38,6 +39,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Some(Command::Pull(args)) => pull::run(&args),
         Some(Command::Rm(args)) => rm::run(&args),
         Some(Command::List(args)) => list::run(&args),
+        Some(Command::Models(args)) => models::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Completions { shell }) => completions::run(shell),
     }

@@ -2,16 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use hub::{Cache, Error, Name, Settings};
+use hub::{Cache, Error, KNOWN, Name, Settings};
 
 use crate::failure::{Failure, Result};
 
-/// A model's name.
+/// A model's name, or the short one of a well-known model.
 ///
 /// # Errors
 /// A text that is none.
 pub fn parse(text: &str) -> Result<Name> {
-    Ok(text.parse()?)
+    let known = KNOWN.iter().find(|known| known.alias == text);
+    let name = known.map_or(text, |known| known.repository).parse();
+    name.map_err(|error: Error| Failure::Usage(format!("{error} (`ml models` lists short names)")))
 }
 
 /// The model in the hub's cache that `model` names; `None` where it is a folder. So is what is no name either:

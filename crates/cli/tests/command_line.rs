@@ -39,9 +39,18 @@ fn refused(arguments: &[&str], words: &[&str]) {
 fn help_lists_the_commands_and_every_command_has_examples() {
     let help = ml(&["--help"]);
     assert!(help.status.success());
-    for command in
-        ["generate", "chat", "classify", "pull", "rm", "info", "list", "doctor", "completions"]
-    {
+    for command in [
+        "generate",
+        "chat",
+        "classify",
+        "pull",
+        "rm",
+        "info",
+        "list",
+        "models",
+        "doctor",
+        "completions",
+    ] {
         assert!(stdout(&help).contains(&format!("\n  {command} ")), "{command}");
         let help = ml(&[command, "--help"]);
         assert!(help.status.success());

@@ -145,6 +145,20 @@ fn a_model_is_pulled_used_by_its_name_listed_and_removed() {
 }
 
 #[test]
+fn a_short_name_stands_for_a_well_known_model() {
+    let place = Place::new();
+    let models: serde_json::Value =
+        serde_json::from_str(&place.done(&["models", "--json"])).unwrap();
+    assert_eq!(models[0]["name"], "qwen3-0.6b");
+    assert_eq!(models[0]["repository"], "mlx-community/Qwen3-0.6B-4bit");
+    assert!(models[0]["fits"].is_boolean(), "{models}");
+    let error = place.failed(&["pull", "qwen3-0.6b"]);
+    assert!(error.contains("error: mlx-community/Qwen3-0.6B-4bit: the hub has no such"), "{error}");
+    let error = place.failed(&["info", "--model", "qwen3-0.6b"]);
+    assert!(error.contains("`ml pull qwen3-0.6b` fetches it"), "{error}");
+}
+
+#[test]
 fn a_name_that_leads_out_of_the_cache_is_bad_usage() {
     let place = Place::new();
     for name in ["../x", "/etc/passwd", "a/../b", "a\\b", "org/demo@../../x", "demo"] {

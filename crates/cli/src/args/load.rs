@@ -14,7 +14,7 @@ use crate::names;
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Model")]
 pub struct LoadArgs {
-    /// Model folder in MLX or Hugging Face layout, or ORG/NAME that `ml pull` fetched [env: ML_MODEL]
+    /// Model folder in MLX or Hugging Face layout, or a name that `ml pull` fetched [env: ML_MODEL]
     /// [default: the demo model]
     #[arg(short, long, value_name = "MODEL")]
     pub model: Option<PathBuf>,

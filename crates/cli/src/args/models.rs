@@ -21,10 +21,11 @@ Environment:
 
 Examples:
   ml pull mlx-community/Qwen3-0.6B-4bit
+  ml pull qwen3-0.6b
   ml pull org/name@v2.0
   ml info --model $(ml pull -q mlx-community/Qwen3-0.6B-4bit)")]
 pub struct PullArgs {
-    /// ORG/NAME, or ORG/NAME@REVISION with a branch, tag or commit
+    /// ORG/NAME, ORG/NAME@REVISION with a branch, tag or commit, or a name of `ml models`
     #[arg(value_name = "MODEL")]
     pub model: String,
     /// Fetch N files at once
@@ -45,7 +46,7 @@ Examples:
   ml rm mlx-community/Qwen3-0.6B-4bit
   ml rm org/name@v2.0 org/other")]
 pub struct RmArgs {
-    /// ORG/NAME, or ORG/NAME@REVISION with a branch, tag or commit
+    /// ORG/NAME, ORG/NAME@REVISION with a branch, tag or commit, or a name of `ml models`
     #[arg(value_name = "MODEL", required = true)]
     pub models: Vec<String>,
 }
@@ -64,6 +65,21 @@ pub struct ListArgs {
     /// A folder to look in, itself and one level below
     #[arg(value_name = "DIR")]
     pub dir: Option<PathBuf>,
+    /// Print a JSON array
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ml models`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+WEIGHTS is what comes, and NEEDS about what a conversation of 8192 tokens takes. Both are computed
+from the sizes that the makers published; loading a model tells exactly what it takes.
+
+Examples:
+  ml models
+  ml models --json | jq -r '.[] | select(.fits) | .name'")]
+pub struct ModelsArgs {
     /// Print a JSON array
     #[arg(long)]
     pub json: bool,
