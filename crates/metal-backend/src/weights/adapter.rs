@@ -97,7 +97,10 @@ impl Adapter {
     /// # Errors
     /// Shapes that do not fit the module or the rank; a tensor without its other half.
     pub(super) fn take(&self, path: &str, shape: &[i32]) -> Result<Option<Taken>> {
-        let Some(pair) = self.left.borrow_mut().remove(inner(path)) else { return Ok(None) };
+        let mut left = self.left.borrow_mut();
+        let pair = left.remove(inner(path));
+        let pair = pair.or_else(|| other_names(inner(path)).find_map(|name| left.remove(&name)));
+        let Some(pair) = pair else { return Ok(None) };
         let file = self.files.path(self.config.layout.weights_file());
         self.check(pair, path, shape).map(Some).map_err(|error| error.at(&file))
     }
@@ -180,6 +183,22 @@ impl Taken {
 fn is_of_experts(module: &str) -> bool {
     let mut parts = module.split('.').skip_while(|part| *part != "experts");
     parts.nth(1).is_some_and(|expert| expert.parse::<u32>().is_ok())
+}
+
+/// Parts of modules' names in released checkpoints of LFM 2 MoE and Kimi Linear, and as mlx-lm calls them.
+const RENAMED: [(&str, &str); 4] = [
+    (".feed_forward.w1", ".feed_forward.gate_proj"),
+    (".feed_forward.w2", ".feed_forward.down_proj"),
+    (".feed_forward.w3", ".feed_forward.up_proj"),
+    (".block_sparse_moe.", ".mlp."),
+];
+
+/// What an adapter may call the module `name` else: mlx-lm gives its own names to a released checkpoint, and
+/// PEFT knows those of the release alone.
+fn other_names(name: &str) -> impl Iterator<Item = String> {
+    let both_ways = RENAMED.iter().flat_map(|&(own, other)| [(own, other), (other, own)]);
+    let named = both_ways.filter(move |(from, _)| name.contains(from));
+    named.map(move |(from, to)| name.replace(from, to))
 }
 
 /// A module's name without what wraps the language model, which libraries name in different ways.

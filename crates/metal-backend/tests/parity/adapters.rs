@@ -1,6 +1,9 @@
 //! Checkpoints with a LoRA adapter: tokens, log probabilities and logits are the references'.
 
+use std::fs;
+
 use inference_core::LoadOptions;
+use safetensors::tensor::{TensorView, serialize_to_file};
 
 use crate::checkpoints::{F32_TOLERANCE, bf16_logits_are_the_references};
 use crate::fixtures::{
@@ -130,4 +133,54 @@ fn the_bytes_of_an_adapter_are_counted_and_the_model_stays_what_it_is() {
     assert_eq!(adapted.weight_bytes, plain.weight_bytes + bytes);
     assert_eq!(adapted.num_parameters, plain.num_parameters);
     assert_eq!(adapted.dtype, plain.dtype);
+}
+
+/// Log probabilities of `name` with an adapter of `module`, whose weight is `[output, input]`.
+fn logprobs_with(name: &str, module: &str, [output, input]: [usize; 2]) -> Vec<f32> {
+    const RANK: usize = 2;
+    let folder = tempfile::tempdir().unwrap();
+    let values: Vec<u8> = (0..RANK * input.max(output))
+        .flat_map(|i| ((i as f32 * 0.7).sin() * 0.5).to_le_bytes())
+        .collect();
+    let factor = |shape: [usize; 2]| {
+        let bytes = &values[..shape[0] * shape[1] * 4];
+        TensorView::new(safetensors::Dtype::F32, shape.to_vec(), bytes).unwrap()
+    };
+    let pair = [
+        (format!("{module}.lora_a"), factor([input, RANK])),
+        (format!("{module}.lora_b"), factor([RANK, output])),
+    ];
+    serialize_to_file(pair, None, &folder.path().join("adapters.safetensors")).unwrap();
+    let config = r#"{"fine_tune_type": "lora", "lora_parameters": {"rank": 2, "scale": 4.0}}"#;
+    fs::write(folder.path().join("adapter_config.json"), config).unwrap();
+    let adapter_path = Some(folder.path().to_owned());
+    let model = Checkpoint::new(name).load(LoadOptions { adapter_path, ..LoadOptions::default() });
+    logprobs(&run(&*model, &(20..40).collect::<Vec<u32>>(), &greedy(4)))
+}
+
+#[test]
+fn an_adapter_finds_its_modules_under_the_names_of_the_release_and_of_mlx_lm() {
+    for (name, [own, other], shape) in [
+        ("lfm2_moe", ["layers.0.feed_forward.w1", "layers.0.feed_forward.gate_proj"], [72, 96]),
+        (
+            "lfm2_moe-mxfp4",
+            ["layers.1.feed_forward.down_proj", "layers.1.feed_forward.w2"],
+            [96, 72],
+        ),
+        (
+            "kimi_linear",
+            [
+                "layers.1.block_sparse_moe.shared_experts.up_proj",
+                "layers.1.mlp.shared_experts.up_proj",
+            ],
+            [24, 96],
+        ),
+    ] {
+        let [own, other] = [own, other].map(|module| format!("model.{module}"));
+        let model = Checkpoint::new(name).load(LoadOptions::default());
+        let without = logprobs(&run(&*model, &(20..40).collect::<Vec<u32>>(), &greedy(4)));
+        let with = logprobs_with(name, &own, shape);
+        assert_ne!(with, without, "{name}");
+        assert_eq!(logprobs_with(name, &other, shape), with, "{name}");
+    }
 }

@@ -16,10 +16,14 @@ fn has_the_tokens_of(name: &str, checkpoint: &Checkpoint) {
     }
 }
 
+fn is_convolution(name: &str) -> bool {
+    name.ends_with("conv1d.weight") || name.ends_with("conv.conv.weight")
+}
+
 /// A convolution as the converter turns it: the taps before the one input of each channel.
 fn turned(tensor: Tensor) -> Tensor {
     match tensor.shape[..] {
-        [channels, 1, taps] if tensor.name.ends_with("conv1d.weight") => {
+        [channels, 1, taps] if is_convolution(&tensor.name) => {
             Tensor { shape: vec![channels, taps, 1], ..tensor }
         }
         _ => tensor,
@@ -101,4 +105,71 @@ fn a_converted_falcon_h1_with_biases_is_refused() {
     config["attention_bias"] = Json::Bool(true);
     let refusal = checkpoint.with_config(&config).refusal();
     assert!(refusal.contains("biases of Falcon H1"), "{refusal}");
+}
+
+#[test]
+fn qwen3_next_with_whole_norms_has_the_same_tokens() {
+    let checkpoint = Checkpoint::new("qwen3_next").with_tensors(|tensor| {
+        if tensor.name.starts_with("mtp.") {
+            return vec![];
+        }
+        // The converter leaves the norm of delta nets as it is, which is released whole.
+        let is_offset =
+            tensor.name.ends_with("norm.weight") && !tensor.name.contains("linear_attn");
+        let offset = f32::from(is_offset);
+        let values = tensor.values.iter().map(|value| value + offset).collect();
+        vec![turned(Tensor { values, ..tensor })]
+    });
+    has_the_tokens_of("qwen3_next", &checkpoint);
+}
+
+#[test]
+fn lfm2_with_turned_convolutions_has_the_same_tokens() {
+    let checkpoint = Checkpoint::new("lfm2").with_tensors(|tensor| vec![turned(tensor)]);
+    has_the_tokens_of("lfm2", &checkpoint);
+}
+
+#[test]
+fn kimi_linear_under_the_converters_names_has_the_same_tokens() {
+    let config = Checkpoint::new("kimi_linear").config();
+    let size = |key: &str| config[key].as_u64().expect("a size") as usize;
+    let (heads, rank) = (size("num_attention_heads"), size("kv_lora_rank"));
+    let (nope, value) = (size("qk_nope_head_dim"), size("v_head_dim"));
+    let checkpoint = Checkpoint::new("kimi_linear").with_tensors(|tensor| {
+        let tensor = turned(tensor);
+        let Some(layer) = tensor.name.strip_suffix("kv_b_proj.weight") else {
+            let name = tensor
+                .name
+                .replace("block_sparse_moe.gate.e_score", "mlp.e_score")
+                .replace("block_sparse_moe", "mlp")
+                .replace("_conv1d.weight", "_conv.conv.weight");
+            let shape =
+                if name.ends_with("A_log") { vec![heads_of(&config)] } else { tensor.shape };
+            return vec![Tensor { name, shape, values: tensor.values }];
+        };
+        let at = |(head, row, column): (usize, usize, usize)| {
+            tensor.values[(head * (nope + value) + row) * rank + column]
+        };
+        let embed_q = (0..heads).flat_map(|head| {
+            (0..rank).flat_map(move |column| (0..nope).map(move |row| (head, row, column)))
+        });
+        let unembed_out = (0..heads).flat_map(|head| {
+            (0..value).flat_map(move |row| (0..rank).map(move |column| (head, nope + row, column)))
+        });
+        let part = |name: &str, shape: [usize; 3], values: Vec<f32>| Tensor {
+            name: format!("{layer}{name}.weight"),
+            shape: shape.into(),
+            values,
+        };
+        vec![
+            part("embed_q", [heads, rank, nope], embed_q.map(at).collect()),
+            part("unembed_out", [heads, value, rank], unembed_out.map(at).collect()),
+        ]
+    });
+    has_the_tokens_of("kimi_linear", &checkpoint);
+}
+
+/// Heads of the delta nets of a Kimi Linear.
+fn heads_of(config: &Json) -> usize {
+    config["linear_attn_config"]["num_heads"].as_u64().expect("a size") as usize
 }

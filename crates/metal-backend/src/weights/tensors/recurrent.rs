@@ -54,14 +54,13 @@ impl Weights {
         Ok(all)
     }
 
-    /// The `size` values of the tensor `name` in F32, whatever other dimensions of 1 it is stored with.
+    /// The `size` values of the tensor `name` in F32, in whatever shape they are stored.
     ///
     /// # Errors
-    /// A tensor that is missing or has another shape.
+    /// A tensor that is missing or has another number of values.
     pub fn vector_f32(&self, name: &str, size: i32) -> Result<Array> {
         let is_vector = |shape: &Vec<i32>| {
-            let others = shape.iter().filter(|dim| **dim != 1);
-            others.eq([size].iter().filter(|size| **size != 1))
+            shape.iter().map(|dim| i64::from(*dim)).product::<i64>() == i64::from(size)
         };
         let stored = self.shape(name).filter(is_vector);
         let vector = self.tensor_f32(name, &stored.unwrap_or(vec![size]))?;
