@@ -9,8 +9,6 @@ use crate::{Dtype, Error, Heads, Level, pool};
 
 /// Rows of a head's state that one unit of work computes.
 const BLOCK: usize = 16;
-/// Positions that pass a row of the state while it lies in registers.
-const POSITIONS: usize = 4;
 /// Lanes of a sum.
 const LANES: usize = 16;
 
@@ -174,15 +172,6 @@ struct ScanKernel<'a> {
     out: &'a Output<'a>,
 }
 
-/// What some positions bring to a row of a state.
-struct Brought<'a, const T: usize> {
-    decay: [f32; T],
-    /// `step · x`.
-    input: [f32; T],
-    b: [&'a [f32]; T],
-    c: [&'a [f32]; T],
-}
-
 impl Kernel for ScanKernel<'_> {
     type Output = ();
 
@@ -200,51 +189,26 @@ impl Kernel for ScanKernel<'_> {
         // Where the values of this head's group begin.
         let b_column = heads * head_dim + head / (heads / groups) * n;
         let c_column = b_column + groups * n;
-        let mut shared = vec![0.0; POSITIONS * 2 * n];
-        let (mut step, mut decay) = ([0.0; POSITIONS], [0.0; POSITIONS]);
-        let (mut x, mut y) = ([[0.0; BLOCK]; POSITIONS], [[0.0; BLOCK]; POSITIONS]);
+        let (mut b, mut c) = (vec![0.0; n], vec![0.0; n]);
+        let (mut step, mut decay) = ([0.0; 1], [0.0; 1]);
+        let (mut x, mut y) = ([0.0; BLOCK], [0.0; BLOCK]);
         let length = task.length(row);
-        let mut t = 0;
-        while t < length {
-            let some = if length - t >= POSITIONS { POSITIONS } else { 1 };
-            for i in 0..some {
-                let mixed = task.mixed.from(dtype, row, 0, t + i);
-                let (b, c) = shared[i * 2 * n..(i + 1) * 2 * n].split_at_mut(n);
-                widen(dtype, &mixed[b_column * size..(b_column + n) * size], b);
-                widen(dtype, &mixed[c_column * size..(c_column + n) * size], c);
-                let at = (head * head_dim + first) * size;
-                widen(dtype, &mixed[at..at + count * size], &mut x[i][..count]);
-                let at = (row * l + t + i) * 2 * heads + head;
-                widen(Dtype::F32, &steps[at * 4..at * 4 + 4], &mut step[i..i + 1]);
-                let at = at + heads;
-                widen(Dtype::F32, &steps[at * 4..at * 4 + 4], &mut decay[i..i + 1]);
-            }
-            let part = |i: usize, at: usize| &shared[(i * 2 + at) * n..(i * 2 + at + 1) * n];
+        for t in 0..length {
+            let mixed = task.mixed.from(dtype, row, 0, t);
+            widen(dtype, &mixed[b_column * size..(b_column + n) * size], &mut b);
+            widen(dtype, &mixed[c_column * size..(c_column + n) * size], &mut c);
+            let at = (head * head_dim + first) * size;
+            widen(dtype, &mixed[at..at + count * size], &mut x[..count]);
+            let at = (row * l + t) * 2 * heads + head;
+            widen(Dtype::F32, &steps[at * 4..at * 4 + 4], &mut step);
+            let at = at + heads;
+            widen(Dtype::F32, &steps[at * 4..at * 4 + 4], &mut decay);
             for (r, held) in held.chunks_exact_mut(n).enumerate() {
-                if some == POSITIONS {
-                    let brought = Brought {
-                        decay,
-                        input: [0, 1, 2, 3].map(|i: usize| step[i] * x[i][r]),
-                        b: [part(0, 0), part(1, 0), part(2, 0), part(3, 0)],
-                        c: [part(0, 1), part(1, 1), part(2, 1), part(3, 1)],
-                    };
-                    let sums = through::<FMA, POSITIONS>(held, &brought);
-                    for i in 0..POSITIONS {
-                        y[i][r] = add_product::<FMA>(task.d[head], x[i][r], sums[i]);
-                    }
-                } else {
-                    let input = [step[0] * x[0][r]];
-                    let decay = [decay[0]];
-                    let brought = Brought { decay, input, b: [part(0, 0)], c: [part(0, 1)] };
-                    let [sum] = through::<FMA, 1>(held, &brought);
-                    y[0][r] = add_product::<FMA>(task.d[head], x[0][r], sum);
-                }
+                let read = passed::<FMA>(held, decay[0], step[0] * x[r], &b, &c);
+                y[r] = add_product::<FMA>(task.d[head], x[r], read);
             }
-            for (i, y) in y[..some].iter().enumerate() {
-                // SAFETY: these columns of the result are part of one unit of work.
-                unsafe { out.store(row * l + t + i, head * head_dim + first, &y[..count]) };
-            }
-            t += some;
+            // SAFETY: these columns of the result are part of one unit of work.
+            unsafe { out.store(row * l + t, head * head_dim + first, &y[..count]) };
         }
         for t in length..l {
             // SAFETY: these columns of the result are part of one unit of work.
@@ -257,31 +221,24 @@ impl Kernel for ScanKernel<'_> {
     }
 }
 
-/// A row of a state through `T` positions: what each of them reads, each element in the same order
-/// whatever `T` is.
+/// What a position reads of a row of a state, once the row has decayed and `input · b` was added to it.
 #[inline(always)]
-fn through<const FMA: bool, const T: usize>(held: &mut [f32], of: &Brought<'_, T>) -> [f32; T] {
-    let mut sums = [[0.0; LANES]; T];
-    let (blocks, rest) = held.as_chunks_mut::<LANES>();
-    let whole = blocks.len() * LANES;
-    for (at, block) in blocks.iter_mut().enumerate() {
-        let mut lanes = *block;
-        let range = at * LANES..(at + 1) * LANES;
-        for t in 0..T {
-            let (b, c) = (&of.b[t][range.clone()], &of.c[t][range.clone()]);
-            for i in 0..LANES {
-                lanes[i] = add_product::<FMA>(of.input[t], b[i], lanes[i] * of.decay[t]);
-                sums[t][i] = add_product::<FMA>(lanes[i], c[i], sums[t][i]);
-            }
+fn passed<const FMA: bool>(held: &mut [f32], decay: f32, input: f32, b: &[f32], c: &[f32]) -> f32 {
+    let mut sums = [0.0; LANES];
+    let (held, held_rest) = held.as_chunks_mut::<LANES>();
+    let ((b, b_rest), (c, c_rest)) = (b.as_chunks::<LANES>(), c.as_chunks::<LANES>());
+    for ((held, b), c) in held.iter_mut().zip(b).zip(c) {
+        // Copies, which no store changes: else values would be taken one by one.
+        let (mut lanes, b, c) = (*held, *b, *c);
+        for i in 0..LANES {
+            lanes[i] = add_product::<FMA>(input, b[i], lanes[i] * decay);
+            sums[i] = add_product::<FMA>(lanes[i], c[i], sums[i]);
         }
-        *block = lanes;
+        *held = lanes;
     }
-    for (i, value) in rest.iter_mut().enumerate() {
-        for t in 0..T {
-            let (b, c) = (of.b[t][whole + i], of.c[t][whole + i]);
-            *value = add_product::<FMA>(of.input[t], b, *value * of.decay[t]);
-            sums[t][i] = add_product::<FMA>(*value, c, sums[t][i]);
-        }
+    for (((sum, held), b), c) in sums.iter_mut().zip(held_rest).zip(b_rest).zip(c_rest) {
+        *held = add_product::<FMA>(input, *b, *held * decay);
+        *sum = add_product::<FMA>(*held, *c, *sum);
     }
-    sums.map(sum_of_lanes)
+    sum_of_lanes(sums)
 }

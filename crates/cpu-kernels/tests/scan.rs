@@ -144,7 +144,7 @@ fn a_scan_is_the_plain_one_whole_and_in_parts() {
                 assert_near(dtype, &whole[row * l * size..][..l * size], &expected, &what);
                 assert_near(Dtype::F32, &state[row * STATE * 4..][..STATE * 4], &plain, &what);
             }
-            // In parts the same bits, however many positions pass a row of the state at once.
+            // In parts the same bits.
             let mut parts = before.clone();
             let mut rest: Vec<Vec<u8>> = Vec::new();
             for part in [(0, 1), (1, 7), (7, l)] {

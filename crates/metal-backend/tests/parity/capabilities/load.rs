@@ -248,7 +248,8 @@ fn first_output_projection(checkpoint: &Path) -> (String, [usize; 2]) {
                 "layers.3.self_attn.o_proj",
             ];
             let is_first = firsts.iter().any(|first| module.ends_with(first));
-            let is_first = is_first && !module.starts_with("mtp.");
+            let is_aside = module.starts_with("mtp.") || module.contains("vision");
+            let is_first = is_first && !is_aside;
             is_first.then(|| (module.to_owned(), tensor.shape().try_into().unwrap()))
         })
     });
