@@ -76,6 +76,13 @@ impl Config {
         config
     }
 
+    /// A config that has this one under `key`, and all of its values beside it.
+    pub fn nested(&self, key: &str) -> Config {
+        let mut outer = self.clone();
+        outer.fields.insert(key.to_owned(), Value::Object(self.fields.clone()));
+        outer
+    }
+
     /// Takes over `outer`'s value for `key` where the config has none of its own.
     pub fn with_fallback(mut self, outer: &Config, key: &str) -> Config {
         if let (None, Some(value)) = (self.get(key), outer.get(key)) {

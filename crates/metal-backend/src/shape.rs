@@ -25,7 +25,7 @@ pub(crate) use kinds::{attention_layers, qwen_windows, windows};
 pub(crate) use language::Language;
 pub(crate) use latent::LatentParts;
 pub(crate) use mamba::{MambaParts, NormPlace, check_mamba, mamba_sizes, step_limits};
-pub(crate) use mixture::Mixture;
+pub(crate) use mixture::{Mixture, sparse_layers};
 pub(crate) use shared_expert::{SharedExperts, SparseLayers};
 
 /// More layers than any model has; lists with an entry for each layer stay small.
@@ -287,6 +287,7 @@ impl Shape {
         Ok(Decoder {
             embed_tokens,
             embed_scale: None,
+            embed_norm: None,
             layers,
             norm: self.norm(model, self.final_norm, self.hidden_size)?,
             lm_head: self.lm_head(config, w)?,

@@ -19,4 +19,5 @@ pub(crate) use columns::Columns;
 pub(crate) use experts::Order;
 pub(crate) use fused::{GemvFusion, Norm};
 pub(crate) use matrix::Matrix;
+pub(crate) use recurrent::softplus;
 pub(crate) use settings::Settings;

@@ -138,7 +138,7 @@ pub(super) fn counting(rows: i32, l: i32, lengths: &[i32]) -> Result<Array> {
 }
 
 /// `ln(1 + exp(x))`.
-pub(super) fn softplus(x: &Array) -> Result<Array> {
+pub(crate) fn softplus(x: &Array) -> Result<Array> {
     let x = ops::expand_dims(x, -1)?;
     let zeros = ops::zeros(x.shape(), x.dtype())?;
     ops::logsumexp(&ops::concatenate(&[&x, &zeros], -1)?, -1, false)

@@ -6,8 +6,8 @@ use mlx_ffi::{Array, Device, Dtype, Result, cpu, cuda, fast, ops};
 
 use super::observed::Scores;
 use super::{
-    Fusion, HeadSizes, Linear, Observed, PositionScale, Positions, QkNorms, Qkv, RmsNorm, Rope,
-    Workspace,
+    Fusion, HeadSizes, Linear, Observed, OutputGate, PositionScale, Positions, QkNorms, Qkv,
+    RmsNorm, Rope, Workspace,
 };
 use crate::cache::{KvCache, KvSpec, Mask, Slot, View, Visible};
 use crate::config::RopePairs;
@@ -58,8 +58,8 @@ pub(crate) struct Attention {
     /// One more logit for each head, `[n_heads]`, that takes part in the softmax and adds nothing.
     /// Never beside a softcap.
     pub sinks: Option<Array>,
-    /// Behind the queries, `q_proj` gives as many values whose sigmoid gates the output.
-    pub has_output_gate: bool,
+    /// What the output is multiplied with.
+    pub gate: OutputGate,
     /// Whose kernels norm, rotate and attend, where the operands have one type.
     pub kernels: Kernels,
 }
@@ -74,16 +74,18 @@ impl Attention {
         positions: &mut Positions,
         cache: &mut KvCache,
     ) -> Result<Array> {
+        let input = self.gate.input(x, fusion)?;
+        let fusion = Fusion { normed: input.as_ref().or(fusion.normed), ..fusion };
         let (q, own) = self.qkv.forward(x, fusion)?;
         let [k, v] = own.ok_or_else(|| mlx_ffi::Error::new("a layer that borrows has a cache"))?;
         let v = self.normed(v)?;
-        let (q, gate) = if self.has_output_gate { q.halves()? } else { (q, None) };
+        let (q, gate) = self.gate.values(q, input.as_ref())?;
         let (q, k) = self.qk_norms.projections(q, k)?;
         let epilogue = fusion.only_epilogue();
         let [_, l, _] = q.of.dims()?;
         if let Some(slot) = self.slot(q.of.dtype(), l, positions, cache)? {
             let out = self.step(&q, &k, &v, slot, positions, cache)?;
-            return self.o_proj.forward_fused(&gated(out, gate)?, epilogue);
+            return self.o_proj.forward_fused(&self.gated(out, gate)?, epilogue);
         }
         let (q_norm, k_norm) = self.qk_norms.heads();
         let (q, k) = (self.turned(&q, q_norm, positions)?, self.turned(&k, k_norm, positions)?);
@@ -98,7 +100,7 @@ impl Attention {
             positions.lend(number, (&view, &k))?;
         }
         let out = self.observed(&q, &k, &view, positions)?;
-        self.o_proj.forward_fused(&gated(out, gate)?, epilogue)
+        self.o_proj.forward_fused(&self.gated(out, gate)?, epilogue)
     }
 
     /// `x`, `[b, l, hidden_size]`, as queries over the keys and values that an earlier layer of the same
@@ -145,6 +147,14 @@ impl Attention {
             *observed = Some(Observed::new(q, k, view, scores)?);
         }
         self.attended(q, view, positions)
+    }
+
+    /// The output `[b, l, n_heads * d]` with its gate.
+    fn gated(&self, out: Array, gate: Option<Array>) -> Result<Array> {
+        match gate {
+            None => Ok(out),
+            Some(gate) => super::output_gate::apply(&out, &gate, self.config.n_heads),
+        }
     }
 
     /// The slot in the cache for one position of each row, where `l` is one and there is one operation
@@ -287,7 +297,8 @@ impl Attention {
 
     /// Bytes that its products take; projections of the same values may be computed at once.
     pub fn workspace(&self, dtype: Dtype) -> Workspace {
-        self.qkv.workspace(dtype).then(self.o_proj.workspace(dtype))
+        let into = self.qkv.workspace(dtype).and(self.gate.workspace(dtype));
+        into.then(self.o_proj.workspace(dtype))
     }
 
     /// Queries `[b, n_heads, l, d]` over keys and values: `[b, l, n_heads * d]`.
@@ -339,14 +350,6 @@ impl Attention {
         let weights = ops::softmax(&scores, -1, true)?;
         let out = ops::matmul(&weights, &ops::expand_dims(v, 2)?)?;
         ops::reshape(&out, &[b, n_heads, l, d])
-    }
-}
-
-/// The output `[b, l, n_heads * d]` with its gate.
-fn gated(out: Array, gate: Option<Columns>) -> Result<Array> {
-    match gate {
-        None => Ok(out),
-        Some(gate) => ops::multiply(&out, &ops::sigmoid(&gate.array()?)?),
     }
 }
 

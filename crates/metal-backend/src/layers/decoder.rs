@@ -24,6 +24,8 @@ pub(crate) struct Decoder {
     pub embed_tokens: Embedding,
     /// What embeddings are multiplied with.
     pub embed_scale: Option<f64>,
+    /// On embeddings, before the first layer.
+    pub embed_norm: Option<RmsNorm>,
     /// One more input for each layer.
     pub layer_inputs: Option<LayerInputs>,
     /// What makes several residual streams of one, and one of several.
@@ -60,10 +62,11 @@ impl Decoder {
 
     /// `ids`, `[b, l]`, to what goes into the first layer, `[b, l, hidden_size]`.
     fn embed(&self, ids: &Indices) -> Result<Array> {
-        match self.embed_scale {
-            Some(scale) => self.embed_tokens.scaled(ids, scale),
-            None => self.embed_tokens.forward(ids),
-        }
+        let h = match self.embed_scale {
+            Some(scale) => self.embed_tokens.scaled(ids, scale)?,
+            None => self.embed_tokens.forward(ids)?,
+        };
+        self.embed_norm.as_ref().map_or_else(|| h.share(), |norm| norm.forward(&h))
     }
 
     /// The pass of `ids`, `[b, l]`, before its first layer. Rows whose input is no ids begin with

@@ -46,6 +46,12 @@ impl RmsNorm {
         ops::astype(&y, dtype)
     }
 
+    /// This norm, whose result is multiplied with `factor`.
+    pub fn scaled(self, factor: f32) -> Result<RmsNorm> {
+        let weight = ops::multiply(&self.weight, &Array::scalar(factor, self.weight.dtype())?)?;
+        Ok(RmsNorm { weight, ..self })
+    }
+
     /// This norm, of the distances from the mean.
     pub fn around(self, around: Around) -> RmsNorm {
         RmsNorm { around, ..self }

@@ -32,12 +32,14 @@ pub(crate) struct ScoredRouting {
 }
 
 /// What makes a score of a logit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Score {
     /// The probability among all experts.
     Softmax,
     /// `1 / (1 + exp(-x))`, of each expert by itself.
     Sigmoid,
+    /// The sigmoid of logits that tanh squashed to ± this.
+    CappedSigmoid(f32),
 }
 
 /// Groups of neighbouring experts, of which only the best are chosen from. A group is as good as its
@@ -69,6 +71,7 @@ impl Routing {
                 score: match scored.score {
                     Score::Softmax => cuda::Score::Softmax,
                     Score::Sigmoid => cuda::Score::Sigmoid,
+                    Score::CappedSigmoid(_) => return None,
                 },
                 correction: scored.correction.as_ref(),
                 normaliser: scored.normaliser,
@@ -114,6 +117,11 @@ impl ScoredRouting {
         let scores = match self.score {
             Score::Softmax => ops::softmax(logits, -1, true)?,
             Score::Sigmoid => ops::sigmoid(logits)?,
+            Score::CappedSigmoid(cap) => {
+                let cap = Array::scalar(cap, Dtype::F32)?;
+                let squashed = ops::tanh(&ops::divide(logits, &cap)?)?;
+                ops::sigmoid(&ops::multiply(&squashed, &cap)?)?
+            }
         };
         let corrected = match &self.correction {
             None => scores.share()?,

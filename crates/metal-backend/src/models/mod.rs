@@ -17,6 +17,7 @@ mod granite;
 mod granitemoehybrid;
 mod hunyuan_v1_dense;
 mod kimi_linear;
+mod laguna;
 mod lfm2;
 mod lfm2_moe;
 mod llama;
@@ -25,6 +26,7 @@ mod ministral3;
 mod mistral;
 mod mistral3;
 mod mixtral;
+mod muse_glimmer;
 mod nemotron_h;
 mod olmo2;
 mod olmo3;
@@ -69,6 +71,7 @@ const REGISTRY: &[(&str, Load)] = &[
     ("granitemoehybrid", granitemoehybrid::load),
     ("hunyuan_v1_dense", hunyuan_v1_dense::load),
     ("kimi_linear", kimi_linear::load),
+    ("laguna", laguna::load),
     ("lfm2", lfm2::load),
     ("lfm2_moe", lfm2_moe::load),
     ("llama", llama::load),
@@ -77,6 +80,7 @@ const REGISTRY: &[(&str, Load)] = &[
     ("mistral", mistral::load),
     ("mistral3", mistral3::load),
     ("mixtral", mixtral::load),
+    ("muse_glimmer", muse_glimmer::load),
     ("nemotron_h", nemotron_h::load),
     ("olmo2", olmo2::load),
     ("olmo3", olmo3::load),

@@ -5,7 +5,9 @@ use std::ops::Range;
 use super::Shape;
 use crate::config::{RopeConfig, RopeScaling};
 use crate::error::{Error, Result};
-use crate::layers::{Attention, AttentionConfig, PositionScale, QkNorms, Qkv, Rope, Sharing};
+use crate::layers::{
+    Attention, AttentionConfig, OutputGate, PositionScale, QkNorms, Qkv, Rope, Sharing,
+};
 use crate::weights::{Linears, Weights};
 
 /// What sets one attention layer apart.
@@ -176,7 +178,7 @@ impl Shape {
             rope,
             position_scale: parts.position_scale,
             sinks: parts.sinks.then(|| w.tensor("sinks", &[heads])).transpose()?,
-            has_output_gate: parts.output_gate,
+            gate: if parts.output_gate { OutputGate::BesideQueries } else { OutputGate::None },
             kernels: w.kernels(),
         })
     }

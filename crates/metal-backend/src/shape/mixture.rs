@@ -105,7 +105,7 @@ impl Mixture {
 
 /// For each layer, whether it has experts: by `mlp_layer_types` where the config has them, else every
 /// `moe_layer_freq`-th one from `first_k_dense_replace` on.
-fn sparse_layers(config: &Config, layers: i32) -> Result<Vec<bool>> {
+pub(crate) fn sparse_layers(config: &Config, layers: i32) -> Result<Vec<bool>> {
     let Some(types) = config.opt_texts("mlp_layer_types")? else {
         let first = config.opt_index("first_k_dense_replace")?.unwrap_or(1);
         let every = config.opt_size("moe_layer_freq")?.unwrap_or(1);

@@ -45,6 +45,32 @@ fn lists_that_leave_layers_out_are_refused() {
 }
 
 #[test]
+fn lists_of_laguna_and_muse_glimmer_have_an_entry_for_each_layer() {
+    let experts = [
+        ("num_experts", json!(4)),
+        ("num_experts_per_tok", json!(2)),
+        ("moe_intermediate_size", json!(8)),
+        ("shared_expert_intermediate_size", json!(8)),
+    ];
+    for (key, value, expected) in [
+        ("num_attention_heads_per_layer", json!([2, 2]), "has 2 entries for 1 layers"),
+        ("num_attention_heads_per_layer", json!([0]), "names 0 heads"),
+        ("gating", json!("per-value"), "`gating` is \"per-value\""),
+        ("moe_apply_router_weight_on_input", json!(true), "experts' results are weighed"),
+        ("moe_router_score_func", json!("sqrtsoftplus"), "`moe_router_score_func`"),
+    ] {
+        refused(&checkpoint("laguna", &experts).config(key, value), &[expected]);
+    }
+    for (thetas, expected) in [
+        (json!([0, 0]), "`layer_rope_theta` has 2 entries for 1 layers"),
+        (json!([-1]), "0 or a number above 1"),
+        (json!(5), "0 or a number above 1"),
+    ] {
+        refused(&checkpoint("muse_glimmer", &[("layer_rope_theta", thetas)]), &[expected]);
+    }
+}
+
+#[test]
 fn latents_of_another_kind_are_refused() {
     let keys = [
         ("kv_lora_rank", json!(4)),

@@ -40,6 +40,7 @@ pub fn is_refused_in_bf16(name: &str) -> bool {
         "glm4_moe",
         "glm4_moe_lite",
         "granitemoehybrid",
+        "laguna",
         "lfm2_moe",
         "kimi_linear",
         "minimax_m2",
@@ -57,7 +58,7 @@ pub fn is_refused_in_bf16(name: &str) -> bool {
 /// Whether the golden's ids are not those of `tokenizer.json`: for this `model_type` transformers puts
 /// the pre-tokenizer of a class of its own in place of the file's.
 fn is_encoded_by_class(name: &str) -> bool {
-    name == "exaone4"
+    ["exaone4", "laguna"].contains(&name)
 }
 
 /// Sparse activations keep what is left of differences between near values: the two references are 8e-4

@@ -135,6 +135,16 @@ fn the_layers_that_predict_further_tokens_are_named() {
 }
 
 #[test]
+fn laguna_agrees_in_all() {
+    agrees_in_all("laguna");
+}
+
+#[test]
+fn muse_glimmer_agrees_in_all() {
+    agrees_in_all("muse_glimmer");
+}
+
+#[test]
 fn minimax_m2_agrees_in_all() {
     agrees_in_all("minimax_m2");
 }
