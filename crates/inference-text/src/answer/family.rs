@@ -2,8 +2,8 @@
 
 /// How a model family writes reasoning and tool calls.
 ///
-/// All but [`Harmony`](Family::Harmony) write reasoning between `<think>` and `</think>` at the
-/// answer's beginning, where they reason.
+/// All but [`Harmony`](Family::Harmony) write reasoning at the answer's beginning, where they reason:
+/// between `<think>` and `</think>` where nothing else is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
     /// No tool calls.
@@ -20,7 +20,7 @@ pub enum Family {
     Mistral,
     /// `<start_function_call>call:NAME{KEY:VALUE}<end_function_call>`, the same between
     /// `<|tool_call>` and `<tool_call|>`; a block fenced as `tool_code` or `json`; or as the whole
-    /// answer JSON or `[NAME(KEY=VALUE)]`.
+    /// answer JSON or `[NAME(KEY=VALUE)]`; reasoning between `<|channel>thought` and `<channel|>`.
     Gemma,
     /// Channels: `<|channel|>analysis<|message|>…<|end|>`, and a recipient `to=functions.NAME`.
     Harmony,

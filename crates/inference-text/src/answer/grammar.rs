@@ -185,7 +185,7 @@ pub fn answer_constraint_with(
         if opened.is_some_and(|opened| opened != *close) {
             continue;
         }
-        let open_id = ids(open).map(|id| format!("<[{id}]> "));
+        let open_id = opening_token(open, ids);
         // As text, the mark's end is the first place where the thought can end.
         let (text, close) = match ids(close) {
             Some(id) => (format!("TEXT_{index}?"), format!(" <[{id}]>")),
@@ -193,7 +193,7 @@ pub fn answer_constraint_with(
         };
         let opening = match (opened, open_id) {
             (Some(_), _) => String::new(),
-            (None, Some(id)) => id,
+            (None, Some(token)) => token,
             (None, None) => format!("{} ", quoted(open)),
         };
         thoughts.push(format!("{opening}{text}{close}"));
@@ -207,6 +207,16 @@ pub fn answer_constraint_with(
         thoughts.join(" | "),
         answer_rule(&constraint)
     ))
+}
+
+/// The mark that opens reasoning where it is a token, or a token and a word behind it.
+fn opening_token(open: &str, ids: MarkIds) -> Option<String> {
+    if let Some(id) = ids(open) {
+        return Some(format!("<[{id}]> "));
+    }
+    let (token, word) = open.split_at(open.rfind('>')? + 1);
+    let id = ids(token).filter(|_| !word.is_empty())?;
+    Some(format!("<[{id}]> {} ", quoted(word)))
 }
 
 fn harmony_answer(prompt_text: &str, constraint: Constraint) -> Constraint {

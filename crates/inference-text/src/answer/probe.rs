@@ -29,8 +29,12 @@ impl Family {
             model.render_chat(messages, options).map(|prompt| prompt.text).unwrap_or_default()
         };
         // Answers come in channels whether or not the template takes tools.
-        if is_harmony(&render(&[Message::user("Where?")], &ChatOptions::default())) {
+        let answered = render(&[Message::user("Where?")], &ChatOptions::default());
+        if is_harmony(&answered) {
             return Family::Harmony;
+        }
+        if is_gemma4(&answered) {
+            return Family::Gemma;
         }
         let options = ChatOptions { tools: vec![tool()], ..ChatOptions::default() };
         Family::of_template(&|messages| render(messages, &options))
@@ -62,6 +66,11 @@ impl Family {
         let sign = SIGNS.iter().find(|(_, signs)| signs.iter().any(|sign| texts.contains(sign)));
         sign.map_or(Family::Plain, |(family, _)| *family)
     }
+}
+
+/// Whether a conversation, rendered up to the answer, is one of Gemma 4's, which reasons in a channel.
+fn is_gemma4(rendered: &str) -> bool {
+    rendered.contains("<|turn>model")
 }
 
 /// Whether a conversation, rendered up to the answer, is one of channels.
@@ -116,6 +125,14 @@ mod tests {
             }
             text + generation
         })
+    }
+
+    #[test]
+    fn gemma_4_is_known_without_tools() {
+        assert!(is_gemma4("<bos><|turn>user\nWhere?<turn|>\n<|turn>model\n"));
+        assert!(!is_gemma4(
+            "<bos><start_of_turn>user\nWhere?<end_of_turn>\n<start_of_turn>model\n"
+        ));
     }
 
     #[test]

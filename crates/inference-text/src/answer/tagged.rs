@@ -17,6 +17,7 @@ const THINK: Pair = ("<think>", "</think>");
 pub fn reasoning_marks(family: Family) -> &'static [Pair] {
     match family {
         Family::Mistral => &[("[THINK]", "[/THINK]"), THINK],
+        Family::Gemma => &[("<|channel>thought", "<channel|>"), THINK],
         _ => &[THINK],
     }
 }

@@ -106,6 +106,18 @@ fn reasoning_is_told_apart() {
     }
     let mistral = read(Family::Mistral, "", "[THINK]Well.[/THINK]Hi");
     assert_eq!(mistral, thought("Well.", "Hi"));
+    let channel = "<|turn>model\n<|channel>thought\n";
+    let gemma = read(Family::Gemma, "", "<|channel>thought\nWell.\n\nYes.\n<channel|>Hi");
+    assert_eq!(gemma, thought("Well.\n\nYes.", "Hi"));
+    assert_eq!(read(Family::Gemma, channel, "Well.\n<channel|>Hi"), thought("Well.", "Hi"));
+    assert_eq!(read(Family::Gemma, "", "<|channel>thought\n<channel|>Hi"), thought("", "Hi"));
+    let closed = format!("{channel}<channel|>");
+    assert_eq!(read(Family::Gemma, &closed, "Hi <channel|>"), thought("", "Hi <channel|>"));
+    assert_eq!(read(Family::Gemma, "", "<|channel>"), thought("", "<|channel>"));
+    let call = "Hm\n<channel|><|tool_call>call:time{zone:<|\"|>CET<|\"|>}<tool_call|>";
+    let expected =
+        Answer { reasoning: "Hm".into(), ..answer("", &[("time", "{\"zone\": \"CET\"}")]) };
+    assert_eq!(read(Family::Gemma, channel, call), expected);
     let call = "Hm\n</think>\n\n<tool_call>{\"name\": \"time\", \"arguments\": {}}</tool_call>";
     let expected = Answer { reasoning: "Hm".into(), ..answer("", &[("time", "{}")]) };
     assert_eq!(read(Family::Hermes, open, call), expected);

@@ -17,7 +17,7 @@ use crate::answer::{
 };
 
 /// Tokens that are special here, after the 256 bytes.
-const SPECIAL: [&str; 8] = [
+const SPECIAL: [&str; 10] = [
     "<|end_of_text|>",
     "<|channel|>",
     "<|message|>",
@@ -26,6 +26,8 @@ const SPECIAL: [&str; 8] = [
     "<|constrain|>",
     "[TOOL_CALLS]",
     "[ARGS]",
+    "<|channel>",
+    "<channel|>",
 ];
 /// Tokens of several bytes that are not special.
 const LONG: [&str; 4] = ["<tool_call>", "</tool_call>", "<think>", "</think>"];
@@ -287,4 +289,19 @@ fn in_harmony_the_final_channel_is_constrained() {
     let call = required(Family::Harmony, false);
     assert_eq!(answer_constraint(Family::Harmony, prompt, call.clone()), call);
     assert!(takes(&call, &format!("{thought}{}", calls(Family::Harmony).0)));
+}
+
+#[test]
+fn gemma_4_reasons_between_tokens_before_what_is_constrained() {
+    let constrained = |prompt: &str| {
+        let constraint = Constraint::Regex("yes|no".into());
+        answer_constraint_with(Family::Gemma, prompt, constraint, &id)
+    };
+    let free = constrained("<|turn>model\n");
+    assert!(takes(&free, "yes") && takes(&free, "<|channel>thought\nSo.\n<channel|>no"));
+    assert!(!takes(&free, "maybe") && !takes(&free, "<|channel>thought\nSo.\n<channel|>maybe"));
+    let opened = constrained("<|turn>model\n<|channel>thought\n");
+    assert!(takes(&opened, "So.\n<channel|>yes") && !takes(&opened, "yes"));
+    let over = constrained("<|turn>model\n<|channel>thought\n<channel|>");
+    assert!(matches!(over, Constraint::Regex(pattern) if pattern == "yes|no"));
 }

@@ -15,7 +15,9 @@ const FAMILIES: [Family; 6] = [
 ];
 
 /// What texts are made of here: marks, their parts, calls and their parts, words, whitespace.
-const PARTS: [&str; 62] = [
+const PARTS: [&str; 64] = [
+    "<|channel>thought\n",
+    "<channel|>",
     "<think>",
     "</think>",
     "[THINK]",
@@ -93,6 +95,7 @@ fn prompt() -> impl Strategy<Value = &'static str> {
     proptest::sample::select(vec![
         "",
         "<|im_start|>assistant\n<think>\n",
+        "<|turn>model\n<|channel>thought\n",
         "<|start|>assistant",
         "<|start|>assistant<|channel|>analysis<|message|>",
         "<|start|>assistant<|channel|>final",
@@ -102,6 +105,8 @@ fn prompt() -> impl Strategy<Value = &'static str> {
 /// The text without marks and whitespace, in which pieces and text agree.
 fn bare(text: &str) -> String {
     let marks = [
+        "<|channel>thought",
+        "<channel|>",
         "<think>",
         "</think>",
         "[THINK]",
@@ -124,6 +129,80 @@ fn bare(text: &str) -> String {
         text = text.replace(mark, "");
     }
     text
+}
+
+/// Text with all that a format might stumble over, but no mark of its own.
+fn words() -> impl Strategy<Value = String> {
+    let parts = [
+        "a", "b c", "\n", "\"", "'", "{", "}", "[", "]", ":", ",", "\\", "<", "|", ">", "é",
+        "你好", "🌍",
+    ];
+    proptest::collection::vec(proptest::sample::select(parts.to_vec()), 0..8)
+        .prop_map(|parts| parts.concat())
+        .prop_filter("no mark", |text| !text.contains("<|"))
+}
+
+/// What a call's argument may be, nested.
+fn argument() -> impl Strategy<Value = serde_json::Value> {
+    let leaf = prop_oneof![
+        Just(serde_json::Value::Null),
+        any::<bool>().prop_map(Into::into),
+        any::<i32>().prop_map(Into::into),
+        (-1000..1000i32).prop_map(|n| (f64::from(n) / 8.0).into()),
+        words().prop_map(Into::into),
+    ];
+    leaf.prop_recursive(3, 20, 4, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(serde_json::Value::from),
+            proptest::collection::btree_map("[a-z_]{1,6}", inner, 0..4)
+                .prop_map(|fields| serde_json::Value::Object(fields.into_iter().collect())),
+        ]
+    })
+}
+
+/// A value as Gemma 4's template writes it: bare keys, strings between marks.
+fn as_gemma4(value: &serde_json::Value) -> String {
+    match value {
+        serde_json::Value::String(text) => format!("<|\"|>{text}<|\"|>"),
+        serde_json::Value::Array(items) => {
+            format!("[{}]", items.iter().map(as_gemma4).collect::<Vec<_>>().join(","))
+        }
+        serde_json::Value::Object(fields) => {
+            let field =
+                |(key, value): (&String, &serde_json::Value)| format!("{key}:{}", as_gemma4(value));
+            format!("{{{}}}", fields.iter().map(field).collect::<Vec<_>>().join(","))
+        }
+        other => other.to_string(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn calls_of_gemma_4_are_what_was_meant_however_they_come(
+        arguments in proptest::collection::vec(
+            proptest::collection::btree_map("[a-z_]{1,6}", argument(), 0..4), 1..3),
+        thought in words(), said in "[a-z .]{0,10}",
+    ) {
+        let arguments: Vec<serde_json::Value> = arguments
+            .into_iter()
+            .map(|fields| serde_json::Value::Object(fields.into_iter().collect()))
+            .collect();
+        let mut text = format!("<|channel>thought\n{thought}\n<channel|>{said}");
+        for arguments in &arguments {
+            text += &format!("<|tool_call>call:weather{}<tool_call|>", as_gemma4(arguments));
+        }
+        let at_once = whole(Family::Gemma, &text);
+        prop_assert_eq!(&by_character(Family::Gemma, "", &text), &at_once);
+        prop_assert_eq!(at_once.reasoning.trim(), thought.trim());
+        prop_assert_eq!(at_once.content.trim(), said.trim());
+        let found = at_once.calls.iter().map(|(name, arguments)| {
+            (name.as_str(), serde_json::from_str::<serde_json::Value>(arguments).unwrap())
+        });
+        let meant = arguments.into_iter().map(|arguments| ("weather", arguments));
+        prop_assert!(found.eq(meant), "{text}");
+    }
 }
 
 proptest! {
