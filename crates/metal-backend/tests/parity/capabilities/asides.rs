@@ -100,7 +100,8 @@ fn classify(walk: &mut Walk, model: &dyn TextModel) {
 }
 
 fn inspect(walk: &mut Walk, model: &dyn TextModel) {
-    let last = model.info().num_layers - 1;
+    let attended = layers_with_attention(walk.name, model.info().num_layers);
+    let last = *attended.last().expect("some layer has attention");
     let InspectOptions { layers, weights, cancel } =
         InspectOptions { layers: Some(vec![last]), weights: true, cancel: cancelled() };
     let look = |options: InspectOptions| {
@@ -113,15 +114,11 @@ fn inspect(walk: &mut Walk, model: &dyn TextModel) {
     let all = look(InspectOptions::default());
     let feature = Some(Feature::InspectAttention);
     let is_plain = |layer: &inference_core::LayerAttention| layer.weights.is_none();
-    // Of Qwen's hybrids, every fourth layer has attention, of LFM 2's here every second one.
-    let every = match walk.name {
-        name if name.starts_with("qwen3_5") => 4,
-        "qwen3_next" | "kimi_linear" => 4,
-        name if name.starts_with("lfm2") => 2,
-        _ => 1,
+    let is_complete = |all: inference_core::AttentionSnapshot| {
+        let found = all.layers.iter().map(|layer| layer.layer);
+        found.eq(attended.iter().copied()) && all.layers.iter().all(is_plain)
     };
-    let count = (last + 1) / every;
-    let complete = all.map(|all| all.layers.len() == count && all.layers.iter().all(is_plain));
+    let complete = all.map(is_complete);
     walk.option("inspect_attention", feature, complete);
     let one = look(InspectOptions { layers, ..InspectOptions::default() });
     let is_last = |shown: inference_core::AttentionSnapshot| {
@@ -133,4 +130,16 @@ fn inspect(walk: &mut Walk, model: &dyn TextModel) {
     walk.option("weights", feature, with);
     let ended = look(InspectOptions { cancel, ..InspectOptions::default() });
     assert_eq!(ended.unwrap_err(), Error::Cancelled, "{}", walk.name);
+}
+
+/// Which layers of the checkpoint have attention.
+fn layers_with_attention(name: &str, layers: usize) -> Vec<usize> {
+    let every = match name {
+        "nemotron_h" => return vec![3, 6],
+        "qwen3_next" | "kimi_linear" => 4,
+        name if name.starts_with("qwen3_5") => 4,
+        "lfm2" | "lfm2_moe" | "granitemoehybrid" => 2,
+        _ => 1,
+    };
+    (0..layers).filter(|layer| (layer + 1) % every == 0).collect()
 }
