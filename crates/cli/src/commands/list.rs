@@ -163,7 +163,7 @@ fn table(models: &[Listed]) -> String {
     let widths: Vec<usize> = (0..header.len()).map(|column| width(column).unwrap_or(0)).collect();
     let mut text = String::new();
     for (index, row) in rows.iter().enumerate() {
-        let (label, cells) = row.split_last().expect("a row has six cells");
+        let [cells @ .., label] = row;
         for (cell, width) in cells.iter().zip(&widths) {
             text += &format!("{cell:<width$}  ");
         }
