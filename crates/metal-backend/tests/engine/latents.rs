@@ -7,27 +7,14 @@ use inference_core::{
 use proptest::prelude::*;
 use serde_json::json;
 
+use crate::alike::{
+    each_is_what_it_is_alone, goes_on_where_memory_ends, logprobs, mixes, prompt, run,
+};
+use crate::drawn;
 use crate::tiny::{Checkpoint, Tensor};
-use crate::{drawn, ids, some};
 
 fn load(options: LoadOptions) -> Box<dyn TextModel> {
     Checkpoint::latent(3).load(&options).unwrap()
-}
-
-/// Ids that say nothing but differ by `salt`.
-fn prompt(salt: u32, length: usize) -> Vec<u32> {
-    (0..length as u32).map(|i| 2 + (i * i + i * salt + salt) % 28).collect()
-}
-
-fn run(model: &dyn TextModel, prompt: &[u32], tokens: usize, seed: u64) -> Vec<u32> {
-    ids(model.generate(&Prompt::Ids(prompt.to_vec()), &drawn(tokens, seed)).unwrap())
-}
-
-/// Log probabilities of greedy tokens, each of which a wrong latent would change.
-fn logprobs(model: &dyn TextModel, prompt: &[u32]) -> Vec<f32> {
-    let options = GenerateOptions { logprobs: true, temperature: Some(0.0), ..some(12) };
-    let generation = model.generate(&Prompt::Ids(prompt.to_vec()), &options).unwrap();
-    generation.map(|token| token.unwrap().logprob.unwrap()).collect()
 }
 
 fn near(found: &[f32], expected: &[f32]) -> bool {
@@ -183,53 +170,15 @@ fn a_row_that_is_set_back_by_memory_goes_on_as_alone() {
     if !crate::is_alone("latents::a_row_that_is_set_back_by_memory_goes_on_as_alone") {
         return;
     }
-    let checkpoint = Checkpoint::latent(3).config("max_position_embeddings", 100_000.into());
-    let model = checkpoint.model();
-    let alone: Vec<_> = (0..4).map(|i| run(&*model, &prompt(2, 3), 1200, i)).collect();
-    let mut generation = model.generate(&Prompt::Ids(prompt(2, 3)), &some(1200)).unwrap();
-    generation.by_ref().for_each(|token| drop(token.unwrap()));
-    let active = generation.outcome().unwrap().metrics.active_memory_bytes;
-    drop(model);
-    // A position takes 3 layers of 32 values: 384 bytes; room for two and a half rows of 1200.
-    let limit = active + 384 * 3100 + 200 * 1024;
-    let load = LoadOptions { memory_limit: Some(limit), ..Default::default() };
-    let model = checkpoint.load(&load).unwrap();
-    let started: Vec<_> = (0..4)
-        .map(|i| model.generate(&Prompt::Ids(prompt(2, 3)), &drawn(1200, i)).unwrap())
-        .collect();
-    for (found, expected) in started.into_iter().map(ids).zip(alone) {
-        assert_eq!(found, expected);
-    }
+    // A position takes 3 layers of 32 values.
+    goes_on_where_memory_ends(Checkpoint::latent(3), 384);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 10, ..Default::default() })]
 
     #[test]
-    fn rows_are_what_they_are_alone_with_prefixes_and_packed_latents(
-        requests in prop::collection::vec((0..3u32, 1..220usize, 1..90usize, any::<bool>()), 2..10),
-        slots in 1..5usize,
-        chunk in 3..200usize,
-        kv_bits in prop::option::of(prop::sample::select(vec![4, 8])),
-        kept in 1..60u64,
-    ) {
-        let plain = LoadOptions { kv_bits, prefill_chunk: Some(chunk), ..Default::default() };
-        let without = load(plain.clone());
-        let with = load(LoadOptions {
-            prefix_cache: Some(kept * 16_384),
-            parallel_slots: Some(slots),
-            ..plain
-        });
-        let mut running = Vec::new();
-        for (at, (salt, length, tokens, cancel)) in requests.iter().enumerate() {
-            let prompt = prompt(*salt, *length);
-            let options = drawn(*tokens, at as u64);
-            let generation = with.generate(&Prompt::Ids(prompt.clone()), &options).unwrap();
-            // One that goes in the middle leaves what it computed.
-            if *cancel { drop(generation) } else { running.push((at, prompt, *tokens, generation)) }
-        }
-        for (at, prompt, tokens, generation) in running {
-            prop_assert_eq!(ids(generation), run(&*without, &prompt, tokens, at as u64));
-        }
+    fn rows_are_what_they_are_alone_with_prefixes_and_packed_latents(mix in mixes(10, 90)) {
+        each_is_what_it_is_alone(&mix, load)?;
     }
 }

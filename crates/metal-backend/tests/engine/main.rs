@@ -5,6 +5,7 @@
 #[path = "../tiny/mod.rs"]
 mod tiny;
 
+mod alike;
 mod batching;
 mod cancelling;
 mod classifying;
