@@ -10,6 +10,7 @@ use inference_core::{
 use mlx_ffi::cpu::Level;
 use mlx_ffi::{Device, memory};
 
+use crate::engine::default_slots;
 use crate::files::ModelFiles;
 use crate::kernels::{Kernels, Settings};
 use crate::load::EngineOptions;
@@ -188,6 +189,8 @@ pub struct System {
     pub cpu_kernels: &'static str,
     /// The device's own name.
     pub device_name: String,
+    /// Requests that run together where the load options say nothing.
+    pub parallel_slots: usize,
     /// Bytes that MLX tries to stay within.
     pub memory_limit_bytes: u64,
     /// Bytes that the device has; `None` where MLX does not know, as on a CPU.
@@ -202,13 +205,15 @@ pub struct System {
 /// Those of MLX.
 pub fn system() -> Result<System> {
     let read = || -> mlx_ffi::Result<System> {
-        let info = Device::best()?.info()?;
+        let device = Device::best()?;
+        let info = device.info()?;
         Ok(System {
             mlx_version: mlx_ffi::mlx_version()?,
             mlx_c_version: mlx_ffi::MLX_C_VERSION.to_owned(),
             device: info.backend.to_owned(),
             cpu_kernels: cpu_kernels(),
             device_name: info.name,
+            parallel_slots: default_slots(device),
             memory_limit_bytes: memory::limit()? as u64,
             total_memory_bytes: info.memory_size,
             active_memory_bytes: memory::active()? as u64,

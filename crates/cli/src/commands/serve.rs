@@ -12,11 +12,6 @@ use crate::files;
 use crate::output::note;
 use crate::source::Source;
 
-/// Requests that run together on a CPU where the backend can and nothing else is asked for.
-const PARALLEL_ON_CPU: usize = 16;
-/// Requests that run together on a GPU, as far as its memory holds them.
-const PARALLEL_ON_GPU: usize = 256;
-
 /// Bytes for earlier prompts where the backend keeps them and nothing else is asked for: it gives
 /// them back when a request needs them.
 const PREFIX_CACHE: u64 = 1 << 30;
@@ -71,19 +66,12 @@ fn choose(source: &Source, load: &mut LoadOptions) -> Result<()> {
     let (_, capabilities) = source.describe(load)?;
     let can = |feature| capabilities.support(feature) == Support::Yes;
     if can(Feature::ParallelSlots) {
-        load.parallel_slots.get_or_insert_with(parallel);
+        load.parallel_slots.get_or_insert(metal_backend::system()?.parallel_slots);
     }
     if can(Feature::PrefixCache) {
         load.prefix_cache.get_or_insert(PREFIX_CACHE);
     }
     Ok(())
-}
-
-fn parallel() -> usize {
-    match metal_backend::system() {
-        Ok(system) if system.device != "cpu" => PARALLEL_ON_GPU,
-        _ => PARALLEL_ON_CPU,
-    }
 }
 
 fn config(args: &ServeArgs, source: &Source, slots: usize) -> Result<Config> {

@@ -30,4 +30,4 @@ pub(crate) use inspect::InspectJob;
 pub(crate) use job::Job;
 pub(crate) use output::TextState;
 pub(crate) use prompt_logprobs::PromptLogprobs;
-pub(crate) use shared::Sender as JobSender;
+pub(crate) use shared::{Sender as JobSender, default_slots};

@@ -10,7 +10,7 @@ use inference_core::{
 use mlx_ffi::Device;
 
 /// Requests that run together where the load options say nothing: a GPU takes as many as its memory holds.
-const fn default_slots(device: Device) -> usize {
+pub(crate) const fn default_slots(device: Device) -> usize {
     match device {
         Device::Gpu => 256,
         Device::Cpu => 16,
