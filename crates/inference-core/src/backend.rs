@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use crate::{LoadOptions, Result, TextModel};
+use crate::{Error, ImageLoadOptions, ImageModel, LoadOptions, Result, TextModel};
 
 /// What a backend computes on. Where no backend is asked for, the registry tries them in this
 /// order.
@@ -44,6 +44,23 @@ pub trait Backend: Send + Sync {
     /// [`Error::Unsupported`](crate::Error::Unsupported) name an option,
     /// [`Error::Load`](crate::Error::Load) a file, [`Error::Memory`](crate::Error::Memory) the bytes.
     fn load_model(&self, path: &Path, options: &LoadOptions) -> Result<Box<dyn TextModel>>;
+
+    /// Loads the image model in the folder at `path`, one with a `model_index.json`. Calls
+    /// [`ImageLoadOptions::validate`] first, and refuses by name what it does not honour.
+    ///
+    /// # Errors
+    /// As [`load_model`](Self::load_model). A backend that makes no pictures refuses `image models`.
+    fn load_image_model(
+        &self,
+        path: &Path,
+        options: &ImageLoadOptions,
+    ) -> Result<Box<dyn ImageModel>> {
+        let _ = (path, options);
+        Err(Error::Unsupported {
+            what: "image models".into(),
+            reason: format!("the backend `{}` makes text only", self.name()),
+        })
+    }
 }
 
 /// The backend's name, so that results that hold one can be unwrapped and logged.

@@ -5,11 +5,25 @@ use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
 
-/// A folder that looks like a model: `config.json` and at least one safetensors file.
+/// What a model folder is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ModelKind {
+    /// It has a `config.json`: [`load_model`](crate::load_model).
+    Text,
+    /// It has a `model_index.json`, and a folder for each component:
+    /// [`load_image_model`](crate::load_image_model).
+    Image,
+}
+
+/// A folder that looks like a model: `config.json` and at least one safetensors file, or
+/// `model_index.json` and folders of which at least one has such a file (diffusers' layout).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscoveredModel {
     /// The folder.
     pub path: PathBuf,
+    /// What it is for.
+    pub kind: ModelKind,
     /// How many safetensors files it holds.
     pub num_files: usize,
     /// Their sizes in bytes, added up.
@@ -35,20 +49,32 @@ pub fn discover(dir: &Path) -> Result<Vec<DiscoveredModel>> {
 }
 
 fn inspect(path: &Path) -> Option<DiscoveredModel> {
-    if !path.join("config.json").is_file() {
+    let (kind, sizes) = if path.join("model_index.json").is_file() {
+        let components = children(path)?.filter(|child| child.is_dir());
+        (ModelKind::Image, components.filter_map(|child| weights(&child)).flatten().collect())
+    } else if path.join("config.json").is_file() {
+        (ModelKind::Text, weights(path)?)
+    } else {
         return None;
-    }
-    let sizes: Vec<u64> = fs::read_dir(path)
-        .ok()?
-        .filter_map(|entry| entry.ok().map(|e| e.path()))
-        .filter(|file| file.extension().is_some_and(|ext| ext == "safetensors"))
-        .filter_map(|file| fs::metadata(file).ok())
-        .filter(|meta| meta.is_file())
-        .map(|meta| meta.len())
-        .collect();
+    };
     (!sizes.is_empty()).then(|| DiscoveredModel {
         path: path.to_owned(),
+        kind,
         num_files: sizes.len(),
         weight_bytes: sizes.iter().sum(),
     })
+}
+
+/// The sizes of a folder's safetensors files.
+fn weights(path: &Path) -> Option<Vec<u64>> {
+    let sizes = children(path)?
+        .filter(|file| file.extension().is_some_and(|ext| ext == "safetensors"))
+        .filter_map(|file| fs::metadata(file).ok())
+        .filter(|meta| meta.is_file())
+        .map(|meta| meta.len());
+    Some(sizes.collect())
+}
+
+fn children(path: &Path) -> Option<impl Iterator<Item = PathBuf>> {
+    Some(fs::read_dir(path).ok()?.filter_map(|entry| entry.ok().map(|entry| entry.path())))
 }

@@ -1,5 +1,5 @@
-//! The contract between programs that want text from a language model and the backends that
-//! produce it: [`Backend`], [`TextModel`], options, messages, metrics and errors.
+//! The contract between programs that want text or pictures from a model and the backends that
+//! produce them: [`Backend`], [`TextModel`], [`ImageModel`], options, messages, metrics and errors.
 //!
 //! The crate has no dependencies, starts no threads and touches no file but to list folders
 //! ([`discover`]), so a program or a backend can be written, compiled and tested against it on a
@@ -30,6 +30,9 @@ mod capability;
 mod discover;
 mod error;
 mod generation;
+mod image_generation;
+mod image_model;
+mod image_request;
 mod inspect;
 mod message;
 mod metrics;
@@ -45,9 +48,14 @@ pub use answer::{Answer, AnswerReader, AnswerStep, Answering, Piece, PlainReader
 pub use backend::{Backend, Preference};
 pub use cancel::CancelToken;
 pub use capability::{Capabilities, Feature, Support};
-pub use discover::{DiscoveredModel, discover};
+pub use discover::{DiscoveredModel, ModelKind, discover};
 pub use error::{Error, Result};
 pub use generation::{FinishReason, Generation, GenerationSender, Outcome, Token, TokenLogprob};
+pub use image_generation::{
+    GeneratedImage, ImageEvent, ImageFacts, ImageGeneration, ImagePhase, ImageSender,
+};
+pub use image_model::{ImageComponent, ImageModel, ImageModelInfo};
+pub use image_request::{ImageLoadOptions, ImageRequest, Latents, Picture};
 pub use inspect::{
     AttentionInspector, AttentionSnapshot, AttentionWeights, InspectOptions, LayerAttention,
 };
@@ -61,7 +69,8 @@ pub use options::{
 pub use penalty::PenaltyScope;
 pub use prompt::{Prompt, RenderedPrompt};
 pub use registry::{
-    Registry, backends, default_backend, get_backend, global, load_model, register,
+    Registry, backends, default_backend, get_backend, global, load_image_model, load_model,
+    register,
 };
 pub use results::{BatchResult, ClassifyResult, LabelScore};
 pub use value::Value;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::{Backend, Error, LoadOptions, Result, TextModel};
+use crate::{Backend, Error, ImageLoadOptions, ImageModel, LoadOptions, Result, TextModel};
 
 /// Backends by name. Programs use the [`global`] one; tests make their own.
 #[derive(Default)]
@@ -75,20 +75,34 @@ impl Registry {
     /// backend's own load.
     pub fn load_model(&self, path: &Path, options: &LoadOptions) -> Result<Box<dyn TextModel>> {
         options.validate()?;
-        let backend = match &options.backend {
-            None => self.default_backend()?,
-            Some(name) => {
-                let backend = self.get(name).ok_or_else(|| Error::BackendNotRegistered {
-                    name: name.clone(),
-                    registered: self.list(),
-                })?;
-                backend
-                    .available()
-                    .map_err(|reason| Error::BackendNotAvailable { name: name.clone(), reason })?;
-                backend
-            }
-        };
-        backend.load_model(path, options)
+        self.chosen(options.backend.as_deref())?.load_model(path, options)
+    }
+
+    /// Loads the image model at `path` with the backend that `options.backend` names, else with the
+    /// default one.
+    ///
+    /// # Errors
+    /// As [`load_model`](Self::load_model).
+    pub fn load_image_model(
+        &self,
+        path: &Path,
+        options: &ImageLoadOptions,
+    ) -> Result<Box<dyn ImageModel>> {
+        options.validate()?;
+        self.chosen(options.backend.as_deref())?.load_image_model(path, options)
+    }
+
+    /// The backend of that name, else the default one; it is available.
+    fn chosen(&self, name: Option<&str>) -> Result<Arc<dyn Backend>> {
+        let Some(name) = name else { return self.default_backend() };
+        let backend = self.get(name).ok_or_else(|| Error::BackendNotRegistered {
+            name: name.to_owned(),
+            registered: self.list(),
+        })?;
+        backend
+            .available()
+            .map_err(|reason| Error::BackendNotAvailable { name: name.to_owned(), reason })?;
+        Ok(backend)
     }
 
     /// A copy, so that no backend's code runs under the lock.
@@ -142,4 +156,12 @@ pub fn default_backend() -> Result<Arc<dyn Backend>> {
 /// As there.
 pub fn load_model(path: &Path, options: &LoadOptions) -> Result<Box<dyn TextModel>> {
     GLOBAL.load_model(path, options)
+}
+
+/// [`Registry::load_image_model`] on the [`global`] registry.
+///
+/// # Errors
+/// As there.
+pub fn load_image_model(path: &Path, options: &ImageLoadOptions) -> Result<Box<dyn ImageModel>> {
+    GLOBAL.load_image_model(path, options)
 }

@@ -33,6 +33,27 @@ pub fn rms_norm(x: &Array, weight: Option<&Array>, eps: f32) -> Result<Array> {
     })
 }
 
+/// `(x - mean(x)) / √(variance(x) + eps) · weight + bias` over the last dimension.
+///
+/// # Errors
+/// A weight or a bias whose size is not that dimension; an empty `x`.
+pub fn layer_norm(
+    x: &Array,
+    weight: Option<&Array>,
+    bias: Option<&Array>,
+    eps: f32,
+) -> Result<Array> {
+    let size = x.shape().last().copied().unwrap_or(0);
+    let mut parts = [weight, bias].into_iter().flatten();
+    if x.size() == 0 || !x.dtype().is_float() || parts.any(|part| part.shape() != [size]) {
+        return Err(Error::new(format!("[layer_norm] {x:?}, {weight:?} and {bias:?} do not fit")));
+    }
+    // SAFETY: the inputs outlive the call; mlx-c only reads them and takes an empty weight and bias.
+    Array::from_op(|out| unsafe {
+        sys::mlx_fast_layer_norm(out, x.raw(), optional(weight), optional(bias), eps, current())
+    })
+}
+
 /// The angles of a rotary position encoding.
 #[derive(Clone, Copy, Debug)]
 pub enum RopeFrequencies<'a> {

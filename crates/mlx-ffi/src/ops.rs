@@ -1,15 +1,18 @@
 //! Operations on arrays, named as in MLX. Inputs broadcast and promote as MLX does it; axes may
 //! be negative. Every error is MLX's own account of what did not fit.
 
+mod convolutions;
 mod elementwise;
 mod indexing;
 mod products;
 mod reductions;
 mod shapes;
 
+pub use convolutions::{Padding, conv2d};
 pub use elementwise::{
-    abs, add, astype, divide, erfinv, exp, from_fp8, greater, greater_equal, less, logical_and,
-    maximum, minimum, multiply, negative, power, sigmoid, subtract, tanh, where_,
+    abs, add, astype, divide, erf, erfinv, exp, from_fp8, greater, greater_equal, less,
+    logical_and, maximum, minimum, multiply, negative, power, sigmoid, sqrt, subtract, tanh,
+    where_,
 };
 pub use indexing::{
     Indices, argmax, argpartition, argsort, put_along_axis, scatter_add_axis, take, take_along_axis,

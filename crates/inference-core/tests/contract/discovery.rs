@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use inference_core::{DiscoveredModel, Error, discover};
+use inference_core::{DiscoveredModel, Error, ModelKind, discover};
 
 /// A folder of the test's own, removed at the end.
 struct Folder(PathBuf);
@@ -60,8 +60,12 @@ fn models_are_sorted_with_their_files_counted_and_added_up() {
         folder.file(&format!("{model}/model-00002-of-00002.safetensors"), 7);
         folder.file(&format!("{model}/tokenizer.json"), 100);
     }
-    let model =
-        |name: &str| DiscoveredModel { path: folder.0.join(name), num_files: 2, weight_bytes: 17 };
+    let model = |name: &str| DiscoveredModel {
+        path: folder.0.join(name),
+        kind: ModelKind::Text,
+        num_files: 2,
+        weight_bytes: 17,
+    };
     assert_eq!(discover(&folder.0), Ok(vec![model("a"), model("b")]));
 }
 
@@ -92,4 +96,20 @@ fn an_empty_folder_has_no_models_and_a_missing_one_is_an_error_that_names_it() {
         Err(Error::Load { path, .. }) => assert_eq!(Path::new(&path), missing),
         other => panic!("expected an error, found {other:?}"),
     }
+}
+
+#[test]
+fn a_folder_of_components_is_an_image_model_with_the_weights_of_all() {
+    let folder = Folder::new("components");
+    folder.file("fox/model_index.json", 2);
+    folder.file("fox/transformer/config.json", 2);
+    folder.file("fox/transformer/diffusion_pytorch_model.safetensors", 30);
+    folder.file("fox/vae/diffusion_pytorch_model.safetensors", 12);
+    folder.file("empty/model_index.json", 2);
+    let found = discover(&folder.0).unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(
+        (found[0].kind, found[0].num_files, found[0].weight_bytes),
+        (ModelKind::Image, 2, 42)
+    );
 }

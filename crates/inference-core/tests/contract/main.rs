@@ -10,6 +10,7 @@ mod classify;
 mod discovery;
 mod error_texts;
 mod generation;
+mod images;
 mod plain_data;
 mod registry;
 mod validation;

@@ -28,6 +28,16 @@ pub fn erfinv(a: &Array) -> Result<Array> {
     unary(sys::mlx_erfinv, a)
 }
 
+/// The error function of `a`.
+pub fn erf(a: &Array) -> Result<Array> {
+    unary(sys::mlx_erf, a)
+}
+
+/// The square root of `a`.
+pub fn sqrt(a: &Array) -> Result<Array> {
+    unary(sys::mlx_sqrt, a)
+}
+
 /// `-a`.
 pub fn negative(a: &Array) -> Result<Array> {
     unary(sys::mlx_negative, a)
