@@ -8,13 +8,19 @@ use std::time::Duration;
 
 use inference_core::{
     AnswerReader, AttentionInspector, Capabilities, ChatOptions, ClassifyOptions, ClassifyResult,
-    EngineStatus, Error, Feature, FinishReason, GenerateMetrics, GenerateOptions, Generation,
-    LabelScore, LastMetrics, Message, ModelInfo, PlainReader, Prompt, RenderedPrompt, Result, Role,
-    Support, TextModel, Token,
+    EncodedPicture, EngineStatus, Error, Feature, FinishReason, GenerateMetrics, GenerateOptions,
+    Generation, LabelScore, LastMetrics, Message, ModelInfo, PictureLimits, PlacedPicture,
+    PlainReader, Prompt, PromptPart, RenderedPrompt, Result, Role, Support, TextModel, Token,
+    Value,
 };
 
 use crate::speech::Speech;
 use crate::{FIRST_ID, Line, Seen};
+
+/// What the model writes in the place of a picture.
+pub const PICTURE: char = '▣';
+/// How many ids a picture takes.
+pub const PICTURE_IDS: usize = 4;
 
 /// A model whose ids are characters, and which honours everything unless it is told otherwise.
 pub struct FakeModel {
@@ -72,6 +78,22 @@ impl FakeModel {
     pub fn lines(lines: impl IntoIterator<Item = Line>) -> FakeModel {
         let lines = Mutex::new(lines.into_iter().collect());
         FakeModel { lines, ..FakeModel::says(&[]) }
+    }
+
+    /// A model that sees, within these limits; each picture takes [`PICTURE_IDS`] ids.
+    pub fn sees(limits: PictureLimits) -> FakeModel {
+        let mut model = FakeModel::default();
+        model.info.pictures = Some(limits);
+        model
+    }
+
+    /// Refuses pictures beyond what the model takes of them.
+    fn check_pictures<'a>(&self, pictures: impl Iterator<Item = &'a EncodedPicture>) -> Result<()> {
+        let mut pictures = pictures.peekable();
+        if pictures.peek().is_some() {
+            self.capabilities.require(Feature::Images)?;
+        }
+        self.info.pictures.as_ref().map_or(Ok(()), |limits| limits.check(pictures))
     }
 
     /// A model that says the prompt's ids.
@@ -142,6 +164,22 @@ pub fn all_but(refused: &[Feature]) -> Capabilities {
     Capabilities::new(Feature::ALL.iter().map(|f| (*f, support(f))).collect())
 }
 
+/// Writes a message's content. A picture is a mark, and is `shown` at that character.
+fn show(message: &Message, text: &mut String, shown: &mut Vec<(usize, EncodedPicture)>) {
+    let Value::Array(parts) = &message.content else {
+        return text.push_str(message.content.as_str().unwrap_or(""));
+    };
+    for part in parts {
+        match EncodedPicture::of_part(part) {
+            Some(picture) => {
+                shown.push((text.chars().count(), picture.clone()));
+                text.push(PICTURE);
+            }
+            None => text.push_str(part.get("text").and_then(Value::as_str).unwrap_or("")),
+        }
+    }
+}
+
 impl TextModel for FakeModel {
     fn generate(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<Generation> {
         self.seen.may_panic("generate");
@@ -207,6 +245,33 @@ impl TextModel for FakeModel {
         Ok(ids.iter().map(text).collect())
     }
 
+    fn prompt_ids(&self, prompt: &Prompt) -> Result<Vec<u32>> {
+        self.check_pictures(prompt.pictures())?;
+        let ids = match prompt {
+            Prompt::Text(text) => self.encode(text)?,
+            Prompt::Ids(ids) => ids.clone(),
+            Prompt::Parts(parts) => {
+                let part = |part: &PromptPart| match part {
+                    PromptPart::Text(text) => self.encode(text),
+                    PromptPart::Ids(ids) => Ok(ids.clone()),
+                    PromptPart::Picture(_) => Ok(vec![u32::from(PICTURE); PICTURE_IDS]),
+                };
+                parts.iter().map(part).collect::<Result<Vec<_>>>()?.concat()
+            }
+        };
+        let ModelInfo { context_length: limit, vocab_size, .. } = self.info;
+        if ids.is_empty() {
+            return Err(Error::EmptyPrompt);
+        }
+        if limit > 0 && ids.len() > limit {
+            return Err(Error::PromptTooLong { tokens: ids.len(), limit });
+        }
+        match ids.iter().find(|id| vocab_size > 0 && **id as usize >= vocab_size) {
+            None => Ok(ids),
+            Some(id) => Err(Error::Prompt(format!("token {id} is not in the vocabulary"))),
+        }
+    }
+
     fn render_chat(&self, messages: &[Message], chat: &ChatOptions) -> Result<RenderedPrompt> {
         self.seen.may_panic("render_chat");
         let is_system = |message: &Message| message.role == Role::System;
@@ -217,8 +282,9 @@ impl TextModel for FakeModel {
         if self.strict && (!in_turns || messages.iter().any(|m| m.role == Role::System)) {
             return Err(Error::Prompt("conversation roles must alternate".into()));
         }
+        self.check_pictures(messages.iter().flat_map(Message::pictures))?;
         self.seen.chats.lock().unwrap().push((messages.to_vec(), chat.clone()));
-        let mut text = String::new();
+        let (mut text, mut shown) = (String::new(), Vec::new());
         if self.calls {
             chat.tools.iter().for_each(|tool| text.push_str(&format!("{tool:?}")));
         }
@@ -226,13 +292,26 @@ impl TextModel for FakeModel {
             if self.calls && message.fields.iter().any(|(name, _)| name == "tool_calls") {
                 text.push_str("<tool_call>");
             }
-            text.push_str(&format!("<{}>{}", message.role, message.content.as_str().unwrap_or("")));
+            text.push_str(&format!("<{}>", message.role));
+            show(message, &mut text, &mut shown);
         }
         let thinking = chat.template_kwargs.iter().find(|(name, _)| name == "enable_thinking");
         if let (true, Some((_, value))) = (self.thinks, thinking) {
             text.push_str(&format!("{value:?}"));
         }
-        Ok(RenderedPrompt { ids: self.encode(&text)?, text })
+        let (mut ids, mut placed) = (Vec::new(), Vec::new());
+        let mut shown = shown.into_iter().peekable();
+        for (at, id) in self.encode(&text)?.into_iter().enumerate() {
+            match shown.next_if(|(place, _)| *place == at) {
+                Some((_, picture)) => {
+                    let places = ids.len()..ids.len() + PICTURE_IDS;
+                    ids.resize(places.end, id);
+                    placed.push(PlacedPicture { picture, places });
+                }
+                None => ids.push(id),
+            }
+        }
+        Ok(RenderedPrompt { text, ids, pictures: placed })
     }
 
     fn answer_reader(&self, _: &RenderedPrompt, _: &ChatOptions) -> Box<dyn AnswerReader> {
@@ -267,5 +346,30 @@ impl TextModel for FakeModel {
 
     fn close(&self) {
         self.seen.closed.store(true, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use inference_core::{ChatOptions, EncodedPicture, Message, Prompt, TextModel};
+
+    use super::{FakeModel, PICTURE, PICTURE_IDS};
+
+    #[test]
+    fn a_picture_takes_its_ids_and_a_mark_that_is_written_takes_one() {
+        let model = FakeModel::default();
+        let typed = format!("{PICTURE} is a mark");
+        let messages = [
+            Message::user(typed),
+            Message::user_with_pictures([EncodedPicture::new([1], "a.png")], "b"),
+        ];
+        let prompt = model.render_chat(&messages, &ChatOptions::default()).unwrap();
+        assert_eq!(prompt.ids.len(), prompt.text.chars().count() + PICTURE_IDS - 1);
+        let [placed] = prompt.pictures.as_slice() else { panic!("one picture") };
+        let place = prompt.text.chars().count() - 2;
+        assert_eq!(placed.places, place..place + PICTURE_IDS);
+        assert_eq!(model.prompt_ids(&prompt.prompt()), Ok(prompt.ids.clone()));
+        assert_eq!(prompt.prompt().pictures().count(), 1);
+        assert_eq!(Prompt::from(prompt.ids).pictures().count(), 0);
     }
 }

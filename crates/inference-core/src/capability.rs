@@ -42,7 +42,8 @@ pub enum Feature {
     ContextLength,
     /// A choice of how many layers run on the GPU.
     GpuLayers,
-    /// Images in messages.
+    /// Pictures in messages and prompts; [`ModelInfo::pictures`](crate::ModelInfo::pictures) has
+    /// the limits.
     Images,
     /// Draws at a temperature above 0, and the filters before them: `top_k`, `top_p`, `min_p`,
     /// `xtc`.

@@ -28,6 +28,7 @@ mod backend;
 mod cancel;
 mod capability;
 mod discover;
+mod encoded_picture;
 mod error;
 mod generation;
 mod image_generation;
@@ -39,6 +40,7 @@ mod metrics;
 mod model;
 mod options;
 mod penalty;
+mod picture_limits;
 mod prompt;
 mod registry;
 mod results;
@@ -49,6 +51,7 @@ pub use backend::{Backend, Preference};
 pub use cancel::CancelToken;
 pub use capability::{Capabilities, Feature, Support};
 pub use discover::{DiscoveredModel, ModelKind, discover};
+pub use encoded_picture::EncodedPicture;
 pub use error::{Error, Result};
 pub use generation::{FinishReason, Generation, GenerationSender, Outcome, Token, TokenLogprob};
 pub use image_generation::{
@@ -67,7 +70,8 @@ pub use options::{
     Xtc,
 };
 pub use penalty::PenaltyScope;
-pub use prompt::{Prompt, RenderedPrompt};
+pub use picture_limits::{PictureLimits, PictureTokens};
+pub use prompt::{PlacedPicture, Prompt, PromptPart, RenderedPrompt};
 pub use registry::{
     Registry, backends, default_backend, get_backend, global, load_image_model, load_model,
     register,

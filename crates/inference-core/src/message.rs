@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::Value;
+use crate::{EncodedPicture, Value};
 
 /// Who speaks in a [`Message`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -56,7 +56,9 @@ pub struct Message {
     /// Who speaks.
     pub role: Role,
     /// What is said: text, [`Value::Null`] (an assistant that only calls tools), or a list of
-    /// content parts for templates that take one.
+    /// content parts for templates that take one. Pictures are parts
+    /// ([`EncodedPicture::into_part`](crate::EncodedPicture::into_part)); a model without
+    /// [`Feature::Images`](crate::Feature::Images) refuses them.
     pub content: Value,
     /// Every other field (`tool_calls`, `tool_call_id`, `name`, `reasoning_content`, …), handed
     /// to the template unchanged and in this order.
@@ -87,5 +89,54 @@ impl Message {
     /// The plain text result of a tool call; `fields` may tell which one.
     pub fn tool(content: impl Into<String>) -> Self {
         Message::new(Role::Tool, content.into())
+    }
+
+    /// A user message that shows these pictures, then says `text`.
+    pub fn user_with_pictures(
+        pictures: impl IntoIterator<Item = EncodedPicture>,
+        text: impl Into<String>,
+    ) -> Self {
+        let mut parts: Vec<Value> = pictures.into_iter().map(EncodedPicture::into_part).collect();
+        let fields = [("type", Value::from("text")), ("text", Value::String(text.into()))];
+        parts.push(Value::Object(fields.map(|(key, value)| (key.to_owned(), value)).into()));
+        Message { content: Value::Array(parts), ..Message::user("") }
+    }
+
+    /// The pictures of the content parts, in their order.
+    pub fn pictures(&self) -> impl Iterator<Item = &EncodedPicture> {
+        let parts = match &self.content {
+            Value::Array(parts) => parts.as_slice(),
+            _ => &[],
+        };
+        parts.iter().filter_map(EncodedPicture::of_part)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Message;
+    use crate::{EncodedPicture, Value};
+
+    fn picture(bytes: usize) -> EncodedPicture {
+        EncodedPicture::new(vec![7; bytes], "fox.png")
+    }
+
+    #[test]
+    fn a_message_holds_its_pictures_in_their_order() {
+        let message = Message::user_with_pictures([picture(1), picture(2)], "What?");
+        let sizes: Vec<usize> = message.pictures().map(|picture| picture.bytes.len()).collect();
+        assert_eq!(sizes, [1, 2]);
+        let Value::Array(parts) = &message.content else { panic!("a list of parts") };
+        assert_eq!(parts[2].get("text"), Some(&Value::from("What?")));
+        assert_eq!(Message::user("What?").pictures().count(), 0);
+    }
+
+    #[test]
+    fn a_part_of_text_alone_is_no_picture() {
+        let part = |image: Value| {
+            Value::Object(vec![("type".into(), "image".into()), ("image".into(), image)])
+        };
+        assert_eq!(EncodedPicture::of_part(&part("fox.png".into())), None);
+        assert_eq!(EncodedPicture::of_part(&part(Value::Picture(picture(3)))), Some(&picture(3)));
     }
 }

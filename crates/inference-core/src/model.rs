@@ -6,8 +6,8 @@ use std::fmt;
 use crate::{
     AnswerReader, Answering, AttentionInspector, BatchResult, Capabilities, ChatOptions,
     ClassifyOptions, ClassifyResult, EngineStatus, Error, Feature, FinishReason, GenerateMetrics,
-    GenerateOptions, Generation, LastMetrics, Message, PlainReader, Prompt, RenderedPrompt, Result,
-    Support, Token,
+    GenerateOptions, Generation, LastMetrics, Message, PictureLimits, PlainReader, Prompt,
+    PromptPart, RenderedPrompt, Result, Support, Token,
 };
 
 /// What a loaded model is.
@@ -45,6 +45,8 @@ pub struct ModelInfo {
     pub unused_parts: Vec<String>,
     /// Where the chat format comes from: a file of the checkpoint, or a known family's format.
     pub chat_template: String,
+    /// What it takes of pictures; `None` where it does not see.
+    pub pictures: Option<PictureLimits>,
 }
 
 /// A token with a part in a model's format, such as the one that begins every prompt.
@@ -85,7 +87,7 @@ pub trait TextModel: Send + Sync {
         chat: &ChatOptions,
         options: &GenerateOptions,
     ) -> Result<Generation> {
-        self.generate(&Prompt::Ids(self.render_chat(messages, chat)?.ids), options)
+        self.generate(&self.render_chat(messages, chat)?.prompt(), options)
     }
 
     /// Answers a conversation in parts: reasoning, content and tool calls, told apart.
@@ -103,7 +105,7 @@ pub trait TextModel: Send + Sync {
         let mut options = options.clone();
         options.special_tokens |= reader.needs_special_tokens()
             && self.capabilities().require(Feature::SpecialTokens).is_ok();
-        let generation = self.generate(&Prompt::Ids(prompt.ids), &options)?;
+        let generation = self.generate(&prompt.prompt(), &options)?;
         Ok(Answering::new(generation, reader))
     }
 
@@ -154,16 +156,19 @@ pub trait TextModel: Send + Sync {
     /// [`Error::Prompt`] when the tokenizer refuses the ids.
     fn decode(&self, ids: &[u32]) -> Result<String>;
 
-    /// The ids of a prompt that can be computed, as [`generate`](Self::generate) feeds them.
+    /// The ids of a prompt that can be computed, as [`generate`](Self::generate) feeds them; those
+    /// of its pictures are among them. Without a body of its own, a model refuses pictures.
     ///
     /// # Errors
-    /// Those of [`encode`](Self::encode); [`Error::EmptyPrompt`]; and where
+    /// Those of [`encode`](Self::encode); [`Error::Unsupported`] for pictures of a model that does
+    /// not see; [`Error::EmptyPrompt`]; and where
     /// [`info`](Self::info) tells the limits, [`Error::PromptTooLong`] for one that exceeds the
     /// context, and [`Error::Prompt`] for an id that is not in the vocabulary.
     fn prompt_ids(&self, prompt: &Prompt) -> Result<Vec<u32>> {
         let ids = match prompt {
             Prompt::Text(text) => self.encode(text)?,
             Prompt::Ids(ids) => ids.clone(),
+            Prompt::Parts(parts) => ids_of_parts(self, parts)?,
         };
         let ModelInfo { context_length: limit, vocab_size, .. } = *self.info();
         if ids.is_empty() {
@@ -291,6 +296,27 @@ fn queue_each<M: TextModel + ?Sized>(
     }
     results.extend(running.into_iter().map(collect));
     Ok(results)
+}
+
+/// The ids of a prompt without pictures: texts that follow each other are encoded as one.
+fn ids_of_parts<M: TextModel + ?Sized>(model: &M, parts: &[PromptPart]) -> Result<Vec<u32>> {
+    let (mut texts, mut all) = (String::new(), Vec::new());
+    for part in parts {
+        match part {
+            PromptPart::Text(text) if all.is_empty() => texts.push_str(text),
+            PromptPart::Ids(ids) if texts.is_empty() => all.extend_from_slice(ids),
+            PromptPart::Picture(_) => {
+                model.capabilities().require(Feature::Images)?;
+                let reason = "this model sees, but takes pictures in messages alone";
+                return Err(Error::Unsupported { what: "images".into(), reason: reason.into() });
+            }
+            PromptPart::Text(_) | PromptPart::Ids(_) => {
+                let reason = "this model takes a prompt of texts or of ids, not of both";
+                return Err(Error::Prompt(reason.into()));
+            }
+        }
+    }
+    if texts.is_empty() { Ok(all) } else { model.encode(&texts) }
 }
 
 fn collect(generation: Result<Generation>) -> BatchResult {

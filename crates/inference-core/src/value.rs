@@ -1,4 +1,7 @@
 //! JSON data as plain values, for what chat templates take: message fields, tools, arguments.
+//! Pictures of messages stand among them.
+
+use crate::EncodedPicture;
 
 /// A JSON value whose objects keep the order of their keys, as chat templates print them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,6 +21,9 @@ pub enum Value {
     Array(Vec<Value>),
     /// Key and value pairs in the order given.
     Object(Vec<(String, Value)>),
+    /// A picture, which JSON cannot write: it stands in a content part of a message alone
+    /// ([`EncodedPicture::into_part`]), and is refused everywhere else.
+    Picture(EncodedPicture),
 }
 
 impl Value {
@@ -67,5 +73,23 @@ impl From<i64> for Value {
 impl From<f64> for Value {
     fn from(number: f64) -> Self {
         Value::Float(number)
+    }
+}
+
+impl EncodedPicture {
+    /// The content part of a message that shows this picture:
+    /// `{"type": "image", "image": `[`Value::Picture`]`}`.
+    pub fn into_part(self) -> Value {
+        let fields = [("type", Value::from("image")), ("image", Value::Picture(self))];
+        Value::Object(fields.map(|(key, value)| (key.to_owned(), value)).into())
+    }
+
+    /// The picture that a content part shows, as [`into_part`](Self::into_part) makes it; `None`
+    /// for every other part. No JSON makes such a part, so no text can pretend to be one.
+    pub fn of_part(part: &Value) -> Option<&EncodedPicture> {
+        match (part.get("type")?.as_str()?, part.get("image")?) {
+            ("image", Value::Picture(picture)) => Some(picture),
+            _ => None,
+        }
     }
 }

@@ -326,6 +326,7 @@ impl MlxModel {
         match prompt {
             Prompt::Text(text) => self.encode(text),
             Prompt::Ids(ids) => Ok(ids.clone()),
+            Prompt::Parts(_) => self.prompt_ids(prompt),
         }
     }
 }
@@ -402,7 +403,7 @@ impl TextModel for MlxModel {
             now: LocalTime::now_utc(),
         };
         let rendered = self.text.chat.render_and_encode(&input).map_err(Error::from)?;
-        Ok(RenderedPrompt { text: rendered.text, ids: rendered.ids })
+        Ok(RenderedPrompt { text: rendered.text, ids: rendered.ids, pictures: Vec::new() })
     }
 
     fn info(&self) -> &ModelInfo {

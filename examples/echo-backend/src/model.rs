@@ -108,7 +108,7 @@ impl TextModel for EchoModel {
         if chat.add_generation_prompt {
             text.push_str("assistant:");
         }
-        Ok(RenderedPrompt { ids: self.encode(&text)?, text })
+        Ok(RenderedPrompt { ids: self.encode(&text)?, text, ..RenderedPrompt::default() })
     }
 
     fn info(&self) -> &ModelInfo {

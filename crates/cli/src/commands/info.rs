@@ -216,6 +216,7 @@ mod tests {
             ],
             unused_parts: vec!["vision tower".into(), "MTP layers".into()],
             chat_template: "chat_template.jinja".into(),
+            pictures: None,
         };
         let capabilities = Capabilities::new(vec![
             (Feature::Chat, Support::Yes),

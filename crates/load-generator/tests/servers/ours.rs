@@ -105,6 +105,7 @@ fn text_has_the_tokens_that_were_asked_for() {
         let text = |prompt: &Prompt| match prompt {
             Prompt::Text(text) => text.clone(),
             Prompt::Ids(ids) => ids.iter().filter_map(|id| char::from_u32(*id)).collect(),
+            Prompt::Parts(_) => unreachable!("no picture was sent"),
         };
         let measured: Vec<String> = prompts[prompts.len() - 12..].iter().map(text).collect();
         let same = |end: usize| measured.iter().all(|text| text[..end] == measured[0][..end]);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use inference_core::{
-    ChatOptions, Constraint, Feature, GenerateOptions, Generation, Message, Prompt, RenderedPrompt,
+    ChatOptions, Constraint, Feature, GenerateOptions, Generation, Message, RenderedPrompt,
     TextModel, Value,
 };
 use inference_text::answer::{
@@ -129,14 +129,14 @@ impl Conversation {
             let id = |mark: &str| mark_id(model, mark);
             answer_constraint_with(loaded.family, &prompt.text, constraint, &id)
         });
-        let ids = Prompt::Ids(prompt.ids.clone());
+        let given = prompt.prompt();
         let generate = |index| {
             let mut options = asked.options_of(index, model, prompt.ids.len());
             options.constraint = constraint.clone();
             let parser = AnswerParser::with_schemas(loaded.family, &prompt.text, &self.tools);
             let scores = asked.options.logprobs.then(|| Arc::clone(&loaded.model));
             let reading = Reading::of_message(parser, scores, most_calls);
-            Ok((model.generate(&ids, &options)?, reading))
+            Ok((model.generate(&given, &options)?, reading))
         };
         let started = (0..asked.per_prompt).map(generate).collect::<Result<_>>()?;
         Ok((prompt, started))

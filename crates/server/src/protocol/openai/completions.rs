@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State as Shared};
 use axum::response::Response;
-use inference_core::{Capabilities, Feature, Prompt, Support, TextModel};
+use inference_core::{Capabilities, Error, Feature, Prompt, Support, TextModel};
 
 use super::completions_wire::{Answer, CompletionWire};
 use super::head::Head;
@@ -123,6 +123,13 @@ fn encode(
                 (ids, text)
             }
             Prompt::Text(text) => (model.encode(&text)?, if echo { text } else { String::new() }),
+            Prompt::Parts(_) => {
+                return Err(Error::Unsupported {
+                    what: "images".into(),
+                    reason: "a completion continues text or ids".into(),
+                }
+                .into());
+            }
         })
     };
     prompts.into_iter().map(one).collect()

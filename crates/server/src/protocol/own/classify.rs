@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State as Shared};
 use axum::http::StatusCode;
 use axum::response::Response;
-use inference_core::{CancelToken, ClassifyOptions, ClassifyResult, GenerateOptions};
+use inference_core::{CancelToken, ClassifyOptions, ClassifyResult, GenerateOptions, Prompt};
 use serde_json::{Value as Json, json};
 
 use super::inspect::CancelOnDrop;
@@ -51,12 +51,12 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
         let inputs = inputs
             .into_iter()
             .map(|input| {
-                let ids = match input {
-                    inference_core::Prompt::Text(text) => model.encode(&text)?,
-                    inference_core::Prompt::Ids(ids) => ids,
+                let input = match input {
+                    Prompt::Text(text) => Prompt::Ids(model.encode(&text)?),
+                    other => other,
                 };
-                tokens += ids.len();
-                Ok(inference_core::Prompt::Ids(ids))
+                tokens += model.prompt_ids(&input)?.len();
+                Ok(input)
             })
             .collect::<Result<Vec<_>>>()?;
         let results = model.classify(&inputs, &options)?;
