@@ -15,12 +15,13 @@ struct Arrows {
 const ARROWS: &[Arrows] = &[
     Arrows { name: "inference-core", uses: &[], build: &[] },
     Arrows { name: "inference-text", uses: &["inference-core"], build: &[] },
+    Arrows { name: "pictures", uses: &[], build: &[] },
     Arrows { name: "mlx-build", uses: &[], build: &[] },
     Arrows { name: "cpu-kernels", uses: &[], build: &[] },
     Arrows { name: "mlx-ffi", uses: &["cpu-kernels"], build: &["mlx-build"] },
     Arrows {
         name: "metal-backend",
-        uses: &["inference-core", "inference-text", "mlx-ffi"],
+        uses: &["inference-core", "inference-text", "mlx-ffi", "pictures"],
         // Here and below: for the search path of the shared libraries, which each crate with
         // executables, tests among them, sets for itself.
         build: &["mlx-build"],
@@ -28,7 +29,7 @@ const ARROWS: &[Arrows] = &[
     Arrows { name: "hub", uses: &[], build: &[] },
     Arrows { name: "ml", uses: &["inference-core"], build: &[] },
     Arrows { name: "load-generator", uses: &[], build: &[] },
-    Arrows { name: "server", uses: &["inference-core", "inference-text"], build: &[] },
+    Arrows { name: "server", uses: &["inference-core", "inference-text", "pictures"], build: &[] },
     Arrows {
         name: "cli",
         uses: &[
@@ -37,6 +38,7 @@ const ARROWS: &[Arrows] = &[
             "inference-text",
             "load-generator",
             "metal-backend",
+            "pictures",
             "server",
         ],
         build: &["mlx-build"],

@@ -1,0 +1,116 @@
+//! JPEG, with the pixels of libjpeg-turbo.
+
+use libjpeg_turbo_rs::{ColorSpace, DecodeLimits, Decoder, JpegError, PixelFormat};
+
+use crate::error::PictureError;
+use crate::format::Format;
+use crate::limits::{Limits, check_memory, check_sides};
+use crate::orientation::Orientation;
+use crate::picture::Picture;
+
+/// Most scans of a progressive file; encoders make about ten.
+const SCANS: usize = 500;
+
+pub fn size(bytes: &[u8], limits: &Limits) -> Result<(u32, u32), PictureError> {
+    open(bytes, limits).map(|(_, sides)| sides)
+}
+
+pub fn decode(bytes: &[u8], limits: &Limits) -> Result<(Picture, Orientation), PictureError> {
+    let (mut decoder, (width, height)) = open(bytes, limits)?;
+    if !reaches_its_end(bytes) {
+        return Err(cut_off());
+    }
+    let cmyk = matches!(decoder.jpeg_color_space(), ColorSpace::Cmyk | ColorSpace::Ycck);
+    let bytes_of_a_pixel = if cmyk { 4 } else { 3 };
+    let pixels = u64::from(width) * u64::from(height);
+    check_memory(Format::Jpeg, pixels.checked_mul(bytes_of_a_pixel), limits)?;
+    decoder.set_output_format(if cmyk { PixelFormat::Cmyk } else { PixelFormat::Rgb });
+
+    let image = decoder.decode_image().map_err(|error| broken(error, limits))?;
+    let orientation = Orientation::of(image.exif_data.as_deref(), image.xmp_data.as_deref());
+    let rgb = if cmyk { rgb_of_cmyk(image.data) } else { image.data };
+    Ok((Picture::new(width, height, rgb)?, orientation))
+}
+
+fn open<'a>(bytes: &'a [u8], limits: &Limits) -> Result<(Decoder<'a>, (u32, u32)), PictureError> {
+    // The number of pixels is checked below, for one text of error.
+    let of_decoder = DecodeLimits {
+        max_scans: SCANS,
+        max_memory: Some(limits.memory),
+        ..DecodeLimits::default()
+    };
+    let decoder =
+        Decoder::new_with_limits(bytes, of_decoder).map_err(|error| broken(error, limits))?;
+    let header = decoder.header();
+    let sides = (u32::from(header.width), u32::from(header.height));
+    check_sides(Format::Jpeg, sides, limits)?;
+    Ok((decoder, sides))
+}
+
+fn broken(error: JpegError, limits: &Limits) -> PictureError {
+    match error {
+        JpegError::LimitExceeded { what, .. } if what.contains("memory") => {
+            PictureError::TooMuchMemory { format: Format::Jpeg, limit: limits.memory }
+        }
+        JpegError::UnexpectedEof => cut_off(),
+        other => PictureError::Broken { format: Format::Jpeg, reason: other.to_string() },
+    }
+}
+
+fn cut_off() -> PictureError {
+    let reason = "it ends before its pixels do; it is cut off".to_owned();
+    PictureError::Broken { format: Format::Jpeg, reason }
+}
+
+/// Whether the marker of the end (EOI) comes behind the pixels. Decoders fill up what is missing, and
+/// Pillow refuses such a file.
+fn reaches_its_end(bytes: &[u8]) -> bool {
+    let mut at = 2;
+    while let Some(marker) = bytes.get(at..at + 2) {
+        match marker {
+            [0xff, 0xd9] => return true,
+            // Markers of their own: fill bytes, restarts and the beginning.
+            [0xff, 0xff] => at += 1,
+            [0xff, 0x01 | 0xd0..=0xd8] => at += 2,
+            [0xff, of] if *of >= 2 => {
+                let Some(length) = bytes.get(at + 2..at + 4) else { return false };
+                at += 2 + usize::from(u16::from_be_bytes([length[0], length[1]]));
+                if *of == 0xda {
+                    at = behind_scan(bytes, at);
+                }
+            }
+            // Bytes between the segments are passed over.
+            _ => at += 1,
+        }
+    }
+    false
+}
+
+/// Where the first marker after a scan's data begins. A 0 behind 0xff is data, as is a restart.
+fn behind_scan(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(two) = bytes.get(at..at + 2) {
+        match two {
+            [0xff, 0 | 0xd0..=0xd7] => at += 2,
+            [0xff, 0xff] => at += 1,
+            [0xff, _] => return at,
+            _ => at += 1,
+        }
+    }
+    bytes.len()
+}
+
+/// CMYK to RGB as Pillow does it. The four inks are stored inverted, by Adobe's convention.
+fn rgb_of_cmyk(mut pixels: Vec<u8>) -> Vec<u8> {
+    let count = pixels.len() / 4;
+    for pixel in 0..count {
+        let [c, m, y, k] = [0, 1, 2, 3].map(|ink| u32::from(255 - pixels[4 * pixel + ink]));
+        for (channel, ink) in [c, m, y].into_iter().enumerate() {
+            // Division by 255, rounded, as in Pillow's MULDIV255.
+            let product = ink * (255 - k) + 128;
+            let part = ((product >> 8) + product) >> 8;
+            pixels[3 * pixel + channel] = (255 - k).saturating_sub(part) as u8;
+        }
+    }
+    pixels.truncate(3 * count);
+    pixels
+}
