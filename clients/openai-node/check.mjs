@@ -84,6 +84,44 @@ if (held) {
 const completion = await client.completions.create({ model, prompt: "Once", max_tokens: 5, logprobs: 1, temperature: 0 });
 assert.equal(completion.choices[0].logprobs.tokens.join(""), completion.choices[0].text);
 
+// Responses: whole, in events, with tools, and gone on from.
+const respond = (more = {}) =>
+  client.responses.create({ model, input: story[0].content, max_output_tokens: 40, temperature: 0, ...more });
+const response = await respond();
+assert.equal(response.output_text, text);
+assert.equal(response.status, "incomplete");
+assert.equal(response.usage.output_tokens, 40);
+let pieces = "";
+const numbers = [];
+for await (const event of await respond({ stream: true })) {
+  numbers.push(event.sequence_number);
+  pieces += event.type === "response.output_text.delta" ? event.delta : "";
+}
+assert.equal(pieces, text);
+assert.deepEqual(numbers, [...numbers.keys()]);
+const events = client.responses.stream({ model, input: "Hi", temperature: 0 });
+const final = await events.finalResponse();
+assert.equal(final.output_text, (await respond({ input: "Hi", max_output_tokens: null })).output_text);
+const ownTool = { type: "function", strict: false, ...tool.function };
+const asked = await respond({ input: weather[0].content, tools: [ownTool] });
+const call = asked.output.find((item) => item.type === "function_call");
+assert.deepEqual(JSON.parse(call.arguments), { city: "Paris" });
+const result = JSON.stringify({ city: "Paris", temperature: 21, condition: "sunny" });
+const output = { type: "function_call_output", call_id: call.call_id, output: result };
+const told = await respond({ input: [output], previous_response_id: asked.id, tools: [ownTool] });
+assert.match(told.output_text, /Paris/);
+assert.equal((await client.responses.retrieve(told.id)).output_text, told.output_text);
+const items = [];
+for await (const item of client.responses.inputItems.list(told.id, { order: "asc", limit: 2 })) items.push(item.type);
+assert.deepEqual(items.slice(-2), ["function_call", "function_call_output"]);
+await client.responses.delete(told.id);
+await assert.rejects(client.responses.retrieve(told.id), OpenAI.NotFoundError);
+if (held) {
+  const format = { type: "json_schema", name: "place", strict: true, schema: parameters };
+  const place = await respond({ text: { format }, max_output_tokens: 200 });
+  assert.deepEqual(Object.keys(JSON.parse(place.output_text)), ["city"]);
+}
+
 // Errors have their classes and name the field.
 const fails = (promise, kind, param) =>
   assert.rejects(promise, (error) => error instanceof kind && error.param === param && Boolean(error.requestID));
@@ -91,6 +129,8 @@ await fails(chat({ model: "gpt-4" }), OpenAI.NotFoundError, "model");
 await fails(chat({ temperature: 3 }), OpenAI.BadRequestError, "temperature");
 await fails(chat({ frobnicate: 1 }), OpenAI.BadRequestError, "frobnicate");
 await fails(chat({ temperature: 3, stream: true }), OpenAI.BadRequestError, "temperature");
+await fails(respond({ background: true }), OpenAI.BadRequestError, "background");
+await fails(respond({ tools: [{ type: "web_search" }] }), OpenAI.BadRequestError, "tools[0].type");
 const keyed = (apiKey) => new OpenAI({ baseURL: `${keyedUrl}/v1`, apiKey, maxRetries: 0 });
 await assert.rejects(keyed("wrong").models.list(), OpenAI.AuthenticationError);
 assert.equal((await keyed(key).models.list()).data[0].id, model);

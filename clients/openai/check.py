@@ -2,6 +2,7 @@
 
 import json
 import sys
+import typing
 
 import openai
 from openai import OpenAI
@@ -156,6 +157,116 @@ def check_completions():
     assert several[2].text.startswith("The fox")
 
 
+def respond(**more):
+    return client.responses.create(
+        **{"model": MODEL, "input": STORY[0]["content"], "max_output_tokens": LENGTH, "temperature": 0, **more})
+
+
+def check_responses_whole_and_streamed():
+    whole = respond()
+    assert whole.status == "incomplete" and whole.incomplete_details.reason == "max_output_tokens"
+    assert whole.usage.output_tokens == LENGTH and whole.usage.input_tokens > 0
+    # The same conversation is the same prompt, and has the same answer.
+    assert whole.output_text == chat().choices[0].message.content
+    assert whole.usage.input_tokens == chat().usage.prompt_tokens
+    text, names = "", []
+    for event in respond(stream=True):
+        assert event.sequence_number == len(names)
+        names.append(event.type)
+        text += event.delta if event.type == "response.output_text.delta" else ""
+    assert text == whole.output_text
+    assert names[:4] == ["response.created", "response.in_progress", "response.output_item.added",
+                         "response.content_part.added"], names[:4]
+    assert names[-4:] == ["response.output_text.done", "response.content_part.done",
+                          "response.output_item.done", "response.incomplete"], names[-4:]
+    # The package's own stream puts the pieces together, and checks them against the whole.
+    with client.responses.stream(model=MODEL, input="Hi", temperature=0) as stream:
+        final = stream.get_final_response()
+    assert final.status == "completed"
+    assert final.output_text == respond(input="Hi", max_output_tokens=None).output_text
+    counted = client.responses.input_tokens.count(model=MODEL, input=STORY[0]["content"])
+    assert counted.input_tokens == whole.usage.input_tokens
+
+
+def check_responses_tell_log_probabilities():
+    whole = respond(include=["message.output_text.logprobs"], top_logprobs=2)
+    entries = whole.output[0].content[0].logprobs
+    assert "".join(entry.token for entry in entries) == whole.output_text
+    assert all(entry.logprob <= 0 and len(entry.top_logprobs) == 2 for entry in entries)
+
+
+def check_responses_call_tools():
+    tool = {"type": "function", "strict": False, **TOOL["function"]}
+    question = WEATHER[0]["content"]
+    whole = respond(input=question, tools=[tool])
+    call = next(item for item in whole.output if item.type == "function_call")
+    assert call.name == "get_weather" and json.loads(call.arguments) == {"city": "Paris"}, call
+    with client.responses.stream(model=MODEL, input=question, tools=[tool], temperature=0) as stream:
+        streamed = next(item for item in stream.get_final_response().output if item.type == "function_call")
+    assert (streamed.name, streamed.arguments) == (call.name, call.arguments)
+    output = {"type": "function_call_output", "call_id": call.call_id,
+              "output": json.dumps({"city": "Paris", "temperature": 21, "condition": "sunny"})}
+    by_hand = respond(input=[{"role": "user", "content": question}, *whole.output, output], tools=[tool])
+    kept = respond(input=[output], previous_response_id=whole.id, tools=[tool])
+    assert "Paris" in by_hand.output_text and by_hand.output_text == kept.output_text
+
+
+def check_responses_are_kept():
+    first = respond(input="Hello")
+    second = respond(input="And then?", previous_response_id=first.id)
+    items = list(client.responses.input_items.list(second.id, order="asc", limit=1))
+    assert [item.type for item in items] == ["message"] * 3, items
+    assert [item.role for item in items] == ["user", "assistant", "user"]
+    told = client.responses.retrieve(first.id)
+    assert told.output_text == first.output_text and told.id == first.id
+    fails(openai.BadRequestError, None, lambda: client.responses.cancel(first.id))
+    client.responses.delete(first.id)
+    fails(openai.NotFoundError, None, lambda: client.responses.retrieve(first.id))
+    fails(openai.BadRequestError, "previous_response_id", lambda: respond(previous_response_id=first.id))
+    unkept = respond(input="Hello", store=False)
+    fails(openai.NotFoundError, None, lambda: client.responses.retrieve(unkept.id))
+
+
+def check_responses_hold_to_schemas():
+    schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 20}},
+              "required": ["name"], "additionalProperties": False}
+    form = {"format": {"type": "json_schema", "name": "person", "strict": True, "schema": schema}}
+    person = json.loads(respond(text=form, max_output_tokens=200).output_text)
+    assert set(person) == {"name"}, person
+    tool = {"type": "function", "strict": True, **TOOL["function"]}
+    forced = respond(tools=[tool], tool_choice="required", max_output_tokens=200).output
+    assert isinstance(json.loads(forced[-1].arguments)["city"], str)
+    form = {"type": "grammar", "syntax": "regex", "definition": "[0-9]{2}:[0-9]{2}"}
+    clock = {"type": "custom", "name": "clock", "description": "Sets the clock.", "format": form}
+    forced = respond(tools=[clock], tool_choice="required", max_output_tokens=200).output[-1]
+    assert forced.type == "custom_tool_call" and len(forced.input) == 5 and forced.input[2] == ":", forced
+
+
+def check_every_field_of_a_response_is_known():
+    """What the package may send is honoured, or refused for a reason; nothing is unknown."""
+    types = __import__("openai.types.responses.response_create_params", fromlist=["x"])
+    names = typing.get_type_hints(types.ResponseCreateParamsStreaming)
+    assert len(names) > 25, names
+    for name in names:
+        try:
+            # Of no field's type.
+            client.responses.create(input="a", extra_body={name: [[1.5]]})
+        except openai.APIStatusError as error:
+            assert error.code != "unknown_parameter" and error.param.startswith(name), (name, error.body)
+        else:
+            raise AssertionError(f"`{name}` takes anything")
+
+
+def check_errors_of_responses():
+    bad = openai.BadRequestError
+    fails(openai.NotFoundError, "model", lambda: respond(model="gpt-4"))
+    fails(bad, "temperature", lambda: respond(temperature=3))
+    fails(bad, "background", lambda: respond(background=True))
+    fails(bad, "tools[0].type", lambda: respond(tools=[{"type": "web_search"}]))
+    fails(bad, "input", lambda: respond(input="a " * 20000))
+    fails(bad, "temperature", lambda: respond(temperature=3, stream=True))
+
+
 def check_errors():
     bad = openai.BadRequestError
     fails(openai.NotFoundError, "model", lambda: chat(model="gpt-4"))
@@ -173,7 +284,8 @@ def check_errors():
 
 
 checks = [check for name, check in list(globals().items()) if name.startswith("check_")]
-left_out = ([check_schemas_are_refused_by_name] if held else [check_forced_tools, check_schemas])
+left_out = ([check_schemas_are_refused_by_name] if held
+            else [check_forced_tools, check_schemas, check_responses_hold_to_schemas])
 for check in checks:
     if check in left_out:
         continue

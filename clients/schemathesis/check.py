@@ -21,7 +21,7 @@ CHECKS = ["not_a_server_error", "status_code_conformance", "content_type_conform
 
 model = json.load(urllib.request.urlopen(f"{URL}/v1/models"))["data"][0]["id"]
 # One worker: Python 3.11's `ast`, which hypothesis uses, fails now and then in two threads.
-env = {**os.environ, "SERVED_MODEL": model, "SCHEMATHESIS_HOOKS": "hooks", "PYTHONPATH": str(Path(__file__).parent)}
+env = {**os.environ, "SERVED_MODEL": model, "SERVER_URL": URL, "SCHEMATHESIS_HOOKS": "hooks", "PYTHONPATH": str(Path(__file__).parent)}
 done = subprocess.run(
     [Path(sys.executable).with_name("st"), "run", f"{URL}/openapi.json", "--phases", "coverage,fuzzing",
      "--max-examples", "20", "--seed", "1", "--checks", ",".join(CHECKS), "--request-timeout", "60",

@@ -139,6 +139,10 @@ pub struct Limits {
     pub schema_bytes: usize,
     /// Values that one answer of `/v1/inspect` holds.
     pub inspect_values: usize,
+    /// Responses of `/v1/responses` that are kept; 0: none.
+    pub stored_responses: usize,
+    /// Bytes of them, as JSON.
+    pub stored_bytes: usize,
 }
 
 impl Default for Limits {
@@ -156,6 +160,8 @@ impl Default for Limits {
             logit_bias: 1024,
             schema_bytes: 256 << 10,
             inspect_values: 1 << 22,
+            stored_responses: 1000,
+            stored_bytes: 64 << 20,
         }
     }
 }

@@ -42,6 +42,8 @@ pub enum Kind {
     NoPath,
     /// The model is not the served one.
     NoModel,
+    /// What was to be stored is not there.
+    NotStored,
     /// The path takes other methods, namely these.
     Method(&'static str),
     /// The body did not come in time.
@@ -172,6 +174,11 @@ impl ApiError {
     pub fn model_not_found(asked: &str, served: &str) -> Self {
         let message = format!("the model `{asked}` does not exist; this server has `{served}`");
         ApiError::new(Kind::NoModel, message).about("model")
+    }
+
+    /// A stored thing that is not there, or not any more.
+    pub fn not_stored(id: &str) -> Self {
+        ApiError::new(Kind::NotStored, format!("nothing is stored as `{id}`, or not any more"))
     }
 
     /// Another method than the path takes.

@@ -13,6 +13,7 @@ use crate::http::response::json_response;
 use crate::protocol::anthropic::tables as anthropic;
 use crate::protocol::openai::tables;
 use crate::protocol::own::tables as own;
+use crate::protocol::responses::tables as responses_of;
 use crate::run::state::State;
 
 /// An endpoint that takes a JSON object.
@@ -57,6 +58,22 @@ const POSTS: &[Endpoint] = &[
         tables: &[anthropic::CONVERSATION],
         answer: "TokenCount",
         error: "MessageError",
+        one_of: &[],
+    },
+    Endpoint {
+        path: "/v1/responses",
+        about: "Answer a conversation, in OpenAI's newer protocol",
+        tables: &[responses_of::CONVERSATION, responses_of::CREATE],
+        answer: "Response",
+        error: "Error",
+        one_of: &[],
+    },
+    Endpoint {
+        path: "/v1/responses/input_tokens",
+        about: "How many tokens that conversation has",
+        tables: &[responses_of::CONVERSATION, responses_of::COUNT],
+        answer: "TokenCount",
+        error: "Error",
         one_of: &[],
     },
     Endpoint {
@@ -118,6 +135,51 @@ const GETS: &[(&str, &str, &str)] = &[
     ("/v1/models/{model}", "The served model, by its name", "application/json"),
 ];
 
+/// An operation on a response that is kept.
+struct OfStored {
+    method: &'static str,
+    path: &'static str,
+    about: &'static str,
+    answer: &'static str,
+    /// Its query, as OpenAPI's parameters.
+    query: &'static str,
+}
+
+const STORED: &[OfStored] = &[
+    OfStored {
+        method: "get",
+        path: "/v1/responses/{id}",
+        about: "A stored response",
+        answer: "Response",
+        query: "[]",
+    },
+    OfStored {
+        method: "delete",
+        path: "/v1/responses/{id}",
+        about: "Forget a stored response",
+        answer: "Object",
+        query: "[]",
+    },
+    OfStored {
+        method: "post",
+        path: "/v1/responses/{id}/cancel",
+        about: "Refused: a stored response has ended",
+        answer: "Response",
+        query: "[]",
+    },
+    OfStored {
+        method: "get",
+        path: "/v1/responses/{id}/input_items",
+        about: "The items that a stored response answers",
+        answer: "Items",
+        query: r#"[
+            {"name": "limit", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": 100}},
+            {"name": "order", "in": "query", "schema": {"enum": ["asc", "desc"]}},
+            {"name": "after", "in": "query", "schema": {"type": "string"}}
+        ]"#,
+    },
+];
+
 /// The description, as this server is configured.
 pub async fn serve(Shared(state): Shared<Arc<State>>) -> Response {
     json_response(StatusCode::OK, &document(&state.config.limits))
@@ -153,6 +215,20 @@ pub fn document(limits: &Limits) -> Json {
             "responses": responses(content, endpoint.error),
         });
         paths.insert(endpoint.path.to_owned(), json!({"post": operation}));
+    }
+    for operation in STORED {
+        let answer = json!({"$ref": format!("#/components/schemas/{}", operation.answer)});
+        let mut parameters: Vec<Json> = serde_json::from_str(operation.query).unwrap_or_default();
+        let schema = json!({"type": "string"});
+        parameters
+            .insert(0, json!({"name": "id", "in": "path", "required": true, "schema": schema}));
+        let described = json!({
+            "summary": operation.about,
+            "parameters": parameters,
+            "responses": responses(json!({"application/json": {"schema": answer}}), "Error"),
+        });
+        let path = paths.entry(operation.path).or_insert_with(|| json!({}));
+        path[operation.method] = described;
     }
     let schemas: Json =
         serde_json::from_str(include_str!("openapi.schemas.json")).unwrap_or_default();
@@ -205,7 +281,7 @@ fn responses(content: Json, error: &str) -> Json {
         "400": failed("A field that means nothing or is not honoured; `param` names it"),
         "401": failed("No key, or a wrong one"),
         "403": failed("A host or an origin that is not allowed"),
-        "404": failed("No such model"),
+        "404": failed("No such model, or nothing stored of that id"),
         "405": failed("Another method"),
         "408": failed("The body came too slowly"),
         "413": failed("The body is too large"),

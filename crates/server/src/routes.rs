@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
@@ -16,6 +17,8 @@ use crate::protocol::anthropic::messages;
 use crate::protocol::error_body;
 use crate::protocol::openai::{chat, completions, embeddings, models};
 use crate::protocol::own::{classify, inspect, text};
+use crate::protocol::responses::store::Store;
+use crate::protocol::responses::{create, stored};
 use crate::run::state::State;
 use crate::{health, openapi};
 
@@ -34,6 +37,11 @@ pub fn router(state: &Arc<State>) -> Router {
         .route("/v1/completions", write(post(completions::create)))
         .route("/v1/messages", write(post(messages::create)))
         .route("/v1/messages/count_tokens", write(post(messages::count_tokens)))
+        .route("/v1/responses", write(post(create::create)))
+        .route("/v1/responses/input_tokens", write(post(create::count)))
+        .route("/v1/responses/{id}", read_or_delete(get(stored::one).delete(stored::delete)))
+        .route("/v1/responses/{id}/cancel", write(post(stored::cancel)))
+        .route("/v1/responses/{id}/input_items", read(get(stored::input_items)))
         .route("/v1/embeddings", write(post(embeddings::create)))
         .route("/v1/classify", write(post(classify::create)))
         .route("/v1/inspect", write(post(inspect::create)))
@@ -41,6 +49,7 @@ pub fn router(state: &Arc<State>) -> Router {
         .route("/detokenize", write(post(text::detokenize)))
         .route("/apply-template", write(post(text::apply_template)))
         .fallback(nowhere)
+        .layer(Extension(Store::new(&state.config.limits)))
         .layer(middleware::from_fn_with_state(guarded, guard))
         // Bodies are bounded where they are read, with the limit that the server was told.
         .layer(DefaultBodyLimit::disable())
@@ -49,6 +58,10 @@ pub fn router(state: &Arc<State>) -> Router {
 
 fn read(route: MethodRouter<Arc<State>>) -> MethodRouter<Arc<State>> {
     route.fallback(|request: Request| async move { other_method(&request, "GET, HEAD") })
+}
+
+fn read_or_delete(route: MethodRouter<Arc<State>>) -> MethodRouter<Arc<State>> {
+    route.fallback(|request: Request| async move { other_method(&request, "GET, HEAD, DELETE") })
 }
 
 fn write(route: MethodRouter<Arc<State>>) -> MethodRouter<Arc<State>> {

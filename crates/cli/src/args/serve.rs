@@ -155,6 +155,13 @@ pub struct LimitArgs {
     /// Values in an answer of /v1/inspect
     #[arg(long, env = "ML_SERVE_MAX_INSPECT", value_name = "N", default_value_t = 4_194_304)]
     pub max_inspect: usize,
+    /// Responses of /v1/responses that are kept for later requests; 0: none
+    #[arg(long, env = "ML_SERVE_MAX_STORED", value_name = "N", default_value_t = 1000)]
+    pub max_stored: usize,
+    /// Bytes of responses that are kept; the oldest give way
+    #[arg(long, env = "ML_SERVE_MAX_STORED_BYTES", value_name = "BYTES",
+          value_parser = bytes::parse, default_value = "64MiB")]
+    pub max_stored_bytes: u64,
     /// Seconds for a request's headers
     #[arg(long, env = "ML_SERVE_HEADER_TIMEOUT", value_name = "SECONDS",
           value_parser = values::seconds, default_value = "10")]

@@ -98,6 +98,8 @@ fn config(args: &ServeArgs, source: &Source, slots: usize) -> Result<Config> {
             logit_bias: limits.max_logit_bias,
             schema_bytes: bytes(limits.max_schema),
             inspect_values: limits.max_inspect,
+            stored_responses: limits.max_stored,
+            stored_bytes: usize::try_from(limits.max_stored_bytes).unwrap_or(usize::MAX),
         },
         timeouts: Timeouts {
             header: limits.header_timeout,

@@ -40,6 +40,11 @@ impl Reader {
         }
     }
 
+    /// What the field `name` holds, which stays; `null` where it is left out.
+    pub fn copy(&self, name: &str) -> Json {
+        self.fields.get(name).cloned().unwrap_or_default()
+    }
+
     /// Any value.
     pub fn take(&mut self, name: &str) -> Option<Json> {
         self.fields.shift_remove(name).filter(|value| !value.is_null())

@@ -177,7 +177,7 @@ fn allow_origin(
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(REQUEST_ID));
     if preflight {
-        let methods = HeaderValue::from_static("GET, POST, OPTIONS");
+        let methods = HeaderValue::from_static("GET, POST, DELETE, OPTIONS");
         headers.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);
         // `*` would leave out `authorization`; OpenAI's client in a browser sends `x-stainless-…`.
         let allowed = "authorization, content-type, x-request-id, x-stainless-arch, \

@@ -34,7 +34,7 @@ pub fn status(kind: Kind) -> StatusCode {
         kind if kind.is_bad_request() => StatusCode::BAD_REQUEST,
         Kind::Key => StatusCode::UNAUTHORIZED,
         Kind::Host | Kind::Origin => StatusCode::FORBIDDEN,
-        Kind::NoPath | Kind::NoModel => StatusCode::NOT_FOUND,
+        Kind::NoPath | Kind::NoModel | Kind::NotStored => StatusCode::NOT_FOUND,
         Kind::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
         Kind::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
         Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,

@@ -10,6 +10,8 @@ pub mod openai;
 pub mod own;
 pub mod request;
 pub mod respond;
+pub mod responses;
+pub mod turns;
 pub mod wire;
 
 use serde_json::Value as Json;

@@ -43,7 +43,8 @@ impl Answers {
 
     /// What was used so far.
     pub fn usage(&self) -> Usage {
-        self.generations.usage()
+        let reasoning = self.readings.iter().map(Reading::reasoning_tokens).sum();
+        Usage { reasoning, ..self.generations.usage() }
     }
 
     /// Reads every generation to its end.

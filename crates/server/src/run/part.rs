@@ -74,4 +74,6 @@ pub struct Usage {
     pub cached: usize,
     /// Of the answers.
     pub completion: usize,
+    /// Of those, the tokens that thoughts are made of.
+    pub reasoning: usize,
 }

@@ -16,6 +16,28 @@ pub struct Reading {
     /// The most calls of the answer.
     most_calls: usize,
     calls: usize,
+    tokens: Tokens,
+}
+
+/// Tokens, by what became of their text.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tokens {
+    /// Of thoughts, with the mark that opens them.
+    reasoning: usize,
+    /// It is not certain yet what their text is.
+    open: usize,
+}
+
+impl Tokens {
+    /// One more token, whose text made `pieces` certain.
+    fn add(&mut self, pieces: &[Piece]) {
+        self.open += 1;
+        let Some(last) = pieces.last() else { return };
+        if matches!(last, Piece::Reasoning(_)) {
+            self.reasoning += self.open;
+        }
+        self.open = 0;
+    }
 }
 
 /// Whether an answer needs further tokens.
@@ -30,7 +52,7 @@ pub enum Need {
 impl Reading {
     /// Reads text as text. Log probabilities are told where there is a model for `scores`.
     pub fn of_text(scores: Option<Arc<dyn TextModel>>) -> Reading {
-        Reading { parser: None, scores, most_calls: 0, calls: 0 }
+        Reading { parser: None, scores, most_calls: 0, calls: 0, tokens: Tokens::default() }
     }
 
     /// Reads reasoning and up to `most_calls` calls with `parser`.
@@ -39,7 +61,12 @@ impl Reading {
         scores: Option<Arc<dyn TextModel>>,
         most_calls: usize,
     ) -> Reading {
-        Reading { parser: Some(parser), scores, most_calls, calls: 0 }
+        Reading { parser: Some(parser), scores, most_calls, calls: 0, tokens: Tokens::default() }
+    }
+
+    /// How many of the tokens so far thoughts are made of.
+    pub fn reasoning_tokens(&self) -> usize {
+        self.tokens.reasoning
     }
 
     /// The part that some of the prompt's tokens are, where they are told.
@@ -59,6 +86,7 @@ impl Reading {
         match &mut self.parser {
             Some(parser) => {
                 let pieces = parser.push(&text);
+                self.tokens.add(&pieces);
                 let need = self.add(&mut parts, pieces);
                 (parts, need)
             }
@@ -150,6 +178,14 @@ mod tests {
         let (parts, need) = reading.token(token(&format!("{CALL}{CALL}")));
         assert_eq!((parts.len(), need), (2, Need::Nothing));
         assert_eq!(reading.enough(), [Part::End(End::Calls)]);
+    }
+
+    #[test]
+    fn tokens_of_thoughts_are_counted_with_their_mark() {
+        let mut reading = reading(1);
+        let says = ["<think>", "h", "m", "</think>", "fox", " ran"];
+        says.into_iter().for_each(|text| drop(reading.token(token(text))));
+        assert_eq!(reading.reasoning_tokens(), 3);
     }
 
     #[test]

@@ -17,6 +17,17 @@ pub struct Said {
     pub tokens: Vec<Scored>,
     /// Why it ended; `None` before it has.
     pub end: Option<End>,
+    /// In which order it was said.
+    order: Vec<Stretch>,
+}
+
+/// What was said in one go: how far it reaches in its part of [`Said`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stretch {
+    Token,
+    Reasoning(usize),
+    Text(usize),
+    Call,
 }
 
 /// A tool call.
@@ -33,10 +44,30 @@ impl Said {
     pub fn add(&mut self, part: Part) {
         match part {
             Part::Prompt(tokens) => self.prompt.extend(tokens),
-            Part::Token(token) => self.tokens.push(token),
-            Part::Reasoning(text) => self.reasoning.push_str(&text),
-            Part::Text(text) => self.text.push_str(&text),
-            Part::Call { name, .. } => self.calls.push(Call { name, arguments: String::new() }),
+            Part::Token(token) => {
+                self.tokens.push(token);
+                self.order.push(Stretch::Token);
+            }
+            Part::Reasoning(text) => {
+                self.reasoning.push_str(&text);
+                let end = self.reasoning.len();
+                match self.order.last_mut() {
+                    Some(Stretch::Reasoning(reached)) => *reached = end,
+                    _ => self.order.push(Stretch::Reasoning(end)),
+                }
+            }
+            Part::Text(text) => {
+                self.text.push_str(&text);
+                let end = self.text.len();
+                match self.order.last_mut() {
+                    Some(Stretch::Text(reached)) => *reached = end,
+                    _ => self.order.push(Stretch::Text(end)),
+                }
+            }
+            Part::Call { name, .. } => {
+                self.calls.push(Call { name, arguments: String::new() });
+                self.order.push(Stretch::Call);
+            }
             Part::Arguments { index, text } => {
                 if let Some(call) = self.calls.get_mut(index) {
                     call.arguments.push_str(&text);
@@ -44,6 +75,34 @@ impl Said {
             }
             Part::End(end) => self.end = Some(end),
         }
+    }
+
+    /// What was said, in order. Parts of one kind that followed each other are one part.
+    pub fn into_parts(self) -> Vec<Part> {
+        let (mut reasoned, mut told, mut called) = (0, 0, 0);
+        let (mut tokens, mut calls) = (self.tokens.into_iter(), self.calls.into_iter());
+        let mut parts = Vec::new();
+        for stretch in self.order {
+            match stretch {
+                Stretch::Token => parts.extend(tokens.next().map(Part::Token)),
+                Stretch::Reasoning(end) => {
+                    parts.push(Part::Reasoning(self.reasoning[reasoned..end].to_owned()));
+                    reasoned = end;
+                }
+                Stretch::Text(end) => {
+                    parts.push(Part::Text(self.text[told..end].to_owned()));
+                    told = end;
+                }
+                Stretch::Call => {
+                    let Some(Call { name, arguments }) = calls.next() else { continue };
+                    parts.push(Part::Call { index: called, name });
+                    parts.push(Part::Arguments { index: called, text: arguments });
+                    called += 1;
+                }
+            }
+        }
+        parts.extend(self.end.map(Part::End));
+        parts
     }
 
     /// The mean log probability of its tokens.
@@ -78,5 +137,21 @@ mod tests {
         assert_eq!((said.reasoning.as_str(), said.text.as_str()), ("hm", "fox"));
         assert_eq!(said.calls, [Call { name: "f".into(), arguments: "{}".into() }]);
         assert_eq!(said.end, Some(End::Calls));
+    }
+
+    #[test]
+    fn parts_come_out_in_the_order_in_which_they_went_in() {
+        let parts = [
+            Part::Reasoning("hm".into()),
+            Part::Text("fox".into()),
+            Part::Call { index: 0, name: "f".into() },
+            Part::Arguments { index: 0, text: "{}".into() },
+            Part::Text("ran".into()),
+            Part::Reasoning("so".into()),
+            Part::End(End::Stop),
+        ];
+        let mut said = Said::default();
+        parts.clone().into_iter().for_each(|part| said.add(part));
+        assert_eq!(said.into_parts(), parts);
     }
 }

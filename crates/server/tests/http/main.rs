@@ -15,7 +15,10 @@ mod fields;
 mod lifecycle;
 mod limits;
 mod messages;
+mod response_fields;
+mod responses;
 mod slow;
+mod stored;
 mod tools;
 
 use std::net::SocketAddr;

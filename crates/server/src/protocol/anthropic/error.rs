@@ -21,7 +21,7 @@ fn word(kind: Kind) -> &'static str {
     match kind {
         Kind::Key => "authentication_error",
         Kind::Host | Kind::Origin => "permission_error",
-        Kind::NoPath | Kind::NoModel => "not_found_error",
+        Kind::NoPath | Kind::NoModel | Kind::NotStored => "not_found_error",
         Kind::TooLarge => "request_too_large",
         Kind::QueueFull => "rate_limit_error",
         Kind::Loading | Kind::Draining | Kind::Closed | Kind::Cancelled => "overloaded_error",

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::output::{Output, Thoughts, output};
 use super::tables;
 use super::tools::{calls, tools};
-use super::turns::{messages, with_system_anywhere};
+use super::turns::messages;
 use super::wire::{Head, MessageWire};
 use crate::error::{ApiError, Names, Result};
 use crate::fields::reader::Reader;
@@ -19,6 +19,7 @@ use crate::http::response::json_response;
 use crate::protocol::conversation::{Conversation, constrain};
 use crate::protocol::generate::{Asked, Delivery, Started, generate};
 use crate::protocol::request::{Checked, checked};
+use crate::protocol::turns::with_turns_as_taken;
 use crate::run::state::{Loaded, State};
 
 /// The versions of the protocol that clients may name.
@@ -80,7 +81,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     };
     let head = Head::new(&state);
     generate(&state, &loaded, asked, bytes, move |loaded, asked| {
-        let (prompt, generations) = with_system_anywhere(conversation, |conversation| {
+        let (prompt, generations) = with_turns_as_taken(conversation, |conversation| {
             conversation.start(loaded, asked, most_calls)
         })?;
         Ok(Started { generations, wire: MessageWire::new(head, prompt.ids.len(), thoughts) })
@@ -100,7 +101,7 @@ pub async fn count_tokens(Shared(state): Shared<Arc<State>>, request: Request) -
     reader.finish()?;
     let model = loaded.model;
     let work = move || {
-        with_system_anywhere(conversation, |conversation| {
+        with_turns_as_taken(conversation, |conversation| {
             Ok(model.render_chat(&conversation.messages, &conversation.chat)?.ids.len())
         })
     };

@@ -1,17 +1,12 @@
 //! Anthropic's turns, made of blocks, as the contract's messages.
 
-use std::collections::BTreeMap;
-
-use inference_core::{Message, Role, Value};
+use inference_core::{Message, Role};
 use inference_text::json::to_value;
 use serde_json::Value as Json;
 
-use crate::error::{ApiError, Kind, Result};
+use crate::error::{ApiError, Result};
 use crate::fields::reader::{Reader, expected};
-use crate::protocol::conversation::Conversation;
-
-/// What stands between texts that become one.
-const BETWEEN: &str = "\n\n";
+use crate::protocol::turns::{Turns, join};
 
 /// The messages of the fields `system` and `messages`. Turns of one role that follow each other are
 /// one message.
@@ -22,10 +17,10 @@ pub fn messages(system: Option<Json>, items: Vec<Json>) -> Result<Vec<Message>> 
     if items.is_empty() {
         return Err(ApiError::value("messages", "is empty"));
     }
-    let mut turns = Turns::default();
+    let mut turns = Blocks::default();
     if let Some(system) = system {
         let text = texts("system", system)?;
-        turns.add(Role::System, |turn| join(&mut turn.text, &text));
+        turns.0.of(Role::System).say(&text);
     }
     let last = items.len() - 1;
     for (index, item) in items.into_iter().enumerate() {
@@ -38,7 +33,7 @@ pub fn messages(system: Option<Json>, items: Vec<Json>) -> Result<Vec<Message>> 
         match role.as_str() {
             "system" => {
                 let text = texts(&path, content)?;
-                turns.add(Role::System, |turn| join(&mut turn.text, &text));
+                turns.0.of(Role::System).say(&text);
             }
             "user" => turns.user(&path, content)?,
             "assistant" if index == last => {
@@ -54,103 +49,20 @@ pub fn messages(system: Option<Json>, items: Vec<Json>) -> Result<Vec<Message>> 
         }
         reader.finish()?;
     }
-    Ok(turns.list.into_iter().map(Turn::message).collect())
+    Ok(turns.0.into_messages())
 }
 
-/// What `render` makes of `conversation`. Where the template refuses instructions in the middle, they
-/// are all moved to the beginning.
-///
-/// # Errors
-/// What `render` fails with.
-pub fn with_system_anywhere<T>(
-    mut conversation: Conversation,
-    render: impl Fn(&Conversation) -> Result<T>,
-) -> Result<T> {
-    let is_system = |message: &Message| message.role == Role::System;
-    let later = conversation.messages.iter().skip(1).any(is_system);
-    match render(&conversation) {
-        Err(error) if error.kind == Kind::Prompt && later => {
-            let (system, rest): (Vec<_>, Vec<_>) =
-                conversation.messages.into_iter().partition(is_system);
-            let text: Vec<&str> = system.iter().filter_map(|one| one.content.as_str()).collect();
-            conversation.messages = vec![Message::new(Role::System, text.join(BETWEEN))];
-            for message in rest {
-                match (conversation.messages.last_mut(), message.content.as_str()) {
-                    // Nothing stands between them any more.
-                    (Some(last), Some(more))
-                        if last.role == Role::User && message.role == Role::User =>
-                    {
-                        let mut whole = last.content.as_str().unwrap_or_default().to_owned();
-                        join(&mut whole, more);
-                        last.content = Value::from(whole);
-                    }
-                    _ => conversation.messages.push(message),
-                }
-            }
-            render(&conversation)
-        }
-        rendered => rendered,
-    }
-}
-
-/// The turns so far.
+/// The turns so far, which blocks are added to.
 #[derive(Default)]
-struct Turns {
-    list: Vec<Turn>,
-    /// The names of tools by the ids of their calls.
-    called: BTreeMap<String, String>,
-}
+struct Blocks(Turns);
 
-/// What becomes one message.
-struct Turn {
-    role: Role,
-    text: String,
-    reasoning: String,
-    calls: Vec<Value>,
-    /// Of a tool's result: whose it is.
-    result_of: Vec<(String, Value)>,
-}
-
-impl Turn {
-    fn message(self) -> Message {
-        let mut fields = self.result_of;
-        if !self.reasoning.is_empty() {
-            fields.push(("reasoning_content".to_owned(), Value::from(self.reasoning)));
-        }
-        let silent = self.text.is_empty() && (!self.calls.is_empty() || !fields.is_empty());
-        let is_result = self.role == Role::Tool;
-        if !self.calls.is_empty() {
-            fields.push(("tool_calls".to_owned(), Value::Array(self.calls)));
-        }
-        let content = if silent && !is_result { Value::Null } else { Value::from(self.text) };
-        Message { role: self.role, content, fields }
-    }
-}
-
-impl Turns {
-    /// Adds to the turn of `role`, which is a new one unless the last one has it.
-    fn add(&mut self, role: Role, what: impl FnOnce(&mut Turn)) {
-        if self.list.last().is_none_or(|last| last.role != role || role == Role::Tool) {
-            let (text, reasoning) = (String::new(), String::new());
-            self.list.push(Turn {
-                role,
-                text,
-                reasoning,
-                calls: Vec::new(),
-                result_of: Vec::new(),
-            });
-        }
-        if let Some(turn) = self.list.last_mut() {
-            what(turn);
-        }
-    }
-
+impl Blocks {
     fn user(&mut self, path: &str, content: Json) -> Result<()> {
         for mut block in blocks(path, content)? {
             match kind(&mut block)?.as_str() {
                 "text" => {
                     let text = text(block)?;
-                    self.add(Role::User, |turn| join(&mut turn.text, &text));
+                    self.0.of(Role::User).say(&text);
                 }
                 "tool_result" => self.tool_result(block)?,
                 other => return Err(no_such_block(&block, other)),
@@ -162,7 +74,7 @@ impl Turns {
     fn tool_result(&mut self, mut block: Reader) -> Result<()> {
         let id = block.text("tool_use_id")?;
         let id = block.need("tool_use_id", id)?;
-        let Some(name) = self.called.get(&id).cloned() else {
+        let Some(name) = self.0.called(&id).map(str::to_owned) else {
             let reason = format!("no `tool_use` before it has the id `{id}`");
             return Err(ApiError::value(block.path("tool_use_id"), reason));
         };
@@ -177,11 +89,7 @@ impl Turns {
         }
         hints(&mut block)?;
         block.finish()?;
-        self.add(Role::Tool, |turn| {
-            turn.text = result;
-            turn.result_of =
-                vec![("tool_call_id".into(), Value::from(id)), ("name".into(), Value::from(name))];
-        });
+        self.0.result(id, name, result);
         Ok(())
     }
 
@@ -190,7 +98,7 @@ impl Turns {
             match kind(&mut block)?.as_str() {
                 "text" => {
                     let text = text(block)?;
-                    self.add(Role::Assistant, |turn| join(&mut turn.text, &text));
+                    self.0.of(Role::Assistant).say(&text);
                 }
                 "thinking" => {
                     let thought = block.text("thinking")?;
@@ -198,20 +106,16 @@ impl Turns {
                     // Thoughts are taken as they are, whoever signed them.
                     block.text("signature")?;
                     block.finish()?;
-                    self.add(Role::Assistant, |turn| join(&mut turn.reasoning, &thought));
+                    self.0.of(Role::Assistant).think(&thought);
                 }
-                "tool_use" => {
-                    let call = self.tool_use(block)?;
-                    self.add(Role::Assistant, |turn| turn.calls.push(call));
-                }
+                "tool_use" => self.tool_use(block)?,
                 other => return Err(no_such_block(&block, other)),
             }
         }
         Ok(())
     }
 
-    /// A call as templates take it.
-    fn tool_use(&mut self, mut block: Reader) -> Result<Value> {
+    fn tool_use(&mut self, mut block: Reader) -> Result<()> {
         let id = block.text("id")?;
         let id = block.need("id", id)?;
         let name = block.text("name")?;
@@ -226,16 +130,8 @@ impl Turns {
         }
         hints(&mut block)?;
         block.finish()?;
-        self.called.insert(id.clone(), name.clone());
-        let function = vec![
-            ("name".to_owned(), Value::from(name)),
-            ("arguments".to_owned(), to_value(Json::Object(input))),
-        ];
-        Ok(Value::Object(vec![
-            ("id".to_owned(), Value::from(id)),
-            ("type".to_owned(), Value::from("function")),
-            ("function".to_owned(), Value::Object(function)),
-        ]))
+        self.0.call(id, name, to_value(Json::Object(input)));
+        Ok(())
     }
 }
 
@@ -294,11 +190,4 @@ fn text(mut block: Reader) -> Result<String> {
 /// Takes what asks for nothing: what is cached is found by its tokens.
 fn hints(block: &mut Reader) -> Result<()> {
     block.object("cache_control").map(drop)
-}
-
-fn join(whole: &mut String, text: &str) {
-    if !whole.is_empty() && !text.is_empty() {
-        whole.push_str(BETWEEN);
-    }
-    whole.push_str(text);
 }

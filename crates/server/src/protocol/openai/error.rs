@@ -29,6 +29,7 @@ fn words(kind: Kind) -> (&'static str, Option<&'static str>) {
         Kind::NotJson => (INVALID, "invalid_json"),
         Kind::NoPath => (INVALID, "not_found"),
         Kind::NoModel => (INVALID, "model_not_found"),
+        Kind::NotStored => (INVALID, "not_stored"),
         Kind::Method(_) => (INVALID, "method_not_allowed"),
         Kind::BodyTimeout => (INVALID, "request_timeout"),
         Kind::TooLarge => (INVALID, "request_too_large"),

@@ -37,7 +37,11 @@ pub fn constraint(reader: &mut Reader, limits: &Limits) -> Result<Option<Constra
     Ok(constraint)
 }
 
-fn schema(mut format: Reader, limits: &Limits) -> Result<Constraint> {
+/// The schema of `format`, which has a name, may have a description, and holds nothing else.
+///
+/// # Errors
+/// There is none, or it is too large.
+pub fn schema(mut format: Reader, limits: &Limits) -> Result<Constraint> {
     // The name and the description are for models that are told of the schema; here it holds.
     format.text("name")?;
     format.text("description")?;

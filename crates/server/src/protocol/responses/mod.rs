@@ -1,0 +1,13 @@
+//! OpenAI's responses: answers made of items, in typed events, which the server can keep.
+
+pub mod create;
+mod echo;
+mod input;
+mod output;
+mod parts;
+pub mod store;
+pub mod stored;
+pub mod tables;
+mod tool_choice;
+mod tools;
+mod wire;

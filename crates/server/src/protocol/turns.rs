@@ -1,0 +1,164 @@
+//! Conversations put together turn by turn: texts, thoughts, calls and their results.
+
+use std::collections::BTreeMap;
+
+use inference_core::{Message, Role, Value};
+
+use super::conversation::Conversation;
+use crate::error::{Kind, Result};
+
+/// What stands between texts that become one.
+const BETWEEN: &str = "\n\n";
+
+/// The turns so far.
+#[derive(Debug, Default)]
+pub struct Turns {
+    list: Vec<Turn>,
+    /// The names of tools by the ids of their calls.
+    called: BTreeMap<String, String>,
+}
+
+/// What becomes one message.
+#[derive(Debug)]
+pub struct Turn {
+    role: Role,
+    /// What was said.
+    pub text: String,
+    /// What was thought.
+    pub reasoning: String,
+    calls: Vec<Value>,
+    /// Of a tool's result: whose it is.
+    result_of: Vec<(String, Value)>,
+}
+
+impl Turns {
+    /// The turn of `role`: the last one where it has the role, else a new one.
+    pub fn of(&mut self, role: Role) -> &mut Turn {
+        if self.list.last().is_none_or(|last| last.role != role || role == Role::Tool) {
+            return self.begin(role);
+        }
+        let last = self.list.len() - 1;
+        &mut self.list[last]
+    }
+
+    /// A new turn of `role`.
+    pub fn begin(&mut self, role: Role) -> &mut Turn {
+        let (text, reasoning) = (String::new(), String::new());
+        let turn = Turn { role, text, reasoning, calls: Vec::new(), result_of: Vec::new() };
+        self.list.push(turn);
+        let last = self.list.len() - 1;
+        &mut self.list[last]
+    }
+
+    /// The assistant calls the tool `name` with `arguments`.
+    pub fn call(&mut self, id: String, name: String, arguments: Value) {
+        self.called.insert(id.clone(), name.clone());
+        let function =
+            vec![("name".to_owned(), Value::from(name)), ("arguments".to_owned(), arguments)];
+        let call = Value::Object(vec![
+            ("id".to_owned(), Value::from(id)),
+            ("type".to_owned(), Value::from("function")),
+            ("function".to_owned(), Value::Object(function)),
+        ]);
+        self.of(Role::Assistant).calls.push(call);
+    }
+
+    /// The tool that the call `id` was of.
+    pub fn called(&self, id: &str) -> Option<&str> {
+        self.called.get(id).map(String::as_str)
+    }
+
+    /// The call `id` of the tool `name` has brought `text`.
+    pub fn result(&mut self, id: String, name: String, text: String) {
+        let turn = self.begin(Role::Tool);
+        turn.text = text;
+        turn.result_of =
+            vec![("tool_call_id".into(), Value::from(id)), ("name".into(), Value::from(name))];
+    }
+
+    /// The turns as messages.
+    pub fn into_messages(self) -> Vec<Message> {
+        self.list.into_iter().map(Turn::message).collect()
+    }
+}
+
+impl Turn {
+    /// Says `text` beside what was said.
+    pub fn say(&mut self, text: &str) {
+        join(&mut self.text, text);
+    }
+
+    /// Thinks `text` beside what was thought.
+    pub fn think(&mut self, text: &str) {
+        join(&mut self.reasoning, text);
+    }
+
+    fn message(self) -> Message {
+        let mut fields = self.result_of;
+        if !self.reasoning.is_empty() {
+            fields.push(("reasoning_content".to_owned(), Value::from(self.reasoning)));
+        }
+        let silent = self.text.is_empty() && (!self.calls.is_empty() || !fields.is_empty());
+        let is_result = self.role == Role::Tool;
+        if !self.calls.is_empty() {
+            fields.push(("tool_calls".to_owned(), Value::Array(self.calls)));
+        }
+        let content = if silent && !is_result { Value::Null } else { Value::from(self.text) };
+        Message { role: self.role, content, fields }
+    }
+}
+
+/// Adds `text` to `whole`, with a blank line between.
+pub fn join(whole: &mut String, text: &str) {
+    if !whole.is_empty() && !text.is_empty() {
+        whole.push_str(BETWEEN);
+    }
+    whole.push_str(text);
+}
+
+/// What `render` makes of `conversation`. Where the template refuses it, all instructions are moved to
+/// the beginning, and the user's turns that follow each other become one, if that changes anything.
+///
+/// # Errors
+/// What `render` fails with.
+pub fn with_turns_as_taken<T>(
+    mut conversation: Conversation,
+    render: impl Fn(&Conversation) -> Result<T>,
+) -> Result<T> {
+    match render(&conversation) {
+        Err(error) if error.kind == Kind::Prompt && is_free(&conversation.messages) => {
+            conversation.messages = in_order(conversation.messages);
+            render(&conversation)
+        }
+        rendered => rendered,
+    }
+}
+
+/// Whether there are instructions after the first message, or two turns of the user in a row.
+fn is_free(messages: &[Message]) -> bool {
+    let later = messages.iter().skip(1).any(|message| message.role == Role::System);
+    let user = |message: &Message| message.role == Role::User;
+    later || messages.windows(2).any(|pair| pair.iter().all(user))
+}
+
+/// `messages` with their instructions in front, and without two turns of the user in a row.
+fn in_order(messages: Vec<Message>) -> Vec<Message> {
+    let (system, rest): (Vec<_>, Vec<_>) =
+        messages.into_iter().partition(|message| message.role == Role::System);
+    let text: Vec<&str> = system.iter().filter_map(|one| one.content.as_str()).collect();
+    let mut ordered = Vec::new();
+    if !text.is_empty() {
+        ordered.push(Message::new(Role::System, text.join(BETWEEN)));
+    }
+    for message in rest {
+        match (ordered.last_mut(), message.content.as_str()) {
+            (Some(last), Some(more)) if last.role == Role::User && message.role == Role::User => {
+                let mut whole = last.content.as_str().unwrap_or_default().to_owned();
+                join(&mut whole, more);
+                last.content = Value::from(whole);
+            }
+            _ => ordered.push(message),
+        }
+    }
+    ordered
+}
