@@ -4,14 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use inference_core::{
-    Backend, Capabilities, Error, LoadOptions, ModelInfo, Preference, Result, TextModel,
-    register as add,
+    Backend, Capabilities, Error, ImageLoadOptions, ImageModel, ImageModelInfo, LoadOptions,
+    ModelInfo, Preference, Result, TextModel, register as add,
 };
 use mlx_ffi::cpu::Level;
 use mlx_ffi::{Device, memory};
 
 use crate::engine::default_slots;
 use crate::files::ModelFiles;
+use crate::images::MlxImageModel;
 use crate::kernels::{Kernels, Settings};
 use crate::load::EngineOptions;
 use crate::model::MlxModel;
@@ -66,6 +67,29 @@ impl Backend for MlxBackend {
         let files = ModelFiles::Folder(path.to_owned());
         Ok(Box::new(MlxModel::load(engine_options(files, self.device, options)?)?))
     }
+
+    fn load_image_model(
+        &self,
+        path: &Path,
+        options: &ImageLoadOptions,
+    ) -> Result<Box<dyn ImageModel>> {
+        if let Some(other) = options.backend.as_deref().filter(|other| *other != self.name) {
+            let reason = format!("names `{other}`, and this is `{}`", self.name);
+            return Err(Error::InvalidOption { option: "backend", reason });
+        }
+        options.validate()?;
+        let kernels = kernels(self.device)?;
+        Ok(Box::new(MlxImageModel::load(path, options, self.device, kernels)?))
+    }
+}
+
+/// Whose kernels a model on `device` computes with.
+fn kernels(device: Device) -> Result<Kernels> {
+    let settings = Settings::from_environment()?;
+    if device == Device::Cpu {
+        settings.apply()?;
+    }
+    Ok(Kernels::choose(device, &settings)?)
 }
 
 fn engine_options(
@@ -75,22 +99,18 @@ fn engine_options(
 ) -> Result<EngineOptions> {
     options.validate()?;
     let config = load::config(&files)?;
-    let settings = Settings::from_environment()?;
-    if device == Device::Cpu {
-        settings.apply()?;
-    }
-    let kernels = Kernels::choose(device, &settings)?;
+    let kernels = kernels(device)?;
     Ok(EngineOptions { files, config, device, kernels, load: options.clone() })
 }
 
-/// The device of the backend that `options` names, else the best one.
-fn device(options: &LoadOptions) -> Result<Device> {
-    let Some(name) = &options.backend else {
+/// The device of the backend of that name, else the best one.
+fn device(name: Option<&str>) -> Result<Device> {
+    let Some(name) = name else {
         return Device::best().map_err(|error| Error::Engine(error.to_string()));
     };
-    let known = BACKENDS.iter().find(|(backend, _)| backend == name);
+    let known = BACKENDS.iter().find(|(backend, _)| *backend == name);
     let (name, device) = *known.ok_or_else(|| Error::BackendNotRegistered {
-        name: name.clone(),
+        name: name.to_owned(),
         registered: BACKENDS.iter().map(|(name, _)| (*name).to_owned()).collect(),
     })?;
     MlxBackend { name, device }
@@ -120,7 +140,7 @@ pub fn register() -> Result<()> {
 /// As [`Backend::load_model`].
 pub fn load_embedded(files: EmbeddedFiles, options: &LoadOptions) -> Result<Box<dyn TextModel>> {
     let files = ModelFiles::Embedded(files);
-    Ok(Box::new(MlxModel::load(engine_options(files, device(options)?, options)?)?))
+    Ok(Box::new(MlxModel::load(engine_options(files, device(options.backend.as_deref())?, options)?)?))
 }
 
 /// Loads a model of the architecture and the sizes that `config`, the text of a `config.json`, gives,
@@ -130,7 +150,7 @@ pub fn load_embedded(files: EmbeddedFiles, options: &LoadOptions) -> Result<Box<
 /// As [`Backend::load_model`], for the config and the options.
 pub fn load_random(config: &str, options: &LoadOptions) -> Result<Box<dyn TextModel>> {
     let files = ModelFiles::Random(config.into());
-    Ok(Box::new(MlxModel::load(engine_options(files, device(options)?, options)?)?))
+    Ok(Box::new(MlxModel::load(engine_options(files, device(options.backend.as_deref())?, options)?)?))
 }
 
 /// What can be told of a model folder without loading its weights.
@@ -139,7 +159,17 @@ pub fn load_random(config: &str, options: &LoadOptions) -> Result<Box<dyn TextMo
 /// As [`Backend::load_model`], but for what only the weights' values show.
 pub fn describe(path: &Path, options: &LoadOptions) -> Result<(ModelInfo, Capabilities)> {
     let files = ModelFiles::Folder(path.to_owned());
-    MlxModel::describe(&engine_options(files, device(options)?, options)?)
+    MlxModel::describe(&engine_options(files, device(options.backend.as_deref())?, options)?)
+}
+
+/// What can be told of an image model's folder without reading its weights.
+///
+/// # Errors
+/// As [`Backend::load_image_model`].
+pub fn describe_image_model(path: &Path, options: &ImageLoadOptions) -> Result<ImageModelInfo> {
+    options.validate()?;
+    let device = device(options.backend.as_deref())?;
+    MlxImageModel::describe(path, options, device, kernels(device)?)
 }
 
 /// [`describe`] for a model that lies in the program itself.
@@ -150,7 +180,7 @@ pub fn describe_embedded(
     files: EmbeddedFiles,
     options: &LoadOptions,
 ) -> Result<(ModelInfo, Capabilities)> {
-    MlxModel::describe(&engine_options(ModelFiles::Embedded(files), device(options)?, options)?)
+    MlxModel::describe(&engine_options(ModelFiles::Embedded(files), device(options.backend.as_deref())?, options)?)
 }
 
 /// The architectures that can be loaded, sorted.

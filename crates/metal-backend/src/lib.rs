@@ -26,6 +26,7 @@ mod config;
 mod engine;
 mod error;
 mod files;
+mod images;
 mod kernels;
 mod layers;
 mod load;
@@ -39,6 +40,6 @@ mod special_tokens;
 mod weights;
 
 pub use backend::{
-    EmbeddedFiles, System, architectures, cpu_kernels, describe, describe_embedded, load_embedded,
+    EmbeddedFiles, System, architectures, cpu_kernels, describe, describe_embedded, describe_image_model, load_embedded,
     load_random, register, system,
 };

@@ -71,11 +71,7 @@ fn build(
 ) -> Result<LoadedModel> {
     let EngineOptions { files, config, device, kernels, load } = options;
     let at_folder = |error: Error| error.at(&files.folder());
-    let dtype = load.dtype.map(|dtype| match dtype {
-        inference_core::Dtype::F32 => Dtype::F32,
-        inference_core::Dtype::F16 => Dtype::F16,
-        inference_core::Dtype::Bf16 => Dtype::Bf16,
-    });
+    let dtype = load.dtype.map(mlx_dtype);
     let weights = Weights::of(checkpoint, config, dtype, *kernels, only_describe);
     let weights = match &load.adapter_path {
         None => weights,
@@ -114,6 +110,15 @@ fn build(
     let refused = refused.into_iter().collect();
     let description = Description { info, attention_layers, refused };
     Ok(LoadedModel { model, specs, storage, description, dtype_size })
+}
+
+/// MLX's name of a type.
+pub(crate) fn mlx_dtype(dtype: inference_core::Dtype) -> Dtype {
+    match dtype {
+        inference_core::Dtype::F32 => Dtype::F32,
+        inference_core::Dtype::F16 => Dtype::F16,
+        inference_core::Dtype::Bf16 => Dtype::Bf16,
+    }
 }
 
 /// How keys and values are held.

@@ -109,6 +109,21 @@ fn layer_norms_have_mean_and_variance_of_their_weights() -> Result<()> {
 }
 
 #[test]
+fn a_transposed_array_has_its_dimensions_in_the_order_of_the_axes() -> Result<()> {
+    let x = ops::reshape(&ops::arange(0, 24, Dtype::F32)?, &[2, 3, 4])?;
+    let y = ops::transpose(&x, &[2, 0, 1])?;
+    assert_eq!(y.shape(), [4, 2, 3]);
+    let expected: Vec<f32> = (0..4)
+        .flat_map(|i| (0..2).flat_map(move |j| (0..3).map(move |k| (j * 12 + k * 4 + i) as f32)))
+        .collect();
+    assert_eq!(y.to_vec_f32()?, expected);
+    for wrong in [&[0, 1][..], &[0, 1, 1], &[0, 1, 3], &[0, 1, 2, 3], &[]] {
+        assert!(ops::transpose(&x, wrong).is_err(), "{wrong:?}");
+    }
+    Ok(())
+}
+
+#[test]
 fn roots_and_the_error_function_are_the_known_ones() -> Result<()> {
     let x = Array::from_f32(&[0.0, 0.25, 1.0, 4.0], &[4])?;
     assert_near(&ops::sqrt(&x)?.to_vec_f32()?, &[0.0, 0.5, 1.0, 2.0], 1e-6);

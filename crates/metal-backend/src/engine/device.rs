@@ -27,7 +27,7 @@ const LEAST_CACHE: u64 = 1 << 30;
 ///
 /// # Errors
 /// Those of MLX.
-pub(super) fn limit(device: Device) -> Result<u64> {
+pub(crate) fn limit(device: Device) -> Result<u64> {
     let allowed = memory::first_limit()? as u64;
     Ok(room(device)?.map_or(allowed, |room| room.min(allowed)))
 }
@@ -48,7 +48,7 @@ fn room(device: Device) -> Result<Option<u64>> {
 ///
 /// # Errors
 /// Those of MLX.
-pub(super) fn bound(device: Device, limit: u64, cache: Option<u64>) -> Result<()> {
+pub(crate) fn bound(device: Device, limit: u64, cache: Option<u64>) -> Result<()> {
     if device == Device::Gpu {
         memory::set_limit(limit as usize)?;
         memory::reserve(RESERVE);
@@ -134,7 +134,7 @@ impl Watch {
 ///
 /// # Errors
 /// Why a GPU cannot be used any more.
-pub(super) fn recover(device: Device) -> Result<()> {
+pub(crate) fn recover(device: Device) -> Result<()> {
     const TRIES: usize = 3;
     if device == Device::Gpu {
         memory::reserve(0);

@@ -4,7 +4,7 @@
 //! [`Generation`](inference_core::Generation); no array ever leaves the thread.
 
 mod classify;
-mod device;
+pub(crate) mod device;
 mod group;
 mod handle;
 mod inspect;

@@ -18,7 +18,8 @@ use crate::files::ModelFiles;
 
 /// The header of a safetensors file; the largest released ones take a few MiB.
 const MAX_HEADER_BYTES: u64 = 100 << 20;
-const INDEX: &str = "model.safetensors.index.json";
+/// What the names of weight files begin with: in a model's folder, and in those of diffusers' components.
+const STEMS: [&str; 2] = ["model", "diffusion_pytorch_model"];
 
 /// What a header says of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +65,12 @@ impl Checkpoint {
     pub fn open(files: &ModelFiles) -> Result<Checkpoint> {
         let (files, headers) = (files.clone(), files.headers()?);
         Ok(Checkpoint { files, headers, is_unwanted: Arc::default() })
+    }
+
+    /// The names of all tensors changed by `rename`.
+    pub fn renamed(self, rename: impl Fn(String) -> String) -> Checkpoint {
+        let headers = self.headers.into_iter();
+        Checkpoint { headers: headers.map(|(name, header)| (rename(name), header)).collect(), ..self }
     }
 
     /// Stops reading weights with an error once the flag says that nobody waits for them.
@@ -114,7 +121,7 @@ impl ModelFiles {
             for (tensor, found) in self.header(&name)?.tensors(&path, &name)? {
                 let listed = index.as_ref().map(|index| index.get(&tensor));
                 if listed.is_some_and(|file| file != Some(&name)) {
-                    let index = self.path(INDEX);
+                    let index = self.path(&self.index_name());
                     let listed =
                         listed.flatten().map_or("nowhere".into(), |file| format!("in `{file}`"));
                     return Err(load(
@@ -133,7 +140,7 @@ impl ModelFiles {
         let absent = index.iter().flatten().find(|(tensor, _)| !all.contains_key(*tensor));
         if let Some((tensor, file)) = absent {
             return Err(load(
-                &self.path(INDEX),
+                &self.path(&self.index_name()),
                 format!("says that tensor `{tensor}` lies in `{file}`, which does not have it"),
             ));
         }
@@ -169,25 +176,35 @@ impl ModelFiles {
 
     /// Which file each tensor lies in, as the index has it, where there is one.
     fn index(&self) -> Result<Option<BTreeMap<String, String>>> {
-        let Some(text) = self.text(INDEX)? else { return Ok(None) };
-        parse_index(&text).map(Some).map_err(|error| error.at(&self.path(INDEX)))
+        let name = self.index_name();
+        let Some(text) = self.text(&name)? else { return Ok(None) };
+        parse_index(&text).map(Some).map_err(|error| error.at(&self.path(&name)))
+    }
+
+    /// The name of the index: the first one that is there.
+    fn index_name(&self) -> String {
+        let mut names = STEMS.map(|stem| format!("{stem}.safetensors.index.json")).into_iter();
+        let first = names.next().unwrap_or_default();
+        if self.exists(&first) { first } else { names.find(|name| self.exists(name)).unwrap_or(first) }
     }
 
     /// The names of the weight files: those of the index where there is one, else every
-    /// `model*.safetensors`.
+    /// `model*.safetensors` or `diffusion_pytorch_model*.safetensors`.
     fn weight_files(&self, index: Option<&BTreeMap<String, String>>) -> Result<Vec<String>> {
         if let Some(index) = index {
             let names: BTreeSet<&String> = index.values().collect();
             if let Some(name) = names.iter().find(|name| !self.exists(name)) {
                 return Err(load(
-                    &self.path(INDEX),
+                    &self.path(&self.index_name()),
                     format!("names the file `{name}`, which is missing"),
                 ));
             }
             return Ok(names.into_iter().cloned().collect());
         }
         let names = self.names()?;
-        let weights = |name: &String| name.starts_with("model") && name.ends_with(".safetensors");
+        let weights = |name: &String| {
+            name.ends_with(".safetensors") && STEMS.iter().any(|stem| name.starts_with(stem))
+        };
         let names: Vec<String> = names.into_iter().filter(weights).collect();
         if names.is_empty() {
             return Err(load(&self.folder(), "no file `model*.safetensors` is in the folder"));

@@ -1,11 +1,13 @@
 //! Taking tensors by name, with their shapes checked where they are taken.
 
 mod check;
+mod convolution;
 mod experts;
 mod fp8;
 mod joined;
 mod latent;
 mod norms;
+mod packing;
 mod recurrent;
 
 use std::cell::RefCell;
@@ -37,6 +39,8 @@ struct Shared {
     files: ModelFiles,
     left: RefCell<BTreeMap<String, TensorHeader>>,
     adapter: Option<Adapter>,
+    /// Bits to which unpacked matrices are packed as they are read.
+    packs_to: Option<i32>,
     /// Only shapes are checked, and every tensor is an empty stand-in.
     only_describe: bool,
     config: Config,
@@ -76,6 +80,7 @@ impl Weights {
             files: checkpoint.files.clone(),
             left: RefCell::new(checkpoint.headers.clone()),
             adapter: None,
+            packs_to: None,
             only_describe,
             is_unwanted: Arc::clone(&checkpoint.is_unwanted),
             config: config.clone(),
@@ -315,7 +320,7 @@ impl Weights {
         let matrix = if self.has("scales") {
             Matrix::Quantized(self.packed(shape)?)
         } else {
-            Matrix::Dense(self.tensor("weight", shape)?)
+            self.dense_or_packed(shape)?
         };
         self.weight(matrix, shape)
     }

@@ -48,6 +48,17 @@ pub fn swap_axes(a: &Array, first: i32, second: i32) -> Result<Array> {
     Array::from_op(|out| unsafe { sys::mlx_swapaxes(out, a.raw(), first, second, current()) })
 }
 
+/// The dimensions in another order: dimension `i` of the result is `axes[i]` of `a`.
+///
+/// # Errors
+/// Axes that are not all of `a`, each once.
+pub fn transpose(a: &Array, axes: &[i32]) -> Result<Array> {
+    // SAFETY: input and axes outlive the call; mlx-c copies the axes, and MLX checks them.
+    Array::from_op(|out| unsafe {
+        sys::mlx_transpose_axes(out, a.raw(), axes.as_ptr(), axes.len(), current())
+    })
+}
+
 /// `a` with its elements side by side in row-major order, copied where they are not.
 pub fn contiguous(a: &Array) -> Result<Array> {
     // SAFETY: the input outlives the call; mlx-c only reads it.

@@ -1,0 +1,22 @@
+//! Pictures from text: pipelines in diffusers' layout, on a thread of their own.
+//!
+//! A component is read when its phase begins and freed after it, unless the load options keep it: the
+//! text encoder, then the transformer, then the decoder of latents.
+
+mod attend;
+mod caption;
+mod folder;
+mod model;
+mod nn;
+mod painter;
+mod pipeline;
+mod plan;
+mod schedule;
+#[cfg(test)]
+mod tests;
+mod tokenizer;
+mod vae;
+mod vae_kl;
+mod z_image;
+
+pub(crate) use model::MlxImageModel;

@@ -1,0 +1,319 @@
+//! From a plan to a picture: the phases, one component after the other.
+
+use std::time::{Duration, Instant};
+
+use inference_core::{
+    Error as Refusal, GeneratedImage, ImageEvent, ImageFacts, ImagePhase,
+};
+use mlx_ffi::{Array, Dtype, memory, ops, random};
+
+use super::pipeline::{Encoder, Pipeline, Transformer};
+use super::plan::{Noise, Plan};
+use super::vae::{self, Vae};
+use super::z_image::{PATCH, Prepared, ZImage};
+use crate::error::Result;
+
+/// What is told while a picture is made, and whether it is still wanted.
+pub(super) trait Watcher {
+    fn is_cancelled(&self) -> bool;
+    fn tell(&mut self, event: ImageEvent);
+    /// The latents after a step, `[1, channels, height / 8, width / 8]`, where they are looked at.
+    fn latents(&mut self, _step: usize, _latents: &dyn Fn() -> Result<Array>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Makes pictures on the thread that owns it.
+pub(super) struct Painter {
+    pipeline: Pipeline,
+    /// Bytes that arrays may take.
+    limit: u64,
+    /// Whether components stay after their phase.
+    keeps: bool,
+    encoder: Option<Encoder>,
+    transformer: Option<Transformer>,
+    vae: Option<Box<dyn Vae>>,
+}
+
+impl Painter {
+    pub fn new(pipeline: Pipeline, limit: u64, keeps: bool) -> Painter {
+        Painter { pipeline, limit, keeps, encoder: None, transformer: None, vae: None }
+    }
+
+    /// Makes the picture of `plan`.
+    ///
+    /// # Errors
+    /// What does not fit the memory; [`Refusal::Cancelled`]; what failed.
+    pub fn paint(&mut self, plan: &Plan, watcher: &mut dyn Watcher) -> Result<GeneratedImage> {
+        let begun = Instant::now();
+        memory::reset_peak()?;
+        let is_tiled = self.admit(plan)?;
+        let mut facts = ImageFacts {
+            steps: plan.steps,
+            guidance: plan.guidance,
+            seed: match plan.noise {
+                Noise::Seed(seed) => Some(seed),
+                Noise::Given(_) => None,
+            },
+            prompt_tokens: plan.prompt.ids.len(),
+            image_tokens: plan.tokens() as usize,
+            ..ImageFacts::default()
+        };
+        let done = |since: Instant, loading: Duration| since.elapsed().saturating_sub(loading);
+
+        watcher.tell(ImageEvent::Phase(ImagePhase::Encode));
+        let since = Instant::now();
+        let loading = self.load_encoder()?;
+        let captions = self.encode(plan)?;
+        facts.encode_duration = done(since, loading);
+        facts.load_duration += loading;
+        self.free(|painter| painter.encoder = None)?;
+        check(watcher)?;
+
+        watcher.tell(ImageEvent::Phase(ImagePhase::Denoise));
+        let since = Instant::now();
+        let loading = self.load_transformer()?;
+        let latents = self.denoise(plan, &captions, watcher)?;
+        drop(captions);
+        facts.denoise_duration = done(since, loading);
+        facts.load_duration += loading;
+        self.free(|painter| painter.transformer = None)?;
+        check(watcher)?;
+
+        watcher.tell(ImageEvent::Phase(ImagePhase::Decode));
+        let since = Instant::now();
+        let loading = self.load_vae()?;
+        let picture = self.decode(plan, &latents, is_tiled)?;
+        drop(latents);
+        facts.decode_duration = done(since, loading);
+        facts.load_duration += loading;
+        self.free(|painter| painter.vae = None)?;
+
+        facts.peak_memory_bytes = memory::peak()? as u64;
+        facts.total_duration = begun.elapsed();
+        Ok(GeneratedImage { picture, facts })
+    }
+
+    /// What it makes pictures with.
+    #[cfg(test)]
+    pub fn pipeline(&self) -> &Pipeline {
+        &self.pipeline
+    }
+
+    /// Lets arrays take so many bytes.
+    #[cfg(test)]
+    pub fn set_limit(&mut self, limit: u64) {
+        self.limit = limit;
+    }
+
+    /// Frees everything that an earlier picture left.
+    pub fn clear(&mut self) {
+        (self.encoder, self.transformer, self.vae) = (None, None, None);
+    }
+
+    /// Frees a component, unless components are kept.
+    fn free(&mut self, forget: impl FnOnce(&mut Painter)) -> Result<()> {
+        if !self.keeps {
+            forget(self);
+            memory::give_back()?;
+        }
+        Ok(())
+    }
+
+    /// Whether the picture has to be decoded in tiles.
+    ///
+    /// # Errors
+    /// A picture that does not fit the memory, with the numbers.
+    fn admit(&mut self, plan: &Plan) -> Result<bool> {
+        let sizes = self.pipeline.sizes;
+        let held = [
+            self.encoder.as_ref().map_or(0, |_| sizes.encoder),
+            self.transformer.as_ref().map_or(0, |_| sizes.transformer),
+            self.vae.as_ref().map_or(0, |_| sizes.vae),
+        ];
+        let others = (memory::active()? as u64).saturating_sub(held.iter().sum());
+        let available = self.limit.saturating_sub(others);
+        let negative = plan.negative.as_ref().map_or(0, |prompt| prompt.ids.len());
+        let ids = (plan.prompt.ids.len() + negative) as u64;
+        let positions = plan.tokens() as u64 + 2 * ids + 64;
+        let pixels = plan.width as u64 * plan.height as u64;
+        let tile = self.pipeline.tiles()?.size as u64 * vae::SCALE as u64;
+        let in_tiles = pixels * 3 * 8 + (tile * tile).min(pixels) * sizes.pixel;
+        let phases = [
+            ("encoding the prompt", sizes.encoder, ids * sizes.id),
+            ("denoising", sizes.transformer, positions * sizes.position),
+            ("decoding", sizes.vae, in_tiles),
+        ];
+        let whole = pixels * sizes.pixel;
+        let all: u64 = phases.iter().map(|(_, weights, _)| weights).sum();
+        let work = phases.iter().map(|(_, _, work)| *work).max().unwrap_or(0);
+        if self.keeps && all + work > available {
+            self.keeps = false;
+            self.clear();
+            memory::give_back()?;
+        }
+        for (phase, weights, work) in phases {
+            let needed = weights + work;
+            if needed > available {
+                return Err(Refusal::Memory {
+                    what: format!("{phase} a picture of {} × {}", plan.width, plan.height),
+                    needed,
+                    available,
+                    remedy: "ask for a smaller picture, pack the weights to fewer bits, or raise the memory limit".into(),
+                }
+                .into());
+            }
+        }
+        let resident = if self.keeps { all } else { sizes.vae };
+        Ok(resident + whole > available)
+    }
+
+    fn load_encoder(&mut self) -> Result<Duration> {
+        let since = Instant::now();
+        if self.encoder.is_none() {
+            self.encoder = Some(self.pipeline.encoder(false)?.0);
+        }
+        Ok(since.elapsed())
+    }
+
+    fn load_transformer(&mut self) -> Result<Duration> {
+        let since = Instant::now();
+        if self.transformer.is_none() {
+            self.transformer = Some(self.pipeline.transformer(false)?.0);
+        }
+        Ok(since.elapsed())
+    }
+
+    fn load_vae(&mut self) -> Result<Duration> {
+        let since = Instant::now();
+        if self.vae.is_none() {
+            self.vae = Some(self.pipeline.vae(false)?.0);
+        }
+        Ok(since.elapsed())
+    }
+
+    /// What describes the prompt, and what the negative one, `[1, ids, hidden]` each.
+    fn encode(&self, plan: &Plan) -> Result<Vec<Array>> {
+        let Some(encoder) = &self.encoder else { unreachable!("it was loaded") };
+        let prompts = [Some(&plan.prompt), plan.negative.as_ref()].into_iter().flatten();
+        prompts.map(|prompt| encoder.encode(prompt)).collect()
+    }
+
+    /// The latents after all steps, `[1, height / 8, width / 8, channels]` F32.
+    fn denoise(
+        &self,
+        plan: &Plan,
+        captions: &[Array],
+        watcher: &mut dyn Watcher,
+    ) -> Result<Array> {
+        let Some(Transformer::ZImage(model)) = &self.transformer else {
+            unreachable!("it was loaded")
+        };
+        let sigmas = self.pipeline.schedule.sigmas(plan.steps, plan.tokens() as usize);
+        let shared = captions.iter().map(|caption| model.prepare(caption, plan.grid()));
+        let shared = shared.collect::<Result<Vec<Prepared>>>()?;
+        let channels = self.pipeline.transformer.config.size("in_channels")?;
+        let noise = noise(plan, channels)?;
+        let mut patches = patches(&noise)?;
+        for (step, pair) in sigmas.windows(2).enumerate() {
+            check(watcher)?;
+            let &[sigma, next] = pair else { unreachable!("windows of two") };
+            let velocity = guided(model, plan, &patches, sigma, &shared)?;
+            let change = Array::scalar(next - sigma, Dtype::F32)?;
+            patches = ops::add(&patches, &ops::multiply(&velocity, &change)?)?;
+            patches.eval()?;
+            let latents = || {
+                let latents = unpatched(&patches, plan.grid(), channels)?;
+                Ok(ops::transpose(&latents, &[0, 3, 1, 2])?)
+            };
+            watcher.latents(step + 1, &latents)?;
+            watcher.tell(ImageEvent::Step { step: step + 1, steps: plan.steps });
+        }
+        let latents = unpatched(&patches, plan.grid(), channels)?;
+        latents.eval()?;
+        Ok(latents)
+    }
+
+    fn decode(
+        &self,
+        _plan: &Plan,
+        latents: &Array,
+        is_tiled: bool,
+    ) -> Result<inference_core::Picture> {
+        let Some(vae) = &self.vae else { unreachable!("it was loaded") };
+        let tiles = is_tiled.then(|| self.pipeline.tiles()).transpose()?;
+        vae::picture(&vae::decode(vae.as_ref(), latents, tiles)?)
+    }
+}
+
+/// # Errors
+/// [`Refusal::Cancelled`] where nobody wants the picture any more.
+fn check(watcher: &dyn Watcher) -> Result<()> {
+    if watcher.is_cancelled() { Err(Refusal::Cancelled.into()) } else { Ok(()) }
+}
+
+/// The first noise, `[1, channels, height / 8, width / 8]` F32. Of a seed it is what MLX draws with the key
+/// of that seed, normally distributed.
+fn noise(plan: &Plan, channels: i32) -> Result<Array> {
+    let shape = [1, channels, plan.height / vae::SCALE, plan.width / vae::SCALE];
+    Ok(match &plan.noise {
+        Noise::Seed(seed) => random::normal(&shape, Dtype::F32, &random::key(*seed)?)?,
+        Noise::Given(latents) => Array::from_f32(&latents.values, &shape)?,
+    })
+}
+
+/// The prediction in F32 with guidance, in the direction in which noise grows (Z-Image's, negated).
+fn guided(
+    model: &ZImage,
+    plan: &Plan,
+    patches: &Array,
+    sigma: f32,
+    shared: &[Prepared],
+) -> Result<Array> {
+    let time = (1000.0 - 1000.0 * sigma) / 1000.0;
+    let predict = |shared: &Prepared| -> Result<Array> {
+        let out = ops::astype(&model.forward(patches, time, shared)?, Dtype::F32)?;
+        out.eval()?;
+        Ok(out)
+    };
+    let positive = predict(&shared[0])?;
+    let [_, negative] = shared else { return Ok(ops::negative(&positive)?) };
+    // As in diffusers: exactly at the truncation there still is guidance.
+    if time > plan.truncation {
+        return Ok(ops::negative(&positive)?);
+    }
+    let negative = predict(negative)?;
+    let factor = Array::scalar(plan.guidance, Dtype::F32)?;
+    let away = ops::multiply(&factor, &ops::subtract(&positive, &negative)?)?;
+    let mut all = ops::add(&positive, &away)?;
+    if plan.normalization > 0.0 {
+        let (length, most) = (norm(&all)?, norm(&positive)? * plan.normalization);
+        if length > most {
+            all = ops::multiply(&all, &Array::scalar(most / length, Dtype::F32)?)?;
+        }
+    }
+    Ok(ops::negative(&all)?)
+}
+
+/// The root of the sum of squares.
+fn norm(x: &Array) -> Result<f32> {
+    let square = ops::multiply(x, x)?;
+    let sums = ops::sum(&ops::reshape(&square, &[square.rows(), -1])?, -1, false)?;
+    Ok(ops::sqrt(&ops::sum(&sums, 0, false)?)?.item_f32()?)
+}
+
+/// Latents, `[1, channels, height, width]`, as rows of patches: `[1, tokens, (y, x, channel)]`.
+fn patches(latents: &Array) -> Result<Array> {
+    let [_, channels, height, width] = latents.dims()?;
+    let (rows, columns) = (height / PATCH, width / PATCH);
+    let cut = ops::reshape(latents, &[channels, rows, PATCH, columns, PATCH])?;
+    let moved = ops::transpose(&cut, &[1, 3, 2, 4, 0])?;
+    Ok(ops::reshape(&moved, &[1, rows * columns, PATCH * PATCH * channels])?)
+}
+
+/// Rows of patches as latents, `[1, height, width, channels]`.
+fn unpatched(patches: &Array, [rows, columns]: [i32; 2], channels: i32) -> Result<Array> {
+    let cut = ops::reshape(patches, &[rows, columns, PATCH, PATCH, channels])?;
+    let moved = ops::transpose(&cut, &[0, 2, 1, 3, 4])?;
+    Ok(ops::reshape(&moved, &[1, rows * PATCH, columns * PATCH, channels])?)
+}

@@ -1,0 +1,104 @@
+//! The tiny pipelines of the fixtures against diffusers' numbers, stage by stage.
+
+use std::path::{Path, PathBuf};
+
+use inference_core::{
+    Error, GeneratedImage, ImageEvent, ImageLoadOptions, ImagePhase, ImageRequest, Latents,
+};
+use mlx_ffi::{Array, Device, ops, use_device};
+use serde_json::Value;
+
+use super::folder::PipelineFolder;
+use super::painter::{Painter, Watcher};
+use super::pipeline::{Pipeline, Planner};
+use crate::error::Result;
+use crate::files::ModelFiles;
+use crate::kernels::Kernels;
+use crate::weights::Checkpoint;
+
+mod golden;
+mod z_image;
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/images")
+}
+
+/// What looks at the latents of each step.
+#[derive(Default)]
+struct Seen {
+    latents: Vec<Vec<f32>>,
+    events: Vec<ImageEvent>,
+    /// Cancelled from this step on.
+    last: Option<usize>,
+}
+
+impl Watcher for Seen {
+    fn is_cancelled(&self) -> bool {
+        self.last.is_some_and(|last| self.latents.len() >= last)
+    }
+
+    fn tell(&mut self, event: ImageEvent) {
+        self.events.push(event);
+    }
+
+    fn latents(&mut self, step: usize, latents: &dyn Fn() -> Result<Array>) -> Result<()> {
+        assert_eq!(step, self.latents.len() + 1);
+        self.latents.push(latents()?.to_vec_f32()?);
+        Ok(())
+    }
+}
+
+/// A pipeline of the fixtures on the CPU.
+struct Studio {
+    name: &'static str,
+    painter: Painter,
+    planner: Planner,
+}
+
+impl Studio {
+    fn open(name: &'static str, options: &ImageLoadOptions, kernels: Kernels) -> Studio {
+        use_device(Device::Cpu).expect("a CPU");
+        let folder = PipelineFolder::open(&fixtures().join(name)).expect("a known pipeline");
+        let pipeline = Pipeline::open(&folder, options, kernels).expect("sound files");
+        let planner = pipeline.planner(&folder, Device::Cpu).expect("a tokenizer");
+        let painter = Painter::new(pipeline, 4 << 30, options.keep_components);
+        Studio { name, painter, planner }
+    }
+
+    fn plain(name: &'static str) -> Studio {
+        Studio::open(name, &ImageLoadOptions::default(), Kernels::Cpu)
+    }
+
+    fn paint(&mut self, request: &ImageRequest, seen: &mut Seen) -> Result<GeneratedImage> {
+        let plan = self.planner.plan(request)?;
+        self.painter.paint(&plan, seen)
+    }
+
+    /// A case of the goldens: the prompt's ids, the latents after each step, the last pixels.
+    fn check(&mut self, case: &golden::Case) {
+        let request = case.request();
+        let plan = self.planner.plan(&request).expect("a good request");
+        let (positive, negative) = case.ids();
+        assert_eq!(plan.prompt.ids, positive, "{} {}", self.name, case.name);
+        assert_eq!(plan.negative.as_ref().map(|prompt| &prompt.ids), negative.as_ref());
+        let mut seen = Seen::default();
+        let image = self.painter.paint(&plan, &mut seen).expect("a picture");
+        assert_eq!(seen.latents.len(), case.steps);
+        for (step, latents) in seen.latents.iter().enumerate() {
+            let expected = case.tensor(&format!("latents_after_{}", step + 1)).1;
+            let far = golden::farthest(latents, &expected);
+            assert!(far < 2e-4, "{} {} step {}: {far}", self.name, case.name, step + 1);
+        }
+        let (width, height, rgb) = case.picture();
+        assert_eq!((image.picture.width, image.picture.height), (width, height));
+        let apart = |(a, b): (&u8, &u8)| a.abs_diff(*b);
+        let levels = image.picture.rgb.iter().zip(&rgb).map(apart).max().unwrap_or(0);
+        assert!(levels <= 1, "{} {}: {levels} levels", self.name, case.name);
+        let steps = image.facts.steps;
+        assert_eq!((steps, image.facts.seed), (case.steps, None));
+        let phases = [ImagePhase::Encode, ImagePhase::Denoise, ImagePhase::Decode];
+        let told: Vec<_> = phases.map(ImageEvent::Phase).to_vec();
+        assert_eq!(seen.events[..2], told[..2]);
+        assert_eq!(seen.events.last(), Some(&told[2]));
+    }
+}

@@ -1,0 +1,36 @@
+//! The kernels of convolutions over pictures.
+
+use mlx_ffi::{Array, ops};
+
+use super::Weights;
+use crate::error::Result;
+
+impl Weights {
+    /// The kernels `weight` of a convolution with a square kernel, `[out, size, size, channels]`.
+    ///
+    /// Checkpoints of PyTorch have them as `[out, channels, size, size]`. Those of a causal convolution over
+    /// frames, `[out, channels, frames, size, size]`, are cut to what a single frame meets: the last of the
+    /// frames, as all before it is padding.
+    ///
+    /// # Errors
+    /// A tensor that is missing or does not fit.
+    pub fn kernels2d(&self, [out, channels, size]: [i32; 3]) -> Result<Array> {
+        let found = self.shape("weight").unwrap_or_default();
+        let weight = match found.as_slice() {
+            &[_, _, frames, _, _] => {
+                let weight = self.tensor("weight", &[out, channels, frames, size, size])?;
+                if self.shared.only_describe {
+                    return Ok(weight);
+                }
+                ops::squeeze(&ops::slice_axis(&weight, 2, frames - 1, frames)?, 2)?
+            }
+            _ => self.tensor("weight", &[out, channels, size, size])?,
+        };
+        if self.shared.only_describe {
+            return Ok(weight);
+        }
+        let kernels = ops::contiguous(&ops::transpose(&weight, &[0, 2, 3, 1])?)?;
+        kernels.eval()?;
+        Ok(kernels)
+    }
+}
