@@ -1,6 +1,6 @@
 //! What is asked of an image model: options of its load and of a request.
 
-use crate::{CancelToken, Dtype, Error, LoadOptions, Result};
+use crate::{CancelToken, Dtype, EncodedPicture, Error, LoadOptions, Result};
 
 /// A picture in memory: 8 bits for each of red, green and blue.
 #[derive(Clone, PartialEq, Eq)]
@@ -20,29 +20,15 @@ impl Picture {
     /// A picture of these bytes.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] for a side that is 0 or above [`MAX_SIDE`](Self::MAX_SIDE), and for another
+    /// [`Error::Engine`] for a side that is 0 or above [`MAX_SIDE`](Self::MAX_SIDE), and for another
     /// number of bytes than the sides say.
     pub fn new(width: usize, height: usize, rgb: Vec<u8>) -> Result<Picture> {
-        let picture = Picture { width, height, rgb };
-        picture.check("images").map(|()| picture)
-    }
-
-    fn check(&self, option: &'static str) -> Result<()> {
-        let Picture { width, height, rgb } = self;
         let sides = 1..=Self::MAX_SIDE;
-        if !sides.contains(width) || !sides.contains(height) {
-            let reason = format!("{width} × {height} pixels: sides are 1 to {}", Self::MAX_SIDE);
-            return Err(Error::InvalidOption { option, reason });
+        let expected = width.saturating_mul(height).saturating_mul(3);
+        if sides.contains(&width) && sides.contains(&height) && rgb.len() == expected {
+            return Ok(Picture { width, height, rgb });
         }
-        if rgb.len() != width * height * 3 {
-            let expected = width * height * 3;
-            let reason = format!(
-                "a picture of {width} × {height} has {} bytes, expected {expected}",
-                rgb.len()
-            );
-            return Err(Error::InvalidOption { option, reason });
-        }
-        Ok(())
+        Err(Error::Engine(format!("{} bytes are no picture of {width} × {height}", rgb.len())))
     }
 }
 
@@ -123,7 +109,7 @@ pub struct ImageRequest {
     /// The seed of the first noise; `None`: 0. Equal seeds make equal pictures on one device.
     pub seed: Option<u64>,
     /// Pictures to be edited, in the order in which the prompt counts them.
-    pub images: Vec<Picture>,
+    pub images: Vec<EncodedPicture>,
     /// The first noise, in place of the seed's.
     pub latents: Option<Latents>,
     /// Ends the work between two steps.
@@ -155,7 +141,6 @@ impl ImageRequest {
             let reason = format!("{} pictures, at most {}", self.images.len(), Self::MAX_IMAGES);
             return Err(invalid("images", reason));
         }
-        self.images.iter().try_for_each(|image| image.check("images"))?;
         if let Some(Latents { shape, values }) = &self.latents {
             if self.seed.is_some() {
                 return Err(invalid("latents", "given together with `seed`: choose one".into()));

@@ -140,7 +140,11 @@ pub fn register() -> Result<()> {
 /// As [`Backend::load_model`].
 pub fn load_embedded(files: EmbeddedFiles, options: &LoadOptions) -> Result<Box<dyn TextModel>> {
     let files = ModelFiles::Embedded(files);
-    Ok(Box::new(MlxModel::load(engine_options(files, device(options.backend.as_deref())?, options)?)?))
+    Ok(Box::new(MlxModel::load(engine_options(
+        files,
+        device(options.backend.as_deref())?,
+        options,
+    )?)?))
 }
 
 /// Loads a model of the architecture and the sizes that `config`, the text of a `config.json`, gives,
@@ -150,7 +154,11 @@ pub fn load_embedded(files: EmbeddedFiles, options: &LoadOptions) -> Result<Box<
 /// As [`Backend::load_model`], for the config and the options.
 pub fn load_random(config: &str, options: &LoadOptions) -> Result<Box<dyn TextModel>> {
     let files = ModelFiles::Random(config.into());
-    Ok(Box::new(MlxModel::load(engine_options(files, device(options.backend.as_deref())?, options)?)?))
+    Ok(Box::new(MlxModel::load(engine_options(
+        files,
+        device(options.backend.as_deref())?,
+        options,
+    )?)?))
 }
 
 /// What can be told of a model folder without loading its weights.
@@ -180,7 +188,11 @@ pub fn describe_embedded(
     files: EmbeddedFiles,
     options: &LoadOptions,
 ) -> Result<(ModelInfo, Capabilities)> {
-    MlxModel::describe(&engine_options(ModelFiles::Embedded(files), device(options.backend.as_deref())?, options)?)
+    MlxModel::describe(&engine_options(
+        ModelFiles::Embedded(files),
+        device(options.backend.as_deref())?,
+        options,
+    )?)
 }
 
 /// The architectures that can be loaded, sorted.

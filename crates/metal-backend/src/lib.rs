@@ -40,6 +40,6 @@ mod special_tokens;
 mod weights;
 
 pub use backend::{
-    EmbeddedFiles, System, architectures, cpu_kernels, describe, describe_embedded, describe_image_model, load_embedded,
-    load_random, register, system,
+    EmbeddedFiles, System, architectures, cpu_kernels, describe, describe_embedded,
+    describe_image_model, load_embedded, load_random, register, system,
 };

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use fake_model::FakeBackend;
 use inference_core::{
-    Backend, CancelToken, EngineStatus, Error, GeneratedImage, ImageEvent, ImageFacts,
-    ImageGeneration, ImageLoadOptions, ImageModel, ImageModelInfo, ImagePhase, ImageRequest,
-    Latents, LoadOptions, Picture, Registry, Result, TextModel,
+    Backend, CancelToken, EncodedPicture, EngineStatus, Error, GeneratedImage, ImageEvent,
+    ImageFacts, ImageGeneration, ImageLoadOptions, ImageModel, ImageModelInfo, ImagePhase,
+    ImageRequest, Latents, LoadOptions, Picture, Registry, Result, TextModel,
 };
 
 /// A backend whose pictures are of one colour.
@@ -128,8 +128,9 @@ fn each_value_of_a_request_is_held_to_its_range() {
     assert_eq!(refused(truncation), "guidance_truncation");
     let normalization = ImageRequest { guidance_normalization: Some(f32::INFINITY), ..request() };
     assert_eq!(refused(normalization), "guidance_normalization");
-    let short = Picture { width: 2, height: 2, rgb: vec![0; 11] };
-    assert_eq!(refused(ImageRequest { images: vec![short], ..request() }), "images");
+    let many = vec![EncodedPicture::new([0], "fox.png"); ImageRequest::MAX_IMAGES + 1];
+    assert_eq!(refused(ImageRequest { images: many, ..request() }), "images");
+    assert!(Picture::new(2, 2, vec![0; 11]).is_err() && Picture::new(0, 2, vec![]).is_err());
     assert_eq!(format!("{:?}", Picture::new(2, 2, vec![0; 12]).unwrap()), "Picture(2 × 2)");
 }
 

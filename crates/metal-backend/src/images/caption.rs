@@ -72,7 +72,8 @@ impl CaptionText {
     pub fn ids(&self, prompt: &str) -> Result<Vec<u32>, Refusal> {
         let _ = &self.tokenizer;
         let messages = [json!({"role": "user", "content": prompt})];
-        let kwargs: Map<String, Json> = [("enable_thinking".to_owned(), Json::Bool(true))].into_iter().collect();
+        let kwargs: Map<String, Json> =
+            [("enable_thinking".to_owned(), Json::Bool(true))].into_iter().collect();
         let input = ChatInput { kwargs: Some(&kwargs), ..ChatInput::new(&messages) };
         let ids = self.chat.render_and_encode(&input).map_err(Refusal::from)?.ids;
         match ids.len() {

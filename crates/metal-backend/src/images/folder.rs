@@ -1,8 +1,6 @@
 //! A pipeline's folder in diffusers' layout: `model_index.json` and a folder for each component.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use inference_core::ImageLoadOptions;
 use mlx_ffi::Dtype;
@@ -17,25 +15,17 @@ use crate::weights::{Checkpoint, Weights};
 const INDEX: &str = "model_index.json";
 
 /// The pipelines that can be loaded, by their `_class_name`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    ZImage,
-}
-
-/// Each name with its pipeline.
-const KINDS: [(&str, Kind); 1] = [("ZImagePipeline", Kind::ZImage)];
+const KINDS: [&str; 1] = ["ZImagePipeline"];
 
 /// A pipeline's folder.
 #[derive(Clone, Debug)]
 pub(super) struct PipelineFolder {
     path: PathBuf,
     index: Config,
-    pub kind: Kind,
 }
 
 /// One component with its config and the headers of its weights.
 pub(super) struct Component {
-    pub name: &'static str,
     files: ModelFiles,
     pub config: Config,
     checkpoint: Checkpoint,
@@ -69,12 +59,11 @@ impl PipelineFolder {
         let at = |error: Error| error.at(path);
         let index = Config::parse(INDEX, &text).map_err(at)?;
         let class = index.opt_text("_class_name").map_err(at)?.unwrap_or_default().to_owned();
-        let known = KINDS.iter().find(|(name, _)| *name == class);
-        let kind = known.map(|(_, kind)| *kind).ok_or_else(|| {
-            let names = KINDS.map(|(name, _)| name).join(", ");
-            load(&path.join(INDEX), format!("the pipeline is `{class}`; {names} work"))
-        })?;
-        Ok(PipelineFolder { path: path.to_owned(), index, kind })
+        if !KINDS.contains(&class.as_str()) {
+            let reason = format!("the pipeline is `{class}`; {} work", KINDS.join(", "));
+            return Err(load(&path.join(INDEX), reason));
+        }
+        Ok(PipelineFolder { path: path.to_owned(), index })
     }
 
     /// The pipeline's name.
@@ -107,7 +96,7 @@ impl PipelineFolder {
     ///
     /// # Errors
     /// Another class; what is wrong with its files.
-    pub fn component(&self, name: &'static str, classes: &[&str]) -> Result<Component> {
+    pub fn component(&self, name: &str, classes: &[&str]) -> Result<Component> {
         let class = self.class_of(name);
         if !classes.contains(&class.as_str()) {
             let known = classes.join(", ");
@@ -117,7 +106,7 @@ impl PipelineFolder {
         let files = self.files(name);
         let config = self.config(name, "config.json")?;
         let checkpoint = Checkpoint::open(&files)?;
-        Ok(Component { name, files, config, checkpoint })
+        Ok(Component { files, config, checkpoint })
     }
 }
 
@@ -125,11 +114,6 @@ impl Component {
     /// The component with tensors of other names.
     pub fn renamed(self, rename: impl Fn(String) -> String) -> Component {
         Component { checkpoint: self.checkpoint.renamed(rename), ..self }
-    }
-
-    /// The component whose reading ends with an error once the flag is set.
-    pub fn unless(self, is_unwanted: Arc<AtomicBool>) -> Component {
-        Component { checkpoint: self.checkpoint.unless(is_unwanted), ..self }
     }
 
     /// Builds what `build` makes of the weights. Given empty stand-ins for `Some`, what it says of sizes is

@@ -186,7 +186,8 @@ fn serve(
         } else {
             shared.is_running.store(true, Ordering::Release);
             let mut watcher = Told { sender: &sender, closing: &shared.closing };
-            let paint = AssertUnwindSafe(|| painter.paint(&plan, &mut watcher).map_err(Error::from));
+            let paint =
+                AssertUnwindSafe(|| painter.paint(&plan, &mut watcher).map_err(Error::from));
             catch_unwind(paint).unwrap_or_else(|panic| Err(panicked("the picture", &*panic)))
         };
         let result = match result {

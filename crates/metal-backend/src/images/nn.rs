@@ -28,15 +28,6 @@ impl Conv2d {
         Ok(Conv2d { kernels, bias, stride: 1, padding: Padding::around(size / 2) })
     }
 
-    /// The module under `w` that halves a picture, which has zeros below and to the right.
-    ///
-    /// # Errors
-    /// A tensor that is missing or does not fit.
-    pub fn halving(w: &Weights, channels: i32) -> Read<Conv2d> {
-        let padding = Padding { before: [0; 2], after: [1; 2] };
-        Ok(Conv2d { stride: 2, padding, ..Conv2d::same(w, [channels, channels, 3])? })
-    }
-
     pub fn forward(&self, x: &Array) -> Result<Array> {
         ops::add(&conv2d(x, &self.kernels, self.stride, self.padding)?, &self.bias)
     }
@@ -155,8 +146,7 @@ mod tests {
         let found = norm.forward(&x).expect("a picture").to_vec_f32().expect("values");
         for group in 0..2 {
             let of = |i: &usize| i % 4 / 2 == group;
-            let members: Vec<f64> =
-                (0..60).filter(of).map(|i| f64::from(values[i])).collect();
+            let members: Vec<f64> = (0..60).filter(of).map(|i| f64::from(values[i])).collect();
             let mean = members.iter().sum::<f64>() / 30.0;
             let variance = members.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / 30.0;
             for i in (0..60).filter(of) {

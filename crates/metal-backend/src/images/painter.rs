@@ -2,9 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use inference_core::{
-    Error as Refusal, GeneratedImage, ImageEvent, ImageFacts, ImagePhase,
-};
+use inference_core::{Error as Refusal, GeneratedImage, ImageEvent, ImageFacts, ImagePhase};
 use mlx_ffi::{Array, Dtype, memory, ops, random};
 
 use super::pipeline::{Encoder, Pipeline, Transformer};
@@ -200,12 +198,7 @@ impl Painter {
     }
 
     /// The latents after all steps, `[1, height / 8, width / 8, channels]` F32.
-    fn denoise(
-        &self,
-        plan: &Plan,
-        captions: &[Array],
-        watcher: &mut dyn Watcher,
-    ) -> Result<Array> {
+    fn denoise(&self, plan: &Plan, captions: &[Array], watcher: &mut dyn Watcher) -> Result<Array> {
         let Some(Transformer::ZImage(model)) = &self.transformer else {
             unreachable!("it was loaded")
         };

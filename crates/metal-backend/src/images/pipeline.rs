@@ -7,7 +7,7 @@ use inference_core::{
 };
 
 use super::caption::{CaptionEncoder, CaptionText};
-use super::folder::{Component, Kind, Loaded, PipelineFolder, Reading};
+use super::folder::{Component, Loaded, PipelineFolder, Reading};
 use super::plan::{Plan, Prompt, noise, sides};
 use super::schedule::Schedule;
 use super::vae::{Tiles, Vae};
@@ -20,7 +20,6 @@ use mlx_ffi::{Array, Device, Dtype};
 
 /// A pipeline before anything of it is loaded.
 pub(super) struct Pipeline {
-    pub kind: Kind,
     pub schedule: Schedule,
     pub encoder: Component,
     pub transformer: Component,
@@ -75,7 +74,6 @@ impl Pipeline {
         let schedule = folder.config("scheduler", "scheduler_config.json")?;
         let at = |error: crate::error::Error| error.at(&folder.files("scheduler").folder());
         let mut pipeline = Pipeline {
-            kind: folder.kind,
             schedule: Schedule::read(&schedule).map_err(at)?,
             encoder: encoder_component(folder)?,
             transformer: folder.component("transformer", &["ZImageTransformer2DModel"])?,
@@ -88,7 +86,9 @@ impl Pipeline {
     }
 
     fn reckon(&self) -> Result<Sizes> {
-        let size = |config: &Config, key: &str| Ok::<u64, crate::error::Error>(config.opt_size(key)?.unwrap_or(0) as u64);
+        let size = |config: &Config, key: &str| {
+            Ok::<u64, crate::error::Error>(config.opt_size(key)?.unwrap_or(0) as u64)
+        };
         let ((_, encoder), (_, transformer), (_, vae)) =
             (self.encoder(true)?, self.transformer(true)?, self.vae(true)?);
         let activation = self.reading.dtype.unwrap_or(Dtype::F32).size() as u64;
@@ -259,7 +259,6 @@ impl Planner {
             noise: noise(request, info, [width, height])?,
             prompt: ids(&request.prompt)?,
             negative: (guidance > 0.0).then(|| ids(negative)).transpose()?,
-            images: Vec::new(),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! A request with everything that it left open decided, before it enters the queue.
 
-use inference_core::{Error, ImageModelInfo, ImageRequest, Latents, Picture, Result};
+use inference_core::{Error, ImageModelInfo, ImageRequest, Latents, Result};
 
 /// A request with everything that it left open decided.
 #[derive(Clone, Debug)]
@@ -17,8 +17,6 @@ pub(super) struct Plan {
     pub prompt: Prompt,
     /// What guidance leads away from, where there is guidance.
     pub negative: Option<Prompt>,
-    /// The pictures to be edited.
-    pub images: Vec<Picture>,
 }
 
 /// The ids of a prompt.

@@ -42,7 +42,9 @@ impl Schedule {
         }
         for key in UNKNOWN {
             if config.opt_flag(key)? == Some(true) {
-                return Err(Error::model(format!("the scheduler asks for `{key}`, which is not known")));
+                return Err(Error::model(format!(
+                    "the scheduler asks for `{key}`, which is not known"
+                )));
             }
         }
         let number = |key: &str, default: f64| -> Result<f64> {
@@ -62,7 +64,9 @@ impl Schedule {
                     Some("linear") => false,
                     Some(other) => {
                         let known = "exponential and linear work";
-                        return Err(Error::model(format!("`time_shift_type` is `{other}`; {known}")));
+                        return Err(Error::model(format!(
+                            "`time_shift_type` is `{other}`; {known}"
+                        )));
                     }
                 },
             },

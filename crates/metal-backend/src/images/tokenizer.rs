@@ -37,10 +37,8 @@ fn joined(files: &ModelFiles) -> Result<Vec<u8>> {
     };
     let vocab = parse("vocab.json", &text("vocab.json")?)?;
     let merges = text("merges.txt")?;
-    let merges: Vec<&str> = merges
-        .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with("#version"))
-        .collect();
+    let merges: Vec<&str> =
+        merges.lines().filter(|line| !line.is_empty() && !line.starts_with("#version")).collect();
     let config = match files.text("tokenizer_config.json").map_err(Error::from)? {
         Some(text) => parse("tokenizer_config.json", &text)?,
         None => Json::Null,

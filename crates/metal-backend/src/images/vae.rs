@@ -88,8 +88,10 @@ fn blended(before: &Array, tile: &Array, extent: i32, axis: i32) -> Result<Array
     let mut shape = [1; 4];
     shape[axis as usize] = extent;
     let part = ops::astype(&Array::from_f32(&part, &shape)?, tile.dtype())?;
-    let (old, new) =
-        (ops::slice_axis(before, axis, last - extent, last)?, ops::slice_axis(tile, axis, 0, extent)?);
+    let (old, new) = (
+        ops::slice_axis(before, axis, last - extent, last)?,
+        ops::slice_axis(tile, axis, 0, extent)?,
+    );
     let mixed = ops::add(&old, &ops::multiply(&part, &ops::subtract(&new, &old)?)?)?;
     ops::concatenate(&[&mixed, &ops::slice_axis(tile, axis, extent, size)?], axis)
 }

@@ -78,19 +78,25 @@ impl Sizes {
         {
             let types = config.opt_texts(key)?.unwrap_or_default();
             if let Some(other) = types.into_iter().find(|kind| *kind != expected) {
-                return Err(Error::model(format!("the VAE's `{key}` names `{other}`; {expected} works")));
+                return Err(Error::model(format!(
+                    "the VAE's `{key}` names `{other}`; {expected} works"
+                )));
             }
         }
         for key in ["use_quant_conv", "use_post_quant_conv"] {
             // Absent means true in diffusers, as older checkpoints have these convolutions.
             if config.opt_flag(key)?.unwrap_or(true) {
-                return Err(Error::model(format!("the VAE's `{key}` is not false, which is not known")));
+                return Err(Error::model(format!(
+                    "the VAE's `{key}` is not false, which is not known"
+                )));
             }
         }
         let channels = config.opt_indices("block_out_channels")?.unwrap_or_default();
-        let channels: Vec<i32> = channels.into_iter().map(|size| size.min(1 << 20) as i32).collect();
+        let channels: Vec<i32> =
+            channels.into_iter().map(|size| size.min(1 << 20) as i32).collect();
         if channels.len() != 4 || channels.contains(&0) {
-            let reason = format!("the VAE's `block_out_channels` are {channels:?}, expected four sizes");
+            let reason =
+                format!("the VAE's `block_out_channels` are {channels:?}, expected four sizes");
             return Err(Error::model(reason));
         }
         Ok(Sizes {

@@ -93,8 +93,7 @@ impl Sizes {
             Ok::<_, Error>([norm("norm_q")?, norm("norm_k")?])
         };
         let norm = |name| w.rms_norm(name, dim, eps);
-        let modulation =
-            || w.linear("adaLN_modulation.0", dim.min(MODULATION), 4 * dim, true);
+        let modulation = || w.linear("adaLN_modulation.0", dim.min(MODULATION), 4 * dim, true);
         Ok(Block {
             attention: Attention {
                 q: square("to_q")?,
@@ -133,11 +132,15 @@ impl ZImage {
             }
         }
         if config.get("siglip_feat_dim").is_some() {
-            return Err(Error::model("`siglip_feat_dim` is set: Z-Image Omni is not known, Turbo and base work"));
+            return Err(Error::model(
+                "`siglip_feat_dim` is set: Z-Image Omni is not known, Turbo and base work",
+            ));
         }
         let (dim, heads) = (config.size("dim")?, config.size("n_heads")?);
         if config.opt_size("n_kv_heads")?.is_some_and(|kv| kv != heads) || dim % heads != 0 {
-            return Err(Error::model("`n_kv_heads` differs from `n_heads`, or these do not divide `dim`"));
+            return Err(Error::model(
+                "`n_kv_heads` differs from `n_heads`, or these do not divide `dim`",
+            ));
         }
         let three = |key: &str, default: [u64; 3]| -> Read<[i32; 3]> {
             let found = config.opt_indices(key)?.unwrap_or(default.to_vec());
@@ -174,12 +177,7 @@ impl ZImage {
             noise_refiner: blocks("noise_refiner", refiners, true)?,
             context_refiner: blocks("context_refiner", refiners, false)?,
             layers: blocks("layers", config.size("n_layers")?, true)?,
-            last_modulation: w.linear(
-                "all_final_layer.2-1.adaLN_modulation.1",
-                time,
-                dim,
-                true,
-            )?,
+            last_modulation: w.linear("all_final_layer.2-1.adaLN_modulation.1", time, dim, true)?,
             last: w.linear("all_final_layer.2-1.linear", dim, patch, true)?,
             axes,
             lengths: three("axes_lens", [1536, 512, 512])?,
@@ -299,8 +297,7 @@ impl Block {
         let x = self.kernels.sum(x, &gated(y, part(1)?)?)?;
         let y = scaled(before_network.forward(&x)?, part(2)?)?;
         let (gate, up) = (self.gate.forward(&y)?, self.up.forward(&y)?);
-        let y =
-            self.kernels.gated(Activation::Silu, &Columns::all(gate), &Columns::all(up))?;
+        let y = self.kernels.gated(Activation::Silu, &Columns::all(gate), &Columns::all(up))?;
         let y = behind_network.forward(&self.down.forward(&y)?)?;
         self.kernels.sum(&x, &gated(y, part(3)?)?)
     }

@@ -70,7 +70,10 @@ impl Checkpoint {
     /// The names of all tensors changed by `rename`.
     pub fn renamed(self, rename: impl Fn(String) -> String) -> Checkpoint {
         let headers = self.headers.into_iter();
-        Checkpoint { headers: headers.map(|(name, header)| (rename(name), header)).collect(), ..self }
+        Checkpoint {
+            headers: headers.map(|(name, header)| (rename(name), header)).collect(),
+            ..self
+        }
     }
 
     /// Stops reading weights with an error once the flag says that nobody waits for them.
@@ -185,7 +188,11 @@ impl ModelFiles {
     fn index_name(&self) -> String {
         let mut names = STEMS.map(|stem| format!("{stem}.safetensors.index.json")).into_iter();
         let first = names.next().unwrap_or_default();
-        if self.exists(&first) { first } else { names.find(|name| self.exists(name)).unwrap_or(first) }
+        if self.exists(&first) {
+            first
+        } else {
+            names.find(|name| self.exists(name)).unwrap_or(first)
+        }
     }
 
     /// The names of the weight files: those of the index where there is one, else every

@@ -14,7 +14,7 @@ pub struct Golden {
 pub struct Case<'a> {
     golden: &'a Golden,
     json: &'a Value,
-    pub name: &'a str,
+    pub name: String,
     pub steps: usize,
 }
 
@@ -43,12 +43,17 @@ impl Golden {
     }
 
     pub fn cases(&self) -> Vec<Case<'_>> {
-        let case = |json| {
-            let text = |key: &str| Value::as_str(&json[key]);
+        let case = |json: &'_ Value| -> (String, usize) {
             let steps = json["steps"].as_u64().expect("a count") as usize;
-            Case { golden: self, json, name: text("name").expect("a name"), steps }
+            (json["name"].as_str().expect("a name").to_owned(), steps)
         };
-        self.json["cases"].as_array().expect("cases").iter().map(case).collect()
+        let cases = self.json["cases"].as_array().expect("cases").iter();
+        cases
+            .map(|json| {
+                let (name, steps) = case(json);
+                Case { golden: self, json, name, steps }
+            })
+            .collect()
     }
 
     pub fn case(&self, name: &str) -> Case<'_> {
@@ -112,7 +117,7 @@ impl Case<'_> {
         let of = |which: &str| {
             all.iter().find(|entry| entry["which"] == which).map(|entry| ints(&entry["ids"]))
         };
-        (of("prompt").expect("a prompt"), of("negative"))
+        (of("prompt").expect("a prompt"), of("negative_prompt"))
     }
 
     /// Width, height and bytes of the last picture.

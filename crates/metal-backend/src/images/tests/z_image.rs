@@ -66,8 +66,12 @@ fn schedules_are_those_of_diffusers() {
         for schedule in golden.json["schedules"].as_array().expect("schedules") {
             let count = |key: &str| schedule[key].as_u64().expect("a count") as usize;
             let sigmas = studio.painter.pipeline().schedule.sigmas(count("steps"), count("tokens"));
-            let expected: Vec<f32> =
-                schedule["sigmas"].as_array().expect("a list").iter().map(|s| s.as_f64().expect("a number") as f32).collect();
+            let expected: Vec<f32> = schedule["sigmas"]
+                .as_array()
+                .expect("a list")
+                .iter()
+                .map(|s| s.as_f64().expect("a number") as f32)
+                .collect();
             assert!(golden::farthest(&sigmas, &expected) < 2e-6, "{name}: {sigmas:?}");
         }
     }
@@ -104,7 +108,8 @@ fn packed_weights_make_nearly_the_same_picture() {
         let mut studio = Studio::open("z_image", &options, Kernels::Cpu);
         assert_eq!(studio.planner.info.quant_bits, bits);
         let picture = studio.paint(&request(), &mut Seen::default()).expect("one").picture;
-        let apart = picture.rgb.iter().zip(&plain.picture.rgb).map(|(a, b)| u64::from(a.abs_diff(*b)));
+        let apart =
+            picture.rgb.iter().zip(&plain.picture.rgb).map(|(a, b)| u64::from(a.abs_diff(*b)));
         apart.sum::<u64>() as f64 / picture.rgb.len() as f64
     };
     let (four, eight) = (far(4), far(8));
@@ -138,9 +143,7 @@ fn tiles_are_near_the_whole_and_equal_where_one_holds_all() {
     let (shape, values) = golden.case("tall_empty_negative").tensor("latents_after_4");
     let latents = Array::from_f32(&values, &shape).expect("latents");
     let latents = ops::transpose(&latents, &[0, 2, 3, 1]).expect("channels last");
-    let decode = |tiles| {
-        super::super::vae::decode(vae.as_ref(), &latents, tiles).expect("colours")
-    };
+    let decode = |tiles| super::super::vae::decode(vae.as_ref(), &latents, tiles).expect("colours");
     let whole = decode(None);
     let of = |size, stride| decode(Some(super::super::vae::Tiles { size, stride }));
     let values = |colours: &Array| colours.to_vec_f32().expect("values");
