@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use subtle::ConstantTimeEq;
@@ -46,6 +47,8 @@ pub struct Config {
     pub model: String,
     /// Further names for it; `*`: any.
     pub aliases: Vec<String>,
+    /// The folder whose pictures requests may name by `file://` URLs; none: no files are read.
+    pub local_media_path: Option<PathBuf>,
     /// How many requests the engine computes together, so that further ones count as waiting.
     pub slots: usize,
     /// Sizes and counts.
@@ -63,6 +66,7 @@ impl Default for Config {
             cors_origins: Vec::new(),
             model: "default".to_owned(),
             aliases: Vec::new(),
+            local_media_path: None,
             slots: 1,
             limits: Limits::default(),
             timeouts: Timeouts::default(),

@@ -270,7 +270,13 @@ impl From<Error> for ApiError {
             Error::PromptTooLong { tokens, limit } => {
                 ApiError::new(Kind::ContextLength { tokens, limit }, message)
             }
-            Error::Prompt(_) | Error::EmptyPrompt => ApiError::new(Kind::Prompt, message),
+            Error::Prompt(reason) => {
+                // A picture is called by its part of the request.
+                let part = reason.strip_prefix("picture `").and_then(|rest| rest.split_once("`: "));
+                let error = ApiError::new(Kind::Prompt, message);
+                part.map_or(error.clone(), |(part, _)| error.about(part))
+            }
+            Error::EmptyPrompt => ApiError::new(Kind::Prompt, message),
             Error::Memory { .. } => ApiError::new(Kind::Memory, message),
             Error::QueueFull { limit } => ApiError::queue_full(limit, 1),
             Error::OutOfMemory { .. } => ApiError::new(Kind::OutOfMemory, message).after(5),

@@ -94,6 +94,15 @@ pub struct ServeArgs {
     )]
     pub cors_origin: Vec<String>,
 
+    /// Folder whose pictures requests may name by `file://` URLs; without it no files are read
+    #[arg(
+        long,
+        env = "ML_SERVE_ALLOWED_LOCAL_MEDIA_PATH",
+        value_name = "FOLDER",
+        help_heading = "Access"
+    )]
+    pub allowed_local_media_path: Option<PathBuf>,
+
     /// What is bounded.
     #[command(flatten)]
     pub limits: LimitArgs,
@@ -120,10 +129,9 @@ pub struct LimitArgs {
     /// Generations that may wait for a slot; further ones get 429
     #[arg(long, env = "ML_SERVE_QUEUE", value_name = "N", default_value_t = 64)]
     pub queue: usize,
-    /// Bytes of a request's body
-    #[arg(long, env = "ML_SERVE_MAX_BODY", value_name = "BYTES", value_parser = bytes::parse,
-          default_value = "4MiB")]
-    pub max_body: u64,
+    /// Bytes of a request's body [default: 4MiB, or 32MiB for a model that sees]
+    #[arg(long, env = "ML_SERVE_MAX_BODY", value_name = "BYTES", value_parser = bytes::parse)]
+    pub max_body: Option<u64>,
     /// Headers of a request
     #[arg(long, env = "ML_SERVE_MAX_HEADERS", value_name = "N", default_value_t = 100)]
     pub max_headers: usize,

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use inference_core::{Feature, LoadOptions, Support};
 use server::{ApiKey, Config, Exit, Limits, Timeouts};
@@ -16,6 +17,10 @@ use crate::source::Source;
 /// them back when a request needs them.
 const PREFIX_CACHE: u64 = 1 << 30;
 
+/// Bytes of a body of text, and of one with pictures in base64.
+const BODY: u64 = 4 << 20;
+const BODY_WITH_PICTURES: u64 = 32 << 20;
+
 /// The variable with an API key. It is no flag, because other users of a machine see flags.
 const API_KEY: &str = "ML_SERVE_API_KEY";
 
@@ -27,8 +32,8 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     let source = Source::choose(&args.load)?;
     let mut load = args.load.options()?;
     load.prefix_cache = args.prefix_cache;
-    choose(&source, &mut load)?;
-    let config = config(args, &source, load.parallel_slots.unwrap_or(1))?;
+    let body_bytes = choose(&source, &mut load)?;
+    let config = config(args, &source, load.parallel_slots.unwrap_or(1), body_bytes)?;
     log(args.log);
 
     let quiet = args.quiet;
@@ -61,8 +66,9 @@ fn failure(error: server::ServeError) -> Failure {
     }
 }
 
-/// Sets what is good for a server and was not asked for, where the backend can.
-fn choose(source: &Source, load: &mut LoadOptions) -> Result<()> {
+/// Sets what is good for a server and was not asked for, where the backend can; the bytes of a body that
+/// are enough for what the model takes.
+fn choose(source: &Source, load: &mut LoadOptions) -> Result<u64> {
     let (_, capabilities) = source.describe(load)?;
     let can = |feature| capabilities.support(feature) == Support::Yes;
     if can(Feature::ParallelSlots) {
@@ -71,10 +77,10 @@ fn choose(source: &Source, load: &mut LoadOptions) -> Result<()> {
     if can(Feature::PrefixCache) {
         load.prefix_cache.get_or_insert(PREFIX_CACHE);
     }
-    Ok(())
+    Ok(if can(Feature::Images) { BODY_WITH_PICTURES } else { BODY })
 }
 
-fn config(args: &ServeArgs, source: &Source, slots: usize) -> Result<Config> {
+fn config(args: &ServeArgs, source: &Source, slots: usize, body_bytes: u64) -> Result<Config> {
     let limits = &args.limits;
     let bytes = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
     Ok(Config {
@@ -84,9 +90,10 @@ fn config(args: &ServeArgs, source: &Source, slots: usize) -> Result<Config> {
         cors_origins: args.cors_origin.clone(),
         model: args.model_name.clone().unwrap_or_else(|| name(source)),
         aliases: args.model_alias.clone(),
+        local_media_path: media_folder(args)?,
         slots,
         limits: Limits {
-            body_bytes: bytes(limits.max_body),
+            body_bytes: bytes(limits.max_body.unwrap_or(body_bytes)),
             headers: limits.max_headers,
             connections: limits.max_connections,
             waiting: limits.queue,
@@ -110,6 +117,17 @@ fn config(args: &ServeArgs, source: &Source, slots: usize) -> Result<Config> {
             stall: limits.stall_timeout,
         },
     })
+}
+
+/// The folder of pictures that requests may name, which must be there.
+fn media_folder(args: &ServeArgs) -> Result<Option<PathBuf>> {
+    match &args.allowed_local_media_path {
+        Some(path) if !path.is_dir() => {
+            let path = path.display();
+            Err(Failure::Usage(format!("--allowed-local-media-path: `{path}` is no folder")))
+        }
+        folder => Ok(folder.clone()),
+    }
 }
 
 /// The name on the hub, or the folder's own: clients need not know where it is.

@@ -32,6 +32,11 @@ impl Reader {
         }
     }
 
+    /// Where the object is in the request.
+    pub fn own_path(&self) -> &str {
+        &self.path
+    }
+
     /// The path of the field `name`.
     pub fn path(&self, name: &str) -> String {
         match self.path.as_str() {

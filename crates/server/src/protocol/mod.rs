@@ -4,10 +4,12 @@
 //! [`Wire`]: wire::Wire
 
 pub mod anthropic;
+pub mod content;
 pub mod conversation;
 pub mod generate;
 pub mod openai;
 pub mod own;
+pub mod pictures;
 pub mod request;
 pub mod respond;
 pub mod responses;

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use inference_core::{Message, Role, Value};
+use inference_core::{EncodedPicture, Message, Role, Value};
 
+use super::content::Content;
 use super::conversation::Conversation;
 use crate::error::{Kind, Result};
 
@@ -22,8 +23,8 @@ pub struct Turns {
 #[derive(Debug)]
 pub struct Turn {
     role: Role,
-    /// What was said.
-    pub text: String,
+    /// What was said and shown.
+    content: Content,
     /// What was thought.
     pub reasoning: String,
     calls: Vec<Value>,
@@ -43,8 +44,8 @@ impl Turns {
 
     /// A new turn of `role`.
     pub fn begin(&mut self, role: Role) -> &mut Turn {
-        let (text, reasoning) = (String::new(), String::new());
-        let turn = Turn { role, text, reasoning, calls: Vec::new(), result_of: Vec::new() };
+        let (content, reasoning) = (Content::new(BETWEEN), String::new());
+        let turn = Turn { role, content, reasoning, calls: Vec::new(), result_of: Vec::new() };
         self.list.push(turn);
         let last = self.list.len() - 1;
         &mut self.list[last]
@@ -68,10 +69,10 @@ impl Turns {
         self.called.get(id).map(String::as_str)
     }
 
-    /// The call `id` of the tool `name` has brought `text`.
-    pub fn result(&mut self, id: String, name: String, text: String) {
+    /// The call `id` of the tool `name` has brought `content`.
+    pub fn result(&mut self, id: String, name: String, content: Content) {
         let turn = self.begin(Role::Tool);
-        turn.text = text;
+        turn.content = content;
         turn.result_of =
             vec![("tool_call_id".into(), Value::from(id)), ("name".into(), Value::from(name))];
     }
@@ -85,7 +86,17 @@ impl Turns {
 impl Turn {
     /// Says `text` beside what was said.
     pub fn say(&mut self, text: &str) {
-        join(&mut self.text, text);
+        self.content.text(text);
+    }
+
+    /// Shows `picture` after what was said.
+    pub fn show(&mut self, picture: EncodedPicture) {
+        self.content.picture(picture);
+    }
+
+    /// Says and shows `content` after what was said.
+    pub fn add(&mut self, content: Content) {
+        self.content.append(content);
     }
 
     /// Thinks `text` beside what was thought.
@@ -98,12 +109,12 @@ impl Turn {
         if !self.reasoning.is_empty() {
             fields.push(("reasoning_content".to_owned(), Value::from(self.reasoning)));
         }
-        let silent = self.text.is_empty() && (!self.calls.is_empty() || !fields.is_empty());
+        let silent = self.content.is_empty() && (!self.calls.is_empty() || !fields.is_empty());
         let is_result = self.role == Role::Tool;
         if !self.calls.is_empty() {
             fields.push(("tool_calls".to_owned(), Value::Array(self.calls)));
         }
-        let content = if silent && !is_result { Value::Null } else { Value::from(self.text) };
+        let content = if silent && !is_result { Value::Null } else { self.content.into_value() };
         Message { role: self.role, content, fields }
     }
 }
@@ -151,11 +162,11 @@ fn in_order(messages: Vec<Message>) -> Vec<Message> {
         ordered.push(Message::new(Role::System, text.join(BETWEEN)));
     }
     for message in rest {
-        match (ordered.last_mut(), message.content.as_str()) {
-            (Some(last), Some(more)) if last.role == Role::User && message.role == Role::User => {
-                let mut whole = last.content.as_str().unwrap_or_default().to_owned();
-                join(&mut whole, more);
-                last.content = Value::from(whole);
+        match ordered.last_mut() {
+            Some(last) if last.role == Role::User && message.role == Role::User => {
+                let mut whole = Content::of_value(BETWEEN, &last.content);
+                whole.append(Content::of_value(BETWEEN, &message.content));
+                last.content = whole.into_value();
             }
             _ => ordered.push(message),
         }

@@ -15,6 +15,7 @@ mod fields;
 mod lifecycle;
 mod limits;
 mod messages;
+mod pictures;
 mod response_fields;
 mod responses;
 mod slow;

@@ -312,7 +312,7 @@ fn what_is_not_honoured_is_named_in_a_body_of_its_own() {
         (json!({"temperature": 2}), "`temperature`"),
         (json!({"max_tokens": null}), "`max_tokens`"),
         (json!({"messages": []}), "`messages`"),
-        (user(image), "`messages[0].content[0].type`"),
+        (user(image), "`messages[0].content[0].source.url`"),
         (user(result), "`messages[0].content[0].tool_use_id`"),
         (json!({"messages": [{"role": "tool", "content": "a"}]}), "`messages[0].role`"),
         (json!({"messages": [{"role": "user", "content": "a", "y": 1}]}), "`messages[0].y`"),

@@ -412,7 +412,7 @@ fn what_cannot_be_is_refused_by_name() {
         (item(json!({"role": "user", "content": "a", "x": 1})), "input[0].x"),
         (
             item(json!({"role": "user", "content": [{"type": "input_image"}]})),
-            "input[0].content[0].type",
+            "input[0].content[0].image_url",
         ),
         (item(json!({"type": "web_search_call", "id": "w"})), "input[0].type"),
         (item(json!({"type": "item_reference", "id": "nowhere"})), "input[0].id"),

@@ -18,6 +18,7 @@ use crate::fields::reader::Reader;
 use crate::http::response::json_response;
 use crate::protocol::conversation::{Conversation, constrain};
 use crate::protocol::generate::{Asked, Delivery, Started, generate};
+use crate::protocol::pictures::Pictures;
 use crate::protocol::request::{Checked, checked};
 use crate::protocol::turns::with_turns_as_taken;
 use crate::run::state::{Loaded, State};
@@ -113,7 +114,8 @@ pub async fn count_tokens(Shared(state): Shared<Arc<State>>, request: Request) -
 fn read(reader: &mut Reader, state: &State, loaded: &Loaded) -> Result<Asks> {
     let system = reader.take("system");
     let items = reader.list("messages")?.unwrap_or_default();
-    let messages = messages(system, items)?;
+    let pictures = Pictures::new(loaded.model.as_ref(), state.config.local_media_path.as_ref());
+    let messages = messages(system, items, &pictures)?;
     let (definitions, tools) = tools(reader.list("tools")?.unwrap_or_default())?;
     let chat = ChatOptions { tools: definitions, ..ChatOptions::default() };
     let mut conversation = Conversation { messages, chat, tools };

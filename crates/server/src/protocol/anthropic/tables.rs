@@ -9,7 +9,7 @@ const MESSAGES: &str = r#"{"type":"array","minItems":1,"items":{"type":"object",
     "required":["role","content"],"additionalProperties":false,"properties":{
     "role":{"enum":["user","assistant","system"]},
     "content":{"anyOf":[{"type":"string"},{"type":"array","items":{"type":"object",
-        "required":["type"],"properties":{"type":{"enum":["text","thinking","tool_use","tool_result"]}}}}]}}}}"#;
+        "required":["type"],"properties":{"type":{"enum":["text","image","thinking","tool_use","tool_result"]}}}}]}}}}"#;
 const TOOLS: &str = r#"{"type":"array","items":{"type":"object","required":["name","input_schema"],
     "properties":{"name":{"type":"string","pattern":"^[A-Za-z0-9_.-]{1,128}$"},
     "input_schema":{"type":"object"}}}}"#;

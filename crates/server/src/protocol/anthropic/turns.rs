@@ -1,11 +1,13 @@
 //! Anthropic's turns, made of blocks, as the contract's messages.
 
-use inference_core::{Message, Role};
+use inference_core::{EncodedPicture, Message, Role};
 use inference_text::json::to_value;
 use serde_json::Value as Json;
 
 use crate::error::{ApiError, Result};
 use crate::fields::reader::{Reader, expected};
+use crate::protocol::content::Content;
+use crate::protocol::pictures::Pictures;
 use crate::protocol::turns::{Turns, join};
 
 /// The messages of the fields `system` and `messages`. Turns of one role that follow each other are
@@ -13,14 +15,18 @@ use crate::protocol::turns::{Turns, join};
 ///
 /// # Errors
 /// What is wrong with which block.
-pub fn messages(system: Option<Json>, items: Vec<Json>) -> Result<Vec<Message>> {
+pub fn messages(
+    system: Option<Json>,
+    items: Vec<Json>,
+    pictures: &Pictures<'_>,
+) -> Result<Vec<Message>> {
     if items.is_empty() {
         return Err(ApiError::value("messages", "is empty"));
     }
-    let mut turns = Blocks::default();
+    let mut turns = Blocks { turns: Turns::default(), pictures };
     if let Some(system) = system {
         let text = texts("system", system)?;
-        turns.0.of(Role::System).say(&text);
+        turns.turns.of(Role::System).say(&text);
     }
     let last = items.len() - 1;
     for (index, item) in items.into_iter().enumerate() {
@@ -33,7 +39,7 @@ pub fn messages(system: Option<Json>, items: Vec<Json>) -> Result<Vec<Message>> 
         match role.as_str() {
             "system" => {
                 let text = texts(&path, content)?;
-                turns.0.of(Role::System).say(&text);
+                turns.turns.of(Role::System).say(&text);
             }
             "user" => turns.user(&path, content)?,
             "assistant" if index == last => {
@@ -49,20 +55,26 @@ pub fn messages(system: Option<Json>, items: Vec<Json>) -> Result<Vec<Message>> 
         }
         reader.finish()?;
     }
-    Ok(turns.0.into_messages())
+    Ok(turns.turns.into_messages())
 }
 
 /// The turns so far, which blocks are added to.
-#[derive(Default)]
-struct Blocks(Turns);
+struct Blocks<'a> {
+    turns: Turns,
+    pictures: &'a Pictures<'a>,
+}
 
-impl Blocks {
+impl Blocks<'_> {
     fn user(&mut self, path: &str, content: Json) -> Result<()> {
         for mut block in blocks(path, content)? {
             match kind(&mut block)?.as_str() {
                 "text" => {
                     let text = text(block)?;
-                    self.0.of(Role::User).say(&text);
+                    self.turns.of(Role::User).say(&text);
+                }
+                "image" => {
+                    let picture = self.image(block)?;
+                    self.turns.of(Role::User).show(picture);
                 }
                 "tool_result" => self.tool_result(block)?,
                 other => return Err(no_such_block(&block, other)),
@@ -74,23 +86,60 @@ impl Blocks {
     fn tool_result(&mut self, mut block: Reader) -> Result<()> {
         let id = block.text("tool_use_id")?;
         let id = block.need("tool_use_id", id)?;
-        let Some(name) = self.0.called(&id).map(str::to_owned) else {
+        let Some(name) = self.turns.called(&id).map(str::to_owned) else {
             let reason = format!("no `tool_use` before it has the id `{id}`");
             return Err(ApiError::value(block.path("tool_use_id"), reason));
         };
         let path = block.path("content");
-        let mut result = match block.take("content") {
-            Some(content) => texts(&path, content)?,
-            None => String::new(),
-        };
+        let mut result = Content::new("\n\n");
+        let content = block.take("content").map(|content| blocks(&path, content)).transpose()?;
+        for mut part in content.unwrap_or_default() {
+            match kind(&mut part)?.as_str() {
+                "text" => result.text(&text(part)?),
+                "image" => result.picture(self.image(part)?),
+                other => return Err(no_such_block(&part, other)),
+            }
+        }
         // Templates have no other place for it.
         if block.bool("is_error")? == Some(true) {
-            result.insert_str(0, "Error: ");
+            let mut failed = Content::new("");
+            failed.text("Error: ");
+            failed.append(result);
+            result = failed;
         }
         hints(&mut block)?;
         block.finish()?;
-        self.0.result(id, name, result);
+        self.turns.result(id, name, result);
         Ok(())
+    }
+
+    /// The picture of a block: base64 with its type, or a URL.
+    fn image(&self, mut block: Reader) -> Result<EncodedPicture> {
+        let path = block.own_path().to_owned();
+        self.pictures.check_sees(&path)?;
+        let source = block.take("source");
+        let mut source = Reader::new(block.path("source"), block.need("source", source)?)?;
+        let picture = match kind(&mut source)?.as_str() {
+            "base64" => {
+                let media_type = source.text("media_type")?;
+                let media_type = source.need("media_type", media_type)?;
+                let data = source.text("data")?;
+                self.pictures.of_base64(&path, &media_type, &source.need("data", data)?)?
+            }
+            "url" => {
+                let url = source.text("url")?;
+                let url = source.need("url", url)?;
+                self.pictures.of_url(&path, &source.path("url"), &url)?
+            }
+            other => {
+                let reason = format!("`{other}` is not one of base64, url");
+                return Err(ApiError::unsupported(source.path("type"), reason));
+            }
+        };
+        source.finish()?;
+        hints(&mut block)?;
+        block.finish()?;
+        Ok(picture)
     }
 
     fn assistant(&mut self, path: &str, content: Json) -> Result<()> {
@@ -98,7 +147,7 @@ impl Blocks {
             match kind(&mut block)?.as_str() {
                 "text" => {
                     let text = text(block)?;
-                    self.0.of(Role::Assistant).say(&text);
+                    self.turns.of(Role::Assistant).say(&text);
                 }
                 "thinking" => {
                     let thought = block.text("thinking")?;
@@ -106,7 +155,7 @@ impl Blocks {
                     // Thoughts are taken as they are, whoever signed them.
                     block.text("signature")?;
                     block.finish()?;
-                    self.0.of(Role::Assistant).think(&thought);
+                    self.turns.of(Role::Assistant).think(&thought);
                 }
                 "tool_use" => self.tool_use(block)?,
                 other => return Err(no_such_block(&block, other)),
@@ -130,7 +179,7 @@ impl Blocks {
         }
         hints(&mut block)?;
         block.finish()?;
-        self.0.call(id, name, to_value(Json::Object(input)));
+        self.turns.call(id, name, to_value(Json::Object(input)));
         Ok(())
     }
 }
@@ -157,7 +206,8 @@ fn kind(block: &mut Reader) -> Result<String> {
 
 fn no_such_block(block: &Reader, kind: &str) -> ApiError {
     let reason = match kind {
-        "image" | "document" | "search_result" => "this model reads text alone".to_owned(),
+        "image" => "pictures belong to a user's turn and to tools' results".to_owned(),
+        "document" | "search_result" => "this server takes text and pictures".to_owned(),
         other => format!("there are no `{other}` blocks here"),
     };
     ApiError::unsupported(block.path("type"), reason)

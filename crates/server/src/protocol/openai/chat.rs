@@ -14,6 +14,7 @@ use crate::error::{ApiError, Result};
 use crate::fields::reader::Reader;
 use crate::protocol::conversation::{Calls, Conversation, ToolFields, constrain};
 use crate::protocol::generate::{Started, generate};
+use crate::protocol::pictures::Pictures;
 use crate::protocol::request::{Checked, checked};
 use crate::run::state::{Loaded, State};
 
@@ -71,7 +72,8 @@ fn read(reader: &mut Reader, state: &State, loaded: &Loaded) -> Result<Chat> {
     }
 
     let items = reader.list("messages")?.unwrap_or_default();
-    let mut conversation = conversation(reader, items)?;
+    let pictures = Pictures::new(loaded.model.as_ref(), state.config.local_media_path.as_ref());
+    let mut conversation = conversation(reader, items, &pictures)?;
     if let Some(effort) = reader.text("reasoning_effort")? {
         let variables = loaded.effort.variables(&effort);
         let variables =

@@ -1,35 +1,37 @@
 //! OpenAI's messages and tools as the contract's.
 
-use inference_core::{Message, Role, Value};
+use inference_core::{EncodedPicture, Message, Role, Value};
 use inference_text::answer::Tool;
 use inference_text::json::to_value;
 use serde_json::{Map, Value as Json, json};
 
 use crate::error::{ApiError, Result};
 use crate::fields::reader::{Reader, expected};
+use crate::protocol::content::Content;
 use crate::protocol::conversation::arguments_schema;
+use crate::protocol::pictures::Pictures;
 
 /// Refused fields of a message, with the remedy.
 const REFUSED: [(&str, &str); 4] = [
-    ("audio", "messages are text"),
+    ("audio", "messages are text and pictures"),
     ("function_call", "it is OpenAI's older form; use `tool_calls`"),
     ("refusal", "models here do not refuse apart from their text; put it into `content`"),
-    ("annotations", "messages are text"),
+    ("annotations", "messages are text and pictures"),
 ];
 
 /// The conversation of the field `messages`.
 ///
 /// # Errors
 /// What is wrong with which message.
-pub fn messages(items: Vec<Json>) -> Result<Vec<Message>> {
+pub fn messages(items: Vec<Json>, pictures: &Pictures<'_>) -> Result<Vec<Message>> {
     if items.is_empty() {
         return Err(ApiError::value("messages", "is empty"));
     }
-    let one = |(index, item)| message(Reader::new(format!("messages[{index}]"), item)?);
+    let one = |(index, item)| message(Reader::new(format!("messages[{index}]"), item)?, pictures);
     items.into_iter().enumerate().map(one).collect()
 }
 
-fn message(mut reader: Reader) -> Result<Message> {
+fn message(mut reader: Reader, pictures: &Pictures<'_>) -> Result<Message> {
     let role = reader.text("role")?;
     let role = match reader.need("role", role)?.as_str() {
         // Templates know one role for instructions, and `system` is its name.
@@ -66,7 +68,7 @@ fn message(mut reader: Reader) -> Result<Message> {
         }
         None => return Err(ApiError::value(path, "is missing")),
         Some(Json::String(text)) => Value::from(text),
-        Some(Json::Array(parts)) => parts_text(&path, parts)?,
+        Some(Json::Array(items)) => parts(&path, items, &role, pictures)?,
         Some(other) => return Err(expected(path, "a string or an array of parts", &other)),
     };
     for (name, reason) in REFUSED {
@@ -94,19 +96,28 @@ fn belongs(reader: &Reader, name: &str, role: &Role) -> Result<()> {
     Err(ApiError::value(reader.path(name), reason))
 }
 
-/// The text of the parts, one after the other: templates take a message's text in one piece.
-fn parts_text(path: &str, parts: Vec<Json>) -> Result<Value> {
-    let mut whole = String::new();
-    for (index, part) in parts.into_iter().enumerate() {
+/// The parts of a message of `role`. Without pictures they are one text, since templates take a message's
+/// text in one piece.
+fn parts(path: &str, items: Vec<Json>, role: &Role, pictures: &Pictures<'_>) -> Result<Value> {
+    let mut content = Content::new("");
+    for (index, part) in items.into_iter().enumerate() {
         let mut part = Reader::new(format!("{path}[{index}]"), part)?;
         let kind = part.text("type")?;
         match part.need("type", kind)?.as_str() {
             "text" => {
                 let text = part.text("text")?;
-                whole.push_str(&part.need("text", text)?);
+                content.text(&part.need("text", text)?);
             }
-            "image_url" | "input_audio" | "file" => {
-                let reason = "this model reads text alone";
+            "image_url" => {
+                pictures.check_sees(&format!("{path}[{index}]"))?;
+                if !matches!(role, Role::User | Role::Tool) {
+                    let reason = format!("pictures belong to `user` and `tool`, not to `{role}`");
+                    return Err(ApiError::value(part.path("type"), reason));
+                }
+                content.picture(image_url(&format!("{path}[{index}]"), &mut part, pictures)?);
+            }
+            "input_audio" | "file" => {
+                let reason = "this server takes text and pictures (`image_url`)";
                 return Err(ApiError::unsupported(part.path("type"), reason));
             }
             other => {
@@ -116,7 +127,19 @@ fn parts_text(path: &str, parts: Vec<Json>) -> Result<Value> {
         }
         part.finish()?;
     }
-    Ok(Value::from(whole))
+    Ok(content.into_value())
+}
+
+/// The picture of the part at `path`.
+fn image_url(path: &str, part: &mut Reader, pictures: &Pictures<'_>) -> Result<EncodedPicture> {
+    let object = part.take("image_url");
+    let mut object = Reader::new(part.path("image_url"), part.need("image_url", object)?)?;
+    let url = object.text("url")?;
+    let url = object.need("url", url)?;
+    pictures.check_detail(&object.path("detail"), object.text("detail")?.as_deref())?;
+    let field = object.path("url");
+    object.finish()?;
+    pictures.of_url(path, &field, &url)
 }
 
 /// A call of an earlier answer. Its arguments, JSON in a string, become the value that templates
@@ -210,7 +233,15 @@ mod tests {
     use inference_core::{Role, Value};
     use serde_json::{Value as Json, json};
 
-    use super::{messages, tools};
+    use super::tools;
+    use crate::protocol::pictures::Pictures;
+    use fake_model::{FakeModel, all_but};
+    use inference_core::{Feature, Message};
+
+    fn messages(items: Vec<Json>) -> super::Result<Vec<Message>> {
+        let blind = FakeModel { capabilities: all_but(&[Feature::Images]), ..FakeModel::default() };
+        super::messages(items, &Pictures::new(&blind, None))
+    }
 
     fn refused(message: Json) -> String {
         let first = json!({"role": "user", "content": "a"});

@@ -6,11 +6,12 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State as Shared};
 use axum::http::StatusCode;
 use axum::response::Response;
-use inference_core::{Support, TextModel};
+use inference_core::{PictureLimits, PictureTokens, Support, TextModel};
 use serde_json::{Map, Value as Json, json};
 
 use crate::error::{ApiError, Result};
 use crate::http::response::json_response;
+use crate::protocol::pictures::sight;
 use crate::run::state::State;
 
 /// All models, of which there is one.
@@ -41,6 +42,7 @@ pub async fn one(
 
 fn object(state: &State, model: &dyn TextModel) -> Json {
     let info = model.info();
+    let sees = sight(model.capabilities()).is_ok();
     let features: Map<String, Json> = model
         .capabilities()
         .iter()
@@ -72,7 +74,26 @@ fn object(state: &State, model: &dyn TextModel) -> Json {
             "device": info.device,
             "eos_token_ids": info.eos_token_ids,
             "chat_template": info.chat_template,
+            "pictures": info.pictures.as_ref().map(pictures),
         },
+        "input_modalities": if sees { json!(["text", "image"]) } else { json!(["text"]) },
         "capabilities": features,
+    })
+}
+
+/// What the model takes of pictures.
+fn pictures(limits: &PictureLimits) -> Json {
+    let tokens = match limits.tokens {
+        PictureTokens::Fixed(count) => json!({"fixed": count}),
+        PictureTokens::Cells { cell, least, most } => {
+            json!({"cell": cell, "least": least, "most": most})
+        }
+    };
+    json!({
+        "formats": limits.formats,
+        "max_bytes": limits.max_bytes,
+        "max_pixels": limits.max_pixels,
+        "max_pictures": limits.max_pictures,
+        "tokens": tokens,
     })
 }

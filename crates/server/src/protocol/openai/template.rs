@@ -8,14 +8,19 @@ use super::messages::{messages, tools};
 use crate::error::{ApiError, Result};
 use crate::fields::reader::Reader;
 use crate::protocol::conversation::Conversation;
+use crate::protocol::pictures::Pictures;
 
 /// Takes `messages` (given as `items`), `tools`, `chat_template_kwargs` and
 /// `add_generation_prompt`.
 ///
 /// # Errors
 /// The first field that means nothing.
-pub fn conversation(reader: &mut Reader, items: Vec<Json>) -> Result<Conversation> {
-    let messages = messages(items)?;
+pub fn conversation(
+    reader: &mut Reader,
+    items: Vec<Json>,
+    pictures: &Pictures<'_>,
+) -> Result<Conversation> {
+    let messages = messages(items, pictures)?;
     let tools = tools(reader.list("tools")?.unwrap_or_default())?;
     let chat = ChatOptions {
         tools: tools.definitions,

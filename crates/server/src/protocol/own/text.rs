@@ -12,6 +12,7 @@ use crate::error::{ApiError, Result};
 use crate::http::response::json_response;
 use crate::protocol::conversation::Conversation;
 use crate::protocol::openai::template::conversation;
+use crate::protocol::pictures::Pictures;
 use crate::protocol::request::{Checked, checked};
 use crate::run::state::State;
 
@@ -23,6 +24,7 @@ pub async fn tokenize(Shared(state): Shared<Arc<State>>, request: Request) -> Re
     let tables = &[tables::TEMPLATE, tables::TOKENIZE];
     let Checked { mut reader, loaded, bytes } = checked(&state, request, tables).await?;
     let model = loaded.model;
+    let folder = state.config.local_media_path.as_ref();
     let texts = (reader.text("prompt")?, reader.text("content")?);
     let messages = reader.list("messages")?;
     let context = model.info().context_length;
@@ -33,7 +35,8 @@ pub async fn tokenize(Shared(state): Shared<Arc<State>>, request: Request) -> Re
             state.text_work(bytes, work).await.map_err(|error| error.or_about("prompt"))?
         }
         ((None, None), Some(items)) => {
-            let Conversation { messages, chat, .. } = conversation(&mut reader, items)?;
+            let pictures = Pictures::new(model.as_ref(), folder);
+            let Conversation { messages, chat, .. } = conversation(&mut reader, items, &pictures)?;
             reader.finish()?;
             let work = move || Ok(model.render_chat(&messages, &chat)?.ids);
             state.text_work(bytes, work).await.map_err(|error| error.or_about("messages"))?
@@ -81,7 +84,8 @@ pub async fn apply_template(
     let model = loaded.model;
     let items = reader.list("messages")?;
     let items: Vec<Json> = reader.need("messages", items)?;
-    let Conversation { messages, chat, .. } = conversation(&mut reader, items)?;
+    let pictures = Pictures::new(model.as_ref(), state.config.local_media_path.as_ref());
+    let Conversation { messages, chat, .. } = conversation(&mut reader, items, &pictures)?;
     reader.finish()?;
     let work = move || Ok(model.render_chat(&messages, &chat)?);
     let prompt = state.text_work(bytes, work).await.map_err(|error| error.or_about("messages"))?;

@@ -22,6 +22,7 @@ use crate::fields::reader::Reader;
 use crate::http::response::json_response;
 use crate::protocol::conversation::{Calls, Conversation, ToolFields, constrain};
 use crate::protocol::generate::{Asked, Delivery, Started, generate};
+use crate::protocol::pictures::Pictures;
 use crate::protocol::request::{Checked, checked};
 use crate::protocol::turns::with_turns_as_taken;
 use crate::run::state::{Loaded, State};
@@ -166,7 +167,9 @@ fn read(reader: &mut Reader, state: &State, loaded: &Loaded, store: &Store) -> R
     let instructions = reader.text("instructions")?;
     let given = reader.take("input");
     let new_id = |prefix: &str| state.id(prefix);
-    let Input { messages, items } = input(instructions.as_deref(), before, given, store, new_id)?;
+    let pictures = Pictures::new(loaded.model.as_ref(), state.config.local_media_path.as_ref());
+    let known = (store, &pictures);
+    let Input { messages, items } = input(instructions.as_deref(), before, given, known, new_id)?;
     let mut tools = tools(reader.list("tools")?.unwrap_or_default())?;
     let choice = choice(reader, &mut tools)?;
     let Tools { definitions, callable, known } = tools;

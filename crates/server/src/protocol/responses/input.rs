@@ -6,11 +6,12 @@ use inference_core::{Message, Role};
 use inference_text::json::to_value;
 use serde_json::{Value as Json, json};
 
-use super::parts::{text, texts_of};
+use super::parts::{content, texts_of};
 use super::store::{Item, Store};
 use super::tools::{INPUT, full_name};
 use crate::error::{ApiError, Result};
 use crate::fields::reader::{Reader, expected};
+use crate::protocol::pictures::Pictures;
 use crate::protocol::turns::Turns;
 
 /// What thoughts begin with where they are handed out to be sent back. They are not encrypted, and
@@ -35,7 +36,7 @@ pub fn input(
     instructions: Option<&str>,
     before: Vec<Arc<Item>>,
     given: Option<Json>,
-    store: &Store,
+    (store, pictures): (&Store, &Pictures<'_>),
     new_id: impl Fn(&str) -> String,
 ) -> Result<Input> {
     let given = match given {
@@ -52,7 +53,7 @@ pub fn input(
         turns.of(Role::System).say(instructions);
     }
     for item in &before {
-        add(&mut turns, Reader::new("previous_response_id", item.json.clone())?)?;
+        add(&mut turns, Reader::new("previous_response_id", item.json.clone())?, pictures)?;
     }
     let mut items = before;
     for (index, item) in given.into_iter().enumerate() {
@@ -64,7 +65,7 @@ pub fn input(
                 ApiError::value(format!("{path}.id"), reason)
             })?,
         };
-        add(&mut turns, Reader::new(path, item.json.clone())?)?;
+        add(&mut turns, Reader::new(path, item.json.clone())?, pictures)?;
         items.push(item);
     }
     Ok(Input { messages: turns.into_messages(), items })
@@ -114,7 +115,7 @@ fn kept(mut item: Json, new_id: impl Fn(&str) -> String) -> Json {
     item
 }
 
-fn add(turns: &mut Turns, mut item: Reader) -> Result<()> {
+fn add(turns: &mut Turns, mut item: Reader, pictures: &Pictures<'_>) -> Result<()> {
     let kind = item.text("type")?;
     let kind = item.need("type", kind)?;
     item.text("id")?;
@@ -125,7 +126,7 @@ fn add(turns: &mut Turns, mut item: Reader) -> Result<()> {
         return Err(ApiError::value(item.path("status"), reason));
     }
     match kind.as_str() {
-        "message" => message(turns, &mut item)?,
+        "message" => message(turns, &mut item, pictures)?,
         "reasoning" => {
             let thoughts = thoughts(&mut item)?;
             turns.of(Role::Assistant).think(&thoughts);
@@ -143,7 +144,7 @@ fn add(turns: &mut Turns, mut item: Reader) -> Result<()> {
             let input = item.text("input")?;
             Ok(json!({INPUT: item.need("input", input)?}))
         })?,
-        "function_call_output" | "custom_tool_call_output" => result(turns, &mut item)?,
+        "function_call_output" | "custom_tool_call_output" => result(turns, &mut item, pictures)?,
         other => {
             let reason = format!("the server takes no `{other}` items; it has no tools of its own");
             return Err(ApiError::unsupported(item.path("type"), reason));
@@ -152,12 +153,16 @@ fn add(turns: &mut Turns, mut item: Reader) -> Result<()> {
     item.finish()
 }
 
-fn message(turns: &mut Turns, item: &mut Reader) -> Result<()> {
+fn message(turns: &mut Turns, item: &mut Reader, pictures: &Pictures<'_>) -> Result<()> {
     let role = item.text("role")?;
     let role = item.need("role", role)?;
     let path = item.path("content");
-    let content = item.take("content");
-    let text = text(&path, item.need("content", content)?)?;
+    let said = item.take("content");
+    let said = content(&path, item.need("content", said)?, pictures)?;
+    if role != "user" && said.has_pictures() {
+        let reason = format!("pictures belong to messages of the user, not of `{role}`");
+        return Err(ApiError::value(path, reason));
+    }
     if let Some(phase) = item.text("phase")?
         && !["commentary", "final_answer"].contains(&phase.as_str())
     {
@@ -166,9 +171,9 @@ fn message(turns: &mut Turns, item: &mut Reader) -> Result<()> {
     }
     match role.as_str() {
         // Templates know one role for instructions, and `system` is its name.
-        "system" | "developer" => turns.of(Role::System).say(&text),
-        "user" => turns.begin(Role::User).say(&text),
-        "assistant" => turns.of(Role::Assistant).say(&text),
+        "system" | "developer" => turns.of(Role::System).add(said),
+        "user" => turns.begin(Role::User).add(said),
+        "assistant" => turns.of(Role::Assistant).add(said),
         other => {
             let reason = format!("`{other}` is not one of user, assistant, system, developer");
             return Err(ApiError::value(item.path("role"), reason));
@@ -213,7 +218,7 @@ fn call(
     Ok(())
 }
 
-fn result(turns: &mut Turns, item: &mut Reader) -> Result<()> {
+fn result(turns: &mut Turns, item: &mut Reader, pictures: &Pictures<'_>) -> Result<()> {
     let id = item.text("call_id")?;
     let id = item.need("call_id", id)?;
     let Some(name) = turns.called(&id).map(str::to_owned) else {
@@ -222,7 +227,7 @@ fn result(turns: &mut Turns, item: &mut Reader) -> Result<()> {
     };
     let path = item.path("output");
     let output = item.take("output");
-    let output = text(&path, item.need("output", output)?)?;
+    let output = content(&path, item.need("output", output)?, pictures)?;
     // The call has named the tool.
     item.text("name")?;
     item.text("namespace")?;

@@ -1,31 +1,36 @@
-//! The texts of messages and outputs, which come as they are or in parts.
+//! What messages and outputs say and show, which comes as a text or in parts.
 
+use inference_core::EncodedPicture;
 use serde_json::Value as Json;
 
 use crate::error::{ApiError, Result};
 use crate::fields::reader::{Reader, expected};
+use crate::protocol::content::Content;
+use crate::protocol::pictures::Pictures;
 
-/// The text of `content`, whose parts follow each other without anything between.
+/// What `content` says and shows; its texts follow each other without anything between.
 ///
 /// # Errors
-/// What is no text, by its path.
-pub fn text(path: &str, content: Json) -> Result<String> {
+/// What is neither text nor a picture, by its path.
+pub fn content(path: &str, content: Json, pictures: &Pictures<'_>) -> Result<Content> {
+    let mut whole = Content::new("");
     match content {
-        Json::String(text) => Ok(text),
+        Json::String(text) => whole.text(&text),
         Json::Array(parts) => {
-            let one = |(index, part)| part_text(Reader::new(format!("{path}[{index}]"), part)?);
-            parts.into_iter().enumerate().map(one).collect()
+            for (index, part) in parts.into_iter().enumerate() {
+                part_of(Reader::new(format!("{path}[{index}]"), part)?, pictures, &mut whole)?;
+            }
         }
-        other => Err(expected(path, "a string or an array of parts", &other)),
+        other => return Err(expected(path, "a string or an array of parts", &other)),
     }
+    Ok(whole)
 }
 
-fn part_text(mut part: Reader) -> Result<String> {
+fn part_of(mut part: Reader, pictures: &Pictures<'_>, whole: &mut Content) -> Result<()> {
     let kind = part.text("type")?;
     let name = match part.need("type", kind)?.as_str() {
         "input_text" => {
-            // A hint: what is cached is found by its tokens.
-            part.object("prompt_cache_breakpoint")?;
+            hint(&mut part)?;
             "text"
         }
         "output_text" => {
@@ -38,8 +43,13 @@ fn part_text(mut part: Reader) -> Result<String> {
             "text"
         }
         "refusal" => "refusal",
-        "input_image" | "input_file" | "input_audio" => {
-            let reason = "this model reads text alone";
+        "input_image" => {
+            whole.picture(image(&mut part, pictures)?);
+            hint(&mut part)?;
+            return part.finish();
+        }
+        "input_file" | "input_audio" => {
+            let reason = "this server takes text and pictures (`input_image`)";
             return Err(ApiError::unsupported(part.path("type"), reason));
         }
         other => {
@@ -48,9 +58,26 @@ fn part_text(mut part: Reader) -> Result<String> {
         }
     };
     let text = part.text(name)?;
-    let text = part.need(name, text)?;
-    part.finish()?;
-    Ok(text)
+    whole.text(&part.need(name, text)?);
+    part.finish()
+}
+
+/// Takes a hint: what is cached is found by its tokens.
+fn hint(part: &mut Reader) -> Result<()> {
+    part.object("prompt_cache_breakpoint").map(drop)
+}
+
+/// The picture of a part, by its URL.
+fn image(part: &mut Reader, pictures: &Pictures<'_>) -> Result<EncodedPicture> {
+    pictures.check_sees(part.own_path())?;
+    if part.text("file_id")?.is_some() {
+        let reason = "the server stores no files; send the picture as `image_url`";
+        return Err(ApiError::unsupported(part.path("file_id"), reason));
+    }
+    pictures.check_detail(&part.path("detail"), part.text("detail")?.as_deref())?;
+    let url = part.text("image_url")?;
+    let url = part.need("image_url", url)?;
+    pictures.of_url(part.own_path(), &part.path("image_url"), &url)
 }
 
 /// The texts of `items`, which are all of one of `kinds`, joined by blank lines.
