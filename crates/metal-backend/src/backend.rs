@@ -100,7 +100,8 @@ fn engine_options(
     options.validate()?;
     let config = load::config(&files)?;
     let kernels = kernels(device)?;
-    Ok(EngineOptions { files, config, device, kernels, load: options.clone() })
+    let keeps_slots = kernels.is_on_cuda();
+    Ok(EngineOptions { files, config, device, kernels, keeps_slots, load: options.clone() })
 }
 
 /// The device of the backend of that name, else the best one.

@@ -69,7 +69,7 @@ fn build(
     checkpoint: &Checkpoint,
     only_describe: bool,
 ) -> Result<LoadedModel> {
-    let EngineOptions { files, config, device, kernels, load } = options;
+    let EngineOptions { files, config, device, kernels, load, .. } = options;
     let at_folder = |error: Error| error.at(&files.folder());
     let dtype = load.dtype.map(mlx_dtype);
     let weights = Weights::of(checkpoint, config, dtype, *kernels, only_describe);

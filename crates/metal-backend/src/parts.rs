@@ -44,7 +44,8 @@ impl Model {
             let settings = Settings::from_environment()?;
             settings.apply()?;
             let (device, kernels) = (Device::Cpu, Kernels::choose(Device::Cpu, &settings)?);
-            let options = EngineOptions { files, config, device, kernels, load };
+            let keeps_slots = false;
+            let options = EngineOptions { files, config, device, kernels, keeps_slots, load };
             let loaded = load::load(&options, &checkpoint)?;
             Ok(Model { decoder: loaded.model, specs: loaded.specs, storage: loaded.storage })
         };

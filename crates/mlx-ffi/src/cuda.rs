@@ -13,6 +13,7 @@ mod expert_matrices;
 mod experts;
 mod kernel;
 mod launch;
+mod place;
 mod product;
 mod recurrent;
 mod routing;
@@ -23,6 +24,7 @@ pub use dense::{dense, takes_dense};
 pub use expert_matrices::{ExpertGate, ExpertMatrices, ExpertNetwork, IntoExperts};
 pub use experts::{Chosen, experts, takes_experts};
 pub use launch::ON_DEVICE;
+pub use place::{Place, Places, place};
 pub use product::{
     Around, MOST_PACKED_ROWS, MOST_ROWS, Weights, few_rows, one_row, takes_few_rows, takes_one_row,
 };

@@ -1,5 +1,6 @@
 //! Arguments that nobody should give to our kernels for CUDA: they stay inside their buffers.
 
+use mlx_ffi::cuda::{Place, Places};
 use mlx_ffi::step::{Counters, Heads, Step};
 use mlx_ffi::{Array, Device, Dtype, Result, cuda, eval_all, ops, random, use_device};
 
@@ -84,4 +85,74 @@ fn hostile_step() -> Result<()> {
         assert_eq!(before, after, "position {at} of a row that begins at {first}");
     }
     Ok(())
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
+fn rows_are_placed_where_they_belong_and_nowhere_else() {
+    use_cuda();
+    for (dtype, width) in [(Dtype::Bf16, 64), (Dtype::F32, 3), (Dtype::U32, 8), (Dtype::F16, 5)] {
+        placed(dtype, width).expect("rows");
+    }
+}
+
+/// `[b, heads, n, width]` of numbers from `first` on that all types here hold.
+fn numbers(shape: [i32; 4], first: i32, dtype: Dtype) -> Result<Array> {
+    let count = shape.iter().product::<i32>();
+    let values: Vec<i32> = (0..count).map(|i| first + i % 97).collect();
+    ops::astype(&Array::from_i32(&values, &shape)?, dtype)
+}
+
+fn placed(dtype: Dtype, width: i32) -> Result<()> {
+    let (heads, n, capacity) = (3, 11, 20);
+    let from = numbers([4, heads, n, width], 1, dtype)?;
+    let into = numbers([5, heads, capacity, width], 101, dtype)?;
+    let before = wide(&into)?;
+    let held = wide(&from)?;
+    let inside = [
+        Place { row: 3, slot: 0, first: 0, at: 9, count: 11 },
+        Place { row: 0, slot: 4, first: 4, at: 2, count: 7 },
+        Place { row: 1, slot: 2, first: 5, at: 0, count: 0 },
+    ];
+    let outside = [
+        Place { row: 4, slot: 1, first: 0, at: 0, count: 1 },
+        Place { row: -1, slot: 1, first: 0, at: 0, count: 1 },
+        Place { row: 0, slot: 5, first: 0, at: 0, count: 1 },
+        Place { row: 0, slot: 1, first: 5, at: 0, count: 7 },
+        Place { row: 0, slot: 1, first: 0, at: 10, count: 11 },
+        Place { row: 0, slot: 1, first: i32::MAX, at: 0, count: i32::MAX },
+        Place { row: 0, slot: 1, first: 0, at: -1, count: 2 },
+    ];
+    let places = Places::new(&[&inside[..], &outside[..]].concat())?;
+    let found = wide(&cuda::place(&from, &into, &places)?)?;
+    let mut expected = before;
+    for place in inside {
+        for head in 0..heads {
+            for i in 0..place.count * width {
+                let source = ((place.row * heads + head) * n + place.first) * width + i;
+                let target = ((place.slot * heads + head) * capacity + place.at) * width + i;
+                expected[target as usize] = held[source as usize];
+            }
+        }
+    }
+    assert_eq!(found, expected, "{dtype:?}");
+    // In place.
+    assert_eq!(wide(&into)?, expected, "{dtype:?}");
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
+fn rows_of_other_widths_have_no_place() {
+    use_cuda();
+    let places = Places::new(&[Place { row: 0, slot: 0, first: 0, at: 0, count: 1 }]).expect("one");
+    let from = numbers([1, 2, 3, 8], 1, Dtype::F32).expect("numbers");
+    for (shape, dtype) in
+        [([1, 2, 3, 4], Dtype::F32), ([1, 3, 3, 8], Dtype::F32), ([1, 2, 3, 8], Dtype::U32)]
+    {
+        let into = numbers(shape, 1, dtype).expect("numbers");
+        let error = cuda::place(&from, &into, &places).expect_err("another shape").to_string();
+        assert!(error.contains("have no place"), "{error}");
+    }
+    assert!(Places::new(&[]).is_err());
 }

@@ -1,8 +1,9 @@
 //! What all layers remember of the rows of a batch.
 
-use mlx_ffi::{Array, Result};
+use mlx_ffi::{Array, Result, async_eval};
 
 use super::buffer::Parts;
+use super::place::Placing;
 use super::rope_factors::RopeFactors;
 use super::spec::StateSpec;
 use super::state::State;
@@ -16,7 +17,7 @@ pub(crate) struct Caches {
     /// The factors that stretch the positions of all rows.
     rope_factors: RopeFactors,
     layers: Vec<State>,
-    /// Changes whenever the rows do.
+    /// Changes whenever the buffers are made for other rows.
     layout: u64,
 }
 
@@ -43,7 +44,7 @@ impl Caches {
         self.rope_factors
     }
 
-    /// A number that is another one once rows have joined or left.
+    /// A number that is another one once the buffers are of other rows. Slots that change hands leave it.
     pub fn layout(&self) -> u64 {
         self.layout
     }
@@ -98,6 +99,40 @@ impl Caches {
         }
         self.offsets.extend(other.offsets);
         Ok(())
+    }
+
+    /// Rows of the buffers: those that are there, and slots that rows left.
+    pub fn slots(&self) -> usize {
+        self.offsets.len()
+    }
+
+    /// Whether rows can leave their slots to others.
+    pub fn keep_slots(&self) -> bool {
+        self.layers.iter().all(State::keeps_slots)
+    }
+
+    /// Takes note that a row left, whose slot is kept. Steps go on to compute something for it.
+    pub fn vacate(&mut self, slot: usize) {
+        self.layers.iter_mut().for_each(|layer| layer.vacate(slot));
+    }
+
+    /// Whether the rows of `other` fit into slots of these buffers.
+    pub fn have_slots_for(&self, other: &Caches) -> bool {
+        self.layers.iter().zip(&other.layers).all(|(mine, other)| mine.has_slots_for(other))
+    }
+
+    /// Puts the rows of `other`, for which there are slots, into those with these indices, whose rows left.
+    /// Whatever was to be read of these has to be on its way.
+    pub fn place(&mut self, other: Caches, slots: &[usize]) -> Result<()> {
+        let mut placing = Placing::default();
+        for (mine, other) in self.layers.iter_mut().zip(other.layers) {
+            mine.place(other, slots, &mut placing)?;
+        }
+        for (slot, offset) in slots.iter().zip(other.offsets) {
+            self.offsets[*slot] = offset;
+        }
+        // Now, before anything else reads or writes the buffers.
+        async_eval(self.arrays())
     }
 
     /// Leaves no room behind the next positions, which are the last ones.

@@ -3,6 +3,7 @@
 use mlx_ffi::{Array, Dtype, Result, ops};
 
 use super::buffer::Parts;
+use super::place::Placing;
 use super::ring::Ring;
 use super::slab::Slab;
 use super::slot::Slot;
@@ -140,6 +141,34 @@ impl KvCache {
         match (&mut self.buffers, other.buffers) {
             (Buffers::Slab(mine), Buffers::Slab(other)) => mine.join(other),
             _ => Err(alone("join")),
+        }
+    }
+
+    /// Takes note that a row left, whose slot is kept.
+    pub fn vacate(&mut self, slot: usize) {
+        if let Buffers::Slab(slab) = &mut self.buffers {
+            slab.vacate(slot);
+        }
+    }
+
+    /// Whether the rows of `other` fit into slots of its buffers.
+    pub fn has_slots_for(&self, other: &KvCache) -> bool {
+        match (&self.buffers, &other.buffers) {
+            (Buffers::Slab(mine), Buffers::Slab(other)) => mine.has_slots_for(other),
+            _ => false,
+        }
+    }
+
+    /// Puts the rows of `other`, for which there are slots, into those with these indices.
+    pub(super) fn place(
+        &mut self,
+        other: KvCache,
+        slots: &[usize],
+        placing: &mut Placing,
+    ) -> Result<()> {
+        match (&mut self.buffers, other.buffers) {
+            (Buffers::Slab(mine), Buffers::Slab(other)) => mine.place(other, slots, placing),
+            _ => Err(alone("take the slot of another")),
         }
     }
 

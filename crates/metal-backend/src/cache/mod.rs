@@ -8,6 +8,7 @@ mod arrange;
 mod buffer;
 mod caches;
 mod kv;
+mod place;
 mod prefix;
 mod recurrent;
 mod ring;

@@ -2,10 +2,12 @@
 
 use std::cell::Cell;
 
+use mlx_ffi::cuda::Place;
 use mlx_ffi::{Array, Dtype, Result, async_eval, ops};
 
 use super::arrange::{Arrangement, Group};
 use super::buffer::{STEP, between, positions};
+use super::place::Placing;
 use super::slot::Slot;
 use super::visible::Visible;
 
@@ -144,6 +146,41 @@ impl Slab {
         let mut starts = moved(&self.starts, first, len);
         starts.extend(moved(&other.starts, other_first, other_len));
         *self = Slab { parts, end: longest, starts, ..Slab::new(0, self.window) };
+        Ok(())
+    }
+
+    /// Takes note that a row left: its positions are none of another's any more.
+    pub fn vacate(&mut self, slot: usize) {
+        self.starts[slot] = self.end;
+    }
+
+    /// Whether the rows of `other`, which has the same window, fit into slots of these buffers.
+    pub fn has_slots_for(&self, other: &Slab) -> bool {
+        let types = |slab: &Slab| slab.parts.iter().map(Array::dtype).collect::<Vec<_>>();
+        let longest = other.end - other.first_seen(other.end);
+        !self.parts.is_empty()
+            && longest <= self.end
+            && (other.parts.is_empty() || types(self) == types(other))
+    }
+
+    /// Puts the rows of `other`, for which there are slots, into those with these indices.
+    pub fn place(&mut self, other: Slab, slots: &[usize], placing: &mut Placing) -> Result<()> {
+        self.settle()?;
+        other.settle()?;
+        let first = other.first_seen(other.end);
+        let place = |(row, (slot, start)): (i32, (&usize, &i32))| {
+            let first = first.max(*start);
+            let count = other.end - first;
+            Place { row, slot: *slot as i32, first, at: self.end - count, count }
+        };
+        let places: Vec<Place> = (0..).zip(slots.iter().zip(&other.starts)).map(place).collect();
+        for place in &places {
+            self.starts[place.slot as usize] = place.at;
+        }
+        let written = |(into, from)| placing.place(from, into, &places);
+        if !other.parts.is_empty() {
+            self.parts = self.parts.iter().zip(&other.parts).map(written).collect::<Result<_>>()?;
+        }
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use mlx_ffi::{Array, Result};
 
 use super::buffer::Parts;
 use super::kv::KvCache;
+use super::place::Placing;
 use super::recurrent::Recurrent;
 use super::spec::StateSpec;
 use super::storage::Storage;
@@ -93,6 +94,45 @@ impl State {
             }
             (State::Nothing, State::Nothing) => Ok(()),
             _ => Err(mlx_ffi::Error::new("rows of another model cannot join")),
+        }
+    }
+
+    /// Whether a row can leave its slot to another: a recurrent state is arranged anew.
+    pub fn keeps_slots(&self) -> bool {
+        match self {
+            State::Kv(cache) => cache.can_join(),
+            State::Nothing => true,
+            State::Recurrent(_) | State::Both(..) => false,
+        }
+    }
+
+    /// Takes note that a row left, whose slot is kept.
+    pub fn vacate(&mut self, slot: usize) {
+        if let State::Kv(cache) = self {
+            cache.vacate(slot);
+        }
+    }
+
+    /// Whether the rows of `other`, of the same layer, fit into slots of its buffers.
+    pub fn has_slots_for(&self, other: &State) -> bool {
+        match (self, other) {
+            (State::Kv(mine), State::Kv(other)) => mine.has_slots_for(other),
+            (State::Nothing, State::Nothing) => true,
+            _ => false,
+        }
+    }
+
+    /// Puts the rows of `other`, for which there are slots, into those with these indices.
+    pub(super) fn place(
+        &mut self,
+        other: State,
+        slots: &[usize],
+        placing: &mut Placing,
+    ) -> Result<()> {
+        match (self, other) {
+            (State::Kv(mine), State::Kv(other)) => mine.place(other, slots, placing),
+            (State::Nothing, State::Nothing) => Ok(()),
+            _ => Err(mlx_ffi::Error::new("rows of another kind have no slots here")),
         }
     }
 

@@ -114,6 +114,8 @@ enum Op {
     Join(Vec<i32>),
     /// The row at this index, modulo the rows, leaves.
     Leave(usize),
+    /// The row at this index, modulo the rows, leaves its slot vacant.
+    Vacate(usize),
 }
 
 fn ops_of_a_batch() -> impl Strategy<Value = Vec<Op>> {
@@ -122,6 +124,7 @@ fn ops_of_a_batch() -> impl Strategy<Value = Vec<Op>> {
         6 => Just(Op::StepInPlace),
         2 => prop::collection::vec(1..40i32, 0..4).prop_map(Op::Join),
         1 => (0..8usize).prop_map(Op::Leave),
+        1 => (0..8usize).prop_map(Op::Vacate),
     ];
     prop::collection::vec(op, 1..120)
 }
@@ -139,7 +142,8 @@ proptest! {
         // All values of a group are equal, so that packing changes none of them.
         let storage = if packed { Storage::packed(8, 32) } else { Storage::Plain };
         let mut batch: Option<Caches> = None;
-        let mut rows: Vec<usize> = Vec::new();
+        // The row in each slot.
+        let mut rows: Vec<Option<usize>> = Vec::new();
         let mut next = 0;
         for op in ops {
             match op {
@@ -147,7 +151,7 @@ proptest! {
                     let Some(batch) = &mut batch else { continue };
                     let offsets = batch.offsets().to_vec();
                     let new: Vec<Array> =
-                        rows.iter().zip(&offsets).map(|(row, at)| keys(*row, *at, 1)).collect();
+                        rows.iter().zip(&offsets).map(|(row, at)| keys(row.unwrap_or(99), *at, 1)).collect();
                     let new = ops::concatenate(&new.iter().collect::<Vec<_>>(), 0).unwrap();
                     let cache = kv(batch, 0);
                     let in_place = match op {
@@ -161,7 +165,9 @@ proptest! {
                     };
                     batch.advance(1);
                     for ((row, offset), seen) in rows.iter().zip(offsets).zip(all_seen) {
-                        prop_assert_eq!(seen, expected(*row, offset, window));
+                        if let Some(row) = row {
+                            prop_assert_eq!(seen, expected(*row, offset, window));
+                        }
                     }
                 }
                 Op::Join(chunks) => {
@@ -178,23 +184,40 @@ proptest! {
                             );
                         }
                     }
-                    rows.push(next);
-                    next += 1;
-                    match &mut batch {
-                        Some(batch) => batch.join(caches).unwrap(),
-                        None => batch = Some(caches),
+                    let vacant = rows.iter().position(Option::is_none);
+                    match (&mut batch, vacant) {
+                        (Some(batch), Some(slot)) if batch.have_slots_for(&caches) => {
+                            batch.place(caches, &[slot]).unwrap();
+                            rows[slot] = Some(next);
+                        }
+                        (Some(batch), _) => {
+                            batch.join(caches).unwrap();
+                            rows.push(Some(next));
+                        }
+                        (None, _) => {
+                            batch = Some(caches);
+                            rows = vec![Some(next)];
+                        }
                     }
+                    next += 1;
                 }
                 Op::Leave(at) => {
                     let Some(mut all) = batch.take() else { continue };
-                    rows.remove(at % rows.len());
-                    let gone = at % (rows.len() + 1);
+                    let gone = at % rows.len();
+                    // Vacant slots go as well.
+                    let stay: Vec<usize> =
+                        (0..rows.len()).filter(|at| *at != gone && rows[*at].is_some()).collect();
+                    rows = stay.iter().map(|at| rows[*at]).collect();
                     if !rows.is_empty() {
-                        let stay: Vec<usize> =
-                            (0..=rows.len()).filter(|row| *row != gone).collect();
                         all.keep(&stay).unwrap();
                         batch = Some(all);
                     }
+                }
+                Op::Vacate(at) => {
+                    let Some(batch) = &mut batch else { continue };
+                    let slot = at % rows.len();
+                    batch.vacate(slot);
+                    rows[slot] = None;
                 }
             }
         }

@@ -3,8 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use inference_core::FinishReason;
-use mlx_ffi::{Array, Indices, async_eval, ops};
+use mlx_ffi::{Array, async_eval, ops};
 
+use super::drawn::{Drawn, NextIds};
 use super::row::Row;
 use super::served::Served;
 use super::step_clock::{Part, StepClock};
@@ -13,15 +14,27 @@ use crate::error::{Result, panicked};
 use crate::layers::{Decoder, StepCapture};
 use crate::sampling::{Draws, Sampler, take_rows};
 
+/// Steps after which slots are given up of which half or more stay vacant.
+const SPARSE_STEPS: usize = 32;
+
 /// A batch whose rows come and go between steps.
+///
+/// Each row has a slot of the caches' buffers. A row that leaves may leave its slot vacant for the next one that
+/// joins: the buffers stay where they are, and so does a captured step.
 pub(super) struct Group {
+    /// In ascending order of their slots.
     rows: Vec<Row>,
+    /// The slot of each row.
+    slots: Vec<usize>,
     caches: Caches,
     capture: StepCapture,
-    /// The draws of the first rows, which run already and are read after the next step was queued.
-    drawn: Option<Draws>,
-    /// The next ids of the rows after those: rows that just joined.
-    fresh: Vec<u32>,
+    /// Draws that run already and are read after the next step was queued.
+    drawn: Option<Drawn>,
+    /// The slots and next ids of rows that just joined.
+    fresh: Vec<(usize, u32)>,
+    next_ids: NextIds,
+    /// Steps since half of the slots are vacant.
+    sparse: usize,
 }
 
 /// What came of a step.
@@ -43,8 +56,18 @@ pub(super) enum Exit {
 impl Group {
     /// A group of rows, whose caches hold all of their ids but the last.
     pub fn new(rows: Vec<Row>, caches: Caches) -> Group {
-        let fresh = rows.iter().filter_map(|row| row.ids.last().copied()).collect();
-        Group { rows, caches, capture: StepCapture::default(), drawn: None, fresh }
+        let mut group = Group {
+            rows: Vec::new(),
+            slots: Vec::new(),
+            caches,
+            capture: StepCapture::default(),
+            drawn: None,
+            fresh: Vec::new(),
+            next_ids: NextIds::default(),
+            sparse: 0,
+        };
+        group.seat(rows, 0..group.caches.slots());
+        group
     }
 
     /// Adds rows, whose caches hold all of their ids but the last.
@@ -52,9 +75,31 @@ impl Group {
     /// # Errors
     /// Those of MLX, which end the whole group.
     pub fn join(&mut self, rows: Vec<Row>, caches: Caches) -> Result<()> {
-        self.fresh.extend(rows.iter().filter_map(|row| row.ids.last()));
-        self.rows.extend(rows);
-        Ok(self.caches.join(caches)?)
+        let vacant: Vec<usize> = self.vacant().take(rows.len()).collect();
+        if vacant.len() == rows.len() && self.caches.have_slots_for(&caches) {
+            let placed = self.caches.place(caches, &vacant);
+            self.seat(rows, vacant);
+            return Ok(placed?);
+        }
+        let joined = self.compact().and_then(|_| Ok(self.caches.join(caches)?));
+        let first = self.slots.last().map_or(0, |slot| slot + 1);
+        self.seat(rows, first..);
+        joined
+    }
+
+    /// Takes rows in that just joined, each in a slot.
+    fn seat(&mut self, rows: Vec<Row>, slots: impl IntoIterator<Item = usize>) {
+        for (row, slot) in rows.into_iter().zip(slots) {
+            self.fresh.extend(row.ids.last().map(|id| (slot, *id)));
+            let at = self.slots.partition_point(|taken| *taken < slot);
+            self.rows.insert(at, row);
+            self.slots.insert(at, slot);
+        }
+    }
+
+    /// Slots that rows left.
+    fn vacant(&self) -> impl Iterator<Item = usize> {
+        (0..self.caches.slots()).filter(|slot| self.slots.binary_search(slot).is_err())
     }
 
     /// The rows.
@@ -70,6 +115,26 @@ impl Group {
     /// The rows' caches.
     pub fn caches(&self) -> &Caches {
         &self.caches
+    }
+
+    /// Gives up slots that rows left. Returns whether there were any.
+    ///
+    /// # Errors
+    /// Those of MLX, which end the whole group.
+    pub fn compact(&mut self) -> Result<bool> {
+        self.sparse = 0;
+        if self.rows.len() == self.caches.slots() || self.rows.is_empty() {
+            return Ok(false);
+        }
+        self.caches.keep(&self.slots)?;
+        if let Some(drawn) = &mut self.drawn {
+            drawn.compact(&self.slots);
+        }
+        for (slot, _) in &mut self.fresh {
+            *slot = self.slots.binary_search(slot).unwrap_or(0);
+        }
+        self.slots = (0..self.rows.len()).collect();
+        Ok(true)
     }
 
     /// Keeps what rows have just computed that later positions overwrite: recurrent states at the end of
@@ -97,12 +162,12 @@ impl Group {
         served: &Served,
         prefixes: &mut PrefixCache,
     ) -> mlx_ffi::Result<()> {
-        let row = &self.rows[at];
+        let (row, slot) = (&self.rows[at], self.slots[at]);
         if !served.shares(row.first_pass()) {
             return Ok(());
         }
-        let held = self.caches.offsets()[at] as usize;
-        prefixes.keep((&row.ids, held), &self.caches, at, Moment::Decode)
+        let held = self.caches.offsets()[slot] as usize;
+        prefixes.keep((&row.ids, held), &self.caches, slot, Moment::Decode)
     }
 
     /// All rows, at the end of a group that failed.
@@ -123,13 +188,12 @@ impl Group {
     ) -> Result<Stepped> {
         let model = &served.model;
         let unread = self.drawn.take();
-        let read = unread.as_ref().map_or(0, |draws| draws.reports.len());
-        let goes_on = |(index, row): (usize, &Row)| {
-            let unread = usize::from(index < read);
+        let goes_on = |(row, slot): (&Row, &usize)| {
+            let unread = usize::from(unread.as_ref().is_some_and(|drawn| drawn.has(*slot)));
             row.generated() + unread < row.max_tokens
                 && model.rope_factors(row.ids.len() + unread) == self.caches.rope_factors()
         };
-        let any_goes_on = self.rows.iter().enumerate().any(goes_on);
+        let any_goes_on = self.rows.iter().zip(&self.slots).any(goes_on);
         clock.lap(Part::Rest);
         let logits = if any_goes_on {
             clock.count();
@@ -142,10 +206,10 @@ impl Group {
         let mut next = None;
         match &logits {
             Some(logits) if looks_ahead => {
-                let draws = draw(&mut self.rows, logits)?;
+                let drawn = self.draw(logits)?;
                 clock.lap(Part::Sample);
-                async_eval(draws.arrays())?;
-                next = Some(draws);
+                async_eval(drawn.draws.arrays())?;
+                next = Some(drawn);
             }
             Some(logits) => async_eval([logits])?,
             None => {}
@@ -153,57 +217,63 @@ impl Group {
         clock.lap(Part::Encode);
         let left = self.read(model, unread, clock)?;
         self.fresh.clear();
-        let stays: Vec<usize> =
-            (0..self.rows.len()).filter(|row| !left.iter().any(|(at, _)| at == row)).collect();
         for (at, exit) in &left {
             if matches!(exit, Exit::Ended(Ok(_))) {
                 self.keep_prefix(*at, served, prefixes)?;
             }
         }
         let was_drawn = next.is_some();
-        let has_left = !left.is_empty();
         let mut out = Vec::with_capacity(left.len());
         for (at, exit) in left.into_iter().rev() {
-            let mut row = self.rows.remove(at);
+            let (mut row, slot) = self.unseat(at);
             if was_drawn && matches!(exit, Exit::Outgrown) {
                 row.sampler.forget_draw();
             }
+            if let Some(next) = &mut next {
+                next.forget(slot);
+            }
             out.push((row, exit));
         }
-        let stays = has_left.then_some(&stays[..]).filter(|stays| !stays.is_empty());
-        let result = self.go_on(stays, next, logits, clock);
+        let result = self.go_on(served, next, logits, clock);
         Ok(Stepped { left: out, result })
     }
 
-    /// The end of a step, after which the rows of `stays` are left of those that took part, or all: draws
-    /// from `logits` where nothing is drawn yet.
+    /// Takes a row out, whose slot is vacant from now on.
+    fn unseat(&mut self, at: usize) -> (Row, usize) {
+        let (row, slot) = (self.rows.remove(at), self.slots.remove(at));
+        self.caches.vacate(slot);
+        (row, slot)
+    }
+
+    /// The end of a step, with the rows that are left: draws from `logits` where nothing is drawn yet.
     ///
     /// # Errors
     /// Those of MLX.
     fn go_on(
         &mut self,
-        stays: Option<&[usize]>,
-        mut next: Option<Draws>,
-        mut logits: Option<Array>,
+        served: &Served,
+        mut next: Option<Drawn>,
+        logits: Option<Array>,
         clock: &mut StepClock,
     ) -> Result<()> {
-        if let Some(stays) = stays {
-            self.caches.keep(stays)?;
-            if let Some(draws) = next.take() {
-                next = Some(draws.keep(stays)?);
-            } else if let Some(all) = &logits {
-                logits = Some(take_rows(all, stays)?);
-            }
+        if self.rows.is_empty() {
+            return Ok(());
         }
-        if let (None, Some(logits), false) = (&next, logits, self.rows.is_empty()) {
+        if let (None, Some(logits)) = (&next, logits) {
             clock.lap(Part::Rest);
-            let draws = draw(&mut self.rows, &logits)?;
+            let drawn = self.draw(&logits)?;
             clock.lap(Part::Sample);
-            async_eval(draws.arrays())?;
+            async_eval(drawn.draws.arrays())?;
             clock.lap(Part::Encode);
-            next = Some(draws);
+            next = Some(drawn);
         }
         self.drawn = next;
+        let is_sparse = 2 * self.rows.len() <= self.caches.slots();
+        self.sparse = if is_sparse { self.sparse + 1 } else { 0 };
+        let keeps_slots = served.keeps_slots && self.caches.keep_slots();
+        if !keeps_slots || self.sparse > SPARSE_STEPS {
+            self.compact()?;
+        }
         Ok(())
     }
 
@@ -212,52 +282,42 @@ impl Group {
     /// # Errors
     /// Those of MLX.
     pub fn wait(&self) -> Result<()> {
-        self.drawn.as_ref().map_or(Ok(()), |draws| Ok(draws.ids.eval()?))
+        self.drawn.as_ref().map_or(Ok(()), |drawn| Ok(drawn.draws.ids.eval()?))
     }
 
-    /// Takes a row out and leaves the others; what it has drawn and not read is forgotten.
+    /// Takes a row out with its slot and leaves the others; what it has drawn and not read is forgotten.
     ///
     /// # Errors
     /// Those of MLX.
     pub fn remove(&mut self, at: usize) -> Result<Row> {
-        let stays: Vec<usize> = (0..self.rows.len()).filter(|row| *row != at).collect();
-        if !stays.is_empty() {
-            self.caches.keep(&stays)?;
+        let (mut row, slot) = self.unseat(at);
+        if let Some(drawn) = self.drawn.as_mut().filter(|drawn| drawn.has(slot)) {
+            drawn.forget(slot);
+            row.sampler.forget_draw();
         }
-        if let Some(draws) = self.drawn.take() {
-            let read = draws.reports.len();
-            let kept: Vec<usize> = stays.iter().copied().filter(|row| *row < read).collect();
-            if at < read {
-                self.rows[at].sampler.forget_draw();
-            }
-            if at >= read {
-                self.fresh.remove(at - read);
-                self.drawn = Some(draws);
-            } else if !kept.is_empty() {
-                self.drawn = Some(draws.keep(&kept)?);
-            }
-        } else {
-            self.fresh.remove(at);
-        }
-        Ok(self.rows.remove(at))
+        self.fresh.retain(|(fresh, _)| *fresh != slot);
+        self.compact()?;
+        Ok(row)
     }
 
-    /// Queues the pass of each row's next id; `[rows, vocab_size]`.
-    fn forward(&mut self, model: &Decoder, unread: Option<&Draws>) -> Result<Array> {
-        let fresh = match self.fresh.len() {
-            0 => None,
-            count => Some(Indices::from_u32(&self.fresh, &[count as i32])?),
-        };
-        let parts: Vec<&Indices> =
-            unread.map(|draws| &draws.ids).into_iter().chain(&fresh).collect();
-        let ids = match parts[..] {
-            [ids] => ids.share()?,
-            _ => Indices::concatenate(&parts, 0)?,
-        };
-        let ids = ids.reshape(&[self.rows.len() as i32, 1])?;
+    /// Queues the pass of each slot's next id; `[slots, vocab_size]`.
+    fn forward(&mut self, model: &Decoder, unread: Option<&Drawn>) -> Result<Array> {
+        let slots = self.caches.slots();
+        let ids = self.next_ids.of(slots, unread, &self.fresh)?.reshape(&[slots as i32, 1])?;
         let hidden = model.hidden(&ids, &mut self.caches, &mut self.capture)?;
-        // [rows, 1, vocab_size] -> [rows, vocab_size]
+        // [slots, 1, vocab_size] -> [slots, vocab_size]
         Ok(ops::squeeze(&model.logits(&hidden)?, 1)?)
+    }
+
+    /// Draws for all rows from the logits of all slots, `[slots, vocab_size]`.
+    fn draw(&mut self, logits: &Array) -> Result<Drawn> {
+        let own = match self.rows.len() == self.caches.slots() {
+            true => logits.share()?,
+            false => take_rows(logits, &self.slots)?,
+        };
+        let mut samplers: Vec<&mut Sampler> =
+            self.rows.iter_mut().map(|row| &mut row.sampler).collect();
+        Ok(Drawn::new(Draws::new(&mut samplers, &own)?, &self.slots))
     }
 
     /// Waits for the draws and hands their tokens over. Returns the indices of the rows that leave,
@@ -265,20 +325,20 @@ impl Group {
     fn read(
         &mut self,
         model: &Decoder,
-        unread: Option<Draws>,
+        unread: Option<Drawn>,
         clock: &mut StepClock,
     ) -> Result<Vec<(usize, Exit)>> {
-        let ids = unread.as_ref().map(|draws| draws.ids.to_vec_u32()).transpose()?;
+        let drawn = unread.as_ref().map(Drawn::read).transpose()?;
         clock.lap(Part::Wait);
-        let drawn = ids.iter().flatten().zip(unread.iter().flat_map(|draws| &draws.reports));
-        let mut drawn = drawn;
+        let mut drawn = drawn.into_iter().flatten().peekable();
         let factors = self.caches.rope_factors();
         let mut left = Vec::new();
-        for (at, row) in self.rows.iter_mut().enumerate() {
+        for (at, (row, slot)) in self.rows.iter_mut().zip(&self.slots).enumerate() {
             let step = row.generated();
+            let own = drawn.next_if(|(drawn, ..)| drawn == slot);
             let accept = || -> Result<Option<FinishReason>> {
-                let reason = match drawn.next() {
-                    Some((id, report)) => row.accept(*id, report, clock)?,
+                let reason = match own {
+                    Some((_, id, report)) => row.accept(id, report, clock)?,
                     None => None,
                 };
                 let reason = reason.or(row.is_cancelled().then_some(FinishReason::Cancelled));
@@ -304,9 +364,4 @@ impl Group {
         }
         Ok(left)
     }
-}
-
-fn draw(rows: &mut [Row], logits: &Array) -> Result<Draws> {
-    let mut samplers: Vec<&mut Sampler> = rows.iter_mut().map(|row| &mut row.sampler).collect();
-    Draws::new(&mut samplers, logits)
 }

@@ -5,6 +5,7 @@
 
 mod classify;
 pub(crate) mod device;
+mod drawn;
 mod group;
 mod handle;
 mod inspect;

@@ -191,6 +191,9 @@ impl<'a> Scheduler<'a> {
             if (waits || refused) && self.prefixes.evict(EVICT) {
                 continue;
             }
+            if (waits || refused) && self.give_up_slots() {
+                continue;
+            }
             if waits {
                 return;
             }
@@ -249,7 +252,7 @@ impl<'a> Scheduler<'a> {
     fn set_aside(&self, group: &Group) -> u64 {
         let ahead = |row: &Row| Budget::ahead(row.ids.len(), row.max_tokens - row.generated());
         let longest = group.rows().iter().map(ahead).max().unwrap_or(0);
-        self.served.budget.caches(group.rows().len(), longest)
+        self.served.budget.caches(group.caches().slots(), longest)
     }
 
     /// Begins to measure, where nothing else is measured at this time.
@@ -371,6 +374,9 @@ impl<'a> Scheduler<'a> {
             if fixed + rows <= self.served.budget.limit {
                 return;
             }
+            if self.give_up_slots() {
+                continue;
+            }
             let all = self.groups.iter().enumerate().flat_map(|(group, rows)| {
                 rows.rows().iter().enumerate().map(move |(at, row)| (row.started(), group, at))
             });
@@ -381,6 +387,22 @@ impl<'a> Scheduler<'a> {
             }
             self.groups.retain(|group| !group.rows().is_empty());
         }
+    }
+
+    /// Gives up slots that rows left, where memory is short. Returns whether there were any.
+    fn give_up_slots(&mut self) -> bool {
+        let mut any = false;
+        let mut at = 0;
+        while at < self.groups.len() {
+            match self.groups[at].compact() {
+                Ok(were_any) => {
+                    any |= were_any;
+                    at += 1;
+                }
+                Err(error) => self.fail_group(at, error, "making room"),
+            }
+        }
+        any
     }
 
     /// One step of every batch.

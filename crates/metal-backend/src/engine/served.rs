@@ -18,6 +18,8 @@ pub(super) struct Served {
     pub pass: usize,
     /// Every row is computed by itself.
     pub alone: bool,
+    /// A row that leaves a batch leaves its slot to the next one that joins.
+    pub keeps_slots: bool,
     pub device: Device,
 }
 

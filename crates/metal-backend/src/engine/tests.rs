@@ -8,10 +8,14 @@ use inference_core::{CancelToken, Error, GenerateOptions, Generation, LoadOption
 use inference_text::{Detokenizer, SkipSpecial, StopMatcher, Tokenizer};
 use mlx_ffi::{Device, Dtype, Indices, ops, use_device};
 
+use super::group::{Group, Stepped};
+use super::memory::Budget;
 use super::prefill::{Computed, Prefill};
 use super::row::Row;
+use super::served::Served;
+use super::step_clock::StepClock;
 use super::{Engine, Job, JobSender, TextState};
-use crate::cache::Caches;
+use crate::cache::{Caches, PrefixCache};
 use crate::files::ModelFiles;
 use crate::kernels::Kernels;
 use crate::layers::StepCapture;
@@ -28,7 +32,8 @@ fn options() -> EngineOptions {
     let files = ModelFiles::Folder(fixtures().join("models/qwen3"));
     let config = load::config(&files).unwrap();
     let (device, kernels) = (Device::Cpu, Kernels::Mlx);
-    EngineOptions { files, config, device, kernels, load: LoadOptions::default() }
+    let load = LoadOptions::default();
+    EngineOptions { files, config, device, kernels, keeps_slots: false, load }
 }
 
 fn engine() -> Engine {
@@ -179,5 +184,95 @@ fn prompts_that_share_passes_leave_what_they_leave_alone() {
         let expected = &logits(&prompt[prompt.len() - 1..], &mut caches)[0];
         let worst = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         assert!(worst < 1e-4, "{prompt:?}: off by {worst}");
+    }
+}
+
+#[test]
+fn rows_take_the_slots_of_others_and_say_what_they_say_alone() {
+    use_device(Device::Cpu).unwrap();
+    let options = options();
+    let LoadedModel { model, specs, storage, description, dtype_size } =
+        load::load(&options, &Checkpoint::open(&options.files).unwrap()).unwrap();
+    let sizes = (u64::MAX / 4, 512);
+    let budget = Budget::new(&model, (&specs, storage), dtype_size, Device::Cpu, sizes);
+    let context_length = description.info.context_length;
+    let mut served = Served {
+        device: Device::Cpu,
+        specs,
+        storage,
+        budget,
+        context_length,
+        chunk: 512,
+        pass: 512,
+        alone: false,
+        keeps_slots: true,
+        model,
+    };
+    let tokenizer = tokenizer();
+    let row = |served: &Served, number: usize| {
+        let ids: Vec<u32> =
+            (0..6 + 5 * (number as u32 % 4)).map(|id| id * 37 + number as u32).collect();
+        let (job, generation) = job(ids.clone(), &tokenizer, &[]);
+        let most = 5 + 7 * (number % 5);
+        let sampler =
+            Sampler::new(job.options.clone(), 0, &ids, &[], served.model.vocab_size).unwrap();
+        let caches = Caches::new(&served.specs, served.storage, 1, 100);
+        let mut prefill = Prefill::new(Row::new(job, sampler, most), caches, 0);
+        while prefill.waiting(512).left > 0 {
+            prefill.advance(&served.model, 512, served.model.layers.len()).unwrap();
+        }
+        (prefill.end_chunk().unwrap().unwrap(), generation)
+    };
+    let (mut prefixes, mut clock) = (PrefixCache::new(0), StepClock::start());
+    let mut step = |group: &mut Group, served: &Served| {
+        let Stepped { left, result } = group.step(served, &mut prefixes, &mut clock).unwrap();
+        result.unwrap();
+        left.len()
+    };
+    let all = 24;
+    let mut expected = Vec::new();
+    for number in 0..all {
+        let (Computed { rows, caches }, generation) = row(&served, number);
+        let mut group = Group::new(rows, caches);
+        while !group.rows().is_empty() {
+            step(&mut group, &served);
+        }
+        drop(group);
+        expected.push(texts(generation).0);
+    }
+    for keeps_slots in [true, false] {
+        served.keeps_slots = keeps_slots;
+        let (mut group, mut generations) = (None::<Group>, Vec::new());
+        let (mut reused, mut vacancies) = (0, 0);
+        for number in 0..all {
+            let (Computed { rows, caches }, generation) = row(&served, number);
+            generations.push(generation);
+            match group.as_mut().filter(|group| !group.rows().is_empty()) {
+                Some(group) => {
+                    let slots = group.caches().slots();
+                    group.join(rows, caches).unwrap();
+                    reused += usize::from(group.caches().slots() == slots);
+                }
+                None => group = Some(Group::new(rows, caches)),
+            }
+            let group = group.as_mut().unwrap();
+            for _ in 0..number % 6 {
+                if !group.rows().is_empty() {
+                    step(group, &served);
+                    vacancies += group.caches().slots() - group.rows().len();
+                }
+            }
+        }
+        let mut group = group.unwrap();
+        // Slots that stay vacant are given up.
+        while !group.rows().is_empty() {
+            step(&mut group, &served);
+        }
+        drop(group);
+        for (number, (generation, expected)) in generations.into_iter().zip(&expected).enumerate() {
+            assert_eq!(&texts(generation).0, expected, "row {number}, slots kept: {keeps_slots}");
+        }
+        assert_eq!(reused > 3, keeps_slots, "{reused} rows took the slots of others");
+        assert_eq!(vacancies > 0, keeps_slots);
     }
 }

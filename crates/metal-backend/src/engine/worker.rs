@@ -135,6 +135,7 @@ fn load_model(
         chunk,
         pass: chunk.max(least_pass(options.device)),
         alone: options.load.batch_invariant,
+        keeps_slots: options.keeps_slots,
         model,
     };
     Ok((served, description))

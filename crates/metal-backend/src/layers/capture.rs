@@ -58,7 +58,10 @@ impl StepInputs {
                 known.push((slot.at, &slot.starts));
                 let offsets = pass.positions.step_offsets(slot, attention.config.n_heads)?;
                 inputs.moving.push(offsets.at);
-                inputs.fixed.push(offsets.rows);
+                // Rows of a batch leave their slots to others; a single one stays what it is.
+                let rows =
+                    if slot.starts.len() > 1 { &mut inputs.moving } else { &mut inputs.fixed };
+                rows.push(offsets.rows);
             }
         }
         inputs.fixed.extend(slots.into_iter().flat_map(|slot| [slot.keys, slot.values]));

@@ -58,17 +58,6 @@ impl Draws {
     pub fn arrays(&self) -> impl Iterator<Item = &Array> {
         std::iter::once(&*self.ids).chain(self.reports.iter().flat_map(Report::arrays))
     }
-
-    /// Keeps the rows with these indices, in ascending order.
-    ///
-    /// # Errors
-    /// Those of MLX.
-    pub fn keep(self, rows: &[usize]) -> mlx_ffi::Result<Draws> {
-        let ids = self.ids.take(&indices_of(rows)?, 0)?;
-        let kept = |(row, report)| rows.contains(&row).then_some(report);
-        let reports = self.reports.into_iter().enumerate().filter_map(kept).collect();
-        Ok(Draws { ids, reports })
-    }
 }
 
 /// The rows of `[b, …]` with these indices.

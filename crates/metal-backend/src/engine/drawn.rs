@@ -1,0 +1,104 @@
+//! What a step drew, by the slots of the rows that it was drawn for.
+
+use mlx_ffi::{Indices, Result};
+
+use crate::sampling::{Draws, Report};
+
+/// The draws of rows, which may leave before their draws are read.
+pub(super) struct Drawn {
+    pub draws: Draws,
+    /// The slot of each draw's row, in ascending order; `None` once the row left.
+    slots: Vec<Option<usize>>,
+}
+
+impl Drawn {
+    /// The draws of the rows in `slots`, which ascend.
+    pub fn new(draws: Draws, slots: &[usize]) -> Drawn {
+        Drawn { draws, slots: slots.iter().copied().map(Some).collect() }
+    }
+
+    /// Whether something was drawn for the row in a slot.
+    pub fn has(&self, slot: usize) -> bool {
+        self.slots.contains(&Some(slot))
+    }
+
+    /// Forgets what was drawn for the row in a slot, which leaves.
+    pub fn forget(&mut self, slot: usize) {
+        self.slots.iter_mut().filter(|known| **known == Some(slot)).for_each(|known| *known = None);
+    }
+
+    /// Takes note that the rows in `slots` are moved to slots 0, 1, ….
+    pub fn compact(&mut self, slots: &[usize]) {
+        let moved = |slot: Option<usize>| slot.and_then(|slot| slots.binary_search(&slot).ok());
+        self.slots.iter_mut().for_each(|slot| *slot = moved(*slot));
+    }
+
+    /// Waits for the draws: what was drawn for each row that is still there, with its slot.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn read(&self) -> Result<impl Iterator<Item = (usize, u32, &Report)>> {
+        let ids = self.draws.ids.to_vec_u32()?;
+        let all = self.slots.iter().zip(ids).zip(&self.draws.reports);
+        Ok(all.filter_map(|((slot, id), report)| Some(((*slot)?, id, report))))
+    }
+}
+
+/// The next ids of all slots, as the embedding takes them.
+#[derive(Default)]
+pub(super) struct NextIds {
+    /// Where each slot's id lay among those drawn and given, in the last step for which that was not in order.
+    known: Option<(Vec<u32>, Indices)>,
+}
+
+impl NextIds {
+    /// `[slots]`: what was drawn for rows, and what is given for those that just joined. A vacant slot has any id.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn of(
+        &mut self,
+        slots: usize,
+        drawn: Option<&Drawn>,
+        fresh: &[(usize, u32)],
+    ) -> Result<Indices> {
+        let mut order = vec![0; slots];
+        let of_draws = drawn.into_iter().flat_map(|drawn| &drawn.slots);
+        let mut count = 0;
+        for slot in of_draws {
+            if let Some(slot) = slot {
+                order[*slot] = count;
+            }
+            count += 1;
+        }
+        for (slot, _) in fresh {
+            order[*slot] = count;
+            count += 1;
+        }
+        let given: Vec<u32> = fresh.iter().map(|(_, id)| *id).collect();
+        let given = match given.len() {
+            0 => None,
+            count => Some(Indices::from_u32(&given, &[count as i32])?),
+        };
+        let parts: Vec<&Indices> =
+            drawn.map(|drawn| &drawn.draws.ids).into_iter().chain(&given).collect();
+        let ids = match parts[..] {
+            [ids] => ids.share()?,
+            _ => Indices::concatenate(&parts, 0)?,
+        };
+        if count as usize == slots && order.iter().copied().eq(0..count) {
+            return Ok(ids);
+        }
+        // The order stays the same from step to step, and takes long to get to a GPU.
+        let known = match self.known.take_if(|(known, _)| *known == order) {
+            Some(known) => known,
+            None => {
+                let indices = Indices::from_u32(&order, &[slots as i32])?;
+                (order, indices)
+            }
+        };
+        let taken = ids.take(&known.1, 0)?;
+        self.known = Some(known);
+        Ok(taken)
+    }
+}

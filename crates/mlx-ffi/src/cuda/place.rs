@@ -1,0 +1,87 @@
+//! Rows of a cache, copied into the slots of another's buffers.
+
+use super::constants::THREADS;
+use super::kernel::{Constant, Launch, Source};
+use super::launch::{ON_DEVICE, launch};
+use crate::{Array, Dtype, Error, Result};
+
+/// Blocks that copy the positions of one head of a row.
+const BLOCKS: i32 = 8;
+/// The most heads, and the most rows at once.
+const MOST: i32 = 1 << 15;
+
+const PLACE: Source = Source {
+    name: c"place",
+    inputs: &[c"from", c"into", c"places"],
+    outputs: &[c"done"],
+    body: include_str!("place.cu"),
+    header: "",
+    takes_strides: true,
+    written: &[1],
+};
+
+/// What of a row is copied where to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The row's index in the buffer that is read.
+    pub row: i32,
+    /// The slot's index in the buffer that is written.
+    pub slot: i32,
+    /// The first position that is read.
+    pub first: i32,
+    /// The first position that is written.
+    pub at: i32,
+    /// How many positions are copied.
+    pub count: i32,
+}
+
+/// Places on the device, for [`place`] in any number of buffers.
+#[derive(Debug)]
+pub struct Places {
+    rows: i32,
+    array: Array,
+}
+
+impl Places {
+    /// At least one, of slots that differ.
+    ///
+    /// # Errors
+    /// None of them, or too many; those of MLX.
+    pub fn new(places: &[Place]) -> Result<Places> {
+        let rows = i32::try_from(places.len()).unwrap_or(i32::MAX);
+        if !(1..=MOST).contains(&rows) {
+            return Err(Error::new(format!("{rows} rows are placed at once")));
+        }
+        let mut numbers: Vec<i32> = places
+            .iter()
+            .flat_map(|place| [place.row, place.slot, place.first, place.at, place.count])
+            .collect();
+        numbers.resize(numbers.len().max(ON_DEVICE), 0);
+        let array = Array::from_i32(&numbers, &[numbers.len() as i32])?;
+        Ok(Places { rows, array })
+    }
+}
+
+/// Copies rows of `from`, `[rows, heads, positions, width]`, into slots of `into`, `[slots, heads, capacity,
+/// width]`, in place: the buffer of `into` afterwards. A place that is not inside both copies nothing.
+/// Whoever read those slots before has to be evaluated already.
+///
+/// # Errors
+/// Buffers of other heads, widths or types; a device without CUDA.
+pub fn place(from: &Array, into: &Array, places: &Places) -> Result<Array> {
+    let [_, heads, _, width] = from.dims()?;
+    let [_, into_heads, _, into_width] = into.dims()?;
+    let are_alike = (heads, width, from.dtype()) == (into_heads, into_width, into.dtype());
+    if !are_alike || !(1..=MOST).contains(&heads) {
+        return Err(Error::new(format!("rows of {from:?} have no place in {into:?}")));
+    }
+    let constants = [(c"T", Constant::Type(from.dtype()))];
+    let outputs: [(&[i32], Dtype); 1] = [(&[ON_DEVICE as i32], Dtype::I32)];
+    let grid = [THREADS * BLOCKS, heads, places.rows];
+    let all = Launch { grid, block: [THREADS, 1, 1], constants: &constants, outputs: &outputs };
+    let found = launch(&PLACE, &[from, into, &places.array], &all)?;
+    match <[Array; 2]>::try_from(found) {
+        Ok([_, into]) => Ok(into),
+        Err(found) => Err(Error::new(format!("{} results of rows that are placed", found.len()))),
+    }
+}
