@@ -7,6 +7,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use inference_core::{GenerateOptions, PenaltyScope};
 use inference_text::constraint::{Mask, Matcher};
+use mlx_ffi::cuda::{Drawer, Drawing};
 use mlx_ffi::{Array, Dtype, Indices, Result, ops, random};
 
 /// Below this temperature a draw cannot differ from the most likely token, but the scaled log
@@ -59,6 +60,8 @@ pub(crate) struct Sampler {
     constraint: Option<Matcher>,
     /// What it allows the next draw to choose, once that is known.
     mask: Option<Mask>,
+    /// Whether our kernel for CUDA draws.
+    by_kernel: bool,
 }
 
 impl Sampler {
@@ -104,11 +107,17 @@ impl Sampler {
             xtc_droppable,
             constraint: None,
             mask: None,
+            by_kernel: false,
         };
         if sampler.options.penalty_scope == PenaltyScope::Context {
             prompt.iter().for_each(|id| sampler.observe(*id));
         }
         Ok(sampler)
+    }
+
+    /// The same, with draws by our kernel for CUDA where that is said.
+    pub fn by_kernel(self, by_kernel: bool) -> Sampler {
+        Sampler { by_kernel, ..self }
     }
 
     /// The seed of the draws.
@@ -157,10 +166,29 @@ impl Sampler {
         self.options.logprobs || self.options.top_logprobs > 0
     }
 
+    /// Whether a draw is an id of the model's own logits, of which nothing else is told.
+    fn is_untouched(&self) -> bool {
+        let told = self.options.logits || self.reports();
+        self.bias.is_none() && !self.needs_history() && !told
+    }
+
     /// Whether a draw is the most likely id and nothing else.
     fn is_plain(&self) -> bool {
-        let untouched = self.bias.is_none() && !self.needs_history() && !self.options.logits;
-        self.is_greedy() && untouched && !self.reports()
+        self.is_greedy() && self.is_untouched()
+    }
+
+    /// How our kernel draws, where it does.
+    fn drawing(&self) -> Option<Drawing> {
+        let options = &self.options;
+        let has_xtc = options.xtc.is_some_and(|xtc| xtc.probability > 0.0);
+        let is_one = self.by_kernel && !has_xtc && !self.is_greedy();
+        is_one.then(|| Drawing {
+            temperature: Some(options.temperature.unwrap_or(1.0)),
+            top_p: options.top_p.map_or(1.0, |p| p.max(LEAST_TOP_P)),
+            min_p: options.min_p.unwrap_or(0.0),
+            top_k: options.top_k.and_then(|k| u32::try_from(k).ok()).unwrap_or(0),
+            seed: self.seed,
+        })
     }
 
     /// Draws from `logits`, `[1, vocab_size]`.
@@ -270,6 +298,9 @@ impl Sampler {
 
     /// Filters and draws; `[1]`.
     fn sample(&self, logprobs: &Array) -> Result<Indices> {
+        if let Some(drawing) = self.drawing() {
+            return Drawer::default().draw(logprobs, &[(drawing, self.step as u32)]);
+        }
         let options = &self.options;
         let (draw_key, xtc_key) = random::split(&random::key(mix(self.seed, self.step))?)?;
         let mut logprobs = logprobs.share()?;

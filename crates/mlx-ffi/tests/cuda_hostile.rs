@@ -124,8 +124,10 @@ fn placed(dtype: Dtype, width: i32) -> Result<()> {
         Place { row: 0, slot: 1, first: 0, at: -1, count: 2 },
     ];
     let places = Places::new(&[&inside[..], &outside[..]].concat())?;
-    let found = wide(&cuda::place(&from, &into, &places)?)?;
-    let mut expected = before;
+    let placed = cuda::place(&from, &into, &places)?;
+    placed.eval()?;
+    let found = wide(&placed)?;
+    let mut expected = before.clone();
     for place in inside {
         for head in 0..heads {
             for i in 0..place.count * width {
@@ -135,9 +137,13 @@ fn placed(dtype: Dtype, width: i32) -> Result<()> {
             }
         }
     }
-    assert_eq!(found, expected, "{dtype:?}");
+    let differs = |found: &[f32]| {
+        let at = found.iter().zip(&expected).position(|(found, expected)| found != expected);
+        at.map(|at| (at, found[at], expected[at], before[at]))
+    };
+    assert_eq!(differs(&found), None, "{dtype:?}, width {width}");
     // In place.
-    assert_eq!(wide(&into)?, expected, "{dtype:?}");
+    assert_eq!(differs(&wide(&into)?), None, "{dtype:?}, width {width}");
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use inference_core::FinishReason;
+use mlx_ffi::cuda::Drawer;
 use mlx_ffi::{Array, async_eval, ops};
 
 use super::drawn::{Drawn, NextIds};
@@ -33,6 +34,7 @@ pub(super) struct Group {
     /// The slots and next ids of rows that just joined.
     fresh: Vec<(usize, u32)>,
     next_ids: NextIds,
+    drawer: Drawer,
     /// Steps since half of the slots are vacant.
     sparse: usize,
 }
@@ -64,6 +66,7 @@ impl Group {
             drawn: None,
             fresh: Vec::new(),
             next_ids: NextIds::default(),
+            drawer: Drawer::default(),
             sparse: 0,
         };
         group.seat(rows, 0..group.caches.slots());
@@ -317,7 +320,7 @@ impl Group {
         };
         let mut samplers: Vec<&mut Sampler> =
             self.rows.iter_mut().map(|row| &mut row.sampler).collect();
-        Ok(Drawn::new(Draws::new(&mut samplers, &own)?, &self.slots))
+        Ok(Drawn::new(Draws::new(&mut samplers, &own, &mut self.drawer)?, &self.slots))
     }
 
     /// Waits for the draws and hands their tokens over. Returns the indices of the rows that leave,

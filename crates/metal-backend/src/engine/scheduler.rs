@@ -28,6 +28,7 @@ use super::shared::Shared;
 use super::step_clock::{Part, StepClock};
 use crate::cache::{Caches, PrefixCache};
 use crate::error::{Result, panicked};
+use crate::kernels::Kernels;
 use crate::sampling::{Sampler, fresh_seed};
 
 /// How long a part of a prefill may take before others are served.
@@ -268,7 +269,8 @@ impl<'a> Scheduler<'a> {
         let (options, vocab_size) = (job.options.clone(), self.served.model.vocab_size);
         let sampler = Sampler::new(options, seed, &job.ids, &job.protected_ids, vocab_size);
         match sampler {
-            Ok(mut sampler) => {
+            Ok(sampler) => {
+                let mut sampler = sampler.by_kernel(self.served.kernels == Kernels::Cuda);
                 if let Some(matcher) = job.constraint.take() {
                     sampler.constrain(matcher);
                 }

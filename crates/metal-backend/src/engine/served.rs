@@ -4,6 +4,7 @@ use mlx_ffi::Device;
 
 use super::memory::Budget;
 use crate::cache::{StateSpec, Storage, Usable};
+use crate::kernels::Kernels;
 use crate::layers::Decoder;
 
 /// A loaded model with what every request needs to know.
@@ -20,6 +21,8 @@ pub(super) struct Served {
     pub alone: bool,
     /// A row that leaves a batch leaves its slot to the next one that joins.
     pub keeps_slots: bool,
+    /// Whose kernels compute.
+    pub kernels: Kernels,
     pub device: Device,
 }
 

@@ -206,6 +206,7 @@ fn rows_take_the_slots_of_others_and_say_what_they_say_alone() {
         pass: 512,
         alone: false,
         keeps_slots: true,
+        kernels: Kernels::Mlx,
         model,
     };
     let tokenizer = tokenizer();

@@ -136,6 +136,7 @@ fn load_model(
         pass: chunk.max(least_pass(options.device)),
         alone: options.load.batch_invariant,
         keeps_slots: options.keeps_slots,
+        kernels: options.kernels,
         model,
     };
     Ok((served, description))

@@ -1,9 +1,14 @@
 //! The draws of all rows of a batch.
 
+use mlx_ffi::cuda::{Drawer, Drawing, takes_draw};
 use mlx_ffi::{Array, Dtype, Indices, ops};
 
 use super::{Draw, Report, Sampler};
 use crate::error::Result;
+
+/// How our kernel takes the most likely id.
+const MOST_LIKELY: Drawing =
+    Drawing { temperature: None, top_p: 1.0, min_p: 0.0, top_k: 0, seed: 0 };
 
 /// What one step chose for each row of a batch; nothing is computed until it is read.
 pub(crate) struct Draws {
@@ -14,20 +19,39 @@ pub(crate) struct Draws {
 }
 
 impl Draws {
-    /// Draws from `logits`, `[rows, vocab_size]`. Each row's draw is what it is alone.
+    /// Draws from `logits`, `[rows, vocab_size]`. Each row's draw is what it is alone. `drawer` is what is kept of the
+    /// draws before these.
     ///
     /// # Errors
     /// Those of MLX; a constraint's, where it was not prepared.
-    pub fn new(samplers: &mut [&mut Sampler], logits: &Array) -> Result<Draws> {
-        if let [sampler] = samplers {
+    pub fn new(
+        samplers: &mut [&mut Sampler],
+        logits: &Array,
+        drawer: &mut Drawer,
+    ) -> Result<Draws> {
+        let by_kernel = |sampler: &Sampler| sampler.drawing().filter(|_| sampler.is_untouched());
+        let any_by_kernel = samplers.iter().any(|sampler| by_kernel(sampler).is_some());
+        if let [sampler] = samplers
+            && !any_by_kernel
+        {
             let Draw { id, report } = sampler.draw(logits)?;
             return Ok(Draws { ids: id, reports: vec![report] });
         }
-        // Rows that want the most likely id alone are served together.
-        let any_plain = samplers.iter().any(|sampler| sampler.is_plain());
-        let best = any_plain.then(|| ops::argmax(logits, -1, false)).transpose()?;
+        // Rows that want the most likely id alone are served together; on CUDA, with those that draw.
+        let is_served = |sampler: &Sampler| sampler.is_plain() || by_kernel(sampler).is_some();
+        let best = if any_by_kernel && takes_draw(logits) {
+            let of_row = |sampler: &&mut Sampler| {
+                (by_kernel(sampler).unwrap_or(MOST_LIKELY), sampler.step as u32)
+            };
+            let rows: Vec<(Drawing, u32)> = samplers.iter().map(of_row).collect();
+            Some(drawer.draw(logits, &rows)?)
+        } else {
+            let any_plain = samplers.iter().any(|sampler| sampler.is_plain());
+            any_plain.then(|| ops::argmax(logits, -1, false)).transpose()?
+        };
+        let is_served = |sampler: &Sampler| is_served(sampler) && best.is_some();
         if let Some(best) = &best
-            && samplers.iter().all(|sampler| sampler.is_plain() && sampler.step > 0)
+            && samplers.iter().all(|sampler| is_served(sampler) && sampler.step > 0)
         {
             samplers.iter_mut().for_each(|sampler| sampler.step += 1);
             let reports = samplers.iter().map(|_| Report::default()).collect();
@@ -37,7 +61,7 @@ impl Draws {
         for (row, sampler) in (0..).zip(samplers) {
             let own = ops::slice_axis(logits, 0, row, row + 1)?;
             match &best {
-                Some(best) if sampler.is_plain() => {
+                Some(best) if is_served(sampler) => {
                     let check = sampler.check(&ops::astype(&own, Dtype::F32)?)?;
                     sampler.step += 1;
                     ids.push(best.slice_axis(0, row, row + 1)?);

@@ -64,7 +64,8 @@ impl Places {
 
 /// Copies rows of `from`, `[rows, heads, positions, width]`, into slots of `into`, `[slots, heads, capacity,
 /// width]`, in place: the buffer of `into` afterwards. A place that is not inside both copies nothing.
-/// Whoever read those slots before has to be evaluated already.
+/// MLX does not know of the write: whoever read those slots before has to be on its way, and the result has to be
+/// before it is read.
 ///
 /// # Errors
 /// Buffers of other heads, widths or types; a device without CUDA.

@@ -1,0 +1,124 @@
+//! Draws of ids from rows of logits.
+
+use super::kernel::{Constant, Launch, Source};
+use super::launch::{ON_DEVICE, launch};
+use crate::{Array, Dtype, Error, Indices, Result};
+
+/// Threads of a block, as the kernel has it.
+const BLOCK: i32 = 1024;
+/// Numbers of a row's settings.
+const SETTINGS: usize = 6;
+
+const DRAW: Source = Source {
+    name: c"draw",
+    inputs: &[c"logits", c"settings", c"steps"],
+    outputs: &[c"ids", c"next"],
+    body: include_str!("draw.cu"),
+    header: include_str!("drawing.cu"),
+    takes_strides: false,
+    written: &[],
+};
+
+/// How the ids of a row are drawn: by top-p, min-p, top-k and temperature, in this order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Drawing {
+    /// What log probabilities are divided by; `None`: the most likely id is taken.
+    pub temperature: Option<f32>,
+    /// The most likely ids whose probabilities reach this; 1: all.
+    pub top_p: f32,
+    /// Ids at least so many times as likely as the most likely one; 0: all.
+    pub min_p: f32,
+    /// The most ids to draw among; 0: all. Of equally likely ones, those that come first.
+    pub top_k: u32,
+    /// What the draws of a row depend on, beside their number.
+    pub seed: u64,
+}
+
+impl Drawing {
+    fn numbers(&self) -> [i32; SETTINGS] {
+        let bits = |value: f32| value.to_bits() as i32;
+        let inverse = self.temperature.map_or(0.0, f32::recip);
+        [
+            bits(inverse),
+            bits(self.top_p),
+            bits(self.min_p.ln()),
+            i32::try_from(self.top_k).unwrap_or(i32::MAX),
+            self.seed as u32 as i32,
+            (self.seed >> 32) as u32 as i32,
+        ]
+    }
+}
+
+/// The rows of a batch and how many draws they had, on the device: what comes from the host in each step would have to
+/// wait for it.
+#[derive(Debug, Default)]
+pub struct Drawer {
+    known: Option<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    rows: Vec<Drawing>,
+    /// How many draws each row had.
+    steps: Vec<u32>,
+    settings: Array,
+    on_device: Array,
+}
+
+/// Whether [`Drawer::draw`] takes `logits`.
+pub fn takes_draw(logits: &Array) -> bool {
+    let &[b, n] = logits.shape() else { return false };
+    (logits.dtype().is_half() || logits.dtype() == Dtype::F32) && b > 0 && n > 0
+}
+
+impl Drawer {
+    /// Draws an id for each row of `logits`, `[b, n]`, of which `rows` says how, and how many draws it had: `[b]`. The draw
+    /// is the largest of the log probabilities with Gumbel noise, which MLX's `random::uniform` makes of the first half of
+    /// a key. The key is SplitMix64's of seed and number.
+    ///
+    /// # Errors
+    /// What [`takes_draw`] does not take; other rows than those of the logits; a device without CUDA.
+    pub fn draw(&mut self, logits: &Array, rows: &[(Drawing, u32)]) -> Result<Indices> {
+        let b = logits.shape().first().copied().unwrap_or(0);
+        if !takes_draw(logits) || rows.len() != b as usize {
+            return Err(Error::new(format!("{} rows are not drawn from {logits:?}", rows.len())));
+        }
+        let is_next = |known: &Known| {
+            let known = known.rows.iter().copied().zip(known.steps.iter().copied());
+            known.eq(rows.iter().copied())
+        };
+        let Known { settings, on_device, .. } = match self.known.take().filter(is_next) {
+            Some(known) => known,
+            None => Known::new(rows)?,
+        };
+        let dtype = logits.dtype();
+        let constants =
+            [(c"T", Constant::Type(dtype)), (c"IS_BF16", Constant::Bool(dtype == Dtype::Bf16))];
+        let counts = [on_device.shape()[0]];
+        let outputs: [(&[i32], Dtype); 2] = [(&counts, Dtype::U32), (&counts, Dtype::U32)];
+        let all = Launch {
+            grid: [BLOCK * b, 1, 1],
+            block: [BLOCK, 1, 1],
+            constants: &constants,
+            outputs: &outputs,
+        };
+        let found = launch(&DRAW, &[logits, &settings, &on_device], &all)?;
+        let [ids, next] = <[Array; 2]>::try_from(found)
+            .map_err(|found| Error::new(format!("{} results of a draw", found.len())))?;
+        let (rows, steps) = rows.iter().map(|(row, step)| (*row, step + 1)).unzip();
+        self.known = Some(Known { rows, steps, settings, on_device: next });
+        Indices::along(logits, -1, crate::ops::slice_axis(&ids, 0, 0, b)?)
+    }
+}
+
+impl Known {
+    fn new(rows: &[(Drawing, u32)]) -> Result<Known> {
+        let numbers: Vec<i32> = rows.iter().flat_map(|(row, _)| row.numbers()).collect();
+        let settings = Array::from_i32(&numbers, &[numbers.len() as i32])?;
+        let (rows, steps): (Vec<Drawing>, Vec<u32>) = rows.iter().copied().unzip();
+        let mut padded = steps.clone();
+        padded.resize(steps.len().max(ON_DEVICE), 0);
+        let on_device = Array::from_u32(&padded, &[padded.len() as i32])?;
+        Ok(Known { rows, steps, settings, on_device })
+    }
+}
