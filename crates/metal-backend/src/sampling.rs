@@ -115,7 +115,7 @@ impl Sampler {
         Ok(sampler)
     }
 
-    /// The same, with draws by our kernel for CUDA where that is said.
+    /// The sampler with draws by our kernel for CUDA, or by operations of MLX.
     pub fn by_kernel(self, by_kernel: bool) -> Sampler {
         Sampler { by_kernel, ..self }
     }
