@@ -57,7 +57,9 @@ pub fn run(names: &[String]) -> Result<()> {
     let mut servers = [Server::start(&program, None)?, Server::start(&program, Some(KEY))?];
     let urls = [servers[0].url.clone(), servers[1].url.clone()];
     let folder = target.join("clients");
-    let faults = in_turns(&clients, |client| check(client, &folder, &urls, &program))?;
+    let scripted = clients.iter().any(follows_a_script).then(|| server::scripted(&target));
+    let programs = Programs { ml: program, scripted: scripted.transpose()? };
+    let faults = in_turns(&clients, |client| check(client, &folder, &urls, &programs))?;
     for server in &mut servers {
         server.still_runs()?;
     }
@@ -134,9 +136,27 @@ fn clients(folder: &Path) -> Result<Vec<Client>> {
     Ok(clients)
 }
 
-/// Installs `client` below `folder` and runs its script. Clients of more than the server find `program` in
-/// `ML_PROGRAM`.
-fn check(client: &Client, folder: &Path, urls: &[String; 2], program: &Path) -> Result<Outcome> {
+/// What clients of more than a server start themselves.
+struct Programs {
+    /// `ML_PROGRAM`: the program.
+    ml: PathBuf,
+    /// `ML_SCRIPTED`: a server whose model follows a script; `None` where no client wants it.
+    scripted: Option<PathBuf>,
+}
+
+/// Whether the script of `client` starts a server whose model follows a script.
+fn follows_a_script(client: &Client) -> bool {
+    let check = ["check.mjs", "check.py"].map(|name| fs::read_to_string(client.folder.join(name)));
+    check.into_iter().flatten().any(|text| text.contains("ML_SCRIPTED"))
+}
+
+/// Installs `client` below `folder` and runs its script.
+fn check(
+    client: &Client,
+    folder: &Path,
+    urls: &[String; 2],
+    programs: &Programs,
+) -> Result<Outcome> {
     let home = folder.join(&client.name);
     let script = match client.environment.prepare(&client.folder, &home)? {
         Prepared::Ready(script) => script,
@@ -153,7 +173,10 @@ fn check(client: &Client, folder: &Path, urls: &[String; 2], program: &Path) -> 
     fs::create_dir_all(&work)?;
     let mut command = Command::new(&script.program);
     command.args(&script.args).args(urls).arg(KEY).current_dir(&work);
-    command.env("PYTHONDONTWRITEBYTECODE", "1").env("ML_PROGRAM", program);
+    command.env("PYTHONDONTWRITEBYTECODE", "1").env("ML_PROGRAM", &programs.ml);
+    if let Some(scripted) = &programs.scripted {
+        command.env("ML_SCRIPTED", scripted);
+    }
     command.env_remove("OPENAI_API_KEY");
     let (success, said) = environment::output(&mut command)?;
     Ok(if success { Outcome::Passed(said) } else { Outcome::Failed(said) })

@@ -3,6 +3,7 @@
 mod bench;
 mod classify;
 mod inspect;
+mod launch;
 mod load;
 mod models;
 mod remote;
@@ -19,6 +20,7 @@ use clap::{Args, Parser, Subcommand};
 pub use bench::{BenchArgs, Bits, Shape};
 pub use classify::ClassifyArgs;
 pub use inspect::InspectArgs;
+pub use launch::{Agent, LaunchArgs};
 pub use load::LoadArgs;
 pub use models::{ListArgs, ModelsArgs, PullArgs, RmArgs};
 pub use remote::{Ends, Interface, RemoteArgs};
@@ -69,8 +71,10 @@ pub enum Command {
     Classify(Box<ClassifyArgs>),
     /// Show which tokens of a prompt each attention head looks at
     Inspect(Box<InspectArgs>),
-    /// Serve a model to OpenAI's clients
+    /// Serve a model to OpenAI's and Anthropic's clients
     Serve(Box<ServeArgs>),
+    /// Start an agent (Claude Code, Codex, opencode) that uses a served model
+    Launch(LaunchArgs),
     /// Measure how fast a model runs here and in how much memory, or a server under load
     Bench(Box<BenchArgs>),
     /// Show what a model is and what it honours, without loading its weights

@@ -8,6 +8,7 @@ mod doctor;
 mod generate;
 mod info;
 mod inspect;
+mod launch;
 mod list;
 mod models;
 mod pull;
@@ -34,6 +35,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Some(Command::Classify(args)) => classify::run(&args),
         Some(Command::Inspect(args)) => inspect::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
+        Some(Command::Launch(args)) => launch::run(&args),
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Info(args)) => info::run(&args),
         Some(Command::Pull(args)) => pull::run(&args),

@@ -27,6 +27,9 @@ pub enum Failure {
     /// Ctrl-C or SIGTERM.
     #[error("interrupted")]
     Interrupted,
+    /// An agent of `ml launch` ended with this code, which becomes the program's.
+    #[error("the agent ended with the code {0}")]
+    Agent(u8),
     /// A check of `ml doctor` failed, which its report told.
     #[error("a check failed")]
     Unhealthy,
@@ -68,6 +71,7 @@ impl Failure {
             Failure::Other(_) | Failure::Unhealthy => 1,
             Failure::Usage(_) => 2,
             Failure::Interrupted => INTERRUPTED,
+            Failure::Agent(code) => *code,
             Failure::Model(error) => match error {
                 Error::InvalidOption { .. }
                 | Error::Unsupported { .. }

@@ -46,7 +46,7 @@ pub fn note(text: impl Display) {
 /// The line `error: …` on stderr, where there is something to tell.
 pub fn report(failure: &Failure) {
     match failure {
-        Failure::ClosedPipe | Failure::Interrupted | Failure::Unhealthy => {}
+        Failure::ClosedPipe | Failure::Interrupted | Failure::Agent(_) | Failure::Unhealthy => {}
         _ => note(format_args!("error: {}", one_line(&failure.to_string()))),
     }
 }

@@ -43,6 +43,7 @@ fn help_lists_the_commands_and_every_command_has_examples() {
         "generate",
         "chat",
         "classify",
+        "launch",
         "pull",
         "rm",
         "info",
@@ -236,4 +237,70 @@ fn help_that_cannot_be_written_is_an_error_unless_its_reader_left() {
         let output = start(writer.into()).wait_with_output().unwrap();
         assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
     }
+}
+
+#[test]
+fn an_agent_that_is_not_there_is_named_with_its_package() {
+    let launch = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ml"));
+        command.arg("launch").args(arguments).env("PATH", "/nowhere").stdin(Stdio::null());
+        command.output().unwrap()
+    };
+    for (agent, package) in [
+        ("claude", "@anthropic-ai/claude-code"),
+        ("codex", "@openai/codex"),
+        ("opencode", "opencode-ai"),
+    ] {
+        let output = launch(&[agent]);
+        assert_eq!(output.status.code(), Some(1));
+        let said = stderr(&output);
+        assert!(
+            said.contains(agent) && said.contains(&format!("npm install -g {package}")),
+            "{said}"
+        );
+    }
+    refused(&["launch", "vim"], &["vim", "claude", "codex", "opencode"]);
+    refused(
+        &["launch", "codex", "--url", "http://localhost", "--model", "a"],
+        &["--url", "--model"],
+    );
+}
+
+#[test]
+fn an_agent_is_started_with_its_arguments_and_told_of_the_server() {
+    use std::io::{Read, Write};
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = tempfile::tempdir().unwrap();
+    let agent = folder.path().join("claude");
+    // It stands for the agent, and tells what it was started with.
+    let script = "#!/bin/sh\necho \"$ANTHROPIC_BASE_URL $ANTHROPIC_MODEL $ANTHROPIC_AUTH_TOKEN\"\n\
+                  echo \"${ANTHROPIC_API_KEY:-none} ${ML_LAUNCH_API_KEY:-none}\"\necho \"$@\"\nexit 7\n";
+    fs::write(&agent, script).unwrap();
+    fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).unwrap();
+
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut asked = vec![0; 4096];
+        let count = stream.read(&mut asked).unwrap();
+        let body = r#"{"data": [{"id": "fox", "max_model_len": 100000}]}"#;
+        let length = body.len();
+        write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
+        String::from_utf8_lossy(&asked[..count]).into_owned()
+    });
+    let url = format!("http://{address}");
+    let output = Command::new(env!("CARGO_BIN_EXE_ml"))
+        .args(["launch", "claude", "--url", &format!("{url}/v1/"), "--", "-p", "a b"])
+        .env("PATH", format!("{}:/usr/bin:/bin", folder.path().display()))
+        .env("ANTHROPIC_API_KEY", "another")
+        .env("ML_LAUNCH_API_KEY", "secret")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let asked = server.join().unwrap();
+    assert!(asked.starts_with("GET /v1/models ") && asked.contains("Bearer secret"), "{asked}");
+    assert_eq!(stdout(&output), format!("{url} fox secret\nnone none\n-p a b\n"));
+    assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
 }

@@ -22,6 +22,9 @@ pub const PICTURE: char = '▣';
 /// How many ids a picture takes.
 pub const PICTURE_IDS: usize = 4;
 
+/// The texts of the tokens that answer a prompt.
+pub type Answers = Box<dyn Fn(&str) -> Vec<&'static str> + Send + Sync>;
+
 /// A model whose ids are characters, and which honours everything unless it is told otherwise.
 pub struct FakeModel {
     /// What a test looks at.
@@ -30,6 +33,8 @@ pub struct FakeModel {
     pub lines: Mutex<VecDeque<Line>>,
     /// The texts of the tokens that it says to every request after these.
     pub says: Vec<&'static str>,
+    /// What it says to a prompt's text, in place of all this.
+    pub answers: Option<Answers>,
     /// Ends what it says.
     pub failure: Option<Error>,
     /// Refuses each generation at once.
@@ -102,8 +107,12 @@ impl FakeModel {
         FakeModel { echoes: true, info, ..FakeModel::says(&[]) }
     }
 
-    /// The next line, or what is said to every request.
-    fn line(&self) -> Line {
+    /// What is said to the prompt of `ids`: its own answer, the next line, or what is said to every
+    /// request.
+    fn line(&self, ids: &[u32]) -> Line {
+        if let Some(answers) = &self.answers {
+            return Line::of(&answers(&self.decode(ids).unwrap_or_default()));
+        }
         let next = self.lines.lock().unwrap().pop_front();
         next.unwrap_or_else(|| Line {
             tokens: self.says.clone(),
@@ -118,6 +127,7 @@ impl Default for FakeModel {
             seen: Arc::default(),
             lines: Mutex::default(),
             says: vec!["The", " fox", " ran", "."],
+            answers: None,
             failure: None,
             refusal: None,
             endless: false,
@@ -199,9 +209,9 @@ impl TextModel for FakeModel {
         let (sender, generation) = Generation::channel(ids.clone(), options.cancel.clone());
         let speech = Speech {
             seen: Arc::clone(&self.seen),
+            line: self.line(&ids),
             prompt: ids,
             options: options.clone(),
-            line: self.line(),
             echoes: self.echoes,
             endless: self.endless,
             delay: self.delay,

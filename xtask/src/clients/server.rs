@@ -101,3 +101,20 @@ pub fn program(target: &Path) -> Result<PathBuf> {
     }
     built().context("cargo build -p cli made no program")
 }
+
+/// The example `scripted` of the crate `server`: a server whose model follows a script.
+pub fn scripted(target: &Path) -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    // The whole workspace's features, so that nothing is compiled anew for it.
+    build.args(["build", "--workspace", "--example", "scripted"]).current_dir(root());
+    if !build.status()?.success() {
+        bail!("cargo build --example scripted failed");
+    }
+    let program =
+        target.join("debug/examples").join(format!("scripted{}", std::env::consts::EXE_SUFFIX));
+    match program.is_file() {
+        true => Ok(program),
+        false => bail!("{} is not there", program.display()),
+    }
+}

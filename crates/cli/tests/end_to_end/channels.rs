@@ -13,10 +13,10 @@ const GRAMMAR: &str = r#"start: <|channel|> "analysis" <|message|> "Hm." <|end|>
 "#;
 
 /// A folder with the model, whose template takes no tools, and its grammar.
-struct GptOss(TempDir);
+pub struct GptOss(TempDir);
 
 impl GptOss {
-    fn new() -> GptOss {
+    pub fn new() -> GptOss {
         let folder = tempfile::tempdir().unwrap();
         let parity =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../metal-backend/tests/fixtures/parity");
@@ -30,7 +30,7 @@ impl GptOss {
         GptOss(folder)
     }
 
-    fn path(&self, name: &str) -> String {
+    pub fn path(&self, name: &str) -> String {
         self.0.path().join(name).to_str().unwrap().to_owned()
     }
 

@@ -11,6 +11,7 @@ mod constrained;
 mod files;
 mod generate;
 mod inspect;
+mod launch;
 mod load;
 mod models;
 mod serve;

@@ -54,7 +54,16 @@ pub const CONVERSATION: &[Field] = &[
     nothing("user_profile_id", Kind::Text, "A name for the user."),
     refused("speed", &["\"standard\""], "there is one speed"),
     refused("mcp_servers", &["[]"], "the server connects to no other servers"),
-    refused("context_management", &["{\"edits\":[]}", "{}"], "conversations are taken as they are"),
+    refused(
+        "context_management",
+        &[
+            "{\"edits\":[]}",
+            "{}",
+            // Claude Code's own, which asks that nothing be taken out.
+            "{\"edits\":[{\"type\":\"clear_thinking_20251015\",\"keep\":\"all\"}]}",
+        ],
+        "conversations are taken as they are",
+    ),
 ];
 
 /// `POST /v1/messages`, beside [`CONVERSATION`].

@@ -1,0 +1,166 @@
+//! What each agent is told of a server, and how.
+
+use std::ffi::OsString;
+
+use serde_json::json;
+
+use super::server::Served;
+use crate::args::Agent;
+
+/// The variable in which Codex finds the key.
+const CODEX_KEY: &str = "ML_LAUNCH_CODEX_KEY";
+
+/// What an agent is started with.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Setup {
+    /// Variables that are set.
+    pub variables: Vec<(&'static str, String)>,
+    /// Variables that are not handed on.
+    pub removed: &'static [&'static str],
+    /// Arguments in front of the user's.
+    pub arguments: Vec<OsString>,
+}
+
+/// The program of `agent`, and the package of npm that it is in.
+pub fn program(agent: Agent) -> (&'static str, &'static str) {
+    match agent {
+        Agent::Claude => ("claude", "@anthropic-ai/claude-code"),
+        Agent::Codex => ("codex", "@openai/codex"),
+        Agent::Opencode => ("opencode", "opencode-ai"),
+    }
+}
+
+/// What `agent` is started with to talk to what is `served`, with `key` where the server wants one.
+pub fn setup(agent: Agent, served: &Served, key: Option<&str>) -> Setup {
+    match agent {
+        Agent::Claude => claude(served, key),
+        Agent::Codex => codex(served, key),
+        Agent::Opencode => opencode(served, key),
+    }
+}
+
+/// Claude Code takes all of it from variables.
+fn claude(served: &Served, key: Option<&str>) -> Setup {
+    let mut variables = vec![
+        ("ANTHROPIC_BASE_URL", served.url.clone()),
+        ("ANTHROPIC_AUTH_TOKEN", key.unwrap_or("none").to_owned()),
+        // What only Anthropic's servers have: betas, tools that come later, reports.
+        ("CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS", "1".to_owned()),
+        ("ENABLE_TOOL_SEARCH", "false".to_owned()),
+        ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned()),
+        // A line in front of the prompt that changes, so that no cache would find it.
+        ("CLAUDE_CODE_ATTRIBUTION_HEADER", "0".to_owned()),
+    ];
+    for name in [
+        "ANTHROPIC_MODEL",
+        "ANTHROPIC_DEFAULT_FABLE_MODEL",
+        "ANTHROPIC_DEFAULT_OPUS_MODEL",
+        "ANTHROPIC_DEFAULT_SONNET_MODEL",
+        "ANTHROPIC_DEFAULT_HAIKU_MODEL",
+        "CLAUDE_CODE_SUBAGENT_MODEL",
+    ] {
+        variables.push((name, served.model.clone()));
+    }
+    if served.context > 0 {
+        variables.push(("CLAUDE_CODE_MAX_CONTEXT_TOKENS", served.context.to_string()));
+    }
+    // A key for Anthropic's own servers is not for this one.
+    Setup { variables, removed: &["ANTHROPIC_API_KEY"], arguments: Vec::new() }
+}
+
+/// Codex takes it from `-c NAME=VALUE`, whose values are TOML.
+fn codex(served: &Served, key: Option<&str>) -> Setup {
+    // A JSON string is one of TOML.
+    let text = |text: &str| json!(text).to_string();
+    let mut provider =
+        format!("{{name=\"ml\",base_url={},wire_api=\"responses\"", text(&served.base()));
+    let mut variables = Vec::new();
+    if let Some(key) = key {
+        provider += &format!(",env_key={}", text(CODEX_KEY));
+        variables.push((CODEX_KEY, key.to_owned()));
+    }
+    provider.push('}');
+    let mut settings = vec![
+        "model_provider=\"ml\"".to_owned(),
+        format!("model_providers.ml={provider}"),
+        format!("model={}", text(&served.model)),
+        // The server runs no search, and its one model has no others to hand work to.
+        "web_search=\"disabled\"".to_owned(),
+        "features.multi_agent=false".to_owned(),
+    ];
+    if served.context > 0 {
+        settings.push(format!("model_context_window={}", served.context));
+    }
+    let arguments = settings.into_iter().flat_map(|setting| ["-c".into(), setting.into()]);
+    Setup { variables, removed: &[], arguments: arguments.collect() }
+}
+
+/// opencode takes it from a variable that holds a file of settings.
+fn opencode(served: &Served, key: Option<&str>) -> Setup {
+    let mut model = json!({"name": served.model});
+    if served.context > 0 {
+        model["limit"] = json!({"context": served.context, "output": served.context / 4});
+    }
+    let name = format!("ml/{}", served.model);
+    let settings = json!({
+        "$schema": "https://opencode.ai/config.json",
+        "provider": {"ml": {
+            "npm": "@ai-sdk/openai-compatible",
+            "name": "ml",
+            "options": {"baseURL": served.base(), "apiKey": key.unwrap_or("none")},
+            "models": {served.model.clone(): model},
+        }},
+        "model": name,
+        "small_model": name,
+    });
+    let variables = vec![("OPENCODE_CONFIG_CONTENT", settings.to_string())];
+    Setup { variables, removed: &[], arguments: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value as Json;
+
+    use super::{CODEX_KEY, setup};
+    use crate::args::Agent;
+    use crate::commands::launch::server::Served;
+
+    fn served() -> Served {
+        Served { url: "http://127.0.0.1:1".into(), model: "a \"b\"".into(), context: 40000 }
+    }
+
+    #[test]
+    fn claude_code_is_told_by_variables() {
+        let setup = setup(Agent::Claude, &served(), Some("key"));
+        let of = |name: &str| {
+            let found = setup.variables.iter().find(|(other, _)| *other == name);
+            found.map(|(_, value)| value.as_str())
+        };
+        assert_eq!(of("ANTHROPIC_BASE_URL"), Some("http://127.0.0.1:1"));
+        assert_eq!(of("ANTHROPIC_AUTH_TOKEN"), Some("key"));
+        assert_eq!(of("ANTHROPIC_DEFAULT_HAIKU_MODEL"), Some("a \"b\""));
+        assert_eq!(of("CLAUDE_CODE_MAX_CONTEXT_TOKENS"), Some("40000"));
+        assert!(setup.arguments.is_empty());
+    }
+
+    #[test]
+    fn codex_is_told_by_settings_and_its_key_by_a_variable() {
+        let told = setup(Agent::Codex, &served(), Some("key"));
+        let arguments: Vec<_> = told.arguments.iter().filter_map(|a| a.to_str()).collect();
+        assert!(arguments.contains(&"model=\"a \\\"b\\\"\""), "{arguments:?}");
+        assert!(!arguments.iter().any(|argument| argument.contains("=\"key\"")), "{arguments:?}");
+        assert_eq!(told.variables, [(CODEX_KEY, "key".to_owned())]);
+        let without = setup(Agent::Codex, &served(), None);
+        assert!(!format!("{without:?}").contains("env_key"));
+    }
+
+    #[test]
+    fn opencode_is_told_by_a_file_in_a_variable() {
+        let setup = setup(Agent::Opencode, &served(), None);
+        let settings: Json = serde_json::from_str(&setup.variables[0].1).unwrap();
+        assert_eq!(settings["model"], "ml/a \"b\"");
+        let provider = &settings["provider"]["ml"];
+        assert_eq!(provider["options"]["baseURL"], "http://127.0.0.1:1/v1");
+        assert_eq!(provider["models"]["a \"b\""]["limit"]["context"], 40000);
+    }
+}

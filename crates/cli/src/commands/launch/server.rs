@@ -1,0 +1,170 @@
+//! The server that an agent talks to: one that runs, or one that runs as long as the agent.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value as Json;
+
+use super::signals::{Signals, terminate};
+use crate::failure::{Failure, Result};
+use crate::output::note;
+
+/// How long one question to a server may take.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// Between two looks whether a server is ready.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// What a server has.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// Its address, without a path.
+    pub url: String,
+    /// Its model's name.
+    pub model: String,
+    /// Tokens of the model's context; 0 where the server does not tell.
+    pub context: u64,
+}
+
+impl Served {
+    /// What the server at `url` has under `name`, or first of all.
+    ///
+    /// # Errors
+    /// No server answers there, it wants another key, or has no such model.
+    pub fn at(url: &str, key: Option<&str>, name: Option<&str>) -> Result<Served> {
+        let url = url.trim_end_matches('/');
+        let url = url.strip_suffix("/v1").unwrap_or(url).to_owned();
+        let list = get(&format!("{url}/v1/models"), key)?;
+        let models = list["data"].as_array().map_or(&[][..], Vec::as_slice);
+        let names: Vec<_> = models.iter().filter_map(|model| model["id"].as_str()).collect();
+        let at = match name {
+            None => 0,
+            Some(name) => names.iter().position(|other| *other == name).ok_or_else(|| {
+                let known = names.join(", ");
+                Failure::Usage(format!("--model-name: {url} has {known}, and no `{name}`"))
+            })?,
+        };
+        let Some(model) = names.get(at) else {
+            return Err(Failure::Other(format!("{url} has no models")));
+        };
+        let context = models[at]["max_model_len"].as_u64().unwrap_or(0);
+        Ok(Served { model: (*model).to_owned(), url, context })
+    }
+
+    /// Where OpenAI's protocol begins.
+    pub fn base(&self) -> String {
+        format!("{}/v1", self.url)
+    }
+}
+
+/// The JSON at `url`.
+fn get(url: &str, key: Option<&str>) -> Result<Json> {
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .timeout_global(Some(ANSWER))
+        .http_status_as_error(false)
+        .build()
+        .into();
+    let mut request = agent.get(url);
+    if let Some(key) = key {
+        request = request.header("authorization", format!("Bearer {key}"));
+    }
+    let failed = |error: ureq::Error| {
+        Failure::Other(format!("{url}: {error}; start one with `ml serve`, or give --model"))
+    };
+    let mut answer = request.call().map_err(failed)?;
+    let status = answer.status().as_u16();
+    let text = answer.body_mut().read_to_string().map_err(failed)?;
+    match status {
+        200 => serde_json::from_str(&text)
+            .map_err(|error| Failure::Other(format!("{url}: not JSON: {error}"))),
+        401 => Err(Failure::Other(format!("{url} wants a key: set ML_LAUNCH_API_KEY"))),
+        status => Err(Failure::Other(format!("{url}: status {status}: {text}"))),
+    }
+}
+
+/// `ml serve`, which ends when this is dropped.
+pub struct Server {
+    process: Child,
+    url: String,
+}
+
+impl Server {
+    /// Serves `model` on a free port, and waits until it answers.
+    ///
+    /// # Errors
+    /// It does not start, or the model cannot be loaded.
+    pub fn start(model: &Path, name: Option<&str>, signals: &Signals) -> Result<Server> {
+        let failed = |error: std::io::Error| Failure::Other(format!("ml serve: {error}"));
+        let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+        command.arg("serve").arg("--model").arg(model).args(["--port", "0", "--log", "off"]);
+        if let Some(name) = name {
+            command.args(["--model-name", name]);
+        }
+        // The server is for this agent alone, and wants no key of it.
+        for name in ["ML_SERVE_API_KEY", "ML_SERVE_API_KEY_FILE", "ML_SERVE_HOST"] {
+            command.env_remove(name);
+        }
+        // A group of its own, so that Ctrl-C at the terminal is not for it.
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
+        let mut process = command.stderr(Stdio::piped()).spawn().map_err(failed)?;
+        let stderr = process.stderr.take();
+        let mut server = Server { process, url: String::new() };
+        let (send, lines) = mpsc::channel();
+        // Read to its end, so that the server never waits for us.
+        thread::spawn(move || {
+            for line in
+                stderr.into_iter().flat_map(|e| BufReader::new(e).lines()).map_while(Result::ok)
+            {
+                let _ = send.send(line);
+            }
+        });
+        let mut said = Vec::new();
+        // It says where it listens before it does anything else.
+        while let Ok(line) = lines.recv() {
+            if line.starts_with("http://") {
+                server.url = line;
+                break;
+            }
+            said.push(line);
+        }
+        if server.url.is_empty() {
+            return Err(Failure::Other(reason(&said)));
+        }
+        note(format_args!("serving {} at {}", model.display(), server.url));
+        while server.process.try_wait().map_err(failed)?.is_none() {
+            // It answers 503 as long as the model is loaded.
+            if get(&format!("{}/health", server.url), None).is_ok() {
+                return Ok(server);
+            }
+            if signals.came() {
+                return Err(Failure::Interrupted);
+            }
+            thread::sleep(AGAIN);
+        }
+        said.extend(lines.iter());
+        Err(Failure::Other(reason(&said)))
+    }
+
+    /// Where it listens.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+/// Why a server ended, from what it said.
+fn reason(said: &[String]) -> String {
+    let last = said.iter().rev().find_map(|line| line.strip_prefix("error: "));
+    format!("ml serve: {}", last.unwrap_or("it ended without a reason"))
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        terminate(&self.process);
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,70 @@
+//! Signals while an agent and its server run.
+
+use std::io;
+use std::process::{Child, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::failure::{Failure, Result};
+
+/// Between two looks whether the agent has ended.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// The signals that end this process where nothing else does: the server shall not outlive it.
+pub struct Signals {
+    /// Ctrl-C, which is the agent's once it runs: the terminal sends it to both.
+    interrupt: Arc<AtomicBool>,
+    /// SIGTERM and SIGHUP.
+    end: Arc<AtomicBool>,
+}
+
+impl Signals {
+    /// Takes them over.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn install() -> Result<Signals> {
+        let signals = Signals { interrupt: Arc::default(), end: Arc::default() };
+        let failed = |error: io::Error| Failure::Other(format!("signals: {error}"));
+        for (signal, flag) in
+            [(SIGINT, &signals.interrupt), (SIGTERM, &signals.end), (SIGHUP, &signals.end)]
+        {
+            signal_hook::flag::register(signal, Arc::clone(flag)).map_err(failed)?;
+        }
+        Ok(signals)
+    }
+
+    /// Whether any of them came.
+    pub fn came(&self) -> bool {
+        self.interrupt.load(Ordering::Relaxed) || self.end.load(Ordering::Relaxed)
+    }
+
+    /// Waits for `agent`, which is ended where this process is to end.
+    pub fn wait(&self, mut agent: Child) -> io::Result<ExitStatus> {
+        let mut told = false;
+        loop {
+            if let Some(status) = agent.try_wait()? {
+                return Ok(status);
+            }
+            if self.end.load(Ordering::Relaxed) && !told {
+                terminate(&agent);
+                told = true;
+            }
+            thread::sleep(AGAIN);
+        }
+    }
+}
+
+/// Asks `process` to end.
+pub fn terminate(process: &Child) {
+    let id = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
+    if let Some(id) = id {
+        // One that has ended needs no asking.
+        let _ = kill_process(id, Signal::TERM);
+    }
+}
