@@ -2,6 +2,7 @@
 
 mod bench;
 mod classify;
+mod image;
 mod inspect;
 mod launch;
 mod load;
@@ -19,6 +20,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub use bench::{BenchArgs, Bits, Shape};
 pub use classify::ClassifyArgs;
+pub use image::ImageArgs;
 pub use inspect::InspectArgs;
 pub use launch::{Agent, LaunchArgs};
 pub use load::LoadArgs;
@@ -30,7 +32,7 @@ pub use template::{LaterArgs, TemplateArgs};
 
 use crate::bytes;
 
-/// Text from language models, on this machine.
+/// Text from language models, and pictures from image models, on this machine.
 #[derive(Debug, Parser)]
 #[command(
     name = "ml",
@@ -71,6 +73,8 @@ pub enum Command {
     Classify(Box<ClassifyArgs>),
     /// Show which tokens of a prompt each attention head looks at
     Inspect(Box<InspectArgs>),
+    /// Make a picture from words, or edit pictures
+    Image(Box<ImageArgs>),
     /// Serve a model to OpenAI's and Anthropic's clients
     Serve(Box<ServeArgs>),
     /// Start an agent (Claude Code, Codex, opencode) that uses a served model

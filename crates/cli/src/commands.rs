@@ -6,6 +6,7 @@ mod classify;
 mod completions;
 mod doctor;
 mod generate;
+mod image;
 mod info;
 mod inspect;
 mod launch;
@@ -34,6 +35,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Some(Command::Chat(args)) => chat::run(&args),
         Some(Command::Classify(args)) => classify::run(&args),
         Some(Command::Inspect(args)) => inspect::run(&args),
+        Some(Command::Image(args)) => image::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Launch(args)) => launch::run(&args),
         Some(Command::Bench(args)) => bench::run(&args),

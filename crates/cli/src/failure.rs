@@ -106,6 +106,9 @@ fn for_terminal(error: &Error) -> String {
 
 /// The flag that sets the option `field`.
 fn flag(field: &str) -> String {
+    if field == "images" {
+        return "--input-image".to_owned();
+    }
     flag_of(field).unwrap_or_else(|| format!("--{}", field.replace(['_', '.'], "-")))
 }
 
@@ -114,6 +117,7 @@ fn flag_of(field: &str) -> Option<String> {
     let flag = match field {
         "adapter_path" => "--adapter",
         "parallel_slots" => "--parallel",
+        "quantize" => "--quantise",
         "stop_token_ids" => "--stop-token-id",
         "constraint" => "--json-schema, --regex or --grammar",
         "labels" | "kv_bits" | "kv_group_size" | "batch_invariant" | "prefix_cache"

@@ -1,6 +1,6 @@
 //! Where models come from: folders, the hub's cache, the binary itself.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use hub::Name;
 use inference_core::{Capabilities, LoadOptions, ModelInfo, TextModel};
@@ -41,6 +41,12 @@ impl Source {
             }),
             None => Ok(Source::Embedded),
         }
+    }
+
+    /// Its folder, where that is an image model's.
+    pub fn image_folder(&self) -> Option<&Path> {
+        let (Source::Folder(folder) | Source::Pulled { folder, .. }) = self else { return None };
+        folder.join("model_index.json").is_file().then_some(folder)
     }
 
     /// How reports call it.

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::hash::Hash;
-use crate::select::INDEX;
+use crate::select::PIPELINE;
 use crate::{Error, Name, Result};
 
 /// A folder of models.
@@ -182,8 +182,8 @@ impl Cache {
     }
 }
 
-/// The files that a snapshot should have and has not: `config.json` or that of an adapter, shards that its index
-/// names, and links into nothing.
+/// The files that a snapshot should have and has not: `config.json` or that of an adapter or a pipeline, shards
+/// that an index names, and links into nothing.
 pub(crate) fn missing(snapshot: &Path) -> Vec<String> {
     let there = |name: &str| snapshot.join(name).is_file();
     let mut missing: Vec<String> = files_below(snapshot)
@@ -191,14 +191,24 @@ pub(crate) fn missing(snapshot: &Path) -> Vec<String> {
         .filter(|file| !file.is_file())
         .filter_map(|file| Some(file.strip_prefix(snapshot).ok()?.display().to_string()))
         .collect();
-    if !there("config.json") && !there("adapter_config.json") {
+    if !there("config.json") && !there("adapter_config.json") && !there(PIPELINE) {
         missing.push("config.json".to_owned());
     }
-    let index = fs::read(snapshot.join(INDEX)).unwrap_or_default();
-    let index: Value = serde_json::from_slice(&index).unwrap_or_default();
-    let shards = index["weight_map"].as_object().into_iter().flat_map(|map| map.values());
-    let absent = |shard: &&str| !there(shard);
-    missing.extend(shards.filter_map(Value::as_str).filter(absent).map(str::to_owned));
+    // The index of the model, and those of a pipeline's components.
+    let indexes = files_below(snapshot);
+    let indexes = indexes
+        .iter()
+        .filter(|file| file.to_str().is_some_and(|path| path.ends_with(".safetensors.index.json")));
+    for path in indexes {
+        let index: Value =
+            serde_json::from_slice(&fs::read(path).unwrap_or_default()).unwrap_or_default();
+        let folder = path.parent().and_then(|folder| folder.strip_prefix(snapshot).ok());
+        let shards = index["weight_map"].as_object().into_iter().flat_map(|map| map.values());
+        let shards = shards.filter_map(Value::as_str);
+        let shards =
+            shards.map(|shard| folder.unwrap_or(Path::new("")).join(shard).display().to_string());
+        missing.extend(shards.filter(|shard| !there(shard)));
+    }
     missing.sort();
     missing.dedup();
     missing

@@ -30,6 +30,12 @@ const TEXTS: [&str; 14] = [
 ];
 /// Adapters have weights without an index.
 const ADAPTERS: [&str; 2] = ["adapters.safetensors", "adapter_model.safetensors"];
+/// The file that says of which components an image model is made, each a folder (diffusers' layout).
+pub const PIPELINE: &str = "model_index.json";
+/// Further texts of components.
+const PIPELINE_TEXTS: [&str; 2] = [PIPELINE, "scheduler_config.json"];
+/// What the names of components' weights begin with.
+const PIPELINE_WEIGHTS: [&str; 2] = ["model", "diffusion_pytorch_model"];
 /// Weights in other formats, which an error names.
 const OTHER_WEIGHTS: [&str; 6] = [".gguf", ".bin", ".pth", ".pt", ".safetensors", ".npz"];
 
@@ -43,6 +49,9 @@ struct Index {
 /// # Errors
 /// [`Error::NoWeights`], and [`Error::Listing`] for an index whose shards are not listed.
 pub fn needed(name: &Name, listing: &Listing, index: Option<&[u8]>) -> Result<Vec<File>> {
+    if index.is_none() && listing.files.iter().any(|file| file.path == PIPELINE) {
+        return pipeline(name, listing);
+    }
     let weights = match index {
         Some(index) => shards(name, listing, index)?,
         None => unindexed(listing),
@@ -54,6 +63,36 @@ pub fn needed(name: &Name, listing: &Listing, index: Option<&[u8]>) -> Result<Ve
         |file: &&File| TEXTS.contains(&&*file.path) || index.is_some() && file.path == INDEX;
     let texts = listing.files.iter().filter(is_text).cloned();
     Ok(texts.chain(weights).collect())
+}
+
+/// The texts and the weights of each component; not those weights that are there in another type too
+/// (`model.fp16.safetensors`).
+fn pipeline(name: &Name, listing: &Listing) -> Result<Vec<File>> {
+    let is_weight = |path: &str| {
+        let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));
+        let stem = file.strip_suffix(".safetensors").unwrap_or_default();
+        let is_plain = !stem.is_empty() && !stem.contains('.');
+        !folder.is_empty()
+            && !folder.contains('/')
+            && is_plain
+            && PIPELINE_WEIGHTS.iter().any(|begin| stem.starts_with(begin))
+    };
+    let is_text = |path: &str| {
+        let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));
+        let is_index = PIPELINE_WEIGHTS
+            .iter()
+            .any(|begin| file.strip_prefix(begin) == Some(".safetensors.index.json"));
+        !folder.contains('/')
+            && (TEXTS.contains(&file) || PIPELINE_TEXTS.contains(&file) || is_index)
+    };
+    let those = |wanted: &dyn Fn(&str) -> bool| -> Vec<File> {
+        listing.files.iter().filter(|file| wanted(&file.path)).cloned().collect()
+    };
+    let weights = those(&is_weight);
+    if weights.is_empty() {
+        return Err(Error::NoWeights { name: name.to_string(), found: others(listing) });
+    }
+    Ok(those(&is_text).into_iter().chain(weights).collect())
 }
 
 fn shards(name: &Name, listing: &Listing, index: &[u8]) -> Result<Vec<File>> {
@@ -151,5 +190,36 @@ mod tests {
         );
         let adapter = ["adapter_config.json", "adapters.safetensors"];
         assert_eq!(chosen(&adapter, None).unwrap(), adapter);
+    }
+
+    #[test]
+    fn of_a_pipeline_all_components_come_each_weight_once() {
+        let paths = [
+            "README.md",
+            "assets/fox.png",
+            "model_index.json",
+            "scheduler/scheduler_config.json",
+            "text_encoder/config.json",
+            "text_encoder/model-00001-of-00002.safetensors",
+            "text_encoder/model.fp16.safetensors",
+            "text_encoder/model.safetensors.index.json",
+            "tokenizer/merges.txt",
+            "transformer/diffusion_pytorch_model.safetensors",
+            "vae/deep/model.safetensors",
+            "vae/diffusion_pytorch_model.bin",
+        ];
+        let chosen = chosen(&paths, None).unwrap();
+        assert_eq!(
+            chosen,
+            [
+                "model_index.json",
+                "scheduler/scheduler_config.json",
+                "text_encoder/config.json",
+                "text_encoder/model.safetensors.index.json",
+                "tokenizer/merges.txt",
+                "text_encoder/model-00001-of-00002.safetensors",
+                "transformer/diffusion_pytorch_model.safetensors",
+            ]
+        );
     }
 }

@@ -1,11 +1,13 @@
 //! `ml info`: what a model is and what it honours.
 
-use inference_core::{Capabilities, ModelInfo, SpecialToken, Support};
+use inference_core::{
+    Capabilities, ImageLoadOptions, ImageModelInfo, LoadOptions, ModelInfo, SpecialToken, Support,
+};
 use serde::Serialize;
 
 use crate::args::InfoArgs;
 use crate::bytes;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::output::{print, print_json};
 use crate::source::Source;
 
@@ -16,11 +18,131 @@ use crate::source::Source;
 pub fn run(args: &InfoArgs) -> Result<()> {
     let options = args.load.options()?;
     let source = Source::choose(&args.load)?;
+    if let Some(folder) = source.image_folder() {
+        let info = metal_backend::describe_image_model(folder, &image_options(&options)?)?;
+        let facts = ImageFacts::from(&info);
+        return match args.json {
+            true => print_json(&ImageDescription { model: source.name(), facts }),
+            false => print(&image_text(&source.name(), &info)),
+        };
+    }
     let (info, capabilities) = source.describe(&options)?;
     if args.json {
         return print_json(&Description::new(source.name(), &info, &capabilities));
     }
     print(&text(&source.name(), &info, &capabilities))
+}
+
+/// The options of an image model's load.
+///
+/// # Errors
+/// Options that say nothing of one.
+fn image_options(options: &LoadOptions) -> Result<ImageLoadOptions> {
+    let LoadOptions { backend, dtype, memory_limit, threads, .. } = options.clone();
+    let told = LoadOptions { backend, dtype, memory_limit, threads, ..LoadOptions::default() };
+    if *options != told {
+        let reason = "this is an image model: of the model's options --backend, --dtype, --memory-limit and --threads concern it";
+        return Err(Failure::Usage(reason.into()));
+    }
+    let LoadOptions { backend, dtype, memory_limit, threads, .. } = told;
+    Ok(ImageLoadOptions { backend, dtype, memory_limit, threads, ..ImageLoadOptions::default() })
+}
+
+/// The object of `--json` for an image model.
+#[derive(Serialize)]
+struct ImageDescription {
+    model: String,
+    #[serde(flatten)]
+    facts: ImageFacts,
+}
+
+/// What is told of an image model, here and in a list.
+#[derive(Serialize)]
+pub struct ImageFacts {
+    pipeline: String,
+    parameters: u64,
+    weight_bytes: u64,
+    components: Vec<Component>,
+    /// `null` when unquantised.
+    quantization_bits: Option<usize>,
+    dtype: String,
+    device: String,
+    default_side: usize,
+    sides_are_multiples_of: usize,
+    default_steps: usize,
+    default_guidance: f32,
+    min_input_images: usize,
+    max_input_images: usize,
+}
+
+#[derive(Serialize)]
+struct Component {
+    name: String,
+    class: String,
+    parameters: u64,
+    weight_bytes: u64,
+}
+
+impl From<&ImageModelInfo> for ImageFacts {
+    fn from(info: &ImageModelInfo) -> Self {
+        let component = |part: &inference_core::ImageComponent| Component {
+            name: part.name.clone(),
+            class: part.class.clone(),
+            parameters: part.num_parameters,
+            weight_bytes: part.weight_bytes,
+        };
+        ImageFacts {
+            pipeline: info.pipeline.clone(),
+            parameters: info.components.iter().map(|part| part.num_parameters).sum(),
+            weight_bytes: info.components.iter().map(|part| part.weight_bytes).sum(),
+            components: info.components.iter().map(component).collect(),
+            quantization_bits: (info.quant_bits > 0).then_some(info.quant_bits),
+            dtype: info.dtype.clone(),
+            device: info.device.clone(),
+            default_side: info.default_side,
+            sides_are_multiples_of: info.multiple,
+            default_steps: info.default_steps,
+            default_guidance: info.default_guidance,
+            min_input_images: info.min_images,
+            max_input_images: info.max_images,
+        }
+    }
+}
+
+fn image_text(name: &str, info: &ImageModelInfo) -> String {
+    let quantisation = match info.quant_bits {
+        0 => format!("none, {}", info.dtype),
+        bits => format!("{bits} bits"),
+    };
+    let inputs = match (info.min_images, info.max_images) {
+        (_, 0) => "none".to_owned(),
+        (least, most) if least == most => least.to_string(),
+        (least, most) => format!("{least} to {most}"),
+    };
+    let rows = [
+        ("model", name.to_owned()),
+        ("pipeline", info.pipeline.clone()),
+        ("quantisation", quantisation),
+        ("computes in", format!("{} on {}", info.dtype, info.device)),
+        ("sides", format!("{}, or other multiples of {}", info.default_side, info.multiple)),
+        ("steps", info.default_steps.to_string()),
+        ("guidance", info.default_guidance.to_string()),
+        ("input images", inputs),
+    ];
+    let mut text: String =
+        rows.iter().map(|(label, value)| format!("{label:<15}{value}\n")).collect();
+    text += "components\n";
+    for part in &info.components {
+        let size = match part.weight_bytes {
+            0 => String::new(),
+            size => {
+                let parameters = bytes::parameters(part.num_parameters);
+                format!(", {parameters} parameters in {}", bytes::human(size))
+            }
+        };
+        text += &format!("  {:<14}{}{size}\n", part.name, part.class);
+    }
+    text
 }
 
 /// The object of `--json`.

@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use hub::{Cache, Cached, Settings};
-use inference_core::{LoadOptions, ModelInfo, discover};
+use inference_core::{
+    ImageLoadOptions, ImageModelInfo, LoadOptions, ModelInfo, ModelKind, discover,
+};
 use serde::Serialize;
 
-use super::info::{Facts, quantization};
+use super::info::{Facts, ImageFacts, quantization};
 use crate::args::ListArgs;
 use crate::bytes;
 use crate::failure::{Failure, Result};
@@ -51,14 +53,27 @@ struct Listed {
     files: (usize, u64),
     /// Where it is in the hub's cache.
     pulled: Option<Cached>,
-    info: Result<ModelInfo, String>,
+    info: Result<Told, String>,
+}
+
+/// What is told of a model that can be used.
+#[derive(Debug)]
+enum Told {
+    Text(Box<ModelInfo>),
+    Image(ImageModelInfo),
 }
 
 impl Listed {
-    fn new(label: String, path: PathBuf, files: (usize, u64)) -> Self {
-        let described = metal_backend::describe(&path, &LoadOptions::default());
-        let info =
-            described.map(|(info, _)| info).map_err(|error| Failure::from(error).to_string());
+    fn new(label: String, path: PathBuf, files: (usize, u64), kind: ModelKind) -> Self {
+        let described = match kind {
+            ModelKind::Image => {
+                let options = ImageLoadOptions::default();
+                metal_backend::describe_image_model(&path, &options).map(Told::Image)
+            }
+            _ => metal_backend::describe(&path, &LoadOptions::default())
+                .map(|(info, _)| Told::Text(Box::new(info))),
+        };
+        let info = described.map_err(|error| Failure::from(error).to_string());
         Listed { label, path, files, pulled: None, info }
     }
 }
@@ -66,7 +81,7 @@ impl Listed {
 fn in_folder(dir: &Path) -> Result<Vec<Listed>> {
     let models = discover(dir)?.into_iter().map(|model| {
         let label = model.path.display().to_string();
-        Listed::new(label, model.path, (model.num_files, model.weight_bytes))
+        Listed::new(label, model.path, (model.num_files, model.weight_bytes), model.kind)
     });
     Ok(models.collect())
 }
@@ -82,6 +97,7 @@ fn cached(cached: Cached) -> Listed {
     };
     let found = discover(&folder).unwrap_or_default();
     let files = found.iter().find(|model| model.path == folder);
+    let kind = files.map_or(ModelKind::Text, |model| model.kind);
     let files = files.map_or((0, cached.bytes), |model| (model.num_files, model.weight_bytes));
     let lacking = match (&cached.commit, &*cached.missing) {
         (Some(_), []) => None,
@@ -89,7 +105,7 @@ fn cached(cached: Cached) -> Listed {
         (None, _) => Some("only the beginning is here".to_owned()),
     };
     let mut listed = match lacking {
-        None => Listed::new(label, folder, files),
+        None => Listed::new(label, folder, files, kind),
         Some(lacking) => {
             let info = Err(format!("{lacking}: `ml pull {label}` fetches the rest"));
             Listed { label, path: folder, files, pulled: None, info }
@@ -111,6 +127,8 @@ struct Row<'a> {
     pulled: Option<Pulled<'a>>,
     #[serde(flatten)]
     facts: Option<Facts>,
+    #[serde(flatten)]
+    image: Option<ImageFacts>,
 }
 
 /// What is told of a model in the hub's cache, too.
@@ -135,7 +153,14 @@ impl<'a> Row<'a> {
             file_bytes: model.files.1,
             error: model.info.as_ref().err().map(String::as_str),
             pulled,
-            facts: model.info.as_ref().ok().map(Facts::from),
+            facts: match &model.info {
+                Ok(Told::Text(info)) => Some(Facts::from(info.as_ref())),
+                _ => None,
+            },
+            image: match &model.info {
+                Ok(Told::Image(info)) => Some(ImageFacts::from(info)),
+                _ => None,
+            },
         }
     }
 }
@@ -148,7 +173,18 @@ fn table(models: &[Listed]) -> String {
         let label = model.label.clone();
         let dash = || "-".to_owned();
         match &model.info {
-            Ok(info) => [
+            Ok(Told::Image(info)) => [
+                size,
+                bytes::parameters(info.components.iter().map(|part| part.num_parameters).sum()),
+                dash(),
+                info.pipeline.clone(),
+                match info.quant_bits {
+                    0 => format!("none, {}", info.dtype),
+                    bits => format!("{bits} bits"),
+                },
+                label,
+            ],
+            Ok(Told::Text(info)) => [
                 size,
                 bytes::parameters(info.num_parameters),
                 info.context_length.to_string(),
@@ -182,7 +218,7 @@ mod tests {
     use hub::Cached;
     use inference_core::ModelInfo;
 
-    use super::{Listed, Row, cached, table};
+    use super::{Listed, Row, Told, cached, table};
 
     fn example() -> Vec<Listed> {
         let listed = |name: &str, info| Listed {
@@ -201,7 +237,7 @@ mod tests {
             ..Default::default()
         };
         vec![
-            listed("m/good", Ok(info)),
+            listed("m/good", Ok(Told::Text(Box::new(info)))),
             listed("m/bad", Err("config.json: no `vocab_size`".into())),
         ]
     }

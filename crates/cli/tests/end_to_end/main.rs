@@ -10,6 +10,7 @@ mod classify;
 mod constrained;
 mod files;
 mod generate;
+mod image;
 mod inspect;
 mod launch;
 mod load;

@@ -48,6 +48,19 @@ impl Angles {
         ops::astype(&ops::reshape(&turned, x.shape())?, x.dtype())
     }
 
+    /// `x`, `[b, heads, l, 2 · pairs]`, with the pairs `i` and `i + pairs` rotated, in F32.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn rotate_halves(&self, x: &Array) -> Result<Array> {
+        let [b, heads, l, size] = x.dims()?;
+        let wide = ops::astype(x, Dtype::F32)?;
+        let pairs = ops::swap_axes(&ops::reshape(&wide, &[b, heads, l, 2, size / 2])?, -1, -2)?;
+        let turned = ops::concatenate(&self.turn(&pairs, 1)?.iter().collect::<Vec<_>>(), -1)?;
+        let turned = ops::reshape(&ops::swap_axes(&turned, -1, -2)?, x.shape())?;
+        ops::astype(&turned, x.dtype())
+    }
+
     /// Both values of each pair of `[…, pairs, 2]` turned, `[…, pairs, 1]`.
     fn turn(&self, pairs: &Array, last: i32) -> Result<[Array; 2]> {
         let (a, b) = (ops::slice_axis(pairs, -1, 0, last)?, ops::slice_axis(pairs, -1, last, 2)?);

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use inference_core::ImageLoadOptions;
 use mlx_ffi::Dtype;
 
+use super::edit::Style;
 use crate::config::Config;
 use crate::error::{Error, Result, load};
 use crate::files::ModelFiles;
@@ -14,14 +15,27 @@ use crate::weights::{Checkpoint, Weights};
 
 const INDEX: &str = "model_index.json";
 
-/// The pipelines that can be loaded, by their `_class_name`.
-const KINDS: [&str; 1] = ["ZImagePipeline"];
+/// The pipelines that can be loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    ZImage,
+    Qwen(Style),
+}
+
+/// The pipelines by their `_class_name`.
+const KINDS: [(&str, Kind); 4] = [
+    ("ZImagePipeline", Kind::ZImage),
+    ("QwenImagePipeline", Kind::Qwen(Style::Plain)),
+    ("QwenImageEditPipeline", Kind::Qwen(Style::Edit)),
+    ("QwenImageEditPlusPipeline", Kind::Qwen(Style::EditPlus)),
+];
 
 /// A pipeline's folder.
 #[derive(Clone, Debug)]
 pub(super) struct PipelineFolder {
     path: PathBuf,
     index: Config,
+    pub kind: Kind,
 }
 
 /// One component with its config and the headers of its weights.
@@ -59,11 +73,12 @@ impl PipelineFolder {
         let at = |error: Error| error.at(path);
         let index = Config::parse(INDEX, &text).map_err(at)?;
         let class = index.opt_text("_class_name").map_err(at)?.unwrap_or_default().to_owned();
-        if !KINDS.contains(&class.as_str()) {
-            let reason = format!("the pipeline is `{class}`; {} work", KINDS.join(", "));
-            return Err(load(&path.join(INDEX), reason));
-        }
-        Ok(PipelineFolder { path: path.to_owned(), index })
+        let known = KINDS.iter().find(|(name, _)| *name == class);
+        let kind = known.map(|(_, kind)| *kind).ok_or_else(|| {
+            let names = KINDS.map(|(name, _)| name).join(", ");
+            load(&path.join(INDEX), format!("the pipeline is `{class}`; {names} work"))
+        })?;
+        Ok(PipelineFolder { path: path.to_owned(), index, kind })
     }
 
     /// The pipeline's name.

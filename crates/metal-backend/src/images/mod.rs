@@ -5,18 +5,25 @@
 
 mod attend;
 mod caption;
+mod denoise;
+mod edit;
 mod folder;
 mod model;
 mod nn;
 mod painter;
 mod pipeline;
 mod plan;
+mod planner;
+mod qwen_image;
+mod qwen_text;
+mod qwen_tower;
 mod schedule;
 #[cfg(test)]
 mod tests;
 mod tokenizer;
 mod vae;
 mod vae_kl;
+mod vae_qwen;
 mod z_image;
 
 pub(crate) use model::MlxImageModel;

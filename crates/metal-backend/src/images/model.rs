@@ -16,8 +16,9 @@ use mlx_ffi::{Device, memory};
 
 use super::folder::PipelineFolder;
 use super::painter::{Painter, Watcher};
-use super::pipeline::{Pipeline, Planner};
+use super::pipeline::Pipeline;
 use super::plan::Plan;
+use super::planner::Planner;
 use crate::engine::device;
 use crate::error::panicked;
 use crate::kernels::Kernels;
@@ -65,7 +66,7 @@ impl MlxImageModel {
     ) -> Result<MlxImageModel> {
         let folder = PipelineFolder::open(path)?;
         let pipeline = Pipeline::open(&folder, options, kernels)?;
-        let planner = pipeline.planner(&folder, device)?;
+        let planner = Planner::new(&pipeline, &folder, device)?;
         let (jobs, inbox) = mpsc::channel();
         let (ready, is_ready) = mpsc::channel();
         let (stays, has_ended) = mpsc::channel();
@@ -107,7 +108,8 @@ impl MlxImageModel {
         kernels: Kernels,
     ) -> Result<ImageModelInfo> {
         let folder = PipelineFolder::open(path)?;
-        Ok(Pipeline::open(&folder, options, kernels)?.planner(&folder, device)?.info)
+        let pipeline = Pipeline::open(&folder, options, kernels)?;
+        Ok(Planner::new(&pipeline, &folder, device)?.info)
     }
 }
 

@@ -28,6 +28,20 @@ impl Conv2d {
         Ok(Conv2d { kernels, bias, stride: 1, padding: Padding::around(size / 2) })
     }
 
+    /// The module under `w` that halves a picture, which has zeros below and to the right.
+    ///
+    /// # Errors
+    /// A tensor that is missing or does not fit.
+    pub fn halving(w: &Weights, channels: i32) -> Read<Conv2d> {
+        let padding = Padding { before: [0; 2], after: [1; 2] };
+        Ok(Conv2d { stride: 2, padding, ..Conv2d::same(w, [channels, channels, 3])? })
+    }
+
+    /// The type of its weights.
+    pub fn dtype(&self) -> Dtype {
+        self.kernels.dtype()
+    }
+
     pub fn forward(&self, x: &Array) -> Result<Array> {
         ops::add(&conv2d(x, &self.kernels, self.stride, self.padding)?, &self.bias)
     }

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 use inference_core::{Error as Refusal, GeneratedImage, ImageEvent, ImageFacts, ImagePhase};
 use mlx_ffi::{Array, Dtype, memory, ops, random};
 
+use super::denoise::{Conditions, Denoiser};
+use super::edit::Edited;
 use super::pipeline::{Encoder, Pipeline, Transformer};
 use super::plan::{Noise, Plan};
 use super::vae::{self, Vae};
-use super::z_image::{PATCH, Prepared, ZImage};
 use crate::error::Result;
 
 /// What is told while a picture is made, and whether it is still wanted.
@@ -62,17 +63,21 @@ impl Painter {
         watcher.tell(ImageEvent::Phase(ImagePhase::Encode));
         let since = Instant::now();
         let loading = self.load_encoder()?;
-        let captions = self.encode(plan)?;
+        let prompts = self.encode(plan)?;
+        self.free(|painter| painter.encoder = None)?;
+        check(watcher)?;
+        let (given, more) = self.given(&plan.edited)?;
+        let conditions = Conditions { prompts, given, grids: plan.grids() };
+        let loading = loading + more;
         facts.encode_duration = done(since, loading);
         facts.load_duration += loading;
-        self.free(|painter| painter.encoder = None)?;
         check(watcher)?;
 
         watcher.tell(ImageEvent::Phase(ImagePhase::Denoise));
         let since = Instant::now();
         let loading = self.load_transformer()?;
-        let latents = self.denoise(plan, &captions, watcher)?;
-        drop(captions);
+        let latents = self.denoise(plan, &conditions, watcher)?;
+        drop(conditions);
         facts.denoise_duration = done(since, loading);
         facts.load_duration += loading;
         self.free(|painter| painter.transformer = None)?;
@@ -133,17 +138,23 @@ impl Painter {
         let available = self.limit.saturating_sub(others);
         let negative = plan.negative.as_ref().map_or(0, |prompt| prompt.ids.len());
         let ids = (plan.prompt.ids.len() + negative) as u64;
-        let positions = plan.tokens() as u64 + 2 * ids + 64;
+        let given: u64 =
+            plan.edited.iter().map(|edited| edited.patches.iter().product::<i32>() as u64).sum();
+        let positions = plan.tokens() as u64 + given + 2 * ids + 64;
+        let given_pixels =
+            plan.edited.iter().map(|e| u64::from(e.given.width()) * u64::from(e.given.height()));
+        let given_pixels = given_pixels.max().unwrap_or(0);
         let pixels = plan.width as u64 * plan.height as u64;
         let tile = self.pipeline.tiles()?.size as u64 * vae::SCALE as u64;
         let in_tiles = pixels * 3 * 8 + (tile * tile).min(pixels) * sizes.pixel;
         let phases = [
             ("encoding the prompt", sizes.encoder, ids * sizes.id),
+            ("encoding the pictures", sizes.vae, given_pixels * sizes.pixel),
             ("denoising", sizes.transformer, positions * sizes.position),
             ("decoding", sizes.vae, in_tiles),
         ];
         let whole = pixels * sizes.pixel;
-        let all: u64 = phases.iter().map(|(_, weights, _)| weights).sum();
+        let all = sizes.encoder + sizes.transformer + 2 * sizes.vae;
         let work = phases.iter().map(|(_, _, work)| *work).max().unwrap_or(0);
         if self.keeps && all + work > available {
             self.keeps = false;
@@ -193,36 +204,64 @@ impl Painter {
     /// What describes the prompt, and what the negative one, `[1, ids, hidden]` each.
     fn encode(&self, plan: &Plan) -> Result<Vec<Array>> {
         let Some(encoder) = &self.encoder else { unreachable!("it was loaded") };
+        let features = encoder.features(&plan.edited)?;
         let prompts = [Some(&plan.prompt), plan.negative.as_ref()].into_iter().flatten();
-        prompts.map(|prompt| encoder.encode(prompt)).collect()
+        let style = self.pipeline.style();
+        prompts.map(|prompt| encoder.encode(prompt, &features, &plan.edited, style)).collect()
+    }
+
+    /// The latents of the pictures that are edited, as rows of patches, and how long reading the encoder
+    /// took.
+    fn given(&self, edited: &[Edited]) -> Result<(Option<Array>, Duration)> {
+        if edited.is_empty() {
+            return Ok((None, Duration::ZERO));
+        }
+        let since = Instant::now();
+        let encoder = self.pipeline.vae_encoder(false)?.0;
+        let loading = since.elapsed();
+        let rows = edited.iter().map(|edited| {
+            let picture = &edited.given;
+            let level = |byte: &u8| f32::from(*byte) / 127.5 - 1.0;
+            let colours: Vec<f32> = picture.rgb().iter().map(level).collect();
+            let shape = [1, picture.height() as i32, picture.width() as i32, 3];
+            let latents = encoder.encode(&Array::from_f32(&colours, &shape)?)?;
+            let rows = super::denoise::packed(&ops::transpose(&latents, &[0, 3, 1, 2])?)?;
+            rows.eval()?;
+            Ok(rows)
+        });
+        let rows = rows.collect::<Result<Vec<_>>>()?;
+        let all = ops::concatenate(&rows.iter().collect::<Vec<_>>(), 1)?;
+        all.eval()?;
+        drop((encoder, rows));
+        memory::give_back()?;
+        Ok((Some(all), loading))
     }
 
     /// The latents after all steps, `[1, height / 8, width / 8, channels]` F32.
-    fn denoise(&self, plan: &Plan, captions: &[Array], watcher: &mut dyn Watcher) -> Result<Array> {
-        let Some(Transformer::ZImage(model)) = &self.transformer else {
-            unreachable!("it was loaded")
-        };
+    fn denoise(
+        &self,
+        plan: &Plan,
+        conditions: &Conditions,
+        watcher: &mut dyn Watcher,
+    ) -> Result<Array> {
+        let Some(transformer) = &self.transformer else { unreachable!("it was loaded") };
         let sigmas = self.pipeline.schedule.sigmas(plan.steps, plan.tokens() as usize);
-        let shared = captions.iter().map(|caption| model.prepare(caption, plan.grid()));
-        let shared = shared.collect::<Result<Vec<Prepared>>>()?;
-        let channels = self.pipeline.transformer.config.size("in_channels")?;
-        let noise = noise(plan, channels)?;
-        let mut patches = patches(&noise)?;
+        let denoiser = Denoiser::new(transformer, plan, conditions)?;
+        let channels = self.pipeline.latent_channels()?;
+        let mut patches = denoiser.patches(&noise(plan, channels)?)?;
         for (step, pair) in sigmas.windows(2).enumerate() {
             check(watcher)?;
             let &[sigma, next] = pair else { unreachable!("windows of two") };
-            let velocity = guided(model, plan, &patches, sigma, &shared)?;
+            let velocity = denoiser.velocity(&patches, sigma)?;
             let change = Array::scalar(next - sigma, Dtype::F32)?;
             patches = ops::add(&patches, &ops::multiply(&velocity, &change)?)?;
             patches.eval()?;
-            let latents = || {
-                let latents = unpatched(&patches, plan.grid(), channels)?;
-                Ok(ops::transpose(&latents, &[0, 3, 1, 2])?)
-            };
+            let latents =
+                || Ok(ops::transpose(&denoiser.latents(&patches, channels)?, &[0, 3, 1, 2])?);
             watcher.latents(step + 1, &latents)?;
             watcher.tell(ImageEvent::Step { step: step + 1, steps: plan.steps });
         }
-        let latents = unpatched(&patches, plan.grid(), channels)?;
+        let latents = denoiser.latents(&patches, channels)?;
         latents.eval()?;
         Ok(latents)
     }
@@ -253,60 +292,4 @@ fn noise(plan: &Plan, channels: i32) -> Result<Array> {
         Noise::Seed(seed) => random::normal(&shape, Dtype::F32, &random::key(*seed)?)?,
         Noise::Given(latents) => Array::from_f32(&latents.values, &shape)?,
     })
-}
-
-/// The prediction in F32 with guidance, in the direction in which noise grows (Z-Image's, negated).
-fn guided(
-    model: &ZImage,
-    plan: &Plan,
-    patches: &Array,
-    sigma: f32,
-    shared: &[Prepared],
-) -> Result<Array> {
-    let time = (1000.0 - 1000.0 * sigma) / 1000.0;
-    let predict = |shared: &Prepared| -> Result<Array> {
-        let out = ops::astype(&model.forward(patches, time, shared)?, Dtype::F32)?;
-        out.eval()?;
-        Ok(out)
-    };
-    let positive = predict(&shared[0])?;
-    let [_, negative] = shared else { return Ok(ops::negative(&positive)?) };
-    // As in diffusers: exactly at the truncation there still is guidance.
-    if time > plan.truncation {
-        return Ok(ops::negative(&positive)?);
-    }
-    let negative = predict(negative)?;
-    let factor = Array::scalar(plan.guidance, Dtype::F32)?;
-    let away = ops::multiply(&factor, &ops::subtract(&positive, &negative)?)?;
-    let mut all = ops::add(&positive, &away)?;
-    if plan.normalization > 0.0 {
-        let (length, most) = (norm(&all)?, norm(&positive)? * plan.normalization);
-        if length > most {
-            all = ops::multiply(&all, &Array::scalar(most / length, Dtype::F32)?)?;
-        }
-    }
-    Ok(ops::negative(&all)?)
-}
-
-/// The root of the sum of squares.
-fn norm(x: &Array) -> Result<f32> {
-    let square = ops::multiply(x, x)?;
-    let sums = ops::sum(&ops::reshape(&square, &[square.rows(), -1])?, -1, false)?;
-    Ok(ops::sqrt(&ops::sum(&sums, 0, false)?)?.item_f32()?)
-}
-
-/// Latents, `[1, channels, height, width]`, as rows of patches: `[1, tokens, (y, x, channel)]`.
-fn patches(latents: &Array) -> Result<Array> {
-    let [_, channels, height, width] = latents.dims()?;
-    let (rows, columns) = (height / PATCH, width / PATCH);
-    let cut = ops::reshape(latents, &[channels, rows, PATCH, columns, PATCH])?;
-    let moved = ops::transpose(&cut, &[1, 3, 2, 4, 0])?;
-    Ok(ops::reshape(&moved, &[1, rows * columns, PATCH * PATCH * channels])?)
-}
-
-/// Rows of patches as latents, `[1, height, width, channels]`.
-fn unpatched(patches: &Array, [rows, columns]: [i32; 2], channels: i32) -> Result<Array> {
-    let cut = ops::reshape(patches, &[rows, columns, PATCH, PATCH, channels])?;
-    let moved = ops::transpose(&cut, &[0, 2, 1, 3, 4])?;
-    Ok(ops::reshape(&moved, &[1, rows * PATCH, columns * PATCH, channels])?)
 }

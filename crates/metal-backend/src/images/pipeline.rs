@@ -1,29 +1,30 @@
-//! A pipeline: its components' headers and configs, and what it makes of a request. Nothing here is on a
-//! device yet.
+//! A pipeline: its components' headers and configs, and how each is built. Nothing here is on a device yet.
 
-use inference_core::{
-    Error as Refusal, ImageComponent, ImageLoadOptions, ImageModelInfo, ImageRequest,
-    Result as Told,
-};
+use inference_core::ImageLoadOptions;
+use mlx_ffi::{Array, Dtype, ops};
 
-use super::caption::{CaptionEncoder, CaptionText};
-use super::folder::{Component, Loaded, PipelineFolder, Reading};
-use super::plan::{Plan, Prompt, noise, sides};
+use super::caption::CaptionEncoder;
+use super::edit::{Edited, Style};
+use super::folder::{Component, Kind, Loaded, PipelineFolder, Reading};
+use super::plan::Prompt;
+use super::qwen_image::QwenImage;
+use super::qwen_text::QwenEncoder;
 use super::schedule::Schedule;
 use super::vae::{Tiles, Vae};
 use super::vae_kl::KlDecoder;
+use super::vae_qwen::{QwenDecoder, QwenEncoder as VaeEncoder};
 use super::z_image::ZImage;
 use crate::config::Config;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernels::Kernels;
-use mlx_ffi::{Array, Device, Dtype};
 
 /// A pipeline before anything of it is loaded.
 pub(super) struct Pipeline {
+    pub kind: Kind,
     pub schedule: Schedule,
-    pub encoder: Component,
-    pub transformer: Component,
-    pub vae: Component,
+    encoder: Component,
+    transformer: Component,
+    vae: Component,
     pub reading: Reading,
     pub sizes: Sizes,
 }
@@ -42,22 +43,30 @@ pub(super) struct Sizes {
     pub id: u64,
 }
 
-/// What turns requests into plans; any thread may ask it.
-pub(super) struct Planner {
-    text: CaptionText,
-    pub info: ImageModelInfo,
-    /// The longest side of a picture.
-    most: usize,
-}
-
 /// The text encoder of a pipeline.
 pub(super) enum Encoder {
-    Caption(CaptionEncoder),
+    Caption(Box<CaptionEncoder>),
+    Qwen(Box<QwenEncoder>),
 }
 
 /// The transformer of a pipeline.
 pub(super) enum Transformer {
-    ZImage(ZImage),
+    ZImage(Box<ZImage>),
+    Qwen(Box<QwenImage>),
+}
+
+/// The classes of a pipeline's components: text encoder, transformer, VAE.
+const fn classes(kind: Kind) -> [&'static [&'static str]; 3] {
+    match kind {
+        Kind::ZImage => {
+            [&["Qwen3Model", "Qwen3ForCausalLM"], &["ZImageTransformer2DModel"], &["AutoencoderKL"]]
+        }
+        Kind::Qwen(_) => [
+            &["Qwen2_5_VLForConditionalGeneration"],
+            &["QwenImageTransformer2DModel"],
+            &["AutoencoderKLQwenImage"],
+        ],
+    }
 }
 
 impl Pipeline {
@@ -70,42 +79,69 @@ impl Pipeline {
         options: &ImageLoadOptions,
         kernels: Kernels,
     ) -> Result<Pipeline> {
-        let reading = Reading::of(options, kernels);
+        let kind = folder.kind;
+        let [encoder, transformer, vae] = classes(kind);
         let schedule = folder.config("scheduler", "scheduler_config.json")?;
-        let at = |error: crate::error::Error| error.at(&folder.files("scheduler").folder());
+        let at = |error: Error| error.at(&folder.files("scheduler").folder());
+        let encoder = folder.component("text_encoder", encoder)?;
         let mut pipeline = Pipeline {
+            kind,
             schedule: Schedule::read(&schedule).map_err(at)?,
-            encoder: encoder_component(folder)?,
-            transformer: folder.component("transformer", &["ZImageTransformer2DModel"])?,
-            vae: folder.component("vae", &["AutoencoderKL"])?,
-            reading,
+            encoder: encoder.renamed(|name| renamed(kind, name)),
+            transformer: folder.component("transformer", transformer)?,
+            vae: folder.component("vae", vae)?,
+            reading: Reading::of(options, kernels),
             sizes: Sizes::default(),
         };
         pipeline.sizes = pipeline.reckon()?;
         Ok(pipeline)
     }
 
+    /// How prompts are written, where they are Qwen-Image's.
+    pub fn style(&self) -> Style {
+        match self.kind {
+            Kind::ZImage => Style::Plain,
+            Kind::Qwen(style) => style,
+        }
+    }
+
     fn reckon(&self) -> Result<Sizes> {
-        let size = |config: &Config, key: &str| {
-            Ok::<u64, crate::error::Error>(config.opt_size(key)?.unwrap_or(0) as u64)
-        };
-        let ((_, encoder), (_, transformer), (_, vae)) =
+        let ((_, encoder), (transformer, weights), (_, vae)) =
             (self.encoder(true)?, self.transformer(true)?, self.vae(true)?);
-        let activation = self.reading.dtype.unwrap_or(Dtype::F32).size() as u64;
-        let dim = size(&self.transformer.config, "dim")?;
-        let hidden = size(&self.encoder.config, "hidden_size")?;
-        let inner = size(&self.encoder.config, "intermediate_size")?;
-        let widest = self.vae.config.opt_indices("block_out_channels")?.unwrap_or_default();
-        let widest = widest.get(1).copied().unwrap_or(256);
+        let size = |config: &Config, key: &str| -> Result<u64> {
+            Ok(config.opt_size(key)?.unwrap_or(0) as u64)
+        };
+        let config = &self.transformer.config;
+        let (dim, inner) = match self.kind {
+            Kind::ZImage => {
+                let dim = size(config, "dim")?;
+                (dim, 3 * (dim * 8 / 3))
+            }
+            Kind::Qwen(_) => {
+                let heads = size(config, "num_attention_heads")?;
+                let dim = heads * size(config, "attention_head_dim")?;
+                (dim, 4 * 4 * dim)
+            }
+        };
+        let activation = transformer.dtype().size() as u64;
+        let text = self.encoder.config.object("text_config")?;
+        let text = text.as_ref().unwrap_or(&self.encoder.config);
+        let widest = match self.kind {
+            Kind::ZImage => {
+                let channels = self.vae.config.opt_indices("block_out_channels")?;
+                channels.unwrap_or_default().get(1).copied().unwrap_or(256)
+            }
+            Kind::Qwen(_) => 2 * self.vae.config.opt_size("base_dim")?.unwrap_or(96) as u64,
+        };
         Ok(Sizes {
             encoder: encoder.bytes,
-            transformer: transformer.bytes,
+            transformer: weights.bytes,
             vae: vae.bytes,
             // The stream, norms, queries, keys and values, their rotation in F32, and the network.
-            position: dim * (12 * activation + 32) + 3 * dim * 8 / 3 * activation,
+            position: dim * (12 * activation + 32) + inner * activation,
             // As many pictures of the widest layer as are held at once.
             pixel: 6 * widest * 4,
-            id: (16 * hidden + 3 * inner) * 4,
+            id: (16 * size(text, "hidden_size")? + 3 * size(text, "intermediate_size")?) * 4,
         })
     }
 
@@ -114,10 +150,13 @@ impl Pipeline {
     /// # Errors
     /// What does not fit.
     pub fn encoder(&self, only_describe: bool) -> Result<(Encoder, Loaded)> {
-        let build = |config: &Config, w: &crate::weights::Weights| {
-            CaptionEncoder::load(config, w).map(Encoder::Caption)
-        };
-        self.encoder.build(self.reading, only_describe, build)
+        self.encoder.build(self.reading, only_describe, |config, w| match self.kind {
+            Kind::ZImage => Ok(Encoder::Caption(Box::new(CaptionEncoder::load(config, w)?))),
+            Kind::Qwen(style) => {
+                let encoder = QwenEncoder::load(config, w, style != Style::Plain)?;
+                Ok(Encoder::Qwen(Box::new(encoder)))
+            }
+        })
     }
 
     /// The transformer; of stand-ins where it is only described.
@@ -125,24 +164,62 @@ impl Pipeline {
     /// # Errors
     /// What does not fit.
     pub fn transformer(&self, only_describe: bool) -> Result<(Transformer, Loaded)> {
-        let build = |config: &Config, w: &crate::weights::Weights| {
-            ZImage::load(config, w).map(Transformer::ZImage)
-        };
-        self.transformer.build(self.reading, only_describe, build)
+        self.transformer.build(self.reading, only_describe, |config, w| match self.kind {
+            Kind::ZImage => Ok(Transformer::ZImage(Box::new(ZImage::load(config, w)?))),
+            Kind::Qwen(_) => Ok(Transformer::Qwen(Box::new(QwenImage::load(config, w)?))),
+        })
     }
 
-    /// The decoder of latents; of stand-ins where it is only described. It computes in F32 where its config
-    /// asks for that, and is not packed.
+    /// How the VAE's weights are read: in F32 where its config asks for that, and never packed.
+    fn vae_reading(&self) -> Result<Reading> {
+        let upcast = match self.kind {
+            Kind::ZImage => self.vae.config.opt_flag("force_upcast")?.unwrap_or(true),
+            Kind::Qwen(_) => false,
+        };
+        let dtype = if upcast { Some(Dtype::F32) } else { self.reading.dtype };
+        Ok(Reading { dtype, bits: None, ..self.reading })
+    }
+
+    /// The decoder of latents; of stand-ins where it is only described.
     ///
     /// # Errors
     /// What does not fit.
     pub fn vae(&self, only_describe: bool) -> Result<(Box<dyn Vae>, Loaded)> {
-        let upcast = self.vae.config.opt_flag("force_upcast")?.unwrap_or(true);
-        let dtype = if upcast { Some(Dtype::F32) } else { self.reading.dtype };
-        let reading = Reading { dtype, bits: None, ..self.reading };
-        self.vae.build(reading, only_describe, |config, w| {
-            Ok(Box::new(KlDecoder::load(config, w)?) as Box<dyn Vae>)
+        self.vae.build(self.vae_reading()?, only_describe, |config, w| {
+            Ok(match self.kind {
+                Kind::ZImage => Box::new(KlDecoder::load(config, w)?) as Box<dyn Vae>,
+                Kind::Qwen(_) => Box::new(QwenDecoder::load(config, w)?),
+            })
         })
+    }
+
+    /// The encoder of pictures; of stand-ins where it is only described.
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub fn vae_encoder(&self, only_describe: bool) -> Result<(VaeEncoder, Loaded)> {
+        self.vae.build(self.vae_reading()?, only_describe, VaeEncoder::load)
+    }
+
+    /// Channels of the latents.
+    ///
+    /// # Errors
+    /// A config without them.
+    pub fn latent_channels(&self) -> Result<i32> {
+        match self.kind {
+            Kind::ZImage => self.transformer.config.size("in_channels"),
+            Kind::Qwen(_) => Ok(self.vae.config.opt_size("z_dim")?.unwrap_or(16)),
+        }
+    }
+
+    /// Bits of the transformer's packed weights, 0 where they are not packed.
+    ///
+    /// # Errors
+    /// A quantisation that is not known.
+    pub fn bits(&self) -> Result<usize> {
+        let own = self.transformer.config.default_quantization()?;
+        let own = own.map_or(0, |found| found.bits as usize);
+        Ok(self.reading.bits.map_or(own, |bits| bits as usize))
     }
 
     /// The tiles in which big pictures are decoded where memory is scarce: those of diffusers.
@@ -150,115 +227,86 @@ impl Pipeline {
     /// # Errors
     /// A config that is no number.
     pub fn tiles(&self) -> Result<Tiles> {
-        let side = self.vae.config.opt_size("sample_size")?.unwrap_or(512).max(64) / 8;
-        Ok(Tiles { size: side, stride: side * 3 / 4 })
+        Ok(match self.kind {
+            Kind::ZImage => {
+                let side = self.vae.config.opt_size("sample_size")?.unwrap_or(512).max(64) / 8;
+                Tiles { size: side, stride: side * 3 / 4 }
+            }
+            Kind::Qwen(_) => Tiles { size: 32, stride: 24 },
+        })
     }
+}
 
-    /// What turns requests into plans.
-    ///
-    /// # Errors
-    /// What is wrong with the tokenizer.
-    pub fn planner(&self, folder: &PipelineFolder, device: Device) -> Result<Planner, Refusal> {
-        let (_, encoder) = self.encoder(true)?;
-        let (transformer, loaded) = self.transformer(true)?;
-        let (_, vae) = self.vae(true)?;
-        let component = |name: &str, of: Loaded| ImageComponent {
-            name: name.to_owned(),
-            class: folder.class_of(name),
-            num_parameters: of.parameters,
-            weight_bytes: of.bytes,
-        };
-        let Transformer::ZImage(model) = &transformer;
-        // Turbo is distilled to few steps without guidance; it has another shift than the base model.
-        let is_turbo = self.schedule.static_shift().is_some_and(|shift| shift < 4.5);
-        let quantization = self.transformer.config.default_quantization()?;
-        let packed = quantization.map_or(0, |found| found.bits as usize);
-        let info = ImageModelInfo {
-            pipeline: folder.class(),
-            components: vec![
-                component("tokenizer", Loaded::default()),
-                component("text_encoder", encoder),
-                component("scheduler", Loaded::default()),
-                component("transformer", loaded),
-                component("vae", vae),
-            ],
-            dtype: format!("{:?}", model.dtype()).to_lowercase(),
-            quant_bits: self.reading.bits.map_or(packed, |bits| bits as usize),
-            device: device.info().map_err(crate::error::Error::from)?.backend.to_owned(),
-            multiple: 16,
-            default_side: 1024,
-            default_steps: if is_turbo { 9 } else { 50 },
-            default_guidance: if is_turbo { 0.0 } else { 5.0 },
-            latent_channels: self.transformer.config.size("in_channels")? as usize,
-            min_images: 0,
-            max_images: 0,
-        };
-        let text = CaptionText::read(&folder.files("tokenizer"))?;
-        Ok(Planner { text, info, most: model.most_side() as usize })
+/// A tensor's name as the encoder takes it. Encoders were saved by several versions of transformers, and
+/// with or without the output layer.
+fn renamed(kind: Kind, name: String) -> String {
+    match kind {
+        Kind::ZImage if name.starts_with("model.") || name.starts_with("lm_head.") => name,
+        Kind::ZImage => format!("model.{name}"),
+        Kind::Qwen(_) => {
+            let language = name.strip_prefix("model.language_model.");
+            let tower = name.strip_prefix("model.visual.");
+            match (language, tower) {
+                (Some(rest), _) => format!("model.{rest}"),
+                (_, Some(rest)) => format!("visual.{rest}"),
+                _ => name,
+            }
+        }
     }
 }
 
 impl Encoder {
-    /// What describes a prompt, `[1, ids, hidden]`.
+    /// What the tower sees of the pictures that are edited.
     ///
     /// # Errors
     /// Those of MLX.
-    pub fn encode(&self, prompt: &Prompt) -> Result<Array> {
-        let Encoder::Caption(encoder) = self;
-        encoder.encode(&prompt.ids)
+    pub fn features(&self, edited: &[Edited]) -> Result<Vec<Array>> {
+        match self {
+            Encoder::Caption(_) => Ok(Vec::new()),
+            Encoder::Qwen(encoder) => {
+                edited.iter().map(|edited| encoder.features(&edited.seen)).collect()
+            }
+        }
+    }
+
+    /// What describes a prompt about pictures with these `features`, `[1, ids, hidden]`.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn encode(
+        &self,
+        prompt: &Prompt,
+        features: &[Array],
+        edited: &[Edited],
+        style: Style,
+    ) -> Result<Array> {
+        match self {
+            Encoder::Caption(encoder) => encoder.encode(&prompt.ids),
+            Encoder::Qwen(encoder) => {
+                let grids: Vec<[i32; 2]> = edited.iter().map(|edited| edited.cells).collect();
+                let states = encoder.encode(&prompt.ids, features, &grids)?;
+                let count = prompt.ids.len() as i32;
+                Ok(ops::slice_axis(&states, 1, style.dropped(), count)?)
+            }
+        }
     }
 }
 
-/// The text encoder's files. Without its output layer, it may have been saved without the prefix `model`.
-fn encoder_component(folder: &PipelineFolder) -> Result<Component> {
-    let encoder = folder.component("text_encoder", &["Qwen3Model", "Qwen3ForCausalLM"])?;
-    Ok(encoder.renamed(|name| {
-        let has_prefix = name.starts_with("model.") || name.starts_with("lm_head.");
-        if has_prefix { name } else { format!("model.{name}") }
-    }))
-}
+impl Transformer {
+    /// The type of the activations.
+    pub fn dtype(&self) -> Dtype {
+        match self {
+            Transformer::ZImage(model) => model.dtype(),
+            Transformer::Qwen(model) => model.dtype(),
+        }
+    }
 
-impl Planner {
-    /// The plan of a request.
-    ///
-    /// # Errors
-    /// An option by name.
-    pub fn plan(&self, request: &ImageRequest) -> Told<Plan> {
-        let info = &self.info;
-        let default = [info.default_side; 2];
-        let [width, height] = sides(request, default, info.multiple, self.most)?;
-        request.validate()?;
-        if !request.images.is_empty() {
-            return Err(Refusal::Unsupported {
-                what: "images".into(),
-                reason: format!("{} makes pictures from text alone", info.pipeline),
-            });
+    /// The longest side of a picture in pixels.
+    pub fn most_side(&self) -> i32 {
+        match self {
+            Transformer::ZImage(model) => model.most_side(),
+            // Beyond, positions from the middle outwards are more than the reference has.
+            Transformer::Qwen(_) => 8192,
         }
-        let guidance = request.guidance.unwrap_or(info.default_guidance);
-        if guidance == 0.0 {
-            let without = |option: &'static str, is_set: bool| match is_set {
-                true => Err(Refusal::InvalidOption {
-                    option,
-                    reason: "says nothing without guidance: set `guidance` above 0".into(),
-                }),
-                false => Ok(()),
-            };
-            without("negative_prompt", request.negative_prompt.is_some())?;
-            without("guidance_normalization", request.guidance_normalization.is_some())?;
-            without("guidance_truncation", request.guidance_truncation.is_some())?;
-        }
-        let ids = |text: &str| Ok::<_, Refusal>(Prompt { ids: self.text.ids(text)? });
-        let negative = request.negative_prompt.as_deref().unwrap_or("");
-        Ok(Plan {
-            width,
-            height,
-            steps: request.steps.unwrap_or(info.default_steps),
-            guidance,
-            normalization: request.guidance_normalization.unwrap_or(0.0),
-            truncation: request.guidance_truncation.unwrap_or(1.0),
-            noise: noise(request, info, [width, height])?,
-            prompt: ids(&request.prompt)?,
-            negative: (guidance > 0.0).then(|| ids(negative)).transpose()?,
-        })
     }
 }

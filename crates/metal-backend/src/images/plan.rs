@@ -2,6 +2,8 @@
 
 use inference_core::{Error, ImageModelInfo, ImageRequest, Latents, Result};
 
+use super::edit::Edited;
+
 /// A request with everything that it left open decided.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
@@ -17,6 +19,8 @@ pub(super) struct Plan {
     pub prompt: Prompt,
     /// What guidance leads away from, where there is guidance.
     pub negative: Option<Prompt>,
+    /// The pictures that are edited.
+    pub edited: Vec<Edited>,
 }
 
 /// The ids of a prompt.
@@ -43,6 +47,11 @@ impl Plan {
     /// Positions of the picture in the transformer.
     pub fn tokens(&self) -> i32 {
         self.grid().iter().product()
+    }
+
+    /// Rows and columns of the patches of all pictures, the one that is made first.
+    pub fn grids(&self) -> Vec<[i32; 2]> {
+        [self.grid()].into_iter().chain(self.edited.iter().map(|edited| edited.patches)).collect()
     }
 }
 

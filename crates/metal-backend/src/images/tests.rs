@@ -3,20 +3,23 @@
 use std::path::{Path, PathBuf};
 
 use inference_core::{
-    Error, GeneratedImage, ImageEvent, ImageLoadOptions, ImagePhase, ImageRequest, Latents,
+    EncodedPicture, Error, GeneratedImage, ImageEvent, ImageLoadOptions, ImagePhase, ImageRequest,
+    Latents,
 };
 use mlx_ffi::{Array, Device, ops, use_device};
 use serde_json::Value;
 
 use super::folder::PipelineFolder;
 use super::painter::{Painter, Watcher};
-use super::pipeline::{Pipeline, Planner};
+use super::pipeline::Pipeline;
+use super::planner::Planner;
 use crate::error::Result;
 use crate::files::ModelFiles;
 use crate::kernels::Kernels;
 use crate::weights::Checkpoint;
 
 mod golden;
+mod qwen_image;
 mod z_image;
 
 fn fixtures() -> PathBuf {
@@ -60,7 +63,7 @@ impl Studio {
         use_device(Device::Cpu).expect("a CPU");
         let folder = PipelineFolder::open(&fixtures().join(name)).expect("a known pipeline");
         let pipeline = Pipeline::open(&folder, options, kernels).expect("sound files");
-        let planner = pipeline.planner(&folder, Device::Cpu).expect("a tokenizer");
+        let planner = Planner::new(&pipeline, &folder, Device::Cpu).expect("a tokenizer");
         let painter = Painter::new(pipeline, 4 << 30, options.keep_components);
         Studio { name, painter, planner }
     }
@@ -76,29 +79,39 @@ impl Studio {
 
     /// A case of the goldens: the prompt's ids, the latents after each step, the last pixels.
     fn check(&mut self, case: &golden::Case) {
-        let request = case.request();
-        let plan = self.planner.plan(&request).expect("a good request");
-        let (positive, negative) = case.ids();
-        assert_eq!(plan.prompt.ids, positive, "{} {}", self.name, case.name);
-        assert_eq!(plan.negative.as_ref().map(|prompt| &prompt.ids), negative.as_ref());
-        let mut seen = Seen::default();
-        let image = self.painter.paint(&plan, &mut seen).expect("a picture");
-        assert_eq!(seen.latents.len(), case.steps);
-        for (step, latents) in seen.latents.iter().enumerate() {
-            let expected = case.tensor(&format!("latents_after_{}", step + 1)).1;
-            let far = golden::farthest(latents, &expected);
-            assert!(far < 2e-4, "{} {} step {}: {far}", self.name, case.name, step + 1);
-        }
+        let image = self.check_steps(case, case.steps).expect("a picture");
         let (width, height, rgb) = case.picture();
         assert_eq!((image.picture.width, image.picture.height), (width, height));
         let apart = |(a, b): (&u8, &u8)| a.abs_diff(*b);
         let levels = image.picture.rgb.iter().zip(&rgb).map(apart).max().unwrap_or(0);
         assert!(levels <= 1, "{} {}: {levels} levels", self.name, case.name);
-        let steps = image.facts.steps;
-        assert_eq!((steps, image.facts.seed), (case.steps, None));
+        assert_eq!((image.facts.steps, image.facts.seed), (case.steps, None));
+    }
+
+    /// The ids of a case and the latents of its first steps; the picture where these are all.
+    fn check_steps(&mut self, case: &golden::Case, steps: usize) -> Option<GeneratedImage> {
+        let request = case.request();
+        let plan = self.planner.plan(&request).expect("a good request");
+        let (positive, negative) = case.ids();
+        assert_eq!(plan.prompt.ids, positive, "{} {}", self.name, case.name);
+        assert_eq!(plan.negative.as_ref().map(|prompt| &prompt.ids), negative.as_ref());
+        let last = (steps < case.steps).then_some(steps);
+        let mut seen = Seen { last, ..Seen::default() };
+        let made = self.painter.paint(&plan, &mut seen).map_err(Error::from);
+        assert_eq!(seen.latents.len(), steps);
+        for (step, latents) in seen.latents.iter().enumerate() {
+            let expected = case.tensor(&format!("latents_after_{}", step + 1)).1;
+            let far = golden::farthest(latents, &expected);
+            assert!(far < 2e-4, "{} {} step {}: {far}", self.name, case.name, step + 1);
+        }
+        if last.is_some() {
+            assert!(matches!(made, Err(Error::Cancelled)));
+            return None;
+        }
         let phases = [ImagePhase::Encode, ImagePhase::Denoise, ImagePhase::Decode];
         let told: Vec<_> = phases.map(ImageEvent::Phase).to_vec();
         assert_eq!(seen.events[..2], told[..2]);
         assert_eq!(seen.events.last(), Some(&told[2]));
+        Some(made.expect("a picture"))
     }
 }

@@ -2,6 +2,7 @@
 
 use super::golden::Golden;
 use super::*;
+use crate::images::edit::Style;
 
 #[test]
 fn z_image_makes_the_pictures_of_diffusers_step_by_step() {
@@ -36,7 +37,7 @@ fn prompts_are_encoded_as_diffusers_encodes_them() {
     let encoder = studio.painter.pipeline().encoder(false).expect("an encoder").0;
     for case in golden.cases() {
         let plan = studio.planner.plan(&case.request()).expect("a good request");
-        let states = encoder.encode(&plan.prompt).expect("states");
+        let states = encoder.encode(&plan.prompt, &[], &[], Style::Plain).expect("states");
         let (shape, expected) = case.tensor("prompt_embeds");
         assert_eq!(states.shape()[1..], shape);
         let far = golden::farthest(&states.to_vec_f32().expect("values"), &expected);
@@ -60,7 +61,7 @@ fn latents_are_decoded_as_diffusers_decodes_them() {
 
 #[test]
 fn schedules_are_those_of_diffusers() {
-    for name in ["z_image"] {
+    for name in ["z_image", "qwen_image"] {
         let golden = Golden::read(name);
         let studio = Studio::plain(name);
         for schedule in golden.json["schedules"].as_array().expect("schedules") {
