@@ -7,6 +7,7 @@ mod inspect;
 mod launch;
 mod load;
 mod models;
+mod pictures;
 mod remote;
 mod sampling;
 mod serve;
@@ -25,6 +26,7 @@ pub use inspect::InspectArgs;
 pub use launch::{Agent, LaunchArgs};
 pub use load::LoadArgs;
 pub use models::{ListArgs, ModelsArgs, PullArgs, RmArgs};
+pub use pictures::PictureArgs;
 pub use remote::{Ends, Interface, RemoteArgs};
 pub use sampling::SamplingArgs;
 pub use serve::{LogFormat, ServeArgs};
@@ -126,18 +128,21 @@ pub struct GenerateArgs {
     #[arg(long, short = 'f', value_name = "FILE", help_heading = "Prompt")]
     pub prompt_file: Option<PathBuf>,
     /// Take the conversation from a JSON array of {"role", "content"} messages (`-`: stdin)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "prompt_file", "system"],
-          help_heading = "Prompt")]
+    #[arg(long, value_name = "FILE", help_heading = "Prompt",
+          conflicts_with_all = ["prompt", "prompt_file", "system", "image"])]
     pub messages: Option<PathBuf>,
     /// Answer the prompts of a JSON-lines file together (`-`: stdin); each line is a text,
     /// {"prompt": TEXT} or {"messages": [...]}, and gives one JSON object
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "prompt_file", "messages"],
-          requires = "json", help_heading = "Prompt")]
+    #[arg(long, value_name = "FILE", requires = "json", help_heading = "Prompt",
+          conflicts_with_all = ["prompt", "prompt_file", "messages", "image"])]
     pub batch: Option<PathBuf>,
     /// Continue the text as it is, without the chat template; files keep their last line end
     #[arg(long, conflicts_with_all = ["messages", "system", "tools", "chat_template_kwargs"],
           help_heading = "Prompt")]
     pub raw: bool,
+    /// Pictures.
+    #[command(flatten)]
+    pub images: PictureArgs,
     /// The conversation's template.
     #[command(flatten)]
     pub template: TemplateArgs,
@@ -196,6 +201,9 @@ Examples:
   ml chat --model ~/models/Qwen3-0.6B --system 'Answer in one sentence.' -t 0.7
   printf 'My name is Ada.\\nWhat is my name?\\n' | ml chat --quiet")]
 pub struct ChatArgs {
+    /// Pictures.
+    #[command(flatten)]
+    pub images: PictureArgs,
     /// The conversation's template.
     #[command(flatten)]
     pub template: TemplateArgs,

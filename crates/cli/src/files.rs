@@ -41,6 +41,10 @@ pub fn read(path: &Path) -> Result<String> {
 /// # Errors
 /// As [`read`], and anything but a regular file.
 pub fn read_regular(path: &Path) -> Result<String> {
+    read_all(regular(path)?, &name(path))
+}
+
+fn regular(path: &Path) -> Result<File> {
     // Opening a pipe waits for its other end, unless it is told not to.
     let no_wait = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = File::options().read(true).custom_flags(no_wait).open(path);
@@ -49,7 +53,15 @@ pub fn read_regular(path: &Path) -> Result<String> {
     if !kind.is_file() {
         return Err(not_regular(path, kind));
     }
-    read_all(file, &name(path))
+    Ok(file)
+}
+
+/// The bytes of the regular file at `path`, without waiting.
+///
+/// # Errors
+/// As [`read_regular`], but for the text.
+pub fn read_bytes(path: &Path) -> Result<Vec<u8>> {
+    bytes_of(regular(path)?, &name(path))
 }
 
 /// All of stdin.
@@ -79,6 +91,14 @@ fn name(path: &Path) -> String {
 
 /// The text of an input that may have no end.
 fn read_all(input: impl Read, name: &str) -> Result<String> {
+    String::from_utf8(bytes_of(input, name)?).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Failure::Other(format!("{name}: not valid UTF-8 at byte {at}; convert it to UTF-8 first"))
+    })
+}
+
+/// The bytes of an input that may have no end.
+fn bytes_of(input: impl Read, name: &str) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     input
         .take(MAX_BYTES + 1)
@@ -88,10 +108,7 @@ fn read_all(input: impl Read, name: &str) -> Result<String> {
         let limit = MAX_BYTES >> 20;
         return Err(Failure::Other(format!("{name}: over {limit} MiB, at most that are read")));
     }
-    String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        Failure::Other(format!("{name}: not valid UTF-8 at byte {at}; convert it to UTF-8 first"))
-    })
+    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
 //! JSON text to and from the contract's values and messages.
 
-use inference_core::{Message, Role, Value};
+use std::path::Path;
+
+use inference_core::{EncodedPicture, Message, Role, Value};
 use inference_text::json::{from_value, to_value};
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use crate::failure::{Failure, Result};
+use crate::pictures;
 
 /// The value that `text` holds; `name` is the file it came from.
 ///
@@ -62,7 +65,38 @@ fn message(item: Value) -> Result<Message, String> {
         Some(_) => return Err("`content` is neither text nor a list of parts".into()),
         None => return Err("`content` is missing".into()),
     };
+    let content = with_pictures(content)?;
     Ok(Message { role, content, fields: rest })
+}
+
+/// `content` with the pictures of its parts `{"type": "image", "path": FILE}` read.
+fn with_pictures(content: Value) -> Result<Value, String> {
+    let Value::Array(parts) = content else { return Ok(content) };
+    let one = |(index, part): (usize, Value)| -> Result<Value, String> {
+        let is_image = part.get("type").and_then(Value::as_str) == Some("image");
+        let (true, Value::Object(fields)) = (is_image, &part) else { return Ok(part) };
+        let Some((_, path)) = fields.iter().find(|(name, _)| name == "path") else {
+            return Ok(part);
+        };
+        let wrong = |reason: String| format!("part {index}: {reason}");
+        if let Some((name, _)) = fields.iter().find(|(name, _)| name != "type" && name != "path") {
+            return Err(wrong(format!("`{name}` says nothing of a picture by its path")));
+        }
+        let path = path.as_str().ok_or_else(|| wrong("`path` is no text".into()))?;
+        let picture = pictures::read(Path::new(path)).map_err(|error| wrong(error.to_string()))?;
+        Ok(picture.into_part())
+    };
+    parts.into_iter().enumerate().map(one).collect::<Result<_, _>>().map(Value::Array)
+}
+
+/// `content` as [`with_pictures`] reads it: pictures by the paths that they came from.
+fn with_paths(content: &Value) -> Json {
+    let Value::Array(parts) = content else { return from_value(content) };
+    let one = |part: &Value| match EncodedPicture::of_part(part) {
+        Some(picture) => json!({"type": "image", "path": &*picture.name}),
+        None => from_value(part),
+    };
+    Json::Array(parts.iter().map(one).collect())
 }
 
 /// The arguments of a call: an object, or the text itself where the model wrote none.
@@ -78,7 +112,7 @@ pub fn messages_text<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Str
     let one = |message: &Message| -> Json {
         let head = [
             ("role".to_owned(), Json::from(message.role.as_str())),
-            ("content".to_owned(), from_value(&message.content)),
+            ("content".to_owned(), with_paths(&message.content)),
         ];
         let rest = message.fields.iter().map(|(key, value)| (key.clone(), from_value(value)));
         Json::Object(head.into_iter().chain(rest).collect())
@@ -107,6 +141,32 @@ mod tests {
         assert_eq!(messages[2].role, Role::Tool);
         assert!(matches!(messages[3].content, Value::Array(_)));
         assert_eq!(parse_messages(&messages_text(&messages), "again").unwrap(), messages);
+    }
+
+    #[test]
+    fn pictures_are_read_by_their_paths_and_written_by_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fox.png");
+        let bytes = pictures::Picture::new(1, 1, vec![7; 3]).unwrap().to_png(&[]).unwrap();
+        std::fs::write(&path, &bytes).unwrap();
+        let text = |path: &str| {
+            let part = serde_json::json!({"type": "image", "path": path});
+            serde_json::json!([{"role": "user", "content": [part]}]).to_string()
+        };
+        let messages = parse_messages(&text(path.to_str().unwrap()), "chat.json").unwrap();
+        let shown: Vec<_> = messages[0].pictures().collect();
+        assert_eq!((shown.len(), &*shown[0].bytes), (1, &*bytes));
+        assert_eq!(parse_messages(&messages_text(&messages), "again").unwrap(), messages);
+
+        std::fs::write(&path, "a fox").unwrap();
+        let error = parse_messages(&text(path.to_str().unwrap()), "chat.json").unwrap_err();
+        let told = format!("chat.json: message 0: part 0: {}: the picture is of", path.display());
+        assert!(error.to_string().starts_with(&told), "{error}");
+        let error = parse_messages(&text("absent.png"), "chat.json").unwrap_err();
+        assert!(error.to_string().contains("part 0: absent.png"), "{error}");
+        let more = r#"[{"role":"user","content":[{"type":"image","path":"a","x":1}]}]"#;
+        let error = parse_messages(more, "chat.json").unwrap_err().to_string();
+        assert!(error.contains("part 0: `x` says nothing"), "{error}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod interrupt;
 mod json;
 mod names;
 mod output;
+mod pictures;
 mod source;
 mod streaming;
 

@@ -97,9 +97,7 @@ fn bad_values_are_refused_with_flag_and_range() {
 
 #[test]
 fn options_to_come_are_refused_by_name() {
-    refused(&["generate", "hi", "--image", "cat.png"], &["--image is not supported"]);
     refused(&["generate", "hi", "--draft-model", "d"], &["--draft-model is not supported"]);
-    refused(&["chat", "--image", "cat.png"], &["--image is not supported"]);
 }
 
 #[test]
@@ -303,4 +301,26 @@ fn an_agent_is_started_with_its_arguments_and_told_of_the_server() {
     assert!(asked.starts_with("GET /v1/models ") && asked.contains("Bearer secret"), "{asked}");
     assert_eq!(stdout(&output), format!("{url} fox secret\nnone none\n-p a b\n"));
     assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
+}
+
+#[test]
+fn a_bad_picture_is_named_before_a_model_is_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("notes.png");
+    fs::write(&text, "no picture").unwrap();
+    let text = text.to_str().unwrap();
+    for (path, told) in [
+        (text, "the picture is of an unknown format"),
+        ("/nowhere/fox.png", "/nowhere/fox.png"),
+        (folder.path().to_str().unwrap(), "folder"),
+    ] {
+        for command in ["generate", "classify", "inspect"] {
+            let output = ml(&[command, "--image", path, "hi"]);
+            let error = stderr(&output);
+            assert_eq!(output.status.code(), Some(1), "{error}");
+            assert!(error.contains(path) && error.contains(told), "{error}");
+        }
+    }
+    refused(&["generate", "--image", text, "--messages", "chat.json"], &["--image", "--messages"]);
+    refused(&["generate", "--image", text, "--batch", "-", "--json"], &["--image", "--batch"]);
 }

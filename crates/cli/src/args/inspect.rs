@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{LoadArgs, TemplateArgs, values};
+use super::{LoadArgs, PictureArgs, TemplateArgs, values};
 use crate::failure::{Failure, Result};
 use crate::files;
 
@@ -27,6 +27,9 @@ pub struct InspectArgs {
     #[arg(long, conflicts_with_all = ["system", "tools", "chat_template_kwargs"],
           help_heading = "Prompt")]
     pub raw: bool,
+    /// Pictures, which each prompt comes after.
+    #[command(flatten)]
+    pub images: PictureArgs,
     /// The conversation's template.
     #[command(flatten)]
     pub template: TemplateArgs,

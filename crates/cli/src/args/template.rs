@@ -58,9 +58,6 @@ impl TemplateArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Not supported yet (refused)")]
 pub struct LaterArgs {
-    /// An image for the prompt
-    #[arg(long, value_name = "FILE")]
-    pub image: Vec<PathBuf>,
     /// A small model that drafts for the large one
     #[arg(long, value_name = "DIR")]
     pub draft_model: Option<PathBuf>,
@@ -72,10 +69,6 @@ impl LaterArgs {
     /// # Errors
     /// The first set option.
     pub fn refuse(&self) -> Result<()> {
-        if !self.image.is_empty() {
-            let reason = "--image is not supported: no model here takes images yet";
-            return Err(Failure::Usage(reason.into()));
-        }
         if self.draft_model.is_some() {
             let reason = "--draft-model is not supported: there is no speculative decoding yet";
             return Err(Failure::Usage(reason.into()));

@@ -20,6 +20,7 @@ use crate::failure::{Failure, Result};
 use crate::files::{self, Access};
 use crate::interrupt::{Interrupt, Then, with_timeout};
 use crate::output::{dim_note, note, report};
+use crate::pictures;
 use crate::source::Source;
 
 /// Bytes for earlier turns where nothing else is asked for.
@@ -34,6 +35,7 @@ pub fn run(args: &ChatArgs) -> Result<()> {
     let load = args.load.options()?;
     args.sampling.options()?;
     let chat = args.template.options()?;
+    let shown = args.images.read()?;
 
     let interrupt = Interrupt::install()?;
     let reader = Reader::open(args.history.as_deref(), &interrupt)?;
@@ -43,7 +45,8 @@ pub fn run(args: &ChatArgs) -> Result<()> {
         note(format_args!("{}: /help lists the commands, /bye leaves", source.name()));
     }
     let system = args.template.system.clone();
-    let session = Session::new(model.as_ref(), chat, args.sampling.clone(), system);
+    let mut session = Session::new(model.as_ref(), chat, args.sampling.clone(), system);
+    shown.into_iter().try_for_each(|picture| session.show(picture))?;
     let (timeout, hides_reasoning, quiet) = (args.timeout, args.hide_reasoning, args.quiet);
     Repl { session, reader, interrupt, timeout, hides_reasoning, quiet }.run()
 }
@@ -190,6 +193,21 @@ impl Repl<'_> {
             Slash::Set(Some((name, value))) => self.session.set(&name, value.as_deref())?,
             Slash::Retry => self.ask(Question::Last)?,
             Slash::Undo => self.session.undo()?,
+            Slash::Image(None) => {
+                let waiting: Vec<&str> = self.session.waiting().collect();
+                note(if waiting.is_empty() {
+                    "no picture waits".into()
+                } else {
+                    waiting.join("\n")
+                });
+            }
+            Slash::Image(Some(path)) if path.as_os_str() == "none" => self.session.show_nothing(),
+            Slash::Image(Some(path)) => {
+                self.session.show(pictures::read(&path)?)?;
+                if !self.quiet {
+                    note(format_args!("{} is shown with what you say next", path.display()));
+                }
+            }
             Slash::Save(path) => {
                 files::replace(&path, self.session.to_json().as_bytes(), Access::Shared)?;
                 note(format_args!("saved to {}", path.display()));

@@ -5,8 +5,8 @@ mod report;
 use std::time::Instant;
 
 use inference_core::{
-    CancelToken, ChatOptions, ClassifyOptions, ClassifyResult, Error, GenerateOptions, Message,
-    Prompt, TextModel,
+    CancelToken, ChatOptions, ClassifyOptions, ClassifyResult, EncodedPicture, Error,
+    GenerateOptions, Message, Prompt, TextModel,
 };
 
 use self::report::{Classified, Columns};
@@ -15,6 +15,7 @@ use crate::bytes;
 use crate::failure::{Failure, Result};
 use crate::interrupt::{Interrupt, Then, ended_early, with_timeout};
 use crate::output::{dim_note, note, print, print_json};
+use crate::pictures;
 use crate::source::Source;
 
 /// Prompts that are handed to the model together; their results are printed together.
@@ -33,6 +34,7 @@ pub fn run(args: &ClassifyArgs) -> Result<()> {
 
     let interrupt = Interrupt::install()?;
     let prompts = args.prompts()?;
+    let shown = args.images.read()?;
     let model = Source::choose(&args.load)?.load(&load, args.quiet || args.json)?;
 
     let cancel = CancelToken::new();
@@ -41,7 +43,8 @@ pub fn run(args: &ClassifyArgs) -> Result<()> {
     let cancel = with_timeout(&cancel, args.timeout);
     let generate = GenerateOptions { logits: top > 0, cancel, ..GenerateOptions::default() };
     let options = ClassifyOptions { labels, generate };
-    let job = Job { model: model.as_ref(), args, chat: &chat, options: &options, top };
+    let (model, pictures) = (model.as_ref(), shown.as_slice());
+    let job = Job { model, args, chat: &chat, options: &options, pictures, top };
     let end = job.run(&prompts);
     let interrupted = watch.fired();
     drop(watch);
@@ -60,6 +63,8 @@ struct Job<'a> {
     args: &'a ClassifyArgs,
     chat: &'a ChatOptions,
     options: &'a ClassifyOptions,
+    /// What each prompt comes after.
+    pictures: &'a [EncodedPicture],
     /// Tokens to show, where there are no labels.
     top: usize,
 }
@@ -122,31 +127,35 @@ impl Job<'_> {
 
     /// Each text's number of ids and result.
     fn classify(&self, texts: &[String]) -> Result<Vec<(usize, Result<ClassifyResult>)>> {
-        let ids: Vec<Result<Vec<u32>>> = texts.iter().map(|text| self.ids(text)).collect();
-        let read = ids.iter().filter_map(|ids| ids.as_ref().ok());
-        let prompts: Vec<Prompt> = read.cloned().map(Prompt::Ids).collect();
+        let read: Vec<Result<(usize, Prompt)>> =
+            texts.iter().map(|text| self.prompt(text)).collect();
+        let good = read.iter().filter_map(|read| read.as_ref().ok());
+        let prompts: Vec<Prompt> = good.map(|(_, prompt)| prompt.clone()).collect();
         let mut results = classify_each(self.model, &prompts, self.options)?.into_iter();
-        let with_result = |ids: Result<Vec<u32>>| match ids {
+        let with_result = |read: Result<(usize, Prompt)>| match read {
             Err(failure) => (0, Err(failure)),
-            Ok(ids) => {
+            Ok((ids, _)) => {
                 let result = results.next().unwrap_or(Err(Error::Closed));
-                (ids.len(), result.map_err(Failure::from))
+                (ids, result.map_err(Failure::from))
             }
         };
-        Ok(ids.into_iter().map(with_result).collect())
+        Ok(read.into_iter().map(with_result).collect())
     }
 
-    /// A text as the model is to see it.
-    fn ids(&self, text: &str) -> Result<Vec<u32>> {
+    /// A text as the model is to see it, after the number of its ids.
+    fn prompt(&self, text: &str) -> Result<(usize, Prompt)> {
         if self.args.raw {
-            return Ok(self.model.encode(text)?);
+            let prompt = pictures::prompt(self.pictures, text.to_owned());
+            return Ok((self.model.prompt_ids(&prompt)?.len(), prompt));
         }
         if text.trim().is_empty() {
             return Err(Failure::Other("the prompt is empty".into()));
         }
         let system = self.args.template.system.clone().map(Message::system);
-        let messages: Vec<Message> = system.into_iter().chain([Message::user(text)]).collect();
-        Ok(self.model.render_chat(&messages, self.chat)?.ids)
+        let question = pictures::message(self.pictures, text);
+        let messages: Vec<Message> = system.into_iter().chain([question]).collect();
+        let rendered = self.model.render_chat(&messages, self.chat)?;
+        Ok((rendered.ids.len(), rendered.prompt()))
     }
 }
 

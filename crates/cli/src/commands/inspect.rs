@@ -3,7 +3,9 @@
 mod attention;
 mod heat_map;
 
-use inference_core::{CancelToken, Error, Feature, InspectOptions, Message, Prompt, TextModel};
+use inference_core::{
+    CancelToken, EncodedPicture, Error, Feature, InspectOptions, Message, Prompt, TextModel,
+};
 
 use self::attention::{Attention, table};
 use crate::args::InspectArgs;
@@ -12,6 +14,7 @@ use crate::failure::{Failure, Result};
 use crate::files::{self, Access};
 use crate::interrupt::{Interrupt, Then, ended_early, with_timeout};
 use crate::output::{dim_note, print, print_json};
+use crate::pictures;
 use crate::source::Source;
 
 /// Shows the attention of the prompt that `args` tell.
@@ -27,8 +30,9 @@ pub fn run(args: &InspectArgs) -> Result<()> {
 
     let interrupt = Interrupt::install()?;
     let text = args.text()?;
+    let shown = args.images.read()?;
     let model = Source::choose(&args.load)?.load(&load, args.quiet || args.json)?;
-    let ids = ids(model.as_ref(), args, text)?;
+    let (ids, prompt) = prompt(model.as_ref(), args, text, &shown)?;
     if args.svg.is_some() {
         heat_map::check_size(ids.len())?;
     }
@@ -36,7 +40,7 @@ pub fn run(args: &InspectArgs) -> Result<()> {
     let cancel = CancelToken::new();
     let watch = interrupt.watch(&cancel, Then::Leave);
     options.cancel = with_timeout(&cancel, args.timeout);
-    let end = inspect(model.as_ref(), &ids, &options);
+    let end = inspect(model.as_ref(), (&ids, &prompt), &options);
     let interrupted = watch.fired();
     drop(watch);
     match end {
@@ -48,22 +52,35 @@ pub fn run(args: &InspectArgs) -> Result<()> {
     }
 }
 
-/// The prompt as the model is to see it.
-fn ids(model: &dyn TextModel, args: &InspectArgs, text: String) -> Result<Vec<u32>> {
+/// The prompt's ids, and the prompt as the model is to see it.
+fn prompt(
+    model: &dyn TextModel,
+    args: &InspectArgs,
+    text: String,
+    shown: &[EncodedPicture],
+) -> Result<(Vec<u32>, Prompt)> {
     if args.raw {
-        return Ok(model.encode(&text)?);
+        let prompt = pictures::prompt(shown, text);
+        return Ok((model.prompt_ids(&prompt)?, prompt));
     }
     let system = args.template.system.clone().map(Message::system);
-    let messages: Vec<Message> = system.into_iter().chain([Message::user(text)]).collect();
-    Ok(model.render_chat(&messages, &args.template.options()?)?.ids)
+    let messages: Vec<Message> =
+        system.into_iter().chain([pictures::message(shown, text)]).collect();
+    let rendered = model.render_chat(&messages, &args.template.options()?)?;
+    let prompt = rendered.prompt();
+    Ok((rendered.ids, prompt))
 }
 
-fn inspect(model: &dyn TextModel, ids: &[u32], options: &InspectOptions) -> Result<Attention> {
+fn inspect(
+    model: &dyn TextModel,
+    (ids, prompt): (&[u32], &Prompt),
+    options: &InspectOptions,
+) -> Result<Attention> {
     model.capabilities().require(Feature::InspectAttention)?;
     let inspector = model
         .attention_inspector()
         .ok_or_else(|| Failure::Other("the model's attention cannot be looked at".into()))?;
-    let snapshot = inspector.inspect_attention(&Prompt::Ids(ids.to_vec()), options)?;
+    let snapshot = inspector.inspect_attention(prompt, options)?;
     Attention::new(snapshot, ids, model)
 }
 

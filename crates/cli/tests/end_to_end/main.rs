@@ -15,6 +15,7 @@ mod inspect;
 mod launch;
 mod load;
 mod models;
+mod pictures;
 mod serve;
 mod signals;
 

@@ -2,13 +2,13 @@
 
 use clap::Parser;
 use inference_core::{
-    CancelToken, ChatOptions, Error, FinishReason, Message, Outcome, Piece, Role, TextModel, Value,
+    CancelToken, ChatOptions, EncodedPicture, Error, Feature, FinishReason, Message, Outcome,
+    Piece, Role, TextModel, Value,
 };
 
 use crate::args::SamplingArgs;
 use crate::failure::{Failure, Result};
-use crate::json;
-use crate::streaming;
+use crate::{json, pictures, streaming};
 
 /// A conversation.
 pub struct Session<'a> {
@@ -21,6 +21,8 @@ pub struct Session<'a> {
     changed: Vec<String>,
     system: Option<Message>,
     messages: Vec<Message>,
+    /// Pictures that are shown with what is said next.
+    waiting: Vec<EncodedPicture>,
     last: Option<Outcome>,
     /// The last note on options that changed nothing.
     noted: Option<String>,
@@ -59,12 +61,33 @@ impl<'a> Session<'a> {
             changed: Vec::new(),
             system: system.map(Message::system),
             messages: Vec::new(),
+            waiting: Vec::new(),
             last: None,
             noted: None,
         }
     }
 
-    /// Says `text` and hands the answer to `sink`, piece by piece. An error, and an answer
+    /// Shows `picture` with what is said next.
+    ///
+    /// # Errors
+    /// The model does not see.
+    pub fn show(&mut self, picture: EncodedPicture) -> Result<()> {
+        self.model.capabilities().require(Feature::Images)?;
+        self.waiting.push(picture);
+        Ok(())
+    }
+
+    /// The names of the pictures that wait.
+    pub fn waiting(&self) -> impl Iterator<Item = &str> {
+        self.waiting.iter().map(|picture| &*picture.name)
+    }
+
+    /// Takes back the pictures that wait.
+    pub fn show_nothing(&mut self) {
+        self.waiting.clear();
+    }
+
+    /// Says `text`, shows the pictures that wait, and hands the answer to `sink`, piece by piece. An error, and an answer
     /// cancelled before its first word, leave the conversation as it was.
     ///
     /// # Errors
@@ -75,10 +98,12 @@ impl<'a> Session<'a> {
         cancel: CancelToken,
         sink: impl FnMut(&Piece) -> Result<()>,
     ) -> Result<Answer> {
-        self.messages.push(Message::user(text));
+        self.messages.push(pictures::message(&self.waiting, text));
         let answer = self.answer(cancel, sink);
         if self.messages.last().is_some_and(|message| message.role == Role::User) {
             self.messages.pop();
+        } else {
+            self.waiting.clear();
         }
         answer
     }
@@ -114,6 +139,7 @@ impl<'a> Session<'a> {
     /// Forgets all but the system message.
     pub fn clear(&mut self) {
         self.messages.clear();
+        self.waiting.clear();
         self.last = None;
     }
 

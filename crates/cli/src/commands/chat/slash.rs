@@ -11,6 +11,8 @@ pub const HELP: &str = "\
                       alone: show what was changed; `/set reset`: as at the start
 /retry                answer the last question again
 /undo                 forget the last question and its answer
+/image [FILE]         show a picture with what is said next, or list those that wait;
+                      `/image none` takes them back
 /save FILE            write the conversation as a JSON array of messages
 /load FILE            go on with such a conversation
 /stats                what the last answer cost, and the conversation's size
@@ -30,6 +32,8 @@ pub enum Slash {
     Set(Option<(String, Option<String>)>),
     Retry,
     Undo,
+    /// With the file; `none` takes back those that wait.
+    Image(Option<PathBuf>),
     Save(PathBuf),
     Load(PathBuf),
     Stats,
@@ -61,6 +65,7 @@ impl Slash {
             "/set" => Ok(Slash::Set(setting(rest))),
             "/retry" => alone(Slash::Retry),
             "/undo" => alone(Slash::Undo),
+            "/image" => Ok(Slash::Image((!rest.is_empty()).then(|| expand(rest)))),
             "/save" => Ok(Slash::Save(file()?)),
             "/load" => Ok(Slash::Load(file()?)),
             "/stats" => alone(Slash::Stats),
@@ -120,6 +125,8 @@ mod tests {
         assert_eq!(parse("/system  Be brief. "), Slash::System(Some("Be brief.".into())));
         assert_eq!(parse("/save my chat.json"), Slash::Save(PathBuf::from("my chat.json")));
         assert_eq!(parse("/load a.json"), Slash::Load(PathBuf::from("a.json")));
+        assert_eq!(parse("/image a fox.png"), Slash::Image(Some(PathBuf::from("a fox.png"))));
+        assert_eq!(parse("/image"), Slash::Image(None));
         assert_eq!(parse("/set"), Slash::Set(None));
         let pair = |name: &str, value: Option<&str>| {
             Slash::Set(Some((name.to_owned(), value.map(str::to_owned))))

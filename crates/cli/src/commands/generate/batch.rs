@@ -41,11 +41,11 @@ pub fn run(
     let top = args.top_logprobs.map(|_| model);
     for (group, inputs) in inputs.chunks(GROUP).enumerate() {
         let ids: Vec<_> = inputs.iter().map(|input| ids(model, input, chat)).collect();
-        let prompts = ids.iter().flatten().cloned().map(Prompt::Ids).collect::<Vec<_>>();
+        let prompts: Vec<Prompt> = ids.iter().flatten().map(|(_, prompt)| prompt.clone()).collect();
         let mut results = model.batch_generate(&prompts, options)?.into_iter();
         for (at, ids) in ids.into_iter().enumerate() {
             let index = group * GROUP + at;
-            let answered = ids.and_then(|ids| {
+            let answered = ids.and_then(|(ids, _)| {
                 let result = results.next().ok_or(Error::Closed)?;
                 ended(&result).map(|outcome| (ids, outcome, result))
             });
@@ -76,11 +76,24 @@ pub fn run(
     }
 }
 
-/// A prompt as the model is to see it.
-fn ids(model: &dyn TextModel, input: &Input, chat: &ChatOptions) -> Result<Vec<u32>, Error> {
+/// The ids of a prompt, and the prompt as the model is to see it.
+fn ids(
+    model: &dyn TextModel,
+    input: &Input,
+    chat: &ChatOptions,
+) -> Result<(Vec<u32>, Prompt), Error> {
     match input {
-        Input::Raw(prompt) => model.prompt_ids(prompt),
-        Input::Messages(messages) => Ok(model.render_chat(messages, chat)?.ids),
+        Input::Raw(prompt) => {
+            let ids = model.prompt_ids(prompt)?;
+            let is_plain = prompt.pictures().next().is_none();
+            let prompt = if is_plain { Prompt::Ids(ids.clone()) } else { prompt.clone() };
+            Ok((ids, prompt))
+        }
+        Input::Messages(messages) => {
+            let rendered = model.render_chat(messages, chat)?;
+            let prompt = rendered.prompt();
+            Ok((rendered.ids, prompt))
+        }
     }
 }
 

@@ -3,11 +3,11 @@
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
-use inference_core::{Message, Prompt, Value};
+use inference_core::{EncodedPicture, Message, Prompt, Value};
 
 use crate::args::GenerateArgs;
 use crate::failure::{Failure, Result};
-use crate::{files, json};
+use crate::{files, json, pictures};
 
 /// What the model is to continue or to answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,16 +34,18 @@ impl Input {
             return Ok(Input::Messages(messages));
         }
         let text = text(args)?;
-        Input::of_text(text, args).ok_or_else(empty)
+        let pictures = args.images.read()?;
+        Input::of_text(text, &pictures, args).ok_or_else(empty)
     }
 
     /// One prompt, as the other options say; `None` where it is empty.
-    fn of_text(text: String, args: &GenerateArgs) -> Option<Input> {
+    fn of_text(text: String, shown: &[EncodedPicture], args: &GenerateArgs) -> Option<Input> {
         if args.raw {
-            return (!text.is_empty()).then_some(Input::Raw(Prompt::Text(text)));
+            return (!text.is_empty()).then(|| Input::Raw(pictures::prompt(shown, text)));
         }
         let system = args.template.system.clone().map(Message::system);
-        let messages = system.into_iter().chain([Message::user(text.as_str())]).collect();
+        let question = pictures::message(shown, text.as_str());
+        let messages = system.into_iter().chain([question]).collect();
         (!text.trim().is_empty()).then_some(Input::Messages(messages))
     }
 
@@ -88,7 +90,7 @@ fn batch_line(value: Value, place: &str, args: &GenerateArgs) -> Result<Input> {
         },
         _ => return wrong("expected a text or an object with `prompt` or `messages`"),
     };
-    match Input::of_text(text, args) {
+    match Input::of_text(text, &[], args) {
         Some(input) => Ok(input),
         None => wrong("the prompt is empty"),
     }

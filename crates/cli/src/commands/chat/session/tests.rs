@@ -1,7 +1,10 @@
 //! Conversations with a scripted model.
 
-use fake_model::{FakeModel, Line};
-use inference_core::{AnswerReader, CancelToken, ChatOptions, Error, FinishReason, Message, Piece};
+use fake_model::{FakeModel, Line, all_but};
+use inference_core::{
+    AnswerReader, CancelToken, ChatOptions, EncodedPicture, Error, Feature, FinishReason, Message,
+    Piece,
+};
 use inference_text::answer::{AnswerParser, Family};
 
 use super::{Answer, Session};
@@ -213,4 +216,37 @@ fn a_conversation_can_be_saved_and_loaded() {
     second.clear();
     assert_eq!(second.system(), Some("Be brief."));
     assert_eq!(second.size().0, 0);
+}
+
+#[test]
+fn a_picture_is_shown_with_what_is_said_next_and_stays_until_then() {
+    let model = FakeModel::lines([
+        Line { tokens: Vec::new(), end: Err(Error::Closed) },
+        Line::of(&["A fox."]),
+    ]);
+    let mut session = session(&model);
+    let fox = EncodedPicture::new([1, 2], "fox.png");
+    session.show(fox.clone()).unwrap();
+    assert_eq!(session.waiting().collect::<Vec<_>>(), ["fox.png"]);
+    say(&mut session, "What?").unwrap_err();
+    assert_eq!(session.waiting().count(), 1);
+    say(&mut session, "What?").unwrap();
+    assert_eq!(session.waiting().count(), 0);
+    let seen = model.seen.messages();
+    assert_eq!(seen[1], [Message::user_with_pictures([fox.clone()], "What?")]);
+    assert!(session.to_json().contains("\"path\": \"fox.png\""), "{}", session.to_json());
+
+    session.show(fox).unwrap();
+    session.show_nothing();
+    assert_eq!(session.waiting().count(), 0);
+}
+
+#[test]
+fn a_model_that_does_not_see_is_shown_nothing() {
+    let blind = all_but(&[Feature::Images]);
+    let model = FakeModel { capabilities: blind, ..FakeModel::default() };
+    let mut session = session(&model);
+    let error = session.show(EncodedPicture::new([1], "fox.png")).unwrap_err().to_string();
+    assert!(error.contains("images"), "{error}");
+    assert_eq!(session.waiting().count(), 0);
 }
