@@ -26,7 +26,9 @@ impl Kernels {
         match self {
             Kernels::Mlx | Kernels::MlxOnCuda | Kernels::Cuda => {
                 let (x, w) = (ops::expand_dims(x, -2)?, ops::swap_axes(w, -1, -2)?);
-                let product = ops::gather_mm(&x, &w, indices, order == Order::Sorted)?;
+                // On CUDA, sorted indices may be read before they are computed (MLX 0.32.2).
+                let is_sorted = order == Order::Sorted && !self.is_on_cuda();
+                let product = ops::gather_mm(&x, &w, indices, is_sorted)?;
                 ops::squeeze(&product, -2)
             }
             Kernels::Cpu => cpu::gather_matmul(x, w, indices),
@@ -79,9 +81,9 @@ impl Kernels {
     }
 
     /// Whether products of many rows are faster where the matrices are named in order. Our own
-    /// kernels bring the rows of a matrix together themselves.
+    /// kernels bring the rows of a matrix together themselves, and on CUDA MLX is not told of the order.
     pub fn prefers_order(self) -> bool {
-        self != Kernels::Cpu
+        self == Kernels::Mlx
     }
 }
 
