@@ -41,7 +41,7 @@ pub struct ModelInfo {
     pub eos_token_ids: Vec<u32>,
     /// Tokens with a part in the model's format, as far as the backend knows them.
     pub special_tokens: Vec<SpecialToken>,
-    /// Parts of the checkpoint that are not used, such as `vision tower`.
+    /// Parts of the checkpoint that are not used, such as `audio tower`.
     pub unused_parts: Vec<String>,
     /// Where the chat format comes from: a file of the checkpoint, or a known family's format.
     pub chat_template: String,

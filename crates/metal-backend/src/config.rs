@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
 
-pub(crate) use rope::{RopeConfig, RopePairs, RopeScaling};
+pub(crate) use rope::{RopeConfig, RopePairs, RopeScaling, RopeSections};
 
 /// The largest value that a size in a config may have; MLX counts in 32 bits.
 const MAX_SIZE: u64 = i32::MAX as u64;

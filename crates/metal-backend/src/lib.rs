@@ -36,6 +36,7 @@ mod models;
 pub mod parts;
 mod sampling;
 mod shape;
+mod sight;
 mod special_tokens;
 mod weights;
 

@@ -31,6 +31,8 @@ pub(crate) struct Description {
     pub info: ModelInfo,
     /// The layers that have attention.
     pub attention_layers: Vec<usize>,
+    /// Whether it has a vision tower.
+    pub sees: bool,
     /// What it refuses that others of this backend honour, each with the reason.
     pub refused: Vec<(Feature, String)>,
 }
@@ -104,11 +106,12 @@ fn build(
         ..ModelInfo::default()
     };
     let refused = group_size(&specs, None).err().map(|reason| (Feature::KvBits, reason));
+    let sees = model.tower.is_some();
     let attention_layers = (0..model.layers.len())
         .filter(|layer| model.layers[*layer].mixer.heads().is_some())
         .collect();
     let refused = refused.into_iter().collect();
-    let description = Description { info, attention_layers, refused };
+    let description = Description { info, attention_layers, refused, sees };
     Ok(LoadedModel { model, specs, storage, description, dtype_size })
 }
 
@@ -208,3 +211,6 @@ impl SamplingDefaults {
         read().map_err(|error| load_error(&files.path(NAME), error))
     }
 }
+
+#[cfg(test)]
+mod tests;

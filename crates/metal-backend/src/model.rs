@@ -1,5 +1,8 @@
 //! A loaded model as the contract sees it.
 
+mod laid;
+mod prompts;
+
 use std::sync::OnceLock;
 use std::time::Instant;
 
@@ -7,17 +10,15 @@ use inference_core::{
     AnswerReader, AttentionInspector, AttentionSnapshot, Capabilities, ChatOptions,
     ClassifyOptions, ClassifyResult, EngineStatus, Error, Feature, GenerateOptions, Generation,
     InspectOptions, LabelScore, LastMetrics, Message, ModelInfo, Prompt, RenderedPrompt, Result,
-    Support, TextModel, Token, Value,
+    Support, TextModel, Token,
 };
 use inference_text::answer::{AnswerParser, Family, Tool};
 use inference_text::constraint::{self, Constraints};
-use inference_text::json::{fields, message, try_from_value};
 use inference_text::{
-    AddSpecial, ChatFormat, ChatInput, Detokenizer, LocalTime, SkipSpecial, StopMatcher, TextError,
-    Tokenizer,
+    AddSpecial, ChatFormat, Detokenizer, SkipSpecial, StopMatcher, TextError, Tokenizer,
 };
-use serde_json::Value as Json;
 
+use crate::config::Config;
 use crate::engine::{
     ClassifyJob, DrawOptions, Engine, InspectJob, Job, JobSender, PromptLogprobs, Scores, TextState,
 };
@@ -26,8 +27,10 @@ use crate::kernels::Kernels;
 use crate::load::EngineOptions;
 use crate::load::{self, Description, SamplingDefaults};
 use crate::sampling::is_greedy;
+use crate::sight::Sight;
 use crate::special_tokens::special_tokens;
 use crate::weights::Checkpoint;
+use laid::Laid;
 
 /// Variables of a chat template that are no arguments of it.
 const CONVERSATION: [&str; 4] = ["messages", "tools", "documents", "add_generation_prompt"];
@@ -42,6 +45,8 @@ pub(crate) struct MlxModel {
     constraints: Constraints,
     /// The layers that have attention.
     attention_layers: Vec<usize>,
+    /// How it is shown pictures, where it sees.
+    sight: Option<Sight>,
     /// How the chat template writes reasoning and tool calls, once that was asked.
     family: OnceLock<Family>,
 }
@@ -64,9 +69,31 @@ impl Text {
         Ok(Text { tokenizer, chat, protected_ids })
     }
 
+    /// How the model is shown pictures; why it is not.
+    fn sight(
+        &self,
+        description: &Description,
+        config: &Config,
+        files: &ModelFiles,
+    ) -> std::result::Result<Sight, String> {
+        if !description.sees {
+            return Err("the model has no vision tower that is read here".into());
+        }
+        Sight::read(config, files, &self.tokenizer).map_err(|error| error.to_string())
+    }
+
     /// Completes what the weights say with what the tokenizer and the chat format say.
-    fn complete(&self, description: Description, kernels: Kernels) -> (ModelInfo, Capabilities) {
+    fn complete(
+        &self,
+        description: Description,
+        kernels: Kernels,
+        sight: std::result::Result<&Sight, String>,
+    ) -> (ModelInfo, Capabilities) {
         let Description { mut info, mut refused, .. } = description;
+        match sight {
+            Ok(sight) => info.pictures = Some(sight.limits().clone()),
+            Err(reason) => refused.push((Feature::Images, reason)),
+        }
         info.eos_token_ids = self.tokenizer.eos_ids().iter().copied().collect();
         info.special_tokens = special_tokens(&self.tokenizer);
         info.chat_template = self.chat.source().to_owned();
@@ -90,9 +117,12 @@ impl MlxModel {
             let text = Text::read(&files, model_type).map_err(Error::from)?;
             Ok((text, SamplingDefaults::read(&files)?))
         };
+        let config = options.config.clone();
         let (engine, description, (text, defaults)) = Engine::start(options, meanwhile)?;
+        let sight = text.sight(&description, &config, &files);
         let attention_layers = description.attention_layers.clone();
-        let (info, capabilities) = text.complete(description, kernels);
+        let (info, capabilities) =
+            text.complete(description, kernels, sight.as_ref().map_err(Clone::clone));
         let constraints =
             Constraints::new(text.tokenizer.clone(), info.eos_token_ids.clone(), info.vocab_size);
         let family = OnceLock::new();
@@ -104,6 +134,7 @@ impl MlxModel {
             capabilities,
             constraints,
             attention_layers,
+            sight: sight.ok(),
             family,
         })
     }
@@ -118,7 +149,9 @@ impl MlxModel {
         let text = Text::read(&options.files, model_type(options)?).map_err(Error::from)?;
         SamplingDefaults::read(&options.files)?;
         let checkpoint = Checkpoint::open(&options.files)?;
-        Ok(text.complete(load::describe(options, &checkpoint)?.description, kernels))
+        let description = load::describe(options, &checkpoint)?.description;
+        let sight = text.sight(&description, &options.config, &options.files);
+        Ok(text.complete(description, kernels, sight.as_ref().map_err(Clone::clone)))
     }
 
     /// The layers to look at: those that `options` name, else all that have attention.
@@ -177,7 +210,8 @@ impl MlxModel {
     }
 
     /// Checks a prompt that at least `after` positions must be able to follow.
-    fn check_prompt(&self, ids: &[u32], after: usize) -> Result<()> {
+    fn check_prompt(&self, laid: &Laid, after: usize) -> Result<()> {
+        let ids = &laid.ids;
         let (context, vocab_size) = (self.info.context_length, self.info.vocab_size);
         if ids.is_empty() {
             return Err(Error::EmptyPrompt);
@@ -247,12 +281,13 @@ impl MlxModel {
         Ok(tokens)
     }
 
-    fn start(&self, ids: Vec<u32>, options: &GenerateOptions) -> Result<Generation> {
+    fn start(&self, laid: Laid, options: &GenerateOptions) -> Result<Generation> {
         self.engine.check_open()?;
         options.validate()?;
         self.capabilities.check_generate(options)?;
         self.check_ids(options)?;
-        self.check_prompt(&ids, usize::from(options.max_tokens != Some(0)))?;
+        self.check_prompt(&laid, usize::from(options.max_tokens != Some(0)))?;
+        let Laid { ids, scene, .. } = laid;
         let constraint = self.constraints.begin(options, &ids)?;
         let options = self.with_defaults(options);
         options.check_penalties()?;
@@ -270,6 +305,7 @@ impl MlxModel {
         let (output, generation) = Generation::channel(ids.clone(), options.cancel.clone());
         self.engine.submit(Job {
             ids,
+            scene,
             eos_token_ids: self.info.eos_token_ids.clone(),
             protected_ids: self.text.protected_ids.clone(),
             constraint,
@@ -280,27 +316,6 @@ impl MlxModel {
             options,
         })?;
         Ok(generation)
-    }
-
-    /// A template may pass over what is no text, which would ignore it silently.
-    fn refuse_media(&self, messages: &[Message]) -> Result<()> {
-        let parts = messages.iter().filter_map(|message| match &message.content {
-            Value::Array(parts) => Some(parts),
-            _ => None,
-        });
-        for part in parts.flatten() {
-            match part.get("type").and_then(Value::as_str) {
-                None | Some("text") => {}
-                Some("image" | "image_url") => self.capabilities.require(Feature::Images)?,
-                Some(other) => {
-                    return Err(Error::Unsupported {
-                        what: format!("content part {other}"),
-                        reason: "this backend reads text only".into(),
-                    });
-                }
-            }
-        }
-        Ok(())
     }
 
     /// What the chat format has no place for would be ignored silently.
@@ -321,19 +336,11 @@ impl MlxModel {
         }
         Ok(())
     }
-
-    fn ids(&self, prompt: &Prompt) -> Result<Vec<u32>> {
-        match prompt {
-            Prompt::Text(text) => self.encode(text),
-            Prompt::Ids(ids) => Ok(ids.clone()),
-            Prompt::Parts(_) => self.prompt_ids(prompt),
-        }
-    }
 }
 
 impl TextModel for MlxModel {
     fn generate(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<Generation> {
-        self.start(self.ids(prompt)?, options)
+        self.start(self.laid_out(prompt)?, options)
     }
 
     fn answer_reader(&self, prompt: &RenderedPrompt, chat: &ChatOptions) -> Box<dyn AnswerReader> {
@@ -356,16 +363,18 @@ impl TextModel for MlxModel {
         // Nothing is asked of what follows a label's last token.
         let after = labels.iter().map(|ids| ids.len() - 1).max().unwrap_or(0);
         let read = |prompt| {
-            let ids = self.ids(prompt)?;
-            self.check_prompt(&ids, after).map(|()| ids)
+            let laid = self.laid_out(prompt)?;
+            self.check_prompt(&laid, after).map(|()| (laid.ids, laid.scene))
         };
-        let prompts: Vec<Vec<u32>> = prompts.iter().map(read).collect::<Result<_>>()?;
+        let read = prompts.iter().map(read).collect::<Result<Vec<_>>>()?;
+        let (prompts, scenes): (Vec<_>, Vec<_>) = read.into_iter().unzip();
         if prompts.is_empty() {
             return Ok(Vec::new());
         }
         let label_tokens: Vec<usize> = labels.iter().map(Vec::len).collect();
         let scores = self.engine.classify(|reply| ClassifyJob {
             prompts,
+            scenes,
             labels,
             logits: options.generate.logits,
             draw: self.draw(&options.generate),
@@ -387,23 +396,16 @@ impl TextModel for MlxModel {
         self.text.tokenizer.decode(ids, SkipSpecial::Yes).map_err(Error::from)
     }
 
+    fn prompt_ids(&self, prompt: &Prompt) -> Result<Vec<u32>> {
+        let laid = self.laid_out(prompt)?;
+        self.check_prompt(&laid, 0)?;
+        Ok(laid.shown_ids())
+    }
+
     fn render_chat(&self, messages: &[Message], chat: &ChatOptions) -> Result<RenderedPrompt> {
         self.engine.check_open()?;
-        self.refuse_media(messages)?;
         self.refuse_unread(chat)?;
-        let messages: Vec<Json> = messages.iter().map(message).collect::<Result<_>>()?;
-        let tools: Vec<Json> = chat.tools.iter().map(try_from_value).collect::<Result<_>>()?;
-        let kwargs = fields(&chat.template_kwargs)?;
-        let input = ChatInput {
-            messages: &messages,
-            tools: (!tools.is_empty()).then_some(tools.as_slice()),
-            documents: None,
-            add_generation_prompt: chat.add_generation_prompt,
-            kwargs: Some(&kwargs),
-            now: LocalTime::now_utc(),
-        };
-        let rendered = self.text.chat.render_and_encode(&input).map_err(Error::from)?;
-        Ok(RenderedPrompt { text: rendered.text, ids: rendered.ids, pictures: Vec::new() })
+        self.rendered(messages, chat)
     }
 
     fn info(&self) -> &ModelInfo {
@@ -444,11 +446,13 @@ impl AttentionInspector for MlxModel {
         self.engine.check_open()?;
         options.validate()?;
         let chosen = self.inspected(options)?;
-        let ids = self.ids(prompt)?;
-        self.check_prompt(&ids, 0)?;
+        let laid = self.laid_out(prompt)?;
+        self.check_prompt(&laid, 0)?;
+        let Laid { ids, scene, .. } = laid;
         let seq_len = ids.len();
         let layers = self.engine.inspect(|reply| InspectJob {
             ids,
+            scene,
             layers: chosen,
             weights: options.weights,
             cancel: options.cancel.clone(),
@@ -473,7 +477,6 @@ fn model_type(options: &EngineOptions) -> Result<&'static str> {
 fn capabilities(kernels: Kernels, own: &[(Feature, String)]) -> Capabilities {
     let refused = |feature| match feature {
         Feature::GpuLayers => Some("MLX runs all layers on one device; leave it unset"),
-        Feature::Images => Some("this backend reads text only"),
         Feature::Threads if kernels != Kernels::Cpu => {
             Some("MLX's own kernels choose their threads themselves; leave it unset")
         }

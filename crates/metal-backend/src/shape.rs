@@ -10,6 +10,7 @@ mod layer_inputs;
 mod mamba;
 mod mixture;
 mod shared_expert;
+mod towers;
 
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -27,6 +28,7 @@ pub(crate) use latent::LatentParts;
 pub(crate) use mamba::{MambaParts, NormPlace, check_mamba, mamba_sizes, step_limits};
 pub(crate) use mixture::{Mixture, sparse_layers};
 pub(crate) use shared_expert::{SharedExperts, SparseLayers};
+pub(crate) use towers::{gemma4_tower, pixtral_tower, qwen_tower, siglip_tower};
 
 /// More layers than any model has; lists with an entry for each layer stay small.
 const MAX_LAYERS: i32 = 10_000;
@@ -300,6 +302,7 @@ impl Shape {
             intermediate_size: self.intermediate_size,
             max_position_embeddings: self.max_position_embeddings,
             original_context,
+            tower: None,
             kernels: w.kernels(),
         })
     }

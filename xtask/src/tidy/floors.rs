@@ -32,7 +32,7 @@ const HOUSES: &[House] = &[House {
     floors: &[
         &["error"],
         &["files", "config"],
-        &["sampling", "special_tokens"],
+        &["sampling", "sight", "special_tokens"],
         &["kernels"],
         &["cache"],
         &["layers"],

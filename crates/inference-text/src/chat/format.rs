@@ -14,6 +14,7 @@ use crate::marks::{Author, free_mark};
 use crate::tokenizer::guarded;
 use crate::{TextError, Tokenizer};
 use serde_json::{Map, Value as Json};
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -47,6 +48,9 @@ pub struct ChatInput<'a> {
     pub kwargs: Option<&'a Map<String, Json>>,
     /// The date that templates may print.
     pub now: LocalTime,
+    /// What the template alone may write, and what is encoded in its place, as models' processors do
+    /// around pictures. The same in a message stays as it is. [`Rendered::text`] has what was written.
+    pub replaced: Option<(&'a str, &'a str)>,
 }
 
 impl<'a> ChatInput<'a> {
@@ -60,6 +64,7 @@ impl<'a> ChatInput<'a> {
             add_generation_prompt: true,
             kwargs: None,
             now,
+            replaced: None,
         }
     }
 }
@@ -159,6 +164,11 @@ impl ChatFormat {
         let (mut variables, inserted) = self.variables(input)?;
         let mark = self.mark(&mut variables, &inserted)?;
         let marked = self.render(input, &variables, mark).map_err(|err| without_mark(err, mark))?;
+        let written = marked;
+        let marked = match input.replaced {
+            None => Cow::Borrowed(&written),
+            Some((token, by)) => Cow::Owned(written.replace(token, by)),
+        };
         self.tokenizer.check(&marked)?;
         let inner = &self.tokenizer.inner;
         let apart = |mark: Option<char>| {
@@ -174,10 +184,10 @@ impl ChatFormat {
                     ids = apart(None)?;
                 }
             }
-            return Ok(Rendered { text: marked, ids });
+            return Ok(Rendered { text: written, ids });
         };
         let ids = apart(Some(mark))?;
-        let text = marked.replace(mark, "");
+        let text = written.replace(mark, "");
         Ok(Rendered { text, ids })
     }
 

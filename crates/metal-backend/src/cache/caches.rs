@@ -14,6 +14,8 @@ use super::storage::Storage;
 pub(crate) struct Caches {
     /// Positions that each row has passed, the position of its next one.
     offsets: Vec<i32>,
+    /// What the positions of each row's next ids are more than their places: pictures take other ones.
+    shifts: Vec<i32>,
     /// The factors that stretch the positions of all rows.
     rope_factors: RopeFactors,
     layers: Vec<State>,
@@ -26,12 +28,22 @@ impl Caches {
     pub fn new(specs: &[StateSpec], storage: Storage, rows: usize, total: usize) -> Caches {
         let layers = specs.iter().map(|spec| State::new(*spec, storage, rows, total)).collect();
         let rope_factors = RopeFactors::default();
-        Caches { offsets: vec![0; rows], rope_factors, layers, layout: 0 }
+        Caches { offsets: vec![0; rows], shifts: vec![0; rows], rope_factors, layers, layout: 0 }
     }
 
     /// The empty caches of rows whose positions have other factors.
     pub fn with_rope_factors(self, rope_factors: RopeFactors) -> Caches {
         Caches { rope_factors, ..self }
+    }
+
+    /// The caches of one row whose ids behind the prompt have positions so much more than their places.
+    pub fn with_shift(self, shift: i32) -> Caches {
+        Caches { shifts: vec![shift; self.offsets.len()], ..self }
+    }
+
+    /// The position of each row's next id.
+    pub fn positions(&self) -> Vec<i32> {
+        self.offsets.iter().zip(&self.shifts).map(|(offset, shift)| offset + shift).collect()
     }
 
     /// Positions that each row has passed.
@@ -98,6 +110,7 @@ impl Caches {
             mine.join(other)?;
         }
         self.offsets.extend(other.offsets);
+        self.shifts.extend(other.shifts);
         Ok(())
     }
 
@@ -128,6 +141,9 @@ impl Caches {
         for (mine, other) in self.layers.iter_mut().zip(other.layers) {
             mine.place(other, slots, &mut placing)?;
         }
+        for (slot, shift) in slots.iter().zip(other.shifts) {
+            self.shifts[*slot] = shift;
+        }
         for (slot, offset) in slots.iter().zip(other.offsets) {
             self.offsets[*slot] = offset;
         }
@@ -146,7 +162,8 @@ impl Caches {
         let offsets = rows.iter().map(|(row, left_out)| self.offsets[*row] - left_out).collect();
         let layers =
             self.layers.iter().map(|layer| layer.copies(rows, room)).collect::<Result<_>>()?;
-        Ok(Caches { offsets, rope_factors: self.rope_factors, layers, layout: 0 })
+        let shifts = rows.iter().map(|(row, _)| self.shifts[*row]).collect();
+        Ok(Caches { offsets, shifts, rope_factors: self.rope_factors, layers, layout: 0 })
     }
 
     /// Keeps the rows with these indices, in ascending order.
@@ -156,6 +173,7 @@ impl Caches {
             layer.keep(rows)?;
         }
         self.offsets = rows.iter().map(|row| self.offsets[*row]).collect();
+        self.shifts = rows.iter().map(|row| self.shifts[*row]).collect();
         Ok(())
     }
 

@@ -101,12 +101,14 @@ impl PrefixCache {
     }
 
     /// Fills `caches`, empty ones of one row, with the longest known prefix of `ids` that is `usable`,
-    /// short of the last id. Returns why it is no longer, unless it is as long as can be.
+    /// short of the last id, and `may_end` where it does. Returns why it is no longer, unless it is as long as
+    /// can be.
     pub fn fill(
         &mut self,
         caches: &mut Caches,
         ids: &[u32],
         usable: Usable,
+        may_end: impl Fn(usize) -> bool,
     ) -> Result<Option<CacheMiss>> {
         if self.budget == 0 {
             return Ok(Some(CacheMiss::Off));
@@ -121,6 +123,7 @@ impl PrefixCache {
             |key: &u64| self.nodes.get(key).is_some_and(|node| node.snapshot.is_some());
         while let Some(last) = path.last()
             && (!(path.len() * BLOCK).is_multiple_of(usable.grid)
+                || !may_end(path.len() * BLOCK)
                 || need_snapshots && !has_snapshot(last))
         {
             path.pop();

@@ -1,5 +1,7 @@
 //! Rotary position encodings in a config.
 
+use std::rc::Rc;
+
 use serde_json::Value;
 
 use super::Config;
@@ -18,6 +20,42 @@ pub(crate) struct RopeConfig {
     pub partial_rotary_factor: f64,
     /// Which values of a head are rotated together.
     pub pairs: RopePairs,
+    /// Which pairs turn by time, row and column of a picture.
+    pub sections: Option<RopeSections>,
+}
+
+/// Which pairs of a head turn by time, row and column of a picture (`mrope_section`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RopeSections {
+    /// How many by each.
+    pub sizes: [u64; 3],
+    /// They come in turns, as far as they last.
+    pub interleaved: bool,
+}
+
+impl RopeSections {
+    fn read(parameters: &Config) -> Result<Option<RopeSections>> {
+        const KEY: &str = "mrope_section";
+        let Some(sizes) = parameters.opt_indices(KEY)? else { return Ok(None) };
+        let found = Value::from(sizes.clone());
+        let sizes = <[u64; 3]>::try_from(sizes)
+            .map_err(|_| parameters.wrong(KEY, &found, "three counts"))?;
+        let interleaved = parameters.opt_flag("mrope_interleaved")?.unwrap_or(false);
+        Ok(Some(RopeSections { sizes, interleaved }))
+    }
+
+    /// Which of the three turns each of so many pairs.
+    pub fn axes(&self, pairs: i32) -> Rc<[u8]> {
+        let [time, rows, columns] = self.sizes;
+        let axis = |pair: u64| match self.interleaved {
+            true if pair % 3 == 1 && pair < 3 * rows => 1,
+            true if pair % 3 == 2 && pair < 3 * columns => 2,
+            false if (time..time + rows).contains(&pair) => 1,
+            false if pair >= time + rows => 2,
+            _ => 0,
+        };
+        (0..pairs as u64).map(axis).collect()
+    }
 }
 
 /// Which values of a head are rotated together, of `dims` that are rotated.
@@ -245,7 +283,7 @@ impl Config {
         }
         let theta = self.opt_positive("rope_local_base_freq")?.unwrap_or(THETA);
         let (scaling, pairs) = (RopeScaling::None, RopePairs::default());
-        Ok(RopeConfig { theta, scaling, partial_rotary_factor: 1.0, pairs })
+        Ok(RopeConfig { theta, scaling, partial_rotary_factor: 1.0, pairs, sections: None })
     }
 
     /// The rotary embedding of an architecture that may rotate a part of each head only.
@@ -261,10 +299,12 @@ impl Config {
         let mut theta = own_theta.unwrap_or(default_theta);
         let mut scaling = RopeScaling::None;
         let mut part = self.opt_positive(PARTIAL)?.unwrap_or(1.0);
+        let mut sections = None;
         if let Some(parameters) = parameters {
             part = parameters.opt_positive(PARTIAL)?.unwrap_or(part);
             theta = parameters.opt_positive("rope_theta")?.unwrap_or(theta);
             scaling = RopeScaling::parse(self, &parameters)?;
+            sections = RopeSections::read(&parameters)?;
         }
         // At 1, every pair of dimensions would turn at the same rate.
         if theta <= 1.0 {
@@ -278,6 +318,6 @@ impl Config {
             part = 1.0;
         }
         let pairs = RopePairs::default();
-        Ok(RopeConfig { theta, scaling, partial_rotary_factor: part, pairs })
+        Ok(RopeConfig { theta, scaling, partial_rotary_factor: part, pairs, sections })
     }
 }

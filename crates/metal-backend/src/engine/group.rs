@@ -170,7 +170,7 @@ impl Group {
             return Ok(());
         }
         let held = self.caches.offsets()[slot] as usize;
-        prefixes.keep((&row.ids, held), &self.caches, slot, Moment::Decode)
+        prefixes.keep((&row.keys(), held), &self.caches, slot, Moment::Decode)
     }
 
     /// All rows, at the end of a group that failed.

@@ -1,5 +1,6 @@
 //! What callers hand to the engine thread.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use inference_core::GenerateOptions;
@@ -10,11 +11,14 @@ use super::inspect::InspectJob;
 use super::output::TextState;
 use super::prompt_logprobs::PromptLogprobs;
 use super::shared::Sender as JobSender;
+use crate::sight::Scene;
 
 /// One request, ready to run: validated options and ids, and where its tokens go.
 pub(crate) struct Job {
     /// The prompt; not empty, every id below the vocabulary's size.
     pub ids: Vec<u32>,
+    /// Its pictures, where it has any.
+    pub scene: Option<Arc<Scene>>,
     /// Validated, with the model's own defaults filled in.
     pub options: GenerateOptions,
     /// Ids that end the generation.

@@ -46,6 +46,8 @@ pub(super) struct Wanted {
     pub new: Option<usize>,
     /// Bytes that the prompt's log probabilities take.
     pub report: u64,
+    /// Bytes that its pictures take.
+    pub sight: u64,
 }
 
 /// What is in use and set aside when a request asks to be admitted.
@@ -131,6 +133,14 @@ impl Budget {
         self.activations(self.chunk) + self.answers(1)
     }
 
+    /// Bytes that so many positions more than a chunk has take, of prompts up to the longest chunk twice.
+    pub fn longer_chunk(&self, positions: usize) -> u64 {
+        match positions as u64 {
+            0 => 0,
+            more => self.activations(more) + self.score_bytes * more * 2 * (self.chunk + more),
+        }
+    }
+
     /// Bytes of the caches that are held twice while so many rows, a whole prompt, are written to them.
     fn moved(&self, rows: u64) -> u64 {
         if rows >= pass::MANY_ROWS as u64 {
@@ -190,15 +200,17 @@ impl Budget {
         in_use: InUse,
         limit: u64,
     ) -> Admission {
-        let Wanted { prompt, new, report } = wanted;
+        let Wanted { prompt, new, report, sight } = wanted;
         let available = limit.saturating_sub(in_use.fixed);
-        let alone = |new: usize| self.caches(1, prompt + new) + self.work(prompt, new) + report;
+        let alone =
+            |new: usize| self.caches(1, prompt + new) + self.work(prompt, new) + report + sight;
         let most = new.unwrap_or(context_left).min(context_left);
         let least = if new.is_none() { 1.min(most) } else { most };
         if alone(least) > available {
             let told = if report > 0 { " and its log probabilities" } else { "" };
+            let seen = if sight > 0 { " and its pictures" } else { "" };
             return Admission::Refuse(Error::Memory {
-                what: format!("a prompt of {prompt} tokens with {least} new ones{told}"),
+                what: format!("a prompt of {prompt} tokens with {least} new ones{told}{seen}"),
                 needed: alone(least),
                 available,
                 remedy: "ask for fewer tokens, set a shorter context length or a smaller prefill chunk, or raise the memory limit".into(),
@@ -207,7 +219,7 @@ impl Budget {
         // Beside others, a row has what it needs for a while; should all grow until nothing is
         // left, the youngest makes room and is computed again later.
         let ahead = Budget::ahead(prompt, most);
-        let soon = self.caches(1, ahead) + self.work(prompt, ahead - prompt) + report;
+        let soon = self.caches(1, ahead) + self.work(prompt, ahead - prompt) + report + sight;
         if in_use.rows > 0 && in_use.rows + soon > available {
             return Admission::Wait;
         }

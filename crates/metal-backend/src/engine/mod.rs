@@ -6,6 +6,8 @@
 mod classify;
 pub(crate) mod device;
 mod drawn;
+mod eyes;
+mod features;
 mod group;
 mod handle;
 mod inspect;

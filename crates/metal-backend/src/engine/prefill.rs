@@ -4,9 +4,11 @@ use std::time::{Duration, Instant};
 
 use mlx_ffi::{Array, Indices, async_eval, eval_all, memory, on_cpu};
 
+use super::eyes::Eyes;
 use super::pass;
 use super::plan::Waiting;
 use super::row::Row;
+use super::served::Served;
 use crate::cache::{Caches, Storage};
 use crate::error::Result;
 use crate::layers::{Decoder, Pass};
@@ -37,6 +39,8 @@ struct Progress {
     stop: usize,
     /// Positions that fill the row up, behind its own.
     filling: i32,
+    /// How it sees its pictures.
+    eyes: Option<Eyes>,
 }
 
 impl Progress {
@@ -50,7 +54,10 @@ impl Progress {
         // generated before it was preempted never belonged to its first chunk.
         let first = if self.done == 0 { self.row.first_pass().max(1) } else { usize::MAX };
         let stop = if self.done < self.stop { self.stop - self.done } else { usize::MAX };
-        (chunk - self.done % chunk).min(self.left()).min(first).min(stop)
+        let ids = (chunk - self.done % chunk).min(self.left()).min(first).min(stop);
+        self.eyes.as_ref().map_or(ids, |eyes| {
+            eyes.scene().chunk_end(self.done, self.done + ids).min(self.end) - self.done
+        })
     }
 }
 
@@ -67,7 +74,8 @@ impl Prefill {
         // The last id is the first step of decoding. Without tokens to generate, there is none.
         let end = row.ids.len() - usize::from(row.max_tokens > 0);
         let done = caches.offsets().first().map_or(0, |offset| *offset as usize);
-        let prompts = vec![Progress { row, done, end, stop, filling: 0 }];
+        let eyes = row.scene.clone().map(Eyes::new);
+        let prompts = vec![Progress { row, done, end, stop, filling: 0, eyes }];
         Prefill { prompts, caches, pass: None, reading: None }
     }
 
@@ -120,7 +128,8 @@ impl Prefill {
 
     /// Whether its next chunk can be computed together with that of others.
     pub fn can_share(&self) -> bool {
-        let is_plain = |row: &Row| row.prompt_logprobs.is_none() && !row.was_retried;
+        let is_plain =
+            |row: &Row| row.prompt_logprobs.is_none() && !row.was_retried && row.scene.is_none();
         self.is_between_chunks()
             && self.prompts.iter().any(|prompt| prompt.left() > 0)
             && self.caches.can_join()
@@ -162,6 +171,21 @@ impl Prefill {
         Ok(left)
     }
 
+    /// Computes for about `quantum` what the next chunk sees of pictures, before its first layer. True once
+    /// all of it is there.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn look(&mut self, served: &Served, quantum: Duration) -> Result<bool> {
+        let columns = self.parts(served.chunk).max().unwrap_or(0);
+        match (&self.pass, &mut self.prompts[..]) {
+            (None, [Progress { done, eyes: Some(eyes), .. }]) => {
+                Ok(eyes.look(&(*done..*done + columns), served, quantum)?)
+            }
+            _ => Ok(true),
+        }
+    }
+
     /// Computes `layers` more layers of a chunk, and waits for them. The chunk must be the same
     /// from its first layer to its last.
     ///
@@ -199,6 +223,10 @@ impl Prefill {
 
     /// The pass of `columns` ids of each row, of which only its part counts.
     fn begin(&self, model: &Decoder, parts: &[usize], columns: usize) -> Result<Pass> {
+        if let [Progress { row, done, eyes: Some(eyes), .. }] = &self.prompts[..] {
+            let chunk = *done..*done + columns;
+            return Ok(eyes.begin(model, &row.ids[chunk.clone()], chunk, &self.caches)?);
+        }
         let of_row = |(prompt, part): (&Progress, &usize)| {
             let ids = &prompt.row.ids[prompt.done..prompt.done + part];
             // What fills a row up is never looked at.

@@ -1,6 +1,8 @@
 //! One running request: its draws, its text, its times. Its keys and values lie in the caches of
 //! the batch that it is a row of.
 
+use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use inference_core::{
@@ -14,11 +16,14 @@ use super::prompt_logprobs::{PromptLogprobs, ranked};
 use super::step_clock::{Part, StepClock};
 use crate::error::{Result, not_numbers};
 use crate::sampling::{Report, Sampler};
+use crate::sight::Scene;
 
 /// All that belongs to one request but its keys and values.
 pub(super) struct Row {
     /// The prompt, then what was generated.
     pub ids: Vec<u32>,
+    /// The prompt's pictures, where it has any.
+    pub scene: Option<Arc<Scene>>,
     pub sampler: Sampler,
     /// The most tokens to generate; admitted.
     pub max_tokens: usize,
@@ -51,10 +56,21 @@ struct Times {
 impl Row {
     /// A request that begins now.
     pub fn new(job: Job, sampler: Sampler, max_tokens: usize) -> Row {
-        let Job { ids, options, eos_token_ids, prompt_logprobs, text, output, queued_at, .. } = job;
+        let Job {
+            ids,
+            scene,
+            options,
+            eos_token_ids,
+            prompt_logprobs,
+            text,
+            output,
+            queued_at,
+            ..
+        } = job;
         Row {
             prompt_tokens: ids.len(),
             ids,
+            scene,
             sampler,
             max_tokens,
             prompt_logprobs,
@@ -74,6 +90,16 @@ impl Row {
                 first_sent: None,
             },
         }
+    }
+
+    /// What its ids are known by, where prefixes are kept.
+    pub fn keys(&self) -> Cow<'_, [u32]> {
+        self.scene.as_ref().map_or(Cow::Borrowed(&self.ids), |scene| scene.keys(&self.ids))
+    }
+
+    /// Whether its first so many ids end inside of a picture.
+    pub fn is_inside_picture(&self, end: usize) -> bool {
+        self.scene.as_ref().is_some_and(|scene| scene.is_inside(end))
     }
 
     /// Takes note of how many ids a cache holds when the request begins, and why not more; what it

@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use inference_core::{CacheMiss, Error, FinishReason};
+use inference_core::{Error, FinishReason};
 use mlx_ffi::{Device, memory};
 
 use super::classify::Lane;
@@ -166,12 +166,14 @@ impl<'a> Scheduler<'a> {
             let wanted = match (self.set_back.front(), self.queue.front()) {
                 (Some(row), _) => {
                     let new = Some(row.max_tokens - row.generated());
-                    Wanted { prompt: row.ids.len(), new, report: 0 }
+                    let sight = self.served.sight_bytes(row.scene.as_deref());
+                    Wanted { prompt: row.ids.len(), new, report: 0, sight }
                 }
                 (None, Some(job)) => Wanted {
                     prompt: job.ids.len(),
                     new: job.options.max_tokens,
                     report: self.report_bytes(job.prompt_logprobs.as_ref()),
+                    sight: self.served.sight_bytes(job.scene.as_deref()),
                 },
                 (None, None) => return,
             };
@@ -237,7 +239,10 @@ impl<'a> Scheduler<'a> {
         let prefills = self.prefills.iter().map(|prefill| {
             let longest = prefill.rows().map(|row| row.ids.len()).max().unwrap_or(0);
             let reports = prefill.rows().map(|row| self.report_bytes(row.prompt_logprobs.as_ref()));
-            budget.caches(prefill.rows().count(), longest) + reports.sum::<u64>()
+            let sights = prefill.rows().map(|row| self.served.sight_bytes(row.scene.as_deref()));
+            budget.caches(prefill.rows().count(), longest)
+                + reports.sum::<u64>()
+                + sights.sum::<u64>()
         });
         let groups = self.groups.iter().map(|group| self.set_aside(group));
         let lanes = [self.classifications.set_aside(), self.inspections.set_aside()];
@@ -281,41 +286,6 @@ impl<'a> Scheduler<'a> {
                 job.output.into_inner().fail(Error::Engine(error.to_string()));
             }
         }
-    }
-
-    fn begin_prefill(&mut self, mut row: Row) {
-        let Served { model, specs, storage, .. } = self.served;
-        let total = row.ids.len() + row.max_tokens - row.generated();
-        let factors = model.rope_factors(row.ids.len());
-        let mut caches = Caches::new(specs, *storage, 1, total).with_rope_factors(factors);
-        // What is told of the prompt's tokens is computed with them.
-        let computes_all = row.prompt_logprobs.is_some();
-        let known = if computes_all { &[] } else { &row.ids[..] };
-        match self.prefixes.fill(&mut caches, known, self.served.usable()) {
-            Ok(miss) => {
-                let miss = match miss {
-                    Some(CacheMiss::Off) => miss,
-                    _ if computes_all => Some(CacheMiss::PromptLogprobs),
-                    _ => miss,
-                };
-                row.cached(caches.offsets()[0] as usize, miss);
-                let stop = self.stop(row.ids.len(), &caches);
-                self.prefills.push(Prefill::new(row, caches, stop));
-                self.beat();
-            }
-            Err(error) => self.fail_prefills(vec![row], error.into()),
-        }
-    }
-
-    /// Ids of a prompt after which a chunk ends so that a snapshot can be taken there; 0: nowhere.
-    fn stop(&self, ids: usize, caches: &Caches) -> usize {
-        // Computed by itself, a row's chunks are those that it has without a cache.
-        if !caches.need_snapshots() || !self.prefixes.is_on() || self.served.alone {
-            return 0;
-        }
-        let stop = PrefixCache::whole_blocks(ids);
-        // A first chunk that sees itself as it is stays whole.
-        if stop < self.served.usable().least { 0 } else { stop }
     }
 
     /// Lets rows whose prompts are computed decode, in a batch where they can.

@@ -2,6 +2,7 @@
 
 use mlx_ffi::Device;
 
+use super::features::Features;
 use super::memory::Budget;
 use crate::cache::{StateSpec, Storage, Usable};
 use crate::kernels::Kernels;
@@ -24,6 +25,8 @@ pub(super) struct Served {
     /// Whose kernels compute.
     pub kernels: Kernels,
     pub device: Device,
+    /// What was seen last.
+    pub features: Features,
 }
 
 impl Served {

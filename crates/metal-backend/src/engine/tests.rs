@@ -66,6 +66,7 @@ fn job(ids: Vec<u32>, tokenizer: &Tokenizer, broken: &[String]) -> (Job, Generat
     let (eos_token_ids, protected_ids) = (Vec::new(), Vec::new());
     let (constraint, prompt_logprobs, queued_at) = (None, None, Instant::now());
     let job = Job {
+        scene: None,
         ids,
         options,
         eos_token_ids,
@@ -197,6 +198,7 @@ fn rows_take_the_slots_of_others_and_say_what_they_say_alone() {
     let budget = Budget::new(&model, (&specs, storage), dtype_size, Device::Cpu, sizes);
     let context_length = description.info.context_length;
     let mut served = Served {
+        features: super::features::Features::new(),
         device: Device::Cpu,
         specs,
         storage,

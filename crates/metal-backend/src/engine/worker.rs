@@ -9,6 +9,7 @@ use inference_core::Error;
 use mlx_ffi::{Device, memory};
 
 use super::device::{self, out_of_memory};
+use super::features::Features;
 use super::job::Command;
 use super::memory::Budget;
 use super::scheduler::Scheduler;
@@ -128,6 +129,7 @@ fn load_model(
     }
     let served = Served {
         device: options.device,
+        features: Features::new(),
         specs,
         storage,
         budget,

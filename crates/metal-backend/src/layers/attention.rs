@@ -9,7 +9,7 @@ use super::{
     Fusion, HeadSizes, Linear, Observed, OutputGate, PositionScale, Positions, QkNorms, Qkv,
     RmsNorm, Rope, Workspace,
 };
-use crate::cache::{KvCache, KvSpec, Mask, Slot, View, Visible};
+use crate::cache::{Ahead, KvCache, KvSpec, Mask, Slot, View, Visible};
 use crate::config::RopePairs;
 use crate::kernels::{Columns, Kernels};
 
@@ -28,6 +28,8 @@ pub(crate) struct AttentionConfig {
     pub softcap: Option<f32>,
     /// How many positions a position sees, itself included; `None`: all before it.
     pub window: Option<i32>,
+    /// Whether the positions of a picture see each other.
+    pub ahead: Ahead,
     pub sharing: Sharing,
 }
 
@@ -140,11 +142,12 @@ impl Attention {
         view: &View,
         positions: &mut Positions,
     ) -> Result<Array> {
+        let spans = positions.spans(self.config.ahead).to_vec();
         if let Some(observed) = positions.observer() {
             let sinks = self.sinks.as_ref().map(Array::share).transpose()?;
             let AttentionConfig { scale, softcap, .. } = self.config;
             let scores = Scores { scale, softcap, sinks };
-            *observed = Some(Observed::new(q, k, view, scores)?);
+            *observed = Some(Observed::new(q, k, view, scores)?.ahead(spans));
         }
         self.attended(q, view, positions)
     }
@@ -305,7 +308,8 @@ impl Attention {
     fn attended(&self, q: &Array, view: &View, positions: &mut Positions) -> Result<Array> {
         let (k, v) = (&view.keys, &view.values);
         let has_one_type = k.dtype() == q.dtype() && v.dtype() == q.dtype();
-        if self.kernels == Kernels::Cpu && has_one_type {
+        let sees_ahead = !positions.spans(self.config.ahead).is_empty();
+        if self.kernels == Kernels::Cpu && has_one_type && !sees_ahead {
             let Visible { ref starts, causal, window } = view.visible;
             let visible = cpu::Visible { starts, causal, window };
             let AttentionConfig { scale, softcap, .. } = self.config;
@@ -322,7 +326,7 @@ impl Attention {
         let (k, v) = (&view.keys, &view.values);
         let [b, n_heads, l, d] = q.dims()?;
         let Some(softcap) = self.config.softcap else {
-            let mask = match positions.mask(view, l)? {
+            let mask = match positions.mask(view, l, self.config.ahead)? {
                 Mask::None => AttentionMask::None,
                 Mask::Causal => AttentionMask::Causal,
                 Mask::Array(array) => AttentionMask::Array(array),

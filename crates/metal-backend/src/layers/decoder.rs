@@ -3,8 +3,8 @@
 use mlx_ffi::{Array, Indices, Result, ops};
 
 use super::{
-    Block, Embedding, Fusion, LayerInputs, Linear, Pass, Positions, RmsNorm, StepCapture, Streams,
-    Workspace,
+    Block, Embedding, Fusion, LayerInputs, Linear, Pass, Positions, RmsNorm, Seen, StepCapture,
+    Streams, Tower, Workspace,
 };
 use crate::cache::{Caches, RopeFactors};
 use crate::kernels::Kernels;
@@ -46,6 +46,8 @@ pub(crate) struct Decoder {
     /// The longest sequence whose positions are encoded as in the model's first training (LongRoPE);
     /// all positions of a longer one are encoded in another way.
     pub original_context: Option<i32>,
+    /// What sees pictures, where the model does.
+    pub tower: Option<Tower>,
     /// Whose kernels compute it.
     pub kernels: Kernels,
 }
@@ -73,6 +75,17 @@ impl Decoder {
     /// [`Pass::new`].
     pub fn begin(&self, ids: &Indices, caches: &Caches) -> Result<Pass> {
         self.begin_at(ids, Positions::after(caches))
+    }
+
+    /// The pass of one row's `ids`, `[1, l]`, with what it sees beside them, before its first layer. In the
+    /// places of pictures, `ids` are what stands for one where only ids count.
+    pub fn begin_seeing(&self, ids: &Indices, caches: &Caches, seen: Seen) -> Result<Pass> {
+        let h = self.embed(ids)?;
+        let h = seen.in_place(&h)?;
+        let inputs =
+            self.layer_inputs.as_ref().map(|inputs| inputs.forward(ids, &h)).transpose()?;
+        let positions = Positions::after(caches).seeing(seen);
+        Ok(Pass::new(h, positions).with_layer_inputs(inputs))
     }
 
     fn begin_at(&self, ids: &Indices, positions: Positions) -> Result<Pass> {

@@ -6,7 +6,7 @@ use mlx_ffi::{Array, Dtype, Result, cpu, fast, ops};
 
 use super::observed::Scores;
 use super::{Fusion, HeadLinear, HeadSizes, Linear, Observed, Positions, RmsNorm, Rope, Workspace};
-use crate::cache::{KvCache, KvSpec, Mask, View, Visible};
+use crate::cache::{Ahead, KvCache, KvSpec, Mask, View, Visible};
 use crate::kernels::Kernels;
 
 /// The sizes of latent attention.
@@ -114,7 +114,7 @@ impl LatentAttention {
     }
 
     /// `x`, `[b, n, l, rope]`, at these positions.
-    fn turned(&self, x: &Array, positions: &Positions) -> Result<Array> {
+    fn turned(&self, x: &Array, positions: &mut Positions) -> Result<Array> {
         self.rope.as_ref().map_or_else(|| x.share(), |rope| rope.forward(x, positions))
     }
 
@@ -127,7 +127,7 @@ impl LatentAttention {
             return cpu::attention(q, k, v, scale, None, None, visible);
         }
         let [b, heads, l, _] = q.dims()?;
-        let mask = match positions.mask(view, l)? {
+        let mask = match positions.mask(view, l, Ahead::Never)? {
             Mask::None => AttentionMask::None,
             Mask::Causal => AttentionMask::Causal,
             Mask::Array(array) => AttentionMask::Array(array),

@@ -18,6 +18,7 @@ mod head_linear;
 mod latent;
 mod latent_moe;
 mod layer_inputs;
+mod layer_norm;
 mod linear;
 mod lora;
 mod mamba2;
@@ -34,10 +35,12 @@ mod qkv;
 mod rope;
 mod rotation;
 mod routing;
+mod seen;
 mod short_convolution;
 mod side_by_side;
 mod step_offsets;
 mod streams;
+mod tower;
 mod weight;
 mod workspace;
 
@@ -60,6 +63,7 @@ pub(crate) use head_linear::HeadLinear;
 pub(crate) use latent::{LatentAttention, LatentQueries, LatentSizes};
 pub(crate) use latent_moe::LatentMoe;
 pub(crate) use layer_inputs::LayerInputs;
+pub(crate) use layer_norm::LayerNorm;
 pub(crate) use linear::Linear;
 pub(crate) use lora::{ExpertLora, Lora};
 pub(crate) use mamba2::{GatedNorm, Mamba2, MambaSizes};
@@ -76,8 +80,13 @@ pub(crate) use qkv::{QkNorms, Qkv};
 pub(crate) use rope::Rope;
 pub(crate) use rotation::Rotation;
 pub(crate) use routing::{ExpertGroups, Routing, Score, ScoredRouting};
+pub(crate) use seen::Seen;
 pub(crate) use short_convolution::ShortConvolution;
 pub(crate) use side_by_side::{Multipliers, SideBySide};
 pub(crate) use streams::Streams;
+pub(crate) use tower::{
+    Axes, ClippedLinear, Entry, Exit, GateBy, Look, Merger, Network, PatchPositions, QkvLinears,
+    Tower, TowerAttention, TowerBlock, TowerNorm, TowerRope,
+};
 pub(crate) use weight::Weight;
 pub(crate) use workspace::Workspace;

@@ -2,11 +2,13 @@
 
 use std::cell::OnceCell;
 
+use std::ops::Range;
+
 use mlx_ffi::{Array, Result};
 
 use super::step_offsets::{SharedOffsets, SlotOffsets};
-use super::{Observed, Rotation};
-use crate::cache::{Caches, Mask, RopeFactors, Slot, View, Visible};
+use super::{Observed, Rotation, Seen};
+use crate::cache::{Ahead, Caches, Mask, RopeFactors, Slot, View, Visible};
 
 /// The positions of one pass through the layers: `l` for each row of the batch.
 #[derive(Debug)]
@@ -18,14 +20,18 @@ pub(crate) struct Positions {
     rope_factors: RopeFactors,
     /// Positions of each row that count; empty: all. Others fill rows up behind their ends.
     lengths: Vec<i32>,
-    /// Layers of one kind are in the same state, so they share a mask: (visible, l, n).
-    masks: Vec<((Visible, i32, i32), Mask)>,
+    /// Layers of one kind are in the same state, so they share a mask: (visible, l, n, ahead).
+    masks: Vec<((Visible, i32, i32, Ahead), Mask)>,
     /// Cosines and sines of their angles, for each kind of layer.
     cos_sin: Vec<(Rotation, Array)>,
     /// What steps have on the device.
     on_device: SharedOffsets,
     /// Where attention leaves what it sees, where somebody observes it.
     observer: Option<Option<Observed>>,
+    /// Of each of one row's positions, what rotations take in its place: by time, row and column.
+    given: Option<Vec<[i32; 3]>>,
+    /// Positions that see each other, whatever comes first.
+    spans: Vec<Range<i32>>,
     /// What layers lend to later ones: the lender's number, what its queries see, and its new keys.
     lent: Vec<(usize, View, Array)>,
 }
@@ -39,7 +45,7 @@ impl Positions {
     /// The positions that follow those of `caches`, for a step whose offsets stay `on_device`.
     pub fn of_step(caches: &Caches, on_device: SharedOffsets) -> Positions {
         Positions {
-            offsets: caches.offsets().to_vec(),
+            offsets: caches.positions(),
             each: OnceCell::new(),
             rope_factors: caches.rope_factors(),
             lengths: Vec::new(),
@@ -47,8 +53,20 @@ impl Positions {
             cos_sin: Vec::new(),
             on_device,
             observer: None,
+            given: None,
+            spans: Vec::new(),
             lent: Vec::new(),
         }
+    }
+
+    /// The positions of a pass that sees pictures.
+    pub fn seeing(self, seen: Seen) -> Positions {
+        Positions { given: seen.positions, spans: seen.spans, ..self }
+    }
+
+    /// Whether rotations take others than the places.
+    pub fn are_given(&self) -> bool {
+        self.given.is_some()
     }
 
     /// Lends what a layer's queries see and its new keys, `[b, n_kv_heads, l, head_dim]`, under a number.
@@ -121,6 +139,14 @@ impl Positions {
         if let Some((_, values)) = self.cos_sin.iter().find(is_known) {
             return values.share();
         }
+        if let Some(given) = &self.given {
+            let mut values = Vec::new();
+            given.iter().for_each(|position| rotation.push_axes(*position, &mut values));
+            let dims = values.len() as i32 / l.max(1);
+            let values = Array::from_f32(&values, &[1, l, dims])?;
+            self.cos_sin.push((rotation, values.share()?));
+            return Ok(values);
+        }
         let same = self.offsets.get(..1).unwrap_or(&[0]);
         let rows = if self.differ() { &self.offsets[..] } else { same };
         let mut values = Vec::new();
@@ -139,17 +165,28 @@ impl Positions {
         self.on_device.borrow_mut().of(slot, &self.offsets, n_heads)
     }
 
-    /// The mask for `l` queries over a view.
-    pub fn mask(&mut self, view: &View, l: i32) -> Result<&Mask> {
+    /// The positions that see each other in a layer that sees `ahead`.
+    pub fn spans(&self, ahead: Ahead) -> &[Range<i32>] {
+        match ahead {
+            Ahead::Never => &[],
+            Ahead::WithinPictures => &self.spans,
+        }
+    }
+
+    /// The mask for `l` queries over a view, in a layer that sees `ahead`.
+    pub fn mask(&mut self, view: &View, l: i32, ahead: Ahead) -> Result<&Mask> {
         let [_, _, n, _] = view.keys.dims()?;
-        let known = self.masks.iter().position(|((visible, queries, keys), _)| {
-            (queries, keys) == (&l, &n) && *visible == view.visible
+        let known = self.masks.iter().position(|((visible, queries, keys, sees), _)| {
+            (queries, keys, sees) == (&l, &n, &ahead) && *visible == view.visible
         });
         let index = match known {
             Some(index) => index,
             None => {
-                let mask = view.visible.mask(l, n)?;
-                self.masks.push(((view.visible.clone(), l, n), mask));
+                let mask = match self.spans(ahead) {
+                    [] => view.visible.mask(l, n)?,
+                    spans => Mask::Array(view.visible.array_ahead(l, n, spans)?),
+                };
+                self.masks.push(((view.visible.clone(), l, n, ahead), mask));
                 self.masks.len() - 1
             }
         };

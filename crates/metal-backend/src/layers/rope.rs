@@ -22,6 +22,8 @@ pub(crate) struct Rope {
     scale: f32,
     /// What the values to be rotated are multiplied with, a scalar.
     attention_factor: Option<f32>,
+    /// Which of a picture's three positions turns each pair.
+    axes: Option<Rc<[u8]>>,
 }
 
 #[derive(Debug)]
@@ -64,7 +66,8 @@ impl Frequencies {
 impl Rope {
     /// An encoding of the first `dims` values of each head.
     pub fn new(dims: i32, config: &RopeConfig) -> Result<Rope> {
-        Ok(Rope { pairs: config.pairs, ..Rope::of_halves(dims, config)? })
+        let axes = config.sections.as_ref().map(|sections| sections.axes(dims / 2));
+        Ok(Rope { pairs: config.pairs, axes, ..Rope::of_halves(dims, config)? })
     }
 
     fn of_halves(dims: i32, config: &RopeConfig) -> Result<Rope> {
@@ -165,7 +168,7 @@ impl Rope {
 
     fn with_frequencies(dims: i32, frequencies: Frequencies) -> Rope {
         let (pairs, scale) = (RopePairs::Halves, 1.0);
-        Rope { dims, pairs, frequencies, long: None, scale, attention_factor: None }
+        Rope { dims, pairs, frequencies, long: None, scale, attention_factor: None, axes: None }
     }
 
     /// Which values are rotated together.
@@ -195,11 +198,38 @@ impl Rope {
     pub fn rotation(&self, factors: RopeFactors) -> Rotation {
         let inv_freq = Rc::clone(&self.frequencies(factors).inv_freq);
         let attention_factor = self.attention_factor.unwrap_or(1.0);
-        Rotation { inv_freq, scale: self.scale, attention_factor }
+        Rotation { inv_freq, scale: self.scale, attention_factor, axes: self.axes.clone() }
+    }
+
+    /// `x`, `[1, n, l, head_dim]`, whose halves are rotated by positions that were given.
+    fn turned(&self, x: &Array, positions: &mut Positions) -> Result<Array> {
+        if self.pairs != RopePairs::Halves {
+            return Err(mlx_ffi::Error::new("neighbours have one position each"));
+        }
+        let [_, _, l, head_dim] = x.dims()?;
+        let half = self.dims / 2;
+        let turns = positions.cos_sin(self.rotation(positions.rope_factors()), l)?;
+        let part = |array: &Array, first: i32, end: i32| ops::slice_axis(array, -1, first, end);
+        // [1, l, half], for all heads.
+        let (cos, sin) = (part(&turns, 0, half)?, part(&turns, half, 2 * half)?);
+        let wide = ops::astype(x, mlx_ffi::Dtype::F32)?;
+        let (low, high) = (part(&wide, 0, half)?, part(&wide, half, 2 * half)?);
+        let times = |a: &Array, b: &Array| ops::multiply(a, b);
+        let turned_low = ops::subtract(&times(&low, &cos)?, &times(&high, &sin)?)?;
+        let turned_high = ops::add(&times(&high, &cos)?, &times(&low, &sin)?)?;
+        let mut parts = vec![turned_low, turned_high];
+        if head_dim > self.dims {
+            parts.push(part(&wide, self.dims, head_dim)?);
+        }
+        let turned = ops::concatenate(&parts.iter().collect::<Vec<_>>(), -1)?;
+        ops::astype(&turned, x.dtype())
     }
 
     /// `x`, `[b, n, l, head_dim]`, at these positions.
-    pub fn forward(&self, x: &Array, positions: &Positions) -> Result<Array> {
+    pub fn forward(&self, x: &Array, positions: &mut Positions) -> Result<Array> {
+        if positions.are_given() {
+            return self.turned(x, positions);
+        }
         let frequencies = match &self.frequencies(positions.rope_factors()).given {
             Given::Base(base) => RopeFrequencies::Base(*base),
             Given::Wavelengths(values) => RopeFrequencies::Wavelengths(values),

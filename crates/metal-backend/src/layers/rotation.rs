@@ -13,6 +13,8 @@ pub(crate) struct Rotation {
     pub scale: f32,
     /// What the values are multiplied with as they are rotated.
     pub attention_factor: f32,
+    /// Which of three positions turns each pair: time, row or column; `None`: there is one.
+    pub axes: Option<Rc<[u8]>>,
 }
 
 impl Rotation {
@@ -20,5 +22,17 @@ impl Rotation {
     pub fn push_cos_sin(&self, position: i32, to: &mut Vec<f32>) {
         let inv_freq = self.inv_freq.iter().copied();
         to.extend(cpu::turns(inv_freq, position, self.scale, self.attention_factor));
+    }
+
+    /// Appends the same at the positions of three axes.
+    pub fn push_axes(&self, positions: [i32; 3], to: &mut Vec<f32>) {
+        let of_axis = |position: i32| -> Vec<f32> {
+            let inv_freq = self.inv_freq.iter().copied();
+            cpu::turns(inv_freq, position, self.scale, self.attention_factor).collect()
+        };
+        let all = positions.map(of_axis);
+        let pairs = self.inv_freq.len();
+        let axis = |pair: usize| self.axes.as_ref().map_or(0, |axes| usize::from(axes[pair]));
+        to.extend((0..2 * pairs).map(|at| all[axis(at % pairs)][at]));
     }
 }

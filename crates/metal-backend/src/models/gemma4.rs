@@ -2,20 +2,22 @@
 //! The small models give each layer an input of its own, and the last layers no keys. The largest has a
 //! mixture of experts beside each dense network.
 
+use crate::cache::Ahead;
 use crate::config::{Config, RopeConfig, RopePairs, RopeScaling};
 use crate::error::{Error, Result};
 use crate::kernels::Activation;
 use crate::layers::{Decoder, DenseAndMoe, Ending, FeedForward, Mlp, Moe, Routing, Sharing};
 use crate::shape::{
-    AttentionParts, ExpertNames, Experts, Language, NormSpan, Shape, Values, activation, sharing,
-    windows,
+    AttentionParts, ExpertNames, Experts, Language, NormSpan, Shape, Values, activation,
+    gemma4_tower, sharing, windows,
 };
 use crate::weights::Weights;
 
-/// Builds the language model of `Gemma4ForConditionalGeneration`; what sees and hears is left aside.
+/// Builds `Gemma4ForConditionalGeneration`; what hears is left aside.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
+    let tower = gemma4_tower(config, w, Language::width(config)?)?;
     let Language { config, head, model } = Language::of_speech(config, w)?;
-    build(&config, &head, &model)
+    Ok(Decoder { tower, ..build(&config, &head, &model)? })
 }
 
 /// Builds `Gemma4ForCausalLM`, the language model by itself.
@@ -56,6 +58,7 @@ fn build(config: &Config, w: &Weights, model: &Weights) -> Result<Decoder> {
         windows(config, near.num_hidden_layers, Some(window), |index| (index + 1) % pattern != 0)?;
     let borrowing = config.opt_index("num_kv_shared_layers")?.unwrap_or(0);
     let sharing = sharing(&windows, borrowing)?;
+    let sees_whole = config.opt_text("use_bidirectional_attention")? == Some("vision");
     let is_double = config.opt_flag("use_double_wide_mlp")?.unwrap_or(false);
     let inner = near.intermediate_size;
     let wide = if is_double { near.both_intermediate()? } else { inner };
@@ -70,6 +73,7 @@ fn build(config: &Config, w: &Weights, model: &Weights) -> Result<Decoder> {
             qk_norms: NormSpan::Head,
             scale: Some(1.0),
             window: windows[index],
+            ahead: if sees_whole && !is_far { Ahead::WithinPictures } else { Ahead::Never },
             values: if is_far && keys_are_values { Values::NormedKeys } else { Values::Normed },
             sharing: sharing[index],
             ..AttentionParts::PLAIN
@@ -130,6 +134,7 @@ fn far_rope(config: &Config) -> Result<RopeConfig> {
         scaling: RopeScaling::Proportional { part: 0.25, factor: 1.0 },
         partial_rotary_factor: 1.0,
         pairs: RopePairs::Halves,
+        sections: None,
     })
 }
 

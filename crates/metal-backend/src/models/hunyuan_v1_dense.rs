@@ -51,5 +51,6 @@ fn rope(config: &Config, head_dim: i32) -> Result<RopeConfig> {
         scaling: RopeScaling::None,
         partial_rotary_factor: 1.0,
         pairs: RopePairs::Halves,
+        sections: None,
     })
 }

@@ -1,21 +1,28 @@
-//! The language part of the multimodal Mistral checkpoints: Mistral Small 3.1 and 3.2, Ministral 3.
+//! The multimodal Mistral checkpoints: Mistral Small 3.1 and 3.2, Ministral 3.
 
 use super::{ministral3, mistral};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::layers::Decoder;
-use crate::shape::Language;
+use crate::shape::{Language, pixtral_tower};
 use crate::weights::Weights;
 
-/// Builds the language model of `Mistral3ForConditionalGeneration`; the vision tower is left aside.
+/// Builds `Mistral3ForConditionalGeneration`.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
+    let text = config.object("text_config")?;
+    let eps = text.map(|text| text.opt_positive("rms_norm_eps")).transpose()?.flatten();
+    let eps = eps.unwrap_or(1e-6) as f32;
+    let tower = pixtral_tower(config, w, (Language::width(config)?, eps))?;
     let Language { config, head, model } =
         Language::of(config, w, &["vision_tower.", "multi_modal_projector."])?;
-    match config.opt_text("model_type")? {
-        None | Some("mistral") => mistral::build(&config, &head, &model),
-        Some("ministral3") => ministral3::build(&config, &head, &model),
-        Some(other) => Err(Error::model(format!(
-            "config.json: `text_config` has the `model_type` `{other}`, known are mistral, ministral3"
-        ))),
-    }
+    let decoder = match config.opt_text("model_type")? {
+        None | Some("mistral") => mistral::build(&config, &head, &model)?,
+        Some("ministral3") => ministral3::build(&config, &head, &model)?,
+        Some(other) => {
+            return Err(Error::model(format!(
+                "config.json: `text_config` has the `model_type` `{other}`, known are mistral, ministral3"
+            )));
+        }
+    };
+    Ok(Decoder { tower, ..decoder })
 }

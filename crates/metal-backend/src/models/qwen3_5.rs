@@ -1,23 +1,28 @@
 //! Qwen 3.5, 3.6 and 3.8: three gated delta nets to one attention layer, whose output is gated.
 
-use crate::config::{Config, RopeConfig};
+use crate::config::{Config, RopeConfig, RopeSections};
 use crate::error::Result;
 use crate::kernels::Activation;
 use crate::layers::{Decoder, DeltaSizes, FeedForward, Mixer};
-use crate::shape::{AttentionParts, Language, NormSpan, Shape, activation, attention_layers};
+use crate::shape::{
+    AttentionParts, Language, NormSpan, Shape, activation, attention_layers, qwen_tower,
+};
 use crate::weights::Weights;
 
 /// The base of the wavelengths where config.json does not state it.
 pub(super) const THETA: f64 = 10_000_000.0;
 
+/// Which pairs turn by time, row and column where config.json does not state it.
+const SECTIONS: RopeSections = RopeSections { sizes: [11, 11, 10], interleaved: true };
+
 /// What a part before the language model's own is called.
 pub(super) const VISION: [&str; 2] = ["visual.", "vision_tower."];
 
-/// Builds the language model of `Qwen3_5ForConditionalGeneration`; the vision tower and the layers that
-/// predict further tokens are set aside.
+/// Builds `Qwen3_5ForConditionalGeneration`; the layers that predict further tokens are set aside.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
+    let tower = qwen_tower(config, w, Language::width(config)?)?;
     let Language { config, head, model } = Language::of(config, w, &VISION)?;
-    build(&config, &head, &model)
+    Ok(Decoder { tower, ..build(&config, &head, &model)? })
 }
 
 /// Builds `Qwen3_5ForCausalLM`, the language model by itself.
@@ -58,12 +63,14 @@ impl Hybrid {
             attention_layers(config, shape.num_hidden_layers, &["linear_attention"], is_attention)?;
         // Released norms are stored as their distance from 1, converted ones as they are.
         let shape = Shape { offset_norms: is_released(model, &has_attention), ..shape };
+        let rope = config
+            .with_default_number("partial_rotary_factor", 0.25)
+            .partial_rope("full_attention", theta)?;
+        let sections = rope.sections.unwrap_or(SECTIONS);
         Ok(Hybrid {
             delta: shape.delta_sizes(config)?,
             has_attention,
-            rope: config
-                .with_default_number("partial_rotary_factor", 0.25)
-                .partial_rope("full_attention", theta)?,
+            rope: RopeConfig { sections: Some(sections), ..rope },
             bias: config.opt_flag("attention_bias")?.unwrap_or(false),
             output_gate: config.opt_flag("attn_output_gate")?.unwrap_or(true),
             shape,

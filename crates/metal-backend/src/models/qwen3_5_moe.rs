@@ -5,14 +5,14 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::kernels::Activation;
 use crate::layers::Decoder;
-use crate::shape::{Language, SharedExperts, activation};
+use crate::shape::{Language, SharedExperts, activation, qwen_tower};
 use crate::weights::Weights;
 
-/// Builds the language model of `Qwen3_5MoeForConditionalGeneration`; the vision tower and the layers
-/// that predict further tokens are set aside.
+/// Builds `Qwen3_5MoeForConditionalGeneration`; the layers that predict further tokens are set aside.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
+    let tower = qwen_tower(config, w, Language::width(config)?)?;
     let Language { config, head, model } = Language::of(config, w, &VISION)?;
-    build(&config, &head, &model)
+    Ok(Decoder { tower, ..build(&config, &head, &model)? })
 }
 
 /// Builds `Qwen3_5MoeForCausalLM`, the language model by itself.

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::Shape;
+use crate::cache::Ahead;
 use crate::config::{RopeConfig, RopeScaling};
 use crate::error::{Error, Result};
 use crate::layers::{
@@ -32,6 +33,8 @@ pub(crate) struct AttentionParts {
     pub softcap: Option<f64>,
     /// How many positions are seen.
     pub window: Option<i32>,
+    /// Whether the positions of a picture see each other.
+    pub ahead: Ahead,
     /// `q_proj` has a gate of the output behind each head's queries.
     pub output_gate: bool,
     /// What queries are multiplied with as positions grow.
@@ -79,6 +82,7 @@ impl AttentionParts {
         scale: None,
         softcap: None,
         window: None,
+        ahead: Ahead::Never,
         output_gate: false,
         position_scale: None,
         values: Values::Plain,
@@ -169,6 +173,7 @@ impl Shape {
                 scale: scale as f32,
                 softcap: parts.softcap.map(|softcap| softcap as f32),
                 window: parts.window,
+                ahead: parts.ahead,
                 sharing: parts.sharing,
             },
             qkv,

@@ -15,7 +15,18 @@ pub(crate) struct Language {
 }
 
 impl Language {
-    /// The language part of a checkpoint that sees and hears (Gemma 3n and 4): both are left aside.
+    /// Values of a position of the language part.
+    ///
+    /// # Errors
+    /// A config without them.
+    pub fn width(config: &Config) -> Result<i32> {
+        let text = config.object("text_config")?;
+        text.ok_or_else(|| Error::model("config.json: key `text_config` is missing"))?
+            .size("hidden_size")
+    }
+
+    /// The language part of a checkpoint that sees and hears (Gemma 3n and 4): what was not taken of both is
+    /// left aside.
     ///
     /// # Errors
     /// As [`of`](Self::of).

@@ -9,6 +9,7 @@ mod latent;
 mod norms;
 mod packing;
 mod recurrent;
+mod tower;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -117,11 +117,15 @@ impl Batch {
         let total = longest + label.saturating_sub(1);
         let mut caches = Caches::new(&served.specs, served.storage, ids.len(), total)
             .with_rope_factors(served.model.rope_factors(longest));
+        let scene = prompts.first().and_then(|prompt| job.scenes[*prompt].clone());
+        if let Some(scene) = &scene {
+            caches = caches.with_shift(scene.delta());
+        }
         let alone = is_alone(served, longest, label);
         if longest <= served.chunk && !alone {
             caches.leave_no_room();
         }
-        let mut run = Run::new(ids, caches, Wanted::Last, served.chunk);
+        let mut run = Run::new(ids, caches, Wanted::Last, served.chunk).seeing(scene);
         if alone {
             run = run.last_apart();
         }
@@ -154,7 +158,7 @@ impl Batch {
     ) -> Result<bool> {
         let model = &served.model;
         let Some((hidden, read)) = self.reading.take() else {
-            self.reading = self.run.advance(model, layers)?.map(|hidden| (hidden, 0));
+            self.reading = self.run.advance(served, layers)?.map(|hidden| (hidden, 0));
             return Ok(false);
         };
         let count = hidden.shape()[0] as usize;
@@ -209,12 +213,15 @@ impl Batch {
     fn go_on_anew(&mut self, job: &ClassifyJob, served: &Served) -> Result<bool> {
         let Some(pair) = self.later.pop() else { return Ok(true) };
         let prompt = &job.prompts[self.prompts[pair.row]];
+        let scene = job.scenes[self.prompts[pair.row]].clone();
+        let shift = scene.as_ref().map_or(0, |scene| scene.delta());
         let first = Wanted::From(prompt.len() + pair.ids.start);
         let ids = [prompt, &job.labels[pair.label][..pair.ids.end]].concat();
         let factors = served.model.rope_factors(ids.len());
         let caches =
             Caches::new(&served.specs, served.storage, 1, ids.len()).with_rope_factors(factors);
-        let run = Run::new(vec![ids], caches, first, served.chunk);
+        let caches = caches.with_shift(shift);
+        let run = Run::new(vec![ids], caches, first, served.chunk).seeing(scene);
         let before = std::mem::replace(&mut self.run, run);
         self.held.get_or_insert(before.caches);
         self.pairs = Some(vec![pair]);

@@ -39,8 +39,13 @@ impl Classification {
         let factors = |length: &usize| served.model.rope_factors(*length);
         let alike =
             lengths.iter().take_while(|length| factors(length) == factors(&lengths[0])).count();
+        // A prompt with pictures is computed by itself.
+        let scenes = self.left.iter().rev().map(|prompt| self.job.scenes[*prompt].as_deref());
+        let blind = scenes.clone().take_while(Option::is_none).count();
+        let alike = alike.min(blind.max(1));
         let mut rows = if alone { 1 } else { batch::rows(&lengths[..alike], served.chunk) };
-        let needs = |rows: usize| batch::needs(served, rows, lengths[0], label);
+        let sight = served.sight_bytes(scenes.flatten().next().filter(|_| blind == 0));
+        let needs = |rows: usize| batch::needs(served, rows, lengths[0], label) + sight;
         while rows > 1 && needs(rows) > room {
             rows /= 2;
         }

@@ -1,14 +1,18 @@
 //! What is asked of a classification, and what comes of it.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 use inference_core::{CancelToken, Error, GenerateOptions, TokenLogprob};
+
+use crate::sight::Scene;
 
 /// One classification, ready to run: checked ids, and where the result goes.
 pub(crate) struct ClassifyJob {
     /// Not empty, every id below the vocabulary's size.
     pub prompts: Vec<Vec<u32>>,
+    /// The pictures of each prompt, where it has any.
+    pub scenes: Vec<Option<Arc<Scene>>>,
     /// As the prompts.
     pub labels: Vec<Vec<u32>>,
     /// Whether the whole logits are wanted.

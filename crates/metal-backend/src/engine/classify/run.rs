@@ -1,15 +1,26 @@
 //! Rows of ids on their way through the model.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use mlx_ffi::{Array, Indices, Result, eval_all, ops};
 
 use crate::cache::Caches;
+use crate::engine::eyes::Eyes;
 use crate::engine::pass;
-use crate::layers::{Decoder, Pass};
+use crate::engine::served::Served;
+use crate::layers::Pass;
+use crate::sight::Scene;
+
+/// How long a part of a tower may take before others are served.
+const QUANTUM: Duration = Duration::from_millis(20);
 
 /// Rows of ids that are computed together after what their caches hold. It may rest between two
 /// layers.
 pub(super) struct Run {
     ids: Vec<Vec<u32>>,
+    /// How the only row sees its pictures.
+    eyes: Option<Eyes>,
     pub caches: Caches,
     wanted: Wanted,
     /// The last column is computed by itself, as a generation does it.
@@ -37,7 +48,13 @@ impl Run {
     pub fn new(ids: Vec<Vec<u32>>, caches: Caches, wanted: Wanted, chunk: usize) -> Run {
         let end = ids.iter().map(Vec::len).max().unwrap_or(0);
         let (done, answers) = (0, Vec::new());
-        Run { ids, caches, wanted, last_apart: false, chunk, done, end, pass: None, answers }
+        let (eyes, pass) = (None, None);
+        Run { ids, eyes, caches, wanted, last_apart: false, chunk, done, end, pass, answers }
+    }
+
+    /// The run of one row that sees these pictures.
+    pub fn seeing(self, scene: Option<Arc<Scene>>) -> Run {
+        Run { eyes: scene.map(Eyes::new), ..self }
     }
 
     /// The run with its last column computed by itself.
@@ -47,10 +64,13 @@ impl Run {
 
     /// Columns of the part that is computed next, or under way.
     fn columns(&self) -> usize {
-        match self.end - self.done {
+        let columns = match self.end - self.done {
             left @ 2.. if self.last_apart && left <= self.chunk + 1 => (left - 1).min(self.chunk),
             left => left.min(self.chunk),
-        }
+        };
+        self.eyes.as_ref().map_or(columns, |eyes| {
+            eyes.scene().chunk_end(self.done, self.done + columns).min(self.end) - self.done
+        })
     }
 
     /// Ids of that part, those included that fill rows up.
@@ -60,14 +80,24 @@ impl Run {
 
     /// Computes `layers` more layers, and waits for them. At the end, the wanted hidden states,
     /// `[n, hidden_size]`: row by row, each row's ids in order.
-    pub fn advance(&mut self, model: &Decoder, layers: usize) -> Result<Option<Array>> {
-        let columns = self.columns();
+    pub fn advance(&mut self, served: &Served, layers: usize) -> Result<Option<Array>> {
+        let (model, columns) = (&served.model, self.columns());
+        let here = self.done..self.done + columns;
+        if let (None, Some(eyes)) = (&self.pass, &mut self.eyes)
+            && !eyes.look(&here, served, QUANTUM)?
+        {
+            return Ok(None);
+        }
         let mut pass = match self.pass.take() {
             Some(pass) => pass,
             None => {
-                let mut pass = model.begin(&self.columns_of_ids(columns)?, &self.caches)?;
-                pass.set_lengths(self.lengths(columns));
-                pass
+                if let Some(eyes) = &self.eyes {
+                    eyes.begin(model, &self.ids[0][here.clone()], here, &self.caches)?
+                } else {
+                    let mut pass = model.begin(&self.columns_of_ids(columns)?, &self.caches)?;
+                    pass.set_lengths(self.lengths(columns));
+                    pass
+                }
             }
         };
         if !pass::advance(model, &mut pass, &mut self.caches, layers)? {

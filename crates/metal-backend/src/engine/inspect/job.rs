@@ -1,16 +1,19 @@
 //! What is asked of an inspection.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 use inference_core::{CancelToken, Error, LayerAttention};
 
 use crate::engine::served::Served;
+use crate::sight::Scene;
 
 /// One prompt to look at, ready to run: checked ids and layers, and where the result goes.
 pub(crate) struct InspectJob {
     /// Not empty, every id below the vocabulary's size.
     pub ids: Vec<u32>,
+    /// Its pictures, where it has any.
+    pub scene: Option<Arc<Scene>>,
     /// Layers of the model, each once.
     pub layers: Vec<usize>,
     /// Whether the weights are wanted too.
@@ -44,7 +47,8 @@ impl InspectJob {
             }
             most = most.max(copies);
         }
-        told + most + served.budget.together(1, self.ids.len(), 1)
+        let sight = served.sight_bytes(self.scene.as_deref());
+        told + most + sight + served.budget.together(1, self.ids.len(), 1)
     }
 
     /// Tells the caller. One who is gone needs nothing.

@@ -1,6 +1,6 @@
 //! One prompt on its way through the layers, and what is taken out there.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use inference_core::{CacheMiss, GenerateMetrics, LayerAttention};
 use mlx_ffi::{Indices, eval_all};
@@ -8,9 +8,13 @@ use mlx_ffi::{Indices, eval_all};
 use super::job::InspectJob;
 use super::rows::{self, Rows};
 use crate::cache::Caches;
+use crate::engine::eyes::Eyes;
 use crate::engine::served::Served;
 use crate::error::Result;
 use crate::layers::{Decoder, Observed, Pass};
+
+/// How long a part of a tower may take before others are served.
+const QUANTUM: Duration = Duration::from_millis(20);
 
 /// A prompt that is being looked at.
 pub(super) struct Inspection {
@@ -20,6 +24,8 @@ pub(super) struct Inspection {
     /// Ids that the caches hold.
     done: usize,
     pass: Option<Pass>,
+    /// How it sees its pictures.
+    eyes: Option<Eyes>,
     /// As the job asks for them; what is not computed yet is 0.
     pub layers: Vec<LayerAttention>,
     /// Bytes that are set aside.
@@ -37,7 +43,10 @@ impl Inspection {
         };
         let layers = job.layers.iter().filter_map(empty).collect();
         let (started, done, pass, peak_bytes) = (Instant::now(), 0, None, 0);
-        Inspection { job, started, caches, done, pass, layers, needed, peak_bytes }
+        let eyes = job.scene.clone().map(Eyes::new);
+        let shift = job.scene.as_ref().map_or(0, |scene| scene.delta());
+        let caches = caches.with_shift(shift);
+        Inspection { job, started, caches, done, pass, eyes, layers, needed, peak_bytes }
     }
 
     /// Whether everything is computed.
@@ -50,13 +59,25 @@ impl Inspection {
     /// # Errors
     /// Those of MLX, and values that are no numbers, with the layer.
     pub fn advance(&mut self, served: &Served) -> Result<()> {
-        let count = served.chunk.min(self.job.ids.len() - self.done);
+        let end = self.job.ids.len().min(self.done + served.chunk);
+        let end = self.eyes.as_ref().map_or(end, |eyes| eyes.scene().chunk_end(self.done, end));
+        let (here, count) = (self.done..end, end - self.done);
+        if let (None, Some(eyes)) = (&self.pass, &mut self.eyes)
+            && !eyes.look(&here, served, QUANTUM)?
+        {
+            return Ok(());
+        }
         let mut pass = match self.pass.take() {
             Some(pass) => pass,
             None => {
                 let ids = &self.job.ids[self.done..self.done + count];
-                let ids = Indices::from_u32(ids, &[1, count as i32])?;
-                let mut pass = served.model.begin(&ids, &self.caches)?;
+                let mut pass = match &self.eyes {
+                    Some(eyes) => eyes.begin(&served.model, ids, here, &self.caches)?,
+                    None => {
+                        let ids = Indices::from_u32(ids, &[1, count as i32])?;
+                        served.model.begin(&ids, &self.caches)?
+                    }
+                };
                 pass.observe();
                 pass
             }

@@ -3,10 +3,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
+use inference_core::CacheMiss;
 use mlx_ffi::on_cpu;
 
 use super::{InUse, Part, Prefill, QUANTUM, Row, Scheduler, Served};
-use crate::cache::Moment;
+use crate::cache::{Caches, Moment, PrefixCache};
 use crate::engine::plan;
 use crate::engine::prefill::Computed;
 use crate::error::{Result, panicked};
@@ -31,6 +32,52 @@ impl Scheduler<'_> {
         self.clock.lap(Part::Wait);
     }
 
+    /// Begins a row's prompt, where a cache holds its beginning behind that.
+    pub(super) fn begin_prefill(&mut self, mut row: Row) {
+        let Served { model, specs, storage, .. } = self.served;
+        let total = row.ids.len() + row.max_tokens - row.generated();
+        let factors = model.rope_factors(row.ids.len());
+        let shift = row.scene.as_ref().map_or(0, |scene| scene.delta());
+        let mut caches =
+            Caches::new(specs, *storage, 1, total).with_rope_factors(factors).with_shift(shift);
+        // What is told of the prompt's tokens is computed with them.
+        let computes_all = row.prompt_logprobs.is_some();
+        let keys = row.keys();
+        let known = if computes_all { &[] } else { &keys[..] };
+        let ends = |held: usize| !row.is_inside_picture(held);
+        let filled = self.prefixes.fill(&mut caches, known, self.served.usable(), ends);
+        drop(keys);
+        match filled {
+            Ok(miss) => {
+                let miss = match miss {
+                    Some(CacheMiss::Off) => miss,
+                    _ if computes_all => Some(CacheMiss::PromptLogprobs),
+                    _ => miss,
+                };
+                row.cached(caches.offsets()[0] as usize, miss);
+                let stop = self.stop(&row, &caches);
+                self.prefills.push(Prefill::new(row, caches, stop));
+                self.beat();
+            }
+            Err(error) => self.fail_prefills(vec![row], error.into()),
+        }
+    }
+
+    /// Ids of a prompt after which a chunk ends so that a snapshot can be taken there; 0: nowhere.
+    fn stop(&self, row: &Row, caches: &Caches) -> usize {
+        // Computed by itself, a row's chunks are those that it has without a cache.
+        if !caches.need_snapshots() || !self.prefixes.is_on() || self.served.alone {
+            return 0;
+        }
+        let mut stop = PrefixCache::whole_blocks(row.ids.len());
+        // Nothing goes on from inside of a picture.
+        while row.is_inside_picture(stop) {
+            stop = PrefixCache::whole_blocks(stop);
+        }
+        // A first chunk that sees itself as it is stays whole.
+        if stop < self.served.usable().least { 0 } else { stop }
+    }
+
     /// Computes a part of one prompt, or of several together.
     pub(super) fn prefill(&mut self) {
         let Served { model, chunk, .. } = self.served;
@@ -53,6 +100,7 @@ impl Scheduler<'_> {
             watch.check("prefill")?;
             match reads {
                 true => prefill.read(model, QUANTUM),
+                false if !prefill.look(self.served, QUANTUM)? => Ok(()),
                 false => prefill.advance(model, *chunk, layers),
             }
         };
@@ -76,10 +124,10 @@ impl Scheduler<'_> {
         if !prefill.is_between_chunks() {
             return Ok(());
         }
-        for (row, (Row { ids, .. }, held)) in
+        for (row, (of_row, held)) in
             prefill.held().enumerate().filter(|(_, (row, _))| self.served.shares(row.first_pass()))
         {
-            self.prefixes.keep((ids, held), &prefill.caches, row, Moment::Prefill)?;
+            self.prefixes.keep((&of_row.keys(), held), &prefill.caches, row, Moment::Prefill)?;
         }
         let computed = prefill.end_chunk()?;
         if self.prefills[at].is_empty() {

@@ -1,11 +1,12 @@
 //! The options of chats, classifications and inspections, and the features that are calls of their own.
 
 use inference_core::{
-    CancelToken, ChatOptions, ClassifyOptions, Error, Feature, GenerateOptions, InspectOptions,
-    Message, Prompt, TextModel, Value,
+    CancelToken, ChatOptions, ClassifyOptions, EncodedPicture, Error, Feature, GenerateOptions,
+    InspectOptions, Message, Prompt, PromptPart, TextModel, Value,
 };
 
 use super::{Walk, prompt};
+use crate::fixtures::root;
 
 /// Asks for each option alone.
 pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
@@ -18,15 +19,10 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
         .batch_generate(&two, &one)
         .map(|results| results.len() == 2 && results.iter().all(|result| result.outcome.is_some()));
     walk.option("batch_generate", Some(Feature::BatchGenerate), batch);
-    let object = |fields: &[(&str, Value)]| {
-        Value::Object(
-            fields.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
-        )
-    };
-    let url = object(&[("url", "data:image/png;base64,AA==".into())]);
-    let image = object(&[("type", "image_url".into()), ("image_url", url)]);
-    let message = Message { content: Value::Array(vec![image]), ..Message::user("") };
-    let shown = model.render_chat(&[message], &ChatOptions::default()).map(|_| true);
+    let bytes = std::fs::read(root().join("../vision/pictures/rgb.png")).expect("a picture");
+    let picture = PromptPart::Picture(EncodedPicture::new(bytes, "rgb.png"));
+    let parts = Prompt::Parts(vec![picture, PromptPart::Ids(vec![20, 21])]);
+    let shown = model.prompt_ids(&parts).map(|ids| ids.len() > 3);
     walk.option("images", Some(Feature::Images), shown);
 }
 

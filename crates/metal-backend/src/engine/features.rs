@@ -1,0 +1,46 @@
+//! The vectors of the pictures that were seen last.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+use mlx_ffi::{Array, Result};
+
+/// The vectors of the pictures that were seen last.
+pub(super) struct Features {
+    kept: RefCell<VecDeque<([u8; 32], Array)>>,
+}
+
+/// The most bytes of vectors that are kept.
+const MOST_BYTES: u64 = 64 << 20;
+
+impl Features {
+    /// Nothing yet.
+    pub fn new() -> Features {
+        Features { kept: RefCell::default() }
+    }
+
+    /// A picture's vectors, by the digest of its bytes.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn find(&self, digest: &[u8; 32]) -> Result<Option<Array>> {
+        let mut kept = self.kept.borrow_mut();
+        let Some(at) = kept.iter().position(|(known, _)| known == digest) else { return Ok(None) };
+        let found = kept.remove(at);
+        let shared = found.as_ref().map(|(_, features)| features.share()).transpose();
+        kept.extend(found);
+        shared
+    }
+
+    /// Keeps a picture's vectors; those that were not seen for the longest time go.
+    pub fn keep(&self, digest: [u8; 32], features: Array) {
+        let mut kept = self.kept.borrow_mut();
+        kept.push_back((digest, features));
+        let bytes = |kept: &VecDeque<([u8; 32], Array)>| {
+            kept.iter().map(|(_, features)| features.nbytes() as u64).sum::<u64>()
+        };
+        while bytes(&kept) > MOST_BYTES {
+            kept.pop_front();
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Vision towers: from the patches of a picture to the vectors that stand in a prompt for it.
+
+mod attention;
+mod block;
+mod entry;
+mod exit;
+mod network;
+mod turns;
+
+use mlx_ffi::{Array, Result, eval_all};
+
+use crate::kernels::Kernels;
+use crate::sight::Patches;
+
+pub(crate) use attention::{QkvLinears, TowerAttention};
+pub(crate) use block::{TowerBlock, TowerNorm};
+pub(crate) use entry::{Entry, PatchPositions};
+pub(crate) use exit::{Exit, Merger};
+pub(crate) use network::{ClippedLinear, GateBy, Network};
+use turns::Turns;
+pub(crate) use turns::{Axes, TowerRope};
+
+/// A vision tower and what fits its output to the language model.
+#[derive(Debug)]
+pub(crate) struct Tower {
+    pub entry: Entry,
+    pub blocks: Vec<TowerBlock>,
+    /// How attention sees places; `None`: by the entry's positions alone.
+    pub rope: Option<TowerRope>,
+    pub exit: Exit,
+    /// Values of a patch between blocks, and between the projections of a network.
+    pub sizes: [i32; 2],
+    pub kernels: Kernels,
+}
+
+/// A picture on its way through a tower.
+#[derive(Debug)]
+pub(crate) struct Look {
+    /// `[1, n, hidden_size]`.
+    h: Array,
+    turns: Option<Turns>,
+    grid: [i32; 2],
+    /// Blocks that are done.
+    block: usize,
+}
+
+impl Tower {
+    /// A picture before the first block.
+    pub fn begin(&self, patches: &Patches) -> Result<Look> {
+        let h = self.entry.forward(patches)?;
+        let turns = self.rope.as_ref().map(|rope| rope.turns(patches)).transpose()?;
+        Ok(Look { h, turns, grid: patches.grid, block: 0 })
+    }
+
+    /// Takes a picture through its next block, and waits for it. At the end, `[1, t, hidden_size]` of the
+    /// language model.
+    pub fn advance(&self, look: &mut Look) -> Result<Option<Array>> {
+        if let Some(block) = self.blocks.get(look.block) {
+            look.h = block.forward(&look.h, look.turns.as_ref(), self.kernels)?;
+            eval_all([&look.h])?;
+            look.block += 1;
+            return Ok(None);
+        }
+        let features = self.exit.forward(&look.h, look.grid)?;
+        eval_all([&features])?;
+        Ok(Some(features))
+    }
+
+    /// Bytes that a picture of so many patches takes on its way, in values of `dtype_size` bytes.
+    pub fn bytes(&self, patches: u64, dtype_size: u64) -> u64 {
+        let [hidden, inner] = self.sizes.map(|size| size as u64);
+        let heads = self.blocks.first().map_or(0, |block| block.attention.n_heads as u64);
+        let scores = match self.kernels {
+            Kernels::Cpu => 0,
+            _ => 2 * heads * patches * patches * dtype_size,
+        };
+        patches * (10 * hidden + 3 * inner) * dtype_size.max(4) + scores
+    }
+}

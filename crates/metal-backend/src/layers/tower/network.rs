@@ -1,0 +1,84 @@
+//! The feed-forward networks of towers, and projections between bounds.
+
+use mlx_ffi::{Array, Result, ops};
+
+use crate::kernels::Activation;
+use crate::layers::Linear;
+
+/// A projection whose input and output are held between bounds, where it has any (Gemma 4).
+#[derive(Debug)]
+pub(crate) struct ClippedLinear {
+    pub linear: Linear,
+    /// Least and most of what goes in; scalars.
+    pub input: Option<[Array; 2]>,
+    /// Least and most of what comes out; scalars.
+    pub output: Option<[Array; 2]>,
+}
+
+impl From<Linear> for ClippedLinear {
+    fn from(linear: Linear) -> ClippedLinear {
+        ClippedLinear { linear, input: None, output: None }
+    }
+}
+
+impl ClippedLinear {
+    /// `[…, in]` to `[…, out]`.
+    pub fn forward(&self, x: &Array) -> Result<Array> {
+        let x = clipped(x, &self.input)?;
+        clipped(&self.linear.forward(&x)?, &self.output)
+    }
+}
+
+fn clipped(x: &Array, bounds: &Option<[Array; 2]>) -> Result<Array> {
+    match bounds {
+        None => x.share(),
+        Some([least, most]) => ops::minimum(&ops::maximum(x, least)?, most),
+    }
+}
+
+/// What a gate does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum GateBy {
+    /// What gates of language models do.
+    Known(Activation),
+    /// The exact form of GELU.
+    Gelu,
+}
+
+/// A feed-forward network.
+#[derive(Debug)]
+pub(crate) enum Network {
+    /// Two projections around the tanh form of GELU.
+    Plain([Linear; 2]),
+    /// A gate, what it lets through, and the way back.
+    Gated { linears: Box<[ClippedLinear; 3]>, gate_by: GateBy },
+}
+
+impl Network {
+    /// `[1, n, hidden_size]` to the same.
+    pub fn forward(&self, x: &Array) -> Result<Array> {
+        match self {
+            Network::Plain([into, out]) => {
+                let x = into.forward(x)?;
+                let one = Array::scalar(1.0, x.dtype())?;
+                out.forward(&Activation::GeluTanh.gated(&x, &one)?)
+            }
+            Network::Gated { linears, gate_by } => {
+                let [gate, up, down] = &**linears;
+                let (gate, up) = (gate.forward(x)?, up.forward(x)?);
+                down.forward(&match gate_by {
+                    GateBy::Known(activation) => activation.gated(&gate, &up)?,
+                    GateBy::Gelu => ops::multiply(&gelu(&gate)?, &up)?,
+                })
+            }
+        }
+    }
+}
+
+/// The exact form of GELU: `x / 2 · (1 + erf(x / √2))`.
+pub(super) fn gelu(x: &Array) -> Result<Array> {
+    let scalar = |value| Array::scalar(value, x.dtype());
+    let erf = ops::erf(&ops::multiply(x, &scalar(std::f32::consts::FRAC_1_SQRT_2)?)?)?;
+    let open = ops::add(&erf, &scalar(1.0)?)?;
+    ops::multiply(&ops::multiply(x, &scalar(0.5)?)?, &open)
+}

@@ -1,0 +1,91 @@
+//! How the attention of a tower sees rows and columns: rotations of two axes.
+
+use mlx_ffi::{Array, Dtype, Result, ops};
+
+use crate::sight::Patches;
+
+/// Which values of a head turn by the row of a patch, and which by its column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Axes {
+    /// Angles of rows, then of columns, each with a quarter of the head's frequencies; the halves of the
+    /// head are rotated together (Qwen).
+    RowsThenColumns,
+    /// As `RowsThenColumns`, with every second frequency of a whole head, rows beginning (Pixtral).
+    Alternating,
+    /// The first half of the head turns by columns, the second by rows, each by itself (Gemma 4).
+    ColumnsApart,
+}
+
+/// The rotation of a tower's heads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TowerRope {
+    pub axes: Axes,
+    pub head_dim: i32,
+    pub theta: f64,
+}
+
+/// Cosines and sines of all patches' angles.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    /// `[n, head_dim]` F32.
+    cos: Array,
+    sin: Array,
+    /// Parts of a head whose halves are rotated together.
+    parts: i32,
+}
+
+impl TowerRope {
+    /// The rotation of a picture's patches.
+    pub fn turns(&self, patches: &Patches) -> Result<Turns> {
+        let TowerRope { axes, head_dim, theta } = *self;
+        let quarter = head_dim / 4;
+        let frequency = |power: f64| theta.powf(-power) as f32;
+        let size = f64::from(head_dim);
+        let of = |i: i32, offset: i32| match axes {
+            Axes::Alternating => frequency(f64::from(2 * (2 * i + offset)) / size),
+            _ => frequency(f64::from(4 * i) / size),
+        };
+        let count = patches.count() as i32;
+        let mut angles = Vec::with_capacity((count * head_dim) as usize);
+        for [row, column] in patches.places() {
+            let rows = (0..quarter).map(|i| row as f32 * of(i, 0));
+            let columns = (0..quarter).map(|i| column as f32 * of(i, 1));
+            match axes {
+                Axes::ColumnsApart => {
+                    angles.extend(columns.clone().chain(columns).chain(rows.clone()).chain(rows));
+                }
+                _ => {
+                    let both = rows.chain(columns);
+                    angles.extend(both.clone().chain(both));
+                }
+            }
+        }
+        let values = |turn: fn(f32) -> f32| {
+            let values: Vec<f32> = angles.iter().map(|angle| turn(*angle)).collect();
+            Array::from_f32(&values, &[count, head_dim])
+        };
+        let parts = if axes == Axes::ColumnsApart { 2 } else { 1 };
+        Ok(Turns { cos: values(f32::cos)?, sin: values(f32::sin)?, parts })
+    }
+}
+
+impl Turns {
+    /// `x`, `[1, n_heads, n, head_dim]`, rotated in float32.
+    pub fn apply(&self, x: &Array) -> Result<Array> {
+        let dtype = x.dtype();
+        let x = ops::astype(x, Dtype::F32)?;
+        let shape = x.shape().to_vec();
+        let head_dim = shape.last().copied().unwrap_or(0);
+        let half = head_dim / self.parts / 2;
+        let mut turned = Vec::new();
+        for part in 0..self.parts {
+            let first = part * 2 * half;
+            let upper = ops::slice_axis(&x, -1, first + half, first + 2 * half)?;
+            turned.push(ops::negative(&upper)?);
+            turned.push(ops::slice_axis(&x, -1, first, first + half)?);
+        }
+        let turned = ops::concatenate(&turned.iter().collect::<Vec<_>>(), -1)?;
+        let (cos, sin) = (ops::multiply(&x, &self.cos)?, ops::multiply(&turned, &self.sin)?);
+        ops::astype(&ops::add(&cos, &sin)?, dtype)
+    }
+}

@@ -1,0 +1,92 @@
+//! The tower of Qwen 3.5 and of Qwen 3 VL.
+
+use super::{TowerSizes, expect_activation, vision};
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::layers::{
+    Axes, Entry, Exit, Merger, Network, PatchPositions, QkvLinears, Tower, TowerAttention,
+    TowerBlock, TowerNorm, TowerRope,
+};
+use crate::weights::Weights;
+
+const TOWERS: [&str; 4] = ["model.visual", "visual", "vision_tower", "model.vision_tower"];
+const EPS: f32 = 1e-6;
+
+/// The tower, which leads to `width` values, where the checkpoint has one.
+///
+/// # Errors
+/// A key or a tensor that is missing or does not fit.
+pub(crate) fn qwen_tower(config: &Config, w: &Weights, width: i32) -> Result<Option<Tower>> {
+    let (Some(vision), Some(tower)) = (vision(config)?, w.first_of(&TOWERS)) else {
+        return Ok(None);
+    };
+    let sizes = TowerSizes::read(&vision, ["depth", "num_heads"])?;
+    let TowerSizes { hidden, inner, heads, patch, .. } = sizes;
+    expect_activation(&vision, "hidden_act", &["gelu_pytorch_tanh"])?;
+    let merge = vision.opt_size("spatial_merge_size")?.unwrap_or(2);
+    let frames = vision.opt_size("temporal_patch_size")?.unwrap_or(2);
+    let out = vision.opt_size("out_hidden_size")?.unwrap_or(width);
+    if out != width {
+        return Err(Error::model(format!(
+            "config.json: `vision_config`: `out_hidden_size` is {out}, expected {width}, the text's `hidden_size`"
+        )));
+    }
+    let count = vision.opt_size("num_position_embeddings")?.unwrap_or(2304);
+    let side = f64::from(count).sqrt() as i32;
+    if side * side != count {
+        return Err(Error::model(format!(
+            "config.json: `vision_config`: `num_position_embeddings` {count} is no square"
+        )));
+    }
+    let table = tower.at("pos_embed").tensor("weight", &[count, hidden])?;
+    let dtype = table.dtype();
+    let projection =
+        tower.at("patch_embed").patch_linear("proj", hidden, &[frames, patch, patch], true)?;
+    let block = |index: i32| -> Result<TowerBlock> {
+        let w = tower.at(&format!("blocks.{index}"));
+        let norm = |name| w.layer_norm(name, hidden, EPS).map(TowerNorm::Layer);
+        let (attention, mlp) = (w.at("attn"), w.at("mlp"));
+        Ok(TowerBlock {
+            norms: [norm("norm1")?, norm("norm2")?],
+            attention: TowerAttention {
+                n_heads: heads,
+                qkv: QkvLinears::Joined(attention.linear("qkv", hidden, 3 * hidden, true)?),
+                norms: None,
+                out: attention.linear("proj", hidden, hidden, true)?.into(),
+                scale: sizes.scale(),
+            },
+            network: Network::Plain([
+                mlp.linear("linear_fc1", hidden, inner, true)?,
+                mlp.linear("linear_fc2", inner, hidden, true)?,
+            ]),
+            out_norms: None,
+        })
+    };
+    let blocks = (0..sizes.layers).map(block).collect::<Result<_>>()?;
+    let many = merge * merge * hidden;
+    let merger = |w: &Weights, norms_squares: bool| -> Result<Merger> {
+        let normed = if norms_squares { many } else { hidden };
+        Ok(Merger {
+            norm: w.layer_norm("norm", normed, EPS)?,
+            norms_squares,
+            merge,
+            network: [
+                w.linear("linear_fc1", many, many, true)?,
+                w.linear("linear_fc2", many, width, true)?,
+            ],
+        })
+    };
+    let positions = PatchPositions::Between { table, side };
+    Ok(Some(Tower {
+        entry: Entry { projection, positions, norm: None, centres: false, dtype },
+        blocks,
+        rope: Some(TowerRope {
+            axes: Axes::RowsThenColumns,
+            head_dim: sizes.head_dim,
+            theta: 10_000.0,
+        }),
+        exit: Exit::Merged(merger(&tower.at("merger"), false)?),
+        sizes: [hidden, inner.max(many)],
+        kernels: w.kernels(),
+    }))
+}
