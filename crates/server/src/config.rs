@@ -3,8 +3,10 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use inference_core::ImageModel;
 use subtle::ConstantTimeEq;
 
 /// A key that clients must present. It is never printed.
@@ -32,6 +34,21 @@ impl fmt::Debug for ApiKey {
     }
 }
 
+/// A model that makes pictures, and its name. Its own queue bounds how many wait for it.
+#[derive(Clone)]
+pub struct ImageService {
+    /// The name under which it is served.
+    pub name: String,
+    /// The model.
+    pub model: Arc<dyn ImageModel>,
+}
+
+impl fmt::Debug for ImageService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ImageService({})", self.name)
+    }
+}
+
 /// How a server listens, whom it answers, and what it bounds.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -49,6 +66,8 @@ pub struct Config {
     pub aliases: Vec<String>,
     /// The folder whose pictures requests may name by `file://` URLs; none: no files are read.
     pub local_media_path: Option<PathBuf>,
+    /// A model that makes pictures, beside the one for text.
+    pub images: Option<ImageService>,
     /// How many requests the engine computes together, so that further ones count as waiting.
     pub slots: usize,
     /// Sizes and counts.
@@ -67,6 +86,7 @@ impl Default for Config {
             model: "default".to_owned(),
             aliases: Vec::new(),
             local_media_path: None,
+            images: None,
             slots: 1,
             limits: Limits::default(),
             timeouts: Timeouts::default(),

@@ -39,7 +39,7 @@ mod routes;
 mod run;
 mod server;
 
-pub use config::{ApiKey, Config, ConfigError, Limits, Timeouts};
+pub use config::{ApiKey, Config, ConfigError, ImageService, Limits, Timeouts};
 pub use http::connection::Ended;
 pub use openapi::document as openapi_document;
 pub use process::{Exit, serve};

@@ -77,6 +77,22 @@ const POSTS: &[Endpoint] = &[
         one_of: &[],
     },
     Endpoint {
+        path: "/v1/images/generations",
+        about: "Make pictures from words",
+        tables: &[tables::IMAGES],
+        answer: "Object",
+        error: "Error",
+        one_of: &[],
+    },
+    Endpoint {
+        path: "/v1/images/edits",
+        about: "Edit pictures",
+        tables: &[tables::IMAGES, tables::IMAGE_EDITS],
+        answer: "Object",
+        error: "Error",
+        one_of: &["image", "images"],
+    },
+    Endpoint {
         path: "/v1/embeddings",
         about: "Refused: the model embeds no text",
         tables: &[tables::EMBEDDINGS],

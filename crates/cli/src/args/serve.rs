@@ -34,6 +34,16 @@ Examples:
   curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\
     -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Tell me a story about a fox\"}]}'")]
 pub struct ServeArgs {
+    /// Serve the image model in this folder, or ORG/NAME that `ml pull` fetched, beside the text model
+    #[arg(long, value_name = "MODEL", help_heading = "Pictures")]
+    pub image_model: Option<PathBuf>,
+    /// Pack the image model to 4 or 8 bits as its weights are read
+    #[arg(long, visible_alias = "image-quantize", value_name = "BITS", requires = "image_model",
+          value_parser = values::count, help_heading = "Pictures")]
+    pub image_quantise: Option<usize>,
+    /// Keep the image model's components in memory between pictures, where they fit
+    #[arg(long, requires = "image_model", help_heading = "Pictures")]
+    pub image_keep: bool,
     /// The model.
     #[command(flatten)]
     pub load: LoadArgs,

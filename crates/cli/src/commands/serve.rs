@@ -4,12 +4,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use inference_core::{Feature, LoadOptions, Support};
-use server::{ApiKey, Config, Exit, Limits, Timeouts};
+use inference_core::{Feature, ImageLoadOptions, LoadOptions, Support};
+use server::{ApiKey, Config, Exit, ImageService, Limits, Timeouts};
 
 use crate::args::{LogFormat, ServeArgs};
 use crate::failure::{Failure, Result};
 use crate::files;
+use crate::names;
 use crate::output::note;
 use crate::source::Source;
 
@@ -32,7 +33,7 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     let source = Source::choose(&args.load)?;
     let mut load = args.load.options()?;
     load.prefix_cache = args.prefix_cache;
-    let body_bytes = choose(&source, &mut load)?;
+    let body_bytes = choose(&source, &mut load, args.image_model.is_some())?;
     let config = config(args, &source, load.parallel_slots.unwrap_or(1), body_bytes)?;
     log(args.log);
 
@@ -68,7 +69,7 @@ fn failure(error: server::ServeError) -> Failure {
 
 /// Sets what is good for a server and was not asked for, where the backend can; the bytes of a body that
 /// are enough for what the model takes.
-fn choose(source: &Source, load: &mut LoadOptions) -> Result<u64> {
+fn choose(source: &Source, load: &mut LoadOptions, makes_pictures: bool) -> Result<u64> {
     let (_, capabilities) = source.describe(load)?;
     let can = |feature| capabilities.support(feature) == Support::Yes;
     if can(Feature::ParallelSlots) {
@@ -77,7 +78,29 @@ fn choose(source: &Source, load: &mut LoadOptions) -> Result<u64> {
     if can(Feature::PrefixCache) {
         load.prefix_cache.get_or_insert(PREFIX_CACHE);
     }
-    Ok(if can(Feature::Images) { BODY_WITH_PICTURES } else { BODY })
+    let takes_pictures = can(Feature::Images) || makes_pictures;
+    Ok(if takes_pictures { BODY_WITH_PICTURES } else { BODY })
+}
+
+/// The model that makes pictures, where one is asked for. Its weights are read when they are needed.
+fn image_model(args: &ServeArgs) -> Result<Option<ImageService>> {
+    let Some(model) = &args.image_model else { return Ok(None) };
+    let folder = names::folder(model)?;
+    metal_backend::register()?;
+    let options = ImageLoadOptions {
+        backend: args.load.backend.clone(),
+        quantize: args.image_quantise,
+        memory_limit: args.load.memory_limit,
+        threads: args.load.threads,
+        queue_limit: Some(args.limits.queue),
+        keep_components: args.image_keep,
+        ..ImageLoadOptions::default()
+    };
+    let loaded = inference_core::load_image_model(&folder, &options)?;
+    let name = model
+        .file_name()
+        .map_or_else(|| "image".into(), |name| name.to_string_lossy().into_owned());
+    Ok(Some(ImageService { name, model: loaded.into() }))
 }
 
 fn config(args: &ServeArgs, source: &Source, slots: usize, body_bytes: u64) -> Result<Config> {
@@ -91,6 +114,7 @@ fn config(args: &ServeArgs, source: &Source, slots: usize, body_bytes: u64) -> R
         model: args.model_name.clone().unwrap_or_else(|| name(source)),
         aliases: args.model_alias.clone(),
         local_media_path: media_folder(args)?,
+        images: image_model(args)?,
         slots,
         limits: Limits {
             body_bytes: bytes(limits.max_body.unwrap_or(body_bytes)),

@@ -177,3 +177,37 @@ fn info_and_list_know_the_components_of_a_pipeline() {
     let table = text(&ml(&["list", FIXTURES]).stdout);
     assert!(table.contains("ZImagePipeline"), "{table}");
 }
+
+#[test]
+fn a_server_makes_pictures_beside_its_text_model() {
+    use std::io::{BufRead, BufReader, Read, Write};
+    let model = model("z_image");
+    let arguments =
+        ["serve", "--port", "0", "--backend", "cpu", "--image-model", &model, "--log", "off"];
+    let mut child = command(&arguments).spawn().unwrap();
+    let mut address = String::new();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    while !address.starts_with("http://") {
+        address.clear();
+        assert!(stderr.read_line(&mut address).unwrap() > 0, "no address");
+    }
+    let address = address.trim().trim_start_matches("http://").to_owned();
+    let body = r#"{"prompt": "a fox", "size": "32x48", "steps": 1, "seed": 3}"#;
+    let post = || {
+        let mut stream = std::net::TcpStream::connect(&address).unwrap();
+        let head = "POST /v1/images/generations HTTP/1.1\r\nhost: localhost\r\n\
+            connection: close\r\ncontent-type: application/json\r\n";
+        write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let mut answer = post();
+    while answer.starts_with("HTTP/1.1 503") {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        answer = post();
+    }
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("32x48"), "{answer}");
+    interrupt(&child);
+    assert_eq!(finish(child).0, Some(0));
+}

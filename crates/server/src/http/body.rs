@@ -26,13 +26,7 @@ pub type Read = (Map<String, Json>, usize);
 pub async fn object(state: &State, request: Request) -> Result<Read> {
     let (parts, body) = request.into_parts();
     check_type(&parts.headers)?;
-    let config = &state.config;
-    let limit = config.limits.body_bytes;
-    let declared = parts.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
-    let timeout = config.timeouts.body;
-    let bytes = tokio::time::timeout(timeout, read(body, limit, declared))
-        .await
-        .map_err(|_| ApiError::timeout(timeout.as_secs_f64()))??;
+    let bytes = bytes(state, &parts.headers, body).await?;
     let size = bytes.len();
     // A long text takes longer than those that serve other requests shall wait.
     let json = match State::is_long(size) {
@@ -46,6 +40,20 @@ pub async fn object(state: &State, request: Request) -> Result<Read> {
             Err(ApiError::bad_request(format!("the body must be a JSON object, not {found}")))
         }
     }
+}
+
+/// The bytes of a body, within the server's bounds.
+///
+/// # Errors
+/// It is too large or too slow.
+pub async fn bytes(state: &State, headers: &HeaderMap, body: Body) -> Result<Vec<u8>> {
+    let config = &state.config;
+    let limit = config.limits.body_bytes;
+    let declared = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
+    let timeout = config.timeouts.body;
+    tokio::time::timeout(timeout, read(body, limit, declared))
+        .await
+        .map_err(|_| ApiError::timeout(timeout.as_secs_f64()))?
 }
 
 /// JSON in UTF-8, as it is.

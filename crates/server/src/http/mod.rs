@@ -2,6 +2,7 @@
 
 pub mod body;
 pub mod connection;
+pub mod form;
 pub mod guard;
 pub mod response;
 pub mod timed_io;

@@ -180,6 +180,24 @@ impl<'a> Pictures<'a> {
     }
 }
 
+/// The picture at a data URL in the request's `field`. What reads it holds it to its limits.
+///
+/// # Errors
+/// Another address; what is no base64.
+pub fn of_data_url(field: &str, url: &str) -> Result<EncodedPicture> {
+    let is_address = url.starts_with("http:") || url.starts_with("https:");
+    if is_address {
+        return Err(ApiError::unsupported(field, NOT_FETCHED));
+    }
+    let data = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
+    let Some((_, data)) = data.filter(|(kind, _)| kind.starts_with("image/")) else {
+        return Err(ApiError::value(field, "expected `data:image/png;base64,…`"));
+    };
+    let bytes = BASE64.decode(data);
+    let bytes = bytes.map_err(|error| ApiError::value(field, format!("not base64: {error}")))?;
+    Ok(EncodedPicture::new(bytes, field))
+}
+
 /// Whether a model of these capabilities sees.
 ///
 /// # Errors

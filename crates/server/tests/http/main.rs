@@ -12,6 +12,7 @@ mod description;
 mod extras;
 mod faults;
 mod fields;
+mod images;
 mod lifecycle;
 mod limits;
 mod messages;

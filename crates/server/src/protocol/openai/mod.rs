@@ -7,6 +7,7 @@ mod completions_wire;
 pub mod embeddings;
 pub mod error;
 pub mod head;
+pub mod images;
 pub mod logprobs;
 mod messages;
 pub mod models;

@@ -9,6 +9,7 @@ use axum::response::Response;
 use inference_core::{PictureLimits, PictureTokens, Support, TextModel};
 use serde_json::{Map, Value as Json, json};
 
+use crate::config::ImageService;
 use crate::error::{ApiError, Result};
 use crate::http::response::json_response;
 use crate::protocol::pictures::sight;
@@ -21,7 +22,9 @@ use crate::run::state::State;
 pub async fn list(Shared(state): Shared<Arc<State>>) -> Result<Response> {
     let loaded = state.loaded()?;
     let model = object(&state, loaded.model.as_ref());
-    Ok(json_response(StatusCode::OK, &json!({"object": "list", "data": [model]})))
+    let images = state.config.images.as_ref().map(|service| image_object(&state, service));
+    let models: Vec<Json> = [model].into_iter().chain(images).collect();
+    Ok(json_response(StatusCode::OK, &json!({"object": "list", "data": models})))
 }
 
 /// One model.
@@ -33,11 +36,38 @@ pub async fn one(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response> {
     let Path(name) = name.map_err(|error| ApiError::bad_request(error.body_text()))?;
+    if let Some(service) = state.config.images.as_ref().filter(|service| service.name == name) {
+        state.loaded()?;
+        return Ok(json_response(StatusCode::OK, &image_object(&state, service)));
+    }
     if !state.config.serves(&name) {
         return Err(ApiError::model_not_found(&name, &state.config.model));
     }
     let loaded = state.loaded()?;
     Ok(json_response(StatusCode::OK, &object(&state, loaded.model.as_ref())))
+}
+
+/// The model that makes pictures.
+fn image_object(state: &State, service: &ImageService) -> Json {
+    let info = service.model.info();
+    json!({
+        "id": service.name,
+        "object": "model",
+        "created": state.created,
+        "owned_by": "local",
+        "info": {
+            "pipeline": info.pipeline,
+            "quant_bits": info.quant_bits,
+            "dtype": info.dtype,
+            "device": info.device,
+            "default_side": info.default_side,
+            "default_steps": info.default_steps,
+            "default_guidance": info.default_guidance,
+            "min_input_images": info.min_images,
+            "max_input_images": info.max_images,
+        },
+        "output_modalities": ["image"],
+    })
 }
 
 fn object(state: &State, model: &dyn TextModel) -> Json {

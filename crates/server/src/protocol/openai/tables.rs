@@ -224,3 +224,37 @@ pub const EMBEDDINGS: &[Field] = &[
     honoured("dimensions", Kind::Integer(1, UNBOUNDED), "How long they are."),
     nothing("user", Kind::Text, "A name for the user."),
 ];
+
+/// `POST /v1/images/generations`, and what edits share with it.
+pub const IMAGES: &[Field] = &[
+    honoured("model", Kind::Text, "The image model's name. Left out: the served one."),
+    required("prompt", Kind::Text, "What is to be seen."),
+    honoured(
+        "n",
+        Kind::Integer(1, |limits| limits.choices as i64),
+        "How many pictures; their seeds follow each other.",
+    ),
+    honoured("size", Kind::Text, "`WIDTHxHEIGHT` or `auto`."),
+    honoured("response_format", Kind::OneOf(&["b64_json"]), "How pictures are sent."),
+    honoured("output_format", Kind::OneOf(&["png"]), "The kind of file."),
+    honoured("negative_prompt", Kind::Text, "What is not to be seen."),
+    honoured("steps", Kind::Integer(1, |_| 1000), "Denoising steps."),
+    honoured("guidance", Kind::Number(0.0, 1000.0), "How far to lead away from that."),
+    honoured("seed", Kind::Integer(0, UNBOUNDED), "The seed of the first picture's noise."),
+    refused("quality", &["\"auto\""], "pictures have one quality; `steps` decides about it"),
+    refused("background", &["\"auto\"", "\"opaque\""], "pictures are opaque"),
+    refused("output_compression", &["100"], "a PNG loses nothing"),
+    refused("style", &[], "say it in the prompt"),
+    refused("moderation", &["\"auto\"", "\"low\""], "there is none here"),
+    refused("stream", &["false"], "pictures are sent when they are done"),
+    refused("partial_images", &["0"], "pictures are sent when they are done"),
+    nothing("user", Kind::Text, "A name for the user."),
+];
+
+/// `POST /v1/images/edits`, beside [`IMAGES`].
+pub const IMAGE_EDITS: &[Field] = &[
+    honoured("image", Kind::Schema("{}"), "A picture as a data URL, or several."),
+    honoured("images", Kind::Schema("{}"), "Objects that have data URLs as `image_url`."),
+    refused("mask", &[], "the whole picture is edited; say in the prompt where"),
+    refused("input_fidelity", &["\"high\""], "pictures are always followed closely"),
+];

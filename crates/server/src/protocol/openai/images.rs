@@ -1,0 +1,248 @@
+//! `POST /v1/images/generations` and `/v1/images/edits`.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+
+use axum::extract::{Request, State as Shared};
+use axum::http::StatusCode;
+use axum::response::Response;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use inference_core::{
+    CancelToken, EncodedPicture, GeneratedImage, ImageModel, ImageRequest, Picture,
+};
+use serde_json::{Map, Value as Json, json};
+
+use super::tables;
+use crate::config::ImageService;
+use crate::error::{ApiError, Names, Result};
+use crate::fields::reader::Reader;
+use crate::fields::table::check;
+use crate::http::body;
+use crate::http::form::{self, Part};
+use crate::http::response::json_response;
+use crate::protocol::pictures::of_data_url;
+use crate::run::state::State;
+
+/// Pictures from words.
+///
+/// # Errors
+/// As the documentation of errors has them.
+pub async fn generate(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
+    let service = service(&state)?;
+    let (object, _) = body::object(&state, request).await?;
+    let reader = check(&[tables::IMAGES], &state.config.limits, object)?;
+    create(&state, service, reader, Vec::new()).await
+}
+
+/// Pictures from pictures and words.
+///
+/// # Errors
+/// As the documentation of errors has them.
+pub async fn edit(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
+    let service = service(&state)?;
+    let tables = [tables::IMAGES, tables::IMAGE_EDITS];
+    if form::is_form(request.headers()) {
+        let (object, images) = taken(form::parts(&state, request).await?)?;
+        let reader = check(&tables, &state.config.limits, object)?;
+        return create(&state, service, reader, images).await;
+    }
+    let (object, _) = body::object(&state, request).await?;
+    let mut reader = check(&tables, &state.config.limits, object)?;
+    let images = images(&mut reader)?;
+    create(&state, service, reader, images).await
+}
+
+/// The fields of a form as JSON has them, and its pictures.
+fn taken(parts: Vec<Part>) -> Result<(Map<String, Json>, Vec<EncodedPicture>)> {
+    let mut fields = Map::new();
+    let mut images = Vec::new();
+    for Part { name, is_file, bytes } in parts {
+        if matches!(name.as_str(), "image" | "image[]") && is_file {
+            images.push(EncodedPicture::new(bytes, format!("image[{}]", images.len())));
+            continue;
+        }
+        let text = String::from_utf8(bytes);
+        let text = text.map_err(|_| ApiError::value(&name, "is not text in UTF-8"))?;
+        let value = match name.as_str() {
+            "n" | "steps" | "seed" | "guidance" | "stream" | "partial_images"
+            | "output_compression" => {
+                serde_json::from_str(&text).unwrap_or_else(|_| Json::from(text))
+            }
+            _ => Json::from(text),
+        };
+        if fields.insert(name.clone(), value).is_some() {
+            return Err(ApiError::value(name, "is given twice"));
+        }
+    }
+    match images.is_empty() {
+        true => Err(ApiError::value("image", "is missing: send a file")),
+        false => Ok((fields, images)),
+    }
+}
+
+/// The image model.
+///
+/// # Errors
+/// There is none, or the server is not ready.
+fn service(state: &State) -> Result<&ImageService> {
+    state.loaded()?;
+    state.config.images.as_ref().ok_or_else(|| {
+        let reason = "this server makes no pictures: start it with `ml serve --image-model DIR`";
+        ApiError::unsupported("model", reason)
+    })
+}
+
+/// The pictures of an edit: data URLs, one or several, or objects that have them as `image_url`.
+fn images(reader: &mut Reader) -> Result<Vec<EncodedPicture>> {
+    let given = match (reader.take("image"), reader.take("images")) {
+        (Some(_), Some(_)) => {
+            return Err(ApiError::value("images", "give `image` or `images`, not both"));
+        }
+        (Some(one), None) => ("image", one),
+        (None, Some(several)) => ("images", several),
+        (None, None) => return Err(ApiError::value("image", "is missing")),
+    };
+    let (name, given) = given;
+    let items = match given {
+        Json::Array(items) => items,
+        one => vec![one],
+    };
+    let one = |(index, item): (usize, Json)| {
+        let field = format!("{name}[{index}]");
+        let url = match &item {
+            Json::String(url) => url.as_str(),
+            Json::Object(fields) if fields.len() == 1 => {
+                fields.get("image_url").and_then(Json::as_str).unwrap_or_default()
+            }
+            _ => "",
+        };
+        if url.is_empty() {
+            let reason = "expected a data URL, or an object with one as `image_url`";
+            return Err(ApiError::value(field, reason));
+        }
+        of_data_url(&field, url)
+    };
+    items.into_iter().enumerate().map(one).collect()
+}
+
+/// The width and the height of `WIDTHxHEIGHT`; none for `auto`.
+fn size(reader: &mut Reader) -> Result<[Option<usize>; 2]> {
+    let Some(text) = reader.text("size")? else { return Ok([None; 2]) };
+    if text == "auto" {
+        return Ok([None; 2]);
+    }
+    let sides = text.split_once('x');
+    let sides = sides.and_then(|(width, height)| Some([width.parse().ok()?, height.parse().ok()?]));
+    let reason = || format!("`{text}` is not auto or WIDTHxHEIGHT, such as 1024x768");
+    sides.map(|sides| sides.map(Some)).ok_or_else(|| ApiError::value("size", reason()))
+}
+
+/// Makes the pictures that `reader` asks for, one after the other.
+async fn create(
+    state: &State,
+    service: &ImageService,
+    mut reader: Reader,
+    images: Vec<EncodedPicture>,
+) -> Result<Response> {
+    if let Some(name) = reader.text("model")?.filter(|name| *name != service.name) {
+        return Err(ApiError::model_not_found(&name, &service.name));
+    }
+    let prompt = reader.text("prompt")?;
+    let [width, height] = size(&mut reader)?;
+    let count = reader.count("n")?.unwrap_or(1);
+    let seed = reader.count("seed")?.map(|seed| seed as u64).unwrap_or_else(drawn);
+    // When the client leaves, this future is dropped, and the work ends between two steps.
+    let guard = CancelOnDrop(CancelToken::new());
+    let request = ImageRequest {
+        prompt: reader.need("prompt", prompt)?,
+        negative_prompt: reader.text("negative_prompt")?,
+        width,
+        height,
+        steps: reader.count("steps")?,
+        guidance: reader.number("guidance")?,
+        images,
+        cancel: guard.0.clone(),
+        ..ImageRequest::default()
+    };
+    for name in ["response_format", "output_format"] {
+        // Its table has one value alone.
+        reader.text(name)?;
+    }
+    reader.finish()?;
+    let mut made = Vec::new();
+    for index in 0..count as u64 {
+        let seed = Some(seed.wrapping_add(index));
+        made.push(one(state, &service.model, ImageRequest { seed, ..request.clone() }).await?);
+    }
+    Ok(json_response(StatusCode::OK, &answer(&made)))
+}
+
+/// One picture, as a PNG, with its facts.
+async fn one(
+    state: &State,
+    model: &Arc<dyn ImageModel>,
+    request: ImageRequest,
+) -> Result<(GeneratedImage, Vec<u8>)> {
+    let model = Arc::clone(model);
+    let work = move || -> inference_core::Result<_> {
+        let image = model.generate(&request)?.finish()?;
+        let file = png(&image.picture).map_err(inference_core::Error::Engine)?;
+        Ok((image, file))
+    };
+    let mut cuts = state.cuts();
+    let names = Names::new(&[("width", "size"), ("height", "size"), ("images", "image")]);
+    tokio::select! {
+        made = tokio::task::spawn_blocking(work) => {
+            let made = made.map_err(|_| ApiError::panicked())?;
+            made.map_err(|error| ApiError::from(error).named(&names))
+        }
+        _ = cuts.wait_for(|is_cut| *is_cut) => {
+            Err(ApiError::from(inference_core::Error::Cancelled))
+        }
+    }
+}
+
+fn png(picture: &Picture) -> std::result::Result<Vec<u8>, String> {
+    let sides = (picture.width as u32, picture.height as u32);
+    let picture = pictures::Picture::new(sides.0, sides.1, picture.rgb.clone());
+    picture.map_err(|error| error.to_string())?.to_png(&[]).map_err(|error| error.to_string())
+}
+
+fn answer(made: &[(GeneratedImage, Vec<u8>)]) -> Json {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let data: Vec<Json> = made
+        .iter()
+        .map(|(image, file)| json!({"b64_json": STANDARD.encode(file), "seed": image.facts.seed}))
+        .collect();
+    let sum = |of: fn(&GeneratedImage) -> usize| -> usize {
+        made.iter().map(|(image, _)| of(image)).sum()
+    };
+    let input = sum(|image| image.facts.prompt_tokens);
+    let output = sum(|image| image.facts.image_tokens);
+    let size =
+        made.first().map(|(image, _)| format!("{}x{}", image.picture.width, image.picture.height));
+    json!({
+        "created": now.unwrap_or_default().as_secs(),
+        "data": data,
+        "output_format": "png",
+        "size": size,
+        "usage": {
+            "input_tokens": input, "output_tokens": output, "total_tokens": input + output,
+        },
+    })
+}
+
+/// A seed that nobody chose.
+fn drawn() -> u64 {
+    RandomState::new().build_hasher().finish() % (1 << 32)
+}
+
+/// Cancels what it holds the token of.
+struct CancelOnDrop(CancelToken);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}

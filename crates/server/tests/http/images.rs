@@ -1,0 +1,196 @@
+//! `/v1/images/generations` and `/v1/images/edits`, on a model whose pictures are of one colour.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use fake_model::FakeModel as Fake;
+use inference_core::{
+    CancelToken, Error, GeneratedImage, ImageEvent, ImageFacts, ImageGeneration, ImageModel,
+    ImageModelInfo, ImagePhase, ImageRequest, Picture, Result,
+};
+use serde_json::{Value as Json, json};
+use server::ImageService;
+
+use crate::TestServer;
+use crate::client::Client;
+
+/// Remembers what it was asked; `slow` ones never end by themselves.
+#[derive(Default)]
+struct Painter {
+    info: ImageModelInfo,
+    asked: Mutex<Vec<ImageRequest>>,
+    ended: Arc<Mutex<Vec<CancelToken>>>,
+}
+
+impl ImageModel for Painter {
+    fn info(&self) -> &ImageModelInfo {
+        &self.info
+    }
+
+    fn generate(&self, request: &ImageRequest) -> Result<ImageGeneration> {
+        request.validate()?;
+        let (width, height) = (request.width.unwrap_or(16), request.height.unwrap_or(16));
+        if width % 16 != 0 {
+            let reason = format!("{width} pixels; the nearest: 16");
+            return Err(Error::InvalidOption { option: "width", reason });
+        }
+        self.asked.lock().unwrap().push(request.clone());
+        let (sender, generation) = ImageGeneration::new(&request.cancel);
+        let prompt = request.prompt.clone();
+        let seed = request.seed;
+        let (cancel, ended) = (request.cancel.clone(), Arc::clone(&self.ended));
+        std::thread::spawn(move || {
+            sender.send(ImageEvent::Phase(ImagePhase::Denoise));
+            while prompt == "slow" && !sender.is_cancelled() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            if sender.is_cancelled() {
+                ended.lock().unwrap().push(cancel);
+                return sender.finish(Err(Error::Cancelled));
+            }
+            let picture = Picture::new(width, height, vec![9; width * height * 3]).unwrap();
+            let facts =
+                ImageFacts { seed, prompt_tokens: 5, image_tokens: 1, ..Default::default() };
+            sender.finish(Ok(GeneratedImage { picture, facts }));
+        });
+        Ok(generation)
+    }
+
+    fn close(&self) {}
+}
+
+fn server() -> (TestServer, Arc<Painter>) {
+    let painter = Arc::<Painter>::default();
+    let model: Arc<dyn ImageModel> = Arc::clone(&painter) as _;
+    let server = TestServer::with(Fake::default(), |config| {
+        config.images = Some(ImageService { name: "brush".into(), model });
+    });
+    (server, painter)
+}
+
+fn pixels(data: &Json) -> pictures::Picture {
+    let bytes = STANDARD.decode(data["b64_json"].as_str().unwrap()).unwrap();
+    pictures::Picture::decode(&bytes, &pictures::Limits::default()).unwrap()
+}
+
+#[test]
+fn pictures_come_as_base64_with_seeds_that_follow_each_other() {
+    let (server, painter) = server();
+    let body = json!({"model": "brush", "prompt": "a fox", "n": 2, "size": "32x16", "seed": 7,
+        "steps": 3, "guidance": 2.5, "negative_prompt": "dark", "response_format": "b64_json",
+        "output_format": "png", "quality": "auto", "background": "opaque", "user": "me"});
+    let answer = server.post("/v1/images/generations", &body);
+    assert_eq!(answer.status, 200, "{}", answer.json());
+    let answer = answer.json();
+    let picture = pixels(&answer["data"][1]);
+    assert_eq!((picture.width(), picture.height()), (32, 16));
+    assert_eq!((&answer["data"][0]["seed"], &answer["data"][1]["seed"]), (&json!(7), &json!(8)));
+    assert_eq!(answer["size"], "32x16");
+    assert_eq!(
+        answer["usage"],
+        json!({"input_tokens": 10, "output_tokens": 2, "total_tokens": 12})
+    );
+    let asked = painter.asked.lock().unwrap();
+    assert_eq!((asked[0].steps, asked[0].guidance), (Some(3), Some(2.5)));
+    assert_eq!(asked[0].negative_prompt.as_deref(), Some("dark"));
+}
+
+#[test]
+fn edits_take_data_urls_and_forms() {
+    let (server, painter) = server();
+    let url = format!("data:image/png;base64,{}", STANDARD.encode(b"one"));
+    for image in [json!(url), json!([url]), json!([{"image_url": url}])] {
+        let body = json!({"prompt": "darker", "image": image});
+        assert_eq!(server.post("/v1/images/edits", &body).status, 200);
+    }
+    let form = "--x\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\ndarker\r\n--x\r\n\
+        Content-Disposition: form-data; name=\"n\"\r\n\r\n1\r\n--x\r\n\
+        Content-Disposition: form-data; name=\"image[]\"; filename=\"a\"\r\n\r\none\r\n--x\r\n\
+        Content-Disposition: form-data; name=\"image[]\"; filename=\"b\"\r\n\r\ntwo\r\n--x--\r\n";
+    let headers = [("content-type", "multipart/form-data; boundary=x")];
+    let client = Client::connect(server.address);
+    let answer = client.request("POST", "/v1/images/edits", &headers, form);
+    assert_eq!(answer.status, 200, "{}", answer.json());
+    let asked = painter.asked.lock().unwrap();
+    let bytes = |at: usize| -> Vec<&[u8]> { asked[at].images.iter().map(|i| &*i.bytes).collect() };
+    assert_eq!(bytes(0), [b"one"]);
+    assert_eq!(bytes(3), [b"one", b"two"]);
+}
+
+#[test]
+fn what_cannot_be_done_is_a_400_that_names_the_field() {
+    let (server, _) = server();
+    let bad = [
+        (json!({}), "prompt"),
+        (json!({"prompt": 3}), "prompt"),
+        (json!({"prompt": "a", "size": "big"}), "size"),
+        (json!({"prompt": "a", "size": "10x16"}), "size"),
+        (json!({"prompt": "a", "n": 0}), "n"),
+        (json!({"prompt": "a", "n": 1000}), "n"),
+        (json!({"prompt": "a", "steps": 0}), "steps"),
+        (json!({"prompt": "a", "seed": -1}), "seed"),
+        (json!({"prompt": "a", "guidance": -1}), "guidance"),
+        (json!({"prompt": "a", "response_format": "url"}), "response_format"),
+        (json!({"prompt": "a", "output_format": "webp"}), "output_format"),
+        (json!({"prompt": "a", "background": "transparent"}), "background"),
+        (json!({"prompt": "a", "quality": "high"}), "quality"),
+        (json!({"prompt": "a", "output_compression": 50}), "output_compression"),
+        (json!({"prompt": "a", "stream": true}), "stream"),
+        (json!({"prompt": "a", "partial_images": 2}), "partial_images"),
+        (json!({"prompt": "a", "style": "vivid"}), "style"),
+        (json!({"prompt": "a", "colour": "red"}), "colour"),
+    ];
+    for (body, field) in bad {
+        let answer = server.post("/v1/images/generations", &body);
+        assert_eq!(answer.status, 400, "{body}: {}", answer.json());
+        assert_eq!(answer.json()["error"]["param"], field, "{body}");
+    }
+    let bad = [
+        (json!({"prompt": "a"}), "image"),
+        (json!({"prompt": "a", "image": "fox.png"}), "image[0]"),
+        (json!({"prompt": "a", "image": "https://example.com/fox.png"}), "image[0]"),
+        (json!({"prompt": "a", "image": "data:image/png;base64,*"}), "image[0]"),
+        (json!({"prompt": "a", "images": [{"file_id": "x"}]}), "images[0]"),
+        (json!({"prompt": "a", "image": "data:image/png;base64,AA==", "mask": "x"}), "mask"),
+    ];
+    for (body, field) in bad {
+        let answer = server.post("/v1/images/edits", &body);
+        assert_eq!(answer.status, 400, "{body}: {}", answer.json());
+        assert_eq!(answer.json()["error"]["param"], field, "{body}");
+    }
+    let other = json!({"prompt": "a", "model": "other"});
+    assert_eq!(server.post("/v1/images/generations", &other).status, 404);
+    let none = TestServer::start().post("/v1/images/generations", &json!({"prompt": "a"}));
+    assert_eq!((none.status, &none.json()["error"]["param"]), (400, &json!("model")));
+}
+
+#[test]
+fn a_client_that_leaves_cancels_its_picture() {
+    let (server, painter) = server();
+    let address = server.address;
+    let body = json!({"prompt": "slow"}).to_string();
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    let head = format!(
+        "POST /v1/images/generations HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    std::io::Write::write_all(&mut stream, head.as_bytes()).unwrap();
+    while painter.asked.lock().unwrap().is_empty() {
+        std::thread::yield_now();
+    }
+    drop(stream);
+    while painter.ended.lock().unwrap().is_empty() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn the_models_have_the_one_that_makes_pictures() {
+    let (server, _) = server();
+    let list = server.get("/v1/models").json();
+    let ids: Vec<_> = list["data"].as_array().unwrap().iter().map(|model| &model["id"]).collect();
+    assert_eq!(ids, ["fake", "brush"]);
+    assert_eq!(server.get("/v1/models/brush").json()["output_modalities"], json!(["image"]));
+}
