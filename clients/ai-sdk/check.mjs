@@ -55,4 +55,13 @@ await fails(generateText({ ...ask, model: provider(url, "none")("gpt-4") }), 404
 await fails(generateText({ ...ask, temperature: 3 }), 400, /temperature/);
 await fails(generateText({ ...ask, model: provider(keyedUrl, "wrong")(listed.id) }), 401, /key/);
 assert.equal((await generateText({ ...ask, model: provider(keyedUrl, key)(listed.id) })).text, whole.text);
+// On a server whose model sees, a picture is four tokens.
+const see = (image) => generateText({
+  model: provider(process.env.ML_SEEING, "none")("scripted"), maxRetries: 0,
+  messages: [{ role: "user", content: [{ type: "text", text: "What?" }, { type: "file", mediaType: "image/png", data: image }] }],
+});
+const seen = await see("iVBORw0KGgoAAAANSUhEUgAAAAMAAAACCAIAAAASFvFNAAAAEElEQVR4nGM4IScHQQxwFgBBAAYZPEVBlgAAAABJRU5ErkJggg==");
+assert.equal(seen.text, "ok");
+assert.equal(seen.usage.inputTokens, "<user>What?".length + 4);
+await fails(see("aGVsbG8="), 400, /messages\[0\]\.content\[1\]/);
 console.log("ai: passed");

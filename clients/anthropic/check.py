@@ -1,6 +1,7 @@
 """anthropic's package for Python against a server: check.py URL KEYED_URL KEY."""
 
 import json
+import os
 import sys
 import urllib.request
 
@@ -146,6 +147,26 @@ def check_keys():
         assert one.messages.count_tokens(model=MODEL, messages=STORY).input_tokens > 0
     fails(anthropic.AuthenticationError, "API key",
           lambda: wrong.messages.count_tokens(model=MODEL, messages=STORY))
+
+
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAMAAAACCAIAAAASFvFNAAAAEElEQVR4nGM4IScHQQxwFgBBAAYZPEVBlgAAAABJRU5ErkJggg=="
+
+
+def check_pictures():
+    """On a server whose model sees; a picture is four tokens there."""
+    seeing = Anthropic(base_url=os.environ["ML_SEEING"], api_key="none", max_retries=0)
+
+    def ask(media_type, data=PNG):
+        source = {"type": "base64", "media_type": media_type, "data": data}
+        content = [{"type": "image", "source": source}, {"type": "text", "text": "What?"}]
+        messages = [{"role": "user", "content": content}]
+        count = seeing.messages.count_tokens(model="scripted", messages=messages).input_tokens
+        assert count == len("<user>What?") + 4, count
+        return seeing.messages.create(model="scripted", messages=messages, max_tokens=9)
+
+    assert text_of(ask("image/png")) == "ok"
+    fails(anthropic.BadRequestError, "messages[0].content[0]", lambda: ask("image/jpeg"))
+    fails(anthropic.BadRequestError, "messages[0].content[0]", lambda: ask("image/png", "aGVsbG8="))
 
 
 checks = [check for name, check in list(globals().items()) if name.startswith("check_")]

@@ -1,5 +1,6 @@
 """langchain-openai against a server: check.py URL KEYED_URL KEY."""
 
+import os
 import sys
 
 import openai
@@ -80,4 +81,10 @@ fails(openai.NotFoundError, lambda: model(model="gpt-4").invoke(STORY))
 fails(openai.BadRequestError, lambda: model(temperature=3).invoke(STORY))
 fails(openai.AuthenticationError, lambda: model(KEYED_URL, api_key="wrong").invoke(STORY))
 assert model(KEYED_URL, api_key=KEY).invoke(STORY).content == whole.content
+# On a server whose model sees, a picture is four tokens; its part is written in langchain's own form.
+picture = {"type": "image", "base64": "iVBORw0KGgoAAAANSUhEUgAAAAMAAAACCAIAAAASFvFNAAAAEElEQVR4nGM4IScHQQxwFgBBAAYZPEVBlgAAAABJRU5ErkJggg==",
+           "mime_type": "image/png"}
+shown = HumanMessage([{"type": "text", "text": "What?"}, picture])
+seen = model(os.environ["ML_SEEING"], model="scripted").invoke([shown])
+assert seen.content == "ok" and seen.usage_metadata["input_tokens"] == len("<user>What?") + 4, seen
 print("langchain-openai: passed")

@@ -75,4 +75,17 @@ fails(litellm.BadRequestError, "temperature", lambda: chat(temperature=3))
 fails(litellm.ContextWindowExceededError, "", lambda: chat(messages=[{"role": "user", "content": "a " * 20000}]))
 fails(litellm.AuthenticationError, "key", lambda: chat(KEYED_URL, api_key="wrong"))
 assert chat(KEYED_URL, api_key=KEY).choices[0].message.content == text
+# On a server whose model sees, a picture is four tokens.
+PNG = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAMAAAACCAIAAAASFvFNAAAAEElEQVR4nGM4IScHQQxwFgBBAAYZPEVBlgAAAABJRU5ErkJggg=="
+
+
+def see(url):
+    content = [{"type": "text", "text": "What?"}, {"type": "image_url", "image_url": {"url": url}}]
+    return chat(os.environ["ML_SEEING"], model="openai/scripted", messages=[{"role": "user", "content": content}])
+
+
+seen = see(PNG)
+assert seen.choices[0].message.content == "ok"
+assert seen.usage.prompt_tokens == len("<user>What?") + 4, seen.usage
+fails(litellm.BadRequestError, "messages[0].content[1]", lambda: see("data:image/png;base64,aGVsbG8="))
 print("litellm: passed")

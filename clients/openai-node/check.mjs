@@ -134,4 +134,14 @@ await fails(respond({ tools: [{ type: "web_search" }] }), OpenAI.BadRequestError
 const keyed = (apiKey) => new OpenAI({ baseURL: `${keyedUrl}/v1`, apiKey, maxRetries: 0 });
 await assert.rejects(keyed("wrong").models.list(), OpenAI.AuthenticationError);
 assert.equal((await keyed(key).models.list()).data[0].id, model);
+// On a server whose model sees, a picture is four tokens.
+const seeing = new OpenAI({ baseURL: `${process.env.ML_SEEING}/v1`, apiKey: "none", maxRetries: 0 });
+const see = (image) => seeing.chat.completions.create({
+  model: "scripted",
+  messages: [{ role: "user", content: [{ type: "text", text: "What?" }, { type: "image_url", image_url: { url: image } }] }],
+});
+const seen = await see("data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAMAAAACCAIAAAASFvFNAAAAEElEQVR4nGM4IScHQQxwFgBBAAYZPEVBlgAAAABJRU5ErkJggg==");
+assert.equal(seen.choices[0].message.content, "ok");
+assert.equal(seen.usage.prompt_tokens, "<user>What?".length + 4);
+await fails(see("data:image/png;base64,aGVsbG8="), OpenAI.BadRequestError, "messages[0].content[1]");
 console.log("openai for Node: passed");

@@ -1,6 +1,7 @@
 """openai's package for Python, versions 2 and 3, against a server: check.py URL KEYED_URL KEY."""
 
 import json
+import os
 import sys
 import typing
 
@@ -281,6 +282,33 @@ def check_errors():
     keyed = OpenAI(base_url=f"{KEYED_URL}/v1", api_key="wrong", max_retries=0)
     fails(openai.AuthenticationError, None, keyed.models.list)
     assert OpenAI(base_url=f"{KEYED_URL}/v1", api_key=KEY).models.list().data[0].id == MODEL
+
+
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAMAAAACCAIAAAASFvFNAAAAEElEQVR4nGM4IScHQQxwFgBBAAYZPEVBlgAAAABJRU5ErkJggg=="
+
+
+def check_pictures():
+    """On a server whose model sees; a picture is four tokens there."""
+    seeing = OpenAI(base_url=f"{os.environ['ML_SEEING']}/v1", api_key="none", max_retries=0)
+    model = seeing.models.list().data[0]
+    assert model.input_modalities == ["text", "image"], model
+
+    def ask(url):
+        picture = {"type": "image_url", "image_url": {"url": url, "detail": "auto"}}
+        content = [{"type": "text", "text": "What?"}, picture]
+        return seeing.chat.completions.create(model=model.id, messages=[{"role": "user", "content": content}])
+
+    answer = ask(f"data:image/png;base64,{PNG}")
+    assert answer.choices[0].message.content == "ok"
+    assert answer.usage.prompt_tokens == len("<user>What?") + 4, answer.usage
+    part = "messages[0].content[1]"
+    fails(openai.BadRequestError, part, lambda: ask("data:image/png;base64,aGVsbG8="))
+    fails(openai.BadRequestError, f"{part}.image_url.url", lambda: ask("https://example.org/fox.png"))
+    shown = [{"type": "input_text", "text": "What?"},
+             {"type": "input_image", "image_url": f"data:image/png;base64,{PNG}", "detail": "auto"}]
+    response = seeing.responses.create(model=model.id, input=[{"role": "user", "content": shown}])
+    assert response.output_text == "ok"
+    assert response.usage.input_tokens == len("<user>What?") + 4, response.usage
 
 
 checks = [check for name, check in list(globals().items()) if name.startswith("check_")]

@@ -54,11 +54,20 @@ pub fn run(names: &[String]) -> Result<()> {
     let target = server::target_folder()?;
     let program = server::program(&target)?;
     eprintln!("the server is {}", program.display());
-    let mut servers = [Server::start(&program, None)?, Server::start(&program, Some(KEY))?];
+    let mut servers = vec![Server::start(&program, None)?, Server::start(&program, Some(KEY))?];
     let urls = [servers[0].url.clone(), servers[1].url.clone()];
     let folder = target.join("clients");
     let scripted = clients.iter().any(follows_a_script).then(|| server::scripted(&target));
-    let programs = Programs { ml: program, scripted: scripted.transpose()? };
+    let scripted = scripted.transpose()?;
+    let shown = clients.iter().any(|client| mentions(client, "ML_SEEING"));
+    let seeing = match &scripted {
+        Some(scripted) if shown => {
+            servers.push(Server::start_seeing(scripted, &folder)?);
+            servers.last().map(|server| server.url.clone())
+        }
+        _ => None,
+    };
+    let programs = Programs { ml: program, scripted, seeing };
     let faults = in_turns(&clients, |client| check(client, &folder, &urls, &programs))?;
     for server in &mut servers {
         server.still_runs()?;
@@ -142,12 +151,19 @@ struct Programs {
     ml: PathBuf,
     /// `ML_SCRIPTED`: a server whose model follows a script; `None` where no client wants it.
     scripted: Option<PathBuf>,
+    /// `ML_SEEING`: the address of a server whose model sees, and answers `ok`.
+    seeing: Option<String>,
 }
 
-/// Whether the script of `client` starts a server whose model follows a script.
+/// Whether `client` wants a server whose model follows a script: to start it, or for pictures.
 fn follows_a_script(client: &Client) -> bool {
+    mentions(client, "ML_SCRIPTED") || mentions(client, "ML_SEEING")
+}
+
+/// Whether the script of `client` has the word `name`.
+fn mentions(client: &Client, name: &str) -> bool {
     let check = ["check.mjs", "check.py"].map(|name| fs::read_to_string(client.folder.join(name)));
-    check.into_iter().flatten().any(|text| text.contains("ML_SCRIPTED"))
+    check.into_iter().flatten().any(|text| text.contains(name))
 }
 
 /// Installs `client` below `folder` and runs its script.
@@ -176,6 +192,9 @@ fn check(
     command.env("PYTHONDONTWRITEBYTECODE", "1").env("ML_PROGRAM", &programs.ml);
     if let Some(scripted) = &programs.scripted {
         command.env("ML_SCRIPTED", scripted);
+    }
+    if let Some(seeing) = &programs.seeing {
+        command.env("ML_SEEING", seeing);
     }
     command.env_remove("OPENAI_API_KEY");
     let (success, said) = environment::output(&mut command)?;

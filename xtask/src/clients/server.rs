@@ -32,10 +32,27 @@ impl Server {
                 command.env_remove(name);
             }
         }
-        command.env("ML_SERVE_LOG", "off").stderr(Stdio::piped());
+        command.env("ML_SERVE_LOG", "off");
         if let Some(key) = key {
             command.env("ML_SERVE_API_KEY", key);
         }
+        Server::of(command, program)
+    }
+
+    /// Starts `scripted` without a script, for clients that show it pictures: its model sees. A file of no
+    /// steps is written below `folder`.
+    pub fn start_seeing(scripted: &Path, folder: &Path) -> Result<Server> {
+        std::fs::create_dir_all(folder)?;
+        let script = folder.join("no-steps.json");
+        std::fs::write(&script, "[]")?;
+        let mut command = Command::new(scripted);
+        command.arg(&script).stdin(Stdio::null()).stdout(Stdio::null());
+        Server::of(command, scripted)
+    }
+
+    /// The server that `command` starts, once it listens.
+    fn of(mut command: Command, program: &Path) -> Result<Server> {
+        command.stderr(Stdio::piped());
         let mut process =
             command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
         let stderr = process.stderr.take().context("the server's stderr is piped")?;
