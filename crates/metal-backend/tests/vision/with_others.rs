@@ -74,7 +74,10 @@ fn a_prefix_is_known_with_its_pictures() {
         let (rgb, grey) = (shows("rgb.png"), shows("grey_wide.png"));
         assert_eq!(cached(&rgb), 0, "{name}");
         let other = cached(&grey);
-        assert!(other > 0 && other <= before, "{name}: {other} of {before}");
+        // A recurrent state goes on from a snapshot alone, and there is none before the picture.
+        let is_recurrent = name == "qwen3_5";
+        assert!(other > 0 || is_recurrent, "{name}: nothing of {before}");
+        assert!(other <= before, "{name}: {other} of {before}");
         let again = cached(&rgb);
         assert!(again > before + 4, "{name}: {again}, {before} before the picture");
         assert!(cached(&grey) > before + 4, "{name}");
