@@ -269,17 +269,8 @@ impl TextModel for FakeModel {
                 parts.iter().map(part).collect::<Result<Vec<_>>>()?.concat()
             }
         };
-        let ModelInfo { context_length: limit, vocab_size, .. } = self.info;
-        if ids.is_empty() {
-            return Err(Error::EmptyPrompt);
-        }
-        if limit > 0 && ids.len() > limit {
-            return Err(Error::PromptTooLong { tokens: ids.len(), limit });
-        }
-        match ids.iter().find(|id| vocab_size > 0 && **id as usize >= vocab_size) {
-            None => Ok(ids),
-            Some(id) => Err(Error::Prompt(format!("token {id} is not in the vocabulary"))),
-        }
+        self.info.check_prompt(&ids)?;
+        Ok(ids)
     }
 
     fn render_chat(&self, messages: &[Message], chat: &ChatOptions) -> Result<RenderedPrompt> {

@@ -5,6 +5,10 @@ use std::sync::Arc;
 
 use crate::Error;
 
+/// What stands around a picture's name in an error.
+const BEFORE: &str = "picture `";
+const BEHIND: &str = "`: ";
+
 /// A picture as it came: the bytes of a PNG, JPEG, WebP or GIF file, not yet read.
 ///
 /// The bytes are shared, so a clone costs nothing. What decodes them checks them: the backend, when
@@ -26,7 +30,13 @@ impl EncodedPicture {
 
     /// An [`Error::Prompt`] that names this picture.
     pub fn error(&self, reason: impl fmt::Display) -> Error {
-        Error::Prompt(format!("picture `{}`: {reason}", self.name))
+        Error::Prompt(format!("{BEFORE}{}{BEHIND}{reason}", self.name))
+    }
+
+    /// The name in the reason of an [`Error::Prompt`], where it is one of [`error`](Self::error)'s.
+    pub fn name_in(reason: &str) -> Option<&str> {
+        let (name, _) = reason.strip_prefix(BEFORE)?.split_once(BEHIND)?;
+        Some(name)
     }
 }
 
@@ -46,5 +56,7 @@ mod tests {
         let picture = EncodedPicture::new([1, 2, 3], "fox.png");
         assert_eq!(format!("{picture:?}"), "EncodedPicture(\"fox.png\", 3 bytes)");
         assert_eq!(picture.error("is odd").to_string(), "prompt: picture `fox.png`: is odd");
+        assert_eq!(EncodedPicture::name_in("picture `fox.png`: is odd"), Some("fox.png"));
+        assert_eq!(EncodedPicture::name_in("a picture is odd"), None);
     }
 }

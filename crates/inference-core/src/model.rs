@@ -49,6 +49,29 @@ pub struct ModelInfo {
     pub pictures: Option<PictureLimits>,
 }
 
+impl ModelInfo {
+    /// Checks the ids of a prompt, as far as the limits are told: a context or a vocabulary of 0 is not.
+    ///
+    /// # Errors
+    /// [`Error::EmptyPrompt`]; [`Error::PromptTooLong`] for one that exceeds the context, and
+    /// [`Error::Prompt`] for an id that is not in the vocabulary.
+    pub fn check_prompt(&self, ids: &[u32]) -> Result<()> {
+        let (limit, vocab_size) = (self.context_length, self.vocab_size);
+        if ids.is_empty() {
+            return Err(Error::EmptyPrompt);
+        }
+        if limit > 0 && ids.len() > limit {
+            return Err(Error::PromptTooLong { tokens: ids.len(), limit });
+        }
+        match ids.iter().find(|id| vocab_size > 0 && **id as usize >= vocab_size) {
+            None => Ok(()),
+            Some(id) => {
+                Err(Error::Prompt(format!("token {id} is not in the vocabulary of {vocab_size}")))
+            }
+        }
+    }
+}
+
 /// A token with a part in a model's format, such as the one that begins every prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecialToken {
@@ -170,19 +193,8 @@ pub trait TextModel: Send + Sync {
             Prompt::Ids(ids) => ids.clone(),
             Prompt::Parts(parts) => ids_of_parts(self, parts)?,
         };
-        let ModelInfo { context_length: limit, vocab_size, .. } = *self.info();
-        if ids.is_empty() {
-            return Err(Error::EmptyPrompt);
-        }
-        if limit > 0 && ids.len() > limit {
-            return Err(Error::PromptTooLong { tokens: ids.len(), limit });
-        }
-        match ids.iter().find(|id| vocab_size > 0 && **id as usize >= vocab_size) {
-            None => Ok(ids),
-            Some(id) => {
-                Err(Error::Prompt(format!("token {id} is not in the vocabulary of {vocab_size}")))
-            }
-        }
+        self.info().check_prompt(&ids)?;
+        Ok(ids)
     }
 
     /// What [`chat`](Self::chat) would feed for these messages. A model without a chat format

@@ -127,7 +127,7 @@ pub fn global() -> &'static Registry {
 /// [`Registry::register`] on the [`global`] registry.
 ///
 /// # Errors
-/// As there.
+/// Those of [`Registry::register`].
 pub fn register(backend: Arc<dyn Backend>) -> Result<()> {
     GLOBAL.register(backend)
 }
@@ -145,7 +145,7 @@ pub fn backends() -> Vec<String> {
 /// [`Registry::default_backend`] on the [`global`] registry.
 ///
 /// # Errors
-/// As there.
+/// Those of [`Registry::default_backend`].
 pub fn default_backend() -> Result<Arc<dyn Backend>> {
     GLOBAL.default_backend()
 }
@@ -153,7 +153,7 @@ pub fn default_backend() -> Result<Arc<dyn Backend>> {
 /// [`Registry::load_model`] on the [`global`] registry.
 ///
 /// # Errors
-/// As there.
+/// Those of [`Registry::load_model`].
 pub fn load_model(path: &Path, options: &LoadOptions) -> Result<Box<dyn TextModel>> {
     GLOBAL.load_model(path, options)
 }
@@ -161,7 +161,7 @@ pub fn load_model(path: &Path, options: &LoadOptions) -> Result<Box<dyn TextMode
 /// [`Registry::load_image_model`] on the [`global`] registry.
 ///
 /// # Errors
-/// As there.
+/// Those of [`Registry::load_image_model`].
 pub fn load_image_model(path: &Path, options: &ImageLoadOptions) -> Result<Box<dyn ImageModel>> {
     GLOBAL.load_image_model(path, options)
 }

@@ -1,7 +1,7 @@
 //! What a client can cause to fail, in no protocol's words: the kind, the field, a message for a
 //! person, and when to try again.
 
-use inference_core::Error;
+use inference_core::{EncodedPicture, Error};
 
 /// The result of everything that a client can cause.
 pub type Result<T, E = ApiError> = std::result::Result<T, E>;
@@ -271,10 +271,12 @@ impl From<Error> for ApiError {
                 ApiError::new(Kind::ContextLength { tokens, limit }, message)
             }
             Error::Prompt(reason) => {
-                // A picture is called by its part of the request.
-                let part = reason.strip_prefix("picture `").and_then(|rest| rest.split_once("`: "));
                 let error = ApiError::new(Kind::Prompt, message);
-                part.map_or(error.clone(), |(part, _)| error.about(part))
+                // A picture is called by its part of the request.
+                match EncodedPicture::name_in(&reason) {
+                    Some(part) => error.about(part),
+                    None => error,
+                }
             }
             Error::EmptyPrompt => ApiError::new(Kind::Prompt, message),
             Error::Memory { .. } => ApiError::new(Kind::Memory, message),

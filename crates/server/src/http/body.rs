@@ -28,12 +28,7 @@ pub async fn object(state: &State, request: Request) -> Result<Read> {
     check_type(&parts.headers)?;
     let bytes = bytes(state, &parts.headers, body).await?;
     let size = bytes.len();
-    // A long text takes longer than those that serve other requests shall wait.
-    let json = match State::is_long(size) {
-        false => parse(&bytes)?,
-        true => state.text_work(size, move || parse(&bytes)).await?,
-    };
-    match json {
+    match state.read_text(size, move || parse(&bytes)).await? {
         Json::Object(object) => Ok((object, size)),
         other => {
             let found = kind(&other);

@@ -22,25 +22,18 @@ pub struct Part {
     pub bytes: Vec<u8>,
 }
 
-/// Whether a request is declared as a form.
-pub fn is_form(headers: &HeaderMap) -> bool {
-    boundary(headers).is_some()
-}
-
-/// The parts of the request's body.
+/// The parts of the request's body, with `boundary` between them.
 ///
 /// # Errors
 /// It is too large, too slow, or no form.
-pub async fn parts(state: &State, request: Request) -> Result<Vec<Part>> {
+pub async fn parts(state: &State, request: Request, boundary: String) -> Result<Vec<Part>> {
     let (parts, body) = request.into_parts();
-    let boundary = boundary(&parts.headers);
-    let boundary = boundary.ok_or_else(|| ApiError::media_type("the form has no boundary"))?;
     let bytes = bytes(state, &parts.headers, body).await?;
-    split(&bytes, &boundary)
+    state.read_text(bytes.len(), move || split(&bytes, &boundary)).await
 }
 
 /// The text between the parts, where the body is declared as a form.
-fn boundary(headers: &HeaderMap) -> Option<String> {
+pub fn boundary(headers: &HeaderMap) -> Option<String> {
     let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
     let (essence, parameters) = value.split_once(';')?;
     if !essence.trim().eq_ignore_ascii_case("multipart/form-data") {

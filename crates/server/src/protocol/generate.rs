@@ -8,6 +8,7 @@ use inference_core::{GenerateOptions, Generation, TextModel};
 use super::respond::{Stream, whole};
 use super::wire::Wire;
 use crate::error::{ApiError, Names, Result};
+use crate::fields::reader::Reader;
 use crate::run::answers::Answers;
 use crate::run::generations::Generations;
 use crate::run::reading::Reading;
@@ -39,6 +40,17 @@ pub enum Delivery {
     Whole,
     /// In events, as it grows.
     Stream,
+}
+
+impl Delivery {
+    /// What the field `stream` asks for.
+    ///
+    /// # Errors
+    /// It is neither true nor false.
+    pub fn of(reader: &mut Reader) -> Result<Delivery> {
+        let streams = reader.bool("stream")?.unwrap_or(false);
+        Ok(if streams { Delivery::Stream } else { Delivery::Whole })
+    }
 }
 
 impl Asked {

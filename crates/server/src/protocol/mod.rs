@@ -13,6 +13,7 @@ pub mod pictures;
 pub mod request;
 pub mod respond;
 pub mod responses;
+pub mod tools;
 pub mod turns;
 pub mod wire;
 

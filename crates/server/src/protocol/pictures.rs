@@ -10,6 +10,7 @@ use inference_core::{Capabilities, EncodedPicture, Feature, PictureLimits, Suppo
 use pictures::{Format, Header, Limits};
 
 use crate::error::{ApiError, Result};
+use crate::run::state::State;
 
 /// Base64 with or without the `=` at its end.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -33,6 +34,11 @@ impl<'a> Pictures<'a> {
     /// Pictures for `model`, and files of `folder`, where there is one.
     pub fn new(model: &'a dyn TextModel, folder: Option<&'a PathBuf>) -> Self {
         Pictures { model, folder: folder.map(PathBuf::as_path) }
+    }
+
+    /// Pictures for `model`, a model of the server of `state`.
+    pub fn of(state: &'a State, model: &'a dyn TextModel) -> Self {
+        Pictures::new(model, state.config.local_media_path.as_ref())
     }
 
     /// Whether the model sees; `path` is the part that wants it to.

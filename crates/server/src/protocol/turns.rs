@@ -7,6 +7,7 @@ use inference_core::{EncodedPicture, Message, Role, Value};
 use super::content::Content;
 use super::conversation::Conversation;
 use crate::error::{Kind, Result};
+use crate::run::state::{Loaded, State};
 
 /// What stands between texts that become one.
 const BETWEEN: &str = "\n\n";
@@ -137,12 +138,36 @@ pub fn with_turns_as_taken<T>(
     render: impl Fn(&Conversation) -> Result<T>,
 ) -> Result<T> {
     match render(&conversation) {
-        Err(error) if error.kind == Kind::Prompt && is_free(&conversation.messages) => {
+        // What is wrong with a picture is no matter of turns.
+        Err(error)
+            if error.kind == Kind::Prompt
+                && error.param.is_none()
+                && is_free(&conversation.messages) =>
+        {
             conversation.messages = in_order(conversation.messages);
             render(&conversation)
         }
         rendered => rendered,
     }
+}
+
+/// How many tokens a conversation has, whose request is of so many bytes.
+///
+/// # Errors
+/// Those of the model's chat template.
+pub async fn conversation_tokens(
+    state: &State,
+    loaded: Loaded,
+    conversation: Conversation,
+    bytes: usize,
+) -> Result<usize> {
+    let model = loaded.model;
+    let work = move || {
+        with_turns_as_taken(conversation, |conversation| {
+            Ok(model.render_chat(&conversation.messages, &conversation.chat)?.ids.len())
+        })
+    };
+    state.text_work(bytes, work).await
 }
 
 /// Whether there are instructions after the first message, or two turns of the user in a row.

@@ -153,6 +153,19 @@ impl State {
         bytes >= LONG
     }
 
+    /// Runs `work` that reads a text of so many bytes: here where that is short, else away from the threads
+    /// that serve.
+    ///
+    /// # Errors
+    /// The work's own; 500 where it panics.
+    pub async fn read_text<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        if State::is_long(bytes) { self.text_work(bytes, work).await } else { work() }
+    }
+
     /// Runs `work` on a text of so many bytes, which may take a core for a while, away from the
     /// threads that serve.
     ///

@@ -40,20 +40,25 @@ impl Served {
         let url = url.trim_end_matches('/');
         let url = url.strip_suffix("/v1").unwrap_or(url).to_owned();
         let list = get(&format!("{url}/v1/models"), key)?;
-        let models = list["data"].as_array().map_or(&[][..], Vec::as_slice);
-        let names: Vec<_> = models.iter().filter_map(|model| model["id"].as_str()).collect();
-        let at = match name {
-            None => 0,
-            Some(name) => names.iter().position(|other| *other == name).ok_or_else(|| {
-                let known = names.join(", ");
-                Failure::Usage(format!("--model-name: {url} has {known}, and no `{name}`"))
-            })?,
+        let models = list["data"].as_array().into_iter().flatten();
+        let named: Vec<(&str, &Json)> =
+            models.filter_map(|model| Some((model["id"].as_str()?, model))).collect();
+        let found = match name {
+            None => named.first(),
+            Some(wanted) => {
+                let found = named.iter().find(|(name, _)| *name == wanted);
+                Some(found.ok_or_else(|| {
+                    let known: Vec<&str> = named.iter().map(|(name, _)| *name).collect();
+                    let known = known.join(", ");
+                    Failure::Usage(format!("--model-name: {url} has {known}, and no `{wanted}`"))
+                })?)
+            }
         };
-        let Some(model) = names.get(at) else {
+        let Some((name, model)) = found else {
             return Err(Failure::Other(format!("{url} has no models")));
         };
-        let context = models[at]["max_model_len"].as_u64().unwrap_or(0);
-        Ok(Served { model: (*model).to_owned(), url, context })
+        let context = model["max_model_len"].as_u64().unwrap_or(0);
+        Ok(Served { model: (*name).to_owned(), url, context })
     }
 
     /// Where OpenAI's protocol begins.

@@ -20,7 +20,7 @@ use crate::protocol::conversation::{Conversation, constrain};
 use crate::protocol::generate::{Asked, Delivery, Started, generate};
 use crate::protocol::pictures::Pictures;
 use crate::protocol::request::{Checked, checked};
-use crate::protocol::turns::with_turns_as_taken;
+use crate::protocol::turns::{conversation_tokens, with_turns_as_taken};
 use crate::run::state::{Loaded, State};
 
 /// The versions of the protocol that clients may name.
@@ -51,10 +51,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     check_version(request.headers())?;
     let tables = &[tables::CONVERSATION, tables::CREATE];
     let Checked { mut reader, loaded, bytes } = checked(&state, request, tables).await?;
-    let delivery = match reader.bool("stream")? {
-        Some(true) => Delivery::Stream,
-        _ => Delivery::Whole,
-    };
+    let delivery = Delivery::of(&mut reader)?;
     let mut asks = read(&mut reader, &state, &loaded)?;
     let limits = &state.config.limits;
     asks.options = GenerateOptions {
@@ -100,13 +97,8 @@ pub async fn count_tokens(Shared(state): Shared<Arc<State>>, request: Request) -
     let Checked { mut reader, loaded, bytes } = checked(&state, request, tables).await?;
     let conversation = read(&mut reader, &state, &loaded)?.conversation;
     reader.finish()?;
-    let model = loaded.model;
-    let work = move || {
-        with_turns_as_taken(conversation, |conversation| {
-            Ok(model.render_chat(&conversation.messages, &conversation.chat)?.ids.len())
-        })
-    };
-    let count = state.text_work(bytes, work).await.map_err(|error| error.or_about("messages"))?;
+    let count = conversation_tokens(&state, loaded, conversation, bytes).await;
+    let count = count.map_err(|error| error.or_about("messages"))?;
     Ok(json_response(StatusCode::OK, &json!({"input_tokens": count})))
 }
 
@@ -114,7 +106,7 @@ pub async fn count_tokens(Shared(state): Shared<Arc<State>>, request: Request) -
 fn read(reader: &mut Reader, state: &State, loaded: &Loaded) -> Result<Asks> {
     let system = reader.take("system");
     let items = reader.list("messages")?.unwrap_or_default();
-    let pictures = Pictures::new(loaded.model.as_ref(), state.config.local_media_path.as_ref());
+    let pictures = Pictures::of(state, loaded.model.as_ref());
     let messages = messages(system, items, &pictures)?;
     let (definitions, tools) = tools(reader.list("tools")?.unwrap_or_default())?;
     let chat = ChatOptions { tools: definitions, ..ChatOptions::default() };

@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 use crate::error::{ApiError, Result};
 use crate::fields::reader::Reader;
 use crate::protocol::conversation::{Calls, ToolFields, arguments_schema};
+use crate::protocol::tools::{check_callers, tool_name};
 
 /// What errors about tools name.
 const FIELDS: ToolFields =
@@ -36,13 +37,7 @@ fn tool(mut tool: Reader) -> Result<(Json, Tool)> {
         let reason = "the server has no tools of its own; give tools by name and `input_schema`";
         return Err(ApiError::unsupported(tool.path("type"), reason));
     }
-    let name = tool.text("name")?;
-    let name = tool.need("name", name)?;
-    let fits = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-    if name.is_empty() || name.len() > 128 || !name.chars().all(fits) {
-        let reason = "expected up to 128 letters, digits, `_`, `-` and `.`";
-        return Err(ApiError::value(tool.path("name"), reason));
-    }
+    let name = tool_name(&mut tool, 128)?;
     let schema = tool.object("input_schema")?;
     let schema = tool.need("input_schema", schema)?;
     let description = tool.text("description")?;
@@ -50,17 +45,10 @@ fn tool(mut tool: Reader) -> Result<(Json, Tool)> {
     // Hints: what is cached is found by its tokens, and a call is sent as soon as it is complete.
     tool.object("cache_control")?;
     tool.bool("eager_input_streaming")?;
-    if tool.bool("defer_loading")? == Some(true) {
-        let reason = "the model is told of all tools at once";
-        return Err(ApiError::unsupported(tool.path("defer_loading"), reason));
-    }
+    check_callers(&mut tool)?;
     if tool.list("input_examples")?.is_some_and(|examples| !examples.is_empty()) {
         let reason = "templates have no place for them; put them into the description";
         return Err(ApiError::unsupported(tool.path("input_examples"), reason));
-    }
-    if tool.texts("allowed_callers")?.is_some_and(|callers| callers != ["direct"]) {
-        let reason = "the server runs no code that could call tools";
-        return Err(ApiError::unsupported(tool.path("allowed_callers"), reason));
     }
     tool.finish()?;
     let mut function = json!({"name": name});

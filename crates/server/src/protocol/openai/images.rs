@@ -21,8 +21,9 @@ use crate::fields::table::check;
 use crate::http::body;
 use crate::http::form::{self, Part};
 use crate::http::response::json_response;
+use crate::protocol::own::inspect::CancelOnDrop;
 use crate::protocol::pictures::of_data_url;
-use crate::run::state::State;
+use crate::run::state::{State, blocking, now};
 
 /// Pictures from words.
 ///
@@ -42,8 +43,8 @@ pub async fn generate(Shared(state): Shared<Arc<State>>, request: Request) -> Re
 pub async fn edit(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
     let service = service(&state)?;
     let tables = [tables::IMAGES, tables::IMAGE_EDITS];
-    if form::is_form(request.headers()) {
-        let (object, images) = taken(form::parts(&state, request).await?)?;
+    if let Some(boundary) = form::boundary(request.headers()) {
+        let (object, images) = taken(form::parts(&state, request, boundary).await?)?;
         let reader = check(&tables, &state.config.limits, object)?;
         return create(&state, service, reader, images).await;
     }
@@ -178,25 +179,25 @@ async fn create(
     Ok(json_response(StatusCode::OK, &answer(&made)))
 }
 
-/// One picture, as a PNG, with its facts.
+/// One picture with its facts, as a PNG in base64.
 async fn one(
     state: &State,
     model: &Arc<dyn ImageModel>,
     request: ImageRequest,
-) -> Result<(GeneratedImage, Vec<u8>)> {
+) -> Result<(GeneratedImage, String)> {
     let model = Arc::clone(model);
-    let work = move || -> inference_core::Result<_> {
-        let image = model.generate(&request)?.finish()?;
-        let file = png(&image.picture).map_err(inference_core::Error::Engine)?;
-        Ok((image, file))
+    let work = move || {
+        let made = || -> inference_core::Result<_> {
+            let image = model.generate(&request)?.finish()?;
+            let file = png(&image.picture).map_err(inference_core::Error::Engine)?;
+            Ok((image, STANDARD.encode(file)))
+        };
+        let names = Names::new(&[("width", "size"), ("height", "size"), ("images", "image")]);
+        made().map_err(|error| ApiError::from(error).named(&names))
     };
     let mut cuts = state.cuts();
-    let names = Names::new(&[("width", "size"), ("height", "size"), ("images", "image")]);
     tokio::select! {
-        made = tokio::task::spawn_blocking(work) => {
-            let made = made.map_err(|_| ApiError::panicked())?;
-            made.map_err(|error| ApiError::from(error).named(&names))
-        }
+        made = blocking(work) => made,
         _ = cuts.wait_for(|is_cut| *is_cut) => {
             Err(ApiError::from(inference_core::Error::Cancelled))
         }
@@ -209,11 +210,10 @@ fn png(picture: &Picture) -> std::result::Result<Vec<u8>, String> {
     picture.map_err(|error| error.to_string())?.to_png(&[]).map_err(|error| error.to_string())
 }
 
-fn answer(made: &[(GeneratedImage, Vec<u8>)]) -> Json {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+fn answer(made: &[(GeneratedImage, String)]) -> Json {
     let data: Vec<Json> = made
         .iter()
-        .map(|(image, file)| json!({"b64_json": STANDARD.encode(file), "seed": image.facts.seed}))
+        .map(|(image, file)| json!({"b64_json": file, "seed": image.facts.seed}))
         .collect();
     let sum = |of: fn(&GeneratedImage) -> usize| -> usize {
         made.iter().map(|(image, _)| of(image)).sum()
@@ -223,7 +223,7 @@ fn answer(made: &[(GeneratedImage, Vec<u8>)]) -> Json {
     let size =
         made.first().map(|(image, _)| format!("{}x{}", image.picture.width, image.picture.height));
     json!({
-        "created": now.unwrap_or_default().as_secs(),
+        "created": now(),
         "data": data,
         "output_format": "png",
         "size": size,
@@ -236,13 +236,4 @@ fn answer(made: &[(GeneratedImage, Vec<u8>)]) -> Json {
 /// A seed that nobody chose.
 fn drawn() -> u64 {
     RandomState::new().build_hasher().finish() % (1 << 32)
-}
-
-/// Cancels what it holds the token of.
-struct CancelOnDrop(CancelToken);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.cancel();
-    }
 }

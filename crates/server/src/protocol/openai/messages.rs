@@ -10,6 +10,7 @@ use crate::fields::reader::{Reader, expected};
 use crate::protocol::content::Content;
 use crate::protocol::conversation::arguments_schema;
 use crate::protocol::pictures::Pictures;
+use crate::protocol::tools::{arguments, tool_name};
 
 /// Refused fields of a message, with the remedy.
 const REFUSED: [(&str, &str); 4] = [
@@ -109,12 +110,12 @@ fn parts(path: &str, items: Vec<Json>, role: &Role, pictures: &Pictures<'_>) -> 
                 content.text(&part.need("text", text)?);
             }
             "image_url" => {
-                pictures.check_sees(&format!("{path}[{index}]"))?;
+                pictures.check_sees(part.own_path())?;
                 if !matches!(role, Role::User | Role::Tool) {
                     let reason = format!("pictures belong to `user` and `tool`, not to `{role}`");
                     return Err(ApiError::value(part.path("type"), reason));
                 }
-                content.picture(image_url(&format!("{path}[{index}]"), &mut part, pictures)?);
+                content.picture(image_url(&mut part, pictures)?);
             }
             "input_audio" | "file" => {
                 let reason = "this server takes text and pictures (`image_url`)";
@@ -130,8 +131,8 @@ fn parts(path: &str, items: Vec<Json>, role: &Role, pictures: &Pictures<'_>) -> 
     Ok(content.into_value())
 }
 
-/// The picture of the part at `path`.
-fn image_url(path: &str, part: &mut Reader, pictures: &Pictures<'_>) -> Result<EncodedPicture> {
+/// The picture of a part.
+fn image_url(part: &mut Reader, pictures: &Pictures<'_>) -> Result<EncodedPicture> {
     let object = part.take("image_url");
     let mut object = Reader::new(part.path("image_url"), part.need("image_url", object)?)?;
     let url = object.text("url")?;
@@ -139,7 +140,7 @@ fn image_url(path: &str, part: &mut Reader, pictures: &Pictures<'_>) -> Result<E
     pictures.check_detail(&object.path("detail"), object.text("detail")?.as_deref())?;
     let field = object.path("url");
     object.finish()?;
-    pictures.of_url(path, &field, &url)
+    pictures.of_url(part.own_path(), &field, &url)
 }
 
 /// A call of an earlier answer. Its arguments, JSON in a string, become the value that templates
@@ -162,10 +163,7 @@ fn tool_call(mut call: Reader) -> Result<Value> {
     let name = function.need("name", name)?;
     let arguments = match function.take("arguments") {
         None => Json::Object(Map::new()),
-        Some(Json::String(text)) => match serde_json::from_str(&text) {
-            Ok(Json::Object(arguments)) => Json::Object(arguments),
-            _ => Json::String(text),
-        },
+        Some(Json::String(text)) => arguments(text),
         Some(arguments @ Json::Object(_)) => arguments,
         Some(other) => {
             return Err(expected(function.path("arguments"), "JSON in a string", &other));
@@ -205,13 +203,7 @@ pub fn tools(items: Vec<Json>) -> Result<Tools> {
         let function = tool.need("function", function)?;
         let mut function = Reader::new(tool.path("function"), function)?;
         tool.finish()?;
-        let name = function.text("name")?;
-        let name = function.need("name", name)?;
-        let fits = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-        if name.is_empty() || name.len() > 64 || !name.chars().all(fits) {
-            let reason = "expected up to 64 letters, digits, `_`, `-` and `.`";
-            return Err(ApiError::value(function.path("name"), reason));
-        }
+        let name = tool_name(&mut function, 64)?;
         if tools.callable.iter().any(|tool| tool.name == name) {
             let reason = format!("`{name}` is the name of an earlier tool");
             return Err(ApiError::value(function.path("name"), reason));

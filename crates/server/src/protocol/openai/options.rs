@@ -79,10 +79,7 @@ pub fn sampling(reader: &mut Reader, limits: &Limits) -> Result<Sampling> {
             constrain(&mut options, &mut names, field, make(text))?;
         }
     }
-    let delivery = match reader.bool("stream")? {
-        Some(true) => Delivery::Stream,
-        _ => Delivery::Whole,
-    };
+    let delivery = Delivery::of(reader)?;
     let asked = Asked {
         options,
         prompts: 1,

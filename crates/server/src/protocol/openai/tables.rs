@@ -17,21 +17,56 @@ pub const VARIABLES: &str = r#"{"type":"object","propertyNames":
 const STREAM_OPTIONS: &str = r#"{"type":"object","additionalProperties":false,"properties":
     {"include_usage":{"type":"boolean"},"include_obfuscation":{"enum":[false]}}}"#;
 
-/// What chats, completions and the templates' requests share.
+/// The model that answers.
 pub const MODEL: Field =
     honoured("model", Kind::Text, "The served model's name. Left out: the served model.");
+
+/// How bold draws are.
+pub const TEMPERATURE: Field = honoured(
+    "temperature",
+    Kind::Number(0.0, 2.0),
+    "0 is greedy. Left out: the model's own choice.",
+);
+
+/// The probability that draws are among.
+pub const TOP_P: Field =
+    honoured("top_p", Kind::Number(0.0, 1.0), "Keep the likeliest tokens up to this probability.");
+
+/// Whether an answer comes as it is made.
+pub const STREAM: Field = honoured("stream", Kind::Bool, "Answer in server-sent events.");
+
+/// Whether an answer may have several calls.
+pub const PARALLEL_TOOL_CALLS: Field =
+    honoured("parallel_tool_calls", Kind::Bool, "`false`: at most one call in an answer.");
+
+/// How prompts would be cached.
+pub const PROMPT_CACHE_OPTIONS: Field = refused(
+    "prompt_cache_options",
+    &[],
+    "every prompt is cached as far as `--prefix-cache` has room, and for no set time",
+);
+
+/// How long prompts would be cached.
+pub const PROMPT_CACHE_RETENTION: Field = refused(
+    "prompt_cache_retention",
+    &["\"in_memory\"", "\"in-memory\""],
+    "prompts are cached in memory alone",
+);
+
+/// How soon a request would be served.
+pub const SERVICE_TIER: Field =
+    refused("service_tier", &["\"auto\"", "\"default\""], "there is one tier");
+
+/// What would be looked for in a conversation.
+pub const MODERATION: Field = refused("moderation", &[], "the server does not moderate");
 
 /// How tokens are drawn, for chats and completions.
 pub const SAMPLING: &[Field] = &[
     MODEL,
-    honoured(
-        "temperature",
-        Kind::Number(0.0, 2.0),
-        "0 is greedy. Left out: the model's own choice.",
-    ),
-    honoured("top_p", Kind::Number(0.0, 1.0), "Keep the likeliest tokens up to this probability."),
+    TEMPERATURE,
+    TOP_P,
     honoured("n", Kind::Integer(1, |limits| limits.choices as i64), "How many answers."),
-    honoured("stream", Kind::Bool, "Answer in server-sent events."),
+    STREAM,
     honoured(
         "stream_options",
         Kind::Object(STREAM_OPTIONS),
@@ -137,7 +172,7 @@ pub const CHAT: &[Field] = &[
         Kind::Schema(include_str!("tool_choice.schema.json")),
         "Whether it must: `none`, `auto`, `required`, or a function's name.",
     ),
-    honoured("parallel_tool_calls", Kind::Bool, "`false`: at most one call in an answer."),
+    PARALLEL_TOOL_CALLS,
     honoured(
         "reasoning_effort",
         Kind::OneOf(&["none", "minimal", "low", "medium", "high", "xhigh", "max"]),
@@ -160,18 +195,10 @@ pub const CHAT: &[Field] = &[
         "A hint where to look for a cached prompt; the cache finds it by its tokens.",
     ),
     nothing("metadata", Kind::Labels, "Labels of a stored answer."),
-    refused(
-        "prompt_cache_options",
-        &[],
-        "every prompt is cached as far as `--prefix-cache` has room, and for no set time",
-    ),
-    refused(
-        "prompt_cache_retention",
-        &["\"in_memory\"", "\"in-memory\""],
-        "prompts are cached in memory alone",
-    ),
+    PROMPT_CACHE_OPTIONS,
+    PROMPT_CACHE_RETENTION,
     refused("store", &["false"], "nothing is stored"),
-    refused("service_tier", &["\"auto\"", "\"default\""], "there is one tier"),
+    SERVICE_TIER,
     refused("modalities", &["[\"text\"]"], "answers are text"),
     refused("audio", &[], "answers are text"),
     refused("prediction", &[], "predicted output is not used"),
@@ -181,7 +208,7 @@ pub const CHAT: &[Field] = &[
         "the model has no setting for it; ask for it in a message",
     ),
     refused("web_search_options", &[], "the server does not search the web"),
-    refused("moderation", &[], "the server does not moderate"),
+    MODERATION,
     refused("functions", &["[]"], "it is OpenAI's older form; use `tools`"),
     refused("function_call", &["\"none\""], "it is OpenAI's older form; use `tool_choice`"),
 ];

@@ -24,7 +24,6 @@ pub async fn tokenize(Shared(state): Shared<Arc<State>>, request: Request) -> Re
     let tables = &[tables::TEMPLATE, tables::TOKENIZE];
     let Checked { mut reader, loaded, bytes } = checked(&state, request, tables).await?;
     let model = loaded.model;
-    let folder = state.config.local_media_path.as_ref();
     let texts = (reader.text("prompt")?, reader.text("content")?);
     let messages = reader.list("messages")?;
     let context = model.info().context_length;
@@ -35,7 +34,7 @@ pub async fn tokenize(Shared(state): Shared<Arc<State>>, request: Request) -> Re
             state.text_work(bytes, work).await.map_err(|error| error.or_about("prompt"))?
         }
         ((None, None), Some(items)) => {
-            let pictures = Pictures::new(model.as_ref(), folder);
+            let pictures = Pictures::of(&state, model.as_ref());
             let Conversation { messages, chat, .. } = conversation(&mut reader, items, &pictures)?;
             reader.finish()?;
             let work = move || Ok(model.render_chat(&messages, &chat)?.ids);
@@ -84,7 +83,7 @@ pub async fn apply_template(
     let model = loaded.model;
     let items = reader.list("messages")?;
     let items: Vec<Json> = reader.need("messages", items)?;
-    let pictures = Pictures::new(model.as_ref(), state.config.local_media_path.as_ref());
+    let pictures = Pictures::of(&state, model.as_ref());
     let Conversation { messages, chat, .. } = conversation(&mut reader, items, &pictures)?;
     reader.finish()?;
     let work = move || Ok(model.render_chat(&messages, &chat)?);

@@ -24,7 +24,7 @@ use crate::protocol::conversation::{Calls, Conversation, ToolFields, constrain};
 use crate::protocol::generate::{Asked, Delivery, Started, generate};
 use crate::protocol::pictures::Pictures;
 use crate::protocol::request::{Checked, checked};
-use crate::protocol::turns::with_turns_as_taken;
+use crate::protocol::turns::{conversation_tokens, with_turns_as_taken};
 use crate::run::state::{Loaded, State};
 
 /// What errors about tools name.
@@ -113,13 +113,8 @@ pub async fn count(
     let Checked { mut reader, loaded, bytes } = checked(&state, request, tables).await?;
     let conversation = read(&mut reader, &state, &loaded, &store)?.conversation;
     reader.finish()?;
-    let model = loaded.model;
-    let work = move || {
-        with_turns_as_taken(conversation, |conversation| {
-            Ok(model.render_chat(&conversation.messages, &conversation.chat)?.ids.len())
-        })
-    };
-    let count = state.text_work(bytes, work).await.map_err(|error| error.or_about("input"))?;
+    let count = conversation_tokens(&state, loaded, conversation, bytes).await;
+    let count = count.map_err(|error| error.or_about("input"))?;
     let count = json!({"object": "response.input_tokens", "input_tokens": count});
     Ok(json_response(StatusCode::OK, &count))
 }
@@ -135,10 +130,7 @@ fn stores(reader: &mut Reader, store: &Store) -> Result<bool> {
 }
 
 fn delivery(reader: &mut Reader) -> Result<Delivery> {
-    let delivery = match reader.bool("stream")? {
-        Some(true) => Delivery::Stream,
-        _ => Delivery::Whole,
-    };
+    let delivery = Delivery::of(reader)?;
     let Some(options) = reader.take("stream_options") else { return Ok(delivery) };
     if delivery == Delivery::Whole {
         return Err(ApiError::value("stream_options", "says nothing without `stream`"));
@@ -167,7 +159,7 @@ fn read(reader: &mut Reader, state: &State, loaded: &Loaded, store: &Store) -> R
     let instructions = reader.text("instructions")?;
     let given = reader.take("input");
     let new_id = |prefix: &str| state.id(prefix);
-    let pictures = Pictures::new(loaded.model.as_ref(), state.config.local_media_path.as_ref());
+    let pictures = Pictures::of(state, loaded.model.as_ref());
     let known = (store, &pictures);
     let Input { messages, items } = input(instructions.as_deref(), before, given, known, new_id)?;
     let mut tools = tools(reader.list("tools")?.unwrap_or_default())?;

@@ -21,7 +21,6 @@ pub struct Echo {
 const TOLD: &[(&str, &str)] = &[
     ("instructions", "null"),
     ("max_output_tokens", "null"),
-    ("max_tool_calls", "null"),
     ("parallel_tool_calls", "true"),
     ("previous_response_id", "null"),
     ("prompt_cache_key", "null"),
@@ -95,6 +94,7 @@ impl Echo {
             "completed_at": if status == "completed" { json!(now()) } else { Json::Null },
             "error": error,
             "incomplete_details": incomplete,
+            "max_tool_calls": null,
             "model": self.model,
             "output": output,
             "service_tier": "default",

@@ -12,6 +12,7 @@ use super::tools::{INPUT, full_name};
 use crate::error::{ApiError, Result};
 use crate::fields::reader::{Reader, expected};
 use crate::protocol::pictures::Pictures;
+use crate::protocol::tools::arguments;
 use crate::protocol::turns::Turns;
 
 /// What thoughts begin with where they are handed out to be sent back. They are not encrypted, and
@@ -132,13 +133,8 @@ fn add(turns: &mut Turns, mut item: Reader, pictures: &Pictures<'_>) -> Result<(
             turns.of(Role::Assistant).think(&thoughts);
         }
         "function_call" => call(turns, &mut item, |item| {
-            let arguments = item.text("arguments")?;
-            let arguments = item.need("arguments", arguments)?;
-            // Where a model wrote no JSON, it stays what it wrote.
-            Ok(match serde_json::from_str(&arguments) {
-                Ok(Json::Object(arguments)) => Json::Object(arguments),
-                _ => Json::String(arguments),
-            })
+            let text = item.text("arguments")?;
+            Ok(arguments(item.need("arguments", text)?))
         })?,
         "custom_tool_call" => call(turns, &mut item, |item| {
             let input = item.text("input")?;

@@ -1,25 +1,29 @@
 //! Responses that are kept, in memory and within bounds: the oldest give way.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde_json::Value as Json;
 
 use crate::config::Limits;
 
-/// An item that is kept, and how many bytes it has as JSON.
+/// An item that may be kept.
 #[derive(Debug)]
 pub struct Item {
     /// The item.
     pub json: Json,
-    bytes: usize,
+    /// How many bytes it has as JSON, once that was asked for: most items are never kept.
+    bytes: OnceLock<usize>,
 }
 
 impl Item {
     /// The item `json`.
     pub fn new(json: Json) -> Arc<Item> {
-        let bytes = json.to_string().len();
-        Arc::new(Item { json, bytes })
+        Arc::new(Item { json, bytes: OnceLock::new() })
+    }
+
+    fn bytes(&self) -> usize {
+        *self.bytes.get_or_init(|| self.json.to_string().len())
     }
 
     /// Its id.
@@ -51,7 +55,7 @@ impl Stored {
     /// that the whole is never more than the sum.
     fn bytes(&self) -> usize {
         let items = self.input.iter().chain(&self.output);
-        self.response.bytes + items.map(|item| item.bytes).sum::<usize>()
+        self.response.bytes() + items.map(|item| item.bytes()).sum::<usize>()
     }
 }
 

@@ -1,6 +1,10 @@
 //! The fields of requests for responses, all of them.
 
 use crate::fields::table::{Field, Kind, UNBOUNDED, honoured, nothing, refused};
+use crate::protocol::openai::tables::{
+    MODEL, MODERATION, PARALLEL_TOOL_CALLS, PROMPT_CACHE_OPTIONS, PROMPT_CACHE_RETENTION,
+    SERVICE_TIER, STREAM, TEMPERATURE, TOP_P,
+};
 
 const REASONING: &str = r#"{"type":"object","additionalProperties":false,"properties":{
     "effort":{"enum":["none","minimal","low","medium","high","xhigh","max",null]},
@@ -21,7 +25,7 @@ const STREAM_OPTIONS: &str = r#"{"type":"object","additionalProperties":false,"p
 
 /// What `/v1/responses` and `/v1/responses/input_tokens` share.
 pub const CONVERSATION: &[Field] = &[
-    honoured("model", Kind::Text, "The served model's name. Left out: the served model."),
+    MODEL,
     honoured(
         "input",
         Kind::Schema(include_str!("input.schema.json")),
@@ -43,7 +47,7 @@ pub const CONVERSATION: &[Field] = &[
         Kind::Schema(include_str!("tool_choice.schema.json")),
         "Whether it must: `none`, `auto`, `required`, a tool, or some of the tools.",
     ),
-    honoured("parallel_tool_calls", Kind::Bool, "`false`: at most one call in an answer."),
+    PARALLEL_TOOL_CALLS,
     honoured(
         "reasoning",
         Kind::Object(REASONING),
@@ -61,13 +65,9 @@ pub const CREATE: &[Field] = &[
         Kind::Integer(1, UNBOUNDED),
         "The most tokens of the answer, thoughts included. Left out: to the end of the context.",
     ),
-    honoured(
-        "temperature",
-        Kind::Number(0.0, 2.0),
-        "0 is greedy. Left out: the model's own choice.",
-    ),
-    honoured("top_p", Kind::Number(0.0, 1.0), "Keep the likeliest tokens up to this probability."),
-    honoured("stream", Kind::Bool, "Answer in server-sent events."),
+    TEMPERATURE,
+    TOP_P,
+    STREAM,
     honoured(
         "stream_options",
         Kind::Object(STREAM_OPTIONS),
@@ -110,18 +110,10 @@ pub const CREATE: &[Field] = &[
     refused("background_options", &[], "a response is made while its client waits"),
     refused("context_management", &["[]"], "conversations are taken as they are"),
     refused("prompt", &[], "the server keeps no prompts; send `instructions` and `input`"),
-    refused("service_tier", &["\"auto\"", "\"default\""], "there is one tier"),
-    refused(
-        "prompt_cache_options",
-        &[],
-        "every prompt is cached as far as `--prefix-cache` has room, and for no set time",
-    ),
-    refused(
-        "prompt_cache_retention",
-        &["\"in_memory\"", "\"in-memory\""],
-        "prompts are cached in memory alone",
-    ),
-    refused("moderation", &[], "the server does not moderate"),
+    SERVICE_TIER,
+    PROMPT_CACHE_OPTIONS,
+    PROMPT_CACHE_RETENTION,
+    MODERATION,
     refused("access_programs", &[], "there are no programs of access"),
     refused("image", &[], "the context's images are taken as they are"),
 ];

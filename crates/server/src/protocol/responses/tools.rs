@@ -10,6 +10,7 @@ use serde_json::{Value as Json, json};
 use crate::error::{ApiError, Result};
 use crate::fields::reader::Reader;
 use crate::protocol::conversation::arguments_schema;
+use crate::protocol::tools::{check_callers, tool_name};
 
 /// The argument in which the model gives the input of a custom tool.
 pub const INPUT: &str = "input";
@@ -76,7 +77,7 @@ pub fn tools(items: Vec<Json>) -> Result<Tools> {
 
 impl Tools {
     fn add_namespace(&mut self, mut space: Reader) -> Result<()> {
-        let name = name(&mut space)?;
+        let name = tool_name(&mut space, LONGEST)?;
         let about = space.text("description")?;
         let path = space.path("tools");
         let items = space.list("tools")?;
@@ -114,7 +115,7 @@ impl Tools {
                 return Err(ApiError::unsupported(tool.path("type"), reason));
             }
         };
-        let own_name = name(&mut tool)?;
+        let own_name = tool_name(&mut tool, LONGEST)?;
         let description = tool.text("description")?;
         common(&mut tool)?;
         let full = full_name(namespace, &own_name);
@@ -149,17 +150,6 @@ impl Tools {
         let mut kept = keep.iter();
         self.callable.retain(|_| kept.next() == Some(&true));
     }
-}
-
-fn name(tool: &mut Reader) -> Result<String> {
-    let name = tool.text("name")?;
-    let name = tool.need("name", name)?;
-    let fits = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-    if name.is_empty() || name.len() > LONGEST || !name.chars().all(fits) {
-        let reason = format!("expected up to {LONGEST} letters, digits, `_`, `-` and `.`");
-        return Err(ApiError::value(tool.path("name"), reason));
-    }
-    Ok(name)
 }
 
 /// A function's schema, and whether it is held to it.
@@ -220,14 +210,7 @@ fn custom(tool: &mut Reader) -> Result<(Option<Json>, bool)> {
 
 /// Takes what all kinds have, and what none can do.
 fn common(tool: &mut Reader) -> Result<()> {
-    if tool.bool("defer_loading")? == Some(true) {
-        let reason = "the model is told of all tools at once";
-        return Err(ApiError::unsupported(tool.path("defer_loading"), reason));
-    }
-    if tool.texts("allowed_callers")?.is_some_and(|callers| callers != ["direct"]) {
-        let reason = "the server runs no code that could call tools";
-        return Err(ApiError::unsupported(tool.path("allowed_callers"), reason));
-    }
+    check_callers(tool)?;
     if tool.bool("async")? == Some(true) {
         let reason = "an answer ends with its calls";
         return Err(ApiError::unsupported(tool.path("async"), reason));
