@@ -100,8 +100,7 @@ fn engine_options(
     options.validate()?;
     let config = load::config(&files)?;
     let kernels = kernels(device)?;
-    let keeps_slots = kernels.is_on_cuda();
-    Ok(EngineOptions { files, config, device, kernels, keeps_slots, load: options.clone() })
+    Ok(EngineOptions { files, config, device, kernels, load: options.clone() })
 }
 
 /// The device of the backend of that name, else the best one.

@@ -44,8 +44,7 @@ impl Model {
             let settings = Settings::from_environment()?;
             settings.apply()?;
             let (device, kernels) = (Device::Cpu, Kernels::choose(Device::Cpu, &settings)?);
-            let keeps_slots = false;
-            let options = EngineOptions { files, config, device, kernels, keeps_slots, load };
+            let options = EngineOptions { files, config, device, kernels, load };
             let loaded = load::load(&options, &checkpoint)?;
             Ok(Model { decoder: loaded.model, specs: loaded.specs, storage: loaded.storage })
         };

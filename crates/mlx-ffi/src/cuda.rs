@@ -22,7 +22,7 @@ mod rows;
 
 pub use attention::{attends, step_attention};
 pub use dense::{dense, takes_dense};
-pub use draw::{Drawer, Drawing, takes_draw};
+pub use draw::{Drawer, Drawing};
 pub use expert_matrices::{ExpertGate, ExpertMatrices, ExpertNetwork, IntoExperts};
 pub use experts::{Chosen, experts, takes_experts};
 pub use launch::ON_DEVICE;

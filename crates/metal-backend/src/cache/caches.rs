@@ -141,11 +141,9 @@ impl Caches {
         for (mine, other) in self.layers.iter_mut().zip(other.layers) {
             mine.place(other, slots, &mut placing)?;
         }
-        for (slot, shift) in slots.iter().zip(other.shifts) {
-            self.shifts[*slot] = shift;
-        }
-        for (slot, offset) in slots.iter().zip(other.offsets) {
-            self.offsets[*slot] = offset;
+        for (row, slot) in slots.iter().enumerate() {
+            self.offsets[*slot] = other.offsets[row];
+            self.shifts[*slot] = other.shifts[row];
         }
         // Now, before anything else reads or writes the buffers.
         async_eval(self.arrays())

@@ -156,11 +156,11 @@ impl Slab {
 
     /// Whether the rows of `other`, which has the same window, fit into slots of these buffers.
     pub fn has_slots_for(&self, other: &Slab) -> bool {
-        let types = |slab: &Slab| slab.parts.iter().map(Array::dtype).collect::<Vec<_>>();
+        let mut types = self.parts.iter().map(Array::dtype);
         let longest = other.end - other.first_seen(other.end);
         !self.parts.is_empty()
             && longest <= self.end
-            && (other.parts.is_empty() || types(self) == types(other))
+            && (other.parts.is_empty() || types.by_ref().eq(other.parts.iter().map(Array::dtype)))
     }
 
     /// Puts the rows of `other`, for which there are slots, into those with these indices.

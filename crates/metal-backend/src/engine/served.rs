@@ -20,7 +20,8 @@ pub(super) struct Served {
     pub pass: usize,
     /// Every row is computed by itself.
     pub alone: bool,
-    /// A row that leaves a batch leaves its slot to the next one that joins.
+    /// Whether a row that leaves a batch leaves its slot to the next one that joins, so that buffers and captured
+    /// steps stay. A vacant slot costs a step what a row does: little on a GPU.
     pub keeps_slots: bool,
     /// Whose kernels compute.
     pub kernels: Kernels,

@@ -33,7 +33,7 @@ fn options() -> EngineOptions {
     let config = load::config(&files).unwrap();
     let (device, kernels) = (Device::Cpu, Kernels::Mlx);
     let load = LoadOptions::default();
-    EngineOptions { files, config, device, kernels, keeps_slots: false, load }
+    EngineOptions { files, config, device, kernels, load }
 }
 
 fn engine() -> Engine {

@@ -137,7 +137,7 @@ fn load_model(
         chunk,
         pass: chunk.max(least_pass(options.device)),
         alone: options.load.batch_invariant,
-        keeps_slots: options.keeps_slots,
+        keeps_slots: options.kernels.is_on_cuda(),
         kernels: options.kernels,
         model,
     };

@@ -17,6 +17,7 @@ mod planner;
 mod qwen_image;
 mod qwen_text;
 mod qwen_tower;
+mod resnet;
 mod schedule;
 #[cfg(test)]
 mod tests;

@@ -47,6 +47,15 @@ impl Conv2d {
     }
 }
 
+/// A norm of `[n, height, width, channels]`.
+pub(super) trait Norm {
+    /// The values, normed: the shape and type of `x`.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    fn forward(&self, x: &Array) -> Result<Array>;
+}
+
 /// Normalises groups of channels over the whole picture, in F32.
 #[derive(Debug)]
 pub(super) struct GroupNorm {
@@ -71,8 +80,10 @@ impl GroupNorm {
         let part = |name: &str| w.tensor_f32(name, &[channels]);
         Ok(GroupNorm { weight: part("weight")?, bias: part("bias")?, groups, eps })
     }
+}
 
-    pub fn forward(&self, x: &Array) -> Result<Array> {
+impl Norm for GroupNorm {
+    fn forward(&self, x: &Array) -> Result<Array> {
         let [_, height, width, channels] = x.dims()?;
         let scalar = |value: f32| Array::scalar(value, Dtype::F32);
         let wide = ops::astype(x, Dtype::F32)?;

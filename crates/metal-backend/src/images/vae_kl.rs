@@ -3,7 +3,7 @@
 use mlx_ffi::{Array, Result, ops};
 
 use super::attend::{Sees, attend};
-use super::nn::{Conv2d, GroupNorm, doubled, silu};
+use super::nn::{Conv2d, GroupNorm, Norm, doubled, silu};
 use super::vae::{Latent, Vae};
 use crate::config::Config;
 use crate::error::{Error, Result as Read};
@@ -34,14 +34,7 @@ pub(super) struct KlDecoder {
     shift: f32,
 }
 
-#[derive(Debug)]
-struct Resnet {
-    norm1: GroupNorm,
-    conv1: Conv2d,
-    norm2: GroupNorm,
-    conv2: Conv2d,
-    shortcut: Option<Conv2d>,
-}
+type Resnet = super::resnet::Resnet<GroupNorm>;
 
 /// The blocks between encoder and decoder: two resnets around an attention.
 #[derive(Debug)]
@@ -108,15 +101,8 @@ impl Sizes {
     }
 
     fn resnet(&self, w: &Weights, input: i32, output: i32) -> Read<Resnet> {
-        let norm = |name: &str, size| GroupNorm::load(&w.at(name), size, self.groups, EPS);
-        let shortcut = || Conv2d::same(&w.at("conv_shortcut"), [input, output, 1]);
-        Ok(Resnet {
-            norm1: norm("norm1", input)?,
-            conv1: Conv2d::same(&w.at("conv1"), [input, output, 3])?,
-            norm2: norm("norm2", output)?,
-            conv2: Conv2d::same(&w.at("conv2"), [output, output, 3])?,
-            shortcut: (input != output).then(shortcut).transpose()?,
-        })
+        let norm = |w: &Weights, size| GroupNorm::load(w, size, self.groups, EPS);
+        Resnet::load(w, [input, output], norm)
     }
 
     fn middle(&self, w: &Weights, has_attention: bool) -> Read<Middle> {
@@ -197,17 +183,6 @@ impl Vae for KlDecoder {
             }
         }
         self.conv_out.forward(&silu(&self.norm.forward(&x)?)?)
-    }
-}
-
-impl Resnet {
-    fn forward(&self, x: &Array) -> Result<Array> {
-        let y = self.conv1.forward(&silu(&self.norm1.forward(x)?)?)?;
-        let y = self.conv2.forward(&silu(&self.norm2.forward(&y)?)?)?;
-        match &self.shortcut {
-            None => ops::add(x, &y),
-            Some(conv) => ops::add(&conv.forward(x)?, &y),
-        }
     }
 }
 

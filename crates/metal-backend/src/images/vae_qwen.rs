@@ -6,7 +6,7 @@
 use mlx_ffi::{Array, Dtype, Result, ops};
 
 use super::attend::{Sees, attend};
-use super::nn::{Conv2d, doubled, silu};
+use super::nn::{Conv2d, Norm, doubled, silu};
 use super::vae::{Latent, Vae};
 use crate::config::Config;
 use crate::error::{Error, Result as Read};
@@ -39,7 +39,7 @@ pub(super) struct QwenDecoder {
     conv_in: Conv2d,
     middle: Middle,
     up_blocks: Vec<(Vec<Resnet>, Option<Conv2d>)>,
-    norm: Norm,
+    norm: RootNorm,
     conv_out: Conv2d,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct QwenEncoder {
     conv_in: Conv2d,
     down_blocks: Vec<Down>,
     middle: Middle,
-    norm: Norm,
+    norm: RootNorm,
     conv_out: Conv2d,
     behind: Conv2d,
     latent: i32,
@@ -64,24 +64,17 @@ enum Down {
 
 /// `x / |x| · √channels · gamma` over the channels, in F32.
 #[derive(Debug)]
-struct Norm {
+struct RootNorm {
     /// `[channels]`, F32, with the root in it.
     gamma: Array,
 }
 
-#[derive(Debug)]
-struct Resnet {
-    norm1: Norm,
-    conv1: Conv2d,
-    norm2: Norm,
-    conv2: Conv2d,
-    shortcut: Option<Conv2d>,
-}
+type Resnet = super::resnet::Resnet<RootNorm>;
 
 #[derive(Debug)]
 struct Middle {
     first: Resnet,
-    norm: Norm,
+    norm: RootNorm,
     qkv: Conv2d,
     out: Conv2d,
     second: Resnet,
@@ -131,21 +124,23 @@ impl Sizes {
     }
 }
 
-impl Norm {
+impl RootNorm {
     /// The norm under `w`, whose `gamma` has `ones` further dimensions of size 1.
-    fn load(w: &Weights, channels: i32, ones: usize) -> Read<Norm> {
+    fn load(w: &Weights, channels: i32, ones: usize) -> Read<RootNorm> {
         let shape: Vec<i32> = [channels].into_iter().chain(std::iter::repeat_n(1, ones)).collect();
         let gamma = w.tensor_f32("gamma", &shape)?;
         if gamma.size() != channels as usize {
             // A stand-in.
-            return Ok(Norm { gamma });
+            return Ok(RootNorm { gamma });
         }
         let root = Array::scalar((channels as f32).sqrt(), Dtype::F32)?;
         let gamma = ops::multiply(&ops::reshape(&gamma, &[channels])?, &root)?;
         gamma.eval()?;
-        Ok(Norm { gamma })
+        Ok(RootNorm { gamma })
     }
+}
 
+impl Norm for RootNorm {
     fn forward(&self, x: &Array) -> Result<Array> {
         let wide = ops::astype(x, Dtype::F32)?;
         let square = ops::sum(&ops::multiply(&wide, &wide)?, -1, true)?;
@@ -155,37 +150,20 @@ impl Norm {
     }
 }
 
-impl Resnet {
-    fn load(w: &Weights, input: i32, output: i32) -> Read<Resnet> {
-        let conv = |name: &str, from, size| Conv2d::same(&w.at(name), [from, output, size]);
-        Ok(Resnet {
-            norm1: Norm::load(&w.at("norm1"), input, 3)?,
-            conv1: conv("conv1", input, 3)?,
-            norm2: Norm::load(&w.at("norm2"), output, 3)?,
-            conv2: conv("conv2", output, 3)?,
-            shortcut: (input != output).then(|| conv("conv_shortcut", input, 1)).transpose()?,
-        })
-    }
-
-    fn forward(&self, x: &Array) -> Result<Array> {
-        let y = self.conv1.forward(&silu(&self.norm1.forward(x)?)?)?;
-        let y = self.conv2.forward(&silu(&self.norm2.forward(&y)?)?)?;
-        match &self.shortcut {
-            None => ops::add(x, &y),
-            Some(conv) => ops::add(&conv.forward(x)?, &y),
-        }
-    }
+/// The block under `w`, from so many channels to so many.
+fn resnet(w: &Weights, input: i32, output: i32) -> Read<Resnet> {
+    Resnet::load(w, [input, output], |w, channels| RootNorm::load(w, channels, 3))
 }
 
 impl Middle {
     fn load(w: &Weights, size: i32) -> Read<Middle> {
         let attention = w.at("attentions.0");
         Ok(Middle {
-            first: Resnet::load(&w.at("resnets.0"), size, size)?,
-            norm: Norm::load(&attention.at("norm"), size, 2)?,
+            first: resnet(&w.at("resnets.0"), size, size)?,
+            norm: RootNorm::load(&attention.at("norm"), size, 2)?,
             qkv: Conv2d::same(&attention.at("to_qkv"), [size, 3 * size, 1])?,
             out: Conv2d::same(&attention.at("proj"), [size, size, 1])?,
-            second: Resnet::load(&w.at("resnets.1"), size, size)?,
+            second: resnet(&w.at("resnets.1"), size, size)?,
             kernels: w.kernels(),
         })
     }
@@ -221,12 +199,8 @@ impl QwenDecoder {
         for (index, factor) in sizes.factors.iter().rev().enumerate() {
             let (block, size) = (w.at(&format!("up_blocks.{index}")), sizes.base * factor);
             let mut resnets = Vec::new();
-            for resnet in 0..=sizes.resnets {
-                resnets.push(Resnet::load(
-                    &block.at(&format!("resnets.{resnet}")),
-                    channels,
-                    size,
-                )?);
+            for index in 0..=sizes.resnets {
+                resnets.push(resnet(&block.at(&format!("resnets.{index}")), channels, size)?);
                 channels = size;
             }
             let doubling = if index < 3 {
@@ -244,7 +218,7 @@ impl QwenDecoder {
             conv_in: Conv2d::same(&w.at("conv_in"), [latent, widest, 3])?,
             middle: Middle::load(&w.at("mid_block"), widest)?,
             up_blocks,
-            norm: Norm::load(&w.at("norm_out"), channels, 3)?,
+            norm: RootNorm::load(&w.at("norm_out"), channels, 3)?,
             conv_out: Conv2d::same(&w.at("conv_out"), [channels, sizes.colours, 3])?,
         })
     }
@@ -296,7 +270,7 @@ impl QwenEncoder {
         for (level, factor) in sizes.factors.iter().enumerate() {
             let size = sizes.base * factor;
             for _ in 0..sizes.resnets {
-                down_blocks.push(Down::Resnet(Box::new(Resnet::load(&next(), channels, size)?)));
+                down_blocks.push(Down::Resnet(Box::new(resnet(&next(), channels, size)?)));
                 channels = size;
             }
             if level < 3 {
@@ -309,7 +283,7 @@ impl QwenEncoder {
             conv_in: Conv2d::same(&w.at("conv_in"), [sizes.colours, sizes.base, 3])?,
             down_blocks,
             middle: Middle::load(&w.at("mid_block"), widest)?,
-            norm: Norm::load(&w.at("norm_out"), widest, 3)?,
+            norm: RootNorm::load(&w.at("norm_out"), widest, 3)?,
             conv_out: Conv2d::same(&w.at("conv_out"), [widest, latent, 3])?,
             behind,
             latent: sizes.latent,

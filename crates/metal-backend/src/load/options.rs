@@ -14,8 +14,5 @@ pub(crate) struct EngineOptions {
     pub device: Device,
     /// Whose kernels it computes with.
     pub kernels: Kernels,
-    /// Whether a row that leaves a batch leaves its slot to the next one that joins, so that buffers and captured
-    /// steps stay. A vacant slot costs a step what a row does: little on a GPU.
-    pub keeps_slots: bool,
     pub load: LoadOptions,
 }

@@ -29,8 +29,7 @@ fn distances(name: &str, kernels: Kernels) -> Vec<(String, f32)> {
     let sight = Sight::read(&config, &files, &tokenizer).expect("it sees");
     let checkpoint = Checkpoint::open(&files).expect("weights");
     let device = Device::Cpu;
-    let options =
-        EngineOptions { files, config, device, kernels, keeps_slots: false, load: load_options };
+    let options = EngineOptions { files, config, device, kernels, load: load_options };
     let loaded = load(&options, &checkpoint).expect("it loads");
     assert_eq!(loaded.description.info.unused_parts, Vec::<String>::new(), "{name}");
     let tower = loaded.model.tower.expect("a tower");

@@ -1,6 +1,6 @@
 //! The draws of all rows of a batch.
 
-use mlx_ffi::cuda::{Drawer, Drawing, takes_draw};
+use mlx_ffi::cuda::{Drawer, Drawing};
 use mlx_ffi::{Array, Dtype, Indices, ops};
 
 use super::{Draw, Report, Sampler};
@@ -39,7 +39,7 @@ impl Draws {
         }
         // Rows that want the most likely id alone are served together; on CUDA, with those that draw.
         let is_served = |sampler: &Sampler| sampler.is_plain() || by_kernel(sampler).is_some();
-        let best = if any_by_kernel && takes_draw(logits) {
+        let best = if any_by_kernel {
             let of_row = |sampler: &&mut Sampler| {
                 (by_kernel(sampler).unwrap_or(MOST_LIKELY), sampler.step as u32)
             };
@@ -49,7 +49,6 @@ impl Draws {
             let any_plain = samplers.iter().any(|sampler| sampler.is_plain());
             any_plain.then(|| ops::argmax(logits, -1, false)).transpose()?
         };
-        let is_served = |sampler: &Sampler| is_served(sampler) && best.is_some();
         if let Some(best) = &best
             && samplers.iter().all(|sampler| is_served(sampler) && sampler.step > 0)
         {

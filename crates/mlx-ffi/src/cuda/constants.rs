@@ -49,6 +49,12 @@ pub(super) const HALVES: i32 = 1;
 pub(super) const INTERLEAVED: i32 = 2;
 /// Threads of the block that sorts choices, and the most experts.
 pub(super) const SORTING: i32 = 1024;
+/// Threads of the block that draws the id of a row.
+pub(super) const DRAWING: i32 = 1024;
+/// Numbers that say how the ids of a row are drawn.
+pub(super) const SETTINGS: usize = 6;
+/// Numbers that say where a row is placed.
+pub(super) const PLACE_NUMBERS: usize = 5;
 
 /// The definitions that stand before the text of each kernel.
 pub(super) fn definitions() -> String {
@@ -74,6 +80,9 @@ pub(super) fn definitions() -> String {
         ("HALVES", HALVES),
         ("INTERLEAVED", INTERLEAVED),
         ("SORTING", SORTING),
+        ("DRAWING", DRAWING),
+        ("SETTINGS", SETTINGS as i32),
+        ("PLACE_NUMBERS", PLACE_NUMBERS as i32),
     ];
     let numbers = numbers.map(|(name, value)| format!("#define {name} {value}\n")).concat();
     format!(
@@ -105,6 +114,8 @@ mod tests {
             include_str!("convolution.cu"),
             include_str!("delta.cu"),
             include_str!("dense.cu"),
+            include_str!("draw.cu"),
+            include_str!("drawing.cu"),
             include_str!("expert_common.cu"),
             include_str!("expert_rows.cu"),
             include_str!("few_rows_begin.cu"),
@@ -113,6 +124,7 @@ mod tests {
             include_str!("grouped.cu"),
             include_str!("one_row.cu"),
             include_str!("packed.cu"),
+            include_str!("place.cu"),
             include_str!("residual.cu"),
             include_str!("route.cu"),
             include_str!("step_attention.cu"),

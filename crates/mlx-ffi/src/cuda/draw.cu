@@ -7,7 +7,7 @@ __shared__ int indices[DRAWING / 32];
 const int row = blockIdx.x;
 const int n = logits_shape[1];
 const T* const values = logits + static_cast<int64_t>(row) * n;
-const int* const setting = settings + 6 * row;
+const int* const setting = settings + SETTINGS * row;
 const float inverse = __int_as_float(setting[0]);
 const float top_p = __int_as_float(setting[1]);
 const float log_min_p = __int_as_float(setting[2]);

@@ -1,13 +1,9 @@
 //! Draws of ids from rows of logits.
 
+use super::constants::{DRAWING, SETTINGS};
 use super::kernel::{Constant, Launch, Source};
 use super::launch::{ON_DEVICE, launch};
 use crate::{Array, Dtype, Error, Indices, Result};
-
-/// Threads of a block, as the kernel has it.
-const BLOCK: i32 = 1024;
-/// Numbers of a row's settings.
-const SETTINGS: usize = 6;
 
 const DRAW: Source = Source {
     name: c"draw",
@@ -66,7 +62,7 @@ struct Known {
 }
 
 /// Whether [`Drawer::draw`] takes `logits`.
-pub fn takes_draw(logits: &Array) -> bool {
+fn takes_draw(logits: &Array) -> bool {
     let &[b, n] = logits.shape() else { return false };
     (logits.dtype().is_half() || logits.dtype() == Dtype::F32) && b > 0 && n > 0
 }
@@ -77,7 +73,7 @@ impl Drawer {
     /// a key. The key is SplitMix64's of seed and number.
     ///
     /// # Errors
-    /// What [`takes_draw`] does not take; other rows than those of the logits; a device without CUDA.
+    /// Logits that are no floats of 16 or 32 bits; other rows than those of the logits; a device without CUDA.
     pub fn draw(&mut self, logits: &Array, rows: &[(Drawing, u32)]) -> Result<Indices> {
         let b = logits.shape().first().copied().unwrap_or(0);
         if !takes_draw(logits) || rows.len() != b as usize {
@@ -97,8 +93,8 @@ impl Drawer {
         let counts = [on_device.shape()[0]];
         let outputs: [(&[i32], Dtype); 2] = [(&counts, Dtype::U32), (&counts, Dtype::U32)];
         let all = Launch {
-            grid: [BLOCK * b, 1, 1],
-            block: [BLOCK, 1, 1],
+            grid: [DRAWING * b, 1, 1],
+            block: [DRAWING, 1, 1],
             constants: &constants,
             outputs: &outputs,
         };

@@ -1,6 +1,5 @@
 // What draws are made of: sums over a block, thresholds by mass, and MLX's random bits.
 
-constexpr int DRAWING = 1024;
 // Thresholds that are tried at once.
 constexpr int TRIED = 15;
 

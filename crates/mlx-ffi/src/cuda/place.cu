@@ -2,7 +2,7 @@
 // head's. places: for each row its index in `from`, its slot in `into`, its first position in each, and how many
 // positions it has.
 
-const int* const place = places + 5 * blockIdx.z;
+const int* const place = places + PLACE_NUMBERS * blockIdx.z;
 const int64_t row = place[0];
 const int64_t slot = place[1];
 const int64_t first = place[2];

@@ -1,6 +1,6 @@
 //! Rows of a cache, copied into the slots of another's buffers.
 
-use super::constants::THREADS;
+use super::constants::{PLACE_NUMBERS, THREADS};
 use super::kernel::{Constant, Launch, Source};
 use super::launch::{ON_DEVICE, launch};
 use crate::{Array, Dtype, Error, Result};
@@ -52,11 +52,11 @@ impl Places {
         if !(1..=MOST).contains(&rows) {
             return Err(Error::new(format!("{rows} rows are placed at once")));
         }
-        let mut numbers: Vec<i32> = places
-            .iter()
-            .flat_map(|place| [place.row, place.slot, place.first, place.at, place.count])
-            .collect();
-        numbers.resize(numbers.len().max(ON_DEVICE), 0);
+        let numbers = |place: &Place| -> [i32; PLACE_NUMBERS] {
+            [place.row, place.slot, place.first, place.at, place.count]
+        };
+        // More than are kept in the host's memory.
+        let numbers: Vec<i32> = places.iter().flat_map(numbers).collect();
         let array = Array::from_i32(&numbers, &[numbers.len() as i32])?;
         Ok(Places { rows, array })
     }

@@ -72,7 +72,7 @@ fn read(reader: &mut Reader, state: &State, loaded: &Loaded) -> Result<Chat> {
     }
 
     let items = reader.list("messages")?.unwrap_or_default();
-    let pictures = Pictures::of(&state, loaded.model.as_ref());
+    let pictures = Pictures::of(state, loaded.model.as_ref());
     let mut conversation = conversation(reader, items, &pictures)?;
     if let Some(effort) = reader.text("reasoning_effort")? {
         let variables = loaded.effort.variables(&effort);
