@@ -24,9 +24,8 @@ pub(crate) use scene::{Scene, Shown};
 
 /// The most pictures of a prompt.
 const MOST_PICTURES: usize = 128;
-/// Pictures that were prepared last, and are kept: one is prepared to be counted, then to be computed.
-const MOST_RECENT: usize = 8;
-/// The most numbers of all that are kept.
+/// The most numbers of pictures that were prepared last, and are kept: one is prepared to be counted, then
+/// to be computed.
 const MOST_NUMBERS: usize = 16 << 20;
 
 /// How a model is shown pictures.
@@ -112,7 +111,7 @@ impl Sight {
         let numbers = |recent: &VecDeque<([u8; 32], Arc<Prepared>)>| {
             recent.iter().map(|(_, one)| one.patches.values.len()).sum::<usize>()
         };
-        while recent.len() > 1 && (recent.len() > MOST_RECENT || numbers(&recent) > MOST_NUMBERS) {
+        while recent.len() > 1 && numbers(&recent) > MOST_NUMBERS {
             recent.pop_front();
         }
         Ok(prepared)

@@ -1,5 +1,7 @@
 //! To which size a model wants a picture resized.
 
+use std::fmt;
+
 /// How a family of models chooses the size. The formulas are those of transformers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -76,25 +78,16 @@ impl Sizing {
     /// When the picture is too long and thin for the model.
     pub fn of(&self, width: u32, height: u32) -> Result<(u32, u32), SizeError> {
         let sides = (f64::from(width), f64::from(height));
-        let (to_width, to_height, wanted) = match *self {
+        let (to_width, to_height) = match *self {
             Self::Fixed { width, height } => return Ok((width, height)),
             Self::Area { factor, min_pixels, max_pixels } => {
                 if sides.0.max(sides.1) / sides.0.min(sides.1) > LONGEST_RATIO {
                     return Err(SizeError::TooLong { width, height });
                 }
-                let (w, h) =
-                    smart(sides, f64::from(factor), (min_pixels as f64, max_pixels as f64));
-                (
-                    w,
-                    h,
-                    format!(
-                        "multiples of {factor} pixels with an area of {min_pixels} to {max_pixels}"
-                    ),
-                )
+                smart(sides, f64::from(factor), (min_pixels as f64, max_pixels as f64))
             }
             Self::Patches { patch, pooling, max_tokens } => {
-                let (w, h) = within_patches(sides, patch, pooling, max_tokens);
-                (w, h, format!("at most {max_tokens} tokens of {} pixels a side", patch * pooling))
+                within_patches(sides, patch, pooling, max_tokens)
             }
             Self::LongestEdge { longest_width, longest_height, multiple } => {
                 let ratio =
@@ -104,17 +97,33 @@ impl Sizing {
                     let side = if ratio > 1.0 { (side / ratio).floor() } else { side };
                     (side / multiple).ceil() * multiple
                 };
-                (
-                    up(sides.0),
-                    up(sides.1),
-                    format!("at most {longest_width} x {longest_height} pixels"),
-                )
+                (up(sides.0), up(sides.1))
             }
         };
         let side = |side: f64| (1.0..=f64::from(u32::MAX)).contains(&side).then_some(side as u32);
         match (side(to_width), side(to_height)) {
             (Some(to_width), Some(to_height)) => Ok((to_width, to_height)),
-            _ => Err(SizeError::NoSize { width, height, wanted }),
+            _ => Err(SizeError::NoSize { width, height, wanted: self.to_string() }),
+        }
+    }
+}
+
+/// What is asked of a picture.
+impl fmt::Display for Sizing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Fixed { width, height } => write!(f, "{width} x {height} pixels"),
+            Self::Area { factor, min_pixels, max_pixels } => write!(
+                f,
+                "multiples of {factor} pixels with an area of {min_pixels} to {max_pixels}"
+            ),
+            Self::Patches { patch, pooling, max_tokens } => {
+                let side = u64::from(patch) * u64::from(pooling);
+                write!(f, "at most {max_tokens} tokens of {side} pixels a side")
+            }
+            Self::LongestEdge { longest_width, longest_height, .. } => {
+                write!(f, "at most {longest_width} x {longest_height} pixels")
+            }
         }
     }
 }

@@ -31,4 +31,4 @@ pub(crate) use slot::Slot;
 pub(crate) use spec::{KvSpec, RecurrentSpec, StateCost, StateSpec};
 pub(crate) use state::State;
 pub(crate) use storage::Storage;
-pub(crate) use visible::{Ahead, Mask, Visible};
+pub(crate) use visible::{Mask, Visible};

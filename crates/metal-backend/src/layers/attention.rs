@@ -9,7 +9,7 @@ use super::{
     Fusion, HeadSizes, Linear, Observed, OutputGate, PositionScale, Positions, QkNorms, Qkv,
     RmsNorm, Rope, Workspace,
 };
-use crate::cache::{Ahead, KvCache, KvSpec, Mask, Slot, View, Visible};
+use crate::cache::{KvCache, KvSpec, Mask, Slot, View, Visible};
 use crate::config::RopePairs;
 use crate::kernels::{Columns, Kernels};
 
@@ -29,7 +29,7 @@ pub(crate) struct AttentionConfig {
     /// How many positions a position sees, itself included; `None`: all before it.
     pub window: Option<i32>,
     /// Whether the positions of a picture see each other.
-    pub ahead: Ahead,
+    pub sees_whole: bool,
     pub sharing: Sharing,
 }
 
@@ -97,7 +97,10 @@ impl Attention {
             Some(scale) => scale.apply(&q, positions)?,
         };
         let v = self.kernels.heads(&v, self.config.head_dim)?;
-        let view = cache.update(&k, &v)?;
+        let mut view = cache.update(&k, &v)?;
+        if self.config.sees_whole {
+            view.visible.spans = positions.spans().to_vec();
+        }
         if let Sharing::Lends(number) = self.config.sharing {
             positions.lend(number, (&view, &k))?;
         }
@@ -142,12 +145,11 @@ impl Attention {
         view: &View,
         positions: &mut Positions,
     ) -> Result<Array> {
-        let spans = positions.spans(self.config.ahead).to_vec();
         if let Some(observed) = positions.observer() {
             let sinks = self.sinks.as_ref().map(Array::share).transpose()?;
             let AttentionConfig { scale, softcap, .. } = self.config;
             let scores = Scores { scale, softcap, sinks };
-            *observed = Some(Observed::new(q, k, view, scores)?.ahead(spans));
+            *observed = Some(Observed::new(q, k, view, scores)?);
         }
         self.attended(q, view, positions)
     }
@@ -308,9 +310,8 @@ impl Attention {
     fn attended(&self, q: &Array, view: &View, positions: &mut Positions) -> Result<Array> {
         let (k, v) = (&view.keys, &view.values);
         let has_one_type = k.dtype() == q.dtype() && v.dtype() == q.dtype();
-        let sees_ahead = !positions.spans(self.config.ahead).is_empty();
-        if self.kernels == Kernels::Cpu && has_one_type && !sees_ahead {
-            let Visible { ref starts, causal, window } = view.visible;
+        let Visible { ref starts, causal, window, ref spans } = view.visible;
+        if self.kernels == Kernels::Cpu && has_one_type && spans.is_empty() {
             let visible = cpu::Visible { starts, causal, window };
             let AttentionConfig { scale, softcap, .. } = self.config;
             return cpu::attention(q, k, v, scale, softcap, self.sinks.as_ref(), visible);
@@ -326,7 +327,7 @@ impl Attention {
         let (k, v) = (&view.keys, &view.values);
         let [b, n_heads, l, d] = q.dims()?;
         let Some(softcap) = self.config.softcap else {
-            let mask = match positions.mask(view, l, self.config.ahead)? {
+            let mask = match positions.mask(view, l)? {
                 Mask::None => AttentionMask::None,
                 Mask::Causal => AttentionMask::Causal,
                 Mask::Array(array) => AttentionMask::Array(array),

@@ -6,7 +6,7 @@ use mlx_ffi::{Array, Dtype, Result, cpu, fast, ops};
 
 use super::observed::Scores;
 use super::{Fusion, HeadLinear, HeadSizes, Linear, Observed, Positions, RmsNorm, Rope, Workspace};
-use crate::cache::{Ahead, KvCache, KvSpec, Mask, View, Visible};
+use crate::cache::{KvCache, KvSpec, Mask, View, Visible};
 use crate::kernels::Kernels;
 
 /// The sizes of latent attention.
@@ -122,12 +122,12 @@ impl LatentAttention {
     fn attended(&self, q: &Array, view: &View, positions: &mut Positions) -> Result<Array> {
         let (k, v, scale) = (&view.keys, &view.values, self.scale);
         if self.kernels == Kernels::Cpu && k.dtype() == q.dtype() {
-            let Visible { ref starts, causal, window } = view.visible;
+            let Visible { ref starts, causal, window, .. } = view.visible;
             let visible = cpu::Visible { starts, causal, window };
             return cpu::attention(q, k, v, scale, None, None, visible);
         }
         let [b, heads, l, _] = q.dims()?;
-        let mask = match positions.mask(view, l, Ahead::Never)? {
+        let mask = match positions.mask(view, l)? {
             Mask::None => AttentionMask::None,
             Mask::Causal => AttentionMask::Causal,
             Mask::Array(array) => AttentionMask::Array(array),

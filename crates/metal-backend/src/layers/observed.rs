@@ -1,7 +1,5 @@
 //! What a layer's attention sees, for one who observes it.
 
-use std::ops::Range;
-
 use mlx_ffi::{Array, Dtype, Result, ops};
 
 use crate::cache::{View, Visible};
@@ -27,8 +25,6 @@ pub(crate) struct Observed {
     /// All keys that they may see, `[1, n_kv_heads, n, head_dim]`; their own are the last ones.
     view: Array,
     visible: Visible,
-    /// Queries that see each other's keys.
-    spans: Vec<Range<i32>>,
     scores: Scores,
 }
 
@@ -61,12 +57,7 @@ impl Observed {
 
     /// What one row's queries and keys see, which lie beside all keys that they may see.
     pub fn of([queries, keys, view]: [Array; 3], visible: Visible, scores: Scores) -> Observed {
-        Observed { queries, keys, view, visible, spans: Vec::new(), scores }
-    }
-
-    /// With queries that see each other's keys, whatever comes first.
-    pub fn ahead(self, spans: Vec<Range<i32>>) -> Observed {
-        Observed { spans, ..self }
+        Observed { queries, keys, view, visible, scores }
     }
 
     /// The weights with which attention sees, computed in float32.
@@ -86,11 +77,7 @@ impl Observed {
             let softcap = scalar(softcap)?;
             scores = ops::multiply(&ops::tanh(&ops::divide(&scores, &softcap)?)?, &softcap)?;
         }
-        let visible = match &self.spans[..] {
-            [] => self.visible.array(l, n)?,
-            spans => Some(self.visible.array_ahead(l, n, spans)?),
-        };
-        if let Some(visible) = visible {
+        if let Some(visible) = self.visible.array(l, n)? {
             let visible = ops::reshape(&visible, &[1, l, n])?;
             scores = ops::where_(&visible, &scores, &scalar(f32::MIN)?)?;
         }

@@ -8,7 +8,7 @@ use mlx_ffi::{Array, Result};
 
 use super::step_offsets::{SharedOffsets, SlotOffsets};
 use super::{Observed, Rotation, Seen};
-use crate::cache::{Ahead, Caches, Mask, RopeFactors, Slot, View, Visible};
+use crate::cache::{Caches, Mask, RopeFactors, Slot, View, Visible};
 
 /// The positions of one pass through the layers: `l` for each row of the batch.
 #[derive(Debug)]
@@ -20,8 +20,8 @@ pub(crate) struct Positions {
     rope_factors: RopeFactors,
     /// Positions of each row that count; empty: all. Others fill rows up behind their ends.
     lengths: Vec<i32>,
-    /// Layers of one kind are in the same state, so they share a mask: (visible, l, n, ahead).
-    masks: Vec<((Visible, i32, i32, Ahead), Mask)>,
+    /// Layers of one kind are in the same state, so they share a mask: (visible, l, n).
+    masks: Vec<((Visible, i32, i32), Mask)>,
     /// Cosines and sines of their angles, for each kind of layer.
     cos_sin: Vec<(Rotation, Array)>,
     /// What steps have on the device.
@@ -139,22 +139,20 @@ impl Positions {
         if let Some((_, values)) = self.cos_sin.iter().find(is_known) {
             return values.share();
         }
-        if let Some(given) = &self.given {
-            let mut values = Vec::new();
-            given.iter().for_each(|position| rotation.push_axes(*position, &mut values));
-            let dims = values.len() as i32 / l.max(1);
-            let values = Array::from_f32(&values, &[1, l, dims])?;
-            self.cos_sin.push((rotation, values.share()?));
-            return Ok(values);
-        }
-        let same = self.offsets.get(..1).unwrap_or(&[0]);
-        let rows = if self.differ() { &self.offsets[..] } else { same };
         let mut values = Vec::new();
-        for offset in rows {
-            (0..l).for_each(|i| rotation.push_cos_sin(offset + i, &mut values));
+        let mut rows = 1;
+        if let Some(given) = &self.given {
+            given.iter().for_each(|position| rotation.push_axes(*position, &mut values));
+        } else {
+            let same = self.offsets.get(..1).unwrap_or(&[0]);
+            let offsets = if self.differ() { &self.offsets[..] } else { same };
+            rows = offsets.len() as i32;
+            for offset in offsets {
+                (0..l).for_each(|i| rotation.push_cos_sin(offset + i, &mut values));
+            }
         }
-        let dims = values.len() as i32 / (rows.len() as i32 * l).max(1);
-        let values = Array::from_f32(&values, &[rows.len() as i32, l, dims])?;
+        let dims = values.len() as i32 / (rows * l).max(1);
+        let values = Array::from_f32(&values, &[rows, l, dims])?;
         self.cos_sin.push((rotation, values.share()?));
         Ok(values)
     }
@@ -165,28 +163,22 @@ impl Positions {
         self.on_device.borrow_mut().of(slot, &self.offsets, n_heads)
     }
 
-    /// The positions that see each other in a layer that sees `ahead`.
-    pub fn spans(&self, ahead: Ahead) -> &[Range<i32>] {
-        match ahead {
-            Ahead::Never => &[],
-            Ahead::WithinPictures => &self.spans,
-        }
+    /// Positions that see each other, whatever comes first.
+    pub fn spans(&self) -> &[Range<i32>] {
+        &self.spans
     }
 
-    /// The mask for `l` queries over a view, in a layer that sees `ahead`.
-    pub fn mask(&mut self, view: &View, l: i32, ahead: Ahead) -> Result<&Mask> {
+    /// The mask for `l` queries over a view.
+    pub fn mask(&mut self, view: &View, l: i32) -> Result<&Mask> {
         let [_, _, n, _] = view.keys.dims()?;
-        let known = self.masks.iter().position(|((visible, queries, keys, sees), _)| {
-            (queries, keys, sees) == (&l, &n, &ahead) && *visible == view.visible
+        let known = self.masks.iter().position(|((visible, queries, keys), _)| {
+            (queries, keys) == (&l, &n) && *visible == view.visible
         });
         let index = match known {
             Some(index) => index,
             None => {
-                let mask = match self.spans(ahead) {
-                    [] => view.visible.mask(l, n)?,
-                    spans => Mask::Array(view.visible.array_ahead(l, n, spans)?),
-                };
-                self.masks.push(((view.visible.clone(), l, n, ahead), mask));
+                let mask = view.visible.mask(l, n)?;
+                self.masks.push(((view.visible.clone(), l, n), mask));
                 self.masks.len() - 1
             }
         };

@@ -1,7 +1,6 @@
 //! Gemma 3, text only: norms before and behind both halves of a block and over each head, five
 //! layers with a sliding window and positions of their own to each one without.
 
-use crate::cache::Ahead;
 use crate::config::Config;
 use crate::error::Result;
 use crate::kernels::Activation;
@@ -47,7 +46,7 @@ pub(super) fn build(config: &Config, w: &Weights, model: &Weights) -> Result<Dec
             qk_norms: NormSpan::Head,
             scale: Some(scalar.powf(-0.5)),
             window: windows[index],
-            ahead: Ahead::WithinPictures,
+            sees_whole: true,
             ..AttentionParts::PLAIN
         };
         let rope = if windows[index].is_some() { &local } else { &global };

@@ -2,7 +2,6 @@
 //! The small models give each layer an input of its own, and the last layers no keys. The largest has a
 //! mixture of experts beside each dense network.
 
-use crate::cache::Ahead;
 use crate::config::{Config, RopeConfig, RopePairs, RopeScaling};
 use crate::error::{Error, Result};
 use crate::kernels::Activation;
@@ -73,7 +72,7 @@ fn build(config: &Config, w: &Weights, model: &Weights) -> Result<Decoder> {
             qk_norms: NormSpan::Head,
             scale: Some(1.0),
             window: windows[index],
-            ahead: if sees_whole && !is_far { Ahead::WithinPictures } else { Ahead::Never },
+            sees_whole: sees_whole && !is_far,
             values: if is_far && keys_are_values { Values::NormedKeys } else { Values::Normed },
             sharing: sharing[index],
             ..AttentionParts::PLAIN

@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use super::Shape;
-use crate::cache::Ahead;
 use crate::config::{RopeConfig, RopeScaling};
 use crate::error::{Error, Result};
 use crate::layers::{
@@ -34,7 +33,7 @@ pub(crate) struct AttentionParts {
     /// How many positions are seen.
     pub window: Option<i32>,
     /// Whether the positions of a picture see each other.
-    pub ahead: Ahead,
+    pub sees_whole: bool,
     /// `q_proj` has a gate of the output behind each head's queries.
     pub output_gate: bool,
     /// What queries are multiplied with as positions grow.
@@ -82,7 +81,7 @@ impl AttentionParts {
         scale: None,
         softcap: None,
         window: None,
-        ahead: Ahead::Never,
+        sees_whole: false,
         output_gate: false,
         position_scale: None,
         values: Values::Plain,
@@ -173,7 +172,7 @@ impl Shape {
                 scale: scale as f32,
                 softcap: parts.softcap.map(|softcap| softcap as f32),
                 window: parts.window,
-                ahead: parts.ahead,
+                sees_whole: parts.sees_whole,
                 sharing: parts.sharing,
             },
             qkv,

@@ -97,7 +97,8 @@ impl Family {
                 let (side, patch) = (size("image_size", 896)?, size("patch_size", 14)?);
                 let vectors = config.opt_size("mm_tokens_per_image")?.unwrap_or(256) as u32;
                 let (across, places) = (f64::from(vectors).sqrt() as u32, side / patch.max(1));
-                if across == 0 || across * across != vectors || places % across != 0 {
+                if across == 0 || places == 0 || across * across != vectors || places % across != 0
+                {
                     return Err(Error::model(format!(
                         "config.json: `mm_tokens_per_image` {vectors} does not divide {places} × {places} patches"
                     )));

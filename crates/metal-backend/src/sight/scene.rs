@@ -34,8 +34,7 @@ impl Shown {
     pub fn new(prepared: Arc<Prepared>, at: usize, image: u32) -> Shown {
         let places = at..at + prepared.ids.len();
         let mut runs: Vec<Range<usize>> = Vec::new();
-        for (index, id) in prepared.ids.iter().enumerate().filter(|(_, id)| **id == image) {
-            debug_assert_eq!(*id, image);
+        for (index, _) in prepared.ids.iter().enumerate().filter(|(_, id)| **id == image) {
             match runs.last_mut() {
                 Some(run) if run.end == at + index => run.end += 1,
                 _ => runs.push(at + index..at + index + 1),

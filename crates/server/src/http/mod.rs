@@ -4,5 +4,6 @@ pub mod body;
 pub mod connection;
 pub mod form;
 pub mod guard;
+pub mod path;
 pub mod response;
 pub mod timed_io;

@@ -91,19 +91,7 @@ impl<'a> Pictures<'a> {
 
     /// `rest` is a data URL without `data:`.
     fn of_data(&self, path: &str, field: &str, rest: &str) -> Result<EncodedPicture> {
-        let Some((kind, data)) = rest.split_once(',') else {
-            return Err(ApiError::value(field, "the data URL has no comma before its data"));
-        };
-        let Some(kind) = kind.strip_suffix(";base64") else {
-            return Err(ApiError::unsupported(field, "data URLs are read in base64 alone"));
-        };
-        let media_type = kind.split(';').next().unwrap_or_default().to_ascii_lowercase();
-        // Clients often send every picture as JPEG: what the bytes are counts, not what the type says.
-        if !media_type.starts_with("image/") {
-            let reason = format!("the data URL is of the type `{media_type}`; expected `image/…`");
-            return Err(ApiError::value(field, reason));
-        }
-        self.checked(path, self.decoded(field, data)?)
+        self.checked(path, self.decoded(field, base64_in(field, rest)?)?)
     }
 
     /// The picture of the part `path` in base64, which must be of `media_type`.
@@ -191,17 +179,32 @@ impl<'a> Pictures<'a> {
 /// # Errors
 /// Another address; what is no base64.
 pub fn of_data_url(field: &str, url: &str) -> Result<EncodedPicture> {
-    let is_address = url.starts_with("http:") || url.starts_with("https:");
-    if is_address {
-        return Err(ApiError::unsupported(field, NOT_FETCHED));
-    }
-    let data = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
-    let Some((_, data)) = data.filter(|(kind, _)| kind.starts_with("image/")) else {
-        return Err(ApiError::value(field, "expected `data:image/png;base64,…`"));
+    let (scheme, rest) = url.split_once(':').unwrap_or(("", url));
+    let data = match scheme.to_ascii_lowercase().as_str() {
+        "data" => base64_in(field, rest)?,
+        "http" | "https" => return Err(ApiError::unsupported(field, NOT_FETCHED)),
+        _ => return Err(ApiError::value(field, "expected `data:image/png;base64,…`")),
     };
     let bytes = BASE64.decode(data);
     let bytes = bytes.map_err(|error| ApiError::value(field, format!("not base64: {error}")))?;
     Ok(EncodedPicture::new(bytes, field))
+}
+
+/// What follows `;base64,` in a data URL of a picture, of which `rest` is what follows `data:`.
+fn base64_in<'a>(field: &str, rest: &'a str) -> Result<&'a str> {
+    let Some((kind, data)) = rest.split_once(',') else {
+        return Err(ApiError::value(field, "the data URL has no comma before its data"));
+    };
+    let Some(kind) = kind.strip_suffix(";base64") else {
+        return Err(ApiError::unsupported(field, "data URLs are read in base64 alone"));
+    };
+    let media_type = kind.split(';').next().unwrap_or_default().to_ascii_lowercase();
+    // Clients often send every picture as JPEG: what the bytes are counts, not what the type says.
+    if !media_type.starts_with("image/") {
+        let reason = format!("the data URL is of the type `{media_type}`; expected `image/…`");
+        return Err(ApiError::value(field, reason));
+    }
+    Ok(data)
 }
 
 /// Whether a model of these capabilities sees.

@@ -10,7 +10,7 @@ pub(crate) enum Axes {
     /// Angles of rows, then of columns, each with a quarter of the head's frequencies; the halves of the
     /// head are rotated together (Qwen).
     RowsThenColumns,
-    /// As `RowsThenColumns`, with every second frequency of a whole head, rows beginning (Pixtral).
+    /// Like `RowsThenColumns`. Rows have the even frequencies of a whole head, columns the odd ones (Pixtral).
     Alternating,
     /// The first half of the head turns by columns, the second by rows, each by itself (Gemma 4).
     ColumnsApart,
@@ -47,9 +47,11 @@ impl TowerRope {
         };
         let count = patches.count() as i32;
         let mut angles = Vec::with_capacity((count * head_dim) as usize);
+        let [by_row, by_column]: [Vec<f32>; 2] =
+            [0, 1].map(|offset| (0..quarter).map(|i| of(i, offset)).collect());
         for [row, column] in patches.places() {
-            let rows = (0..quarter).map(|i| row as f32 * of(i, 0));
-            let columns = (0..quarter).map(|i| column as f32 * of(i, 1));
+            let rows = by_row.iter().map(|frequency| row as f32 * frequency);
+            let columns = by_column.iter().map(|frequency| column as f32 * frequency);
             match axes {
                 Axes::ColumnsApart => {
                     angles.extend(columns.clone().chain(columns).chain(rows.clone()).chain(rows));

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State as Shared};
+use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
 use inference_core::{PictureLimits, PictureTokens, Support, TextModel};
@@ -11,6 +10,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::config::ImageService;
 use crate::error::{ApiError, Result};
+use crate::http::path::Name;
 use crate::http::response::json_response;
 use crate::protocol::pictures::sight;
 use crate::run::state::State;
@@ -31,11 +31,7 @@ pub async fn list(Shared(state): Shared<Arc<State>>) -> Result<Response> {
 ///
 /// # Errors
 /// 404 for a name that is not served, and as [`list`].
-pub async fn one(
-    Shared(state): Shared<Arc<State>>,
-    name: Result<Path<String>, PathRejection>,
-) -> Result<Response> {
-    let Path(name) = name.map_err(|error| ApiError::bad_request(error.body_text()))?;
+pub async fn one(Shared(state): Shared<Arc<State>>, Name(name): Name) -> Result<Response> {
     if let Some(service) = state.config.images.as_ref().filter(|service| service.name == name) {
         state.loaded()?;
         return Ok(json_response(StatusCode::OK, &image_object(&state, service)));

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::extract::{Path, RawQuery};
+use axum::extract::RawQuery;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::json;
 
 use super::store::{Item, Store, Stored};
 use crate::error::{ApiError, Result};
+use crate::http::path::Name;
 use crate::http::response::json_response;
 
 /// The most items of a page, and how many there are unless a request says so.
@@ -21,7 +22,7 @@ const PAGE: (usize, usize) = (100, 20);
 /// 404 where it is not kept; 400 for what it cannot be asked for.
 pub async fn one(
     Extension(store): Extension<Arc<Store>>,
-    Path(id): Path<String>,
+    Name(id): Name,
     RawQuery(query): RawQuery,
 ) -> Result<Response> {
     for (name, value) in pairs(query.as_deref())? {
@@ -42,10 +43,7 @@ pub async fn one(
 ///
 /// # Errors
 /// 404 where it is not kept.
-pub async fn delete(
-    Extension(store): Extension<Arc<Store>>,
-    Path(id): Path<String>,
-) -> Result<Response> {
+pub async fn delete(Extension(store): Extension<Arc<Store>>, Name(id): Name) -> Result<Response> {
     match store.remove(&id) {
         true => {
             let gone = json!({"id": id, "object": "response", "deleted": true});
@@ -59,10 +57,7 @@ pub async fn delete(
 ///
 /// # Errors
 /// Always: 404 where it is not kept, else 400, since what is kept has ended.
-pub async fn cancel(
-    Extension(store): Extension<Arc<Store>>,
-    Path(id): Path<String>,
-) -> Result<Response> {
+pub async fn cancel(Extension(store): Extension<Arc<Store>>, Name(id): Name) -> Result<Response> {
     find(&store, &id)?;
     let message = "the response has ended; one that is under way is cancelled by closing its \
                    connection";
@@ -75,7 +70,7 @@ pub async fn cancel(
 /// 404 where it is not kept; 400 for a page that cannot be.
 pub async fn input_items(
     Extension(store): Extension<Arc<Store>>,
-    Path(id): Path<String>,
+    Name(id): Name,
     RawQuery(query): RawQuery,
 ) -> Result<Response> {
     let stored = find(&store, &id)?;

@@ -217,6 +217,7 @@ fn first_lines_and_headers_that_are_none() {
             ("a model that is none", get("/v1/models/x"), 404, "model_not_found"),
             ("a model with a slash", get("/v1/models/a/b"), 404, "model_not_found"),
             ("a model that is no UTF-8", get("/v1/models/%ff"), 400, ""),
+            ("a response that is no UTF-8", get("/v1/responses/%ff"), 400, ""),
             ("a model with NUL", get("/v1/models/%00"), 404, "model_not_found"),
             ("a space in the path", get("/v1/mo dels"), 400, ""),
             ("a long path", get(&format!("/{}", "a".repeat(70_000))), 414, ""),
