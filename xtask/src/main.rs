@@ -4,6 +4,7 @@
 mod bindings;
 mod build_mlx;
 mod clients;
+mod dist;
 mod gpu_tests;
 mod manifest;
 mod modules;
@@ -22,6 +23,9 @@ usage: cargo xtask COMMAND
       regenerates crates/mlx-ffi/src/bindings.rs, or checks that it is current
   clients [NAME...]
       runs programs that others wrote against `ml serve`; their packages go below target/clients
+  dist [--out DIR] [--variant metal|cpu|cuda] [--downloads URL] [--check]
+      packs the program with its libraries, below target/dist; with a URL, writes install.sh for what is
+      downloaded from there; with --check, tries both
   gpu-tests [--pack DIR]
       runs the tests that need an NVIDIA GPU and sums them up; or puts them into DIR, with a script
       that runs them on a machine without Rust
@@ -38,6 +42,7 @@ fn main() -> ExitCode {
         Some("build-mlx") => build_mlx::run(&args),
         Some("bindings") => bindings::run(&args),
         Some("clients") => clients::run(&args),
+        Some("dist") => dist::run(&args),
         Some("gpu-tests") => gpu_tests::run(&args),
         Some("modules") => pictures::run(repository::root()),
         Some("tidy") => tidy::run(repository::root()),

@@ -105,6 +105,14 @@ Examples:
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// Write the manual's pages, one for each command, into a folder
+    #[command(after_help = "\
+Examples:
+  ml manual ~/.local/share/man/man1")]
+    Manual {
+        /// The folder; it is made where it is missing
+        folder: PathBuf,
+    },
 }
 
 /// `ml generate`.

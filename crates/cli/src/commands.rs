@@ -11,6 +11,7 @@ mod info;
 mod inspect;
 mod launch;
 mod list;
+mod manual;
 mod models;
 mod pull;
 mod rm;
@@ -46,5 +47,6 @@ pub fn run(cli: Cli) -> Result<()> {
         Some(Command::Models(args)) => models::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Completions { shell }) => completions::run(shell),
+        Some(Command::Manual { folder }) => manual::run(&folder),
     }
 }

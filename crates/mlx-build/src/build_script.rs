@@ -101,7 +101,26 @@ pub fn link(mlx: &Mlx, request: &Request) -> Result<(), Error> {
 pub fn executables() -> Result<(), Error> {
     println!("cargo::rerun-if-changed=build.rs");
     let request = request()?;
-    for arg in Linkage::of(&request.target.os)?.executable_args(&request.lib_dir()?) {
+    search(&request, Some(request.lib_dir()?))
+}
+
+/// What [`executables`] does, for a program that is shipped: with `MLX_RELOCATABLE=1` it does not look for
+/// MLX where that was at build time.
+///
+/// # Errors
+/// Those of [`request`].
+pub fn program() -> Result<(), Error> {
+    println!("cargo::rerun-if-env-changed=MLX_RELOCATABLE");
+    if env::var_os("MLX_RELOCATABLE").is_none_or(|value| value != "1") {
+        return executables();
+    }
+    println!("cargo::rerun-if-changed=build.rs");
+    search(&request()?, None)
+}
+
+/// Prints where executables search, beside the places that all of them do.
+fn search(request: &Request, lib_dir: Option<PathBuf>) -> Result<(), Error> {
+    for arg in Linkage::of(&request.target.os)?.executable_args(lib_dir.as_deref()) {
         println!("cargo::rustc-link-arg={arg}");
     }
     Ok(())

@@ -28,6 +28,7 @@
 //! | `MLX_ROOT` | an installed MLX 0.32.2, a folder with `lib` and `include`; nothing is fetched |
 //! | `MLX_VARIANT` | `metal`, `cpu` or `cuda`; by default metal on macOS and cpu on Linux |
 //! | `MLX_PYTHON` | the Python 3 that gets and unpacks wheels; by default `python3` |
+//! | `MLX_RELOCATABLE` | `1`: `ml` does not look for MLX where that was at build time |
 //! | `CXX`, `CXXFLAGS`, `CMAKE` | the C++ compiler, its flags, and cmake, as for the crates `cc` and `cmake` |
 //! | `CARGO_TARGET_DIR` | moves the folder together with the target folder |
 //! | `MACOSX_DEPLOYMENT_TARGET` | the release of macOS to take MLX for; by default this machine's |

@@ -38,10 +38,10 @@ pub(crate) const MACOS: Linkage = Linkage {
 
 impl Linkage {
     /// Linker arguments with which an executable finds the library beside it,
-    /// in `../lib`, or in `lib_dir`, in this order.
-    pub fn executable_args(&self, lib_dir: &Path) -> Vec<String> {
+    /// in `../lib`, or in `lib_dir` if there is one, in this order.
+    pub fn executable_args(&self, lib_dir: Option<&Path>) -> Vec<String> {
         let origins = self.rpath_origins.iter().map(|entry| (*entry).to_owned());
-        let entries = origins.chain([lib_dir.display().to_string()]);
+        let entries = origins.chain(lib_dir.map(|folder| folder.display().to_string()));
         let args = self.args.iter().map(|arg| (*arg).to_owned());
         args.chain(entries.map(|entry| format!("-Wl,-rpath,{entry}"))).collect()
     }
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn executables_look_beside_themselves_first() {
-        let linux = LINUX.executable_args(Path::new("/t/lib"));
+        let linux = LINUX.executable_args(Some(Path::new("/t/lib")));
         assert_eq!(
             linux,
             [
@@ -64,10 +64,12 @@ mod tests {
                 "-Wl,-rpath,/t/lib"
             ]
         );
-        let macos = MACOS.executable_args(Path::new("/t/lib"));
+        let macos = MACOS.executable_args(Some(Path::new("/t/lib")));
         assert_eq!(
             macos,
             ["-Wl,-rpath,@loader_path", "-Wl,-rpath,@loader_path/../lib", "-Wl,-rpath,/t/lib"]
         );
+        let relocatable = MACOS.executable_args(None);
+        assert_eq!(relocatable, ["-Wl,-rpath,@loader_path", "-Wl,-rpath,@loader_path/../lib"]);
     }
 }

@@ -1,0 +1,92 @@
+#!/bin/sh
+# Installs ml @VERSION@ for this user: into ~/.local, or into the folder that ML_PREFIX names.
+#   sh install.sh               fetches the archive for this machine, checks it, installs it
+#   sh install.sh --uninstall   takes away what was installed
+# ML_DOWNLOADS names another place to download from; ML_VARIANT=cuda takes the archive for NVIDIA GPUs.
+set -eu
+
+version=@VERSION@
+downloads=${ML_DOWNLOADS:-@DOWNLOADS@}
+prefix=${ML_PREFIX:-${HOME:?HOME is not set: set ML_PREFIX to a folder}/.local}
+home=$prefix/lib/ml
+
+fail() {
+  echo "install.sh: $*" >&2
+  exit 1
+}
+
+# The file at a URL, into a file.
+fetch() {
+  if command -v curl >/dev/null 2>&1; then
+    curl --fail --location --silent --show-error --output "$2" "$1"
+  elif command -v wget >/dev/null 2>&1; then
+    wget --quiet --output-document "$2" "$1"
+  else
+    fail "curl or wget is needed: install one of them"
+  fi
+}
+
+sha256() {
+  if command -v sha256sum >/dev/null 2>&1; then
+    sha256sum "$1"
+  else
+    shasum --algorithm 256 "$1"
+  fi | cut -d ' ' -f 1
+}
+
+# Links to what is installed, each below the prefix: bin/ml, the manual, completions.
+links() {
+  (cd "$home" && find bin share/man share/bash-completion share/zsh share/fish -type f)
+}
+
+uninstall() {
+  [ -d "$home" ] || fail "nothing is installed in $home"
+  links | while read -r file; do
+    if [ "$(readlink "$prefix/$file" || true)" = "$home/$file" ]; then rm "$prefix/$file"; fi
+  done
+  rm -r "$home"
+}
+
+case ${1:-} in
+  '') ;;
+  --uninstall)
+    uninstall
+    exit
+    ;;
+  *) fail "unknown argument $1" ;;
+esac
+
+case "$(uname -s) $(uname -m)" in
+  'Linux x86_64') target=x86_64-unknown-linux-gnu ;;
+  'Linux aarch64') target=aarch64-unknown-linux-gnu ;;
+  'Darwin arm64') target=aarch64-apple-darwin ;;
+  *) fail "there is no archive for $(uname -s) on $(uname -m): build ml from its sources" ;;
+esac
+name=ml-$version-$target${ML_VARIANT:+-$ML_VARIANT}
+
+mkdir -p "$prefix/lib"
+work=$(mktemp -d "$prefix/lib/.ml-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+fetch "$downloads/$name.tar.gz" "$work/$name.tar.gz"
+fetch "$downloads/$name.tar.gz.sha256" "$work/sha256"
+expected=$(cut -d ' ' -f 1 "$work/sha256")
+found=$(sha256 "$work/$name.tar.gz")
+[ "$found" = "$expected" ] || fail "$name.tar.gz has the SHA-256 $found, not $expected: fetch it again"
+tar -xzf "$work/$name.tar.gz" -C "$work"
+
+# Only a program that starts takes the place of one that is there.
+"$work/$name/bin/ml" --version >"$work/version" 2>&1 ||
+  fail "ml does not start here: $(cat "$work/version")"
+if [ -d "$home" ]; then uninstall; fi
+mv "$work/$name" "$home"
+links | while read -r file; do
+  mkdir -p "$prefix/$(dirname "$file")"
+  ln -sf "$home/$file" "$prefix/$file"
+done
+
+echo "installed: $prefix/bin/ml"
+case :$PATH: in
+  *:"$prefix/bin":*) ;;
+  *) echo "$prefix/bin is not in PATH: add it" ;;
+esac
