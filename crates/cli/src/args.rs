@@ -11,6 +11,7 @@ mod pictures;
 mod remote;
 mod sampling;
 mod serve;
+mod setup;
 mod template;
 mod values;
 
@@ -30,6 +31,7 @@ pub use pictures::PictureArgs;
 pub use remote::{Ends, Interface, RemoteArgs};
 pub use sampling::SamplingArgs;
 pub use serve::{LogFormat, ServeArgs};
+pub use setup::{CudaArgs, Setup, SetupArgs};
 pub use template::{LaterArgs, TemplateArgs};
 
 use crate::bytes;
@@ -64,6 +66,26 @@ pub struct Cli {
     pub command: Option<Command>,
 }
 
+impl Cli {
+    /// Whether what is asked computes, and may do so on a GPU.
+    pub fn may_use_gpu(&self) -> bool {
+        let backend = match &self.command {
+            _ if self.version => None,
+            Some(Command::Generate(args)) => args.load.backend.as_deref(),
+            Some(Command::Chat(args)) => args.load.backend.as_deref(),
+            Some(Command::Classify(args)) => args.load.backend.as_deref(),
+            Some(Command::Inspect(args)) => args.load.backend.as_deref(),
+            Some(Command::Image(args)) => args.load.backend.as_deref(),
+            Some(Command::Serve(args)) => args.load.backend.as_deref(),
+            Some(Command::Bench(args)) => args.load.backend.as_deref(),
+            Some(Command::Info(args)) => args.load.backend.as_deref(),
+            Some(Command::Models(_) | Command::Doctor(_)) => None,
+            _ => return false,
+        };
+        backend != Some("cpu")
+    }
+}
+
 /// What `ml` can do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -95,6 +117,8 @@ pub enum Command {
     Models(ModelsArgs),
     /// Check that everything works here: versions, device, backends, a small generation
     Doctor(DoctorArgs),
+    /// Set up what devices need besides this program
+    Setup(SetupArgs),
     /// Print a completion script for a shell
     #[command(after_help = "\
 Examples:

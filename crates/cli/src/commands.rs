@@ -16,6 +16,7 @@ mod models;
 mod pull;
 mod rm;
 mod serve;
+mod setup;
 mod version;
 
 use crate::args::{Cli, Command};
@@ -46,6 +47,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Some(Command::List(args)) => list::run(&args),
         Some(Command::Models(args)) => models::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
+        Some(Command::Setup(args)) => setup::run(&args),
         Some(Command::Completions { shell }) => completions::run(shell),
         Some(Command::Manual { folder }) => manual::run(&folder),
     }

@@ -1,6 +1,7 @@
 //! Why a command ended badly: one line for a person, one exit code for a script.
 
 use std::io;
+use std::path::Path;
 
 use inference_core::Error;
 
@@ -86,6 +87,11 @@ impl Failure {
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_lowercase()
+}
+
+/// The failure at a place in the file system.
+pub fn at(place: &Path) -> impl Fn(io::Error) -> Failure + '_ {
+    |error| Failure::Other(format!("{}: {}", place.display(), reason(&error)))
 }
 
 /// `error` in the words of the command line: flags in place of field names, and a remedy.

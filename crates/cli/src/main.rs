@@ -6,6 +6,7 @@ mod answer;
 mod args;
 mod bytes;
 mod commands;
+mod cuda;
 mod demo;
 mod failure;
 mod files;
@@ -14,6 +15,7 @@ mod json;
 mod names;
 mod output;
 mod pictures;
+mod signals;
 mod source;
 mod streaming;
 
@@ -37,7 +39,10 @@ fn main() {
 /// What the arguments ask for: a command, or the help or version on stdout. Bad usage ends the process.
 fn run() -> Result<()> {
     match args::Cli::try_parse() {
-        Ok(cli) => commands::run(cli),
+        Ok(cli) => {
+            cuda::start(&cli);
+            commands::run(cli)
+        }
         Err(usage) if usage.use_stderr() => usage.exit(),
         Err(help) => {
             let printed = help.print().and_then(|()| std::io::stdout().flush());

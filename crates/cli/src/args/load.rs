@@ -18,8 +18,8 @@ pub struct LoadArgs {
     /// [default: the demo model]
     #[arg(short, long, value_name = "MODEL")]
     pub model: Option<PathBuf>,
-    /// Backend to run on [default: the first available one, see `ml doctor`]
-    #[arg(long, value_name = "NAME")]
+    /// Device to run on: metal, cuda or cpu [default: the best one, see `ml doctor`]
+    #[arg(long, visible_alias = "device", value_name = "NAME")]
     pub backend: Option<String>,
     /// Compute in f32, f16 or bf16 [default: the checkpoint's own]
     #[arg(long, value_name = "TYPE", value_parser = values::dtype)]

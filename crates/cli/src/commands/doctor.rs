@@ -1,5 +1,7 @@
 //! `ml doctor`: whether everything works here.
 
+use std::fmt;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use inference_core::{ChatOptions, GenerateOptions, LoadOptions, Message};
@@ -8,6 +10,7 @@ use serde::Serialize;
 
 use crate::args::DoctorArgs;
 use crate::bytes;
+use crate::cuda::{self, Driver};
 use crate::demo;
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
@@ -22,6 +25,7 @@ struct Diagnosis {
     system: Option<SystemFacts>,
     architectures: &'static [&'static str],
     backends: Vec<BackendState>,
+    cuda: Cuda,
     checks: Vec<Check>,
 }
 
@@ -44,6 +48,58 @@ struct BackendState {
     available: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+}
+
+/// MLX's build for NVIDIA GPUs.
+#[derive(Serialize)]
+struct Cuda {
+    /// The driver's release; `null` where there is no GPU, and empty where the driver does not tell.
+    driver: Option<String>,
+    /// Where the build is, or would be put; `null` where there is no place for it.
+    folder: Option<PathBuf>,
+    /// Whether it is there.
+    set_up: bool,
+    /// Whether this process runs with it.
+    in_use: bool,
+    /// What to do so that it is; `null` where nothing can be done, or need not be.
+    advice: Option<String>,
+}
+
+impl Cuda {
+    fn here() -> Cuda {
+        let driver = Driver::here();
+        let is_old = driver.as_ref().is_some_and(Driver::is_old);
+        let set_up = cuda::found().is_some();
+        let advice = match (&driver, set_up) {
+            (Some(driver), _) if is_old => {
+                let least = cuda::LEAST_DRIVER;
+                Some(format!("{driver} is too old: CUDA 13 wants {least} or newer"))
+            }
+            (Some(_), false) => Some("`ml setup cuda` fetches what is missing".to_owned()),
+            _ => None,
+        };
+        Cuda {
+            driver: driver.map(|driver| driver.release.unwrap_or_default()),
+            folder: cuda::place().ok(),
+            set_up,
+            in_use: cuda::is_started(),
+            advice,
+        }
+    }
+}
+
+impl fmt::Display for Cuda {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.driver {
+            None => f.write_str("no NVIDIA GPU with its driver")?,
+            Some(release) => write!(f, "NVIDIA's driver {release}")?,
+        }
+        if let Some(folder) = self.folder.as_ref().filter(|_| self.set_up) {
+            let state = if self.in_use { "in use" } else { "not in use" };
+            write!(f, "; {} is {state}", folder.display())?;
+        }
+        self.advice.iter().try_for_each(|advice| write!(f, "; {advice}"))
+    }
 }
 
 #[derive(Serialize)]
@@ -118,6 +174,7 @@ fn diagnose() -> Diagnosis {
         system: system.ok().map(SystemFacts::from),
         architectures: metal_backend::architectures(),
         backends: backends(),
+        cuda: Cuda::here(),
         checks,
     }
 }
@@ -186,6 +243,9 @@ fn text(diagnosis: &Diagnosis) -> String {
         };
         text += &format!("  {:<13}{state}\n", backend.name);
     }
+    if cfg!(target_os = "linux") {
+        text += &format!("{:<15}{}\n", "CUDA", diagnosis.cuda);
+    }
     text += "checks\n";
     for check in &diagnosis.checks {
         let verdict = if check.ok { "ok" } else { "FAILED" };
@@ -196,7 +256,7 @@ fn text(diagnosis: &Diagnosis) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{BackendState, Check, Diagnosis, text};
+    use super::{BackendState, Check, Cuda, Diagnosis, text};
     use crate::failure::Failure;
 
     #[test]
@@ -211,6 +271,13 @@ mod tests {
                 available: false,
                 reason: Some("no device".into()),
             }],
+            cuda: Cuda {
+                driver: Some("580.1".into()),
+                folder: Some("/u/ml/cuda".into()),
+                set_up: true,
+                in_use: false,
+                advice: None,
+            },
             checks: vec![
                 Check::of("mlx", Ok("0.32.2 on cpu".into())),
                 Check::of("generation", Err(Failure::Other("out of memory".into()))),
@@ -219,6 +286,10 @@ mod tests {
         let text = text(&diagnosis);
         assert!(text.contains("architectures  llama, qwen3\n"), "{text}");
         assert!(text.contains("  cuda         not available: no device\n"), "{text}");
+        assert!(
+            text.contains("CUDA           NVIDIA's driver 580.1; /u/ml/cuda is not in use\n"),
+            "{text}"
+        );
         assert!(text.contains("  mlx          ok: 0.32.2 on cpu\n"), "{text}");
         assert!(text.contains("  generation   FAILED: out of memory\n"), "{text}");
     }

@@ -2,7 +2,6 @@
 
 mod agents;
 mod server;
-mod signals;
 
 use std::ffi::OsString;
 use std::io;
@@ -15,9 +14,9 @@ use signal_hook::consts::SIGINT;
 use crate::args::LaunchArgs;
 use crate::failure::{Failure, Result};
 use crate::output::note;
+use crate::signals::Signals;
 use agents::Setup;
 use server::{Served, Server};
-use signals::Signals;
 
 /// The variable with the server's key. It is no flag, because other users of a machine see flags.
 const API_KEY: &str = "ML_LAUNCH_API_KEY";

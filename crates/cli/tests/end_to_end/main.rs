@@ -17,6 +17,7 @@ mod load;
 mod models;
 mod pictures;
 mod serve;
+mod setup;
 mod signals;
 
 use std::io::{Read, Write};

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 
-use super::signals::{Signals, terminate};
 use crate::failure::{Failure, Result};
 use crate::output::note;
+use crate::signals::{Signals, terminate};
 
 /// How long one question to a server may take.
 const ANSWER: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Signals while an agent and its server run.
+//! Signals while programs run that this one started.
 
 use std::io;
 use std::process::{Child, ExitStatus};
@@ -12,12 +12,12 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::failure::{Failure, Result};
 
-/// Between two looks whether the agent has ended.
+/// Between two looks whether a program has ended.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// The signals that end this process where nothing else does: the server shall not outlive it.
+/// The signals that end this process where nothing else does: what it started shall not outlive it.
 pub struct Signals {
-    /// Ctrl-C, which is the agent's once it runs: the terminal sends it to both.
+    /// Ctrl-C, which is the other program's while it runs: the terminal sends it to both.
     interrupt: Arc<AtomicBool>,
     /// SIGTERM and SIGHUP.
     end: Arc<AtomicBool>,
@@ -44,15 +44,18 @@ impl Signals {
         self.interrupt.load(Ordering::Relaxed) || self.end.load(Ordering::Relaxed)
     }
 
-    /// Waits for `agent`, which is ended where this process is to end.
-    pub fn wait(&self, mut agent: Child) -> io::Result<ExitStatus> {
+    /// Waits for `process`, which is ended where this one is to end.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn wait(&self, mut process: Child) -> io::Result<ExitStatus> {
         let mut told = false;
         loop {
-            if let Some(status) = agent.try_wait()? {
+            if let Some(status) = process.try_wait()? {
                 return Ok(status);
             }
             if self.end.load(Ordering::Relaxed) && !told {
-                terminate(&agent);
+                terminate(&process);
                 told = true;
             }
             thread::sleep(AGAIN);
