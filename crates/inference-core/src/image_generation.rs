@@ -75,6 +75,8 @@ pub struct ImageFacts {
     pub encode_duration: Duration,
     /// All steps.
     pub denoise_duration: Duration,
+    /// One step: the median.
+    pub step_duration: Duration,
     /// From latents to pixels.
     pub decode_duration: Duration,
     /// From entering the queue until the end.

@@ -10,6 +10,7 @@ mod edit;
 mod folder;
 mod model;
 mod nn;
+mod pace;
 mod painter;
 mod pipeline;
 mod plan;

@@ -76,7 +76,8 @@ impl Painter {
         watcher.tell(ImageEvent::Phase(ImagePhase::Denoise));
         let since = Instant::now();
         let loading = self.load_transformer()?;
-        let latents = self.denoise(plan, &conditions, watcher)?;
+        let (latents, step) = self.denoise(plan, &conditions, watcher)?;
+        facts.step_duration = step;
         drop(conditions);
         facts.denoise_duration = done(since, loading);
         facts.load_duration += loading;
@@ -237,25 +238,29 @@ impl Painter {
         Ok((Some(all), loading))
     }
 
-    /// The latents after all steps, `[1, height / 8, width / 8, channels]` F32.
+    /// The latents after all steps, `[1, height / 8, width / 8, channels]` F32, and the median of the steps'
+    /// times.
     fn denoise(
         &self,
         plan: &Plan,
         conditions: &Conditions,
         watcher: &mut dyn Watcher,
-    ) -> Result<Array> {
+    ) -> Result<(Array, Duration)> {
         let Some(transformer) = &self.transformer else { unreachable!("it was loaded") };
         let sigmas = self.pipeline.schedule.sigmas(plan.steps, plan.tokens() as usize);
         let denoiser = Denoiser::new(transformer, plan, conditions)?;
         let channels = self.pipeline.latent_channels()?;
         let mut patches = denoiser.patches(&noise(plan, channels)?)?;
+        let mut times = Vec::with_capacity(plan.steps);
         for (step, pair) in sigmas.windows(2).enumerate() {
             check(watcher)?;
+            let since = Instant::now();
             let &[sigma, next] = pair else { unreachable!("windows of two") };
             let velocity = denoiser.velocity(&patches, sigma)?;
             let change = Array::scalar(next - sigma, Dtype::F32)?;
             patches = ops::add(&patches, &ops::multiply(&velocity, &change)?)?;
             patches.eval()?;
+            times.push(since.elapsed());
             let latents =
                 || Ok(ops::transpose(&denoiser.latents(&patches, channels)?, &[0, 3, 1, 2])?);
             watcher.latents(step + 1, &latents)?;
@@ -263,7 +268,8 @@ impl Painter {
         }
         let latents = denoiser.latents(&patches, channels)?;
         latents.eval()?;
-        Ok(latents)
+        times.sort_unstable();
+        Ok((latents, times.get(times.len() / 2).copied().unwrap_or_default()))
     }
 
     fn decode(

@@ -5,6 +5,7 @@ use mlx_ffi::{Array, Dtype, Result, fast, ops};
 
 use super::attend::{Angles, Sees, attend};
 use super::nn::{one_more, silu, silu_between, time_embedding};
+use super::pace::Pace;
 use crate::config::Config;
 use crate::error::{Error, Result as Read};
 use crate::kernels::{Activation, Columns, Kernels};
@@ -241,8 +242,10 @@ impl QwenImage {
         };
         let mut picture = self.picture_in.forward(&patches)?;
         let mut text = shared.text.share()?;
+        let mut pace = Pace::default();
         for block in &self.blocks {
             [text, picture] = block.forward(&text, &picture, &times, shared)?;
+            pace.after(&[&text, &picture])?;
         }
         let picture = ops::slice_axis(&picture, 1, 0, shared.tokens)?;
         let [scale, shift] = parts(&self.last_modulation.forward(&times.noise)?)?;

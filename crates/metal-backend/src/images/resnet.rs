@@ -3,6 +3,7 @@
 use mlx_ffi::{Array, Result, ops};
 
 use super::nn::{Conv2d, Norm, silu};
+use super::pace::computed;
 use crate::error::Result as Read;
 use crate::weights::Weights;
 
@@ -42,11 +43,13 @@ impl<N: Norm> Resnet<N> {
     /// # Errors
     /// Those of MLX.
     pub fn forward(&self, x: &Array) -> Result<Array> {
-        let y = self.conv1.forward(&silu(&self.norm1.forward(x)?)?)?;
-        let y = self.conv2.forward(&silu(&self.norm2.forward(&y)?)?)?;
-        match &self.shortcut {
-            None => ops::add(x, &y),
-            Some(conv) => ops::add(&conv.forward(x)?, &y),
-        }
+        let y = computed(silu(&self.norm1.forward(x)?)?)?;
+        let y = computed(self.conv1.forward(&y)?)?;
+        let y = computed(silu(&self.norm2.forward(&y)?)?)?;
+        let y = computed(self.conv2.forward(&y)?)?;
+        computed(match &self.shortcut {
+            None => ops::add(x, &y)?,
+            Some(conv) => ops::add(&conv.forward(x)?, &y)?,
+        })
     }
 }

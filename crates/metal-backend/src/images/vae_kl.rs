@@ -4,6 +4,7 @@ use mlx_ffi::{Array, Result, ops};
 
 use super::attend::{Sees, attend};
 use super::nn::{Conv2d, GroupNorm, Norm, doubled, silu};
+use super::pace::computed;
 use super::vae::{Latent, Vae};
 use crate::config::Config;
 use crate::error::{Error, Result as Read};
@@ -179,10 +180,10 @@ impl Vae for KlDecoder {
                 x = resnet.forward(&x)?;
             }
             if let Some(conv) = doubling {
-                x = conv.forward(&doubled(&x)?)?;
+                x = computed(conv.forward(&doubled(&x)?)?)?;
             }
         }
-        self.conv_out.forward(&silu(&self.norm.forward(&x)?)?)
+        self.conv_out.forward(&computed(silu(&self.norm.forward(&x)?)?)?)
     }
 }
 

@@ -7,6 +7,7 @@ use mlx_ffi::{Array, Dtype, Result, ops};
 
 use super::attend::{Sees, attend};
 use super::nn::{Conv2d, Norm, doubled, silu};
+use super::pace::computed;
 use super::vae::{Latent, Vae};
 use crate::config::Config;
 use crate::error::{Error, Result as Read};
@@ -238,10 +239,10 @@ impl Vae for QwenDecoder {
                 x = resnet.forward(&x)?;
             }
             if let Some(conv) = doubling {
-                x = conv.forward(&doubled(&x)?)?;
+                x = computed(conv.forward(&doubled(&x)?)?)?;
             }
         }
-        let x = self.conv_out.forward(&silu(&self.norm.forward(&x)?)?)?;
+        let x = self.conv_out.forward(&computed(silu(&self.norm.forward(&x)?)?)?)?;
         let bound = |value: f32| Array::scalar(value, x.dtype());
         ops::minimum(&ops::maximum(&x, &bound(-1.0)?)?, &bound(1.0)?)
     }
@@ -304,7 +305,7 @@ impl QwenEncoder {
             };
         }
         let x = self.middle.forward(&x)?;
-        let x = self.conv_out.forward(&silu(&self.norm.forward(&x)?)?)?;
+        let x = self.conv_out.forward(&computed(silu(&self.norm.forward(&x)?)?)?)?;
         self.behind.forward(&x)
     }
 

@@ -4,6 +4,7 @@ use mlx_ffi::{Array, Dtype, Result, fast, ops};
 
 use super::attend::{Angles, Sees, angles_of, attend};
 use super::nn::{one_more, silu, silu_between, time_embedding};
+use super::pace::Pace;
 use crate::config::Config;
 use crate::error::{Error, Result as Read};
 use crate::kernels::{Activation, Columns, Kernels};
@@ -243,12 +244,15 @@ impl ZImage {
         let time = silu_between(&self.time[0], &self.time[1], &time)?;
         let x = self.x_embedder.forward(&ops::astype(patches, self.dtype())?)?;
         let mut x = fill_up(&x, shared.filled - shared.tokens, &self.x_pad)?;
+        let mut pace = Pace::default();
         for block in &self.noise_refiner {
             x = block.forward(&x, Some(&time), &shared.picture)?;
+            pace.after(&[&x])?;
         }
         let mut x = ops::concatenate(&[&x, &shared.caption], 1)?;
         for block in &self.layers {
             x = block.forward(&x, Some(&time), &shared.all)?;
+            pace.after(&[&x])?;
         }
         let x = ops::slice_axis(&x, 1, 0, shared.tokens)?;
         let scale = one_more(&self.last_modulation.forward(&silu(&time)?)?)?;

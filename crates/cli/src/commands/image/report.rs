@@ -36,6 +36,8 @@ pub struct Report<'a> {
     load_seconds: f64,
     encode_seconds: f64,
     denoise_seconds: f64,
+    /// The median of the steps.
+    step_seconds: f64,
     decode_seconds: f64,
     total_seconds: f64,
     peak_memory_bytes: u64,
@@ -77,6 +79,7 @@ impl<'a> Report<'a> {
             load_seconds: seconds(facts.load_duration),
             encode_seconds: seconds(facts.encode_duration),
             denoise_seconds: seconds(facts.denoise_duration),
+            step_seconds: seconds(facts.step_duration),
             decode_seconds: seconds(facts.decode_duration),
             total_seconds: seconds(facts.total_duration),
             peak_memory_bytes: facts.peak_memory_bytes,
