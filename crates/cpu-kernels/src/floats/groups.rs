@@ -67,10 +67,10 @@ impl OfRow {
     #[inline(always)]
     pub(super) fn of_chunk<V: Lanes>(&self, chunk: usize) -> [V; 2] {
         let first = chunk * self.in_two_chunks / 2;
-        let eight = |floats: &[f32]| {
-            V::choose(floats[first..].first_chunk().expect("zeros follow"), &self.of_lane)
-        };
-        [eight(&self.scales), eight(&self.biases)]
+        // No closure: it would be compiled without the instructions of a level.
+        let scales = self.scales[first..].first_chunk().expect("zeros follow");
+        let biases = self.biases[first..].first_chunk().expect("zeros follow");
+        [V::choose(scales, &self.of_lane), V::choose(biases, &self.of_lane)]
     }
 }
 

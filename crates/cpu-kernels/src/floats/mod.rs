@@ -18,7 +18,7 @@ mod sizes;
 use std::cell::RefCell;
 use std::ops::Range;
 
-use self::chunk::Chunk;
+use self::chunk::{Chunk, blocks, set};
 use self::groups::Groups;
 use self::product::{FEW, Product, Scratch};
 use self::sizes::{CHUNK, STEPS};
@@ -99,22 +99,23 @@ impl<const KIND: u8> Kernel for Columns<'_, KIND> {
     }
 }
 
-/// `x`, `[m, k]`, as floats, in whole chunks; `packed`: in the order of `Lanes::packed`.
+/// `x`, `[m, k]`, as floats, in whole chunks, those of a chain one after the other; `packed`: in the order
+/// of `Lanes::packed`.
 fn set_rows(to: &mut Vec<Chunk>, (dtype, x): (Dtype, &[u8]), k: usize, packed: bool) {
     let (size, chunks) = (dtype.size(), k.div_ceil(CHUNK));
     to.resize(x.len() / (k * size) * chunks, Chunk::ZERO);
     for (to, row) in to.chunks_exact_mut(chunks).zip(x.chunks_exact(k * size)) {
-        for (to, bytes) in to.iter_mut().zip(row.chunks(CHUNK * size)) {
-            let mut values = [[0.0; 8]; STEPS];
-            widen(dtype, bytes, values.as_flattened_mut());
-            if !packed {
-                to.0 = values;
-                continue;
-            }
-            for (step, to) in to.0.iter_mut().enumerate() {
-                for (lane, to) in to.iter_mut().enumerate() {
-                    *to = values[lane][step];
+        for block in blocks(chunks) {
+            for chunk in 0..block.len() {
+                let bytes = &row[(block.start + chunk) * CHUNK * size..];
+                let bytes = &bytes[..bytes.len().min(CHUNK * size)];
+                let mut values = [[0.0; 8]; STEPS];
+                widen(dtype, bytes, values.as_flattened_mut());
+                if packed {
+                    values =
+                        std::array::from_fn(|step| std::array::from_fn(|lane| values[lane][step]));
                 }
+                set(&mut to[block.clone()], chunk, values.map(plain::Floats::<false>));
             }
         }
     }

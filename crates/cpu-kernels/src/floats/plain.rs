@@ -10,7 +10,7 @@ use crate::values::{E2M1, E4M3, widen};
 
 /// `FMA` is whether the processor multiplies and adds in one instruction.
 #[derive(Clone, Copy)]
-pub(super) struct Floats<const FMA: bool>([f32; 8]);
+pub(super) struct Floats<const FMA: bool>(pub(super) [f32; 8]);
 
 impl<const FMA: bool> Lanes for Floats<FMA> {
     #[inline(always)]

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::chunk::Chunk;
+use super::chunk::{CHAINS, Chunk, blocks, chains, set, vectors};
 use super::codes::chunk_size;
 use super::groups::{Groups, OfRow};
 use super::lanes::Lanes;
@@ -16,9 +16,13 @@ pub(super) const FEW: usize = 4;
 /// How many bytes ahead of the weights at hand memory is asked for more.
 const AHEAD: usize = 2048;
 
-/// Rows of x that are multiplied with two rows of a panel at a time: their sums over a chunk, two for each
-/// product so that one need not wait for the other, fit in registers.
-const TILE: usize = 3;
+/// Rows of x, and of weights, that are multiplied with each other at a time: a sum for each pair, and what
+/// they are made of, fit in sixteen registers.
+const X_TILE: usize = 3;
+const W_TILE: usize = 4;
+
+/// Rows of x that pass a panel together: their share of `DEPTH` stays in the second-level cache.
+const X_BLOCK: usize = 63;
 
 /// The largest chunk, of f32.
 const MAX_CHUNK_SIZE: usize = 4 * CHUNK;
@@ -28,6 +32,8 @@ const MAX_CHUNK_SIZE: usize = 4 * CHUNK;
 pub(super) struct Scratch {
     /// Rows of weights.
     panel: Vec<Chunk>,
+    /// Results of a block of x, four columns in each.
+    totals: Vec<[f32; W_TILE]>,
     groups: OfRow,
 }
 
@@ -78,88 +84,129 @@ impl Product<'_> {
         scratch: &mut Scratch,
     ) {
         let x: [&[Chunk]; M] = std::array::from_fn(|i| self.row(i));
-        self.prepare(&mut scratch.groups);
+        let groups = &mut scratch.groups;
+        self.prepare(groups);
+        let mut padded = [0; MAX_CHUNK_SIZE];
         for first in columns.clone().step_by(4) {
             let count = 4.min(columns.end - first);
-            let mut results = [[V::zero(); 4]; M];
+            let mut totals = [[0.0; 4]; M];
             for j in 0..count {
-                let row = self.weights_of::<V, KIND>(first + j, &mut scratch.groups);
-                let mut totals = [V::zero(); M];
-                for chunk in 0..self.chunks() {
-                    let weights = row.chunk::<V, KIND>(chunk);
-                    for i in 0..M {
-                        let mut dots = [V::zero(); 2];
-                        for (step, weights) in weights.iter().enumerate() {
-                            let dot = &mut dots[step % 2];
-                            *dot = x[i][chunk].step::<V>(step).mul_add(*weights, *dot);
+                let row = self.weights_of::<V, KIND>(first + j, groups);
+                for block in blocks(self.chunks()) {
+                    let x = x.map(|x| chains(&x[block.clone()]));
+                    let mut dots = [[V::zero(); CHAINS]; M];
+                    for chunk in 0..block.len() {
+                        let weights = row.chunk::<V, KIND>(block.start + chunk, &mut padded);
+                        for i in 0..M {
+                            let x = x[i].map(|chain| &chain[chunk]);
+                            for (step, weights) in weights.iter().enumerate() {
+                                let x = V::load(&x[step % CHAINS][step / CHAINS]);
+                                let dot = &mut dots[i][step % CHAINS];
+                                *dot = x.mul_add(*weights, *dot);
+                            }
                         }
-                        totals[i] = totals[i].add(dots[0].add(dots[1]));
+                    }
+                    for i in 0..M {
+                        let [a, b, c, d] = dots[i];
+                        let sum = a.add(b).add(c).add(d);
+                        totals[i][j] += V::sums([sum, V::zero(), V::zero(), V::zero()])[0];
                     }
                 }
-                for i in 0..M {
-                    results[i][j] = totals[i];
-                }
             }
-            self.store((0, first, count), &results);
+            for (i, totals) in totals.iter().enumerate() {
+                // SAFETY: a unit of work has columns of its own, and is claimed by one thread.
+                unsafe { self.out.store(i, first, &totals[..count]) };
+            }
         }
     }
 
     /// Columns `columns` for any number of rows of x, each row of weights unpacked once.
     #[inline(always)]
     fn many<V: Lanes, const KIND: u8>(&self, columns: Range<usize>, scratch: &mut Scratch) {
-        let (chunks, Scratch { panel, groups }) = (self.chunks(), scratch);
+        let (chunks, Scratch { panel, totals, groups }) = (self.chunks(), scratch);
         self.prepare(groups);
+        let mut padded = [0; MAX_CHUNK_SIZE];
         // Only growing, so that memory is not cleared for each panel.
         panel.resize(panel.len().max(columns.len() * chunks), Chunk::ZERO);
         for (row, to) in columns.clone().zip(panel.chunks_exact_mut(chunks)) {
             let row = self.weights_of::<V, KIND>(row, groups);
-            for (chunk, to) in to.iter_mut().enumerate() {
-                to.set(row.chunk::<V, KIND>(chunk));
+            for block in blocks(chunks) {
+                for chunk in 0..block.len() {
+                    let weights = row.chunk::<V, KIND>(block.start + chunk, &mut padded);
+                    set(&mut to[block.clone()], chunk, weights);
+                }
             }
         }
-        for first in (0..self.m).step_by(TILE) {
-            match self.m - first {
-                1 => self.rows_of_panel::<V, 1>(first, columns.clone(), panel),
-                2 => self.rows_of_panel::<V, 2>(first, columns.clone(), panel),
-                _ => self.rows_of_panel::<V, TILE>(first, columns.clone(), panel),
+        let width = columns.len().div_ceil(W_TILE);
+        for first in (0..self.m).step_by(X_BLOCK) {
+            let rows = first..self.m.min(first + X_BLOCK);
+            totals.clear();
+            totals.resize(rows.len() * width, [0.0; W_TILE]);
+            for chunks in blocks(chunks) {
+                self.block::<V>(&rows, &chunks, (columns.len(), panel), totals);
+            }
+            for (row, totals) in rows.zip(totals.chunks_exact(width)) {
+                let totals = &totals.as_flattened()[..columns.len()];
+                // SAFETY: a unit of work has columns of its own, and is claimed by one thread.
+                unsafe { self.out.store(row, columns.start, totals) };
             }
         }
     }
 
-    /// `M` rows of x from row `first_x` on, times the whole panel.
+    /// Adds to `totals` what chunks `chunks` of rows `rows` of x and of a panel of `height` rows make.
     #[inline(always)]
-    fn rows_of_panel<V: Lanes, const M: usize>(
+    fn block<V: Lanes>(
         &self,
-        first_x: usize,
-        columns: Range<usize>,
-        panel: &[Chunk],
+        rows: &Range<usize>,
+        chunks: &Range<usize>,
+        (height, panel): (usize, &[Chunk]),
+        totals: &mut [[f32; W_TILE]],
     ) {
-        let (chunks, height) = (self.chunks(), columns.len());
-        let x: [&[Chunk]; M] = std::array::from_fn(|i| self.row(first_x + i));
-        for first in (0..height).step_by(2) {
-            let count = 2.min(height - first);
+        let width = height.div_ceil(W_TILE);
+        for j in 0..width {
             // A missing row repeats the last one.
-            let w = [first, first + count - 1].map(|row| &panel[row * chunks..][..chunks]);
-            let mut totals = [[V::zero(); 4]; M];
-            for chunk in 0..chunks {
-                let mut dots = [[[V::zero(); 2]; 2]; M];
-                for step in 0..STEPS {
-                    let w0 = w[0][chunk].step::<V>(step);
-                    let w1 = w[1][chunk].step::<V>(step);
-                    for i in 0..M {
-                        let x = x[i][chunk].step::<V>(step);
-                        let [dot0, dot1] = &mut dots[i];
-                        dot0[step % 2] = x.mul_add(w0, dot0[step % 2]);
-                        dot1[step % 2] = x.mul_add(w1, dot1[step % 2]);
-                    }
-                }
-                for i in 0..M {
-                    for j in 0..2 {
-                        totals[i][j] = totals[i][j].add(dots[i][j][0].add(dots[i][j][1]));
-                    }
+            let w: [&[Chunk]; W_TILE] = std::array::from_fn(|i| {
+                let row = (j * W_TILE + i).min(height - 1);
+                &panel[row * self.chunks()..][chunks.clone()]
+            });
+            for first in rows.clone().step_by(X_TILE) {
+                let totals = &mut totals[(first - rows.start) * width..];
+                match rows.end - first {
+                    1 => self.tile::<V, 1>((first, chunks), w, (j, width), totals),
+                    2 => self.tile::<V, 2>((first, chunks), w, (j, width), totals),
+                    _ => self.tile::<V, X_TILE>((first, chunks), w, (j, width), totals),
                 }
             }
-            self.store((first_x, columns.start + first, count), &totals);
+        }
+    }
+
+    /// `M` rows of x from row `first` on, times `w`, added to column `j` of `totals`, of `width` columns.
+    #[inline(always)]
+    fn tile<V: Lanes, const M: usize>(
+        &self,
+        (first, chunks): (usize, &Range<usize>),
+        w: [&[Chunk]; W_TILE],
+        (j, width): (usize, usize),
+        totals: &mut [[f32; W_TILE]],
+    ) {
+        let x: [&[Chunk]; M] = std::array::from_fn(|i| &self.row(first + i)[chunks.clone()]);
+        let (x, w) = (x.map(vectors), w.map(vectors));
+        let length = chunks.len() * STEPS / CHAINS;
+        let mut sums = [[V::zero(); W_TILE]; M];
+        for chain in 0..CHAINS {
+            let of = chain * length..(chain + 1) * length;
+            let dots = dots::<V, M>(x.map(|x| &x[of.clone()]), w.map(|w| &w[of.clone()]));
+            for i in 0..M {
+                for j in 0..W_TILE {
+                    sums[i][j] = if chain == 0 { dots[i][j] } else { sums[i][j].add(dots[i][j]) };
+                }
+            }
+        }
+        for (i, sums) in sums.iter().enumerate() {
+            let sums = V::sums(*sums);
+            for (total, sum) in totals[i * width + j].iter_mut().zip(sums) {
+                *total += sum;
+            }
         }
     }
 
@@ -182,20 +229,28 @@ impl Product<'_> {
         let size = self.k * bits(KIND) / 8;
         Row { bytes: &self.data[row * size..][..size], groups }
     }
+}
 
-    /// Sums the lanes, and writes `count` columns from row and column on.
-    #[inline(always)]
-    fn store<V: Lanes, const M: usize>(
-        &self,
-        (row, column, count): (usize, usize, usize),
-        totals: &[[V; 4]; M],
-    ) {
-        for (i, totals) in totals.iter().enumerate() {
-            let sums = V::sums(*totals);
-            // SAFETY: a unit of work has columns of its own, and is claimed by one thread.
-            unsafe { self.out.store(row + i, column, &sums[..count]) };
+/// The products of `x` and `w`, lane by lane.
+#[inline(always)]
+fn dots<V: Lanes, const M: usize>(
+    x: [&[[f32; 8]]; M],
+    w: [&[[f32; 8]]; W_TILE],
+) -> [[V; W_TILE]; M] {
+    let count = w[0].len();
+    let (x, w) = (x.map(|x| &x[..count]), w.map(|w| &w[..count]));
+    let mut dots = [[V::zero(); W_TILE]; M];
+    // One step at a time: with more of them in hand, sums would not fit in registers.
+    for step in 0..count {
+        let x = x.map(|x| V::load(&x[step]));
+        for j in 0..W_TILE {
+            let w = V::load(&w[j][step]);
+            for i in 0..M {
+                dots[i][j] = x[i].mul_add(w, dots[i][j]);
+            }
         }
     }
+    dots
 }
 
 /// A row of weights.
@@ -206,16 +261,19 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// Chunk `chunk`. What is after the row's end is finite.
+    /// Chunk `chunk`. What is after the row's end is finite: `padded` has zeros there.
     #[inline(always)]
-    fn chunk<V: Lanes, const KIND: u8>(&self, chunk: usize) -> [V; STEPS] {
+    fn chunk<V: Lanes, const KIND: u8>(
+        &self,
+        chunk: usize,
+        padded: &mut [u8; MAX_CHUNK_SIZE],
+    ) -> [V; STEPS] {
         let size = chunk_size(KIND);
         let rest = &self.bytes[chunk * size..];
         for line in 0..size.div_ceil(64) {
             // Rows follow each other, so this runs ahead into the next ones.
             prefetch(rest.as_ptr().wrapping_add(AHEAD + 64 * line));
         }
-        let mut padded = [0; MAX_CHUNK_SIZE];
         let bytes = if rest.len() >= size {
             &rest[..size]
         } else {
