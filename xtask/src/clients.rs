@@ -19,7 +19,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::repository::root;
+use crate::repository::{root, target_folder};
 use environment::{Environment, Prepared};
 use server::Server;
 
@@ -51,7 +51,7 @@ pub fn run(names: &[String]) -> Result<()> {
     }
     clients.retain(|client| names.is_empty() || names.contains(&client.name));
 
-    let target = server::target_folder()?;
+    let target = target_folder()?;
     let program = server::program(&target)?;
     eprintln!("the server is {}", program.display());
     let mut servers = vec![Server::start(&program, None)?, Server::start(&program, Some(KEY))?];

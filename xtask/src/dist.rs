@@ -15,7 +15,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use mlx_build::{Goal, HOST, Mlx, PLATFORMS, Request, Source, Target, location, provision};
 
-use crate::repository::root;
+use crate::repository::{root, target_folder};
 use files::{copy, copy_all};
 use options::Options;
 
@@ -26,11 +26,11 @@ const PROGRAM: &str = "ml";
 pub fn run(args: &[String]) -> Result<()> {
     let options = Options::parse(args)?;
     let mlx = mlx(&options)?;
-    let program = build()?;
     let name = options.name(env!("CARGO_PKG_VERSION"), HOST);
     fs::create_dir_all(&options.out)
         .with_context(|| format!("cannot make {}", options.out.display()))?;
     let staging = tempfile::tempdir_in(&options.out).context("cannot make a folder")?;
+    let program = build(staging.path())?;
     let folder = staging.path().join(&name);
     lay_out(&folder, &program, &mlx)?;
     let needs = needs::of(&folder)?;
@@ -66,8 +66,29 @@ fn mlx(options: &Options) -> Result<Mlx> {
     Ok(provision(&request)?)
 }
 
-/// Builds `ml`, which looks for MLX beside itself alone.
-fn build() -> Result<PathBuf> {
+/// Builds `ml`, which looks for MLX beside itself alone, into `folder`.
+///
+/// One that runs where cargo puts it stays there.
+fn build(folder: &Path) -> Result<PathBuf> {
+    let usual = target_folder()?.join("release").join(PROGRAM);
+    let aside = folder.join("usual");
+    let has_usual = usual.is_file();
+    if has_usual {
+        fs::rename(&usual, &aside).context("cannot set the program aside")?;
+    }
+    let program = relocatable().and_then(|program| {
+        let own = folder.join("relocatable");
+        copy(&program, &own)?;
+        Ok(own)
+    });
+    if has_usual {
+        fs::rename(&aside, &usual).context("cannot put the program back")?;
+    }
+    program
+}
+
+/// Has cargo build the program.
+fn relocatable() -> Result<PathBuf> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .current_dir(root())

@@ -1,7 +1,7 @@
 //! The files of the repository.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -82,4 +82,12 @@ fn read(root: &Path, path: String) -> Result<File> {
 pub fn root() -> &'static Path {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here)
+}
+
+/// The folder that cargo builds into.
+pub fn target_folder() -> Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    // This program is `target/PROFILE/xtask`, or `target/PROFILE/deps/xtask-…` in a test.
+    let target = own.ancestors().skip(1).find(|folder| folder.join("CACHEDIR.TAG").exists());
+    Ok(target.map_or_else(|| root().join("target"), Path::to_owned))
 }

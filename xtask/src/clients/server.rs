@@ -92,14 +92,6 @@ impl Drop for Server {
     }
 }
 
-/// The folder that cargo builds into.
-pub fn target_folder() -> Result<PathBuf> {
-    let own = std::env::current_exe()?;
-    // This program is `target/PROFILE/xtask`, or `target/PROFILE/deps/xtask-…` in a test.
-    let target = own.ancestors().skip(1).find(|folder| folder.join("CACHEDIR.TAG").exists());
-    Ok(target.map_or_else(|| root().join("target"), Path::to_owned))
-}
-
 /// The program `ml`: the newest that was built, after having it built where there is none.
 pub fn program(target: &Path) -> Result<PathBuf> {
     let name = format!("ml{}", std::env::consts::EXE_SUFFIX);
