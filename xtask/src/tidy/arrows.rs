@@ -50,6 +50,11 @@ const ARROWS: &[Arrows] = &[
     },
     Arrows { name: "xtask", uses: &["mlx-build"], build: &[] },
     Arrows { name: "echo-backend", uses: &["inference-core"], build: &[] },
+    Arrows {
+        name: "programs",
+        uses: &["inference-core", "inference-text", "metal-backend"],
+        build: &["mlx-build"],
+    },
     Arrows { name: "fake-model", uses: &["inference-core"], build: &[] },
     Arrows { name: "fake-hub", uses: &[], build: &[] },
 ];
