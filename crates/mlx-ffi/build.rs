@@ -32,6 +32,7 @@ fn build() -> Result<(), Error> {
         .file("shim/dense.cpp")
         .file("shim/device_memory.cpp")
         .file("shim/environment.cpp")
+        .file("shim/map_order.cpp")
         .file("shim/mlx_internals.cpp")
         .file("shim/recover.cpp")
         .file("shim/replay.cpp")

@@ -8,6 +8,7 @@ mod launch;
 mod load;
 mod models;
 mod pictures;
+mod quantise;
 mod remote;
 mod sampling;
 mod serve;
@@ -28,6 +29,7 @@ pub use launch::{Agent, LaunchArgs};
 pub use load::LoadArgs;
 pub use models::{ListArgs, ModelsArgs, PullArgs, RmArgs};
 pub use pictures::PictureArgs;
+pub use quantise::QuantiseArgs;
 pub use remote::{Ends, Interface, RemoteArgs};
 pub use sampling::SamplingArgs;
 pub use serve::{LogFormat, ServeArgs};
@@ -79,6 +81,7 @@ impl Cli {
             Some(Command::Serve(args)) => args.load.backend.as_deref(),
             Some(Command::Bench(args)) => args.load.backend.as_deref(),
             Some(Command::Info(args)) => args.load.backend.as_deref(),
+            Some(Command::Quantise(args)) => args.backend.as_deref(),
             Some(Command::Models(_) | Command::Doctor(_)) => None,
             _ => return false,
         };
@@ -109,6 +112,9 @@ pub enum Command {
     Info(InfoArgs),
     /// Fetch a model by its name
     Pull(PullArgs),
+    /// Write a model in fewer bits
+    #[command(visible_alias = "quantize")]
+    Quantise(Box<QuantiseArgs>),
     /// Remove models that were fetched
     Rm(RmArgs),
     /// List the models that were fetched, or those in a folder

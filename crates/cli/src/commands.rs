@@ -14,6 +14,7 @@ mod list;
 mod manual;
 mod models;
 mod pull;
+mod quantise;
 mod rm;
 mod serve;
 mod setup;
@@ -43,6 +44,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Info(args)) => info::run(&args),
         Some(Command::Pull(args)) => pull::run(&args),
+        Some(Command::Quantise(args)) => quantise::run(&args),
         Some(Command::Rm(args)) => rm::run(&args),
         Some(Command::List(args)) => list::run(&args),
         Some(Command::Models(args)) => models::run(&args),

@@ -4,12 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use inference_core::{
-    Backend, Capabilities, Error, ImageLoadOptions, ImageModel, ImageModelInfo, LoadOptions,
-    ModelInfo, Preference, Result, TextModel, register as add,
+    Backend, CancelToken, Capabilities, Error, ImageLoadOptions, ImageModel, ImageModelInfo,
+    LoadOptions, ModelInfo, Preference, Result, TextModel, register as add,
 };
 use mlx_ffi::cpu::Level;
 use mlx_ffi::{Device, memory};
 
+use crate::convert::{self, QuantiseOptions, Quantised};
 use crate::engine::default_slots;
 use crate::files::ModelFiles;
 use crate::images::MlxImageModel;
@@ -178,6 +179,24 @@ pub fn describe_image_model(path: &Path, options: &ImageLoadOptions) -> Result<I
     options.validate()?;
     let device = device(options.backend.as_deref())?;
     MlxImageModel::describe(path, options, device, kernels(device)?)
+}
+
+/// Quantises the checkpoint in the folder `source` into the new folder `target`, a tensor at a time.
+///
+/// `progress` gets the bytes that were written and those of all tensors. The folder is there once it is whole.
+///
+/// # Errors
+/// A source that is no model; options that do not fit it; a target that exists; a full disk;
+/// [`Error::Cancelled`].
+pub fn quantise(
+    source: &Path,
+    target: &Path,
+    options: &QuantiseOptions,
+    cancel: &CancelToken,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Quantised> {
+    let device = device(options.backend.as_deref())?;
+    Ok(convert::quantise(source, target, options, device, cancel, progress)?)
 }
 
 /// [`describe`] for a model that lies in the program itself.

@@ -36,6 +36,11 @@ impl Config {
         }
     }
 
+    /// All values by key.
+    pub fn into_fields(self) -> Map<String, Value> {
+        self.fields
+    }
+
     /// The value of `key`, with `null` counted as absent.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.fields.get(key).filter(|value| !value.is_null())
@@ -317,16 +322,11 @@ impl Config {
                 self.wrong("mode", &self.fields["mode"], "affine, mxfp4, mxfp8 or nvfp4")
             })?,
         };
-        let (bits, group) = match mode {
-            QuantMode::Affine => (4, 64),
-            QuantMode::Mxfp4 => (4, 32),
-            QuantMode::Mxfp8 => (8, 32),
-            QuantMode::Nvfp4 => (4, 16),
-        };
+        let usual = mode.usual();
         let quantization = Quantization {
             mode,
-            bits: self.opt_size("bits")?.unwrap_or(bits),
-            group_size: self.opt_size("group_size")?.unwrap_or(group),
+            bits: self.opt_size("bits")?.unwrap_or(usual.bits),
+            group_size: self.opt_size("group_size")?.unwrap_or(usual.group_size),
         };
         quantization.validate().map_err(|error| Error::model(format!("{}: {error}", self.name)))?;
         Ok(quantization)

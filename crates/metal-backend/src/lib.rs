@@ -23,6 +23,7 @@
 mod backend;
 mod cache;
 mod config;
+mod convert;
 mod engine;
 mod error;
 mod files;
@@ -42,5 +43,6 @@ mod weights;
 
 pub use backend::{
     EmbeddedFiles, System, architectures, cpu_kernels, describe, describe_embedded,
-    describe_image_model, load_embedded, load_random, register, system,
+    describe_image_model, load_embedded, load_random, quantise, register, system,
 };
+pub use convert::{Packing, QuantiseOptions, Quantised, Recipe, Rule, packing};

@@ -7,5 +7,6 @@
 #include "dense.h"
 #include "device_memory.h"
 #include "environment.h"
+#include "map_order.h"
 #include "recover.h"
 #include "replay.h"

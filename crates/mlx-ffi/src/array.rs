@@ -316,6 +316,15 @@ impl Array {
         array.copy_out(unsafe { sys::mlx_array_data_uint32(array.raw) })
     }
 
+    /// Lets `read` look at the elements' bytes, in row-major order and as the host has them; waits for the
+    /// device.
+    ///
+    /// # Errors
+    /// What failed while computing the value.
+    pub fn read_bytes<T>(&self, read: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        self.host_copy(self.dtype())?.bytes().map(read)
+    }
+
     fn check_single(&self) -> Result<()> {
         if self.size() == 1 {
             return Ok(());

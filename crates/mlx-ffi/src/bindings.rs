@@ -3346,6 +3346,12 @@ unsafe extern "C" {
     pub fn mlxrs_fail_allocations(skip: usize, count: usize);
     #[doc = " Sees to it that this file is linked, which sets what MLX needs as the program is loaded: before it has\n threads that could read the environment meanwhile."]
     pub fn mlxrs_environment();
+    #[doc = " Writes the order in which MLX, given the tensors called `names` one after the other, writes them into a\n safetensors file: that of the standard library's hash map. `order` has room for `count` indices."]
+    pub fn mlxrs_map_order(
+        names: *const *const ::std::os::raw::c_char,
+        count: usize,
+        order: *mut usize,
+    ) -> ::std::os::raw::c_int;
     #[doc = " Drops what was prepared for `stream`, of this thread, and never sent, waits for what was sent, gives\n unused memory back and sees that an operation succeeds. Arrays of evaluations that have failed stay\n without values.\n Returns 0, or 1 after the error handler has been called: then the thread must not use the stream any\n more, and must not end, since MLX would use it then."]
     pub fn mlxrs_recover(stream: mlx_stream) -> ::std::os::raw::c_int;
     #[doc = " The operations that make `output`, which is not evaluated, of `moving`, which are not either, of `fixed`\n and of whatever else is evaluated. `res` stays empty where something else than operations of\n mlxrs_launch_apply, mlxrs_dense and mlxrs_cpu_operation is among them, or while kernels are compiled for this, which\n takes a second on other threads: then it is worth another try, and `pending` is set; or where CUDA has no\n memory left for it. With `overlap` a kernel for CUDA begins before the one before it has ended, as far as it\n does not read what that one writes.\n Returns 0, or 1 after the error handler has been called."]

@@ -32,6 +32,7 @@ mod quantized;
 pub mod random;
 mod read;
 mod replay;
+mod saved;
 pub mod step;
 mod stream;
 mod sys;
@@ -46,4 +47,5 @@ pub use quantized::{
     QuantMode, Quantization, Quantized, dequantize, gather_qmm, quantize, quantized_matmul,
 };
 pub use replay::{Recorded, Replay};
+pub use saved::saved_order;
 pub use stream::{Device, DeviceInfo, mlx_version, on_cpu, recover, synchronize, use_device};

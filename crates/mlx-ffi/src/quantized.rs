@@ -38,6 +38,17 @@ impl QuantMode {
             .find(|mode| mode.as_str() == name)
     }
 
+    /// The bits and groups of the mode where a config says nothing of them.
+    pub fn usual(self) -> Quantization {
+        let (bits, group_size) = match self {
+            QuantMode::Affine => (4, 64),
+            QuantMode::Mxfp4 => (4, 32),
+            QuantMode::Mxfp8 => (8, 32),
+            QuantMode::Nvfp4 => (4, 16),
+        };
+        Quantization { mode: self, bits, group_size }
+    }
+
     fn raw(self) -> &'static CStr {
         match self {
             QuantMode::Affine => c"affine",

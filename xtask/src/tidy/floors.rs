@@ -41,7 +41,7 @@ const HOUSES: &[House] = &[House {
         &["models"],
         &["load"],
         &["engine"],
-        &["model", "images"],
+        &["convert", "model", "images"],
         &["backend"],
         &["parts"],
     ],

@@ -1,12 +1,11 @@
 //! gpt-oss, whose answers are in channels: their marks are neither printed nor kept.
 
 use std::fs;
-use std::path::Path;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{generated, json, ml, ml_with_stdin, text};
+use crate::{copy_parts, generated, json, ml, ml_with_stdin, text};
 
 /// What the answers are held to: reasoning, then an answer.
 const GRAMMAR: &str = r#"start: <|channel|> "analysis" <|message|> "Hm." <|end|> <|start|> "assistant" <|channel|> "final" <|message|> "Blue."
@@ -18,14 +17,7 @@ pub struct GptOss(TempDir);
 impl GptOss {
     pub fn new() -> GptOss {
         let folder = tempfile::tempdir().unwrap();
-        let parity =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../metal-backend/tests/fixtures/parity");
-        for part in ["models/gpt_oss", "tokenizers/harmony"] {
-            for entry in fs::read_dir(parity.join(part)).unwrap() {
-                let entry = entry.unwrap();
-                fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
-            }
-        }
+        copy_parts(["models/gpt_oss", "tokenizers/harmony"], folder.path());
         fs::write(folder.path().join("grammar.lark"), GRAMMAR).unwrap();
         GptOss(folder)
     }

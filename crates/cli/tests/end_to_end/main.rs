@@ -16,11 +16,14 @@ mod launch;
 mod load;
 mod models;
 mod pictures;
+mod quantise;
 mod serve;
 mod setup;
 mod signals;
 
+use std::fs;
 use std::io::{Read, Write};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -62,6 +65,18 @@ fn generated(arguments: &[&str]) -> String {
     let output = ml(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
     text(&output.stdout)
+}
+
+/// Copies parts of the backend's checkpoints, such as `models/qwen3`, into `folder`.
+fn copy_parts(parts: [&str; 2], folder: &Path) {
+    let parity =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../metal-backend/tests/fixtures/parity");
+    for part in parts {
+        for entry in fs::read_dir(parity.join(part)).unwrap() {
+            let entry = entry.unwrap();
+            fs::copy(entry.path(), folder.join(entry.file_name())).unwrap();
+        }
+    }
 }
 
 fn json(arguments: &[&str]) -> Value {

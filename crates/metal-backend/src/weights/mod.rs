@@ -7,5 +7,5 @@ mod source;
 mod tensors;
 
 pub(crate) use adapter::Adapter;
-pub(crate) use source::Checkpoint;
-pub(crate) use tensors::{Linears, Weights};
+pub(crate) use source::{Checkpoint, TensorHeader};
+pub(crate) use tensors::{Fp8Scales, Linears, Weights};

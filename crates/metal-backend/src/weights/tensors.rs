@@ -27,6 +27,7 @@ use crate::files::ModelFiles;
 use crate::kernels::{Kernels, Matrix};
 use crate::layers::{Embedding, Linear, Lora, Weight};
 
+pub(crate) use fp8::Fp8Scales;
 pub(crate) use joined::Linears;
 
 /// A cursor into a checkpoint: a dotted prefix, and the tensors that nobody has taken yet.

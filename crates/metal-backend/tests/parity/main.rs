@@ -18,4 +18,5 @@ mod fp8;
 mod invariants;
 mod labels;
 mod prompt_logprobs;
+mod quantised;
 mod sampling;

@@ -25,7 +25,7 @@ impl Weights {
                 self.name(&scale_name)
             )));
         };
-        let blocks = Blocks::of(header, &scale, block).ok_or_else(|| {
+        let scales_of = Fp8Scales::of(header, &scale, block).ok_or_else(|| {
             let blocks = block.map_or("the whole".to_owned(), |[rows, columns]| {
                 format!("blocks of {rows} × {columns}")
             });
@@ -51,26 +51,28 @@ impl Weights {
         if self.shared.only_describe {
             return Ok(ops::zeros(&[0], dtype)?);
         }
-        let values = ops::from_fp8(&bytes, Dtype::F32)?;
-        let scales = blocks.spread(&scales, &header.shape)?;
-        let weight = ops::astype(&ops::multiply(&values, &scales)?, dtype)?;
+        let weight = scales_of.unpack(&bytes, &scales, dtype)?;
         // Before the next one is read: what is in F32 is then free.
         weight.eval()?;
         Ok(weight)
     }
 }
 
-/// What shares a scale.
-enum Blocks {
+/// What shares a scale of floats of 8 bits.
+pub(crate) enum Fp8Scales {
     /// The whole tensor.
     One,
     /// So many rows and columns, of each matrix.
     Of([i32; 2]),
 }
 
-impl Blocks {
+impl Fp8Scales {
     /// What shares a scale of `scale`; `None` where it has no scales of the tensor.
-    fn of(tensor: &TensorHeader, scale: &TensorHeader, block: Option<[i32; 2]>) -> Option<Blocks> {
+    pub fn of(
+        tensor: &TensorHeader,
+        scale: &TensorHeader,
+        block: Option<[i32; 2]>,
+    ) -> Option<Fp8Scales> {
         if !scale.dtype.is_float() || scale.is_fp8 {
             return None;
         }
@@ -79,14 +81,24 @@ impl Blocks {
         let count = |size: i32, of: i32| (size + of - 1) / of;
         let grid = [leading, &[count(*rows, of_rows), count(*columns, of_columns)]].concat();
         if scale.shape == grid {
-            return Some(Blocks::Of([of_rows, of_columns]));
+            return Some(Fp8Scales::Of([of_rows, of_columns]));
         }
-        scale.shape.iter().all(|&dim| dim == 1).then_some(Blocks::One)
+        scale.shape.iter().all(|&dim| dim == 1).then_some(Fp8Scales::One)
+    }
+
+    /// What the floats of 8 bits `bytes` stand for with their `scales`, which are in F32.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn unpack(&self, bytes: &Array, scales: &Array, dtype: Dtype) -> mlx_ffi::Result<Array> {
+        let values = ops::from_fp8(bytes, Dtype::F32)?;
+        let scales = self.spread(scales, bytes.shape())?;
+        ops::astype(&ops::multiply(&values, &scales)?, dtype)
     }
 
     /// `scales` as they multiply a tensor of `shape`.
     fn spread(&self, scales: &Array, shape: &[i32]) -> mlx_ffi::Result<Array> {
-        let (Blocks::Of([rows, columns]), [leading @ .., all_rows, all_columns]) = (self, shape)
+        let (Fp8Scales::Of([rows, columns]), [leading @ .., all_rows, all_columns]) = (self, shape)
         else {
             return ops::reshape(scales, &[1]);
         };

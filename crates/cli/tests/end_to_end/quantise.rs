@@ -1,0 +1,54 @@
+//! `ml quantise`: a checkpoint in fewer bits, which answers.
+
+use std::fs;
+
+use crate::{copy_parts, generated, json, ml, text};
+
+#[test]
+fn a_checkpoint_becomes_one_in_fewer_bits() {
+    let home = tempfile::tempdir().unwrap();
+    let source = home.path().join("model");
+    fs::create_dir(&source).unwrap();
+    copy_parts(["models/qwen3", "tokenizers/qwen"], &source);
+    let target = home.path().join("new/packed");
+    let [source, target] = [&source, &target].map(|path| path.to_str().unwrap());
+    let output =
+        ml(&["quantise", source, target, "-b", "8", "-g", "32", "--layer", "*.down_proj=off"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout).trim(), target);
+    assert!(text(&output.stderr).contains("bits a weight"), "{}", text(&output.stderr));
+    let info = json(&["info", "--json", "--model", target]);
+    assert_eq!(info["quantization"], serde_json::json!({"bits": 8, "group_size": 32}));
+    let answer = ["generate", "--model", target, "--raw", "-n", "4", "--ignore-eos", "Hello"];
+    assert!(!generated(&answer).is_empty());
+
+    let again = ml(&["quantise", source, target]);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(text(&again.stderr).contains("is there already"), "{}", text(&again.stderr));
+    let other = format!("{target}-mx");
+    let told = json(&["quantize", source, &other, "--mode", "mxfp4", "--json", "--quiet"]);
+    assert_eq!(told["folder"], *other);
+    assert!(told["bits_per_weight"].as_f64().is_some_and(|bits| (4.0..6.0).contains(&bits)));
+}
+
+#[test]
+fn what_cannot_be_quantised_is_told() {
+    let home = tempfile::tempdir().unwrap();
+    let target = home.path().join("made");
+    let target = target.to_str().unwrap();
+    let demo = concat!(env!("CARGO_MANIFEST_DIR"), "/demo-model");
+    for (arguments, code, expected) in [
+        (vec![demo, target], 1, "nothing is left to quantise"),
+        (vec!["no/such/model", target], 1, "no/such/model"),
+        (vec![demo, target, "-b", "7"], 2, "7 bits"),
+        (vec![demo, target, "--mode", "mxfp4", "-g", "64"], 2, "groups of 64"),
+        (vec![demo, target, "--recipe", "mixed_9_9"], 2, "mixed_2_6"),
+        (vec![demo, target, "--layer", "lm_head"], 2, "PATTERN=BITS"),
+    ] {
+        let output = ml(&[&["quantise"], &arguments[..]].concat());
+        let error = text(&output.stderr);
+        assert!(error.contains(expected), "{arguments:?}: {error}");
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0, "{arguments:?}");
+    }
+}

@@ -1,0 +1,278 @@
+//! What mlx-lm changes in the released tensors of each family: names, and forms.
+
+use super::falcon_h1;
+use super::tensors::Tensors;
+use super::value::Value;
+use crate::config::Config;
+use crate::error::{Error, Result};
+
+/// The projections of experts under their released names and mlx-lm's.
+const SAME: &[(&str, &str)] =
+    &[("gate_proj", "gate_proj"), ("up_proj", "up_proj"), ("down_proj", "down_proj")];
+const NUMBERED: &[(&str, &str)] = &[("w1", "gate_proj"), ("w2", "down_proj"), ("w3", "up_proj")];
+const TWO_LAYERS: &[(&str, &str)] = &[("up_proj", "fc1"), ("down_proj", "fc2")];
+
+/// What gate, up and down of all experts are called then.
+const SWITCH_MLP: [&str; 3] =
+    [".switch_mlp.gate_proj.weight", ".switch_mlp.up_proj.weight", ".switch_mlp.down_proj.weight"];
+const SWITCH_GLU: [&str; 3] = [
+    ".experts.switch_glu.gate_proj.weight",
+    ".experts.switch_glu.up_proj.weight",
+    ".experts.switch_glu.down_proj.weight",
+];
+
+/// Parts that only see or hear; mlx-lm has no use for them.
+const TOWERS: &[&str] = &[
+    "visual.",
+    "vision_tower.",
+    "vision_model.",
+    "vision_adapter.",
+    "vision_projection.",
+    "vision_embedder.",
+    "multi_modal_projector.",
+    "audio_tower.",
+    "embed_audio.",
+    "embed_vision.",
+];
+
+/// Gives the tensors the names and forms that mlx-lm writes for the `model_type` `family`.
+///
+/// # Errors
+/// Tensors that do not fit the config; a name that two would have.
+pub(super) fn arrange(family: &str, config: &Config, tensors: &mut Tensors) -> Result<()> {
+    let text = config.object("text_config")?.unwrap_or_else(|| config.clone());
+    tensors.leave_out(|name| {
+        let own = name.strip_prefix("model.").unwrap_or(name);
+        TOWERS.iter().any(|tower| own.starts_with(tower)) || is_leftover(name)
+    });
+    if let Some(layers) = text.opt_index("num_hidden_layers")? {
+        // Layers behind the last one predict several tokens at once.
+        tensors.leave_out(|name| layer_of(name).is_some_and(|layer| layer >= layers));
+    }
+    tensors.rename(|name| renamed(family, name))?;
+    if text.opt_flag("tie_word_embeddings")?.or(config.opt_flag("tie_word_embeddings")?)
+        == Some(true)
+    {
+        tensors.leave_out(|name| name.ends_with("lm_head.weight"));
+    }
+    match family {
+        "qwen2_moe" | "qwen3_moe" | "glm4_moe" | "laguna" | "ernie4_5_moe" => {
+            tensors.stack_experts("switch_mlp", SAME)?;
+        }
+        "qwen3_next" => {
+            tensors.stack_experts("switch_mlp", SAME)?;
+            offset_norms(tensors);
+        }
+        "qwen3_5" | "qwen3_5_text" | "qwen3_5_moe" | "qwen3_5_moe_text" => {
+            halve_experts(tensors, SWITCH_MLP);
+            offset_norms(tensors);
+        }
+        "mixtral" | "minimax" | "minimax_m2" => tensors.stack_experts("switch_mlp", NUMBERED)?,
+        "lfm2" => channels_last(tensors),
+        "lfm2_moe" => {
+            tensors.stack_experts("switch_mlp", SAME)?;
+            channels_last(tensors);
+        }
+        "nemotron_h" => {
+            tensors.stack_experts("switch_mlp", TWO_LAYERS)?;
+            channels_last(tensors);
+        }
+        "gemma4" | "gemma4_text" => {
+            halve_experts(tensors, SWITCH_GLU);
+            unshared_keys(&text, tensors)?;
+        }
+        "glm4_moe_lite" | "deepseek_v3" | "kimi_linear" => {
+            tensors.stack_experts("switch_mlp", SAME)?;
+            channels_last(tensors);
+            tensors.change(|name, value| {
+                let is_list = name.ends_with(".dt_bias") && value.shape.len() > 1;
+                is_list.then(|| value.clone().reshape(vec![value.elements() as i32]))
+            });
+            let head = text.opt_size("head_dim")?;
+            let size = |key| Ok::<i32, Error>(text.opt_size(key)?.or(head).unwrap_or(1));
+            let heads = text.size("num_attention_heads")?;
+            tensors.split_latents(heads, size("qk_nope_head_dim")?, size("v_head_dim")?)?;
+        }
+        "granitemoehybrid" => {
+            channels_last(tensors);
+            granite(&text, tensors)?;
+        }
+        "falcon_h1" => falcon_h1::arrange(config, tensors)?,
+        "gpt_oss" => gpt_oss(tensors),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// What is left in some checkpoints of other programs or of training.
+fn is_leftover(name: &str) -> bool {
+    const PARTS: [&str; 8] = [
+        "rotary_emb.",
+        "mtp.",
+        "mtp_block.",
+        "mtp_linear_proj.",
+        "mtp_hidden_norm.",
+        "mtp_emb_norm.",
+        "activation_scale",
+        "input_scale",
+    ];
+    const CLIPS: [&str; 4] = ["input_max", "input_min", "output_max", "output_min"];
+    PARTS.iter().any(|part| name.contains(part)) || CLIPS.iter().any(|end| name.ends_with(end))
+}
+
+/// The number of the layer that a tensor belongs to.
+fn layer_of(name: &str) -> Option<i32> {
+    name.split_once("layers.")?.1.split('.').next()?.parse().ok()
+}
+
+/// mlx-lm's name for the tensor that is released as `name`.
+fn renamed(family: &str, name: &str) -> String {
+    let inner = |name: &str| name.replacen("model.language_model.", "language_model.model.", 1);
+    match family {
+        "gemma3" | "qwen3_vl" | "qwen3_5" | "qwen3_5_moe" | "qwen3_5_text" | "qwen3_5_moe_text"
+        | "mistral3" => {
+            let name = inner(name);
+            if name.starts_with("language_model.") {
+                name
+            } else {
+                format!("language_model.{name}")
+            }
+        }
+        "gemma4" => match name.strip_prefix("model.") {
+            Some(own) => own.replacen("language_model.", "language_model.model.", 1),
+            None => name.to_owned(),
+        },
+        "muse_glimmer" => {
+            let name = name.replacen("model.language_model.", "model.", 1);
+            name.strip_prefix("language_model.").unwrap_or(&name).to_owned()
+        }
+        "laguna" => {
+            let name = name.strip_prefix("language_model.").unwrap_or(name);
+            name.replace(".mlp.gate.weight", ".mlp.gate.proj.weight").replace(
+                ".mlp.experts.e_score_correction_bias",
+                ".mlp.gate.e_score_correction_bias",
+            )
+        }
+        "lfm2_moe" => name
+            .replace(".w1.weight", ".gate_proj.weight")
+            .replace(".w2.weight", ".down_proj.weight")
+            .replace(".w3.weight", ".up_proj.weight"),
+        "kimi_linear" => {
+            let name = name
+                .replace(".block_sparse_moe.gate.e_score", ".mlp.e_score")
+                .replace(".block_sparse_moe.", ".mlp.")
+                .replace("_conv1d.weight", "_conv.conv.weight");
+            match name.contains(".experts.") {
+                true => name
+                    .replace(".w1.weight", ".gate_proj.weight")
+                    .replace(".w2.weight", ".down_proj.weight")
+                    .replace(".w3.weight", ".up_proj.weight"),
+                false => name,
+            }
+        }
+        _ => name.to_owned(),
+    }
+}
+
+/// The kernels of convolutions over positions with the taps before the channels: `[channels, taps, 1]`.
+fn channels_last(tensors: &mut Tensors) {
+    tensors.change(|name, value| {
+        let is_kernel = name.ends_with("conv1d.weight") || name.ends_with("conv.weight");
+        let is_released = is_kernel && value.shape.len() == 3 && value.shape[2] != 1;
+        is_released.then(|| value.clone().transpose(&[0, 2, 1]))
+    });
+}
+
+/// Norms of the released checkpoints of Qwen 3.5 and Qwen 3 Next have their weights' distance from 1.
+fn offset_norms(tensors: &mut Tensors) {
+    const NORMS: [&str; 5] = [
+        ".input_layernorm.weight",
+        ".post_attention_layernorm.weight",
+        "model.norm.weight",
+        ".q_norm.weight",
+        ".k_norm.weight",
+    ];
+    let is_released = |(name, value): (&String, &Value)| {
+        name.contains("conv1d.weight") && value.shape.last() != Some(&1)
+    };
+    if tensors.all.iter().any(is_released) {
+        tensors.change(|name, value| {
+            let is_norm = NORMS.iter().any(|end| name.ends_with(end)) && value.shape.len() == 1;
+            is_norm.then(|| value.clone().plus(1.0))
+        });
+    }
+    channels_last(tensors);
+}
+
+/// Takes `experts.gate_up_proj` of all experts apart; `names` are those of gate, up and down then.
+fn halve_experts(tensors: &mut Tensors, [gate, up, down]: [&'static str; 3]) {
+    tensors.split(".experts.gate_up_proj", |both| halves(both, 1, [gate, up]));
+    tensors.split(".experts.down_proj", |value| vec![(down, value)]);
+}
+
+/// The two halves of the rows along `axis`.
+fn halves(both: Value, axis: usize, names: [&'static str; 2]) -> Vec<(&'static str, Value)> {
+    let rows = both.shape[axis];
+    let first = both.clone().slice(axis, 0, rows / 2);
+    vec![(names[0], first), (names[1], both.slice(axis, rows / 2, rows))]
+}
+
+/// Layers that use the keys and values of earlier ones need no projections for them.
+fn unshared_keys(text: &Config, tensors: &mut Tensors) -> Result<()> {
+    let shared = text.opt_index("num_kv_shared_layers")?.unwrap_or(0);
+    let first = text.size("num_hidden_layers")? - shared;
+    tensors.leave_out(|name| {
+        let of_keys = [".self_attn.k_proj", ".self_attn.v_proj", ".self_attn.k_norm"];
+        layer_of(name).is_some_and(|layer| layer >= first)
+            && of_keys.iter().any(|part| name.contains(part))
+    });
+    Ok(())
+}
+
+/// The joined projections of Granite 4's experts, or of its one MLP where it has no experts.
+fn granite(text: &Config, tensors: &mut Tensors) -> Result<()> {
+    if text.opt_index("num_local_experts")?.unwrap_or(0) > 0 {
+        tensors.split(".block_sparse_moe.input_linear.weight", |both| {
+            let names = [
+                ".block_sparse_moe.switch_mlp.gate_proj.weight",
+                ".block_sparse_moe.switch_mlp.up_proj.weight",
+            ];
+            halves(both, 1, names)
+        });
+        tensors.split(".block_sparse_moe.output_linear.weight", |down| {
+            vec![(".block_sparse_moe.switch_mlp.down_proj.weight", down)]
+        });
+    } else {
+        tensors.split(".shared_mlp.input_linear.weight", |both| {
+            halves(both, 0, [".mlp.gate_proj.weight", ".mlp.up_proj.weight"])
+        });
+        tensors.split(".shared_mlp.output_linear.weight", |down| {
+            vec![(".mlp.down_proj.weight", down)]
+        });
+    }
+    Ok(())
+}
+
+/// gpt-oss: packed blocks of the experts as MLX packs them, and rows of gate and up that lie in turn.
+fn gpt_oss(tensors: &mut Tensors) {
+    let packed = |blocks: Value| {
+        let words = blocks.view(mlx_ffi::Dtype::U32);
+        let [leading @ .., groups, each] = &words.shape[..] else { return words };
+        let shape = [leading, &[groups * each]].concat();
+        words.reshape(shape)
+    };
+    let in_turn = |axis: usize, names: [&'static str; 2]| {
+        move |both: Value| {
+            let gate = both.clone().every_second(axis, 0);
+            vec![(names[0], gate), (names[1], both.every_second(axis, 1))]
+        }
+    };
+    tensors.split(".gate_up_proj_blocks", |both| {
+        in_turn(1, [".gate_proj.weight", ".up_proj.weight"])(packed(both))
+    });
+    tensors.split(".gate_up_proj_scales", in_turn(1, [".gate_proj.scales", ".up_proj.scales"]));
+    tensors.split(".gate_up_proj_bias", in_turn(1, [".gate_proj.bias", ".up_proj.bias"]));
+    tensors.split(".down_proj_blocks", |down| vec![(".down_proj.weight", packed(down))]);
+    tensors.split(".down_proj_scales", |down| vec![(".down_proj.scales", down)]);
+    tensors.split(".down_proj_bias", |down| vec![(".down_proj.bias", down)]);
+}

@@ -1,0 +1,181 @@
+//! Quantising checkpoints: a folder that mlx-lm and this crate load, written a tensor at a time.
+//!
+//! Names, forms, bits and the files' layout are those of `mlx_lm.convert`, byte for byte.
+
+mod config;
+mod falcon_h1;
+mod families;
+mod options;
+mod order;
+mod plan;
+mod precision;
+mod python_json;
+mod tensors;
+mod value;
+mod written;
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use inference_core::{CancelToken, Error as CoreError};
+use mlx_ffi::{Device, memory, quantize, use_device};
+
+use crate::config::Config;
+use crate::error::{Error, Result, load};
+use crate::files::ModelFiles;
+use crate::models;
+use crate::weights::Checkpoint;
+
+pub use options::{Packing, QuantiseOptions, Recipe, Rule, packing};
+use plan::Plan;
+use written::{Shards, write_text};
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quantised {
+    /// Modules whose weights are packed now.
+    pub packed: usize,
+    /// Bytes of all tensors.
+    pub bytes: u64,
+    /// How many numbers the model has.
+    pub parameters: u64,
+    /// Tensors of the source that are not part of the result, such as a vision tower's.
+    pub left_out: Vec<String>,
+}
+
+impl Quantised {
+    /// Bits for a weight, scales included.
+    pub fn bits_per_weight(&self) -> f64 {
+        self.bytes as f64 * 8.0 / self.parameters as f64
+    }
+}
+
+/// Quantises the checkpoint in the folder `source` into the new folder `target`.
+///
+/// `progress` gets the bytes that were written and those of all tensors. The folder is there once it is whole.
+///
+/// # Errors
+/// A source that is no model; options that do not fit it; a target that exists; a full disk.
+pub(crate) fn quantise(
+    source: &Path,
+    target: &Path,
+    options: &QuantiseOptions,
+    device: Device,
+    cancel: &CancelToken,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Quantised> {
+    use_device(device)?;
+    let files = ModelFiles::Folder(source.to_owned());
+    let text = files.required_text("config.json")?;
+    let config = Config::parse("config.json", &text).map_err(|error| error.at(source))?;
+    let family = match models::model_type(&config).map_err(|error| error.at(source))? {
+        "mistral" => "llama",
+        "minimax_m2" => "minimax",
+        family => family,
+    };
+    let checkpoint = Checkpoint::open(&files)?;
+    let plan =
+        Plan::new(family, &config, &checkpoint, options).map_err(|error| error.at(source))?;
+    let packed = plan.items.iter().filter(|item| item.packing.is_some()).count();
+    if packed == 0 {
+        return Err(load(
+            source,
+            format!(
+                "nothing is left to quantise: all weights are packed already, or groups of {} divide no row; choose another group size, or the unquantised checkpoint",
+                options.default.group_size
+            ),
+        ));
+    }
+    let folder = Partial::create(target)?;
+    let shards = Shards::create(&folder.path, &plan.planned(family))?;
+    let total = shards.total_bytes;
+    let mut done = 0;
+    for item in &plan.items {
+        if cancel.is_cancelled() {
+            return Err(Error::Core(CoreError::Cancelled));
+        }
+        let array = item.value.array(&files)?;
+        let planned = item.planned();
+        match item.packing {
+            None => shards.write(&folder.path, &item.name, &array)?,
+            Some(quantization) => {
+                let made = quantize(&array, quantization)?;
+                let parts = [Some(made.weight), Some(made.scales), made.biases];
+                for (tensor, part) in planned.iter().zip(parts.iter().flatten()) {
+                    shards.write(&folder.path, &tensor.name, part)?;
+                }
+            }
+        }
+        drop(array);
+        memory::clear_cache()?;
+        done += planned.iter().map(written::Planned::bytes).sum::<u64>();
+        progress(done, total);
+    }
+    shards.finish(&folder.path, plan.parameters)?;
+    let text = config::text(&files, family, plan.quantization)?;
+    write_text(&folder.path.join("config.json"), &text)?;
+    copy_others(&files, source, &folder.path)?;
+    folder.keep(target)?;
+    let (parameters, left_out) = (plan.parameters, plan.left_out);
+    Ok(Quantised { packed, bytes: total, parameters, left_out })
+}
+
+/// Copies what belongs to a model beside its weights: tokenizer, templates, licence.
+fn copy_others(files: &ModelFiles, source: &Path, folder: &Path) -> Result<()> {
+    const KINDS: [&str; 8] =
+        [".json", ".jsonl", ".txt", ".jinja", ".model", ".tiktoken", ".py", ".md"];
+    for name in files.names()? {
+        let is_named = KINDS.iter().any(|end| name.ends_with(end))
+            || ["LICENSE", "LICENCE", "NOTICE"].iter().any(|start| name.starts_with(start));
+        let is_written =
+            name == "config.json" || name == "README.md" || name.ends_with(".index.json");
+        let from = source.join(&name);
+        if is_named && !is_written && from.is_file() {
+            // Not `fs::copy`: the files of a cache may be read-only, and what is written here need not be.
+            let bytes = fs::read(&from).map_err(|error| load(&from, error))?;
+            let to = folder.join(&name);
+            fs::write(&to, bytes).map_err(|error| load(&to, error))?;
+        }
+    }
+    Ok(())
+}
+
+/// A folder that is removed unless it became whole.
+struct Partial {
+    path: PathBuf,
+    is_kept: bool,
+}
+
+impl Partial {
+    fn create(target: &Path) -> Result<Partial> {
+        if target.symlink_metadata().is_ok() {
+            return Err(load(target, "is there already; remove it, or choose another folder"));
+        }
+        let name = target.file_name().ok_or_else(|| load(target, "is no name of a folder"))?;
+        let mut partial = OsString::from(".");
+        partial.push(name);
+        partial.push(format!(".{}.partial", std::process::id()));
+        let path = target.with_file_name(partial);
+        if let Some(parent) = target.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            fs::create_dir_all(parent).map_err(|error| load(parent, error))?;
+        }
+        fs::create_dir(&path).map_err(|error| load(&path, error))?;
+        Ok(Partial { path, is_kept: false })
+    }
+
+    fn keep(mut self, target: &Path) -> Result<()> {
+        fs::rename(&self.path, target).map_err(|error| load(target, error))?;
+        self.is_kept = true;
+        Ok(())
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            // What cannot be removed is named `.partial`, so nobody takes it for a model.
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}

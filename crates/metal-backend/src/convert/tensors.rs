@@ -1,0 +1,163 @@
+//! The tensors of a checkpoint by name, and the changes that families need.
+
+use std::collections::BTreeMap;
+
+use mlx_ffi::Dtype;
+
+use super::value::Value;
+use crate::error::{Error, Result};
+use crate::weights::Checkpoint;
+
+/// All tensors by name.
+pub(super) struct Tensors {
+    pub all: BTreeMap<String, Value>,
+    /// The names of those that were left out.
+    pub left_out: Vec<String>,
+}
+
+impl Tensors {
+    /// Those of a checkpoint; floats of 8 bits with scales are unpacked.
+    ///
+    /// # Errors
+    /// Scales that are missing or do not fit.
+    pub fn of(checkpoint: &Checkpoint, fp8_block: Option<[i32; 2]>) -> Result<Tensors> {
+        let headers = &checkpoint.headers;
+        let mut all = BTreeMap::new();
+        for (name, header) in headers {
+            let weight = name.strip_suffix("_scale_inv");
+            let stem = name.strip_suffix("activation_scale").or(name.strip_suffix("input_scale"));
+            let is_fp8 = |name: &str| headers.get(name).is_some_and(|header| header.is_fp8);
+            if weight.is_some_and(is_fp8)
+                || stem.is_some_and(|stem| is_fp8(&format!("{stem}weight")))
+            {
+                continue;
+            }
+            let value = if header.is_fp8 {
+                let scales =
+                    headers.get(&format!("{name}_scale_inv")).cloned().ok_or_else(|| {
+                        Error::model(format!("tensor `{name}` has floats of 8 bits without scales"))
+                    })?;
+                Value::fp8(header.clone(), scales, fp8_block)
+                    .map_err(|error| Error::model(format!("tensor `{name}`: {error}")))?
+            } else {
+                Value::read(header.clone())
+            };
+            all.insert(name.clone(), value);
+        }
+        Ok(Tensors { all, left_out: Vec::new() })
+    }
+
+    /// Leaves out the tensors for whose names `is_unused` holds.
+    pub fn leave_out(&mut self, is_unused: impl Fn(&str) -> bool) {
+        let names = self.all.keys().filter(|name| is_unused(name)).cloned();
+        for name in names.collect::<Vec<_>>() {
+            self.all.remove(&name);
+            self.left_out.push(name);
+        }
+    }
+
+    /// Gives each tensor the name that `rename` makes of its own.
+    ///
+    /// # Errors
+    /// Two tensors that would have one name.
+    pub fn rename(&mut self, rename: impl Fn(&str) -> String) -> Result<()> {
+        for (name, value) in std::mem::take(&mut self.all) {
+            let new = rename(&name);
+            if self.all.insert(new.clone(), value).is_some() {
+                return Err(Error::model(format!("two tensors would be called `{new}`")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces the tensors for which `change` makes another one.
+    pub fn change(&mut self, change: impl Fn(&str, &Value) -> Option<Value>) {
+        for (name, value) in &mut self.all {
+            if let Some(changed) = change(name, value) {
+                *value = changed;
+            }
+        }
+    }
+
+    /// Replaces each tensor whose name ends with `suffix` by those that `split` makes, with what their names
+    /// end with instead.
+    pub fn split(&mut self, suffix: &str, split: impl Fn(Value) -> Vec<(&'static str, Value)>) {
+        let names: Vec<String> =
+            self.all.keys().filter(|name| name.ends_with(suffix)).cloned().collect();
+        for name in names {
+            let stem = name.strip_suffix(suffix).unwrap_or(&name);
+            let Some(value) = self.all.remove(&name) else { continue };
+            for (end, value) in split(value) {
+                self.all.insert(format!("{stem}{end}"), value);
+            }
+        }
+    }
+
+    /// Puts experts that have a tensor each together: `…experts.3.NAME.weight` of all numbers become
+    /// `…INTO.NEW.weight`, for the pairs (`NAME`, `NEW`).
+    ///
+    /// # Errors
+    /// Experts with different shapes; a number that is missing.
+    pub fn stack_experts(&mut self, into: &str, names: &[(&str, &str)]) -> Result<()> {
+        let mut groups: BTreeMap<String, BTreeMap<usize, String>> = BTreeMap::new();
+        for name in self.all.keys() {
+            if let Some((stem, rest)) = name.split_once(".experts.")
+                && let Some((number, rest)) = rest.split_once('.')
+                && let Ok(number) = number.parse()
+                && let Some((own, kind)) = rest.rsplit_once('.')
+                && let Some((_, new)) = names.iter().find(|(known, _)| *known == own)
+            {
+                let target = format!("{stem}.{into}.{new}.{kind}");
+                groups.entry(target).or_default().insert(number, name.clone());
+            }
+        }
+        for (target, members) in groups {
+            let is_whole = members.keys().copied().eq(0..members.len());
+            if !is_whole {
+                return Err(Error::model(format!(
+                    "of the {} experts of `{target}`, some are missing",
+                    members.len()
+                )));
+            }
+            let parts = members.values().filter_map(|name| self.all.remove(name)).collect();
+            let value = Value::stack(parts)
+                .map_err(|error| Error::model(format!("`{target}`: {error}")))?;
+            self.all.insert(target, value);
+        }
+        Ok(())
+    }
+
+    /// Takes `kv_b_proj` of latent attention apart, as mlx-lm has it: each head's keys, transposed, are
+    /// `embed_q`, and its values `unembed_out`.
+    ///
+    /// # Errors
+    /// One that is packed, or has other sizes.
+    pub fn split_latents(&mut self, heads: i32, nope: i32, value: i32) -> Result<()> {
+        let ends = ".kv_b_proj.weight";
+        for (name, tensor) in &self.all {
+            if !name.ends_with(ends) {
+                continue;
+            }
+            if tensor.dtype == Dtype::U32 {
+                return Err(Error::model(format!("tensor `{name}` is quantised already")));
+            }
+            if tensor.shape.len() != 2 || tensor.shape[0] != heads * (nope + value) {
+                return Err(Error::model(format!(
+                    "tensor `{name}` has the shape {:?}, expected {} rows",
+                    tensor.shape,
+                    heads * (nope + value)
+                )));
+            }
+        }
+        self.split(ends, |both| {
+            let rank = both.shape[1];
+            let both = both.reshape(vec![heads, nope + value, rank]);
+            let keys = both.clone().slice(1, 0, nope).transpose(&[0, 2, 1]);
+            vec![
+                (".embed_q.weight", keys),
+                (".unembed_out.weight", both.slice(1, nope, nope + value)),
+            ]
+        });
+        Ok(())
+    }
+}
