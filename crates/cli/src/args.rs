@@ -8,6 +8,7 @@ mod launch;
 mod load;
 mod models;
 mod pictures;
+mod pool;
 mod quantise;
 mod remote;
 mod sampling;
@@ -26,9 +27,10 @@ pub use classify::ClassifyArgs;
 pub use image::ImageArgs;
 pub use inspect::InspectArgs;
 pub use launch::{Agent, LaunchArgs};
-pub use load::LoadArgs;
+pub use load::{HowArgs, LoadArgs};
 pub use models::{ListArgs, ModelsArgs, PullArgs, RmArgs};
 pub use pictures::PictureArgs;
+pub use pool::PoolArgs;
 pub use quantise::QuantiseArgs;
 pub use remote::{Ends, Interface, RemoteArgs};
 pub use sampling::SamplingArgs;
@@ -73,14 +75,14 @@ impl Cli {
     pub fn may_use_gpu(&self) -> bool {
         let backend = match &self.command {
             _ if self.version => None,
-            Some(Command::Generate(args)) => args.load.backend.as_deref(),
-            Some(Command::Chat(args)) => args.load.backend.as_deref(),
-            Some(Command::Classify(args)) => args.load.backend.as_deref(),
-            Some(Command::Inspect(args)) => args.load.backend.as_deref(),
+            Some(Command::Generate(args)) => args.load.how.backend.as_deref(),
+            Some(Command::Chat(args)) => args.load.how.backend.as_deref(),
+            Some(Command::Classify(args)) => args.load.how.backend.as_deref(),
+            Some(Command::Inspect(args)) => args.load.how.backend.as_deref(),
             Some(Command::Image(args)) => args.load.backend.as_deref(),
             Some(Command::Serve(args)) => args.load.backend.as_deref(),
-            Some(Command::Bench(args)) => args.load.backend.as_deref(),
-            Some(Command::Info(args)) => args.load.backend.as_deref(),
+            Some(Command::Bench(args)) => args.load.how.backend.as_deref(),
+            Some(Command::Info(args)) => args.load.how.backend.as_deref(),
             Some(Command::Quantise(args)) => args.backend.as_deref(),
             Some(Command::Models(_) | Command::Doctor(_)) => None,
             _ => return false,
@@ -102,7 +104,7 @@ pub enum Command {
     Inspect(Box<InspectArgs>),
     /// Make a picture from words, or edit pictures
     Image(Box<ImageArgs>),
-    /// Serve a model to OpenAI's and Anthropic's clients
+    /// Serve one model or several to OpenAI's and Anthropic's clients
     Serve(Box<ServeArgs>),
     /// Start an agent (Claude Code, Codex, opencode) that uses a served model
     Launch(LaunchArgs),

@@ -36,6 +36,16 @@ pub enum Failure {
     Unhealthy,
 }
 
+impl Failure {
+    /// As an error of the contract; one of ours is an error of its text.
+    pub fn into_contract(self) -> Error {
+        match self {
+            Failure::Model(error) => error,
+            other => Error::Engine(other.to_string()),
+        }
+    }
+}
+
 /// The exit code after Ctrl-C, as shells count it.
 pub const INTERRUPTED: u8 = 130;
 

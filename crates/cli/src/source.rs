@@ -33,8 +33,16 @@ impl Source {
     /// # Errors
     /// A name that is neither a folder nor in the hub's cache.
     pub fn choose(args: &LoadArgs) -> Result<Self> {
+        Source::of(args.model.as_deref())
+    }
+
+    /// The model that `given` names, else `ML_MODEL`, else the embedded one.
+    ///
+    /// # Errors
+    /// As [`choose`](Self::choose).
+    pub fn of(given: Option<&Path>) -> Result<Self> {
         let from_env = || std::env::var_os("ML_MODEL").filter(|value| !value.is_empty());
-        match args.model.clone().or_else(|| from_env().map(PathBuf::from)) {
+        match given.map(Path::to_owned).or_else(|| from_env().map(PathBuf::from)) {
             Some(model) => Ok(match names::pulled(&model)? {
                 Some((name, folder)) => Source::Pulled { name, folder },
                 None => Source::Folder(model),
@@ -54,6 +62,19 @@ impl Source {
         match self {
             Source::Embedded => demo::NAME.to_owned(),
             Source::Folder(path) => path.display().to_string(),
+            Source::Pulled { name, .. } => name.to_string(),
+        }
+    }
+
+    /// Its name for clients: that on the hub, or the folder's own, so that they need not know where it is.
+    pub fn served_name(&self) -> String {
+        match self {
+            Source::Embedded => "demo".to_owned(),
+            Source::Folder(path) => {
+                let path = path.canonicalize().unwrap_or_else(|_| path.clone());
+                path.file_name()
+                    .map_or_else(|| "model".into(), |name| name.to_string_lossy().into())
+            }
             Source::Pulled { name, .. } => name.to_string(),
         }
     }

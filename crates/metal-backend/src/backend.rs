@@ -237,6 +237,12 @@ pub fn cpu_kernels() -> &'static str {
     }
 }
 
+/// Gives the memory of models that were dropped back to the system, as far as the C library keeps some of it. It
+/// takes some milliseconds.
+pub fn give_back() {
+    memory::trim_heap();
+}
+
 /// What the engine runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct System {

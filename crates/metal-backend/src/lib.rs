@@ -43,6 +43,6 @@ mod weights;
 
 pub use backend::{
     EmbeddedFiles, System, architectures, cpu_kernels, describe, describe_embedded,
-    describe_image_model, load_embedded, load_random, quantise, register, system,
+    describe_image_model, give_back, load_embedded, load_random, quantise, register, system,
 };
 pub use convert::{Packing, QuantiseOptions, Quantised, Recipe, Rule, packing};

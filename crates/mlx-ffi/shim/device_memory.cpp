@@ -15,6 +15,9 @@
 
 #if defined(__APPLE__)
 #include <mach/mach.h>
+#include <malloc/malloc.h>
+#elif defined(__GLIBC__)
+#include <malloc.h>
 #endif
 
 namespace {
@@ -183,6 +186,14 @@ extern "C" void mlxrs_trim_memory(void) {
       driver()->trim(from, 0);
     }
   }
+}
+
+extern "C" void mlxrs_trim_heap(void) {
+#if defined(__APPLE__)
+  malloc_zone_pressure_relief(nullptr, 0);
+#elif defined(__GLIBC__)
+  malloc_trim(0);
+#endif
 }
 
 extern "C" void mlxrs_reserve_memory(size_t bytes) {

@@ -25,6 +25,11 @@ size_t mlxrs_held_memory(bool on_gpu);
 void mlxrs_trim_memory(void);
 
 /**
+ * Gives back to the system what the C library keeps of memory that was freed, where it can be asked to.
+ */
+void mlxrs_trim_heap(void);
+
+/**
  * Holds so many bytes of the CUDA device from now on, and nothing where there are not so many. Drivers take
  * memory for kernels when these are first used, and MLX does not outlive it where there is none: what is
  * held is there to be let go of before that.

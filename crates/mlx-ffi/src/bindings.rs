@@ -3340,6 +3340,8 @@ unsafe extern "C" {
     pub fn mlxrs_held_memory(on_gpu: bool) -> usize;
     #[doc = " Gives back to the system what CUDA's pool keeps of memory that was freed. It waits for the device."]
     pub fn mlxrs_trim_memory();
+    #[doc = " Gives back to the system what the C library keeps of memory that was freed, where it can be asked to."]
+    pub fn mlxrs_trim_heap();
     #[doc = " Holds so many bytes of the CUDA device from now on, and nothing where there are not so many. Drivers take\n memory for kernels when these are first used, and MLX does not outlive it where there is none: what is\n held is there to be let go of before that."]
     pub fn mlxrs_reserve_memory(bytes: usize);
     #[doc = " Lets `skip` allocations of the shim succeed and the `count` ones after them fail, on any thread; for\n tests of what comes after a failure. Zero for `count` ends it."]

@@ -156,6 +156,13 @@ pub fn give_back() -> Result<()> {
     Ok(())
 }
 
+/// Gives back to the system what the C library keeps of memory that was freed, of all threads. It takes some
+/// milliseconds.
+pub fn trim_heap() {
+    // SAFETY: takes nothing.
+    unsafe { sys::mlxrs_trim_heap() };
+}
+
 /// Holds so many bytes of a CUDA device back from other processes, instead of those that were held before.
 /// Its driver takes memory for a kernel when that is first used; where there is none, MLX ends the process.
 /// Letting go of the reserve is what can be done about it.

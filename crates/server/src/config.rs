@@ -115,11 +115,6 @@ impl Config {
             None => Ok(()),
         }
     }
-
-    /// Whether `name` means the served model.
-    pub fn serves(&self, name: &str) -> bool {
-        name == self.model || self.aliases.iter().any(|alias| alias == "*" || alias == name)
-    }
 }
 
 /// A configuration that no server is started with.
@@ -133,6 +128,12 @@ pub enum ConfigError {
     /// A limit of 0 lets nothing through.
     #[error("the limit of {0} is 0, which lets nothing through")]
     Zero(&'static str),
+    /// There is nothing to serve.
+    #[error("the server has no models")]
+    NoModels,
+    /// A name means two models.
+    #[error("two models are called `{0}`: give one of them another name")]
+    NamedTwice(String),
 }
 
 /// Bounds of sizes and counts. What is beyond is refused by name.

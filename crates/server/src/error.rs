@@ -67,6 +67,8 @@ pub enum Kind {
     Memory,
     /// The model is being loaded.
     Loading,
+    /// The model cannot be loaded.
+    LoadFailed,
     /// The server is ending.
     Draining,
     /// The device had no memory left in the middle of the work.
@@ -170,9 +172,20 @@ impl ApiError {
         ApiError::new(Kind::NoPath, format!("there is nothing at `{path}`"))
     }
 
-    /// A model that is not the served one.
-    pub fn model_not_found(asked: &str, served: &str) -> Self {
-        let message = format!("the model `{asked}` does not exist; this server has `{served}`");
+    /// A model that is not there: `nearest` are some of the `count` that are.
+    pub fn model_not_found(asked: &str, nearest: &[&str], count: usize) -> Self {
+        let names: Vec<_> = nearest.iter().map(|name| format!("`{name}`")).collect();
+        let names = names.join(", ");
+        let here = match count - nearest.len() {
+            0 if count == 0 => "this server has none".to_owned(),
+            0 => format!("this server has {names}"),
+            _ => format!("the nearest of {count} are {names}: see /v1/models"),
+        };
+        ApiError::no_model(format!("the model `{asked}` does not exist; {here}"))
+    }
+
+    /// A model that the request cannot have.
+    pub fn no_model(message: impl Into<String>) -> Self {
         ApiError::new(Kind::NoModel, message).about("model")
     }
 
@@ -211,6 +224,24 @@ impl ApiError {
     /// The model is being loaded.
     pub fn loading() -> Self {
         ApiError::new(Kind::Loading, "the model is being loaded").after(2)
+    }
+
+    /// A request has waited for its model for as long as it may.
+    pub fn loads_too_long(model: &str, seconds: f64) -> Self {
+        let message = format!("the model `{model}` was not loaded within {seconds} s");
+        ApiError::new(Kind::Loading, message).after(5)
+    }
+
+    /// More requests wait for models than may.
+    pub fn loads_full(waiting: usize) -> Self {
+        let message = format!("{waiting} requests wait for models, as many as may");
+        ApiError::new(Kind::QueueFull, message).after(5)
+    }
+
+    /// A model that cannot be loaded, for the reason `why`. After so many seconds it is tried again.
+    pub fn load_failed(model: &str, why: &str, again: u64) -> Self {
+        let message = format!("the model `{model}` cannot be loaded: {why}");
+        ApiError::new(Kind::LoadFailed, message).about("model").after(again)
     }
 
     /// The server is ending.

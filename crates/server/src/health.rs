@@ -5,48 +5,59 @@ use std::sync::Arc;
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
-use inference_core::EngineStatus;
-use serde_json::json;
+use serde_json::{Map, Value as Json, json};
 
 use crate::http::response::{json_response, text_response};
+use crate::pool::keeper::Phase;
+use crate::pool::models::Makes;
+use crate::pool::report::{Report, sum};
 use crate::run::metrics;
-use crate::run::state::{Phase, State};
+use crate::run::state::State;
 
 /// Whether the server answers requests: 200 with `ok`, else 503 with `loading`, `draining` or
-/// `stalled`. It is the engine's own last step that tells, so an engine that hangs is not `ok`.
+/// `stalled`. It is the engines' own last steps that tell, so an engine that hangs is not `ok`.
 pub async fn health(Shared(state): Shared<Arc<State>>) -> Response {
-    let phase = state.phase();
-    let engine = status(&phase);
+    let reports = state.pool.reports();
+    let engine = sum(reports.iter().map(Report::status));
     let stalled = engine.heartbeat_age >= state.config.timeouts.stall;
-    let (code, name) = match phase {
+    let (code, name) = match state.pool.phase() {
         Phase::Loading => (StatusCode::SERVICE_UNAVAILABLE, "loading"),
-        Phase::Draining(_) => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
-        Phase::Ready(_) if stalled => (StatusCode::SERVICE_UNAVAILABLE, "stalled"),
-        Phase::Ready(_) => (StatusCode::OK, "ok"),
+        Phase::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
+        Phase::Ready if stalled => (StatusCode::SERVICE_UNAVAILABLE, "stalled"),
+        Phase::Ready => (StatusCode::OK, "ok"),
     };
-    let (held, waiting) = state.admission.held();
-    let object = json!({
+    let known = || state.pool.models().iter();
+    let (held, waiting) = state.pool.held();
+    let mut object = json!({
         "status": name,
-        "model": state.config.model,
         "held": held,
         "running": engine.running,
         "waiting": engine.waiting.max(waiting),
         "held_bytes": engine.held_bytes,
         "heartbeat_age_seconds": engine.heartbeat_age.as_secs_f64(),
+        "models": known().zip(&reports).map(|(model, report)| {
+            let status = report.status();
+            let (held, waiting) = model.admission.held();
+            let told = json!({
+                "state": report.state,
+                "held": held,
+                "running": status.running,
+                "waiting": status.waiting.max(waiting),
+                "waiting_for_load": report.waiting,
+                "heartbeat_age_seconds": status.heartbeat_age.as_secs_f64(),
+            });
+            (model.name.to_string(), told)
+        }).collect::<Map<String, Json>>(),
     });
+    let mut texts = known().filter(|model| model.makes == Makes::Text);
+    if let (Some(only), None) = (texts.next(), texts.next()) {
+        object["model"] = json!(&*only.name);
+    }
     json_response(code, &object)
 }
 
 /// What is counted, for Prometheus.
 pub async fn metrics(Shared(state): Shared<Arc<State>>) -> Response {
-    let (_, waiting) = state.admission.held();
-    let text = state.metrics.render(&status(&state.phase()), waiting);
+    let text = state.metrics.render(&state.pool);
     text_response(StatusCode::OK, metrics::MEDIA_TYPE, text)
-}
-
-fn status(phase: &Phase) -> EngineStatus {
-    match phase {
-        Phase::Ready(loaded) | Phase::Draining(Some(loaded)) => loaded.model.status(),
-        Phase::Loading | Phase::Draining(None) => EngineStatus::default(),
-    }
 }

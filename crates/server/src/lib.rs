@@ -17,8 +17,9 @@
 //! - `protocol`: a folder each, with the tables of its fields, what reads them, and a `Wire` that
 //!   writes answers and errors;
 //! - `http`: connections, the guard (host, origin, key), bodies within bounds;
-//! - `run`: admission, generations that are polled without a thread for each, and the parts of
-//!   answers in no protocol's words;
+//! - `run`: generations that are polled without a thread for each, and the parts of answers in no
+//!   protocol's words;
+//! - `pool`: the models, which are loaded when a request names them, and leases of them;
 //! - `fields`: tables of fields and the reader that takes requests apart;
 //! - `config` and `error`.
 //!
@@ -33,6 +34,7 @@ mod health;
 mod http;
 mod openapi;
 pub mod page;
+mod pool;
 mod process;
 mod protocol;
 mod routes;
@@ -42,5 +44,6 @@ mod server;
 pub use config::{ApiKey, Config, ConfigError, ImageService, Limits, Timeouts};
 pub use http::connection::Ended;
 pub use openapi::document as openapi_document;
-pub use process::{Exit, serve};
+pub use pool::models::{Entry, LoadFailure, Loader, Makes, Model, Models};
+pub use process::{Exit, serve, serve_models};
 pub use server::{ServeError, Server};

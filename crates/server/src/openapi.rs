@@ -147,8 +147,8 @@ const GETS: &[(&str, &str, &str)] = &[
     ("/health", "Whether the engine answers", "application/json"),
     ("/metrics", "Counts and times for Prometheus", "application/openmetrics-text"),
     ("/openapi.json", "This description", "application/json"),
-    ("/v1/models", "The served model", "application/json"),
-    ("/v1/models/{model}", "The served model, by its name", "application/json"),
+    ("/v1/models", "The models, and which are loaded", "application/json"),
+    ("/v1/models/{model}", "One model, by its name", "application/json"),
 ];
 
 /// An operation on a response that is kept.
@@ -304,6 +304,6 @@ fn responses(content: Json, error: &str) -> Json {
         "415": failed("The body is not declared as JSON"),
         "429": failed("Too many wait; `Retry-After` tells when to try again"),
         "500": failed("A fault of the server"),
-        "503": failed("The model is being loaded, or the server ends"),
+        "503": failed("The model is being loaded or cannot be, or the server ends"),
     })
 }

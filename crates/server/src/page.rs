@@ -7,8 +7,8 @@ pub const PAGE: &str = include_str!("../page/index.html");
 /// The value of the `Content-Security-Policy` header that [`PAGE`] is sent with: its own script and
 /// style, by their hashes, and requests to its own server.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
-    script-src 'sha256-8W2QGLC7UsR1UCiENa9YZqjJNsh8UemOiCRFGcou14M='; \
-    style-src 'sha256-p1mkKfkaDasq0H15VZsjW9MHshDVggXiZRRxHLC+mec='; \
+    script-src 'sha256-p2UqIsf8pu26i02kRmvDTUK42GGYbjZskDbkUs9pOqc='; \
+    style-src 'sha256-PnLcTaflG79vhkGLWfUK2HUon6MfATEW5xXQ5BI3osA='; \
     connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::Config;
 use crate::http::connection::Ended;
-use crate::server::{ServeError, Server};
+use crate::pool::models::Models;
+use crate::server::{ServeError, Server, one};
 
 /// Threads that read, write and wait; the engine has its own.
 const THREADS: usize = 2;
@@ -26,15 +27,28 @@ pub enum Exit {
     Forced,
 }
 
-/// Serves until SIGINT or SIGTERM, and drains then; a second signal ends at once. `listening` is
-/// told the address as soon as connections are taken. After [`Exit::Late`] and [`Exit::Forced`]
-/// the engine may still be at work, so the caller should leave the process without destructors.
+/// Serves the model that `load` gives, as [`serve_models`] does.
 ///
 /// # Errors
 /// Why the server did not start, or that the model cannot be loaded.
 pub fn serve(
     config: Config,
     load: impl FnOnce() -> inference_core::Result<Box<dyn TextModel>> + Send + 'static,
+    listening: impl FnOnce(SocketAddr),
+) -> Result<Exit, ServeError> {
+    let models = one(&config, load);
+    serve_models(config, models, listening).map_err(ServeError::of_one)
+}
+
+/// Serves until SIGINT or SIGTERM, and drains then; a second signal ends at once. `listening` is
+/// told the address as soon as connections are taken. After [`Exit::Late`] and [`Exit::Forced`]
+/// the engine may still be at work, so the caller should leave the process without destructors.
+///
+/// # Errors
+/// Why the server did not start, or that a model cannot be loaded that is loaded at the start.
+pub fn serve_models(
+    config: Config,
+    models: Models,
     listening: impl FnOnce(SocketAddr),
 ) -> Result<Exit, ServeError> {
     let runtime = Builder::new_multi_thread()
@@ -48,7 +62,7 @@ pub fn serve(
         let (told, shutdown) = tokio::sync::oneshot::channel();
         let server = Server::bind(config).await?;
         listening(server.address());
-        let run = server.run(load, async {
+        let run = server.run_models(models, async {
             // A sender that is gone has told as well.
             let _ = shutdown.await;
         });

@@ -1,17 +1,19 @@
-//! A server: it listens, loads its model in the background, answers, and drains.
+//! A server: it listens, loads its models in the background, answers, and drains.
 
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use inference_core::TextModel;
 use tokio::net::TcpListener;
 
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, ImageService};
 use crate::http::connection::{Connections, Ended};
+use crate::pool::models::{Entry, LoadFailure, Loader, Makes, Model, Models};
 use crate::routes::router;
-use crate::run::state::{Loaded, State};
+use crate::run::state::State;
 
 /// Why a server did not start or did not go on.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +38,25 @@ pub enum ServeError {
     /// The code that loads the model panicked.
     #[error("loading the model failed")]
     LoadPanicked,
+    /// Of several models, one cannot be loaded that is loaded at the start.
+    #[error("the model `{model}` cannot be loaded: {why}")]
+    LoadOf {
+        /// Its name.
+        model: Arc<str>,
+        /// Why.
+        why: LoadFailure,
+    },
+}
+
+impl ServeError {
+    /// This error where there is one model, which needs no name.
+    pub(crate) fn of_one(self) -> ServeError {
+        match self {
+            ServeError::LoadOf { why: LoadFailure::Error(error), .. } => ServeError::Load(error),
+            ServeError::LoadOf { why: LoadFailure::Panicked, .. } => ServeError::LoadPanicked,
+            other => other,
+        }
+    }
 }
 
 /// A server that listens, and does not answer yet.
@@ -74,34 +95,118 @@ impl Server {
         load: impl FnOnce() -> inference_core::Result<Box<dyn TextModel>> + Send + 'static,
         shutdown: impl Future<Output = ()>,
     ) -> Result<Ended, ServeError> {
+        let models = one(&self.config, load);
+        self.run_models(models, shutdown).await.map_err(ServeError::of_one)
+    }
+
+    /// Answers requests with `models`, each loaded when a request names it. [`Config::model`],
+    /// [`Config::aliases`] and [`Config::images`] say nothing here. `shutdown` is as in [`run`](Self::run); a
+    /// load that is under way then is not waited for.
+    ///
+    /// # Errors
+    /// [`ServeError::Config`] for models of one name, [`ServeError::LoadOf`] for a model that is loaded at the
+    /// start and cannot be.
+    pub async fn run_models(
+        self,
+        models: Models,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<Ended, ServeError> {
+        check_names(&models.entries)?;
         let Server { listener, config, .. } = self;
         let drain = config.timeouts.drain;
-        let state = State::new(config);
+        let state = State::new(config, models);
+        let pool = Arc::clone(&state.pool);
         let connections = Connections::new(&state, router(&state));
-        let mut loading = tokio::task::spawn_blocking(|| load().map(Loaded::new));
-        tokio::pin!(shutdown);
-        let mut loaded = None;
         {
             let accepting = connections.accept(&listener);
-            tokio::pin!(accepting);
+            let (starting, unloading) = (pool.start(), Arc::clone(&pool).unload_idle());
+            tokio::pin!(shutdown, accepting, starting, unloading);
+            let mut has_started = false;
             loop {
                 tokio::select! {
                     () = &mut accepting => {}
+                    () = &mut unloading => {}
                     () = &mut shutdown => break,
-                    done = &mut loading, if loaded.is_none() => {
-                        let model = done.map_err(|_| ServeError::LoadPanicked)??;
-                        loaded = Some(Arc::clone(&model.model));
-                        state.ready(model);
+                    done = &mut starting, if !has_started => {
+                        let failed = |(model, why)| ServeError::LoadOf { model, why };
+                        done.map_err(failed)?;
+                        has_started = true;
                     }
                 }
             }
         }
         drop(listener);
-        state.drain();
+        pool.drain();
         let ended = connections.drain(drain).await;
-        if let (Some(model), Ended::Drained) = (loaded, ended) {
-            model.close();
+        if ended == Ended::Drained {
+            // That a model panics as it is closed does not matter any more.
+            let _ = tokio::task::spawn_blocking(move || pool.close()).await;
         }
         Ok(ended)
     }
+}
+
+/// The models of a server that has one for text: it is loaded at once, it stays, and nobody waits for it.
+pub fn one(
+    config: &Config,
+    load: impl FnOnce() -> inference_core::Result<Box<dyn TextModel>> + Send + 'static,
+) -> Models {
+    let stays = |entry| Entry { at_start: true, pinned: true, ..entry };
+    let aliases = config.aliases.clone();
+    let mut entries = vec![stays(Entry { aliases, ..Entry::text(&config.model) })];
+    if let Some(ImageService { name, .. }) = &config.images {
+        entries.push(stays(Entry { makes: Makes::Pictures, ..Entry::text(name) }));
+    }
+    let loader = One { load: Mutex::new(Some(Box::new(load))), images: config.images.clone() };
+    Models {
+        entries,
+        loader: Box::new(loader),
+        memory: u64::MAX,
+        idle: None,
+        waiting: 0,
+        wait: Duration::ZERO,
+    }
+}
+
+type Load = Box<dyn FnOnce() -> inference_core::Result<Box<dyn TextModel>> + Send>;
+
+/// The models of a server with one for text, in the order of their entries.
+struct One {
+    load: Mutex<Option<Load>>,
+    images: Option<ImageService>,
+}
+
+impl Loader for One {
+    fn needs(&self, _: usize) -> inference_core::Result<u64> {
+        // There is nothing that it could be weighed against.
+        Ok(0)
+    }
+
+    fn load(&self, index: usize) -> inference_core::Result<Model> {
+        if let (1, Some(service)) = (index, &self.images) {
+            return Ok(Model::Image(Arc::clone(&service.model)));
+        }
+        let load = self.load.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Taken once: it stays.
+        let load = load.ok_or(inference_core::Error::Closed)?;
+        load().map(Model::Text)
+    }
+}
+
+/// Whether each name of a model means one.
+fn check_names(entries: &[Entry]) -> Result<(), ConfigError> {
+    if entries.is_empty() {
+        return Err(ConfigError::NoModels);
+    }
+    for (at, entry) in entries.iter().enumerate() {
+        let mut names = entry.aliases.iter().chain([&entry.name]);
+        let others = || entries[..at].iter().filter(|other| other.makes == entry.makes);
+        let is_taken = |name: &&String| {
+            others().any(|other| other.name == **name || other.aliases.contains(name))
+        };
+        if let Some(name) = names.find(is_taken) {
+            return Err(ConfigError::NamedTwice(name.clone()));
+        }
+    }
+    Ok(())
 }

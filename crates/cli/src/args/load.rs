@@ -18,6 +18,25 @@ pub struct LoadArgs {
     /// [default: the demo model]
     #[arg(short, long, value_name = "MODEL")]
     pub model: Option<PathBuf>,
+    /// How it is loaded.
+    #[command(flatten)]
+    pub how: HowArgs,
+}
+
+impl LoadArgs {
+    /// The contract's options, checked.
+    ///
+    /// # Errors
+    /// Those of [`HowArgs::options`].
+    pub fn options(&self) -> Result<LoadOptions> {
+        self.how.options()
+    }
+}
+
+/// How a model is loaded.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Model")]
+pub struct HowArgs {
     /// Device to run on: metal, cuda or cpu [default: the best one, see `ml doctor`]
     #[arg(long, visible_alias = "device", value_name = "NAME")]
     pub backend: Option<String>,
@@ -61,7 +80,7 @@ pub struct LoadArgs {
     pub batch_invariant: bool,
 }
 
-impl LoadArgs {
+impl HowArgs {
     /// The contract's options, checked.
     ///
     /// # Errors

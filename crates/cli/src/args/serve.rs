@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::{LoadArgs, values};
+use super::{HowArgs, PoolArgs, values};
 use crate::bytes;
 
 /// How the log is written.
@@ -25,11 +25,16 @@ pub enum LogFormat {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 The server listens at once and loads the model in the background; `/health` tells when it is ready.
+With several models, or with an option of \"Several models\", a model is loaded when a request names
+it, and unloaded where another one needs its memory or --idle-unload says so. A model alone, and
+those of --pin and --load, are loaded before the server is ready; where one cannot be, it ends.
 SIGTERM and Ctrl-C let running requests end, for --drain-timeout at most; a second one ends at once.
 
 Examples:
   ml serve
   ml serve --model ~/models/Qwen3-0.6B --port 8000
+  ml serve --models-dir ~/models --idle-unload 10m --pin Qwen3-0.6B
+  ml serve --model small=~/models/Qwen3-0.6B --model mlx-community/Qwen3-8B-4bit
   ML_SERVE_API_KEY=secret ml serve --host 0.0.0.0 --allowed-host models.example.org
   curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\
     -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Tell me a story about a fox\"}]}'")]
@@ -37,24 +42,30 @@ pub struct ServeArgs {
     /// Serve the image model in this folder, or ORG/NAME that `ml pull` fetched, beside the text model
     #[arg(long, value_name = "MODEL", help_heading = "Pictures")]
     pub image_model: Option<PathBuf>,
-    /// Pack the image model to 4 or 8 bits as its weights are read
-    #[arg(long, visible_alias = "image-quantize", value_name = "BITS", requires = "image_model",
-          value_parser = values::count, help_heading = "Pictures")]
+    /// Pack image models to 4 or 8 bits as their weights are read
+    #[arg(long, visible_alias = "image-quantize", value_name = "BITS", value_parser = values::count,
+          help_heading = "Pictures")]
     pub image_quantise: Option<usize>,
-    /// Keep the image model's components in memory between pictures, where they fit
-    #[arg(long, requires = "image_model", help_heading = "Pictures")]
+    /// Keep image models' components in memory between pictures, where they fit
+    #[arg(long, help_heading = "Pictures")]
     pub image_keep: bool,
-    /// The model.
+    /// Model folder in MLX or Hugging Face layout, or a name that `ml pull` fetched; more than once for
+    /// several, each with a name of its own by NAME=MODEL [env: ML_MODEL] [default: the demo model]
+    #[arg(short, long = "model", value_name = "MODEL", help_heading = "Model")]
+    pub models: Vec<PathBuf>,
+    /// How models are loaded.
     #[command(flatten)]
-    pub load: LoadArgs,
-    /// Keep keys and values of earlier prompts in so many bytes; 0: none [default: 1GiB]
+    pub load: HowArgs,
+    /// Keep keys and values of earlier prompts in so many bytes, for each model; 0: none [default: 1GiB, or
+    /// less for several models]
     #[arg(long, env = "ML_SERVE_PREFIX_CACHE", value_name = "BYTES", value_parser = bytes::parse,
           help_heading = "Model")]
     pub prefix_cache: Option<u64>,
     /// The model's name for clients [default: the folder's]
     #[arg(long, env = "ML_SERVE_MODEL_NAME", value_name = "NAME", help_heading = "Model")]
     pub model_name: Option<String>,
-    /// Another name for the model; `*` takes any; can be given more than once
+    /// Another name for the model; `*` takes any; can be given more than once; of several models,
+    /// ALIAS=NAME
     #[arg(
         long,
         env = "ML_SERVE_MODEL_ALIAS",
@@ -63,6 +74,9 @@ pub struct ServeArgs {
         help_heading = "Model"
     )]
     pub model_alias: Vec<String>,
+    /// Several models.
+    #[command(flatten)]
+    pub pool: PoolArgs,
 
     /// Address to listen on; beyond loopback, an API key is required
     #[arg(

@@ -43,6 +43,25 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A time with its unit: `90s`, `10m`, `2h`, `1.5h`; a number alone is seconds.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let scale = match unit.trim_start() {
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        _ => f64::NAN,
+    };
+    let seconds = number.parse::<f64>().unwrap_or(f64::NAN) * scale;
+    match seconds > 0.0 && seconds <= LONGEST {
+        true => Ok(Duration::from_secs_f64(seconds)),
+        false => Err("expected a time such as 90s, 10m or 2h, at most a year".to_owned()),
+    }
+}
+
 /// A floating-point type.
 pub fn dtype(text: &str) -> Result<Dtype, String> {
     text.parse().map_err(|_| "expected f32, f16 or bf16".to_owned())
@@ -99,7 +118,7 @@ mod tests {
 
     use inference_core::Value;
 
-    use super::{LogitBias, TemplateKwargs, connections, count, number, seconds};
+    use super::{LogitBias, TemplateKwargs, connections, count, duration, number, seconds};
 
     #[test]
     fn numbers_tell_what_was_expected() {
@@ -118,6 +137,18 @@ mod tests {
         assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
         for text in ["0", "-1", "nan", "inf", "1e300", "soon"] {
             assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_time_has_a_unit_or_is_seconds() {
+        for (text, seconds) in
+            [("90", 90), ("90s", 90), ("10m", 600), ("1.5 h", 5400), ("2d", 172_800)]
+        {
+            assert_eq!(duration(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for text in ["0", "-1m", "m", "", "1x", "1e3s", "400d", "10 minutes"] {
+            assert!(duration(text).is_err_and(|error| error.contains("10m")), "{text}");
         }
     }
 

@@ -1,10 +1,13 @@
-//! `ml serve`: a model for OpenAI's clients.
+//! `ml serve`: models for OpenAI's and Anthropic's clients.
+
+mod several;
+mod sources;
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use inference_core::{Feature, ImageLoadOptions, LoadOptions, Support};
+use inference_core::{Feature, LoadOptions, Support};
 use server::{ApiKey, Config, Exit, ImageService, Limits, Timeouts};
 
 use crate::args::{LogFormat, ServeArgs};
@@ -13,10 +16,8 @@ use crate::files;
 use crate::names;
 use crate::output::note;
 use crate::source::Source;
-
-/// Bytes for earlier prompts where the backend keeps them and nothing else is asked for: it gives
-/// them back when a request needs them.
-const PREFIX_CACHE: u64 = 1 << 30;
+use several::Several;
+use sources::{PREFIX_CACHE, image_options};
 
 /// Bytes of a body of text, and of one with pictures in base64.
 const BODY: u64 = 4 << 20;
@@ -30,29 +31,44 @@ const API_KEY: &str = "ML_SERVE_API_KEY";
 /// # Errors
 /// Bad options, an address that cannot be listened on, a model that cannot be loaded.
 pub fn run(args: &ServeArgs) -> Result<()> {
-    let source = Source::choose(&args.load)?;
-    let mut load = args.load.options()?;
-    load.prefix_cache = args.prefix_cache;
-    let body_bytes = choose(&source, &mut load, args.image_model.is_some())?;
-    let config = config(args, &source, load.parallel_slots.unwrap_or(1), body_bytes)?;
-    log(args.log);
-
-    let quiet = args.quiet;
-    // The library's errors are the contract's; one of ours is an error of its text.
-    let loading = move || {
-        source.load(&load, quiet).map_err(|failure| match failure {
-            Failure::Model(error) => error,
-            other => inference_core::Error::Engine(other.to_string()),
-        })
-    };
-    let exit = server::serve(config, loading, |address: SocketAddr| {
-        note(format_args!("http://{address}"));
-    });
-    match exit.map_err(failure)? {
+    let exit = if several::is_meant(args) { serve_several(args)? } else { serve_one(args)? };
+    match exit {
         Exit::Drained => Ok(()),
         Exit::Late => broken_off("the time for draining was over"),
         Exit::Forced => broken_off("a second signal came"),
     }
+}
+
+fn listening(address: SocketAddr) {
+    note(format_args!("http://{address}"));
+}
+
+fn serve_one(args: &ServeArgs) -> Result<Exit> {
+    let source = Source::of(args.models.first().map(PathBuf::as_path))?;
+    let mut load = args.load.options()?;
+    load.prefix_cache = args.prefix_cache;
+    if args.image_model.is_none() && (args.image_keep || args.image_quantise.is_some()) {
+        let reason = "--image-keep and --image-quantise say nothing without --image-model";
+        return Err(Failure::Usage(reason.to_owned()));
+    }
+    let body_bytes = choose(&source, &mut load, args.image_model.is_some())?;
+    let config = Config {
+        model: args.model_name.clone().unwrap_or_else(|| source.served_name()),
+        aliases: args.model_alias.clone(),
+        images: image_model(args)?,
+        ..config(args, load.parallel_slots.unwrap_or(1), body_bytes)?
+    };
+    log(args.log);
+    let quiet = args.quiet;
+    let loading = move || source.load(&load, quiet).map_err(Failure::into_contract);
+    server::serve(config, loading, listening).map_err(failure)
+}
+
+fn serve_several(args: &ServeArgs) -> Result<Exit> {
+    let Several { models, slots, sees } = several::choose(args)?;
+    let config = config(args, slots, if sees { BODY_WITH_PICTURES } else { BODY })?;
+    log(args.log);
+    server::serve_models(config, models, listening).map_err(failure)
 }
 
 fn broken_off(why: &str) -> Result<()> {
@@ -87,23 +103,15 @@ fn image_model(args: &ServeArgs) -> Result<Option<ImageService>> {
     let Some(model) = &args.image_model else { return Ok(None) };
     let folder = names::folder(model)?;
     metal_backend::register()?;
-    let options = ImageLoadOptions {
-        backend: args.load.backend.clone(),
-        quantize: args.image_quantise,
-        memory_limit: args.load.memory_limit,
-        threads: args.load.threads,
-        queue_limit: Some(args.limits.queue),
-        keep_components: args.image_keep,
-        ..ImageLoadOptions::default()
-    };
-    let loaded = inference_core::load_image_model(&folder, &options)?;
+    let loaded = inference_core::load_image_model(&folder, &image_options(args))?;
     let name = model
         .file_name()
         .map_or_else(|| "image".into(), |name| name.to_string_lossy().into_owned());
     Ok(Some(ImageService { name, model: loaded.into() }))
 }
 
-fn config(args: &ServeArgs, source: &Source, slots: usize, body_bytes: u64) -> Result<Config> {
+/// All but the models.
+fn config(args: &ServeArgs, slots: usize, body_bytes: u64) -> Result<Config> {
     let limits = &args.limits;
     let bytes = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
     Ok(Config {
@@ -111,10 +119,7 @@ fn config(args: &ServeArgs, source: &Source, slots: usize, body_bytes: u64) -> R
         keys: keys(args)?,
         allowed_hosts: args.allowed_host.clone(),
         cors_origins: args.cors_origin.clone(),
-        model: args.model_name.clone().unwrap_or_else(|| name(source)),
-        aliases: args.model_alias.clone(),
         local_media_path: media_folder(args)?,
-        images: image_model(args)?,
         slots,
         limits: Limits {
             body_bytes: bytes(limits.max_body.unwrap_or(body_bytes)),
@@ -140,6 +145,7 @@ fn config(args: &ServeArgs, source: &Source, slots: usize, body_bytes: u64) -> R
             drain: limits.drain_timeout,
             stall: limits.stall_timeout,
         },
+        ..Config::default()
     })
 }
 
@@ -151,18 +157,6 @@ fn media_folder(args: &ServeArgs) -> Result<Option<PathBuf>> {
             Err(Failure::Usage(format!("--allowed-local-media-path: `{path}` is no folder")))
         }
         folder => Ok(folder.clone()),
-    }
-}
-
-/// The name on the hub, or the folder's own: clients need not know where it is.
-fn name(source: &Source) -> String {
-    match source {
-        Source::Embedded => "demo".to_owned(),
-        Source::Folder(path) => {
-            let path = path.canonicalize().unwrap_or_else(|_| path.clone());
-            path.file_name().map_or_else(|| "model".into(), |name| name.to_string_lossy().into())
-        }
-        Source::Pulled { name, .. } => name.to_string(),
     }
 }
 

@@ -19,6 +19,7 @@ mod pictures;
 mod quantise;
 mod serve;
 mod setup;
+mod several;
 mod signals;
 
 use std::fs;

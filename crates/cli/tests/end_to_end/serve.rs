@@ -35,7 +35,7 @@ fn send(address: &str, method: &str, path: &str, body: &str) -> TcpStream {
     stream
 }
 
-fn request(address: &str, method: &str, path: &str, body: &str) -> String {
+pub fn request(address: &str, method: &str, path: &str, body: &str) -> String {
     let mut answer = String::new();
     send(address, method, path, body).read_to_string(&mut answer).unwrap();
     answer

@@ -12,6 +12,7 @@ mod grammars;
 mod killed;
 mod memory;
 mod mixed;
+mod models;
 mod queue;
 mod server;
 mod signals;

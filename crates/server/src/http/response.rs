@@ -40,9 +40,12 @@ pub fn status(kind: Kind) -> StatusCode {
         Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Kind::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         Kind::QueueFull => StatusCode::TOO_MANY_REQUESTS,
-        Kind::Loading | Kind::Draining | Kind::OutOfMemory | Kind::Closed | Kind::Cancelled => {
-            StatusCode::SERVICE_UNAVAILABLE
-        }
+        Kind::Loading
+        | Kind::LoadFailed
+        | Kind::Draining
+        | Kind::OutOfMemory
+        | Kind::Closed
+        | Kind::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

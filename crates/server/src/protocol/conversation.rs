@@ -14,8 +14,8 @@ use serde_json::{Map, Value as Json, json};
 use super::generate::Asked;
 use crate::config::Limits;
 use crate::error::{ApiError, Names, Result};
+use crate::pool::loaded::Loaded;
 use crate::run::reading::Reading;
-use crate::run::state::Loaded;
 
 /// A conversation that is to be answered.
 #[derive(Debug, Default)]

@@ -9,10 +9,12 @@ use super::respond::{Stream, whole};
 use super::wire::Wire;
 use crate::error::{ApiError, Names, Result};
 use crate::fields::reader::Reader;
+use crate::pool::lease::Lease;
+use crate::pool::loaded::Loaded;
 use crate::run::answers::Answers;
 use crate::run::generations::Generations;
 use crate::run::reading::Reading;
-use crate::run::state::{Loaded, State};
+use crate::run::state::State;
 
 /// What a request asks the run for.
 #[derive(Debug)]
@@ -88,7 +90,7 @@ pub struct Started<W> {
 /// generation fails with before the answer has begun.
 pub async fn generate<W: Wire>(
     state: &Arc<State>,
-    loaded: &Loaded,
+    loaded: &Lease<Loaded>,
     asked: Asked,
     bytes: usize,
     start: impl FnOnce(&Loaded, &Asked) -> Result<Started<W>> + Send + 'static,
@@ -100,14 +102,14 @@ pub async fn generate<W: Wire>(
         .and_then(|()| loaded.model.capabilities().check_generate(options))
         .map_err(|error| ApiError::from(error).named(&names))?;
 
-    let permits = state.admission.take(asked.prompts * asked.per_prompt, asked.count_field)?;
+    let permits = loaded.admission().take(asked.prompts * asked.per_prompt, asked.count_field)?;
     let (delivery, text_field) = (asked.delivery, asked.text_field);
     let (loaded, owner) = (loaded.clone(), Arc::clone(state));
     let work = move || {
         let Started { generations, wire } = start(&loaded, &asked)?;
         let (generations, readings) = generations.into_iter().unzip();
         // Made here, so that it holds its permits and is counted even where the client has left.
-        let run = Generations::new(&owner, generations, permits, asked.per_prompt);
+        let run = Generations::new(&owner, loaded, generations, permits, asked.per_prompt);
         let run = run.named(asked.names);
         let tells_prompts = asked.options.prompt_logprobs;
         let run = if tells_prompts { run.with_prompts() } else { run };

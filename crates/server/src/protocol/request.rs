@@ -6,27 +6,29 @@ use crate::error::Result;
 use crate::fields::reader::Reader;
 use crate::fields::table::{Field, check};
 use crate::http::body;
-use crate::run::state::{Loaded, State};
+use crate::pool::lease::Lease;
+use crate::pool::loaded::Loaded;
+use crate::run::state::State;
 
 /// A request whose fields fit its tables.
 pub struct Checked {
     /// Its fields but for `model`.
     pub reader: Reader,
-    /// The model that it asks for.
-    pub loaded: Loaded,
+    /// The model that it asks for, which stays loaded as long as this does.
+    pub loaded: Lease<Loaded>,
     /// How long its body was, in bytes.
     pub bytes: usize,
 }
 
-/// Reads `request` and checks it against `tables`.
+/// Reads `request`, checks it against `tables`, and waits until its model is loaded.
 ///
 /// # Errors
-/// There is no model yet or any more, the body cannot be read, a field does not fit, or the model is
-/// not the served one.
+/// The server is not ready or ends, the body cannot be read, a field does not fit; there is no such model, or
+/// it cannot be loaded.
 pub async fn checked(state: &State, request: Request, tables: &[&[Field]]) -> Result<Checked> {
-    state.loaded()?;
+    state.pool.check_open()?;
     let (body, bytes) = body::object(state, request).await?;
     let mut reader = check(tables, &state.config.limits, body)?;
-    let loaded = state.serve(reader.text("model")?.as_deref())?;
+    let loaded = state.pool.text(reader.text("model")?.as_deref()).await?;
     Ok(Checked { reader, loaded, bytes })
 }

@@ -7,7 +7,9 @@ use inference_core::{EncodedPicture, Message, Role, Value};
 use super::content::Content;
 use super::conversation::Conversation;
 use crate::error::{Kind, Result};
-use crate::run::state::{Loaded, State};
+use crate::pool::lease::Lease;
+use crate::pool::loaded::Loaded;
+use crate::run::state::State;
 
 /// What stands between texts that become one.
 const BETWEEN: &str = "\n\n";
@@ -157,14 +159,13 @@ pub fn with_turns_as_taken<T>(
 /// Those of the model's chat template.
 pub async fn conversation_tokens(
     state: &State,
-    loaded: Loaded,
+    loaded: Lease<Loaded>,
     conversation: Conversation,
     bytes: usize,
 ) -> Result<usize> {
-    let model = loaded.model;
     let work = move || {
         with_turns_as_taken(conversation, |conversation| {
-            Ok(model.render_chat(&conversation.messages, &conversation.chat)?.ids.len())
+            Ok(loaded.model.render_chat(&conversation.messages, &conversation.chat)?.ids.len())
         })
     };
     state.text_work(bytes, work).await

@@ -8,14 +8,15 @@ use crate::error::{ApiError, Result};
 
 /// The answers of a request, one for each of its generations. Dropping it cancels what still runs.
 pub struct Answers {
-    generations: Generations,
     readings: Vec<Reading>,
+    // Dropped last: they hold the model.
+    generations: Generations,
 }
 
 impl Answers {
     /// Reads `generations` with the reading of each.
     pub fn new(generations: Generations, readings: Vec<Reading>) -> Answers {
-        Answers { generations, readings }
+        Answers { readings, generations }
     }
 
     /// The next parts with the number of their answer; `None` when all have ended. Nothing is lost

@@ -8,10 +8,12 @@ use std::task::{Context, Poll};
 use inference_core::{FinishReason, GenerateMetrics, Generation, Token};
 use tokio::sync::watch;
 
-use super::admission::Permit;
 use super::part::Usage;
 use super::state::State;
 use crate::error::{ApiError, Names};
+use crate::pool::admission::Permit;
+use crate::pool::lease::Lease;
+use crate::pool::loaded::Loaded;
 
 /// Tokens of a prompt that are told at once.
 const PROMPT_PART: usize = 64;
@@ -41,6 +43,8 @@ struct One {
 /// The generations of a request. Dropping it cancels those that still run.
 pub struct Generations {
     state: Arc<State>,
+    /// Kept until all have ended, so that the model stays.
+    loaded: Lease<Loaded>,
     choices: Vec<One>,
     /// How many of them, one after the other, have the same prompt.
     per_prompt: usize,
@@ -56,9 +60,10 @@ pub struct Generations {
 }
 
 impl Generations {
-    /// Follows `generations`, of which each `per_prompt` have one prompt.
+    /// Follows `generations` of `loaded`, of which each `per_prompt` have one prompt.
     pub fn new(
         state: &Arc<State>,
+        loaded: Lease<Loaded>,
         generations: Vec<Generation>,
         permits: Vec<Permit>,
         per_prompt: usize,
@@ -66,6 +71,7 @@ impl Generations {
         let one = |pair| One { generation: Some(pair), tokens: 0, awaits_prompt: false };
         Generations {
             state: Arc::clone(state),
+            loaded,
             choices: generations.into_iter().zip(permits).map(one).collect(),
             per_prompt: per_prompt.max(1),
             follows: VecDeque::new(),
@@ -202,10 +208,9 @@ impl Generations {
             return Event::Failed(inference_core::Error::Cancelled.into());
         }
         let reason = outcome.finish_reason.clone();
-        self.state.metrics.generated(reason.as_str(), &outcome.metrics);
-        self.state
-            .admission
-            .ended(outcome.metrics.prefill_duration + outcome.metrics.decode_duration);
+        self.state.metrics.generated(self.loaded.name(), reason.as_str(), &outcome.metrics);
+        let time = outcome.metrics.prefill_duration + outcome.metrics.decode_duration;
+        self.loaded.admission().ended(time);
         let metrics = outcome.metrics.clone();
         self.count(index, &metrics);
         Event::End(reason)

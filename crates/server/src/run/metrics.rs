@@ -1,15 +1,18 @@
 //! What is counted, in Prometheus' text format.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use inference_core::{EngineStatus, GenerateMetrics};
+use inference_core::GenerateMetrics;
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
+
+use crate::pool::keeper::{Known, Pool};
+use crate::pool::report::{Report, sum};
 
 /// The media type of [`Metrics::render`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -35,6 +38,14 @@ struct End {
     finish_reason: &'static str,
 }
 
+/// The label of a model.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfModel {
+    model: String,
+}
+
+type ByModel<M> = Family<OfModel, M>;
+
 /// Counts and times of one server.
 pub struct Metrics {
     registry: Registry,
@@ -57,6 +68,17 @@ pub struct Metrics {
     prefix_bytes: Gauge,
     held_bytes: Gauge,
     heartbeat: Seconds,
+    model_loaded: ByModel<Gauge>,
+    model_bytes: ByModel<Gauge>,
+    model_running: ByModel<Gauge>,
+    model_waiting: ByModel<Gauge>,
+    model_waiting_for_load: ByModel<Gauge>,
+    model_loads: ByModel<Counter>,
+    model_load_failures: ByModel<Counter>,
+    model_unloads: ByModel<Counter>,
+    model_generations: ByModel<Counter>,
+    model_prompt_tokens: ByModel<Counter>,
+    model_tokens: ByModel<Counter>,
     /// Open connections.
     pub connections: Gauge,
 }
@@ -86,6 +108,17 @@ impl Default for Metrics {
             prefix_bytes: Gauge::default(),
             held_bytes: Gauge::default(),
             heartbeat: Seconds::default(),
+            model_loaded: Family::default(),
+            model_bytes: Family::default(),
+            model_running: Family::default(),
+            model_waiting: Family::default(),
+            model_waiting_for_load: Family::default(),
+            model_loads: Family::default(),
+            model_load_failures: Family::default(),
+            model_unloads: Family::default(),
+            model_generations: Family::default(),
+            model_prompt_tokens: Family::default(),
+            model_tokens: Family::default(),
             connections: Gauge::default(),
             registry: Registry::default(),
         };
@@ -131,11 +164,37 @@ impl Default for Metrics {
             Unit::Seconds,
             metrics.heartbeat.clone(),
         );
+        metrics.register_models(r);
         Metrics { registry, ..metrics }
     }
 }
 
 impl Metrics {
+    fn register_models(&self, r: &mut Registry) {
+        let gauges = [
+            ("model_loaded", "1 while the model is loaded", &self.model_loaded),
+            ("model_requests_running", "Its generations that run", &self.model_running),
+            ("model_requests_waiting", "Its generations that wait", &self.model_waiting),
+            ("model_load_waiting", "Requests that wait for its load", &self.model_waiting_for_load),
+        ];
+        for (name, help, metric) in gauges {
+            r.register(name, help, metric.clone());
+        }
+        let bytes = self.model_bytes.clone();
+        r.register_with_unit("model_memory", "What its weights take now", Unit::Bytes, bytes);
+        let counters = [
+            ("model_loads", "How often it was loaded", &self.model_loads),
+            ("model_load_failures", "Loads that failed", &self.model_load_failures),
+            ("model_unloads", "How often it was unloaded", &self.model_unloads),
+            ("model_generations", "Its ended generations", &self.model_generations),
+            ("model_prompt_tokens", "Tokens of its prompts", &self.model_prompt_tokens),
+            ("model_generation_tokens", "Tokens that it generated", &self.model_tokens),
+        ];
+        for (name, help, metric) in counters {
+            r.register(name, help, metric.clone());
+        }
+    }
+
     /// A request to `endpoint` was answered after `time`.
     pub fn answered(&self, endpoint: &str, status: u16, time: Duration) {
         let route = Route { endpoint: endpoint.to_owned(), status };
@@ -146,8 +205,12 @@ impl Metrics {
         }
     }
 
-    /// A generation ended by itself.
-    pub fn generated(&self, finish_reason: &'static str, cost: &GenerateMetrics) {
+    /// A generation of `model` ended by itself.
+    pub fn generated(&self, model: &str, finish_reason: &'static str, cost: &GenerateMetrics) {
+        let label = OfModel { model: model.to_owned() };
+        self.model_generations.get_or_create(&label).inc();
+        self.model_prompt_tokens.get_or_create(&label).inc_by(cost.prompt_tokens as u64);
+        self.model_tokens.get_or_create(&label).inc_by(cost.generated_tokens as u64);
         self.generations.get_or_create(&End { finish_reason }).inc();
         self.prompt_tokens.inc_by(cost.prompt_tokens as u64);
         self.cached_tokens.inc_by(cost.cached_prompt_tokens as u64);
@@ -171,18 +234,48 @@ impl Metrics {
         self.cancelled.inc();
     }
 
-    /// All of it as text, with the engine's `status`, of which `waiting` are known to wait.
-    pub fn render(&self, status: &EngineStatus, waiting: usize) -> String {
-        let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    /// All of it as text, with what the engines of `pool` do.
+    pub fn render(&self, pool: &Pool) -> String {
+        let reports = pool.reports();
+        let (status, (_, waiting)) = (sum(reports.iter().map(Report::status)), pool.held());
         self.running.set(signed(status.running as u64));
         self.waiting.set(signed(status.waiting.max(waiting) as u64));
         self.kv_bytes.set(signed(status.kv_bytes));
         self.prefix_bytes.set(signed(status.prefix_cache_bytes));
         self.held_bytes.set(signed(status.held_bytes.unwrap_or(0)));
         self.heartbeat.set(status.heartbeat_age.as_secs_f64());
+        pool.models().iter().zip(&reports).for_each(|(known, report)| self.model(known, report));
         let mut text = String::new();
         // Writing into a string does not fail.
         let _ = text::encode(&mut text, &self.registry);
         text
     }
+
+    fn model(&self, known: &Known, report: &Report) {
+        let label = OfModel { model: known.name.to_string() };
+        let (status, (_, waiting)) = (report.status(), known.admission.held());
+        let bytes = report.bytes.filter(|_| report.model.is_some()).unwrap_or(0);
+        let gauges = [
+            (&self.model_loaded, u64::from(report.model.is_some())),
+            (&self.model_bytes, bytes),
+            (&self.model_running, status.running as u64),
+            (&self.model_waiting, status.waiting.max(waiting) as u64),
+            (&self.model_waiting_for_load, report.waiting as u64),
+        ];
+        for (gauge, value) in gauges {
+            gauge.get_or_create(&label).set(signed(value));
+        }
+        let counters = [
+            (&self.model_loads, report.counts.loads),
+            (&self.model_load_failures, report.counts.failures),
+            (&self.model_unloads, report.counts.unloads),
+        ];
+        for (counter, count) in counters {
+            counter.get_or_create(&label).inner().store(count, Ordering::Relaxed);
+        }
+    }
+}
+
+fn signed(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -1,9 +1,7 @@
 //! Generations and what they need, in no protocol's words: room, text work, the polls of what runs,
 //! and the parts of answers.
 
-pub mod admission;
 pub mod answers;
-pub mod effort;
 pub mod generations;
 pub mod metrics;
 pub mod part;

@@ -1,52 +1,19 @@
 //! What the handlers of one server share.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use inference_core::TextModel;
-use inference_text::answer::Family;
 use tokio::sync::{Semaphore, watch};
 
-use super::admission::Admission;
-use super::effort::Effort;
 use super::metrics::Metrics;
 use crate::config::Config;
 use crate::error::{ApiError, Result};
+use crate::pool::keeper::Pool;
+use crate::pool::models::Models;
 
 /// Bytes of a text that takes milliseconds to read and to tokenize.
 const LONG: usize = 64 << 10;
-
-/// A loaded model and what was found out about it.
-#[derive(Clone)]
-pub struct Loaded {
-    /// The model.
-    pub model: Arc<dyn TextModel>,
-    /// How it writes reasoning and tool calls.
-    pub family: Family,
-    /// Whether its template knows how much to think.
-    pub effort: Effort,
-}
-
-impl Loaded {
-    /// Finds out what a model that was just loaded can do.
-    pub fn new(model: Box<dyn TextModel>) -> Self {
-        let family = Family::probe(model.as_ref());
-        let effort = Effort::probe(model.as_ref());
-        Loaded { model: model.into(), family, effort }
-    }
-}
-
-/// Where a server is in its life.
-#[derive(Clone)]
-pub enum Phase {
-    /// The model is being loaded.
-    Loading,
-    /// Requests are answered.
-    Ready(Loaded),
-    /// What runs is brought to its end, and nothing new is taken.
-    Draining(Option<Loaded>),
-}
 
 /// What the handlers share.
 pub struct State {
@@ -54,11 +21,10 @@ pub struct State {
     pub config: Config,
     /// Counts and times.
     pub metrics: Metrics,
-    /// Room for generations.
-    pub admission: Arc<Admission>,
+    /// The models.
+    pub pool: Arc<Pool>,
     /// When the server was started, in seconds since 1970.
     pub created: u64,
-    phase: Mutex<Phase>,
     /// How many texts are tokenized or rendered at once.
     text_work: Arc<Semaphore>,
     /// How many of them are long, so that short ones need not wait for all of those.
@@ -71,46 +37,21 @@ pub struct State {
 }
 
 impl State {
-    /// The state of a server that loads its model.
-    pub fn new(config: Config) -> Arc<Self> {
+    /// The state of a server that has `models`. Must be called within a tokio runtime.
+    pub fn new(config: Config, models: Models) -> Arc<Self> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Arc::new(State {
-            admission: Admission::new(config.slots, config.limits.waiting),
+            pool: Pool::new(models, config.slots, config.limits.waiting),
             config,
             metrics: Metrics::default(),
             created: now.as_secs(),
-            phase: Mutex::new(Phase::Loading),
             text_work: Arc::new(Semaphore::new(cores.max(2))),
             long_work: Arc::new(Semaphore::new((cores / 2).max(1))),
             cut: watch::Sender::new(false),
             ids: AtomicU64::new(0),
             salt: now.as_nanos() as u64,
         })
-    }
-
-    /// Where the server is in its life.
-    pub fn phase(&self) -> Phase {
-        self.lock().clone()
-    }
-
-    /// The model is loaded. Nothing happens where the server is ending by then.
-    pub fn ready(&self, loaded: Loaded) {
-        let mut phase = self.lock();
-        *phase = match *phase {
-            Phase::Draining(_) => Phase::Draining(Some(loaded)),
-            _ => Phase::Ready(loaded),
-        };
-    }
-
-    /// From now on nothing new is taken.
-    pub fn drain(&self) {
-        let mut phase = self.lock();
-        if let Phase::Ready(loaded) = &*phase {
-            *phase = Phase::Draining(Some(loaded.clone()));
-        } else if matches!(*phase, Phase::Loading) {
-            *phase = Phase::Draining(None);
-        }
     }
 
     /// Ends every generation.
@@ -121,31 +62,6 @@ impl State {
     /// Tells when every generation must end.
     pub fn cuts(&self) -> watch::Receiver<bool> {
         self.cut.subscribe()
-    }
-
-    /// The model, where requests are answered.
-    ///
-    /// # Errors
-    /// 503 while it is loaded and while the server ends.
-    pub fn loaded(&self) -> Result<Loaded> {
-        match self.phase() {
-            Phase::Ready(loaded) => Ok(loaded),
-            Phase::Loading => Err(ApiError::loading()),
-            Phase::Draining(_) => Err(ApiError::draining()),
-        }
-    }
-
-    /// The model, where `asked` names it or names none.
-    ///
-    /// # Errors
-    /// 404 for another name, and as [`loaded`](Self::loaded).
-    pub fn serve(&self, asked: Option<&str>) -> Result<Loaded> {
-        match asked {
-            Some(name) if !self.config.serves(name) => {
-                Err(ApiError::model_not_found(name, &self.config.model))
-            }
-            _ => self.loaded(),
-        }
     }
 
     /// Whether a text of so many bytes takes long to read or to tokenize.
@@ -197,10 +113,6 @@ impl State {
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         format!("{prefix}{:016x}{count:08x}", mixed ^ (mixed >> 31))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Phase> {
-        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -144,8 +144,9 @@ fn more_is_not_told_of_prompts_than_one_answer_can_hold() {
 
 #[test]
 fn a_prompt_that_was_not_told_of_is_not_an_answer() {
+    // Long enough for the answer to leave after the cut.
     let mut server =
-        TestServer::with(Fake::default(), |config| config.timeouts.drain = Duration::ZERO);
+        TestServer::with(Fake::default(), |config| config.timeouts.drain = Duration::from_secs(1));
     server.model.held.store(true, Ordering::SeqCst);
     let body = json!({"prompt": "a", "echo": true, "logprobs": 1});
     let mut client = Client::connect(server.address);

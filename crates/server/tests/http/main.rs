@@ -15,6 +15,7 @@ mod fields;
 mod images;
 mod lifecycle;
 mod limits;
+mod many;
 mod messages;
 mod pictures;
 mod response_fields;
@@ -23,7 +24,9 @@ mod slow;
 mod stored;
 mod tools;
 
+use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
@@ -31,7 +34,10 @@ use client::{Answer, Client};
 use fake_model::{FakeModel as Fake, Seen};
 use inference_core::{Result, TextModel};
 use serde_json::{Value as Json, json};
-use server::{Config, Ended, ServeError, Server};
+use server::{Config, Ended, Models, ServeError, Server};
+
+type Ending = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Running = Pin<Box<dyn Future<Output = Result<Ended, ServeError>>>>;
 
 /// A server in a thread of this process, on a free port.
 pub struct TestServer {
@@ -65,6 +71,24 @@ impl TestServer {
         wait: impl FnOnce() + Send + 'static,
     ) -> Self {
         let model = Arc::clone(&fake.seen);
+        let load = move || {
+            wait();
+            Ok(Box::new(fake) as Box<dyn TextModel>)
+        };
+        TestServer::run(model, change, |server, ends| Box::pin(server.run(load, ends)))
+    }
+
+    /// A server that has `models`, none of them loaded yet.
+    pub fn many(models: Models, change: impl FnOnce(&mut Config)) -> Self {
+        let run = |server: Server, ends| -> Running { Box::pin(server.run_models(models, ends)) };
+        TestServer::run(Arc::default(), change, run)
+    }
+
+    fn run(
+        model: Arc<Seen>,
+        change: impl FnOnce(&mut Config),
+        run: impl FnOnce(Server, Ending) -> Running + Send + 'static,
+    ) -> Self {
         let mut config = Config {
             listen: ([127, 0, 0, 1], 0).into(),
             model: "fake".into(),
@@ -72,7 +96,7 @@ impl TestServer {
         };
         change(&mut config);
         let (told, address) = mpsc::channel();
-        let (shutdown, ends) = tokio::sync::oneshot::channel();
+        let (shutdown, ends) = tokio::sync::oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(2)
@@ -82,11 +106,7 @@ impl TestServer {
             let ended = runtime.block_on(async move {
                 let server = Server::bind(config).await?;
                 let _ = told.send(server.address());
-                let load = move || {
-                    wait();
-                    Ok(Box::new(fake) as Box<dyn TextModel>)
-                };
-                server.run(load, async { drop(ends.await) }).await
+                run(server, Box::pin(async { drop(ends.await) })).await
             });
             runtime.shutdown_background();
             ended

@@ -32,7 +32,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// What the server at `url` has under `name`, or first of all.
+    /// What the server at `url` has under `name`; else the first of its models that is loaded, or the first of all.
     ///
     /// # Errors
     /// No server answers there, it wants another key, or has no such model.
@@ -40,11 +40,17 @@ impl Served {
         let url = url.trim_end_matches('/');
         let url = url.strip_suffix("/v1").unwrap_or(url).to_owned();
         let list = get(&format!("{url}/v1/models"), key)?;
+        let makes_pictures = |model: &Json| {
+            let made = model["output_modalities"].as_array();
+            made.is_some_and(|made| made.iter().all(|kind| kind == "image"))
+        };
         let models = list["data"].as_array().into_iter().flatten();
+        let models = models.filter(|model| !makes_pictures(model));
         let named: Vec<(&str, &Json)> =
             models.filter_map(|model| Some((model["id"].as_str()?, model))).collect();
         let found = match name {
-            None => named.first(),
+            // One that is loaded answers at once.
+            None => named.iter().find(|(_, model)| model["state"] == "loaded").or(named.first()),
             Some(wanted) => {
                 let found = named.iter().find(|(name, _)| *name == wanted);
                 Some(found.ok_or_else(|| {
@@ -110,8 +116,15 @@ impl Server {
         if let Some(name) = name {
             command.args(["--model-name", name]);
         }
-        // The server is for this agent alone, and wants no key of it.
-        for name in ["ML_SERVE_API_KEY", "ML_SERVE_API_KEY_FILE", "ML_SERVE_HOST"] {
+        // The server is for this agent and this model alone, and wants no key of it.
+        for name in [
+            "ML_SERVE_API_KEY",
+            "ML_SERVE_API_KEY_FILE",
+            "ML_SERVE_HOST",
+            "ML_SERVE_MODELS_DIR",
+            "ML_SERVE_PIN",
+            "ML_SERVE_LOAD",
+        ] {
             command.env_remove(name);
         }
         // A group of its own, so that Ctrl-C at the terminal is not for it.

@@ -16,12 +16,13 @@ use super::wire::{Head, MessageWire};
 use crate::error::{ApiError, Names, Result};
 use crate::fields::reader::Reader;
 use crate::http::response::json_response;
+use crate::pool::loaded::Loaded;
 use crate::protocol::conversation::{Conversation, constrain};
 use crate::protocol::generate::{Asked, Delivery, Started, generate};
 use crate::protocol::pictures::Pictures;
 use crate::protocol::request::{Checked, checked};
 use crate::protocol::turns::{conversation_tokens, with_turns_as_taken};
-use crate::run::state::{Loaded, State};
+use crate::run::state::State;
 
 /// The versions of the protocol that clients may name.
 ///
@@ -77,7 +78,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
         count_field: "messages",
         text_field: "messages",
     };
-    let head = Head::new(&state);
+    let head = Head::new(&state, loaded.name());
     generate(&state, &loaded, asked, bytes, move |loaded, asked| {
         let (prompt, generations) = with_turns_as_taken(conversation, |conversation| {
             conversation.start(loaded, asked, most_calls)

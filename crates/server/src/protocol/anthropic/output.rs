@@ -7,8 +7,8 @@ use serde_json::Value as Json;
 use crate::config::Limits;
 use crate::error::{ApiError, Result};
 use crate::fields::reader::Reader;
+use crate::pool::effort::Effort;
 use crate::protocol::conversation::{Conversation, bounded};
-use crate::run::effort::Effort;
 
 /// The least `budget_tokens`.
 const LEAST_BUDGET: usize = 1024;

@@ -21,13 +21,9 @@ pub struct Head {
 }
 
 impl Head {
-    /// The head of a new message.
-    pub fn new(state: &State) -> Head {
-        Head {
-            id: state.id("msg_"),
-            model: state.config.model.clone(),
-            call_id: state.id("toolu_"),
-        }
+    /// The head of a new message of `model`.
+    pub fn new(state: &State, model: &str) -> Head {
+        Head { id: state.id("msg_"), model: model.to_owned(), call_id: state.id("toolu_") }
     }
 }
 

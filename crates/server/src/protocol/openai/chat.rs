@@ -12,11 +12,12 @@ use super::template::conversation;
 use super::{response_format, tables, tool_choice};
 use crate::error::{ApiError, Result};
 use crate::fields::reader::Reader;
+use crate::pool::loaded::Loaded;
 use crate::protocol::conversation::{Calls, Conversation, ToolFields, constrain};
 use crate::protocol::generate::{Started, generate};
 use crate::protocol::pictures::Pictures;
 use crate::protocol::request::{Checked, checked};
-use crate::run::state::{Loaded, State};
+use crate::run::state::State;
 
 /// What errors about tools name.
 const TOOL_FIELDS: ToolFields =
@@ -40,7 +41,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let Chat { conversation, sampling, most_calls } = read(&mut reader, &state, &loaded)?;
     reader.finish()?;
     let Sampling { asked, usage } = sampling;
-    let head = Head::new(&state, "chatcmpl-", usage);
+    let head = Head::new(state.id("chatcmpl-"), loaded.name(), usage);
     let call_ids = (0..asked.per_prompt).map(|_| state.id("call_")).collect();
     let logprobs = if asked.options.logprobs { Logprobs::Told } else { Logprobs::Untold };
     let wire = ChatWire::new(head, call_ids, logprobs);

@@ -152,16 +152,14 @@ mod tests {
     use serde_json::{Value as Json, json};
 
     use super::{ChatWire, Logprobs};
-    use crate::config::Config;
     use crate::protocol::openai::head::Head;
     use crate::protocol::openai::options::UsageEvent;
     use crate::protocol::wire::{Frame, Wire};
     use crate::run::part::{End, Part, Usage};
     use crate::run::said::Said;
-    use crate::run::state::State;
 
     fn wire() -> ChatWire {
-        let head = Head::new(&State::new(Config::default()), "chatcmpl-", UsageEvent::Untold);
+        let head = Head::new("chatcmpl-1".into(), "fake", UsageEvent::Untold);
         ChatWire::new(head, vec!["call_".to_owned()], Logprobs::Untold)
     }
 

@@ -58,7 +58,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     completion.tell_the_end(loaded.model.capabilities());
     let Completion { prompts, sampling, n, echo, logprobs } = completion;
     let Sampling { asked, usage } = sampling;
-    let head = Head::new(&state, "cmpl-", usage);
+    let head = Head::new(state.id("cmpl-"), loaded.name(), usage);
     let most = state.config.limits.prompt_logprobs;
     generate(&state, &loaded, asked, bytes, move |loaded, asked| {
         // The prompt's tokens, where they are told, are its text.

@@ -42,6 +42,7 @@ fn words(kind: Kind) -> (&'static str, Option<&'static str>) {
         Kind::Origin => ("permission_error", "origin_not_allowed"),
         Kind::QueueFull => ("rate_limit_error", "queue_full"),
         Kind::Loading => (SERVER, "model_loading"),
+        Kind::LoadFailed => (SERVER, "model_load_failed"),
         Kind::Draining => (SERVER, "draining"),
         Kind::OutOfMemory => (SERVER, "out_of_memory"),
         Kind::Closed => (SERVER, "closed"),

@@ -6,7 +6,7 @@ use super::options::UsageEvent;
 use crate::error::ApiError;
 use crate::protocol::wire::Frame;
 use crate::run::part::{End, Usage};
-use crate::run::state::{State, now};
+use crate::run::state::now;
 
 /// What keeps a silent stream alive.
 pub const IDLE: Frame = Frame::Comment("waiting");
@@ -21,9 +21,9 @@ pub struct Head {
 }
 
 impl Head {
-    /// The head of a new response, whose id begins with `prefix`.
-    pub fn new(state: &State, prefix: &str, usage: UsageEvent) -> Head {
-        Head { id: state.id(prefix), created: now(), model: state.config.model.clone(), usage }
+    /// The head of the new response `id` of `model`.
+    pub fn new(id: String, model: &str, usage: UsageEvent) -> Head {
+        Head { id, created: now(), model: model.to_owned(), usage }
     }
 
     /// The object of whole answers.

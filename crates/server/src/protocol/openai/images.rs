@@ -14,13 +14,14 @@ use inference_core::{
 use serde_json::{Map, Value as Json, json};
 
 use super::tables;
-use crate::config::ImageService;
 use crate::error::{ApiError, Names, Result};
 use crate::fields::reader::Reader;
 use crate::fields::table::check;
 use crate::http::body;
 use crate::http::form::{self, Part};
 use crate::http::response::json_response;
+use crate::pool::lease::Lease;
+use crate::pool::models::Makes;
 use crate::protocol::own::inspect::CancelOnDrop;
 use crate::protocol::pictures::of_data_url;
 use crate::run::state::{State, blocking, now};
@@ -30,10 +31,10 @@ use crate::run::state::{State, blocking, now};
 /// # Errors
 /// As the documentation of errors has them.
 pub async fn generate(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
-    let service = service(&state)?;
+    state.pool.check_pictures()?;
     let (object, _) = body::object(&state, request).await?;
     let reader = check(&[tables::IMAGES], &state.config.limits, object)?;
-    create(&state, service, reader, Vec::new()).await
+    create(&state, reader, Vec::new()).await
 }
 
 /// Pictures from pictures and words.
@@ -41,17 +42,17 @@ pub async fn generate(Shared(state): Shared<Arc<State>>, request: Request) -> Re
 /// # Errors
 /// As the documentation of errors has them.
 pub async fn edit(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
-    let service = service(&state)?;
+    state.pool.check_pictures()?;
     let tables = [tables::IMAGES, tables::IMAGE_EDITS];
     if let Some(boundary) = form::boundary(request.headers()) {
         let (object, images) = taken(form::parts(&state, request, boundary).await?)?;
         let reader = check(&tables, &state.config.limits, object)?;
-        return create(&state, service, reader, images).await;
+        return create(&state, reader, images).await;
     }
     let (object, _) = body::object(&state, request).await?;
     let mut reader = check(&tables, &state.config.limits, object)?;
     let images = images(&mut reader)?;
-    create(&state, service, reader, images).await
+    create(&state, reader, images).await
 }
 
 /// The fields of a form as JSON has them, and its pictures.
@@ -80,18 +81,6 @@ fn taken(parts: Vec<Part>) -> Result<(Map<String, Json>, Vec<EncodedPicture>)> {
         true => Err(ApiError::value("image", "is missing: send a file")),
         false => Ok((fields, images)),
     }
-}
-
-/// The image model.
-///
-/// # Errors
-/// There is none, or the server is not ready.
-fn service(state: &State) -> Result<&ImageService> {
-    state.loaded()?;
-    state.config.images.as_ref().ok_or_else(|| {
-        let reason = "this server makes no pictures: start it with `ml serve --image-model DIR`";
-        ApiError::unsupported("model", reason)
-    })
 }
 
 /// The pictures of an edit: data URLs, one or several, or objects that have them as `image_url`.
@@ -142,13 +131,11 @@ fn size(reader: &mut Reader) -> Result<[Option<usize>; 2]> {
 /// Makes the pictures that `reader` asks for, one after the other.
 async fn create(
     state: &State,
-    service: &ImageService,
     mut reader: Reader,
     images: Vec<EncodedPicture>,
 ) -> Result<Response> {
-    if let Some(name) = reader.text("model")?.filter(|name| *name != service.name) {
-        return Err(ApiError::model_not_found(&name, &service.name));
-    }
+    let asked = reader.text("model")?;
+    state.pool.names().find(asked.as_deref(), Makes::Pictures)?;
     let prompt = reader.text("prompt")?;
     let [width, height] = size(&mut reader)?;
     let count = reader.count("n")?.unwrap_or(1);
@@ -171,10 +158,11 @@ async fn create(
         reader.text(name)?;
     }
     reader.finish()?;
+    let model = state.pool.image(asked.as_deref()).await?;
     let mut made = Vec::new();
     for index in 0..count as u64 {
         let seed = Some(seed.wrapping_add(index));
-        made.push(one(state, &service.model, ImageRequest { seed, ..request.clone() }).await?);
+        made.push(one(state, &model, ImageRequest { seed, ..request.clone() }).await?);
     }
     Ok(json_response(StatusCode::OK, &answer(&made)))
 }
@@ -182,10 +170,10 @@ async fn create(
 /// One picture with its facts, as a PNG in base64.
 async fn one(
     state: &State,
-    model: &Arc<dyn ImageModel>,
+    model: &Lease<Arc<dyn ImageModel>>,
     request: ImageRequest,
 ) -> Result<(GeneratedImage, String)> {
-    let model = Arc::clone(model);
+    let model = model.clone();
     let work = move || {
         let made = || -> inference_core::Result<_> {
             let image = model.generate(&request)?.finish()?;

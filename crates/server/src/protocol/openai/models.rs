@@ -1,56 +1,86 @@
-//! `GET /v1/models`: the served model, with what it is and what it honours.
+//! `GET /v1/models`: the models, with what each is, what it honours, and whether it is loaded.
 
 use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
-use inference_core::{PictureLimits, PictureTokens, Support, TextModel};
+use inference_core::{
+    Capabilities, ImageModelInfo, ModelInfo, PictureLimits, PictureTokens, Support,
+};
 use serde_json::{Map, Value as Json, json};
 
-use crate::config::ImageService;
-use crate::error::{ApiError, Result};
+use crate::error::Result;
 use crate::http::path::Name;
 use crate::http::response::json_response;
+use crate::pool::keeper::Known;
+use crate::pool::loaded::Any;
+use crate::pool::models::Makes;
+use crate::pool::report::Report;
 use crate::protocol::pictures::sight;
-use crate::run::state::State;
+use crate::run::state::{State, now};
 
-/// All models, of which there is one.
+/// All models.
 ///
 /// # Errors
-/// 503 while the model is loaded and while the server ends.
+/// 503 while the server ends, and before it is ready where no request waits for that.
 pub async fn list(Shared(state): Shared<Arc<State>>) -> Result<Response> {
-    let loaded = state.loaded()?;
-    let model = object(&state, loaded.model.as_ref());
-    let images = state.config.images.as_ref().map(|service| image_object(&state, service));
-    let models: Vec<Json> = [model].into_iter().chain(images).collect();
+    state.pool.check_open()?;
+    let models: Vec<Json> = state.pool.reports().iter().map(|one| object(&state, one)).collect();
     Ok(json_response(StatusCode::OK, &json!({"object": "list", "data": models})))
 }
 
 /// One model.
 ///
 /// # Errors
-/// 404 for a name that is not served, and as [`list`].
+/// 404 for a name that no model has, and as [`list`].
 pub async fn one(Shared(state): Shared<Arc<State>>, Name(name): Name) -> Result<Response> {
-    if let Some(service) = state.config.images.as_ref().filter(|service| service.name == name) {
-        state.loaded()?;
-        return Ok(json_response(StatusCode::OK, &image_object(&state, service)));
-    }
-    if !state.config.serves(&name) {
-        return Err(ApiError::model_not_found(&name, &state.config.model));
-    }
-    let loaded = state.loaded()?;
-    Ok(json_response(StatusCode::OK, &object(&state, loaded.model.as_ref())))
+    let names = state.pool.names();
+    let index = names.get(&name).ok_or_else(|| names.not_found(&name, None))?;
+    state.pool.check_open()?;
+    let reports = state.pool.reports();
+    Ok(json_response(StatusCode::OK, &object(&state, &reports[index])))
 }
 
-/// The model that makes pictures.
-fn image_object(state: &State, service: &ImageService) -> Json {
-    let info = service.model.info();
-    json!({
-        "id": service.name,
+/// A model, and where it is in its life.
+fn object(state: &State, report: &Report) -> Json {
+    let known = &state.pool.models()[report.index];
+    let mut object = json!({
+        "id": &*known.name,
         "object": "model",
         "created": state.created,
         "owned_by": "local",
+        "state": report.state,
+        "bytes": report.bytes.or(known.bytes()),
+        "pinned": report.pinned,
+        "last_used": report.unused.map(|time| now().saturating_sub(time.as_secs())),
+    });
+    if let Some(error) = &report.error {
+        object["error"] = json!(error);
+    }
+    let told = match &report.model {
+        Some(Any::Text(loaded)) => text(loaded.model.info(), loaded.model.capabilities()),
+        Some(Any::Image(model)) => image(model.info()),
+        None => described(known),
+    };
+    if let (Json::Object(object), Json::Object(told)) = (&mut object, told) {
+        object.extend(told);
+    }
+    object
+}
+
+/// What is known of a model that is not loaded.
+fn described(known: &Known) -> Json {
+    match (&known.described, known.makes) {
+        (Some((info, capabilities)), _) => text(info, capabilities),
+        (None, Makes::Pictures) => json!({"output_modalities": ["image"]}),
+        (None, Makes::Text) => json!({}),
+    }
+}
+
+/// A model that makes pictures.
+fn image(info: &ImageModelInfo) -> Json {
+    json!({
         "info": {
             "pipeline": info.pipeline,
             "quant_bits": info.quant_bits,
@@ -66,11 +96,9 @@ fn image_object(state: &State, service: &ImageService) -> Json {
     })
 }
 
-fn object(state: &State, model: &dyn TextModel) -> Json {
-    let info = model.info();
-    let sees = sight(model.capabilities()).is_ok();
-    let features: Map<String, Json> = model
-        .capabilities()
+fn text(info: &ModelInfo, capabilities: &Capabilities) -> Json {
+    let sees = sight(capabilities).is_ok();
+    let features: Map<String, Json> = capabilities
         .iter()
         .map(|(feature, support)| {
             let support = match support {
@@ -81,10 +109,6 @@ fn object(state: &State, model: &dyn TextModel) -> Json {
         })
         .collect();
     json!({
-        "id": state.config.model,
-        "object": "model",
-        "created": state.created,
-        "owned_by": "local",
         "max_model_len": info.context_length,
         "info": {
             "architecture": info.architecture,

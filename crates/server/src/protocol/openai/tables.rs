@@ -19,7 +19,7 @@ const STREAM_OPTIONS: &str = r#"{"type":"object","additionalProperties":false,"p
 
 /// The model that answers.
 pub const MODEL: Field =
-    honoured("model", Kind::Text, "The served model's name. Left out: the served model.");
+    honoured("model", Kind::Text, "The model's name. Left out: the only one that the server has.");
 
 /// How bold draws are.
 pub const TEMPERATURE: Field = honoured(

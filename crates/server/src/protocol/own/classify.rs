@@ -41,12 +41,12 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     options.validate()?;
     loaded.model.capabilities().check_classify(&options)?;
 
-    let permits = state.admission.take(inputs.len(), "input")?;
+    let permits = loaded.admission().take(inputs.len(), "input")?;
     let _cancel = CancelOnDrop(cancel);
-    let model = Arc::clone(&loaded.model);
+    let (model, name) = (Arc::clone(&loaded.model), loaded.name().to_owned());
     let work = move || {
         // Held until the engine is done, even where the client has left.
-        let _permits = permits;
+        let _held = (permits, loaded);
         let mut tokens = 0;
         let inputs = inputs
             .into_iter()
@@ -72,7 +72,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
         "id": state.id("classify-"),
         "object": "list",
         "created": now(),
-        "model": state.config.model,
+        "model": name,
         "data": data,
         "usage": of_usage(Usage { prompt: tokens, ..Usage::default() }),
     });

@@ -34,7 +34,7 @@ impl Drop for CancelOnDrop {
 /// As the documentation of errors has them.
 pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
     let Checked { mut reader, loaded, .. } = checked(&state, request, &[tables::INSPECT]).await?;
-    let model = loaded.model;
+    let model = Arc::clone(&loaded.model);
     let values = reader.bool("values")?.unwrap_or(false);
     let weights = reader.bool("weights")?.unwrap_or(false);
     let layers = reader.ids("layers")?;
@@ -51,11 +51,11 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let options = InspectOptions { layers, weights, cancel: cancel.clone() };
     options.validate()?;
     options.chosen(model.info().num_layers)?;
-    let permits = state.admission.take(1, "prompt")?;
+    let permits = loaded.admission().take(1, "prompt")?;
     let _cancel = CancelOnDrop(cancel.clone());
     let most = state.config.limits.inspect_values;
     let work = move || {
-        let _permits = permits;
+        let _held = (permits, loaded);
         let inspector = model.attention_inspector().ok_or(inference_core::Error::Closed)?;
         let snapshot = inspector.inspect_attention(&prompt, &options)?;
         report(model.as_ref(), &snapshot, values.then_some(most))

@@ -23,7 +23,7 @@ use crate::run::state::State;
 pub async fn tokenize(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
     let tables = &[tables::TEMPLATE, tables::TOKENIZE];
     let Checked { mut reader, loaded, bytes } = checked(&state, request, tables).await?;
-    let model = loaded.model;
+    let model = Arc::clone(&loaded.model);
     let texts = (reader.text("prompt")?, reader.text("content")?);
     let messages = reader.list("messages")?;
     let context = model.info().context_length;
@@ -57,7 +57,7 @@ pub async fn tokenize(Shared(state): Shared<Arc<State>>, request: Request) -> Re
 pub async fn detokenize(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
     let tables = &[tables::DETOKENIZE];
     let Checked { mut reader, loaded, bytes } = checked(&state, request, tables).await?;
-    let model = loaded.model;
+    let model = Arc::clone(&loaded.model);
     let ids = reader.ids("tokens")?.unwrap_or_default();
     reader.finish()?;
     let count = model.info().vocab_size;
@@ -80,7 +80,7 @@ pub async fn apply_template(
 ) -> Result<Response> {
     let tables = &[tables::TEMPLATE, tables::APPLY_TEMPLATE];
     let Checked { mut reader, loaded, bytes } = checked(&state, request, tables).await?;
-    let model = loaded.model;
+    let model = Arc::clone(&loaded.model);
     let items = reader.list("messages")?;
     let items: Vec<Json> = reader.need("messages", items)?;
     let pictures = Pictures::of(&state, model.as_ref());

@@ -20,12 +20,13 @@ use super::wire::{Form, ResponseWire};
 use crate::error::{ApiError, Names, Result};
 use crate::fields::reader::Reader;
 use crate::http::response::json_response;
+use crate::pool::loaded::Loaded;
 use crate::protocol::conversation::{Calls, Conversation, ToolFields, constrain};
 use crate::protocol::generate::{Asked, Delivery, Started, generate};
 use crate::protocol::pictures::Pictures;
 use crate::protocol::request::{Checked, checked};
 use crate::protocol::turns::{conversation_tokens, with_turns_as_taken};
-use crate::run::state::{Loaded, State};
+use crate::run::state::State;
 
 /// What errors about tools name.
 const TOOL_FIELDS: ToolFields =
@@ -58,7 +59,7 @@ pub async fn create(
     let tables = &[tables::CONVERSATION, tables::CREATE];
     let Checked { mut reader, loaded, bytes } = checked(&state, request, tables).await?;
     let stores = stores(&mut reader, &store)?;
-    let echo = Echo::new(&reader, state.id("resp_"), state.config.model.clone(), stores);
+    let echo = Echo::new(&reader, state.id("resp_"), loaded.name().to_owned(), stores);
     for name in ["user", "safety_identifier", "prompt_cache_key", "metadata"] {
         // The response tells them again, and they ask for nothing else.
         reader.take(name);

@@ -5,9 +5,9 @@ use inference_core::{Constraint, Value};
 use crate::config::Limits;
 use crate::error::{ApiError, Result};
 use crate::fields::reader::Reader;
+use crate::pool::effort::Effort;
 use crate::protocol::conversation::Conversation;
 use crate::protocol::openai::response_format::schema;
-use crate::run::effort::Effort;
 
 /// How thoughts are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,158 @@
+//! Several models in one server: what each is called, when it is loaded, and in how much memory.
+
+use std::time::Duration;
+
+use inference_core::{Capabilities, Feature, LoadOptions, ModelInfo, Support};
+use server::{Entry, Makes, Models};
+
+use super::sources::{self, Named, PREFIX_CACHE, Place, Places, image_options};
+use crate::args::ServeArgs;
+use crate::failure::{Failure, Result};
+use crate::output::note;
+
+/// How many requests wait for loads, and for how long, where nothing is asked for.
+const LOAD_QUEUE: usize = 64;
+const LOAD_WAIT: Duration = Duration::from_secs(300);
+
+/// The models of a server, and what follows from them.
+pub struct Several {
+    /// The models.
+    pub models: Models,
+    /// Requests that each of them runs together.
+    pub slots: usize,
+    /// Whether one of them takes pictures.
+    pub sees: bool,
+}
+
+/// Whether several models are meant, or what only several need is asked for.
+pub fn is_meant(args: &ServeArgs) -> bool {
+    let is_named = |given| sources::split(given).0.is_some();
+    args.pool.is_given() || args.models.len() > 1 || args.models.iter().any(|m| is_named(m))
+}
+
+/// The models that `args` ask for. Nothing is loaded yet.
+///
+/// # Errors
+/// A model that is asked for and cannot be described, names that no model has, options for one model alone.
+pub fn choose(args: &ServeArgs) -> Result<Several> {
+    let named = sources::all(args)?;
+    let mut load = args.load.options()?;
+    let texts = named.iter().filter(|one| one.place.makes() == Makes::Text).count();
+    if texts > 1 && args.load.adapter.is_some() {
+        let reason = "--adapter is for one model, and this server has several";
+        return Err(Failure::Usage(reason.to_owned()));
+    }
+    let images = named.len() > texts;
+    if !images && (args.image_keep || args.image_quantise.is_some()) {
+        let reason = "--image-keep and --image-quantise say nothing without a model that makes \
+                      pictures";
+        return Err(Failure::Usage(reason.to_owned()));
+    }
+    let described = named.iter().map(|one| describe(one, &load, args.quiet));
+    let described = described.collect::<Result<Vec<_>>>()?;
+    let can = |feature| {
+        let mut known = described.iter().flatten();
+        known.any(|(_, capabilities)| capabilities.support(feature) == Support::Yes)
+    };
+    let limit = limit(args)?;
+    let mut slots = args.load.parallel.unwrap_or(1);
+    if can(Feature::ParallelSlots) {
+        slots = *load.parallel_slots.get_or_insert(metal_backend::system()?.parallel_slots);
+    }
+    load.prefix_cache = args.prefix_cache;
+    if can(Feature::PrefixCache) {
+        // An eighth of the memory for all of them: what one keeps, another cannot ask back.
+        let share = limit / 8 / texts.max(1) as u64;
+        load.prefix_cache.get_or_insert(PREFIX_CACHE.min(share));
+    }
+    let sees = images || can(Feature::Images);
+    let entries = entries(args, &named, described)?;
+    let places = named.into_iter().map(|one| one.place).collect();
+    let models = Models {
+        entries,
+        loader: Box::new(Places { places, load, images: image_options(args) }),
+        memory: args.pool.models_memory.unwrap_or(limit / 4 * 3),
+        idle: args.pool.idle_unload,
+        waiting: args.pool.load_queue.unwrap_or(LOAD_QUEUE),
+        wait: args.pool.load_wait.unwrap_or(LOAD_WAIT),
+    };
+    Ok(Several { models, slots, sees })
+}
+
+/// Bytes that everything may take.
+fn limit(args: &ServeArgs) -> Result<u64> {
+    let device = metal_backend::system()?.memory_limit_bytes;
+    Ok(args.load.memory_limit.map_or(device, |limit| limit.min(device)))
+}
+
+/// What can be told of a model without loading it. One of a folder that is broken is left in, so that its
+/// requests are told what is wrong with it.
+fn describe(
+    one: &Named,
+    load: &LoadOptions,
+    quiet: bool,
+) -> Result<Option<(ModelInfo, Capabilities)>> {
+    let Place::Text(source) = &one.place else { return Ok(None) };
+    match source.describe(load) {
+        Ok(described) => Ok(Some(described)),
+        Err(failure) if one.is_asked_for => Err(failure),
+        Err(failure) => {
+            if !quiet {
+                note(format_args!("{}: {failure}", one.name));
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// The table's entries.
+fn entries(
+    args: &ServeArgs,
+    named: &[Named],
+    described: Vec<Option<(ModelInfo, Capabilities)>>,
+) -> Result<Vec<Entry>> {
+    let known = || {
+        let names: Vec<_> = named.iter().map(|one| format!("`{}`", one.name)).collect();
+        names.join(", ")
+    };
+    let check = |flag: &str, name: &str| match named.iter().any(|one| one.name == name) {
+        true => Ok(()),
+        false => {
+            let reason = format!("{flag}: there is no model `{name}`; there are {}", known());
+            Err(Failure::Usage(reason))
+        }
+    };
+    args.pool.pin.iter().try_for_each(|name| check("--pin", name))?;
+    args.pool.at_start.iter().try_for_each(|name| check("--load", name))?;
+    let mut aliases: Vec<(&str, &str)> = Vec::new();
+    for alias in &args.model_alias {
+        match (alias.split_once('='), named) {
+            (Some((alias, name)), _) if named.iter().any(|one| one.name == name) => {
+                aliases.push((alias, name));
+            }
+            (None, [only]) => aliases.push((alias, &only.name)),
+            _ => {
+                let reason = format!(
+                    "--model-alias {alias}: with several models, write ALIAS=NAME, where NAME is one \
+                     of {}",
+                    known()
+                );
+                return Err(Failure::Usage(reason));
+            }
+        }
+    }
+    let has = |names: &[String], name: &str| names.iter().any(|other| other == name);
+    let entry = |(one, described): (&Named, _)| {
+        let of_this = aliases.iter().filter(|(_, name)| *name == one.name);
+        Entry {
+            aliases: of_this.map(|(alias, _)| (*alias).to_owned()).collect(),
+            makes: one.place.makes(),
+            // A model alone is loaded as it always is.
+            at_start: named.len() == 1 || has(&args.pool.at_start, &one.name),
+            pinned: has(&args.pool.pin, &one.name),
+            described,
+            ..Entry::text(&one.name)
+        }
+    };
+    Ok(named.iter().zip(described).map(entry).collect())
+}

@@ -1,0 +1,227 @@
+//! The models that `ml serve` is told of: which there are, what each is called, and how it is loaded.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use inference_core::{ImageLoadOptions, LoadOptions, ModelKind, discover};
+use server::{Loader, Makes, Model};
+
+use crate::args::ServeArgs;
+use crate::failure::{Failure, Result};
+use crate::names;
+use crate::source::Source;
+
+/// Bytes for earlier prompts where the backend keeps them and nothing else is asked for: it gives
+/// them back when a request needs them.
+pub const PREFIX_CACHE: u64 = 1 << 30;
+
+/// Where a model is.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// A model that answers in text.
+    Text(Source),
+    /// The folder of one that makes pictures.
+    Image(PathBuf),
+}
+
+impl Place {
+    /// What it makes.
+    pub fn makes(&self) -> Makes {
+        match self {
+            Place::Text(_) => Makes::Text,
+            Place::Image(_) => Makes::Pictures,
+        }
+    }
+
+    fn of(source: Source) -> Place {
+        match source.image_folder() {
+            Some(folder) => Place::Image(folder.to_owned()),
+            None => Place::Text(source),
+        }
+    }
+}
+
+/// A model and its name.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// The name under which it is served.
+    pub name: String,
+    /// Where it is.
+    pub place: Place,
+    /// It was named by itself, so that it must be there.
+    pub is_asked_for: bool,
+}
+
+/// The models of `--model`, `--models-dir` and `--image-model`, in this order.
+///
+/// # Errors
+/// A folder that cannot be listed or holds no model, a name that is not in the cache, two models of one name.
+pub fn all(args: &ServeArgs) -> Result<Vec<Named>> {
+    let mut all = Vec::new();
+    for model in &args.models {
+        all.push(named(model)?);
+    }
+    if let Some(folder) = &args.pool.models_dir {
+        all.extend(in_folder(folder)?);
+    } else if all.is_empty() {
+        let source = Source::of(None)?;
+        all.push(Named {
+            name: source.served_name(),
+            place: Place::of(source),
+            is_asked_for: true,
+        });
+    }
+    if let Some(model) = &args.image_model {
+        let folder = names::folder(model)?;
+        let name = file_name(model).unwrap_or_else(|| "image".to_owned());
+        all.push(Named { name, place: Place::Image(folder), is_asked_for: true });
+    }
+    if let (Some(name), [only]) = (&args.model_name, all.as_mut_slice()) {
+        only.name = name.clone();
+    } else if args.model_name.is_some() {
+        let reason = "--model-name is for one model: with several, write --model NAME=MODEL";
+        return Err(Failure::Usage(reason.to_owned()));
+    }
+    let mut seen = BTreeMap::new();
+    for Named { name, place, .. } in &all {
+        if let Some(other) = seen.insert(name, place) {
+            return Err(Failure::Usage(format!(
+                "two models are called `{name}` ({} and {}): give one another name by \
+                 --model NAME=MODEL",
+                shown(other),
+                shown(place)
+            )));
+        }
+    }
+    Ok(all)
+}
+
+/// `MODEL` or `NAME=MODEL`. What is there as a whole is a folder, whatever its name has in it.
+pub fn split(given: &Path) -> (Option<&str>, &Path) {
+    let text = given.to_str().filter(|_| !given.exists());
+    match text.and_then(|text| text.split_once('=')) {
+        Some((name, model)) if !name.is_empty() => (Some(name), Path::new(model)),
+        _ => (None, given),
+    }
+}
+
+fn named(given: &Path) -> Result<Named> {
+    let (name, model) = split(given);
+    let source = Source::of(Some(model))?;
+    if let Source::Folder(folder) = &source
+        && !folder.is_dir()
+    {
+        return Err(Failure::Other(format!("--model: there is no folder {}", folder.display())));
+    }
+    let name = name.map_or_else(|| source.served_name(), str::to_owned);
+    Ok(Named { name, place: Place::of(source), is_asked_for: true })
+}
+
+/// The model folders directly under `folder`.
+fn in_folder(folder: &Path) -> Result<Vec<Named>> {
+    let found = discover(folder)?.into_iter().filter(|found| found.path != folder);
+    let named = |found: inference_core::DiscoveredModel| {
+        let place = match found.kind {
+            ModelKind::Text => Place::Text(Source::Folder(found.path.clone())),
+            ModelKind::Image => Place::Image(found.path.clone()),
+            _ => return None,
+        };
+        Some(Named { name: file_name(&found.path)?, place, is_asked_for: false })
+    };
+    let models: Vec<_> = found.filter_map(named).collect();
+    if models.is_empty() {
+        return Err(Failure::Usage(format!(
+            "--models-dir: no folder in {} has a config.json and .safetensors files",
+            folder.display()
+        )));
+    }
+    Ok(models)
+}
+
+fn file_name(path: &Path) -> Option<String> {
+    path.file_name().map(|name| name.to_string_lossy().into_owned())
+}
+
+fn shown(place: &Place) -> String {
+    match place {
+        Place::Text(source) => source.name(),
+        Place::Image(folder) => folder.display().to_string(),
+    }
+}
+
+/// How image models are loaded.
+pub fn image_options(args: &ServeArgs) -> ImageLoadOptions {
+    ImageLoadOptions {
+        backend: args.load.backend.clone(),
+        quantize: args.image_quantise,
+        memory_limit: args.load.memory_limit,
+        threads: args.load.threads,
+        queue_limit: Some(args.limits.queue),
+        keep_components: args.image_keep,
+        ..ImageLoadOptions::default()
+    }
+}
+
+/// Loads models from their places.
+pub struct Places {
+    /// Where each model is.
+    pub places: Vec<Place>,
+    /// How models for text are loaded.
+    pub load: LoadOptions,
+    /// How models that make pictures are loaded.
+    pub images: ImageLoadOptions,
+}
+
+impl Loader for Places {
+    fn needs(&self, index: usize) -> inference_core::Result<u64> {
+        match &self.places[index] {
+            Place::Text(source) => {
+                let described = source.describe(&self.load).map_err(Failure::into_contract)?;
+                Ok(described.0.weight_bytes)
+            }
+            Place::Image(folder) => {
+                let info = metal_backend::describe_image_model(folder, &self.images)?;
+                let bytes = info.components.iter().map(|component| component.weight_bytes);
+                // Components that are not kept are read one after the other.
+                Ok(if self.images.keep_components { bytes.sum() } else { bytes.max().unwrap_or(0) })
+            }
+        }
+    }
+
+    fn load(&self, index: usize) -> inference_core::Result<Model> {
+        match &self.places[index] {
+            Place::Text(source) => {
+                let loaded = source.load(&self.load, true).map_err(Failure::into_contract)?;
+                Ok(Model::Text(loaded))
+            }
+            Place::Image(folder) => {
+                metal_backend::register()?;
+                let loaded = inference_core::load_image_model(folder, &self.images)?;
+                Ok(Model::Image(Arc::from(loaded)))
+            }
+        }
+    }
+
+    fn dropped(&self) {
+        metal_backend::give_back();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::split;
+
+    #[test]
+    fn a_name_stands_before_the_model_unless_the_whole_is_a_folder() {
+        assert_eq!(split(Path::new("a/b")), (None, Path::new("a/b")));
+        assert_eq!(split(Path::new("small=a/b")), (Some("small"), Path::new("a/b")));
+        assert_eq!(split(Path::new("=a/b")), (None, Path::new("=a/b")));
+        let folder = tempfile::tempdir().unwrap();
+        let odd = folder.path().join("a=b");
+        std::fs::create_dir(&odd).unwrap();
+        assert_eq!(split(&odd), (None, odd.as_path()));
+    }
+}

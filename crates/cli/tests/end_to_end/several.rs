@@ -1,0 +1,167 @@
+//! `ml serve` with several models.
+
+use std::fs;
+use std::path::Path;
+use std::process::Child;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::serve::{request, serve, wait_until_ready};
+use crate::{FOX, finish, interrupt, ml, text};
+
+const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/demo-model");
+const BRUSH: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../metal-backend/tests/fixtures/images/z_image");
+
+/// The status and the body of an answer.
+fn ask(address: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let answer = request(address, method, path, &body);
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer}"));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap();
+    (status, serde_json::from_str(body).unwrap_or_else(|_| panic!("{answer}")))
+}
+
+fn get(address: &str, path: &str) -> Value {
+    ask(address, "GET", path, &Value::Null).1
+}
+
+fn says(address: &str, model: &str) -> String {
+    let messages = json!([{"role": "user", "content": FOX}]);
+    let body = json!({"model": model, "messages": messages, "max_tokens": 8, "temperature": 0});
+    let (status, answer) = ask(address, "POST", "/v1/chat/completions", &body);
+    assert_eq!(status, 200, "{answer}");
+    answer["choices"][0]["message"]["content"].as_str().unwrap().to_owned()
+}
+
+/// The models' names and states.
+fn states(address: &str) -> Vec<(String, String)> {
+    let list = get(address, "/v1/models");
+    let word = |model: &Value, field: &str| model[field].as_str().unwrap().to_owned();
+    let models = list["data"].as_array().unwrap().iter();
+    models.map(|model| (word(model, "id"), word(model, "state"))).collect()
+}
+
+fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+    expected.iter().map(|(name, state)| ((*name).to_owned(), (*state).to_owned())).collect()
+}
+
+fn end(child: Child) -> String {
+    interrupt(&child);
+    let (code, _, error) = finish(child);
+    assert_eq!(code, Some(0), "{error}");
+    error
+}
+
+/// A folder of models: one that works, and one whose config is cut off.
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["fox", "broken"] {
+        let model = folder.path().join(name);
+        fs::create_dir(&model).unwrap();
+        for file in fs::read_dir(Path::new(DEMO)).unwrap().map(|entry| entry.unwrap().path()) {
+            if file.is_file() {
+                fs::copy(&file, model.join(file.file_name().unwrap())).unwrap();
+            }
+        }
+    }
+    fs::write(folder.path().join("broken/config.json"), "{").unwrap();
+    fs::create_dir(folder.path().join("notes")).unwrap();
+    folder
+}
+
+#[test]
+fn models_of_text_and_of_pictures_are_loaded_when_they_are_named() {
+    let (a, b) = (format!("a={DEMO}"), format!("b={DEMO}"));
+    let (child, address) =
+        serve(&["--model", &a, "--model", &b, "--image-model", BRUSH, "--backend", "cpu"]);
+    wait_until_ready(&address);
+    let unloaded = [("a", "unloaded"), ("b", "unloaded"), ("z_image", "unloaded")];
+    assert_eq!(states(&address), pairs(&unloaded));
+    // What a model is, is told before it is loaded.
+    let model = get(&address, "/v1/models/a");
+    assert!(model["max_model_len"].as_u64() > Some(0), "{model}");
+    assert!(model["bytes"].as_u64() > Some(1 << 20), "{model}");
+    let said = says(&address, "b");
+    assert_eq!(
+        states(&address),
+        pairs(&[("a", "unloaded"), ("b", "loaded"), ("z_image", "unloaded")])
+    );
+    assert_eq!(says(&address, "a"), said);
+    let body = json!({"model": "z_image", "prompt": "a fox", "size": "32x32", "steps": 1});
+    let (status, picture) = ask(&address, "POST", "/v1/images/generations", &body);
+    assert_eq!(status, 200, "{picture}");
+    assert_eq!(picture["size"], "32x32");
+    assert_eq!(states(&address), pairs(&[("a", "loaded"), ("b", "loaded"), ("z_image", "loaded")]));
+    let chat = json!({"model": "z_image", "messages": [{"role": "user", "content": "hi"}]});
+    let (status, error) = ask(&address, "POST", "/v1/chat/completions", &chat);
+    assert_eq!(status, 404, "{error}");
+    assert!(error["error"]["message"].as_str().unwrap().contains("images/generations"), "{error}");
+    end(child);
+}
+
+#[test]
+fn a_folder_of_models_is_served_and_a_broken_one_tells_what_is_wrong_with_it() {
+    let folder = folder();
+    let path = folder.path().to_str().unwrap();
+    let (child, address) =
+        serve(&["--models-dir", path, "--load", "fox", "--model-alias", "gpt-4=fox", "--quiet"]);
+    wait_until_ready(&address);
+    assert_eq!(states(&address), pairs(&[("broken", "unloaded"), ("fox", "loaded")]));
+    assert_eq!(says(&address, "gpt-4"), says(&address, "fox"));
+    let chat = json!({"model": "broken", "messages": [{"role": "user", "content": "hi"}]});
+    let (status, error) = ask(&address, "POST", "/v1/chat/completions", &chat);
+    assert_eq!((status, &error["error"]["code"]), (503, &json!("model_load_failed")));
+    assert!(error["error"]["message"].as_str().unwrap().contains("config.json"), "{error}");
+    assert_eq!(states(&address)[0].1, "failed");
+    end(child);
+
+    let started = ml(&["serve", "--port", "0", "--models-dir", path, "--pin", "broken", "--quiet"]);
+    let error = text(&started.stderr);
+    assert_eq!(started.status.code(), Some(1), "{error}");
+    assert!(error.contains("`broken`") && error.contains("config.json"), "{error}");
+}
+
+#[test]
+fn a_model_alone_is_loaded_at_the_start_whatever_else_is_asked_for() {
+    let (child, address) = serve(&["--model", DEMO, "--idle-unload", "1h"]);
+    wait_until_ready(&address);
+    assert_eq!(states(&address), pairs(&[("demo-model", "loaded")]));
+    // It needs no name, as ever.
+    let body = json!({"prompt": "Once", "max_tokens": 1});
+    assert_eq!(ask(&address, "POST", "/v1/completions", &body).0, 200);
+    end(child);
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_before_anything_is_loaded() {
+    let empty = tempfile::tempdir().unwrap();
+    let empty = empty.path().to_str().unwrap();
+    let (a, b) = (format!("a={DEMO}"), format!("b={DEMO}"));
+    for (arguments, expected) in [
+        (vec!["--model", DEMO, "--model", DEMO], "two models are called `demo-model`"),
+        (vec!["--model", &a, "--pin", "x"], "--pin: there is no model `x`; there are `a`"),
+        (vec!["--model", &a, "--load", "x"], "--load: there is no model `x`"),
+        (vec!["--model", &a, "--model", &b, "--model-name", "x"], "--model-name is for one model"),
+        (vec!["--model", &a, "--model", &b, "--model-alias", "x"], "write ALIAS=NAME"),
+        (vec!["--model", &a, "--model", &b, "--adapter", empty], "--adapter is for one model"),
+        (vec!["--models-dir", empty], "--models-dir: no folder in"),
+        (vec!["--model", &a, "--image-keep"], "without a model that makes pictures"),
+        (vec!["--image-keep"], "without --image-model"),
+        (vec!["--idle-unload", "soon"], "expected a time such as 90s"),
+    ] {
+        let all: Vec<_> = ["serve", "--port", "0"].into_iter().chain(arguments).collect();
+        let output = ml(&all);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{all:?}: {error}");
+        assert!(error.contains(expected), "{all:?}: {error}");
+    }
+    let small = ml(&["serve", "--port", "0", "--model", &a, "--models-memory", "1MiB", "--quiet"]);
+    let error = text(&small.stderr);
+    assert_eq!(small.status.code(), Some(1), "{error}");
+    assert!(error.contains("1.0 MiB free") && error.contains("--models-memory"), "{error}");
+    let missing = ml(&["serve", "--port", "0", "--model", &a, "--model", "b=no/such/model"]);
+    assert_eq!(missing.status.code(), Some(1), "{}", text(&missing.stderr));
+    assert!(text(&missing.stderr).contains("no/such/model"));
+}

@@ -1,0 +1,269 @@
+//! Drives the table of models: loads and unloads on threads that may wait, and hands out leases.
+
+mod turns;
+mod work;
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use inference_core::{Capabilities, ModelInfo};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, oneshot};
+
+use super::admission::Admission;
+use super::lease::Lease;
+use super::loaded::{Any, Loaded};
+use super::models::{LoadFailure, Loader, Makes, Models};
+use super::names::Names;
+use super::report::Report;
+use super::slot::{Failed, Ticket};
+use super::slots::Slots;
+use crate::error::{ApiError, Result};
+
+/// Why one who waited for a model does not get it.
+enum Refused {
+    /// It cannot be loaded.
+    Failed(Failed),
+    /// The server ends.
+    Draining,
+}
+
+type Answer = std::result::Result<Lease<Any>, Refused>;
+
+/// One who waits.
+struct Waiter {
+    answer: oneshot::Sender<Answer>,
+    /// Whether it takes a place of those that may wait.
+    counts: bool,
+}
+
+struct Table {
+    slots: Slots<Any>,
+    waiters: HashMap<Ticket, Waiter>,
+    is_draining: bool,
+}
+
+/// A model of the pool, as far as it does not change.
+pub struct Known {
+    /// The name under which it is served.
+    pub name: Arc<str>,
+    /// What it makes.
+    pub makes: Makes,
+    /// What was found out without loading it.
+    pub described: Option<(ModelInfo, Capabilities)>,
+    /// Room for its generations.
+    pub admission: Arc<Admission>,
+    at_start: bool,
+}
+
+impl Known {
+    /// Bytes that it would take, as far as that is known without loading it.
+    pub fn bytes(&self) -> Option<u64> {
+        self.described.as_ref().map(|(info, _)| info.weight_bytes)
+    }
+}
+
+/// Where a pool is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// What is loaded at the start is being loaded.
+    Loading,
+    /// Requests are answered.
+    Ready,
+    /// What runs is brought to its end, and nothing new is taken.
+    Draining,
+}
+
+/// The models of one server.
+pub struct Pool {
+    models: Vec<Known>,
+    names: Names,
+    loader: Box<dyn Loader>,
+    /// How many may wait, and for how long.
+    waiting: usize,
+    wait: Duration,
+    table: Mutex<Table>,
+    is_ready: AtomicBool,
+    changed: Notify,
+    runtime: Handle,
+}
+
+impl Pool {
+    /// The pool of `models`, each of which runs so many generations together and lets so many more wait.
+    /// Must be called within a tokio runtime.
+    pub fn new(models: Models, slots: usize, waiting: usize) -> Arc<Pool> {
+        let pinned = models.entries.iter().map(|entry| entry.pinned);
+        let slots_of = Slots::new(pinned, models.memory, models.idle);
+        let names = Names::new(&models.entries);
+        let known = |entry: super::models::Entry| Known {
+            name: entry.name.into(),
+            makes: entry.makes,
+            described: entry.described,
+            admission: Admission::new(slots, waiting),
+            at_start: entry.at_start || entry.pinned,
+        };
+        Arc::new(Pool {
+            models: models.entries.into_iter().map(known).collect(),
+            names,
+            loader: models.loader,
+            waiting: models.waiting,
+            wait: models.wait,
+            table: Mutex::new(Table {
+                slots: slots_of,
+                waiters: HashMap::new(),
+                is_draining: false,
+            }),
+            is_ready: AtomicBool::new(false),
+            changed: Notify::new(),
+            runtime: Handle::current(),
+        })
+    }
+
+    /// The models, in the order in which the server was told of them.
+    pub fn models(&self) -> &[Known] {
+        &self.models
+    }
+
+    /// The models' names.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// What each model is at this moment.
+    pub fn reports(&self) -> Vec<Report> {
+        let table = self.lock();
+        let now = Instant::now();
+        let report = |(index, slot)| Report::of(index, slot, table.slots.is_loading(index), now);
+        table.slots.slots().iter().enumerate().map(report).collect()
+    }
+
+    /// Generations that are held now, and how many of them more than run together, of all models.
+    pub fn held(&self) -> (usize, usize) {
+        let add = |(held, waiting), (h, w)| (held + h, waiting + w);
+        self.models.iter().map(|model| model.admission.held()).fold((0, 0), add)
+    }
+
+    /// Where the pool is in its life.
+    pub fn phase(&self) -> Phase {
+        match (self.lock().is_draining, self.is_ready.load(Ordering::Acquire)) {
+            (true, _) => Phase::Draining,
+            (false, true) => Phase::Ready,
+            (false, false) => Phase::Loading,
+        }
+    }
+
+    /// Whether requests are taken.
+    ///
+    /// # Errors
+    /// 503 while the server ends, and before it is ready where no request waits for that.
+    pub fn check_open(&self) -> Result<()> {
+        match self.phase() {
+            Phase::Draining => Err(ApiError::draining()),
+            Phase::Loading if self.wait.is_zero() => Err(ApiError::loading()),
+            Phase::Loading | Phase::Ready => Ok(()),
+        }
+    }
+
+    /// Whether requests for pictures are taken.
+    ///
+    /// # Errors
+    /// As [`check_open`](Self::check_open); 400 where no model makes pictures.
+    pub fn check_pictures(&self) -> Result<()> {
+        self.check_open()?;
+        self.names.check(Makes::Pictures)
+    }
+
+    /// Loads what is loaded at the start; the pool is ready afterwards.
+    ///
+    /// # Errors
+    /// The first model that cannot be loaded, and why.
+    pub async fn start(self: &Arc<Self>) -> std::result::Result<(), (Arc<str>, LoadFailure)> {
+        let mut all = Vec::new();
+        for (index, _) in self.models.iter().enumerate().filter(|(_, model)| model.at_start) {
+            let Ok(waiting) = self.stand::<Infallible>(index, false, |_, _, _| Ok(()));
+            all.push(waiting);
+        }
+        for mut waiting in all {
+            if let Ok(Err(Refused::Failed(failed))) = (&mut waiting.answer).await {
+                return Err((Arc::clone(&self.models[waiting.index].name), failed.why));
+            }
+        }
+        self.is_ready.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// A model for text: the one that `asked` names, or the only one. It is loaded where it is not.
+    ///
+    /// # Errors
+    /// 404 for a name that no model has, 429 where too many wait for models. 503 where this one cannot be
+    /// loaded or takes too long, and while the server ends.
+    pub async fn text(self: &Arc<Self>, asked: Option<&str>) -> Result<Lease<Loaded>> {
+        let lease = self.lease(asked, Makes::Text).await?;
+        let name = lease.name().to_owned();
+        let text = |any| if let Any::Text(loaded) = any { Some(loaded) } else { None };
+        lease.map(text).ok_or_else(|| wrong(&name))
+    }
+
+    /// A model that makes pictures, as [`text`](Self::text).
+    ///
+    /// # Errors
+    /// As [`text`](Self::text).
+    pub async fn image(
+        self: &Arc<Self>,
+        asked: Option<&str>,
+    ) -> Result<Lease<Arc<dyn inference_core::ImageModel>>> {
+        let lease = self.lease(asked, Makes::Pictures).await?;
+        let name = lease.name().to_owned();
+        let image = |any| if let Any::Image(model) = any { Some(model) } else { None };
+        lease.map(image).ok_or_else(|| wrong(&name))
+    }
+
+    /// From now on no model is handed out.
+    pub fn drain(self: &Arc<Self>) {
+        let waiters = self.with(|table, now| {
+            table.is_draining = true;
+            let waiters: Vec<_> = table.waiters.drain().collect();
+            waiters.iter().for_each(|(ticket, _)| table.slots.leave(*ticket, now));
+            waiters
+        });
+        for (_, waiter) in waiters {
+            // One that has left needs no answer.
+            let _ = waiter.answer.send(Err(Refused::Draining));
+        }
+    }
+
+    /// Closes every model that is loaded.
+    pub fn close(&self) {
+        let models = self.lock().slots.models();
+        models.iter().for_each(Any::close);
+    }
+
+    /// Unloads what is idle for too long, for ever.
+    pub async fn unload_idle(self: Arc<Self>) {
+        loop {
+            let next = self.lock().slots.next_tick();
+            let due = async {
+                match next {
+                    Some(at) => tokio::time::sleep_until(at.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = due => self.with(|table, now| table.slots.tick(now)),
+                () = self.changed.notified() => {}
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A loader that gives another kind of model than it was said to.
+fn wrong(name: &str) -> ApiError {
+    ApiError::internal(format!("the model `{name}` was loaded as one of another kind"))
+}

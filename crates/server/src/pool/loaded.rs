@@ -1,0 +1,68 @@
+//! A loaded model, and what was found out about it.
+
+use std::sync::Arc;
+
+use inference_core::{EngineStatus, ImageModel, TextModel};
+use inference_text::answer::Family;
+
+use super::effort::Effort;
+use super::models::Model;
+
+/// A model for text and what was found out about it.
+#[derive(Clone)]
+pub struct Loaded {
+    /// The model.
+    pub model: Arc<dyn TextModel>,
+    /// How it writes reasoning and tool calls.
+    pub family: Family,
+    /// Whether its template knows how much to think.
+    pub effort: Effort,
+}
+
+/// A loaded model of either kind.
+#[derive(Clone)]
+pub enum Any {
+    /// It answers in text.
+    Text(Loaded),
+    /// It makes pictures.
+    Image(Arc<dyn ImageModel>),
+}
+
+impl Any {
+    /// Finds out what a model that was just loaded can do.
+    pub fn new(model: Model) -> Any {
+        match model {
+            Model::Text(model) => {
+                let family = Family::probe(model.as_ref());
+                let effort = Effort::probe(model.as_ref());
+                Any::Text(Loaded { model: model.into(), family, effort })
+            }
+            Model::Image(model) => Any::Image(model),
+        }
+    }
+
+    /// Bytes of its weights; `None` where it does not tell.
+    pub fn weight_bytes(&self) -> Option<u64> {
+        match self {
+            Any::Text(loaded) => Some(loaded.model.info().weight_bytes).filter(|bytes| *bytes > 0),
+            // It reads components as it needs them, so that the loader's count is the better one.
+            Any::Image(_) => None,
+        }
+    }
+
+    /// What its engine does at this moment.
+    pub fn status(&self) -> EngineStatus {
+        match self {
+            Any::Text(loaded) => loaded.model.status(),
+            Any::Image(model) => model.status(),
+        }
+    }
+
+    /// Ends it and gives its memory back.
+    pub fn close(&self) {
+        match self {
+            Any::Text(loaded) => loaded.model.close(),
+            Any::Image(model) => model.close(),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What a server is told of its models, and who loads them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use inference_core::{Capabilities, Error, ImageModel, ModelInfo, TextModel};
+
+/// Loads the models of a server. Its methods may take long: they are called on threads that may wait, one load
+/// at a time.
+pub trait Loader: Send + Sync {
+    /// Bytes that the model of this number in [`Models::entries`] takes once it is loaded. Called before each
+    /// load, so that what does not fit is not begun.
+    ///
+    /// # Errors
+    /// Why it cannot be loaded.
+    fn needs(&self, index: usize) -> inference_core::Result<u64>;
+
+    /// Loads the model of this number in [`Models::entries`].
+    ///
+    /// # Errors
+    /// Why it cannot be loaded.
+    fn load(&self, index: usize) -> inference_core::Result<Model>;
+
+    /// Nothing is left of a model that was loaded. Called after each, so that memory can be given back to the
+    /// system.
+    fn dropped(&self) {}
+}
+
+/// A model that was loaded.
+pub enum Model {
+    /// It answers in text.
+    Text(Box<dyn TextModel>),
+    /// It makes pictures.
+    Image(Arc<dyn ImageModel>),
+}
+
+/// What a model makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Makes {
+    /// Text.
+    Text,
+    /// Pictures.
+    Pictures,
+}
+
+/// A model that a server has, loaded or not.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The name under which it is served.
+    pub name: String,
+    /// Further names for it; `*`: any that no other model has.
+    pub aliases: Vec<String>,
+    /// What it makes.
+    pub makes: Makes,
+    /// It is loaded before the server is ready.
+    pub at_start: bool,
+    /// Once it is loaded it stays.
+    pub pinned: bool,
+    /// What was found out without loading it, where it was.
+    pub described: Option<(ModelInfo, Capabilities)>,
+}
+
+impl Entry {
+    /// A model for text under `name`, which is loaded when a request names it.
+    pub fn text(name: impl Into<String>) -> Entry {
+        Entry {
+            name: name.into(),
+            aliases: Vec::new(),
+            makes: Makes::Text,
+            at_start: false,
+            pinned: false,
+            described: None,
+        }
+    }
+}
+
+/// The models of a server.
+pub struct Models {
+    /// The models.
+    pub entries: Vec<Entry>,
+    /// Who loads them.
+    pub loader: Box<dyn Loader>,
+    /// Bytes that loaded models may take together.
+    pub memory: u64,
+    /// A model that nobody used for so long is unloaded; `None`: only where another needs its memory.
+    pub idle: Option<Duration>,
+    /// How many requests may wait for loads.
+    pub waiting: usize,
+    /// How long each of them waits; none at all where it is zero.
+    pub wait: Duration,
+}
+
+/// Why a model is not loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadFailure {
+    /// Its loader's reason.
+    Error(Error),
+    /// The code that loads it panicked.
+    Panicked,
+}
+
+impl fmt::Display for LoadFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadFailure::Error(error) => error.fmt(f),
+            LoadFailure::Panicked => f.write_str("loading the model failed"),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What is told of the models.
+
+use std::time::{Duration, Instant};
+
+use inference_core::EngineStatus;
+
+use super::loaded::Any;
+use super::slot::{Counts, Slot, Stage};
+
+/// One model at one moment.
+pub struct Report {
+    /// Its number.
+    pub index: usize,
+    /// `loaded`, `loading`, `unloading`, `unloaded` or `failed`.
+    pub state: &'static str,
+    /// Why the last load failed, where it did.
+    pub error: Option<String>,
+    /// Bytes that it takes while it is loaded, as far as it is known.
+    pub bytes: Option<u64>,
+    /// Whether it stays.
+    pub pinned: bool,
+    /// How long ago a request had it last.
+    pub unused: Option<Duration>,
+    /// What became of it so far.
+    pub counts: Counts,
+    /// How many requests wait for it.
+    pub waiting: usize,
+    /// The model, where it is loaded.
+    pub model: Option<Any>,
+}
+
+impl Report {
+    /// What is told at `now` of the model `index` in `slot`.
+    pub fn of(index: usize, slot: &Slot<Any>, is_loading: bool, now: Instant) -> Report {
+        let (state, model, error) = match &slot.stage {
+            Stage::Loaded { model, .. } => ("loaded", Some(model.clone()), None),
+            Stage::Unloading => ("unloading", None, None),
+            _ if is_loading => ("loading", None, None),
+            Stage::Unloaded => ("unloaded", None, None),
+            Stage::Failed(failed) => ("failed", None, Some(failed.why.to_string())),
+        };
+        Report {
+            index,
+            state,
+            error,
+            bytes: slot.bytes,
+            pinned: slot.pinned,
+            unused: slot.used.map(|used| now.saturating_duration_since(used)),
+            counts: slot.counts,
+            waiting: slot.waiters.len(),
+            model,
+        }
+    }
+
+    /// What its engine does; nothing where it is not loaded.
+    pub fn status(&self) -> EngineStatus {
+        self.model.as_ref().map_or_else(EngineStatus::default, Any::status)
+    }
+}
+
+/// What several engines do together.
+pub fn sum(statuses: impl IntoIterator<Item = EngineStatus>) -> EngineStatus {
+    let both = |one: EngineStatus, other: EngineStatus| EngineStatus {
+        running: one.running + other.running,
+        waiting: one.waiting + other.waiting,
+        kv_bytes: one.kv_bytes + other.kv_bytes,
+        prefix_cache_bytes: one.prefix_cache_bytes + other.prefix_cache_bytes,
+        // Each tells of the whole process.
+        held_bytes: one.held_bytes.max(other.held_bytes),
+        heartbeat_age: one.heartbeat_age.max(other.heartbeat_age),
+        ..one
+    };
+    statuses.into_iter().reduce(both).unwrap_or_default()
+}
