@@ -127,7 +127,7 @@ impl Value {
         self.map(shape, move |array| ops::multiply(array, &Array::scalar(number as f32, dtype)?))
     }
 
-    /// The same bytes as numbers of `dtype`, which are so many times as long.
+    /// The bytes read as numbers of `dtype`, which are so many times as long.
     pub fn view(self, dtype: Dtype) -> Value {
         let mut shape = self.shape.clone();
         let times = (dtype.size() / self.dtype.size()) as i32;
