@@ -2,6 +2,7 @@
 
 mod bench;
 mod classify;
+mod embed;
 mod image;
 mod inspect;
 mod launch;
@@ -24,6 +25,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub use bench::{BenchArgs, Bits, Shape};
 pub use classify::ClassifyArgs;
+pub use embed::{EmbedArgs, EmbeddingLoadArgs, RerankArgs, lines};
 pub use image::ImageArgs;
 pub use inspect::InspectArgs;
 pub use launch::{Agent, LaunchArgs};
@@ -80,6 +82,8 @@ impl Cli {
             Some(Command::Classify(args)) => args.load.how.backend.as_deref(),
             Some(Command::Inspect(args)) => args.load.how.backend.as_deref(),
             Some(Command::Image(args)) => args.load.backend.as_deref(),
+            Some(Command::Embed(args)) => args.load.backend.as_deref(),
+            Some(Command::Rerank(args)) => args.load.backend.as_deref(),
             Some(Command::Serve(args)) => args.load.backend.as_deref(),
             Some(Command::Bench(args)) => args.load.how.backend.as_deref(),
             Some(Command::Info(args)) => args.load.how.backend.as_deref(),
@@ -104,6 +108,10 @@ pub enum Command {
     Inspect(Box<InspectArgs>),
     /// Make a picture from words, or edit pictures
     Image(Box<ImageArgs>),
+    /// Make vectors of texts
+    Embed(Box<EmbedArgs>),
+    /// Order documents by how well they fit a query
+    Rerank(Box<RerankArgs>),
     /// Serve one model or several to OpenAI's and Anthropic's clients
     Serve(Box<ServeArgs>),
     /// Start an agent (Claude Code, Codex, opencode) that uses a served model

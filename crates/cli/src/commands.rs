@@ -5,6 +5,7 @@ mod chat;
 mod classify;
 mod completions;
 mod doctor;
+mod embed;
 mod generate;
 mod image;
 mod info;
@@ -15,6 +16,7 @@ mod manual;
 mod models;
 mod pull;
 mod quantise;
+mod rerank;
 mod rm;
 mod serve;
 mod setup;
@@ -39,6 +41,8 @@ pub fn run(cli: Cli) -> Result<()> {
         Some(Command::Classify(args)) => classify::run(&args),
         Some(Command::Inspect(args)) => inspect::run(&args),
         Some(Command::Image(args)) => image::run(&args),
+        Some(Command::Embed(args)) => embed::run(&args),
+        Some(Command::Rerank(args)) => rerank::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Launch(args)) => launch::run(&args),
         Some(Command::Bench(args)) => bench::run(&args),

@@ -57,6 +57,12 @@ impl Source {
         folder.join("model_index.json").is_file().then_some(folder)
     }
 
+    /// Its folder, where that is an embedding model's or a reranker's.
+    pub fn embedding_folder(&self) -> Option<&Path> {
+        let (Source::Folder(folder) | Source::Pulled { folder, .. }) = self else { return None };
+        metal_backend::is_embedding_model(folder).then_some(folder)
+    }
+
     /// How reports call it.
     pub fn name(&self) -> String {
         match self {

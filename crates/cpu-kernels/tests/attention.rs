@@ -106,8 +106,10 @@ impl Case {
         let key = key as i64;
         let start = self.starts.get(row).copied().unwrap_or(0);
         key >= i64::from(start)
-            && (key <= own || !self.causal && self.window.is_none())
-            && self.window.is_none_or(|window| key > own - window as i64)
+            && (key <= own || !self.causal)
+            && self.window.is_none_or(|window| {
+                key > own - window as i64 && (self.causal || key < own + window as i64)
+            })
     }
 
     /// In f64, straight from the definition.

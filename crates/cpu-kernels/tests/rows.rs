@@ -73,7 +73,7 @@ impl Case {
     fn task<'a>(&'a self, out: &'a mut [u8]) -> Rows<'a> {
         let [_, l, n] = self.sizes;
         let step = self.d + 3;
-        let norm = self.weight.as_deref().map(|weight| Norm { weight, eps: EPS });
+        let norm = self.weight.as_deref().map(|weight| Norm::root_mean_square(weight, EPS));
         let rotation = self.turns.as_ref().map(|(_, dims, turns)| Rotation { dims: *dims, turns });
         let x = Heads { data: &self.x, strides: [l * n * step, n * step, step] };
         Rows { dtype: self.dtype, sizes: self.sizes, d: self.d, x, norm, rotation, out }
@@ -160,6 +160,9 @@ fn a_row_alone_is_the_same_row_among_many() {
     }
 }
 
+const GATES: [Activation; 4] =
+    [Activation::Silu, Activation::GeluTanh, Activation::Gelu, Activation::Relu];
+
 /// The function of a gate, from its definition.
 fn activated(activation: Activation, x: f64) -> f64 {
     match activation {
@@ -168,14 +171,63 @@ fn activated(activation: Activation, x: f64) -> f64 {
             let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
             0.5 * x * (1.0 + inner.tanh())
         }
+        Activation::Gelu => {
+            // The density of a normal distribution from 0 to x, by Simpson's rule.
+            let steps = 400;
+            let step = x / f64::from(steps);
+            let density = |i: i32| {
+                let x = step * f64::from(i);
+                (-x * x / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt()
+            };
+            let weight = |i: i32| match i {
+                0 => 1.0,
+                i if i == steps => 1.0,
+                i if i % 2 == 1 => 4.0,
+                _ => 2.0,
+            };
+            let area: f64 = (0..=steps).map(|i| weight(i) * density(i)).sum();
+            x * (0.5 + area * step / 3.0)
+        }
         Activation::Relu => x.max(0.0),
+    }
+}
+
+#[test]
+fn layer_norms_agree_with_the_plain_ones() {
+    for dtype in DTYPES {
+        for (count, d) in [(1, 1), (3, 65), (90, 333)] {
+            let x = values(dtype, count * d, 2.0, d);
+            let [weight, bias] = [3, 7].map(|seed| values(dtype, d, 1.5, seed));
+            for bias in [None, Some(&bias[..])] {
+                let mut expected = Vec::new();
+                for row in 0..count {
+                    let row: Vec<f64> = (0..d).map(|i| value(dtype, &x, row * d + i)).collect();
+                    let mean = row.iter().sum::<f64>() / d as f64;
+                    let squares = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>();
+                    let deviation = (squares / d as f64 + f64::from(EPS)).sqrt();
+                    expected.extend(row.iter().enumerate().map(|(i, x)| {
+                        let bias = bias.map_or(0.0, |bias| value(dtype, bias, i));
+                        (x - mean) / deviation * value(dtype, &weight, i) + bias
+                    }));
+                }
+                for &level in Level::available() {
+                    let mut out = vec![0x55; count * d * dtype.size()];
+                    let norm = Some(Norm { weight: &weight, eps: EPS, is_centred: true, bias });
+                    let x = Heads { data: &x, strides: [0, 0, d] };
+                    let (sizes, out_of) = ([1, 1, count], &mut out[..]);
+                    let task = Rows { dtype, sizes, d, x, norm, rotation: None, out: out_of };
+                    rows_at(level, task).expect("fits");
+                    assert_near(dtype, level, &out, &expected);
+                }
+            }
+        }
     }
 }
 
 #[test]
 fn gates_agree_with_the_plain_ones_over_slices_of_one_matrix() {
     for dtype in DTYPES {
-        for activation in [Activation::Silu, Activation::GeluTanh, Activation::Relu] {
+        for activation in GATES {
             for (count, d) in [(1, 1), (3, 65), (90, 333)] {
                 let both = values(dtype, count * 2 * d, 9.0, d);
                 let half = |first: usize| {
@@ -234,7 +286,7 @@ fn a_gate_holds_at_the_ends_of_its_range() {
     let bytes = |values: &[f32]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
     let (gate, up) = (bytes(&numbers), bytes(&[1.0; 8]));
     for &level in Level::available() {
-        for activation in [Activation::Silu, Activation::GeluTanh, Activation::Relu] {
+        for activation in GATES {
             let mut out = vec![0; 32];
             let [gate, up] = [&gate, &up].map(|data| Heads { data, strides: [0; 3] });
             let (dtype, sizes) = (Dtype::F32, [1; 3]);
@@ -261,7 +313,7 @@ fn sizes_that_do_not_fit_are_refused() {
     };
     refused(&|task| task.x.data = &task.x.data[..task.x.data.len() - 16], "x has");
     refused(&|task| task.sizes[0] = 3, "x has");
-    refused(&|task| task.norm = Some(Norm { weight: &[0; 31], eps: EPS }), "the norm's weight");
+    refused(&|task| task.norm = Some(Norm::root_mean_square(&[0; 31], EPS)), "the norm's weight");
     refused(&|task| task.rotation = Some(Rotation { dims: 10, turns: &[] }), "no rotation of 10");
     refused(&|task| task.rotation = Some(Rotation { dims: 3, turns: &[] }), "no rotation of 3");
     refused(&|task| task.rotation = Some(Rotation { dims: 8, turns: &[0; 95] }), "turns has");

@@ -73,7 +73,7 @@ impl Case {
 
     fn norms(&self) -> Option<[Norm<'_>; 2]> {
         let norms = self.norms.as_ref()?;
-        Some(norms.each_ref().map(|weight| Norm { weight, eps: EPS }))
+        Some(norms.each_ref().map(|weight| Norm::root_mean_square(weight, EPS)))
     }
 
     fn rotation(&self) -> Option<Rotation<'_>> {

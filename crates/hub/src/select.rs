@@ -28,6 +28,10 @@ const TEXTS: [&str; 14] = [
     "processor_config.json",
     "adapter_config.json",
 ];
+/// What embedding models have beside these: the list of their modules, prompts and limits.
+const MODULES: &str = "modules.json";
+const EMBEDDING_TEXTS: [&str; 3] =
+    [MODULES, "config_sentence_transformers.json", "sentence_bert_config.json"];
 /// Adapters have weights without an index.
 const ADAPTERS: [&str; 2] = ["adapters.safetensors", "adapter_model.safetensors"];
 /// The file that says of which components an image model is made, each a folder (diffusers' layout).
@@ -59,10 +63,23 @@ pub fn needed(name: &Name, listing: &Listing, index: Option<&[u8]>) -> Result<Ve
     if weights.is_empty() {
         return Err(Error::NoWeights { name: name.to_string(), found: others(listing) });
     }
-    let is_text =
-        |file: &&File| TEXTS.contains(&&*file.path) || index.is_some() && file.path == INDEX;
+    let has_modules = listing.files.iter().any(|file| file.path == MODULES);
+    let is_text = |file: &&File| {
+        let path = &*file.path;
+        TEXTS.contains(&path)
+            || index.is_some() && path == INDEX
+            || has_modules && (EMBEDDING_TEXTS.contains(&path) || is_of_module(path))
+    };
     let texts = listing.files.iter().filter(is_text).cloned();
     Ok(texts.chain(weights).collect())
+}
+
+/// Whether a file is a module's of sentence-transformers: `2_Dense/model.safetensors`.
+fn is_of_module(path: &str) -> bool {
+    let Some((folder, file)) = path.split_once('/') else { return false };
+    let number = folder.split_once('_').map_or("", |(number, _)| number);
+    let is_numbered = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    is_numbered && ["config.json", "model.safetensors"].contains(&file)
 }
 
 /// The texts and the weights of each component; not those weights that are there in another type too
@@ -164,6 +181,37 @@ mod tests {
             chosen(&paths, None).unwrap(),
             ["config.json", "tokenizer.json", "model.safetensors"]
         );
+    }
+
+    #[test]
+    fn of_an_embedding_model_its_modules_come_too() {
+        let paths = [
+            "1_Pooling/config.json",
+            "2_Dense/config.json",
+            "2_Dense/model.safetensors",
+            "2_Dense/pytorch_model.bin",
+            "config.json",
+            "config_sentence_transformers.json",
+            "model.safetensors",
+            "modules.json",
+            "onnx/config.json",
+            "sentence_bert_config.json",
+        ];
+        let whole: Vec<_> = paths
+            .iter()
+            .filter(|path| {
+                !path.starts_with("onnx")
+                    && !path.ends_with(".bin")
+                    && **path != "model.safetensors"
+            })
+            .chain(&["model.safetensors"])
+            .collect();
+        assert_eq!(
+            chosen(&paths, None).unwrap(),
+            *whole.iter().map(|path| **path).collect::<Vec<_>>()
+        );
+        let without: Vec<_> = paths.into_iter().filter(|path| *path != "modules.json").collect();
+        assert_eq!(chosen(&without, None).unwrap(), ["config.json", "model.safetensors"]);
     }
 
     #[test]

@@ -3,7 +3,10 @@
 use std::fmt;
 use std::path::Path;
 
-use crate::{Error, ImageLoadOptions, ImageModel, LoadOptions, Result, TextModel};
+use crate::{
+    EmbeddingLoadOptions, EmbeddingModel, Error, ImageLoadOptions, ImageModel, LoadOptions, Result,
+    TextModel,
+};
 
 /// What a backend computes on. Where no backend is asked for, the registry tries them in this
 /// order.
@@ -59,6 +62,23 @@ pub trait Backend: Send + Sync {
         Err(Error::Unsupported {
             what: "image models".into(),
             reason: format!("the backend `{}` makes text only", self.name()),
+        })
+    }
+
+    /// Loads the embedding model in the folder at `path`. Calls [`EmbeddingLoadOptions::validate`] first,
+    /// and refuses by name what it does not honour.
+    ///
+    /// # Errors
+    /// As [`load_model`](Self::load_model). A backend that embeds no texts refuses `embedding models`.
+    fn load_embedding_model(
+        &self,
+        path: &Path,
+        options: &EmbeddingLoadOptions,
+    ) -> Result<Box<dyn EmbeddingModel>> {
+        let _ = (path, options);
+        Err(Error::Unsupported {
+            what: "embedding models".into(),
+            reason: format!("the backend `{}` embeds no texts", self.name()),
         })
     }
 }

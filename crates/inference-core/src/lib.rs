@@ -1,5 +1,6 @@
-//! The contract between programs that want text or pictures from a model and the backends that
-//! produce them: [`Backend`], [`TextModel`], [`ImageModel`], options, messages, metrics and errors.
+//! The contract between programs that want text, pictures or vectors from a model and the backends that
+//! produce them: [`Backend`], [`TextModel`], [`ImageModel`], [`EmbeddingModel`], options, messages,
+//! metrics and errors.
 //!
 //! The crate has no dependencies, starts no threads and touches no file but to list folders
 //! ([`discover`]), so a program or a backend can be written, compiled and tested against it on a
@@ -28,6 +29,8 @@ mod backend;
 mod cancel;
 mod capability;
 mod discover;
+mod embedding_model;
+mod embedding_request;
 mod encoded_picture;
 mod error;
 mod generation;
@@ -51,6 +54,10 @@ pub use backend::{Backend, Preference};
 pub use cancel::CancelToken;
 pub use capability::{Capabilities, Feature, Support};
 pub use discover::{DiscoveredModel, ModelKind, discover};
+pub use embedding_model::{EmbeddingModel, EmbeddingModelInfo, Embeddings, PairScores};
+pub use embedding_request::{
+    EmbedInput, EmbedOptions, EmbeddingLoadOptions, Pooling, ScoreOptions, TextPair, Truncate,
+};
 pub use encoded_picture::EncodedPicture;
 pub use error::{Error, Result};
 pub use generation::{FinishReason, Generation, GenerationSender, Outcome, Token, TokenLogprob};
@@ -73,8 +80,8 @@ pub use penalty::PenaltyScope;
 pub use picture_limits::{PictureLimits, PictureTokens};
 pub use prompt::{PlacedPicture, Prompt, PromptPart, RenderedPrompt};
 pub use registry::{
-    Registry, backends, default_backend, get_backend, global, load_image_model, load_model,
-    register,
+    Registry, backends, default_backend, get_backend, global, load_embedding_model,
+    load_image_model, load_model, register,
 };
 pub use results::{BatchResult, ClassifyResult, LabelScore};
 pub use value::Value;

@@ -5,7 +5,10 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::{Backend, Error, ImageLoadOptions, ImageModel, LoadOptions, Result, TextModel};
+use crate::{
+    Backend, EmbeddingLoadOptions, EmbeddingModel, Error, ImageLoadOptions, ImageModel,
+    LoadOptions, Result, TextModel,
+};
 
 /// Backends by name. Programs use the [`global`] one; tests make their own.
 #[derive(Default)]
@@ -92,6 +95,20 @@ impl Registry {
         self.chosen(options.backend.as_deref())?.load_image_model(path, options)
     }
 
+    /// Loads the embedding model at `path` with the backend that `options.backend` names, else with the
+    /// default one.
+    ///
+    /// # Errors
+    /// As [`load_model`](Self::load_model).
+    pub fn load_embedding_model(
+        &self,
+        path: &Path,
+        options: &EmbeddingLoadOptions,
+    ) -> Result<Box<dyn EmbeddingModel>> {
+        options.validate()?;
+        self.chosen(options.backend.as_deref())?.load_embedding_model(path, options)
+    }
+
     /// The backend of that name, else the default one; it is available.
     fn chosen(&self, name: Option<&str>) -> Result<Arc<dyn Backend>> {
         let Some(name) = name else { return self.default_backend() };
@@ -164,4 +181,15 @@ pub fn load_model(path: &Path, options: &LoadOptions) -> Result<Box<dyn TextMode
 /// Those of [`Registry::load_image_model`].
 pub fn load_image_model(path: &Path, options: &ImageLoadOptions) -> Result<Box<dyn ImageModel>> {
     GLOBAL.load_image_model(path, options)
+}
+
+/// [`Registry::load_embedding_model`] on the [`global`] registry.
+///
+/// # Errors
+/// Those of [`Registry::load_embedding_model`].
+pub fn load_embedding_model(
+    path: &Path,
+    options: &EmbeddingLoadOptions,
+) -> Result<Box<dyn EmbeddingModel>> {
+    GLOBAL.load_embedding_model(path, options)
 }

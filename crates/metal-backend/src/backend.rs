@@ -4,13 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use inference_core::{
-    Backend, CancelToken, Capabilities, Error, ImageLoadOptions, ImageModel, ImageModelInfo,
-    LoadOptions, ModelInfo, Preference, Result, TextModel, register as add,
+    Backend, CancelToken, Capabilities, EmbeddingLoadOptions, EmbeddingModel, EmbeddingModelInfo,
+    Error, ImageLoadOptions, ImageModel, ImageModelInfo, LoadOptions, ModelInfo, Preference,
+    Result, TextModel, register as add,
 };
 use mlx_ffi::cpu::Level;
 use mlx_ffi::{Device, memory};
 
+use crate::config::Config;
 use crate::convert::{self, QuantiseOptions, Quantised};
+use crate::embeddings::MlxEmbeddingModel;
 use crate::engine::default_slots;
 use crate::files::ModelFiles;
 use crate::images::MlxImageModel;
@@ -30,6 +33,19 @@ const BACKENDS: [(&str, Device); 3] =
 struct MlxBackend {
     name: &'static str,
     device: Device,
+}
+
+impl MlxBackend {
+    /// Refuses options that name another backend.
+    fn check_name(&self, wanted: Option<&str>) -> Result<()> {
+        match wanted.filter(|other| *other != self.name) {
+            None => Ok(()),
+            Some(other) => {
+                let reason = format!("names `{other}`, and this is `{}`", self.name);
+                Err(Error::InvalidOption { option: "backend", reason })
+            }
+        }
+    }
 }
 
 impl Backend for MlxBackend {
@@ -61,10 +77,7 @@ impl Backend for MlxBackend {
     }
 
     fn load_model(&self, path: &Path, options: &LoadOptions) -> Result<Box<dyn TextModel>> {
-        if let Some(other) = options.backend.as_deref().filter(|other| *other != self.name) {
-            let reason = format!("names `{other}`, and this is `{}`", self.name);
-            return Err(Error::InvalidOption { option: "backend", reason });
-        }
+        self.check_name(options.backend.as_deref())?;
         let files = ModelFiles::Folder(path.to_owned());
         Ok(Box::new(MlxModel::load(engine_options(files, self.device, options)?)?))
     }
@@ -74,13 +87,21 @@ impl Backend for MlxBackend {
         path: &Path,
         options: &ImageLoadOptions,
     ) -> Result<Box<dyn ImageModel>> {
-        if let Some(other) = options.backend.as_deref().filter(|other| *other != self.name) {
-            let reason = format!("names `{other}`, and this is `{}`", self.name);
-            return Err(Error::InvalidOption { option: "backend", reason });
-        }
+        self.check_name(options.backend.as_deref())?;
         options.validate()?;
         let kernels = kernels(self.device)?;
         Ok(Box::new(MlxImageModel::load(path, options, self.device, kernels)?))
+    }
+
+    fn load_embedding_model(
+        &self,
+        path: &Path,
+        options: &EmbeddingLoadOptions,
+    ) -> Result<Box<dyn EmbeddingModel>> {
+        self.check_name(options.backend.as_deref())?;
+        options.validate()?;
+        let kernels = kernels(self.device)?;
+        Ok(Box::new(MlxEmbeddingModel::load(path, options, self.device, kernels)?))
     }
 }
 
@@ -197,6 +218,29 @@ pub fn quantise(
 ) -> Result<Quantised> {
     let device = device(options.backend.as_deref())?;
     Ok(convert::quantise(source, target, options, device, cancel, progress)?)
+}
+
+/// Whether the folder at `path` is that of a model that embeds or scores texts: it has a list of
+/// sentence-transformers' modules, or its architecture encodes texts and generates none.
+pub fn is_embedding_model(path: &Path) -> bool {
+    let files = ModelFiles::Folder(path.to_owned());
+    let text = files.text("config.json").ok().flatten().unwrap_or_default();
+    let config = Config::parse("config.json", &text).ok();
+    let name = config.as_ref().and_then(|config| config.opt_text("model_type").ok().flatten());
+    files.exists("modules.json") || name.is_some_and(models::is_encoder)
+}
+
+/// What can be told of an embedding model's folder without reading its weights.
+///
+/// # Errors
+/// As [`Backend::load_embedding_model`].
+pub fn describe_embedding_model(
+    path: &Path,
+    options: &EmbeddingLoadOptions,
+) -> Result<EmbeddingModelInfo> {
+    options.validate()?;
+    let device = device(options.backend.as_deref())?;
+    MlxEmbeddingModel::describe(path, options, device, kernels(device)?)
 }
 
 /// [`describe`] for a model that lies in the program itself.

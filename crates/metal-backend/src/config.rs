@@ -81,6 +81,13 @@ impl Config {
         config
     }
 
+    /// These keys, where `key` is `flag`.
+    pub fn with_flag(&self, key: &str, flag: bool) -> Config {
+        let mut config = self.clone();
+        config.fields.insert(key.to_owned(), Value::from(flag));
+        config
+    }
+
     /// A config that has this one under `key`, and all of its values beside it.
     pub fn nested(&self, key: &str) -> Config {
         let mut outer = self.clone();

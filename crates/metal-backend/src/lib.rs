@@ -24,6 +24,7 @@ mod backend;
 mod cache;
 mod config;
 mod convert;
+mod embeddings;
 mod engine;
 mod error;
 mod files;
@@ -43,6 +44,7 @@ mod weights;
 
 pub use backend::{
     EmbeddedFiles, System, architectures, cpu_kernels, describe, describe_embedded,
-    describe_image_model, give_back, load_embedded, load_random, quantise, register, system,
+    describe_embedding_model, describe_image_model, give_back, is_embedding_model, load_embedded,
+    load_random, quantise, register, system,
 };
 pub use convert::{Packing, QuantiseOptions, Quantised, Recipe, Rule, packing};

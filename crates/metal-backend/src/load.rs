@@ -43,6 +43,10 @@ pub(crate) struct Description {
 /// A file that is missing, damaged or describes an architecture that is not known.
 pub(crate) fn config(files: &ModelFiles) -> Result<Config> {
     let text = files.required_text("config.json")?;
+    if files.exists("modules.json") {
+        let reason = "lists the modules of an embedding model, which generates no text: use `ml embed`, `ml rerank` or `ml serve --embedding-model`";
+        return Err(load_error(&files.path("modules.json"), reason));
+    }
     let config = Config::parse("config.json", &text);
     config
         .and_then(|config| models::model_type(&config).map(|_| config))

@@ -2,6 +2,7 @@
 
 mod attention;
 mod delta;
+mod encoder;
 mod experts;
 mod kinds;
 mod language;
@@ -21,6 +22,7 @@ use crate::layers::{
 use crate::weights::{Linears, Weights};
 
 pub(crate) use attention::{AttentionParts, NormSpan, Values, sharing};
+pub(crate) use encoder::{EncoderSizes, scores};
 pub(crate) use experts::{ExpertNames, Experts};
 pub(crate) use kinds::{attention_layers, qwen_windows, windows};
 pub(crate) use language::Language;
@@ -331,7 +333,7 @@ pub(crate) fn activation(config: &Config, key: &str, default: Activation) -> Res
         None => Ok(default),
         Some(name) => Activation::from_name(name).ok_or_else(|| {
             Error::model(format!(
-                "config.json: `{key}` is `{name}`, known are silu, gelu_pytorch_tanh"
+                "config.json: `{key}` is `{name}`, known are silu, gelu, gelu_pytorch_tanh"
             ))
         }),
     }

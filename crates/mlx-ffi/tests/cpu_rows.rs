@@ -41,6 +41,24 @@ fn a_norm_is_that_of_mlx_in_any_layout() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_layer_norm_is_that_of_mlx_with_and_without_a_bias() -> Result<()> {
+    for (dtype, tolerance) in TYPES {
+        let [weight, bias] = [normal(&[48], dtype, 1)?, normal(&[48], dtype, 6)?];
+        let x = normal(&[2, 3, 5, 48], dtype, 2)?;
+        for x in [&x, &ops::swap_axes(&x, 0, 2)?] {
+            for bias in [None, Some(&bias)] {
+                let expected = fast::layer_norm(x, Some(&weight), bias, 1e-5)?;
+                assert_alike(&cpu::layer_norm(x, &weight, bias, 1e-5)?, &expected, tolerance)?;
+            }
+        }
+        let short = normal(&[47], dtype, 1)?;
+        assert!(cpu::layer_norm(&x, &short, None, 1e-5).is_err());
+        assert!(cpu::layer_norm(&x, &weight, Some(&short), 1e-5).is_err());
+    }
+    Ok(())
+}
+
 /// Cosines, then sines, of 16 pairs at each position of each row.
 fn turns(firsts: &[i32], l: i32) -> Result<Array> {
     let mut values: Vec<f32> = Vec::new();

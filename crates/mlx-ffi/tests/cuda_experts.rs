@@ -150,6 +150,12 @@ impl Network {
                 let open = ops::multiply(&ops::add(&tanh, &scalar(1.0)?)?, &scalar(0.5)?)?;
                 ops::multiply(&ops::multiply(&gate, &open)?, &up)?
             }
+            ExpertGate::Plain(Activation::Gelu) => {
+                let erf =
+                    ops::erf(&ops::multiply(&gate, &scalar(std::f32::consts::FRAC_1_SQRT_2)?)?)?;
+                let open = ops::multiply(&ops::add(&erf, &scalar(1.0)?)?, &scalar(0.5)?)?;
+                ops::multiply(&ops::multiply(&gate, &open)?, &up)?
+            }
             ExpertGate::Plain(Activation::Relu) => {
                 ops::multiply(&ops::maximum(&gate, &scalar(0.0)?)?, &up)?
             }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use inference_core::ImageModel;
+use inference_core::{EmbeddingModel, ImageModel};
 use subtle::ConstantTimeEq;
 
 /// A key that clients must present. It is never printed.
@@ -49,6 +49,22 @@ impl fmt::Debug for ImageService {
     }
 }
 
+/// A model that embeds texts or scores pairs of them, and its name. Its own queue bounds how many wait
+/// for it.
+#[derive(Clone)]
+pub struct EmbeddingService {
+    /// The name under which it is served.
+    pub name: String,
+    /// The model.
+    pub model: Arc<dyn EmbeddingModel>,
+}
+
+impl fmt::Debug for EmbeddingService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EmbeddingService({})", self.name)
+    }
+}
+
 /// How a server listens, whom it answers, and what it bounds.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -68,6 +84,8 @@ pub struct Config {
     pub local_media_path: Option<PathBuf>,
     /// A model that makes pictures, beside the one for text.
     pub images: Option<ImageService>,
+    /// Models that embed texts or score pairs of them, beside the one for text.
+    pub embeddings: Vec<EmbeddingService>,
     /// How many requests the engine computes together, so that further ones count as waiting.
     pub slots: usize,
     /// Sizes and counts.
@@ -87,6 +105,7 @@ impl Default for Config {
             aliases: Vec::new(),
             local_media_path: None,
             images: None,
+            embeddings: Vec::new(),
             slots: 1,
             limits: Limits::default(),
             timeouts: Timeouts::default(),
@@ -149,8 +168,10 @@ pub struct Limits {
     pub waiting: usize,
     /// Answers to one request: `n` and `best_of`.
     pub choices: usize,
-    /// Prompts or inputs of one request.
+    /// Prompts or inputs of one request to the model for text.
     pub prompts: usize,
+    /// Texts or documents of one request to a model that embeds or scores.
+    pub inputs: usize,
     /// `top_logprobs`, and `logprobs` of completions.
     pub top_logprobs: usize,
     /// Log probabilities of prompts' own tokens, the likeliest ones at their places counted, that
@@ -179,6 +200,7 @@ impl Default for Limits {
             waiting: 64,
             choices: 8,
             prompts: 64,
+            inputs: 2048,
             top_logprobs: 20,
             prompt_logprobs: 1 << 20,
             stop: 16,

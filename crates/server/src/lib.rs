@@ -41,7 +41,7 @@ mod routes;
 mod run;
 mod server;
 
-pub use config::{ApiKey, Config, ConfigError, ImageService, Limits, Timeouts};
+pub use config::{ApiKey, Config, ConfigError, EmbeddingService, ImageService, Limits, Timeouts};
 pub use http::connection::Ended;
 pub use openapi::document as openapi_document;
 pub use pool::models::{Entry, LoadFailure, Loader, Makes, Model, Models};

@@ -16,7 +16,7 @@ use crate::page::{CONTENT_SECURITY_POLICY, PAGE};
 use crate::protocol::anthropic::messages;
 use crate::protocol::error_body;
 use crate::protocol::openai::{chat, completions, embeddings, images, models};
-use crate::protocol::own::{classify, inspect, text};
+use crate::protocol::own::{classify, inspect, rerank, text};
 use crate::protocol::responses::store::Store;
 use crate::protocol::responses::{create, stored};
 use crate::run::state::State;
@@ -43,6 +43,8 @@ pub fn router(state: &Arc<State>) -> Router {
         .route("/v1/responses/{id}/cancel", write(post(stored::cancel)))
         .route("/v1/responses/{id}/input_items", read(get(stored::input_items)))
         .route("/v1/embeddings", write(post(embeddings::create)))
+        .route("/v1/rerank", write(post(rerank::create)))
+        .route("/v2/rerank", write(post(rerank::create)))
         .route("/v1/images/generations", write(post(images::generate)))
         .route("/v1/images/edits", write(post(images::edit)))
         .route("/v1/classify", write(post(classify::create)))

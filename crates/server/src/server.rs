@@ -9,7 +9,7 @@ use std::time::Duration;
 use inference_core::TextModel;
 use tokio::net::TcpListener;
 
-use crate::config::{Config, ConfigError, ImageService};
+use crate::config::{Config, ConfigError, EmbeddingService, ImageService};
 use crate::http::connection::{Connections, Ended};
 use crate::pool::models::{Entry, LoadFailure, Loader, Makes, Model, Models};
 use crate::routes::router;
@@ -157,7 +157,21 @@ pub fn one(
     if let Some(ImageService { name, .. }) = &config.images {
         entries.push(stays(Entry { makes: Makes::Pictures, ..Entry::text(name) }));
     }
-    let loader = One { load: Mutex::new(Some(Box::new(load))), images: config.images.clone() };
+    let images: Vec<_> = config.images.iter().map(|service| Arc::clone(&service.model)).collect();
+    for EmbeddingService { name, model } in &config.embeddings {
+        let makes = Makes::of(model.info());
+        // Any other name that the model for text has stands for the first one of its kind.
+        let is_first = entries.iter().all(|entry| entry.makes != makes);
+        let aliases = if is_first { config.aliases.clone() } else { Vec::new() };
+        entries.push(stays(Entry { makes, aliases, ..Entry::text(name) }));
+    }
+    let images = images.into_iter().map(Model::Image);
+    let embeddings = config.embeddings.iter();
+    let embeddings = embeddings.map(|service| Model::Embedding(Arc::clone(&service.model)));
+    let loader = One {
+        load: Mutex::new(Some(Box::new(load))),
+        others: images.chain(embeddings).map(|model| Mutex::new(Some(model))).collect(),
+    };
     Models {
         entries,
         loader: Box::new(loader),
@@ -173,7 +187,8 @@ type Load = Box<dyn FnOnce() -> inference_core::Result<Box<dyn TextModel>> + Sen
 /// The models of a server with one for text, in the order of their entries.
 struct One {
     load: Mutex<Option<Load>>,
-    images: Option<ImageService>,
+    /// Those that are loaded already.
+    others: Vec<Mutex<Option<Model>>>,
 }
 
 impl Loader for One {
@@ -183,11 +198,12 @@ impl Loader for One {
     }
 
     fn load(&self, index: usize) -> inference_core::Result<Model> {
-        if let (1, Some(service)) = (index, &self.images) {
-            return Ok(Model::Image(Arc::clone(&service.model)));
+        // Each is taken once: it stays.
+        if let Some(other) = index.checked_sub(1).and_then(|index| self.others.get(index)) {
+            let other = other.lock().unwrap_or_else(PoisonError::into_inner).take();
+            return other.ok_or(inference_core::Error::Closed);
         }
         let load = self.load.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Taken once: it stays.
         let load = load.ok_or(inference_core::Error::Closed)?;
         load().map(Model::Text)
     }

@@ -41,7 +41,7 @@ const HOUSES: &[House] = &[House {
         &["models"],
         &["load"],
         &["engine"],
-        &["convert", "model", "images"],
+        &["convert", "embeddings", "images", "model"],
         &["backend"],
         &["parts"],
     ],

@@ -49,6 +49,10 @@ pub struct ServeArgs {
     /// Keep image models' components in memory between pictures, where they fit
     #[arg(long, help_heading = "Pictures")]
     pub image_keep: bool,
+    /// Serve this embedding model or reranker beside the text model: a folder, or ORG/NAME that `ml pull`
+    /// fetched; can be given more than once
+    #[arg(long, value_name = "MODEL", help_heading = "Embeddings")]
+    pub embedding_model: Vec<PathBuf>,
     /// Model folder in MLX or Hugging Face layout, or a name that `ml pull` fetched; more than once for
     /// several, each with a name of its own by NAME=MODEL [env: ML_MODEL] [default: the demo model]
     #[arg(short, long = "model", value_name = "MODEL", help_heading = "Model")]
@@ -168,6 +172,9 @@ pub struct LimitArgs {
     /// Prompts of one request
     #[arg(long, env = "ML_SERVE_MAX_PROMPTS", value_name = "N", default_value_t = 64)]
     pub max_prompts: usize,
+    /// Texts or documents of one request to an embedding model or a reranker
+    #[arg(long, env = "ML_SERVE_MAX_INPUTS", value_name = "N", default_value_t = 2048)]
+    pub max_inputs: usize,
     /// `top_logprobs`, and `logprobs` of completions
     #[arg(long, env = "ML_SERVE_MAX_LOGPROBS", value_name = "N", default_value_t = 20)]
     pub max_logprobs: usize,

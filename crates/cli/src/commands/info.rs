@@ -1,5 +1,7 @@
 //! `ml info`: what a model is and what it honours.
 
+mod embedding;
+
 use inference_core::{
     Capabilities, ImageLoadOptions, ImageModelInfo, LoadOptions, ModelInfo, SpecialToken, Support,
 };
@@ -10,6 +12,7 @@ use crate::bytes;
 use crate::failure::{Failure, Result};
 use crate::output::{print, print_json};
 use crate::source::Source;
+pub use embedding::{EmbeddingFacts, quantization as embedding_quantization};
 
 /// Describes the model that `args` name.
 ///
@@ -25,6 +28,9 @@ pub fn run(args: &InfoArgs) -> Result<()> {
             true => print_json(&ImageDescription { model: source.name(), facts }),
             false => print(&image_text(&source.name(), &info)),
         };
+    }
+    if let Some(folder) = source.embedding_folder() {
+        return embedding::describe(source.name(), folder, &options, args.json);
     }
     let (info, capabilities) = source.describe(&options)?;
     if args.json {

@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 
 use hub::{Cache, Cached, Settings};
 use inference_core::{
-    ImageLoadOptions, ImageModelInfo, LoadOptions, ModelInfo, ModelKind, discover,
+    EmbeddingLoadOptions, EmbeddingModelInfo, ImageLoadOptions, ImageModelInfo, LoadOptions,
+    ModelInfo, ModelKind, discover,
 };
 use serde::Serialize;
 
-use super::info::{Facts, ImageFacts, quantization};
+use super::info::{EmbeddingFacts, Facts, ImageFacts, embedding_quantization, quantization};
 use crate::args::ListArgs;
 use crate::bytes;
 use crate::failure::{Failure, Result};
@@ -61,6 +62,7 @@ struct Listed {
 enum Told {
     Text(Box<ModelInfo>),
     Image(ImageModelInfo),
+    Embedding(Box<EmbeddingModelInfo>),
 }
 
 impl Listed {
@@ -69,6 +71,11 @@ impl Listed {
             ModelKind::Image => {
                 let options = ImageLoadOptions::default();
                 metal_backend::describe_image_model(&path, &options).map(Told::Image)
+            }
+            _ if metal_backend::is_embedding_model(&path) => {
+                let options = EmbeddingLoadOptions::default();
+                metal_backend::describe_embedding_model(&path, &options)
+                    .map(|info| Told::Embedding(Box::new(info)))
             }
             _ => metal_backend::describe(&path, &LoadOptions::default())
                 .map(|(info, _)| Told::Text(Box::new(info))),
@@ -129,6 +136,8 @@ struct Row<'a> {
     facts: Option<Facts>,
     #[serde(flatten)]
     image: Option<ImageFacts>,
+    #[serde(flatten)]
+    embedding: Option<EmbeddingFacts>,
 }
 
 /// What is told of a model in the hub's cache, too.
@@ -161,6 +170,10 @@ impl<'a> Row<'a> {
                 Ok(Told::Image(info)) => Some(ImageFacts::from(info)),
                 _ => None,
             },
+            embedding: match &model.info {
+                Ok(Told::Embedding(info)) => Some(EmbeddingFacts::from(info.as_ref())),
+                _ => None,
+            },
         }
     }
 }
@@ -182,6 +195,14 @@ fn table(models: &[Listed]) -> String {
                     0 => format!("none, {}", info.dtype),
                     bits => format!("{bits} bits"),
                 },
+                label,
+            ],
+            Ok(Told::Embedding(info)) => [
+                size,
+                bytes::parameters(info.num_parameters),
+                info.max_tokens.to_string(),
+                info.architecture.clone(),
+                embedding_quantization(info),
                 label,
             ],
             Ok(Told::Text(info)) => [

@@ -5,10 +5,10 @@ mod sources;
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use inference_core::{Feature, LoadOptions, Support};
-use server::{ApiKey, Config, Exit, ImageService, Limits, Timeouts};
+use server::{ApiKey, Config, EmbeddingService, Exit, ImageService, Limits, Timeouts};
 
 use crate::args::{LogFormat, ServeArgs};
 use crate::failure::{Failure, Result};
@@ -17,7 +17,7 @@ use crate::names;
 use crate::output::note;
 use crate::source::Source;
 use several::Several;
-use sources::{PREFIX_CACHE, image_options};
+use sources::{PREFIX_CACHE, embedding_options, image_options};
 
 /// Bytes of a body of text, and of one with pictures in base64.
 const BODY: u64 = 4 << 20;
@@ -56,6 +56,7 @@ fn serve_one(args: &ServeArgs) -> Result<Exit> {
         model: args.model_name.clone().unwrap_or_else(|| source.served_name()),
         aliases: args.model_alias.clone(),
         images: image_model(args)?,
+        embeddings: embedding_models(args)?,
         ..config(args, load.parallel_slots.unwrap_or(1), body_bytes)?
     };
     log(args.log);
@@ -104,10 +105,29 @@ fn image_model(args: &ServeArgs) -> Result<Option<ImageService>> {
     let folder = names::folder(model)?;
     metal_backend::register()?;
     let loaded = inference_core::load_image_model(&folder, &image_options(args))?;
-    let name = model
-        .file_name()
-        .map_or_else(|| "image".into(), |name| name.to_string_lossy().into_owned());
-    Ok(Some(ImageService { name, model: loaded.into() }))
+    Ok(Some(ImageService { name: last_of(model), model: loaded.into() }))
+}
+
+/// The models that embed or score texts.
+fn embedding_models(args: &ServeArgs) -> Result<Vec<EmbeddingService>> {
+    let mut services: Vec<EmbeddingService> = Vec::new();
+    for model in &args.embedding_model {
+        let folder = names::folder(model)?;
+        metal_backend::register()?;
+        let name = last_of(model);
+        if services.iter().any(|service| service.name == name) {
+            let reason = format!("--embedding-model: two models are called `{name}`");
+            return Err(Failure::Usage(reason));
+        }
+        let model = inference_core::load_embedding_model(&folder, &embedding_options(args))?;
+        services.push(EmbeddingService { name, model: model.into() });
+    }
+    Ok(services)
+}
+
+/// The last part of a folder's path or of a name on the hub: what clients call the model.
+fn last_of(model: &Path) -> String {
+    model.file_name().map_or_else(|| "model".into(), |name| name.to_string_lossy().into_owned())
 }
 
 /// All but the models.
@@ -128,6 +148,7 @@ fn config(args: &ServeArgs, slots: usize, body_bytes: u64) -> Result<Config> {
             waiting: limits.queue,
             choices: limits.max_n,
             prompts: limits.max_prompts,
+            inputs: limits.max_inputs,
             top_logprobs: limits.max_logprobs,
             prompt_logprobs: limits.max_prompt_logprobs,
             stop: limits.max_stop,

@@ -8,6 +8,7 @@ mod channels;
 mod chat;
 mod classify;
 mod constrained;
+mod embed;
 mod files;
 mod generate;
 mod image;

@@ -55,7 +55,8 @@ pub struct Attention<'a> {
     pub starts: &'a [i32],
     /// Whether a query sees only the keys up to its own place.
     pub causal: bool,
-    /// A query sees only this many keys up to its own place, itself included.
+    /// A query sees only this many keys up to its own place, itself included. Where it sees keys behind its
+    /// own place too, it sees as many from its own place on.
     pub window: Option<usize>,
     /// `[b, l, n_heads, dv]`.
     pub out: &'a mut [u8],
@@ -136,7 +137,14 @@ impl Attention<'_> {
             Some(window) => start.max(own.saturating_sub(window)),
             None => start,
         };
-        let end = if self.causal || self.window.is_some() { own } else { self.n };
+        let end = match self.window {
+            _ if self.causal => own,
+            Some(window) => {
+                let last = self.n.saturating_add(query).saturating_add(window);
+                self.n.min(last.saturating_sub(self.l))
+            }
+            None => self.n,
+        };
         start..end.max(start)
     }
 }

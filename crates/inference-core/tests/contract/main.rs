@@ -8,6 +8,7 @@ mod cancellation;
 mod capabilities;
 mod classify;
 mod discovery;
+mod embeddings;
 mod error_texts;
 mod generation;
 mod images;

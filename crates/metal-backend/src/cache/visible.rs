@@ -11,7 +11,8 @@ pub(crate) struct Visible {
     pub starts: Vec<i32>,
     /// Query `i` sees keys up to `n - l + i`; otherwise all.
     pub causal: bool,
-    /// How many keys a query sees at most, up to its own place.
+    /// How many keys a query sees at most, up to its own place. Where it is not `causal`, it sees as many
+    /// from its own place on.
     pub window: Option<i32>,
     /// Queries that see each other's keys as if those came before them, by their numbers in the pass.
     pub spans: Vec<Range<i32>>,
@@ -56,6 +57,9 @@ impl Visible {
         if let Some(window) = self.window {
             let window = Array::from_i32(&[window], &[])?;
             parts.push(ops::less(&queries, &ops::add(&keys, &window)?)?);
+            if !self.causal {
+                parts.push(ops::less(&keys, &ops::add(&queries, &window)?)?);
+            }
         }
         if !self.starts.is_empty() {
             let starts = Array::from_i32(&self.starts, &[self.starts.len() as i32, 1, 1, 1])?;

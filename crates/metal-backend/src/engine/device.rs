@@ -61,6 +61,22 @@ pub(crate) fn bound(device: Device, limit: u64, cache: Option<u64>) -> Result<()
     Ok(())
 }
 
+/// Makes the device this thread's, with so many threads where it is a CPU; how many bytes arrays may take on
+/// it, of which no more than `wanted`.
+///
+/// # Errors
+/// Those of MLX.
+pub(crate) fn begin(device: Device, threads: Option<usize>, wanted: Option<u64>) -> Result<u64> {
+    mlx_ffi::use_device(device)?;
+    if let Some(threads) = threads {
+        mlx_ffi::cpu::set_threads(threads);
+    }
+    let of_device = limit(device)?;
+    let limit = wanted.unwrap_or(of_device).min(of_device);
+    bound(device, limit, None)?;
+    Ok(limit)
+}
+
 /// Lets a GPU's allocator keep what serves a chunk of a prompt that takes `work` bytes: what batches leave
 /// behind as they grow has sizes that nothing asks for again.
 ///

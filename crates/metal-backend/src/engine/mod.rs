@@ -25,6 +25,7 @@ mod shared;
 mod step_clock;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod worker;
 
 pub(crate) use classify::{ClassifyJob, DrawOptions, Scores};
@@ -34,3 +35,4 @@ pub(crate) use job::Job;
 pub(crate) use output::TextState;
 pub(crate) use prompt_logprobs::PromptLogprobs;
 pub(crate) use shared::{Sender as JobSender, default_slots};
+pub(crate) use turns::{Turn, Turns};

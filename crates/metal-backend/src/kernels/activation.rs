@@ -9,6 +9,8 @@ pub(crate) enum Activation {
     Silu,
     /// The tanh form of the Gaussian error linear unit.
     GeluTanh,
+    /// The Gaussian error linear unit: `x / 2 · (1 + erf(x / √2))`.
+    Gelu,
     /// `x` where it is above 0, else 0.
     Relu,
     /// `g · sigmoid(alpha · g)` of the gate and 1 more than what it lets through, both clipped at
@@ -24,6 +26,7 @@ impl Activation {
     pub fn from_name(name: &str) -> Option<Activation> {
         match name {
             "silu" | "swish" => Some(Activation::Silu),
+            "gelu" => Some(Activation::Gelu),
             "gelu_pytorch_tanh" | "gelu_new" => Some(Activation::GeluTanh),
             _ => None,
         }
@@ -45,6 +48,7 @@ impl Activation {
             Activation::Silu => Some(mlx_ffi::Activation::Silu),
             Activation::GeluTanh => Some(mlx_ffi::Activation::GeluTanh),
             Activation::Relu => Some(mlx_ffi::Activation::Relu),
+            Activation::Gelu => Some(mlx_ffi::Activation::Gelu),
             Activation::ClippedSilu { .. } | Activation::SparseGelu { .. } => None,
         }
     }
@@ -57,7 +61,7 @@ impl Activation {
             Activation::ClippedSilu { alpha, limit } => {
                 Some(cuda::ExpertGate::Clipped { alpha, limit })
             }
-            Activation::Relu | Activation::SparseGelu { .. } => None,
+            Activation::Gelu | Activation::Relu | Activation::SparseGelu { .. } => None,
         }
     }
 
@@ -74,6 +78,11 @@ impl Activation {
                 let open = ops::add(&scalar(1.0)?, &ops::tanh(&scaled)?)?;
                 let gelu = ops::multiply(&ops::multiply(&scalar(0.5)?, gate)?, &open)?;
                 ops::multiply(&gelu, up)
+            }
+            Activation::Gelu => {
+                let erf = ops::multiply(gate, &scalar(std::f32::consts::FRAC_1_SQRT_2)?)?;
+                let open = ops::add(&ops::erf(&erf)?, &scalar(1.0)?)?;
+                ops::multiply(&ops::multiply(&ops::multiply(gate, &scalar(0.5)?)?, &open)?, up)
             }
             Activation::Relu => ops::multiply(&ops::maximum(gate, &scalar(0.0)?)?, up),
             Activation::SparseGelu { deviations } => {

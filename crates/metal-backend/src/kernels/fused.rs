@@ -1,6 +1,6 @@
 //! Several operations of a layer as one, where a device has such a kernel.
 
-use mlx_ffi::{Array, cpu, cuda};
+use mlx_ffi::{Array, cpu, cuda, ops};
 
 use super::activation::Activation;
 use super::choice::Kernels;
@@ -89,5 +89,17 @@ impl Kernels {
             }
             _ => activation.gated(&gate.array()?, &up.array()?),
         }
+    }
+
+    /// `activation(x)`, without a gate.
+    pub fn activated(self, activation: Activation, x: &Array) -> mlx_ffi::Result<Array> {
+        if self != Kernels::Cpu {
+            return activation.gated(x, &Array::scalar(1.0, x.dtype())?);
+        }
+        // One row for all, whose values lie side by side, so that nothing is copied.
+        let width = x.shape().last().copied().unwrap_or(0);
+        let row = Array::from_f32(&vec![1.0; width as usize], &[width])?;
+        let ones = ops::broadcast_to(&ops::astype(&row, x.dtype())?, x.shape())?;
+        self.gated(activation, &Columns::all(x.share()?), &Columns::all(ones))
     }
 }

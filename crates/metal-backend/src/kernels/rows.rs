@@ -24,6 +24,24 @@ impl Kernels {
         }
     }
 
+    /// `(x - mean(x)) / √(variance(x) + eps) · weight + bias` over the last dimension, computed in F32;
+    /// `weight` and `bias` are `[size]`.
+    pub fn layer_norm(
+        self,
+        x: &Array,
+        weight: &Array,
+        bias: Option<&Array>,
+        eps: f32,
+    ) -> mlx_ffi::Result<Array> {
+        let mut parts = std::iter::once(weight).chain(bias);
+        match self {
+            Kernels::Cpu if parts.all(|part| part.dtype() == x.dtype()) => {
+                cpu::layer_norm(x, weight, bias, eps)
+            }
+            _ => fast::layer_norm(x, Some(weight), bias, eps),
+        }
+    }
+
     /// The heads of `x`, `[b, l, n * head_dim]`: `[b, n, l, head_dim]`.
     pub fn heads(self, x: &Columns, head_dim: i32) -> mlx_ffi::Result<Array> {
         if self == Kernels::Cpu {

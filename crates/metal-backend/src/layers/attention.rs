@@ -30,6 +30,8 @@ pub(crate) struct AttentionConfig {
     pub window: Option<i32>,
     /// Whether the positions of a picture see each other.
     pub sees_whole: bool,
+    /// Whether a position sees those behind it too: the layer embeds whole texts.
+    pub sees_later: bool,
     pub sharing: Sharing,
 }
 
@@ -66,6 +68,14 @@ pub(crate) struct Attention {
     pub kernels: Kernels,
 }
 
+/// Queries, keys and values of all heads, `[b, l, …]`, and the gate of the output.
+pub(super) struct Projected {
+    pub q: Columns,
+    pub k: Columns,
+    pub v: Columns,
+    pub gate: Option<Array>,
+}
+
 impl Attention {
     /// `x` is `[b, l, hidden_size]`; so is the result, with its `fusion`. Appends `l`
     /// positions to `cache`.
@@ -76,27 +86,14 @@ impl Attention {
         positions: &mut Positions,
         cache: &mut KvCache,
     ) -> Result<Array> {
-        let input = self.gate.input(x, fusion)?;
-        let fusion = Fusion { normed: input.as_ref().or(fusion.normed), ..fusion };
-        let (q, own) = self.qkv.forward(x, fusion)?;
-        let [k, v] = own.ok_or_else(|| mlx_ffi::Error::new("a layer that borrows has a cache"))?;
-        let v = self.normed(v)?;
-        let (q, gate) = self.gate.values(q, input.as_ref())?;
-        let (q, k) = self.qk_norms.projections(q, k)?;
+        let Projected { q, k, v, gate } = self.projected(x, fusion)?;
         let epilogue = fusion.only_epilogue();
         let [_, l, _] = q.of.dims()?;
         if let Some(slot) = self.slot(q.of.dtype(), l, positions, cache)? {
             let out = self.step(&q, &k, &v, slot, positions, cache)?;
             return self.o_proj.forward_fused(&self.gated(out, gate)?, epilogue);
         }
-        let (q_norm, k_norm) = self.qk_norms.heads();
-        let (q, k) = (self.turned(&q, q_norm, positions)?, self.turned(&k, k_norm, positions)?);
-        let (q, k) = self.qk_norms.rotated(q, k)?;
-        let q = match &self.position_scale {
-            None => q,
-            Some(scale) => scale.apply(&q, positions)?,
-        };
-        let v = self.kernels.heads(&v, self.config.head_dim)?;
+        let [q, k, v] = self.placed(&q, &k, &v, positions)?;
         let mut view = cache.update(&k, &v)?;
         if self.config.sees_whole {
             view.visible.spans = positions.spans().to_vec();
@@ -106,6 +103,36 @@ impl Attention {
         }
         let out = self.observed(&q, &k, &view, positions)?;
         self.o_proj.forward_fused(&self.gated(out, gate)?, epilogue)
+    }
+
+    /// Queries, keys and values of `x`, `[b, l, hidden_size]`, before they are split into heads.
+    pub(super) fn projected(&self, x: &Array, fusion: Fusion<'_>) -> Result<Projected> {
+        let input = self.gate.input(x, fusion)?;
+        let fusion = Fusion { normed: input.as_ref().or(fusion.normed), ..fusion };
+        let (q, own) = self.qkv.forward(x, fusion)?;
+        let [k, v] = own.ok_or_else(|| mlx_ffi::Error::new("a layer that borrows has a cache"))?;
+        let v = self.normed(v)?;
+        let (q, gate) = self.gate.values(q, input.as_ref())?;
+        let (q, k) = self.qk_norms.projections(q, k)?;
+        Ok(Projected { q, k, v, gate })
+    }
+
+    /// Heads of queries, keys and values at their positions, `[b, n, l, head_dim]` each.
+    pub(super) fn placed(
+        &self,
+        q: &Columns,
+        k: &Columns,
+        v: &Columns,
+        positions: &mut Positions,
+    ) -> Result<[Array; 3]> {
+        let (q_norm, k_norm) = self.qk_norms.heads();
+        let (q, k) = (self.turned(q, q_norm, positions)?, self.turned(k, k_norm, positions)?);
+        let (q, k) = self.qk_norms.rotated(q, k)?;
+        let q = match &self.position_scale {
+            None => q,
+            Some(scale) => scale.apply(&q, positions)?,
+        };
+        Ok([q, k, self.kernels.heads(v, self.config.head_dim)?])
     }
 
     /// `x`, `[b, l, hidden_size]`, as queries over the keys and values that an earlier layer of the same
@@ -155,7 +182,7 @@ impl Attention {
     }
 
     /// The output `[b, l, n_heads * d]` with its gate.
-    fn gated(&self, out: Array, gate: Option<Array>) -> Result<Array> {
+    pub(super) fn gated(&self, out: Array, gate: Option<Array>) -> Result<Array> {
         match gate {
             None => Ok(out),
             Some(gate) => super::output_gate::apply(&out, &gate, self.config.n_heads),
@@ -197,7 +224,7 @@ impl Attention {
     }
 
     /// Whether the halves of what is rotated are rotated together, as kernels know it.
-    fn has_halves(&self) -> bool {
+    pub(super) fn has_halves(&self) -> bool {
         self.rope.as_ref().is_none_or(|rope| rope.pairs() == RopePairs::Halves)
     }
 
@@ -307,7 +334,12 @@ impl Attention {
     }
 
     /// Queries `[b, n_heads, l, d]` over keys and values: `[b, l, n_heads * d]`.
-    fn attended(&self, q: &Array, view: &View, positions: &mut Positions) -> Result<Array> {
+    pub(super) fn attended(
+        &self,
+        q: &Array,
+        view: &View,
+        positions: &mut Positions,
+    ) -> Result<Array> {
         let (k, v) = (&view.keys, &view.values);
         let has_one_type = k.dtype() == q.dtype() && v.dtype() == q.dtype();
         let Visible { ref starts, causal, window, ref spans } = view.visible;

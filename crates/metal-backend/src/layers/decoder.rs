@@ -1,12 +1,12 @@
 //! The stack of transformer blocks that every architecture here is an instance of.
 
-use mlx_ffi::{Array, Indices, Result, ops};
+use mlx_ffi::{Array, Indices, Result, eval_all, ops};
 
 use super::{
-    Block, Embedding, Fusion, LayerInputs, Linear, Pass, Positions, RmsNorm, Seen, StepCapture,
-    Streams, Tower, Workspace,
+    Block, Embedding, Fusion, LayerInputs, Linear, Mixer, Pass, Positions, RmsNorm, Seen, Sharing,
+    StepCapture, Streams, Texts, Tower, Workspace,
 };
-use crate::cache::{Caches, RopeFactors};
+use crate::cache::{Caches, RopeFactors, State};
 use crate::kernels::Kernels;
 
 /// From hidden states to logits.
@@ -145,9 +145,47 @@ impl Decoder {
         pass.h().share()
     }
 
+    /// `ids`, `[1, l]`, of whole texts to their states behind the last norm, `[1, l, hidden_size]`. Each
+    /// layer is waited for, so that no more than one is held.
+    pub fn encode(&self, ids: &Indices, texts: Texts) -> Result<Array> {
+        let mut pass = self.begin_at(ids, Positions::of_texts(texts))?;
+        for (index, layer) in self.layers.iter().enumerate() {
+            let next = self.layers.get(index + 1).and_then(Block::first_norm);
+            let positions = &mut pass.positions;
+            let mut state = State::Nothing;
+            pass.stream = layer.forward(&pass.stream, None, next, positions, &mut state)?;
+            eval_all(pass.arrays())?;
+        }
+        self.norm.forward(pass.h())
+    }
+
+    /// Why whole texts cannot be encoded by it; `None`: they can.
+    pub fn refuses_texts(&self) -> Option<&'static str> {
+        let is_plain = |block: &Block| match &block.mixer {
+            Mixer::Attention(attention) => {
+                let is_alone = attention.config.sharing == Sharing::Own;
+                is_alone && attention.position_scale.is_none() && attention.has_halves()
+            }
+            _ => false,
+        };
+        if self.layer_inputs.is_some() || self.streams.is_some() {
+            return Some("its layers have inputs or streams of their own");
+        }
+        let all = self.layers.iter().all(is_plain);
+        (!all).then_some("it has layers other than attention to the same text")
+    }
+
     /// Hidden states `[b, l, hidden_size]` to logits `[b, l, vocab_size]`.
     pub fn logits(&self, hidden: &Array) -> Result<Array> {
-        let fusion = Fusion { norm: Some(&self.norm), ..Fusion::default() };
+        self.projected(hidden, Fusion { norm: Some(&self.norm), ..Fusion::default() })
+    }
+
+    /// States behind the last norm, `[b, l, hidden_size]`, to logits `[b, l, vocab_size]`.
+    pub fn logits_of_normed(&self, states: &Array) -> Result<Array> {
+        self.projected(states, Fusion::default())
+    }
+
+    fn projected(&self, hidden: &Array, fusion: Fusion<'_>) -> Result<Array> {
         let logits = match &self.lm_head {
             Head::Tied => self.embed_tokens.project(hidden, fusion)?,
             Head::Own(linear) => linear.forward_fused(hidden, fusion)?,

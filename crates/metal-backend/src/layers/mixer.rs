@@ -81,6 +81,9 @@ impl Mixer {
             (Mixer::Latent(latent), State::Kv(cache)) => {
                 latent.forward(x, fusion, positions, cache)
             }
+            (Mixer::Attention(attention), State::Nothing) if positions.texts().is_some() => {
+                attention.within_texts(x, fusion, positions)
+            }
             (Mixer::Attention(attention), State::Nothing) => {
                 attention.borrowed(x, fusion, positions)
             }

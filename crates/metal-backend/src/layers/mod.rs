@@ -10,6 +10,7 @@ mod delta_net;
 mod delta_projections;
 mod dense_and_moe;
 mod embedding;
+mod encoder;
 mod ending;
 mod experts;
 mod feed_forward;
@@ -40,8 +41,11 @@ mod short_convolution;
 mod side_by_side;
 mod step_offsets;
 mod streams;
+mod text_encoder;
+mod texts;
 mod tower;
 mod weight;
+mod within_texts;
 mod workspace;
 
 pub(crate) use altup::{AltUp, Laurel};
@@ -55,6 +59,7 @@ pub(crate) use delta_projections::{
 };
 pub(crate) use dense_and_moe::DenseAndMoe;
 pub(crate) use embedding::Embedding;
+pub(crate) use encoder::{Encoder, EncoderBlock};
 pub(crate) use ending::{Ending, LayerInput};
 pub(crate) use experts::ExpertLinear;
 pub(crate) use feed_forward::FeedForward;
@@ -84,9 +89,11 @@ pub(crate) use seen::Seen;
 pub(crate) use short_convolution::ShortConvolution;
 pub(crate) use side_by_side::{Multipliers, SideBySide};
 pub(crate) use streams::Streams;
+pub(crate) use text_encoder::{ClassHead, ClassOf, TextEncoder};
+pub(crate) use texts::Texts;
 pub(crate) use tower::{
-    Axes, ClippedLinear, Entry, Exit, GateBy, Look, Merger, Network, PatchPositions, QkvLinears,
-    Tower, TowerAttention, TowerBlock, TowerNorm, TowerRope,
+    Axes, ClippedLinear, Entry, Exit, Look, Merger, Network, PatchPositions, QkvLinears, Tower,
+    TowerAttention, TowerBlock, TowerNorm, TowerRope,
 };
 pub(crate) use weight::Weight;
 pub(crate) use workspace::Workspace;

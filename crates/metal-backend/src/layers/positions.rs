@@ -7,7 +7,7 @@ use std::ops::Range;
 use mlx_ffi::{Array, Result};
 
 use super::step_offsets::{SharedOffsets, SlotOffsets};
-use super::{Observed, Rotation, Seen};
+use super::{Observed, Rotation, Seen, Texts};
 use crate::cache::{Caches, Mask, RopeFactors, Slot, View, Visible};
 
 /// The positions of one pass through the layers: `l` for each row of the batch.
@@ -32,6 +32,8 @@ pub(crate) struct Positions {
     given: Option<Vec<[i32; 3]>>,
     /// Positions that see each other, whatever comes first.
     spans: Vec<Range<i32>>,
+    /// The texts that the positions belong to, where the pass is of whole texts.
+    texts: Option<Texts>,
     /// What layers lend to later ones: the lender's number, what its queries see, and its new keys.
     lent: Vec<(usize, View, Array)>,
 }
@@ -55,8 +57,32 @@ impl Positions {
             observer: None,
             given: None,
             spans: Vec::new(),
+            texts: None,
             lent: Vec::new(),
         }
+    }
+
+    /// The positions of whole texts, one behind the other in one row, which nothing continues.
+    pub fn of_texts(texts: Texts) -> Positions {
+        Positions {
+            offsets: vec![0],
+            each: OnceCell::new(),
+            rope_factors: RopeFactors::Short,
+            lengths: Vec::new(),
+            masks: Vec::new(),
+            cos_sin: Vec::new(),
+            on_device: SharedOffsets::default(),
+            observer: None,
+            given: None,
+            spans: Vec::new(),
+            texts: Some(texts),
+            lent: Vec::new(),
+        }
+    }
+
+    /// The texts of the pass, where it is of whole ones.
+    pub fn texts(&self) -> Option<&Texts> {
+        self.texts.as_ref()
     }
 
     /// The positions of a pass that sees pictures.
@@ -66,7 +92,7 @@ impl Positions {
 
     /// Whether rotations take others than the places.
     pub fn are_given(&self) -> bool {
-        self.given.is_some()
+        self.given.is_some() || self.texts.is_some()
     }
 
     /// Lends what a layer's queries see and its new keys, `[b, n_kv_heads, l, head_dim]`, under a number.
@@ -141,7 +167,9 @@ impl Positions {
         }
         let mut values = Vec::new();
         let mut rows = 1;
-        if let Some(given) = &self.given {
+        if let Some(texts) = &self.texts {
+            texts.push_cos_sin(&rotation, &mut values);
+        } else if let Some(given) = &self.given {
             given.iter().for_each(|position| rotation.push_axes(*position, &mut values));
         } else {
             let same = self.offsets.get(..1).unwrap_or(&[0]);

@@ -16,7 +16,7 @@ pub(crate) use attention::{QkvLinears, TowerAttention};
 pub(crate) use block::{TowerBlock, TowerNorm};
 pub(crate) use entry::{Entry, PatchPositions};
 pub(crate) use exit::{Exit, Merger};
-pub(crate) use network::{ClippedLinear, GateBy, Network};
+pub(crate) use network::{ClippedLinear, Network};
 use turns::Turns;
 pub(crate) use turns::{Axes, TowerRope};
 

@@ -1,6 +1,8 @@
 //! Gemma 3, text only: norms before and behind both halves of a block and over each head, five
 //! layers with a sliding window and positions of their own to each one without.
 
+use serde_json::Value;
+
 use crate::config::Config;
 use crate::error::Result;
 use crate::kernels::Activation;
@@ -35,7 +37,10 @@ pub(super) fn build(config: &Config, w: &Weights, model: &Weights) -> Result<Dec
         Some(pattern) => pattern,
         None => config.opt_size("_sliding_window_pattern")?.unwrap_or(6),
     };
+    let sees_later = config.get("use_bidirectional_attention") == Some(&Value::Bool(true));
     let sliding_window = config.opt_size("sliding_window")?;
+    // Half of it lies before a position, half behind.
+    let sliding_window = sliding_window.map(|size| if sees_later { size / 2 + 1 } else { size });
     let windows = windows(config, shape.num_hidden_layers, sliding_window, |index| {
         (index + 1) % pattern != 0
     })?;
@@ -47,6 +52,7 @@ pub(super) fn build(config: &Config, w: &Weights, model: &Weights) -> Result<Dec
             scale: Some(scalar.powf(-0.5)),
             window: windows[index],
             sees_whole: true,
+            sees_later,
             ..AttentionParts::PLAIN
         };
         let rope = if windows[index].is_some() { &local } else { &global };

@@ -1,7 +1,9 @@
 //! The architectures: one file each, and one line here.
 
+mod bert;
 mod cohere2;
 mod deepseek_v3;
+mod encoders;
 mod ernie4_5_moe;
 mod exaone4;
 mod falcon_h1;
@@ -26,6 +28,7 @@ mod ministral3;
 mod mistral;
 mod mistral3;
 mod mixtral;
+mod modernbert;
 mod muse_glimmer;
 mod nemotron_h;
 mod olmo2;
@@ -41,11 +44,16 @@ mod qwen3_next;
 mod qwen3_vl;
 mod seed_oss;
 mod smollm3;
+mod xlm_roberta;
+
+use serde_json::Value;
 
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::layers::Decoder;
+use crate::layers::{ClassHead, Decoder, TextEncoder};
 use crate::weights::Weights;
+
+pub(crate) use encoders::is_encoder;
 
 /// Builds a model from its config and takes its weights.
 type Load = fn(&Config, &Weights) -> Result<Decoder>;
@@ -115,12 +123,43 @@ pub(crate) const ARCHITECTURES: [&str; REGISTRY.len()] = {
 /// # Errors
 /// An unknown architecture, a config or a tensor that does not fit.
 pub(crate) fn load(config: &Config, weights: &Weights) -> Result<Decoder> {
-    let model_type = model_type(config)?;
-    let (_, load) = REGISTRY
-        .iter()
-        .find(|(name, _)| *name == model_type)
-        .expect("`model_type` returns names of the registry only");
+    let (_, load) = registered(config)?;
+    // Others say here which part of them sees both ways.
+    if config.get("use_bidirectional_attention") == Some(&Value::Bool(true)) {
+        return Err(Error::model(
+            "config.json: `use_bidirectional_attention` is true: the model generates no text, it embeds texts: use `ml embed`",
+        ));
+    }
     load(config, weights)
+}
+
+/// Builds the model of whole texts that `config` describes from `weights`: an encoder, or a decoder whose
+/// layers see each text by itself. The head is there where the checkpoint scores pairs by one.
+///
+/// # Errors
+/// An unknown architecture, a decoder that cannot, a config or a tensor that does not fit.
+pub(crate) fn load_encoder(
+    config: &Config,
+    weights: &Weights,
+) -> Result<(TextEncoder, Option<ClassHead>)> {
+    if let Some(encoder) = encoders::load(config, weights)? {
+        return Ok(encoder);
+    }
+    let (model_type, load) = registered(config)?;
+    let decoder = load(config, weights)?;
+    match decoder.refuses_texts() {
+        None => Ok((TextEncoder::Decoder(Box::new(decoder)), None)),
+        Some(reason) => Err(Error::model(format!(
+            "config.json: architecture `{model_type}` embeds no texts here: {reason}"
+        ))),
+    }
+}
+
+/// The architecture of `config` with its builder.
+fn registered(config: &Config) -> Result<(&'static str, Load)> {
+    let model_type = model_type(config)?;
+    let found = REGISTRY.iter().find(|(name, _)| *name == model_type);
+    Ok(*found.expect("`model_type` returns names of the registry only"))
 }
 
 /// The architecture's name, where it is one of ours.
@@ -132,6 +171,11 @@ pub(crate) fn model_type(config: &Config) -> Result<&'static str> {
         .opt_text("model_type")?
         .ok_or_else(|| Error::model("config.json: key `model_type` is missing"))?;
     ARCHITECTURES.into_iter().find(|known| *known == name).ok_or_else(|| {
+        if is_encoder(name) {
+            return Error::model(format!(
+                "config.json: `{name}` generates no text, it encodes texts: use `ml embed`, `ml rerank` or `ml serve --embedding-model`"
+            ));
+        }
         Error::model(format!(
             "config.json: architecture `{name}` is not known; nearest are {}; known are {}",
             nearest(name).join(", "),

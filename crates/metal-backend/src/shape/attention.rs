@@ -34,6 +34,8 @@ pub(crate) struct AttentionParts {
     pub window: Option<i32>,
     /// Whether the positions of a picture see each other.
     pub sees_whole: bool,
+    /// Whether a position sees those behind it too.
+    pub sees_later: bool,
     /// `q_proj` has a gate of the output behind each head's queries.
     pub output_gate: bool,
     /// What queries are multiplied with as positions grow.
@@ -82,6 +84,7 @@ impl AttentionParts {
         softcap: None,
         window: None,
         sees_whole: false,
+        sees_later: false,
         output_gate: false,
         position_scale: None,
         values: Values::Plain,
@@ -173,6 +176,7 @@ impl Shape {
                 softcap: parts.softcap.map(|softcap| softcap as f32),
                 window: parts.window,
                 sees_whole: parts.sees_whole,
+                sees_later: parts.sees_later,
                 sharing: parts.sharing,
             },
             qkv,

@@ -8,4 +8,4 @@ mod tensors;
 
 pub(crate) use adapter::Adapter;
 pub(crate) use source::{Checkpoint, TensorHeader};
-pub(crate) use tensors::{Fp8Scales, Linears, Weights};
+pub(crate) use tensors::{Fp8Scales, Linears, Totals, Weights};

@@ -15,8 +15,8 @@ pub struct Visible<'a> {
     pub starts: &'a [i32],
     /// Query i sees keys up to n - l + i; otherwise all n.
     pub causal: bool,
-    /// A query sees only the last `window` keys up to its own place (itself included), whether
-    /// `causal` or not; None: all.
+    /// A query sees only the last `window` keys up to its own place, itself included. Where it is not
+    /// `causal`, it sees as many from its own place on. None: all.
     pub window: Option<i32>,
 }
 

@@ -19,6 +19,29 @@ pub fn rms_norm(x: &Array, weight: &Array, eps: f32) -> Result<Array> {
     rows((x, 0), (sizes, d), Some((weight, eps)), None, outcome)
 }
 
+/// `(x - mean(x)) / √(variance(x) + eps) · weight + bias` over the last dimension of at most four, rounded
+/// once. `weight` and `bias` are `[size]`, of the type of `x`.
+///
+/// # Errors
+/// As [`rms_norm`].
+pub fn layer_norm(x: &Array, weight: &Array, bias: Option<&Array>, eps: f32) -> Result<Array> {
+    let (sizes, d) = sizes(x)?;
+    let dtype = kernel_dtype(x.dtype())?;
+    let fits = |part: &&Array| part.shape() == [d as i32] && part.dtype() == x.dtype();
+    let parts = || std::iter::once(weight).chain(bias);
+    if !parts().all(|part| fits(&part)) {
+        return Err(Error::new(format!("rows {x:?}, weight {weight:?}, bias {bias:?} do not fit")));
+    }
+    let outcome = Outcome::row_major(x.dtype(), x.shape());
+    let inputs: Vec<&Array> = std::iter::once(x).chain(parts()).collect();
+    operation(&inputs, Inputs::Strided, outcome, move |inputs, out| {
+        let x = leading(&inputs[0], 0, dtype);
+        let (weight, bias) = (inputs[1].bytes, inputs.get(2).map(|view| view.bytes));
+        let norm = Some(Norm { weight, eps, is_centred: true, bias });
+        cpu_kernels::rows(Rows { dtype, sizes, d, x, norm, rotation: None, out }).map_err(failed)
+    })
+}
+
 /// The heads in `columns` of `x`, `[b, l, …]`, `n · head_dim` many, as `[b, n, l, head_dim]`: each
 /// normed by a weight of `[head_dim]`, then with its first `dims` values rotated in pairs (`i`,
 /// `i + dims / 2`).
@@ -89,7 +112,8 @@ fn rows(
             false => leading(&inputs[0], first, dtype),
         };
         let mut rest = inputs[1..].iter().map(|view| view.bytes);
-        let norm = eps.and_then(|eps| rest.next().map(|weight| Norm { weight, eps }));
+        let norm =
+            eps.and_then(|eps| rest.next().map(|weight| Norm::root_mean_square(weight, eps)));
         let rotation = dims.and_then(|dims| rest.next().map(|turns| Rotation { dims, turns }));
         cpu_kernels::rows(Rows { dtype, sizes, d, x, norm, rotation, out }).map_err(failed)
     })

@@ -47,7 +47,9 @@ pub fn step_attention(step: &Step<'_>) -> Result<[Array; 3]> {
         let mut next = |is_there: bool| if is_there { rest.next() } else { None };
         let weights = [next(eps.is_some()), next(eps.is_some())];
         let norms = match (eps, weights) {
-            (Some(eps), [Some(q), Some(k)]) => Some([q, k].map(|weight| Norm { weight, eps })),
+            (Some(eps), [Some(q), Some(k)]) => {
+                Some([q, k].map(|weight| Norm::root_mean_square(weight, eps)))
+            }
             _ => None,
         };
         let radians = next(turned.is_some());

@@ -34,6 +34,7 @@ pub(super) const fn code(activation: Activation) -> i32 {
         Activation::Silu => 1,
         Activation::GeluTanh => 2,
         Activation::Relu => 3,
+        Activation::Gelu => 5,
     }
 }
 
@@ -72,6 +73,7 @@ pub(super) fn definitions() -> String {
         ("SILU", code(Activation::Silu)),
         ("GELU_TANH", code(Activation::GeluTanh)),
         ("RELU", code(Activation::Relu)),
+        ("GELU", code(Activation::Gelu)),
         ("CLIPPED", CLIPPED),
         ("DENSE", DENSE),
         ("AFFINE", AFFINE),

@@ -167,13 +167,13 @@ impl Pool {
         }
     }
 
-    /// Whether requests for pictures are taken.
+    /// Whether requests for what `makes` says are taken.
     ///
     /// # Errors
-    /// As [`check_open`](Self::check_open); 400 where no model makes pictures.
-    pub fn check_pictures(&self) -> Result<()> {
+    /// As [`check_open`](Self::check_open); 400 where no model makes it.
+    pub fn check_kind(&self, makes: Makes) -> Result<()> {
         self.check_open()?;
-        self.names.check(Makes::Pictures)
+        self.names.check(makes)
     }
 
     /// Loads what is loaded at the start; the pool is ready afterwards.
@@ -219,6 +219,21 @@ impl Pool {
         let name = lease.name().to_owned();
         let image = |any| if let Any::Image(model) = any { Some(model) } else { None };
         lease.map(image).ok_or_else(|| wrong(&name))
+    }
+
+    /// A model that makes vectors or scores, as [`text`](Self::text).
+    ///
+    /// # Errors
+    /// As [`text`](Self::text).
+    pub async fn embedding(
+        self: &Arc<Self>,
+        asked: Option<&str>,
+        makes: Makes,
+    ) -> Result<Lease<Arc<dyn inference_core::EmbeddingModel>>> {
+        let lease = self.lease(asked, makes).await?;
+        let name = lease.name().to_owned();
+        let embedding = |any| if let Any::Embedding(model) = any { Some(model) } else { None };
+        lease.map(embedding).ok_or_else(|| wrong(&name))
     }
 
     /// From now on no model is handed out.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use inference_core::{EngineStatus, ImageModel, TextModel};
+use inference_core::{EmbeddingModel, EngineStatus, ImageModel, TextModel};
 use inference_text::answer::Family;
 
 use super::effort::Effort;
@@ -19,13 +19,15 @@ pub struct Loaded {
     pub effort: Effort,
 }
 
-/// A loaded model of either kind.
+/// A loaded model of any kind.
 #[derive(Clone)]
 pub enum Any {
     /// It answers in text.
     Text(Loaded),
     /// It makes pictures.
     Image(Arc<dyn ImageModel>),
+    /// It embeds texts, or scores pairs of them.
+    Embedding(Arc<dyn EmbeddingModel>),
 }
 
 impl Any {
@@ -38,6 +40,7 @@ impl Any {
                 Any::Text(Loaded { model: model.into(), family, effort })
             }
             Model::Image(model) => Any::Image(model),
+            Model::Embedding(model) => Any::Embedding(model),
         }
     }
 
@@ -47,6 +50,7 @@ impl Any {
             Any::Text(loaded) => Some(loaded.model.info().weight_bytes).filter(|bytes| *bytes > 0),
             // It reads components as it needs them, so that the loader's count is the better one.
             Any::Image(_) => None,
+            Any::Embedding(model) => Some(model.info().weight_bytes).filter(|bytes| *bytes > 0),
         }
     }
 
@@ -55,6 +59,7 @@ impl Any {
         match self {
             Any::Text(loaded) => loaded.model.status(),
             Any::Image(model) => model.status(),
+            Any::Embedding(model) => model.status(),
         }
     }
 
@@ -63,6 +68,7 @@ impl Any {
         match self {
             Any::Text(loaded) => loaded.model.close(),
             Any::Image(model) => model.close(),
+            Any::Embedding(model) => model.close(),
         }
     }
 }

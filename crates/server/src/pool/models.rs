@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use inference_core::{Capabilities, Error, ImageModel, ModelInfo, TextModel};
+use inference_core::{
+    Capabilities, EmbeddingModel, EmbeddingModelInfo, Error, ImageModel, ModelInfo, TextModel,
+};
 
 /// Loads the models of a server. Its methods may take long: they are called on threads that may wait, one load
 /// at a time.
@@ -33,6 +35,8 @@ pub enum Model {
     Text(Box<dyn TextModel>),
     /// It makes pictures.
     Image(Arc<dyn ImageModel>),
+    /// It embeds texts, or scores pairs of them.
+    Embedding(Arc<dyn EmbeddingModel>),
 }
 
 /// What a model makes.
@@ -42,6 +46,17 @@ pub enum Makes {
     Text,
     /// Pictures.
     Pictures,
+    /// Vectors of texts.
+    Vectors,
+    /// Scores of documents for a query.
+    Scores,
+}
+
+impl Makes {
+    /// What an embedding model makes.
+    pub fn of(info: &EmbeddingModelInfo) -> Makes {
+        if info.scores { Makes::Scores } else { Makes::Vectors }
+    }
 }
 
 /// A model that a server has, loaded or not.

@@ -32,8 +32,8 @@ impl Names {
 
     /// The number of the model called `name`, whatever it makes.
     pub fn get(&self, name: &str) -> Option<usize> {
-        let of = |makes| self.called(name, makes);
-        of(Makes::Text).or_else(|| of(Makes::Pictures))
+        let kinds = [Makes::Text, Makes::Pictures, Makes::Vectors, Makes::Scores];
+        kinds.into_iter().find_map(|makes| self.called(name, makes))
     }
 
     /// The number of the model that makes `makes` and is meant by `asked`; the only one of its kind where no
@@ -45,16 +45,17 @@ impl Names {
         self.check(makes)?;
         let Some(name) = asked else { return self.only(makes) };
         let found = self.called(name, makes);
-        found.ok_or_else(|| match (makes, self.known.iter().any(|known| known.name == name)) {
-            (Makes::Text, true) => {
-                let message =
-                    format!("the model `{name}` makes pictures: ask /v1/images/generations");
-                ApiError::no_model(message)
+        found.ok_or_else(|| match self.known.iter().find(|known| known.name == name) {
+            Some(known) => {
+                let does = match known.makes {
+                    Makes::Text => "answers in text alone",
+                    Makes::Pictures => "makes pictures: ask /v1/images/generations",
+                    Makes::Vectors => "makes vectors of texts: ask /v1/embeddings",
+                    Makes::Scores => "scores documents: ask /v1/rerank",
+                };
+                ApiError::no_model(format!("the model `{name}` {does}"))
             }
-            (Makes::Pictures, true) => {
-                ApiError::no_model(format!("the model `{name}` answers in text alone"))
-            }
-            (_, false) => self.not_found(name, Some(makes)),
+            None => self.not_found(name, Some(makes)),
         })
     }
 
@@ -72,6 +73,14 @@ impl Names {
             }
             (None, Makes::Text) => {
                 let reason = "this server has no model that answers in text";
+                Err(ApiError::unsupported("model", reason))
+            }
+            (None, Makes::Vectors) => {
+                let reason = "this server has no model that embeds texts: start it with `ml serve --embedding-model MODEL`";
+                Err(ApiError::unsupported("model", reason))
+            }
+            (None, Makes::Scores) => {
+                let reason = "this server has no model that scores documents: start it with `ml serve --embedding-model RERANKER`";
                 Err(ApiError::unsupported("model", reason))
             }
         }

@@ -9,6 +9,7 @@ mod chat;
 mod client;
 mod completions;
 mod description;
+mod embeddings;
 mod extras;
 mod faults;
 mod fields;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use inference_core::{Capabilities, Feature, LoadOptions, ModelInfo, Support};
 use server::{Entry, Makes, Models};
 
-use super::sources::{self, Named, PREFIX_CACHE, Place, Places, image_options};
+use super::sources::{self, Named, PREFIX_CACHE, Place, Places, embedding_options, image_options};
 use crate::args::ServeArgs;
 use crate::failure::{Failure, Result};
 use crate::output::note;
@@ -26,8 +26,8 @@ pub struct Several {
 
 /// Whether several models are meant, or what only several need is asked for.
 pub fn is_meant(args: &ServeArgs) -> bool {
-    let is_named = |given| sources::split(given).0.is_some();
-    args.pool.is_given() || args.models.len() > 1 || args.models.iter().any(|m| is_named(m))
+    let is_meant = |given| sources::split(given).0.is_some() || sources::makes_no_text(given);
+    args.pool.is_given() || args.models.len() > 1 || args.models.iter().any(|model| is_meant(model))
 }
 
 /// The models that `args` ask for. Nothing is loaded yet.
@@ -42,7 +42,7 @@ pub fn choose(args: &ServeArgs) -> Result<Several> {
         let reason = "--adapter is for one model, and this server has several";
         return Err(Failure::Usage(reason.to_owned()));
     }
-    let images = named.len() > texts;
+    let images = named.iter().any(|one| one.place.makes() == Makes::Pictures);
     if !images && (args.image_keep || args.image_quantise.is_some()) {
         let reason = "--image-keep and --image-quantise say nothing without a model that makes \
                       pictures";
@@ -70,7 +70,12 @@ pub fn choose(args: &ServeArgs) -> Result<Several> {
     let places = named.into_iter().map(|one| one.place).collect();
     let models = Models {
         entries,
-        loader: Box::new(Places { places, load, images: image_options(args) }),
+        loader: Box::new(Places {
+            places,
+            load,
+            images: image_options(args),
+            embeddings: embedding_options(args),
+        }),
         memory: args.pool.models_memory.unwrap_or(limit / 4 * 3),
         idle: args.pool.idle_unload,
         waiting: args.pool.load_queue.unwrap_or(LOAD_QUEUE),

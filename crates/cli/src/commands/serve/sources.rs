@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use inference_core::{ImageLoadOptions, LoadOptions, ModelKind, discover};
+use inference_core::{EmbeddingLoadOptions, ImageLoadOptions, LoadOptions, ModelKind, discover};
 use server::{Loader, Makes, Model};
 
 use crate::args::ServeArgs;
@@ -23,6 +23,8 @@ pub enum Place {
     Text(Source),
     /// The folder of one that makes pictures.
     Image(PathBuf),
+    /// The folder of one that embeds or scores texts, and which of both.
+    Embedding(PathBuf, Makes),
 }
 
 impl Place {
@@ -31,14 +33,24 @@ impl Place {
         match self {
             Place::Text(_) => Makes::Text,
             Place::Image(_) => Makes::Pictures,
+            Place::Embedding(_, makes) => *makes,
         }
     }
 
     fn of(source: Source) -> Place {
-        match source.image_folder() {
-            Some(folder) => Place::Image(folder.to_owned()),
-            None => Place::Text(source),
+        match (source.image_folder(), source.embedding_folder()) {
+            (Some(folder), _) => Place::Image(folder.to_owned()),
+            (None, Some(folder)) => Place::embedding(folder.to_owned()),
+            (None, None) => Place::Text(source),
         }
+    }
+
+    /// One that embeds or scores. What is broken is told when it is loaded.
+    fn embedding(folder: PathBuf) -> Place {
+        let told =
+            metal_backend::describe_embedding_model(&folder, &EmbeddingLoadOptions::default());
+        let makes = told.as_ref().map_or(Makes::Vectors, Makes::of);
+        Place::Embedding(folder, makes)
     }
 }
 
@@ -77,6 +89,11 @@ pub fn all(args: &ServeArgs) -> Result<Vec<Named>> {
         let name = file_name(model).unwrap_or_else(|| "image".to_owned());
         all.push(Named { name, place: Place::Image(folder), is_asked_for: true });
     }
+    for model in &args.embedding_model {
+        let folder = names::folder(model)?;
+        let name = file_name(model).unwrap_or_else(|| "embeddings".to_owned());
+        all.push(Named { name, place: Place::embedding(folder), is_asked_for: true });
+    }
     if let (Some(name), [only]) = (&args.model_name, all.as_mut_slice()) {
         only.name = name.clone();
     } else if args.model_name.is_some() {
@@ -106,6 +123,12 @@ pub fn split(given: &Path) -> (Option<&str>, &Path) {
     }
 }
 
+/// Whether a model makes pictures, vectors or scores instead of text.
+pub fn makes_no_text(given: &Path) -> bool {
+    let source = Source::of(Some(given));
+    source.is_ok_and(|source| source.image_folder().or(source.embedding_folder()).is_some())
+}
+
 fn named(given: &Path) -> Result<Named> {
     let (name, model) = split(given);
     let source = Source::of(Some(model))?;
@@ -123,7 +146,7 @@ fn in_folder(folder: &Path) -> Result<Vec<Named>> {
     let found = discover(folder)?.into_iter().filter(|found| found.path != folder);
     let named = |found: inference_core::DiscoveredModel| {
         let place = match found.kind {
-            ModelKind::Text => Place::Text(Source::Folder(found.path.clone())),
+            ModelKind::Text => Place::of(Source::Folder(found.path.clone())),
             ModelKind::Image => Place::Image(found.path.clone()),
             _ => return None,
         };
@@ -146,7 +169,18 @@ fn file_name(path: &Path) -> Option<String> {
 fn shown(place: &Place) -> String {
     match place {
         Place::Text(source) => source.name(),
-        Place::Image(folder) => folder.display().to_string(),
+        Place::Image(folder) | Place::Embedding(folder, _) => folder.display().to_string(),
+    }
+}
+
+/// How embedding models are loaded.
+pub fn embedding_options(args: &ServeArgs) -> EmbeddingLoadOptions {
+    EmbeddingLoadOptions {
+        backend: args.load.backend.clone(),
+        memory_limit: args.load.memory_limit,
+        threads: args.load.threads,
+        queue_limit: Some(args.limits.queue),
+        ..EmbeddingLoadOptions::default()
     }
 }
 
@@ -171,6 +205,8 @@ pub struct Places {
     pub load: LoadOptions,
     /// How models that make pictures are loaded.
     pub images: ImageLoadOptions,
+    /// How models that embed or score are loaded.
+    pub embeddings: EmbeddingLoadOptions,
 }
 
 impl Loader for Places {
@@ -186,6 +222,10 @@ impl Loader for Places {
                 // Components that are not kept are read one after the other.
                 Ok(if self.images.keep_components { bytes.sum() } else { bytes.max().unwrap_or(0) })
             }
+            Place::Embedding(folder, _) => {
+                let info = metal_backend::describe_embedding_model(folder, &self.embeddings)?;
+                Ok(info.weight_bytes)
+            }
         }
     }
 
@@ -199,6 +239,11 @@ impl Loader for Places {
                 metal_backend::register()?;
                 let loaded = inference_core::load_image_model(folder, &self.images)?;
                 Ok(Model::Image(Arc::from(loaded)))
+            }
+            Place::Embedding(folder, _) => {
+                metal_backend::register()?;
+                let loaded = inference_core::load_embedding_model(folder, &self.embeddings)?;
+                Ok(Model::Embedding(Arc::from(loaded)))
             }
         }
     }

@@ -3,7 +3,7 @@
 use mlx_ffi::{Array, Dtype, Result, ops};
 
 use super::block::TowerNorm;
-use super::network::gelu;
+use crate::kernels::Activation;
 use crate::layers::{LayerNorm, Linear, RmsNorm};
 
 /// What makes the language model's vectors of those behind the last block.
@@ -51,7 +51,9 @@ impl Merger {
 
 /// Two projections around the exact form of GELU.
 fn through([into, out]: &[Linear; 2], x: &Array) -> Result<Array> {
-    out.forward(&gelu(&into.forward(x)?)?)
+    let x = into.forward(x)?;
+    let one = Array::scalar(1.0, x.dtype())?;
+    out.forward(&Activation::Gelu.gated(&x, &one)?)
 }
 
 impl Exit {

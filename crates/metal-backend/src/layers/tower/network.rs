@@ -36,22 +36,13 @@ fn clipped(x: &Array, bounds: &Option<[Array; 2]>) -> Result<Array> {
     }
 }
 
-/// What a gate does.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum GateBy {
-    /// What gates of language models do.
-    Known(Activation),
-    /// The exact form of GELU.
-    Gelu,
-}
-
 /// A feed-forward network.
 #[derive(Debug)]
 pub(crate) enum Network {
     /// Two projections around the tanh form of GELU.
     Plain([Linear; 2]),
     /// A gate, what it lets through, and the way back.
-    Gated { linears: Box<[ClippedLinear; 3]>, gate_by: GateBy },
+    Gated { linears: Box<[ClippedLinear; 3]>, gate_by: Activation },
 }
 
 impl Network {
@@ -66,19 +57,8 @@ impl Network {
             Network::Gated { linears, gate_by } => {
                 let [gate, up, down] = &**linears;
                 let (gate, up) = (gate.forward(x)?, up.forward(x)?);
-                down.forward(&match gate_by {
-                    GateBy::Known(activation) => activation.gated(&gate, &up)?,
-                    GateBy::Gelu => ops::multiply(&gelu(&gate)?, &up)?,
-                })
+                down.forward(&gate_by.gated(&gate, &up)?)
             }
         }
     }
-}
-
-/// The exact form of GELU: `x / 2 · (1 + erf(x / √2))`.
-pub(super) fn gelu(x: &Array) -> Result<Array> {
-    let scalar = |value| Array::scalar(value, x.dtype());
-    let erf = ops::erf(&ops::multiply(x, &scalar(std::f32::consts::FRAC_1_SQRT_2)?)?)?;
-    let open = ops::add(&erf, &scalar(1.0)?)?;
-    ops::multiply(&ops::multiply(x, &scalar(0.5)?)?, &open)
 }

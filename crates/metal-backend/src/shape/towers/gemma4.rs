@@ -5,8 +5,8 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::kernels::Activation;
 use crate::layers::{
-    Axes, Entry, Exit, GateBy, Network, PatchPositions, QkvLinears, Tower, TowerAttention,
-    TowerBlock, TowerNorm, TowerRope,
+    Axes, Entry, Exit, Network, PatchPositions, QkvLinears, Tower, TowerAttention, TowerBlock,
+    TowerNorm, TowerRope,
 };
 use crate::weights::Weights;
 
@@ -65,7 +65,7 @@ pub(crate) fn gemma4_tower(config: &Config, w: &Weights, width: i32) -> Result<O
                     mlp.clipped_linear("up_proj", hidden, inner)?,
                     mlp.clipped_linear("down_proj", inner, hidden)?,
                 ]),
-                gate_by: GateBy::Known(Activation::GeluTanh),
+                gate_by: Activation::GeluTanh,
             },
             out_norms: Some([
                 norm("post_attention_layernorm")?,

@@ -5,8 +5,8 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::kernels::Activation;
 use crate::layers::{
-    Axes, Entry, Exit, GateBy, Network, PatchPositions, QkvLinears, Tower, TowerAttention,
-    TowerBlock, TowerNorm, TowerRope,
+    Axes, Entry, Exit, Network, PatchPositions, QkvLinears, Tower, TowerAttention, TowerBlock,
+    TowerNorm, TowerRope,
 };
 use crate::weights::Weights;
 
@@ -31,8 +31,8 @@ pub(crate) fn pixtral_tower(
     expect_activation(&vision, "hidden_act", &["silu", "gelu"])?;
     // What transformers takes where the config says nothing.
     let gate_by = match vision.opt_text("hidden_act")? {
-        Some("silu") => GateBy::Known(Activation::Silu),
-        _ => GateBy::Gelu,
+        Some("silu") => Activation::Silu,
+        _ => Activation::Gelu,
     };
     expect_activation(config, "projector_hidden_act", &["gelu"])?;
     if config.get("vision_feature_layer").is_some_and(|layer| layer.as_i64() != Some(-1)) {

@@ -23,8 +23,9 @@ impl Weights {
         let w = self.at(name);
         Ok(LayerNorm {
             weight: w.tensor("weight", &[size])?,
-            bias: w.tensor("bias", &[size])?,
+            bias: Some(w.tensor("bias", &[size])?),
             eps,
+            kernels: self.kernels(),
         })
     }
 

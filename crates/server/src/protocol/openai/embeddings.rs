@@ -1,23 +1,106 @@
-//! `POST /v1/embeddings`: refused, because language models here have no embedding of a text.
+//! `POST /v1/embeddings`: vectors of texts.
 
 use std::sync::Arc;
 
 use axum::extract::{Request, State as Shared};
+use axum::http::StatusCode;
 use axum::response::Response;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use inference_core::{CancelToken, EmbedInput, EmbedOptions, Embeddings, Prompt, Truncate};
+use serde_json::{Value as Json, json};
 
 use super::tables;
 use crate::error::{ApiError, Result};
+use crate::fields::json::number;
 use crate::fields::prompts::prompts;
-use crate::protocol::request::{Checked, checked};
-use crate::run::state::State;
+use crate::fields::reader::Reader;
+use crate::fields::table::check;
+use crate::http::body;
+use crate::http::response::json_response;
+use crate::pool::models::Makes;
+use crate::protocol::own::inspect::CancelOnDrop;
+use crate::run::state::{State, blocking};
 
-/// Refuses.
+/// Embeds texts.
 ///
 /// # Errors
-/// Always: what is wrong with the request, else that the model cannot.
+/// As the documentation of errors has them.
 pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
-    let Checked { mut reader, .. } = checked(&state, request, &[tables::EMBEDDINGS]).await?;
-    prompts("input", reader.take("input").unwrap_or_default(), state.config.limits.prompts)?;
-    let reason = "the served model generates text and embeds none; serve an embedding model";
-    Err(ApiError::unsupported("model", reason))
+    state.pool.check_kind(Makes::Vectors)?;
+    let (object, _) = body::object(&state, request).await?;
+    let limits = &state.config.limits;
+    let mut reader = check(&[tables::EMBEDDINGS], limits, object)?;
+    let inputs = prompts("input", reader.take("input").unwrap_or_default(), limits.inputs)?;
+    let name = reader.text("model")?;
+    state.pool.names().find(name.as_deref(), Makes::Vectors)?;
+    let is_base64 = reader.text("encoding_format")?.as_deref() == Some("base64");
+    // When the client leaves, this future is dropped, and the work ends between two batches.
+    let guard = CancelOnDrop(CancelToken::new());
+    let options = EmbedOptions {
+        prompt_name: reader.text("prompt_name")?,
+        prompt: reader.text("prompt")?,
+        dimensions: reader.count("dimensions")?,
+        normalize: reader.bool("normalize")?,
+        truncate: truncate(&mut reader)?,
+        cancel: guard.0.clone(),
+    };
+    reader.finish()?;
+    let inputs: Vec<EmbedInput> = inputs.into_iter().map(input).collect::<Result<_>>()?;
+    let model = state.pool.embedding(name.as_deref(), Makes::Vectors).await?;
+    let name = model.name().to_owned();
+    let work = move || model.embed(&inputs, &options).map_err(ApiError::from);
+    let made = cut_off(&state, blocking(work)).await.map_err(|error| error.or_about("input"))?;
+    Ok(json_response(StatusCode::OK, &answer(&name, &made, is_base64)))
+}
+
+/// What `work` makes, unless the server ends first.
+///
+/// # Errors
+/// Those of `work`.
+pub async fn cut_off<T>(state: &State, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let mut cuts = state.cuts();
+    tokio::select! {
+        made = work => made,
+        _ = cuts.wait_for(|is_cut| *is_cut) => {
+            Err(ApiError::from(inference_core::Error::Cancelled))
+        }
+    }
+}
+
+/// What becomes of long texts.
+///
+/// # Errors
+/// A value that is none.
+pub fn truncate(reader: &mut Reader) -> Result<Truncate> {
+    match reader.text("truncate")? {
+        None => Ok(Truncate::default()),
+        Some(name) => Ok(name.parse()?),
+    }
+}
+
+fn input(prompt: Prompt) -> Result<EmbedInput> {
+    match prompt {
+        Prompt::Ids(ids) => Ok(EmbedInput::Ids(ids)),
+        Prompt::Text(text) => Ok(EmbedInput::Text(text)),
+        Prompt::Parts(_) => Err(ApiError::value("input", "expected texts or token ids")),
+    }
+}
+
+fn answer(name: &str, made: &Embeddings, is_base64: bool) -> Json {
+    let written = |vector: &Vec<f32>| match is_base64 {
+        true => {
+            let bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_le_bytes()).collect();
+            json!(STANDARD.encode(bytes))
+        }
+        false => vector.iter().map(|value| number(*value)).collect(),
+    };
+    let entry = |(index, vector): (usize, &Vec<f32>)| json!({"object": "embedding", "index": index, "embedding": written(vector)});
+    let tokens: usize = made.tokens.iter().sum();
+    json!({
+        "object": "list",
+        "data": made.vectors.iter().enumerate().map(entry).collect::<Vec<_>>(),
+        "model": name,
+        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+    })
 }

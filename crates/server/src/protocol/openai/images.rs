@@ -31,7 +31,7 @@ use crate::run::state::{State, blocking, now};
 /// # Errors
 /// As the documentation of errors has them.
 pub async fn generate(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
-    state.pool.check_pictures()?;
+    state.pool.check_kind(Makes::Pictures)?;
     let (object, _) = body::object(&state, request).await?;
     let reader = check(&[tables::IMAGES], &state.config.limits, object)?;
     create(&state, reader, Vec::new()).await
@@ -42,7 +42,7 @@ pub async fn generate(Shared(state): Shared<Arc<State>>, request: Request) -> Re
 /// # Errors
 /// As the documentation of errors has them.
 pub async fn edit(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
-    state.pool.check_pictures()?;
+    state.pool.check_kind(Makes::Pictures)?;
     let tables = [tables::IMAGES, tables::IMAGE_EDITS];
     if let Some(boundary) = form::boundary(request.headers()) {
         let (object, images) = taken(form::parts(&state, request, boundary).await?)?;

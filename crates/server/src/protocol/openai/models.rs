@@ -6,7 +6,8 @@ use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
 use inference_core::{
-    Capabilities, ImageModelInfo, ModelInfo, PictureLimits, PictureTokens, Support,
+    Capabilities, EmbeddingModelInfo, ImageModelInfo, ModelInfo, PictureLimits, PictureTokens,
+    Support,
 };
 use serde_json::{Map, Value as Json, json};
 
@@ -61,6 +62,7 @@ fn object(state: &State, report: &Report) -> Json {
     let told = match &report.model {
         Some(Any::Text(loaded)) => text(loaded.model.info(), loaded.model.capabilities()),
         Some(Any::Image(model)) => image(model.info()),
+        Some(Any::Embedding(model)) => embedding(model.info()),
         None => described(known),
     };
     if let (Json::Object(object), Json::Object(told)) = (&mut object, told) {
@@ -74,7 +76,7 @@ fn described(known: &Known) -> Json {
     match (&known.described, known.makes) {
         (Some((info, capabilities)), _) => text(info, capabilities),
         (None, Makes::Pictures) => json!({"output_modalities": ["image"]}),
-        (None, Makes::Text) => json!({}),
+        (None, _) => json!({}),
     }
 }
 
@@ -93,6 +95,31 @@ fn image(info: &ImageModelInfo) -> Json {
             "max_input_images": info.max_images,
         },
         "output_modalities": ["image"],
+    })
+}
+
+/// A model that embeds texts or scores pairs of them.
+fn embedding(info: &EmbeddingModelInfo) -> Json {
+    let names: Vec<_> = info.prompts.iter().map(|(name, _)| name).collect();
+    json!({
+        "max_model_len": info.max_tokens,
+        "info": {
+            "architecture": info.architecture,
+            "num_parameters": info.num_parameters,
+            "vocab_size": info.vocab_size,
+            "num_layers": info.num_layers,
+            "hidden_size": info.hidden_size,
+            "quant_bits": info.quant_bits,
+            "weight_bytes": info.weight_bytes,
+            "dtype": info.dtype,
+            "device": info.device,
+            "dimensions": info.dimensions,
+            "pooling": info.pooling.map(inference_core::Pooling::as_str),
+            "scores": info.scores,
+            "prompts": names,
+            "default_prompt": info.default_prompt,
+        },
+        "input_modalities": ["text"],
     })
 }
 

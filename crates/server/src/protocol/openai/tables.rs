@@ -239,16 +239,23 @@ pub const COMPLETIONS: &[Field] = &[
     refused("suffix", &["\"\""], "the model does not fill in"),
 ];
 
+/// What becomes of long texts.
+pub const TRUNCATE: Field = honoured(
+    "truncate",
+    Kind::OneOf(&["none", "end", "start"]),
+    "What a text with too many tokens loses. Left out: `none`, it is refused.",
+);
+
 /// `POST /v1/embeddings`.
 pub const EMBEDDINGS: &[Field] = &[
-    MODEL,
-    required(
-        "input",
-        Kind::Schema(r#"{"anyOf":[{"type":"string"},{"type":"array"}]}"#),
-        "What to embed.",
-    ),
+    honoured("model", Kind::Text, "The embedding model's name. Left out: the served one."),
+    required("input", Kind::Schema(PROMPTS), "Texts, or their token ids."),
     honoured("encoding_format", Kind::OneOf(&["float", "base64"]), "How vectors are written."),
-    honoured("dimensions", Kind::Integer(1, UNBOUNDED), "How long they are."),
+    honoured("dimensions", Kind::Integer(1, UNBOUNDED), "How many of a vector's values are kept."),
+    honoured("prompt_name", Kind::Text, "The model's prompt that is put before each text."),
+    honoured("prompt", Kind::Text, "A text that is put before each text."),
+    honoured("normalize", Kind::Bool, "Whether vectors have the length 1."),
+    TRUNCATE,
     nothing("user", Kind::Text, "A name for the user."),
 ];
 

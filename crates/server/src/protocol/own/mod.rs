@@ -2,5 +2,6 @@
 
 pub mod classify;
 pub mod inspect;
+pub mod rerank;
 pub mod tables;
 pub mod text;

@@ -1,7 +1,7 @@
 //! The fields of the requests that OpenAI does not have.
 
-use crate::fields::table::{Field, Kind, honoured, nothing, required};
-use crate::protocol::openai::tables::{IDS, MESSAGES, MODEL, PROMPTS, TOOLS, VARIABLES};
+use crate::fields::table::{Field, Kind, UNBOUNDED, honoured, nothing, refused, required};
+use crate::protocol::openai::tables::{IDS, MESSAGES, MODEL, PROMPTS, TOOLS, TRUNCATE, VARIABLES};
 
 /// What `/apply-template` and `/tokenize` share.
 pub const TEMPLATE: &[Field] = &[
@@ -64,4 +64,24 @@ pub const INSPECT: &[Field] = &[
     ),
     honoured("values", Kind::Bool, "Report keys and queries themselves, not their shapes alone."),
     honoured("weights", Kind::Bool, "Also the attention weights, and their entropy in nats."),
+];
+
+const DOCUMENTS: &str = r#"{"type":"array","minItems":1,"items":{"anyOf":[{"type":"string"},
+    {"type":"object","properties":{"text":{"type":"string"}},"required":["text"],
+        "additionalProperties":false}]}}"#;
+
+/// `POST /v1/rerank`.
+pub const RERANK: &[Field] = &[
+    honoured("model", Kind::Text, "The reranker's name. Left out: the served one."),
+    required("query", Kind::Text, "What is looked for."),
+    required("documents", Kind::Array(DOCUMENTS), "Texts that may answer it."),
+    honoured("top_n", Kind::Integer(1, UNBOUNDED), "How many are told. Left out: all."),
+    honoured("return_documents", Kind::Bool, "Whether the texts are sent back."),
+    honoured("raw_scores", Kind::Bool, "Whether scores are logits, not between 0 and 1."),
+    honoured("instruction", Kind::Text, "What makes a document fit, for models that are told."),
+    TRUNCATE,
+    refused("rank_fields", &[], "documents are texts"),
+    refused("max_chunks_per_doc", &[], "a document is one chunk; `truncate` cuts long ones"),
+    refused("max_tokens_per_doc", &[], "the model has one limit; `truncate` cuts long ones"),
+    nothing("user", Kind::Text, "A name for the user."),
 ];

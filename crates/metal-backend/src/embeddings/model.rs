@@ -1,0 +1,245 @@
+//! An embedding model as the contract sees it.
+
+use std::path::Path;
+use std::sync::mpsc;
+
+use inference_core::{
+    CancelToken, EmbedInput, EmbedOptions, EmbeddingLoadOptions, EmbeddingModel,
+    EmbeddingModelInfo, Embeddings, EngineStatus, Error, PairScores, Pooling, Result, ScoreOptions,
+    TextPair,
+};
+use inference_text::Tokenizer;
+use mlx_ffi::Device;
+
+use super::checkpoint::Opened;
+use super::network::Network;
+use super::recipe::Recipe;
+use super::rows_job::{RowsJob, Work};
+use super::tokens::{QWEN_INSTRUCTION, Row, Texts};
+use crate::engine::{Turns, device};
+use crate::error::load as load_error;
+use crate::kernels::Kernels;
+use crate::weights::Totals;
+
+/// A model on its thread, with its tokenizer.
+pub(crate) struct MlxEmbeddingModel {
+    info: EmbeddingModelInfo,
+    texts: Texts,
+    turns: Turns<RowsJob>,
+}
+
+impl MlxEmbeddingModel {
+    /// Loads the model in `path`.
+    ///
+    /// # Errors
+    /// An option that is not honoured; what is wrong with the files.
+    pub fn load(
+        path: &Path,
+        options: &EmbeddingLoadOptions,
+        device: Device,
+        kernels: Kernels,
+    ) -> Result<MlxEmbeddingModel> {
+        let (opened, texts, info) = described(path, options, device, kernels)?;
+        let (options, queue_limit) = (options.clone(), options.queue_limit);
+        let build = move || {
+            let limit = device::begin(device, options.threads, options.memory_limit)?;
+            let needed = opened.build(true)?.1.bytes;
+            let available = limit.saturating_sub(mlx_ffi::memory::active()? as u64);
+            if needed > available {
+                return Err(Error::Memory {
+                    what: "the model's weights".into(),
+                    needed,
+                    available,
+                    remedy: "take a smaller or a packed model, or allow more memory".into(),
+                }
+                .into());
+            }
+            Ok((opened.build(false)?.0, limit))
+        };
+        let turns = Turns::start("ml-embeddings", device, queue_limit, build)?;
+        Ok(MlxEmbeddingModel { info, texts, turns })
+    }
+
+    /// What can be told of a folder without reading weights.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn describe(
+        path: &Path,
+        options: &EmbeddingLoadOptions,
+        device: Device,
+        kernels: Kernels,
+    ) -> Result<EmbeddingModelInfo> {
+        described(path, options, device, kernels).map(|(_, _, info)| info)
+    }
+}
+
+/// The files of a model, its text side, and what it is.
+fn described(
+    path: &Path,
+    options: &EmbeddingLoadOptions,
+    device: Device,
+    kernels: Kernels,
+) -> Result<(Opened, Texts, EmbeddingModelInfo)> {
+    let mut recipe = Recipe::read(path)?;
+    let tokenizer = Tokenizer::from_files(&recipe.files).map_err(Error::from)?;
+    if !recipe.has_modules && recipe.score_ids.is_none() {
+        // Where the model generates, it is asked, and says yes or no.
+        let answers = ["yes", "no"].map(|answer| tokenizer.token_to_id(answer));
+        recipe.score_ids = answers[0].zip(answers[1]).map(|(yes, no)| [yes, no]);
+    }
+    let opened = Opened::new(recipe, options, device, kernels)?;
+    let (network, totals) = opened.build(true)?;
+    opened.check(&network, options)?;
+    let info = info(&opened, &network, &totals, options)?;
+    let sizes = [info.max_tokens, info.vocab_size];
+    let asks = network.score_ids.is_some();
+    let mut texts =
+        Texts::new(tokenizer, sizes, opened.recipe.lower_case, asks).map_err(Error::from)?;
+    if !opened.recipe.tells_kinds {
+        texts.frame.forget_kinds();
+    }
+    Ok((opened, texts, info))
+}
+
+/// What the model is.
+fn info(
+    opened: &Opened,
+    network: &Network,
+    totals: &Totals,
+    options: &EmbeddingLoadOptions,
+) -> Result<EmbeddingModelInfo> {
+    let Opened { recipe, config, device, .. } = opened;
+    let encoder = &network.encoder;
+    let [hidden_size, _] = encoder.widths();
+    let pooling = options.pooling.or(recipe.pooling);
+    let max_tokens = [recipe.max_tokens, encoder.max_positions().map(|most| most as usize)];
+    let own = max_tokens.into_iter().flatten().min().unwrap_or(i32::MAX as usize);
+    let max_tokens = match options.max_tokens {
+        Some(wanted) if wanted > own => {
+            let reason = format!("{wanted} exceeds the model's own {own} tokens");
+            return Err(Error::InvalidOption { option: "max_tokens", reason });
+        }
+        wanted => wanted.unwrap_or(own),
+    };
+    let quantization = config.default_quantization();
+    let quantization = quantization.map_err(|error| load_error(&recipe.files.folder(), error))?;
+    let dimensions = recipe.dimensions(hidden_size)? as usize;
+    Ok(EmbeddingModelInfo {
+        architecture: config.opt_text("model_type")?.unwrap_or_default().to_owned(),
+        dimensions: pooling.is_some().then_some(dimensions),
+        pooling,
+        normalizes: recipe.normalizes || !recipe.has_modules,
+        scores: network.scores(),
+        instruction: network.score_ids.map(|_| QWEN_INSTRUCTION.to_owned()),
+        max_tokens,
+        prompts: recipe.prompts.clone(),
+        default_prompt: recipe.default_prompt.clone(),
+        similarity: recipe.similarity.clone(),
+        vocab_size: encoder.vocab_size() as usize,
+        num_layers: encoder.num_layers(),
+        hidden_size: hidden_size as usize,
+        num_parameters: totals.parameters,
+        weight_bytes: totals.bytes,
+        quant_bits: quantization.map_or(0, |q| q.bits as usize),
+        dtype: format!("{:?}", encoder.dtype()).to_lowercase(),
+        device: device.info().map_err(crate::error::Error::from)?.backend.to_owned(),
+    })
+}
+
+impl MlxEmbeddingModel {
+    /// What `work` makes of rows, in their order.
+    fn run(&self, rows: Vec<Row>, work: Work, cancel: &CancelToken) -> Result<Vec<Vec<f32>>> {
+        let (reply, answer) = mpsc::channel();
+        self.turns.submit(RowsJob { rows, work, cancel: cancel.clone(), reply })?;
+        answer.recv().unwrap_or(Err(Error::Closed))
+    }
+
+    /// How vectors are pooled.
+    ///
+    /// # Errors
+    /// A model that makes none.
+    fn pooling(&self) -> Result<Pooling> {
+        self.info.pooling.ok_or_else(|| Error::Unsupported {
+            what: "embeddings".into(),
+            reason: "the model scores pairs, and its files name no pooling for vectors: take an embedding model, or name one (`--pooling`)".into(),
+        })
+    }
+}
+
+impl EmbeddingModel for MlxEmbeddingModel {
+    fn info(&self) -> &EmbeddingModelInfo {
+        &self.info
+    }
+
+    fn embed(&self, inputs: &[EmbedInput], options: &EmbedOptions) -> Result<Embeddings> {
+        self.turns.check_open()?;
+        options.validate()?;
+        let pooling = self.pooling()?;
+        let whole = self.info.dimensions.unwrap_or(0);
+        if let Some(wanted) = options.dimensions.filter(|wanted| *wanted > whole) {
+            let reason = format!("{wanted} exceeds the model's own {whole}");
+            return Err(Error::InvalidOption { option: "dimensions", reason });
+        }
+        let prompt = self.info.prompt(options)?;
+        let row = |input| self.texts.row(input, prompt, options.truncate);
+        let rows = inputs.iter().map(row).collect::<Result<Vec<_>>>()?;
+        let tokens = rows.iter().map(|row| row.ids.len()).collect();
+        let mut vectors = self.run(rows, Work::Vectors(pooling), &options.cancel)?;
+        let normalizes = options.normalize.unwrap_or(self.info.normalizes);
+        for vector in &mut vectors {
+            vector.truncate(options.dimensions.unwrap_or(whole));
+            if normalizes {
+                normalize(vector);
+            }
+        }
+        Ok(Embeddings { vectors, tokens })
+    }
+
+    fn score(&self, pairs: &[TextPair], options: &ScoreOptions) -> Result<PairScores> {
+        self.turns.check_open()?;
+        if !self.info.scores {
+            return Err(Error::Unsupported {
+                what: "scores".into(),
+                reason: "the model embeds texts and scores no pairs: take a reranker".into(),
+            });
+        }
+        let instruction = match (&options.instruction, &self.info.instruction) {
+            (Some(_), None) => {
+                return Err(Error::Unsupported {
+                    what: "instruction".into(),
+                    reason: "the model was trained without; leave it out".into(),
+                });
+            }
+            (wanted, own) => wanted.as_deref().or(own.as_deref()).unwrap_or_default(),
+        };
+        let row = |pair| self.texts.pair(pair, instruction, options.truncate);
+        let rows = pairs.iter().map(row).collect::<Result<Vec<_>>>()?;
+        let tokens = rows.iter().map(|row| row.ids.len()).collect();
+        let scores = self.run(rows, Work::Logits, &options.cancel)?;
+        Ok(PairScores { logits: scores.into_iter().flatten().collect(), tokens })
+    }
+
+    fn status(&self) -> EngineStatus {
+        self.turns.status()
+    }
+
+    fn close(&self) {
+        self.turns.close();
+    }
+}
+
+impl Drop for MlxEmbeddingModel {
+    fn drop(&mut self) {
+        self.turns.close();
+    }
+}
+
+/// Gives a vector the length 1.
+fn normalize(vector: &mut [f32]) {
+    // What torch divides by at least.
+    const LEAST: f64 = 1e-12;
+    let squares: f64 = vector.iter().map(|value| f64::from(*value).powi(2)).sum();
+    let length = squares.sqrt().max(LEAST);
+    vector.iter_mut().for_each(|value| *value = (f64::from(*value) / length) as f32);
+}

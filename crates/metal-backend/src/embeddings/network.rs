@@ -1,0 +1,153 @@
+//! An embedding model on the thread that owns its arrays: from rows of ids to vectors or scores.
+
+use std::ops::Range;
+
+use inference_core::{Error as Refusal, Pooling};
+use mlx_ffi::{Array, Device, Indices, memory, ops};
+
+use super::pooling::pooled;
+use super::recipe::DenseActivation;
+use super::tokens::Row;
+use crate::error::{Result, not_numbers};
+use crate::layers::{ClassHead, ClassOf, Linear, TextEncoder, Texts};
+
+/// Tokens of a batch: more make no product faster, and the caches of a CPU hold fewer.
+const TOKENS_ON_CPU: usize = 1 << 10;
+const TOKENS_ON_GPU: usize = 1 << 14;
+
+/// An embedding model.
+pub(super) struct Network {
+    pub encoder: TextEncoder,
+    /// Behind the pooling.
+    pub dense: Vec<Projection>,
+    /// What scores pairs by their states.
+    pub head: Option<ClassHead>,
+    /// What scores pairs by the logits behind them: the ids of yes and of no.
+    pub score_ids: Option<[u32; 2]>,
+    /// Whether the tokens of a prompt count for the pooling.
+    pub include_prompt: bool,
+    pub device: Device,
+}
+
+/// A projection behind the pooling.
+pub(super) struct Projection {
+    pub linear: Linear,
+    pub activation: DenseActivation,
+}
+
+impl Projection {
+    /// `[n, in]` to `[n, out]`, F32.
+    fn forward(&self, x: &Array) -> mlx_ffi::Result<Array> {
+        let x = self.linear.forward(x)?;
+        match self.activation {
+            DenseActivation::Identity => Ok(x),
+            DenseActivation::Tanh => ops::tanh(&x),
+        }
+    }
+}
+
+impl Network {
+    /// Whether it scores pairs.
+    pub fn scores(&self) -> bool {
+        self.head.is_some() || self.score_ids.is_some()
+    }
+
+    /// The vectors of rows, one behind the other.
+    ///
+    /// # Errors
+    /// What does not fit the memory; those of MLX; a model that computes no numbers.
+    pub fn vectors(&self, rows: &[&Row], pooling: Pooling) -> Result<Vec<f32>> {
+        let states = self.states(rows)?;
+        let mut vectors = pooled(&states, &self.pooled_spans(rows), pooling)?;
+        for projection in &self.dense {
+            vectors = projection.forward(&vectors)?;
+        }
+        finite(vectors.to_vec_f32()?)
+    }
+
+    /// The logits of pairs.
+    ///
+    /// # Errors
+    /// As [`vectors`](Self::vectors).
+    pub fn logits(&self, rows: &[&Row]) -> Result<Vec<f32>> {
+        let states = self.states(rows)?;
+        if let Some(head) = &self.head {
+            let pooling = match head.of {
+                ClassOf::First => Pooling::Cls,
+                ClassOf::Mean => Pooling::Mean,
+            };
+            let pooled = pooled(&states, &self.pooled_spans(rows), pooling)?;
+            let pooled = ops::astype(&pooled, states.dtype())?;
+            return finite(head.forward(&pooled)?.to_vec_f32()?);
+        }
+        let (TextEncoder::Decoder(decoder), Some(ids)) = (&self.encoder, self.score_ids) else {
+            return Err(Refusal::Engine("the model scores no pairs".into()).into());
+        };
+        let spans = self.pooled_spans(rows);
+        let last = pooled(&states, &spans, Pooling::Last)?;
+        let last = ops::expand_dims(&ops::astype(&last, states.dtype())?, 0)?;
+        let logits = decoder.logits_of_normed(&last)?;
+        let both = ops::take(&logits, &Indices::from_u32(&ids, &[2])?, 2)?;
+        let both = both.to_vec_f32()?;
+        finite(both.chunks_exact(2).map(|pair| pair[0] - pair[1]).collect())
+    }
+
+    /// The states of rows, one behind the other, `[1, l, hidden_size]`.
+    fn states(&self, rows: &[&Row]) -> Result<Array> {
+        let joined = |of: fn(&Row) -> &[u32]| -> Vec<u32> {
+            rows.iter().flat_map(|row| of(row).iter().copied()).collect()
+        };
+        let lengths = rows.iter().map(|row| row.ids.len() as i32).collect();
+        let states = self.encoder.encode(
+            &joined(|row| &row.ids),
+            &joined(|row| &row.kinds),
+            Texts::new(lengths),
+        )?;
+        Ok(states)
+    }
+
+    /// Where the positions lie that count for the pooling of each row.
+    fn pooled_spans(&self, rows: &[&Row]) -> Vec<Range<i32>> {
+        let mut end = 0;
+        let span = |row: &&Row| {
+            let first = end;
+            end += row.ids.len() as i32;
+            let skipped = if self.include_prompt { 0 } else { row.prompt as i32 };
+            // A text whose end was cut off may have no other tokens.
+            if first + skipped < end { first + skipped..end } else { first..end }
+        };
+        rows.iter().map(span).collect()
+    }
+
+    /// Tokens that fit a batch whose longest row has `longest`, within `limit` bytes for all arrays.
+    ///
+    /// # Errors
+    /// [`Refusal::Memory`] where not even that row fits.
+    pub fn batch_tokens(&self, longest: usize, limit: u64) -> Result<usize> {
+        let [hidden, inner] = self.encoder.widths().map(|width| width as u64);
+        let dtype_size = self.encoder.dtype().size() as u64;
+        let token = (10 * hidden + 3 * inner) * dtype_size.max(4);
+        let scores = self.encoder.score_bytes(self.device) * longest as u64;
+        let each = token + scores;
+        let available = limit.saturating_sub(memory::active()? as u64);
+        let needed = each * longest as u64;
+        if needed > available {
+            return Err(Refusal::Memory {
+                what: format!("a text of {longest} tokens"),
+                needed,
+                available,
+                remedy: "let it be truncated, give parts of it, or allow more memory".into(),
+            }
+            .into());
+        }
+        let most = match self.device {
+            Device::Cpu => TOKENS_ON_CPU,
+            Device::Gpu => TOKENS_ON_GPU,
+        };
+        Ok(most.min((available / each.max(1)) as usize).max(longest))
+    }
+}
+
+fn finite(values: Vec<f32>) -> Result<Vec<f32>> {
+    if values.iter().all(|value| value.is_finite()) { Ok(values) } else { Err(not_numbers()) }
+}

@@ -1,0 +1,105 @@
+//! `POST /v1/rerank`: documents by how well they fit a query, in the form of Cohere and Jina.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State as Shared};
+use axum::http::StatusCode;
+use axum::response::Response;
+use inference_core::{CancelToken, PairScores, ScoreOptions, TextPair};
+use serde_json::{Value as Json, json};
+
+use super::inspect::CancelOnDrop;
+use super::tables;
+use crate::error::{ApiError, Result};
+use crate::fields::json::number;
+use crate::fields::table::check;
+use crate::http::body;
+use crate::http::response::json_response;
+use crate::pool::models::Makes;
+use crate::protocol::openai::embeddings::{cut_off, truncate};
+use crate::run::state::{State, blocking};
+
+/// Orders documents.
+///
+/// # Errors
+/// As the documentation of errors has them.
+pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
+    state.pool.check_kind(Makes::Scores)?;
+    let (object, _) = body::object(&state, request).await?;
+    let limits = &state.config.limits;
+    let mut reader = check(&[tables::RERANK], limits, object)?;
+    let query = reader.text("query")?;
+    let query = reader.need("query", query)?;
+    let documents = documents(reader.list("documents")?.unwrap_or_default(), limits.inputs)?;
+    let name = reader.text("model")?;
+    state.pool.names().find(name.as_deref(), Makes::Scores)?;
+    let top = reader.count("top_n")?.unwrap_or(documents.len());
+    let returns = reader.bool("return_documents")?.unwrap_or(false);
+    let is_raw = reader.bool("raw_scores")?.unwrap_or(false);
+    // When the client leaves, this future is dropped, and the work ends between two batches.
+    let guard = CancelOnDrop(CancelToken::new());
+    let options = ScoreOptions {
+        instruction: reader.text("instruction")?,
+        truncate: truncate(&mut reader)?,
+        cancel: guard.0.clone(),
+    };
+    reader.finish()?;
+    let pair = |document: &String| TextPair { query: query.clone(), document: document.clone() };
+    let pairs: Vec<TextPair> = documents.iter().map(pair).collect();
+    let model = state.pool.embedding(name.as_deref(), Makes::Scores).await?;
+    let name = model.name().to_owned();
+    let work = move || model.score(&pairs, &options).map_err(ApiError::from);
+    let made = cut_off(&state, blocking(work)).await;
+    let made = made.map_err(|error| error.or_about("documents"))?;
+    let results = results(&made, is_raw, top, returns.then_some(&documents[..]));
+    let tokens: usize = made.tokens.iter().sum();
+    let object = json!({
+        "id": state.id("rerank-"),
+        "model": name,
+        "results": results,
+        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+    });
+    Ok(json_response(StatusCode::OK, &object))
+}
+
+/// The texts of documents, which are texts or objects that have one as `text`.
+fn documents(items: Vec<Json>, most: usize) -> Result<Vec<String>> {
+    if items.is_empty() {
+        return Err(ApiError::value("documents", "is empty"));
+    }
+    if items.len() > most {
+        let reason = format!("has {} entries, at most {most} are allowed", items.len());
+        return Err(ApiError::value("documents", reason));
+    }
+    let one = |(index, item): (usize, Json)| {
+        let text = match item {
+            Json::String(text) => Some(text),
+            Json::Object(mut fields) if fields.len() == 1 => match fields.remove("text") {
+                Some(Json::String(text)) => Some(text),
+                _ => None,
+            },
+            _ => None,
+        };
+        text.ok_or_else(|| {
+            let reason = "expected a text, or an object with one as `text` and nothing else";
+            ApiError::value(format!("documents[{index}]"), reason)
+        })
+    };
+    items.into_iter().enumerate().map(one).collect()
+}
+
+/// The best `top` documents, the best first; of equals, the earlier one.
+fn results(made: &PairScores, is_raw: bool, top: usize, texts: Option<&[String]>) -> Vec<Json> {
+    let scores = if is_raw { made.logits.clone() } else { made.relevance() };
+    let mut order: Vec<usize> = (0..made.logits.len()).collect();
+    order.sort_by(|one, other| made.logits[*other].total_cmp(&made.logits[*one]));
+    order.truncate(top);
+    let result = |index: usize| {
+        let mut result = json!({"index": index, "relevance_score": number(scores[index])});
+        if let Some(text) = texts.and_then(|texts| texts.get(index)) {
+            result["document"] = json!({"text": text});
+        }
+        result
+    };
+    order.into_iter().map(result).collect()
+}
