@@ -27,7 +27,7 @@ use crate::run::state::{State, blocking};
 /// # Errors
 /// As the documentation of errors has them.
 pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
-    state.pool.check_kind(Makes::Vectors)?;
+    state.pool.check_open()?;
     let (object, _) = body::object(&state, request).await?;
     let limits = &state.config.limits;
     let mut reader = check(&[tables::EMBEDDINGS], limits, object)?;
