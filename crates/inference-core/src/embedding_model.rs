@@ -99,8 +99,8 @@ impl PairScores {
 /// A loaded model that makes vectors of texts, or scores of pairs of texts. Any number of threads may
 /// call it at once.
 ///
-/// Every call validates its options first and honours each, or refuses it by name. A text's result does
-/// not depend on what other texts are computed beside it.
+/// Every call validates its options first and honours each, or refuses it by name. What other
+/// texts are computed beside a text changes its result by rounding at most.
 pub trait EmbeddingModel: Send + Sync {
     /// What the model is.
     fn info(&self) -> &EmbeddingModelInfo;

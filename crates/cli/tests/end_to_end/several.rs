@@ -14,6 +14,10 @@ const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/demo-model");
 const BRUSH: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../metal-backend/tests/fixtures/images/z_image");
 
+/// Small random checkpoints that embed, and that score.
+const EMBEDDINGS: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../metal-backend/tests/fixtures/embeddings/models");
+
 /// The status and the body of an answer.
 fn ask(address: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
     let body = if body.is_null() { String::new() } else { body.to_string() };
@@ -164,4 +168,36 @@ fn what_cannot_be_meant_is_refused_before_anything_is_loaded() {
     let missing = ml(&["serve", "--port", "0", "--model", &a, "--model", "b=no/such/model"]);
     assert_eq!(missing.status.code(), Some(1), "{}", text(&missing.stderr));
     assert!(text(&missing.stderr).contains("no/such/model"));
+}
+
+#[test]
+fn models_that_embed_and_that_score_are_of_the_same_pool() {
+    let (text, embeds) = (format!("text={DEMO}"), format!("vectors={EMBEDDINGS}/bert"));
+    let scores = format!("{EMBEDDINGS}/bert_reranker");
+    let (child, address) = serve(&[
+        "--model",
+        &text,
+        "--model",
+        &embeds,
+        "--embedding-model",
+        &scores,
+        "--backend",
+        "cpu",
+    ]);
+    wait_until_ready(&address);
+    let unloaded = [("text", "unloaded"), ("vectors", "unloaded"), ("bert_reranker", "unloaded")];
+    assert_eq!(states(&address), pairs(&unloaded));
+    let (status, made) = ask(&address, "POST", "/v1/embeddings", &json!({"input": ["a", "b"]}));
+    assert_eq!((status, &made["model"]), (200, &json!("vectors")), "{made}");
+    assert_eq!(made["data"].as_array().unwrap().len(), 2);
+    let body = json!({"query": "a", "documents": ["b", "c"]});
+    let (status, ranked) = ask(&address, "POST", "/v1/rerank", &body);
+    assert_eq!((status, &ranked["model"]), (200, &json!("bert_reranker")), "{ranked}");
+    let body = json!({"model": "vectors", "messages": [{"role": "user", "content": FOX}]});
+    let (status, refused) = ask(&address, "POST", "/v1/chat/completions", &body);
+    assert_eq!(status, 404, "{refused}");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("ask /v1/embeddings"));
+    let loaded = [("text", "unloaded"), ("vectors", "loaded"), ("bert_reranker", "loaded")];
+    assert_eq!(states(&address), pairs(&loaded));
+    end(child);
 }

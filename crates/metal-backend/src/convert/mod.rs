@@ -121,7 +121,8 @@ pub(crate) fn quantise(
     Ok(Quantised { packed, bytes: total, parameters, left_out })
 }
 
-/// Copies what belongs to a model beside its weights: tokenizer, templates, licence.
+/// Copies what belongs to a model beside its weights: tokenizer, templates, licence, and the folders of
+/// sentence-transformers' modules.
 fn copy_others(files: &ModelFiles, source: &Path, folder: &Path) -> Result<()> {
     const KINDS: [&str; 8] =
         [".json", ".jsonl", ".txt", ".jinja", ".model", ".tiktoken", ".py", ".md"];
@@ -132,13 +133,24 @@ fn copy_others(files: &ModelFiles, source: &Path, folder: &Path) -> Result<()> {
             name == "config.json" || name == "README.md" || name.ends_with(".index.json");
         let from = source.join(&name);
         if is_named && !is_written && from.is_file() {
-            // Not `fs::copy`: the files of a cache may be read-only, and what is written here need not be.
-            let bytes = fs::read(&from).map_err(|error| load(&from, error))?;
+            copy(&from, &folder.join(&name))?;
+        }
+        if from.join("config.json").is_file() {
+            let module = ModelFiles::Folder(from.clone());
             let to = folder.join(&name);
-            fs::write(&to, bytes).map_err(|error| load(&to, error))?;
+            fs::create_dir(&to).map_err(|error| load(&to, error))?;
+            for part in module.names()?.iter().filter(|part| from.join(part).is_file()) {
+                copy(&from.join(part), &to.join(part))?;
+            }
         }
     }
     Ok(())
+}
+
+/// Not `fs::copy`: the files of a cache may be read-only, and what is written here need not be.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let bytes = fs::read(from).map_err(|error| load(from, error))?;
+    fs::write(to, bytes).map_err(|error| load(to, error))
 }
 
 /// A folder that is removed unless it became whole.

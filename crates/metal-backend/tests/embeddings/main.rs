@@ -76,20 +76,28 @@ fn scores_are_those_of_the_reference() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Whether two vectors are one: to the bit on a CPU, but for rounding on a GPU.
+fn is_same(device: &str, one: &[f32], other: &[f32]) -> bool {
+    let furthest = one.iter().zip(other).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    one.len() == other.len() && furthest <= if device == "cpu" { 0.0 } else { 1e-5 }
+}
+
 #[test]
-fn a_text_alone_and_among_others_has_the_same_vector_to_the_bit() {
+fn a_text_alone_and_among_others_has_the_same_vector() {
     for name in ["bert", "embedding_gemma", "qwen3_embedding", "modernbert"] {
         let fixture = Fixture::new(name);
         let model = fixture.load(Default::default());
+        let device = model.info().device.as_str();
         let options = EmbedOptions::default();
         let together = model.embed(&fixture.inputs(), &options).expect("the texts fit");
         for (input, vector) in fixture.inputs().iter().zip(&together.vectors) {
             let alone = model.embed(std::slice::from_ref(input), &options).expect("it fits");
-            assert_eq!(&alone.vectors[0], vector, "{name}: {input:?}");
+            assert!(is_same(device, &alone.vectors[0], vector), "{name}: {input:?}");
         }
         let twice = [fixture.inputs(), fixture.inputs()].concat();
         let twice = model.embed(&twice, &options).expect("the texts fit");
-        assert_eq!(twice.vectors[8..], together.vectors, "{name}");
+        let mut pairs = twice.vectors[8..].iter().zip(&together.vectors);
+        assert!(pairs.all(|(one, other)| is_same(device, one, other)), "{name}");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use inference_core::{CancelToken, Error, LoadOptions};
+use inference_core::{CancelToken, EmbedOptions, EmbeddingLoadOptions, Error, LoadOptions};
 use metal_backend::{QuantiseOptions, Quantised, Recipe, Rule, packing, quantise};
 use safetensors::SafeTensors;
 use serde_json::Value as Json;
@@ -132,6 +132,23 @@ fn floats_of_8_bits_are_unpacked_and_packed_anew() {
         run(&*model, &ids(&prompt["ids"]), &greedy(1))[0].id
     };
     assert_eq!(first(&target), first(checkpoint.folder()));
+}
+
+#[test]
+fn an_embedding_model_keeps_its_modules() {
+    let source = root().with_file_name("embeddings").join("models/qwen3_embedding");
+    let folder = TempDir::new().unwrap();
+    let target = folder.path().join("made");
+    let options = options(&serde_json::json!(["-g", "32", "-b", "8"]));
+    quantised(&source, &target, &options).unwrap();
+    let load = |folder: &Path| {
+        let options = EmbeddingLoadOptions::default();
+        let model = inference_core::load_embedding_model(folder, &options).unwrap();
+        model.embed(&["The licence".into()], &EmbedOptions::default()).unwrap().vectors.remove(0)
+    };
+    // Both have the length 1.
+    let cosine: f32 = load(&source).iter().zip(load(&target)).map(|(a, b)| a * b).sum();
+    assert!((0.98..1.001).contains(&cosine), "{cosine}");
 }
 
 #[test]
