@@ -36,6 +36,16 @@ pub fn pulled(model: &Path) -> Result<Option<(Name, PathBuf)>> {
     }
 }
 
+/// The folder of the model that is asked for, or else that the environment's `variable` names.
+///
+/// # Errors
+/// No model at all, with `missing` as the reason; as [`pulled`].
+pub fn folder_or_env(model: Option<&Path>, variable: &str, missing: &str) -> Result<PathBuf> {
+    let from_env = || std::env::var_os(variable).filter(|value| !value.is_empty());
+    let model = model.map(Path::to_owned).or_else(|| from_env().map(PathBuf::from));
+    folder(&model.ok_or_else(|| Failure::Usage(missing.to_owned()))?)
+}
+
 /// The folder that `path` means: itself, or that of the name in the cache.
 ///
 /// # Errors

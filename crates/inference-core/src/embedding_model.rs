@@ -94,6 +94,13 @@ impl PairScores {
         let sigmoid = |logit: &f32| (1.0 / (1.0 + (-f64::from(*logit)).exp())) as f32;
         self.logits.iter().map(sigmoid).collect()
     }
+
+    /// The pairs' numbers, the best one first; of equals, the earlier one.
+    pub fn order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.logits.len()).collect();
+        order.sort_by(|one, other| self.logits[*other].total_cmp(&self.logits[*one]));
+        order
+    }
 }
 
 /// A loaded model that makes vectors of texts, or scores of pairs of texts. Any number of threads may

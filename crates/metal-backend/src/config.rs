@@ -114,6 +114,11 @@ impl Config {
         }
     }
 
+    /// The config of the part that is about text: the object under `text_config`, or all of it.
+    pub fn of_text(&self) -> Result<Config> {
+        Ok(self.object("text_config")?.unwrap_or_else(|| self.clone()))
+    }
+
     /// A size or count from 1 on.
     pub fn size(&self, key: &str) -> Result<i32> {
         self.opt_size(key)?.ok_or_else(|| self.missing(key))

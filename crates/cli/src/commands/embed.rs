@@ -1,6 +1,6 @@
 //! `ml embed`: vectors of texts.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use inference_core::{CancelToken, EmbedInput, EmbedOptions, EmbeddingModel, Embeddings, Error};
@@ -63,21 +63,11 @@ pub fn run(args: &EmbedArgs) -> Result<()> {
 /// # Errors
 /// No model at all; a name that is not fetched; the backend's.
 pub fn load(args: &EmbeddingLoadArgs, quiet: bool) -> Result<Box<dyn EmbeddingModel>> {
-    let folder = folder(args.model.as_deref())?;
+    let missing = "no embedding model is named: `--model MODEL`, or ML_EMBEDDING_MODEL; `ml pull Qwen/Qwen3-Embedding-0.6B` fetches one";
+    let folder = names::folder_or_env(args.model.as_deref(), "ML_EMBEDDING_MODEL", missing)?;
     metal_backend::register()?;
     let _spinner = (!quiet).then(|| Spinner::new(format!("loading {}", folder.display())));
     Ok(inference_core::load_embedding_model(&folder, &args.options())?)
-}
-
-fn folder(model: Option<&Path>) -> Result<PathBuf> {
-    let from_env = || std::env::var_os("ML_EMBEDDING_MODEL").filter(|value| !value.is_empty());
-    let model = model.map(Path::to_owned).or_else(|| from_env().map(PathBuf::from));
-    let model = model.ok_or_else(|| {
-        Failure::Usage(
-            "no embedding model is named: `--model MODEL`, or ML_EMBEDDING_MODEL; `ml pull Qwen/Qwen3-Embedding-0.6B` fetches one".into(),
-        )
-    })?;
-    names::folder(&model)
 }
 
 /// Writes the vectors of all texts; how many tokens they have.

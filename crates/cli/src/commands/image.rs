@@ -5,7 +5,7 @@ mod report;
 
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use inference_core::{
     CancelToken, EncodedPicture, Error, GeneratedImage, ImageEvent, ImageModel, ImageRequest,
@@ -35,7 +35,8 @@ pub fn run(args: &ImageArgs) -> Result<()> {
     let request = request(args, &cancel)?;
     request.validate()?;
     check_output(&args.output)?;
-    let folder = folder(args.model.as_deref())?;
+    let missing = "no image model is named: `--model DIR`, or ML_IMAGE_MODEL; `ml pull Tongyi-MAI/Z-Image-Turbo` fetches one";
+    let folder = names::folder_or_env(args.model.as_deref(), "ML_IMAGE_MODEL", missing)?;
     metal_backend::register()?;
     let model = inference_core::load_image_model(&folder, &args.load.options())?;
 
@@ -57,21 +58,6 @@ pub fn run(args: &ImageArgs) -> Result<()> {
         dim_note(report.line());
     }
     Ok(())
-}
-
-/// The folder of the model.
-///
-/// # Errors
-/// No model at all; a name that is not fetched.
-fn folder(model: Option<&Path>) -> Result<PathBuf> {
-    let from_env = || std::env::var_os("ML_IMAGE_MODEL").filter(|value| !value.is_empty());
-    let model = model.map(Path::to_owned).or_else(|| from_env().map(PathBuf::from));
-    let model = model.ok_or_else(|| {
-        Failure::Usage(
-            "no image model is named: `--model DIR`, or ML_IMAGE_MODEL; `ml pull Tongyi-MAI/Z-Image-Turbo` fetches one".into(),
-        )
-    })?;
-    names::folder(&model)
 }
 
 /// That a picture could be written in the end: the work takes minutes.

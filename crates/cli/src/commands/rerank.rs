@@ -64,9 +64,6 @@ pub fn run(args: &RerankArgs) -> Result<()> {
 /// The best documents, the best first; of equals, the earlier one.
 fn ranked<'a>(made: &PairScores, documents: &'a [String], args: &RerankArgs) -> Vec<Ranked<'a>> {
     let scores = if args.raw_scores { made.logits.clone() } else { made.relevance() };
-    let mut order: Vec<usize> = (0..documents.len()).collect();
-    order.sort_by(|one, other| made.logits[*other].total_cmp(&made.logits[*one]));
-    order.truncate(args.top.unwrap_or(usize::MAX));
     let one = |index: usize| Ranked { index, score: scores[index], document: &documents[index] };
-    order.into_iter().map(one).collect()
+    made.order().into_iter().take(args.top.unwrap_or(usize::MAX)).map(one).collect()
 }

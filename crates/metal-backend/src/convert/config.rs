@@ -10,16 +10,21 @@ use crate::files::ModelFiles;
 /// Keys that say nothing of the result.
 const UNUSED: [&str; 2] = ["_name_or_path", "vision_config"];
 
-/// The text of the new config for a model of the `model_type` `family`: the source's, sorted, with the
+/// The text of the new config for a model of the `model_type` `family`: that of `source`, sorted, with the
 /// quantisation and the end tokens of `generation_config.json`.
 ///
 /// # Errors
 /// Files that are no JSON objects.
-pub(super) fn text(files: &ModelFiles, family: &str, quantization: Value) -> Result<String> {
+pub(super) fn text(
+    files: &ModelFiles,
+    source: &str,
+    family: &str,
+    quantization: Value,
+) -> Result<String> {
     let parse = |name: &str, text: &str| -> Result<Map<String, Value>> {
         serde_json::from_str(&standard_json(text)).map_err(|error| load(&files.path(name), error))
     };
-    let mut fields = parse("config.json", &files.required_text("config.json")?)?;
+    let mut fields = parse("config.json", source)?;
     if let Some(text) = files.text("generation_config.json")? {
         let ends = parse("generation_config.json", &text)?.remove("eos_token_id");
         let is_empty = |ends: &Value| match ends {

@@ -40,7 +40,7 @@ const TOWERS: &[&str] = &[
 /// # Errors
 /// Tensors that do not fit the config; a name that two would have.
 pub(super) fn arrange(family: &str, config: &Config, tensors: &mut Tensors) -> Result<()> {
-    let text = config.object("text_config")?.unwrap_or_else(|| config.clone());
+    let text = config.of_text()?;
     tensors.leave_out(|name| {
         let own = name.strip_prefix("model.").unwrap_or(name);
         TOWERS.iter().any(|tower| own.starts_with(tower)) || is_leftover(name)
@@ -153,25 +153,26 @@ fn renamed(family: &str, name: &str) -> String {
                 ".mlp.gate.e_score_correction_bias",
             )
         }
-        "lfm2_moe" => name
-            .replace(".w1.weight", ".gate_proj.weight")
-            .replace(".w2.weight", ".down_proj.weight")
-            .replace(".w3.weight", ".up_proj.weight"),
+        "lfm2_moe" => named_projections(name),
         "kimi_linear" => {
             let name = name
                 .replace(".block_sparse_moe.gate.e_score", ".mlp.e_score")
                 .replace(".block_sparse_moe.", ".mlp.")
                 .replace("_conv1d.weight", "_conv.conv.weight");
             match name.contains(".experts.") {
-                true => name
-                    .replace(".w1.weight", ".gate_proj.weight")
-                    .replace(".w2.weight", ".down_proj.weight")
-                    .replace(".w3.weight", ".up_proj.weight"),
+                true => named_projections(&name),
                 false => name,
             }
         }
         _ => name.to_owned(),
     }
+}
+
+/// `name` with what a numbered projection does in place of its number.
+fn named_projections(name: &str) -> String {
+    NUMBERED.iter().fold(name.to_owned(), |name, (number, does)| {
+        name.replace(&format!(".{number}.weight"), &format!(".{does}.weight"))
+    })
 }
 
 /// The kernels of convolutions over positions with the taps before the channels: `[channels, taps, 1]`.

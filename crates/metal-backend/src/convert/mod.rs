@@ -113,7 +113,7 @@ pub(crate) fn quantise(
         progress(done, total);
     }
     shards.finish(&folder.path, plan.parameters)?;
-    let text = config::text(&files, family, plan.quantization)?;
+    let text = config::text(&files, &text, family, plan.quantization)?;
     write_text(&folder.path.join("config.json"), &text)?;
     copy_others(&files, source, &folder.path)?;
     folder.keep(target)?;

@@ -64,7 +64,7 @@ impl Plan {
             if options.default.mode != QuantMode::Affine {
                 return Err(Error::model("a mixed recipe is affine; leave the other mode out"));
             }
-            let text = config.object("text_config")?.unwrap_or_else(|| config.clone());
+            let text = config.of_text()?;
             let paths = items.iter().filter_map(|item| item.name.strip_suffix(".weight"));
             Mixed::new(recipe, text.size("num_hidden_layers")?, paths)
         });

@@ -45,7 +45,7 @@ impl QwenEncoder {
     /// A config that is not known; tensors that do not fit.
     pub fn load(config: &Config, w: &Weights, sees: bool) -> Read<QwenEncoder> {
         w.ignore(|name| name.starts_with("lm_head."));
-        let text = config.object("text_config")?.unwrap_or_else(|| config.clone());
+        let text = config.of_text()?;
         if text.opt_flag("use_sliding_window")? == Some(true) {
             return Err(Error::model("`use_sliding_window` is true, which is not known here"));
         }

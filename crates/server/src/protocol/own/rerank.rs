@@ -91,9 +91,6 @@ fn documents(items: Vec<Json>, most: usize) -> Result<Vec<String>> {
 /// The best `top` documents, the best first; of equals, the earlier one.
 fn results(made: &PairScores, is_raw: bool, top: usize, texts: Option<&[String]>) -> Vec<Json> {
     let scores = if is_raw { made.logits.clone() } else { made.relevance() };
-    let mut order: Vec<usize> = (0..made.logits.len()).collect();
-    order.sort_by(|one, other| made.logits[*other].total_cmp(&made.logits[*one]));
-    order.truncate(top);
     let result = |index: usize| {
         let mut result = json!({"index": index, "relevance_score": number(scores[index])});
         if let Some(text) = texts.and_then(|texts| texts.get(index)) {
@@ -101,5 +98,5 @@ fn results(made: &PairScores, is_raw: bool, top: usize, texts: Option<&[String]>
         }
         result
     };
-    order.into_iter().map(result).collect()
+    made.order().into_iter().take(top).map(result).collect()
 }
