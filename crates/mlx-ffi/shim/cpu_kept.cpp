@@ -79,6 +79,11 @@ class CpuKept : public Kept {
     cpu::get_command_encoder(stream()).dispatch(std::move(run));
   }
 
+  // MLX sends operations to a CPU as fast as it computes them.
+  void send_once(const std::vector<Operation>&) override {
+    throw Foreign{};
+  }
+
   static CpuOperand operand(const Operand& of) {
     return {reinterpret_cast<char*>(of.address), of.dtype, of.shape, of.strides};
   }

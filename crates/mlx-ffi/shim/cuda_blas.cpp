@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
@@ -144,17 +145,7 @@ void describe(Described& of, const Product& p) {
   check_blas(b.new_layout(&of.y, type, p.out, p.rows, p.out), "cublasLtMatrixLayoutCreate");
 }
 
-// Asking takes longer than most products, so what was found is kept.
-Algorithm algorithm_for(Described& of, const Product& p) {
-  using Key = std::tuple<int, int, int, int, uint32_t, uint32_t, uint32_t>;
-  static std::mutex mutex;
-  static std::map<Key, Algorithm> known;
-  uint32_t alignments[] = {alignment(p.w), alignment(p.x), alignment(p.y), alignment(p.y)};
-  Key key{p.rows, p.in, p.out, *type_of(p.dtype), alignments[0], alignments[1], alignments[2]};
-  std::lock_guard lock(mutex);
-  if (auto found = known.find(key); found != known.end()) {
-    return found->second;
-  }
+Algorithm algorithm_for(Described& of, const uint32_t* alignments) {
   constexpr int MOST_WORKSPACE = 1, LEAST_ALIGNMENT = 5;
   auto& b = of.b;
   check_blas(b.new_preference(&of.preference), "cublasLtMatmulPreferenceCreate");
@@ -175,7 +166,39 @@ Algorithm algorithm_for(Described& of, const Product& p) {
   if (count == 0) {
     throw std::runtime_error("cuBLASLt has no kernel for a product");
   }
-  return known.emplace(key, found.algorithm).first->second;
+  return found.algorithm;
+}
+
+// A product with the kernel that was found for it.
+struct Known {
+  Described described;
+  Algorithm algorithm;
+
+  Known(const Blas& b, const Product& p) : described(b) {
+    describe(described, p);
+  }
+};
+
+// Asking takes longer than most products, and descriptions as long, so what was found is kept, for so many products.
+constexpr size_t KEPT = 1024;
+
+std::shared_ptr<const Known> known_for(const Blas& b, const Product& p) {
+  using Key = std::tuple<int, int, int, int, uint32_t, uint32_t, uint32_t>;
+  static std::mutex mutex;
+  // Never freed: the library may be gone before it.
+  static auto* all = new std::map<Key, std::shared_ptr<const Known>>();
+  uint32_t alignments[] = {alignment(p.w), alignment(p.x), alignment(p.y), alignment(p.y)};
+  Key key{p.rows, p.in, p.out, *type_of(p.dtype), alignments[0], alignments[1], alignments[2]};
+  std::lock_guard lock(mutex);
+  if (auto found = all->find(key); found != all->end()) {
+    return found->second;
+  }
+  auto known = std::make_shared<Known>(b, p);
+  known->algorithm = algorithm_for(known->described, alignments);
+  if (all->size() == KEPT) {
+    all->clear();
+  }
+  return all->emplace(key, std::move(known)).first->second;
 }
 
 } // namespace
@@ -186,13 +209,12 @@ bool multiplies(mlx::core::Dtype dtype) {
 
 void multiply(const Product& p, Address workspace, Handle stream) {
   auto& b = *blas();
-  Described of(b);
-  describe(of, p);
-  auto algorithm = algorithm_for(of, p);
+  auto known = known_for(b, p);
+  auto& of = known->described;
   const float one = 1, zero = 0;
   check_blas(
       b.multiply(
-          b.handle, of.product, &one, p.w, of.w, p.x, of.x, &zero, p.y, of.y, p.y, of.y, &algorithm, workspace,
+          b.handle, of.product, &one, p.w, of.w, p.x, of.x, &zero, p.y, of.y, p.y, of.y, &known->algorithm, workspace,
           BLAS_WORKSPACE, stream),
       "cublasLtMatmul");
 }

@@ -1,4 +1,5 @@
 #include "cuda_driver.h"
+#include "replay.h"
 
 #include <dlfcn.h>
 
@@ -24,7 +25,8 @@ const Cuda* cuda() {
       return function != nullptr;
     };
     bool complete = find(all.capture, "cuStreamBeginCapture_v2") &&
-        find(all.end_capture, "cuStreamEndCapture") && find(all.new_stream, "cuStreamCreate") &&
+        find(all.end_capture, "cuStreamEndCapture") &&
+        find(all.exchange_capture_mode, "cuThreadExchangeStreamCaptureMode") && find(all.new_stream, "cuStreamCreate") &&
         find(all.free_stream, "cuStreamDestroy_v2") &&
         find(all.new_graph, "cuGraphCreate") && find(all.add_empty, "cuGraphAddEmptyNode") &&
         find(all.instantiate, "cuGraphInstantiateWithFlags") &&
@@ -80,3 +82,11 @@ int compute_minor() {
 }
 
 } // namespace mlxrs
+
+extern "C" void mlxrs_relax_captures(void) {
+  constexpr int RELAXED = 2;
+  if (auto* c = mlxrs::cuda()) {
+    int mode = RELAXED;
+    c->exchange_capture_mode(&mode);
+  }
+}

@@ -30,6 +30,7 @@ struct Config {
 struct Cuda {
   int (*capture)(Handle stream, int mode);
   int (*end_capture)(Handle stream, Handle* graph);
+  int (*exchange_capture_mode)(int* mode);
   int (*new_stream)(Handle* stream, unsigned flags);
   int (*free_stream)(Handle stream);
   int (*new_graph)(Handle* graph, unsigned flags);

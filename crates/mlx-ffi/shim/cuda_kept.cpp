@@ -36,10 +36,21 @@ auto or_foreign(F work) {
   }
 }
 
+// In the name of the kernel of `cuda::buffers`.
+constexpr const char* BUFFERS = "mlxrs_buffers";
+
+array make_workspace(Stream stream) {
+  auto workspace = zeros({static_cast<int>(BLAS_WORKSPACE)}, uint8, stream);
+  async_eval({workspace});
+  return workspace;
+}
+
 // Launches of kernels, and products, as a graph of CUDA's.
 class CudaKept : public Kept {
  public:
-  explicit CudaKept(bool overlap) : overlap_(overlap && compute_major() >= 9) {}
+  // Products may use `workspace`, of BLAS_WORKSPACE bytes; without one, they get one.
+  explicit CudaKept(bool overlap, std::optional<array> workspace = std::nullopt)
+      : overlap_(overlap && compute_major() >= 9), workspace_(std::move(workspace)) {}
 
   ~CudaKept() override {
     for (auto& sent : sent_) {
@@ -66,6 +77,10 @@ class CudaKept : public Kept {
       return {true, {}};
     }
     auto [kernel, written] = kernel_and_written(*a.primitive_ptr());
+    // What they allocate stays.
+    if (name_of(kernel).find(BUFFERS) != std::string::npos) {
+      throw Foreign{};
+    }
     for (auto& input : a.inputs()) {
       bool is_there = input.status() != array::Status::unscheduled;
       // What is not there yet is row-major: our own kernels make it.
@@ -75,7 +90,7 @@ class CudaKept : public Kept {
         throw Foreign{};
       }
     }
-    auto found = or_foreign([&] { return compiled(kernel, overlap_); });
+    auto found = or_foreign([&] { return function_of(kernel); });
     if (found.is_impossible) {
       throw Foreign{};
     }
@@ -100,9 +115,8 @@ class CudaKept : public Kept {
     // A library may load its kernels, or ask for memory, as it is called for the first time.
     constexpr int RELAXED = 2;
     auto is_product = [](const Operation& of) { return dynamic_cast<Dense*>(of.primitive.get()) != nullptr; };
-    if (std::any_of(operations.begin(), operations.end(), is_product)) {
-      workspace_ = zeros({static_cast<int>(BLAS_WORKSPACE)}, uint8, this->stream());
-      async_eval({*workspace_});
+    if (!workspace_ && std::any_of(operations.begin(), operations.end(), is_product)) {
+      workspace_ = make_workspace(this->stream());
     }
     Handle stream, graph = nullptr;
     check(c.new_stream(&stream, NON_BLOCKING), "cuStreamCreate");
@@ -128,6 +142,15 @@ class CudaKept : public Kept {
     for (auto& sent : sent_) {
       check(c.new_event(&sent.event, WITHOUT_TIMES), "cuEventCreate");
     }
+  }
+
+  void send_once(const std::vector<Operation>& operations) override {
+    auto queue = stream_of(stream());
+    or_foreign([&] {
+      for (auto& operation : operations) {
+        check(launch(operation, false, queue), "cuLaunchKernelEx");
+      }
+    });
   }
 
   int launch(const Operation& operation, bool overlaps, Handle stream) {
@@ -191,8 +214,7 @@ class CudaKept : public Kept {
         stream,
         &overlap,
         overlaps};
-    // Asked for again: it is compiled by now.
-    return cuda()->launch(&config, compiled(kernel, overlap_).function, arguments.data(), nullptr);
+    return cuda()->launch(&config, function_of(kernel).function, arguments.data(), nullptr);
   }
 
   void send(std::vector<array> moving, const std::vector<uint64_t>& places) override {
@@ -210,6 +232,19 @@ class CudaKept : public Kept {
     check(cuda()->record(sent.event, queue), "cuEventRecord");
   }
 
+  // The layers of a model share their kernels, and comparing texts takes long.
+  Compiled function_of(Kernel& kernel) {
+    auto found = functions_.find(&kernel);
+    if (found == functions_.end()) {
+      auto known = compiled(kernel, overlap_);
+      if (!known.function) {
+        return known;
+      }
+      found = functions_.emplace(&kernel, known).first;
+    }
+    return found->second;
+  }
+
   // What the last runs have read, until their events.
   struct Sent {
     Handle event{nullptr};
@@ -217,6 +252,8 @@ class CudaKept : public Kept {
   };
 
   bool overlap_;
+  // Of kernels that the operations hold.
+  std::unordered_map<Kernel*, Compiled> functions_;
   // Of all products: they run one after the other.
   std::optional<array> workspace_;
   std::array<Sent, 2> sent_;
@@ -224,7 +261,83 @@ class CudaKept : public Kept {
   Handle executable_{nullptr};
 };
 
+// What was launched, by the events behind it.
+class CudaDispatched : public Dispatched {
+ public:
+  ~CudaDispatched() override {
+    for (auto& sent : sent_) {
+      if (sent.event) {
+        cuda()->wait(sent.event);
+        cuda()->free_event(sent.event);
+      }
+    }
+  }
+
+  bool send(const std::vector<array>& outputs) override {
+    auto of_stream = std::find_if(outputs.begin(), outputs.end(), [](const array& a) { return a.has_primitive(); });
+    if (of_stream == outputs.end()) {
+      return true;
+    }
+    auto stream = of_stream->primitive().stream();
+    if (stream.device != Device::gpu) {
+      throw Foreign{};
+    }
+    if (!workspace_) {
+      workspace_ = make_workspace(stream);
+    }
+    CudaKept kept(false, workspace_);
+    bool is_sent;
+    try {
+      is_sent = kept.dispatch(outputs);
+    } catch (...) {
+      // Something may have been launched.
+      hold(kept, stream);
+      throw;
+    }
+    if (is_sent) {
+      hold(kept, stream);
+    }
+    return is_sent;
+  }
+
+  void wait() override {
+    for (auto& sent : sent_) {
+      if (sent.event) {
+        check(cuda()->wait(sent.event), "cuEventSynchronize");
+        sent.held.clear();
+      }
+    }
+  }
+
+ private:
+  // What was launched last reads and writes, until its event.
+  struct Sent {
+    Handle event{nullptr};
+    std::vector<array> held;
+  };
+
+  void hold(const CudaKept& kept, Stream stream) {
+    auto& sent = sent_[sends_++ % sent_.size()];
+    if (sent.event) {
+      check(cuda()->wait(sent.event), "cuEventSynchronize");
+    } else {
+      constexpr unsigned WITHOUT_TIMES = 2;
+      check(cuda()->new_event(&sent.event, WITHOUT_TIMES), "cuEventCreate");
+    }
+    sent.held = kept.held();
+    check(cuda()->record(sent.event, stream_of(stream)), "cuEventRecord");
+  }
+
+  std::array<Sent, 4> sent_;
+  size_t sends_{0};
+  std::optional<array> workspace_;
+};
+
 } // namespace
+
+std::unique_ptr<Dispatched> dispatched_on_cuda() {
+  return cuda() ? std::make_unique<CudaDispatched>() : nullptr;
+}
 
 std::unique_ptr<Kept> kept_on_cuda(bool overlap) {
   return cuda() ? std::make_unique<CudaKept>(overlap) : nullptr;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "mlx/array.h"
@@ -25,6 +26,14 @@ class Kept {
       const mlx::core::array& output,
       const std::vector<mlx::core::array>& moving,
       const std::vector<mlx::core::array>& fixed);
+
+  // Sends the operations that make `outputs` to the device, which are evaluated as soon as all that was sent
+  // before is. What else they need, and what does not need them, is evaluated first. False, and nothing is
+  // sent, where kernels are still compiled.
+  bool dispatch(const std::vector<mlx::core::array>& outputs);
+
+  // What the device reads and writes until it is through with what was dispatched.
+  std::vector<mlx::core::array> held() const;
 
   // The output for other moving arrays; nothing where an array has another form or another place.
   std::optional<mlx::core::array> run(
@@ -61,6 +70,8 @@ class Kept {
   // In which an output that `a` is will lie.
   virtual mlx::core::Strides strides(const mlx::core::array& a) const = 0;
   virtual void keep(std::vector<Operation> operations) = 0;
+  // Sends operations, which are not repeated.
+  virtual void send_once(const std::vector<Operation>& operations) = 0;
   // Copies each moving array to the place of its own, then repeats the operations.
   virtual void send(std::vector<mlx::core::array> moving, const std::vector<uint64_t>& places) = 0;
 
@@ -91,8 +102,18 @@ class Kept {
     uint64_t address;
   };
 
+  // Of each step, where each of its outputs lies.
+  using Offsets = std::vector<std::vector<size_t>>;
+
+  bool is_own(const mlx::core::array& a);
+  void find_foreign(const mlx::core::array& a, std::vector<mlx::core::array>& found, std::unordered_set<std::uintptr_t>& seen);
+  bool is_apart(const mlx::core::array& a, std::unordered_set<std::uintptr_t>& seen);
   Place visit(const mlx::core::array& a);
-  size_t place_outputs(const Place& kept, std::vector<std::vector<size_t>>& offsets, size_t end) const;
+  size_t place_outputs(const std::vector<Place>& kept, Offsets& offsets, size_t end) const;
+  std::vector<Operation> operations(const Offsets& offsets);
+  mlx::core::array output_at(const mlx::core::array& like, size_t offset) const;
+  // A buffer of so many bytes is made.
+  void make_buffer(size_t bytes);
   void build(const mlx::core::array& output);
 
   mlx::core::Stream stream_{0, mlx::core::Device::cpu};
@@ -110,8 +131,19 @@ class Kept {
   std::optional<mlx::core::array> output_;
 };
 
+// What was dispatched and may not be through.
+class Dispatched {
+ public:
+  virtual ~Dispatched() = default;
+  // As `Kept::dispatch`.
+  virtual bool send(const std::vector<mlx::core::array>& outputs) = 0;
+  // Waits for all that was sent.
+  virtual void wait() = 0;
+};
+
 std::unique_ptr<Kept> kept_on_cpu();
 // Nothing where there is no CUDA.
 std::unique_ptr<Kept> kept_on_cuda(bool overlap);
+std::unique_ptr<Dispatched> dispatched_on_cuda();
 
 } // namespace mlxrs

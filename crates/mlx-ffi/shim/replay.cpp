@@ -125,10 +125,7 @@ Kept::Place Kept::visit(const array& a) {
 }
 
 // Where all outputs are in one buffer from `end` on, parts of which serve again once nothing reads them.
-size_t Kept::place_outputs(
-    const Place& kept,
-    std::vector<std::vector<size_t>>& offsets,
-    size_t end) const {
+size_t Kept::place_outputs(const std::vector<Place>& kept, Offsets& offsets, size_t end) const {
   std::vector<std::vector<size_t>> last_reads;
   for (size_t i = 0; i < steps_.size(); i++) {
     last_reads.emplace_back(steps_[i].outputs.size(), i);
@@ -138,7 +135,11 @@ size_t Kept::place_outputs(
       }
     }
   }
-  last_reads[kept.index][kept.output] = steps_.size();
+  for (auto& place : kept) {
+    if (place.kind == Kind::Made) {
+      last_reads[place.index][place.output] = steps_.size();
+    }
+  }
   struct Part {
     size_t offset, bytes, last_read;
   };
@@ -162,32 +163,8 @@ size_t Kept::place_outputs(
   return end;
 }
 
-void Kept::build(const array& output) {
-  auto kept = ids_.at(output.id());
-  if (kept.kind != Kind::Made) {
-    throw Foreign{};
-  }
-  size_t end = 0;
-  for (auto& a : moving_) {
-    moving_places_.push_back(end);
-    end += bytes_of(a);
-  }
-  std::vector<std::vector<size_t>> offsets;
-  auto size = place_outputs(kept, offsets, end);
-  auto bytes = zeros({static_cast<int>(size)}, uint8, stream_);
-  async_eval({bytes});
-  buffer_ = bytes;
-  first_ = address(bytes);
-  for (auto& place : moving_places_) {
-    place += first_;
-  }
-  // A view of the output's part, so that the rest is what it is.
-  auto at = offsets[kept.index][kept.output];
-  array result(output.shape(), output.dtype(), nullptr, {});
-  result.copy_shared_buffer(
-      *buffer_, result.strides(), {true, true, false}, result.size(), static_cast<int64_t>(at / result.itemsize()));
-  result.set_status(array::Status::available);
-  output_ = result;
+// The operations, whose outputs lie in the buffer.
+std::vector<Kept::Operation> Kept::operations(const Offsets& offsets) {
   for (auto& leaf : leaves_) {
     leaf.address = address(leaf.of);
   }
@@ -216,10 +193,148 @@ void Kept::build(const array& output) {
     }
     operations.push_back(std::move(operation));
   }
-  keep(std::move(operations));
+  return operations;
+}
+
+// A view of a part of the buffer.
+array Kept::output_at(const array& like, size_t offset) const {
+  array result(like.shape(), like.dtype(), nullptr, {});
+  result.copy_shared_buffer(
+      *buffer_, result.strides(), {true, true, false}, result.size(), static_cast<int64_t>(offset / result.itemsize()));
+  return result;
+}
+
+void Kept::make_buffer(size_t bytes) {
+  constexpr size_t WORD = 8;
+  auto words = zeros({static_cast<int>((std::max(bytes, ALIGNED) + WORD - 1) / WORD)}, uint64, stream_);
+  async_eval({words});
+  buffer_ = words;
+  first_ = address(words);
+}
+
+void Kept::build(const array& output) {
+  auto kept = ids_.at(output.id());
+  if (kept.kind != Kind::Made) {
+    throw Foreign{};
+  }
+  size_t end = 0;
+  for (auto& a : moving_) {
+    moving_places_.push_back(end);
+    end += bytes_of(a);
+  }
+  Offsets offsets;
+  auto size = place_outputs({kept}, offsets, end);
+  make_buffer(size);
+  for (auto& place : moving_places_) {
+    place += first_;
+  }
+  // A view of the output's part, so that the rest is what it is.
+  array result = output_at(output, offsets[kept.index][kept.output]);
+  result.set_status(array::Status::available);
+  output_ = result;
+  keep(operations(offsets));
   // The operations of this pass are MLX's, and the arrays between them too.
   steps_.clear();
   ids_.clear();
+}
+
+bool Kept::is_own(const array& a) {
+  if (!a.has_primitive()) {
+    return false;
+  }
+  try {
+    is_ready_ = known(a).is_ready && is_ready_;
+    return true;
+  } catch (Foreign&) {
+    return false;
+  }
+}
+
+// What is not ours among that which `a` is made of, as far as only ours is behind it.
+void Kept::find_foreign(const array& a, std::vector<array>& found, std::unordered_set<std::uintptr_t>& seen) {
+  if (a.status() != array::Status::unscheduled || !seen.insert(a.id()).second) {
+    return;
+  }
+  if (!is_own(a)) {
+    found.push_back(a);
+    return;
+  }
+  for (auto& input : a.inputs()) {
+    find_foreign(input, found, seen);
+  }
+}
+
+// Whether nothing of ours is among that which `a` is made of.
+bool Kept::is_apart(const array& a, std::unordered_set<std::uintptr_t>& seen) {
+  if (a.status() != array::Status::unscheduled || !seen.insert(a.id()).second) {
+    return true;
+  }
+  bool is_of_stream = a.has_primitive() && a.primitive().stream() == stream_;
+  return is_of_stream && !is_own(a) &&
+      std::all_of(a.inputs().begin(), a.inputs().end(), [&](const array& input) { return is_apart(input, seen); });
+}
+
+bool Kept::dispatch(const std::vector<array>& outputs) {
+  std::vector<array> made;
+  for (auto& a : outputs) {
+    if (a.status() == array::Status::unscheduled) {
+      made.push_back(a);
+    }
+  }
+  if (made.empty()) {
+    return true;
+  }
+  if (!made[0].has_primitive()) {
+    throw Foreign{};
+  }
+  stream_ = made[0].primitive().stream();
+  std::vector<array> before;
+  std::unordered_set<std::uintptr_t> seen, apart;
+  for (auto& a : made) {
+    find_foreign(a, before, seen);
+  }
+  for (auto& a : before) {
+    if (!is_apart(a, apart)) {
+      throw Foreign{};
+    }
+  }
+  if (!is_ready_) {
+    return false;
+  }
+  // What comes before is on the stream once this returns.
+  async_eval(before);
+  std::vector<Place> places;
+  for (auto& a : made) {
+    places.push_back(visit(a));
+  }
+  Offsets offsets;
+  make_buffer(place_outputs(places, offsets, 0));
+  send_once(operations(offsets));
+  for (size_t i = 0; i < made.size(); i++) {
+    auto& [kind, index, output] = places[i];
+    auto& a = made[i];
+    if (kind == Kind::Made) {
+      a.copy_shared_buffer(output_at(a, offsets[index][output]));
+    } else {
+      a.copy_shared_buffer(leaves_[index].of);
+    }
+    a.set_status(array::Status::available);
+  }
+  for (auto& a : made) {
+    a.detach();
+  }
+  return true;
+}
+
+std::vector<array> Kept::held() const {
+  std::vector<array> held;
+  for (auto& leaf : leaves_) {
+    held.push_back(leaf.of);
+  }
+  if (buffer_) {
+    held.push_back(*buffer_);
+  }
+  return held;
 }
 
 } // namespace mlxrs
@@ -274,6 +389,51 @@ extern "C" int mlxrs_replay_run(
     return 1;
   }
   return 0;
+}
+
+extern "C" int mlxrs_dispatcher_new(mlxrs_dispatcher* res) {
+  try {
+    res->ctx = mlxrs::dispatched_on_cuda().release();
+  } catch (std::exception& e) {
+    mlx_error("%s", e.what());
+    return 1;
+  }
+  return 0;
+}
+
+extern "C" int mlxrs_dispatch(
+    mlxrs_dispatch_outcome* res,
+    mlxrs_dispatcher dispatcher,
+    const mlx_vector_array outputs) {
+  try {
+    auto* dispatched = static_cast<mlxrs::Dispatched*>(dispatcher.ctx);
+    *res = MLXRS_IMPOSSIBLE;
+    if (dispatched) {
+      *res = dispatched->send(mlx_vector_array_get_(outputs)) ? MLXRS_SENT : MLXRS_NOT_YET;
+    }
+  } catch (mlxrs::Foreign&) {
+    // The operations themselves are as they were.
+  } catch (std::exception& e) {
+    mlx_error("%s", e.what());
+    return 1;
+  }
+  return 0;
+}
+
+extern "C" int mlxrs_dispatcher_wait(mlxrs_dispatcher dispatcher) {
+  try {
+    if (auto* dispatched = static_cast<mlxrs::Dispatched*>(dispatcher.ctx)) {
+      dispatched->wait();
+    }
+  } catch (std::exception& e) {
+    mlx_error("%s", e.what());
+    return 1;
+  }
+  return 0;
+}
+
+extern "C" void mlxrs_dispatcher_free(mlxrs_dispatcher dispatcher) {
+  delete static_cast<mlxrs::Dispatched*>(dispatcher.ctx);
 }
 
 extern "C" void mlxrs_replay_free(mlxrs_replay replay) {

@@ -9,6 +9,12 @@
 extern "C" {
 #endif
 
+/**
+ * Lets this thread wait for a CUDA device, and ask it for memory, while MLX captures operations on another
+ * thread: otherwise that capture fails, and MLX ends the process.
+ */
+void mlxrs_relax_captures(void);
+
 /** Operations of ours, one after the other, over buffers that stay where they are. */
 typedef struct mlxrs_replay_ {
   void* ctx;
@@ -45,6 +51,45 @@ int mlxrs_replay_run(
 
 /** Waits for what it has sent. */
 void mlxrs_replay_free(mlxrs_replay replay);
+
+/** Operations that are sent to a CUDA device one after the other, past MLX. */
+typedef struct mlxrs_dispatcher_ {
+  void* ctx;
+} mlxrs_dispatcher;
+
+typedef enum mlxrs_dispatch_outcome_ {
+  MLXRS_SENT,
+  MLXRS_NOT_YET,
+  MLXRS_IMPOSSIBLE,
+} mlxrs_dispatch_outcome;
+
+/**
+ * A dispatcher, to which nothing is possible where there is no CUDA.
+ * Returns 0, or 1 after the error handler has been called.
+ */
+int mlxrs_dispatcher_new(mlxrs_dispatcher* res);
+
+/**
+ * Sends the operations that make `outputs`, behind all that was sent before, and sets `res`. MLXRS_SENT: the
+ * outputs count as evaluated; operations of the same stream may read them, anybody else only after
+ * mlxrs_dispatcher_wait. Otherwise they are as they were: MLXRS_NOT_YET while kernels are compiled for this, on
+ * other threads; MLXRS_IMPOSSIBLE where operations other than those that mlxrs_replay_new takes stand between
+ * such ones. What does not need them is evaluated before.
+ * Returns 0, or 1 after the error handler has been called.
+ */
+int mlxrs_dispatch(
+    mlxrs_dispatch_outcome* res,
+    mlxrs_dispatcher dispatcher,
+    const mlx_vector_array outputs);
+
+/**
+ * Waits for what was sent.
+ * Returns 0, or 1 after the error handler has been called.
+ */
+int mlxrs_dispatcher_wait(mlxrs_dispatcher dispatcher);
+
+/** Waits for what was sent. */
+void mlxrs_dispatcher_free(mlxrs_dispatcher dispatcher);
 
 #ifdef __cplusplus
 }

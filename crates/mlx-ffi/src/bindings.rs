@@ -71,6 +71,9 @@ pub type mlxrs_cpu_compute = ::std::option::Option<
 pub type mlxrs_launch = mlxrs_launch_;
 #[doc = " Operations of ours, one after the other, over buffers that stay where they are."]
 pub type mlxrs_replay = mlxrs_replay_;
+#[doc = " Operations that are sent to a CUDA device one after the other, past MLX."]
+pub type mlxrs_dispatcher = mlxrs_dispatcher_;
+pub type mlxrs_dispatch_outcome_ = ::std::os::raw::c_uint;
 #[derive(PartialEq, Copy, Clone, Hash, Debug, Default)]
 #[repr(C)]
 pub struct __BindgenComplex<T> {
@@ -283,6 +286,12 @@ pub struct mlxrs_launch_ {
 pub struct mlxrs_replay_ {
     pub ctx: *mut ::std::os::raw::c_void,
 }
+#[doc = " Operations that are sent to a CUDA device one after the other, past MLX."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct mlxrs_dispatcher_ {
+    pub ctx: *mut ::std::os::raw::c_void,
+}
 pub const MLX_BOOL: mlx_dtype_ = 0;
 pub const MLX_UINT8: mlx_dtype_ = 1;
 pub const MLX_UINT16: mlx_dtype_ = 2;
@@ -303,12 +312,16 @@ pub const MLX_COMPILE_MODE_DISABLED: mlx_compile_mode_ = 0;
 pub const MLX_COMPILE_MODE_NO_SIMPLIFY: mlx_compile_mode_ = 1;
 pub const MLX_COMPILE_MODE_NO_FUSE: mlx_compile_mode_ = 2;
 pub const MLX_COMPILE_MODE_ENABLED: mlx_compile_mode_ = 3;
+pub const MLXRS_SENT: mlxrs_dispatch_outcome_ = 0;
+pub const MLXRS_NOT_YET: mlxrs_dispatch_outcome_ = 1;
+pub const MLXRS_IMPOSSIBLE: mlxrs_dispatch_outcome_ = 2;
 #[doc = " \\defgroup compile Compilation operations\n/\n/**@{"]
 pub use self::mlx_compile_mode_ as mlx_compile_mode;
 #[doc = " Device type."]
 pub use self::mlx_device_type_ as mlx_device_type;
 #[doc = " Array element type."]
 pub use self::mlx_dtype_ as mlx_dtype;
+pub use self::mlxrs_dispatch_outcome_ as mlxrs_dispatch_outcome;
 unsafe extern "C" {
     #[doc = " Returns a new empty string."]
     pub fn mlx_string_new() -> mlx_string;
@@ -3356,6 +3369,8 @@ unsafe extern "C" {
     ) -> ::std::os::raw::c_int;
     #[doc = " Drops what was prepared for `stream`, of this thread, and never sent, waits for what was sent, gives\n unused memory back and sees that an operation succeeds. Arrays of evaluations that have failed stay\n without values.\n Returns 0, or 1 after the error handler has been called: then the thread must not use the stream any\n more, and must not end, since MLX would use it then."]
     pub fn mlxrs_recover(stream: mlx_stream) -> ::std::os::raw::c_int;
+    #[doc = " Lets this thread wait for a CUDA device, and ask it for memory, while MLX captures operations on another\n thread: otherwise that capture fails, and MLX ends the process."]
+    pub fn mlxrs_relax_captures();
     #[doc = " The operations that make `output`, which is not evaluated, of `moving`, which are not either, of `fixed`\n and of whatever else is evaluated. `res` stays empty where something else than operations of\n mlxrs_launch_apply, mlxrs_dense and mlxrs_cpu_operation is among them, or while kernels are compiled for this, which\n takes a second on other threads: then it is worth another try, and `pending` is set; or where CUDA has no\n memory left for it. With `overlap` a kernel for CUDA begins before the one before it has ended, as far as it\n does not read what that one writes.\n Returns 0, or 1 after the error handler has been called."]
     pub fn mlxrs_replay_new(
         res: *mut mlxrs_replay,
@@ -3374,4 +3389,16 @@ unsafe extern "C" {
     ) -> ::std::os::raw::c_int;
     #[doc = " Waits for what it has sent."]
     pub fn mlxrs_replay_free(replay: mlxrs_replay);
+    #[doc = " A dispatcher, to which nothing is possible where there is no CUDA.\n Returns 0, or 1 after the error handler has been called."]
+    pub fn mlxrs_dispatcher_new(res: *mut mlxrs_dispatcher) -> ::std::os::raw::c_int;
+    #[doc = " Sends the operations that make `outputs`, behind all that was sent before, and sets `res`. MLXRS_SENT: the\n outputs count as evaluated; operations of the same stream may read them, anybody else only after\n mlxrs_dispatcher_wait. Otherwise they are as they were: MLXRS_NOT_YET while kernels are compiled for this, on\n other threads; MLXRS_IMPOSSIBLE where operations other than those that mlxrs_replay_new takes stand between\n such ones. What does not need them is evaluated before.\n Returns 0, or 1 after the error handler has been called."]
+    pub fn mlxrs_dispatch(
+        res: *mut mlxrs_dispatch_outcome,
+        dispatcher: mlxrs_dispatcher,
+        outputs: mlx_vector_array,
+    ) -> ::std::os::raw::c_int;
+    #[doc = " Waits for what was sent.\n Returns 0, or 1 after the error handler has been called."]
+    pub fn mlxrs_dispatcher_wait(dispatcher: mlxrs_dispatcher) -> ::std::os::raw::c_int;
+    #[doc = " Waits for what was sent."]
+    pub fn mlxrs_dispatcher_free(dispatcher: mlxrs_dispatcher);
 }

@@ -7,6 +7,8 @@
 //! a row gives depends on the other rows only by the order in which sums are made.
 
 mod attention;
+mod buffers;
+mod chunk;
 mod constants;
 mod dense;
 mod draw;
@@ -21,12 +23,14 @@ mod routing;
 mod rows;
 
 pub use attention::{attends, step_attention};
+pub use buffers::buffers;
+pub use chunk::chunk_attention;
 pub use dense::{dense, takes_dense};
 pub use draw::{Drawer, Drawing};
 pub use expert_matrices::{ExpertGate, ExpertMatrices, ExpertNetwork, IntoExperts};
 pub use experts::{Chosen, experts, takes_experts};
 pub use launch::ON_DEVICE;
-pub use place::{Place, Places, place};
+pub use place::{Place, Places, copied, place};
 pub use product::{
     Around, MOST_PACKED_ROWS, MOST_ROWS, Weights, few_rows, one_row, takes_few_rows, takes_one_row,
 };

@@ -46,6 +46,6 @@ pub use ops::Indices;
 pub use quantized::{
     QuantMode, Quantization, Quantized, dequantize, gather_qmm, quantize, quantized_matmul,
 };
-pub use replay::{Recorded, Replay};
+pub use replay::{Dispatch, Dispatcher, Recorded, Replay};
 pub use saved::saved_order;
 pub use stream::{Device, DeviceInfo, mlx_version, on_cpu, recover, synchronize, use_device};

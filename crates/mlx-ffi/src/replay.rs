@@ -75,3 +75,67 @@ impl Drop for Replay {
         unsafe { sys::mlxrs_replay_free(self.0) };
     }
 }
+
+/// Operations of [`cuda`](crate::cuda) that are sent to the device one after the other, past MLX, which takes
+/// several times as long for each.
+#[derive(Debug)]
+pub struct Dispatcher(sys::mlxrs_dispatcher);
+
+/// What came of the wish to send operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dispatch {
+    /// They are on their way.
+    Sent,
+    /// Their kernels are still being compiled for it, on other threads; worth another try.
+    NotYet,
+    /// There is no CUDA, or other operations stand between them.
+    Impossible,
+}
+
+impl Dispatcher {
+    /// A dispatcher of this thread's stream.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn new() -> Result<Dispatcher> {
+        let mut dispatcher = sys::mlxrs_dispatcher { ctx: std::ptr::null_mut() };
+        // SAFETY: the place to fill is ours.
+        check(unsafe { sys::mlxrs_dispatcher_new(&mut dispatcher) })?;
+        Ok(Dispatcher(dispatcher))
+    }
+
+    /// Sends the operations that make `outputs`, behind all that was sent before. Once they are sent, outputs
+    /// count as evaluated: operations of the same stream may read them, and anybody else after
+    /// [`wait`](Self::wait). Of what they are made of, nothing else can be evaluated any more. Otherwise they
+    /// are as they were, but for what they need and no operation here makes, which is evaluated.
+    ///
+    /// # Errors
+    /// Those of MLX and of CUDA.
+    pub fn send<'a>(&mut self, outputs: impl IntoIterator<Item = &'a Array>) -> Result<Dispatch> {
+        let outputs = VectorArray::of(&outputs.into_iter().collect::<Vec<_>>())?;
+        let mut outcome = sys::MLXRS_IMPOSSIBLE;
+        // SAFETY: all handles live for the call; the place to fill is ours.
+        check(unsafe { sys::mlxrs_dispatch(&mut outcome, self.0, outputs.0) })?;
+        Ok(match outcome {
+            sys::MLXRS_SENT => Dispatch::Sent,
+            sys::MLXRS_NOT_YET => Dispatch::NotYet,
+            _ => Dispatch::Impossible,
+        })
+    }
+
+    /// Waits for all that was sent.
+    ///
+    /// # Errors
+    /// Those of CUDA.
+    pub fn wait(&mut self) -> Result<()> {
+        // SAFETY: the handle lives for the call.
+        check(unsafe { sys::mlxrs_dispatcher_wait(self.0) })
+    }
+}
+
+impl Drop for Dispatcher {
+    fn drop(&mut self) {
+        // SAFETY: the handle is owned and freed once.
+        unsafe { sys::mlxrs_dispatcher_free(self.0) };
+    }
+}

@@ -1,10 +1,11 @@
-//! What attention does with one new position of each row of a batch, as one operation:
+//! What attention does with new positions of each row of a batch: with one, as one operation,
 //! [`cpu::step_attention`](crate::cpu::step_attention) and
-//! [`cuda::step_attention`](crate::cuda::step_attention).
+//! [`cuda::step_attention`](crate::cuda::step_attention); with several as two,
+//! [`cuda::chunk_attention`](crate::cuda::chunk_attention).
 
 use crate::{Array, Dtype, Error, Result, ops};
 
-/// The heads of an array of `[b, 1, …]`: from the column `at` on.
+/// The heads of an array of `[b, l, …]`: from the column `at` on.
 #[derive(Clone, Copy, Debug)]
 pub struct Heads<'a> {
     /// The array, whose last dimension is contiguous.
@@ -68,7 +69,7 @@ impl Counters {
     }
 }
 
-/// One new position of each row of a batch.
+/// `l` new positions of each row of a batch; one for a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
     /// Queries, before their norm and rotation.
@@ -79,11 +80,11 @@ pub struct Step<'a> {
     pub v: Heads<'a>,
     /// Heads of queries.
     pub n_heads: i32,
-    /// The keys before them, `[b, n_kv_heads, capacity, d]`, with room for one more.
+    /// The keys before them, `[b, n_kv_heads, capacity, d]`, with room for `l` more.
     pub keys: &'a Array,
     /// The values, likewise.
     pub values: &'a Array,
-    /// The index of the new position in `keys`.
+    /// The index of the first new position in `keys`.
     pub at: i32,
     /// I32, its first value: where the kernel writes. It equals `at`, which is only checked.
     pub on_device: &'a Array,
@@ -91,8 +92,6 @@ pub struct Step<'a> {
     pub rows: &'a Array,
     /// How many positions a position sees, itself included, at least one; `None`: all before it.
     pub window: Option<i32>,
-    /// At least `b · n_heads` of them. CPUs need none.
-    pub counters: &'a Counters,
     /// How pairs of a head's values are turned.
     pub turn: Option<Turn<'a>>,
     /// Norms over heads.
@@ -106,11 +105,11 @@ pub struct Step<'a> {
 }
 
 impl Step<'_> {
-    /// `[b, n_kv_heads, capacity, d]`, once everything was checked that all devices ask for.
+    /// `[b, n_kv_heads, capacity, d]`, once everything was checked that all devices ask for of `l` positions.
     ///
     /// # Errors
     /// Shapes or types that do not fit.
-    pub(crate) fn sizes(&self) -> Result<[i32; 4]> {
+    pub(crate) fn sizes(&self, l: i32) -> Result<[i32; 4]> {
         let Step { q, k, v, n_heads, keys, values, at, on_device, rows, .. } = *self;
         let sizes @ [b, n_kv_heads, capacity, d] = keys.dims()?;
         let dtype = keys.dtype();
@@ -118,9 +117,9 @@ impl Step<'_> {
         let window_fits = self.window.is_none_or(|window| window > 0);
         let is_wide = |heads: Heads<'_>, n: i32| {
             let end = i64::from(heads.at) + i64::from(n) * i64::from(d);
-            let &[rows, 1, columns] = heads.array.shape() else { return false };
+            let &[rows, positions, columns] = heads.array.shape() else { return false };
             let is_inside = heads.at >= 0 && i64::from(columns) >= end;
-            rows == b && is_inside && heads.array.dtype() == dtype
+            rows == b && positions == l && is_inside && heads.array.dtype() == dtype
         };
         let inputs_fit = is_wide(q, n_heads) && is_wide(k, n_kv_heads) && is_wide(v, n_kv_heads);
         let keys_fit = values.shape() == keys.shape() && values.dtype() == dtype;
@@ -128,7 +127,8 @@ impl Step<'_> {
         let is_list = |array: &Array, dtype| array.dtype() == dtype && array.shape().len() == 1;
         let are_indices = [on_device, rows].iter().all(|array| is_list(array, Dtype::I32));
         let rows_fit = rows.size() / 2 >= b as usize && on_device.size() > 0;
-        let places_fit = (0..capacity).contains(&at) && are_indices && rows_fit;
+        let has_room = l > 0 && at >= 0 && at.checked_add(l).is_some_and(|end| end <= capacity);
+        let places_fit = has_room && are_indices && rows_fit;
         let turns_fit = self.turn.is_none_or(|turn| {
             is_list(turn.radians, Dtype::F32) && turn.radians.size() <= d as usize / 2
         });

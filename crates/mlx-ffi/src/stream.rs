@@ -294,6 +294,10 @@ pub fn use_device(device: Device) -> Result<()> {
         return Err(Error::new(format!("no {device:?} device is available")));
     }
     let handle = DeviceHandle::new(device)?;
+    if device == Device::Gpu {
+        // SAFETY: it takes nothing, and concerns this thread alone.
+        unsafe { sys::mlxrs_relax_captures() };
+    }
     STREAMS.with(|streams| {
         let mut streams = streams.borrow_mut();
         match device {

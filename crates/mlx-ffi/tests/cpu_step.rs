@@ -1,6 +1,6 @@
 //! A step of attention by our own kernels for CPUs, and steps that are repeated as one.
 
-use mlx_ffi::step::{Counters, HeadNorms, Heads, Step, Turn};
+use mlx_ffi::step::{HeadNorms, Heads, Step, Turn};
 use mlx_ffi::{
     Array, Device, Dtype, Recorded, Replay, Result, cpu, eval_all, ops, random, use_device,
 };
@@ -33,7 +33,6 @@ struct Layer {
     radians: Array,
     /// First position and distance of each row.
     rows: Array,
-    counters: Counters,
     window: Option<i32>,
 }
 
@@ -55,7 +54,6 @@ impl Layer {
             k_norm: normal(&[D], dtype, 6)?,
             radians: Array::from_f32(&[1.0, 0.3, 0.1, 0.03], &[4])?,
             rows: Array::from_i32(&rows, &[2 * b])?,
-            counters: Counters::new(1)?,
             window,
         })
     }
@@ -83,7 +81,6 @@ impl Layer {
             on_device,
             rows: &self.rows,
             window: self.window,
-            counters: &self.counters,
             turn: Some(turn),
             norms: Some(HeadNorms { q: &self.q_norm, k: &self.k_norm, eps: 1e-4 }),
             scale: 0.3,
@@ -278,7 +275,6 @@ struct Small {
     on_device: Array,
     rows: Array,
     radians: Array,
-    counters: Counters,
 }
 
 impl Small {
@@ -290,7 +286,6 @@ impl Small {
             on_device: Array::from_i32(&[on_device], &[1])?,
             rows: Array::from_i32(&rows, &[2])?,
             radians: Array::from_f32(&[1.0, 0.5, 0.25, 0.125], &[4])?,
-            counters: Counters::new(2)?,
         };
         Ok(held)
     }
@@ -308,7 +303,6 @@ impl Small {
             on_device: &self.on_device,
             rows: &self.rows,
             window: None,
-            counters: &self.counters,
             turn: Some(Turn { radians: &self.radians, scale: 1.0, magnitude: 1.0 }),
             norms: None,
             scale: 0.3,

@@ -170,18 +170,34 @@ fn a_step_of_attention_is_that_of_mlx() {
             [(4, 4, 32), (16, 8, 128), (32, 8, 128), (8, 4, 256), (14, 2, 64), (9, 3, 64)]
         {
             for (b, at) in [(1, 0), (1, 63), (1, 700), (3, 130), (8, 511), (32, 600), (2, 4000)] {
-                step(b, at, [n_heads, n_kv_heads, d], dtype).expect("a step");
+                attention([b, 1, at], [n_heads, n_kv_heads, d], dtype).expect("a step");
             }
         }
     }
 }
 
-fn step(b: i32, at: i32, sizes: [i32; 3], dtype: Dtype) -> Result<()> {
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
+fn attention_of_a_chunk_is_that_of_mlx() {
+    use_cuda();
+    for dtype in [Dtype::Bf16, Dtype::F16] {
+        for (n_heads, n_kv_heads, d) in [(4, 4, 32), (16, 8, 128), (8, 4, 256), (9, 3, 64)] {
+            for (b, l, at) in
+                [(1, 2, 0), (1, 17, 130), (3, 64, 0), (2, 65, 63), (1, 600, 0), (2, 200, 2000)]
+            {
+                attention([b, l, at], [n_heads, n_kv_heads, d], dtype).expect("a chunk");
+            }
+        }
+    }
+}
+
+/// A step where there is one new position of each row, a chunk where there are several.
+fn attention([b, l, at]: [i32; 3], sizes: [i32; 3], dtype: Dtype) -> Result<()> {
     let [n_heads, n_kv_heads, d] = sizes;
-    let what = |of: &str| format!("{of}: {b} rows, {at} keys, {sizes:?} {dtype:?}");
-    let capacity = at + 5;
+    let what = |of: &str| format!("{of}: {b} rows, {l} after {at} keys, {sizes:?} {dtype:?}");
+    let (end, capacity) = (at + l, at + l + 4);
     let (q_dim, kv_dim) = (n_heads * d, n_kv_heads * d);
-    let qkv = cast(&values(&[b, 1, q_dim + 2 * kv_dim], 1), dtype);
+    let qkv = cast(&values(&[b, l, q_dim + 2 * kv_dim], 1), dtype);
     let held = |seed| cast(&values(&[b, n_kv_heads, capacity, d], seed), dtype);
     let (keys, values_) = (held(2), held(3));
     let (q_norm, k_norm) = (cast(&values(&[d], 4), dtype), cast(&values(&[d], 5), dtype));
@@ -203,15 +219,16 @@ fn step(b: i32, at: i32, sizes: [i32; 3], dtype: Dtype) -> Result<()> {
             (0..dims / 2).map(|pair| 1e4_f32.powf(-2.0 * pair as f32 / dims as f32)).collect();
         let turns: Vec<f32> = beyond
             .iter()
-            .flat_map(|beyond| {
-                let angles = radians.iter().map(move |speed| 0.5 * (at + beyond) as f32 * speed);
+            .flat_map(|beyond| (at + beyond..end + beyond).map(|position| 0.5 * position as f32))
+            .flat_map(|position| {
+                let angles = radians.iter().map(move |speed| position * speed);
                 angles
                     .clone()
                     .map(|angle| 1.5 * angle.cos())
                     .chain(angles.map(|angle| 1.5 * angle.sin()))
             })
             .collect();
-        let angles = Array::from_f32(&turns, &[b, 1, dims])?;
+        let angles = Array::from_f32(&turns, &[b, l, dims])?;
         let radians = Array::from_f32(&radians, &[dims / 2])?;
         let turn = Turn { radians: &radians, scale: 0.5, magnitude: 1.5 };
         let norms = HeadNorms { q: &q_norm, k: &k_norm, eps: 1e-5 };
@@ -227,20 +244,22 @@ fn step(b: i32, at: i32, sizes: [i32; 3], dtype: Dtype) -> Result<()> {
             on_device: &on_device,
             rows: &rows,
             window,
-            counters: &counters,
             turn: (dims > 0).then_some(turn),
             norms: with_norm.then_some(norms),
             scale: 0.1,
             softcap,
             sinks: with_norm.then_some(&sinks),
         };
-        let [out, new_keys, new_values] = cuda::step_attention(&step)?;
+        let [out, new_keys, new_values] = match l {
+            1 => cuda::step_attention(&step, &counters)?,
+            _ => cuda::chunk_attention(&step)?,
+        };
         // What is written in place may be read once it was evaluated.
         eval_all([&out, &new_keys, &new_values])?;
         // By MLX's operations in f32.
         let part = |from: i32, n: i32| -> Result<Array> {
             let x = wide(&ops::slice_axis(&qkv, -1, from, from + n * d)?);
-            ops::swap_axes(&ops::reshape(&x, &[b, 1, n, d])?, 1, 2)
+            ops::swap_axes(&ops::reshape(&x, &[b, l, n, d])?, 1, 2)
         };
         let made = |from: i32, n: i32, norm: &Array| -> Result<Array> {
             let x = part(from, n)?;
@@ -249,7 +268,7 @@ fn step(b: i32, at: i32, sizes: [i32; 3], dtype: Dtype) -> Result<()> {
                 return Ok(x);
             }
             let half = dims / 2;
-            let angles = ops::reshape(&angles, &[b, 1, 1, dims])?;
+            let angles = ops::reshape(&angles, &[b, 1, l, dims])?;
             let (cos, sin) =
                 (ops::slice_axis(&angles, -1, 0, half)?, ops::slice_axis(&angles, -1, half, dims)?);
             let (low, high) =
@@ -268,12 +287,14 @@ fn step(b: i32, at: i32, sizes: [i32; 3], dtype: Dtype) -> Result<()> {
             ops::concatenate(&[&before, &wide(&cast(new, dtype))], 2)
         };
         let (all_keys, all_values) = (whole(&keys, &k)?, whole(&values_, &v)?);
-        let until = |held: &Array| ops::slice_axis(held, 2, 0, at + 1);
+        let until = |held: &Array| ops::slice_axis(held, 2, 0, end);
         assert_near(&until(&new_keys)?, &all_keys, 1e-2, &what("keys"));
         assert_near(&until(&new_values)?, &all_values, 1e-6, &what("values"));
-        let grouped = ops::reshape(&cast(&q, dtype), &[b, n_kv_heads, n_heads / n_kv_heads, d])?;
+        let shared_by = n_heads / n_kv_heads;
+        let grouped = ops::reshape(&cast(&q, dtype), &[b, n_kv_heads, shared_by, l, d])?;
+        let by_heads = |x: &Array| ops::expand_dims(x, 2);
         let scale = Array::scalar(0.1, Dtype::F32)?;
-        let scores = ops::matmul(&wide(&grouped), &ops::swap_axes(&all_keys, -1, -2)?)?;
+        let scores = ops::matmul(&wide(&grouped), &by_heads(&ops::swap_axes(&all_keys, -1, -2)?)?)?;
         let mut scores = ops::multiply(&scores, &scale)?;
         if let Some(softcap) = softcap {
             let softcap = Array::scalar(softcap, Dtype::F32)?;
@@ -282,20 +303,23 @@ fn step(b: i32, at: i32, sizes: [i32; 3], dtype: Dtype) -> Result<()> {
         }
         let seen: Vec<f32> = starts
             .iter()
-            .flat_map(|start| {
-                let first = (*start).max(window.map_or(0, |window| at + 1 - window));
-                (0..=at).map(move |key| if key < first { -1e30 } else { 0.0 })
+            .flat_map(|start| (at..end).map(move |query| (*start, query)))
+            .flat_map(|(start, query)| {
+                let first = start.max(window.map_or(0, |window| query + 1 - window));
+                (0..end).map(move |key| if (first..=query).contains(&key) { 0.0 } else { -1e30 })
             })
             .collect();
-        let seen = Array::from_f32(&seen, &[b, 1, 1, at + 1])?;
+        let seen = Array::from_f32(&seen, &[b, 1, 1, l, end])?;
         let mut scores = ops::add(&scores, &seen)?;
         if with_norm {
-            let sinks = ops::reshape(&wide(&sinks), &[1, n_kv_heads, n_heads / n_kv_heads, 1])?;
-            let sinks = ops::broadcast_to(&sinks, &[b, n_kv_heads, n_heads / n_kv_heads, 1])?;
+            let sinks = ops::reshape(&wide(&sinks), &[1, n_kv_heads, shared_by, 1, 1])?;
+            let sinks = ops::broadcast_to(&sinks, &[b, n_kv_heads, shared_by, l, 1])?;
             scores = ops::concatenate(&[&scores, &sinks], -1)?;
         }
-        let weights = ops::slice_axis(&ops::softmax(&scores, -1, true)?, -1, 0, at + 1)?;
-        let expected = ops::reshape(&ops::matmul(&weights, &all_values)?, &[b, 1, q_dim])?;
+        let weights = ops::slice_axis(&ops::softmax(&scores, -1, true)?, -1, 0, end)?;
+        let expected = ops::matmul(&weights, &by_heads(&all_values)?)?;
+        let expected = ops::reshape(&expected, &[b, n_heads, l, d])?;
+        let expected = ops::reshape(&ops::swap_axes(&expected, 1, 2)?, &[b, l, q_dim])?;
         assert_near(&out, &expected, 2e-2, &what("out"));
     }
     Ok(())
@@ -386,14 +410,13 @@ fn repeated(b: i32) -> Result<()> {
             on_device: &held.at,
             rows: &rows,
             window: None,
-            counters: &counters,
             turn: None,
             norms: None,
             scale: 0.1,
             softcap: None,
             sinks: None,
         };
-        let [out, keys, values] = cuda::step_attention(&step)?;
+        let [out, keys, values] = cuda::step_attention(&step, &counters)?;
         Ok([cuda::residual(x, &product(&out, &w_out)?, None, None, 0.0)?.0, keys, values])
     };
     let run = |repeats: bool| -> Result<Vec<Vec<f32>>> {

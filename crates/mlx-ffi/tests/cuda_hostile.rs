@@ -20,18 +20,22 @@ fn wide(x: &Array) -> Result<Vec<f32>> {
 
 #[test]
 #[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
-fn a_step_stays_inside_its_buffers_whatever_the_device_holds() {
+fn attention_stays_inside_its_buffers_whatever_the_device_holds() {
     use_cuda();
-    hostile_step().expect("steps");
+    for l in [1, 2, 5] {
+        hostile_attention(l).expect("attention");
+    }
 }
 
-fn hostile_step() -> Result<()> {
+/// Of a step where there is one new position, of a chunk where there are several.
+fn hostile_attention(l: i32) -> Result<()> {
     const D: i32 = 64;
     const CAPACITY: i32 = 8;
     const AROUND: i32 = 4;
-    let qkv = normal(&[1, 1, 3 * D], 1)?;
-    let gaps = normal(&[1, 3 * D, 2], 1)?;
-    let gaps = ops::swap_axes(&ops::slice_axis(&gaps, 2, 0, 1)?, 1, 2)?;
+    let qkv = normal(&[1, l, 3 * D], 1)?;
+    let gaps = normal(&[l, 3 * D, 2], 1)?;
+    let gaps = ops::swap_axes(&ops::slice_axis(&gaps, 2, 0, 1)?, 0, 2)?;
+    let gaps = ops::swap_axes(&gaps, 1, 2)?;
     let counters = Counters::new(1)?;
     for (at, first, x, fails) in [
         (-1, 0, &qkv, false),
@@ -40,6 +44,7 @@ fn hostile_step() -> Result<()> {
         (i32::MIN, i32::MIN, &qkv, false),
         (3, -100, &qkv, false),
         (3, 100, &qkv, false),
+        (3, i32::MAX, &qkv, false),
         (3, 0, &gaps, true),
     ] {
         // The buffers of keys and values are the middle of something larger.
@@ -57,7 +62,7 @@ fn hostile_step() -> Result<()> {
         let on_device = Array::from_i32(&[at; 4], &[4])?;
         let rows = Array::from_i32(&[first, 0, 0, 0], &[4])?;
         let part = |head| Heads { array: x, at: head * D };
-        let made = cuda::step_attention(&Step {
+        let step = Step {
             q: part(0),
             k: part(1),
             v: part(2),
@@ -68,13 +73,16 @@ fn hostile_step() -> Result<()> {
             on_device: &on_device,
             rows: &rows,
             window: None,
-            counters: &counters,
             turn: None,
             norms: None,
             scale: 0.1,
             softcap: None,
             sinks: None,
-        })?;
+        };
+        let made = match l {
+            1 => cuda::step_attention(&step, &counters)?,
+            _ => cuda::chunk_attention(&step)?,
+        };
         if fails {
             let error = made[0].eval().expect_err("queries with gaps").to_string();
             assert!(error.contains("has gaps"), "{error}");
@@ -144,6 +152,21 @@ fn placed(dtype: Dtype, width: i32) -> Result<()> {
     assert_eq!(differs(&found), None, "{dtype:?}, width {width}");
     // In place.
     assert_eq!(differs(&wide(&into)?), None, "{dtype:?}, width {width}");
+    // Copies of two buffers, the second of another width.
+    let other = numbers([4, heads, n + 3, 2 * width], 7, dtype)?;
+    for place in &inside[..2] {
+        let copies = cuda::copied([&from, &other], &Places::new(&[*place])?)?;
+        for (copy, of) in copies.iter().zip([&from, &other]) {
+            let row = ops::slice_axis(of, 0, place.row, place.row + 1)?;
+            let expected = ops::slice_axis(&row, 2, place.first, place.first + place.count)?;
+            assert_eq!(copy.shape(), expected.shape());
+            assert_eq!(wide(copy)?, wide(&expected)?, "{dtype:?}, width {width}, {place:?}");
+        }
+    }
+    for place in [outside[0], outside[1], outside[3]] {
+        eval_all(&cuda::copied([&from, &other], &Places::new(&[place])?)?)?;
+    }
+    assert!(cuda::copied([&from, &other], &Places::new(&inside[2..])?).is_err());
     Ok(())
 }
 

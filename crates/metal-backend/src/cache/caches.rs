@@ -179,7 +179,8 @@ impl Caches {
     /// longer does.
     pub(super) fn copy(&self, row: usize, first: i32, end: i32) -> Result<Option<Vec<Parts>>> {
         let offset = self.offsets[row];
-        self.layers.iter().map(|layer| layer.copy(row, offset - first, offset - end)).collect()
+        let (span, mut placing) = ([offset - first, offset - end], Placing::default());
+        self.layers.iter().map(|layer| layer.copy(row, span, &mut placing)).collect()
     }
 
     /// A copy of what each layer cannot go on without from the last position of a row.

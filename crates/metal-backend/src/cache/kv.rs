@@ -104,15 +104,26 @@ impl KvCache {
         }
     }
 
-    /// Whether the next position has room where the others are.
-    pub fn has_room(&self) -> bool {
-        matches!(&self.buffers, Buffers::Slab(slab) if slab.has_room())
+    /// The slot for `l` positions of each row, likewise, of `n_kv_heads` heads of `head_dim` values; the first
+    /// ones get buffers. For CUDA.
+    pub fn reserve_chunk(&mut self, dtype: Dtype, l: i32, sizes: [i32; 2]) -> Result<Option<Slot>> {
+        match &mut self.buffers {
+            Buffers::Slab(slab) if self.storage == Storage::Plain => {
+                slab.reserve_chunk(dtype, l, sizes)
+            }
+            _ => Ok(None),
+        }
     }
 
-    /// Takes note that the reserved position was written.
-    pub fn fill(&mut self, keys: Array, values: Array) {
+    /// Whether the next position has room where the others are.
+    pub fn has_room(&self) -> bool {
+        matches!(&self.buffers, Buffers::Slab(slab) if slab.has_room(1))
+    }
+
+    /// Takes note that the `l` reserved positions were written.
+    pub fn fill(&mut self, keys: Array, values: Array, l: i32) {
         if let Buffers::Slab(slab) = &mut self.buffers {
-            slab.fill(vec![keys, values]);
+            slab.fill(vec![keys, values], l);
         }
     }
 
@@ -200,9 +211,14 @@ impl KvCache {
 
     /// Copies of a row's positions from `back` to `until` positions before its end; `None` where they
     /// are not held.
-    pub fn copy(&self, row: usize, back: i32, until: i32) -> Result<Option<Parts>> {
+    pub(super) fn copy(
+        &self,
+        row: usize,
+        span: [i32; 2],
+        placing: &mut Placing,
+    ) -> Result<Option<Parts>> {
         match &self.buffers {
-            Buffers::Slab(slab) => slab.copy(row, back, until),
+            Buffers::Slab(slab) => slab.copy(row, span, placing),
             Buffers::Ring(_) => Ok(None),
         }
     }

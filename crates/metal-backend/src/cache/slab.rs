@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use mlx_ffi::cuda::Place;
+use mlx_ffi::cuda::{self, Place};
 use mlx_ffi::{Array, Dtype, Result, async_eval, ops};
 
 use super::arrange::{Arrangement, Group};
@@ -29,7 +29,7 @@ pub(super) struct Slab {
     starts: Vec<i32>,
     /// The next positions are the last ones: no room is left for more.
     is_last: bool,
-    /// The last position was written in place by an operation that may not have been evaluated.
+    /// The last positions were written in place by an operation that may not have been evaluated.
     is_fresh: Cell<bool>,
 }
 
@@ -57,23 +57,41 @@ impl Slab {
     /// It may be written in place whoever else holds the buffers: nobody but this slab has room in
     /// them, and what others read of them are positions before [`Self::end`].
     pub fn reserve(&mut self, dtype: Dtype) -> Result<Option<Slot>> {
-        let [keys, values] = &self.parts[..] else { return Ok(None) };
-        if keys.dtype() != dtype || values.dtype() != dtype {
+        if self.parts.is_empty() { Ok(None) } else { self.slot(dtype, 1) }
+    }
+
+    /// The slot for `l` positions of each row, likewise, of `n_kv_heads` heads of `head_dim` values. For CUDA.
+    pub fn reserve_chunk(
+        &mut self,
+        dtype: Dtype,
+        l: i32,
+        [n_kv_heads, head_dim]: [i32; 2],
+    ) -> Result<Option<Slot>> {
+        if self.parts.is_empty() {
+            let capacity = l + self.room(l);
+            let shape = [self.starts.len() as i32, n_kv_heads, capacity, head_dim];
+            self.parts = cuda::buffers(&shape, dtype)?.into();
+        }
+        self.slot(dtype, l)
+    }
+
+    fn slot(&mut self, dtype: Dtype, l: i32) -> Result<Option<Slot>> {
+        if self.parts.len() != 2 || self.parts.iter().any(|part| part.dtype() != dtype) {
             return Ok(None);
         }
-        if !self.has_room() {
+        if !self.has_room(l) {
             self.settle()?;
-            self.rebuild(None, 1, self.first_seen(self.end))?;
+            self.rebuild(None, l, self.first_seen(self.end))?;
         }
         let starts = self.starts.clone();
         let (keys, values) = (self.parts[0].share()?, self.parts[1].share()?);
         Ok(Some(Slot { keys, values, at: self.end, starts }))
     }
 
-    /// Whether the next position has room in the buffers as they are.
-    pub fn has_room(&self) -> bool {
+    /// Whether the next `l` positions have room in the buffers as they are.
+    pub fn has_room(&self, l: i32) -> bool {
         let capacity = self.parts.first().map_or(0, positions);
-        self.end < capacity && !self.has_surplus(self.first_seen(self.end))
+        self.end + l <= capacity && !self.has_surplus(self.first_seen(self.end))
     }
 
     /// Takes note that the position that was reserved was written, by what is on its way already.
@@ -81,10 +99,10 @@ impl Slab {
         self.end += 1;
     }
 
-    /// Takes the buffers with the position that was reserved.
-    pub fn fill(&mut self, parts: Vec<Array>) {
+    /// Takes the buffers with the `l` positions that were reserved.
+    pub fn fill(&mut self, parts: Vec<Array>, l: i32) {
         self.parts = parts;
-        self.fill_in_place();
+        self.end += l;
         self.is_fresh.set(true);
     }
 
@@ -103,9 +121,8 @@ impl Slab {
     /// Appends `l` positions of `new`, and returns what they see.
     pub fn update(&mut self, new: &[Array], l: i32) -> Result<(Vec<Array>, Visible)> {
         self.settle()?;
-        let capacity = self.parts.first().map_or(0, positions);
         let first = self.first_seen(self.end);
-        if self.end + l > capacity || self.has_surplus(first) {
+        if !self.has_room(l) {
             self.rebuild(Some(new), l, first)?;
             self.end += l;
         } else {
@@ -228,14 +245,29 @@ impl Slab {
 
     /// Copies of a row's positions from `back` to `until` positions before its end; `None` where
     /// they are not held.
-    pub fn copy(&self, row: usize, back: i32, until: i32) -> Result<Option<Vec<Array>>> {
+    pub fn copy(
+        &self,
+        row: usize,
+        [back, until]: [i32; 2],
+        placing: &mut Placing,
+    ) -> Result<Option<Vec<Array>>> {
         let (first, end) = (self.end - back, self.end - until);
         if self.parts.is_empty() || first < self.starts[row] {
             return Ok(None);
         }
         self.settle()?;
-        let copy = Group::ending(back - until, vec![row], &self.parts, first..end);
-        Arrangement { groups: vec![copy], capacity: back - until }.make().map(Some)
+        let count = back - until;
+        if let [keys, values] = &self.parts[..]
+            && keys.dtype() == values.dtype()
+            && count > 0
+        {
+            let place = Place { row: row as i32, slot: 0, first, at: 0, count };
+            if let Some(copies) = placing.copied([keys, values], place)? {
+                return Ok(Some(copies.into()));
+            }
+        }
+        let copy = Group::ending(count, vec![row], &self.parts, first..end);
+        Arrangement { groups: vec![copy], capacity: count }.make().map(Some)
     }
 
     /// Fills an empty slab of one row with consecutive stretches of positions, the last ones that are

@@ -164,8 +164,13 @@ impl State {
 
     /// Copies of a row's positions from `back` to `until` positions before its end; `None` where they
     /// are not held. A recurrent state has none.
-    pub fn copy(&self, row: usize, back: i32, until: i32) -> Result<Option<Parts>> {
-        self.parts().0.map_or(Ok(Some(Parts::new())), |cache| cache.copy(row, back, until))
+    pub(super) fn copy(
+        &self,
+        row: usize,
+        span: [i32; 2],
+        placing: &mut Placing,
+    ) -> Result<Option<Parts>> {
+        self.parts().0.map_or(Ok(Some(Parts::new())), |cache| cache.copy(row, span, placing))
     }
 
     /// A copy of what a row cannot go on without from its last position; nothing of keys and values,

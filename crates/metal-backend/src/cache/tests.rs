@@ -56,7 +56,7 @@ fn seen_in_place(cache: &mut KvCache, new: &Array, window: Option<i32>) -> Optio
     let (keys, values) = (write(&slot.keys), write(&slot.values));
     let [_, heads, n, d] = keys.dims().unwrap();
     let held = keys.to_vec_f32().unwrap();
-    cache.fill(keys, values);
+    cache.fill(keys, values, 1);
     let of_row = |(row, start): (i32, i32)| {
         let first = start.max(window.map_or(0, |window| at + 1 - window));
         (first..=at).map(|key| held[(((row * heads + 1) * n + key) * d) as usize]).collect()

@@ -5,6 +5,7 @@
 
 mod classify;
 pub(crate) mod device;
+mod dispatcher;
 mod drawn;
 mod eyes;
 mod features;

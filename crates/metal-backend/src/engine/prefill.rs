@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use mlx_ffi::{Array, Indices, async_eval, eval_all, memory, on_cpu};
 
+use super::dispatcher::Dispatcher;
 use super::eyes::Eyes;
-use super::pass;
 use super::plan::Waiting;
 use super::row::Row;
 use super::served::Served;
@@ -191,7 +191,13 @@ impl Prefill {
     ///
     /// # Errors
     /// Those of MLX.
-    pub fn advance(&mut self, model: &Decoder, chunk: usize, layers: usize) -> Result<()> {
+    pub fn advance(
+        &mut self,
+        model: &Decoder,
+        chunk: usize,
+        layers: usize,
+        dispatcher: &mut Dispatcher,
+    ) -> Result<()> {
         let parts: Vec<usize> = self.parts(chunk).collect();
         let columns = parts.iter().copied().max().unwrap_or(0);
         if columns == 0 {
@@ -201,11 +207,12 @@ impl Prefill {
             Some(pass) => pass,
             None => self.begin(model, &parts, columns)?,
         };
-        if pass::advance(model, &mut pass, &mut self.caches, layers)? {
-            // Where the hidden states themselves are not needed, the last layer's end never runs.
-            let is_read = self.rows().any(|row| row.prompt_logprobs.is_some());
+        // Where the hidden states themselves are not needed, the last layer's end never runs.
+        let is_read = self.rows().any(|row| row.prompt_logprobs.is_some());
+        if dispatcher.advance(model, &mut pass, &mut self.caches, (layers, is_read))? {
             self.reading = is_read.then(|| pass.h().share()).transpose()?;
             eval_all(self.caches.arrays().chain(&self.reading))?;
+            dispatcher.wait()?;
             // On a GPU the allocator keeps no more than its limit.
             if on_cpu()? {
                 memory::clear_cache()?;
@@ -216,6 +223,7 @@ impl Prefill {
             }
         } else {
             eval_all(self.caches.arrays().chain(pass.arrays()))?;
+            dispatcher.wait()?;
             self.pass = Some(pass);
         }
         Ok(())

@@ -16,6 +16,7 @@ use mlx_ffi::{Device, memory};
 
 use super::classify::Lane;
 use super::device::{Watch, out_of_memory};
+use super::dispatcher::Dispatcher;
 use super::group::{Exit, Group, Stepped};
 use super::inspect::Inspections;
 use super::job::{Command, Job};
@@ -58,6 +59,8 @@ pub(super) struct Scheduler<'a> {
     turns: usize,
     steps: usize,
     clock: StepClock,
+    /// Of prompts' layers.
+    dispatcher: Dispatcher,
     /// Seconds that one id takes in one layer of a prefill; 0 before any was measured.
     pace: f64,
     watch: Watch,
@@ -88,6 +91,7 @@ impl<'a> Scheduler<'a> {
             turns: 0,
             steps: 0,
             clock: StepClock::start(),
+            dispatcher: Dispatcher::default(),
             pace: 0.0,
             watch: Watch::new(served.device),
             broken: None,

@@ -8,6 +8,7 @@ use inference_core::{CancelToken, Error, GenerateOptions, Generation, LoadOption
 use inference_text::{Detokenizer, SkipSpecial, StopMatcher, Tokenizer};
 use mlx_ffi::{Device, Dtype, Indices, ops, use_device};
 
+use super::dispatcher::Dispatcher;
 use super::group::{Group, Stepped};
 use super::memory::Budget;
 use super::prefill::{Computed, Prefill};
@@ -167,9 +168,9 @@ fn prompts_that_share_passes_leave_what_they_leave_alone() {
     let mut found = Vec::new();
     for (positions, ended) in [(3 * 6, vec![4]), (2 * 2, vec![8, 8])] {
         assert_eq!(together.waiting(6).positions(), positions);
-        together.advance(&model, 6, layers - 1).unwrap();
+        together.advance(&model, 6, layers - 1, &mut Dispatcher::default()).unwrap();
         assert!(together.is_between_layers() && !together.can_share());
-        together.advance(&model, 6, 1).unwrap();
+        together.advance(&model, 6, 1, &mut Dispatcher::default()).unwrap();
         let Computed { rows, mut caches } = together.end_chunk().unwrap().unwrap();
         assert_eq!(caches.offsets(), ended);
         let last: Vec<u32> = rows.iter().map(|row| *row.ids.last().unwrap()).collect();
@@ -179,7 +180,7 @@ fn prompts_that_share_passes_leave_what_they_leave_alone() {
     for (prompt, found) in prompts.iter().zip(found) {
         let mut alone = prefill(prompt);
         while alone.waiting(6).left > 0 {
-            alone.advance(&model, 6, layers).unwrap();
+            alone.advance(&model, 6, layers, &mut Dispatcher::default()).unwrap();
         }
         let Computed { mut caches, .. } = alone.end_chunk().unwrap().unwrap();
         let expected = &logits(&prompt[prompt.len() - 1..], &mut caches)[0];
@@ -222,7 +223,9 @@ fn rows_take_the_slots_of_others_and_say_what_they_say_alone() {
         let caches = Caches::new(&served.specs, served.storage, 1, 100);
         let mut prefill = Prefill::new(Row::new(job, sampler, most), caches, 0);
         while prefill.waiting(512).left > 0 {
-            prefill.advance(&served.model, 512, served.model.layers.len()).unwrap();
+            prefill
+                .advance(&served.model, 512, served.model.layers.len(), &mut Dispatcher::default())
+                .unwrap();
         }
         (prefill.end_chunk().unwrap().unwrap(), generation)
     };

@@ -19,5 +19,6 @@ pub(crate) use columns::Columns;
 pub(crate) use experts::Order;
 pub(crate) use fused::{GemvFusion, Norm};
 pub(crate) use matrix::Matrix;
+pub(crate) use products::MOST_PROMPT_ROWS;
 pub(crate) use recurrent::softplus;
 pub(crate) use settings::Settings;

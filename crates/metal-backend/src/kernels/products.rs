@@ -14,7 +14,7 @@ const UNPACKED_STEPS_FROM: i32 = 128;
 const FEW: i32 = 8;
 
 /// The most positions of prompts for which our own kernel for packed weights is the fastest.
-const MOST_PROMPT_ROWS: i32 = 128;
+pub(crate) const MOST_PROMPT_ROWS: i32 = 128;
 
 /// Elements of a large matrix.
 const LARGE: i64 = 1 << 24;

@@ -49,7 +49,7 @@ mod within_texts;
 mod workspace;
 
 pub(crate) use altup::{AltUp, Laurel};
-pub(crate) use attention::{Attention, AttentionConfig, Sharing};
+pub(crate) use attention::{Attention, AttentionConfig, MOST_CHUNK_KEYS, Sharing};
 pub(crate) use block::{Block, Residual};
 pub(crate) use capture::StepCapture;
 pub(crate) use decoder::{Decoder, Head};

@@ -46,6 +46,11 @@ impl Pass {
         self.layer
     }
 
+    /// Where its `l` positions of the row end that is the furthest.
+    pub fn end(&self, l: i32) -> i32 {
+        self.positions.end(l)
+    }
+
     /// Of each row, only so many positions count; others fill rows up behind their ends.
     pub fn set_lengths(&mut self, lengths: Vec<i32>) {
         self.positions.set_lengths(lengths);

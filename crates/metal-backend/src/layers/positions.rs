@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use mlx_ffi::{Array, Result};
 
-use super::step_offsets::{SharedOffsets, SlotOffsets};
+use super::step_offsets::{ChunkOffsets, SharedOffsets, SlotOffsets};
 use super::{Observed, Rotation, Seen, Texts};
 use crate::cache::{Caches, Mask, RopeFactors, Slot, View, Visible};
 
@@ -189,6 +189,22 @@ impl Positions {
     /// `n_heads` heads whose new position goes into `slot`.
     pub fn step_offsets(&self, slot: &Slot, n_heads: i32) -> Result<SlotOffsets> {
         self.on_device.borrow_mut().of(slot, &self.offsets, n_heads)
+    }
+
+    /// Where several positions of each row are written and what they see, for layers whose new positions go into
+    /// `slot`.
+    pub fn chunk_offsets(&self, slot: &Slot) -> Result<ChunkOffsets> {
+        self.on_device.borrow_mut().of_chunk(slot, &self.offsets)
+    }
+
+    /// Where the `l` positions of the row end that is the furthest.
+    pub fn end(&self, l: i32) -> i32 {
+        self.offsets.iter().copied().max().unwrap_or(0).saturating_add(l)
+    }
+
+    /// Whether each position sees all before it, and rotations take the places.
+    pub fn are_plain(&self) -> bool {
+        !self.are_given() && self.spans.is_empty()
     }
 
     /// Positions that see each other, whatever comes first.

@@ -59,11 +59,30 @@ pub(crate) struct SlotOffsets {
     pub counters: Counters,
 }
 
+/// Where a chunk writes and what it sees.
+#[derive(Debug)]
+pub(crate) struct ChunkOffsets {
+    /// The index of the first new position.
+    pub at: Array,
+    /// See [`StepOffsets`].
+    pub rows: Array,
+}
+
 impl StepOffsets {
     /// Where a step over rows at `positions` writes and what it sees, for layers of `n_heads` heads whose
     /// new position goes into `slot`. One layer after the other uses the counters.
     pub fn of(&mut self, slot: &Slot, positions: &[i32], n_heads: i32) -> Result<SlotOffsets> {
-        let b = slot.starts.len() as i32;
+        let count = slot.starts.len() as i32 * n_heads;
+        let ChunkOffsets { at, rows } = self.of_chunk(slot, positions)?;
+        let counters = match &self.counters {
+            Some(counters) if counters.count() >= count as usize => counters.share()?,
+            _ => self.counters.insert(Counters::new(count)?).share()?,
+        };
+        Ok(SlotOffsets { at, rows, counters })
+    }
+
+    /// Where a chunk writes and what it sees, whose rows begin at `positions` and go into `slot`.
+    pub fn of_chunk(&mut self, slot: &Slot, positions: &[i32]) -> Result<ChunkOffsets> {
         let beyond = positions.iter().map(|position| position - slot.at);
         let rows: Vec<i32> =
             slot.starts.iter().copied().zip(beyond).flat_map(<[i32; 2]>::from).collect();
@@ -81,10 +100,6 @@ impl StepOffsets {
                 array
             }
         };
-        let counters = match &self.counters {
-            Some(counters) if counters.count() >= (b * n_heads) as usize => counters.share()?,
-            _ => self.counters.insert(Counters::new(b * n_heads)?).share()?,
-        };
-        Ok(SlotOffsets { at, rows, counters })
+        Ok(ChunkOffsets { at, rows })
     }
 }

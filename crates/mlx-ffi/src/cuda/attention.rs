@@ -1,9 +1,11 @@
 //! What attention does with one new position of each row.
 
+use std::ffi::CStr;
+
 use super::constants::THREADS;
 use super::kernel::{Constant, Launch, Source};
 use super::launch::launch;
-use crate::step::Step;
+use crate::step::{Counters, Step};
 use crate::{Array, Dtype, Error, Result};
 
 /// Blocks that keep a large device busy.
@@ -33,7 +35,7 @@ const STEP: Source = Source {
     ],
     outputs: &[c"out", c"sums", c"parts"],
     body: include_str!("step_attention.cu"),
-    header: include_str!("chained.cu"),
+    header: concat!(include_str!("chained.cu"), include_str!("head.cu")),
     takes_strides: true,
     written: &[3, 4],
 };
@@ -45,25 +47,20 @@ pub fn attends(head_dim: i32, dtype: Dtype) -> bool {
 
 /// Norms and rotates, writes key and value at `at` and attends to all from each row's first position
 /// to the new one: `[b, 1, n_heads · d]`, then keys and values with the new position. These share the
-/// buffers of `step.keys` and `step.values`, of which nothing may read that position before.
+/// buffers of `step.keys` and `step.values`, of which nothing may read that position before. There are at least
+/// `b · n_heads` of `counters`.
 ///
 /// # Errors
 /// Shapes or types that do not fit; a device without CUDA.
-pub fn step_attention(step: &Step<'_>) -> Result<[Array; 3]> {
-    let Step { q, k, v, n_heads, keys, values, on_device, rows, counters, .. } = *step;
-    let Step { turn, norms, .. } = *step;
-    let [b, n_kv_heads, capacity, d] = step.sizes()?;
+pub fn step_attention(step: &Step<'_>, counters: &Counters) -> Result<[Array; 3]> {
+    let Step { q, k, v, n_heads, keys, values, on_device, rows, .. } = *step;
+    let [b, n_kv_heads, capacity, d] = step.sizes(1)?;
     let dtype = keys.dtype();
     let counted = i64::from(b) * i64::from(n_heads);
     let counters_fit = counters.count() as i64 >= counted && counted <= i64::from(MOST_COUNTED);
-    // Sixteen bytes are read at once.
-    let are_aligned = [q, k, v].iter().all(|heads| heads.at % 8 == 0);
-    let sinks_fit =
-        step.sinks.is_none_or(|sinks| sinks.shape() == [n_heads] && sinks.dtype() == dtype);
-    if !(attends(d, dtype) && counters_fit && are_aligned && sinks_fit) {
+    if !(attends(d, dtype) && counters_fit && are_aligned(step) && sinks_fit(step)) {
         return Err(step.misfit());
     }
-    let dims = turn.map_or(0, |turn| 2 * turn.radians.size() as i32);
     let shared_by = n_heads / n_kv_heads;
     // As many heads as leave registers for a second block.
     let most = if d < 128 { 4 } else { 2 };
@@ -72,23 +69,11 @@ pub fn step_attention(step: &Step<'_>) -> Result<[Array; 3]> {
     // By what the buffers hold, so that the steps that they have room for are launched alike.
     let splits = (BLOCKS / blocks).min(capacity / WORTH_A_BLOCK).clamp(1, MOST_SPLITS);
     let constants = [
-        (c"T", Constant::Type(dtype)),
-        (c"D", Constant::Int(d)),
-        (c"GROUP", Constant::Int(group)),
-        (c"SHARED_BY", Constant::Int(shared_by)),
-        (c"NORM", Constant::Bool(norms.is_some())),
-        (c"EPS", Constant::Float(norms.map_or(0.0, |norms| norms.eps))),
-        (c"DIMS", Constant::Int(dims)),
-        (c"SPEED", Constant::Float(turn.map_or(0.0, |turn| turn.scale))),
-        (c"MAGNITUDE", Constant::Float(turn.map_or(0.0, |turn| turn.magnitude))),
-        (c"WINDOW", Constant::Int(step.window.unwrap_or(0))),
-        (c"Q_AT", Constant::Int(q.at)),
-        (c"K_AT", Constant::Int(k.at)),
-        (c"V_AT", Constant::Int(v.at)),
-        (c"SCALE", Constant::Float(step.scale)),
-        (c"SOFTCAP", Constant::Float(step.softcap.unwrap_or(0.0))),
-        (c"HAS_SINKS", Constant::Bool(step.sinks.is_some())),
-    ];
+        &making(step, d),
+        &scoring(step)[..],
+        &[(c"GROUP", Constant::Int(group)), (c"SHARED_BY", Constant::Int(shared_by))],
+    ]
+    .concat();
     let whole = [b, 1, n_heads * d];
     let (sums, parts) = match splits > 1 {
         true => ([b, n_heads, splits, d], [b, n_heads, splits, 2]),
@@ -98,9 +83,7 @@ pub fn step_attention(step: &Step<'_>) -> Result<[Array; 3]> {
         [(&whole, dtype), (&sums, Dtype::F32), (&parts, Dtype::F32)];
     let grid = [THREADS * splits, n_heads / group, b];
     let all = Launch { grid, block: [THREADS, 1, 1], constants: &constants, outputs: &outputs };
-    // What is not there is not looked at.
-    let radians = turn.map_or(rows, |turn| turn.radians);
-    let (q_norm, k_norm) = norms.map_or((keys, keys), |norms| (norms.q, norms.k));
+    let [radians, q_norm, k_norm] = made_with(step);
     let inputs = [
         q.array,
         k.array,
@@ -119,4 +102,50 @@ pub fn step_attention(step: &Step<'_>) -> Result<[Array; 3]> {
     let [out, _, _, keys, values] = <[Array; 5]>::try_from(found)
         .map_err(|found| Error::new(format!("{} results of a step of attention", found.len())))?;
     Ok([out, keys, values])
+}
+
+/// Whether sixteen bytes can be read at once of each head.
+pub(super) fn are_aligned(step: &Step<'_>) -> bool {
+    [step.q, step.k, step.v].iter().all(|heads| heads.at % 8 == 0)
+}
+
+/// Whether sinks, if there are any, are one for each head, of the keys' type.
+pub(super) fn sinks_fit(step: &Step<'_>) -> bool {
+    let fit = |sinks: &Array| sinks.shape() == [step.n_heads] && sinks.dtype() == step.keys.dtype();
+    step.sinks.is_none_or(fit)
+}
+
+/// What kernels are compiled for that make heads of `d` values.
+pub(super) fn making(step: &Step<'_>, d: i32) -> [(&'static CStr, Constant); 10] {
+    let Step { q, k, v, turn, norms, .. } = *step;
+    let dims = turn.map_or(0, |turn| 2 * turn.radians.size() as i32);
+    [
+        (c"T", Constant::Type(step.keys.dtype())),
+        (c"D", Constant::Int(d)),
+        (c"NORM", Constant::Bool(norms.is_some())),
+        (c"EPS", Constant::Float(norms.map_or(0.0, |norms| norms.eps))),
+        (c"DIMS", Constant::Int(dims)),
+        (c"SPEED", Constant::Float(turn.map_or(0.0, |turn| turn.scale))),
+        (c"MAGNITUDE", Constant::Float(turn.map_or(0.0, |turn| turn.magnitude))),
+        (c"Q_AT", Constant::Int(q.at)),
+        (c"K_AT", Constant::Int(k.at)),
+        (c"V_AT", Constant::Int(v.at)),
+    ]
+}
+
+/// What kernels are compiled for that make scores.
+pub(super) fn scoring(step: &Step<'_>) -> [(&'static CStr, Constant); 4] {
+    [
+        (c"WINDOW", Constant::Int(step.window.unwrap_or(0))),
+        (c"SCALE", Constant::Float(step.scale)),
+        (c"SOFTCAP", Constant::Float(step.softcap.unwrap_or(0.0))),
+        (c"HAS_SINKS", Constant::Bool(step.sinks.is_some())),
+    ]
+}
+
+/// The radians and the weights of both norms. What is not there is not looked at.
+pub(super) fn made_with<'a>(step: &Step<'a>) -> [&'a Array; 3] {
+    let radians = step.turn.map_or(step.rows, |turn| turn.radians);
+    let (q_norm, k_norm) = step.norms.map_or((step.keys, step.keys), |norms| (norms.q, norms.k));
+    [radians, q_norm, k_norm]
 }

@@ -52,6 +52,9 @@ pub(super) const INTERLEAVED: i32 = 2;
 pub(super) const SORTING: i32 = 1024;
 /// Threads of the block that draws the id of a row.
 pub(super) const DRAWING: i32 = 1024;
+/// Positions of a prompt that a block attends for, and its threads: a warp for each sixteen.
+pub(super) const QUERIES: i32 = 64;
+pub(super) const ATTENDING: i32 = QUERIES / 16 * LANES;
 /// Numbers that say how the ids of a row are drawn.
 pub(super) const SETTINGS: usize = 6;
 /// Numbers that say where a row is placed.
@@ -83,6 +86,8 @@ pub(super) fn definitions() -> String {
         ("INTERLEAVED", INTERLEAVED),
         ("SORTING", SORTING),
         ("DRAWING", DRAWING),
+        ("QUERIES", QUERIES),
+        ("ATTENDING", ATTENDING),
         ("SETTINGS", SETTINGS as i32),
         ("PLACE_NUMBERS", PLACE_NUMBERS as i32),
     ];
@@ -111,9 +116,11 @@ mod tests {
     fn no_kernel_writes_a_shared_number_again() {
         for source in [
             include_str!("arrange.cu"),
+            include_str!("chunk_attention.cu"),
             include_str!("combine.cu"),
             include_str!("common.cu"),
             include_str!("convolution.cu"),
+            include_str!("copy.cu"),
             include_str!("delta.cu"),
             include_str!("dense.cu"),
             include_str!("draw.cu"),
@@ -124,6 +131,8 @@ mod tests {
             include_str!("few_rows_end.cu"),
             include_str!("gate.cu"),
             include_str!("grouped.cu"),
+            include_str!("head.cu"),
+            include_str!("heads.cu"),
             include_str!("one_row.cu"),
             include_str!("packed.cu"),
             include_str!("place.cu"),

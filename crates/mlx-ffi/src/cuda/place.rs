@@ -20,6 +20,16 @@ const PLACE: Source = Source {
     written: &[1],
 };
 
+const COPY: Source = Source {
+    name: c"copy_positions",
+    inputs: &[c"keys", c"values", c"places"],
+    outputs: &[c"kept_keys", c"kept_values"],
+    body: include_str!("copy.cu"),
+    header: "",
+    takes_strides: true,
+    written: &[],
+};
+
 /// What of a row is copied where to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -39,6 +49,8 @@ pub struct Place {
 #[derive(Debug)]
 pub struct Places {
     rows: i32,
+    /// Positions of the first one.
+    count: i32,
     array: Array,
 }
 
@@ -58,7 +70,7 @@ impl Places {
         // More than are kept in the host's memory.
         let numbers: Vec<i32> = places.iter().flat_map(numbers).collect();
         let array = Array::from_i32(&numbers, &[numbers.len() as i32])?;
-        Ok(Places { rows, array })
+        Ok(Places { rows, count: places[0].count, array })
     }
 }
 
@@ -85,4 +97,27 @@ pub fn place(from: &Array, into: &Array, places: &Places) -> Result<Array> {
         Ok([_, into]) => Ok(into),
         Err(found) => Err(Error::new(format!("{} results of rows that are placed", found.len()))),
     }
+}
+
+/// The positions that the first of `places` reads, of `keys` and of `values`, `[rows, heads, positions, …]`:
+/// `[1, heads, count, …]` each. If they are not inside of both, the results hold anything.
+///
+/// # Errors
+/// Buffers of other heads or types; no positions; a device without CUDA.
+pub fn copied([keys, values]: [&Array; 2], places: &Places) -> Result<[Array; 2]> {
+    let [_, heads, _, width] = keys.dims()?;
+    let [_, of_values, _, value_width] = values.dims()?;
+    let are_alike = heads == of_values && keys.dtype() == values.dtype();
+    let count = places.count;
+    if !are_alike || !(1..=MOST).contains(&heads) || count < 1 {
+        return Err(Error::new(format!("{count} positions of {keys:?} and {values:?} are copied")));
+    }
+    let dtype = keys.dtype();
+    let constants = [(c"T", Constant::Type(dtype))];
+    let shapes = [width, value_width].map(|width| [1, heads, count, width]);
+    let outputs: [(&[i32], Dtype); 2] = [(&shapes[0], dtype), (&shapes[1], dtype)];
+    let grid = [THREADS * BLOCKS, heads, 2];
+    let all = Launch { grid, block: [THREADS, 1, 1], constants: &constants, outputs: &outputs };
+    <[Array; 2]>::try_from(launch(&COPY, &[keys, values, &places.array], &all)?)
+        .map_err(|found| Error::new(format!("{} copies of keys and values", found.len())))
 }

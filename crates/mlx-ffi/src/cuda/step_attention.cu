@@ -30,7 +30,7 @@ let_next_begin();
 // Whatever the arrays hold, nothing outside of the buffers is read or written.
 const int index_of_new = min(max(at[0], 0), keys_shape[2] - 1);
 const int n = index_of_new + 1;
-const int start = max(max(rows[2 * row], 0), WINDOW > 0 ? n - WINDOW : 0);
+const int start = max(min(max(rows[2 * row], 0), n), WINDOW > 0 ? n - WINDOW : 0);
 const float position = static_cast<float>(index_of_new + rows[2 * row + 1]) * __int_as_float(SPEED);
 const int share = (n - start + splits - 1) / splits;
 const int first = start + split * share;
@@ -68,49 +68,21 @@ for (int made_at = warp; made_at <= GROUP; made_at += WARPS) {
   const bool is_key = made_at == GROUP;
   const T* from = is_key ? k + row * k_strides[0] + K_AT + kv_head * D
                          : q + row * q_strides[0] + Q_AT + (head + made_at) * D;
-  const int thread = threadIdx.x % 32;
-  float total = 0;
-  #pragma unroll
-  for (int i = thread; i < D; i += 32) {
-    const float value = static_cast<float>(from[i]);
-    plain[warp][i] = value;
-    total += value * value;
-  }
-  if constexpr (NORM) {
-    #pragma unroll
-    for (int offset = 16; offset > 0; offset /= 2) {
-      total += __shfl_xor_sync(0xffffffff, total, offset);
-    }
-    const float factor = rsqrtf(total / D + __int_as_float(EPS));
-    const T* by = is_key ? k_norm : q_norm;
-    #pragma unroll
-    for (int i = thread; i < D; i += 32) {
-      const T even = static_cast<T>(plain[warp][i] * factor);
-      const T normed = static_cast<T>(static_cast<float>(even) * static_cast<float>(by[i]));
-      plain[warp][i] = static_cast<float>(normed);
-    }
-  }
-  __syncwarp();
   const bool writes = is_key && head % SHARED_BY == 0 && split == splits - 1;
-  #pragma unroll
-  for (int i = thread; i < D; i += 32) {
-    float value = plain[warp][i];
-    if (i < DIMS) {
-      constexpr int HALF = DIMS / 2;
-      const int pair = i < HALF ? i : i - HALF;
-      const float other = plain[warp][i < HALF ? i + HALF : pair];
-      float sin, cos;
-      sincosf(position * reinterpret_cast<const float*>(radians)[pair], &sin, &cos);
-      const float magnitude = __int_as_float(MAGNITUDE);
-      value = value * (cos * magnitude) + (i < HALF ? -other : other) * (sin * magnitude);
-    }
-    made[made_at][i] = static_cast<T>(value);
+  auto turn = [&](int pair, float& sin, float& cos) {
+    sincosf(position * reinterpret_cast<const float*>(radians)[pair], &sin, &cos);
+    sin *= __int_as_float(MAGNITUDE);
+    cos *= __int_as_float(MAGNITUDE);
+  };
+  auto write = [&](int i, T value) {
+    made[made_at][i] = value;
     if (writes) {
-      own_keys[index_of_new * keys_strides[2] + i] = static_cast<T>(value);
+      own_keys[index_of_new * keys_strides[2] + i] = value;
       own_values[index_of_new * values_strides[2] + i] = new_value[i];
     }
-  }
-  __syncwarp();
+  };
+  const T* by = is_key ? k_norm : q_norm;
+  make_head<T, D, DIMS, NORM>(from, by, __int_as_float(EPS), plain[warp], turn, write);
 }
 __syncthreads();
 

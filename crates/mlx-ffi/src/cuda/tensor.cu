@@ -38,3 +38,15 @@ __device__ __forceinline__ void end_copies() {
 __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group 1;" ::: "memory");
 }
+// Four matrices of 8 × 8, whose columns the lanes get.
+__device__ __forceinline__ void load_transposed(unsigned* to, const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+      : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+      : "r"(shared_address(row)));
+}
+// Two values side by side.
+template <typename T>
+__device__ __forceinline__ unsigned two_of(float first, float second) {
+  const T both[2] = {static_cast<T>(first), static_cast<T>(second)};
+  return *reinterpret_cast<const unsigned*>(both);
+}

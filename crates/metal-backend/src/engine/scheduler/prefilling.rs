@@ -95,13 +95,13 @@ impl Scheduler<'_> {
             }
         };
         let started = Instant::now();
-        let watch = &self.watch;
+        let (watch, dispatcher) = (&self.watch, &mut self.dispatcher);
         let part = || {
             watch.check("prefill")?;
             match reads {
                 true => prefill.read(model, QUANTUM),
                 false if !prefill.look(self.served, QUANTUM)? => Ok(()),
-                false => prefill.advance(model, *chunk, layers),
+                false => prefill.advance(model, *chunk, layers, dispatcher),
             }
         };
         let result = catch_unwind(AssertUnwindSafe(part))

@@ -1,0 +1,112 @@
+//! Layers of prompts, sent to a CUDA device past MLX where all they do is ours.
+
+use mlx_ffi::{Array, Dispatch, Result, async_eval};
+
+use super::pass;
+use crate::cache::Caches;
+use crate::kernels::{Kernels, MOST_PROMPT_ROWS};
+use crate::layers::{Decoder, MOST_CHUNK_KEYS, Pass};
+
+/// What sends the layers of prompts to the device.
+#[derive(Debug, Default)]
+pub(super) struct Dispatcher {
+    /// What is known of passes of few rows, and of many: their products differ.
+    known: [Known; 2],
+    device: Option<mlx_ffi::Dispatcher>,
+}
+
+/// What is known of the layers of a model.
+#[derive(Debug)]
+enum Known {
+    /// So far, these were sent; each is tried by itself.
+    Layers(Vec<usize>),
+    /// All can be sent, any number of them at once.
+    All,
+    /// One of them has operations that are not ours.
+    Impossible,
+}
+
+impl Default for Known {
+    fn default() -> Known {
+        Known::Layers(Vec::new())
+    }
+}
+
+impl Dispatcher {
+    /// Takes a pass through its next `count` layers, which are on their way then, or still lazy. Of the last
+    /// layer, only what caches hold is computed unless `ends` are needed. True once it is through all of them.
+    ///
+    /// # Errors
+    /// Those of MLX and of CUDA.
+    pub fn advance(
+        &mut self,
+        model: &Decoder,
+        pass: &mut Pass,
+        caches: &mut Caches,
+        (count, ends): (usize, bool),
+    ) -> Result<bool> {
+        let [b, l, _] = pass.h().dims()?;
+        let class = usize::from(b * l > MOST_PROMPT_ROWS);
+        let is_long = pass.end(l) > MOST_CHUNK_KEYS;
+        let is_impossible = is_long || matches!(self.known[class], Known::Impossible);
+        if model.kernels != Kernels::Cuda || is_impossible {
+            return pass::advance(model, pass, caches, count);
+        }
+        if let Known::All = self.known[class] {
+            let through = model.advance(pass, caches, count)?;
+            if self.send(pass, caches, ends || !through)? != Dispatch::Sent {
+                self.known[class] = Known::default();
+            }
+            return Ok(through);
+        }
+        for left in (0..count).rev() {
+            let layer = pass.layer();
+            let through = model.advance(pass, caches, 1)?;
+            let sent = self.send(pass, caches, ends || !through)?;
+            match (sent, &mut self.known[class]) {
+                (Dispatch::Sent, Known::Layers(layers)) => {
+                    if !layers.contains(&layer) {
+                        layers.push(layer);
+                    }
+                    if layers.len() == model.layers.len() {
+                        self.known[class] = Known::All;
+                    }
+                }
+                (Dispatch::Impossible, known) => {
+                    *known = Known::Impossible;
+                    return if through || left == 0 {
+                        Ok(through)
+                    } else {
+                        pass::advance(model, pass, caches, left)
+                    };
+                }
+                _ if !through => async_eval(pass.arrays())?,
+                _ => {}
+            }
+            if through {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn device(&mut self) -> Result<&mut mlx_ffi::Dispatcher> {
+        match &mut self.device {
+            Some(device) => Ok(device),
+            none => Ok(none.insert(mlx_ffi::Dispatcher::new()?)),
+        }
+    }
+
+    fn send(&mut self, pass: &Pass, caches: &Caches, ends: bool) -> Result<Dispatch> {
+        let ends: Vec<&Array> = if ends { pass.arrays().collect() } else { Vec::new() };
+        self.device()?.send(caches.arrays().chain(ends))
+    }
+
+    /// Waits for what is on its way.
+    ///
+    /// # Errors
+    /// Those of CUDA.
+    pub fn wait(&mut self) -> Result<()> {
+        self.device.as_mut().map_or(Ok(()), mlx_ffi::Dispatcher::wait)
+    }
+}

@@ -1,0 +1,44 @@
+// A head of queries or keys, made by one warp.
+
+// Norms `from`, of D values, with the weights `by`, and rotates the first DIMS of them; `turn` gives the sine
+// and the cosine of a pair, `write` takes each value. `plain` has room for D floats.
+template <typename T, int D, int DIMS, bool NORM, typename Turn, typename Write>
+__device__ __forceinline__ void make_head(
+    const T* from, const T* by, float eps, float* plain, Turn turn, Write write) {
+  const int thread = threadIdx.x % 32;
+  float total = 0;
+  #pragma unroll
+  for (int i = thread; i < D; i += 32) {
+    const float value = static_cast<float>(from[i]);
+    plain[i] = value;
+    total += value * value;
+  }
+  if constexpr (NORM) {
+    #pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2) {
+      total += __shfl_xor_sync(0xffffffff, total, offset);
+    }
+    const float factor = rsqrtf(total / D + eps);
+    #pragma unroll
+    for (int i = thread; i < D; i += 32) {
+      const T even = static_cast<T>(plain[i] * factor);
+      const T normed = static_cast<T>(static_cast<float>(even) * static_cast<float>(by[i]));
+      plain[i] = static_cast<float>(normed);
+    }
+  }
+  __syncwarp();
+  #pragma unroll
+  for (int i = thread; i < D; i += 32) {
+    float value = plain[i];
+    if (i < DIMS) {
+      constexpr int HALF = DIMS / 2;
+      const int pair = i < HALF ? i : i - HALF;
+      const float other = plain[i < HALF ? i + HALF : pair];
+      float sin, cos;
+      turn(pair, sin, cos);
+      value = value * cos + (i < HALF ? -other : other) * sin;
+    }
+    write(i, static_cast<T>(value));
+  }
+  __syncwarp();
+}
