@@ -144,4 +144,20 @@ const seen = await see("data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAMAAAACCA
 assert.equal(seen.choices[0].message.content, "ok");
 assert.equal(seen.usage.prompt_tokens, "<user>What?".length + 4);
 await fails(see("data:image/png;base64,aGVsbG8="), OpenAI.BadRequestError, "messages[0].content[1]");
+// On a server with a model of 32 values that embeds. Left to itself, the package asks for base64.
+const embedding = new OpenAI({ baseURL: `${process.env.ML_EMBEDDING}/v1`, apiKey: "none", maxRetries: 0 });
+const embed = (more = {}) => embedding.embeddings.create({ model: "bert", input: ["a fox", "snow"], ...more });
+const plain = await embed({ encoding_format: "float" });
+assert.deepEqual(plain.data.map((entry) => entry.embedding.length), [32, 32]);
+const floats = (values) => [...Float32Array.from(values)];
+const packed = await embed();
+plain.data.forEach((entry, index) => assert.deepEqual(floats(packed.data[index].embedding), floats(entry.embedding)));
+const base64 = (await embed({ encoding_format: "base64" })).data[0].embedding;
+assert.equal(Buffer.from(base64, "base64").length, 4 * 32);
+const short = (await embed({ dimensions: 8, encoding_format: "float" })).data[0].embedding;
+assert.equal(short.length, 8);
+assert.ok(Math.abs(short.reduce((sum, value) => sum + value * value, 0) - 1) < 1e-5);
+await fails(embed({ dimensions: 33 }), OpenAI.BadRequestError, "dimensions");
+await fails(embed({ frobnicate: 1 }), OpenAI.BadRequestError, "frobnicate");
+await fails(embed({ model: "qwen3_reranker" }), OpenAI.NotFoundError, "model");
 console.log("openai for Node: passed");

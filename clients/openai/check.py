@@ -1,7 +1,9 @@
 """openai's package for Python, versions 2 and 3, against a server: check.py URL KEYED_URL KEY."""
 
+import base64
 import json
 import os
+import struct
 import sys
 import typing
 
@@ -252,6 +254,48 @@ def check_every_field_of_a_response_is_known():
         try:
             # Of no field's type.
             client.responses.create(input="a", extra_body={name: [[1.5]]})
+        except openai.APIStatusError as error:
+            assert error.code != "unknown_parameter" and error.param.startswith(name), (name, error.body)
+        else:
+            raise AssertionError(f"`{name}` takes anything")
+
+
+def check_embeddings():
+    """On a server with a model of 32 values that embeds. Unless it is told otherwise, the package asks for base64."""
+    embedding = OpenAI(base_url=f"{os.environ['ML_EMBEDDING']}/v1", api_key="none", max_retries=0)
+
+    def embed(texts, **more):
+        return embedding.embeddings.create(model="bert", input=texts, **more)
+
+    texts = ["a fox", "a fox runs through the snow"]
+    packed, plain = embed(texts), embed(texts, encoding_format="float")
+    assert [entry.index for entry in plain.data] == [0, 1] and plain.model == "bert", plain
+    for one, other in zip(packed.data, plain.data):
+        assert len(one.embedding) == 32
+        # Floats of 32 bits in either form, so that nothing is lost.
+        assert list(struct.pack("32f", *one.embedding)) == list(struct.pack("32f", *other.embedding))
+        assert abs(sum(value * value for value in one.embedding) - 1) < 1e-5
+    text = embed(texts[0], encoding_format="base64").data[0].embedding
+    raw = struct.unpack("32f", base64.b64decode(text)) if isinstance(text, str) else text
+    assert struct.pack("32f", *raw) == struct.pack("32f", *packed.data[0].embedding)
+    assert plain.usage.prompt_tokens == plain.usage.total_tokens > len(texts)
+    short = embed(texts[0], dimensions=8, encoding_format="float").data[0].embedding
+    whole = plain.data[0].embedding[:8]
+    length = sum(value * value for value in whole) ** 0.5
+    assert all(abs(one - other / length) < 1e-5 for one, other in zip(short, whole)), (short, whole)
+    bad = openai.BadRequestError
+    fails(bad, "dimensions", lambda: embed(texts, dimensions=33))
+    fails(bad, "dimensions", lambda: embed(texts, dimensions=0))
+    fails(bad, "encoding_format", lambda: embed(texts, encoding_format="int8"))
+    fails(bad, "input", lambda: embed("fox " * 100))
+    fails(bad, "input", lambda: embed([]))
+    types = __import__("openai.types.embedding_create_params", fromlist=["x"])
+    names = typing.get_type_hints(types.EmbeddingCreateParams)
+    assert len(names) >= 5, names
+    for name in names:
+        try:
+            # Of no field's type.
+            embed("a", extra_body={name: {"a": [1.5]}})
         except openai.APIStatusError as error:
             assert error.code != "unknown_parameter" and error.param.startswith(name), (name, error.body)
         else:

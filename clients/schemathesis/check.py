@@ -11,7 +11,8 @@ import sys
 import urllib.request
 from pathlib import Path
 
-URL = sys.argv[1]
+# Beside the model for text, it has one that embeds and a reranker.
+URL = os.environ["ML_EMBEDDING"]
 CASES = 1000
 # Not among them: that a request which fits the description is taken. What a model does not honour
 # is refused, and so are fields that contradict each other.

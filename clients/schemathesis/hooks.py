@@ -7,6 +7,8 @@ import urllib.request
 import schemathesis
 
 MODEL = os.environ["SERVED_MODEL"]
+# Paths that other models answer.
+OTHERS = {"/v1/embeddings": "bert", "/v1/rerank": "qwen3_reranker", "/v2/rerank": "qwen3_reranker"}
 MOST = 4
 # A response that is there to be asked for.
 STORED = json.load(urllib.request.urlopen(urllib.request.Request(
@@ -23,7 +25,7 @@ def before_call(context, case, kwargs):
     body = dict(case.body)
     # Any other name is a 404 before the rest of the request is looked at.
     if isinstance(body.get("model"), str):
-        body["model"] = MODEL
+        body["model"] = OTHERS.get(case.path, MODEL)
     if case.path.endswith("/completions"):
         names = [name for name in ("max_completion_tokens", "max_tokens") if name in body]
         for name in names or ["max_tokens"]:

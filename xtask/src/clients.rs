@@ -67,7 +67,15 @@ pub fn run(names: &[String]) -> Result<()> {
         }
         _ => None,
     };
-    let programs = Programs { ml: program, scripted, seeing };
+    let embeds = clients.iter().any(|client| mentions(client, "ML_EMBEDDING"));
+    let embedding = match embeds {
+        true => {
+            servers.push(Server::start_embedding(&program)?);
+            servers.last().map(|server| server.url.clone())
+        }
+        false => None,
+    };
+    let programs = Programs { ml: program, scripted, seeing, embedding };
     let faults = in_turns(&clients, |client| check(client, &folder, &urls, &programs))?;
     for server in &mut servers {
         server.still_runs()?;
@@ -153,6 +161,8 @@ struct Programs {
     scripted: Option<PathBuf>,
     /// `ML_SEEING`: the address of a server whose model sees, and answers `ok`.
     seeing: Option<String>,
+    /// `ML_EMBEDDING`: the address of a server with a model that embeds and a reranker.
+    embedding: Option<String>,
 }
 
 /// Whether `client` wants a server whose model follows a script: to start it, or for pictures.
@@ -195,6 +205,9 @@ fn check(
     }
     if let Some(seeing) = &programs.seeing {
         command.env("ML_SEEING", seeing);
+    }
+    if let Some(embedding) = &programs.embedding {
+        command.env("ML_EMBEDDING", embedding);
     }
     command.env_remove("OPENAI_API_KEY");
     let (success, said) = environment::output(&mut command)?;

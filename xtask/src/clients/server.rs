@@ -24,6 +24,24 @@ pub struct Server {
 impl Server {
     /// Starts `program`, and waits until it listens.
     pub fn start(program: &Path, key: Option<&str>) -> Result<Server> {
+        let mut command = Server::command(program);
+        if let Some(key) = key {
+            command.env("ML_SERVE_API_KEY", key);
+        }
+        Server::of(command, program)
+    }
+
+    /// Starts `program` with a model that embeds, `bert`, and a reranker, `qwen3_reranker`, beside its own.
+    pub fn start_embedding(program: &Path) -> Result<Server> {
+        let models = root().join("crates/metal-backend/tests/fixtures/embeddings/models");
+        let mut command = Server::command(program);
+        for name in ["bert", "qwen3_reranker"] {
+            command.arg("--embedding-model").arg(models.join(name));
+        }
+        Server::of(command, program)
+    }
+
+    fn command(program: &Path) -> Command {
         let mut command = Command::new(program);
         command.args(["serve", "--port", "0"]).stdin(Stdio::null()).stdout(Stdio::null());
         // What the caller has set for servers of his own is not for this one.
@@ -33,10 +51,7 @@ impl Server {
             }
         }
         command.env("ML_SERVE_LOG", "off");
-        if let Some(key) = key {
-            command.env("ML_SERVE_API_KEY", key);
-        }
-        Server::of(command, program)
+        command
     }
 
     /// Starts `scripted` without a script, for clients that show it pictures: its model sees. A file of no

@@ -82,6 +82,8 @@ pub const RERANK: &[Field] = &[
     TRUNCATE,
     refused("rank_fields", &[], "documents are texts"),
     refused("max_chunks_per_doc", &[], "a document is one chunk; `truncate` cuts long ones"),
+    refused("relevant_spans", &[], "documents are scored as a whole"),
+    refused("priority", &["0"], "requests are answered in the order in which they come"),
     refused("max_tokens_per_doc", &[], "the model has one limit; `truncate` cuts long ones"),
     nothing("user", Kind::Text, "A name for the user."),
 ];
