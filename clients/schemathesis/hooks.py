@@ -8,7 +8,8 @@ import schemathesis
 
 MODEL = os.environ["SERVED_MODEL"]
 # Paths that other models answer.
-OTHERS = {"/v1/embeddings": "bert", "/v1/rerank": "qwen3_reranker", "/v2/rerank": "qwen3_reranker"}
+OTHERS = {"/v1/embeddings": "bert", "/v1/rerank": "qwen3_reranker", "/v2/rerank": "qwen3_reranker",
+          "/api/embed": "bert", "/api/embeddings": "bert"}
 MOST = 4
 # A response that is there to be asked for.
 STORED = json.load(urllib.request.urlopen(urllib.request.Request(
@@ -33,6 +34,12 @@ def before_call(context, case, kwargs):
             # What is not a length stays: it is there to be refused.
             if length is None or (type(length) is int and length > MOST):
                 body[name] = MOST
+    if case.path in ("/api/chat", "/api/generate") and isinstance(body.get("options") or {}, dict):
+        options = dict(body.get("options") or {})
+        length = options.get("num_predict")
+        if length is None or (type(length) is int and (length > MOST or length in (-1, -2))):
+            options["num_predict"] = MOST
+        body["options"] = options
     if case.path == "/v1/responses":
         length = body.get("max_output_tokens")
         if length is None or (type(length) is int and length > MOST):

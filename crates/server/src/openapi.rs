@@ -11,6 +11,7 @@ use crate::config::Limits;
 use crate::fields::table::{Effect, Field};
 use crate::http::response::json_response;
 use crate::protocol::anthropic::tables as anthropic;
+use crate::protocol::ollama::tables as ollama;
 use crate::protocol::openai::tables;
 use crate::protocol::own::tables as own;
 use crate::protocol::responses::tables as responses_of;
@@ -74,6 +75,46 @@ const POSTS: &[Endpoint] = &[
         tables: &[responses_of::CONVERSATION, responses_of::COUNT],
         answer: "TokenCount",
         error: "Error",
+        one_of: &[],
+    },
+    Endpoint {
+        path: "/api/chat",
+        about: "Answer a conversation, in Ollama's protocol",
+        tables: &[ollama::GENERATING, ollama::CHAT],
+        answer: "Object",
+        error: "OllamaError",
+        one_of: &[],
+    },
+    Endpoint {
+        path: "/api/generate",
+        about: "Answer or continue a prompt, in Ollama's protocol",
+        tables: &[ollama::GENERATING, ollama::GENERATE],
+        answer: "Object",
+        error: "OllamaError",
+        one_of: &[],
+    },
+    Endpoint {
+        path: "/api/embed",
+        about: "Make vectors of texts, in Ollama's protocol",
+        tables: &[ollama::EMBED],
+        answer: "Object",
+        error: "OllamaError",
+        one_of: &[],
+    },
+    Endpoint {
+        path: "/api/embeddings",
+        about: "Make the vector of a text, in Ollama's older form",
+        tables: &[ollama::EMBEDDINGS],
+        answer: "Object",
+        error: "OllamaError",
+        one_of: &[],
+    },
+    Endpoint {
+        path: "/api/show",
+        about: "What a model is, in Ollama's protocol",
+        tables: &[ollama::SHOW],
+        answer: "Object",
+        error: "OllamaError",
         one_of: &[],
     },
     Endpoint {
@@ -163,6 +204,9 @@ const GETS: &[(&str, &str, &str)] = &[
     ("/health", "Whether the engine answers", "application/json"),
     ("/metrics", "Counts and times for Prometheus", "application/openmetrics-text"),
     ("/openapi.json", "This description", "application/json"),
+    ("/api/version", "The version of Ollama's protocol", "application/json"),
+    ("/api/tags", "The models, in Ollama's protocol", "application/json"),
+    ("/api/ps", "The models that are loaded, in Ollama's protocol", "application/json"),
     ("/v1/models", "The models, and which are loaded", "application/json"),
     ("/v1/models/{model}", "One model, by its name", "application/json"),
 ];
@@ -221,9 +265,10 @@ pub async fn serve(Shared(state): Shared<Arc<State>>) -> Response {
 pub fn document(limits: &Limits) -> Json {
     let mut paths = Map::new();
     for (path, about, media_type) in GETS {
+        let error = if path.starts_with("/api/") { "OllamaError" } else { "Error" };
         let mut operation = json!({
             "summary": about,
-            "responses": responses(json!({*media_type: {}}), "Error"),
+            "responses": responses(json!({*media_type: {}}), error),
         });
         if path.contains('{') {
             let schema = json!({"type": "string"});
@@ -236,7 +281,9 @@ pub fn document(limits: &Limits) -> Json {
         let answer = json!({"$ref": format!("#/components/schemas/{}", endpoint.answer)});
         let mut content = json!({"application/json": {"schema": answer}});
         if endpoint.tables.iter().any(|table| table.iter().any(|field| field.name == "stream")) {
-            content["text/event-stream"] = json!({"schema": {"type": "string"}});
+            let lines = endpoint.path.starts_with("/api/");
+            let media_type = if lines { "application/x-ndjson" } else { "text/event-stream" };
+            content[media_type] = json!({"schema": {"type": "string"}});
         }
         let operation = json!({
             "summary": endpoint.about,
@@ -268,7 +315,7 @@ pub fn document(limits: &Limits) -> Json {
         "openapi": "3.1.0",
         "info": {
             "title": "ml",
-            "description": "OpenAI's and Anthropic's interfaces, and some of its own, over a local model.",
+            "description": "OpenAI's, Anthropic's and Ollama's interfaces, and some of its own, over a local model.",
             "version": env!("CARGO_PKG_VERSION"),
         },
         "security": [{}, {"key": []}],

@@ -6,7 +6,7 @@ use axum::Extension;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
-use axum::routing::{MethodRouter, get, post};
+use axum::routing::{MethodRouter, any, get, post};
 use axum::{Router, middleware};
 
 use crate::error::ApiError;
@@ -15,6 +15,7 @@ use crate::http::response::text_response;
 use crate::page::{CONTENT_SECURITY_POLICY, PAGE};
 use crate::protocol::anthropic::messages;
 use crate::protocol::error_body;
+use crate::protocol::ollama::{self, refused};
 use crate::protocol::openai::{chat, completions, embeddings, images, models};
 use crate::protocol::own::{classify, inspect, rerank, text};
 use crate::protocol::responses::store::Store;
@@ -25,7 +26,10 @@ use crate::{health, openapi};
 /// Everything that a server answers.
 pub fn router(state: &Arc<State>) -> Router {
     let guarded = Guard { state: Arc::clone(state), error_body };
-    Router::new()
+    let changes = refused::PATHS.into_iter();
+    let changes =
+        changes.fold(Router::new(), |router, (path, _)| router.route(path, any(refused::refused)));
+    changes
         .route("/", read(get(page)))
         .route("/health", read(get(health::health)))
         .route("/metrics", read(get(health::metrics)))
@@ -49,6 +53,14 @@ pub fn router(state: &Arc<State>) -> Router {
         .route("/v1/images/edits", write(post(images::edit)))
         .route("/v1/classify", write(post(classify::create)))
         .route("/v1/inspect", write(post(inspect::create)))
+        .route("/api/version", read(get(ollama::models::version)))
+        .route("/api/tags", read(get(ollama::models::tags)))
+        .route("/api/ps", read(get(ollama::models::ps)))
+        .route("/api/show", write(post(ollama::models::show)))
+        .route("/api/chat", write(post(ollama::chat::create)))
+        .route("/api/generate", write(post(ollama::generate::create)))
+        .route("/api/embed", write(post(ollama::embed::create)))
+        .route("/api/embeddings", write(post(ollama::embed::create_one)))
         .route("/tokenize", write(post(text::tokenize)))
         .route("/detokenize", write(post(text::detokenize)))
         .route("/apply-template", write(post(text::apply_template)))

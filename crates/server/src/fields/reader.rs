@@ -15,12 +15,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// The request itself.
-    pub fn of_request(fields: Map<String, Json>) -> Self {
-        Reader { path: String::new(), fields }
-    }
-
-    /// The object at `path`.
+    /// The object at `path`; the request itself where that is empty.
     ///
     /// # Errors
     /// `json` is no object.

@@ -38,6 +38,8 @@ pub enum Kind {
     Labels,
     /// An object, whose fields the JSON schema tells.
     Object(&'static str),
+    /// An object of these fields, which [`check_in`] checks.
+    Fields(&'static [Field]),
     /// An array, as the JSON schema tells.
     Array(&'static str),
     /// Anything that fits the JSON schema; the request's own code checks it.
@@ -93,37 +95,49 @@ pub const fn refused(
 ///
 /// # Errors
 /// A field that no table has, that is refused, missing, of the wrong type or out of range.
-pub fn check(
+pub fn check(tables: &[&[Field]], limits: &Limits, request: Map<String, Json>) -> Result<Reader> {
+    check_in("", tables, limits, request)
+}
+
+/// The fields of the object at `path`, as [`check`].
+///
+/// # Errors
+/// As [`check`].
+pub fn check_in(
+    path: &str,
     tables: &[&[Field]],
     limits: &Limits,
     mut request: Map<String, Json>,
 ) -> Result<Reader> {
+    let at = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
     let fields = || tables.iter().flat_map(|table| table.iter());
     if let Some(name) = request.keys().find(|name| !fields().any(|field| field.name == **name)) {
-        return Err(ApiError::unknown_field(name));
+        return Err(ApiError::unknown_field(at(name)));
     }
     for field in fields() {
         let given = request.get(field.name).filter(|value| !value.is_null());
         match (field.effect, given) {
-            (Effect::Required, None) => return Err(ApiError::value(field.name, "is missing")),
+            (Effect::Required, None) => {
+                return Err(ApiError::value(at(field.name), "is missing"));
+            }
             (_, None) => {}
             (Effect::Refused(neutral, reason), Some(value)) => {
                 let asks_nothing =
                     |text: &&str| serde_json::from_str(text).is_ok_and(|n: Json| n == *value);
                 if !neutral.iter().any(asks_nothing) {
-                    return Err(ApiError::unsupported(field.name, reason));
+                    return Err(ApiError::unsupported(at(field.name), reason));
                 }
                 request.shift_remove(field.name);
             }
             (effect, Some(value)) => {
-                field.kind.check(field.name, value, limits)?;
+                field.kind.check(&at(field.name), value, limits)?;
                 if matches!(effect, Effect::Nothing) {
                     request.shift_remove(field.name);
                 }
             }
         }
     }
-    Ok(Reader::of_request(request))
+    Reader::new(path, Json::Object(request))
 }
 
 impl Kind {
@@ -142,8 +156,8 @@ impl Kind {
                     None => Ok(()),
                 }
             }
-            Kind::Object(_) if value.is_object() => Ok(()),
-            Kind::Object(_) => Err(expected(name, "an object", value)),
+            Kind::Object(_) | Kind::Fields(_) if value.is_object() => Ok(()),
+            Kind::Object(_) | Kind::Fields(_) => Err(expected(name, "an object", value)),
             Kind::Array(_) if value.is_array() => Ok(()),
             Kind::Array(_) => Err(expected(name, "an array", value)),
             Kind::Schema(_) => Ok(()),
@@ -187,6 +201,11 @@ impl Kind {
             }
             Kind::Object(schema) | Kind::Array(schema) | Kind::Schema(schema) => {
                 serde_json::from_str(schema).unwrap_or_default()
+            }
+            Kind::Fields(fields) => {
+                let schema = |field: &Field| (field.name.to_owned(), field.schema(limits));
+                let properties: Map<String, Json> = fields.iter().map(schema).collect();
+                json!({"type": "object", "additionalProperties": false, "properties": properties})
             }
             Kind::Integer(low, high) => {
                 json!({"type": "integer", "minimum": low, "maximum": high(limits)})

@@ -19,7 +19,7 @@ use super::loaded::{Any, Loaded};
 use super::models::{LoadFailure, Loader, Makes, Models};
 use super::names::Names;
 use super::report::Report;
-use super::slot::{Failed, Ticket};
+use super::slot::{Failed, Keep, Ticket};
 use super::slots::Slots;
 use crate::error::{ApiError, Result};
 
@@ -56,6 +56,8 @@ pub struct Known {
     pub described: Option<(ModelInfo, Capabilities)>,
     /// Room for its generations.
     pub admission: Arc<Admission>,
+    /// Whether it stays once it is loaded.
+    pub pinned: bool,
     at_start: bool,
 }
 
@@ -102,6 +104,7 @@ impl Pool {
             name: entry.name.into(),
             makes: entry.makes,
             described: entry.described,
+            pinned: entry.pinned,
             admission: Admission::new(slots, waiting),
             at_start: entry.at_start || entry.pinned,
         };
@@ -136,7 +139,10 @@ impl Pool {
     pub fn reports(&self) -> Vec<Report> {
         let table = self.lock();
         let now = Instant::now();
-        let report = |(index, slot)| Report::of(index, slot, table.slots.is_loading(index), now);
+        let report = |(index, slot)| Report {
+            due: table.slots.due(index).map(|due| due.saturating_duration_since(now)),
+            ..Report::of(index, slot, table.slots.is_loading(index), now)
+        };
         table.slots.slots().iter().enumerate().map(report).collect()
     }
 
@@ -234,6 +240,11 @@ impl Pool {
         let name = lease.name().to_owned();
         let embedding = |any| if let Any::Embedding(model) = any { Some(model) } else { None };
         lease.map(embedding).ok_or_else(|| wrong(&name))
+    }
+
+    /// From now on the model of this number stays for so long while nobody uses it.
+    pub fn keep(self: &Arc<Self>, index: usize, keep: Keep) {
+        self.with(|table, _| table.slots.keep(index, keep));
     }
 
     /// From now on no model is handed out.

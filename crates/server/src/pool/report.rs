@@ -21,6 +21,8 @@ pub struct Report {
     pub pinned: bool,
     /// How long ago a request had it last.
     pub unused: Option<Duration>,
+    /// In how long it is unloaded, where it is idle and does not stay.
+    pub due: Option<Duration>,
     /// What became of it so far.
     pub counts: Counts,
     /// How many requests wait for it.
@@ -46,6 +48,7 @@ impl Report {
             bytes: slot.bytes,
             pinned: slot.pinned,
             unused: slot.used.map(|used| now.saturating_duration_since(used)),
+            due: None,
             counts: slot.counts,
             waiting: slot.waiters.len(),
             model,

@@ -51,6 +51,18 @@ impl Failed {
     }
 }
 
+/// How long a model stays loaded while nobody uses it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// As long as all models do.
+    #[default]
+    AsOthers,
+    /// For so long.
+    For(Duration),
+    /// Until another one needs its memory.
+    Always,
+}
+
 /// What became of a model so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -69,6 +81,8 @@ pub struct Slot<M> {
     pub pinned: bool,
     /// Bytes that it takes while it is loaded, as far as it is known.
     pub bytes: Option<u64>,
+    /// How long it stays while nobody uses it.
+    pub keep: Keep,
     /// When a request had it last.
     pub used: Option<Instant>,
     /// Who waits, the oldest first.
@@ -85,6 +99,7 @@ impl<M> Slot<M> {
         Slot {
             pinned,
             bytes: None,
+            keep: Keep::AsOthers,
             used: None,
             waiters: Vec::new(),
             stage: Stage::Unloaded,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use inference_core::Error;
 
 use super::models::LoadFailure;
-use super::slot::{Failed, Slot, Stage, Ticket};
+use super::slot::{Failed, Keep, Slot, Stage, Ticket};
 
 /// What is to be done, outside of the table.
 #[derive(Debug)]
@@ -176,23 +176,38 @@ impl<M: Clone> Slots<M> {
     /// This model is closed.
     pub fn unloaded(&mut self, index: usize, now: Instant) {
         self.slots[index].stage = Stage::Unloaded;
+        self.slots[index].keep = Keep::AsOthers;
         self.slots[index].counts.unloads += 1;
         self.advance(now);
     }
 
     /// Unloads what was idle for too long at `now`.
     pub fn tick(&mut self, now: Instant) {
-        let Some(idle) = self.idle else { return };
-        let is_due = |slot: &Slot<M>| slot.idle_since().is_some_and(|since| since + idle <= now);
-        let due: Vec<usize> = (0..self.slots.len()).filter(|i| is_due(&self.slots[*i])).collect();
+        let is_due = |index: &usize| self.due(*index).is_some_and(|due| due <= now);
+        let due: Vec<usize> = (0..self.slots.len()).filter(is_due).collect();
         due.into_iter().for_each(|index| self.unload(index));
         self.advance(now);
     }
 
     /// When [`tick`](Self::tick) has something to do; `None` while nothing is idle.
     pub fn next_tick(&self) -> Option<Instant> {
-        let idle = self.idle?;
-        self.slots.iter().filter_map(Slot::idle_since).min().map(|since| since + idle)
+        (0..self.slots.len()).filter_map(|index| self.due(index)).min()
+    }
+
+    /// From now on this model stays for so long while nobody uses it. A model that is pinned stays in any case.
+    pub fn keep(&mut self, index: usize, keep: Keep) {
+        self.slots[index].keep = keep;
+    }
+
+    /// When this model, which is idle, is to be unloaded; `None` where it is not idle, or stays.
+    pub fn due(&self, index: usize) -> Option<Instant> {
+        let slot = &self.slots[index];
+        let idle = match slot.keep {
+            Keep::AsOthers => self.idle?,
+            Keep::For(time) => time,
+            Keep::Always => return None,
+        };
+        slot.idle_since()?.checked_add(idle)
     }
 
     /// The models that are loaded.

@@ -124,6 +124,7 @@ impl Conversation {
     ) -> Result<(RenderedPrompt, Vec<(Generation, Reading)>)> {
         let model = loaded.model.as_ref();
         let prompt = model.render_chat(&self.messages, &self.chat)?;
+        asked.check_context(prompt.ids.len())?;
         // What holds for the answer shall not hold for the thoughts before it.
         let constraint = asked.options.constraint.clone().map(|constraint| {
             let id = |mark: &str| mark_id(model, mark);

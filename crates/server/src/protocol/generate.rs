@@ -25,6 +25,8 @@ pub struct Asked {
     pub prompts: usize,
     /// How many answers are generated to each of them.
     pub per_prompt: usize,
+    /// The most tokens of a prompt with its answer, where the request says.
+    pub context: Option<usize>,
     /// Whether to answer in events.
     pub delivery: Delivery,
     /// The request's fields for options of the contract, for errors about them.
@@ -70,7 +72,22 @@ impl Asked {
         if left > 0 {
             options.max_tokens = options.max_tokens.map(|most| most.min(left));
         }
+        if let Some(context) = self.context {
+            let left = context.saturating_sub(prompt_tokens);
+            options.max_tokens = Some(options.max_tokens.map_or(left, |most| most.min(left)));
+        }
         options
+    }
+
+    /// Whether a prompt of so many tokens leaves room in the context that the request asks for.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn check_context(&self, tokens: usize) -> Result<()> {
+        match self.context.filter(|context| tokens >= *context) {
+            Some(limit) => Err(inference_core::Error::PromptTooLong { tokens, limit }.into()),
+            None => Ok(()),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ pub mod anthropic;
 pub mod content;
 pub mod conversation;
 pub mod generate;
+pub mod ollama;
 pub mod openai;
 pub mod own;
 pub mod pictures;
@@ -26,8 +27,11 @@ type ErrorBody = fn(&ApiError) -> Json;
 
 /// The protocol of each path, by how the path begins; the first that fits counts. It holds for every
 /// error of the path, also before its route is known.
-const ERRORS: &[(&str, ErrorBody)] =
-    &[("/v1/messages", anthropic::error::body), ("", openai::error::body)];
+const ERRORS: &[(&str, ErrorBody)] = &[
+    ("/v1/messages", anthropic::error::body),
+    ("/api/", ollama::error::body),
+    ("", openai::error::body),
+];
 
 /// The body of `error`, as the protocol of `path` has it.
 pub fn error_body(path: &str, error: &ApiError) -> Json {

@@ -110,6 +110,14 @@ impl<'a> Pictures<'a> {
         }
     }
 
+    /// The picture of the part `path` in base64, of whatever type.
+    ///
+    /// # Errors
+    /// What is wrong with the picture.
+    pub fn of_plain_base64(&self, path: &str, data: &str) -> Result<EncodedPicture> {
+        self.checked(path, self.decoded(path, data)?)
+    }
+
     fn decoded(&self, field: &str, data: &str) -> Result<Vec<u8>> {
         let bytes = data.len() as u64 / 4 * 3;
         let most = self.limits().bytes as u64;

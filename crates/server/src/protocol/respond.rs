@@ -5,13 +5,14 @@ use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::http::header::CACHE_CONTROL;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::{FutureExt, stream};
 
-use super::wire::{Frame, Wire};
+use super::wire::{Form, Frame, Wire};
 use crate::error::{ApiError, Result};
 use crate::http::response::text_response;
 use crate::run::answers::Answers;
@@ -106,19 +107,50 @@ impl<W: Wire> Stream<W> {
             Err(_) if self.begun => {}
             Err(_) => self.begin(),
         }
-        let idle = KeepAlive::new().interval(keep_alive).event(event(self.wire.idle()));
-        let events = stream::unfold(self, |mut stream| async {
-            let next = AssertUnwindSafe(stream.next()).catch_unwind().await;
-            let next = next.unwrap_or_else(|_| Some(Err(stream.failed())))?;
-            let frame = next.unwrap_or_else(|error| stream.wire.fail(&error));
-            Some((Ok::<_, Infallible>(event(frame)), stream))
-        });
-        let mut response = Sse::new(events).keep_alive(idle).into_response();
+        let mut response = match self.wire.form() {
+            Form::Events => self.events(keep_alive),
+            Form::Lines => self.lines(keep_alive),
+        };
         // Proxies shall hand events on as they come.
         let headers = response.headers_mut();
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
         Ok(response)
+    }
+
+    fn events(self, keep_alive: Duration) -> Response {
+        let idle = KeepAlive::new().interval(keep_alive).event(event(self.wire.idle()));
+        let events = stream::unfold(self, |mut stream| async {
+            let frame = stream.frame().await?;
+            Some((Ok::<_, Infallible>(event(frame)), stream))
+        });
+        Sse::new(events).keep_alive(idle).into_response()
+    }
+
+    fn lines(self, keep_alive: Duration) -> Response {
+        let lines = stream::unfold(self, move |mut stream| async move {
+            let frame = match tokio::time::timeout(keep_alive, stream.frame()).await {
+                Ok(frame) => frame?,
+                Err(_) => stream.wire.idle(),
+            };
+            Some((Ok::<_, Infallible>(line(frame)), stream))
+        });
+        text_response(StatusCode::OK, "application/x-ndjson", Body::from_stream(lines))
+    }
+
+    /// The next frame, which says what went wrong where something did; `None` after the last one.
+    async fn frame(&mut self) -> Option<Frame> {
+        let next = AssertUnwindSafe(self.next()).catch_unwind().await;
+        let next = next.unwrap_or_else(|_| Some(Err(self.failed())))?;
+        Some(next.unwrap_or_else(|error| self.wire.fail(&error)))
+    }
+}
+
+fn line(frame: Frame) -> String {
+    match frame {
+        Frame::Data(data) => data + "\n",
+        Frame::Event(_, data) => format!("{data}\n"),
+        Frame::Comment(_) => String::new(),
     }
 }
 

@@ -17,8 +17,21 @@ pub enum Frame {
     Comment(&'static str),
 }
 
+/// What a stream is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Server-sent events.
+    Events,
+    /// Lines, each of which is the data of a frame (`application/x-ndjson`).
+    Lines,
+}
+
 /// Writes the answers of one request, in a stream or whole. Answers are numbered from 0.
 pub trait Wire: Send + 'static {
+    /// What its streams are made of.
+    fn form(&self) -> Form {
+        Form::Events
+    }
     /// What a stream begins with.
     fn begin(&mut self) -> Vec<Frame>;
     /// What answer `index` says next.

@@ -218,6 +218,8 @@ impl Generations {
 
     fn count(&mut self, index: usize, metrics: &GenerateMetrics) {
         self.usage.completion += metrics.generated_tokens;
+        self.usage.prefill_time += metrics.prefill_duration;
+        self.usage.decode_time += metrics.decode_duration;
         // Answers to the same prompt share it.
         if index.is_multiple_of(self.per_prompt) {
             self.usage.prompt += metrics.prompt_tokens;

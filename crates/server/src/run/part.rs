@@ -1,5 +1,7 @@
 //! What answers say, in no protocol's words.
 
+use std::time::Duration;
+
 use inference_core::{TextModel, Token};
 
 /// A part of one answer, in the order in which the parts come.
@@ -76,4 +78,8 @@ pub struct Usage {
     pub completion: usize,
     /// Of those, the tokens that thoughts are made of.
     pub reasoning: usize,
+    /// For the prompts, as far as their generations have ended.
+    pub prefill_time: Duration,
+    /// For the answers, as far as they have ended.
+    pub decode_time: Duration,
 }

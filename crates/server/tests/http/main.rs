@@ -18,6 +18,7 @@ mod lifecycle;
 mod limits;
 mod many;
 mod messages;
+mod ollama;
 mod pictures;
 mod response_fields;
 mod responses;

@@ -446,3 +446,41 @@ fn clients_of_more_models_than_fit_all_come_to_their_turn() {
     // In the end all of them are idle for long enough.
     wait_for("unloading", || told(&server, "state") == ["unloaded"; 4]);
 }
+
+#[test]
+fn a_model_stays_for_as_long_as_a_request_of_ollamas_says() {
+    let (server, loads) = started(4, 1);
+    let ask = |model: &str, keep: Json| {
+        let message = json!({"role": "user", "content": "hi"});
+        let body =
+            json!({"model": model, "messages": [message], "keep_alive": keep, "stream": false});
+        let answer = server.post("/api/chat", &body);
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        answer.json()
+    };
+    assert_eq!(ask("one", json!("100ms"))["message"]["content"], "one");
+    wait_for("unloading", || told(&server, "state")[1] == "unloaded");
+    // Left out, it is as the server has it: for ever.
+    ask("one", json!(null));
+    ask("two:latest", json!(0));
+    wait_for("unloading", || told(&server, "state")[2] == "unloaded");
+    assert_eq!(told(&server, "state")[1], "loaded");
+    ask("three", json!("5m"));
+    let running = server.get("/api/ps").json();
+    let names: Vec<_> = running["models"].as_array().unwrap().iter().map(|m| &m["name"]).collect();
+    assert_eq!(names, ["one", "three"], "{running}");
+    assert!(running["models"][0]["expires_at"].as_str().unwrap().starts_with("9999-"));
+    assert!(
+        !running["models"][1]["expires_at"].as_str().unwrap().starts_with("9999-"),
+        "{running}"
+    );
+    let say_nothing = |keep: Json| {
+        let body = json!({"model": "three", "keep_alive": keep});
+        server.post("/api/generate", &body).json()["done_reason"].clone()
+    };
+    assert_eq!(say_nothing(json!(0)), "unload");
+    wait_for("unloading", || told(&server, "state")[3] == "unloaded");
+    assert_eq!(say_nothing(json!(-1)), "load");
+    assert_eq!(told(&server, "state")[3], "loaded");
+    assert_eq!(loads.done(), [1, 1, 2, 3, 3]);
+}

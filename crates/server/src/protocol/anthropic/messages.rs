@@ -73,6 +73,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
         options,
         prompts: 1,
         per_prompt: 1,
+        context: None,
         delivery,
         names,
         count_field: "messages",

@@ -9,7 +9,7 @@ pub mod error;
 pub mod head;
 pub mod images;
 pub mod logprobs;
-mod messages;
+pub mod messages;
 pub mod models;
 mod options;
 pub mod response_format;

@@ -84,6 +84,7 @@ pub fn sampling(reader: &mut Reader, limits: &Limits) -> Result<Sampling> {
         options,
         prompts: 1,
         per_prompt: reader.count("n")?.unwrap_or(1),
+        context: None,
         delivery,
         names,
         count_field: "n",

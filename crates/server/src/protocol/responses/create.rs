@@ -85,6 +85,7 @@ pub async fn create(
         options,
         prompts: 1,
         per_prompt: 1,
+        context: None,
         delivery,
         names,
         count_field: "input",

@@ -1,0 +1,79 @@
+//! What every request to a model goes through first: its fields, its model, and how long that stays.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::Request;
+
+use super::keep_alive::keep_alive;
+use crate::error::{ApiError, Result};
+use crate::fields::reader::Reader;
+use crate::fields::table::{Field, check};
+use crate::http::body;
+use crate::pool::models::Makes;
+use crate::pool::slot::Keep;
+use crate::run::state::State;
+
+/// A request whose fields fit its tables.
+pub struct Ask {
+    /// Its fields but for `model` and `keep_alive`.
+    pub reader: Reader,
+    /// The model's number.
+    pub index: usize,
+    /// The model's name, as the server has it.
+    pub name: String,
+    /// How long the model stays.
+    pub keep: Keep,
+    /// How long its body was, in bytes.
+    pub bytes: usize,
+    /// When it came.
+    pub began: Instant,
+}
+
+/// Reads `request`, which is for a model that makes `makes`, and checks it against `tables`.
+///
+/// # Errors
+/// The body cannot be read, a field does not fit, there is no such model, or it stays and is to be unloaded.
+pub async fn ask(
+    state: &State,
+    request: Request,
+    tables: &[&[Field]],
+    makes: Makes,
+) -> Result<Ask> {
+    let began = Instant::now();
+    state.pool.check_open()?;
+    let (body, bytes) = body::object(state, request).await?;
+    let mut reader = check(tables, &state.config.limits, body)?;
+    let keep = keep_alive(&mut reader)?;
+    let asked = reader.text("model")?.unwrap_or_default();
+    let index = state.pool.names().find(Some(meant(state, &asked)), makes)?;
+    let known = &state.pool.models()[index];
+    if known.pinned && keep == Keep::For(Duration::ZERO) {
+        let reason =
+            format!("the model `{}` stays loaded: it is pinned, or the only one", known.name);
+        return Err(ApiError::unsupported("keep_alive", reason));
+    }
+    Ok(Ask { reader, index, name: known.name.to_string(), keep, bytes, began })
+}
+
+/// The name that `asked` means: Ollama's clients put `:latest` behind names that have no tag.
+pub fn meant<'a>(state: &State, asked: &'a str) -> &'a str {
+    let is_known = |name: &&str| state.pool.models().iter().any(|known| *known.name == **name);
+    asked.strip_suffix(":latest").filter(is_known).unwrap_or(asked)
+}
+
+impl Ask {
+    /// Loads the model, or unloads it where it is not to stay; what was done, as Ollama says it.
+    ///
+    /// # Errors
+    /// The model cannot be loaded.
+    pub async fn load_or_unload(&self, state: &Arc<State>) -> Result<&'static str> {
+        if self.keep == Keep::For(Duration::ZERO) {
+            state.pool.keep(self.index, self.keep);
+            return Ok("unload");
+        }
+        let _lease = state.pool.text(Some(&self.name)).await?;
+        state.pool.keep(self.index, self.keep);
+        Ok("load")
+    }
+}

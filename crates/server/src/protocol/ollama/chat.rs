@@ -1,0 +1,74 @@
+//! `POST /api/chat`.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{Request, State as Shared};
+use axum::http::StatusCode;
+use axum::response::Response;
+use inference_core::ChatOptions;
+use inference_text::answer::ToolChoice;
+
+use super::ask::{Ask, ask};
+use super::messages::messages;
+use super::options::{asked, think};
+use super::tables;
+use super::wire::{Head, Kind, LineWire};
+use crate::error::Result;
+use crate::http::response::json_response;
+use crate::pool::models::Makes;
+use crate::protocol::conversation::{Calls, Conversation, ToolFields};
+use crate::protocol::generate::{Started, generate};
+use crate::protocol::openai::messages::tools;
+use crate::protocol::pictures::Pictures;
+use crate::run::state::State;
+
+/// What errors about tools name. Nothing in a request chooses among them.
+const TOOL_FIELDS: ToolFields =
+    ToolFields { tools: "tools", choice: "tools", schema: "function.parameters" };
+
+/// Answers a conversation. One without messages loads the model, or unloads it.
+///
+/// # Errors
+/// As the documentation of errors has them.
+pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
+    let mut ask = ask(&state, request, &[tables::GENERATING, tables::CHAT], Makes::Text).await?;
+    let mut asked = asked(&mut ask.reader, &state.config.limits, "messages")?;
+    let items = ask.reader.list("messages")?.unwrap_or_default();
+    let waits = Instant::now();
+    if items.is_empty() {
+        let reason = ask.load_or_unload(&state).await?;
+        let object = head(&state, &ask, Kind::Chat, waits).of_nothing(reason);
+        return Ok(json_response(StatusCode::OK, &object));
+    }
+    let loaded = state.pool.text(Some(&ask.name)).await?;
+    state.pool.keep(ask.index, ask.keep);
+    let head = head(&state, &ask, Kind::Chat, waits);
+    let Ask { mut reader, bytes, .. } = ask;
+
+    let pictures = Pictures::of(&state, loaded.model.as_ref());
+    let messages = messages(items, loaded.model.as_ref(), &pictures)?;
+    let tools = tools(reader.list("tools")?.unwrap_or_default())?;
+    let chat = ChatOptions { tools: tools.definitions, ..ChatOptions::default() };
+    let mut conversation = Conversation { messages, chat, tools: tools.callable };
+    conversation.set_variables(think(&mut reader, loaded.effort)?, "think", "think")?;
+    let calls = Calls { choice: ToolChoice::Auto, most: usize::MAX, fields: TOOL_FIELDS };
+    conversation.allow(&calls, &loaded, &mut asked.options, &mut asked.names)?;
+    reader.finish()?;
+    generate(&state, &loaded, asked, bytes, move |loaded, asked| {
+        let (_, generations) = conversation.start(loaded, asked, usize::MAX)?;
+        Ok(Started { generations, wire: LineWire::new(head) })
+    })
+    .await
+}
+
+/// The head of the answer to `ask`, which waited for its model since `waits`.
+pub fn head(state: &State, ask: &Ask, kind: Kind, waits: Instant) -> Head {
+    Head {
+        kind,
+        model: ask.name.clone(),
+        began: ask.began,
+        load: waits.elapsed(),
+        call_id: state.id("call_"),
+    }
+}

@@ -1,0 +1,108 @@
+//! `POST /api/embed`, and the older `POST /api/embeddings`.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::{Request, State as Shared};
+use axum::http::StatusCode;
+use axum::response::Response;
+use inference_core::{CancelToken, EmbedInput, EmbedOptions, Embeddings, Truncate};
+use serde_json::{Value as Json, json};
+
+use super::ask::{Ask, ask};
+use super::tables;
+use super::wire::nanoseconds;
+use crate::error::{ApiError, Result};
+use crate::fields::json::number;
+use crate::fields::reader::expected;
+use crate::http::response::json_response;
+use crate::pool::models::Makes;
+use crate::protocol::openai::embeddings::cut_off;
+use crate::protocol::own::inspect::CancelOnDrop;
+use crate::run::state::{State, blocking};
+
+/// Embeds texts.
+///
+/// # Errors
+/// As the documentation of errors has them.
+pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
+    let mut ask = ask(&state, request, &[tables::EMBED], Makes::Vectors).await?;
+    let texts = match ask.reader.take("input") {
+        Some(Json::String(text)) => vec![text],
+        Some(Json::Array(items)) => {
+            let text = |(index, item)| match item {
+                Json::String(text) => Ok(text),
+                other => Err(expected(format!("input[{index}]"), "a string", &other)),
+            };
+            items.into_iter().enumerate().map(text).collect::<Result<_>>()?
+        }
+        other => return Err(expected("input", "a text or texts", &other.unwrap_or_default())),
+    };
+    let truncate = ask.reader.bool("truncate")?.unwrap_or(true);
+    let options = EmbedOptions {
+        dimensions: ask.reader.count("dimensions")?,
+        truncate: if truncate { Truncate::End } else { Truncate::default() },
+        ..EmbedOptions::default()
+    };
+    let began = ask.began;
+    let Made { name, load, made } = embed(&state, ask, texts, options, "input").await?;
+    let object = json!({
+        "model": name,
+        "embeddings": made.vectors.iter().map(written).collect::<Vec<_>>(),
+        "total_duration": nanoseconds(began.elapsed()),
+        "load_duration": nanoseconds(load),
+        "prompt_eval_count": made.tokens.iter().sum::<usize>(),
+    });
+    Ok(json_response(StatusCode::OK, &object))
+}
+
+/// Embeds one text.
+///
+/// # Errors
+/// As the documentation of errors has them.
+pub async fn create_one(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
+    let mut ask = ask(&state, request, &[tables::EMBEDDINGS], Makes::Vectors).await?;
+    let text = ask.reader.text("prompt")?.unwrap_or_default();
+    let options = EmbedOptions { truncate: Truncate::End, ..EmbedOptions::default() };
+    let Made { made, .. } = embed(&state, ask, vec![text], options, "prompt").await?;
+    let vector = made.vectors.first().map(written).unwrap_or_default();
+    Ok(json_response(StatusCode::OK, &json!({"embedding": vector})))
+}
+
+/// Vectors, and what else is told of them.
+struct Made {
+    name: String,
+    load: Duration,
+    made: Embeddings,
+}
+
+async fn embed(
+    state: &Arc<State>,
+    ask: Ask,
+    texts: Vec<String>,
+    options: EmbedOptions,
+    field: &str,
+) -> Result<Made> {
+    let Ask { reader, index, name, keep, .. } = ask;
+    reader.finish()?;
+    let most = state.config.limits.inputs;
+    if texts.is_empty() || texts.len() > most {
+        let reason = format!("has {} texts, expected from 1 to {most}", texts.len());
+        return Err(ApiError::value(field, reason));
+    }
+    // When the client leaves, this future is dropped, and the work ends between two batches.
+    let guard = CancelOnDrop(CancelToken::new());
+    let options = EmbedOptions { cancel: guard.0.clone(), ..options };
+    let inputs: Vec<EmbedInput> = texts.into_iter().map(EmbedInput::Text).collect();
+    let waits = Instant::now();
+    let model = state.pool.embedding(Some(&name), Makes::Vectors).await?;
+    state.pool.keep(index, keep);
+    let load = waits.elapsed();
+    let work = move || model.embed(&inputs, &options).map_err(ApiError::from);
+    let made = cut_off(state, blocking(work)).await.map_err(|error| error.or_about(field))?;
+    Ok(Made { name, load, made })
+}
+
+fn written(vector: &Vec<f32>) -> Json {
+    vector.iter().map(|value| number(*value)).collect()
+}

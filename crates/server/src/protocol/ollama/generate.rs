@@ -1,0 +1,94 @@
+//! `POST /api/generate`.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{Request, State as Shared};
+use axum::http::StatusCode;
+use axum::response::Response;
+use inference_core::{ChatOptions, Message, Prompt, Role};
+use inference_text::answer::ToolChoice;
+
+use super::ask::{Ask, ask};
+use super::chat::head;
+use super::messages::images;
+use super::options::{asked, think};
+use super::tables;
+use super::wire::{Kind, LineWire};
+use crate::error::{ApiError, Result};
+use crate::http::response::json_response;
+use crate::pool::models::Makes;
+use crate::protocol::content::Content;
+use crate::protocol::conversation::{Calls, Conversation, ToolFields};
+use crate::protocol::generate::{Started, generate};
+use crate::protocol::pictures::Pictures;
+use crate::run::reading::Reading;
+use crate::run::state::State;
+
+/// There are no tools here.
+const TOOL_FIELDS: ToolFields = ToolFields { tools: "prompt", choice: "prompt", schema: "prompt" };
+
+/// Answers a prompt, or continues it. One without a prompt loads the model, or unloads it.
+///
+/// # Errors
+/// As the documentation of errors has them.
+pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
+    let tables = &[tables::GENERATING, tables::GENERATE];
+    let mut ask = ask(&state, request, tables, Makes::Text).await?;
+    let mut asked = asked(&mut ask.reader, &state.config.limits, "prompt")?;
+    let prompt = ask.reader.text("prompt")?.unwrap_or_default();
+    let waits = Instant::now();
+    if prompt.is_empty() {
+        let reason = ask.load_or_unload(&state).await?;
+        let object = head(&state, &ask, Kind::Generate, waits).of_nothing(reason);
+        return Ok(json_response(StatusCode::OK, &object));
+    }
+    let loaded = state.pool.text(Some(&ask.name)).await?;
+    state.pool.keep(ask.index, ask.keep);
+    let head = head(&state, &ask, Kind::Generate, waits);
+    let Ask { mut reader, bytes, .. } = ask;
+    if reader.bool("raw")? == Some(true) {
+        for field in ["system", "images", "think"] {
+            if reader.take(field).is_some() {
+                return Err(ApiError::value(
+                    field,
+                    "needs the chat template, and `raw` goes without",
+                ));
+            }
+        }
+        reader.finish()?;
+        return generate(&state, &loaded, asked, bytes, move |loaded, asked| {
+            let ids = loaded.model.encode(&prompt)?;
+            asked.check_context(ids.len())?;
+            let options = asked.options_of(0, loaded.model.as_ref(), ids.len());
+            let scores = options.logprobs.then(|| Arc::clone(&loaded.model));
+            let generation = loaded.model.generate(&Prompt::Ids(ids), &options)?;
+            let generations = vec![(generation, Reading::of_text(scores))];
+            Ok(Started { generations, wire: LineWire::new(head) })
+        })
+        .await;
+    }
+
+    let pictures = Pictures::of(&state, loaded.model.as_ref());
+    let mut content = Content::new("");
+    content.text(&prompt);
+    for picture in images(&mut reader, loaded.model.as_ref(), &pictures)? {
+        content.picture(picture);
+    }
+    let system = reader.text("system")?.filter(|text| !text.is_empty());
+    let mut messages: Vec<_> =
+        system.map(|text| Message::new(Role::System, text)).into_iter().collect();
+    messages.push(Message { role: Role::User, content: content.into_value(), fields: Vec::new() });
+    let mut conversation =
+        Conversation { messages, chat: ChatOptions::default(), tools: Vec::new() };
+    conversation.set_variables(think(&mut reader, loaded.effort)?, "think", "think")?;
+    // The marks of thoughts have to be seen.
+    let calls = Calls { choice: ToolChoice::Auto, most: 0, fields: TOOL_FIELDS };
+    conversation.allow(&calls, &loaded, &mut asked.options, &mut asked.names)?;
+    reader.finish()?;
+    generate(&state, &loaded, asked, bytes, move |loaded, asked| {
+        let (_, generations) = conversation.start(loaded, asked, usize::MAX)?;
+        Ok(Started { generations, wire: LineWire::new(head) })
+    })
+    .await
+}

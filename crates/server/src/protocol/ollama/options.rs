@@ -1,0 +1,147 @@
+//! `options`, `format` and `think`.
+
+use inference_core::{Constraint, GenerateOptions, Value};
+use inference_text::json::to_value;
+use serde_json::{Value as Json, json};
+
+use super::tables;
+use crate::config::Limits;
+use crate::error::{ApiError, Names, Result};
+use crate::fields::reader::{Reader, expected};
+use crate::fields::table::check_in;
+use crate::pool::effort::Effort;
+use crate::protocol::conversation::{bounded, constrain};
+use crate::protocol::generate::{Asked, Delivery};
+
+/// The request's fields for options of the contract.
+const NAMES: &[(&str, &str)] = &[
+    ("temperature", "options.temperature"),
+    ("top_k", "options.top_k"),
+    ("top_p", "options.top_p"),
+    ("min_p", "options.min_p"),
+    ("seed", "options.seed"),
+    ("stop", "options.stop"),
+    ("max_tokens", "options.num_predict"),
+    ("repetition_penalty", "options.repeat_penalty"),
+    ("presence_penalty", "options.presence_penalty"),
+    ("frequency_penalty", "options.frequency_penalty"),
+    ("penalty_window", "options.repeat_last_n"),
+];
+
+/// Takes the fields of [`GENERATING`](tables::GENERATING), but for `model`, `keep_alive` and `think`.
+/// `text_field` holds the text.
+///
+/// # Errors
+/// The first field that means nothing.
+pub fn asked(reader: &mut Reader, limits: &Limits, text_field: &'static str) -> Result<Asked> {
+    let given = reader.object("options")?.unwrap_or_default();
+    let mut given = check_in("options", &[tables::OPTIONS], limits, given)?;
+    let mut names = Names::new(NAMES);
+    let mut options = GenerateOptions {
+        temperature: given.number("temperature")?,
+        top_k: given.count("top_k")?,
+        top_p: given.number("top_p")?,
+        min_p: given.number("min_p")?,
+        // A negative seed but -1 is the same 64 bits.
+        seed: given.integer("seed")?.filter(|seed| *seed != -1).map(|seed| seed as u64),
+        max_tokens: given.integer("num_predict")?.and_then(|most| usize::try_from(most).ok()),
+        stop: stop(&mut given, limits)?,
+        repetition_penalty: given.number("repeat_penalty")?,
+        presence_penalty: given.number("presence_penalty")?,
+        frequency_penalty: given.number("frequency_penalty")?,
+        logprobs: reader.bool("logprobs")?.unwrap_or(false),
+        top_logprobs: reader.count("top_logprobs")?.unwrap_or(0),
+        ..GenerateOptions::default()
+    };
+    match given.integer("repeat_last_n")? {
+        None => {}
+        Some(0) => {
+            options.repetition_penalty = None;
+            options.presence_penalty = None;
+            options.frequency_penalty = None;
+        }
+        Some(window) => {
+            options.penalty_window = Some(usize::try_from(window).unwrap_or(usize::MAX));
+        }
+    }
+    let context = given.count("num_ctx")?;
+    given.finish()?;
+    if options.top_logprobs > 0 && !options.logprobs {
+        return Err(ApiError::value("top_logprobs", "says nothing without `logprobs`"));
+    }
+    if let Some(constraint) = format(reader, limits)? {
+        constrain(&mut options, &mut names, "format", constraint)?;
+    }
+    // Ollama's answers are streams unless a request says otherwise.
+    let streams = reader.bool("stream")?.unwrap_or(true);
+    Ok(Asked {
+        options,
+        prompts: 1,
+        per_prompt: 1,
+        context,
+        delivery: if streams { Delivery::Stream } else { Delivery::Whole },
+        names,
+        count_field: text_field,
+        text_field,
+    })
+}
+
+fn stop(given: &mut Reader, limits: &Limits) -> Result<Vec<String>> {
+    let path = given.path("stop");
+    let text = |(index, item)| match item {
+        Json::String(text) => Ok(text),
+        other => Err(expected(format!("{path}[{index}]"), "a string", &other)),
+    };
+    let stop: Vec<String> = match given.take("stop") {
+        None => Vec::new(),
+        Some(Json::String(text)) => vec![text],
+        Some(Json::Array(items)) => {
+            items.into_iter().enumerate().map(text).collect::<Result<_>>()?
+        }
+        Some(other) => return Err(expected(path, "a string or an array of strings", &other)),
+    };
+    match stop.len() > limits.stop {
+        true => Err(ApiError::value(path, format!("has more than {} strings", limits.stop))),
+        false => Ok(stop),
+    }
+}
+
+fn format(reader: &mut Reader, limits: &Limits) -> Result<Option<Constraint>> {
+    let schema = match reader.take("format") {
+        None => return Ok(None),
+        Some(Json::String(name)) if name.is_empty() => return Ok(None),
+        Some(Json::String(name)) if name == "json" => json!({"type": "object"}),
+        Some(schema @ Json::Object(_)) => schema,
+        Some(other) => return Err(expected("format", "`json` or a JSON schema", &other)),
+    };
+    bounded("format", schema.to_string().len(), limits)?;
+    Ok(Some(Constraint::JsonSchema(to_value(schema))))
+}
+
+/// The template's variables for the field `think`.
+///
+/// # Errors
+/// It means nothing, or the template does not know of it.
+pub fn think(reader: &mut Reader, effort: Effort) -> Result<Vec<(String, Value)>> {
+    let unknown = |reason| ApiError::unsupported("think", reason);
+    match reader.take("think") {
+        None => Ok(Vec::new()),
+        Some(Json::Bool(false)) => effort.variables("none").map_err(unknown),
+        Some(Json::Bool(true)) => match effort {
+            Effort::Unknown => Err(unknown("the model's chat template knows nothing of thinking")),
+            // It always thinks.
+            Effort::Levels => Ok(Vec::new()),
+            Effort::Switch | Effort::SwitchAndLevels => {
+                Ok(vec![("enable_thinking".to_owned(), Value::from(true))])
+            }
+        },
+        Some(Json::String(level)) if ["low", "medium", "high", "max"].contains(&level.as_str()) => {
+            effort.variables(&level).map_err(unknown)
+        }
+        Some(Json::String(level)) => {
+            let reason = format!("`{level}` is not one of low, medium, high, max");
+            Err(ApiError::value("think", reason))
+        }
+        Some(other) => Err(expected("think", "a boolean, or low, medium, high or max", &other)),
+    }
+}
