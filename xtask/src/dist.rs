@@ -6,6 +6,7 @@ mod installed;
 mod licences;
 mod needs;
 mod options;
+mod packages;
 
 use std::env;
 use std::fs;
@@ -44,6 +45,7 @@ pub fn run(args: &[String]) -> Result<()> {
     }
     if options.checks {
         installed::check(&file, &name)?;
+        packages::check()?;
     }
     Ok(())
 }

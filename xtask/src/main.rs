@@ -25,7 +25,7 @@ usage: cargo xtask COMMAND
       runs programs that others wrote against `ml serve`; their packages go below target/clients
   dist [--out DIR] [--variant metal|cpu|cuda] [--downloads URL] [--check]
       packs the program with its libraries, below target/dist; with a URL, writes install.sh for what is
-      downloaded from there; with --check, tries both
+      downloaded from there; with --check, tries both, and the packages of the crates that others use
   gpu-tests [--pack DIR]
       runs the tests that need an NVIDIA GPU and sums them up; or puts them into DIR, with a script
       that runs them on a machine without Rust

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use fake_model::FakeModel;
 use inference_core::TextModel;
+use inference_server::{Config, serve};
 use serde_json::{Value as Json, json};
-use server::{Config, serve};
 
 /// Tokens of the context, which agents fill with long instructions.
 const CONTEXT: usize = 1 << 20;

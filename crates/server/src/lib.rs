@@ -4,11 +4,11 @@
 //! of their own. Nothing that a client asks is ignored: every field is honoured or refused by name.
 //!
 //! ```no_run
-//! use server::{Config, serve};
+//! use inference_server::{Config, serve};
 //!
 //! # fn load() -> inference_core::Result<Box<dyn inference_core::TextModel>> { unreachable!() }
 //! let exit = serve(Config::default(), load, |address| eprintln!("http://{address}"))?;
-//! # Ok::<(), server::ServeError>(())
+//! # Ok::<(), inference_server::ServeError>(())
 //! ```
 //!
 //! Floors, each of which uses only those below it:

@@ -119,11 +119,12 @@ pub fn program(target: &Path) -> Result<PathBuf> {
         return Ok(program);
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo).args(["build", "-p", "cli"]).current_dir(root()).status()?;
+    let status =
+        Command::new(cargo).args(["build", "-p", "ml-on-mlx"]).current_dir(root()).status()?;
     if !status.success() {
-        bail!("cargo build -p cli failed");
+        bail!("cargo build -p ml-on-mlx failed");
     }
-    built().context("cargo build -p cli made no program")
+    built().context("cargo build -p ml-on-mlx made no program")
 }
 
 /// The example `scripted` of the crate `server`: a server whose model follows a script.

@@ -16,7 +16,7 @@ use crate::repository::root;
 /// How files with licences begin, in capitals.
 const NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "NOTICE", "UNLICENSE"];
 /// The package of the program.
-const PACKAGE: &str = "cli";
+const PACKAGE: &str = "ml-on-mlx";
 
 /// Writes `rust.txt`, with the licences of all crates in the program, and those of MLX.
 pub fn write(folder: &Path, mlx_lib: &Path) -> Result<()> {

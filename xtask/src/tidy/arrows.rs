@@ -29,9 +29,13 @@ const ARROWS: &[Arrows] = &[
     Arrows { name: "hub", uses: &[], build: &[] },
     Arrows { name: "ml", uses: &["inference-core"], build: &[] },
     Arrows { name: "load-generator", uses: &[], build: &[] },
-    Arrows { name: "server", uses: &["inference-core", "inference-text", "pictures"], build: &[] },
     Arrows {
-        name: "cli",
+        name: "inference-server",
+        uses: &["inference-core", "inference-text", "pictures"],
+        build: &[],
+    },
+    Arrows {
+        name: "ml-on-mlx",
         uses: &[
             "hub",
             "inference-core",
@@ -39,7 +43,7 @@ const ARROWS: &[Arrows] = &[
             "load-generator",
             "metal-backend",
             "pictures",
-            "server",
+            "inference-server",
         ],
         build: &["mlx-build"],
     },
@@ -66,15 +70,15 @@ const TESTS_USE: &[(&str, &str)] = &[
     // One model that does what a test tells it, for all who are tested without an engine.
     ("inference-core", "fake-model"),
     ("ml", "fake-model"),
-    ("server", "fake-model"),
-    ("cli", "fake-model"),
+    ("inference-server", "fake-model"),
+    ("ml-on-mlx", "fake-model"),
     // One hub with repositories and faults, for the library and for the program.
     ("hub", "fake-hub"),
-    ("cli", "fake-hub"),
+    ("ml-on-mlx", "fake-hub"),
     // Its measurements are held to a server whose times are known.
     ("load-generator", "fake-model"),
     ("load-generator", "inference-core"),
-    ("load-generator", "server"),
+    ("load-generator", "inference-server"),
 ];
 
 /// A crate that takes no dependency at all, so that downstream crates get none through it.
@@ -144,7 +148,10 @@ mod tests {
     fn an_arrow_that_points_up_or_aside_is_named_at_its_line() {
         Tree::new()
             .with("a/Cargo.toml", &manifest("metal-backend", ""))
-            .with("b/Cargo.toml", &manifest("server", "[dependencies]\nmetal-backend = \"1\""))
+            .with(
+                "b/Cargo.toml",
+                &manifest("inference-server", "[dependencies]\nmetal-backend = \"1\""),
+            )
             .expect(&[("b/Cargo.toml:4", "`server` may not depend on `metal-backend`")]);
     }
 
@@ -159,7 +166,7 @@ mod tests {
         for (rest, line) in rest.into_iter().zip([4, 4, 4, 5]) {
             Tree::new()
                 .with("a/Cargo.toml", &manifest("metal-backend", ""))
-                .with("b/Cargo.toml", &manifest("server", rest))
+                .with("b/Cargo.toml", &manifest("inference-server", rest))
                 .expect(&[(&format!("b/Cargo.toml:{line}"), "metal-backend")]);
         }
     }
@@ -170,7 +177,7 @@ mod tests {
             let rest = format!("[{section}]\nmlx-build.workspace = true");
             Tree::new()
                 .with("a/Cargo.toml", &manifest("mlx-build", ""))
-                .with("b/Cargo.toml", &manifest("cli", &rest))
+                .with("b/Cargo.toml", &manifest("ml-on-mlx", &rest))
         };
         tree("build-dependencies").expect(&[]);
         tree("dependencies").expect(&[("b/Cargo.toml:4", "`cli` may not depend on `mlx-build`")]);

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use inference_core::{Feature, LoadOptions, Support};
-use server::{ApiKey, Config, EmbeddingService, Exit, ImageService, Limits, Timeouts};
+use inference_server::{ApiKey, Config, EmbeddingService, Exit, ImageService, Limits, Timeouts};
 
 use crate::args::{LogFormat, ServeArgs};
 use crate::failure::{Failure, Result};
@@ -62,24 +62,24 @@ fn serve_one(args: &ServeArgs) -> Result<Exit> {
     log(args.log);
     let quiet = args.quiet;
     let loading = move || source.load(&load, quiet).map_err(Failure::into_contract);
-    server::serve(config, loading, listening).map_err(failure)
+    inference_server::serve(config, loading, listening).map_err(failure)
 }
 
 fn serve_several(args: &ServeArgs) -> Result<Exit> {
     let Several { models, slots, sees } = several::choose(args)?;
     let config = config(args, slots, if sees { BODY_WITH_PICTURES } else { BODY })?;
     log(args.log);
-    server::serve_models(config, models, listening).map_err(failure)
+    inference_server::serve_models(config, models, listening).map_err(failure)
 }
 
 fn broken_off(why: &str) -> Result<()> {
     Err(Failure::Other(format!("requests were broken off: {why}")))
 }
 
-fn failure(error: server::ServeError) -> Failure {
+fn failure(error: inference_server::ServeError) -> Failure {
     match error {
-        server::ServeError::Load(error) => Failure::Model(error),
-        server::ServeError::Config(error) => Failure::Usage(error.to_string()),
+        inference_server::ServeError::Load(error) => Failure::Model(error),
+        inference_server::ServeError::Config(error) => Failure::Usage(error.to_string()),
         other => Failure::Other(other.to_string()),
     }
 }

@@ -13,7 +13,7 @@ use std::thread;
 
 use fake_model::{FakeModel, Seen};
 use inference_core::TextModel;
-use server::{Config, Server};
+use inference_server::{Config, Server};
 use tokio::sync::oneshot;
 
 /// This project's server in a thread, on a free port, ready to answer.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use fake_model::FakeModel;
 use inference_core::Prompt;
+use inference_server::ApiKey;
 use load_generator::{Api, Extent, Load, Options, Prompts, Round, measure, parse_lines};
-use server::ApiKey;
 
 use crate::Ours;
 
@@ -155,7 +155,7 @@ fn refusals_are_counted_by_kind_with_the_remedy() {
 
 #[test]
 fn a_key_is_sent_and_a_missing_one_is_told() {
-    let change = |config: &mut server::Config| config.keys.extend(ApiKey::new("secret"));
+    let change = |config: &mut inference_server::Config| config.keys.extend(ApiKey::new("secret"));
     let server = Ours::with(FakeModel::says(&TOKENS), change);
     let error = measure(&options(&server), |_| {}).unwrap_err().to_string();
     assert!(error.contains("HTTP 401") && error.contains("ML_BENCH_API_KEY"), "{error}");

@@ -1,7 +1,7 @@
 //! Who may use the server, and what is wrong with a request as such.
 
+use inference_server::ApiKey;
 use serde_json::json;
-use server::ApiKey;
 
 use crate::TestServer;
 use crate::client::Client;

@@ -9,8 +9,8 @@ use inference_core::{
     EmbedInput, EmbedOptions, EmbeddingModel, EmbeddingModelInfo, Embeddings, Error, PairScores,
     Result, ScoreOptions, TextPair, Truncate,
 };
+use inference_server::EmbeddingService;
 use serde_json::{Value as Json, json};
-use server::EmbeddingService;
 
 use crate::TestServer;
 

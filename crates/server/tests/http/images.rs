@@ -10,8 +10,8 @@ use inference_core::{
     CancelToken, Error, GeneratedImage, ImageEvent, ImageFacts, ImageGeneration, ImageModel,
     ImageModelInfo, ImagePhase, ImageRequest, Picture, Result,
 };
+use inference_server::ImageService;
 use serde_json::{Value as Json, json};
-use server::ImageService;
 
 use crate::TestServer;
 use crate::client::Client;

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use inference_server::Ended;
 use serde_json::json;
-use server::Ended;
 
 use crate::client::Client;
 use crate::{TestServer, chat};
@@ -152,8 +152,8 @@ fn a_model_that_cannot_be_loaded_ends_the_server_with_its_error() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let ended = runtime.block_on(async {
         let listen = ([127, 0, 0, 1], 0).into();
-        let config = server::Config { listen, ..server::Config::default() };
-        server::Server::bind(config).await?.run(load, std::future::pending()).await
+        let config = inference_server::Config { listen, ..inference_server::Config::default() };
+        inference_server::Server::bind(config).await?.run(load, std::future::pending()).await
     });
     assert_eq!(ended.unwrap_err().to_string(), "nowhere: no config.json");
 }
@@ -161,7 +161,10 @@ fn a_model_that_cannot_be_loaded_ends_the_server_with_its_error() {
 #[test]
 fn a_keyless_server_beyond_loopback_does_not_start() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let config = server::Config { listen: ([0, 0, 0, 0], 0).into(), ..server::Config::default() };
-    let bound = runtime.block_on(server::Server::bind(config));
+    let config = inference_server::Config {
+        listen: ([0, 0, 0, 0], 0).into(),
+        ..inference_server::Config::default()
+    };
+    let bound = runtime.block_on(inference_server::Server::bind(config));
     assert!(bound.is_err_and(|error| error.to_string().contains("API key")));
 }

@@ -35,8 +35,8 @@ use std::thread::JoinHandle;
 use client::{Answer, Client};
 use fake_model::{FakeModel as Fake, Seen};
 use inference_core::{Result, TextModel};
+use inference_server::{Config, Ended, Models, ServeError, Server};
 use serde_json::{Value as Json, json};
-use server::{Config, Ended, Models, ServeError, Server};
 
 type Ending = Pin<Box<dyn Future<Output = ()> + Send>>;
 type Running = Pin<Box<dyn Future<Output = Result<Ended, ServeError>>>>;

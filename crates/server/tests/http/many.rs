@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use fake_model::{FakeModel as Fake, Seen};
 use inference_core::{Error, Result};
+use inference_server::{Ended, Entry, Loader, Model, Models, ServeError};
 use serde_json::{Value as Json, json};
-use server::{Ended, Entry, Loader, Model, Models, ServeError};
 
 use crate::client::Client;
 use crate::{TestServer, chat};

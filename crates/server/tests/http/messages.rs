@@ -2,8 +2,8 @@
 
 use fake_model::FakeModel as Fake;
 use inference_core::{Constraint, Error, Role};
+use inference_server::ApiKey;
 use serde_json::{Value as Json, json};
-use server::ApiKey;
 
 use crate::client::{Answer, Client};
 use crate::{TestServer, merge};

@@ -232,6 +232,8 @@ fn what_is_not_honoured_is_named() {
         (json!({"template": "a"}), "template"),
         (json!({"context": [1]}), "context"),
         (json!({"width": 64}), "width"),
+        (json!({"prompt": null, "images": [null]}), "images"),
+        (json!({"prompt": "", "system": "be brief"}), "system"),
     ] {
         assert_eq!(refused(&generate(&server, more)), (400, param.to_owned()));
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use inference_core::{Capabilities, Feature, LoadOptions, ModelInfo, Support};
-use server::{Entry, Makes, Models};
+use inference_server::{Entry, Makes, Models};
 
 use super::sources::{self, Named, PREFIX_CACHE, Place, Places, embedding_options, image_options};
 use crate::args::ServeArgs;

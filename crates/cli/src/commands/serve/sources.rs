@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use inference_core::{EmbeddingLoadOptions, ImageLoadOptions, LoadOptions, ModelKind, discover};
-use server::{Loader, Makes, Model};
+use inference_server::{Loader, Makes, Model};
 
 use crate::args::ServeArgs;
 use crate::failure::{Failure, Result};

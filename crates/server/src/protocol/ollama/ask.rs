@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::Request;
+use serde_json::json;
 
 use super::keep_alive::keep_alive;
 use crate::error::{ApiError, Result};
@@ -63,11 +64,17 @@ pub fn meant<'a>(state: &State, asked: &'a str) -> &'a str {
 }
 
 impl Ask {
-    /// Loads the model, or unloads it where it is not to stay; what was done, as Ollama says it.
+    /// Loads the model, or unloads it where it is not to stay; what was done, as Ollama says it. The request has
+    /// no `text`.
     ///
     /// # Errors
-    /// The model cannot be loaded.
-    pub async fn load_or_unload(&self, state: &Arc<State>) -> Result<&'static str> {
+    /// The model cannot be loaded, or there is a field that says how to answer.
+    pub async fn load_or_unload(&mut self, state: &Arc<State>, text: &str) -> Result<&'static str> {
+        for name in ["tools", "images", "system", "raw", "think"] {
+            if self.reader.take(name).is_some_and(|value| value != json!([])) {
+                return Err(ApiError::value(name, format!("says nothing without `{text}`")));
+            }
+        }
         if self.keep == Keep::For(Duration::ZERO) {
             state.pool.keep(self.index, self.keep);
             return Ok("unload");

@@ -37,7 +37,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let items = ask.reader.list("messages")?.unwrap_or_default();
     let waits = Instant::now();
     if items.is_empty() {
-        let reason = ask.load_or_unload(&state).await?;
+        let reason = ask.load_or_unload(&state, "messages").await?;
         let object = head(&state, &ask, Kind::Chat, waits).of_nothing(reason);
         return Ok(json_response(StatusCode::OK, &object));
     }

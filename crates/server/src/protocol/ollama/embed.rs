@@ -48,7 +48,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let Made { name, load, made } = embed(&state, ask, texts, options, "input").await?;
     let object = json!({
         "model": name,
-        "embeddings": made.vectors.iter().map(written).collect::<Vec<_>>(),
+        "embeddings": made.vectors.iter().map(|vector| written(vector)).collect::<Vec<_>>(),
         "total_duration": nanoseconds(began.elapsed()),
         "load_duration": nanoseconds(load),
         "prompt_eval_count": made.tokens.iter().sum::<usize>(),
@@ -65,7 +65,7 @@ pub async fn create_one(Shared(state): Shared<Arc<State>>, request: Request) -> 
     let text = ask.reader.text("prompt")?.unwrap_or_default();
     let options = EmbedOptions { truncate: Truncate::End, ..EmbedOptions::default() };
     let Made { made, .. } = embed(&state, ask, vec![text], options, "prompt").await?;
-    let vector = made.vectors.first().map(written).unwrap_or_default();
+    let vector = made.vectors.first().map(|vector| written(vector)).unwrap_or_default();
     Ok(json_response(StatusCode::OK, &json!({"embedding": vector})))
 }
 
@@ -103,6 +103,6 @@ async fn embed(
     Ok(Made { name, load, made })
 }
 
-fn written(vector: &Vec<f32>) -> Json {
+fn written(vector: &[f32]) -> Json {
     vector.iter().map(|value| number(*value)).collect()
 }

@@ -39,7 +39,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let prompt = ask.reader.text("prompt")?.unwrap_or_default();
     let waits = Instant::now();
     if prompt.is_empty() {
-        let reason = ask.load_or_unload(&state).await?;
+        let reason = ask.load_or_unload(&state, "prompt").await?;
         let object = head(&state, &ask, Kind::Generate, waits).of_nothing(reason);
         return Ok(json_response(StatusCode::OK, &object));
     }

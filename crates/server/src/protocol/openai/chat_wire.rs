@@ -213,8 +213,8 @@ mod tests {
         let mut said = Said::default();
         said.add(Part::Text("fox".into()));
         said.add(Part::End(End::Length));
-        let whole =
-            wire().whole(vec![said], Usage { prompt: 2, cached: 1, completion: 3, reasoning: 0 });
+        let whole = wire()
+            .whole(vec![said], Usage { prompt: 2, cached: 1, completion: 3, ..Usage::default() });
         let choice = &whole["choices"][0];
         assert_eq!(
             (&choice["message"]["content"], &choice["finish_reason"]),

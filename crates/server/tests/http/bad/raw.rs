@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use server::ApiKey;
+use inference_server::ApiKey;
 
 use crate::TestServer;
 use crate::client::Client;

@@ -1,0 +1,111 @@
+//! The crates that others use, as packages: each can be packed, and is small enough for a registry.
+
+use std::env;
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::manifest::package_name;
+use crate::repository::{root, target_folder};
+
+/// The most bytes of a package that crates.io takes.
+const MOST: u64 = 10 << 20;
+
+/// Packs every crate that is published, and builds those of them that need no MLX from their packages.
+pub fn check() -> Result<()> {
+    let names = published()?;
+    ensure!(names.len() > 5, "only {names:?} are published");
+    package(&names, &["--no-verify"])?;
+    let folder = target_folder()?.join("package");
+    for name in &names {
+        let file = folder.join(format!("{name}-{}.crate", env!("CARGO_PKG_VERSION")));
+        let bytes = fs::metadata(&file).with_context(|| format!("no {}", file.display()))?.len();
+        ensure!(bytes <= MOST, "the package {name} has {bytes} bytes, at most {MOST} are taken");
+    }
+    let (with_mlx, without): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| needs_mlx(name));
+    package(&without, &[])?;
+    eprintln!(
+        "{} crates are packed, and {} of them built from their packages",
+        with_mlx.len() + without.len(),
+        without.len()
+    );
+    Ok(())
+}
+
+/// Whether a package is built against MLX.
+fn needs_mlx(name: &str) -> bool {
+    ["mlx-ffi", "metal-backend"].contains(&name)
+}
+
+/// The names of the crates that may be published.
+fn published() -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(root().join("crates"))? {
+        let file = entry?.path().join("Cargo.toml");
+        let text = fs::read_to_string(&file).with_context(|| format!("no {}", file.display()))?;
+        if !text.lines().any(|line| line.trim() == "publish = false") {
+            names.extend(package_name(&text).map(str::to_owned));
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn package(names: &[String], more: &[&str]) -> Result<()> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.current_dir(root()).args(["package", "--quiet", "--allow-dirty"]).args(more);
+    command.args(names.iter().flat_map(|name| ["--package", name]));
+    let output = command.output().context("cannot start cargo")?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "cargo package: {text}");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::process::Command;
+
+    use super::published;
+    use crate::repository::root;
+
+    #[test]
+    fn what_is_made_for_tests_is_not_published() {
+        let names = published().unwrap();
+        for name in ["inference-core", "inference-server", "metal-backend", "mlx-ffi", "ml"] {
+            assert!(names.iter().any(|other| other == name), "{name}: {names:?}");
+        }
+        assert!(
+            !names.iter().any(|name| name.starts_with("fake-") || name == "ml-on-mlx"),
+            "{names:?}"
+        );
+    }
+
+    #[test]
+    fn the_formula_has_the_hash_of_each_archive() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = root().join("packaging/formula.sh");
+        let run = || {
+            let args = ["1.2.3", "https://example.org/v1.2.3"];
+            Command::new("sh").arg(&script).args(args).arg(folder.path()).output().unwrap()
+        };
+        let targets =
+            ["aarch64-apple-darwin", "aarch64-unknown-linux-gnu", "x86_64-unknown-linux-gnu"];
+        for (hash, target) in targets.iter().enumerate() {
+            let failed = run();
+            assert!(!failed.status.success() && failed.stdout.is_empty(), "without {target}");
+            let name = format!("ml-1.2.3-{target}.tar.gz");
+            let text = format!("{hash:064}  {name}\n");
+            fs::write(folder.path().join(format!("{name}.sha256")), text).unwrap();
+        }
+        let text = String::from_utf8(run().stdout).unwrap();
+        for (hash, target) in targets.iter().enumerate() {
+            let url = format!(
+                "https://example.org/v1.2.3/ml-1.2.3-{target}.tar.gz\"\n      sha256 \"{hash:064}\""
+            );
+            assert!(text.contains(&url), "{text}");
+        }
+    }
+}
