@@ -214,6 +214,7 @@ fn what_is_not_honoured_is_named() {
         (json!({"options": {"top_p": 2}}), 400, "options.top_p"),
         (json!({"options": {"stop": [1]}}), 400, "options.stop[0]"),
         (json!({"options": 1}), 400, "options"),
+        (json!({"messages": [], "options": {"stop": [""]}}), 400, "options.stop"),
         (json!({"format": "xml"}), 400, "format"),
         (json!({"top_logprobs": 2}), 400, "top_logprobs"),
         (json!({"keep_alive": "soon"}), 400, "keep_alive"),

@@ -72,6 +72,8 @@ pub fn asked(reader: &mut Reader, limits: &Limits, text_field: &'static str) -> 
     if let Some(constraint) = format(reader, limits)? {
         constrain(&mut options, &mut names, "format", constraint)?;
     }
+    // Before the model is loaded, so that a request which only loads it is checked, too.
+    options.validate().map_err(|error| ApiError::from(error).named(&names))?;
     // Ollama's answers are streams unless a request says otherwise.
     let streams = reader.bool("stream")?.unwrap_or(true);
     Ok(Asked {
