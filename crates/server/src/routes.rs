@@ -20,6 +20,7 @@ use crate::protocol::openai::{chat, completions, embeddings, images, models};
 use crate::protocol::own::{classify, inspect, rerank, text};
 use crate::protocol::responses::store::Store;
 use crate::protocol::responses::{create, stored};
+use crate::protocol::waiting::kept_alive;
 use crate::run::state::State;
 use crate::{health, openapi};
 
@@ -65,6 +66,7 @@ pub fn router(state: &Arc<State>) -> Router {
         .route("/detokenize", write(post(text::detokenize)))
         .route("/apply-template", write(post(text::apply_template)))
         .fallback(nowhere)
+        .layer(middleware::from_fn_with_state(Arc::clone(state), kept_alive))
         .layer(Extension(Store::new(&state.config.limits)))
         .layer(middleware::from_fn_with_state(guarded, guard))
         // Bodies are bounded where they are read, with the limit that the server was told.

@@ -16,6 +16,7 @@ pub mod respond;
 pub mod responses;
 pub mod tools;
 pub mod turns;
+pub mod waiting;
 pub mod wire;
 
 use serde_json::Value as Json;

@@ -8,6 +8,7 @@ use crate::fields::table::{Field, check};
 use crate::http::body;
 use crate::pool::lease::Lease;
 use crate::pool::loaded::Loaded;
+use crate::protocol::waiting::Waiting;
 use crate::run::state::State;
 
 /// A request whose fields fit its tables.
@@ -27,8 +28,13 @@ pub struct Checked {
 /// it cannot be loaded.
 pub async fn checked(state: &State, request: Request, tables: &[&[Field]]) -> Result<Checked> {
     state.pool.check_open()?;
+    let waiting = request.extensions().get::<Waiting>().cloned().unwrap_or_default();
     let (body, bytes) = body::object(state, request).await?;
     let mut reader = check(tables, &state.config.limits, body)?;
-    let loaded = state.pool.text(reader.text("model")?.as_deref()).await?;
+    let name = reader.text("model")?;
+    waiting.set(reader.copy("stream") == true);
+    let loaded = state.pool.text(name.as_deref()).await;
+    waiting.set(false);
+    let loaded = loaded?;
     Ok(Checked { reader, loaded, bytes })
 }
