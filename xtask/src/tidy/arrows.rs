@@ -152,7 +152,7 @@ mod tests {
                 "b/Cargo.toml",
                 &manifest("inference-server", "[dependencies]\nmetal-backend = \"1\""),
             )
-            .expect(&[("b/Cargo.toml:4", "`server` may not depend on `metal-backend`")]);
+            .expect(&[("b/Cargo.toml:4", "`inference-server` may not depend on `metal-backend`")]);
     }
 
     #[test]
@@ -180,7 +180,8 @@ mod tests {
                 .with("b/Cargo.toml", &manifest("ml-on-mlx", &rest))
         };
         tree("build-dependencies").expect(&[]);
-        tree("dependencies").expect(&[("b/Cargo.toml:4", "`cli` may not depend on `mlx-build`")]);
+        tree("dependencies")
+            .expect(&[("b/Cargo.toml:4", "`ml-on-mlx` may not depend on `mlx-build`")]);
     }
 
     #[test]

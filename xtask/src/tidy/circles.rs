@@ -86,7 +86,7 @@ mod tests {
     /// A crate of a root with `declares` in it and these files.
     fn tree(declares: &str, files: &[(&str, &str)]) -> Tree {
         let tree = Tree::new()
-            .with("a/Cargo.toml", "[package]\nname = \"server\"\n")
+            .with("a/Cargo.toml", "[package]\nname = \"inference-server\"\n")
             .with("a/src/lib.rs", &format!("{ROOT}{declares}\n"));
         files.iter().fold(tree, |tree, (path, text)| {
             tree.with(&format!("a/src/{path}"), &format!("//! A.\n{text}\n"))

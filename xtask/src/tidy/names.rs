@@ -32,7 +32,7 @@ mod tests {
 
     fn tree(root: &str) -> Tree {
         Tree::new()
-            .with("a/Cargo.toml", "[package]\nname = \"server\"\n")
+            .with("a/Cargo.toml", "[package]\nname = \"inference-server\"\n")
             .with("a/src/lib.rs", &format!("{FORBID}{root}"))
             .with("a/src/b.rs", "//! B.\npub struct Kind;\npub fn kind() {}\n")
             .with("a/src/c.rs", "//! C.\npub enum Kind {}\npub fn kind() {}\n")

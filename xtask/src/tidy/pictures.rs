@@ -32,10 +32,11 @@ mod tests {
     use crate::tidy::tests::Tree;
 
     fn tree() -> Tree {
-        let tree = Tree::new().with("a/Cargo.toml", "[package]\nname = \"server\"\n").with(
-            "a/src/lib.rs",
-            "//! A.\n#![forbid(unsafe_code)]\nmod b;\nmod c;\nmod d;\nmod e;\n",
-        );
+        let tree =
+            Tree::new().with("a/Cargo.toml", "[package]\nname = \"inference-server\"\n").with(
+                "a/src/lib.rs",
+                "//! A.\n#![forbid(unsafe_code)]\nmod b;\nmod c;\nmod d;\nmod e;\n",
+            );
         let tree = ["b", "c", "d", "e"]
             .iter()
             .fold(tree, |tree, name| tree.with(&format!("a/src/{name}.rs"), "//! B.\n"));
@@ -50,7 +51,7 @@ mod tests {
 
     #[test]
     fn a_page_that_the_source_left_behind_is_found() {
-        let page = format!("{FOLDER}server.md:1");
+        let page = format!("{FOLDER}inference-server.md:1");
         let remedy = "run `cargo xtask modules`";
         tree().with("a/src/c.rs", "//! C.\nfn c(_: super::b::B) {}\n").expect(&[(&page, remedy)]);
         let other = format!("{FOLDER}x.md");
@@ -60,12 +61,12 @@ mod tests {
     #[test]
     fn a_page_that_is_missing_is_found_and_one_too_many_is_deleted() {
         let tree = tree();
-        std::fs::remove_file(tree.path().join(FOLDER).join("server.md")).unwrap();
+        std::fs::remove_file(tree.path().join(FOLDER).join("inference-server.md")).unwrap();
         let tree = tree.with(&format!("{FOLDER}x.md"), "");
         run(tree.path()).unwrap();
         assert!(!tree.path().join(FOLDER).join("x.md").exists());
-        std::fs::remove_file(tree.path().join(FOLDER).join("server.md")).unwrap();
-        let (index, page) = (format!("{FOLDER}README.md"), format!("{FOLDER}server.md"));
+        std::fs::remove_file(tree.path().join(FOLDER).join("inference-server.md")).unwrap();
+        let (index, page) = (format!("{FOLDER}README.md"), format!("{FOLDER}inference-server.md"));
         tree.expect(&[(&index, "leads nowhere"), (&page, "not there")]);
     }
 }

@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn every_crate_root_but_those_of_the_unsafe_crates_forbids_unsafe_code() {
-        let manifest = "[package]\nname = \"server\"\n";
+        let manifest = "[package]\nname = \"inference-server\"\n";
         let forbid = "//! A.\n#![forbid(unsafe_code)]\n";
         Tree::new()
             .with("a/Cargo.toml", manifest)
