@@ -41,6 +41,14 @@ pub enum ImageEvent {
         /// How many there are.
         steps: usize,
     },
+    /// What the picture would be if the steps so far were all: blurred at first. The next event tells of
+    /// the same step.
+    Partial {
+        /// Its number, from 0 on.
+        index: usize,
+        /// The picture so far.
+        picture: Box<Picture>,
+    },
     /// The picture, the last event.
     Done(Box<GeneratedImage>),
 }
@@ -65,6 +73,8 @@ pub struct ImageFacts {
     pub guidance: f32,
     /// Ids of the prompt, those of its template and its pictures included.
     pub prompt_tokens: usize,
+    /// Of them, those of the pictures.
+    pub prompt_image_tokens: usize,
     /// Positions of the transformer that the picture itself has.
     pub image_tokens: usize,
     /// From entering the queue until the work began.
@@ -73,11 +83,11 @@ pub struct ImageFacts {
     pub load_duration: Duration,
     /// Encoding prompts and pictures.
     pub encode_duration: Duration,
-    /// All steps.
+    /// All steps, without partial pictures.
     pub denoise_duration: Duration,
     /// One step: the median.
     pub step_duration: Duration,
-    /// From latents to pixels.
+    /// From latents to pixels, partial pictures included.
     pub decode_duration: Duration,
     /// From entering the queue until the end.
     pub total_duration: Duration,

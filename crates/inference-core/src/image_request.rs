@@ -112,6 +112,10 @@ pub struct ImageRequest {
     pub images: Vec<EncodedPicture>,
     /// The first noise, in place of the seed's.
     pub latents: Option<Latents>,
+    /// How many pictures are told on the way ([`ImageEvent::Partial`](crate::ImageEvent::Partial)), after
+    /// steps that divide the work evenly. A request of few steps has no more of them than steps before its
+    /// last one. The finished picture stays the same.
+    pub partial_images: usize,
     /// Ends the work between two steps.
     pub cancel: CancelToken,
 }
@@ -121,6 +125,8 @@ impl ImageRequest {
     pub const MAX_STEPS: usize = 1000;
     /// The most pictures to be edited.
     pub const MAX_IMAGES: usize = 16;
+    /// The most pictures that are told on the way.
+    pub const MAX_PARTIAL_IMAGES: usize = 3;
 
     /// Checks every value against its range.
     ///
@@ -140,6 +146,11 @@ impl ImageRequest {
         if self.images.len() > Self::MAX_IMAGES {
             let reason = format!("{} pictures, at most {}", self.images.len(), Self::MAX_IMAGES);
             return Err(invalid("images", reason));
+        }
+        if self.partial_images > Self::MAX_PARTIAL_IMAGES {
+            let most = Self::MAX_PARTIAL_IMAGES;
+            let reason = format!("{} pictures, at most {most}", self.partial_images);
+            return Err(invalid("partial_images", reason));
         }
         if let Some(Latents { shape, values }) = &self.latents {
             if self.seed.is_some() {

@@ -130,6 +130,8 @@ fn each_value_of_a_request_is_held_to_its_range() {
     assert_eq!(refused(normalization), "guidance_normalization");
     let many = vec![EncodedPicture::new([0], "fox.png"); ImageRequest::MAX_IMAGES + 1];
     assert_eq!(refused(ImageRequest { images: many, ..request() }), "images");
+    assert_eq!(refused(ImageRequest { partial_images: 4, ..request() }), "partial_images");
+    ImageRequest { partial_images: 3, ..request() }.validate().unwrap();
     assert!(Picture::new(2, 2, vec![0; 11]).is_err() && Picture::new(0, 2, vec![]).is_err());
     assert_eq!(format!("{:?}", Picture::new(2, 2, vec![0; 12]).unwrap()), "Picture(2 × 2)");
 }

@@ -47,6 +47,13 @@ pub(super) struct Edited {
     pub size: [usize; 2],
 }
 
+impl Edited {
+    /// Ids that stand for it in the prompt.
+    pub fn seen_tokens(&self) -> usize {
+        self.cells.iter().product::<i32>() as usize
+    }
+}
+
 /// The tokenizer with the template, and how pictures are prepared.
 pub(super) struct QwenText {
     tokenizer: Tokenizer,
@@ -154,7 +161,7 @@ impl QwenText {
         let mut expanded = Vec::with_capacity(ids.len());
         for id in ids {
             let count = match (id == self.image_id).then(|| pictures.next()).flatten() {
-                Some(Edited { cells: [rows, columns], .. }) => (rows * columns) as usize,
+                Some(edited) => edited.seen_tokens(),
                 None => 1,
             };
             expanded.extend(std::iter::repeat_n(id, count));

@@ -4,6 +4,7 @@
 //! text encoder, then the transformer, then the decoder of latents.
 
 mod attend;
+mod bill;
 mod caption;
 mod denoise;
 mod edit;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use inference_core::{Error as Refusal, GeneratedImage, ImageEvent, ImageFacts, ImagePhase};
 use mlx_ffi::{Array, Dtype, memory, ops, random};
 
+use super::bill::{Bill, Tiling};
 use super::denoise::{Conditions, Denoiser};
 use super::edit::Edited;
 use super::pipeline::{Encoder, Pipeline, Transformer};
@@ -20,6 +21,16 @@ pub(super) trait Watcher {
     fn latents(&mut self, _step: usize, _latents: &dyn Fn() -> Result<Array>) -> Result<()> {
         Ok(())
     }
+}
+
+/// What all steps left.
+struct Denoised {
+    /// `[1, height / 8, width / 8, channels]` F32.
+    latents: Array,
+    /// The median of the steps' times.
+    step: Duration,
+    /// The time of partial pictures.
+    partials: Duration,
 }
 
 /// Makes pictures on the thread that owns it.
@@ -46,7 +57,7 @@ impl Painter {
     pub fn paint(&mut self, plan: &Plan, watcher: &mut dyn Watcher) -> Result<GeneratedImage> {
         let begun = Instant::now();
         memory::reset_peak()?;
-        let is_tiled = self.admit(plan)?;
+        let tiling = self.admit(plan)?;
         let mut facts = ImageFacts {
             steps: plan.steps,
             guidance: plan.guidance,
@@ -55,6 +66,7 @@ impl Painter {
                 Noise::Given(_) => None,
             },
             prompt_tokens: plan.prompt.ids.len(),
+            prompt_image_tokens: plan.edited.iter().map(Edited::seen_tokens).sum(),
             image_tokens: plan.tokens() as usize,
             ..ImageFacts::default()
         };
@@ -75,11 +87,15 @@ impl Painter {
 
         watcher.tell(ImageEvent::Phase(ImagePhase::Denoise));
         let since = Instant::now();
-        let loading = self.load_transformer()?;
-        let (latents, step) = self.denoise(plan, &conditions, watcher)?;
+        let mut loading = self.load_transformer()?;
+        if plan.partials > 0 {
+            loading += self.load_vae()?;
+        }
+        let denoised = self.denoise(plan, &conditions, tiling.on_the_way, watcher)?;
+        let Denoised { latents, step, partials } = denoised;
         facts.step_duration = step;
         drop(conditions);
-        facts.denoise_duration = done(since, loading);
+        facts.denoise_duration = done(since, loading + partials);
         facts.load_duration += loading;
         self.free(|painter| painter.transformer = None)?;
         check(watcher)?;
@@ -87,9 +103,9 @@ impl Painter {
         watcher.tell(ImageEvent::Phase(ImagePhase::Decode));
         let since = Instant::now();
         let loading = self.load_vae()?;
-        let picture = self.decode(plan, &latents, is_tiled)?;
+        let picture = self.decode(&latents, tiling.at_the_end)?;
         drop(latents);
-        facts.decode_duration = done(since, loading);
+        facts.decode_duration = partials + done(since, loading);
         facts.load_duration += loading;
         self.free(|painter| painter.vae = None)?;
 
@@ -124,11 +140,11 @@ impl Painter {
         Ok(())
     }
 
-    /// Whether the picture has to be decoded in tiles.
+    /// Where the picture has to be decoded in tiles. Components do not stay where they leave no room.
     ///
     /// # Errors
     /// A picture that does not fit the memory, with the numbers.
-    fn admit(&mut self, plan: &Plan) -> Result<bool> {
+    fn admit(&mut self, plan: &Plan) -> Result<Tiling> {
         let sizes = self.pipeline.sizes;
         let held = [
             self.encoder.as_ref().map_or(0, |_| sizes.encoder),
@@ -137,45 +153,14 @@ impl Painter {
         ];
         let others = (memory::active()? as u64).saturating_sub(held.iter().sum());
         let available = self.limit.saturating_sub(others);
-        let negative = plan.negative.as_ref().map_or(0, |prompt| prompt.ids.len());
-        let ids = (plan.prompt.ids.len() + negative) as u64;
-        let given: u64 =
-            plan.edited.iter().map(|edited| edited.patches.iter().product::<i32>() as u64).sum();
-        let positions = plan.tokens() as u64 + given + 2 * ids + 64;
-        let given_pixels =
-            plan.edited.iter().map(|e| u64::from(e.given.width()) * u64::from(e.given.height()));
-        let given_pixels = given_pixels.max().unwrap_or(0);
-        let pixels = plan.width as u64 * plan.height as u64;
-        let tile = self.pipeline.tiles()?.size as u64 * vae::SCALE as u64;
-        let in_tiles = pixels * 3 * 8 + (tile * tile).min(pixels) * sizes.pixel;
-        let phases = [
-            ("encoding the prompt", sizes.encoder, ids * sizes.id),
-            ("encoding the pictures", sizes.vae, given_pixels * sizes.pixel),
-            ("denoising", sizes.transformer, positions * sizes.position),
-            ("decoding", sizes.vae, in_tiles),
-        ];
-        let whole = pixels * sizes.pixel;
-        let all = sizes.encoder + sizes.transformer + 2 * sizes.vae;
-        let work = phases.iter().map(|(_, _, work)| *work).max().unwrap_or(0);
-        if self.keeps && all + work > available {
+        let bill = Bill::of(plan, sizes, self.pipeline.tiles()?);
+        if self.keeps && bill.kept() > available {
             self.keeps = false;
             self.clear();
             memory::give_back()?;
         }
-        for (phase, weights, work) in phases {
-            let needed = weights + work;
-            if needed > available {
-                return Err(Refusal::Memory {
-                    what: format!("{phase} a picture of {} × {}", plan.width, plan.height),
-                    needed,
-                    available,
-                    remedy: "ask for a smaller picture, pack the weights to fewer bits, or raise the memory limit".into(),
-                }
-                .into());
-            }
-        }
-        let resident = if self.keeps { all } else { sizes.vae };
-        Ok(resident + whole > available)
+        bill.check(available)?;
+        Ok(bill.tiling(available, self.keeps))
     }
 
     fn load_encoder(&mut self) -> Result<Duration> {
@@ -238,29 +223,45 @@ impl Painter {
         Ok((Some(all), loading))
     }
 
-    /// The latents after all steps, `[1, height / 8, width / 8, channels]` F32, and the median of the steps'
-    /// times.
+    /// All steps; partial pictures are decoded in tiles where `in_tiles` says so.
     fn denoise(
         &self,
         plan: &Plan,
         conditions: &Conditions,
+        in_tiles: bool,
         watcher: &mut dyn Watcher,
-    ) -> Result<(Array, Duration)> {
+    ) -> Result<Denoised> {
         let Some(transformer) = &self.transformer else { unreachable!("it was loaded") };
         let sigmas = self.pipeline.schedule.sigmas(plan.steps, plan.tokens() as usize);
         let denoiser = Denoiser::new(transformer, plan, conditions)?;
         let channels = self.pipeline.latent_channels()?;
         let mut patches = denoiser.patches(&noise(plan, channels)?)?;
         let mut times = Vec::with_capacity(plan.steps);
+        let mut partials = Duration::ZERO;
         for (step, pair) in sigmas.windows(2).enumerate() {
             check(watcher)?;
             let since = Instant::now();
             let &[sigma, next] = pair else { unreachable!("windows of two") };
             let velocity = denoiser.velocity(&patches, sigma)?;
-            let change = Array::scalar(next - sigma, Dtype::F32)?;
-            patches = ops::add(&patches, &ops::multiply(&velocity, &change)?)?;
-            patches.eval()?;
+            let moved = |sigma: f32| -> Result<Array> {
+                let change = Array::scalar(sigma, Dtype::F32)?;
+                let moved = ops::add(&patches, &ops::multiply(&velocity, &change)?)?;
+                moved.eval()?;
+                Ok(moved)
+            };
+            let after = moved(next - sigma)?;
             times.push(since.elapsed());
+            if let Some(index) = plan.partial(step + 1) {
+                let since = Instant::now();
+                // All the rest of the way at once.
+                let latents = denoiser.latents(&moved(-sigma)?, channels)?;
+                let picture = Box::new(self.decode(&latents, in_tiles)?);
+                drop(latents);
+                memory::give_back()?;
+                watcher.tell(ImageEvent::Partial { index, picture });
+                partials += since.elapsed();
+            }
+            patches = after;
             let latents =
                 || Ok(ops::transpose(&denoiser.latents(&patches, channels)?, &[0, 3, 1, 2])?);
             watcher.latents(step + 1, &latents)?;
@@ -269,15 +270,11 @@ impl Painter {
         let latents = denoiser.latents(&patches, channels)?;
         latents.eval()?;
         times.sort_unstable();
-        Ok((latents, times.get(times.len() / 2).copied().unwrap_or_default()))
+        let step = times.get(times.len() / 2).copied().unwrap_or_default();
+        Ok(Denoised { latents, step, partials })
     }
 
-    fn decode(
-        &self,
-        _plan: &Plan,
-        latents: &Array,
-        is_tiled: bool,
-    ) -> Result<inference_core::Picture> {
+    fn decode(&self, latents: &Array, is_tiled: bool) -> Result<inference_core::Picture> {
         let Some(vae) = &self.vae else { unreachable!("it was loaded") };
         let tiles = is_tiled.then(|| self.pipeline.tiles()).transpose()?;
         vae::picture(&vae::decode(vae.as_ref(), latents, tiles)?)

@@ -21,6 +21,8 @@ pub(super) struct Plan {
     pub negative: Option<Prompt>,
     /// The pictures that are edited.
     pub edited: Vec<Edited>,
+    /// How many pictures are told on the way.
+    pub partials: usize,
 }
 
 /// The ids of a prompt.
@@ -47,6 +49,13 @@ impl Plan {
     /// Positions of the picture in the transformer.
     pub fn tokens(&self) -> i32 {
         self.grid().iter().product()
+    }
+
+    /// The number of the partial picture that is told after `step`, if one is. They divide the steps evenly,
+    /// and the last step has none.
+    pub fn partial(&self, step: usize) -> Option<usize> {
+        let count = self.partials.min(self.steps.saturating_sub(1));
+        (0..count).find(|index| step == (index + 1) * self.steps / (count + 1))
     }
 
     /// Rows and columns of the patches of all pictures, the one that is made first.
@@ -110,6 +119,36 @@ pub(super) fn noise(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn partial_pictures_divide_the_steps_and_leave_the_last_one_out() {
+        let steps_of = |partials, steps| -> Vec<usize> {
+            let noise = Noise::Seed(0);
+            let plan = Plan {
+                width: 16,
+                height: 16,
+                steps,
+                guidance: 0.0,
+                normalization: 0.0,
+                truncation: 1.0,
+                noise,
+                prompt: Prompt::default(),
+                negative: None,
+                edited: Vec::new(),
+                partials,
+            };
+            let told: Vec<_> = (1..=steps).filter(|step| plan.partial(*step).is_some()).collect();
+            let numbers: Vec<_> = told.iter().filter_map(|step| plan.partial(*step)).collect();
+            assert_eq!(numbers, (0..told.len()).collect::<Vec<_>>());
+            told
+        };
+        assert!(steps_of(0, 9).is_empty());
+        assert_eq!(steps_of(1, 9), [4]);
+        assert_eq!(steps_of(3, 9), [2, 4, 6]);
+        assert_eq!(steps_of(3, 50), [12, 25, 37]);
+        assert_eq!(steps_of(3, 3), [1, 2]);
+        assert!(steps_of(3, 1).is_empty());
+    }
 
     #[test]
     fn a_side_that_is_refused_has_the_nearest_good_ones_named() {

@@ -123,6 +123,7 @@ impl Planner {
             prompt: prompt(&request.prompt)?,
             negative: negative.map(prompt).transpose()?,
             edited,
+            partials: request.partial_images,
         })
     }
 

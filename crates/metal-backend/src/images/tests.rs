@@ -19,6 +19,7 @@ use crate::kernels::Kernels;
 use crate::weights::Checkpoint;
 
 mod golden;
+mod partial;
 mod qwen_image;
 mod z_image;
 

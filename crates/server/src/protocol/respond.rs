@@ -10,7 +10,7 @@ use axum::http::header::CACHE_CONTROL;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures_util::{FutureExt, stream};
+use futures_util::{FutureExt, Stream as Events, StreamExt, stream};
 
 use super::wire::{Form, Frame, Wire};
 use crate::error::{ApiError, Result};
@@ -107,24 +107,19 @@ impl<W: Wire> Stream<W> {
             Err(_) if self.begun => {}
             Err(_) => self.begin(),
         }
-        let mut response = match self.wire.form() {
+        Ok(match self.wire.form() {
             Form::Events => self.events(keep_alive),
-            Form::Lines => self.lines(keep_alive),
-        };
-        // Proxies shall hand events on as they come.
-        let headers = response.headers_mut();
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-        headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-        Ok(response)
+            Form::Lines => as_it_comes(self.lines(keep_alive)),
+        })
     }
 
     fn events(self, keep_alive: Duration) -> Response {
-        let idle = KeepAlive::new().interval(keep_alive).event(event(self.wire.idle()));
-        let events = stream::unfold(self, |mut stream| async {
+        let idle = self.wire.idle();
+        let frames = stream::unfold(self, |mut stream| async {
             let frame = stream.frame().await?;
-            Some((Ok::<_, Infallible>(event(frame)), stream))
+            Some((frame, stream))
         });
-        Sse::new(events).keep_alive(idle).into_response()
+        events(frames, idle, keep_alive)
     }
 
     fn lines(self, keep_alive: Duration) -> Response {
@@ -152,6 +147,25 @@ fn line(frame: Frame) -> String {
         Frame::Event(_, data) => format!("{data}\n"),
         Frame::Comment(_) => String::new(),
     }
+}
+
+/// A response of events; after a silence of `keep_alive`, `idle` is sent.
+pub fn events(
+    frames: impl Events<Item = Frame> + Send + 'static,
+    idle: Frame,
+    keep_alive: Duration,
+) -> Response {
+    let idle = KeepAlive::new().interval(keep_alive).event(event(idle));
+    let events = frames.map(|frame| Ok::<_, Infallible>(event(frame)));
+    as_it_comes(Sse::new(events).keep_alive(idle).into_response())
+}
+
+/// The response, of which proxies shall hand on what comes as it comes.
+fn as_it_comes(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
 }
 
 fn event(frame: Frame) -> Event {

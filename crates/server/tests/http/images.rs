@@ -39,11 +39,22 @@ impl ImageModel for Painter {
         self.asked.lock().unwrap().push(request.clone());
         let (sender, generation) = ImageGeneration::new(&request.cancel);
         let prompt = request.prompt.clone();
-        let seed = request.seed;
+        let (seed, partials) = (request.seed, request.partial_images);
         let (cancel, ended) = (request.cancel.clone(), Arc::clone(&self.ended));
         std::thread::spawn(move || {
             sender.send(ImageEvent::Phase(ImagePhase::Denoise));
             while prompt == "slow" && !sender.is_cancelled() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            for index in 0..partials {
+                let picture =
+                    Box::new(Picture::new(width, height, vec![1; width * height * 3]).unwrap());
+                sender.send(ImageEvent::Partial { index, picture });
+            }
+            if prompt == "broken" {
+                return sender.finish(Err(Error::Engine("out of paint".into())));
+            }
+            while prompt == "later" && !sender.is_cancelled() {
                 std::thread::sleep(Duration::from_millis(5));
             }
             if sender.is_cancelled() {
@@ -90,7 +101,8 @@ fn pictures_come_as_base64_with_seeds_that_follow_each_other() {
     assert_eq!(answer["size"], "32x16");
     assert_eq!(
         answer["usage"],
-        json!({"input_tokens": 10, "output_tokens": 2, "total_tokens": 12})
+        json!({"input_tokens": 10, "input_tokens_details": {"image_tokens": 0, "text_tokens": 10},
+            "output_tokens": 2, "total_tokens": 12})
     );
     let asked = painter.asked.lock().unwrap();
     assert_eq!((asked[0].steps, asked[0].guidance), (Some(3), Some(2.5)));
@@ -119,6 +131,82 @@ fn edits_take_data_urls_and_forms() {
     assert_eq!(bytes(3), [b"one", b"two"]);
 }
 
+/// The name and the data of each event.
+fn events(answer: &crate::client::Answer) -> Vec<(String, Json)> {
+    let names = answer.text.lines().filter_map(|line| line.strip_prefix("event: "));
+    let data = answer.events().into_iter().map(|data| serde_json::from_str(&data).unwrap());
+    names.map(str::to_owned).zip(data).collect()
+}
+
+#[test]
+fn a_stream_has_partial_pictures_before_each_finished_one() {
+    let (server, _) = server();
+    let body = json!({"prompt": "a fox", "n": 2, "size": "32x16", "seed": 7, "stream": true,
+        "partial_images": 2});
+    let told = events(&server.post("/v1/images/generations", &body));
+    let partial = |index| ("partial_image", Some(index));
+    let expected = [partial(0), partial(1), ("completed", None)].repeat(2);
+    let found = told.iter().map(|(name, data)| {
+        assert_eq!(data["type"], *name);
+        (name.strip_prefix("image_generation.").unwrap(), data["partial_image_index"].as_i64())
+    });
+    let found: Vec<_> = found.collect();
+    assert_eq!(found, expected);
+    assert_eq!(pixels(&told[0].1).rgb()[0], 1);
+    let done = &told[5].1;
+    assert_eq!(pixels(done).rgb()[0], 9);
+    assert_eq!((&done["size"], &done["seed"]), (&json!("32x16"), &json!(8)));
+    assert_eq!(done["usage"]["total_tokens"], 6);
+    assert!(done["created_at"].is_u64() && done["output_format"] == "png");
+}
+
+#[test]
+fn a_stream_of_an_edit_has_events_of_its_own_in_a_form_too() {
+    let (server, _) = server();
+    let form = "--x\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\ndarker\r\n--x\r\n\
+        Content-Disposition: form-data; name=\"stream\"\r\n\r\ntrue\r\n--x\r\n\
+        Content-Disposition: form-data; name=\"partial_images\"\r\n\r\n1\r\n--x\r\n\
+        Content-Disposition: form-data; name=\"image\"; filename=\"a\"\r\n\r\none\r\n--x--\r\n";
+    let headers = [("content-type", "multipart/form-data; boundary=x")];
+    let answer =
+        Client::connect(server.address).request("POST", "/v1/images/edits", &headers, form);
+    let names: Vec<_> = events(&answer).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["image_edit.partial_image", "image_edit.completed"]);
+}
+
+#[test]
+fn a_stream_that_fails_before_its_first_event_is_an_error_and_later_one_ends_in_it() {
+    let (server, _) = server();
+    let broken = |partials| {
+        let body = json!({"prompt": "broken", "stream": true, "partial_images": partials});
+        server.post("/v1/images/generations", &body)
+    };
+    let at_once = broken(0);
+    assert_eq!(at_once.status, 500);
+    assert!(at_once.error("message").contains("out of paint"), "{}", at_once.text);
+    let later = broken(1);
+    assert_eq!(later.status, 200);
+    let told: Vec<Json> =
+        later.events().iter().map(|data| serde_json::from_str(data).unwrap()).collect();
+    assert_eq!(told.len(), 2);
+    assert!(told[1]["error"]["message"].as_str().unwrap().contains("out of paint"), "{}", told[1]);
+}
+
+#[test]
+fn a_client_that_leaves_a_stream_cancels_its_picture() {
+    let (server, painter) = server();
+    let body = json!({"prompt": "later", "stream": true, "partial_images": 1}).to_string();
+    let mut client = Client::connect(server.address);
+    let headers = [("content-type", "application/json")];
+    client.send("POST", "/v1/images/generations", &headers, &body);
+    client.read_until("partial_image_index");
+    assert!(painter.ended.lock().unwrap().is_empty());
+    drop(client);
+    while painter.ended.lock().unwrap().is_empty() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn what_cannot_be_done_is_a_400_that_names_the_field() {
     let (server, _) = server();
@@ -137,8 +225,10 @@ fn what_cannot_be_done_is_a_400_that_names_the_field() {
         (json!({"prompt": "a", "background": "transparent"}), "background"),
         (json!({"prompt": "a", "quality": "high"}), "quality"),
         (json!({"prompt": "a", "output_compression": 50}), "output_compression"),
-        (json!({"prompt": "a", "stream": true}), "stream"),
+        (json!({"prompt": "a", "stream": "yes"}), "stream"),
         (json!({"prompt": "a", "partial_images": 2}), "partial_images"),
+        (json!({"prompt": "a", "stream": true, "partial_images": 4}), "partial_images"),
+        (json!({"prompt": "a", "stream": true, "size": "10x16"}), "size"),
         (json!({"prompt": "a", "style": "vivid"}), "style"),
         (json!({"prompt": "a", "colour": "red"}), "colour"),
     ];

@@ -1,30 +1,27 @@
-//! `POST /v1/images/generations` and `/v1/images/edits`.
+//! `POST /v1/images/generations` and `/v1/images/edits`: what is asked for.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 use axum::extract::{Request, State as Shared};
-use axum::http::StatusCode;
 use axum::response::Response;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use inference_core::{
-    CancelToken, EncodedPicture, GeneratedImage, ImageModel, ImageRequest, Picture,
-};
-use serde_json::{Map, Value as Json, json};
+use inference_core::{CancelToken, EncodedPicture, ImageRequest};
+use serde_json::{Map, Value as Json};
 
+use super::images_made::{Order, streamed, whole};
 use super::tables;
-use crate::error::{ApiError, Names, Result};
+use crate::error::{ApiError, Result};
 use crate::fields::reader::Reader;
 use crate::fields::table::check;
 use crate::http::body;
 use crate::http::form::{self, Part};
-use crate::http::response::json_response;
-use crate::pool::lease::Lease;
 use crate::pool::models::Makes;
 use crate::protocol::own::inspect::CancelOnDrop;
 use crate::protocol::pictures::of_data_url;
-use crate::run::state::{State, blocking, now};
+use crate::run::state::State;
+
+/// What the names of an edit's events begin with.
+const EDIT: &str = "image_edit";
 
 /// Pictures from words.
 ///
@@ -34,7 +31,7 @@ pub async fn generate(Shared(state): Shared<Arc<State>>, request: Request) -> Re
     state.pool.check_kind(Makes::Pictures)?;
     let (object, _) = body::object(&state, request).await?;
     let reader = check(&[tables::IMAGES], &state.config.limits, object)?;
-    create(&state, reader, Vec::new()).await
+    create(&state, reader, Vec::new(), "image_generation").await
 }
 
 /// Pictures from pictures and words.
@@ -47,12 +44,12 @@ pub async fn edit(Shared(state): Shared<Arc<State>>, request: Request) -> Result
     if let Some(boundary) = form::boundary(request.headers()) {
         let (object, images) = taken(form::parts(&state, request, boundary).await?)?;
         let reader = check(&tables, &state.config.limits, object)?;
-        return create(&state, reader, images).await;
+        return create(&state, reader, images, EDIT).await;
     }
     let (object, _) = body::object(&state, request).await?;
     let mut reader = check(&tables, &state.config.limits, object)?;
     let images = images(&mut reader)?;
-    create(&state, reader, images).await
+    create(&state, reader, images, EDIT).await
 }
 
 /// The fields of a form as JSON has them, and its pictures.
@@ -130,9 +127,10 @@ fn size(reader: &mut Reader) -> Result<[Option<usize>; 2]> {
 
 /// Makes the pictures that `reader` asks for, one after the other.
 async fn create(
-    state: &State,
+    state: &Arc<State>,
     mut reader: Reader,
     images: Vec<EncodedPicture>,
+    kind: &'static str,
 ) -> Result<Response> {
     let asked = reader.text("model")?;
     state.pool.names().find(asked.as_deref(), Makes::Pictures)?;
@@ -140,7 +138,12 @@ async fn create(
     let [width, height] = size(&mut reader)?;
     let count = reader.count("n")?.unwrap_or(1);
     let seed = reader.count("seed")?.map(|seed| seed as u64).unwrap_or_else(drawn);
-    // When the client leaves, this future is dropped, and the work ends between two steps.
+    let streams = reader.bool("stream")?.unwrap_or(false);
+    let partial_images = reader.count("partial_images")?.unwrap_or(0);
+    if partial_images > 0 && !streams {
+        return Err(ApiError::value("partial_images", "says nothing without `stream`"));
+    }
+    // When the client leaves, what holds this is dropped, and the work ends between two steps.
     let guard = CancelOnDrop(CancelToken::new());
     let request = ImageRequest {
         prompt: reader.need("prompt", prompt)?,
@@ -150,6 +153,7 @@ async fn create(
         steps: reader.count("steps")?,
         guidance: reader.number("guidance")?,
         images,
+        partial_images,
         cancel: guard.0.clone(),
         ..ImageRequest::default()
     };
@@ -159,66 +163,15 @@ async fn create(
     }
     reader.finish()?;
     let model = state.pool.image(asked.as_deref()).await?;
-    let mut made = Vec::new();
-    for index in 0..count as u64 {
-        let seed = Some(seed.wrapping_add(index));
-        made.push(one(state, &model, ImageRequest { seed, ..request.clone() }).await?);
-    }
-    Ok(json_response(StatusCode::OK, &answer(&made)))
-}
-
-/// One picture with its facts, as a PNG in base64.
-async fn one(
-    state: &State,
-    model: &Lease<Arc<dyn ImageModel>>,
-    request: ImageRequest,
-) -> Result<(GeneratedImage, String)> {
-    let model = model.clone();
-    let work = move || {
-        let made = || -> inference_core::Result<_> {
-            let image = model.generate(&request)?.finish()?;
-            let file = png(&image.picture).map_err(inference_core::Error::Engine)?;
-            Ok((image, STANDARD.encode(file)))
-        };
-        let names = Names::new(&[("width", "size"), ("height", "size"), ("images", "image")]);
-        made().map_err(|error| ApiError::from(error).named(&names))
-    };
-    let mut cuts = state.cuts();
-    tokio::select! {
-        made = blocking(work) => made,
-        _ = cuts.wait_for(|is_cut| *is_cut) => {
-            Err(ApiError::from(inference_core::Error::Cancelled))
+    let order = Order { kind, model, request, count, seed };
+    match streams {
+        true => streamed(state, order, guard).await,
+        false => {
+            let made = whole(state, order).await;
+            drop(guard);
+            made
         }
     }
-}
-
-fn png(picture: &Picture) -> std::result::Result<Vec<u8>, String> {
-    let sides = (picture.width as u32, picture.height as u32);
-    let picture = pictures::Picture::new(sides.0, sides.1, picture.rgb.clone());
-    picture.map_err(|error| error.to_string())?.to_png(&[]).map_err(|error| error.to_string())
-}
-
-fn answer(made: &[(GeneratedImage, String)]) -> Json {
-    let data: Vec<Json> = made
-        .iter()
-        .map(|(image, file)| json!({"b64_json": file, "seed": image.facts.seed}))
-        .collect();
-    let sum = |of: fn(&GeneratedImage) -> usize| -> usize {
-        made.iter().map(|(image, _)| of(image)).sum()
-    };
-    let input = sum(|image| image.facts.prompt_tokens);
-    let output = sum(|image| image.facts.image_tokens);
-    let size =
-        made.first().map(|(image, _)| format!("{}x{}", image.picture.width, image.picture.height));
-    json!({
-        "created": now(),
-        "data": data,
-        "output_format": "png",
-        "size": size,
-        "usage": {
-            "input_tokens": input, "output_tokens": output, "total_tokens": input + output,
-        },
-    })
 }
 
 /// A seed that nobody chose.

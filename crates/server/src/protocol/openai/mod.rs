@@ -8,6 +8,7 @@ pub mod embeddings;
 pub mod error;
 pub mod head;
 pub mod images;
+mod images_made;
 pub mod logprobs;
 pub mod messages;
 pub mod models;

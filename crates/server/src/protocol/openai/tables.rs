@@ -1,5 +1,7 @@
 //! The fields of OpenAI's requests, all of them, and this server's own.
 
+use inference_core::ImageRequest;
+
 use crate::fields::table::{Field, Kind, UNBOUNDED, honoured, nothing, refused, required};
 
 const STOP: &str = r#"{"anyOf":[{"type":"string","minLength":1},
@@ -280,8 +282,12 @@ pub const IMAGES: &[Field] = &[
     refused("output_compression", &["100"], "a PNG loses nothing"),
     refused("style", &[], "say it in the prompt"),
     refused("moderation", &["\"auto\"", "\"low\""], "there is none here"),
-    refused("stream", &["false"], "pictures are sent when they are done"),
-    refused("partial_images", &["0"], "pictures are sent when they are done"),
+    honoured("stream", Kind::Bool, "Send each picture as an event when it is done."),
+    honoured(
+        "partial_images",
+        Kind::Integer(0, |_| ImageRequest::MAX_PARTIAL_IMAGES as i64),
+        "With `stream`: how many pictures to send on the way to each.",
+    ),
     nothing("user", Kind::Text, "A name for the user."),
 ];
 
