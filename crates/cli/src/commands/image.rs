@@ -100,6 +100,7 @@ fn request(args: &ImageArgs, cancel: &CancelToken) -> Result<ImageRequest> {
         seed,
         images: images.collect::<Result<_>>()?,
         latents,
+        partial_images: 0,
         cancel: cancel.clone(),
     })
 }
