@@ -2,6 +2,7 @@
 
 use inference_core::Picture;
 
+use super::super::bill::Bill;
 use super::golden::{Case, Golden};
 use super::*;
 
@@ -70,21 +71,21 @@ fn partial_pictures_are_where_the_references_steps_lead() {
 
 #[test]
 fn the_decoder_beside_the_transformer_counts_in_what_is_admitted() {
-    let mut studio = Studio::plain("z_image");
-    let request = |partial_images| ImageRequest {
-        prompt: "birds".into(),
-        width: Some(64),
-        height: Some(64),
-        steps: Some(2),
-        partial_images,
-        ..ImageRequest::default()
-    };
+    let studio = Studio::plain("z_image");
+    let pipeline = studio.painter.pipeline();
     // The least memory that the picture is made in, with and without partial ones.
-    let mut least = |partials| {
-        (1..400).map(|part| part << 18).find(|limit| {
-            studio.painter.set_limit(*limit);
-            studio.paint(&request(partials), &mut Seen::default()).is_ok()
-        })
+    let least = |partial_images| {
+        let request = ImageRequest {
+            prompt: "birds".into(),
+            width: Some(64),
+            height: Some(64),
+            steps: Some(2),
+            partial_images,
+            ..ImageRequest::default()
+        };
+        let plan = studio.planner.plan(&request).expect("a good request");
+        let bill = Bill::of(&plan, pipeline.sizes, pipeline.tiles().expect("MLX tells"));
+        (1..400).map(|part| part << 18).find(|available| bill.check(*available).is_ok())
     };
     let (without, with) = (least(0).expect("it fits"), least(1).expect("it fits"));
     assert!(without < with, "{without} {with}");
