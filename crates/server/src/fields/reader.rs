@@ -98,12 +98,18 @@ impl Reader {
     /// An array of strings.
     pub fn texts(&mut self, name: &str) -> Result<Option<Vec<String>>> {
         let path = self.path(name);
-        let Some(items) = self.list(name)? else { return Ok(None) };
-        let text = |(index, item)| match item {
-            Json::String(text) => Ok(text),
-            other => Err(expected(format!("{path}[{index}]"), "a string", &other)),
-        };
-        items.into_iter().enumerate().map(text).collect::<Result<_>>().map(Some)
+        self.list(name)?.map(|items| texts(&path, items)).transpose()
+    }
+
+    /// A string, or an array of them; `what` says so in errors.
+    pub fn text_or_texts(&mut self, name: &str, what: &str) -> Result<Option<Vec<String>>> {
+        let path = self.path(name);
+        match self.take(name) {
+            None => Ok(None),
+            Some(Json::String(text)) => Ok(Some(vec![text])),
+            Some(Json::Array(items)) => texts(&path, items).map(Some),
+            Some(other) => Err(expected(path, what, &other)),
+        }
     }
 
     /// An array of token ids.
@@ -144,6 +150,15 @@ impl Reader {
         let read = |value| read(value).map_err(|found| expected(path, what, &found));
         self.take(name).map(read).transpose()
     }
+}
+
+/// The strings of the array at `path`.
+fn texts(path: &str, items: Vec<Json>) -> Result<Vec<String>> {
+    let text = |(index, item)| match item {
+        Json::String(text) => Ok(text),
+        other => Err(expected(format!("{path}[{index}]"), "a string", &other)),
+    };
+    items.into_iter().enumerate().map(text).collect()
 }
 
 /// The token ids of the array at `path`.

@@ -139,11 +139,7 @@ impl Pool {
     pub fn reports(&self) -> Vec<Report> {
         let table = self.lock();
         let now = Instant::now();
-        let report = |(index, slot)| Report {
-            due: table.slots.due(index).map(|due| due.saturating_duration_since(now)),
-            ..Report::of(index, slot, table.slots.is_loading(index), now)
-        };
-        table.slots.slots().iter().enumerate().map(report).collect()
+        (0..table.slots.slots().len()).map(|index| Report::of(index, &table.slots, now)).collect()
     }
 
     /// Generations that are held now, and how many of them more than run together, of all models.

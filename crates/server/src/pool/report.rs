@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use inference_core::EngineStatus;
 
 use super::loaded::Any;
-use super::slot::{Counts, Slot, Stage};
+use super::slot::{Counts, Stage};
+use super::slots::Slots;
 
 /// One model at one moment.
 pub struct Report {
@@ -32,12 +33,13 @@ pub struct Report {
 }
 
 impl Report {
-    /// What is told at `now` of the model `index` in `slot`.
-    pub fn of(index: usize, slot: &Slot<Any>, is_loading: bool, now: Instant) -> Report {
+    /// What is told at `now` of the model `index` of `slots`.
+    pub fn of(index: usize, slots: &Slots<Any>, now: Instant) -> Report {
+        let slot = &slots.slots()[index];
         let (state, model, error) = match &slot.stage {
             Stage::Loaded { model, .. } => ("loaded", Some(model.clone()), None),
             Stage::Unloading => ("unloading", None, None),
-            _ if is_loading => ("loading", None, None),
+            _ if slots.is_loading(index) => ("loading", None, None),
             Stage::Unloaded => ("unloaded", None, None),
             Stage::Failed(failed) => ("failed", None, Some(failed.why.to_string())),
         };
@@ -48,7 +50,7 @@ impl Report {
             bytes: slot.bytes,
             pinned: slot.pinned,
             unused: slot.used.map(|used| now.saturating_duration_since(used)),
-            due: None,
+            due: slots.due(index).map(|due| due.saturating_duration_since(now)),
             counts: slot.counts,
             waiting: slot.waiters.len(),
             model,

@@ -21,21 +21,39 @@ pub mod wire;
 
 use serde_json::Value as Json;
 
+use self::wire::Frame;
 use crate::error::ApiError;
 
-/// What writes the body of an error.
-type ErrorBody = fn(&ApiError) -> Json;
+/// How a protocol tells errors.
+struct Errors {
+    /// How its paths begin.
+    path: &'static str,
+    body: fn(&ApiError) -> Json,
+    /// The only event of a stream that could not begin.
+    event: fn(&ApiError) -> Frame,
+}
 
-/// The protocol of each path, by how the path begins; the first that fits counts. It holds for every
-/// error of the path, also before its route is known.
-const ERRORS: &[(&str, ErrorBody)] = &[
-    ("/v1/messages", anthropic::error::body),
-    ("/api/", ollama::error::body),
-    ("", openai::error::body),
+const OPENAI: Errors = Errors { path: "", body: openai::error::body, event: openai::head::failure };
+
+/// The protocol of each path; the first that fits counts. It holds for every error of the path, also before
+/// its route is known.
+const ERRORS: &[Errors] = &[
+    Errors { path: "/v1/messages", body: anthropic::error::body, event: anthropic::error::event },
+    Errors { path: "/v1/responses", event: responses::error::event, ..OPENAI },
+    Errors { path: "/api/", body: ollama::error::body, event: ollama::error::line },
+    OPENAI,
 ];
 
 /// The body of `error`, as the protocol of `path` has it.
 pub fn error_body(path: &str, error: &ApiError) -> Json {
-    let own = ERRORS.iter().find(|(begin, _)| path.starts_with(begin));
-    own.map_or(openai::error::body as ErrorBody, |(_, body)| *body)(error)
+    (of_path(path).body)(error)
+}
+
+/// The only event of a stream that `error` kept from beginning, as the protocol of `path` has it.
+fn error_event(path: &str, error: &ApiError) -> Frame {
+    (of_path(path).event)(error)
+}
+
+fn of_path(path: &str) -> &'static Errors {
+    ERRORS.iter().find(|errors| path.starts_with(errors.path)).unwrap_or(&OPENAI)
 }

@@ -161,7 +161,7 @@ pub fn events(
 }
 
 /// The response, of which proxies shall hand on what comes as it comes.
-fn as_it_comes(mut response: Response) -> Response {
+pub fn as_it_comes(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));

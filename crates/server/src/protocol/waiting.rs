@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::body::{Body, BodyDataStream};
+use axum::body::{Body, BodyDataStream, Bytes};
 use axum::extract::{Request, State as Shared};
-use axum::http::header::CACHE_CONTROL;
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::Response;
 use futures_util::{StreamExt, stream};
-use serde_json::json;
 
-use super::error_body;
+use super::error_event;
+use super::openai::head::IDLE;
+use super::respond::{as_it_comes, events};
 use crate::error::ApiError;
 use crate::http::response::text_response;
 use crate::run::state::State;
@@ -40,7 +40,6 @@ type Answer = Pin<Box<dyn Future<Output = Response> + Send>>;
 enum Stage {
     Answer(Answer),
     Body(BodyDataStream),
-    Ended,
 }
 
 /// Answers `request` by `next`. Where that waits for a model's load for as long as a stream may be silent, the
@@ -73,48 +72,24 @@ pub async fn kept_alive(
             }
         }
     });
-    let body = Body::from_stream(parts.map(Ok::<axum::body::Bytes, Infallible>));
-    let mut response = text_response(StatusCode::OK, "text/event-stream", body);
-    let headers = response.headers_mut();
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    response
+    let body = Body::from_stream(parts.map(Ok::<Bytes, Infallible>));
+    as_it_comes(text_response(StatusCode::OK, "text/event-stream", body))
 }
 
 /// What the stream says next, and what it waits for then.
-async fn part(stage: Stage, every: Duration, path: &str) -> Option<(axum::body::Bytes, Stage)> {
-    match stage {
+async fn part(stage: Stage, every: Duration, path: &str) -> Option<(Bytes, Stage)> {
+    // The body has comments of its own.
+    let mut body = match stage {
+        Stage::Body(body) => body,
         Stage::Answer(mut answer) => match tokio::time::timeout(every, &mut answer).await {
-            Err(_) => Some((COMMENT.into(), Stage::Answer(answer))),
-            Ok(mut response) => match response.extensions_mut().remove::<ApiError>() {
-                Some(error) => Some((failure(path, &error).into(), Stage::Ended)),
-                None => {
-                    let mut body = response.into_body().into_data_stream();
-                    let bytes = body.next().await?.ok()?;
-                    Some((bytes, Stage::Body(body)))
-                }
-            },
+            Err(_) => return Some((COMMENT.into(), Stage::Answer(answer))),
+            Ok(mut response) => {
+                let error = response.extensions_mut().remove::<ApiError>();
+                let only = |error| events(stream::iter([error_event(path, &error)]), IDLE, every);
+                error.map_or(response, only).into_body().into_data_stream()
+            }
         },
-        // It has comments of its own.
-        Stage::Body(mut body) => {
-            let bytes = body.next().await?.ok()?;
-            Some((bytes, Stage::Body(body)))
-        }
-        Stage::Ended => None,
-    }
-}
-
-/// The only event of a stream that could not begin, as the protocol of `path` has it.
-fn failure(path: &str, error: &ApiError) -> String {
-    let mut body = error_body(path, error);
-    if path.starts_with("/v1/messages") {
-        return format!("event: error\ndata: {body}\n\n");
-    }
-    if path.starts_with("/v1/responses") {
-        let mut event = body["error"].take();
-        event["type"] = json!("error");
-        event["sequence_number"] = json!(0);
-        return format!("event: error\ndata: {event}\n\n");
-    }
-    format!("data: {body}\n\n")
+    };
+    let bytes = body.next().await?.ok()?;
+    Some((bytes, Stage::Body(body)))
 }

@@ -129,6 +129,20 @@ pub async fn blocking<T: Send + 'static>(
     }
 }
 
+/// What `work` makes, unless the server ends first.
+///
+/// # Errors
+/// Those of `work`.
+pub async fn cut_off<T>(state: &State, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let mut cuts = state.cuts();
+    tokio::select! {
+        made = work => made,
+        _ = cuts.wait_for(|is_cut| *is_cut) => {
+            Err(ApiError::from(inference_core::Error::Cancelled))
+        }
+    }
+}
+
 /// Seconds since 1970.
 pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time: Duration| time.as_secs())

@@ -3,6 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use crate::error::{ApiError, Kind};
+use crate::protocol::wire::Frame;
 
 /// The body of `error`.
 pub fn body(error: &ApiError) -> Json {
@@ -14,6 +15,11 @@ pub fn body(error: &ApiError) -> Json {
         _ => error.message.clone(),
     };
     json!({"type": "error", "error": {"type": word(error.kind), "message": message}})
+}
+
+/// The event that ends a stream with `error`.
+pub fn event(error: &ApiError) -> Frame {
+    Frame::Event("error", body(error))
 }
 
 /// Anthropic's `type`.

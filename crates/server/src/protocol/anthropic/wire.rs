@@ -187,7 +187,7 @@ impl Wire for MessageWire {
     }
 
     fn fail(&self, error: &ApiError) -> Frame {
-        Frame::Event("error", super::error::body(error))
+        super::error::event(error)
     }
 
     fn idle(&self) -> Frame {

@@ -4,13 +4,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::response::Response;
 use serde_json::json;
 
 use super::keep_alive::keep_alive;
+use super::wire::{Head, Kind};
 use crate::error::{ApiError, Result};
 use crate::fields::reader::Reader;
 use crate::fields::table::{Field, check};
 use crate::http::body;
+use crate::http::response::json_response;
+use crate::pool::lease::Lease;
+use crate::pool::loaded::Loaded;
 use crate::pool::models::Makes;
 use crate::pool::slot::Keep;
 use crate::run::state::State;
@@ -64,12 +70,46 @@ pub fn meant<'a>(state: &State, asked: &'a str) -> &'a str {
 }
 
 impl Ask {
-    /// Loads the model, or unloads it where it is not to stay; what was done, as Ollama says it. The request has
-    /// no `text`.
+    /// The model, and the head of the answer, once it is loaded.
+    ///
+    /// # Errors
+    /// It cannot be loaded.
+    pub async fn loaded(&self, state: &Arc<State>, kind: Kind) -> Result<(Lease<Loaded>, Head)> {
+        let waits = Instant::now();
+        let loaded = state.pool.text(Some(&self.name)).await?;
+        state.pool.keep(self.index, self.keep);
+        Ok((loaded, self.head(state, kind, waits)))
+    }
+
+    /// The answer to a request without `text`: the model is loaded, or unloaded where it is not to stay.
     ///
     /// # Errors
     /// The model cannot be loaded, or there is a field that says how to answer.
-    pub async fn load_or_unload(&mut self, state: &Arc<State>, text: &str) -> Result<&'static str> {
+    pub async fn of_nothing(
+        mut self,
+        state: &Arc<State>,
+        kind: Kind,
+        text: &str,
+    ) -> Result<Response> {
+        let waits = Instant::now();
+        let done = self.load_or_unload(state, text).await?;
+        let object = self.head(state, kind, waits).of_nothing(done);
+        Ok(json_response(StatusCode::OK, &object))
+    }
+
+    /// The head of the answer, which waited for its model since `waits`.
+    fn head(&self, state: &State, kind: Kind, waits: Instant) -> Head {
+        Head {
+            kind,
+            model: self.name.clone(),
+            began: self.began,
+            load: waits.elapsed(),
+            call_id: state.id("call_"),
+        }
+    }
+
+    /// What was done, as Ollama says it.
+    async fn load_or_unload(&mut self, state: &Arc<State>, text: &str) -> Result<&'static str> {
         for name in ["tools", "images", "system", "raw", "think"] {
             if self.reader.take(name).is_some_and(|value| value != json!([])) {
                 return Err(ApiError::value(name, format!("says nothing without `{text}`")));

@@ -1,10 +1,8 @@
 //! `POST /api/chat`.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::extract::{Request, State as Shared};
-use axum::http::StatusCode;
 use axum::response::Response;
 use inference_core::ChatOptions;
 use inference_text::answer::ToolChoice;
@@ -13,9 +11,8 @@ use super::ask::{Ask, ask};
 use super::messages::messages;
 use super::options::{asked, think};
 use super::tables;
-use super::wire::{Head, Kind, LineWire};
+use super::wire::{Kind, LineWire};
 use crate::error::Result;
-use crate::http::response::json_response;
 use crate::pool::models::Makes;
 use crate::protocol::conversation::{Calls, Conversation, ToolFields};
 use crate::protocol::generate::{Started, generate};
@@ -35,15 +32,10 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let mut ask = ask(&state, request, &[tables::GENERATING, tables::CHAT], Makes::Text).await?;
     let mut asked = asked(&mut ask.reader, &state.config.limits, "messages")?;
     let items = ask.reader.list("messages")?.unwrap_or_default();
-    let waits = Instant::now();
     if items.is_empty() {
-        let reason = ask.load_or_unload(&state, "messages").await?;
-        let object = head(&state, &ask, Kind::Chat, waits).of_nothing(reason);
-        return Ok(json_response(StatusCode::OK, &object));
+        return ask.of_nothing(&state, Kind::Chat, "messages").await;
     }
-    let loaded = state.pool.text(Some(&ask.name)).await?;
-    state.pool.keep(ask.index, ask.keep);
-    let head = head(&state, &ask, Kind::Chat, waits);
+    let (loaded, head) = ask.loaded(&state, Kind::Chat).await?;
     let Ask { mut reader, bytes, .. } = ask;
 
     let pictures = Pictures::of(&state, loaded.model.as_ref());
@@ -60,15 +52,4 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
         Ok(Started { generations, wire: LineWire::new(head) })
     })
     .await
-}
-
-/// The head of the answer to `ask`, which waited for its model since `waits`.
-pub fn head(state: &State, ask: &Ask, kind: Kind, waits: Instant) -> Head {
-    Head {
-        kind,
-        model: ask.name.clone(),
-        began: ask.began,
-        load: waits.elapsed(),
-        call_id: state.id("call_"),
-    }
 }

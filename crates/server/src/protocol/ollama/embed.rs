@@ -14,12 +14,10 @@ use super::tables;
 use super::wire::nanoseconds;
 use crate::error::{ApiError, Result};
 use crate::fields::json::number;
-use crate::fields::reader::expected;
 use crate::http::response::json_response;
 use crate::pool::models::Makes;
-use crate::protocol::openai::embeddings::cut_off;
 use crate::protocol::own::inspect::CancelOnDrop;
-use crate::run::state::{State, blocking};
+use crate::run::state::{State, blocking, cut_off};
 
 /// Embeds texts.
 ///
@@ -27,17 +25,8 @@ use crate::run::state::{State, blocking};
 /// As the documentation of errors has them.
 pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
     let mut ask = ask(&state, request, &[tables::EMBED], Makes::Vectors).await?;
-    let texts = match ask.reader.take("input") {
-        Some(Json::String(text)) => vec![text],
-        Some(Json::Array(items)) => {
-            let text = |(index, item)| match item {
-                Json::String(text) => Ok(text),
-                other => Err(expected(format!("input[{index}]"), "a string", &other)),
-            };
-            items.into_iter().enumerate().map(text).collect::<Result<_>>()?
-        }
-        other => return Err(expected("input", "a text or texts", &other.unwrap_or_default())),
-    };
+    let texts = ask.reader.text_or_texts("input", "a text or texts")?;
+    let texts = ask.reader.need("input", texts)?;
     let truncate = ask.reader.bool("truncate")?.unwrap_or(true);
     let options = EmbedOptions {
         dimensions: ask.reader.count("dimensions")?,

@@ -1,22 +1,18 @@
 //! `POST /api/generate`.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::extract::{Request, State as Shared};
-use axum::http::StatusCode;
 use axum::response::Response;
 use inference_core::{ChatOptions, Message, Prompt, Role};
 use inference_text::answer::ToolChoice;
 
 use super::ask::{Ask, ask};
-use super::chat::head;
 use super::messages::images;
 use super::options::{asked, think};
 use super::tables;
 use super::wire::{Kind, LineWire};
 use crate::error::{ApiError, Result};
-use crate::http::response::json_response;
 use crate::pool::models::Makes;
 use crate::protocol::content::Content;
 use crate::protocol::conversation::{Calls, Conversation, ToolFields};
@@ -37,15 +33,10 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let mut ask = ask(&state, request, tables, Makes::Text).await?;
     let mut asked = asked(&mut ask.reader, &state.config.limits, "prompt")?;
     let prompt = ask.reader.text("prompt")?.unwrap_or_default();
-    let waits = Instant::now();
     if prompt.is_empty() {
-        let reason = ask.load_or_unload(&state, "prompt").await?;
-        let object = head(&state, &ask, Kind::Generate, waits).of_nothing(reason);
-        return Ok(json_response(StatusCode::OK, &object));
+        return ask.of_nothing(&state, Kind::Generate, "prompt").await;
     }
-    let loaded = state.pool.text(Some(&ask.name)).await?;
-    state.pool.keep(ask.index, ask.keep);
-    let head = head(&state, &ask, Kind::Generate, waits);
+    let (loaded, head) = ask.loaded(&state, Kind::Generate).await?;
     let Ask { mut reader, bytes, .. } = ask;
     if reader.bool("raw")? == Some(true) {
         for field in ["system", "images", "think"] {

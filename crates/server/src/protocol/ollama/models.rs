@@ -47,7 +47,7 @@ pub async fn tags(Shared(state): Shared<Arc<State>>) -> Result<Response> {
     state.pool.check_open()?;
     let model = |report: &Report| {
         let known = &state.pool.models()[report.index];
-        let mut object = named(known, report);
+        let mut object = named(known, report, told(known, report).details);
         object["modified_at"] = json!(time::rfc3339(Duration::from_secs(state.created)));
         object
     };
@@ -62,13 +62,14 @@ pub async fn tags(Shared(state): Shared<Arc<State>>) -> Result<Response> {
 pub async fn ps(Shared(state): Shared<Arc<State>>) -> Result<Response> {
     state.pool.check_open()?;
     let model = |report: &Report| {
-        let mut object = named(&state.pool.models()[report.index], report);
-        let on_gpu = told(&state.pool.models()[report.index], report).is_on_gpu;
+        let known = &state.pool.models()[report.index];
+        let Told { details, context, is_on_gpu, .. } = told(known, report);
+        let mut object = named(known, report, details);
         let size = object["size"].clone();
-        object["size_vram"] = if on_gpu { size } else { json!(0) };
+        object["size_vram"] = if is_on_gpu { size } else { json!(0) };
         let ends = report.due.map_or(NEVER, |due| Duration::from_secs(now()) + due);
         object["expires_at"] = json!(time::rfc3339(ends));
-        object["context_length"] = json!(told(&state.pool.models()[report.index], report).context);
+        object["context_length"] = json!(context);
         object
     };
     let reports = state.pool.reports();
@@ -106,13 +107,13 @@ pub async fn show(Shared(state): Shared<Arc<State>>, request: Request) -> Result
     Ok(json_response(StatusCode::OK, &object))
 }
 
-fn named(known: &Known, report: &Report) -> Json {
+fn named(known: &Known, report: &Report, details: Json) -> Json {
     json!({
         "name": &*known.name,
         "model": &*known.name,
         "size": report.bytes.or(known.bytes()).unwrap_or(0),
         "digest": digest(&known.name),
-        "details": told(known, report).details,
+        "details": details,
     })
 }
 

@@ -12,6 +12,7 @@ use crate::fields::table::check_in;
 use crate::pool::effort::Effort;
 use crate::protocol::conversation::{bounded, constrain};
 use crate::protocol::generate::{Asked, Delivery};
+use crate::protocol::openai::options::stop;
 
 /// The request's fields for options of the contract.
 const NAMES: &[(&str, &str)] = &[
@@ -86,26 +87,6 @@ pub fn asked(reader: &mut Reader, limits: &Limits, text_field: &'static str) -> 
         count_field: text_field,
         text_field,
     })
-}
-
-fn stop(given: &mut Reader, limits: &Limits) -> Result<Vec<String>> {
-    let path = given.path("stop");
-    let text = |(index, item)| match item {
-        Json::String(text) => Ok(text),
-        other => Err(expected(format!("{path}[{index}]"), "a string", &other)),
-    };
-    let stop: Vec<String> = match given.take("stop") {
-        None => Vec::new(),
-        Some(Json::String(text)) => vec![text],
-        Some(Json::Array(items)) => {
-            items.into_iter().enumerate().map(text).collect::<Result<_>>()?
-        }
-        Some(other) => return Err(expected(path, "a string or an array of strings", &other)),
-    };
-    match stop.len() > limits.stop {
-        true => Err(ApiError::value(path, format!("has more than {} strings", limits.stop))),
-        false => Ok(stop),
-    }
 }
 
 fn format(reader: &mut Reader, limits: &Limits) -> Result<Option<Constraint>> {

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use inference_text::LocalTime;
+
 /// This moment.
 pub fn now() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -10,23 +12,8 @@ pub fn now() -> String {
 
 /// The moment so long after the beginning of 1970, in UTC.
 pub fn rfc3339(since: Duration) -> String {
-    let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-    let (year, month, day) = date(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    let micros = since.subsec_micros();
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
-}
-
-/// Year, month and day so many days after the beginning of 1970: Howard Hinnant's `civil_from_days`.
-fn date(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year + era * 400 + u64::from(month <= 2), month, day)
+    let at = LocalTime { seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX) };
+    format!("{}.{:06}Z", at.strftime("%FT%T"), since.subsec_micros())
 }
 
 #[cfg(test)]

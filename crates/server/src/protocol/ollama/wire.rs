@@ -167,7 +167,7 @@ impl Wire for LineWire {
     }
 
     fn fail(&self, error: &ApiError) -> Frame {
-        Frame::Data(super::error::body(error).to_string())
+        super::error::line(error)
     }
 
     fn idle(&self) -> Frame {

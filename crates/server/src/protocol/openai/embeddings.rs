@@ -20,7 +20,7 @@ use crate::http::body;
 use crate::http::response::json_response;
 use crate::pool::models::Makes;
 use crate::protocol::own::inspect::CancelOnDrop;
-use crate::run::state::{State, blocking};
+use crate::run::state::{State, blocking, cut_off};
 
 /// Embeds texts.
 ///
@@ -52,20 +52,6 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let work = move || model.embed(&inputs, &options).map_err(ApiError::from);
     let made = cut_off(&state, blocking(work)).await.map_err(|error| error.or_about("input"))?;
     Ok(json_response(StatusCode::OK, &answer(&name, &made, is_base64)))
-}
-
-/// What `work` makes, unless the server ends first.
-///
-/// # Errors
-/// Those of `work`.
-pub async fn cut_off<T>(state: &State, work: impl Future<Output = Result<T>>) -> Result<T> {
-    let mut cuts = state.cuts();
-    tokio::select! {
-        made = work => made,
-        _ = cuts.wait_for(|is_cut| *is_cut) => {
-            Err(ApiError::from(inference_core::Error::Cancelled))
-        }
-    }
 }
 
 /// What becomes of long texts.

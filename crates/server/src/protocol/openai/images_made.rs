@@ -19,7 +19,7 @@ use crate::pool::lease::Lease;
 use crate::protocol::own::inspect::CancelOnDrop;
 use crate::protocol::respond::events;
 use crate::protocol::wire::Frame;
-use crate::run::state::{State, blocking, now};
+use crate::run::state::{State, blocking, cut_off, now};
 
 /// Pictures that are asked for.
 pub struct Order {
@@ -113,12 +113,8 @@ impl Order {
 /// # Errors
 /// The first failure, which ends the others.
 pub async fn whole(state: &State, order: Order) -> Result<Response> {
-    let mut cuts = state.cuts();
     let work = move || (0..order.count).map(|index| order.make(index, |_, _, _| {})).collect();
-    let made: Vec<Made> = tokio::select! {
-        made = blocking(work) => made?,
-        _ = cuts.wait_for(|is_cut| *is_cut) => return Err(Error::Cancelled.into()),
-    };
+    let made: Vec<Made> = cut_off(state, blocking(work)).await?;
     let images: Vec<_> = made.iter().map(|(image, _)| image).collect();
     let mut answer = described(images.first().map(|image| &image.picture));
     answer["created"] = json!(now());

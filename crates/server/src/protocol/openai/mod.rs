@@ -12,7 +12,7 @@ mod images_made;
 pub mod logprobs;
 pub mod messages;
 pub mod models;
-mod options;
+pub mod options;
 pub mod response_format;
 pub mod tables;
 pub mod template;

@@ -133,21 +133,15 @@ fn logit_bias(reader: &mut Reader, limits: &Limits) -> Result<BTreeMap<u32, f32>
     entries.into_iter().map(entry).collect()
 }
 
-fn stop(reader: &mut Reader, limits: &Limits) -> Result<Vec<String>> {
-    let stop = match reader.take("stop") {
-        None => Vec::new(),
-        Some(Json::String(text)) => vec![text],
-        Some(Json::Array(items)) => {
-            let text = |(index, item)| match item {
-                Json::String(text) => Ok(text),
-                other => Err(expected(format!("stop[{index}]"), "a string", &other)),
-            };
-            items.into_iter().enumerate().map(text).collect::<Result<_>>()?
-        }
-        Some(other) => return Err(expected("stop", "a string or an array of strings", &other)),
-    };
+/// Takes the field `stop`.
+///
+/// # Errors
+/// It is no text and no texts, or there are too many.
+pub fn stop(reader: &mut Reader, limits: &Limits) -> Result<Vec<String>> {
+    let stop = reader.text_or_texts("stop", "a string or an array of strings")?.unwrap_or_default();
     if stop.len() > limits.stop {
-        return Err(ApiError::value("stop", format!("has more than {} strings", limits.stop)));
+        let reason = format!("has more than {} strings", limits.stop);
+        return Err(ApiError::value(reader.path("stop"), reason));
     }
     Ok(stop)
 }

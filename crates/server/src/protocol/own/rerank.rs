@@ -16,8 +16,8 @@ use crate::fields::table::check;
 use crate::http::body;
 use crate::http::response::json_response;
 use crate::pool::models::Makes;
-use crate::protocol::openai::embeddings::{cut_off, truncate};
-use crate::run::state::{State, blocking};
+use crate::protocol::openai::embeddings::truncate;
+use crate::run::state::{State, blocking, cut_off};
 
 /// Orders documents.
 ///

@@ -2,6 +2,7 @@
 
 pub mod create;
 mod echo;
+pub mod error;
 mod input;
 mod output;
 mod parts;
