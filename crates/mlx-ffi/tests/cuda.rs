@@ -1,48 +1,17 @@
 //! Our kernels for CUDA against MLX's operations in f32.
 
+mod arrays;
+mod on_cuda;
+
 use mlx_ffi::cuda::{self, Around, Weights};
 use mlx_ffi::step::{Counters, HeadNorms, Heads, Step, Turn};
 use mlx_ffi::{
-    Activation, Array, Device, Dtype, QuantMode, Quantization, Quantized, Result, dequantize,
-    eval_all,
+    Activation, Array, Dtype, QuantMode, Quantization, Quantized, Result, dequantize, eval_all,
 };
-use mlx_ffi::{Recorded, Replay, fast, ops, quantize, use_device};
+use mlx_ffi::{Recorded, Replay, fast, ops, quantize};
 
-/// Uses the CUDA device on this thread; there must be one.
-fn use_cuda() {
-    use_device(Device::Gpu).expect("a GPU that MLX uses");
-    assert_eq!(Device::Gpu.info().expect("a device").backend, "cuda");
-}
-
-fn values(shape: &[i32], seed: u32) -> Array {
-    let count = shape.iter().product::<i32>() as usize;
-    let value = |i: usize| {
-        let bits = (i as u32).wrapping_mul(2_654_435_761).wrapping_add(seed.wrapping_mul(40_503));
-        (bits.wrapping_mul(2_246_822_519) >> 8) as f32 / (1 << 23) as f32 - 1.0
-    };
-    let values: Vec<f32> = (0..count).map(value).collect();
-    Array::from_f32(&values, shape).expect("values")
-}
-
-fn cast(x: &Array, dtype: Dtype) -> Array {
-    ops::astype(x, dtype).expect("a cast")
-}
-
-fn wide(x: &Array) -> Array {
-    cast(x, Dtype::F32)
-}
-
-/// The largest difference, as a part of the largest value.
-#[track_caller]
-fn assert_near(found: &Array, expected: &Array, bound: f32, what: &str) {
-    assert_eq!(found.shape(), expected.shape(), "{what}");
-    let (found, expected) = (wide(found).to_vec_f32(), expected.to_vec_f32());
-    let (found, expected) = (found.expect("values"), expected.expect("values"));
-    let largest = expected.iter().fold(1e-3_f32, |most, value| most.max(value.abs()));
-    let pairs = || found.iter().zip(&expected);
-    let worst = pairs().map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) / largest;
-    assert!(worst < bound && pairs().all(|(a, _)| a.is_finite()), "{what}: off by {worst}");
-}
+use self::arrays::{assert_near, cast, values, wide};
+use self::on_cuda::use_cuda;
 
 enum Matrix {
     Dense(Array),

@@ -1,15 +1,13 @@
 //! Draws by our kernel for CUDA against plain arithmetic with MLX's random numbers.
 
+mod on_cuda;
+
 use mlx_ffi::cuda::{Drawer, Drawing};
-use mlx_ffi::{Array, Device, Dtype, Result, ops, random, use_device};
+use mlx_ffi::{Array, Dtype, Result, ops, random};
+
+use self::on_cuda::use_cuda;
 
 const ALL: Drawing = Drawing { temperature: Some(1.0), top_p: 1.0, min_p: 0.0, top_k: 0, seed: 7 };
-
-/// Uses the CUDA device on this thread; there must be one.
-fn use_cuda() {
-    use_device(Device::Gpu).expect("a GPU that MLX uses");
-    assert_eq!(Device::Gpu.info().expect("a device").backend, "cuda");
-}
 
 /// The key of a draw.
 fn key(seed: u64, step: u64) -> Result<Array> {

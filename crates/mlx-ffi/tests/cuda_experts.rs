@@ -1,19 +1,17 @@
 //! Our kernels for mixtures of experts on CUDA against MLX's operations in f32.
 
+mod on_cuda;
+
 use mlx_ffi::cuda::{
     self, Chosen, ExpertGate, ExpertMatrices, ExpertNetwork, IntoExperts, Router, Score, Weights,
 };
 use mlx_ffi::{
-    Activation, Array, Device, Dtype, Indices, QuantMode, Quantization, Quantized, Recorded,
-    Result, dequantize, fast, ops, quantize, use_device,
+    Activation, Array, Dtype, Indices, QuantMode, Quantization, Quantized, Recorded, Result,
+    dequantize, fast, ops, quantize,
 };
 use mlx_ffi::{Replay, eval_all};
 
-/// Uses the CUDA device on this thread; there must be one.
-fn use_cuda() {
-    use_device(Device::Gpu).expect("a GPU that MLX uses");
-    assert_eq!(Device::Gpu.info().expect("a device").backend, "cuda");
-}
+use self::on_cuda::use_cuda;
 
 /// Values between -1 and 1.
 fn floats(count: usize, seed: u32) -> Vec<f32> {

@@ -1,14 +1,12 @@
 //! Arguments that nobody should give to our kernels for CUDA: they stay inside their buffers.
 
+mod on_cuda;
+
 use mlx_ffi::cuda::{Place, Places};
 use mlx_ffi::step::{Counters, Heads, Step};
-use mlx_ffi::{Array, Device, Dtype, Result, cuda, eval_all, ops, random, use_device};
+use mlx_ffi::{Array, Dtype, Result, cuda, eval_all, ops, random};
 
-/// Uses the CUDA device on this thread; there must be one.
-fn use_cuda() {
-    use_device(Device::Gpu).expect("a GPU that MLX uses");
-    assert_eq!(Device::Gpu.info().expect("a device").backend, "cuda");
-}
+use self::on_cuda::use_cuda;
 
 fn normal(shape: &[i32], seed: u64) -> Result<Array> {
     random::normal(shape, Dtype::Bf16, &random::key(seed)?)

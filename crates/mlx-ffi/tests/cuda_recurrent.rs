@@ -1,13 +1,11 @@
 //! Our kernels for layers with a recurrent state on CUDA against plain arithmetic.
 
-use mlx_ffi::cpu::DeltaRule;
-use mlx_ffi::{Array, Device, Dtype, Result, cuda, ops, use_device};
+mod on_cuda;
 
-/// Uses the CUDA device on this thread; there must be one.
-fn use_cuda() {
-    use_device(Device::Gpu).expect("a GPU that MLX uses");
-    assert_eq!(Device::Gpu.info().expect("a device").backend, "cuda");
-}
+use mlx_ffi::cpu::DeltaRule;
+use mlx_ffi::{Array, Dtype, Result, cuda, ops};
+
+use self::on_cuda::use_cuda;
 
 /// Values between -1 and 1 in `dtype`, and what they are once rounded.
 fn values(shape: &[i32], seed: u32, dtype: Dtype) -> Result<(Array, Vec<f32>)> {
