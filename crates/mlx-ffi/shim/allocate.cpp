@@ -1,5 +1,6 @@
 #include "allocate.h"
 #include "device_memory.h"
+#include "guarded.h"
 
 #include <cstdint>
 #include <stdexcept>
@@ -9,7 +10,6 @@
 #endif
 
 #include "mlx/allocator.h"
-#include "mlx/c/error.h"
 #include "mlx/c/private/array.h"
 #include "mlx/c/private/enums.h"
 #include "mlx/device.h"
@@ -74,13 +74,9 @@ extern "C" int mlxrs_array_allocate(
     const int* shape,
     size_t dim,
     mlx_dtype dtype) {
-  try {
+  return mlxrs::guarded([&] {
     auto array = allocate(mx::Shape(shape, shape + dim), mlx_dtype_to_cpp(dtype));
     *data = array.data<char>();
     mlx_array_set_(*res, std::move(array));
-  } catch (std::exception& e) {
-    mlx_error("%s", e.what());
-    return 1;
-  }
-  return 0;
+  });
 }

@@ -1,13 +1,13 @@
 #include "cpu_operation.h"
 #include "cpu_task.h"
 #include "device_memory.h"
+#include "guarded.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "mlx/allocator.h"
 #include "mlx/backend/cpu/encoder.h"
-#include "mlx/c/error.h"
 #include "mlx/c/private/array.h"
 #include "mlx/c/private/enums.h"
 #include "mlx/c/private/stream.h"
@@ -205,7 +205,7 @@ extern "C" int mlxrs_cpu_operation(
     mlxrs_cpu_form form,
     mlxrs_cpu_kernel kernel,
     const mlx_stream s) {
-  try {
+  return mlxrs::guarded([&] {
     std::shared_ptr<void> state(kernel.state, kernel.drop);
     auto stream = mlx_stream_get_(s);
     if (stream.device != Device::cpu) {
@@ -221,9 +221,5 @@ extern "C" int mlxrs_cpu_operation(
       dtypes.push_back(arrays.at(index).dtype());
     }
     mlx_vector_array_set_(*res, array::make_arrays(shapes, dtypes, primitive, arrays));
-  } catch (std::exception& e) {
-    mlx_error("%s", e.what());
-    return 1;
-  }
-  return 0;
+  });
 }

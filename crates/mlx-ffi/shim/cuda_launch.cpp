@@ -1,4 +1,5 @@
 #include "cuda_launch.h"
+#include "guarded.h"
 #include "in_place.h"
 #include "mlx_internals.h"
 
@@ -13,7 +14,6 @@
 #include <unistd.h>
 #endif
 
-#include "mlx/c/error.h"
 #include "mlx/c/private/vector.h"
 
 namespace {
@@ -93,7 +93,7 @@ extern "C" int mlxrs_launch_new(
     const mlx_vector_array outputs,
     const int* written,
     size_t count) {
-  try {
+  return mlxrs::guarded([&] {
     auto& arrays = mlx_vector_array_get_(outputs);
     if (arrays.empty() || !arrays[0].has_primitive()) {
       throw std::invalid_argument("a launch needs the outputs of a kernel");
@@ -112,18 +112,14 @@ extern "C" int mlxrs_launch_new(
       launch->kernel = std::make_shared<InPlace>(launch->kernel, launch->written);
     }
     res->ctx = launch.release();
-  } catch (std::exception& e) {
-    mlx_error("%s", e.what());
-    return 1;
-  }
-  return 0;
+  });
 }
 
 extern "C" int mlxrs_launch_apply(
     mlx_vector_array* res,
     const mlxrs_launch launch,
     const mlx_vector_array inputs) {
-  try {
+  return mlxrs::guarded([&] {
     auto& of = *static_cast<Launch*>(launch.ctx);
     auto& arrays = mlx_vector_array_get_(inputs);
     auto shapes = of.shapes;
@@ -133,11 +129,7 @@ extern "C" int mlxrs_launch_apply(
       dtypes.push_back(arrays.at(index).dtype());
     }
     mlx_vector_array_set_(*res, array::make_arrays(shapes, dtypes, of.kernel, arrays));
-  } catch (std::exception& e) {
-    mlx_error("%s", e.what());
-    return 1;
-  }
-  return 0;
+  });
 }
 
 extern "C" void mlxrs_launch_free(mlxrs_launch launch) {

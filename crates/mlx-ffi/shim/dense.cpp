@@ -1,10 +1,10 @@
 #include "dense.h"
+#include "guarded.h"
 
 #include <map>
 #include <stdexcept>
 #include <string_view>
 
-#include "mlx/c/error.h"
 #include "mlx/c/private/array.h"
 #include "mlx/c/private/stream.h"
 #include "mlx/ops.h"
@@ -110,7 +110,7 @@ const char* Dense::name() const {
 
 extern "C" int mlxrs_dense(mlx_array* res, const mlx_array x, const mlx_array w, const mlx_stream stream) {
   using namespace mlx::core;
-  try {
+  return mlxrs::guarded([&] {
     auto& of_x = mlx_array_get_(x);
     auto& of_w = mlx_array_get_(w);
     bool fits = of_x.ndim() >= 2 && of_w.ndim() == 2 && of_x.shape(-1) == of_w.shape(1) && of_x.size() > 0 &&
@@ -122,9 +122,5 @@ extern "C" int mlxrs_dense(mlx_array* res, const mlx_array x, const mlx_array w,
     shape.back() = of_w.shape(0);
     auto product = std::make_shared<mlxrs::Dense>(mlxrs::matmul_on(mlx_stream_get_(stream)));
     mlx_array_set_(*res, array(std::move(shape), of_x.dtype(), std::move(product), {of_x, of_w}));
-  } catch (std::exception& e) {
-    mlx_error("%s", e.what());
-    return 1;
-  }
-  return 0;
+  });
 }

@@ -1,13 +1,12 @@
 #include "map_order.h"
 
-#include <exception>
 #include <string>
 #include <unordered_map>
 
-#include "mlx/c/error.h"
+#include "guarded.h"
 
 extern "C" int mlxrs_map_order(const char* const* names, size_t count, size_t* order) {
-  try {
+  return mlxrs::guarded([&] {
     std::unordered_map<std::string, size_t> map;
     for (size_t i = 0; i < count; i++) {
       map.emplace(names[i], i);
@@ -15,9 +14,5 @@ extern "C" int mlxrs_map_order(const char* const* names, size_t count, size_t* o
     for (const auto& entry : map) {
       *order++ = entry.second;
     }
-    return 0;
-  } catch (std::exception& e) {
-    mlx_error("%s", e.what());
-    return 1;
-  }
+  });
 }

@@ -4,7 +4,7 @@
 
 #include "cuda_driver.h"
 #include "device_memory.h"
-#include "mlx/c/error.h"
+#include "guarded.h"
 #include "mlx/c/private/stream.h"
 #include "mlx/memory.h"
 #include "mlx/ops.h"
@@ -79,11 +79,7 @@ void recover(Stream stream) {
 } // namespace mlxrs
 
 extern "C" int mlxrs_recover(const mlx_stream stream) {
-  try {
+  return mlxrs::guarded([&] {
     mlxrs::recover(mlx_stream_get_(stream));
-  } catch (std::exception& e) {
-    mlx_error("%s", e.what());
-    return 1;
-  }
-  return 0;
+  });
 }

@@ -1,10 +1,10 @@
 #include "replay.h"
+#include "guarded.h"
 #include "kept.h"
 
 #include <algorithm>
 #include <exception>
 
-#include "mlx/c/error.h"
 #include "mlx/c/private/array.h"
 #include "mlx/c/private/vector.h"
 #include "mlx/ops.h"
@@ -346,29 +346,27 @@ extern "C" int mlxrs_replay_new(
     const mlx_vector_array moving,
     const mlx_vector_array fixed,
     bool overlap) {
-  try {
-    res->ctx = nullptr;
-    *pending = false;
-    auto& a = mlx_array_get_(output);
-    if (!a.has_primitive()) {
-      return 0;
+  // What earlier operations of the stream failed with is said to the first who sends more.
+  return mlxrs::guarded([&] {
+    try {
+      res->ctx = nullptr;
+      *pending = false;
+      auto& a = mlx_array_get_(output);
+      if (!a.has_primitive()) {
+        return;
+      }
+      bool on_gpu = a.primitive().stream().device == Device::gpu;
+      auto kept = on_gpu ? mlxrs::kept_on_cuda(overlap) : mlxrs::kept_on_cpu();
+      if (!kept) {
+        return;
+      }
+      bool is_done = kept->record(a, mlx_vector_array_get_(moving), mlx_vector_array_get_(fixed));
+      *pending = !is_done;
+      res->ctx = is_done ? kept.release() : nullptr;
+    } catch (mlxrs::Foreign&) {
+      // The operations themselves are as they were, so that nothing is lost but time.
     }
-    bool on_gpu = a.primitive().stream().device == Device::gpu;
-    auto kept = on_gpu ? mlxrs::kept_on_cuda(overlap) : mlxrs::kept_on_cpu();
-    if (!kept) {
-      return 0;
-    }
-    bool is_done = kept->record(a, mlx_vector_array_get_(moving), mlx_vector_array_get_(fixed));
-    *pending = !is_done;
-    res->ctx = is_done ? kept.release() : nullptr;
-  } catch (mlxrs::Foreign&) {
-    // The operations themselves are as they were, so that nothing is lost but time.
-  } catch (std::exception& e) {
-    // What earlier operations of the stream failed with is said to the first who sends more.
-    mlx_error("%s", e.what());
-    return 1;
-  }
-  return 0;
+  });
 }
 
 extern "C" int mlxrs_replay_run(
@@ -376,7 +374,7 @@ extern "C" int mlxrs_replay_run(
     mlxrs_replay replay,
     const mlx_vector_array moving,
     const mlx_vector_array fixed) {
-  try {
+  return mlxrs::guarded([&] {
     auto output = static_cast<mlxrs::Kept*>(replay.ctx)->run(
         mlx_vector_array_get_(moving), mlx_vector_array_get_(fixed));
     std::vector<array> found;
@@ -384,52 +382,38 @@ extern "C" int mlxrs_replay_run(
       found.push_back(*output);
     }
     mlx_vector_array_set_(*res, std::move(found));
-  } catch (std::exception& e) {
-    mlx_error("%s", e.what());
-    return 1;
-  }
-  return 0;
+  });
 }
 
 extern "C" int mlxrs_dispatcher_new(mlxrs_dispatcher* res) {
-  try {
+  return mlxrs::guarded([&] {
     res->ctx = mlxrs::dispatched_on_cuda().release();
-  } catch (std::exception& e) {
-    mlx_error("%s", e.what());
-    return 1;
-  }
-  return 0;
+  });
 }
 
 extern "C" int mlxrs_dispatch(
     mlxrs_dispatch_outcome* res,
     mlxrs_dispatcher dispatcher,
     const mlx_vector_array outputs) {
-  try {
-    auto* dispatched = static_cast<mlxrs::Dispatched*>(dispatcher.ctx);
-    *res = MLXRS_IMPOSSIBLE;
-    if (dispatched) {
-      *res = dispatched->send(mlx_vector_array_get_(outputs)) ? MLXRS_SENT : MLXRS_NOT_YET;
+  return mlxrs::guarded([&] {
+    try {
+      auto* dispatched = static_cast<mlxrs::Dispatched*>(dispatcher.ctx);
+      *res = MLXRS_IMPOSSIBLE;
+      if (dispatched) {
+        *res = dispatched->send(mlx_vector_array_get_(outputs)) ? MLXRS_SENT : MLXRS_NOT_YET;
+      }
+    } catch (mlxrs::Foreign&) {
+      // The operations themselves are as they were.
     }
-  } catch (mlxrs::Foreign&) {
-    // The operations themselves are as they were.
-  } catch (std::exception& e) {
-    mlx_error("%s", e.what());
-    return 1;
-  }
-  return 0;
+  });
 }
 
 extern "C" int mlxrs_dispatcher_wait(mlxrs_dispatcher dispatcher) {
-  try {
+  return mlxrs::guarded([&] {
     if (auto* dispatched = static_cast<mlxrs::Dispatched*>(dispatcher.ctx)) {
       dispatched->wait();
     }
-  } catch (std::exception& e) {
-    mlx_error("%s", e.what());
-    return 1;
-  }
-  return 0;
+  });
 }
 
 extern "C" void mlxrs_dispatcher_free(mlxrs_dispatcher dispatcher) {

@@ -98,20 +98,20 @@ impl KvCache {
     /// The slot for one position of each row of keys and values in `dtype`; it is taken by
     /// [`fill`](Self::fill). `None` where they are not held as they are, in one place and already.
     pub fn reserve(&mut self, dtype: Dtype) -> Result<Option<Slot>> {
-        match &mut self.buffers {
-            Buffers::Slab(slab) if self.storage == Storage::Plain => slab.reserve(dtype),
-            _ => Ok(None),
-        }
+        self.in_place().map_or(Ok(None), |slab| slab.reserve(dtype))
     }
 
     /// The slot for `l` positions of each row, likewise, of `n_kv_heads` heads of `head_dim` values; the first
     /// ones get buffers. For CUDA.
     pub fn reserve_chunk(&mut self, dtype: Dtype, l: i32, sizes: [i32; 2]) -> Result<Option<Slot>> {
+        self.in_place().map_or(Ok(None), |slab| slab.reserve_chunk(dtype, l, sizes))
+    }
+
+    /// The buffers that kernels write in place: of keys and values as they are.
+    fn in_place(&mut self) -> Option<&mut Slab> {
         match &mut self.buffers {
-            Buffers::Slab(slab) if self.storage == Storage::Plain => {
-                slab.reserve_chunk(dtype, l, sizes)
-            }
-            _ => Ok(None),
+            Buffers::Slab(slab) if self.storage == Storage::Plain => Some(slab),
+            _ => None,
         }
     }
 
