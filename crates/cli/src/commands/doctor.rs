@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use hub::Settings;
 use inference_core::{ChatOptions, GenerateOptions, LoadOptions, Message};
 use metal_backend::System;
 use serde::Serialize;
@@ -26,6 +27,8 @@ struct Diagnosis {
     architectures: &'static [&'static str],
     backends: Vec<BackendState>,
     cuda: Cuda,
+    /// Where models are that were pulled; `null` where no variable tells of a folder.
+    models_folder: Option<PathBuf>,
     checks: Vec<Check>,
 }
 
@@ -175,6 +178,7 @@ fn diagnose() -> Diagnosis {
         architectures: metal_backend::architectures(),
         backends: backends(),
         cuda: Cuda::here(),
+        models_folder: Settings::from_env().ok().map(|settings| settings.cache),
         checks,
     }
 }
@@ -246,6 +250,9 @@ fn text(diagnosis: &Diagnosis) -> String {
     if cfg!(target_os = "linux") {
         text += &format!("{:<15}{}\n", "CUDA", diagnosis.cuda);
     }
+    let folder = diagnosis.models_folder.as_ref().map(|folder| folder.display().to_string());
+    let folder = folder.unwrap_or_else(|| "no folder: set HF_HUB_CACHE".to_owned());
+    text += &format!("{:<15}{folder}\n", "pulled models");
     text += "checks\n";
     for check in &diagnosis.checks {
         let verdict = if check.ok { "ok" } else { "FAILED" };
@@ -278,6 +285,7 @@ mod tests {
                 in_use: false,
                 advice: None,
             },
+            models_folder: Some("/u/hub".into()),
             checks: vec![
                 Check::of("mlx", Ok("0.32.2 on cpu".into())),
                 Check::of("generation", Err(Failure::Other("out of memory".into()))),
@@ -290,6 +298,7 @@ mod tests {
             text.contains("CUDA           NVIDIA's driver 580.1; /u/ml/cuda is not in use\n"),
             "{text}"
         );
+        assert!(text.contains("pulled models  /u/hub\n"), "{text}");
         assert!(text.contains("  mlx          ok: 0.32.2 on cpu\n"), "{text}");
         assert!(text.contains("  generation   FAILED: out of memory\n"), "{text}");
     }

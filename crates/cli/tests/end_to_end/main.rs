@@ -11,6 +11,7 @@ mod constrained;
 mod embed;
 mod files;
 mod generate;
+mod home;
 mod image;
 mod inspect;
 mod launch;

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::Child;
+use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,12 @@ use crate::{FOX, PATIENCE, command, finish, interrupt, ml, signal, text};
 
 /// A server on a free port, and its address.
 pub fn serve(arguments: &[&str]) -> (Child, String) {
+    serve_by(command(&[]), arguments)
+}
+
+/// A server as [`serve`] starts it, by `command`, which has no arguments yet.
+pub fn serve_by(mut command: Command, arguments: &[&str]) -> (Child, String) {
     let all: Vec<_> = ["serve", "--port", "0", "--log", "off"].iter().chain(arguments).collect();
-    let mut command = command(&[]);
     let mut child = command.args(all).spawn().unwrap();
     let mut line = String::new();
     // Read by the byte, so that what comes later is left for `finish`.
