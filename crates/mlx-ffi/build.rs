@@ -9,6 +9,9 @@ fn main() -> ExitCode {
 }
 
 fn build() -> Result<(), Error> {
+    if build_script::is_for_reference() {
+        return Ok(());
+    }
     build_script::executables()?;
     let request = build_script::request()?;
     let mlx = provision(&request)?;

@@ -11,6 +11,14 @@ use crate::{
     python_from_env,
 };
 
+/// Whether the crate is compiled for its reference alone, as on docs.rs, which sets `DOCS_RS`.
+///
+/// Nothing is linked then, so MLX is not needed. The declarations of mlx-c are committed.
+pub fn is_for_reference() -> bool {
+    println!("cargo::rerun-if-env-changed=DOCS_RS");
+    env::var_os("DOCS_RS").is_some_and(|value| !value.is_empty())
+}
+
 /// The request that the environment of a build script makes.
 ///
 /// # Errors
