@@ -30,7 +30,8 @@ pub use rows::{add, gated, heads, layer_norm, rms_norm};
 pub use scan::{SelectiveScan, scan};
 pub use step::{step_attention, turns};
 
-use operation::{Inputs, Outcome, View, operation};
+use operation::View;
+pub(crate) use operation::{Inputs, Outcome, operation};
 
 /// Lets whatever is computed from now on use the instructions of `level`; `None`: the best that this
 /// processor has.

@@ -23,6 +23,7 @@ pub const MLX_C_VERSION: &str = "0.7.0";
 mod array;
 pub mod cpu;
 pub mod cuda;
+pub mod distributed;
 mod error;
 mod evaluation;
 pub mod fast;

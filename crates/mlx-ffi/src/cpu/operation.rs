@@ -8,9 +8,9 @@ use crate::vector::VectorArray;
 use crate::{Array, Dtype, Error, Result, sys};
 
 /// An input when the operation runs: any strides, but the last dimension is contiguous.
-pub(super) struct View<'a> {
+pub(crate) struct View<'a> {
     /// From the first element to the end of the last.
-    pub(super) bytes: &'a [u8],
+    pub(crate) bytes: &'a [u8],
     /// In elements.
     strides: &'a [i64],
 }
@@ -58,21 +58,21 @@ fn firsts<const N: usize>(strides: &[i64]) -> [usize; N] {
 
 /// An array's type, its shape, and its dimensions from the outermost in memory to the innermost; `None`:
 /// row-major.
-pub(super) struct Outcome<'a> {
+pub(crate) struct Outcome<'a> {
     pub(super) dtype: Dtype,
     pub(super) shape: &'a [i32],
     pub(super) order: Option<&'a [c_int]>,
 }
 
 impl Outcome<'_> {
-    pub(super) fn row_major(dtype: Dtype, shape: &[i32]) -> Outcome<'_> {
+    pub(crate) fn row_major(dtype: Dtype, shape: &[i32]) -> Outcome<'_> {
         Outcome { dtype, shape, order: None }
     }
 }
 
 /// How an operation takes its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Inputs {
+pub(crate) enum Inputs {
     /// In any layout whose last dimension is contiguous.
     Strided,
     /// Row-major.
@@ -84,7 +84,7 @@ pub(super) enum Inputs {
 ///
 /// # Errors
 /// A stream of the GPU.
-pub(super) fn operation<F>(
+pub(crate) fn operation<F>(
     inputs: &[&Array],
     layout: Inputs,
     outcome: Outcome<'_>,

@@ -1,0 +1,286 @@
+//! Several processes that compute one model together: ranks, and what they tell each other.
+//!
+//! A [`Group`] is a connection of every rank to every other over TCP. Its operations are lazy like MLX's own. They
+//! run on the thread of the current stream, which must be one of the CPU. All ranks must make and evaluate the same
+//! operations in the same order.
+//!
+//! MLX has a ring of its own. We do not use it: a rank that waits there takes a whole core, and a rank whose
+//! neighbour has ended waits for ever once a second operation is queued. Here a wait costs nothing, and whatever is
+//! lost is the error of the evaluation: a process that has ended at once, a host or a cable within five seconds, and
+//! a process that hangs after [`Limits::answer`].
+//!
+//! The traffic is neither encrypted nor authenticated.
+
+mod exchange;
+mod link;
+mod sum;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::cpu::{Inputs, Outcome, operation};
+use crate::{Array, Dtype, Error, Result};
+use exchange::{Incoming, Kind, Outgoing};
+use link::Links;
+
+/// Bytes up to which each rank gets the whole arrays of all others to sum them: fewer rounds cost less than fewer
+/// bytes.
+const WHOLE: usize = 32 << 10;
+
+/// Which rank a process is, and where all of them are.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Which one of `addresses` is this process.
+    pub rank: usize,
+    /// Where each rank listens, in their order.
+    pub addresses: Vec<SocketAddr>,
+    /// What must be equal in all ranks, such as the digest of the model's files.
+    pub digest: [u8; 32],
+    /// How long they wait.
+    pub limits: Limits,
+}
+
+/// How long ranks wait for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// For all to be there.
+    pub meet: Duration,
+    /// For the others to come to the same operation.
+    pub answer: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { meet: Duration::from_secs(120), answer: Duration::from_secs(60) }
+    }
+}
+
+/// The ranks that compute together, as one of them sees them. Clones are the same group.
+#[derive(Clone)]
+pub struct Group(Arc<Inner>);
+
+struct Inner {
+    rank: usize,
+    size: usize,
+    links: Mutex<Links>,
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {} of {}", self.rank(), self.size())
+    }
+}
+
+impl Group {
+    /// Waits until all ranks are connected.
+    ///
+    /// # Errors
+    /// An address that cannot be listened on; ranks that do not come in time, by their numbers; a rank of another
+    /// group, or with another digest.
+    pub fn meet(place: &Place) -> Result<Group> {
+        let Place { rank, addresses, .. } = place;
+        if *rank >= addresses.len() {
+            return Err(Error::new(format!("rank {rank} is none of {} ranks", addresses.len())));
+        }
+        let links = Links::meet(place)?;
+        let inner = Inner { rank: *rank, size: addresses.len(), links: Mutex::new(links) };
+        Ok(Group(Arc::new(inner)))
+    }
+
+    /// Which rank this process is.
+    pub fn rank(&self) -> usize {
+        self.0.rank
+    }
+
+    /// How many ranks there are.
+    pub fn size(&self) -> usize {
+        self.0.size
+    }
+
+    /// The sum of all ranks' `x`, of any shape: the same bits in every rank. Halves are summed in F32.
+    ///
+    /// # Errors
+    /// Types other than f32, f16 and bf16; a stream of the GPU.
+    pub fn all_sum(&self, x: &Array) -> Result<Array> {
+        let dtype = x.dtype();
+        if !dtype.is_float() {
+            return Err(Error::new(format!("ranks sum floating-point values, not {dtype:?}")));
+        }
+        self.exchanged(x, x.shape(), move |inner, own, out| {
+            let mut links = inner.links();
+            if inner.size == 2 || own.len() <= WHOLE {
+                links.sum_of_whole(inner.rank, dtype, own, out)
+            } else {
+                links.sum_of_parts(inner.rank, dtype, own, out)
+            }
+        })
+    }
+
+    /// All ranks' `x`, `[n, …]`, in their order: `[size · n, …]`.
+    ///
+    /// # Errors
+    /// A scalar; a stream of the GPU.
+    pub fn all_gather(&self, x: &Array) -> Result<Array> {
+        let [first, rest @ ..] = x.shape() else {
+            return Err(Error::new("scalars cannot be gathered"));
+        };
+        let all = i32::try_from(self.size()).ok().and_then(|size| first.checked_mul(size));
+        let all = all.ok_or_else(|| Error::new(format!("{x:?} of all ranks is too large")))?;
+        self.exchanged(x, &[&[all], rest].concat(), |inner, own, out| {
+            inner.links().gather(inner.rank, own, out)
+        })
+    }
+
+    /// The `x` of rank 0, in every rank.
+    ///
+    /// # Errors
+    /// A stream of the GPU.
+    pub fn of_first(&self, x: &Array) -> Result<Array> {
+        self.exchanged(x, x.shape(), |inner, own, out| {
+            let mut links = inner.links();
+            if inner.rank != 0 {
+                return links.exchange(&mut [], &mut [Incoming::of(0, Kind::First, out)]);
+            }
+            out.copy_from_slice(own);
+            let to = |rank| Outgoing::of(rank, Kind::First, own);
+            links.exchange(&mut (1..inner.size).map(to).collect::<Vec<_>>(), &mut [])
+        })
+    }
+
+    /// Sends `x` to another rank, which receives it. The result is `x`, which must be evaluated.
+    ///
+    /// # Errors
+    /// A rank that is not there, or this one; a stream of the GPU.
+    pub fn send(&self, x: &Array, to: usize) -> Result<Array> {
+        self.check_other(to)?;
+        self.exchanged(x, x.shape(), move |inner, own, out| {
+            out.copy_from_slice(own);
+            inner.links().exchange(&mut [Outgoing::of(to, Kind::Sent, own)], &mut [])
+        })
+    }
+
+    /// What another rank sends, which must be of this shape and type.
+    ///
+    /// # Errors
+    /// A rank that is not there, or this one; a stream of the GPU.
+    pub fn receive(&self, shape: &[i32], dtype: Dtype, from: usize) -> Result<Array> {
+        self.check_other(from)?;
+        let (inner, outcome) = (Arc::clone(&self.0), Outcome::row_major(dtype, shape));
+        operation(&[], Inputs::RowMajor, outcome, move |_, out| {
+            inner.links().exchange(&mut [], &mut [Incoming::of(from, Kind::Sent, out)])
+        })
+    }
+
+    fn check_other(&self, rank: usize) -> Result<()> {
+        if rank < self.size() && rank != self.rank() {
+            return Ok(());
+        }
+        Err(Error::new(format!("rank {rank} is not another one of {self:?}")))
+    }
+
+    /// What `exchange` makes of the bytes of `x`.
+    fn exchanged(
+        &self,
+        x: &Array,
+        shape: &[i32],
+        exchange: impl Fn(&Inner, &[u8], &mut [u8]) -> Result<()> + Send + Sync + 'static,
+    ) -> Result<Array> {
+        let (inner, outcome) = (Arc::clone(&self.0), Outcome::row_major(x.dtype(), shape));
+        operation(&[x], Inputs::RowMajor, outcome, move |inputs, out| match inputs {
+            [own] => exchange(&inner, own.bytes, out),
+            _ => Err(Error::new("one array is exchanged at a time")),
+        })
+    }
+}
+
+impl Inner {
+    fn links(&self) -> MutexGuard<'_, Links> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Links {
+    /// The sum of whole arrays, each of which every rank gets.
+    fn sum_of_whole(
+        &mut self,
+        rank: usize,
+        dtype: Dtype,
+        own: &[u8],
+        out: &mut [u8],
+    ) -> Result<()> {
+        let others = self.others(rank);
+        let mut received = vec![0; own.len() * others.len()];
+        let parts = received.chunks_mut(own.len().max(1));
+        let from = |(&rank, part)| Incoming::of(rank, Kind::Sum, part);
+        let mut incoming: Vec<_> = others.iter().zip(parts).map(from).collect();
+        let to = |&rank: &usize| Outgoing::of(rank, Kind::Sum, own);
+        self.exchange(&mut others.iter().map(to).collect::<Vec<_>>(), &mut incoming)?;
+        let mut terms: Vec<&[u8]> = received.chunks(own.len().max(1)).collect();
+        terms.insert(rank.min(terms.len()), own);
+        sum::sum(dtype, &terms, out);
+        Ok(())
+    }
+
+    /// The sum of arrays that are cut: each rank sums its part of all, and hands the sum to the others.
+    fn sum_of_parts(
+        &mut self,
+        rank: usize,
+        dtype: Dtype,
+        own: &[u8],
+        out: &mut [u8],
+    ) -> Result<()> {
+        let (others, size) = (self.others(rank), self.size());
+        let elements = own.len() / dtype.size();
+        let part = |rank: usize| {
+            let bound = |rank| rank * elements / size * dtype.size();
+            bound(rank)..bound(rank + 1)
+        };
+        let mine = part(rank);
+        let mut received = vec![0; mine.len() * others.len()];
+        let from = |(&rank, part)| Incoming::of(rank, Kind::Sum, part);
+        let parts = received.chunks_mut(mine.len().max(1));
+        let mut incoming: Vec<_> = others.iter().zip(parts).map(from).collect();
+        let to = |&rank: &usize| Outgoing::of(rank, Kind::Sum, &own[part(rank)]);
+        self.exchange(&mut others.iter().map(to).collect::<Vec<_>>(), &mut incoming)?;
+        let mut terms: Vec<&[u8]> = received.chunks(mine.len().max(1)).collect();
+        terms.insert(rank.min(terms.len()), &own[mine.clone()]);
+        let mut summed = vec![0; mine.len()];
+        sum::sum(dtype, &terms, &mut summed);
+        self.spread(rank, &summed, part, out)
+    }
+
+    /// All ranks' `own`, one behind the other.
+    fn gather(&mut self, rank: usize, own: &[u8], out: &mut [u8]) -> Result<()> {
+        let bytes = own.len();
+        self.spread(rank, own, |rank| rank * bytes..(rank + 1) * bytes, out)
+    }
+
+    /// Fills `out` with what every rank has: `own` is this rank's part, and `part` tells where each one lies.
+    fn spread(
+        &mut self,
+        rank: usize,
+        own: &[u8],
+        part: impl Fn(usize) -> std::ops::Range<usize>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let (mut incoming, mut left) = (Vec::new(), out);
+        for other in 0..self.size() {
+            let (mine, rest) = left.split_at_mut(part(other).len());
+            left = rest;
+            if other == rank {
+                mine.copy_from_slice(own);
+            } else {
+                incoming.push(Incoming::of(other, Kind::Gather, mine));
+            }
+        }
+        let to = |rank| Outgoing::of(rank, Kind::Gather, own);
+        let mut outgoing: Vec<_> = self.others(rank).into_iter().map(to).collect();
+        self.exchange(&mut outgoing, &mut incoming)
+    }
+
+    fn others(&self, rank: usize) -> Vec<usize> {
+        (0..self.size()).filter(|other| *other != rank).collect()
+    }
+}

@@ -1,0 +1,235 @@
+//! Ranks of one group, each on a thread of its own.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mlx_ffi::distributed::{Group, Limits, Place};
+use mlx_ffi::{Array, Device, Dtype, Result, eval_all, ops, use_device};
+
+/// Addresses that were free a moment ago.
+fn addresses(size: usize) -> Vec<SocketAddr> {
+    let bind = |_| TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let listeners: Vec<TcpListener> = (0..size).map(bind).collect();
+    listeners.iter().map(|listener| listener.local_addr().expect("an address")).collect()
+}
+
+fn place(addresses: &[SocketAddr], rank: usize) -> Place {
+    let limits = Limits { meet: Duration::from_secs(20), answer: Duration::from_secs(20) };
+    Place { rank, addresses: addresses.to_vec(), digest: [7; 32], limits }
+}
+
+/// What each rank of a group computes, by rank.
+fn of_all<T: Send>(size: usize, compute: impl Fn(Group) -> T + Sync) -> Vec<T> {
+    let (addresses, compute) = (addresses(size), &compute);
+    thread::scope(|scope| {
+        let start = |rank| {
+            let place = place(&addresses, rank);
+            scope.spawn(move || {
+                use_device(Device::Cpu).expect("a CPU");
+                compute(Group::meet(&place).expect("all ranks come"))
+            })
+        };
+        let threads: Vec<_> = (0..size).map(start).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    })
+}
+
+/// Values of a rank that sum up without rounding.
+fn values(rank: usize, count: usize) -> Vec<f32> {
+    (0..count).map(|at| (at % 61) as f32 - 30.0 + 4.0 * rank as f32).collect()
+}
+
+#[test]
+fn sums_are_those_of_all_ranks_in_every_rank() {
+    for (size, count) in [(2, 1), (2, 70_001), (3, 5), (3, 40_001), (4, 100_003)] {
+        for dtype in [Dtype::F32, Dtype::F16, Dtype::Bf16] {
+            let expected: Vec<f32> = (0..count)
+                .map(|at| (0..size).map(|rank| values(rank, count)[at..][..1][0]).sum())
+                .take(200)
+                .collect();
+            let summed = of_all(size, |group| -> Result<Vec<f32>> {
+                let own = Array::from_f32(&values(group.rank(), count), &[count as i32])?;
+                let sum = group.all_sum(&ops::astype(&own, dtype)?)?;
+                assert_eq!((sum.dtype(), sum.shape()), (dtype, &[count as i32][..]));
+                ops::astype(&sum, Dtype::F32)?.to_vec_f32()
+            });
+            for sum in summed {
+                let sum = sum.expect("a sum");
+                assert_eq!(sum.len(), count);
+                assert_eq!(sum[..expected.len()], expected, "{size} ranks, {dtype:?}");
+                let last = (0..size).map(|rank| values(rank, count)[count - 1]).sum::<f32>();
+                assert_eq!(sum[count - 1], last);
+            }
+        }
+    }
+}
+
+#[test]
+fn rounded_sums_have_the_same_bits_in_every_rank() {
+    for count in [100, 30_000] {
+        let sums = of_all(3, |group| -> Result<Vec<u32>> {
+            let wave = |at: usize| ((at * (group.rank() + 2)) as f32 * 0.37).sin();
+            let own: Vec<f32> = (0..count).map(wave).collect();
+            let sum = group.all_sum(&Array::from_f32(&own, &[count as i32])?)?;
+            Ok(sum.to_vec_f32()?.into_iter().map(f32::to_bits).collect())
+        });
+        let sums: Vec<Vec<u32>> = sums.into_iter().map(|sum| sum.expect("a sum")).collect();
+        assert!(sums.iter().all(|sum| *sum == sums[0]));
+    }
+}
+
+#[test]
+fn what_ranks_have_is_gathered_handed_out_and_passed_on() {
+    let results = of_all(3, |group| -> Result<_> {
+        let rank = group.rank();
+        let own = Array::from_f32(&values(rank, 6), &[2, 3])?;
+        let gathered = group.all_gather(&own)?;
+        assert_eq!(gathered.shape(), [6, 3]);
+        let first = group.of_first(&own)?;
+        eval_all([&gathered, &first])?;
+        // From rank to rank, one more each time.
+        let passed = match rank {
+            0 => group.send(&own, 1)?,
+            _ => {
+                let got = group.receive(&[2, 3], Dtype::F32, rank - 1)?;
+                let more = ops::add(&got, &Array::scalar(1.0, Dtype::F32)?)?;
+                if rank == 1 { group.send(&more, 2)? } else { more }
+            }
+        };
+        Ok((gathered.to_vec_f32()?, first.to_vec_f32()?, passed.to_vec_f32()?))
+    });
+    let gathered: Vec<f32> = (0..3).flat_map(|rank| values(rank, 6)).collect();
+    for (rank, result) in results.into_iter().enumerate() {
+        let (all, first, passed) = result.expect("an exchange");
+        assert_eq!((all, first), (gathered.clone(), values(0, 6)));
+        let expected: Vec<f32> = values(0, 6).iter().map(|value| value + rank as f32).collect();
+        assert_eq!(passed, expected);
+    }
+}
+
+#[test]
+fn a_rank_that_leaves_is_an_error_of_all_others_at_once_and_from_then_on() {
+    let errors = of_all(3, |group| {
+        let own = || Array::from_f32(&[1.0, 2.0], &[2]).expect("values");
+        let sum = |group: &Group| group.all_sum(&own()).expect("an operation").to_vec_f32();
+        assert_eq!(sum(&group).expect("all are there"), [3.0, 6.0]);
+        if group.rank() == 1 {
+            return None;
+        }
+        let started = Instant::now();
+        // Several are under way when the rank leaves: none of them waits.
+        let both = [group.all_sum(&own()).expect("one"), group.all_sum(&own()).expect("one more")];
+        let error = eval_all(&both).expect_err("rank 1 has left").to_string();
+        let again = sum(&group).expect_err("it stays away").to_string();
+        assert!(started.elapsed() < Duration::from_secs(5));
+        Some((error, again))
+    });
+    for (rank, error) in errors.into_iter().enumerate() {
+        let Some((error, again)) = error else { continue };
+        assert!(error.contains("is lost"), "rank {rank}: {error}");
+        assert!(again.contains("is lost"), "rank {rank}: {again}");
+    }
+}
+
+#[test]
+fn a_rank_that_hangs_is_an_error_after_the_limit() {
+    let addresses = addresses(2);
+    let meet = |rank, answer| {
+        let limits = Limits { answer, ..Limits::default() };
+        Group::meet(&Place { limits, ..place(&addresses, rank) }).expect("both come")
+    };
+    thread::scope(|scope| {
+        let hanging = scope.spawn(|| meet(1, Duration::from_secs(20)));
+        use_device(Device::Cpu).expect("a CPU");
+        let group = meet(0, Duration::from_millis(300));
+        let other = hanging.join().expect("it is there");
+        let sum = group.all_sum(&Array::from_f32(&[1.0], &[1]).expect("a value")).expect("one");
+        let error = sum.eval().expect_err("it does not answer").to_string();
+        assert!(error.contains("rank 1") && error.contains("did not answer"), "{error}");
+        drop(other);
+    });
+}
+
+#[test]
+fn ranks_that_compute_different_things_say_so() {
+    let errors = of_all(2, |group| {
+        let count = 1 + group.rank();
+        let own = Array::from_f32(&vec![1.0; count], &[count as i32]).expect("values");
+        group.all_sum(&own).expect("an operation").eval().expect_err("other sizes").to_string()
+    });
+    assert!(errors.iter().any(|error| error.contains("computes something else")), "{errors:?}");
+    assert!(errors.iter().all(|error| error.contains("is lost")), "{errors:?}");
+}
+
+#[test]
+fn ranks_meet_only_with_all_others_of_their_group() {
+    let addresses = addresses(3);
+    let limits = Limits { meet: Duration::from_secs(2), ..Limits::default() };
+    let meet =
+        |place: Place| Group::meet(&place).map(|_| ()).expect_err("not all come").to_string();
+    thread::scope(|scope| {
+        let second = Place { limits, ..place(&addresses, 1) };
+        let second = scope.spawn(move || meet(second));
+        // Whoever is no rank is not waited for.
+        let stranger = scope.spawn(|| {
+            let call = || TcpStream::connect(addresses[0]).ok();
+            let socket = (0..100).find_map(|_| {
+                thread::sleep(Duration::from_millis(10));
+                call()
+            });
+            thread::sleep(Duration::from_secs(3));
+            drop(socket);
+        });
+        let first = meet(Place { limits, ..place(&addresses, 0) });
+        assert!(first.contains("[2]"), "{first}");
+        let second = second.join().expect("no panic");
+        assert!(second.contains("[2]") || second.contains("rank 0"), "{second}");
+        stranger.join().expect("no panic");
+    });
+}
+
+#[test]
+fn ranks_with_other_files_or_hosts_are_told_apart() {
+    let different = |change: fn(&mut Place)| {
+        let addresses = addresses(2);
+        let (first, mut second) = (place(&addresses, 0), place(&addresses, 1));
+        change(&mut second);
+        let meet = |place: Place| Group::meet(&place).expect_err("they do not fit").to_string();
+        thread::scope(|scope| {
+            let second = scope.spawn(|| meet(second));
+            [meet(first), second.join().expect("no panic")]
+        })
+    };
+    for error in different(|place| place.digest = [8; 32]) {
+        assert!(error.contains("other model files"), "{error}");
+    }
+    let [first, _] = different(|place| {
+        place.limits.meet = Duration::from_secs(1);
+        place.addresses.push(place.addresses[0]);
+    });
+    assert!(first.contains("one of 3"), "{first}");
+    let none = Place { rank: 2, ..place(&addresses(2), 0) };
+    assert!(Group::meet(&none).expect_err("no such rank").to_string().contains("none of 2"));
+}
+
+#[test]
+fn what_cannot_be_exchanged_is_refused_when_it_is_asked_for() {
+    let refused = of_all(2, |group| {
+        let whole = Array::from_u32(&[1], &[1]).expect("a value");
+        let scalar = Array::scalar(1.0, Dtype::F32).expect("a value");
+        let own = group.rank();
+        [
+            group.all_sum(&whole).map(|_| ()),
+            group.all_gather(&scalar).map(|_| ()),
+            group.send(&whole, own).map(|_| ()),
+            group.receive(&[1], Dtype::F32, 2).map(|_| ()),
+        ]
+        .map(|result| result.expect_err("refused").to_string())
+    });
+    for [sum, gather, send, receive] in refused {
+        assert!(sum.contains("floating-point"), "{sum}");
+        assert!(gather.contains("scalars"), "{gather}");
+        assert!(send.contains("another one") && receive.contains("another one"), "{receive}");
+    }
+}
