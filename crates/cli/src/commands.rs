@@ -23,7 +23,8 @@ mod setup;
 mod version;
 
 use crate::args::{Cli, Command};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
+use crate::ranks;
 
 /// Does what the command line asks.
 ///
@@ -33,6 +34,7 @@ pub fn run(cli: Cli) -> Result<()> {
     if cli.version {
         return version::run();
     }
+    check_ranks(cli.command.as_ref())?;
     match cli.command {
         // clap prints the help where nothing at all is asked.
         None => Ok(()),
@@ -56,5 +58,28 @@ pub fn run(cli: Cli) -> Result<()> {
         Some(Command::Setup(args)) => setup::run(&args),
         Some(Command::Completions { shell }) => completions::run(shell),
         Some(Command::Manual { folder }) => manual::run(&folder),
+    }
+}
+
+/// Refuses what several ranks cannot do together: each would do it by itself.
+fn check_ranks(command: Option<&Command>) -> Result<()> {
+    let refused = match command {
+        Some(Command::Chat(_)) => "chat",
+        Some(Command::Serve(_)) => "serve",
+        Some(Command::Classify(_)) => "classify",
+        Some(Command::Inspect(_)) => "inspect",
+        Some(Command::Image(_)) => "image",
+        Some(Command::Embed(_)) => "embed",
+        Some(Command::Rerank(_)) => "rerank",
+        Some(Command::Quantise(_)) => "quantise",
+        Some(Command::Pull(_)) => "pull",
+        Some(Command::Rm(_)) => "rm",
+        _ => return Ok(()),
+    };
+    match ranks::from_environment()? {
+        None => Ok(()),
+        Some(_) => Err(Failure::Usage(format!(
+            "`ml {refused}` does not run in several ranks; `ml generate` and `ml bench` do"
+        ))),
     }
 }

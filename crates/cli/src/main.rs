@@ -15,6 +15,7 @@ mod json;
 mod names;
 mod output;
 mod pictures;
+mod ranks;
 mod signals;
 mod source;
 mod streaming;

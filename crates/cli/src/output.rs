@@ -8,12 +8,16 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::failure::{Failure, Result};
+use crate::ranks;
 
-/// Writes `text` to stdout and flushes it.
+/// Writes `text` to stdout and flushes it. Of several ranks, the first one does.
 ///
 /// # Errors
 /// [`Failure::ClosedPipe`] when nobody reads any more.
 pub fn print(text: &str) -> Result<()> {
+    if ranks::other().is_some() {
+        return Ok(());
+    }
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::from_stdout)
 }
@@ -38,6 +42,12 @@ pub fn print_json(value: &impl Serialize) -> Result<()> {
 
 /// A line for the person on stderr. That stderr is closed is nobody's loss.
 pub fn note(text: impl Display) {
+    if ranks::other().is_none() {
+        line(text);
+    }
+}
+
+fn line(text: impl Display) {
     // Formatted first, so that two processes' lines do not mix within one line.
     let line = format!("{text}\n");
     let _ = io::stderr().write_all(line.as_bytes());
@@ -47,7 +57,13 @@ pub fn note(text: impl Display) {
 pub fn report(failure: &Failure) {
     match failure {
         Failure::ClosedPipe | Failure::Interrupted | Failure::Agent(_) | Failure::Unhealthy => {}
-        _ => note(format_args!("error: {}", one_line(&failure.to_string()))),
+        _ => {
+            let text = one_line(&failure.to_string());
+            match ranks::other() {
+                None => line(format_args!("error: {text}")),
+                Some(rank) => line(format_args!("rank {rank}: error: {text}")),
+            }
+        }
     }
 }
 
@@ -62,6 +78,9 @@ pub fn dim_note(text: impl Display) {
 
 /// Text on stderr as it is, without a line end; less prominent where stderr is a terminal that shows it.
 pub fn dim(text: &str) {
+    if ranks::other().is_some() {
+        return;
+    }
     let text = if styled() { format!("\x1b[2m{text}\x1b[0m") } else { text.to_owned() };
     let _ = io::stderr().write_all(text.as_bytes());
 }
@@ -81,7 +100,11 @@ impl Spinner {
     pub fn new(text: String) -> Self {
         let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}")
             .unwrap_or_else(|_| ProgressStyle::default_spinner());
-        let bar = ProgressBar::new_spinner().with_style(style).with_message(text);
+        let bar = match ranks::other() {
+            None => ProgressBar::new_spinner(),
+            Some(_) => ProgressBar::hidden(),
+        };
+        let bar = bar.with_style(style).with_message(text);
         bar.enable_steady_tick(Duration::from_millis(100));
         Spinner(bar)
     }

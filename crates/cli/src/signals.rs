@@ -44,6 +44,11 @@ impl Signals {
         self.interrupt.load(Ordering::Relaxed) || self.end.load(Ordering::Relaxed)
     }
 
+    /// Whether this process is to end.
+    pub fn ends(&self) -> bool {
+        self.end.load(Ordering::Relaxed)
+    }
+
     /// Waits for `process`, which is ended where this one is to end.
     ///
     /// # Errors
@@ -54,7 +59,7 @@ impl Signals {
             if let Some(status) = process.try_wait()? {
                 return Ok(status);
             }
-            if self.end.load(Ordering::Relaxed) && !told {
+            if self.ends() && !told {
                 terminate(&process);
                 told = true;
             }

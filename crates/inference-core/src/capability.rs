@@ -70,11 +70,13 @@ pub enum Feature {
     PrefillChunk,
     /// A choice of how many threads compute.
     Threads,
+    /// Several processes that compute one model together.
+    Ranks,
 }
 
 impl Feature {
     /// Every feature, so that a report can be complete.
-    pub const ALL: [Feature; 30] = [
+    pub const ALL: [Feature; 31] = [
         Feature::Chat,
         Feature::Classify,
         Feature::BatchGenerate,
@@ -105,6 +107,7 @@ impl Feature {
         Feature::MemoryLimit,
         Feature::PrefillChunk,
         Feature::Threads,
+        Feature::Ranks,
     ];
 
     /// The name that reports and error messages use.
@@ -140,6 +143,7 @@ impl Feature {
             Feature::MemoryLimit => "memory_limit",
             Feature::PrefillChunk => "prefill_chunk",
             Feature::Threads => "threads",
+            Feature::Ranks => "ranks",
         }
     }
 }
@@ -258,6 +262,7 @@ impl Capabilities {
             ("cache_limit", options.cache_limit.is_some(), Feature::MemoryLimit),
             ("prefill_chunk", options.prefill_chunk.is_some(), Feature::PrefillChunk),
             ("threads", options.threads.is_some(), Feature::Threads),
+            ("ranks", options.ranks.is_some(), Feature::Ranks),
         ];
         self.require_all(&asked)
     }

@@ -73,8 +73,8 @@ pub use message::{Message, Role};
 pub use metrics::{CacheMiss, EngineStatus, GenerateMetrics, LastMetrics, StepTimes};
 pub use model::{ModelInfo, SpecialToken, TextModel};
 pub use options::{
-    ChatOptions, ClassifyOptions, Constraint, Dtype, GenerateOptions, LoadOptions, ReasoningMarks,
-    Xtc,
+    ChatOptions, ClassifyOptions, Constraint, Dtype, GenerateOptions, LoadOptions, Ranks,
+    ReasoningMarks, Xtc,
 };
 pub use penalty::PenaltyScope;
 pub use picture_limits::{PictureLimits, PictureTokens};

@@ -1,6 +1,7 @@
 //! Options of a load and of a request: plain structs, unset is `None`, one `validate` each.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
 use std::ops::RangeBounds;
 use std::path::PathBuf;
@@ -84,6 +85,46 @@ pub struct LoadOptions {
     pub prefill_chunk: Option<usize>,
     /// Threads that compute on a CPU, for all models of the process; `None`: all that it has.
     pub threads: Option<usize>,
+    /// Compute the model together with other processes, each of which loads a part of it and is asked the same
+    /// in the same order; `None`: alone.
+    pub ranks: Option<Ranks>,
+}
+
+/// Which of the processes that compute a model together this one is, and where all of them are.
+///
+/// What they tell each other is neither encrypted nor authenticated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ranks {
+    /// Which one of `addresses` is this process, from 0.
+    pub rank: usize,
+    /// Where each process listens for the others. All have the same list.
+    pub addresses: Vec<SocketAddr>,
+}
+
+impl Ranks {
+    /// The most processes that compute a model together.
+    pub const MAX: usize = 64;
+
+    /// Checks the numbers.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] with what is wrong.
+    pub fn validate(&self) -> Result<()> {
+        let (rank, count) = (self.rank, self.addresses.len());
+        if !(2..=Self::MAX).contains(&count) {
+            let reason = format!("{count} addresses, expected 2 to {}", Self::MAX);
+            return Err(invalid("ranks", reason));
+        }
+        if rank >= count {
+            return Err(invalid("ranks", format!("rank {rank} is none of {count}")));
+        }
+        let twice = self.addresses.iter().enumerate();
+        let mut twice = twice.filter(|(at, address)| self.addresses[..*at].contains(address));
+        match twice.next() {
+            None => Ok(()),
+            Some((_, address)) => Err(invalid("ranks", format!("{address} is there twice"))),
+        }
+    }
 }
 
 impl LoadOptions {
@@ -125,7 +166,7 @@ impl LoadOptions {
         if self.memory_limit == Some(0) {
             return Err(invalid("memory_limit", "must be at least 1".into()));
         }
-        Ok(())
+        self.ranks.as_ref().map_or(Ok(()), Ranks::validate)
     }
 }
 

@@ -4,6 +4,7 @@ mod options;
 
 use inference_core::{Feature, GenerateOptions, LoadOptions, ModelInfo};
 use mlx_ffi::Dtype;
+use mlx_ffi::distributed::Group;
 
 use crate::cache::{StateSpec, Storage};
 use crate::config::Config;
@@ -53,12 +54,16 @@ pub(crate) fn config(files: &ModelFiles) -> Result<Config> {
         .map_err(|error| error.at(&files.folder()))
 }
 
-/// Loads the weights, on the thread that will use them.
+/// Loads the weights, on the thread that will use them: where there are ranks, those of this one.
 ///
 /// # Errors
 /// What does not fit, with the file or the folder.
-pub(crate) fn load(options: &EngineOptions, checkpoint: &Checkpoint) -> Result<LoadedModel> {
-    build(options, checkpoint, false)
+pub(crate) fn load(
+    options: &EngineOptions,
+    checkpoint: &Checkpoint,
+    group: Option<&Group>,
+) -> Result<LoadedModel> {
+    build(options, checkpoint, group, false)
 }
 
 /// Builds the model of empty stand-ins: all that can be wrong with names, shapes and types shows
@@ -66,19 +71,25 @@ pub(crate) fn load(options: &EngineOptions, checkpoint: &Checkpoint) -> Result<L
 ///
 /// # Errors
 /// As [`load`].
-pub(crate) fn describe(options: &EngineOptions, checkpoint: &Checkpoint) -> Result<LoadedModel> {
-    build(options, checkpoint, true)
+pub(crate) fn describe(
+    options: &EngineOptions,
+    checkpoint: &Checkpoint,
+    group: Option<&Group>,
+) -> Result<LoadedModel> {
+    build(options, checkpoint, group, true)
 }
 
 fn build(
     options: &EngineOptions,
     checkpoint: &Checkpoint,
+    group: Option<&Group>,
     only_describe: bool,
 ) -> Result<LoadedModel> {
     let EngineOptions { files, config, device, kernels, load, .. } = options;
     let at_folder = |error: Error| error.at(&files.folder());
     let dtype = load.dtype.map(mlx_dtype);
     let weights = Weights::of(checkpoint, config, dtype, *kernels, only_describe);
+    let weights = weights.with_ranks(group.cloned());
     let weights = match &load.adapter_path {
         None => weights,
         Some(folder) => weights.with_adapter(Adapter::open(folder)?),

@@ -9,8 +9,8 @@ use std::time::Instant;
 use inference_core::{
     AnswerReader, AttentionInspector, AttentionSnapshot, Capabilities, ChatOptions,
     ClassifyOptions, ClassifyResult, EngineStatus, Error, Feature, GenerateOptions, Generation,
-    InspectOptions, LabelScore, LastMetrics, Message, ModelInfo, Prompt, RenderedPrompt, Result,
-    Support, TextModel, Token,
+    InspectOptions, LabelScore, LastMetrics, LoadOptions, Message, ModelInfo, Prompt,
+    RenderedPrompt, Result, Support, TextModel, Token,
 };
 use inference_text::answer::{AnswerParser, Family, Tool};
 use inference_text::constraint::{self, Constraints};
@@ -108,9 +108,14 @@ impl MlxModel {
     ///
     /// # Errors
     /// An option that is not honoured; what is wrong with the files.
-    pub fn load(options: EngineOptions) -> Result<MlxModel> {
+    pub fn load(mut options: EngineOptions) -> Result<MlxModel> {
         let kernels = options.kernels;
-        capabilities(kernels, &[]).check_load(&options.load)?;
+        let of_ranks = refused_by_ranks(&options.load);
+        capabilities(kernels, &of_ranks).check_load(&options.load)?;
+        if options.load.ranks.is_some() {
+            // All ranks compute the same in the same order.
+            options.load.parallel_slots = Some(1);
+        }
         let model_type = model_type(&options)?;
         let files = options.files.clone();
         let meanwhile = || -> Result<_> {
@@ -118,7 +123,8 @@ impl MlxModel {
             Ok((text, SamplingDefaults::read(&files)?))
         };
         let config = options.config.clone();
-        let (engine, description, (text, defaults)) = Engine::start(options, meanwhile)?;
+        let (engine, mut description, (text, defaults)) = Engine::start(options, meanwhile)?;
+        description.refused.extend(of_ranks);
         let sight = text.sight(&description, &config, &files);
         let attention_layers = description.attention_layers.clone();
         let (info, capabilities) =
@@ -145,11 +151,13 @@ impl MlxModel {
     /// As [`load`](Self::load).
     pub fn describe(options: &EngineOptions) -> Result<(ModelInfo, Capabilities)> {
         let kernels = options.kernels;
-        capabilities(kernels, &[]).check_load(&options.load)?;
+        let of_ranks = refused_by_ranks(&options.load);
+        capabilities(kernels, &of_ranks).check_load(&options.load)?;
         let text = Text::read(&options.files, model_type(options)?).map_err(Error::from)?;
         SamplingDefaults::read(&options.files)?;
         let checkpoint = Checkpoint::open(&options.files)?;
-        let description = load::describe(options, &checkpoint)?.description;
+        let mut description = load::describe(options, &checkpoint, None)?.description;
+        description.refused.extend(of_ranks);
         let sight = text.sight(&description, &options.config, &options.files);
         Ok(text.complete(description, kernels, sight.as_ref().map_err(Clone::clone)))
     }
@@ -480,6 +488,9 @@ fn capabilities(kernels: Kernels, own: &[(Feature, String)]) -> Capabilities {
         Feature::Threads if kernels != Kernels::Cpu => {
             Some("MLX's own kernels choose their threads themselves; leave it unset")
         }
+        Feature::Ranks if kernels != Kernels::Cpu => {
+            Some("ranks compute together with our kernels for CPUs: take the backend `cpu`")
+        }
         _ => None,
     };
     let support = |feature| {
@@ -488,4 +499,22 @@ fn capabilities(kernels: Kernels, own: &[(Feature, String)]) -> Capabilities {
         reason.map_or(Support::Yes, |reason| Support::No(reason.to_owned()))
     };
     Capabilities::new(Feature::ALL.map(|feature| (feature, support(feature))).to_vec())
+}
+
+/// What a model does not do while several ranks compute it.
+fn refused_by_ranks(options: &LoadOptions) -> Vec<(Feature, String)> {
+    if options.ranks.is_none() {
+        return Vec::new();
+    }
+    let together = "ranks compute one request at a time, in one order";
+    let alone = "a rank has only some of the heads; load the model without ranks";
+    [
+        (Feature::ParallelSlots, together),
+        (Feature::BatchGenerate, together),
+        (Feature::InspectAttention, alone),
+        (Feature::Adapter, "an adapter is not split between ranks; load the model without ranks"),
+        (Feature::Images, "a tower of pictures is not split between ranks"),
+    ]
+    .map(|(feature, reason)| (feature, reason.to_owned()))
+    .to_vec()
 }

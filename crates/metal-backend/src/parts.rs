@@ -45,7 +45,7 @@ impl Model {
             settings.apply()?;
             let (device, kernels) = (Device::Cpu, Kernels::choose(Device::Cpu, &settings)?);
             let options = EngineOptions { files, config, device, kernels, load };
-            let loaded = load::load(&options, &checkpoint)?;
+            let loaded = load::load(&options, &checkpoint, None)?;
             Ok(Model { decoder: loaded.model, specs: loaded.specs, storage: loaded.storage })
         };
         read().map_err(Into::into)

@@ -11,6 +11,7 @@ mod layer_inputs;
 mod mamba;
 mod mixture;
 mod shared_expert;
+mod split;
 mod towers;
 
 use crate::config::Config;
@@ -18,8 +19,10 @@ use crate::error::{Error, Result};
 use crate::kernels::Activation;
 use crate::layers::{
     Block, Decoder, Ending, FeedForward, GateUp, Head, Mixer, Mlp, Residual, RmsNorm, Rope,
+    Together,
 };
-use crate::weights::{Linears, Weights};
+use crate::weights::{Cut, Linears, Weights};
+use split::{InnerNames, inner_of_rank};
 
 pub(crate) use attention::{AttentionParts, NormSpan, Values, sharing};
 pub(crate) use encoder::{EncoderSizes, scores};
@@ -234,6 +237,13 @@ impl Shape {
         bias: bool,
     ) -> Result<Mlp> {
         let hidden = self.hidden_size;
+        let of_rank = InnerNames { into: &[names.gate, names.up], both: &[], out: &[names.down] };
+        // How many values a sparse gate lets through depends on all of them.
+        let (w, inner) = &match activation {
+            Activation::SparseGelu { .. } => (w.clone(), inner),
+            _ => inner_of_rank(w, &of_rank, inner),
+        };
+        let inner = *inner;
         let gate_up = [(names.gate, inner), (names.up, inner)];
         let gate_up = match w.linears(gate_up, hidden, bias)? {
             Linears::Joined(both) => GateUp::Halves(both),
@@ -262,10 +272,12 @@ impl Shape {
     /// The gated feed-forward network under `w` whose `gate_up_proj` has both projections, one behind the
     /// other.
     pub fn fused_mlp(&self, w: &Weights, activation: Activation) -> Result<FeedForward> {
-        let (hidden, inner) = (self.hidden_size, self.intermediate_size);
-        let both = self.both_intermediate()?;
+        self.both_intermediate()?;
+        let of_rank = InnerNames { into: &[], both: &["gate_up_proj"], out: &["down_proj"] };
+        let (w, inner) = inner_of_rank(w, &of_rank, self.intermediate_size);
+        let hidden = self.hidden_size;
         Ok(FeedForward::from(Mlp {
-            gate_up: GateUp::Halves(w.linear("gate_up_proj", hidden, both, false)?),
+            gate_up: GateUp::Halves(w.linear("gate_up_proj", hidden, 2 * inner, false)?),
             down_proj: w.linear("down_proj", inner, hidden, false)?,
             activation,
             multipliers: None,
@@ -319,8 +331,17 @@ impl Shape {
             w.ignore(|name| name.starts_with(&copy));
             return Ok(Head::Tied);
         }
-        let linear = w.linear("lm_head", self.hidden_size, self.vocab_size, false)?;
-        Ok(Head::Own(linear))
+        // Every rank draws from all logits, so each has as many as the others.
+        let whole = self.vocab_size;
+        let group = w.ranks().filter(|group| whole % group.size() as i32 == 0);
+        let Some(group) = group else {
+            return Ok(Head::Own(w.linear("lm_head", self.hidden_size, whole, false)?));
+        };
+        let own = whole / group.size() as i32;
+        let first = own * group.rank() as i32;
+        let w = w.cut(vec![("lm_head", Cut::rows(whole, vec![first..first + own]))]);
+        let linear = w.linear("lm_head", self.hidden_size, own, false)?;
+        Ok(Head::Own(linear.together(Together::Gather(group.clone()))))
     }
 }
 

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::cpu::{Inputs, Outcome, operation};
-use crate::{Array, Dtype, Error, Result};
+use crate::{Array, Dtype, Error, Indices, Result};
 use exchange::{Incoming, Kind, Outgoing};
 use link::Links;
 
@@ -138,14 +138,27 @@ impl Group {
     /// # Errors
     /// A stream of the GPU.
     pub fn of_first(&self, x: &Array) -> Result<Array> {
-        self.exchanged(x, x.shape(), |inner, own, out| {
-            let mut links = inner.links();
-            if inner.rank != 0 {
-                return links.exchange(&mut [], &mut [Incoming::of(0, Kind::First, out)]);
-            }
-            out.copy_from_slice(own);
-            let to = |rank| Outgoing::of(rank, Kind::First, own);
-            links.exchange(&mut (1..inner.size).map(to).collect::<Vec<_>>(), &mut [])
+        self.exchanged(x, x.shape(), |inner, own, out| inner.links().of_first(inner.rank, own, out))
+    }
+
+    /// The indices of rank 0, in every rank. Those that reach further than this rank's fail the evaluation.
+    ///
+    /// # Errors
+    /// A stream of the GPU.
+    pub fn indices_of_first(&self, x: &Indices) -> Result<Indices> {
+        let below = x.below();
+        x.with(|array| {
+            self.exchanged(array, array.shape(), move |inner, own, out| {
+                inner.links().of_first(inner.rank, own, out)?;
+                let mut indices =
+                    out.as_chunks::<4>().0.iter().map(|bytes| u32::from_ne_bytes(*bytes));
+                match indices.find(|index| *index as usize >= below) {
+                    None => Ok(()),
+                    Some(index) => {
+                        Err(Error::new(format!("rank 0 sent the index {index} of {below} entries")))
+                    }
+                }
+            })
         })
     }
 
@@ -249,6 +262,16 @@ impl Links {
         let mut summed = vec![0; mine.len()];
         sum::sum(dtype, &terms, &mut summed);
         self.spread(rank, &summed, part, out)
+    }
+
+    /// Fills `out` with the `own` of rank 0.
+    fn of_first(&mut self, rank: usize, own: &[u8], out: &mut [u8]) -> Result<()> {
+        if rank != 0 {
+            return self.exchange(&mut [], &mut [Incoming::of(0, Kind::First, out)]);
+        }
+        out.copy_from_slice(own);
+        let to = |rank| Outgoing::of(rank, Kind::First, own);
+        self.exchange(&mut self.others(0).into_iter().map(to).collect::<Vec<_>>(), &mut [])
     }
 
     /// All ranks' `own`, one behind the other.

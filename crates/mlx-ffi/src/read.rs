@@ -50,6 +50,43 @@ impl Array {
         filled(shape, dtype, |memory| read_all(file, offset, memory, way))
     }
 
+    /// The array of `dtype` and `shape` whose values lie in the `segments` of `file`, in turn: each is where it
+    /// begins, and its bytes. Nothing else of the file is read.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); segments of more or fewer bytes than the array has; the type Bool.
+    pub fn read_segments(
+        file: &File,
+        segments: &[(u64, usize)],
+        shape: &[i32],
+        dtype: Dtype,
+    ) -> Result<Array> {
+        let bytes = bytes_of(shape, dtype)?;
+        let all = segments.iter().try_fold(0_usize, |all, (_, bytes)| all.checked_add(*bytes));
+        if all != Some(bytes) || dtype == Dtype::Bool {
+            return Err(Error::new(format!(
+                "segments of {all:?} bytes are no array of {dtype:?} and shape {shape:?}"
+            )));
+        }
+        let moves = cfg!(target_os = "linux") && Device::Gpu.is_available()?;
+        let way = if moves { Way::Copied } else { Way::Direct };
+        filled(shape, dtype, |memory| {
+            let mut pieces = Vec::with_capacity(segments.len());
+            let mut left = memory;
+            for (offset, bytes) in segments {
+                let (own, rest) = left.split_at_mut(*bytes);
+                left = rest;
+                pieces.extend(
+                    (0..)
+                        .zip(own.chunks_mut(PIECE))
+                        .map(|(number, piece)| (offset + number * PIECE as u64, piece)),
+                );
+            }
+            let most = pieces.len();
+            read_pieces(file, pieces.into_iter(), most, way)
+        })
+    }
+
     /// The rows of all `parts`, which are row-major and alike but for their first dimension, in turn.
     /// Several threads copy them, on a CPU.
     ///
@@ -138,22 +175,32 @@ fn filled(
 
 /// Fills `memory` from `file`.
 fn read_all(file: &File, offset: u64, memory: &mut [MaybeUninit<u8>], way: Way) -> io::Result<()> {
-    let threads = cores().clamp(*THREADS.start(), *THREADS.end()).min(memory.len().div_ceil(PIECE));
-    on_threads(threads, (0..).zip(memory.chunks_mut(PIECE)), || {
+    let count = memory.len().div_ceil(PIECE);
+    let pieces = (0..).zip(memory.chunks_mut(PIECE));
+    let pieces = pieces.map(|(number, piece)| (offset + number * PIECE as u64, piece));
+    read_pieces(file, pieces, count, way)
+}
+
+/// Fills pieces of at most [`PIECE`] bytes from `file`; each begins at an offset of its own. There are `count`.
+fn read_pieces<'a>(
+    file: &File,
+    pieces: impl Iterator<Item = (u64, &'a mut [MaybeUninit<u8>])> + Send,
+    count: usize,
+    way: Way,
+) -> io::Result<()> {
+    let threads = cores().clamp(*THREADS.start(), *THREADS.end()).min(count);
+    on_threads(threads, pieces, || {
         let mut buffer = match way {
             Way::Direct => Vec::new(),
             Way::Copied => vec![MaybeUninit::uninit(); PIECE],
         };
-        move |(number, piece): (u64, &mut [MaybeUninit<u8>])| {
-            let from = offset + number * PIECE as u64;
-            match way {
-                Way::Direct => read_piece(file, from, piece),
-                Way::Copied => {
-                    let buffer = &mut buffer[..piece.len()];
-                    read_piece(file, from, buffer)?;
-                    piece.copy_from_slice(buffer);
-                    Ok(())
-                }
+        move |(from, piece): (u64, &mut [MaybeUninit<u8>])| match way {
+            Way::Direct => read_piece(file, from, piece),
+            Way::Copied => {
+                let buffer = &mut buffer[..piece.len()];
+                read_piece(file, from, buffer)?;
+                piece.copy_from_slice(buffer);
+                Ok(())
             }
         }
     })

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mlx_ffi::distributed::{Group, Limits, Place};
-use mlx_ffi::{Array, Device, Dtype, Result, eval_all, ops, use_device};
+use mlx_ffi::{Array, Device, Dtype, Indices, Result, eval_all, ops, use_device};
 
 /// Addresses that were free a moment ago.
 fn addresses(size: usize) -> Vec<SocketAddr> {
@@ -130,6 +130,45 @@ fn a_rank_that_leaves_is_an_error_of_all_others_at_once_and_from_then_on() {
         assert!(error.contains("is lost"), "rank {rank}: {error}");
         assert!(again.contains("is lost"), "rank {rank}: {again}");
     }
+}
+
+#[test]
+fn indices_of_a_rank_that_is_lost_stay_in_bounds() {
+    of_all(2, |group| {
+        if group.rank() == 0 {
+            return;
+        }
+        let rows = Array::from_f32(&values(1, 4096), &[64, 64]).expect("values");
+        let own = Indices::from_u32(&[63], &[1]).expect("an index");
+        // Memory with other contents than zeros, for the indices to lie in.
+        for value in [1e30, 3e30, 7e30] {
+            let other = Array::from_f32(&[value], &[1]).expect("a value");
+            ops::add(&other, &other).expect("a sum").eval().expect("a sum");
+        }
+        for _ in 0..50 {
+            let chosen = group.indices_of_first(&own).expect("an operation");
+            let taken = ops::take(&rows, &chosen, 0).expect("a row");
+            assert!(taken.eval().expect_err("rank 0 has left").to_string().contains("is lost"));
+        }
+    });
+}
+
+#[test]
+fn indices_are_those_of_the_first_rank_and_fit_every_rank() {
+    let found = of_all(3, |group| {
+        let own = [9 + group.rank() as u32, 4];
+        let indices = Indices::from_u32(&own, &[2]).expect("indices");
+        group.indices_of_first(&indices).expect("an operation").to_vec_u32().expect("indices")
+    });
+    assert_eq!(found, [[9, 4]; 3]);
+    let errors = of_all(2, |group| {
+        let own = [9 - 3 * group.rank() as u32];
+        let indices = Indices::from_u32(&own, &[1]).expect("indices");
+        group.indices_of_first(&indices).expect("an operation").to_vec_u32().err()
+    });
+    assert!(errors[0].is_none());
+    let error = errors[1].as_ref().expect("9 is none of 7").to_string();
+    assert!(error.contains("index 9 of 7"), "{error}");
 }
 
 #[test]

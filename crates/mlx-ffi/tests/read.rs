@@ -35,6 +35,32 @@ fn values_of_any_size_and_place_are_those_of_the_file() {
 }
 
 #[test]
+fn segments_are_read_in_turn_and_nothing_else() {
+    let (file, data) = file(5 << 20);
+    let segments = [(7, 3), (2 << 20, 2 << 20), (0, 1), (100, 4)];
+    let bytes: usize = segments.iter().map(|(_, bytes)| bytes).sum();
+    let array = Array::read_segments(&file, &segments, &[bytes as i32 / 4, 4], Dtype::U8).unwrap();
+    let expected: Vec<u8> = segments
+        .iter()
+        .flat_map(|(start, bytes)| &data[*start as usize..*start as usize + bytes])
+        .copied()
+        .collect();
+    let words = Array::from_bytes(&expected, &[bytes as i32 / 4], Dtype::U32).unwrap();
+    let found = Array::read_segments(&file, &segments, &[bytes as i32 / 4], Dtype::U32).unwrap();
+    assert_eq!(array.shape(), [bytes as i32 / 4, 4]);
+    assert!(found.to_vec_u32().unwrap() == words.to_vec_u32().unwrap());
+    for (segments, shape, dtype, reason) in [
+        (&[(0, 4)][..], 2, Dtype::U32, "segments"),
+        (&[(5 << 20, 4)], 1, Dtype::U32, "ends early"),
+        (&[(0, 1)], 1, Dtype::Bool, "segments"),
+        (&[(0, usize::MAX), (0, 2)], 1, Dtype::U8, "segments"),
+    ] {
+        let error = Array::read_segments(&file, segments, &[shape], dtype).unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
+#[test]
 fn what_a_file_does_not_hold_is_an_error() {
     let (file, _) = file(9 << 20);
     for (offset, shape) in [(1, [9 << 20]), (10 << 20, [1]), ((9 << 20) - 1, [2])] {

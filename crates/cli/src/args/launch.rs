@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::values;
+
 /// Programs that read, write and run on behalf of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Agent {
@@ -26,11 +28,17 @@ Examples:
   ml launch claude --model mlx-community/Qwen3-0.6B-4bit
   ml launch codex --url http://127.0.0.1:8080
   ml launch codex -- exec 'What does this repository do?'
-  ml launch claude -- -p 'What does this repository do?'")]
+  ml launch claude -- -p 'What does this repository do?'
+  ml launch -n 2 -- generate --model ~/models/Qwen3-0.6B 'Tell me a story about a fox'")]
 pub struct LaunchArgs {
     /// The agent
-    #[arg(value_name = "AGENT", value_enum)]
-    pub agent: Agent,
+    #[arg(value_name = "AGENT", value_enum, required_unless_present = "ranks")]
+    pub agent: Option<Agent>,
+    /// Run the command of `ml` behind `--` in N processes that compute its model together, on this host's
+    /// CPU: `generate` or `bench`
+    #[arg(short = 'n', long, value_name = "N", value_parser = values::ranks,
+          conflicts_with_all = ["agent", "url", "model", "model_name"])]
+    pub ranks: Option<usize>,
     /// Talk to the server at this address
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     pub url: String,
@@ -40,7 +48,7 @@ pub struct LaunchArgs {
     /// The model's name on the server [default: the first that the server lists]
     #[arg(long, value_name = "NAME")]
     pub model_name: Option<String>,
-    /// What the agent is given as arguments
+    /// What the agent is given as arguments, or what runs in several processes
     #[arg(last = true, value_name = "ARGUMENT")]
     pub arguments: Vec<OsString>,
 }

@@ -9,6 +9,7 @@ use super::values;
 use crate::bytes;
 use crate::failure::Result;
 use crate::names;
+use crate::ranks;
 
 /// Which model, and how it is loaded.
 #[derive(Args, Clone, Debug, Default)]
@@ -50,7 +51,8 @@ pub struct HowArgs {
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pub prefill_chunk: Option<usize>,
     /// Compute with N threads, at most 1024, where the backend runs on a CPU [default: all cores]
-    #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true,
+          env = "ML_THREADS")]
     pub threads: Option<usize>,
     /// Bytes for weights, caches and activations together, such as 16GiB [default: the device's]
     #[arg(long, value_name = "BYTES", value_parser = bytes::parse, allow_hyphen_values = true)]
@@ -84,7 +86,7 @@ impl HowArgs {
     /// The contract's options, checked.
     ///
     /// # Errors
-    /// The first option out of its range, and an adapter that is not in the cache.
+    /// The first option out of its range, an adapter that is not in the cache, and ranks that cannot be read.
     pub fn options(&self) -> Result<LoadOptions> {
         let options = LoadOptions {
             backend: self.backend.clone(),
@@ -101,6 +103,7 @@ impl HowArgs {
             cache_limit: self.cache_limit,
             prefill_chunk: self.prefill_chunk,
             threads: self.threads,
+            ranks: ranks::from_environment()?,
             ..LoadOptions::default()
         };
         options.validate()?;

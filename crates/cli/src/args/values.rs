@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use inference_core::{Dtype, PenaltyScope, Value};
+use inference_core::{Dtype, PenaltyScope, Ranks, Value};
 
 /// A year is longer than any generation, and no clock overflows on it.
 const LONGEST: f64 = 31_536_000.0;
@@ -18,6 +18,13 @@ pub fn connections(text: &str) -> Result<usize, String> {
     let count = count(text)?;
     let expected = || "expected a whole number from 1 to 64".to_owned();
     (1..=64).contains(&count).then_some(count).ok_or_else(expected)
+}
+
+/// How many processes compute a model together.
+pub fn ranks(text: &str) -> Result<usize, String> {
+    let (count, most) = (count(text)?, Ranks::MAX);
+    let expected = || format!("expected a whole number from 2 to {most}");
+    (2..=most).contains(&count).then_some(count).ok_or_else(expected)
 }
 
 /// A seed or another whole number of 64 bits.

@@ -1,6 +1,7 @@
-//! `ml launch`: an agent that others wrote, on a server of this program.
+//! `ml launch`: an agent that others wrote, on a server of this program, or a command in several processes.
 
 mod agents;
+mod ranks;
 mod server;
 
 use std::ffi::OsString;
@@ -11,7 +12,7 @@ use std::process::{Command, ExitStatus};
 
 use signal_hook::consts::SIGINT;
 
-use crate::args::LaunchArgs;
+use crate::args::{Agent, LaunchArgs};
 use crate::failure::{Failure, Result};
 use crate::output::note;
 use crate::signals::Signals;
@@ -24,12 +25,21 @@ const API_KEY: &str = "ML_LAUNCH_API_KEY";
 /// Tokens of the context below which agents are of little use: so many they send before a question.
 const LITTLE: u64 = 32 << 10;
 
-/// Starts the agent; this process becomes it, or ends as it ends.
+/// Starts the agent, and becomes it or ends as it ends; or the processes that compute a model together.
 ///
 /// # Errors
 /// The agent is not installed, or there is no such server or model.
 pub fn run(args: &LaunchArgs) -> Result<()> {
-    let (program, package) = agents::program(args.agent);
+    match (args.ranks, args.agent) {
+        (Some(count), _) => ended(ranks::run(count, &args.arguments)?),
+        (None, Some(agent)) => launch(agent, args),
+        // clap asks for one of them.
+        (None, None) => Ok(()),
+    }
+}
+
+fn launch(agent: Agent, args: &LaunchArgs) -> Result<()> {
+    let (program, package) = agents::program(agent);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let program = find(program, &path).ok_or_else(|| {
         let place = format!("`{program}` is not installed: npm install -g {package}");
@@ -39,25 +49,31 @@ pub fn run(args: &LaunchArgs) -> Result<()> {
     let Some(model) = &args.model else {
         let served = Served::at(&args.url, key.as_deref(), args.model_name.as_deref())?;
         // Only where it fails does this return.
-        return Err(not_started(&program, command(args, &program, &served, key).exec()));
+        return Err(not_started(&program, command(agent, args, &program, &served, key).exec()));
     };
     let signals = Signals::install()?;
     let server = Server::start(model, args.model_name.as_deref(), &signals)?;
     let served = Served::at(server.url(), None, None)?;
-    let agent = command(args, &program, &served, None).spawn();
+    let agent = command(agent, args, &program, &served, None).spawn();
     let status = signals.wait(agent.map_err(|error| not_started(&program, error))?);
     drop(server);
     ended(status.map_err(|error| not_started(&program, error))?)
 }
 
-fn command(args: &LaunchArgs, program: &Path, served: &Served, key: Option<String>) -> Command {
+fn command(
+    agent: Agent,
+    args: &LaunchArgs,
+    program: &Path,
+    served: &Served,
+    key: Option<String>,
+) -> Command {
     if served.context > 0 && served.context < LITTLE {
         note(format_args!(
             "the context of {} holds {} tokens, and agents send more than {LITTLE} before long",
             served.model, served.context
         ));
     }
-    let Setup { variables, removed, arguments } = agents::setup(args.agent, served, key.as_deref());
+    let Setup { variables, removed, arguments } = agents::setup(agent, served, key.as_deref());
     let mut command = Command::new(program);
     command.env_remove(API_KEY).envs(variables);
     for name in removed {

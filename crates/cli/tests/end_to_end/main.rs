@@ -19,6 +19,7 @@ mod load;
 mod models;
 mod pictures;
 mod quantise;
+mod ranks;
 mod serve;
 mod setup;
 mod several;

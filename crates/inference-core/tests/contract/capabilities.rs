@@ -106,6 +106,10 @@ fn each_option_of_a_load_is_refused_by_its_own_name() {
         ("cache_limit", Feature::MemoryLimit, |o| o.cache_limit = Some(0)),
         ("prefill_chunk", Feature::PrefillChunk, |o| o.prefill_chunk = Some(1)),
         ("threads", Feature::Threads, |o| o.threads = Some(1)),
+        ("ranks", Feature::Ranks, |o| {
+            let addresses = vec![([127, 0, 0, 1], 1).into(), ([127, 0, 0, 1], 2).into()];
+            o.ranks = Some(Ranks { rank: 0, addresses });
+        }),
     ];
     for (name, feature, set) in options {
         let mut options = LoadOptions::default();

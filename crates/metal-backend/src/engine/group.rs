@@ -209,7 +209,7 @@ impl Group {
         let mut next = None;
         match &logits {
             Some(logits) if looks_ahead => {
-                let drawn = self.draw(logits)?;
+                let drawn = self.draw(served, logits)?;
                 clock.lap(Part::Sample);
                 async_eval(drawn.draws.arrays())?;
                 next = Some(drawn);
@@ -264,7 +264,7 @@ impl Group {
         }
         if let (None, Some(logits)) = (&next, logits) {
             clock.lap(Part::Rest);
-            let drawn = self.draw(&logits)?;
+            let drawn = self.draw(served, &logits)?;
             clock.lap(Part::Sample);
             async_eval(drawn.draws.arrays())?;
             clock.lap(Part::Encode);
@@ -313,14 +313,19 @@ impl Group {
     }
 
     /// Draws for all rows from the logits of all slots, `[slots, vocab_size]`.
-    fn draw(&mut self, logits: &Array) -> Result<Drawn> {
+    fn draw(&mut self, served: &Served, logits: &Array) -> Result<Drawn> {
         let own = match self.rows.len() == self.caches.slots() {
             true => logits.share()?,
             false => take_rows(logits, &self.slots)?,
         };
         let mut samplers: Vec<&mut Sampler> =
             self.rows.iter_mut().map(|row| &mut row.sampler).collect();
-        Ok(Drawn::new(Draws::new(&mut samplers, &own, &mut self.drawer)?, &self.slots))
+        let draws = Draws::new(&mut samplers, &own, &mut self.drawer)?;
+        let draws = match &served.group {
+            None => draws,
+            Some(ranks) => Draws { ids: ranks.indices_of_first(&draws.ids)?, ..draws },
+        };
+        Ok(Drawn::new(draws, &self.slots))
     }
 
     /// Waits for the draws and hands their tokens over. Returns the indices of the rows that leave,

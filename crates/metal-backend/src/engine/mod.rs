@@ -19,6 +19,7 @@ mod pass;
 mod plan;
 mod prefill;
 mod prompt_logprobs;
+mod ranks;
 mod row;
 mod scheduler;
 mod served;

@@ -1,6 +1,7 @@
 //! A loaded model with what every request needs to know.
 
 use mlx_ffi::Device;
+use mlx_ffi::distributed::Group;
 
 use super::features::Features;
 use super::memory::Budget;
@@ -25,6 +26,8 @@ pub(super) struct Served {
     pub keeps_slots: bool,
     /// Whose kernels compute.
     pub kernels: Kernels,
+    /// The ranks that compute together; they go on with what the first one draws.
+    pub group: Option<Group>,
     pub device: Device,
     /// What was seen last.
     pub features: Features,

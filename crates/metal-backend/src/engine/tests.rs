@@ -199,6 +199,7 @@ fn rows_take_the_slots_of_others_and_say_what_they_say_alone() {
     let budget = Budget::new(&model, (&specs, storage), dtype_size, Device::Cpu, sizes);
     let context_length = description.info.context_length;
     let mut served = Served {
+        group: None,
         features: super::features::Features::new(),
         device: Device::Cpu,
         specs,

@@ -12,6 +12,7 @@ use super::device::{self, out_of_memory};
 use super::features::Features;
 use super::job::Command;
 use super::memory::Budget;
+use super::ranks;
 use super::scheduler::Scheduler;
 use super::served::{Served, ServedEnd};
 use super::shared::Shared;
@@ -107,7 +108,9 @@ fn load_model(
     let limit = options.load.memory_limit.unwrap_or(device_limit).min(device_limit);
     device::bound(options.device, limit, options.load.cache_limit)?;
     let checkpoint = Checkpoint::open(&options.files)?.unless(is_unwanted);
-    let needed = load::describe(options, &checkpoint)?.description.info.weight_bytes;
+    let group = ranks::meet(options, &checkpoint)?;
+    let described = load::describe(options, &checkpoint, group.as_ref())?;
+    let needed = described.description.info.weight_bytes;
     let available = limit.saturating_sub(memory::active()? as u64);
     if needed > available {
         return Err(Error::Memory {
@@ -119,7 +122,7 @@ fn load_model(
         .into());
     }
     let LoadedModel { model, specs, storage, description, dtype_size } =
-        load::load(options, &checkpoint)?;
+        load::load(options, &checkpoint, group.as_ref())?;
     memory::give_back()?;
     let default_chunk = default_chunk(options.device);
     let chunk = options.load.prefill_chunk.unwrap_or(default_chunk).min(MAX_CHUNK);
@@ -139,6 +142,7 @@ fn load_model(
         alone: options.load.batch_invariant,
         keeps_slots: options.kernels.is_on_cuda(),
         kernels: options.kernels,
+        group,
         model,
     };
     Ok((served, description))

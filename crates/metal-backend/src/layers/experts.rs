@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Dtype, Indices, Result, cuda, ops};
 
-use super::{ExpertLora, Weight, Workspace};
+use super::{ExpertLora, Together, Weight, Workspace};
 use crate::kernels::{Kernels, Matrix, Order};
 
 /// `x w[e]ᵀ + b[e]` with the matrix of expert `e`.
@@ -13,17 +13,28 @@ pub(crate) struct ExpertLinear {
     /// `[experts, out]`.
     bias: Option<Array>,
     lora: Option<Box<ExpertLora>>,
+    together: Together,
 }
 
 impl ExpertLinear {
     /// Projections by `weight`, `[experts, out, in]`, and `bias`, `[experts, out]`.
     pub fn new(weight: Weight, bias: Option<Array>) -> Self {
-        ExpertLinear { weight, bias, lora: None }
+        ExpertLinear { weight, bias, lora: None, together: Together::Nothing }
     }
 
     /// The layer with an adapter, where there is one.
     pub fn with_lora(self, lora: Option<ExpertLora>) -> Self {
         ExpertLinear { lora: lora.map(Box::new), ..self }
+    }
+
+    /// The layer where it is a part of one that ranks compute together.
+    pub fn together(self, together: Together) -> Self {
+        ExpertLinear { together, ..self }
+    }
+
+    /// What was made of its results, linearly, in this rank, as that of all.
+    pub fn all(&self, y: Array) -> Result<Array> {
+        self.together.all(y)
     }
 
     /// `x`, `[t, 1 or e, in]`, by the experts that `indices`, `[t, e]`, name: `[t, e, out]`.

@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Dtype, Result};
 
-use super::{Fusion, Lora, Weight, Workspace};
+use super::{Fusion, Lora, Together, Weight, Workspace};
 use crate::kernels::{Activation, GemvFusion};
 
 /// `x wᵀ + b`, and what an adapter adds.
@@ -12,17 +12,23 @@ pub(crate) struct Linear {
     /// `[out]`.
     bias: Option<Array>,
     lora: Option<Lora>,
+    together: Together,
 }
 
 impl Linear {
     /// A projection by `weight`, `[out, in]`, and `bias`, `[out]`.
     pub fn new(weight: Weight, bias: Option<Array>) -> Self {
-        Linear { weight, bias, lora: None }
+        Linear { weight, bias, lora: None, together: Together::Nothing }
     }
 
     /// The layer with an adapter, where there is one.
     pub fn with_lora(self, lora: Option<Lora>) -> Self {
         Linear { lora, ..self }
+    }
+
+    /// The layer where it is a part of one that ranks compute together. A bias is that of all of it.
+    pub fn together(self, together: Together) -> Self {
+        Linear { together, ..self }
     }
 
     /// Its matrix.
@@ -64,7 +70,7 @@ impl Linear {
         gate: Option<Activation>,
         fusion: Fusion<'_>,
     ) -> Option<Result<Array>> {
-        if self.lora.is_some() {
+        if self.lora.is_some() || !self.together.is_nothing() {
             return None;
         }
         let (row, gemv) = fusion.of_gemv(x)?;
@@ -79,10 +85,17 @@ impl Linear {
 
     /// `[…, in]` to `[…, out]`.
     pub fn forward(&self, x: &Array) -> Result<Array> {
-        let y = self.weight.project_biased(x, self.bias.as_ref())?;
-        match &self.lora {
+        // The bias is added once, not by each rank.
+        let sums = matches!(self.together, Together::Sum(_));
+        let y = self.weight.project_biased(x, self.bias.as_ref().filter(|_| !sums))?;
+        let y = match &self.lora {
+            None => y,
+            Some(lora) => lora.project(x, &y)?,
+        };
+        let y = self.together.all(y)?;
+        match self.bias.as_ref().filter(|_| sums) {
             None => Ok(y),
-            Some(lora) => lora.project(x, &y),
+            Some(bias) => self.weight.kernels.sum(&y, bias),
         }
     }
 }

@@ -43,6 +43,7 @@ mod step_offsets;
 mod streams;
 mod text_encoder;
 mod texts;
+mod together;
 mod tower;
 mod weight;
 mod within_texts;
@@ -91,6 +92,7 @@ pub(crate) use side_by_side::{Multipliers, SideBySide};
 pub(crate) use streams::Streams;
 pub(crate) use text_encoder::{ClassHead, ClassOf, TextEncoder};
 pub(crate) use texts::Texts;
+pub(crate) use together::Together;
 pub(crate) use tower::{
     Axes, ClippedLinear, Entry, Exit, Look, Merger, Network, PatchPositions, QkvLinears, Tower,
     TowerAttention, TowerBlock, TowerNorm, TowerRope,

@@ -141,7 +141,7 @@ impl Moe {
             self.experts(&ops::expand_dims(&x, 1)?, &indices, Order::Any)?
         };
         let y = ops::sum(&ops::multiply(&y, &ops::expand_dims(&weights, -1)?)?, 1, false)?;
-        ops::reshape(&y, &[b, l, size])
+        ops::reshape(&self.down_proj.all(y)?, &[b, l, size])
     }
 
     /// `x`, `[t, 1, hidden_size]`, by the experts `indices`, `[t, e]`: `[t, e, hidden_size]`.

@@ -30,7 +30,7 @@ fn distances(name: &str, kernels: Kernels) -> Vec<(String, f32)> {
     let checkpoint = Checkpoint::open(&files).expect("weights");
     let device = Device::Cpu;
     let options = EngineOptions { files, config, device, kernels, load: load_options };
-    let loaded = load(&options, &checkpoint).expect("it loads");
+    let loaded = load(&options, &checkpoint, None).expect("it loads");
     assert_eq!(loaded.description.info.unused_parts, Vec::<String>::new(), "{name}");
     let tower = loaded.model.tower.expect("a tower");
     let golden = fs::read(root().join(format!("golden/{name}.safetensors"))).expect("a golden");

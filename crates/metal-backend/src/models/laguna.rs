@@ -35,6 +35,8 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
             o_bias: bias,
             qk_norms: NormSpan::Head,
             window: windows[index],
+            // The gate of its output is one for all heads.
+            is_whole: true,
             ..AttentionParts::PLAIN
         };
         let rope = &ropes[usize::from(windows[index].is_some())];

@@ -35,6 +35,8 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
             qkv_bias: bias,
             o_bias: bias,
             window: windows[index],
+            // The gate of its output is one for all heads.
+            is_whole: true,
             ..AttentionParts::PLAIN
         };
         let norm = || attn.plain_rms_norm(shape.head_dim, eps);

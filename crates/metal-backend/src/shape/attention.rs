@@ -42,6 +42,8 @@ pub(crate) struct AttentionParts {
     pub position_scale: Option<PositionScale>,
     /// What becomes of the values of each head.
     pub values: Values,
+    /// Whether every rank computes all heads: the layer has matrices that do not know of ranks.
+    pub is_whole: bool,
     /// Whose keys and values are seen. Who borrows them has `q_proj` and the queries' norm alone.
     pub sharing: Sharing,
 }
@@ -88,12 +90,27 @@ impl AttentionParts {
         output_gate: false,
         position_scale: None,
         values: Values::Plain,
+        is_whole: false,
         sharing: Sharing::Own,
     };
 }
 impl Shape {
-    /// The attention layer under `w`; without `rope`, one that does not see positions.
+    /// The attention layer under `w`; without `rope`, one that does not see positions. It has the heads that
+    /// this rank computes.
     pub fn attention(
+        &self,
+        w: &Weights,
+        rope: Option<&RopeConfig>,
+        parts: AttentionParts,
+    ) -> Result<Attention> {
+        match self.heads_of_rank(w, &parts) {
+            None => self.attention_of_all(w, rope, parts),
+            Some(own) => own.shape(self).attention_of_all(&own.cut(w, self, &parts), rope, parts),
+        }
+    }
+
+    /// The attention layer under `w` with all heads.
+    fn attention_of_all(
         &self,
         w: &Weights,
         rope: Option<&RopeConfig>,

@@ -1,5 +1,6 @@
 //! How many experts a mixture has.
 
+use super::split::{InnerNames, inner_of_rank};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::layers::{Decoder, ExpertGroups, ExpertLinear, GateUp};
@@ -81,6 +82,13 @@ impl Experts {
         names: ExpertNames,
         [hidden, inner]: [i32; 2],
     ) -> Result<(GateUp<ExpertLinear>, ExpertLinear)> {
+        let of_rank = InnerNames {
+            into: &[names.gate, names.up, "gate_proj", "up_proj"],
+            both: &["gate_up_proj", "input_linear"],
+            out: &[names.down, "down_proj", "output_linear"],
+        };
+        let (w, inner) = &inner_of_rank(w, &of_rank, inner);
+        let inner = *inner;
         let fused = [
             ["experts.gate_up_proj", "experts.down_proj"],
             ["input_linear.weight", "output_linear.weight"],
@@ -119,6 +127,10 @@ impl Experts {
         w: &Weights,
         [hidden, inner]: [i32; 2],
     ) -> Result<(ExpertLinear, ExpertLinear)> {
+        let of_rank =
+            InnerNames { into: &["up_proj", "fc1"], both: &[], out: &["down_proj", "fc2"] };
+        let (w, inner) = &inner_of_rank(w, &of_rank, inner);
+        let inner = *inner;
         let linear = |own: &str, name: &str, input, output| {
             let (shape, fused) = ([self.count, output, input], format!("experts.{own}"));
             if w.has(&fused) {

@@ -2,10 +2,13 @@
 
 mod adapter;
 mod adapter_config;
+mod cut;
+mod digest;
 mod random;
 mod source;
 mod tensors;
 
 pub(crate) use adapter::Adapter;
+pub(crate) use cut::{Cut, share};
 pub(crate) use source::{Checkpoint, TensorHeader};
 pub(crate) use tensors::{Fp8Scales, Linears, Totals, Weights};

@@ -12,6 +12,7 @@ use mlx_ffi::{Array, Dtype};
 use safetensors::SafeTensors;
 use safetensors::tensor::Metadata;
 
+use super::cut::Part;
 use super::random;
 use crate::error::{Error, Result, load};
 use crate::files::ModelFiles;
@@ -30,15 +31,34 @@ pub(crate) struct TensorHeader {
     pub shape: Vec<i32>,
     /// The file that holds it.
     file: String,
-    /// Where in the file.
+    /// Where in the file all of it is.
     bytes: Range<u64>,
+    /// What is read, of `shape` then, where that is not all.
+    pub(super) part: Option<Part>,
 }
 
 impl TensorHeader {
     /// One that lies in no file.
     pub fn of(shape: &[i32], dtype: Dtype) -> TensorHeader {
         let (file, is_fp8) = (String::new(), false);
-        TensorHeader { dtype, is_fp8, shape: shape.to_vec(), file, bytes: 0..0 }
+        TensorHeader { dtype, is_fp8, shape: shape.to_vec(), file, bytes: 0..0, part: None }
+    }
+
+    /// Its first bytes alone, as words: at most `most` of them.
+    pub fn first_words(&self, most: i32) -> TensorHeader {
+        let words = ((self.bytes.end - self.bytes.start) / 4).min(most as u64);
+        TensorHeader { dtype: Dtype::U32, shape: vec![words as i32], ..self.clone() }
+    }
+
+    /// `part` of it, which is of `shape`.
+    pub fn with_part(self, shape: &[i32], part: Option<Part>) -> TensorHeader {
+        TensorHeader { shape: shape.to_vec(), part, ..self }
+    }
+
+    /// All of it, where only a part was to be read.
+    pub fn whole(&self) -> TensorHeader {
+        let shape = self.part.as_ref().map_or(&self.shape, |part| &part.whole).clone();
+        TensorHeader { shape, part: None, ..self.clone() }
     }
 
     /// Bytes in memory, held as `dtype` where it is given.
@@ -159,19 +179,30 @@ impl ModelFiles {
     /// # Errors
     /// A file that cannot be read, or that changed since its header was read.
     pub fn read_tensor(&self, tensor: &TensorHeader) -> Result<Array> {
-        let TensorHeader { dtype, shape, file, bytes, .. } = tensor;
+        let TensorHeader { dtype, shape, file, bytes, part, .. } = tensor;
         let path = self.path(file);
+        let segments = part.as_ref().map(|part| part.segments(bytes.start, dtype.size()));
         match self {
             ModelFiles::Folder(_) => {
                 let file = fs::File::open(&path).map_err(|error| load(&path, error))?;
-                let array = Array::read(&file, bytes.start, shape, *dtype);
+                let array = match segments {
+                    None => Array::read(&file, bytes.start, shape, *dtype),
+                    Some(segments) => Array::read_segments(&file, &segments, shape, *dtype),
+                };
                 array.map_err(|error| load(&path, error))
             }
             ModelFiles::Embedded(_) => {
-                let range = bytes.start as usize..bytes.end as usize;
-                let data = self.embedded(file).get(range);
-                let data = data.expect("the header was checked against the file's size");
-                Ok(Array::from_bytes(data, shape, *dtype)?)
+                let size: usize = shape.iter().map(|&dim| dim as usize).product();
+                let segments = segments.unwrap_or_else(|| vec![(bytes.start, size * dtype.size())]);
+                let data = |(start, length): (u64, usize)| {
+                    let data = self.embedded(file).get(start as usize..start as usize + length);
+                    data.expect("the header was checked against the file's size")
+                };
+                let data: Vec<&[u8]> = segments.into_iter().map(data).collect();
+                Ok(match data[..] {
+                    [whole] => Array::from_bytes(whole, shape, *dtype)?,
+                    _ => Array::from_bytes(&data.concat(), shape, *dtype)?,
+                })
             }
             ModelFiles::Random(_) => random::tensor(shape, *dtype),
         }
@@ -278,7 +309,7 @@ impl Header {
                 let bytes = self.data_start + start as u64..self.data_start + end as u64;
                 let file = file.to_owned();
                 let is_fp8 = info.dtype == safetensors::Dtype::F8_E4M3;
-                Ok((name.clone(), TensorHeader { dtype, is_fp8, shape, file, bytes }))
+                Ok((name.clone(), TensorHeader { dtype, is_fp8, shape, file, bytes, part: None }))
             })
             .collect()
     }

@@ -2,6 +2,7 @@
 
 mod check;
 mod convolution;
+mod cutting;
 mod experts;
 mod fp8;
 mod joined;
@@ -17,9 +18,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use mlx_ffi::distributed::Group;
 use mlx_ffi::{Array, Dtype, Quantization, Quantized, ops};
 
 use super::adapter::{Adapter, Taken};
+use super::cut::Cut;
 use super::source::{Checkpoint, TensorHeader};
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -34,6 +37,8 @@ pub(crate) use joined::Linears;
 #[derive(Clone)]
 pub(crate) struct Weights {
     prefix: String,
+    /// What this rank has of modules below, by the last part of their names.
+    cuts: Rc<Vec<(&'static str, Cut)>>,
     shared: Rc<Shared>,
 }
 
@@ -41,6 +46,8 @@ struct Shared {
     files: ModelFiles,
     left: RefCell<BTreeMap<String, TensorHeader>>,
     adapter: Option<Adapter>,
+    /// The ranks that compute the model together.
+    group: Option<Group>,
     /// Bits to which unpacked matrices are packed as they are read.
     packs_to: Option<i32>,
     /// Only shapes are checked, and every tensor is an empty stand-in.
@@ -82,6 +89,7 @@ impl Weights {
             files: checkpoint.files.clone(),
             left: RefCell::new(checkpoint.headers.clone()),
             adapter: None,
+            group: None,
             packs_to: None,
             only_describe,
             is_unwanted: Arc::clone(&checkpoint.is_unwanted),
@@ -90,7 +98,7 @@ impl Weights {
             kernels,
             totals: RefCell::default(),
         };
-        Weights { prefix: String::new(), shared: Rc::new(shared) }
+        Weights { prefix: String::new(), cuts: Rc::default(), shared: Rc::new(shared) }
     }
 
     /// Whose kernels the model computes with.
@@ -107,7 +115,7 @@ impl Weights {
 
     /// The cursor one level down: `w.at("model").at("layers.0")`.
     pub fn at(&self, name: &str) -> Weights {
-        Weights { prefix: self.name(name), shared: Rc::clone(&self.shared) }
+        Weights { prefix: self.name(name), ..self.clone() }
     }
 
     fn name(&self, name: &str) -> String {
@@ -238,20 +246,22 @@ impl Weights {
     /// What is known of the tensor `name`, which must have this shape; `drawn` is its type where
     /// weights are random.
     fn header(&self, name: &str, shape: &[i32], drawn: Dtype) -> Result<TensorHeader> {
-        if matches!(self.shared.files, ModelFiles::Random(_)) {
-            return Ok(TensorHeader::of(shape, drawn));
-        }
         let full = self.name(name);
+        let part = self.cut_of(name).and_then(|cut| cut.part(name, shape));
+        if matches!(self.shared.files, ModelFiles::Random(_)) {
+            return Ok(TensorHeader::of(shape, drawn).with_part(shape, part));
+        }
         let left = self.shared.left.borrow();
         let header =
             left.get(&full).ok_or_else(|| Error::model(format!("tensor `{full}` is missing")))?;
-        if header.shape != shape {
+        let expected = part.as_ref().map_or(shape, |part| &part.whole);
+        if header.shape != expected {
             return Err(Error::model(format!(
-                "tensor `{full}` has shape {:?}, expected {shape:?}",
+                "tensor `{full}` has shape {:?}, expected {expected:?}",
                 header.shape
             )));
         }
-        Ok(header.clone())
+        Ok(header.clone().with_part(shape, part))
     }
 
     /// Removes the tensor from what is left, as `dtype`, evaluated.
@@ -265,7 +275,7 @@ impl Weights {
         let full = self.name(name);
         self.shared.left.borrow_mut().remove(&full);
         let mut totals = self.shared.totals.borrow_mut();
-        totals.parameters += parameters;
+        totals.parameters += header.part.as_ref().map_or(parameters, |part| part.times(parameters));
         totals.bytes += header.bytes_as(Some(dtype));
         self.read(&self.shared.files, header, dtype)
     }
@@ -336,7 +346,7 @@ impl Weights {
 
     fn packed(&self, shape: &[i32]) -> Result<Quantized> {
         let (&columns, rows) = shape.split_last().expect("a matrix has columns");
-        let quantization = self.quantization(columns)?;
+        let quantization = self.quantization(self.uncut_columns(columns))?;
         let Quantization { bits, group_size, .. } = quantization;
         if columns % group_size != 0 || (i64::from(columns) * i64::from(bits)) % 32 != 0 {
             return Err(Error::model(format!(
@@ -423,7 +433,8 @@ impl Weights {
         let w = self.at(name);
         let matrix = w.matrix(&[output, input])?;
         let bias = bias.then(|| w.tensor("bias", &[output])).transpose()?;
-        Ok(Linear::new(matrix, bias).with_lora(w.lora(input, output)?))
+        let linear = Linear::new(matrix, bias).with_lora(w.lora(input, output)?);
+        Ok(linear.together(w.together()))
     }
 
     /// The embeddings `name`.

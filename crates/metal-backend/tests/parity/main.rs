@@ -19,4 +19,5 @@ mod invariants;
 mod labels;
 mod prompt_logprobs;
 mod quantised;
+mod ranks;
 mod sampling;

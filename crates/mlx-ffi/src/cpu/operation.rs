@@ -94,7 +94,8 @@ where
     F: Fn(&[View<'_>], &mut [u8]) -> Result<()> + Send + Sync + 'static,
 {
     let compute = move |inputs: &[View<'_>], outputs: &mut [ViewMut<'_>]| match outputs {
-        [out] => compute(inputs, out.bytes),
+        // What was queued behind it runs all the same, and may take the result for indices.
+        [out] => compute(inputs, out.bytes).inspect_err(|_| out.bytes.fill(0)),
         _ => Err(Error::new("an operation of one result has another number of them")),
     };
     let [out] = in_place(inputs, layout, &[], outcome, compute)?;

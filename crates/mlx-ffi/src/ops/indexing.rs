@@ -79,7 +79,7 @@ impl Indices {
     }
 
     /// The array that `change` makes, which holds values of this one only.
-    fn with(&self, change: impl FnOnce(&Array) -> Result<Array>) -> Result<Indices> {
+    pub(crate) fn with(&self, change: impl FnOnce(&Array) -> Result<Array>) -> Result<Indices> {
         Ok(Indices { array: change(&self.array)?, below: self.below })
     }
 

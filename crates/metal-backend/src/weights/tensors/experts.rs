@@ -17,7 +17,8 @@ impl Weights {
         let w = self.at(name);
         let weight = w.matrix(&shape)?;
         let bias = bias.then(|| w.tensor("bias", &shape[..2])).transpose()?;
-        Ok(ExpertLinear::new(weight, bias).with_lora(w.expert_lora(shape)?))
+        let linear = ExpertLinear::new(weight, bias).with_lora(w.expert_lora(shape)?);
+        Ok(linear.together(w.together()))
     }
 
     /// The projections of experts with a number and a tensor each, `experts.0.own.weight` and so on, put
@@ -45,7 +46,8 @@ impl Weights {
         weight.eval()?;
         let all = self.at("switch_mlp").at(name);
         let weight = all.weight(Matrix::Dense(weight), &shape)?;
-        Ok(ExpertLinear::new(weight, None).with_lora(all.expert_lora(shape)?))
+        let linear = ExpertLinear::new(weight, None).with_lora(all.expert_lora(shape)?);
+        Ok(linear.together(all.together()))
     }
 
     /// The projections `parts` of all experts, of `[experts, output, input]` each, whose rows lie in turn in
@@ -78,7 +80,8 @@ impl Weights {
         let linears = (0..).zip(parts).map(|(index, name)| {
             let all = self.at(converted).at(name);
             let weight = all.weight(Matrix::Dense(part(index)?), &shape)?;
-            Ok(ExpertLinear::new(weight, None).with_lora(all.expert_lora(shape)?))
+            let linear = ExpertLinear::new(weight, None).with_lora(all.expert_lora(shape)?);
+            Ok(linear.together(all.together()))
         });
         let linears = linears.collect::<Result<Vec<_>>>()?;
         Ok(linears.try_into().expect("one for each part"))

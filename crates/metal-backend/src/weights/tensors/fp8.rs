@@ -1,9 +1,12 @@
 //! Weights released as floats of 8 bits with scales: they are unpacked as they are read.
 
+use std::ops::Range;
+
 use mlx_ffi::{Array, Dtype, ops};
 
 use super::Weights;
 use crate::error::{Error, Result};
+use crate::weights::cut::Part;
 use crate::weights::source::TensorHeader;
 
 impl Weights {
@@ -15,6 +18,26 @@ impl Weights {
     /// # Errors
     /// Scales that are missing or do not fit.
     pub(super) fn fp8(&self, name: &str, header: &TensorHeader) -> Result<Array> {
+        let Some(Part { axis, ranges, .. }) = &header.part else {
+            return self.whole_fp8(name, header);
+        };
+        // Scales are those of blocks, which need not end where a part does.
+        let (whole, before) = (header.whole(), self.shared.totals.borrow().bytes);
+        let all = self.whole_fp8(name, &whole)?;
+        self.shared.totals.borrow_mut().bytes = before + header.bytes_as(Some(all.dtype()));
+        if self.shared.only_describe {
+            return Ok(all);
+        }
+        let part = |range: &Range<i32>| ops::slice_axis(&all, *axis as i32, range.start, range.end);
+        let parts = ranges.iter().map(part).collect::<mlx_ffi::Result<Vec<_>>>()?;
+        let part = ops::concatenate(&parts.iter().collect::<Vec<_>>(), *axis as i32)?;
+        // A copy of this part alone, which keeps nothing of the others.
+        let part = ops::contiguous(&part)?;
+        part.eval()?;
+        Ok(part)
+    }
+
+    fn whole_fp8(&self, name: &str, header: &TensorHeader) -> Result<Array> {
         let dtype = self.float_dtype();
         let block = self.shared.config.fp8_block()?;
         let scale_name = format!("{name}_scale_inv");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use inference_core::{
     Dtype, Error, Feature, GenerateMetrics, GenerateOptions, Generation, LoadOptions, ModelInfo,
-    Prompt, TextModel,
+    Prompt, Ranks, TextModel,
 };
 use mlx_ffi::memory;
 use safetensors::SafeTensors;
@@ -14,6 +14,7 @@ use safetensors::tensor::{Dtype as Stored, TensorView, serialize_to_file};
 
 use super::{Walk, prompt};
 use crate::fixtures::{backend, greedy, logprobs, run};
+use crate::ranks::{Work, free_addresses, of_ranks};
 
 /// Bytes that may be kept for reuse.
 const CACHE: u64 = 123 << 20;
@@ -36,6 +37,7 @@ fn asked(adapter: &Path) -> LoadOptions {
         cache_limit: Some(CACHE),
         prefill_chunk: Some(64),
         threads: Some(cores() + 2),
+        ranks: Some(Ranks { rank: 0, addresses: free_addresses(2) }),
     }
 }
 
@@ -59,6 +61,7 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
         cache_limit,
         prefill_chunk,
         threads,
+        ranks,
     } = asked(adapter.path());
     let none = LoadOptions::default;
     let plain = numbers(model);
@@ -149,6 +152,17 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
     if walk.capabilities.require(Feature::Threads).is_ok() {
         drop(load(walk, LoadOptions { threads: Some(cores()), ..none() }).unwrap());
     }
+    let together = match walk.capabilities.require(Feature::Ranks) {
+        Err(_) => load(walk, LoadOptions { ranks, ..none() }).map(|_| false),
+        // The other rank is a process of its own.
+        Ok(()) => {
+            let work = Work { lengths: vec![20], max_tokens: 2, ..Work::default() };
+            let found = of_ranks(&[walk.checkpoint.folder(); 2], |_| work.clone());
+            let first = found[0].tokens.clone();
+            Ok(!first.is_empty() && found.iter().all(|found| found.tokens == first))
+        }
+    };
+    walk.option("ranks", Some(Feature::Ranks), together);
 }
 
 /// Log probabilities of tokens after a prompt that does not fit into a short context.

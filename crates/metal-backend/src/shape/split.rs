@@ -1,0 +1,137 @@
+//! What a rank computes of a layer where several compute it together.
+//!
+//! Heads and the values between projections are split: a rank has the rows of the projections in, and the columns of
+//! the one out, whose results all ranks sum. A layer that cannot be split is computed by every rank: heads or groups of
+//! packed values that are too few, and layers of other kinds.
+
+use std::ops::Range;
+
+use super::{AttentionParts, NormSpan, Shape};
+use crate::weights::{Cut, Weights, share};
+
+/// The heads that a rank computes.
+pub(super) struct HeadShare {
+    heads: Range<i32>,
+    kv_heads: Range<i32>,
+}
+
+impl HeadShare {
+    /// The sizes of a layer of these heads alone.
+    pub fn shape(&self, whole: &Shape) -> Shape {
+        Shape {
+            num_attention_heads: self.heads.end - self.heads.start,
+            num_key_value_heads: self.kv_heads.end - self.kv_heads.start,
+            ..whole.clone()
+        }
+    }
+
+    /// The cursor that has these heads' parts of the matrices under `w`.
+    pub fn cut(&self, w: &Weights, whole: &Shape, parts: &AttentionParts) -> Weights {
+        let of = |count: i32, range: &Range<i32>, width: i32| {
+            (count * width, range.start * width..range.end * width)
+        };
+        let head_dim = whole.head_dim;
+        let (q_dim, q) = of(whole.num_attention_heads, &self.heads, head_dim);
+        let (kv_dim, kv) = of(whole.num_key_value_heads, &self.kv_heads, head_dim);
+        let behind = |range: &Range<i32>, first: i32| range.start + first..range.end + first;
+        let fused = vec![q.clone(), behind(&kv, q_dim), behind(&kv, q_dim + kv_dim)];
+        // A gate lies behind each head's queries.
+        let times = if parts.output_gate { 2 } else { 1 };
+        let queries = vec![q.start * times..q.end * times];
+        w.cut(vec![
+            ("q_proj", Cut::rows(q_dim * times, queries)),
+            ("k_proj", Cut::rows(kv_dim, vec![kv.clone()])),
+            ("v_proj", Cut::rows(kv_dim, vec![kv])),
+            ("qkv_proj", Cut::rows(q_dim + 2 * kv_dim, fused)),
+            ("sinks", Cut::rows(whole.num_attention_heads, vec![self.heads.clone()])),
+            (parts.o_name, Cut::columns(q_dim, q)),
+        ])
+    }
+}
+
+impl Shape {
+    /// The heads of the attention under `w` that this rank computes; `None`: all of them.
+    pub(super) fn heads_of_rank(&self, w: &Weights, parts: &AttentionParts) -> Option<HeadShare> {
+        let group = w.ranks()?;
+        // A norm over all heads needs all of them.
+        if parts.is_whole || parts.qk_norms == NormSpan::Projection {
+            return None;
+        }
+        let (heads, kv_heads) = (self.num_attention_heads, self.num_key_value_heads);
+        let each = heads / kv_heads;
+        let packed = w.group_below(&[parts.o_name], heads * self.head_dim);
+        let share = |count: i32, width: i32, rank: usize, ranks: usize| {
+            share_of(count, width * self.head_dim, packed, rank, ranks)
+        };
+        let (rank, ranks) = (group.rank(), group.size());
+        if let Some(own) = share(kv_heads, each, rank, ranks) {
+            return Some(HeadShare { heads: own.start * each..own.end * each, kv_heads: own });
+        }
+        // Several ranks have the same keys and values, and each has some of the heads that see them.
+        let beside = ranks / kv_heads as usize;
+        if beside < 2 || !ranks.is_multiple_of(kv_heads as usize) {
+            return None;
+        }
+        let kv_head = (rank / beside) as i32;
+        let own = share(each, 1, rank % beside, beside)?;
+        let heads = kv_head * each + own.start..kv_head * each + own.end;
+        Some(HeadShare { heads, kv_heads: kv_head..kv_head + 1 })
+    }
+}
+
+/// The names of a network's projections, for [`inner_of_rank`].
+pub(super) struct InnerNames<'a> {
+    /// The projections in.
+    pub into: &'a [&'static str],
+    /// The projections in, one behind the other in one matrix.
+    pub both: &'a [&'static str],
+    /// The projections out.
+    pub out: &'a [&'static str],
+}
+
+/// The cursor at `w` that has this rank's part of a network, and the values between its projections, of `inner`.
+pub(super) fn inner_of_rank(w: &Weights, names: &InnerNames<'_>, inner: i32) -> (Weights, i32) {
+    let all = || (w.clone(), inner);
+    let Some(group) = w.ranks() else { return all() };
+    let packed = w.group_below(names.out, inner);
+    // As large units as there may be: kernels like them.
+    let units = [64, 32, 16, 8, 4, 2, 1].into_iter().map(|size| size.max(packed));
+    let mut shares = units.filter(|size| inner % size == 0).filter_map(|size| {
+        let own = share_of(inner / size, size, packed, group.rank(), group.size())?;
+        Some(own.start * size..own.end * size)
+    });
+    let Some(own) = shares.next() else { return all() };
+    let into = names.into.iter().map(|name| (*name, Cut::rows(inner, vec![own.clone()])));
+    let both = names.both.iter().filter_map(|name| {
+        let behind = own.start + inner..own.end + inner;
+        Some((*name, Cut::rows(inner.checked_mul(2)?, vec![own.clone(), behind])))
+    });
+    let out = names.out.iter().map(|name| (*name, Cut::columns(inner, own.clone())));
+    (w.cut(into.chain(both).chain(out).collect()), own.end - own.start)
+}
+
+/// The units of `count`, each of `width` columns, that a rank computes so that groups of `packed` columns stay whole.
+fn share_of(count: i32, width: i32, packed: i32, rank: usize, ranks: usize) -> Option<Range<i32>> {
+    let together = (1..=count).find(|together| (together * width) % packed == 0)?;
+    if count % together != 0 {
+        return None;
+    }
+    let own = share(count / together, rank, ranks)?;
+    Some(own.start * together..own.end * together)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_of_packed_values_stay_whole() {
+        assert_eq!(share_of(4, 32, 1, 1, 2), Some(2..4));
+        assert_eq!(share_of(4, 32, 64, 1, 2), Some(2..4));
+        assert_eq!(share_of(4, 16, 64, 1, 2), None);
+        assert_eq!(share_of(12, 16, 64, 2, 3), Some(8..12));
+        assert_eq!(share_of(6, 32, 64, 0, 2), Some(0..2));
+        assert_eq!(share_of(6, 32, 64, 1, 2), Some(2..6));
+        assert_eq!(share_of(5, 32, 64, 0, 2), None);
+    }
+}

@@ -1,0 +1,70 @@
+//! Parts of layers: what a rank reads where several compute a model together.
+
+use std::rc::Rc;
+
+use mlx_ffi::distributed::Group;
+
+use super::Weights;
+use crate::layers::Together;
+use crate::weights::Cut;
+
+impl Weights {
+    /// Lets each of the ranks of `group` read what it computes, where layers know how they are split.
+    pub fn with_ranks(mut self, group: Option<Group>) -> Weights {
+        let shared = Rc::get_mut(&mut self.shared);
+        shared.expect("it is set before cursors are handed out").group = group;
+        self
+    }
+
+    /// The ranks that compute the model together.
+    pub fn ranks(&self) -> Option<&Group> {
+        self.shared.group.as_ref()
+    }
+
+    /// The cursor below which modules, and tensors that are no module's, are cut: by the last part of their names.
+    pub fn cut(&self, cuts: Vec<(&'static str, Cut)>) -> Weights {
+        Weights { cuts: Rc::new(cuts), ..self.clone() }
+    }
+
+    /// Values that share a scale in the first matrix of `columns` below this cursor that is called one of `names`; 1
+    /// where it is not packed.
+    pub fn group_below(&self, names: &[&str], columns: i32) -> i32 {
+        if let Ok(Some(of_config)) = self.shared.config.quantization(&self.at(names[0]).prefix) {
+            return of_config.group_size;
+        }
+        let prefix = self.prefix();
+        let left = self.shared.left.borrow();
+        let scales = left.iter().find(|(name, _)| {
+            let module = name.strip_prefix(&prefix).and_then(|name| name.strip_suffix(".scales"));
+            module.is_some_and(|module| names.contains(&last(module)))
+        });
+        let groups = scales.and_then(|(_, header)| header.shape.last().copied());
+        groups.and_then(|groups| columns.checked_div(groups)).unwrap_or(1).max(1)
+    }
+
+    /// What this rank has of the tensor `name`.
+    pub(super) fn cut_of(&self, name: &str) -> Option<&Cut> {
+        let module = match name {
+            "weight" | "scales" | "biases" | "bias" => last(&self.prefix),
+            _ => last(name.strip_suffix(".weight").unwrap_or(name)),
+        };
+        self.cuts.iter().find(|(known, _)| *known == module).map(|(_, cut)| cut)
+    }
+
+    /// The columns of the whole matrix under this cursor, of which this rank has `columns`.
+    pub(super) fn uncut_columns(&self, columns: i32) -> i32 {
+        self.cut_of("weight").filter(|cut| cut.leaves_terms()).map_or(columns, Cut::of)
+    }
+
+    /// What ranks do with the result of the module under this cursor.
+    pub(super) fn together(&self) -> Together {
+        match (self.ranks(), self.cut_of("weight")) {
+            (Some(group), Some(cut)) if cut.leaves_terms() => Together::Sum(group.clone()),
+            _ => Together::Nothing,
+        }
+    }
+}
+
+fn last(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or(name)
+}
