@@ -1,5 +1,6 @@
 //! A loaded model as the contract sees it.
 
+mod honoured;
 mod laid;
 mod prompts;
 
@@ -9,8 +10,8 @@ use std::time::Instant;
 use inference_core::{
     AnswerReader, AttentionInspector, AttentionSnapshot, Capabilities, ChatOptions,
     ClassifyOptions, ClassifyResult, EngineStatus, Error, Feature, GenerateOptions, Generation,
-    InspectOptions, LabelScore, LastMetrics, LoadOptions, Message, ModelInfo, Prompt,
-    RenderedPrompt, Result, Support, TextModel, Token,
+    InspectOptions, LabelScore, LastMetrics, Message, ModelInfo, Prompt, RenderedPrompt, Result,
+    TextModel, Token,
 };
 use inference_text::answer::{AnswerParser, Family, Tool};
 use inference_text::constraint::{self, Constraints};
@@ -30,6 +31,7 @@ use crate::sampling::is_greedy;
 use crate::sight::Sight;
 use crate::special_tokens::special_tokens;
 use crate::weights::Checkpoint;
+use honoured::{capabilities, refused_by_ranks};
 use laid::Laid;
 
 /// Variables of a chat template that are no arguments of it.
@@ -478,43 +480,4 @@ fn skip_special(options: &GenerateOptions) -> SkipSpecial {
 fn model_type(options: &EngineOptions) -> Result<&'static str> {
     let found = crate::models::model_type(&options.config);
     found.map_err(|error| error.at(&options.files.folder()).into())
-}
-
-/// What a model of this backend whose matrices `product` multiplies honours and refuses; beside what
-/// all refuse, that is what it has in `own`.
-fn capabilities(kernels: Kernels, own: &[(Feature, String)]) -> Capabilities {
-    let refused = |feature| match feature {
-        Feature::GpuLayers => Some("MLX runs all layers on one device; leave it unset"),
-        Feature::Threads if kernels != Kernels::Cpu => {
-            Some("MLX's own kernels choose their threads themselves; leave it unset")
-        }
-        Feature::Ranks if kernels != Kernels::Cpu => {
-            Some("ranks compute together with our kernels for CPUs: take the backend `cpu`")
-        }
-        _ => None,
-    };
-    let support = |feature| {
-        let own = own.iter().find(|(refused, _)| *refused == feature);
-        let reason = own.map(|(_, reason)| reason.as_str()).or(refused(feature));
-        reason.map_or(Support::Yes, |reason| Support::No(reason.to_owned()))
-    };
-    Capabilities::new(Feature::ALL.map(|feature| (feature, support(feature))).to_vec())
-}
-
-/// What a model does not do while several ranks compute it.
-fn refused_by_ranks(options: &LoadOptions) -> Vec<(Feature, String)> {
-    if options.ranks.is_none() {
-        return Vec::new();
-    }
-    let together = "ranks compute one request at a time, in one order";
-    let alone = "a rank has only some of the heads; load the model without ranks";
-    [
-        (Feature::ParallelSlots, together),
-        (Feature::BatchGenerate, together),
-        (Feature::InspectAttention, alone),
-        (Feature::Adapter, "an adapter is not split between ranks; load the model without ranks"),
-        (Feature::Images, "a tower of pictures is not split between ranks"),
-    ]
-    .map(|(feature, reason)| (feature, reason.to_owned()))
-    .to_vec()
 }

@@ -13,49 +13,21 @@
 
 mod exchange;
 mod link;
+mod member;
 mod sum;
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use crate::cpu::{Inputs, Outcome, operation};
 use crate::{Array, Dtype, Error, Indices, Result};
 use exchange::{Incoming, Kind, Outgoing};
 use link::Links;
+pub use member::{Limits, Member};
 
 /// Bytes up to which each rank gets the whole arrays of all others to sum them: fewer rounds cost less than fewer
 /// bytes.
 const WHOLE: usize = 32 << 10;
-
-/// Which rank a process is, and where all of them are.
-#[derive(Clone, Debug)]
-pub struct Place {
-    /// Which one of `addresses` is this process.
-    pub rank: usize,
-    /// Where each rank listens, in their order.
-    pub addresses: Vec<SocketAddr>,
-    /// What must be equal in all ranks, such as the digest of the model's files.
-    pub digest: [u8; 32],
-    /// How long they wait.
-    pub limits: Limits,
-}
-
-/// How long ranks wait for each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// For all to be there.
-    pub meet: Duration,
-    /// For the others to come to the same operation.
-    pub answer: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { meet: Duration::from_secs(120), answer: Duration::from_secs(60) }
-    }
-}
 
 /// The ranks that compute together, as one of them sees them. Clones are the same group.
 #[derive(Clone)]
@@ -79,12 +51,12 @@ impl Group {
     /// # Errors
     /// An address that cannot be listened on; ranks that do not come in time, by their numbers; a rank of another
     /// group, or with another digest.
-    pub fn meet(place: &Place) -> Result<Group> {
-        let Place { rank, addresses, .. } = place;
+    pub fn meet(member: &Member) -> Result<Group> {
+        let Member { rank, addresses, .. } = member;
         if *rank >= addresses.len() {
             return Err(Error::new(format!("rank {rank} is none of {} ranks", addresses.len())));
         }
-        let links = Links::meet(place)?;
+        let links = Links::meet(member)?;
         let inner = Inner { rank: *rank, size: addresses.len(), links: Mutex::new(links) };
         Ok(Group(Arc::new(inner)))
     }

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mlx_ffi::distributed::{Group, Limits, Place};
+use mlx_ffi::distributed::{Group, Limits, Member};
 use mlx_ffi::{Array, Device, Dtype, Indices, Result, eval_all, ops, use_device};
 
 /// Addresses that were free a moment ago.
@@ -14,9 +14,9 @@ fn addresses(size: usize) -> Vec<SocketAddr> {
     listeners.iter().map(|listener| listener.local_addr().expect("an address")).collect()
 }
 
-fn place(addresses: &[SocketAddr], rank: usize) -> Place {
+fn member(addresses: &[SocketAddr], rank: usize) -> Member {
     let limits = Limits { meet: Duration::from_secs(20), answer: Duration::from_secs(20) };
-    Place { rank, addresses: addresses.to_vec(), digest: [7; 32], limits }
+    Member { rank, addresses: addresses.to_vec(), digest: [7; 32], limits }
 }
 
 /// What each rank of a group computes, by rank.
@@ -24,10 +24,10 @@ fn of_all<T: Send>(size: usize, compute: impl Fn(Group) -> T + Sync) -> Vec<T> {
     let (addresses, compute) = (addresses(size), &compute);
     thread::scope(|scope| {
         let start = |rank| {
-            let place = place(&addresses, rank);
+            let member = member(&addresses, rank);
             scope.spawn(move || {
                 use_device(Device::Cpu).expect("a CPU");
-                compute(Group::meet(&place).expect("all ranks come"))
+                compute(Group::meet(&member).expect("all ranks come"))
             })
         };
         let threads: Vec<_> = (0..size).map(start).collect();
@@ -176,7 +176,7 @@ fn a_rank_that_hangs_is_an_error_after_the_limit() {
     let addresses = addresses(2);
     let meet = |rank, answer| {
         let limits = Limits { answer, ..Limits::default() };
-        Group::meet(&Place { limits, ..place(&addresses, rank) }).expect("both come")
+        Group::meet(&Member { limits, ..member(&addresses, rank) }).expect("both come")
     };
     thread::scope(|scope| {
         let hanging = scope.spawn(|| meet(1, Duration::from_secs(20)));
@@ -206,9 +206,9 @@ fn ranks_meet_only_with_all_others_of_their_group() {
     let addresses = addresses(3);
     let limits = Limits { meet: Duration::from_secs(2), ..Limits::default() };
     let meet =
-        |place: Place| Group::meet(&place).map(|_| ()).expect_err("not all come").to_string();
+        |member: Member| Group::meet(&member).map(|_| ()).expect_err("not all come").to_string();
     thread::scope(|scope| {
-        let second = Place { limits, ..place(&addresses, 1) };
+        let second = Member { limits, ..member(&addresses, 1) };
         let second = scope.spawn(move || meet(second));
         // Whoever is no rank is not waited for.
         let stranger = scope.spawn(|| {
@@ -220,7 +220,7 @@ fn ranks_meet_only_with_all_others_of_their_group() {
             thread::sleep(Duration::from_secs(3));
             drop(socket);
         });
-        let first = meet(Place { limits, ..place(&addresses, 0) });
+        let first = meet(Member { limits, ..member(&addresses, 0) });
         assert!(first.contains("[2]"), "{first}");
         let second = second.join().expect("no panic");
         assert!(second.contains("[2]") || second.contains("rank 0"), "{second}");
@@ -230,25 +230,25 @@ fn ranks_meet_only_with_all_others_of_their_group() {
 
 #[test]
 fn ranks_with_other_files_or_hosts_are_told_apart() {
-    let different = |change: fn(&mut Place)| {
+    let different = |change: fn(&mut Member)| {
         let addresses = addresses(2);
-        let (first, mut second) = (place(&addresses, 0), place(&addresses, 1));
+        let (first, mut second) = (member(&addresses, 0), member(&addresses, 1));
         change(&mut second);
-        let meet = |place: Place| Group::meet(&place).expect_err("they do not fit").to_string();
+        let meet = |member: Member| Group::meet(&member).expect_err("they do not fit").to_string();
         thread::scope(|scope| {
             let second = scope.spawn(|| meet(second));
             [meet(first), second.join().expect("no panic")]
         })
     };
-    for error in different(|place| place.digest = [8; 32]) {
+    for error in different(|member| member.digest = [8; 32]) {
         assert!(error.contains("other model files"), "{error}");
     }
-    let [first, _] = different(|place| {
-        place.limits.meet = Duration::from_secs(1);
-        place.addresses.push(place.addresses[0]);
+    let [first, _] = different(|member| {
+        member.limits.meet = Duration::from_secs(1);
+        member.addresses.push(member.addresses[0]);
     });
     assert!(first.contains("one of 3"), "{first}");
-    let none = Place { rank: 2, ..place(&addresses(2), 0) };
+    let none = Member { rank: 2, ..member(&addresses(2), 0) };
     assert!(Group::meet(&none).expect_err("no such rank").to_string().contains("none of 2"));
 }
 

@@ -17,12 +17,12 @@ fn launch<'a>(count: &'a str, arguments: &[&'a str]) -> Vec<&'a str> {
 
 #[test]
 fn ranks_answer_as_one_process_does() {
-    let arguments = ["generate", FOX, "-n", "40", "--dtype", "f32"];
+    let arguments = ["generate", FOX, "-n", "40", "-t", "0", "--dtype", "f32"];
     let alone = generated(&[&arguments[..], &ON_CPU].concat());
     for count in ["2", "3"] {
         assert_eq!(generated(&launch(count, &arguments)), alone, "{count} ranks");
     }
-    let piped = ["generate", "-n", "40", "--dtype", "f32"];
+    let piped = ["generate", "-n", "40", "-t", "0", "--dtype", "f32"];
     let output = ml_with_stdin(&launch("2", &piped), FOX.as_bytes());
     assert_eq!(text(&output.stdout), alone, "{}", text(&output.stderr));
 }
@@ -85,7 +85,7 @@ fn by_hand(count: usize, arguments: &[&str]) -> (tempfile::TempDir, Vec<Child>) 
 
 #[test]
 fn ranks_that_others_start_find_each_other() {
-    let arguments = ["generate", FOX, "-n", "10", "--dtype", "f32"];
+    let arguments = ["generate", FOX, "-n", "10", "-t", "0", "--dtype", "f32"];
     let alone = generated(&[&arguments[..], &ON_CPU].concat());
     let (_folder, ranks) = by_hand(2, &arguments);
     let said: Vec<_> = ranks.into_iter().map(finish).collect();

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use mlx_ffi::distributed::{Group, Limits, Place};
+use mlx_ffi::distributed::{Group, Limits, Member};
 
 use crate::error::Result;
 use crate::load::EngineOptions;
@@ -16,6 +16,6 @@ pub(super) fn meet(options: &EngineOptions, checkpoint: &Checkpoint) -> Result<O
     let Some(ranks) = &options.load.ranks else { return Ok(None) };
     let addresses: Vec<SocketAddr> = ranks.addresses.clone();
     let digest = checkpoint.digest()?;
-    let place = Place { rank: ranks.rank, addresses, digest, limits: Limits::default() };
-    Ok(Some(Group::meet(&place)?))
+    let member = Member { rank: ranks.rank, addresses, digest, limits: Limits::default() };
+    Ok(Some(Group::meet(&member)?))
 }

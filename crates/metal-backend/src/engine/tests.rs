@@ -141,7 +141,7 @@ fn prompts_that_share_passes_leave_what_they_leave_alone() {
     use_device(Device::Cpu).unwrap();
     let options = options();
     let LoadedModel { model, specs, storage, .. } =
-        load::load(&options, &Checkpoint::open(&options.files).unwrap()).unwrap();
+        load::load(&options, &Checkpoint::open(&options.files).unwrap(), None).unwrap();
     let (tokenizer, layers) = (tokenizer(), model.layers.len());
     // All ids but the last are computed before the first draw.
     let prefill = |ids: &[u32]| {
@@ -194,7 +194,7 @@ fn rows_take_the_slots_of_others_and_say_what_they_say_alone() {
     use_device(Device::Cpu).unwrap();
     let options = options();
     let LoadedModel { model, specs, storage, description, dtype_size } =
-        load::load(&options, &Checkpoint::open(&options.files).unwrap()).unwrap();
+        load::load(&options, &Checkpoint::open(&options.files).unwrap(), None).unwrap();
     let sizes = (u64::MAX / 4, 512);
     let budget = Budget::new(&model, (&specs, storage), dtype_size, Device::Cpu, sizes);
     let context_length = description.info.context_length;

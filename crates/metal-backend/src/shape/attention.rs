@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::Shape;
+use super::split::{HeadShare, Heads};
 use crate::config::{RopeConfig, RopeScaling};
 use crate::error::{Error, Result};
 use crate::layers::{
@@ -103,10 +104,21 @@ impl Shape {
         rope: Option<&RopeConfig>,
         parts: AttentionParts,
     ) -> Result<Attention> {
-        match self.heads_of_rank(w, &parts) {
-            None => self.attention_of_all(w, rope, parts),
-            Some(own) => own.shape(self).attention_of_all(&own.cut(w, self, &parts), rope, parts),
-        }
+        let all = Heads {
+            count: self.num_attention_heads,
+            kv_count: self.num_key_value_heads,
+            dim: self.head_dim,
+            output_gate: parts.output_gate,
+            o_name: parts.o_name,
+        };
+        // A norm over all heads needs all of them.
+        let is_whole = parts.is_whole || parts.qk_norms == NormSpan::Projection;
+        let Some(own) = HeadShare::of(w, all).filter(|_| !is_whole) else {
+            return self.attention_of_all(w, rope, parts);
+        };
+        let [num_attention_heads, num_key_value_heads] = own.counts();
+        let of_rank = Shape { num_attention_heads, num_key_value_heads, ..self.clone() };
+        of_rank.attention_of_all(&own.cut(w, all), rope, parts)
     }
 
     /// The attention layer under `w` with all heads.

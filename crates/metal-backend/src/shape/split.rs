@@ -6,8 +6,21 @@
 
 use std::ops::Range;
 
-use super::{AttentionParts, NormSpan, Shape};
 use crate::weights::{Cut, Weights, share};
+
+/// The heads of an attention layer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heads {
+    pub count: i32,
+    /// Of keys and of values.
+    pub kv_count: i32,
+    /// Values of a head.
+    pub dim: i32,
+    /// Whether a gate lies behind each head's queries.
+    pub output_gate: bool,
+    /// What the projection of the output is called.
+    pub o_name: &'static str,
+}
 
 /// The heads that a rank computes.
 pub(super) struct HeadShare {
@@ -16,66 +29,51 @@ pub(super) struct HeadShare {
 }
 
 impl HeadShare {
-    /// The sizes of a layer of these heads alone.
-    pub fn shape(&self, whole: &Shape) -> Shape {
-        Shape {
-            num_attention_heads: self.heads.end - self.heads.start,
-            num_key_value_heads: self.kv_heads.end - self.kv_heads.start,
-            ..whole.clone()
+    /// Those of `all` under `w` that this rank computes; `None`: all of them.
+    pub fn of(w: &Weights, all: Heads) -> Option<HeadShare> {
+        let group = w.ranks()?;
+        let Heads { count, kv_count, dim, o_name, .. } = all;
+        let each = count / kv_count;
+        let packed = w.group_below(&[o_name], count * dim);
+        let (rank, ranks) = (group.rank(), group.size());
+        if let Some(own) = share_of(kv_count, each * dim, packed, rank, ranks) {
+            return Some(HeadShare { heads: own.start * each..own.end * each, kv_heads: own });
         }
+        // Several ranks have the same keys and values, and each has some of the heads that see them.
+        let beside = ranks / kv_count as usize;
+        if beside < 2 || !ranks.is_multiple_of(kv_count as usize) {
+            return None;
+        }
+        let kv_head = (rank / beside) as i32;
+        let own = share_of(each, dim, packed, rank % beside, beside)?;
+        let heads = kv_head * each + own.start..kv_head * each + own.end;
+        Some(HeadShare { heads, kv_heads: kv_head..kv_head + 1 })
+    }
+
+    /// How many heads of queries they are, and how many of keys and of values.
+    pub fn counts(&self) -> [i32; 2] {
+        [&self.heads, &self.kv_heads].map(|range| range.end - range.start)
     }
 
     /// The cursor that has these heads' parts of the matrices under `w`.
-    pub fn cut(&self, w: &Weights, whole: &Shape, parts: &AttentionParts) -> Weights {
-        let of = |count: i32, range: &Range<i32>, width: i32| {
-            (count * width, range.start * width..range.end * width)
+    pub fn cut(&self, w: &Weights, all: Heads) -> Weights {
+        let of = |count: i32, range: &Range<i32>| {
+            (count * all.dim, range.start * all.dim..range.end * all.dim)
         };
-        let head_dim = whole.head_dim;
-        let (q_dim, q) = of(whole.num_attention_heads, &self.heads, head_dim);
-        let (kv_dim, kv) = of(whole.num_key_value_heads, &self.kv_heads, head_dim);
+        let (q_dim, q) = of(all.count, &self.heads);
+        let (kv_dim, kv) = of(all.kv_count, &self.kv_heads);
         let behind = |range: &Range<i32>, first: i32| range.start + first..range.end + first;
         let fused = vec![q.clone(), behind(&kv, q_dim), behind(&kv, q_dim + kv_dim)];
-        // A gate lies behind each head's queries.
-        let times = if parts.output_gate { 2 } else { 1 };
+        let times = if all.output_gate { 2 } else { 1 };
         let queries = vec![q.start * times..q.end * times];
         w.cut(vec![
             ("q_proj", Cut::rows(q_dim * times, queries)),
             ("k_proj", Cut::rows(kv_dim, vec![kv.clone()])),
             ("v_proj", Cut::rows(kv_dim, vec![kv])),
             ("qkv_proj", Cut::rows(q_dim + 2 * kv_dim, fused)),
-            ("sinks", Cut::rows(whole.num_attention_heads, vec![self.heads.clone()])),
-            (parts.o_name, Cut::columns(q_dim, q)),
+            ("sinks", Cut::rows(all.count, vec![self.heads.clone()])),
+            (all.o_name, Cut::columns(q_dim, q)),
         ])
-    }
-}
-
-impl Shape {
-    /// The heads of the attention under `w` that this rank computes; `None`: all of them.
-    pub(super) fn heads_of_rank(&self, w: &Weights, parts: &AttentionParts) -> Option<HeadShare> {
-        let group = w.ranks()?;
-        // A norm over all heads needs all of them.
-        if parts.is_whole || parts.qk_norms == NormSpan::Projection {
-            return None;
-        }
-        let (heads, kv_heads) = (self.num_attention_heads, self.num_key_value_heads);
-        let each = heads / kv_heads;
-        let packed = w.group_below(&[parts.o_name], heads * self.head_dim);
-        let share = |count: i32, width: i32, rank: usize, ranks: usize| {
-            share_of(count, width * self.head_dim, packed, rank, ranks)
-        };
-        let (rank, ranks) = (group.rank(), group.size());
-        if let Some(own) = share(kv_heads, each, rank, ranks) {
-            return Some(HeadShare { heads: own.start * each..own.end * each, kv_heads: own });
-        }
-        // Several ranks have the same keys and values, and each has some of the heads that see them.
-        let beside = ranks / kv_heads as usize;
-        if beside < 2 || !ranks.is_multiple_of(kv_heads as usize) {
-            return None;
-        }
-        let kv_head = (rank / beside) as i32;
-        let own = share(each, 1, rank % beside, beside)?;
-        let heads = kv_head * each + own.start..kv_head * each + own.end;
-        Some(HeadShare { heads, kv_heads: kv_head..kv_head + 1 })
     }
 }
 

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Place;
+use super::member::Member;
 use crate::{Error, Result};
 
 /// What a connection begins with, so that nothing else is taken for a rank.
@@ -38,8 +38,8 @@ struct Greeting {
 }
 
 impl Greeting {
-    fn of(place: &Place) -> Greeting {
-        Greeting { rank: place.rank, size: place.addresses.len(), digest: place.digest }
+    fn of(member: &Member) -> Greeting {
+        Greeting { rank: member.rank, size: member.addresses.len(), digest: member.digest }
     }
 
     fn write(&self, mut socket: &TcpStream) -> io::Result<()> {
@@ -86,11 +86,11 @@ impl Greeting {
 
 impl Links {
     /// Waits until there is a connection to every rank: lower ones are called, higher ones call.
-    pub(super) fn meet(place: &Place) -> Result<Links> {
-        let Place { rank, addresses, limits, .. } = place;
+    pub(super) fn meet(member: &Member) -> Result<Links> {
+        let Member { rank, addresses, limits, .. } = member;
         let deadline = Instant::now() + limits.meet;
         let mut sockets: Vec<Option<TcpStream>> = addresses.iter().map(|_| None).collect();
-        let own = Greeting::of(place);
+        let own = Greeting::of(member);
         let listener = match rank + 1 < addresses.len() {
             true => Some(listen(addresses[*rank], deadline)?),
             false => None,

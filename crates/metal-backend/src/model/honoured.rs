@@ -1,0 +1,44 @@
+//! What models of this backend honour and refuse.
+
+use inference_core::{Capabilities, Feature, LoadOptions, Support};
+
+use crate::kernels::Kernels;
+
+/// What a model of this backend whose matrices `product` multiplies honours and refuses; beside what
+/// all refuse, that is what it has in `own`.
+pub(super) fn capabilities(kernels: Kernels, own: &[(Feature, String)]) -> Capabilities {
+    let refused = |feature| match feature {
+        Feature::GpuLayers => Some("MLX runs all layers on one device; leave it unset"),
+        Feature::Threads if kernels != Kernels::Cpu => {
+            Some("MLX's own kernels choose their threads themselves; leave it unset")
+        }
+        Feature::Ranks if kernels != Kernels::Cpu => {
+            Some("ranks compute together with our kernels for CPUs: take the backend `cpu`")
+        }
+        _ => None,
+    };
+    let support = |feature| {
+        let own = own.iter().find(|(refused, _)| *refused == feature);
+        let reason = own.map(|(_, reason)| reason.as_str()).or(refused(feature));
+        reason.map_or(Support::Yes, |reason| Support::No(reason.to_owned()))
+    };
+    Capabilities::new(Feature::ALL.map(|feature| (feature, support(feature))).to_vec())
+}
+
+/// What a model does not do while several ranks compute it.
+pub(super) fn refused_by_ranks(options: &LoadOptions) -> Vec<(Feature, String)> {
+    if options.ranks.is_none() {
+        return Vec::new();
+    }
+    let together = "ranks compute one request at a time, in one order";
+    let alone = "a rank has only some of the heads; load the model without ranks";
+    [
+        (Feature::ParallelSlots, together),
+        (Feature::BatchGenerate, together),
+        (Feature::InspectAttention, alone),
+        (Feature::Adapter, "an adapter is not split between ranks; load the model without ranks"),
+        (Feature::Images, "a tower of pictures is not split between ranks"),
+    ]
+    .map(|(feature, reason)| (feature, reason.to_owned()))
+    .to_vec()
+}

@@ -1,0 +1,32 @@
+//! What a rank has to know before it meets the others.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Which rank a process is, and where all of them are.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// Which one of `addresses` is this process.
+    pub rank: usize,
+    /// Where each rank listens, in their order.
+    pub addresses: Vec<SocketAddr>,
+    /// What must be equal in all ranks, such as the digest of the model's files.
+    pub digest: [u8; 32],
+    /// How long they wait.
+    pub limits: Limits,
+}
+
+/// How long ranks wait for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// For all to be there.
+    pub meet: Duration,
+    /// For the others to come to the same operation.
+    pub answer: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { meet: Duration::from_secs(120), answer: Duration::from_secs(60) }
+    }
+}
