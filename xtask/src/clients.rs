@@ -75,7 +75,14 @@ pub fn run(names: &[String]) -> Result<()> {
         }
         false => None,
     };
-    let programs = Programs { ml: program, scripted, seeing, embedding };
+    let painting = match clients.iter().any(|client| mentions(client, "ML_PAINTING")) {
+        true => {
+            servers.push(Server::start_painting(&program)?);
+            servers.last().map(|server| server.url.clone())
+        }
+        false => None,
+    };
+    let programs = Programs { ml: program, scripted, seeing, embedding, painting };
     let faults = in_turns(&clients, |client| check(client, &folder, &urls, &programs))?;
     for server in &mut servers {
         server.still_runs()?;
@@ -163,6 +170,8 @@ struct Programs {
     seeing: Option<String>,
     /// `ML_EMBEDDING`: the address of a server with a model that embeds and a reranker.
     embedding: Option<String>,
+    /// `ML_PAINTING`: the address of a server with models that make and edit pictures.
+    painting: Option<String>,
 }
 
 /// Whether `client` wants a server whose model follows a script: to start it, or for pictures.
@@ -208,6 +217,9 @@ fn check(
     }
     if let Some(embedding) = &programs.embedding {
         command.env("ML_EMBEDDING", embedding);
+    }
+    if let Some(painting) = &programs.painting {
+        command.env("ML_PAINTING", painting);
     }
     command.env_remove("OPENAI_API_KEY");
     let (success, said) = environment::output(&mut command)?;

@@ -1,14 +1,14 @@
-//! The chat page: one file, served as it is.
+//! The page of chats and pictures: one file, served as it is.
 
-/// The page. It talks to `/v1/models` and `/v1/chat/completions` of the server that it comes from,
-/// and to nothing else.
+/// The page. It talks to `/v1/models`, `/v1/chat/completions`, `/v1/images/generations` and
+/// `/v1/images/edits` of the server that it comes from, and to nothing else.
 pub const PAGE: &str = include_str!("../page/index.html");
 
 /// The value of the `Content-Security-Policy` header that [`PAGE`] is sent with: its own script and
 /// style, by their hashes, and requests to its own server.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
-    script-src 'sha256-p2UqIsf8pu26i02kRmvDTUK42GGYbjZskDbkUs9pOqc='; \
-    style-src 'sha256-PnLcTaflG79vhkGLWfUK2HUon6MfATEW5xXQ5BI3osA='; \
+    script-src 'sha256-lV3o0+IP7CoFvAAs8CTZJ/yY7dwCLHXEFOzZlCT/fyQ='; \
+    style-src 'sha256-g0qQ3ouCghHeQGBTls+ELdAk2e6xikg/FXx4x/aGNm0='; \
     connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 #[cfg(test)]

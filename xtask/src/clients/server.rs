@@ -41,6 +41,17 @@ impl Server {
         Server::of(command, program)
     }
 
+    /// Starts `program` with the tiny models of the tests that make pictures, and `demo`.
+    pub fn start_painting(program: &Path) -> Result<Server> {
+        let mut command = Server::command(program);
+        let images = root().join("crates/metal-backend/tests/fixtures/images");
+        command.arg("--models-dir").arg(images);
+        command
+            .arg("--model")
+            .arg(format!("demo={}", root().join("crates/cli/demo-model").display()));
+        Server::of(command, program)
+    }
+
     fn command(program: &Path) -> Command {
         let mut command = Command::new(program);
         command.args(["serve", "--port", "0"]).stdin(Stdio::null()).stdout(Stdio::null());
