@@ -339,7 +339,7 @@ impl Shape {
         };
         let own = whole / group.size() as i32;
         let first = own * group.rank() as i32;
-        let w = w.cut(vec![("lm_head", Cut::rows(whole, vec![first..first + own]))]);
+        let w = w.cut(vec![("lm_head", Cut::row_range(whole, first..first + own))]);
         let linear = w.linear("lm_head", self.hidden_size, own, false)?;
         Ok(Head::Own(linear.together(Together::Gather(group.clone()))))
     }

@@ -65,13 +65,12 @@ impl HeadShare {
         let behind = |range: &Range<i32>, first: i32| range.start + first..range.end + first;
         let fused = vec![q.clone(), behind(&kv, q_dim), behind(&kv, q_dim + kv_dim)];
         let times = if all.output_gate { 2 } else { 1 };
-        let queries = vec![q.start * times..q.end * times];
         w.cut(vec![
-            ("q_proj", Cut::rows(q_dim * times, queries)),
-            ("k_proj", Cut::rows(kv_dim, vec![kv.clone()])),
-            ("v_proj", Cut::rows(kv_dim, vec![kv])),
+            ("q_proj", Cut::row_range(q_dim * times, q.start * times..q.end * times)),
+            ("k_proj", Cut::row_range(kv_dim, kv.clone())),
+            ("v_proj", Cut::row_range(kv_dim, kv)),
             ("qkv_proj", Cut::rows(q_dim + 2 * kv_dim, fused)),
-            ("sinks", Cut::rows(all.count, vec![self.heads.clone()])),
+            ("sinks", Cut::row_range(all.count, self.heads.clone())),
             (all.o_name, Cut::columns(q_dim, q)),
         ])
     }
@@ -99,7 +98,7 @@ pub(super) fn inner_of_rank(w: &Weights, names: &InnerNames<'_>, inner: i32) -> 
         Some(own.start * size..own.end * size)
     });
     let Some(own) = shares.next() else { return all() };
-    let into = names.into.iter().map(|name| (*name, Cut::rows(inner, vec![own.clone()])));
+    let into = names.into.iter().map(|name| (*name, Cut::row_range(inner, own.clone())));
     let both = names.both.iter().filter_map(|name| {
         let behind = own.start + inner..own.end + inner;
         Some((*name, Cut::rows(inner.checked_mul(2)?, vec![own.clone(), behind])))

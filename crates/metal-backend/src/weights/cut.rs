@@ -23,6 +23,11 @@ impl Cut {
         Cut { side: Side::Rows, of, ranges }
     }
 
+    /// The rows `range` of `of`.
+    pub fn row_range(of: i32, range: Range<i32>) -> Cut {
+        Cut::rows(of, std::iter::once(range).collect())
+    }
+
     /// The columns `range` of `of`: the rank computes a term of every result.
     pub fn columns(of: i32, range: Range<i32>) -> Cut {
         Cut { side: Side::Columns, of, ranges: vec![range] }
@@ -120,12 +125,10 @@ mod tests {
         let columns = Cut::columns(256, 64..128);
         // 4 bits: 8 values a word; a scale for 32.
         let weight = columns.part("weight", &[2, 8]).expect("not all of it");
-        assert_eq!(
-            (weight.whole.as_slice(), weight.ranges.as_slice()),
-            (&[2, 32][..], &[8..16][..])
-        );
+        assert_eq!(weight.whole, [2, 32]);
         assert_eq!(weight.segments(0, 4), [(32, 32), (160, 32)]);
-        assert_eq!(columns.part("scales", &[2, 2]).expect("not all of it").ranges, [2..4]);
+        let scales = columns.part("scales", &[2, 2]).expect("not all of it");
+        assert_eq!(scales.segments(0, 1), [(2, 2), (10, 2)]);
         assert_eq!(columns.part("bias", &[2]), None);
     }
 

@@ -1,5 +1,6 @@
 //! Ranks that compute a model together, each with a part of the weights.
 
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -135,7 +136,7 @@ fn be_a_rank(asked: &str) {
             answer["errors"] = json!(errors);
         }
     }
-    println!("{ANSWER}{answer}");
+    writeln!(std::io::stdout(), "{ANSWER}{answer}").unwrap();
 }
 
 /// How models are loaded here.
@@ -293,8 +294,9 @@ fn ranks_with_different_models_do_not_begin() {
 #[test]
 fn what_ranks_do_not_do_is_refused_by_name() {
     let checkpoint = Checkpoint::new("llama");
-    let of =
-        |options: LoadOptions| checkpoint.try_load(options).err().expect("refused").to_string();
+    let of = |options: LoadOptions| {
+        checkpoint.try_load(options).map(|_| ()).expect_err("refused").to_string()
+    };
     let ranks = |rank, addresses| Some(Ranks { rank, addresses });
     if !are_here() {
         let error =

@@ -40,7 +40,7 @@ fn clipped(x: &Array, bounds: &Option<[Array; 2]>) -> Result<Array> {
 #[derive(Debug)]
 pub(crate) enum Network {
     /// Two projections around the tanh form of GELU.
-    Plain([Linear; 2]),
+    Plain(Box<[Linear; 2]>),
     /// A gate, what it lets through, and the way back.
     Gated { linears: Box<[ClippedLinear; 3]>, gate_by: Activation },
 }
@@ -49,7 +49,8 @@ impl Network {
     /// `[1, n, hidden_size]` to the same.
     pub fn forward(&self, x: &Array) -> Result<Array> {
         match self {
-            Network::Plain([into, out]) => {
+            Network::Plain(linears) => {
+                let [into, out] = &**linears;
                 let x = into.forward(x)?;
                 let one = Array::scalar(1.0, x.dtype())?;
                 out.forward(&Activation::GeluTanh.gated(&x, &one)?)

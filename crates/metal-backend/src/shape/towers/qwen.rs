@@ -55,10 +55,10 @@ pub(crate) fn qwen_tower(config: &Config, w: &Weights, width: i32) -> Result<Opt
                 out: attention.linear("proj", hidden, hidden, true)?.into(),
                 scale: sizes.scale(),
             },
-            network: Network::Plain([
+            network: Network::Plain(Box::new([
                 mlp.linear("linear_fc1", hidden, inner, true)?,
                 mlp.linear("linear_fc2", inner, hidden, true)?,
-            ]),
+            ])),
             out_norms: None,
         })
     };

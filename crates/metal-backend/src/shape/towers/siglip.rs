@@ -55,7 +55,7 @@ pub(crate) fn siglip_tower(config: &Config, w: &Weights, width: i32) -> Result<O
                 out: linear("out_proj")?,
                 scale: sizes.scale(),
             },
-            network: Network::Plain(network),
+            network: Network::Plain(Box::new(network)),
             out_norms: None,
         })
     };
