@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use inference_core::{
     Capabilities, ClassifyOptions, Constraint, Dtype, Error, Feature, GenerateOptions, LoadOptions,
-    PenaltyScope, Support, Xtc,
+    PenaltyScope, Ranks, Support, Xtc,
 };
 
 fn everything() -> Capabilities {
@@ -91,7 +91,7 @@ fn each_option_of_a_request_is_refused_by_its_own_name() {
 #[test]
 fn each_option_of_a_load_is_refused_by_its_own_name() {
     type Set = fn(&mut LoadOptions);
-    let options: [(&str, Feature, Set); 14] = [
+    let options: [(&str, Feature, Set); 15] = [
         ("context_length", Feature::ContextLength, |o| o.context_length = Some(1)),
         ("parallel_slots", Feature::ParallelSlots, |o| o.parallel_slots = Some(2)),
         ("queue_limit", Feature::QueueLimit, |o| o.queue_limit = Some(0)),

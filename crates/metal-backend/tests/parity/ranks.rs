@@ -1,6 +1,5 @@
 //! Ranks that compute a model together, each with a part of the weights.
 
-use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -62,7 +61,12 @@ pub fn of_ranks(folders: &[&Path], work: impl Fn(usize) -> Work) -> Vec<Found> {
         });
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args([RANK, "--exact", "--nocapture"]);
-        command.env(VARIABLE, asked.to_string()).stdout(Stdio::piped()).spawn().unwrap()
+        command
+            .env(VARIABLE, asked.to_string())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
     };
     let ranks: Vec<Child> = folders.iter().enumerate().map(start).collect();
     let end = |rank: Child| rank.wait_with_output().unwrap();
@@ -71,7 +75,7 @@ pub fn of_ranks(folders: &[&Path], work: impl Fn(usize) -> Work) -> Vec<Found> {
 }
 
 fn found(rank: usize, end: &Output) -> Found {
-    let output = String::from_utf8_lossy(&end.stdout);
+    let output = String::from_utf8_lossy(&end.stderr);
     let answer = output.lines().find_map(|line| Some(line.split_once(ANSWER)?.1));
     let answer: Json = serde_json::from_str(
         answer.unwrap_or_else(|| panic!("rank {rank} ended with {}: {output}", end.status)),
@@ -136,7 +140,7 @@ fn be_a_rank(asked: &str) {
             answer["errors"] = json!(errors);
         }
     }
-    writeln!(std::io::stdout(), "{ANSWER}{answer}").unwrap();
+    eprintln!("{ANSWER}{answer}");
 }
 
 /// How models are loaded here.
