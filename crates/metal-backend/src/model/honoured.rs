@@ -36,7 +36,6 @@ pub(super) fn refused_by_ranks(options: &LoadOptions) -> Vec<(Feature, String)> 
         (Feature::ParallelSlots, together),
         (Feature::BatchGenerate, together),
         (Feature::InspectAttention, alone),
-        (Feature::Adapter, "an adapter is not split between ranks; load the model without ranks"),
         (Feature::Images, "a tower of pictures is not split between ranks"),
     ]
     .map(|(feature, reason)| (feature, reason.to_owned()))

@@ -38,6 +38,11 @@ impl Cut {
         self.side == Side::Columns
     }
 
+    /// Rows or columns of the whole that the rank has, in turn.
+    pub fn ranges(&self) -> &[Range<i32>] {
+        &self.ranges
+    }
+
     /// Rows or columns of the whole.
     pub fn of(&self) -> i32 {
         self.of

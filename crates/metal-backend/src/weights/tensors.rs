@@ -7,6 +7,7 @@ mod experts;
 mod fp8;
 mod joined;
 mod latent;
+mod lora;
 mod norms;
 mod packing;
 mod recurrent;
@@ -21,14 +22,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use mlx_ffi::distributed::Group;
 use mlx_ffi::{Array, Dtype, Quantization, Quantized, ops};
 
-use super::adapter::{Adapter, Taken};
+use super::adapter::Adapter;
 use super::cut::Cut;
 use super::source::{Checkpoint, TensorHeader};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::files::ModelFiles;
 use crate::kernels::{Kernels, Matrix};
-use crate::layers::{Embedding, Linear, Lora, Weight};
+use crate::layers::{Embedding, Linear, Weight};
 
 pub(crate) use fp8::Fp8Scales;
 pub(crate) use joined::Linears;
@@ -293,34 +294,6 @@ impl Weights {
         // One at a time, so that a converted weight and its source are never held for all.
         array.eval()?;
         Ok(array)
-    }
-
-    /// The adapter of the module under this cursor, whose weight is `[output, input]`.
-    ///
-    /// # Errors
-    /// Tensors that do not fit.
-    fn lora(&self, input: i32, output: i32) -> Result<Option<Lora>> {
-        let Some((taken, [a, b])) = self.factors(&[output, input])? else { return Ok(None) };
-        let (a, b) = match taken.transposed && !self.shared.only_describe {
-            true => (ops::swap_axes(&a, 0, 1)?, ops::swap_axes(&b, 0, 1)?),
-            false => (a, b),
-        };
-        Ok(Some(Lora { a, b, scale: taken.scale }))
-    }
-
-    /// The adapter's pair for the module under this cursor, whose weight is of `shape`.
-    ///
-    /// # Errors
-    /// Tensors that do not fit.
-    fn factors(&self, shape: &[i32]) -> Result<Option<(Taken, [Array; 2])>> {
-        let Some(adapter) = &self.shared.adapter else { return Ok(None) };
-        let Some(taken) = adapter.take(&self.prefix, shape)? else { return Ok(None) };
-        self.shared.totals.borrow_mut().bytes += taken.bytes(self.shared.dtype);
-        let factor = |header: &TensorHeader| {
-            self.read(&adapter.files, header, self.shared.dtype.unwrap_or(header.dtype))
-        };
-        let factors = [factor(&taken.a.header)?, factor(&taken.b.header)?];
-        Ok(Some((taken, factors)))
     }
 
     /// The matrix `weight` under this cursor, packed or not: `[rows, columns]`, or

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use inference_core::{GenerateOptions, LoadOptions, Prompt, Ranks, TextModel};
 use serde_json::{Value as Json, json};
 
-use crate::fixtures::{Checkpoint, backend, greedy, ids, token_ids};
+use crate::fixtures::{Checkpoint, backend, greedy, ids, root, token_ids};
 
 /// Addresses that were free a moment ago.
 pub fn free_addresses(count: usize) -> Vec<SocketAddr> {
@@ -27,6 +27,8 @@ pub struct Work {
     pub seed: Option<u64>,
     /// Tokens after which it leaves.
     pub leaves_after: Option<usize>,
+    /// One of the adapters of the fixtures.
+    pub adapter: Option<&'static str>,
 }
 
 /// What came of it.
@@ -54,10 +56,11 @@ pub fn of_ranks(folders: &[&Path], work: impl Fn(usize) -> Work) -> Vec<Found> {
     let addresses: Vec<String> =
         free_addresses(folders.len()).iter().map(SocketAddr::to_string).collect();
     let start = |(rank, folder): (usize, &&Path)| {
-        let Work { lengths, max_tokens, seed, leaves_after } = work(rank);
+        let Work { lengths, max_tokens, seed, leaves_after, adapter } = work(rank);
         let asked = json!({
             "rank": rank, "addresses": addresses, "folder": folder, "lengths": lengths,
             "max_tokens": max_tokens, "seed": seed, "leaves_after": leaves_after,
+            "adapter": adapter,
         });
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args([RANK, "--exact", "--nocapture"]);
@@ -99,7 +102,8 @@ fn be_a_rank(asked: &str) {
         rank: asked["rank"].as_u64().unwrap() as usize,
         addresses: addresses.map(|address| address.as_str().unwrap().parse().unwrap()).collect(),
     };
-    let options = LoadOptions { ranks: Some(ranks), ..plain() };
+    let adapter_path = asked["adapter"].as_str().map(|name| root().join("adapters").join(name));
+    let options = LoadOptions { ranks: Some(ranks), adapter_path, ..plain() };
     let folder = Path::new(asked["folder"].as_str().unwrap());
     let mut answer = json!({
         "tokens": [], "weight_bytes": 0, "parameters": 0, "errors": [], "refusal": null
@@ -229,6 +233,42 @@ fn packed_models_have_them_too() {
     compute_what_one_computes("qwen3_5_moe-4bit-g32", &[2]);
 }
 
+/// Checkpoints, each with an adapter of theirs.
+const ADAPTERS: [(&str, &str); 7] = [
+    ("llama", "llama-lora"),
+    ("llama-4bit-g64", "llama-lora-peft"),
+    ("qwen3", "qwen3-lora"),
+    ("phi3", "phi3-lora"),
+    ("qwen3_moe", "qwen3_moe-lora"),
+    ("qwen3_moe", "qwen3_moe-experts-lora"),
+    ("gpt_oss", "gpt_oss-experts-lora"),
+];
+
+#[test]
+fn adapters_of_ranks_have_the_tokens_of_one() {
+    if !are_here() {
+        return;
+    }
+    for (name, adapter) in ADAPTERS {
+        let checkpoint = Checkpoint::new(name);
+        let adapter_path = Some(root().join("adapters").join(adapter));
+        let whole = checkpoint.load(LoadOptions { adapter_path, ..plain() });
+        let expected = tokens(&*whole, 70, &greedy(24));
+        assert_ne!(expected, tokens(&*checkpoint.load(plain()), 70, &greedy(24)), "{adapter}");
+        for count in [2, 3] {
+            let work = || Work {
+                lengths: vec![70],
+                max_tokens: 24,
+                adapter: Some(adapter),
+                ..Work::default()
+            };
+            for found in of_ranks(&vec![checkpoint.folder(); count], |_| work()) {
+                assert_eq!(found.tokens, std::slice::from_ref(&expected), "{adapter}: {found:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn layers_that_are_not_split_are_computed_by_every_rank() {
     compute_what_one_computes("olmo2", &[2]);
@@ -312,9 +352,6 @@ fn what_ranks_do_not_do_is_refused_by_name() {
     let parallel_slots = Some(4);
     let error = of(LoadOptions { ranks: two(), parallel_slots, ..LoadOptions::default() });
     assert!(error.contains("parallel_slots"), "{error}");
-    let adapter_path = Some("adapter".into());
-    let error = of(LoadOptions { ranks: two(), adapter_path, ..LoadOptions::default() });
-    assert!(error.contains("adapter_path"), "{error}");
     let error = of(LoadOptions { ranks: ranks(2, free_addresses(2)), ..LoadOptions::default() });
     assert!(error.contains("none of 2"), "{error}");
 }
