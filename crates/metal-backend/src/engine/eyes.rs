@@ -14,7 +14,7 @@ use crate::sight::Scene;
 /// A row's pictures on their way.
 pub(super) struct Eyes {
     scene: Arc<Scene>,
-    /// Each picture's vectors, `[1, n, hidden_size]`, once they are computed.
+    /// Each picture's vectors, `[1 + deep, n, hidden_size]`, once they are computed.
     features: Vec<Option<Array>>,
     /// The picture that is being computed.
     look: Option<(usize, Look)>,
@@ -133,8 +133,12 @@ impl Served {
         };
         let largest = scene.shown.iter().map(of).max().unwrap_or(0);
         let vectors: usize = scene.shown.iter().map(crate::sight::Shown::vectors).sum();
-        let kept = vectors as u64 * self.model.hidden_size as u64 * dtype_size;
+        let deep = tower.deepstack.len() as u64;
+        let vector = self.model.hidden_size as u64 * dtype_size;
+        let kept = vectors as u64 * vector * (1 + deep);
+        // What is added behind layers is as long as a chunk.
+        let behind = deep * self.chunk as u64 * vector;
         let longer = scene.longest().saturating_sub(self.chunk);
-        largest + 2 * kept + self.budget.longer_chunk(longer)
+        largest + 2 * kept + behind + self.budget.longer_chunk(longer)
     }
 }

@@ -84,8 +84,9 @@ impl Decoder {
         let h = seen.in_place(&h)?;
         let inputs =
             self.layer_inputs.as_ref().map(|inputs| inputs.forward(ids, &h)).transpose()?;
+        let behind = seen.behind_layers(&h)?;
         let positions = Positions::after(caches).seeing(seen);
-        Ok(Pass::new(h, positions).with_layer_inputs(inputs))
+        Ok(Pass::new(h, positions).with_layer_inputs(inputs).with_behind_layers(behind))
     }
 
     fn begin_at(&self, ids: &Indices, positions: Positions) -> Result<Pass> {
@@ -104,11 +105,17 @@ impl Decoder {
         let end = self.layers.len().min(pass.layer + count);
         for index in pass.layer..end {
             let state = &mut caches.layers_mut()[index];
-            let next = self.layers.get(index + 1).and_then(Block::first_norm);
+            let behind = pass.behind_layers.get(index);
+            // What is added first changes what the next norm sees.
+            let next = self.layers.get(index + 1).filter(|_| behind.is_none());
+            let next = next.and_then(Block::first_norm);
             let inputs = pass.layer_inputs.as_ref();
             let input = inputs.map(|all| LayerInputs::of_layer(all, index)).transpose()?;
             let (layer, positions) = (&self.layers[index], &mut pass.positions);
             pass.stream = layer.forward(&pass.stream, input.as_ref(), next, positions, state)?;
+            if let Some(behind) = behind {
+                pass.stream.h = ops::add(&pass.stream.h, behind)?;
+            }
         }
         pass.layer = end;
         let through = end == self.layers.len();

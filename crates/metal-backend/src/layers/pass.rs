@@ -18,17 +18,25 @@ pub(crate) struct Pass {
     pub(super) positions: Positions,
     /// The inputs of all layers, `[b, l, layers, size]`, where layers have one of their own.
     pub(super) layer_inputs: Option<Array>,
+    /// What is added behind the first layers, `[b, l, hidden_size]` each.
+    pub(super) behind_layers: Vec<Array>,
 }
 
 impl Pass {
     /// The pass of `h`, `[b, l, hidden_size]`, at `positions`, before its first layer.
     pub fn new(h: Array, positions: Positions) -> Pass {
-        Pass { stream: Stream { h, normed: None }, layer: 0, positions, layer_inputs: None }
+        let stream = Stream { h, normed: None };
+        Pass { stream, layer: 0, positions, layer_inputs: None, behind_layers: Vec::new() }
     }
 
     /// The pass with inputs of all layers, `[b, l, layers, size]`.
     pub fn with_layer_inputs(self, layer_inputs: Option<Array>) -> Pass {
         Pass { layer_inputs, ..self }
+    }
+
+    /// The pass with what is added behind the first layers, `[b, l, hidden_size]` each.
+    pub fn with_behind_layers(self, behind_layers: Vec<Array>) -> Pass {
+        Pass { behind_layers, ..self }
     }
 
     /// `[b, l, hidden_size]`, as the last layer left it.
@@ -38,7 +46,8 @@ impl Pass {
 
     /// What is still needed of the last layer, for evaluation.
     pub fn arrays(&self) -> impl Iterator<Item = &Array> {
-        iter::once(&self.stream.h).chain(&self.stream.normed).chain(&self.layer_inputs)
+        let stream = iter::once(&self.stream.h).chain(&self.stream.normed);
+        stream.chain(&self.layer_inputs).chain(self.behind_layers.iter().skip(self.layer))
     }
 
     /// Layers that are done.

@@ -7,8 +7,8 @@ use mlx_ffi::{Array, Result, ops};
 /// What a pass of one row sees beside its ids.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// The vectors that stand for pictures, `[1, n, hidden_size]`, and the columns in whose place, in
-    /// ascending order.
+    /// The vectors that stand for pictures, `[1 + deep, n, hidden_size]`, and the columns in whose place, in
+    /// ascending order. The first ones stand there, the others are added behind the first layers.
     pub features: Vec<(Range<i32>, Array)>,
     /// Of each column, the positions that rotations take, where they are not its place: by time, row and
     /// column.
@@ -27,7 +27,7 @@ impl Seen {
             if columns.start > done {
                 parts.push(ops::slice_axis(h, 1, done, columns.start)?);
             }
-            parts.push(ops::astype(features, h.dtype())?);
+            parts.push(ops::astype(&of_layer(features, 0)?, h.dtype())?);
             done = columns.end;
         }
         if done < l {
@@ -35,4 +35,25 @@ impl Seen {
         }
         ops::concatenate(&parts.iter().collect::<Vec<_>>(), 1)
     }
+
+    /// What is added behind each of the first layers, `[1, l, hidden_size]` like `h`: 0 in the places of text.
+    pub fn behind_layers(&self, h: &Array) -> Result<Vec<Array>> {
+        let deep =
+            self.features.iter().map(|(_, features)| features.dims::<3>().map(|[n, ..]| n - 1));
+        let deep = deep.collect::<Result<Vec<i32>>>()?.into_iter().max().unwrap_or(0);
+        let nothing = ops::multiply(h, &Array::scalar(0.0, h.dtype())?)?;
+        let of = |index: i32| {
+            let own = |(columns, features): &(Range<i32>, Array)| {
+                Ok((columns.clone(), of_layer(features, index)?))
+            };
+            let features = self.features.iter().map(own).collect::<Result<_>>()?;
+            Seen { features, ..Seen::default() }.in_place(&nothing)
+        };
+        (1..=deep).map(of).collect()
+    }
+}
+
+/// Those vectors of a picture, `[1 + deep, n, hidden_size]`, that are for so many layers: `[1, n, hidden_size]`.
+fn of_layer(features: &Array, layers: i32) -> Result<Array> {
+    ops::slice_axis(features, 0, layers, layers + 1)
 }

@@ -7,7 +7,7 @@ mod exit;
 mod network;
 mod turns;
 
-use mlx_ffi::{Array, Result, eval_all};
+use mlx_ffi::{Array, Result, eval_all, ops};
 
 use crate::kernels::Kernels;
 use crate::sight::Patches;
@@ -28,6 +28,9 @@ pub(crate) struct Tower {
     /// How attention sees places; `None`: by the entry's positions alone.
     pub rope: Option<TowerRope>,
     pub exit: Exit,
+    /// What makes further vectors of a picture behind some blocks, in the blocks' order: they are added behind
+    /// the language model's first layers (DeepStack).
+    pub deepstack: Vec<(usize, Merger)>,
     /// Values of a patch between blocks, and between the projections of a network.
     pub sizes: [i32; 2],
     pub kernels: Kernels,
@@ -42,6 +45,8 @@ pub(crate) struct Look {
     grid: [i32; 2],
     /// Blocks that are done.
     block: usize,
+    /// What was made behind blocks, `[1, t, hidden_size]` of the language model each.
+    deep: Vec<Array>,
 }
 
 impl Tower {
@@ -49,19 +54,29 @@ impl Tower {
     pub fn begin(&self, patches: &Patches) -> Result<Look> {
         let h = self.entry.forward(patches)?;
         let turns = self.rope.as_ref().map(|rope| rope.turns(patches)).transpose()?;
-        Ok(Look { h, turns, grid: patches.grid, block: 0 })
+        Ok(Look { h, turns, grid: patches.grid, block: 0, deep: Vec::new() })
     }
 
-    /// Takes a picture through its next block, and waits for it. At the end, `[1, t, hidden_size]` of the
-    /// language model.
+    /// Takes a picture through its next block, and waits for it. At the end, `[n, t, hidden_size]` of the
+    /// language model: the vectors in the picture's places, then those for each of the first layers.
     pub fn advance(&self, look: &mut Look) -> Result<Option<Array>> {
         if let Some(block) = self.blocks.get(look.block) {
             look.h = block.forward(&look.h, look.turns.as_ref(), self.kernels)?;
-            eval_all([&look.h])?;
+            for (_, merger) in self.deepstack.iter().filter(|(at, _)| *at == look.block) {
+                look.deep.push(merger.forward(&look.h)?);
+            }
+            eval_all([&look.h].into_iter().chain(&look.deep))?;
             look.block += 1;
             return Ok(None);
         }
         let features = self.exit.forward(&look.h, look.grid)?;
+        let features = match look.deep.is_empty() {
+            true => features,
+            false => {
+                let all: Vec<&Array> = [&features].into_iter().chain(&look.deep).collect();
+                ops::concatenate(&all, 0)?
+            }
+        };
         eval_all([&features])?;
         Ok(Some(features))
     }

@@ -169,16 +169,21 @@ impl Family {
                 };
                 Ok((Family::new(Kind::Pixtral, marks, patch, merge, false), processor))
             }
-            _ => {
-                let image = id(&["image_token_id"], 248_056)?;
+            kind => {
+                // Qwen 3 VL has other ids than Qwen 3.5.
+                let [image, begin, end] = match kind.starts_with("qwen3_vl") {
+                    true => [151_655, 151_652, 151_653],
+                    false => [248_056, 248_053, 248_054],
+                };
+                let image = id(&["image_token_id"], image)?;
                 let marks = Marks {
                     written: (text(image)?, image),
                     around: "",
                     writes_all: true,
-                    begin: Some(id(&["vision_start_token_id"], 248_053)?),
+                    begin: Some(id(&["vision_start_token_id"], begin)?),
                     image,
                     row_end: None,
-                    end: id(&["vision_end_token_id"], 248_054)?,
+                    end: id(&["vision_end_token_id"], end)?,
                 };
                 let (patch, merge) = (size("patch_size", 16)?, size("spatial_merge_size", 2)?);
                 let frames = size("temporal_patch_size", 2)?;

@@ -95,6 +95,7 @@ pub(crate) fn gemma4_tower(config: &Config, w: &Weights, width: i32) -> Result<O
         blocks,
         rope: Some(TowerRope { axes: Axes::ColumnsApart, head_dim, theta: theta.unwrap_or(100.0) }),
         exit,
+        deepstack: Vec::new(),
         sizes: [hidden, inner],
         kernels: w.kernels(),
     }))

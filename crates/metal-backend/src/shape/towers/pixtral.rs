@@ -94,6 +94,7 @@ pub(crate) fn pixtral_tower(
         blocks,
         rope: Some(TowerRope { axes: Axes::Alternating, head_dim, theta }),
         exit,
+        deepstack: Vec::new(),
         sizes: [hidden, inner],
         kernels: w.kernels(),
     }))

@@ -76,6 +76,11 @@ pub(crate) fn qwen_tower(config: &Config, w: &Weights, width: i32) -> Result<Opt
             ],
         })
     };
+    let mergers = tower.at("deepstack_merger_list");
+    let deepstack = deepstack_blocks(&vision, &mergers, sizes.layers)?
+        .into_iter()
+        .map(|(block, index)| Ok((block, merger(&mergers.at(&index.to_string()), true)?)))
+        .collect::<Result<_>>()?;
     let positions = PatchPositions::Between { table, side };
     Ok(Some(Tower {
         entry: Entry { projection, positions, norm: None, centres: false, dtype },
@@ -86,7 +91,29 @@ pub(crate) fn qwen_tower(config: &Config, w: &Weights, width: i32) -> Result<Opt
             theta: 10_000.0,
         }),
         exit: Exit::Merged(merger(&tower.at("merger"), false)?),
+        deepstack,
         sizes: [hidden, inner.max(many)],
         kernels: w.kernels(),
     }))
+}
+
+/// The blocks behind which features are made for the language model's first layers, in their order, each with
+/// the index of its merger among `mergers`.
+fn deepstack_blocks(vision: &Config, mergers: &Weights, depth: i32) -> Result<Vec<(usize, usize)>> {
+    const KEY: &str = "deepstack_visual_indexes";
+    let blocks = match vision.opt_indices(KEY)? {
+        Some(blocks) => blocks,
+        None if mergers.is_empty() => Vec::new(),
+        // As transformers has it.
+        None => vec![8, 16, 24],
+    };
+    if let Some(block) = blocks.iter().find(|block| **block >= depth as u64) {
+        return Err(Error::model(format!(
+            "config.json: `vision_config`: `{KEY}` has {block}, expected a block below `depth` {depth}"
+        )));
+    }
+    let indexed = blocks.iter().enumerate().map(|(index, block)| (*block as usize, index));
+    let mut blocks: Vec<(usize, usize)> = indexed.collect();
+    blocks.sort_unstable();
+    Ok(blocks)
 }

@@ -72,5 +72,13 @@ pub(crate) fn siglip_tower(config: &Config, w: &Weights, width: i32) -> Result<O
     let positions = PatchPositions::Grid(table);
     let entry = Entry { projection, positions, norm: None, centres: false, dtype };
     let kernels = w.kernels();
-    Ok(Some(Tower { entry, blocks, rope: None, exit, sizes: [hidden, inner], kernels }))
+    Ok(Some(Tower {
+        entry,
+        blocks,
+        rope: None,
+        exit,
+        deepstack: Vec::new(),
+        sizes: [hidden, inner],
+        kernels,
+    }))
 }
