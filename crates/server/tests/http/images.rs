@@ -18,10 +18,17 @@ use crate::client::Client;
 
 /// Remembers what it was asked; `slow` ones never end by themselves.
 #[derive(Default)]
-struct Painter {
+pub struct Painter {
     info: ImageModelInfo,
     asked: Mutex<Vec<ImageRequest>>,
     ended: Arc<Mutex<Vec<CancelToken>>>,
+}
+
+impl Painter {
+    /// The prompts that it was asked for.
+    pub fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().iter().map(|request| request.prompt.clone()).collect()
+    }
 }
 
 impl ImageModel for Painter {
@@ -72,7 +79,7 @@ impl ImageModel for Painter {
     fn close(&self) {}
 }
 
-fn server() -> (TestServer, Arc<Painter>) {
+pub fn server() -> (TestServer, Arc<Painter>) {
     let painter = Arc::<Painter>::default();
     let model: Arc<dyn ImageModel> = Arc::clone(&painter) as _;
     let server = TestServer::with(Fake::default(), |config| {
@@ -207,51 +214,53 @@ fn a_client_that_leaves_a_stream_cancels_its_picture() {
     }
 }
 
+/// A multipart form of a prompt, a picture, and what `more` has: a name, a file's name or none, and a value.
+fn form(more: &[(&str, &str, &str)]) -> String {
+    let fields = [("prompt", "", "a"), ("image", "a.png", "one")];
+    let own = fields.iter().filter(|own| more.iter().all(|more| more.0 != own.0));
+    let part = |(name, file, value): &(&str, &str, &str)| {
+        let file = if file.is_empty() { String::new() } else { format!("; filename=\"{file}\"") };
+        format!("--x\r\nContent-Disposition: form-data; name=\"{name}\"{file}\r\n\r\n{value}\r\n")
+    };
+    own.chain(more).filter(|part| part.2 != "-").map(part).collect::<String>() + "--x--\r\n"
+}
+
 #[test]
-fn what_cannot_be_done_is_a_400_that_names_the_field() {
-    let (server, _) = server();
+fn what_cannot_be_done_in_a_form_is_a_400_that_names_the_field() {
+    let (server, painter) = server();
+    let headers = [("content-type", "multipart/form-data; boundary=x")];
+    let send = |body: String| {
+        Client::connect(server.address).request("POST", "/v1/images/edits", &headers, &body)
+    };
+    assert_eq!(send(form(&[])).status, 200, "the form is right but for what is wrong below");
     let bad = [
-        (json!({}), "prompt"),
-        (json!({"prompt": 3}), "prompt"),
-        (json!({"prompt": "a", "size": "big"}), "size"),
-        (json!({"prompt": "a", "size": "10x16"}), "size"),
-        (json!({"prompt": "a", "n": 0}), "n"),
-        (json!({"prompt": "a", "n": 1000}), "n"),
-        (json!({"prompt": "a", "steps": 0}), "steps"),
-        (json!({"prompt": "a", "seed": -1}), "seed"),
-        (json!({"prompt": "a", "guidance": -1}), "guidance"),
-        (json!({"prompt": "a", "response_format": "url"}), "response_format"),
-        (json!({"prompt": "a", "output_format": "webp"}), "output_format"),
-        (json!({"prompt": "a", "background": "transparent"}), "background"),
-        (json!({"prompt": "a", "quality": "high"}), "quality"),
-        (json!({"prompt": "a", "output_compression": 50}), "output_compression"),
-        (json!({"prompt": "a", "stream": "yes"}), "stream"),
-        (json!({"prompt": "a", "partial_images": 2}), "partial_images"),
-        (json!({"prompt": "a", "stream": true, "partial_images": 4}), "partial_images"),
-        (json!({"prompt": "a", "stream": true, "size": "10x16"}), "size"),
-        (json!({"prompt": "a", "style": "vivid"}), "style"),
-        (json!({"prompt": "a", "colour": "red"}), "colour"),
+        ("prompt", "", "-"),
+        ("image", "", "-"),
+        ("image", "", "no file"),
+        ("n", "", "two"),
+        ("n", "", "0"),
+        ("steps", "", "many"),
+        ("seed", "", "-1"),
+        ("guidance", "", "high"),
+        ("size", "", "10x16"),
+        ("stream", "", "yes"),
+        ("partial_images", "", "2"),
+        ("output_compression", "", "50"),
+        ("mask", "m.png", "black"),
+        ("colour", "", "red"),
     ];
-    for (body, field) in bad {
-        let answer = server.post("/v1/images/generations", &body);
-        assert_eq!(answer.status, 400, "{body}: {}", answer.json());
-        assert_eq!(answer.json()["error"]["param"], field, "{body}");
+    for part in bad {
+        let answer = send(form(&[part]));
+        assert_eq!(answer.status, 400, "{part:?}: {}", answer.text);
+        assert_eq!(answer.json()["error"]["param"], part.0, "{part:?}");
     }
-    let bad = [
-        (json!({"prompt": "a"}), "image"),
-        (json!({"prompt": "a", "image": "fox.png"}), "image[0]"),
-        (json!({"prompt": "a", "image": "https://example.com/fox.png"}), "image[0]"),
-        (json!({"prompt": "a", "image": "data:image/png;base64,*"}), "image[0]"),
-        (json!({"prompt": "a", "images": [{"file_id": "x"}]}), "images[0]"),
-        (json!({"prompt": "a", "image": "data:image/png;base64,AA==", "mask": "x"}), "mask"),
-    ];
-    for (body, field) in bad {
-        let answer = server.post("/v1/images/edits", &body);
-        assert_eq!(answer.status, 400, "{body}: {}", answer.json());
-        assert_eq!(answer.json()["error"]["param"], field, "{body}");
-    }
-    let other = json!({"prompt": "a", "model": "other"});
-    assert_eq!(server.post("/v1/images/generations", &other).status, 404);
+    let twice = send(form(&[("seed", "", "1"), ("seed", "", "2")]));
+    assert_eq!((twice.status, &twice.json()["error"]["param"]), (400, &json!("seed")));
+    assert_eq!(painter.asked().len(), 1);
+}
+
+#[test]
+fn without_an_image_model_a_request_for_pictures_is_a_400_that_names_the_model() {
     let none = TestServer::start().post("/v1/images/generations", &json!({"prompt": "a"}));
     assert_eq!((none.status, &none.json()["error"]["param"]), (400, &json!("model")));
 }

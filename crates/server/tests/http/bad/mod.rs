@@ -10,13 +10,13 @@ use crate::TestServer;
 use crate::client::Client;
 use fake_model::FakeModel as Fake;
 
-const TABLES: [(&str, &str); 6] = [
-    ("sampling", include_str!("sampling.txt")),
-    ("chat", include_str!("chat.txt")),
-    ("messages", include_str!("messages.txt")),
-    ("tools", include_str!("tools.txt")),
-    ("completions", include_str!("completions.txt")),
-    ("others", include_str!("others.txt")),
+const TABLES: [&str; 6] = [
+    include_str!("sampling.txt"),
+    include_str!("chat.txt"),
+    include_str!("messages.txt"),
+    include_str!("tools.txt"),
+    include_str!("completions.txt"),
+    include_str!("others.txt"),
 ];
 
 /// A request and what it must be answered.
@@ -45,30 +45,44 @@ fn rows(table: &str) -> Vec<Row<'_>> {
     rows
 }
 
+/// The rows of `table` that are not answered as they say, and how many rows there are.
+fn wrong(server: &TestServer, table: &str) -> (Vec<String>, usize) {
+    let rows = rows(table);
+    let fault = |row: &Row| {
+        let headers = [("content-type", "application/json")];
+        let answer = Client::connect(server.address).request("POST", row.path, &headers, &row.body);
+        if answer.status < 400 {
+            return Some(format!("{} {} is answered", row.path, row.body));
+        }
+        let param = if row.param == "-" { "" } else { row.param };
+        let found = (answer.status, answer.error("code"), answer.error("param"));
+        let is_right = found == (row.status, row.code.to_owned(), param.to_owned());
+        (!is_right).then(|| format!("{} {}\n    {found:?}", row.path, row.body))
+    };
+    (rows.iter().filter_map(fault).collect(), rows.len())
+}
+
 #[test]
 fn every_bad_request_is_answered_with_what_is_wrong() {
     let server = TestServer::with(Fake { calls: true, ..Fake::default() }, |_| {});
-    let (mut count, mut wrong) = (0, Vec::new());
-    for (table, text) in TABLES {
-        for row in rows(text) {
-            count += 1;
-            let headers = [("content-type", "application/json")];
-            let client = Client::connect(server.address);
-            let answer = client.request("POST", row.path, &headers, &row.body);
-            if answer.status < 400 {
-                wrong.push(format!("{table}: {} {} is answered", row.path, row.body));
-                continue;
-            }
-            let param = if row.param == "-" { "" } else { row.param };
-            let found = (answer.status, answer.error("code"), answer.error("param"));
-            if found != (row.status, row.code.to_owned(), param.to_owned()) {
-                wrong.push(format!("{table}: {} {}\n    {found:?}", row.path, row.body));
-            }
-        }
+    let (mut count, mut faults) = (0, Vec::new());
+    for table in TABLES {
+        let (wrong, rows) = wrong(&server, table);
+        faults.extend(wrong);
+        count += rows;
     }
-    assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(faults.is_empty(), "{} of {count}:\n{}", faults.len(), faults.join("\n"));
     assert!(count >= 400, "{count} rows were read");
     let engine_was_asked = server.model.options.lock().unwrap().len();
     assert_eq!(engine_was_asked, 0, "what is refused does not reach the engine");
     assert_eq!(server.chat(serde_json::json!({})).status, 200);
+}
+
+#[test]
+fn every_bad_request_for_pictures_is_answered_with_what_is_wrong() {
+    let (server, painter) = crate::images::server();
+    let (wrong, count) = wrong(&server, include_str!("images.txt"));
+    assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(count >= 60, "{count} rows were read");
+    assert!(painter.asked().is_empty(), "nothing is made");
 }
