@@ -36,6 +36,7 @@ mod model;
 mod models;
 #[cfg(feature = "parts")]
 pub mod parts;
+mod plan;
 mod sampling;
 mod shape;
 mod sight;

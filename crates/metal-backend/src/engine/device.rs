@@ -103,13 +103,13 @@ impl Watch {
         Watch { device, seen: None, room: None, is_low: false }
     }
 
-    /// Looks again, unless it did just now. Where too little is left, gives back what is not needed, and
+    /// Looks again at `now`, unless it did just before. Where too little is left, gives back what is not needed, and
     /// lets go of the reserve.
     ///
     /// # Errors
     /// Those of MLX.
-    pub fn look(&mut self) -> Result<()> {
-        let is_fresh = self.seen.is_some_and(|seen| seen.elapsed() < BELIEVED);
+    pub fn look(&mut self, now: Instant) -> Result<()> {
+        let is_fresh = self.seen.is_some_and(|seen| now.saturating_duration_since(seen) < BELIEVED);
         if self.device == Device::Cpu || is_fresh {
             return Ok(());
         }
@@ -125,7 +125,7 @@ impl Watch {
         }
         self.is_low = left < LEAST;
         self.room = room(self.device)?;
-        self.seen = Some(Instant::now());
+        self.seen = Some(now);
         Ok(())
     }
 

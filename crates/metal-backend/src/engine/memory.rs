@@ -6,6 +6,7 @@ use mlx_ffi::Device;
 use super::pass;
 use crate::cache::{StateCost, StateSpec, Storage};
 use crate::layers::{Decoder, Mixer, Workspace};
+use crate::plan::Need;
 
 /// Positions whose logits are computed at once, where those of many are asked for.
 pub(super) const HEAD_ROWS: usize = 16;
@@ -37,37 +38,19 @@ pub(super) struct Budget {
     chunk: u64,
 }
 
-/// What asks to be admitted.
+/// What a request asks for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     /// Ids of the prompt.
     pub prompt: usize,
     /// The most tokens to generate; `None`: as many as the context and the memory hold.
     pub new: Option<usize>,
+    /// Positions that the model's context holds.
+    pub context: usize,
     /// Bytes that the prompt's log probabilities take.
     pub report: u64,
     /// Bytes that its pictures take.
     pub sight: u64,
-}
-
-/// What is in use and set aside when a request asks to be admitted.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct InUse {
-    /// Bytes in use by weights and by whatever else runs in the process, without the caches.
-    pub fixed: u64,
-    /// Bytes set aside for the rows that run.
-    pub rows: u64,
-}
-
-/// What becomes of a request.
-#[derive(Debug)]
-pub(super) enum Admission {
-    /// It may run and generate so many tokens.
-    Run(usize),
-    /// It fits once others have ended.
-    Wait,
-    /// It never fits.
-    Refuse(Error),
 }
 
 impl Budget {
@@ -192,50 +175,56 @@ impl Budget {
         more_logits + tokens as u64 * told as u64
     }
 
-    /// Whether a prompt may run now within `limit`, what others leave of the budget's, and how many new tokens may follow it.
-    pub fn admit(
-        &self,
-        wanted: Wanted,
-        context_left: usize,
-        in_use: InUse,
-        limit: u64,
-    ) -> Admission {
-        let Wanted { prompt, new, report, sight } = wanted;
-        let available = limit.saturating_sub(in_use.fixed);
-        let alone =
-            |new: usize| self.caches(1, prompt + new) + self.work(prompt, new) + report + sight;
-        let most = new.unwrap_or(context_left).min(context_left);
-        let least = if new.is_none() { 1.min(most) } else { most };
-        if alone(least) > available {
-            let told = if report > 0 { " and its log probabilities" } else { "" };
-            let seen = if sight > 0 { " and its pictures" } else { "" };
-            return Admission::Refuse(Error::Memory {
-                what: format!("a prompt of {prompt} tokens with {least} new ones{told}{seen}"),
-                needed: alone(least),
-                available,
-                remedy: "ask for fewer tokens, set a shorter context length or a smaller prefill chunk, or raise the memory limit".into(),
-            });
+    /// What a request needs to end alone, and for a while beside others.
+    pub fn need(&self, wanted: Wanted) -> Need {
+        let (least, most) = wanted.tokens();
+        let ahead = Budget::ahead(0, most);
+        Need { least: self.alone(wanted, least), soon: self.alone(wanted, ahead) }
+    }
+
+    /// How many new tokens may follow a prompt that has `available` bytes once it is alone.
+    pub fn new_tokens(&self, wanted: Wanted, available: u64) -> usize {
+        let (mut fits, most) = wanted.tokens();
+        if self.alone(wanted, most) <= available {
+            return most;
         }
-        // Beside others, a row has what it needs for a while; should all grow until nothing is
-        // left, the youngest makes room and is computed again later.
-        let ahead = Budget::ahead(prompt, most);
-        let soon = self.caches(1, ahead) + self.work(prompt, ahead - prompt) + report + sight;
-        if in_use.rows > 0 && in_use.rows + soon > available {
-            return Admission::Wait;
-        }
-        let (mut fits, mut too_many) = (least, most + 1);
-        if alone(most) <= available {
-            return Admission::Run(most);
-        }
+        let mut too_many = most + 1;
         while too_many - fits > 1 {
             let middle = fits + (too_many - fits) / 2;
-            if alone(middle) <= available {
+            if self.alone(wanted, middle) <= available {
                 fits = middle;
             } else {
                 too_many = middle;
             }
         }
-        Admission::Run(fits)
+        fits
+    }
+
+    /// Why a request does not fit into `available` bytes.
+    pub fn refusal(&self, wanted: Wanted, available: u64) -> Error {
+        let (Wanted { prompt, report, sight, .. }, (least, _)) = (wanted, wanted.tokens());
+        let told = if report > 0 { " and its log probabilities" } else { "" };
+        let seen = if sight > 0 { " and its pictures" } else { "" };
+        Error::Memory {
+            what: format!("a prompt of {prompt} tokens with {least} new ones{told}{seen}"),
+            needed: self.alone(wanted, least),
+            available,
+            remedy: "ask for fewer tokens, set a shorter context length or a smaller prefill chunk, or raise the memory limit".into(),
+        }
+    }
+
+    /// Bytes of a request with so many new tokens.
+    fn alone(&self, Wanted { prompt, report, sight, .. }: Wanted, new: usize) -> u64 {
+        self.caches(1, prompt + new) + self.work(prompt, new) + report + sight
+    }
+}
+
+impl Wanted {
+    /// The fewest new tokens with which it is admitted, and the most that it may have.
+    fn tokens(self) -> (usize, usize) {
+        let left = self.context.saturating_sub(self.prompt);
+        let most = self.new.unwrap_or(left).min(left);
+        (if self.new.is_none() { 1.min(most) } else { most }, most)
     }
 }
 

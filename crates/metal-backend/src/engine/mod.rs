@@ -16,7 +16,6 @@ mod job;
 mod memory;
 mod output;
 mod pass;
-mod plan;
 mod prefill;
 mod prompt_logprobs;
 mod ranks;

@@ -6,12 +6,12 @@ use mlx_ffi::{Array, Indices, async_eval, eval_all, memory, on_cpu};
 
 use super::dispatcher::Dispatcher;
 use super::eyes::Eyes;
-use super::plan::Waiting;
 use super::row::Row;
 use super::served::Served;
-use crate::cache::{Caches, Storage};
+use crate::cache::{Caches, RopeFactors, Storage};
 use crate::error::Result;
 use crate::layers::{Decoder, Pass};
+use crate::plan::Waiting;
 
 /// Positions left free behind prompts that were computed together: their rows decode next.
 const ROOM: i32 = 1;
@@ -103,6 +103,7 @@ impl Prefill {
             columns: self.parts(chunk).max().unwrap_or(0),
             counted: self.parts(chunk).sum(),
             tokens: of_rows(|prompt| prompt.row.ids.len()).unwrap_or(0),
+            kind: self.kind(),
         }
     }
 
@@ -126,24 +127,21 @@ impl Prefill {
         self.prompts.iter().map(move |prompt| prompt.chunk(chunk))
     }
 
-    /// Whether its next chunk can be computed together with that of others.
-    pub fn can_share(&self) -> bool {
+    /// Which prefills' next chunks can be computed together with its own; `None`: none.
+    fn kind(&self) -> Option<usize> {
         let is_plain =
             |row: &Row| row.prompt_logprobs.is_none() && !row.was_retried && row.scene.is_none();
-        self.is_between_chunks()
+        let can_share = self.is_between_chunks()
             && self.prompts.iter().any(|prompt| prompt.left() > 0)
             && self.caches.can_join()
-            && self.rows().all(is_plain)
-    }
-
-    /// Whether the rows of `other`, which can share as this can, fit those of this.
-    pub fn suits(&self, other: &Prefill) -> bool {
-        let begins = |prefill: &Prefill| prefill.prompts.iter().all(|prompt| prompt.done == 0);
+            && self.rows().all(is_plain);
         // What a first chunk sees may be stored otherwise.
-        begins(self) == begins(other) && self.caches.rope_factors() == other.caches.rope_factors()
+        let begins = self.prompts.iter().all(|prompt| prompt.done == 0);
+        let is_stretched = self.caches.rope_factors() == RopeFactors::Long;
+        can_share.then(|| 2 * usize::from(begins) + usize::from(is_stretched))
     }
 
-    /// Adds the rows of `other`, which [suits](Self::suits).
+    /// Adds the rows of `other`, which are of one kind with its own.
     ///
     /// # Errors
     /// Those of MLX, which end all of them.

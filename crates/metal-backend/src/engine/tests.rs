@@ -162,14 +162,15 @@ fn prompts_that_share_passes_leave_what_they_leave_alone() {
     let mut together = prefill(&prompts[0]);
     for prompt in &prompts[1..] {
         let other = prefill(prompt);
-        assert!(together.can_share() && other.can_share() && together.suits(&other));
+        let kind = together.waiting(6).kind;
+        assert!(kind.is_some() && kind == other.waiting(6).kind);
         together.join(other).unwrap();
     }
     let mut found = Vec::new();
     for (positions, ended) in [(3 * 6, vec![4]), (2 * 2, vec![8, 8])] {
         assert_eq!(together.waiting(6).positions(), positions);
         together.advance(&model, 6, layers - 1, &mut Dispatcher::default()).unwrap();
-        assert!(together.is_between_layers() && !together.can_share());
+        assert!(together.is_between_layers() && together.waiting(6).kind.is_none());
         together.advance(&model, 6, 1, &mut Dispatcher::default()).unwrap();
         let Computed { rows, mut caches } = together.end_chunk().unwrap().unwrap();
         assert_eq!(caches.offsets(), ended);

@@ -28,9 +28,24 @@ impl Classification {
         Classification { job, started: Instant::now(), left, scores, batch: None, peak_bytes: 0 }
     }
 
-    /// Begins a batch of the longest prompts that are left, as many as `room` bytes hold. False
-    /// where not one does now, though one would if nothing else were there (`waits`).
-    pub fn begin(&mut self, served: &Served, room: u64, waits: bool) -> Result<bool> {
+    /// Bytes that the next batch takes at least.
+    pub fn least(&self, served: &Served) -> u64 {
+        self.needs(served, 1)
+    }
+
+    /// Bytes that so many of the longest prompts that are left take together.
+    fn needs(&self, served: &Served, rows: usize) -> u64 {
+        let Some(longest) = self.left.last() else { return 0 };
+        let label = self.job.labels.iter().map(Vec::len).max().unwrap_or(0);
+        let sight = served.sight_bytes(self.job.scenes[*longest].as_deref());
+        batch::needs(served, rows, self.job.prompts[*longest].len(), label) + sight
+    }
+
+    /// Begins a batch of the longest prompts that are left, as many as `room` bytes hold.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] where they do not hold one; those of MLX.
+    pub fn begin(&mut self, served: &Served, room: u64) -> Result<()> {
         let lengths: Vec<usize> =
             self.left.iter().rev().map(|prompt| self.job.prompts[*prompt].len()).collect();
         let label = self.job.labels.iter().map(Vec::len).max().unwrap_or(0);
@@ -41,19 +56,13 @@ impl Classification {
             lengths.iter().take_while(|length| factors(length) == factors(&lengths[0])).count();
         // A prompt with pictures is computed by itself.
         let scenes = self.left.iter().rev().map(|prompt| self.job.scenes[*prompt].as_deref());
-        let blind = scenes.clone().take_while(Option::is_none).count();
-        let alike = alike.min(blind.max(1));
+        let alike = alike.min(scenes.take_while(Option::is_none).count().max(1));
         let mut rows = if alone { 1 } else { batch::rows(&lengths[..alike], served.chunk) };
-        let sight = served.sight_bytes(scenes.flatten().next().filter(|_| blind == 0));
-        let needs = |rows: usize| batch::needs(served, rows, lengths[0], label) + sight;
-        while rows > 1 && needs(rows) > room {
+        while rows > 1 && self.needs(served, rows) > room {
             rows /= 2;
         }
-        let needed = needs(rows);
+        let needed = self.needs(served, rows);
         if needed > room {
-            if waits {
-                return Ok(false);
-            }
             return Err(Error::Memory {
                 what: format!("classifying a prompt of {} tokens", lengths[0]),
                 needed,
@@ -64,7 +73,7 @@ impl Classification {
         }
         let prompts = self.left.split_off(self.left.len() - rows);
         self.batch = Some(Batch::new(prompts, &self.job, served, needed)?);
-        Ok(true)
+        Ok(())
     }
 
     /// Computes a part of the batch, `layers` layers where it is in the model's layers.

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use inference_core::{Error, GenerateMetrics};
 
@@ -12,6 +12,7 @@ use super::classification::Classification;
 use super::job::ClassifyJob;
 use crate::engine::served::Served;
 use crate::error::panicked;
+use crate::plan::Pace;
 
 /// All classifications of an engine.
 #[derive(Default)]
@@ -21,8 +22,7 @@ pub(in crate::engine) struct Lane {
     running: VecDeque<Classification>,
     /// The next batch waits for memory.
     waits: bool,
-    /// Seconds that one id takes in one layer; 0 before any was measured.
-    pace: f64,
+    pace: Pace,
 }
 
 impl Lane {
@@ -66,40 +66,43 @@ impl Lane {
         self.running.front().and_then(|first| first.batch.as_ref())
     }
 
-    /// Whether a batch must begin before anything can be computed.
-    pub fn wants_batch(&self) -> bool {
-        self.running.front().is_some_and(|first| first.batch.is_none() && !first.is_done())
+    /// Bytes that the next batch takes at least, where one must begin before anything can be computed.
+    pub fn next_needs(&self, served: &Served) -> Option<u64> {
+        let first = self.running.front()?;
+        (first.batch.is_none() && !first.is_done()).then(|| first.least(served))
     }
 
-    /// Begins a batch within `room` bytes. Where they do not hold one, it `may_wait` for more.
+    /// Takes note that the next batch waits for memory.
+    pub fn wait(&mut self) {
+        self.waits = true;
+    }
+
+    /// Begins a batch within `room` bytes.
     ///
     /// # Errors
-    /// [`Error::Memory`] where there is nothing to wait for.
-    pub fn begin_batch(&mut self, served: &Served, room: u64, may_wait: bool) -> Result<(), Error> {
+    /// [`Error::Memory`] where they do not hold one; those of MLX.
+    pub fn begin_batch(&mut self, served: &Served, room: u64) -> Result<(), Error> {
+        self.waits = false;
         let Some(first) = self.running.front_mut() else { return Ok(()) };
-        self.waits = !first.begin(served, room, may_wait)?;
-        Ok(())
+        Ok(first.begin(served, room)?)
     }
 
-    /// Computes for about `quantum`, where a batch is under way.
+    /// Computes for about a quantum, where a batch is under way.
     ///
     /// # Errors
     /// Those of MLX; a panic.
-    pub fn advance(&mut self, served: &Served, quantum: Duration) -> Result<(), Error> {
+    pub fn advance(&mut self, served: &Served) -> Result<(), Error> {
         let Some(first) = self.running.front_mut() else { return Ok(()) };
         let Some(batch) = &first.batch else { return Ok(()) };
         let (ids, n_layers) = (batch.part(), served.model.layers.len());
-        let layers = match self.pace * ids as f64 {
-            0.0 => 1,
-            a_layer => ((quantum.as_secs_f64() / a_layer) as usize).clamp(1, n_layers),
-        };
+        let layers = self.pace.layers(ids, n_layers);
         let started = Instant::now();
         let part = || first.advance(served, layers);
         catch_unwind(AssertUnwindSafe(part))
             .unwrap_or_else(|panic| Err(panicked("the classification", &*panic).into()))
             .map_err(|error| error.in_phase("classification"))?;
         if ids > 0 {
-            self.pace = started.elapsed().as_secs_f64() / (ids * layers) as f64;
+            self.pace = Pace::of(started.elapsed(), ids, layers);
         }
         if first.batch.is_none() && !first.is_done() {
             self.running.rotate_left(1);

@@ -45,19 +45,20 @@ impl Inspections {
         self.running.as_ref().map_or(0, |one| one.caches.nbytes())
     }
 
-    /// Begins the next job within `room` bytes. False where they do not hold it and it `may_wait`.
+    /// Bytes that the job takes that begins next; none where it ends with an error at once.
+    pub fn next_needs(&self, served: &Served) -> Option<u64> {
+        let job = self.waiting.front()?;
+        Some(if caches(job, served).can_join() { job.needs(served) } else { 0 })
+    }
+
+    /// Begins the next job within `room` bytes.
     ///
     /// # Errors
-    /// [`Error::Memory`] where there is nothing to wait for; a context that the prompt outgrows.
-    pub fn begin_next(
-        &mut self,
-        served: &Served,
-        room: u64,
-        may_wait: bool,
-    ) -> Result<bool, Error> {
-        let Some(job) = self.waiting.front() else { return Ok(true) };
+    /// [`Error::Memory`] where they do not hold it; a context that the prompt outgrows.
+    pub fn begin_next(&mut self, served: &Served, room: u64) -> Result<(), Error> {
+        let Some(job) = self.waiting.front() else { return Ok(()) };
         let (n, needed) = (job.ids.len(), job.needs(served));
-        let caches = Caches::new(&served.specs, served.storage, 1, n);
+        let caches = caches(job, served);
         if !caches.can_join() {
             return Err(Error::Unsupported {
                 what: format!("inspecting {n} tokens"),
@@ -67,13 +68,10 @@ impl Inspections {
             });
         }
         if needed <= room {
-            let Some(job) = self.waiting.pop_front() else { return Ok(true) };
+            let Some(job) = self.waiting.pop_front() else { return Ok(()) };
             let caches = caches.with_rope_factors(served.model.rope_factors(n));
             self.running = Some(Inspection::new(*job, caches, served, needed));
-            return Ok(true);
-        }
-        if may_wait {
-            return Ok(false);
+            return Ok(());
         }
         let weights = if job.weights { " with its weights" } else { "" };
         Err(Error::Memory {
@@ -135,6 +133,11 @@ impl Inspections {
         self.running.take_if(|one| !goes_on(&one.job));
         before - self.waiting.len() - self.running()
     }
+}
+
+/// Empty caches of a job's prompt.
+fn caches(job: &InspectJob, served: &Served) -> Caches {
+    Caches::new(&served.specs, served.storage, 1, job.ids.len())
 }
 
 /// An inspection that is done, whose caches are freed already.

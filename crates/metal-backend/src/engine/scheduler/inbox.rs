@@ -29,9 +29,7 @@ impl Scheduler<'_> {
 
     /// Whether there is nothing to do until a command arrives.
     pub(super) fn is_idle(&self) -> bool {
-        let nothing_waits = self.queue.is_empty() && self.set_back.is_empty();
-        let lanes = [self.classifications.next_queued(), self.inspections.next_queued()];
-        nothing_waits && lanes.iter().all(Option::is_none) && self.running() == 0
+        !self.anything_waits() && self.running() == 0
     }
 
     /// Puts a command where it waits.

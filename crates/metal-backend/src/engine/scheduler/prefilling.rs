@@ -4,23 +4,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use inference_core::CacheMiss;
-use mlx_ffi::on_cpu;
 
-use super::{InUse, Part, Prefill, QUANTUM, Row, Scheduler, Served};
+use super::{Part, Prefill, Row, Scheduler, Served};
 use crate::cache::{Caches, Moment, PrefixCache};
-use crate::engine::plan;
 use crate::engine::prefill::Computed;
 use crate::error::{Result, panicked};
+use crate::plan::{self, Pace, Passes, QUANTUM, Waiting};
 
 impl Scheduler<'_> {
-    /// Before others compute on a CPU, waits for the steps that were queued: the time of the others is
-    /// their own then, and so are their failures. A GPU would have nothing to do meanwhile.
+    /// Waits for the steps that were queued.
     pub(super) fn wait_for_steps(&mut self) {
-        let others = [self.classifications.running(), self.inspections.running()];
-        let waits = !self.prefills.is_empty() || others.iter().any(|running| *running > 0);
-        if self.groups.is_empty() || !waits || !on_cpu().unwrap_or(false) {
-            return;
-        }
         // In the order in which they were queued: what failed is told to the first that waits.
         let mut at = 0;
         while at < self.groups.len() {
@@ -80,20 +73,19 @@ impl Scheduler<'_> {
 
     /// Computes a part of one prompt, or of several together.
     pub(super) fn prefill(&mut self) {
-        let Served { model, chunk, .. } = self.served;
-        self.turns += 1;
+        let Served { model, chunk, budget, .. } = self.served;
         let waiting: Vec<_> = self.prefills.iter().map(|prefill| prefill.waiting(*chunk)).collect();
-        let Some(at) = plan::next(self.turns, &waiting) else { return };
-        let Some(at) = self.gather(at) else { return };
+        let passes = Passes {
+            positions: if self.served.alone { 0 } else { self.served.pass },
+            room: self.memory().room(),
+            n_layers: model.layers.len(),
+        };
+        let bytes = |all: &Waiting| budget.pass(all.rows, all.columns, all.tokens);
+        let Some(part) = plan::part(self.turns, &waiting, self.pace, passes, bytes) else { return };
+        let Some(at) = self.gather(part.lead, &part.with) else { return };
+        let (layers, positions) = (part.layers, part.positions);
         let prefill = &mut self.prefills[at];
         let reads = prefill.is_reading();
-        let (positions, n_layers) = (prefill.waiting(*chunk).positions(), model.layers.len());
-        let layers = match self.pace {
-            0.0 => 1,
-            pace => {
-                ((QUANTUM.as_secs_f64() / (pace * positions as f64)) as usize).clamp(1, n_layers)
-            }
-        };
         let started = Instant::now();
         let (watch, dispatcher) = (&self.watch, &mut self.dispatcher);
         let part = || {
@@ -111,7 +103,7 @@ impl Scheduler<'_> {
         }
         // The last part of a chunk leaves the end of the last layer out.
         if self.prefills[at].is_between_layers() {
-            self.pace = started.elapsed().as_secs_f64() / (positions * layers) as f64;
+            self.pace = Pace::of(started.elapsed(), positions, layers);
         }
         if let Err(error) = self.end_chunk(at) {
             self.fail_prefill_at(at, error);
@@ -139,26 +131,12 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    /// Lets prompts of about the same length share a pass with those at this index, as far as a pass and the
-    /// memory allow. Returns their index then, `None` where that failed.
-    fn gather(&mut self, at: usize) -> Option<usize> {
-        let Served { chunk, alone, pass, budget, .. } = self.served;
-        let lead = &self.prefills[at];
-        if *alone || self.prefills.len() < 2 || !lead.can_share() {
-            return Some(at);
-        }
-        let room = self.room_for_pass();
-        let can = |(index, other): (usize, &Prefill)| {
-            let can = index != at && other.can_share() && lead.suits(other);
-            can.then(|| other.waiting(*chunk))
-        };
-        let others: Vec<_> = self.prefills.iter().enumerate().map(can).collect();
-        let taken = plan::companions(lead.waiting(*chunk), &others, |all| {
-            all.positions() <= *pass && budget.pass(all.rows, all.columns, all.tokens) <= room
-        });
-        let place = at - taken.iter().filter(|other| **other < at).count();
+    /// Lets the prompts at `with`, which ascend, share the pass of those at `lead`. Returns their index then,
+    /// `None` where that failed.
+    fn gather(&mut self, lead: usize, with: &[usize]) -> Option<usize> {
+        let place = lead - with.iter().filter(|other| **other < lead).count();
         let mut joining: Vec<Prefill> =
-            taken.into_iter().rev().map(|other| self.prefills.remove(other)).collect();
+            with.iter().rev().map(|other| self.prefills.remove(*other)).collect();
         while let Some(other) = joining.pop() {
             if let Err(error) = self.prefills[place].join(other) {
                 let rows = joining.into_iter().flat_map(Prefill::into_rows);
@@ -168,11 +146,5 @@ impl Scheduler<'_> {
             }
         }
         Some(place)
-    }
-
-    /// Bytes that a pass may take beside what is set aside.
-    fn room_for_pass(&self) -> u64 {
-        let used = self.in_use().map_or(u64::MAX, |InUse { fixed, rows }| fixed + rows);
-        self.watch.within(self.served.budget.limit).saturating_sub(used)
     }
 }

@@ -1,4 +1,6 @@
-//! Which prompts are computed next, and together: decided from lengths alone.
+//! Which prompts are computed next and together, and how many layers of them.
+
+use super::pace::Pace;
 
 /// Every so many turns, the prompt that came first is served rather than the shortest one.
 const OLDEST_EVERY: usize = 4;
@@ -7,7 +9,7 @@ const MOST_PADDING: usize = 4;
 
 /// Prompts that wait for their next chunk, which is computed in one pass.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Waiting {
+pub(crate) struct Waiting {
     pub rows: usize,
     /// Ids of the longest prompt that are still to be computed.
     pub left: usize,
@@ -17,6 +19,56 @@ pub(super) struct Waiting {
     pub counted: usize,
     /// Ids of the longest prompt.
     pub tokens: usize,
+    /// Those of one kind can share a pass; `None`: it is computed by itself.
+    pub kind: Option<usize>,
+}
+
+/// What a turn computes of prompts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// The index of the prompts that are computed.
+    pub lead: usize,
+    /// The indices of those that share their pass, in ascending order.
+    pub with: Vec<usize>,
+    /// Layers that are computed of the pass.
+    pub layers: usize,
+    /// Positions of the pass.
+    pub positions: usize,
+}
+
+/// What bounds a pass.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Passes {
+    /// The most positions of several prompts in one pass.
+    pub positions: usize,
+    /// Bytes that a pass may take beside what is set aside.
+    pub room: u64,
+    /// Layers of the model.
+    pub n_layers: usize,
+}
+
+/// What is computed of prompts in a turn; `bytes` says what a pass of several takes.
+pub(crate) fn part(
+    turn: usize,
+    waiting: &[Waiting],
+    pace: Pace,
+    passes: Passes,
+    bytes: impl Fn(&Waiting) -> u64,
+) -> Option<Part> {
+    let lead = next(turn, waiting)?;
+    let (mut pass, kind) = (waiting[lead], waiting[lead].kind);
+    let shares = |(at, other): (usize, &Waiting)| {
+        (at != lead && kind.is_some() && other.kind == kind).then_some(*other)
+    };
+    let others: Vec<_> = waiting.iter().enumerate().map(shares).collect();
+    let with = companions(pass, &others, |all| {
+        all.positions() <= passes.positions && bytes(all) <= passes.room
+    });
+    for at in &with {
+        pass = pass.with(&waiting[*at]);
+    }
+    let positions = pass.positions();
+    Some(Part { lead, with, layers: pace.layers(positions, passes.n_layers), positions })
 }
 
 impl Waiting {
@@ -28,6 +80,7 @@ impl Waiting {
             columns: self.columns.max(other.columns),
             counted: self.counted + other.counted,
             tokens: self.tokens.max(other.tokens),
+            kind: self.kind,
         }
     }
 
@@ -39,7 +92,7 @@ impl Waiting {
 
 /// The index of the prompts that are computed in a turn: those with the least left, so that they need not
 /// wait for long ones; at times the first ones, so that a long one need not wait for ever.
-pub(super) fn next(turn: usize, waiting: &[Waiting]) -> Option<usize> {
+fn next(turn: usize, waiting: &[Waiting]) -> Option<usize> {
     if turn.is_multiple_of(OLDEST_EVERY) {
         return (!waiting.is_empty()).then_some(0);
     }
@@ -48,7 +101,7 @@ pub(super) fn next(turn: usize, waiting: &[Waiting]) -> Option<usize> {
 
 /// The indices, in ascending order, of those of `others` that share the pass of `lead`: of about the same
 /// length, as many as `fits` admits. `None` of `others` cannot share.
-pub(super) fn companions(
+fn companions(
     lead: Waiting,
     others: &[Option<Waiting>],
     fits: impl Fn(&Waiting) -> bool,
@@ -70,11 +123,13 @@ pub(super) fn companions(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn one(ids: usize, chunk: usize) -> Waiting {
         let columns = ids.min(chunk);
-        Waiting { rows: 1, left: ids, columns, counted: columns, tokens: ids }
+        Waiting { rows: 1, left: ids, columns, counted: columns, tokens: ids, kind: Some(0) }
     }
 
     #[test]
@@ -112,5 +167,38 @@ mod tests {
             assert!(all.positions() * 4 <= all.counted * 5, "{lead}: {all:?}");
             assert!(taken.is_sorted() && !taken.is_empty(), "{lead}");
         }
+    }
+    #[test]
+    fn prompts_of_one_kind_share_a_pass_as_far_as_it_and_the_memory_allow() {
+        let kinds = [Some(0), Some(0), Some(7), None, Some(0)];
+        let waiting = kinds.map(|kind| Waiting { kind, ..one(100, 512) });
+        let pace = Pace::of(Duration::from_millis(1), 100, 1);
+        let passes = Passes { positions: 1000, room: 1000, n_layers: 30 };
+        let plan = |turn: usize, waiting: &[Waiting], passes| {
+            part(turn, waiting, pace, passes, |pass| pass.positions() as u64)
+        };
+        let all = Part { lead: 0, with: vec![1, 4], layers: 6, positions: 300 };
+        assert_eq!(plan(0, &waiting, passes), Some(all.clone()));
+        let two = Part { with: vec![1], layers: 10, positions: 200, ..all.clone() };
+        assert_eq!(plan(0, &waiting, Passes { positions: 299, ..passes }), Some(two.clone()));
+        assert_eq!(plan(0, &waiting, Passes { room: 299, ..passes }), Some(two));
+        // What is computed by itself takes nothing with it, not even others that are.
+        let alone = [Waiting { kind: None, ..one(100, 512) }; 2];
+        let one = Part { with: Vec::new(), layers: 20, positions: 100, ..all };
+        assert_eq!(plan(0, &alone, passes), Some(one));
+        assert_eq!(plan(0, &[], passes), None);
+    }
+
+    #[test]
+    fn every_prompt_is_served_though_shorter_ones_keep_coming() {
+        // A new short prompt each turn: the long one still gets every fourth turn.
+        let mut long = 100;
+        for turn in 1..=400 {
+            let waiting = [one(10_000, 512), one(8, 512)].map(|one| Waiting { kind: None, ..one });
+            let passes = Passes { positions: 512, room: 0, n_layers: 1 };
+            let part = part(turn, &waiting, Pace::default(), passes, |_| 0).expect("two wait");
+            long -= usize::from(part.lead == 0);
+        }
+        assert_eq!(long, 0);
     }
 }

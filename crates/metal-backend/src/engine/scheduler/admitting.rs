@@ -1,0 +1,113 @@
+//! Requests that begin: the queue's dealings with the plan of admission.
+
+use inference_core::Error;
+use mlx_ffi::memory;
+
+use super::{Job, Row, Scheduler};
+use crate::engine::device::out_of_memory;
+use crate::kernels::Kernels;
+use crate::plan::{self, Admission, Kind, Memory, Running, Spare};
+use crate::sampling::{Sampler, fresh_seed};
+
+/// Bytes of earlier requests that are forgotten at once where memory is short.
+const FORGOTTEN: u64 = 64 << 20;
+
+impl Scheduler<'_> {
+    /// Lets waiting requests begin while there are slots and memory.
+    pub(super) fn admit(&mut self) {
+        // What was asked for once and gave nothing is not asked for again.
+        let mut may = Spare { prefixes: true, slots: true };
+        while self.anything_waits() {
+            let running = Running {
+                count: self.running(),
+                slots: self.shared.slots,
+                is_inspecting: self.inspections.running() > 0,
+                batch_waits: self.classifications.waits(),
+            };
+            if running.count >= running.slots {
+                return;
+            }
+            let memory = self.memory();
+            match plan::admission(&self.waits(), running, memory, self.spare().of(may)) {
+                Admission::Begin(Kind::SetBack) => {
+                    let Some(row) = self.set_back.pop_front() else { return };
+                    self.begin_prefill(row);
+                }
+                Admission::Begin(Kind::Request) => {
+                    let Some(job) = self.queue.pop_front() else { return };
+                    let wanted = self.wanted(&job);
+                    let max_tokens = self.served.budget.new_tokens(wanted, memory.alone());
+                    self.begin(*job, max_tokens);
+                }
+                Admission::Begin(Kind::Classification) => {
+                    self.note_start();
+                    self.classifications.begin_next();
+                }
+                // Where it does not fit, it ends with the numbers.
+                Admission::Begin(Kind::Inspection) | Admission::Refuse(Kind::Inspection) => {
+                    self.begin_inspection(memory.room());
+                }
+                Admission::Refuse(Kind::Request) => {
+                    let Some(job) = self.queue.pop_front() else { return };
+                    self.refuse(*job, memory);
+                }
+                Admission::ForgetPrefixes => may.prefixes = self.forget_prefixes(),
+                Admission::GiveUpSlots => may.slots = self.give_up_slots(),
+                _ => return,
+            }
+        }
+    }
+
+    /// Forgets some of what is kept of earlier requests. False where nothing is left to forget.
+    pub(super) fn forget_prefixes(&mut self) -> bool {
+        let any = self.prefixes.evict(FORGOTTEN);
+        self.read_memory();
+        any
+    }
+
+    /// Ends a request that does not fit.
+    fn refuse(&mut self, job: Job, memory: Memory) {
+        let (budget, wanted) = (&self.served.budget, self.wanted(&job));
+        let error = match budget.refusal(wanted, memory.alone()) {
+            // It is not the request that asks for too much.
+            Error::Memory { what, needed, available, .. }
+                if memory.would_fit(budget.need(wanted)) =>
+            {
+                let (needed, left) = (needed >> 20, available >> 20);
+                let reason = format!("{what} needs {needed} MiB, others leave {left} for it");
+                out_of_memory(self.served.device, "admission", &reason)
+            }
+            error => error,
+        };
+        self.shared.leave();
+        job.output.into_inner().fail(error);
+    }
+
+    /// Begins to measure, where nothing else is measured at this time.
+    pub(super) fn note_start(&self) {
+        if self.running() == 0 {
+            let _ = memory::reset_peak();
+        }
+    }
+
+    /// Lets a request begin that was admitted with so many tokens.
+    fn begin(&mut self, mut job: Job, max_tokens: usize) {
+        self.note_start();
+        let seed = job.options.seed.unwrap_or_else(fresh_seed);
+        let (options, vocab_size) = (job.options.clone(), self.served.model.vocab_size);
+        let sampler = Sampler::new(options, seed, &job.ids, &job.protected_ids, vocab_size);
+        match sampler {
+            Ok(sampler) => {
+                let mut sampler = sampler.by_kernel(self.served.kernels == Kernels::Cuda);
+                if let Some(matcher) = job.constraint.take() {
+                    sampler.constrain(matcher);
+                }
+                self.begin_prefill(Row::new(job, sampler, max_tokens));
+            }
+            Err(error) => {
+                self.shared.leave();
+                job.output.into_inner().fail(Error::Engine(error.to_string()));
+            }
+        }
+    }
+}

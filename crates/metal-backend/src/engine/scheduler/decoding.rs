@@ -1,0 +1,147 @@
+//! Batches: rows join them, make room, and take their steps.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use inference_core::FinishReason;
+use mlx_ffi::memory;
+
+use super::{Group, Row, Scheduler};
+use crate::cache::Caches;
+use crate::engine::group::{Exit, Stepped};
+use crate::error::panicked;
+use crate::plan;
+
+/// Steps between two clean-ups of the allocator's cache.
+const CLEAR_CACHE_EVERY: usize = 256;
+
+impl Scheduler<'_> {
+    /// Lets rows whose prompts are computed decode, in a batch where they can.
+    pub(super) fn place(&mut self, rows: Vec<Row>, mut caches: Caches) {
+        let decodes = |row: &Row| row.max_tokens > 0;
+        let stay: Vec<usize> = (0..rows.len()).filter(|at| decodes(&rows[*at])).collect();
+        let (rows, ended): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(decodes);
+        let kept = match (rows.is_empty(), ended.is_empty()) {
+            (false, false) => caches.keep(&stay),
+            _ => Ok(()),
+        };
+        let group = if rows.is_empty() { None } else { self.batch_to_join(&rows, &caches) };
+        let placed = match group {
+            Some(at) if kept.is_ok() => {
+                self.groups[at].join(rows, caches).map_err(|error| (at, error))
+            }
+            _ if rows.is_empty() => {
+                drop(caches);
+                Ok(())
+            }
+            _ => {
+                self.groups.push(Group::new(rows, caches));
+                kept.map_err(|error| (self.groups.len() - 1, error.into()))
+            }
+        };
+        if let Err((at, error)) = placed {
+            self.fail_group(at, error, "joining a batch");
+        }
+        for mut row in ended {
+            let reason = row.end(FinishReason::Length);
+            self.end(row, Ok(reason));
+        }
+    }
+
+    /// The batch that the rows join.
+    fn batch_to_join(&self, rows: &[Row], caches: &Caches) -> Option<usize> {
+        if self.served.alone || !caches.can_join() {
+            return None;
+        }
+        let bytes = |rows: &[Row]| -> Vec<u64> {
+            rows.iter().map(|row| self.served.budget.caches(1, row.ids.len())).collect()
+        };
+        let of_group = |group: &Group| {
+            let can_join =
+                group.caches().can_join() && group.caches().rope_factors() == caches.rope_factors();
+            can_join.then(|| bytes(group.rows()))
+        };
+        let batches: Vec<_> = self.groups.iter().map(of_group).collect();
+        plan::batch_to_join(&bytes(rows), &batches)
+    }
+
+    /// Sets rows back that the plan sets back; each goes on where it was.
+    pub(super) fn make_room(&mut self) {
+        let memory = self.memory();
+        let batches = self.batches();
+        let of_batches: u64 = batches.iter().map(plan::Batch::set_aside).sum();
+        let others = (memory.fixed + memory.rows).saturating_sub(of_batches);
+        let plan = plan::set_back(batches, others, memory.limit);
+        let count = self.groups.len();
+        if plan.gives_up_slots {
+            self.give_up_slots();
+        }
+        if self.groups.len() < count {
+            // A batch failed and is gone: the next turn plans without it.
+            return;
+        }
+        for (group, at) in plan.rows {
+            match self.groups[group].remove(at) {
+                Ok(row) => self.set_back.push_back(row),
+                Err(error) => {
+                    self.fail_group(group, error, "making room");
+                    break;
+                }
+            }
+        }
+        self.groups.retain(|group| !group.rows().is_empty());
+    }
+
+    /// Gives up slots that rows left, where memory is short. Returns whether there were any.
+    pub(super) fn give_up_slots(&mut self) -> bool {
+        let mut any = false;
+        let mut at = 0;
+        while at < self.groups.len() {
+            match self.groups[at].compact() {
+                Ok(were_any) => {
+                    any |= were_any;
+                    at += 1;
+                }
+                Err(error) => self.fail_group(at, error, "making room"),
+            }
+        }
+        any
+    }
+
+    /// One step of every batch.
+    pub(super) fn decode(&mut self) {
+        let mut at = 0;
+        while at < self.groups.len() {
+            let (group, prefixes) = (&mut self.groups[at], &mut self.prefixes);
+            let (served, clock) = (self.served, &mut self.clock);
+            let step = catch_unwind(AssertUnwindSafe(|| group.step(served, prefixes, clock)))
+                .unwrap_or_else(|panic| Err(panicked("the step", &*panic).into()));
+            let Stepped { left, result } = match step {
+                Ok(stepped) => stepped,
+                Err(error) => {
+                    self.fail_step(at, error);
+                    continue;
+                }
+            };
+            let kept = result.and_then(|()| {
+                Ok(self.groups[at].keep_snapshots(self.served, &mut self.prefixes)?)
+            });
+            match kept {
+                _ if self.groups[at].rows().is_empty() => drop(self.groups.remove(at)),
+                Ok(()) => at += 1,
+                Err(error) => self.fail_step(at, error),
+            }
+            for (row, exit) in left {
+                match exit {
+                    Exit::Ended(result) => self.end(row, result),
+                    Exit::Outgrown => self.set_back.push_back(row),
+                }
+            }
+        }
+        if !self.groups.is_empty() {
+            self.steps += 1;
+            if self.steps.is_multiple_of(CLEAR_CACHE_EVERY) {
+                let _ = memory::clear_cache();
+            }
+        }
+    }
+}

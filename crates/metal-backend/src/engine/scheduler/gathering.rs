@@ -1,0 +1,127 @@
+//! What the plan decides from, gathered as plain data. The clock, the memory in use and the watch are read here,
+//! once a turn; what changes the memory meanwhile has it read again.
+
+use std::time::Instant;
+
+use mlx_ffi::memory;
+
+use super::{Group, Job, Row, Scheduler};
+use crate::engine::memory::{Budget, Wanted};
+use crate::engine::prompt_logprobs::PromptLogprobs;
+use crate::plan::{Batch, Decoding, Memory, Spare, Waits};
+
+impl Scheduler<'_> {
+    /// Reads the time, what others leave of the device, and what is in use.
+    pub(super) fn read(&mut self) {
+        if let Err(error) = self.watch.look(Instant::now()) {
+            self.recover_from(&error.into());
+        }
+        self.read_memory();
+    }
+
+    /// Reads what is in use.
+    pub(super) fn read_memory(&mut self) {
+        match memory::active() {
+            Ok(active) => self.reading.fixed = (active as u64).saturating_sub(self.kv_bytes()),
+            Err(error) => self.recover_from(&crate::error::Error::from(error).into()),
+        }
+    }
+
+    /// The memory, with what is set aside at this point of the turn.
+    pub(super) fn memory(&self) -> Memory {
+        let limit = self.served.budget.limit;
+        let left = self.watch.within(limit);
+        Memory { limit, left, fixed: self.reading.fixed, rows: self.set_aside() }
+    }
+
+    /// Whether anything waits to begin.
+    pub(super) fn anything_waits(&self) -> bool {
+        let lanes = [self.classifications.next_queued(), self.inspections.next_queued()];
+        !self.queue.is_empty() || !self.set_back.is_empty() || lanes.iter().any(Option::is_some)
+    }
+
+    /// The first one of each kind that waits to begin.
+    pub(super) fn waits(&self) -> Waits {
+        let (budget, since) = (&self.served.budget, |at| self.reading.since(at));
+        let of_job = |job: &Job| (since(job.queued_at), budget.need(self.wanted(job)));
+        let inspection = self.inspections.next_queued().map(since);
+        Waits {
+            set_back: self.set_back.front().map(|row| budget.need(self.wanted_again(row))),
+            request: self.queue.front().map(|job| of_job(job)),
+            classification: self.classifications.next_queued().map(since),
+            inspection: inspection.zip(self.inspections.next_needs(self.served)),
+        }
+    }
+
+    /// What can be freed without taking anything from a request that runs.
+    pub(super) fn spare(&self) -> Spare {
+        let has_vacant_slots = |group: &Group| group.rows().len() < group.caches().slots();
+        Spare {
+            prefixes: self.prefixes.bytes() > 0,
+            slots: self.groups.iter().any(has_vacant_slots),
+        }
+    }
+
+    /// The batches, with what their rows take soon.
+    pub(super) fn batches(&self) -> Vec<Batch> {
+        let of_row = |row: &Row| {
+            let ahead = Budget::ahead(row.ids.len(), row.max_tokens - row.generated());
+            let soon = self.served.budget.caches(1, ahead);
+            Decoding { started: self.reading.since(row.started()), soon }
+        };
+        let of_group = |group: &Group| Batch {
+            slots: group.caches().slots(),
+            rows: group.rows().iter().map(of_row).collect(),
+        };
+        self.groups.iter().map(of_group).collect()
+    }
+
+    /// Bytes set aside for what runs.
+    fn set_aside(&self) -> u64 {
+        let budget = &self.served.budget;
+        let prefills = self.prefills.iter().map(|prefill| {
+            let longest = prefill.rows().map(|row| row.ids.len()).max().unwrap_or(0);
+            let reports = prefill.rows().map(|row| self.report_bytes(row.prompt_logprobs.as_ref()));
+            let sights = prefill.rows().map(|row| self.served.sight_bytes(row.scene.as_deref()));
+            budget.caches(prefill.rows().count(), longest)
+                + reports.sum::<u64>()
+                + sights.sum::<u64>()
+        });
+        let batches = self.batches();
+        let lanes = [self.classifications.set_aside(), self.inspections.set_aside()];
+        prefills.chain(batches.iter().map(Batch::set_aside)).chain(lanes).sum()
+    }
+
+    /// What a request asks for.
+    pub(super) fn wanted(&self, job: &Job) -> Wanted {
+        Wanted {
+            prompt: job.ids.len(),
+            new: job.options.max_tokens,
+            context: self.served.context_length,
+            report: self.report_bytes(job.prompt_logprobs.as_ref()),
+            sight: self.served.sight_bytes(job.scene.as_deref()),
+        }
+    }
+
+    /// What a row asks for that begins again.
+    fn wanted_again(&self, row: &Row) -> Wanted {
+        Wanted {
+            prompt: row.ids.len(),
+            new: Some(row.max_tokens - row.generated()),
+            context: self.served.context_length,
+            report: 0,
+            sight: self.served.sight_bytes(row.scene.as_deref()),
+        }
+    }
+
+    fn report_bytes(&self, report: Option<&PromptLogprobs>) -> u64 {
+        report.map_or(0, |report| self.served.budget.report(report.sizes()))
+    }
+
+    pub(super) fn kv_bytes(&self) -> u64 {
+        let prefills = self.prefills.iter().map(|prefill| prefill.caches.nbytes());
+        let groups = self.groups.iter().map(|group| group.caches().nbytes());
+        let lanes = [self.classifications.kv_bytes(), self.inspections.kv_bytes()];
+        prefills.chain(groups).chain(lanes).sum()
+    }
+}

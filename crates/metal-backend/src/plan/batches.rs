@@ -1,0 +1,163 @@
+//! Which batch rows join, and which rows leave theirs to make room.
+
+use std::time::Duration;
+
+/// Padding that a batch may have, in bytes, however much that is of it.
+const FREE_PADDING: u64 = 64 << 20;
+
+/// A row that decodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Decoding {
+    /// When it began, since any one moment.
+    pub started: Duration,
+    /// Bytes that it takes soon.
+    pub soon: u64,
+}
+
+/// Rows that decode together. Each slot takes what the longest row does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Batch {
+    /// Rows of the buffers: those that are there, and slots that rows left.
+    pub slots: usize,
+    pub rows: Vec<Decoding>,
+}
+
+impl Batch {
+    /// Bytes that are set aside for it.
+    pub fn set_aside(&self) -> u64 {
+        self.slots as u64 * self.rows.iter().map(|row| row.soon).max().unwrap_or(0)
+    }
+
+    /// Whether rows left slots that can be given up.
+    pub fn has_vacant_slots(&self) -> bool {
+        !self.rows.is_empty() && self.rows.len() < self.slots
+    }
+}
+
+/// How rows make room.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SetBack {
+    /// The slots that rows left are given up first.
+    pub gives_up_slots: bool,
+    /// The rows that are set back, one after the other: the batch, and the index in it at that time.
+    pub rows: Vec<(usize, usize)>,
+}
+
+/// Sets rows back, the youngest first, until all fit into `limit` with `others` bytes beside them. The last row
+/// stays. It begins again once there is room, and goes on where it was.
+pub(crate) fn set_back(mut batches: Vec<Batch>, others: u64, limit: u64) -> SetBack {
+    let mut out = SetBack::default();
+    let all = |batches: &[Batch]| batches.iter().map(|batch| batch.rows.len()).sum::<usize>();
+    let bytes = |batches: &[Batch]| batches.iter().map(Batch::set_aside).sum::<u64>();
+    while all(&batches) > 1 && others.saturating_add(bytes(&batches)) > limit {
+        if batches.iter().any(Batch::has_vacant_slots) {
+            out.gives_up_slots = true;
+            batches.iter_mut().for_each(|batch| batch.slots = batch.rows.len());
+            continue;
+        }
+        let rows = batches.iter().enumerate().flat_map(|(index, batch)| {
+            batch.rows.iter().enumerate().map(move |(at, row)| (row.started, index, at))
+        });
+        let Some((_, index, at)) = rows.max() else { break };
+        batches[index].rows.remove(at);
+        batches[index].slots -= 1;
+        out.rows.push((index, at));
+    }
+    out
+}
+
+/// The batch that rows of `joining` bytes each can join without much padding. Each batch is the bytes of its rows;
+/// `None` cannot be joined.
+pub(crate) fn batch_to_join(joining: &[u64], batches: &[Option<Vec<u64>>]) -> Option<usize> {
+    batches.iter().position(|batch| {
+        let Some(held) = batch else { return false };
+        let all = || held.iter().chain(joining);
+        let real: u64 = all().sum();
+        let padded = all().count() as u64 * all().max().copied().unwrap_or(0);
+        let padding = padded - real;
+        padding <= real || padding <= FREE_PADDING
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn batch(slots: usize, rows: &[(u64, u64)]) -> Batch {
+        let row = |(started, soon): &(u64, u64)| Decoding {
+            started: Duration::from_secs(*started),
+            soon: *soon,
+        };
+        Batch { slots, rows: rows.iter().map(row).collect() }
+    }
+
+    #[test]
+    fn slots_are_given_up_first_then_the_youngest_row_is_set_back() {
+        let two = || vec![batch(3, &[(1, 10), (4, 20)]), batch(2, &[(3, 5), (2, 30)])];
+        // 3 * 20 and 2 * 30.
+        let cases = [
+            (120, false, vec![]),
+            (119, true, vec![]),
+            (100, true, vec![]),
+            (99, true, vec![(0, 1)]),
+            (69, true, vec![(0, 1), (1, 0)]),
+            // The last row stays, however much it takes.
+            (5, true, vec![(0, 1), (1, 0), (1, 0)]),
+        ];
+        for (limit, gives_up_slots, rows) in cases {
+            let expected = SetBack { gives_up_slots, rows };
+            assert_eq!(set_back(two(), 0, limit), expected, "{limit} bytes");
+            assert_eq!(set_back(two(), 7, limit + 7), expected, "{limit} bytes beside others");
+        }
+        assert_eq!(set_back(vec![batch(1, &[(1, 10)])], 0, 5), SetBack::default());
+    }
+
+    #[test]
+    fn rows_join_where_padding_is_little() {
+        let mib = |sizes: &[u64]| Some(sizes.iter().map(|size| size << 20).collect::<Vec<_>>());
+        let join = |row: u64, batches: &[Option<Vec<u64>>]| batch_to_join(&[row << 20], batches);
+        // However much it is of the whole: up to 64 MiB.
+        assert_eq!(join(1, &[mib(&[65])]), Some(0));
+        assert_eq!(join(1, &[mib(&[66]), mib(&[10])]), Some(0));
+        assert_eq!(join(1, &[mib(&[66, 66]), None, mib(&[10])]), Some(0));
+        // As much as what counts, and no more.
+        assert_eq!(join(300, &[mib(&[1, 1]), mib(&[100, 100])]), Some(1));
+        assert_eq!(join(300, &[mib(&[100]), mib(&[1, 1])]), Some(0));
+        assert_eq!(join(300, &[mib(&[1, 1]), None]), None);
+        assert_eq!(batch_to_join(&[1], &[]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn what_stays_fits_and_is_older_than_what_is_set_back(
+            batches in prop::collection::vec(
+                (prop::collection::vec((0_u64..50, 1_u64..100), 1..6), 0_usize..3), 1..4),
+            others in 0_u64..200,
+            limit in 0_u64..900,
+        ) {
+            let batches: Vec<Batch> =
+                batches.iter().map(|(rows, vacant)| batch(rows.len() + vacant, rows)).collect();
+            let plan = set_back(batches.clone(), others, limit);
+            let mut left = batches.clone();
+            if plan.gives_up_slots {
+                left.iter_mut().for_each(|batch| batch.slots = batch.rows.len());
+            }
+            let mut before = Duration::MAX;
+            for (index, at) in &plan.rows {
+                // Each row was needed: before it left, all of them did not fit.
+                prop_assert!(others + left.iter().map(Batch::set_aside).sum::<u64>() > limit);
+                let row = left[*index].rows.remove(*at);
+                left[*index].slots -= 1;
+                prop_assert!(row.started <= before);
+                before = row.started;
+                prop_assert!(left.iter().flat_map(|batch| &batch.rows).all(|row| row.started <= before));
+            }
+            let rows: usize = left.iter().map(|batch| batch.rows.len()).sum();
+            prop_assert!(rows > 0);
+            let bytes = left.iter().map(Batch::set_aside).sum::<u64>();
+            prop_assert!(rows == 1 || others + bytes <= limit);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What fits into memory, and what has to wait for it.
+
+/// The memory at one time, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    /// What weights, caches and activations may take together.
+    pub limit: u64,
+    /// What others leave of the limit now.
+    pub left: u64,
+    /// In use by weights and by whatever else runs in the process, without the caches.
+    pub fixed: u64,
+    /// Set aside for what runs.
+    pub rows: u64,
+}
+
+/// What a request needs, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Need {
+    /// To end, when nothing else runs.
+    pub least: u64,
+    /// For a while, beside others.
+    pub soon: u64,
+}
+
+/// What can be freed without taking anything from a request that runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spare {
+    /// Prefixes of earlier requests are kept.
+    pub prefixes: bool,
+    /// Batches have slots that rows left.
+    pub slots: bool,
+}
+
+impl Spare {
+    /// What both say.
+    pub fn of(self, other: Spare) -> Spare {
+        let (prefixes, slots) = (self.prefixes && other.prefixes, self.slots && other.slots);
+        Spare { prefixes, slots }
+    }
+}
+
+/// Whether something fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fit {
+    /// It fits now.
+    Now,
+    /// It fits once others have ended.
+    Later,
+    /// It fits at no time, or not while others leave so little of the device.
+    Never,
+}
+
+impl Memory {
+    /// Bytes that one request may take when nothing else runs.
+    pub fn alone(&self) -> u64 {
+        self.left.saturating_sub(self.fixed)
+    }
+
+    /// Bytes that may be taken beside what is set aside.
+    pub fn room(&self) -> u64 {
+        self.left.saturating_sub(self.fixed.saturating_add(self.rows))
+    }
+
+    /// Whether a request fits. Beside others it has what it needs for a while. Should all grow until nothing
+    /// is left, the youngest makes room and is computed again later.
+    pub fn fit(&self, need: Need) -> Fit {
+        if need.least > self.alone() {
+            Fit::Never
+        } else if self.rows > 0 && need.soon > self.room() {
+            Fit::Later
+        } else {
+            Fit::Now
+        }
+    }
+
+    /// Whether what takes so many bytes to its end fits, beside others that run or alone.
+    pub fn fit_whole(&self, bytes: u64, others_run: bool) -> Fit {
+        match bytes <= self.room() {
+            true => Fit::Now,
+            false if others_run => Fit::Later,
+            false => Fit::Never,
+        }
+    }
+
+    /// Whether it fits into what the engine may take, however little others leave of that.
+    pub fn would_fit(&self, need: Need) -> bool {
+        need.least <= self.limit.saturating_sub(self.fixed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_alone_waits_for_others_and_what_does_not_is_refused() {
+        let memory = |left, fixed, rows| Memory { limit: 100, left, fixed, rows };
+        let cases = [
+            // Alone, it may take all that is left, even what it needs no sooner than later.
+            (memory(100, 40, 0), (60, 70), Fit::Now),
+            (memory(100, 40, 0), (61, 10), Fit::Never),
+            // Beside others, it has what it needs soon.
+            (memory(100, 40, 30), (60, 30), Fit::Now),
+            (memory(100, 40, 30), (60, 31), Fit::Later),
+            (memory(100, 40, 30), (61, 1), Fit::Never),
+            // Others took some of the device.
+            (memory(80, 40, 0), (41, 1), Fit::Never),
+            (memory(80, 40, 10), (40, 31), Fit::Later),
+            // More is in use than there is.
+            (memory(30, 40, 10), (0, 0), Fit::Now),
+            (memory(30, 40, 10), (1, 1), Fit::Never),
+        ];
+        for (memory, (least, soon), expected) in cases {
+            assert_eq!(memory.fit(Need { least, soon }), expected, "{memory:?}: {least}, {soon}");
+        }
+        assert!(memory(80, 40, 0).would_fit(Need { least: 60, soon: 0 }));
+        assert!(!memory(80, 40, 0).would_fit(Need { least: 61, soon: 0 }));
+    }
+
+    #[test]
+    fn what_runs_to_its_end_at_once_waits_only_for_others() {
+        let memory = Memory { limit: 100, left: 100, fixed: 40, rows: 30 };
+        let fits =
+            [30, 31].map(|bytes| [true, false].map(|others| memory.fit_whole(bytes, others)));
+        assert_eq!(fits, [[Fit::Now, Fit::Now], [Fit::Later, Fit::Never]]);
+    }
+}
