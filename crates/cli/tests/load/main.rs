@@ -9,6 +9,7 @@
 mod client;
 mod failing;
 mod grammars;
+mod images;
 mod killed;
 mod memory;
 mod mixed;
