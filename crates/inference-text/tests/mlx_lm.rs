@@ -10,6 +10,10 @@ fn family(name: &str) -> Family {
         "hermes" => Family::Hermes,
         "llama3" => Family::Llama3,
         "mistral" => Family::Mistral,
+        "glm" => Family::Glm,
+        "kimi" => Family::Kimi,
+        "minimax" => Family::MiniMax,
+        "lfm" => Family::Lfm,
         _ => Family::Gemma,
     }
 }
@@ -75,6 +79,6 @@ fn the_calls_are_those_of_mlx_lm() {
             differ.push(format!("{} {text:?}\n  {expected:?}\n  {calls:?}", case["parser"]));
         }
     }
-    assert!(cases.len() > 300, "the fixture has {} cases", cases.len());
+    assert!(cases.len() > 450, "the fixture has {} cases", cases.len());
     assert!(differ.is_empty(), "{} of {}:\n{}", differ.len(), cases.len(), differ.join("\n"));
 }

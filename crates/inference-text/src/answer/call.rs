@@ -33,6 +33,12 @@ impl Tools {
         self.tools.contains_key(name)
     }
 
+    /// The tool that `name` means, which may stand behind a namespace and a dot.
+    pub fn resolve<'a>(&self, name: &'a str) -> Option<&'a str> {
+        let bare = name.rsplit_once('.').map(|(_, bare)| bare);
+        [Some(name), bare].into_iter().flatten().find(|name| self.has(name))
+    }
+
     /// The schema of a tool's arguments, where it is known.
     pub fn schema(&self, name: &str) -> Option<&Value> {
         self.tools.get(name)?.as_ref()
@@ -54,8 +60,8 @@ pub enum Arguments {
     Optional,
 }
 
-/// The calls of `{"name": …, "arguments": {…}}`, with `parameters` for `arguments` too, or of an
-/// array of such objects; all of them or none.
+/// The calls of `{"name": …, "arguments": {…}}`, with `tool_name` for `name` and `parameters` for
+/// `arguments` too, or of an array of such objects; all of them or none.
 pub fn json_calls(text: &str, tools: &Tools, arguments: Arguments) -> Option<Vec<Call>> {
     type Fields<'a> = BTreeMap<String, &'a RawValue>;
     let objects: Vec<Fields> = match text.trim_start().starts_with('[') {
@@ -66,7 +72,8 @@ pub fn json_calls(text: &str, tools: &Tools, arguments: Arguments) -> Option<Vec
         return None;
     }
     let call = |fields: &Fields| {
-        let name: String = serde_json::from_str(fields.get("name")?.get()).ok()?;
+        let name = fields.get("name").or_else(|| fields.get("tool_name"))?;
+        let name: String = serde_json::from_str(name.get()).ok()?;
         match fields.get("arguments").or_else(|| fields.get("parameters")) {
             Some(value) => tools.call(&name, value.get()),
             None if arguments == Arguments::Optional => tools.call(&name, "{}"),

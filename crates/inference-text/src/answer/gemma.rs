@@ -46,13 +46,14 @@ impl Reader<'_> {
         self.eat("{");
         let mut fields = Vec::new();
         while !self.eat("}") {
-            let key = match self.eat(self.quote) {
-                true => self.string()?,
-                false => {
-                    let (key, _) = self.rest.split_once(':')?;
-                    self.rest = &self.rest[key.len()..];
-                    serde_json::Value::from(key.trim_matches('"')).to_string()
-                }
+            let key = if self.eat(self.quote) {
+                self.string()?
+            } else if self.rest.starts_with('"') {
+                self.json_string()?
+            } else {
+                let (key, _) = self.rest.split_once(':')?;
+                self.rest = &self.rest[key.len()..];
+                serde_json::Value::from(key.trim_end_matches(is_space)).to_string()
             };
             if !self.eat(":") {
                 return None;

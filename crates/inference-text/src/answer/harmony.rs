@@ -1,25 +1,65 @@
-//! Harmony (gpt-oss): messages in channels, some of them addressed to a tool.
+//! Harmony (gpt-oss) and Muse: messages with headers, some of them addressed to a tool.
 
 use super::call::{Call, Tools};
-use super::marks::{Found, Prefix, find, prefix};
+use super::candidate::Candidate;
+use super::format::FUNCTION_CALLS;
+use super::json_scan::Step;
+use super::marks::{Found, Prefix, after_space, find, prefix};
 use super::output::Output;
 use super::piece::Piece;
 
 const START: &str = "<|start|>";
 const CHANNEL: &str = "<|channel|>";
 const MESSAGE: &str = "<|message|>";
-/// Those that end a message, and those that begin the next one where its end is missing.
-const ENDS: [&str; 5] = ["<|end|>", "<|call|>", "<|return|>", START, CHANNEL];
-/// What ends a header: the message's text, or what no header has.
-const HEADER_ENDS: [&str; 5] = [MESSAGE, "<|end|>", "<|call|>", "<|return|>", START];
-/// What an answer's header begins with after `<|start|>assistant`.
-const HEADER_BEGINS: [&str; 4] = [CHANNEL, MESSAGE, "<|constrain|>", " to="];
+
+/// How messages are written.
+#[derive(Debug)]
+pub struct Dialect {
+    /// Those that end a message, and those that begin the next one where its end is missing.
+    ends: &'static [&'static str],
+    /// What ends a header: the message's text, or what no header has.
+    header_ends: &'static [&'static str],
+    /// What an answer's header begins with after `<|start|>assistant`.
+    header_begins: &'static [&'static str],
+    /// What a header says.
+    address: fn(&str, &Tools) -> Address,
+    /// The calls of the tool of this name that a message to it has.
+    calls: fn(&str, &str, &Tools) -> Option<Vec<Call>>,
+    /// What precedes a channel's name.
+    channel: &'static str,
+    /// The channels, of which a header that is cut off says nothing.
+    channels: &'static [&'static str],
+}
+
+/// Headers with channels, and arguments in JSON.
+pub const HARMONY: Dialect = Dialect {
+    ends: &["<|end|>", "<|call|>", "<|return|>", START, CHANNEL],
+    header_ends: &[MESSAGE, "<|end|>", "<|call|>", "<|return|>", START],
+    header_begins: &[CHANNEL, MESSAGE, "<|constrain|>", " to="],
+    address,
+    calls: |name, text, tools| tools.call(name, text).map(|call| vec![call]),
+    channel: CHANNEL,
+    channels: &["analysis", "commentary", "final"],
+};
+
+/// Headers with a recipient alone, and calls as elements.
+pub const MUSE: Dialect = Dialect {
+    ends: &["<|eom|>", "<|eot|>", START],
+    header_ends: &[MESSAGE, "<|eom|>", "<|eot|>", START],
+    header_begins: &[MESSAGE, " to=", "to="],
+    address: recipient,
+    calls: invoked,
+    channel: " to=",
+    channels: &["self", "user", "commentary"],
+};
+
 /// The most bytes of a header.
 const LIMIT: usize = 512;
 
 /// Reads one answer.
 #[derive(Debug)]
 pub struct Harmony {
+    dialect: &'static Dialect,
     tools: Tools,
     /// What was pushed; what lies before `cursor` is done with.
     text: String,
@@ -70,18 +110,20 @@ enum Progress {
 }
 
 impl Harmony {
-    pub fn new(prompt_text: &str, tools: Tools) -> Harmony {
+    pub fn new(dialect: &'static Dialect, prompt_text: &str, tools: Tools) -> Harmony {
         let begun = prompt_text.rsplit_once(START).map_or("", |(_, begun)| begun);
         let state = match begun.split_once(MESSAGE) {
             None => State::Header { begun: begun.to_owned(), raw: "" },
-            Some((_, body)) if matches!(find(body, &ENDS), Found::Mark(..)) => State::Between,
-            Some((header, _)) => match address(header, &tools) {
+            Some((_, body)) if matches!(find(body, dialect.ends), Found::Mark(..)) => {
+                State::Between
+            }
+            Some((header, _)) => match (dialect.address)(header, &tools) {
                 Address::Channel(kind) => State::Body(kind),
                 _ => State::Body(Kind::Content),
             },
         };
         let (text, output) = (String::new(), Output::default());
-        Harmony { tools, text, cursor: 0, state, reasoned: false, output }
+        Harmony { dialect, tools, text, cursor: 0, state, reasoned: false, output }
     }
 
     pub fn push(&mut self, text: &str) -> Vec<Piece> {
@@ -96,7 +138,7 @@ impl Harmony {
         match std::mem::replace(&mut self.state, State::Between) {
             // A channel's header that is cut off says nothing; a call's would be lost. A mark is one
             // token, so a part of one is text.
-            State::Header { begun, .. } if is_cut_header(&format!("{begun}{rest}")) => {}
+            State::Header { begun, .. } if self.is_cut_header(&format!("{begun}{rest}")) => {}
             State::Header { raw, .. } => {
                 self.output.content(raw);
                 self.output.content(&rest);
@@ -114,7 +156,7 @@ impl Harmony {
             State::Body(kind) => self.body(kind),
             State::Call { header, name, at } => {
                 let text = &self.text[self.cursor..];
-                match find(&text[at..], &ENDS) {
+                match find(&text[at..], self.dialect.ends) {
                     Found::Mark(more, mark) => {
                         let arguments = text[..at + more].to_owned();
                         self.call(&header, &name, &arguments);
@@ -144,21 +186,21 @@ impl Harmony {
         }
         // The answer itself begins after the role; one that is no header is content at once.
         if raw.is_empty() && !begun.contains(CHANNEL) {
-            let starts = HEADER_BEGINS.map(|mark| prefix(rest, mark));
-            if starts.iter().all(|start| *start == Prefix::No) {
+            let starts = || self.dialect.header_begins.iter().map(|mark| prefix(rest, mark));
+            if starts().all(|start| start == Prefix::No) {
                 return self.go(State::Body(Kind::Content));
             }
-            if !starts.contains(&Prefix::Whole) {
+            if !starts().any(|start| start == Prefix::Whole) {
                 return self.wait(State::Header { begun, raw });
             }
         }
         let window = &rest[..rest.floor_char_boundary(LIMIT)];
-        match find(window, &HEADER_ENDS) {
+        match find(window, self.dialect.header_ends) {
             Found::Mark(at, MESSAGE) => {
                 let header = window[..at].to_owned();
                 let shown = format!("{raw}{header}{MESSAGE}");
                 self.cursor += at + MESSAGE.len();
-                match address(&format!("{begun}{header}"), &self.tools) {
+                match (self.dialect.address)(&format!("{begun}{header}"), &self.tools) {
                     Address::Tool(name) => self.go(State::Call { header: shown, name, at: 0 }),
                     Address::Channel(kind) => {
                         if kind == Kind::Reasoning && self.reasoned {
@@ -192,7 +234,7 @@ impl Harmony {
 
     fn body(&mut self, kind: Kind) -> Progress {
         let rest = &self.text[self.cursor..];
-        let (end, mark) = match find(rest, &ENDS) {
+        let (end, mark) = match find(rest, self.dialect.ends) {
             Found::Mark(at, mark) => (at, Some(mark)),
             Found::Nothing(at) => (at, None),
         };
@@ -221,7 +263,11 @@ impl Harmony {
 
     fn between(&mut self) -> Progress {
         let rest = &self.text[self.cursor..];
-        match (prefix(rest, START), prefix(rest, CHANNEL)) {
+        let channel = match self.dialect.ends.contains(&CHANNEL) {
+            true => prefix(rest, CHANNEL),
+            false => Prefix::No,
+        };
+        match (prefix(rest, START), channel) {
             (Prefix::Part, _) | (_, Prefix::Part) => self.wait(State::Between),
             (Prefix::Whole, _) => {
                 self.cursor += START.len();
@@ -240,23 +286,23 @@ impl Harmony {
     }
 
     fn call(&mut self, header: &str, name: &str, arguments: &str) {
-        match self.tools.call(name, arguments) {
-            Some(Call { name, arguments }) => self.output.call(Call { name, arguments }),
+        match (self.dialect.calls)(name, arguments, &self.tools) {
+            Some(calls) => calls.into_iter().for_each(|call| self.output.call(call)),
             None => {
                 self.output.content(header);
                 self.output.content(arguments);
             }
         }
     }
-}
 
-/// Whether `text` is the beginning of a header that only names a channel.
-fn is_cut_header(text: &str) -> bool {
-    (text.contains(CHANNEL) || "assistant".starts_with(text))
-        && ["analysis", "commentary", "final"].iter().any(|channel| {
-            let header = format!("assistant{CHANNEL}{channel}");
-            header.starts_with(text) || header["assistant".len()..].starts_with(text)
-        })
+    /// Whether `text` is the beginning of a header that only names a channel.
+    fn is_cut_header(&self, text: &str) -> bool {
+        (text.contains(self.dialect.channel) || "assistant".starts_with(text))
+            && self.dialect.channels.iter().any(|channel| {
+                let header = format!("assistant{}{channel}", self.dialect.channel);
+                header.starts_with(text) || header["assistant".len()..].starts_with(text)
+            })
+    }
 }
 
 /// The recipient and the channel of a header, which may stand in either order.
@@ -279,4 +325,42 @@ fn address(header: &str, tools: &Tools) -> Address {
         Some(_) => Address::Unknown,
         None => Address::Channel(kind),
     }
+}
+
+/// The recipient of a header, which is all that it has.
+fn recipient(header: &str, tools: &Tools) -> Address {
+    let mut words = header.split_whitespace().filter(|word| *word != "assistant");
+    let to = words.next();
+    if words.next().is_some() {
+        return Address::Unknown;
+    }
+    match to.map(|to| to.strip_prefix("to=")) {
+        None | Some(Some("user" | "commentary")) => Address::Channel(Kind::Content),
+        Some(Some("self")) => Address::Channel(Kind::Reasoning),
+        Some(Some(name)) => match tools.resolve(name) {
+            Some(name) => Address::Tool(name.to_owned()),
+            None => Address::Unknown,
+        },
+        Some(None) => Address::Unknown,
+    }
+}
+
+/// The calls of Muse's message to a tool, which are all that it has.
+fn invoked(_: &str, text: &str, tools: &Tools) -> Option<Vec<Call>> {
+    let block = after_space(text);
+    if !block.starts_with(FUNCTION_CALLS.mark) {
+        return None;
+    }
+    let mut candidate = Candidate::new(FUNCTION_CALLS);
+    let end = match candidate.scan(block, tools) {
+        Step::Done(end) => end,
+        _ => match candidate.finish(block, tools) {
+            Step::Done(end) => end,
+            _ => return None,
+        },
+    };
+    if !after_space(&block[end..]).is_empty() {
+        return None;
+    }
+    candidate.calls()
 }

@@ -10,10 +10,13 @@
 
 mod call;
 mod candidate;
+mod elements;
 mod family;
+mod format;
 mod gemma;
 mod grammar;
 mod harmony;
+mod header;
 mod json_scan;
 mod marks;
 mod output;
@@ -24,7 +27,7 @@ mod python;
 mod tagged;
 #[cfg(test)]
 mod tests;
-mod xml;
+mod typed;
 
 pub use family::Family;
 pub use grammar::{

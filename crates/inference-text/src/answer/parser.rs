@@ -4,7 +4,7 @@ use inference_core::AnswerReader;
 
 use super::call::Tools;
 use super::family::Family;
-use super::harmony::Harmony;
+use super::harmony::{HARMONY, Harmony, MUSE};
 use super::piece::{Piece, Tool};
 use super::tagged::Tagged;
 
@@ -40,7 +40,7 @@ pub struct AnswerParser {
 
 #[derive(Debug)]
 enum Machine {
-    Tagged(Tagged),
+    Tagged(Box<Tagged>),
     Harmony(Harmony),
 }
 
@@ -62,8 +62,9 @@ impl AnswerParser {
 
     fn of(family: Family, prompt_text: &str, tools: Tools) -> AnswerParser {
         let machine = match family {
-            Family::Harmony => Machine::Harmony(Harmony::new(prompt_text, tools)),
-            _ => Machine::Tagged(Tagged::new(family, prompt_text, tools)),
+            Family::Harmony => Machine::Harmony(Harmony::new(&HARMONY, prompt_text, tools)),
+            Family::Muse => Machine::Harmony(Harmony::new(&MUSE, prompt_text, tools)),
+            _ => Machine::Tagged(Box::new(Tagged::new(family, prompt_text, tools))),
         };
         AnswerParser { family, machine }
     }

@@ -7,11 +7,27 @@ use super::family::Family;
 /// A tool's name that no template has by itself.
 const TOOL: &str = "look_up_42";
 
-/// A family, and what its templates write of a call or a tool. The first that is found counts.
+/// A family, and what its templates write of a call or a tool: one of these. The first that is found
+/// counts, so that marks that others contain come later.
 const SIGNS: &[(Family, &[&str])] = &[
     (Family::Mistral, &["[TOOL_CALLS]", "[AVAILABLE_TOOLS]"]),
-    (Family::Gemma, &["<start_function_call>", "<start_function_declaration>", "<|tool_call>"]),
-    (Family::Hermes, &["<tool_call>", "<function="]),
+    (Family::Gemma4, &["<|tool_call>"]),
+    (Family::FunctionGemma, &["<start_function_call>", "<start_function_declaration>"]),
+    (Family::Seed, &["<seed:tool_call>"]),
+    (Family::MiniMax, &["<minimax:tool_call>"]),
+    (Family::Kimi, &["<|tool_calls_section_begin|>", "tool_declare<|im_middle|>"]),
+    (Family::DeepSeek, &["function<｜tool▁sep｜>"]),
+    (Family::DeepSeek31, &["<｜tool▁call▁begin｜>"]),
+    (Family::Cohere, &["<|START_ACTION|>", "<|START_RESPONSE|>"]),
+    (Family::Lfm, &["<|tool_call_start|>", "<|tool_list_start|>", "\nList of tools: ["]),
+    (Family::Glm, &["<arg_key>"]),
+    (Family::Coder, &["<function=", "<parameter="]),
+    (Family::Olmo, &["<function_calls>"]),
+    (Family::Nemotron, &["<TOOLCALL>", "<AVAILABLE_TOOLS>"]),
+    (Family::Hunyuan, &["<tool_calls>"]),
+    (Family::Ernie, &["<response>"]),
+    (Family::Hermes, &["<tool_call>"]),
+    (Family::Granite, &["<|tool_call|>", "<|tool|>"]),
     (
         Family::Llama3,
         &["<|python_tag|>", "<|python_start|>", "\"parameters\": {\"key\"", "[look_up_42("],
@@ -30,11 +46,11 @@ impl Family {
         };
         // Answers come in channels whether or not the template takes tools.
         let answered = render(&[Message::user("Where?")], &ChatOptions::default());
-        if is_harmony(&answered) {
-            return Family::Harmony;
+        if let Some(family) = in_messages(&answered) {
+            return family;
         }
         if is_gemma4(&answered) {
-            return Family::Gemma;
+            return Family::Gemma4;
         }
         let options = ChatOptions { tools: vec![tool()], ..ChatOptions::default() };
         Family::of_template(&|messages| render(messages, &options))
@@ -44,8 +60,8 @@ impl Family {
     fn of_template(rendered: &dyn Fn(&[Message]) -> String) -> Family {
         let question = || Message::user("Where?");
         let offered = rendered(&[question()]);
-        if is_harmony(&offered) {
-            return Family::Harmony;
+        if let Some(family) = in_messages(&offered) {
+            return family;
         }
         // Some templates take the arguments as text, some want the call's result.
         let as_object = Value::Object(vec![("key".into(), "home".into())]);
@@ -55,7 +71,8 @@ impl Family {
             let mut result = Message::tool("here");
             result.fields =
                 vec![("tool_call_id".into(), "abcdefghi".into()), ("name".into(), TOOL.into())];
-            [vec![question(), called.clone(), result], vec![question(), called]]
+            let said = Message::new(Role::Assistant, "There.");
+            [vec![question(), said, question(), called.clone(), result], vec![question(), called]]
         });
         let texts: String =
             conversations.iter().flatten().map(|messages| rendered(messages)).collect();
@@ -73,9 +90,12 @@ fn is_gemma4(rendered: &str) -> bool {
     rendered.contains("<|turn>model")
 }
 
-/// Whether a conversation, rendered up to the answer, is one of channels.
-fn is_harmony(rendered: &str) -> bool {
-    rendered.ends_with("<|start|>assistant")
+/// The family whose answers are messages with headers, if a conversation that was rendered up to the
+/// answer is one of these.
+fn in_messages(rendered: &str) -> Option<Family> {
+    let messages = rendered.ends_with("<|start|>assistant");
+    let muse = ["<|eom|>", "<|eot|>"].iter().any(|mark| rendered.contains(mark));
+    messages.then_some(if muse { Family::Muse } else { Family::Harmony })
 }
 
 fn tool() -> Value {
@@ -140,7 +160,7 @@ mod tests {
         let hermes = ["<tool_call>\n{\"name\": \"look_up_42\", \"arguments\": ", "}\n</tool_call>"];
         assert_eq!(family("<tools>", hermes, "<|im_start|>assistant\n"), Family::Hermes);
         let coder = ["<function=look_up_42>", "</function>"];
-        assert_eq!(family("look_up_42", coder, ""), Family::Hermes);
+        assert_eq!(family("look_up_42", coder, ""), Family::Coder);
         let llama =
             ["<|start_header_id|>assistant<|end_header_id|>\n\n{\"name\": \"look_up_42\"", "}"];
         assert_eq!(
@@ -155,9 +175,42 @@ mod tests {
             Family::Mistral
         );
         let gemma = ["<start_function_call>call:look_up_42{", "}<end_function_call>"];
-        assert_eq!(family("", gemma, "<start_of_turn>model\n"), Family::Gemma);
+        assert_eq!(family("", gemma, "<start_of_turn>model\n"), Family::FunctionGemma);
         let gemma4 = ["<|tool_call>call:look_up_42{", "}<tool_call|>"];
-        assert_eq!(family("", gemma4, ""), Family::Gemma);
+        assert_eq!(family("", gemma4, ""), Family::Gemma4);
+        let calls = [
+            ("<tool_call>look_up_42\n<arg_key>key</arg_key>", Family::Glm),
+            ("<seed:tool_call>\n<function=look_up_42>\n<parameter=key>", Family::Seed),
+            ("<minimax:tool_call>\n<invoke name=\"look_up_42\">", Family::MiniMax),
+            ("<|tool_calls_section_begin|><|tool_call_begin|>functions.look_up_42:0", Family::Kimi),
+            (
+                "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>look_up_42",
+                Family::DeepSeek,
+            ),
+            (
+                "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>look_up_42<｜tool▁sep｜>",
+                Family::DeepSeek31,
+            ),
+            ("<|START_ACTION|>[\n    {\"tool_name\": \"look_up_42\"", Family::Cohere),
+            ("<|tool_call_start|>[look_up_42(key=", Family::Lfm),
+            ("<function_calls>look_up_42(key=", Family::Olmo),
+            ("<TOOLCALL>[{\"name\": \"look_up_42\"", Family::Nemotron),
+            ("<tool_calls>[{\"name\": \"look_up_42\"", Family::Hunyuan),
+            (
+                "<response>\nThere.\n</response>\n<tool_call>\n{\"name\": \"look_up_42\"",
+                Family::Ernie,
+            ),
+            ("<|tool_call|>[{\"name\": \"look_up_42\"", Family::Granite),
+        ];
+        for (call, expected) in calls {
+            assert_eq!(family("", [call, ""], ""), expected, "{call}");
+        }
+        let kimi = "<|im_system|>tool_declare<|im_middle|>look_up_42<|im_end|>";
+        assert_eq!(family(kimi, ["", ""], ""), Family::Kimi);
+        let lfm = "<|im_start|>system\nList of tools: [look_up_42]<|im_end|>";
+        assert_eq!(family(lfm, ["", ""], ""), Family::Lfm);
+        let muse = "<|start|>system<|message|>look_up_42<|eot|>";
+        assert_eq!(family(muse, ["", ""], "<|start|>assistant"), Family::Muse);
         let offer = "<|start|>developer<|message|># Tools\nlook_up_42<|end|>";
         assert_eq!(family(offer, ["", ""], "<|start|>assistant"), Family::Harmony);
     }

@@ -99,9 +99,21 @@ fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_.-".contains(&byte)
 }
 
-/// The calls of `text`: lists of calls, calls, or calls that are printed, one after the other.
+/// The calls of `text`: lists of calls, calls, or calls that are printed, one after the other. Where
+/// they cannot be read as Python, quotes and line breaks inside strings may lack their backslash.
 pub fn calls(text: &str, tools: &Tools) -> Option<Vec<Call>> {
-    let mut reader = Reader { rest: text, depth: 0 };
+    calls_with(text, tools, Quotes::Escaped).or_else(|| calls_with(text, tools, Quotes::Bare))
+}
+
+/// The JSON of the one value that `text` is.
+pub fn value(text: &str) -> Option<String> {
+    let mut reader = Reader { rest: text, depth: 0, quotes: Quotes::Escaped };
+    let json = reader.value()?;
+    reader.at_end().then_some(json)
+}
+
+fn calls_with(text: &str, tools: &Tools, quotes: Quotes) -> Option<Vec<Call>> {
+    let mut reader = Reader { rest: text, depth: 0, quotes };
     let mut calls = Vec::new();
     loop {
         while reader.eat(";") {}
@@ -127,10 +139,20 @@ pub fn calls(text: &str, tools: &Tools) -> Option<Vec<Call>> {
     }
 }
 
+/// Where a string ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quotes {
+    /// At the first quote without a backslash, on its line.
+    Escaped,
+    /// At the first quote that something follows which can follow a string.
+    Bare,
+}
+
 /// Reads Python and writes JSON.
 struct Reader<'a> {
     rest: &'a str,
     depth: usize,
+    quotes: Quotes,
 }
 
 impl<'a> Reader<'a> {
@@ -250,14 +272,20 @@ impl<'a> Reader<'a> {
         let mut text = String::new();
         loop {
             match chars.next()? {
-                '\n' => return None,
+                '\n' if self.quotes == Quotes::Escaped => return None,
                 '\\' => escape(&mut chars, &mut text)?,
-                c if c == quote => break,
+                c if c == quote && self.ends_string(chars.as_str()) => break,
                 c => text.push(c),
             }
         }
         self.rest = chars.as_str();
         Some(text)
+    }
+
+    /// Whether a quote before `rest` ends a string.
+    fn ends_string(&self, rest: &str) -> bool {
+        let mut next = rest.chars().skip_while(|c| is_space(*c));
+        self.quotes == Quotes::Escaped || next.next().is_none_or(|c| ",)]}:".contains(c))
     }
 }
 
@@ -271,9 +299,14 @@ fn escape(chars: &mut std::str::Chars, text: &mut String) -> Option<()> {
         _ => 0,
     };
     if digits > 0 {
-        let code = chars.as_str().get(..digits)?;
-        text.push(char::from_u32(u32::from_str_radix(code, 16).ok()?)?);
-        *chars = chars.as_str()[digits..].chars();
+        let mut code = hex(chars, digits)?;
+        // JSON writes characters of 17 bits and more as two.
+        if (0xd800..0xdc00).contains(&code) {
+            *chars = chars.as_str().strip_prefix("\\u")?.chars();
+            let low = hex(chars, 4)?.checked_sub(0xdc00).filter(|low| *low < 0x400)?;
+            code = 0x10000 + ((code - 0xd800) << 10) + low;
+        }
+        text.push(char::from_u32(code)?);
         return Some(());
     }
     match escaped {
@@ -290,6 +323,13 @@ fn escape(chars: &mut std::str::Chars, text: &mut String) -> Option<()> {
         other => text.extend(['\\', other]),
     }
     Some(())
+}
+
+/// The number of so many hexadecimal digits.
+fn hex(chars: &mut std::str::Chars, digits: usize) -> Option<u32> {
+    let code = u32::from_str_radix(chars.as_str().get(..digits)?, 16).ok()?;
+    *chars = chars.as_str()[digits..].chars();
+    Some(code)
 }
 
 fn quoted(text: &str) -> String {

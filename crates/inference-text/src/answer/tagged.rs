@@ -1,26 +1,15 @@
 //! Families that put reasoning and calls between marks in one run of text.
 
 use super::call::Tools;
-use super::candidate::{Candidate, Opening, SEPARATED, UNMARKED, openings};
+use super::candidate::Candidate;
 use super::family::Family;
+use super::format::{
+    Opening, SEPARATED, UNMARKED, answer_marks, calls_without_mark, openings, reasoning_marks,
+};
 use super::json_scan::Step;
 use super::marks::{Found, Prefix, after_space, find, is_space, prefix};
 use super::output::Output;
 use super::piece::Piece;
-
-/// An opening and a closing mark.
-type Pair = (&'static str, &'static str);
-
-const THINK: Pair = ("<think>", "</think>");
-
-/// The marks of reasoning.
-pub fn reasoning_marks(family: Family) -> &'static [Pair] {
-    match family {
-        Family::Mistral => &[("[THINK]", "[/THINK]"), THINK],
-        Family::Gemma => &[("<|channel>thought", "<channel|>"), THINK],
-        _ => &[THINK],
-    }
-}
 
 /// The mark that closes the reasoning that `prompt_text` ends in.
 pub fn open_reasoning(family: Family, prompt_text: &str) -> Option<&'static str> {
@@ -35,7 +24,7 @@ pub struct Tagged {
     family: Family,
     tools: Tools,
     openings: &'static [Opening],
-    /// The marks of `openings`.
+    /// What ends content: the marks of `openings`, and the one that closes an answer while it is open.
     marks: Vec<&'static str>,
     /// What was pushed; what lies before `cursor` is done with.
     text: String,
@@ -186,8 +175,21 @@ impl Tagged {
                 }
             }
         }
-        let whole =
-            matches!(family, Family::Llama3 | Family::Gemma) && rest.starts_with(['{', '[']);
+        if let Some((open, close)) = answer_marks(family)
+            && !self.marks.contains(&close)
+        {
+            match prefix(rest, open) {
+                Prefix::Whole => {
+                    self.cursor += open.len();
+                    self.space.clear();
+                    self.marks.push(close);
+                    return self.go(State::Start { reasoning: Reasoning::Over });
+                }
+                Prefix::Part => return self.wait(State::Start { reasoning }),
+                Prefix::No => {}
+            }
+        }
+        let whole = calls_without_mark(family) && rest.starts_with(['{', '[']);
         match whole && calls {
             true => self.go(State::Call(Candidate::new(UNMARKED))),
             false => self.go(State::Content),
@@ -227,18 +229,26 @@ impl Tagged {
         };
         self.emit(end);
         let opening = self.openings.iter().find(|opening| Some(opening.mark) == mark);
-        match opening {
-            Some(opening) => self.go(State::Call(Candidate::new(*opening))),
-            None => self.wait(State::Content),
+        match (opening, mark) {
+            (Some(opening), _) => self.go(State::Call(Candidate::new(*opening))),
+            (None, Some(close)) => {
+                self.cursor += close.len();
+                self.space.clear();
+                self.marks.retain(|mark| *mark != close);
+                // Like a call, it may be followed by whitespace that means nothing.
+                self.after_call = true;
+                self.go(State::Start { reasoning: Reasoning::Over })
+            }
+            (None, None) => self.wait(State::Content),
         }
     }
 
     /// Makes the next `len` bytes content; whitespace at their end waits for what follows.
     fn emit(&mut self, len: usize) {
         let text = &self.text[self.cursor..self.cursor + len];
-        let kept = match self.openings {
-            [] => text.len(),
-            _ => text.trim_end_matches(is_space).len(),
+        let kept = match self.marks.is_empty() {
+            true => text.len(),
+            false => text.trim_end_matches(is_space).len(),
         };
         if kept > 0 {
             self.output.content(&self.space);

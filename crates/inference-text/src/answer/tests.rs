@@ -3,8 +3,36 @@
 mod formats;
 mod grammars;
 mod laws;
+mod properties;
+mod spoken;
 
 use super::{AnswerParser, Family, Piece};
+
+const FAMILIES: [Family; 23] = [
+    Family::Plain,
+    Family::Hermes,
+    Family::Ernie,
+    Family::Coder,
+    Family::Glm,
+    Family::Seed,
+    Family::MiniMax,
+    Family::Kimi,
+    Family::DeepSeek,
+    Family::DeepSeek31,
+    Family::Granite,
+    Family::Nemotron,
+    Family::Hunyuan,
+    Family::Cohere,
+    Family::Lfm,
+    Family::Olmo,
+    Family::Llama3,
+    Family::Mistral,
+    Family::Gemma,
+    Family::FunctionGemma,
+    Family::Gemma4,
+    Family::Harmony,
+    Family::Muse,
+];
 
 /// Reasoning, content, and each call's name and arguments.
 #[derive(Debug, Default, PartialEq, Eq)]

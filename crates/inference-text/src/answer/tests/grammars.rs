@@ -17,7 +17,7 @@ use crate::answer::{
 };
 
 /// Tokens that are special here, after the 256 bytes.
-const SPECIAL: [&str; 10] = [
+const SPECIAL: [&str; 11] = [
     "<|end_of_text|>",
     "<|channel|>",
     "<|message|>",
@@ -28,6 +28,7 @@ const SPECIAL: [&str; 10] = [
     "[ARGS]",
     "<|channel>",
     "<channel|>",
+    "<|eom|>",
 ];
 /// Tokens of several bytes that are not special.
 const LONG: [&str; 4] = ["<tool_call>", "</tool_call>", "<think>", "</think>"];
@@ -39,7 +40,7 @@ fn vocabulary() -> Vec<Vec<u8>> {
     bytes.chain(special).chain(LONG.map(|name| name.as_bytes().to_vec())).collect()
 }
 
-fn id(mark: &str) -> Option<u32> {
+pub fn id(mark: &str) -> Option<u32> {
     let marks = SPECIAL.iter().chain(&LONG);
     marks.zip(256..).find(|(name, _)| **name == mark).map(|(_, id)| id)
 }
@@ -78,7 +79,7 @@ fn matcher(constraint: &Constraint) -> Matcher {
 }
 
 /// Whether the grammar takes the whole text, and may end there.
-fn takes(constraint: &Constraint, text: &str) -> bool {
+pub fn takes(constraint: &Constraint, text: &str) -> bool {
     let mut matcher = matcher(constraint);
     let ids = encode(text);
     let taken = matcher.try_consume_tokens(&ids).unwrap_or(0);
@@ -101,28 +102,135 @@ fn tools(strict: bool) -> Vec<Tool> {
     ]
 }
 
-/// A call of each family, and the texts that go between two of them where there can be two.
-fn calls(family: Family) -> (&'static str, Option<&'static str>) {
+/// A call of each family, between the marks of all its calls, and what goes between two of them where there can be two.
+pub fn parts(family: Family) -> ([&'static str; 3], Option<&'static str>) {
+    const JSON: &str = "{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\"}}";
+    const TAGS: &str = "<function=weather>\n<parameter=city>\nOslo\n</parameter>\n</function>";
     match family {
-        Family::Plain => ("", None),
-        Family::Hermes => (
-            "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\"}}\n</tool_call>",
+        Family::Hermes | Family::Ernie => (
+            [
+                "",
+                "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\"}}\n</tool_call>",
+                "",
+            ],
             Some("\n"),
         ),
-        Family::Llama3 => {
-            ("{\"name\": \"weather\", \"parameters\": {\"city\": \"Oslo\"}}", Some("; "))
+        Family::Coder => {
+            (["<tool_call>\n", TAGS, "\n</tool_call>"], Some("\n</tool_call>\n<tool_call>\n"))
         }
-        Family::Gemma => ("{\"name\": \"weather\", \"parameters\": {\"city\": \"Oslo\"}}", None),
-        Family::Mistral => ("[TOOL_CALLS]weather[ARGS]{\"city\": \"Oslo\"}", Some("")),
+        Family::Seed => (
+            [
+                "<seed:tool_call>\n",
+                "<function=weather>\n<parameter=city>Oslo</parameter>\n</function>",
+                "\n</seed:tool_call>",
+            ],
+            Some("\n</seed:tool_call>\n<seed:tool_call>\n"),
+        ),
+        Family::Glm => (
+            [
+                "",
+                "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Oslo</arg_value>\n</tool_call>",
+                "",
+            ],
+            Some("\n"),
+        ),
+        Family::MiniMax => (
+            [
+                "<minimax:tool_call>\n",
+                "<invoke name=\"weather\">\n<parameter name=\"city\">Oslo</parameter>\n</invoke>",
+                "\n</minimax:tool_call>",
+            ],
+            Some("\n"),
+        ),
+        Family::Kimi => (
+            [
+                "<|tool_calls_section_begin|>",
+                "<|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>{\"city\": \"Oslo\"}<|tool_call_end|>",
+                "<|tool_calls_section_end|>",
+            ],
+            Some(""),
+        ),
+        Family::DeepSeek => (
+            [
+                "<｜tool▁calls▁begin｜>",
+                "<｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n{\"city\": \"Oslo\"}\n```<｜tool▁call▁end｜>",
+                "<｜tool▁calls▁end｜>",
+            ],
+            Some(""),
+        ),
+        Family::DeepSeek31 => (
+            [
+                "<｜tool▁calls▁begin｜>",
+                "<｜tool▁call▁begin｜>weather<｜tool▁sep｜>{\"city\": \"Oslo\"}<｜tool▁call▁end｜>",
+                "<｜tool▁calls▁end｜>",
+            ],
+            Some(""),
+        ),
+        Family::Granite => (["<|tool_call|>[", JSON, "]"], Some(", ")),
+        Family::Nemotron => (["<TOOLCALL>[", JSON, "]</TOOLCALL>"], Some(", ")),
+        Family::Hunyuan => (["<tool_calls>[", JSON, "]</tool_calls>"], Some(", ")),
+        Family::Cohere => (
+            [
+                "<|START_ACTION|>[",
+                "{\"tool_name\": \"weather\", \"parameters\": {\"city\": \"Oslo\"}}",
+                "]<|END_ACTION|>",
+            ],
+            Some(", "),
+        ),
+        Family::Lfm => {
+            (["<|tool_call_start|>[", "weather(city=\"Oslo\")", "]<|tool_call_end|>"], Some(", "))
+        }
+        Family::Olmo => {
+            (["<function_calls>", "weather(city=\"Oslo\")", "</function_calls>"], Some("\n"))
+        }
+        Family::Llama3 => {
+            (["", "{\"name\": \"weather\", \"parameters\": {\"city\": \"Oslo\"}}", ""], Some("; "))
+        }
+        Family::Gemma => {
+            (["", "{\"name\": \"weather\", \"parameters\": {\"city\": \"Oslo\"}}", ""], None)
+        }
+        Family::FunctionGemma => (
+            [
+                "",
+                "<start_function_call>call:weather{city:<escape>Oslo<escape>}<end_function_call>",
+                "",
+            ],
+            Some(""),
+        ),
+        Family::Gemma4 => {
+            (["", "<|tool_call>call:weather{city:<|\"|>Oslo<|\"|>}<tool_call|>", ""], Some(""))
+        }
+        Family::Mistral => (["", "[TOOL_CALLS]weather[ARGS]{\"city\": \"Oslo\"}", ""], Some("")),
         Family::Harmony => (
-            "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{\"city\": \"Oslo\"}",
+            [
+                "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>",
+                "{\"city\": \"Oslo\"}",
+                "",
+            ],
             None,
         ),
+        Family::Muse => (
+            [
+                " to=weather<|message|><atem:function_calls>\n",
+                "<atem:invoke name=\"weather\">\n<atem:parameter name=\"city\">Oslo</atem:parameter>\n</atem:invoke>",
+                "\n</atem:function_calls>",
+            ],
+            None,
+        ),
+        Family::Plain => (["", "", ""], None),
     }
 }
 
-const FAMILIES: [Family; 5] =
-    [Family::Hermes, Family::Llama3, Family::Gemma, Family::Mistral, Family::Harmony];
+fn one(family: Family) -> String {
+    parts(family).0.concat()
+}
+
+fn two(family: Family) -> Option<String> {
+    let ([open, call, close], between) = parts(family);
+    between.map(|between| [open, call, between, call, close].concat())
+}
+
+const FAMILIES: &[Family] = super::FAMILIES.split_at(1).1;
 
 fn required(family: Family, parallel: bool) -> Constraint {
     tool_constraint_with(family, &tools(false), &ToolChoice::Required, parallel, &id)
@@ -132,23 +240,24 @@ fn required(family: Family, parallel: bool) -> Constraint {
 
 #[test]
 fn a_required_call_is_one_that_the_parser_reads() {
-    for family in FAMILIES {
-        let (call, between) = calls(family);
+    for &family in FAMILIES {
+        let call = &one(family);
         let constraint = required(family, false);
-        assert!(takes(&constraint, call), "{family:?}");
+        assert!(takes(&constraint, call), "{family:?}: {constraint:?}");
         let names = ["weather".to_owned(), "time".to_owned()];
-        let mut parser = AnswerParser::new(family, "", &names);
+        let prompt = if family == Family::Muse { "<|start|>assistant" } else { "" };
+        let mut parser = AnswerParser::new(family, prompt, &names);
         let mut pieces = parser.push(call);
         pieces.extend(parser.finish());
-        assert_eq!(collect(pieces), answer("", &[("weather", "{\"city\": \"Oslo\"}")]));
+        let expected = answer("", &[("weather", "{\"city\": \"Oslo\"}")]);
+        assert_eq!(collect(pieces), expected, "{family:?}");
         for wrong in
             ["", "Hello", "{}", &call.replace("Oslo", "Bonn"), &call.replace("weather", "other")]
         {
             assert!(!takes(&constraint, wrong), "{family:?} takes {wrong}");
         }
         let several = required(family, true);
-        if let Some(between) = between {
-            let two = format!("{call}{between}{call}");
+        if let Some(two) = two(family) {
             assert!(takes(&several, &two), "{family:?}");
             assert!(!takes(&constraint, &two), "{family:?}");
         }
@@ -164,21 +273,22 @@ fn mistral_may_write_a_list() {
 
 #[test]
 fn marks_are_text_where_no_token_is_known() {
-    for family in [Family::Hermes, Family::Llama3, Family::Gemma, Family::Harmony] {
+    // The tests' tokenizer has Mistral's marks as special tokens, which are no text.
+    for &family in FAMILIES.iter().filter(|family| **family != Family::Mistral) {
         let constraint = tool_constraint(family, &tools(false), &ToolChoice::Required, false);
-        assert!(takes(&constraint.unwrap().unwrap(), calls(family).0), "{family:?}");
+        assert!(takes(&constraint.unwrap().unwrap(), &one(family)), "{family:?}");
     }
 }
 
 #[test]
 fn a_named_choice_is_that_tool() {
-    for family in FAMILIES {
+    for &family in FAMILIES {
         let named = ToolChoice::Named("time".into());
         let constraint =
             tool_constraint_with(family, &tools(false), &named, false, &id).unwrap().unwrap();
-        let call = calls(family).0;
-        assert!(!takes(&constraint, call));
-        let other = call.replace("weather", "time").replace("\"city\"", "\"zone\"");
+        let call = one(family);
+        assert!(!takes(&constraint, &call));
+        let other = call.replace("weather", "time").replace("city", "zone");
         assert!(takes(&constraint, &other), "{family:?}");
     }
 }
@@ -198,19 +308,20 @@ fn choices_that_cannot_be_met_are_named() {
 
 #[test]
 fn strict_tools_leave_the_model_its_choice() {
-    for family in [Family::Hermes, Family::Llama3, Family::Mistral, Family::Harmony] {
+    for &family in FAMILIES.iter().filter(|family| **family != Family::Gemma) {
         let constraint = tool_constraint_with(family, &tools(true), &ToolChoice::Auto, true, &id)
             .unwrap()
             .unwrap();
-        let call = calls(family).0;
-        assert!(takes(&constraint, call), "{family:?}");
+        let call = one(family);
+        assert!(takes(&constraint, &call), "{family:?}");
         assert!(!takes(&constraint, &call.replace("Oslo", "Bonn")), "{family:?}");
         let text = match family {
             Family::Harmony => "<|channel|>final<|message|>Hello {<b>}",
+            Family::Muse => " to=user<|message|>Hello {<b>}",
             _ => "Hello {<b>}",
         };
         assert!(takes(&constraint, text), "{family:?}");
-        if matches!(family, Family::Hermes | Family::Mistral) {
+        if !matches!(family, Family::Llama3 | Family::Harmony | Family::Muse) {
             assert!(takes(&constraint, &format!("Hello\n{call}")), "{family:?}");
             let wrong = call.replace("Oslo", "Bonn");
             assert!(!takes(&constraint, &format!("Hello\n{wrong}")), "{family:?}");
@@ -261,7 +372,7 @@ fn reasoning_comes_before_what_is_constrained() {
 #[test]
 fn reasoning_comes_before_a_required_call() {
     let open = "<|im_start|>assistant\n<think>\n";
-    let call = calls(Family::Hermes).0;
+    let call = one(Family::Hermes);
     let constraint =
         answer_constraint_with(Family::Hermes, open, required(Family::Hermes, false), &id);
     assert!(takes(&constraint, &format!("Hm.\n</think>\n\n{call}")));
@@ -288,14 +399,14 @@ fn in_harmony_the_final_channel_is_constrained() {
     assert!(takes(&constraint, rest));
     let call = required(Family::Harmony, false);
     assert_eq!(answer_constraint(Family::Harmony, prompt, call.clone()), call);
-    assert!(takes(&call, &format!("{thought}{}", calls(Family::Harmony).0)));
+    assert!(takes(&call, &format!("{thought}{}", one(Family::Harmony))));
 }
 
 #[test]
 fn gemma_4_reasons_between_tokens_before_what_is_constrained() {
     let constrained = |prompt: &str| {
         let constraint = Constraint::Regex("yes|no".into());
-        answer_constraint_with(Family::Gemma, prompt, constraint, &id)
+        answer_constraint_with(Family::Gemma4, prompt, constraint, &id)
     };
     let free = constrained("<|turn>model\n");
     assert!(takes(&free, "yes") && takes(&free, "<|channel>thought\nSo.\n<channel|>no"));

@@ -5,23 +5,73 @@ use proptest::prelude::*;
 use super::{Answer, by_character, collect, parse, tools, whole};
 use crate::answer::{AnswerParser, Family};
 
-const FAMILIES: [Family; 6] = [
-    Family::Plain,
-    Family::Hermes,
-    Family::Llama3,
-    Family::Mistral,
-    Family::Gemma,
-    Family::Harmony,
-];
+const FAMILIES: [Family; 23] = super::FAMILIES;
 
 /// What texts are made of here: marks, their parts, calls and their parts, words, whitespace.
-const PARTS: [&str; 64] = [
+const PARTS: &[&str] = &[
     "<|channel>thought\n",
     "<channel|>",
     "<think>",
     "</think>",
     "[THINK]",
     "[/THINK]",
+    "<seed:think>",
+    "</seed:think>",
+    "<seed:tool_call>",
+    "</seed:tool_call>",
+    "<minimax:tool_call>",
+    "</minimax:tool_call>",
+    "<invoke name=\"time\">",
+    "<parameter name=\"a\">",
+    "</invoke>",
+    "weather<arg_key>",
+    "<arg_key>",
+    "</arg_key>",
+    "<arg_value>",
+    "</arg_value>",
+    "<response>",
+    "</response>",
+    "<answer>",
+    "</answer>",
+    "<tool_calls>",
+    "</tool_calls>",
+    "<TOOLCALL>",
+    "</TOOLCALL>",
+    "<|tool_call|>",
+    "<|/tool_call|>",
+    "<|tool_call_start|>",
+    "<|tool_call_end|>",
+    "<function_calls>",
+    "</function_calls>",
+    "<|tool_calls_section_begin|>",
+    "<|tool_call_begin|>functions.time:0",
+    "<|tool_call_argument_begin|>",
+    "<|tool_call_end|>",
+    "<|tool_calls_section_end|>",
+    "<｜tool▁calls▁begin｜>",
+    "<｜tool▁call▁begin｜>",
+    "function<｜tool▁sep｜>time",
+    "<｜tool▁sep｜>",
+    "```json\n{}\n```",
+    "<｜tool▁call▁end｜>",
+    "<｜tool▁calls▁end｜>",
+    "<|START_THINKING|>",
+    "<|END_THINKING|>",
+    "<|START_ACTION|>",
+    "<|END_ACTION|>",
+    "<|START_RESPONSE|>",
+    "<|END_RESPONSE|>",
+    " to=self<|message|>",
+    " to=user",
+    " to=time<|message|>",
+    "<|eom|>",
+    "<|eot|>",
+    "<atem:function_calls>",
+    "<atem:invoke name=\"time\">",
+    "<atem:parameter name=\"a\">",
+    "</atem:parameter>",
+    "</atem:invoke>",
+    "</atem:function_calls>",
     "<tool_call>",
     "</tool_call>",
     "<function=",
@@ -83,7 +133,7 @@ const PARTS: [&str; 64] = [
 ];
 
 fn text() -> impl Strategy<Value = String> {
-    let part = proptest::sample::select(PARTS.to_vec());
+    let part = proptest::sample::select(PARTS);
     proptest::collection::vec(part, 0..14).prop_map(|parts| parts.concat())
 }
 
@@ -111,6 +161,20 @@ fn bare(text: &str) -> String {
         "</think>",
         "[THINK]",
         "[/THINK]",
+        "<seed:think>",
+        "</seed:think>",
+        "<|START_THINKING|>",
+        "<|END_THINKING|>",
+        "<|START_RESPONSE|>",
+        "<|END_RESPONSE|>",
+        "<response>",
+        "</response>",
+        "<answer>",
+        "</answer>",
+        "<|eom|>",
+        "<|eot|>",
+        "to=self",
+        "to=user",
         "<|channel|>",
         "<|message|>",
         "<|start|>",
@@ -283,6 +347,18 @@ fn hostile_answers_take_linear_time() {
         "{\"name\":",
         "<|start|>assistant<|channel|>commentary to=functions.weather<|message|>{",
         "<tool_call>{\"name\": \"weather\", \"arguments\": {}}</tool_call>\n",
+        "<tool_call>weather<arg_key>",
+        "<tool_call>weather<arg_key>a</arg_key><arg_value></tool_call>",
+        "<tool_call><function=weather><parameter=a></function>\n",
+        "<minimax:tool_call><invoke name=\"weather\"></invoke>",
+        "<invoke name=\"weather\"></invoke>\n\n",
+        "<|tool_calls_section_begin|><|tool_call_begin|>",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>time<｜tool▁sep｜>{}",
+        "<|tool_call_start|>[weather(a='",
+        "<|START_RESPONSE|>",
+        "<|START_RESPONSE|><|END_RESPONSE|>",
+        " to=weather<|message|><atem:function_calls>",
+        "<|start|> to=self<|message|>a<|eom|>",
     ];
     for unit in units {
         let text = unit.repeat((1 << 17) / unit.len());
@@ -309,7 +385,8 @@ fn what_can_no_longer_be_a_mark_is_released() {
             collect(pieces),
             Answer {
                 content: match family {
-                    Family::Plain | Family::Harmony => "Hello <bold> [x] {\"a\": 1} ".into(),
+                    Family::Plain | Family::Harmony | Family::Muse =>
+                        "Hello <bold> [x] {\"a\": 1} ".into(),
                     _ => "Hello <bold> [x] {\"a\": 1}".into(),
                 },
                 ..Answer::default()

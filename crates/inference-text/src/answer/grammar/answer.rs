@@ -1,0 +1,145 @@
+//! Grammars that let reasoning come before a constrained answer.
+
+use inference_core::Constraint;
+
+use super::{MarkIds, quoted, regex};
+use crate::answer::family::Family;
+use crate::answer::format::{answer_marks, reasoning_marks};
+use crate::answer::tagged::open_reasoning;
+use crate::json::from_value;
+
+/// Lets reasoning come before what `constraint` asks of the answer: the reasoning that the end of
+/// `prompt_text` opens, or that the family may open itself. In Harmony the constraint holds for
+/// the final channel; a Lark grammar that names channels itself is left as it is.
+pub fn answer_constraint(family: Family, prompt_text: &str, constraint: Constraint) -> Constraint {
+    answer_constraint_with(family, prompt_text, constraint, &|_| None)
+}
+
+/// The grammar of [`answer_constraint`], with the marks that `ids` knows as tokens taken as those.
+pub fn answer_constraint_with(
+    family: Family,
+    prompt_text: &str,
+    constraint: Constraint,
+    ids: MarkIds,
+) -> Constraint {
+    if family == Family::Harmony {
+        return harmony_answer(prompt_text, constraint);
+    }
+    if family == Family::Muse {
+        return muse_answer(prompt_text, constraint);
+    }
+    let opened = open_reasoning(family, prompt_text);
+    let pairs = reasoning_marks(family);
+    let over = pairs.iter().any(|(_, close)| prompt_text.trim_end().ends_with(close));
+    if opened.is_none() && (over || family == Family::Plain) {
+        return constraint;
+    }
+    let mut thoughts = Vec::new();
+    let mut rules = String::new();
+    for (index, (open, close)) in pairs.iter().enumerate() {
+        if opened.is_some_and(|opened| opened != *close) {
+            continue;
+        }
+        let open_id = opening_token(open, ids);
+        // As text, the mark's end is the first place where the thought can end.
+        let (text, close) = match ids(close) {
+            Some(id) => (format!("TEXT_{index}?"), format!(" <[{id}]>")),
+            None => (format!("thought_{index}"), String::new()),
+        };
+        let opening = match (opened, open_id) {
+            (Some(_), _) => String::new(),
+            (None, Some(token)) => token,
+            (None, None) => format!("{} ", quoted(open)),
+        };
+        thoughts.push(format!("{opening}{text}{close}"));
+        let close = regex(pairs[index].1);
+        rules += &format!("TEXT_{index}: /(?s:.+)/ & ~/(?s:.*){close}(?s:.*)/\n");
+        rules += &format!("thought_{index}[lazy]: /(?s:.*){close}/\n");
+    }
+    let optional = if opened.is_some() { "" } else { "?" };
+    let (before, after) = answer_marks(family).map_or_else(Default::default, |(open, close)| {
+        let mark = |mark| ids(mark).map_or_else(|| quoted(mark), |id| format!("<[{id}]>"));
+        (format!("({} SPACE?)? ", mark(open)), format!(" (SPACE? {})?", mark(close)))
+    });
+    Constraint::Lark(format!(
+        "start: (({}) SPACE?){optional} {before}answer{after}\n{rules}SPACE: /\\s{{1,4}}/\n{}",
+        thoughts.join(" | "),
+        answer_rule(&constraint)
+    ))
+}
+
+/// The mark that opens reasoning where it is a token, or a token and a word behind it.
+fn opening_token(open: &str, ids: MarkIds) -> Option<String> {
+    if let Some(id) = ids(open) {
+        return Some(format!("<[{id}]> "));
+    }
+    let (token, word) = open.split_at(open.rfind('>')? + 1);
+    let id = ids(token).filter(|_| !word.is_empty())?;
+    Some(format!("<[{id}]> {} ", quoted(word)))
+}
+
+fn harmony_answer(prompt_text: &str, constraint: Constraint) -> Constraint {
+    let channels = |grammar: &str| grammar.contains("<|channel|>");
+    if matches!(&constraint, Constraint::Lark(grammar) if channels(grammar)) {
+        return constraint;
+    }
+    let begun = prompt_text.rsplit_once("<|start|>").map_or("", |(_, begun)| begun);
+    let start = match begun.split_once("<|message|>") {
+        None if begun.contains("<|channel|>") => return constraint,
+        None => "start: thought* final\n",
+        Some((header, _)) if header.contains("analysis") => {
+            "start: TEXT? <|end|> <|start|> \"assistant\" thought* final\n"
+        }
+        Some(_) => return constraint,
+    };
+    Constraint::Lark(format!(
+        "{start}\
+         thought: <|channel|> \"analysis\" <|message|> TEXT? <|end|> <|start|> \"assistant\"\n\
+         final: <|channel|> \"final\" (\" \"? <|constrain|> \"json\")? <|message|> answer\n\
+         TEXT: /(?s:.+)/\n{}",
+        answer_rule(&constraint)
+    ))
+}
+
+/// The constraint holds for the message to the user, unless it names messages itself.
+fn muse_answer(prompt_text: &str, constraint: Constraint) -> Constraint {
+    let names = |grammar: &str| grammar.contains("<|message|>");
+    let begun = prompt_text.rsplit_once("<|start|>").map_or("", |(_, begun)| begun);
+    if begun.contains("<|message|>")
+        || matches!(&constraint, Constraint::Lark(grammar) if names(grammar))
+    {
+        return constraint;
+    }
+    Constraint::Lark(format!(
+        "start: thought* \" to=user\" <|message|> answer\n\
+         thought: \" to=self\" <|message|> TEXT? <|eom|> <|start|> \"assistant\"\n\
+         TEXT: /(?s:.+)/\n{}",
+        answer_rule(&constraint)
+    ))
+}
+
+/// The rule `answer`.
+fn answer_rule(constraint: &Constraint) -> String {
+    match constraint {
+        Constraint::JsonSchema(schema) => format!("answer: %json {}\n", from_value(schema)),
+        Constraint::Regex(pattern) if pattern.is_empty() => "answer: \"\"\n".to_owned(),
+        Constraint::Regex(pattern) => format!("answer: /{}/\n", delimited(pattern)),
+        Constraint::Lark(grammar) => format!("answer: %lark {{\n{grammar}\n}}\n"),
+    }
+}
+
+/// A regular expression that may stand between slashes.
+fn delimited(pattern: &str) -> String {
+    let mut text = String::new();
+    let mut escaped = false;
+    for c in pattern.chars() {
+        match c {
+            '/' if !escaped => text.push_str("\\/"),
+            '\n' if escaped => text.push('n'),
+            '\n' => text.push_str("\\n"),
+            _ => text.push(c),
+        }
+        escaped = c == '\\' && !escaped;
+    }
+    text
+}

@@ -1,0 +1,133 @@
+//! Calls that are a tool's name between marks, and then JSON.
+
+use super::call::Tools;
+use super::json_scan::Step;
+use super::marks::{Prefix, after_space, prefix};
+
+/// The marks around the names of calls.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Names {
+    /// What begins each call; empty where the family's mark does.
+    pub open: &'static str,
+    /// What may precede the name.
+    pub before: &'static str,
+    /// What may follow the name and a further word, before the separators.
+    pub id: &'static str,
+    /// What stands between name and arguments: one of these.
+    pub separators: &'static [&'static str],
+    /// What may follow the arguments, in this order.
+    pub closes: &'static [&'static str],
+}
+
+/// `NAME[ARGS]` or `NAME[CALL_ID]ID[ARGS]`.
+pub const MISTRAL: Names =
+    Names { open: "", before: "", id: "[CALL_ID]", separators: &["[ARGS]"], closes: &[] };
+
+/// `functions.NAME:0`.
+pub const KIMI: Names = Names {
+    open: "<|tool_call_begin|>",
+    before: "functions.",
+    id: ":",
+    separators: &["<|tool_call_argument_begin|>"],
+    closes: &["<|tool_call_end|>"],
+};
+
+/// `function<｜tool▁sep｜>NAME`, a fence and JSON; or `NAME<｜tool▁sep｜>` and JSON.
+pub const DEEPSEEK: Names = Names {
+    open: "<｜tool▁call▁begin｜>",
+    before: "function<｜tool▁sep｜>",
+    id: "",
+    separators: &["```json", "<｜tool▁sep｜>"],
+    closes: &["```", "<｜tool▁call▁end｜>"],
+};
+
+/// The most bytes of a name with its marks.
+const LIMIT: usize = 512;
+
+/// The name at the beginning of `text` and where the JSON of its arguments begins; what is known
+/// of `text` where there is none.
+pub fn read(names: &Names, text: &str, tools: &Tools) -> Result<(String, usize), Step> {
+    // Wherever it was cut, a header is known or refused by its first bytes alone.
+    let window = &text[..text.floor_char_boundary(LIMIT)];
+    let more = if text.len() > LIMIT { Step::Bad(0) } else { Step::More };
+    let mut rest = window;
+    if !names.open.is_empty() {
+        rest = past(after_space(rest), names.open).map_err(|part| part.unless(more))?;
+    }
+    rest = after_space(rest);
+    let whole_name = word(rest);
+    if whole_name == rest.len() {
+        return Err(more);
+    }
+    // A tool may be called as what precedes the names of all.
+    if !tools.has(&rest[..whole_name]) && !names.before.is_empty() {
+        rest = past(rest, names.before).map_err(|part| part.unless(more))?;
+        if word(rest) == rest.len() {
+            return Err(more);
+        }
+    }
+    let (name, after) = rest.split_at(word(rest));
+    if !tools.has(name) {
+        return Err(Step::Bad(window.len() - after.len()));
+    }
+    let mut rest = after_space(after);
+    if !names.id.is_empty() {
+        match prefix(rest, names.id) {
+            Prefix::Whole => {
+                rest = &rest[names.id.len()..];
+                rest = &rest[word(rest)..];
+            }
+            Prefix::Part => return Err(more),
+            Prefix::No => {}
+        }
+    }
+    let found = names.separators.iter().map(|mark| past(rest, mark)).reduce(|one, other| {
+        match (one, other) {
+            (Ok(rest), _) | (_, Ok(rest)) => Ok(rest),
+            (Err(Missing::Part), _) | (_, Err(Missing::Part)) => Err(Missing::Part),
+            (no, _) => no,
+        }
+    });
+    let rest = found.unwrap_or(Ok(rest)).map_err(|part| match part {
+        Missing::Part => more,
+        Missing::Whole => Step::Bad(window.len() - after.len()),
+    })?;
+    let rest = after_space(rest);
+    match rest.bytes().next() {
+        None => Err(more),
+        Some(b'{') => Ok((name.to_owned(), window.len() - rest.len())),
+        Some(_) => Err(Step::Bad(window.len() - rest.len())),
+    }
+}
+
+/// How a mark is missing.
+enum Missing {
+    /// The text ends within it.
+    Part,
+    /// Something else is there.
+    Whole,
+}
+
+impl Missing {
+    fn unless(self, more: Step) -> Step {
+        match self {
+            Missing::Part => more,
+            Missing::Whole => Step::Bad(0),
+        }
+    }
+}
+
+/// What follows `mark`, which `text` begins with.
+fn past<'a>(text: &'a str, mark: &str) -> Result<&'a str, Missing> {
+    match prefix(text, mark) {
+        Prefix::Whole => Ok(&text[mark.len()..]),
+        Prefix::Part => Err(Missing::Part),
+        Prefix::No => Err(Missing::Whole),
+    }
+}
+
+/// The length of the name or number that `text` begins with.
+fn word(text: &str) -> usize {
+    let known = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    text.find(|c| !known(c)).unwrap_or(text.len())
+}
