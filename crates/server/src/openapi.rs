@@ -160,18 +160,18 @@ const POSTS: &[Endpoint] = &[
     Endpoint {
         path: "/v1/classify",
         about: "The likeliest next token, and how likely labels are",
-        tables: &[own::CLASSIFY],
+        tables: &[own::TEMPLATE, own::CLASSIFY],
         answer: "Classification",
         error: "Error",
-        one_of: &[],
+        one_of: &["input", "messages"],
     },
     Endpoint {
         path: "/v1/inspect",
         about: "Keys and queries of a prompt",
-        tables: &[own::INSPECT],
+        tables: &[own::TEMPLATE, own::INSPECT],
         answer: "Attention",
         error: "Error",
-        one_of: &[],
+        one_of: &["prompt", "messages"],
     },
     Endpoint {
         path: "/tokenize",

@@ -92,6 +92,36 @@ fn base64_may_lack_its_padding_and_details_of_the_models_own_are_taken() {
 }
 
 #[test]
+fn conversations_with_pictures_are_classified_and_inspected() {
+    let server = seeing();
+    let bytes = png(3, 2);
+    let content = json!([image_url(&data_url(&bytes)), {"type": "text", "text": "What?"}]);
+    let messages = json!([{"role": "user", "content": content}]);
+    let body = json!({"messages": messages, "labels": ["fox", "hen"]});
+    let classified = server.post("/v1/classify", &body);
+    assert_eq!(classified.status, 200, "{}", classified.text);
+    assert_eq!(shown(&server), [("messages[0].content[0]".to_owned(), bytes)]);
+    let tokens = "<user>What?".len() + PICTURE_IDS;
+    assert_eq!(classified.json()["usage"]["prompt_tokens"], tokens);
+    assert_eq!(classified.json()["data"][0]["label"], "fox");
+    let inspected = server.post("/v1/inspect", &json!({"messages": messages}));
+    assert_eq!(inspected.json()["seq_len"], tokens, "{}", inspected.text);
+
+    let cut = json!([{"role": "user", "content": [image_url(&data_url(&png(3, 2)[..30]))]}]);
+    for (path, other) in [("/v1/classify", "input"), ("/v1/inspect", "prompt")] {
+        let bad = server.post(path, &json!({"messages": cut}));
+        assert_eq!(bad.status, 400, "{path}");
+        assert_eq!(bad.error("param"), "messages[0].content[0]", "{path}");
+        let both = server.post(path, &json!({"messages": messages, other: "a"}));
+        assert_eq!((both.status, both.error("param").as_str()), (400, "messages"), "{path}");
+        let none = server.post(path, &json!({}));
+        assert_eq!((none.status, none.error("param").as_str()), (400, other), "{path}");
+        let alone = server.post(path, &json!({other: "a", "add_generation_prompt": false}));
+        assert_eq!(alone.status, 400, "{path}: {}", alone.text);
+    }
+}
+
+#[test]
 fn what_is_no_picture_is_refused_and_the_part_is_named() {
     let server = seeing();
     let good = data_url(&png(3, 2));

@@ -8,6 +8,7 @@ use axum::response::Response;
 use inference_core::{CancelToken, ClassifyOptions, ClassifyResult, GenerateOptions, Prompt};
 use serde_json::{Value as Json, json};
 
+use super::given::Given;
 use super::inspect::CancelOnDrop;
 use super::tables;
 use crate::error::{ApiError, Result};
@@ -27,13 +28,16 @@ const LABELS: usize = 256;
 /// # Errors
 /// As the documentation of errors has them.
 pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
-    let Checked { mut reader, loaded, .. } = checked(&state, request, &[tables::CLASSIFY]).await?;
+    let Checked { mut reader, loaded, .. } =
+        checked(&state, request, &[tables::TEMPLATE, tables::CLASSIFY]).await?;
     let labels = reader.texts("labels")?.unwrap_or_default();
     if labels.len() > LABELS {
         return Err(ApiError::value("labels", format!("has more than {LABELS} entries")));
     }
-    let inputs =
-        prompts("input", reader.take("input").unwrap_or_default(), state.config.limits.prompts)?;
+    let most = state.config.limits.prompts;
+    let given = Given::of(&mut reader, "input", (&state, loaded.model.as_ref()), |value| {
+        prompts("input", value, most)
+    })?;
     reader.finish()?;
     let cancel = CancelToken::new();
     let generate = GenerateOptions { cancel: cancel.clone(), ..GenerateOptions::default() };
@@ -41,14 +45,16 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     options.validate()?;
     loaded.model.capabilities().check_classify(&options)?;
 
-    let permits = loaded.admission().take(inputs.len(), "input")?;
+    let permits = loaded.admission().take(given.count(), given.field())?;
+    let field = given.field();
     let _cancel = CancelOnDrop(cancel);
     let (model, name) = (Arc::clone(&loaded.model), loaded.name().to_owned());
     let work = move || {
         // Held until the engine is done, even where the client has left.
         let _held = (permits, loaded);
         let mut tokens = 0;
-        let inputs = inputs
+        let inputs = given
+            .prompts(model.as_ref())?
             .into_iter()
             .map(|input| {
                 let input = match input {
@@ -67,7 +73,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
             .map(|(index, result)| entry(index, result, &text(result), &labels));
         Ok((data.collect::<Vec<_>>(), tokens))
     };
-    let (data, tokens) = blocking(work).await.map_err(|error| error.or_about("input"))?;
+    let (data, tokens) = blocking(work).await.map_err(|error| error.or_about(field))?;
     let object = json!({
         "id": state.id("classify-"),
         "object": "list",

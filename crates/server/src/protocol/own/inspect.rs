@@ -11,6 +11,7 @@ use inference_core::{
 };
 use serde_json::{Value as Json, json};
 
+use super::given::Given;
 use super::tables;
 use crate::error::{ApiError, Names, Result};
 use crate::fields::json::number;
@@ -33,12 +34,15 @@ impl Drop for CancelOnDrop {
 /// # Errors
 /// As the documentation of errors has them.
 pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
-    let Checked { mut reader, loaded, .. } = checked(&state, request, &[tables::INSPECT]).await?;
+    let Checked { mut reader, loaded, .. } =
+        checked(&state, request, &[tables::TEMPLATE, tables::INSPECT]).await?;
     let model = Arc::clone(&loaded.model);
     let values = reader.bool("values")?.unwrap_or(false);
     let weights = reader.bool("weights")?.unwrap_or(false);
     let layers = reader.ids("layers")?;
-    let prompt = prompt("prompt", reader.take("prompt").unwrap_or_default())?;
+    let given = Given::of(&mut reader, "prompt", (&state, model.as_ref()), |value| {
+        Ok(vec![prompt("prompt", value)?])
+    })?;
     reader.finish()?;
     let names = Names::new(&[("inspect_attention", "model")]);
     let able = model.capabilities().require(Feature::InspectAttention);
@@ -51,16 +55,18 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let options = InspectOptions { layers, weights, cancel: cancel.clone() };
     options.validate()?;
     options.chosen(model.info().num_layers)?;
-    let permits = loaded.admission().take(1, "prompt")?;
+    let permits = loaded.admission().take(given.count(), given.field())?;
+    let field = given.field();
     let _cancel = CancelOnDrop(cancel.clone());
     let most = state.config.limits.inspect_values;
     let work = move || {
         let _held = (permits, loaded);
         let inspector = model.attention_inspector().ok_or(inference_core::Error::Closed)?;
-        let snapshot = inspector.inspect_attention(&prompt, &options)?;
+        let prompts = given.prompts(model.as_ref())?;
+        let snapshot = inspector.inspect_attention(&prompts[0], &options)?;
         report(model.as_ref(), &snapshot, values.then_some(most))
     };
-    let object = blocking(work).await.map_err(|error| error.or_about("prompt"))?;
+    let object = blocking(work).await.map_err(|error| error.or_about(field))?;
     Ok(json_response(StatusCode::OK, &object))
 }
 

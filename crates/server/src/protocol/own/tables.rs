@@ -3,7 +3,7 @@
 use crate::fields::table::{Field, Kind, UNBOUNDED, honoured, nothing, refused, required};
 use crate::protocol::openai::tables::{IDS, MESSAGES, MODEL, PROMPTS, TOOLS, TRUNCATE, VARIABLES};
 
-/// What `/apply-template` and `/tokenize` share.
+/// What the requests that may have a conversation share.
 pub const TEMPLATE: &[Field] = &[
     MODEL,
     honoured("tools", TOOLS, "Functions that the answer may call."),
@@ -32,10 +32,14 @@ pub const TOKENIZE: &[Field] = &[
 /// `POST /detokenize`.
 pub const DETOKENIZE: &[Field] = &[MODEL, required("tokens", Kind::Array(IDS), "Token ids.")];
 
-/// `POST /v1/classify`.
+/// `POST /v1/classify`, beside [`TEMPLATE`]; `input` or `messages`.
 pub const CLASSIFY: &[Field] = &[
-    MODEL,
-    required("input", Kind::Schema(PROMPTS), "Text, token ids, or an array of either."),
+    honoured(
+        "messages",
+        MESSAGES,
+        "One conversation, which may have pictures, in the place of `input`.",
+    ),
+    honoured("input", Kind::Schema(PROMPTS), "Text, token ids, or an array of either."),
     honoured(
         "labels",
         Kind::Array(r#"{"type":"array","items":{"type":"string"}}"#),
@@ -44,10 +48,14 @@ pub const CLASSIFY: &[Field] = &[
     nothing("user", Kind::Text, "A name for the user."),
 ];
 
-/// `POST /v1/inspect`.
+/// `POST /v1/inspect`, beside [`TEMPLATE`]; `prompt` or `messages`.
 pub const INSPECT: &[Field] = &[
-    MODEL,
-    required(
+    honoured(
+        "messages",
+        MESSAGES,
+        "A conversation, which may have pictures, in the place of `prompt`.",
+    ),
+    honoured(
         "prompt",
         Kind::Schema(
             r#"{"anyOf":[{"type":"string"},{"type":"array","minItems":1,
