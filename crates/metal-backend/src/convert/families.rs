@@ -67,6 +67,7 @@ pub(super) fn arrange(family: &str, config: &Config, tensors: &mut Tensors) -> R
             halve_experts(tensors, SWITCH_MLP);
             offset_norms(tensors);
         }
+        "qwen3_vl_moe" => halve_turned_experts(tensors, SWITCH_MLP),
         "mixtral" | "minimax" | "minimax_m2" => tensors.stack_experts("switch_mlp", NUMBERED)?,
         "lfm2" => channels_last(tensors),
         "lfm2_moe" => {
@@ -129,8 +130,8 @@ fn layer_of(name: &str) -> Option<i32> {
 fn renamed(family: &str, name: &str) -> String {
     let inner = |name: &str| name.replacen("model.language_model.", "language_model.model.", 1);
     match family {
-        "gemma3" | "qwen3_vl" | "qwen3_5" | "qwen3_5_moe" | "qwen3_5_text" | "qwen3_5_moe_text"
-        | "mistral3" => {
+        "gemma3" | "qwen3_vl" | "qwen3_vl_moe" | "qwen3_5" | "qwen3_5_moe" | "qwen3_5_text"
+        | "qwen3_5_moe_text" | "mistral3" => {
             let name = inner(name);
             if name.starts_with("language_model.") {
                 name
@@ -203,6 +204,13 @@ fn offset_norms(tensors: &mut Tensors) {
         });
     }
     channels_last(tensors);
+}
+
+/// Takes experts of matrices with rows for inputs apart, as [`halve_experts`] does with the others.
+fn halve_turned_experts(tensors: &mut Tensors, [gate, up, down]: [&'static str; 3]) {
+    let turned = |value: Value| value.transpose(&[0, 2, 1]);
+    tensors.split(".experts.gate_up_proj", |both| halves(turned(both), 1, [gate, up]));
+    tensors.split(".experts.down_proj", |value| vec![(down, turned(value))]);
 }
 
 /// Takes `experts.gate_up_proj` of all experts apart; `names` are those of gate, up and down then.

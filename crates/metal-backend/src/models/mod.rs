@@ -42,6 +42,7 @@ mod qwen3_5_moe;
 mod qwen3_moe;
 mod qwen3_next;
 mod qwen3_vl;
+mod qwen3_vl_moe;
 mod seed_oss;
 mod smollm3;
 mod xlm_roberta;
@@ -103,6 +104,7 @@ const REGISTRY: &[(&str, Load)] = &[
     ("qwen3_moe", qwen3_moe::load),
     ("qwen3_next", qwen3_next::load),
     ("qwen3_vl", qwen3_vl::load),
+    ("qwen3_vl_moe", qwen3_vl_moe::load),
     ("seed_oss", seed_oss::load),
     ("smollm3", smollm3::load),
 ];

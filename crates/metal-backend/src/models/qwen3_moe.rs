@@ -1,6 +1,6 @@
 //! Qwen 3 with a mixture of experts in the place of most feed-forward networks.
 
-use crate::config::Config;
+use crate::config::{Config, RopeConfig};
 use crate::error::Result;
 use crate::kernels::Activation;
 use crate::layers::{Decoder, FeedForward, Moe, Routing};
@@ -11,8 +11,24 @@ use crate::weights::Weights;
 
 /// Builds the model under the names of `Qwen3MoeForCausalLM`.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
-    let shape = Shape::read(config)?;
     let rope = config.rope("full_attention", 10_000.0)?;
+    let normalises = config.opt_flag("norm_topk_prob")?.unwrap_or(false);
+    let routing = match normalises {
+        true => || Routing::Normalised,
+        false => || Routing::Probabilities,
+    };
+    build(config, w, &w.at("model"), (rope, routing))
+}
+
+/// Builds the model with its blocks under `model` and its output layer under `w`: how its positions are encoded,
+/// and how its experts are chosen.
+pub(super) fn build(
+    config: &Config,
+    w: &Weights,
+    model: &Weights,
+    (rope, routing): (RopeConfig, fn() -> Routing),
+) -> Result<Decoder> {
+    let shape = Shape::read(config)?;
     let bias = config.opt_flag("attention_bias")?.unwrap_or(false);
     let act = activation(config, "hidden_act", Activation::Silu)?;
     let uses_window = config.opt_flag("use_sliding_window")?.unwrap_or(false);
@@ -21,9 +37,8 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
         windows(config, shape.num_hidden_layers, uses_window.then_some(window), |_| true)?;
     let experts = Experts::read(config, ["num_experts", "num_local_experts"])?;
     let inner = config.size("moe_intermediate_size")?;
-    let normalises = config.opt_flag("norm_topk_prob")?.unwrap_or(false);
     let sparse = SparseLayers::read(config)?;
-    let decoder = shape.decoder(config, w, &w.at("model"), |w, index| {
+    let decoder = shape.decoder(config, w, model, |w, index| {
         let parts = AttentionParts {
             qkv_bias: bias,
             o_bias: bias,
@@ -34,12 +49,11 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
         let attention = shape.attention(&w.at("self_attn"), Some(&rope), parts)?;
         let mlp = w.at("mlp");
         let mlp = if sparse.has(index) {
-            let routing = if normalises { Routing::Normalised } else { Routing::Probabilities };
             let sizes = [shape.hidden_size, inner];
             let (gate_up, down_proj) = experts.linears(&mlp, ExpertNames::PROJ, sizes)?;
             FeedForward::from(Moe {
                 router: mlp.linear("gate", shape.hidden_size, experts.count, false)?,
-                routing,
+                routing: routing(),
                 experts_per_token: experts.per_token,
                 gate_up,
                 down_proj,

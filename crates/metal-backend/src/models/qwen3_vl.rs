@@ -23,7 +23,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
 }
 
 /// How positions are encoded: by time, row and column in turns, whatever `mrope_interleaved` says.
-fn rope(config: &Config) -> Result<RopeConfig> {
+pub(super) fn rope(config: &Config) -> Result<RopeConfig> {
     let rope = config.rope("full_attention", THETA)?;
     let sizes = rope.sections.map_or(SIZES, |sections| sections.sizes);
     Ok(RopeConfig { sections: Some(RopeSections { sizes, interleaved: true }), ..rope })

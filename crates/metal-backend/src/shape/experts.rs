@@ -71,7 +71,7 @@ impl Experts {
     }
 
     /// The experts' projections in, from `hidden` to `inner` values, and out: a tensor for each expert
-    /// under `experts`, `gate_up_proj` and `down_proj` of all there, `input_linear` and `output_linear` of
+    /// under `experts`, `gate_up_proj` and `down_proj` of all there, also turned, `input_linear` and `output_linear` of
     /// all, or a tensor of all for each projection under `names.converted`, as mlx-lm converts them.
     ///
     /// # Errors
@@ -87,7 +87,12 @@ impl Experts {
             both: &["gate_up_proj", "input_linear"],
             out: &[names.down, "down_proj", "output_linear"],
         };
-        let (w, inner) = &inner_of_rank(w, &of_rank, inner);
+        // Every rank computes what lies the other way round.
+        let both = [self.count, inner.saturating_mul(2), hidden];
+        let (w, inner) = &match w.is_turned("experts.gate_up_proj", both) {
+            true => (w.clone(), inner),
+            false => inner_of_rank(w, &of_rank, inner),
+        };
         let inner = *inner;
         let fused = [
             ["experts.gate_up_proj", "experts.down_proj"],

@@ -35,9 +35,12 @@ impl Checkpoint {
             return Checkpoint::new(whole).bare();
         }
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let tokenizers = json("tokenizers.json");
-        let tokenizer = tokenizers[name].as_str().expect("every model has a tokenizer");
-        for source in [format!("tokenizers/{tokenizer}"), format!("models/{name}")] {
+        let sources = match json("tokenizers.json")[name].as_str() {
+            Some(tokenizer) => vec![format!("tokenizers/{tokenizer}"), format!("models/{name}")],
+            // Models that see have theirs beside the weights.
+            None => vec![format!("../vision/models/{name}")],
+        };
+        for source in sources {
             for entry in fs::read_dir(root().join(source)).expect("the fixture is there") {
                 let entry = entry.expect("a readable folder");
                 let to = folder.path().join(entry.file_name());

@@ -51,7 +51,8 @@ impl Weights {
     }
 
     /// The projections `parts` of all experts, of `[experts, output, input]` each, whose rows lie in turn in
-    /// the tensor `name`. An adapter has them as `converted.part`: mlx-lm calls them so then.
+    /// the tensor `name`, or whose columns do where it is [turned](Self::is_turned). An adapter has them as
+    /// `converted.part`: mlx-lm calls them so then.
     ///
     /// # Errors
     /// As [`expert_linear`](Self::expert_linear).
@@ -66,11 +67,16 @@ impl Weights {
         let rows = output.checked_mul(N as i32).ok_or_else(|| {
             Error::model(format!("`{}` would have more rows than can be counted", self.name(name)))
         })?;
-        let all = self.tensor(name, &[experts, rows, input])?;
+        let turned = self.is_turned(name, [experts, rows, input]);
+        let all = match turned {
+            false => self.tensor(name, &[experts, rows, input])?,
+            true => self.tensor(name, &[experts, input, rows])?,
+        };
         let part = |index: i32| -> Result<Array> {
             if self.shared.only_describe {
                 return Ok(all.share()?);
             }
+            let all = if turned { ops::transpose(&all, &[0, 2, 1])? } else { all.share()? };
             let part = ops::slice_axis(&all, 1, index * output, (index + 1) * output)?;
             // A copy of these rows alone, which keeps nothing of the others.
             let part = ops::reshape(&ops::reshape(&part, &[experts * output, input])?, &shape)?;
@@ -85,6 +91,12 @@ impl Weights {
         });
         let linears = linears.collect::<Result<Vec<_>>>()?;
         Ok(linears.try_into().expect("one for each part"))
+    }
+
+    /// Whether the tensor `name` of matrices of `[experts, output, input]` has rows for inputs, as Qwen 3 VL's
+    /// experts are released. Where both sides are equal it does not.
+    pub fn is_turned(&self, name: &str, [experts, output, input]: [i32; 3]) -> bool {
+        output != input && self.shape(name).is_some_and(|shape| shape == [experts, input, output])
     }
 
     /// The projections `name` of all experts as gpt-oss is released: `name_blocks` of 16 bytes with
