@@ -135,10 +135,19 @@ fn few_rows(n: i32, k: i32, rows: i32, packing: Option<(i32, i32)>) -> Result<()
 fn a_step_of_attention_is_that_of_mlx() {
     use_cuda();
     for dtype in [Dtype::Bf16, Dtype::F16] {
-        for (n_heads, n_kv_heads, d) in
-            [(4, 4, 32), (16, 8, 128), (32, 8, 128), (8, 4, 256), (14, 2, 64), (9, 3, 64)]
-        {
-            for (b, at) in [(1, 0), (1, 63), (1, 700), (3, 130), (8, 511), (32, 600), (2, 4000)] {
+        for (n_heads, n_kv_heads, d) in [
+            (4, 4, 32),
+            (16, 8, 128),
+            (32, 8, 128),
+            (16, 1, 128),
+            (28, 4, 128),
+            (8, 4, 256),
+            (14, 2, 64),
+            (9, 3, 64),
+        ] {
+            for (b, at) in
+                [(1, 0), (1, 63), (1, 700), (3, 130), (8, 511), (32, 600), (2, 4000), (1, 9000)]
+            {
                 attention([b, 1, at], [n_heads, n_kv_heads, d], dtype).expect("a step");
             }
         }

@@ -2,20 +2,20 @@
 
 use std::ffi::CStr;
 
-use super::constants::THREADS;
+use super::constants::{MOST_SPLITS, THREADS, WARPS};
 use super::kernel::{Constant, Launch, Source};
 use super::launch::launch;
 use crate::step::{Counters, Step};
 use crate::{Array, Dtype, Error, Result};
 
-/// Blocks that keep a large device busy.
+/// Blocks that keep a large device busy: two on each multiprocessor, or one where it has many registers.
 const BLOCKS: i32 = 264;
+/// Values of a head for which a multiprocessor has registers for one block alone.
+const ONE_BLOCK_FROM: i32 = 128;
 /// Positions of a buffer that are worth a block of their own.
 const WORTH_A_BLOCK: i32 = 64;
 /// The most heads of all rows.
 const MOST_COUNTED: i32 = 1 << 16;
-/// The most blocks that share the keys of a row.
-const MOST_SPLITS: i32 = 32;
 
 const STEP: Source = Source {
     name: c"step_attention",
@@ -35,7 +35,14 @@ const STEP: Source = Source {
     ],
     outputs: &[c"out", c"sums", c"parts"],
     body: include_str!("step_attention.cu"),
-    header: concat!(include_str!("chained.cu"), include_str!("head.cu")),
+    header: concat!(
+        include_str!("chained.cu"),
+        include_str!("common.cu"),
+        include_str!("tensor.cu"),
+        include_str!("head.cu"),
+        include_str!("step_lanes.cu"),
+        include_str!("step_tiles.cu")
+    ),
     takes_strides: true,
     written: &[3, 4],
 };
@@ -62,16 +69,26 @@ pub fn step_attention(step: &Step<'_>, counters: &Counters) -> Result<[Array; 3]
         return Err(step.misfit());
     }
     let shared_by = n_heads / n_kv_heads;
-    // As many heads as leave registers for a second block.
-    let most = if d < 128 { 4 } else { 2 };
+    let is_tiled = matches!(d, 64 | 128);
+    // On the tensor cores, as many heads as a block has warps; else as many as leave registers for a second block.
+    let most = match d {
+        _ if is_tiled => WARPS,
+        32 => 4,
+        _ => 2,
+    };
     let group = (1..=most).rev().find(|group| shared_by % group == 0).unwrap_or(1);
     let blocks = b * n_heads / group;
     // By what the buffers hold, so that the steps that they have room for are launched alike.
-    let splits = (BLOCKS / blocks).min(capacity / WORTH_A_BLOCK).clamp(1, MOST_SPLITS);
+    let most_blocks = if is_tiled && d >= ONE_BLOCK_FROM { BLOCKS / 2 } else { BLOCKS };
+    let splits = (most_blocks / blocks).min(capacity / WORTH_A_BLOCK).clamp(1, MOST_SPLITS);
     let constants = [
         &making(step, d),
         &scoring(step)[..],
-        &[(c"GROUP", Constant::Int(group)), (c"SHARED_BY", Constant::Int(shared_by))],
+        &[
+            (c"GROUP", Constant::Int(group)),
+            (c"SHARED_BY", Constant::Int(shared_by)),
+            (c"TILED", Constant::Bool(is_tiled)),
+        ],
     ]
     .concat();
     let whole = [b, 1, n_heads * d];

@@ -55,6 +55,8 @@ pub(super) const DRAWING: i32 = 1024;
 /// Positions of a prompt that a block attends for, and its threads: a warp for each sixteen.
 pub(super) const QUERIES: i32 = 64;
 pub(super) const ATTENDING: i32 = QUERIES / 16 * LANES;
+/// The most blocks that share the keys of a row.
+pub(super) const MOST_SPLITS: i32 = 128;
 /// Numbers that say how the ids of a row are drawn.
 pub(super) const SETTINGS: usize = 6;
 /// Numbers that say where a row is placed.
@@ -88,6 +90,7 @@ pub(super) fn definitions() -> String {
         ("DRAWING", DRAWING),
         ("QUERIES", QUERIES),
         ("ATTENDING", ATTENDING),
+        ("MOST_SPLITS", MOST_SPLITS),
         ("SETTINGS", SETTINGS as i32),
         ("PLACE_NUMBERS", PLACE_NUMBERS as i32),
     ];
@@ -139,6 +142,8 @@ mod tests {
             include_str!("residual.cu"),
             include_str!("route.cu"),
             include_str!("step_attention.cu"),
+            include_str!("step_lanes.cu"),
+            include_str!("step_tiles.cu"),
             include_str!("tensor.cu"),
         ] {
             for name in definitions().lines().filter_map(|line| line.split([' ', '(']).nth(1)) {

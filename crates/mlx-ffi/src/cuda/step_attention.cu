@@ -1,24 +1,12 @@
 // One new position of each row: its queries and its key are normed and rotated, key and value are
 // written behind those of the row's earlier positions, and the queries attend to all of them. GROUP
 // query heads that share a key head are computed together, so that keys are read once; a warp looks at
-// several keys at a time, each shared by the threads that hold a head's values between them, and keeps
-// its own softmax. The last block of a row's splits brings them together.
+// several keys at a time, on the tensor cores where TILED, and keeps its own softmax. The last block of a row's
+// splits brings them together, a warp for each head: GROUP is at most WARPS.
 // at: where the position is written. rows: for each row its first position, and what makes its index a
 // position. counters: a zero for each row and group, afterwards too. Inputs that are not there are keys.
 
-constexpr int WIDTH = D < 128 ? 16 : 8;
-constexpr int LANES = D / WIDTH;
-constexpr int KEYS = 32 / LANES;
-constexpr int AT_ONCE = D < 128 ? 2 : 4;
-constexpr int PACK = 16 / sizeof(T);
-constexpr int PACKS = WIDTH / PACK;
-struct alignas(16) Pack {
-  T values[PACK];
-};
-
 const int warp = threadIdx.x / 32;
-const int lane = threadIdx.x % LANES;
-const int place = threadIdx.x % 32 / LANES;
 const int splits = gridDim.x;
 const int split = blockIdx.x;
 const int head = blockIdx.y * GROUP;
@@ -39,23 +27,12 @@ T* const own_keys = const_cast<T*>(keys) + row * keys_strides[0] + kv_head * key
 T* const own_values = const_cast<T*>(values) + row * values_strides[0] + kv_head * values_strides[1];
 const T* const new_value = v + row * v_strides[0] + V_AT + kv_head * D;
 
-Pack key_packs[AT_ONCE][PACKS];
-Pack value_packs[AT_ONCE][PACKS];
-auto load = [&](int base) {
-  #pragma unroll
-  for (int a = 0; a < AT_ONCE; a++) {
-    // What is not seen repeats the last key, and then counts for nothing.
-    const int64_t key = min(base + a * WARPS * KEYS + place, end - 1);
-    #pragma unroll
-    for (int p = 0; p < PACKS; p++) {
-      const int64_t offset = lane * WIDTH / PACK + p;
-      key_packs[a][p] = reinterpret_cast<const Pack*>(own_keys + key * keys_strides[2])[offset];
-      value_packs[a][p] = reinterpret_cast<const Pack*>(own_values + key * values_strides[2])[offset];
-    }
-  }
-};
+const HeldKeys<T> held{own_keys, own_values, keys_strides[2], values_strides[2], end};
+using Part = typename Either<TILED, ByTiles<T, TILED ? D : 64, TILED ? GROUP : 1>, ByLanes<T, D, GROUP>>::Type;
+Part part;
+const int own_first = first + warp * Part::AT_ONCE;
 if (first < end) {
-  load(first + warp * KEYS);
+  part.load(held, own_first);
 }
 
 // So far only what earlier steps wrote was read.
@@ -86,102 +63,20 @@ for (int made_at = warp; made_at <= GROUP; made_at += WARPS) {
 }
 __syncthreads();
 
-float query[GROUP][WIDTH];
-float sum[GROUP][WIDTH];
-float largest[GROUP];
-float total[GROUP];
-#pragma unroll
-for (int g = 0; g < GROUP; g++) {
-  largest[g] = -1e30f;
-  total[g] = 0;
-  #pragma unroll
-  for (int i = 0; i < WIDTH; i++) {
-    query[g][i] = static_cast<float>(made[g][lane * WIDTH + i]);
-    sum[g][i] = 0;
-  }
-}
-const float scale = __int_as_float(SCALE);
-const float softcap = __int_as_float(SOFTCAP);
-constexpr float LOG2_E = 1.44269504f;
-
-for (int base = first + warp * KEYS; base < end; base += WARPS * KEYS * AT_ONCE) {
-  #pragma unroll
-  for (int a = 0; a < AT_ONCE; a++) {
-    // The new position may not have been written when it was loaded.
-    if (min(base + a * WARPS * KEYS + place, end - 1) == index_of_new) {
-      #pragma unroll
-      for (int p = 0; p < PACKS; p++) {
-        const int offset = lane * WIDTH / PACK + p;
-        key_packs[a][p] = reinterpret_cast<const Pack*>(made[GROUP])[offset];
-        value_packs[a][p] = reinterpret_cast<const Pack*>(new_value)[offset];
-      }
-    }
-  }
-  #pragma unroll
-  for (int a = 0; a < AT_ONCE; a++) {
-    const bool seen = base + a * WARPS * KEYS + place < end;
-    #pragma unroll
-    for (int g = 0; g < GROUP; g++) {
-      float dot = 0;
-      #pragma unroll
-      for (int i = 0; i < WIDTH; i++) {
-        dot += query[g][i] * static_cast<float>(key_packs[a][i / PACK].values[i % PACK]);
-      }
-      #pragma unroll
-      for (int offset = LANES / 2; offset > 0; offset /= 2) {
-        dot += __shfl_xor_sync(0xffffffff, dot, offset);
-      }
-      float score = dot * scale;
-      if (softcap > 0) {
-        score = softcap * tanhf(score / softcap);
-      }
-      score = seen ? score * LOG2_E : -1e38f;
-      const float highest = fmaxf(largest[g], score);
-      const float factor = exp2f(largest[g] - highest);
-      const float weight = exp2f(score - highest);
-      largest[g] = highest;
-      total[g] = total[g] * factor + weight;
-      #pragma unroll
-      for (int i = 0; i < WIDTH; i++) {
-        const float value = static_cast<float>(value_packs[a][i / PACK].values[i % PACK]);
-        sum[g][i] = sum[g][i] * factor + weight * value;
-      }
-    }
-  }
-  if (base + WARPS * KEYS * AT_ONCE < end) {
-    load(base + WARPS * KEYS * AT_ONCE);
-  }
+part.begin(made);
+const Scoring scoring{__int_as_float(SCALE), __int_as_float(SOFTCAP)};
+constexpr int STRIDE = WARPS * Part::AT_ONCE;
+for (int base = own_first; base < end; base += STRIDE) {
+  // The new position may not have been written when it was loaded.
+  part.replace(base, end, index_of_new, made[GROUP], new_value);
+  part.attend(held, base, base + STRIDE, scoring);
 }
 
-// The places of a warp, then the warps.
 __shared__ float all_sums[WARPS][GROUP][D];
 __shared__ float bounds[WARPS][GROUP];
 __shared__ float totals[WARPS][GROUP];
-#pragma unroll
-for (int g = 0; g < GROUP; g++) {
-  #pragma unroll
-  for (int offset = LANES; offset < 32; offset *= 2) {
-    const float other = __shfl_xor_sync(0xffffffff, largest[g], offset);
-    const float highest = fmaxf(largest[g], other);
-    const float factor = exp2f(largest[g] - highest);
-    const float other_factor = exp2f(other - highest);
-    largest[g] = highest;
-    total[g] = total[g] * factor + __shfl_xor_sync(0xffffffff, total[g], offset) * other_factor;
-    #pragma unroll
-    for (int i = 0; i < WIDTH; i++) {
-      const float value = __shfl_xor_sync(0xffffffff, sum[g][i], offset);
-      sum[g][i] = sum[g][i] * factor + value * other_factor;
-    }
-  }
-  if (place == 0) {
-    #pragma unroll
-    for (int i = 0; i < WIDTH; i++) {
-      all_sums[warp][g][lane * WIDTH + i] = sum[g][i];
-    }
-    bounds[warp][g] = largest[g];
-    totals[warp][g] = total[g];
-  }
-}
+part.write(all_sums[warp], bounds[warp], totals[warp]);
+constexpr float LOG2_E = 1.44269504f;
 __syncthreads();
 const int64_t head_at = static_cast<int64_t>(row) * heads + head;
 for (int index = threadIdx.x; index < GROUP * D; index += THREADS) {
@@ -202,11 +97,11 @@ for (int index = threadIdx.x; index < GROUP * D; index += THREADS) {
     value += all_sums[w][g][index % D] * factor;
   }
   if (splits > 1) {
-    const int64_t part = (head_at + g) * splits + split;
-    sums[part * D + index % D] = value;
+    const int64_t own = (head_at + g) * splits + split;
+    sums[own * D + index % D] = value;
     if (index % D == 0) {
-      parts[part * 2] = highest;
-      parts[part * 2 + 1] = all;
+      parts[own * 2] = highest;
+      parts[own * 2 + 1] = all;
     }
   } else {
     out[(head_at + g) * D + index % D] = static_cast<T>(all > 0 ? value / all : 0.0f);
@@ -226,24 +121,44 @@ if (splits > 1) {
   __syncthreads();
   if (is_last) {
     __threadfence();
+    // What each split counts for, by head.
+    __shared__ float shares[GROUP][MOST_SPLITS];
+    if (warp < GROUP) {
+      const float* const of_head = parts + (head_at + warp) * splits * 2;
+      const int lane = threadIdx.x % 32;
+      const float sink = HAS_SINKS ? static_cast<float>(sinks[head + warp]) * LOG2_E : -1e30f;
+      float highest = sink;
+      for (int s = lane; s < splits; s += 32) {
+        highest = fmaxf(highest, __ldcg(of_head + 2 * s));
+      }
+      #pragma unroll
+      for (int offset = 16; offset > 0; offset /= 2) {
+        highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, offset));
+      }
+      float all = 0;
+      for (int s = lane; s < splits; s += 32) {
+        const float factor = exp2f(__ldcg(of_head + 2 * s) - highest);
+        shares[warp][s] = factor;
+        all += factor * __ldcg(of_head + 2 * s + 1);
+      }
+      #pragma unroll
+      for (int offset = 16; offset > 0; offset /= 2) {
+        all += __shfl_xor_sync(0xffffffff, all, offset);
+      }
+      all += HAS_SINKS ? exp2f(sink - highest) : 0.0f;
+      for (int s = lane; s < splits; s += 32) {
+        shares[warp][s] = all > 0 ? shares[warp][s] / all : 0.0f;
+      }
+    }
+    __syncthreads();
     for (int index = threadIdx.x; index < GROUP * D; index += THREADS) {
-      const int64_t part = (head_at + index / D) * splits;
-      float highest = -1e30f;
-      for (int s = 0; s < splits; s++) {
-        highest = fmaxf(highest, __ldcg(parts + (part + s) * 2));
-      }
-      const float sink = HAS_SINKS ? static_cast<float>(sinks[head + index / D]) * LOG2_E : 0.0f;
-      if (HAS_SINKS) {
-        highest = fmaxf(highest, sink);
-      }
-      float all = HAS_SINKS ? exp2f(sink - highest) : 0.0f;
+      const float* const of_head = sums + (head_at + index / D) * splits * D + index % D;
       float value = 0;
+      #pragma unroll 8
       for (int s = 0; s < splits; s++) {
-        const float factor = exp2f(__ldcg(parts + (part + s) * 2) - highest);
-        all += __ldcg(parts + (part + s) * 2 + 1) * factor;
-        value += __ldcg(sums + (part + s) * D + index % D) * factor;
+        value += __ldcg(of_head + static_cast<int64_t>(s) * D) * shares[index / D][s];
       }
-      out[head_at * D + index] = static_cast<T>(all > 0 ? value / all : 0.0f);
+      out[head_at * D + index] = static_cast<T>(value);
     }
   }
 }
