@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Dtype, Quantized, cpu, cuda, dequantize, ops, quantized_matmul};
 
-use super::choice::{Kernels, UNPACKED_FROM};
+use super::choice::{Kernels, UNPACKED_F32_FROM, UNPACKED_FROM};
 
 /// From so many rows on a step of many requests unpacks a matrix: its layers are sent all at once, so
 /// that what they unpack is held together.
@@ -106,10 +106,8 @@ fn by_rows(
 /// they are unpacked for so many rows and more.
 fn cuda_quantized(x: &Array, w: &Quantized, unpacked_from: i32) -> mlx_ffi::Result<Array> {
     let &[.., rows, columns] = x.shape() else { return quantized_matmul(x, w) };
-    // The faster kernels know no other types.
-    if !matches!(x.dtype(), Dtype::Bf16 | Dtype::F16) {
-        return quantized_matmul(x, w);
-    }
+    // MLX's kernel for several rows computes nonsense in F32.
+    let unpacked_from = if x.dtype() == Dtype::F32 { UNPACKED_F32_FROM } else { unpacked_from };
     if rows >= unpacked_from {
         return ops::matmul(x, &ops::swap_axes(&dequantize(w, x.dtype())?, -1, -2)?);
     }
