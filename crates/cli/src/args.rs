@@ -305,11 +305,18 @@ Exits with 1 when a check fails. A backend that this machine has no hardware for
 
 Examples:
   ml doctor
-  ml doctor --json | jq .checks")]
+  ml doctor --json | jq .checks
+  ml doctor --warm --model Qwen/Qwen3-4B")]
 pub struct DoctorArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    /// Let the device compile what requests of all sizes need, and keep it on disk for later processes
+    #[arg(long)]
+    pub warm: bool,
+    /// The model to compile for: a folder or a pulled model's name [default: `ML_MODEL`, else the embedded model]
+    #[arg(long, value_name = "MODEL", requires = "warm")]
+    pub model: Option<PathBuf>,
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ mod rm;
 mod serve;
 mod setup;
 mod version;
+mod warm;
 
 use crate::args::{Cli, Command};
 use crate::failure::{Failure, Result};

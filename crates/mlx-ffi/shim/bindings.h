@@ -10,3 +10,4 @@
 #include "map_order.h"
 #include "recover.h"
 #include "replay.h"
+#include "upload.h"

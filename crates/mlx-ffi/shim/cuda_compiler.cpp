@@ -7,10 +7,12 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <sstream>
 #include <string>
 #include <thread>
-#include <tuple>
 #include <utility>
+
+#include "kernel_folder.h"
 
 namespace mlxrs {
 namespace {
@@ -40,9 +42,9 @@ std::string headers() {
 struct Entry {
   std::atomic<bool> done{false};
   // Empty where the compiler refused.
-  std::string image;
-  std::string lowered;
-  Handle function{nullptr};
+  Image image;
+  // Beside others, and alone.
+  Handle functions[2]{nullptr, nullptr};
   std::thread thread;
 };
 
@@ -54,11 +56,22 @@ std::string architecture() {
 // Whether the process ends, so that what is compiled is of no use.
 std::atomic<bool> ends{false};
 
-void compile(Entry& kernel, const std::string& name, const std::string& text, const std::string& arch) {
+// The image of a kernel, from the folder or compiled; empty where the compiler refuses.
+Image image_of(const std::string& name, const std::string& text, const std::string& arch) {
   auto& c = *cuda();
+  // As MLX names what it compiles.
+  std::stringstream module;
+  module << name << "_" << std::hex << std::hash<std::string>{}(text);
+  int major = 0, minor = 0;
+  c.version(&major, &minor);
+  auto maker = arch + " " + std::to_string(major) + "." + std::to_string(minor);
+  auto full = std::string(KERNEL_NAMESPACE) + name;
+  if (auto known = read_image(module.str(), full, maker)) {
+    return *known;
+  }
+  Image image;
   Handle program = nullptr;
   if (c.new_program(&program, text.c_str(), "replay.cu", 0, nullptr, nullptr) == 0) {
-    auto full = std::string(KERNEL_NAMESPACE) + name;
     auto include = "--include-path=" + headers();
     const char* options[] = {KERNEL_OPTION, arch.c_str(), include.c_str()};
     size_t size = 0;
@@ -68,18 +81,31 @@ void compile(Entry& kernel, const std::string& name, const std::string& text, co
     }
     if (c.name(program, full.c_str()) == 0 && c.compile(program, 3, options) == 0 &&
         c.lowered(program, full.c_str(), &lowered) == 0 && c.size(program, &size) == 0) {
-      kernel.lowered = lowered;
-      kernel.image.resize(size);
-      if (c.image(program, kernel.image.data()) != 0) {
-        kernel.image.clear();
+      image.lowered = lowered;
+      image.bytes.resize(size);
+      if (c.image(program, image.bytes.data()) != 0) {
+        image.bytes.clear();
       }
     }
     c.free_program(&program);
   }
-  kernel.done = true;
+  if (!image.bytes.empty()) {
+    keep_image(module.str(), full, maker, image);
+  }
+  return image;
 }
 
-// Kernels by name and text, and whether they overlap.
+void compile(Entry& kernel, const std::string& name, const std::string& text, const std::string& arch) {
+  try {
+    kernel.image = image_of(name, text, arch);
+  } catch (std::exception&) {
+    kernel.image = {};
+  }
+  kernel.done = true;
+  kernel.done.notify_all();
+}
+
+// Kernels by name and text.
 class Kernels {
  public:
   void end() {
@@ -94,42 +120,54 @@ class Kernels {
 
   Compiled get(Kernel& kernel, bool overlap) {
     std::lock_guard lock(mutex_);
-    auto key = std::make_tuple(name_of(kernel), text_of(kernel), overlap);
+    auto& entry = begun(kernel);
+    if (!entry.done) {
+      return {nullptr, false};
+    }
+    if (entry.image.bytes.empty()) {
+      return {nullptr, true};
+    }
+    auto& function = entry.functions[overlap];
+    if (!function) {
+      Handle module;
+      check(cuda()->load(&module, entry.image.bytes.data()), "cuModuleLoadData");
+      check(cuda()->function(&function, module, entry.image.lowered.c_str()), "cuModuleGetFunction");
+      if (overlap) {
+        // A multiprocessor shares its memory out anew only once it is empty: kernels that overlap ask for
+        // the same share.
+        constexpr int PREFERRED_SHARED_MEMORY_CARVEOUT = 9, ALL = 100;
+        check(cuda()->set(function, PREFERRED_SHARED_MEMORY_CARVEOUT, ALL), "cuFuncSetAttribute");
+      }
+    }
+    return {function, false};
+  }
+
+  // The kernel, on its way.
+  Entry& begin(Kernel& kernel) {
+    std::lock_guard lock(mutex_);
+    return begun(kernel);
+  }
+
+ private:
+  Entry& begun(Kernel& kernel) {
+    auto key = std::make_pair(name_of(kernel), text_of(kernel));
     auto [found, is_new] = all_.try_emplace(key);
     auto& entry = found->second;
     if (is_new) {
       try {
         entry.thread = std::thread([&entry, key, arch = architecture()] {
-          compile(entry, std::get<0>(key), std::get<1>(key), arch);
+          compile(entry, key.first, key.second, arch);
         });
       } catch (...) {
         all_.erase(found);
         throw;
       }
     }
-    if (!entry.done) {
-      return {nullptr, false};
-    }
-    if (entry.image.empty()) {
-      return {nullptr, true};
-    }
-    if (!entry.function) {
-      Handle module;
-      check(cuda()->load(&module, entry.image.data()), "cuModuleLoadData");
-      check(cuda()->function(&entry.function, module, entry.lowered.c_str()), "cuModuleGetFunction");
-      if (overlap) {
-        // A multiprocessor shares its memory out anew only once it is empty: kernels that overlap ask for
-        // the same share.
-        constexpr int PREFERRED_SHARED_MEMORY_CARVEOUT = 9, ALL = 100;
-        check(cuda()->set(entry.function, PREFERRED_SHARED_MEMORY_CARVEOUT, ALL), "cuFuncSetAttribute");
-      }
-    }
-    return {entry.function, false};
+    return entry;
   }
 
- private:
   std::mutex mutex_;
-  std::map<std::tuple<std::string, std::string, bool>, Entry> all_;
+  std::map<std::pair<std::string, std::string>, Entry> all_;
 };
 
 // They live as long as anything that uses them. Compilations that run as the process ends are given up.
@@ -147,6 +185,18 @@ Kernels& kernels() {
 
 Compiled compiled(Kernel& kernel, bool overlap) {
   return kernels().get(kernel, overlap);
+}
+
+void begin_to_compile(Kernel& kernel) {
+  if (cuda() && has_kernel_folder()) {
+    kernels().begin(kernel);
+  }
+}
+
+void wait_for_image(Kernel& kernel) {
+  if (cuda() && has_kernel_folder()) {
+    kernels().begin(kernel).done.wait(false);
+  }
 }
 
 } // namespace mlxrs

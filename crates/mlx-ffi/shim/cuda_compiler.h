@@ -15,4 +15,10 @@ struct Compiled {
 // A kernel; `overlap`: others run beside it.
 Compiled compiled(Kernel& kernel, bool overlap);
 
+// Where images are kept on disk, lets a thread make that of a kernel, or read it.
+void begin_to_compile(Kernel& kernel);
+
+// Waits for that, so that MLX finds the image when it wants the kernel.
+void wait_for_image(Kernel& kernel);
+
 } // namespace mlxrs

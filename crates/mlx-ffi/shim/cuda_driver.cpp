@@ -33,10 +33,13 @@ const Cuda* cuda() {
         find(all.free_graph, "cuGraphDestroy") && find(all.free_executable, "cuGraphExecDestroy") &&
         find(all.run, "cuGraphLaunch") && find(all.launch, "cuLaunchKernelEx") &&
         find(all.copy, "cuMemcpyAsync") && find(all.load, "cuModuleLoadData") &&
+        find(all.take, "cuMemAllocAsync") && find(all.let_go_async, "cuMemFreeAsync") &&
+        find(all.let_go, "cuMemFree_v2") && find(all.upload, "cuMemcpyHtoDAsync_v2") &&
         find(all.function, "cuModuleGetFunction") &&
         find(all.set, "cuFuncSetAttribute") && find(all.device, "cuCtxGetDevice") &&
         find(all.attribute, "cuDeviceGetAttribute") && find(all.new_event, "cuEventCreate") &&
         find(all.record, "cuEventRecord") && find(all.wait, "cuEventSynchronize") &&
+        find(all.wait_for_stream, "cuStreamSynchronize") &&
         find(all.free_event, "cuEventDestroy_v2") && find(all.message, "cuGetErrorString") &&
         find(all.new_program, "nvrtcCreateProgram") &&
         find(all.free_program, "nvrtcDestroyProgram") && find(all.version, "nvrtcVersion") && find(all.name, "nvrtcAddNameExpression") &&

@@ -41,6 +41,10 @@ struct Cuda {
   int (*run)(Handle executable, Handle stream);
   int (*launch)(const Config* config, Handle function, void** arguments, void** extra);
   int (*copy)(Address to, Address from, size_t bytes, Handle stream);
+  int (*take)(Address* address, size_t bytes, Handle stream);
+  int (*let_go_async)(Address address, Handle stream);
+  int (*let_go)(Address address);
+  int (*upload)(Address to, const void* from, size_t bytes, Handle stream);
   int (*load)(Handle* module, const void* image);
   int (*function)(Handle* function, Handle module, const char* name);
   int (*set)(Handle function, int attribute, int value);
@@ -49,6 +53,7 @@ struct Cuda {
   int (*new_event)(Handle* event, unsigned flags);
   int (*record)(Handle event, Handle stream);
   int (*wait)(Handle event);
+  int (*wait_for_stream)(Handle stream);
   int (*free_event)(Handle event);
   int (*message)(int error, const char** text);
 

@@ -222,14 +222,19 @@ class CudaKept : public Kept {
     auto& sent = sent_[runs_++ % sent_.size()];
     check(cuda()->wait(sent.event), "cuEventSynchronize");
     auto queue = stream_of(stream());
-    for (size_t i = 0; i < moving.size(); i++) {
-      check(
-          cuda()->copy(places[i], device_address_of(moving[i]), moving[i].nbytes(), queue),
-          "cuMemcpyAsync");
-    }
-    check(cuda()->run(executable_, queue), "cuGraphLaunch");
     sent.moving = std::move(moving);
-    check(cuda()->record(sent.event, queue), "cuEventRecord");
+    try {
+      for (size_t i = 0; i < sent.moving.size(); i++) {
+        auto& from = sent.moving[i];
+        check(cuda()->copy(places[i], device_address_of(from), from.nbytes(), queue), "cuMemcpyAsync");
+      }
+      check(cuda()->run(executable_, queue), "cuGraphLaunch");
+      check(cuda()->record(sent.event, queue), "cuEventRecord");
+    } catch (...) {
+      // A part may be on its way, and no event tells when it is through.
+      cuda()->wait_for_stream(queue);
+      throw;
+    }
   }
 
   // The layers of a model share their kernels, and comparing texts takes long.
@@ -285,19 +290,21 @@ class CudaDispatched : public Dispatched {
     if (!workspace_) {
       workspace_ = make_workspace(stream);
     }
+    auto& sent = oldest();
     CudaKept kept(false, workspace_);
-    bool is_sent;
     try {
-      is_sent = kept.dispatch(outputs);
+      if (!kept.dispatch(outputs)) {
+        return false;
+      }
+      sends_++;
+      sent.held = kept.held();
+      check(cuda()->record(sent.event, stream_of(stream)), "cuEventRecord");
     } catch (...) {
-      // Something may have been launched.
-      hold(kept, stream);
+      // Something may have been launched, and no event tells when it is through.
+      cuda()->wait_for_stream(stream_of(stream));
       throw;
     }
-    if (is_sent) {
-      hold(kept, stream);
-    }
-    return is_sent;
+    return true;
   }
 
   void wait() override {
@@ -316,16 +323,16 @@ class CudaDispatched : public Dispatched {
     std::vector<array> held;
   };
 
-  void hold(const CudaKept& kept, Stream stream) {
-    auto& sent = sent_[sends_++ % sent_.size()];
+  // The one that was sent the longest ago, which is through.
+  Sent& oldest() {
+    auto& sent = sent_[sends_ % sent_.size()];
     if (sent.event) {
       check(cuda()->wait(sent.event), "cuEventSynchronize");
     } else {
       constexpr unsigned WITHOUT_TIMES = 2;
       check(cuda()->new_event(&sent.event, WITHOUT_TIMES), "cuEventCreate");
     }
-    sent.held = kept.held();
-    check(cuda()->record(sent.event, stream_of(stream)), "cuEventRecord");
+    return sent;
   }
 
   std::array<Sent, 4> sent_;

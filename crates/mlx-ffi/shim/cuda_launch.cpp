@@ -1,6 +1,8 @@
 #include "cuda_launch.h"
+#include "cuda_compiler.h"
 #include "guarded.h"
 #include "in_place.h"
+#include "kernel_folder.h"
 #include "mlx_internals.h"
 
 #include <map>
@@ -21,9 +23,13 @@ namespace {
 using namespace mlx::core;
 using namespace mlxrs;
 
-// A line that includes `text` from memory, or `text` itself where there is no such file. MLX hashes the
-// text of a kernel whenever it is launched, which takes longer than the launch.
+// A line that includes `text` from a file, or from memory, or `text` itself where there is neither. MLX hashes the
+// text of a kernel whenever it is launched, which takes longer than the launch. By that hash it finds an image on
+// disk, so the line is the same in each process where there is a folder for images.
 std::string outside(const std::string& text) {
+  if (auto path = file_of(text)) {
+    return "#include \"" + *path + "\"\n";
+  }
 #if defined(__linux__)
   static std::mutex mutex;
   static std::map<std::string, std::string> lines;
@@ -102,15 +108,18 @@ extern "C" int mlxrs_launch_new(
     launch->kernel = arrays[0].primitive_ptr();
     if (auto* kernel = kernel_of(*launch->kernel)) {
       shorten(*kernel);
+      try {
+        begin_to_compile(*kernel);
+      } catch (std::runtime_error&) {
+        // This thread has not used the device yet: it is compiled when it is launched.
+      }
     }
     for (auto& array : arrays) {
       launch->shapes.push_back(array.shape());
       launch->dtypes.push_back(array.dtype());
     }
     launch->written.assign(written, written + count);
-    if (count > 0) {
-      launch->kernel = std::make_shared<InPlace>(launch->kernel, launch->written);
-    }
+    launch->kernel = std::make_shared<InPlace>(launch->kernel, launch->written);
     res->ctx = launch.release();
   });
 }

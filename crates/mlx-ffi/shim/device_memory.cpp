@@ -39,6 +39,7 @@ struct Driver {
   int (*pool)(Handle* pool, int device);
   int (*trim)(Handle pool, size_t keep);
   int (*attribute)(Handle pool, int attribute, void* value);
+  int (*set)(Handle pool, int attribute, void* value);
   int (*take)(uint64_t* address, size_t bytes);
   int (*let_go)(uint64_t address);
 };
@@ -53,6 +54,7 @@ const Driver* driver() {
         find(RTLD_DEFAULT, all.pool, "cuDeviceGetDefaultMemPool") &&
         find(RTLD_DEFAULT, all.trim, "cuMemPoolTrimTo") &&
         find(RTLD_DEFAULT, all.attribute, "cuMemPoolGetAttribute") &&
+        find(RTLD_DEFAULT, all.set, "cuMemPoolSetAttribute") &&
         find(RTLD_DEFAULT, all.take, "cuMemAlloc_v2") && find(RTLD_DEFAULT, all.let_go, "cuMemFree_v2");
     return complete ? std::optional(all) : std::nullopt;
   }();
@@ -127,10 +129,7 @@ size_t held_of_device() {
     return bytes;
   }
   // Without what kernels, graphs and the driver itself take.
-  constexpr int RESERVED_NOW = 5;
-  uint64_t bytes = 0;
-  auto from = pool();
-  return from && driver()->attribute(from, RESERVED_NOW, &bytes) == 0 ? bytes : 0;
+  return mlxrs_pooled_memory();
 }
 
 size_t held_of_machine() {
@@ -177,6 +176,27 @@ extern "C" void mlxrs_device_memory(size_t* free_bytes, size_t* total_bytes) {
 extern "C" size_t mlxrs_held_memory(bool on_gpu) {
   auto bytes = on_gpu ? held_of_device() : 0;
   return bytes > 0 ? bytes : held_of_machine();
+}
+
+extern "C" size_t mlxrs_pooled_memory(void) {
+  constexpr int RESERVED_NOW = 5;
+  uint64_t bytes = 0;
+  auto from = pool();
+  return from && driver()->attribute(from, RESERVED_NOW, &bytes) == 0 ? bytes : 0;
+}
+
+extern "C" void mlxrs_keep_pool(void) {
+  constexpr int RELEASE_THRESHOLD = 4;
+  uint64_t all = UINT64_MAX;
+  if (auto of = pool()) {
+    driver()->set(of, RELEASE_THRESHOLD, &all);
+  }
+}
+
+extern "C" void mlxrs_wait_for_device(void) {
+  if (driver()) {
+    driver()->synchronize();
+  }
 }
 
 extern "C" void mlxrs_trim_memory(void) {

@@ -19,6 +19,19 @@ void mlxrs_device_memory(size_t* free_bytes, size_t* total_bytes);
  */
 size_t mlxrs_held_memory(bool on_gpu);
 
+/** Bytes of a CUDA device that its pool has taken for arrays, those that are free for the next ones included. */
+size_t mlxrs_pooled_memory(void);
+
+/**
+ * Lets CUDA's pool keep what was freed until mlxrs_trim_memory. By itself it would give memory back whenever
+ * anybody waits for anything: also what MLX has freed while a kernel still uses it, since MLX frees on another
+ * stream than it computes on; and taking it anew costs milliseconds.
+ */
+void mlxrs_keep_pool(void);
+
+/** Waits for all that the process has sent to its CUDA device; whether that failed is said to whoever comes next. */
+void mlxrs_wait_for_device(void);
+
 /**
  * Gives back to the system what CUDA's pool keeps of memory that was freed. It waits for the device.
  */

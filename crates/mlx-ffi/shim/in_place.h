@@ -1,10 +1,12 @@
-// Kernels for CUDA that write into their inputs.
+// Kernels of ours for CUDA, which may write into their inputs.
 #pragma once
 #include <memory>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "cuda_compiler.h"
+#include "cuda_driver.h"
 #include "mlx/primitives.h"
 
 namespace mlxrs {
@@ -14,7 +16,7 @@ inline bool is_dense(const mlx::core::Shape& shape, const mlx::core::Strides& st
   return shape.empty() || shape.back() <= 1 || strides.back() == 1;
 }
 
-// A kernel of which some inputs are outputs too.
+// A kernel, of which some inputs may be outputs too.
 class InPlace : public mlx::core::Primitive {
  public:
   InPlace(std::shared_ptr<mlx::core::Primitive> kernel, std::vector<int> written)
@@ -30,16 +32,28 @@ class InPlace : public mlx::core::Primitive {
       const std::vector<mlx::core::array>& inputs,
       std::vector<mlx::core::array>& outputs) override {
     for (auto& input : inputs) {
-      if (!is_dense(input.shape(), input.strides())) {
+      if (!written_.empty() && !is_dense(input.shape(), input.strides())) {
         throw std::invalid_argument("a kernel cannot read an array whose last dimension has gaps");
       }
     }
+    if (auto* kernel = is_compiled_ ? nullptr : kernel_of(*kernel_)) {
+      wait_for_image(*kernel);
+    }
+    is_compiled_ = true;
     size_t own = outputs.size() - written_.size();
     // Copies of handles: what the kernel allocates is the outputs'.
     std::vector<mlx::core::array> results(outputs.begin(), outputs.begin() + own);
     kernel_->eval_gpu(inputs, results);
     for (size_t i = 0; i < written_.size(); i++) {
       outputs[own + i].copy_shared_buffer(inputs[written_[i]]);
+    }
+    // MLX holds what is read until that is done, and not what is written: whoever drops it meanwhile would give
+    // memory back that the kernel is about to write.
+    if (cuda()) {
+      auto& encoder = *static_cast<Encoder*>(cuda()->encoder(stream()));
+      for (auto& output : outputs) {
+        encoder.temporaries.push_back(output.data_shared_ptr());
+      }
     }
   }
 
@@ -58,6 +72,8 @@ class InPlace : public mlx::core::Primitive {
  private:
   std::shared_ptr<mlx::core::Primitive> kernel_;
   std::vector<int> written_;
+  // Its image is there, or MLX has compiled it.
+  bool is_compiled_{false};
 };
 
 } // namespace mlxrs

@@ -161,6 +161,17 @@ impl Array {
             return Err(Error::new("a byte of a Bool array is neither 0 nor 1"));
         }
         let rank = c_int::try_from(shape.len()).map_err(|_| Error::new("too many dimensions"))?;
+        let mut uploaded = false;
+        let mut array = Array::empty();
+        let (out, data) = (&mut array.raw, bytes.as_ptr().cast());
+        let (dims, type_) = (shape.as_ptr(), dtype.raw());
+        // SAFETY: data and shape live for the call, which copies both, and the length was checked above.
+        check(unsafe {
+            sys::mlxrs_array_upload(out, &mut uploaded, data, dims, shape.len(), type_, current())
+        })?;
+        if uploaded {
+            return array.filled();
+        }
         // SAFETY: data and shape live for the call, which copies both, bytewise and so at any
         // alignment; the length was checked against the shape above.
         let raw = unsafe {
@@ -274,6 +285,8 @@ impl Array {
     /// arbitrary bytes from then on, and reads of it succeed. So it is dropped, with all that was
     /// queued together with it.
     pub fn eval(&self) -> Result<()> {
+        // SAFETY: takes nothing.
+        unsafe { sys::mlxrs_wait_for_uploads() };
         // SAFETY: the handle is not empty.
         settle(unsafe { sys::mlx_array_eval(self.raw) })
     }

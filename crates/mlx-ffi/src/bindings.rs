@@ -3351,6 +3351,12 @@ unsafe extern "C" {
     pub fn mlxrs_device_memory(free_bytes: *mut usize, total_bytes: *mut usize);
     #[doc = " Bytes that this process holds: of the CUDA device, where `on_gpu` and there is one, else of the\n machine's memory. Zero where nobody tells."]
     pub fn mlxrs_held_memory(on_gpu: bool) -> usize;
+    #[doc = " Bytes of a CUDA device that its pool has taken for arrays, those that are free for the next ones included."]
+    pub fn mlxrs_pooled_memory() -> usize;
+    #[doc = " Lets CUDA's pool keep what was freed until mlxrs_trim_memory. By itself it would give memory back whenever\n anybody waits for anything: also what MLX has freed while a kernel still uses it, since MLX frees on another\n stream than it computes on; and taking it anew costs milliseconds."]
+    pub fn mlxrs_keep_pool();
+    #[doc = " Waits for all that the process has sent to its CUDA device; whether that failed is said to whoever comes next."]
+    pub fn mlxrs_wait_for_device();
     #[doc = " Gives back to the system what CUDA's pool keeps of memory that was freed. It waits for the device."]
     pub fn mlxrs_trim_memory();
     #[doc = " Gives back to the system what the C library keeps of memory that was freed, where it can be asked to."]
@@ -3401,4 +3407,16 @@ unsafe extern "C" {
     pub fn mlxrs_dispatcher_wait(dispatcher: mlxrs_dispatcher) -> ::std::os::raw::c_int;
     #[doc = " Waits for what was sent."]
     pub fn mlxrs_dispatcher_free(dispatcher: mlxrs_dispatcher);
+    #[doc = " Makes an array of `dtype` and `shape` with the bytes of `data` in memory of the CUDA device that `stream` is of.\n `done` stays false where there is none, and where MLX's own way is better: for arrays of up to eight bytes, and for\n large ones. MLX puts them into managed memory, which comes to the device as a kernel first reads it. Where another\n process has taken the device's memory by then, that read is an illegal access, and no kernel of the process runs\n any more. Here it is this call that fails, for want of memory.\n Only operations of this thread may read the array before mlxrs_wait_for_uploads.\n Returns 0, or 1 after the error handler has been called."]
+    pub fn mlxrs_array_upload(
+        res: *mut mlx_array,
+        done: *mut bool,
+        data: *const ::std::os::raw::c_void,
+        shape: *const ::std::os::raw::c_int,
+        dim: usize,
+        dtype: mlx_dtype,
+        stream: mlx_stream,
+    ) -> ::std::os::raw::c_int;
+    #[doc = " Waits until the host may read all that this thread has uploaded."]
+    pub fn mlxrs_wait_for_uploads();
 }

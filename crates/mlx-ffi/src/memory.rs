@@ -144,12 +144,26 @@ pub fn held(device: Device) -> Option<u64> {
     (bytes > 0).then_some(bytes)
 }
 
+/// Bytes of a CUDA device that are taken for arrays, what is free for the next ones included; zero without CUDA.
+pub fn pooled() -> u64 {
+    // SAFETY: takes nothing.
+    unsafe { sys::mlxrs_pooled_memory() as u64 }
+}
+
+/// Waits for all that this process has sent to its CUDA device, so that what it uses may be freed. A failure is
+/// told to whoever asks the device next.
+pub fn wait_for_device() {
+    // SAFETY: takes nothing.
+    unsafe { sys::mlxrs_wait_for_device() };
+}
+
 /// Gives all freed bytes back, those too that a driver would keep until the device is waited for the next
 /// time. It waits for the device.
 ///
 /// # Errors
 /// Those of MLX.
 pub fn give_back() -> Result<()> {
+    wait_for_device();
     clear_cache()?;
     // SAFETY: takes nothing.
     unsafe { sys::mlxrs_trim_memory() };

@@ -297,6 +297,8 @@ pub fn use_device(device: Device) -> Result<()> {
     if device == Device::Gpu {
         // SAFETY: it takes nothing, and concerns this thread alone.
         unsafe { sys::mlxrs_relax_captures() };
+        // SAFETY: it takes nothing; the device's driver was asked for it above, so it has begun.
+        unsafe { sys::mlxrs_keep_pool() };
     }
     STREAMS.with(|streams| {
         let mut streams = streams.borrow_mut();

@@ -9,6 +9,7 @@ use inference_core::{ChatOptions, GenerateOptions, LoadOptions, Message};
 use metal_backend::System;
 use serde::Serialize;
 
+use super::warm::warm;
 use crate::args::DoctorArgs;
 use crate::bytes;
 use crate::cuda::{self, Driver};
@@ -16,6 +17,7 @@ use crate::demo;
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::output::{print, print_json};
+use crate::source::Source;
 
 /// The object of `--json`.
 #[derive(Serialize)]
@@ -142,13 +144,24 @@ impl From<System> for SystemFacts {
 /// [`Failure::Unhealthy`] when a check fails; the report is printed before.
 pub fn run(args: &DoctorArgs) -> Result<()> {
     Interrupt::install()?;
-    let diagnosis = diagnose();
+    let mut diagnosis = diagnose();
+    if args.warm {
+        let warmed = Source::of(args.model.as_deref()).and_then(|source| warm(&source));
+        diagnosis.add(Check::of("warm", warmed));
+    }
     if args.json {
         print_json(&diagnosis)?;
     } else {
         print(&text(&diagnosis))?;
     }
     if diagnosis.healthy { Ok(()) } else { Err(Failure::Unhealthy) }
+}
+
+impl Diagnosis {
+    fn add(&mut self, check: Check) {
+        self.healthy &= check.ok;
+        self.checks.push(check);
+    }
 }
 
 fn diagnose() -> Diagnosis {

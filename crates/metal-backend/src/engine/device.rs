@@ -40,6 +40,7 @@ fn room(device: Device) -> Result<Option<u64>> {
     }
     let Some(DeviceMemory { free, .. }) = memory::of_device() else { return Ok(None) };
     let own = (memory::active()? + memory::cached()?) as u64;
+    let own = own.max(memory::pooled());
     Ok(Some(own + free.saturating_sub(LEFT_TO_DRIVER)))
 }
 

@@ -288,19 +288,17 @@ impl Group {
         self.drawn.as_ref().map_or(Ok(()), |drawn| Ok(drawn.draws.ids.eval()?))
     }
 
-    /// Takes a row out with its slot and leaves the others; what it has drawn and not read is forgotten.
-    ///
-    /// # Errors
-    /// Those of MLX.
-    pub fn remove(&mut self, at: usize) -> Result<Row> {
+    /// Takes a row out with its slot and leaves the others; what it has drawn and not read is forgotten. The result
+    /// is MLX's, whose errors end the rest of the group.
+    pub fn remove(&mut self, at: usize) -> (Row, Result<()>) {
         let (mut row, slot) = self.unseat(at);
         if let Some(drawn) = self.drawn.as_mut().filter(|drawn| drawn.has(slot)) {
             drawn.forget(slot);
             row.sampler.forget_draw();
         }
         self.fresh.retain(|(fresh, _)| *fresh != slot);
-        self.compact()?;
-        Ok(row)
+        let compacted = self.compact().map(|_| ());
+        (row, compacted)
     }
 
     /// Queues the pass of each slot's next id; `[slots, vocab_size]`.

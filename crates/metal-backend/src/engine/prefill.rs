@@ -162,11 +162,11 @@ impl Prefill {
         if stay.len() == self.prompts.len() || !stay.is_empty() && !self.is_between_chunks() {
             return Ok(Vec::new());
         }
-        let left = self.prompts.extract_if(.., leaves).map(|prompt| prompt.row).collect();
+        // A row leaves once nothing can fail any more: who takes it ends it.
         if !stay.is_empty() {
             self.caches.keep(&stay)?;
         }
-        Ok(left)
+        Ok(self.prompts.extract_if(.., leaves).map(|prompt| prompt.row).collect())
     }
 
     /// Computes for about `quantum` what the next chunk sees of pictures, before its first layer. True once
@@ -263,16 +263,11 @@ impl Prefill {
             (0..self.prompts.len()).map(of).partition(|(row, _)| self.prompts[*row].left() == 0);
         let is_even = self.prompts.iter().all(|prompt| prompt.filling == 0);
         self.prompts.iter_mut().for_each(|prompt| prompt.filling = 0);
-        let is_ended = |prompt: &mut Progress| prompt.left() == 0;
-        let rows: Vec<Row> =
-            self.prompts.extract_if(.., is_ended).map(|prompt| prompt.row).collect();
-        let caches = match (others.is_empty(), rows.is_empty()) {
+        let caches = match (others.is_empty(), ended.is_empty()) {
             (true, _) if is_even => {
                 let empty = Caches::new(&[], Storage::Plain, 0, 0);
-                return Ok(Some(Computed {
-                    rows,
-                    caches: std::mem::replace(&mut self.caches, empty),
-                }));
+                let caches = std::mem::replace(&mut self.caches, empty);
+                return Ok(Some(Computed { rows: self.take_ended(), caches }));
             }
             (false, true) if is_even => return Ok(None),
             (_, false) => Some(self.caches.copies(&ended, ROOM)?),
@@ -282,7 +277,13 @@ impl Prefill {
             self.caches = self.caches.copies(&others, ROOM)?;
         }
         async_eval(self.caches.arrays().chain(caches.iter().flat_map(Caches::arrays)))?;
-        Ok(caches.map(|caches| Computed { rows, caches }))
+        Ok(caches.map(|caches| Computed { rows: self.take_ended(), caches }))
+    }
+
+    /// The rows whose prompts are computed, at the end of what can fail: who takes them ends them.
+    fn take_ended(&mut self) -> Vec<Row> {
+        let is_ended = |prompt: &mut Progress| prompt.left() == 0;
+        self.prompts.extract_if(.., is_ended).map(|prompt| prompt.row).collect()
     }
 
     /// Whether no row is left.

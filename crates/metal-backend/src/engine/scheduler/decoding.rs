@@ -80,12 +80,11 @@ impl Scheduler<'_> {
             return;
         }
         for (group, at) in plan.rows {
-            match self.groups[group].remove(at) {
-                Ok(row) => self.set_back.push_back(row),
-                Err(error) => {
-                    self.fail_group(group, error, "making room");
-                    break;
-                }
+            let (row, result) = self.groups[group].remove(at);
+            self.set_back.push_back(row);
+            if let Err(error) = result {
+                self.fail_group(group, error, "making room");
+                break;
             }
         }
         self.groups.retain(|group| !group.rows().is_empty());

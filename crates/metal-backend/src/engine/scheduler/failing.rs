@@ -18,6 +18,8 @@ impl Scheduler<'_> {
     /// Ends the requests of a batch that failed in `phase`. For want of memory, all of them begin again;
     /// the youngest ends, where it did that already.
     pub(super) fn fail_group(&mut self, at: usize, error: crate::error::Error, phase: &str) {
+        // What failed halfway is still computed with buffers that end with the batch.
+        memory::wait_for_device();
         let mut rows = self.groups.remove(at).into_rows();
         let is_memory = error.is_out_of_memory();
         let error = self.told(error, phase);
@@ -87,10 +89,12 @@ impl Scheduler<'_> {
     pub(super) fn recover_from(&mut self, error: &Error) {
         match error {
             _ if self.broken.is_some() => return,
-            Error::OutOfMemory { .. } => while self.prefixes.evict(u64::MAX) {},
-            Error::Engine(_) => {}
+            Error::OutOfMemory { .. } | Error::Engine(_) => {}
             _ => return,
         }
+        // Copies that were on their way may have no values, and nothing tells which.
+        memory::wait_for_device();
+        while self.prefixes.evict(u64::MAX) {}
         if let Err(reason) = device::recover(self.served.device) {
             self.broken = Some(Error::Engine(format!(
                 "the device cannot be used by this process any more, start it again: {reason} (after: {error})"

@@ -1,0 +1,118 @@
+#include "upload.h"
+
+#include <memory>
+
+#include "cuda_driver.h"
+#include "guarded.h"
+#include "mlx/allocator.h"
+#include "mlx/c/private/array.h"
+#include "mlx/c/private/enums.h"
+#include "mlx/c/private/stream.h"
+
+using namespace mlx::core;
+
+namespace mlxrs {
+namespace {
+
+// MLX keeps what is not larger in memory that the device reads in place.
+constexpr size_t SMALL = 8;
+// More is copied by the page, and moves by itself.
+constexpr size_t LARGE = 1 << 20;
+
+// As MLX's allocator keeps it; without a device, the memory is managed.
+struct CudaBuffer {
+  void* data;
+  size_t size;
+  int device;
+};
+
+// Behind the last upload of this thread.
+struct Uploaded {
+  Handle event{nullptr};
+  bool is_pending{false};
+};
+thread_local Uploaded uploaded;
+
+// The stream on which memory is given back. As long as anything reads an array, MLX or we hold it.
+Handle free_stream() {
+  static Handle stream = [] {
+    Handle made = nullptr;
+    constexpr unsigned NON_BLOCKING = 1;
+    check(cuda()->new_stream(&made, NON_BLOCKING), "cuStreamCreate");
+    return made;
+  }();
+  return stream;
+}
+
+void give_back(allocator::Buffer buffer) {
+  std::unique_ptr<CudaBuffer> of(static_cast<CudaBuffer*>(buffer.ptr()));
+  auto address = reinterpret_cast<Address>(of->data);
+  // What the host has read was moved to managed memory.
+  if (of->device < 0) {
+    cuda()->let_go(address);
+  } else {
+    cuda()->let_go_async(address, free_stream());
+  }
+}
+
+// Null on a thread that has not used the device: then the array is not for it.
+Handle queue_of(Stream stream) {
+  try {
+    return stream_of(stream);
+  } catch (std::exception&) {
+    return nullptr;
+  }
+}
+
+array upload(const void* data, const Shape& shape, Dtype dtype, size_t bytes, Handle queue) {
+  auto& c = *cuda();
+  // Whoever gives it back must not fail.
+  free_stream();
+  if (!uploaded.event) {
+    constexpr unsigned WITHOUT_TIMES = 2;
+    check(c.new_event(&uploaded.event, WITHOUT_TIMES), "cuEventCreate");
+  }
+  Address address = 0;
+  check(c.take(&address, bytes, queue), "cuMemAllocAsync");
+  auto* buffer = new CudaBuffer{reinterpret_cast<void*>(address), bytes, 0};
+  array result(allocator::Buffer(buffer), shape, dtype, give_back);
+  check(c.upload(address, data, bytes, queue), "cuMemcpyHtoDAsync");
+  check(c.record(uploaded.event, queue), "cuEventRecord");
+  uploaded.is_pending = true;
+  return result;
+}
+
+} // namespace
+} // namespace mlxrs
+
+extern "C" int mlxrs_array_upload(
+    mlx_array* res,
+    bool* done,
+    const void* data,
+    const int* shape,
+    size_t dim,
+    mlx_dtype dtype,
+    const mlx_stream stream) {
+  return mlxrs::guarded([&] {
+    *done = false;
+    auto& of = mlx_stream_get_(stream);
+    auto type = mlx_dtype_to_cpp(dtype);
+    size_t bytes = size_of(type);
+    for (size_t i = 0; i < dim; i++) {
+      bytes *= shape[i];
+    }
+    bool is_fit = of.device == Device::gpu && bytes > mlxrs::SMALL && bytes <= mlxrs::LARGE && mlxrs::cuda();
+    if (auto queue = is_fit ? mlxrs::queue_of(of) : nullptr) {
+      mlx_array_set_(*res, mlxrs::upload(data, Shape(shape, shape + dim), type, bytes, queue));
+      *done = true;
+    }
+  });
+}
+
+extern "C" void mlxrs_wait_for_uploads(void) {
+  auto& uploaded = mlxrs::uploaded;
+  if (uploaded.is_pending) {
+    mlxrs::cuda()->wait(uploaded.event);
+    uploaded.is_pending = false;
+  }
+}

@@ -1,0 +1,36 @@
+// What MLX lacks on CUDA: arrays from the host that lie in the device's memory from the beginning.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "mlx/c/array.h"
+#include "mlx/c/stream.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * Makes an array of `dtype` and `shape` with the bytes of `data` in memory of the CUDA device that `stream` is of.
+ * `done` stays false where there is none, and where MLX's own way is better: for arrays of up to eight bytes, and for
+ * large ones. MLX puts them into managed memory, which comes to the device as a kernel first reads it. Where another
+ * process has taken the device's memory by then, that read is an illegal access, and no kernel of the process runs
+ * any more. Here it is this call that fails, for want of memory.
+ * Only operations of this thread may read the array before mlxrs_wait_for_uploads.
+ * Returns 0, or 1 after the error handler has been called.
+ */
+int mlxrs_array_upload(
+    mlx_array* res,
+    bool* done,
+    const void* data,
+    const int* shape,
+    size_t dim,
+    mlx_dtype dtype,
+    const mlx_stream stream);
+
+/** Waits until the host may read all that this thread has uploaded. */
+void mlxrs_wait_for_uploads(void);
+
+#ifdef __cplusplus
+}
+#endif
