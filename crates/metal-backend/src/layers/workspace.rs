@@ -77,8 +77,9 @@ mod tests {
         let of = |kernels, dtype| linear(kernels, packed(32, 128)).workspace(dtype);
         let cuda = of(Kernels::Cuda, Dtype::Bf16);
         assert_eq!((cuda.bytes(32), cuda.bytes(33), cuda.bytes(9000)), (0, 8192, 8192));
-        // The faster kernels know no f32, and other devices do not unpack.
-        assert_eq!(of(Kernels::Cuda, Dtype::F32).bytes(512), 0);
+        let f32 = of(Kernels::Cuda, Dtype::F32);
+        assert_eq!((f32.bytes(1), f32.bytes(2), f32.bytes(512)), (0, 16384, 16384));
+        // Other devices do not unpack.
         assert_eq!(of(Kernels::Mlx, Dtype::Bf16).bytes(512), 0);
         assert_eq!(of(Kernels::Cpu, Dtype::Bf16).bytes(512), 0);
         // Two that are multiplied at once are unpacked at once.
