@@ -137,8 +137,17 @@ fn main() -> std::io::Result<()> {
         let (x, weights) =
             ([0; 64], Weights::Dense { dtype: Dtype::Bf16, data: &bytes[..64 * 64] });
         let mut y = [0; 128];
-        matmul(Problem { m: 1, n: 64, k: 32, dtype: Dtype::Bf16, x: &x, weights, out: &mut y })
-            .expect("fits");
+        matmul(Problem {
+            m: 1,
+            positions: 1,
+            n: 64,
+            k: 32,
+            dtype: Dtype::Bf16,
+            x: &x,
+            weights,
+            out: &mut y,
+        })
+        .expect("fits");
     };
     writeln!(out, "a product of 64 x 32 takes {:.1} us", fastest(tiny).as_secs_f64() * 1e6)?;
     writeln!(
@@ -156,7 +165,8 @@ fn main() -> std::io::Result<()> {
                 let mut run = |m: usize, from: usize| {
                     let weights = kind.weights(n, k, &bytes[from..][..size]);
                     let (x, out) = (&x[..m * k * dtype.size()], &mut y[..m * n * dtype.size()]);
-                    matmul(Problem { m, n, k, dtype, x, weights, out }).expect("fits");
+                    matmul(Problem { m, positions: m, n, k, dtype, x, weights, out })
+                        .expect("fits");
                 };
                 let mut from = 0;
                 let one = fastest(|| {

@@ -13,6 +13,8 @@ pub struct Gather<'a> {
     pub matrices: usize,
     /// Rows of each matrix, columns of `out`.
     pub n: usize,
+    /// How many rows of the result in a row come from positions of one sequence, as in [`Problem`].
+    pub positions: usize,
     /// Columns of `x` and of each matrix.
     pub k: usize,
     /// The type of `x` and of `out`.
@@ -26,6 +28,10 @@ pub struct Gather<'a> {
     /// `[indices.len(), n]`.
     pub out: &'a mut [u8],
 }
+
+/// From so many positions of a sequence on matrices are multiplied by tiles where there are any: with
+/// fewer, most matrices have a few rows, which vectors multiply as fast.
+const TILED: usize = 128;
 
 /// Rows of `x` and of the result that one matrix multiplies, put together.
 #[derive(Default)]
@@ -55,7 +61,7 @@ thread_local! {
 /// let mut out = vec![0; 8];
 /// let weights = Weights::Dense { dtype: Dtype::F32, data: &w };
 /// gather_matmul(Gather {
-///     x_rows: 1, matrices: 3, n: 1, k: 2, dtype: Dtype::F32,
+///     x_rows: 1, matrices: 3, positions: 1, n: 1, k: 2, dtype: Dtype::F32,
 ///     x: &x, indices: &[2, 0], weights, out: &mut out,
 /// })?;
 /// assert_eq!(out, bytes(&[11.0, 1.0]));
@@ -63,7 +69,8 @@ thread_local! {
 /// ```
 pub fn gather_matmul(gather: Gather<'_>) -> Result<(), Error> {
     gather.check()?;
-    let Gather { x_rows, matrices, n, k, dtype, x, indices, weights, out } = gather;
+    let Gather { x_rows, matrices, positions, n, k, dtype, x, indices, weights, out } = gather;
+    let positions = if positions < TILED { 1 } else { positions };
     if indices.is_empty() || n == 0 {
         return Ok(());
     }
@@ -79,7 +86,7 @@ pub fn gather_matmul(gather: Gather<'_>) -> Result<(), Error> {
             let matrix = indices[rows[0] as usize] as usize;
             let weights = matrix_of(weights, matrix, matrices);
             let product = |m: usize, x: &[u8], out: &mut [u8]| {
-                matmul(Problem { m, n, k, dtype, x, weights, out })
+                matmul(Problem { m, positions, n, k, dtype, x, weights, out })
             };
             if let [row] = *rows {
                 let row = row as usize;
@@ -134,7 +141,7 @@ impl Gather<'_> {
         let rows =
             n.checked_mul(matrices).ok_or_else(|| Error("the weights are too large".into()))?;
         let out = &mut [];
-        Problem { m: 0, n: rows, k, dtype, x: &[], weights, out }.check()?;
+        Problem { m: 0, positions: 1, n: rows, k, dtype, x: &[], weights, out }.check()?;
         let known = |name, bytes: &[u8], rows: usize, columns: usize| {
             let sizes = [rows, columns, dtype.size()];
             crate::problem::buffer(name, bytes, &sizes)

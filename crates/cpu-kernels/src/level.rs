@@ -14,6 +14,8 @@ pub enum Level {
     Avx2,
     /// AVX-512 with VBMI and BF16: AMD from Zen 4 on, Intel from Sapphire Rapids on.
     Avx512,
+    /// AVX-512 as above, and tiles of bf16 (AMX) for prompts: Intel from Sapphire Rapids on.
+    Amx,
 }
 
 impl Level {
@@ -38,12 +40,13 @@ impl Level {
         level.copied().unwrap_or(Level::Portable)
     }
 
-    /// `portable`, `avx2` or `avx512`.
+    /// `portable`, `avx2`, `avx512` or `amx`.
     pub fn name(self) -> &'static str {
         match self {
             Level::Portable => "portable",
             Level::Avx2 => "avx2",
             Level::Avx512 => "avx512",
+            Level::Amx => "amx",
         }
     }
 }
@@ -93,7 +96,7 @@ pub(crate) unsafe fn run_at<K: Kernel>(level: Level, kernel: K) -> K::Output {
         // SAFETY: the caller's promise.
         Level::Avx2 => unsafe { run_avx2(kernel) },
         // SAFETY: the caller's promise.
-        Level::Avx512 => unsafe { run_avx512(kernel) },
+        Level::Avx512 | Level::Amx => unsafe { run_avx512(kernel) },
     }
 }
 
@@ -141,6 +144,9 @@ fn detect() -> Vec<Level> {
         && is_x86_feature_detected!("avx512bf16");
     if avx2 && avx512 {
         levels.push(Level::Avx512);
+    }
+    if avx2 && avx512 && crate::amx::is_available() {
+        levels.push(Level::Amx);
     }
     levels
 }

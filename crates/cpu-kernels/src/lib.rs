@@ -6,16 +6,20 @@
 //! processor has, on all its cores.
 //!
 //! **A row of the result does not depend on the other rows.** Each element is summed in an order
-//! that only `k` and the kind of the weights decide, so a row computed alone and the same row in
-//! a batch are equal bit for bit (at one [`Level`]).
+//! that only `k`, the kind of the weights and [`Problem::positions`] decide, so a row computed alone and
+//! the same row in a batch are equal bit for bit (at one [`Level`]).
 //!
 //! **Activations are never quantised.** With AVX-512, codes and fp4/fp8 values are exact in bf16, so
 //! products of 16-bit activations are exact before they are added up in f32, and the scale of a group
 //! is applied to its sum; f16 and f32 activations are split into two and three bf16 parts, without a
-//! rest. Elsewhere both become f32, a packed weight with its scale and bias. An infinite or undefined
+//! rest. [`Level::Amx`] multiplies prompts in bf16 by tiles: there an affine weight is rounded to bf16
+//! after its scale and bias, as MLX unpacks it. Elsewhere both become f32, a packed weight with its scale
+//! and bias. An infinite or undefined
 //! activation makes its row's results infinite or undefined.
 #![allow(unsafe_code, reason = "vector loads and threads that share the output")]
 
+#[cfg(target_arch = "x86_64")]
+mod amx;
 mod arrange;
 mod attention;
 #[cfg(target_arch = "x86_64")]

@@ -15,7 +15,7 @@ use crate::{Error, Level, Problem, floats};
 /// let (x, w) = (bytes(&[1.0, 2.0]), bytes(&[3.0, 4.0, 5.0, 6.0]));
 /// let mut out = vec![0; 8];
 /// let weights = Weights::Dense { dtype: Dtype::F32, data: &w };
-/// matmul(Problem { m: 1, n: 2, k: 2, dtype: Dtype::F32, x: &x, weights, out: &mut out })?;
+/// matmul(Problem { m: 1, positions: 1, n: 2, k: 2, dtype: Dtype::F32, x: &x, weights, out: &mut out })?;
 /// assert_eq!(out, bytes(&[11.0, 17.0]));
 /// # Ok::<(), cpu_kernels::Error>(())
 /// ```
@@ -38,7 +38,12 @@ pub fn matmul_at(level: Level, mut problem: Problem<'_>) -> Result<(), Error> {
         return Ok(());
     }
     #[cfg(target_arch = "x86_64")]
-    if level == Level::Avx512 {
+    if level == Level::Amx && crate::avx512::tiles::take(&problem) {
+        crate::avx512::tiles::run(&mut problem);
+        return Ok(());
+    }
+    #[cfg(target_arch = "x86_64")]
+    if level >= Level::Avx512 {
         crate::avx512::run(&mut problem);
         return Ok(());
     }

@@ -91,6 +91,10 @@ pub enum Weights<'a> {
 pub struct Problem<'a> {
     /// Rows of `x` and of `out`.
     pub m: usize,
+    /// How many rows of `x` in a row are positions of one sequence: a row of `out` depends on that number
+    /// and on its row of `x`, not on the other rows. [`Level::Amx`](crate::Level::Amx) multiplies 16 and
+    /// more by tiles. 1: each row is a sequence's step.
+    pub positions: usize,
     /// Rows of the weights, columns of `out`.
     pub n: usize,
     /// Columns of `x` and of the weights.

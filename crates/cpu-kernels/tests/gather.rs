@@ -32,13 +32,17 @@ fn rows_get_the_matrix_that_they_name() {
     for kind in all_kinds() {
         for dtype in [Dtype::F32, Dtype::F16, Dtype::Bf16] {
             let k = if kind.group_size() == 0 { 77 } else { 3 * kind.group_size() };
-            for (x_rows, indices) in cases {
+            for (positions, (x_rows, indices)) in
+                [1, 128].into_iter().flat_map(|n| cases.map(|case| (n, case)))
+            {
                 let mut all = Case::random(kind, dtype, x_rows, MATRICES * N, k, 9);
+                all.positions = positions;
                 all.run(Level::current());
                 let mut out = vec![0xff; indices.len() * N * dtype.size()];
                 let gather = Gather {
                     x_rows,
                     matrices: MATRICES,
+                    positions,
                     n: N,
                     k,
                     dtype,
@@ -62,6 +66,7 @@ fn what_does_not_fit_is_refused_and_nothing_is_written() {
         let gather = Gather {
             x_rows,
             matrices: 2,
+            positions: 1,
             n: 3,
             k: 1,
             dtype: Dtype::F32,
@@ -91,6 +96,7 @@ fn no_indices_are_no_work() {
     let gather = Gather {
         x_rows: 0,
         matrices: 0,
+        positions: 1,
         n: 4,
         k: 4,
         dtype: Dtype::F32,

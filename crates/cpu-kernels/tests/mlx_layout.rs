@@ -118,7 +118,7 @@ fn rows_packed_by_mlx_have_the_values_that_mlx_gives_them() {
                 biases: &biases,
             };
             let (m, n, k, dtype) = (64, 1, 64, Dtype::F32);
-            let problem = Problem { m, n, k, dtype, x: &x, weights, out: &mut out };
+            let problem = Problem { m, positions: 1, n, k, dtype, x: &x, weights, out: &mut out };
             matmul_at(*level, problem).expect("the sizes fit");
             for (value, i) in expected.iter().zip((0..6).chain(32..38)) {
                 let result = f32::from_le_bytes(out.as_chunks::<4>().0[i]);

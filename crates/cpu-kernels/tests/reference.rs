@@ -7,6 +7,11 @@ use proptest::prelude::*;
 
 const DTYPES: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
 
+/// Every level, with rows that are steps and with rows of a prompt.
+fn levels() -> impl Iterator<Item = (Level, usize)> {
+    Level::available().iter().flat_map(|level| [(*level, 1), (*level, 64)])
+}
+
 #[test]
 fn odd_sizes_agree_with_the_plain_product() {
     for kind in all_kinds() {
@@ -66,12 +71,13 @@ fn a_row_does_not_depend_on_the_other_rows() {
     for kind in all_kinds() {
         for dtype in DTYPES {
             let k = if kind.group_size() == 0 { 333 } else { 5 * kind.group_size() };
-            for level in Level::available() {
+            for (level, positions) in levels() {
                 let mut all = Case::random(kind, dtype, 19, 11, k, 3);
-                all.run(*level);
+                all.positions = positions;
+                all.run(level);
                 for count in [1, 2, 3, 4, 6, 8] {
                     let mut some = all.rows(19 - count..19);
-                    some.run(*level);
+                    some.run(level);
                     let size = 11 * dtype.size();
                     assert!(
                         some.out == all.out[(19 - count) * size..],
@@ -89,12 +95,13 @@ fn a_row_alone_is_the_row_of_a_long_prompt() {
         for dtype in DTYPES {
             // Several chunks and a rest; as many rows as a prefill has.
             let k = if kind.group_size() == 0 { 1099 } else { 1024 + kind.group_size() };
-            for level in Level::available() {
+            for (level, positions) in levels() {
                 let mut all = Case::random(kind, dtype, 512, 5, k, 3);
-                all.run(*level);
+                all.positions = positions;
+                all.run(level);
                 for count in [1, 8] {
                     let mut some = all.rows(512 - count..512);
-                    some.run(*level);
+                    some.run(level);
                     let size = 5 * dtype.size();
                     let same = some.out == all.out[(512 - count) * size..];
                     assert!(same, "{kind:?} {dtype:?} {level:?} {count}");
@@ -108,11 +115,12 @@ fn a_row_alone_is_the_row_of_a_long_prompt() {
 fn what_is_not_finite_stays_so() {
     for kind in all_kinds() {
         for dtype in DTYPES {
-            for level in Level::available() {
+            for (level, positions) in levels() {
                 for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
                     let mut case = Case::random(kind, dtype, 8, 5, 256, 4);
+                    case.positions = positions;
                     case.set_x(3 * 256 + 77, value);
-                    case.run(*level);
+                    case.run(level);
                     for (i, value) in case.values().into_iter().enumerate() {
                         assert_eq!(
                             value.is_finite(),
@@ -131,8 +139,16 @@ fn sizes_that_do_not_fit_are_refused_and_nothing_is_written() {
     let x = [0; 16];
     let mut out = [7; 12];
     let weights = Weights::Dense { dtype: Dtype::F32, data: &[0; 44] };
-    let error =
-        matmul(Problem { m: 1, n: 3, k: 4, dtype: Dtype::F32, x: &x, weights, out: &mut out });
+    let error = matmul(Problem {
+        m: 1,
+        positions: 1,
+        n: 3,
+        k: 4,
+        dtype: Dtype::F32,
+        x: &x,
+        weights,
+        out: &mut out,
+    });
     let expected = "weights has 44 bytes, expected the product of [3, 4, 4]";
     assert_eq!(error.map_err(|error: Error| error.to_string()), Err(expected.to_owned()));
     assert_eq!(out, [7; 12]);
@@ -144,8 +160,16 @@ fn a_level_that_is_missing_is_refused() {
         [Level::Avx2, Level::Avx512].into_iter().find(|l| !Level::available().contains(l));
     if let Some(level) = missing {
         let weights = Weights::Dense { dtype: Dtype::F32, data: &[] };
-        let problem =
-            Problem { m: 0, n: 0, k: 0, dtype: Dtype::F32, x: &[], weights, out: &mut [] };
+        let problem = Problem {
+            m: 0,
+            positions: 1,
+            n: 0,
+            k: 0,
+            dtype: Dtype::F32,
+            x: &[],
+            weights,
+            out: &mut [],
+        };
         assert!(matmul_at(level, problem).is_err());
     }
 }

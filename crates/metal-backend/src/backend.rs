@@ -275,6 +275,7 @@ pub fn cpu_kernels() -> &'static str {
             Level::Portable => "our own, for any processor",
             Level::Avx2 => "our own, for AVX2",
             Level::Avx512 => "our own, for AVX-512",
+            Level::Amx => "our own, for AVX-512 and AMX",
         },
         Ok(_) => "MLX's",
         Err(_) => "none: see what ML_CPU_KERNELS says",

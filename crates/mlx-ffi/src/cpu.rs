@@ -70,15 +70,22 @@ fn product(x: &Array, n: i32, k: i32, matrices: &Matrices<'_>) -> Result<Array> 
     let mut shape = x.shape().to_vec();
     shape[x.shape().len() - 1] = n;
     let m = leading_shape(&x).iter().map(|&dim| dim as usize).product();
+    let positions = positions(x.shape());
     let (n, k) = (n as usize, k as usize);
     let outcome = Outcome::row_major(x.dtype(), &shape);
     let inputs: Vec<&Array> = std::iter::once(&x).chain(matrices.parts()).collect();
     operation(&inputs, Inputs::RowMajor, outcome, move |inputs, out| {
         let [x, parts @ ..] = inputs else { return Err(Error::new("a product without operands")) };
         let weights = kind.weights(parts);
-        let problem = Problem { m, n, k, dtype, x: x.bytes, weights, out };
+        let problem = Problem { m, positions, n, k, dtype, x: x.bytes, weights, out };
         cpu_kernels::matmul(problem).map_err(failed)
     })
+}
+
+/// How many positions of a sequence follow each other in activations of `shape`, `[batch, positions, …, k]`;
+/// 1 if the shape does not say.
+fn positions(shape: &[i32]) -> usize {
+    if let [_, positions, _, ..] = *shape { positions as usize } else { 1 }
 }
 
 /// What multiplies: the weights, their scales and their biases.

@@ -10,6 +10,7 @@ mod lanes;
 mod packed;
 mod rows;
 mod scales;
+pub(crate) mod tiles;
 mod unpack;
 
 use std::cell::RefCell;

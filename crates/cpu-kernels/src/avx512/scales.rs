@@ -41,6 +41,32 @@ impl<'a> Groups<'a> {
         Scales { groups: self, row, sixteen: zero, of_lane: _mm512_setzero_si512() }
     }
 
+    /// The scales and biases of row `row`, with what fills up the last sixteen; no biases if the packing has
+    /// none.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    pub(super) fn write(&self, row: usize, scales: &mut Vec<f32>, biases: &mut Vec<f32>) {
+        scales.resize(self.in_row.next_multiple_of(16), 0.0);
+        for (i, to) in scales.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+            let (first, count) = (row * self.in_row + 16 * i, 16.min(self.in_row - 16 * i));
+            store(self.sixteen(first, count), to);
+        }
+        biases.resize(16 * self.biases_in_row(), 0.0);
+        for (i, to) in biases.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+            store(self.bias(row, i), to);
+        }
+    }
+
+    /// `count` scales from scale `first` on; 0 after them, or what a code of 0 means.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    fn sixteen(&self, first: usize, count: usize) -> __m512 {
+        match self.packing {
+            Packing::Affine { scales: dtype, .. } => floats(dtype, self.scales, first, count),
+            Packing::Mxfp4 | Packing::Mxfp8 => e8m0(self.scales, first, count),
+            Packing::Nvfp4 => e4m3(self.scales, first, count),
+        }
+    }
+
     /// How often sixteen biases begin in a row; 0 if the packing has none.
     pub(super) fn biases_in_row(&self) -> usize {
         if self.biases.is_empty() { 0 } else { self.in_row.div_ceil(16) }
@@ -72,16 +98,12 @@ impl Scales<'_> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
     pub(super) fn next(&mut self, chunk: usize) -> __m512 {
-        let Groups { packing, scales, in_row, in_chunk, ref of_lane, .. } = *self.groups;
+        let Groups { in_row, in_chunk, ref of_lane, .. } = *self.groups;
         let first = chunk * in_chunk;
         if first.is_multiple_of(16) {
             let count = 16.min(in_row - first);
             let first = self.row * in_row + first;
-            self.sixteen = match packing {
-                Packing::Affine { scales: dtype, .. } => floats(dtype, scales, first, count),
-                Packing::Mxfp4 | Packing::Mxfp8 => e8m0(scales, first, count),
-                Packing::Nvfp4 => e4m3(scales, first, count),
-            };
+            self.sixteen = self.groups.sixteen(first, count);
             // SAFETY: the array has 64 bytes.
             self.of_lane = unsafe { _mm512_loadu_si512(of_lane.as_ptr().cast()) };
         }
@@ -89,6 +111,13 @@ impl Scales<'_> {
         self.of_lane = _mm512_add_epi32(self.of_lane, _mm512_set1_epi32(in_chunk as i32));
         scale
     }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn store(values: __m512, to: &mut [f32; 16]) {
+    // SAFETY: the array has 16 floats.
+    unsafe { _mm512_storeu_ps(to.as_mut_ptr(), values) }
 }
 
 /// `count` elements from element `first` on; 0 after them.

@@ -183,7 +183,7 @@ pub(super) fn unpack<const KIND: u8>(bytes: &[u8]) -> [__m512i; 8] {
 /// Quarter `i` of a chunk's codes, each in a byte, whose bits above the code are undefined.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-fn spread_codes<const KIND: u8>(bytes: &[u8], i: usize) -> __m512i {
+pub(super) fn spread_codes<const KIND: u8>(bytes: &[u8], i: usize) -> __m512i {
     let size = 8 * bits(KIND);
     assert!((i + 1) * size <= bytes.len());
     // SAFETY: the mask lets only these `size` bytes of the slice be read.

@@ -43,6 +43,8 @@ pub struct Case {
     pub kind: Kind,
     pub dtype: Dtype,
     pub m: usize,
+    /// Positions of a sequence among the rows.
+    pub positions: usize,
     pub n: usize,
     pub k: usize,
     /// Each begins with one byte that does not belong to it, so that nothing is aligned.
@@ -110,7 +112,19 @@ impl Case {
                 }
             }
         }
-        Case { kind, dtype, m, n, k, x, data, scales, biases, out: vec![0; m * n * dtype.size()] }
+        Case {
+            kind,
+            dtype,
+            m,
+            positions: 1,
+            n,
+            k,
+            x,
+            data,
+            scales,
+            biases,
+            out: vec![0; m * n * dtype.size()],
+        }
     }
 
     /// A case with the weights of this one and only `rows` of its x.
@@ -123,6 +137,7 @@ impl Case {
             kind: self.kind,
             dtype: self.dtype,
             m: rows.len(),
+            positions: self.positions,
             n: self.n,
             k: self.k,
             x,
@@ -157,7 +172,8 @@ impl Case {
         let mut out = std::mem::take(&mut self.out);
         let Case { m, n, k, dtype, .. } = *self;
         let (x, weights) = (&self.x[1..], self.weights());
-        let problem = Problem { m, n, k, dtype, x, weights, out: &mut out };
+        let positions = self.positions;
+        let problem = Problem { m, positions, n, k, dtype, x, weights, out: &mut out };
         matmul_at(level, problem).expect("the sizes fit");
         self.out = out;
     }
@@ -171,9 +187,16 @@ impl Case {
     pub fn check(&mut self) {
         let rows: Vec<Vec<f64>> =
             (0..self.n).map(|row| (0..self.k).map(|i| self.weight(row, i)).collect()).collect();
-        for &level in Level::available() {
+        for (&level, positions) in
+            Level::available().iter().flat_map(|level| [(level, 1), (level, 64)])
+        {
+            self.positions = positions;
             self.out.fill(0xff);
             self.run(level);
+            // Tiles round scaled weights to bf16.
+            let affine = matches!(self.kind, Kind::Packed(Packing::Affine { .. }, _));
+            let tiles = level == Level::Amx && positions > 1 && self.dtype == Dtype::Bf16;
+            let weights = if tiles && affine { 2f64.powi(-9) } else { 0.0 };
             for (i, value) in self.values().into_iter().enumerate() {
                 let x = &self.x[1 + i / self.n * self.k * self.dtype.size()..];
                 let (mut sum, mut size) = (0.0, 0.0);
@@ -187,10 +210,10 @@ impl Case {
                     Dtype::F16 => 1,
                     Dtype::Bf16 => 2,
                 }];
-                let bound = SUM * size + result * sum.abs() + 1e-7;
+                let bound = (SUM + weights) * size + result * sum.abs() + 1e-7;
                 assert!(
                     (f64::from(value) - sum).abs() <= bound,
-                    "{:?} {:?} {level:?} [{}, {}, {}]: element {i} is {value}, expected {sum} ± {bound}",
+                    "{:?} {:?} {level:?} {positions} [{}, {}, {}]: element {i} is {value}, expected {sum} ± {bound}",
                     self.kind,
                     self.dtype,
                     self.m,

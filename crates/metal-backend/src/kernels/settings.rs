@@ -70,13 +70,13 @@ fn variable(name: &str) -> Option<String> {
 }
 
 fn cpu_kernels(value: Option<&str>) -> Result<CpuKernels> {
-    let levels = [Level::Portable, Level::Avx2, Level::Avx512];
+    let levels = [Level::Portable, Level::Avx2, Level::Avx512, Level::Amx];
     match value {
         None | Some("" | "on") => Ok(CpuKernels::Fastest),
         Some("off") => Ok(CpuKernels::Off),
         Some(other) => match levels.into_iter().find(|level| level.name() == other) {
             Some(level) => Ok(CpuKernels::At(level)),
-            None => Err(unknown(CPU_VARIABLE, other, "on, off, portable, avx2 or avx512")),
+            None => Err(unknown(CPU_VARIABLE, other, "on, off, portable, avx2, avx512 or amx")),
         },
     }
 }

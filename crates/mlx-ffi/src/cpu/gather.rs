@@ -4,7 +4,7 @@
 use cpu_kernels::Gather;
 
 use super::operation::{Inputs, Outcome, operation};
-use super::{Matrices, failed, kernel_dtype};
+use super::{Matrices, failed, kernel_dtype, positions};
 use crate::{Array, Dtype, Error, Quantized, Result};
 
 /// `x wᵀ` with a matrix of `w`, `[matrices, n, k]`, for each of `indices`, U32 of any shape:
@@ -47,6 +47,7 @@ fn product(
     }
     let (dtype, kind) = (kernel_dtype(x.dtype())?, matrices.kind);
     let shape = [indices.shape(), &[n]].concat();
+    let positions = positions(x.shape());
     let outcome = Outcome::row_major(x.dtype(), &shape);
     let [count, n, k] = [count, n, k].map(|size| size as usize);
     let inputs: Vec<&Array> = [&x, indices].into_iter().chain(matrices.parts()).collect();
@@ -58,8 +59,18 @@ fn product(
             indices.bytes.as_chunks::<4>().0.iter().map(|b| u32::from_ne_bytes(*b)).collect();
         let weights = kind.weights(parts);
         let (x, indices) = (x.bytes, &indices[..]);
-        let gather =
-            Gather { x_rows: rows, matrices: count, n, k, dtype, x, indices, weights, out };
+        let gather = Gather {
+            x_rows: rows,
+            matrices: count,
+            positions,
+            n,
+            k,
+            dtype,
+            x,
+            indices,
+            weights,
+            out,
+        };
         cpu_kernels::gather_matmul(gather).map_err(failed)
     })
 }
