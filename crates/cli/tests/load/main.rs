@@ -14,6 +14,7 @@ mod killed;
 mod memory;
 mod mixed;
 mod models;
+mod pictures;
 mod queue;
 mod server;
 mod signals;
