@@ -6,6 +6,7 @@ mod classify;
 mod completions;
 mod doctor;
 mod embed;
+mod follow;
 mod generate;
 mod image;
 mod info;
@@ -35,7 +36,11 @@ pub fn run(cli: Cli) -> Result<()> {
     if cli.version {
         return version::run();
     }
-    check_ranks(cli.command.as_ref())?;
+    if let Some(command) = &cli.command
+        && follows(command)?
+    {
+        return follow::run(command);
+    }
     match cli.command {
         // clap prints the help where nothing at all is asked.
         None => Ok(()),
@@ -62,25 +67,26 @@ pub fn run(cli: Cli) -> Result<()> {
     }
 }
 
-/// Refuses what several ranks cannot do together: each would do it by itself.
-fn check_ranks(command: Option<&Command>) -> Result<()> {
+/// Whether the first of several ranks takes the requests, and this one follows it. What several ranks cannot do together
+/// is refused: each would do it by itself.
+fn follows(command: &Command) -> Result<bool> {
     let refused = match command {
-        Some(Command::Chat(_)) => "chat",
-        Some(Command::Serve(_)) => "serve",
-        Some(Command::Classify(_)) => "classify",
-        Some(Command::Inspect(_)) => "inspect",
-        Some(Command::Image(_)) => "image",
-        Some(Command::Embed(_)) => "embed",
-        Some(Command::Rerank(_)) => "rerank",
-        Some(Command::Quantise(_)) => "quantise",
-        Some(Command::Pull(_)) => "pull",
-        Some(Command::Rm(_)) => "rm",
-        _ => return Ok(()),
+        Command::Generate(_) | Command::Chat(_) | Command::Classify(_) | Command::Serve(_) => None,
+        Command::Bench(args) if args.remote.url.is_none() => None,
+        Command::Inspect(_) => Some("inspect"),
+        Command::Image(_) => Some("image"),
+        Command::Embed(_) => Some("embed"),
+        Command::Rerank(_) => Some("rerank"),
+        Command::Quantise(_) => Some("quantise"),
+        Command::Pull(_) => Some("pull"),
+        Command::Rm(_) => Some("rm"),
+        _ => return Ok(false),
     };
-    match ranks::from_environment()? {
-        None => Ok(()),
-        Some(_) => Err(Failure::Usage(format!(
-            "`ml {refused}` does not run in several ranks; `ml generate` and `ml bench` do"
+    match (ranks::from_environment()?, refused) {
+        (None, _) => Ok(false),
+        (Some(ranks), None) => Ok(ranks.rank > 0),
+        (Some(_), Some(name)) => Err(Failure::Usage(format!(
+            "`ml {name}` does not run in several ranks; `ml generate`, `chat`, `classify`, `serve` and `bench` do"
         ))),
     }
 }

@@ -97,6 +97,9 @@ pub enum Error {
     Closed,
     /// The engine failed during the request.
     Engine(String),
+    /// The engine cannot compute any more: its device failed, or another process that computes the model with it is
+    /// lost. Every later request gets the same error.
+    Unusable(String),
 }
 
 /// `count` bytes as a person reads them: `18.2 GiB`, `512.0 MiB`, `17 B`.
@@ -157,6 +160,7 @@ impl fmt::Display for Error {
             Error::Cancelled => write!(f, "cancelled"),
             Error::Closed => write!(f, "the model is closed"),
             Error::Engine(reason) => f.write_str(reason),
+            Error::Unusable(reason) => write!(f, "the model cannot be used any more: {reason}"),
         }
     }
 }

@@ -235,6 +235,22 @@ pub trait TextModel: Send + Sync {
         EngineStatus::default()
     }
 
+    /// Why the model cannot be used any more, once that is so: every request from then on gets this error.
+    fn fault(&self) -> Option<Error> {
+        None
+    }
+
+    /// Where several processes compute the model ([`LoadOptions::ranks`]) and this one is not the first: waits until
+    /// the first one, which takes the requests, has ended. Else returns at once.
+    ///
+    /// [`LoadOptions::ranks`]: crate::LoadOptions::ranks
+    ///
+    /// # Errors
+    /// A process that is lost; what failed in this one.
+    fn follow(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// The model's attention, where it can be looked at.
     fn attention_inspector(&self) -> Option<&dyn AttentionInspector> {
         None

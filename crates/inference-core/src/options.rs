@@ -85,8 +85,9 @@ pub struct LoadOptions {
     pub prefill_chunk: Option<usize>,
     /// Threads that compute on a CPU, for all models of the process; `None`: all that it has.
     pub threads: Option<usize>,
-    /// Compute the model together with other processes, each of which loads a part of it and is asked the same
-    /// in the same order; `None`: alone.
+    /// Compute the model together with other processes, each of which loads a part of it with the same options. The
+    /// first one takes the requests; the others follow it ([`TextModel::follow`](crate::TextModel::follow)). `None`:
+    /// alone.
     pub ranks: Option<Ranks>,
 }
 

@@ -110,14 +110,10 @@ impl MlxModel {
     ///
     /// # Errors
     /// An option that is not honoured; what is wrong with the files.
-    pub fn load(mut options: EngineOptions) -> Result<MlxModel> {
+    pub fn load(options: EngineOptions) -> Result<MlxModel> {
         let kernels = options.kernels;
         let of_ranks = refused_by_ranks(&options.load);
         capabilities(kernels, &of_ranks).check_load(&options.load)?;
-        if options.load.ranks.is_some() {
-            // All ranks compute the same in the same order.
-            options.load.parallel_slots = Some(1);
-        }
         let model_type = model_type(&options)?;
         let files = options.files.clone();
         let meanwhile = || -> Result<_> {
@@ -314,13 +310,14 @@ impl MlxModel {
         let stops = StopMatcher::new(&options.stop).map_err(Error::from)?;
         let (output, generation) = Generation::channel(ids.clone(), options.cancel.clone());
         self.engine.submit(Job {
+            number: 0,
             ids,
             scene,
             eos_token_ids: self.info.eos_token_ids.clone(),
             protected_ids: self.text.protected_ids.clone(),
             constraint,
             prompt_logprobs,
-            text: TextState::new(detokenizer, stops),
+            text: Some(TextState::new(detokenizer, stops)),
             output: JobSender::new(output),
             queued_at: Instant::now(),
             options,
@@ -383,6 +380,7 @@ impl TextModel for MlxModel {
         }
         let label_tokens: Vec<usize> = labels.iter().map(Vec::len).collect();
         let scores = self.engine.classify(|reply| ClassifyJob {
+            number: 0,
             prompts,
             scenes,
             labels,
@@ -434,6 +432,14 @@ impl TextModel for MlxModel {
         self.engine.status()
     }
 
+    fn fault(&self) -> Option<Error> {
+        self.engine.fault()
+    }
+
+    fn follow(&self) -> Result<()> {
+        self.engine.follow()
+    }
+
     fn attention_inspector(&self) -> Option<&dyn AttentionInspector> {
         Some(self)
     }
@@ -461,6 +467,7 @@ impl AttentionInspector for MlxModel {
         let Laid { ids, scene, .. } = laid;
         let seq_len = ids.len();
         let layers = self.engine.inspect(|reply| InspectJob {
+            number: 0,
             ids,
             scene,
             layers: chosen,

@@ -6,17 +6,22 @@
 //!
 //! MLX has a ring of its own. We do not use it: a rank that waits there takes a whole core, and a rank whose
 //! neighbour has ended waits for ever once a second operation is queued. Here a wait costs nothing, and whatever is
-//! lost is the error of the evaluation: a process that has ended at once, a host or a cable within five seconds, and
-//! a process that hangs after [`Limits::answer`].
+//! lost is the error of the evaluation: a process that has ended at once, and one that hangs after
+//! [`Limits::answer`].
+//!
+//! Beside what they compute together, rank 0 tells the others what to do: [`Orders`]. These connections may rest for as
+//! long as nothing is asked. Whoever waits at them notices a host or a cable that is gone within five seconds.
 //!
 //! The traffic is neither encrypted nor authenticated.
 
 mod exchange;
 mod link;
 mod member;
+mod orders;
 mod sum;
 
 use std::fmt;
+use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::cpu::{Inputs, Outcome, operation};
@@ -24,6 +29,7 @@ use crate::{Array, Dtype, Error, Indices, Result};
 use exchange::{Incoming, Kind, Outgoing};
 use link::Links;
 pub use member::{Limits, Member};
+pub use orders::Orders;
 
 /// Bytes up to which each rank gets the whole arrays of all others to sum them: fewer rounds cost less than fewer
 /// bytes.
@@ -37,6 +43,9 @@ struct Inner {
     rank: usize,
     size: usize,
     links: Mutex<Links>,
+    orders: Orders,
+    /// All connections once more, to end them while they are in use.
+    ends: Vec<TcpStream>,
 }
 
 impl fmt::Debug for Group {
@@ -56,9 +65,26 @@ impl Group {
         if *rank >= addresses.len() {
             return Err(Error::new(format!("rank {rank} is none of {} ranks", addresses.len())));
         }
-        let links = Links::meet(member)?;
-        let inner = Inner { rank: *rank, size: addresses.len(), links: Mutex::new(links) };
+        let (links, orders) = Links::meet(member)?;
+        let all = links.sockets.iter().chain(&orders).flatten().map(TcpStream::try_clone);
+        let ends = all.collect::<std::io::Result<_>>();
+        let ends = ends.map_err(|error| Error::new(format!("a connection of ranks: {error}")))?;
+        let (size, orders) = (addresses.len(), Orders::new(orders));
+        let inner = Inner { rank: *rank, size, links: Mutex::new(links), orders, ends };
         Ok(Group(Arc::new(inner)))
+    }
+
+    /// What rank 0 tells the others, and they answer.
+    pub fn orders(&self) -> &Orders {
+        &self.0.orders
+    }
+
+    /// Leaves the group: all waits end with an error, here and in the other ranks.
+    pub fn leave(&self) {
+        for socket in &self.0.ends {
+            // One that has ended already needs no more.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
     }
 
     /// Which rank this process is.
@@ -122,16 +148,25 @@ impl Group {
         x.with(|array| {
             self.exchanged(array, array.shape(), move |inner, own, out| {
                 inner.links().of_first(inner.rank, own, out)?;
-                let mut indices =
-                    out.as_chunks::<4>().0.iter().map(|bytes| u32::from_ne_bytes(*bytes));
-                match indices.find(|index| *index as usize >= below) {
-                    None => Ok(()),
-                    Some(index) => {
-                        Err(Error::new(format!("rank 0 sent the index {index} of {below} entries")))
-                    }
-                }
+                check_below(out, below)
             })
         })
+    }
+
+    /// The `rows` indices below `below` that rank 0 has chosen once it knew its own `after`, which this rank has too:
+    /// `[rows]`. Not for rank 0, which has [`indices_of_first`](Self::indices_of_first).
+    ///
+    /// # Errors
+    /// A stream of the GPU. Indices that reach further fail the evaluation.
+    pub fn indices_after(&self, after: &Array, rows: i32, below: usize) -> Result<Indices> {
+        self.check_other(0)?;
+        let (inner, shape) = (Arc::clone(&self.0), [rows]);
+        let outcome = Outcome::row_major(Dtype::U32, &shape);
+        let array = operation(&[after], Inputs::RowMajor, outcome, move |_, out| {
+            inner.links().exchange(&mut [], &mut [Incoming::of(0, Kind::First, out)])?;
+            check_below(out, below)
+        })?;
+        Indices::checked(array, below)
     }
 
     /// Sends `x` to another rank, which receives it. The result is `x`, which must be evaluated.
@@ -183,6 +218,15 @@ impl Group {
 impl Inner {
     fn links(&self) -> MutexGuard<'_, Links> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// That the indices that rank 0 sent are below `below`.
+fn check_below(indices: &[u8], below: usize) -> Result<()> {
+    let mut indices = indices.as_chunks::<4>().0.iter().map(|bytes| u32::from_ne_bytes(*bytes));
+    match indices.find(|index| *index as usize >= below) {
+        None => Ok(()),
+        Some(index) => Err(Error::new(format!("rank 0 sent the index {index} of {below} entries"))),
     }
 }
 

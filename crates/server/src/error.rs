@@ -75,6 +75,8 @@ pub enum Kind {
     OutOfMemory,
     /// The engine has ended.
     Closed,
+    /// The engine cannot compute any more.
+    Unusable,
     /// The server cancelled the request.
     Cancelled,
     /// A fault of the server's own.
@@ -314,6 +316,7 @@ impl From<Error> for ApiError {
             Error::QueueFull { limit } => ApiError::queue_full(limit, 1),
             Error::OutOfMemory { .. } => ApiError::new(Kind::OutOfMemory, message).after(5),
             Error::Closed => ApiError::new(Kind::Closed, message).after(5),
+            Error::Unusable(_) => ApiError::new(Kind::Unusable, message),
             Error::Cancelled => {
                 ApiError::new(Kind::Cancelled, "the request was cancelled by the server").after(1)
             }

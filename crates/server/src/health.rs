@@ -9,20 +9,24 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::http::response::{json_response, text_response};
 use crate::pool::keeper::Phase;
+use crate::pool::loaded::Any;
 use crate::pool::models::Makes;
 use crate::pool::report::{Report, sum};
 use crate::run::metrics;
 use crate::run::state::State;
 
-/// Whether the server answers requests: 200 with `ok`, else 503 with `loading`, `draining` or
-/// `stalled`. It is the engines' own last steps that tell, so an engine that hangs is not `ok`.
+/// Whether the server answers requests: 200 with `ok`, else 503 with `loading`, `draining`, `stalled` or
+/// `unhealthy`, which a model is that cannot be used any more, with the `reason`. It is the engines' own last steps that tell, so an engine that hangs is not `ok`.
 pub async fn health(Shared(state): Shared<Arc<State>>) -> Response {
     let reports = state.pool.reports();
     let engine = sum(reports.iter().map(Report::status));
     let stalled = engine.heartbeat_age >= state.config.timeouts.stall;
+    let fault = |report: &Report| report.model.as_ref().and_then(Any::fault);
+    let fault = reports.iter().find_map(fault).map(|error| error.to_string());
     let (code, name) = match state.pool.phase() {
         Phase::Loading => (StatusCode::SERVICE_UNAVAILABLE, "loading"),
         Phase::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
+        Phase::Ready if fault.is_some() => (StatusCode::SERVICE_UNAVAILABLE, "unhealthy"),
         Phase::Ready if stalled => (StatusCode::SERVICE_UNAVAILABLE, "stalled"),
         Phase::Ready => (StatusCode::OK, "ok"),
     };
@@ -49,6 +53,9 @@ pub async fn health(Shared(state): Shared<Arc<State>>) -> Response {
             (model.name.to_string(), told)
         }).collect::<Map<String, Json>>(),
     });
+    if let Some(reason) = fault {
+        object["reason"] = json!(reason);
+    }
     let mut texts = known().filter(|model| model.makes == Makes::Text);
     if let (Some(only), None) = (texts.next(), texts.next()) {
         object["model"] = json!(&*only.name);

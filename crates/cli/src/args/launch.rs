@@ -29,13 +29,14 @@ Examples:
   ml launch codex --url http://127.0.0.1:8080
   ml launch codex -- exec 'What does this repository do?'
   ml launch claude -- -p 'What does this repository do?'
-  ml launch -n 2 -- generate --model ~/models/Qwen3-0.6B 'Tell me a story about a fox'")]
+  ml launch -n 2 -- generate --model ~/models/Qwen3-0.6B 'Tell me a story about a fox'
+  ml launch -n 2 -- serve --model ~/models/Qwen3-0.6B")]
 pub struct LaunchArgs {
     /// The agent
     #[arg(value_name = "AGENT", value_enum, required_unless_present = "ranks")]
     pub agent: Option<Agent>,
     /// Run the command of `ml` behind `--` in N processes that compute its model together, on this host's
-    /// CPU: `generate` or `bench`
+    /// CPU: `serve`, `chat`, `generate`, `classify` or `bench`
     #[arg(short = 'n', long, value_name = "N", value_parser = values::ranks,
           conflicts_with_all = ["agent", "url", "model", "model_name"])]
     pub ranks: Option<usize>,

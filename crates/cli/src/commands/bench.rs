@@ -43,7 +43,6 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     if let Some(url) = &args.remote.url {
         return remote::run(url, args);
     }
-    let mut options = args.load.options()?;
     if args.prompt == 0 && args.new == 0 {
         return Err(Failure::Usage("--prompt 0 and --new 0 leave nothing to measure".into()));
     }
@@ -60,8 +59,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         Some(shape) => format!("{} (random weights)", name(shape)),
         None => Source::choose(&args.load)?.name(),
     };
-    // So many requests run together where nothing else is asked for.
-    options.parallel_slots = options.parallel_slots.or(args.concurrency);
+    let options = options(args)?;
     let (model, load_time) = timed(|| load(args, &options))?;
     if args.concurrency.is_some()
         && let Support::No(reason) = model.capabilities().support(Feature::ParallelSlots)
@@ -86,7 +84,22 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     print(&text(&report, model.info()))
 }
 
-fn load(args: &BenchArgs, options: &LoadOptions) -> Result<Box<dyn TextModel>> {
+/// The options of the load.
+///
+/// # Errors
+/// Bad ones.
+pub fn options(args: &BenchArgs) -> Result<LoadOptions> {
+    let options = args.load.options()?;
+    // So many requests run together where nothing else is asked for.
+    let parallel_slots = options.parallel_slots.or(args.concurrency);
+    Ok(LoadOptions { parallel_slots, ..options })
+}
+
+/// Loads what is measured.
+///
+/// # Errors
+/// A model that cannot be loaded.
+pub fn load(args: &BenchArgs, options: &LoadOptions) -> Result<Box<dyn TextModel>> {
     let Some(shape) = args.shape else {
         return Source::choose(&args.load)?.load(options, args.quiet);
     };

@@ -53,7 +53,7 @@ pub fn run(args: &ChatArgs) -> Result<()> {
 
 /// Loads the model with a prefix cache, so that a turn is computed from where the last one ended.
 /// Where none was asked for, a backend may have none.
-fn load_with_cache(
+pub fn load_with_cache(
     source: &Source,
     load: LoadOptions,
     args: &ChatArgs,

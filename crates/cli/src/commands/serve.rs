@@ -15,6 +15,7 @@ use crate::failure::{Failure, Result};
 use crate::files;
 use crate::names;
 use crate::output::note;
+use crate::ranks;
 use crate::source::Source;
 use several::Several;
 use sources::{PREFIX_CACHE, embedding_options, image_options};
@@ -31,7 +32,9 @@ const API_KEY: &str = "ML_SERVE_API_KEY";
 /// # Errors
 /// Bad options, an address that cannot be listened on, a model that cannot be loaded.
 pub fn run(args: &ServeArgs) -> Result<()> {
-    let exit = if several::is_meant(args) { serve_several(args)? } else { serve_one(args)? };
+    let in_ranks = ranks::from_environment()?.is_some();
+    let exit =
+        if several::is_meant(args) && !in_ranks { serve_several(args)? } else { serve_one(args)? };
     match exit {
         Exit::Drained => Ok(()),
         Exit::Late => broken_off("the time for draining was over"),
@@ -43,15 +46,37 @@ fn listening(address: SocketAddr) {
     note(format_args!("http://{address}"));
 }
 
-fn serve_one(args: &ServeArgs) -> Result<Exit> {
-    let source = Source::of(args.models.first().map(PathBuf::as_path))?;
+/// The one model that is served.
+pub struct Served {
+    pub source: Source,
+    pub load: LoadOptions,
+    /// Bytes of a body that are enough for what it takes.
+    pub body_bytes: u64,
+}
+
+/// The one model that `args` ask for, with what is good for a server and was not asked for.
+///
+/// # Errors
+/// Bad options, a model that cannot be described, several models of several ranks.
+pub fn served(args: &ServeArgs) -> Result<Served> {
     let mut load = args.load.options()?;
+    if load.ranks.is_some() && several::is_meant(args) {
+        let reason =
+            "several ranks serve one model: give one --model, without options of several models";
+        return Err(Failure::Usage(reason.to_owned()));
+    }
+    let source = Source::of(args.models.first().map(PathBuf::as_path))?;
     load.prefix_cache = args.prefix_cache;
+    let body_bytes = choose(&source, &mut load, args.image_model.is_some())?;
+    Ok(Served { source, load, body_bytes })
+}
+
+fn serve_one(args: &ServeArgs) -> Result<Exit> {
     if args.image_model.is_none() && (args.image_keep || args.image_quantise.is_some()) {
         let reason = "--image-keep and --image-quantise say nothing without --image-model";
         return Err(Failure::Usage(reason.to_owned()));
     }
-    let body_bytes = choose(&source, &mut load, args.image_model.is_some())?;
+    let Served { source, load, body_bytes } = served(args)?;
     let config = Config {
         model: args.model_name.clone().unwrap_or_else(|| source.served_name()),
         aliases: args.model_alias.clone(),

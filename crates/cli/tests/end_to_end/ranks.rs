@@ -1,12 +1,19 @@
 //! Several processes that compute the demo model together.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::process::Child;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::{FOX, command, finish, first_bytes, generated, ml, ml_with_stdin, signal, text};
+use serde_json::{Value as Json, json};
+
+use crate::serve::{request, send, serve, wait_until_ready};
+use crate::{FOX, PATIENCE, command, finish, first_bytes, generated, interrupt, ml, ml_with_stdin};
+use crate::{signal, text};
 
 /// What they have to be told on a machine with a GPU.
 const ON_CPU: [&str; 2] = ["--backend", "cpu"];
@@ -28,7 +35,23 @@ fn ranks_answer_as_one_process_does() {
 }
 
 #[test]
-fn ranks_draw_the_same_without_a_seed() {
+fn chats_and_classifications_of_ranks_are_those_of_one() {
+    let classify =
+        ["classify", "--labels", "positive,negative, fox", "A film", "bad", "--dtype", "f32"];
+    let chat = ["chat", "--quiet", "-n", "20", "-t", "0", "--dtype", "f32"];
+    let turns = "Hello\nTell me a story about a fox\n".as_bytes();
+    for arguments in [&classify[..], &chat] {
+        let alone = ml_with_stdin(&[arguments, &ON_CPU].concat(), turns);
+        let together = ml_with_stdin(&launch("2", arguments), turns);
+        let told = text(&together.stderr);
+        assert!(alone.status.success() && together.status.success(), "{arguments:?}: {told}");
+        assert!(!alone.stdout.is_empty());
+        assert_eq!(text(&together.stdout), text(&alone.stdout), "{arguments:?}");
+    }
+}
+
+#[test]
+fn one_rank_prints() {
     let arguments = launch("3", &["generate", FOX, "-n", "60", "-t", "1.2", "--json"]);
     let output = ml(&arguments);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -47,11 +70,13 @@ fn what_fails_in_all_ranks_ends_them_at_once() {
 
 #[test]
 fn what_several_ranks_cannot_do_is_refused() {
-    for arguments in [&["serve"][..], &["chat"], &["classify", "a", "--labels", "b,c"]] {
+    for (arguments, name) in
+        [(&["inspect", "a"][..], "inspect"), (&["serve", "--models-dir", "/nowhere"], "one model")]
+    {
         let output = ml(&launch("2", arguments));
         let told = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{told}");
-        assert!(told.contains("several ranks") && told.contains(arguments[0]), "{told}");
+        assert!(told.contains("several ranks") && told.contains(name), "{told}");
     }
     for (arguments, reason) in [
         (&["launch", "-n", "2"][..], "nothing to run"),
@@ -67,6 +92,13 @@ fn what_several_ranks_cannot_do_is_refused() {
 
 /// The processes of a group, started one by one as `mlx.launch` does.
 fn by_hand(count: usize, arguments: &[&str]) -> (tempfile::TempDir, Vec<Child>) {
+    by_hand_each(count, |_| arguments.to_vec())
+}
+
+fn by_hand_each<'a>(
+    count: usize,
+    arguments: impl Fn(usize) -> Vec<&'a str>,
+) -> (tempfile::TempDir, Vec<Child>) {
     let folder = tempfile::tempdir().unwrap();
     let listeners: Vec<TcpListener> =
         (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
@@ -76,7 +108,7 @@ fn by_hand(count: usize, arguments: &[&str]) -> (tempfile::TempDir, Vec<Child>) 
     let file = folder.path().join("hosts.json");
     fs::write(&file, serde_json::to_string(&hosts).unwrap()).unwrap();
     let start = |rank: usize| {
-        let mut command = command(&[arguments, &ON_CPU].concat());
+        let mut command = command(&[&arguments(rank)[..], &ON_CPU].concat());
         command.env("MLX_RANK", rank.to_string()).env("MLX_HOSTFILE", &file).spawn().unwrap()
     };
     let ranks = (0..count).map(start).collect();
@@ -109,6 +141,180 @@ fn a_rank_that_is_killed_ends_the_others_with_an_error() {
     for (rank, (code, _, told)) in ends[..2].iter().enumerate() {
         assert_eq!(*code, Some(1), "rank {rank}: {told}");
         assert!(told.contains("is lost"), "rank {rank}: {told}");
+    }
+}
+
+#[test]
+fn a_rank_that_cannot_load_is_named_with_its_reason() {
+    let (_folder, ranks) = by_hand_each(2, |rank| match rank {
+        0 => vec!["generate", FOX],
+        _ => vec!["generate", FOX, "--memory-limit", "1KiB"],
+    });
+    let ends: Vec<_> = ranks.into_iter().map(finish).collect();
+    assert_eq!((ends[0].0, ends[1].0), (Some(1), Some(1)), "{ends:?}");
+    assert!(ends[1].2.contains("loading the weights"), "{ends:?}");
+    assert!(ends[0].2.contains("rank 1 is lost"), "{ends:?}");
+}
+
+#[test]
+fn ranks_with_other_options_do_not_begin() {
+    let (_folder, ranks) = by_hand_each(2, |rank| match rank {
+        0 => vec!["generate", FOX],
+        _ => vec!["generate", FOX, "--kv-bits", "8"],
+    });
+    for (code, _, told) in ranks.into_iter().map(finish) {
+        assert_eq!(code, Some(1), "{told}");
+        assert!(told.contains("other model files or options"), "{told}");
+    }
+}
+
+/// A server of so many ranks, and its address.
+fn served(count: usize) -> (tempfile::TempDir, Vec<Child>, String) {
+    let arguments = ["serve", "--port", "0", "--log", "off", "--dtype", "f32"];
+    let (folder, mut ranks) = by_hand(count, &arguments);
+    let mut line = String::new();
+    let stderr = ranks[0].stderr.as_mut().unwrap();
+    BufReader::with_capacity(1, stderr).read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("http://").unwrap_or_else(|| panic!("{line}"));
+    wait_until_ready(address);
+    (folder, ranks, address.to_owned())
+}
+
+fn completion(address: &str, body: &Json) -> String {
+    let answer = request(address, "POST", "/v1/completions", &body.to_string());
+    answer.split_once("\r\n\r\n").map_or("", |(_, body)| body).to_owned()
+}
+
+/// Of many kinds: greedy, drawn, with penalties, with stop strings, with log probabilities.
+fn asked(number: usize) -> Json {
+    let words = ["fox", "bear", "owl"].map(|word| word.repeat(1 + number % 9)).join(" and ");
+    let mut body = json!({
+        "prompt": format!("Tell me a story about {words}"), "max_tokens": 3 + number * 7 % 30,
+        "temperature": if number.is_multiple_of(3) { 0.0 } else { 1.0 }, "seed": number,
+        // Of ids that are hardly ever drawn, the last bit of a sum may decide.
+        "top_p": 0.95,
+    });
+    match number % 4 {
+        0 => body["logprobs"] = json!(2),
+        1 => body["repetition_penalty"] = json!(1.2),
+        2 => body["stop"] = json!(["the"]),
+        _ => {}
+    }
+    body
+}
+
+/// The texts of two hundred requests, 16 at a time, every fourth of which is left by its client.
+fn texts_of_many(address: &str) -> Vec<String> {
+    let next = AtomicUsize::new(0);
+    let texts = Mutex::new(vec![String::new(); 200]);
+    let client = || {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= 200 {
+                return;
+            }
+            let mut body = asked(number);
+            if number % 4 == 3 {
+                body["stream"] = true.into();
+                body["ignore_eos"] = true.into();
+                body["max_tokens"] = 3000.into();
+                let stream = send(address, "POST", "/v1/completions", &body.to_string());
+                thread::sleep(Duration::from_millis(number as u64 % 30));
+                drop(stream);
+                continue;
+            }
+            let answer: Json = serde_json::from_str(&completion(address, &body)).unwrap();
+            let text = answer["choices"][0]["text"].as_str();
+            let text = text.unwrap_or_else(|| panic!("{number}: {answer}")).to_owned();
+            texts.lock().unwrap()[number] = text;
+        }
+    };
+    thread::scope(|scope| (0..16).for_each(|_| drop(scope.spawn(client))));
+    texts.into_inner().unwrap()
+}
+
+#[test]
+fn a_server_of_ranks_answers_many_at_once_as_one_process_does() {
+    let (one, address) = serve(&["--dtype", "f32", "--backend", "cpu"]);
+    wait_until_ready(&address);
+    let alone = texts_of_many(&address);
+    interrupt(&one);
+    let (_folder, ranks, address) = served(2);
+    let together = texts_of_many(&address);
+    let differs = |number: &usize| together[*number] != alone[*number];
+    let differing: Vec<_> = (0..together.len()).filter(differs).collect();
+    let told = |at: &usize| (*at, &together[*at], &alone[*at]);
+    let told: Vec<_> = differing.iter().map(told).collect();
+    assert!(told.is_empty(), "{told:?}");
+    // Clients that left have freed all ranks.
+    let started = Instant::now();
+    while !request(&address, "GET", "/health", "").contains("\"running\":0,\"waiting\":0") {
+        assert!(started.elapsed() < PATIENCE, "something runs on");
+        thread::sleep(Duration::from_millis(10));
+    }
+    // A rank that is slow for a while is waited for.
+    let slow = asked(5);
+    signal(&ranks[1], "-STOP");
+    let waits = thread::spawn({
+        let address = address.clone();
+        move || completion(&address, &slow)
+    });
+    thread::sleep(Duration::from_secs(1));
+    signal(&ranks[1], "-CONT");
+    assert!(waits.join().unwrap().contains("\"text\""));
+    // The signal that ends the first rank ends all.
+    interrupt(&ranks[0]);
+    interrupt(&ranks[1]);
+    for (rank, (code, _, told)) in ranks.into_iter().map(finish).enumerate() {
+        assert_eq!((code, told.as_str()), (Some(0), ""), "rank {rank}");
+    }
+    assert_eq!(finish(one).0, Some(0));
+}
+
+/// What clients see of a server of which a rank is gone.
+fn tells_that_it_is_unhealthy(address: &str) {
+    let started = Instant::now();
+    let health = loop {
+        let health = request(address, "GET", "/health", "");
+        if health.contains("unhealthy") {
+            break health;
+        }
+        assert!(started.elapsed() < Duration::from_secs(5), "{health}");
+        thread::sleep(Duration::from_millis(10));
+    };
+    assert!(health.starts_with("HTTP/1.1 503") && health.contains("rank 2 is lost"), "{health}");
+    let refused = request(address, "POST", "/v1/completions", "{\"prompt\": \"a\"}");
+    assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
+    assert!(refused.contains("rank 2 is lost"), "{refused}");
+}
+
+#[test]
+fn a_server_that_loses_a_rank_says_so() {
+    // Idle, in a prompt, while it answers.
+    let long = "fox and bear ".repeat(150);
+    for prompt in [None, Some(&long[..]), Some("Tell me a story")] {
+        let (_folder, mut ranks, address) = served(3);
+        let stream = prompt.map(|prompt| {
+            let body = json!({
+                "prompt": prompt, "stream": true, "ignore_eos": true, "max_tokens": 400,
+            });
+            send(&address, "POST", "/v1/completions", &body.to_string())
+        });
+        if let (Some(mut stream), "Tell me a story") = (stream.as_ref(), prompt.unwrap_or("")) {
+            stream.read_exact(&mut [0; 400]).unwrap();
+        }
+        ranks[2].kill().unwrap();
+        tells_that_it_is_unhealthy(&address);
+        if let Some(mut stream) = stream {
+            let mut told = String::new();
+            stream.read_to_string(&mut told).unwrap();
+            assert!(told.contains("rank 2 is lost"), "{told}");
+        }
+        interrupt(&ranks[0]);
+        let ends: Vec<_> = ranks.into_iter().map(finish).collect();
+        assert_eq!(ends[0].0, Some(0), "{ends:?}");
+        assert_eq!(ends[1].0, Some(1), "{ends:?}");
+        assert!(ends[1].2.contains("rank 2 is lost"), "{ends:?}");
     }
 }
 

@@ -27,7 +27,7 @@ pub fn serve_by(mut command: Command, arguments: &[&str]) -> (Child, String) {
     (child, address.to_owned())
 }
 
-fn send(address: &str, method: &str, path: &str, body: &str) -> TcpStream {
+pub fn send(address: &str, method: &str, path: &str, body: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let head = format!(

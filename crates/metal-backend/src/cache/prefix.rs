@@ -31,9 +31,14 @@ pub(crate) struct Usable {
     pub least: usize,
 }
 
+/// How many bytes copies count, of so many that they take here.
+pub(crate) type Weigh = Box<dyn Fn(u64) -> Result<u64>>;
+
 /// What is kept, within a budget of bytes.
 pub(crate) struct PrefixCache {
     budget: u64,
+    /// Copies count as much in every process that computes the model, so that all keep and forget the same.
+    weigh: Weigh,
     bytes: u64,
     nodes: HashMap<u64, Node>,
     /// Blocks that begin a prefix; those of longer sequences are encoded otherwise (LongRoPE).
@@ -90,9 +95,10 @@ pub(crate) enum Moment {
 }
 
 impl PrefixCache {
-    /// Nothing yet, at most `budget` bytes.
-    pub fn new(budget: u64) -> PrefixCache {
-        PrefixCache { budget, bytes: 0, nodes: HashMap::new(), roots: HashMap::new(), clock: 0 }
+    /// Nothing yet, at most `budget` bytes as `weigh` counts them.
+    pub fn new(budget: u64, weigh: Weigh) -> PrefixCache {
+        let (nodes, roots) = (HashMap::new(), HashMap::new());
+        PrefixCache { budget, weigh, bytes: 0, nodes, roots, clock: 0 }
     }
 
     /// Bytes that are kept.
@@ -211,7 +217,7 @@ impl PrefixCache {
         loop {
             let [from, to] = [first, first + blocks].map(|block| (block * BLOCK) as i32);
             let Some(layers) = caches.copy(row, from, to)? else { return Ok(None) };
-            let bytes = bytes(&layers);
+            let bytes = (self.weigh)(bytes(&layers))?;
             if self.make_room(bytes, last) {
                 settle(layers.iter().flatten())?;
                 self.bytes += bytes;
@@ -237,7 +243,7 @@ impl PrefixCache {
             return Ok(());
         }
         let layers = caches.snapshot(row)?;
-        let bytes = bytes(&layers);
+        let bytes = (self.weigh)(bytes(&layers))?;
         let parent = self.nodes.get(&end).and_then(|node| node.parent);
         if moment == Moment::Decode
             && let Some(parent) = parent

@@ -5,15 +5,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use inference_core::FinishReason;
 use mlx_ffi::cuda::Drawer;
 use mlx_ffi::{Array, async_eval, ops};
+use serde::{Deserialize, Serialize};
 
 use super::drawn::{Drawn, NextIds};
 use super::row::Row;
 use super::served::Served;
 use super::step_clock::{Part, StepClock};
 use crate::cache::{Caches, Moment, PrefixCache};
-use crate::error::{Result, panicked};
+use crate::error::{Error, Result, panicked};
 use crate::layers::{Decoder, StepCapture};
-use crate::sampling::{Draws, Sampler, take_rows};
+use crate::sampling::{Draws, Report, Sampler, take_rows};
 
 /// Steps after which slots are given up of which half or more stay vacant.
 const SPARSE_STEPS: usize = 32;
@@ -53,6 +54,37 @@ pub(super) enum Exit {
     Ended(Result<FinishReason>),
     /// From here on its positions are encoded otherwise: its caches are of no use any more.
     Outgrown,
+}
+
+/// Why a row leaves, as all ranks have to know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum How {
+    Ended,
+    Failed,
+    Outgrown,
+}
+
+/// The index of a row that leaves, how many ids it has, and why it leaves.
+type Leaving = (usize, usize, How);
+
+impl Exit {
+    fn how(&self) -> How {
+        match self {
+            Exit::Ended(Ok(_)) => How::Ended,
+            Exit::Ended(Err(_)) => How::Failed,
+            Exit::Outgrown => How::Outgrown,
+        }
+    }
+}
+
+impl From<How> for Exit {
+    fn from(how: How) -> Exit {
+        match how {
+            How::Ended => Exit::Ended(Ok(FinishReason::Cancelled)),
+            How::Failed => Exit::Ended(Err(Error::model("it failed in rank 0"))),
+            How::Outgrown => Exit::Outgrown,
+        }
+    }
 }
 
 impl Group {
@@ -205,10 +237,15 @@ impl Group {
             None
         };
         clock.lap(Part::Build);
-        let looks_ahead = !self.rows.iter().any(|row| row.sampler.needs_history());
+        let needs_history = || self.rows.iter().any(|row| row.sampler.needs_history());
+        let looks_ahead = served.ranks.agree("looking ahead", || !needs_history())?;
         let mut next = None;
         match &logits {
             Some(logits) if looks_ahead => {
+                if served.ranks.are_several() {
+                    // By itself, so that all ranks compute its operations in the same order.
+                    async_eval([logits])?;
+                }
                 let drawn = self.draw(served, logits)?;
                 clock.lap(Part::Sample);
                 async_eval(drawn.draws.arrays())?;
@@ -218,7 +255,11 @@ impl Group {
             None => {}
         }
         clock.lap(Part::Encode);
-        let left = self.read(model, unread, clock)?;
+        let left = match served.ranks.follow() {
+            true => self.follow(unread)?,
+            false => self.read(model, unread, clock)?,
+        };
+        let left = self.agree(served, left)?;
         self.fresh.clear();
         for (at, exit) in &left {
             if matches!(exit, Exit::Ended(Ok(_))) {
@@ -312,6 +353,15 @@ impl Group {
 
     /// Draws for all rows from the logits of all slots, `[slots, vocab_size]`.
     fn draw(&mut self, served: &Served, logits: &Array) -> Result<Drawn> {
+        if served.ranks.follow()
+            && let Some(ranks) = served.ranks.group()
+        {
+            let rows = self.rows.len();
+            let below = logits.shape().last().copied().unwrap_or(0) as usize;
+            let ids = ranks.indices_after(logits, rows as i32, below)?;
+            let reports = self.rows.iter().map(|_| Report::default()).collect();
+            return Ok(Drawn::new(Draws { ids, reports }, &self.slots));
+        }
         let own = match self.rows.len() == self.caches.slots() {
             true => logits.share()?,
             false => take_rows(logits, &self.slots)?,
@@ -319,11 +369,52 @@ impl Group {
         let mut samplers: Vec<&mut Sampler> =
             self.rows.iter_mut().map(|row| &mut row.sampler).collect();
         let draws = Draws::new(&mut samplers, &own, &mut self.drawer)?;
-        let draws = match &served.group {
+        let draws = match served.ranks.group() {
             None => draws,
             Some(ranks) => Draws { ids: ranks.indices_of_first(&draws.ids)?, ..draws },
         };
         Ok(Drawn::new(draws, &self.slots))
+    }
+
+    /// Waits for the draws of rank 0, and takes them in. Which rows leave is agreed on after.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    fn follow(&mut self, unread: Option<Drawn>) -> Result<Vec<(usize, Exit)>> {
+        let drawn = unread.as_ref().map(Drawn::read).transpose()?;
+        let mut drawn = drawn.into_iter().flatten().peekable();
+        for (row, slot) in self.rows.iter_mut().zip(&self.slots) {
+            if let Some((_, id, _)) = drawn.next_if(|(drawn, ..)| drawn == slot) {
+                row.follow(id);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// The rows that leave in rank 0, in all ranks.
+    ///
+    /// # Errors
+    /// A rank that is lost.
+    fn agree(&mut self, served: &Served, left: Vec<(usize, Exit)>) -> Result<Vec<(usize, Exit)>> {
+        if !served.ranks.are_several() {
+            return Ok(left);
+        }
+        let told = || -> Vec<Leaving> {
+            let of_row = |(at, exit): &(usize, Exit)| (*at, self.rows[*at].ids.len(), exit.how());
+            left.iter().map(of_row).collect()
+        };
+        let leaving = served.ranks.agree("rows that leave", told)?;
+        if !served.ranks.follow() {
+            return Ok(left);
+        }
+        let mut left = Vec::with_capacity(leaving.len());
+        for (at, ids, how) in leaving {
+            let Some(row) = self.rows.get_mut(at) else { continue };
+            // The id with which a row ends is not always one of its own.
+            row.ids.truncate(ids);
+            left.push((at, how.into()));
+        }
+        Ok(left)
     }
 
     /// Waits for the draws and hands their tokens over. Returns the indices of the rows that leave,

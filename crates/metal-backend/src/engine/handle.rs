@@ -40,15 +40,18 @@ impl Engine {
         let is_unwanted = Arc::new(AtomicBool::new(false));
         let unless = Arc::clone(&is_unwanted);
         let (stays, has_ended) = mpsc::channel();
-        let work = move || match worker::run(options, unless, &ready, inbox, &engine_side) {
-            ThreadEnd::Now => drop(stays),
-            ThreadEnd::Never => {
-                let _ = stays.send(Stays);
-                loop {
-                    std::thread::park();
+        let own_commands = commands.clone();
+        let work =
+            move || match worker::run(options, unless, &ready, (own_commands, inbox), &engine_side)
+            {
+                ThreadEnd::Now => drop(stays),
+                ThreadEnd::Never => {
+                    let _ = stays.send(Stays);
+                    loop {
+                        std::thread::park();
+                    }
                 }
-            }
-        };
+            };
         let thread = std::thread::Builder::new()
             .name("ml-engine".into())
             .spawn(work)
@@ -74,7 +77,7 @@ impl Engine {
         Ok((engine, description, done))
     }
 
-    /// Whether the engine takes requests.
+    /// Whether the engine was not closed.
     ///
     /// # Errors
     /// [`Error::Closed`].
@@ -82,12 +85,44 @@ impl Engine {
         if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
     }
 
+    /// Whether the engine takes requests.
+    ///
+    /// # Errors
+    /// [`Error::Closed`]; another rank that takes them; why nothing can be computed any more.
+    fn check_takes(&self) -> Result<(), Error> {
+        self.check_open()?;
+        if let Some(rank) = self.shared.follows() {
+            return Err(Error::Unsupported {
+                what: format!("a request to rank {rank}"),
+                reason: "rank 0 takes the requests, and the others follow it".into(),
+            });
+        }
+        self.fault().map_or(Ok(()), Err)
+    }
+
+    /// Why nothing can be computed any more.
+    pub fn fault(&self) -> Option<Error> {
+        self.shared.fault()
+    }
+
+    /// In another rank than the first: waits until that one has ended.
+    ///
+    /// # Errors
+    /// A rank that is lost.
+    pub fn follow(&self) -> Result<(), Error> {
+        if self.shared.follows().is_none() {
+            return Ok(());
+        }
+        self.shared.wait_for_end();
+        self.fault().map_or(Ok(()), Err)
+    }
+
     /// Queues a job.
     ///
     /// # Errors
     /// [`Error::Closed`], [`Error::QueueFull`].
     pub fn submit(&self, job: Job) -> Result<(), Error> {
-        self.check_open()?;
+        self.check_takes()?;
         self.shared.enter()?;
         self.commands.send(Command::Run(Box::new(job))).map_err(|_| Error::Closed)
     }
@@ -119,7 +154,7 @@ impl Engine {
         &self,
         command: impl FnOnce(Sender<Result<T, Error>>) -> Command,
     ) -> Result<T, Error> {
-        self.check_open()?;
+        self.check_takes()?;
         self.shared.enter()?;
         let (reply, answer) = mpsc::channel();
         self.commands.send(command(reply)).map_err(|_| Error::Closed)?;
@@ -139,6 +174,7 @@ impl Engine {
     /// Ends every request, frees the model and waits for the thread. A second caller waits too.
     pub fn close(&self) {
         if !self.closed.swap(true, Ordering::AcqRel) {
+            self.shared.close();
             // The thread may have ended already; then there is nobody to tell.
             let _ = self.commands.send(Command::Close);
         }

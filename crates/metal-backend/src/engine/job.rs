@@ -15,6 +15,8 @@ use crate::sight::Scene;
 
 /// One request, ready to run: validated options and ids, and where its tokens go.
 pub(crate) struct Job {
+    /// How the engine calls it, once it was taken in.
+    pub number: u64,
     /// The prompt; not empty, every id below the vocabulary's size.
     pub ids: Vec<u32>,
     /// Its pictures, where it has any.
@@ -29,8 +31,8 @@ pub(crate) struct Job {
     pub constraint: Option<Matcher>,
     /// What will be told of the prompt, where that is asked for.
     pub prompt_logprobs: Option<PromptLogprobs>,
-    /// From ids to text.
-    pub text: TextState,
+    /// From ids to text, where anybody wants that.
+    pub text: Option<TextState>,
     /// Where tokens and the outcome go.
     pub output: JobSender,
     /// When the caller asked.
@@ -43,4 +45,6 @@ pub(super) enum Command {
     Classify(Box<ClassifyJob>),
     Inspect(Box<InspectJob>),
     Close,
+    /// Another rank is lost, for this reason.
+    Lost(String),
 }

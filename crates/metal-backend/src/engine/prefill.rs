@@ -296,7 +296,7 @@ impl Prefill {
     ///
     /// # Errors
     /// Those of MLX; a model whose logits are no numbers.
-    pub fn read(&mut self, model: &Decoder, quantum: Duration) -> Result<()> {
+    pub fn read(&mut self, served: &Served, quantum: Duration) -> Result<()> {
         let started = Instant::now();
         let (Some(hidden), [prompt]) = (self.reading.take(), &mut self.prompts[..]) else {
             return Ok(());
@@ -304,8 +304,8 @@ impl Prefill {
         let Some(report) = &mut prompt.row.prompt_logprobs else { return Ok(()) };
         let [_, l, _] = hidden.dims()?;
         let first = prompt.done - l as usize;
-        while report.read(model, &hidden, first)? {
-            if started.elapsed() >= quantum {
+        while report.read(served, &hidden, first)? {
+            if served.ranks.agree("a pause", || started.elapsed() >= quantum)? {
                 self.reading = Some(hidden);
                 return Ok(());
             }

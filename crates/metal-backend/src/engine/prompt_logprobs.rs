@@ -1,12 +1,14 @@
 //! How likely the tokens of a prompt are, each after those before it: read from a prefill's hidden
 //! states, some positions at a time.
 
+use std::ops::Range;
+
 use inference_core::{Token, TokenLogprob};
 use mlx_ffi::{Array, Dtype, Indices, eval_all, ops};
 
 use super::memory::HEAD_ROWS;
+use super::served::Served;
 use crate::error::{Result, not_numbers};
-use crate::layers::Decoder;
 use crate::sampling::{most_likely, normalise};
 
 /// What is told of a prompt, as it grows.
@@ -35,7 +37,7 @@ impl PromptLogprobs {
     ///
     /// # Errors
     /// Those of MLX; a model whose logits are no numbers.
-    pub fn read(&mut self, model: &Decoder, hidden: &Array, first: usize) -> Result<bool> {
+    pub(super) fn read(&mut self, served: &Served, hidden: &Array, first: usize) -> Result<bool> {
         let [_, l, _] = hidden.dims()?;
         // Position `p` tells of the token at `p + 1`; the last one of the prompt, of none.
         let last = (first + l as usize).min(self.tokens.len() - 1);
@@ -45,9 +47,20 @@ impl PromptLogprobs {
         }
         let part = ops::slice_axis(hidden, 1, (begin - first) as i32, (end - first) as i32)?;
         // [1, n, vocab_size] -> [n, vocab_size]
-        let logits = ops::squeeze(&model.logits(&part)?, 0)?;
-        let logprobs = normalise(&ops::astype(&logits, Dtype::F32)?)?;
-        let tokens = &mut self.tokens[begin + 1..end + 1];
+        let logits = ops::squeeze(&served.model.logits(&part)?, 0)?;
+        let taken_in = match served.ranks.follow() {
+            true => Ok(logits.eval()?),
+            false => self.take_in(&logits, begin + 1..end + 1),
+        };
+        served.ranks.agree_on(taken_in)?;
+        self.known = end + 1;
+        Ok(end < last)
+    }
+
+    /// Takes in the logits, `[n, vocab_size]`, of the places of these tokens.
+    fn take_in(&mut self, logits: &Array, places: Range<usize>) -> Result<()> {
+        let logprobs = normalise(&ops::astype(logits, Dtype::F32)?)?;
+        let tokens = &mut self.tokens[places];
         let ids: Vec<u32> = tokens.iter().map(|token| token.id).collect();
         let ids = Indices::from_u32(&ids, &[ids.len() as i32, 1])?;
         let chosen = ops::take_along_axis(&logprobs, &ids, -1)?;
@@ -67,8 +80,7 @@ impl PromptLogprobs {
                 token.top_logprobs = ranked(ids, values);
             }
         }
-        self.known = end + 1;
-        Ok(end < last)
+        Ok(())
     }
 
     /// The prompt's tokens, with what became known of them.

@@ -20,6 +20,8 @@ use crate::sight::Scene;
 
 /// All that belongs to one request but its keys and values.
 pub(super) struct Row {
+    /// How the engine calls it.
+    pub number: u64,
     /// The prompt, then what was generated.
     pub ids: Vec<u32>,
     /// The prompt's pictures, where it has any.
@@ -36,7 +38,7 @@ pub(super) struct Row {
     /// Prompt tokens that a cache held, and why not more.
     cached: (usize, Option<CacheMiss>),
     prompt_tokens: usize,
-    text: TextState,
+    text: Option<TextState>,
     output: GenerationSender,
     stop: Vec<String>,
     stop_token_ids: Vec<u32>,
@@ -57,6 +59,7 @@ impl Row {
     /// A request that begins now.
     pub fn new(job: Job, sampler: Sampler, max_tokens: usize) -> Row {
         let Job {
+            number,
             ids,
             scene,
             options,
@@ -68,6 +71,7 @@ impl Row {
             ..
         } = job;
         Row {
+            number,
             prompt_tokens: ids.len(),
             ids,
             scene,
@@ -178,7 +182,7 @@ impl Row {
             logits: report.logits.as_ref().map(Array::to_vec_f32).transpose()?,
         };
         clock.lap(Part::Sample);
-        let stopped = self.text.push(token);
+        let stopped = self.text.as_mut().and_then(|text| text.push(token));
         if stopped.is_none() {
             self.send(false);
         }
@@ -193,9 +197,16 @@ impl Row {
         Ok((self.generated() >= self.max_tokens).then_some(FinishReason::Length))
     }
 
+    /// Takes in an id that rank 0 has drawn, which hands its token over.
+    pub fn follow(&mut self, id: u32) {
+        self.ids.push(id);
+        self.sampler.observe(id);
+    }
+
     /// Settles the text. A stop string may be complete only now.
     pub fn end(&mut self, reason: FinishReason) -> FinishReason {
-        let reason = match (self.text.finish(), reason) {
+        let stopped = self.text.as_mut().and_then(TextState::finish);
+        let reason = match (stopped, reason) {
             (_, reason @ FinishReason::StopText(_)) => reason,
             (Some(index), _) => FinishReason::StopText(self.stop[index].clone()),
             (None, reason) => reason,
@@ -205,7 +216,8 @@ impl Row {
     }
 
     fn send(&mut self, ended: bool) {
-        for token in self.text.settled(ended) {
+        let Some(text) = &mut self.text else { return };
+        for token in text.settled(ended) {
             self.times.first_sent.get_or_insert_with(Instant::now);
             self.output.send(token);
         }

@@ -8,14 +8,18 @@ mod failing;
 mod gathering;
 mod inbox;
 mod inspecting;
+mod orders;
 mod prefilling;
 mod reading;
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::sync::mpsc::Receiver;
 
 use inference_core::Error;
 use mlx_ffi::on_cpu;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::classify::Lane;
 use super::device::Watch;
@@ -46,6 +50,8 @@ pub(super) struct Scheduler<'a> {
     set_back: VecDeque<Row>,
     prefixes: PrefixCache,
     closing: bool,
+    /// Of requests that were taken in.
+    numbers: u64,
     turns: usize,
     steps: usize,
     clock: StepClock,
@@ -72,7 +78,7 @@ impl<'a> Scheduler<'a> {
             served,
             shared,
             inbox,
-            prefixes: PrefixCache::new(prefix_cache),
+            prefixes: prefixes(served, prefix_cache),
             queue: VecDeque::new(),
             prefills: Vec::new(),
             groups: Vec::new(),
@@ -80,6 +86,7 @@ impl<'a> Scheduler<'a> {
             inspections: Inspections::default(),
             set_back: VecDeque::new(),
             closing: false,
+            numbers: 0,
             turns: 0,
             steps: 0,
             clock: StepClock::start(),
@@ -94,15 +101,12 @@ impl<'a> Scheduler<'a> {
     /// Serves requests until told to close.
     pub fn serve(mut self) -> ServedEnd {
         loop {
-            if self.is_idle() {
-                match self.wait_for_command() {
-                    Some(command) => self.take_in(command),
-                    None => break,
-                }
-            }
             self.look_at_inbox();
             if self.closing {
                 break;
+            }
+            if let Some(error) = self.broken.take() {
+                return self.refuse_all(&error);
             }
             self.read();
             self.admit();
@@ -110,11 +114,10 @@ impl<'a> Scheduler<'a> {
             self.make_room();
             self.decode();
             self.beat();
-            if let Some(error) = self.broken.take() {
-                return self.refuse_all(&error);
-            }
         }
+        let ranks = Rc::clone(&self.served.ranks);
         self.close();
+        ranks.part();
         ServedEnd::Closed
     }
 
@@ -152,8 +155,33 @@ impl<'a> Scheduler<'a> {
         prefilling + decoding + self.classifications.running() + self.inspections.running()
     }
 
+    /// What rank 0 decides, in all ranks; nothing where a rank is lost, which ends the turn.
+    fn agree<T>(&mut self, topic: &str, decide: impl FnOnce(&mut Self) -> T) -> T
+    where
+        T: Default + Serialize + DeserializeOwned,
+    {
+        let ranks = Rc::clone(&self.served.ranks);
+        if self.broken.is_some() {
+            return T::default();
+        }
+        ranks.agree(topic, || decide(self)).unwrap_or_else(|error| {
+            self.recover_from(&error.into());
+            T::default()
+        })
+    }
+
     fn beat(&self) {
         self.shared.beat(self.running(), self.kv_bytes(), self.prefixes.bytes());
         self.shared.stepped(self.clock.times());
     }
+}
+
+/// The prefix cache of all ranks: what it holds counts as many bytes as in the first one.
+fn prefixes(served: &Served, budget: u64) -> PrefixCache {
+    let ranks = Rc::clone(&served.ranks);
+    let weigh = move |bytes| {
+        let agreed = ranks.agree("bytes of a prefix", || bytes);
+        agreed.map_err(|error| mlx_ffi::Error::new(error.to_string()))
+    };
+    PrefixCache::new(budget, Box::new(weigh))
 }

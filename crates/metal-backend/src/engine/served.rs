@@ -1,10 +1,12 @@
 //! A loaded model with what every request needs to know.
 
+use std::rc::Rc;
+
 use mlx_ffi::Device;
-use mlx_ffi::distributed::Group;
 
 use super::features::Features;
 use super::memory::Budget;
+use super::ranks::Ranks;
 use crate::cache::{StateSpec, Storage, Usable};
 use crate::kernels::Kernels;
 use crate::layers::Decoder;
@@ -26,8 +28,8 @@ pub(super) struct Served {
     pub keeps_slots: bool,
     /// Whose kernels compute.
     pub kernels: Kernels,
-    /// The ranks that compute together; they go on with what the first one draws.
-    pub group: Option<Group>,
+    /// The ranks that compute together; they go on as the first one decides.
+    pub ranks: Rc<Ranks>,
     pub device: Device,
     /// What was seen last.
     pub features: Features,

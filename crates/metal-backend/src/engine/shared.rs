@@ -1,13 +1,14 @@
 //! What callers and the engine thread both see: who waits, who runs, the last metrics.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use inference_core::{
     EngineStatus, Error, GenerateMetrics, GenerationSender, LastMetrics, LoadOptions, StepTimes,
 };
 use mlx_ffi::Device;
+use mlx_ffi::distributed::Group;
 
 /// Requests that run together where the load options say nothing: a GPU takes as many as its memory holds.
 pub(crate) const fn default_slots(device: Device) -> usize {
@@ -33,6 +34,12 @@ pub(super) struct Shared {
     beat: AtomicU64,
     last_metrics: LastMetrics,
     step_times: Mutex<StepTimes>,
+    /// Why nothing can be computed any more.
+    fault: Mutex<Option<Error>>,
+    /// The processes that compute the model together.
+    ranks: OnceLock<Group>,
+    closing: AtomicBool,
+    ended: (Mutex<bool>, Condvar),
 }
 
 impl Shared {
@@ -49,7 +56,57 @@ impl Shared {
             beat: AtomicU64::new(0),
             last_metrics: LastMetrics::default(),
             step_times: Mutex::default(),
+            fault: Mutex::default(),
+            ranks: OnceLock::new(),
+            closing: AtomicBool::new(false),
+            ended: Default::default(),
         }
+    }
+
+    /// Takes note of the processes that compute the model together.
+    pub fn joined(&self, ranks: &Group) {
+        let _ = self.ranks.set(ranks.clone());
+    }
+
+    /// Which rank of several this process is, where it is not the first one.
+    pub fn follows(&self) -> Option<usize> {
+        self.ranks.get().map(Group::rank).filter(|rank| *rank > 0)
+    }
+
+    /// Takes note that everything ends. What is ordered by another rank ends with that.
+    pub fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+        if let Some(ranks) = self.ranks.get().filter(|ranks| ranks.rank() > 0) {
+            ranks.leave();
+        }
+    }
+
+    /// Whether everything ends.
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// Takes note that nothing can be computed any more. The first reason stays.
+    pub fn set_fault(&self, error: &Error) {
+        let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        fault.get_or_insert_with(|| error.clone());
+    }
+
+    /// Why nothing can be computed any more.
+    pub fn fault(&self) -> Option<Error> {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes note that the engine serves nothing any more.
+    pub fn end(&self) {
+        *self.ended.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.ended.1.notify_all();
+    }
+
+    /// Waits until the engine serves nothing any more.
+    pub fn wait_for_end(&self) {
+        let ended = self.ended.0.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.ended.1.wait_while(ended, |ended| !*ended));
     }
 
     /// Counts a request in.

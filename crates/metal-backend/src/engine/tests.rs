@@ -2,6 +2,7 @@
 //! pass.
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Instant;
 
 use inference_core::{CancelToken, Error, GenerateOptions, Generation, LoadOptions};
@@ -12,6 +13,7 @@ use super::dispatcher::Dispatcher;
 use super::group::{Group, Stepped};
 use super::memory::Budget;
 use super::prefill::{Computed, Prefill};
+use super::ranks::Ranks;
 use super::row::Row;
 use super::served::Served;
 use super::step_clock::StepClock;
@@ -67,6 +69,7 @@ fn job(ids: Vec<u32>, tokenizer: &Tokenizer, broken: &[String]) -> (Job, Generat
     let (eos_token_ids, protected_ids) = (Vec::new(), Vec::new());
     let (constraint, prompt_logprobs, queued_at) = (None, None, Instant::now());
     let job = Job {
+        number: 0,
         scene: None,
         ids,
         options,
@@ -74,7 +77,7 @@ fn job(ids: Vec<u32>, tokenizer: &Tokenizer, broken: &[String]) -> (Job, Generat
         protected_ids,
         constraint,
         prompt_logprobs,
-        text,
+        text: Some(text),
         output,
         queued_at,
     };
@@ -200,7 +203,7 @@ fn rows_take_the_slots_of_others_and_say_what_they_say_alone() {
     let budget = Budget::new(&model, (&specs, storage), dtype_size, Device::Cpu, sizes);
     let context_length = description.info.context_length;
     let mut served = Served {
-        group: None,
+        ranks: Rc::new(Ranks::none()),
         features: super::features::Features::new(),
         device: Device::Cpu,
         specs,
@@ -231,7 +234,7 @@ fn rows_take_the_slots_of_others_and_say_what_they_say_alone() {
         }
         (prefill.end_chunk().unwrap().unwrap(), generation)
     };
-    let (mut prefixes, mut clock) = (PrefixCache::new(0), StepClock::start());
+    let (mut prefixes, mut clock) = (PrefixCache::new(0, Box::new(Ok)), StepClock::start());
     let mut step = |group: &mut Group, served: &Served| {
         let Stepped { left, result } = group.step(served, &mut prefixes, &mut clock).unwrap();
         result.unwrap();

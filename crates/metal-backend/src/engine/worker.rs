@@ -1,6 +1,7 @@
 //! The engine thread's own code: load, then serve jobs until told to close.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender};
@@ -12,7 +13,7 @@ use super::device::{self, out_of_memory};
 use super::features::Features;
 use super::job::Command;
 use super::memory::Budget;
-use super::ranks;
+use super::ranks::{Listener, Ranks};
 use super::scheduler::Scheduler;
 use super::served::{Served, ServedEnd};
 use super::shared::Shared;
@@ -46,16 +47,19 @@ pub(super) fn run(
     options: EngineOptions,
     is_unwanted: Arc<AtomicBool>,
     ready: &Sender<Result<Description, Error>>,
-    inbox: Receiver<Command>,
-    shared: &Shared,
+    (commands, inbox): (Sender<Command>, Receiver<Command>),
+    shared: &Arc<Shared>,
 ) -> ThreadEnd {
-    let loaded = catch_unwind(AssertUnwindSafe(|| load_model(&options, is_unwanted)))
+    let lost = move |reason| drop(commands.send(Command::Lost(reason)));
+    let listener = Listener { engine: Box::new(lost), shared };
+    let loaded = catch_unwind(AssertUnwindSafe(|| load_model(&options, is_unwanted, listener)))
         .unwrap_or_else(|panic| Err(panicked("the load", &*panic).into()));
     match loaded {
         Ok((served, description)) => {
             if ready.send(Ok(description)).is_ok() {
                 let prefix_cache = options.load.prefix_cache.unwrap_or(0);
                 let end = Scheduler::new(&served, shared, inbox, prefix_cache).serve();
+                shared.end();
                 if matches!(end, ServedEnd::Broken) {
                     return ThreadEnd::Never;
                 }
@@ -99,6 +103,7 @@ fn told(error: crate::error::Error, device: Device) -> Error {
 fn load_model(
     options: &EngineOptions,
     is_unwanted: Arc<AtomicBool>,
+    listener: Listener<'_>,
 ) -> Result<(Served, Description)> {
     mlx_ffi::use_device(options.device)?;
     if let Some(threads) = options.load.threads {
@@ -108,8 +113,8 @@ fn load_model(
     let limit = options.load.memory_limit.unwrap_or(device_limit).min(device_limit);
     device::bound(options.device, limit, options.load.cache_limit)?;
     let checkpoint = Checkpoint::open(&options.files)?.unless(is_unwanted);
-    let group = ranks::meet(options, &checkpoint)?;
-    let described = load::describe(options, &checkpoint, group.as_ref())?;
+    let ranks = Ranks::meet(options, &checkpoint, listener)?;
+    let described = load::describe(options, &checkpoint, ranks.group())?;
     let needed = described.description.info.weight_bytes;
     let available = limit.saturating_sub(memory::active()? as u64);
     if needed > available {
@@ -122,7 +127,8 @@ fn load_model(
         .into());
     }
     let LoadedModel { model, specs, storage, description, dtype_size } =
-        load::load(options, &checkpoint, group.as_ref())?;
+        load::load(options, &checkpoint, ranks.group())?;
+    ranks.be_ready()?;
     memory::give_back()?;
     let default_chunk = default_chunk(options.device);
     let chunk = options.load.prefill_chunk.unwrap_or(default_chunk).min(MAX_CHUNK);
@@ -142,7 +148,7 @@ fn load_model(
         alone: options.load.batch_invariant,
         keeps_slots: options.kernels.is_on_cuda(),
         kernels: options.kernels,
-        group,
+        ranks: Rc::new(ranks),
         model,
     };
     Ok((served, description))

@@ -30,11 +30,8 @@ pub(super) fn refused_by_ranks(options: &LoadOptions) -> Vec<(Feature, String)> 
     if options.ranks.is_none() {
         return Vec::new();
     }
-    let together = "ranks compute one request at a time, in one order";
     let alone = "a rank has only some of the heads; load the model without ranks";
     [
-        (Feature::ParallelSlots, together),
-        (Feature::BatchGenerate, together),
         (Feature::InspectAttention, alone),
         (Feature::Images, "a tower of pictures is not split between ranks"),
     ]

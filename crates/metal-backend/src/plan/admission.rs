@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::memory::{Fit, Memory, Need, Spare};
 
 /// The first one of each kind that waits to begin. Times are those at which they were queued, since any one
@@ -31,7 +33,7 @@ pub(crate) struct Running {
 }
 
 /// Which of those that wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Kind {
     SetBack,
     Request,
@@ -40,7 +42,7 @@ pub(crate) enum Kind {
 }
 
 /// What admission does next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Admission {
     /// Lets the first one of a kind begin.
     Begin(Kind),

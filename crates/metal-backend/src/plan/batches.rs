@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// Padding that a batch may have, in bytes, however much that is of it.
 const FREE_PADDING: u64 = 64 << 20;
 
@@ -35,7 +37,7 @@ impl Batch {
 }
 
 /// How rows make room.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SetBack {
     /// The slots that rows left are given up first.
     pub gives_up_slots: bool,

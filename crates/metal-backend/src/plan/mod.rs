@@ -1,7 +1,8 @@
 //! Who computes next: the engine's policy, as pure functions of plain data.
 //!
 //! Nothing here reads a clock, asks a device, or knows an array. Lengths, bytes, times and what others
-//! leave of the memory are handed in. The same data lead to the same decision, in any process.
+//! leave of the memory are handed in. The same data lead to the same decision, in any process. Where several processes
+//! compute a model, the first one decides, and the others get its decisions.
 //! The engine's scheduler gathers them, asks, and carries out what it is told. A turn asks in this order:
 //!
 //! 1. [`admission`]: who begins. What came first begins first, and rows that were set back come before it.

@@ -1,5 +1,7 @@
 //! Which prompts are computed next and together, and how many layers of them.
 
+use serde::{Deserialize, Serialize};
+
 use super::pace::Pace;
 
 /// Every so many turns, the prompt that came first is served rather than the shortest one.
@@ -24,7 +26,7 @@ pub(crate) struct Waiting {
 }
 
 /// What a turn computes of prompts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Part {
     /// The index of the prompts that are computed.
     pub lead: usize,

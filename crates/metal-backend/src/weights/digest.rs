@@ -11,12 +11,13 @@ const SAMPLE: i32 = 1024;
 const FILES: [&str; 3] = ["config.json", "tokenizer.json", "generation_config.json"];
 
 impl Checkpoint {
-    /// The digest of the configs, the tokenizer, and the names, types, shapes and first bytes of all tensors.
+    /// The digest of `options`, the configs, the tokenizer, and the names, types, shapes and first bytes of all tensors.
     ///
     /// # Errors
     /// A file that cannot be read.
-    pub fn digest(&self) -> Result<[u8; 32]> {
+    pub fn digest(&self, options: &str) -> Result<[u8; 32]> {
         let mut digest = Sha256::new();
+        digest.update(options);
         for name in FILES {
             digest.update(name);
             digest.update(self.files.text(name)?.unwrap_or_default());

@@ -3,12 +3,11 @@
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
-use inference_core::{GenerateOptions, LoadOptions, Prompt, Ranks, TextModel};
+use inference_core::{GenerateOptions, Generation, LoadOptions, Prompt, Ranks, TextModel};
 use serde_json::{Value as Json, json};
 
-use crate::fixtures::{Checkpoint, backend, greedy, ids, root, token_ids};
+use crate::fixtures::{Checkpoint, backend, greedy, ids, root};
 
 /// Addresses that were free a moment ago.
 pub fn free_addresses(count: usize) -> Vec<SocketAddr> {
@@ -17,34 +16,37 @@ pub fn free_addresses(count: usize) -> Vec<SocketAddr> {
     listeners.iter().map(|listener| listener.local_addr().unwrap()).collect()
 }
 
-/// What a rank is asked to do.
+/// What the first rank is asked to do.
 #[derive(Clone, Debug, Default)]
 pub struct Work {
-    /// Lengths of the prompts that it goes on with, one after the other.
+    /// Lengths of the prompts that it goes on with, all together.
     pub lengths: Vec<u32>,
     pub max_tokens: usize,
-    /// For draws at temperature 1; without it they are greedy.
+    /// For draws at temperature 1 and with a penalty; without it they are greedy.
     pub seed: Option<u64>,
-    /// Tokens after which it leaves.
+    /// Tokens after which the first prompt's consumer leaves.
     pub leaves_after: Option<usize>,
     /// One of the adapters of the fixtures.
     pub adapter: Option<&'static str>,
+    /// The cache in so many bits.
+    pub kv_bits: Option<usize>,
 }
 
 /// What came of it.
 #[derive(Debug)]
 pub struct Found {
+    /// In the first rank.
     pub tokens: Vec<Vec<u32>>,
     pub weight_bytes: u64,
     pub parameters: u64,
-    /// Why there are no more tokens, and why there are none for what is asked next.
+    /// What else was said.
     pub errors: Vec<String>,
     /// What loading it says where it fails.
     pub refusal: Option<String>,
 }
 
 /// The name of the test that is a rank where it is asked to be one.
-const RANK: &str = "ranks::ranks_go_on_with_what_the_first_one_draws";
+const RANK: &str = "ranks::ranks_draw_as_one_does";
 /// Where that test finds what it is asked to do.
 const VARIABLE: &str = "PARITY_RANK";
 /// What its answer begins with.
@@ -52,15 +54,15 @@ const ANSWER: &str = "the rank's answer: ";
 
 /// What each rank makes of its part of a model, by rank: a process each, as MLX bounds what all threads of one have
 /// under way together. `folders` has one for each rank.
-pub fn of_ranks(folders: &[&Path], work: impl Fn(usize) -> Work) -> Vec<Found> {
+pub fn of_ranks(folders: &[&Path], work: &Work) -> Vec<Found> {
     let addresses: Vec<String> =
         free_addresses(folders.len()).iter().map(SocketAddr::to_string).collect();
     let start = |(rank, folder): (usize, &&Path)| {
-        let Work { lengths, max_tokens, seed, leaves_after, adapter } = work(rank);
+        let Work { lengths, max_tokens, seed, leaves_after, adapter, kv_bits } = work;
         let asked = json!({
             "rank": rank, "addresses": addresses, "folder": folder, "lengths": lengths,
             "max_tokens": max_tokens, "seed": seed, "leaves_after": leaves_after,
-            "adapter": adapter,
+            "adapter": adapter, "kv_bits": kv_bits,
         });
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args([RANK, "--exact", "--nocapture"]);
@@ -103,7 +105,9 @@ fn be_a_rank(asked: &str) {
         addresses: addresses.map(|address| address.as_str().unwrap().parse().unwrap()).collect(),
     };
     let adapter_path = asked["adapter"].as_str().map(|name| root().join("adapters").join(name));
-    let options = LoadOptions { ranks: Some(ranks), adapter_path, ..plain() };
+    let kv_bits = asked["kv_bits"].as_u64().map(|bits| bits as usize);
+    let rank = ranks.rank;
+    let options = LoadOptions { ranks: Some(ranks), adapter_path, kv_bits, ..plain() };
     let folder = Path::new(asked["folder"].as_str().unwrap());
     let mut answer = json!({
         "tokens": [], "weight_bytes": 0, "parameters": 0, "errors": [], "refusal": null
@@ -114,37 +118,47 @@ fn be_a_rank(asked: &str) {
         Ok(model) => {
             answer["weight_bytes"] = model.info().weight_bytes.into();
             answer["parameters"] = model.info().num_parameters.into();
-            let mut tokens = Vec::new();
-            let mut errors = Vec::new();
-            let seed = asked["seed"].as_u64();
-            let max_tokens = asked["max_tokens"].as_u64().unwrap() as usize;
-            let greedy = greedy(max_tokens);
-            let options = match seed {
-                None => greedy,
-                Some(_) => GenerateOptions { temperature: Some(1.0), seed, ..greedy },
+            let work = Work {
+                lengths: ids(&asked["lengths"]),
+                max_tokens: asked["max_tokens"].as_u64().unwrap() as usize,
+                seed: asked["seed"].as_u64(),
+                leaves_after: asked["leaves_after"].as_u64().map(|most| most as usize),
+                ..Work::default()
             };
-            let most = asked["leaves_after"].as_u64().map_or(usize::MAX, |most| most as usize);
-            for length in ids(&asked["lengths"]) {
-                match model.generate(&prompt(&*model, length), &options) {
-                    Err(error) => errors.push(error.to_string()),
-                    Ok(generation) => {
-                        let (mut own, mut error) = (Vec::new(), None);
-                        for token in generation.take(most) {
-                            match token {
-                                Ok(token) => own.push(token.id),
-                                Err(found) => error = Some(found.to_string()),
-                            }
-                        }
-                        tokens.push(own);
-                        errors.extend(error);
-                    }
-                }
+            if rank == 0 {
+                answer["tokens"] = json!(answers(&*model, &work));
+            } else {
+                let refused = model.generate(&Prompt::Ids(vec![1]), &greedy(1)).err();
+                let end = model.follow().err();
+                let errors: Vec<String> =
+                    refused.iter().chain(&end).map(|e| e.to_string()).collect();
+                answer["errors"] = json!(errors);
             }
-            answer["tokens"] = json!(tokens);
-            answer["errors"] = json!(errors);
         }
     }
     eprintln!("{ANSWER}{answer}");
+}
+
+/// The tokens of all prompts, asked for together.
+fn answers(model: &dyn TextModel, work: &Work) -> Vec<Vec<u32>> {
+    let greedy = greedy(work.max_tokens);
+    let options = match work.seed {
+        None => greedy,
+        seed => GenerateOptions {
+            temperature: Some(1.0),
+            seed,
+            repetition_penalty: Some(1.1),
+            ..greedy
+        },
+    };
+    let begin = |length: &u32| model.generate(&prompt(model, *length), &options).unwrap();
+    let begun: Vec<_> = work.lengths.iter().map(begin).collect();
+    let mut most = work.leaves_after;
+    let tokens = |generation: Generation| {
+        let most = most.take().unwrap_or(usize::MAX);
+        generation.take(most).map(|token| token.unwrap().id).collect()
+    };
+    begun.into_iter().map(tokens).collect()
 }
 
 /// How models are loaded here.
@@ -163,34 +177,38 @@ fn prompt(model: &dyn TextModel, length: u32) -> Prompt {
     Prompt::Ids((0..length).map(|at| 3 + (at * 7 + at * at) % (known - 3)).collect())
 }
 
-fn tokens(model: &dyn TextModel, length: u32, options: &GenerateOptions) -> Vec<u32> {
-    let generation = model.generate(&prompt(model, length), options).unwrap();
-    token_ids(&generation.map(|token| token.unwrap()).collect::<Vec<_>>())
-}
-
 /// Whether ranks are honoured here; on a GPU they are refused by name.
 fn are_here() -> bool {
     backend() == "cpu" && std::env::var("ML_CPU_KERNELS").as_deref() != Ok("off")
 }
 
-/// Greedy tokens of ranks are those of the whole, and each rank holds less.
+/// Greedy tokens of ranks are those of the whole, for several requests at once, and each rank holds less.
 fn compute_what_one_computes(name: &str, counts: &[usize]) {
+    let work = Work { lengths: vec![1, 150, 40, 9], max_tokens: 24, ..Work::default() };
+    compute(name, counts, &work);
+}
+
+fn compute(name: &str, counts: &[usize], work: &Work) {
     if !are_here() {
         return;
     }
     let checkpoint = Checkpoint::new(name);
-    let whole = checkpoint.load(plain());
+    let adapter_path = work.adapter.map(|adapter| root().join("adapters").join(adapter));
+    let whole = checkpoint.load(LoadOptions { adapter_path, kv_bits: work.kv_bits, ..plain() });
     let bytes = whole.info().weight_bytes;
-    let work = Work { lengths: vec![1, 150], max_tokens: 24, ..Work::default() };
-    let expected: Vec<_> =
-        work.lengths.iter().map(|length| tokens(&*whole, *length, &greedy(24))).collect();
+    let expected = answers(&*whole, work);
     for &count in counts {
-        let folders = vec![checkpoint.folder(); count];
-        for (rank, found) in of_ranks(&folders, |_| work.clone()).into_iter().enumerate() {
+        let found = of_ranks(&vec![checkpoint.folder(); count], work);
+        assert_eq!(found[0].tokens, expected, "{name}: {count} ranks");
+        for (rank, found) in found.into_iter().enumerate() {
             let which = format!("{name}: rank {rank} of {count}: {found:?}");
-            assert_eq!(found.tokens, expected, "{which}");
+            assert_eq!(found.refusal, None, "{which}");
             assert_eq!(found.parameters, whole.info().num_parameters, "{which}");
-            assert!(found.weight_bytes < bytes, "{which}: all {bytes} bytes");
+            let is_less = found.weight_bytes < bytes || work.adapter.is_some();
+            assert!(is_less, "{which}: all {bytes} bytes");
+            // Another rank than the first takes no request, and ends with the first one.
+            assert_eq!(found.errors.len(), usize::from(rank > 0), "{which}");
+            assert!(found.errors.iter().all(|error| error.contains("rank 0 takes the requests")));
         }
     }
 }
@@ -246,27 +264,19 @@ const ADAPTERS: [(&str, &str); 7] = [
 
 #[test]
 fn adapters_of_ranks_have_the_tokens_of_one() {
-    if !are_here() {
-        return;
-    }
     for (name, adapter) in ADAPTERS {
-        let checkpoint = Checkpoint::new(name);
-        let adapter_path = Some(root().join("adapters").join(adapter));
-        let whole = checkpoint.load(LoadOptions { adapter_path, ..plain() });
-        let expected = tokens(&*whole, 70, &greedy(24));
-        assert_ne!(expected, tokens(&*checkpoint.load(plain()), 70, &greedy(24)), "{adapter}");
-        for count in [2, 3] {
-            let work = || Work {
-                lengths: vec![70],
-                max_tokens: 24,
-                adapter: Some(adapter),
-                ..Work::default()
-            };
-            for found in of_ranks(&vec![checkpoint.folder(); count], |_| work()) {
-                assert_eq!(found.tokens, std::slice::from_ref(&expected), "{adapter}: {found:?}");
-            }
-        }
+        let lengths = vec![70, 5];
+        let work = Work { lengths, max_tokens: 24, adapter: Some(adapter), ..Work::default() };
+        compute(name, &[2, 3], &work);
     }
+}
+
+#[test]
+fn packed_caches_of_ranks_have_the_tokens_of_one() {
+    let lengths = vec![70, 5, 200];
+    let work = Work { lengths, max_tokens: 24, kv_bits: Some(8), ..Work::default() };
+    compute("qwen3", &[2], &work);
+    compute("qwen3_moe", &[2], &work);
 }
 
 #[test]
@@ -281,46 +291,22 @@ fn layers_that_are_not_split_are_computed_by_every_rank() {
 }
 
 #[test]
-fn ranks_go_on_with_what_the_first_one_draws() {
+fn ranks_draw_as_one_does() {
     if let Ok(asked) = std::env::var(VARIABLE) {
         return be_a_rank(&asked);
     }
-    if !are_here() {
-        return;
+    let work = Work { lengths: vec![20, 3, 90], max_tokens: 40, seed: Some(17), ..Work::default() };
+    for name in ["qwen3", "gemma3_text", "qwen3_moe", "qwen3_5"] {
+        compute(name, &[2], &work);
     }
-    let checkpoint = Checkpoint::new("qwen3");
-    // Each rank has a seed of its own; only that of the first one counts.
-    let found = of_ranks(&[checkpoint.folder(); 2], |rank| Work {
-        lengths: vec![20],
-        max_tokens: 40,
-        seed: Some(17 + rank as u64),
-        ..Work::default()
-    });
-    let options = GenerateOptions { temperature: Some(1.0), seed: Some(17), ..greedy(40) };
-    let alone = tokens(&*checkpoint.load(plain()), 20, &options);
-    assert_eq!(found[0].tokens, std::slice::from_ref(&alone));
-    assert_eq!(found[1].tokens, [alone]);
+    compute("qwen3", &[3], &work);
 }
 
 #[test]
-fn a_rank_that_leaves_is_the_error_of_what_the_others_compute() {
-    if !are_here() {
-        return;
-    }
-    let checkpoint = Checkpoint::new("llama");
-    let started = Instant::now();
-    let found = of_ranks(&[checkpoint.folder(); 3], |rank| Work {
-        lengths: if rank == 1 { vec![30] } else { vec![30, 3] },
-        max_tokens: 400,
-        leaves_after: (rank == 1).then_some(5),
-        ..Work::default()
-    });
-    assert!(started.elapsed() < Duration::from_secs(30));
-    for rank in [0, 2] {
-        let errors = &found[rank].errors;
-        assert_eq!(errors.len(), 2, "rank {rank}: {found:?}");
-        assert!(errors.iter().all(|error| error.contains("is lost")), "rank {rank}: {errors:?}");
-    }
+fn ranks_go_on_where_a_consumer_leaves() {
+    let lengths = vec![20, 300, 90];
+    let work = Work { lengths, max_tokens: 60, leaves_after: Some(5), ..Work::default() };
+    compute("qwen3", &[3], &work);
 }
 
 #[test]
@@ -329,7 +315,7 @@ fn ranks_with_different_models_do_not_begin() {
         return;
     }
     let (first, second) = (Checkpoint::new("llama"), Checkpoint::new("qwen3"));
-    for found in of_ranks(&[first.folder(), second.folder()], |_| Work::default()) {
+    for found in of_ranks(&[first.folder(), second.folder()], &Work::default()) {
         let refusal = found.refusal.expect("they do not fit");
         assert!(refusal.contains("other model files"), "{refusal}");
     }
@@ -348,10 +334,6 @@ fn what_ranks_do_not_do_is_refused_by_name() {
         assert!(error.contains("ranks") && error.contains("cpu"), "{error}");
         return;
     }
-    let two = || ranks(1, free_addresses(2));
-    let parallel_slots = Some(4);
-    let error = of(LoadOptions { ranks: two(), parallel_slots, ..LoadOptions::default() });
-    assert!(error.contains("parallel_slots"), "{error}");
     let error = of(LoadOptions { ranks: ranks(2, free_addresses(2)), ..LoadOptions::default() });
     assert!(error.contains("none of 2"), "{error}");
 }

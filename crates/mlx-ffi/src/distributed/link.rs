@@ -10,18 +10,29 @@ use super::member::Member;
 use crate::{Error, Result};
 
 /// What a connection begins with, so that nothing else is taken for a rank.
-const MAGIC: [u8; 8] = *b"mlranks1";
-/// Bytes of a greeting: the magic, the rank, the number of ranks and the digest.
-const GREETING: usize = 8 + 4 + 4 + 32;
+const MAGIC: [u8; 8] = *b"mlranks2";
+/// Bytes of a greeting: the magic, the purpose, the rank, the number of ranks and the digest.
+const GREETING: usize = 8 + 4 + 4 + 4 + 32;
 /// Between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(50);
 /// For a greeting to arrive, once there is a connection.
 const GREETS: Duration = Duration::from_secs(5);
 
+/// Connections by rank; there is none to this one.
+pub(super) type Sockets = Vec<Option<TcpStream>>;
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// What ranks compute together: each is connected with each.
+    Values,
+    /// What rank 0 tells the others.
+    Orders,
+}
+
 /// A connection to each other rank.
 pub(super) struct Links {
-    /// By rank; there is none to this one.
-    pub sockets: Vec<Option<TcpStream>>,
+    pub sockets: Sockets,
     /// Messages that were sent to each rank, and received from it.
     pub counts: Vec<[u64; 2]>,
     /// For how long an exchange waits.
@@ -31,19 +42,23 @@ pub(super) struct Links {
 }
 
 /// What one rank tells another first.
+#[derive(Clone, Copy)]
 struct Greeting {
+    purpose: Purpose,
     rank: usize,
     size: usize,
     digest: [u8; 32],
 }
 
 impl Greeting {
-    fn of(member: &Member) -> Greeting {
-        Greeting { rank: member.rank, size: member.addresses.len(), digest: member.digest }
+    fn of(member: &Member, purpose: Purpose) -> Greeting {
+        let Member { rank, addresses, digest, .. } = member;
+        Greeting { purpose, rank: *rank, size: addresses.len(), digest: *digest }
     }
 
     fn write(&self, mut socket: &TcpStream) -> io::Result<()> {
         let mut bytes = MAGIC.to_vec();
+        bytes.extend((self.purpose as u32).to_le_bytes());
         bytes.extend((self.rank as u32).to_le_bytes());
         bytes.extend((self.size as u32).to_le_bytes());
         bytes.extend(self.digest);
@@ -59,11 +74,12 @@ impl Greeting {
             u32::from_le_bytes(bytes) as usize
         };
         let mut digest = [0; 32];
-        digest.copy_from_slice(&rest[8..]);
+        digest.copy_from_slice(&rest[12..]);
         if magic != MAGIC {
             return Err(io::Error::other("it is no rank"));
         }
-        Ok(Greeting { rank: number(0), size: number(4), digest })
+        let purpose = if number(0) == 0 { Purpose::Values } else { Purpose::Orders };
+        Ok(Greeting { purpose, rank: number(4), size: number(8), digest })
     }
 
     /// Whether another rank fits to `own`.
@@ -77,7 +93,7 @@ impl Greeting {
         }
         if self.digest != own.digest {
             return Err(Error::new(format!(
-                "rank {rank} has other model files than rank {own_rank}: give all ranks the same model"
+                "rank {rank} has other model files or options than rank {own_rank}: give all ranks the same"
             )));
         }
         Ok(())
@@ -85,33 +101,72 @@ impl Greeting {
 }
 
 impl Links {
-    /// Waits until there is a connection to every rank: lower ones are called, higher ones call.
-    pub(super) fn meet(member: &Member) -> Result<Links> {
+    /// Waits until there is a connection to every rank: lower ones are called, higher ones call. With the connections
+    /// for orders: those of rank 0 to all others.
+    pub(super) fn meet(member: &Member) -> Result<(Links, Sockets)> {
         let Member { rank, addresses, limits, .. } = member;
         let deadline = Instant::now() + limits.meet;
-        let mut sockets: Vec<Option<TcpStream>> = addresses.iter().map(|_| None).collect();
-        let own = Greeting::of(member);
+        let none = || addresses.iter().map(|_| None).collect();
+        let mut met = Met { values: none(), orders: none() };
         let listener = match rank + 1 < addresses.len() {
             true => Some(listen(addresses[*rank], deadline)?),
             false => None,
         };
-        for lower in 0..*rank {
-            sockets[lower] = Some(call(addresses[lower], lower, &own, deadline)?);
+        let own = |purpose| Greeting::of(member, purpose);
+        for (lower, address) in addresses.iter().enumerate().take(*rank) {
+            let socket = call(*address, lower, &own(Purpose::Values), deadline)?;
+            met.values[lower] = Some(socket);
+        }
+        if *rank > 0 {
+            met.orders[0] = Some(call(addresses[0], 0, &own(Purpose::Orders), deadline)?);
         }
         if let Some(listener) = listener {
-            accept(&listener, &own, &mut sockets, deadline)?;
+            accept(&listener, &own(Purpose::Values), &mut met, deadline)?;
         }
-        for socket in sockets.iter().flatten() {
+        let failed = |error| Error::new(format!("a connection of ranks: {error}"));
+        for socket in met.values.iter().flatten() {
+            settle(socket).and_then(|()| socket.set_nonblocking(true)).map_err(failed)?;
+        }
+        for socket in met.orders.iter().flatten() {
             settle(socket)
-                .map_err(|error| Error::new(format!("a connection of ranks: {error}")))?;
+                .and_then(|()| notice_soon(socket))
+                .and_then(|()| socket.set_write_timeout(Some(limits.answer)))
+                .map_err(failed)?;
         }
-        let counts = vec![[0; 2]; sockets.len()];
-        Ok(Links { sockets, counts, answer: limits.answer, failed: None })
+        let counts = vec![[0; 2]; addresses.len()];
+        let links = Links { sockets: met.values, counts, answer: limits.answer, failed: None };
+        Ok((links, met.orders))
     }
 
     /// How many ranks there are.
     pub(super) fn size(&self) -> usize {
         self.sockets.len()
+    }
+}
+
+/// The connections that are there.
+struct Met {
+    values: Sockets,
+    orders: Sockets,
+}
+
+impl Met {
+    /// The ranks of which a connection is missing to `own`, which they call.
+    fn missing(&self, own: &Greeting) -> Vec<usize> {
+        let lacks = |rank: &usize| {
+            self.values[*rank].is_none() || own.rank == 0 && self.orders[*rank].is_none()
+        };
+        (own.rank + 1..own.size).filter(lacks).collect()
+    }
+
+    /// Where the connection of a rank belongs that called `own`.
+    fn place(&mut self, own: &Greeting, other: &Greeting) -> Option<&mut Option<TcpStream>> {
+        let sockets = match other.purpose {
+            Purpose::Values => &mut self.values,
+            Purpose::Orders if own.rank == 0 => &mut self.orders,
+            Purpose::Orders => return None,
+        };
+        sockets.get_mut(other.rank).filter(|place| place.is_none() && other.rank > own.rank)
     }
 }
 
@@ -158,17 +213,11 @@ fn call(address: SocketAddr, rank: usize, own: &Greeting, deadline: Instant) -> 
 }
 
 /// Waits for the calls of all higher ranks.
-fn accept(
-    listener: &TcpListener,
-    own: &Greeting,
-    sockets: &mut [Option<TcpStream>],
-    deadline: Instant,
-) -> Result<()> {
+fn accept(listener: &TcpListener, own: &Greeting, met: &mut Met, deadline: Instant) -> Result<()> {
     let failed = |error: io::Error| Error::new(format!("waiting for other ranks: {error}"));
     listener.set_nonblocking(true).map_err(failed)?;
     loop {
-        let missing: Vec<usize> =
-            (own.rank + 1..own.size).filter(|rank| sockets[*rank].is_none()).collect();
+        let missing = met.missing(own);
         if missing.is_empty() {
             return Ok(());
         }
@@ -192,9 +241,9 @@ fn accept(
         // It is told who is here even where it does not fit, so that both say why.
         let _ = own.write(&socket);
         other.check(own)?;
-        match sockets.get_mut(other.rank) {
-            Some(place) if place.is_none() && other.rank > own.rank => *place = Some(socket),
-            _ => {
+        match met.place(own, &other) {
+            Some(place) => *place = Some(socket),
+            None => {
                 let rank = other.rank;
                 return Err(Error::new(format!("two processes are rank {rank}")));
             }
@@ -207,23 +256,29 @@ fn left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
 }
 
-/// Sets a connection up for exchanges: small messages go at once, and a host that is gone is noticed within five
-/// seconds, however long its rank computes.
+/// Sets a connection up: small messages go at once, and a host that is gone while nothing is under way is noticed
+/// within five seconds.
 fn settle(socket: &TcpStream) -> io::Result<()> {
     socket.set_read_timeout(None)?;
-    socket.set_nonblocking(true)?;
+    socket.set_nonblocking(false)?;
     socket.set_nodelay(true)?;
     let tcp = libc::IPPROTO_TCP;
     set(socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
     #[cfg(target_os = "linux")]
-    {
-        set(socket, tcp, libc::TCP_KEEPIDLE, 2)?;
-        set(socket, tcp, libc::TCP_USER_TIMEOUT, 5000)?;
-    }
+    set(socket, tcp, libc::TCP_KEEPIDLE, 2)?;
     #[cfg(target_os = "macos")]
     set(socket, tcp, libc::TCP_KEEPALIVE, 2)?;
     set(socket, tcp, libc::TCP_KEEPINTVL, 1)?;
     set(socket, tcp, libc::TCP_KEEPCNT, 3)
+}
+
+/// Has a host that is gone noticed within five seconds while something is under way, too. Not for values: what they
+/// fill may stay full for as long as the other rank computes, and Linux ends such a connection then.
+fn notice_soon(socket: &TcpStream) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    set(socket, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, 5000)?;
+    let _ = socket;
+    Ok(())
 }
 
 fn set(socket: &TcpStream, level: i32, option: i32, value: i32) -> io::Result<()> {

@@ -59,6 +59,14 @@ impl Indices {
         Ok(Indices { array, below: axis_size(a, axis)? })
     }
 
+    /// The results of an operation that fails where one is not below `below`.
+    pub(crate) fn checked(array: Array, below: usize) -> Result<Indices> {
+        match array.dtype() {
+            Dtype::U32 => Ok(Indices { array, below }),
+            other => Err(Error::new(format!("indices of type {other:?}, expected U32"))),
+        }
+    }
+
     /// What all values stay below.
     pub fn below(&self) -> usize {
         self.below

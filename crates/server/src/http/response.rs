@@ -45,6 +45,7 @@ pub fn status(kind: Kind) -> StatusCode {
         | Kind::Draining
         | Kind::OutOfMemory
         | Kind::Closed
+        | Kind::Unusable
         | Kind::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
@@ -101,6 +102,7 @@ mod tests {
         assert_eq!(status(Error::EmptyPrompt), 400);
         assert_eq!(status(Error::QueueFull { limit: 1 }), 429);
         assert_eq!(status(Error::Closed), 503);
+        assert_eq!(status(Error::Unusable("rank 1 is lost".into())), 503);
         let (what, reason) = ("decode step 3".to_owned(), "no".to_owned());
         assert_eq!(status(Error::OutOfMemory { what, reason }), 503);
         assert_eq!(status(Error::Engine("device lost".into())), 500);

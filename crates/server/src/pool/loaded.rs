@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use inference_core::{EmbeddingModel, EngineStatus, ImageModel, TextModel};
+use inference_core::{EmbeddingModel, EngineStatus, Error, ImageModel, TextModel};
 use inference_text::answer::Family;
 
 use super::effort::Effort;
@@ -60,6 +60,14 @@ impl Any {
             Any::Text(loaded) => loaded.model.status(),
             Any::Image(model) => model.status(),
             Any::Embedding(model) => model.status(),
+        }
+    }
+
+    /// Why it cannot be used any more, where that is so.
+    pub fn fault(&self) -> Option<Error> {
+        match self {
+            Any::Text(loaded) => loaded.model.fault(),
+            Any::Image(_) | Any::Embedding(_) => None,
         }
     }
 

@@ -1,9 +1,9 @@
 //! One command of this program in several processes, which compute its model together.
 
 use std::ffi::OsString;
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::TcpListener;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -36,12 +36,12 @@ pub fn run(count: usize, arguments: &[OsString]) -> Result<ExitStatus> {
     for rank in 0..count {
         let mut command = Command::new(&program);
         command.args(arguments).env(RANK, rank.to_string()).env(HOSTS, &addresses);
-        command.env_remove(HOST_FILE).stdin(Stdio::piped());
+        command.env_remove(HOST_FILE);
         if std::env::var_os(THREADS).is_none() {
             command.env(THREADS, (cores / count).max(1).to_string());
         }
         if rank > 0 {
-            command.stdout(Stdio::null());
+            command.stdin(Stdio::null()).stdout(Stdio::null());
         }
         match command.spawn() {
             Ok(child) => ranks.push(child),
@@ -51,10 +51,9 @@ pub fn run(count: usize, arguments: &[OsString]) -> Result<ExitStatus> {
             }
         }
     }
-    // All read what the first one would: a prompt may come from there.
-    let inputs = ranks.iter_mut().filter_map(|rank| rank.stdin.take()).collect();
-    thread::spawn(move || hand_out(inputs));
-    wait(ranks, &signals).map_err(|error| failed("a process", error))
+    // A server without one of its ranks stays, and says so to whoever asks.
+    let stays = arguments.first().is_some_and(|command| command == "serve");
+    wait(ranks, &signals, if stays { 1 } else { 0 }).map_err(|error| failed("a process", error))
 }
 
 /// Addresses of this host, a comma between two, that were free a moment ago.
@@ -65,24 +64,12 @@ fn free_addresses(count: usize) -> io::Result<String> {
     Ok(listeners.iter().map(address).collect::<io::Result<Vec<_>>>()?.join(","))
 }
 
-/// Writes stdin to all processes, until its end.
-fn hand_out(mut inputs: Vec<ChildStdin>) {
-    let (mut bytes, mut stdin) = ([0; 1 << 16], io::stdin().lock());
-    while !inputs.is_empty() {
-        match stdin.read(&mut bytes) {
-            Ok(0) | Err(_) => return,
-            // A process that does not read has ended, or does not want to.
-            Ok(count) => inputs.retain_mut(|input| input.write_all(&bytes[..count]).is_ok()),
-        }
-    }
-}
-
-/// Waits for all; where one fails, for the others a moment only. How the first one ended that failed, else the first
-/// rank.
-fn wait(mut ranks: Vec<Child>, signals: &Signals) -> io::Result<ExitStatus> {
+/// Waits for all. Where one ends, the ranks from `late` on have a moment only, and all of them once the first one has
+/// ended. How the first one ended that failed, else the first rank.
+fn wait(mut ranks: Vec<Child>, signals: &Signals, late: usize) -> io::Result<ExitStatus> {
     let mut ends: Vec<Option<ExitStatus>> = vec![None; ranks.len()];
     let (mut failure, mut deadline) = (None, None::<Instant>);
-    let mut told = false;
+    let (mut told, mut told_first) = (false, false);
     loop {
         for (rank, end) in ranks.iter_mut().zip(&mut ends).filter(|(_, end)| end.is_none()) {
             *end = rank.try_wait()?;
@@ -97,19 +84,26 @@ fn wait(mut ranks: Vec<Child>, signals: &Signals) -> io::Result<ExitStatus> {
             let first = first.ok_or_else(|| io::Error::other("there are no ranks"))?;
             return Ok(if first.success() { first } else { failure.unwrap_or(first) });
         }
-        let late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        if (late || signals.ends()) && !told {
-            ranks
-                .iter()
-                .zip(&ends)
-                .filter(|(_, end)| end.is_none())
-                .for_each(|(rank, _)| terminate(rank));
+        if signals.ends() && !told_first {
+            // It ends what runs, and the others with it.
+            ranks.first().filter(|_| ends[0].is_none()).into_iter().for_each(terminate);
+            told_first = true;
+        }
+        let is_over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let from = if ends[0].is_some() { 0 } else { late };
+        let mut left: Vec<&mut Child> = ranks
+            .iter_mut()
+            .zip(&ends)
+            .skip(from)
+            .filter(|(_, end)| end.is_none())
+            .map(|(rank, _)| rank)
+            .collect();
+        if is_over && !told {
+            left.iter().for_each(|rank| terminate(rank));
             deadline = Some(Instant::now() + GRACE);
             told = true;
-        } else if late && told {
-            for (rank, _) in ranks.iter_mut().zip(&ends).filter(|(_, end)| end.is_none()) {
-                rank.kill()?;
-            }
+        } else if is_over && told {
+            left.iter_mut().try_for_each(|rank| rank.kill())?;
         }
         thread::sleep(AGAIN);
     }

@@ -165,10 +165,12 @@ impl Batch {
         let end = count.min(read + HEAD_ROWS);
         let part = ops::slice_axis(&hidden, 0, read as i32, end as i32)?;
         let logits = logits(model, &part)?;
-        match &self.pairs {
-            None => self.read_prompts(job, scores, read, &logits)?,
-            Some(pairs) => read_labels(job, scores, (&self.prompts, pairs), read, &logits)?,
-        }
+        let taken_in = match &self.pairs {
+            _ if served.ranks.follow() => Ok(logits.eval()?),
+            None => self.read_prompts(job, scores, read, &logits),
+            Some(pairs) => read_labels(job, scores, (&self.prompts, pairs), read, &logits),
+        };
+        served.ranks.agree_on(taken_in)?;
         if end < count {
             self.reading = Some((hidden, end));
             return Ok(false);

@@ -61,16 +61,16 @@ impl Classification {
         while rows > 1 && self.needs(served, rows) > room {
             rows /= 2;
         }
+        rows = served.ranks.agree("rows of a batch", || rows)?;
         let needed = self.needs(served, rows);
-        if needed > room {
-            return Err(Error::Memory {
-                what: format!("classifying a prompt of {} tokens", lengths[0]),
-                needed,
-                available: room,
-                remedy: "set a smaller prefill chunk or raise the memory limit".into(),
-            }
-            .into());
-        }
+        let refusal = || Error::Memory {
+            what: format!("classifying a prompt of {} tokens", lengths[0]),
+            needed,
+            available: room,
+            remedy: "set a smaller prefill chunk or raise the memory limit".into(),
+        };
+        let fits = if needed > room { Err(refusal().into()) } else { Ok(()) };
+        served.ranks.agree_on(fits)?;
         let prompts = self.left.split_off(self.left.len() - rows);
         self.batch = Some(Batch::new(prompts, &self.job, served, needed)?);
         Ok(())

@@ -9,6 +9,8 @@ use crate::sight::Scene;
 
 /// One classification, ready to run: checked ids, and where the result goes.
 pub(crate) struct ClassifyJob {
+    /// How the engine calls it, once it was taken in.
+    pub number: u64,
     /// Not empty, every id below the vocabulary's size.
     pub prompts: Vec<Vec<u32>>,
     /// The pictures of each prompt, where it has any.

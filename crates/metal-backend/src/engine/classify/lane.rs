@@ -95,7 +95,8 @@ impl Lane {
         let Some(first) = self.running.front_mut() else { return Ok(()) };
         let Some(batch) = &first.batch else { return Ok(()) };
         let (ids, n_layers) = (batch.part(), served.model.layers.len());
-        let layers = self.pace.layers(ids, n_layers);
+        let pace = || self.pace.layers(ids, n_layers);
+        let layers = served.ranks.agree("layers", pace).map_err(Error::from)?;
         let started = Instant::now();
         let part = || first.advance(served, layers);
         catch_unwind(AssertUnwindSafe(part))
@@ -131,11 +132,18 @@ impl Lane {
         }
     }
 
-    /// Ends what was cancelled; how many that were.
-    pub fn end_cancelled(&mut self) -> usize {
+    /// The numbers of those that were cancelled.
+    pub fn cancelled(&self) -> impl Iterator<Item = u64> {
+        let running = self.running.iter().map(|one| &one.job);
+        let all = self.waiting.iter().map(|job| &**job).chain(running);
+        all.filter(|job| job.cancel.is_cancelled()).map(|job| job.number)
+    }
+
+    /// Ends those with these numbers; how many that were.
+    pub fn end(&mut self, numbers: &[u64]) -> usize {
         let before = self.waiting.len() + self.running.len();
         let goes_on = |job: &ClassifyJob| {
-            let cancelled = job.cancel.is_cancelled();
+            let cancelled = numbers.contains(&job.number);
             if cancelled {
                 job.answer(Err(Error::Cancelled));
             }

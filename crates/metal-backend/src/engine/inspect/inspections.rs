@@ -119,11 +119,18 @@ impl Inspections {
         }
     }
 
-    /// Ends what was cancelled; how many that were.
-    pub fn end_cancelled(&mut self) -> usize {
+    /// The numbers of those that were cancelled.
+    pub fn cancelled(&self) -> impl Iterator<Item = u64> {
+        let running = self.running.iter().map(|one| &one.job);
+        let all = self.waiting.iter().map(|job| &**job).chain(running);
+        all.filter(|job| job.cancel.is_cancelled()).map(|job| job.number)
+    }
+
+    /// Ends those with these numbers; how many that were.
+    pub fn end(&mut self, numbers: &[u64]) -> usize {
         let before = self.waiting.len() + self.running();
         let goes_on = |job: &InspectJob| {
-            let cancelled = job.cancel.is_cancelled();
+            let cancelled = numbers.contains(&job.number);
             if cancelled {
                 job.answer(Err(Error::Cancelled));
             }

@@ -10,6 +10,8 @@ use crate::sight::Scene;
 
 /// One prompt to look at, ready to run: checked ids and layers, and where the result goes.
 pub(crate) struct InspectJob {
+    /// How the engine calls it, once it was taken in.
+    pub number: u64,
     /// Not empty, every id below the vocabulary's size.
     pub ids: Vec<u32>,
     /// Its pictures, where it has any.

@@ -28,16 +28,21 @@ impl Scheduler<'_> {
                 return;
             }
             let memory = self.memory();
-            match plan::admission(&self.waits(), running, memory, self.spare().of(may)) {
+            let decided = self.agree("admission", |own| {
+                let next = plan::admission(&own.waits(), running, memory, own.spare().of(may));
+                let wanted = own.queue.front().map(|job| own.wanted(job));
+                let budget = &own.served.budget;
+                Some((next, wanted.map(|wanted| budget.new_tokens(wanted, memory.alone()))))
+            });
+            let Some((next, max_tokens)) = decided else { return };
+            match next {
                 Admission::Begin(Kind::SetBack) => {
                     let Some(row) = self.set_back.pop_front() else { return };
                     self.begin_prefill(row);
                 }
                 Admission::Begin(Kind::Request) => {
                     let Some(job) = self.queue.pop_front() else { return };
-                    let wanted = self.wanted(&job);
-                    let max_tokens = self.served.budget.new_tokens(wanted, memory.alone());
-                    self.begin(*job, max_tokens);
+                    self.begin(*job, max_tokens.unwrap_or(0));
                 }
                 Admission::Begin(Kind::Classification) => {
                     self.note_start();
@@ -96,7 +101,7 @@ impl Scheduler<'_> {
         let seed = job.options.seed.unwrap_or_else(fresh_seed);
         let (options, vocab_size) = (job.options.clone(), self.served.model.vocab_size);
         let sampler = Sampler::new(options, seed, &job.ids, &job.protected_ids, vocab_size);
-        match sampler {
+        match self.served.ranks.agree_on(sampler.map_err(crate::error::Error::from)) {
             Ok(sampler) => {
                 let mut sampler = sampler.by_kernel(self.served.kernels == Kernels::Cuda);
                 if let Some(matcher) = job.constraint.take() {
@@ -105,6 +110,9 @@ impl Scheduler<'_> {
                 self.begin_prefill(Row::new(job, sampler, max_tokens));
             }
             Err(error) => {
+                if !self.served.ranks.failed_together() {
+                    self.recover_from(&Error::Engine(error.to_string()));
+                }
                 self.shared.leave();
                 job.output.into_inner().fail(Error::Engine(error.to_string()));
             }

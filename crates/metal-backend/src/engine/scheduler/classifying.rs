@@ -33,7 +33,10 @@ impl Scheduler<'_> {
         while let Some(bytes) = self.classifications.next_needs(self.served) {
             let others_run = self.running() > self.classifications.running();
             let memory = self.memory();
-            match plan::begins_beside(bytes, others_run, memory, self.spare().of(may)) {
+            let decided = self.agree("batch", |own| {
+                Some(plan::begins_beside(bytes, others_run, memory, own.spare().of(may)))
+            });
+            match decided.unwrap_or(Admission::Rest) {
                 Admission::ForgetPrefixes => may.prefixes = self.forget_prefixes(),
                 // Where it does not fit, it ends with the numbers.
                 Admission::Begin(_) | Admission::Refuse(_) => {

@@ -48,7 +48,7 @@ impl Scheduler<'_> {
     }
 
     /// The batch that the rows join.
-    fn batch_to_join(&self, rows: &[Row], caches: &Caches) -> Option<usize> {
+    fn batch_to_join(&mut self, rows: &[Row], caches: &Caches) -> Option<usize> {
         if self.served.alone || !caches.can_join() {
             return None;
         }
@@ -61,7 +61,7 @@ impl Scheduler<'_> {
             can_join.then(|| bytes(group.rows()))
         };
         let batches: Vec<_> = self.groups.iter().map(of_group).collect();
-        plan::batch_to_join(&bytes(rows), &batches)
+        self.agree("batch to join", |_| plan::batch_to_join(&bytes(rows), &batches))
     }
 
     /// Sets rows back that the plan sets back; each goes on where it was.
@@ -70,7 +70,7 @@ impl Scheduler<'_> {
         let batches = self.batches();
         let of_batches: u64 = batches.iter().map(plan::Batch::set_aside).sum();
         let others = (memory.fixed + memory.rows).saturating_sub(of_batches);
-        let plan = plan::set_back(batches, others, memory.limit);
+        let plan = self.agree("room", |_| plan::set_back(batches, others, memory.limit));
         let count = self.groups.len();
         if plan.gives_up_slots {
             self.give_up_slots();

@@ -1,6 +1,8 @@
 //! What becomes of requests whose work failed: for want of memory they begin again once, and the rest of
 //! a batch goes on with what fits.
 
+use std::rc::Rc;
+
 use inference_core::Error;
 use mlx_ffi::memory;
 
@@ -77,6 +79,9 @@ impl Scheduler<'_> {
     /// The error as it is told: with the phase, and with who holds the memory that was not there.
     fn told(&self, error: crate::error::Error, phase: &str) -> Error {
         let device = self.served.device;
+        if let Some(why) = self.served.ranks.why() {
+            return Error::Engine(format!("{phase}: {why}"));
+        }
         match error {
             crate::error::Error::Mlx(error) if error.is_out_of_memory() => {
                 out_of_memory(device, phase, &error.to_string())
@@ -87,16 +92,28 @@ impl Scheduler<'_> {
 
     /// After an error of the engine: makes the device usable again, and gives back what is not needed.
     pub(super) fn recover_from(&mut self, error: &Error) {
+        let ranks = &self.served.ranks;
         match error {
             _ if self.broken.is_some() => return,
+            // A request's failure that all ranks know of leaves nothing behind, and all must go on alike.
+            Error::OutOfMemory { .. } | Error::Engine(_) if ranks.are_several() => {
+                if !ranks.failed_together() {
+                    let reason = ranks.why().unwrap_or_else(|| error.to_string());
+                    self.broken = Some(Error::Unusable(reason));
+                }
+                return;
+            }
             Error::OutOfMemory { .. } | Error::Engine(_) => {}
-            _ => return,
+            _ => {
+                ranks.failed_together();
+                return;
+            }
         }
         // Copies that were on their way may have no values, and nothing tells which.
         memory::wait_for_device();
         while self.prefixes.evict(u64::MAX) {}
         if let Err(reason) = device::recover(self.served.device) {
-            self.broken = Some(Error::Engine(format!(
+            self.broken = Some(Error::Unusable(format!(
                 "the device cannot be used by this process any more, start it again: {reason} (after: {error})"
             )));
         }
@@ -104,22 +121,27 @@ impl Scheduler<'_> {
 
     /// Ends every request with `error`, also those that come, until told to close.
     pub(super) fn refuse_all(mut self, error: &Error) -> ServedEnd {
-        // What is freed from now on stays with the allocator: to ask the device may end the process.
-        let _ = memory::set_cache_limit(usize::MAX);
+        let ranks = Rc::clone(&self.served.ranks);
+        self.shared.set_fault(error);
+        match ranks.are_several() {
+            true => ranks.end(error),
+            // What is freed from now on stays with the allocator: to ask the device may end the process.
+            false => drop(memory::set_cache_limit(usize::MAX)),
+        }
         let prefills = self.prefills.drain(..).flat_map(Prefill::into_rows);
         let groups = self.groups.drain(..).flat_map(Group::into_rows);
         let rows: Vec<Row> = prefills.chain(groups).chain(self.set_back.drain(..)).collect();
         for row in rows {
             self.end(row, Err(error.clone().into()));
         }
-        while !self.closing {
+        while !self.closing && !ranks.follow() {
             self.refuse_waiting(error);
             match self.inbox.recv() {
                 Ok(command) => self.take_in(command),
                 Err(_) => break,
             }
         }
-        ServedEnd::Broken
+        if ranks.are_several() { ServedEnd::Closed } else { ServedEnd::Broken }
     }
 
     /// Ends what waits, and what is not generated.

@@ -1,72 +1,140 @@
 //! What the scheduler is told: requests that arrive, requests that are cancelled.
 
+use std::rc::Rc;
 use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
-use inference_core::{FinishReason, GenerateMetrics, Outcome};
+use inference_core::{Error, FinishReason, GenerateMetrics, Outcome};
 use mlx_ffi::memory;
 
+use super::orders::{Order, TurnOrders};
 use super::{Row, Scheduler};
+use crate::engine::classify::ClassifyJob;
+use crate::engine::inspect::InspectJob;
 use crate::engine::job::{Command, Job};
+use crate::error::Result;
 use crate::sampling::is_greedy;
 
 /// How long freed memory is kept for the next request where none runs.
 const KEPT_IDLE: Duration = Duration::from_secs(1);
 
 impl Scheduler<'_> {
-    /// The next command; after a while without one, all memory that nothing needs is given back. `None`
-    /// once nobody can send any.
-    pub(super) fn wait_for_command(&self) -> Option<Command> {
-        match self.inbox.recv_timeout(KEPT_IDLE) {
-            Ok(command) => return Some(command),
-            Err(RecvTimeoutError::Disconnected) => return None,
-            Err(RecvTimeoutError::Timeout) => {}
-        }
-        // What fails here fails again where somebody waits for it.
-        let _ = memory::give_back();
-        self.inbox.recv().ok()
-    }
-
     /// Whether there is nothing to do until a command arrives.
     pub(super) fn is_idle(&self) -> bool {
         !self.anything_waits() && self.running() == 0
     }
 
-    /// Puts a command where it waits.
-    pub(super) fn take_in(&mut self, command: Command) {
-        match command {
-            Command::Run(job) => self.queue.push_back(job),
-            Command::Classify(job) => self.classifications.push(job),
-            Command::Inspect(job) => self.inspections.push(job),
-            Command::Close => self.closing = true,
+    /// Takes in what arrived, and ends what was cancelled and does not decode. Where there is nothing to do, waits.
+    pub(super) fn look_at_inbox(&mut self) {
+        let (commands, cancelled) = match self.gather_orders() {
+            Ok(orders) => orders,
+            Err(error) => return self.recover_from(&error.into()),
+        };
+        commands.into_iter().for_each(|command| self.take_in(command));
+        if !self.closing && !cancelled.is_empty() {
+            self.end_cancelled(&cancelled);
         }
     }
 
-    /// Takes in what arrived, and ends what was cancelled and does not decode.
-    pub(super) fn look_at_inbox(&mut self) {
+    /// What arrived, and the numbers of those that were cancelled: the same in all ranks.
+    fn gather_orders(&mut self) -> Result<(Vec<Command>, Vec<u64>)> {
+        let ranks = Rc::clone(&self.served.ranks);
+        if ranks.follow() {
+            let TurnOrders { arrived, cancelled, closes } =
+                ranks.agree("turn", TurnOrders::default)?;
+            let close = closes.then_some(Command::Close);
+            let arrived = arrived.into_iter().map(Order::into_command);
+            return Ok((arrived.chain(close).collect(), cancelled));
+        }
+        let waits = self.is_idle().then(|| self.wait_for_command());
+        let mut commands: Vec<Command> = waits.into_iter().collect();
         loop {
             match self.inbox.try_recv() {
-                Ok(command) => self.take_in(command),
-                Err(TryRecvError::Disconnected) => self.closing = true,
+                Ok(command) => commands.push(command),
+                Err(TryRecvError::Disconnected) => commands.push(Command::Close),
                 Err(TryRecvError::Empty) => break,
             }
-            if self.closing {
-                return;
+            if matches!(commands.last(), Some(Command::Close)) {
+                break;
             }
         }
+        let cancelled = self.cancelled(&commands);
+        if ranks.are_several()
+            && !commands.iter().any(|command| matches!(command, Command::Lost(_)))
+        {
+            let orders = || TurnOrders {
+                arrived: commands.iter().filter_map(Order::of).collect(),
+                cancelled: cancelled.clone(),
+                closes: matches!(commands.last(), Some(Command::Close)),
+            };
+            if let Err(error) = ranks.agree("turn", orders) {
+                // The commands are taken in all the same: who waits for them is told.
+                self.recover_from(&error.into());
+            }
+        }
+        Ok((commands, cancelled))
+    }
+
+    /// The next command; after a while without one, all memory that nothing needs is given back.
+    fn wait_for_command(&self) -> Command {
+        match self.inbox.recv_timeout(KEPT_IDLE) {
+            Ok(command) => return command,
+            Err(RecvTimeoutError::Disconnected) => return Command::Close,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        // What fails here fails again where somebody waits for it.
+        let _ = memory::give_back();
+        self.inbox.recv().unwrap_or(Command::Close)
+    }
+
+    /// Puts a command where it waits.
+    pub(super) fn take_in(&mut self, command: Command) {
+        self.numbers += 1;
+        let number = self.numbers;
+        match command {
+            Command::Run(job) => self.queue.push_back(Box::new(Job { number, ..*job })),
+            Command::Classify(job) => {
+                self.classifications.push(Box::new(ClassifyJob { number, ..*job }));
+            }
+            Command::Inspect(job) => self.inspections.push(Box::new(InspectJob { number, ..*job })),
+            Command::Close => self.closing = true,
+            Command::Lost(reason) => self.broken = Some(Error::Unusable(reason)),
+        }
+    }
+
+    /// The numbers of those that were cancelled and do not decode; `commands` are taken in next.
+    fn cancelled(&self, commands: &[Command]) -> Vec<u64> {
+        let arrived =
+            commands.iter().zip(self.numbers + 1..).filter(|(command, _)| match command {
+                Command::Run(job) => job.output.is_cancelled(),
+                Command::Classify(job) => job.cancel.is_cancelled(),
+                Command::Inspect(job) => job.cancel.is_cancelled(),
+                Command::Close | Command::Lost(_) => false,
+            });
+        let queued = self.queue.iter().filter(|job| job.output.is_cancelled());
+        let rows = self.prefills.iter().flat_map(|prefill| prefill.rows()).chain(&self.set_back);
+        let rows = rows.filter(|row| row.is_cancelled());
+        let arrived = arrived.map(|(_, number)| number);
+        let own = queued.map(|job| job.number).chain(rows.map(|row| row.number));
+        let lanes = self.classifications.cancelled().chain(self.inspections.cancelled());
+        arrived.chain(own).chain(lanes).collect()
+    }
+
+    /// Ends those with these numbers.
+    fn end_cancelled(&mut self, numbers: &[u64]) {
         for job in std::mem::take(&mut self.queue) {
-            if job.output.is_cancelled() {
+            if numbers.contains(&job.number) {
                 self.shared.leave();
                 cancel(*job);
             } else {
                 self.queue.push_back(job);
             }
         }
-        let ended = self.classifications.end_cancelled() + self.inspections.end_cancelled();
+        let ended = self.classifications.end(numbers) + self.inspections.end(numbers);
         for _ in 0..ended {
             self.shared.leave();
         }
-        let cancelled = |row: &Row| row.is_cancelled();
+        let cancelled = |row: &Row| numbers.contains(&row.number);
         let mut ended = Vec::new();
         for at in (0..self.prefills.len()).rev() {
             match self.prefills[at].remove(cancelled) {

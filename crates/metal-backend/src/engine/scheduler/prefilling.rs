@@ -81,7 +81,9 @@ impl Scheduler<'_> {
             n_layers: model.layers.len(),
         };
         let bytes = |all: &Waiting| budget.pass(all.rows, all.columns, all.tokens);
-        let Some(part) = plan::part(self.turns, &waiting, self.pace, passes, bytes) else { return };
+        let (turn, pace) = (self.turns, self.pace);
+        let part = self.agree("prompts", |_| plan::part(turn, &waiting, pace, passes, bytes));
+        let Some(part) = part else { return };
         let Some(at) = self.gather(part.lead, &part.with) else { return };
         let (layers, positions) = (part.layers, part.positions);
         let prefill = &mut self.prefills[at];
@@ -91,7 +93,7 @@ impl Scheduler<'_> {
         let part = || {
             watch.check("prefill")?;
             match reads {
-                true => prefill.read(model, QUANTUM),
+                true => prefill.read(self.served, QUANTUM),
                 false if !prefill.look(self.served, QUANTUM)? => Ok(()),
                 false => prefill.advance(model, *chunk, layers, dispatcher),
             }

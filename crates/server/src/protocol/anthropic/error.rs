@@ -31,7 +31,7 @@ fn word(kind: Kind) -> &'static str {
         Kind::TooLarge => "request_too_large",
         Kind::QueueFull => "rate_limit_error",
         Kind::Loading | Kind::Draining | Kind::Closed | Kind::Cancelled => "overloaded_error",
-        Kind::Internal | Kind::LoadFailed => "api_error",
+        Kind::Internal | Kind::LoadFailed | Kind::Unusable => "api_error",
         _ => "invalid_request_error",
     }
 }

@@ -46,6 +46,7 @@ fn words(kind: Kind) -> (&'static str, Option<&'static str>) {
         Kind::Draining => (SERVER, "draining"),
         Kind::OutOfMemory => (SERVER, "out_of_memory"),
         Kind::Closed => (SERVER, "closed"),
+        Kind::Unusable => (SERVER, "model_unusable"),
         Kind::Cancelled => (SERVER, "cancelled"),
         Kind::Internal => (SERVER, "internal_error"),
     };

@@ -1,0 +1,41 @@
+//! What a rank does that is not the first: it loads the model as that one does, and follows it.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use inference_core::{LoadOptions, TextModel};
+use signal_hook::consts::SIGINT;
+
+use super::{bench, chat, serve};
+use crate::args::Command;
+use crate::failure::{Failure, Result};
+use crate::source::Source;
+
+/// Loads the model of `command`, and computes what the first rank orders until that one ends.
+///
+/// # Errors
+/// A command that ranks do not run; a model that cannot be loaded; a rank that is lost.
+pub fn run(command: &Command) -> Result<()> {
+    // A terminal sends Ctrl-C to all. The first rank decides what it ends.
+    let ignored = signal_hook::flag::register(SIGINT, Arc::<AtomicBool>::default());
+    ignored.map_err(|error| Failure::Other(format!("signal handling: {error}")))?;
+    Ok(load(command)?.follow()?)
+}
+
+/// The model, loaded with the options of the first rank.
+fn load(command: &Command) -> Result<Box<dyn TextModel>> {
+    let quietly = |source: Source, options: LoadOptions| source.load(&options, true);
+    match command {
+        Command::Generate(args) => quietly(Source::choose(&args.load)?, args.load.options()?),
+        Command::Classify(args) => quietly(Source::choose(&args.load)?, args.load.options()?),
+        Command::Chat(args) => {
+            chat::load_with_cache(&Source::choose(&args.load)?, args.load.options()?, args)
+        }
+        Command::Bench(args) => bench::load(args, &bench::options(args)?),
+        Command::Serve(args) => {
+            let serve::Served { source, load, .. } = serve::served(args)?;
+            quietly(source, load)
+        }
+        _ => Err(Failure::Usage("this command does not run in several ranks".to_owned())),
+    }
+}
