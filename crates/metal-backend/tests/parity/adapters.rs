@@ -85,10 +85,14 @@ fn an_adapter_beside_experts_agrees_with_mlx_lm() {
 
 #[test]
 fn an_adapter_of_experts_agrees_with_mlx_lm() {
+    // In bf16, small differences choose other experts. Where prompts are multiplied by tiles, they do for
+    // the first of these; the second has the reference's logits to the bit with MLX's kernels alone.
     let adapter = "qwen3_moe-experts-lora";
-    agrees_with_the_references("qwen3_moe-4bit-g64", adapter, adapter);
-    // In bf16, small differences choose other experts of this one: it has the reference's logits to the
-    // bit with MLX's kernels alone.
+    if metal_backend::cpu_kernels().ends_with("AMX") {
+        agrees_in_f32("qwen3_moe-4bit-g64", adapter, adapter);
+    } else {
+        agrees_with_the_references("qwen3_moe-4bit-g64", adapter, adapter);
+    }
     let adapter = "gpt_oss-experts-lora";
     let golden = "gpt_oss-experts-lora-4bit-g64";
     if metal_backend::cpu_kernels().starts_with("our own") {
