@@ -161,7 +161,14 @@ fn e8m0(data: &[u8], first: usize, count: usize) -> __m512 {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 fn e4m3(data: &[u8], first: usize, count: usize) -> __m512 {
-    let words = _mm256_cvtepu8_epi16(bytes(data, first, count));
+    e4m3_of(bytes(data, first, count))
+}
+
+/// The values of 16 bytes.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+pub(super) fn e4m3_of(bytes: __m128i) -> __m512 {
+    let words = _mm256_cvtepu8_epi16(bytes);
     let sign = _mm256_slli_epi16::<8>(_mm256_and_si256(words, _mm256_set1_epi16(0x80)));
     let rest = _mm256_slli_epi16::<7>(_mm256_and_si256(words, _mm256_set1_epi16(0x7f)));
     // An f16 whose exponent is too small by 8.

@@ -57,13 +57,18 @@ const fn bf16(value: f32) -> u16 {
     (value.to_bits() >> 16) as u16
 }
 
+/// The value of the code in the lowest bits of `word`: what is above them does not matter.
+pub(super) const fn value(kind: u8, word: u8) -> f32 {
+    let code = word & (255u8 >> (8 - bits(kind)));
+    if kind == FP4 { e2m1(code) } else { code as f32 }
+}
+
 /// bf16 values by the lowest bits of a word: what is above the code repeats.
 const fn words(kind: u8) -> Table<[u16; 64]> {
     let mut table = [0; 64];
     let mut i = 0;
     while i < 64 {
-        let code = (i as u8) & (255u8 >> (8 - bits(kind)));
-        table[i] = bf16(if kind == FP4 { e2m1(code) } else { code as f32 });
+        table[i] = bf16(value(kind, i as u8));
         i += 1;
     }
     Table(table)

@@ -4,11 +4,10 @@ use std::arch::x86_64::*;
 use std::ops::Range;
 
 use super::super::lanes::Line;
-use super::super::scales::Groups;
-use super::super::unpack::spread_codes;
+use super::super::scales::{Groups, e4m3_of};
+use super::super::unpack::{spread_codes, value};
 use super::instructions::{ROWS, STEP, Tile};
 use crate::kind::{FP4, FP8, bits};
-use crate::values::e2m1;
 
 /// A packed matrix.
 pub(super) struct Source<'a> {
@@ -24,8 +23,7 @@ const fn values(kind: u8) -> [f32; 32] {
     let mut table = [0.0; 32];
     let mut i = 0;
     while i < 32 {
-        let code = (i as u8) & (255u8 >> (8 - bits(kind)));
-        table[i] = if kind == FP4 { e2m1(code) } else { code as f32 };
+        table[i] = value(kind, i as u8);
         i += 1;
     }
     table
@@ -123,14 +121,8 @@ fn scaled<const KIND: u8>(codes: __m256i, scales: [__m512; 2], biases: [__m512; 
             _mm512_permutexvar_epi16(words, round(table(Values::<KIND>::TABLE)))
         }
         FP8 => {
-            let words = _mm512_cvtepu8_epi16(codes);
-            let sign = _mm512_slli_epi16::<8>(_mm512_and_si512(words, _mm512_set1_epi16(0x80)));
-            let rest = _mm512_slli_epi16::<7>(_mm512_and_si512(words, _mm512_set1_epi16(0x7f)));
-            // f16 whose exponents are too small by 8.
-            let halves = _mm512_or_si512(sign, rest);
-            let float = |half| _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(256.0));
-            let low = float(_mm512_castsi512_si256(halves));
-            round([low, float(_mm512_extracti64x4_epi64::<1>(halves))])
+            let low = e4m3_of(_mm256_castsi256_si128(codes));
+            round([low, e4m3_of(_mm256_extracti128_si256::<1>(codes))])
         }
         _ => {
             let codes =
