@@ -58,3 +58,23 @@ pub(crate) fn kind(weights: Weights<'_>) -> Kind {
         Weights::Packed { packing, .. } => packed(packing),
     }
 }
+
+/// Calls a method that is compiled for each kind of packed weights.
+#[cfg(target_arch = "x86_64")]
+macro_rules! for_kind {
+    ($kind:expr, $object:ident.$method:ident($($argument:expr),*)) => {
+        match $kind {
+            2 => $object.$method::<2>($($argument),*),
+            3 => $object.$method::<3>($($argument),*),
+            4 => $object.$method::<4>($($argument),*),
+            5 => $object.$method::<5>($($argument),*),
+            6 => $object.$method::<6>($($argument),*),
+            8 => $object.$method::<8>($($argument),*),
+            $crate::kind::FP4 => $object.$method::<{ $crate::kind::FP4 }>($($argument),*),
+            $crate::kind::FP8 => $object.$method::<{ $crate::kind::FP8 }>($($argument),*),
+            _ => unreachable!("bits were checked at the entry"),
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+pub(crate) use for_kind;

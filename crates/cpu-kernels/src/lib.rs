@@ -12,7 +12,8 @@
 //! **Activations are never quantised.** With AVX-512, codes and fp4/fp8 values are exact in bf16, so
 //! products of 16-bit activations are exact before they are added up in f32, and the scale of a group
 //! is applied to its sum; f16 and f32 activations are split into two and three bf16 parts, without a
-//! rest. [`Level::Amx`] multiplies prompts in bf16 by tiles: there an affine weight is rounded to bf16
+//! rest. Prompts in bf16 are multiplied in panels of columns, which sum in another order than steps do.
+//! [`Level::Amx`] multiplies them by tiles: there an affine weight is rounded to bf16
 //! after its scale and bias, as MLX unpacks it. Elsewhere both become f32, a packed weight with its scale
 //! and bias. An infinite or undefined
 //! activation makes its row's results infinite or undefined.

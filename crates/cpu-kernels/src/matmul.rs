@@ -38,13 +38,12 @@ pub fn matmul_at(level: Level, mut problem: Problem<'_>) -> Result<(), Error> {
         return Ok(());
     }
     #[cfg(target_arch = "x86_64")]
-    if level == Level::Amx && crate::avx512::tiles::take(&problem) {
-        crate::avx512::tiles::run(&mut problem);
-        return Ok(());
-    }
-    #[cfg(target_arch = "x86_64")]
     if level >= Level::Avx512 {
-        crate::avx512::run(&mut problem);
+        match crate::avx512::is_prompt(&problem) {
+            true if level == Level::Amx => crate::avx512::tiles::run(&mut problem),
+            true => crate::avx512::prompts::run(&mut problem),
+            false => crate::avx512::run(&mut problem),
+        }
         return Ok(());
     }
     floats::run(level, &mut problem);

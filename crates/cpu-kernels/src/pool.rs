@@ -5,6 +5,8 @@
 //! sleeping worker comes too late for is simply finished without it.
 
 use std::cell::UnsafeCell;
+#[cfg(target_arch = "x86_64")]
+use std::marker::PhantomData;
 use std::num::NonZero;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -86,6 +88,49 @@ pub(crate) fn split(n: usize, height: usize, work: &(dyn Fn(Range<usize>) + Sync
     // Several for each thread, so that one that is held up does not hold up all.
     let each = n.div_ceil(threads() * 8).min(height.max(1)).next_multiple_of(4);
     run(n.div_ceil(each), &|unit| work(unit * each..n.min((unit + 1) * each)));
+}
+
+/// Calls `work` for all of 0..`n` in panels of at most `height`, all but the last of a multiple of `multiple`,
+/// on all threads.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn panels(
+    n: usize,
+    height: usize,
+    multiple: usize,
+    work: &(dyn Fn(Range<usize>) + Sync),
+) {
+    let fits = height.max(multiple) / multiple * multiple;
+    // Several for each thread, so that one that is held up does not hold up all.
+    let each = n.div_ceil(threads() * 4).next_multiple_of(multiple).min(fits);
+    run(n.div_ceil(each), &|unit| work(unit * each..n.min((unit + 1) * each)));
+}
+
+/// Elements that threads write, each its own.
+#[cfg(target_arch = "x86_64")]
+pub(crate) struct Parts<'a, T> {
+    first: *mut T,
+    len: usize,
+    of: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: only `part` leads to the elements, whose callers promise parts of their own.
+#[cfg(target_arch = "x86_64")]
+unsafe impl<T: Send> Sync for Parts<'_, T> {}
+
+#[cfg(target_arch = "x86_64")]
+impl<'a, T> Parts<'a, T> {
+    pub(crate) fn of(elements: &'a mut [T]) -> Parts<'a, T> {
+        Parts { first: elements.as_mut_ptr(), len: elements.len(), of: PhantomData }
+    }
+
+    /// # Safety
+    /// No other thread uses these elements meanwhile.
+    #[allow(clippy::mut_from_ref, reason = "each caller has elements of its own")]
+    pub(crate) unsafe fn part(&self, range: Range<usize>) -> &mut [T] {
+        assert!(range.start <= range.end && range.end <= self.len);
+        // SAFETY: the range lies inside the slice, which is borrowed for 'a; the caller promises the rest.
+        unsafe { std::slice::from_raw_parts_mut(self.first.add(range.start), range.len()) }
+    }
 }
 
 /// Calls `work` once for each of 0..`units`, on all threads, and returns when all are done.

@@ -1,5 +1,6 @@
 //! Ranks of one group, each on a thread of its own.
 
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -210,21 +211,41 @@ fn ranks_meet_only_with_all_others_of_their_group() {
     thread::scope(|scope| {
         let second = Member { limits, ..member(&addresses, 1) };
         let second = scope.spawn(move || meet(second));
-        // Whoever is no rank is not waited for.
-        let stranger = scope.spawn(|| {
-            let call = || TcpStream::connect(addresses[0]).ok();
-            let socket = (0..100).find_map(|_| {
-                thread::sleep(Duration::from_millis(10));
-                call()
-            });
-            thread::sleep(Duration::from_secs(3));
-            drop(socket);
-        });
         let first = meet(Member { limits, ..member(&addresses, 0) });
         assert!(first.contains("[2]"), "{first}");
         let second = second.join().expect("no panic");
         assert!(second.contains("[2]") || second.contains("rank 0"), "{second}");
-        stranger.join().expect("no panic");
+    });
+}
+
+#[test]
+fn ranks_meet_beside_strangers_that_call_first_and_are_silent() {
+    let addresses = addresses(2);
+    // A greeting is waited for longer than this.
+    let limits = Limits { meet: Duration::from_secs(3), ..Limits::default() };
+    let member = |rank| Member { limits, ..member(&addresses, rank) };
+    let (first, second) = (member(0), member(1));
+    let address = addresses[0];
+    thread::scope(|scope| {
+        let first = scope.spawn(move || Group::meet(&first).map(|_| ()));
+        let call = || {
+            let until = Instant::now() + Duration::from_secs(2);
+            loop {
+                match TcpStream::connect(address) {
+                    Ok(socket) => break socket,
+                    Err(error) => assert!(Instant::now() < until, "{error}"),
+                }
+                thread::sleep(Duration::from_millis(10));
+            }
+        };
+        let silent = call();
+        let mut other = call();
+        other
+            .write_all(b"GET / HTTP/1.1\r\nHost: somebody.example\r\nAccept: */*\r\n\r\n")
+            .expect("sent");
+        Group::meet(&second).expect("a group");
+        first.join().expect("no panic").expect("a group");
+        drop((silent, other));
     });
 }
 

@@ -8,9 +8,11 @@ pub(crate) mod attention;
 mod dense;
 mod lanes;
 mod packed;
+pub(crate) mod prompts;
 mod rows;
 mod scales;
 pub(crate) mod tiles;
+mod transpose;
 mod unpack;
 
 use std::cell::RefCell;
@@ -20,7 +22,7 @@ use self::packed::{Packed, Panel};
 use self::rows::Rows;
 use self::scales::Groups;
 use self::unpack::{CHUNK, order_of};
-use crate::kind::{FP4, FP8, packed as kind_of};
+use crate::kind::{for_kind, packed as kind_of};
 use crate::output::Output;
 use crate::pool::split;
 use crate::{Dtype, Packing, Problem, Weights};
@@ -31,6 +33,19 @@ const PANEL_SIZE: usize = 192 << 10;
 thread_local! {
     static ROWS: RefCell<Rows> = RefCell::default();
     static PANEL: RefCell<Panel> = RefCell::default();
+}
+
+/// From so many positions of a sequence on it is multiplied in panels, which all of its rows pass.
+const POSITIONS: usize = 16;
+
+/// Whether `problem` is a prompt's in bf16. That depends on the kinds and the length of a sequence alone, so
+/// that a row does not depend on the other rows.
+pub(crate) fn is_prompt(problem: &Problem<'_>) -> bool {
+    let weights = match problem.weights {
+        Weights::Dense { dtype, .. } => dtype == Dtype::Bf16,
+        Weights::Packed { .. } => true,
+    };
+    weights && problem.dtype == Dtype::Bf16 && problem.positions >= POSITIONS
 }
 
 /// Computes a checked problem of at least one element.
@@ -46,7 +61,8 @@ pub(crate) fn run(problem: &mut Problem<'_>) {
             unsafe { rows.set_parts((dtype, x), k, order_of(kind), summed) };
             let count = m * rows.parts;
             let out = &Output::of(problem);
-            packed(kind, &Packed { n, k, rows, count, data, groups, out });
+            let packed = Packed { n, k, rows, count, data, groups, out };
+            for_kind!(kind, packed.run());
         }
     });
 }
@@ -65,35 +81,24 @@ fn dense(problem: &mut Problem<'_>, rows: &mut Rows, dtype: Dtype, data: &[u8]) 
     split(n, height, &|columns| unsafe { dense.columns(columns) });
 }
 
-fn packed(kind: u8, packed: &Packed<'_>) {
-    match kind {
-        2 => packed_kind::<2>(packed),
-        3 => packed_kind::<3>(packed),
-        4 => packed_kind::<4>(packed),
-        5 => packed_kind::<5>(packed),
-        6 => packed_kind::<6>(packed),
-        8 => packed_kind::<8>(packed),
-        FP4 => packed_kind::<FP4>(packed),
-        FP8 => packed_kind::<FP8>(packed),
-        _ => unreachable!("bits were checked at the entry"),
-    }
-}
-
-fn packed_kind<const KIND: u8>(packed: &Packed<'_>) {
-    let height = PANEL_SIZE / (packed.k.next_multiple_of(CHUNK) * 2);
-    let all = usize::MAX;
-    match packed.count {
-        // SAFETY: this level was chosen because the processor has its features.
-        1 => split(packed.n, all, &|columns| unsafe { packed.few::<KIND, 1>(columns) }),
-        // SAFETY: this level was chosen because the processor has its features.
-        2 => split(packed.n, all, &|columns| unsafe { packed.few::<KIND, 2>(columns) }),
-        // SAFETY: this level was chosen because the processor has its features.
-        3 => split(packed.n, all, &|columns| unsafe { packed.few::<KIND, 3>(columns) }),
-        // SAFETY: this level was chosen because the processor has its features.
-        4 => split(packed.n, all, &|columns| unsafe { packed.few::<KIND, 4>(columns) }),
-        // SAFETY: this level was chosen because the processor has its features.
-        _ => split(packed.n, height, &|columns| unsafe {
-            PANEL.with_borrow_mut(|panel| packed.many::<KIND>(columns, panel));
-        }),
+impl Packed<'_> {
+    fn run<const KIND: u8>(&self) {
+        let packed = self;
+        let height = PANEL_SIZE / (packed.k.next_multiple_of(CHUNK) * 2);
+        let all = usize::MAX;
+        match packed.count {
+            // SAFETY: this level was chosen because the processor has its features.
+            1 => split(packed.n, all, &|columns| unsafe { packed.few::<KIND, 1>(columns) }),
+            // SAFETY: this level was chosen because the processor has its features.
+            2 => split(packed.n, all, &|columns| unsafe { packed.few::<KIND, 2>(columns) }),
+            // SAFETY: this level was chosen because the processor has its features.
+            3 => split(packed.n, all, &|columns| unsafe { packed.few::<KIND, 3>(columns) }),
+            // SAFETY: this level was chosen because the processor has its features.
+            4 => split(packed.n, all, &|columns| unsafe { packed.few::<KIND, 4>(columns) }),
+            // SAFETY: this level was chosen because the processor has its features.
+            _ => split(packed.n, height, &|columns| unsafe {
+                PANEL.with_borrow_mut(|panel| packed.many::<KIND>(columns, panel));
+            }),
+        }
     }
 }

@@ -87,7 +87,7 @@ const fn bytes(kind: u8, high: bool) -> Table<[u8; 128]> {
 }
 
 /// Where the bytes of eight codes go so that each eight have a 64-bit word.
-const fn spread(bits: usize) -> Table<[u8; 64]> {
+const fn spread_places(bits: usize) -> Table<[u8; 64]> {
     let mut table = [0; 64];
     let mut i = 0;
     while i < 64 {
@@ -114,7 +114,7 @@ impl<const KIND: u8> Tables<KIND> {
     const WORDS: &'static Table<[u16; 64]> = &words(KIND);
     const LOW: &'static Table<[u8; 128]> = &bytes(KIND, false);
     const HIGH: &'static Table<[u8; 128]> = &bytes(KIND, true);
-    const SPREAD: &'static Table<[u8; 64]> = &spread(bits(KIND));
+    const SPREAD: &'static Table<[u8; 64]> = &spread_places(bits(KIND));
     const STARTS: &'static Table<[u8; 64]> = &starts(bits(KIND));
 }
 
@@ -192,9 +192,15 @@ pub(super) fn spread_codes<const KIND: u8>(bytes: &[u8], i: usize) -> __m512i {
     let size = 8 * bits(KIND);
     assert!((i + 1) * size <= bytes.len());
     // SAFETY: the mask lets only these `size` bytes of the slice be read.
-    let packed = unsafe {
+    spread::<KIND>(unsafe {
         _mm512_maskz_loadu_epi8(u64::MAX >> (64 - size), bytes.as_ptr().add(i * size).cast())
-    };
+    })
+}
+
+/// 64 codes, each in a byte, whose bits above the code are undefined.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(super) fn spread<const KIND: u8>(packed: __m512i) -> __m512i {
     let words = _mm512_permutexvar_epi8(load(0, &Tables::<KIND>::SPREAD.0), packed);
     _mm512_multishift_epi64_epi8(load(0, &Tables::<KIND>::STARTS.0), words)
 }
@@ -213,10 +219,17 @@ fn transpose([a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] {
     ]
 }
 
+/// bf16 values by the lowest five bits of a word: what is above the code does not matter.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn word_table<const KIND: u8>() -> __m512i {
+    load(0, &Tables::<KIND>::WORDS.0)
+}
+
 /// The values of the even and of the odd bytes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-fn widen<const KIND: u8>(codes: __m512i) -> [__m512i; 2] {
+pub(super) fn widen<const KIND: u8>(codes: __m512i) -> [__m512i; 2] {
     match KIND {
         8 | FP8 => {
             let (tables_low, tables_high) = (&Tables::<KIND>::LOW.0, &Tables::<KIND>::HIGH.0);

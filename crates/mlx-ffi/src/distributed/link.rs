@@ -1,6 +1,7 @@
 //! The connections of a rank to all others.
 
 use std::io::{self, Read, Write};
+use std::mem;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::thread;
@@ -68,18 +69,20 @@ impl Greeting {
     fn read(mut socket: &TcpStream) -> io::Result<Greeting> {
         let mut bytes = [0; GREETING];
         socket.read_exact(&mut bytes)?;
-        let (magic, rest) = bytes.split_at(MAGIC.len());
+        Greeting::parse(&bytes).ok_or_else(|| io::Error::other("it is no rank"))
+    }
+
+    /// The greeting of a rank, `None` where something else speaks.
+    fn parse(bytes: &[u8; GREETING]) -> Option<Greeting> {
+        let rest = bytes.strip_prefix(&MAGIC)?;
         let number = |at: usize| {
             let bytes = [rest[at], rest[at + 1], rest[at + 2], rest[at + 3]];
             u32::from_le_bytes(bytes) as usize
         };
         let mut digest = [0; 32];
         digest.copy_from_slice(&rest[12..]);
-        if magic != MAGIC {
-            return Err(io::Error::other("it is no rank"));
-        }
         let purpose = if number(0) == 0 { Purpose::Values } else { Purpose::Orders };
-        Ok(Greeting { purpose, rank: number(4), size: number(8), digest })
+        Some(Greeting { purpose, rank: number(4), size: number(8), digest })
     }
 
     /// Whether another rank fits to `own`.
@@ -168,6 +171,17 @@ impl Met {
         };
         sockets.get_mut(other.rank).filter(|place| place.is_none() && other.rank > own.rank)
     }
+
+    /// Keeps the connection of the rank `other`, which is told who is here even where it does not fit: both say why.
+    fn admit(&mut self, own: &Greeting, socket: TcpStream, other: &Greeting) -> Result<()> {
+        let _ = own.write(&socket);
+        other.check(own)?;
+        let rank = other.rank;
+        let place = self.place(own, other);
+        let place = place.ok_or_else(|| Error::new(format!("two processes are rank {rank}")))?;
+        *place = Some(socket);
+        Ok(())
+    }
 }
 
 /// Listens on this rank's address, which an earlier process may still hold for a moment.
@@ -212,10 +226,11 @@ fn call(address: SocketAddr, rank: usize, own: &Greeting, deadline: Instant) -> 
     }
 }
 
-/// Waits for the calls of all higher ranks.
+/// Waits for the calls of all higher ranks. Whoever is silent or is no rank holds up nobody.
 fn accept(listener: &TcpListener, own: &Greeting, met: &mut Met, deadline: Instant) -> Result<()> {
     let failed = |error: io::Error| Error::new(format!("waiting for other ranks: {error}"));
     listener.set_nonblocking(true).map_err(failed)?;
+    let mut callers = Vec::new();
     loop {
         let missing = met.missing(own);
         if missing.is_empty() {
@@ -224,29 +239,61 @@ fn accept(listener: &TcpListener, own: &Greeting, met: &mut Met, deadline: Insta
         if Instant::now() >= deadline {
             return Err(Error::new(format!("these ranks did not come in time: {missing:?}")));
         }
-        let socket = match listener.accept() {
-            Ok((socket, _)) => socket,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                thread::sleep(PAUSE / 5);
-                continue;
-            }
+        match listener.accept() {
+            Ok((socket, _)) => callers.extend(Caller::new(socket)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::sleep(PAUSE / 5),
             Err(error) => return Err(failed(error)),
-        };
-        let greeted = socket
-            .set_nonblocking(false)
-            .and_then(|()| socket.set_read_timeout(Some(GREETS.min(left(deadline)))))
-            .and_then(|()| Greeting::read(&socket));
-        // Whoever else calls is not waited for.
-        let Ok(other) = greeted else { continue };
-        // It is told who is here even where it does not fit, so that both say why.
-        let _ = own.write(&socket);
-        other.check(own)?;
-        match met.place(own, &other) {
-            Some(place) => *place = Some(socket),
-            None => {
-                let rank = other.rank;
-                return Err(Error::new(format!("two processes are rank {rank}")));
+        }
+        for caller in mem::take(&mut callers) {
+            match caller.read() {
+                Heard::Nothing(caller) => callers.push(caller),
+                Heard::Noise => {}
+                Heard::Rank(socket, other) => met.admit(own, socket, &other)?,
             }
+        }
+    }
+}
+
+/// A connection whose greeting has not been read in full.
+struct Caller {
+    socket: TcpStream,
+    bytes: [u8; GREETING],
+    read: usize,
+    until: Instant,
+}
+
+/// What was read of a caller's greeting.
+enum Heard {
+    /// Not all of it yet.
+    Nothing(Caller),
+    /// Another protocol, silence for too long, or a closed connection.
+    Noise,
+    Rank(TcpStream, Greeting),
+}
+
+impl Caller {
+    fn new(socket: TcpStream) -> Option<Caller> {
+        socket.set_nonblocking(true).ok()?;
+        Some(Caller { socket, bytes: [0; GREETING], read: 0, until: Instant::now() + GREETS })
+    }
+
+    /// Reads what has arrived, without waiting for more.
+    fn read(mut self) -> Heard {
+        while self.read < GREETING {
+            match self.socket.read(&mut self.bytes[self.read..]) {
+                Ok(0) => return Heard::Noise,
+                Ok(count) => self.read += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let late = Instant::now() >= self.until;
+                    return if late { Heard::Noise } else { Heard::Nothing(self) };
+                }
+                Err(_) => return Heard::Noise,
+            }
+        }
+        match (self.socket.set_nonblocking(false), Greeting::parse(&self.bytes)) {
+            (Ok(()), Some(greeting)) => Heard::Rank(self.socket, greeting),
+            _ => Heard::Noise,
         }
     }
 }

@@ -4,21 +4,21 @@
 //! panel of them once for all rows of x. Products of bf16 are exact; they are added up in f32.
 
 mod instructions;
-mod transpose;
+mod turn;
 mod unpack;
 
 use std::cell::RefCell;
 use std::ops::Range;
 
 use self::instructions::{ROWS, STEP, Tile, multiply, with_tiles};
-use self::transpose::{store, turn};
+use self::turn::{store, turn};
 use self::unpack::{Source, copy};
 use super::lanes::Line;
 use super::scales::Groups;
-use crate::kind::{FP4, FP8, packed as kind_of};
+use crate::kind::{for_kind, packed as kind_of};
 use crate::output::Output;
-use crate::pool::{run as run_units, threads};
-use crate::{Dtype, Packing, Problem, Weights};
+use crate::pool::{Parts, panels, run as run_units};
+use crate::{Problem, Weights};
 
 /// Rows of weights, and of x, that are multiplied at a time.
 const PAIR: usize = 2 * ROWS;
@@ -26,25 +26,12 @@ const PAIR: usize = 2 * ROWS;
 /// Bytes of unpacked weights that stay in a core's second-level cache while x passes.
 const PANEL_SIZE: usize = 512 << 10;
 
-/// From so many positions of a sequence on tiles are faster than vectors.
-const POSITIONS: usize = 16;
-
 thread_local! {
     static X: RefCell<Vec<Tile>> = RefCell::default();
     static PANEL: RefCell<Vec<Tile>> = RefCell::default();
 }
 
-/// Whether tiles take the problem. That depends on the kinds and the length of a sequence alone, so that
-/// a row does not depend on the other rows.
-pub(crate) fn take(problem: &Problem<'_>) -> bool {
-    let weights = match problem.weights {
-        Weights::Dense { dtype, .. } => dtype == Dtype::Bf16,
-        Weights::Packed { .. } => true,
-    };
-    weights && problem.dtype == Dtype::Bf16 && problem.positions >= POSITIONS
-}
-
-/// Computes a checked problem of at least one element that [`take`] takes.
+/// Computes a checked problem of at least one element that is a prompt's in bf16.
 pub(crate) fn run(problem: &mut Problem<'_>) {
     let Problem { m, n, k, x, weights, .. } = *problem;
     let out = &Output::of(problem);
@@ -62,7 +49,8 @@ pub(crate) fn run(problem: &mut Problem<'_>) {
             Weights::Packed { packing, group_size, data, scales, biases } => {
                 let kind = kind_of(packing);
                 let groups = Groups::new(packing, kind, (k, group_size), scales, biases);
-                product.packed(packing, &Source { k, data, group_size, groups });
+                let source = Source { k, data, group_size, groups };
+                for_kind!(kind, product.unpacked(&source));
             }
         }
     });
@@ -71,34 +59,14 @@ pub(crate) fn run(problem: &mut Problem<'_>) {
 /// Brings `x`, `[m, k]`, into tiles `[blocks, steps]`: pairs of 16 rows side by side.
 fn turn_x(x: &[u8], (m, k): (usize, usize), tiles: &mut [Tile]) {
     let steps = k.div_ceil(STEP);
-    let shared = Tiles { first: tiles.as_mut_ptr(), len: tiles.len() };
+    let shared = Parts::of(tiles);
     run_units(m.div_ceil(ROWS), &|block| {
         let rows = &x[block * ROWS * k * 2..m.min((block + 1) * ROWS) * k * 2];
-        // SAFETY: each unit has tiles of its own, and `tiles` is borrowed until all units are done.
+        // SAFETY: each unit has tiles of its own.
         let tiles = unsafe { shared.part(block * steps..(block + 1) * steps) };
         // SAFETY: the level has AVX-512.
         unsafe { turn(rows, k, tiles) }
     });
-}
-
-/// Tiles that threads write, each its own.
-struct Tiles {
-    first: *mut Tile,
-    len: usize,
-}
-
-// SAFETY: only `part` leads to the tiles, whose callers promise parts of their own.
-unsafe impl Sync for Tiles {}
-
-impl Tiles {
-    /// # Safety
-    /// No other thread uses these tiles meanwhile, and what they were borrowed from still is.
-    #[allow(clippy::mut_from_ref, reason = "each caller has tiles of its own")]
-    unsafe fn part(&self, range: Range<usize>) -> &mut [Tile] {
-        assert!(range.start <= range.end && range.end <= self.len);
-        // SAFETY: the range lies inside the slice; the caller promises the rest.
-        unsafe { std::slice::from_raw_parts_mut(self.first.add(range.start), range.len()) }
-    }
 }
 
 /// A product whose x is in tiles.
@@ -113,19 +81,6 @@ struct Product<'a> {
 }
 
 impl Product<'_> {
-    fn packed(&self, packing: Packing, source: &Source<'_>) {
-        match packing {
-            Packing::Affine { bits: 2, .. } => self.unpacked::<2>(source),
-            Packing::Affine { bits: 3, .. } => self.unpacked::<3>(source),
-            Packing::Affine { bits: 4, .. } => self.unpacked::<4>(source),
-            Packing::Affine { bits: 5, .. } => self.unpacked::<5>(source),
-            Packing::Affine { bits: 6, .. } => self.unpacked::<6>(source),
-            Packing::Affine { .. } => self.unpacked::<8>(source),
-            Packing::Mxfp4 | Packing::Nvfp4 => self.unpacked::<FP4>(source),
-            Packing::Mxfp8 => self.unpacked::<FP8>(source),
-        }
-    }
-
     fn unpacked<const KIND: u8>(&self, source: &Source<'_>) {
         // SAFETY: the level has AVX-512.
         self.run(&|columns, panel| unsafe { source.fill::<KIND>(columns, self.steps, panel) });
@@ -133,11 +88,8 @@ impl Product<'_> {
 
     /// The whole product; `fill` writes columns into a panel `[blocks of 16 rows, steps]`.
     fn run(&self, fill: &(dyn Fn(Range<usize>, &mut [Tile]) + Sync)) {
-        let fits = (PANEL_SIZE / (self.steps * size_of::<Line>())).max(PAIR) / PAIR * PAIR;
-        // Several for each thread, so that one that is held up does not hold up all.
-        let each = self.n.div_ceil(threads() * 4).next_multiple_of(PAIR).min(fits);
-        run_units(self.n.div_ceil(each), &|unit| {
-            let columns = unit * each..self.n.min((unit + 1) * each);
+        let height = PANEL_SIZE / (self.steps * size_of::<Line>());
+        panels(self.n, height, PAIR, &|columns| {
             PANEL.with_borrow_mut(|panel| {
                 let blocks = columns.len().div_ceil(PAIR) * 2;
                 panel.resize(panel.len().max(blocks * self.steps), Tile::ZERO);
