@@ -5,6 +5,7 @@
 //! products are; the scale of a group is applied to its sum.
 
 mod panel;
+mod sizes;
 mod x;
 
 use std::arch::x86_64::*;
@@ -12,6 +13,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use self::panel::{Columns, Panel};
+use self::sizes::{COLUMNS, UNROLLED};
 use self::x::X;
 use super::lanes::Line;
 use super::scales::Groups;
@@ -20,14 +22,8 @@ use crate::output::Output;
 use crate::pool::panels;
 use crate::{Packing, Problem, Weights};
 
-/// Columns of the result that are computed at a time: two vectors of sums for each row of x.
-const COLUMNS: usize = 32;
-
 /// Rows of x that are multiplied at a time: their sums over a group and over all groups fit in registers.
 const ROWS: usize = 6;
-
-/// Steps of k, a pair each, that are unrolled.
-const UNROLLED: usize = 8;
 
 /// Bytes of unpacked weights that stay in a core's second-level cache while x passes.
 const PANEL_SIZE: usize = 384 << 10;

@@ -7,7 +7,7 @@ use super::super::lanes::Line;
 use super::super::scales::Groups;
 use super::super::transpose::transpose;
 use super::super::unpack::{spread, widen, word_table};
-use super::{COLUMNS, UNROLLED};
+use super::sizes::{COLUMNS, UNROLLED};
 use crate::kind::{FP4, bits};
 
 /// Columns of a vector.

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::UNROLLED;
+use super::sizes::UNROLLED;
 use crate::pool::{Parts, run};
 
 /// Words that are brought into another order at a time.
