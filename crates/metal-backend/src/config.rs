@@ -1,5 +1,6 @@
 //! Reading `config.json`: typed access by key, in the spelling of every transformers version.
 
+mod fp8;
 mod rope;
 
 use inference_text::json::standard_json;
@@ -8,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
 
+pub(crate) use fp8::Fp8Format;
 pub(crate) use rope::{RopeConfig, RopePairs, RopeScaling, RopeSections};
 
 /// The largest value that a size in a config may have; MLX counts in 32 bits.
@@ -293,37 +295,11 @@ impl Config {
                 object.fields.insert("mode".into(), mode);
                 Ok(Some(object))
             }
-            Some("fp8") => {
-                for (key, known) in [("fmt", "e4m3"), ("expert_dtype", "fp8")] {
-                    if let Some(other) = object.opt_text(key)?.filter(|found| *found != known) {
-                        return Err(object.wrong(key, &other.into(), known));
-                    }
-                }
-                Ok(None)
-            }
+            Some("fp8") => object.fp8_fields().map(|()| None),
             Some(method) => Err(Error::model(format!(
                 "{}: `quantization_config` has `quant_method` `{method}`, which is not one of MLX's; convert the checkpoint to MLX's format",
                 self.name
             ))),
-        }
-    }
-
-    /// Rows and columns that share a scale of weights of 8 bits (`quant_method` `fp8`); `None`: all do.
-    ///
-    /// # Errors
-    /// Sizes that are no two numbers from 1 on.
-    pub fn fp8_block(&self) -> Result<Option<[i32; 2]>> {
-        const KEY: &str = "weight_block_size";
-        let object = self.object("quantization_config")?;
-        let Some(object) = object.filter(|object| object.fields.contains_key(KEY)) else {
-            return Ok(Some([128, 128]));
-        };
-        let Some(found) = object.get(KEY) else { return Ok(None) };
-        let size = |size: &u64| i32::try_from(*size).ok().filter(|size| *size > 0);
-        let sizes = object.opt_indices(KEY)?.unwrap_or_default();
-        match sizes.iter().map(size).collect::<Option<Vec<i32>>>().as_deref() {
-            Some(&[rows, columns]) => Ok(Some([rows, columns])),
-            _ => Err(object.wrong(KEY, found, "two numbers from 1 on")),
         }
     }
 

@@ -48,7 +48,7 @@ impl Plan {
         checkpoint: &Checkpoint,
         options: &QuantiseOptions,
     ) -> Result<Plan> {
-        let mut tensors = Tensors::of(checkpoint, config.fp8_block()?)?;
+        let mut tensors = Tensors::of(checkpoint, config.fp8_format()?)?;
         families::arrange(family, config, &mut tensors)?;
         if let Some(dtype) = float_type(config, options)? {
             tensors.change(|name, value| {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use mlx_ffi::Dtype;
 
 use super::value::Value;
+use crate::config::Fp8Format;
 use crate::error::{Error, Result};
 use crate::weights::Checkpoint;
 
@@ -20,7 +21,7 @@ impl Tensors {
     ///
     /// # Errors
     /// Scales that are missing or do not fit.
-    pub fn of(checkpoint: &Checkpoint, fp8_block: Option<[i32; 2]>) -> Result<Tensors> {
+    pub fn of(checkpoint: &Checkpoint, fp8: Fp8Format) -> Result<Tensors> {
         let headers = &checkpoint.headers;
         let mut all = BTreeMap::new();
         for (name, header) in headers {
@@ -37,7 +38,7 @@ impl Tensors {
                     headers.get(&format!("{name}_scale_inv")).cloned().ok_or_else(|| {
                         Error::model(format!("tensor `{name}` has floats of 8 bits without scales"))
                     })?;
-                Value::fp8(header.clone(), scales, fp8_block)
+                Value::fp8(header.clone(), scales, fp8)
                     .map_err(|error| Error::model(format!("tensor `{name}`: {error}")))?
             } else {
                 Value::read(header.clone())

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use mlx_ffi::{Array, Dtype, ops};
 
+use crate::config::Fp8Format;
 use crate::error::{Error, Result};
 use crate::files::ModelFiles;
 use crate::weights::{Fp8Scales, TensorHeader};
@@ -26,16 +27,12 @@ impl Value {
         Value { shape, dtype, make: Rc::new(move |files| files.read_tensor(&header)) }
     }
 
-    /// One whose floats of 8 bits, in blocks of `block` with a scale each, become bf16.
+    /// One whose floats of 8 bits, with scales as `format` says, become bf16.
     ///
     /// # Errors
     /// Scales that do not fit.
-    pub fn fp8(
-        weight: TensorHeader,
-        scales: TensorHeader,
-        block: Option<[i32; 2]>,
-    ) -> Result<Value> {
-        let fit = Fp8Scales::of(&weight, &scales, block).ok_or_else(|| {
+    pub fn fp8(weight: TensorHeader, scales: TensorHeader, format: Fp8Format) -> Result<Value> {
+        let fit = Fp8Scales::of(&weight, &scales, format).ok_or_else(|| {
             Error::model(format!(
                 "scales of shape {:?} do not fit weights of shape {:?}",
                 scales.shape, weight.shape
@@ -43,7 +40,7 @@ impl Value {
         })?;
         let shape = weight.shape.clone();
         let make = move |files: &ModelFiles| {
-            let scales = ops::astype(&files.read_tensor(&scales)?, Dtype::F32)?;
+            let scales = files.read_tensor(&scales)?;
             Ok(fit.unpack(&files.read_tensor(&weight)?, &scales, Dtype::Bf16)?)
         };
         Ok(Value { shape, dtype: Dtype::Bf16, make: Rc::new(make) })

@@ -28,6 +28,8 @@ pub(crate) struct TensorHeader {
     pub dtype: Dtype,
     /// Its bytes are floats of 8 bits (e4m3), of which MLX has no type.
     pub is_fp8: bool,
+    /// Its bytes are exponents of two (e8m0), of which MLX has no type.
+    pub is_e8m0: bool,
     pub shape: Vec<i32>,
     /// The file that holds it.
     file: String,
@@ -40,8 +42,15 @@ pub(crate) struct TensorHeader {
 impl TensorHeader {
     /// One that lies in no file.
     pub fn of(shape: &[i32], dtype: Dtype) -> TensorHeader {
-        let (file, is_fp8) = (String::new(), false);
-        TensorHeader { dtype, is_fp8, shape: shape.to_vec(), file, bytes: 0..0, part: None }
+        TensorHeader {
+            dtype,
+            is_fp8: false,
+            is_e8m0: false,
+            shape: shape.to_vec(),
+            file: String::new(),
+            bytes: 0..0,
+            part: None,
+        }
     }
 
     /// Its first bytes alone, as words: at most `most` of them.
@@ -309,7 +318,10 @@ impl Header {
                 let bytes = self.data_start + start as u64..self.data_start + end as u64;
                 let file = file.to_owned();
                 let is_fp8 = info.dtype == safetensors::Dtype::F8_E4M3;
-                Ok((name.clone(), TensorHeader { dtype, is_fp8, shape, file, bytes, part: None }))
+                let is_e8m0 = info.dtype == safetensors::Dtype::F8_E8M0;
+                let part = None;
+                let header = TensorHeader { dtype, is_fp8, is_e8m0, shape, file, bytes, part };
+                Ok((name.clone(), header))
             })
             .collect()
     }
@@ -356,7 +368,7 @@ fn dtype_and_shape(
     use safetensors::Dtype as St;
     let dtype = match dtype {
         St::BOOL => Dtype::Bool,
-        St::U8 | St::F8_E4M3 => Dtype::U8,
+        St::U8 | St::F8_E4M3 | St::F8_E8M0 => Dtype::U8,
         St::I8 => Dtype::I8,
         St::I16 => Dtype::I16,
         St::U16 => Dtype::U16,

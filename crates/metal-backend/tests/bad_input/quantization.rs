@@ -50,14 +50,20 @@ fn scales_of_floats_of_8_bits_that_do_not_fit_are_refused() {
     refused(&fp8(method(), scales(&[2, 3])), &[MODULE, "[2, 3]", "blocks of 8 × 48", "[16, 64]"]);
     let whole = json!({"quant_method": "fp8", "weight_block_size": null});
     refused(&fp8(whole, scales(&[2, 2])), &["[2, 2]", "scales of the whole"]);
-    let bytes = Some(Tensor::zeros(Dtype::U8, &[2, 2]));
-    refused(&fp8(method(), bytes), &["U8"]);
+    let bytes = || Some(Tensor::zeros(Dtype::U8, &[2, 2]));
+    refused(&fp8(method(), bytes()), &["U8"]);
+    let mut exponents = method();
+    exponents["scale_fmt"] = json!("ue8m0");
+    fp8(exponents, bytes()).model();
+    fp8(method(), Some(Tensor::zeros(Dtype::F8_E8M0, &[2, 2]))).model();
+    refused(&fp8(method(), Some(Tensor::zeros(Dtype::F8_E4M3, &[2, 2]))), &["no scales"]);
     for (key, value) in [
         ("weight_block_size", json!([128])),
         ("weight_block_size", json!([0, 128])),
         ("weight_block_size", json!("128")),
         ("fmt", json!("e5m2")),
         ("expert_dtype", json!("fp4")),
+        ("scale_fmt", json!("ue5m3")),
     ] {
         let mut method = method();
         method[key] = value;

@@ -81,6 +81,11 @@ impl Checkpoint {
 
     /// Replaces each tensor by those that `change` makes of it, in F32.
     pub fn with_tensors(self, change: impl Fn(Tensor) -> Vec<Tensor>) -> Checkpoint {
+        self.with_bytes(|tensor| change(tensor).into_iter().map(Tensor::in_f32).collect())
+    }
+
+    /// Replaces each tensor by those that `change` makes of it, in types of their own.
+    pub fn with_bytes(self, change: impl Fn(Tensor) -> Vec<Bytes>) -> Checkpoint {
         let path = self.folder.path().join("model.safetensors");
         let file = fs::read(&path).expect("the weights are there");
         let tensors = SafeTensors::deserialize(&file).expect("weights");
@@ -88,14 +93,9 @@ impl Checkpoint {
             let values = floats(&tensor);
             change(Tensor { name: name.to_owned(), shape: tensor.shape().to_vec(), values })
         });
-        let written: Vec<_> = tensors
-            .map(|Tensor { name, shape, values }| {
-                let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-                (name, shape, bytes)
-            })
-            .collect::<Vec<(String, Vec<usize>, Vec<u8>)>>();
-        let views = written.iter().map(|(name, shape, bytes)| {
-            let view = TensorView::new(safetensors::Dtype::F32, shape.clone(), bytes);
+        let written: Vec<Bytes> = tensors.collect();
+        let views = written.iter().map(|Bytes { name, dtype, shape, bytes }| {
+            let view = TensorView::new(*dtype, shape.clone(), bytes);
             (name, view.expect("values of the shape"))
         });
         let bytes = safetensors::serialize(views, None).expect("weights");
@@ -167,6 +167,22 @@ pub struct Tensor {
     pub name: String,
     pub shape: Vec<usize>,
     pub values: Vec<f32>,
+}
+
+impl Tensor {
+    /// It as a file has it in F32.
+    pub fn in_f32(self) -> Bytes {
+        let bytes = self.values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        Bytes { name: self.name, dtype: safetensors::Dtype::F32, shape: self.shape, bytes }
+    }
+}
+
+/// A tensor as a file has it.
+pub struct Bytes {
+    pub name: String,
+    pub dtype: safetensors::Dtype,
+    pub shape: Vec<usize>,
+    pub bytes: Vec<u8>,
 }
 
 /// The values of a tensor in F32 or BF16.

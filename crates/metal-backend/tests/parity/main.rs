@@ -20,4 +20,5 @@ mod labels;
 mod prompt_logprobs;
 mod quantised;
 mod ranks;
+mod released;
 mod sampling;
