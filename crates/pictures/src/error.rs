@@ -69,6 +69,18 @@ pub enum PictureError {
         /// What is wrong, by its decoder.
         reason: String,
     },
+    /// The colour profile in the file is no profile, or is cut off.
+    #[error(
+        "the colour profile ({part}) of the {format} is broken: {reason}; save the picture without it"
+    )]
+    BrokenProfile {
+        /// The file's format.
+        format: Format,
+        /// The part of the file that holds it, as the format calls it.
+        part: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
     /// Pixels that are not 3 bytes times the sides.
     #[error("{width} x {height} pixels of RGB are {expected} bytes, not {found}")]
     WrongLength {

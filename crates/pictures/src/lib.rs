@@ -10,7 +10,7 @@
 //! What a pixel is follows Pillow (`Image.open`, `ImageOps.exif_transpose`, `convert("RGB")`), since this
 //! is what transformers and diffusers do with a picture: alpha is dropped, not blended; grey is repeated;
 //! 16 bits a channel lose the lower 8, and grey of 16 bits is cut off at 255; CMYK is multiplied out; an
-//! ICC profile is not applied; the orientation of EXIF, or else of XMP, is applied.
+//! ICC profile is not applied, and a broken one is refused; the orientation of EXIF, or else of XMP, is applied.
 //!
 //! Of a GIF the first frame is taken. An animated PNG or WebP is refused by name.
 
@@ -25,6 +25,7 @@ mod limits;
 mod orientation;
 mod picture;
 mod processor;
+mod profile;
 mod rescale;
 mod resize;
 mod signature;

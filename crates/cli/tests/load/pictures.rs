@@ -80,7 +80,13 @@ fn bad() -> Vec<(String, Vec<u8>)> {
         all.push((format!("a GIF of {side}"), gif_of(side, side)));
         all.push((format!("a JPEG of {side}"), jpeg_of(side, side)));
     }
-    for name in ["refused_animated.webp", "refused_animated.png"] {
+    for name in [
+        "refused_animated.webp",
+        "refused_animated.png",
+        "refused_profile.png",
+        "refused_profile.jpg",
+        "refused_profile.webp",
+    ] {
         all.push((name.to_owned(), file(name)));
     }
     let others: [&[u8]; 8] = [
@@ -135,8 +141,8 @@ fn bad_pictures_are_named_and_leave_memory_as_it_was() {
     if let (Some(first), Some(last)) = (resident.first(), resident.last()) {
         assert!(*last <= first + LEFT, "{resident:?}");
     }
-    // A profile is not applied, so that a damaged one is none; Pillow leaves it out as well.
-    for name in ["profile_garbage.png", "profile_garbage.jpg"] {
+    // A sound profile is not applied.
+    for name in ["profile.png", "profile.jpg", "profile.webp"] {
         text(ask(&server, &file(name)));
     }
     assert_eq!(text(ask(&server, &good)), before);

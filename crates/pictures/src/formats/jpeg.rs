@@ -7,6 +7,7 @@ use crate::format::Format;
 use crate::limits::{Limits, check_memory, check_sides};
 use crate::orientation::Orientation;
 use crate::picture::Picture;
+use crate::profile;
 
 /// Most scans of a progressive file; encoders make about ten.
 const SCANS: usize = 500;
@@ -17,8 +18,12 @@ pub fn size(bytes: &[u8], limits: &Limits) -> Result<(u32, u32), PictureError> {
 
 pub fn decode(bytes: &[u8], limits: &Limits) -> Result<(Picture, Orientation), PictureError> {
     let (mut decoder, (width, height)) = open(bytes, limits)?;
-    if !reaches_its_end(bytes) {
+    let segments = segments(bytes);
+    if !segments.reach_the_end {
         return Err(cut_off());
+    }
+    if let Some(found) = profile_in(&segments)? {
+        profile::check(Format::Jpeg, &found)?;
     }
     let cmyk = matches!(decoder.jpeg_color_space(), ColorSpace::Cmyk | ColorSpace::Ycck);
     let bytes_of_a_pixel = if cmyk { 4 } else { 3 };
@@ -62,28 +67,55 @@ fn cut_off() -> PictureError {
     PictureError::Broken { format: Format::Jpeg, reason }
 }
 
-/// Whether the marker of the end (EOI) comes behind the pixels. Decoders fill up what is missing, and
-/// Pillow refuses such a file.
-fn reaches_its_end(bytes: &[u8]) -> bool {
-    let mut at = 2;
+/// The segments of a file up to the marker of its end (EOI): markers and what they hold.
+struct Segments<'a> {
+    /// Markers, each with the bytes behind its length.
+    all: Vec<(u8, &'a [u8])>,
+    /// Whether the marker of the end comes behind the pixels. Decoders fill up what is missing, and Pillow
+    /// refuses such a file.
+    reach_the_end: bool,
+}
+
+fn segments(bytes: &[u8]) -> Segments<'_> {
+    let (mut all, mut at) = (Vec::new(), 2);
     while let Some(marker) = bytes.get(at..at + 2) {
         match marker {
-            [0xff, 0xd9] => return true,
+            [0xff, 0xd9] => return Segments { all, reach_the_end: true },
             // Markers of their own: fill bytes, restarts and the beginning.
             [0xff, 0xff] => at += 1,
             [0xff, 0x01 | 0xd0..=0xd8] => at += 2,
             [0xff, of] if *of >= 2 => {
-                let Some(length) = bytes.get(at + 2..at + 4) else { return false };
-                at += 2 + usize::from(u16::from_be_bytes([length[0], length[1]]));
-                if *of == 0xda {
-                    at = behind_scan(bytes, at);
-                }
+                let Some(length) = bytes.get(at + 2..at + 4) else { break };
+                let end = at + 2 + usize::from(u16::from_be_bytes([length[0], length[1]]));
+                all.extend(bytes.get(at + 4..end).map(|held| (*of, held)));
+                at = if *of == 0xda { behind_scan(bytes, end) } else { end };
             }
             // Bytes between the segments are passed over.
             _ => at += 1,
         }
     }
-    false
+    Segments { all, reach_the_end: false }
+}
+
+/// The colour profile in the segments APP2, which come in any order: each begins with its number, from 1,
+/// and with how many there are.
+fn profile_in(segments: &Segments<'_>) -> Result<Option<Vec<u8>>, PictureError> {
+    let of_profile = |held: &(u8, &'_ [u8])| held.0 == 0xe2 && held.1.starts_with(b"ICC_PROFILE\0");
+    let mut parts: Vec<&[u8]> =
+        segments.all.iter().filter(|held| of_profile(held)).map(|held| &held.1[12..]).collect();
+    if parts.is_empty() {
+        return Ok(None);
+    }
+    parts.sort_by_key(|part| part.first().copied());
+    let count = parts.len();
+    let in_order = parts.iter().zip(1..).all(|(part, number)| {
+        part.get(..2).is_some_and(|begin| [number, count] == [begin[0], begin[1]].map(usize::from))
+    });
+    if !in_order {
+        let reason = format!("its {count} parts are not numbered from 1 to {count}");
+        return Err(profile::broken(Format::Jpeg, reason));
+    }
+    Ok(Some(parts.iter().flat_map(|part| &part[2..]).copied().collect()))
 }
 
 /// Where the first marker after a scan's data begins. A 0 behind 0xff is data, as is a restart.

@@ -10,6 +10,7 @@ use crate::format::Format;
 use crate::limits::{Limits, check_memory, check_sides};
 use crate::orientation::Orientation;
 use crate::picture::Picture;
+use crate::profile;
 
 pub fn size(bytes: &[u8], limits: &Limits) -> Result<(u32, u32), PictureError> {
     open(bytes, limits).map(|(_, sides)| sides)
@@ -24,6 +25,14 @@ pub fn decode(bytes: &[u8], limits: &Limits) -> Result<(Picture, Orientation), P
     reader.next_frame(&mut pixels).map_err(|error| broken(error, limits))?;
     // Behind the pixels there may be EXIF and texts, and there must be the end.
     reader.finish().map_err(|error| broken(error, limits))?;
+    match &reader.info().icc_profile {
+        Some(found) => profile::check(Format::Png, found)?,
+        // The decoder passes over what it cannot unpack.
+        None if has_profile(bytes) => {
+            return Err(profile::broken(Format::Png, "it cannot be unpacked"));
+        }
+        None => {}
+    }
     let orientation = orientation(reader.info());
 
     // The file's type says how grey of 16 bits is read: Pillow cuts it off at 255 where it is alone, and
@@ -66,6 +75,19 @@ fn open<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Opened<'a>, PictureError
         return Err(PictureError::Animated { format: Format::Png });
     }
     Ok((reader, sides))
+}
+
+/// Whether one of the chunks holds a colour profile.
+fn has_profile(bytes: &[u8]) -> bool {
+    let mut at = 8;
+    while let Some(&[a, b, c, d, ref name @ ..]) = bytes.get(at..at + 8) {
+        if name == b"iCCP" {
+            return true;
+        }
+        // Behind the length and the name come the data and four bytes of their checksum.
+        at = at.saturating_add(12).saturating_add(u32::from_be_bytes([a, b, c, d]) as usize);
+    }
+    false
 }
 
 /// The error for a header with a side of 0, which the decoder calls broken.

@@ -10,6 +10,7 @@ use crate::format::Format;
 use crate::limits::{Limits, check_memory, check_sides};
 use crate::orientation::Orientation;
 use crate::picture::Picture;
+use crate::profile;
 
 pub fn size(bytes: &[u8], limits: &Limits) -> Result<(u32, u32), PictureError> {
     open(bytes, limits).map(|(_, sides)| sides)
@@ -22,6 +23,9 @@ pub fn decode(bytes: &[u8], limits: &Limits) -> Result<(Picture, Orientation), P
     decoder.read_image(&mut pixels).map_err(|error| broken(error, limits))?;
     if decoder.has_alpha() {
         keep_first_bytes(&mut pixels, 4, &[0, 1, 2]);
+    }
+    if let Some(found) = decoder.icc_profile().map_err(|error| broken(error, limits))? {
+        profile::check(Format::WebP, &found)?;
     }
     let exif = decoder.exif_metadata().ok().flatten();
     let xmp = decoder.xmp_metadata().ok().flatten();

@@ -4,6 +4,7 @@
 mod bad;
 mod decoding;
 mod processors;
+mod profiles;
 mod resizing;
 
 use std::path::PathBuf;
