@@ -1,9 +1,10 @@
-//! What a call through the safe layer costs, and a chain of small operations.
+//! What a call through the safe layer costs, a chain of small operations, and convolutions.
 
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use mlx_ffi::{Array, Dtype, Result, fast, ops};
+use mlx_ffi::ops::{Padding, conv2d};
+use mlx_ffi::{Array, Device, Dtype, Result, cpu, fast, ops, use_device};
 
 /// Operations of the chain.
 const LENGTH: usize = 100;
@@ -36,5 +37,28 @@ fn benches(c: &mut Criterion) {
     });
 }
 
-criterion_group!(ffi, benches);
+/// A convolution of 3 × 3 on a CPU, by MLX and by our own kernels.
+fn convolutions(c: &mut Criterion) {
+    use_device(Device::Cpu).expect("a CPU");
+    let wave = |shape: &[i32]| {
+        let size: i32 = shape.iter().product();
+        let values: Vec<f32> = (0..size).map(|i| (0.37 * i as f32).sin()).collect();
+        Array::from_f32(&values, shape).expect("plain data")
+    };
+    let (x, weight) = (wave(&[1, 64, 64, 128]), wave(&[128, 3, 3, 128]));
+    let padding = Padding::around(1);
+    c.bench_function("ffi/convolution of 64 x 64 pixels, 128 channels, f32, by MLX", |b| {
+        b.iter(|| conv2d(&x, &weight, 1, padding).and_then(|y| y.eval()).expect("it fits"));
+    });
+    c.bench_function("ffi/convolution of 64 x 64 pixels, 128 channels, f32", |b| {
+        b.iter(|| cpu::conv2d(&x, &weight, 1, padding).and_then(|y| y.eval()).expect("it fits"));
+    });
+    let as_bf16 = |x: &Array| ops::astype(x, Dtype::Bf16).expect("a type");
+    let (x, weight) = (as_bf16(&x), as_bf16(&weight));
+    c.bench_function("ffi/convolution of 64 x 64 pixels, 128 channels, bf16", |b| {
+        b.iter(|| cpu::conv2d(&x, &weight, 1, padding).and_then(|y| y.eval()).expect("it fits"));
+    });
+}
+
+criterion_group!(ffi, benches, convolutions);
 criterion_main!(ffi);

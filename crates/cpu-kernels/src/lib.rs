@@ -1,5 +1,6 @@
 //! Kernels for CPUs: products of activations and weights, dense or packed, attention, what stands between
-//! them, all that attention does in a step, and copies of the rows that it reads.
+//! them, all that attention does in a step, copies of the rows that it reads, and convolutions and norms
+//! of pictures.
 //!
 //! The crate knows nothing of MLX: it works on plain bytes in the layouts that MLX and
 //! safetensors use. [`matmul`] checks the sizes once and then runs the fastest kernel that the
@@ -37,6 +38,7 @@ mod kind;
 mod level;
 mod matmul;
 mod output;
+mod pictures;
 mod pool;
 mod problem;
 mod rows;
@@ -52,6 +54,7 @@ pub use delta::{Delta, delta, delta_at};
 pub use gather::{Gather, gather_matmul};
 pub use level::{Level, set_level};
 pub use matmul::{matmul, matmul_at};
+pub use pictures::{Conv2d, GroupNorm, conv2d, conv2d_at, group_norm, group_norm_at};
 pub use pool::{set_threads, threads};
 pub use problem::{Dtype, Error, Packing, Problem, Weights};
 pub use rows::{

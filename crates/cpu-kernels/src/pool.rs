@@ -5,7 +5,6 @@
 //! sleeping worker comes too late for is simply finished without it.
 
 use std::cell::UnsafeCell;
-#[cfg(target_arch = "x86_64")]
 use std::marker::PhantomData;
 use std::num::NonZero;
 use std::ops::Range;
@@ -106,7 +105,6 @@ pub(crate) fn panels(
 }
 
 /// Elements that threads write, each its own.
-#[cfg(target_arch = "x86_64")]
 pub(crate) struct Parts<'a, T> {
     first: *mut T,
     len: usize,
@@ -114,10 +112,8 @@ pub(crate) struct Parts<'a, T> {
 }
 
 // SAFETY: only `part` leads to the elements, whose callers promise parts of their own.
-#[cfg(target_arch = "x86_64")]
 unsafe impl<T: Send> Sync for Parts<'_, T> {}
 
-#[cfg(target_arch = "x86_64")]
 impl<'a, T> Parts<'a, T> {
     pub(crate) fn of(elements: &'a mut [T]) -> Parts<'a, T> {
         Parts { first: elements.as_mut_ptr(), len: elements.len(), of: PhantomData }

@@ -1,5 +1,5 @@
-//! Matrix products, attention, what stands between them and copies of caches' rows by our own kernels
-//! for CPUs, as operations of MLX's graph.
+//! Matrix products, attention, what stands between them, copies of caches' rows, and convolutions of
+//! pictures by our own kernels for CPUs, as operations of MLX's graph.
 //!
 //! On a Linux CPU MLX multiplies on one core, and packed weights far below the memory's speed.
 //! These operations are lazy like MLX's own, take any layout of `x`, copy no weights, and run on the
@@ -16,6 +16,7 @@ mod arrange;
 mod attention;
 mod gather;
 mod operation;
+mod pictures;
 mod recurrent;
 mod rows;
 mod scan;
@@ -25,6 +26,7 @@ pub use arrange::arrange;
 pub use attention::{Visible, attention};
 pub use cpu_kernels::{ConvolutionActivation, Level, Pieces, Stretch, set_threads};
 pub use gather::{gather_matmul, gather_quantized_matmul};
+pub use pictures::{ChannelGroups, conv2d, group_norm};
 pub use recurrent::{DeltaRule, Filter, convolution, delta};
 pub use rows::{add, gated, heads, layer_norm, rms_norm};
 pub use scan::{SelectiveScan, scan};

@@ -8,6 +8,7 @@ mod products;
 mod reductions;
 mod shapes;
 
+pub(crate) use convolutions::places;
 pub use convolutions::{Padding, conv2d};
 pub use elementwise::{
     abs, add, astype, divide, erf, erfinv, exp, from_fp8, greater, greater_equal, less,

@@ -3,7 +3,7 @@
 mod near;
 
 use mlx_ffi::ops::{Padding, conv2d};
-use mlx_ffi::{Array, Dtype, Result, fast, ops};
+use mlx_ffi::{Array, Device, Dtype, Result, cpu, fast, ops, use_device};
 use near::assert_near;
 
 fn wave(shape: &[i32]) -> Result<Array> {
@@ -60,16 +60,47 @@ fn convolutions_are_sums_over_kernel_and_channels() -> Result<()> {
         let found = conv2d(&x, &weight, stride, padding)?;
         let expected = by_hand(&x, &weight, stride as usize, padding)?;
         assert_near(&found.to_vec_f32()?, &expected, 1e-4);
+        use_device(Device::Cpu)?;
+        let ours = cpu::conv2d(&x, &weight, stride, padding)?;
+        assert_eq!(ours.shape(), found.shape());
+        assert_near(&ours.to_vec_f32()?, &expected, 1e-4);
+        // Not row-major: rows and columns changed places.
+        let turned = ops::swap_axes(&x, 1, 2)?;
+        let expected = by_hand(&turned, &weight, stride as usize, padding)?;
+        let ours = cpu::conv2d(&turned, &weight, stride, padding)?;
+        assert_near(&ours.to_vec_f32()?, &expected, 1e-4);
     }
     Ok(())
 }
 
 #[test]
+fn group_norms_that_do_not_fit_are_refused() -> Result<()> {
+    use_device(Device::Cpu)?;
+    let (x, four, three) = (wave(&[1, 2, 3, 4])?, wave(&[4])?, wave(&[3])?);
+    let norm = |x: &Array, weight: &Array, bias: &Array, groups| {
+        let of = cpu::ChannelGroups { weight, bias, groups, eps: 1e-6, silu: false };
+        cpu::group_norm(x, of)
+    };
+    assert_eq!(norm(&x, &four, &four, 2)?.shape(), [1, 2, 3, 4]);
+    let narrow = ops::astype(&four, Dtype::Bf16)?;
+    assert!(norm(&x, &four, &four, 3).is_err());
+    assert!(norm(&x, &four, &four, 0).is_err());
+    assert!(norm(&x, &three, &four, 2).is_err());
+    assert!(norm(&x, &four, &three, 2).is_err());
+    assert!(norm(&x, &narrow, &four, 2).is_err());
+    assert!(norm(&wave(&[2, 3, 4])?, &four, &four, 2).is_err());
+    Ok(())
+}
+
+#[test]
 fn convolutions_that_do_not_fit_are_refused() -> Result<()> {
+    use_device(Device::Cpu)?;
     let (x, weight) = (wave(&[1, 4, 4, 2])?, wave(&[3, 3, 3, 2])?);
     let refused = |x: &Array, weight: &Array, stride, padding| {
         let error = conv2d(x, weight, stride, padding).expect_err("it does not fit").to_string();
         assert!(error.contains("[conv2d]"), "{error}");
+        let ours = cpu::conv2d(x, weight, stride, padding).expect_err("it does not fit");
+        assert_eq!(ours.to_string(), error);
     };
     let none = Padding::default();
     refused(&x, &wave(&[3, 3, 3, 1])?, 1, none);

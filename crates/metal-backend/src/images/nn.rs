@@ -1,9 +1,11 @@
 //! Layers over pictures, `[1, height, width, channels]`.
 
+use mlx_ffi::cpu::ChannelGroups;
 use mlx_ffi::ops::{self, Padding};
-use mlx_ffi::{Array, Dtype, Result, ops::conv2d};
+use mlx_ffi::{Array, Dtype, Result};
 
 use crate::error::Result as Read;
+use crate::kernels::Kernels;
 use crate::layers::Linear;
 use crate::weights::Weights;
 
@@ -16,6 +18,7 @@ pub(super) struct Conv2d {
     bias: Array,
     stride: i32,
     padding: Padding,
+    computes: Kernels,
 }
 
 impl Conv2d {
@@ -25,7 +28,8 @@ impl Conv2d {
     /// A tensor that is missing or does not fit.
     pub fn same(w: &Weights, [channels, out, size]: [i32; 3]) -> Read<Conv2d> {
         let (kernels, bias) = (w.kernels2d([out, channels, size])?, w.tensor("bias", &[out])?);
-        Ok(Conv2d { kernels, bias, stride: 1, padding: Padding::around(size / 2) })
+        let (padding, computes) = (Padding::around(size / 2), w.kernels());
+        Ok(Conv2d { kernels, bias, stride: 1, padding, computes })
     }
 
     /// The module under `w` that halves a picture, which has zeros below and to the right.
@@ -43,7 +47,16 @@ impl Conv2d {
     }
 
     pub fn forward(&self, x: &Array) -> Result<Array> {
-        ops::add(&conv2d(x, &self.kernels, self.stride, self.padding)?, &self.bias)
+        let sums = self.computes.conv2d(x, &self.kernels, self.stride, self.padding)?;
+        self.plus(&sums, &self.bias)
+    }
+
+    /// The sum of a result and another one, or a value for each of its channels.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn plus(&self, x: &Array, y: &Array) -> Result<Array> {
+        self.computes.sum(x, y)
     }
 }
 
@@ -54,6 +67,14 @@ pub(super) trait Norm {
     /// # Errors
     /// Those of MLX.
     fn forward(&self, x: &Array) -> Result<Array>;
+
+    /// A SiLU behind it.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    fn with_silu(&self, x: &Array) -> Result<Array> {
+        silu(&self.forward(x)?)
+    }
 }
 
 /// Normalises groups of channels over the whole picture, in F32.
@@ -65,6 +86,7 @@ pub(super) struct GroupNorm {
     bias: Array,
     groups: i32,
     eps: f32,
+    computes: Kernels,
 }
 
 impl GroupNorm {
@@ -78,32 +100,23 @@ impl GroupNorm {
             return Err(crate::error::Error::model(reason));
         }
         let part = |name: &str| w.tensor_f32(name, &[channels]);
-        Ok(GroupNorm { weight: part("weight")?, bias: part("bias")?, groups, eps })
+        let computes = w.kernels();
+        Ok(GroupNorm { weight: part("weight")?, bias: part("bias")?, groups, eps, computes })
+    }
+
+    fn compute(&self, x: &Array, silu: bool) -> Result<Array> {
+        let GroupNorm { weight, bias, groups, eps, computes } = self;
+        computes.group_norm(x, ChannelGroups { weight, bias, groups: *groups, eps: *eps, silu })
     }
 }
 
 impl Norm for GroupNorm {
     fn forward(&self, x: &Array) -> Result<Array> {
-        let [_, height, width, channels] = x.dims()?;
-        let scalar = |value: f32| Array::scalar(value, Dtype::F32);
-        let wide = ops::astype(x, Dtype::F32)?;
-        let each = channels / self.groups;
-        let count = f64::from(height) * f64::from(width) * f64::from(each);
-        // The mean of each group, for each of its channels: [channels].
-        let mean = |x: &Array| -> Result<Array> {
-            // Rows first, so that no sum is longer than a side.
-            let sums = ops::sum(&ops::sum(x, 1, false)?, 1, false)?;
-            let sums = ops::sum(&ops::reshape(&sums, &[self.groups, each])?, 1, true)?;
-            let mean = ops::multiply(&sums, &scalar((1.0 / count) as f32)?)?;
-            ops::reshape(&ops::broadcast_to(&mean, &[self.groups, each])?, &[channels])
-        };
-        let middle = mean(&wide)?;
-        let distance = ops::subtract(&wide, &middle)?;
-        let variance = mean(&ops::multiply(&distance, &distance)?)?;
-        let deviation = ops::sqrt(&ops::add(&variance, &scalar(self.eps)?)?)?;
-        let factor = ops::divide(&self.weight, &deviation)?;
-        let y = ops::add(&ops::multiply(&distance, &factor)?, &self.bias)?;
-        ops::astype(&y, x.dtype())
+        self.compute(x, false)
+    }
+
+    fn with_silu(&self, x: &Array) -> Result<Array> {
+        self.compute(x, true)
     }
 }
 
@@ -167,17 +180,23 @@ mod tests {
         let x = Array::from_f32(&values, &[1, 3, 5, 4]).expect("a picture");
         let weight = Array::from_f32(&[1.0, 2.0, 3.0, 4.0], &[4]).expect("weights");
         let bias = Array::from_f32(&[0.5, 0.0, -0.5, 1.0], &[4]).expect("biases");
-        let norm = GroupNorm { weight, bias, groups: 2, eps: 1e-6 };
-        let found = norm.forward(&x).expect("a picture").to_vec_f32().expect("values");
-        for group in 0..2 {
-            let of = |i: &usize| i % 4 / 2 == group;
-            let members: Vec<f64> = (0..60).filter(of).map(|i| f64::from(values[i])).collect();
-            let mean = members.iter().sum::<f64>() / 30.0;
-            let variance = members.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / 30.0;
-            for i in (0..60).filter(of) {
-                let plain = (f64::from(values[i]) - mean) / (variance + 1e-6).sqrt();
-                let expected = plain * (i % 4 + 1) as f64 + [0.5, 0.0, -0.5, 1.0][i % 4];
-                assert!((f64::from(found[i]) - expected).abs() < 1e-4, "{i}: {}", found[i]);
+        for computes in [Kernels::Mlx, Kernels::Cpu] {
+            let (weight, bias) = (weight.share().expect("weights"), bias.share().expect("biases"));
+            let norm = GroupNorm { weight, bias, groups: 2, eps: 1e-6, computes };
+            let plain = norm.forward(&x).expect("a picture").to_vec_f32().expect("values");
+            let silu = norm.with_silu(&x).expect("a picture").to_vec_f32().expect("values");
+            for group in 0..2 {
+                let of = |i: &usize| i % 4 / 2 == group;
+                let members: Vec<f64> = (0..60).filter(of).map(|i| f64::from(values[i])).collect();
+                let mean = members.iter().sum::<f64>() / 30.0;
+                let variance = members.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / 30.0;
+                for i in (0..60).filter(of) {
+                    let normed = (f64::from(values[i]) - mean) / (variance + 1e-6).sqrt();
+                    let expected = normed * (i % 4 + 1) as f64 + [0.5, 0.0, -0.5, 1.0][i % 4];
+                    assert!((f64::from(plain[i]) - expected).abs() < 1e-4, "{i}: {}", plain[i]);
+                    let expected = expected / (1.0 + (-expected).exp());
+                    assert!((f64::from(silu[i]) - expected).abs() < 1e-4, "{i}: {}", silu[i]);
+                }
             }
         }
     }

@@ -1,8 +1,8 @@
 //! The residual block of a VAE, which differs between them by its norm.
 
-use mlx_ffi::{Array, Result, ops};
+use mlx_ffi::{Array, Result};
 
-use super::nn::{Conv2d, Norm, silu};
+use super::nn::{Conv2d, Norm};
 use super::pace::computed;
 use crate::error::Result as Read;
 use crate::weights::Weights;
@@ -43,13 +43,13 @@ impl<N: Norm> Resnet<N> {
     /// # Errors
     /// Those of MLX.
     pub fn forward(&self, x: &Array) -> Result<Array> {
-        let y = computed(silu(&self.norm1.forward(x)?)?)?;
+        let y = computed(self.norm1.with_silu(x)?)?;
         let y = computed(self.conv1.forward(&y)?)?;
-        let y = computed(silu(&self.norm2.forward(&y)?)?)?;
+        let y = computed(self.norm2.with_silu(&y)?)?;
         let y = computed(self.conv2.forward(&y)?)?;
         computed(match &self.shortcut {
-            None => ops::add(x, &y)?,
-            Some(conv) => ops::add(&conv.forward(x)?, &y)?,
+            None => self.conv2.plus(x, &y)?,
+            Some(conv) => conv.plus(&conv.forward(x)?, &y)?,
         })
     }
 }

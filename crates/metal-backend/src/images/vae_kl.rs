@@ -3,7 +3,7 @@
 use mlx_ffi::{Array, Result, ops};
 
 use super::attend::{Sees, attend};
-use super::nn::{Conv2d, GroupNorm, Norm, doubled, silu};
+use super::nn::{Conv2d, GroupNorm, Norm, doubled};
 use super::pace::computed;
 use super::vae::{Latent, Vae};
 use crate::config::Config;
@@ -183,7 +183,7 @@ impl Vae for KlDecoder {
                 x = computed(conv.forward(&doubled(&x)?)?)?;
             }
         }
-        self.conv_out.forward(&computed(silu(&self.norm.forward(&x)?)?)?)
+        self.conv_out.forward(&computed(self.norm.with_silu(&x)?)?)
     }
 }
 

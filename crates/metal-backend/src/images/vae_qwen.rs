@@ -6,7 +6,7 @@
 use mlx_ffi::{Array, Dtype, Result, ops};
 
 use super::attend::{Sees, attend};
-use super::nn::{Conv2d, Norm, doubled, silu};
+use super::nn::{Conv2d, Norm, doubled};
 use super::pace::computed;
 use super::vae::{Latent, Vae};
 use crate::config::Config;
@@ -242,7 +242,7 @@ impl Vae for QwenDecoder {
                 x = computed(conv.forward(&doubled(&x)?)?)?;
             }
         }
-        let x = self.conv_out.forward(&computed(silu(&self.norm.forward(&x)?)?)?)?;
+        let x = self.conv_out.forward(&computed(self.norm.with_silu(&x)?)?)?;
         let bound = |value: f32| Array::scalar(value, x.dtype());
         ops::minimum(&ops::maximum(&x, &bound(-1.0)?)?, &bound(1.0)?)
     }
@@ -305,7 +305,7 @@ impl QwenEncoder {
             };
         }
         let x = self.middle.forward(&x)?;
-        let x = self.conv_out.forward(&computed(silu(&self.norm.forward(&x)?)?)?)?;
+        let x = self.conv_out.forward(&computed(self.norm.with_silu(&x)?)?)?;
         self.behind.forward(&x)
     }
 

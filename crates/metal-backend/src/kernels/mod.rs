@@ -7,6 +7,7 @@ mod columns;
 mod experts;
 mod fused;
 mod matrix;
+mod pictures;
 mod products;
 mod recurrent;
 mod rows;

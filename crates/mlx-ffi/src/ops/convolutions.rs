@@ -27,28 +27,8 @@ impl Padding {
 /// Shapes or types that do not fit; empty ones; types that are no floats; a stride below 1; negative
 /// padding; a kernel that is larger than the padded picture.
 pub fn conv2d(x: &Array, weight: &Array, stride: i32, padding: Padding) -> Result<Array> {
-    let [_, height, width, channels] = x.dims()?;
-    let [_, kernel_height, kernel_width, inner] = weight.dims()?;
+    places(x, weight, stride, padding)?;
     let Padding { before, after } = padding;
-    let paddings = [before[0], before[1], after[0], after[1]];
-    let fits = |size: i32, axis: usize, kernel: i32| {
-        let padded = i64::from(size) + i64::from(before[axis]) + i64::from(after[axis]);
-        padded >= i64::from(kernel) && padded <= i64::from(i32::MAX)
-    };
-    let is_float = x.dtype().is_float() && x.dtype() == weight.dtype();
-    if channels != inner
-        || !is_float
-        || stride < 1
-        || x.size() == 0
-        || weight.size() == 0
-        || paddings.iter().any(|padding| *padding < 0)
-        || !fits(height, 0, kernel_height)
-        || !fits(width, 1, kernel_width)
-    {
-        return Err(Error::new(format!(
-            "[conv2d] {x:?} with {padding:?} and kernels {weight:?} with stride {stride} do not fit"
-        )));
-    }
     let (strides, ones) = ([stride; 2], [1; 2]);
     // SAFETY: the inputs and the lists of two outlive the call; mlx-c only reads them. Channels, kernel and
     // padding were checked above.
@@ -72,4 +52,31 @@ pub fn conv2d(x: &Array, weight: &Array, stride: i32, padding: Padding) -> Resul
             current(),
         )
     })
+}
+
+/// Rows and columns of a convolution's result, whose operands fit.
+///
+/// # Errors
+/// Those of [`conv2d`].
+pub(crate) fn places(x: &Array, weight: &Array, stride: i32, padding: Padding) -> Result<[i32; 2]> {
+    let [_, height, width, channels] = x.dims()?;
+    let [_, kernel_height, kernel_width, inner] = weight.dims()?;
+    let Padding { before, after } = padding;
+    let along = |size: i32, axis: usize, kernel: i32| {
+        let padded = i64::from(size) + i64::from(before[axis]) + i64::from(after[axis]);
+        let fits = padded >= i64::from(kernel) && padded <= i64::from(i32::MAX) && stride > 0;
+        fits.then(|| (padded as i32 - kernel) / stride + 1)
+    };
+    let is_float = x.dtype().is_float() && x.dtype() == weight.dtype();
+    let is_empty = x.size() == 0 || weight.size() == 0;
+    let is_negative = before.iter().chain(&after).any(|padding| *padding < 0);
+    along(height, 0, kernel_height)
+        .zip(along(width, 1, kernel_width))
+        .filter(|_| channels == inner && is_float && !is_empty && !is_negative)
+        .map(|(rows, columns)| [rows, columns])
+        .ok_or_else(|| {
+            Error::new(format!(
+                "[conv2d] {x:?} with {padding:?} and kernels {weight:?} with stride {stride} do not fit"
+            ))
+        })
 }

@@ -1,0 +1,7 @@
+//! What networks over pictures compute: convolutions, and norms of groups of channels.
+
+mod convolution;
+mod norm;
+
+pub use convolution::{Conv2d, conv2d, conv2d_at};
+pub use norm::{GroupNorm, group_norm, group_norm_at};
