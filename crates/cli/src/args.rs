@@ -185,8 +185,8 @@ pub struct GenerateArgs {
           conflicts_with_all = ["prompt", "prompt_file", "messages", "image"])]
     pub batch: Option<PathBuf>,
     /// Continue the text as it is, without the chat template; files keep their last line end
-    #[arg(long, conflicts_with_all = ["messages", "system", "tools", "chat_template_kwargs"],
-          help_heading = "Prompt")]
+    #[arg(long, conflicts_with_all = ["messages", "system", "tools", "chat_template_kwargs",
+          "reasoning_effort"], help_heading = "Prompt")]
     pub raw: bool,
     /// Pictures.
     #[command(flatten)]

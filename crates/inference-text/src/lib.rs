@@ -30,7 +30,7 @@ mod stop;
 mod token_bytes;
 mod tokenizer;
 
-pub use chat::{ChatFormat, ChatInput, ChatTemplate, LocalTime, Rendered};
+pub use chat::{ChatFormat, ChatInput, ChatTemplate, Effort, LocalTime, Rendered};
 pub use detokenizer::Detokenizer;
 pub use error::TextError;
 pub use files::{Files, Folder, ReadError};

@@ -34,7 +34,7 @@ pub struct ClassifyArgs {
     )]
     pub file: Option<PathBuf>,
     /// Continue each text as it is, without the chat template
-    #[arg(long, conflicts_with_all = ["system", "tools", "chat_template_kwargs"],
+    #[arg(long, conflicts_with_all = ["system", "tools", "chat_template_kwargs", "reasoning_effort"],
           help_heading = "Prompt")]
     pub raw: bool,
     /// Pictures, which each prompt comes after.

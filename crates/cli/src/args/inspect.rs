@@ -24,7 +24,7 @@ pub struct InspectArgs {
     /// The prompt; `-` or nothing reads stdin
     pub prompt: Option<String>,
     /// Take the text as it is, without the chat template
-    #[arg(long, conflicts_with_all = ["system", "tools", "chat_template_kwargs"],
+    #[arg(long, conflicts_with_all = ["system", "tools", "chat_template_kwargs", "reasoning_effort"],
           help_heading = "Prompt")]
     pub raw: bool,
     /// Pictures, which each prompt comes after.

@@ -41,6 +41,7 @@ pub fn run(args: &ChatArgs) -> Result<()> {
     let reader = Reader::open(args.history.as_deref(), &interrupt)?;
     let source = Source::choose(&args.load)?;
     let model = load_with_cache(&source, load, args)?;
+    let chat = args.template.with_effort(chat, model.as_ref())?;
     if reader.is_terminal() && !args.quiet {
         note(format_args!("{}: /help lists the commands, /bye leaves", source.name()));
     }

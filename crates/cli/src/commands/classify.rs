@@ -36,6 +36,7 @@ pub fn run(args: &ClassifyArgs) -> Result<()> {
     let prompts = args.prompts()?;
     let shown = args.images.read()?;
     let model = Source::choose(&args.load)?.load(&load, args.quiet || args.json)?;
+    let chat = args.template.with_effort(chat, model.as_ref())?;
 
     let cancel = CancelToken::new();
     let watch = interrupt.watch(&cancel, Then::Leave);

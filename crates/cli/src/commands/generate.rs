@@ -40,6 +40,7 @@ pub fn run(args: &GenerateArgs) -> Result<()> {
         None => Asked::One(Input::read(args)?),
     };
     let model = Source::choose(&args.load)?.load(&load, args.quiet || args.json)?;
+    let chat = args.template.with_effort(chat, model.as_ref())?;
 
     let cancel = CancelToken::new();
     let watch = interrupt.watch(&cancel, Then::Leave);

@@ -66,7 +66,8 @@ fn prompt(
     let system = args.template.system.clone().map(Message::system);
     let messages: Vec<Message> =
         system.into_iter().chain([pictures::message(shown, text)]).collect();
-    let rendered = model.render_chat(&messages, &args.template.options()?)?;
+    let chat = args.template.with_effort(args.template.options()?, model)?;
+    let rendered = model.render_chat(&messages, &chat)?;
     let prompt = rendered.prompt();
     Ok((rendered.ids, prompt))
 }

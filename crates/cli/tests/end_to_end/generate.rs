@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{FOX, command, finish, generated, json, ml, ml_with_stdin, text};
+use crate::{FOX, command, copy_parts, finish, generated, json, ml, ml_with_stdin, text};
 
 #[test]
 fn the_streamed_text_is_the_text_of_the_report() {
@@ -12,6 +12,61 @@ fn the_streamed_text_is_the_text_of_the_report() {
     assert!(streamed.to_lowercase().contains("fox"), "{streamed}");
     assert_eq!(report["finish_reason"], "stop");
     assert_eq!(report["stop"]["type"], "end_of_sequence");
+}
+
+/// What the template makes of `more` with the tokenizer and the weights named.
+fn prompt_ids(parts: [&str; 2], more: &[&str]) -> Result<Value, String> {
+    let folder = tempfile::tempdir().unwrap();
+    copy_parts(parts, folder.path());
+    let model = folder.path().to_str().unwrap();
+    let arguments = ["generate", "--model", model, "-n", "1", "--json", "hi"];
+    let output = ml(&[&arguments, more].concat());
+    match output.status.code() {
+        Some(0) => {
+            let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+            Ok(report["prompt_token_ids"].clone())
+        }
+        Some(2) => Err(text(&output.stderr)),
+        other => panic!("{more:?} ends with {other:?}: {}", text(&output.stderr)),
+    }
+}
+
+#[test]
+fn how_much_to_think_reaches_templates_that_know_of_it() {
+    const QWEN: [&str; 2] = ["tokenizers/qwen-converted", "models/qwen3-4bit-g64"];
+    const GPT_OSS: [&str; 2] = ["tokenizers/harmony", "models/gpt_oss"];
+    let effort = |parts, level| prompt_ids(parts, &["--reasoning-effort", level]);
+    let kwargs = |parts, json| prompt_ids(parts, &["--chat-template-kwargs", json]).unwrap();
+    let off = kwargs(QWEN, r#"{"enable_thinking": false}"#);
+    let on = kwargs(QWEN, r#"{"enable_thinking": true}"#);
+    assert_ne!(off, on);
+    assert_eq!((effort(QWEN, "none"), effort(QWEN, "high")), (Ok(off), Ok(on)));
+    let both =
+        ["--reasoning-effort", "none", "--chat-template-kwargs", r#"{"enable_thinking": true}"#];
+    let refused = prompt_ids(QWEN, &both).unwrap_err();
+    assert!(refused.contains("--chat-template-kwargs has another `enable_thinking`"), "{refused}");
+
+    let low = kwargs(GPT_OSS, r#"{"reasoning_effort": "low"}"#);
+    assert_eq!(effort(GPT_OSS, "low"), Ok(low.clone()));
+    assert_ne!(effort(GPT_OSS, "high"), Ok(low));
+    let refused = effort(GPT_OSS, "none").unwrap_err();
+    assert!(refused.contains("--reasoning-effort none: the model cannot be told"), "{refused}");
+}
+
+#[test]
+fn how_much_to_think_is_refused_where_the_template_knows_nothing_of_it() {
+    for command in ["generate", "classify", "inspect"] {
+        let output = ml(&[command, "--reasoning-effort", "low", FOX]);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{command}: {error}");
+        assert!(error.contains("--reasoning-effort low: the model's chat template"), "{error}");
+    }
+    let output = ml_with_stdin(&["chat", "--reasoning-effort", "max"], b"hi\n");
+    assert!(text(&output.stderr).contains("--reasoning-effort max: the model's chat template"));
+    // A model that does not think does as it is told.
+    generated(&["generate", "--reasoning-effort", "none", "-n", "1", FOX]);
+    let output = ml(&["generate", "--raw", "--reasoning-effort", "none", FOX]);
+    assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]

@@ -2,10 +2,12 @@
 
 mod clock;
 mod conversation;
+mod effort;
 mod fallback;
 mod format;
 mod template;
 
 pub use clock::LocalTime;
+pub use effort::Effort;
 pub use format::{ChatFormat, ChatInput, Rendered};
 pub use template::ChatTemplate;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use inference_core::{EmbeddingModel, EngineStatus, Error, ImageModel, TextModel};
+use inference_text::Effort;
 use inference_text::answer::Family;
 
-use super::effort::Effort;
 use super::models::Model;
 
 /// A model for text and what was found out about it.

@@ -4,7 +4,6 @@
 //! loads and unloads on threads that may wait, and hands out leases. A model with a lease is never unloaded.
 
 pub mod admission;
-pub mod effort;
 pub mod keeper;
 pub mod lease;
 pub mod loaded;

@@ -40,6 +40,21 @@ pub fn ask(server: &TestServer, more: Json) -> Answer {
     server.post(PATH, &body)
 }
 
+#[test]
+fn effort_reaches_a_template_that_knows_it_and_is_refused_by_one_that_does_not() {
+    let server = server(&["a"]);
+    for (effort, on) in [("none", false), ("low", true), ("max", true)] {
+        let answer = ask(&server, json!({"reasoning": {"effort": effort}}));
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        let variables = server.model.chats.lock().unwrap().last().unwrap().1.clone();
+        assert_eq!(variables.template_kwargs, [("enable_thinking".to_owned(), on.into())]);
+    }
+    let plain = TestServer::start();
+    let refused = ask(&plain, json!({"reasoning": {"effort": "low"}}));
+    assert_eq!((refused.status, refused.error("param").as_str()), (400, "reasoning.effort"));
+    assert_eq!(ask(&plain, json!({"reasoning": {"effort": "none"}})).status, 200);
+}
+
 /// The events with their names, which their data repeats, and their numbers, which count up.
 fn events(answer: &Answer) -> Vec<Json> {
     let names: Vec<_> =

@@ -1,13 +1,13 @@
 //! `thinking` and `output_config`: how much to think, and what an answer holds to.
 
 use inference_core::{Constraint, Value};
+use inference_text::Effort;
 use inference_text::json::to_value;
 use serde_json::Value as Json;
 
 use crate::config::Limits;
 use crate::error::{ApiError, Result};
 use crate::fields::reader::Reader;
-use crate::pool::effort::Effort;
 use crate::protocol::conversation::{Conversation, bounded};
 
 /// The least `budget_tokens`.

@@ -8,6 +8,7 @@ use axum::extract::{Request, State as Shared};
 use axum::http::StatusCode;
 use axum::response::Response;
 use inference_core::{Capabilities, EmbeddingModelInfo, ModelInfo};
+use inference_text::Effort;
 use inference_text::answer::Family;
 use serde_json::{Map, Value as Json, json};
 
@@ -17,7 +18,6 @@ use crate::error::Result;
 use crate::fields::table::check;
 use crate::http::body;
 use crate::http::response::json_response;
-use crate::pool::effort::Effort;
 use crate::pool::keeper::Known;
 use crate::pool::loaded::Any;
 use crate::pool::models::Makes;

@@ -1,6 +1,7 @@
 //! `options`, `format` and `think`.
 
 use inference_core::{Constraint, GenerateOptions, Value};
+use inference_text::Effort;
 use inference_text::json::to_value;
 use serde_json::{Value as Json, json};
 
@@ -9,7 +10,6 @@ use crate::config::Limits;
 use crate::error::{ApiError, Names, Result};
 use crate::fields::reader::{Reader, expected};
 use crate::fields::table::check_in;
-use crate::pool::effort::Effort;
 use crate::protocol::conversation::{bounded, constrain};
 use crate::protocol::generate::{Asked, Delivery};
 use crate::protocol::openai::options::stop;

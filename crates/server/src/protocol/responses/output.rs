@@ -1,11 +1,11 @@
 //! `text`, `reasoning` and `include`: what an answer holds to, and how thoughts and tokens are told.
 
 use inference_core::{Constraint, Value};
+use inference_text::Effort;
 
 use crate::config::Limits;
 use crate::error::{ApiError, Result};
 use crate::fields::reader::Reader;
-use crate::pool::effort::Effort;
 use crate::protocol::conversation::Conversation;
 use crate::protocol::openai::response_format::schema;
 
