@@ -183,6 +183,15 @@ pub fn load_random(config: &str, options: &LoadOptions) -> Result<Box<dyn TextMo
     )?)?))
 }
 
+/// What can be told of a model that [`load_random`] would load, before a weight is drawn.
+///
+/// # Errors
+/// As [`load_random`].
+pub fn describe_random(config: &str, options: &LoadOptions) -> Result<(ModelInfo, Capabilities)> {
+    let files = ModelFiles::Random(config.into());
+    MlxModel::describe(&engine_options(files, device(options.backend.as_deref())?, options)?)
+}
+
 /// What can be told of a model folder without loading its weights.
 ///
 /// # Errors

@@ -7,30 +7,57 @@ use super::{LoadArgs, RemoteArgs, values};
 /// A released model whose sizes are measured with random weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Shape {
-    /// Qwen 3 0.6B.
+    /// `Qwen/Qwen3-0.6B`.
     #[value(name = "qwen3-0.6b")]
     Qwen3Small,
-    /// Qwen 3 4B.
+    /// `Qwen/Qwen3-4B`.
     #[value(name = "qwen3-4b")]
     Qwen3,
-    /// The text part of Gemma 3 1B.
+    /// The text part of `google/gemma-3-1b-it`.
     #[value(name = "gemma3-1b")]
     Gemma3Small,
-    /// The text part of Gemma 3 4B.
+    /// The text part of `google/gemma-3-4b-it`.
     #[value(name = "gemma3-4b")]
     Gemma3,
-    /// Llama 3.2 1B.
+    /// `meta-llama/Llama-3.2-1B`.
     #[value(name = "llama3.2-1b")]
     Llama32,
-    /// Llama 3.1 8B.
+    /// `meta-llama/Llama-3.1-8B`.
     #[value(name = "llama3.1-8b")]
     Llama31,
-    /// Qwen 3 30B A3B.
+    /// `Qwen/Qwen3-30B-A3B`.
     #[value(name = "qwen3-30b-a3b")]
     Qwen3Moe,
-    /// gpt-oss 20B, with experts in mxfp4 where no bits are named.
+    /// `openai/gpt-oss-20b`, with experts in mxfp4 where no bits are named.
     #[value(name = "gpt-oss-20b")]
     GptOss,
+    /// The text part of `Qwen/Qwen3.5-0.8B`.
+    #[value(name = "qwen3.5-0.8b")]
+    Qwen35Small,
+    /// The text part of `Qwen/Qwen3.5-4B`.
+    #[value(name = "qwen3.5-4b")]
+    Qwen35Medium,
+    /// The text part of `Qwen/Qwen3.5-9B`.
+    #[value(name = "qwen3.5-9b")]
+    Qwen35,
+    /// The text part of `Qwen/Qwen3.5-35B-A3B`.
+    #[value(name = "qwen3.5-35b-a3b")]
+    Qwen35Moe,
+    /// The text part of `google/gemma-4-E2B-it`.
+    #[value(name = "gemma4-e2b")]
+    Gemma4Small,
+    /// The text part of `google/gemma-4-26B-A4B-it`.
+    #[value(name = "gemma4-26b-a4b")]
+    Gemma4Moe,
+    /// `zai-org/GLM-4.7-Flash`.
+    #[value(name = "glm4.7-flash")]
+    Glm47Flash,
+    /// `LiquidAI/LFM2-1.2B`.
+    #[value(name = "lfm2-1.2b")]
+    Lfm2,
+    /// `nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16`.
+    #[value(name = "nemotron3-nano")]
+    Nemotron3,
 }
 
 /// Bits of a weight.

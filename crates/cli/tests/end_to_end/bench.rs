@@ -71,6 +71,25 @@ fn random_weights_have_the_sizes_of_a_released_model() {
 }
 
 #[test]
+fn a_part_of_each_hybrid_and_mixture_runs() {
+    for (shape, layers) in [
+        ("qwen3.5-0.8b", "4"),
+        ("qwen3.5-35b-a3b", "1"),
+        ("gemma4-e2b", "5"),
+        ("gemma4-26b-a4b", "1"),
+        ("glm4.7-flash", "2"),
+        ("lfm2-1.2b", "3"),
+        ("nemotron3-nano", "2"),
+    ] {
+        let part = ["--shape", shape, "--layers", layers, "--bits", "4", "--json", "-q"];
+        let report = json(&[&["bench"], &part[..], &["-p", "3", "-n", "2", "-r", "1"]].concat());
+        assert_eq!(report["num_layers"].to_string(), layers, "{shape}: {report}");
+        let tests = report["results"].as_array().unwrap();
+        assert!(tests.iter().all(|test| test["tokens_per_second"].as_f64() > Some(0.0)), "{shape}");
+    }
+}
+
+#[test]
 fn what_measures_nothing_is_refused() {
     for arguments in [
         &["-p", "0", "-n", "0"][..],

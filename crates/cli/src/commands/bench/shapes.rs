@@ -1,5 +1,7 @@
 //! The sizes of released models, from their own `config.json` files.
 
+mod layered;
+
 use serde_json::{Value, json};
 
 use crate::args::{Bits, Shape};
@@ -18,6 +20,15 @@ pub fn config(shape: Shape, bits: Option<Bits>, layers: Option<usize>) -> Value 
         Shape::Llama31 => llama3([4096, 14_336, 32, 32, 8], false, 8.0),
         Shape::Qwen3Moe => qwen3_moe(),
         Shape::GptOss => gpt_oss(),
+        Shape::Qwen35Small => layered::qwen3_5([1024, 3584, 24, 8, 2, 16], true),
+        Shape::Qwen35Medium => layered::qwen3_5([2560, 9216, 32, 16, 4, 32], true),
+        Shape::Qwen35 => layered::qwen3_5([4096, 12_288, 32, 16, 4, 32], false),
+        Shape::Qwen35Moe => layered::qwen3_5_moe(),
+        Shape::Gemma4Small => layered::gemma4_e2b(layers),
+        Shape::Gemma4Moe => layered::gemma4_26b_a4b(),
+        Shape::Glm47Flash => layered::glm4_moe_lite(),
+        Shape::Lfm2 => layered::lfm2(),
+        Shape::Nemotron3 => layered::nemotron_h(layers),
     };
     if let Some(layers) = layers {
         config["num_hidden_layers"] = layers.into();
@@ -109,4 +120,52 @@ fn experts_in_mxfp4(layers: &Value) -> Value {
         all[format!("model.layers.{layer}.mlp.router")] = false.into();
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum;
+    use inference_core::LoadOptions;
+
+    use super::*;
+
+    /// Parameters and layers of `shape` with so many bits and layers.
+    fn sizes(shape: Shape, bits: Option<Bits>, layers: Option<usize>) -> (u64, usize) {
+        let options = LoadOptions { backend: Some("cpu".into()), ..LoadOptions::default() };
+        let config = config(shape, bits, layers).to_string();
+        let info = metal_backend::describe_random(&config, &options);
+        let info = info.unwrap_or_else(|error| panic!("{shape:?} {bits:?} {layers:?}: {error}")).0;
+        (info.num_parameters, info.num_layers)
+    }
+
+    #[test]
+    fn shapes_have_the_parameters_of_their_releases() {
+        for (shape, millions, layers) in [
+            (Shape::Qwen3Moe, 30_532, 48),
+            (Shape::GptOss, 20_914, 24),
+            (Shape::Qwen35Small, 752, 24),
+            (Shape::Qwen35Medium, 4205, 32),
+            (Shape::Qwen35, 8953, 32),
+            (Shape::Qwen35Moe, 34_660, 40),
+            (Shape::Gemma4Small, 4628, 35),
+            (Shape::Gemma4Moe, 25_233, 30),
+            (Shape::Glm47Flash, 29_943, 47),
+            (Shape::Lfm2, 1170, 16),
+            (Shape::Nemotron3, 31_577, 52),
+        ] {
+            let (found, count) = sizes(shape, Some(Bits::Sixteen), None);
+            assert_eq!((found / 1_000_000, count), (millions, layers), "{shape:?}");
+        }
+    }
+
+    #[test]
+    fn each_shape_has_parts_in_all_bits() {
+        for shape in Shape::value_variants() {
+            for bits in [None, Some(Bits::Four), Some(Bits::Eight), Some(Bits::Sixteen)] {
+                for layers in [1, 2, 7, 17] {
+                    assert_eq!(sizes(*shape, bits, Some(layers)).1, layers, "{shape:?}");
+                }
+            }
+        }
+    }
 }
