@@ -5,6 +5,7 @@ mod arrows;
 mod circles;
 mod doc_comments;
 mod documents;
+mod extending;
 mod floors;
 mod lexer;
 mod names;
@@ -67,6 +68,7 @@ fn check(root: &Path, exceptions: &Exceptions) -> Result<Vec<Violation>> {
     violations.extend(rust::check(&files));
     violations.extend(text::check(&files));
     violations.extend(documents::check(root, &files));
+    violations.extend(extending::check(&files));
     violations.sort();
     Ok(violations)
 }
