@@ -12,8 +12,9 @@ use super::values;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 DST is what `mlx_lm.convert -q` writes, byte for byte, and MLX's programs load it. The weights are
-read a tensor at a time, so a model may be larger than memory. Parts that the result does not have,
-such as a vision tower, are told. DST appears once it is whole.
+read a tensor at a time, so a model may be larger than memory. Parts that the result does not have
+are told. A vision tower is one of them; with --keep-vision DST sees, and MLX-VLM loads it. DST appears
+once it is whole.
 
 --mode is affine (2, 3, 4, 5, 6 or 8 bits in groups of 32, 64 or 128), mxfp4, nvfp4 or mxfp8. --recipe
 gives more bits to the first and last layers and to each third one between. --layer speaks of the
@@ -46,6 +47,9 @@ pub struct QuantiseArgs {
     /// PATTERN=BITS, PATTERN=BITS/GROUP, PATTERN=MODE or PATTERN=off, for the modules that fit
     #[arg(long = "layer", value_name = "RULE", value_parser = rule)]
     pub rules: Vec<Rule>,
+    /// Keep the vision tower and its projector, unpacked, as `mlx_vlm.convert` does
+    #[arg(long)]
+    pub keep_vision: bool,
     /// Type of scales and of what is not packed: f32, f16 or bf16 [default: the config's]
     #[arg(long, value_name = "TYPE", value_parser = values::dtype)]
     pub dtype: Option<Dtype>,

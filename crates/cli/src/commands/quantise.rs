@@ -29,6 +29,7 @@ pub fn run(args: &QuantiseArgs) -> Result<()> {
         default: packing(args.mode.as_str(), args.bits, args.group_size)?,
         recipe: args.recipe,
         rules: args.rules.clone(),
+        keep_vision: args.keep_vision,
         dtype: args.dtype,
         backend: args.backend.clone(),
     };

@@ -52,3 +52,25 @@ fn what_cannot_be_quantised_is_told() {
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0, "{arguments:?}");
     }
 }
+
+#[test]
+fn a_tower_is_kept_where_that_is_asked_for() {
+    let home = tempfile::tempdir().unwrap();
+    let seeing = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../metal-backend/tests/fixtures/vision/models/gemma3"
+    );
+    let made = |name: &str, more: &[&str]| {
+        let target = home.path().join(name).display().to_string();
+        let output = ml(&[&["quantise", seeing, &target, "-g", "32"], more].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let info = json(&["info", "--json", "--model", &target]);
+        (text(&output.stderr), info["capabilities"]["images"]["supported"].clone())
+    };
+    let (told, sees) = made("reads", &[]);
+    assert!(told.contains("left out, as mlx-lm does: multi_modal_projector"), "{told}");
+    assert_eq!(sees, false);
+    let (told, sees) = made("sees", &["--keep-vision"]);
+    assert!(!told.contains("left out"), "{told}");
+    assert_eq!(sees, true);
+}

@@ -3,15 +3,16 @@
 use inference_text::json::standard_json;
 use serde_json::{Map, Value};
 
+use super::options::QuantiseOptions;
 use super::python_json::dump;
 use crate::error::{Result, load};
 use crate::files::ModelFiles;
 
-/// Keys that say nothing of the result.
-const UNUSED: [&str; 2] = ["_name_or_path", "vision_config"];
+/// What the config says of a tower that sees.
+const VISION: &str = "vision_config";
 
 /// The text of the new config for a model of the `model_type` `family`: that of `source`, sorted, with the
-/// quantisation and the end tokens of `generation_config.json`.
+/// quantisation and the end tokens of `generation_config.json`, without what says nothing of the result.
 ///
 /// # Errors
 /// Files that are no JSON objects.
@@ -19,6 +20,7 @@ pub(super) fn text(
     files: &ModelFiles,
     source: &str,
     family: &str,
+    options: &QuantiseOptions,
     quantization: Value,
 ) -> Result<String> {
     let parse = |name: &str, text: &str| -> Result<Map<String, Value>> {
@@ -38,7 +40,10 @@ pub(super) fn text(
         }
     }
     fill_in(family, &mut fields);
-    UNUSED.iter().for_each(|key| drop(fields.remove(*key)));
+    fields.remove("_name_or_path");
+    if !options.keep_vision {
+        fields.remove(VISION);
+    }
     fields.insert("quantization".to_owned(), quantization.clone());
     fields.insert("quantization_config".to_owned(), quantization);
     fields.sort_keys();

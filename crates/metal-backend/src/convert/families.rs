@@ -1,6 +1,7 @@
 //! What mlx-lm changes in the released tensors of each family: names, and forms.
 
 use super::falcon_h1;
+use super::sight::is_of_tower;
 use super::tensors::Tensors;
 use super::value::Value;
 use crate::config::Config;
@@ -21,30 +22,13 @@ const SWITCH_GLU: [&str; 3] = [
     ".experts.switch_glu.down_proj.weight",
 ];
 
-/// Parts that only see or hear; mlx-lm has no use for them.
-const TOWERS: &[&str] = &[
-    "visual.",
-    "vision_tower.",
-    "vision_model.",
-    "vision_adapter.",
-    "vision_projection.",
-    "vision_embedder.",
-    "multi_modal_projector.",
-    "audio_tower.",
-    "embed_audio.",
-    "embed_vision.",
-];
-
 /// Gives the tensors the names and forms that mlx-lm writes for the `model_type` `family`.
 ///
 /// # Errors
 /// Tensors that do not fit the config; a name that two would have.
 pub(super) fn arrange(family: &str, config: &Config, tensors: &mut Tensors) -> Result<()> {
     let text = config.of_text()?;
-    tensors.leave_out(|name| {
-        let own = name.strip_prefix("model.").unwrap_or(name);
-        TOWERS.iter().any(|tower| own.starts_with(tower)) || is_leftover(name)
-    });
+    tensors.leave_out(|name| is_of_tower(name) || is_leftover(name));
     if let Some(layers) = text.opt_index("num_hidden_layers")? {
         // Layers behind the last one predict several tokens at once.
         tensors.leave_out(|name| layer_of(name).is_some_and(|layer| layer >= layers));

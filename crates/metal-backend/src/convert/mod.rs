@@ -1,6 +1,7 @@
 //! Quantising checkpoints: a folder that mlx-lm and this crate load, written a tensor at a time.
 //!
-//! Names, forms, bits and the files' layout are those of `mlx_lm.convert`, byte for byte.
+//! Names, forms, bits and the files' layout are those of `mlx_lm.convert`, byte for byte. A vision tower that
+//! is kept has the names and forms of mlx-vlm.
 
 mod config;
 mod falcon_h1;
@@ -10,6 +11,7 @@ mod order;
 mod plan;
 mod precision;
 mod python_json;
+mod sight;
 mod tensors;
 mod value;
 mod written;
@@ -113,7 +115,7 @@ pub(crate) fn quantise(
         progress(done, total);
     }
     shards.finish(&folder.path, plan.parameters)?;
-    let text = config::text(&files, &text, family, plan.quantization)?;
+    let text = config::text(&files, &text, family, options, plan.quantization)?;
     write_text(&folder.path.join("config.json"), &text)?;
     copy_others(&files, source, &folder.path)?;
     folder.keep(target)?;

@@ -15,6 +15,9 @@ pub struct QuantiseOptions {
     /// The type of everything that is not packed, and of scales; `None`: the one that the config names, or
     /// what the checkpoint has.
     pub dtype: Option<Dtype>,
+    /// The vision tower and its projector stay, unpacked, as mlx-vlm has them; else they are left out, as
+    /// mlx-lm does.
+    pub keep_vision: bool,
     /// The backend that computes; `None`: the best one here.
     pub backend: Option<String>,
 }

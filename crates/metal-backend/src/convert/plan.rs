@@ -10,6 +10,7 @@ use super::families;
 use super::options::QuantiseOptions;
 use super::order::compare;
 use super::precision::{Choice, Mixed, Precision, entry, keeps_type};
+use super::sight;
 use super::tensors::Tensors;
 use super::value::Value;
 use super::written::Planned;
@@ -49,7 +50,13 @@ impl Plan {
         options: &QuantiseOptions,
     ) -> Result<Plan> {
         let mut tensors = Tensors::of(checkpoint, config.fp8_format()?)?;
+        let seeing = match options.keep_vision {
+            true => sight::take(family, config, &mut tensors)?,
+            false => BTreeMap::new(),
+        };
         families::arrange(family, config, &mut tensors)?;
+        let kept: BTreeSet<String> = seeing.keys().cloned().collect();
+        tensors.all.extend(seeing);
         if let Some(dtype) = float_type(config, options)? {
             tensors.change(|name, value| {
                 let is_cast = value.dtype.is_float() && !keeps_type(family, name);
@@ -65,7 +72,8 @@ impl Plan {
                 return Err(Error::model("a mixed recipe is affine; leave the other mode out"));
             }
             let text = config.of_text()?;
-            let paths = items.iter().filter_map(|item| item.name.strip_suffix(".weight"));
+            let own = items.iter().filter(|item| !kept.contains(&item.name));
+            let paths = own.filter_map(|item| item.name.strip_suffix(".weight"));
             Mixed::new(recipe, text.size("num_hidden_layers")?, paths)
         });
         let precision = Precision {
@@ -81,7 +89,7 @@ impl Plan {
             .collect();
         for item in &mut items {
             let Some(path) = item.name.strip_suffix(".weight") else { continue };
-            if packed.contains(path) {
+            if packed.contains(path) || kept.contains(&item.name) {
                 continue;
             }
             match precision.choose(path, &item.value)? {
@@ -97,7 +105,8 @@ impl Plan {
             }
         }
         let unused = options.rules.iter().find(|rule| {
-            let mut paths = items.iter().filter_map(|item| item.name.strip_suffix(".weight"));
+            let own = items.iter().filter(|item| !kept.contains(&item.name));
+            let mut paths = own.filter_map(|item| item.name.strip_suffix(".weight"));
             !paths.any(|path| rule.matches(path))
         });
         if let Some(rule) = unused {

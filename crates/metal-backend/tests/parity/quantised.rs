@@ -28,6 +28,7 @@ fn options(arguments: &Json) -> QuantiseOptions {
             Recipe::ALL.into_iter().find(|recipe| recipe.as_str() == name).expect("a recipe")
         }),
         rules: Vec::new(),
+        keep_vision: false,
         dtype: value("--dtype").map(|name| name.parse().unwrap()),
         backend: Some("cpu".into()),
     }

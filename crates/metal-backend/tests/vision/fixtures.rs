@@ -36,13 +36,22 @@ impl Seeing {
         Seeing { name, golden: serde_json::from_str(&text).expect("it is JSON"), tensors }
     }
 
+    /// The folder of its checkpoint.
+    pub fn folder(&self) -> PathBuf {
+        root().join("models").join(self.name)
+    }
+
     /// Loads it in float32.
     pub fn load(&self, options: LoadOptions) -> Box<dyn TextModel> {
-        let folder = root().join("models").join(self.name);
+        self.load_from(&self.folder(), options)
+    }
+
+    /// Loads the checkpoint in `folder`, made from its own, in float32.
+    pub fn load_from(&self, folder: &Path, options: LoadOptions) -> Box<dyn TextModel> {
         let dtype = Some(inference_core::Dtype::F32);
         let _ = metal_backend::register();
         let options = LoadOptions { dtype, ..options };
-        inference_core::load_model(&folder, &options).expect("the checkpoint loads")
+        inference_core::load_model(folder, &options).expect("the checkpoint loads")
     }
 
     /// The cases by name.

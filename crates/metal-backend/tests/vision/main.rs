@@ -1,5 +1,6 @@
 //! Models that see, against transformers: see `tests/fixtures/vision/README.md`.
 
+mod converted;
 mod fixtures;
 mod with_others;
 

@@ -32,6 +32,7 @@ pub(crate) fn gemma4_tower(config: &Config, w: &Weights, width: i32) -> Result<O
     let rope = vision.object("rope_parameters")?;
     let theta = rope.map(|rope| rope.opt_positive("rope_theta")).transpose()?.flatten();
     let places = vision.opt_size("position_embedding_size")?.unwrap_or(10_240);
+    tower.leave_buffers();
     let embedder = tower.at("patch_embedder");
     let table = embedder.tensor("position_embedding_table", &[2, places, hidden])?;
     let dtype = table.dtype();

@@ -12,6 +12,9 @@ use crate::weights::Weights;
 
 const EPS: f32 = 1e-5;
 
+/// Where released checkpoints, converted ones and those of transformers 5 have the tower.
+const TOWERS: [&str; 3] = ["vision_tower.vision_model", "vision_tower", "model.vision_tower"];
+
 /// The tower and its projector into `width` values, whose norm has the text's `eps`, where the checkpoint
 /// has one.
 ///
@@ -22,8 +25,7 @@ pub(crate) fn pixtral_tower(
     w: &Weights,
     (width, eps): (i32, f32),
 ) -> Result<Option<Tower>> {
-    let towers = ["vision_tower", "model.vision_tower"];
-    let (Some(vision), Some(tower)) = (vision(config)?, w.first_of(&towers)) else {
+    let (Some(vision), Some(tower)) = (vision(config)?, w.first_of(&TOWERS)) else {
         return Ok(None);
     };
     let sizes = TowerSizes::read(&vision, ["num_hidden_layers", "num_attention_heads"])?;
@@ -44,6 +46,7 @@ pub(crate) fn pixtral_tower(
     let rope = vision.object("rope_parameters")?;
     let theta = rope.map(|rope| rope.opt_positive("rope_theta")).transpose()?.flatten();
     let theta = theta.or(vision.opt_positive("rope_theta")?).unwrap_or(10_000.0);
+    tower.leave_buffers();
     let projection = tower.patch_linear("patch_conv", hidden, &[patch, patch], false)?;
     let norm = tower.rms_norm("ln_pre", hidden, EPS)?;
     let dtype = norm.weight.dtype();

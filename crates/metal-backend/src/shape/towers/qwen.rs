@@ -38,7 +38,8 @@ pub(crate) fn qwen_tower(config: &Config, w: &Weights, width: i32) -> Result<Opt
             "config.json: `vision_config`: `num_position_embeddings` {count} is no square"
         )));
     }
-    let table = tower.at("pos_embed").tensor("weight", &[count, hidden])?;
+    tower.leave_buffers();
+    let table = tower.table("pos_embed", count, hidden)?;
     let dtype = table.dtype();
     let projection =
         tower.at("patch_embed").patch_linear("proj", hidden, &[frames, patch, patch], true)?;

@@ -33,8 +33,9 @@ pub(crate) fn siglip_tower(config: &Config, w: &Weights, width: i32) -> Result<O
     let across = f64::from(config.opt_size("mm_tokens_per_image")?.unwrap_or(256)).sqrt() as i32;
     // A head that tells pictures apart is part of some checkpoints, and of no use here.
     tower.ignore_modules(&["head"]);
+    tower.leave_buffers();
     let embeddings = tower.at("embeddings");
-    let table = embeddings.at("position_embedding").tensor("weight", &[side * side, hidden])?;
+    let table = embeddings.table("position_embedding", side * side, hidden)?;
     let dtype = table.dtype();
     let projection = embeddings.patch_linear("patch_embedding", hidden, &[patch, patch], true)?;
     let block = |index: i32| -> Result<TowerBlock> {

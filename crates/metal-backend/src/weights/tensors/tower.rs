@@ -1,6 +1,6 @@
 //! What towers have and language models have not.
 
-use mlx_ffi::{Array, ops};
+use mlx_ffi::{Array, dequantize, ops};
 
 use super::Weights;
 use crate::error::{Error, Result};
@@ -13,6 +13,35 @@ impl Weights {
     pub fn first_of(&self, names: &[&str]) -> Option<Weights> {
         let is_random = matches!(self.shared.files, ModelFiles::Random(_));
         names.iter().map(|name| self.at(name)).find(|module| is_random || !module.is_empty())
+    }
+
+    /// The table `name` of as many vectors as it has rows, unpacked where it is packed.
+    ///
+    /// # Errors
+    /// A tensor that is missing or does not fit.
+    pub fn table(&self, name: &str, rows: i32, columns: i32) -> Result<Array> {
+        let w = self.at(name);
+        if w.shape("scales").is_none() {
+            return w.tensor("weight", &[rows, columns]);
+        }
+        let packed = w.packed(&[rows, columns])?;
+        let dtype = w.activation_dtype(&packed);
+        let table = match self.shared.only_describe {
+            true => ops::zeros(&[0], dtype)?,
+            false => dequantize(&packed, dtype)?,
+        };
+        table.eval()?;
+        Ok(table)
+    }
+
+    /// Leaves aside what programs of training save of a tower beside its weights: wavelengths and the
+    /// numbers of places.
+    pub fn leave_buffers(&self) {
+        let prefix = self.prefix();
+        self.ignore(|name| {
+            let last = name.strip_prefix(&prefix).and_then(|own| own.rsplit('.').next());
+            last.is_some_and(|last| last == "inv_freq" || last == "position_ids")
+        });
     }
 
     /// The layer norm `name` over `size` values, with a bias.
