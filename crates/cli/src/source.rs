@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use hub::Name;
-use inference_core::{Capabilities, LoadOptions, ModelInfo, TextModel};
+use inference_core::{Capabilities, LoadOptions, ModelInfo, ModelKind, TextModel, model_kind};
 
 use crate::args::LoadArgs;
 use crate::demo;
@@ -54,7 +54,7 @@ impl Source {
     /// Its folder, where that is an image model's.
     pub fn image_folder(&self) -> Option<&Path> {
         let (Source::Folder(folder) | Source::Pulled { folder, .. }) = self else { return None };
-        folder.join("model_index.json").is_file().then_some(folder)
+        (model_kind(folder) == Some(ModelKind::Image)).then_some(folder)
     }
 
     /// Its folder, where that is an embedding model's or a reranker's.

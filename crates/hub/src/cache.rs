@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::hash::Hash;
-use crate::select::PIPELINE;
+use crate::select::{PIPELINE, SAVED_BY_MFLUX};
 use crate::{Error, Name, Result};
 
 /// A folder of models.
@@ -191,7 +191,8 @@ pub(crate) fn missing(snapshot: &Path) -> Vec<String> {
         .filter(|file| !file.is_file())
         .filter_map(|file| Some(file.strip_prefix(snapshot).ok()?.display().to_string()))
         .collect();
-    if !there("config.json") && !there("adapter_config.json") && !there(PIPELINE) {
+    let texts = ["config.json", "adapter_config.json", PIPELINE, SAVED_BY_MFLUX];
+    if !texts.into_iter().any(there) {
         missing.push("config.json".to_owned());
     }
     // The index of the model, and those of a pipeline's components.

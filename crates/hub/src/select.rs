@@ -36,8 +36,10 @@ const EMBEDDING_TEXTS: [&str; 3] =
 const ADAPTERS: [&str; 2] = ["adapters.safetensors", "adapter_model.safetensors"];
 /// The file that says of which components an image model is made, each a folder (diffusers' layout).
 pub const PIPELINE: &str = "model_index.json";
+/// The first weights of an image model that mflux saved, which has no such file.
+pub const SAVED_BY_MFLUX: &str = "transformer/0.safetensors";
 /// Further texts of components.
-const PIPELINE_TEXTS: [&str; 2] = [PIPELINE, "scheduler_config.json"];
+const PIPELINE_TEXTS: [&str; 3] = [PIPELINE, "scheduler_config.json", "mflux_model.json"];
 /// What the names of components' weights begin with.
 const PIPELINE_WEIGHTS: [&str; 2] = ["model", "diffusion_pytorch_model"];
 /// Weights in other formats, which an error names.
@@ -53,7 +55,8 @@ struct Index {
 /// # Errors
 /// [`Error::NoWeights`], and [`Error::Listing`] for an index whose shards are not listed.
 pub fn needed(name: &Name, listing: &Listing, index: Option<&[u8]>) -> Result<Vec<File>> {
-    if index.is_none() && listing.files.iter().any(|file| file.path == PIPELINE) {
+    let is_pipeline = |file: &File| [PIPELINE, SAVED_BY_MFLUX].contains(&&*file.path);
+    if index.is_none() && listing.files.iter().any(is_pipeline) {
         return pipeline(name, listing);
     }
     let weights = match index {
@@ -89,10 +92,12 @@ fn pipeline(name: &Name, listing: &Listing) -> Result<Vec<File>> {
         let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));
         let stem = file.strip_suffix(".safetensors").unwrap_or_default();
         let is_plain = !stem.is_empty() && !stem.contains('.');
+        // mflux numbers its files.
+        let is_number = stem.bytes().all(|byte| byte.is_ascii_digit());
         !folder.is_empty()
             && !folder.contains('/')
             && is_plain
-            && PIPELINE_WEIGHTS.iter().any(|begin| stem.starts_with(begin))
+            && (is_number || PIPELINE_WEIGHTS.iter().any(|begin| stem.starts_with(begin)))
     };
     let is_text = |path: &str| {
         let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));
@@ -238,6 +243,34 @@ mod tests {
         );
         let adapter = ["adapter_config.json", "adapters.safetensors"];
         assert_eq!(chosen(&adapter, None).unwrap(), adapter);
+    }
+
+    #[test]
+    fn what_mflux_saved_comes_with_its_numbered_weights() {
+        let paths = [
+            "README.md",
+            "mflux_model.json",
+            "text_encoder/0.safetensors",
+            "text_encoder/model.safetensors.index.json",
+            "tokenizer/chat_template.jinja",
+            "tokenizer/tokenizer.json",
+            "transformer/0.safetensors",
+            "transformer/1.safetensors",
+            "vae/0.safetensors",
+        ];
+        assert_eq!(
+            chosen(&paths, None).unwrap(),
+            [
+                "mflux_model.json",
+                "text_encoder/model.safetensors.index.json",
+                "tokenizer/chat_template.jinja",
+                "tokenizer/tokenizer.json",
+                "text_encoder/0.safetensors",
+                "transformer/0.safetensors",
+                "transformer/1.safetensors",
+                "vae/0.safetensors",
+            ]
+        );
     }
 
     #[test]

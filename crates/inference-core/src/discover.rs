@@ -11,13 +11,26 @@ use crate::{Error, Result};
 pub enum ModelKind {
     /// It has a `config.json`: [`load_model`](crate::load_model).
     Text,
-    /// It has a `model_index.json`, and a folder for each component:
+    /// It has a `model_index.json`, or the folders of mflux, and a folder for each component:
     /// [`load_image_model`](crate::load_image_model).
     Image,
 }
 
+/// What the folder at `path` is for, by the files that it has: `model_index.json` (diffusers' layout),
+/// `config.json`, or neither and the folders `transformer`, `text_encoder` and `vae` (mflux's layout).
+pub fn model_kind(path: &Path) -> Option<ModelKind> {
+    const COMPONENTS: [&str; 3] = ["transformer", "text_encoder", "vae"];
+    if path.join("model_index.json").is_file() {
+        Some(ModelKind::Image)
+    } else if path.join("config.json").is_file() {
+        Some(ModelKind::Text)
+    } else {
+        COMPONENTS.iter().all(|name| path.join(name).is_dir()).then_some(ModelKind::Image)
+    }
+}
+
 /// A folder that looks like a model: `config.json` and at least one safetensors file, or
-/// `model_index.json` and folders of which at least one has such a file (diffusers' layout).
+/// folders of components of which at least one has such a file (see [`model_kind`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscoveredModel {
     /// The folder.
@@ -49,13 +62,13 @@ pub fn discover(dir: &Path) -> Result<Vec<DiscoveredModel>> {
 }
 
 fn inspect(path: &Path) -> Option<DiscoveredModel> {
-    let (kind, sizes) = if path.join("model_index.json").is_file() {
-        let components = children(path)?.filter(|child| child.is_dir());
-        (ModelKind::Image, components.filter_map(|child| weights(&child)).flatten().collect())
-    } else if path.join("config.json").is_file() {
-        (ModelKind::Text, weights(path)?)
-    } else {
-        return None;
+    let kind = model_kind(path)?;
+    let sizes: Vec<u64> = match kind {
+        ModelKind::Image => {
+            let components = children(path)?.filter(|child| child.is_dir());
+            components.filter_map(|child| weights(&child)).flatten().collect()
+        }
+        ModelKind::Text => weights(path)?,
     };
     (!sizes.is_empty()).then(|| DiscoveredModel {
         path: path.to_owned(),

@@ -15,8 +15,8 @@ The picture goes to --output as a PNG that has the prompt, the model, the seed a
 texts. Equal settings make equal bytes on one device. Progress goes to stderr. Ctrl-C ends between
 two steps, and nothing is written.
 
-A model is a folder in diffusers' layout, with a model_index.json. Its components are read when they
-are needed, and freed after.
+A model is a folder in diffusers' layout, with a model_index.json, or one that mflux-save wrote. Its
+components are read when they are needed, and freed after.
 
 Examples:
   ml pull Tongyi-MAI/Z-Image-Turbo

@@ -65,7 +65,9 @@ fn a_tower_is_kept_where_that_is_asked_for() {
         let output = ml(&[&["quantise", seeing, &target, "-g", "32"], more].concat());
         assert!(output.status.success(), "{}", text(&output.stderr));
         let info = json(&["info", "--json", "--model", &target]);
-        (text(&output.stderr), info["capabilities"]["images"]["supported"].clone())
+        let all = info["capabilities"].as_array().unwrap();
+        let images = all.iter().find(|of| of["feature"] == "images").unwrap();
+        (text(&output.stderr), images["supported"].clone())
     };
     let (told, sees) = made("reads", &[]);
     assert!(told.contains("left out, as mlx-lm does: multi_modal_projector"), "{told}");

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use inference_core::{DiscoveredModel, Error, ModelKind, discover};
+use inference_core::{DiscoveredModel, Error, ModelKind, discover, model_kind};
 
 /// A folder of the test's own, removed at the end.
 struct Folder(PathBuf);
@@ -106,8 +106,19 @@ fn a_folder_of_components_is_an_image_model_with_the_weights_of_all() {
     folder.file("fox/transformer/diffusion_pytorch_model.safetensors", 30);
     folder.file("fox/vae/diffusion_pytorch_model.safetensors", 12);
     folder.file("empty/model_index.json", 2);
+    // What mflux saves has no index.
+    folder.file("hen/transformer/0.safetensors", 30);
+    folder.file("hen/text_encoder/0.safetensors", 7);
+    folder.file("hen/vae/0.safetensors", 5);
+    folder.file("part/transformer/0.safetensors", 30);
     let found = discover(&folder.0).unwrap();
-    assert_eq!(found.len(), 1);
+    assert_eq!(found.len(), 2);
+    assert_eq!(
+        (found[1].kind, found[1].num_files, found[1].weight_bytes),
+        (ModelKind::Image, 3, 42)
+    );
+    assert_eq!(model_kind(&found[1].path), Some(ModelKind::Image));
+    assert_eq!(model_kind(&folder.0.join("part")), None);
     assert_eq!(
         (found[0].kind, found[0].num_files, found[0].weight_bytes),
         (ModelKind::Image, 2, 42)

@@ -1,11 +1,13 @@
-//! A pipeline's folder in diffusers' layout: `model_index.json` and a folder for each component.
+//! A pipeline's folder, with a folder for each component: in diffusers' layout, with a `model_index.json`, or
+//! as mflux saves it.
 
 use std::path::{Path, PathBuf};
 
 use inference_core::ImageLoadOptions;
 use mlx_ffi::Dtype;
 
-use super::edit::Style;
+use super::kind::{KINDS, Kind};
+use super::mflux::Saved;
 use crate::config::Config;
 use crate::error::{Error, Result, load};
 use crate::files::ModelFiles;
@@ -15,27 +17,20 @@ use crate::weights::{Checkpoint, Weights};
 
 const INDEX: &str = "model_index.json";
 
-/// The pipelines that can be loaded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    ZImage,
-    Qwen(Style),
-}
-
-/// The pipelines by their `_class_name`.
-const KINDS: [(&str, Kind); 4] = [
-    ("ZImagePipeline", Kind::ZImage),
-    ("QwenImagePipeline", Kind::Qwen(Style::Plain)),
-    ("QwenImageEditPipeline", Kind::Qwen(Style::Edit)),
-    ("QwenImageEditPlusPipeline", Kind::Qwen(Style::EditPlus)),
-];
-
 /// A pipeline's folder.
 #[derive(Clone, Debug)]
 pub(super) struct PipelineFolder {
     path: PathBuf,
-    index: Config,
+    layout: Layout,
     pub kind: Kind,
+}
+
+/// Who laid a folder out.
+#[derive(Clone, Debug)]
+enum Layout {
+    /// Its `model_index.json`.
+    Diffusers(Config),
+    Mflux(Saved),
 }
 
 /// One component with its config and the headers of its weights.
@@ -63,12 +58,22 @@ impl Reading {
 }
 
 impl PipelineFolder {
-    /// Reads the index.
+    /// Reads the index, or what tells a folder of mflux's.
     ///
     /// # Errors
     /// No folder or no index; a pipeline that is not known.
     pub fn open(path: &Path) -> Result<PipelineFolder> {
         let files = ModelFiles::Folder(path.to_owned());
+        if !files.exists(INDEX)
+            && let Some(saved) = Saved::open(path)?
+        {
+            let kind = saved.kind;
+            return Ok(PipelineFolder {
+                path: path.to_owned(),
+                layout: Layout::Mflux(saved),
+                kind,
+            });
+        }
         let text = files.required_text(INDEX)?;
         let at = |error: Error| error.at(path);
         let index = Config::parse(INDEX, &text).map_err(at)?;
@@ -78,17 +83,29 @@ impl PipelineFolder {
             let names = KINDS.map(|(name, _)| name).join(", ");
             load(&path.join(INDEX), format!("the pipeline is `{class}`; {names} work"))
         })?;
-        Ok(PipelineFolder { path: path.to_owned(), index, kind })
+        Ok(PipelineFolder { path: path.to_owned(), layout: Layout::Diffusers(index), kind })
     }
 
     /// The pipeline's name.
     pub fn class(&self) -> String {
-        self.index.opt_text("_class_name").ok().flatten().unwrap_or_default().to_owned()
+        self.kind.class().to_owned()
+    }
+
+    /// The bits that mflux packed it to.
+    pub fn bits(&self) -> Option<usize> {
+        match &self.layout {
+            Layout::Diffusers(_) => None,
+            Layout::Mflux(saved) => saved.bits,
+        }
     }
 
     /// The class of a component, in diffusers or transformers.
     pub fn class_of(&self, component: &str) -> String {
-        let pair = self.index.opt_texts(component).ok().flatten();
+        let index = match &self.layout {
+            Layout::Diffusers(index) => index,
+            Layout::Mflux(saved) => return saved.class_of(component).to_owned(),
+        };
+        let pair = index.opt_texts(component).ok().flatten();
         pair.and_then(|pair| pair.get(1).map(|class| (*class).to_owned())).unwrap_or_default()
     }
 
@@ -97,14 +114,20 @@ impl PipelineFolder {
         ModelFiles::Folder(self.path.join(component))
     }
 
-    /// A component's config, `name` in its folder.
+    /// A component's config, `name` in its folder; in a folder of mflux's that of the release where there is none.
     ///
     /// # Errors
     /// A file that is missing or no JSON object.
     pub fn config(&self, component: &str, name: &str) -> Result<Config> {
         let files = self.files(component);
-        let text = files.required_text(name)?;
-        Config::parse(name, &text).map_err(|error| error.at(&files.folder()))
+        let at = |error: Error| error.at(&files.folder());
+        let text = match &self.layout {
+            Layout::Mflux(saved) if !files.exists(name) => {
+                saved.config(component).map_err(at)?.to_owned()
+            }
+            _ => files.required_text(name)?,
+        };
+        Config::parse(name, &text).map_err(at)
     }
 
     /// A component with weights, whose class is `class`.
@@ -121,6 +144,12 @@ impl PipelineFolder {
         let files = self.files(name);
         let config = self.config(name, "config.json")?;
         let checkpoint = Checkpoint::open(&files)?;
+        let checkpoint = match &self.layout {
+            Layout::Diffusers(_) => checkpoint,
+            Layout::Mflux(saved) => {
+                checkpoint.named(|tensor, header| saved.named(name, tensor, header))
+            }
+        };
         Ok(Component { files, config, checkpoint })
     }
 }

@@ -1,4 +1,4 @@
-//! Pictures from text: pipelines in diffusers' layout, on a thread of their own.
+//! Pictures from text: pipelines in diffusers' layout or mflux's, on a thread of their own.
 //!
 //! A component is read when its phase begins and freed after it, unless the load options keep it: the
 //! text encoder, then the transformer, then the decoder of latents.
@@ -9,6 +9,8 @@ mod caption;
 mod denoise;
 mod edit;
 mod folder;
+mod kind;
+mod mflux;
 mod model;
 mod nn;
 mod pace;
@@ -19,6 +21,7 @@ mod planner;
 mod qwen_image;
 mod qwen_text;
 mod qwen_tower;
+mod released;
 mod resnet;
 mod schedule;
 #[cfg(test)]

@@ -5,7 +5,8 @@ use mlx_ffi::{Array, Dtype, ops};
 
 use super::caption::CaptionEncoder;
 use super::edit::{Edited, Style};
-use super::folder::{Component, Kind, Loaded, PipelineFolder, Reading};
+use super::folder::{Component, Loaded, PipelineFolder, Reading};
+use super::kind::Kind;
 use super::plan::Prompt;
 use super::qwen_image::QwenImage;
 use super::qwen_text::QwenEncoder;
@@ -25,6 +26,8 @@ pub(super) struct Pipeline {
     encoder: Component,
     transformer: Component,
     vae: Component,
+    /// Bits that the folder says its weights have.
+    stored_bits: Option<usize>,
     pub reading: Reading,
     pub sizes: Sizes,
 }
@@ -90,6 +93,7 @@ impl Pipeline {
             encoder: encoder.renamed(|name| renamed(kind, name)),
             transformer: folder.component("transformer", transformer)?,
             vae: folder.component("vae", vae)?,
+            stored_bits: folder.bits(),
             reading: Reading::of(options, kernels),
             sizes: Sizes::default(),
         };
@@ -170,14 +174,9 @@ impl Pipeline {
         })
     }
 
-    /// How the VAE's weights are read: in F32 where its config asks for that, and never packed.
-    fn vae_reading(&self) -> Result<Reading> {
-        let upcast = match self.kind {
-            Kind::ZImage => self.vae.config.opt_flag("force_upcast")?.unwrap_or(true),
-            Kind::Qwen(_) => false,
-        };
-        let dtype = if upcast { Some(Dtype::F32) } else { self.reading.dtype };
-        Ok(Reading { dtype, bits: None, ..self.reading })
+    /// How the VAE's weights are read: in their own type, as diffusers does, and never packed here.
+    fn vae_reading(&self) -> Reading {
+        Reading { bits: None, ..self.reading }
     }
 
     /// The decoder of latents; of stand-ins where it is only described.
@@ -185,7 +184,7 @@ impl Pipeline {
     /// # Errors
     /// What does not fit.
     pub fn vae(&self, only_describe: bool) -> Result<(Box<dyn Vae>, Loaded)> {
-        self.vae.build(self.vae_reading()?, only_describe, |config, w| {
+        self.vae.build(self.vae_reading(), only_describe, |config, w| {
             Ok(match self.kind {
                 Kind::ZImage => Box::new(KlDecoder::load(config, w)?) as Box<dyn Vae>,
                 Kind::Qwen(_) => Box::new(QwenDecoder::load(config, w)?),
@@ -198,7 +197,7 @@ impl Pipeline {
     /// # Errors
     /// What does not fit.
     pub fn vae_encoder(&self, only_describe: bool) -> Result<(VaeEncoder, Loaded)> {
-        self.vae.build(self.vae_reading()?, only_describe, VaeEncoder::load)
+        self.vae.build(self.vae_reading(), only_describe, VaeEncoder::load)
     }
 
     /// Channels of the latents.
@@ -218,7 +217,7 @@ impl Pipeline {
     /// A quantisation that is not known.
     pub fn bits(&self) -> Result<usize> {
         let own = self.transformer.config.default_quantization()?;
-        let own = own.map_or(0, |found| found.bits as usize);
+        let own = own.map(|found| found.bits as usize).or(self.stored_bits).unwrap_or(0);
         Ok(self.reading.bits.map_or(own, |bits| bits as usize))
     }
 

@@ -5,7 +5,8 @@ use mlx_ffi::Device;
 
 use super::caption::CaptionText;
 use super::edit::{QwenText, Style};
-use super::folder::{Kind, Loaded, PipelineFolder};
+use super::folder::{Loaded, PipelineFolder};
+use super::kind::Kind;
 use super::pipeline::Pipeline;
 use super::plan::{Plan, Prompt, noise, sides};
 

@@ -19,6 +19,7 @@ use crate::kernels::Kernels;
 use crate::weights::Checkpoint;
 
 mod golden;
+mod mflux;
 mod partial;
 mod qwen_image;
 mod z_image;
@@ -61,8 +62,13 @@ struct Studio {
 
 impl Studio {
     fn open(name: &'static str, options: &ImageLoadOptions, kernels: Kernels) -> Studio {
+        Studio::at(&fixtures().join(name), name, options, kernels)
+    }
+
+    /// A pipeline in the folder `path`, which stands for the fixture `name`.
+    fn at(path: &Path, name: &'static str, options: &ImageLoadOptions, kernels: Kernels) -> Studio {
         use_device(Device::Cpu).expect("a CPU");
-        let folder = PipelineFolder::open(&fixtures().join(name)).expect("a known pipeline");
+        let folder = PipelineFolder::open(path).expect("a known pipeline");
         let pipeline = Pipeline::open(&folder, options, kernels).expect("sound files");
         let planner = Planner::new(&pipeline, &folder, Device::Cpu).expect("a tokenizer");
         let painter = Painter::new(pipeline, 4 << 30, options.keep_components);

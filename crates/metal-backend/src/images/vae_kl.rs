@@ -173,7 +173,8 @@ impl Vae for KlDecoder {
     }
 
     fn decode(&self, raw: &Latent) -> Result<Array> {
-        let mut x = self.conv_in.forward(raw)?;
+        let raw = ops::astype(raw, self.conv_in.dtype())?;
+        let mut x = self.conv_in.forward(&raw)?;
         x = self.middle.forward(&x)?;
         for (resnets, doubling) in &self.up_blocks {
             for resnet in resnets {

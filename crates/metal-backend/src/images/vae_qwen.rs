@@ -126,8 +126,9 @@ impl Sizes {
 }
 
 impl RootNorm {
-    /// The norm under `w`, whose `gamma` has `ones` further dimensions of size 1.
+    /// The norm under `w`, whose `gamma` has `ones` further dimensions of size 1, or none as MLX saves it.
     fn load(w: &Weights, channels: i32, ones: usize) -> Read<RootNorm> {
+        let ones = if w.shape("gamma").is_some_and(|shape| shape.len() == 1) { 0 } else { ones };
         let shape: Vec<i32> = [channels].into_iter().chain(std::iter::repeat_n(1, ones)).collect();
         let gamma = w.tensor_f32("gamma", &shape)?;
         if gamma.size() != channels as usize {

@@ -105,6 +105,13 @@ impl Checkpoint {
         }
     }
 
+    /// The tensors under the names that `named` gives them; those without one are left aside.
+    pub fn named(self, named: impl Fn(&str, &TensorHeader) -> Option<String>) -> Checkpoint {
+        let headers = self.headers.into_iter();
+        let under = |(name, header): (String, TensorHeader)| Some((named(&name, &header)?, header));
+        Checkpoint { headers: headers.filter_map(under).collect(), ..self }
+    }
+
     /// Stops reading weights with an error once the flag says that nobody waits for them.
     pub fn unless(self, is_unwanted: Arc<AtomicBool>) -> Checkpoint {
         Checkpoint { is_unwanted, ..self }

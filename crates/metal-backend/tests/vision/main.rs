@@ -1,5 +1,8 @@
 //! Models that see, against transformers: see `tests/fixtures/vision/README.md`.
 
+// A helper of a test may panic as the test itself may.
+#![allow(clippy::unwrap_used)]
+
 mod converted;
 mod fixtures;
 mod with_others;

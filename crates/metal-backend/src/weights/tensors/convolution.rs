@@ -10,11 +10,15 @@ impl Weights {
     ///
     /// Checkpoints of PyTorch have them as `[out, channels, size, size]`. Those of a causal convolution over
     /// frames, `[out, channels, frames, size, size]`, are cut to what a single frame meets: the last of the
-    /// frames, as all before it is padding.
+    /// frames, as all before it is padding. Kernels that MLX saved are called `kernels`, and have the channels
+    /// last.
     ///
     /// # Errors
     /// A tensor that is missing or does not fit.
     pub fn kernels2d(&self, [out, channels, size]: [i32; 3]) -> Result<Array> {
+        if let Some(found) = self.shape("kernels") {
+            return self.kernels_of_mlx(&found, [out, channels, size]);
+        }
         let found = self.shape("weight").unwrap_or_default();
         let weight = match found.as_slice() {
             &[_, _, frames, _, _] => {
@@ -30,6 +34,20 @@ impl Weights {
             return Ok(weight);
         }
         let kernels = ops::contiguous(&ops::transpose(&weight, &[0, 2, 3, 1])?)?;
+        kernels.eval()?;
+        Ok(kernels)
+    }
+
+    fn kernels_of_mlx(&self, found: &[i32], [out, channels, size]: [i32; 3]) -> Result<Array> {
+        let &[_, frames, _, _, _] = found else {
+            return self.tensor("kernels", &[out, size, size, channels]);
+        };
+        let kernels = self.tensor("kernels", &[out, frames, size, size, channels])?;
+        if self.shared.only_describe {
+            return Ok(kernels);
+        }
+        let last = ops::squeeze(&ops::slice_axis(&kernels, 1, frames - 1, frames)?, 1)?;
+        let kernels = ops::contiguous(&last)?;
         kernels.eval()?;
         Ok(kernels)
     }
