@@ -47,7 +47,7 @@ pub(super) struct Scheduler<'a> {
     classifications: Lane,
     inspections: Inspections,
     /// Rows that begin again: they made room for others, or their positions are encoded otherwise.
-    set_back: VecDeque<Row>,
+    preempted: VecDeque<Row>,
     prefixes: PrefixCache,
     closing: bool,
     /// Of requests that were taken in.
@@ -84,7 +84,7 @@ impl<'a> Scheduler<'a> {
             groups: Vec::new(),
             classifications: Lane::default(),
             inspections: Inspections::default(),
-            set_back: VecDeque::new(),
+            preempted: VecDeque::new(),
             closing: false,
             numbers: 0,
             turns: 0,

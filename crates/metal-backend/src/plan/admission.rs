@@ -11,7 +11,7 @@ use super::memory::{Fit, Memory, Need, Spare};
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waits {
     /// A row that ran before and made room, or whose positions are encoded otherwise now.
-    pub set_back: Option<Need>,
+    pub preempted: Option<Need>,
     pub request: Option<(Duration, Need)>,
     /// It asks for memory batch by batch.
     pub classification: Option<Duration>,
@@ -35,7 +35,7 @@ pub(crate) struct Running {
 /// Which of those that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Kind {
-    SetBack,
+    Preempted,
     Request,
     Classification,
     Inspection,
@@ -69,8 +69,8 @@ pub(crate) fn admission(
     let Some((kind, fit)) = first(waits, running, memory) else { return Admission::Rest };
     let fit = match (kind, fit) {
         // What was admitted once is not refused: at the latest it goes on when it is alone.
-        (Kind::SetBack, Fit::Never) if running.count == 0 => Fit::Now,
-        (Kind::SetBack, Fit::Never) => Fit::Later,
+        (Kind::Preempted, Fit::Never) if running.count == 0 => Fit::Now,
+        (Kind::Preempted, Fit::Never) => Fit::Later,
         (_, fit) => fit,
     };
     match fit {
@@ -84,8 +84,8 @@ pub(crate) fn admission(
 
 /// Who is next, and whether it fits.
 fn first(waits: &Waits, running: Running, memory: Memory) -> Option<(Kind, Fit)> {
-    if let Some(need) = waits.set_back {
-        return Some((Kind::SetBack, memory.fit(need)));
+    if let Some(need) = waits.preempted {
+        return Some((Kind::Preempted, memory.fit(need)));
     }
     let request = waits.request.map(|(at, need)| (at, Kind::Request, memory.fit(need)));
     let classification = waits.classification.map(|at| (at, Kind::Classification, Fit::Now));
@@ -130,15 +130,15 @@ mod tests {
     }
 
     #[test]
-    fn what_came_first_begins_first_and_what_was_set_back_before_all() {
-        let waits = |set_back: bool, request, classification, inspection| Waits {
-            set_back: set_back.then_some(FITS),
+    fn what_came_first_begins_first_and_what_was_preempted_before_all() {
+        let waits = |preempted: bool, request, classification, inspection| Waits {
+            preempted: preempted.then_some(FITS),
             request: Some((at(request), FITS)),
             classification: Some(at(classification)),
             inspection: Some((at(inspection), 10)),
         };
         let cases = [
-            (waits(true, 1, 2, 3), Kind::SetBack),
+            (waits(true, 1, 2, 3), Kind::Preempted),
             (waits(false, 1, 2, 3), Kind::Request),
             (waits(false, 2, 1, 3), Kind::Classification),
             (waits(false, 3, 2, 1), Kind::Inspection),
@@ -178,7 +178,7 @@ mod tests {
     fn what_does_not_fit_waits_and_what_never_fits_is_refused_once_nothing_is_to_spare() {
         let request = |need| Waits { request: Some((at(1), need)), ..Waits::default() };
         let inspection = |bytes| Waits { inspection: Some((at(1), bytes)), ..Waits::default() };
-        let set_back = |need| Waits { set_back: Some(need), ..Waits::default() };
+        let preempted = |need| Waits { preempted: Some(need), ..Waits::default() };
         let cases = [
             (request(LATER), 2, Admission::Rest),
             (request(NEVER), 0, Admission::Refuse(Kind::Request)),
@@ -186,8 +186,8 @@ mod tests {
             (inspection(50), 2, Admission::Rest),
             (inspection(500), 2, Admission::Rest),
             (inspection(500), 0, Admission::Refuse(Kind::Inspection)),
-            (set_back(LATER), 2, Admission::Rest),
-            (set_back(NEVER), 2, Admission::Rest),
+            (preempted(LATER), 2, Admission::Rest),
+            (preempted(NEVER), 2, Admission::Rest),
         ];
         for (waits, count, expected) in cases {
             assert_eq!(ask(waits, count, Spare::default()), expected, "{waits:?}");
@@ -197,8 +197,8 @@ mod tests {
             assert_eq!(ask(waits, count, slots), Admission::GiveUpSlots, "{waits:?}");
         }
         // A row that began before is never refused.
-        let alone = ask(set_back(NEVER), 0, Spare::default());
-        assert_eq!(alone, Admission::Begin(Kind::SetBack));
+        let alone = ask(preempted(NEVER), 0, Spare::default());
+        assert_eq!(alone, Admission::Begin(Kind::Preempted));
     }
 
     #[test]

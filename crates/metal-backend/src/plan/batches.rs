@@ -38,17 +38,17 @@ impl Batch {
 
 /// How rows make room.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct SetBack {
+pub(crate) struct Preemption {
     /// The slots that rows left are given up first.
     pub gives_up_slots: bool,
-    /// The rows that are set back, one after the other: the batch, and the index in it at that time.
+    /// The rows that are preempted, one after the other: the batch, and the index in it at that time.
     pub rows: Vec<(usize, usize)>,
 }
 
 /// Sets rows back, the youngest first, until all fit into `limit` with `others` bytes beside them. The last row
 /// stays. It begins again once there is room, and goes on where it was.
-pub(crate) fn set_back(mut batches: Vec<Batch>, others: u64, limit: u64) -> SetBack {
-    let mut out = SetBack::default();
+pub(crate) fn preempt(mut batches: Vec<Batch>, others: u64, limit: u64) -> Preemption {
+    let mut out = Preemption::default();
     let all = |batches: &[Batch]| batches.iter().map(|batch| batch.rows.len()).sum::<usize>();
     let bytes = |batches: &[Batch]| batches.iter().map(Batch::set_aside).sum::<u64>();
     while all(&batches) > 1 && others.saturating_add(bytes(&batches)) > limit {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_given_up_first_then_the_youngest_row_is_set_back() {
+    fn slots_are_given_up_first_then_the_youngest_row_is_preempted() {
         let two = || vec![batch(3, &[(1, 10), (4, 20)]), batch(2, &[(3, 5), (2, 30)])];
         // 3 * 20 and 2 * 30.
         let cases = [
@@ -109,11 +109,11 @@ mod tests {
             (5, true, vec![(0, 1), (1, 0), (1, 0)]),
         ];
         for (limit, gives_up_slots, rows) in cases {
-            let expected = SetBack { gives_up_slots, rows };
-            assert_eq!(set_back(two(), 0, limit), expected, "{limit} bytes");
-            assert_eq!(set_back(two(), 7, limit + 7), expected, "{limit} bytes beside others");
+            let expected = Preemption { gives_up_slots, rows };
+            assert_eq!(preempt(two(), 0, limit), expected, "{limit} bytes");
+            assert_eq!(preempt(two(), 7, limit + 7), expected, "{limit} bytes beside others");
         }
-        assert_eq!(set_back(vec![batch(1, &[(1, 10)])], 0, 5), SetBack::default());
+        assert_eq!(preempt(vec![batch(1, &[(1, 10)])], 0, 5), Preemption::default());
     }
 
     #[test]
@@ -133,7 +133,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_stays_fits_and_is_older_than_what_is_set_back(
+        fn what_stays_fits_and_is_older_than_what_is_preempted(
             batches in prop::collection::vec(
                 (prop::collection::vec((0_u64..50, 1_u64..100), 1..6), 0_usize..3), 1..4),
             others in 0_u64..200,
@@ -141,7 +141,7 @@ mod tests {
         ) {
             let batches: Vec<Batch> =
                 batches.iter().map(|(rows, vacant)| batch(rows.len() + vacant, rows)).collect();
-            let plan = set_back(batches.clone(), others, limit);
+            let plan = preempt(batches.clone(), others, limit);
             let mut left = batches.clone();
             if plan.gives_up_slots {
                 left.iter_mut().for_each(|batch| batch.slots = batch.rows.len());

@@ -5,12 +5,12 @@
 //! compute a model, the first one decides, and the others get its decisions.
 //! The engine's scheduler gathers them, asks, and carries out what it is told. A turn asks in this order:
 //!
-//! 1. [`admission`]: who begins. What came first begins first, and rows that were set back come before it.
+//! 1. [`admission`]: who begins. What came first begins first, and rows that were preempted come before it.
 //!    What does not fit waits, and all behind it. What never fits is refused, unless it began before.
 //!    Before anything waits, prefixes are forgotten that nobody uses, and vacant slots are given up.
 //! 2. [`turn`]: what is computed before the step. One part of a prompt, or of several together
 //!    ([`part`]); one part of a classification; one part of an inspection. Each takes about a [`QUANTUM`].
-//! 3. [`set_back`]: which rows make room, the youngest first, where the rows outgrow the memory.
+//! 3. [`preempt`]: which rows make room, the youngest first, where the rows outgrow the memory.
 //! 4. Every batch takes a step. A row whose prompt is computed joins a batch ([`batch_to_join`]).
 
 mod admission;
@@ -23,7 +23,7 @@ mod simulation;
 mod turn;
 
 pub(crate) use admission::{Admission, Kind, Running, Waits, admission, begins_beside};
-pub(crate) use batches::{Batch, Decoding, batch_to_join, set_back};
+pub(crate) use batches::{Batch, Decoding, batch_to_join, preempt};
 pub(crate) use memory::{Memory, Need, Spare};
 pub(crate) use pace::{Pace, QUANTUM};
 pub(crate) use prompts::{Passes, Waiting, part};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{Admission, Batch, Decoding, Kind, Memory, Need, Running, Spare, Waits};
-use super::{admission, set_back};
+use super::{admission, preempt};
 
 /// Positions for which a row has room beside others.
 const AHEAD: u64 = 8;
@@ -39,7 +39,7 @@ struct Outcome {
     refused: Vec<u64>,
     turns: u64,
     /// Rows that made room.
-    set_back: usize,
+    preempted: usize,
 }
 
 /// Lets all of `requests` come at once.
@@ -56,13 +56,13 @@ fn simulate(requests: &[Request], slots: usize, limit: u64) -> Outcome {
             let memory = Memory { limit, left: limit, fixed: FIXED, rows: aside };
             let at = |request: &Request| Duration::from_secs(request.number);
             let waits = Waits {
-                set_back: again.front().map(Request::need),
+                preempted: again.front().map(Request::need),
                 request: queue.front().map(|request| (at(request), request.need())),
                 ..Waits::default()
             };
             let running = Running { count: rows.len(), slots, ..Running::default() };
             match admission(&waits, running, memory, Spare::default()) {
-                Admission::Begin(Kind::SetBack) => rows.extend(again.pop_front()),
+                Admission::Begin(Kind::Preempted) => rows.extend(again.pop_front()),
                 Admission::Begin(Kind::Request) => {
                     let request = queue.pop_front().expect("one waits");
                     outcome.begun.push(request.number);
@@ -81,12 +81,12 @@ fn simulate(requests: &[Request], slots: usize, limit: u64) -> Outcome {
             let started = Duration::from_secs(row.number);
             Batch { slots: 1, rows: vec![Decoding { started, soon: row.soon() }] }
         };
-        let plan = set_back(rows.iter().map(batch).collect(), FIXED, limit);
+        let plan = preempt(rows.iter().map(batch).collect(), FIXED, limit);
         // A batch that is empty stays in its place until all rows have left.
         let mut left: Vec<Option<Request>> = rows.drain(..).map(Some).collect();
         for (index, _) in plan.rows {
             again.extend(left[index].take());
-            outcome.set_back += 1;
+            outcome.preempted += 1;
         }
         rows = left.into_iter().flatten().collect();
         let aside: u64 = rows.iter().map(Request::soon).sum();
@@ -130,8 +130,8 @@ fn rows_that_outgrow_the_memory_make_room_and_end_later() {
     let request = |number| Request { number, held: 5, left: 60 };
     let requests: Vec<Request> = (0..4).map(request).collect();
     let outcome = simulate(&requests, 4, FIXED + 100);
-    assert!(outcome.set_back > 0, "{outcome:?}");
-    // The oldest is never set back.
+    assert!(outcome.preempted > 0, "{outcome:?}");
+    // The oldest is never preempted.
     assert_eq!(outcome.ended[0], 0);
     assert_eq!(outcome.ended.len(), 4);
 }

@@ -36,8 +36,8 @@ impl Scheduler<'_> {
             });
             let Some((next, max_tokens)) = decided else { return };
             match next {
-                Admission::Begin(Kind::SetBack) => {
-                    let Some(row) = self.set_back.pop_front() else { return };
+                Admission::Begin(Kind::Preempted) => {
+                    let Some(row) = self.preempted.pop_front() else { return };
                     self.begin_prefill(row);
                 }
                 Admission::Begin(Kind::Request) => {

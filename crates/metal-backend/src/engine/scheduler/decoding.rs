@@ -64,13 +64,13 @@ impl Scheduler<'_> {
         self.agree("batch to join", |_| plan::batch_to_join(&bytes(rows), &batches))
     }
 
-    /// Sets rows back that the plan sets back; each goes on where it was.
+    /// Preempts the rows that the plan names; each goes on where it was.
     pub(super) fn make_room(&mut self) {
         let memory = self.memory();
         let batches = self.batches();
         let of_batches: u64 = batches.iter().map(plan::Batch::set_aside).sum();
         let others = (memory.fixed + memory.rows).saturating_sub(of_batches);
-        let plan = self.agree("room", |_| plan::set_back(batches, others, memory.limit));
+        let plan = self.agree("room", |_| plan::preempt(batches, others, memory.limit));
         let count = self.groups.len();
         if plan.gives_up_slots {
             self.give_up_slots();
@@ -81,7 +81,7 @@ impl Scheduler<'_> {
         }
         for (group, at) in plan.rows {
             let (row, result) = self.groups[group].remove(at);
-            self.set_back.push_back(row);
+            self.preempted.push_back(row);
             if let Err(error) = result {
                 self.fail_group(group, error, "making room");
                 break;
@@ -132,7 +132,7 @@ impl Scheduler<'_> {
             for (row, exit) in left {
                 match exit {
                     Exit::Ended(result) => self.end(row, result),
-                    Exit::Outgrown => self.set_back.push_back(row),
+                    Exit::Outgrown => self.preempted.push_back(row),
                 }
             }
         }

@@ -49,7 +49,7 @@ impl Scheduler<'_> {
     pub(super) fn close(mut self) {
         let prefills = self.prefills.drain(..).flat_map(Prefill::into_rows);
         let groups = self.groups.drain(..).flat_map(Group::into_rows);
-        let rows: Vec<Row> = prefills.chain(groups).chain(self.set_back.drain(..)).collect();
+        let rows: Vec<Row> = prefills.chain(groups).chain(self.preempted.drain(..)).collect();
         for row in rows {
             self.end(row, Err(Error::Closed.into()));
         }

@@ -73,7 +73,7 @@ impl Scheduler<'_> {
     /// Puts a row where those wait that begin again from their ids.
     fn begin_again(&mut self, mut row: Row) {
         row.begin_again();
-        self.set_back.push_back(row);
+        self.preempted.push_back(row);
     }
 
     /// The error as it is told: with the phase, and with who holds the memory that was not there.
@@ -130,7 +130,7 @@ impl Scheduler<'_> {
         }
         let prefills = self.prefills.drain(..).flat_map(Prefill::into_rows);
         let groups = self.groups.drain(..).flat_map(Group::into_rows);
-        let rows: Vec<Row> = prefills.chain(groups).chain(self.set_back.drain(..)).collect();
+        let rows: Vec<Row> = prefills.chain(groups).chain(self.preempted.drain(..)).collect();
         for row in rows {
             self.end(row, Err(error.clone().into()));
         }

@@ -37,7 +37,7 @@ impl Scheduler<'_> {
     /// Whether anything waits to begin.
     pub(super) fn anything_waits(&self) -> bool {
         let lanes = [self.classifications.next_queued(), self.inspections.next_queued()];
-        !self.queue.is_empty() || !self.set_back.is_empty() || lanes.iter().any(Option::is_some)
+        !self.queue.is_empty() || !self.preempted.is_empty() || lanes.iter().any(Option::is_some)
     }
 
     /// The first one of each kind that waits to begin.
@@ -46,7 +46,7 @@ impl Scheduler<'_> {
         let of_job = |job: &Job| (since(job.queued_at), budget.need(self.wanted(job)));
         let inspection = self.inspections.next_queued().map(since);
         Waits {
-            set_back: self.set_back.front().map(|row| budget.need(self.wanted_again(row))),
+            preempted: self.preempted.front().map(|row| budget.need(self.wanted_again(row))),
             request: self.queue.front().map(|job| of_job(job)),
             classification: self.classifications.next_queued().map(since),
             inspection: inspection.zip(self.inspections.next_needs(self.served)),

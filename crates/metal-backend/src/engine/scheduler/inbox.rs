@@ -112,7 +112,7 @@ impl Scheduler<'_> {
                 Command::Close | Command::Lost(_) => false,
             });
         let queued = self.queue.iter().filter(|job| job.output.is_cancelled());
-        let rows = self.prefills.iter().flat_map(|prefill| prefill.rows()).chain(&self.set_back);
+        let rows = self.prefills.iter().flat_map(|prefill| prefill.rows()).chain(&self.preempted);
         let rows = rows.filter(|row| row.is_cancelled());
         let arrived = arrived.map(|(_, number)| number);
         let own = queued.map(|job| job.number).chain(rows.map(|row| row.number));
@@ -143,8 +143,8 @@ impl Scheduler<'_> {
             }
         }
         self.prefills.retain(|prefill| !prefill.is_empty());
-        while let Some(at) = self.set_back.iter().position(cancelled) {
-            ended.extend(self.set_back.remove(at));
+        while let Some(at) = self.preempted.iter().position(cancelled) {
+            ended.extend(self.preempted.remove(at));
         }
         for mut row in ended {
             let reason = row.end(FinishReason::Cancelled);
