@@ -12,6 +12,7 @@ mod embed;
 mod files;
 mod generate;
 mod home;
+mod hybrids;
 mod image;
 mod inspect;
 mod launch;

@@ -136,6 +136,37 @@ fn a_row_that_is_set_back_by_memory_goes_on_as_alone() {
     goes_on_where_memory_ends(Checkpoint::hybrid(4), 512);
 }
 
+#[test]
+fn twenty_thousand_tokens_take_no_memory_beside_their_keys() {
+    if !crate::is_alone("hybrids::twenty_thousand_tokens_take_no_memory_beside_their_keys") {
+        return;
+    }
+    let model = Checkpoint::hybrid(2).config("max_position_embeddings", 30_000.into()).model();
+    let mut generation = model.generate(&Prompt::Ids(prompt(1, 5)), &drawn(20_000, 3)).unwrap();
+    let mut samples = Vec::new();
+    for (at, token) in (1..).zip(generation.by_ref()) {
+        token.unwrap();
+        if at % 2000 == 0 {
+            // Keys and values of one layer, of 32 values each.
+            let keys = at * 256;
+            let active = metal_backend::system().unwrap().active_memory_bytes;
+            samples.push((active.saturating_sub(keys), resident().saturating_sub(keys)));
+        }
+    }
+    assert_eq!(samples.len(), 10);
+    // Buffers of keys grow by steps, of which one may be in use while the next one is made.
+    assert!(samples.iter().all(|(active, _)| *active < 256 << 10), "{samples:?}");
+    let (first, last) = (samples[0].1, samples[9].1);
+    assert!(last < first + (4 << 20), "{samples:?}");
+}
+
+/// Bytes of the process that lie in memory, where the system tells.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or(0) * 4096
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 10, ..Default::default() })]
 
