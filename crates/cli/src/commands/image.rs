@@ -33,7 +33,11 @@ pub fn run(args: &ImageArgs) -> Result<()> {
     let interrupt = Interrupt::install()?;
     let cancel = CancelToken::new();
     let request = request(args, &cancel)?;
-    request.validate()?;
+    // A size is left to the model, which names the nearest good ones.
+    match request.validate() {
+        Err(Error::InvalidOption { option: "width" | "height", .. }) | Ok(()) => {}
+        Err(error) => return Err(error.into()),
+    }
     check_output(&args.output)?;
     let missing = "no image model is named: `--model DIR`, or ML_IMAGE_MODEL; `ml pull Tongyi-MAI/Z-Image-Turbo` fetches one";
     let folder = names::folder_or_env(args.model.as_deref(), "ML_IMAGE_MODEL", missing)?;
@@ -67,6 +71,12 @@ fn check_output(path: &Path) -> Result<()> {
     match path.metadata() {
         Ok(data) if data.is_dir() => return bad("is a folder".into()),
         _ => {}
+    }
+    const OTHERS: [&str; 7] = ["jpg", "jpeg", "webp", "gif", "bmp", "tif", "tiff"];
+    let end = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+    if OTHERS.contains(&end.as_str()) {
+        let named = path.with_extension("png");
+        return bad(format!("a PNG is written; say `--output {}`", named.display()));
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     match folder.map(Path::metadata) {
@@ -126,7 +136,7 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The tensor `latents` of a safetensors file: four dimensions of F32, F16 or BF16.
+/// The tensor `latents` of a safetensors file: four dimensions of F32 or BF16.
 fn latents(path: &Path) -> Result<Latents> {
     let bad = |reason: String| Failure::Other(format!("{}: {reason}", path.display()));
     let bytes = read_bytes(path)?;
@@ -158,7 +168,12 @@ fn paint(
     request: &ImageRequest,
     args: &ImageArgs,
 ) -> Result<GeneratedImage> {
-    let generation = model.generate(request)?;
+    let generation = model.generate(request).map_err(|error| match error {
+        Error::Unsupported { what, reason } if what == "images" => {
+            Failure::Usage(format!("--input-image is not supported: {reason}"))
+        }
+        error => error.into(),
+    })?;
     let mut progress = (!args.quiet).then(Progress::default);
     for event in generation {
         match event? {

@@ -14,6 +14,7 @@ mod generate;
 mod home;
 mod hybrids;
 mod image;
+mod image_flags;
 mod inspect;
 mod launch;
 mod load;
