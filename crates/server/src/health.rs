@@ -11,7 +11,7 @@ use crate::http::response::{json_response, text_response};
 use crate::pool::keeper::Phase;
 use crate::pool::loaded::Any;
 use crate::pool::models::Makes;
-use crate::pool::report::{Report, sum};
+use crate::pool::report::Report;
 use crate::run::metrics;
 use crate::run::state::State;
 
@@ -19,7 +19,7 @@ use crate::run::state::State;
 /// `unhealthy`, which a model is that cannot be used any more, with the `reason`. It is the engines' own last steps that tell, so an engine that hangs is not `ok`.
 pub async fn health(Shared(state): Shared<Arc<State>>) -> Response {
     let reports = state.pool.reports();
-    let engine = sum(reports.iter().map(Report::status));
+    let engine = state.pool.status();
     let stalled = engine.heartbeat_age >= state.config.timeouts.stall;
     let fault = |report: &Report| report.model.as_ref().and_then(Any::fault);
     let fault = reports.iter().find_map(fault).map(|error| error.to_string());
@@ -30,7 +30,6 @@ pub async fn health(Shared(state): Shared<Arc<State>>) -> Response {
         Phase::Ready if stalled => (StatusCode::SERVICE_UNAVAILABLE, "stalled"),
         Phase::Ready => (StatusCode::OK, "ok"),
     };
-    let known = || state.pool.models().iter();
     let (held, waiting) = state.pool.held();
     let mut object = json!({
         "status": name,
@@ -39,8 +38,8 @@ pub async fn health(Shared(state): Shared<Arc<State>>) -> Response {
         "waiting": engine.waiting.max(waiting),
         "held_bytes": engine.held_bytes,
         "heartbeat_age_seconds": engine.heartbeat_age.as_secs_f64(),
-        "models": known().zip(&reports).map(|(model, report)| {
-            let status = report.status();
+        "models": reports.iter().map(|report| {
+            let (model, status) = (&report.known, report.status());
             let (held, waiting) = model.admission.held();
             let told = json!({
                 "state": report.state,
@@ -56,9 +55,9 @@ pub async fn health(Shared(state): Shared<Arc<State>>) -> Response {
     if let Some(reason) = fault {
         object["reason"] = json!(reason);
     }
-    let mut texts = known().filter(|model| model.makes == Makes::Text);
+    let mut texts = reports.iter().filter(|report| report.known.makes == Makes::Text);
     if let (Some(only), None) = (texts.next(), texts.next()) {
-        object["model"] = json!(&*only.name);
+        object["model"] = json!(&*only.known.name);
     }
     json_response(code, &object)
 }

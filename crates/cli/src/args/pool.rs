@@ -12,7 +12,8 @@ use crate::bytes;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Several models")]
 pub struct PoolArgs {
-    /// Serve each model folder directly under this one, by its folder's name; it is read at the start
+    /// Serve each model folder directly under this one, by its folder's name; those that
+    /// are put there later are served, too
     #[arg(long, env = "ML_SERVE_MODELS_DIR", value_name = "FOLDER")]
     pub models_dir: Option<PathBuf>,
     /// Load this model at the start and never unload it; can be given more than once

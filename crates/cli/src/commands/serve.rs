@@ -1,5 +1,8 @@
 //! `ml serve`: models for OpenAI's and Anthropic's clients.
 
+mod entries;
+mod folder;
+mod places;
 mod several;
 mod sources;
 

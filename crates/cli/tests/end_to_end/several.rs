@@ -1,13 +1,16 @@
 //! `ml serve` with several models.
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 use std::process::Child;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::serve::{request, serve, wait_until_ready};
+use crate::serve::{request, send, serve, wait_until_ready};
 use crate::{FOX, finish, interrupt, ml, text};
 
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/demo-model");
@@ -62,13 +65,7 @@ fn end(child: Child) -> String {
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for name in ["fox", "broken"] {
-        let model = folder.path().join(name);
-        fs::create_dir(&model).unwrap();
-        for file in fs::read_dir(Path::new(DEMO)).unwrap().map(|entry| entry.unwrap().path()) {
-            if file.is_file() {
-                fs::copy(&file, model.join(file.file_name().unwrap())).unwrap();
-            }
-        }
+        put(&folder.path().join(name));
     }
     fs::write(folder.path().join("broken/config.json"), "{").unwrap();
     fs::create_dir(folder.path().join("notes")).unwrap();
@@ -199,5 +196,68 @@ fn models_that_embed_and_that_score_are_of_the_same_pool() {
     assert!(refused["error"]["message"].as_str().unwrap().contains("ask /v1/embeddings"));
     let loaded = [("text", "unloaded"), ("vectors", "loaded"), ("bert_reranker", "loaded")];
     assert_eq!(states(&address), pairs(&loaded));
+    end(child);
+}
+
+/// Copies the demo model to `path`, its config last, as one who puts a model into a folder that is watched does.
+fn put(path: &Path) {
+    fs::create_dir(path).unwrap();
+    for file in fs::read_dir(Path::new(DEMO)).unwrap().map(|entry| entry.unwrap().path()) {
+        if file.is_file() && !file.ends_with("config.json") {
+            fs::copy(&file, path.join(file.file_name().unwrap())).unwrap();
+        }
+    }
+    fs::copy(Path::new(DEMO).join("config.json"), path.join("config.json")).unwrap();
+}
+
+fn wait_for_states(address: &str, expected: &[(&str, &str)]) {
+    let begun = Instant::now();
+    while states(address) != pairs(expected) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", states(address));
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn models_that_are_put_into_the_folder_are_served_and_those_that_are_taken_away_go() {
+    let folder = folder();
+    let path = folder.path().to_str().unwrap();
+    let (child, address) = serve(&["--models-dir", path, "--model-alias", "gpt-4=fox", "--quiet"]);
+    wait_until_ready(&address);
+    let said = says(&address, "fox");
+    // A request for an unknown name looks for it. The server looks once a second at most.
+    put(&folder.path().join("bear"));
+    thread::sleep(Duration::from_millis(1100));
+    assert_eq!(says(&address, "bear"), said);
+    let all = [("broken", "unloaded"), ("fox", "loaded"), ("bear", "loaded")];
+    assert_eq!(states(&address), pairs(&all));
+
+    // One that is in use is not torn away from its requests.
+    let body = json!({
+        "model": "fox", "prompt": FOX, "max_tokens": 400, "ignore_eos": true, "stream": true,
+    });
+    let mut stream = send(&address, "POST", "/v1/completions", &body.to_string());
+    stream.read_exact(&mut [0; 400]).unwrap();
+    fs::remove_dir_all(folder.path().join("fox")).unwrap();
+    wait_for_states(&address, &[("broken", "unloaded"), ("bear", "loaded")]);
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("[DONE]") && !rest.contains("error"), "{rest}");
+    let chat = json!({"model": "gpt-4", "messages": [{"role": "user", "content": FOX}]});
+    let (status, error) = ask(&address, "POST", "/v1/chat/completions", &chat);
+    assert_eq!((status, &error["error"]["code"]), (404, &json!("model_not_found")));
+    let metrics = request(&address, "GET", "/metrics", "");
+    assert!(metrics.contains("ml_model_loaded{model=\"bear\"} 1"), "{metrics}");
+    assert!(!metrics.contains("ml_model_loaded{model=\"fox\"}"), "{metrics}");
+
+    // It comes back with its alias.
+    put(&folder.path().join("fox"));
+    wait_for_states(&address, &[("broken", "unloaded"), ("bear", "loaded"), ("fox", "unloaded")]);
+    assert_eq!(says(&address, "gpt-4"), said);
+    // One whose files are gone before the server looked is a 404, too.
+    fs::remove_dir_all(folder.path().join("broken")).unwrap();
+    thread::sleep(Duration::from_millis(1100));
+    let chat = json!({"model": "broken", "messages": [{"role": "user", "content": FOX}]});
+    assert_eq!(ask(&address, "POST", "/v1/chat/completions", &chat).0, 404);
     end(child);
 }

@@ -1,5 +1,6 @@
 //! Drives the table of models: loads and unloads on threads that may wait, and hands out leases.
 
+mod changes;
 mod turns;
 mod work;
 
@@ -9,16 +10,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use inference_core::{Capabilities, ModelInfo};
+use inference_core::EngineStatus;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
-use super::admission::Admission;
+use super::catalogue::Catalogue;
 use super::lease::Lease;
 use super::loaded::{Any, Loaded};
 use super::models::{LoadFailure, Loader, Makes, Models};
-use super::names::Names;
-use super::report::Report;
+use super::report::{Report, sum};
 use super::slot::{Failed, Keep, Ticket};
 use super::slots::Slots;
 use crate::error::{ApiError, Result};
@@ -46,28 +46,6 @@ struct Table {
     is_draining: bool,
 }
 
-/// A model of the pool, as far as it does not change.
-pub struct Known {
-    /// The name under which it is served.
-    pub name: Arc<str>,
-    /// What it makes.
-    pub makes: Makes,
-    /// What was found out without loading it.
-    pub described: Option<(ModelInfo, Capabilities)>,
-    /// Room for its generations.
-    pub admission: Arc<Admission>,
-    /// Whether it stays once it is loaded.
-    pub pinned: bool,
-    at_start: bool,
-}
-
-impl Known {
-    /// Bytes that it would take, as far as that is known without loading it.
-    pub fn bytes(&self) -> Option<u64> {
-        self.described.as_ref().map(|(info, _)| info.weight_bytes)
-    }
-}
-
 /// Where a pool is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
@@ -81,8 +59,12 @@ pub enum Phase {
 
 /// The models of one server.
 pub struct Pool {
-    models: Vec<Known>,
-    names: Names,
+    /// The models of this moment. Taken after the table's lock, where both are.
+    catalogue: Mutex<Arc<Catalogue>>,
+    /// When changes were last looked for.
+    looked: Arc<tokio::sync::Mutex<Option<Instant>>>,
+    /// Generations of a model that run together, and those that may wait.
+    room: (usize, usize),
     loader: Box<dyn Loader>,
     /// How many may wait, and for how long.
     waiting: usize,
@@ -99,18 +81,10 @@ impl Pool {
     pub fn new(models: Models, slots: usize, waiting: usize) -> Arc<Pool> {
         let pinned = models.entries.iter().map(|entry| entry.pinned);
         let slots_of = Slots::new(pinned, models.memory, models.idle);
-        let names = Names::new(&models.entries);
-        let known = |entry: super::models::Entry| Known {
-            name: entry.name.into(),
-            makes: entry.makes,
-            described: entry.described,
-            pinned: entry.pinned,
-            admission: Admission::new(slots, waiting),
-            at_start: entry.at_start || entry.pinned,
-        };
-        Arc::new(Pool {
-            models: models.entries.into_iter().map(known).collect(),
-            names,
+        let pool = Arc::new(Pool {
+            catalogue: Mutex::new(Arc::new(Catalogue::new())),
+            looked: Arc::default(),
+            room: (slots, waiting),
             loader: models.loader,
             waiting: models.waiting,
             wait: models.wait,
@@ -122,30 +96,42 @@ impl Pool {
             is_ready: AtomicBool::new(false),
             changed: Notify::new(),
             runtime: Handle::current(),
-        })
+        });
+        let mut catalogue = Catalogue::new();
+        for entry in models.entries {
+            catalogue.add(entry, |entry| pool.known_of(entry));
+        }
+        pool.put(catalogue);
+        pool
     }
 
-    /// The models, in the order in which the server was told of them.
-    pub fn models(&self) -> &[Known] {
-        &self.models
+    /// The models of this moment, in the order in which the server was told of them.
+    pub fn catalogue(&self) -> Arc<Catalogue> {
+        Arc::clone(&self.catalogue.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The models' names.
-    pub fn names(&self) -> &Names {
-        &self.names
+    fn put(&self, catalogue: Catalogue) {
+        *self.catalogue.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(catalogue);
+    }
+
+    /// What the engines of all loaded models do together, of those too that are gone and still in use.
+    pub fn status(&self) -> EngineStatus {
+        let models = self.lock().slots.models();
+        sum(models.iter().map(Any::status))
     }
 
     /// What each model is at this moment.
     pub fn reports(&self) -> Vec<Report> {
         let table = self.lock();
-        let now = Instant::now();
-        (0..table.slots.slots().len()).map(|index| Report::of(index, &table.slots, now)).collect()
+        let (catalogue, now) = (self.catalogue(), Instant::now());
+        let report = |(index, known)| Report::of(index, known, &table.slots, now);
+        catalogue.there().map(report).collect()
     }
 
     /// Generations that are held now, and how many of them more than run together, of all models.
     pub fn held(&self) -> (usize, usize) {
         let add = |(held, waiting), (h, w)| (held + h, waiting + w);
-        self.models.iter().map(|model| model.admission.held()).fold((0, 0), add)
+        self.catalogue().all().iter().map(|model| model.admission.held()).fold((0, 0), add)
     }
 
     /// Where the pool is in its life.
@@ -173,9 +159,12 @@ impl Pool {
     ///
     /// # Errors
     /// As [`check_open`](Self::check_open); 400 where no model makes it.
-    pub fn check_kind(&self, makes: Makes) -> Result<()> {
+    pub async fn check_kind(self: &Arc<Self>, makes: Makes) -> Result<()> {
         self.check_open()?;
-        self.names.check(makes)
+        if self.catalogue().names().check(makes).is_err() {
+            self.refresh().await;
+        }
+        self.catalogue().names().check(makes)
     }
 
     /// Loads what is loaded at the start; the pool is ready afterwards.
@@ -183,14 +172,14 @@ impl Pool {
     /// # Errors
     /// The first model that cannot be loaded, and why.
     pub async fn start(self: &Arc<Self>) -> std::result::Result<(), (Arc<str>, LoadFailure)> {
-        let mut all = Vec::new();
-        for (index, _) in self.models.iter().enumerate().filter(|(_, model)| model.at_start) {
+        let (mut all, catalogue) = (Vec::new(), self.catalogue());
+        for (index, _) in catalogue.there().filter(|(_, model)| model.at_start) {
             let Ok(waiting) = self.stand::<Infallible>(index, false, |_, _, _| Ok(()));
             all.push(waiting);
         }
         for mut waiting in all {
             if let Ok(Err(Refused::Failed(failed))) = (&mut waiting.answer).await {
-                return Err((Arc::clone(&self.models[waiting.index].name), failed.why));
+                return Err((Arc::clone(&catalogue.known(waiting.index).name), failed.why));
             }
         }
         self.is_ready.store(true, Ordering::Release);

@@ -4,7 +4,9 @@
 //! loads and unloads on threads that may wait, and hands out leases. A model with a lease is never unloaded.
 
 pub mod admission;
+pub mod catalogue;
 pub mod keeper;
+pub mod known;
 pub mod lease;
 pub mod loaded;
 pub mod models;

@@ -11,22 +11,37 @@ use inference_core::{
 /// Loads the models of a server. Its methods may take long: they are called on threads that may wait, one load
 /// at a time.
 pub trait Loader: Send + Sync {
-    /// Bytes that the model of this number in [`Models::entries`] takes once it is loaded. Called before each
+    /// Bytes that the model of this number takes once it is loaded. Those of [`Models::entries`] are numbered from 0,
+    /// and those of each [`Change::added`] from where the last ones ended. Called before each
     /// load, so that what does not fit is not begun.
     ///
     /// # Errors
     /// Why it cannot be loaded.
     fn needs(&self, index: usize) -> inference_core::Result<u64>;
 
-    /// Loads the model of this number in [`Models::entries`].
+    /// Loads the model of this number.
     ///
     /// # Errors
     /// Why it cannot be loaded.
     fn load(&self, index: usize) -> inference_core::Result<Model>;
 
+    /// The models that have come and gone since the last call. Called now and then, never twice at once.
+    fn changes(&self) -> Change {
+        Change::default()
+    }
+
     /// Nothing is left of a model that was loaded. Called after each, so that memory can be given back to the
     /// system.
     fn dropped(&self) {}
+}
+
+/// Models that came and went while the server ran.
+#[derive(Clone, Debug, Default)]
+pub struct Change {
+    /// Those that came. They have the next numbers, and names that no other model has.
+    pub added: Vec<Entry>,
+    /// The numbers of those that went. No number comes back.
+    pub removed: Vec<usize>,
 }
 
 /// A model that was loaded.

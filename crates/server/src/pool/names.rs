@@ -7,13 +7,14 @@ use crate::error::{ApiError, Result};
 const PROPOSED: usize = 3;
 
 /// The models by their names.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Names {
     known: Vec<Known>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Known {
+    index: usize,
     name: String,
     aliases: Vec<String>,
     makes: Makes,
@@ -22,12 +23,24 @@ struct Known {
 impl Names {
     /// The names of `entries`.
     pub fn new(entries: &[Entry]) -> Names {
-        let known = |entry: &Entry| Known {
+        let mut names = Names { known: Vec::new() };
+        entries.iter().enumerate().for_each(|(index, entry)| names.add(index, entry));
+        names
+    }
+
+    /// From now on `entry` has this number.
+    pub fn add(&mut self, index: usize, entry: &Entry) {
+        self.known.push(Known {
+            index,
             name: entry.name.clone(),
             aliases: entry.aliases.clone(),
             makes: entry.makes,
-        };
-        Names { known: entries.iter().map(known).collect() }
+        });
+    }
+
+    /// From now on no name means the model of this number.
+    pub fn remove(&mut self, index: usize) {
+        self.known.retain(|known| known.index != index);
     }
 
     /// The number of the model called `name`, whatever it makes.
@@ -122,7 +135,8 @@ impl Names {
     }
 
     fn of(&self, makes: Makes) -> impl Iterator<Item = (usize, &Known)> {
-        self.known.iter().enumerate().filter(move |(_, known)| known.makes == makes)
+        let of_kind = self.known.iter().filter(move |known| known.makes == makes);
+        of_kind.map(|known| (known.index, known))
     }
 }
 

@@ -1,17 +1,19 @@
 //! What is told of the models.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use inference_core::EngineStatus;
 
+use super::known::Known;
 use super::loaded::Any;
 use super::slot::{Counts, Stage};
 use super::slots::Slots;
 
 /// One model at one moment.
 pub struct Report {
-    /// Its number.
-    pub index: usize,
+    /// The model, as far as it does not change.
+    pub known: Arc<Known>,
     /// `loaded`, `loading`, `unloading`, `unloaded` or `failed`.
     pub state: &'static str,
     /// Why the last load failed, where it did.
@@ -33,8 +35,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// What is told at `now` of the model `index` of `slots`.
-    pub fn of(index: usize, slots: &Slots<Any>, now: Instant) -> Report {
+    /// What is told at `now` of the model `index` of `slots`, which is `known`.
+    pub fn of(index: usize, known: &Arc<Known>, slots: &Slots<Any>, now: Instant) -> Report {
         let slot = &slots.slots()[index];
         let (state, model, error) = match &slot.stage {
             Stage::Loaded { model, .. } => ("loaded", Some(model.clone()), None),
@@ -44,7 +46,7 @@ impl Report {
             Stage::Failed(failed) => ("failed", None, Some(failed.why.to_string())),
         };
         Report {
-            index,
+            known: Arc::clone(known),
             state,
             error,
             bytes: slot.bytes,

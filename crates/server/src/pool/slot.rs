@@ -79,6 +79,8 @@ pub struct Counts {
 pub struct Slot<M> {
     /// It is never unloaded.
     pub pinned: bool,
+    /// It was removed: it goes as soon as nobody uses it.
+    pub removed: bool,
     /// Bytes that it takes while it is loaded, as far as it is known.
     pub bytes: Option<u64>,
     /// How long it stays while nobody uses it.
@@ -98,6 +100,7 @@ impl<M> Slot<M> {
     pub fn new(pinned: bool) -> Slot<M> {
         Slot {
             pinned,
+            removed: false,
             bytes: None,
             keep: Keep::AsOthers,
             used: None,

@@ -72,6 +72,18 @@ impl<M: Clone> Slots<M> {
         }
     }
 
+    /// A further model, which has the next number.
+    pub fn add(&mut self, pinned: bool) {
+        self.slots.push(Slot::new(pinned));
+    }
+
+    /// This model was removed: it is unloaded as soon as nobody uses it and nobody waits for it.
+    pub fn remove(&mut self, index: usize, now: Instant) {
+        let slot = &mut self.slots[index];
+        (slot.removed, slot.pinned) = (true, false);
+        self.advance(now);
+    }
+
     /// The models.
     pub fn slots(&self) -> &[Slot<M>] {
         &self.slots
@@ -232,6 +244,7 @@ impl<M: Clone> Slots<M> {
         self.begin();
         self.make_room();
         self.grant(now);
+        self.drop_removed();
     }
 
     /// Models that are waited for stand in the queue, and no others.
@@ -305,6 +318,16 @@ impl<M: Clone> Slots<M> {
         match stage {
             Stage::Loaded { model, .. } => self.effects.push(Effect::Unload(index, model)),
             other => self.slots[index].stage = other,
+        }
+    }
+
+    /// Unloads models that were removed, and that nobody uses.
+    fn drop_removed(&mut self) {
+        let goes = |slot: &Slot<M>| slot.removed && slot.users() == 0 && slot.waiters.is_empty();
+        for index in 0..self.slots.len() {
+            if goes(&self.slots[index]) {
+                self.unload(index);
+            }
         }
     }
 

@@ -11,8 +11,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::pool::keeper::{Known, Pool};
-use crate::pool::report::{Report, sum};
+use crate::pool::keeper::Pool;
+use crate::pool::known::Known;
+use crate::pool::report::Report;
 
 /// The media type of [`Metrics::render`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -237,18 +238,41 @@ impl Metrics {
     /// All of it as text, with what the engines of `pool` do.
     pub fn render(&self, pool: &Pool) -> String {
         let reports = pool.reports();
-        let (status, (_, waiting)) = (sum(reports.iter().map(Report::status)), pool.held());
+        let (status, (_, waiting)) = (pool.status(), pool.held());
         self.running.set(signed(status.running as u64));
         self.waiting.set(signed(status.waiting.max(waiting) as u64));
         self.kv_bytes.set(signed(status.kv_bytes));
         self.prefix_bytes.set(signed(status.prefix_cache_bytes));
         self.held_bytes.set(signed(status.held_bytes.unwrap_or(0)));
         self.heartbeat.set(status.heartbeat_age.as_secs_f64());
-        pool.models().iter().zip(&reports).for_each(|(known, report)| self.model(known, report));
+        self.forget(pool);
+        reports.iter().for_each(|report| self.model(&report.known, report));
         let mut text = String::new();
         // Writing into a string does not fail.
         let _ = text::encode(&mut text, &self.registry);
         text
+    }
+
+    /// Nothing is told of models that are gone.
+    fn forget(&self, pool: &Pool) {
+        let catalogue = pool.catalogue();
+        for known in catalogue.gone() {
+            let label = OfModel { model: known.name.to_string() };
+            let gauges = [
+                &self.model_loaded,
+                &self.model_bytes,
+                &self.model_running,
+                &self.model_waiting,
+                &self.model_waiting_for_load,
+            ];
+            for gauge in gauges {
+                gauge.remove(&label);
+            }
+            let counters = [&self.model_loads, &self.model_load_failures, &self.model_unloads];
+            for counter in counters {
+                counter.remove(&label);
+            }
+        }
     }
 
     fn model(&self, known: &Known, report: &Report) {

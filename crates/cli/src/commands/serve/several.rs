@@ -1,11 +1,15 @@
 //! Several models in one server: what each is called, when it is loaded, and in how much memory.
 
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use inference_core::{Capabilities, Feature, LoadOptions, ModelInfo, Support};
+use inference_core::{Capabilities, Feature, ModelInfo, Support};
 use inference_server::{Entry, Makes, Models};
 
-use super::sources::{self, Named, PREFIX_CACHE, Place, Places, embedding_options, image_options};
+use super::entries::{Naming, describe};
+use super::folder::Folder;
+use super::places::Places;
+use super::sources::{self, Named, PREFIX_CACHE, embedding_options, image_options};
 use crate::args::ServeArgs;
 use crate::failure::{Failure, Result};
 use crate::output::note;
@@ -48,8 +52,16 @@ pub fn choose(args: &ServeArgs) -> Result<Several> {
                       pictures";
         return Err(Failure::Usage(reason.to_owned()));
     }
-    let described = named.iter().map(|one| describe(one, &load, args.quiet));
-    let described = described.collect::<Result<Vec<_>>>()?;
+    let described = |one| match describe(one, &load) {
+        Err(failure) if !one.is_asked_for => {
+            if !args.quiet {
+                note(format_args!("{}: {failure}", one.name));
+            }
+            Ok(None)
+        }
+        told => told,
+    };
+    let described = named.iter().map(described).collect::<Result<Vec<_>>>()?;
     let can = |feature| {
         let mut known = described.iter().flatten();
         known.any(|(_, capabilities)| capabilities.support(feature) == Support::Yes)
@@ -65,13 +77,18 @@ pub fn choose(args: &ServeArgs) -> Result<Several> {
         let share = limit / 8 / texts.max(1) as u64;
         load.prefix_cache.get_or_insert(PREFIX_CACHE.min(share));
     }
-    let sees = images || can(Feature::Images);
-    let entries = entries(args, &named, described)?;
-    let places = named.into_iter().map(|one| one.place).collect();
+    // One that sees may be put into the folder later.
+    let folder = args.pool.models_dir.clone();
+    let sees = images || can(Feature::Images) || folder.is_some();
+    let (entries, naming) = entries(args, &named, described)?;
+    let folder = folder.map(|folder| Folder::new(folder, &named));
+    let places = named.into_iter().map(|one| Arc::new(one.place)).collect();
     let models = Models {
         entries,
         loader: Box::new(Places {
-            places,
+            places: RwLock::new(places),
+            folder,
+            naming,
             load,
             images: image_options(args),
             embeddings: embedding_options(args),
@@ -90,32 +107,12 @@ fn limit(args: &ServeArgs) -> Result<u64> {
     Ok(args.load.memory_limit.map_or(device, |limit| limit.min(device)))
 }
 
-/// What can be told of a model without loading it. One of a folder that is broken is left in, so that its
-/// requests are told what is wrong with it.
-fn describe(
-    one: &Named,
-    load: &LoadOptions,
-    quiet: bool,
-) -> Result<Option<(ModelInfo, Capabilities)>> {
-    let Place::Text(source) = &one.place else { return Ok(None) };
-    match source.describe(load) {
-        Ok(described) => Ok(Some(described)),
-        Err(failure) if one.is_asked_for => Err(failure),
-        Err(failure) => {
-            if !quiet {
-                note(format_args!("{}: {failure}", one.name));
-            }
-            Ok(None)
-        }
-    }
-}
-
 /// The table's entries.
 fn entries(
     args: &ServeArgs,
     named: &[Named],
     described: Vec<Option<(ModelInfo, Capabilities)>>,
-) -> Result<Vec<Entry>> {
+) -> Result<(Vec<Entry>, Naming)> {
     let known = || {
         let names: Vec<_> = named.iter().map(|one| format!("`{}`", one.name)).collect();
         names.join(", ")
@@ -129,13 +126,13 @@ fn entries(
     };
     args.pool.pin.iter().try_for_each(|name| check("--pin", name))?;
     args.pool.at_start.iter().try_for_each(|name| check("--load", name))?;
-    let mut aliases: Vec<(&str, &str)> = Vec::new();
+    let mut aliases: Vec<(String, String)> = Vec::new();
     for alias in &args.model_alias {
         match (alias.split_once('='), named) {
             (Some((alias, name)), _) if named.iter().any(|one| one.name == name) => {
-                aliases.push((alias, name));
+                aliases.push((alias.to_owned(), name.to_owned()));
             }
-            (None, [only]) => aliases.push((alias, &only.name)),
+            (None, [only]) => aliases.push((alias.clone(), only.name.clone())),
             _ => {
                 let reason = format!(
                     "--model-alias {alias}: with several models, write ALIAS=NAME, where NAME is one \
@@ -146,18 +143,13 @@ fn entries(
             }
         }
     }
-    let has = |names: &[String], name: &str| names.iter().any(|other| other == name);
-    let entry = |(one, described): (&Named, _)| {
-        let of_this = aliases.iter().filter(|(_, name)| *name == one.name);
-        Entry {
-            aliases: of_this.map(|(alias, _)| (*alias).to_owned()).collect(),
-            makes: one.place.makes(),
-            // A model alone is loaded as it always is.
-            at_start: named.len() == 1 || has(&args.pool.at_start, &one.name),
-            pinned: has(&args.pool.pin, &one.name),
-            described,
-            ..Entry::text(&one.name)
-        }
+    let naming = Naming { aliases, pins: args.pool.pin.clone() };
+    let has = |name: &String| args.pool.at_start.contains(name);
+    let entry = |(one, described): (&Named, _)| Entry {
+        // A model alone is loaded as it always is.
+        at_start: named.len() == 1 || has(&one.name),
+        ..naming.entry(one, described)
     };
-    Ok(named.iter().zip(described).map(entry).collect())
+    let entries = named.iter().zip(described).map(entry).collect();
+    Ok((entries, naming))
 }

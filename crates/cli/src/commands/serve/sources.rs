@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use inference_core::{EmbeddingLoadOptions, ImageLoadOptions, LoadOptions, ModelKind, discover};
-use inference_server::{Loader, Makes, Model};
+use inference_core::{
+    DiscoveredModel, EmbeddingLoadOptions, ImageLoadOptions, ModelKind, discover,
+};
+use inference_server::Makes;
 
 use crate::args::ServeArgs;
 use crate::failure::{Failure, Result};
@@ -34,6 +35,15 @@ impl Place {
             Place::Text(_) => Makes::Text,
             Place::Image(_) => Makes::Pictures,
             Place::Embedding(_, makes) => *makes,
+        }
+    }
+
+    /// Its folder, where it has one.
+    pub fn folder(&self) -> Option<&Path> {
+        match self {
+            Place::Text(Source::Folder(folder)) => Some(folder),
+            Place::Text(_) => None,
+            Place::Image(folder) | Place::Embedding(folder, _) => Some(folder),
         }
     }
 
@@ -141,18 +151,29 @@ fn named(given: &Path) -> Result<Named> {
     Ok(Named { name, place: Place::of(source), is_asked_for: true })
 }
 
-/// The model folders directly under `folder`.
-fn in_folder(folder: &Path) -> Result<Vec<Named>> {
-    let found = discover(folder)?.into_iter().filter(|found| found.path != folder);
-    let named = |found: inference_core::DiscoveredModel| {
-        let place = match found.kind {
-            ModelKind::Text => Place::of(Source::Folder(found.path.clone())),
-            ModelKind::Image => Place::Image(found.path.clone()),
-            _ => return None,
-        };
-        Some(Named { name: file_name(&found.path)?, place, is_asked_for: false })
+/// The model folders directly under `folder`, sorted by path.
+///
+/// # Errors
+/// It cannot be listed.
+pub fn under(folder: &Path) -> Result<Vec<DiscoveredModel>> {
+    let mut found = discover(folder)?;
+    found.retain(|found| found.path != folder);
+    Ok(found)
+}
+
+/// The model of a folder that was found; `None` where it is of no kind that is served.
+pub fn found(found: &DiscoveredModel) -> Option<Named> {
+    let place = match found.kind {
+        ModelKind::Text => Place::of(Source::Folder(found.path.clone())),
+        ModelKind::Image => Place::Image(found.path.clone()),
+        _ => return None,
     };
-    let models: Vec<_> = found.filter_map(named).collect();
+    Some(Named { name: file_name(&found.path)?, place, is_asked_for: false })
+}
+
+/// The models directly under `folder`.
+fn in_folder(folder: &Path) -> Result<Vec<Named>> {
+    let models: Vec<_> = under(folder)?.iter().filter_map(found).collect();
     if models.is_empty() {
         return Err(Failure::Usage(format!(
             "--models-dir: no folder in {} has a config.json and .safetensors files",
@@ -166,7 +187,8 @@ fn file_name(path: &Path) -> Option<String> {
     path.file_name().map(|name| name.to_string_lossy().into_owned())
 }
 
-fn shown(place: &Place) -> String {
+/// The place as people are told of it.
+pub fn shown(place: &Place) -> String {
     match place {
         Place::Text(source) => source.name(),
         Place::Image(folder) | Place::Embedding(folder, _) => folder.display().to_string(),
@@ -194,62 +216,6 @@ pub fn image_options(args: &ServeArgs) -> ImageLoadOptions {
         queue_limit: Some(args.limits.queue),
         keep_components: args.image_keep,
         ..ImageLoadOptions::default()
-    }
-}
-
-/// Loads models from their places.
-pub struct Places {
-    /// Where each model is.
-    pub places: Vec<Place>,
-    /// How models for text are loaded.
-    pub load: LoadOptions,
-    /// How models that make pictures are loaded.
-    pub images: ImageLoadOptions,
-    /// How models that embed or score are loaded.
-    pub embeddings: EmbeddingLoadOptions,
-}
-
-impl Loader for Places {
-    fn needs(&self, index: usize) -> inference_core::Result<u64> {
-        match &self.places[index] {
-            Place::Text(source) => {
-                let described = source.describe(&self.load).map_err(Failure::into_contract)?;
-                Ok(described.0.weight_bytes)
-            }
-            Place::Image(folder) => {
-                let info = metal_backend::describe_image_model(folder, &self.images)?;
-                let bytes = info.components.iter().map(|component| component.weight_bytes);
-                // Components that are not kept are read one after the other.
-                Ok(if self.images.keep_components { bytes.sum() } else { bytes.max().unwrap_or(0) })
-            }
-            Place::Embedding(folder, _) => {
-                let info = metal_backend::describe_embedding_model(folder, &self.embeddings)?;
-                Ok(info.weight_bytes)
-            }
-        }
-    }
-
-    fn load(&self, index: usize) -> inference_core::Result<Model> {
-        match &self.places[index] {
-            Place::Text(source) => {
-                let loaded = source.load(&self.load, true).map_err(Failure::into_contract)?;
-                Ok(Model::Text(loaded))
-            }
-            Place::Image(folder) => {
-                metal_backend::register()?;
-                let loaded = inference_core::load_image_model(folder, &self.images)?;
-                Ok(Model::Image(Arc::from(loaded)))
-            }
-            Place::Embedding(folder, _) => {
-                metal_backend::register()?;
-                let loaded = inference_core::load_embedding_model(folder, &self.embeddings)?;
-                Ok(Model::Embedding(Arc::from(loaded)))
-            }
-        }
-    }
-
-    fn dropped(&self) {
-        metal_backend::give_back();
     }
 }
 

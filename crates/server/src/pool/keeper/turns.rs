@@ -37,14 +37,18 @@ impl Pool {
         asked: Option<&str>,
         makes: Makes,
     ) -> Result<Lease<Any>> {
-        let index = self.names.find(asked, makes)?;
+        let index = self.find(asked, makes).await?;
         let mut waiting = self.queue(index)?;
-        let name = &self.models[index].name;
+        let known = Arc::clone(self.catalogue().known(index));
+        let name = &known.name;
         match self.within(&mut waiting.answer).await? {
             None => Err(ApiError::loads_too_long(name, self.wait.as_secs_f64())),
             Some(Ok(lease)) => Ok(lease),
             Some(Err(Refused::Draining)) => Err(ApiError::draining()),
             Some(Err(Refused::Failed(failed))) => {
+                // Its files may be gone, and a name that nobody has is told as such.
+                self.refresh().await;
+                self.catalogue().names().find(asked, makes)?;
                 let again = failed.again.saturating_duration_since(Instant::now());
                 let again = again.as_secs_f64().ceil().max(1.0) as u64;
                 Err(ApiError::load_failed(name, &failed.why.to_string(), again))

@@ -58,7 +58,7 @@ impl Pool {
     }
 
     fn hold(self: &Arc<Self>, index: usize) -> Hold {
-        let model = &self.models[index];
+        let model = Arc::clone(self.catalogue().known(index));
         let pool = Arc::clone(self);
         Hold::new(Arc::clone(&model.name), Arc::clone(&model.admission), move || {
             pool.with(|table, now| table.slots.released(index, now));
@@ -115,7 +115,7 @@ impl Pool {
         model.close();
         drop(model);
         self.loader.dropped();
-        tracing::info!(target: "models", model = &*self.models[index].name, "unloaded");
+        tracing::info!(target: "models", model = &*self.catalogue().known(index).name, "unloaded");
         self.with(|table, now| table.slots.unloaded(index, now));
     }
 
@@ -137,7 +137,7 @@ impl Pool {
             Ok(model) => Any::new(model),
             Err(error) => return self.failed(index, LoadFailure::Error(error)),
         };
-        let (known, bytes) = (&self.models[index], model.weight_bytes());
+        let (known, bytes) = (Arc::clone(self.catalogue().known(index)), model.weight_bytes());
         let milliseconds = begun.elapsed().as_millis() as u64;
         tracing::info!(target: "models", model = &*known.name, bytes, milliseconds, "loaded");
         self.with(|table, now| table.slots.loaded(index, model, bytes, now));
@@ -149,6 +149,6 @@ impl Pool {
     }
 
     fn log_failure(&self, index: usize, why: &LoadFailure) {
-        tracing::warn!(target: "models", model = &*self.models[index].name, %why, "cannot be loaded");
+        tracing::warn!(target: "models", model = &*self.catalogue().known(index).name, %why, "cannot be loaded");
     }
 }

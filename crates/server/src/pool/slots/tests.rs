@@ -347,3 +347,27 @@ fn any_course_of_events_keeps_the_rules() {
         assert_eq!(waits.len(), 0, "{seed}: somebody waits");
     }
 }
+
+#[test]
+fn a_model_that_was_removed_goes_once_nobody_uses_it() {
+    let mut table = Table::with(vec![true], 2, None);
+    table.slots.add(false);
+    table.ask(0);
+    table.measured(0);
+    table.loaded(0);
+    assert_eq!(table.done(), ["measure 0", "load 0", "grant 1"]);
+    let now = table.now;
+    table.slots.remove(0, now);
+    assert_eq!(table.done(), Vec::<String>::new(), "it is in use");
+    table.slots.released(0, now);
+    assert_eq!(table.done(), ["unload 0"]);
+    table.slots.unloaded(0, now);
+    // One that is removed while it is loaded is handed to who waited for it.
+    table.ask(1);
+    table.measured(1);
+    table.slots.remove(1, now);
+    table.loaded(1);
+    assert_eq!(table.done(), ["measure 1", "load 1", "grant 2"]);
+    table.slots.released(1, now);
+    assert_eq!(table.done(), ["unload 1"]);
+}

@@ -53,8 +53,8 @@ pub async fn ask(
     let mut reader = check(tables, &state.config.limits, body)?;
     let keep = keep_alive(&mut reader)?;
     let asked = reader.text("model")?.unwrap_or_default();
-    let index = state.pool.names().find(Some(meant(state, &asked)), makes)?;
-    let known = &state.pool.models()[index];
+    let index = state.pool.find(Some(meant(state, &asked)), makes).await?;
+    let known = Arc::clone(state.pool.catalogue().known(index));
     if known.pinned && keep == Keep::For(Duration::ZERO) {
         let reason =
             format!("the model `{}` stays loaded: it is pinned, or the only one", known.name);
@@ -65,7 +65,8 @@ pub async fn ask(
 
 /// The name that `asked` means: Ollama's clients put `:latest` behind names that have no tag.
 pub fn meant<'a>(state: &State, asked: &'a str) -> &'a str {
-    let is_known = |name: &&str| state.pool.models().iter().any(|known| *known.name == **name);
+    let catalogue = state.pool.catalogue();
+    let is_known = |name: &&str| catalogue.there().any(|(_, known)| *known.name == **name);
     asked.strip_suffix(":latest").filter(is_known).unwrap_or(asked)
 }
 

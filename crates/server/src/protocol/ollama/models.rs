@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::fields::table::check;
 use crate::http::body;
 use crate::http::response::json_response;
-use crate::pool::keeper::Known;
+use crate::pool::known::Known;
 use crate::pool::loaded::Any;
 use crate::pool::models::Makes;
 use crate::pool::report::Report;
@@ -45,8 +45,9 @@ pub async fn version() -> Result<Response> {
 /// 503 while the server ends, and before it is ready where no request waits for that.
 pub async fn tags(Shared(state): Shared<Arc<State>>) -> Result<Response> {
     state.pool.check_open()?;
+    state.pool.refresh().await;
     let model = |report: &Report| {
-        let known = &state.pool.models()[report.index];
+        let known = &report.known;
         let mut object = named(known, report, told(known, report).details);
         object["modified_at"] = json!(time::rfc3339(Duration::from_secs(state.created)));
         object
@@ -62,7 +63,7 @@ pub async fn tags(Shared(state): Shared<Arc<State>>) -> Result<Response> {
 pub async fn ps(Shared(state): Shared<Arc<State>>) -> Result<Response> {
     state.pool.check_open()?;
     let model = |report: &Report| {
-        let known = &state.pool.models()[report.index];
+        let known = &report.known;
         let Told { details, context, is_on_gpu, .. } = told(known, report);
         let mut object = named(known, report, details);
         let size = object["size"].clone();
@@ -88,12 +89,8 @@ pub async fn show(Shared(state): Shared<Arc<State>>, request: Request) -> Result
     let mut reader = check(&[tables::SHOW], &state.config.limits, body)?;
     let asked = reader.text("model")?.unwrap_or_default();
     reader.finish()?;
-    let names = state.pool.names();
-    let name = meant(&state, &asked);
-    let index = names.get(name).ok_or_else(|| names.not_found(name, None))?;
-    let reports = state.pool.reports();
-    let (known, report) = (&state.pool.models()[index], &reports[index]);
-    let told = told(known, report);
+    let report = state.pool.get(meant(&state, &asked)).await?;
+    let told = told(&report.known, &report);
     let object = json!({
         "modelfile": "",
         "parameters": "",

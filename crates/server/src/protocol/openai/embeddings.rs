@@ -33,7 +33,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let mut reader = check(&[tables::EMBEDDINGS], limits, object)?;
     let inputs = prompts("input", reader.take("input").unwrap_or_default(), limits.inputs)?;
     let name = reader.text("model")?;
-    state.pool.names().find(name.as_deref(), Makes::Vectors)?;
+    state.pool.find(name.as_deref(), Makes::Vectors).await?;
     let is_base64 = reader.text("encoding_format")?.as_deref() == Some("base64");
     // When the client leaves, this future is dropped, and the work ends between two batches.
     let guard = CancelOnDrop(CancelToken::new());

@@ -28,7 +28,7 @@ const EDIT: &str = "image_edit";
 /// # Errors
 /// As the documentation of errors has them.
 pub async fn generate(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
-    state.pool.check_kind(Makes::Pictures)?;
+    state.pool.check_kind(Makes::Pictures).await?;
     let (object, _) = body::object(&state, request).await?;
     let reader = check(&[tables::IMAGES], &state.config.limits, object)?;
     create(&state, reader, Vec::new(), "image_generation").await
@@ -39,7 +39,7 @@ pub async fn generate(Shared(state): Shared<Arc<State>>, request: Request) -> Re
 /// # Errors
 /// As the documentation of errors has them.
 pub async fn edit(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
-    state.pool.check_kind(Makes::Pictures)?;
+    state.pool.check_kind(Makes::Pictures).await?;
     let tables = [tables::IMAGES, tables::IMAGE_EDITS];
     if let Some(boundary) = form::boundary(request.headers()) {
         let (object, images) = taken(form::parts(&state, request, boundary).await?)?;
@@ -133,7 +133,7 @@ async fn create(
     kind: &'static str,
 ) -> Result<Response> {
     let asked = reader.text("model")?;
-    state.pool.names().find(asked.as_deref(), Makes::Pictures)?;
+    state.pool.find(asked.as_deref(), Makes::Pictures).await?;
     let prompt = reader.text("prompt")?;
     let [width, height] = size(&mut reader)?;
     let count = reader.count("n")?.unwrap_or(1);

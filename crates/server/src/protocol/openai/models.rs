@@ -14,7 +14,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::error::Result;
 use crate::http::path::Name;
 use crate::http::response::json_response;
-use crate::pool::keeper::Known;
+use crate::pool::known::Known;
 use crate::pool::loaded::Any;
 use crate::pool::models::Makes;
 use crate::pool::report::Report;
@@ -27,6 +27,7 @@ use crate::run::state::{State, now};
 /// 503 while the server ends, and before it is ready where no request waits for that.
 pub async fn list(Shared(state): Shared<Arc<State>>) -> Result<Response> {
     state.pool.check_open()?;
+    state.pool.refresh().await;
     let models: Vec<Json> = state.pool.reports().iter().map(|one| object(&state, one)).collect();
     Ok(json_response(StatusCode::OK, &json!({"object": "list", "data": models})))
 }
@@ -36,16 +37,14 @@ pub async fn list(Shared(state): Shared<Arc<State>>) -> Result<Response> {
 /// # Errors
 /// 404 for a name that no model has, and as [`list`].
 pub async fn one(Shared(state): Shared<Arc<State>>, Name(name): Name) -> Result<Response> {
-    let names = state.pool.names();
-    let index = names.get(&name).ok_or_else(|| names.not_found(&name, None))?;
+    let report = state.pool.get(&name).await?;
     state.pool.check_open()?;
-    let reports = state.pool.reports();
-    Ok(json_response(StatusCode::OK, &object(&state, &reports[index])))
+    Ok(json_response(StatusCode::OK, &object(&state, &report)))
 }
 
 /// A model, and where it is in its life.
 fn object(state: &State, report: &Report) -> Json {
-    let known = &state.pool.models()[report.index];
+    let known = &report.known;
     let mut object = json!({
         "id": &*known.name,
         "object": "model",

@@ -32,7 +32,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let query = reader.need("query", query)?;
     let documents = documents(reader.list("documents")?.unwrap_or_default(), limits.inputs)?;
     let name = reader.text("model")?;
-    state.pool.names().find(name.as_deref(), Makes::Scores)?;
+    state.pool.find(name.as_deref(), Makes::Scores).await?;
     let top = reader.count("top_n")?.unwrap_or(documents.len());
     let returns = reader.bool("return_documents")?.unwrap_or(false);
     let is_raw = reader.bool("raw_scores")?.unwrap_or(false);

@@ -1,0 +1,93 @@
+//! Loads the models of `ml serve`, and notices those that come and go.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use inference_core::{EmbeddingLoadOptions, ImageLoadOptions, LoadOptions};
+use inference_server::{Change, Loader, Model};
+
+use super::entries::{Naming, describe};
+use super::folder::Folder;
+use super::sources::Place;
+use crate::failure::Failure;
+
+/// Loads models from their places.
+pub struct Places {
+    /// Where each model is, by its number. One that is gone keeps its place.
+    pub places: RwLock<Vec<Arc<Place>>>,
+    /// The folder whose models come and go.
+    pub folder: Option<Folder>,
+    /// What clients are told of models that come.
+    pub naming: Naming,
+    /// How models for text are loaded.
+    pub load: LoadOptions,
+    /// How models that make pictures are loaded.
+    pub images: ImageLoadOptions,
+    /// How models that embed or score are loaded.
+    pub embeddings: EmbeddingLoadOptions,
+}
+
+impl Places {
+    fn place(&self, index: usize) -> Arc<Place> {
+        Arc::clone(&self.places.read().unwrap_or_else(PoisonError::into_inner)[index])
+    }
+}
+
+impl Loader for Places {
+    fn needs(&self, index: usize) -> inference_core::Result<u64> {
+        match &*self.place(index) {
+            Place::Text(source) => {
+                let described = source.describe(&self.load).map_err(Failure::into_contract)?;
+                Ok(described.0.weight_bytes)
+            }
+            Place::Image(folder) => {
+                let info = metal_backend::describe_image_model(folder, &self.images)?;
+                let bytes = info.components.iter().map(|component| component.weight_bytes);
+                // Components that are not kept are read one after the other.
+                Ok(if self.images.keep_components { bytes.sum() } else { bytes.max().unwrap_or(0) })
+            }
+            Place::Embedding(folder, _) => {
+                let info = metal_backend::describe_embedding_model(folder, &self.embeddings)?;
+                Ok(info.weight_bytes)
+            }
+        }
+    }
+
+    fn load(&self, index: usize) -> inference_core::Result<Model> {
+        match &*self.place(index) {
+            Place::Text(source) => {
+                let loaded = source.load(&self.load, true).map_err(Failure::into_contract)?;
+                Ok(Model::Text(loaded))
+            }
+            Place::Image(folder) => {
+                metal_backend::register()?;
+                let loaded = inference_core::load_image_model(folder, &self.images)?;
+                Ok(Model::Image(Arc::from(loaded)))
+            }
+            Place::Embedding(folder, _) => {
+                metal_backend::register()?;
+                let loaded = inference_core::load_embedding_model(folder, &self.embeddings)?;
+                Ok(Model::Embedding(Arc::from(loaded)))
+            }
+        }
+    }
+
+    fn changes(&self) -> Change {
+        let Some(folder) = &self.folder else { return Change::default() };
+        let (came, removed) = folder.changes();
+        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+        let added = came.into_iter().map(|one| {
+            let described = describe(&one, &self.load).unwrap_or_else(|failure| {
+                tracing::warn!(target: "models", model = one.name, "{failure}");
+                None
+            });
+            let entry = self.naming.entry(&one, described);
+            places.push(Arc::new(one.place));
+            entry
+        });
+        Change { added: added.collect(), removed }
+    }
+
+    fn dropped(&self) {
+        metal_backend::give_back();
+    }
+}

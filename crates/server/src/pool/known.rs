@@ -1,0 +1,43 @@
+//! A model of the pool, as far as it does not change.
+
+use std::sync::Arc;
+
+use inference_core::{Capabilities, ModelInfo};
+
+use super::admission::Admission;
+use super::models::{Entry, Makes};
+
+/// A model of the pool, as far as it does not change.
+pub struct Known {
+    /// The name under which it is served.
+    pub name: Arc<str>,
+    /// What it makes.
+    pub makes: Makes,
+    /// What was found out without loading it.
+    pub described: Option<(ModelInfo, Capabilities)>,
+    /// Room for its generations.
+    pub admission: Arc<Admission>,
+    /// Whether it stays once it is loaded.
+    pub pinned: bool,
+    /// Whether it is loaded before the server is ready.
+    pub at_start: bool,
+}
+
+impl Known {
+    /// What `entry` says, with this room for generations.
+    pub fn new(entry: Entry, admission: Arc<Admission>) -> Known {
+        Known {
+            name: entry.name.into(),
+            makes: entry.makes,
+            described: entry.described,
+            admission,
+            pinned: entry.pinned,
+            at_start: entry.at_start || entry.pinned,
+        }
+    }
+
+    /// Bytes that it would take, as far as that is known without loading it.
+    pub fn bytes(&self) -> Option<u64> {
+        self.described.as_ref().map(|(info, _)| info.weight_bytes)
+    }
+}
