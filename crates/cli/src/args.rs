@@ -28,7 +28,7 @@ pub use classify::ClassifyArgs;
 pub use embed::{EmbedArgs, EmbeddingLoadArgs, RerankArgs, lines};
 pub use image::ImageArgs;
 pub use inspect::InspectArgs;
-pub use launch::{Agent, LaunchArgs};
+pub use launch::{Agent, HostArgs, LaunchArgs};
 pub use load::{HowArgs, LoadArgs};
 pub use models::{ListArgs, ModelsArgs, PullArgs, RmArgs};
 pub use pictures::PictureArgs;
@@ -306,11 +306,15 @@ Exits with 1 when a check fails. A backend that this machine has no hardware for
 Examples:
   ml doctor
   ml doctor --json | jq .checks
-  ml doctor --warm --model Qwen/Qwen3-4B")]
+  ml doctor --warm --model Qwen/Qwen3-4B
+  ml launch --hostfile hosts.json --insecure-ranks -- doctor --links")]
 pub struct DoctorArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    /// Measure latency and bandwidth between ranks, in their processes: `ml launch -n 2 -- doctor --links`
+    #[arg(long, conflicts_with_all = ["warm", "model"])]
+    pub links: bool,
     /// Let the device compile what requests of all sizes need, and keep it on disk for later processes
     #[arg(long)]
     pub warm: bool,

@@ -12,6 +12,7 @@ mod image;
 mod info;
 mod inspect;
 mod launch;
+mod links;
 mod list;
 mod manual;
 mod models;
@@ -60,6 +61,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Some(Command::Rm(args)) => rm::run(&args),
         Some(Command::List(args)) => list::run(&args),
         Some(Command::Models(args)) => models::run(&args),
+        Some(Command::Doctor(args)) if args.links => links::run(args.json),
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Setup(args)) => setup::run(&args),
         Some(Command::Completions { shell }) => completions::run(shell),

@@ -18,16 +18,19 @@ pub const HOST_FILE: &str = "MLX_HOSTFILE";
 /// The variable with the addresses themselves, a comma between two, as `ml launch` sets it.
 pub const HOSTS: &str = "ML_RANK_ADDRESSES";
 
+/// The variable that lets a rank listen where others reach it, as `ml launch --insecure-ranks` sets it.
+pub const INSECURE: &str = "ML_INSECURE_RANKS";
+
 /// The ranks that the environment names, where it names any.
 ///
 /// # Errors
-/// A variable without the other one, or that cannot be read.
+/// A variable without the other one, or that cannot be read; an address that others reach, without leave.
 pub fn from_environment() -> Result<Option<Ranks>> {
     let Some(rank) = env::var_os(RANK).filter(|rank| !rank.is_empty()) else { return Ok(None) };
     let rank = rank.to_str().and_then(|rank| rank.parse().ok()).ok_or_else(|| {
         Failure::Other(format!("{RANK} is {}, expected a number from 0", rank.display()))
     })?;
-    let addresses = match (env::var_os(HOSTS), env::var_os(HOST_FILE)) {
+    let addresses: Vec<SocketAddr> = match (env::var_os(HOSTS), env::var_os(HOST_FILE)) {
         (Some(hosts), _) => of_list(&hosts)?,
         (None, Some(file)) => of_file(&file)?,
         (None, None) => {
@@ -36,6 +39,15 @@ pub fn from_environment() -> Result<Option<Ranks>> {
             )));
         }
     };
+    let reached = addresses.iter().find(|address| !address.ip().is_loopback());
+    if let Some(address) =
+        reached.filter(|_| env::var_os(INSECURE).is_none_or(|given| given != "1"))
+    {
+        return Err(Failure::Other(format!(
+            "the address {address} of a rank is not of the loopback: the traffic of ranks is neither encrypted nor \
+             authenticated. Fence the network, as docs/distributed.md says, and set {INSECURE}=1"
+        )));
+    }
     Ok(Some(Ranks { rank, addresses }))
 }
 

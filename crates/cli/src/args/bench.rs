@@ -89,6 +89,7 @@ Examples:
   ml bench --model ~/models/Qwen3-0.6B --prompt 2048 --new 256
   ml bench --shape qwen3-4b --bits 4 --concurrency 32
   ml bench --shape llama3.2-1b --json | jq .results
+  ml bench --model ~/models/Qwen3-0.6B --ranks 2
   ml bench --url http://127.0.0.1:8080 --clients 1,8,64 -p 512 -n 128")]
 pub struct BenchArgs {
     /// Measure random weights in the sizes of a released model, without a download
@@ -136,6 +137,10 @@ pub struct BenchArgs {
     #[arg(short, long, value_name = "N", value_parser = values::count, default_value = "5",
           help_heading = "Tests")]
     pub repeat: usize,
+    /// Compute with so many processes on this host's CPU, as `ml launch -n N -- bench` does
+    #[arg(long, value_name = "N", value_parser = values::ranks, conflicts_with = "url",
+          help_heading = "Tests")]
+    pub ranks: Option<usize>,
     /// A server in place of a model.
     #[command(flatten)]
     pub remote: RemoteArgs,

@@ -30,16 +30,25 @@ Examples:
   ml launch codex -- exec 'What does this repository do?'
   ml launch claude -- -p 'What does this repository do?'
   ml launch -n 2 -- generate --model ~/models/Qwen3-0.6B 'Tell me a story about a fox'
-  ml launch -n 2 -- serve --model ~/models/Qwen3-0.6B")]
+  ml launch -n 2 -- serve --model ~/models/Qwen3-0.6B
+  ml launch --hostfile hosts.json --insecure-ranks -- serve --model /models/Qwen3-4B")]
 pub struct LaunchArgs {
     /// The agent
-    #[arg(value_name = "AGENT", value_enum, required_unless_present = "ranks")]
+    #[arg(value_name = "AGENT", value_enum, required_unless_present_any = ["ranks", "hostfile"])]
     pub agent: Option<Agent>,
     /// Run the command of `ml` behind `--` in N processes that compute its model together, on this host's
     /// CPU: `serve`, `chat`, `generate`, `classify` or `bench`
     #[arg(short = 'n', long, value_name = "N", value_parser = values::ranks,
           conflicts_with_all = ["agent", "url", "model", "model_name"])]
     pub ranks: Option<usize>,
+    /// Run it on the hosts of this file, one process on each, which `ssh` starts: a JSON array as `mlx.launch` reads
+    /// it, of objects with `ssh`, a host's name for ssh, and `ips`, of which the rank listens on the first
+    #[arg(long, value_name = "FILE",
+          conflicts_with_all = ["agent", "ranks", "url", "model", "model_name"])]
+    pub hostfile: Option<PathBuf>,
+    /// How it runs there.
+    #[command(flatten)]
+    pub hosts: HostArgs,
     /// Talk to the server at this address
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     pub url: String,
@@ -52,4 +61,27 @@ pub struct LaunchArgs {
     /// What the agent is given as arguments, or what runs in several processes
     #[arg(last = true, value_name = "ARGUMENT")]
     pub arguments: Vec<OsString>,
+}
+
+/// How several ranks run on several hosts.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Several hosts")]
+pub struct HostArgs {
+    /// Port of the first rank; each further one listens on the next
+    #[arg(long, value_name = "PORT", default_value_t = 32323, requires = "hostfile",
+          conflicts_with_all = ["agent", "ranks"])]
+    pub starting_port: u16,
+    /// The program `ml` on the hosts [default: where this one is here]
+    #[arg(long, value_name = "PATH", requires = "hostfile",
+          conflicts_with_all = ["agent", "ranks"])]
+    pub program: Option<PathBuf>,
+    /// Folder on the hosts in which it runs [default: this one]
+    #[arg(long, value_name = "FOLDER", requires = "hostfile",
+          conflicts_with_all = ["agent", "ranks"])]
+    pub cwd: Option<PathBuf>,
+    /// Listen on addresses that other computers reach, although the traffic of ranks is neither encrypted nor
+    /// authenticated: whoever reaches it reads prompts and answers, and can disturb them
+    #[arg(long, requires = "hostfile",
+          conflicts_with_all = ["agent", "ranks"])]
+    pub insecure_ranks: bool,
 }

@@ -6,16 +6,20 @@ mod shapes;
 mod step;
 mod table;
 
+use std::env;
+
 use inference_core::{Feature, LoadOptions, ModelInfo, Support, TextModel};
 use serde::Serialize;
 
 use self::measure::{Bench, Measured, timed};
 use super::info::{Facts, quantization};
+use super::launch;
 use crate::args::{BenchArgs, Shape};
 use crate::bytes;
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::output::{Spinner, print, print_json};
+use crate::ranks;
 use crate::source::Source;
 
 /// The object of `--json`.
@@ -54,6 +58,9 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         let reason = "--breakdown takes the steps of answers apart: --new may not be 0";
         return Err(Failure::Usage(reason.into()));
     }
+    if let Some(count) = args.ranks {
+        return in_ranks(count);
+    }
     let _interrupt = Interrupt::install()?;
     let name = match args.shape {
         Some(shape) => format!("{} (random weights)", name(shape)),
@@ -82,6 +89,24 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         return print_json(&report);
     }
     print(&text(&report, model.info()))
+}
+
+/// Measures in `count` processes that compute together, each of which has this one's arguments.
+fn in_ranks(count: usize) -> Result<()> {
+    if ranks::from_environment()?.is_some() {
+        let reason = "--ranks starts ranks, and this process is one of several already";
+        return Err(Failure::Usage(reason.into()));
+    }
+    let mut arguments = Vec::new();
+    let mut given = env::args_os().skip(1);
+    while let Some(argument) = given.next() {
+        match argument.to_str() {
+            Some("--ranks") => drop(given.next()),
+            Some(text) if text.starts_with("--ranks=") => {}
+            _ => arguments.push(argument),
+        }
+    }
+    launch::in_processes(count, &arguments)
 }
 
 /// The options of the load.

@@ -1,7 +1,9 @@
 //! `ml launch`: an agent that others wrote, on a server of this program, or a command in several processes.
 
 mod agents;
+mod hosts;
 mod ranks;
+mod remote;
 mod server;
 
 use std::ffi::OsString;
@@ -30,12 +32,23 @@ const LITTLE: u64 = 32 << 10;
 /// # Errors
 /// The agent is not installed, or there is no such server or model.
 pub fn run(args: &LaunchArgs) -> Result<()> {
+    if let Some(file) = &args.hostfile {
+        return ended(ranks::run_on(file, &args.hosts, &args.arguments)?);
+    }
     match (args.ranks, args.agent) {
-        (Some(count), _) => ended(ranks::run(count, &args.arguments)?),
+        (Some(count), _) => in_processes(count, &args.arguments),
         (None, Some(agent)) => launch(agent, args),
         // clap asks for one of them.
         (None, None) => Ok(()),
     }
+}
+
+/// Runs `arguments` in `count` processes on this host, which compute a model together.
+///
+/// # Errors
+/// The first of them that fails.
+pub fn in_processes(count: usize, arguments: &[OsString]) -> Result<()> {
+    ended(ranks::run(count, arguments)?)
 }
 
 fn launch(agent: Agent, args: &LaunchArgs) -> Result<()> {

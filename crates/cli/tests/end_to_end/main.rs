@@ -13,6 +13,7 @@ mod files;
 mod generate;
 mod home;
 mod hybrids;
+mod hosts;
 mod image;
 mod image_flags;
 mod inspect;

@@ -330,3 +330,37 @@ fn who_ends_the_launcher_ends_all_ranks() {
     assert!(code != Some(0) && started.elapsed() < Duration::from_secs(12), "{code:?}");
     thread::sleep(Duration::from_millis(100));
 }
+
+#[test]
+fn links_between_ranks_are_measured() {
+    let measured = ml(&["launch", "-n", "3", "--", "doctor", "--links", "--json"]);
+    let told = text(&measured.stderr);
+    assert!(measured.status.success(), "{told}");
+    let report: Json = serde_json::from_str(&text(&measured.stdout)).unwrap();
+    let links = report["links"].as_array().unwrap();
+    let pairs: Vec<_> =
+        links.iter().map(|link| (link["from"].clone(), link["to"].clone())).collect();
+    assert_eq!(pairs, [(0, 1), (0, 2), (1, 2)].map(|(from, to)| (json!(from), json!(to))));
+    for link in links {
+        let latency = link["latency_microseconds"].as_f64().unwrap();
+        assert!(latency > 1.0 && latency < 1e6, "{link}");
+        assert!(link["bytes_per_second"].as_f64() > Some(1e6), "{link}");
+    }
+    let alone = ml(&["doctor", "--links"]);
+    assert_eq!(alone.status.code(), Some(2));
+    assert!(text(&alone.stderr).contains("ml launch -n 2 -- doctor --links"));
+}
+
+#[test]
+fn ranks_are_measured_by_one_word() {
+    let sizes = ["-p", "16", "-n", "4", "-r", "1", "--quiet"];
+    let measured = ml(&[&["bench", "--ranks", "2"][..], &sizes, &ON_CPU].concat());
+    let told = text(&measured.stderr);
+    assert!(measured.status.success(), "{told}");
+    let said = text(&measured.stdout);
+    assert_eq!((said.matches("pp16").count(), said.matches("tg4").count()), (1, 1), "{said}");
+    let refused = ml(&["bench", "--ranks", "2", "--url", "http://127.0.0.1:1"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let refused = ml(&launch("2", &["bench", "--ranks", "2"]));
+    assert!(text(&refused.stderr).contains("one of several already"));
+}
