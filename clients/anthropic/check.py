@@ -2,11 +2,15 @@
 
 import json
 import os
+import pathlib
 import sys
 import urllib.request
 
 import anthropic
-from anthropic import Anthropic
+from anthropic import Anthropic, types
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+import fields
 
 URL, KEYED_URL, KEY = sys.argv[1:]
 STORY = [{"role": "user", "content": "Tell me a story about a fox"}]
@@ -137,6 +141,16 @@ def check_errors():
     image = {"type": "image", "source": {"type": "url", "url": "http://a/b.png"}}
     turn = [{"role": "user", "content": [image]}]
     fails(anthropic.BadRequestError, "`messages[0].content[0].type`", lambda: message(messages=turn))
+
+
+def check_every_field_is_honoured_or_refused():
+    base = {"model": MODEL, "messages": STORY}
+    create = types.message_create_params.MessageCreateParamsNonStreaming
+    count = fields.walk(create, fields.sender(f"{URL}/v1/messages", {**base, "max_tokens": 1}))
+    counted = fields.walk(types.message_count_tokens_params.MessageCountTokensParams,
+                          fields.sender(f"{URL}/v1/messages/count_tokens", base))
+    # Those of the conversation's own parts are among them.
+    assert count > 20 and counted > 12, (count, counted)
 
 
 def check_keys():

@@ -132,6 +132,10 @@ pub fn check_in(
             (effect, Some(value)) => {
                 field.kind.check(&at(field.name), value, limits)?;
                 if matches!(effect, Effect::Nothing) {
+                    // Nobody else looks at its own fields.
+                    if let (Kind::Fields(fields), Json::Object(inner)) = (field.kind, value) {
+                        check_in(&at(field.name), &[fields], limits, inner.clone())?;
+                    }
                     request.shift_remove(field.name);
                 }
             }

@@ -25,6 +25,12 @@ const OUTPUT: &str = r#"{"type":"object","additionalProperties":false,"propertie
     "format":{"anyOf":[{"type":"object","required":["type","schema"],"additionalProperties":false,
         "properties":{"type":{"const":"json_schema"},"schema":{"type":"object"}}},{"type":"null"}]}}}"#;
 
+const CACHE: &[Field] = &[
+    nothing("type", Kind::OneOf(&["ephemeral"]), "The kind of cache."),
+    nothing("ttl", Kind::OneOf(&["5m", "1h"]), "How long to keep it."),
+];
+const METADATA: &[Field] = &[nothing("user_id", Kind::Text, "A name for the user.")];
+
 /// What `/v1/messages` and `/v1/messages/count_tokens` share.
 pub const CONVERSATION: &[Field] = &[
     required("model", Kind::Text, "The served model's name."),
@@ -48,7 +54,7 @@ pub const CONVERSATION: &[Field] = &[
     ),
     nothing(
         "cache_control",
-        Kind::Object(r#"{"type":"object"}"#),
+        Kind::Fields(CACHE),
         "A hint what to cache; the cache finds prompts by their tokens.",
     ),
     nothing("user_profile_id", Kind::Text, "A name for the user."),
@@ -78,7 +84,7 @@ pub const CREATE: &[Field] = &[
     ),
     honoured("top_p", Kind::Number(0.0, 1.0), "Keep the likeliest tokens up to this probability."),
     honoured("top_k", Kind::Integer(0, UNBOUNDED), "Keep so many likeliest tokens; 0: all."),
-    nothing("metadata", Kind::Object(r#"{"type":"object"}"#), "A name for the user."),
+    nothing("metadata", Kind::Fields(METADATA), "A name for the user."),
     refused("service_tier", &["\"auto\"", "\"standard_only\""], "there is one tier"),
     refused("container", &[], "the server runs no code"),
     refused("inference_geo", &[], "the server computes where it is"),
