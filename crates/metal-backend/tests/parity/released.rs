@@ -152,6 +152,7 @@ fn exponents_of_two_are_packed_anew() {
         default: packing("affine", Some(8), Some(32)).unwrap(),
         recipe: None,
         rules: Vec::new(),
+        keep_vision: false,
         dtype: Some("bf16".parse().unwrap()),
         backend: Some("cpu".into()),
     };
