@@ -273,10 +273,10 @@ def check_every_field_of_pictures_is_honoured_or_refused():
     base = {**ask, "model": "z_image"}
     # The package knows fields of newer models, which are unknown here.
     count = walked("images/generations", image_generate_params.ImageGenerateParamsNonStreaming, base, False, url)
-    assert count > 15, count
+    assert count > 12, count
     base = {**ask, "model": "qwen_image_edit", "image": f"data:image/png;base64,{PNG}"}
     count = walked("images/edits", image_edit_params.ImageEditParamsNonStreaming, base, False, url)
-    assert count > 15, count
+    assert count > 12, count
 
 
 def check_embeddings():
