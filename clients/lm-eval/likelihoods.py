@@ -11,8 +11,9 @@ from lm_eval.tasks import TaskManager
 
 TOKENIZER = Path(__file__).resolve().parents[2] / "crates/cli/demo-model"
 CHOICES = [" yes", " no", " The fox ran to the river", " 7"]
-# The model computes in bf16: a text's tokens may each be as far off.
-NEAR = 0.02
+# The model computes in bf16, where logits of 8 to 16 have steps of 0.0625, and a prompt is summed in another order
+# than the few positions of a label: a token may be one step off, and all of them are hardly off on the average.
+FAR, MEAN = 0.0625, 0.003
 # The model's end of a text, which stands before texts of their own.
 PREFIX = 0
 
@@ -73,12 +74,12 @@ def check(url, model, questions, post):
                 "custom_prefix_token_id": PREFIX, "max_retries": 1}
         results = lm_eval.simple_evaluate(model="local-completions", model_args=args, tasks=["choices", "texts"],
                                           batch_size=batch, log_samples=True, bootstrap_iters=0, task_manager=tasks)
-        worst = 0.0
+        distances = []
         for sample in results["samples"]["choices"]:
             found = [resp for [resp] in sample["resps"]]
             wanted, _ = expected[sample["doc"]["question"]]
             for (number, _), (other, tokens) in zip(found, wanted, strict=True):
-                worst = max(worst, abs(float(number) - other) / tokens)
+                distances.append(abs(float(number) - other) / tokens)
             # What the model says by itself is the likeliest at each step, and nothing else is.
             greedy = [str(greedy) for _, greedy in found]
             assert greedy == ["True"] + ["False"] * len(CHOICES), (sample["doc"], found)
@@ -86,6 +87,8 @@ def check(url, model, questions, post):
         for sample in results["samples"]["texts"]:
             [[number]] = sample["resps"]
             _, [(other, tokens)] = expected[sample["doc"]["question"]]
-            worst = max(worst, abs(float(number) - other) / tokens)
-        assert worst <= NEAR, worst
-        print(f"local-completions, {batch} in a batch, {concurrent} at once: log likelihoods within {worst:.1e} a token")
+            distances.append(abs(float(number) - other) / tokens)
+        worst, mean = max(distances), sum(distances) / len(distances)
+        assert worst <= FAR and mean <= MEAN, (worst, mean)
+        print(f"local-completions, {batch} in a batch, {concurrent} at once: log likelihoods within {worst:.1e} a token, "
+              f"{mean:.1e} on the average")

@@ -28,6 +28,7 @@ const OUTPUT: &str = r#"{"type":"object","additionalProperties":false,"propertie
 const CACHE: &[Field] = &[
     nothing("type", Kind::OneOf(&["ephemeral"]), "The kind of cache."),
     nothing("ttl", Kind::OneOf(&["5m", "1h"]), "How long to keep it."),
+    nothing("scope", Kind::Text, "Who shares it."),
 ];
 const METADATA: &[Field] = &[nothing("user_id", Kind::Text, "A name for the user.")];
 
