@@ -1,28 +1,23 @@
 //! Convolutions and norms of pictures against plain arithmetic written out here.
 
-use cpu_kernels::{Conv2d, Dtype, GroupNorm, Level, conv2d_at, group_norm_at};
-use half::{bf16, f16};
+mod numbers;
 
-fn wave(size: usize) -> Vec<f32> {
-    (0..size).map(|i| (0.37 * i as f32).sin() + 0.1 * (0.011 * i as f32).cos()).collect()
+use cpu_kernels::{Conv2d, Dtype, GroupNorm, Level, conv2d_at, group_norm_at};
+use numbers::{push, random, value};
+
+fn some(count: usize) -> Vec<f32> {
+    let mut state = count as u64;
+    (0..count).map(|_| random(&mut state)).collect()
 }
 
 fn bytes(dtype: Dtype, values: &[f32]) -> Vec<u8> {
-    let of = |value: &f32| match dtype {
-        Dtype::F32 => value.to_le_bytes().to_vec(),
-        Dtype::F16 => f16::from_f32(*value).to_le_bytes().to_vec(),
-        Dtype::Bf16 => bf16::from_f32(*value).to_le_bytes().to_vec(),
-    };
-    values.iter().flat_map(of).collect()
+    let mut bytes = Vec::new();
+    values.iter().for_each(|value| push(dtype, &mut bytes, *value));
+    bytes
 }
 
-fn floats(dtype: Dtype, bytes: &[u8]) -> Vec<f32> {
-    let of = |b: &[u8]| match dtype {
-        Dtype::F32 => f32::from_le_bytes(b.try_into().expect("four")),
-        Dtype::F16 => f16::from_le_bytes(b.try_into().expect("two")).to_f32(),
-        Dtype::Bf16 => bf16::from_le_bytes(b.try_into().expect("two")).to_f32(),
-    };
-    bytes.chunks(dtype.size()).map(of).collect()
+fn floats(dtype: Dtype, bytes: &[u8]) -> Vec<f64> {
+    (0..bytes.len() / dtype.size()).map(|index| value(dtype, bytes, index)).collect()
 }
 
 /// How far a result of `dtype` may be from an exact one of about 1.
@@ -34,14 +29,11 @@ fn distance(dtype: Dtype) -> f64 {
     }
 }
 
-fn assert_near(found: &[f32], expected: &[f64], dtype: Dtype, what: &str) {
+fn assert_near(found: &[f64], expected: &[f64], dtype: Dtype, what: &str) {
     assert_eq!(found.len(), expected.len(), "{what}");
     for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
         let near = distance(dtype) * expected.abs().max(1.0);
-        assert!(
-            (f64::from(*found) - expected).abs() <= near,
-            "{what}: {i}: {found}, not {expected}"
-        );
+        assert!((found - expected).abs() <= near, "{what}: {i}: {found}, not {expected}");
     }
 }
 
@@ -61,7 +53,7 @@ impl Case {
         })
     }
 
-    fn by_hand(&self, x: &[f32], weight: &[f32]) -> Vec<f64> {
+    fn by_hand(&self, x: &[f64], weight: &[f64]) -> Vec<f64> {
         let [pictures, height, width, channels] = self.sizes;
         let [n, rows, columns] = self.kernels;
         let [out_rows, out_columns] = self.places();
@@ -79,7 +71,7 @@ impl Case {
                         let from = ((picture * height + row) * width + column) * channels;
                         let factor = ((o * rows + i) * columns + j) * channels;
                         for c in 0..channels {
-                            sum += f64::from(x[from + c]) * f64::from(weight[factor + c]);
+                            sum += x[from + c] * weight[factor + c];
                         }
                     }
                     sums.push(sum);
@@ -109,9 +101,9 @@ fn convolutions_are_sums_over_kernel_and_channels() {
             for case in &cases {
                 let [n, rows, columns] = case.kernels;
                 let size = case.sizes.iter().product();
-                let x = bytes(dtype, &wave(size));
+                let x = bytes(dtype, &some(size));
                 let k = rows * columns * case.sizes[3];
-                let weight: Vec<f32> = wave(n * k).iter().map(|w| w / (k as f32).sqrt()).collect();
+                let weight: Vec<f32> = some(n * k).iter().map(|w| w / (k as f32).sqrt()).collect();
                 let weight = bytes(dtype, &weight);
                 let [out_rows, out_columns] = case.places();
                 let mut out = vec![0; case.sizes[0] * out_rows * out_columns * n * dtype.size()];
@@ -141,8 +133,8 @@ fn convolutions_are_sums_over_kernel_and_channels() {
 #[test]
 fn strips_of_pixels_are_one_convolution() {
     let (height, width, channels, n) = (96, 80, 64, 8);
-    let x = bytes(Dtype::F32, &wave(height * width * channels));
-    let weight = bytes(Dtype::F32, &wave(n * 9 * channels));
+    let x = bytes(Dtype::F32, &some(height * width * channels));
+    let weight = bytes(Dtype::F32, &some(n * 9 * channels));
     let run = |level: Level, rows: std::ops::Range<usize>, above: usize, below: usize| {
         let mut out = vec![0; (rows.len() + above + below - 2) * width * n * 4];
         let x = &x[rows.start * width * channels * 4..rows.end * width * channels * 4];
@@ -206,8 +198,8 @@ fn group_norms_have_mean_and_variance_of_their_weights() {
     for (pictures, pixels, channels, groups) in [(2, 5, 6, 3), (1, 2500, 96, 32), (1, 1025, 64, 1)]
     {
         let values: Vec<f32> =
-            wave(pictures * pixels * channels).iter().map(|value| value + 3.0).collect();
-        let (weight, bias) = (wave(channels), wave(2 * channels));
+            some(pictures * pixels * channels).iter().map(|value| value + 3.0).collect();
+        let (weight, bias) = (some(channels), some(2 * channels));
         let bias = &bias[channels..];
         for (level, dtype, silu) in Level::available()
             .iter()
@@ -239,12 +231,12 @@ fn group_norms_have_mean_and_variance_of_their_weights() {
                     .filter(|i| i % channels / each == group)
                     .collect();
                 let count = of.len() as f64;
-                let mean = of.iter().map(|i| f64::from(x[*i])).sum::<f64>() / count;
-                let square = |i: &usize| (f64::from(x[*i]) - mean).powi(2);
+                let mean = of.iter().map(|i| x[*i]).sum::<f64>() / count;
+                let square = |i: &usize| (x[*i] - mean).powi(2);
                 let deviation = (of.iter().map(square).sum::<f64>() / count + 1e-6).sqrt();
                 for i in of {
                     let channel = i % channels;
-                    let value = (f64::from(x[i]) - mean) / deviation * f64::from(weight[channel])
+                    let value = (x[i] - mean) / deviation * f64::from(weight[channel])
                         + f64::from(bias[channel]);
                     expected[i] = if silu { value / (1.0 + (-value).exp()) } else { value };
                 }

@@ -1,6 +1,7 @@
 //! The guide to extensions names files, folders and items that are there.
 
 use super::violation::Violation;
+use super::words::has_word;
 use crate::repository::File;
 
 const GUIDE: &str = "docs/design/extending.md";
@@ -56,13 +57,6 @@ fn item(code: &str) -> Option<&str> {
     };
     let is_items = code.contains("::") || code.starts_with(|c: char| c.is_ascii_uppercase());
     (is_items && code.split("::").all(is_name)).then(|| code.rsplit("::").next()).flatten()
-}
-
-fn has_word(text: &str, word: &str) -> bool {
-    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    text.match_indices(word).any(|(at, _)| {
-        !text[..at].ends_with(is_part) && !text[at + word.len()..].starts_with(is_part)
-    })
 }
 
 #[cfg(test)]
