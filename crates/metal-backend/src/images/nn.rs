@@ -5,7 +5,7 @@ use mlx_ffi::ops::{self, Padding};
 use mlx_ffi::{Array, Dtype, Result};
 
 use crate::error::Result as Read;
-use crate::kernels::Kernels;
+use crate::kernels::{Kernels, silu};
 use crate::layers::Linear;
 use crate::weights::Weights;
 
@@ -118,14 +118,6 @@ impl Norm for GroupNorm {
     fn with_silu(&self, x: &Array) -> Result<Array> {
         self.compute(x, true)
     }
-}
-
-/// `x · sigmoid(x)`.
-///
-/// # Errors
-/// Those of MLX.
-pub(super) fn silu(x: &Array) -> Result<Array> {
-    ops::multiply(x, &ops::sigmoid(x)?)
 }
 
 /// Each pixel four times: `[1, height, width, channels]` to twice the height and width.

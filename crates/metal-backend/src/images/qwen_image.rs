@@ -4,11 +4,11 @@
 use mlx_ffi::{Array, Dtype, Result, fast, ops};
 
 use super::attend::{Angles, Sees, attend};
-use super::nn::{one_more, silu, silu_between, time_embedding};
+use super::nn::{one_more, silu_between, time_embedding};
 use super::pace::Pace;
 use crate::config::Config;
 use crate::error::{Error, Result as Read};
-use crate::kernels::{Activation, Columns, Kernels};
+use crate::kernels::{Activation, Columns, Kernels, silu};
 use crate::layers::{Linear, RmsNorm};
 use crate::weights::Weights;
 

@@ -69,7 +69,7 @@ impl Activation {
     pub fn gated(self, gate: &Array, up: &Array) -> Result<Array> {
         let scalar = |value| Array::scalar(value, gate.dtype());
         match self {
-            Activation::Silu => ops::multiply(&ops::multiply(gate, &ops::sigmoid(gate)?)?, up),
+            Activation::Silu => ops::multiply(&silu(gate)?, up),
             Activation::GeluTanh => {
                 // In one step, which rounds once: mlx-lm's numbers to the bit.
                 let cube = ops::power(gate, &scalar(3.0)?)?;
@@ -98,6 +98,11 @@ impl Activation {
             }
         }
     }
+}
+
+/// `x · sigmoid(x)`, by MLX's operations.
+pub(crate) fn silu(x: &Array) -> Result<Array> {
+    ops::multiply(x, &ops::sigmoid(x)?)
 }
 
 /// What the values of each row of `x` have above their mean and so many standard deviations; 0 where they

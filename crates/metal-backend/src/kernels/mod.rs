@@ -14,7 +14,7 @@ mod rows;
 mod scan;
 mod settings;
 
-pub(crate) use activation::Activation;
+pub(crate) use activation::{Activation, silu};
 pub(crate) use choice::{Kernels, UNPACKED_FROM};
 pub(crate) use columns::Columns;
 pub(crate) use experts::Order;

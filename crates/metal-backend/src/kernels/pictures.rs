@@ -4,6 +4,7 @@ use mlx_ffi::cpu::{self, ChannelGroups};
 use mlx_ffi::ops::{self, Padding};
 use mlx_ffi::{Array, Dtype, Result};
 
+use super::activation::silu;
 use super::choice::Kernels;
 
 impl Kernels {
@@ -21,7 +22,7 @@ impl Kernels {
         if self == Kernels::Cpu {
             return cpu::group_norm(x, of);
         }
-        let ChannelGroups { weight, bias, groups, eps, silu } = of;
+        let ChannelGroups { weight, bias, groups, eps, silu: with_silu } = of;
         let [n, height, width, channels] = x.dims()?;
         let scalar = |value: f32| Array::scalar(value, Dtype::F32);
         let wide = ops::astype(x, Dtype::F32)?;
@@ -42,7 +43,7 @@ impl Kernels {
         let deviation = ops::sqrt(&ops::add(&variance, &scalar(eps)?)?)?;
         let factor = ops::divide(weight, &deviation)?;
         let y = ops::add(&ops::multiply(&distance, &factor)?, bias)?;
-        let y = if silu { ops::multiply(&y, &ops::sigmoid(&y)?)? } else { y };
+        let y = if with_silu { silu(&y)? } else { y };
         ops::astype(&y, x.dtype())
     }
 }

@@ -3,6 +3,7 @@
 use mlx_ffi::cpu::{self, ConvolutionActivation, DeltaRule, Filter};
 use mlx_ffi::{Array, Dtype, Result, cuda, ops};
 
+use super::activation::silu;
 use super::choice::Kernels;
 
 /// What keeps the length of a query or a key from 0, as in transformers.
@@ -46,7 +47,7 @@ impl Kernels {
         let sum = sum.ok_or_else(|| mlx_ffi::Error::new("a convolution without taps"))?;
         let y = match activation {
             ConvolutionActivation::None => sum,
-            ConvolutionActivation::Silu => ops::multiply(&sum, &ops::sigmoid(&sum)?)?,
+            ConvolutionActivation::Silu => silu(&sum)?,
         };
         Ok([y, last_positions(&all, taps - 1, lengths)?])
     }

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::process::Command;
 
 use crate::failure::{Failure, Result};
+use crate::ranks::HOST_FILE;
 
 /// What runs on another host.
 pub struct Remote<'a> {
@@ -38,7 +39,7 @@ impl Remote<'_> {
             words.push(quoted(word));
         }
         let folder = quoted(self.folder);
-        let mut script = format!("cd {folder} || exit 1; unset MLX_HOSTFILE; export");
+        let mut script = format!("cd {folder} || exit 1; unset {HOST_FILE}; export");
         for (name, value) in &self.variables {
             script.push_str(&format!(" {name}={}", quoted(value)));
         }
