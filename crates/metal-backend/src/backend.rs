@@ -236,7 +236,7 @@ pub fn is_embedding_model(path: &Path) -> bool {
     let text = files.text("config.json").ok().flatten().unwrap_or_default();
     let config = Config::parse("config.json", &text).ok();
     let name = config.as_ref().and_then(|config| config.opt_text("model_type").ok().flatten());
-    files.exists("modules.json") || name.is_some_and(models::is_encoder)
+    files.exists("modules.json") || name.and_then(models::encoder_named).is_some()
 }
 
 /// What can be told of an embedding model's folder without reading its weights.

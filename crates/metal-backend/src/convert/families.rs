@@ -22,6 +22,9 @@ const SWITCH_GLU: [&str; 3] = [
     ".experts.switch_glu.down_proj.weight",
 ];
 
+/// Token embeddings where no module stands around the model.
+const ENTRIES: [&str; 2] = ["embed_tokens.", "embeddings.tok_embeddings."];
+
 /// Gives the tensors the names and forms that mlx-lm writes for the `model_type` `family`.
 ///
 /// # Errors
@@ -29,6 +32,10 @@ const SWITCH_GLU: [&str; 3] = [
 pub(super) fn arrange(family: &str, config: &Config, tensors: &mut Tensors) -> Result<()> {
     let text = config.of_text()?;
     tensors.leave_out(|name| is_of_tower(name) || is_leftover(name));
+    if tensors.all.keys().any(|name| ENTRIES.iter().any(|entry| name.starts_with(entry))) {
+        // Saved without what stands around it, as models that embed texts are.
+        tensors.rename(|name| format!("model.{name}"))?;
+    }
     if let Some(layers) = text.opt_index("num_hidden_layers")? {
         // Layers behind the last one predict several tokens at once.
         tensors.leave_out(|name| layer_of(name).is_some_and(|layer| layer >= layers));
@@ -91,7 +98,9 @@ pub(super) fn arrange(family: &str, config: &Config, tensors: &mut Tensors) -> R
 
 /// What is left in some checkpoints of other programs or of training.
 fn is_leftover(name: &str) -> bool {
-    const PARTS: [&str; 8] = [
+    const PARTS: [&str; 10] = [
+        "embeddings.position_ids",
+        "embeddings.token_type_ids",
         "rotary_emb.",
         "mtp.",
         "mtp_block.",

@@ -1,7 +1,7 @@
 //! Quantising checkpoints: a folder that mlx-lm and this crate load, written a tensor at a time.
 //!
 //! Names, forms, bits and the files' layout are those of `mlx_lm.convert`, byte for byte. A vision tower that
-//! is kept has the names and forms of mlx-vlm.
+//! is kept has the names and forms of mlx-vlm. What embeds texts has the names of mlx-embeddings.
 
 mod config;
 mod falcon_h1;
@@ -71,11 +71,7 @@ pub(crate) fn quantise(
     let files = ModelFiles::Folder(source.to_owned());
     let text = files.required_text("config.json")?;
     let config = Config::parse("config.json", &text).map_err(|error| error.at(source))?;
-    let family = match models::model_type(&config).map_err(|error| error.at(source))? {
-        "mistral" => "llama",
-        "minimax_m2" => "minimax",
-        family => family,
-    };
+    let family = family(&config).map_err(|error| error.at(source))?;
     let checkpoint = Checkpoint::open(&files)?;
     let plan =
         Plan::new(family, &config, &checkpoint, options).map_err(|error| error.at(source))?;
@@ -121,6 +117,22 @@ pub(crate) fn quantise(
     folder.keep(target)?;
     let (parameters, left_out) = (plan.parameters, plan.left_out);
     Ok(Quantised { packed, bytes: total, parameters, left_out })
+}
+
+/// The architecture by the name that the tables here have for it.
+///
+/// # Errors
+/// One that is not known.
+fn family(config: &Config) -> Result<&'static str> {
+    let name = config.opt_text("model_type")?.unwrap_or_default();
+    if let Some(encoder) = models::encoder_named(name) {
+        return Ok(encoder);
+    }
+    Ok(match models::model_type(config)? {
+        "mistral" => "llama",
+        "minimax_m2" => "minimax",
+        family => family,
+    })
 }
 
 /// Copies what belongs to a model beside its weights: tokenizer, templates, licence, and the folders of

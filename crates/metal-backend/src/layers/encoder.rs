@@ -10,9 +10,9 @@ use crate::kernels::{Activation, Kernels};
 pub(crate) struct Encoder {
     pub words: Embedding,
     /// `[n, hidden_size]`, one for each place.
-    pub positions: Array,
+    pub positions: Embedding,
     /// `[kinds, hidden_size]`: the first for the first text of a pair, the second for the other one.
-    pub kinds: Array,
+    pub kinds: Embedding,
     /// On the sum of these three.
     pub norm: LayerNorm,
     pub blocks: Vec<EncoderBlock>,
@@ -47,8 +47,8 @@ impl Encoder {
         let places = Indices::from_u32(&places, &[1, count])?;
         let kinds = Indices::from_u32(kinds, &[1, count])?;
         let words = self.words.forward(ids)?;
-        let h = ops::add(&words, &ops::take(&self.kinds, &kinds, 0)?)?;
-        let h = ops::add(&h, &ops::take(&self.positions, &places, 0)?)?;
+        let h = ops::add(&words, &self.kinds.forward(&kinds)?)?;
+        let h = ops::add(&h, &self.positions.forward(&places)?)?;
         let mut h = self.norm.forward(&h)?;
         let mut positions = Positions::of_texts(texts);
         for block in &self.blocks {

@@ -78,8 +78,8 @@ pub(super) fn build(config: &Config, w: &Weights, first_place: i32) -> Result<En
     let kinds = config.opt_size("type_vocab_size")?.unwrap_or(2);
     Ok(Encoder {
         words: entry.embedding("word_embeddings", vocab_size, hidden)?,
-        positions: entry.at("position_embeddings").tensor("weight", &[places, hidden])?,
-        kinds: entry.at("token_type_embeddings").tensor("weight", &[kinds, hidden])?,
+        positions: entry.embedding("position_embeddings", places, hidden)?,
+        kinds: entry.embedding("token_type_embeddings", kinds, hidden)?,
         norm: entry.layer_norm("LayerNorm", hidden, eps)?,
         blocks: blocks.collect::<Result<_>>()?,
         vocab_size,

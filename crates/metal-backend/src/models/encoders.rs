@@ -17,9 +17,9 @@ const REGISTRY: &[(&str, Load)] = &[
     ("xlm-roberta", xlm_roberta::load),
 ];
 
-/// Whether an architecture of that name encodes texts and generates none.
-pub(crate) fn is_encoder(name: &str) -> bool {
-    REGISTRY.iter().any(|(known, _)| *known == name)
+/// The name of an architecture that encodes texts and generates none, where `name` is one.
+pub(crate) fn encoder_named(name: &str) -> Option<&'static str> {
+    REGISTRY.iter().map(|(known, _)| *known).find(|known| *known == name)
 }
 
 /// Builds the model that `config` describes from `weights`, where its architecture is one of these. The head

@@ -54,7 +54,7 @@ use crate::error::{Error, Result};
 use crate::layers::{ClassHead, Decoder, TextEncoder};
 use crate::weights::Weights;
 
-pub(crate) use encoders::is_encoder;
+pub(crate) use encoders::encoder_named;
 
 /// Builds a model from its config and takes its weights.
 type Load = fn(&Config, &Weights) -> Result<Decoder>;
@@ -173,7 +173,7 @@ pub(crate) fn model_type(config: &Config) -> Result<&'static str> {
         .opt_text("model_type")?
         .ok_or_else(|| Error::model("config.json: key `model_type` is missing"))?;
     ARCHITECTURES.into_iter().find(|known| *known == name).ok_or_else(|| {
-        if is_encoder(name) {
+        if encoder_named(name).is_some() {
             return Error::model(format!(
                 "config.json: `{name}` generates no text, it encodes texts: use `ml embed`, `ml rerank` or `ml serve --embedding-model`"
             ));

@@ -3,6 +3,7 @@
 
 mod fixtures;
 mod options;
+mod quantised;
 mod refusals;
 
 use fixtures::{EMBEDDERS, Fixture, RERANKERS, distance};
