@@ -20,7 +20,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use crate::repository::{root, target_folder};
-use environment::{Environment, Prepared};
+use environment::{Environment, Prepared, Script};
 use server::Server;
 
 /// What the second server wants as a key.
@@ -185,6 +185,31 @@ fn mentions(client: &Client, name: &str) -> bool {
     check.into_iter().flatten().any(|text| text.contains(name))
 }
 
+/// The script of the client `name` with its packages, installed below `target/clients`; `None` where this machine
+/// cannot have them.
+///
+/// # Errors
+/// Packages that CI cannot install; an unknown client.
+pub fn script(name: &str) -> Result<Option<Script>> {
+    let mut clients = clients(&root().join("clients"))?.into_iter();
+    let client = clients.find(|client| client.name == name);
+    let client = client.with_context(|| format!("there is no client `{name}`"))?;
+    let home = target_folder()?.join("clients").join(name);
+    match client.environment.prepare(&client.folder, &home)? {
+        Prepared::Ready(script) => Ok(Some(script)),
+        Prepared::Missing { what, forgivable } if must_be_there(forgivable) => bail!("{what}"),
+        Prepared::Missing { what, .. } => {
+            eprintln!("{name}: skipped, {}", what.trim());
+            Ok(None)
+        }
+    }
+}
+
+/// Whether a client that cannot be installed is a failure.
+fn must_be_there(forgivable: bool) -> bool {
+    !forgivable && std::env::var_os("CI").is_some_and(|ci| ci == "true")
+}
+
 /// Installs `client` below `folder` and runs its script.
 fn check(
     client: &Client,
@@ -196,8 +221,7 @@ fn check(
     let script = match client.environment.prepare(&client.folder, &home)? {
         Prepared::Ready(script) => script,
         Prepared::Missing { what, forgivable } => {
-            let in_ci = std::env::var_os("CI").is_some_and(|ci| ci == "true");
-            return Ok(match in_ci && !forgivable {
+            return Ok(match must_be_there(forgivable) {
                 true => Outcome::Failed(what),
                 false => Outcome::Skipped(what),
             });

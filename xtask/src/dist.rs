@@ -5,6 +5,7 @@ mod files;
 mod installed;
 mod licences;
 mod needs;
+mod newcomer;
 mod options;
 mod packages;
 
@@ -45,6 +46,7 @@ pub fn run(args: &[String]) -> Result<()> {
     }
     if options.checks {
         installed::check(&file, &name)?;
+        newcomer::check(&file, &name)?;
         packages::check()?;
     }
     Ok(())

@@ -1,10 +1,15 @@
 //! A user who has nothing yet: models are pulled, answer, are served and quantised, and all that is written lies
 //! where `ml doctor` says.
+//!
+//! `ML_UNPACKED` names the folder of an archive whose program is tried instead of the one that cargo built, and
+//! `ML_NEWCOMER_PYTHON` and `ML_NEWCOMER_SCRIPT` a script that asks the server (`cargo xtask dist --check`).
 
 use std::collections::BTreeSet;
+use std::env;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use fake_hub::{FakeHub, Fault, sha256};
 use serde_json::{Value, json};
@@ -18,10 +23,15 @@ const VECTORS: &str = "org/tiny-bert";
 const BERT: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../metal-backend/tests/fixtures/embeddings/models/bert");
 
+/// Where programs are, and then libraries: what is kept of this machine's environment.
+const KEPT: [&str; 4] = ["PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LLVM_PROFILE_FILE"];
+
 /// An empty home folder, a folder to work in, and the only hub that is asked.
 struct Newcomer {
     root: TempDir,
     hub: FakeHub,
+    /// The folder of the archive whose program is tried.
+    unpacked: Option<PathBuf>,
 }
 
 impl Newcomer {
@@ -30,7 +40,8 @@ impl Newcomer {
         for folder in ["home", "work", "tmp"] {
             fs::create_dir(root.path().join(folder)).unwrap();
         }
-        Newcomer { root, hub: FakeHub::start() }
+        let unpacked = env::var_os("ML_UNPACKED").map(PathBuf::from);
+        Newcomer { root, hub: FakeHub::start(), unpacked }
     }
 
     fn home(&self) -> PathBuf {
@@ -59,12 +70,21 @@ impl Newcomer {
         files.len()
     }
 
-    /// The program with nothing of this machine's environment but where programs and libraries are.
+    /// The program with nothing of this machine's environment but where programs and, unless an archive has
+    /// them, libraries are.
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = command(arguments);
+        let (mut command, kept) = match &self.unpacked {
+            None => (command(arguments), &KEPT[..]),
+            Some(folder) => {
+                let mut command = Command::new(folder.join("bin/ml"));
+                command.args(arguments).stdin(Stdio::null());
+                command.stdout(Stdio::piped()).stderr(Stdio::piped());
+                (command, &KEPT[..1])
+            }
+        };
         command.env_clear().current_dir(self.root.path().join("work"));
-        for name in ["PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LLVM_PROFILE_FILE"] {
-            command.envs(std::env::var_os(name).map(|value| (name, value)));
+        for name in kept {
+            command.envs(env::var_os(name).map(|value| (name, value)));
         }
         command.env("HOME", self.home()).env("TMPDIR", self.root.path().join("tmp"));
         command.env("HF_ENDPOINT", self.hub.url());
@@ -75,6 +95,15 @@ impl Newcomer {
         let mut command = self.command(arguments);
         command.env("HF_HUB_OFFLINE", "1");
         command
+    }
+
+    /// What is said to the only prompt of a piped chat.
+    fn chat(&self, arguments: &[&str]) -> String {
+        let mut child = self.offline(arguments).stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(FOX.as_bytes()).unwrap();
+        let (code, said, error) = finish(child);
+        assert_eq!(code, Some(0), "{error}");
+        said
     }
 
     /// The files under the home folder, by their paths in it.
@@ -123,6 +152,8 @@ fn from_an_empty_home_models_are_pulled_used_and_quantised_and_nothing_else_is_w
     let published =
         newcomer.publish(TEXT, source.path()) + newcomer.publish(VECTORS, Path::new(BERT));
 
+    let unpacked = newcomer.unpacked.as_deref().map(files_below);
+
     let told: Value = serde_json::from_str(&done(newcomer.command(&["doctor", "--json"]))).unwrap();
     let models = PathBuf::from(told["models_folder"].as_str().unwrap());
     let models = models.strip_prefix(newcomer.home()).unwrap();
@@ -142,6 +173,7 @@ fn from_an_empty_home_models_are_pulled_used_and_quantised_and_nothing_else_is_w
     let generate =
         ["generate", "--model", TEXT, "-t", "0", "-n", "8", "--ignore-eos", "--raw", FOX];
     assert!(!done(newcomer.offline(&generate)).is_empty());
+    assert!(!newcomer.chat(&["chat", "--model", TEXT, "-q", "-t", "0", "-n", "8"]).is_empty());
 
     let models_served = ["--model", TEXT, "--embedding-model", VECTORS];
     let (child, address) = serve_by(newcomer.offline(&[]), &models_served);
@@ -152,6 +184,12 @@ fn from_an_empty_home_models_are_pulled_used_and_quantised_and_nothing_else_is_w
     assert_eq!(said["usage"]["completion_tokens"], 4, "{said}");
     let made = answer(&address, "/v1/embeddings", &json!({"input": "a fox"}));
     assert_eq!(made["data"][0]["embedding"].as_array().map(Vec::len), Some(32), "{made}");
+    if let Some(python) = env::var_os("ML_NEWCOMER_PYTHON") {
+        let mut script = Command::new(python);
+        script.arg(env::var_os("ML_NEWCOMER_SCRIPT").unwrap());
+        script.env("ML_EMBEDDING", format!("http://{address}"));
+        println!("{}", done(script));
+    }
     interrupt(&child);
     assert_eq!(finish(child).0, Some(0));
 
@@ -168,6 +206,7 @@ fn from_an_empty_home_models_are_pulled_used_and_quantised_and_nothing_else_is_w
         entries.map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>()
     };
     assert_eq!(names("work"), ["packed"]);
+    assert_eq!(newcomer.unpacked.as_deref().map(files_below), unpacked, "the program's own folder");
     // MLX keeps kernels there that it compiles for a GPU.
     assert!(names("tmp").iter().all(|name| name == "mlx"), "{:?}", names("tmp"));
 }
