@@ -138,9 +138,10 @@ impl Sampler {
         }
     }
 
-    /// Forgets the last draw, which was not read, so that the next one takes its place.
+    /// Forgets the last draw, which was not read, so that the next one takes its place. A rank that follows another one
+    /// has drawn nothing.
     pub fn forget_draw(&mut self) {
-        self.step -= 1;
+        self.step = self.step.saturating_sub(1);
     }
 
     /// Forgets all draws but the first `count`.

@@ -1,5 +1,8 @@
 //! Several processes that compute the demo model together.
 
+mod features;
+mod held;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
@@ -170,8 +173,12 @@ fn ranks_with_other_options_do_not_begin() {
 
 /// A server of so many ranks, and its address.
 fn served(count: usize) -> (tempfile::TempDir, Vec<Child>, String) {
+    served_with(count, &[])
+}
+
+fn served_with(count: usize, options: &[&str]) -> (tempfile::TempDir, Vec<Child>, String) {
     let arguments = ["serve", "--port", "0", "--log", "off", "--dtype", "f32"];
-    let (folder, mut ranks) = by_hand(count, &arguments);
+    let (folder, mut ranks) = by_hand(count, &[&arguments[..], options].concat());
     let mut line = String::new();
     let stderr = ranks[0].stderr.as_mut().unwrap();
     BufReader::with_capacity(1, stderr).read_line(&mut line).unwrap();
@@ -233,6 +240,14 @@ fn texts_of_many(address: &str) -> Vec<String> {
     texts.into_inner().unwrap()
 }
 
+fn wait_until_idle(address: &str) {
+    let started = Instant::now();
+    while !request(address, "GET", "/health", "").contains("\"running\":0,\"waiting\":0") {
+        assert!(started.elapsed() < PATIENCE, "something runs on");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn a_server_of_ranks_answers_many_at_once_as_one_process_does() {
     let (one, address) = serve(&["--dtype", "f32", "--backend", "cpu"]);
@@ -247,11 +262,7 @@ fn a_server_of_ranks_answers_many_at_once_as_one_process_does() {
     let told: Vec<_> = differing.iter().map(told).collect();
     assert!(told.is_empty(), "{told:?}");
     // Clients that left have freed all ranks.
-    let started = Instant::now();
-    while !request(&address, "GET", "/health", "").contains("\"running\":0,\"waiting\":0") {
-        assert!(started.elapsed() < PATIENCE, "something runs on");
-        thread::sleep(Duration::from_millis(10));
-    }
+    wait_until_idle(&address);
     // A rank that is slow for a while is waited for.
     let slow = asked(5);
     signal(&ranks[1], "-STOP");

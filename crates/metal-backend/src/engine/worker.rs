@@ -58,8 +58,10 @@ pub(super) fn run(
         Ok((served, description)) => {
             if ready.send(Ok(description)).is_ok() {
                 let prefix_cache = options.load.prefix_cache.unwrap_or(0);
+                // Whoever follows another rank must not wait for an engine that a fault of ours ended.
+                let ends = Ends(shared);
                 let end = Scheduler::new(&served, shared, inbox, prefix_cache).serve();
-                shared.end();
+                drop(ends);
                 if matches!(end, ServedEnd::Broken) {
                     return ThreadEnd::Never;
                 }
@@ -79,6 +81,18 @@ pub(super) fn run(
     let _ = mlx_ffi::synchronize();
     let _ = memory::give_back();
     ThreadEnd::Now
+}
+
+/// Tells that the engine has ended, however it did.
+struct Ends<'a>(&'a Shared);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.set_fault(&Error::Unusable("the engine ended by a fault of its own".into()));
+        }
+        self.0.end();
+    }
 }
 
 /// Whether the engine's thread may end.

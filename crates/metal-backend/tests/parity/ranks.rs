@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use inference_core::{GenerateOptions, Generation, LoadOptions, Prompt, Ranks, TextModel};
+use inference_core::{GenerateOptions, Generation, LoadOptions, Prompt, Ranks, TextModel, Token};
 use serde_json::{Value as Json, json};
 
 use crate::fixtures::{Checkpoint, backend, greedy, ids, root};
@@ -30,6 +30,8 @@ pub struct Work {
     pub adapter: Option<&'static str>,
     /// The cache in so many bits.
     pub kv_bits: Option<usize>,
+    /// The bytes that each rank may take.
+    pub memory_limit: Option<u64>,
 }
 
 /// What came of it.
@@ -39,6 +41,8 @@ pub struct Found {
     pub tokens: Vec<Vec<u32>>,
     pub weight_bytes: u64,
     pub parameters: u64,
+    /// The most bytes that keys and values took, in the first rank.
+    pub kv_bytes: u64,
     /// What else was said.
     pub errors: Vec<String>,
     /// What loading it says where it fails.
@@ -58,11 +62,11 @@ pub fn of_ranks(folders: &[&Path], work: &Work) -> Vec<Found> {
     let addresses: Vec<String> =
         free_addresses(folders.len()).iter().map(SocketAddr::to_string).collect();
     let start = |(rank, folder): (usize, &&Path)| {
-        let Work { lengths, max_tokens, seed, leaves_after, adapter, kv_bits } = work;
+        let Work { lengths, max_tokens, seed, leaves_after, adapter, kv_bits, memory_limit } = work;
         let asked = json!({
             "rank": rank, "addresses": addresses, "folder": folder, "lengths": lengths,
             "max_tokens": max_tokens, "seed": seed, "leaves_after": leaves_after,
-            "adapter": adapter, "kv_bits": kv_bits,
+            "adapter": adapter, "kv_bits": kv_bits, "memory_limit": memory_limit,
         });
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args([RANK, "--exact", "--nocapture"]);
@@ -91,6 +95,7 @@ fn found(rank: usize, end: &Output) -> Found {
         tokens: texts("tokens").map(ids).collect(),
         weight_bytes: answer["weight_bytes"].as_u64().unwrap(),
         parameters: answer["parameters"].as_u64().unwrap(),
+        kv_bytes: answer["kv_bytes"].as_u64().unwrap(),
         errors: texts("errors").map(|error| error.as_str().unwrap().to_owned()).collect(),
         refusal: answer["refusal"].as_str().map(str::to_owned),
     }
@@ -107,10 +112,13 @@ fn be_a_rank(asked: &str) {
     let adapter_path = asked["adapter"].as_str().map(|name| root().join("adapters").join(name));
     let kv_bits = asked["kv_bits"].as_u64().map(|bits| bits as usize);
     let rank = ranks.rank;
-    let options = LoadOptions { ranks: Some(ranks), adapter_path, kv_bits, ..plain() };
+    let memory_limit = asked["memory_limit"].as_u64();
+    let options =
+        LoadOptions { ranks: Some(ranks), adapter_path, kv_bits, memory_limit, ..plain() };
     let folder = Path::new(asked["folder"].as_str().unwrap());
     let mut answer = json!({
-        "tokens": [], "weight_bytes": 0, "parameters": 0, "errors": [], "refusal": null
+        "tokens": [], "weight_bytes": 0, "parameters": 0, "kv_bytes": 0, "errors": [],
+        "refusal": null
     });
     metal_backend::register().unwrap();
     match inference_core::load_model(folder, &options) {
@@ -126,7 +134,9 @@ fn be_a_rank(asked: &str) {
                 ..Work::default()
             };
             if rank == 0 {
-                answer["tokens"] = json!(answers(&*model, &work));
+                let (tokens, kv_bytes) = answers(&*model, &work);
+                answer["tokens"] = json!(tokens);
+                answer["kv_bytes"] = kv_bytes.into();
             } else {
                 let refused = model.generate(&Prompt::Ids(vec![1]), &greedy(1)).err();
                 let end = model.follow().err();
@@ -139,8 +149,8 @@ fn be_a_rank(asked: &str) {
     eprintln!("{ANSWER}{answer}");
 }
 
-/// The tokens of all prompts, asked for together.
-fn answers(model: &dyn TextModel, work: &Work) -> Vec<Vec<u32>> {
+/// The tokens of all prompts, asked for together, and the most bytes that their keys and values took.
+fn answers(model: &dyn TextModel, work: &Work) -> (Vec<Vec<u32>>, u64) {
     let greedy = greedy(work.max_tokens);
     let options = match work.seed {
         None => greedy,
@@ -154,11 +164,16 @@ fn answers(model: &dyn TextModel, work: &Work) -> Vec<Vec<u32>> {
     let begin = |length: &u32| model.generate(&prompt(model, *length), &options).unwrap();
     let begun: Vec<_> = work.lengths.iter().map(begin).collect();
     let mut most = work.leaves_after;
+    let mut kept = 0;
     let tokens = |generation: Generation| {
         let most = most.take().unwrap_or(usize::MAX);
-        generation.take(most).map(|token| token.unwrap().id).collect()
+        let token = |token: inference_core::Result<Token>| {
+            kept = kept.max(model.status().kv_bytes);
+            token.unwrap().id
+        };
+        generation.take(most).map(token).collect()
     };
-    begun.into_iter().map(tokens).collect()
+    (begun.into_iter().map(tokens).collect(), kept)
 }
 
 /// How models are loaded here.
@@ -196,7 +211,7 @@ fn compute(name: &str, counts: &[usize], work: &Work) {
     let adapter_path = work.adapter.map(|adapter| root().join("adapters").join(adapter));
     let whole = checkpoint.load(LoadOptions { adapter_path, kv_bits: work.kv_bits, ..plain() });
     let bytes = whole.info().weight_bytes;
-    let expected = answers(&*whole, work);
+    let (expected, _) = answers(&*whole, work);
     for &count in counts {
         let found = of_ranks(&vec![checkpoint.folder(); count], work);
         assert_eq!(found[0].tokens, expected, "{name}: {count} ranks");
@@ -307,6 +322,29 @@ fn ranks_go_on_where_a_consumer_leaves() {
     let lengths = vec![20, 300, 90];
     let work = Work { lengths, max_tokens: 60, leaves_after: Some(5), ..Work::default() };
     compute("qwen3", &[3], &work);
+}
+
+#[test]
+fn rows_that_are_set_back_go_on_as_they_would_alone() {
+    if !are_here() {
+        return;
+    }
+    let checkpoint = Checkpoint::new("qwen3");
+    let wide = Work { lengths: vec![3; 4], max_tokens: 1200, seed: Some(3), ..Work::default() };
+    // Of two ranks, each has one head of keys; of three, each has both.
+    for (count, values) in [(2, 64), (3, 128)] {
+        // Four layers have so many values of a key and of a value, in F32.
+        let row = 1203 * 4 * 2 * values * 4;
+        let folders = vec![checkpoint.folder(); count];
+        let free = of_ranks(&folders, &wide);
+        assert!(free[0].kv_bytes >= 4 * row, "{count} ranks: {}", free[0].kv_bytes);
+        // Room for two and a half rows.
+        let limit = free[0].weight_bytes + row * 5 / 2;
+        let narrow = of_ranks(&folders, &Work { memory_limit: Some(limit), ..wide.clone() });
+        assert!(narrow[0].kv_bytes < 3 * row, "{count} ranks: {}", narrow[0].kv_bytes);
+        assert_eq!(narrow[0].tokens, free[0].tokens, "{count} ranks");
+        assert!(narrow[0].tokens.iter().all(|tokens| tokens.len() == 1200));
+    }
 }
 
 #[test]
