@@ -164,6 +164,38 @@ impl Caches {
         Ok(Caches { offsets, shifts, rope_factors: self.rope_factors, layers, layout: 0 })
     }
 
+    /// Takes back so many of each row's last positions, which the last pass appended. Rows of a batch that
+    /// lose different numbers are copied, since all end at one place of the buffers.
+    ///
+    /// # Errors
+    /// A layer whose state cannot be cut back; then nothing is changed.
+    pub fn truncate(&mut self, counts: &[i32]) -> Result<()> {
+        let (rows, given) = (self.offsets.len(), counts.len());
+        if rows != given {
+            return Err(mlx_ffi::Error::new(format!(
+                "{given} counts for the {rows} rows of a batch"
+            )));
+        }
+        for ((row, count), held) in counts.iter().enumerate().zip(&self.offsets) {
+            if !(0..=*held).contains(count) {
+                let reason =
+                    format!("row {row} has {held} positions, {count} cannot be taken back");
+                return Err(mlx_ffi::Error::new(reason));
+            }
+        }
+        if counts.iter().all(|count| *count == 0) {
+            return Ok(());
+        }
+        if let Some(layer) = self.layers.iter().position(|layer| !layer.can_truncate()) {
+            let reason = format!("the state of layer {layer} cannot be cut back");
+            return Err(mlx_ffi::Error::new(reason));
+        }
+        self.layout += 1;
+        self.layers.iter_mut().try_for_each(|layer| layer.truncate(counts))?;
+        self.offsets.iter_mut().zip(counts).for_each(|(offset, count)| *offset -= count);
+        Ok(())
+    }
+
     /// Keeps the rows with these indices, in ascending order.
     pub fn keep(&mut self, rows: &[usize]) -> Result<()> {
         self.layout += 1;

@@ -200,6 +200,19 @@ impl KvCache {
         Ok(KvCache { storage: self.storage, buffers })
     }
 
+    /// Whether positions of its rows can be taken back: not where they overwrite older ones.
+    pub fn can_truncate(&self) -> bool {
+        matches!(self.buffers, Buffers::Slab(_))
+    }
+
+    /// Takes back so many of each row's last positions, which the last pass appended.
+    pub fn truncate(&mut self, counts: &[i32]) -> Result<()> {
+        match &mut self.buffers {
+            Buffers::Slab(slab) => slab.truncate(counts),
+            Buffers::Ring(_) => Err(alone("take positions back")),
+        }
+    }
+
     /// Keeps the rows with these indices, in ascending order.
     pub fn keep(&mut self, rows: &[usize]) -> Result<()> {
         match &mut self.buffers {

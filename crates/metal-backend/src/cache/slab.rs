@@ -209,7 +209,7 @@ impl Slab {
         }
         self.settle()?;
         let first = self.first_seen(self.end);
-        // What lies behind the end is zeros, and moves with the rest in one copy.
+        // What lies behind the end is nobody's, and moves with the rest in one copy.
         let capacity = positions(&self.parts[0]) - first;
         let kept = Group::ending(capacity, rows.to_vec(), &self.parts, first..first + capacity);
         self.parts = Arrangement { groups: vec![kept], capacity }.make()?;
@@ -223,8 +223,32 @@ impl Slab {
         self.is_last = true;
     }
 
+    /// Takes back so many of each row's last positions. None of them is one that an earlier pass than the
+    /// last one appended: where there is a window, what those see may be gone.
+    pub fn truncate(&mut self, counts: &[i32]) -> Result<()> {
+        let common = counts.iter().copied().min().unwrap_or(0);
+        self.end -= common;
+        for start in &mut self.starts {
+            *start = self.end.min(*start);
+        }
+        if counts.iter().all(|count| *count == common) {
+            return Ok(());
+        }
+        // All rows end at the same place, so those that lose more are moved behind.
+        let rows: Vec<(usize, i32)> =
+            counts.iter().map(|count| count - common).enumerate().collect();
+        *self = self.copied(&rows, |longest| self.room(longest + 1) + 1)?;
+        Ok(())
+    }
+
     /// Copies of rows, each without so many of its last positions, with room for `room` more.
     pub fn copies(&self, rows: &[(usize, i32)], room: i32) -> Result<Slab> {
+        self.copied(rows, |_| room)
+    }
+
+    /// Copies of rows, each without so many of its last positions; `room` tells for how many more there is room
+    /// behind so many.
+    fn copied(&self, rows: &[(usize, i32)], room: impl Fn(i32) -> i32) -> Result<Slab> {
         self.settle()?;
         let span = |&(row, left_out): &(usize, i32)| {
             let end = self.end - left_out;
@@ -238,7 +262,8 @@ impl Slab {
             Group::ending(longest, of, &self.parts, span(&alike[0]))
         };
         let groups = rows.chunk_by(|a, b| a == b).map(copies).collect();
-        let parts = Arrangement { groups, capacity: longest + room }.make()?;
+        let capacity = longest + room(longest);
+        let parts = Arrangement { groups, capacity }.make()?;
         let starts = rows.iter().map(|row| longest - length(row)).collect();
         Ok(Slab { parts, end: longest, starts, ..Slab::new(0, self.window) })
     }

@@ -162,6 +162,16 @@ impl StateSpec {
         }
     }
 
+    /// Whether positions of a row that ends after at most `total` ones can be taken back. A recurrent state is
+    /// that after the last one, and past a bound new positions overwrite old ones.
+    pub fn can_truncate(self, total: usize) -> bool {
+        let is_kept = |kv: KvSpec| match kv.growth {
+            Growth::Bounded { limit, .. } => total <= limit as usize,
+            Growth::Growing | Growth::Sliding { .. } => true,
+        };
+        self.recurrent().is_none() && self.kv().is_none_or(is_kept)
+    }
+
     /// Whether it takes more with every position, however many have passed.
     pub fn grows(self) -> bool {
         self.kv().is_some_and(|kv| kv.growth == Growth::Growing)

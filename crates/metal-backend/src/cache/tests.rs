@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::buffer::STEP;
 use super::kv::{KvCache, View};
 use super::slot::Slot;
-use super::spec::{Growth, KvSpec, StateSpec};
+use super::spec::{Growth, KvSpec, RecurrentSpec, StateSpec};
 use super::*;
 
 /// Keys `[1, 2, l, 32]` of a row's positions from `first` on: the value says row and position.
@@ -110,6 +110,8 @@ enum Op {
     Step,
     /// One more position for each row, written in place.
     StepInPlace,
+    /// One position and drafts of each row in one pass, of which each row, in turn, keeps so many.
+    Draft(i32, Vec<i32>),
     /// A new row joins after prefills of these sizes.
     Join(Vec<i32>),
     /// The row at this index, modulo the rows, leaves.
@@ -122,6 +124,7 @@ fn ops_of_a_batch() -> impl Strategy<Value = Vec<Op>> {
     let op = prop_oneof![
         3 => Just(Op::Step),
         6 => Just(Op::StepInPlace),
+        3 => (1..6i32, prop::collection::vec(0..6i32, 1..5)).prop_map(|(drafts, kept)| Op::Draft(drafts, kept)),
         2 => prop::collection::vec(1..40i32, 0..4).prop_map(Op::Join),
         1 => (0..8usize).prop_map(Op::Leave),
         1 => (0..8usize).prop_map(Op::Vacate),
@@ -169,6 +172,33 @@ proptest! {
                             prop_assert_eq!(seen, expected(*row, offset, window));
                         }
                     }
+                }
+                Op::Draft(drafts, kept) => {
+                    let Some(batch) = &mut batch else { continue };
+                    let offsets = batch.offsets().to_vec();
+                    let new: Vec<Array> = rows
+                        .iter()
+                        .zip(&offsets)
+                        .map(|(row, at)| keys(row.unwrap_or(99), *at, 1 + drafts))
+                        .collect();
+                    let new = ops::concatenate(&new.iter().collect::<Vec<_>>(), 0).unwrap();
+                    let view = kv(batch, 0).update(&new, &new).unwrap();
+                    batch.advance(1 + drafts);
+                    for i in 0..=drafts {
+                        let seen = seen(&view, 1 + drafts, i);
+                        for ((row, offset), seen) in rows.iter().zip(&offsets).zip(seen) {
+                            if let Some(row) = row {
+                                prop_assert_eq!(seen, expected(*row, offset + i, window));
+                            }
+                        }
+                    }
+                    drop(view);
+                    let counts: Vec<i32> = (0..rows.len())
+                        .map(|row| drafts - kept[row % kept.len()].min(drafts))
+                        .collect();
+                    batch.truncate(&counts).unwrap();
+                    let ends = offsets.iter().zip(counts).map(|(at, count)| at + 1 + drafts - count);
+                    prop_assert_eq!(batch.offsets(), &ends.collect::<Vec<_>>()[..]);
                 }
                 Op::Join(chunks) => {
                     let mut caches = Caches::new(&[spec], storage, 1, 1000);
@@ -294,4 +324,39 @@ fn the_buffers_of_a_window_stay_near_its_size() {
     }
     let held = caches.nbytes() / (2 * 2 * 32 * 4);
     assert!(held <= (window + slab::slack(window)) as u64, "{held}");
+}
+
+#[test]
+fn what_cannot_be_cut_back_is_refused_and_stays() {
+    let recurrent = StateSpec::Recurrent(RecurrentSpec { convolution: [3, 4], state: None });
+    let bounded = spec(Growth::Bounded { limit: 10, keep: 4 });
+    for (specs, total, refusal) in [
+        ([spec(Growth::Growing), recurrent], 1000, Some("layer 1")),
+        ([bounded, spec(Growth::Growing)], 11, Some("layer 0")),
+        ([bounded, spec(Growth::Sliding { window: 8 })], 10, None),
+    ] {
+        let can = specs.iter().all(|spec| spec.can_truncate(total));
+        assert_eq!(can, refusal.is_none());
+        let mut caches = Caches::new(&specs, Storage::Plain, 1, total);
+        let new = keys(0, 0, 5);
+        for layer in caches.layers_mut() {
+            if let State::Kv(cache) = layer {
+                cache.update(&new, &new).unwrap();
+            }
+        }
+        caches.advance(5);
+        assert_eq!(caches.truncate(&[0]), Ok(()));
+        let result = caches.truncate(&[2]).map_err(|error| error.to_string());
+        match refusal {
+            None => assert_eq!((result, caches.offsets()), (Ok(()), &[3][..])),
+            Some(layer) => {
+                assert!(result.is_err_and(|error| error.contains(layer)));
+                assert_eq!(caches.offsets(), [5]);
+            }
+        }
+        assert!(caches.truncate(&[6]).is_err_and(|error| error.to_string().contains("row 0")));
+        assert!(
+            caches.truncate(&[0, 0]).is_err_and(|error| error.to_string().contains("2 counts"))
+        );
+    }
 }
