@@ -47,8 +47,12 @@ pub fn statistics(metrics: &GenerateMetrics) -> String {
         0 => String::new(),
         count => format!(" ({count} cached)"),
     };
+    let drafts = match metrics.draft_tokens {
+        0 => String::new(),
+        count => format!(" ({} of {count} draft tokens accepted)", metrics.accepted_draft_tokens),
+    };
     format!(
-        "prompt {} tokens{cached}, {:.1} tok/s | decode {} tokens, {:.1} tok/s | first token {first} | \
+        "prompt {} tokens{cached}, {:.1} tok/s | decode {} tokens{drafts}, {:.1} tok/s | first token {first} | \
          peak memory {}",
         metrics.prompt_tokens,
         metrics.prefill_tokens_per_second(),
@@ -61,7 +65,9 @@ pub fn statistics(metrics: &GenerateMetrics) -> String {
 #[cfg(test)]
 mod tests {
     use fake_model::{FakeModel, Line};
-    use inference_core::{Error, FinishReason, GenerateOptions, Prompt, TextModel};
+    use inference_core::{
+        Error, FinishReason, GenerateMetrics, GenerateOptions, Prompt, TextModel,
+    };
 
     use super::{read, statistics};
     use crate::failure::Failure;
@@ -114,5 +120,12 @@ mod tests {
             "prompt 3 tokens (1 cached), 4.0 tok/s | decode 2 tokens, 4.0 tok/s | first token 0.500 s | \
              peak memory 3.0 MiB"
         );
+        let drafted = GenerateMetrics {
+            draft_tokens: 5,
+            accepted_draft_tokens: 1,
+            ..outcome.metrics.clone()
+        };
+        let line = statistics(&drafted);
+        assert!(line.contains("decode 2 tokens (1 of 5 draft tokens accepted), 4.0"), "{line}");
     }
 }

@@ -62,6 +62,8 @@ pub enum Feature {
     Stop,
     /// Special tokens in the text.
     SpecialTokens,
+    /// Speculative decoding: draft tokens that are verified in one pass.
+    DraftTokens,
     /// A choice of the type to compute in.
     Dtype,
     /// `memory_limit` and `cache_limit`.
@@ -76,7 +78,7 @@ pub enum Feature {
 
 impl Feature {
     /// Every feature, so that a report can be complete.
-    pub const ALL: [Feature; 31] = [
+    pub const ALL: [Feature; 32] = [
         Feature::Chat,
         Feature::Classify,
         Feature::BatchGenerate,
@@ -103,6 +105,7 @@ impl Feature {
         Feature::LogitBias,
         Feature::Stop,
         Feature::SpecialTokens,
+        Feature::DraftTokens,
         Feature::Dtype,
         Feature::MemoryLimit,
         Feature::PrefillChunk,
@@ -139,6 +142,7 @@ impl Feature {
             Feature::LogitBias => "logit_bias",
             Feature::Stop => "stop",
             Feature::SpecialTokens => "special_tokens",
+            Feature::DraftTokens => "draft_tokens",
             Feature::Dtype => "dtype",
             Feature::MemoryLimit => "memory_limit",
             Feature::PrefillChunk => "prefill_chunk",
@@ -228,6 +232,7 @@ impl Capabilities {
             ("top_logprobs", options.top_logprobs > 0, Feature::Logprobs),
             ("prompt_logprobs", options.prompt_logprobs, Feature::PromptLogprobs),
             ("logits", options.logits, Feature::Logits),
+            ("draft_tokens", options.draft_tokens > 0, Feature::DraftTokens),
             ("constraint", options.constraint.is_some(), Feature::Constraint),
         ];
         self.require_all(&asked)

@@ -20,6 +20,10 @@ pub struct GenerateMetrics {
     pub cache_miss: Option<CacheMiss>,
     /// Tokens generated, the end-of-sequence token not counted.
     pub generated_tokens: usize,
+    /// Draft tokens that were verified; 0 without speculative decoding.
+    pub draft_tokens: usize,
+    /// Those of them that were drawn, and so are among the generated ones.
+    pub accepted_draft_tokens: usize,
     /// From entering the queue until the engine took the request up.
     pub queue_duration: Duration,
     /// From being taken up until the first token was known.
@@ -165,6 +169,8 @@ impl GenerateMetrics {
             cached_prompt_tokens: self.cached_prompt_tokens + next.cached_prompt_tokens,
             cache_miss: self.cache_miss.filter(|miss| next.cache_miss == Some(*miss)),
             generated_tokens: self.generated_tokens + next.generated_tokens,
+            draft_tokens: self.draft_tokens + next.draft_tokens,
+            accepted_draft_tokens: self.accepted_draft_tokens + next.accepted_draft_tokens,
             queue_duration: self.queue_duration + next.queue_duration,
             prefill_duration: self.prefill_duration + next.prefill_duration,
             decode_duration: self.decode_duration + next.decode_duration,

@@ -291,6 +291,12 @@ pub struct GenerateOptions {
     pub prompt_logprobs: bool,
     /// Hand over the whole logits with each token: `[vocab_size]` f32 values.
     pub logits: bool,
+    /// Speculative decoding by prompt lookup: propose up to this many next tokens, and verify them in one pass; 0: off.
+    /// What followed the last tokens where they stood before, in the prompt or in the answer, is the draft. Each
+    /// draft token is held against the draw of its step, and the first other one ends the draft. So the tokens
+    /// are those without drafts. In a type of 16 bits a pass of several positions rounds otherwise than one of a
+    /// single position: of two tokens that are almost as likely, the other may be drawn.
+    pub draft_tokens: usize,
     /// What the text must conform to.
     pub constraint: Option<Constraint>,
     /// Marks of the reasoning that the constraint leaves alone; `None`: the constraint holds from
@@ -303,6 +309,9 @@ pub struct GenerateOptions {
 impl GenerateOptions {
     /// The window of the penalties over the context where none is given.
     pub const DEFAULT_PENALTY_WINDOW: usize = 20;
+
+    /// The most that `draft_tokens` may be: a longer draft is seldom right to its end.
+    pub const MAX_DRAFT_TOKENS: usize = 64;
 
     /// How many of the last ids of their scope the penalties look at.
     pub fn penalty_window_or_default(&self) -> usize {
@@ -345,6 +354,10 @@ impl GenerateOptions {
         within("presence_penalty", self.presence_penalty, (Unbounded, Unbounded))?;
         within("frequency_penalty", self.frequency_penalty, (Unbounded, Unbounded))?;
         positive("penalty_window", self.penalty_window)?;
+        if self.draft_tokens > Self::MAX_DRAFT_TOKENS {
+            let (count, most) = (self.draft_tokens, Self::MAX_DRAFT_TOKENS);
+            return Err(invalid("draft_tokens", format!("{count} is above {most}")));
+        }
         if let Some(xtc) = self.xtc {
             let (probability, threshold) = (Some(xtc.probability), Some(xtc.threshold));
             within("xtc.probability", probability, (Included(0.0), Included(1.0)))?;
@@ -410,7 +423,7 @@ pub struct ClassifyOptions {
     /// [`generate`](crate::TextModel::generate) would draw, but for an unset temperature, which is
     /// 0 here. Its log probability is always told. Options that are about more than the next token
     /// are refused: a `max_tokens` other than 1, `stop`, `stop_token_ids`, `ignore_eos`,
-    /// `prompt_logprobs`, `constraint` and `reasoning`.
+    /// `prompt_logprobs`, `draft_tokens`, `constraint` and `reasoning`.
     pub generate: GenerateOptions,
 }
 
@@ -432,6 +445,7 @@ impl ClassifyOptions {
             ("stop_token_ids", !options.stop_token_ids.is_empty()),
             ("ignore_eos", options.ignore_eos),
             ("prompt_logprobs", options.prompt_logprobs),
+            ("draft_tokens", options.draft_tokens > 0),
             ("constraint", options.constraint.is_some()),
             ("reasoning", options.reasoning.is_some()),
         ];

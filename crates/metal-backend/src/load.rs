@@ -120,12 +120,17 @@ fn build(
         device: device.info()?.backend.to_owned(),
         ..ModelInfo::default()
     };
-    let refused = group_size(&specs, None).err().map(|reason| (Feature::KvBits, reason));
+    let kv_bits = group_size(&specs, None).err().map(|reason| (Feature::KvBits, reason));
+    let recurrent = specs.iter().position(|spec| !spec.can_truncate(0));
+    let draft_tokens = recurrent.map(|layer| {
+        let reason = format!("layer {layer} has a recurrent state, which cannot take a draft back");
+        (Feature::DraftTokens, reason)
+    });
     let sees = model.tower.is_some();
     let attention_layers = (0..model.layers.len())
         .filter(|layer| model.layers[*layer].mixer.heads().is_some())
         .collect();
-    let refused = refused.into_iter().collect();
+    let refused = kv_bits.into_iter().chain(draft_tokens).collect();
     let description = Description { info, attention_layers, refused, sees };
     Ok(LoadedModel { model, specs, storage, description, dtype_size })
 }

@@ -24,6 +24,13 @@ pub(crate) struct Draw {
     pub report: Report,
 }
 
+impl Draw {
+    /// Everything that will be read.
+    pub fn arrays(&self) -> impl Iterator<Item = &Array> {
+        std::iter::once(&*self.id).chain(self.report.arrays())
+    }
+}
+
 /// What is told of a draw beside its id.
 #[derive(Default)]
 pub(crate) struct Report {

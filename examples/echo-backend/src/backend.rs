@@ -70,6 +70,7 @@ fn capabilities() -> Capabilities {
             Feature::BatchInvariant => "requests never meet; leave it unset",
             Feature::QueueLimit => "the queue has a fixed length",
             Feature::SpecialTokens => "the model has none",
+            Feature::DraftTokens => "each token is looked up by itself",
             Feature::Labels => "the model knows one next token at a time",
             Feature::KvBits | Feature::PrefixCache | Feature::PrefillChunk => {
                 "the model keeps no cache of the prompt"

@@ -70,6 +70,11 @@ pub struct SamplingArgs {
     /// Generate on past the model's own end
     #[arg(long)]
     pub ignore_eos: bool,
+    /// Propose up to N next tokens from earlier ones and verify them in one pass; 0: off
+    ///
+    /// What followed the last tokens where they stood before is the draft. The tokens stay what they are without it.
+    #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
+    pub draft_tokens: Option<usize>,
     /// Hold the answer to the JSON schema in this file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["regex", "grammar"])]
     pub json_schema: Option<PathBuf>,
@@ -111,6 +116,7 @@ impl SamplingArgs {
             stop: self.stop.clone(),
             stop_token_ids: self.stop_token_id.clone(),
             ignore_eos: self.ignore_eos,
+            draft_tokens: self.draft_tokens.unwrap_or(0),
             constraint: self.constraint()?,
             reasoning: self.reasoning(),
             ..Default::default()

@@ -57,7 +57,7 @@ fn requiring_a_feature_gives_its_name_and_the_reason() {
 #[test]
 fn each_option_of_a_request_is_refused_by_its_own_name() {
     type Set = fn(&mut GenerateOptions);
-    let options: [(&str, Feature, Set); 21] = [
+    let options: [(&str, Feature, Set); 22] = [
         ("temperature", Feature::Sampling, |o| o.temperature = Some(0.5)),
         ("top_k", Feature::Sampling, |o| o.top_k = Some(1)),
         ("top_p", Feature::Sampling, |o| o.top_p = Some(0.9)),
@@ -78,6 +78,7 @@ fn each_option_of_a_request_is_refused_by_its_own_name() {
         ("top_logprobs", Feature::Logprobs, |o| o.top_logprobs = 1),
         ("prompt_logprobs", Feature::PromptLogprobs, |o| o.prompt_logprobs = true),
         ("logits", Feature::Logits, |o| o.logits = true),
+        ("draft_tokens", Feature::DraftTokens, |o| o.draft_tokens = 4),
         ("constraint", Feature::Constraint, |o| o.constraint = Some(Constraint::Regex("a".into()))),
     ];
     for (name, feature, set) in options {

@@ -1,5 +1,7 @@
 //! Rows that are decoded together: each step is one pass of the model for all of them.
 
+mod drafting;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use inference_core::FinishReason;
@@ -147,6 +149,11 @@ impl Group {
         &mut self.rows
     }
 
+    /// Whether a row asks for drafts. Others of its batch wait with it until its draws are read.
+    pub fn drafts(&self) -> bool {
+        self.rows.iter().any(|row| row.draft_tokens > 0)
+    }
+
     /// The rows' caches.
     pub fn caches(&self) -> &Caches {
         &self.caches
@@ -190,6 +197,17 @@ impl Group {
             .try_for_each(|at| self.keep_prefix(at, served, prefixes))
     }
 
+    /// Keeps the keys and values of rows that ended for later requests.
+    fn keep_ended(
+        &self,
+        left: &[(usize, Exit)],
+        served: &Served,
+        prefixes: &mut PrefixCache,
+    ) -> mlx_ffi::Result<()> {
+        let mut ended = left.iter().filter(|(_, exit)| matches!(exit, Exit::Ended(Ok(_))));
+        ended.try_for_each(|(at, _)| self.keep_prefix(*at, served, prefixes))
+    }
+
     /// Keeps the keys and values of a row for later requests.
     fn keep_prefix(
         &self,
@@ -221,6 +239,9 @@ impl Group {
         prefixes: &mut PrefixCache,
         clock: &mut StepClock,
     ) -> Result<Stepped> {
+        if self.drafts() && self.drawn.is_none() {
+            return self.step_with_drafts(served, prefixes, clock);
+        }
         let model = &served.model;
         let unread = self.drawn.take();
         let goes_on = |(row, slot): (&Row, &usize)| {
@@ -261,11 +282,7 @@ impl Group {
         };
         let left = self.agree(served, left)?;
         self.fresh.clear();
-        for (at, exit) in &left {
-            if matches!(exit, Exit::Ended(Ok(_))) {
-                self.keep_prefix(*at, served, prefixes)?;
-            }
-        }
+        self.keep_ended(&left, served, prefixes)?;
         let was_drawn = next.is_some();
         let mut out = Vec::with_capacity(left.len());
         for (at, exit) in left.into_iter().rev() {

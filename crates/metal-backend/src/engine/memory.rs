@@ -51,6 +51,8 @@ pub(super) struct Wanted {
     pub report: u64,
     /// Bytes that its pictures take.
     pub sight: u64,
+    /// The most draft tokens of a step.
+    pub draft: usize,
 }
 
 impl Budget {
@@ -214,8 +216,20 @@ impl Budget {
     }
 
     /// Bytes of a request with so many new tokens.
-    fn alone(&self, Wanted { prompt, report, sight, .. }: Wanted, new: usize) -> u64 {
-        self.caches(1, prompt + new) + self.work(prompt, new) + report + sight
+    fn alone(&self, wanted: Wanted, new: usize) -> u64 {
+        let Wanted { prompt, report, sight, draft, .. } = wanted;
+        let tokens = prompt + new + draft;
+        self.caches(1, tokens)
+            + self.work(prompt, new)
+            + self.drafts(draft, tokens)
+            + report
+            + sight
+    }
+
+    /// Bytes that so many draft tokens of a step take, in a row of up to `tokens` positions.
+    fn drafts(&self, count: usize, tokens: usize) -> u64 {
+        let scores = self.score_bytes * (count * tokens) as u64;
+        if count == 0 { 0 } else { self.activations(count as u64) + self.answers(count) + scores }
     }
 }
 

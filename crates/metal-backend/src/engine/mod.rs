@@ -13,6 +13,7 @@ mod group;
 mod handle;
 mod inspect;
 mod job;
+mod lookup;
 mod memory;
 mod output;
 mod pass;

@@ -11,6 +11,7 @@ use inference_core::{
 use mlx_ffi::{Array, Indices};
 
 use super::job::Job;
+use super::lookup::lookup;
 use super::output::TextState;
 use super::prompt_logprobs::{PromptLogprobs, ranked};
 use super::step_clock::{Part, StepClock};
@@ -31,6 +32,10 @@ pub(super) struct Row {
     pub max_tokens: usize,
     /// What is to be told of the prompt, until it was told.
     pub prompt_logprobs: Option<PromptLogprobs>,
+    /// The most draft tokens of a step; 0: none.
+    pub draft_tokens: usize,
+    /// Draft tokens that were verified, and those of them that were drawn.
+    drafted: (usize, usize),
     /// The most memory seen in use while the request ran.
     pub peak_bytes: u64,
     /// Whether it has begun again once for want of memory.
@@ -78,6 +83,8 @@ impl Row {
             sampler,
             max_tokens,
             prompt_logprobs,
+            draft_tokens: options.draft_tokens,
+            drafted: (0, 0),
             peak_bytes: 0,
             was_retried: false,
             cached: (0, Some(CacheMiss::Off)),
@@ -138,6 +145,21 @@ impl Row {
     /// which decoding begins.
     pub fn first_pass(&self) -> usize {
         self.prompt_tokens - usize::from(self.max_tokens > 0)
+    }
+
+    /// The draft of its next ids behind the first one, which is drawn anyway. A sequence of so many ids
+    /// `fits` into its caches.
+    pub fn draft(&self, fits: impl Fn(usize) -> bool) -> &[u32] {
+        let left = (self.max_tokens - self.generated()).saturating_sub(1);
+        let draft = lookup(&self.ids, self.draft_tokens.min(left));
+        let fitting = (0..draft.len()).take_while(|at| fits(self.ids.len() + at + 1)).count();
+        &draft[..fitting]
+    }
+
+    /// Takes note of draft tokens that were verified, of which so many were drawn.
+    pub fn note_draft(&mut self, verified: usize, accepted: usize) {
+        self.drafted.0 += verified;
+        self.drafted.1 += accepted;
     }
 
     /// Tells of the prompt, once it is computed for the first time.
@@ -233,6 +255,8 @@ impl Row {
             cached_prompt_tokens: self.cached.0,
             cache_miss: self.cached.1,
             generated_tokens: self.generated(),
+            draft_tokens: self.drafted.0,
+            accepted_draft_tokens: self.drafted.1,
             queue_duration: started.saturating_duration_since(queued),
             prefill_duration: first_known.unwrap_or(now).saturating_duration_since(started),
             decode_duration: first_known

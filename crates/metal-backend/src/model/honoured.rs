@@ -34,6 +34,7 @@ pub(super) fn refused_by_ranks(options: &LoadOptions) -> Vec<(Feature, String)> 
     [
         (Feature::InspectAttention, alone),
         (Feature::Images, "a tower of pictures is not split between ranks"),
+        (Feature::DraftTokens, "ranks do not agree on drafts; load the model without ranks"),
     ]
     .map(|(feature, reason)| (feature, reason.to_owned()))
     .to_vec()

@@ -11,6 +11,7 @@ mod cancelling;
 mod classifying;
 mod closing;
 mod constrained;
+mod drafts;
 mod hybrids;
 mod latents;
 mod lent_keys;

@@ -58,6 +58,8 @@ pub struct Metrics {
     prompt_tokens: Counter,
     cached_tokens: Counter,
     generated_tokens: Counter,
+    draft_tokens: Counter,
+    accepted_draft_tokens: Counter,
     misses: Family<Miss, Counter>,
     queue_time: Histogram,
     prefill_time: Histogram,
@@ -98,6 +100,8 @@ impl Default for Metrics {
             prompt_tokens: Counter::default(),
             cached_tokens: Counter::default(),
             generated_tokens: Counter::default(),
+            draft_tokens: Counter::default(),
+            accepted_draft_tokens: Counter::default(),
             misses: Family::default(),
             queue_time: long(),
             prefill_time: long(),
@@ -131,6 +135,9 @@ impl Default for Metrics {
         r.register("prompt_tokens", "Tokens of prompts", metrics.prompt_tokens.clone());
         r.register("cached_prompt_tokens", "Those a cache held", metrics.cached_tokens.clone());
         r.register("generation_tokens", "Generated tokens", metrics.generated_tokens.clone());
+        r.register("draft_tokens", "Verified draft tokens", metrics.draft_tokens.clone());
+        let accepted = metrics.accepted_draft_tokens.clone();
+        r.register("accepted_draft_tokens", "Those that were drawn", accepted);
         r.register("prefix_cache_misses", "Prompts cached in part", metrics.misses.clone());
         let times = [
             ("request_duration", "From a request's headers to its answer's", &metrics.request_time),
@@ -216,6 +223,8 @@ impl Metrics {
         self.prompt_tokens.inc_by(cost.prompt_tokens as u64);
         self.cached_tokens.inc_by(cost.cached_prompt_tokens as u64);
         self.generated_tokens.inc_by(cost.generated_tokens as u64);
+        self.draft_tokens.inc_by(cost.draft_tokens as u64);
+        self.accepted_draft_tokens.inc_by(cost.accepted_draft_tokens as u64);
         if let Some(miss) = cost.cache_miss {
             self.misses.get_or_create(&Miss { reason: miss.as_str() }).inc();
         }

@@ -97,6 +97,20 @@ impl Scheduler<'_> {
 
     /// Lets a request begin that was admitted with so many tokens.
     fn begin(&mut self, mut job: Job, max_tokens: usize) {
+        let total = job.ids.len() + max_tokens;
+        if job.options.draft_tokens > 0
+            && !self.served.specs.iter().all(|spec| spec.can_truncate(total))
+        {
+            self.shared.leave();
+            job.output.into_inner().fail(Error::Unsupported {
+                what: "draft_tokens".into(),
+                reason: format!(
+                    "{total} tokens may outgrow the `context_length` of the load, and drafts cannot be taken back \
+                     there; set a smaller `max_tokens`"
+                ),
+            });
+            return;
+        }
         self.note_start();
         let seed = job.options.seed.unwrap_or_else(fresh_seed);
         let (options, vocab_size) = (job.options.clone(), self.served.model.vocab_size);

@@ -55,9 +55,11 @@ impl Scheduler<'_> {
         let bytes = |rows: &[Row]| -> Vec<u64> {
             rows.iter().map(|row| self.served.budget.caches(1, row.ids.len())).collect()
         };
+        // Rows without drafts would wait for those with them.
+        let draft = rows.iter().any(|row| row.draft_tokens > 0);
         let of_group = |group: &Group| {
-            let can_join =
-                group.caches().can_join() && group.caches().rope_factors() == caches.rope_factors();
+            let is_alike = group.caches().rope_factors() == caches.rope_factors();
+            let can_join = group.caches().can_join() && is_alike && group.drafts() == draft;
             can_join.then(|| bytes(group.rows()))
         };
         let batches: Vec<_> = self.groups.iter().map(of_group).collect();

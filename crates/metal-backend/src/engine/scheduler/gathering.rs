@@ -100,6 +100,7 @@ impl Scheduler<'_> {
             context: self.served.context_length,
             report: self.report_bytes(job.prompt_logprobs.as_ref()),
             sight: self.served.sight_bytes(job.scene.as_deref()),
+            draft: job.options.draft_tokens,
         }
     }
 
@@ -111,6 +112,7 @@ impl Scheduler<'_> {
             context: self.served.context_length,
             report: 0,
             sight: self.served.sight_bytes(row.scene.as_deref()),
+            draft: row.draft_tokens,
         }
     }
 

@@ -14,6 +14,7 @@ struct Seen {
     tokens: Vec<Token>,
     finish_reason: FinishReason,
     seed: u64,
+    accepted_draft_tokens: usize,
 }
 
 impl Seen {
@@ -31,7 +32,13 @@ fn seen(model: &dyn TextModel, ids: &[u32], options: &GenerateOptions) -> Result
     let tokens = generation.by_ref().collect::<Result<_, _>>()?;
     let prompt = generation.take_prompt_logprobs();
     let outcome = generation.outcome().unwrap();
-    Ok(Seen { prompt, tokens, finish_reason: outcome.finish_reason.clone(), seed: outcome.seed })
+    Ok(Seen {
+        prompt,
+        tokens,
+        finish_reason: outcome.finish_reason.clone(),
+        seed: outcome.seed,
+        accepted_draft_tokens: outcome.metrics.accepted_draft_tokens,
+    })
 }
 
 /// Six of the likeliest tokens.
@@ -83,6 +90,7 @@ fn asked(letter: u32, piece: &str, mark: &str) -> GenerateOptions {
         top_logprobs: 3,
         prompt_logprobs: true,
         logits: true,
+        draft_tokens: 2,
         constraint: Some(Constraint::Regex("[0-9]{2}".to_owned())),
         reasoning: Some(marks),
         cancel,
@@ -120,6 +128,7 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
         top_logprobs,
         prompt_logprobs,
         logits,
+        draft_tokens,
         constraint,
         reasoning,
         cancel,
@@ -307,6 +316,14 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
         &plain,
         [quiet.clone(), GenerateOptions { logits, ..quiet }],
         &|with, _| with.tokens[0].logits.as_ref().is_some_and(|logits| logits.len() == vocab_size),
+    );
+
+    check(
+        "draft_tokens",
+        Some(Feature::DraftTokens),
+        &plain,
+        [forced(letter), GenerateOptions { draft_tokens, ..forced(letter) }],
+        &|with, without| with.ids() == without.ids() && with.accepted_draft_tokens > 0,
     );
 
     let held = Some(Feature::Constraint);

@@ -1,6 +1,6 @@
 //! The fields of OpenAI's requests, all of them, and this server's own.
 
-use inference_core::ImageRequest;
+use inference_core::{GenerateOptions, ImageRequest};
 
 use crate::fields::table::{Field, Kind, UNBOUNDED, honoured, nothing, refused, required};
 
@@ -125,6 +125,11 @@ pub const SAMPLING: &[Field] = &[
         "penalty_scope",
         Kind::OneOf(&["context", "generated"]),
         "Extension: which tokens the penalties see: prompt and answer, or the answer alone. Needs a penalty.",
+    ),
+    honoured(
+        "draft_tokens",
+        Kind::Integer(0, |_| GenerateOptions::MAX_DRAFT_TOKENS as i64),
+        "Extension: propose up to so many next tokens from earlier ones, verified in one pass; 0: off.",
     ),
     honoured("ignore_eos", Kind::Bool, "Extension: generate on past the model's own end."),
     honoured("stop_token_ids", Kind::Array(IDS), "Extension: token ids that end an answer."),
