@@ -165,6 +165,9 @@ fn what_the_model_does_not_honour_is_named_by_the_requests_field() {
         Feature::Penalties,
         Feature::Stop,
         Feature::SpecialTokens,
+        Feature::Seed,
+        Feature::PenaltyWindow,
+        Feature::DraftTokens,
     ];
     let fake = Fake { capabilities: all_but(&refused), ..Fake::default() };
     let server = TestServer::with(fake, |_| {});
@@ -179,6 +182,9 @@ fn what_the_model_does_not_honour_is_named_by_the_requests_field() {
         ("stop", json!("a")),
         ("skip_special_tokens", json!(false)),
         ("xtc_probability", json!(0.5)),
+        ("seed", json!(3)),
+        ("penalty_window", json!(8)),
+        ("draft_tokens", json!(4)),
     ] {
         let answer = server.chat(json!({field: value}));
         assert_eq!(answer.status, 400, "{field}");
