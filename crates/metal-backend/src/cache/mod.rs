@@ -20,6 +20,7 @@ mod state;
 mod storage;
 #[cfg(test)]
 mod tests;
+mod truncate;
 mod visible;
 
 pub(crate) use caches::Caches;

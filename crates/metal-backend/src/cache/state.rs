@@ -155,17 +155,6 @@ impl State {
         })
     }
 
-    /// Whether positions of its rows can be taken back: a recurrent state is that after the last one.
-    pub fn can_truncate(&self) -> bool {
-        let (cache, state) = self.parts();
-        state.is_none() && cache.is_none_or(KvCache::can_truncate)
-    }
-
-    /// Takes back so many of each row's last positions, which the last pass appended. It must be able to.
-    pub fn truncate(&mut self, counts: &[i32]) -> Result<()> {
-        self.parts_mut().0.map_or(Ok(()), |cache| cache.truncate(counts))
-    }
-
     /// Keeps the rows with these indices, in ascending order.
     pub fn keep(&mut self, rows: &[usize]) -> Result<()> {
         let (cache, state) = self.parts_mut();
