@@ -21,6 +21,7 @@
 #![allow(unsafe_code, reason = "vector loads and threads that share the output")]
 
 #[cfg(target_arch = "x86_64")]
+mod activation;
 mod amx;
 mod arrange;
 mod attention;
@@ -47,6 +48,7 @@ mod scan;
 mod step;
 mod values;
 
+pub use activation::{Activation, GELU_CUBE};
 pub use arrange::{Arrange, Pieces, Source, Stretch, arrange};
 pub use attention::{Attention, Heads, attention, attention_at};
 pub use convolution::{Convolution, ConvolutionActivation, convolution, convolution_at};
@@ -57,9 +59,6 @@ pub use matmul::{matmul, matmul_at};
 pub use pictures::{Conv2d, GroupNorm, conv2d, conv2d_at, group_norm, group_norm_at};
 pub use pool::{set_threads, threads};
 pub use problem::{Dtype, Error, Packing, Problem, Weights};
-pub use rows::{
-    Activation, GELU_CUBE, Gated, Norm, Rotation, Rows, Sum, gated, gated_at, rows, rows_at, sum,
-    sum_at,
-};
+pub use rows::{Gated, Norm, Rotation, Rows, Sum, gated, gated_at, rows, rows_at, sum, sum_at};
 pub use scan::{Scan, scan, scan_at};
 pub use step::{Step, step};

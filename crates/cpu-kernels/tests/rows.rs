@@ -160,8 +160,15 @@ fn a_row_alone_is_the_same_row_among_many() {
     }
 }
 
-const GATES: [Activation; 4] =
-    [Activation::Silu, Activation::GeluTanh, Activation::Gelu, Activation::Relu];
+const GATES: [Activation; 7] = [
+    Activation::Silu,
+    Activation::GeluTanh,
+    Activation::Gelu,
+    Activation::Relu,
+    Activation::Sigmoid,
+    Activation::Softplus,
+    Activation::Identity,
+];
 
 /// The function of a gate, from its definition.
 fn activated(activation: Activation, x: f64) -> f64 {
@@ -189,6 +196,9 @@ fn activated(activation: Activation, x: f64) -> f64 {
             x * (0.5 + area * step / 3.0)
         }
         Activation::Relu => x.max(0.0),
+        Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+        Activation::Softplus => x.exp().ln_1p(),
+        Activation::Identity => x,
     }
 }
 

@@ -27,8 +27,9 @@ pub use attention::{Visible, attention};
 pub use cpu_kernels::{ConvolutionActivation, Level, Pieces, Stretch, set_threads};
 pub use gather::{gather_matmul, gather_quantized_matmul};
 pub use pictures::{ChannelGroups, conv2d, group_norm};
+pub(crate) use recurrent::fits_columns;
 pub use recurrent::{DeltaRule, Filter, convolution, delta};
-pub use rows::{add, gated, heads, layer_norm, rms_norm};
+pub use rows::{add, gated, heads, layer_norm, rms_norm, rms_norm_of_groups};
 pub use scan::{SelectiveScan, scan};
 pub use step::{step_attention, turns};
 

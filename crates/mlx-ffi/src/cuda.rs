@@ -34,6 +34,8 @@ pub use place::{Place, Places, copied, place};
 pub use product::{
     Around, MOST_PACKED_ROWS, MOST_ROWS, Weights, few_rows, one_row, takes_few_rows, takes_one_row,
 };
-pub use recurrent::{convolution, delta, takes_convolution, takes_delta};
+pub use recurrent::{convolution, delta, scan, takes_convolution, takes_delta, takes_scan};
 pub use routing::{Router, Score, route, takes_route};
-pub use rows::{gated, residual, takes_gate, takes_residual};
+pub use rows::{
+    NormAndGate, gated, norm_and_gate, residual, takes_gate, takes_norm_and_gate, takes_residual,
+};

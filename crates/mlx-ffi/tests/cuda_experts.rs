@@ -157,6 +157,7 @@ impl Network {
             ExpertGate::Plain(Activation::Relu) => {
                 ops::multiply(&ops::maximum(&gate, &scalar(0.0)?)?, &up)?
             }
+            ExpertGate::Plain(other) => panic!("no experts here have the gate {other:?}"),
             ExpertGate::Clipped { alpha, limit } => {
                 let gate = ops::minimum(&gate, &scalar(limit)?)?;
                 let up = ops::maximum(&ops::minimum(&up, &scalar(limit)?)?, &scalar(-limit)?)?;

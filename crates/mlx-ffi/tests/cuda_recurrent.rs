@@ -2,8 +2,9 @@
 
 mod on_cuda;
 
-use mlx_ffi::cpu::DeltaRule;
-use mlx_ffi::{Array, Dtype, Result, cuda, ops};
+use mlx_ffi::cpu::{ConvolutionActivation, DeltaRule, Filter, SelectiveScan};
+use mlx_ffi::step::Heads;
+use mlx_ffi::{Activation, Array, Dtype, Result, cuda, ops};
 
 use self::on_cuda::use_cuda;
 
@@ -32,28 +33,63 @@ fn assert_near(found: &Array, expected: &[f32], what: &str) {
     assert!(are_finite && off < 1e-2 * largest, "{what}: off by {off} of {largest}");
 }
 
+/// Columns of an array that has others around them, and what they are.
+struct Cut {
+    all: Array,
+    at: i32,
+    values: Vec<f32>,
+}
+
+impl Cut {
+    fn new([b, l, count]: [i32; 3], seed: u32, dtype: Dtype) -> Result<Cut> {
+        let (at, columns) = (8, count.next_multiple_of(8) + 24);
+        let (all, found) = values(&[b, l, columns], seed, dtype)?;
+        let own = at as usize..(at + count) as usize;
+        let values = found.chunks(columns as usize).flat_map(|row| row[own.clone()].to_vec());
+        Ok(Cut { all, at, values: values.collect() })
+    }
+
+    fn heads(&self) -> Heads<'_> {
+        Heads { array: &self.all, at: self.at }
+    }
+}
+
 #[test]
 #[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
 fn convolutions_are_those_of_plain_arithmetic() {
     use_cuda();
     for dtype in [Dtype::Bf16, Dtype::F16] {
-        for (b, l, lengths) in [(1, 1, &[][..]), (1, 300, &[]), (3, 9, &[]), (3, 9, &[9, 4, 1])] {
-            convolution([b, l, 96, 4], dtype, lengths).expect("a convolution");
+        for (b, l, lengths) in
+            [(1, 1, &[][..]), (5, 1, &[]), (1, 300, &[]), (3, 9, &[]), (3, 9, &[9, 4, 1])]
+        {
+            for (taps, has_bias, is_silu) in [(4, false, true), (3, true, false)] {
+                let kind = (has_bias, is_silu);
+                convolution([b, l, 96, taps], kind, dtype, lengths).expect("a convolution");
+            }
         }
     }
 }
 
-fn convolution(sizes: [i32; 4], dtype: Dtype, lengths: &[i32]) -> Result<()> {
+fn convolution(
+    sizes: [i32; 4],
+    (has_bias, is_silu): (bool, bool),
+    dtype: Dtype,
+    lengths: &[i32],
+) -> Result<()> {
     let [b, l, channels, taps] = sizes;
     let before = taps - 1;
-    let (x, x_values) = values(&[b, l, channels], 1, dtype)?;
-    let (state, state_values) = values(&[b, before, channels], 2, dtype)?;
+    let x = Cut::new([b, l, channels], 1, dtype)?;
+    let (state, state_values) = values(&[b, 1, before, channels], 2, dtype)?;
     let (weight, by) = values(&[taps, channels], 3, dtype)?;
-    assert!(cuda::takes_convolution(&x, &state, &weight, lengths));
-    let [found, next] = cuda::convolution(&x, &state, &weight, lengths)?;
+    let (bias, added) = values(&[channels], 4, dtype)?;
+    let activation =
+        if is_silu { ConvolutionActivation::Silu } else { ConvolutionActivation::None };
+    let filter = Filter { weight: &weight, bias: has_bias.then_some(&bias), activation };
+    assert!(cuda::takes_convolution(x.heads(), &state, filter, lengths));
+    let [found, next] = cuda::convolution(x.heads(), &state, filter, lengths)?;
     let at = |row: i32, position: i32, channel: i32| match position {
         ..0 => state_values[((row * before + before + position) * channels + channel) as usize],
-        _ => x_values[((row * l + position) * channels + channel) as usize],
+        _ => x.values[((row * l + position) * channels + channel) as usize],
     };
     let (mut expected, mut expected_next) = (Vec::new(), Vec::new());
     for row in 0..b {
@@ -61,8 +97,9 @@ fn convolution(sizes: [i32; 4], dtype: Dtype, lengths: &[i32]) -> Result<()> {
             expected.extend((0..channels).map(|channel| {
                 let tap = |tap| at(row, t - before + tap, channel);
                 let products = (0..taps).map(|i| tap(i) * by[(i * channels + channel) as usize]);
-                let sum: f32 = products.sum();
-                sum / (1.0 + (-sum).exp())
+                let bias = if has_bias { added[channel as usize] } else { 0.0 };
+                let sum: f32 = bias + products.sum::<f32>();
+                if is_silu { sum / (1.0 + (-sum).exp()) } else { sum }
             }));
         }
         let count = lengths.get(row as usize).copied().unwrap_or(l);
@@ -70,7 +107,7 @@ fn convolution(sizes: [i32; 4], dtype: Dtype, lengths: &[i32]) -> Result<()> {
             expected_next.extend((0..channels).map(|channel| at(row, count - before + i, channel)));
         }
     }
-    let what = format!("{sizes:?} {dtype:?} {lengths:?}");
+    let what = format!("{sizes:?} {dtype:?} {lengths:?} {has_bias}");
     assert_near(&found, &expected, &what);
     assert_near(&next, &expected_next, &what);
     Ok(())
@@ -93,15 +130,15 @@ fn delta([b, l]: [i32; 2], heads: [i32; 4], dtype: Dtype, lengths: &[i32]) -> Re
     let [k_heads, v_heads, dk, dv] = heads;
     let columns = 2 * k_heads * dk + v_heads * dv;
     let (mixed, mixed_values) = values(&[b, l, columns], 1, dtype)?;
-    let (a, a_values) = values(&[b, l, v_heads], 2, dtype)?;
-    let (beta, beta_values) = values(&[b, l, v_heads], 3, dtype)?;
+    let a = Cut::new([b, l, v_heads], 2, dtype)?;
+    let beta = Cut::new([b, l, v_heads], 3, dtype)?;
     let (a_log, log_values) = values(&[v_heads], 4, Dtype::F32)?;
     let (dt_bias, bias_values) = values(&[v_heads], 5, Dtype::F32)?;
     let (state, mut held) = values(&[b, v_heads, dv, dk], 6, Dtype::F32)?;
     let rule = DeltaRule {
         mixed: &mixed,
-        a: &a,
-        b: &beta,
+        a: a.heads(),
+        b: beta.heads(),
         a_log: &a_log,
         dt_bias: &dt_bias,
         k_heads,
@@ -127,8 +164,8 @@ fn delta([b, l]: [i32; 2], heads: [i32; 4], dtype: Dtype, lengths: &[i32]) -> Re
                 let keys = k_heads as usize * dk;
                 let (q, k) = (unit(0, (dk as f32).sqrt().recip()), unit(keys, 1.0));
                 let at = place * v_heads as usize + head;
-                let gain = 1.0 / (1.0 + (-beta_values[at]).exp());
-                let step = (a_values[at] + bias_values[head]).exp().ln_1p();
+                let gain = 1.0 / (1.0 + (-beta.values[at]).exp());
+                let step = (a.values[at] + bias_values[head]).exp().ln_1p();
                 let decay = (-log_values[head].exp() * step).exp();
                 for (value, line) in state.chunks_mut(dk).enumerate() {
                     line.iter_mut().for_each(|s| *s *= decay);
@@ -146,4 +183,149 @@ fn delta([b, l]: [i32; 2], heads: [i32; 4], dtype: Dtype, lengths: &[i32]) -> Re
     assert_near(&found, &expected, &what);
     assert_near(&next, &held, &what);
     Ok(())
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
+fn the_selective_scan_is_that_of_plain_arithmetic() {
+    use_cuda();
+    for dtype in [Dtype::Bf16, Dtype::F16] {
+        for sizes in [[4, 2, 64, 128], [3, 1, 24, 64], [2, 2, 8, 256]] {
+            for (b, l, lengths) in [(1, 1, &[][..]), (4, 1, &[]), (1, 150, &[]), (3, 9, &[9, 4, 1])]
+            {
+                scan([b, l], sizes, dtype, lengths).expect("a scan");
+            }
+        }
+    }
+}
+
+fn scan([b, l]: [i32; 2], sizes: [i32; 4], dtype: Dtype, lengths: &[i32]) -> Result<()> {
+    let [heads, groups, p, n] = sizes;
+    let (inner, limits) = (heads * p, [0.4, 0.9]);
+    let columns = inner + 2 * groups * n;
+    let (mixed, mixed_values) = values(&[b, l, columns], 1, dtype)?;
+    let dt = Cut::new([b, l, heads], 2, dtype)?;
+    let (a_log, log_values) = values(&[heads], 3, Dtype::F32)?;
+    let (dt_bias, bias_values) = values(&[heads], 4, Dtype::F32)?;
+    let (d, passed) = values(&[heads], 5, Dtype::F32)?;
+    let (state, mut held) = values(&[b, heads, p, n], 6, Dtype::F32)?;
+    let of = SelectiveScan {
+        mixed: &mixed,
+        dt: dt.heads(),
+        a_log: &a_log,
+        dt_bias: &dt_bias,
+        d: &d,
+        groups,
+        limits,
+        lengths,
+        state: &state,
+    };
+    assert!(cuda::takes_scan(&of));
+    let [found, next] = cuda::scan(&of)?;
+    let [p, n] = [p as usize, n as usize];
+    let mut expected = vec![0.0; (b * l * inner) as usize];
+    for row in 0..b {
+        for head in 0..heads as usize {
+            let state = &mut held[(row as usize * heads as usize + head) * p * n..][..p * n];
+            for t in 0..lengths.get(row as usize).copied().unwrap_or(l) {
+                let place = (row * l + t) as usize;
+                let own = &mixed_values[place * columns as usize..][..columns as usize];
+                let group = inner as usize + head / (heads / groups) as usize * n;
+                let (writes, reads) =
+                    (&own[group..][..n], &own[group + groups as usize * n..][..n]);
+                let step =
+                    (dt.values[place * heads as usize + head] + bias_values[head]).exp().ln_1p();
+                let step = step.clamp(limits[0], limits[1]);
+                let decay = (-log_values[head].exp() * step).exp();
+                for (value, line) in state.chunks_mut(n).enumerate() {
+                    let x = own[head * p + value];
+                    line.iter_mut().zip(writes).for_each(|(s, b)| *s = decay * *s + step * x * b);
+                    let sum: f32 = line.iter().zip(reads).map(|(s, c)| s * c).sum();
+                    expected[place * inner as usize + head * p + value] = sum + passed[head] * x;
+                }
+            }
+        }
+    }
+    let what = format!("{b} x {l} {sizes:?} {dtype:?} {lengths:?}");
+    assert_near(&found, &expected, &what);
+    assert_near(&next, &held, &what);
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
+fn norms_beside_gates_are_those_of_plain_arithmetic() {
+    use_cuda();
+    for dtype in [Dtype::Bf16, Dtype::F16] {
+        for (b, l, groups, size) in [(1, 1, 4, 128), (3, 2, 3, 40), (2, 5, 2, 1536)] {
+            for (of_groups, gate_is_first) in [(false, false), (true, true), (true, false)] {
+                for activation in [Activation::Silu, Activation::Sigmoid] {
+                    let kind = (of_groups, gate_is_first, activation);
+                    norm_and_gate([b, l, groups, size], kind, dtype).expect("a norm");
+                }
+            }
+        }
+    }
+}
+
+fn opened(activation: Activation, gate: f32) -> f32 {
+    let sigmoid = 1.0 / (1.0 + (-gate).exp());
+    match activation {
+        Activation::Silu => gate * sigmoid,
+        Activation::Softplus => gate.exp().ln_1p(),
+        Activation::Identity => gate,
+        _ => sigmoid,
+    }
+}
+
+fn norm_and_gate(
+    sizes: [i32; 4],
+    (of_groups, gate_is_first, activation): (bool, bool, Activation),
+    dtype: Dtype,
+) -> Result<()> {
+    let [b, l, groups, size] = sizes;
+    let (x, x_values) = values(&[b, l, groups * size], 1, dtype)?;
+    let gate = Cut::new([b, l, groups * size], 2, dtype)?;
+    let shape = [groups, size];
+    let (weight, by) = values(if of_groups { &shape } else { &shape[1..] }, 3, dtype)?;
+    let eps = 1e-5;
+    let all =
+        cuda::NormAndGate { weight: &weight, eps, gate: gate.heads(), activation, gate_is_first };
+    assert!(cuda::takes_norm_and_gate(&x, &all));
+    let found = cuda::norm_and_gate(&x, &all)?;
+    let mut expected = Vec::new();
+    for (group, values) in x_values.chunks(size as usize).enumerate() {
+        let opens = &gate.values[group * size as usize..][..size as usize];
+        let opens: Vec<f32> = opens.iter().map(|gate| opened(activation, *gate)).collect();
+        let before = |(x, open): (&f32, &f32)| if gate_is_first { x * open } else { *x };
+        let seen: Vec<f32> = values.iter().zip(&opens).map(before).collect();
+        let mean = seen.iter().map(|x| x * x).sum::<f32>() / size as f32;
+        let first = if of_groups { group % groups as usize * size as usize } else { 0 };
+        expected.extend(seen.iter().enumerate().map(|(i, x)| {
+            let normed = x / (mean + eps).sqrt() * by[first + i];
+            if gate_is_first { normed } else { normed * opens[i] }
+        }));
+    }
+    assert_near(&found, &expected, &format!("{sizes:?} {dtype:?} {of_groups} {gate_is_first}"));
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
+fn a_value_of_a_gate_is_for_as_many_columns_as_it_says() {
+    use_cuda();
+    let gates = [Activation::Silu, Activation::Sigmoid, Activation::Softplus, Activation::Identity];
+    for (dtype, each) in [(Dtype::Bf16, 1), (Dtype::F16, 4), (Dtype::Bf16, 32), (Dtype::F16, 64)] {
+        for activation in gates {
+            let (b, l, columns) = (3, 2, 64);
+            let gate = Cut::new([b, l, columns / each], 1, dtype).expect("a gate");
+            let up = Cut::new([b, l, columns], 2, dtype).expect("values");
+            let found = cuda::gated(activation, gate.heads(), up.heads(), columns, each);
+            let value =
+                |(i, up): (usize, &f32)| opened(activation, gate.values[i / each as usize]) * up;
+            let expected: Vec<f32> = up.values.iter().enumerate().map(value).collect();
+            let found = found.expect("what passes");
+            assert_near(&found, &expected, &format!("{activation:?} {dtype:?} {each}"));
+        }
+    }
 }

@@ -1,8 +1,10 @@
 //! The recurrent state of one layer: arrays of a fixed size for each row.
 
+use mlx_ffi::cuda::Place;
 use mlx_ffi::{Array, Dtype, Result, ops};
 
 use super::buffer::Parts;
+use super::place::Placing;
 use super::spec::RecurrentSpec;
 
 /// The recurrent state of one layer, for the rows of a batch. It is that after the last position of each
@@ -21,8 +23,8 @@ impl Recurrent {
         Recurrent { spec, rows, arrays: Vec::new() }
     }
 
-    /// The arrays, which [`set`](Self::set) replaces: the inputs of the convolution, in `dtype`, then, if
-    /// the layer adds something up, its sum, in F32. They are zeros before the first position.
+    /// The arrays, which [`set`](Self::set) replaces: the inputs of the convolution, `[b, 1, positions, channels]` in
+    /// `dtype`, then, if the layer adds something up, its sum, `[b, heads, rows, columns]` in F32. They are zeros before the first position.
     ///
     /// # Errors
     /// Another number of arrays than the state has.
@@ -40,7 +42,8 @@ impl Recurrent {
     fn beginning(&self, dtype: Dtype) -> Result<Vec<Array>> {
         let RecurrentSpec { convolution, state } = self.spec;
         let of_rows = |sizes: &[i32], dtype| zeros(&[&[self.rows as i32], sizes].concat(), dtype);
-        let inputs = of_rows(&convolution, dtype)?;
+        let [positions, channels] = convolution;
+        let inputs = of_rows(&[1, positions, channels], dtype)?;
         let sum = state.map(|state| of_rows(&state, Dtype::F32)).transpose()?;
         Ok([inputs].into_iter().chain(sum).collect())
     }
@@ -48,6 +51,11 @@ impl Recurrent {
     /// The arrays after more positions.
     pub fn set<const N: usize>(&mut self, arrays: [Array; N]) {
         self.arrays = arrays.into();
+    }
+
+    /// Handles on the arrays, which a step writes in place; `None` before the first position.
+    pub fn buffers(&self) -> Result<Option<Vec<Array>>> {
+        if self.arrays.is_empty() { Ok(None) } else { share(&self.arrays).map(Some) }
     }
 
     /// The arrays that hold it, for evaluation.
@@ -83,6 +91,37 @@ impl Recurrent {
     /// Keeps the rows with these indices.
     pub fn keep(&mut self, rows: &[usize]) -> Result<()> {
         *self = self.copies(rows.iter().copied())?;
+        Ok(())
+    }
+
+    /// Whether the rows of `other`, of the same layer, fit into the places of its own.
+    pub fn has_slots_for(&self, other: &Recurrent) -> bool {
+        let alike = |(mine, other): (&Array, &Array)| {
+            mine.shape()[1..] == other.shape()[1..] && mine.dtype() == other.dtype()
+        };
+        let (mine, others) = (&self.arrays, &other.arrays);
+        !mine.is_empty() && mine.len() == others.len() && mine.iter().zip(others).all(alike)
+    }
+
+    /// Puts the rows of `other`, which [fit](Self::has_slots_for), into the places of rows that left.
+    pub(super) fn place(
+        &mut self,
+        other: &Recurrent,
+        slots: &[usize],
+        placing: &mut Placing,
+    ) -> Result<()> {
+        for (into, from) in self.arrays.iter_mut().zip(&other.arrays) {
+            let [_, _, count, _] = from.dims()?;
+            let place = |(row, slot): (i32, &usize)| Place {
+                row,
+                slot: *slot as i32,
+                first: 0,
+                at: 0,
+                count,
+            };
+            let places: Vec<Place> = (0..).zip(slots).map(place).collect();
+            *into = placing.place(from, into, &places)?;
+        }
         Ok(())
     }
 

@@ -97,29 +97,30 @@ impl State {
         }
     }
 
-    /// Whether a row can leave its slot to another: a recurrent state is arranged anew.
+    /// Whether a row can leave its slot to another.
     pub fn keeps_slots(&self) -> bool {
-        match self {
-            State::Kv(cache) => cache.can_join(),
-            State::Nothing => true,
-            State::Recurrent(_) | State::Both(..) => false,
-        }
+        self.can_join()
     }
 
     /// Takes note that a row left, whose slot is kept.
     pub fn vacate(&mut self, slot: usize) {
-        if let State::Kv(cache) = self {
+        if let Some(cache) = self.parts_mut().0 {
             cache.vacate(slot);
         }
     }
 
     /// Whether the rows of `other`, of the same layer, fit into slots of its buffers.
     pub fn has_slots_for(&self, other: &State) -> bool {
-        match (self, other) {
-            (State::Kv(mine), State::Kv(other)) => mine.has_slots_for(other),
-            (State::Nothing, State::Nothing) => true,
-            _ => false,
-        }
+        let ((cache, state), (other_cache, other_state)) = (self.parts(), other.parts());
+        let caches_fit = match (cache, other_cache) {
+            (Some(mine), Some(other)) => mine.has_slots_for(other),
+            (mine, other) => mine.is_none() && other.is_none(),
+        };
+        let states_fit = match (state, other_state) {
+            (Some(mine), Some(other)) => mine.has_slots_for(other),
+            (mine, other) => mine.is_none() && other.is_none(),
+        };
+        caches_fit && states_fit
     }
 
     /// Puts the rows of `other`, for which there are slots, into those with these indices.
@@ -131,6 +132,11 @@ impl State {
     ) -> Result<()> {
         match (self, other) {
             (State::Kv(mine), State::Kv(other)) => mine.place(other, slots, placing),
+            (State::Recurrent(mine), State::Recurrent(other)) => mine.place(&other, slots, placing),
+            (State::Both(cache, state), State::Both(other_cache, other_state)) => {
+                cache.place(other_cache, slots, placing)?;
+                state.place(&other_state, slots, placing)
+            }
             (State::Nothing, State::Nothing) => Ok(()),
             _ => Err(mlx_ffi::Error::new("rows of another kind have no slots here")),
         }

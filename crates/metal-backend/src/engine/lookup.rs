@@ -29,7 +29,7 @@ mod tests {
         let ids = [1, 2, 3, 4, 5, 2, 3, 9, 1, 2, 3];
         assert_eq!(lookup(&ids, 2), [4, 5]);
         assert_eq!(lookup(&ids[..7], 3), [4, 5, 2]);
-        assert_eq!(lookup(&ids, 0), []);
+        assert!(lookup(&ids, 0).is_empty());
     }
 
     #[test]
@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn ids_that_stood_nowhere_before_have_no_draft() {
         for ids in [&[][..], &[1], &[1, 1], &[1, 2], &[1, 2, 3, 4]] {
-            assert_eq!(lookup(ids, 4), [], "{ids:?}");
+            assert!(lookup(ids, 4).is_empty(), "{ids:?}");
         }
     }
 }

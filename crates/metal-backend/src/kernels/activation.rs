@@ -13,6 +13,12 @@ pub(crate) enum Activation {
     Gelu,
     /// `x` where it is above 0, else 0.
     Relu,
+    /// `1 / (1 + exp(-x))`.
+    Sigmoid,
+    /// `ln(1 + exp(x))` in F32.
+    Softplus,
+    /// `x` itself.
+    Identity,
     /// `g · sigmoid(alpha · g)` of the gate and 1 more than what it lets through, both clipped at
     /// `limit` (gpt-oss).
     ClippedSilu { alpha: f32, limit: f32 },
@@ -49,6 +55,9 @@ impl Activation {
             Activation::GeluTanh => Some(mlx_ffi::Activation::GeluTanh),
             Activation::Relu => Some(mlx_ffi::Activation::Relu),
             Activation::Gelu => Some(mlx_ffi::Activation::Gelu),
+            Activation::Sigmoid => Some(mlx_ffi::Activation::Sigmoid),
+            Activation::Softplus => Some(mlx_ffi::Activation::Softplus),
+            Activation::Identity => Some(mlx_ffi::Activation::Identity),
             Activation::ClippedSilu { .. } | Activation::SparseGelu { .. } => None,
         }
     }
@@ -61,7 +70,7 @@ impl Activation {
             Activation::ClippedSilu { alpha, limit } => {
                 Some(cuda::ExpertGate::Clipped { alpha, limit })
             }
-            Activation::Gelu | Activation::Relu | Activation::SparseGelu { .. } => None,
+            _ => None,
         }
     }
 
@@ -85,6 +94,12 @@ impl Activation {
                 ops::multiply(&ops::multiply(&ops::multiply(gate, &scalar(0.5)?)?, &open)?, up)
             }
             Activation::Relu => ops::multiply(&ops::maximum(gate, &scalar(0.0)?)?, up),
+            Activation::Sigmoid => ops::multiply(&ops::sigmoid(gate)?, up),
+            Activation::Softplus => {
+                let open = softplus(&ops::astype(gate, Dtype::F32)?)?;
+                ops::multiply(&ops::astype(&open, gate.dtype())?, up)
+            }
+            Activation::Identity => ops::multiply(gate, up),
             Activation::SparseGelu { deviations } => {
                 let gate = above(gate, deviations)?;
                 Activation::GeluTanh.gated(&gate, up)
@@ -98,6 +113,13 @@ impl Activation {
             }
         }
     }
+}
+
+/// `ln(1 + exp(x))`, by MLX's operations.
+pub(super) fn softplus(x: &Array) -> Result<Array> {
+    let x = ops::expand_dims(x, -1)?;
+    let zeros = ops::zeros(x.shape(), x.dtype())?;
+    ops::logsumexp(&ops::concatenate(&[&x, &zeros], -1)?, -1, false)
 }
 
 /// `x · sigmoid(x)`, by MLX's operations.

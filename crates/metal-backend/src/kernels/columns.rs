@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use mlx_ffi::step::Heads;
-use mlx_ffi::{Array, Result, cuda, ops};
+use mlx_ffi::{Array, Result, ops};
 
 /// Some columns of an array: kernels that take them where they lie need no operation to cut them out.
 #[derive(Debug)]
@@ -22,22 +22,19 @@ impl Columns {
     }
 
     /// The first half of these columns, and the second.
-    pub fn halves(self) -> Result<(Columns, Option<Columns>)> {
+    pub fn halves(self) -> Result<[Columns; 2]> {
         let Range { start, end } = self.range;
         let middle = start + (end - start) / 2;
         let first = Columns { of: self.of.share()?, range: start..middle };
-        Ok((first, Some(Columns { of: self.of, range: middle..end })))
+        Ok([first, Columns { of: self.of, range: middle..end }])
     }
 
-    /// Whether these are the halves of one array whose rows kernels for CUDA can gate.
-    pub fn are_halves(gate: &Columns, up: &Columns) -> bool {
-        let half = gate.range.end;
-        let are_halves = gate.range.start == 0 && up.range == (half..2 * half);
-        let are_of_one = gate.of.shape() == up.of.shape();
-        are_halves && are_of_one && cuda::takes_gate(&gate.of)
+    /// How many.
+    pub fn count(&self) -> i32 {
+        self.range.end - self.range.start
     }
 
-    /// These columns as the kernel of a step takes them.
+    /// These columns as kernels take them.
     pub fn heads(&self) -> Heads<'_> {
         Heads { array: &self.of, at: self.range.start }
     }

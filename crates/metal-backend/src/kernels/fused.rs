@@ -15,6 +15,18 @@ pub(crate) struct Norm<'a> {
     pub eps: f32,
 }
 
+/// An RMS norm of groups of columns beside a gate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GatedNorm<'a> {
+    /// Of `[size]` for all groups, or of `[groups, size]`.
+    pub norm: Norm<'a>,
+    pub activation: Activation,
+    /// As many columns as there are values.
+    pub gate: &'a Columns,
+    /// The norm is of what the gate lets through; otherwise the gate sees what the norm gives.
+    pub gate_is_first: bool,
+}
+
 /// What one kernel does before and after the product of one row.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GemvFusion<'a> {
@@ -72,22 +84,50 @@ impl Kernels {
         pays.then(|| cuda::residual(x, y, first, second, eps))
     }
 
-    /// What passes the gate: `activation(gate) · up`.
+    /// What passes the gate: `activation(gate) · up`, where a column of the gate may be for several of `up`.
     pub fn gated(
         self,
         activation: Activation,
         gate: &Columns,
         up: &Columns,
     ) -> mlx_ffi::Result<Array> {
+        let (count, gates) = (up.count(), gate.count().max(1));
+        let each = count / gates;
         match (self, activation.fused()) {
-            (Kernels::Cpu, Some(activation)) => {
+            (Kernels::Cpu, Some(activation)) if each == 1 => {
                 let (gate, up) = ((&gate.of, gate.range.clone()), (&up.of, up.range.clone()));
                 cpu::gated(activation, gate, up)
             }
-            (Kernels::Cuda, Some(activation)) if Columns::are_halves(gate, up) => {
-                cuda::gated(activation, &gate.of)
+            (Kernels::Cuda, Some(activation))
+                if cuda::takes_gate(gate.heads(), up.heads(), count, each) =>
+            {
+                cuda::gated(activation, gate.heads(), up.heads(), count, each)
             }
-            _ => activation.gated(&gate.array()?, &up.array()?),
+            _ if each == 1 => activation.gated(&gate.array()?, &up.array()?),
+            _ => {
+                let up = up.array()?;
+                let groups = [&up.shape()[..up.shape().len() - 1], &[gates, each]].concat();
+                let gate = ops::expand_dims(&gate.array()?, -1)?;
+                let y = activation.gated(&gate, &ops::reshape(&up, &groups)?)?;
+                ops::reshape(&y, up.shape())
+            }
+        }
+    }
+
+    /// `x`, `[b, l, groups · size]`, with the norm of each group by itself and what `by` says of its gate.
+    pub fn gated_norm(self, x: &Array, by: &GatedNorm<'_>) -> mlx_ffi::Result<Array> {
+        let GatedNorm { norm: Norm { weight, eps }, activation, gate, gate_is_first } = *by;
+        if let (Kernels::Cuda, Some(activation)) = (self, activation.fused()) {
+            let gate = gate.heads();
+            let by = cuda::NormAndGate { weight, eps, gate, activation, gate_is_first };
+            if cuda::takes_norm_and_gate(x, &by) {
+                return cuda::norm_and_gate(x, &by);
+            }
+        }
+        let opened = |x: Array| self.gated(activation, gate, &Columns::all(x));
+        match gate_is_first {
+            true => self.rms_norm_of_groups(&opened(x.share()?)?, weight, eps),
+            false => opened(self.rms_norm_of_groups(x, weight, eps)?),
         }
     }
 

@@ -3,35 +3,37 @@
 use mlx_ffi::cpu::{self, ConvolutionActivation, DeltaRule, Filter};
 use mlx_ffi::{Array, Dtype, Result, cuda, ops};
 
-use super::activation::silu;
+use super::activation::{silu, softplus};
 use super::choice::Kernels;
+use super::columns::Columns;
 
 /// What keeps the length of a query or a key from 0, as in transformers.
 const EPS: f32 = 1e-6;
 
 impl Kernels {
-    /// A causal convolution of each channel by itself: `x`, `[b, l, channels]`, after `state`,
-    /// `[b, taps - 1, channels]`, by `filter`. The result, and the state afterwards, for which nothing else
+    /// A causal convolution of each channel by itself: columns `x` of `[b, l, …]`, after `state`,
+    /// `[b, 1, taps - 1, channels]`, by `filter`. The result, and the state afterwards, for which nothing else
     /// may hold `state`. Of each row so many positions count as `lengths` says; empty: all.
     pub fn convolution(
         self,
-        x: &Array,
+        x: &Columns,
         state: Array,
         filter: Filter<'_>,
         lengths: &[i32],
     ) -> Result<[Array; 2]> {
         let Filter { weight, bias, activation } = filter;
         let mut others = [&state, weight].into_iter().chain(bias);
-        let has_one_type = others.all(|array| array.dtype() == x.dtype());
+        let has_one_type = others.all(|array| array.dtype() == x.of.dtype());
         if self == Kernels::Cpu && has_one_type {
-            return cpu::convolution(x, &state, filter, lengths);
+            return cpu::convolution(x.heads(), &state, filter, lengths);
         }
-        // The kernel for CUDA adds no bias and ends with a SiLU.
-        let is_silu = bias.is_none() && activation == ConvolutionActivation::Silu;
-        let on_cuda = self == Kernels::Cuda && is_silu;
-        if on_cuda && cuda::takes_convolution(x, &state, weight, lengths) {
-            return cuda::convolution(x, &state, weight, lengths);
+        let on_cuda = self == Kernels::Cuda;
+        if on_cuda && cuda::takes_convolution(x.heads(), &state, filter, lengths) {
+            return cuda::convolution(x.heads(), &state, filter, lengths);
         }
+        let x = &x.array()?;
+        let held = state.shape().to_vec();
+        let state = ops::squeeze(&state, 1)?;
         let [_, l, _] = x.dims()?;
         let [taps, channels] = weight.dims()?;
         let all = ops::concatenate(&[&state, x], 1)?;
@@ -49,14 +51,14 @@ impl Kernels {
             ConvolutionActivation::None => sum,
             ConvolutionActivation::Silu => silu(&sum)?,
         };
-        Ok([y, last_positions(&all, taps - 1, lengths)?])
+        Ok([y, ops::reshape(&last_positions(&all, taps - 1, lengths)?, &held)?])
     }
 
     /// The gated delta rule over queries, keys and values: `[b, l, v_heads · dv]`, and the state
     /// afterwards, for which nothing else may hold that of `rule`.
     pub fn delta(self, rule: &DeltaRule<'_>) -> Result<[Array; 2]> {
         let dtype = rule.mixed.dtype();
-        if self == Kernels::Cpu && [rule.a, rule.b].iter().all(|array| array.dtype() == dtype) {
+        if self == Kernels::Cpu && [rule.a, rule.b].iter().all(|of| of.array.dtype() == dtype) {
             return cpu::delta(rule);
         }
         if self == Kernels::Cuda && cuda::takes_delta(rule) {
@@ -87,6 +89,8 @@ fn by_mlx(rule: &DeltaRule<'_>) -> Result<[Array; 2]> {
     let dtype = mixed.dtype();
     let [rows, l, _] = mixed.dims()?;
     let [_, v_heads, dv, dk] = state.dims()?;
+    let a = ops::slice_axis(a.array, -1, a.at, a.at + dt_bias.size() as i32)?;
+    let b = ops::slice_axis(b.array, -1, b.at, b.at + v_heads)?;
     let scalar = |value| Array::scalar(value, Dtype::F32);
     let mixed = ops::astype(mixed, Dtype::F32)?;
     let keys = k_heads * dk;
@@ -104,10 +108,10 @@ fn by_mlx(rule: &DeltaRule<'_>) -> Result<[Array; 2]> {
     let v = ops::slice_axis(&mixed, -1, 2 * keys, 2 * keys + v_heads * dv)?;
     let v = ops::reshape(&v, &[rows, l, v_heads, dv])?;
     let counts = counting(rows, l, lengths)?;
-    let beta = ops::multiply(&ops::sigmoid(&ops::astype(b, Dtype::F32)?)?, &counts)?;
+    let beta = ops::multiply(&ops::sigmoid(&ops::astype(&b, Dtype::F32)?)?, &counts)?;
     // One for each head, or one for each value of its key: [b, l, v_heads, 1 or dk].
     let decays = dt_bias.size() as i32 / v_heads;
-    let step = softplus(&ops::add(&ops::astype(a, Dtype::F32)?, dt_bias)?)?;
+    let step = softplus(&ops::add(&ops::astype(&a, Dtype::F32)?, dt_bias)?)?;
     let step = ops::reshape(&step, &[rows, l, v_heads, decays])?;
     let rate = ops::reshape(&ops::negative(&ops::exp(a_log)?)?, &[v_heads, 1])?;
     let counts = ops::expand_dims(&counts, -1)?;
@@ -136,11 +140,4 @@ pub(super) fn counting(rows: i32, l: i32, lengths: &[i32]) -> Result<Array> {
     }
     let counts = lengths.iter().flat_map(|length| (0..l).map(move |t| f32::from(t < *length)));
     Array::from_f32(&counts.collect::<Vec<f32>>(), &[rows, l, 1])
-}
-
-/// `ln(1 + exp(x))`.
-pub(crate) fn softplus(x: &Array) -> Result<Array> {
-    let x = ops::expand_dims(x, -1)?;
-    let zeros = ops::zeros(x.shape(), x.dtype())?;
-    ops::logsumexp(&ops::concatenate(&[&x, &zeros], -1)?, -1, false)
 }

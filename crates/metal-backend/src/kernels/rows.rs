@@ -24,6 +24,18 @@ impl Kernels {
         }
     }
 
+    /// The RMS norm of each group of columns of `x`, `[b, l, groups · size]`, by itself; `weight` as for
+    /// [`rms_norm`](Self::rms_norm).
+    pub fn rms_norm_of_groups(self, x: &Array, weight: &Array, eps: f32) -> mlx_ffi::Result<Array> {
+        if self == Kernels::Cpu && x.dtype() == weight.dtype() {
+            return cpu::rms_norm_of_groups(x, weight, eps);
+        }
+        let [b, l, columns] = x.dims()?;
+        let size = weight.shape().last().copied().unwrap_or(1).max(1);
+        let groups = ops::reshape(x, &[b, l, columns / size, size])?;
+        ops::reshape(&self.rms_norm(&groups, weight, eps)?, &[b, l, columns])
+    }
+
     /// `(x - mean(x)) / √(variance(x) + eps) · weight + bias` over the last dimension, computed in F32;
     /// `weight` and `bias` are `[size]`.
     pub fn layer_norm(

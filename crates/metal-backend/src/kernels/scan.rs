@@ -2,10 +2,11 @@
 
 use mlx_ffi::cpu::{self, SelectiveScan};
 use mlx_ffi::ops::Cumulative;
-use mlx_ffi::{Array, Dtype, Result, ops};
+use mlx_ffi::{Array, Dtype, Result, cuda, ops};
 
+use super::activation::softplus;
 use super::choice::Kernels;
-use super::recurrent::{counting, softplus};
+use super::recurrent::counting;
 
 /// Positions that MLX's operations compute together: their products are matrices of this size.
 const CHUNK: i32 = 64;
@@ -14,8 +15,11 @@ impl Kernels {
     /// The selective scan: `[b, l, heads · head_dim]`, and the state afterwards, for which nothing else may
     /// hold that of `scan`. What counts not has any result.
     pub fn scan(self, scan: &SelectiveScan<'_>) -> Result<[Array; 2]> {
-        if self == Kernels::Cpu && scan.dt.dtype() == scan.mixed.dtype() {
+        if self == Kernels::Cpu && scan.dt.array.dtype() == scan.mixed.dtype() {
             return cpu::scan(scan);
+        }
+        if self == Kernels::Cuda && cuda::takes_scan(scan) {
+            return cuda::scan(scan);
         }
         by_mlx(scan)
     }
@@ -44,6 +48,7 @@ fn by_mlx(scan: &SelectiveScan<'_>) -> Result<[Array; 2]> {
     let [_, heads, head_dim, state_dim] = state.dims()?;
     let each = heads / groups;
     let [least, largest] = limits;
+    let dt = &ops::slice_axis(dt.array, -1, dt.at, dt.at + heads)?;
     let mixed = ops::astype(mixed, Dtype::F32)?;
     let step = softplus(&ops::add(&ops::astype(dt, Dtype::F32)?, dt_bias)?)?;
     let step = ops::maximum(&step, &Array::scalar(least, Dtype::F32)?)?;

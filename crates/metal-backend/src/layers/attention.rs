@@ -11,7 +11,7 @@ use super::{
 };
 use crate::cache::{KvCache, KvSpec, Mask, Slot, View, Visible};
 use crate::config::RopePairs;
-use crate::kernels::{Columns, Kernels};
+use crate::kernels::{Activation, Columns, Kernels};
 
 /// The most positions of a row that our own kernel attends to for a chunk: beyond, MLX's is faster. On an H200 a
 /// prompt of 2,048 ids (0.6B in bf16) takes 11 ms and 10, one of 4,096 takes 28 and 20.
@@ -77,7 +77,7 @@ pub(super) struct Projected {
     pub q: Columns,
     pub k: Columns,
     pub v: Columns,
-    pub gate: Option<Array>,
+    pub gate: Option<(Activation, Columns)>,
 }
 
 impl Attention {
@@ -194,10 +194,10 @@ impl Attention {
     }
 
     /// The output `[b, l, n_heads * d]` with its gate.
-    pub(super) fn gated(&self, out: Array, gate: Option<Array>) -> Result<Array> {
+    pub(super) fn gated(&self, out: Array, gate: Option<(Activation, Columns)>) -> Result<Array> {
         match gate {
             None => Ok(out),
-            Some(gate) => super::output_gate::apply(&out, &gate, self.config.n_heads),
+            Some((activation, gate)) => self.kernels.gated(activation, &gate, &Columns::all(out)),
         }
     }
 

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use mlx_ffi::{Array, Recorded, Replay, Result};
 
 use super::step_offsets::SharedOffsets;
-use super::{Block, Pass};
-use crate::cache::{Caches, Slot};
+use super::{Block, Pass, StepBuffers};
+use crate::cache::Caches;
 
 /// The step of so many alike at which one is captured; what is short is not worth it.
 const WORTH_CAPTURING: usize = 8;
@@ -47,13 +47,15 @@ pub(crate) struct StepInputs {
 }
 
 impl StepInputs {
-    /// The inputs of the pass, before its first layer, and of the attention of each layer in its slot.
-    fn of(layers: &[Block], pass: &Pass, slots: Vec<Slot>) -> Result<StepInputs> {
+    /// The inputs of the pass, before its first layer, and the buffers of each layer.
+    fn of(layers: &[Block], pass: &Pass, buffers: Vec<StepBuffers>) -> Result<StepInputs> {
         let moving = pass.arrays().map(Array::share).collect::<Result<_>>()?;
         let mut inputs = StepInputs { moving, fixed: Vec::new() };
         let mut known: Vec<(i32, &[i32])> = Vec::new();
-        for (layer, slot) in layers.iter().zip(&slots) {
-            let Some(attention) = layer.mixer.attention() else { continue };
+        for (layer, buffers) in layers.iter().zip(&buffers) {
+            let (Some(attention), Some(slot)) = (layer.mixer.attention(), &buffers.slot) else {
+                continue;
+            };
             if !known.contains(&(slot.at, &slot.starts)) {
                 known.push((slot.at, &slot.starts));
                 let offsets = pass.positions.step_offsets(slot, attention.config.n_heads)?;
@@ -64,7 +66,10 @@ impl StepInputs {
                 rows.push(offsets.rows);
             }
         }
-        inputs.fixed.extend(slots.into_iter().flat_map(|slot| [slot.keys, slot.values]));
+        for StepBuffers { slot, arrays } in buffers {
+            inputs.fixed.extend(slot.into_iter().flat_map(|slot| [slot.keys, slot.values]));
+            inputs.fixed.extend(arrays);
+        }
         Ok(inputs)
     }
 
@@ -99,17 +104,17 @@ impl StepCapture {
             self.state = Captured::default();
         }
         let dtype = pass.h().dtype();
-        let mut slots = Vec::with_capacity(layers.len());
+        let mut buffers = Vec::with_capacity(layers.len());
         for (layer, state) in layers.iter().zip(caches.layers_mut()) {
-            match layer.mixer.slot(dtype, &mut pass.positions, state)? {
-                Some(slot) => slots.push(slot),
+            match layer.mixer.step_buffers(dtype, &mut pass.positions, state)? {
+                Some(of_layer) => buffers.push(of_layer),
                 None => return Ok(None),
             }
         }
         if let Some(first) = layers.first() {
             first.prepare(&mut pass.stream)?;
         }
-        StepInputs::of(layers, pass, slots).map(Some)
+        StepInputs::of(layers, pass, buffers).map(Some)
     }
 
     /// The hidden states after the step, where one like it is captured; the next replay overwrites them.
@@ -172,6 +177,31 @@ mod tests {
         "quantization": {"bits": 4, "group_size": 64}
     }"#;
 
+    /// Gated delta nets, and attention whose output is gated.
+    const QWEN_3_5: &str = r#"{
+        "model_type": "qwen3_5_text", "hidden_size": 64, "intermediate_size": 96, "head_dim": 32,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 4,
+        "vocab_size": 90, "rms_norm_eps": 1e-6, "rope_theta": 1e4, "max_position_embeddings": 512,
+        "linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 32,
+        "linear_value_head_dim": 32, "linear_conv_kernel_dim": 4, "full_attention_interval": 2
+    }"#;
+    /// Short convolutions beside attention.
+    const LFM_2: &str = r#"{
+        "model_type": "lfm2", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 90, "norm_eps": 1e-5,
+        "rope_theta": 1e4, "max_position_embeddings": 512, "conv_L_cache": 3, "conv_bias": false,
+        "block_auto_adjust_ff_dim": false,
+        "layer_types": ["conv", "full_attention", "conv"]
+    }"#;
+    /// State spaces, attention and networks, each a layer of its own.
+    const NEMOTRON: &str = r#"{
+        "model_type": "nemotron_h", "hidden_size": 64, "intermediate_size": 96, "head_dim": 16,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 4,
+        "hybrid_override_pattern": "M-*M", "vocab_size": 90, "layer_norm_epsilon": 1e-5,
+        "max_position_embeddings": 512, "mamba_num_heads": 4, "mamba_head_dim": 32, "n_groups": 2,
+        "ssm_state_size": 32, "conv_kernel": 4, "use_conv_bias": true, "mlp_hidden_act": "relu2"
+    }"#;
+
     fn decoder(config: &str) -> Decoder {
         let files = ModelFiles::Random(config.into());
         let config = Config::parse("config.json", config).expect("an object");
@@ -219,7 +249,7 @@ mod tests {
     #[test]
     fn steps_on_a_cpu_are_captured_and_replayed_with_the_same_numbers() {
         use_device(Device::Cpu).expect("a CPU");
-        for config in [GEMMA, QWEN] {
+        for config in [GEMMA, QWEN, QWEN_3_5, LFM_2, NEMOTRON] {
             let model = decoder(config);
             let (expected, kept) = run(&model, false);
             assert!(!kept, "{config}");

@@ -1,20 +1,11 @@
 //! The gated delta net: linear attention over a state that each position corrects.
 
 use mlx_ffi::cpu::{ConvolutionActivation, DeltaRule, Filter};
-use mlx_ffi::{Array, Dtype, Result, ops};
+use mlx_ffi::{Array, Dtype, Result};
 
 use super::{DeltaProjections, DeltaSizes, Fusion, Linear, Positions, RmsNorm, Workspace};
 use crate::cache::{Recurrent, RecurrentSpec};
-use crate::kernels::{Activation, Columns, Kernels};
-
-/// What the gate of a gated delta net's result passes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DeltaGate {
-    /// `z · sigmoid(z)` of it (Qwen).
-    Silu,
-    /// `sigmoid(z)` of it (Kimi).
-    Sigmoid,
-}
+use crate::kernels::{Activation, GatedNorm, Kernels, Norm};
 
 /// A gated delta net (Qwen 3 Next and 3.5, Kimi): projections, a short convolution, the gated delta rule, and a
 /// norm of each head that a gate follows.
@@ -30,8 +21,8 @@ pub(crate) struct DeltaNet {
     pub dt_bias: Array,
     /// Over each value head.
     pub norm: RmsNorm,
-    /// Behind the norm.
-    pub gate: DeltaGate,
+    /// What the gate of the norm's result does: `Silu` (Qwen) or `Sigmoid` (Kimi).
+    pub gate: Activation,
     pub out_proj: Linear,
     /// Whose kernels compute it.
     pub kernels: Kernels,
@@ -46,11 +37,8 @@ impl DeltaNet {
         positions: &Positions,
         state: &mut Recurrent,
     ) -> Result<Array> {
-        let DeltaSizes { k_heads, v_heads, v_dim, .. } = self.sizes;
         let [qkv, z, b, a] = self.projections.forward(self.sizes, x, fusion.only_prologue())?;
-        let qkv = qkv.array()?;
-        let [rows, l, _] = qkv.dims()?;
-        let [inputs, sum] = state.take(qkv.dtype())?;
+        let [inputs, sum] = state.take(qkv.of.dtype())?;
         let lengths = positions.lengths();
         let filter = Filter {
             weight: &self.convolution,
@@ -60,21 +48,24 @@ impl DeltaNet {
         let [mixed, inputs] = self.kernels.convolution(&qkv, inputs, filter, lengths)?;
         let [y, sum] = self.kernels.delta(&DeltaRule {
             mixed: &mixed,
-            a: &a.array()?,
-            b: &b.array()?,
+            a: a.heads(),
+            b: b.heads(),
             a_log: &self.a_log,
             dt_bias: &self.dt_bias,
-            k_heads,
+            k_heads: self.sizes.k_heads,
             lengths,
             state: &sum,
         })?;
         state.set([inputs, sum]);
-        let heads = ops::reshape(&y, &[rows, l, v_heads, v_dim])?;
-        let normed = ops::reshape(&self.norm.forward(&heads)?, &[rows, l, v_heads * v_dim])?;
-        let gated = match self.gate {
-            DeltaGate::Silu => self.kernels.gated(Activation::Silu, &z, &Columns::all(normed))?,
-            DeltaGate::Sigmoid => ops::multiply(&ops::sigmoid(&z.array()?)?, &normed)?,
-        };
+        let gated = self.kernels.gated_norm(
+            &y,
+            &GatedNorm {
+                norm: Norm { weight: &self.norm.weight, eps: self.norm.eps },
+                activation: self.gate,
+                gate: &z,
+                gate_is_first: false,
+            },
+        )?;
         self.out_proj.forward_fused(&gated, fusion.only_epilogue())
     }
 

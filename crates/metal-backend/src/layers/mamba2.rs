@@ -5,7 +5,7 @@ use mlx_ffi::{Array, Dtype, Result, ops};
 
 use super::{Fusion, Linear, Positions, RmsNorm, Workspace};
 use crate::cache::{Recurrent, RecurrentSpec};
-use crate::kernels::{Activation, Columns, Kernels};
+use crate::kernels::{Activation, Columns, GatedNorm, Kernels, Norm};
 
 /// The sizes of a Mamba 2 layer.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ impl MambaSizes {
 
 /// Where the norm of the result stands, `[groups, inner / groups]`, beside the gate.
 #[derive(Debug)]
-pub(crate) enum GatedNorm {
+pub(crate) enum GateNorm {
     /// There is none.
     None,
     /// It sees what the gate lets through.
@@ -65,7 +65,7 @@ pub(crate) struct Mamba2 {
     pub d: Array,
     /// The least step and the largest.
     pub limits: [f32; 2],
-    pub norm: GatedNorm,
+    pub norm: GateNorm,
     pub out_proj: Linear,
     /// Whose kernels compute it.
     pub kernels: Kernels,
@@ -86,9 +86,11 @@ impl Mamba2 {
             Some(multipliers) => ops::multiply(&all, multipliers)?,
         };
         let (inner, mixed) = (self.sizes.inner(), self.sizes.mixed());
-        let part = |first, count| ops::slice_axis(&all, -1, first, first + count);
+        let part = |first: i32, count: i32| {
+            all.share().map(|of| Columns { of, range: first..first + count })
+        };
         let (inputs, dt) = (part(inner, mixed)?, part(inner + mixed, self.sizes.heads)?);
-        let [before, sum] = state.take(inputs.dtype())?;
+        let [before, sum] = state.take(all.dtype())?;
         let filter = Filter {
             weight: &self.convolution,
             bias: self.bias.as_ref(),
@@ -98,7 +100,7 @@ impl Mamba2 {
         let [mixed, before] = self.kernels.convolution(&inputs, before, filter, lengths)?;
         let [y, sum] = self.kernels.scan(&SelectiveScan {
             mixed: &mixed,
-            dt: &dt,
+            dt: dt.heads(),
             a_log: &self.a_log,
             dt_bias: &self.dt_bias,
             d: &self.d,
@@ -108,22 +110,19 @@ impl Mamba2 {
             state: &sum,
         })?;
         state.set([before, sum]);
-        let gate = Columns { of: all, range: 0..inner };
-        let open = |y| self.kernels.gated(Activation::Silu, &gate, &Columns::all(y));
-        let y = match &self.norm {
-            GatedNorm::None => open(y)?,
-            GatedNorm::BehindGate(norm) => self.normed(norm, &open(y)?)?,
-            GatedNorm::BeforeGate(norm) => open(self.normed(norm, &y)?)?,
+        let (gate, activation) = (part(0, inner)?, Activation::Silu);
+        let (norm, gate_is_first) = match &self.norm {
+            GateNorm::None => {
+                let y = self.kernels.gated(activation, &gate, &Columns::all(y))?;
+                return self.out_proj.forward_fused(&y, fusion.only_epilogue());
+            }
+            GateNorm::BehindGate(norm) => (norm, true),
+            GateNorm::BeforeGate(norm) => (norm, false),
         };
+        let norm = Norm { weight: &norm.weight, eps: norm.eps };
+        let by = GatedNorm { norm, activation, gate: &gate, gate_is_first };
+        let y = self.kernels.gated_norm(&y, &by)?;
         self.out_proj.forward_fused(&y, fusion.only_epilogue())
-    }
-
-    /// `y`, `[b, l, inner]`, with each group normed by itself.
-    fn normed(&self, norm: &RmsNorm, y: &Array) -> Result<Array> {
-        let [b, l, inner] = y.dims()?;
-        let groups = self.sizes.groups;
-        let y = ops::reshape(y, &[b, l, groups, inner / groups])?;
-        ops::reshape(&norm.forward(&y)?, &[b, l, inner])
     }
 
     /// What it remembers.

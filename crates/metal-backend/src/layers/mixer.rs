@@ -28,6 +28,15 @@ pub(crate) enum Mixer {
     Nothing,
 }
 
+/// What the step of one position of each row writes in place.
+#[derive(Debug)]
+pub(crate) struct StepBuffers {
+    /// Where keys and values go, where there are such.
+    pub slot: Option<Slot>,
+    /// Those of a recurrent state.
+    pub arrays: Vec<Array>,
+}
+
 impl From<Attention> for Mixer {
     fn from(attention: Attention) -> Mixer {
         Mixer::Attention(Box::new(attention))
@@ -149,19 +158,33 @@ impl Mixer {
         }
     }
 
-    /// Where the step of one position in `dtype` writes in place, if such a step can be captured.
-    pub fn slot(
+    /// What the step of one position in `dtype` writes in place, if such a step can be captured.
+    pub fn step_buffers(
         &self,
         dtype: Dtype,
         positions: &mut Positions,
         state: &mut State,
-    ) -> Result<Option<Slot>> {
-        match (self, state) {
+    ) -> Result<Option<StepBuffers>> {
+        let of = |slot: Option<Slot>, arrays: Option<Vec<Array>>| {
+            arrays.map(|arrays| StepBuffers { slot, arrays })
+        };
+        Ok(match (self, state) {
             (Mixer::Attention(attention), State::Kv(cache)) => {
-                attention.slot(dtype, 1, positions, cache)
+                let slot = attention.slot(dtype, 1, positions, cache)?;
+                slot.and_then(|slot| of(Some(slot), Some(Vec::new())))
             }
-            _ => Ok(None),
-        }
+            (
+                Mixer::Delta(_) | Mixer::Convolution(_) | Mixer::Mamba(_),
+                State::Recurrent(state),
+            ) => of(None, state.buffers()?),
+            (Mixer::SideBySide(both), State::Both(cache, state)) => {
+                let slot = both.attention.slot(dtype, 1, positions, cache)?;
+                let arrays = state.buffers()?;
+                slot.and_then(|slot| of(Some(slot), arrays))
+            }
+            (Mixer::Nothing, _) => of(None, Some(Vec::new())),
+            _ => None,
+        })
     }
 
     /// Values of one position between the projections.

@@ -54,7 +54,7 @@ pub(crate) use attention::{Attention, AttentionConfig, MOST_CHUNK_KEYS, Sharing}
 pub(crate) use block::{Block, Residual};
 pub(crate) use capture::StepCapture;
 pub(crate) use decoder::{Decoder, Head};
-pub(crate) use delta_net::{DeltaGate, DeltaNet};
+pub(crate) use delta_net::DeltaNet;
 pub(crate) use delta_projections::{
     DeltaProjections, DeltaSizes, LowRankFirst, LowRankProjections,
 };
@@ -72,8 +72,8 @@ pub(crate) use layer_inputs::LayerInputs;
 pub(crate) use layer_norm::LayerNorm;
 pub(crate) use linear::Linear;
 pub(crate) use lora::{ExpertLora, Lora};
-pub(crate) use mamba2::{GatedNorm, Mamba2, MambaSizes};
-pub(crate) use mixer::Mixer;
+pub(crate) use mamba2::{GateNorm, Mamba2, MambaSizes};
+pub(crate) use mixer::{Mixer, StepBuffers};
 pub(crate) use mlp::{GateUp, Mlp};
 pub(crate) use moe::{Moe, SharedExpert};
 pub(crate) use norm::{Around, RmsNorm};

@@ -3,7 +3,7 @@
 use mlx_ffi::{Array, Dtype, Indices, Result, cuda, ops};
 
 use super::{ExpertLinear, Fusion, GateUp, Linear, Mlp, Routing, Workspace};
-use crate::kernels::{Activation, Kernels, Order};
+use crate::kernels::{Activation, Columns, Kernels, Order};
 
 /// Chosen experts from which on sorting them pays.
 const SORT_FROM: usize = 64;
@@ -27,7 +27,10 @@ impl SharedExpert {
         let y = self.mlp.forward(x, Fusion::default())?;
         match &self.gate {
             None => Ok(y),
-            Some(gate) => ops::multiply(&ops::sigmoid(&gate.forward(x)?)?, &y),
+            Some(gate) => {
+                let gate = Columns::all(gate.forward(x)?);
+                self.mlp.kernels.gated(Activation::Sigmoid, &gate, &Columns::all(y))
+            }
         }
     }
 }

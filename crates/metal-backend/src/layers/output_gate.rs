@@ -1,9 +1,9 @@
 //! What gates the output of attention, before its last projection.
 
-use mlx_ffi::{Array, Dtype, Result, ops};
+use mlx_ffi::{Array, Dtype, Result};
 
 use super::{Fusion, Linear, Workspace};
-use crate::kernels::{Columns, softplus};
+use crate::kernels::{Activation, Columns};
 
 /// What the output of attention is multiplied with.
 #[derive(Debug)]
@@ -31,21 +31,23 @@ impl OutputGate {
         self.linear().map(|_| fusion.prologue(x)).transpose()
     }
 
-    /// The queries of `q`, and the gate of each value or of each head, `[b, l, …]`.
-    pub fn values(&self, q: Columns, input: Option<&Array>) -> Result<(Columns, Option<Array>)> {
+    /// The queries of `q`, and the gate of each value or of each head, `[b, l, …]`, with what it does.
+    pub fn values(
+        &self,
+        q: Columns,
+        input: Option<&Array>,
+    ) -> Result<(Columns, Option<(Activation, Columns)>)> {
+        let of = |linear: &Linear, input| linear.forward(input).map(Columns::all);
         match (self, input) {
             (OutputGate::BesideQueries, _) => {
-                let (q, gate) = q.halves()?;
-                let gate = gate.map(|gate| ops::sigmoid(&gate.array()?)).transpose()?;
-                Ok((q, gate))
+                let [q, gate] = q.halves()?;
+                Ok((q, Some((Activation::Sigmoid, gate))))
             }
             (OutputGate::Sigmoid(linear), Some(input)) => {
-                Ok((q, Some(ops::sigmoid(&linear.forward(input)?)?)))
+                Ok((q, Some((Activation::Sigmoid, of(linear, input)?))))
             }
             (OutputGate::Softplus(linear), Some(input)) => {
-                let gate = linear.forward(input)?;
-                let open = softplus(&ops::astype(&gate, Dtype::F32)?)?;
-                Ok((q, Some(ops::astype(&open, gate.dtype())?)))
+                Ok((q, Some((Activation::Softplus, of(linear, input)?))))
             }
             _ => Ok((q, None)),
         }
@@ -55,15 +57,4 @@ impl OutputGate {
     pub fn workspace(&self, dtype: Dtype) -> Workspace {
         self.linear().map_or_else(Workspace::default, |linear| linear.workspace(dtype))
     }
-}
-
-/// `out`, `[b, l, n_heads * d]`, times a gate for each value or for each head.
-pub(super) fn apply(out: &Array, gate: &Array, n_heads: i32) -> Result<Array> {
-    if out.shape() == gate.shape() {
-        return ops::multiply(out, gate);
-    }
-    let [b, l, width] = out.dims()?;
-    let heads = ops::reshape(out, &[b, l, n_heads, width / n_heads])?;
-    let gated = ops::multiply(&heads, &ops::expand_dims(gate, -1)?)?;
-    ops::reshape(&gated, &[b, l, width])
 }

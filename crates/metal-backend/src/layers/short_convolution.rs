@@ -1,11 +1,11 @@
 //! A gated short convolution: each position sees the few before it.
 
 use mlx_ffi::cpu::{ConvolutionActivation, Filter};
-use mlx_ffi::{Array, Dtype, Result, ops};
+use mlx_ffi::{Array, Dtype, Result};
 
 use super::{Fusion, Linear, Positions, Workspace};
 use crate::cache::{Recurrent, RecurrentSpec};
-use crate::kernels::Kernels;
+use crate::kernels::{Activation, Columns, Kernels};
 
 /// A short convolution of gated inputs, whose result is gated too (LFM 2):
 /// `out(C · conv(B · X))` with `[B | C | X] = in(x)`.
@@ -35,8 +35,12 @@ impl ShortConvolution {
     ) -> Result<Array> {
         let all = self.in_proj.forward_fused(x, fusion.only_prologue())?;
         let [_, channels] = self.sizes;
-        let part = |index| ops::slice_axis(&all, -1, index * channels, (index + 1) * channels);
-        let inputs = ops::multiply(&part(0)?, &part(2)?)?;
+        let part = |index: i32| {
+            let range = index * channels..(index + 1) * channels;
+            all.share().map(|of| Columns { of, range })
+        };
+        let product = |x: &Columns, y: &Columns| self.kernels.gated(Activation::Identity, x, y);
+        let inputs = product(&part(0)?, &part(2)?)?;
         let [before] = state.take(inputs.dtype())?;
         let filter = Filter {
             weight: &self.convolution,
@@ -44,9 +48,10 @@ impl ShortConvolution {
             activation: ConvolutionActivation::None,
         };
         let lengths = positions.lengths();
-        let [y, before] = self.kernels.convolution(&inputs, before, filter, lengths)?;
+        let [y, before] =
+            self.kernels.convolution(&Columns::all(inputs), before, filter, lengths)?;
         state.set([before]);
-        self.out_proj.forward_fused(&ops::multiply(&part(1)?, &y)?, fusion.only_epilogue())
+        self.out_proj.forward_fused(&product(&part(1)?, &Columns::all(y))?, fusion.only_epilogue())
     }
 
     /// What it remembers.

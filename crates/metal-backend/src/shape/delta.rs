@@ -5,9 +5,8 @@ use std::ops::Range;
 use super::Shape;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::layers::{
-    DeltaGate, DeltaNet, DeltaProjections, DeltaSizes, LowRankFirst, LowRankProjections,
-};
+use crate::kernels::Activation;
+use crate::layers::{DeltaNet, DeltaProjections, DeltaSizes, LowRankFirst, LowRankProjections};
 use crate::weights::{Linears, Weights};
 
 impl Shape {
@@ -73,7 +72,7 @@ impl Shape {
             a_log: w.tensor_f32("A_log", &[heads])?,
             dt_bias: w.tensor_f32("dt_bias", &[heads])?,
             norm: w.rms_norm("norm", sizes.v_dim, self.rms_norm_eps)?,
-            gate: DeltaGate::Silu,
+            gate: Activation::Silu,
             out_proj: w.linear("out_proj", values, self.hidden_size, false)?,
             kernels: w.kernels(),
         })
@@ -115,7 +114,7 @@ impl Shape {
             a_log: w.vector_f32("A_log", heads)?,
             dt_bias: w.vector_f32("dt_bias", values)?,
             norm: w.rms_norm("o_norm", rank, self.rms_norm_eps)?,
-            gate: DeltaGate::Sigmoid,
+            gate: Activation::Sigmoid,
             out_proj: w.linear("o_proj", values, hidden, false)?,
             kernels: w.kernels(),
         })

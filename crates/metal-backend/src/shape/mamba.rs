@@ -5,7 +5,7 @@ use mlx_ffi::{Array, ops};
 use super::Shape;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::layers::{GatedNorm, Mamba2, MambaSizes, RmsNorm};
+use crate::layers::{GateNorm, Mamba2, MambaSizes, RmsNorm};
 use crate::weights::Weights;
 
 /// What sets one Mamba 2 layer apart.
@@ -131,9 +131,9 @@ impl Shape {
             d: w.tensor_f32("D", &[heads])?,
             limits: parts.limits,
             norm: match parts.norm {
-                NormPlace::None => GatedNorm::None,
-                NormPlace::BehindGate => GatedNorm::BehindGate(norm()?),
-                NormPlace::BeforeGate => GatedNorm::BeforeGate(norm()?),
+                NormPlace::None => GateNorm::None,
+                NormPlace::BehindGate => GateNorm::BehindGate(norm()?),
+                NormPlace::BeforeGate => GateNorm::BeforeGate(norm()?),
             },
             out_proj: w.linear("out_proj", inner, self.hidden_size, parts.out_bias)?,
             kernels: w.kernels(),

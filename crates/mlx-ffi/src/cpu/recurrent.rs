@@ -4,6 +4,7 @@ use cpu_kernels::{Convolution, ConvolutionActivation, Delta, Heads};
 
 use super::operation::{Inputs, Outcome, View, floats, in_place};
 use super::{failed, kernel_dtype};
+use crate::step::Heads as Columns;
 use crate::{Array, Dtype, Error, Result};
 
 /// What a short convolution computes with.
@@ -17,33 +18,34 @@ pub struct Filter<'a> {
     pub activation: ConvolutionActivation,
 }
 
-/// A short causal convolution of each channel by itself: `x` of `[b, l, channels]` after `state`,
-/// `[b, taps - 1, channels]`, by `filter`, to `[b, l, channels]`, and the state afterwards. All have one
+/// A short causal convolution of each channel by itself: columns `x` of an array of `[b, l, …]` after `state`,
+/// `[b, 1, taps - 1, channels]`, by `filter`, to `[b, l, channels]`, and the state afterwards. All have one
 /// type; state and weight are row-major. Of each row so many positions count as `lengths` says; empty:
 /// all. The state shares the buffer of `state`, which nothing may read any more.
 ///
 /// # Errors
 /// Shapes or types that do not fit; types other than f32, f16 and bf16; a stream of the GPU.
 pub fn convolution(
-    x: &Array,
+    x: Columns<'_>,
     state: &Array,
     filter: Filter<'_>,
     lengths: &[i32],
 ) -> Result<[Array; 2]> {
     let Filter { weight, bias, activation } = filter;
+    let Columns { array: x, at } = x;
     let dtype = kernel_dtype(x.dtype())?;
-    let [b, l, channels] = x.dims()?;
-    let [taps, _] = weight.dims()?;
+    let [b, l, columns] = x.dims()?;
+    let [taps, channels] = weight.dims()?;
     let mut others = [state, weight].into_iter().chain(bias);
     let have_one_type = others.all(|array| array.dtype() == x.dtype());
-    let fits = weight.shape() == [taps, channels]
+    let fits = are_inside(at, channels, columns)
         && taps > 0
-        && state.shape() == [b, taps - 1, channels]
+        && state.shape() == [b, 1, taps - 1, channels]
         && bias.is_none_or(|bias| bias.shape() == [channels])
         && (lengths.is_empty() || lengths.len() == b as usize);
     if !(fits && have_one_type) {
         return Err(Error::new(format!(
-            "positions {x:?}, {} lengths, those before them {state:?}, weights {weight:?} and biases {bias:?} do not fit",
+            "columns from {at} on of {x:?}, {} lengths, those before them {state:?}, weights {weight:?} and biases {bias:?} do not fit",
             lengths.len()
         )));
     }
@@ -56,9 +58,11 @@ pub fn convolution(
         let ([x, weight, bias @ ..], [out, state]) = (inputs, outputs) else {
             return Err(Error::new("a convolution without operands"));
         };
-        let found: ([usize; 2], [usize; 1]) = (state.strides(), weight.strides());
-        let row = if b > 1 { (taps - 1) * channels } else { found.0[0] };
-        if found != ([row, channels], [channels]) {
+        let [found_row, _, position]: [usize; 3] = state.strides();
+        let [tap]: [usize; 1] = weight.strides();
+        let row = if b > 1 { (taps - 1) * channels } else { found_row };
+        let found = [found_row, position, tap];
+        if found != [row, if taps > 2 { channels } else { position }, channels] {
             return Err(Error::new(format!(
                 "the state or the weights of a convolution are not row-major: {found:?}"
             )));
@@ -69,7 +73,7 @@ pub fn convolution(
             l,
             channels,
             taps,
-            x: positions(x, dtype),
+            x: positions(x, at, dtype),
             state: state.bytes,
             lengths: &lengths,
             weight: weight.bytes,
@@ -86,11 +90,11 @@ pub fn convolution(
 pub struct DeltaRule<'a> {
     /// `[b, l, 2 · k_heads · dk + v_heads · dv]`: queries, keys and values of all heads.
     pub mixed: &'a Array,
-    /// `[b, l, v_heads]` or `[b, l, v_heads · dk]`: what decay is made of, one for each head, or one for each
-    /// value of a head's key.
-    pub a: &'a Array,
-    /// `[b, l, v_heads]`: what beta is made of.
-    pub b: &'a Array,
+    /// Columns of an array of `[b, l, …]`: what decay is made of, one for each head, or one for each
+    /// value of a head's key, as many as of `dt_bias`.
+    pub a: Columns<'a>,
+    /// `v_heads` such columns: what beta is made of.
+    pub b: Columns<'a>,
     /// `[v_heads]` F32.
     pub a_log: &'a Array,
     /// `[v_heads]` or `[v_heads · dk]` F32.
@@ -118,12 +122,12 @@ pub fn delta(rule: &DeltaRule<'_>) -> Result<[Array; 2]> {
     let fits = i64::from(columns) == keys + i64::from(v_heads) * i64::from(dv)
         && state.shape() == [rows, v_heads, dv, dk]
         && [v_heads, all_keys].iter().any(|count| dt_bias.shape() == [*count])
-        && a.shape() == [rows, l, dt_bias.size() as i32]
-        && b.shape() == [rows, l, v_heads]
+        && fits_columns(a, [rows, l, dt_bias.size() as i32])
+        && fits_columns(b, [rows, l, v_heads])
         && a_log.shape() == [v_heads]
         && (lengths.is_empty() || lengths.len() == rows as usize)
         && k_heads > 0;
-    let types_fit = [a, b].iter().all(|array| array.dtype() == mixed.dtype())
+    let types_fit = [a, b].iter().all(|of| of.array.dtype() == mixed.dtype())
         && [a_log, dt_bias, state].iter().all(|array| array.dtype() == Dtype::F32);
     if !(fits && types_fit) {
         return Err(Error::new(format!(
@@ -137,7 +141,8 @@ pub fn delta(rule: &DeltaRule<'_>) -> Result<[Array; 2]> {
     let decays = dt_bias.size() / v_heads.max(1) as usize;
     let [k_heads, v_heads, dk, dv] = [k_heads, v_heads, dk, dv].map(|size| size as usize);
     let lengths = lengths.to_vec();
-    let inputs = [state, mixed, a, b, a_log, dt_bias];
+    let inputs = [state, mixed, a.array, b.array, a_log, dt_bias];
+    let [a_at, b_at] = [a.at, b.at];
     in_place(&inputs, Inputs::Strided, &[0], outcome, move |inputs, outputs| {
         let ([mixed, a, b, a_log, dt_bias], [out, state]) = (inputs, outputs) else {
             return Err(Error::new("a delta rule without operands"));
@@ -158,10 +163,10 @@ pub fn delta(rule: &DeltaRule<'_>) -> Result<[Array; 2]> {
             v_heads,
             dk,
             dv,
-            mixed: positions(mixed, dtype),
+            mixed: positions(mixed, 0, dtype),
             decays,
-            a: positions(a, dtype),
-            b: positions(b, dtype),
+            a: positions(a, a_at, dtype),
+            b: positions(b, b_at, dtype),
             a_log: &a_log,
             dt_bias: &dt_bias,
             lengths: &lengths,
@@ -172,8 +177,19 @@ pub fn delta(rule: &DeltaRule<'_>) -> Result<[Array; 2]> {
     })
 }
 
-/// `[b, l, …]` as kernels take it.
-pub(super) fn positions<'a>(view: &View<'a>, dtype: cpu_kernels::Dtype) -> Heads<'a> {
+/// `[b, l, …]` from a column on, as kernels take it.
+pub(super) fn positions<'a>(view: &View<'a>, at: i32, dtype: cpu_kernels::Dtype) -> Heads<'a> {
     let [row, position] = view.strides();
-    Heads { data: view.from(0, dtype), strides: [row, 0, position] }
+    Heads { data: view.from(at as usize, dtype), strides: [row, 0, position] }
+}
+
+/// Whether `count` columns from `at` on are some of `columns`.
+fn are_inside(at: i32, count: i32, columns: i32) -> bool {
+    at >= 0 && count >= 0 && at.checked_add(count).is_some_and(|end| end <= columns)
+}
+
+/// Whether the array of `of` is `[b, l, …]` and has `count` columns from there on.
+pub(crate) fn fits_columns(of: Columns<'_>, [b, l, count]: [i32; 3]) -> bool {
+    matches!(*of.array.shape(), [rows, positions, columns]
+        if (rows, positions) == (b, l) && are_inside(of.at, count, columns))
 }

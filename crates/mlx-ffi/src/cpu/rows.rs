@@ -16,7 +16,23 @@ use crate::{Activation, Array, Dtype, Error, Result};
 pub fn rms_norm(x: &Array, weight: &Array, eps: f32) -> Result<Array> {
     let (sizes, d) = sizes(x)?;
     let outcome = Outcome::row_major(x.dtype(), x.shape());
-    rows((x, 0), (sizes, d), Some((weight, eps)), None, outcome)
+    rows(Values::Rows(x), (sizes, d), Some((weight, eps)), None, outcome)
+}
+
+/// The RMS norm of each group of columns of `x`, `[b, l, groups · size]`, by itself: `weight` is `[size]` for all
+/// of them, or row-major `[groups, size]`. As `x`.
+///
+/// # Errors
+/// As [`rms_norm`].
+pub fn rms_norm_of_groups(x: &Array, weight: &Array, eps: f32) -> Result<Array> {
+    let [b, l, columns] = x.dims()?;
+    let size = weight.shape().last().copied().unwrap_or(0);
+    if size <= 0 || columns % size != 0 {
+        return Err(Error::new(format!("{x:?} has no groups for the weight {weight:?}")));
+    }
+    let sizes = [b, l, columns / size].map(|size| size as usize);
+    let outcome = Outcome::row_major(x.dtype(), x.shape());
+    rows(Values::Heads(x, 0), (sizes, size as usize), Some((weight, eps)), None, outcome)
 }
 
 /// `(x - mean(x)) / √(variance(x) + eps) · weight + bias` over the last dimension of at most four, rounded
@@ -70,17 +86,30 @@ pub fn heads(
     let sizes = [b, l, n].map(|size| size as usize);
     let shape = [b, n, l, head_dim];
     let outcome = Outcome { dtype: x.dtype(), shape: &shape, order: Some(&[0, 2, 1, 3]) };
-    rows((x, first), (sizes, head_dim as usize), norm, turns, outcome)
+    rows(Values::Heads(x, first), (sizes, head_dim as usize), norm, turns, outcome)
 }
 
-/// `x` from column `first` on as `sizes` rows of `d` values, normed and rotated, to `outcome`.
+/// Where rows of values lie.
+#[derive(Clone, Copy)]
+enum Values<'a> {
+    /// They are those of an array.
+    Rows(&'a Array),
+    /// They lie side by side from a column of an array of `[b, l, …]` on.
+    Heads(&'a Array, usize),
+}
+
+/// `of` as `sizes` rows of `d` values, normed and rotated, to `outcome`.
 fn rows(
-    (x, first): (&Array, usize),
+    of: Values<'_>,
     (sizes, d): ([usize; 3], usize),
     norm: Option<(&Array, f32)>,
     turns: Option<&Array>,
     outcome: Outcome<'_>,
 ) -> Result<Array> {
+    let (x, head) = match of {
+        Values::Rows(x) => (x, None),
+        Values::Heads(x, first) => (x, Some(first)),
+    };
     let dtype = kernel_dtype(x.dtype())?;
     let dims = turns.map(|turns| turns.shape().last().copied().unwrap_or(0) as usize);
     let [b, l, _] = sizes.map(|size| size as i32);
@@ -102,14 +131,13 @@ fn rows(
     let eps = norm.map(|(_, eps)| eps);
     let inputs: Vec<&Array> =
         [Some(x), norm.map(|(weight, _)| weight), turns].into_iter().flatten().collect();
-    let from_heads = x.shape().len() == 3 && outcome.shape.len() == 4;
     operation(&inputs, Inputs::Strided, outcome, move |inputs, out| {
-        let x = match from_heads {
-            true => {
+        let x = match head {
+            Some(first) => {
                 let [b, l] = inputs[0].strides();
                 Heads { data: inputs[0].from(first, dtype), strides: [b, l, d] }
             }
-            false => leading(&inputs[0], first, dtype),
+            None => leading(&inputs[0], 0, dtype),
         };
         let mut rest = inputs[1..].iter().map(|view| view.bytes);
         let norm =

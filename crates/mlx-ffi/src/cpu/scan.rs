@@ -3,8 +3,9 @@
 use cpu_kernels::Scan;
 
 use super::operation::{Inputs, Outcome, floats, in_place};
-use super::recurrent::positions;
+use super::recurrent::{fits_columns, positions};
 use super::{failed, kernel_dtype};
+use crate::step::Heads as Columns;
 use crate::{Array, Dtype, Error, Result};
 
 /// The operands of [`scan`].
@@ -13,8 +14,8 @@ pub struct SelectiveScan<'a> {
     /// `[b, l, heads · head_dim + 2 · groups · state_dim]`: x of all heads, then `b` of all groups, then
     /// their `c`.
     pub mixed: &'a Array,
-    /// `[b, l, heads]`: what steps are made of.
-    pub dt: &'a Array,
+    /// `heads` columns of an array of `[b, l, …]`: what steps are made of.
+    pub dt: Columns<'a>,
     /// `[heads]` F32.
     pub a_log: &'a Array,
     /// `[heads]` F32.
@@ -44,11 +45,11 @@ pub fn scan(of: &SelectiveScan<'_>) -> Result<[Array; 2]> {
     let shared = 2 * i64::from(groups) * i64::from(state_dim);
     let fits = i64::from(columns) == i64::from(heads) * i64::from(head_dim) + shared
         && state.shape() == [rows, heads, head_dim, state_dim]
-        && dt.shape() == [rows, l, heads]
+        && fits_columns(dt, [rows, l, heads])
         && [a_log, dt_bias, d].iter().all(|array| array.shape() == [heads])
         && (lengths.is_empty() || lengths.len() == rows as usize)
         && groups > 0;
-    let types_fit = dt.dtype() == mixed.dtype()
+    let types_fit = dt.array.dtype() == mixed.dtype()
         && [a_log, dt_bias, d, state].iter().all(|array| array.dtype() == Dtype::F32);
     if !(fits && types_fit) {
         return Err(Error::new(format!(
@@ -61,7 +62,8 @@ pub fn scan(of: &SelectiveScan<'_>) -> Result<[Array; 2]> {
     let sizes = [rows as usize, l as usize];
     let numbers = [heads, groups, head_dim, state_dim].map(|size| size as usize);
     let lengths = lengths.to_vec();
-    let inputs = [state, mixed, dt, a_log, dt_bias, d];
+    let inputs = [state, mixed, dt.array, a_log, dt_bias, d];
+    let dt_at = dt.at;
     in_place(&inputs, Inputs::Strided, &[0], outcome, move |inputs, outputs| {
         let ([mixed, dt, a_log, dt_bias, d], [out, state]) = (inputs, outputs) else {
             return Err(Error::new("a scan without operands"));
@@ -81,8 +83,8 @@ pub fn scan(of: &SelectiveScan<'_>) -> Result<[Array; 2]> {
             groups,
             head_dim,
             state_dim,
-            mixed: positions(mixed, dtype),
-            dt: positions(dt, dtype),
+            mixed: positions(mixed, 0, dtype),
+            dt: positions(dt, dt_at, dtype),
             a_log: &a_log,
             dt_bias: &dt_bias,
             d: &d,

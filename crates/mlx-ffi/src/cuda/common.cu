@@ -40,7 +40,7 @@ __device__ __forceinline__ float raised(const unsigned* words, int i) {
     return __uint_as_float(__byte_perm(words[i / 4], 0x4b000000, 0x7540 | i % 4)) - 8388608.0f;
   }
 }
-// The activation of `gate`, SILU, GELU_TANH, GELU or RELU, times `up`.
+// The activation of `gate` times `up`: SILU, GELU_TANH, GELU, RELU, SIGMOID, SOFTPLUS or IDENTITY.
 template <int GATE, typename T>
 __device__ __forceinline__ T gated(T gate, T up) {
   const float g = static_cast<float>(gate);
@@ -50,6 +50,12 @@ __device__ __forceinline__ T gated(T gate, T up) {
     open = static_cast<T>(g * static_cast<float>(sigmoid));
   } else if constexpr (GATE == RELU) {
     open = g < 0.0f ? static_cast<T>(0.0f) : gate;
+  } else if constexpr (GATE == SIGMOID) {
+    open = static_cast<T>(1.0f / (1.0f + expf(-g)));
+  } else if constexpr (GATE == SOFTPLUS) {
+    open = static_cast<T>(g > 20.0f ? g : log1pf(expf(g)));
+  } else if constexpr (GATE == IDENTITY) {
+    open = gate;
   } else if constexpr (GATE == GELU) {
     open = static_cast<T>(0.5f * g * (1.0f + erff(0.7071067812f * g)));
   } else {

@@ -1,6 +1,7 @@
 // The gated delta rule, position by position. A warp holds SHARE rows of a head's state in registers, DK / 32 columns for
 // each lane. The products of the old state with query and key give the new result, so that one round of sums
-// is enough. blockIdx.y is the head, blockIdx.z the row of the batch.
+// is enough. blockIdx.y is the head, blockIdx.z the row of the batch. The state is written in place: nobody else reads
+// the rows that a warp holds.
 
 constexpr int WIDTH = DK / 32;
 constexpr int KEYS = K_HEADS * DK;
@@ -12,6 +13,8 @@ const int lane = threadIdx.x % 32;
 const int head = blockIdx.y;
 const int64_t row = blockIdx.z;
 const int l = mixed_shape[1];
+const int64_t a_columns = a_shape[2];
+const int64_t b_columns = b_shape[2];
 const int first = (blockIdx.x * WARPS + threadIdx.x / 32) * SHARE;
 if (first < DV) {
   const int count = HAS_LENGTHS ? min(max(lengths[row], 0), l) : l;
@@ -44,8 +47,8 @@ if (first < DV) {
     for (int s = 0; s < SHARE; s++) {
       v_next[s] = from[2 * KEYS + head * DV + first + s];
     }
-    a_next = a[(row * l + t) * V_HEADS + head];
-    b_next = b[(row * l + t) * V_HEADS + head];
+    a_next = a[(row * l + t) * a_columns + A_AT + head];
+    b_next = b[(row * l + t) * b_columns + B_AT + head];
   };
   if (count > 0) {
     load(0);
@@ -119,7 +122,7 @@ if (first < DV) {
   for (int s = 0; s < SHARE; s++) {
     #pragma unroll
     for (int i = 0; i < WIDTH; i++) {
-      next[state_at + s * DK + i] = held[s][i];
+      const_cast<float*>(state)[state_at + s * DK + i] = held[s][i];
     }
   }
 }

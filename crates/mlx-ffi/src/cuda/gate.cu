@@ -1,22 +1,34 @@
-// The first half of each row of x, activated, times the second half: eight values for each thread.
+// Columns of `gate`, activated, times columns of `up`: eight values for each thread. A value of the gate is for EACH
+// values of `up`, which has WIDTH of them.
 
+let_next_begin();
 wait_for_last();
-const int half = x_shape[x_ndim - 1] / 2;
-int rows_of_x = 1;
-for (int i = 0; i + 1 < x_ndim; i++) {
-  rows_of_x *= x_shape[i];
+const int64_t gate_columns = gate_shape[gate_ndim - 1];
+const int64_t up_columns = up_shape[up_ndim - 1];
+int64_t rows = 1;
+for (int i = 0; i + 1 < up_ndim; i++) {
+  rows *= up_shape[i];
 }
 const int64_t index = (static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x) * 8;
-if (index < static_cast<int64_t>(rows_of_x) * half) {
-  const T* from = x + index / half * 2 * half + index % half;
-  const uint4 gates = *reinterpret_cast<const uint4*>(from);
-  const uint4 ups = *reinterpret_cast<const uint4*>(from + half);
+const int64_t row = index / WIDTH;
+if (row < rows) {
+  const int column = index % WIDTH;
+  const T* const gates = gate + row * gate_columns + GATE_AT;
+  const uint4 ups = *reinterpret_cast<const uint4*>(up + row * up_columns + UP_AT + column);
+  uint4 opens;
+  if constexpr (EACH == 1) {
+    opens = *reinterpret_cast<const uint4*>(gates + column);
+  } else {
+    #pragma unroll
+    for (int i = 0; i < 8; i++) {
+      reinterpret_cast<T*>(&opens)[i] = gates[(column + i) / EACH];
+    }
+  }
   uint4 results;
   #pragma unroll
   for (int i = 0; i < 8; i++) {
-    const T* gate = reinterpret_cast<const T*>(&gates) + i;
-    const T* up = reinterpret_cast<const T*>(&ups) + i;
-    reinterpret_cast<T*>(&results)[i] = gated<GATE>(*gate, *up);
+    const T open = reinterpret_cast<const T*>(&opens)[i];
+    reinterpret_cast<T*>(&results)[i] = gated<GATE>(open, reinterpret_cast<const T*>(&ups)[i]);
   }
   *reinterpret_cast<uint4*>(out + index) = results;
 }

@@ -2,8 +2,9 @@
 
 use super::constants::{THREADS, WARPS};
 use super::kernel::{Constant, Launch, Source};
-use super::launch::launch;
-use crate::cpu::DeltaRule;
+use super::launch::{launch, scalar};
+use crate::cpu::{ConvolutionActivation, DeltaRule, Filter, SelectiveScan, fits_columns};
+use crate::step::Heads as Columns;
 use crate::{Array, Dtype, Error, Result};
 
 /// Rows of a head's state that a warp holds.
@@ -12,70 +13,119 @@ const SHARE: i32 = 4;
 const MOST_VALUES: i64 = 1 << 31;
 /// The most taps of a convolution.
 const MOST_TAPS: i32 = 16;
-/// The most rows of a batch: the third dimension of a grid.
+/// The most rows of a batch, and the most heads: the second and the third dimension of a grid.
 const MOST_ROWS: i32 = 65_535;
 
 const CONVOLUTION: Source = Source {
     name: c"convolution",
-    inputs: &[c"x", c"state", c"weight", c"lengths"],
+    inputs: &[c"x", c"state", c"weight", c"bias", c"lengths"],
     outputs: &[c"out", c"next"],
     body: include_str!("convolution.cu"),
-    header: include_str!("chained.cu"),
+    header: concat!(include_str!("chained.cu"), include_str!("convolved.cu")),
     takes_strides: false,
     written: &[],
+};
+const CONVOLUTION_STEP: Source = Source {
+    name: c"convolution_step",
+    inputs: &[c"x", c"state", c"weight", c"bias"],
+    outputs: &[c"out"],
+    body: include_str!("convolution_step.cu"),
+    header: concat!(include_str!("chained.cu"), include_str!("convolved.cu")),
+    takes_strides: false,
+    written: &[1],
 };
 const DELTA: Source = Source {
     name: c"delta",
     inputs: &[c"mixed", c"a", c"b", c"a_log", c"dt_bias", c"state", c"lengths"],
-    outputs: &[c"out", c"next"],
+    outputs: &[c"out"],
     body: include_str!("delta.cu"),
     header: include_str!("chained.cu"),
     takes_strides: false,
-    written: &[],
+    written: &[5],
+};
+const SCAN: Source = Source {
+    name: c"scan",
+    inputs: &[c"mixed", c"dt", c"a_log", c"dt_bias", c"d", c"state", c"lengths"],
+    outputs: &[c"out"],
+    body: include_str!("scan.cu"),
+    header: include_str!("chained.cu"),
+    takes_strides: false,
+    written: &[5],
 };
 
 /// Whether [`convolution`] takes this.
-pub fn takes_convolution(x: &Array, state: &Array, weight: &Array, lengths: &[i32]) -> bool {
-    let (Ok([b, l, channels]), Ok([taps, _])) = (x.dims(), weight.dims()) else { return false };
-    let dtype = x.dtype();
-    let types_fit = dtype.is_half() && state.dtype() == dtype && weight.dtype() == dtype;
-    let shapes_fit = weight.shape() == [taps, channels]
+pub fn takes_convolution(
+    x: Columns<'_>,
+    state: &Array,
+    filter: Filter<'_>,
+    lengths: &[i32],
+) -> bool {
+    let Filter { weight, bias, .. } = filter;
+    let (Ok([b, l, _]), Ok([taps, channels])) = (x.array.dims(), weight.dims()) else {
+        return false;
+    };
+    let dtype = x.array.dtype();
+    let mut others = [state, weight].into_iter().chain(bias);
+    let types_fit = dtype.is_half() && others.all(|array| array.dtype() == dtype);
+    let shapes_fit = fits_columns(x, [b, l, channels])
         && (2..=MOST_TAPS).contains(&taps)
-        && state.shape() == [b, taps - 1, channels]
+        && state.shape() == [b, 1, taps - 1, channels]
+        && bias.is_none_or(|bias| bias.shape() == [channels])
         && (lengths.is_empty() || lengths.len() == b as usize);
     let values = i64::from(b) * (i64::from(l) + i64::from(taps)) * i64::from(channels);
-    let sizes_fit = channels % 8 == 0 && (1..=MOST_VALUES).contains(&values) && l > 0;
-    types_fit && shapes_fit && sizes_fit
+    let columns = x.array.shape()[2];
+    // Sixteen bytes are read at once.
+    let are_aligned = [channels, columns, x.at].iter().all(|count| count % 8 == 0);
+    types_fit && shapes_fit && are_aligned && l > 0 && (1..=MOST_VALUES).contains(&values)
 }
 
-/// A short causal convolution of each channel by itself, with a SiLU behind it: `x` of `[b, l, channels]`
-/// after `state`, `[b, taps - 1, channels]`, by `weight`, `[taps, channels]`, to `[b, l, channels]`, and the
-/// state afterwards. Of each row so many positions count as `lengths` says; empty: all.
+/// A short causal convolution of each channel by itself: columns `x` of an array of `[b, l, …]` after `state`,
+/// `[b, 1, taps - 1, channels]`, by `filter`, to `[b, l, channels]`, and the state afterwards. Of each row so many
+/// positions count as `lengths` says; empty: all. The state may share the buffer of `state`, which nothing may read any
+/// more.
 ///
 /// # Errors
 /// What [`takes_convolution`] does not take; a device without CUDA.
 pub fn convolution(
-    x: &Array,
+    x: Columns<'_>,
     state: &Array,
-    weight: &Array,
+    filter: Filter<'_>,
     lengths: &[i32],
 ) -> Result<[Array; 2]> {
-    if !takes_convolution(x, state, weight, lengths) {
+    let Filter { weight, bias, activation } = filter;
+    if !takes_convolution(x, state, filter, lengths) {
         return Err(Error::new(format!(
-            "no convolution of {x:?} after {state:?} by {weight:?} with lengths {lengths:?}"
+            "no convolution of {x:?} after {state:?} by {filter:?} with lengths {lengths:?}"
         )));
     }
-    let ([b, l, channels], [taps, _]) = (x.dims()?, weight.dims()?);
-    let constants = [
-        (c"T", Constant::Type(x.dtype())),
+    let Columns { array, at } = x;
+    let ([b, l, _], [taps, channels]) = (array.dims()?, weight.dims()?);
+    let dtype = array.dtype();
+    let of_filter = [
+        (c"T", Constant::Type(dtype)),
         (c"TAPS", Constant::Int(taps)),
-        (c"HAS_LENGTHS", Constant::Bool(!lengths.is_empty())),
+        (c"X_AT", Constant::Int(at)),
+        (c"HAS_BIAS", Constant::Bool(bias.is_some())),
+        (c"IS_SILU", Constant::Bool(activation == ConvolutionActivation::Silu)),
     ];
-    let threads = (i64::from(b) * i64::from(l + taps - 1) * i64::from(channels) / 8) as i32;
-    let (grid, block) = ([(threads + THREADS - 1) / THREADS * THREADS, 1, 1], [THREADS, 1, 1]);
-    let outputs = [(x.shape(), x.dtype()), (state.shape(), x.dtype())];
-    let all = Launch { grid, block, constants: &constants, outputs: &outputs };
-    pair(launch(&CONVOLUTION, &[x, state, weight, &counts(lengths)?], &all)?)
+    // What is not there is not looked at.
+    let bias = bias.unwrap_or(weight);
+    let whole = [b, l, channels];
+    let grid_of = |positions: i32| {
+        let threads = (i64::from(b) * i64::from(positions) * i64::from(channels) / 8) as i32;
+        [(threads + THREADS - 1) / THREADS * THREADS, 1, 1]
+    };
+    let block = [THREADS, 1, 1];
+    if l == 1 && lengths.is_empty() {
+        let outputs = [(&whole[..], dtype)];
+        let all = Launch { grid: grid_of(1), block, constants: &of_filter, outputs: &outputs };
+        return pair(launch(&CONVOLUTION_STEP, &[array, state, weight, bias], &all)?);
+    }
+    let constants = [&of_filter[..], &[has_lengths(lengths)]].concat();
+    let outputs = [(&whole[..], dtype), (state.shape(), dtype)];
+    let all =
+        Launch { grid: grid_of(l + taps - 1), block, constants: &constants, outputs: &outputs };
+    pair(launch(&CONVOLUTION, &[array, state, weight, bias, &counts(lengths)?], &all)?)
 }
 
 /// Whether [`delta`] takes this.
@@ -86,25 +136,20 @@ pub fn takes_delta(rule: &DeltaRule<'_>) -> bool {
     };
     let dtype = mixed.dtype();
     let types_fit = dtype.is_half()
-        && [a, b].iter().all(|array| array.dtype() == dtype)
+        && [a, b].iter().all(|of| of.array.dtype() == dtype)
         && [a_log, dt_bias, state].iter().all(|array| array.dtype() == Dtype::F32);
     let heads_fit = k_heads > 0 && v_heads > 0 && v_heads % k_heads == 0;
     let keys = 2 * i64::from(k_heads) * i64::from(dk);
     let shapes_fit = i64::from(columns) == keys + i64::from(v_heads) * i64::from(dv)
         && state.shape() == [rows, v_heads, dv, dk]
-        && [a, b].iter().all(|array| array.shape() == [rows, l, v_heads])
+        && [a, b].iter().all(|of| fits_columns(*of, [rows, l, v_heads]))
         && [a_log, dt_bias].iter().all(|array| array.shape() == [v_heads])
         && (lengths.is_empty() || lengths.len() == rows as usize);
-    let sizes_fit = matches!(dk, 32 | 64 | 96 | 128 | 256)
-        && dv > 0
-        && dv % SHARE == 0
-        && l > 0
-        && (1..=MOST_ROWS).contains(&rows)
-        && v_heads <= MOST_ROWS;
-    types_fit && heads_fit && shapes_fit && sizes_fit
+    types_fit && heads_fit && shapes_fit && sizes_fit([rows, l, v_heads], [dv, dk])
 }
 
-/// The gated delta rule: `[b, l, v_heads · dv]`, and the state afterwards.
+/// The gated delta rule: `[b, l, v_heads · dv]`, and the state afterwards. This shares the buffer of `rule.state`, which
+/// nothing may read any more.
 ///
 /// # Errors
 /// What [`takes_delta`] does not take; a device without CUDA.
@@ -114,29 +159,102 @@ pub fn delta(rule: &DeltaRule<'_>) -> Result<[Array; 2]> {
     }
     let DeltaRule { mixed, a, b, a_log, dt_bias, k_heads, lengths, state } = *rule;
     let ([rows, l, _], [_, v_heads, dv, dk]) = (mixed.dims()?, state.dims()?);
-    let dtype = mixed.dtype();
     let constants = [
-        (c"T", Constant::Type(dtype)),
+        (c"T", Constant::Type(mixed.dtype())),
         (c"DK", Constant::Int(dk)),
         (c"DV", Constant::Int(dv)),
         (c"K_HEADS", Constant::Int(k_heads)),
         (c"V_HEADS", Constant::Int(v_heads)),
+        (c"A_AT", Constant::Int(a.at)),
+        (c"B_AT", Constant::Int(b.at)),
         (c"SHARE", Constant::Int(SHARE)),
-        (c"HAS_LENGTHS", Constant::Bool(!lengths.is_empty())),
+        has_lengths(lengths),
     ];
-    let blocks = (dv + SHARE * WARPS - 1) / (SHARE * WARPS);
-    let (grid, block) = ([THREADS * blocks, v_heads, rows], [THREADS, 1, 1]);
+    let (grid, block) = by_heads([rows, v_heads, dv]);
     let whole = [rows, l, v_heads * dv];
-    let outputs = [(&whole[..], dtype), (state.shape(), Dtype::F32)];
+    let outputs = [(&whole[..], mixed.dtype())];
     let all = Launch { grid, block, constants: &constants, outputs: &outputs };
-    let inputs = [mixed, a, b, a_log, dt_bias, state, &counts(lengths)?];
+    let inputs = [mixed, a.array, b.array, a_log, dt_bias, state, &counts(lengths)?];
     pair(launch(&DELTA, &inputs, &all)?)
 }
 
-/// Lengths on the device; a number that nothing reads where there are none.
+/// Whether [`scan`] takes this.
+pub fn takes_scan(of: &SelectiveScan<'_>) -> bool {
+    let SelectiveScan { mixed, dt, a_log, dt_bias, d, groups, lengths, state, .. } = *of;
+    let (Ok([rows, l, columns]), Ok([_, heads, p, n])) = (mixed.dims(), state.dims()) else {
+        return false;
+    };
+    let dtype = mixed.dtype();
+    let types_fit = dtype.is_half()
+        && dt.array.dtype() == dtype
+        && [a_log, dt_bias, d, state].iter().all(|array| array.dtype() == Dtype::F32);
+    let heads_fit = groups > 0 && heads > 0 && heads % groups == 0;
+    let shared = 2 * i64::from(groups) * i64::from(n);
+    let shapes_fit = i64::from(columns) == i64::from(heads) * i64::from(p) + shared
+        && state.shape() == [rows, heads, p, n]
+        && fits_columns(dt, [rows, l, heads])
+        && [a_log, dt_bias, d].iter().all(|array| array.shape() == [heads])
+        && (lengths.is_empty() || lengths.len() == rows as usize);
+    types_fit && heads_fit && shapes_fit && sizes_fit([rows, l, heads], [p, n])
+}
+
+/// The selective scan of Mamba 2: `[b, l, heads · head_dim]`, and the state afterwards. This shares the buffer of
+/// `of.state`, which nothing may read any more.
+///
+/// # Errors
+/// What [`takes_scan`] does not take; a device without CUDA.
+pub fn scan(of: &SelectiveScan<'_>) -> Result<[Array; 2]> {
+    if !takes_scan(of) {
+        return Err(Error::new(format!("no scan of {of:?}")));
+    }
+    let SelectiveScan { mixed, dt, a_log, dt_bias, d, groups, limits, lengths, state } = *of;
+    let ([rows, l, _], [_, heads, p, n]) = (mixed.dims()?, state.dims()?);
+    let [least, largest] = limits;
+    let constants = [
+        (c"T", Constant::Type(mixed.dtype())),
+        (c"HEADS", Constant::Int(heads)),
+        (c"GROUPS", Constant::Int(groups)),
+        (c"P", Constant::Int(p)),
+        (c"N", Constant::Int(n)),
+        (c"DT_AT", Constant::Int(dt.at)),
+        (c"LEAST", Constant::Float(least)),
+        (c"LARGEST", Constant::Float(largest)),
+        (c"SHARE", Constant::Int(SHARE)),
+        has_lengths(lengths),
+    ];
+    let (grid, block) = by_heads([rows, heads, p]);
+    let whole = [rows, l, heads * p];
+    let outputs = [(&whole[..], mixed.dtype())];
+    let all = Launch { grid, block, constants: &constants, outputs: &outputs };
+    let inputs = [mixed, dt.array, a_log, dt_bias, d, state, &counts(lengths)?];
+    pair(launch(&SCAN, &inputs, &all)?)
+}
+
+/// Whether there is a kernel for states of so many rows of `[lines, width]` for each head.
+fn sizes_fit([rows, l, heads]: [i32; 3], [lines, width]: [i32; 2]) -> bool {
+    matches!(width, 32 | 64 | 96 | 128 | 256)
+        && lines > 0
+        && lines % SHARE == 0
+        && l > 0
+        && (1..=MOST_ROWS).contains(&rows)
+        && heads <= MOST_ROWS
+}
+
+/// A warp for so many lines of the state of each head of each row: the grid and its blocks.
+fn by_heads([rows, heads, lines]: [i32; 3]) -> ([i32; 3], [i32; 3]) {
+    let blocks = (lines + SHARE * WARPS - 1) / (SHARE * WARPS);
+    ([THREADS * blocks, heads, rows], [THREADS, 1, 1])
+}
+
+fn has_lengths(lengths: &[i32]) -> (&'static std::ffi::CStr, Constant) {
+    (c"HAS_LENGTHS", Constant::Bool(!lengths.is_empty()))
+}
+
+/// Lengths on the device.
 fn counts(lengths: &[i32]) -> Result<Array> {
     match lengths {
-        [] => Array::from_i32(&[0], &[1]),
+        // Nothing reads it.
+        [] => scalar(0.0),
         lengths => Array::from_i32(lengths, &[lengths.len() as i32]),
     }
 }

@@ -1,15 +1,26 @@
 //! What stands between the products of a layer.
 
-use super::constants::{MOST_COLUMNS, THREADS, code};
+use super::constants::{LANES, MOST_COLUMNS, THREADS, code};
 use super::kernel::{Constant, Launch, Source};
 use super::launch::{first, launch, scalar};
+use crate::cpu::fits_columns;
+use crate::step::Heads as Columns;
 use crate::{Activation, Array, Dtype, Error, Result};
 
 const GATE: Source = Source {
     name: c"gate",
-    inputs: &[c"x"],
+    inputs: &[c"gate", c"up"],
     outputs: &[c"out"],
     body: include_str!("gate.cu"),
+    header: concat!(include_str!("chained.cu"), include_str!("common.cu")),
+    takes_strides: false,
+    written: &[],
+};
+const NORM_GATE: Source = Source {
+    name: c"norm_gate",
+    inputs: &[c"x", c"weight", c"gate"],
+    outputs: &[c"out"],
+    body: include_str!("norm_gate.cu"),
     header: concat!(include_str!("chained.cu"), include_str!("common.cu")),
     takes_strides: false,
     written: &[],
@@ -26,33 +37,123 @@ const RESIDUAL: Source = Source {
 
 /// The most values of an operand: each thread takes eight, and threads are counted in 32 bits.
 const MOST_VALUES: usize = 1 << 31;
+/// The most values of a group that a warp norms.
+const MOST_OF_WARP: i32 = 512;
+/// The most values of a group, which threads of a block hold.
+const MOST_GROUP: i32 = 1 << 13;
 
-/// Whether [`gated`] takes `x`.
-pub fn takes_gate(x: &Array) -> bool {
-    let fits = (1..=MOST_VALUES).contains(&x.size());
-    x.dtype().is_half() && fits && x.shape().last().is_some_and(|columns| columns % 16 == 0)
+/// Whether [`gated`] takes `each` columns of `up` for each of `gate`.
+pub fn takes_gate(gate: Columns<'_>, up: Columns<'_>, columns: i32, each: i32) -> bool {
+    let (gates, ups) = (gate.array.shape(), up.array.shape());
+    let ([rows @ .., all_gates], [up_rows @ .., all_ups]) = (gates, ups) else { return false };
+    let dtype = gate.array.dtype();
+    let types_fit = dtype.is_half() && up.array.dtype() == dtype;
+    let are_there = each > 0
+        && columns > 0
+        && columns % each == 0
+        && gate.at >= 0
+        && up.at >= 0
+        && i64::from(gate.at) + i64::from(columns / each) <= i64::from(*all_gates)
+        && i64::from(up.at) + i64::from(columns) <= i64::from(*all_ups);
+    // Eight values are read at once.
+    let gates_align = each > 1 || (gate.at % 8 == 0 && all_gates % 8 == 0);
+    let are_aligned = columns % 8 == 0 && up.at % 8 == 0 && all_ups % 8 == 0 && gates_align;
+    let sizes_fit =
+        [gate.array.size(), up.array.size()].iter().all(|size| (1..=MOST_VALUES).contains(size));
+    types_fit && rows == up_rows && are_there && are_aligned && sizes_fit
 }
 
-/// The first half of the last dimension of `x`, activated, times the second half.
+/// `columns` columns of `up`, of `[…, columns]`, times the activated ones of `gate`, each of which is for `each` of them.
 ///
 /// # Errors
 /// What [`takes_gate`] does not take; a device without CUDA.
-pub fn gated(gate: Activation, x: &Array) -> Result<Array> {
-    if !takes_gate(x) {
-        return Err(Error::new(format!("no gate for {x:?}")));
+pub fn gated(
+    activation: Activation,
+    gate: Columns<'_>,
+    up: Columns<'_>,
+    columns: i32,
+    each: i32,
+) -> Result<Array> {
+    if !takes_gate(gate, up, columns, each) {
+        return Err(Error::new(format!("no gate {gate:?} for {columns} columns of {up:?}")));
     }
-    let mut shape = x.shape().to_vec();
+    let mut shape = up.array.shape().to_vec();
     if let Some(last) = shape.last_mut() {
-        *last /= 2;
+        *last = columns;
     }
-    let dtype = x.dtype();
-    let constants = [(c"T", Constant::Type(dtype)), (c"GATE", Constant::Int(code(gate)))];
-    let threads = (x.size() / 16) as i32;
+    let dtype = up.array.dtype();
+    let constants = [
+        (c"T", Constant::Type(dtype)),
+        (c"GATE", Constant::Int(code(activation))),
+        (c"GATE_AT", Constant::Int(gate.at)),
+        (c"UP_AT", Constant::Int(up.at)),
+        (c"WIDTH", Constant::Int(columns)),
+        (c"EACH", Constant::Int(each)),
+    ];
+    let threads = (i64::from(up.array.rows()) * i64::from(columns) / 8) as i32;
     let grid = [(threads + THREADS - 1) / THREADS * THREADS, 1, 1];
     let outputs: [(&[i32], Dtype); 1] = [(&shape, dtype)];
     let block = [THREADS, 1, 1];
     let all = Launch { grid, block, constants: &constants, outputs: &outputs };
-    first(launch(&GATE, &[x], &all)?)
+    first(launch(&GATE, &[gate.array, up.array], &all)?)
+}
+
+/// The RMS norm of each group of columns, and a gate beside it.
+#[derive(Clone, Copy, Debug)]
+pub struct NormAndGate<'a> {
+    /// `[size]` for all groups, or `[groups, size]`.
+    pub weight: &'a Array,
+    /// What keeps the root from 0.
+    pub eps: f32,
+    /// As many columns as there are values, of an array of `[b, l, …]`.
+    pub gate: Columns<'a>,
+    /// What the gate does.
+    pub activation: Activation,
+    /// The norm is of what the gate lets through; otherwise the gate sees what the norm gives.
+    pub gate_is_first: bool,
+}
+
+/// Whether [`norm_and_gate`] takes this.
+pub fn takes_norm_and_gate(x: &Array, by: &NormAndGate<'_>) -> bool {
+    let Ok([b, l, columns]) = x.dims() else { return false };
+    let shape = by.weight.shape();
+    let size = shape.last().copied().unwrap_or(0);
+    let is_grouped = (1..=MOST_GROUP).contains(&size) && columns % size == 0;
+    let weight_fits = is_grouped && (shape == [size] || shape == [columns / size, size]);
+    let dtype = x.dtype();
+    let types_fit =
+        dtype.is_half() && [by.weight, by.gate.array].iter().all(|of| of.dtype() == dtype);
+    let gate_fits = fits_columns(by.gate, [b, l, columns]);
+    types_fit && weight_fits && gate_fits && (1..=MOST_VALUES).contains(&x.size())
+}
+
+/// Each group of columns of `x`, `[b, l, groups · size]`, with its norm and its gate: as `x`.
+///
+/// # Errors
+/// What [`takes_norm_and_gate`] does not take; a device without CUDA.
+pub fn norm_and_gate(x: &Array, by: &NormAndGate<'_>) -> Result<Array> {
+    if !takes_norm_and_gate(x, by) {
+        return Err(Error::new(format!("no norm and no gate of {x:?} by {by:?}")));
+    }
+    let NormAndGate { weight, eps, gate, activation, gate_is_first } = *by;
+    let size = weight.shape().last().copied().unwrap_or(1);
+    let together = if size <= MOST_OF_WARP { LANES } else { THREADS };
+    let constants = [
+        (c"T", Constant::Type(x.dtype())),
+        (c"D", Constant::Int(size)),
+        (c"TOGETHER", Constant::Int(together)),
+        (c"OF_GROUPS", Constant::Bool(weight.shape().len() > 1)),
+        (c"EPS", Constant::Float(eps)),
+        (c"GATE", Constant::Int(code(activation))),
+        (c"GATE_AT", Constant::Int(gate.at)),
+        (c"GATE_FIRST", Constant::Bool(gate_is_first)),
+    ];
+    let groups = (x.size() / size as usize) as i32;
+    let of_block = THREADS / together;
+    let grid = [(groups + of_block - 1) / of_block * THREADS, 1, 1];
+    let outputs = [(x.shape(), x.dtype())];
+    let all = Launch { grid, block: [THREADS, 1, 1], constants: &constants, outputs: &outputs };
+    first(launch(&NORM_GATE, &[x, weight, gate.array], &all)?)
 }
 
 /// Whether [`residual`] takes this.
