@@ -304,9 +304,29 @@ fn a_gate_holds_at_the_ends_of_its_range() {
             gated_at(level, task).expect("fits");
             let found: Vec<f64> = (0..8).map(|i| value(Dtype::F32, &out, i)).collect();
             let max = f64::from(f32::MAX);
-            assert_eq!((found[0], found[1].abs(), found[2]), (max, 0.0, f64::INFINITY));
-            assert!(found[3].is_nan() && found[4] == 100.0, "{level:?} {activation:?} {found:?}");
-            assert!(found[5].abs() < 1e-40 && found[6..] == [0.0, 0.0], "{level:?} {found:?}");
+            let what = format!("{level:?} {activation:?} {found:?}");
+            assert!(found[3].is_nan(), "{what}");
+            let ends = (found[0], found[1].abs(), found[2], found[4]);
+            match activation {
+                Activation::Sigmoid => {
+                    assert_eq!(ends, (1.0, 0.0, 1.0, 1.0), "{what}");
+                    assert!(found[5] < 1e-40 && found[6..] == [0.5, 0.5], "{what}");
+                }
+                Activation::Softplus => {
+                    assert_eq!(ends, (max, 0.0, f64::INFINITY, 100.0), "{what}");
+                    let ln_2 = std::f64::consts::LN_2;
+                    let near = found[6..].iter().all(|found| (found - ln_2).abs() < 1e-6);
+                    assert!(found[5] < 1e-40 && near, "{what}");
+                }
+                Activation::Identity => {
+                    assert_eq!(ends, (max, max, f64::INFINITY, 100.0), "{what}");
+                    assert_eq!(found[5..], [-100.0, 0.0, 0.0], "{what}");
+                }
+                _ => {
+                    assert_eq!(ends, (max, 0.0, f64::INFINITY, 100.0), "{what}");
+                    assert!(found[5].abs() < 1e-40 && found[6..] == [0.0, 0.0], "{what}");
+                }
+            }
         }
     }
 }

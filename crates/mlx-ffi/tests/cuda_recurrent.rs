@@ -42,7 +42,7 @@ struct Cut {
 
 impl Cut {
     fn new([b, l, count]: [i32; 3], seed: u32, dtype: Dtype) -> Result<Cut> {
-        let (at, columns) = (8, count.next_multiple_of(8) + 24);
+        let (at, columns) = (8, (count + 7) / 8 * 8 + 24);
         let (all, found) = values(&[b, l, columns], seed, dtype)?;
         let own = at as usize..(at + count) as usize;
         let values = found.chunks(columns as usize).flat_map(|row| row[own.clone()].to_vec());
