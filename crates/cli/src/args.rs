@@ -262,6 +262,9 @@ pub struct ChatArgs {
     #[arg(long, value_name = "BYTES", value_parser = bytes::parse, allow_hyphen_values = true,
           help_heading = "Model")]
     pub prefix_cache: Option<u64>,
+    /// Keep them in this folder too, for the next start
+    #[arg(long, value_name = "DIR", help_heading = "Model")]
+    pub prefix_cache_dir: Option<PathBuf>,
     /// How tokens are drawn.
     #[command(flatten)]
     pub sampling: SamplingArgs,

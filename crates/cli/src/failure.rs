@@ -137,10 +137,10 @@ fn flag_of(field: &str) -> Option<String> {
         "stop_token_ids" => "--stop-token-id",
         "constraint" => "--json-schema, --regex or --grammar",
         "labels" | "kv_bits" | "kv_group_size" | "batch_invariant" | "prefix_cache"
-        | "context_length" | "logprobs" | "prompt_logprobs" | "dtype" | "memory_limit"
-        | "cache_limit" | "prefill_chunk" | "threads" | "top_logprobs" | "logit_bias"
-        | "queue_limit" | "special_tokens" | "logits" | "seed" | "penalty_window"
-        | "penalty_scope" => {
+        | "prefix_cache_dir" | "prefix_cache_disk" | "context_length" | "logprobs"
+        | "prompt_logprobs" | "dtype" | "memory_limit" | "cache_limit" | "prefill_chunk"
+        | "threads" | "top_logprobs" | "logit_bias" | "queue_limit" | "special_tokens"
+        | "logits" | "seed" | "penalty_window" | "penalty_scope" => {
             return Some(format!("--{}", field.replace('_', "-")));
         }
         _ => return None,

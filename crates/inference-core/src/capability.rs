@@ -32,6 +32,8 @@ pub enum Feature {
     BatchInvariant,
     /// Keys and values of earlier requests are used again.
     PrefixCache,
+    /// Earlier prompts that are kept on disk.
+    PrefixStore,
     /// Scores of given labels in [`TextModel::classify`](crate::TextModel::classify).
     Labels,
     /// A quantised key and value cache.
@@ -78,7 +80,7 @@ pub enum Feature {
 
 impl Feature {
     /// Every feature, so that a report can be complete.
-    pub const ALL: [Feature; 32] = [
+    pub const ALL: [Feature; 33] = [
         Feature::Chat,
         Feature::Classify,
         Feature::BatchGenerate,
@@ -91,6 +93,7 @@ impl Feature {
         Feature::QueueLimit,
         Feature::BatchInvariant,
         Feature::PrefixCache,
+        Feature::PrefixStore,
         Feature::Labels,
         Feature::KvBits,
         Feature::Adapter,
@@ -128,6 +131,7 @@ impl Feature {
             Feature::QueueLimit => "queue_limit",
             Feature::BatchInvariant => "batch_invariant",
             Feature::PrefixCache => "prefix_cache",
+            Feature::PrefixStore => "prefix_cache_dir",
             Feature::Labels => "labels",
             Feature::KvBits => "kv_bits",
             Feature::Adapter => "adapter_path",
@@ -258,6 +262,8 @@ impl Capabilities {
                 options.prefix_cache.is_some_and(|bytes| bytes > 0),
                 Feature::PrefixCache,
             ),
+            ("prefix_cache_dir", options.prefix_cache_dir.is_some(), Feature::PrefixStore),
+            ("prefix_cache_disk", options.prefix_cache_disk.is_some(), Feature::PrefixStore),
             ("kv_bits", options.kv_bits.is_some(), Feature::KvBits),
             ("kv_group_size", options.kv_group_size.is_some(), Feature::KvBits),
             ("gpu_layers", options.gpu_layers.is_some(), Feature::GpuLayers),

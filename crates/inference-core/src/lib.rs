@@ -45,6 +45,7 @@ mod options;
 mod penalty;
 mod picture_limits;
 mod prompt;
+mod ranks;
 mod registry;
 mod results;
 mod value;
@@ -73,12 +74,13 @@ pub use message::{Message, Role};
 pub use metrics::{CacheMiss, EngineStatus, GenerateMetrics, LastMetrics, StepTimes};
 pub use model::{ModelInfo, SpecialToken, TextModel};
 pub use options::{
-    ChatOptions, ClassifyOptions, Constraint, Dtype, GenerateOptions, LoadOptions, Ranks,
-    ReasoningMarks, Xtc,
+    ChatOptions, ClassifyOptions, Constraint, Dtype, GenerateOptions, LoadOptions, ReasoningMarks,
+    Xtc,
 };
 pub use penalty::PenaltyScope;
 pub use picture_limits::{PictureLimits, PictureTokens};
 pub use prompt::{PlacedPicture, Prompt, PromptPart, RenderedPrompt};
+pub use ranks::Ranks;
 pub use registry::{
     Registry, backends, default_backend, get_backend, global, load_embedding_model,
     load_image_model, load_model, register,

@@ -235,6 +235,11 @@ pub trait TextModel: Send + Sync {
         EngineStatus::default()
     }
 
+    /// What users are to be told, of files that were left aside for example, since the last call.
+    fn notices(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Why the model cannot be used any more, once that is so: every request from then on gets this error.
     fn fault(&self) -> Option<Error> {
         None

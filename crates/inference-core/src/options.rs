@@ -1,12 +1,11 @@
 //! Options of a load and of a request: plain structs, unset is `None`, one `validate` each.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
 use std::ops::RangeBounds;
 use std::path::PathBuf;
 
-use crate::{CancelToken, Error, PenaltyScope, Result, Value};
+use crate::{CancelToken, Error, PenaltyScope, Ranks, Result, Value};
 
 /// A floating-point type that a model can be computed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,6 +62,11 @@ pub struct LoadOptions {
     /// Bytes in which keys and values of earlier prompts and answers are kept, so that a prompt
     /// that begins alike need not be computed again; `None` or 0: none are kept.
     pub prefix_cache: Option<u64>,
+    /// A folder in which what the prefix cache holds is kept, so that the next load goes on from it; `None`: it is
+    /// gone with the model. It is this user's alone: prompts can be told from it.
+    pub prefix_cache_dir: Option<PathBuf>,
+    /// Bytes that the files in `prefix_cache_dir` may take, of all models; `None`: 8 GiB.
+    pub prefix_cache_disk: Option<u64>,
     /// Bits of a quantised key and value cache; `None`: unquantised.
     pub kv_bits: Option<usize>,
     /// Values that share a scale in a quantised key and value cache; `None`: 64, or 32 where a
@@ -89,43 +93,6 @@ pub struct LoadOptions {
     /// first one takes the requests; the others follow it ([`TextModel::follow`](crate::TextModel::follow)). `None`:
     /// alone.
     pub ranks: Option<Ranks>,
-}
-
-/// Which of the processes that compute a model together this one is, and where all of them are.
-///
-/// What they tell each other is neither encrypted nor authenticated.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ranks {
-    /// Which one of `addresses` is this process, from 0.
-    pub rank: usize,
-    /// Where each process listens for the others. All have the same list.
-    pub addresses: Vec<SocketAddr>,
-}
-
-impl Ranks {
-    /// The most processes that compute a model together.
-    pub const MAX: usize = 64;
-
-    /// Checks the numbers.
-    ///
-    /// # Errors
-    /// [`Error::InvalidOption`] with what is wrong.
-    pub fn validate(&self) -> Result<()> {
-        let (rank, count) = (self.rank, self.addresses.len());
-        if !(2..=Self::MAX).contains(&count) {
-            let reason = format!("{count} addresses, expected 2 to {}", Self::MAX);
-            return Err(invalid("ranks", reason));
-        }
-        if rank >= count {
-            return Err(invalid("ranks", format!("rank {rank} is none of {count}")));
-        }
-        let twice = self.addresses.iter().enumerate();
-        let mut twice = twice.filter(|(at, address)| self.addresses[..*at].contains(address));
-        match twice.next() {
-            None => Ok(()),
-            Some((_, address)) => Err(invalid("ranks", format!("{address} is there twice"))),
-        }
-    }
 }
 
 impl LoadOptions {
@@ -167,7 +134,29 @@ impl LoadOptions {
         if self.memory_limit == Some(0) {
             return Err(invalid("memory_limit", "must be at least 1".into()));
         }
+        self.validate_prefix_store()?;
         self.ranks.as_ref().map_or(Ok(()), Ranks::validate)
+    }
+
+    fn validate_prefix_store(&self) -> Result<()> {
+        if self.prefix_cache_dir.is_none() {
+            return match self.prefix_cache_disk {
+                None => Ok(()),
+                Some(_) => {
+                    let reason = "says nothing without `prefix_cache_dir`".into();
+                    Err(invalid("prefix_cache_disk", reason))
+                }
+            };
+        }
+        if self.prefix_cache.unwrap_or(0) == 0 {
+            let reason = "`prefix_cache` is 0, so that there is nothing to keep";
+            return Err(invalid("prefix_cache_dir", reason.into()));
+        }
+        if self.ranks.is_some() {
+            let reason = "several ranks keep no prefixes on disk; leave it out";
+            return Err(invalid("prefix_cache_dir", reason.into()));
+        }
+        Ok(())
     }
 }
 

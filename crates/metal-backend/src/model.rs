@@ -432,6 +432,10 @@ impl TextModel for MlxModel {
         self.engine.status()
     }
 
+    fn notices(&self) -> Vec<String> {
+        self.engine.notices()
+    }
+
     fn fault(&self) -> Option<Error> {
         self.engine.fault()
     }

@@ -65,6 +65,13 @@ pub struct ServeArgs {
     #[arg(long, env = "ML_SERVE_PREFIX_CACHE", value_name = "BYTES", value_parser = bytes::parse,
           help_heading = "Model")]
     pub prefix_cache: Option<u64>,
+    /// Keep them in this folder too, for the next start; it is this user's alone
+    #[arg(long, env = "ML_SERVE_PREFIX_CACHE_DIR", value_name = "DIR", help_heading = "Model")]
+    pub prefix_cache_dir: Option<PathBuf>,
+    /// Let all files in that folder take so many bytes [default: 8GiB]
+    #[arg(long, env = "ML_SERVE_PREFIX_CACHE_DISK", value_name = "BYTES", value_parser = bytes::parse,
+          help_heading = "Model")]
+    pub prefix_cache_disk: Option<u64>,
     /// The model's name for clients [default: the folder's]
     #[arg(long, env = "ML_SERVE_MODEL_NAME", value_name = "NAME", help_heading = "Model")]
     pub model_name: Option<String>,

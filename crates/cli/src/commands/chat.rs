@@ -60,15 +60,19 @@ pub fn load_with_cache(
     args: &ChatArgs,
 ) -> Result<Box<dyn TextModel>> {
     let bytes = args.prefix_cache.unwrap_or(PREFIX_CACHE);
-    let with_cache = LoadOptions { prefix_cache: Some(bytes), ..load.clone() };
-    match source.load(&with_cache, args.quiet) {
+    let prefix_cache_dir = args.prefix_cache_dir.clone();
+    let is_asked_for = args.prefix_cache.is_some() || prefix_cache_dir.is_some();
+    let with_cache = LoadOptions { prefix_cache: Some(bytes), prefix_cache_dir, ..load.clone() };
+    let model = match source.load(&with_cache, args.quiet) {
         Err(Failure::Model(Error::Unsupported { what, .. }))
-            if what == "prefix_cache" && args.prefix_cache.is_none() =>
+            if what == "prefix_cache" && !is_asked_for =>
         {
             source.load(&load, args.quiet)
         }
         loaded => loaded,
-    }
+    }?;
+    model.notices().into_iter().for_each(note);
+    Ok(model)
 }
 
 struct Repl<'a> {

@@ -71,6 +71,8 @@ pub fn served(args: &ServeArgs) -> Result<Served> {
     let source = Source::of(args.models.first().map(PathBuf::as_path))?;
     load.prefix_cache = args.prefix_cache;
     let body_bytes = choose(&source, &mut load, args.image_model.is_some())?;
+    load.prefix_cache_dir.clone_from(&args.prefix_cache_dir);
+    load.prefix_cache_disk = args.prefix_cache_disk;
     Ok(Served { source, load, body_bytes })
 }
 

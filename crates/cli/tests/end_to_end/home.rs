@@ -15,7 +15,7 @@ use fake_hub::{FakeHub, Fault, sha256};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::serve::{request, serve_by, wait_until_ready};
+use crate::serve::{answered, serve_by, wait_until_ready};
 use crate::{FOX, command, copy_parts, finish, interrupt, text};
 
 const TEXT: &str = "org/tiny-qwen3";
@@ -138,12 +138,6 @@ fn files_below(folder: &Path) -> BTreeSet<PathBuf> {
     found
 }
 
-fn answer(address: &str, path: &str, body: &Value) -> Value {
-    let answer = request(address, "POST", path, &body.to_string());
-    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
-    serde_json::from_str(body).unwrap_or_else(|_| panic!("{answer}"))
-}
-
 #[test]
 fn from_an_empty_home_models_are_pulled_used_and_quantised_and_nothing_else_is_written() {
     let newcomer = Newcomer::new();
@@ -180,9 +174,9 @@ fn from_an_empty_home_models_are_pulled_used_and_quantised_and_nothing_else_is_w
     wait_until_ready(&address);
     let messages = json!([{"role": "user", "content": FOX}]);
     let chat = json!({"messages": messages, "max_tokens": 4, "ignore_eos": true});
-    let said = answer(&address, "/v1/chat/completions", &chat);
+    let said = answered(&address, "/v1/chat/completions", &chat);
     assert_eq!(said["usage"]["completion_tokens"], 4, "{said}");
-    let made = answer(&address, "/v1/embeddings", &json!({"input": "a fox"}));
+    let made = answered(&address, "/v1/embeddings", &json!({"input": "a fox"}));
     assert_eq!(made["data"][0]["embedding"].as_array().map(Vec::len), Some(32), "{made}");
     if let Some(python) = env::var_os("ML_NEWCOMER_PYTHON") {
         let mut script = Command::new(python);

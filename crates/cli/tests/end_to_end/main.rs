@@ -17,6 +17,7 @@ mod hybrids;
 mod image;
 mod image_flags;
 mod inspect;
+mod kept;
 mod launch;
 mod load;
 mod models;

@@ -39,6 +39,13 @@ pub fn send(address: &str, method: &str, path: &str, body: &str) -> TcpStream {
     stream
 }
 
+/// The JSON that `path` answers.
+pub fn answered(address: &str, path: &str, body: &Value) -> Value {
+    let answer = request(address, "POST", path, &body.to_string());
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    serde_json::from_str(body).unwrap_or_else(|_| panic!("{answer}"))
+}
+
 pub fn request(address: &str, method: &str, path: &str, body: &str) -> String {
     let mut answer = String::new();
     send(address, method, path, body).read_to_string(&mut answer).unwrap();

@@ -92,12 +92,14 @@ fn each_option_of_a_request_is_refused_by_its_own_name() {
 #[test]
 fn each_option_of_a_load_is_refused_by_its_own_name() {
     type Set = fn(&mut LoadOptions);
-    let options: [(&str, Feature, Set); 15] = [
+    let options: [(&str, Feature, Set); 17] = [
         ("context_length", Feature::ContextLength, |o| o.context_length = Some(1)),
         ("parallel_slots", Feature::ParallelSlots, |o| o.parallel_slots = Some(2)),
         ("queue_limit", Feature::QueueLimit, |o| o.queue_limit = Some(0)),
         ("batch_invariant", Feature::BatchInvariant, |o| o.batch_invariant = true),
         ("prefix_cache", Feature::PrefixCache, |o| o.prefix_cache = Some(1)),
+        ("prefix_cache_dir", Feature::PrefixStore, |o| o.prefix_cache_dir = Some("kept".into())),
+        ("prefix_cache_disk", Feature::PrefixStore, |o| o.prefix_cache_disk = Some(1)),
         ("kv_bits", Feature::KvBits, |o| o.kv_bits = Some(8)),
         ("kv_group_size", Feature::KvBits, |o| o.kv_group_size = Some(32)),
         ("gpu_layers", Feature::GpuLayers, |o| o.gpu_layers = Some(0)),

@@ -18,6 +18,8 @@ mod slot;
 mod spec;
 mod state;
 mod storage;
+mod store;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod truncate;
@@ -32,4 +34,5 @@ pub(crate) use slot::Slot;
 pub(crate) use spec::{KvSpec, RecurrentSpec, StateCost, StateSpec};
 pub(crate) use state::State;
 pub(crate) use storage::Storage;
+pub(crate) use store::PrefixStore;
 pub(crate) use visible::{Mask, Visible};

@@ -6,6 +6,9 @@
 //! gone on from. A recurrent state is what it is at one position: there, some nodes hold a snapshot, and
 //! only these can be gone on from.
 
+mod saved;
+
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -45,6 +48,8 @@ pub(crate) struct PrefixCache {
     roots: HashMap<RopeFactors, Children>,
     /// Counts uses; also the next node's key.
     clock: u64,
+    /// Whether there may be parts that no file holds.
+    may_be_unsaved: bool,
 }
 
 /// A block at the end of a prefix.
@@ -66,6 +71,8 @@ struct Stretch {
     layers: Vec<Parts>,
     blocks: usize,
     bytes: u64,
+    /// The name of the file that holds it, once there is one.
+    file: OnceCell<String>,
 }
 
 impl Stretch {
@@ -83,6 +90,8 @@ struct Snapshot {
     bytes: u64,
     /// It was taken as a row generated: the next one of that row takes its place.
     is_passing: bool,
+    /// The name of the file that holds it, once there is one.
+    file: Option<String>,
 }
 
 /// When a row's blocks are kept.
@@ -98,7 +107,7 @@ impl PrefixCache {
     /// Nothing yet, at most `budget` bytes as `weigh` counts them.
     pub fn new(budget: u64, weigh: Weigh) -> PrefixCache {
         let (nodes, roots) = (HashMap::new(), HashMap::new());
-        PrefixCache { budget, weigh, bytes: 0, nodes, roots, clock: 0 }
+        PrefixCache { budget, weigh, bytes: 0, nodes, roots, clock: 0, may_be_unsaved: false }
     }
 
     /// Bytes that are kept.
@@ -221,7 +230,8 @@ impl PrefixCache {
             if self.make_room(bytes, last) {
                 settle(layers.iter().flatten())?;
                 self.bytes += bytes;
-                return Ok(Some(Stretch { layers, blocks, bytes }));
+                self.may_be_unsaved = true;
+                return Ok(Some(Stretch { layers, blocks, bytes, file: OnceCell::new() }));
             }
             let of_block = bytes.div_ceil(blocks as u64).max(1);
             blocks = (self.budget.saturating_sub(self.bytes) / of_block) as usize;
@@ -257,8 +267,9 @@ impl PrefixCache {
         settle(layers.iter().flatten())?;
         if let Some(node) = self.nodes.get_mut(&end) {
             let is_passing = moment == Moment::Decode;
-            node.snapshot = Some(Snapshot { layers, bytes, is_passing });
+            node.snapshot = Some(Snapshot { layers, bytes, is_passing, file: None });
             self.bytes += bytes;
+            self.may_be_unsaved = true;
         }
         Ok(())
     }

@@ -100,6 +100,11 @@ impl Engine {
         self.fault().map_or(Ok(()), Err)
     }
 
+    /// What users are to be told since the last call.
+    pub fn notices(&self) -> Vec<String> {
+        self.shared.take_notices()
+    }
+
     /// Why nothing can be computed any more.
     pub fn fault(&self) -> Option<Error> {
         self.shared.fault()

@@ -18,6 +18,7 @@ mod memory;
 mod output;
 mod pass;
 mod prefill;
+mod prefixes;
 mod prompt_logprobs;
 mod ranks;
 mod row;

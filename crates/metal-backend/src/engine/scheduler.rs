@@ -28,11 +28,11 @@ use super::group::Group;
 use super::inspect::Inspections;
 use super::job::{Command, Job};
 use super::prefill::Prefill;
+use super::prefixes::Prefixes;
 use super::row::Row;
 use super::served::{Served, ServedEnd};
 use super::shared::Shared;
 use super::step_clock::{Part, StepClock};
-use crate::cache::PrefixCache;
 use crate::plan::{self, Pace, Present};
 use reading::Reading;
 
@@ -48,7 +48,7 @@ pub(super) struct Scheduler<'a> {
     inspections: Inspections,
     /// Rows that begin again: they made room for others, or their positions are encoded otherwise.
     preempted: VecDeque<Row>,
-    prefixes: PrefixCache,
+    prefixes: Prefixes,
     closing: bool,
     /// Of requests that were taken in.
     numbers: u64,
@@ -67,18 +67,18 @@ pub(super) struct Scheduler<'a> {
 }
 
 impl<'a> Scheduler<'a> {
-    /// A scheduler that keeps up to `prefix_cache` bytes of earlier requests.
+    /// A scheduler that has `prefixes` of earlier requests.
     pub fn new(
         served: &'a Served,
         shared: &'a Shared,
         inbox: Receiver<Command>,
-        prefix_cache: u64,
+        prefixes: Prefixes,
     ) -> Scheduler<'a> {
         Scheduler {
             served,
             shared,
             inbox,
-            prefixes: prefixes(served, prefix_cache),
+            prefixes,
             queue: VecDeque::new(),
             prefills: Vec::new(),
             groups: Vec::new(),
@@ -116,6 +116,7 @@ impl<'a> Scheduler<'a> {
             self.beat();
         }
         let ranks = Rc::clone(&self.served.ranks);
+        self.prefixes.finish(self.shared);
         self.close();
         ranks.part();
         ServedEnd::Closed
@@ -171,17 +172,7 @@ impl<'a> Scheduler<'a> {
     }
 
     fn beat(&self) {
-        self.shared.beat(self.running(), self.kv_bytes(), self.prefixes.bytes());
+        self.shared.beat(self.running(), self.kv_bytes(), self.prefixes.cache.bytes());
         self.shared.stepped(self.clock.times());
     }
-}
-
-/// The prefix cache of all ranks: what it holds counts as many bytes as in the first one.
-fn prefixes(served: &Served, budget: u64) -> PrefixCache {
-    let ranks = Rc::clone(&served.ranks);
-    let weigh = move |bytes| {
-        let agreed = ranks.agree("bytes of a prefix", || bytes);
-        agreed.map_err(|error| mlx_ffi::Error::new(error.to_string()))
-    };
-    PrefixCache::new(budget, Box::new(weigh))
 }

@@ -34,6 +34,8 @@ pub(super) struct Shared {
     beat: AtomicU64,
     last_metrics: LastMetrics,
     step_times: Mutex<StepTimes>,
+    /// What users are to be told.
+    notices: Mutex<Vec<String>>,
     /// Why nothing can be computed any more.
     fault: Mutex<Option<Error>>,
     /// The processes that compute the model together.
@@ -56,6 +58,7 @@ impl Shared {
             beat: AtomicU64::new(0),
             last_metrics: LastMetrics::default(),
             step_times: Mutex::default(),
+            notices: Mutex::default(),
             fault: Mutex::default(),
             ranks: OnceLock::new(),
             closing: AtomicBool::new(false),
@@ -90,6 +93,16 @@ impl Shared {
     pub fn set_fault(&self, error: &Error) {
         let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
         fault.get_or_insert_with(|| error.clone());
+    }
+
+    /// Adds what users are to be told.
+    pub fn notice(&self, notices: Vec<String>) {
+        self.notices.lock().unwrap_or_else(PoisonError::into_inner).extend(notices);
+    }
+
+    /// What users are to be told since the last call.
+    pub fn take_notices(&self) -> Vec<String> {
+        std::mem::take(&mut self.notices.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Why nothing can be computed any more.

@@ -13,6 +13,7 @@ use super::device::{self, out_of_memory};
 use super::features::Features;
 use super::job::Command;
 use super::memory::Budget;
+use super::prefixes::Prefixes;
 use super::ranks::{Listener, Ranks};
 use super::scheduler::Scheduler;
 use super::served::{Served, ServedEnd};
@@ -55,12 +56,11 @@ pub(super) fn run(
     let loaded = catch_unwind(AssertUnwindSafe(|| load_model(&options, is_unwanted, listener)))
         .unwrap_or_else(|panic| Err(panicked("the load", &*panic).into()));
     match loaded {
-        Ok((served, description)) => {
+        Ok((served, description, prefixes)) => {
             if ready.send(Ok(description)).is_ok() {
-                let prefix_cache = options.load.prefix_cache.unwrap_or(0);
                 // Whoever follows another rank must not wait for an engine that a fault of ours ended.
                 let ends = Ends(shared);
-                let end = Scheduler::new(&served, shared, inbox, prefix_cache).serve();
+                let end = Scheduler::new(&served, shared, inbox, prefixes).serve();
                 drop(ends);
                 if matches!(end, ServedEnd::Broken) {
                     return ThreadEnd::Never;
@@ -118,7 +118,8 @@ fn load_model(
     options: &EngineOptions,
     is_unwanted: Arc<AtomicBool>,
     listener: Listener<'_>,
-) -> Result<(Served, Description)> {
+) -> Result<(Served, Description, Prefixes)> {
+    let shared = Arc::clone(listener.shared);
     mlx_ffi::use_device(options.device)?;
     if let Some(threads) = options.load.threads {
         mlx_ffi::cpu::set_threads(threads);
@@ -165,5 +166,6 @@ fn load_model(
         ranks: Rc::new(ranks),
         model,
     };
-    Ok((served, description))
+    let prefixes = Prefixes::open(options, &checkpoint, &served, (limit, &shared))?;
+    Ok((served, description, prefixes))
 }

@@ -13,6 +13,7 @@ mod closing;
 mod constrained;
 mod drafts;
 mod hybrids;
+mod kept;
 mod latents;
 mod lent_keys;
 mod out_of_memory;

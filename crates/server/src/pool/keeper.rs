@@ -249,7 +249,12 @@ impl Pool {
     /// Closes every model that is loaded.
     pub fn close(&self) {
         let models = self.lock().slots.models();
-        models.iter().for_each(Any::close);
+        for model in models {
+            model.close();
+            for notice in model.notices() {
+                tracing::warn!(target: "models", "{notice}");
+            }
+        }
     }
 
     /// Unloads what is idle for too long, for ever.

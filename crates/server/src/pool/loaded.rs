@@ -63,6 +63,14 @@ impl Any {
         }
     }
 
+    /// What users are to be told of it since the last call.
+    pub fn notices(&self) -> Vec<String> {
+        match self {
+            Any::Text(loaded) => loaded.model.notices(),
+            Any::Image(_) | Any::Embedding(_) => Vec::new(),
+        }
+    }
+
     /// Why it cannot be used any more, where that is so.
     pub fn fault(&self) -> Option<Error> {
         match self {

@@ -77,6 +77,8 @@ pub fn choose(args: &ServeArgs) -> Result<Several> {
         let share = limit / 8 / texts.max(1) as u64;
         load.prefix_cache.get_or_insert(PREFIX_CACHE.min(share));
     }
+    load.prefix_cache_dir.clone_from(&args.prefix_cache_dir);
+    load.prefix_cache_disk = args.prefix_cache_disk;
     // One that sees may be put into the folder later.
     let folder = args.pool.models_dir.clone();
     let sees = images || can(Feature::Images) || folder.is_some();

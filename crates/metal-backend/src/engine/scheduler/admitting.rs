@@ -65,7 +65,7 @@ impl Scheduler<'_> {
 
     /// Forgets some of what is kept of earlier requests. False where nothing is left to forget.
     pub(super) fn forget_prefixes(&mut self) -> bool {
-        let any = self.prefixes.evict(FORGOTTEN);
+        let any = self.prefixes.cache.evict(FORGOTTEN);
         self.read_memory();
         any
     }

@@ -112,7 +112,7 @@ impl Scheduler<'_> {
     pub(super) fn decode(&mut self) {
         let mut at = 0;
         while at < self.groups.len() {
-            let (group, prefixes) = (&mut self.groups[at], &mut self.prefixes);
+            let (group, prefixes) = (&mut self.groups[at], &mut self.prefixes.cache);
             let (served, clock) = (self.served, &mut self.clock);
             let step = catch_unwind(AssertUnwindSafe(|| group.step(served, prefixes, clock)))
                 .unwrap_or_else(|panic| Err(panicked("the step", &*panic).into()));
@@ -124,7 +124,7 @@ impl Scheduler<'_> {
                 }
             };
             let kept = result.and_then(|()| {
-                Ok(self.groups[at].keep_snapshots(self.served, &mut self.prefixes)?)
+                Ok(self.groups[at].keep_snapshots(self.served, &mut self.prefixes.cache)?)
             });
             match kept {
                 _ if self.groups[at].rows().is_empty() => drop(self.groups.remove(at)),

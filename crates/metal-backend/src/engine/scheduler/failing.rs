@@ -111,7 +111,7 @@ impl Scheduler<'_> {
         }
         // Copies that were on their way may have no values, and nothing tells which.
         memory::wait_for_device();
-        while self.prefixes.evict(u64::MAX) {}
+        while self.prefixes.cache.evict(u64::MAX) {}
         if let Err(reason) = device::recover(self.served.device) {
             self.broken = Some(Error::Unusable(format!(
                 "the device cannot be used by this process any more, start it again: {reason} (after: {error})"

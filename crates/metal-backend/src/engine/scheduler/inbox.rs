@@ -75,8 +75,15 @@ impl Scheduler<'_> {
         Ok((commands, cancelled))
     }
 
-    /// The next command; after a while without one, all memory that nothing needs is given back.
-    fn wait_for_command(&self) -> Command {
+    /// The next command. Until it comes, prefixes are written, and then all memory that nothing needs is given back.
+    fn wait_for_command(&mut self) -> Command {
+        while self.prefixes.write_one(self.shared) {
+            match self.inbox.try_recv() {
+                Ok(command) => return command,
+                Err(TryRecvError::Disconnected) => return Command::Close,
+                Err(TryRecvError::Empty) => {}
+            }
+        }
         match self.inbox.recv_timeout(KEPT_IDLE) {
             Ok(command) => return command,
             Err(RecvTimeoutError::Disconnected) => return Command::Close,

@@ -38,7 +38,7 @@ impl Scheduler<'_> {
         let keys = row.keys();
         let known = if computes_all { &[] } else { &keys[..] };
         let ends = |held: usize| !row.is_inside_picture(held);
-        let filled = self.prefixes.fill(&mut caches, known, self.served.usable(), ends);
+        let filled = self.prefixes.cache.fill(&mut caches, known, self.served.usable(), ends);
         drop(keys);
         match filled {
             Ok(miss) => {
@@ -59,7 +59,7 @@ impl Scheduler<'_> {
     /// Ids of a prompt after which a chunk ends so that a snapshot can be taken there; 0: nowhere.
     fn stop(&self, row: &Row, caches: &Caches) -> usize {
         // Computed by itself, a row's chunks are those that it has without a cache.
-        if !caches.need_snapshots() || !self.prefixes.is_on() || self.served.alone {
+        if !caches.need_snapshots() || !self.prefixes.cache.is_on() || self.served.alone {
             return 0;
         }
         let mut stop = PrefixCache::whole_blocks(row.ids.len());
@@ -121,7 +121,12 @@ impl Scheduler<'_> {
         for (row, (of_row, held)) in
             prefill.held().enumerate().filter(|(_, (row, _))| self.served.shares(row.first_pass()))
         {
-            self.prefixes.keep((&of_row.keys(), held), &prefill.caches, row, Moment::Prefill)?;
+            self.prefixes.cache.keep(
+                (&of_row.keys(), held),
+                &prefill.caches,
+                row,
+                Moment::Prefill,
+            )?;
         }
         let computed = prefill.end_chunk()?;
         if self.prefills[at].is_empty() {

@@ -28,6 +28,8 @@ fn asked(adapter: &Path) -> LoadOptions {
         queue_limit: Some(0),
         batch_invariant: true,
         prefix_cache: Some(64 << 20),
+        prefix_cache_dir: Some(adapter.join("prefixes")),
+        prefix_cache_disk: Some(0),
         kv_bits: Some(8),
         kv_group_size: Some(32),
         gpu_layers: Some(1),
@@ -52,6 +54,8 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
         queue_limit,
         batch_invariant,
         prefix_cache,
+        prefix_cache_dir,
+        prefix_cache_disk,
         kv_bits,
         kv_group_size,
         gpu_layers,
@@ -114,6 +118,20 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
         Some(Feature::PrefixCache),
         cache.map(|ids| ids == 128 && cached(model) == 0),
     );
+    let on_disk = |prefix_cache_disk| {
+        let prefix_cache_dir = prefix_cache_dir.clone();
+        LoadOptions { prefix_cache, prefix_cache_dir, prefix_cache_disk, ..none() }
+    };
+    // What one load keeps, the next one knows at once; without room on the disk it does not.
+    let next = |walk: &Walk, disk| {
+        let written = load(walk, on_disk(disk)).map(|model| cached(&*model));
+        written.and_then(|_| load(walk, on_disk(disk))).map(|model| known(&*model))
+    };
+    let kept_on_disk = next(walk, None);
+    walk.option("prefix_cache_dir", Some(Feature::PrefixStore), kept_on_disk.map(|ids| ids == 128));
+    let without_room = next(walk, prefix_cache_disk);
+    let shown = without_room.map(|ids| ids == 0);
+    walk.option("prefix_cache_disk", Some(Feature::PrefixStore), shown);
     // A prompt computed by itself has the chunks that it has without a cache.
     let by_itself = kept(walk, LoadOptions { prefix_cache, batch_invariant, ..none() });
     walk.option("batch_invariant", Some(Feature::BatchInvariant), by_itself.map(|ids| ids == 0));
@@ -177,10 +195,14 @@ fn metrics(mut generation: Generation) -> GenerateMetrics {
 
 /// Ids of a prompt that are found again when it is asked for once more.
 fn cached(model: &dyn TextModel) -> usize {
+    known(model);
+    known(model)
+}
+
+/// How many of the prompt's ids are known the first time.
+fn known(model: &dyn TextModel) -> usize {
     let prompt = Prompt::Ids(prompt(150));
-    let ask = || metrics(model.generate(&prompt, &greedy(1)).unwrap());
-    ask();
-    ask().cached_prompt_tokens
+    metrics(model.generate(&prompt, &greedy(1)).unwrap()).cached_prompt_tokens
 }
 
 /// A generation that has begun and does not end by itself.

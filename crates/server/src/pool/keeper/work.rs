@@ -40,6 +40,8 @@ impl Pool {
                 Effect::Load(index) => todo.push(Todo::Load(index)),
                 Effect::Unload(index, model) => todo.push(Todo::Unload(index, model)),
                 Effect::Grant(ticket, index, model) => {
+                    // Those of earlier requests.
+                    self.log_notices(index, &model);
                     let lease = Lease::new(model, self.hold(index));
                     match table.waiters.remove(&ticket) {
                         Some(waiter) => todo.push(Todo::Tell(waiter.answer, Ok(lease))),
@@ -113,6 +115,7 @@ impl Pool {
 
     fn unload(self: &Arc<Self>, index: usize, model: Any) {
         model.close();
+        self.log_notices(index, &model);
         drop(model);
         self.loader.dropped();
         tracing::info!(target: "models", model = &*self.catalogue().known(index).name, "unloaded");
@@ -140,12 +143,19 @@ impl Pool {
         let (known, bytes) = (Arc::clone(self.catalogue().known(index)), model.weight_bytes());
         let milliseconds = begun.elapsed().as_millis() as u64;
         tracing::info!(target: "models", model = &*known.name, bytes, milliseconds, "loaded");
+        self.log_notices(index, &model);
         self.with(|table, now| table.slots.loaded(index, model, bytes, now));
     }
 
     fn failed(self: &Arc<Self>, index: usize, why: LoadFailure) {
         self.log_failure(index, &why);
         self.with(|table, now| table.slots.failed(index, why, now));
+    }
+
+    fn log_notices(&self, index: usize, model: &Any) {
+        for notice in model.notices() {
+            tracing::warn!(target: "models", model = &*self.catalogue().known(index).name, "{notice}");
+        }
     }
 
     fn log_failure(&self, index: usize, why: &LoadFailure) {

@@ -1,0 +1,252 @@
+//! Prefixes on disk: what a prefix cache keeps, in files that the next load of the same model reads.
+//!
+//! Each file holds the keys and values of consecutive blocks, or the state at the end of one, and the ids from the
+//! root on. Its name is made of these ids, so that what is there already is not written again. A file appears under
+//! its name once it is whole, and ends with a digest of all before; what does not fit is left alone and told.
+
+use std::collections::HashSet;
+use std::fs::{self, File, Metadata, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use sha2::{Digest, Sha256};
+
+use super::prefix::PrefixCache;
+use super::stored::{Stored, hex};
+use crate::error::{Result, load};
+
+/// How the names of whole files end.
+const END: &str = ".prefix";
+/// How the names of files end that are being written.
+const PARTIAL: &str = ".partial";
+/// A file that was written for longer than that was left by a process that ended.
+const STALE: Duration = Duration::from_secs(600);
+/// Bytes of the digest at the end of a file.
+const DIGEST: usize = 32;
+/// Who alone may read and write what lies here: prompts can be told from keys and values.
+const PRIVATE: u32 = 0o700;
+
+/// The files of one model's prefixes.
+pub(crate) struct PrefixStore {
+    /// Of all models.
+    root: PathBuf,
+    /// Of this one, as it was loaded.
+    folder: PathBuf,
+    /// Bytes that the files of all models may take.
+    budget: u64,
+    owner: u32,
+    /// The names of this model's files.
+    names: HashSet<String>,
+    /// Bytes of the files of all models, as far as this process knows.
+    bytes: u64,
+    /// What users are to be told.
+    notices: Vec<String>,
+    /// Nothing can be written any more.
+    is_off: bool,
+}
+
+/// A file below the root.
+struct Listed {
+    path: PathBuf,
+    bytes: u64,
+    modified: SystemTime,
+}
+
+impl PrefixStore {
+    /// The files below `root` of the model whose digest is `key`, within `budget` bytes for those of all models.
+    ///
+    /// # Errors
+    /// A folder that cannot be made or written, or that others may write.
+    pub fn open(root: &Path, key: &[u8; 32], budget: u64) -> Result<PrefixStore> {
+        let folder = root.join(hex(&key[..16]));
+        for path in [root, &folder] {
+            if !path.is_dir() {
+                fs::create_dir_all(path).map_err(|error| load(path, error))?;
+                let private = Permissions::from_mode(PRIVATE);
+                fs::set_permissions(path, private).map_err(|error| load(path, error))?;
+            }
+        }
+        let probe = folder.join(format!(".{}{PARTIAL}", std::process::id()));
+        let own = File::create(&probe).and_then(|file| file.metadata());
+        let owner = own.map_err(|error| load(&folder, error))?.uid();
+        fs::remove_file(&probe).map_err(|error| load(&probe, error))?;
+        for path in [root, &folder] {
+            let about = fs::metadata(path).map_err(|error| load(path, error))?;
+            if about.uid() != owner || about.mode() & 0o022 != 0 {
+                let reason = "others may write there, and so change answers: make it yours alone (`chmod 700`), or choose another folder";
+                return Err(load(path, reason));
+            }
+        }
+        let (names, notices) = (HashSet::new(), Vec::new());
+        let root = root.to_owned();
+        let mut store =
+            PrefixStore { root, folder, budget, owner, names, bytes: 0, notices, is_off: false };
+        store.trim();
+        Ok(store)
+    }
+
+    /// Fills `prefixes` with what the files hold of so many `layers`, what was used last first, within `most` bytes.
+    pub fn restore(&mut self, prefixes: &mut PrefixCache, layers: usize, most: u64) {
+        let mut listed = self.listed(&self.folder.clone());
+        listed.sort_by_key(|file| std::cmp::Reverse(file.modified));
+        let (mut stored, mut bytes) = (Vec::new(), 0);
+        for file in listed {
+            self.names.extend(name_of(&file.path));
+            bytes += file.bytes;
+            if bytes > most {
+                continue;
+            }
+            match read(&file.path, self.owner) {
+                Ok(one) if one.layers() != layers => self.leave(&file.path, "it has other layers"),
+                Ok(one) => stored.push((file.path, one)),
+                Err(error) => self.leave(&file.path, &error.to_string()),
+            }
+        }
+        // What follows a prefix comes behind it.
+        stored.sort_by_key(|(_, one)| (one.ids.len(), one.is_state()));
+        for (path, one) in stored {
+            if let Err(error) = prefixes.restore(one) {
+                self.leave(&path, &error.to_string());
+            }
+        }
+    }
+
+    /// Writes one thing that `prefixes` holds and no file does; false where there is none.
+    pub fn write_one(&mut self, prefixes: &mut PrefixCache) -> bool {
+        if self.is_off {
+            return false;
+        }
+        let Some(unsaved) = prefixes.unsaved() else { return false };
+        let written = unsaved.and_then(|one| self.write(&one));
+        if let Err(error) = written {
+            self.is_off = true;
+            let folder = self.folder.display();
+            self.notices.push(format!("{folder}: no more prefixes are written: {error}"));
+        }
+        !self.is_off
+    }
+
+    /// Writes all that `prefixes` holds, and notes that it is in use.
+    pub fn finish(&mut self, prefixes: &mut PrefixCache) {
+        while self.write_one(prefixes) {}
+        let now = SystemTime::now();
+        for name in prefixes.files() {
+            let path = self.folder.join(format!("{name}{END}"));
+            // A file that another process removed is no loss.
+            let _ = File::open(path).and_then(|file| file.set_modified(now));
+        }
+    }
+
+    /// What users are to be told since the last call.
+    pub fn notices(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notices)
+    }
+
+    fn write(&mut self, one: &Stored) -> Result<()> {
+        let name = one.name() + END;
+        if self.names.contains(&name) {
+            return Ok(());
+        }
+        let path = self.folder.join(&name);
+        let partial = self.folder.join(format!(".{name}.{}{PARTIAL}", std::process::id()));
+        let bytes = write_whole(&partial, one).inspect_err(|_| {
+            // What is left of it is removed once it is stale.
+            let _ = fs::remove_file(&partial);
+        })?;
+        fs::rename(&partial, &path).map_err(|error| load(&path, error))?;
+        self.names.insert(name);
+        self.bytes += bytes;
+        if self.bytes > self.budget {
+            self.trim();
+        }
+        Ok(())
+    }
+
+    /// Removes the files that were used the longest time ago, until the others fit the budget, and what processes left
+    /// that ended as they wrote.
+    fn trim(&mut self) {
+        let mut files = Vec::new();
+        let folders = fs::read_dir(&self.root).into_iter().flatten().flatten();
+        for folder in folders.map(|entry| entry.path()).filter(|path| path.is_dir()) {
+            files.extend(self.listed(&folder));
+        }
+        files.sort_by_key(|file| file.modified);
+        self.bytes = files.iter().map(|file| file.bytes).sum();
+        for file in files {
+            if self.bytes <= self.budget {
+                break;
+            }
+            if fs::remove_file(&file.path).is_ok() {
+                self.bytes -= file.bytes;
+                if file.path.parent() == Some(&self.folder) {
+                    name_of(&file.path).map(|name| self.names.remove(&name));
+                }
+            }
+        }
+    }
+
+    /// The whole files of a folder that are this user's. Stale ones that are not whole are removed.
+    fn listed(&self, folder: &Path) -> Vec<Listed> {
+        let mut listed = Vec::new();
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let (path, about) = (entry.path(), entry.metadata());
+            let Some((name, about)) = name_of(&path).zip(about.ok()) else { continue };
+            let Ok(modified) = about.modified() else { continue };
+            if name.ends_with(PARTIAL) && is_own(&about, self.owner) {
+                if modified.elapsed().is_ok_and(|age| age > STALE) {
+                    let _ = fs::remove_file(&path);
+                }
+            } else if name.ends_with(END) {
+                listed.push(Listed { path, bytes: about.len(), modified });
+            }
+        }
+        listed
+    }
+
+    /// Takes note that a file was not read, and why.
+    fn leave(&mut self, path: &Path, why: &str) {
+        self.notices.push(format!("{}: not read: {why}", path.display()));
+    }
+}
+
+fn name_of(path: &Path) -> Option<String> {
+    path.file_name()?.to_str().map(str::to_owned)
+}
+
+fn is_own(about: &Metadata, owner: u32) -> bool {
+    about.is_file() && about.uid() == owner
+}
+
+/// Writes a file with the digest at its end; its bytes. A power cut may leave it damaged, which the digest tells.
+fn write_whole(path: &Path, one: &Stored) -> Result<u64> {
+    let mut file = File::create(path).map_err(|error| load(path, error))?;
+    file.set_permissions(Permissions::from_mode(0o600)).map_err(|error| load(path, error))?;
+    let (mut digest, mut bytes) = (Sha256::new(), 0);
+    one.write(&mut |part| {
+        digest.update(part);
+        bytes += part.len() as u64;
+        file.write_all(part).map_err(|error| load(path, error))
+    })?;
+    file.write_all(&digest.finalize()).map_err(|error| load(path, error))?;
+    Ok(bytes + DIGEST as u64)
+}
+
+/// Reads a file that `owner` wrote.
+fn read(path: &Path, owner: u32) -> Result<Stored> {
+    let io = |error: io::Error| load(path, error);
+    let mut file = File::open(path).map_err(io)?;
+    if !is_own(&file.metadata().map_err(io)?, owner) {
+        return Err(load(path, "another user wrote it"));
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(io)?;
+    let damaged = || load(path, "is damaged: remove it");
+    let (content, digest) =
+        bytes.len().checked_sub(DIGEST).map(|at| bytes.split_at(at)).ok_or_else(damaged)?;
+    if Sha256::digest(content).as_slice() != digest {
+        return Err(damaged());
+    }
+    Stored::read(content).ok_or_else(damaged)
+}

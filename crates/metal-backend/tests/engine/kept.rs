@@ -1,0 +1,200 @@
+//! Prefixes on disk: the next load goes on from them, and what is wrong with files is told and changes nothing.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use inference_core::{CacheMiss, GenerateMetrics, LoadOptions, Prompt, TextModel};
+use tempfile::TempDir;
+
+use crate::alike::prompt;
+use crate::drawn;
+use crate::tiny::Checkpoint;
+
+/// Keeps prefixes in `folder`.
+fn kept(folder: &Path) -> LoadOptions {
+    LoadOptions {
+        prefix_cache: Some(8 << 20),
+        prefix_cache_dir: Some(folder.join("prefixes")),
+        ..Default::default()
+    }
+}
+
+fn run(model: &dyn TextModel, prompt: &[u32]) -> (Vec<u32>, GenerateMetrics) {
+    let mut generation = model.generate(&Prompt::Ids(prompt.to_vec()), &drawn(20, 7)).unwrap();
+    let found = generation.by_ref().map(|token| token.unwrap().id).collect();
+    (found, generation.outcome().unwrap().metrics.clone())
+}
+
+/// Loads, asks and closes: the tokens, how many ids were known, why not more, and what users are told.
+fn asked(
+    checkpoint: &Checkpoint,
+    options: &LoadOptions,
+    prompt: &[u32],
+) -> (Vec<u32>, usize, Option<CacheMiss>, Vec<String>) {
+    let model = checkpoint.load(options).unwrap();
+    let (tokens, metrics) = run(&*model, prompt);
+    model.close();
+    (tokens, metrics.cached_prompt_tokens, metrics.cache_miss, model.notices())
+}
+
+/// All files below `folder`.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { files.extend(self::files(&path)) } else { files.push(path) }
+    }
+    files.sort();
+    files
+}
+
+fn bytes(folder: &Path) -> u64 {
+    files(folder).iter().map(|path| path.metadata().unwrap().len()).sum()
+}
+
+#[test]
+fn the_next_load_goes_on_from_prompts_of_the_last_one_with_the_same_tokens() {
+    let packed = LoadOptions { kv_bits: Some(8), prefill_chunk: Some(64), ..Default::default() };
+    let kinds: [(Checkpoint, LoadOptions); 6] = [
+        (Checkpoint::qwen3(), LoadOptions::default()),
+        (Checkpoint::with_heads(32, 2, 64, 64), packed),
+        (Checkpoint::hybrid(4), LoadOptions::default()),
+        (Checkpoint::convolutions(4), LoadOptions::default()),
+        (Checkpoint::falcon_h1(4), LoadOptions::default()),
+        (Checkpoint::latent(2), LoadOptions::default()),
+    ];
+    for (at, (checkpoint, options)) in kinds.into_iter().enumerate() {
+        let home = TempDir::new().unwrap();
+        let LoadOptions { prefix_cache, prefix_cache_dir, .. } = kept(home.path());
+        let keeps = LoadOptions { prefix_cache, prefix_cache_dir, ..options.clone() };
+        let ids = prompt(3, 200);
+        let (expected, cached, miss, notices) = asked(&checkpoint, &keeps, &ids);
+        assert_eq!((cached, miss, notices), (0, Some(CacheMiss::Empty), vec![]), "{at}");
+        let written = files(home.path());
+        assert!(!written.is_empty(), "{at}");
+        let again = asked(&checkpoint, &keeps, &ids);
+        assert_eq!(again, (expected.clone(), 192, None, vec![]), "{at}");
+        assert_eq!(files(home.path()), written, "{at}: what is there is not written again");
+        let (alone, ..) = asked(&checkpoint, &options, &ids);
+        assert_eq!(alone, expected, "{at}");
+    }
+}
+
+#[test]
+fn what_is_kept_is_on_disk_before_the_model_is_closed() {
+    let home = TempDir::new().unwrap();
+    let model = Checkpoint::qwen3().load(&kept(home.path())).unwrap();
+    run(&*model, &prompt(3, 200));
+    let is_written =
+        || files(home.path()).iter().any(|path| path.to_str().unwrap().ends_with(".prefix"));
+    let begun = std::time::Instant::now();
+    while !is_written() {
+        assert!(begun.elapsed().as_secs() < 60, "nothing was written");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn conversations_share_files_and_go_on() {
+    let home = TempDir::new().unwrap();
+    let checkpoint = Checkpoint::qwen3();
+    let options = kept(home.path());
+    let first = prompt(3, 200);
+    let (answer, ..) = asked(&checkpoint, &options, &first);
+    let second = [first, answer, prompt(5, 150)].concat();
+    let (tokens, cached, miss, _) = asked(&checkpoint, &options, &second);
+    assert_eq!((cached, miss), (192, Some(CacheMiss::Ends)));
+    let (again, cached, miss, _) = asked(&checkpoint, &options, &second);
+    assert_eq!((again, cached, miss), (tokens, 320, None));
+}
+
+#[test]
+fn another_model_adapter_or_packing_has_files_of_its_own() {
+    let home = TempDir::new().unwrap();
+    let ids = prompt(3, 200);
+    let options = kept(home.path());
+    asked(&Checkpoint::qwen3(), &options, &ids);
+    let cached = |checkpoint: &Checkpoint, options: &LoadOptions| {
+        let (_, cached, miss, _) = asked(checkpoint, options, &ids);
+        (cached, miss)
+    };
+    let none = (0, Some(CacheMiss::Empty));
+    assert_eq!(cached(&Checkpoint::hybrid(4), &options), none);
+    let theta = Checkpoint::qwen3().config("rope_theta", serde_json::json!(5000.0));
+    assert_eq!(cached(&theta, &options), none);
+    let chunks = LoadOptions { prefill_chunk: Some(32), ..options.clone() };
+    assert_eq!(cached(&Checkpoint::qwen3(), &chunks), none);
+    assert_eq!(cached(&Checkpoint::qwen3(), &options), (192, None));
+}
+
+#[test]
+fn damaged_files_are_named_and_left_aside() {
+    let home = TempDir::new().unwrap();
+    let (checkpoint, options, ids) = (Checkpoint::qwen3(), kept(home.path()), prompt(3, 200));
+    let (expected, ..) = asked(&checkpoint, &options, &ids);
+    let [file] = &files(home.path())[..] else { panic!("{:?}", files(home.path())) };
+    let whole = fs::read(file).unwrap();
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 1;
+    for damaged in [
+        &whole[..whole.len() / 2],
+        &flipped,
+        b"",
+        b"mlprefx1 and then another thing that is longer",
+    ] {
+        fs::write(file, damaged).unwrap();
+        let (tokens, cached, _, notices) = asked(&checkpoint, &options, &ids);
+        assert_eq!((tokens, cached), (expected.clone(), 0));
+        let [notice] = &notices[..] else { panic!("{notices:?}") };
+        assert!(notice.contains(file.to_str().unwrap()) && notice.contains("damaged"), "{notice}");
+        fs::write(file, &whole).unwrap();
+    }
+    // One that was never whole has another name, and is not read.
+    fs::rename(file, file.with_extension("prefix.1.partial")).unwrap();
+    let (tokens, cached, _, notices) = asked(&checkpoint, &options, &ids);
+    assert_eq!((tokens, cached, notices), (expected, 0, vec![]));
+}
+
+#[test]
+fn files_of_all_models_fit_the_budget() {
+    let home = TempDir::new().unwrap();
+    let options = kept(home.path());
+    asked(&Checkpoint::hybrid(4), &options, &prompt(1, 200));
+    let model = Checkpoint::qwen3().load(&options).unwrap();
+    for salt in 0..6 {
+        run(&*model, &prompt(salt, 200));
+    }
+    drop(model);
+    let (all, budget) = (bytes(home.path()), bytes(home.path()) / 2);
+    let less = LoadOptions { prefix_cache_disk: Some(budget), ..options };
+    // The prompt that was used last is there still.
+    let (_, cached, ..) = asked(&Checkpoint::qwen3(), &less, &prompt(5, 200));
+    assert_eq!(cached, 192);
+    assert!((1..=budget).contains(&bytes(home.path())), "{} of {all}", bytes(home.path()));
+    let none = LoadOptions { prefix_cache_disk: Some(0), ..less };
+    let (_, cached, ..) = asked(&Checkpoint::qwen3(), &none, &prompt(5, 200));
+    assert_eq!((cached, bytes(home.path())), (0, 0));
+}
+
+#[test]
+fn folders_that_cannot_be_used_are_refused_by_name() {
+    let home = TempDir::new().unwrap();
+    let refused = |options: &LoadOptions| {
+        Checkpoint::qwen3().load(options).err().expect("it is refused").to_string()
+    };
+    let options = kept(home.path());
+    asked(&Checkpoint::qwen3(), &options, &prompt(3, 100));
+    let folder = home.path().join("prefixes");
+    assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
+    let reason = refused(&options);
+    assert!(reason.contains(folder.to_str().unwrap()) && reason.contains("chmod"), "{reason}");
+    fs::remove_dir_all(&folder).unwrap();
+    fs::write(&folder, "a file").unwrap();
+    assert!(refused(&options).contains(folder.to_str().unwrap()));
+    let none = LoadOptions { prefix_cache: None, ..options };
+    assert!(refused(&none).contains("prefix_cache_dir"));
+    let lone = LoadOptions { prefix_cache_disk: Some(1), ..Default::default() };
+    assert!(refused(&lone).contains("prefix_cache_disk"));
+}
