@@ -11,6 +11,7 @@ mod layer_inputs;
 mod mamba;
 mod mixture;
 mod shared_expert;
+mod short_convolution;
 mod split;
 mod towers;
 

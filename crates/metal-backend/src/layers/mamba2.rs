@@ -1,6 +1,7 @@
 //! Mamba 2: a state space whose steps depend on what it reads.
 
 use mlx_ffi::cpu::{ConvolutionActivation, Filter, SelectiveScan};
+use mlx_ffi::distributed::Group;
 use mlx_ffi::{Array, Dtype, Result, ops};
 
 use super::{Fusion, Linear, Positions, RmsNorm, Workspace};
@@ -44,11 +45,43 @@ pub(crate) enum GateNorm {
     BeforeGate(RmsNorm),
 }
 
+/// A group of heads of which several ranks have some each.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedGroup {
+    pub ranks: Group,
+    /// Groups of all ranks.
+    pub groups: i32,
+    /// Which one of them this rank has heads of.
+    pub group: i32,
+    /// Values of a group.
+    pub size: i32,
+}
+
+impl SharedGroup {
+    /// `y`, `[…, n]`, this rank's values of a group, normed beside those of the others: ranks sum the squares of each
+    /// group.
+    fn normed(&self, norm: &RmsNorm, y: &Array) -> Result<Array> {
+        let values = ops::astype(y, Dtype::F32)?;
+        let squares = ops::sum(&ops::multiply(&values, &values)?, -1, true)?;
+        let own: Vec<f32> = (0..self.groups).map(|at| f32::from(at == self.group)).collect();
+        let own = Array::from_f32(&own, &[self.groups])?;
+        let squares = self.ranks.all_sum(&ops::multiply(&squares, &own)?)?;
+        let squares = ops::slice_axis(&squares, -1, self.group, self.group + 1)?;
+        let part = Array::scalar((self.size as f32).recip(), Dtype::F32)?;
+        let eps = Array::scalar(norm.eps, Dtype::F32)?;
+        let root = ops::sqrt(&ops::add(&ops::multiply(&squares, &part)?, &eps)?)?;
+        let weight = ops::reshape(&ops::astype(&norm.weight, Dtype::F32)?, &[-1])?;
+        ops::astype(&ops::multiply(&ops::divide(&values, &root)?, &weight)?, y.dtype())
+    }
+}
+
 /// A Mamba 2 layer (arXiv 2405.21060): a projection, a short convolution, the selective scan, and a norm
 /// beside a gate.
 #[derive(Debug)]
 pub(crate) struct Mamba2 {
     pub sizes: MambaSizes,
+    /// Where other ranks have heads of the same group.
+    pub shared: Option<SharedGroup>,
     /// From `hidden_size` to the gate, what passes the convolution, and a step of each head.
     pub in_proj: Linear,
     /// What the result of `in_proj` is multiplied with, as many values.
@@ -119,9 +152,16 @@ impl Mamba2 {
             GateNorm::BehindGate(norm) => (norm, true),
             GateNorm::BeforeGate(norm) => (norm, false),
         };
-        let norm = Norm { weight: &norm.weight, eps: norm.eps };
-        let by = GatedNorm { norm, activation, gate: &gate, gate_is_first };
-        let y = self.kernels.gated_norm(&y, &by)?;
+        let opened = |y| self.kernels.gated(activation, &gate, &Columns::all(y));
+        let y = match (&self.shared, gate_is_first) {
+            (Some(shared), true) => shared.normed(norm, &opened(y)?)?,
+            (Some(shared), false) => opened(shared.normed(norm, &y)?)?,
+            (None, _) => {
+                let norm = Norm { weight: &norm.weight, eps: norm.eps };
+                let by = GatedNorm { norm, activation, gate: &gate, gate_is_first };
+                self.kernels.gated_norm(&y, &by)?
+            }
+        };
         self.out_proj.forward_fused(&y, fusion.only_epilogue())
     }
 

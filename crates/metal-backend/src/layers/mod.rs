@@ -72,7 +72,7 @@ pub(crate) use layer_inputs::LayerInputs;
 pub(crate) use layer_norm::LayerNorm;
 pub(crate) use linear::Linear;
 pub(crate) use lora::{ExpertLora, Lora};
-pub(crate) use mamba2::{GateNorm, Mamba2, MambaSizes};
+pub(crate) use mamba2::{GateNorm, Mamba2, MambaSizes, SharedGroup};
 pub(crate) use mixer::{Mixer, StepBuffers};
 pub(crate) use mlp::{GateUp, Mlp};
 pub(crate) use moe::{Moe, SharedExpert};

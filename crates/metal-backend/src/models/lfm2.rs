@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::config::{Config, RopeConfig};
 use crate::error::{Error, Result};
 use crate::kernels::Activation;
-use crate::layers::{Decoder, FeedForward, Mixer, ShortConvolution};
+use crate::layers::{Decoder, FeedForward, Mixer};
 use crate::shape::{AttentionParts, ExpertNames, NormSpan, Shape, attention_layers};
 use crate::weights::Weights;
 
@@ -110,25 +110,10 @@ impl Hybrid {
                 };
                 shape.attention(&w.at("self_attn"), Some(&self.rope), parts)?.into()
             } else {
-                self.convolution(&w.at("conv"))?.into()
+                shape.short_convolution(&w.at("conv"), self.taps, self.conv_bias)?.into()
             };
             let mlp = feed_forward(&w.at("feed_forward"), index)?;
             shape.pre_norm_block_named(w, ["operator_norm", "ffn_norm"], mixer, mlp)
-        })
-    }
-
-    /// The short convolution under `w`.
-    fn convolution(&self, w: &Weights) -> Result<ShortConvolution> {
-        let Hybrid { taps, conv_bias, .. } = *self;
-        let hidden = self.shape.hidden_size;
-        let bias = conv_bias.then(|| w.tensor("conv.bias", &[hidden])).transpose()?;
-        Ok(ShortConvolution {
-            sizes: [taps, hidden],
-            in_proj: w.linear("in_proj", hidden, 3 * hidden, conv_bias)?,
-            convolution: w.depthwise("conv.weight", hidden, taps)?,
-            bias,
-            out_proj: w.linear("out_proj", hidden, hidden, conv_bias)?,
-            kernels: w.kernels(),
         })
     }
 

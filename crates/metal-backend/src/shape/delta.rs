@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::Shape;
+use super::split::{delta_of_rank, keyed_delta_of_rank};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::kernels::Activation;
@@ -50,6 +51,8 @@ impl Shape {
     /// # Errors
     /// A tensor that is missing or does not fit.
     pub fn delta_net(&self, w: &Weights, sizes: DeltaSizes) -> Result<DeltaNet> {
+        let (w, sizes) = &delta_of_rank(w, sizes);
+        let sizes = *sizes;
         let (mixed, values, heads) = (sizes.mixed(), sizes.values(), sizes.v_heads);
         let projections = if w.at("in_proj_qkvz").is_empty() {
             let names = [
@@ -83,6 +86,8 @@ impl Shape {
     /// # Errors
     /// A tensor that is missing or does not fit.
     pub fn keyed_delta_net(&self, w: &Weights, sizes: DeltaSizes) -> Result<DeltaNet> {
+        let (w, sizes) = &keyed_delta_of_rank(w, sizes);
+        let sizes = *sizes;
         let DeltaSizes { v_heads: heads, v_dim: rank, taps, .. } = sizes;
         let (hidden, values) = (self.hidden_size, sizes.values());
         let names = [

@@ -3,6 +3,7 @@
 use mlx_ffi::{Array, ops};
 
 use super::Shape;
+use super::split::{Mambas, mamba_of_rank};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::layers::{GateNorm, Mamba2, MambaSizes, RmsNorm};
@@ -96,7 +97,8 @@ impl Shape {
     /// # Errors
     /// A tensor that is missing or does not fit.
     pub fn mamba(&self, w: &Weights, sizes: MambaSizes, parts: MambaParts) -> Result<Mamba2> {
-        let MambaSizes { heads, groups, state_dim, taps, .. } = sizes;
+        let Mambas { w, sizes, shared } = &mamba_of_rank(w, sizes);
+        let MambaSizes { heads, groups, state_dim, taps, .. } = *sizes;
         let (inner, mixed) = (sizes.inner(), sizes.mixed());
         let norm = || -> Result<RmsNorm> {
             let norm = w.rms_norm("norm", inner, self.rms_norm_eps)?;
@@ -121,7 +123,8 @@ impl Shape {
             Ok(ops::astype(&all, convolution.dtype())?)
         });
         Ok(Mamba2 {
-            sizes,
+            sizes: *sizes,
+            shared: shared.clone(),
             in_proj,
             multipliers: multipliers.transpose()?,
             convolution,

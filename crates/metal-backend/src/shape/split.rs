@@ -1,12 +1,18 @@
 //! What a rank computes of a layer where several compute it together.
 //!
 //! Heads and the values between projections are split: a rank has the rows of the projections in, and the columns of
-//! the one out, whose results all ranks sum. A layer that cannot be split is computed by every rank: heads or groups of
-//! packed values that are too few, and layers of other kinds.
+//! the one out, whose results all ranks sum. Recurrent layers are split by heads or channels too, each of which has a
+//! state of its own. A layer that cannot be split is computed by every rank: heads or groups of packed values that are
+//! too few, and layers of other kinds.
+
+mod recurrent;
 
 use std::ops::Range;
 
 use crate::weights::{Cut, Weights, share};
+pub(super) use recurrent::{
+    Mambas, channels_of_rank, delta_of_rank, keyed_delta_of_rank, mamba_of_rank,
+};
 
 /// The heads of an attention layer.
 #[derive(Clone, Copy, Debug)]
@@ -89,15 +95,7 @@ pub(super) struct InnerNames<'a> {
 /// The cursor at `w` that has this rank's part of a network, and the values between its projections, of `inner`.
 pub(super) fn inner_of_rank(w: &Weights, names: &InnerNames<'_>, inner: i32) -> (Weights, i32) {
     let all = || (w.clone(), inner);
-    let Some(group) = w.ranks() else { return all() };
-    let packed = w.group_below(names.out, inner);
-    // As large units as there may be: kernels like them.
-    let units = [64, 32, 16, 8, 4, 2, 1].into_iter().map(|size| size.max(packed));
-    let mut shares = units.filter(|size| inner % size == 0).filter_map(|size| {
-        let own = share_of(inner / size, size, packed, group.rank(), group.size())?;
-        Some(own.start * size..own.end * size)
-    });
-    let Some(own) = shares.next() else { return all() };
+    let Some(own) = values_of_rank(w, names.out, inner) else { return all() };
     let into = names.into.iter().map(|name| (*name, Cut::row_range(inner, own.clone())));
     let both = names.both.iter().filter_map(|name| {
         let behind = own.start + inner..own.end + inner;
@@ -105,6 +103,19 @@ pub(super) fn inner_of_rank(w: &Weights, names: &InnerNames<'_>, inner: i32) -> 
     });
     let out = names.out.iter().map(|name| (*name, Cut::columns(inner, own.clone())));
     (w.cut(into.chain(both).chain(out).collect()), own.end - own.start)
+}
+
+/// Which of the `count` values before the projections `out` this rank computes; `None`: all of them.
+fn values_of_rank(w: &Weights, out: &[&str], count: i32) -> Option<Range<i32>> {
+    let group = w.ranks()?;
+    let packed = w.group_below(out, count);
+    // As large units as there may be: kernels like them.
+    let units = [64, 32, 16, 8, 4, 2, 1].into_iter().map(|size| size.max(packed));
+    let mut shares = units.filter(|size| count % size == 0).filter_map(|size| {
+        let own = share_of(count / size, size, packed, group.rank(), group.size())?;
+        Some(own.start * size..own.end * size)
+    });
+    shares.next()
 }
 
 /// The units of `count`, each of `width` columns, that a rank computes so that groups of `packed` columns stay whole.

@@ -15,6 +15,8 @@ pub(crate) struct Cut {
 enum Side {
     Rows,
     Columns,
+    /// The first dimension, whatever follows.
+    Channels,
 }
 
 impl Cut {
@@ -31,6 +33,11 @@ impl Cut {
     /// The columns `range` of `of`: the rank computes a term of every result.
     pub fn columns(of: i32, range: Range<i32>) -> Cut {
         Cut { side: Side::Columns, of, ranges: vec![range] }
+    }
+
+    /// The channels `ranges` of `of`, in turn, of convolutions of each by itself: `[channels, …]`.
+    pub fn channels(of: i32, ranges: Vec<Range<i32>>) -> Cut {
+        Cut { side: Side::Channels, of, ranges }
     }
 
     /// Whether all ranks' results must be summed.
@@ -54,6 +61,7 @@ impl Cut {
         let is_vector = shape.len() < 2 || name.ends_with("bias");
         let axis = match (self.side, is_vector) {
             (Side::Columns, true) => return None,
+            (Side::Channels, _) => 0,
             (Side::Rows, false) => shape.len() - 2,
             (Side::Rows, true) | (Side::Columns, false) => shape.len().checked_sub(1)?,
         };
@@ -123,6 +131,11 @@ mod tests {
         assert_eq!(experts.segments(0, 1), [(10, 10), (30, 5), (50, 10), (70, 5)]);
         assert_eq!(rows.part("bias", &[3]).expect("not all of it").whole, [8]);
         assert_eq!(rows.part("bias", &[2, 3]).expect("not all of it").whole, [2, 8]);
+        let channels = Cut::channels(8, vec![2..4, 6..7]);
+        let taps = channels.part("conv1d.weight", &[3, 1, 4]).expect("not all of it");
+        assert_eq!(taps.whole, [8, 1, 4]);
+        assert_eq!(taps.segments(0, 2), [(16, 16), (48, 8)]);
+        assert_eq!(channels.part("conv1d.bias", &[3]).expect("not all of it").whole, [8]);
     }
 
     #[test]

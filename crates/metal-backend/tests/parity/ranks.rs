@@ -245,15 +245,34 @@ fn models_with_windows_have_them_too() {
 fn mixtures_have_them_too() {
     compute_what_one_computes("qwen3_moe", &[2, 3]);
     compute_what_one_computes("mixtral", &[2]);
-    compute_what_one_computes("granitemoehybrid", &[2]);
 }
 
 #[test]
 fn hybrids_have_them_too() {
     compute_what_one_computes("qwen3_5", &[2, 3]);
     compute_what_one_computes("qwen3_5_moe", &[2]);
-    compute_what_one_computes("nemotron_h", &[2]);
-    compute_what_one_computes("falcon_h1", &[2]);
+    compute_what_one_computes("qwen3_next", &[2]);
+    compute_what_one_computes("kimi_linear", &[2, 3]);
+    compute_what_one_computes("nemotron_h", &[2, 3]);
+    compute_what_one_computes("falcon_h1", &[2, 4]);
+    compute_what_one_computes("granitemoehybrid", &[2, 4]);
+    compute_what_one_computes("lfm2", &[2, 3]);
+    compute_what_one_computes("lfm2_moe", &[2]);
+}
+
+#[test]
+fn each_rank_has_the_states_of_its_heads_alone() {
+    if !are_here() {
+        return;
+    }
+    let work = Work { lengths: vec![40], max_tokens: 24, ..Work::default() };
+    for name in ["qwen3_next", "falcon_h1", "granitemoehybrid"] {
+        let checkpoint = Checkpoint::new(name);
+        let (_, whole) = answers(&*checkpoint.load(plain()), &work);
+        let found = of_ranks(&[checkpoint.folder(); 2], &work);
+        let half = found[0].kv_bytes;
+        assert!(half > 0 && 2 * half <= whole, "{name}: {half} of {whole}");
+    }
 }
 
 #[test]
@@ -263,7 +282,14 @@ fn packed_models_have_them_too() {
     compute_what_one_computes("qwen3-nvfp4", &[2, 3]);
     compute_what_one_computes("qwen3-fp8", &[2]);
     compute_what_one_computes("qwen3_moe-4bit-g64", &[2]);
+}
+
+#[test]
+fn packed_hybrids_have_them_too() {
     compute_what_one_computes("qwen3_5_moe-4bit-g32", &[2]);
+    compute_what_one_computes("qwen3_5_moe-mxfp4", &[2]);
+    compute_what_one_computes("nemotron_h-4bit-g32", &[2, 3]);
+    compute_what_one_computes("lfm2_moe-6bit-g32", &[2, 3]);
 }
 
 /// Checkpoints, each with an adapter of theirs.

@@ -2,7 +2,7 @@
 
 use cpu_kernels::{Convolution, ConvolutionActivation, Delta, Heads};
 
-use super::operation::{Inputs, Outcome, View, floats, in_place};
+use super::operation::{Inputs, Outcome, View, are_row_major, floats, in_place};
 use super::{failed, kernel_dtype};
 use crate::step::Heads as Columns;
 use crate::{Array, Dtype, Error, Result};
@@ -58,11 +58,9 @@ pub fn convolution(
         let ([x, weight, bias @ ..], [out, state]) = (inputs, outputs) else {
             return Err(Error::new("a convolution without operands"));
         };
-        let [found_row, _, position]: [usize; 3] = state.strides();
-        let [tap]: [usize; 1] = weight.strides();
-        let row = if b > 1 { (taps - 1) * channels } else { found_row };
-        let found = [found_row, position, tap];
-        if found != [row, if taps > 2 { channels } else { position }, channels] {
+        let found: ([usize; 3], [usize; 1]) = (state.strides(), weight.strides());
+        let is_state = are_row_major(found.0, &[b, 1, taps - 1, channels]);
+        if !is_state || !are_row_major(found.1, &[taps, channels]) {
             return Err(Error::new(format!(
                 "the state or the weights of a convolution are not row-major: {found:?}"
             )));
@@ -150,8 +148,7 @@ pub fn delta(rule: &DeltaRule<'_>) -> Result<[Array; 2]> {
         let [a_log, dt_bias]: [Vec<f32>; 2] =
             [a_log, dt_bias].map(|view| floats(view.bytes).collect());
         let found: [usize; 3] = state.strides();
-        let row = if sizes[0] > 1 { v_heads * dv * dk } else { found[0] };
-        if found != [row, dv * dk, dk] {
+        if !are_row_major(found, &[sizes[0], v_heads, dv, dk]) {
             return Err(Error::new(format!(
                 "the state of a delta rule is not row-major: {found:?}"
             )));

@@ -2,7 +2,7 @@
 
 use cpu_kernels::Scan;
 
-use super::operation::{Inputs, Outcome, floats, in_place};
+use super::operation::{Inputs, Outcome, are_row_major, floats, in_place};
 use super::recurrent::{fits_columns, positions};
 use super::{failed, kernel_dtype};
 use crate::step::Heads as Columns;
@@ -72,8 +72,7 @@ pub fn scan(of: &SelectiveScan<'_>) -> Result<[Array; 2]> {
             [a_log, dt_bias, d].map(|view| floats(view.bytes).collect());
         let [heads, groups, head_dim, state_dim] = numbers;
         let found: [usize; 3] = state.strides();
-        let row = if sizes[0] > 1 { heads * head_dim * state_dim } else { found[0] };
-        if found != [row, head_dim * state_dim, state_dim] {
+        if !are_row_major(found, &[sizes[0], heads, head_dim, state_dim]) {
             return Err(Error::new(format!("the state of a scan is not row-major: {found:?}")));
         }
         let task = Scan {

@@ -46,7 +46,10 @@ impl Weights {
     pub(super) fn cut_of(&self, name: &str) -> Option<&Cut> {
         let module = match name {
             "weight" | "scales" | "biases" | "bias" => last(&self.prefix),
-            _ => last(name.strip_suffix(".weight").unwrap_or(name)),
+            _ => {
+                let module = name.strip_suffix(".weight").or_else(|| name.strip_suffix(".bias"));
+                last(module.unwrap_or(name))
+            }
         };
         self.cuts.iter().find(|(known, _)| *known == module).map(|(_, cut)| cut)
     }

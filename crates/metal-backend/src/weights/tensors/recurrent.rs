@@ -4,6 +4,7 @@ use mlx_ffi::{Array, Dtype, ops};
 
 use super::Weights;
 use crate::error::Result;
+use crate::weights::Cut;
 
 impl Weights {
     /// The weight of a convolution of each channel by itself, stored as `[channels, 1, taps]` or
@@ -12,9 +13,10 @@ impl Weights {
     /// # Errors
     /// A tensor that is missing or does not fit.
     pub fn depthwise(&self, name: &str, channels: i32, taps: i32) -> Result<Array> {
-        let released = [channels, 1, taps];
+        // Of all ranks, where several compute the layer together.
+        let all = self.cut_of(name).map_or(channels, Cut::of);
         let shape = match self.shape(name) {
-            Some(found) if found == released => released,
+            Some(found) if found == [all, 1, taps] => [channels, 1, taps],
             _ => [channels, taps, 1],
         };
         let weight = self.tensor(name, &shape)?;
@@ -59,16 +61,12 @@ impl Weights {
     /// # Errors
     /// A tensor that is missing or has another number of values.
     pub fn vector_f32(&self, name: &str, size: i32) -> Result<Array> {
-        let is_vector = |shape: &Vec<i32>| {
-            shape.iter().map(|dim| i64::from(*dim)).product::<i64>() == i64::from(size)
-        };
-        let stored = self.shape(name).filter(is_vector);
-        let vector = self.tensor_f32(name, &stored.unwrap_or(vec![size]))?;
-        if self.shared.only_describe {
-            return Ok(vector);
+        let all = self.cut_of(name).map_or(size, Cut::of);
+        if let Some(header) = self.shared.left.borrow_mut().get_mut(&self.name(name))
+            && header.shape.iter().map(|dim| i64::from(*dim)).product::<i64>() == i64::from(all)
+        {
+            header.shape = vec![all];
         }
-        let vector = ops::reshape(&vector, &[size])?;
-        vector.eval()?;
-        Ok(vector)
+        self.tensor_f32(name, &[size])
     }
 }
