@@ -20,9 +20,8 @@ use crate::error::{Error, Result};
 use crate::kernels::Activation;
 use crate::layers::{
     Block, Decoder, Ending, FeedForward, GateUp, Head, Mixer, Mlp, Residual, RmsNorm, Rope,
-    Together,
 };
-use crate::weights::{Cut, Linears, Weights};
+use crate::weights::{Linears, Weights};
 use split::{InnerNames, inner_of_rank};
 
 pub(crate) use attention::{AttentionParts, NormSpan, Values, sharing};
@@ -332,17 +331,7 @@ impl Shape {
             w.ignore(|name| name.starts_with(&copy));
             return Ok(Head::Tied);
         }
-        // Every rank draws from all logits, so each has as many as the others.
-        let whole = self.vocab_size;
-        let group = w.ranks().filter(|group| whole % group.size() as i32 == 0);
-        let Some(group) = group else {
-            return Ok(Head::Own(w.linear("lm_head", self.hidden_size, whole, false)?));
-        };
-        let own = whole / group.size() as i32;
-        let first = own * group.rank() as i32;
-        let w = w.cut(vec![("lm_head", Cut::row_range(whole, first..first + own))]);
-        let linear = w.linear("lm_head", self.hidden_size, own, false)?;
-        Ok(Head::Own(linear.together(Together::Gather(group.clone()))))
+        Ok(Head::Own(w.output_layer("lm_head", self.hidden_size, self.vocab_size)?))
     }
 }
 

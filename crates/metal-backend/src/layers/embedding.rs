@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Dtype, Indices, QuantMode, Quantized, Result, dequantize, ops};
 
-use super::{Fusion, Lora, Weight, Workspace};
+use super::{Fusion, Lora, OwnIds, Together, Weight, Workspace};
 use crate::kernels::Matrix;
 
 /// A vector for each token id.
@@ -11,17 +11,26 @@ pub(crate) struct Embedding {
     weight: Weight,
     dtype: Dtype,
     lora: Option<Lora>,
+    /// Where several ranks have some ids each.
+    own: Option<OwnIds>,
+    /// What they do with logits of the tied output layer.
+    together: Together,
 }
 
 impl Embedding {
     /// Embeddings by `weight`, `[vocab_size, hidden_size]`, handed out as `dtype`.
     pub fn new(weight: Weight, dtype: Dtype) -> Self {
-        Embedding { weight, dtype, lora: None }
+        Embedding { weight, dtype, lora: None, own: None, together: Together::Nothing }
     }
 
     /// The layer with an adapter, where there is one.
     pub fn with_lora(self, lora: Option<Lora>) -> Self {
         Embedding { lora, ..self }
+    }
+
+    /// The layer where its rows are those of this rank's ids; what is `together` makes logits of all.
+    pub fn of_ranks(self, own: OwnIds, together: Together) -> Self {
+        Embedding { own: Some(own), together, ..self }
     }
 
     /// Bytes that are taken beside the vectors.
@@ -42,6 +51,14 @@ impl Embedding {
 
     /// `ids`, `[b, l]`, to `[b, l, hidden_size]`.
     pub fn forward(&self, ids: &Indices) -> Result<Array> {
+        match &self.own {
+            None => self.rows(ids),
+            Some(own) => own.embed(ids, |rows| self.rows(rows)),
+        }
+    }
+
+    /// The vectors of rows, `[b, l]`.
+    fn rows(&self, ids: &Indices) -> Result<Array> {
         let y = match &self.weight.matrix {
             Matrix::Dense(weight) => ops::take(weight, ids, 0)?,
             Matrix::Quantized(packed) => {
@@ -78,8 +95,15 @@ impl Embedding {
 
     /// The tied output layer: `[…, hidden_size]` to `[…, vocab_size]`, with its `fusion`.
     pub fn project(&self, x: &Array, fusion: Fusion<'_>) -> Result<Array> {
-        let Some(lora) = &self.lora else { return self.weight.project_fused(x, fusion) };
+        if self.lora.is_none() && self.together.is_nothing() {
+            return self.weight.project_fused(x, fusion);
+        }
         let x = fusion.prologue(x)?;
-        fusion.epilogue(self.weight.kernels, lora.project_tied(&x, &self.weight.project(&x)?)?)
+        let y = self.weight.project(&x)?;
+        let y = match &self.lora {
+            None => y,
+            Some(lora) => lora.project_tied(&x, &y)?,
+        };
+        fusion.epilogue(self.weight.kernels, self.together.all(y)?)
     }
 }

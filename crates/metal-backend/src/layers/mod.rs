@@ -45,6 +45,7 @@ mod text_encoder;
 mod texts;
 mod together;
 mod tower;
+mod vocabulary;
 mod weight;
 mod within_texts;
 mod workspace;
@@ -97,5 +98,6 @@ pub(crate) use tower::{
     Axes, ClippedLinear, Entry, Exit, Look, Merger, Network, PatchPositions, QkvLinears, Tower,
     TowerAttention, TowerBlock, TowerNorm, TowerRope,
 };
+pub(crate) use vocabulary::OwnIds;
 pub(crate) use weight::Weight;
 pub(crate) use workspace::Workspace;

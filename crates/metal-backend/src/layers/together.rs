@@ -11,8 +11,14 @@ pub(crate) enum Together {
     Nothing,
     /// Each has a term of every value.
     Sum(Group),
-    /// Each has as many columns, which lie in the order of the ranks.
-    Gather(Group),
+    /// Each has some columns, in the order of the ranks.
+    Gather {
+        ranks: Group,
+        /// Columns of each rank but the last ones, which have fewer.
+        columns: i32,
+        /// Columns of all.
+        of: i32,
+    },
 }
 
 impl Together {
@@ -26,15 +32,23 @@ impl Together {
         match self {
             Together::Nothing => Ok(y),
             Together::Sum(group) => group.all_sum(&y),
-            Together::Gather(group) => {
-                let (size, mut shape) = (group.size() as i32, y.shape().to_vec());
+            &Together::Gather { ref ranks, columns, of } => {
+                let (size, mut shape) = (ranks.size() as i32, y.shape().to_vec());
                 let Some(last) = shape.last_mut() else { return Ok(y) };
-                let columns = std::mem::replace(last, *last * size);
-                let rows = ops::reshape(&y, &[-1, columns])?;
+                let own = std::mem::replace(last, of);
+                let rows = ops::reshape(&y, &[-1, own])?;
                 let count = rows.rows();
-                let all = group.all_gather(&rows)?;
+                let rows = match columns - own {
+                    0 => rows,
+                    missing => {
+                        let nothing = ops::zeros(&[count, missing], rows.dtype())?;
+                        ops::concatenate(&[&rows, &nothing], 1)?
+                    }
+                };
+                let all = ranks.all_gather(&rows)?;
                 let all = ops::swap_axes(&ops::reshape(&all, &[size, count, columns])?, 0, 1)?;
-                ops::reshape(&all, &shape)
+                let all = ops::reshape(&all, &[count, size * columns])?;
+                ops::reshape(&ops::slice_axis(&all, 1, 0, of)?, &shape)
             }
         }
     }

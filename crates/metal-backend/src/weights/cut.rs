@@ -50,6 +50,11 @@ impl Cut {
         &self.ranges
     }
 
+    /// How many the rank has.
+    pub fn count(&self) -> i32 {
+        self.ranges.iter().map(|range| range.end - range.start).sum()
+    }
+
     /// Rows or columns of the whole.
     pub fn of(&self) -> i32 {
         self.of
@@ -65,7 +70,7 @@ impl Cut {
             (Side::Rows, false) => shape.len() - 2,
             (Side::Rows, true) | (Side::Columns, false) => shape.len().checked_sub(1)?,
         };
-        let own: i64 = self.ranges.iter().map(|range| i64::from(range.end - range.start)).sum();
+        let own = i64::from(self.count());
         let packed = |at: i32| {
             let at = i64::from(at) * i64::from(shape[axis]);
             (own > 0 && at % own == 0).then(|| i32::try_from(at / own).ok()).flatten()
@@ -109,6 +114,21 @@ impl Part {
     }
 }
 
+/// The ids of a vocabulary that the rank has, and how many each rank has but the last ones, which have fewer; `None`:
+/// there are too few for all of `ranks`.
+pub(crate) fn share_of_vocabulary(
+    vocab_size: i32,
+    rank: usize,
+    ranks: usize,
+) -> Option<(Range<i32>, i32)> {
+    let (rank, ranks) = (rank as i32, i32::try_from(ranks).ok()?);
+    let least = vocab_size.div_euclid(ranks) + i32::from(vocab_size % ranks > 0);
+    // Kernels like whole blocks of rows.
+    let blocks = (least.checked_add(63)? / 64).checked_mul(64)?;
+    let most = [blocks, least].into_iter().find(|most| (ranks - 1) * most < vocab_size)?;
+    Some((rank * most..vocab_size.min((rank + 1) * most), most))
+}
+
 /// The units of `count` that the rank computes, where there are enough for all of `ranks`.
 pub(crate) fn share(count: i32, rank: usize, ranks: usize) -> Option<Range<i32>> {
     let bound = |rank: usize| (rank as i64 * i64::from(count) / ranks as i64) as i32;
@@ -148,6 +168,18 @@ mod tests {
         let scales = columns.part("scales", &[2, 2]).expect("not all of it");
         assert_eq!(scales.segments(0, 1), [(2, 2), (10, 2)]);
         assert_eq!(columns.part("bias", &[2]), None);
+    }
+
+    #[test]
+    fn every_id_is_one_ranks() {
+        for (vocab_size, ranks) in [(151_936, 2), (1024, 3), (130, 2), (70, 4), (5, 3)] {
+            let shares = (0..ranks).map(|rank| share_of_vocabulary(vocab_size, rank, ranks));
+            let shares: Vec<_> = shares.map(|share| share.expect("enough for all")).collect();
+            let ids = shares.iter().flat_map(|(own, _)| own.clone());
+            assert!(ids.eq(0..vocab_size), "{shares:?}");
+            assert!(shares.iter().all(|(own, most)| own.len() as i32 <= *most && !own.is_empty()));
+        }
+        assert_eq!(share_of_vocabulary(2, 0, 3), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod norms;
 mod packing;
 mod recurrent;
 mod tower;
+mod vocabulary;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -29,7 +30,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::files::ModelFiles;
 use crate::kernels::{Kernels, Matrix};
-use crate::layers::{Embedding, Linear, Weight};
+use crate::layers::{Linear, Weight};
 
 pub(crate) use fp8::Fp8Scales;
 pub(crate) use joined::Linears;
@@ -408,23 +409,6 @@ impl Weights {
         let bias = bias.then(|| w.tensor("bias", &[output])).transpose()?;
         let linear = Linear::new(matrix, bias).with_lora(w.lora(input, output)?);
         Ok(linear.together(w.together()))
-    }
-
-    /// The embeddings `name`.
-    ///
-    /// # Errors
-    /// A tensor that is missing or does not fit.
-    pub fn embedding(&self, name: &str, vocab_size: i32, hidden_size: i32) -> Result<Embedding> {
-        let dtype = self.float_dtype();
-        let w = self.at(name);
-        let weight = w.matrix(&[vocab_size, hidden_size])?;
-        let lora = w.lora(vocab_size, hidden_size)?;
-        let dtype = match &weight.matrix {
-            Matrix::Dense(weight) => weight.dtype(),
-            Matrix::Quantized(packed) if packed.scales.dtype().is_float() => packed.scales.dtype(),
-            Matrix::Quantized(_) => dtype,
-        };
-        Ok(Embedding::new(weight, dtype).with_lora(lora))
     }
 
     /// The matrix of the module `name` in F32, of exactly `shape`, its values within ± `limit`.

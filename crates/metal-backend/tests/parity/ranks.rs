@@ -276,6 +276,22 @@ fn each_rank_has_the_states_of_its_heads_alone() {
 }
 
 #[test]
+fn each_rank_has_the_rows_of_its_ids_alone() {
+    if !are_here() {
+        return;
+    }
+    // Tied, with an output layer of its own, with embeddings of each layer.
+    for (name, most) in [("qwen3", 0.52), ("llama", 0.52), ("gemma3n", 0.65)] {
+        let checkpoint = Checkpoint::new(name);
+        let whole = checkpoint.load(plain()).info().weight_bytes as f64;
+        for found in of_ranks(&[checkpoint.folder(); 2], &Work::default()) {
+            let share = found.weight_bytes as f64 / whole;
+            assert!(share < most, "{name}: {share}");
+        }
+    }
+}
+
+#[test]
 fn packed_models_have_them_too() {
     compute_what_one_computes("llama-4bit-g64", &[2]);
     compute_what_one_computes("qwen3-mxfp4", &[2]);

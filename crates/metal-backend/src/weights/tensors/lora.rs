@@ -54,7 +54,7 @@ impl Weights {
 }
 
 /// What the rank has of `factor` along `axis`, a copy of it alone.
-fn of_rank(factor: &Array, axis: i32, cut: &Cut) -> Result<Array> {
+pub(super) fn of_rank(factor: &Array, axis: i32, cut: &Cut) -> Result<Array> {
     let part = |range: &std::ops::Range<i32>| ops::slice_axis(factor, axis, range.start, range.end);
     let parts = cut.ranges().iter().map(part).collect::<mlx_ffi::Result<Vec<_>>>()?;
     let part = ops::concatenate(&parts.iter().collect::<Vec<_>>(), axis)?;

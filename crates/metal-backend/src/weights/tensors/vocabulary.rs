@@ -1,0 +1,77 @@
+//! The embeddings of a vocabulary and its output layer, of which each rank has the rows of some ids.
+
+use super::Weights;
+use super::lora::of_rank;
+use crate::error::Result;
+use crate::kernels::Matrix;
+use crate::layers::{Embedding, Linear, Lora, OwnIds, Together};
+use crate::weights::Cut;
+use crate::weights::cut::share_of_vocabulary;
+
+impl Weights {
+    /// The embeddings `name`: of all ids, or of those that this rank has.
+    ///
+    /// # Errors
+    /// A tensor that is missing or does not fit.
+    pub fn embedding(
+        &self,
+        name: &'static str,
+        vocab_size: i32,
+        hidden_size: i32,
+    ) -> Result<Embedding> {
+        let dtype = self.float_dtype();
+        let (cut, together) = self.of_vocabulary(vocab_size);
+        let rows = cut.as_ref().map_or(vocab_size, Cut::count);
+        let of_rank = self.cut(cut.iter().map(|cut| (name, cut.clone())).collect());
+        let weight = of_rank.at(name).matrix(&[rows, hidden_size])?;
+        // An adapter's factors lie the other way round: it is read as that of all ids.
+        let lora = self.cut(Vec::new()).at(name).lora(vocab_size, hidden_size)?;
+        let dtype = match &weight.matrix {
+            Matrix::Dense(weight) => weight.dtype(),
+            Matrix::Quantized(packed) if packed.scales.dtype().is_float() => packed.scales.dtype(),
+            Matrix::Quantized(_) => dtype,
+        };
+        let embedding = Embedding::new(weight, dtype);
+        let (Some(cut), Some(ranks)) = (cut, self.ranks()) else {
+            return Ok(embedding.with_lora(lora));
+        };
+        let lora = lora.map(|lora| self.of_own_ids(lora, &cut)).transpose()?;
+        let own = OwnIds::new(ranks.clone(), &cut.ranges()[0], vocab_size)?;
+        Ok(embedding.with_lora(lora).of_ranks(own, together))
+    }
+
+    /// The output layer `name`, whose logits are those of all ids.
+    ///
+    /// # Errors
+    /// A tensor that is missing or does not fit.
+    pub fn output_layer(
+        &self,
+        name: &'static str,
+        hidden_size: i32,
+        vocab_size: i32,
+    ) -> Result<Linear> {
+        let (cut, together) = self.of_vocabulary(vocab_size);
+        let rows = cut.as_ref().map_or(vocab_size, Cut::count);
+        let of_rank = self.cut(cut.into_iter().map(|cut| (name, cut)).collect());
+        Ok(of_rank.linear(name, hidden_size, rows, false)?.together(together))
+    }
+
+    /// The rows of this rank's ids, where it has not all, and what makes the logits of all ids.
+    fn of_vocabulary(&self, vocab_size: i32) -> (Option<Cut>, Together) {
+        let share = self.ranks().and_then(|ranks| {
+            let share = share_of_vocabulary(vocab_size, ranks.rank(), ranks.size())?;
+            Some((ranks.clone(), share))
+        });
+        let Some((ranks, (own, columns))) = share else { return (None, Together::Nothing) };
+        let together = Together::Gather { ranks, columns, of: vocab_size };
+        (Some(Cut::row_range(vocab_size, own)), together)
+    }
+
+    /// The adapter of embeddings with the factors of this rank's ids.
+    fn of_own_ids(&self, lora: Lora, cut: &Cut) -> Result<Lora> {
+        match self.shared.only_describe {
+            true => Ok(lora),
+            false => Ok(Lora { a: of_rank(&lora.a, 0, cut)?, ..lora }),
+        }
+    }
+}
