@@ -25,6 +25,7 @@ mod load;
 mod marks;
 mod normalizer;
 mod pipeline;
+mod reasoning;
 mod special_tokens;
 mod stop;
 mod token_bytes;

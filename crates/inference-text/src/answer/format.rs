@@ -3,6 +3,7 @@
 use super::elements::{ATEM, CODER, INVOKE, SEED, Tags};
 use super::family::Family;
 use super::header::{DEEPSEEK, KIMI, MISTRAL, Names};
+use crate::reasoning::Begun;
 
 /// An opening and a closing mark.
 pub type Pair = (&'static str, &'static str);
@@ -122,6 +123,11 @@ pub fn reasoning_marks(family: Family) -> &'static [Pair] {
         Family::Cohere => &[("<|START_THINKING|>", "<|END_THINKING|>")],
         _ => &[THINK],
     }
+}
+
+/// Where the end of a prompt leaves the reasoning of its answer.
+pub fn begun_reasoning(family: Family, prompt_text: &str) -> Begun<'static> {
+    Begun::of(prompt_text, reasoning_marks(family).iter().copied())
 }
 
 /// The marks around an answer, which say nothing.

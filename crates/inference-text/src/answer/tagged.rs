@@ -4,19 +4,14 @@ use super::call::Tools;
 use super::candidate::Candidate;
 use super::family::Family;
 use super::format::{
-    Opening, SEPARATED, UNMARKED, answer_marks, calls_without_mark, openings, reasoning_marks,
+    Opening, SEPARATED, UNMARKED, answer_marks, begun_reasoning, calls_without_mark, openings,
+    reasoning_marks,
 };
 use super::json_scan::Step;
 use super::marks::{Found, Prefix, after_space, find, is_space, prefix};
 use super::output::Output;
 use super::piece::Piece;
-
-/// The mark that closes the reasoning that `prompt_text` ends in.
-pub fn open_reasoning(family: Family, prompt_text: &str) -> Option<&'static str> {
-    let end = prompt_text.trim_end_matches(is_space);
-    let open = reasoning_marks(family).iter().find(|(open, _)| end.ends_with(open));
-    open.map(|(_, close)| *close)
-}
+use crate::reasoning::Begun;
 
 /// Reads one answer.
 #[derive(Debug)]
@@ -69,9 +64,10 @@ enum Progress {
 impl Tagged {
     pub fn new(family: Family, prompt_text: &str, tools: Tools) -> Tagged {
         let openings = if tools.is_empty() { &[] } else { openings(family) };
-        let state = match open_reasoning(family, prompt_text) {
-            Some(close) => State::Reasoning { close, begun: false },
-            None => State::Start { reasoning: Reasoning::Possible },
+        let state = match begun_reasoning(family, prompt_text) {
+            Begun::Open(close) => State::Reasoning { close, begun: false },
+            // What nothing constrains may reason again behind reasoning that the prompt closed.
+            Begun::Over | Begun::Not => State::Start { reasoning: Reasoning::Possible },
         };
         Tagged {
             family,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use inference_core::{Error, ReasoningMarks, Result};
 
+use crate::reasoning::Begun;
 use crate::{AddSpecial, SkipSpecial, Tokenizer};
 
 /// Tokens of line breaks that may stand between the reasoning and the text.
@@ -59,16 +60,12 @@ impl Reasoning {
     ) -> Result<Option<Reasoning>> {
         let open = ids(&marks.open, tokenizer)?;
         let close = ids(&marks.close, tokenizer)?;
-        let is_blank = |id: &u32| {
-            let text = tokenizer.decode(&[*id], SkipSpecial::No);
-            text.is_ok_and(|text| !text.is_empty() && text.trim().is_empty())
+        let pair = (marks.open.as_str(), marks.close.as_str());
+        let phase = match Begun::of(&end(prompt, pair, tokenizer), std::iter::once(pair)) {
+            Begun::Open(_) => Phase::Inside,
+            Begun::Over => return Ok(None),
+            Begun::Not => Phase::Opening(0),
         };
-        let blank = prompt.iter().rev().take_while(|id| is_blank(id)).count();
-        let prompt = &prompt[..prompt.len() - blank];
-        if prompt.ends_with(&close) {
-            return Ok(None);
-        }
-        let phase = if prompt.ends_with(&open) { Phase::Inside } else { Phase::Opening(0) };
         let marks = Arc::new(Marks { open, close, line_breaks });
         Ok(Some(Reasoning { marks, phase, last: Vec::new() }))
     }
@@ -106,6 +103,19 @@ impl Reasoning {
         };
         true
     }
+}
+
+/// The text of the end of a prompt, enough of it to have one of the marks and the whitespace behind it.
+fn end(prompt: &[u32], (open, close): (&str, &str), tokenizer: &Tokenizer) -> String {
+    let text = |ids: &[u32]| tokenizer.decode(ids, SkipSpecial::No).unwrap_or_default();
+    let is_blank = |id: &&u32| {
+        let text = text(&[**id]);
+        !text.is_empty() && text.trim().is_empty()
+    };
+    let blank = prompt.iter().rev().take_while(is_blank).count();
+    // Each id is at least a byte of the text.
+    let count = blank + open.len().max(close.len());
+    text(&prompt[prompt.len().saturating_sub(count)..])
 }
 
 /// The ids of a mark.

@@ -4,9 +4,9 @@ use inference_core::Constraint;
 
 use super::{MarkIds, quoted, regex};
 use crate::answer::family::Family;
-use crate::answer::format::{answer_marks, reasoning_marks};
-use crate::answer::tagged::open_reasoning;
+use crate::answer::format::{answer_marks, begun_reasoning, reasoning_marks};
 use crate::json::from_value;
+use crate::reasoning::Begun;
 
 /// Lets reasoning come before what `constraint` asks of the answer: the reasoning that the end of
 /// `prompt_text` opens, or that the family may open itself. In Harmony the constraint holds for
@@ -28,12 +28,12 @@ pub fn answer_constraint_with(
     if family == Family::Muse {
         return muse_answer(prompt_text, constraint);
     }
-    let opened = open_reasoning(family, prompt_text);
     let pairs = reasoning_marks(family);
-    let over = pairs.iter().any(|(_, close)| prompt_text.trim_end().ends_with(close));
-    if opened.is_none() && (over || family == Family::Plain) {
-        return constraint;
-    }
+    let opened = match begun_reasoning(family, prompt_text) {
+        Begun::Open(close) => Some(close),
+        Begun::Not if family != Family::Plain => None,
+        Begun::Over | Begun::Not => return constraint,
+    };
     let mut thoughts = Vec::new();
     let mut rules = String::new();
     for (index, (open, close)) in pairs.iter().enumerate() {

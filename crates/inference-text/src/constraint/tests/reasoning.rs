@@ -1,10 +1,11 @@
 //! Reasoning before a constrained text, with the marks of several chat formats.
 
-use inference_core::{Constraint, Error, GenerateOptions, ReasoningMarks};
+use inference_core::{Constraint, Error, GenerateOptions, Piece, ReasoningMarks};
 
 use super::{VOCAB_SIZE, constraints, tokenizer};
+use crate::answer::{AnswerParser, Family};
 use crate::constraint::{Constraints, Matcher};
-use crate::{AddSpecial, Tokenizer};
+use crate::{AddSpecial, SkipSpecial, Tokenizer};
 
 fn options(regex: &str, open: &str, close: &str) -> GenerateOptions {
     GenerateOptions {
@@ -97,6 +98,13 @@ fn the_prompt_says_whether_reasoning_is_open_or_over() {
     assert_eq!(begins_with("<|im_start|>assistant\n<think>\n\n</think>\n\n"), [true, false, false]);
     // What a message says opens nothing.
     assert_eq!(begins_with("<think>Hello<|im_end|>\n"), [true, false, true]);
+    // As for the reader of the answer, the text counts: other ids may spell the mark.
+    let spelt = [ids("assistant\n<thin"), ids("k>\n")].concat();
+    let mut matcher = begin(&constraints, &options, &spelt);
+    assert!(matcher.mask().unwrap().allows(ids("z")[0]));
+    let text = tokenizer.decode(&spelt, SkipSpecial::No).unwrap();
+    let mut reader = AnswerParser::new(Family::Hermes, &text, &[]);
+    assert_eq!(reader.push("z"), [Piece::Reasoning("z".into())]);
 }
 
 #[test]
