@@ -1,5 +1,5 @@
 //! Prose that is quick to read: ARCHITECTURE.md is one short page, and its sentences and those of
-//! docs/design are short.
+//! the other pages are short.
 
 use super::violation::Violation;
 use crate::pictures;
@@ -7,6 +7,8 @@ use crate::repository::File;
 
 const PAGE: &str = "ARCHITECTURE.md";
 const DESIGN: &str = "docs/design/";
+/// The pages and folders whose sentences are short.
+const SHORT: [&str; 4] = [PAGE, "README.md", "CONTRIBUTING.md", "docs/"];
 
 const MAX_LINES: usize = 150;
 const MAX_WORDS: usize = 30;
@@ -24,7 +26,7 @@ pub fn check(files: &[File], still_there: &[&str]) -> Vec<Violation> {
         if file.path == PAGE {
             found.extend(length(file));
         }
-        if file.path == PAGE || file.path.starts_with(DESIGN) {
+        if SHORT.iter().any(|place| file.path.starts_with(place)) {
             found.extend(long_sentences(file));
         }
         match (still_there.contains(&file.path.as_str()), found.is_empty()) {
@@ -162,7 +164,9 @@ mod tests {
         ] {
             let found = [(&*format!("docs/design/a.md:{line}"), "a sentence of 31 words")];
             Tree::new().with("docs/design/a.md", &format!("{text}\n")).expect(&found);
-            Tree::new().with("docs/a.md", &format!("{text}\n")).expect(&[]);
+            let found = [(&*format!("docs/a.md:{line}"), "a sentence of 31 words")];
+            Tree::new().with("docs/a.md", &format!("{text}\n")).expect(&found);
+            Tree::new().with("crates/a/README.md", &format!("{text}\n")).expect(&[]);
         }
     }
 

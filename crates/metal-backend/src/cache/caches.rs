@@ -16,7 +16,7 @@ pub(crate) struct Caches {
     offsets: Vec<i32>,
     /// What the positions of each row's next ids are more than their places: pictures take other ones.
     shifts: Vec<i32>,
-    /// The factors that stretch the positions of all rows.
+    /// The factors of LongRoPE of all rows.
     rope_factors: RopeFactors,
     layers: Vec<State>,
     /// Changes whenever the buffers are made for other rows.
@@ -51,7 +51,7 @@ impl Caches {
         &self.offsets
     }
 
-    /// The factors that stretch the positions of all rows.
+    /// The factors of LongRoPE of all rows.
     pub fn rope_factors(&self) -> RopeFactors {
         self.rope_factors
     }

@@ -1,4 +1,4 @@
-//! Which factors stretch the wavelengths of a row's positions.
+//! Which factors divide the inverse frequencies of a row's positions.
 
 /// The factors of LongRoPE. All positions of a row have the same ones, or a query and a key would not be
 /// as far apart as they are; they follow from the length of the whole. A model without LongRoPE has

@@ -12,9 +12,9 @@ const PARTIAL: &str = "partial_rotary_factor";
 /// A rotary position encoding.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RopeConfig {
-    /// The base of the wavelengths.
+    /// The base, θ, of the inverse frequencies.
     pub theta: f64,
-    /// How the wavelengths are stretched for longer contexts.
+    /// How the inverse frequencies are scaled for longer contexts.
     pub scaling: RopeScaling,
     /// How much of each head is rotated, from its beginning on; the rest knows no position.
     pub partial_rotary_factor: f64,
@@ -68,7 +68,7 @@ pub(crate) enum RopePairs {
     Neighbours,
 }
 
-/// How rotary wavelengths are stretched.
+/// How the inverse frequencies are scaled for longer contexts; each is divided by a factor.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum RopeScaling {
     /// Not at all.
@@ -78,46 +78,46 @@ pub(crate) enum RopeScaling {
         /// The divisor.
         factor: f64,
     },
-    /// Llama 3.1: long wavelengths by the factor, short ones not, those between smoothly.
+    /// Llama 3.1: low frequencies by the factor, high ones not, those between smoothly.
     Llama3 {
-        /// The stretch of long wavelengths.
+        /// The factor of low frequencies.
         factor: f64,
-        /// Wavelengths above the original context over this are long.
+        /// A frequency is low where its wavelength is above the original context over this.
         low_freq_factor: f64,
-        /// Wavelengths below the original context over this are short.
+        /// A frequency is high where its wavelength is below the original context over this.
         high_freq_factor: f64,
         /// The context that the model was trained on first.
         original_max_position_embeddings: f64,
     },
     /// YaRN (arXiv 2309.00071).
     Yarn {
-        /// The stretch.
+        /// The scaling factor.
         factor: f64,
         /// The context that the model was trained on first.
         original_max_position_embeddings: f64,
-        /// Rotations over the original context above which a dimension keeps its wavelength.
+        /// Rotations over the original context above which a dimension keeps its frequency.
         beta_fast: f64,
-        /// Rotations below which a dimension is stretched in full.
+        /// Rotations below which a dimension is scaled in full.
         beta_slow: f64,
         /// What queries and keys are multiplied with.
         attention_factor: f64,
         /// Whether the bounds between the two are rounded to whole dimensions.
         truncate: bool,
     },
-    /// The first pairs of a whole head turn, by the wavelengths that they have there; the others do not
+    /// The first pairs of a whole head turn, by the frequencies that they have there; the others do not
     /// (Gemma 4).
     Proportional {
         /// How much of the pairs turns.
         part: f64,
-        /// The stretch of the wavelengths.
+        /// The scaling factor.
         factor: f64,
     },
-    /// LongRoPE (arXiv 2402.13753): a stretch for each wavelength, and another one for sequences
+    /// LongRoPE (arXiv 2402.13753): a factor for each frequency, and another one for sequences
     /// that are longer than the original context.
     Long {
-        /// The stretches up to the original context.
+        /// The factors up to the original context.
         short_factor: Vec<f64>,
-        /// The stretches of longer sequences.
+        /// The factors of longer sequences.
         long_factor: Vec<f64>,
         /// The context that the model was trained on first.
         original_max_position_embeddings: i32,

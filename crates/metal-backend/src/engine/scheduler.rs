@@ -46,7 +46,7 @@ pub(super) struct Scheduler<'a> {
     groups: Vec<Group>,
     classifications: Lane,
     inspections: Inspections,
-    /// Rows that begin again: they made room for others, or their positions are encoded otherwise.
+    /// Rows that begin again: preempted ones, and those whose positions are encoded otherwise.
     preempted: VecDeque<Row>,
     prefixes: Prefixes,
     closing: bool,

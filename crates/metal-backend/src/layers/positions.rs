@@ -152,7 +152,7 @@ impl Positions {
         Ok(Some(self.each.get_or_init(|| each)))
     }
 
-    /// The factors that stretch all of them.
+    /// The factors of LongRoPE of all of them.
     pub fn rope_factors(&self) -> RopeFactors {
         self.rope_factors
     }

@@ -10,7 +10,7 @@ use super::memory::{Fit, Memory, Need, Spare};
 /// moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waits {
-    /// A row that ran before and made room, or whose positions are encoded otherwise now.
+    /// A preempted row, or one whose positions are encoded otherwise now.
     pub preempted: Option<Need>,
     pub request: Option<(Duration, Need)>,
     /// It asks for memory batch by batch.

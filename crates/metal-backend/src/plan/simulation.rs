@@ -38,7 +38,7 @@ struct Outcome {
     ended: Vec<u64>,
     refused: Vec<u64>,
     turns: u64,
-    /// Rows that made room.
+    /// How often a row was preempted.
     preempted: usize,
 }
 
