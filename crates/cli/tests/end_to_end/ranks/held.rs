@@ -40,6 +40,10 @@ impl Held {
 /// What two hundred requests more may leave: an allocator's pieces, but no request's keys and values.
 const LEFT: u64 = 16 << 20;
 
+/// Clients that ask at once, for which a server may keep as many threads. Fifty requests are left, each of which could
+/// leave one behind.
+const AT_ONCE: usize = 16;
+
 /// Descriptors of a rank of three that is connected: values of two, and orders of one at least, each known twice.
 const CONNECTED: usize = 6;
 
@@ -57,7 +61,8 @@ fn ranks_hold_no_more_after_hundreds_of_requests_of_which_many_are_left() {
     for (rank, (before, after)) in before.into_iter().zip(after).enumerate() {
         let (Some(before), Some(after)) = (before, after) else { continue };
         let told = format!("rank {rank}: {before:?}, then {after:?}");
-        assert_eq!((after.threads, after.sockets), (before.threads, before.sockets), "{told}");
+        assert!(after.threads < before.threads + AT_ONCE, "{told}");
+        assert!(after.sockets < before.sockets + AT_ONCE, "{told}");
         assert!(after.bytes < before.bytes + LEFT, "{told}");
         assert!(after.sockets >= CONNECTED, "{told}");
     }
