@@ -6,6 +6,7 @@ mod build_mlx;
 mod clients;
 mod dist;
 mod gpu_tests;
+mod link_costs;
 mod manifest;
 mod modules;
 mod pictures;
@@ -29,6 +30,8 @@ usage: cargo xtask COMMAND
   gpu-tests [--pack DIR]
       runs the tests that need an NVIDIA GPU and sums them up; or puts them into DIR, with a script
       that runs them on a machine without Rust
+  link-costs [--latency MICROSECONDS --bandwidth GB/S]
+      what links between ranks cost a token, on paper: the table of docs/distributed.md, or a link's own
   modules
       draws the modules of each crate: docs/design/modules
   tidy
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Some("clients") => clients::run(&args),
         Some("dist") => dist::run(&args),
         Some("gpu-tests") => gpu_tests::run(&args),
+        Some("link-costs") => link_costs::run(&args),
         Some("modules") => pictures::run(repository::root()),
         Some("tidy") => tidy::run(repository::root()),
         Some("help" | "--help" | "-h") => {
