@@ -1,5 +1,7 @@
 //! `cargo xtask link-costs`: what links between ranks cost a token, on paper. docs/distributed.md has the table.
 
+use std::io::{self, Write};
+
 use anyhow::{Result, bail, ensure};
 
 const USAGE: &str = "usage: cargo xtask link-costs [--latency MICROSECONDS --bandwidth GB/S]";
@@ -62,8 +64,7 @@ pub fn run(args: &[String]) -> Result<()> {
         }
         _ => bail!(USAGE),
     };
-    println!("{}", table(&links));
-    Ok(())
+    Ok(writeln!(io::stdout(), "{}", table(&links))?)
 }
 
 /// Links as they are sold; the latencies are guesses at what TCP makes of them.
