@@ -5,6 +5,7 @@ A field whose value is of no type at all must be a 400. Where it is not, the ser
 
 import collections.abc
 import json
+import re
 import types
 import typing
 import urllib.error
@@ -48,6 +49,15 @@ def is_object(choice):
     return hasattr(choice, "__required_keys__")
 
 
+def required(choice):
+    """The fields that an object must have. Its `__required_keys__` do not know of those with hints in words."""
+    hints = typing.get_type_hints(choice, include_extras=True)
+    origins = {name: typing.get_origin(hint) for name, hint in hints.items()}
+    if choice.__total__:
+        return {name: hint for name, hint in hints.items() if origins[name] is not typing.NotRequired}
+    return {name: hint for name, hint in hints.items() if origins[name] is typing.Required}
+
+
 def objects(hint):
     """The objects that a field may hold, each with what makes the field's value of one of them."""
     for choice in choices(hint):
@@ -58,8 +68,8 @@ def objects(hint):
                 yield inner, lambda one, made=made: [made(one)]
 
 
-def sample(hint, depth=0):
-    """A value of this type, as small as it can be."""
+def sample(hint, examples, depth=0):
+    """A value of this type, as small as it can be, or the example of its object."""
     for choice in choices(hint):
         if typing.get_origin(choice) is typing.Literal:
             return typing.get_args(choice)[0]
@@ -69,41 +79,71 @@ def sample(hint, depth=0):
             return 1024
         if choice is bool:
             return True
-        if is_object(choice) and depth < 4:
-            hints = typing.get_type_hints(choice, include_extras=True)
-            return {name: sample(hints[name], depth + 1) for name in sorted(choice.__required_keys__)}
+        if is_object(choice):
+            if choice.__name__ in examples:
+                return examples[choice.__name__]
+            if depth < 6:
+                return {name: sample(hint, examples, depth + 1) for name, hint in required(choice).items()}
         if typing.get_origin(choice) in (list, collections.abc.Iterable, collections.abc.Sequence):
-            return [sample(typing.get_args(choice)[0], depth + 1)]
+            return [sample(typing.get_args(choice)[0], examples, depth + 1)]
         if typing.get_origin(choice) is dict or choice in (dict, object):
             return {}
     return None
 
 
-def walk(params, send, known=False, hints=()):
-    """How many fields of `params` are refused as they should be.
+def is_of_its_kind(blamed, path):
+    """Whether what an error blames is the object at `path` itself, its kind or what it is in: then it is no bad sample."""
+    quoted = re.search("`([^`]+)`", blamed)
+    blamed = re.sub(r"\[\d+\]", "", quoted.group(1) if quoted else blamed)
+    return not blamed.startswith(f"{path}.") or blamed in (f"{path}.type", f"{path}.role")
 
-    `send` is of `sender`. The fields of `hints` may hold anything, which the server's documentation says. Where `known`
-    is set, an error blames the field, so that none is unknown."""
+
+def walk(params, send, known=False, examples=None, around=None, taken=(), free=(), only=None):
+    """How many fields of `params`, and of the objects in them however deep, are refused as they should be.
+
+    `send` is of `sender`. Where `known` is set, an error blames the request's own field, so that none is unknown.
+    The others speak of objects by the names of their types. `examples` are good values, where the smallest one is not.
+    `around` makes what a request needs for one: fields, by the name of the request's own and its value. `taken` are
+    those that must be taken somewhere; others may be refused for their kind. `free` hold what the user likes. `only`
+    are the request's own fields that are walked; `None`: all."""
+    examples, around = examples or {}, around or {}
     status, blamed = send({})
     assert status == 200, blamed
-    count, passed_over = 0, []
+    count, faults, left = 0, [], set(taken)
+
+    def inside(inner, put, path, seen):
+        """Walks the fields of `inner`, an object that `put` puts into a request."""
+        nonlocal count
+        good = sample(inner, examples)
+        status, blamed = send(put(good))
+        if status != 200:
+            # Refused as a whole, so that nothing of it is passed over.
+            if not is_of_its_kind(blamed, path):
+                faults.append(f"{inner.__name__} needs an example: {path}: {blamed}")
+            return
+        left.discard(inner.__name__)
+        for part, hint in typing.get_type_hints(inner, include_extras=True).items():
+            # An object may hold what looks odd, and an array too; no field holds both.
+            if all(send(put({**good, part: odd}))[0] != 400 for odd in [ODD, ALSO_ODD]):
+                faults.append(f"{path}.{part} of {inner.__name__} is passed over")
+            count += 1
+            for deeper, made in objects(hint):
+                if deeper not in seen and deeper.__name__ not in free:
+                    put_deeper = lambda one, part=part, made=made: put({**good, part: made(one)})
+                    inside(deeper, put_deeper, f"{path}.{part}", seen | {deeper})
+
     for name, hint in typing.get_type_hints(params, include_extras=True).items():
+        if only and name not in only:
+            continue
         for odd in [ODD, ALSO_ODD]:
             status, blamed = send({name: odd})
             if status != 400 or (known and (name not in blamed or "unknown" in blamed)):
-                passed_over.append(f"{name}: {odd} is a {status}, {blamed}")
+                faults.append(f"{name}: {odd} is a {status}, {blamed}")
         count += 1
         for inner, made in objects(hint):
-            good = sample(inner)
-            if send({name: made(good)})[0] != 200:
-                # Refused as a whole, so that nothing of it is passed over.
-                continue
-            for part in typing.get_type_hints(inner):
-                if f"{name}.{part}" in hints:
-                    continue
-                # An object may hold what looks odd, and an array too; no field holds both.
-                if all(send({name: made({**good, part: odd})})[0] != 400 for odd in [ODD, ALSO_ODD]):
-                    passed_over.append(f"{name} of {inner.__name__}: {part}")
-                count += 1
-    assert not passed_over, passed_over
+            beside = around.get(inner.__name__, lambda name, value: {name: value})
+            put = lambda one, beside=beside, made=made, name=name: beside(name, made(one))
+            inside(inner, put, name, {inner})
+    faults += [f"{name} is taken nowhere" for name in sorted(left)]
+    assert not faults, "\n".join(faults)
     return count

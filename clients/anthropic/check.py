@@ -144,13 +144,34 @@ def check_errors():
 
 
 def check_every_field_is_honoured_or_refused():
+    """The request's fields, and those of the objects in them."""
+    call = {"type": "tool_use", "id": "a", "name": "get_weather", "input": {}}
+    before = [*STORY, {"role": "assistant", "content": [call]}]
+    with_tools = lambda name, value: {name: value, "tools": [TOOL]}
+    more = {
+        "examples": {"ToolUseBlockParam": call, "ToolChoiceToolParam": {"type": "tool", "name": "get_weather"},
+                     "JSONOutputFormatParam": {"type": "json_schema", "schema": CITY}},
+        "around": {
+            "AssistantMessageParam": lambda name, value: {name: [*STORY, *value, *STORY]},
+            "UserMessageParam": lambda name, value: {name: [*before, *value]},
+            "ToolChoiceAnyParam": with_tools,
+            "ToolChoiceToolParam": with_tools,
+        },
+        "taken": {"AssistantMessageParam", "CacheControlEphemeralParam", "MetadataParam", "TextBlockParam",
+                  "ThinkingBlockParam", "ToolChoiceAutoParam", "ToolParam", "ToolResultBlockParam", "ToolUseBlockParam",
+                  "UserMessageParam"},
+        # A schema is the user's own.
+        "free": {"InputSchemaTyped"},
+    }
+    if held:
+        more["taken"] |= {"JSONOutputFormatParam", "ToolChoiceAnyParam", "ToolChoiceToolParam"}
     base = {"model": MODEL, "messages": STORY}
     create = types.message_create_params.MessageCreateParamsNonStreaming
-    count = fields.walk(create, fields.sender(f"{URL}/v1/messages", {**base, "max_tokens": 1}))
+    count = fields.walk(create, fields.sender(f"{URL}/v1/messages", {**base, "max_tokens": 1}), **more)
+    more["taken"] -= {"MetadataParam"}
     counted = fields.walk(types.message_count_tokens_params.MessageCountTokensParams,
-                          fields.sender(f"{URL}/v1/messages/count_tokens", base))
-    # Those of the conversation's own parts are among them.
-    assert count > 20 and counted > 12, (count, counted)
+                          fields.sender(f"{URL}/v1/messages/count_tokens", base), **more)
+    assert count > 80 and counted > 60, (count, counted)
 
 
 def check_keys():

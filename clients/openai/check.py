@@ -251,20 +251,83 @@ def check_responses_hold_to_schemas():
     assert forced.type == "custom_tool_call" and len(forced.input) == 5 and forced.input[2] == ":", forced
 
 
-def walked(path, params, base, known=True, url=URL):
-    return fields.walk(params, fields.sender(f"{url}/v1/{path}", base), known)
+def walked(path, params, base, known=True, url=URL, **more):
+    return fields.walk(params, fields.sender(f"{url}/v1/{path}", base), known, **more)
 
 
-def check_every_field_is_honoured_or_refused():
-    """What the package may send is honoured, or refused for a reason."""
-    one = {"model": MODEL, "max_tokens": 1}
-    count = walked("chat/completions", chat_create_params.CompletionCreateParamsNonStreaming, {**one, "messages": STORY})
-    assert count > 30, count
-    count = walked("completions", completion_create_params.CompletionCreateParamsNonStreaming, {**one, "prompt": "a"})
-    assert count > 15, count
+def with_stream(name, value):
+    return {name: value, "stream": True}
+
+
+def check_every_field_of_chats_is_honoured_or_refused():
+    """What the package may send is honoured, or refused for a reason: the request's fields, and those of the objects in
+    them."""
+    schema = {"name": "city", "schema": CITY}
+    examples = {
+        "ChatCompletionAssistantMessageParam": {"role": "assistant", "content": "a"},
+        "JSONSchema": schema,
+        "ResponseFormatJSONSchema": {"type": "json_schema", "json_schema": schema},
+        "ChatCompletionNamedToolChoiceParam": {"type": "function", "function": {"name": "get_weather"}},
+    }
+    around = {
+        "ChatCompletionStreamOptionsParam": with_stream,
+        "ChatCompletionNamedToolChoiceParam": lambda name, value: {name: value, "tools": [TOOL]},
+    }
+    taken = {
+        "ChatCompletionAssistantMessageParam", "ChatCompletionContentPartTextParam", "ChatCompletionFunctionToolParam",
+        "ChatCompletionStreamOptionsParam", "ChatCompletionSystemMessageParam", "ChatCompletionToolMessageParam",
+        "ChatCompletionUserMessageParam", "FunctionDefinition", "ResponseFormatText",
+    }
+    if held:
+        taken |= {"ChatCompletionNamedToolChoiceParam", "JSONSchema", "ResponseFormatJSONObject",
+                  "ResponseFormatJSONSchema"}
+    base = {"model": MODEL, "max_tokens": 1, "messages": STORY}
+    count = walked("chat/completions", chat_create_params.CompletionCreateParamsNonStreaming, base,
+                   examples=examples, around=around, taken=taken)
+    assert count > 80, count
+    base = {"model": MODEL, "max_tokens": 1, "prompt": "a"}
+    count = walked("completions", completion_create_params.CompletionCreateParamsNonStreaming, base,
+                   around=around, taken={"ChatCompletionStreamOptionsParam"})
+    assert count > 16, count
+
+
+def check_every_field_of_responses_is_honoured_or_refused():
+    tool = {"type": "function", **TOOL["function"]}
+    custom = {"type": "custom", "name": "clock"}
+    call = {"type": "function_call", "call_id": "a", "name": "get_weather", "arguments": "{}"}
+    custom_call = {"type": "custom_tool_call", "call_id": "a", "name": "clock", "input": "a"}
+    text = {"type": "output_text", "text": "a", "annotations": []}
+    examples = {
+        "FunctionCallOutput": {"type": "function_call_output", "call_id": "a", "output": "a"},
+        "Grammar": {"type": "grammar", "syntax": "regex", "definition": "a"},
+        "ResponseFormatTextJSONSchemaConfigParam": {"type": "json_schema", "name": "city", "schema": CITY},
+        "ResponseFunctionToolCallParam": call,
+        "ResponseCustomToolCallParam": custom_call,
+        "ResponseOutputMessageParam": {"type": "message", "role": "assistant", "id": "a", "status": "completed",
+                                       "content": [text]},
+        "ResponseOutputTextParam": text,
+        "ToolChoiceAllowedParam": {"type": "allowed_tools", "mode": "auto",
+                                   "tools": [{"type": "function", "name": "get_weather"}]},
+        "ToolChoiceCustomParam": {"type": "custom", "name": "clock"},
+        "ToolChoiceFunctionParam": {"type": "function", "name": "get_weather"},
+    }
+    with_tools = lambda name, value: {name: value, "tools": [tool, custom]}
+    around = {
+        "StreamOptions": with_stream,
+        "FunctionCallOutput": lambda name, value: {name: [call] + value},
+        "ResponseCustomToolCallOutputParam": lambda name, value: {name: [custom_call] + value},
+        "ToolChoiceAllowedParam": with_tools,
+        "ToolChoiceCustomParam": with_tools,
+        "ToolChoiceFunctionParam": with_tools,
+    }
+    taken = {"CustomToolParam", "EasyInputMessageParam", "FunctionCallOutput", "FunctionToolParam", "ResponseFormatText",
+             "ResponseFunctionToolCallParam", "ResponseInputTextParam", "ResponseOutputMessageParam", "StreamOptions"}
+    if held:
+        taken |= {"ResponseFormatTextJSONSchemaConfigParam", "ToolChoiceFunctionParam"}
     count = walked("responses", response_create_params.ResponseCreateParamsNonStreaming,
-                   {"model": MODEL, "input": "a", "max_output_tokens": 1})
-    assert count > 25, count
+                   {"model": MODEL, "input": "a", "max_output_tokens": 1},
+                   examples=examples, around=around, taken=taken)
+    assert count > 80, count
 
 
 def check_every_field_of_pictures_is_honoured_or_refused():

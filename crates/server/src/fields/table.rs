@@ -144,6 +144,15 @@ pub fn check_in(
     Reader::new(path, Json::Object(request))
 }
 
+/// Takes the object `name`, which asks for nothing: its own fields are those of `table`.
+///
+/// # Errors
+/// Another type; what `table` does not have, or has otherwise.
+pub fn take_hint(reader: &mut Reader, name: &str, table: &[Field]) -> Result<()> {
+    let Some(hint) = reader.object(name)? else { return Ok(()) };
+    check_in(&reader.path(name), &[table], &Limits::default(), hint).map(drop)
+}
+
 impl Kind {
     fn check(self, name: &str, value: &Json, limits: &Limits) -> Result<()> {
         match self {

@@ -196,6 +196,31 @@ fn thinking_and_effort_reach_the_template() {
 }
 
 #[test]
+fn hints_what_to_cache_are_read_wherever_they_stand() {
+    let server = server(&["a"]);
+    let of = |hint: &Json| {
+        let mut hinted = tool();
+        hinted["cache_control"] = hint.clone();
+        let text = json!([{"type": "text", "text": "a", "cache_control": hint}]);
+        [
+            (json!({"system": text}), "system[0]"),
+            (json!({"messages": [{"role": "user", "content": text}]}), "messages[0].content[0]"),
+            (json!({"tools": [hinted]}), "tools[0]"),
+        ]
+    };
+    for (more, _) in of(&json!({"type": "ephemeral", "ttl": "1h"})) {
+        assert_eq!(ask(&server, more.clone()).status, 200, "{more}");
+    }
+    for (hint, field) in [(json!({"type": "durable"}), "type"), (json!({"x": 1}), "x")] {
+        for (more, at) in of(&hint) {
+            let (status, _, message) = error(&ask(&server, more));
+            let name = format!("{at}.cache_control.{field}");
+            assert!(status == 400 && message.contains(&name), "{message}");
+        }
+    }
+}
+
+#[test]
 fn calls_and_their_results_become_messages() {
     let server = server(&["a"]);
     let messages = json!([

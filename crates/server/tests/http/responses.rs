@@ -429,6 +429,16 @@ fn what_cannot_be_is_refused_by_name() {
             item(json!({"role": "user", "content": [{"type": "input_image"}]})),
             "input[0].content[0].image_url",
         ),
+        (
+            item(json!({"role": "user", "content": [{"type": "input_text", "text": "a",
+                "prompt_cache_breakpoint": {"mode": "explicit", "x": 1}}]})),
+            "input[0].content[0].prompt_cache_breakpoint.x",
+        ),
+        (
+            item(json!({"role": "assistant", "content": [{"type": "output_text", "text": "a",
+                "logprobs": [{"token": "a", "top_logprobs": [{"token": 1}]}]}]})),
+            "input[0].content[0].logprobs[0].top_logprobs[0].token",
+        ),
         (item(json!({"type": "web_search_call", "id": "w"})), "input[0].type"),
         (item(json!({"type": "item_reference", "id": "nowhere"})), "input[0].id"),
         (

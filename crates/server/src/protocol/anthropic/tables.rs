@@ -25,7 +25,8 @@ const OUTPUT: &str = r#"{"type":"object","additionalProperties":false,"propertie
     "format":{"anyOf":[{"type":"object","required":["type","schema"],"additionalProperties":false,
         "properties":{"type":{"const":"json_schema"},"schema":{"type":"object"}}},{"type":"null"}]}}}"#;
 
-const CACHE: &[Field] = &[
+/// Hints what to cache, beside the request's own fields too.
+pub const CACHE: &[Field] = &[
     nothing("type", Kind::OneOf(&["ephemeral"]), "The kind of cache."),
     nothing("ttl", Kind::OneOf(&["5m", "1h"]), "How long to keep it."),
     nothing("scope", Kind::Text, "Who shares it."),

@@ -5,8 +5,10 @@ use inference_text::answer::{Tool, ToolChoice};
 use inference_text::json::to_value;
 use serde_json::{Value as Json, json};
 
+use super::tables::CACHE;
 use crate::error::{ApiError, Result};
 use crate::fields::reader::Reader;
+use crate::fields::table::take_hint;
 use crate::protocol::conversation::{Calls, ToolFields, arguments_schema};
 use crate::protocol::tools::{check_callers, tool_name};
 
@@ -43,7 +45,7 @@ fn tool(mut tool: Reader) -> Result<(Json, Tool)> {
     let description = tool.text("description")?;
     let strict = tool.bool("strict")?.unwrap_or(false);
     // Hints: what is cached is found by its tokens, and a call is sent as soon as it is complete.
-    tool.object("cache_control")?;
+    take_hint(&mut tool, "cache_control", CACHE)?;
     tool.bool("eager_input_streaming")?;
     check_callers(&mut tool)?;
     if tool.list("input_examples")?.is_some_and(|examples| !examples.is_empty()) {

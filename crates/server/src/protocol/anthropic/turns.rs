@@ -4,8 +4,10 @@ use inference_core::{EncodedPicture, Message, Role};
 use inference_text::json::to_value;
 use serde_json::Value as Json;
 
+use super::tables::CACHE;
 use crate::error::{ApiError, Result};
 use crate::fields::reader::{Reader, expected};
+use crate::fields::table::take_hint;
 use crate::protocol::content::Content;
 use crate::protocol::pictures::Pictures;
 use crate::protocol::turns::{Turns, join};
@@ -239,5 +241,5 @@ fn text(mut block: Reader) -> Result<String> {
 
 /// Takes what asks for nothing: what is cached is found by its tokens.
 fn hints(block: &mut Reader) -> Result<()> {
-    block.object("cache_control").map(drop)
+    take_hint(block, "cache_control", CACHE)
 }

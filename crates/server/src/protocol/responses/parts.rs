@@ -5,6 +5,7 @@ use serde_json::Value as Json;
 
 use crate::error::{ApiError, Result};
 use crate::fields::reader::{Reader, expected};
+use crate::fields::table::{Field, Kind, nothing, take_hint};
 use crate::protocol::content::Content;
 use crate::protocol::pictures::Pictures;
 
@@ -39,7 +40,7 @@ fn part_of(mut part: Reader, pictures: &Pictures<'_>, whole: &mut Content) -> Re
                 return Err(ApiError::unsupported(part.path("annotations"), reason));
             }
             // They were told to the client, and say nothing to the model.
-            part.list("logprobs")?;
+            logprobs(&mut part)?;
             "text"
         }
         "refusal" => "refusal",
@@ -62,9 +63,41 @@ fn part_of(mut part: Reader, pictures: &Pictures<'_>, whole: &mut Content) -> Re
     part.finish()
 }
 
+/// Takes tokens and how likely they were, with what could have been in their places.
+fn logprobs(part: &mut Reader) -> Result<()> {
+    for mut one in objects(part, "logprobs")? {
+        logprob(&mut one)?;
+        for mut other in objects(&mut one, "top_logprobs")? {
+            logprob(&mut other)?;
+            other.finish()?;
+        }
+        one.finish()?;
+    }
+    Ok(())
+}
+
+fn logprob(one: &mut Reader) -> Result<()> {
+    one.text("token")?;
+    one.number("logprob")?;
+    one.list("bytes").map(drop)
+}
+
+/// The objects of the list `name`.
+fn objects(reader: &mut Reader, name: &str) -> Result<Vec<Reader>> {
+    let path = reader.path(name);
+    let items = reader.list(name)?.into_iter().flatten().enumerate();
+    items.map(|(index, item)| Reader::new(format!("{path}[{index}]"), item)).collect()
+}
+
+/// Where a prefix ends that is to be cached.
+const BREAKPOINT: &[Field] = &[
+    nothing("mode", Kind::OneOf(&["explicit"]), "Who says so."),
+    nothing("ttl", Kind::OneOf(&["30m", "12h"]), "How long to keep it."),
+];
+
 /// Takes a hint: what is cached is found by its tokens.
 fn hint(part: &mut Reader) -> Result<()> {
-    part.object("prompt_cache_breakpoint").map(drop)
+    take_hint(part, "prompt_cache_breakpoint", BREAKPOINT)
 }
 
 /// The picture of a part, by its URL.
