@@ -21,6 +21,7 @@ mod product;
 mod recurrent;
 mod routing;
 mod rows;
+pub(crate) mod take;
 
 pub use attention::{attends, step_attention};
 pub use buffers::buffers;

@@ -90,3 +90,41 @@ fn what_mixtures_are_made_of_is_the_same_on_cuda() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// Rows and entries of tables in other orders than row-major, by indices of one and of two dimensions.
+fn taken(device: Device, dtype: Dtype) -> Result<Vec<Vec<f32>>> {
+    use_device(device)?;
+    let table = ops::astype(&values(&[300, 40], 0.713)?, dtype)?;
+    let turned = ops::swap_axes(&ops::astype(&values(&[40, 300], 0.37)?, dtype)?, 0, 1)?;
+    let ids: Vec<u32> = (0..12).map(|i| i * 101 % 300).collect();
+    let line = Indices::from_u32(&ids, &[12])?;
+    let square = line.reshape(&[3, 4])?;
+    let column = ops::slice_axis(&ops::astype(&table, Dtype::F32)?, -1, 3, 4)?;
+    let column = ops::astype(&ops::squeeze(&column, 1)?, dtype)?;
+    let found = [
+        ops::take(&table, &line, 0)?,
+        ops::take(&table, &square, 0)?,
+        ops::take(&turned, &square, 0)?,
+        ops::take(&column, &square, 0)?,
+        ops::take_along_axis(
+            &ops::swap_axes(&turned, 0, 1)?,
+            &Indices::from_u32(&[299; 40], &[40, 1])?,
+            1,
+        )?,
+        ops::take_along_axis(
+            &ops::slice_axis(&ops::swap_axes(&table, 0, 1)?, 0, 0, 3)?,
+            &square,
+            1,
+        )?,
+    ];
+    found.iter().map(wide).collect()
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
+fn what_is_taken_is_what_the_cpu_takes() {
+    for dtype in [Dtype::F32, Dtype::Bf16, Dtype::U32, Dtype::U8] {
+        let expected = taken(Device::Cpu, dtype).expect("values");
+        assert_eq!(taken(Device::Gpu, dtype).expect("values"), expected, "{dtype:?}");
+    }
+}

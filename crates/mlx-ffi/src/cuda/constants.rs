@@ -154,6 +154,7 @@ mod tests {
             include_str!("step_attention.cu"),
             include_str!("step_lanes.cu"),
             include_str!("step_tiles.cu"),
+            include_str!("take.cu"),
             include_str!("tensor.cu"),
         ] {
             for name in definitions().lines().filter_map(|line| line.split([' ', '(']).nth(1)) {

@@ -10,7 +10,7 @@ use std::ops::Deref;
 use super::reductions::{check_not_empty, reduce};
 use super::{elementwise, shapes};
 use crate::stream::current;
-use crate::{Array, Dtype, Error, Result, sys};
+use crate::{Array, Dtype, Error, Result, cuda, sys};
 
 /// Unsigned integers of which it is known what they stay below, though they may not be computed yet.
 ///
@@ -202,6 +202,12 @@ pub fn argpartition(a: &Array, kth: i32, axis: i32) -> Result<Indices> {
 /// Indices that are not within the axis.
 pub fn take(a: &Array, indices: &Indices, axis: i32) -> Result<Array> {
     indices.check("take", axis_size(a, axis)?)?;
+    // MLX compiles its own kernels when they are needed first, which takes seconds on CUDA.
+    if axis_at(a, axis)? == 0
+        && let Some(rows) = cuda::take::rows_at(a, indices)?
+    {
+        return Ok(rows);
+    }
     // SAFETY: both inputs outlive the call; mlx-c only reads them. The indices are within the axis.
     Array::from_op(|out| unsafe {
         sys::mlx_take_axis(out, a.raw(), indices.raw(), axis, current())
@@ -214,6 +220,11 @@ pub fn take(a: &Array, indices: &Indices, axis: i32) -> Result<Array> {
 /// Indices that are not within the axis, or not shaped as `a` or 1 along the others.
 pub fn take_along_axis(a: &Array, indices: &Indices, axis: i32) -> Result<Array> {
     check_along("take_along_axis", a, indices, axis)?;
+    if axis_at(a, axis)? == 1
+        && let Some(entries) = cuda::take::entries_at(a, indices)?
+    {
+        return Ok(entries);
+    }
     // SAFETY: both inputs outlive the call; mlx-c only reads them. The indices are within the axis.
     Array::from_op(|out| unsafe {
         sys::mlx_take_along_axis(out, a.raw(), indices.raw(), axis, current())
