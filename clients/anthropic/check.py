@@ -174,6 +174,24 @@ def check_every_field_is_honoured_or_refused():
     assert count > 80 and counted > 60, (count, counted)
 
 
+def check_every_field_of_shown_pictures_is_honoured_or_refused():
+    """On a server whose model sees."""
+    url = os.environ["ML_SEEING"]
+    model = json.load(urllib.request.urlopen(f"{url}/v1/models"))["data"][0]["id"]
+    create = types.message_create_params.MessageCreateParamsNonStreaming
+    base = {"model": model, "messages": STORY, "max_tokens": 1}
+    data = {"type": "base64", "media_type": "image/png", "data": PNG}
+    call = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "a", "input": {}}]}
+    count = fields.walk(create, fields.sender(f"{url}/v1/messages", base), only={"messages"},
+                        examples={"ImageBlockParam": {"type": "image", "source": data}, "Base64ImageSourceParam": data,
+                                  "ToolResultBlockParam": {"type": "tool_result", "tool_use_id": "a"},
+                                  "URLImageSourceParam": {"type": "url", "url": f"data:image/png;base64,{PNG}"}},
+                        around={"AssistantMessageParam": lambda name, value: {name: [*STORY, *value, *STORY]},
+                                "UserMessageParam": lambda name, value: {name: [*STORY, call, *value]}},
+                        taken={"Base64ImageSourceParam", "ImageBlockParam", "URLImageSourceParam"})
+    assert count > 20, count
+
+
 def check_keys():
     keyed = Anthropic(base_url=KEYED_URL, api_key=KEY, max_retries=0)
     token = Anthropic(base_url=KEYED_URL, auth_token=KEY, api_key=None, max_retries=0)

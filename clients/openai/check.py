@@ -330,6 +330,34 @@ def check_every_field_of_responses_is_honoured_or_refused():
     assert count > 80, count
 
 
+def check_every_field_of_shown_pictures_is_honoured_or_refused():
+    """On a server whose model sees."""
+    url = os.environ["ML_SEEING"]
+    seeing = OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
+    one = {"model": seeing.models.list().data[0].id}
+    data = f"data:image/png;base64,{PNG}"
+    count = walked("chat/completions", chat_create_params.CompletionCreateParamsNonStreaming, {**one, "messages": STORY},
+                   url=url, only={"messages"}, taken={"ChatCompletionContentPartImageParam", "ImageURL"},
+                   examples={"ChatCompletionAssistantMessageParam": {"role": "assistant", "content": "a"},
+                             "ImageURL": {"url": data}})
+    assert count > 20, count
+    call = {"type": "function_call", "call_id": "a", "name": "a", "arguments": "{}"}
+    custom = {"type": "custom_tool_call", "call_id": "a", "name": "a", "input": "a"}
+    picture = {"type": "input_image", "detail": "auto", "image_url": data}
+    text = {"type": "output_text", "text": "a", "annotations": []}
+    count = walked("responses", response_create_params.ResponseCreateParamsNonStreaming, {**one, "input": "a"},
+                   url=url, only={"input"}, taken={"ResponseInputImageParam"},
+                   around={"FunctionCallOutput": lambda name, value: {name: [call] + value},
+                           "ResponseCustomToolCallOutputParam": lambda name, value: {name: [custom] + value}},
+                   examples={"ResponseInputImageParam": picture, "ResponseInputImageContentParam": picture,
+                             "ResponseFunctionToolCallParam": call, "ResponseCustomToolCallParam": custom,
+                             "FunctionCallOutput": {"type": "function_call_output", "call_id": "a", "output": "a"},
+                             "ResponseOutputTextParam": text,
+                             "ResponseOutputMessageParam": {"type": "message", "role": "assistant", "id": "a",
+                                                            "status": "completed", "content": [text]}})
+    assert count > 20, count
+
+
 def check_every_field_of_pictures_is_honoured_or_refused():
     url = os.environ["ML_PAINTING"]
     ask = {"prompt": "a fox", "size": "32x32", "steps": 1}
