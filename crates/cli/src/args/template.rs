@@ -118,7 +118,8 @@ impl LaterArgs {
     /// The first set option.
     pub fn refuse(&self) -> Result<()> {
         if self.draft_model.is_some() {
-            let reason = "--draft-model is not supported: there is no speculative decoding yet";
+            let reason = "--draft-model is not supported: no second model drafts; --draft-tokens N \
+                          takes drafts from earlier tokens";
             return Err(Failure::Usage(reason.into()));
         }
         Ok(())

@@ -214,5 +214,7 @@ fn options_that_exclude_each_other_are_refused() {
 #[test]
 fn options_to_come_are_refused_by_name() {
     let refusal = |arguments: &[&str]| generate(arguments).later.refuse().unwrap_err().to_string();
-    assert!(refusal(&["hi", "--draft-model", "d"]).starts_with("--draft-model is not supported"));
+    let draft_model = refusal(&["hi", "--draft-model", "d"]);
+    assert!(draft_model.starts_with("--draft-model is not supported"), "{draft_model}");
+    assert!(draft_model.contains("--draft-tokens N takes drafts"), "{draft_model}");
 }
