@@ -10,7 +10,7 @@ use inference_core::{
 use mlx_ffi::Device;
 
 use super::folder::PipelineFolder;
-use super::painter::{Painter, Watcher};
+use super::painter::{Observer, Painter};
 use super::pipeline::Pipeline;
 use super::plan::Plan;
 use super::planner::Planner;
@@ -36,8 +36,8 @@ impl Turn for PictureJob {
 
     fn work(&self, painter: &mut Painter, closing: &CancelToken) -> Result<GeneratedImage> {
         let waited = self.queued.elapsed();
-        let mut watcher = Told { sender: &self.sender, closing };
-        let mut image = painter.paint(&self.plan, &mut watcher).map_err(Error::from)?;
+        let mut observer = Told { sender: &self.sender, closing };
+        let mut image = painter.paint(&self.plan, &mut observer).map_err(Error::from)?;
         image.facts.queue_duration = waited;
         image.facts.total_duration += waited;
         Ok(image)
@@ -130,7 +130,7 @@ struct Told<'a> {
     closing: &'a CancelToken,
 }
 
-impl Watcher for Told<'_> {
+impl Observer for Told<'_> {
     fn is_cancelled(&self) -> bool {
         self.sender.is_cancelled() || self.closing.is_cancelled()
     }

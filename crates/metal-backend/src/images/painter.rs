@@ -14,7 +14,7 @@ use super::vae::{self, Vae};
 use crate::error::Result;
 
 /// What is told while a picture is made, and whether it is still wanted.
-pub(super) trait Watcher {
+pub(super) trait Observer {
     fn is_cancelled(&self) -> bool;
     fn tell(&mut self, event: ImageEvent);
     /// The latents after a step, `[1, channels, height / 8, width / 8]`, where they are looked at.
@@ -54,7 +54,7 @@ impl Painter {
     ///
     /// # Errors
     /// What does not fit the memory; [`Refusal::Cancelled`]; what failed.
-    pub fn paint(&mut self, plan: &Plan, watcher: &mut dyn Watcher) -> Result<GeneratedImage> {
+    pub fn paint(&mut self, plan: &Plan, observer: &mut dyn Observer) -> Result<GeneratedImage> {
         let begun = Instant::now();
         memory::reset_peak()?;
         let tiling = self.admit(plan)?;
@@ -72,35 +72,35 @@ impl Painter {
         };
         let done = |since: Instant, loading: Duration| since.elapsed().saturating_sub(loading);
 
-        watcher.tell(ImageEvent::Phase(ImagePhase::Encode));
+        observer.tell(ImageEvent::Phase(ImagePhase::Encode));
         let since = Instant::now();
         let loading = self.load_encoder()?;
         let prompts = self.encode(plan)?;
         self.free(|painter| painter.encoder = None)?;
-        check(watcher)?;
+        check(observer)?;
         let (given, more) = self.given(&plan.edited)?;
         let conditions = Conditions { prompts, given, grids: plan.grids() };
         let loading = loading + more;
         facts.encode_duration = done(since, loading);
         facts.load_duration += loading;
-        check(watcher)?;
+        check(observer)?;
 
-        watcher.tell(ImageEvent::Phase(ImagePhase::Denoise));
+        observer.tell(ImageEvent::Phase(ImagePhase::Denoise));
         let since = Instant::now();
         let mut loading = self.load_transformer()?;
         if plan.partials > 0 {
             loading += self.load_vae()?;
         }
-        let denoised = self.denoise(plan, &conditions, tiling.on_the_way, watcher)?;
+        let denoised = self.denoise(plan, &conditions, tiling.on_the_way, observer)?;
         let Denoised { latents, step, partials } = denoised;
         facts.step_duration = step;
         drop(conditions);
         facts.denoise_duration = done(since, loading + partials);
         facts.load_duration += loading;
         self.free(|painter| painter.transformer = None)?;
-        check(watcher)?;
+        check(observer)?;
 
-        watcher.tell(ImageEvent::Phase(ImagePhase::Decode));
+        observer.tell(ImageEvent::Phase(ImagePhase::Decode));
         let since = Instant::now();
         let loading = self.load_vae()?;
         let picture = self.decode(&latents, tiling.at_the_end)?;
@@ -229,7 +229,7 @@ impl Painter {
         plan: &Plan,
         conditions: &Conditions,
         in_tiles: bool,
-        watcher: &mut dyn Watcher,
+        observer: &mut dyn Observer,
     ) -> Result<Denoised> {
         let Some(transformer) = &self.transformer else { unreachable!("it was loaded") };
         let sigmas = self.pipeline.schedule.sigmas(plan.steps, plan.tokens() as usize);
@@ -239,7 +239,7 @@ impl Painter {
         let mut times = Vec::with_capacity(plan.steps);
         let mut partials = Duration::ZERO;
         for (step, pair) in sigmas.windows(2).enumerate() {
-            check(watcher)?;
+            check(observer)?;
             let since = Instant::now();
             let &[sigma, next] = pair else { unreachable!("windows of two") };
             let velocity = denoiser.velocity(&patches, sigma)?;
@@ -258,14 +258,14 @@ impl Painter {
                 let picture = Box::new(self.decode(&latents, in_tiles)?);
                 drop(latents);
                 memory::give_back()?;
-                watcher.tell(ImageEvent::Partial { index, picture });
+                observer.tell(ImageEvent::Partial { index, picture });
                 partials += since.elapsed();
             }
             patches = after;
             let latents =
                 || Ok(ops::transpose(&denoiser.latents(&patches, channels)?, &[0, 3, 1, 2])?);
-            watcher.latents(step + 1, &latents)?;
-            watcher.tell(ImageEvent::Step { step: step + 1, steps: plan.steps });
+            observer.latents(step + 1, &latents)?;
+            observer.tell(ImageEvent::Step { step: step + 1, steps: plan.steps });
         }
         let latents = denoiser.latents(&patches, channels)?;
         latents.eval()?;
@@ -283,8 +283,8 @@ impl Painter {
 
 /// # Errors
 /// [`Refusal::Cancelled`] where nobody wants the picture any more.
-fn check(watcher: &dyn Watcher) -> Result<()> {
-    if watcher.is_cancelled() { Err(Refusal::Cancelled.into()) } else { Ok(()) }
+fn check(observer: &dyn Observer) -> Result<()> {
+    if observer.is_cancelled() { Err(Refusal::Cancelled.into()) } else { Ok(()) }
 }
 
 /// The first noise, `[1, channels, height / 8, width / 8]` F32. Of a seed it is what MLX draws with the key

@@ -10,7 +10,7 @@ use mlx_ffi::{Array, Device, ops, use_device};
 use serde_json::Value;
 
 use super::folder::PipelineFolder;
-use super::painter::{Painter, Watcher};
+use super::painter::{Observer, Painter};
 use super::pipeline::Pipeline;
 use super::planner::Planner;
 use crate::error::Result;
@@ -37,7 +37,7 @@ struct Seen {
     last: Option<usize>,
 }
 
-impl Watcher for Seen {
+impl Observer for Seen {
     fn is_cancelled(&self) -> bool {
         self.last.is_some_and(|last| self.latents.len() >= last)
     }
