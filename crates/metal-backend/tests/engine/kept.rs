@@ -181,7 +181,7 @@ fn files_of_all_models_fit_the_budget() {
 fn folders_that_cannot_be_used_are_refused_by_name() {
     let home = TempDir::new().unwrap();
     let refused = |options: &LoadOptions| {
-        Checkpoint::qwen3().load(options).err().expect("it is refused").to_string()
+        Checkpoint::qwen3().load(options).expect_err("it is refused").to_string()
     };
     let options = kept(home.path());
     asked(&Checkpoint::qwen3(), &options, &prompt(3, 100));
