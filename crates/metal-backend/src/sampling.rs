@@ -185,6 +185,16 @@ impl Sampler {
         self.is_greedy() && self.is_untouched()
     }
 
+    /// Whether the next draw is the most likely id and nothing else, of logits that were found to be numbers.
+    pub fn is_settled(&self) -> bool {
+        self.is_plain() && self.step > 0
+    }
+
+    /// Takes note of a draw that was made elsewhere.
+    pub fn count_draw(&mut self) {
+        self.step += 1;
+    }
+
     /// How our kernel draws, where it does.
     fn drawing(&self) -> Option<Drawing> {
         let options = &self.options;

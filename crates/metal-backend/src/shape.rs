@@ -307,6 +307,7 @@ impl Shape {
             layers,
             norm: self.norm(model, self.final_norm, self.hidden_size)?,
             lm_head: self.lm_head(config, w)?,
+            split_logits: w.split_logits(self.vocab_size),
             logit_scale: None,
             logit_softcap: None,
             layer_inputs: None,

@@ -15,6 +15,7 @@
 //! The traffic is neither encrypted nor authenticated.
 
 mod exchange;
+mod largest;
 mod link;
 mod member;
 mod orders;
@@ -166,6 +167,42 @@ impl Group {
             inner.links().exchange(&mut [], &mut [Incoming::of(0, Kind::First, out)])?;
             check_below(out, below)
         })?;
+        Indices::checked(array, below)
+    }
+
+    /// Of each row, the index of the largest of all ranks' `values`, `[rows]` in F32: `[rows]`, the same in every rank. A
+    /// rank's own index of a value is that of `indices` behind `first`. Of equals, it is the first rank's. All are below
+    /// `below`.
+    ///
+    /// # Errors
+    /// Shapes or types that do not fit; a stream of the GPU. Indices that reach further fail the evaluation.
+    pub fn index_of_largest(
+        &self,
+        values: &Array,
+        indices: &Indices,
+        first: i32,
+        below: i32,
+    ) -> Result<Indices> {
+        let fits = values.dtype() == Dtype::F32 && values.shape() == indices.shape();
+        let (Ok(first), Ok(below)) = (u32::try_from(first), usize::try_from(below)) else {
+            return Err(Error::new(format!("no indices lie from {first} to {below}")));
+        };
+        if !fits || values.shape().len() != 1 {
+            return Err(Error::new(format!("{values:?} in F32 and {indices:?} do not fit")));
+        }
+        let (inner, shape) = (Arc::clone(&self.0), values.shape().to_vec());
+        let outcome = Outcome::row_major(Dtype::U32, &shape);
+        let array =
+            operation(&[values, indices], Inputs::RowMajor, outcome, move |inputs, out| {
+                let [values, indices] = inputs else {
+                    return Err(Error::new("values without indices"));
+                };
+                let own = largest::paired(values.bytes, indices.bytes, first);
+                let mut all = vec![0; own.len() * inner.size];
+                inner.links().gather(inner.rank, &own, &mut all)?;
+                largest::choose(&all, own.len(), out);
+                check_below(out, below)
+            })?;
         Indices::checked(array, below)
     }
 

@@ -173,6 +173,23 @@ fn indices_are_those_of_the_first_rank_and_fit_every_rank() {
 }
 
 #[test]
+fn the_index_of_the_largest_value_is_the_first_one_of_all_ranks() {
+    // Of the last row all are equal; of the second, one is no number.
+    let values = [[1.0, f32::NAN, 2.0, 5.0], [7.0, -3.0, -2.0, 5.0], [6.0, -4.0, 2.5, 5.0]];
+    let found = of_all(3, |group| {
+        let own = Array::from_f32(&values[group.rank()], &[4]).expect("values");
+        let indices = Indices::from_u32(&[3, 1, 0, 2], &[4]).expect("indices");
+        let first = 10 * group.rank() as i32;
+        let of = |below| group.index_of_largest(&own, &indices, first, below);
+        let chosen = of(30).expect("an operation").to_vec_u32().expect("indices");
+        let error = of(20).expect("an operation").to_vec_u32().expect_err("20 is none of 20");
+        assert!(error.to_string().contains("of 20"), "{error}");
+        chosen
+    });
+    assert_eq!(found, [[13, 11, 20, 2]; 3]);
+}
+
+#[test]
 fn a_rank_that_hangs_is_an_error_after_the_limit() {
     let addresses = addresses(2);
     let meet = |rank, answer| {

@@ -1,6 +1,7 @@
 //! Rows that are decoded together: each step is one pass of the model for all of them.
 
 mod drafting;
+mod drawing;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,6 +10,7 @@ use mlx_ffi::cuda::Drawer;
 use mlx_ffi::{Array, async_eval, ops};
 use serde::{Deserialize, Serialize};
 
+use super::ahead::Ahead;
 use super::drawn::{Drawn, NextIds};
 use super::row::Row;
 use super::served::Served;
@@ -16,7 +18,6 @@ use super::step_clock::{Part, StepClock};
 use crate::cache::{Caches, Moment, PrefixCache};
 use crate::error::{Error, Result, panicked};
 use crate::layers::{Decoder, StepCapture};
-use crate::sampling::{Draws, Report, Sampler, take_rows};
 
 /// Steps after which slots are given up of which half or more stay vacant.
 const SPARSE_STEPS: usize = 32;
@@ -258,16 +259,20 @@ impl Group {
             None
         };
         clock.lap(Part::Build);
-        let needs_history = || self.rows.iter().any(|row| row.sampler.needs_history());
-        let looks_ahead = served.ranks.agree("looking ahead", || !needs_history())?;
+        let samplers = self.rows.iter().map(|row| &row.sampler);
+        let are_split = model.split_logits.is_some();
+        let ahead = served.ranks.agree("looking ahead", || Ahead::of(samplers, are_split))?;
         let mut next = None;
         match &logits {
-            Some(logits) if looks_ahead => {
+            Some(logits) if ahead != Ahead::Nothing => {
                 if served.ranks.are_several() {
                     // By itself, so that all ranks compute its operations in the same order.
                     async_eval([logits])?;
                 }
-                let drawn = self.draw(served, logits)?;
+                let drawn = match (ahead, &model.split_logits) {
+                    (Ahead::MostLikely, Some(split)) => self.most_likely(split, logits)?,
+                    _ => self.draw(served, &model.of_all(logits.share()?)?)?,
+                };
                 clock.lap(Part::Sample);
                 async_eval(drawn.draws.arrays())?;
                 next = Some(drawn);
@@ -322,7 +327,7 @@ impl Group {
         }
         if let (None, Some(logits)) = (&next, logits) {
             clock.lap(Part::Rest);
-            let drawn = self.draw(served, &logits)?;
+            let drawn = self.draw(served, &served.model.of_all(logits)?)?;
             clock.lap(Part::Sample);
             async_eval(drawn.draws.arrays())?;
             clock.lap(Part::Encode);
@@ -359,38 +364,13 @@ impl Group {
         (row, compacted)
     }
 
-    /// Queues the pass of each slot's next id; `[slots, vocab_size]`.
+    /// Queues the pass of each slot's next id: the logits that this rank computes, `[slots, ids]`.
     fn forward(&mut self, model: &Decoder, unread: Option<&Drawn>) -> Result<Array> {
         let slots = self.caches.slots();
         let ids = self.next_ids.of(slots, unread, &self.fresh)?.reshape(&[slots as i32, 1])?;
         let hidden = model.hidden(&ids, &mut self.caches, &mut self.capture)?;
-        // [slots, 1, vocab_size] -> [slots, vocab_size]
-        Ok(ops::squeeze(&model.logits(&hidden)?, 1)?)
-    }
-
-    /// Draws for all rows from the logits of all slots, `[slots, vocab_size]`.
-    fn draw(&mut self, served: &Served, logits: &Array) -> Result<Drawn> {
-        if served.ranks.follow()
-            && let Some(ranks) = served.ranks.group()
-        {
-            let rows = self.rows.len();
-            let below = logits.shape().last().copied().unwrap_or(0) as usize;
-            let ids = ranks.indices_after(logits, rows as i32, below)?;
-            let reports = self.rows.iter().map(|_| Report::default()).collect();
-            return Ok(Drawn::new(Draws { ids, reports }, &self.slots));
-        }
-        let own = match self.rows.len() == self.caches.slots() {
-            true => logits.share()?,
-            false => take_rows(logits, &self.slots)?,
-        };
-        let mut samplers: Vec<&mut Sampler> =
-            self.rows.iter_mut().map(|row| &mut row.sampler).collect();
-        let draws = Draws::new(&mut samplers, &own, &mut self.drawer)?;
-        let draws = match served.ranks.group() {
-            None => draws,
-            Some(ranks) => Draws { ids: ranks.indices_of_first(&draws.ids)?, ..draws },
-        };
-        Ok(Drawn::new(draws, &self.slots))
+        // [slots, 1, ids] -> [slots, ids]
+        Ok(ops::squeeze(&model.own_logits(&hidden)?, 1)?)
     }
 
     /// Waits for the draws of rank 0, and takes them in. Which rows leave is agreed on after.

@@ -3,6 +3,7 @@
 //! Callers hand it jobs through a channel and read tokens from their own
 //! [`Generation`](inference_core::Generation); no array ever leaves the thread.
 
+mod ahead;
 mod classify;
 pub(crate) mod device;
 mod dispatcher;

@@ -4,7 +4,7 @@ use mlx_ffi::{Array, Indices, Result, eval_all, ops};
 
 use super::{
     Block, Embedding, Fusion, LayerInputs, Linear, Mixer, Pass, Positions, RmsNorm, Seen, Sharing,
-    StepCapture, Streams, Texts, Tower, Workspace,
+    SplitLogits, StepCapture, Streams, Texts, Tower, Workspace,
 };
 use crate::cache::{Caches, RopeFactors, State};
 use crate::kernels::Kernels;
@@ -33,6 +33,8 @@ pub(crate) struct Decoder {
     pub layers: Vec<Block>,
     pub norm: RmsNorm,
     pub lm_head: Head,
+    /// Where several ranks compute the logits of some ids each.
+    pub split_logits: Option<SplitLogits>,
     /// What logits are multiplied with, before they are squashed.
     pub logit_scale: Option<f32>,
     /// Logits are squashed to ± this by tanh.
@@ -184,12 +186,25 @@ impl Decoder {
 
     /// Hidden states `[b, l, hidden_size]` to logits `[b, l, vocab_size]`.
     pub fn logits(&self, hidden: &Array) -> Result<Array> {
+        self.of_all(self.own_logits(hidden)?)
+    }
+
+    /// Hidden states `[b, l, hidden_size]` to the logits that this rank computes: `[b, l, vocab_size]`, or those of its ids.
+    pub fn own_logits(&self, hidden: &Array) -> Result<Array> {
         self.projected(hidden, Fusion { norm: Some(&self.norm), ..Fusion::default() })
+    }
+
+    /// The logits of all ids, of this rank's `own`.
+    pub fn of_all(&self, own: Array) -> Result<Array> {
+        match &self.split_logits {
+            None => Ok(own),
+            Some(split) => split.of_all(&own),
+        }
     }
 
     /// States behind the last norm, `[b, l, hidden_size]`, to logits `[b, l, vocab_size]`.
     pub fn logits_of_normed(&self, states: &Array) -> Result<Array> {
-        self.projected(states, Fusion::default())
+        self.of_all(self.projected(states, Fusion::default())?)
     }
 
     fn projected(&self, hidden: &Array, fusion: Fusion<'_>) -> Result<Array> {

@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Dtype, Indices, QuantMode, Quantized, Result, dequantize, ops};
 
-use super::{Fusion, Lora, OwnIds, Together, Weight, Workspace};
+use super::{Fusion, Lora, OwnIds, Weight, Workspace};
 use crate::kernels::Matrix;
 
 /// A vector for each token id.
@@ -13,14 +13,12 @@ pub(crate) struct Embedding {
     lora: Option<Lora>,
     /// Where several ranks have some ids each.
     own: Option<OwnIds>,
-    /// What they do with logits of the tied output layer.
-    together: Together,
 }
 
 impl Embedding {
     /// Embeddings by `weight`, `[vocab_size, hidden_size]`, handed out as `dtype`.
     pub fn new(weight: Weight, dtype: Dtype) -> Self {
-        Embedding { weight, dtype, lora: None, own: None, together: Together::Nothing }
+        Embedding { weight, dtype, lora: None, own: None }
     }
 
     /// The layer with an adapter, where there is one.
@@ -28,9 +26,9 @@ impl Embedding {
         Embedding { lora, ..self }
     }
 
-    /// The layer where its rows are those of this rank's ids; what is `together` makes logits of all.
-    pub fn of_ranks(self, own: OwnIds, together: Together) -> Self {
-        Embedding { own: Some(own), together, ..self }
+    /// The layer where its rows are those of this rank's ids.
+    pub fn of_ranks(self, own: OwnIds) -> Self {
+        Embedding { own: Some(own), ..self }
     }
 
     /// Bytes that are taken beside the vectors.
@@ -93,17 +91,10 @@ impl Embedding {
         ops::astype(&y, self.dtype)
     }
 
-    /// The tied output layer: `[…, hidden_size]` to `[…, vocab_size]`, with its `fusion`.
+    /// The tied output layer: `[…, hidden_size]` to `[…, vocab_size]`, or to this rank's ids, with its `fusion`.
     pub fn project(&self, x: &Array, fusion: Fusion<'_>) -> Result<Array> {
-        if self.lora.is_none() && self.together.is_nothing() {
-            return self.weight.project_fused(x, fusion);
-        }
+        let Some(lora) = &self.lora else { return self.weight.project_fused(x, fusion) };
         let x = fusion.prologue(x)?;
-        let y = self.weight.project(&x)?;
-        let y = match &self.lora {
-            None => y,
-            Some(lora) => lora.project_tied(&x, &y)?,
-        };
-        fusion.epilogue(self.weight.kernels, self.together.all(y)?)
+        fusion.epilogue(self.weight.kernels, lora.project_tied(&x, &self.weight.project(&x)?)?)
     }
 }

@@ -98,6 +98,6 @@ pub(crate) use tower::{
     Axes, ClippedLinear, Entry, Exit, Look, Merger, Network, PatchPositions, QkvLinears, Tower,
     TowerAttention, TowerBlock, TowerNorm, TowerRope,
 };
-pub(crate) use vocabulary::OwnIds;
+pub(crate) use vocabulary::{OwnIds, SplitLogits};
 pub(crate) use weight::Weight;
 pub(crate) use workspace::Workspace;

@@ -43,3 +43,46 @@ impl OwnIds {
         self.ranks.all_sum(&ops::where_(&are_own, &y, &nothing)?)
     }
 }
+
+/// Logits of which each rank computes those of its ids.
+#[derive(Debug)]
+pub(crate) struct SplitLogits {
+    pub ranks: Group,
+    /// This rank's first id.
+    pub first: i32,
+    /// Ids of each rank but the last ones, which have fewer.
+    pub columns: i32,
+    pub vocab_size: i32,
+}
+
+impl SplitLogits {
+    /// The logits of all ids, `[…, vocab_size]`, in every rank, of this rank's.
+    pub fn of_all(&self, own: &Array) -> Result<Array> {
+        let Self { ranks, columns, vocab_size, .. } = self;
+        let (size, mut shape) = (ranks.size() as i32, own.shape().to_vec());
+        let Some(last) = shape.last_mut() else { return own.share() };
+        let ids = std::mem::replace(last, *vocab_size);
+        let rows = ops::reshape(own, &[-1, ids])?;
+        let count = rows.rows();
+        let rows = match columns - ids {
+            0 => rows,
+            missing => {
+                let nothing = ops::zeros(&[count, missing], rows.dtype())?;
+                ops::concatenate(&[&rows, &nothing], 1)?
+            }
+        };
+        let all = ranks.all_gather(&rows)?;
+        let all = ops::swap_axes(&ops::reshape(&all, &[size, count, *columns])?, 0, 1)?;
+        let all = ops::reshape(&all, &[count, size * columns])?;
+        ops::reshape(&ops::slice_axis(&all, 1, 0, *vocab_size)?, &shape)
+    }
+
+    /// The most likely id of each row of this rank's logits, `[rows, …]`, beside those of the others: `[rows]`. Only each
+    /// rank's largest one is sent.
+    pub fn most_likely(&self, own: &Array) -> Result<Indices> {
+        let best = ops::argmax(own, -1, false)?;
+        let value = ops::take_along_axis(own, &best.expand_dims(-1)?, -1)?;
+        let value = ops::astype(&ops::squeeze(&value, -1)?, Dtype::F32)?;
+        self.ranks.index_of_largest(&value, &best, self.first, self.vocab_size)
+    }
+}

@@ -80,6 +80,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<(TextEncoder, Option<
         layers: layers.collect::<Result<_>>()?,
         norm: norm(&model, "final_norm")?,
         lm_head: Head::Tied,
+        split_logits: None,
         logit_scale: None,
         logit_softcap: None,
         layer_inputs: None,

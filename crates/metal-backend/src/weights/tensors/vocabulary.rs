@@ -4,7 +4,7 @@ use super::Weights;
 use super::lora::of_rank;
 use crate::error::Result;
 use crate::kernels::Matrix;
-use crate::layers::{Embedding, Linear, Lora, OwnIds, Together};
+use crate::layers::{Embedding, Linear, Lora, OwnIds, SplitLogits};
 use crate::weights::Cut;
 use crate::weights::cut::share_of_vocabulary;
 
@@ -20,7 +20,7 @@ impl Weights {
         hidden_size: i32,
     ) -> Result<Embedding> {
         let dtype = self.float_dtype();
-        let (cut, together) = self.of_vocabulary(vocab_size);
+        let cut = self.cut_of_vocabulary(vocab_size);
         let rows = cut.as_ref().map_or(vocab_size, Cut::count);
         let of_rank = self.cut(cut.iter().map(|cut| (name, cut.clone())).collect());
         let weight = of_rank.at(name).matrix(&[rows, hidden_size])?;
@@ -37,10 +37,10 @@ impl Weights {
         };
         let lora = lora.map(|lora| self.of_own_ids(lora, &cut)).transpose()?;
         let own = OwnIds::new(ranks.clone(), &cut.ranges()[0], vocab_size)?;
-        Ok(embedding.with_lora(lora).of_ranks(own, together))
+        Ok(embedding.with_lora(lora).of_ranks(own))
     }
 
-    /// The output layer `name`, whose logits are those of all ids.
+    /// The output layer `name`, whose logits are those of all ids, or of those that this rank has.
     ///
     /// # Errors
     /// A tensor that is missing or does not fit.
@@ -50,21 +50,24 @@ impl Weights {
         hidden_size: i32,
         vocab_size: i32,
     ) -> Result<Linear> {
-        let (cut, together) = self.of_vocabulary(vocab_size);
+        let cut = self.cut_of_vocabulary(vocab_size);
         let rows = cut.as_ref().map_or(vocab_size, Cut::count);
         let of_rank = self.cut(cut.into_iter().map(|cut| (name, cut)).collect());
-        Ok(of_rank.linear(name, hidden_size, rows, false)?.together(together))
+        of_rank.linear(name, hidden_size, rows, false)
     }
 
-    /// The rows of this rank's ids, where it has not all, and what makes the logits of all ids.
-    fn of_vocabulary(&self, vocab_size: i32) -> (Option<Cut>, Together) {
-        let share = self.ranks().and_then(|ranks| {
-            let share = share_of_vocabulary(vocab_size, ranks.rank(), ranks.size())?;
-            Some((ranks.clone(), share))
-        });
-        let Some((ranks, (own, columns))) = share else { return (None, Together::Nothing) };
-        let together = Together::Gather { ranks, columns, of: vocab_size };
-        (Some(Cut::row_range(vocab_size, own)), together)
+    /// What makes logits of all ids of those of an output layer, where ranks have some ids each.
+    pub fn split_logits(&self, vocab_size: i32) -> Option<SplitLogits> {
+        let ranks = self.ranks()?.clone();
+        let (own, columns) = share_of_vocabulary(vocab_size, ranks.rank(), ranks.size())?;
+        Some(SplitLogits { ranks, first: own.start, columns, vocab_size })
+    }
+
+    /// The rows of this rank's ids, where it has not all.
+    fn cut_of_vocabulary(&self, vocab_size: i32) -> Option<Cut> {
+        let ranks = self.ranks()?;
+        let (own, _) = share_of_vocabulary(vocab_size, ranks.rank(), ranks.size())?;
+        Some(Cut::row_range(vocab_size, own))
     }
 
     /// The adapter of embeddings with the factors of this rank's ids.

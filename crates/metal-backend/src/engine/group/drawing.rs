@@ -1,0 +1,50 @@
+//! The draws of a step, alone or beside other ranks.
+
+use mlx_ffi::Array;
+
+use super::super::drawn::Drawn;
+use super::super::served::Served;
+use super::Group;
+use crate::error::Result;
+use crate::layers::SplitLogits;
+use crate::sampling::{Draws, Report, Sampler, take_rows};
+
+impl Group {
+    /// The most likely id of each row, of the logits of all slots that this rank computes, `[slots, ids]`.
+    pub(super) fn most_likely(&mut self, split: &SplitLogits, own: &Array) -> Result<Drawn> {
+        let own = self.of_rows(own)?;
+        self.rows.iter_mut().for_each(|row| row.sampler.count_draw());
+        let reports = self.rows.iter().map(|_| Report::default()).collect();
+        Ok(Drawn::new(Draws { ids: split.most_likely(&own)?, reports }, &self.slots))
+    }
+
+    /// Draws for all rows from the logits of all slots, `[slots, vocab_size]`.
+    pub(super) fn draw(&mut self, served: &Served, logits: &Array) -> Result<Drawn> {
+        if served.ranks.follow()
+            && let Some(ranks) = served.ranks.group()
+        {
+            let rows = self.rows.len();
+            let below = logits.shape().last().copied().unwrap_or(0) as usize;
+            let ids = ranks.indices_after(logits, rows as i32, below)?;
+            let reports = self.rows.iter().map(|_| Report::default()).collect();
+            return Ok(Drawn::new(Draws { ids, reports }, &self.slots));
+        }
+        let own = self.of_rows(logits)?;
+        let mut samplers: Vec<&mut Sampler> =
+            self.rows.iter_mut().map(|row| &mut row.sampler).collect();
+        let draws = Draws::new(&mut samplers, &own, &mut self.drawer)?;
+        let draws = match served.ranks.group() {
+            None => draws,
+            Some(ranks) => Draws { ids: ranks.indices_of_first(&draws.ids)?, ..draws },
+        };
+        Ok(Drawn::new(draws, &self.slots))
+    }
+
+    /// What belongs to rows, of what belongs to slots.
+    fn of_rows(&self, of_slots: &Array) -> mlx_ffi::Result<Array> {
+        match self.rows.len() == self.caches.slots() {
+            true => of_slots.share(),
+            false => take_rows(of_slots, &self.slots),
+        }
+    }
+}
