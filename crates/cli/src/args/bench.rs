@@ -101,6 +101,9 @@ pub struct BenchArgs {
     /// Layers of the random weights [default: those of the released model]
     #[arg(long, value_name = "N", requires = "shape", value_parser = values::count, help_heading = "Model")]
     pub layers: Option<usize>,
+    /// Print the config.json of the random weights, and measure nothing
+    #[arg(long, requires = "shape", help_heading = "Model")]
+    pub print_config: bool,
     /// The model.
     #[command(flatten)]
     pub load: LoadArgs,

@@ -47,6 +47,9 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     if let Some(url) = &args.remote.url {
         return remote::run(url, args);
     }
+    if let (true, Some(shape)) = (args.print_config, args.shape) {
+        return print_json(&shapes::config(shape, args.bits, args.layers));
+    }
     if args.prompt == 0 && args.new == 0 {
         return Err(Failure::Usage("--prompt 0 and --new 0 leave nothing to measure".into()));
     }

@@ -71,6 +71,16 @@ fn random_weights_have_the_sizes_of_a_released_model() {
 }
 
 #[test]
+fn the_config_of_random_weights_can_be_had_alone() {
+    let config =
+        json(&["bench", "--shape", "qwen3-4b", "--bits", "4", "--layers", "3", "--print-config"]);
+    assert_eq!((&config["model_type"], &config["num_hidden_layers"]), (&"qwen3".into(), &3.into()));
+    assert_eq!(config["quantization"]["bits"], 4);
+    let output = ml(&["bench", "--print-config"]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}
+
+#[test]
 fn a_part_of_each_hybrid_and_mixture_runs() {
     for (shape, layers) in [
         ("qwen3.5-0.8b", "4"),

@@ -163,16 +163,16 @@ mod tests {
 
     /// Windows, norms on heads, and two ropes.
     const GEMMA: &str = r#"{
-        "model_type": "gemma3_text", "hidden_size": 64, "intermediate_size": 96, "head_dim": 16,
+        "model_type": "gemma3_text", "hidden_size": 64, "intermediate_size": 96, "head_dim": 32,
         "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 3,
         "vocab_size": 90, "sliding_window": 40, "sliding_window_pattern": 3, "rms_norm_eps": 1e-6,
-        "query_pre_attn_scalar": 16, "rope_theta": 1e6, "rope_local_base_freq": 1e4,
+        "query_pre_attn_scalar": 32, "rope_theta": 1e6, "rope_local_base_freq": 1e4,
         "max_position_embeddings": 512
     }"#;
     /// Biases, and packed weights.
     const QWEN: &str = r#"{
         "model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 90, "rms_norm_eps": 1e-6,
+        "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 90, "rms_norm_eps": 1e-6,
         "rope_theta": 1e4, "max_position_embeddings": 512, "tie_word_embeddings": true,
         "quantization": {"bits": 4, "group_size": 64}
     }"#;
@@ -188,25 +188,25 @@ mod tests {
     /// Short convolutions beside attention.
     const LFM_2: &str = r#"{
         "model_type": "lfm2", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 90, "norm_eps": 1e-5,
+        "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 90, "norm_eps": 1e-5,
         "rope_theta": 1e4, "max_position_embeddings": 512, "conv_L_cache": 3, "conv_bias": false,
         "block_auto_adjust_ff_dim": false,
         "layer_types": ["conv", "full_attention", "conv"]
     }"#;
     /// State spaces, attention and networks, each a layer of its own.
     const NEMOTRON: &str = r#"{
-        "model_type": "nemotron_h", "hidden_size": 64, "intermediate_size": 96, "head_dim": 16,
+        "model_type": "nemotron_h", "hidden_size": 64, "intermediate_size": 96, "head_dim": 32,
         "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 4,
         "hybrid_override_pattern": "M-*M", "vocab_size": 90, "layer_norm_epsilon": 1e-5,
         "max_position_embeddings": 512, "mamba_num_heads": 4, "mamba_head_dim": 32, "n_groups": 2,
         "ssm_state_size": 32, "conv_kernel": 4, "use_conv_bias": true, "mlp_hidden_act": "relu2"
     }"#;
 
-    fn decoder(config: &str) -> Decoder {
+    fn decoder(config: &str, kernels: Kernels) -> Decoder {
         let files = ModelFiles::Random(config.into());
         let config = Config::parse("config.json", config).expect("an object");
         let checkpoint = Checkpoint::open(&files).expect("no files are read");
-        let weights = Weights::of(&checkpoint, &config, None, Kernels::Cpu, false);
+        let weights = Weights::of(&checkpoint, &config, None, kernels, false);
         models::load(&config, &weights).expect("a model")
     }
 
@@ -247,10 +247,32 @@ mod tests {
     }
 
     #[test]
+    #[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
+    fn steps_on_cuda_are_captured_and_near_those_of_a_cpu() {
+        for config in [GEMMA, QWEN, QWEN_3_5, LFM_2, NEMOTRON] {
+            let config = config.replacen('{', r#"{"torch_dtype": "bfloat16", "#, 1);
+            use_device(Device::Cpu).expect("a CPU");
+            let (expected, _) = run(&decoder(&config, Kernels::Cpu), false);
+            use_device(Device::Gpu).expect("a GPU");
+            let model = decoder(&config, Kernels::Cuda);
+            let (plain, _) = run(&model, false);
+            let (found, kept) = run(&model, true);
+            assert!(kept, "{config}");
+            let largest = expected.iter().flatten().fold(0.0_f32, |most, x| most.max(x.abs()));
+            for (step, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                let off = found.iter().zip(expected).map(|(a, b)| (a - b).abs());
+                let off = off.fold(0.0, f32::max);
+                assert!(off < 0.05 * largest, "step {step}: off by {off} of {largest}, {config}");
+            }
+            assert!(found == plain, "{config}");
+        }
+    }
+
+    #[test]
     fn steps_on_a_cpu_are_captured_and_replayed_with_the_same_numbers() {
         use_device(Device::Cpu).expect("a CPU");
         for config in [GEMMA, QWEN, QWEN_3_5, LFM_2, NEMOTRON] {
-            let model = decoder(config);
+            let model = decoder(config, Kernels::Cpu);
             let (expected, kept) = run(&model, false);
             assert!(!kept, "{config}");
             let (found, kept) = run(&model, true);

@@ -133,6 +133,7 @@ mod tests {
             include_str!("convolved.cu"),
             include_str!("copy.cu"),
             include_str!("delta.cu"),
+            include_str!("delta_chunk.cu"),
             include_str!("dense.cu"),
             include_str!("draw.cu"),
             include_str!("drawing.cu"),
@@ -151,6 +152,7 @@ mod tests {
             include_str!("residual.cu"),
             include_str!("route.cu"),
             include_str!("scan.cu"),
+            include_str!("scan_chunk.cu"),
             include_str!("step_attention.cu"),
             include_str!("step_lanes.cu"),
             include_str!("step_tiles.cu"),
@@ -160,6 +162,32 @@ mod tests {
             for name in definitions().lines().filter_map(|line| line.split([' ', '(']).nth(1)) {
                 let again = [format!(" {name} ="), format!("#define {name}")];
                 assert!(!again.iter().any(|text| source.contains(text)), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_constant_of_a_launch_has_the_name_of_a_shared_number() {
+        let text = definitions();
+        let names: Vec<&str> =
+            text.lines().filter_map(|line| line.split([' ', '(']).nth(1)).collect();
+        for source in [
+            include_str!("attention.rs"),
+            include_str!("buffers.rs"),
+            include_str!("chunk.rs"),
+            include_str!("dense.rs"),
+            include_str!("draw.rs"),
+            include_str!("experts.rs"),
+            include_str!("place.rs"),
+            include_str!("product.rs"),
+            include_str!("recurrent.rs"),
+            include_str!("routing.rs"),
+            include_str!("rows.rs"),
+            include_str!("take.rs"),
+        ] {
+            let constants = source.split("(c\"").skip(1).filter_map(|rest| rest.split('"').next());
+            for constant in constants {
+                assert!(!names.contains(&constant), "{constant}");
             }
         }
     }

@@ -9,6 +9,10 @@ use crate::{Array, Dtype, Error, Result};
 
 /// Rows of a head's state that a warp holds.
 const SHARE: i32 = 4;
+/// Positions that a block has in shared memory at a time, a multiple of its warps.
+const TILE: i32 = 2 * WARPS;
+/// From so many positions on, a block takes them in tiles.
+const CHUNK_FROM: i32 = 8;
 /// The most values of a convolution's result: each thread takes eight, and threads are counted in 32 bits.
 const MOST_VALUES: i64 = 1 << 31;
 /// The most taps of a convolution.
@@ -43,6 +47,8 @@ const DELTA: Source = Source {
     takes_strides: false,
     written: &[5],
 };
+const DELTA_CHUNK: Source =
+    Source { name: c"delta_chunk", body: include_str!("delta_chunk.cu"), ..DELTA };
 const SCAN: Source = Source {
     name: c"scan",
     inputs: &[c"mixed", c"dt", c"a_log", c"dt_bias", c"d", c"state", c"lengths"],
@@ -52,6 +58,9 @@ const SCAN: Source = Source {
     takes_strides: false,
     written: &[5],
 };
+
+const SCAN_CHUNK: Source =
+    Source { name: c"scan_chunk", body: include_str!("scan_chunk.cu"), ..SCAN };
 
 /// Whether [`convolution`] takes this.
 pub fn takes_convolution(
@@ -168,6 +177,7 @@ pub fn delta(rule: &DeltaRule<'_>) -> Result<[Array; 2]> {
         (c"A_AT", Constant::Int(a.at)),
         (c"B_AT", Constant::Int(b.at)),
         (c"SHARE", Constant::Int(SHARE)),
+        (c"TILE", Constant::Int(TILE)),
         has_lengths(lengths),
     ];
     let (grid, block) = by_heads([rows, v_heads, dv]);
@@ -175,7 +185,8 @@ pub fn delta(rule: &DeltaRule<'_>) -> Result<[Array; 2]> {
     let outputs = [(&whole[..], mixed.dtype())];
     let all = Launch { grid, block, constants: &constants, outputs: &outputs };
     let inputs = [mixed, a.array, b.array, a_log, dt_bias, state, &counts(lengths)?];
-    pair(launch(&DELTA, &inputs, &all)?)
+    let source = if l < CHUNK_FROM { &DELTA } else { &DELTA_CHUNK };
+    pair(launch(source, &inputs, &all)?)
 }
 
 /// Whether [`scan`] takes this.
@@ -220,6 +231,7 @@ pub fn scan(of: &SelectiveScan<'_>) -> Result<[Array; 2]> {
         (c"LEAST", Constant::Float(least)),
         (c"LARGEST", Constant::Float(largest)),
         (c"SHARE", Constant::Int(SHARE)),
+        (c"TILE", Constant::Int(TILE)),
         has_lengths(lengths),
     ];
     let (grid, block) = by_heads([rows, heads, p]);
@@ -227,7 +239,8 @@ pub fn scan(of: &SelectiveScan<'_>) -> Result<[Array; 2]> {
     let outputs = [(&whole[..], mixed.dtype())];
     let all = Launch { grid, block, constants: &constants, outputs: &outputs };
     let inputs = [mixed, dt.array, a_log, dt_bias, d, state, &counts(lengths)?];
-    pair(launch(&SCAN, &inputs, &all)?)
+    let source = if l < CHUNK_FROM { &SCAN } else { &SCAN_CHUNK };
+    pair(launch(source, &inputs, &all)?)
 }
 
 /// Whether there is a kernel for states of so many rows of `[lines, width]` for each head.

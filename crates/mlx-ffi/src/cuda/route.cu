@@ -36,14 +36,14 @@ if (row < rows) {
     const int expert = i * 32 + lane;
     const bool is_one = expert < EXPERTS;
     choice[i] = score[i];
-    if constexpr (SIGMOID) {
+    if constexpr (BY_SIGMOID) {
       score[i] = 1.0f / (1.0f + expf(-score[i]));
     } else {
       score[i] = is_one ? expf(score[i] - highest) : 0.0f;
       total += score[i];
     }
   }
-  if constexpr (!SIGMOID) {
+  if constexpr (!BY_SIGMOID) {
     #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) {
       total += __shfl_xor_sync(0xffffffff, total, offset);
@@ -52,7 +52,7 @@ if (row < rows) {
   #pragma unroll
   for (int i = 0; i < EACH; i++) {
     const int expert = i * 32 + lane;
-    if constexpr (!SIGMOID) {
+    if constexpr (!BY_SIGMOID) {
       score[i] /= total;
     }
     if (HAS_CORRECTION && expert < EXPERTS) {

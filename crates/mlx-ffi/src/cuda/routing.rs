@@ -67,7 +67,7 @@ pub fn route(logits: &Array, router: &Router<'_>) -> Result<(Indices, Array)> {
         (c"T", Constant::Type(logits.dtype())),
         (c"EXPERTS", Constant::Int(experts)),
         (c"CHOICES", Constant::Int(choices)),
-        (c"SIGMOID", Constant::Bool(score == Score::Sigmoid)),
+        (c"BY_SIGMOID", Constant::Bool(score == Score::Sigmoid)),
         (c"HAS_CORRECTION", Constant::Bool(correction.is_some())),
         (c"NORMALISES", Constant::Bool(normaliser.is_some())),
     ];
