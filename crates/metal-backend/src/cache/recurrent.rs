@@ -151,10 +151,11 @@ impl Recurrent {
     }
 }
 
-/// Zeros in a buffer of their own, which may be written in place; MLX's are one value many times over.
+/// Zeros in a buffer of their own, which may be written in place; MLX's are one value many times over. The device makes
+/// them: a state has megabytes.
 fn zeros(shape: &[i32], dtype: Dtype) -> Result<Array> {
-    let count: i64 = shape.iter().map(|size| i64::from(*size)).product();
-    ops::astype(&Array::from_f32(&vec![0.0; count as usize], shape)?, dtype)
+    let many = ops::zeros(shape, dtype)?;
+    ops::concatenate(&[&many, &ops::slice_axis(&many, 0, 0, 0)?], 0)
 }
 
 fn share(arrays: &[Array]) -> Result<Vec<Array>> {

@@ -8,6 +8,7 @@ use crate::{Array, Error, Result};
 
 thread_local! {
     static NUMBERS: RefCell<Vec<([f32; ON_DEVICE], Array)>> = const { RefCell::new(Vec::new()) };
+    static NOTHING: RefCell<Option<Array>> = const { RefCell::new(None) };
     static KERNELS: RefCell<Vec<(&'static CStr, Kernel)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -48,6 +49,18 @@ pub(super) fn numbers(values: [f32; ON_DEVICE]) -> Result<Array> {
         let array = Array::from_f32(&values, &[ON_DEVICE as i32])?;
         all.push((values, array.share()?));
         Ok(array)
+    })
+}
+
+/// Whole numbers that nothing reads, made at their first use by a thread: what is brought from the host waits for
+/// the device.
+pub(super) fn nothing() -> Result<Array> {
+    NOTHING.with_borrow_mut(|known| {
+        let array = match known.take() {
+            Some(array) => array,
+            None => Array::from_i32(&[0; ON_DEVICE], &[ON_DEVICE as i32])?,
+        };
+        known.insert(array).share()
     })
 }
 
