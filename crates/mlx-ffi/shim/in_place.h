@@ -36,7 +36,14 @@ class InPlace : public mlx::core::Primitive {
         throw std::invalid_argument("a kernel cannot read an array whose last dimension has gaps");
       }
     }
-    if (auto* kernel = is_compiled_ ? nullptr : kernel_of(*kernel_)) {
+    // MLX would hand it a copy, in which nobody looks for what was written.
+    auto* kernel = kernel_of(*kernel_);
+    for (int index : written_) {
+      if (kernel && copies_of(*kernel) && !inputs[index].flags().row_contiguous) {
+        throw std::invalid_argument("a kernel cannot write into an array that is not row-major");
+      }
+    }
+    if (kernel && !is_compiled_) {
       wait_for_image(*kernel);
     }
     is_compiled_ = true;

@@ -264,13 +264,13 @@ void Kept::find_foreign(const array& a, std::vector<array>& found, std::unordere
   }
 }
 
-// Whether nothing of ours is among that which `a` is made of.
+// Whether nothing that writes in place is among that which `a` is made of.
 bool Kept::is_apart(const array& a, std::unordered_set<std::uintptr_t>& seen) {
   if (a.status() != array::Status::unscheduled || !seen.insert(a.id()).second) {
     return true;
   }
   bool is_of_stream = a.has_primitive() && a.primitive().stream() == stream_;
-  return is_of_stream && !is_own(a) &&
+  return is_of_stream && (!is_own(a) || known(a).written.empty()) &&
       std::all_of(a.inputs().begin(), a.inputs().end(), [&](const array& input) { return is_apart(input, seen); });
 }
 

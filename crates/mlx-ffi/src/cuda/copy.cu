@@ -1,6 +1,8 @@
 // Positions of one row of two buffers, copied into arrays of their own: the blocks of one z copy from one buffer, those
 // of one y a head's. places: the row's index, its slot, its first position, where that goes, and how many there are.
 
+let_next_begin();
+wait_for_last();
 const int64_t row = places[0];
 const int64_t first = places[2];
 const int64_t count = places[4];

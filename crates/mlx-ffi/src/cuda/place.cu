@@ -2,6 +2,8 @@
 // head's. places: for each row its index in `from`, its slot in `into`, its first position in each, and how many
 // positions it has.
 
+let_next_begin();
+wait_for_last();
 const int* const place = places + PLACE_NUMBERS * blockIdx.z;
 const int64_t row = place[0];
 const int64_t slot = place[1];

@@ -15,7 +15,7 @@ const PLACE: Source = Source {
     inputs: &[c"from", c"into", c"places"],
     outputs: &[c"done"],
     body: include_str!("place.cu"),
-    header: "",
+    header: include_str!("chained.cu"),
     takes_strides: true,
     written: &[1],
 };
@@ -25,7 +25,7 @@ const COPY: Source = Source {
     inputs: &[c"keys", c"values", c"places"],
     outputs: &[c"kept_keys", c"kept_values"],
     body: include_str!("copy.cu"),
-    header: "",
+    header: include_str!("chained.cu"),
     takes_strides: true,
     written: &[],
 };

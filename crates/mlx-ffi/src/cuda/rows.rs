@@ -37,6 +37,8 @@ const RESIDUAL: Source = Source {
 
 /// The most values of an operand: each thread takes eight, and threads are counted in 32 bits.
 const MOST_VALUES: usize = 1 << 31;
+/// The most groups that are normed at once.
+const MOST_GROUPS: usize = 1 << 22;
 /// The most values of a group that a warp norms.
 const MOST_OF_WARP: i32 = 512;
 /// The most values of a group, which threads of a block hold.
@@ -124,7 +126,9 @@ pub fn takes_norm_and_gate(x: &Array, by: &NormAndGate<'_>) -> bool {
     let types_fit =
         dtype.is_half() && [by.weight, by.gate.array].iter().all(|of| of.dtype() == dtype);
     let gate_fits = fits_columns(by.gate, [b, l, columns]);
-    types_fit && weight_fits && gate_fits && (1..=MOST_VALUES).contains(&x.size())
+    // A warp is for one of them at least, and threads are counted in 32 bits.
+    let count_fits = x.size() / size.max(1) as usize <= MOST_GROUPS;
+    types_fit && weight_fits && gate_fits && count_fits && (1..=MOST_VALUES).contains(&x.size())
 }
 
 /// Each group of columns of `x`, `[b, l, groups · size]`, with its norm and its gate: as `x`.

@@ -1,6 +1,8 @@
 // Rows of a table, one for each index; or, ALONG, entries of each row, whose indices stand in the same row. A table of one
 // dimension has rows of one value, and indices of one dimension are one row.
 
+let_next_begin();
+wait_for_last();
 const int64_t n = table_shape[ALONG ? 1 : 0];
 const int64_t width = !ALONG && table_ndim > 1 ? table_shape[1] : 1;
 const int64_t each = indices_ndim > 1 ? indices_shape[1] : indices_shape[0];

@@ -17,7 +17,7 @@ const TAKE: Source = Source {
     inputs: &[c"table", c"indices"],
     outputs: &[c"out"],
     body: include_str!("take.cu"),
-    header: "",
+    header: include_str!("chained.cu"),
     takes_strides: true,
     written: &[],
 };
