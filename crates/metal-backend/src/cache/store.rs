@@ -4,25 +4,22 @@
 //! root on. Its name is made of these ids, so that what is there already is not written again. A file appears under
 //! its name once it is whole, and ends with a digest of all before; what does not fit is left alone and told.
 
+mod files;
+
 use std::collections::HashSet;
-use std::fs::{self, File, Metadata, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use sha2::{Digest, Sha256};
 
+use self::files::{END, Lineages, Listed, folders, is_own, listed, partial};
 use super::prefix::PrefixCache;
 use super::stored::{Stored, hex};
 use crate::error::{Result, load};
 
-/// How the names of whole files end.
-const END: &str = ".prefix";
-/// How the names of files end that are being written.
-const PARTIAL: &str = ".partial";
-/// A file that was written for longer than that was left by a process that ended.
-const STALE: Duration = Duration::from_secs(600);
 /// Bytes of the digest at the end of a file.
 const DIGEST: usize = 32;
 /// Who alone may read and write what lies here: prompts can be told from keys and values.
@@ -39,6 +36,8 @@ pub(crate) struct PrefixStore {
     owner: u32,
     /// The names of this model's files.
     names: HashSet<String>,
+    /// Of the files of all models.
+    lineages: Lineages,
     /// Bytes of the files of all models, as far as this process knows.
     bytes: u64,
     /// What users are to be told.
@@ -47,20 +46,14 @@ pub(crate) struct PrefixStore {
     is_off: bool,
 }
 
-/// A file below the root.
-struct Listed {
-    path: PathBuf,
-    bytes: u64,
-    modified: SystemTime,
-}
-
 impl PrefixStore {
     /// The files below `root` of the model whose digest is `key`, within `budget` bytes for those of all models.
     ///
     /// # Errors
     /// A folder that cannot be made or written, or that others may write.
     pub fn open(root: &Path, key: &[u8; 32], budget: u64) -> Result<PrefixStore> {
-        let folder = root.join(hex(&key[..16]));
+        let digest = hex(&key[..16]);
+        let folder = root.join(&digest);
         for path in [root, &folder] {
             if !path.is_dir() {
                 fs::create_dir_all(path).map_err(|error| load(path, error))?;
@@ -68,7 +61,7 @@ impl PrefixStore {
                 fs::set_permissions(path, private).map_err(|error| load(path, error))?;
             }
         }
-        let probe = folder.join(format!(".{}{PARTIAL}", std::process::id()));
+        let probe = folder.join(partial(&(digest + END)));
         let own = File::create(&probe).and_then(|file| file.metadata());
         let owner = own.map_err(|error| load(&folder, error))?.uid();
         fs::remove_file(&probe).map_err(|error| load(&probe, error))?;
@@ -79,21 +72,30 @@ impl PrefixStore {
                 return Err(load(path, reason));
             }
         }
-        let (names, notices) = (HashSet::new(), Vec::new());
-        let root = root.to_owned();
-        let mut store =
-            PrefixStore { root, folder, budget, owner, names, bytes: 0, notices, is_off: false };
+        let mut store = PrefixStore {
+            root: root.to_owned(),
+            folder,
+            budget,
+            owner,
+            names: HashSet::new(),
+            lineages: Lineages::new(),
+            bytes: 0,
+            notices: Vec::new(),
+            is_off: false,
+        };
         store.trim();
         Ok(store)
     }
 
     /// Fills `prefixes` with what the files hold of so many `layers`, what was used last first, within `most` bytes.
     pub fn restore(&mut self, prefixes: &mut PrefixCache, layers: usize, most: u64) {
-        let mut listed = self.listed(&self.folder.clone());
-        listed.sort_by_key(|file| std::cmp::Reverse(file.modified));
+        let listed = listed(&self.folder, self.owner, &mut self.lineages);
         let (mut stored, mut bytes) = (Vec::new(), 0);
-        for file in listed {
-            self.names.extend(name_of(&file.path));
+        for file in listed.into_iter().rev() {
+            self.names.insert(file.name);
+            if file.last_use.is_orphan() {
+                continue;
+            }
             bytes += file.bytes;
             if bytes > most {
                 continue;
@@ -150,12 +152,16 @@ impl PrefixStore {
             return Ok(());
         }
         let path = self.folder.join(&name);
-        let partial = self.folder.join(format!(".{name}.{}{PARTIAL}", std::process::id()));
+        let partial = self.folder.join(partial(&name));
         let bytes = write_whole(&partial, one).inspect_err(|_| {
             // What is left of it is removed once it is stale.
             let _ = fs::remove_file(&partial);
         })?;
-        fs::rename(&partial, &path).map_err(|error| load(&path, error))?;
+        match fs::rename(&partial, &path) {
+            // Another process removed it as a stale one: the prefix is computed anew.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            renamed => renamed.map_err(|error| load(&path, error))?,
+        }
         self.names.insert(name);
         self.bytes += bytes;
         if self.bytes > self.budget {
@@ -164,15 +170,17 @@ impl PrefixStore {
         Ok(())
     }
 
-    /// Removes the files that were used the longest time ago, until the others fit the budget, and what processes left
-    /// that ended as they wrote.
+    /// Removes the files that were used the longest time ago, and what follows a prefix before it, until the others fit the
+    /// budget. What can never be used goes first.
     fn trim(&mut self) {
-        let mut files = Vec::new();
-        let folders = fs::read_dir(&self.root).into_iter().flatten().flatten();
-        for folder in folders.map(|entry| entry.path()).filter(|path| path.is_dir()) {
-            files.extend(self.listed(&folder));
+        let mut files: Vec<Listed> = Vec::new();
+        for folder in folders(&self.root) {
+            files.extend(listed(&folder, self.owner, &mut self.lineages));
         }
-        files.sort_by_key(|file| file.modified);
+        files.retain(|file| file.is_own);
+        let paths: HashSet<&Path> = files.iter().map(|file| &*file.path).collect();
+        self.lineages.retain(|path, _| paths.contains(&**path));
+        files.sort_by_key(|file| file.last_use);
         self.bytes = files.iter().map(|file| file.bytes).sum();
         for file in files {
             if self.bytes <= self.budget {
@@ -181,42 +189,16 @@ impl PrefixStore {
             if fs::remove_file(&file.path).is_ok() {
                 self.bytes -= file.bytes;
                 if file.path.parent() == Some(&self.folder) {
-                    name_of(&file.path).map(|name| self.names.remove(&name));
+                    self.names.remove(&file.name);
                 }
             }
         }
-    }
-
-    /// The whole files of a folder that are this user's. Stale ones that are not whole are removed.
-    fn listed(&self, folder: &Path) -> Vec<Listed> {
-        let mut listed = Vec::new();
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            let (path, about) = (entry.path(), entry.metadata());
-            let Some((name, about)) = name_of(&path).zip(about.ok()) else { continue };
-            let Ok(modified) = about.modified() else { continue };
-            if name.ends_with(PARTIAL) && is_own(&about, self.owner) {
-                if modified.elapsed().is_ok_and(|age| age > STALE) {
-                    let _ = fs::remove_file(&path);
-                }
-            } else if name.ends_with(END) {
-                listed.push(Listed { path, bytes: about.len(), modified });
-            }
-        }
-        listed
     }
 
     /// Takes note that a file was not read, and why.
     fn leave(&mut self, path: &Path, why: &str) {
         self.notices.push(format!("{}: not read: {why}", path.display()));
     }
-}
-
-fn name_of(path: &Path) -> Option<String> {
-    path.file_name()?.to_str().map(str::to_owned)
-}
-
-fn is_own(about: &Metadata, owner: u32) -> bool {
-    about.is_file() && about.uid() == owner
 }
 
 /// Writes a file with the digest at its end; its bytes. A power cut may leave it damaged, which the digest tells.

@@ -1,5 +1,7 @@
 //! A part of a prefix as it lies in a file: a header, then the arrays' bytes one behind the other.
 
+use std::io::Read;
+
 use mlx_ffi::{Array, Dtype};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -36,6 +38,33 @@ pub(crate) struct Stored {
     pub(super) factors: RopeFactors,
     pub(super) part: Part,
     pub(super) layers: Vec<Parts>,
+}
+
+/// Where a part begins and ends.
+pub(super) struct Origin {
+    /// From the root to the part's end.
+    pub ids: Vec<u32>,
+    pub has_long_factors: bool,
+    /// How many blocks must be there before it.
+    pub first: usize,
+}
+
+impl Origin {
+    /// Reads no more than the header of a file of so many `bytes`; `None` where something else is there.
+    pub fn read(file: &mut dyn Read, bytes: u64) -> Option<Origin> {
+        let (mut magic, mut length) = ([0; MAGIC.len()], [0; 8]);
+        file.read_exact(&mut magic).ok()?;
+        file.read_exact(&mut length).ok()?;
+        let length = Some(u64::from_le_bytes(length)).filter(|length| *length <= bytes)?;
+        let mut header = vec![0; usize::try_from(length).ok().filter(|_| magic == *MAGIC)?];
+        file.read_exact(&mut header).ok()?;
+        let Header { ids, has_long_factors, part, .. } = serde_json::from_slice(&header).ok()?;
+        let first = match part {
+            Part::Blocks { first } => first,
+            Part::State { .. } => ids.len() / BLOCK,
+        };
+        Some(Origin { ids, has_long_factors, first })
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -134,6 +163,6 @@ impl Stored {
 }
 
 /// Bytes as digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

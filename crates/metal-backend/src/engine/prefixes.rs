@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::served::Served;
 use super::shared::Shared;
-use crate::cache::{PrefixCache, PrefixStore};
+use crate::cache::{PrefixCache, PrefixStore, hex};
 use crate::error::{Result, load};
 use crate::load::EngineOptions;
 use crate::weights::Checkpoint;
@@ -104,5 +104,5 @@ fn digest_of(folder: &Path) -> io::Result<String> {
         digest.update(path.metadata()?.len().to_le_bytes());
         io::copy(&mut File::open(&path)?, &mut digest)?;
     }
-    Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&digest.finalize()))
 }

@@ -1,8 +1,9 @@
 //! Prefixes on disk: the next load goes on from them, and what is wrong with files is told and changes nothing.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use inference_core::{CacheMiss, GenerateMetrics, LoadOptions, Prompt, TextModel};
 use tempfile::TempDir;
@@ -175,6 +176,110 @@ fn files_of_all_models_fit_the_budget() {
     let none = LoadOptions { prefix_cache_disk: Some(0), ..less };
     let (_, cached, ..) = asked(&Checkpoint::qwen3(), &none, &prompt(5, 200));
     assert_eq!((cached, bytes(home.path())), (0, 0));
+}
+
+/// Lets a file look as if it had been written so many seconds ago.
+fn age(path: &Path, seconds: u64) {
+    let then = SystemTime::now() - Duration::from_secs(seconds);
+    File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
+}
+
+#[test]
+fn files_that_are_not_of_prefixes_stay_whatever_the_budget_is() {
+    let home = TempDir::new().unwrap();
+    let options = kept(home.path());
+    asked(&Checkpoint::qwen3(), &options, &prompt(3, 200));
+    let [own] = &files(home.path())[..] else { panic!("{:?}", files(home.path())) };
+    let (root, model) = (home.path().join("prefixes"), own.parent().unwrap());
+    let (digest, whole) = ("0123456789abcdef".repeat(2), own.file_name().unwrap());
+    let whole = whole.to_str().unwrap();
+    let foreign = [
+        root.join("x.partial"),
+        root.join("x.prefix"),
+        root.join(whole),
+        root.join("films").join("x.partial"),
+        root.join("films").join(whole),
+        root.join(&digest[1..]).join(whole),
+        root.join(digest.to_uppercase()).join(whole),
+        root.join(&digest).join("x.prefix"),
+        root.join(&digest).join("deeper").join(whole),
+        model.join("x.partial"),
+        model.join("x.prefix"),
+        model.join(format!("{whole}.1.2.partial")),
+        model.join(".x.prefix.1.2.partial"),
+        model.join(format!(".{whole}.partial")),
+        home.path().join("elsewhere").join(whole),
+    ];
+    for path in &foreign {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "another program's").unwrap();
+        age(path, 3600);
+    }
+    symlink(home.path().join("elsewhere"), root.join("0".repeat(32))).unwrap();
+    let [stale, fresh] = [1, 2].map(|count| model.join(format!(".{whole}.1.{count}.partial")));
+    for path in [&stale, &fresh] {
+        fs::write(path, "").unwrap();
+    }
+    age(&stale, 3600);
+    let none = LoadOptions { prefix_cache_disk: Some(0), ..options };
+    let (_, cached, _, notices) = asked(&Checkpoint::qwen3(), &none, &prompt(3, 200));
+    assert_eq!((cached, notices), (0, vec![]));
+    for path in &foreign {
+        assert!(path.exists(), "{}", path.display());
+    }
+    assert!(!own.exists() && !stale.exists() && fresh.exists());
+}
+
+#[test]
+fn what_follows_a_prefix_is_removed_before_it_and_does_not_stay_without_it() {
+    let home = TempDir::new().unwrap();
+    let (checkpoint, options) = (Checkpoint::qwen3(), kept(home.path()));
+    let size = |path: &Path| path.metadata().unwrap().len();
+    // A beginning, and two prompts that go on from it, one of them twice.
+    let (begin, mut chain) = (prompt(3, 200), Vec::new());
+    let long = [&begin[..192], &prompt(5, 160)].concat();
+    let longer = [&long[..320], &prompt(6, 160)].concat();
+    let other = [&begin[..128], &prompt(7, 160)].concat();
+    for ids in [&begin, &long, &longer, &other] {
+        asked(&checkpoint, &options, ids);
+        let new = files(home.path()).into_iter().filter(|path| !chain.contains(path));
+        let [new] = &new.collect::<Vec<_>>()[..] else { panic!("not one file more") };
+        chain.push(new.clone());
+    }
+    // They were written in this order, and the last one was used the last.
+    let aged = |files: &[PathBuf]| {
+        files.iter().zip([4000, 3000, 2000, 1000]).for_each(|(path, seconds)| age(path, seconds));
+    };
+    aged(&chain);
+    // Of what memory has no room for, the beginning is read first.
+    let few = size(&chain[0]) + size(&chain[3]);
+    let small = LoadOptions { prefix_cache: Some(few), ..options.clone() };
+    let model = checkpoint.load(&small).unwrap();
+    assert_eq!(run(&*model, &other).1.cached_prompt_tokens, 256);
+    model.close();
+    // A load that computes nothing removes what is too much.
+    let trimmed = |budget| {
+        let options = LoadOptions { prefix_cache_disk: Some(budget), ..options.clone() };
+        checkpoint.load(&options).unwrap().close();
+        chain.iter().map(|path| path.exists()).collect::<Vec<_>>()
+    };
+    aged(&chain);
+    assert_eq!(trimmed(bytes(home.path())), [true; 4]);
+    aged(&chain);
+    assert_eq!(trimmed(bytes(home.path()) - 1), [true, true, false, true]);
+    let left = [0, 1, 3].map(|at: usize| chain[at].clone());
+    aged(&left);
+    assert_eq!(trimmed(bytes(home.path()) - 1), [true, false, false, true]);
+    // What nothing can go on to goes first, though it was used the last.
+    asked(&checkpoint, &options, &prompt(8, 200));
+    let known = |path: &PathBuf| chain.contains(path);
+    let alone = files(home.path()).into_iter().find(|path| !known(path)).unwrap();
+    fs::remove_file(&chain[0]).unwrap();
+    age(&alone, 5000);
+    assert_eq!(trimmed(bytes(home.path()) - 1), [false; 4]);
+    assert!(alone.exists());
+    let (_, cached, ..) = asked(&checkpoint, &options, &prompt(8, 200));
+    assert_eq!(cached, 192);
 }
 
 #[test]
