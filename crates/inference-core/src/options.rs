@@ -283,8 +283,8 @@ pub struct GenerateOptions {
     /// Speculative decoding by prompt lookup: propose up to this many next tokens, and verify them in one pass; 0: off.
     /// What followed the last tokens where they stood before, in the prompt or in the answer, is the draft. Each
     /// draft token is held against the draw of its step, and the first other one ends the draft. So the tokens
-    /// are those without drafts. In a type of 16 bits a pass of several positions rounds otherwise than one of a
-    /// single position: of two tokens that are almost as likely, the other may be drawn.
+    /// are those without drafts. In bf16 and f16 a pass of several positions rounds otherwise than one of a
+    /// single position. Of two tokens that are almost as likely, the other may be drawn.
     pub draft_tokens: usize,
     /// What the text must conform to.
     pub constraint: Option<Constraint>,

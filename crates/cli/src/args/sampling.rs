@@ -73,6 +73,7 @@ pub struct SamplingArgs {
     /// Propose up to N next tokens from earlier ones and verify them in one pass; 0: off
     ///
     /// What followed the last tokens where they stood before is the draft. The tokens stay what they are without it.
+    /// In bf16 and f16, of two tokens that are almost as likely the other may be drawn.
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pub draft_tokens: Option<usize>,
     /// Hold the answer to the JSON schema in this file

@@ -11,6 +11,9 @@ use crate::plan::Need;
 /// Positions whose logits are computed at once, where those of many are asked for.
 pub(super) const HEAD_ROWS: usize = 16;
 
+/// The most positions of several rows that one pass with drafts computes, with the logits of each.
+const DRAFTED_POSITIONS: usize = 128;
+
 /// New positions that are set aside for a row that decodes.
 const AHEAD: usize = 256;
 
@@ -221,15 +224,25 @@ impl Budget {
         let tokens = prompt + new + draft;
         self.caches(1, tokens)
             + self.work(prompt, new)
-            + self.drafts(draft, tokens)
+            + self.drafts(1, draft, tokens)
             + report
             + sight
     }
 
-    /// Bytes that so many draft tokens of a step take, in a row of up to `tokens` positions.
-    fn drafts(&self, count: usize, tokens: usize) -> u64 {
-        let scores = self.score_bytes * (count * tokens) as u64;
-        if count == 0 { 0 } else { self.activations(count as u64) + self.answers(count) + scores }
+    /// The most draft tokens of each of so many rows: more rows have shorter drafts.
+    pub fn most_drafts(rows: usize) -> usize {
+        (DRAFTED_POSITIONS / rows.max(1)).saturating_sub(1)
+    }
+
+    /// Bytes that a pass takes beside the caches, of `rows` rows of up to `tokens` positions with drafts of up to
+    /// `longest` tokens. Fewer rows never take more.
+    pub fn drafts(&self, rows: usize, longest: usize, tokens: usize) -> u64 {
+        if longest == 0 {
+            return 0;
+        }
+        let positions = (rows * (1 + longest)).min(DRAFTED_POSITIONS);
+        let scores = self.score_bytes * (positions * tokens) as u64;
+        self.activations(positions as u64) + self.answers(positions) + scores
     }
 }
 
@@ -246,9 +259,8 @@ impl Wanted {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_products_take_is_part_of_what_is_needed() {
-        let budget = Budget {
+    fn budget() -> Budget {
+        Budget {
             limit: 0,
             layers: Vec::new(),
             activation_bytes: 100,
@@ -259,7 +271,12 @@ mod tests {
             score_bytes: 0,
             logit_bytes: 10,
             chunk: 2048,
-        };
+        }
+    }
+
+    #[test]
+    fn what_products_take_is_part_of_what_is_needed() {
+        let budget = budget();
         // One row goes through the output layer.
         assert_eq!(budget.work(511, 0), 511 * 107 + 13);
         assert_eq!(budget.work(512, 0), 512 * 107 + 5000 + 13);
@@ -269,5 +286,25 @@ mod tests {
         assert_eq!(budget.work(10, 0), 3 * 10 * 107 + 13);
         assert_eq!(budget.work(50, 0), 3 * 32 * 107 + 13);
         assert_eq!(budget.together(2, 300, 600), 600 * 107 + 5000 + 600 * 13 + 900);
+    }
+
+    #[test]
+    fn drafts_of_many_rows_are_cut_and_their_logits_are_set_aside() {
+        let budget = Budget { score_bytes: 2, ..budget() };
+        assert_eq!(budget.drafts(64, 0, 1000), 0);
+        let of_positions =
+            |count: u64| count.max(3 * count.min(32)) * 107 + count * 13 + 2 * count * 1000;
+        assert_eq!(budget.drafts(1, 4, 1000), of_positions(5));
+        assert_eq!(budget.drafts(2, 64, 1000), of_positions(128));
+        assert_eq!(budget.drafts(64, 64, 1000), of_positions(128));
+        assert_eq!([1, 2, 3, 64, 65, 500].map(Budget::most_drafts), [127, 63, 41, 1, 0, 0]);
+        for rows in 1..=DRAFTED_POSITIONS {
+            for longest in 1..=64 {
+                let computed = rows * (1 + longest.min(Budget::most_drafts(rows)));
+                let taken = budget.drafts(rows, longest, 1000);
+                assert!(taken >= of_positions(computed as u64), "{rows} rows, {longest} tokens");
+                assert!(taken <= budget.drafts(rows + 1, longest, 1000));
+            }
+        }
     }
 }

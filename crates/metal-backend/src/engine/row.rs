@@ -147,11 +147,11 @@ impl Row {
         self.prompt_tokens - usize::from(self.max_tokens > 0)
     }
 
-    /// The draft of its next ids behind the first one, which is drawn anyway. A sequence of so many ids
+    /// The draft of its next ids behind the first one, which is drawn anyway: up to `most`. A sequence of so many ids
     /// `fits` into its caches.
-    pub fn draft(&self, fits: impl Fn(usize) -> bool) -> &[u32] {
+    pub fn draft(&self, most: usize, fits: impl Fn(usize) -> bool) -> &[u32] {
         let left = (self.max_tokens - self.generated()).saturating_sub(1);
-        let draft = lookup(&self.ids, self.draft_tokens.min(left));
+        let draft = lookup(&self.ids, self.draft_tokens.min(left).min(most));
         let fitting = (0..draft.len()).take_while(|at| fits(self.ids.len() + at + 1)).count();
         &draft[..fitting]
     }

@@ -22,12 +22,15 @@ pub(crate) struct Batch {
     /// Rows of the buffers: those that are there, and slots that rows left.
     pub slots: usize,
     pub rows: Vec<Decoding>,
+    /// Bytes that a pass with drafts takes beside the rows.
+    pub drafts: u64,
 }
 
 impl Batch {
     /// Bytes that are set aside for it.
     pub fn set_aside(&self) -> u64 {
-        self.slots as u64 * self.rows.iter().map(|row| row.soon).max().unwrap_or(0)
+        let Some(most) = self.rows.iter().map(|row| row.soon).max() else { return 0 };
+        self.slots as u64 * most + self.drafts
     }
 
     /// Whether rows left slots that can be given up.
@@ -92,7 +95,7 @@ mod tests {
             started: Duration::from_secs(*started),
             soon: *soon,
         };
-        Batch { slots, rows: rows.iter().map(row).collect() }
+        Batch { slots, rows: rows.iter().map(row).collect(), drafts: 0 }
     }
 
     #[test]
@@ -114,6 +117,13 @@ mod tests {
             assert_eq!(preempt(two(), 7, limit + 7), expected, "{limit} bytes beside others");
         }
         assert_eq!(preempt(vec![batch(1, &[(1, 10)])], 0, 5), Preemption::default());
+        // What drafts take counts until the last row of their batch is preempted.
+        let drafting =
+            || vec![batch(1, &[(1, 10)]), Batch { drafts: 7, ..batch(2, &[(2, 5), (3, 5)]) }];
+        for (limit, rows) in [(27, vec![]), (26, vec![(1, 1)]), (21, vec![(1, 1), (1, 0)])] {
+            let expected = Preemption { gives_up_slots: false, rows };
+            assert_eq!(preempt(drafting(), 0, limit), expected, "{limit} bytes with drafts");
+        }
     }
 
     #[test]
@@ -135,12 +145,14 @@ mod tests {
         #[test]
         fn what_stays_fits_and_is_older_than_what_is_preempted(
             batches in prop::collection::vec(
-                (prop::collection::vec((0_u64..50, 1_u64..100), 1..6), 0_usize..3), 1..4),
+                (prop::collection::vec((0_u64..50, 1_u64..100), 1..6), 0_usize..3, 0_u64..50), 1..4),
             others in 0_u64..200,
             limit in 0_u64..900,
         ) {
-            let batches: Vec<Batch> =
-                batches.iter().map(|(rows, vacant)| batch(rows.len() + vacant, rows)).collect();
+            let of = |(rows, vacant, drafts): &(Vec<_>, usize, u64)| {
+                Batch { drafts: *drafts, ..batch(rows.len() + vacant, rows) }
+            };
+            let batches: Vec<Batch> = batches.iter().map(of).collect();
             let plan = preempt(batches.clone(), others, limit);
             let mut left = batches.clone();
             if plan.gives_up_slots {

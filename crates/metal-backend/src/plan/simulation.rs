@@ -79,7 +79,7 @@ fn simulate(requests: &[Request], slots: usize, limit: u64) -> Outcome {
         }
         let batch = |row: &Request| {
             let started = Duration::from_secs(row.number);
-            Batch { slots: 1, rows: vec![Decoding { started, soon: row.soon() }] }
+            Batch { slots: 1, rows: vec![Decoding { started, soon: row.soon() }], drafts: 0 }
         };
         let plan = preempt(rows.iter().map(batch).collect(), FIXED, limit);
         // A batch that is empty stays in its place until all rows have left.

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use inference_core::FinishReason;
 use mlx_ffi::{Array, Indices, async_eval, ops};
 
+use super::super::memory::Budget;
 use super::super::row::Row;
 use super::super::served::Served;
 use super::super::step_clock::{Part, StepClock};
@@ -37,7 +38,9 @@ impl Group {
         let model = &served.model;
         let factors = self.caches.rope_factors();
         let fits = |length| model.rope_factors(length) == factors;
-        let drafts: Vec<Vec<u32>> = self.rows.iter().map(|row| row.draft(fits).to_vec()).collect();
+        let most = Budget::most_drafts(self.rows.len());
+        let drafts: Vec<Vec<u32>> =
+            self.rows.iter().map(|row| row.draft(most, fits).to_vec()).collect();
         let longest = drafts.iter().map(Vec::len).max().unwrap_or(0);
         let logits = self.forward_with_drafts(model, &drafts, longest)?;
         clock.lap(Part::Build);

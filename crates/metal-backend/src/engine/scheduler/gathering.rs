@@ -64,14 +64,21 @@ impl Scheduler<'_> {
 
     /// The batches, with what their rows take soon.
     pub(super) fn batches(&self) -> Vec<Batch> {
-        let of_row = |row: &Row| {
-            let ahead = Budget::ahead(row.ids.len(), row.max_tokens - row.generated());
-            let soon = self.served.budget.caches(1, ahead);
-            Decoding { started: self.reading.since(row.started()), soon }
-        };
-        let of_group = |group: &Group| Batch {
-            slots: group.caches().slots(),
-            rows: group.rows().iter().map(of_row).collect(),
+        let budget = &self.served.budget;
+        let of_group = |group: &Group| {
+            let draft = group.rows().iter().map(|row| row.draft_tokens).max().unwrap_or(0);
+            let ahead =
+                |row: &Row| Budget::ahead(row.ids.len(), row.max_tokens - row.generated()) + draft;
+            let of_row = |row: &Row| Decoding {
+                started: self.reading.since(row.started()),
+                soon: budget.caches(1, ahead(row)),
+            };
+            let longest = group.rows().iter().map(ahead).max().unwrap_or(0);
+            Batch {
+                slots: group.caches().slots(),
+                rows: group.rows().iter().map(of_row).collect(),
+                drafts: budget.drafts(group.rows().len(), draft, longest),
+            }
         };
         self.groups.iter().map(of_group).collect()
     }
