@@ -119,11 +119,6 @@ impl Caches {
         self.offsets.len()
     }
 
-    /// Whether rows can leave their slots to others.
-    pub fn keep_slots(&self) -> bool {
-        self.layers.iter().all(State::keeps_slots)
-    }
-
     /// Takes note that a row left, whose slot is kept. Steps go on to compute something for it.
     pub fn vacate(&mut self, slot: usize) {
         self.layers.iter_mut().for_each(|layer| layer.vacate(slot));

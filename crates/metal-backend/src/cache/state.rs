@@ -97,11 +97,6 @@ impl State {
         }
     }
 
-    /// Whether a row can leave its slot to another.
-    pub fn keeps_slots(&self) -> bool {
-        self.can_join()
-    }
-
     /// Takes note that a row left, whose slot is kept.
     pub fn vacate(&mut self, slot: usize) {
         if let Some(cache) = self.parts_mut().0 {

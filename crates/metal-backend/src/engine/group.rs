@@ -336,7 +336,7 @@ impl Group {
         self.drawn = next;
         let is_sparse = 2 * self.rows.len() <= self.caches.slots();
         self.sparse = if is_sparse { self.sparse + 1 } else { 0 };
-        let keeps_slots = served.keeps_slots && self.caches.keep_slots();
+        let keeps_slots = served.keeps_slots && self.caches.can_join();
         if !keeps_slots || self.sparse > SPARSE_STEPS {
             self.compact()?;
         }
