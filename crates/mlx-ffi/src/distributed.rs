@@ -258,12 +258,12 @@ impl Inner {
     }
 }
 
-/// That the indices that rank 0 sent are below `below`.
+/// That the indices that ranks sent are below `below`.
 fn check_below(indices: &[u8], below: usize) -> Result<()> {
     let mut indices = indices.as_chunks::<4>().0.iter().map(|bytes| u32::from_ne_bytes(*bytes));
     match indices.find(|index| *index as usize >= below) {
         None => Ok(()),
-        Some(index) => Err(Error::new(format!("rank 0 sent the index {index} of {below} entries"))),
+        Some(index) => Err(Error::new(format!("a rank sent the index {index} of {below} entries"))),
     }
 }
 

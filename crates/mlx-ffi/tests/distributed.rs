@@ -183,7 +183,7 @@ fn the_index_of_the_largest_value_is_the_first_one_of_all_ranks() {
         let of = |below| group.index_of_largest(&own, &indices, first, below);
         let chosen = of(30).expect("an operation").to_vec_u32().expect("indices");
         let error = of(20).expect("an operation").to_vec_u32().expect_err("20 is none of 20");
-        assert!(error.to_string().contains("of 20"), "{error}");
+        assert!(error.to_string().contains("a rank sent the index 20 of 20"), "{error}");
         chosen
     });
     assert_eq!(found, [[13, 11, 20, 2]; 3]);
