@@ -86,14 +86,14 @@ fn the_next_load_goes_on_from_prompts_of_the_last_one_with_the_same_tokens() {
 fn what_is_kept_is_on_disk_before_the_model_is_closed() {
     let home = TempDir::new().unwrap();
     let model = Checkpoint::qwen3().load(&kept(home.path())).unwrap();
-    run(&*model, &prompt(3, 200));
     let is_written =
         || files(home.path()).iter().any(|path| path.to_str().unwrap().ends_with(".prefix"));
-    let begun = std::time::Instant::now();
-    while !is_written() {
-        assert!(begun.elapsed().as_secs() < 60, "nothing was written");
-        std::thread::yield_now();
-    }
+    // Another thread writes. The same prompt again gives it time, and nothing more to write.
+    let is_written_after_a_request = |_| {
+        run(&*model, &prompt(3, 200));
+        is_written()
+    };
+    assert!((0..500).any(is_written_after_a_request), "nothing was written");
 }
 
 #[test]
