@@ -1,5 +1,5 @@
-// The selective scan of Mamba 2 over many positions, as delta_chunk.cu takes them: a block holds WARPS * SHARE rows of a
-// head's state, eight lanes each of them, and its warps bring TILE positions at a time to shared memory. blockIdx.y is the
+// The selective scan of Mamba 2 over many positions, as delta_chunk.cu takes them. A block holds WARPS * SHARE rows of a
+// head's state, eight lanes each of them. Its warps bring TILE positions at a time to shared memory. blockIdx.y is the
 // head, blockIdx.z the row of the batch. The state is written in place: nobody else reads the rows that a block holds.
 
 constexpr int WIDTH = N / 32;
