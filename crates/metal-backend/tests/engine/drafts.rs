@@ -142,7 +142,9 @@ fn states_that_cannot_be_cut_back_refuse_drafts_by_name() {
 type Requests = Vec<(u32, usize, usize, usize, bool)>;
 
 fn requests() -> impl Strategy<Value = Requests> {
-    let request = (0..3u32, 1..120usize, 1..90usize, 0..6usize, any::<bool>());
+    // Long drafts of several rows are cut.
+    let drafts = prop_oneof![0..6usize, 20..65usize];
+    let request = (0..3u32, 1..120usize, 1..90usize, drafts, any::<bool>());
     prop::collection::vec(request, 2..8)
 }
 
@@ -161,7 +163,7 @@ proptest! {
     fn rows_with_drafts_are_what_they_are_alone_without(
         requests in requests(),
         kind in 0..4usize,
-        slots in 1..5usize,
+        slots in 1..8usize,
         kv_bits in prop::option::of(prop::sample::select(vec![4, 8])),
         kept in 1..60u64,
     ) {
