@@ -265,6 +265,10 @@ pub struct ChatArgs {
     /// Keep them in this folder too, for the next start
     #[arg(long, value_name = "DIR", help_heading = "Model")]
     pub prefix_cache_dir: Option<PathBuf>,
+    /// Let all files in that folder take so many bytes [default: 8GiB, or what they take already]
+    #[arg(long, value_name = "BYTES", value_parser = bytes::parse, allow_hyphen_values = true,
+          help_heading = "Model")]
+    pub prefix_cache_disk: Option<u64>,
     /// How tokens are drawn.
     #[command(flatten)]
     pub sampling: SamplingArgs,

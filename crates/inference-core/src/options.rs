@@ -65,7 +65,8 @@ pub struct LoadOptions {
     /// A folder in which what the prefix cache holds is kept, so that the next load goes on from it; `None`: it is
     /// gone with the model. It is this user's alone: prompts can be told from it.
     pub prefix_cache_dir: Option<PathBuf>,
-    /// Bytes that the files in `prefix_cache_dir` may take, of all models; `None`: 8 GiB.
+    /// Bytes that the files in `prefix_cache_dir` may take, of all models; `None`: 8 GiB, or what they take already
+    /// where that is more.
     pub prefix_cache_disk: Option<u64>,
     /// Bits of a quantised key and value cache; `None`: unquantised.
     pub kv_bits: Option<usize>,

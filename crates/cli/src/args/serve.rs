@@ -68,7 +68,8 @@ pub struct ServeArgs {
     /// Keep them in this folder too, for the next start; it is this user's alone
     #[arg(long, env = "ML_SERVE_PREFIX_CACHE_DIR", value_name = "DIR", help_heading = "Model")]
     pub prefix_cache_dir: Option<PathBuf>,
-    /// Let all files in that folder take so many bytes [default: 8GiB]
+    /// Let all files in that folder take so many bytes [default: 8GiB, or what they take
+    /// already]
     #[arg(long, env = "ML_SERVE_PREFIX_CACHE_DISK", value_name = "BYTES", value_parser = bytes::parse,
           help_heading = "Model")]
     pub prefix_cache_disk: Option<u64>,

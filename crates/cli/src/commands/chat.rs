@@ -41,6 +41,12 @@ pub fn run(args: &ChatArgs) -> Result<()> {
     let reader = Reader::open(args.history.as_deref(), &interrupt)?;
     let source = Source::choose(&args.load)?;
     let model = load_with_cache(&source, load, args)?;
+    let tell = || {
+        if !args.quiet {
+            model.notices().into_iter().for_each(note);
+        }
+    };
+    tell();
     let chat = args.template.with_effort(chat, model.as_ref())?;
     if reader.is_terminal() && !args.quiet {
         note(format_args!("{}: /help lists the commands, /bye leaves", source.name()));
@@ -49,7 +55,11 @@ pub fn run(args: &ChatArgs) -> Result<()> {
     let mut session = Session::new(model.as_ref(), chat, args.sampling.clone(), system);
     shown.into_iter().try_for_each(|picture| session.show(picture))?;
     let (timeout, hides_reasoning, quiet) = (args.timeout, args.hide_reasoning, args.quiet);
-    Repl { session, reader, interrupt, timeout, hides_reasoning, quiet }.run()
+    let ended = Repl { session, reader, interrupt, timeout, hides_reasoning, quiet }.run();
+    // What was computed is written to disk, where that was asked for, and may fail.
+    model.close();
+    tell();
+    ended
 }
 
 /// Loads the model with a prefix cache, so that a turn is computed from where the last one ended.
@@ -60,19 +70,21 @@ pub fn load_with_cache(
     args: &ChatArgs,
 ) -> Result<Box<dyn TextModel>> {
     let bytes = args.prefix_cache.unwrap_or(PREFIX_CACHE);
-    let prefix_cache_dir = args.prefix_cache_dir.clone();
-    let is_asked_for = args.prefix_cache.is_some() || prefix_cache_dir.is_some();
-    let with_cache = LoadOptions { prefix_cache: Some(bytes), prefix_cache_dir, ..load.clone() };
-    let model = match source.load(&with_cache, args.quiet) {
+    let (prefix_cache_dir, prefix_cache_disk) =
+        (args.prefix_cache_dir.clone(), args.prefix_cache_disk);
+    let is_asked_for =
+        args.prefix_cache.is_some() || prefix_cache_dir.is_some() || prefix_cache_disk.is_some();
+    let prefix_cache = Some(bytes);
+    let with_cache =
+        LoadOptions { prefix_cache, prefix_cache_dir, prefix_cache_disk, ..load.clone() };
+    match source.load(&with_cache, args.quiet) {
         Err(Failure::Model(Error::Unsupported { what, .. }))
             if what == "prefix_cache" && !is_asked_for =>
         {
             source.load(&load, args.quiet)
         }
         loaded => loaded,
-    }?;
-    model.notices().into_iter().for_each(note);
-    Ok(model)
+    }
 }
 
 struct Repl<'a> {

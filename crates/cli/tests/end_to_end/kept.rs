@@ -37,6 +37,36 @@ fn a_server_that_starts_anew_goes_on_from_the_prompts_of_the_last_one() {
 }
 
 #[test]
+fn a_chat_keeps_to_the_room_on_disk_and_tells_what_it_leaves_aside_unless_it_is_quiet() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("prefixes");
+    let files = || -> Vec<std::path::PathBuf> {
+        let models = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+        let files = models.flat_map(|model| std::fs::read_dir(model).unwrap());
+        files.map(|entry| entry.unwrap().path()).collect()
+    };
+    let story = format!("{FOX}. {}", "It runs through the snow. ".repeat(12));
+    let chat = |more: &[&str]| {
+        let own = ["chat", "-n", "8", "-t", "0", "--prefix-cache-dir", folder.to_str().unwrap()];
+        let output = ml_with_stdin(&[&own, more].concat(), story.as_bytes());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        (text(&output.stdout).to_owned(), text(&output.stderr).to_owned())
+    };
+    let (said, _) = chat(&[]);
+    let damaged = files();
+    assert!(!damaged.is_empty());
+    damaged.iter().for_each(|file| std::fs::write(file, "damaged").unwrap());
+    let (again, told) = chat(&[]);
+    assert_eq!(again, said);
+    let names = |told: &str| damaged.iter().all(|file| told.contains(file.to_str().unwrap()));
+    assert!(names(&told), "{told}");
+    let (again, told) = chat(&["--quiet"]);
+    assert_eq!((again, told), (said, String::new()));
+    chat(&["--prefix-cache-disk", "0"]);
+    assert_eq!(files(), <[&Path; 0]>::default());
+}
+
+#[test]
 fn what_cannot_be_kept_is_refused_by_the_names_of_the_flags() {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("a file");

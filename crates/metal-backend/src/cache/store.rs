@@ -20,6 +20,8 @@ use super::prefix::PrefixCache;
 use super::stored::{Stored, hex};
 use crate::error::{Result, load};
 
+/// Bytes of the files of all models where nothing is said of them.
+const BUDGET: u64 = 8 << 30;
 /// Bytes of the digest at the end of a file.
 const DIGEST: usize = 32;
 /// Who alone may read and write what lies here: prompts can be told from keys and values.
@@ -47,11 +49,12 @@ pub(crate) struct PrefixStore {
 }
 
 impl PrefixStore {
-    /// The files below `root` of the model whose digest is `key`, within `budget` bytes for those of all models.
+    /// The files below `root` of the model whose digest is `key`, within `budget` bytes for those of all models. Where
+    /// none was given, what is there has room: another process may have been given more.
     ///
     /// # Errors
     /// A folder that cannot be made or written, or that others may write.
-    pub fn open(root: &Path, key: &[u8; 32], budget: u64) -> Result<PrefixStore> {
+    pub fn open(root: &Path, key: &[u8; 32], budget: Option<u64>) -> Result<PrefixStore> {
         let digest = hex(&key[..16]);
         let folder = root.join(&digest);
         for path in [root, &folder] {
@@ -75,7 +78,7 @@ impl PrefixStore {
         let mut store = PrefixStore {
             root: root.to_owned(),
             folder,
-            budget,
+            budget: budget.unwrap_or(u64::MAX),
             owner,
             names: HashSet::new(),
             lineages: Lineages::new(),
@@ -84,6 +87,7 @@ impl PrefixStore {
             is_off: false,
         };
         store.trim();
+        store.budget = budget.unwrap_or(BUDGET.max(store.bytes));
         Ok(store)
     }
 

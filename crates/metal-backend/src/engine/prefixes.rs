@@ -16,9 +16,6 @@ use crate::error::{Result, load};
 use crate::load::EngineOptions;
 use crate::weights::Checkpoint;
 
-/// Bytes of files of all models where nothing is said of them.
-const DISK: u64 = 8 << 30;
-
 /// What is kept of earlier prompts.
 pub(super) struct Prefixes {
     pub cache: PrefixCache,
@@ -51,7 +48,7 @@ impl Prefixes {
         let mut prefixes = Prefixes::new(served, prefix_cache.unwrap_or(0));
         if let Some(folder) = prefix_cache_dir {
             let key = checkpoint.digest(&key(options)?)?;
-            let mut store = PrefixStore::open(folder, &key, prefix_cache_disk.unwrap_or(DISK))?;
+            let mut store = PrefixStore::open(folder, &key, *prefix_cache_disk)?;
             let room = limit.saturating_sub(memory::active()? as u64) / 2;
             let most = prefix_cache.unwrap_or(0).min(room);
             store.restore(&mut prefixes.cache, served.specs.len(), most);

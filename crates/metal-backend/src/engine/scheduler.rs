@@ -116,8 +116,9 @@ impl<'a> Scheduler<'a> {
             self.beat();
         }
         let ranks = Rc::clone(&self.served.ranks);
-        self.prefixes.finish(self.shared);
         self.close();
+        // Nobody waits for it.
+        self.prefixes.finish(self.shared);
         ranks.part();
         ServedEnd::Closed
     }

@@ -283,6 +283,26 @@ fn what_follows_a_prefix_is_removed_before_it_and_does_not_stay_without_it() {
 }
 
 #[test]
+fn without_a_budget_what_lies_there_is_not_too_much() {
+    let home = TempDir::new().unwrap();
+    let (checkpoint, options) = (Checkpoint::qwen3(), kept(home.path()));
+    asked(&checkpoint, &options, &prompt(3, 200));
+    // Another model's file, of which nothing but its size is on the disk.
+    let name = "0123456789abcdef".repeat(2);
+    let other = home.path().join("prefixes").join(&name);
+    fs::create_dir(&other).unwrap();
+    let large = other.join(format!("{name}.prefix"));
+    File::create(&large).unwrap().set_len(9 << 30).unwrap();
+    let (_, cached, ..) = asked(&checkpoint, &options, &prompt(3, 200));
+    assert!(large.exists());
+    assert_eq!(cached, 192);
+    let less = LoadOptions { prefix_cache_disk: Some(8 << 30), ..options };
+    let (_, cached, ..) = asked(&checkpoint, &less, &prompt(3, 200));
+    assert!(!large.exists());
+    assert_eq!(cached, 192);
+}
+
+#[test]
 fn folders_that_cannot_be_used_are_refused_by_name() {
     let home = TempDir::new().unwrap();
     let refused = |options: &LoadOptions| {

@@ -46,7 +46,7 @@ impl Scheduler<'_> {
     }
 
     /// Ends everything that runs or waits.
-    pub(super) fn close(mut self) {
+    pub(super) fn close(&mut self) {
         let prefills = self.prefills.drain(..).flat_map(Prefill::into_rows);
         let groups = self.groups.drain(..).flat_map(Group::into_rows);
         let rows: Vec<Row> = prefills.chain(groups).chain(self.preempted.drain(..)).collect();
