@@ -283,6 +283,29 @@ fn what_follows_a_prefix_is_removed_before_it_and_does_not_stay_without_it() {
 }
 
 #[test]
+fn two_loads_of_a_model_in_a_process_write_beside_each_other() {
+    let home = TempDir::new().unwrap();
+    let (checkpoint, options) = (Checkpoint::qwen3(), kept(home.path()));
+    let models = [(); 2].map(|()| checkpoint.load(&options).unwrap());
+    for salt in 0..6 {
+        std::thread::scope(|scope| {
+            for model in &models {
+                scope.spawn(move || run(&**model, &prompt(salt, 200)));
+            }
+        });
+    }
+    for model in models {
+        model.close();
+        assert_eq!(model.notices(), Vec::<String>::new());
+    }
+    let model = checkpoint.load(&options).unwrap();
+    for salt in 0..6 {
+        assert_eq!(run(&*model, &prompt(salt, 200)).1.cached_prompt_tokens, 192);
+    }
+    assert_eq!(model.notices(), Vec::<String>::new());
+}
+
+#[test]
 fn without_a_budget_what_lies_there_is_not_too_much() {
     let home = TempDir::new().unwrap();
     let (checkpoint, options) = (Checkpoint::qwen3(), kept(home.path()));
