@@ -249,7 +249,8 @@ mod tests {
     #[test]
     #[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
     fn steps_on_cuda_are_captured_and_near_those_of_a_cpu() {
-        for config in [GEMMA, QWEN, QWEN_3_5, LFM_2, NEMOTRON] {
+        // Biases of several rows are added by MLX.
+        for config in [GEMMA, QWEN_3_5, LFM_2, NEMOTRON] {
             let config = config.replacen('{', r#"{"torch_dtype": "bfloat16", "#, 1);
             use_device(Device::Cpu).expect("a CPU");
             let (expected, _) = run(&decoder(&config, Kernels::Cpu), false);
