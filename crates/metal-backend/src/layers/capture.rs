@@ -198,7 +198,7 @@ mod tests {
         "model_type": "nemotron_h", "hidden_size": 64, "intermediate_size": 96, "head_dim": 32,
         "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 4,
         "hybrid_override_pattern": "M-*M", "vocab_size": 90, "layer_norm_epsilon": 1e-5,
-        "max_position_embeddings": 512, "mamba_num_heads": 4, "mamba_head_dim": 32, "n_groups": 2,
+        "max_position_embeddings": 512, "mamba_num_heads": 8, "mamba_head_dim": 16, "n_groups": 2,
         "ssm_state_size": 32, "conv_kernel": 4, "use_conv_bias": true, "mlp_hidden_act": "relu2"
     }"#;
 
