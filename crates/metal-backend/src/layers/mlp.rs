@@ -89,8 +89,17 @@ impl Mlp {
         {
             return self.down_proj.forward_fused(&inner?, epilogue);
         }
-        let x = &fusion.prologue(x)?;
-        let (gate, up) = self.gate_up.forward(|linear| linear.forward(x))?;
+        let (gate, up) = match &self.gate_up {
+            // One product, which may begin with the norm.
+            GateUp::Shared(_) | GateUp::Halves(_) => {
+                let before = fusion.only_prologue();
+                self.gate_up.forward(|linear| linear.forward_fused(x, before))?
+            }
+            GateUp::Separate { .. } | GateUp::Interleaved(_) => {
+                let x = &fusion.prologue(x)?;
+                self.gate_up.forward(|linear| linear.forward(x))?
+            }
+        };
         let Some([of_gate, of_result]) = self.multipliers else {
             let inner = self.kernels.gated(self.activation, &gate, &up)?;
             return self.down_proj.forward_fused(&inner, epilogue);
