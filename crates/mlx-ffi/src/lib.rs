@@ -49,4 +49,6 @@ pub use quantized::{
 };
 pub use replay::{Dispatch, Dispatcher, Recorded, Replay};
 pub use saved::saved_order;
-pub use stream::{Device, DeviceInfo, mlx_version, on_cpu, recover, synchronize, use_device};
+pub use stream::{
+    Device, DeviceInfo, mlx_version, on_cpu, on_cuda, recover, synchronize, use_device,
+};

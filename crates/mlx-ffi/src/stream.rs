@@ -1,7 +1,7 @@
 //! Devices and the stream that a thread's operations go to.
 
-use std::cell::RefCell;
-use std::ffi::{CStr, CString};
+use std::cell::{Cell, RefCell};
+use std::ffi::{CStr, CString, c_int};
 use std::sync::{Mutex, Once, PoisonError, mpsc};
 use std::thread;
 
@@ -386,11 +386,32 @@ pub(crate) fn current() -> sys::mlx_stream {
 ///
 /// # Errors
 /// Those of MLX.
-pub(crate) fn current_index() -> Result<std::ffi::c_int> {
+pub(crate) fn current_index() -> Result<c_int> {
     let mut index = 0;
     // SAFETY: the stream lives as long as this thread; the out-pointer is ours.
     check(unsafe { sys::mlx_stream_get_index(&mut index, current()) })?;
     Ok(index)
+}
+
+thread_local! {
+    /// The stream that was asked for last, and whether it is one of CUDA.
+    static ON_CUDA: Cell<Option<(c_int, bool)>> = const { Cell::new(None) };
+}
+
+/// Whether this thread's current stream is one of CUDA.
+///
+/// # Errors
+/// Those of MLX.
+pub fn on_cuda() -> Result<bool> {
+    let stream = current_index()?;
+    if let Some((known, on_cuda)) = ON_CUDA.get()
+        && known == stream
+    {
+        return Ok(on_cuda);
+    }
+    let on_cuda = !on_cpu()? && Device::Gpu.info()?.backend == "cuda";
+    ON_CUDA.set(Some((stream, on_cuda)));
+    Ok(on_cuda)
 }
 
 /// Whether this thread's current stream is one of the CPU.

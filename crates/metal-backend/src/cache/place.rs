@@ -1,13 +1,12 @@
 //! Rows that take the slots of others which left, and copies of rows.
 
 use mlx_ffi::cuda::{self, Place, Places};
-use mlx_ffi::{Array, Device, Result, on_cpu, ops};
+use mlx_ffi::{Array, Result, on_cpu, on_cuda, ops};
 
 /// The places of rows, which layers of one kind share on the device.
 #[derive(Debug, Default)]
 pub(super) struct Placing {
     known: Vec<(Vec<Place>, Places)>,
-    is_on_cuda: Option<bool>,
 }
 
 impl Placing {
@@ -23,14 +22,7 @@ impl Placing {
     /// Copies of the positions that `place` reads, of keys and of values, by a kernel of CUDA; `None` where there
     /// is none.
     pub fn copied(&mut self, of: [&Array; 2], place: Place) -> Result<Option<[Array; 2]>> {
-        let is_on_cuda = match self.is_on_cuda {
-            Some(known) => known,
-            None => {
-                let is_on_cuda = !on_cpu()? && Device::Gpu.info()?.backend == "cuda";
-                *self.is_on_cuda.insert(is_on_cuda)
-            }
-        };
-        if is_on_cuda { cuda::copied(of, self.on_device(&[place])?).map(Some) } else { Ok(None) }
+        if on_cuda()? { cuda::copied(of, self.on_device(&[place])?).map(Some) } else { Ok(None) }
     }
 
     fn on_device(&mut self, places: &[Place]) -> Result<&Places> {

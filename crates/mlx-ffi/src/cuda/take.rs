@@ -1,13 +1,10 @@
 //! Rows of tables and entries of rows, by their indices.
 
-use std::cell::Cell;
-use std::ffi::c_int;
-
 use super::constants::THREADS;
 use super::kernel::{Constant, Launch, Source};
 use super::launch::{first, launch};
-use crate::stream::current_index;
-use crate::{Array, Device, Dtype, Result};
+use crate::stream::on_cuda;
+use crate::{Array, Dtype, Result};
 
 /// The most blocks: each thread takes one value after the other.
 const MOST_BLOCKS: i64 = 1 << 12;
@@ -21,24 +18,6 @@ const TAKE: Source = Source {
     takes_strides: true,
     written: &[],
 };
-
-thread_local! {
-    /// The stream that was asked for last, and whether it is one of CUDA.
-    static STREAM: Cell<Option<(c_int, bool)>> = const { Cell::new(None) };
-}
-
-/// Whether the current stream is one of CUDA.
-fn is_on_cuda() -> Result<bool> {
-    let stream = current_index()?;
-    if let Some((known, is_cuda)) = STREAM.get()
-        && known == stream
-    {
-        return Ok(is_cuda);
-    }
-    let is_cuda = !crate::on_cpu()? && Device::Gpu.info()?.backend == "cuda";
-    STREAM.set(Some((stream, is_cuda)));
-    Ok(is_cuda)
-}
 
 /// The rows of `table`, `[n]` or `[n, width]`, at `indices` of one or two dimensions, U32 below n; `None` where there is
 /// no kernel for it.
@@ -68,7 +47,7 @@ fn taken(table: &Array, indices: &Array, shape: &[i32], along: bool) -> Result<O
         && matches!(dtype, Dtype::U8 | Dtype::U32 | Dtype::F32 | Dtype::F16 | Dtype::Bf16);
     let values: i64 = shape.iter().map(|size| i64::from(*size)).product();
     let fits = types_fit && (1..=2).contains(&indices.shape().len()) && values > 0;
-    if !(fits && table.size() > 0 && is_on_cuda()?) {
+    if !(fits && table.size() > 0 && on_cuda()?) {
         return Ok(None);
     }
     let blocks = ((values + i64::from(THREADS) - 1) / i64::from(THREADS)).min(MOST_BLOCKS) as i32;
