@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -17,6 +18,7 @@ pub fn check() -> Result<()> {
     let names = published()?;
     ensure!(names.len() > 5, "only {names:?} are published");
     package(&names, &["--no-verify"])?;
+    forget(&names)?;
     let folder = target_folder()?.join("package");
     for name in &names {
         let file = folder.join(format!("{name}-{}.crate", env!("CARGO_PKG_VERSION")));
@@ -50,6 +52,30 @@ fn published() -> Result<Vec<String>> {
     }
     names.sort();
     Ok(names)
+}
+
+/// Removes what cargo unpacked of these crates from registries that an earlier check made, whose names begin with a dash: it
+/// would take that again, though packages of the same version are others by now.
+fn forget(names: &[String]) -> Result<()> {
+    let home = match env::var_os("CARGO_HOME") {
+        Some(home) => PathBuf::from(home),
+        None => PathBuf::from(env::var_os("HOME").context("HOME is not set")?).join(".cargo"),
+    };
+    let Ok(registries) = fs::read_dir(home.join("registry/src")) else { return Ok(()) };
+    for registry in registries {
+        let registry = registry?;
+        if !registry.file_name().to_string_lossy().starts_with('-') {
+            continue;
+        }
+        for name in names {
+            let unpacked = registry.path().join(format!("{name}-{}", env!("CARGO_PKG_VERSION")));
+            if unpacked.is_dir() {
+                fs::remove_dir_all(&unpacked)
+                    .with_context(|| format!("cannot remove {}", unpacked.display()))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn package(names: &[String], more: &[&str]) -> Result<()> {
