@@ -2,7 +2,8 @@
 
 use std::env;
 use std::fs;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -54,28 +55,51 @@ fn published() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Removes what cargo unpacked of these crates from registries that an earlier check made, whose names begin with a dash: it
-/// would take that again, though packages of the same version are others by now.
+/// Removes what cargo unpacked and built of these crates from registries that an earlier check made, whose names begin with a
+/// dash: it would take that again, though packages of the same version are others by now.
 fn forget(names: &[String]) -> Result<()> {
     let home = match env::var_os("CARGO_HOME") {
         Some(home) => PathBuf::from(home),
         None => PathBuf::from(env::var_os("HOME").context("HOME is not set")?).join(".cargo"),
     };
-    let Ok(registries) = fs::read_dir(home.join("registry/src")) else { return Ok(()) };
-    for registry in registries {
-        let registry = registry?;
-        if !registry.file_name().to_string_lossy().starts_with('-') {
-            continue;
+    let sources = home.join("registry/src");
+    let remove = |folder: PathBuf| match fs::remove_dir_all(&folder) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", folder.display()))
         }
-        for name in names {
-            let unpacked = registry.path().join(format!("{name}-{}", env!("CARGO_PKG_VERSION")));
-            if unpacked.is_dir() {
-                fs::remove_dir_all(&unpacked)
-                    .with_context(|| format!("cannot remove {}", unpacked.display()))?;
+        _ => Ok(()),
+    };
+    for registry in entries(&sources)? {
+        if registry.file_name().is_some_and(|name| name.to_string_lossy().starts_with('-')) {
+            for name in names {
+                remove(registry.join(format!("{name}-{}", env!("CARGO_PKG_VERSION"))))?;
             }
         }
     }
+    let built = target_folder()?.join("debug");
+    for file in entries(&built.join("deps"))? {
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let Some((library, hash)) = stem.rsplit_once('-') else { continue };
+        let of = names.iter().find(|name| name.replace('-', "_") == library);
+        let (Some(name), true) = (of, file.extension().is_some_and(|kind| kind == "d")) else {
+            continue;
+        };
+        // Which files it was built from.
+        let text = fs::read_to_string(&file).with_context(|| format!("no {}", file.display()))?;
+        if text.contains(&format!("{}/-", sources.display())) {
+            remove(built.join(".fingerprint").join(format!("{name}-{hash}")))?;
+        }
+    }
     Ok(())
+}
+
+/// What is in a folder, which may be missing.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    match fs::read_dir(folder) {
+        Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", folder.display())),
+    }
 }
 
 fn package(names: &[String], more: &[&str]) -> Result<()> {
