@@ -4,6 +4,9 @@
 //! run on the thread of the current stream, which must be one of the CPU. All ranks must make and evaluate the same
 //! operations in the same order.
 //!
+//! Where each rank has an NVIDIA GPU, [`Between::Gpus`] has the values sent by NCCL, on the stream of the GPU. Then a rank
+//! that is lost is no error of an operation: whoever waits for it waits on.
+//!
 //! MLX has a ring of its own. We do not use it: a rank that waits there takes a whole core, and a rank whose
 //! neighbour has ended waits for ever once a second operation is queued. Here a wait costs nothing, and whatever is
 //! lost is the error of the evaluation: a process that has ended at once, and one that hangs after
@@ -18,6 +21,7 @@ mod exchange;
 mod largest;
 mod link;
 mod member;
+mod nccl;
 mod orders;
 mod sum;
 
@@ -26,10 +30,11 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::cpu::{Inputs, Outcome, operation};
-use crate::{Array, Dtype, Error, Indices, Result};
+use crate::{Array, Dtype, Error, Indices, Result, ops};
 use exchange::{Incoming, Kind, Outgoing};
 use link::Links;
-pub use member::{Limits, Member};
+pub use member::{Between, Limits, Member};
+use nccl::Nccl;
 pub use orders::Orders;
 
 /// Bytes up to which each rank gets the whole arrays of all others to sum them: fewer rounds cost less than fewer
@@ -44,6 +49,8 @@ struct Inner {
     rank: usize,
     size: usize,
     links: Mutex<Links>,
+    /// What sends values, where that is not `links`.
+    nccl: Option<Nccl>,
     orders: Orders,
     /// All connections once more, to end them while they are in use.
     ends: Vec<TcpStream>,
@@ -60,7 +67,7 @@ impl Group {
     ///
     /// # Errors
     /// An address that cannot be listened on; ranks that do not come in time, by their numbers; a rank of another
-    /// group, or with another digest.
+    /// group, or with another digest; GPUs that cannot be reached.
     pub fn meet(member: &Member) -> Result<Group> {
         let Member { rank, addresses, .. } = member;
         if *rank >= addresses.len() {
@@ -71,7 +78,11 @@ impl Group {
         let ends = all.collect::<std::io::Result<_>>();
         let ends = ends.map_err(|error| Error::new(format!("a connection of ranks: {error}")))?;
         let (size, orders) = (addresses.len(), Orders::new(orders));
-        let inner = Inner { rank: *rank, size, links: Mutex::new(links), orders, ends };
+        let nccl = match member.between {
+            Between::Cpus => None,
+            Between::Gpus => Some(Nccl::meet(*rank, size)?),
+        };
+        let inner = Inner { rank: *rank, size, links: Mutex::new(links), nccl, orders, ends };
         Ok(Group(Arc::new(inner)))
     }
 
@@ -98,14 +109,22 @@ impl Group {
         self.0.size
     }
 
-    /// The sum of all ranks' `x`, of any shape: the same bits in every rank. Halves are summed in F32.
+    /// Whether values go from GPU to GPU.
+    pub fn is_between_gpus(&self) -> bool {
+        self.0.nccl.is_some()
+    }
+
+    /// The sum of all ranks' `x`, of any shape: the same bits in every rank. Between CPUs, halves are summed in F32.
     ///
     /// # Errors
-    /// Types other than f32, f16 and bf16; a stream of the GPU.
+    /// Types other than f32, f16 and bf16; a stream of the other device.
     pub fn all_sum(&self, x: &Array) -> Result<Array> {
         let dtype = x.dtype();
         if !dtype.is_float() {
             return Err(Error::new(format!("ranks sum floating-point values, not {dtype:?}")));
+        }
+        if let Some(nccl) = &self.0.nccl {
+            return nccl.all_sum(x);
         }
         self.exchanged(x, x.shape(), move |inner, own, out| {
             let mut links = inner.links();
@@ -127,44 +146,71 @@ impl Group {
         };
         let all = i32::try_from(self.size()).ok().and_then(|size| first.checked_mul(size));
         let all = all.ok_or_else(|| Error::new(format!("{x:?} of all ranks is too large")))?;
+        if let Some(nccl) = &self.0.nccl {
+            return nccl.all_gather(x);
+        }
         self.exchanged(x, &[&[all], rest].concat(), |inner, own, out| {
             inner.links().gather(inner.rank, own, out)
         })
     }
 
-    /// The `x` of rank 0, in every rank.
+    /// The `x` of the rank `from`, in every rank. Of the others, only the shape and the type count.
     ///
     /// # Errors
-    /// A stream of the GPU.
-    pub fn of_first(&self, x: &Array) -> Result<Array> {
-        self.exchanged(x, x.shape(), |inner, own, out| inner.links().of_first(inner.rank, own, out))
+    /// A rank that is not there; a stream of the other device.
+    pub fn of_rank(&self, x: &Array, from: usize) -> Result<Array> {
+        if from >= self.size() {
+            return Err(Error::new(format!("rank {from} is none of {self:?}")));
+        }
+        if let Some(nccl) = &self.0.nccl {
+            return nccl::of_rank(x, from as i32, |own| nccl.all_gather(own));
+        }
+        self.exchanged(x, x.shape(), move |inner, own, out| {
+            inner.links().of_rank(from, inner.rank, own, out)
+        })
     }
 
-    /// The indices of rank 0, in every rank. Those that reach further than this rank's fail the evaluation.
+    /// The indices of rank 0, in every rank: [`indices_of_rank`](Self::indices_of_rank).
     ///
     /// # Errors
-    /// A stream of the GPU.
+    /// A stream of the other device.
     pub fn indices_of_first(&self, x: &Indices) -> Result<Indices> {
+        self.indices_of_rank(x, 0)
+    }
+
+    /// The indices of the rank `from`, in every rank. Those that reach further than this rank's fail the evaluation;
+    /// between GPUs they become the last one.
+    ///
+    /// # Errors
+    /// A rank that is not there; a stream of the other device.
+    pub fn indices_of_rank(&self, x: &Indices, from: usize) -> Result<Indices> {
         let below = x.below();
+        if self.is_between_gpus() || from >= self.size() {
+            return nccl::bounded(&self.of_rank(x, from)?, below);
+        }
         x.with(|array| {
             self.exchanged(array, array.shape(), move |inner, own, out| {
-                inner.links().of_first(inner.rank, own, out)?;
+                inner.links().of_rank(from, inner.rank, own, out)?;
                 check_below(out, below)
             })
         })
     }
 
     /// The `rows` indices below `below` that rank 0 has chosen once it knew its own `after`, which this rank has too:
-    /// `[rows]`. Not for rank 0, which has [`indices_of_first`](Self::indices_of_first).
+    /// `[rows]`. Not for rank 0, which has [`indices_of_rank`](Self::indices_of_rank).
     ///
     /// # Errors
-    /// A stream of the GPU. Indices that reach further fail the evaluation.
+    /// A stream of the GPU. Indices that reach further fail the evaluation; between GPUs they become the last one.
     pub fn indices_after(&self, after: &Array, rows: i32, below: usize) -> Result<Indices> {
         self.check_other(0)?;
+        if self.is_between_gpus() {
+            let nothing = ops::after(&ops::zeros(&[rows], Dtype::U32)?, after)?;
+            return nccl::bounded(&self.of_rank(&nothing, 0)?, below);
+        }
         let (inner, shape) = (Arc::clone(&self.0), [rows]);
         let outcome = Outcome::row_major(Dtype::U32, &shape);
         let array = operation(&[after], Inputs::RowMajor, outcome, move |_, out| {
-            inner.links().exchange(&mut [], &mut [Incoming::of(0, Kind::First, out)])?;
+            inner.links().exchange(&mut [], &mut [Incoming::of(0, Kind::Handed, out)])?;
             check_below(out, below)
         })?;
         Indices::checked(array, below)
@@ -189,6 +235,11 @@ impl Group {
         };
         if !fits || values.shape().len() != 1 {
             return Err(Error::new(format!("{values:?} in F32 and {indices:?} do not fit")));
+        }
+        if let Some(nccl) = &self.0.nccl {
+            let gather = |own: &Array| nccl.all_gather(own);
+            let largest = nccl::index_of_largest(values, indices, first, gather)?;
+            return nccl::bounded(&largest, below);
         }
         let (inner, shape) = (Arc::clone(&self.0), values.shape().to_vec());
         let outcome = Outcome::row_major(Dtype::U32, &shape);
@@ -317,14 +368,14 @@ impl Links {
         self.spread(rank, &summed, part, out)
     }
 
-    /// Fills `out` with the `own` of rank 0.
-    fn of_first(&mut self, rank: usize, own: &[u8], out: &mut [u8]) -> Result<()> {
-        if rank != 0 {
-            return self.exchange(&mut [], &mut [Incoming::of(0, Kind::First, out)]);
+    /// Fills `out` with the `own` of the rank `from`.
+    fn of_rank(&mut self, from: usize, rank: usize, own: &[u8], out: &mut [u8]) -> Result<()> {
+        if rank != from {
+            return self.exchange(&mut [], &mut [Incoming::of(from, Kind::Handed, out)]);
         }
         out.copy_from_slice(own);
-        let to = |rank| Outgoing::of(rank, Kind::First, own);
-        self.exchange(&mut self.others(0).into_iter().map(to).collect::<Vec<_>>(), &mut [])
+        let to = |rank| Outgoing::of(rank, Kind::Handed, own);
+        self.exchange(&mut self.others(from).into_iter().map(to).collect::<Vec<_>>(), &mut [])
     }
 
     /// All ranks' `own`, one behind the other.

@@ -22,6 +22,6 @@ pub use products::{addmm, gather_mm, matmul};
 pub(crate) use products::{check_gathered, matrices};
 pub use reductions::{Cumulative, cumsum, logsumexp, max, min, softmax, sort, sum};
 pub use shapes::{
-    arange, broadcast_to, concatenate, contiguous, expand_dims, reshape, slice_axis,
+    after, arange, broadcast_to, concatenate, contiguous, expand_dims, reshape, slice_axis,
     slice_update_axis, squeeze, swap_axes, transpose, view, zeros,
 };

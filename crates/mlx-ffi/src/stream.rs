@@ -43,6 +43,18 @@ impl Device {
         Ok(available)
     }
 
+    /// How many of them this process sees.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn count(self) -> Result<usize> {
+        init();
+        let mut count = 0;
+        // SAFETY: the out-pointer lives for the call.
+        check(unsafe { sys::mlx_device_count(&mut count, self.raw()) })?;
+        Ok(usize::try_from(count).unwrap_or(0))
+    }
+
     /// The GPU where there is one, else the CPU.
     ///
     /// # Errors

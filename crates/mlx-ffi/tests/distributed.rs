@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mlx_ffi::distributed::{Group, Limits, Member};
+use mlx_ffi::distributed::{Between, Group, Limits, Member};
 use mlx_ffi::{Array, Device, Dtype, Indices, Result, eval_all, ops, use_device};
 
 /// Addresses that were free a moment ago.
@@ -17,7 +17,7 @@ fn addresses(size: usize) -> Vec<SocketAddr> {
 
 fn member(addresses: &[SocketAddr], rank: usize) -> Member {
     let limits = Limits { meet: Duration::from_secs(20), answer: Duration::from_secs(20) };
-    Member { rank, addresses: addresses.to_vec(), digest: [7; 32], limits }
+    Member { rank, addresses: addresses.to_vec(), digest: [7; 32], between: Between::Cpus, limits }
 }
 
 /// What each rank of a group computes, by rank.
@@ -87,7 +87,7 @@ fn what_ranks_have_is_gathered_handed_out_and_passed_on() {
         let own = Array::from_f32(&values(rank, 6), &[2, 3])?;
         let gathered = group.all_gather(&own)?;
         assert_eq!(gathered.shape(), [6, 3]);
-        let first = group.of_first(&own)?;
+        let first = group.of_rank(&own, 0)?;
         eval_all([&gathered, &first])?;
         // From rank to rank, one more each time.
         let passed = match rank {
@@ -147,7 +147,7 @@ fn indices_of_a_rank_that_is_lost_stay_in_bounds() {
             ops::add(&other, &other).expect("a sum").eval().expect("a sum");
         }
         for _ in 0..50 {
-            let chosen = group.indices_of_first(&own).expect("an operation");
+            let chosen = group.indices_of_rank(&own, 0).expect("an operation");
             let taken = ops::take(&rows, &chosen, 0).expect("a row");
             assert!(taken.eval().expect_err("rank 0 has left").to_string().contains("is lost"));
         }
@@ -159,13 +159,13 @@ fn indices_are_those_of_the_first_rank_and_fit_every_rank() {
     let found = of_all(3, |group| {
         let own = [9 + group.rank() as u32, 4];
         let indices = Indices::from_u32(&own, &[2]).expect("indices");
-        group.indices_of_first(&indices).expect("an operation").to_vec_u32().expect("indices")
+        group.indices_of_rank(&indices, 0).expect("an operation").to_vec_u32().expect("indices")
     });
     assert_eq!(found, [[9, 4]; 3]);
     let errors = of_all(2, |group| {
         let own = [9 - 3 * group.rank() as u32];
         let indices = Indices::from_u32(&own, &[1]).expect("indices");
-        group.indices_of_first(&indices).expect("an operation").to_vec_u32().err()
+        group.indices_of_rank(&indices, 0).expect("an operation").to_vec_u32().err()
     });
     assert!(errors[0].is_none());
     let error = errors[1].as_ref().expect("9 is none of 7").to_string();

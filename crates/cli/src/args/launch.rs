@@ -37,7 +37,7 @@ pub struct LaunchArgs {
     #[arg(value_name = "AGENT", value_enum, required_unless_present_any = ["ranks", "hostfile"])]
     pub agent: Option<Agent>,
     /// Run the command of `ml` behind `--` in N processes that compute its model together, on this host's
-    /// CPU: `serve`, `chat`, `generate`, `classify` or `bench`
+    /// CPU, or on an NVIDIA GPU each: `serve`, `chat`, `generate`, `classify` or `bench`
     #[arg(short = 'n', long, value_name = "N", value_parser = values::ranks,
           conflicts_with_all = ["agent", "url", "model", "model_name"])]
     pub ranks: Option<usize>,

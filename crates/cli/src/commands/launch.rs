@@ -1,6 +1,7 @@
 //! `ml launch`: an agent that others wrote, on a server of this program, or a command in several processes.
 
 mod agents;
+mod gpus;
 mod hosts;
 mod ranks;
 mod remote;

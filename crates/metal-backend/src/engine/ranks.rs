@@ -14,8 +14,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use inference_core::{Error, LoadOptions};
-use mlx_ffi::distributed::{Group, Limits, Member};
-use mlx_ffi::memory;
+use mlx_ffi::distributed::{Between, Group, Limits, Member};
+use mlx_ffi::{Device, memory};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -59,9 +59,13 @@ impl Ranks {
     ) -> Result<Ranks> {
         let Some(ranks) = &options.load.ranks else { return Ok(Ranks::none()) };
         let addresses: Vec<SocketAddr> = ranks.addresses.clone();
-        let digest = checkpoint.digest(&common(&options.load))?;
+        let between = match options.device {
+            Device::Cpu => Between::Cpus,
+            Device::Gpu => Between::Gpus,
+        };
+        let digest = checkpoint.digest(&format!("{between:?} {}", common(&options.load)))?;
         let limits = Limits::default();
-        let group = Group::meet(&Member { rank: ranks.rank, addresses, digest, limits })?;
+        let group = Group::meet(&Member { rank: ranks.rank, addresses, digest, between, limits })?;
         listener.shared.joined(&group);
         let Watched { orders, ready, lost } = watch::start(&group, listener)?;
         let orders = (group.rank() > 0).then_some(orders);

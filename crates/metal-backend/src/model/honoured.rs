@@ -12,9 +12,9 @@ pub(super) fn capabilities(kernels: Kernels, own: &[(Feature, String)]) -> Capab
         Feature::Threads if kernels != Kernels::Cpu => {
             Some("MLX's own kernels choose their threads themselves; leave it unset")
         }
-        Feature::Ranks if kernels != Kernels::Cpu => {
-            Some("ranks compute together with our kernels for CPUs: take the backend `cpu`")
-        }
+        Feature::Ranks if kernels != Kernels::Cpu && !kernels.is_on_cuda() => Some(
+            "ranks compute together on NVIDIA GPUs, or with our kernels for CPUs: take the backend `cpu`",
+        ),
         _ => None,
     };
     let support = |feature| {

@@ -16,7 +16,7 @@ const HEADER: usize = 16;
 pub(super) enum Kind {
     Sum = 1,
     Gather,
-    First,
+    Handed,
     Sent,
 }
 

@@ -96,7 +96,7 @@ impl Greeting {
         }
         if self.digest != own.digest {
             return Err(Error::new(format!(
-                "rank {rank} has other model files or options than rank {own_rank}: give all ranks the same"
+                "rank {rank} has other model files or options than rank {own_rank}, or another device: give all ranks the same"
             )));
         }
         Ok(())

@@ -12,8 +12,21 @@ pub struct Member {
     pub addresses: Vec<SocketAddr>,
     /// What must be equal in all ranks, such as the digest of the model's files.
     pub digest: [u8; 32],
+    /// What the values of ranks lie on.
+    pub between: Between,
     /// How long they wait.
     pub limits: Limits,
+}
+
+/// What the values lie on that ranks compute together, and so what sends them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Between {
+    /// CPUs: they go over the connections of ranks.
+    #[default]
+    Cpus,
+    /// An NVIDIA GPU of each rank: they go by NCCL, which finds the ranks by `NCCL_HOST_IP`, `NCCL_PORT`, `MLX_RANK` and
+    /// `MLX_WORLD_SIZE` of the environment.
+    Gpus,
 }
 
 /// How long ranks wait for each other.

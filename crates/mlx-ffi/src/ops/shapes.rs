@@ -168,6 +168,17 @@ pub fn arange(start: i32, stop: i32, dtype: Dtype) -> Result<Array> {
     })
 }
 
+/// `a`, once `dependency` is computed.
+///
+/// # Errors
+/// Those of MLX.
+pub fn after(a: &Array, dependency: &Array) -> Result<Array> {
+    let (a, dependency) = (VectorArray::of(&[a])?, VectorArray::of(&[dependency])?);
+    // SAFETY: the lists outlive the call; mlx-c only reads them.
+    let held = VectorArray::from_op(|out| unsafe { sys::mlx_depends(out, a.0, dependency.0) })?;
+    held.into_iter().next().ok_or_else(|| Error::new("MLX returned no array"))
+}
+
 /// An array of zeros.
 pub fn zeros(shape: &[i32], dtype: Dtype) -> Result<Array> {
     check_size(shape)?;

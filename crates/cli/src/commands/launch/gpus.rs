@@ -1,0 +1,130 @@
+//! What ranks on one host are told so that each computes on an NVIDIA GPU of its own.
+
+use std::env;
+use std::fs;
+
+/// The GPUs that a process may use, as CUDA reads them: numbers or names, a comma between two.
+const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+/// The network that NCCL greets other ranks over.
+const INTERFACE: &str = "NCCL_SOCKET_IFNAME";
+/// Whether NCCL sums in the switch between GPUs.
+const MULTICAST: &str = "NCCL_NVLS_ENABLE";
+
+/// The GPUs of this host that its ranks have.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Gpus {
+    /// None, or nothing is known of them.
+    None,
+    /// Fewer than ranks: so many. All ranks compute on the CPU.
+    TooFew(usize),
+    /// One for each rank, in turn, as CUDA calls it.
+    Each(Vec<String>),
+}
+
+impl Gpus {
+    /// Those that this process sees, for `count` ranks.
+    pub fn of_host(count: usize) -> Gpus {
+        let visible = env::var(VISIBLE).ok();
+        Gpus::of(count, visible.as_deref(), devices())
+    }
+
+    fn of(count: usize, visible: Option<&str>, devices: usize) -> Gpus {
+        if devices == 0 {
+            return Gpus::None;
+        }
+        let all: Vec<String> = match visible {
+            Some(visible) => {
+                let names = visible.split(',').map(str::trim);
+                // CUDA takes what stands before the first that is none.
+                let known = names.take_while(|name| !name.is_empty() && *name != "-1");
+                known.map(str::to_owned).collect()
+            }
+            None => (0..devices).map(|number| number.to_string()).collect(),
+        };
+        match all.len() {
+            0 => Gpus::None,
+            some if some < count => Gpus::TooFew(some),
+            _ => Gpus::Each(all.into_iter().take(count).collect()),
+        }
+    }
+
+    /// What is to be told to who asked for `count` ranks.
+    pub fn note(&self, count: usize) -> Option<String> {
+        let Gpus::TooFew(some) = self else { return None };
+        Some(format!(
+            "{some} GPU for {count} ranks, of which each needs one: they compute on the CPU"
+        ))
+    }
+
+    /// The variables of `rank`, where the first of `count` ranks greets the others at `port` of this host.
+    pub fn variables(&self, rank: usize, count: usize, port: u16) -> Vec<(&'static str, String)> {
+        let names = match self {
+            Gpus::None => return Vec::new(),
+            Gpus::TooFew(_) => return vec![(VISIBLE, String::new())],
+            Gpus::Each(names) => names,
+        };
+        let Some(own) = names.get(rank) else { return Vec::new() };
+        let mut variables = vec![
+            (VISIBLE, own.clone()),
+            ("MLX_WORLD_SIZE", count.to_string()),
+            ("NCCL_HOST_IP", "127.0.0.1".to_owned()),
+            ("NCCL_PORT", port.to_string()),
+        ];
+        // Multicast takes memory of the switch that other programs of a shared host may hold.
+        for (name, value) in [(MULTICAST, "0"), (INTERFACE, "lo")] {
+            if env::var_os(name).is_none() {
+                variables.push((name, value.to_owned()));
+            }
+        }
+        variables
+    }
+}
+
+/// NVIDIA's GPUs of this host: the driver makes a file for each.
+fn devices() -> usize {
+    let Ok(files) = fs::read_dir("/dev") else { return 0 };
+    let is_gpu = |name: &str| {
+        let number = name.strip_prefix("nvidia");
+        number
+            .is_some_and(|number| !number.is_empty() && number.bytes().all(|c| c.is_ascii_digit()))
+    };
+    let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
+    names.filter(|name| is_gpu(name)).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Gpus;
+
+    #[test]
+    fn each_rank_has_the_gpu_at_its_place_of_those_that_are_visible() {
+        let each = |names: [&str; 2]| Gpus::Each(names.map(str::to_owned).to_vec());
+        assert_eq!(Gpus::of(2, None, 0), Gpus::None);
+        assert_eq!(Gpus::of(2, Some("0,1"), 0), Gpus::None);
+        assert_eq!(Gpus::of(2, None, 1), Gpus::TooFew(1));
+        assert_eq!(Gpus::of(2, None, 4), each(["0", "1"]));
+        assert_eq!(Gpus::of(2, Some("3, GPU-12"), 4), each(["3", "GPU-12"]));
+        assert_eq!(Gpus::of(2, Some("3"), 4), Gpus::TooFew(1));
+        assert_eq!(Gpus::of(2, Some("2,-1,3"), 4), Gpus::TooFew(1));
+        assert_eq!(Gpus::of(2, Some(""), 4), Gpus::None);
+    }
+
+    #[test]
+    fn ranks_are_told_where_they_meet_and_which_gpu_is_theirs() {
+        let gpus = Gpus::of(2, None, 2);
+        let variables = gpus.variables(1, 2, 7000);
+        for told in [
+            ("CUDA_VISIBLE_DEVICES", "1"),
+            ("MLX_WORLD_SIZE", "2"),
+            ("NCCL_HOST_IP", "127.0.0.1"),
+            ("NCCL_PORT", "7000"),
+        ] {
+            assert!(variables.contains(&(told.0, told.1.to_owned())), "{variables:?}");
+        }
+        // Who has too few computes on CPUs in all ranks, and is told so.
+        let gpus = Gpus::of(2, None, 1);
+        assert_eq!(gpus.variables(0, 2, 1), [("CUDA_VISIBLE_DEVICES", String::new())]);
+        assert!(gpus.note(2).is_some_and(|note| note.contains("1 GPU for 2 ranks")));
+        assert_eq!(Gpus::None.note(2), None);
+    }
+}
