@@ -64,7 +64,7 @@ pub fn run(args: &[String]) -> Result<()> {
         }
         _ => bail!(USAGE),
     };
-    Ok(writeln!(io::stdout(), "{}", table(&links))?)
+    Ok(writeln!(io::stdout(), "{}\n\nIn a pipeline:\n\n{}", table(&links), pipeline_table(&links))?)
 }
 
 /// Links as they are sold; the latencies are guesses at what TCP makes of them.
@@ -81,7 +81,24 @@ fn usual() -> Vec<Link> {
     ]
 }
 
+/// The times of tokens where each rank has a part of every layer.
 fn table(links: &[Link]) -> String {
+    table_of(links, |model, link, ranks| {
+        let on_link = messages(model, link, ranks);
+        [on_link, on_link + weights(model, ranks)]
+    })
+}
+
+/// The times of tokens where each rank has some of the layers. Of one request, one rank after the other works.
+fn pipeline_table(links: &[Link]) -> String {
+    table_of(links, |model, link, ranks| {
+        let on_link = hand_overs(model, link, ranks);
+        [on_link, on_link + weights(model, 1.0)]
+    })
+}
+
+/// Of each link and number of ranks, the seconds on the link and of a whole token.
+fn table_of(links: &[Link], times: impl Fn(&Model, &Link, f64) -> [f64; 2]) -> String {
     let names = MODELS.map(|model| format!("{}: link, ms | tokens/s", model.name));
     let mut lines = vec![
         format!("| link | ranks | {} |", names.join(" | ")),
@@ -90,10 +107,7 @@ fn table(links: &[Link]) -> String {
     ];
     for link in links {
         for ranks in [2, 4, 8] {
-            let of_model = |model| {
-                let on_link = messages(&model, link, f64::from(ranks));
-                [on_link, on_link + weights(&model, f64::from(ranks))]
-            };
+            let of_model = |model| times(&model, link, f64::from(ranks));
             lines.push(row(&link.name, ranks, MODELS.map(of_model)));
         }
     }
@@ -119,6 +133,15 @@ fn messages(model: &Model, link: &Link, ranks: f64) -> f64 {
     sums + message(model.vocab_size / ranks * VALUE) + message(4.0)
 }
 
+/// Seconds that a token waits for messages of a pipeline: the hidden values from each rank to the next one, the logits in
+/// F32 from the last one to the first, and the drawn id.
+fn hand_overs(model: &Model, link: &Link, ranks: f64) -> f64 {
+    let message = |bytes: f64| link.latency + bytes / link.bandwidth;
+    (ranks - 1.0) * message(model.hidden_size * VALUE)
+        + message(model.vocab_size * 4.0)
+        + message(4.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,13 +150,17 @@ mod tests {
     fn the_table_of_the_documents_is_this_one() {
         let path = crate::repository::root().join("docs/distributed.md");
         let page = std::fs::read_to_string(path).expect("the page is there");
-        assert!(page.contains(&table(&usual())), "docs/distributed.md: {}", table(&usual()));
+        for table in [table(&usual()), pipeline_table(&usual())] {
+            assert!(page.contains(&table), "docs/distributed.md: {table}");
+        }
     }
 
     #[test]
     fn a_link_that_costs_nothing_leaves_the_weights() {
         let link = Link { name: String::new(), latency: 0.0, bandwidth: f64::INFINITY };
-        let times = MODELS.map(|model| messages(&model, &link, 8.0));
-        assert!(times.iter().all(|time| time.abs() < 1e-12), "{times:?}");
+        for on_link in [messages, hand_overs] {
+            let times = MODELS.map(|model| on_link(&model, &link, 8.0));
+            assert!(times.iter().all(|time| time.abs() < 1e-12), "{times:?}");
+        }
     }
 }

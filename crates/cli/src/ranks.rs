@@ -6,7 +6,7 @@ use std::fs;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::OnceLock;
 
-use inference_core::Ranks;
+use inference_core::{RankSplit, Ranks};
 
 use crate::failure::{Failure, Result};
 
@@ -21,7 +21,7 @@ pub const HOSTS: &str = "ML_RANK_ADDRESSES";
 /// The variable that lets a rank listen where others reach it, as `ml launch --insecure-ranks` sets it.
 pub const INSECURE: &str = "ML_INSECURE_RANKS";
 
-/// The ranks that the environment names, where it names any.
+/// The ranks that the environment names, where it names any; each has a part of every layer.
 ///
 /// # Errors
 /// A variable without the other one, or that cannot be read; an address that others reach, without leave.
@@ -48,7 +48,7 @@ pub fn from_environment() -> Result<Option<Ranks>> {
              authenticated. Fence the network, as docs/distributed.md says, and set {INSECURE}=1"
         )));
     }
-    Ok(Some(Ranks { rank, addresses }))
+    Ok(Some(Ranks { rank, addresses, split: RankSplit::Tensors }))
 }
 
 /// The number of this process where it is not the first rank: what it prints is what the first one prints.

@@ -80,7 +80,7 @@ pub use options::{
 pub use penalty::PenaltyScope;
 pub use picture_limits::{PictureLimits, PictureTokens};
 pub use prompt::{PlacedPicture, Prompt, PromptPart, RenderedPrompt};
-pub use ranks::Ranks;
+pub use ranks::{RankSplit, Ranks};
 pub use registry::{
     Registry, backends, default_backend, get_backend, global, load_embedding_model,
     load_image_model, load_model, register,

@@ -13,6 +13,18 @@ pub struct Ranks {
     pub rank: usize,
     /// Where each process listens for the others. All have the same list.
     pub addresses: Vec<SocketAddr>,
+    /// What each of them has.
+    pub split: RankSplit,
+}
+
+/// What each of the processes has that compute a model together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RankSplit {
+    /// A part of every layer: all work on the same token, and exchange results several times in each layer.
+    #[default]
+    Tensors,
+    /// Some of the layers: a token goes from one to the next, with one message between them. For slow links.
+    Layers,
 }
 
 impl Ranks {

@@ -2,7 +2,7 @@
 
 mod options;
 
-use inference_core::{Feature, GenerateOptions, LoadOptions, ModelInfo};
+use inference_core::{Feature, GenerateOptions, LoadOptions, ModelInfo, RankSplit, Ranks};
 use mlx_ffi::Dtype;
 use mlx_ffi::distributed::Group;
 
@@ -10,7 +10,7 @@ use crate::cache::{StateSpec, Storage};
 use crate::config::Config;
 use crate::error::{Error, Result, load as load_error};
 use crate::files::ModelFiles;
-use crate::layers::Decoder;
+use crate::layers::{Decoder, Stage};
 use crate::models;
 use crate::weights::{Adapter, Checkpoint, Weights};
 pub(crate) use options::EngineOptions;
@@ -20,6 +20,8 @@ pub(crate) struct LoadedModel {
     pub model: Decoder,
     /// What each layer remembers.
     pub specs: Vec<StateSpec>,
+    /// What the layers of that rank remember of which a position takes the most.
+    pub heaviest: Vec<StateSpec>,
     /// How the caches hold keys and values.
     pub storage: Storage,
     pub description: Description,
@@ -88,11 +90,22 @@ fn build(
     let EngineOptions { files, config, device, kernels, load, .. } = options;
     let at_folder = |error: Error| error.at(&files.folder());
     let dtype = load.dtype.map(mlx_dtype);
-    let weights = Weights::of(checkpoint, config, dtype, *kernels, only_describe);
-    let weights = weights.with_ranks(group.cloned());
-    let weights = match &load.adapter_path {
-        None => weights,
-        Some(folder) => weights.with_adapter(Adapter::open(folder)?),
+    let weights = |only_describe| -> Result<Weights> {
+        let weights = Weights::of(checkpoint, config, dtype, *kernels, only_describe);
+        Ok(match &load.adapter_path {
+            None => weights,
+            Some(folder) => weights.with_adapter(Adapter::open(folder)?),
+        })
+    };
+    let stage = match (&load.ranks, group) {
+        (Some(Ranks { split: RankSplit::Layers, .. }), Some(group)) => {
+            Some(stage(config, weights(true)?, group).map_err(at_folder)?)
+        }
+        _ => None,
+    };
+    let weights = match &stage {
+        None => weights(only_describe)?.with_ranks(group.cloned()),
+        Some(_) => weights(only_describe)?.with_stage(stage.clone()),
     };
     let model = models::load(config, &weights).map_err(at_folder)?;
     let totals = weights.finish().map_err(at_folder)?;
@@ -103,7 +116,11 @@ fn build(
     let activations = model.embed_tokens.dtype();
     let dtype_size = activations.size() as u64;
     let storage = storage(load, &specs)?;
-    let growing = specs.iter().filter(|spec| spec.grows());
+    let own = stage.as_ref().map_or_else(|| specs.clone(), |stage| stage.specs(&specs));
+    let weigh = |spec: StateSpec| spec.cost(storage, dtype_size).position;
+    let heaviest =
+        stage.as_ref().map_or_else(|| specs.clone(), |stage| stage.heaviest(&specs, weigh));
+    let growing = own.iter().filter(|spec| spec.grows());
     let info = ModelInfo {
         kv_bytes_per_token: growing.map(|spec| spec.cost(storage, dtype_size).position).sum(),
         architecture: models::model_type(config)?.to_owned(),
@@ -132,7 +149,26 @@ fn build(
         .collect();
     let refused = kv_bits.into_iter().chain(draft_tokens).collect();
     let description = Description { info, attention_layers, refused, sees };
-    Ok(LoadedModel { model, specs, storage, description, dtype_size })
+    Ok(LoadedModel { model, specs: own, heaviest, storage, description, dtype_size })
+}
+
+/// The layers of this rank, where ranks have some each; `weights` are described alone.
+///
+/// # Errors
+/// A model whose layers cannot be parted so; fewer layers than ranks.
+fn stage(config: &Config, weights: Weights, group: &Group) -> Result<Stage> {
+    let refused =
+        |reason: String| inference_core::Error::Unsupported { what: "pipeline".to_owned(), reason };
+    let model = models::load(config, &weights)?;
+    if let Some(reason) = model.refuses_stages() {
+        let reason = format!("{reason}: let ranks have a part of every layer");
+        return Err(refused(reason).into());
+    }
+    let (layers, ranks) = (model.layers.len(), group.size());
+    let stage = Stage::of(group.clone(), &weights.finish()?.parts);
+    stage.ok_or_else(|| {
+        refused(format!("the model has {layers} layers, fewer than {ranks} ranks")).into()
+    })
 }
 
 /// MLX's name of a type.

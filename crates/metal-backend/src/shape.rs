@@ -19,7 +19,8 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::kernels::Activation;
 use crate::layers::{
-    Block, Decoder, Ending, FeedForward, GateUp, Head, Mixer, Mlp, Residual, RmsNorm, Rope,
+    Block, Decoder, Ending, FeedForward, GateUp, Head, Mixer, Mlp, ModelPart, Residual, RmsNorm,
+    Rope,
 };
 use crate::weights::{Linears, Weights};
 use split::{InnerNames, inner_of_rank};
@@ -294,10 +295,16 @@ impl Shape {
         model: &Weights,
         block: impl Fn(&Weights, usize) -> Result<Block>,
     ) -> Result<Decoder> {
-        let embed_tokens = model.embedding(self.embeddings, self.vocab_size, self.hidden_size)?;
-        let layers = (0..self.num_hidden_layers as usize)
-            .map(|index| block(&model.at(&format!("layers.{index}")), index))
-            .collect::<Result<Vec<Block>>>()?;
+        let embeddings = ModelPart::Embeddings { are_head: is_tied(config, w)? };
+        let embed_tokens = model.part(embeddings, |model| {
+            model.embedding(self.embeddings, self.vocab_size, self.hidden_size)
+        })?;
+        let of_layer = |index: usize| {
+            let build = |model: &Weights| block(&model.at(&format!("layers.{index}")), index);
+            model.part(ModelPart::Layer(index), build)
+        };
+        let layers =
+            (0..self.num_hidden_layers as usize).map(of_layer).collect::<Result<Vec<Block>>>()?;
         let ropes = layers.iter().filter_map(|layer| layer.mixer.rope());
         let original_context = ropes.filter_map(Rope::original_context).min();
         Ok(Decoder {
@@ -308,6 +315,7 @@ impl Shape {
             norm: self.norm(model, self.final_norm, self.hidden_size)?,
             lm_head: self.lm_head(config, w)?,
             split_logits: w.split_logits(self.vocab_size),
+            stage: w.stage().cloned(),
             logit_scale: None,
             logit_softcap: None,
             layer_inputs: None,
@@ -322,18 +330,27 @@ impl Shape {
         })
     }
 
-    /// Tied where the config says so, its own where it says not, and what the weights have where
-    /// it is silent.
+    /// The embeddings, where they are the output layer, or one of its own.
     fn lm_head(&self, config: &Config, w: &Weights) -> Result<Head> {
-        let has_own = w.has("lm_head.weight");
-        if config.opt_flag("tie_word_embeddings")?.unwrap_or(!has_own) {
+        if is_tied(config, w)? {
             // Some checkpoints carry a copy of the embeddings here.
             let copy = w.at("lm_head").prefix();
             w.ignore(|name| name.starts_with(&copy));
             return Ok(Head::Tied);
         }
-        Ok(Head::Own(w.output_layer("lm_head", self.hidden_size, self.vocab_size)?))
+        let build = |w: &Weights| w.output_layer("lm_head", self.hidden_size, self.vocab_size);
+        Ok(Head::Own(w.part(ModelPart::Head, build)?))
     }
+}
+
+/// Whether the embeddings are the output layer: where the config says so, and where it is silent and the weights have no
+/// other one.
+///
+/// # Errors
+/// A value that is no flag.
+fn is_tied(config: &Config, w: &Weights) -> Result<bool> {
+    let has_own = w.has("lm_head.weight");
+    Ok(config.opt_flag("tie_word_embeddings")?.unwrap_or(!has_own))
 }
 
 /// The activation under `key`.

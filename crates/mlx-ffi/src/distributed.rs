@@ -170,14 +170,6 @@ impl Group {
         })
     }
 
-    /// The indices of rank 0, in every rank: [`indices_of_rank`](Self::indices_of_rank).
-    ///
-    /// # Errors
-    /// A stream of the other device.
-    pub fn indices_of_first(&self, x: &Indices) -> Result<Indices> {
-        self.indices_of_rank(x, 0)
-    }
-
     /// The indices of the rank `from`, in every rank. Those that reach further than this rank's fail the evaluation;
     /// between GPUs they become the last one.
     ///
@@ -196,21 +188,29 @@ impl Group {
         })
     }
 
-    /// The `rows` indices below `below` that rank 0 has chosen once it knew its own `after`, which this rank has too:
-    /// `[rows]`. Not for rank 0, which has [`indices_of_rank`](Self::indices_of_rank).
+    /// The `rows` indices below `below` that the rank `from` has chosen once it knew its own `after`, `[…, n]`, which this
+    /// rank has too: `[rows]`. Not for that rank, which has [`indices_of_rank`](Self::indices_of_rank).
     ///
     /// # Errors
     /// A stream of the GPU. Indices that reach further fail the evaluation; between GPUs they become the last one.
-    pub fn indices_after(&self, after: &Array, rows: i32, below: usize) -> Result<Indices> {
-        self.check_other(0)?;
+    pub fn indices_after(
+        &self,
+        from: usize,
+        after: &Array,
+        rows: i32,
+        below: usize,
+    ) -> Result<Indices> {
+        self.check_other(from)?;
+        // A part of it stands for the rest.
+        let after = &ops::slice_axis(after, -1, 0, 1)?;
         if self.is_between_gpus() {
             let nothing = ops::after(&ops::zeros(&[rows], Dtype::U32)?, after)?;
-            return nccl::bounded(&self.of_rank(&nothing, 0)?, below);
+            return nccl::bounded(&self.of_rank(&nothing, from)?, below);
         }
         let (inner, shape) = (Arc::clone(&self.0), [rows]);
         let outcome = Outcome::row_major(Dtype::U32, &shape);
         let array = operation(&[after], Inputs::RowMajor, outcome, move |_, out| {
-            inner.links().exchange(&mut [], &mut [Incoming::of(0, Kind::Handed, out)])?;
+            inner.links().exchange(&mut [], &mut [Incoming::of(from, Kind::Handed, out)])?;
             check_below(out, below)
         })?;
         Indices::checked(array, below)

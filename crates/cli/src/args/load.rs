@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use inference_core::{Dtype, LoadOptions};
+use inference_core::{Dtype, LoadOptions, RankSplit, Ranks};
 
 use super::values;
 use crate::bytes;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::names;
 use crate::ranks;
 
@@ -80,6 +80,10 @@ pub struct HowArgs {
     /// a number
     #[arg(long)]
     pub batch_invariant: bool,
+    /// Where `ml launch -n N` runs it in several processes: give each some of the layers, in place of a part of every
+    /// layer. For slow links; several requests at once keep all of them busy
+    #[arg(long)]
+    pub pipeline: bool,
 }
 
 impl HowArgs {
@@ -103,10 +107,22 @@ impl HowArgs {
             cache_limit: self.cache_limit,
             prefill_chunk: self.prefill_chunk,
             threads: self.threads,
-            ranks: ranks::from_environment()?,
+            ranks: self.ranks()?,
             ..LoadOptions::default()
         };
         options.validate()?;
         Ok(options)
+    }
+
+    /// The processes that compute the model together.
+    fn ranks(&self) -> Result<Option<Ranks>> {
+        let split = if self.pipeline { RankSplit::Layers } else { RankSplit::Tensors };
+        let ranks = ranks::from_environment()?.map(|ranks| Ranks { split, ..ranks });
+        if self.pipeline && ranks.is_none() {
+            let alone =
+                "--pipeline is for several processes: start them with `ml launch -n 2 -- …`";
+            return Err(Failure::Usage(alone.to_owned()));
+        }
+        Ok(ranks)
     }
 }

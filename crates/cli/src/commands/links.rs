@@ -61,7 +61,7 @@ pub fn run(json: bool) -> Result<()> {
         let reason = "--links measures between ranks: run `ml launch -n 2 -- doctor --links`, or with --hostfile";
         return Err(Failure::Usage(reason.to_owned()));
     };
-    let Ranks { rank, addresses } = &ranks;
+    let Ranks { rank, addresses, .. } = &ranks;
     let own = addresses.get(*rank).ok_or_else(|| {
         Failure::Usage(format!("rank {rank} is none of {} ranks", addresses.len()))
     })?;

@@ -31,6 +31,8 @@ fn ranks_answer_as_one_process_does() {
     let alone = generated(&[&arguments[..], &ON_CPU].concat());
     for count in ["2", "3"] {
         assert_eq!(generated(&launch(count, &arguments)), alone, "{count} ranks");
+        let pipeline = [&arguments[..], &["--pipeline"]].concat();
+        assert_eq!(generated(&launch(count, &pipeline)), alone, "{count} ranks, in a pipeline");
     }
     let piped = ["generate", "-n", "40", "-t", "0", "--dtype", "f32"];
     let output = ml_with_stdin(&launch("2", &piped), FOX.as_bytes());
@@ -86,6 +88,7 @@ fn what_several_ranks_cannot_do_is_refused() {
         (&["launch", "-n", "1", "--", "generate"], "from 2 to 64"),
         (&["launch", "-n", "2", "claude"], "cannot be used with"),
         (&["launch"], "AGENT"),
+        (&["generate", FOX, "--pipeline"], "ml launch -n 2"),
     ] {
         let output = ml(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
@@ -250,11 +253,20 @@ fn wait_until_idle(address: &str) {
 
 #[test]
 fn a_server_of_ranks_answers_many_at_once_as_one_process_does() {
+    answers_many(2, &[]);
+}
+
+#[test]
+fn a_server_of_a_pipeline_answers_many_at_once_as_one_process_does() {
+    answers_many(3, &["--pipeline"]);
+}
+
+fn answers_many(count: usize, options: &[&str]) {
     let (one, address) = serve(&["--dtype", "f32", "--backend", "cpu"]);
     wait_until_ready(&address);
     let alone = texts_of_many(&address);
     interrupt(&one);
-    let (_folder, ranks, address) = served(2);
+    let (_folder, ranks, address) = served_with(count, options);
     let together = texts_of_many(&address);
     let differs = |number: &usize| together[*number] != alone[*number];
     let differing: Vec<_> = (0..together.len()).filter(differs).collect();
@@ -274,8 +286,7 @@ fn a_server_of_ranks_answers_many_at_once_as_one_process_does() {
     signal(&ranks[1], "-CONT");
     assert!(waits.join().unwrap().contains("\"text\""));
     // The signal that ends the first rank ends all.
-    interrupt(&ranks[0]);
-    interrupt(&ranks[1]);
+    ranks.iter().for_each(interrupt);
     for (rank, (code, _, told)) in ranks.into_iter().map(finish).enumerate() {
         assert_eq!((code, told.as_str()), (Some(0), ""), "rank {rank}");
     }
@@ -301,10 +312,19 @@ fn tells_that_it_is_unhealthy(address: &str) {
 
 #[test]
 fn a_server_that_loses_a_rank_says_so() {
+    loses_a_rank(&[]);
+}
+
+#[test]
+fn a_server_of_a_pipeline_that_loses_a_rank_says_so() {
+    loses_a_rank(&["--pipeline"]);
+}
+
+fn loses_a_rank(options: &[&str]) {
     // Idle, in a prompt, while it answers.
     let long = "fox and bear ".repeat(150);
     for prompt in [None, Some(&long[..]), Some("Tell me a story")] {
-        let (_folder, mut ranks, address) = served(3);
+        let (_folder, mut ranks, address) = served_with(3, options);
         let stream = prompt.map(|prompt| {
             let body = json!({
                 "prompt": prompt, "stream": true, "ignore_eos": true, "max_tokens": 400,
@@ -365,11 +385,13 @@ fn links_between_ranks_are_measured() {
 #[test]
 fn ranks_are_measured_by_one_word() {
     let sizes = ["-p", "16", "-n", "4", "-r", "1", "--quiet"];
-    let measured = ml(&[&["bench", "--ranks", "2"][..], &sizes, &ON_CPU].concat());
-    let told = text(&measured.stderr);
-    assert!(measured.status.success(), "{told}");
-    let said = text(&measured.stdout);
-    assert_eq!((said.matches("pp16").count(), said.matches("tg4").count()), (1, 1), "{said}");
+    for split in [&[][..], &["--pipeline"]] {
+        let measured = ml(&[&["bench", "--ranks", "2"][..], split, &sizes, &ON_CPU].concat());
+        let told = text(&measured.stderr);
+        assert!(measured.status.success(), "{told}");
+        let said = text(&measured.stdout);
+        assert_eq!((said.matches("pp16").count(), said.matches("tg4").count()), (1, 1), "{said}");
+    }
     let refused = ml(&["bench", "--ranks", "2", "--url", "http://127.0.0.1:1"]);
     assert_eq!(refused.status.code(), Some(2));
     let refused = ml(&launch("2", &["bench", "--ranks", "2"]));

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use inference_core::{
     Capabilities, ClassifyOptions, Constraint, Dtype, Error, Feature, GenerateOptions, LoadOptions,
-    PenaltyScope, Ranks, Support, Xtc,
+    PenaltyScope, RankSplit, Ranks, Support, Xtc,
 };
 
 fn everything() -> Capabilities {
@@ -111,7 +111,7 @@ fn each_option_of_a_load_is_refused_by_its_own_name() {
         ("threads", Feature::Threads, |o| o.threads = Some(1)),
         ("ranks", Feature::Ranks, |o| {
             let addresses = vec![([127, 0, 0, 1], 1).into(), ([127, 0, 0, 1], 2).into()];
-            o.ranks = Some(Ranks { rank: 0, addresses });
+            o.ranks = Some(Ranks { rank: 0, addresses, split: RankSplit::default() });
         }),
     ];
     for (name, feature, set) in options {

@@ -147,7 +147,7 @@ impl StateSpec {
     }
 
     /// The sizes of keys and values, where there are any.
-    fn kv(self) -> Option<KvSpec> {
+    pub(super) fn kv(self) -> Option<KvSpec> {
         match self {
             StateSpec::Kv(kv) | StateSpec::Both(kv, _) => Some(kv),
             StateSpec::Recurrent(_) | StateSpec::Nothing => None,
@@ -159,6 +159,18 @@ impl StateSpec {
         match self {
             StateSpec::Recurrent(state) | StateSpec::Both(_, state) => Some(state),
             StateSpec::Kv(_) | StateSpec::Nothing => None,
+        }
+    }
+
+    /// A layer of the same kind that takes as little as it can: what can be done with rows is the same.
+    pub fn narrow(self) -> StateSpec {
+        let kv = |kv: KvSpec| KvSpec { n_kv_heads: 1, ..kv };
+        let recurrent = || RecurrentSpec { convolution: [1, 1], state: None };
+        match self {
+            StateSpec::Kv(spec) => StateSpec::Kv(kv(spec)),
+            StateSpec::Recurrent(_) => StateSpec::Recurrent(recurrent()),
+            StateSpec::Both(spec, _) => StateSpec::Both(kv(spec), recurrent()),
+            StateSpec::Nothing => StateSpec::Nothing,
         }
     }
 

@@ -1,6 +1,6 @@
 //! What one layer remembers of the rows of a batch.
 
-use mlx_ffi::{Array, Result};
+use mlx_ffi::{Array, Dtype, Result, async_eval, ops};
 
 use super::buffer::Parts;
 use super::kv::KvCache;
@@ -32,6 +32,24 @@ impl State {
             StateSpec::Both(kv, spec) => State::Both(cache(kv), Recurrent::new(spec, rows)),
             StateSpec::Nothing => State::Nothing,
         }
+    }
+
+    /// Remembers `l` positions of `rows` rows that another process computes, whatever they are, in a state of `spec` that is
+    /// [narrow](StateSpec::narrow). On its way when this returns: nobody waits for it.
+    pub fn pass_by(&mut self, spec: StateSpec, [rows, l]: [i32; 2], dtype: Dtype) -> Result<()> {
+        let (cache, state) = self.parts_mut();
+        if let (Some(cache), Some(kv)) = (cache, spec.kv()) {
+            let of = |width: i32| ops::zeros(&[rows, kv.n_kv_heads, l, width], dtype);
+            match kv.value_dim {
+                0 => cache.update_latent(&of(kv.key_dim)?, kv.key_dim)?,
+                width => cache.update(&of(kv.key_dim)?, &of(width)?)?,
+            };
+        }
+        if let Some(state) = state {
+            let [inputs] = state.take(dtype)?;
+            state.set([inputs]);
+        }
+        async_eval(self.arrays())
     }
 
     /// The keys and values, and the recurrent state, where there are such.

@@ -209,7 +209,7 @@ impl Prefill {
         let is_read = self.rows().any(|row| row.prompt_logprobs.is_some());
         if dispatcher.advance(model, &mut pass, &mut self.caches, (layers, is_read))? {
             self.reading = is_read.then(|| pass.h().share()).transpose()?;
-            eval_all(self.caches.arrays().chain(&self.reading))?;
+            eval_all(self.caches.arrays().chain(&self.reading).chain(pass.exchanged()))?;
             dispatcher.wait()?;
             // On a GPU the allocator keeps no more than its limit.
             if on_cpu()? {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use inference_core::{Error, LoadOptions};
+use inference_core::{Error, LoadOptions, RankSplit};
 use mlx_ffi::distributed::{Between, Group, Limits, Member};
 use mlx_ffi::{Device, memory};
 use serde::Serialize;
@@ -59,11 +59,20 @@ impl Ranks {
     ) -> Result<Ranks> {
         let Some(ranks) = &options.load.ranks else { return Ok(Ranks::none()) };
         let addresses: Vec<SocketAddr> = ranks.addresses.clone();
-        let between = match options.device {
-            Device::Cpu => Between::Cpus,
-            Device::Gpu => Between::Gpus,
+        let between = match (options.device, ranks.split) {
+            (Device::Cpu, _) => Between::Cpus,
+            (Device::Gpu, RankSplit::Tensors) => Between::Gpus,
+            (Device::Gpu, RankSplit::Layers) => {
+                let what = "pipeline".to_owned();
+                let reason = "MLX sends nothing from GPU to GPU: take the backend `cpu`, or let ranks have a part of every layer";
+                return Err(Error::Unsupported { what, reason: reason.to_owned() }.into());
+            }
         };
-        let digest = checkpoint.digest(&format!("{between:?} {}", common(&options.load)))?;
+        let digest = checkpoint.digest(&format!(
+            "{between:?} {:?} {}",
+            ranks.split,
+            common(&options.load)
+        ))?;
         let limits = Limits::default();
         let group = Group::meet(&Member { rank: ranks.rank, addresses, digest, between, limits })?;
         listener.shared.joined(&group);

@@ -141,13 +141,14 @@ fn load_model(
         }
         .into());
     }
-    let LoadedModel { model, specs, storage, description, dtype_size } =
+    let LoadedModel { model, specs, heaviest, storage, description, dtype_size } =
         load::load(options, &checkpoint, ranks.group())?;
     ranks.be_ready()?;
     memory::give_back()?;
     let default_chunk = default_chunk(options.device);
     let chunk = options.load.prefill_chunk.unwrap_or(default_chunk).min(MAX_CHUNK);
-    let budget = Budget::new(&model, (&specs, storage), dtype_size, options.device, (limit, chunk));
+    let sizes = (limit, chunk);
+    let budget = Budget::new(&model, (&heaviest, storage), dtype_size, options.device, sizes);
     if options.load.cache_limit.is_none() && options.device == Device::Gpu {
         device::keep_of(budget.chunk_work(), limit)?;
     }

@@ -1,5 +1,6 @@
 //! Capture and replay of a step: one new position of each row, which a device repeats as one operation.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use mlx_ffi::{Array, Recorded, Replay, Result};
@@ -84,10 +85,11 @@ impl StepCapture {
         Rc::clone(&self.places)
     }
 
-    /// What the step of `pass`, before its first layer, reads, where our own kernels make it in place.
+    /// What the step of `pass`, before the first of the layers `own` of all, reads, where our own kernels make it in place.
     pub fn inputs(
         &mut self,
         layers: &[Block],
+        own: Range<usize>,
         pass: &mut Pass,
         caches: &mut Caches,
     ) -> Result<Option<StepInputs>> {
@@ -104,8 +106,9 @@ impl StepCapture {
             self.state = Captured::default();
         }
         let dtype = pass.h().dtype();
+        let layers = &layers[own.clone()];
         let mut buffers = Vec::with_capacity(layers.len());
-        for (layer, state) in layers.iter().zip(caches.layers_mut()) {
+        for (layer, state) in layers.iter().zip(&mut caches.layers_mut()[own]) {
             match layer.mixer.step_buffers(dtype, &mut pass.positions, state)? {
                 Some(of_layer) => buffers.push(of_layer),
                 None => return Ok(None),

@@ -1,10 +1,13 @@
 //! The stack of transformer blocks that every architecture here is an instance of.
 
-use mlx_ffi::{Array, Indices, Result, eval_all, ops};
+use std::ops::Range;
 
+use mlx_ffi::{Array, Dtype, Indices, Result, eval_all, ops};
+
+use super::block::Stream;
 use super::{
     Block, Embedding, Fusion, LayerInputs, Linear, Mixer, Pass, Positions, RmsNorm, Seen, Sharing,
-    SplitLogits, StepCapture, Streams, Texts, Tower, Workspace,
+    SplitLogits, Stage, StepCapture, Streams, Texts, Tower, Workspace,
 };
 use crate::cache::{Caches, RopeFactors, State};
 use crate::kernels::Kernels;
@@ -35,6 +38,8 @@ pub(crate) struct Decoder {
     pub lm_head: Head,
     /// Where several ranks compute the logits of some ids each.
     pub split_logits: Option<SplitLogits>,
+    /// The layers of this rank, where ranks have some each. What others have is an empty stand-in.
+    pub stage: Option<Stage>,
     /// What logits are multiplied with, before they are squashed.
     pub logit_scale: Option<f32>,
     /// Logits are squashed to ± this by tanh.
@@ -66,6 +71,11 @@ impl Decoder {
 
     /// `ids`, `[b, l]`, to what goes into the first layer, `[b, l, hidden_size]`.
     fn embed(&self, ids: &Indices) -> Result<Array> {
+        if self.stage.as_ref().is_some_and(|stage| !stage.is_first()) {
+            // The states come from another rank.
+            let shape = [ids.shape(), &[self.hidden_size]].concat();
+            return ops::zeros(&shape, self.embed_tokens.dtype());
+        }
         let h = match self.embed_scale {
             Some(scale) => self.embed_tokens.scaled(ids, scale)?,
             None => self.embed_tokens.forward(ids)?,
@@ -101,22 +111,28 @@ impl Decoder {
         Ok(Pass::new(h, positions).with_layer_inputs(inputs.transpose()?))
     }
 
+    /// The layers that this rank computes.
+    fn own_layers(&self) -> Range<usize> {
+        self.stage.as_ref().map_or(0..self.layers.len(), Stage::layers)
+    }
+
     /// Takes a pass through its next `count` layers. True once it is through all of them; the
     /// caches then count its positions.
     pub fn advance(&self, pass: &mut Pass, caches: &mut Caches, count: usize) -> Result<bool> {
         let end = self.layers.len().min(pass.layer + count);
+        let own = self.own_layers();
         for index in pass.layer..end {
             let state = &mut caches.layers_mut()[index];
-            let behind = pass.behind_layers.get(index);
-            // What is added first changes what the next norm sees.
-            let next = self.layers.get(index + 1).filter(|_| behind.is_none());
-            let next = next.and_then(Block::first_norm);
-            let inputs = pass.layer_inputs.as_ref();
-            let input = inputs.map(|all| LayerInputs::of_layer(all, index)).transpose()?;
-            let (layer, positions) = (&self.layers[index], &mut pass.positions);
-            pass.stream = layer.forward(&pass.stream, input.as_ref(), next, positions, state)?;
-            if let Some(behind) = behind {
-                pass.stream.h = ops::add(&pass.stream.h, behind)?;
+            if own.contains(&index) {
+                self.layer(index, pass, state)?;
+            } else {
+                self.pass_by(index, pass, state)?;
+            }
+            // Others do it behind the same layer, so that all exchange in the same order.
+            if index + 1 == own.end {
+                self.hand_on(pass)?;
+            } else if index + 1 == own.start {
+                self.take_over(pass)?;
             }
         }
         pass.layer = end;
@@ -131,6 +147,55 @@ impl Decoder {
         Ok(through)
     }
 
+    /// Computes a layer.
+    fn layer(&self, index: usize, pass: &mut Pass, state: &mut State) -> Result<()> {
+        let behind = pass.behind_layers.get(index);
+        // What is added first changes what the next norm sees.
+        let next = self.layers[..self.own_layers().end].get(index + 1);
+        let next = next.filter(|_| behind.is_none()).and_then(Block::first_norm);
+        let inputs = pass.layer_inputs.as_ref();
+        let input = inputs.map(|all| LayerInputs::of_layer(all, index)).transpose()?;
+        let (layer, positions) = (&self.layers[index], &mut pass.positions);
+        pass.stream = layer.forward(&pass.stream, input.as_ref(), next, positions, state)?;
+        if let Some(behind) = behind {
+            pass.stream.h = ops::add(&pass.stream.h, behind)?;
+        }
+        Ok(())
+    }
+
+    /// Takes note of a layer that another rank computes.
+    fn pass_by(&self, index: usize, pass: &Pass, state: &mut State) -> Result<()> {
+        if matches!(state, State::Nothing) {
+            return Ok(());
+        }
+        let [b, l, _] = pass.stream.h.dims()?;
+        let spec = self.layers[index].mixer.state(None).narrow();
+        state.pass_by(spec, [b, l], self.embed_tokens.dtype())
+    }
+
+    /// The hidden states of the rank before this one, where they are not there yet.
+    fn take_over(&self, pass: &mut Pass) -> Result<()> {
+        let Some(stage) = self.stage.as_ref().filter(|_| pass.exchanged.is_none()) else {
+            return Ok(());
+        };
+        let h = stage.receive(pass.stream.h.shape(), self.embed_tokens.dtype())?;
+        pass.exchanged = Some(h.share()?);
+        pass.stream = Stream { h, normed: None };
+        Ok(())
+    }
+
+    /// Sends the hidden states to the rank behind this one, where there is one.
+    fn hand_on(&self, pass: &mut Pass) -> Result<()> {
+        let Some(stage) = self.stage.as_ref().filter(|stage| !stage.is_last()) else {
+            return Ok(());
+        };
+        let sent = stage.send(&pass.stream.h, self.embed_tokens.dtype())?;
+        pass.own = Some(pass.stream.h.share()?);
+        pass.exchanged = Some(sent.share()?);
+        pass.stream = Stream { h: sent, normed: None };
+        Ok(())
+    }
+
     /// `ids`, `[b, l]`, to hidden states `[b, l, hidden_size]`, which must be sent to the device before
     /// the next call. Appends `l` positions to each layer's cache. A step of one position is captured
     /// and replayed where the device allows it.
@@ -141,16 +206,22 @@ impl Decoder {
         capture: &mut StepCapture,
     ) -> Result<Array> {
         let mut pass = self.begin_at(ids, Positions::of_step(caches, capture.places()))?;
-        let Some(inputs) = capture.inputs(&self.layers, &mut pass, caches)? else {
+        let own = self.own_layers();
+        if own.start > 0 {
+            self.take_over(&mut pass)?;
+        }
+        let Some(inputs) = capture.inputs(&self.layers, own, &mut pass, caches)? else {
             self.advance(&mut pass, caches, self.layers.len())?;
             return pass.h().share();
         };
         if let Some(h) = capture.replay(&inputs)? {
             caches.fill_in_place();
-            return Ok(h);
+            pass.stream = Stream { h, normed: None };
+            self.hand_on(&mut pass)?;
+            return pass.h().share();
         }
         self.advance(&mut pass, caches, self.layers.len())?;
-        capture.note(pass.h(), &inputs)?;
+        capture.note(pass.own.as_ref().unwrap_or(pass.h()), &inputs)?;
         pass.h().share()
     }
 
@@ -166,6 +237,18 @@ impl Decoder {
             eval_all(pass.arrays())?;
         }
         self.norm.forward(pass.h())
+    }
+
+    /// Why ranks cannot have some of its layers each; `None`: they can.
+    pub fn refuses_stages(&self) -> Option<&'static str> {
+        if self.layer_inputs.is_some() || self.streams.is_some() {
+            return Some("its layers have inputs or streams of their own");
+        }
+        let shares = |block: &Block| {
+            let attention = block.mixer.attention();
+            attention.is_some_and(|attention| attention.config.sharing != Sharing::Own)
+        };
+        self.layers.iter().any(shares).then_some("layers use the keys and values of others")
     }
 
     /// Why whole texts cannot be encoded by it; `None`: they can.
@@ -208,6 +291,13 @@ impl Decoder {
     }
 
     fn projected(&self, hidden: &Array, fusion: Fusion<'_>) -> Result<Array> {
+        if self.stage.as_ref().is_some_and(|stage| !stage.is_last()) {
+            // Something of that shape, once the states are on their way.
+            let mut shape = hidden.shape().to_vec();
+            shape.pop();
+            shape.push(self.vocab_size);
+            return ops::after(&ops::zeros(&shape, Dtype::F32)?, hidden);
+        }
         let logits = match &self.lm_head {
             Head::Tied => self.embed_tokens.project(hidden, fusion)?,
             Head::Own(linear) => linear.forward_fused(hidden, fusion)?,
@@ -233,8 +323,12 @@ impl Decoder {
     /// activations.
     pub fn workspace(&self) -> Workspace {
         let dtype = self.embed_tokens.dtype();
-        let layers = self.layers.iter().map(|layer| layer.workspace(dtype));
-        let embeddings = self.embed_tokens.workspace();
+        let layers = self.layers[self.own_layers()].iter().map(|layer| layer.workspace(dtype));
+        let has_embeddings = self.stage.as_ref().is_none_or(Stage::is_first);
+        let embeddings = match has_embeddings {
+            true => self.embed_tokens.workspace(),
+            false => Workspace::default(),
+        };
         let embeddings = match &self.layer_inputs {
             None => embeddings,
             Some(inputs) => embeddings.then(inputs.workspace(dtype)),
@@ -250,6 +344,9 @@ impl Decoder {
 
     /// Bytes that the output layer takes beside the logits.
     pub fn head_workspace(&self) -> Workspace {
+        if self.stage.as_ref().is_some_and(|stage| !stage.is_last()) {
+            return Workspace::default();
+        }
         match &self.lm_head {
             Head::Own(linear) => linear.workspace(self.embed_tokens.dtype()),
             Head::Tied => self.embed_tokens.head_workspace(),

@@ -39,6 +39,7 @@ mod routing;
 mod seen;
 mod short_convolution;
 mod side_by_side;
+mod stage;
 mod step_offsets;
 mod streams;
 mod text_encoder;
@@ -90,6 +91,7 @@ pub(crate) use routing::{ExpertGroups, Routing, Score, ScoredRouting};
 pub(crate) use seen::Seen;
 pub(crate) use short_convolution::ShortConvolution;
 pub(crate) use side_by_side::{Multipliers, SideBySide};
+pub(crate) use stage::{LastLogits, ModelPart, PartBytes, Stage};
 pub(crate) use streams::Streams;
 pub(crate) use text_encoder::{ClassHead, ClassOf, TextEncoder};
 pub(crate) use texts::Texts;
@@ -98,6 +100,6 @@ pub(crate) use tower::{
     Axes, ClippedLinear, Entry, Exit, Look, Merger, Network, PatchPositions, QkvLinears, Tower,
     TowerAttention, TowerBlock, TowerNorm, TowerRope,
 };
-pub(crate) use vocabulary::{OwnIds, SplitLogits};
+pub(crate) use vocabulary::{OwnIds, OwnLogits, SplitLogits};
 pub(crate) use weight::Weight;
 pub(crate) use workspace::Workspace;

@@ -20,13 +20,25 @@ pub(crate) struct Pass {
     pub(super) layer_inputs: Option<Array>,
     /// What is added behind the first layers, `[b, l, hidden_size]` each.
     pub(super) behind_layers: Vec<Array>,
+    /// What goes from rank to rank, and must be evaluated although nothing here may need it.
+    pub(super) exchanged: Option<Array>,
+    /// The hidden states behind the last layer of this rank, where others follow.
+    pub(super) own: Option<Array>,
 }
 
 impl Pass {
     /// The pass of `h`, `[b, l, hidden_size]`, at `positions`, before its first layer.
     pub fn new(h: Array, positions: Positions) -> Pass {
         let stream = Stream { h, normed: None };
-        Pass { stream, layer: 0, positions, layer_inputs: None, behind_layers: Vec::new() }
+        Pass {
+            stream,
+            layer: 0,
+            positions,
+            layer_inputs: None,
+            behind_layers: Vec::new(),
+            exchanged: None,
+            own: None,
+        }
     }
 
     /// The pass with inputs of all layers, `[b, l, layers, size]`.
@@ -48,6 +60,11 @@ impl Pass {
     pub fn arrays(&self) -> impl Iterator<Item = &Array> {
         let stream = iter::once(&self.stream.h).chain(&self.stream.normed);
         stream.chain(&self.layer_inputs).chain(self.behind_layers.iter().skip(self.layer))
+    }
+
+    /// What went from rank to rank, to be evaluated at the end of a pass.
+    pub fn exchanged(&self) -> Option<&Array> {
+        self.exchanged.as_ref()
     }
 
     /// Layers that are done.

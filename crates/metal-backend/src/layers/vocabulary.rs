@@ -5,6 +5,8 @@ use std::ops::Range;
 use mlx_ffi::distributed::Group;
 use mlx_ffi::{Array, Dtype, Indices, Result, ops};
 
+use super::LastLogits;
+
 /// Which ids of a vocabulary this rank has.
 #[derive(Debug)]
 pub(crate) struct OwnIds {
@@ -44,9 +46,36 @@ impl OwnIds {
     }
 }
 
+/// Logits that not every rank computes.
+#[derive(Debug)]
+pub(crate) enum SplitLogits {
+    /// Each rank computes those of its ids.
+    OfIds(OwnLogits),
+    /// The last rank computes all of them.
+    OfLast(LastLogits),
+}
+
+impl SplitLogits {
+    /// The logits of all ids, `[…, vocab_size]`, in the first rank at least, of what this rank computed.
+    pub fn of_all(&self, own: &Array) -> Result<Array> {
+        match self {
+            SplitLogits::OfIds(logits) => logits.of_all(own),
+            SplitLogits::OfLast(logits) => logits.of_all(own),
+        }
+    }
+
+    /// The most likely id of each row of what this rank computed, `[rows, …]`, beside the others: `[rows]`.
+    pub fn most_likely(&self, own: &Array) -> Result<Indices> {
+        match self {
+            SplitLogits::OfIds(logits) => logits.most_likely(own),
+            SplitLogits::OfLast(logits) => logits.most_likely(own),
+        }
+    }
+}
+
 /// Logits of which each rank computes those of its ids.
 #[derive(Debug)]
-pub(crate) struct SplitLogits {
+pub(crate) struct OwnLogits {
     pub ranks: Group,
     /// This rank's first id.
     pub first: i32,
@@ -55,7 +84,7 @@ pub(crate) struct SplitLogits {
     pub vocab_size: i32,
 }
 
-impl SplitLogits {
+impl OwnLogits {
     /// The logits of all ids, `[…, vocab_size]`, in every rank, of this rank's.
     pub fn of_all(&self, own: &Array) -> Result<Array> {
         let Self { ranks, columns, vocab_size, .. } = self;

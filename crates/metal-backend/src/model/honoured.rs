@@ -35,6 +35,10 @@ pub(super) fn refused_by_ranks(options: &LoadOptions) -> Vec<(Feature, String)> 
         (Feature::InspectAttention, alone),
         (Feature::Images, "a tower of pictures is not split between ranks"),
         (Feature::DraftTokens, "ranks do not agree on drafts; load the model without ranks"),
+        (
+            Feature::PrefixStore,
+            "ranks do not agree on what lies on disk; load the model without ranks",
+        ),
     ]
     .map(|(feature, reason)| (feature, reason.to_owned()))
     .to_vec()

@@ -81,6 +81,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<(TextEncoder, Option<
         norm: norm(&model, "final_norm")?,
         lm_head: Head::Tied,
         split_logits: None,
+        stage: None,
         logit_scale: None,
         logit_softcap: None,
         layer_inputs: None,

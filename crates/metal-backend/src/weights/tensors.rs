@@ -10,6 +10,7 @@ mod latent;
 mod lora;
 mod norms;
 mod packing;
+mod parts;
 mod recurrent;
 mod tower;
 mod vocabulary;
@@ -30,7 +31,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::files::ModelFiles;
 use crate::kernels::{Kernels, Matrix};
-use crate::layers::{Linear, Weight};
+use crate::layers::{Linear, ModelPart, PartBytes, Stage, Weight};
 
 pub(crate) use fp8::Fp8Scales;
 pub(crate) use joined::Linears;
@@ -41,6 +42,8 @@ pub(crate) struct Weights {
     prefix: String,
     /// What this rank has of modules below, by the last part of their names.
     cuts: Rc<Vec<(&'static str, Cut)>>,
+    /// What of the model lies below.
+    part: ModelPart,
     shared: Rc<Shared>,
 }
 
@@ -50,6 +53,8 @@ struct Shared {
     adapter: Option<Adapter>,
     /// The ranks that compute the model together.
     group: Option<Group>,
+    /// The layers of this rank, where ranks have some each.
+    stage: Option<Stage>,
     /// Bits to which unpacked matrices are packed as they are read.
     packs_to: Option<i32>,
     /// Only shapes are checked, and every tensor is an empty stand-in.
@@ -71,6 +76,8 @@ pub(crate) struct Totals {
     pub parameters: u64,
     /// Bytes in memory.
     pub bytes: u64,
+    /// Bytes of the parts of the model, those of other ranks too.
+    pub parts: PartBytes,
     /// Parts of the checkpoint that the model does not use.
     pub unused_parts: Vec<&'static str>,
     /// The kinds of matrix, of activations beside them, and the matrices' dimensions, for which the
@@ -92,6 +99,7 @@ impl Weights {
             left: RefCell::new(checkpoint.headers.clone()),
             adapter: None,
             group: None,
+            stage: None,
             packs_to: None,
             only_describe,
             is_unwanted: Arc::clone(&checkpoint.is_unwanted),
@@ -100,7 +108,12 @@ impl Weights {
             kernels,
             totals: RefCell::default(),
         };
-        Weights { prefix: String::new(), cuts: Rc::default(), shared: Rc::new(shared) }
+        Weights {
+            prefix: String::new(),
+            cuts: Rc::default(),
+            part: ModelPart::Rest,
+            shared: Rc::new(shared),
+        }
     }
 
     /// Whose kernels the model computes with.
@@ -284,7 +297,7 @@ impl Weights {
 
     /// The tensor as `dtype`, evaluated.
     fn read(&self, files: &ModelFiles, header: &TensorHeader, dtype: Dtype) -> Result<Array> {
-        if self.shared.only_describe {
+        if self.describes() {
             return Ok(ops::zeros(&[0], dtype)?);
         }
         if self.shared.is_unwanted.load(Ordering::Relaxed) {

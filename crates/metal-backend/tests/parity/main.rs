@@ -18,6 +18,8 @@ mod fixtures;
 mod fp8;
 mod invariants;
 mod labels;
+
+mod pipeline;
 mod prompt_logprobs;
 mod quantised;
 mod ranks;

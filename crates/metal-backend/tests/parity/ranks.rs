@@ -4,7 +4,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use inference_core::{GenerateOptions, Generation, LoadOptions, Prompt, Ranks, TextModel, Token};
+use inference_core::{
+    GenerateOptions, Generation, LoadOptions, Prompt, RankSplit, Ranks, TextModel, Token,
+};
 use serde_json::{Value as Json, json};
 
 use crate::fixtures::{Checkpoint, backend, greedy, ids, root};
@@ -34,6 +36,8 @@ pub struct Work {
     pub memory_limit: Option<u64>,
     /// Nothing is told of tokens but their ids.
     pub ids_alone: bool,
+    /// Each rank has some of the layers.
+    pub pipeline: bool,
 }
 
 /// What came of it.
@@ -69,7 +73,7 @@ pub fn of_ranks(folders: &[&Path], work: &Work) -> Vec<Found> {
             "rank": rank, "addresses": addresses, "folder": folder, "lengths": lengths,
             "max_tokens": max_tokens, "seed": seed, "leaves_after": leaves_after,
             "adapter": adapter, "kv_bits": kv_bits, "memory_limit": work.memory_limit,
-            "ids_alone": work.ids_alone,
+            "ids_alone": work.ids_alone, "pipeline": work.pipeline,
         });
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args([RANK, "--exact", "--nocapture"]);
@@ -108,7 +112,12 @@ fn found(rank: usize, end: &Output) -> Found {
 fn be_a_rank(asked: &str) {
     let asked: Json = serde_json::from_str(asked).unwrap();
     let addresses = asked["addresses"].as_array().unwrap().iter();
+    let split = match asked["pipeline"] == true {
+        true => RankSplit::Layers,
+        false => RankSplit::Tensors,
+    };
     let ranks = Ranks {
+        split,
         rank: asked["rank"].as_u64().unwrap() as usize,
         addresses: addresses.map(|address| address.as_str().unwrap().parse().unwrap()).collect(),
     };
@@ -207,7 +216,18 @@ fn compute_what_one_computes(name: &str, counts: &[usize]) {
     compute(name, counts, &work);
 }
 
-fn compute(name: &str, counts: &[usize], work: &Work) {
+/// Why each of so many ranks refuses to load the model; nothing where there are no ranks.
+pub fn refusals(name: &str, count: usize, work: &Work) -> Vec<String> {
+    if !are_here() {
+        return Vec::new();
+    }
+    let checkpoint = Checkpoint::new(name);
+    let found = of_ranks(&vec![checkpoint.folder(); count], work);
+    found.into_iter().map(|found| found.refusal.expect("refused")).collect()
+}
+
+/// Tokens of ranks are those of one process, and each rank holds less.
+pub fn compute(name: &str, counts: &[usize], work: &Work) {
     if !are_here() {
         return;
     }
@@ -421,7 +441,7 @@ fn what_ranks_do_not_do_is_refused_by_name() {
     let of = |options: LoadOptions| {
         checkpoint.try_load(options).map(|_| ()).expect_err("refused").to_string()
     };
-    let ranks = |rank, addresses| Some(Ranks { rank, addresses });
+    let ranks = |rank, addresses| Some(Ranks { rank, addresses, split: RankSplit::default() });
     if !are_here() && (backend() == "cpu" || cfg!(target_os = "macos")) {
         let error =
             of(LoadOptions { ranks: ranks(0, free_addresses(2)), ..LoadOptions::default() });
@@ -430,4 +450,12 @@ fn what_ranks_do_not_do_is_refused_by_name() {
     }
     let error = of(LoadOptions { ranks: ranks(2, free_addresses(2)), ..LoadOptions::default() });
     assert!(error.contains("none of 2"), "{error}");
+    let folder = tempfile::tempdir().unwrap();
+    let error = of(LoadOptions {
+        ranks: ranks(0, free_addresses(2)),
+        prefix_cache: Some(1 << 20),
+        prefix_cache_dir: Some(folder.path().to_owned()),
+        ..LoadOptions::default()
+    });
+    assert!(error.contains("prefix_cache_dir") && error.contains("on disk"), "{error}");
 }

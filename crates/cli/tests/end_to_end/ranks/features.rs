@@ -77,7 +77,12 @@ fn end(ranks: Vec<Child>) {
 
 #[test]
 fn constraints_biases_and_kept_prefixes_of_ranks_are_those_of_one() {
-    for (options, counts) in [(&[][..], &[2, 3][..]), (&["--kv-bits", "8"], &[2])] {
+    let none: &[&str] = &[];
+    for (options, of_ranks, counts) in [
+        (none, none, &[2, 3][..]),
+        (&["--kv-bits", "8"], none, &[2]),
+        (none, &["--pipeline"], &[2, 3]),
+    ] {
         let (one, address) = serve(&[options, &["--dtype", "f32"], &ON_CPU].concat());
         let alone = all_told(&address);
         end(vec![one]);
@@ -87,9 +92,12 @@ fn constraints_biases_and_kept_prefixes_of_ranks_are_those_of_one() {
         assert!(kept.as_u64().is_some_and(|kept| kept >= 256), "{kept}");
         assert_eq!(alone[7]["tops"].as_array().map(Vec::len), Some(12));
         for &count in counts {
-            let (_folder, ranks, address) = served_with(count, options);
+            let (_folder, ranks, address) = served_with(count, &[options, of_ranks].concat());
             for (number, (together, alone)) in all_told(&address).iter().zip(&alone).enumerate() {
-                assert_eq!(together, alone, "request {number}, {count} ranks, {options:?}");
+                assert_eq!(
+                    together, alone,
+                    "request {number}, {count} ranks, {options:?} {of_ranks:?}"
+                );
             }
             end(ranks);
         }

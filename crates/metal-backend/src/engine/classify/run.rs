@@ -111,8 +111,7 @@ impl Run {
             let flat = ops::reshape(pass.h(), &[b * l, hidden_size])?;
             self.answers.push(ops::take(&flat, &indices, 0)?);
         }
-        drop(pass);
-        eval_all(self.caches.arrays().chain(&self.answers))?;
+        eval_all(self.caches.arrays().chain(&self.answers).chain(pass.exchanged()))?;
         self.done += columns;
         if self.done < self.end {
             return Ok(None);

@@ -25,7 +25,7 @@ impl Group {
         {
             let rows = self.rows.len();
             let below = logits.shape().last().copied().unwrap_or(0) as usize;
-            let ids = ranks.indices_after(logits, rows as i32, below)?;
+            let ids = ranks.indices_after(0, logits, rows as i32, below)?;
             let reports = self.rows.iter().map(|_| Report::default()).collect();
             return Ok(Drawn::new(Draws { ids, reports }, &self.slots));
         }
@@ -35,7 +35,7 @@ impl Group {
         let draws = Draws::new(&mut samplers, &own, &mut self.drawer)?;
         let draws = match served.ranks.group() {
             None => draws,
-            Some(ranks) => Draws { ids: ranks.indices_of_first(&draws.ids)?, ..draws },
+            Some(ranks) => Draws { ids: ranks.indices_of_rank(&draws.ids, 0)?, ..draws },
         };
         Ok(Drawn::new(draws, &self.slots))
     }

@@ -23,7 +23,7 @@ impl Weights {
             Matrix::Quantized(w) => (Some(w.quantization), self.activation_dtype(w), shape.len()),
         };
         let mut totals = self.shared.totals.borrow_mut();
-        if self.shared.only_describe || totals.checks.contains(&kind) {
+        if self.describes() || totals.checks.contains(&kind) {
             return Ok(());
         }
         totals.checks.push(kind);

@@ -23,14 +23,14 @@ impl Weights {
         let weight = match found.as_slice() {
             &[_, _, frames, _, _] => {
                 let weight = self.tensor("weight", &[out, channels, frames, size, size])?;
-                if self.shared.only_describe {
+                if self.describes() {
                     return Ok(weight);
                 }
                 ops::squeeze(&ops::slice_axis(&weight, 2, frames - 1, frames)?, 2)?
             }
             _ => self.tensor("weight", &[out, channels, size, size])?,
         };
-        if self.shared.only_describe {
+        if self.describes() {
             return Ok(weight);
         }
         let kernels = ops::contiguous(&ops::transpose(&weight, &[0, 2, 3, 1])?)?;
@@ -43,7 +43,7 @@ impl Weights {
             return self.tensor("kernels", &[out, size, size, channels]);
         };
         let kernels = self.tensor("kernels", &[out, frames, size, size, channels])?;
-        if self.shared.only_describe {
+        if self.describes() {
             return Ok(kernels);
         }
         let last = ops::squeeze(&ops::slice_axis(&kernels, 1, frames - 1, frames)?, 1)?;

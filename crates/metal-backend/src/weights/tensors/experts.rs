@@ -37,7 +37,7 @@ impl Weights {
             self.at(&format!("experts.{expert}.{own}")).tensor("weight", &[output, input])
         };
         let matrices = (0..experts).map(each).collect::<Result<Vec<Array>>>()?;
-        let weight = if self.shared.only_describe {
+        let weight = if self.describes() {
             ops::zeros(&[0], matrices.first().map_or(Dtype::F32, Array::dtype))?
         } else {
             let rows = ops::concatenate(&matrices.iter().collect::<Vec<_>>(), 0)?;
@@ -73,7 +73,7 @@ impl Weights {
             true => self.tensor(name, &[experts, input, rows])?,
         };
         let part = |index: i32| -> Result<Array> {
-            if self.shared.only_describe {
+            if self.describes() {
                 return Ok(all.share()?);
             }
             let all = if turned { ops::transpose(&all, &[0, 2, 1])? } else { all.share()? };
@@ -135,7 +135,7 @@ impl Weights {
         let blocks = bytes("blocks", &[experts, output, input / 32, 16], parameters)?;
         let scales = bytes("scales", &[experts, output, input / 32], 0)?;
         let bias = self.tensor(&format!("{name}_bias"), &shape[..2])?;
-        let weight = if self.shared.only_describe {
+        let weight = if self.describes() {
             blocks
         } else {
             // The lower half of a byte is the earlier value, here as there.
@@ -183,7 +183,7 @@ impl Weights {
         let Some((first, [stand_in, _])) = found().next() else { return Ok(None) };
         let (scale, dtype) = (first.scale, stand_in.dtype());
         let rank = found().map(|(taken, _)| taken.rank).sum();
-        if self.shared.only_describe {
+        if self.describes() {
             let empty = || ops::zeros(&[0], dtype);
             return self.expert_pair([empty()?, empty()?], shape, rank, scale).map(Some);
         }

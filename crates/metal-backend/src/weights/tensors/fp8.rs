@@ -27,7 +27,7 @@ impl Weights {
         let (whole, before) = (header.whole(), self.shared.totals.borrow().bytes);
         let all = self.whole_fp8(name, &whole)?;
         self.shared.totals.borrow_mut().bytes = before + header.bytes_as(Some(all.dtype()));
-        if self.shared.only_describe {
+        if self.describes() {
             return Ok(all);
         }
         let part = |range: &Range<i32>| ops::slice_axis(&all, *axis as i32, range.start, range.end);
@@ -73,7 +73,7 @@ impl Weights {
             let name = self.name(&format!("{stem}{of_activations}"));
             self.shared.left.borrow_mut().remove(&name);
         }
-        if self.shared.only_describe {
+        if self.describes() {
             return Ok(ops::zeros(&[0], dtype)?);
         }
         let weight = scales_of.unpack(&bytes, &scales, dtype)?;

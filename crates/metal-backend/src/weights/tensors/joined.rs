@@ -32,7 +32,7 @@ impl Weights {
     ) -> Result<Linear> {
         let output = rows.iter().map(|rows| rows.end - rows.start).sum();
         let linear = self.linear(name, input, output, bias)?;
-        if self.shared.only_describe {
+        if self.describes() {
             return Ok(linear);
         }
         in_order(linear, rows, self.kernels())

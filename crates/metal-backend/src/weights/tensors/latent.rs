@@ -31,7 +31,7 @@ impl Weights {
         };
         self.shared.totals.borrow_mut().bytes =
             before + rows as u64 * rank as u64 * dtype.size() as u64;
-        if self.shared.only_describe {
+        if self.describes() {
             let empty = || Ok::<_, mlx_ffi::Error>(Matrix::Dense(ops::zeros(&[0], dtype)?));
             return Ok([self.by_heads(empty()?), self.by_heads(empty()?)]);
         }

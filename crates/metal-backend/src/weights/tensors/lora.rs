@@ -16,7 +16,7 @@ impl Weights {
     /// Tensors that do not fit.
     pub(super) fn lora(&self, input: i32, output: i32) -> Result<Option<Lora>> {
         let Some((taken, [a, b])) = self.factors(&[output, input])? else { return Ok(None) };
-        let (a, b) = match taken.transposed && !self.shared.only_describe {
+        let (a, b) = match taken.transposed && !self.describes() {
             true => (ops::swap_axes(&a, 0, 1)?, ops::swap_axes(&b, 0, 1)?),
             false => (a, b),
         };
@@ -38,7 +38,7 @@ impl Weights {
             self.read(&adapter.files, header, self.shared.dtype.unwrap_or(header.dtype))
         };
         let [a, b] = [factor(&taken.a.header)?, factor(&taken.b.header)?];
-        let Some(cut) = cut.filter(|_| !self.shared.only_describe) else {
+        let Some(cut) = cut.filter(|_| !self.describes()) else {
             return Ok(Some((taken, [a, b])));
         };
         // `a` has the columns of the weight, and `b` its rows.

@@ -32,7 +32,7 @@ impl Weights {
         let mut totals = self.shared.totals.borrow_mut();
         totals.bytes -= rows * columns * weight.dtype().size() as u64;
         totals.bytes += rows * columns * bits as u64 / 8 + 2 * scales;
-        if self.shared.only_describe {
+        if self.describes() {
             return Ok(Matrix::Dense(weight));
         }
         let quantization = Quantization { mode: QuantMode::Affine, bits, group_size };

@@ -20,7 +20,7 @@ impl Weights {
             _ => [channels, taps, 1],
         };
         let weight = self.tensor(name, &shape)?;
-        if self.shared.only_describe {
+        if self.describes() {
             return Ok(weight);
         }
         let values = ops::astype(&weight, Dtype::F32)?.to_vec_f32()?;
@@ -48,7 +48,7 @@ impl Weights {
     ) -> Result<Array> {
         let parts = names.iter().map(|name| self.depthwise(name, channels, taps));
         let mut parts = parts.collect::<Result<Vec<_>>>()?;
-        if self.shared.only_describe {
+        if self.describes() {
             return Ok(parts.remove(0));
         }
         let all = ops::concatenate(&parts.iter().collect::<Vec<_>>(), 1)?;

@@ -26,7 +26,7 @@ impl Weights {
         }
         let packed = w.packed(&[rows, columns])?;
         let dtype = w.activation_dtype(&packed);
-        let table = match self.shared.only_describe {
+        let table = match self.describes() {
             true => ops::zeros(&[0], dtype)?,
             false => dequantize(&packed, dtype)?,
         };
@@ -78,7 +78,7 @@ impl Weights {
         let inside: i32 = kernel.iter().product();
         let has_last = w.shape("weight").is_some_and(|shape| shape == last && shape != first);
         let weight = w.tensor("weight", if has_last { &last } else { &first })?;
-        let weight = if self.shared.only_describe {
+        let weight = if self.describes() {
             weight
         } else if has_last {
             let weight = ops::reshape(&weight, &[output, inside, CHANNELS])?;
@@ -99,7 +99,7 @@ impl Weights {
     /// A tensor that is missing or does not fit.
     pub fn turned_linear(&self, name: &str, input: i32, output: i32) -> Result<Linear> {
         let matrix = self.tensor(name, &[input, output])?;
-        let matrix = match self.shared.only_describe {
+        let matrix = match self.describes() {
             true => matrix,
             false => ops::contiguous(&ops::swap_axes(&matrix, 0, 1)?)?,
         };

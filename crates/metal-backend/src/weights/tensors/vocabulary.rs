@@ -4,7 +4,7 @@ use super::Weights;
 use super::lora::of_rank;
 use crate::error::Result;
 use crate::kernels::Matrix;
-use crate::layers::{Embedding, Linear, Lora, OwnIds, SplitLogits};
+use crate::layers::{Embedding, Linear, Lora, OwnIds, OwnLogits, SplitLogits};
 use crate::weights::Cut;
 use crate::weights::cut::share_of_vocabulary;
 
@@ -56,11 +56,14 @@ impl Weights {
         of_rank.linear(name, hidden_size, rows, false)
     }
 
-    /// What makes logits of all ids of those of an output layer, where ranks have some ids each.
+    /// What makes logits of all ids of those of an output layer, where not every rank computes all.
     pub fn split_logits(&self, vocab_size: i32) -> Option<SplitLogits> {
+        if let Some(stage) = self.stage() {
+            return Some(SplitLogits::OfLast(stage.logits()));
+        }
         let ranks = self.ranks()?.clone();
         let (own, columns) = share_of_vocabulary(vocab_size, ranks.rank(), ranks.size())?;
-        Some(SplitLogits { ranks, first: own.start, columns, vocab_size })
+        Some(SplitLogits::OfIds(OwnLogits { ranks, first: own.start, columns, vocab_size }))
     }
 
     /// The rows of this rank's ids, where it has not all.
@@ -72,7 +75,7 @@ impl Weights {
 
     /// The adapter of embeddings with the factors of this rank's ids.
     fn of_own_ids(&self, lora: Lora, cut: &Cut) -> Result<Lora> {
-        match self.shared.only_describe {
+        match self.describes() {
             true => Ok(lora),
             false => Ok(Lora { a: of_rank(&lora.a, 0, cut)?, ..lora }),
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use inference_core::{
     Dtype, Error, Feature, GenerateMetrics, GenerateOptions, Generation, LoadOptions, ModelInfo,
-    Prompt, Ranks, TextModel,
+    Prompt, RankSplit, Ranks, TextModel,
 };
 use mlx_ffi::memory;
 use safetensors::SafeTensors;
@@ -39,7 +39,7 @@ fn asked(adapter: &Path) -> LoadOptions {
         cache_limit: Some(CACHE),
         prefill_chunk: Some(64),
         threads: Some(cores() + 2),
-        ranks: Some(Ranks { rank: 0, addresses: free_addresses(2) }),
+        ranks: Some(Ranks { rank: 0, addresses: free_addresses(2), split: RankSplit::default() }),
     }
 }
 
