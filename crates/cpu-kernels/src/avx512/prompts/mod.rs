@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use self::panel::{Columns, Panel};
-use self::sizes::{COLUMNS, UNROLLED};
+pub(super) use self::sizes::{COLUMNS, UNROLLED};
 use self::x::X;
 use super::lanes::Line;
 use super::scales::Groups;
@@ -23,7 +23,7 @@ use crate::pool::panels;
 use crate::{Packing, Problem, Weights};
 
 /// Rows of x that are multiplied at a time: their sums over a group and over all groups fit in registers.
-const ROWS: usize = 6;
+pub(super) const ROWS: usize = 6;
 
 /// Bytes of unpacked weights that stay in a core's second-level cache while x passes.
 const PANEL_SIZE: usize = 384 << 10;
@@ -121,7 +121,11 @@ impl Product<'_> {
         let each = w.values.len() / w.scales.len().max(1);
         for (group, scales) in w.scales.iter().enumerate() {
             let part = group * each..(group + 1) * each;
-            let x = x.map(|row| &row[part.clone()]);
+            // No closure: it would not become part of a function with vectors.
+            let mut x = x;
+            for row in &mut x {
+                *row = &row[part.clone()];
+            }
             let dots = add_products([[_mm512_setzero_ps(); 2]; M], x, &w.values[part]);
             for j in 0..2 {
                 let scale = scales[j].floats();
@@ -152,19 +156,22 @@ impl Product<'_> {
 /// `totals` and the products of pairs of `x` with `w`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16")]
-fn add_products<const M: usize>(
+pub(super) fn add_products<const M: usize>(
     mut totals: [[__m512; 2]; M],
     x: [&[[u32; UNROLLED]]; M],
     w: &[[[Line; 2]; UNROLLED]],
 ) -> [[__m512; 2]; M] {
+    let mut from = [std::ptr::null::<i32>(); M];
     for i in 0..M {
         assert!(x[i].len() >= w.len());
+        from[i] = x[i].as_ptr().cast();
     }
     for (at, w) in w.iter().enumerate() {
         for step in 0..UNROLLED {
             let [w0, w1] = [w[step][0].pairs(), w[step][1].pairs()];
             for i in 0..M {
-                let pair = _mm512_set1_epi32(x[i][at][step].cast_signed());
+                // SAFETY: by the assertion the row has the word.
+                let pair = _mm512_set1_epi32(unsafe { *from[i].add(at * UNROLLED + step) });
                 // SAFETY: both types are 64 bytes of plain bits.
                 let pair = unsafe { std::mem::transmute::<__m512i, __m512bh>(pair) };
                 totals[i][0] = _mm512_dpbf16_ps(totals[i][0], w0, pair);
