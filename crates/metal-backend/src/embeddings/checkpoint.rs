@@ -1,10 +1,14 @@
 //! An embedding model's checkpoint: its config, the names of its tensors, and what is built of them.
 
+use std::path::Path;
+
 use inference_core::EmbeddingLoadOptions;
 use mlx_ffi::{Device, Dtype};
 
+use super::dense::{Dense, DensePlace};
+use super::mlx_embeddings;
 use super::network::{Network, Projection};
-use super::recipe::{Dense, Recipe};
+use super::recipe::Recipe;
 use crate::config::Config;
 use crate::error::{Error, Result, load as load_error};
 use crate::files::ModelFiles;
@@ -22,6 +26,8 @@ pub(super) struct Opened {
     pub kernels: Kernels,
     pub dtype: Option<Dtype>,
     checkpoint: Checkpoint,
+    /// The projections that lie among its weights.
+    dense: Checkpoint,
 }
 
 impl Opened {
@@ -38,7 +44,7 @@ impl Opened {
         let files = &recipe.files;
         let config = Config::parse("config.json", &files.required_text("config.json")?);
         let config = config.map_err(|error| error.at(&files.folder()))?;
-        let checkpoint = Checkpoint::open(files)?;
+        let [checkpoint, dense] = mlx_embeddings::apart(files, recipe.has_own_dense())?;
         let is_decoder = models::ARCHITECTURES
             .contains(&config.opt_text("model_type").ok().flatten().unwrap_or_default());
         let has_prefix = checkpoint.headers.keys().any(|name| name.starts_with("model."));
@@ -53,7 +59,7 @@ impl Opened {
             false => config,
         };
         let dtype = options.dtype.map(mlx_dtype);
-        Ok(Opened { recipe, config, device, kernels, dtype, checkpoint })
+        Ok(Opened { recipe, config, device, kernels, dtype, checkpoint, dense })
     }
 
     /// Builds the model on this thread. With `only_describe`, of empty stand-ins.
@@ -70,11 +76,24 @@ impl Opened {
         self.recipe.dimensions(hidden_size)?;
         let mut dense = Vec::new();
         for module in &self.recipe.dense {
-            let (projection, of_module) = self.projection(module, only_describe)?;
-            totals.parameters += of_module.parameters;
-            totals.bytes += of_module.bytes;
-            dense.push(projection);
+            if let DensePlace::Folder(folder) = &module.place {
+                let (projection, of_module) = self.projection(module, folder, only_describe)?;
+                totals.parameters += of_module.parameters;
+                totals.bytes += of_module.bytes;
+                dense.push(projection);
+            }
         }
+        let own = Weights::of(&self.dense, config, Some(Dtype::F32), *kernels, only_describe);
+        for module in &self.recipe.dense {
+            if let DensePlace::Weights(name) = &module.place {
+                let linear = own.linear(name, module.input, module.output, module.bias);
+                let linear = linear.map_err(at_folder)?;
+                dense.push(Projection { linear, activation: module.activation });
+            }
+        }
+        let of_own = own.finish().map_err(at_folder)?;
+        totals.parameters += of_own.parameters;
+        totals.bytes += of_own.bytes;
         let score_ids = match &encoder {
             TextEncoder::Decoder(_) if head.is_none() => self.recipe.score_ids,
             _ => None,
@@ -85,9 +104,14 @@ impl Opened {
     }
 
     /// A projection behind the pooling, in F32, as vectors are.
-    fn projection(&self, dense: &Dense, only_describe: bool) -> Result<(Projection, Totals)> {
-        let files = ModelFiles::Folder(dense.folder.clone());
-        let at_folder = |error: Error| error.at(&dense.folder);
+    fn projection(
+        &self,
+        dense: &Dense,
+        folder: &Path,
+        only_describe: bool,
+    ) -> Result<(Projection, Totals)> {
+        let files = ModelFiles::Folder(folder.to_owned());
+        let at_folder = |error: Error| error.at(folder);
         let checkpoint = Checkpoint::open(&files)?;
         let config = Config::parse("config.json", "{}")?;
         let dtype = Some(Dtype::F32);

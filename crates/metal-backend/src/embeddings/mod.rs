@@ -3,6 +3,8 @@
 
 mod batches;
 mod checkpoint;
+mod dense;
+mod mlx_embeddings;
 mod model;
 mod network;
 mod pooling;

@@ -5,8 +5,8 @@ use std::ops::Range;
 use inference_core::{Error as Refusal, Pooling};
 use mlx_ffi::{Array, Device, Indices, memory, ops};
 
+use super::dense::DenseActivation;
 use super::pooling::pooled;
-use super::recipe::DenseActivation;
 use super::tokens::Row;
 use crate::error::{Result, not_numbers};
 use crate::layers::{ClassHead, ClassOf, Linear, TextEncoder, Texts};

@@ -1,10 +1,12 @@
 //! What a model's own files say of vectors and scores: sentence-transformers' modules and prompts.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use inference_core::Pooling;
 use serde_json::Value;
 
+use super::dense::{Dense, DensePlace, config_in};
+use super::mlx_embeddings;
 use crate::config::Config;
 use crate::error::{Error, Result, load};
 use crate::files::ModelFiles;
@@ -50,23 +52,6 @@ pub(super) struct Recipe {
     pub similarity: Option<String>,
 }
 
-/// A projection of vectors.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Dense {
-    pub folder: PathBuf,
-    pub input: i32,
-    pub output: i32,
-    pub bias: bool,
-    pub activation: DenseActivation,
-}
-
-/// What follows a projection of vectors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DenseActivation {
-    Identity,
-    Tanh,
-}
-
 impl Recipe {
     /// Reads the files in `folder`.
     ///
@@ -89,13 +74,23 @@ impl Recipe {
             default_prompt: None,
             similarity: None,
         };
-        if let Some(text) = root.text(MODULES)? {
+        recipe.dense = mlx_embeddings::projections(&root)?;
+        if !recipe.dense.is_empty() {
+            // As its program does, which copied no folders of modules at first.
+            recipe.has_modules = true;
+            (recipe.pooling, recipe.normalizes) = (Some(Pooling::Mean), true);
+        } else if let Some(text) = root.text(MODULES)? {
             recipe.has_modules = true;
             recipe.read_modules(folder, &text).map_err(|error| error.at(&root.path(MODULES)))?;
         }
         recipe.read_prompts(&root)?;
         recipe.read_limits()?;
         Ok(recipe)
+    }
+
+    /// Whether projections lie among the model's weights.
+    pub fn has_own_dense(&self) -> bool {
+        self.dense.iter().any(|dense| matches!(dense.place, DensePlace::Weights(_)))
     }
 
     fn read_modules(&mut self, folder: &Path, text: &str) -> Result<()> {
@@ -225,54 +220,13 @@ impl Recipe {
             if dense.input != size {
                 let reason =
                     format!("`in_features` is {}, and vectors have {size} values", dense.input);
-                return Err(load(&dense.folder.join("config.json"), reason));
+                let DensePlace::Folder(folder) = &dense.place else {
+                    return Err(Error::model(reason));
+                };
+                return Err(load(&folder.join("config.json"), reason));
             }
             size = dense.output;
         }
         Ok(size)
     }
-}
-
-impl Dense {
-    fn read(folder: PathBuf) -> Result<Dense> {
-        let config = config_in(&folder)?;
-        let path = folder.join("config.json");
-        let read = || -> Result<Dense> {
-            let activation = config.opt_text("activation_function")?.unwrap_or("torch.nn.Tanh");
-            let activation = match activation.rsplit('.').next() {
-                Some("Identity") => DenseActivation::Identity,
-                Some("Tanh") => DenseActivation::Tanh,
-                _ => {
-                    let reason = format!("`activation_function` is `{activation}`");
-                    return Err(Error::model(format!("{reason}; Identity, Tanh work")));
-                }
-            };
-            if config.opt_flag("use_residual")? == Some(true) {
-                return Err(Error::model("`use_residual` is true; false works"));
-            }
-            for key in ["module_input_name", "module_output_name"] {
-                let name = config.opt_text(key)?;
-                if let Some(name) = name.filter(|name| *name != "sentence_embedding") {
-                    let reason = format!("`{key}` is `{name}`; sentence_embedding works");
-                    return Err(Error::model(reason));
-                }
-            }
-            Ok(Dense {
-                folder: folder.clone(),
-                input: config.size("in_features")?,
-                output: config.size("out_features")?,
-                bias: config.opt_flag("bias")?.unwrap_or(true),
-                activation,
-            })
-        };
-        read().map_err(|error| error.at(&path))
-    }
-}
-
-/// The `config.json` of a module.
-fn config_in(folder: &Path) -> Result<Config> {
-    const NAME: &str = "config.json";
-    let files = ModelFiles::Folder(folder.to_owned());
-    let text = files.required_text(NAME)?;
-    Config::parse(NAME, &text).map_err(|error| error.at(&files.path(NAME)))
 }

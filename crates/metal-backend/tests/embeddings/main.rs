@@ -2,6 +2,7 @@
 //! `tests/fixtures/embeddings/README.md`.
 
 mod fixtures;
+mod mlx_embeddings;
 mod options;
 mod quantised;
 mod refusals;

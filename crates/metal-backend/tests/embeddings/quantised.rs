@@ -20,16 +20,25 @@ const CASES: [(&str, Option<i32>, f32, f32); 2] =
     [("affine", Some(8), 0.995, 0.05), ("mxfp8", None, 0.98, 0.1)];
 
 /// How far values may be from those of the same weights unpacked: products add up in another order.
-const ROUNDING: f32 = 2e-5;
+pub const ROUNDING: f32 = 2e-5;
 
 /// Writes the fixture `name` into the folder `target`.
 fn packed(name: &str, target: &Path, options: &QuantiseOptions) -> inference_core::Result<()> {
+    quantised(&folder(name), target, options)
+}
+
+/// Writes the model in `source` into the folder `target`.
+pub fn quantised(
+    source: &Path,
+    target: &Path,
+    options: &QuantiseOptions,
+) -> inference_core::Result<()> {
     metal_backend::register()?;
-    quantise(&folder(name), target, options, &CancelToken::new(), &mut |_, _| {}).map(drop)
+    quantise(source, target, options, &CancelToken::new(), &mut |_, _| {}).map(drop)
 }
 
 /// Groups of 32, on the CPU.
-fn options(mode: &str, bits: Option<i32>) -> QuantiseOptions {
+pub fn options(mode: &str, bits: Option<i32>) -> QuantiseOptions {
     QuantiseOptions {
         default: packing(mode, bits, Some(32)).expect("the mode has these bits"),
         recipe: None,
@@ -41,14 +50,14 @@ fn options(mode: &str, bits: Option<i32>) -> QuantiseOptions {
 }
 
 /// The names of all tensors in a folder.
-fn names(folder: &Path) -> Vec<String> {
+pub fn names(folder: &Path) -> Vec<String> {
     let bytes = fs::read(folder.join("model.safetensors")).expect("weights");
     let tensors = SafeTensors::deserialize(&bytes).expect("they are whole");
     tensors.names().iter().map(|name| (*name).to_owned()).collect()
 }
 
 /// Replaces the packed weights of `bits` bits in a folder by what they stand for, in F32.
-fn unpack(folder: &Path, bits: u32) {
+pub fn unpack(folder: &Path, bits: u32) {
     let path = folder.join("model.safetensors");
     let bytes = fs::read(&path).expect("weights");
     let tensors = SafeTensors::deserialize(&bytes).expect("they are whole");
@@ -103,7 +112,7 @@ fn scores(model: &dyn EmbeddingModel, fixture: &Fixture) -> Vec<f32> {
     model.score(&fixture.pairs(), &ScoreOptions::default()).expect("the pairs fit").logits
 }
 
-fn cosine(a: &[f32], b: &[f32]) -> f32 {
+pub fn cosine(a: &[f32], b: &[f32]) -> f32 {
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
     dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
 }
