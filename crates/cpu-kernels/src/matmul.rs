@@ -1,6 +1,6 @@
 //! The product itself.
 
-use crate::{Error, Level, Problem, floats};
+use crate::{Dtype, Error, Finish, Level, Problem, Weights, floats};
 
 /// Computes `problem.out`.
 ///
@@ -27,25 +27,49 @@ pub fn matmul(problem: Problem<'_>) -> Result<(), Error> {
 ///
 /// # Errors
 /// As [`matmul`], and a level that this processor does not have.
-pub fn matmul_at(level: Level, mut problem: Problem<'_>) -> Result<(), Error> {
+pub fn matmul_at(level: Level, problem: Problem<'_>) -> Result<(), Error> {
+    finished_matmul_at(level, problem, Finish::default())
+}
+
+/// Computes `problem.out`, and `finish` of it.
+///
+/// # Errors
+/// As [`matmul`], and a product in another type than f32.
+pub fn finished_matmul(problem: Problem<'_>, finish: Finish<'_>) -> Result<(), Error> {
+    finished_matmul_at(Level::current(), problem, finish)
+}
+
+/// Computes `problem.out` and `finish` of it with the instructions of `level`, for tests and comparisons.
+///
+/// # Errors
+/// As [`finished_matmul`], and a level that this processor does not have.
+pub fn finished_matmul_at(
+    level: Level,
+    mut problem: Problem<'_>,
+    finish: Finish<'_>,
+) -> Result<(), Error> {
     level.check()?;
     problem.check()?;
+    finish.check(&problem)?;
     if problem.m == 0 || problem.n == 0 {
         return Ok(());
     }
-    if problem.k == 0 {
-        problem.out.fill(0);
-        return Ok(());
+    match problem.k {
+        0 => problem.out.fill(0),
+        #[cfg(target_arch = "x86_64")]
+        _ if level >= Level::Avx512 => match problem.weights {
+            Weights::Dense { dtype: Dtype::F32, data } if problem.dtype == Dtype::F32 => {
+                crate::avx512::floats::run(&mut problem, data, &finish);
+                return Ok(());
+            }
+            _ => match crate::avx512::is_prompt(&problem) {
+                true if level == Level::Amx => crate::avx512::tiles::run(&mut problem),
+                true => crate::avx512::prompts::run(&mut problem),
+                false => crate::avx512::run(&mut problem),
+            },
+        },
+        _ => floats::run(level, &mut problem),
     }
-    #[cfg(target_arch = "x86_64")]
-    if level >= Level::Avx512 {
-        match crate::avx512::is_prompt(&problem) {
-            true if level == Level::Amx => crate::avx512::tiles::run(&mut problem),
-            true => crate::avx512::prompts::run(&mut problem),
-            false => crate::avx512::run(&mut problem),
-        }
-        return Ok(());
-    }
-    floats::run(level, &mut problem);
+    finish.apply_to(level, &mut problem);
     Ok(())
 }

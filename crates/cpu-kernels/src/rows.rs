@@ -222,7 +222,7 @@ impl Rows<'_> {
 }
 
 /// Calls `work` with ranges of `count` rows of `d` values, on all threads where that pays.
-fn each(count: usize, d: usize, work: impl Fn(usize, usize) + Sync) {
+pub(crate) fn each(count: usize, d: usize, work: impl Fn(usize, usize) + Sync) {
     let rows = (UNIT / d.max(1)).max(1);
     if count <= rows {
         return work(0, count);
@@ -292,10 +292,14 @@ impl Kernel for RowsKernel<'_> {
                 }
                 rotated::<FMA>(&mut row[..dims], &turns);
             }
-            narrow(dtype, &row, |at, bytes| {
+            match dtype {
                 // SAFETY: each unit has rows of its own.
-                unsafe { out.store_bytes(index, at, bytes) }
-            });
+                Dtype::F32 => unsafe { out.store(index, 0, &row) },
+                _ => narrow(dtype, &row, |at, bytes| {
+                    // SAFETY: each unit has rows of its own.
+                    unsafe { out.store_bytes(index, at, bytes) }
+                }),
+            }
         }
         SCRATCH.set([row, weight, bias, turns]);
     }

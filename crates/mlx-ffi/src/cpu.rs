@@ -10,7 +10,7 @@
 
 use cpu_kernels::{Packing, Problem, Weights};
 
-use crate::{Array, Dtype, Error, QuantMode, Quantized, Result, ops};
+use crate::{Activation, Array, Dtype, Error, QuantMode, Quantized, Result, ops};
 
 mod arrange;
 mod attention;
@@ -23,7 +23,7 @@ mod scan;
 mod step;
 
 pub use arrange::arrange;
-pub use attention::{Visible, attention};
+pub use attention::{Run, Visible, attention, attention_within};
 pub use cpu_kernels::{ConvolutionActivation, Level, Pieces, Stretch, set_threads};
 pub use gather::{gather_matmul, gather_quantized_matmul};
 pub use pictures::{ChannelGroups, conv2d, group_norm};
@@ -64,6 +64,50 @@ pub fn quantized_matmul(x: &Array, w: &Quantized) -> Result<Array> {
     let matrices = Matrices::packed(x, w)?;
     let [n, groups] = w.scales.dims()?;
     product(x, n, groups * w.quantization.group_size, &matrices)
+}
+
+/// What becomes of a product in f32: a bias is added, then an activation is taken, then a residual is added.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Finish<'a> {
+    /// `[n]`.
+    pub bias: Option<&'a Array>,
+    /// Of each value.
+    pub activation: Option<Activation>,
+    /// Of the shape of the result.
+    pub residual: Option<&'a Array>,
+}
+
+/// `finish` of `x wᵀ` for `x` of `[…, k]` and `w` of `[n, k]`: `[…, n]`. All of it is f32.
+///
+/// # Errors
+/// Shapes or types that do not fit; a stream of the GPU.
+pub fn finished_matmul(x: &Array, w: &Array, finish: Finish<'_>) -> Result<Array> {
+    let Finish { bias, activation, residual } = finish;
+    let ([n, k], Some((&columns, rows))) = (w.dims()?, x.shape().split_last()) else {
+        return Err(Error::new("no row to multiply"));
+    };
+    let shape = [rows, &[n]].concat();
+    let fits = columns == k
+        && bias.is_none_or(|bias| bias.shape() == [n])
+        && residual.is_none_or(|residual| residual.shape() == shape);
+    let inputs: Vec<&Array> = [x, w].into_iter().chain(bias).chain(residual).collect();
+    if !fits || inputs.iter().any(|input| input.dtype() != Dtype::F32) {
+        return Err(Error::new(format!("{x:?}, {w:?} and {finish:?} do not fit a product in f32")));
+    }
+    let m = rows.iter().map(|&dim| dim as usize).product();
+    let positions = positions(x.shape());
+    let (n, k, dtype) = (n as usize, k as usize, cpu_kernels::Dtype::F32);
+    let given = [bias.is_some(), residual.is_some()];
+    let outcome = Outcome::row_major(Dtype::F32, &shape);
+    operation(&inputs, Inputs::RowMajor, outcome, move |inputs, out| {
+        let [x, w, rest @ ..] = inputs else { return Err(Error::new("no operands")) };
+        let mut rest = rest.iter().map(|view| view.bytes);
+        let [bias, residual] = given.map(|given| if given { rest.next() } else { None });
+        let weights = Weights::Dense { dtype, data: w.bytes };
+        let problem = Problem { m, positions, n, k, dtype, x: x.bytes, weights, out };
+        let finish = cpu_kernels::Finish { bias, activation, residual };
+        cpu_kernels::finished_matmul(problem, finish).map_err(failed)
+    })
 }
 
 /// `x`, `[…, k]`, by a matrix of `[n, k]`.

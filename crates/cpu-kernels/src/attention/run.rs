@@ -6,6 +6,8 @@ use std::ops::Range;
 use super::plain;
 use super::softmax::{Shape, weigh};
 use super::task::{Attention, Mix, ROWS, Tile};
+#[cfg(target_arch = "x86_64")]
+use crate::avx512::whole;
 use crate::level::{Kernel, run_at};
 use crate::output::Output;
 use crate::values::narrow;
@@ -27,6 +29,10 @@ pub(super) fn run(level: Level, task: &mut Attention<'_>) {
     let out = std::mem::take(&mut task.out);
     let out = Output::new(out, (b * l, n_heads * dv), dtype);
     let task = &*task;
+    #[cfg(target_arch = "x86_64")]
+    if level >= Level::Avx512 && whole::fits(task) {
+        return whole::run(task, &out);
+    }
     let group = n_heads / n_kv_heads;
     let in_head = (l * group).div_ceil(ROWS);
     // As equal as can be, so that no tile of one row reads all keys for itself.

@@ -7,15 +7,15 @@ const LANES: usize = 16;
 
 /// What becomes of a score before the softmax.
 #[derive(Clone, Copy)]
-pub(super) struct Shape {
-    pub(super) scale: f32,
-    pub(super) softcap: Option<f32>,
-    pub(super) sink: Option<f32>,
+pub(crate) struct Shape {
+    pub(crate) scale: f32,
+    pub(crate) softcap: Option<f32>,
+    pub(crate) sink: Option<f32>,
 }
 
 /// Replaces scores by `exp(score − largest)` and returns the sum of these, the sink's included.
 #[inline(always)]
-pub(super) fn weigh<const FMA: bool>(scores: &mut [f32], shape: Shape) -> f32 {
+pub(crate) fn weigh<const FMA: bool>(scores: &mut [f32], shape: Shape) -> f32 {
     let Shape { scale, softcap, sink } = shape;
     match softcap {
         None => scores.iter_mut().for_each(|score| *score *= scale),

@@ -1,6 +1,6 @@
 //! Several operations of a layer as one, where a device has such a kernel.
 
-use mlx_ffi::{Array, cpu, cuda, ops};
+use mlx_ffi::{Array, Dtype, cpu, cuda, ops};
 
 use super::activation::Activation;
 use super::choice::Kernels;
@@ -27,7 +27,7 @@ pub(crate) struct GatedNorm<'a> {
     pub gate_is_first: bool,
 }
 
-/// What one kernel does before and after the product of one row.
+/// What one kernel does before and after a product.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GemvFusion<'a> {
     /// Prologue: the norm of the row.
@@ -36,20 +36,35 @@ pub(crate) struct GemvFusion<'a> {
     pub bias: Option<&'a Array>,
     /// Epilogue: the first half of the result gates the second.
     pub gate: Option<Activation>,
+    /// Epilogue: what is taken of each value.
+    pub activation: Option<Activation>,
     /// Epilogue: the residual that the result is added to.
     pub residual: Option<&'a Array>,
 }
 
 impl Kernels {
-    /// The product of one row `x` with `matrix` (GEMV) and its `fusion`, where there is one operation for
-    /// all that.
+    /// The product of `x` with `matrix` and its `fusion`, where there is one operation for all that: on CUDA for one
+    /// row (GEMV), on a CPU in F32 for any.
     pub fn gemv(
         self,
         x: &Array,
         matrix: &Matrix,
         fusion: GemvFusion<'_>,
     ) -> Option<mlx_ffi::Result<Array>> {
-        let GemvFusion { norm, bias, gate, residual } = fusion;
+        let GemvFusion { norm, bias, gate, activation, residual } = fusion;
+        if let (Kernels::Cpu, None, None, Matrix::Dense(w)) = (self, norm, gate, matrix) {
+            let activation = match activation {
+                None => None,
+                Some(activation) => Some(activation.fused()?),
+            };
+            let mut operands = [x, w].into_iter().chain(bias).chain(residual);
+            let fits = operands.all(|operand| operand.dtype() == Dtype::F32);
+            let finish = cpu::Finish { bias, activation, residual };
+            return fits.then(|| cpu::finished_matmul(x, w, finish));
+        }
+        if activation.is_some() {
+            return None;
+        }
         let gate = match gate {
             None => None,
             Some(activation) => Some(activation.fused()?),

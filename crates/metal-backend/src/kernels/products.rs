@@ -39,6 +39,9 @@ impl Kernels {
             Kernels::Mlx | Kernels::MlxOnCuda | Kernels::Cuda => {
                 ops::addmm(bias, x, &ops::swap_axes(w, -1, -2)?)
             }
+            Kernels::Cpu if [x, w, bias].iter().all(|of| of.dtype() == Dtype::F32) => {
+                cpu::finished_matmul(x, w, cpu::Finish { bias: Some(bias), ..Default::default() })
+            }
             Kernels::Cpu => self.sum(&cpu::matmul(x, w)?, bias),
         }
     }

@@ -3,7 +3,7 @@
 use mlx_ffi::{Array, Indices, Result, ops};
 
 use super::{Attention, Embedding, Fusion, LayerNorm, Linear, Positions, Texts};
-use crate::kernels::{Activation, Kernels};
+use crate::kernels::Activation;
 
 /// An encoder: every position of a text sees all of it.
 #[derive(Debug)]
@@ -34,7 +34,6 @@ pub(crate) struct EncoderBlock {
     /// Into the network, and out of it.
     pub network: [Linear; 2],
     pub activation: Activation,
-    pub kernels: Kernels,
 }
 
 impl Encoder {
@@ -62,10 +61,10 @@ impl Encoder {
 impl EncoderBlock {
     /// `[1, l, hidden_size]` to the same.
     fn forward(&self, x: &Array, positions: &mut Positions) -> Result<Array> {
-        let mixed = self.attention.within_texts(x, Fusion::default(), positions)?;
-        let h = self.norms[0].forward(&self.kernels.sum(x, &mixed)?)?;
+        let onto = |residual| Fusion { residual: Some(residual), ..Fusion::default() };
+        let h = self.norms[0].forward(&self.attention.within_texts(x, onto(x), positions)?)?;
         let [into, out] = &self.network;
-        let inner = self.kernels.activated(self.activation, &into.forward(&h)?)?;
-        self.norms[1].forward(&self.kernels.sum(&h, &out.forward(&inner)?)?)
+        let inner = into.activated(&h, self.activation)?;
+        self.norms[1].forward(&out.forward_fused(&inner, onto(&h))?)
     }
 }

@@ -48,7 +48,7 @@ impl Linear {
 
     /// `[…, in]` to `[…, out]`, with its `fusion`.
     pub fn forward_fused(&self, x: &Array, fusion: Fusion<'_>) -> Result<Array> {
-        match self.at_once(x, None, fusion) {
+        match self.at_once(x, [None; 2], fusion) {
             Some(y) => y,
             None => fusion.epilogue(self.weight.kernels, self.forward(&fusion.prologue(x)?)?),
         }
@@ -61,20 +61,28 @@ impl Linear {
         activation: Activation,
         fusion: Fusion<'_>,
     ) -> Option<Result<Array>> {
-        self.at_once(x, Some(activation), Fusion { residual: None, ..fusion })
+        self.at_once(x, [Some(activation), None], Fusion { residual: None, ..fusion })
+    }
+
+    /// `activation` of what `x` becomes.
+    pub fn activated(&self, x: &Array, activation: Activation) -> Result<Array> {
+        match self.at_once(x, [None, Some(activation)], Fusion::default()) {
+            Some(y) => y,
+            None => self.weight.kernels.activated(activation, &self.forward(x)?),
+        }
     }
 
     fn at_once(
         &self,
         x: &Array,
-        gate: Option<Activation>,
+        [gate, activation]: [Option<Activation>; 2],
         fusion: Fusion<'_>,
     ) -> Option<Result<Array>> {
         if self.lora.is_some() || !self.together.is_nothing() {
             return None;
         }
         let (row, gemv) = fusion.of_gemv(x)?;
-        let gemv = GemvFusion { bias: self.bias.as_ref(), gate, ..gemv };
+        let gemv = GemvFusion { bias: self.bias.as_ref(), gate, activation, ..gemv };
         self.weight.kernels.gemv(row, &self.weight.matrix, gemv)
     }
 

@@ -66,7 +66,10 @@ impl TextEncoder {
             }
             TextEncoder::Encoder(encoder) => {
                 let first = encoder.blocks.first();
-                (first.map(|block| &block.attention), first.map_or(Kernels::Mlx, |b| b.kernels))
+                (
+                    first.map(|block| &block.attention),
+                    first.map_or(Kernels::Mlx, |b| b.attention.kernels),
+                )
             }
         };
         match (kernels, attention) {

@@ -1,5 +1,6 @@
 //! Whole texts one behind the other in one row: no padding is computed, and each text sees itself alone.
 
+use mlx_ffi::cpu::Run;
 use mlx_ffi::{Array, Result, ops};
 
 use super::Rotation;
@@ -9,16 +10,6 @@ use super::Rotation;
 pub(crate) struct Texts {
     /// Positions of each, at least 1.
     lengths: Vec<i32>,
-}
-
-/// Neighbours of one length.
-struct Run {
-    /// The first position.
-    first: i32,
-    /// How many texts.
-    count: i32,
-    /// Positions of each.
-    length: i32,
 }
 
 impl Texts {
@@ -52,7 +43,8 @@ impl Texts {
         }
     }
 
-    fn runs(&self) -> Vec<Run> {
+    /// Neighbours of one length.
+    pub fn runs(&self) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
         for ([first, _], length) in self.spans().zip(&self.lengths) {
             match runs.last_mut() {

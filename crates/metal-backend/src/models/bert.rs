@@ -72,7 +72,6 @@ pub(super) fn build(config: &Config, w: &Weights, first_place: i32) -> Result<En
                 w.linear("output.dense", inner, hidden, true)?,
             ],
             activation,
-            kernels: w.kernels(),
         })
     });
     let kinds = config.opt_size("type_vocab_size")?.unwrap_or(2);
