@@ -14,6 +14,9 @@ use mlx_ffi::{Array, Dtype, Indices, Result, ops, random};
 /// probabilities could exceed f32.
 const GREEDY_BELOW: f32 = 1e-30;
 
+/// The most ids that ranks send in place of all logits.
+const MOST_TOP: usize = 256;
+
 /// The best token alone has more than this; a smaller bound could become 0, which all reach.
 const LEAST_TOP_P: f32 = 1e-30;
 
@@ -185,9 +188,29 @@ impl Sampler {
         self.is_greedy() && self.is_untouched()
     }
 
-    /// Whether the next draw is the most likely id and nothing else, of logits that were found to be numbers.
-    pub fn is_settled(&self) -> bool {
-        self.is_plain() && self.step > 0
+    /// Among how many of the most likely ids the next draw chooses, where it needs no other logits, and they were found to be
+    /// numbers; `None`: it needs all.
+    pub fn narrow(&self) -> Option<usize> {
+        if !self.is_untouched() || self.step == 0 {
+            return None;
+        }
+        if self.is_greedy() {
+            return Some(1);
+        }
+        let has_xtc = self.options.xtc.is_some_and(|xtc| xtc.probability > 0.0);
+        let top_k = self.options.top_k.filter(|k| (1..=MOST_TOP).contains(k));
+        top_k.filter(|_| !has_xtc && !self.by_kernel)
+    }
+
+    /// Draws where the draw is [narrow](Self::narrow), from the `logprobs`, `[1, vocab_size]`, of which all but those ids may
+    /// be impossible: `[1]`.
+    pub fn draw_narrow(&mut self, logprobs: &Array) -> Result<Indices> {
+        let id = match self.is_greedy() {
+            true => ops::argmax(logprobs, -1, false)?,
+            false => self.sample(logprobs, Some(1.0))?,
+        };
+        self.step += 1;
+        Ok(id)
     }
 
     /// Takes note of a draw that was made elsewhere.
@@ -229,7 +252,7 @@ impl Sampler {
             None
         };
         let id = match (allowed, &logprobs) {
-            (None, Some(logprobs)) if !greedy => self.sample(logprobs)?,
+            (None, Some(logprobs)) if !greedy => self.sample(logprobs, None)?,
             (None, _) => ops::argmax(&logits, -1, false)?,
             (Some(allowed), _) => {
                 let lowest = Array::scalar(f32::NEG_INFINITY, Dtype::F32)?;
@@ -237,7 +260,7 @@ impl Sampler {
                 if greedy {
                     ops::argmax(&logits, -1, false)?
                 } else {
-                    self.sample(&normalise(&logits)?)?
+                    self.sample(&normalise(&logits)?, None)?
                 }
             }
         };
@@ -314,8 +337,8 @@ impl Sampler {
         seen.transpose()
     }
 
-    /// Filters and draws; `[1]`.
-    fn sample(&self, logprobs: &Array) -> Result<Indices> {
+    /// Filters and draws; `[1]`. `total` is what the probabilities of all ids add up to, where some are left out.
+    fn sample(&self, logprobs: &Array, total: Option<f32>) -> Result<Indices> {
         if let Some(drawing) = self.drawing() {
             return Drawer::default().draw(logprobs, &[(drawing, self.step as u32)]);
         }
@@ -323,7 +346,7 @@ impl Sampler {
         let (draw_key, xtc_key) = random::split(&random::key(mix(self.seed, self.step))?)?;
         let mut logprobs = logprobs.share()?;
         if let Some(top_p) = options.top_p.filter(|p| *p < 1.0) {
-            logprobs = filter_top_p(&logprobs, top_p.max(LEAST_TOP_P))?;
+            logprobs = filter_top_p(&logprobs, top_p.max(LEAST_TOP_P), total)?;
         }
         if let Some(min_p) = options.min_p.filter(|p| *p > 0.0) {
             logprobs = filter_min_p(&logprobs, min_p)?;
@@ -380,12 +403,15 @@ fn drop_where(dropped: &Array, logprobs: &Array) -> Result<Array> {
 }
 
 /// Keeps the most likely tokens until their probabilities reach `top_p`, the one that crosses it
-/// included.
-fn filter_top_p(logprobs: &Array, top_p: f32) -> Result<Array> {
+/// included. They add up to `total`, where it is given.
+fn filter_top_p(logprobs: &Array, top_p: f32, total: Option<f32>) -> Result<Array> {
     let sorted = ops::sort(logprobs, -1)?;
     let probabilities = ops::exp(&sorted)?;
     let above = ops::cumsum(&probabilities, -1, ops::Cumulative::ReverseExclusive)?;
-    let total = ops::sum(&probabilities, -1, true)?;
+    let total = match total {
+        None => ops::sum(&probabilities, -1, true)?,
+        Some(total) => Array::scalar(total, Dtype::F32)?,
+    };
     let bound = ops::multiply(&total, &Array::scalar(top_p, Dtype::F32)?)?;
     let dropped = ops::greater_equal(&above, &bound)?;
     let infinity = Array::scalar(f32::INFINITY, Dtype::F32)?;

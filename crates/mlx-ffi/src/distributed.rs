@@ -178,7 +178,7 @@ impl Group {
     pub fn indices_of_rank(&self, x: &Indices, from: usize) -> Result<Indices> {
         let below = x.below();
         if self.is_between_gpus() || from >= self.size() {
-            return nccl::bounded(&self.of_rank(x, from)?, below);
+            return Indices::bounded(&self.of_rank(x, from)?, below);
         }
         x.with(|array| {
             self.exchanged(array, array.shape(), move |inner, own, out| {
@@ -205,7 +205,7 @@ impl Group {
         let after = &ops::slice_axis(after, -1, 0, 1)?;
         if self.is_between_gpus() {
             let nothing = ops::after(&ops::zeros(&[rows], Dtype::U32)?, after)?;
-            return nccl::bounded(&self.of_rank(&nothing, from)?, below);
+            return Indices::bounded(&self.of_rank(&nothing, from)?, below);
         }
         let (inner, shape) = (Arc::clone(&self.0), [rows]);
         let outcome = Outcome::row_major(Dtype::U32, &shape);
@@ -239,7 +239,7 @@ impl Group {
         if let Some(nccl) = &self.0.nccl {
             let gather = |own: &Array| nccl.all_gather(own);
             let largest = nccl::index_of_largest(values, indices, first, gather)?;
-            return nccl::bounded(&largest, below);
+            return Indices::bounded(&largest, below);
         }
         let (inner, shape) = (Arc::clone(&self.0), values.shape().to_vec());
         let outcome = Outcome::row_major(Dtype::U32, &shape);

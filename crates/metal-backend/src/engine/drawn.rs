@@ -1,7 +1,11 @@
 //! What a step drew, by the slots of the rows that it was drawn for.
 
-use mlx_ffi::{Indices, Result};
+use mlx_ffi::{Indices, Result, async_eval};
 
+use super::ahead::Ahead;
+use super::due::Ticket;
+use super::served::Served;
+use crate::layers::Stage;
 use crate::sampling::{Draws, Report};
 
 /// The draws of rows, which may leave before their draws are read.
@@ -9,12 +13,38 @@ pub(super) struct Drawn {
     pub draws: Draws,
     /// The slot of each draw's row, in ascending order; `None` once the row left.
     slots: Vec<Option<usize>>,
+    /// What ranks have still to exchange of them.
+    due: Option<Ticket>,
 }
 
 impl Drawn {
     /// The draws of the rows in `slots`, which ascend.
     pub fn new(draws: Draws, slots: &[usize]) -> Drawn {
-        Drawn { draws, slots: slots.iter().copied().map(Some).collect() }
+        Drawn { draws, slots: slots.iter().copied().map(Some).collect(), due: None }
+    }
+
+    /// Sends the draws to the device. In a pipeline the last rank sends the ids that it chose, and all else waits until
+    /// [`exchange`](Self::exchange).
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn send(&mut self, served: &Served, ahead: Ahead) -> Result<()> {
+        let chooses = |stage: &Stage| ahead == Ahead::MostLikely && stage.is_last();
+        if served.model.stage.as_ref().is_none_or(chooses) {
+            async_eval(self.draws.arrays())?;
+        }
+        if served.model.stage.is_some() {
+            self.due = Some(served.due.add(self.draws.arrays())?);
+        }
+        Ok(())
+    }
+
+    /// In a pipeline, exchanges what was put off.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn exchange(&mut self, served: &Served) -> Result<()> {
+        self.due.take().map_or(Ok(()), |due| served.due.exchange(due))
     }
 
     /// Whether something was drawn for the row in a slot.

@@ -17,7 +17,7 @@ use super::served::Served;
 use super::step_clock::{Part, StepClock};
 use crate::cache::{Caches, Moment, PrefixCache};
 use crate::error::{Error, Result, panicked};
-use crate::layers::{Decoder, StepCapture};
+use crate::layers::{Decoder, SplitLogits, StepCapture};
 
 /// Steps after which slots are given up of which half or more stay vacant.
 const SPARSE_STEPS: usize = 32;
@@ -244,13 +244,16 @@ impl Group {
             return self.step_with_drafts(served, prefixes, clock);
         }
         let model = &served.model;
-        let unread = self.drawn.take();
+        let mut unread = self.drawn.take();
         let goes_on = |(row, slot): (&Row, &usize)| {
             let unread = usize::from(unread.as_ref().is_some_and(|drawn| drawn.has(*slot)));
             row.generated() + unread < row.max_tokens
                 && model.rope_factors(row.ids.len() + unread) == self.caches.rope_factors()
         };
         let any_goes_on = self.rows.iter().zip(&self.slots).any(goes_on);
+        if let Some(unread) = &mut unread {
+            unread.exchange(served)?;
+        }
         clock.lap(Part::Rest);
         let logits = if any_goes_on {
             clock.count();
@@ -260,8 +263,8 @@ impl Group {
         };
         clock.lap(Part::Build);
         let samplers = self.rows.iter().map(|row| &row.sampler);
-        let are_split = model.split_logits.is_some();
-        let ahead = served.ranks.agree("looking ahead", || Ahead::of(samplers, are_split))?;
+        let fewest = model.split_logits.as_ref().map(SplitLogits::fewest);
+        let ahead = served.ranks.agree("looking ahead", || Ahead::of(samplers, fewest))?;
         let mut next = None;
         match &logits {
             Some(logits) if ahead != Ahead::Nothing => {
@@ -269,12 +272,18 @@ impl Group {
                     // By itself, so that all ranks compute its operations in the same order.
                     async_eval([logits])?;
                 }
-                let drawn = match (ahead, &model.split_logits) {
+                let mut drawn = match (ahead, &model.split_logits) {
                     (Ahead::MostLikely, Some(split)) => self.most_likely(split, logits)?,
-                    _ => self.draw(served, &model.of_all(logits.share()?)?)?,
+                    (Ahead::Top(count), Some(split)) => {
+                        let top = split.top(&self.of_rows(logits)?, count as i32)?;
+                        let known =
+                            if served.ranks.follow() { top.exchanged()? } else { top.spread()? };
+                        self.draw(served, &known, ahead)?
+                    }
+                    _ => self.draw(served, &model.of_all(logits.share()?)?, ahead)?,
                 };
                 clock.lap(Part::Sample);
-                async_eval(drawn.draws.arrays())?;
+                drawn.send(served, ahead)?;
                 next = Some(drawn);
             }
             Some(logits) => async_eval([logits])?,
@@ -327,9 +336,9 @@ impl Group {
         }
         if let (None, Some(logits)) = (&next, logits) {
             clock.lap(Part::Rest);
-            let drawn = self.draw(served, &served.model.of_all(logits)?)?;
+            let mut drawn = self.draw(served, &served.model.of_all(logits)?, Ahead::Nothing)?;
             clock.lap(Part::Sample);
-            async_eval(drawn.draws.arrays())?;
+            drawn.send(served, Ahead::Nothing)?;
             clock.lap(Part::Encode);
             next = Some(drawn);
         }

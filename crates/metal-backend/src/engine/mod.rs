@@ -8,6 +8,7 @@ mod classify;
 pub(crate) mod device;
 mod dispatcher;
 mod drawn;
+mod due;
 mod eyes;
 mod features;
 mod group;

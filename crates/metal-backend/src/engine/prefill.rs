@@ -14,7 +14,7 @@ use crate::layers::{Decoder, Pass};
 use crate::plan::Waiting;
 
 /// Positions left free behind prompts that were computed together: their rows decode next.
-const ROOM: i32 = 1;
+pub(super) const ROOM: i32 = 1;
 
 /// Rows whose prompts are being computed, together. They may rest between two layers, so that others
 /// need not wait for a whole chunk.

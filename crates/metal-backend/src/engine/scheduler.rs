@@ -134,8 +134,12 @@ impl<'a> Scheduler<'a> {
             batches: !self.groups.is_empty(),
             classifications: self.classifications.running() > 0,
             inspections: self.inspections.running() > 0,
-            on_cpu: on_cpu().unwrap_or(false),
+            // Of a pipeline, the ranks behind would have nothing to do meanwhile.
+            on_cpu: self.served.beside() < 2 && on_cpu().unwrap_or(false),
         });
+        if turn.classifies || self.prefills.iter().any(Prefill::is_reading) {
+            self.exchange_steps();
+        }
         if turn.waits_for_steps {
             self.wait_for_steps();
         }

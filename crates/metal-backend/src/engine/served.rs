@@ -4,12 +4,13 @@ use std::rc::Rc;
 
 use mlx_ffi::Device;
 
+use super::due::Due;
 use super::features::Features;
 use super::memory::Budget;
 use super::ranks::Ranks;
 use crate::cache::{StateSpec, Storage, Usable};
 use crate::kernels::Kernels;
-use crate::layers::Decoder;
+use crate::layers::{Decoder, Stage};
 
 /// A loaded model with what every request needs to know.
 pub(super) struct Served {
@@ -33,6 +34,8 @@ pub(super) struct Served {
     pub device: Device,
     /// What was seen last.
     pub features: Features,
+    /// What ranks have still to exchange of steps.
+    pub due: Due,
 }
 
 impl Served {
@@ -42,6 +45,11 @@ impl Served {
         let grid = if self.alone { self.chunk } else { 1 };
         let least = if self.storage == Storage::Plain { 0 } else { self.chunk };
         Usable { grid, least }
+    }
+
+    /// How many batches are to be under way beside each other: one for each rank, where ranks have some layers each.
+    pub fn beside(&self) -> usize {
+        self.model.stage.as_ref().map_or(1, Stage::count)
     }
 
     /// Whether a row that computes `first_pass` ids before its first token is of use to other requests: packed, only what follows a first

@@ -197,7 +197,7 @@ fn prompts_that_share_passes_leave_what_they_leave_alone() {
 fn rows_take_the_slots_of_others_and_say_what_they_say_alone() {
     use_device(Device::Cpu).unwrap();
     let options = options();
-    let LoadedModel { model, specs, storage, description, dtype_size } =
+    let LoadedModel { model, specs, storage, description, dtype_size, .. } =
         load::load(&options, &Checkpoint::open(&options.files).unwrap(), None).unwrap();
     let sizes = (u64::MAX / 4, 512);
     let budget = Budget::new(&model, (&specs, storage), dtype_size, Device::Cpu, sizes);
@@ -205,6 +205,7 @@ fn rows_take_the_slots_of_others_and_say_what_they_say_alone() {
     let mut served = Served {
         ranks: Rc::new(Ranks::none()),
         features: super::features::Features::new(),
+        due: super::due::Due::default(),
         device: Device::Cpu,
         specs,
         storage,

@@ -10,6 +10,7 @@ use inference_core::Error;
 use mlx_ffi::{Device, memory};
 
 use super::device::{self, out_of_memory};
+use super::due::Due;
 use super::features::Features;
 use super::job::Command;
 use super::memory::Budget;
@@ -155,6 +156,7 @@ fn load_model(
     let served = Served {
         device: options.device,
         features: Features::new(),
+        due: Due::default(),
         specs,
         storage,
         budget,

@@ -45,6 +45,7 @@ mod streams;
 mod text_encoder;
 mod texts;
 mod together;
+mod top_logits;
 mod tower;
 mod vocabulary;
 mod weight;

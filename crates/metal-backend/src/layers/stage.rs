@@ -3,11 +3,13 @@
 //! The first rank has the embeddings, the last one the output layer. A rank sends the hidden states behind its last
 //! layer to the next one. Of all other layers it has neither weights nor states.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 
 use mlx_ffi::distributed::Group;
 use mlx_ffi::{Array, Dtype, Error, Indices, Result, ops};
 
+use super::top_logits::{TopLogits, own_top};
 use crate::cache::StateSpec;
 
 /// A part of a model that a rank has or not.
@@ -74,7 +76,8 @@ impl PartBytes {
                     let (before, _) = least[start]?;
                     Some((before.max(bytes(start..end)), start))
                 };
-                (1..end).filter_map(from).min()
+                // Of equals, more layers before: embeddings take bytes, and no time.
+                (1..end).filter_map(from).min_by_key(|(most, start)| (*most, Reverse(*start)))
             };
             least = (0..=count).map(best).collect();
         }
@@ -109,6 +112,11 @@ impl Stage {
         self.all[self.ranks.rank()].clone()
     }
 
+    /// How many ranks there are.
+    pub fn count(&self) -> usize {
+        self.all.len()
+    }
+
     /// Whether it begins with the embeddings.
     pub fn is_first(&self) -> bool {
         self.ranks.rank() == 0
@@ -120,8 +128,8 @@ impl Stage {
     }
 
     /// The logits, which the last rank computes.
-    pub fn logits(&self) -> LastLogits {
-        LastLogits { ranks: self.ranks.clone() }
+    pub fn logits(&self, vocab_size: i32) -> LastLogits {
+        LastLogits { ranks: self.ranks.clone(), vocab_size }
     }
 
     fn last(&self) -> usize {
@@ -198,6 +206,7 @@ impl Stage {
 #[derive(Debug)]
 pub(crate) struct LastLogits {
     ranks: Group,
+    pub vocab_size: i32,
 }
 
 impl LastLogits {
@@ -208,6 +217,19 @@ impl LastLogits {
             return self.ranks.send(&ops::astype(own, Dtype::F32)?, 0);
         }
         if rank == 0 { self.ranks.receive(own.shape(), Dtype::F32, last) } else { own.share() }
+    }
+
+    /// The `count` most likely ids of each row, `[rows, vocab_size]`, in the first rank and in the last one, which has the
+    /// logits.
+    pub fn top(&self, own: &Array, count: i32) -> Result<TopLogits> {
+        let (rank, last) = (self.ranks.rank(), self.ranks.size() - 1);
+        let shape = [1, own.rows(), 2 * count + 1];
+        let sent = match rank {
+            0 => self.ranks.receive(&shape, Dtype::F32, last)?,
+            _ if rank == last => self.ranks.send(&own_top(own, 0, count)?, 0)?,
+            _ => ops::after(&ops::zeros(&shape, Dtype::F32)?, own)?,
+        };
+        TopLogits::of_sent(&sent, self.vocab_size)
     }
 
     /// The most likely id of each row of the last rank's logits, `[rows, vocab_size]`: `[rows]`. Only ids are sent.
@@ -239,6 +261,6 @@ mod tests {
         assert_eq!(parts(0, &[2; 6], 4).stretches(2), Some(vec![0..4, 4..6]));
         assert_eq!(parts(0, &[9, 1, 1, 1], 0).stretches(3).map(|all| all[0].clone()), Some(0..1));
         let tied = PartBytes { are_head: true, ..parts(4, &[2; 6], 0) };
-        assert_eq!(tied.stretches(3), Some(vec![0..1, 1..5, 5..6]));
+        assert_eq!(tied.stretches(3), Some(vec![0..2, 2..5, 5..6]));
     }
 }

@@ -6,6 +6,7 @@ use mlx_ffi::distributed::Group;
 use mlx_ffi::{Array, Dtype, Indices, Result, ops};
 
 use super::LastLogits;
+use super::top_logits::{MOST_IDS, TopLogits, own_top};
 
 /// Which ids of a vocabulary this rank has.
 #[derive(Debug)]
@@ -71,6 +72,26 @@ impl SplitLogits {
             SplitLogits::OfLast(logits) => logits.most_likely(own),
         }
     }
+
+    /// The `count` most likely ids of each row, at most [`fewest`](Self::fewest), of what this rank computed, `[rows, …]`,
+    /// beside the others: in the first rank at least. Only those are sent that may be among them.
+    pub fn top(&self, own: &Array, count: i32) -> Result<TopLogits> {
+        match self {
+            SplitLogits::OfIds(logits) => logits.top(own, count),
+            SplitLogits::OfLast(logits) => logits.top(own, count),
+        }
+    }
+
+    /// The fewest ids of which a rank computes logits; 0 where there are more ids than ranks can number.
+    pub fn fewest(&self) -> usize {
+        let (vocab_size, count) = match self {
+            SplitLogits::OfIds(OwnLogits { ranks, columns, vocab_size, .. }) => {
+                (*vocab_size, vocab_size - (ranks.size() as i32 - 1) * columns)
+            }
+            SplitLogits::OfLast(logits) => (logits.vocab_size, logits.vocab_size),
+        };
+        if vocab_size <= MOST_IDS { count.max(0) as usize } else { 0 }
+    }
 }
 
 /// Logits of which each rank computes those of its ids.
@@ -113,5 +134,11 @@ impl OwnLogits {
         let value = ops::take_along_axis(own, &best.expand_dims(-1)?, -1)?;
         let value = ops::astype(&ops::squeeze(&value, -1)?, Dtype::F32)?;
         self.ranks.index_of_largest(&value, &best, self.first, self.vocab_size)
+    }
+
+    /// The most likely ids of each row of this rank's logits, `[rows, …]`, beside those of the others: as many of each rank.
+    fn top(&self, own: &Array, count: i32) -> Result<TopLogits> {
+        let sent = self.ranks.all_gather(&own_top(own, self.first, count)?)?;
+        TopLogits::of_sent(&sent, self.vocab_size)
     }
 }

@@ -72,16 +72,27 @@ pub(crate) fn preempt(mut batches: Vec<Batch>, others: u64, limit: u64) -> Preem
 }
 
 /// The batch that rows of `joining` bytes each can join without much padding. Each batch is the bytes of its rows;
-/// `None` cannot be joined.
-pub(crate) fn batch_to_join(joining: &[u64], batches: &[Option<Vec<u64>>]) -> Option<usize> {
-    batches.iter().position(|batch| {
-        let Some(held) = batch else { return false };
+/// `None` cannot be joined. Where `beside` batches are to be under way beside each other, others begin until there are so
+/// many, and rows join the one that has the fewest.
+pub(crate) fn batch_to_join(
+    joining: &[u64],
+    batches: &[Option<Vec<u64>>],
+    beside: usize,
+) -> Option<usize> {
+    if batches.len() < beside {
+        return None;
+    }
+    let fits = |at: &usize| {
+        let Some(held) = &batches[*at] else { return false };
         let all = || held.iter().chain(joining);
         let real: u64 = all().sum();
         let padded = all().count() as u64 * all().max().copied().unwrap_or(0);
         let padding = padded - real;
         padding <= real || padding <= FREE_PADDING
-    })
+    };
+    let rows = |at: &usize| batches[*at].as_ref().map_or(0, Vec::len);
+    let mut fitting = (0..batches.len()).filter(fits);
+    if beside < 2 { fitting.next() } else { fitting.min_by_key(rows) }
 }
 
 #[cfg(test)]
@@ -129,7 +140,7 @@ mod tests {
     #[test]
     fn rows_join_where_padding_is_little() {
         let mib = |sizes: &[u64]| Some(sizes.iter().map(|size| size << 20).collect::<Vec<_>>());
-        let join = |row: u64, batches: &[Option<Vec<u64>>]| batch_to_join(&[row << 20], batches);
+        let join = |row: u64, batches: &[Option<Vec<u64>>]| batch_to_join(&[row << 20], batches, 1);
         // However much it is of the whole: up to 64 MiB.
         assert_eq!(join(1, &[mib(&[65])]), Some(0));
         assert_eq!(join(1, &[mib(&[66]), mib(&[10])]), Some(0));
@@ -138,7 +149,12 @@ mod tests {
         assert_eq!(join(300, &[mib(&[1, 1]), mib(&[100, 100])]), Some(1));
         assert_eq!(join(300, &[mib(&[100]), mib(&[1, 1])]), Some(0));
         assert_eq!(join(300, &[mib(&[1, 1]), None]), None);
-        assert_eq!(batch_to_join(&[1], &[]), None);
+        assert_eq!(batch_to_join(&[1], &[], 1), None);
+        // Beside each other: another one until there are so many, then that of the fewest rows.
+        let batches = [mib(&[10, 10]), mib(&[10]), mib(&[10, 10])];
+        assert_eq!(batch_to_join(&[1], &batches, 4), None);
+        assert_eq!(batch_to_join(&[1], &batches, 3), Some(1));
+        assert_eq!(batch_to_join(&[1], &batches, 1), Some(0));
     }
 
     proptest! {

@@ -77,6 +77,19 @@ impl Draws {
         Ok(Draws { ids, reports })
     }
 
+    /// Draws that are narrow, each from its row of `logprobs`, `[rows, vocab_size]`.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn narrow(samplers: &mut [&mut Sampler], logprobs: &Array) -> mlx_ffi::Result<Draws> {
+        let own = |row: i32| ops::slice_axis(logprobs, 0, row, row + 1);
+        let rows = (0..).zip(samplers.iter_mut());
+        let ids = rows.map(|(row, sampler)| sampler.draw_narrow(&own(row)?));
+        let ids = ids.collect::<mlx_ffi::Result<Vec<Indices>>>()?;
+        let reports = samplers.iter().map(|_| Report::default()).collect();
+        Ok(Draws { ids: Indices::concatenate(&ids.iter().collect::<Vec<_>>(), 0)?, reports })
+    }
+
     /// Everything that will be read.
     pub fn arrays(&self) -> impl Iterator<Item = &Array> {
         std::iter::once(&*self.ids).chain(self.reports.iter().flat_map(Report::arrays))

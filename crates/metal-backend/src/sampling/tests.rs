@@ -37,7 +37,7 @@ fn top_p_keeps_what_mlx_lm_keeps() {
         (0.9, &[0, 2, 4, 6, 7]),
         (0.999, &[0, 1, 2, 3, 4, 5, 6, 7]),
     ] {
-        assert_eq!(kept(&filter_top_p(&logprobs(), top_p).unwrap()), expected, "{top_p}");
+        assert_eq!(kept(&filter_top_p(&logprobs(), top_p, None).unwrap()), expected, "{top_p}");
     }
 }
 

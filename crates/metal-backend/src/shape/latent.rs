@@ -1,6 +1,7 @@
 //! Latent attention built from a config.
 
 use super::Shape;
+use super::split::latent_of_rank;
 use crate::config::{Config, RopeConfig};
 use crate::error::{Error, Result};
 use crate::layers::{LatentAttention, LatentQueries, LatentSizes, Rope};
@@ -73,6 +74,7 @@ impl Shape {
     /// A tensor that is missing or does not fit.
     pub fn latent_attention(&self, w: &Weights, parts: &LatentParts) -> Result<LatentAttention> {
         let LatentParts { sizes, query_rank, bias, rope, score_factor } = parts;
+        let (w, sizes) = &latent_of_rank(w, *sizes);
         let LatentSizes { heads, rank, nope, rope: dims, value } = *sizes;
         let hidden = self.hidden_size;
         // Before any tensor is taken: what the config says wrongly is named as such.

@@ -9,6 +9,7 @@ mod recurrent;
 
 use std::ops::Range;
 
+use crate::layers::LatentSizes;
 use crate::weights::{Cut, Weights, share};
 pub(super) use recurrent::{
     Mambas, channels_of_rank, delta_of_rank, keyed_delta_of_rank, mamba_of_rank,
@@ -80,6 +81,28 @@ impl HeadShare {
             (all.o_name, Cut::columns(q_dim, q)),
         ])
     }
+}
+
+/// The cursor that has this rank's heads of the latent attention under `w`, and the sizes of those. What is remembered is of
+/// all heads, in every rank.
+pub(super) fn latent_of_rank(w: &Weights, all: LatentSizes) -> (Weights, LatentSizes) {
+    let LatentSizes { heads, nope, rope, value, .. } = all;
+    let own = w.ranks().and_then(|group| {
+        let packed = w.group_below(&["o_proj"], heads * value);
+        share_of(heads, value, packed, group.rank(), group.size())
+    });
+    let Some(own) = own else { return (w.clone(), all) };
+    let rows = |each: i32| Cut::row_range(heads * each, own.start * each..own.end * each);
+    let of_heads = || Cut::channels(heads, vec![own.clone()]);
+    let cuts = vec![
+        ("q_proj", rows(nope + rope)),
+        ("q_b_proj", rows(nope + rope)),
+        ("kv_b_proj", rows(nope + value)),
+        ("embed_q", of_heads()),
+        ("unembed_out", of_heads()),
+        ("o_proj", Cut::columns(heads * value, own.start * value..own.end * value)),
+    ];
+    (w.cut(cuts), LatentSizes { heads: own.end - own.start, ..all })
 }
 
 /// The names of a network's projections, for [`inner_of_rank`].

@@ -38,6 +38,9 @@ pub struct Work {
     pub ids_alone: bool,
     /// Each rank has some of the layers.
     pub pipeline: bool,
+    /// For draws among so many of the most likely ids alone, without a penalty.
+    pub top_k: Option<usize>,
+    pub top_p: Option<f32>,
 }
 
 /// What came of it.
@@ -74,6 +77,7 @@ pub fn of_ranks(folders: &[&Path], work: &Work) -> Vec<Found> {
             "max_tokens": max_tokens, "seed": seed, "leaves_after": leaves_after,
             "adapter": adapter, "kv_bits": kv_bits, "memory_limit": work.memory_limit,
             "ids_alone": work.ids_alone, "pipeline": work.pipeline,
+            "top_k": work.top_k, "top_p": work.top_p,
         });
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args([RANK, "--exact", "--nocapture"]);
@@ -144,6 +148,8 @@ fn be_a_rank(asked: &str) {
                 seed: asked["seed"].as_u64(),
                 leaves_after: asked["leaves_after"].as_u64().map(|most| most as usize),
                 ids_alone: asked["ids_alone"] == true,
+                top_k: asked["top_k"].as_u64().map(|count| count as usize),
+                top_p: asked["top_p"].as_f64().map(|p| p as f32),
                 ..Work::default()
             };
             if rank == 0 {
@@ -170,7 +176,9 @@ fn answers(model: &dyn TextModel, work: &Work) -> (Vec<Vec<u32>>, u64) {
         seed => GenerateOptions {
             temperature: Some(1.0),
             seed,
-            repetition_penalty: Some(1.1),
+            repetition_penalty: work.top_k.is_none().then_some(1.1),
+            top_k: work.top_k,
+            top_p: work.top_p,
             ..greedy
         },
     };
@@ -371,9 +379,15 @@ fn packed_caches_of_ranks_have_the_tokens_of_one() {
 }
 
 #[test]
+fn latent_attention_of_ranks_has_some_heads_each() {
+    for name in ["deepseek_v3", "glm4_moe_lite", "kimi_linear"] {
+        compute_what_one_computes(name, &[2]);
+    }
+}
+
+#[test]
 fn layers_that_are_not_split_are_computed_by_every_rank() {
     compute_what_one_computes("olmo2", &[2]);
-    compute_what_one_computes("deepseek_v3", &[2]);
     compute_what_one_computes("laguna", &[2]);
     compute_what_one_computes("muse_glimmer", &[2]);
     compute_what_one_computes("gemma4_e", &[2, 3]);
@@ -391,6 +405,27 @@ fn ranks_draw_as_one_does() {
         compute(name, &[2], &work);
     }
     compute("qwen3", &[3], &work);
+}
+
+#[test]
+fn draws_among_few_ids_are_those_of_one() {
+    for pipeline in [false, true] {
+        for (top_k, top_p) in [(40, None), (20, Some(0.9)), (5, Some(0.3))] {
+            let work = Work {
+                lengths: vec![20, 3, 90],
+                max_tokens: 40,
+                seed: Some(17),
+                ids_alone: true,
+                top_k: Some(top_k),
+                top_p,
+                pipeline,
+                ..Work::default()
+            };
+            for name in ["qwen3", "llama"] {
+                compute(name, &[2, 3], &work);
+            }
+        }
+    }
 }
 
 #[test]

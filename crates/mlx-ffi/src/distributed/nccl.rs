@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::error::{check, init};
 use crate::stream::current;
-use crate::{Array, Device, Error, Indices, Result, ops, sys};
+use crate::{Array, Device, Error, Result, ops, sys};
 
 /// What MLX reads to find the other ranks.
 const VARIABLES: [&str; 4] = ["NCCL_HOST_IP", "NCCL_PORT", "MLX_RANK", "MLX_WORLD_SIZE"];
@@ -100,13 +100,6 @@ pub(super) fn of_rank(
     ops::squeeze(&ops::slice_axis(&all, 0, from, from + 1)?, 0)
 }
 
-/// Indices that ranks sent, which are below `below`: a larger one counts as the last.
-pub(super) fn bounded(indices: &Array, below: usize) -> Result<Indices> {
-    let last = u32::try_from(below).ok().and_then(|below| below.checked_sub(1));
-    let last = last.ok_or_else(|| Error::new(format!("there are no indices below {below}")))?;
-    Indices::checked(ops::minimum(indices, &Array::from_u32(&[last], &[])?)?, below)
-}
-
 /// Of each row the index of the largest of all ranks' `values`, `[rows]` in F32, of which `gather` makes those of all. Of
 /// equals, it is the first rank's.
 pub(super) fn index_of_largest(
@@ -125,7 +118,7 @@ pub(super) fn index_of_largest(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Dtype;
+    use crate::{Dtype, Indices};
 
     /// What two ranks gather where this one is the second and the first has `floats` or `integers`.
     fn behind(floats: Vec<f32>, integers: Vec<u32>) -> impl Fn(&Array) -> Result<Array> {
@@ -144,7 +137,7 @@ mod tests {
         let own = Array::from_u32(&[5, 6], &[2]).expect("values");
         let first = of_rank(&own, 0, behind(Vec::new(), vec![900, 2])).expect("an array");
         assert_eq!(first.to_vec_u32().expect("values"), [900, 2]);
-        let bounded = bounded(&first, 10).expect("indices");
+        let bounded = Indices::bounded(&first, 10).expect("indices");
         assert_eq!((bounded.to_vec_u32().expect("values"), bounded.below()), (vec![9, 2], 10));
 
         let values = Array::from_f32(&[1.0, -2.0, 3.0], &[3]).expect("values");

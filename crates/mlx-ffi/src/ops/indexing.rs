@@ -67,6 +67,18 @@ impl Indices {
         }
     }
 
+    /// The whole numbers of `array` as indices below `below`: a larger one, or one that is no number, counts as one of them.
+    ///
+    /// # Errors
+    /// A bound of 0, or one above what 32 bits number.
+    pub fn bounded(array: &Array, below: usize) -> Result<Indices> {
+        let last = u32::try_from(below).ok().and_then(|below| below.checked_sub(1));
+        let last = last.ok_or_else(|| Error::new(format!("there are no indices below {below}")))?;
+        let whole = elementwise::astype(array, Dtype::U32)?;
+        let array = elementwise::minimum(&whole, &Array::from_u32(&[last], &[])?)?;
+        Ok(Indices { array, below })
+    }
+
     /// What all values stay below.
     pub fn below(&self) -> usize {
         self.below

@@ -1,12 +1,13 @@
 //! The draws of a step, alone or beside other ranks.
 
-use mlx_ffi::Array;
+use mlx_ffi::{Array, async_eval};
 
+use super::super::ahead::Ahead;
 use super::super::drawn::Drawn;
 use super::super::served::Served;
 use super::Group;
 use crate::error::Result;
-use crate::layers::SplitLogits;
+use crate::layers::{SplitLogits, Stage};
 use crate::sampling::{Draws, Report, Sampler, take_rows};
 
 impl Group {
@@ -18,21 +19,30 @@ impl Group {
         Ok(Drawn::new(Draws { ids: split.most_likely(&own)?, reports }, &self.slots))
     }
 
-    /// Draws for all rows from the logits of all slots, `[slots, vocab_size]`.
-    pub(super) fn draw(&mut self, served: &Served, logits: &Array) -> Result<Drawn> {
+    /// Draws for all rows from the logits of all slots, `[slots, vocab_size]`, or from those of the rows that ranks have
+    /// exchanged where the draws are narrow.
+    pub(super) fn draw(&mut self, served: &Served, logits: &Array, ahead: Ahead) -> Result<Drawn> {
+        if served.model.stage.as_ref().is_some_and(Stage::is_last) {
+            // The first rank draws from them.
+            async_eval([logits])?;
+        }
         if served.ranks.follow()
             && let Some(ranks) = served.ranks.group()
         {
             let rows = self.rows.len();
-            let below = logits.shape().last().copied().unwrap_or(0) as usize;
+            let below = served.model.vocab_size as usize;
             let ids = ranks.indices_after(0, logits, rows as i32, below)?;
             let reports = self.rows.iter().map(|_| Report::default()).collect();
             return Ok(Drawn::new(Draws { ids, reports }, &self.slots));
         }
-        let own = self.of_rows(logits)?;
+        let is_narrow = matches!(ahead, Ahead::Top(_));
+        let own = if is_narrow { logits.share()? } else { self.of_rows(logits)? };
         let mut samplers: Vec<&mut Sampler> =
             self.rows.iter_mut().map(|row| &mut row.sampler).collect();
-        let draws = Draws::new(&mut samplers, &own, &mut self.drawer)?;
+        let draws = match is_narrow {
+            true => Draws::narrow(&mut samplers, &own)?,
+            false => Draws::new(&mut samplers, &own, &mut self.drawer)?,
+        };
         let draws = match served.ranks.group() {
             None => draws,
             Some(ranks) => Draws { ids: ranks.indices_of_rank(&draws.ids, 0)?, ..draws },
@@ -41,7 +51,7 @@ impl Group {
     }
 
     /// What belongs to rows, of what belongs to slots.
-    fn of_rows(&self, of_slots: &Array) -> mlx_ffi::Result<Array> {
+    pub(super) fn of_rows(&self, of_slots: &Array) -> mlx_ffi::Result<Array> {
         match self.rows.len() == self.caches.slots() {
             true => of_slots.share(),
             false => take_rows(of_slots, &self.slots),

@@ -2,12 +2,13 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use inference_core::FinishReason;
-use mlx_ffi::memory;
+use inference_core::{Error, FinishReason};
+use mlx_ffi::{async_eval, memory};
 
 use super::{Group, Row, Scheduler};
 use crate::cache::Caches;
 use crate::engine::group::{Exit, Stepped};
+use crate::engine::prefill::ROOM;
 use crate::error::panicked;
 use crate::plan;
 
@@ -15,8 +16,30 @@ use crate::plan;
 const CLEAR_CACHE_EVERY: usize = 256;
 
 impl Scheduler<'_> {
-    /// Lets rows whose prompts are computed decode, in a batch where they can.
-    pub(super) fn place(&mut self, rows: Vec<Row>, mut caches: Caches) {
+    /// Lets rows whose prompts are computed decode, in a batch where they can; in several ones where ranks have some layers
+    /// each, so that all of them work.
+    pub(super) fn place(&mut self, mut rows: Vec<Row>, caches: Caches) {
+        let parts = self.served.beside().min(rows.len());
+        if parts < 2 || !caches.can_join() {
+            return self.place_together(rows, caches);
+        }
+        let count = rows.len();
+        for part in 0..parts {
+            let [from, end] = [part, part + 1].map(|bound| bound * count / parts);
+            let held: Vec<(usize, i32)> = (from..end).map(|row| (row, 0)).collect();
+            let own: Vec<Row> = rows.drain(..end - from).collect();
+            let copies = caches.copies(&held, ROOM).and_then(|copies| {
+                async_eval(copies.arrays())?;
+                Ok(copies)
+            });
+            match copies {
+                Ok(copies) => self.place_together(own, copies),
+                Err(error) => self.fail_prefills(own, error.into()),
+            }
+        }
+    }
+
+    fn place_together(&mut self, rows: Vec<Row>, mut caches: Caches) {
         let decodes = |row: &Row| row.max_tokens > 0;
         let stay: Vec<usize> = (0..rows.len()).filter(|at| decodes(&rows[*at])).collect();
         let (rows, ended): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(decodes);
@@ -63,7 +86,8 @@ impl Scheduler<'_> {
             can_join.then(|| bytes(group.rows()))
         };
         let batches: Vec<_> = self.groups.iter().map(of_group).collect();
-        self.agree("batch to join", |_| plan::batch_to_join(&bytes(rows), &batches))
+        let beside = self.served.beside();
+        self.agree("batch to join", |_| plan::batch_to_join(&bytes(rows), &batches, beside))
     }
 
     /// Preempts the rows that the plan names; each goes on where it was.
@@ -108,6 +132,14 @@ impl Scheduler<'_> {
         any
     }
 
+    /// Exchanges what ranks have put off of steps.
+    pub(super) fn exchange_steps(&mut self) {
+        if let Err(error) = self.served.due.exchange_all() {
+            let error = error.to_string();
+            self.recover_from(&Error::Engine(error));
+        }
+    }
+
     /// One step of every batch.
     pub(super) fn decode(&mut self) {
         let mut at = 0;
@@ -138,7 +170,9 @@ impl Scheduler<'_> {
                 }
             }
         }
-        if !self.groups.is_empty() {
+        if self.groups.is_empty() {
+            self.exchange_steps();
+        } else {
             self.steps += 1;
             if self.steps.is_multiple_of(CLEAR_CACHE_EVERY) {
                 let _ = memory::clear_cache();

@@ -59,7 +59,7 @@ impl Weights {
     /// What makes logits of all ids of those of an output layer, where not every rank computes all.
     pub fn split_logits(&self, vocab_size: i32) -> Option<SplitLogits> {
         if let Some(stage) = self.stage() {
-            return Some(SplitLogits::OfLast(stage.logits()));
+            return Some(SplitLogits::OfLast(stage.logits(vocab_size)));
         }
         let ranks = self.ranks()?.clone();
         let (own, columns) = share_of_vocabulary(vocab_size, ranks.rank(), ranks.size())?;
