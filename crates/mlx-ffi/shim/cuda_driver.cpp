@@ -35,6 +35,8 @@ const Cuda* cuda() {
         find(all.copy, "cuMemcpyAsync") && find(all.load, "cuModuleLoadData") &&
         find(all.take, "cuMemAllocAsync") && find(all.let_go_async, "cuMemFreeAsync") &&
         find(all.let_go, "cuMemFree_v2") && find(all.upload, "cuMemcpyHtoDAsync_v2") &&
+        find(all.count, "cuDeviceGetCount") && find(all.context_of, "cuStreamGetCtx") &&
+        find(all.context, "cuCtxGetCurrent") && find(all.enter, "cuCtxSetCurrent") &&
         find(all.function, "cuModuleGetFunction") &&
         find(all.set, "cuFuncSetAttribute") && find(all.device, "cuCtxGetDevice") &&
         find(all.attribute, "cuDeviceGetAttribute") && find(all.new_event, "cuEventCreate") &&
@@ -61,7 +63,22 @@ void check(int result, const char* what) {
 }
 
 Handle stream_of(Stream stream) {
-  return stream_of_encoder(cuda()->encoder(stream));
+  auto& c = *cuda();
+  auto queue = stream_of_encoder(c.encoder(stream));
+  static const bool are_several = [&] {
+    int count = 0;
+    return c.count(&count) == 0 && count > 1;
+  }();
+  // MLX looks at all devices of a host, and leaves the thread with another one than the stream's.
+  if (are_several) {
+    Handle own = nullptr, current = nullptr;
+    check(c.context_of(queue, &own), "cuStreamGetCtx");
+    check(c.context(&current), "cuCtxGetCurrent");
+    if (own != current) {
+      check(c.enter(own), "cuCtxSetCurrent");
+    }
+  }
+  return queue;
 }
 
 namespace {

@@ -45,6 +45,10 @@ struct Cuda {
   int (*let_go_async)(Address address, Handle stream);
   int (*let_go)(Address address);
   int (*upload)(Address to, const void* from, size_t bytes, Handle stream);
+  int (*count)(int* devices);
+  int (*context_of)(Handle stream, Handle* context);
+  int (*context)(Handle* context);
+  int (*enter)(Handle context);
   int (*load)(Handle* module, const void* image);
   int (*function)(Handle* function, Handle module, const char* name);
   int (*set)(Handle function, int attribute, int value);

@@ -43,7 +43,7 @@ pub fn run(count: usize, arguments: &[OsString]) -> Result<ExitStatus> {
         let mut command = Command::new(&program);
         command.args(arguments).env(RANK, rank.to_string()).env(HOSTS, &addresses);
         command.env_remove(HOST_FILE).envs(gpus.variables(rank, count, gpu_port));
-        if env::var_os(THREADS).is_none() {
+        if env::var_os(THREADS).is_none() && !matches!(gpus, Gpus::Each(_)) {
             command.env(THREADS, (cores / count).max(1).to_string());
         }
         if rank > 0 {
