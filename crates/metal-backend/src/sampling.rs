@@ -470,4 +470,4 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use rows::{Draws, take_rows};
+pub(crate) use rows::{Check, Draws, take_rows};

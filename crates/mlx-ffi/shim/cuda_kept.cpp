@@ -45,12 +45,45 @@ array make_workspace(Stream stream) {
   return workspace;
 }
 
+// Buffers of intermediate values. What is sent to a stream may use those that nobody holds any more: it runs behind
+// whatever read them. To fill a new one with zeros takes longer than many a layer's norms.
+class Buffers {
+ public:
+  // The smallest one that fits and is not far too large.
+  std::optional<array> take(int words) {
+    auto best = all_.end();
+    for (auto it = all_.begin(); it != all_.end(); it++) {
+      bool fits = it->is_donatable() && it->shape(0) >= words && it->shape(0) / 2 <= words;
+      if (fits && (best == all_.end() || it->shape(0) < best->shape(0))) {
+        best = it;
+      }
+    }
+    return best == all_.end() ? std::nullopt : std::optional(*best);
+  }
+
+  // Two: what is computed reads the results of what was computed before it.
+  void keep(array buffer) {
+    if (all_.size() == 2) {
+      all_.erase(all_.begin());
+    }
+    all_.push_back(std::move(buffer));
+  }
+
+  void clear() {
+    all_.clear();
+  }
+
+ private:
+  std::vector<array> all_;
+};
+
 // Launches of kernels, and products, as a graph of CUDA's.
 class CudaKept : public Kept {
  public:
-  // Products may use `workspace`, of BLAS_WORKSPACE bytes; without one, they get one.
-  explicit CudaKept(bool overlap, std::optional<array> workspace = std::nullopt)
-      : overlap_(overlap && compute_major() >= 9), workspace_(std::move(workspace)) {}
+  // Products may use `workspace`, of BLAS_WORKSPACE bytes; without one, they get one. `buffers`, where there are such, are
+  // of the same stream.
+  explicit CudaKept(bool overlap, std::optional<array> workspace = std::nullopt, Buffers* buffers = nullptr)
+      : overlap_(overlap && compute_major() >= 9), workspace_(std::move(workspace)), buffers_(buffers) {}
 
   ~CudaKept() override {
     for (auto& sent : sent_) {
@@ -142,6 +175,18 @@ class CudaKept : public Kept {
     for (auto& sent : sent_) {
       check(c.new_event(&sent.event, WITHOUT_TIMES), "cuEventCreate");
     }
+  }
+
+  array make_words(int count) override {
+    if (!buffers_) {
+      return Kept::make_words(count);
+    }
+    auto found = buffers_->take(count);
+    if (!found) {
+      found = Kept::make_words(count);
+      buffers_->keep(*found);
+    }
+    return *found;
   }
 
   void send_once(const std::vector<Operation>& operations) override {
@@ -261,6 +306,7 @@ class CudaKept : public Kept {
   std::unordered_map<Kernel*, Compiled> functions_;
   // Of all products: they run one after the other.
   std::optional<array> workspace_;
+  Buffers* buffers_;
   std::array<Sent, 2> sent_;
   size_t runs_{0};
   Handle executable_{nullptr};
@@ -291,7 +337,7 @@ class CudaDispatched : public Dispatched {
       workspace_ = make_workspace(stream);
     }
     auto& sent = oldest();
-    CudaKept kept(false, workspace_);
+    CudaKept kept(false, workspace_, &buffers_);
     try {
       if (!kept.dispatch(outputs)) {
         return false;
@@ -316,6 +362,10 @@ class CudaDispatched : public Dispatched {
     }
   }
 
+  void rest() override {
+    buffers_.clear();
+  }
+
  private:
   // What was launched last reads and writes, until its event.
   struct Sent {
@@ -338,6 +388,7 @@ class CudaDispatched : public Dispatched {
   std::array<Sent, 4> sent_;
   size_t sends_{0};
   std::optional<array> workspace_;
+  Buffers buffers_;
 };
 
 } // namespace

@@ -70,6 +70,8 @@ class Kept {
   // In which an output that `a` is will lie.
   virtual mlx::core::Strides strides(const mlx::core::array& a) const = 0;
   virtual void keep(std::vector<Operation> operations) = 0;
+  // A buffer of so many words of eight bytes, of any values.
+  virtual mlx::core::array make_words(int count);
   // Sends operations, which are not repeated.
   virtual void send_once(const std::vector<Operation>& operations) = 0;
   // Copies each moving array to the place of its own, then repeats the operations.
@@ -139,6 +141,8 @@ class Dispatched {
   virtual bool send(const std::vector<mlx::core::array>& outputs) = 0;
   // Waits for all that was sent.
   virtual void wait() = 0;
+  // Gives up the memory that it keeps for what is sent next.
+  virtual void rest() = 0;
 };
 
 std::unique_ptr<Kept> kept_on_cpu();

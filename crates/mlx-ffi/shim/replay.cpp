@@ -206,10 +206,14 @@ array Kept::output_at(const array& like, size_t offset) const {
 
 void Kept::make_buffer(size_t bytes) {
   constexpr size_t WORD = 8;
-  auto words = zeros({static_cast<int>((std::max(bytes, ALIGNED) + WORD - 1) / WORD)}, uint64, stream_);
+  buffer_ = make_words(static_cast<int>((std::max(bytes, ALIGNED) + WORD - 1) / WORD));
+  first_ = address(*buffer_);
+}
+
+array Kept::make_words(int count) {
+  auto words = zeros({count}, uint64, stream_);
   async_eval({words});
-  buffer_ = words;
-  first_ = address(words);
+  return words;
 }
 
 void Kept::build(const array& output) {
@@ -414,6 +418,12 @@ extern "C" int mlxrs_dispatcher_wait(mlxrs_dispatcher dispatcher) {
       dispatched->wait();
     }
   });
+}
+
+extern "C" void mlxrs_dispatcher_rest(mlxrs_dispatcher dispatcher) {
+  if (auto* dispatched = static_cast<mlxrs::Dispatched*>(dispatcher.ctx)) {
+    dispatched->rest();
+  }
 }
 
 extern "C" void mlxrs_dispatcher_free(mlxrs_dispatcher dispatcher) {

@@ -88,6 +88,9 @@ int mlxrs_dispatch(
  */
 int mlxrs_dispatcher_wait(mlxrs_dispatcher dispatcher);
 
+/** Gives up the memory that it keeps for what is dispatched next. */
+void mlxrs_dispatcher_rest(mlxrs_dispatcher dispatcher);
+
 /** Waits for what was sent. */
 void mlxrs_dispatcher_free(mlxrs_dispatcher dispatcher);
 

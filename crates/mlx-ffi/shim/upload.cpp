@@ -92,6 +92,7 @@ extern "C" int mlxrs_array_upload(
     const int* shape,
     size_t dim,
     mlx_dtype dtype,
+    bool soon,
     const mlx_stream stream) {
   return mlxrs::guarded([&] {
     *done = false;
@@ -101,7 +102,7 @@ extern "C" int mlxrs_array_upload(
     for (size_t i = 0; i < dim; i++) {
       bytes *= shape[i];
     }
-    bool is_fit = of.device == Device::gpu && bytes > mlxrs::SMALL && bytes <= mlxrs::LARGE && mlxrs::cuda();
+    bool is_fit = of.device == Device::gpu && bytes > mlxrs::SMALL && (soon || bytes <= mlxrs::LARGE) && mlxrs::cuda();
     if (auto queue = is_fit ? mlxrs::queue_of(of) : nullptr) {
       mlx_array_set_(*res, mlxrs::upload(data, Shape(shape, shape + dim), type, bytes, queue));
       *done = true;

@@ -13,7 +13,7 @@ extern "C" {
 /**
  * Makes an array of `dtype` and `shape` with the bytes of `data` in memory of the CUDA device that `stream` is of.
  * `done` stays false where there is none, and where MLX's own way is better: for arrays of up to eight bytes, and for
- * large ones. MLX puts them into managed memory, which comes to the device as a kernel first reads it. Where another
+ * large ones unless they are read `soon`. MLX puts them into managed memory, which comes to the device as a kernel first reads it. Where another
  * process has taken the device's memory by then, that read is an illegal access, and no kernel of the process runs
  * any more. Here it is this call that fails, for want of memory.
  * Only operations of this thread may read the array before mlxrs_wait_for_uploads.
@@ -26,6 +26,7 @@ int mlxrs_array_upload(
     const int* shape,
     size_t dim,
     mlx_dtype dtype,
+    bool soon,
     const mlx_stream stream);
 
 /** Waits until the host may read all that this thread has uploaded. */

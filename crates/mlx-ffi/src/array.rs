@@ -146,6 +146,19 @@ impl Array {
     /// A negative dimension, a shape that does not need exactly `bytes.len()` bytes, or a Bool that
     /// is neither 0 nor 1.
     pub fn from_bytes(bytes: &[u8], shape: &[i32], dtype: Dtype) -> Result<Array> {
+        Array::copied(bytes, shape, dtype, false)
+    }
+
+    /// An array of f32 values that are read soon and not kept: a CUDA device has them all at once, where other large
+    /// arrays come to it by the page. MLX does not count their memory there.
+    ///
+    /// # Errors
+    /// A shape that does not hold exactly `values.len()` values; no memory on the device.
+    pub fn passing_f32(values: &[f32], shape: &[i32]) -> Result<Array> {
+        Array::copied(as_bytes(values), shape, Dtype::F32, true)
+    }
+
+    fn copied(bytes: &[u8], shape: &[i32], dtype: Dtype, soon: bool) -> Result<Array> {
         init();
         let expected = shape
             .iter()
@@ -167,7 +180,8 @@ impl Array {
         let (dims, type_) = (shape.as_ptr(), dtype.raw());
         // SAFETY: data and shape live for the call, which copies both, and the length was checked above.
         check(unsafe {
-            sys::mlxrs_array_upload(out, &mut uploaded, data, dims, shape.len(), type_, current())
+            let rank = shape.len();
+            sys::mlxrs_array_upload(out, &mut uploaded, data, dims, rank, type_, soon, current())
         })?;
         if uploaded {
             return array.filled();

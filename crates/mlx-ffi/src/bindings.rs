@@ -3405,9 +3405,11 @@ unsafe extern "C" {
     ) -> ::std::os::raw::c_int;
     #[doc = " Waits for what was sent.\n Returns 0, or 1 after the error handler has been called."]
     pub fn mlxrs_dispatcher_wait(dispatcher: mlxrs_dispatcher) -> ::std::os::raw::c_int;
+    #[doc = " Gives up the memory that it keeps for what is dispatched next."]
+    pub fn mlxrs_dispatcher_rest(dispatcher: mlxrs_dispatcher);
     #[doc = " Waits for what was sent."]
     pub fn mlxrs_dispatcher_free(dispatcher: mlxrs_dispatcher);
-    #[doc = " Makes an array of `dtype` and `shape` with the bytes of `data` in memory of the CUDA device that `stream` is of.\n `done` stays false where there is none, and where MLX's own way is better: for arrays of up to eight bytes, and for\n large ones. MLX puts them into managed memory, which comes to the device as a kernel first reads it. Where another\n process has taken the device's memory by then, that read is an illegal access, and no kernel of the process runs\n any more. Here it is this call that fails, for want of memory.\n Only operations of this thread may read the array before mlxrs_wait_for_uploads.\n Returns 0, or 1 after the error handler has been called."]
+    #[doc = " Makes an array of `dtype` and `shape` with the bytes of `data` in memory of the CUDA device that `stream` is of.\n `done` stays false where there is none, and where MLX's own way is better: for arrays of up to eight bytes, and for\n large ones unless they are read `soon`. MLX puts them into managed memory, which comes to the device as a kernel first reads it. Where another\n process has taken the device's memory by then, that read is an illegal access, and no kernel of the process runs\n any more. Here it is this call that fails, for want of memory.\n Only operations of this thread may read the array before mlxrs_wait_for_uploads.\n Returns 0, or 1 after the error handler has been called."]
     pub fn mlxrs_array_upload(
         res: *mut mlx_array,
         done: *mut bool,
@@ -3415,6 +3417,7 @@ unsafe extern "C" {
         shape: *const ::std::os::raw::c_int,
         dim: usize,
         dtype: mlx_dtype,
+        soon: bool,
         stream: mlx_stream,
     ) -> ::std::os::raw::c_int;
     #[doc = " Waits until the host may read all that this thread has uploaded."]

@@ -22,6 +22,7 @@ mod recurrent;
 mod routing;
 mod rows;
 pub(crate) mod take;
+mod unpack;
 
 pub use attention::{attends, step_attention};
 pub use buffers::buffers;
@@ -38,5 +39,7 @@ pub use product::{
 pub use recurrent::{convolution, delta, scan, takes_convolution, takes_delta, takes_scan};
 pub use routing::{Router, Score, route, takes_route};
 pub use rows::{
-    NormAndGate, gated, norm_and_gate, residual, takes_gate, takes_norm_and_gate, takes_residual,
+    NormAndGate, activated, gated, norm_and_gate, residual, sum, takes_gate, takes_norm_and_gate,
+    takes_residual, takes_sum,
 };
+pub use unpack::{takes_unpacked, unpacked};

@@ -131,6 +131,12 @@ impl Dispatcher {
         // SAFETY: the handle lives for the call.
         check(unsafe { sys::mlxrs_dispatcher_wait(self.0) })
     }
+
+    /// Gives up the memory that it keeps for what is sent next.
+    pub fn rest(&mut self) {
+        // SAFETY: the handle lives for the call.
+        unsafe { sys::mlxrs_dispatcher_rest(self.0) }
+    }
 }
 
 impl Drop for Dispatcher {

@@ -146,7 +146,7 @@ fn a_step_of_attention_is_that_of_mlx() {
             (9, 3, 64),
         ] {
             for (b, at) in
-                [(1, 0), (1, 63), (1, 700), (3, 130), (8, 511), (32, 600), (2, 4000), (1, 9000)]
+                [(1, 0), (1, 63), (1, 700), (3, 130), (8, 511), (32, 600), (80, 150), (2, 4000)]
             {
                 attention([b, 1, at], [n_heads, n_kv_heads, d], dtype).expect("a step");
             }
@@ -326,13 +326,20 @@ fn between(rows: i32, columns: i32, dtype: Dtype) -> Result<()> {
     for out in [None, Some(&out_norm)] {
         let added = if out.is_some() { &normed_y } else { &wide(&y) };
         let h = ops::add(&wide(&x), added)?;
-        let (found, none) = cuda::residual(&x, &y, out, None, 1e-5)?;
+        let (found, none) = cuda::residual(&x, &y, out, None, 1e-5, None)?;
         assert_near(&found, &h, 1e-2, &what("sum"));
         assert!(none.is_none());
-        let (found, normed) = cuda::residual(&x, &y, out, Some(&norm), 1e-5)?;
+        let (found, normed) = cuda::residual(&x, &y, out, Some(&norm), 1e-5, None)?;
         assert_near(&found, &h, 1e-2, &what("sum"));
         let expected = fast::rms_norm(&h, Some(&wide(&norm)), 1e-5)?;
         assert_near(&normed.expect("a norm"), &expected, 2e-2, &what("norm"));
+        let part = ops::multiply(added, &Array::scalar(0.22, Dtype::F32)?)?;
+        let (found, _) = cuda::residual(&x, &y, out, None, 1e-5, Some(0.22))?;
+        assert_near(&found, &ops::add(&wide(&x), &part)?, 1e-2, &what("sum of a part"));
+    }
+    for y in [&y, &norm] {
+        let expected = ops::add(&wide(&x), &wide(y))?;
+        assert_near(&cuda::sum(&x, y)?, &expected, 1e-2, &what("plain sum"));
     }
     let half = columns / 2;
     let (gate, up) = (ops::slice_axis(&x, -1, 0, half)?, ops::slice_axis(&x, -1, half, columns)?);
@@ -341,6 +348,8 @@ fn between(rows: i32, columns: i32, dtype: Dtype) -> Result<()> {
     let columns = |at| Heads { array: &x, at };
     let found = cuda::gated(Activation::Silu, columns(0), columns(half), half, 1)?;
     assert_near(&found, &expected, 2e-2, &what("gate"));
+    let found = cuda::activated(Activation::Silu, columns(0), half)?;
+    assert_near(&found, &silu, 2e-2, &what("activation"));
     Ok(())
 }
 
@@ -397,7 +406,7 @@ fn repeated(b: i32) -> Result<()> {
             sinks: None,
         };
         let [out, keys, values] = cuda::step_attention(&step, &counters)?;
-        Ok([cuda::residual(x, &product(&out, &w_out)?, None, None, 0.0)?.0, keys, values])
+        Ok([cuda::residual(x, &product(&out, &w_out)?, None, None, 0.0, None)?.0, keys, values])
     };
     let run = |repeats: bool| -> Result<Vec<Vec<f32>>> {
         let empty = || ops::zeros(&[b, heads, capacity, d], dtype);

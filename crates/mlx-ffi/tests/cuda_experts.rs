@@ -98,6 +98,7 @@ enum Layout {
     Separate,
     Halves,
     Interleaved,
+    Same,
 }
 
 struct Network {
@@ -113,6 +114,7 @@ impl Network {
             Layout::Separate => IntoExperts::Separate([self.into[0].given(), self.into[1].given()]),
             Layout::Halves => IntoExperts::Halves(self.into[0].given()),
             Layout::Interleaved => IntoExperts::Interleaved(self.into[0].given()),
+            Layout::Same => IntoExperts::Same(self.into[0].given()),
         };
         ExpertNetwork { into, gate: self.gate, down: self.down.given() }
     }
@@ -124,6 +126,7 @@ impl Network {
         let [experts, t, all] = both[0].dims()?;
         let [gate, up] = match self.layout {
             Layout::Separate => [both[0].share()?, both[1].share()?],
+            Layout::Same => [both[0].share()?, both[0].share()?],
             Layout::Halves => [
                 ops::slice_axis(&both[0], 2, 0, all / 2)?,
                 ops::slice_axis(&both[0], 2, all / 2, all)?,
@@ -188,11 +191,12 @@ fn network(
     gate: ExpertGate,
 ) -> Network {
     let Sizes { experts, hidden, inner, .. } = sizes;
-    let has_bias = matches!(layout, Layout::Interleaved);
+    let has_bias = matches!(layout, Layout::Interleaved | Layout::Same);
     let new = |rows, columns| Matrices::new([experts, rows, columns], dtype, packing, has_bias);
     let into = match layout {
         Layout::Separate => vec![new(inner, hidden), new(inner, hidden)],
         Layout::Halves | Layout::Interleaved => vec![new(2 * inner, hidden)],
+        Layout::Same => vec![new(inner, hidden)],
     };
     Network { into, layout, gate, down: new(hidden, inner) }
 }
@@ -226,6 +230,7 @@ fn choices(t: i32, sizes: Sizes, dtype: Dtype) -> Result<(Indices, Array, Array)
 
 const SILU: ExpertGate = ExpertGate::Plain(Activation::Silu);
 const GELU: ExpertGate = ExpertGate::Plain(Activation::GeluTanh);
+const RELU: ExpertGate = ExpertGate::Plain(Activation::Relu);
 const CLIPPED: ExpertGate = ExpertGate::Clipped { alpha: 1.702, limit: 1.5 };
 
 const MANY: Sizes = Sizes { experts: 10, choices: 4, hidden: 256, inner: 384 };
@@ -248,6 +253,7 @@ fn of_packing(packing: Packing, layout: Layout, gate: ExpertGate, sizes: Sizes) 
 fn experts_as_they_are_are_those_of_mlx() {
     of_packing(None, Layout::Separate, SILU, MANY);
     of_packing(None, Layout::Interleaved, GELU, SINGLE);
+    of_packing(None, Layout::Same, RELU, MANY);
 }
 
 #[test]
@@ -256,6 +262,7 @@ fn experts_in_four_bits_are_those_of_mlx() {
     of_packing(Some((QuantMode::Affine, 4, 64)), Layout::Separate, SILU, MANY);
     of_packing(Some((QuantMode::Affine, 4, 32)), Layout::Halves, GELU, SINGLE);
     of_packing(Some((QuantMode::Affine, 4, 128)), Layout::Interleaved, CLIPPED, MANY);
+    of_packing(Some((QuantMode::Affine, 4, 64)), Layout::Same, RELU, MANY);
 }
 
 #[test]

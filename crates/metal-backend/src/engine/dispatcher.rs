@@ -109,4 +109,11 @@ impl Dispatcher {
     pub fn wait(&mut self) -> Result<()> {
         self.device.as_mut().map_or(Ok(()), mlx_ffi::Dispatcher::wait)
     }
+
+    /// Gives up the memory that it keeps from one part of a pass to the next.
+    pub fn rest(&mut self) {
+        if let Some(device) = &mut self.device {
+            device.rest();
+        }
+    }
 }

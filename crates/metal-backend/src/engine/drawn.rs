@@ -6,7 +6,7 @@ use super::ahead::Ahead;
 use super::due::Ticket;
 use super::served::Served;
 use crate::layers::Stage;
-use crate::sampling::{Draws, Report};
+use crate::sampling::{Check, Draws, Report};
 
 /// The draws of rows, which may leave before their draws are read.
 pub(super) struct Drawn {
@@ -63,14 +63,22 @@ impl Drawn {
         self.slots.iter_mut().for_each(|slot| *slot = moved(*slot));
     }
 
-    /// Waits for the draws: what was drawn for each row that is still there, with its slot.
+    /// Waits for the draws: what was drawn for each row that is still there, with its slot. There is no id where the
+    /// logits are no numbers, as far as no report says so.
     ///
     /// # Errors
     /// Those of MLX.
-    pub fn read(&self) -> Result<impl Iterator<Item = (usize, u32, &Report)>> {
+    pub fn read(&self) -> Result<impl Iterator<Item = (usize, Option<u32>, &Report)>> {
         let ids = self.draws.ids.to_vec_u32()?;
-        let all = self.slots.iter().zip(ids).zip(&self.draws.reports);
-        Ok(all.filter_map(|((slot, id), report)| Some(((*slot)?, id, report))))
+        let no_numbers = self.draws.check.as_ref().map(Check::no_numbers).transpose()?;
+        let is_number = move |at: usize| {
+            no_numbers.as_ref().is_none_or(|none| none.binary_search(&at).is_err())
+        };
+        let all = self.slots.iter().zip(ids).zip(&self.draws.reports).enumerate();
+        let of_row = move |(at, ((slot, id), report)): (usize, ((&Option<usize>, u32), _))| {
+            Some(((*slot)?, is_number(at).then_some(id), report))
+        };
+        Ok(all.filter_map(of_row))
     }
 }
 

@@ -16,7 +16,7 @@ use super::row::Row;
 use super::served::Served;
 use super::step_clock::{Part, StepClock};
 use crate::cache::{Caches, Moment, PrefixCache};
-use crate::error::{Error, Result, panicked};
+use crate::error::{Error, Result, not_numbers, panicked};
 use crate::layers::{Decoder, SplitLogits, StepCapture};
 
 /// Steps after which slots are given up of which half or more stay vacant.
@@ -391,7 +391,7 @@ impl Group {
         let mut drawn = drawn.into_iter().flatten().peekable();
         for (row, slot) in self.rows.iter_mut().zip(&self.slots) {
             if let Some((_, id, _)) = drawn.next_if(|(drawn, ..)| drawn == slot) {
-                row.follow(id);
+                row.follow(id.unwrap_or_default());
             }
         }
         Ok(Vec::new())
@@ -441,7 +441,8 @@ impl Group {
             let own = drawn.next_if(|(drawn, ..)| drawn == slot);
             let accept = || -> Result<Option<FinishReason>> {
                 let reason = match own {
-                    Some((_, id, report)) => row.accept(id, report, clock)?,
+                    Some((_, Some(id), report)) => row.accept(id, report, clock)?,
+                    Some((_, None, _)) => return Err(not_numbers()),
                     None => None,
                 };
                 let reason = reason.or(row.is_cancelled().then_some(FinishReason::Cancelled));

@@ -211,6 +211,7 @@ impl Prefill {
             self.reading = is_read.then(|| pass.h().share()).transpose()?;
             eval_all(self.caches.arrays().chain(&self.reading).chain(pass.exchanged()))?;
             dispatcher.wait()?;
+            dispatcher.rest();
             // On a GPU the allocator keeps no more than its limit.
             if on_cpu()? {
                 memory::clear_cache()?;

@@ -67,6 +67,7 @@ impl Activation {
         match self {
             Activation::Silu => Some(cuda::ExpertGate::Plain(mlx_ffi::Activation::Silu)),
             Activation::GeluTanh => Some(cuda::ExpertGate::Plain(mlx_ffi::Activation::GeluTanh)),
+            Activation::Relu => Some(cuda::ExpertGate::Plain(mlx_ffi::Activation::Relu)),
             Activation::ClippedSilu { alpha, limit } => {
                 Some(cuda::ExpertGate::Clipped { alpha, limit })
             }

@@ -14,6 +14,9 @@ const COMPUTE_CAPABILITY: u64 = 8;
 /// prompt on a machine the half minute for which MLX compiles its own kernel.
 pub(crate) const UNPACKED_FROM: i32 = cuda::MOST_ROWS + 1;
 
+/// From so many rows on, where no kernel multiplies with the packed matrix, our own one unpacks it.
+pub(crate) const UNPACKED_BY_US_FROM: i32 = 2;
+
 /// From so many rows of F32 on, CUDA unpacks a matrix: MLX's product of packed weights is right for one row alone. For
 /// 32 rows it was 0.535 where -1.72 is right (H100, MLX 0.32.2).
 pub(crate) const UNPACKED_F32_FROM: i32 = 2;
@@ -62,6 +65,7 @@ impl Kernels {
     /// From how many rows of `dtype` on a packed matrix is unpacked for a product.
     pub fn unpacked_from(self, dtype: Dtype) -> Option<i32> {
         match dtype {
+            Dtype::Bf16 | Dtype::F16 if self == Kernels::Cuda => Some(UNPACKED_BY_US_FROM),
             Dtype::Bf16 | Dtype::F16 if self.is_on_cuda() => Some(UNPACKED_FROM),
             Dtype::F32 if self.is_on_cuda() => Some(UNPACKED_F32_FROM),
             _ => None,

@@ -1,5 +1,6 @@
 //! Several operations of a layer as one, where a device has such a kernel.
 
+use mlx_ffi::step::Heads;
 use mlx_ffi::{Array, Dtype, cpu, cuda, ops};
 
 use super::activation::Activation;
@@ -82,21 +83,21 @@ impl Kernels {
         self == Kernels::Cuda && x.rows() > 1
     }
 
-    /// `x + y`, where y is normed first with `out_norm`, and that normed with `norm`, where there is one
-    /// operation for all that.
+    /// `x + y`, where y is normed first with `out_norm` and then multiplied with `factor`, and that normed with `norm`,
+    /// where there is one operation for all that.
     pub fn residual(
         self,
         x: &Array,
         y: &Array,
-        out_norm: Option<Norm<'_>>,
-        norm: Option<Norm<'_>>,
+        [out_norm, norm]: [Option<Norm<'_>>; 2],
+        factor: Option<f32>,
     ) -> Option<mlx_ffi::Result<(Array, Option<Array>)>> {
         let [first, second] = [out_norm, norm].map(|norm| norm.map(|norm| norm.weight));
         let mut epsilons = [out_norm, norm].into_iter().flatten().map(|norm| norm.eps);
         let eps = epsilons.next().unwrap_or(0.0);
         let fits = epsilons.all(|other| other == eps) && cuda::takes_residual(x, y, first, second);
         let pays = self == Kernels::Cuda && fits;
-        pays.then(|| cuda::residual(x, y, first, second, eps))
+        pays.then(|| cuda::residual(x, y, first, second, eps, factor))
     }
 
     /// What passes the gate: `activation(gate) · up`, where a column of the gate may be for several of `up`.
@@ -148,6 +149,12 @@ impl Kernels {
 
     /// `activation(x)`, without a gate.
     pub fn activated(self, activation: Activation, x: &Array) -> mlx_ffi::Result<Array> {
+        let (columns, count) = (Heads { array: x, at: 0 }, x.shape().last().copied().unwrap_or(0));
+        if let (Kernels::Cuda, Some(activation)) = (self, activation.fused())
+            && cuda::takes_gate(columns, columns, count, 1)
+        {
+            return cuda::activated(activation, columns, count);
+        }
         if self != Kernels::Cpu {
             return activation.gated(x, &Array::scalar(1.0, x.dtype())?);
         }

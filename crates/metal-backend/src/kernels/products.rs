@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Dtype, Quantized, cpu, cuda, dequantize, ops, quantized_matmul};
 
-use super::choice::{Kernels, UNPACKED_F32_FROM, UNPACKED_FROM};
+use super::choice::{Kernels, UNPACKED_BY_US_FROM, UNPACKED_F32_FROM, UNPACKED_FROM};
 
 /// From so many rows on a step of many requests unpacks a matrix: its layers are sent all at once, so
 /// that what they unpack is held together.
@@ -13,8 +13,8 @@ const UNPACKED_STEPS_FROM: i32 = 128;
 /// 36 for 2, 91 for 6 (H200).
 const FEW: i32 = 8;
 
-/// The most positions of prompts for which our own kernel for packed weights is the fastest.
-pub(crate) const MOST_PROMPT_ROWS: i32 = 128;
+/// The most rows for which our own kernel for packed weights is the fastest.
+pub(crate) const MOST_PROMPT_ROWS: i32 = 64;
 
 /// Elements of a large matrix.
 const LARGE: i64 = 1 << 24;
@@ -32,10 +32,13 @@ impl Kernels {
         }
     }
 
-    /// `x wᵀ + b` for `x` of `[…, in]`, `w` of `[out, in]` and `bias` of `[out]`; MLX's own kernel rounds
-    /// the sum once.
+    /// `x wᵀ + b` for `x` of `[…, in]`, `w` of `[out, in]` and `bias` of `[out]`. MLX's own kernel rounds
+    /// the sum once. A step on CUDA rounds it as that of one row is rounded, and can be captured.
     pub fn biased_dense(self, x: &Array, w: &Array, bias: &Array) -> mlx_ffi::Result<Array> {
         match self {
+            Kernels::Cuda if is_step(x) && cuda::takes_dense(x, w) => {
+                self.sum(&self.dense(x, w)?, bias)
+            }
             Kernels::Mlx | Kernels::MlxOnCuda | Kernels::Cuda => {
                 ops::addmm(bias, x, &ops::swap_axes(w, -1, -2)?)
             }
@@ -52,6 +55,7 @@ impl Kernels {
             Kernels::Cuda if few_packed_rows_pay(x, w) => {
                 cuda::few_rows(x, cuda::Weights::Packed(w))
             }
+            Kernels::Cuda if unpacking_pays(x, w) => cuda::dense(x, &cuda::unpacked(w, x.dtype())?),
             Kernels::Mlx => by_rows(x, |x| quantized_matmul(x, w)),
             Kernels::MlxOnCuda | Kernels::Cuda => {
                 let unpacked_from = if is_step(x) { UNPACKED_STEPS_FROM } else { UNPACKED_FROM };
@@ -75,16 +79,22 @@ fn is_step(x: &Array) -> bool {
     x.shape().iter().rev().nth(1) == Some(&1)
 }
 
-/// Whether our own kernel for a few rows of packed weights is faster than MLX's: 57 µs against 151 for 8
-/// rows of 9728 × 2560 in 4 bits, 32 against 47 of 2560 × 9728. A step of more rows than
-/// [`MOST_PROMPT_ROWS`] takes it too, because it can be captured. For 1024 × 151936 it is 112 against 97, but MLX's kernel may take a minute to be
-/// compiled at its first use on a machine.
+/// Whether our own kernel for a few rows of packed weights is the fastest: 57 µs against 151 of MLX's for 8 rows of
+/// 9728 × 2560 in 4 bits, 32 against 47 of 2560 × 9728. MLX's kernel may take a minute to be compiled at its first use on a
+/// machine. With more rows than [`MOST_PROMPT_ROWS`] unpacked matrices are faster: 128 rows of Qwen3-4B's sizes decode
+/// at 9571 tokens/s so, and at 6705 by this kernel; 64 at 5883 and 5731 (H100).
 fn few_packed_rows_pay(x: &Array, w: &Quantized) -> bool {
-    let (rows, n) = (x.rows(), w.weight.shape()[0]);
-    let size_fits = rows > 2 || rows == 2 && n >= 3072;
-    size_fits
-        && (rows <= MOST_PROMPT_ROWS || is_step(x))
-        && cuda::takes_few_rows(x, cuda::Weights::Packed(w))
+    (2..=MOST_PROMPT_ROWS).contains(&x.rows()) && cuda::takes_few_rows(x, cuda::Weights::Packed(w))
+}
+
+/// Whether our own kernel unpacks the matrix for a product with several rows: nothing waits for MLX's kernels to be
+/// compiled then, and a step can be captured.
+fn unpacking_pays(x: &Array, w: &Quantized) -> bool {
+    let columns = x.shape().last().copied().unwrap_or(0);
+    x.rows() >= UNPACKED_BY_US_FROM
+        && x.shape().len() >= 2
+        && columns % 8 == 0
+        && cuda::takes_unpacked(w, x.dtype())
 }
 
 /// `product` of `x` with all its rows in one matrix: MLX's kernels for packed weights read the weights

@@ -1,6 +1,6 @@
 //! Operations on each row by itself: sums, norms, the split into heads.
 
-use mlx_ffi::{Array, cpu, fast, ops};
+use mlx_ffi::{Array, cpu, cuda, fast, ops};
 
 use super::choice::Kernels;
 use super::columns::Columns;
@@ -10,6 +10,7 @@ impl Kernels {
     pub fn sum(self, x: &Array, y: &Array) -> mlx_ffi::Result<Array> {
         match self {
             Kernels::Cpu if x.dtype() == y.dtype() => cpu::add(x, y),
+            Kernels::Cuda if cuda::takes_sum(x, y) => cuda::sum(x, y),
             _ => ops::add(x, y),
         }
     }

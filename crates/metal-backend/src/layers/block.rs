@@ -183,20 +183,22 @@ impl Block {
         next: Option<&RmsNorm>,
     ) -> Result<Stream> {
         let kernels = self.kernels;
-        if let Residual::Sum = self.residual {
-            if out_norm.is_none() && !kernels.adds_rows(&x.h) {
-                return Ok(Stream { h: half(Some(&x.h))?, normed: None });
-            }
-            let out = half(None)?;
-            let norms = [out_norm.as_ref(), next].map(|norm| norm.and_then(RmsNorm::weights));
-            let known = norms.map(|norm| norm.is_some()) == [out_norm.is_some(), next.is_some()];
-            if known && let Some(both) = kernels.residual(&x.h, &out, norms[0], norms[1]) {
-                let (h, normed) = both?;
-                return Ok(Stream { h, normed });
-            }
-            return self.sum(x, out, out_norm);
+        let factor = match self.residual {
+            Residual::Sum => None,
+            Residual::Scaled(factor) => Some(factor),
+            Residual::Parallel | Residual::AltUp(_) => return self.sum(x, half(None)?, out_norm),
+        };
+        if factor.is_none() && out_norm.is_none() && !kernels.adds_rows(&x.h) {
+            return Ok(Stream { h: half(Some(&x.h))?, normed: None });
         }
-        self.sum(x, half(None)?, out_norm)
+        let out = half(None)?;
+        let norms = [out_norm.as_ref(), next].map(|norm| norm.and_then(RmsNorm::weights));
+        let known = norms.map(|norm| norm.is_some()) == [out_norm.is_some(), next.is_some()];
+        if known && let Some(both) = kernels.residual(&x.h, &out, norms, factor) {
+            let (h, normed) = both?;
+            return Ok(Stream { h, normed });
+        }
+        self.sum(x, out, out_norm)
     }
 
     /// The residual stream with what a half of the block adds, after its norm.

@@ -205,6 +205,25 @@ mod tests {
         "ssm_state_size": 32, "conv_kernel": 4, "use_conv_bias": true, "mlp_hidden_act": "relu2"
     }"#;
 
+    /// Experts without a gate, and one beside them.
+    const NEMOTRON_MOE: &str = r#"{
+        "model_type": "nemotron_h", "hidden_size": 64, "intermediate_size": 96, "head_dim": 32,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 4,
+        "hybrid_override_pattern": "ME*E", "vocab_size": 90, "layer_norm_epsilon": 1e-5,
+        "max_position_embeddings": 512, "mamba_num_heads": 8, "mamba_head_dim": 16, "n_groups": 2,
+        "ssm_state_size": 32, "conv_kernel": 4, "use_conv_bias": true, "mlp_hidden_act": "relu2",
+        "n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 64,
+        "moe_shared_expert_intermediate_size": 96, "n_group": 1, "topk_group": 1,
+        "norm_topk_prob": true, "routed_scaling_factor": 2.5, "n_shared_experts": 1
+    }"#;
+    /// What each half adds is multiplied.
+    const GRANITE: &str = r#"{
+        "model_type": "granite", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3,
+        "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 90, "rms_norm_eps": 1e-5,
+        "rope_theta": 1e4, "max_position_embeddings": 512, "attention_multiplier": 0.2,
+        "embedding_multiplier": 3.0, "residual_multiplier": 0.22, "logits_scaling": 2.0
+    }"#;
+
     fn decoder(config: &str, kernels: Kernels) -> Decoder {
         let files = ModelFiles::Random(config.into());
         let config = Config::parse("config.json", config).expect("an object");
@@ -252,8 +271,7 @@ mod tests {
     #[test]
     #[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
     fn steps_on_cuda_are_captured_and_near_those_of_a_cpu() {
-        // Biases of several rows are added by MLX.
-        for config in [GEMMA, QWEN_3_5, LFM_2, NEMOTRON] {
+        for config in [GEMMA, QWEN, QWEN_3_5, LFM_2, NEMOTRON, NEMOTRON_MOE, GRANITE] {
             let config = config.replacen('{', r#"{"torch_dtype": "bfloat16", "#, 1);
             use_device(Device::Cpu).expect("a CPU");
             let (expected, _) = run(&decoder(&config, Kernels::Cpu), false);

@@ -32,6 +32,11 @@ impl ExpertLinear {
         ExpertLinear { together, ..self }
     }
 
+    /// Whether its results are those of all ranks.
+    pub fn is_whole(&self) -> bool {
+        self.together.is_nothing()
+    }
+
     /// What was made of its results, linearly, in this rank, as that of all.
     pub fn all(&self, y: Array) -> Result<Array> {
         self.together.all(y)

@@ -1,6 +1,6 @@
 //! A mixture whose experts see fewer values than the router.
 
-use mlx_ffi::{Array, Dtype, Result, ops};
+use mlx_ffi::{Array, Dtype, Result};
 
 use super::{Fusion, Linear, Mlp, Moe, Workspace};
 
@@ -30,7 +30,7 @@ impl LatentMoe {
         let y = self.up.forward(&self.moe.routed(&self.down.forward(x)?, x)?)?;
         match &self.shared {
             None => Ok(y),
-            Some(shared) => ops::add(&y, &shared.forward(x, Fusion::default())?),
+            Some(shared) => self.moe.kernels.sum(&y, &shared.forward(x, Fusion::default())?),
         }
     }
 }

@@ -70,7 +70,7 @@ impl Moe {
             }
             GateUp::Halves(both) => cuda::IntoExperts::Halves(both.on_cuda()?),
             GateUp::Interleaved(both) => cuda::IntoExperts::Interleaved(both.on_cuda()?),
-            GateUp::Shared(_) => return None,
+            GateUp::Shared(both) => cuda::IntoExperts::Same(both.on_cuda()?),
         };
         let (gate, down) = (self.activation.of_experts()?, self.down_proj.on_cuda()?);
         let network = cuda::ExpertNetwork { into, gate, down };
@@ -96,25 +96,39 @@ impl Moe {
             None => (&fusion.prologue(x)?, Fusion::default()),
         };
         let logits = self.router.forward_fused(x, before)?;
-        let (indices, weights) = match self.routing.on_cuda(&logits, count) {
-            Some(chosen) if fits(&logits) => chosen?,
-            _ => {
-                let logits = ops::reshape(&logits, &[x.rows(), -1])?;
-                self.routing.route(&logits, count, x.dtype())?
-            }
-        };
+        let (indices, weights) = self.chosen(&logits, x.dtype())?;
         let chosen = cuda::Chosen { indices: &indices, weights: &weights };
         let norm = norm.map(|norm| (norm.weight, norm.eps));
         if let Some(shared) = &self.shared {
             let shared = shared.forward(x)?;
-            let y = cuda::experts(x, network, chosen, norm, Some(&shared))?;
+            let y = match self.down_proj.is_whole() {
+                true => cuda::experts(x, network, chosen, norm, Some(&shared))?,
+                false => {
+                    let own = cuda::experts(x, network, chosen, norm, None)?;
+                    self.kernels.sum(&self.down_proj.all(own)?, &shared)?
+                }
+            };
             return fusion.epilogue(self.kernels, y);
         }
         match fusion.residual {
-            Some(onto) if fits(onto) => cuda::experts(x, network, chosen, norm, Some(onto)),
+            Some(onto) if fits(onto) && self.down_proj.is_whole() => {
+                cuda::experts(x, network, chosen, norm, Some(onto))
+            }
             _ => {
-                let y = cuda::experts(x, network, chosen, norm, None)?;
-                fusion.epilogue(self.kernels, y)
+                let own = cuda::experts(x, network, chosen, norm, None)?;
+                fusion.epilogue(self.kernels, self.down_proj.all(own)?)
+            }
+        }
+    }
+
+    /// The experts that `logits`, `[…, experts]`, choose for each row, and their weights in `dtype`: `[t, e]` each.
+    fn chosen(&self, logits: &Array, dtype: Dtype) -> Result<(Indices, Array)> {
+        let count = self.experts_per_token;
+        match self.routing.on_cuda(logits, count) {
+            Some(chosen) if logits.dtype() == dtype => chosen,
+            _ => {
+                let logits = ops::reshape(logits, &[logits.rows(), -1])?;
+                self.routing.route(&logits, count, dtype)
             }
         }
     }
@@ -125,13 +139,18 @@ impl Moe {
         let y = self.routed(x, x)?;
         match shared {
             None => Ok(y),
-            Some(shared) => ops::add(&y, &shared),
+            Some(shared) => self.kernels.sum(&y, &shared),
         }
     }
 
     /// `x`, `[b, l, size]`, by the experts that the router chooses where it sees `seen`,
     /// `[b, l, hidden_size]`: as `x`.
     pub fn routed(&self, x: &Array, seen: &Array) -> Result<Array> {
+        if let Some(network) = self.on_cuda(x) {
+            let (indices, weights) = self.chosen(&self.router.forward(seen)?, x.dtype())?;
+            let chosen = cuda::Chosen { indices: &indices, weights: &weights };
+            return self.down_proj.all(cuda::experts(x, &network, chosen, None, None)?);
+        }
         let [b, l, size] = x.dims()?;
         let x = ops::reshape(x, &[b * l, size])?;
         let [_, _, hidden] = seen.dims()?;

@@ -7,7 +7,7 @@ mod exit;
 mod network;
 mod turns;
 
-use mlx_ffi::{Array, Result, eval_all, ops};
+use mlx_ffi::{Array, Result, async_eval, eval_all, ops};
 
 use crate::kernels::Kernels;
 use crate::sight::Patches;
@@ -47,6 +47,8 @@ pub(crate) struct Look {
     block: usize,
     /// What was made behind blocks, `[1, t, hidden_size]` of the language model each.
     deep: Vec<Array>,
+    /// What the block before the last one made, while a GPU computes the last one.
+    before: Option<Array>,
 }
 
 impl Tower {
@@ -54,10 +56,10 @@ impl Tower {
     pub fn begin(&self, patches: &Patches) -> Result<Look> {
         let h = self.entry.forward(patches)?;
         let turns = self.rope.as_ref().map(|rope| rope.turns(patches)).transpose()?;
-        Ok(Look { h, turns, grid: patches.grid, block: 0, deep: Vec::new() })
+        Ok(Look { h, turns, grid: patches.grid, block: 0, deep: Vec::new(), before: None })
     }
 
-    /// Takes a picture through its next block, and waits for it. At the end, `[n, t, hidden_size]` of the
+    /// Takes a picture through its next block, and waits for it; on a GPU, for the one before. At the end, `[n, t, hidden_size]` of the
     /// language model: the vectors in the picture's places, then those for each of the first layers.
     pub fn advance(&self, look: &mut Look) -> Result<Option<Array>> {
         if let Some(block) = self.blocks.get(look.block) {
@@ -65,7 +67,16 @@ impl Tower {
             for (_, merger) in self.deepstack.iter().filter(|(at, _)| *at == look.block) {
                 look.deep.push(merger.forward(&look.h)?);
             }
-            eval_all([&look.h].into_iter().chain(&look.deep))?;
+            let made = [&look.h].into_iter().chain(&look.deep);
+            if self.kernels == Kernels::Cpu {
+                eval_all(made)?;
+            } else {
+                // The device computes this block while the next one is prepared.
+                async_eval(made)?;
+                if let Some(before) = look.before.replace(look.h.share()?) {
+                    before.eval()?;
+                }
+            }
             look.block += 1;
             return Ok(None);
         }

@@ -16,6 +16,39 @@ pub(crate) struct Draws {
     pub ids: Indices,
     /// One for each row.
     pub reports: Vec<Report>,
+    /// Of rows whose first draws these are, and of which no report says so.
+    pub check: Option<Check>,
+}
+
+/// Whether the logits of some rows are numbers.
+pub(crate) struct Check {
+    /// The indices of the rows.
+    rows: Vec<usize>,
+    /// `[rows]`: finite where they are.
+    values: Array,
+}
+
+impl Check {
+    /// That of the rows of `logits`, `[rows, vocab_size]`, that have these indices; `None` without any.
+    fn of(rows: Vec<usize>, logits: &Array) -> mlx_ffi::Result<Option<Check>> {
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let is_all = logits.shape().first() == Some(&(rows.len() as i32));
+        let own = if is_all { logits.share()? } else { take_rows(logits, &rows)? };
+        let values = ops::logsumexp(&ops::astype(&own, Dtype::F32)?, -1, false)?;
+        Ok(Some(Check { rows, values }))
+    }
+
+    /// Waits for it: the indices, in ascending order, of rows whose logits are no numbers.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn no_numbers(&self) -> mlx_ffi::Result<Vec<usize>> {
+        let values = self.values.to_vec_f32()?;
+        let rows = self.rows.iter().zip(values);
+        Ok(rows.filter(|(_, value)| !value.is_finite()).map(|(row, _)| *row).collect())
+    }
 }
 
 impl Draws {
@@ -35,7 +68,7 @@ impl Draws {
             && !any_by_kernel
         {
             let Draw { id, report } = sampler.draw(logits)?;
-            return Ok(Draws { ids: id, reports: vec![report] });
+            return Ok(Draws { ids: id, reports: vec![report], check: None });
         }
         // Rows that want the most likely id alone are served together; on CUDA, with those that draw.
         let is_served = |sampler: &Sampler| sampler.is_plain() || by_kernel(sampler).is_some();
@@ -49,24 +82,29 @@ impl Draws {
             let any_plain = samplers.iter().any(|sampler| sampler.is_plain());
             any_plain.then(|| ops::argmax(logits, -1, false)).transpose()?
         };
+        let rows = 0..samplers.len();
+        let first = rows.filter(|row| samplers[*row].step == 0 && is_served(samplers[*row]));
+        let check = match &best {
+            Some(_) => Check::of(first.collect(), logits)?,
+            None => None,
+        };
         if let Some(best) = &best
-            && samplers.iter().all(|sampler| is_served(sampler) && sampler.step > 0)
+            && samplers.iter().all(|sampler| is_served(sampler))
         {
             samplers.iter_mut().for_each(|sampler| sampler.step += 1);
             let reports = samplers.iter().map(|_| Report::default()).collect();
-            return Ok(Draws { ids: best.share()?, reports });
+            return Ok(Draws { ids: best.share()?, reports, check });
         }
         let (mut ids, mut reports) = (Vec::new(), Vec::new());
         for (row, sampler) in (0..).zip(samplers) {
-            let own = ops::slice_axis(logits, 0, row, row + 1)?;
             match &best {
                 Some(best) if is_served(sampler) => {
-                    let check = sampler.check(&ops::astype(&own, Dtype::F32)?)?;
                     sampler.step += 1;
                     ids.push(best.slice_axis(0, row, row + 1)?);
-                    reports.push(Report { check, ..Report::default() });
+                    reports.push(Report::default());
                 }
                 _ => {
+                    let own = ops::slice_axis(logits, 0, row, row + 1)?;
                     let Draw { id, report } = sampler.draw(&own)?;
                     ids.push(id);
                     reports.push(report);
@@ -74,7 +112,7 @@ impl Draws {
             }
         }
         let ids = Indices::concatenate(&ids.iter().collect::<Vec<_>>(), 0)?;
-        Ok(Draws { ids, reports })
+        Ok(Draws { ids, reports, check })
     }
 
     /// Draws that are narrow, each from its row of `logprobs`, `[rows, vocab_size]`.
@@ -87,12 +125,15 @@ impl Draws {
         let ids = rows.map(|(row, sampler)| sampler.draw_narrow(&own(row)?));
         let ids = ids.collect::<mlx_ffi::Result<Vec<Indices>>>()?;
         let reports = samplers.iter().map(|_| Report::default()).collect();
-        Ok(Draws { ids: Indices::concatenate(&ids.iter().collect::<Vec<_>>(), 0)?, reports })
+        let ids = Indices::concatenate(&ids.iter().collect::<Vec<_>>(), 0)?;
+        Ok(Draws { ids, reports, check: None })
     }
 
     /// Everything that will be read.
     pub fn arrays(&self) -> impl Iterator<Item = &Array> {
-        std::iter::once(&*self.ids).chain(self.reports.iter().flat_map(Report::arrays))
+        let check = self.check.iter().map(|check| &check.values);
+        let reports = self.reports.iter().flat_map(Report::arrays);
+        std::iter::once(&*self.ids).chain(reports).chain(check)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use super::constants::{MOST_SPLITS, THREADS, WARPS};
+use super::constants::{LANES, MOST_SPLITS, WARPS};
 use super::kernel::{Constant, Launch, Source};
 use super::launch::launch;
 use crate::step::{Counters, Step};
@@ -10,6 +10,8 @@ use crate::{Array, Dtype, Error, Result};
 
 /// Blocks that keep a large device busy: two on each multiprocessor, or one where it has many registers.
 const BLOCKS: i32 = 264;
+/// Multiprocessors of a large device.
+const MULTIPROCESSORS: i32 = 132;
 /// Values of a head for which a multiprocessor has registers for one block alone.
 const ONE_BLOCK_FROM: i32 = 128;
 /// Positions of a buffer that are worth a block of their own.
@@ -81,6 +83,7 @@ pub fn step_attention(step: &Step<'_>, counters: &Counters) -> Result<[Array; 3]
     // By what the buffers hold, so that the steps that they have room for are launched alike.
     let most_blocks = if is_tiled && d >= ONE_BLOCK_FROM { BLOCKS / 2 } else { BLOCKS };
     let splits = (most_blocks / blocks).min(capacity / WORTH_A_BLOCK).clamp(1, MOST_SPLITS);
+    let warps = if splits > 1 { WARPS } else { warps_for(blocks) };
     let constants = [
         &making(step, d),
         &scoring(step)[..],
@@ -88,6 +91,7 @@ pub fn step_attention(step: &Step<'_>, counters: &Counters) -> Result<[Array; 3]
             (c"GROUP", Constant::Int(group)),
             (c"SHARED_BY", Constant::Int(shared_by)),
             (c"TILED", Constant::Bool(is_tiled)),
+            (c"BLOCK_WARPS", Constant::Int(warps)),
         ],
     ]
     .concat();
@@ -98,8 +102,9 @@ pub fn step_attention(step: &Step<'_>, counters: &Counters) -> Result<[Array; 3]
     };
     let outputs: [(&[i32], Dtype); 3] =
         [(&whole, dtype), (&sums, Dtype::F32), (&parts, Dtype::F32)];
-    let grid = [THREADS * splits, n_heads / group, b];
-    let all = Launch { grid, block: [THREADS, 1, 1], constants: &constants, outputs: &outputs };
+    let threads = warps * LANES;
+    let grid = [threads * splits, n_heads / group, b];
+    let all = Launch { grid, block: [threads, 1, 1], constants: &constants, outputs: &outputs };
     let [radians, q_norm, k_norm] = made_with(step);
     let inputs = [
         q.array,
@@ -119,6 +124,18 @@ pub fn step_attention(step: &Step<'_>, counters: &Counters) -> Result<[Array; 3]
     let [out, _, _, keys, values] = <[Array; 5]>::try_from(found)
         .map_err(|found| Error::new(format!("{} results of a step of attention", found.len())))?;
     Ok([out, keys, values])
+}
+
+/// Warps of each of so many blocks. A block begins by norming and rotating heads and ends by adding up what its warps
+/// found. Where there are many blocks, small ones do that beside others that read keys.
+fn warps_for(blocks: i32) -> i32 {
+    if blocks <= MULTIPROCESSORS {
+        WARPS
+    } else if blocks <= 2 * MULTIPROCESSORS {
+        WARPS / 2
+    } else {
+        WARPS / 4
+    }
 }
 
 /// Whether sixteen bytes can be read at once of each head.

@@ -47,10 +47,11 @@ pub(super) const CLIPPED: i32 = 4;
 pub(super) const DENSE: i32 = 0;
 pub(super) const AFFINE: i32 = 1;
 pub(super) const FLOATS: i32 = 2;
-/// The gate's rows and the others: in a matrix each, in one after the other, or in turn.
+/// The gate's rows and the others: in a matrix each, in one after the other, or in turn; or the same ones.
 pub(super) const SEPARATE: i32 = 0;
 pub(super) const HALVES: i32 = 1;
 pub(super) const INTERLEAVED: i32 = 2;
+pub(super) const SAME: i32 = 3;
 /// Threads of the block that sorts choices, and the most experts.
 pub(super) const SORTING: i32 = 1024;
 /// Threads of the block that draws the id of a row.
@@ -92,6 +93,7 @@ pub(super) fn definitions() -> String {
         ("SEPARATE", SEPARATE),
         ("HALVES", HALVES),
         ("INTERLEAVED", INTERLEAVED),
+        ("SAME", SAME),
         ("SORTING", SORTING),
         ("DRAWING", DRAWING),
         ("QUERIES", QUERIES),
@@ -156,8 +158,10 @@ mod tests {
             include_str!("step_attention.cu"),
             include_str!("step_lanes.cu"),
             include_str!("step_tiles.cu"),
+            include_str!("sum.cu"),
             include_str!("take.cu"),
             include_str!("tensor.cu"),
+            include_str!("unpack.cu"),
         ] {
             for name in definitions().lines().filter_map(|line| line.split([' ', '(']).nth(1)) {
                 let again = [format!(" {name} ="), format!("#define {name}")];
@@ -184,6 +188,7 @@ mod tests {
             include_str!("routing.rs"),
             include_str!("rows.rs"),
             include_str!("take.rs"),
+            include_str!("unpack.rs"),
         ] {
             let constants = source.split("(c\"").skip(1).filter_map(|rest| rest.split('"').next());
             for constant in constants {

@@ -7,7 +7,7 @@ constexpr int AT_ONCE = BITS == 16 ? 8 : 128 / BITS;
 // The row of an expert's matrix; `of` is 0 for the gate and 1 for what it lets through.
 template <int LAYOUT, int ROWS>
 __device__ __forceinline__ int64_t row_of(int expert, int row, int of) {
-  constexpr int64_t ALL = LAYOUT == SEPARATE ? ROWS : 2 * ROWS;
+  constexpr int64_t ALL = LAYOUT == SEPARATE || LAYOUT == SAME ? ROWS : 2 * ROWS;
   return expert * ALL + (LAYOUT == INTERLEAVED ? 2 * row + of : LAYOUT == HALVES ? of * ROWS + row : row);
 }
 // Scales of FLOATS.
@@ -36,6 +36,42 @@ __device__ __forceinline__ float2 floats_of(unsigned word, int i) {
   const unsigned moved = word >> (4 * i);
   const unsigned bits = (moved & 0x00080008) << 12 | (moved & 0x00070007) << 9;
   return __half22float2(*reinterpret_cast<const __half2*>(&bits));
+}
+// Sixteen weights of one group: of AFFINE codes `BITS / 2` words, of FLOATS two.
+template <typename T, int KIND, int BITS>
+__device__ __forceinline__ void unpack_16(const unsigned* codes, float scale, float minimum, T* made) {
+  if constexpr (KIND == AFFINE) {
+    const float added = minimum - RAISE<BITS> * scale;
+    #pragma unroll
+    for (int i = 0; i < 16; i++) {
+      made[i] = static_cast<T>(scale * raised<BITS>(codes + i / 8 * (BITS / 4), i % 8) + added);
+    }
+  } else if constexpr (KIND == FLOATS) {
+    #pragma unroll
+    for (int i = 0; i < 2; i++) {
+      #pragma unroll
+      for (int j = 0; j < 4; j++) {
+        const float2 pair = floats_of(codes[i], j);
+        made[8 * i + j] = static_cast<T>(pair.x * RAISED_FLOATS * scale);
+        made[8 * i + j + 4] = static_cast<T>(pair.y * RAISED_FLOATS * scale);
+      }
+    }
+  }
+}
+// Sixteen codes of so many bits.
+template <int BITS>
+__device__ __forceinline__ void load_16(const void* from, unsigned* codes) {
+  if constexpr (BITS == 4) {
+    const uint2 pack = *static_cast<const uint2*>(from);
+    codes[0] = pack.x;
+    codes[1] = pack.y;
+  } else if constexpr (BITS == 8) {
+    const uint4 pack = *static_cast<const uint4*>(from);
+    codes[0] = pack.x;
+    codes[1] = pack.y;
+    codes[2] = pack.z;
+    codes[3] = pack.w;
+  }
 }
 // What passes the gate.
 template <int GATE, typename T>

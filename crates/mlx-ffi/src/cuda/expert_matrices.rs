@@ -1,10 +1,9 @@
 //! The matrices of a mixture's experts, and in which form kernels know them.
 
-use super::constants::{
-    AFFINE, CLIPPED, DENSE, FLOATS, HALVES, INTERLEAVED, SEPARATE, SORTING, code,
-};
+use super::constants::{CLIPPED, DENSE, HALVES, INTERLEAVED, SAME, SEPARATE, SORTING, code};
 use super::product::Weights;
-use crate::{Activation, Array, Dtype, QuantMode};
+use super::unpack::packing;
+use crate::{Activation, Array, Dtype};
 
 /// The most rows or columns of a matrix.
 const MOST_SIDE: i32 = 1 << 18;
@@ -27,6 +26,8 @@ pub enum IntoExperts<'a> {
     Halves(ExpertMatrices<'a>),
     /// One matrix: a row of the gate, then one of the others, and so on.
     Interleaved(ExpertMatrices<'a>),
+    /// One matrix: what it gives is the gate of itself.
+    Same(ExpertMatrices<'a>),
 }
 
 /// What the gate does to what it lets through.
@@ -102,16 +103,10 @@ impl ExpertMatrices<'_> {
         let (kind, bits, group_size, [experts, rows, columns]) = match self.weights {
             Weights::Dense(w) => (DENSE, 16, 0, w.dims().ok().filter(|_| w.dtype() == dtype)?),
             Weights::Packed(w) => {
-                w.check().ok()?;
-                let quantization = w.quantization;
-                let (kind, known) = match (quantization.mode, quantization.bits) {
-                    (QuantMode::Affine, 4 | 8) => (AFFINE, w.scales.dtype() == dtype),
-                    (QuantMode::Mxfp4 | QuantMode::Nvfp4, 4) => (FLOATS, true),
-                    _ => return None,
-                };
-                let [experts, rows, groups] = w.scales.dims().ok().filter(|_| known)?;
-                let columns = groups * quantization.group_size;
-                (kind, quantization.bits, quantization.group_size, [experts, rows, columns])
+                let (kind, bits) = packing(w, dtype)?;
+                let [experts, rows, groups] = w.scales.dims().ok()?;
+                let group_size = w.quantization.group_size;
+                (kind, bits, group_size, [experts, rows, groups * group_size])
             }
         };
         let sizes_fit = (1..=SORTING).contains(&experts)
@@ -151,6 +146,7 @@ impl ExpertNetwork<'_> {
                 let form = both.form(dtype).filter(|form| form.rows % 2 == 0)?;
                 Form { rows: form.rows / 2, ..form }
             }
+            IntoExperts::Same(both) => both.form(dtype)?,
         };
         let down = self.down.form(dtype)?;
         let sizes_fit = (down.rows, down.columns) == (into.columns, into.rows);
@@ -163,6 +159,7 @@ impl ExpertNetwork<'_> {
             IntoExperts::Separate(_) => SEPARATE,
             IntoExperts::Halves(_) => HALVES,
             IntoExperts::Interleaved(_) => INTERLEAVED,
+            IntoExperts::Same(_) => SAME,
         }
     }
 
@@ -170,7 +167,9 @@ impl ExpertNetwork<'_> {
     pub(super) fn pair(&self) -> [&ExpertMatrices<'_>; 2] {
         match &self.into {
             IntoExperts::Separate([gate, up]) => [gate, up],
-            IntoExperts::Halves(both) | IntoExperts::Interleaved(both) => [both, both],
+            IntoExperts::Halves(both)
+            | IntoExperts::Interleaved(both)
+            | IntoExperts::Same(both) => [both, both],
         }
     }
 }

@@ -2,7 +2,7 @@
 // weighted sum. A warp goes from one row of a matrix to a later one while its loads run ahead. blockIdx.y is the
 // row of x.
 
-constexpr int EACH = GATE != 0 ? 2 : 1;
+constexpr int EACH = GATE != 0 && LAYOUT != SAME ? 2 : 1;
 // Matrices that a result is summed over, and results for each row of x.
 constexpr int SUMMED = GATE != 0 ? 1 : CHOICES;
 constexpr int RESULTS = GATE != 0 ? CHOICES * ROWS : ROWS;
@@ -218,7 +218,7 @@ while (result < RESULTS) {
       }
       if (lane == 0 && result < RESULTS) {
         if constexpr (GATE != 0) {
-          float both[2];
+          float both[EACH];
           #pragma unroll
           for (int e = 0; e < EACH; e++) {
             both[e] = sums[e];
@@ -227,7 +227,7 @@ while (result < RESULTS) {
               both[e] += static_cast<float>(biases_of[LAYOUT == SEPARATE ? e : 0][line]);
             }
           }
-          out[static_cast<int64_t>(token) * RESULTS + result] = passed<GATE, T>(both[0], both[1], limits);
+          out[static_cast<int64_t>(token) * RESULTS + result] = passed<GATE, T>(both[0], both[EACH - 1], limits);
         } else {
           float sum = sums[0];
           if (HAS_BIAS) {

@@ -1,7 +1,7 @@
 //! What the experts make that each row has chosen: of a few rows one after the other, of many with the rows of
 //! an expert together.
 
-use super::constants::{AFFINE, LANES, SEPARATE, SORTING, THREADS, WARPS};
+use super::constants::{AFFINE, LANES, SAME, SEPARATE, SORTING, THREADS, WARPS};
 use super::expert_matrices::{ExpertMatrices, ExpertNetwork, Form};
 use super::kernel::{Constant, Launch, Source};
 use super::launch::{first, launch, numbers, scalar};
@@ -240,7 +240,8 @@ impl Work<'_> {
             let constants = [&self.matrix_constants(form, gathers)[..], &rest].concat();
             let limits = numbers(network.gate.limits())?;
             let inputs = [&inputs(x, pair)[..], &[&order, &tiles, &limits]].concat();
-            let own_rows = if gathers { MATRIX_ROWS / 2 } else { MATRIX_ROWS };
+            let has_pairs = gathers && network.layout() != SAME;
+            let own_rows = if has_pairs { MATRIX_ROWS / 2 } else { MATRIX_ROWS };
             let blocks = (form.rows + own_rows - 1) / own_rows;
             let outputs: [(&[i32], Dtype); 1] = [(&[count, form.rows], dtype)];
             let (grid, block) = ([THREADS * blocks, most_tiles, 1], [THREADS, 1, 1]);

@@ -1,5 +1,5 @@
 // Columns of `gate`, activated, times columns of `up`: eight values for each thread. A value of the gate is for EACH
-// values of `up`, which has WIDTH of them.
+// values of `up`, which has WIDTH of them. Without HAS_UP, it is as if `up` were 1 everywhere.
 
 let_next_begin();
 wait_for_last();
@@ -28,7 +28,8 @@ if (row < rows) {
   #pragma unroll
   for (int i = 0; i < 8; i++) {
     const T open = reinterpret_cast<const T*>(&opens)[i];
-    reinterpret_cast<T*>(&results)[i] = gated<GATE>(open, reinterpret_cast<const T*>(&ups)[i]);
+    const T passing = HAS_UP ? reinterpret_cast<const T*>(&ups)[i] : static_cast<T>(1.0f);
+    reinterpret_cast<T*>(&results)[i] = gated<GATE>(open, passing);
   }
   *reinterpret_cast<uint4*>(out + index) = results;
 }

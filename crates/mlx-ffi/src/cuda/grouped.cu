@@ -1,12 +1,12 @@
 // Products of rows that chose the same expert with its matrix. A block has a tile of up to TILE_ROWS such rows and
-// 128 rows of the matrix, of which half are the gate's where there is one; tensor cores multiply 32 columns
+// 128 rows of the matrix, of which half are the gate's where it has rows of its own; tensor cores multiply 32 columns
 // at a time while the next are on their way. Packed weights are unpacked on their way into shared memory.
 
 constexpr int STAGES = 3;
 constexpr int BLOCK = 32;
 constexpr int MATRIX_ROWS = 128;
 constexpr bool PACKED = KIND != DENSE;
-constexpr int EACH = GATE != 0 ? 2 : 1;
+constexpr int EACH = GATE != 0 && LAYOUT != SAME ? 2 : 1;
 constexpr int OWN_ROWS = MATRIX_ROWS / EACH;
 constexpr int WARPS_DOWN = TILE_ROWS >= 64 ? 2 : 1;
 constexpr int DOWN = TILE_ROWS / WARPS_DOWN / 16;
@@ -87,17 +87,7 @@ float minimum = 0;
 auto load_w = [&](int step) {
   const int k = step * BLOCK + thread % 2 * 16;
   const char* at = codes_of[packed_from] + (packed_line * COLUMNS + k) / 8 * BITS;
-  if constexpr (WORDS == 2) {
-    const uint2 pack = *reinterpret_cast<const uint2*>(at);
-    codes[0] = pack.x;
-    codes[1] = pack.y;
-  } else if constexpr (WORDS == 4) {
-    const uint4 pack = *reinterpret_cast<const uint4*>(at);
-    codes[0] = pack.x;
-    codes[1] = pack.y;
-    codes[2] = pack.z;
-    codes[3] = pack.w;
-  }
+  load_16<BITS>(at, codes);
   const int64_t group = packed_line * GROUPS + k / (PACKED ? GROUP_SIZE : 1);
   scale = scale_at<T, KIND, GROUP_SIZE>(scales_of[packed_from], group);
   if constexpr (KIND == AFFINE) {
@@ -106,23 +96,7 @@ auto load_w = [&](int step) {
 };
 auto unpack_w = [&](int step) {
   alignas(16) T made[16];
-  if constexpr (KIND == AFFINE) {
-    const float added = minimum - RAISE<BITS> * scale;
-    #pragma unroll
-    for (int i = 0; i < 16; i++) {
-      made[i] = static_cast<T>(scale * raised<BITS>(codes + i / 8 * (BITS / 4), i % 8) + added);
-    }
-  } else if constexpr (KIND == FLOATS) {
-    #pragma unroll
-    for (int i = 0; i < 2; i++) {
-      #pragma unroll
-      for (int j = 0; j < 4; j++) {
-        const float2 pair = floats_of(codes[i], j);
-        made[8 * i + j] = static_cast<T>(pair.x * RAISED_FLOATS * scale);
-        made[8 * i + j + 4] = static_cast<T>(pair.y * RAISED_FLOATS * scale);
-      }
-    }
-  }
+  unpack_16<T, KIND, BITS>(codes, scale, minimum, made);
   T* const to = w_tiles[step % STAGES];
   #pragma unroll
   for (int i = 0; i < 2; i++) {
@@ -219,7 +193,11 @@ for (int m = 0; m < DOWN; m++) {
         #pragma unroll
         for (int j = 0; j < 2; j++) {
           if (own + j < ROWS) {
-            float found[2] = {sums[m][n][i + j], sums[m][n + EACH - 1][i + j]};
+            float found[EACH];
+            #pragma unroll
+            for (int e = 0; e < EACH; e++) {
+              found[e] = sums[m][n + e][i + j];
+            }
             if (HAS_BIAS) {
               #pragma unroll
               for (int e = 0; e < EACH; e++) {
@@ -229,7 +207,7 @@ for (int m = 0; m < DOWN; m++) {
             }
             T y;
             if constexpr (GATE != 0) {
-              y = passed<GATE, T>(found[0], found[1], limits);
+              y = passed<GATE, T>(found[0], found[EACH - 1], limits);
             } else {
               y = static_cast<T>(found[0]);
             }

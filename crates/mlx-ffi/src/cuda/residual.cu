@@ -1,5 +1,5 @@
-// x plus y, which may be normed before, and the norm of that: a block for each row, eight values at a
-// time for each thread. Each step is rounded as if it were an operation of its own.
+// x plus y, which may be normed and then multiplied before, and the norm of that: a block for each row, eight values at
+// a time for each thread. Each step is rounded as if it were an operation of its own.
 
 let_next_begin();
 wait_for_last();
@@ -52,6 +52,10 @@ for (int k = threadIdx.x * 8; k < columns; k += WARPS * 256) {
     T value = reinterpret_cast<const T*>(&theirs)[i];
     if (HAS_OUT_NORM) {
       value = scaled(value, out_factor, out_norm[k + i]);
+    }
+    if (HAS_FACTOR) {
+      const T factor = static_cast<T>(__int_as_float(FACTOR));
+      value = static_cast<T>(static_cast<float>(value) * static_cast<float>(factor));
     }
     const float own = static_cast<float>(reinterpret_cast<const T*>(&ours)[i]);
     const T sum = static_cast<T>(own + static_cast<float>(value));

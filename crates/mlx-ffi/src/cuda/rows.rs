@@ -34,6 +34,15 @@ const RESIDUAL: Source = Source {
     takes_strides: false,
     written: &[],
 };
+const SUM: Source = Source {
+    name: c"sum",
+    inputs: &[c"x", c"y"],
+    outputs: &[c"out"],
+    body: include_str!("sum.cu"),
+    header: include_str!("chained.cu"),
+    takes_strides: false,
+    written: &[],
+};
 
 /// The most values of an operand: each thread takes eight, and threads are counted in 32 bits.
 const MOST_VALUES: usize = 1 << 31;
@@ -76,6 +85,26 @@ pub fn gated(
     columns: i32,
     each: i32,
 ) -> Result<Array> {
+    open(activation, gate, Some(up), columns, each)
+}
+
+/// `columns` columns, activated: `[…, columns]`.
+///
+/// # Errors
+/// What [`takes_gate`] does not take as its own gate; a device without CUDA.
+pub fn activated(activation: Activation, x: Columns<'_>, columns: i32) -> Result<Array> {
+    open(activation, x, None, columns, 1)
+}
+
+fn open(
+    activation: Activation,
+    gate: Columns<'_>,
+    up: Option<Columns<'_>>,
+    columns: i32,
+    each: i32,
+) -> Result<Array> {
+    let has_up = up.is_some();
+    let up = up.unwrap_or(gate);
     if !takes_gate(gate, up, columns, each) {
         return Err(Error::new(format!("no gate {gate:?} for {columns} columns of {up:?}")));
     }
@@ -91,6 +120,7 @@ pub fn gated(
         (c"UP_AT", Constant::Int(up.at)),
         (c"WIDTH", Constant::Int(columns)),
         (c"EACH", Constant::Int(each)),
+        (c"HAS_UP", Constant::Bool(has_up)),
     ];
     let threads = (i64::from(up.array.rows()) * i64::from(columns) / 8) as i32;
     let grid = [(threads + THREADS - 1) / THREADS * THREADS, 1, 1];
@@ -177,8 +207,8 @@ pub fn takes_residual(
     dtype.is_half() && y.dtype() == dtype && y.shape() == x.shape() && norms_fit && sizes_fit
 }
 
-/// `x + y`, where y is normed first with `out_norm`, and that normed with `norm`: root-mean-square
-/// norms over the last dimension, weights `[columns]`, one epsilon. Without `norm` only the first.
+/// `x + y`, where y is normed first with `out_norm` and then multiplied with `factor`, and that normed with `norm`:
+/// root-mean-square norms over the last dimension, weights `[columns]`, one epsilon. Without `norm` only the first.
 ///
 /// # Errors
 /// What [`takes_residual`] does not take; a device without CUDA.
@@ -188,6 +218,7 @@ pub fn residual(
     out_norm: Option<&Array>,
     norm: Option<&Array>,
     eps: f32,
+    factor: Option<f32>,
 ) -> Result<(Array, Option<Array>)> {
     if !takes_residual(x, y, out_norm, norm) {
         return Err(Error::new(format!("no residual of {x:?} and {y:?}")));
@@ -197,6 +228,8 @@ pub fn residual(
         (c"T", Constant::Type(dtype)),
         (c"HAS_OUT_NORM", Constant::Bool(out_norm.is_some())),
         (c"HAS_NORM", Constant::Bool(norm.is_some())),
+        (c"HAS_FACTOR", Constant::Bool(factor.is_some())),
+        (c"FACTOR", Constant::Float(factor.unwrap_or(1.0))),
     ];
     let second: &[i32] = if norm.is_some() { x.shape() } else { &[1] };
     let outputs = [(x.shape(), dtype), (second, dtype)];
@@ -208,4 +241,29 @@ pub fn residual(
     let [h, normed] = <[Array; 2]>::try_from(found)
         .map_err(|found| Error::new(format!("{} results of a residual", found.len())))?;
     Ok((h, norm.map(|_| normed)))
+}
+
+/// Whether [`sum`] adds these.
+pub fn takes_sum(x: &Array, y: &Array) -> bool {
+    let columns = x.shape().last().copied().unwrap_or(0);
+    let shapes_fit = y.shape() == x.shape() || y.shape() == [columns];
+    let sizes_fit = columns > 0 && columns % 8 == 0 && (1..=MOST_VALUES).contains(&x.size());
+    x.dtype().is_half() && y.dtype() == x.dtype() && shapes_fit && sizes_fit
+}
+
+/// `x + y`, where `y` is of the shape of `x`, or `[columns]` for all rows.
+///
+/// # Errors
+/// What [`takes_sum`] does not take; a device without CUDA.
+pub fn sum(x: &Array, y: &Array) -> Result<Array> {
+    if !takes_sum(x, y) {
+        return Err(Error::new(format!("no sum of {x:?} and {y:?}")));
+    }
+    let row = if y.shape() == x.shape() { 0 } else { y.size() as i32 };
+    let constants = [(c"T", Constant::Type(x.dtype())), (c"ROW", Constant::Int(row))];
+    let threads = (x.size() / 8) as i32;
+    let grid = [(threads + THREADS - 1) / THREADS * THREADS, 1, 1];
+    let outputs = [(x.shape(), x.dtype())];
+    let all = Launch { grid, block: [THREADS, 1, 1], constants: &constants, outputs: &outputs };
+    first(launch(&SUM, &[x, y], &all)?)
 }

@@ -2,7 +2,7 @@
 // written behind those of the row's earlier positions, and the queries attend to all of them. GROUP
 // query heads that share a key head are computed together, so that keys are read once; a warp looks at
 // several keys at a time, on the tensor cores where TILED, and keeps its own softmax. The last block of a row's
-// splits brings them together, a warp for each head: GROUP is at most WARPS.
+// splits brings them together, a warp for each head: GROUP is at most BLOCK_WARPS where there are several splits.
 // at: where the position is written. rows: for each row its first position, and what makes its index a
 // position. counters: a zero for each row and group, afterwards too. Inputs that are not there are keys.
 
@@ -40,8 +40,8 @@ wait_for_last();
 
 // The queries and, last, the key.
 __shared__ alignas(16) T made[GROUP + 1][D];
-__shared__ float plain[WARPS][D];
-for (int made_at = warp; made_at <= GROUP; made_at += WARPS) {
+__shared__ float plain[BLOCK_WARPS][D];
+for (int made_at = warp; made_at <= GROUP; made_at += BLOCK_WARPS) {
   const bool is_key = made_at == GROUP;
   const T* from = is_key ? k + row * k_strides[0] + K_AT + kv_head * D
                          : q + row * q_strides[0] + Q_AT + (head + made_at) * D;
@@ -65,24 +65,24 @@ __syncthreads();
 
 part.begin(made);
 const Scoring scoring{__int_as_float(SCALE), __int_as_float(SOFTCAP)};
-constexpr int STRIDE = WARPS * Part::AT_ONCE;
+constexpr int STRIDE = BLOCK_WARPS * Part::AT_ONCE;
 for (int base = own_first; base < end; base += STRIDE) {
   // The new position may not have been written when it was loaded.
   part.replace(base, end, index_of_new, made[GROUP], new_value);
   part.attend(held, base, base + STRIDE, scoring);
 }
 
-__shared__ float all_sums[WARPS][GROUP][D];
-__shared__ float bounds[WARPS][GROUP];
-__shared__ float totals[WARPS][GROUP];
+__shared__ float all_sums[BLOCK_WARPS][GROUP][D];
+__shared__ float bounds[BLOCK_WARPS][GROUP];
+__shared__ float totals[BLOCK_WARPS][GROUP];
 part.write(all_sums[warp], bounds[warp], totals[warp]);
 constexpr float LOG2_E = 1.44269504f;
 __syncthreads();
 const int64_t head_at = static_cast<int64_t>(row) * heads + head;
-for (int index = threadIdx.x; index < GROUP * D; index += THREADS) {
+for (int index = threadIdx.x; index < GROUP * D; index += (32 * BLOCK_WARPS)) {
   const int g = index / D;
   float highest = bounds[0][g];
-  for (int w = 1; w < WARPS; w++) {
+  for (int w = 1; w < BLOCK_WARPS; w++) {
     highest = fmaxf(highest, bounds[w][g]);
   }
   const float sink = HAS_SINKS ? static_cast<float>(sinks[head + g]) * LOG2_E : 0.0f;
@@ -91,7 +91,7 @@ for (int index = threadIdx.x; index < GROUP * D; index += THREADS) {
   }
   float all = HAS_SINKS && splits == 1 ? exp2f(sink - highest) : 0.0f;
   float value = 0;
-  for (int w = 0; w < WARPS; w++) {
+  for (int w = 0; w < BLOCK_WARPS; w++) {
     const float factor = exp2f(bounds[w][g] - highest);
     all += totals[w][g] * factor;
     value += all_sums[w][g][index % D] * factor;
@@ -151,7 +151,7 @@ if (splits > 1) {
       }
     }
     __syncthreads();
-    for (int index = threadIdx.x; index < GROUP * D; index += THREADS) {
+    for (int index = threadIdx.x; index < GROUP * D; index += (32 * BLOCK_WARPS)) {
       const float* const of_head = sums + (head_at + index / D) * splits * D + index % D;
       float value = 0;
       #pragma unroll 8

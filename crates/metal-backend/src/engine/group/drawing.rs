@@ -16,7 +16,7 @@ impl Group {
         let own = self.of_rows(own)?;
         self.rows.iter_mut().for_each(|row| row.sampler.count_draw());
         let reports = self.rows.iter().map(|_| Report::default()).collect();
-        Ok(Drawn::new(Draws { ids: split.most_likely(&own)?, reports }, &self.slots))
+        Ok(Drawn::new(Draws { ids: split.most_likely(&own)?, reports, check: None }, &self.slots))
     }
 
     /// Draws for all rows from the logits of all slots, `[slots, vocab_size]`, or from those of the rows that ranks have
@@ -33,7 +33,7 @@ impl Group {
             let below = served.model.vocab_size as usize;
             let ids = ranks.indices_after(0, logits, rows as i32, below)?;
             let reports = self.rows.iter().map(|_| Report::default()).collect();
-            return Ok(Drawn::new(Draws { ids, reports }, &self.slots));
+            return Ok(Drawn::new(Draws { ids, reports, check: None }, &self.slots));
         }
         let is_narrow = matches!(ahead, Ahead::Top(_));
         let own = if is_narrow { logits.share()? } else { self.of_rows(logits)? };

@@ -1,6 +1,6 @@
 //! A block of a tower: attention, then a feed-forward network.
 
-use mlx_ffi::{Array, Result, ops};
+use mlx_ffi::{Array, Result};
 
 use super::attention::TowerAttention;
 use super::network::Network;
@@ -44,8 +44,8 @@ impl TowerBlock {
             Some(norms) => norms[index].forward(&x),
         };
         let mixed = self.attention.forward(&self.norms[0].forward(x)?, turns, kernels)?;
-        let x = ops::add(x, &normed(0, mixed)?)?;
-        let inner = self.network.forward(&self.norms[1].forward(&x)?)?;
-        ops::add(&x, &normed(1, inner)?)
+        let x = kernels.sum(x, &normed(0, mixed)?)?;
+        let inner = self.network.forward(&self.norms[1].forward(&x)?, kernels)?;
+        kernels.sum(&x, &normed(1, inner)?)
     }
 }

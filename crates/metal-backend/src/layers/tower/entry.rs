@@ -37,7 +37,7 @@ impl Entry {
     pub fn forward(&self, patches: &Patches) -> Result<Array> {
         let count = patches.count() as i32;
         let size = patches.values.len() as i32 / count.max(1);
-        let x = Array::from_f32(&patches.values, &[1, count, size])?;
+        let x = Array::passing_f32(&patches.values, &[1, count, size])?;
         let x = match self.centres {
             false => x,
             true => {

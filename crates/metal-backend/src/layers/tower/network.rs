@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Result, ops};
 
-use crate::kernels::Activation;
+use crate::kernels::{Activation, Columns, Kernels};
 use crate::layers::Linear;
 
 /// A projection whose input and output are held between bounds, where it has any (Gemma 4).
@@ -47,18 +47,17 @@ pub(crate) enum Network {
 
 impl Network {
     /// `[1, n, hidden_size]` to the same.
-    pub fn forward(&self, x: &Array) -> Result<Array> {
+    pub fn forward(&self, x: &Array, kernels: Kernels) -> Result<Array> {
         match self {
             Network::Plain(linears) => {
                 let [into, out] = &**linears;
-                let x = into.forward(x)?;
-                let one = Array::scalar(1.0, x.dtype())?;
-                out.forward(&Activation::GeluTanh.gated(&x, &one)?)
+                out.forward(&kernels.activated(Activation::GeluTanh, &into.forward(x)?)?)
             }
             Network::Gated { linears, gate_by } => {
                 let [gate, up, down] = &**linears;
                 let (gate, up) = (gate.forward(x)?, up.forward(x)?);
-                down.forward(&gate_by.gated(&gate, &up)?)
+                let (gate, up) = (Columns::all(gate), Columns::all(up));
+                down.forward(&kernels.gated(*gate_by, &gate, &up)?)
             }
         }
     }
