@@ -68,7 +68,7 @@ fn what_does_not_fit_is_refused_by_name() {
         assert!(out.iter().all(|&byte| byte == 7), "{error}");
         error
     };
-    let bytes = vec![0; 32];
+    let bytes = [0; 32];
     let error = refused(DTYPE, Finish { bias: Some(&bytes[..12]), ..Finish::default() });
     assert!(error.contains("the bias has 12 bytes"), "{error}");
     let error = refused(DTYPE, Finish { residual: Some(&bytes[..28]), ..Finish::default() });
