@@ -14,8 +14,9 @@ const COMPUTE_CAPABILITY: u64 = 8;
 /// prompt on a machine the half minute for which MLX compiles its own kernel.
 pub(crate) const UNPACKED_FROM: i32 = cuda::MOST_ROWS + 1;
 
-/// From so many rows on, where no kernel multiplies with the packed matrix, our own one unpacks it.
-pub(crate) const UNPACKED_BY_US_FROM: i32 = 2;
+/// From so many rows on, where no kernel of ours multiplies with the packed matrix, one unpacks it. Up to eight rows MLX
+/// multiplies with the packed one, because an unpacked matrix has to be written and read again.
+pub(crate) const UNPACKED_BY_US_FROM: i32 = 9;
 
 /// From so many rows of F32 on, CUDA unpacks a matrix: MLX's product of packed weights is right for one row alone. For
 /// 32 rows it was 0.535 where -1.72 is right (H100, MLX 0.32.2).
