@@ -223,7 +223,9 @@ fn compare(seeing: &Seeing, model: &dyn TextModel, expected: &dyn TextModel, wha
         let (found, wanted) = (said(model), said(expected));
         let logits = |tokens: &[inference_core::Token]| tokens[0].logits.clone().unwrap();
         let away = distance(&logits(&found), &logits(&wanted));
-        assert!(away < seeing.tolerance(), "{what}, {case}: {away:.1e}");
+        // Packed weights are summed in another order than plain ones. The small models make much of that: of Gemma 4, the
+        // portable kernels' logits are 4e-3 apart, those of AVX-512 7e-3.
+        assert!(away < 4.0 * seeing.tolerance(), "{what}, {case}: {away:.1e}");
         let tokens = |said: Vec<inference_core::Token>| {
             said.iter().map(|token| token.id).collect::<Vec<u32>>()
         };
