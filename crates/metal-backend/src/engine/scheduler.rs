@@ -146,6 +146,10 @@ impl<'a> Scheduler<'a> {
         if turn.prompts {
             self.prefill();
         }
+        if self.prefills.is_empty() {
+            // Also where the last pass was given up between two layers.
+            self.dispatcher.rest();
+        }
         if turn.classifies {
             self.classify();
         }

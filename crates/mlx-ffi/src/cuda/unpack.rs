@@ -34,12 +34,17 @@ pub(super) fn packing(w: &Quantized, dtype: Dtype) -> Option<(i32, i32)> {
     (is_known && dtype.is_half()).then_some((kind, quantization.bits))
 }
 
-/// Whether [`unpacked`] takes this.
-pub fn takes_unpacked(w: &Quantized, dtype: Dtype) -> bool {
-    let &[n, groups] = w.scales.shape() else { return false };
+/// The packing of one matrix that [`unpacked`] takes.
+fn of_matrix(w: &Quantized, dtype: Dtype) -> Option<(i32, i32)> {
+    let &[n, groups] = w.scales.shape() else { return None };
     let values = i64::from(n) * i64::from(groups) * i64::from(w.quantization.group_size);
     let sizes_fit = w.quantization.group_size % 16 == 0 && (1..=MOST_VALUES).contains(&values);
-    packing(w, dtype).is_some() && sizes_fit
+    packing(w, dtype).filter(|_| sizes_fit)
+}
+
+/// Whether [`unpacked`] takes this.
+pub fn takes_unpacked(w: &Quantized, dtype: Dtype) -> bool {
+    of_matrix(w, dtype).is_some()
 }
 
 /// The matrix, `[out, in]`, in `dtype`.
@@ -47,7 +52,7 @@ pub fn takes_unpacked(w: &Quantized, dtype: Dtype) -> bool {
 /// # Errors
 /// What [`takes_unpacked`] does not take; a device without CUDA.
 pub fn unpacked(w: &Quantized, dtype: Dtype) -> Result<Array> {
-    let (Some((kind, bits)), true) = (packing(w, dtype), takes_unpacked(w, dtype)) else {
+    let Some((kind, bits)) = of_matrix(w, dtype) else {
         return Err(Error::new(format!("no kernel unpacks {w:?} to {dtype:?}")));
     };
     let [n, groups] = w.scales.dims()?;
