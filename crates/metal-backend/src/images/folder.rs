@@ -114,6 +114,13 @@ impl PipelineFolder {
         ModelFiles::Folder(self.path.join(component))
     }
 
+    /// Whether [`config`](Self::config) has one to read.
+    pub fn has_config(&self, component: &str, name: &str) -> bool {
+        let is_released =
+            matches!(&self.layout, Layout::Mflux(saved) if saved.config(component).is_ok());
+        is_released || self.files(component).exists(name)
+    }
+
     /// A component's config, `name` in its folder; in a folder of mflux's that of the release where there is none.
     ///
     /// # Errors

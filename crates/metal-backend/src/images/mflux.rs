@@ -44,7 +44,7 @@ impl Saved {
     /// What the folder at `path` is, where it is one of mflux's.
     ///
     /// # Errors
-    /// Weights that cannot be read; a model for edits.
+    /// Weights that cannot be read; a model for edits that nothing tells the release of.
     pub fn open(path: &Path) -> Result<Option<Saved>> {
         let transformer = ModelFiles::Folder(path.join("transformer"));
         if !path.join("transformer").is_dir() {
@@ -52,9 +52,11 @@ impl Saved {
         }
         let headers = transformer.headers()?;
         let found = MARKS.iter().find(|(mark, _)| headers.contains_key(*mark));
-        let Some(&(_, kind)) = found else { return Ok(None) };
+        let Some(&(_, mut kind)) = found else { return Ok(None) };
         let files = ModelFiles::Folder(path.to_owned());
-        let told = match files.text(RECORD)? {
+        let record = files.text(RECORD)?;
+        let is_recorded = record.is_some();
+        let told = match record {
             Some(text) => {
                 let record: Json =
                     serde_json::from_str(&text).map_err(|error| load(&path.join(RECORD), error))?;
@@ -64,11 +66,9 @@ impl Saved {
             None => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         };
         let name = told.to_lowercase();
-        if name.contains("edit") {
-            return Err(load(
-                path,
-                "mflux saved a model for edits, which is not read in its format; use the folder in diffusers' layout",
-            ));
+        if let Kind::Qwen(style) = &mut kind {
+            let encoder = ModelFiles::Folder(path.join("text_encoder"));
+            *style = style_of((&name, is_recorded), &encoder).map_err(|error| error.at(path))?;
         }
         let bits = match transformer.text("model.safetensors.index.json")? {
             Some(text) => serde_json::from_str::<Json>(&text)
@@ -108,10 +108,15 @@ impl Saved {
                     "neither the folder's name nor `mflux_model.json` tells Z-Image from Z-Image-Turbo; put the release's `scheduler/scheduler_config.json` into the folder",
                 ));
             }
-            (Kind::Qwen(_), "text_encoder") => released::QWEN_TEXT,
+            (Kind::Qwen(Style::Plain), "text_encoder") => released::QWEN_TEXT,
+            (Kind::Qwen(_), "text_encoder") => released::QWEN_SEEING_TEXT,
+            (Kind::Qwen(_), "transformer") if self.name.contains("2511") => {
+                released::QWEN_IMAGE_EDIT_2511
+            }
             (Kind::Qwen(_), "transformer") => released::QWEN_IMAGE,
             (Kind::Qwen(_), "vae") => released::QWEN_VAE,
             (Kind::Qwen(_), "scheduler") => released::QWEN_SCHEDULE,
+            (Kind::Qwen(Style::Edit | Style::EditPlus), "processor") => released::QWEN_PROCESSOR,
             (_, other) => {
                 return Err(Error::model(format!("mflux saves no config of `{other}`")));
             }
@@ -123,7 +128,9 @@ impl Saved {
     /// needs not be read.
     pub fn named(&self, component: &str, name: &str, header: &TensorHeader) -> Option<String> {
         const COMPUTED: [&str; 2] = ["inv_freq", "freqs_cis"];
-        if name.split('.').any(|part| COMPUTED.contains(&part)) {
+        // A block of the tower is there under two names.
+        let is_twice = name.contains("visual.blocks_");
+        if is_twice || name.split('.').any(|part| COMPUTED.contains(&part)) {
             return None;
         }
         let name = match (self.kind, component) {
@@ -132,7 +139,7 @@ impl Saved {
             (Kind::Qwen(_), "transformer") => replaced(name, &QWEN_IMAGE),
             (Kind::Qwen(_), "vae") => of_qwen_vae(name),
             (Kind::Qwen(_), "text_encoder") => match name.strip_prefix("encoder.") {
-                Some(rest) if rest.starts_with("visual.") => rest.to_owned(),
+                Some(rest) if rest.starts_with("visual.") => replaced(rest, &QWEN_TOWER),
                 Some(rest) => format!("model.{rest}"),
                 None => name.to_owned(),
             },
@@ -167,6 +174,31 @@ const QWEN_IMAGE: [(&str, &str); 7] = [
     (".txt_ff.mlp_in.", ".txt_mlp.net.0.proj."),
     (".txt_ff.mlp_out.", ".txt_mlp.net.2."),
 ];
+
+/// Parts of the tower that looks at pictures.
+const QWEN_TOWER: [(&str, &str); 2] =
+    [(".merger.mlp_0.", ".merger.mlp.0."), (".merger.mlp_1.", ".merger.mlp.2.")];
+
+/// Which pipeline a folder of Qwen-Image's is, by what the model was `called`, which may be recorded, and the tower
+/// in its text encoder. mflux calls a later release `qwen-image-edit` too, but does not record it so.
+///
+/// # Errors
+/// Weights that cannot be read; a tower without the release's name.
+fn style_of((called, is_recorded): (&str, bool), encoder: &ModelFiles) -> Result<Style> {
+    const SEVERAL: [&str; 3] = ["2509", "2511", "edit-plus"];
+    if !encoder.headers()?.keys().any(|name| name.starts_with("encoder.visual.")) {
+        return Ok(Style::Plain);
+    }
+    if SEVERAL.iter().any(|release| called.contains(release)) {
+        return Ok(Style::EditPlus);
+    }
+    if is_recorded && called.contains("edit") {
+        return Ok(Style::Edit);
+    }
+    Err(Error::model(
+        "the model edits pictures, and neither the folder's name nor `mflux_model.json` tells its release; call the folder as the release is called, such as Qwen-Image-Edit-2509",
+    ))
+}
 
 fn replaced(name: &str, names: &[(&str, &str)]) -> String {
     let found = names.iter().find(|(theirs, _)| name.contains(theirs));

@@ -75,7 +75,7 @@ impl Planner {
             Kind::ZImage => Text::Caption(CaptionText::read(&files)?),
             Kind::Qwen(style) => {
                 let name = "preprocessor_config.json";
-                let has_one = folder.files("processor").exists(name);
+                let has_one = folder.has_config("processor", name);
                 let config = has_one.then(|| folder.config("processor", name)).transpose()?;
                 Text::Qwen(QwenText::read(&files, style, config.as_ref())?)
             }

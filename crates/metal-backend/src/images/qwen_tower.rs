@@ -57,6 +57,25 @@ struct Windows {
     sizes: Vec<(i32, i32)>,
 }
 
+/// The projection of patches, `[hidden, 3 · frames · patch · patch]`; MLX saves it with the colours last.
+fn patch_embed(w: &Weights, hidden: i32, patch: i32) -> Read<Array> {
+    let frames = FRAMES as i32;
+    // A tensor that was taken is no longer there.
+    let is_last = w.has("kernels");
+    let weight = match is_last {
+        true => w.tensor("kernels", &[hidden, frames, patch, patch, 3])?,
+        false => w.tensor("weight", &[hidden, 3, frames, patch, patch])?,
+    };
+    if weight.size() == 0 {
+        return Ok(weight);
+    }
+    let weight = match is_last {
+        true => ops::contiguous(&ops::transpose(&weight, &[0, 4, 1, 2, 3])?)?,
+        false => weight,
+    };
+    Ok(ops::reshape(&weight, &[hidden, 3 * frames * patch * patch])?)
+}
+
 impl QwenTower {
     /// Takes the tower's tensors; its features have `text` values.
     ///
@@ -82,13 +101,7 @@ impl QwenTower {
             return Err(Error::model("the tower's `window_size` is smaller than a cell"));
         }
         let full = config.opt_indices("fullatt_block_indexes")?.unwrap_or_default();
-        let weight =
-            w.at("patch_embed.proj").tensor("weight", &[hidden, 3, FRAMES as i32, patch, patch])?;
-        let columns = 3 * FRAMES as i32 * patch * patch;
-        let patch_embed = match weight.size() {
-            0 => weight,
-            _ => ops::reshape(&weight, &[hidden, columns])?,
-        };
+        let patch_embed = patch_embed(&w.at("patch_embed.proj"), hidden, patch)?;
         let blocks = (0..config.size("depth")?).map(|index| {
             let w = w.at(&format!("blocks.{index}"));
             let (a, m) = (w.at("attn"), w.at("mlp"));

@@ -26,6 +26,22 @@ pub(super) const QWEN_IMAGE: &str = r#"{"patch_size": 2, "in_channels": 64, "out
 "num_layers": 60, "attention_head_dim": 128, "num_attention_heads": 24, "joint_attention_dim": 3584,
 "guidance_embeds": false, "axes_dims_rope": [16, 56, 56]}"#;
 
+pub(super) const QWEN_IMAGE_EDIT_2511: &str = r#"{"patch_size": 2, "in_channels": 64, "out_channels": 16,
+"num_layers": 60, "attention_head_dim": 128, "num_attention_heads": 24, "joint_attention_dim": 3584,
+"guidance_embeds": false, "axes_dims_rope": [16, 56, 56], "zero_cond_t": true}"#;
+
+pub(super) const QWEN_SEEING_TEXT: &str = r#"{"model_type": "qwen2_5_vl", "hidden_size": 3584,
+"intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
+"vocab_size": 152064, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "hidden_act": "silu",
+"rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}, "use_sliding_window": false,
+"image_token_id": 151655, "tie_word_embeddings": false, "vision_config": {"depth": 32,
+"hidden_size": 1280, "num_heads": 16, "intermediate_size": 3420, "patch_size": 14, "window_size": 112,
+"spatial_merge_size": 2, "temporal_patch_size": 2, "fullatt_block_indexes": [7, 15, 23, 31],
+"hidden_act": "silu", "out_hidden_size": 3584}}"#;
+
+pub(super) const QWEN_PROCESSOR: &str = r#"{"min_pixels": 3136, "max_pixels": 12845056, "patch_size": 14,
+"temporal_patch_size": 2, "merge_size": 2}"#;
+
 pub(super) const QWEN_TEXT: &str = r#"{"model_type": "qwen2_5_vl", "hidden_size": 3584,
 "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
 "vocab_size": 152064, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "hidden_act": "silu",
