@@ -38,6 +38,7 @@ fn build() -> Result<(), Error> {
         .file("shim/kernel_folder.cpp")
         .file("shim/map_order.cpp")
         .file("shim/mlx_internals.cpp")
+        .file("shim/nccl.cpp")
         .file("shim/recover.cpp")
         .file("shim/replay.cpp")
         .file("shim/upload.cpp")

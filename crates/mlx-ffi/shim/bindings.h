@@ -8,6 +8,7 @@
 #include "device_memory.h"
 #include "environment.h"
 #include "map_order.h"
+#include "nccl.h"
 #include "recover.h"
 #include "replay.h"
 #include "upload.h"

@@ -3,6 +3,7 @@
 #include "dense.h"
 #include "in_place.h"
 #include "kept.h"
+#include "nccl.h"
 
 #include <algorithm>
 #include <array>
@@ -109,6 +110,14 @@ class CudaKept : public Kept {
       }
       return {true, {}};
     }
+    if (group_of_sum(*a.primitive_ptr())) {
+      auto& input = a.inputs()[0];
+      bool is_fit = input.status() == array::Status::unscheduled || input.flags().row_contiguous;
+      if (!is_fit || !sums(a.dtype())) {
+        throw Foreign{};
+      }
+      return {true, {}};
+    }
     auto [kernel, written] = kernel_and_written(*a.primitive_ptr());
     // What they allocate stays.
     if (name_of(kernel).find(BUFFERS) != std::string::npos) {
@@ -156,7 +165,9 @@ class CudaKept : public Kept {
     int result = c.capture(stream, RELAXED);
     try {
       for (size_t i = 0; i < operations.size() && result == 0; i++) {
-        result = launch(operations[i], i > 0 && overlap_, stream);
+        // A sum of ranks is no kernel of ours, and tells nothing of its end.
+        bool is_behind_ours = i > 0 && !group_of_sum(*operations[i - 1].primitive);
+        result = launch(operations[i], is_behind_ours && overlap_, stream);
       }
     } catch (std::runtime_error&) {
       constexpr int OUT_OF_MEMORY = 2;
@@ -191,11 +202,18 @@ class CudaKept : public Kept {
 
   void send_once(const std::vector<Operation>& operations) override {
     auto queue = stream_of(stream());
-    or_foreign([&] {
+    auto all = [&] {
       for (auto& operation : operations) {
         check(launch(operation, false, queue), "cuLaunchKernelEx");
       }
-    });
+    };
+    auto is_sum = [](const Operation& of) { return group_of_sum(*of.primitive) != nullptr; };
+    if (std::any_of(operations.begin(), operations.end(), is_sum)) {
+      // Other ranks have sent the same, and nothing may be summed twice.
+      all();
+    } else {
+      or_foreign(all);
+    }
   }
 
   int launch(const Operation& operation, bool overlaps, Handle stream) {
@@ -206,6 +224,15 @@ class CudaKept : public Kept {
       int32_t dims{0};
     };
     auto& [primitive, inputs, outputs] = operation;
+    if (auto* ranks = group_of_sum(*primitive)) {
+      auto& [from, dtype, shape, strides] = inputs[0];
+      size_t count = 1;
+      for (auto size : shape) {
+        count *= size;
+      }
+      sum(*ranks, from, outputs[0].address, count, dtype, stream);
+      return 0;
+    }
     if (dynamic_cast<Dense*>(primitive.get())) {
       auto& w = inputs[1];
       int in = w.shape[1], out = w.shape[0];
@@ -324,14 +351,14 @@ class CudaDispatched : public Dispatched {
     }
   }
 
-  bool send(const std::vector<array>& outputs) override {
+  mlxrs_outcome send(const std::vector<array>& outputs, const mlxrs_agreement& ranks) override {
     auto of_stream = std::find_if(outputs.begin(), outputs.end(), [](const array& a) { return a.has_primitive(); });
     if (of_stream == outputs.end()) {
-      return true;
+      return MLXRS_DONE;
     }
     auto stream = of_stream->primitive().stream();
     if (stream.device != Device::gpu) {
-      throw Foreign{};
+      return agreed(ranks, MLXRS_IMPOSSIBLE);
     }
     if (!workspace_) {
       workspace_ = make_workspace(stream);
@@ -339,8 +366,8 @@ class CudaDispatched : public Dispatched {
     auto& sent = oldest();
     CudaKept kept(false, workspace_, &buffers_);
     try {
-      if (!kept.dispatch(outputs)) {
-        return false;
+      if (auto outcome = kept.dispatch(outputs, ranks); outcome != MLXRS_DONE) {
+        return outcome;
       }
       sends_++;
       sent.held = kept.held();
@@ -350,7 +377,7 @@ class CudaDispatched : public Dispatched {
       cuda()->wait_for_stream(stream_of(stream));
       throw;
     }
-    return true;
+    return MLXRS_DONE;
   }
 
   void wait() override {

@@ -10,6 +10,7 @@
 
 #include "mlx/array.h"
 #include "mlx/primitives.h"
+#include "replay.h"
 
 namespace mlxrs {
 
@@ -21,21 +22,25 @@ class Kept {
  public:
   virtual ~Kept() = default;
 
-  // Keeps the operations that make `output`. False where kernels are still compiled.
-  bool record(
+  // Keeps the operations that make `output`, where all ranks can.
+  mlxrs_outcome record(
       const mlx::core::array& output,
       const std::vector<mlx::core::array>& moving,
-      const std::vector<mlx::core::array>& fixed);
+      const std::vector<mlx::core::array>& fixed,
+      const mlxrs_agreement& ranks);
 
   // Sends the operations that make `outputs` to the device, which are evaluated as soon as all that was sent
-  // before is. What else they need, and what does not need them, is evaluated first. False, and nothing is
-  // sent, where kernels are still compiled.
-  bool dispatch(const std::vector<mlx::core::array>& outputs);
+  // before is. What else they need, and what does not need them, is evaluated first. Where not all ranks can, nothing is
+  // sent but that.
+  mlxrs_outcome dispatch(const std::vector<mlx::core::array>& outputs, const mlxrs_agreement& ranks);
 
   // What the device reads and writes until it is through with what was dispatched.
   std::vector<mlx::core::array> held() const;
 
-  // The output for other moving arrays; nothing where an array has another form or another place.
+  // Whether the output can be made of these arrays: all have the forms and places that they had.
+  bool fits(const std::vector<mlx::core::array>& moving, const std::vector<mlx::core::array>& fixed) const;
+
+  // The output for other moving arrays; nothing where these do not fit.
   std::optional<mlx::core::array> run(
       std::vector<mlx::core::array> moving,
       const std::vector<mlx::core::array>& fixed);
@@ -110,6 +115,10 @@ class Kept {
   bool is_own(const mlx::core::array& a);
   void find_foreign(const mlx::core::array& a, std::vector<mlx::core::array>& found, std::unordered_set<std::uintptr_t>& seen);
   bool is_apart(const mlx::core::array& a, std::unordered_set<std::uintptr_t>& seen);
+  // Takes note of the operations that make `output` of moving arrays.
+  void walk(const mlx::core::array& output, const std::vector<mlx::core::array>& moving);
+  // Keeps what was walked.
+  void keep_walked(const mlx::core::array& output, const std::vector<mlx::core::array>& fixed);
   Place visit(const mlx::core::array& a);
   size_t place_outputs(const std::vector<Place>& kept, Offsets& offsets, size_t end) const;
   std::vector<Operation> operations(const Offsets& offsets);
@@ -138,12 +147,15 @@ class Dispatched {
  public:
   virtual ~Dispatched() = default;
   // As `Kept::dispatch`.
-  virtual bool send(const std::vector<mlx::core::array>& outputs) = 0;
+  virtual mlxrs_outcome send(const std::vector<mlx::core::array>& outputs, const mlxrs_agreement& ranks) = 0;
   // Waits for all that was sent.
   virtual void wait() = 0;
   // Gives up the memory that it keeps for what is sent next.
   virtual void rest() = 0;
 };
+
+// What all ranks come to, of this one's outcome.
+mlxrs_outcome agreed(const mlxrs_agreement& ranks, mlxrs_outcome own);
 
 std::unique_ptr<Kept> kept_on_cpu();
 // Nothing where there is no CUDA.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <stdexcept>
 
 #include "mlx/c/private/array.h"
 #include "mlx/c/private/vector.h"
@@ -26,12 +27,50 @@ bool are_alike(const array& a, const array& b) {
   return a.shape() == b.shape() && a.dtype() == b.dtype();
 }
 
+// What comes of `work`, which tells whether all is ready, and throws where something else than ours is in it.
+template <typename F>
+mlxrs_outcome outcome_of(F work) {
+  try {
+    return work() ? MLXRS_DONE : MLXRS_NOT_YET;
+  } catch (Foreign&) {
+    // The operations themselves are as they were, so that nothing is lost but time.
+    return MLXRS_IMPOSSIBLE;
+  }
+}
+
 } // namespace
 
-bool Kept::record(
+mlxrs_outcome agreed(const mlxrs_agreement& ranks, mlxrs_outcome own) {
+  if (!ranks.agree) {
+    return own;
+  }
+  int all = ranks.agree(ranks.data, own);
+  if (all < 0) {
+    throw std::runtime_error("ranks do not tell what they can repeat");
+  }
+  return static_cast<mlxrs_outcome>(all);
+}
+
+mlxrs_outcome Kept::record(
     const array& output,
     const std::vector<array>& moving,
-    const std::vector<array>& fixed) {
+    const std::vector<array>& fixed,
+    const mlxrs_agreement& ranks) {
+  auto walked = outcome_of([&] {
+    walk(output, moving);
+    return is_ready_;
+  });
+  // To keep operations of several ranks is an operation of all of them, and may fail in one.
+  if (auto all = agreed(ranks, walked); all != MLXRS_DONE) {
+    return all;
+  }
+  return agreed(ranks, outcome_of([&] {
+    keep_walked(output, fixed);
+    return true;
+  }));
+}
+
+void Kept::walk(const array& output, const std::vector<array>& moving) {
   stream_ = output.primitive().stream();
   for (auto& a : moving) {
     ids_.insert_or_assign(a.id(), Place{Kind::Moving, moving_.size()});
@@ -39,9 +78,9 @@ bool Kept::record(
     moving_.push_back(zeros(a.shape(), a.dtype(), stream_));
   }
   visit(output);
-  if (!is_ready_) {
-    return false;
-  }
+}
+
+void Kept::keep_walked(const array& output, const std::vector<array>& fixed) {
   for (auto& a : fixed) {
     if (a.status() == array::Status::unscheduled) {
       throw Foreign{};
@@ -49,19 +88,18 @@ bool Kept::record(
     fixed_.push_back({a, address(a)});
   }
   build(output);
-  return true;
 }
 
-std::optional<array> Kept::run(std::vector<array> moving, const std::vector<array>& fixed) {
+bool Kept::fits(const std::vector<array>& moving, const std::vector<array>& fixed) const {
   if (moving.size() != moving_.size() || fixed.size() != fixed_.size()) {
-    return std::nullopt;
+    return false;
   }
   for (size_t i = 0; i < moving.size(); i++) {
     auto& a = moving[i];
     bool is_elsewhere =
         a.status() == array::Status::unscheduled && a.has_primitive() && a.primitive().stream() != stream_;
     if (is_elsewhere || !are_alike(a, moving_[i])) {
-      return std::nullopt;
+      return false;
     }
   }
   for (size_t i = 0; i < fixed.size(); i++) {
@@ -70,11 +108,15 @@ std::optional<array> Kept::run(std::vector<array> moving, const std::vector<arra
     bool is_there = a.status() != array::Status::unscheduled && are_alike(a, known.of) &&
         a.strides() == known.of.strides() && address(a) == known.address;
     if (!is_there) {
-      return std::nullopt;
+      return false;
     }
   }
   auto is_moved = [this](const Leaf& leaf) { return address(leaf.of) != leaf.address; };
-  if (std::any_of(leaves_.begin(), leaves_.end(), is_moved) || address(*buffer_) != first_) {
+  return std::none_of(leaves_.begin(), leaves_.end(), is_moved) && address(*buffer_) == first_;
+}
+
+std::optional<array> Kept::run(std::vector<array> moving, const std::vector<array>& fixed) {
+  if (!fits(moving, fixed)) {
     return std::nullopt;
   }
   // What comes before is on the stream once this returns.
@@ -278,7 +320,7 @@ bool Kept::is_apart(const array& a, std::unordered_set<std::uintptr_t>& seen) {
       std::all_of(a.inputs().begin(), a.inputs().end(), [&](const array& input) { return is_apart(input, seen); });
 }
 
-bool Kept::dispatch(const std::vector<array>& outputs) {
+mlxrs_outcome Kept::dispatch(const std::vector<array>& outputs, const mlxrs_agreement& ranks) {
   std::vector<array> made;
   for (auto& a : outputs) {
     if (a.status() == array::Status::unscheduled) {
@@ -286,34 +328,45 @@ bool Kept::dispatch(const std::vector<array>& outputs) {
     }
   }
   if (made.empty()) {
-    return true;
+    return MLXRS_DONE;
   }
-  if (!made[0].has_primitive()) {
-    throw Foreign{};
-  }
-  stream_ = made[0].primitive().stream();
   std::vector<array> before;
-  std::unordered_set<std::uintptr_t> seen, apart;
-  for (auto& a : made) {
-    find_foreign(a, before, seen);
-  }
-  for (auto& a : before) {
-    if (!is_apart(a, apart)) {
+  auto found = outcome_of([&] {
+    if (!made[0].has_primitive()) {
       throw Foreign{};
     }
-  }
-  if (!is_ready_) {
-    return false;
+    stream_ = made[0].primitive().stream();
+    std::unordered_set<std::uintptr_t> seen, apart;
+    for (auto& a : made) {
+      find_foreign(a, before, seen);
+    }
+    for (auto& a : before) {
+      if (!is_apart(a, apart)) {
+        throw Foreign{};
+      }
+    }
+    return is_ready_;
+  });
+  if (auto all = agreed(ranks, found); all != MLXRS_DONE) {
+    return all;
   }
   // What comes before is on the stream once this returns.
   async_eval(before);
   std::vector<Place> places;
-  for (auto& a : made) {
-    places.push_back(visit(a));
-  }
+  std::vector<Operation> sent;
   Offsets offsets;
-  make_buffer(place_outputs(places, offsets, 0));
-  send_once(operations(offsets));
+  auto placed = outcome_of([&] {
+    for (auto& a : made) {
+      places.push_back(visit(a));
+    }
+    make_buffer(place_outputs(places, offsets, 0));
+    sent = operations(offsets);
+    return true;
+  });
+  if (auto all = agreed(ranks, placed); all != MLXRS_DONE) {
+    return all;
+  }
+  send_once(sent);
   for (size_t i = 0; i < made.size(); i++) {
     auto& [kind, index, output] = places[i];
     auto& a = made[i];
@@ -327,7 +380,7 @@ bool Kept::dispatch(const std::vector<array>& outputs) {
   for (auto& a : made) {
     a.detach();
   }
-  return true;
+  return MLXRS_DONE;
 }
 
 std::vector<array> Kept::held() const {
@@ -345,31 +398,37 @@ std::vector<array> Kept::held() const {
 
 extern "C" int mlxrs_replay_new(
     mlxrs_replay* res,
-    bool* pending,
+    mlxrs_outcome* outcome,
     const mlx_array output,
     const mlx_vector_array moving,
     const mlx_vector_array fixed,
-    bool overlap) {
+    bool overlap,
+    mlxrs_agreement agreement) {
   // What earlier operations of the stream failed with is said to the first who sends more.
   return mlxrs::guarded([&] {
-    try {
-      res->ctx = nullptr;
-      *pending = false;
-      auto& a = mlx_array_get_(output);
-      if (!a.has_primitive()) {
-        return;
-      }
+    res->ctx = nullptr;
+    auto& a = mlx_array_get_(output);
+    std::unique_ptr<mlxrs::Kept> kept;
+    if (a.has_primitive()) {
       bool on_gpu = a.primitive().stream().device == Device::gpu;
-      auto kept = on_gpu ? mlxrs::kept_on_cuda(overlap) : mlxrs::kept_on_cpu();
-      if (!kept) {
-        return;
-      }
-      bool is_done = kept->record(a, mlx_vector_array_get_(moving), mlx_vector_array_get_(fixed));
-      *pending = !is_done;
-      res->ctx = is_done ? kept.release() : nullptr;
-    } catch (mlxrs::Foreign&) {
-      // The operations themselves are as they were, so that nothing is lost but time.
+      kept = on_gpu ? mlxrs::kept_on_cuda(overlap) : mlxrs::kept_on_cpu();
     }
+    if (!kept) {
+      *outcome = mlxrs::agreed(agreement, MLXRS_IMPOSSIBLE);
+      return;
+    }
+    *outcome = kept->record(a, mlx_vector_array_get_(moving), mlx_vector_array_get_(fixed), agreement);
+    res->ctx = *outcome == MLXRS_DONE ? kept.release() : nullptr;
+  });
+}
+
+extern "C" int mlxrs_replay_fits(
+    bool* res,
+    mlxrs_replay replay,
+    const mlx_vector_array moving,
+    const mlx_vector_array fixed) {
+  return mlxrs::guarded([&] {
+    *res = static_cast<mlxrs::Kept*>(replay.ctx)->fits(mlx_vector_array_get_(moving), mlx_vector_array_get_(fixed));
   });
 }
 
@@ -396,18 +455,21 @@ extern "C" int mlxrs_dispatcher_new(mlxrs_dispatcher* res) {
 }
 
 extern "C" int mlxrs_dispatch(
-    mlxrs_dispatch_outcome* res,
+    mlxrs_outcome* res,
     mlxrs_dispatcher dispatcher,
-    const mlx_vector_array outputs) {
+    const mlx_vector_array outputs,
+    mlxrs_agreement agreement) {
   return mlxrs::guarded([&] {
+    auto* dispatched = static_cast<mlxrs::Dispatched*>(dispatcher.ctx);
     try {
-      auto* dispatched = static_cast<mlxrs::Dispatched*>(dispatcher.ctx);
-      *res = MLXRS_IMPOSSIBLE;
-      if (dispatched) {
-        *res = dispatched->send(mlx_vector_array_get_(outputs)) ? MLXRS_SENT : MLXRS_NOT_YET;
-      }
+      *res = dispatched ? dispatched->send(mlx_vector_array_get_(outputs), agreement)
+                        : mlxrs::agreed(agreement, MLXRS_IMPOSSIBLE);
     } catch (mlxrs::Foreign&) {
-      // The operations themselves are as they were.
+      // The operations themselves are as they were; but other ranks have sent them.
+      if (agreement.agree) {
+        throw std::runtime_error("CUDA refuses operations that all ranks send");
+      }
+      *res = MLXRS_IMPOSSIBLE;
     }
   });
 }

@@ -15,6 +15,21 @@ extern "C" {
  */
 void mlxrs_relax_captures(void);
 
+/** What came of the wish to repeat operations, or to send them. */
+typedef enum mlxrs_outcome_ {
+  MLXRS_DONE,
+  MLXRS_NOT_YET,
+  MLXRS_IMPOSSIBLE,
+} mlxrs_outcome;
+
+/** Ranks that compute together, and must repeat and send the same operations. */
+typedef struct mlxrs_agreement_ {
+  /** What comes of it in all ranks where it is `own` in this one: the last outcome of any. Negative where they cannot be
+   * asked. Null where there is one rank. */
+  int (*agree)(void* data, int own);
+  void* data;
+} mlxrs_agreement;
+
 /** Operations of ours, one after the other, over buffers that stay where they are. */
 typedef struct mlxrs_replay_ {
   void* ctx;
@@ -22,20 +37,31 @@ typedef struct mlxrs_replay_ {
 
 /**
  * The operations that make `output`, which is not evaluated, of `moving`, which are not either, of `fixed`
- * and of whatever else is evaluated. `res` stays empty where something else than operations of
- * mlxrs_launch_apply, mlxrs_dense and mlxrs_cpu_operation is among them, or while kernels are compiled for this, which
- * takes a second on other threads: then it is worth another try, and `pending` is set; or where CUDA has no
- * memory left for it. With `overlap` a kernel for CUDA begins before the one before it has ended, as far as it
- * does not read what that one writes.
+ * and of whatever else is evaluated. MLXRS_DONE: `res` has them. MLXRS_NOT_YET while kernels are compiled for this, which
+ * takes a second on other threads: then it is worth another try. MLXRS_IMPOSSIBLE where something else than operations of
+ * mlxrs_launch_apply, mlxrs_dense, mlxrs_cpu_operation and sums of a group of mlxrs_nccl_join is among them; or where CUDA
+ * has no memory left for it. With `overlap` a kernel for CUDA begins before the one before it has ended, as far as it
+ * does not read what that one writes. All ranks of `agreement` ask for it at the same time, and get the same outcome.
  * Returns 0, or 1 after the error handler has been called.
  */
 int mlxrs_replay_new(
     mlxrs_replay* res,
-    bool* pending,
+    mlxrs_outcome* outcome,
     const mlx_array output,
     const mlx_vector_array moving,
     const mlx_vector_array fixed,
-    bool overlap);
+    bool overlap,
+    mlxrs_agreement agreement);
+
+/**
+ * Whether mlxrs_replay_run repeats the operations for these arrays.
+ * Returns 0, or 1 after the error handler has been called.
+ */
+int mlxrs_replay_fits(
+    bool* res,
+    mlxrs_replay replay,
+    const mlx_vector_array moving,
+    const mlx_vector_array fixed);
 
 /**
  * Sends the operations to the device for other `moving` of the same shapes and types, behind all that was
@@ -57,12 +83,6 @@ typedef struct mlxrs_dispatcher_ {
   void* ctx;
 } mlxrs_dispatcher;
 
-typedef enum mlxrs_dispatch_outcome_ {
-  MLXRS_SENT,
-  MLXRS_NOT_YET,
-  MLXRS_IMPOSSIBLE,
-} mlxrs_dispatch_outcome;
-
 /**
  * A dispatcher, to which nothing is possible where there is no CUDA.
  * Returns 0, or 1 after the error handler has been called.
@@ -70,17 +90,19 @@ typedef enum mlxrs_dispatch_outcome_ {
 int mlxrs_dispatcher_new(mlxrs_dispatcher* res);
 
 /**
- * Sends the operations that make `outputs`, behind all that was sent before, and sets `res`. MLXRS_SENT: the
+ * Sends the operations that make `outputs`, behind all that was sent before, and sets `res`. MLXRS_DONE: the
  * outputs count as evaluated; operations of the same stream may read them, anybody else only after
  * mlxrs_dispatcher_wait. Otherwise they are as they were: MLXRS_NOT_YET while kernels are compiled for this, on
  * other threads; MLXRS_IMPOSSIBLE where operations other than those that mlxrs_replay_new takes stand between
- * such ones. What does not need them is evaluated before.
+ * such ones. What does not need them is evaluated before. All ranks of `agreement` ask for it at the same time, and get
+ * the same outcome.
  * Returns 0, or 1 after the error handler has been called.
  */
 int mlxrs_dispatch(
-    mlxrs_dispatch_outcome* res,
+    mlxrs_outcome* res,
     mlxrs_dispatcher dispatcher,
-    const mlx_vector_array outputs);
+    const mlx_vector_array outputs,
+    mlxrs_agreement agreement);
 
 /**
  * Waits for what was sent.

@@ -69,11 +69,14 @@ pub type mlxrs_cpu_compute = ::std::option::Option<
 >;
 #[doc = " A kernel with its grid and the shapes and types of its outputs."]
 pub type mlxrs_launch = mlxrs_launch_;
+#[doc = " What came of the wish to repeat operations, or to send them."]
+pub type mlxrs_outcome_ = ::std::os::raw::c_uint;
+#[doc = " Ranks that compute together, and must repeat and send the same operations."]
+pub type mlxrs_agreement = mlxrs_agreement_;
 #[doc = " Operations of ours, one after the other, over buffers that stay where they are."]
 pub type mlxrs_replay = mlxrs_replay_;
 #[doc = " Operations that are sent to a CUDA device one after the other, past MLX."]
 pub type mlxrs_dispatcher = mlxrs_dispatcher_;
-pub type mlxrs_dispatch_outcome_ = ::std::os::raw::c_uint;
 #[derive(PartialEq, Copy, Clone, Hash, Debug, Default)]
 #[repr(C)]
 pub struct __BindgenComplex<T> {
@@ -280,6 +283,19 @@ pub struct mlxrs_cpu_form {
 pub struct mlxrs_launch_ {
     pub ctx: *mut ::std::os::raw::c_void,
 }
+#[doc = " Ranks that compute together, and must repeat and send the same operations."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct mlxrs_agreement_ {
+    #[doc = " What comes of it in all ranks where it is `own` in this one: the last outcome of any. Negative where they cannot be\n asked. Null where there is one rank."]
+    pub agree: ::std::option::Option<
+        unsafe extern "C" fn(
+            data: *mut ::std::os::raw::c_void,
+            own: ::std::os::raw::c_int,
+        ) -> ::std::os::raw::c_int,
+    >,
+    pub data: *mut ::std::os::raw::c_void,
+}
 #[doc = " Operations of ours, one after the other, over buffers that stay where they are."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -312,16 +328,17 @@ pub const MLX_COMPILE_MODE_DISABLED: mlx_compile_mode_ = 0;
 pub const MLX_COMPILE_MODE_NO_SIMPLIFY: mlx_compile_mode_ = 1;
 pub const MLX_COMPILE_MODE_NO_FUSE: mlx_compile_mode_ = 2;
 pub const MLX_COMPILE_MODE_ENABLED: mlx_compile_mode_ = 3;
-pub const MLXRS_SENT: mlxrs_dispatch_outcome_ = 0;
-pub const MLXRS_NOT_YET: mlxrs_dispatch_outcome_ = 1;
-pub const MLXRS_IMPOSSIBLE: mlxrs_dispatch_outcome_ = 2;
+pub const MLXRS_DONE: mlxrs_outcome_ = 0;
+pub const MLXRS_NOT_YET: mlxrs_outcome_ = 1;
+pub const MLXRS_IMPOSSIBLE: mlxrs_outcome_ = 2;
 #[doc = " \\defgroup compile Compilation operations\n/\n/**@{"]
 pub use self::mlx_compile_mode_ as mlx_compile_mode;
 #[doc = " Device type."]
 pub use self::mlx_device_type_ as mlx_device_type;
 #[doc = " Array element type."]
 pub use self::mlx_dtype_ as mlx_dtype;
-pub use self::mlxrs_dispatch_outcome_ as mlxrs_dispatch_outcome;
+#[doc = " What came of the wish to repeat operations, or to send them."]
+pub use self::mlxrs_outcome_ as mlxrs_outcome;
 unsafe extern "C" {
     #[doc = " Returns a new empty string."]
     pub fn mlx_string_new() -> mlx_string;
@@ -3373,18 +3390,39 @@ unsafe extern "C" {
         count: usize,
         order: *mut usize,
     ) -> ::std::os::raw::c_int;
+    #[doc = " Whether NCCL is there, and an MLX whose internals are known."]
+    pub fn mlxrs_nccl_is_there() -> bool;
+    #[doc = " Fills the MLXRS_NCCL_ID bytes of `id` for a new group, in one of its ranks.\n Returns 0, or 1 after the error handler has been called."]
+    pub fn mlxrs_nccl_id(id: *mut ::std::os::raw::c_uchar) -> ::std::os::raw::c_int;
+    #[doc = " The group with this `id`, once all of its `size` ranks are there. Sums and gathers run on the device's stream, and may be\n among what mlxrs_replay_new and mlxrs_dispatch take. The group holds memory of the device as long as the process lives.\n Returns 0, or 1 after the error handler has been called."]
+    pub fn mlxrs_nccl_join(
+        res: *mut mlx_distributed_group,
+        id: *const ::std::os::raw::c_uchar,
+        rank: ::std::os::raw::c_int,
+        size: ::std::os::raw::c_int,
+    ) -> ::std::os::raw::c_int;
+    #[doc = " Lets what waits on the device for other ranks end, with any values, and lets later sums and gathers of the group fail.\n Any thread may call it, and does not wait for it."]
+    pub fn mlxrs_nccl_give_up(group: mlx_distributed_group);
     #[doc = " Drops what was prepared for `stream`, of this thread, and never sent, waits for what was sent, gives\n unused memory back and sees that an operation succeeds. Arrays of evaluations that have failed stay\n without values.\n Returns 0, or 1 after the error handler has been called: then the thread must not use the stream any\n more, and must not end, since MLX would use it then."]
     pub fn mlxrs_recover(stream: mlx_stream) -> ::std::os::raw::c_int;
     #[doc = " Lets this thread wait for a CUDA device, and ask it for memory, while MLX captures operations on another\n thread: otherwise that capture fails, and MLX ends the process."]
     pub fn mlxrs_relax_captures();
-    #[doc = " The operations that make `output`, which is not evaluated, of `moving`, which are not either, of `fixed`\n and of whatever else is evaluated. `res` stays empty where something else than operations of\n mlxrs_launch_apply, mlxrs_dense and mlxrs_cpu_operation is among them, or while kernels are compiled for this, which\n takes a second on other threads: then it is worth another try, and `pending` is set; or where CUDA has no\n memory left for it. With `overlap` a kernel for CUDA begins before the one before it has ended, as far as it\n does not read what that one writes.\n Returns 0, or 1 after the error handler has been called."]
+    #[doc = " The operations that make `output`, which is not evaluated, of `moving`, which are not either, of `fixed`\n and of whatever else is evaluated. MLXRS_DONE: `res` has them. MLXRS_NOT_YET while kernels are compiled for this, which\n takes a second on other threads: then it is worth another try. MLXRS_IMPOSSIBLE where something else than operations of\n mlxrs_launch_apply, mlxrs_dense, mlxrs_cpu_operation and sums of a group of mlxrs_nccl_join is among them; or where CUDA\n has no memory left for it. With `overlap` a kernel for CUDA begins before the one before it has ended, as far as it\n does not read what that one writes. All ranks of `agreement` ask for it at the same time, and get the same outcome.\n Returns 0, or 1 after the error handler has been called."]
     pub fn mlxrs_replay_new(
         res: *mut mlxrs_replay,
-        pending: *mut bool,
+        outcome: *mut mlxrs_outcome,
         output: mlx_array,
         moving: mlx_vector_array,
         fixed: mlx_vector_array,
         overlap: bool,
+        agreement: mlxrs_agreement,
+    ) -> ::std::os::raw::c_int;
+    #[doc = " Whether mlxrs_replay_run repeats the operations for these arrays.\n Returns 0, or 1 after the error handler has been called."]
+    pub fn mlxrs_replay_fits(
+        res: *mut bool,
+        replay: mlxrs_replay,
+        moving: mlx_vector_array,
+        fixed: mlx_vector_array,
     ) -> ::std::os::raw::c_int;
     #[doc = " Sends the operations to the device for other `moving` of the same shapes and types, behind all that was\n sent before; the moving arrays are of the same stream. `res` gets the output, which has the same buffer\n each time, or nothing where one of the other arrays is not in the buffer that it was in.\n Returns 0, or 1 after the error handler has been called."]
     pub fn mlxrs_replay_run(
@@ -3397,11 +3435,12 @@ unsafe extern "C" {
     pub fn mlxrs_replay_free(replay: mlxrs_replay);
     #[doc = " A dispatcher, to which nothing is possible where there is no CUDA.\n Returns 0, or 1 after the error handler has been called."]
     pub fn mlxrs_dispatcher_new(res: *mut mlxrs_dispatcher) -> ::std::os::raw::c_int;
-    #[doc = " Sends the operations that make `outputs`, behind all that was sent before, and sets `res`. MLXRS_SENT: the\n outputs count as evaluated; operations of the same stream may read them, anybody else only after\n mlxrs_dispatcher_wait. Otherwise they are as they were: MLXRS_NOT_YET while kernels are compiled for this, on\n other threads; MLXRS_IMPOSSIBLE where operations other than those that mlxrs_replay_new takes stand between\n such ones. What does not need them is evaluated before.\n Returns 0, or 1 after the error handler has been called."]
+    #[doc = " Sends the operations that make `outputs`, behind all that was sent before, and sets `res`. MLXRS_DONE: the\n outputs count as evaluated; operations of the same stream may read them, anybody else only after\n mlxrs_dispatcher_wait. Otherwise they are as they were: MLXRS_NOT_YET while kernels are compiled for this, on\n other threads; MLXRS_IMPOSSIBLE where operations other than those that mlxrs_replay_new takes stand between\n such ones. What does not need them is evaluated before. All ranks of `agreement` ask for it at the same time, and get\n the same outcome.\n Returns 0, or 1 after the error handler has been called."]
     pub fn mlxrs_dispatch(
-        res: *mut mlxrs_dispatch_outcome,
+        res: *mut mlxrs_outcome,
         dispatcher: mlxrs_dispatcher,
         outputs: mlx_vector_array,
+        agreement: mlxrs_agreement,
     ) -> ::std::os::raw::c_int;
     #[doc = " Waits for what was sent.\n Returns 0, or 1 after the error handler has been called."]
     pub fn mlxrs_dispatcher_wait(dispatcher: mlxrs_dispatcher) -> ::std::os::raw::c_int;

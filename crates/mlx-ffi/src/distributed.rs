@@ -4,8 +4,8 @@
 //! run on the thread of the current stream, which must be one of the CPU. All ranks must make and evaluate the same
 //! operations in the same order.
 //!
-//! Where each rank has an NVIDIA GPU, [`Between::Gpus`] has the values sent by NCCL, on the stream of the GPU. Then a rank
-//! that is lost is no error of an operation: whoever waits for it waits on.
+//! Where each rank has an NVIDIA GPU, [`Between::Gpus`] has the values sent by NCCL, on the stream of the GPU. Whoever waits
+//! there for a rank that is lost waits until [`Group::give_up`].
 //!
 //! MLX has a ring of its own. We do not use it: a rank that waits there takes a whole core, and a rank whose
 //! neighbour has ended waits for ever once a second operation is queued. Here a wait costs nothing, and whatever is
@@ -35,6 +35,7 @@ use exchange::{Incoming, Kind, Outgoing};
 use link::Links;
 pub use member::{Between, Limits, Member};
 use nccl::Nccl;
+pub use nccl::Sums;
 pub use orders::Orders;
 
 /// Bytes up to which each rank gets the whole arrays of all others to sum them: fewer rounds cost less than fewer
@@ -78,12 +79,41 @@ impl Group {
         let ends = all.collect::<std::io::Result<_>>();
         let ends = ends.map_err(|error| Error::new(format!("a connection of ranks: {error}")))?;
         let (size, orders) = (addresses.len(), Orders::new(orders));
+        let mut links = links;
         let nccl = match member.between {
             Between::Cpus => None,
-            Between::Gpus => Some(Nccl::meet(*rank, size)?),
+            Between::Gpus => Some(Nccl::meet(*rank, size, |id| {
+                let mut all = vec![0; size * id.len()];
+                links.gather(*rank, id, &mut all)?;
+                id.copy_from_slice(&all[..id.len()]);
+                Ok(())
+            })?),
         };
         let inner = Inner { rank: *rank, size, links: Mutex::new(links), nccl, orders, ends };
         Ok(Group(Arc::new(inner)))
+    }
+
+    /// Lets what waits on this GPU for other ranks end, with any values, and lets later operations fail. Nothing between
+    /// CPUs, where [`leave`](Self::leave) does that.
+    pub fn give_up(&self) {
+        if let Some(nccl) = &self.0.nccl {
+            nccl.give_up();
+        }
+    }
+
+    /// The largest of what all ranks say, which wait for each other. Between CPUs, no operation may be under way.
+    ///
+    /// # Errors
+    /// A rank that is lost, or that computes something else.
+    pub fn most(&self, own: u8) -> Result<u8> {
+        let mut all = vec![own; self.size()];
+        self.0.links().gather(self.rank(), &[own], &mut all)?;
+        Ok(all.into_iter().max().unwrap_or(own))
+    }
+
+    /// How sums are sent, where they are sent by GPUs.
+    pub fn sums(&self) -> Option<Sums> {
+        self.0.nccl.as_ref().map(Nccl::sums)
     }
 
     /// What rank 0 tells the others, and they answer.
@@ -238,7 +268,8 @@ impl Group {
         }
         if let Some(nccl) = &self.0.nccl {
             let gather = |own: &Array| nccl.all_gather(own);
-            let largest = nccl::index_of_largest(values, indices, first, gather)?;
+            let bounds = [first, below as u32];
+            let largest = nccl::index_of_largest(values, indices, bounds, gather)?;
             return Indices::bounded(&largest, below);
         }
         let (inner, shape) = (Arc::clone(&self.0), values.shape().to_vec());

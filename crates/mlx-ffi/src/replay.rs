@@ -1,8 +1,11 @@
 //! Operations that a device repeats as one.
 
+use std::ffi::{c_int, c_void};
+
+use crate::distributed::Group;
 use crate::error::check;
 use crate::vector::VectorArray;
-use crate::{Array, Result, sys};
+use crate::{Array, Error, Result, sys};
 
 /// Operations of [`cpu`](crate::cpu) or of [`cuda`](crate::cuda), one after the other, kept to be sent to
 /// the device again: MLX takes some microseconds for each, this takes them for all.
@@ -22,33 +25,95 @@ pub enum Recorded {
     Impossible,
 }
 
+/// What ranks that compute together tell each other of what they can repeat or send, so that all do the same.
+struct Agreement<'a> {
+    ranks: Option<&'a Group>,
+    /// Why a rank could not be asked.
+    failed: Option<Error>,
+}
+
+impl<'a> Agreement<'a> {
+    fn of(ranks: Option<&'a Group>) -> Agreement<'a> {
+        Agreement { ranks, failed: None }
+    }
+
+    /// As the shim takes it, which must not outlive `self`.
+    fn raw(&mut self) -> sys::mlxrs_agreement {
+        let agree = self.ranks.map(|_| Self::agree as unsafe extern "C" fn(_, _) -> _);
+        sys::mlxrs_agreement { agree, data: (&raw mut *self).cast() }
+    }
+
+    unsafe extern "C" fn agree(data: *mut c_void, own: c_int) -> c_int {
+        // SAFETY: the shim hands over what `raw` gave it, during a call that borrows it.
+        let agreement = unsafe { &mut *data.cast::<Agreement<'_>>() };
+        let Some(ranks) = agreement.ranks else { return own };
+        match ranks.most(own as u8) {
+            Ok(all) => c_int::from(all),
+            Err(error) => {
+                agreement.failed = Some(error);
+                -1
+            }
+        }
+    }
+
+    /// What came of a call, where a rank that is lost says more than MLX.
+    fn check(self, status: c_int) -> Result<()> {
+        let called = check(status);
+        self.failed.map_or(called, Err)
+    }
+}
+
 impl Replay {
     /// Keeps the operations that make `output` of `moving` arrays and of others, all lazy but the others;
     /// nothing of it is computed by this. `fixed` are those of the others that may have been replaced by
     /// the time of a repetition. `overlap`: each kernel for CUDA begins before the one before it has
-    /// ended, as far as it only reads weights, which pays where they are short.
+    /// ended, as far as it only reads weights, which pays where they are short. `ranks`: those that do this at the same
+    /// time, all of which keep their operations, or none.
     ///
     /// # Errors
-    /// Those of MLX.
+    /// Those of MLX; a rank that is lost.
     pub fn record(
         output: &Array,
         moving: &[&Array],
         fixed: &[&Array],
         overlap: bool,
+        ranks: Option<&Group>,
     ) -> Result<Recorded> {
         let (moving, fixed) = (VectorArray::of(moving)?, VectorArray::of(fixed)?);
         let mut replay = sys::mlxrs_replay { ctx: std::ptr::null_mut() };
-        let mut pending = false;
-        // SAFETY: all handles live for the call; the places to fill are ours.
-        check(unsafe {
-            let output = output.raw();
-            sys::mlxrs_replay_new(&mut replay, &mut pending, output, moving.0, fixed.0, overlap)
-        })?;
-        Ok(match (replay.ctx.is_null(), pending) {
-            (false, _) => Recorded::Kept(Replay(replay)),
-            (true, true) => Recorded::NotYet,
-            (true, false) => Recorded::Impossible,
+        let mut outcome = sys::MLXRS_IMPOSSIBLE;
+        let mut agreement = Agreement::of(ranks);
+        // SAFETY: all handles and the agreement live for the call; the places to fill are ours.
+        let status = unsafe {
+            let (output, ranks) = (output.raw(), agreement.raw());
+            sys::mlxrs_replay_new(
+                &mut replay,
+                &mut outcome,
+                output,
+                moving.0,
+                fixed.0,
+                overlap,
+                ranks,
+            )
+        };
+        agreement.check(status)?;
+        Ok(match outcome {
+            sys::MLXRS_DONE => Recorded::Kept(Replay(replay)),
+            sys::MLXRS_NOT_YET => Recorded::NotYet,
+            _ => Recorded::Impossible,
         })
+    }
+
+    /// Whether [`run`](Self::run) repeats them for these arrays.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn fits(&self, moving: &[&Array], fixed: &[&Array]) -> Result<bool> {
+        let (moving, fixed) = (VectorArray::of(moving)?, VectorArray::of(fixed)?);
+        let mut fits = false;
+        // SAFETY: all handles live for the call; the place to fill is ours.
+        check(unsafe { sys::mlxrs_replay_fits(&mut fits, self.0, moving.0, fixed.0) })?;
+        Ok(fits)
     }
 
     /// Repeats them for other moving arrays of the same stream, which are evaluated, behind all that was
@@ -79,7 +144,10 @@ impl Drop for Replay {
 /// Operations of [`cuda`](crate::cuda) that are sent to the device one after the other, past MLX, which takes
 /// several times as long for each.
 #[derive(Debug)]
-pub struct Dispatcher(sys::mlxrs_dispatcher);
+pub struct Dispatcher {
+    raw: sys::mlxrs_dispatcher,
+    ranks: Option<Group>,
+}
 
 /// What came of the wish to send operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,15 +161,15 @@ pub enum Dispatch {
 }
 
 impl Dispatcher {
-    /// A dispatcher of this thread's stream.
+    /// A dispatcher of this thread's stream. `ranks`: those that send at the same times, all of which send theirs, or none.
     ///
     /// # Errors
     /// Those of MLX.
-    pub fn new() -> Result<Dispatcher> {
+    pub fn new(ranks: Option<Group>) -> Result<Dispatcher> {
         let mut dispatcher = sys::mlxrs_dispatcher { ctx: std::ptr::null_mut() };
         // SAFETY: the place to fill is ours.
         check(unsafe { sys::mlxrs_dispatcher_new(&mut dispatcher) })?;
-        Ok(Dispatcher(dispatcher))
+        Ok(Dispatcher { raw: dispatcher, ranks })
     }
 
     /// Sends the operations that make `outputs`, behind all that was sent before. Once they are sent, outputs
@@ -110,14 +178,17 @@ impl Dispatcher {
     /// are as they were, but for what they need and no operation here makes, which is evaluated.
     ///
     /// # Errors
-    /// Those of MLX and of CUDA.
+    /// Those of MLX and of CUDA; a rank that is lost.
     pub fn send<'a>(&mut self, outputs: impl IntoIterator<Item = &'a Array>) -> Result<Dispatch> {
         let outputs = VectorArray::of(&outputs.into_iter().collect::<Vec<_>>())?;
         let mut outcome = sys::MLXRS_IMPOSSIBLE;
-        // SAFETY: all handles live for the call; the place to fill is ours.
-        check(unsafe { sys::mlxrs_dispatch(&mut outcome, self.0, outputs.0) })?;
+        let mut agreement = Agreement::of(self.ranks.as_ref());
+        // SAFETY: all handles and the agreement live for the call; the place to fill is ours.
+        let status =
+            unsafe { sys::mlxrs_dispatch(&mut outcome, self.raw, outputs.0, agreement.raw()) };
+        agreement.check(status)?;
         Ok(match outcome {
-            sys::MLXRS_SENT => Dispatch::Sent,
+            sys::MLXRS_DONE => Dispatch::Sent,
             sys::MLXRS_NOT_YET => Dispatch::NotYet,
             _ => Dispatch::Impossible,
         })
@@ -129,19 +200,19 @@ impl Dispatcher {
     /// Those of CUDA.
     pub fn wait(&mut self) -> Result<()> {
         // SAFETY: the handle lives for the call.
-        check(unsafe { sys::mlxrs_dispatcher_wait(self.0) })
+        check(unsafe { sys::mlxrs_dispatcher_wait(self.raw) })
     }
 
     /// Gives up the memory that it keeps for what is sent next.
     pub fn rest(&mut self) {
         // SAFETY: the handle lives for the call.
-        unsafe { sys::mlxrs_dispatcher_rest(self.0) }
+        unsafe { sys::mlxrs_dispatcher_rest(self.raw) }
     }
 }
 
 impl Drop for Dispatcher {
     fn drop(&mut self) {
         // SAFETY: the handle is owned and freed once.
-        unsafe { sys::mlxrs_dispatcher_free(self.0) };
+        unsafe { sys::mlxrs_dispatcher_free(self.raw) };
     }
 }

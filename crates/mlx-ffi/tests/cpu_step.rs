@@ -183,7 +183,7 @@ fn steps(dtype: Dtype, b: i32, repeats: bool) -> Result<Vec<Vec<f32>>> {
         let [h, first_keys, first_values] = layers[0].step(&x, at, &on_device, &held[0])?;
         let [h, keys, values] = layers[1].step(&h, at, &on_device, &held[1])?;
         if repeats && at == 3 {
-            replay = Some(Replay::record(&h, &[&x, &on_device], &fixed, false)?);
+            replay = Some(Replay::record(&h, &[&x, &on_device], &fixed, false, None)?);
             assert!(matches!(replay, Some(Recorded::Kept(_))), "{replay:?}");
         }
         found.push(bits(&h)?);
@@ -227,7 +227,7 @@ fn a_moving_array_of_another_stream_is_not_taken() -> Result<()> {
     let layer = Layer::new(Dtype::F32, 1, None)?;
     let x = ops::zeros(&[1, 1, HIDDEN], Dtype::F32)?;
     let h = cpu::rms_norm(&x, &layer.norm, 1e-5)?;
-    let Recorded::Kept(mut replay) = Replay::record(&h, &[&x], &[], false)? else {
+    let Recorded::Kept(mut replay) = Replay::record(&h, &[&x], &[], false, None)? else {
         panic!("all of it can be kept");
     };
     assert!(replay.run(&[&other], &[])?.is_none());
@@ -240,7 +240,7 @@ fn other_operations_are_not_kept() -> Result<()> {
     use_device(Device::Cpu)?;
     let x = normal(&[1, 1, HIDDEN], Dtype::F32, 1)?;
     let layer = Layer::new(Dtype::F32, 1, None)?;
-    let record = |output: &Array| Replay::record(output, &[&x], &[], false);
+    let record = |output: &Array| Replay::record(output, &[&x], &[], false, None);
     let own = cpu::rms_norm(&x, &layer.norm, 1e-5)?;
     assert!(matches!(record(&own)?, Recorded::Kept(_)));
     let normed = cpu::rms_norm(&x, &layer.norm, 1e-5)?;
@@ -258,7 +258,7 @@ fn what_a_repeated_kernel_refuses_is_the_error_of_the_evaluation() -> Result<()>
     let index = |at| Array::from_i32(&[at], &[1]);
     let (first, fixed) = (index(0)?, [&held.keys, &held.values]);
     let [h, ..] = layer.step(&x, 0, &first, &held)?;
-    let Recorded::Kept(mut replay) = Replay::record(&h, &[&x, &first], &fixed, false)? else {
+    let Recorded::Kept(mut replay) = Replay::record(&h, &[&x, &first], &fixed, false, None)? else {
         panic!("all of it can be kept");
     };
     let h = replay.run(&[&x, &index(CAPACITY)?], &fixed)?.expect("all is as it was");
@@ -380,7 +380,7 @@ fn keys_and_values_in_one_buffer_are_refused_by_a_step_and_its_repetition() -> R
     let error = out.eval().expect_err("both would be written").to_string();
     assert!(error.contains("another of its inputs too"), "{error}");
     let [out, ..] = cpu::step_attention(&step)?;
-    let recorded = Replay::record(&out, &[&small.qkv], &[&small.keys], false)?;
+    let recorded = Replay::record(&out, &[&small.qkv], &[&small.keys], false, None)?;
     assert!(matches!(recorded, Recorded::Impossible), "{recorded:?}");
     Ok(())
 }

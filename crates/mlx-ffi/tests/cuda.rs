@@ -432,7 +432,7 @@ fn repeated(b: i32) -> Result<()> {
             // A minute for their compilation.
             for _ in 0..if repeats && index == 2 { 6000 } else { 0 } {
                 let fixed = [&held.keys, &held.values];
-                replay = Some(Replay::record(&out, &[&x, &held.at], &fixed, b == 1)?);
+                replay = Some(Replay::record(&out, &[&x, &held.at], &fixed, b == 1, None)?);
                 match replay {
                     Some(Recorded::Kept(_)) => break,
                     Some(Recorded::NotYet) => {}
@@ -467,7 +467,7 @@ fn repeated(b: i32) -> Result<()> {
     // What is not only launches of these kernels is not kept.
     let x = cast(&values(&[b, 1, hidden], 1), dtype);
     let other = ops::add(&product(&x, &w)?, &one)?;
-    let found = Replay::record(&other, &[&x], &[], false)?;
+    let found = Replay::record(&other, &[&x], &[], false, None)?;
     assert!(matches!(found, Recorded::Impossible));
     Ok(())
 }

@@ -53,7 +53,7 @@ fn dispatched() -> Result<()> {
     // What is lazy, and not ours, is evaluated before.
     let x = |index| cast(&values(&[1, L, HIDDEN], 20 + index as u32), dtype);
     let held = || cuda::buffers(&[1, HEADS, 2 * L, D], dtype);
-    let mut dispatcher = Dispatcher::new()?;
+    let mut dispatcher = Dispatcher::new(None)?;
     let (mut by_mlx, mut ours) = (held()?, held()?);
     for index in 0..2 {
         let [expected, keys, values] = layer(&x(index), &by_mlx, index)?;

@@ -428,7 +428,7 @@ fn repeated(t: i32) -> Result<()> {
     // A minute for their compilation.
     for _ in 0..6000 {
         let x = input(20);
-        match Replay::record(&step(&x)?, &[&x], &[], t == 1)? {
+        match Replay::record(&step(&x)?, &[&x], &[], t == 1, None)? {
             Recorded::Kept(replay) => {
                 kept = Some(replay);
                 break;

@@ -6,7 +6,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mlx_ffi::distributed::{Between, Group, Limits, Member};
-use mlx_ffi::{Array, Device, Dtype, Indices, Result, eval_all, ops, use_device};
+use mlx_ffi::{
+    Array, Device, Dtype, Indices, Recorded, Replay, Result, cpu, eval_all, ops, use_device,
+};
 
 /// Addresses that were free a moment ago.
 fn addresses(size: usize) -> Vec<SocketAddr> {
@@ -308,5 +310,49 @@ fn what_cannot_be_exchanged_is_refused_when_it_is_asked_for() {
         assert!(sum.contains("floating-point"), "{sum}");
         assert!(gather.contains("scalars"), "{gather}");
         assert!(send.contains("another one") && receive.contains("another one"), "{receive}");
+    }
+}
+
+#[test]
+fn ranks_know_the_most_that_any_of_them_says_and_which_one_says_nothing() {
+    let found = of_all(3, |group| {
+        let own = [[0, 2], [1, 0], [0, 1]][group.rank()];
+        let both = own.map(|own| group.most(own).expect("all are there"));
+        if group.rank() == 2 {
+            return (both, None);
+        }
+        (both, Some(group.most(0).expect_err("rank 2 has left").to_string()))
+    });
+    for (both, error) in found {
+        assert_eq!(both, [1, 2]);
+        assert!(error.is_none_or(|error| error.contains("is lost")));
+    }
+}
+
+#[test]
+fn ranks_keep_operations_together_or_not_at_all() {
+    let found = of_all(2, |group| -> Result<Vec<bool>> {
+        let (x, weight) = (ops::zeros(&[1, 1, 8], Dtype::F32)?, ops::zeros(&[8], Dtype::F32)?);
+        weight.eval()?;
+        let own = || cpu::rms_norm(&x, &weight, 1e-5);
+        let foreign = || ops::add(&own()?, &x);
+        let record = |output: &Array| Replay::record(output, &[&x], &[], false, Some(&group));
+        // The second time, rank 1 has something else.
+        let second = if group.rank() == 1 { foreign()? } else { own()? };
+        let mut kept = Vec::new();
+        for output in [own()?, second, own()?] {
+            let recorded = record(&output)?;
+            assert!(!matches!(recorded, Recorded::NotYet));
+            kept.push(matches!(recorded, Recorded::Kept(_)));
+            if let Recorded::Kept(mut replay) = recorded {
+                let other = ops::zeros(&[1, 2, 8], Dtype::F32)?;
+                assert!(replay.fits(&[&x], &[])? && !replay.fits(&[&other], &[])?);
+                assert!(replay.run(&[&x], &[])?.is_some());
+            }
+        }
+        Ok(kept)
+    });
+    for kept in found {
+        assert_eq!(kept.expect("no rank is lost"), [true, false, true]);
     }
 }

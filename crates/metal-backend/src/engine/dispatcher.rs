@@ -1,5 +1,6 @@
 //! Layers of prompts, sent to a CUDA device past MLX where all they do is ours.
 
+use mlx_ffi::distributed::Group;
 use mlx_ffi::{Array, Dispatch, Result, async_eval};
 
 use super::pass;
@@ -13,6 +14,8 @@ pub(super) struct Dispatcher {
     /// What is known of passes of few rows, and of many: their products differ.
     known: [Known; 2],
     device: Option<mlx_ffi::Dispatcher>,
+    /// Ranks that sum on GPUs: all send the same layers.
+    ranks: Option<Group>,
 }
 
 /// What is known of the layers of a model.
@@ -33,6 +36,17 @@ impl Default for Known {
 }
 
 impl Dispatcher {
+    /// That of the layers that all of `ranks` compute.
+    pub fn among(ranks: Option<&Group>) -> Dispatcher {
+        let sums = ranks.and_then(Group::sums);
+        let known = || match sums {
+            Some(sums) if !sums.dispatched => Known::Impossible,
+            _ => Known::default(),
+        };
+        let ranks = ranks.filter(|_| sums.is_some()).cloned();
+        Dispatcher { known: [known(), known()], ranks, ..Dispatcher::default() }
+    }
+
     /// Takes a pass through its next `count` layers, which are on their way then, or still lazy. Of the last
     /// layer, only what caches hold is computed unless `ends` are needed. True once it is through all of them.
     ///
@@ -93,7 +107,7 @@ impl Dispatcher {
     fn device(&mut self) -> Result<&mut mlx_ffi::Dispatcher> {
         match &mut self.device {
             Some(device) => Ok(device),
-            none => Ok(none.insert(mlx_ffi::Dispatcher::new()?)),
+            none => Ok(none.insert(mlx_ffi::Dispatcher::new(self.ranks.clone())?)),
         }
     }
 

@@ -108,6 +108,11 @@ impl Group {
         group
     }
 
+    /// The group where all of `ranks` compute it.
+    pub fn among(self, ranks: Option<&mlx_ffi::distributed::Group>) -> Group {
+        Group { capture: StepCapture::among(ranks), ..self }
+    }
+
     /// Adds rows, whose caches hold all of their ids but the last.
     ///
     /// # Errors
@@ -290,6 +295,9 @@ impl Group {
             None => {}
         }
         clock.lap(Part::Encode);
+        if let Some(unread) = &unread {
+            served.ranks.have_computed(&unread.draws.ids)?;
+        }
         let left = match served.ranks.follow() {
             true => self.follow(unread)?,
             false => self.read(model, unread, clock)?,

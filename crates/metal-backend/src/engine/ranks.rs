@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use inference_core::{Error, LoadOptions, RankSplit};
 use mlx_ffi::distributed::{Between, Group, Limits, Member};
-use mlx_ffi::{Device, memory};
+use mlx_ffi::{Device, Indices, memory};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -115,6 +115,7 @@ impl Ranks {
     /// exchange.
     pub fn part(&self) {
         let Some(several) = &self.0 else { return };
+        several.lost.part();
         // Whoever is gone is not waited for.
         match &several.orders {
             Some(orders) => {
@@ -162,6 +163,19 @@ impl Ranks {
         }
     }
 
+    /// Waits for what ranks have computed. On GPUs the values of a rank that is lost are any, and say nothing of it.
+    ///
+    /// # Errors
+    /// Those of MLX; a rank that is lost.
+    pub fn have_computed(&self, values: &Indices) -> Result<()> {
+        let Some(several) = self.0.as_ref().filter(|several| several.group.is_between_gpus())
+        else {
+            return Ok(());
+        };
+        values.eval()?;
+        several.lost.known().map_or(Ok(()), |reason| Err(Error::Engine(reason).into()))
+    }
+
     /// Whether the failure that is dealt with is a request's alone; to be asked once.
     pub fn failed_together(&self) -> bool {
         self.0.as_ref().is_none_or(|several| several.failed_together.take())
@@ -178,6 +192,7 @@ impl Ranks {
         if let Some(several) = &self.0 {
             // Who is gone needs no reason.
             let _ = tell(&several.group, BROKEN, &reason.to_string());
+            several.group.give_up();
             several.group.leave();
         }
     }

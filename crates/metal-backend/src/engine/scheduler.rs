@@ -90,7 +90,7 @@ impl<'a> Scheduler<'a> {
             turns: 0,
             steps: 0,
             clock: StepClock::start(),
-            dispatcher: Dispatcher::default(),
+            dispatcher: Dispatcher::among(served.ranks.group()),
             pace: Pace::default(),
             watch: Watch::new(served.device),
             reading: Reading::begin(),

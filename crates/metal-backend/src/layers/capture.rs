@@ -3,7 +3,8 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use mlx_ffi::{Array, Recorded, Replay, Result};
+use mlx_ffi::distributed::Group;
+use mlx_ffi::{Array, Error, Recorded, Replay, Result};
 
 use super::step_offsets::SharedOffsets;
 use super::{Block, Pass, StepBuffers};
@@ -14,9 +15,12 @@ const WORTH_CAPTURING: usize = 8;
 /// Steps until the next try, where kernels are still being compiled.
 const UNTIL_COMPILED: usize = 64;
 
-/// The captured step of some rows. As long as their buffers have room, one step is like the other.
+/// The captured step of some rows. As long as their buffers have room, one step is like the other. Where ranks sum on
+/// GPUs, all of them capture the same steps and replay them at the same times.
 #[derive(Debug, Default)]
 pub(crate) struct StepCapture {
+    /// Those ranks.
+    ranks: Option<Group>,
     state: Captured,
     /// Which rows and buffers the capture is of.
     layout: u64,
@@ -80,6 +84,12 @@ impl StepInputs {
 }
 
 impl StepCapture {
+    /// That of the step that all of `ranks` compute.
+    pub fn among(ranks: Option<&Group>) -> StepCapture {
+        let ranks = ranks.filter(|ranks| ranks.sums().is_some()).cloned();
+        StepCapture { ranks, ..StepCapture::default() }
+    }
+
     /// What steps have on the device, kept from one to the next.
     pub fn places(&self) -> SharedOffsets {
         Rc::clone(&self.places)
@@ -124,8 +134,15 @@ impl StepCapture {
     pub fn replay(&mut self, inputs: &StepInputs) -> Result<Option<Array>> {
         let Some(replay) = &mut self.state.replay else { return Ok(None) };
         let [moving, fixed] = inputs.refs();
-        let h = replay.run(&moving, &fixed)?;
+        let all_fit = match &self.ranks {
+            None => true,
+            Some(ranks) => ranks.most(u8::from(!replay.fits(&moving, &fixed)?))? == 0,
+        };
+        let h = if all_fit { replay.run(&moving, &fixed)? } else { None };
         if h.is_none() {
+            if all_fit && self.ranks.is_some() {
+                return Err(Error::new("a step that all ranks repeat has changed in this one"));
+            }
             self.state = Captured::default();
         }
         Ok(h)
@@ -142,7 +159,12 @@ impl StepCapture {
         let [moving, fixed] = inputs.refs();
         // Kernels of one row are short, and wait for each other no longer than they have to.
         let overlap = h.dims::<3>()?[0] == 1;
-        match Replay::record(h, &moving, &fixed, overlap)? {
+        let ranks = self.ranks.as_ref();
+        if ranks.and_then(Group::sums).is_some_and(|sums| !sums.in_replays) {
+            state.is_impossible = true;
+            return Ok(());
+        }
+        match Replay::record(h, &moving, &fixed, overlap, ranks)? {
             Recorded::Kept(replay) => state.replay = Some(replay),
             Recorded::NotYet => {}
             Recorded::Impossible => state.is_impossible = true,
@@ -153,6 +175,10 @@ impl StepCapture {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use mlx_ffi::distributed::{Between, Limits, Member};
     use mlx_ffi::{Device, Dtype, Indices, ops, use_device};
 
     use super::*;
@@ -234,6 +260,14 @@ mod tests {
 
     /// Logits of each step of two rows, one of which joins later; whether steps were replayed at last.
     fn run(model: &Decoder, captures: bool) -> (Vec<Vec<f32>>, bool) {
+        run_with(model, captures, StepCapture::default())
+    }
+
+    fn run_with(
+        model: &Decoder,
+        captures: bool,
+        mut capture: StepCapture,
+    ) -> (Vec<Vec<f32>>, bool) {
         let specs: Vec<StateSpec> =
             model.layers.iter().map(|layer| layer.mixer.state(None)).collect();
         let prefilled = |ids: &[u32]| {
@@ -247,7 +281,6 @@ mod tests {
             caches
         };
         let mut caches = prefilled(&[1, 2, 3, 4, 5]);
-        let mut capture = StepCapture::default();
         let (mut found, mut was_captured) = (Vec::new(), Vec::new());
         for step in 0..60u32 {
             if step == 20 {
@@ -302,6 +335,37 @@ mod tests {
             for (step, (found, expected)) in found.iter().zip(&expected).enumerate() {
                 assert!(found.iter().all(|logit| logit.is_finite()), "step {step} {config}");
                 assert!(found == expected, "step {step} {config}");
+            }
+        }
+    }
+
+    #[test]
+    fn ranks_replay_the_same_steps_or_none() {
+        let listeners = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+        let addresses = listeners.map(|listener| listener.local_addr().expect("an address"));
+        // A CPU does not multiply what is added by an operation of ours.
+        for (configs, all) in [([QWEN, QWEN], true), ([QWEN, GRANITE], false)] {
+            let rank = |rank: usize| {
+                use_device(Device::Cpu).expect("a CPU");
+                let member = Member {
+                    rank,
+                    addresses: addresses.to_vec(),
+                    digest: [0; 32],
+                    between: Between::Cpus,
+                    limits: Limits::default(),
+                };
+                let ranks = Some(Group::meet(&member).expect("both come"));
+                let model = decoder(configs[rank], Kernels::Cpu);
+                run_with(&model, true, StepCapture { ranks, ..StepCapture::default() })
+            };
+            let found = thread::scope(|scope| {
+                let other = scope.spawn(|| rank(1));
+                [rank(0), other.join().expect("no panic")]
+            });
+            for (rank, (logits, kept)) in found.iter().enumerate() {
+                assert_eq!(*kept, all, "rank {rank}, {configs:?}");
+                let model = decoder(configs[rank], Kernels::Cpu);
+                assert!(*logits == run(&model, false).0, "rank {rank}, {configs:?}");
             }
         }
     }

@@ -3,7 +3,7 @@
 use mlx_ffi::{Array, Dtype, Result};
 
 use super::{Fusion, Lora, Together, Weight, Workspace};
-use crate::kernels::{Activation, GemvFusion};
+use crate::kernels::{Activation, GemvFusion, Kernels};
 
 /// `x wᵀ + b`, and what an adapter adds.
 #[derive(Debug)]
@@ -95,7 +95,12 @@ impl Linear {
     pub fn forward(&self, x: &Array) -> Result<Array> {
         // The bias is added once, not by each rank.
         let sums = matches!(self.together, Together::Sum(_));
-        let y = self.weight.project_biased(x, self.bias.as_ref().filter(|_| !sums))?;
+        let bias = self.bias.as_ref().filter(|_| !sums);
+        let y = match self.weight.kernels {
+            // MLX's product of one row could not be captured.
+            Kernels::Cuda if sums => self.weight.project_fused(x, Fusion::default())?,
+            _ => self.weight.project_biased(x, bias)?,
+        };
         let y = match &self.lora {
             None => y,
             Some(lora) => lora.project(x, &y)?,

@@ -24,8 +24,7 @@ pub enum Between {
     /// CPUs: they go over the connections of ranks.
     #[default]
     Cpus,
-    /// An NVIDIA GPU of each rank: they go by NCCL, which finds the ranks by `NCCL_HOST_IP`, `NCCL_PORT`, `MLX_RANK` and
-    /// `MLX_WORLD_SIZE` of the environment.
+    /// An NVIDIA GPU of each rank: they go by NCCL.
     Gpus,
 }
 

@@ -1,49 +1,81 @@
-//! Values of ranks that have a GPU each: MLX's own group over NCCL.
+//! Values of ranks that have a GPU each: a group of MLX's over a communicator of NCCL that is ours.
 //!
 //! NCCL sums and gathers on the device, behind what was queued there. A rank that waits in it keeps its device busy, and
-//! waits until the others come. What else ranks do with values is made of what all of them gather.
+//! waits until the others come or the group is given up. What else ranks do with values is made of what all of them gather.
 
 use std::env;
-use std::ffi::CStr;
-use std::sync::{Mutex, PoisonError};
+use std::ffi::c_int;
 
 use crate::error::{check, init};
 use crate::stream::current;
-use crate::{Array, Device, Error, Result, ops, sys};
+use crate::{Array, Device, Dtype, Error, Result, ops, sys};
 
-/// What MLX reads to find the other ranks.
-const VARIABLES: [&str; 4] = ["NCCL_HOST_IP", "NCCL_PORT", "MLX_RANK", "MLX_WORLD_SIZE"];
-const NCCL: &CStr = c"nccl";
+/// What tells how sums are not sent.
+const WITHOUT: &str = "ML_RANKS_WITHOUT";
+/// Bytes by which NCCL knows a group: `MLXRS_NCCL_ID` of the shim.
+const ID: usize = 128;
 
-/// MLX's group of this process. It lives as long as the process: MLX keeps it, too.
-pub(super) struct Nccl(sys::mlx_distributed_group);
+/// Indices up to which each is a number of F32.
+const MOST_NUMBERED: u32 = 1 << 24;
 
-// SAFETY: the handle is a pointer to a group that nothing changes, and MLX's calls only read it.
+/// How sums are sent beside operation by operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sums {
+    /// In steps that a device repeats as one.
+    pub in_replays: bool,
+    /// Past MLX, between operations of ours.
+    pub dispatched: bool,
+}
+
+impl Sums {
+    /// Both, without what `without` names.
+    fn parse(without: Option<&str>) -> Result<Sums> {
+        let mut sums = Sums { in_replays: true, dispatched: true };
+        for word in without.unwrap_or_default().split(',').map(str::trim) {
+            match word {
+                "" => {}
+                "replay" => sums.in_replays = false,
+                "dispatch" => sums.dispatched = false,
+                other => {
+                    return Err(Error::new(format!(
+                        "{WITHOUT} has {other:?}, expected replay, dispatch, or both with a comma between"
+                    )));
+                }
+            }
+        }
+        Ok(sums)
+    }
+}
+
+/// A group of this process. NCCL keeps what it has of it as long as the process lives.
+pub(super) struct Nccl {
+    group: sys::mlx_distributed_group,
+    sums: Sums,
+}
+
+// SAFETY: the handle is a pointer to a group that calls change under its own lock, and MLX's calls only read it.
 unsafe impl Send for Nccl {}
 // SAFETY: as above.
 unsafe impl Sync for Nccl {}
 
 impl Nccl {
-    /// Waits until all ranks are there, as the environment names them.
+    /// Waits until all ranks are there. `share` fills what it is given, in every rank, with what rank 0 gives it.
     ///
     /// # Errors
-    /// An MLX without NCCL; variables that are not set, by name, or that say something else; another number of GPUs than
-    /// one. What NCCL itself refuses ends the process, with a line that says what.
-    pub fn meet(rank: usize, size: usize) -> Result<Nccl> {
-        // MLX's list of groups is not made for several threads.
-        static ONE: Mutex<()> = Mutex::new(());
-        let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    /// An MLX without NCCL; another number of GPUs than one; a variable that says nothing known; what NCCL refuses.
+    pub fn meet(
+        rank: usize,
+        size: usize,
+        share: impl FnOnce(&mut [u8]) -> Result<()>,
+    ) -> Result<Nccl> {
         init();
-        // SAFETY: the name is terminated and lives for the call.
-        if !unsafe { sys::mlx_distributed_is_available(NCCL.as_ptr()) } {
+        // SAFETY: the call takes nothing.
+        if !unsafe { sys::mlxrs_nccl_is_there() } {
             let reason = "this build of MLX has no NCCL, with which ranks on GPUs compute together: take the backend `cpu`";
             return Err(Error::new(reason));
         }
-        if let Some(missing) = VARIABLES.iter().find(|name| env::var_os(name).is_none()) {
-            return Err(Error::new(format!(
-                "{missing} is not set, and ranks on GPUs need it: start them with `ml launch`"
-            )));
-        }
+        let without = env::var_os(WITHOUT).map(|value| value.to_string_lossy().into_owned());
+        let sums = Sums::parse(without.as_deref())?;
         let devices = Device::Gpu.count()?;
         if devices != 1 {
             return Err(Error::new(format!(
@@ -51,26 +83,35 @@ impl Nccl {
                  CUDA_VISIBLE_DEVICES for each"
             )));
         }
-        // SAFETY: creates an empty handle.
-        let mut group = Nccl(unsafe { sys::mlx_distributed_group_new() });
-        // SAFETY: the place to fill is ours; the name is terminated and lives for the call.
-        check(unsafe { sys::mlx_distributed_init(&mut group.0, true, NCCL.as_ptr()) })?;
-        // SAFETY: the handle is filled.
-        let (own, all) = unsafe {
-            (sys::mlx_distributed_group_rank(group.0), sys::mlx_distributed_group_size(group.0))
-        };
-        if (own as usize, all as usize) != (rank, size) {
-            return Err(Error::new(format!(
-                "MLX_RANK and MLX_WORLD_SIZE say rank {own} of {all}, expected rank {rank} of {size}"
-            )));
+        let mut id = [0; ID];
+        if rank == 0 {
+            // SAFETY: there are as many bytes as the call writes.
+            check(unsafe { sys::mlxrs_nccl_id(id.as_mut_ptr()) })?;
         }
-        Ok(group)
+        share(&mut id)?;
+        // SAFETY: creates an empty handle.
+        let mut nccl = Nccl { group: unsafe { sys::mlx_distributed_group_new() }, sums };
+        // SAFETY: the place to fill is ours; there are as many bytes as the call reads.
+        check(unsafe {
+            sys::mlxrs_nccl_join(&mut nccl.group, id.as_ptr(), rank as c_int, size as c_int)
+        })?;
+        Ok(nccl)
+    }
+
+    pub fn sums(&self) -> Sums {
+        self.sums
+    }
+
+    /// Lets what waits on the device for other ranks end, with any values, and lets later operations fail.
+    pub fn give_up(&self) {
+        // SAFETY: the handle is filled, and lives for the call.
+        unsafe { sys::mlxrs_nccl_give_up(self.group) };
     }
 
     pub fn all_sum(&self, x: &Array) -> Result<Array> {
         // SAFETY: the handles live for the call; mlx-c only reads them.
         Array::from_op(|out| unsafe {
-            sys::mlx_distributed_all_sum(out, x.raw(), self.0, current())
+            sys::mlx_distributed_all_sum(out, x.raw(), self.group, current())
         })
     }
 
@@ -78,7 +119,7 @@ impl Nccl {
     pub fn all_gather(&self, x: &Array) -> Result<Array> {
         // SAFETY: the handles live for the call; mlx-c only reads them.
         Array::from_op(|out| unsafe {
-            sys::mlx_distributed_all_gather(out, x.raw(), self.0, current())
+            sys::mlx_distributed_all_gather(out, x.raw(), self.group, current())
         })
     }
 }
@@ -86,7 +127,7 @@ impl Nccl {
 impl Drop for Nccl {
     fn drop(&mut self) {
         // SAFETY: the handle is owned and freed once.
-        unsafe { sys::mlx_distributed_group_free(self.0) };
+        unsafe { sys::mlx_distributed_group_free(self.group) };
     }
 }
 
@@ -102,55 +143,82 @@ pub(super) fn of_rank(
 
 /// Of each row the index of the largest of all ranks' `values`, `[rows]` in F32, of which `gather` makes those of all. Of
 /// equals, it is the first rank's.
+///
+/// # Errors
+/// Indices up to a `below` that F32 cannot number.
 pub(super) fn index_of_largest(
     values: &Array,
     indices: &Array,
-    first: u32,
+    [first, below]: [u32; 2],
     gather: impl Fn(&Array) -> Result<Array>,
 ) -> Result<Array> {
+    if below > MOST_NUMBERED {
+        return Err(Error::new(format!(
+            "ranks on GPUs find the largest of up to {MOST_NUMBERED} values, not of {below}"
+        )));
+    }
     let own = ops::add(indices, &Array::from_u32(&[first], &[])?)?;
-    let values = gather(&ops::expand_dims(values, 0)?)?;
-    let indices = gather(&ops::expand_dims(&own, 0)?)?;
-    let best = ops::argmax(&values, 0, true)?;
-    ops::squeeze(&ops::take_along_axis(&indices, &best, 0)?, 0)
+    // One message for both. [1, 2, rows] -> [ranks, 2, rows]
+    let both = ops::concatenate(
+        &[&ops::expand_dims(values, 0)?, &ops::expand_dims(&ops::astype(&own, Dtype::F32)?, 0)?],
+        0,
+    )?;
+    let all = gather(&ops::expand_dims(&both, 0)?)?;
+    let part = |at: i32| ops::squeeze(&ops::slice_axis(&all, 1, at, at + 1)?, 1);
+    let best = ops::argmax(&part(0)?, 0, true)?;
+    let index = ops::squeeze(&ops::take_along_axis(&part(1)?, &best, 0)?, 0)?;
+    ops::astype(&index, Dtype::U32)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Dtype, Indices};
+    use crate::Indices;
 
-    /// What two ranks gather where this one is the second and the first has `floats` or `integers`.
-    fn behind(floats: Vec<f32>, integers: Vec<u32>) -> impl Fn(&Array) -> Result<Array> {
-        move |own| {
-            let first = match own.dtype() {
-                Dtype::F32 => Array::from_f32(&floats, own.shape())?,
-                _ => Array::from_u32(&integers, own.shape())?,
-            };
-            ops::concatenate(&[&first, own], 0)
-        }
+    /// What two ranks gather where this one is the second.
+    fn behind(first: Array) -> impl Fn(&Array) -> Result<Array> {
+        move |own| ops::concatenate(&[&ops::reshape(&first, own.shape())?, own], 0)
     }
 
     #[test]
     fn what_ranks_gather_says_what_one_has_and_which_value_is_largest() {
         crate::use_device(Device::Cpu).expect("a CPU");
         let own = Array::from_u32(&[5, 6], &[2]).expect("values");
-        let first = of_rank(&own, 0, behind(Vec::new(), vec![900, 2])).expect("an array");
+        let other = Array::from_u32(&[900, 2], &[2]).expect("values");
+        let first = of_rank(&own, 0, behind(other)).expect("an array");
         assert_eq!(first.to_vec_u32().expect("values"), [900, 2]);
         let bounded = Indices::bounded(&first, 10).expect("indices");
         assert_eq!((bounded.to_vec_u32().expect("values"), bounded.below()), (vec![9, 2], 10));
 
         let values = Array::from_f32(&[1.0, -2.0, 3.0], &[3]).expect("values");
         let indices = Array::from_u32(&[0, 1, 2], &[3]).expect("values");
-        let gather = behind(vec![0.5, -1.0, 3.0], vec![7, 8, 9]);
-        let largest = index_of_largest(&values, &indices, 100, gather).expect("indices");
-        assert_eq!(largest.to_vec_u32().expect("values"), [100, 8, 9]);
+        let other = || Array::from_f32(&[0.5, -1.0, 3.0, 7.0, 8.0, 9.0], &[6]).expect("values");
+        let largest = |below| index_of_largest(&values, &indices, [100, below], behind(other()));
+        let found = largest(1000).expect("indices");
+        assert_eq!(found.to_vec_u32().expect("values"), [100, 8, 9]);
+        let error = largest(1 << 25).expect_err("too many").to_string();
+        assert!(error.contains("16777216"), "{error}");
     }
 
     #[test]
-    fn ranks_without_nccl_say_what_they_need() {
-        // A machine of CI has none, or no variables.
-        let error = Nccl::meet(0, 2).err().expect("there are no ranks").to_string();
+    fn ranks_without_nccl_or_a_gpu_of_their_own_say_what_they_need() {
+        // A machine of CI has none.
+        let error = Nccl::meet(0, 2, |_| Ok(())).err().expect("there are no ranks").to_string();
         assert!(error.contains("cpu") || error.contains("ml launch"), "{error}");
+    }
+
+    #[test]
+    fn how_sums_are_not_sent_is_told_by_words_that_are_known() {
+        let parse = |without| Sums::parse(without).map(|sums| (sums.in_replays, sums.dispatched));
+        for without in [None, Some(""), Some(" , ")] {
+            assert_eq!(parse(without).ok(), Some((true, true)));
+        }
+        assert_eq!(parse(Some("replay")).ok(), Some((false, true)));
+        assert_eq!(parse(Some("dispatch, replay")).ok(), Some((false, false)));
+        let error = parse(Some("graphs")).expect_err("no such word").to_string();
+        assert!(
+            error.contains("ML_RANKS_WITHOUT") && error.contains("replay, dispatch"),
+            "{error}"
+        );
     }
 }

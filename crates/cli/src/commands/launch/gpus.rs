@@ -9,6 +9,8 @@ const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 const INTERFACE: &str = "NCCL_SOCKET_IFNAME";
 /// Whether NCCL sums in the switch between GPUs.
 const MULTICAST: &str = "NCCL_NVLS_ENABLE";
+/// Whether NCCL lets other ranks into buffers of steps that are repeated.
+const REGISTER: &str = "NCCL_GRAPH_REGISTER";
 
 /// The GPUs of this host that its ranks have.
 #[derive(Debug, PartialEq, Eq)]
@@ -56,22 +58,18 @@ impl Gpus {
         ))
     }
 
-    /// The variables of `rank`, where the first of `count` ranks greets the others at `port` of this host.
-    pub fn variables(&self, rank: usize, count: usize, port: u16) -> Vec<(&'static str, String)> {
+    /// The variables of `rank`.
+    pub fn variables(&self, rank: usize) -> Vec<(&'static str, String)> {
         let names = match self {
             Gpus::None => return Vec::new(),
             Gpus::TooFew(_) => return vec![(VISIBLE, String::new())],
             Gpus::Each(names) => names,
         };
         let Some(own) = names.get(rank) else { return Vec::new() };
-        let mut variables = vec![
-            (VISIBLE, own.clone()),
-            ("MLX_WORLD_SIZE", count.to_string()),
-            ("NCCL_HOST_IP", "127.0.0.1".to_owned()),
-            ("NCCL_PORT", port.to_string()),
-        ];
-        // Multicast takes memory of the switch that other programs of a shared host may hold.
-        for (name, value) in [(MULTICAST, "0"), (INTERFACE, "lo")] {
+        let mut variables = vec![(VISIBLE, own.clone())];
+        // Multicast takes memory of the switch that other programs of a shared host may hold. Buffers of MLX's cannot be
+        // let others into, and NCCL would look at them each time.
+        for (name, value) in [(MULTICAST, "0"), (REGISTER, "0"), (INTERFACE, "lo")] {
             if env::var_os(name).is_none() {
                 variables.push((name, value.to_owned()));
             }
@@ -110,20 +108,13 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_told_where_they_meet_and_which_gpu_is_theirs() {
+    fn ranks_are_told_which_gpu_is_theirs() {
         let gpus = Gpus::of(2, None, 2);
-        let variables = gpus.variables(1, 2, 7000);
-        for told in [
-            ("CUDA_VISIBLE_DEVICES", "1"),
-            ("MLX_WORLD_SIZE", "2"),
-            ("NCCL_HOST_IP", "127.0.0.1"),
-            ("NCCL_PORT", "7000"),
-        ] {
-            assert!(variables.contains(&(told.0, told.1.to_owned())), "{variables:?}");
-        }
+        let variables = gpus.variables(1);
+        assert!(variables.contains(&("CUDA_VISIBLE_DEVICES", "1".to_owned())), "{variables:?}");
         // Who has too few computes on CPUs in all ranks, and is told so.
         let gpus = Gpus::of(2, None, 1);
-        assert_eq!(gpus.variables(0, 2, 1), [("CUDA_VISIBLE_DEVICES", String::new())]);
+        assert_eq!(gpus.variables(0), [("CUDA_VISIBLE_DEVICES", String::new())]);
         assert!(gpus.note(2).is_some_and(|note| note.contains("1 GPU for 2 ranks")));
         assert_eq!(Gpus::None.note(2), None);
     }

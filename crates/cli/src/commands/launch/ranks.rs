@@ -32,8 +32,7 @@ const GRACE: Duration = Duration::from_secs(5);
 pub fn run(count: usize, arguments: &[OsString]) -> Result<ExitStatus> {
     check_arguments(arguments)?;
     let program = env::current_exe().map_err(|error| failed("this program", error))?;
-    let (addresses, gpu_port) =
-        free_addresses(count).map_err(|error| failed("a free port", error))?;
+    let addresses = free_addresses(count).map_err(|error| failed("a free port", error))?;
     let gpus = Gpus::of_host(count);
     if let Some(told) = gpus.note(count) {
         note(format_args!("{told}"));
@@ -42,7 +41,7 @@ pub fn run(count: usize, arguments: &[OsString]) -> Result<ExitStatus> {
     let command = |rank: usize| {
         let mut command = Command::new(&program);
         command.args(arguments).env(RANK, rank.to_string()).env(HOSTS, &addresses);
-        command.env_remove(HOST_FILE).envs(gpus.variables(rank, count, gpu_port));
+        command.env_remove(HOST_FILE).envs(gpus.variables(rank));
         if env::var_os(THREADS).is_none() && !matches!(gpus, Gpus::Each(_)) {
             command.env(THREADS, (cores / count).max(1).to_string());
         }
@@ -164,13 +163,12 @@ fn end(rank: &mut Child) {
     }
 }
 
-/// Addresses of this host, a comma between two, that were free a moment ago, and one more port.
-fn free_addresses(count: usize) -> io::Result<(String, u16)> {
+/// Addresses of this host, a comma between two, that were free a moment ago.
+fn free_addresses(count: usize) -> io::Result<String> {
     let bind = || TcpListener::bind("127.0.0.1:0");
     let listeners: Vec<TcpListener> = (0..count).map(|_| bind()).collect::<io::Result<_>>()?;
-    let port = bind()?.local_addr()?.port();
     let address = |listener: &TcpListener| Ok(listener.local_addr()?.to_string());
-    Ok((listeners.iter().map(address).collect::<io::Result<Vec<_>>>()?.join(","), port))
+    Ok(listeners.iter().map(address).collect::<io::Result<Vec<_>>>()?.join(","))
 }
 
 /// Waits for all. Where one ends, the ranks from `late` on have a moment only, and all of them once the first one has

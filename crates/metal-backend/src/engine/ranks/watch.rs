@@ -1,5 +1,6 @@
 //! A thread that listens to the other ranks, so that one that is lost is noticed at any time.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -38,6 +39,8 @@ pub(super) fn tell(group: &Group, topic: &str, value: &impl Serialize) -> Result
 pub(super) struct Lost {
     reason: Mutex<Option<String>>,
     told: Condvar,
+    /// This rank has nothing left to compute, and others leave in good order.
+    parts: AtomicBool,
 }
 
 impl Lost {
@@ -47,6 +50,16 @@ impl Lost {
         let unknown = |reason: &mut Option<String>| reason.is_none();
         let waited = self.told.wait_timeout_while(reason, SOON, unknown);
         waited.unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    /// The reason, where it is known.
+    pub fn known(&self) -> Option<String> {
+        self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on, this rank computes nothing.
+    pub fn part(&self) {
+        self.parts.store(true, Ordering::Release);
     }
 
     /// Takes note of a reason. False where there was one.
@@ -122,6 +135,9 @@ impl Ears {
             let _ = tell(&self.group, BROKEN, &reason);
         }
         // Whoever waits for a value of that rank waits no more.
+        if !self.lost.parts.load(Ordering::Acquire) {
+            self.group.give_up();
+        }
         self.group.leave();
         if is_news && self.group.rank() == 0 {
             self.shared.set_fault(&Error::Unusable(reason.clone()));

@@ -57,7 +57,7 @@ impl Scheduler<'_> {
                 Ok(())
             }
             _ => {
-                self.groups.push(Group::new(rows, caches));
+                self.groups.push(Group::new(rows, caches).among(self.served.ranks.group()));
                 kept.map_err(|error| (self.groups.len() - 1, error.into()))
             }
         };

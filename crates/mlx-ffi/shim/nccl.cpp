@@ -1,0 +1,259 @@
+#include "nccl.h"
+#include "guarded.h"
+#include "mlx_internals.h"
+
+#include <dlfcn.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <type_traits>
+
+#include "mlx/c/private/distributed_group.h"
+#include "mlx/distributed/distributed_impl.h"
+#include "mlx/distributed/primitives.h"
+#include "mlx/utils.h"
+
+using namespace mlx::core;
+
+namespace mlxrs {
+namespace {
+
+// As NCCL's header declares it.
+struct Id {
+  char bytes[MLXRS_NCCL_ID];
+};
+
+struct Nccl {
+  int (*make_id)(Id* id);
+  int (*join)(Handle* communicator, int size, Id id, int rank);
+  int (*sum)(Address from, Address to, size_t count, int type, int operation, Handle communicator, Handle stream);
+  int (*gather)(Address from, Address to, size_t count, int type, Handle communicator, Handle stream);
+  int (*abort)(Handle communicator);
+  const char* (*message)(int error);
+};
+
+// All of it, or nothing.
+const Nccl* nccl() {
+  static const std::optional<Nccl> found = []() -> std::optional<Nccl> {
+    if (!cuda()) {
+      return std::nullopt;
+    }
+    Nccl all{};
+    // It is loaded with MLX's library; its names may not be those of the whole program.
+    void* library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD);
+    auto find = [library](auto& function, const char* name) {
+      auto* symbol = dlsym(library ? library : RTLD_DEFAULT, name);
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(symbol);
+      return function != nullptr;
+    };
+    bool complete = find(all.make_id, "ncclGetUniqueId") && find(all.join, "ncclCommInitRank") &&
+        find(all.sum, "ncclAllReduce") && find(all.gather, "ncclAllGather") && find(all.abort, "ncclCommAbort") &&
+        find(all.message, "ncclGetErrorString");
+    return complete ? std::optional(all) : std::nullopt;
+  }();
+  return found ? &*found : nullptr;
+}
+
+void check_nccl(int result, const char* what) {
+  if (result != 0) {
+    throw std::runtime_error(std::string(what) + ": " + nccl()->message(result));
+  }
+}
+
+constexpr int BYTES = 1;
+
+std::optional<int> type_of(Dtype dtype) {
+  constexpr int HALF = 6, FLOAT = 7, BFLOAT = 9;
+  if (dtype == float32) {
+    return FLOAT;
+  }
+  if (dtype == bfloat16) {
+    return BFLOAT;
+  }
+  return dtype == float16 ? std::optional(HALF) : std::nullopt;
+}
+
+[[noreturn]] void refuse(const char* what) {
+  throw std::runtime_error(std::string("ranks on GPUs ") + what);
+}
+
+} // namespace
+
+// A group of MLX's. The communicator is never freed: graphs that MLX keeps refer to it until the process ends.
+class NcclGroup : public distributed::detail::GroupImpl, public std::enable_shared_from_this<NcclGroup> {
+ public:
+  NcclGroup(Handle communicator, int rank, int size) : communicator_(communicator), rank_(rank), size_(size) {}
+
+  Stream communication_stream(StreamOrDevice stream) override {
+    return to_stream(stream, Device::gpu);
+  }
+
+  int rank() override {
+    return rank_;
+  }
+
+  int size() override {
+    return size_;
+  }
+
+  std::shared_ptr<GroupImpl> split(int, int) override {
+    refuse("are not split into groups");
+  }
+
+  void all_sum(const array& input, array& output, Stream stream) override {
+    come_in_order(stream);
+    send_sum(device_address_of(input), device_address_of(output), input.size(), input.dtype(), stream_of(stream));
+  }
+
+  void all_gather(const array& input, array& output, Stream stream) override {
+    come_in_order(stream);
+    auto from = device_address_of(input), to = device_address_of(output);
+    auto queue = stream_of(stream);
+    call("ncclAllGather", [&] { return nccl()->gather(from, to, input.nbytes(), BYTES, communicator_, queue); });
+  }
+
+  void send(const array&, int, Stream) override {
+    refuse("send nothing to one rank");
+  }
+
+  void recv(array&, int, Stream) override {
+    refuse("receive nothing from one rank");
+  }
+
+  void all_max(const array&, array&, Stream) override {
+    refuse("find no largest values");
+  }
+
+  void all_min(const array&, array&, Stream) override {
+    refuse("find no smallest values");
+  }
+
+  void sum_scatter(const array&, array&, Stream) override {
+    refuse("scatter no sums");
+  }
+
+  void send_sum(Address from, Address to, size_t count, Dtype dtype, Handle stream) {
+    constexpr int SUM = 0;
+    auto type = type_of(dtype);
+    if (!type) {
+      refuse("sum floats alone");
+    }
+    call("ncclAllReduce", [&] { return nccl()->sum(from, to, count, *type, SUM, communicator_, stream); });
+  }
+
+  void give_up() {
+    {
+      std::lock_guard lock(mutex_);
+      if (is_given_up_) {
+        return;
+      }
+      is_given_up_ = true;
+    }
+    // It waits until nothing refers to the communicator any more, which may be at the end of the process.
+    std::thread([self = shared_from_this()] { self->abort(); }).detach();
+  }
+
+ private:
+  // MLX orders what it sends by the buffers that are read and written, and ranks must exchange in one order.
+  void come_in_order(Stream stream) {
+    auto& encoder = *static_cast<Encoder*>(cuda()->encoder(stream));
+    // Without graphs, MLX takes note of no buffers, and all comes in order.
+    if (!encoder.active_outputs.empty()) {
+      auto id = reinterpret_cast<std::uintptr_t>(this);
+      encoder.active_deps.push_back(id);
+      encoder.active_outputs.push_back(id);
+    }
+  }
+
+  template <typename F>
+  void call(const char* what, F work) {
+    {
+      std::lock_guard lock(mutex_);
+      if (is_given_up_) {
+        refuse("compute nothing together any more: another one is lost");
+      }
+      under_way_++;
+    }
+    int result = work();
+    {
+      std::lock_guard lock(mutex_);
+      under_way_--;
+    }
+    changed_.notify_all();
+    check_nccl(result, what);
+  }
+
+  void abort() {
+    // A call that waits for a lost rank ends by this alone.
+    constexpr std::chrono::seconds LONGEST{2};
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, LONGEST, [this] { return under_way_ == 0; });
+    }
+    nccl()->abort(communicator_);
+  }
+
+  Handle communicator_;
+  int rank_, size_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // Calls of NCCL.
+  int under_way_{0};
+  bool is_given_up_{false};
+};
+
+NcclGroup* group_of_sum(Primitive& primitive) {
+  if (!internals_are_known() || std::string_view(primitive.name()) != "Sum AllReduce") {
+    return nullptr;
+  }
+  auto& group = static_cast<distributed::AllReduce&>(primitive).group();
+  return dynamic_cast<NcclGroup*>(group.raw_group().get());
+}
+
+bool sums(Dtype dtype) {
+  return type_of(dtype).has_value();
+}
+
+void sum(NcclGroup& group, Address from, Address to, size_t count, Dtype dtype, Handle stream) {
+  group.send_sum(from, to, count, dtype, stream);
+}
+
+} // namespace mlxrs
+
+extern "C" bool mlxrs_nccl_is_there(void) {
+  return mlxrs::nccl() != nullptr;
+}
+
+extern "C" int mlxrs_nccl_id(unsigned char* id) {
+  return mlxrs::guarded([&] {
+    mlxrs::Id made{};
+    mlxrs::check_nccl(mlxrs::nccl()->make_id(&made), "ncclGetUniqueId");
+    std::memcpy(id, made.bytes, sizeof(made.bytes));
+  });
+}
+
+extern "C" int mlxrs_nccl_join(mlx_distributed_group* res, const unsigned char* id, int rank, int size) {
+  return mlxrs::guarded([&] {
+    mlxrs::Id known{};
+    std::memcpy(known.bytes, id, sizeof(known.bytes));
+    mlxrs::Handle communicator = nullptr;
+    mlxrs::check_nccl(mlxrs::nccl()->join(&communicator, size, known, rank), "ncclCommInitRank");
+    auto group = std::make_shared<mlxrs::NcclGroup>(communicator, rank, size);
+    mlx_distributed_group_set_(*res, distributed::Group(std::move(group)));
+  });
+}
+
+extern "C" void mlxrs_nccl_give_up(const mlx_distributed_group group) {
+  auto& raw = static_cast<distributed::Group*>(group.ctx)->raw_group();
+  if (auto* own = dynamic_cast<mlxrs::NcclGroup*>(raw.get())) {
+    own->give_up();
+  }
+}
