@@ -1,6 +1,7 @@
 #include "nccl.h"
 #include "guarded.h"
 #include "mlx_internals.h"
+#include "replay.h"
 
 #include <dlfcn.h>
 
@@ -192,6 +193,7 @@ class NcclGroup : public distributed::detail::GroupImpl, public std::enable_shar
   }
 
   void abort() {
+    mlxrs_relax_captures();
     // A call that waits for a lost rank ends by this alone.
     constexpr std::chrono::seconds LONGEST{2};
     {

@@ -140,7 +140,7 @@ pub struct BenchArgs {
     #[arg(short, long, value_name = "N", value_parser = values::count, default_value = "5",
           help_heading = "Tests")]
     pub repeat: usize,
-    /// Compute with so many processes on this host's CPU, as `ml launch -n N -- bench` does
+    /// Compute with so many processes on this host, as `ml launch -n N -- bench` does
     #[arg(long, value_name = "N", value_parser = values::ranks, conflicts_with = "url",
           help_heading = "Tests")]
     pub ranks: Option<usize>,
