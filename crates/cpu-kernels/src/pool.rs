@@ -10,7 +10,7 @@ use std::num::NonZero;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{
-    AtomicBool, AtomicUsize,
+    AtomicBool, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
 };
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
@@ -26,7 +26,31 @@ type Work<'a> = dyn Fn(usize) + Sync + 'a;
 #[derive(Clone, Copy)]
 struct Job {
     work: *const Work<'static>,
-    units: usize,
+    /// Threads that have units of their own to begin with.
+    threads: usize,
+}
+
+/// Units that a thread takes from the first on, as neighbours read neighbouring memory: the first, and above 32
+/// bits the end. A thread that has none left takes the last of another.
+#[repr(align(64))]
+struct Own(AtomicU64);
+
+impl Own {
+    fn set(&self, units: Range<usize>) {
+        self.0.store((units.end as u64) << 32 | units.start as u64, Relaxed);
+    }
+
+    /// The first unit, or the last one; none where none is left.
+    fn take(&self, is_first: bool) -> Option<usize> {
+        let parts = |both: u64| ((both & u64::from(u32::MAX)) as usize, (both >> 32) as usize);
+        let rest = |both: u64| {
+            let (start, end) = parts(both);
+            let one = if is_first { 1 } else { 1 << 32 };
+            (start < end).then(|| if is_first { both + one } else { both - one })
+        };
+        let (start, end) = parts(self.0.fetch_update(Relaxed, Relaxed, rest).ok()?);
+        Some(if is_first { start } else { end - 1 })
+    }
 }
 
 struct Shared {
@@ -34,6 +58,8 @@ struct Shared {
     job: UnsafeCell<Job>,
     /// Units that nobody has claimed yet.
     remaining: AtomicUsize,
+    /// Which they are; written while `remaining` is 0.
+    own: [Own; MAX_THREADS],
     done: AtomicUsize,
     panicked: AtomicBool,
     /// Threads that may work, the caller among them.
@@ -53,8 +79,9 @@ static CALLER: Mutex<usize> = Mutex::new(0);
 fn nothing(_: usize) {}
 
 static SHARED: Shared = Shared {
-    job: UnsafeCell::new(Job { work: &nothing, units: 0 }),
+    job: UnsafeCell::new(Job { work: &nothing, threads: 1 }),
     remaining: AtomicUsize::new(0),
+    own: [const { Own(AtomicU64::new(0)) }; MAX_THREADS],
     done: AtomicUsize::new(0),
     panicked: AtomicBool::new(false),
     limit: AtomicUsize::new(0),
@@ -77,7 +104,9 @@ pub fn set_threads(n: usize) {
 pub fn threads() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     match SHARED.limit.load(Relaxed) {
-        0 => *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, NonZero::get)),
+        0 => *CORES.get_or_init(|| {
+            std::thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS)
+        }),
         n => n,
     }
 }
@@ -132,8 +161,9 @@ impl<'a, T> Parts<'a, T> {
 /// Calls `work` once for each of 0..`units`, on all threads, and returns when all are done.
 pub(crate) fn run(units: usize, work: &Work<'_>) {
     let threads = threads();
+    let fits = units > 1 && u32::try_from(units).is_ok();
     // A second product at the same time runs on its caller's thread alone.
-    let caller = if threads > 1 && units > 1 { CALLER.try_lock().ok() } else { None };
+    let caller = if threads > 1 && fits { CALLER.try_lock().ok() } else { None };
     let Some(mut started) = caller else {
         return (0..units).for_each(work);
     };
@@ -149,14 +179,17 @@ pub(crate) fn run(units: usize, work: &Work<'_>) {
     // after that nobody reads the job.
     let work = unsafe { std::mem::transmute::<*const Work<'_>, *const Work<'static>>(work) };
     // SAFETY: we hold `CALLER` and nothing is claimable, so nobody reads or writes the job.
-    unsafe { *SHARED.job.get() = Job { work, units } };
+    unsafe { *SHARED.job.get() = Job { work, threads } };
+    for (i, own) in SHARED.own[..threads].iter().enumerate() {
+        own.set(units * i / threads..units * (i + 1) / threads);
+    }
     SHARED.done.store(0, Relaxed);
     SHARED.remaining.store(units, SeqCst);
     if SHARED.sleepers.load(SeqCst) > 0 {
         drop(SHARED.asleep.lock().unwrap_or_else(PoisonError::into_inner));
         SHARED.wake.notify_all();
     }
-    while work_on_one() {}
+    while work_on_one(0) {}
     let mut spins = 0u32;
     while SHARED.done.load(Acquire) < units {
         spins += 1;
@@ -171,15 +204,20 @@ pub(crate) fn run(units: usize, work: &Work<'_>) {
 }
 
 /// Does a unit if there is one.
-fn work_on_one() -> bool {
+fn work_on_one(id: usize) -> bool {
     let claim = SHARED.remaining.fetch_update(AcqRel, Relaxed, |left| left.checked_sub(1));
-    let Ok(left) = claim else { return false };
+    if claim.is_err() {
+        return false;
+    }
     // SAFETY: a unit was claimed and is not done yet, so the caller waits and the job stands.
-    let (work, units) = unsafe {
-        let Job { work, units } = *SHARED.job.get();
-        (&*work, units)
+    let (work, threads) = unsafe {
+        let Job { work, threads } = *SHARED.job.get();
+        (&*work, threads)
     };
-    if catch_unwind(AssertUnwindSafe(|| work(units - left))).is_err() {
+    // One is left for each claim, so some thread has it.
+    let units = (0..).find_map(|i| SHARED.own[(id + i) % threads].take(i == 0));
+    let unit = units.expect("a unit for each claim");
+    if catch_unwind(AssertUnwindSafe(|| work(unit))).is_err() {
         SHARED.panicked.store(true, Relaxed);
     }
     SHARED.done.fetch_add(1, Release);
@@ -192,7 +230,7 @@ fn wait_for_work(id: usize) {
         let mut spins = 0u32;
         loop {
             if SHARED.remaining.load(Relaxed) > 0 && id < threads() {
-                while work_on_one() {}
+                while work_on_one(id) {}
                 break;
             }
             spins += 1;
@@ -218,6 +256,15 @@ fn sleep(id: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_takes_its_units_in_turn_and_others_take_the_last() {
+        let own = Own(AtomicU64::new(0));
+        assert_eq!(own.take(true), None);
+        own.set(3..7);
+        let taken = [true, false, true, false, true, false].map(|is_first| own.take(is_first));
+        assert_eq!(taken, [Some(3), Some(6), Some(4), Some(5), None, None]);
+    }
 
     #[test]
     fn every_unit_runs_once_and_a_panic_reaches_the_caller() {
