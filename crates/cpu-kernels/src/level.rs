@@ -12,7 +12,9 @@ pub enum Level {
     Portable,
     /// AVX2 with FMA and F16C.
     Avx2,
-    /// AVX-512 with VBMI and BF16: AMD from Zen 4 on, Intel from Sapphire Rapids on.
+    /// AVX-512 with BW, DQ and VL: Intel from Skylake-X on.
+    Avx512f,
+    /// AVX-512 with BW, DQ, VL, VBMI and BF16: AMD from Zen 4 on, Intel from Sapphire Rapids on.
     Avx512,
     /// AVX-512 as above, and tiles of bf16 (AMX) for prompts: Intel from Sapphire Rapids on.
     Amx,
@@ -40,11 +42,16 @@ impl Level {
         level.copied().unwrap_or(Level::Portable)
     }
 
-    /// `portable`, `avx2`, `avx512` or `amx`.
+    /// All of them, the slowest first, whatever this processor has.
+    pub const ALL: [Level; 5] =
+        [Level::Portable, Level::Avx2, Level::Avx512f, Level::Avx512, Level::Amx];
+
+    /// `portable`, `avx2`, `avx512f`, `avx512` or `amx`.
     pub fn name(self) -> &'static str {
         match self {
             Level::Portable => "portable",
             Level::Avx2 => "avx2",
+            Level::Avx512f => "avx512f",
             Level::Avx512 => "avx512",
             Level::Amx => "amx",
         }
@@ -74,7 +81,17 @@ pub(crate) trait Kernel: Sized {
     /// compiled for the level that calls them.
     fn run<const FMA: bool>(self) -> Self::Output;
 
-    /// Runs it with AVX-512, for which it may have instructions of its own.
+    /// Runs it with AVX-512, for whose vectors it may have instructions of its own.
+    ///
+    /// # Safety
+    /// The processor has [`Level::Avx512f`].
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn run_avx512f(self) -> Self::Output {
+        self.run::<true>()
+    }
+
+    /// Runs it with AVX-512, VBMI and BF16, for which it may have instructions of its own.
     ///
     /// # Safety
     /// The processor has [`Level::Avx512`].
@@ -96,6 +113,8 @@ pub(crate) unsafe fn run_at<K: Kernel>(level: Level, kernel: K) -> K::Output {
         // SAFETY: the caller's promise.
         Level::Avx2 => unsafe { run_avx2(kernel) },
         // SAFETY: the caller's promise.
+        Level::Avx512f => unsafe { run_avx512f(kernel) },
+        // SAFETY: the caller's promise.
         Level::Avx512 | Level::Amx => unsafe { run_avx512(kernel) },
     }
 }
@@ -104,6 +123,13 @@ pub(crate) unsafe fn run_at<K: Kernel>(level: Level, kernel: K) -> K::Output {
 #[target_feature(enable = "avx2,fma,f16c")]
 fn run_avx2<K: Kernel>(kernel: K) -> K::Output {
     kernel.run::<true>()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
+fn run_avx512f<K: Kernel>(kernel: K) -> K::Output {
+    // SAFETY: the caller has the level.
+    unsafe { kernel.run_avx512f() }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -136,16 +162,20 @@ fn detect() -> Vec<Level> {
     if avx2 {
         levels.push(Level::Avx2);
     }
-    let avx512 = is_x86_feature_detected!("avx512f")
+    let avx512f = avx2
+        && is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512dq")
-        && is_x86_feature_detected!("avx512vl")
-        && is_x86_feature_detected!("avx512vbmi")
-        && is_x86_feature_detected!("avx512bf16");
-    if avx2 && avx512 {
+        && is_x86_feature_detected!("avx512vl");
+    if avx512f {
+        levels.push(Level::Avx512f);
+    }
+    let avx512 =
+        avx512f && is_x86_feature_detected!("avx512vbmi") && is_x86_feature_detected!("avx512bf16");
+    if avx512 {
         levels.push(Level::Avx512);
     }
-    if avx2 && avx512 && crate::amx::is_available() {
+    if avx512 && crate::amx::is_available() {
         levels.push(Level::Amx);
     }
     levels

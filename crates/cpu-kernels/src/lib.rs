@@ -10,7 +10,7 @@
 //! that only `k`, the kind of the weights and [`Problem::positions`] decide, so a row computed alone and
 //! the same row in a batch are equal bit for bit (at one [`Level`]).
 //!
-//! **Activations are never quantised.** With AVX-512, codes and fp4/fp8 values are exact in bf16, so
+//! **Activations are never quantised.** From [`Level::Avx512`] on, codes and fp4/fp8 values are exact in bf16, so
 //! products of 16-bit activations are exact before they are added up in f32, and the scale of a group
 //! is applied to its sum; f16 and f32 activations are split into two and three bf16 parts, without a
 //! rest. Prompts in bf16 are multiplied in panels of columns, which sum in another order than steps do.

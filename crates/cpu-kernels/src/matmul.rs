@@ -57,11 +57,12 @@ pub fn finished_matmul_at(
     match problem.k {
         0 => problem.out.fill(0),
         #[cfg(target_arch = "x86_64")]
-        _ if level >= Level::Avx512 => match problem.weights {
+        _ if level >= Level::Avx512f => match problem.weights {
             Weights::Dense { dtype: Dtype::F32, data } if problem.dtype == Dtype::F32 => {
                 crate::avx512::floats::run(&mut problem, data, &finish);
                 return Ok(());
             }
+            _ if level == Level::Avx512f => floats::run(level, &mut problem),
             _ => match crate::avx512::is_prompt(&problem) {
                 true if level == Level::Amx => crate::avx512::tiles::run(&mut problem),
                 true => crate::avx512::prompts::run(&mut problem),

@@ -283,8 +283,9 @@ pub fn cpu_kernels() -> &'static str {
         Ok(Kernels::Cpu) => match Level::current() {
             Level::Portable => "our own, for any processor",
             Level::Avx2 => "our own, for AVX2",
-            Level::Avx512 => "our own, for AVX-512",
-            Level::Amx => "our own, for AVX-512 and AMX",
+            Level::Avx512f => "our own, for AVX-512 without VBMI and BF16",
+            Level::Avx512 => "our own, for AVX-512 with VBMI and BF16",
+            Level::Amx => "our own, for AVX-512 with VBMI and BF16, and AMX",
         },
         Ok(_) => "MLX's",
         Err(_) => "none: see what ML_CPU_KERNELS says",

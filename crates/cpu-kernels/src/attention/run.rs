@@ -30,7 +30,7 @@ pub(super) fn run(level: Level, task: &mut Attention<'_>) {
     let out = Output::new(out, (b * l, n_heads * dv), dtype);
     let task = &*task;
     #[cfg(target_arch = "x86_64")]
-    if level >= Level::Avx512 && whole::fits(task) {
+    if level >= Level::Avx512f && whole::fits(task) {
         return whole::run(task, &out);
     }
     let group = n_heads / n_kv_heads;

@@ -11,9 +11,26 @@ use crate::values::{E2M1, E4M3};
 /// Made and used where the processor has these instructions alone: in kernels that are run at a level
 /// that has them.
 #[derive(Clone, Copy)]
-pub(super) struct Floats(__m256);
+pub(super) struct Floats(pub(super) __m256);
 
 impl Lanes for Floats {
+    type Chain = Self;
+
+    #[inline(always)]
+    fn start() -> Self {
+        Self::zero()
+    }
+
+    #[inline(always)]
+    fn add_products(sum: Self, [a, b]: &[[f32; 8]; 2], [c, d]: [Self; 2]) -> Self {
+        Self::load(b).mul_add(d, Self::load(a).mul_add(c, sum))
+    }
+
+    #[inline(always)]
+    fn end(sum: Self) -> Self {
+        sum
+    }
+
     #[inline(always)]
     fn zero() -> Self {
         // SAFETY: the processor has the instructions.

@@ -3,18 +3,11 @@
 use std::ops::Range;
 
 use super::lanes::Lanes;
-use super::sizes::STEPS;
+use super::sizes::{CHAINS, OF_CHAIN, STEPS};
 
 /// Chunks that are added up lane by lane before the lanes are: a block. A tile's share of it stays in the
 /// first-level cache.
 const DEPTH: usize = 16;
-
-/// Sums that a block is made of, so that one need not wait for the other. Each has every fourth vector; in
-/// memory these follow each other.
-pub(super) const CHAINS: usize = 4;
-
-/// Vectors of a chunk that belong to one chain.
-const OF_CHAIN: usize = STEPS / CHAINS;
 
 /// Room for a chunk.
 #[derive(Clone, Copy)]

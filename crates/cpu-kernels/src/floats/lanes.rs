@@ -1,9 +1,27 @@
 //! What the kernels want of a vector.
 
-use super::sizes::STEPS;
+use super::sizes::{OF_CHAIN, STEPS, W_TILE};
 
 /// Eight floats.
 pub(super) trait Lanes: Copy {
+    /// The sum of a chain, lane by lane.
+    type Chain: Copy;
+
+    fn start() -> Self::Chain;
+
+    /// Adds what a chunk adds to a chain.
+    fn add_products(sum: Self::Chain, x: &[[f32; 8]; OF_CHAIN], w: [Self; OF_CHAIN])
+    -> Self::Chain;
+
+    fn end(sum: Self::Chain) -> Self;
+
+    /// The products of chains of `x` and `w`, lane by lane; the sums are those that
+    /// [`add_products`](Self::add_products) makes.
+    #[inline(always)]
+    fn dots<const M: usize>(x: [&[[f32; 8]]; M], w: [&[[f32; 8]]; W_TILE]) -> [[Self; W_TILE]; M] {
+        dots(x, w)
+    }
+
     fn zero() -> Self;
 
     fn load(from: &[f32; 8]) -> Self;
@@ -26,4 +44,26 @@ pub(super) trait Lanes: Copy {
 
     /// The packed weights of a chunk: lane `i` has the eight neighbours from `8 i` on, one in each step.
     fn packed<const KIND: u8>(bytes: &[u8], scale: Self, bias: Self) -> [Self; STEPS];
+}
+
+/// The products of `x` and `w`, lane by lane.
+#[inline(always)]
+fn dots<V: Lanes, const M: usize>(
+    x: [&[[f32; 8]]; M],
+    w: [&[[f32; 8]]; W_TILE],
+) -> [[V; W_TILE]; M] {
+    let count = w[0].len();
+    let (x, w) = (x.map(|x| &x[..count]), w.map(|w| &w[..count]));
+    let mut dots = [[V::zero(); W_TILE]; M];
+    // One step at a time: with more of them in hand, sums would not fit in registers.
+    for step in 0..count {
+        let x = x.map(|x| V::load(&x[step]));
+        for j in 0..W_TILE {
+            let w = V::load(&w[j][step]);
+            for i in 0..M {
+                dots[i][j] = x[i].mul_add(w, dots[i][j]);
+            }
+        }
+    }
+    dots
 }

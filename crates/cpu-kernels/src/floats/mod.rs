@@ -1,4 +1,4 @@
-//! Kernels that multiply floats, for AVX2 and for any processor.
+//! Kernels that multiply floats, for AVX2, for AVX-512 without BF16, and for any processor.
 //!
 //! Weights become floats, a chunk of 64 at a time: in registers for a few rows of x, in a panel of a
 //! thread's own for many. A row's result is the sum over the same chunks either way, lane by lane, so
@@ -7,6 +7,9 @@
 #[cfg(target_arch = "x86_64")]
 #[allow(clippy::wildcard_imports, reason = "intrinsics are named like nothing else")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+#[allow(clippy::wildcard_imports, reason = "intrinsics are named like nothing else")]
+mod avx512f;
 mod chunk;
 mod codes;
 mod groups;
@@ -96,6 +99,12 @@ impl<const KIND: u8> Kernel for Columns<'_, KIND> {
             return product.columns::<avx2::Floats, KIND>(columns, scratch);
         }
         product.columns::<plain::Floats<FMA>, KIND>(columns, scratch);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn run_avx512f(self) {
+        self.product.columns::<avx512f::Floats, KIND>(self.columns, self.scratch);
     }
 }
 

@@ -13,6 +13,23 @@ use crate::values::{E2M1, E4M3, widen};
 pub(super) struct Floats<const FMA: bool>(pub(super) [f32; 8]);
 
 impl<const FMA: bool> Lanes for Floats<FMA> {
+    type Chain = Self;
+
+    #[inline(always)]
+    fn start() -> Self {
+        Self::zero()
+    }
+
+    #[inline(always)]
+    fn add_products(sum: Self, [a, b]: &[[f32; 8]; 2], [c, d]: [Self; 2]) -> Self {
+        Self::load(b).mul_add(d, Self::load(a).mul_add(c, sum))
+    }
+
+    #[inline(always)]
+    fn end(sum: Self) -> Self {
+        sum
+    }
+
     #[inline(always)]
     fn zero() -> Self {
         Floats([0.0; 8])

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use super::chunk::{CHAINS, Chunk, blocks, chains, set, vectors};
+use super::chunk::{Chunk, blocks, chains, set, vectors};
 use super::codes::chunk_size;
 use super::groups::{Groups, OfRow};
 use super::lanes::Lanes;
-use super::sizes::{CHUNK, STEPS};
+use super::sizes::{CHAINS, CHUNK, STEPS, W_TILE};
 use crate::kind::{bits, is_dense};
 use crate::output::Output;
 
@@ -19,7 +19,6 @@ const AHEAD: usize = 2048;
 /// Rows of x, and of weights, that are multiplied with each other at a time: a sum for each pair, and what
 /// they are made of, fit in sixteen registers.
 const X_TILE: usize = 3;
-const W_TILE: usize = 4;
 
 /// Rows of x that pass a panel together: their share of `DEPTH` stays in the second-level cache.
 const X_BLOCK: usize = 63;
@@ -94,20 +93,19 @@ impl Product<'_> {
                 let row = self.weights_of::<V, KIND>(first + j, groups);
                 for block in blocks(self.chunks()) {
                     let x = x.map(|x| chains(&x[block.clone()]));
-                    let mut dots = [[V::zero(); CHAINS]; M];
+                    let mut dots = [[V::start(); CHAINS]; M];
                     for chunk in 0..block.len() {
                         let weights = row.chunk::<V, KIND>(block.start + chunk, &mut padded);
                         for i in 0..M {
-                            let x = x[i].map(|chain| &chain[chunk]);
-                            for (step, weights) in weights.iter().enumerate() {
-                                let x = V::load(&x[step % CHAINS][step / CHAINS]);
-                                let dot = &mut dots[i][step % CHAINS];
-                                *dot = x.mul_add(*weights, *dot);
+                            for (chain, dot) in dots[i].iter_mut().enumerate() {
+                                let weights = [weights[chain], weights[chain + CHAINS]];
+                                *dot = V::add_products(*dot, &x[i][chain][chunk], weights);
                             }
                         }
                     }
                     for i in 0..M {
                         let [a, b, c, d] = dots[i];
+                        let [a, b, c, d] = [V::end(a), V::end(b), V::end(c), V::end(d)];
                         let sum = a.add(b).add(c).add(d);
                         totals[i][j] += V::sums([sum, V::zero(), V::zero(), V::zero()])[0];
                     }
@@ -195,7 +193,7 @@ impl Product<'_> {
         let mut sums = [[V::zero(); W_TILE]; M];
         for chain in 0..CHAINS {
             let of = chain * length..(chain + 1) * length;
-            let dots = dots::<V, M>(x.map(|x| &x[of.clone()]), w.map(|w| &w[of.clone()]));
+            let dots = V::dots::<M>(x.map(|x| &x[of.clone()]), w.map(|w| &w[of.clone()]));
             for i in 0..M {
                 for j in 0..W_TILE {
                     sums[i][j] = if chain == 0 { dots[i][j] } else { sums[i][j].add(dots[i][j]) };
@@ -229,28 +227,6 @@ impl Product<'_> {
         let size = self.k * bits(KIND) / 8;
         Row { bytes: &self.data[row * size..][..size], groups }
     }
-}
-
-/// The products of `x` and `w`, lane by lane.
-#[inline(always)]
-fn dots<V: Lanes, const M: usize>(
-    x: [&[[f32; 8]]; M],
-    w: [&[[f32; 8]]; W_TILE],
-) -> [[V; W_TILE]; M] {
-    let count = w[0].len();
-    let (x, w) = (x.map(|x| &x[..count]), w.map(|w| &w[..count]));
-    let mut dots = [[V::zero(); W_TILE]; M];
-    // One step at a time: with more of them in hand, sums would not fit in registers.
-    for step in 0..count {
-        let x = x.map(|x| V::load(&x[step]));
-        for j in 0..W_TILE {
-            let w = V::load(&w[j][step]);
-            for i in 0..M {
-                dots[i][j] = x[i].mul_add(w, dots[i][j]);
-            }
-        }
-    }
-    dots
 }
 
 /// A row of weights.

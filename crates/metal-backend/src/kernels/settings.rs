@@ -70,13 +70,14 @@ fn variable(name: &str) -> Option<String> {
 }
 
 fn cpu_kernels(value: Option<&str>) -> Result<CpuKernels> {
-    let levels = [Level::Portable, Level::Avx2, Level::Avx512, Level::Amx];
     match value {
         None | Some("" | "on") => Ok(CpuKernels::Fastest),
         Some("off") => Ok(CpuKernels::Off),
-        Some(other) => match levels.into_iter().find(|level| level.name() == other) {
+        Some(other) => match Level::ALL.into_iter().find(|level| level.name() == other) {
             Some(level) => Ok(CpuKernels::At(level)),
-            None => Err(unknown(CPU_VARIABLE, other, "on, off, portable, avx2, avx512 or amx")),
+            None => {
+                Err(unknown(CPU_VARIABLE, other, "on, off, portable, avx2, avx512f, avx512 or amx"))
+            }
         },
     }
 }
@@ -100,6 +101,7 @@ mod tests {
         assert_eq!(cpu(Some("on")), CpuKernels::Fastest);
         assert_eq!(cpu(Some("off")), CpuKernels::Off);
         assert_eq!(cpu(Some("avx2")), CpuKernels::At(Level::Avx2));
+        assert_eq!(cpu(Some("avx512f")), CpuKernels::At(Level::Avx512f));
         let error = Settings::parse(Some("0"), None).expect_err("none of these").to_string();
         assert!(error.contains("ML_CPU_KERNELS") && error.contains("`0`"), "{error}");
         let cuda = |value| Settings::parse(None, value).map(|settings| settings.cuda);
