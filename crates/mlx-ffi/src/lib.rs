@@ -29,6 +29,7 @@ mod evaluation;
 pub mod fast;
 pub mod memory;
 pub mod ops;
+mod pages;
 mod quantized;
 pub mod random;
 mod read;

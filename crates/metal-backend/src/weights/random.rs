@@ -13,6 +13,13 @@ const SEED: u64 = 7;
 /// # Errors
 /// Those of MLX.
 pub(crate) fn tensor(shape: &[i32], dtype: Dtype) -> Result<Array> {
+    let tensor = drawn(shape, dtype)?;
+    // They lie in memory as weights that are read.
+    tensor.use_large_pages()?;
+    Ok(tensor)
+}
+
+fn drawn(shape: &[i32], dtype: Dtype) -> Result<Array> {
     if !dtype.is_float() {
         if dtype == Dtype::U32 {
             return Ok(random::bits(shape, &random::key(SEED)?)?);
