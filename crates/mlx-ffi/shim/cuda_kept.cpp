@@ -22,7 +22,7 @@ std::pair<Kernel&, std::vector<int>> kernel_and_written(Primitive& primitive) {
   auto* in_place = dynamic_cast<InPlace*>(&primitive);
   auto* kernel = kernel_of(in_place ? in_place->kernel() : primitive);
   if (!kernel) {
-    throw Foreign{};
+    throw Foreign{primitive.name()};
   }
   return {*kernel, in_place ? in_place->written() : std::vector<int>{}};
 }
@@ -32,8 +32,8 @@ template <typename F>
 auto or_foreign(F work) {
   try {
     return work();
-  } catch (std::runtime_error&) {
-    throw Foreign{};
+  } catch (std::runtime_error& error) {
+    throw Foreign{error.what()};
   }
 }
 
@@ -106,7 +106,7 @@ class CudaKept : public Kept {
       };
       auto& inputs = a.inputs();
       if (!multiplies(a.dtype()) || !std::all_of(inputs.begin(), inputs.end(), is_fit)) {
-        throw Foreign{};
+        throw Foreign{"a product of another type, or of gaps"};
       }
       return {true, {}};
     }
@@ -114,14 +114,14 @@ class CudaKept : public Kept {
       auto& input = a.inputs()[0];
       bool is_fit = input.status() == array::Status::unscheduled || input.flags().row_contiguous;
       if (!is_fit || !sums(a.dtype())) {
-        throw Foreign{};
+        throw Foreign{"a sum of another type, or of gaps"};
       }
       return {true, {}};
     }
     auto [kernel, written] = kernel_and_written(*a.primitive_ptr());
     // What they allocate stays.
     if (name_of(kernel).find(BUFFERS) != std::string::npos) {
-      throw Foreign{};
+      throw Foreign{"buffers that are made"};
     }
     for (auto& input : a.inputs()) {
       bool is_there = input.status() != array::Status::unscheduled;
@@ -129,12 +129,12 @@ class CudaKept : public Kept {
       bool is_fit = !is_there || input.flags().row_contiguous ||
           (!copies_of(kernel) && is_dense(input.shape(), input.strides()));
       if (!is_fit) {
-        throw Foreign{};
+        throw Foreign{"gaps in an input of " + name_of(kernel)};
       }
     }
     auto found = or_foreign([&] { return function_of(kernel); });
     if (found.is_impossible) {
-      throw Foreign{};
+      throw Foreign{"no image of " + name_of(kernel)};
     }
     return {found.function != nullptr, written};
   }
@@ -163,15 +163,17 @@ class CudaKept : public Kept {
     Handle stream, graph = nullptr;
     check(c.new_stream(&stream, NON_BLOCKING), "cuStreamCreate");
     int result = c.capture(stream, RELAXED);
+    std::string refused;
     try {
       for (size_t i = 0; i < operations.size() && result == 0; i++) {
         // A sum of ranks is no kernel of ours, and tells nothing of its end.
         bool is_behind_ours = i > 0 && !group_of_sum(*operations[i - 1].primitive);
         result = launch(operations[i], is_behind_ours && overlap_, stream);
       }
-    } catch (std::runtime_error&) {
+    } catch (std::runtime_error& error) {
       constexpr int OUT_OF_MEMORY = 2;
       result = OUT_OF_MEMORY;
+      refused = std::string(", ") + error.what();
     }
     int ended = c.end_capture(stream, &graph);
     if (result == 0 && ended == 0) {
@@ -181,7 +183,7 @@ class CudaKept : public Kept {
       c.free_graph(graph);
     }
     c.free_stream(stream);
-    check(result == 0 ? ended : result, "a graph of launches");
+    check(result == 0 ? ended : result, ("a graph of launches" + refused).c_str());
     constexpr unsigned WITHOUT_TIMES = 2;
     for (auto& sent : sent_) {
       check(c.new_event(&sent.event, WITHOUT_TIMES), "cuEventCreate");

@@ -4,6 +4,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -15,7 +16,15 @@
 namespace mlxrs {
 
 // Something else than a replay can hold.
-struct Foreign : std::exception {};
+struct Foreign : std::exception {
+  explicit Foreign(std::string why = "an array that nothing makes") : why(std::move(why)) {}
+
+  const char* what() const noexcept override {
+    return why.c_str();
+  }
+
+  std::string why;
+};
 
 // Operations of ours over buffers that stay, whatever device repeats them.
 class Kept {

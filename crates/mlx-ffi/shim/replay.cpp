@@ -29,10 +29,13 @@ bool are_alike(const array& a, const array& b) {
 
 // What comes of `work`, which tells whether all is ready, and throws where something else than ours is in it.
 template <typename F>
-mlxrs_outcome outcome_of(F work) {
+mlxrs_outcome outcome_of(const mlxrs_agreement& ranks, F work) {
   try {
     return work() ? MLXRS_DONE : MLXRS_NOT_YET;
-  } catch (Foreign&) {
+  } catch (Foreign& foreign) {
+    if (ranks.is_strict) {
+      throw std::runtime_error("this can neither be repeated nor sent past MLX: " + foreign.why);
+    }
     // The operations themselves are as they were, so that nothing is lost but time.
     return MLXRS_IMPOSSIBLE;
   }
@@ -56,7 +59,7 @@ mlxrs_outcome Kept::record(
     const std::vector<array>& moving,
     const std::vector<array>& fixed,
     const mlxrs_agreement& ranks) {
-  auto walked = outcome_of([&] {
+  auto walked = outcome_of(ranks, [&] {
     walk(output, moving);
     return is_ready_;
   });
@@ -64,10 +67,11 @@ mlxrs_outcome Kept::record(
   if (auto all = agreed(ranks, walked); all != MLXRS_DONE) {
     return all;
   }
-  return agreed(ranks, outcome_of([&] {
+  auto kept = outcome_of(ranks, [&] {
     keep_walked(output, fixed);
     return true;
-  }));
+  });
+  return agreed(ranks, kept);
 }
 
 void Kept::walk(const array& output, const std::vector<array>& moving) {
@@ -331,7 +335,7 @@ mlxrs_outcome Kept::dispatch(const std::vector<array>& outputs, const mlxrs_agre
     return MLXRS_DONE;
   }
   std::vector<array> before;
-  auto found = outcome_of([&] {
+  auto found = outcome_of(ranks, [&] {
     if (!made[0].has_primitive()) {
       throw Foreign{};
     }
@@ -342,7 +346,7 @@ mlxrs_outcome Kept::dispatch(const std::vector<array>& outputs, const mlxrs_agre
     }
     for (auto& a : before) {
       if (!is_apart(a, apart)) {
-        throw Foreign{};
+        throw Foreign{a.has_primitive() ? a.primitive().name() : "an array that nothing makes"};
       }
     }
     return is_ready_;
@@ -355,7 +359,7 @@ mlxrs_outcome Kept::dispatch(const std::vector<array>& outputs, const mlxrs_agre
   std::vector<Place> places;
   std::vector<Operation> sent;
   Offsets offsets;
-  auto placed = outcome_of([&] {
+  auto placed = outcome_of(ranks, [&] {
     for (auto& a : made) {
       places.push_back(visit(a));
     }
@@ -464,10 +468,10 @@ extern "C" int mlxrs_dispatch(
     try {
       *res = dispatched ? dispatched->send(mlx_vector_array_get_(outputs), agreement)
                         : mlxrs::agreed(agreement, MLXRS_IMPOSSIBLE);
-    } catch (mlxrs::Foreign&) {
+    } catch (mlxrs::Foreign& foreign) {
       // The operations themselves are as they were; but other ranks have sent them.
       if (agreement.agree) {
-        throw std::runtime_error("CUDA refuses operations that all ranks send");
+        throw std::runtime_error("CUDA refuses operations that all ranks send: " + foreign.why);
       }
       *res = MLXRS_IMPOSSIBLE;
     }

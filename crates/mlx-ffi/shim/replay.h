@@ -28,6 +28,8 @@ typedef struct mlxrs_agreement_ {
    * asked. Null where there is one rank. */
   int (*agree)(void* data, int own);
   void* data;
+  /** What is impossible in this rank is an error that says why. */
+  bool is_strict;
 } mlxrs_agreement;
 
 /** Operations of ours, one after the other, over buffers that stay where they are. */

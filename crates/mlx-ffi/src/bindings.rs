@@ -295,6 +295,8 @@ pub struct mlxrs_agreement_ {
         ) -> ::std::os::raw::c_int,
     >,
     pub data: *mut ::std::os::raw::c_void,
+    #[doc = " What is impossible in this rank is an error that says why."]
+    pub is_strict: bool,
 }
 #[doc = " Operations of ours, one after the other, over buffers that stay where they are."]
 #[repr(C)]

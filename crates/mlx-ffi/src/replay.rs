@@ -40,7 +40,8 @@ impl<'a> Agreement<'a> {
     /// As the shim takes it, which must not outlive `self`.
     fn raw(&mut self) -> sys::mlxrs_agreement {
         let agree = self.ranks.map(|_| Self::agree as unsafe extern "C" fn(_, _) -> _);
-        sys::mlxrs_agreement { agree, data: (&raw mut *self).cast() }
+        let is_strict = self.ranks.and_then(Group::sums).is_some_and(|sums| !sums.may_fall_back);
+        sys::mlxrs_agreement { agree, data: (&raw mut *self).cast(), is_strict }
     }
 
     unsafe extern "C" fn agree(data: *mut c_void, own: c_int) -> c_int {

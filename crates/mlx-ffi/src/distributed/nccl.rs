@@ -25,20 +25,23 @@ pub struct Sums {
     pub in_replays: bool,
     /// Past MLX, between operations of ours.
     pub dispatched: bool,
+    /// Operation by operation where neither is possible; otherwise that is an error, which says why.
+    pub may_fall_back: bool,
 }
 
 impl Sums {
-    /// Both, without what `without` names.
+    /// All of it, without what `without` names.
     fn parse(without: Option<&str>) -> Result<Sums> {
-        let mut sums = Sums { in_replays: true, dispatched: true };
+        let mut sums = Sums { in_replays: true, dispatched: true, may_fall_back: true };
         for word in without.unwrap_or_default().split(',').map(str::trim) {
             match word {
                 "" => {}
                 "replay" => sums.in_replays = false,
                 "dispatch" => sums.dispatched = false,
+                "fallback" => sums.may_fall_back = false,
                 other => {
                     return Err(Error::new(format!(
-                        "{WITHOUT} has {other:?}, expected replay, dispatch, or both with a comma between"
+                        "{WITHOUT} has {other:?}, expected replay, dispatch or fallback, with a comma between"
                     )));
                 }
             }
@@ -209,12 +212,16 @@ mod tests {
 
     #[test]
     fn how_sums_are_not_sent_is_told_by_words_that_are_known() {
-        let parse = |without| Sums::parse(without).map(|sums| (sums.in_replays, sums.dispatched));
+        let parse = |without| {
+            let sums = Sums::parse(without)?;
+            Ok::<_, Error>([sums.in_replays, sums.dispatched, sums.may_fall_back])
+        };
         for without in [None, Some(""), Some(" , ")] {
-            assert_eq!(parse(without).ok(), Some((true, true)));
+            assert_eq!(parse(without).ok(), Some([true; 3]));
         }
-        assert_eq!(parse(Some("replay")).ok(), Some((false, true)));
-        assert_eq!(parse(Some("dispatch, replay")).ok(), Some((false, false)));
+        assert_eq!(parse(Some("replay")).ok(), Some([false, true, true]));
+        assert_eq!(parse(Some("dispatch, replay")).ok(), Some([false, false, true]));
+        assert_eq!(parse(Some("fallback")).ok(), Some([true, true, false]));
         let error = parse(Some("graphs")).expect_err("no such word").to_string();
         assert!(
             error.contains("ML_RANKS_WITHOUT") && error.contains("replay, dispatch"),
