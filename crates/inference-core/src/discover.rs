@@ -9,7 +9,7 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ModelKind {
-    /// It has a `config.json`: [`load_model`](crate::load_model).
+    /// It has a `config.json`, or is a file of GGUF, or has one: [`load_model`](crate::load_model).
     Text,
     /// It has a `model_index.json`, or the folders of mflux, and a folder for each component:
     /// [`load_image_model`](crate::load_image_model).
@@ -17,8 +17,20 @@ pub enum ModelKind {
 }
 
 /// What the folder at `path` is for, by the files that it has: `model_index.json` (diffusers' layout),
-/// `config.json`, or neither and the folders `transformer`, `text_encoder` and `vae` (mflux's layout).
+/// `config.json`, or neither and the folders `transformer`, `text_encoder` and `vae` (mflux's layout), or one file of
+/// GGUF. Such a file is a model by itself too.
 pub fn model_kind(path: &Path) -> Option<ModelKind> {
+    folder_kind(path).or_else(|| {
+        let count = match is_gguf(path) {
+            true => 1,
+            false => children(path)?.filter(|path| is_gguf(path)).count(),
+        };
+        (count == 1).then_some(ModelKind::Text)
+    })
+}
+
+/// What a folder is for, by the files that describe it.
+fn folder_kind(path: &Path) -> Option<ModelKind> {
     const COMPONENTS: [&str; 3] = ["transformer", "text_encoder", "vae"];
     if path.join("model_index.json").is_file() {
         Some(ModelKind::Image)
@@ -29,15 +41,20 @@ pub fn model_kind(path: &Path) -> Option<ModelKind> {
     }
 }
 
-/// A folder that looks like a model: `config.json` and at least one safetensors file, or
-/// folders of components of which at least one has such a file (see [`model_kind`]).
+/// Whether `path` is a file that is called as those of GGUF are.
+fn is_gguf(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end.eq_ignore_ascii_case("gguf")) && path.is_file()
+}
+
+/// What looks like a model: `config.json` and at least one safetensors file, a file of GGUF or a folder with one,
+/// or folders of components of which at least one has a safetensors file (see [`model_kind`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscoveredModel {
-    /// The folder.
+    /// The folder, or the file.
     pub path: PathBuf,
     /// What it is for.
     pub kind: ModelKind,
-    /// How many safetensors files it holds.
+    /// How many files of weights it holds.
     pub num_files: usize,
     /// Their sizes in bytes, added up.
     pub weight_bytes: u64,
@@ -54,9 +71,10 @@ pub fn discover(dir: &Path) -> Result<Vec<DiscoveredModel>> {
         path: dir.display().to_string(),
         reason: error.to_string(),
     })?;
+    // A file of GGUF is told itself, not the folder that it lies in.
+    let own = folder_kind(dir).and_then(|_| inspect(dir));
     let children = entries.filter_map(|entry| entry.ok().map(|e| e.path()));
-    let mut found: Vec<_> =
-        std::iter::once(dir.to_owned()).chain(children).filter_map(|path| inspect(&path)).collect();
+    let mut found: Vec<_> = children.filter_map(|path| inspect(&path)).chain(own).collect();
     found.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(found)
 }
@@ -66,9 +84,11 @@ fn inspect(path: &Path) -> Option<DiscoveredModel> {
     let sizes: Vec<u64> = match kind {
         ModelKind::Image => {
             let components = children(path)?.filter(|child| child.is_dir());
-            components.filter_map(|child| weights(&child)).flatten().collect()
+            components.filter_map(|child| weights(&child, is_safetensors)).flatten().collect()
         }
-        ModelKind::Text => weights(path)?,
+        ModelKind::Text if is_gguf(path) => vec![fs::metadata(path).ok()?.len()],
+        ModelKind::Text if folder_kind(path).is_none() => weights(path, is_gguf)?,
+        ModelKind::Text => weights(path, is_safetensors)?,
     };
     (!sizes.is_empty()).then(|| DiscoveredModel {
         path: path.to_owned(),
@@ -78,10 +98,14 @@ fn inspect(path: &Path) -> Option<DiscoveredModel> {
     })
 }
 
-/// The sizes of a folder's safetensors files.
-fn weights(path: &Path) -> Option<Vec<u64>> {
+fn is_safetensors(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "safetensors")
+}
+
+/// The sizes of a folder's files of weights.
+fn weights(path: &Path, is_weight: fn(&Path) -> bool) -> Option<Vec<u64>> {
     let sizes = children(path)?
-        .filter(|file| file.extension().is_some_and(|ext| ext == "safetensors"))
+        .filter(|file| is_weight(file))
         .filter_map(|file| fs::metadata(file).ok())
         .filter(|meta| meta.is_file())
         .map(|meta| meta.len());

@@ -78,7 +78,7 @@ impl Backend for MlxBackend {
 
     fn load_model(&self, path: &Path, options: &LoadOptions) -> Result<Box<dyn TextModel>> {
         self.check_name(options.backend.as_deref())?;
-        let files = ModelFiles::Folder(path.to_owned());
+        let files = ModelFiles::open(path)?;
         Ok(Box::new(MlxModel::load(engine_options(files, self.device, options)?)?))
     }
 
@@ -197,7 +197,7 @@ pub fn describe_random(config: &str, options: &LoadOptions) -> Result<(ModelInfo
 /// # Errors
 /// As [`Backend::load_model`], but for what only the weights' values show.
 pub fn describe(path: &Path, options: &LoadOptions) -> Result<(ModelInfo, Capabilities)> {
-    let files = ModelFiles::Folder(path.to_owned());
+    let files = ModelFiles::open(path)?;
     MlxModel::describe(&engine_options(files, device(options.backend.as_deref())?, options)?)
 }
 

@@ -1,4 +1,4 @@
-//! The files of a model: in a folder, in memory, or drawn from a config.
+//! The files of a model: in a folder, in memory, in one file of GGUF, or drawn from a config.
 
 use std::borrow::Cow;
 use std::fs;
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use inference_text::{Files, Folder, ReadError};
 
 use crate::error::{Result, load};
+use crate::gguf::Gguf;
 
 /// What stands for the folder of files that lie in the program.
 const EMBEDDED: &str = "(embedded model)";
@@ -29,20 +30,41 @@ pub(crate) enum ModelFiles {
     Folder(PathBuf),
     /// Files that lie in the program, as (name, bytes).
     Embedded(&'static [(&'static str, &'static [u8])]),
+    /// One file of GGUF, in which all that other models have in files lies.
+    Gguf(Arc<Gguf>),
     /// No files but this `config.json`: weights of its shapes are drawn as they are asked for.
     Random(Arc<str>),
 }
 
 impl ModelFiles {
+    /// The files of the model at `path`: a folder, a file of GGUF, or a folder with one.
+    ///
+    /// # Errors
+    /// A file of GGUF that is damaged, or has what is not known; a folder with several.
+    pub fn open(path: &Path) -> Result<ModelFiles> {
+        let file = match Gguf::is_named(path) && !path.is_dir() {
+            true => Some(path.to_owned()),
+            false => Gguf::within(path)?,
+        };
+        match file {
+            Some(file) => Ok(ModelFiles::Gguf(Gguf::open(&file)?.into())),
+            None => Ok(ModelFiles::Folder(path.to_owned())),
+        }
+    }
+
     /// A path for messages.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.folder().join(name)
+        match self {
+            ModelFiles::Gguf(file) => file.path.clone(),
+            _ => self.folder().join(name),
+        }
     }
 
     /// The folder, for messages.
     pub fn folder(&self) -> PathBuf {
         match self {
             ModelFiles::Folder(folder) => folder.clone(),
+            ModelFiles::Gguf(file) => file.path.clone(),
             ModelFiles::Embedded(_) => PathBuf::from(EMBEDDED),
             ModelFiles::Random(_) => PathBuf::from(RANDOM),
         }
@@ -88,6 +110,7 @@ impl ModelFiles {
         match self {
             ModelFiles::Folder(folder) => folder.join(name).is_file(),
             ModelFiles::Embedded(files) => files.iter().any(|(file, _)| *file == name),
+            ModelFiles::Gguf(file) => file.text(name).is_some(),
             ModelFiles::Random(_) => matches!(name, "config.json" | "tokenizer.json"),
         }
     }
@@ -95,7 +118,7 @@ impl ModelFiles {
     /// The bytes of an embedded file; none for other files.
     pub fn embedded(&self, name: &str) -> &'static [u8] {
         match self {
-            ModelFiles::Folder(_) | ModelFiles::Random(_) => &[],
+            ModelFiles::Folder(_) | ModelFiles::Gguf(_) | ModelFiles::Random(_) => &[],
             ModelFiles::Embedded(files) => {
                 files.iter().find(|(file, _)| *file == name).map_or(&[][..], |(_, bytes)| bytes)
             }
@@ -109,6 +132,7 @@ impl ModelFiles {
     pub fn names(&self) -> Result<Vec<String>> {
         let mut names: Vec<String> = match self {
             ModelFiles::Embedded(files) => files.iter().map(|(name, _)| (*name).into()).collect(),
+            ModelFiles::Gguf(file) => file.names().map(str::to_owned).collect(),
             ModelFiles::Random(_) => vec!["config.json".into(), "tokenizer.json".into()],
             ModelFiles::Folder(folder) => {
                 let entries = fs::read_dir(folder).map_err(|error| load(folder, error))?;
@@ -132,6 +156,12 @@ impl Files for ModelFiles {
                 let found = files.iter().find(|(file, _)| *file == name);
                 Ok(found.map(|(_, bytes)| Cow::Borrowed(*bytes)))
             }
+            ModelFiles::Gguf(file) => match file.text(name) {
+                Some(text) if text.len() as u64 > limit => {
+                    Err(ReadError::TooLarge(text.len() as u64))
+                }
+                text => Ok(text.map(|text| Cow::Owned(text.as_bytes().to_vec()))),
+            },
             ModelFiles::Random(config) => Ok(match name {
                 "config.json" => Some(Cow::Owned(config.as_bytes().to_vec())),
                 "tokenizer.json" => Some(Cow::Borrowed(LETTER.as_bytes())),
@@ -143,7 +173,7 @@ impl Files for ModelFiles {
     fn on_disk(&self) -> Option<&Path> {
         match self {
             ModelFiles::Folder(folder) => Some(folder),
-            ModelFiles::Embedded(_) | ModelFiles::Random(_) => None,
+            ModelFiles::Embedded(_) | ModelFiles::Gguf(_) | ModelFiles::Random(_) => None,
         }
     }
 }

@@ -28,6 +28,7 @@ mod embeddings;
 mod engine;
 mod error;
 mod files;
+mod gguf;
 mod images;
 mod kernels;
 mod layers;

@@ -31,6 +31,7 @@ const HOUSES: &[House] = &[House {
     folder: "crates/metal-backend/",
     floors: &[
         &["error", "plan"],
+        &["gguf"],
         &["files", "config"],
         &["sampling", "sight", "special_tokens"],
         &["kernels"],

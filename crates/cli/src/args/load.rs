@@ -15,7 +15,7 @@ use crate::ranks;
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Model")]
 pub struct LoadArgs {
-    /// Model folder in MLX or Hugging Face layout, or a name that `ml pull` fetched [env: ML_MODEL]
+    /// Model folder in MLX or Hugging Face layout, a .gguf file, or a name that `ml pull` fetched [env: ML_MODEL]
     /// [default: the demo model]
     #[arg(short, long, value_name = "MODEL")]
     pub model: Option<PathBuf>,

@@ -53,7 +53,7 @@ pub struct ServeArgs {
     /// fetched; can be given more than once
     #[arg(long, value_name = "MODEL", help_heading = "Embeddings")]
     pub embedding_model: Vec<PathBuf>,
-    /// Model folder in MLX or Hugging Face layout, or a name that `ml pull` fetched; more than once for
+    /// Model folder in MLX or Hugging Face layout, a .gguf file, or a name that `ml pull` fetched; more than once for
     /// several, each with a name of its own by NAME=MODEL [env: ML_MODEL] [default: the demo model]
     #[arg(short, long = "model", value_name = "MODEL", help_heading = "Model")]
     pub models: Vec<PathBuf>,

@@ -24,7 +24,7 @@ pub fn run(args: &ListArgs) -> Result<()> {
         Some(dir) => (
             in_folder(dir)?,
             format!(
-                "no models in {}: a model folder has a config.json and .safetensors files",
+                "no models in {}: a model folder has a config.json and .safetensors files, or is a .gguf file",
                 dir.display()
             ),
         ),

@@ -84,6 +84,32 @@ fn a_folder_with_the_demo_model_is_listed_and_answers_alike() {
 }
 
 #[test]
+fn a_file_of_gguf_is_a_model() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../metal-backend/tests/fixtures/gguf");
+    let file = format!("{folder}/qwen3.gguf");
+    let info = json(&["info", "--json", "--model", &file]);
+    assert_eq!(info["architecture"], "qwen3");
+    assert_eq!(info["quantization"], serde_json::json!({"bits": 4, "group_size": 32}));
+    let models = json(&["list", folder, "--json"]);
+    let models = models.as_array().unwrap();
+    assert!(models.iter().any(|model| model["path"] == *file));
+    assert!(models.iter().all(|model| model["error"].is_null()), "{models:?}");
+    let answer = ["generate", "--model", &file, "--raw", "-n", "4", "--ignore-eos", "Hello"];
+    assert!(!generated(&answer).is_empty());
+
+    let home = tempfile::tempdir().unwrap();
+    let target = home.path().join("packed");
+    let refused = ml(&["quantise", &file, target.to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(1));
+    let error = text(&refused.stderr);
+    assert!(error.contains("qwen3.gguf") && error.contains("safetensors"), "{error}");
+    let missing = home.path().join("missing.gguf");
+    let refused = ml(&["generate", "--model", missing.to_str().unwrap(), FOX]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("missing.gguf"), "{}", text(&refused.stderr));
+}
+
+#[test]
 fn doctor_finds_nothing_wrong() {
     let report = json(&["doctor", "--json"]);
     assert_eq!(report["healthy"], true, "{report}");

@@ -125,6 +125,27 @@ fn a_folder_of_models_is_served_and_a_broken_one_tells_what_is_wrong_with_it() {
 }
 
 #[test]
+fn files_of_gguf_are_served() {
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../metal-backend/tests/fixtures/gguf");
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["llama.gguf", "qwen3.gguf"] {
+        fs::copy(format!("{fixtures}/{name}"), folder.path().join(name)).unwrap();
+    }
+    let (child, address) = serve(&["--models-dir", folder.path().to_str().unwrap()]);
+    wait_until_ready(&address);
+    let names = [("llama.gguf", "unloaded"), ("qwen3.gguf", "unloaded")];
+    assert_eq!(states(&address), pairs(&names));
+    says(&address, "qwen3.gguf");
+    assert_eq!(states(&address)[1].1, "loaded");
+    end(child);
+    let named = format!("small={fixtures}/llama.gguf");
+    let (child, address) = serve(&["--model", &named]);
+    wait_until_ready(&address);
+    assert_eq!(states(&address), pairs(&[("small", "loaded")]));
+    end(child);
+}
+
+#[test]
 fn a_model_alone_is_loaded_at_the_start_whatever_else_is_asked_for() {
     let (child, address) = serve(&["--model", DEMO, "--idle-unload", "1h"]);
     wait_until_ready(&address);

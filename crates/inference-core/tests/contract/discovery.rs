@@ -52,6 +52,28 @@ fn a_model_has_a_config_and_at_least_one_safetensors_file() {
 }
 
 #[test]
+fn a_file_of_gguf_is_a_model_by_itself_and_so_is_a_folder_with_one() {
+    let folder = Folder::new("gguf");
+    folder.file("loose.gguf", 5);
+    folder.file("one/model.GGUF", 10);
+    folder.file("two/a.gguf", 10);
+    folder.file("two/b.gguf", 10);
+    folder.file("both/config.json", 2);
+    folder.file("both/model.gguf", 10);
+    fs::create_dir_all(folder.0.join("folder.gguf")).unwrap();
+    let found = discover(&folder.0).unwrap();
+    let paths: Vec<_> = found.iter().map(|model| (model.path.clone(), model.num_files)).collect();
+    assert_eq!(paths, [(folder.0.join("loose.gguf"), 1), (folder.0.join("one"), 1)]);
+    let one = discover(&folder.0.join("one")).unwrap();
+    assert_eq!(one[0].path, folder.0.join("one/model.GGUF"));
+    let two = discover(&folder.0.join("two")).unwrap();
+    assert_eq!(two.iter().map(|model| model.weight_bytes).collect::<Vec<_>>(), [10, 10]);
+    assert_eq!(model_kind(&folder.0.join("loose.gguf")), Some(ModelKind::Text));
+    assert_eq!(model_kind(&folder.0.join("two")), None);
+    assert_eq!(model_kind(&folder.0.join("folder.gguf")), None);
+}
+
+#[test]
 fn models_are_sorted_with_their_files_counted_and_added_up() {
     let folder = Folder::new("sums");
     for model in ["b", "a"] {

@@ -68,6 +68,9 @@ pub(crate) fn quantise(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Quantised> {
     use_device(device)?;
+    if let ModelFiles::Gguf(_) = ModelFiles::open(source)? {
+        return Err(load(source, "is a model in GGUF; only folders of safetensors are quantised"));
+    }
     let files = ModelFiles::Folder(source.to_owned());
     let text = files.required_text("config.json")?;
     let config = Config::parse("config.json", &text).map_err(|error| error.at(source))?;

@@ -16,6 +16,7 @@ use super::cut::Part;
 use super::random;
 use crate::error::{Error, Result, load};
 use crate::files::ModelFiles;
+use crate::gguf::GgufTensor;
 
 /// The header of a safetensors file; the largest released ones take a few MiB.
 const MAX_HEADER_BYTES: u64 = 100 << 20;
@@ -141,7 +142,9 @@ impl ModelFiles {
                     .map_err(|error| load(&path, error))?;
                 Ok(Header { total: None, data_start: 8 + length as u64, metadata })
             }
-            ModelFiles::Random(_) => Err(load(&path, "random weights lie in no file")),
+            ModelFiles::Gguf(_) | ModelFiles::Random(_) => {
+                Err(load(&path, "no file of safetensors has these weights"))
+            }
         }
     }
 
@@ -153,6 +156,10 @@ impl ModelFiles {
         let mut all = BTreeMap::new();
         if matches!(self, ModelFiles::Random(_)) {
             return Ok(all);
+        }
+        if let ModelFiles::Gguf(file) = self {
+            let tensors = file.tensors().iter();
+            return Ok(tensors.map(|tensor| (tensor.name.clone(), of_gguf(tensor))).collect());
         }
         let index = self.index()?;
         for name in self.weight_files(index.as_ref())? {
@@ -210,15 +217,15 @@ impl ModelFiles {
             ModelFiles::Embedded(_) => {
                 let size: usize = shape.iter().map(|&dim| dim as usize).product();
                 let segments = segments.unwrap_or_else(|| vec![(bytes.start, size * dtype.size())]);
-                let data = |(start, length): (u64, usize)| {
-                    let data = self.embedded(file).get(start as usize..start as usize + length);
-                    data.expect("the header was checked against the file's size")
-                };
-                let data: Vec<&[u8]> = segments.into_iter().map(data).collect();
-                Ok(match data[..] {
-                    [whole] => Array::from_bytes(whole, shape, *dtype)?,
-                    _ => Array::from_bytes(&data.concat(), shape, *dtype)?,
-                })
+                of_segments(self.embedded(file), 0, &segments, shape, *dtype)
+            }
+            ModelFiles::Gguf(file) => {
+                let size: usize = shape.iter().map(|&dim| dim as usize).product();
+                let segments = segments.unwrap_or_else(|| vec![(bytes.start, size * dtype.size())]);
+                let end = segments.iter().map(|(at, length)| at + *length as u64).max();
+                let length = end.map_or(0, |end| end.saturating_sub(bytes.start));
+                let made = file.bytes(bytes.start, length as usize)?;
+                of_segments(&made, bytes.start, &segments, shape, *dtype)
             }
             ModelFiles::Random(_) => random::tensor(shape, *dtype),
         }
@@ -264,6 +271,38 @@ impl ModelFiles {
             return Err(load(&self.folder(), "no file `model*.safetensors` is in the folder"));
         }
         Ok(names)
+    }
+}
+
+/// The array of `segments` of `data`, which begins at `start`.
+fn of_segments(
+    data: &[u8],
+    start: u64,
+    segments: &[(u64, usize)],
+    shape: &[i32],
+    dtype: Dtype,
+) -> Result<Array> {
+    let part = |&(at, length): &(u64, usize)| {
+        let at = (at - start) as usize;
+        data.get(at..at + length).expect("the header was checked against the file's size")
+    };
+    let parts: Vec<&[u8]> = segments.iter().map(part).collect();
+    Ok(match parts[..] {
+        [whole] => Array::from_bytes(whole, shape, dtype)?,
+        _ => Array::from_bytes(&parts.concat(), shape, dtype)?,
+    })
+}
+
+/// What a header would say of a tensor of GGUF.
+fn of_gguf(tensor: &GgufTensor) -> TensorHeader {
+    TensorHeader {
+        dtype: tensor.dtype,
+        is_fp8: false,
+        is_e8m0: false,
+        shape: tensor.shape.clone(),
+        file: String::new(),
+        bytes: tensor.start..tensor.start + tensor.bytes,
+        part: None,
     }
 }
 

@@ -167,7 +167,7 @@ pub fn bf16_logits_are_the_references(native: &dyn TextModel, golden: &Golden, n
     assert!(agrees || nearer || chance, "{name}: {between:e} {ours:e} {theirs:e}");
 }
 
-fn prompts_are_the_references(model: &dyn TextModel, golden: &Golden) {
+pub fn prompts_are_the_references(model: &dyn TextModel, golden: &Golden) {
     for (prompt, expected) in golden.prompts() {
         let text = expected["text"].as_str().unwrap();
         let found = if prompt == "chat" {

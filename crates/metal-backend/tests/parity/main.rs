@@ -16,6 +16,7 @@ mod drafts;
 mod families;
 mod fixtures;
 mod fp8;
+mod gguf;
 mod invariants;
 mod labels;
 

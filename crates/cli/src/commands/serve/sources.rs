@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use inference_core::{
-    DiscoveredModel, EmbeddingLoadOptions, ImageLoadOptions, ModelKind, discover,
+    DiscoveredModel, EmbeddingLoadOptions, ImageLoadOptions, ModelKind, discover, model_kind,
 };
 use inference_server::Makes;
 
@@ -144,6 +144,7 @@ fn named(given: &Path) -> Result<Named> {
     let source = Source::of(Some(model))?;
     if let Source::Folder(folder) = &source
         && !folder.is_dir()
+        && model_kind(folder).is_none()
     {
         return Err(Failure::Other(format!("--model: there is no folder {}", folder.display())));
     }
@@ -176,7 +177,7 @@ fn in_folder(folder: &Path) -> Result<Vec<Named>> {
     let models: Vec<_> = under(folder)?.iter().filter_map(found).collect();
     if models.is_empty() {
         return Err(Failure::Usage(format!(
-            "--models-dir: no folder in {} has a config.json and .safetensors files",
+            "--models-dir: no folder in {} has a config.json and .safetensors files, and no file is a .gguf",
             folder.display()
         )));
     }

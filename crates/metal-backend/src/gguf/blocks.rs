@@ -1,0 +1,267 @@
+//! Blocks of quantised weights: what they stand for, and their codes where MLX has the same form.
+
+use half::f16;
+
+use crate::error::{Error, Result};
+
+/// How the values of a tensor are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    F32,
+    F16,
+    Bf16,
+    Q4_0,
+    Q4_1,
+    Q5_0,
+    Q5_1,
+    Q8_0,
+    Q2K,
+    Q3K,
+    Q4K,
+    Q5K,
+    Q6K,
+}
+
+/// Values of a group that becomes one of MLX's.
+pub(super) const GROUP: usize = 32;
+
+/// The kinds by the number that files have for them.
+const KINDS: [(u32, Kind); 13] = [
+    (0, Kind::F32),
+    (1, Kind::F16),
+    (2, Kind::Q4_0),
+    (3, Kind::Q4_1),
+    (6, Kind::Q5_0),
+    (7, Kind::Q5_1),
+    (8, Kind::Q8_0),
+    (10, Kind::Q2K),
+    (11, Kind::Q3K),
+    (12, Kind::Q4K),
+    (13, Kind::Q5K),
+    (14, Kind::Q6K),
+    (30, Kind::Bf16),
+];
+/// Kinds that are not read.
+const OTHERS: [(u32, &str); 17] = [
+    (9, "Q8_1"),
+    (15, "Q8_K"),
+    (16, "IQ2_XXS"),
+    (17, "IQ2_XS"),
+    (18, "IQ3_XXS"),
+    (19, "IQ1_S"),
+    (20, "IQ4_NL"),
+    (21, "IQ3_S"),
+    (22, "IQ2_S"),
+    (23, "IQ4_XS"),
+    (28, "F64"),
+    (29, "IQ1_M"),
+    (34, "TQ1_0"),
+    (35, "TQ2_0"),
+    (39, "MXFP4"),
+    (40, "NVFP4"),
+    (41, "Q1_0"),
+];
+
+/// A group of codes `q`, which stand for `scale · q + bias`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Group {
+    pub codes: [u8; GROUP],
+    pub scale: f32,
+    pub bias: f32,
+}
+
+impl Kind {
+    /// The kind of that number.
+    ///
+    /// # Errors
+    /// One that is not read, by name.
+    pub fn of(number: u32) -> Result<Kind> {
+        let known = KINDS.iter().find(|(known, _)| *known == number);
+        known.map(|(_, kind)| *kind).ok_or_else(|| {
+            let name = OTHERS.iter().find(|(other, _)| *other == number);
+            let name = name.map_or_else(|| format!("number {number}"), |(_, name)| (*name).into());
+            Error::model(format!(
+                "is quantised as {name}; F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and Q2_K to Q6_K work: use a file of one of these"
+            ))
+        })
+    }
+
+    /// Values of a block, and its bytes.
+    pub fn block(self) -> (u64, u64) {
+        match self {
+            Kind::F32 => (1, 4),
+            Kind::F16 | Kind::Bf16 => (1, 2),
+            Kind::Q4_0 => (32, 18),
+            Kind::Q4_1 => (32, 20),
+            Kind::Q5_0 => (32, 22),
+            Kind::Q5_1 => (32, 24),
+            Kind::Q8_0 => (32, 34),
+            Kind::Q2K => (256, 84),
+            Kind::Q3K => (256, 110),
+            Kind::Q4K => (256, 144),
+            Kind::Q5K => (256, 176),
+            Kind::Q6K => (256, 210),
+        }
+    }
+
+    /// Bits of a code, where MLX's affine groups of 32 have the same form.
+    pub fn bits(self) -> Option<usize> {
+        match self {
+            Kind::Q4_0 | Kind::Q4_1 | Kind::Q4K => Some(4),
+            Kind::Q5_0 | Kind::Q5_1 | Kind::Q5K => Some(5),
+            Kind::Q8_0 => Some(8),
+            _ => None,
+        }
+    }
+
+    /// The groups of a block, of a kind that has [`bits`](Self::bits), in their order.
+    pub fn groups(self, block: &[u8], mut push: impl FnMut(Group)) {
+        let half = |at: usize| f16::from_le_bytes([block[at], block[at + 1]]).to_f32();
+        let d = half(0);
+        // The lower halves of bytes come first, then the upper ones.
+        let nibbles = |bytes: &[u8]| -> [u8; GROUP] {
+            std::array::from_fn(|i| if i < 16 { bytes[i] & 15 } else { bytes[i - 16] >> 4 })
+        };
+        let fifth = |codes: [u8; GROUP], bits: &[u8]| -> [u8; GROUP] {
+            std::array::from_fn(|i| codes[i] | (bits[i / 8] >> (i % 8) & 1) << 4)
+        };
+        match self {
+            Kind::Q4_0 => {
+                push(Group { codes: nibbles(&block[2..]), scale: d, bias: -8.0 * d });
+            }
+            Kind::Q4_1 => push(Group { codes: nibbles(&block[4..]), scale: d, bias: half(2) }),
+            Kind::Q5_0 => {
+                let codes = fifth(nibbles(&block[6..]), &block[2..6]);
+                push(Group { codes, scale: d, bias: -16.0 * d });
+            }
+            Kind::Q5_1 => {
+                let codes = fifth(nibbles(&block[8..]), &block[4..8]);
+                push(Group { codes, scale: d, bias: half(2) });
+            }
+            Kind::Q8_0 => {
+                let codes = std::array::from_fn(|i| block[2 + i] ^ 0x80);
+                push(Group { codes, scale: d, bias: -128.0 * d });
+            }
+            Kind::Q4K | Kind::Q5K => {
+                let least = half(2);
+                let (high, low) = match self {
+                    Kind::Q4K => (&[][..], &block[16..]),
+                    _ => (&block[16..48], &block[48..]),
+                };
+                for group in 0..8 {
+                    let bytes = &low[group / 2 * GROUP..][..GROUP];
+                    let shift = group % 2 * 4;
+                    let fifth = |i: usize| high.get(i).map_or(0, |bits| (bits >> group & 1) << 4);
+                    let codes = std::array::from_fn(|i| (bytes[i] >> shift & 15) | fifth(i));
+                    let (scale, min) = sixes(&block[4..16], group);
+                    push(Group {
+                        codes,
+                        scale: d * f32::from(scale),
+                        bias: -least * f32::from(min),
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What a block stands for.
+    pub fn values(self, block: &[u8], mut push: impl FnMut(f32)) {
+        let half = |at: usize| f16::from_le_bytes([block[at], block[at + 1]]).to_f32();
+        match self {
+            Kind::F32 => push(f32::from_le_bytes([block[0], block[1], block[2], block[3]])),
+            Kind::F16 => push(half(0)),
+            Kind::Bf16 => {
+                push(f32::from_bits(u32::from(u16::from_le_bytes([block[0], block[1]])) << 16))
+            }
+            Kind::Q2K => {
+                let (d, least) = (half(80), half(82));
+                for i in 0..256 {
+                    let scale = block[i / 16];
+                    let code = block[16 + i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
+                    let scaled = d * f32::from(scale & 15) * f32::from(code);
+                    push(scaled - least * f32::from(scale >> 4));
+                }
+            }
+            Kind::Q3K => {
+                let d = half(108);
+                let scales = &block[96..108];
+                for i in 0..256 {
+                    let group = i / 16;
+                    let low = if group < 8 { scales[group] & 15 } else { scales[group - 8] >> 4 };
+                    let high = scales[8 + group % 4] >> (group / 4 * 2) & 3;
+                    let scale = i32::from(low | high << 4) - 32;
+                    let code = block[32 + i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
+                    let third = block[i % 32] >> (i / 32) & 1;
+                    push(d * scale as f32 * (i32::from(code | third << 2) - 4) as f32);
+                }
+            }
+            Kind::Q6K => {
+                let d = half(208);
+                for i in 0..256 {
+                    let (part, quarter, at) = (i / 128, i % 128 / 32, i % 32);
+                    let low = block[part * 64 + quarter % 2 * 32 + at] >> (quarter / 2 * 4) & 15;
+                    let high = block[128 + part * 32 + at] >> (quarter * 2) & 3;
+                    let scale = block[192 + i / 16].cast_signed();
+                    push(d * f32::from(scale) * (i32::from(low | high << 4) - 32) as f32);
+                }
+            }
+            _ => self.groups(block, |Group { codes, scale, bias }| {
+                codes.iter().for_each(|code| push(scale * f32::from(*code) + bias));
+            }),
+        }
+    }
+}
+
+/// The scale and the least value of group `group`, six bits each.
+fn sixes(bytes: &[u8], group: usize) -> (u8, u8) {
+    if group < 4 {
+        return (bytes[group] & 63, bytes[group + 4] & 63);
+    }
+    let low = bytes[group + 4];
+    ((low & 15) | bytes[group - 4] >> 6 << 4, (low >> 4) | bytes[group] >> 6 << 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCKS: &str = include_str!("../../tests/fixtures/gguf/blocks.json");
+
+    #[test]
+    fn blocks_stand_for_what_their_own_program_says() {
+        let all: serde_json::Value = serde_json::from_str(BLOCKS).expect("it is JSON");
+        let names = [
+            ("Q4_0", Kind::Q4_0),
+            ("Q4_1", Kind::Q4_1),
+            ("Q5_0", Kind::Q5_0),
+            ("Q5_1", Kind::Q5_1),
+            ("Q8_0", Kind::Q8_0),
+            ("Q2_K", Kind::Q2K),
+            ("Q3_K", Kind::Q3K),
+            ("Q4_K", Kind::Q4K),
+            ("Q5_K", Kind::Q5K),
+            ("Q6_K", Kind::Q6K),
+        ];
+        assert_eq!(all.as_object().map(serde_json::Map::len), Some(names.len()));
+        for (name, kind) in names {
+            let list = |key: &str| all[name][key].as_array().expect("a list").iter();
+            let blocks: Vec<u8> =
+                list("blocks").map(|byte| byte.as_u64().expect("a byte") as u8).collect();
+            let expected: Vec<f64> =
+                list("values").map(|value| value.as_f64().expect("a number")).collect();
+            let mut found = Vec::new();
+            for block in blocks.chunks_exact(kind.block().1 as usize) {
+                kind.values(block, |value| found.push(f64::from(value)));
+            }
+            assert_eq!(found.len(), expected.len(), "{name}");
+            let largest = expected.iter().fold(0.0, |most: f64, value| most.max(value.abs()));
+            for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                assert!(
+                    (found - expected).abs() <= 1e-6 * largest,
+                    "{name} {at}: {found}, {expected}"
+                );
+            }
+        }
+    }
+}

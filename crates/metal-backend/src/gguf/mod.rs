@@ -1,0 +1,140 @@
+//! Models in one file of GGUF: what stands for their `config.json` and their tokenizer's files, and their tensors under
+//! the names and in the forms that other checkpoints have.
+//!
+//! Weights whose blocks are affine groups of 32 keep their codes: the scale of a group stays, and its bias is the
+//! value of code 0. Others become numbers of the model's type.
+
+mod architecture;
+mod blocks;
+mod config;
+mod cuts;
+mod names;
+mod pieces;
+mod reader;
+mod tokenizer;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use self::architecture::Architecture;
+use self::config::Factors;
+pub(crate) use self::pieces::GgufTensor;
+use self::pieces::{Piece, ROTATIONS, pieces};
+use self::reader::{Header, Stored};
+use crate::error::{Error, Result, load};
+
+/// A file whose header was read.
+#[derive(Debug)]
+pub(crate) struct Gguf {
+    pub path: PathBuf,
+    /// What stands for files of other checkpoints, by name.
+    texts: BTreeMap<&'static str, String>,
+    /// The tensors, one behind the other as if in a file of their own.
+    tensors: Vec<GgufTensor>,
+    /// By the place where a tensor begins there.
+    pieces: BTreeMap<u64, Piece>,
+}
+
+impl Gguf {
+    /// Whether `path` is called as files of GGUF are.
+    pub fn is_named(path: &Path) -> bool {
+        path.extension().is_some_and(|end| end.eq_ignore_ascii_case("gguf"))
+    }
+
+    /// The only file of GGUF in `folder`, where it has no `config.json`; none where there is no such file.
+    ///
+    /// # Errors
+    /// Several files, by name.
+    pub fn within(folder: &Path) -> Result<Option<PathBuf>> {
+        let Ok(entries) = fs::read_dir(folder) else { return Ok(None) };
+        if folder.join("config.json").exists() {
+            return Ok(None);
+        }
+        let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+        let mut found: Vec<PathBuf> = paths.filter(|path| Gguf::is_named(path)).collect();
+        found.sort();
+        if found.len() > 1 {
+            let names = found.iter().filter_map(|path| path.file_name()?.to_str());
+            let names = names.collect::<Vec<_>>().join(", ");
+            return Err(load(
+                folder,
+                format!("has several files of GGUF, of which one is a model: name one of {names}"),
+            ));
+        }
+        Ok(found.pop())
+    }
+
+    /// Reads the header of the file at `path`.
+    ///
+    /// # Errors
+    /// A file that is damaged or truncated; an architecture, a tokenizer or a kind of weights that is not known, by name.
+    pub fn open(path: &Path) -> Result<Gguf> {
+        let read = || {
+            let header = Header::read(path)?;
+            let architecture = Architecture::of(&header)?;
+            let (tensors, pieces) = pieces(&header, architecture)?;
+            let mut texts = tokenizer::texts(&header)?;
+            let mut factors = Factors::default();
+            for name in ROTATIONS {
+                if let Some(stored) = header.tensors.get(name) {
+                    factors.insert(name, numbers(path, stored)?);
+                }
+            }
+            texts.insert("config.json", config::text(&header, architecture, &pieces, &factors)?);
+            let pieces = tensors.iter().map(|tensor: &GgufTensor| tensor.start).zip(pieces);
+            Ok(Gguf { path: path.to_owned(), texts, pieces: pieces.collect(), tensors })
+        };
+        read().map_err(|error: Error| error.at(path))
+    }
+
+    /// The text that stands for the file `name`.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.texts.get(name).map(String::as_str)
+    }
+
+    /// The names of what stands for files.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.texts.keys().copied()
+    }
+
+    /// The tensors.
+    pub fn tensors(&self) -> &[GgufTensor] {
+        &self.tensors
+    }
+
+    /// The bytes of the tensor that begins at `start`, the first `length` or more of them.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or that shrank.
+    pub fn bytes(&self, start: u64, length: usize) -> Result<Vec<u8>> {
+        let piece =
+            self.pieces.get(&start).ok_or_else(|| load(&self.path, "has no such tensor"))?;
+        let mut bytes = vec![0; piece.needed(length)];
+        let file = File::open(&self.path).map_err(|error| load(&self.path, error))?;
+        file.read_exact_at(&mut bytes, piece.stored.start)
+            .map_err(|error| load(&self.path, error))?;
+        Ok(piece.converted(&bytes, length))
+    }
+}
+
+/// The numbers of a small tensor.
+fn numbers(path: &Path, stored: &Stored) -> Result<Vec<f32>> {
+    const MOST: u64 = 1 << 16;
+    if stored.bytes > MOST {
+        return Err(Error::model(format!(
+            "has {} bytes of factors of rotations; at most {MOST} work",
+            stored.bytes
+        )));
+    }
+    let mut bytes = vec![0; stored.bytes as usize];
+    let file = File::open(path).map_err(|error| Error::model(error.to_string()))?;
+    file.read_exact_at(&mut bytes, stored.start)
+        .map_err(|error| Error::model(error.to_string()))?;
+    let mut factors = Vec::new();
+    for block in bytes.chunks_exact(stored.kind.block().1 as usize) {
+        stored.kind.values(block, |value| factors.push(value));
+    }
+    Ok(factors)
+}

@@ -1,0 +1,240 @@
+//! What stands for `tokenizer.json` and `tokenizer_config.json`.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::{Map, Value as Json, json};
+
+use super::cuts::Cut;
+use super::reader::{Header, Value};
+use crate::error::{Error, Result};
+
+/// The kinds of tokens that are not pieces of text.
+const UNKNOWN: u64 = 2;
+const CONTROL: u64 = 3;
+const USER_DEFINED: u64 = 4;
+
+/// What stands for a space in vocabularies of SentencePiece.
+const SPACE: char = '▁';
+
+/// A vocabulary with what is known of its tokens.
+struct Tokens<'a> {
+    texts: Vec<&'a str>,
+    kinds: Vec<u64>,
+}
+
+/// The texts by the names of the files that they stand for.
+///
+/// # Errors
+/// Metadata that is missing or not known, by name.
+pub(super) fn texts(header: &Header) -> Result<BTreeMap<&'static str, String>> {
+    let tokens = Tokens::of(header)?;
+    let adds = |key: &str, usual: bool| match header.metadata.get(&key_of(key)) {
+        Some(Value::Flag(adds)) => *adds,
+        _ => usual,
+    };
+    let model = text(header, "model");
+    let (mut tokenizer, adds_bos) = match model {
+        Some("gpt2") => {
+            let cut = Cut::named(text(header, "pre"))?;
+            (pairs(header, &tokens, cut)?, adds("add_bos_token", cut.adds_bos))
+        }
+        Some("llama") => {
+            let prefixes = adds("add_space_prefix", true);
+            (pieces(header, &tokens, prefixes)?, adds("add_bos_token", true))
+        }
+        other => {
+            let name = other.unwrap_or("(none)");
+            return Err(Error::model(format!(
+                "`tokenizer.ggml.model` is `{name}`; gpt2, llama work"
+            )));
+        }
+    };
+    let named = |key: &str| -> Result<Option<(u64, &str)>> {
+        let key = format!("{key}_token_id");
+        let Some(Value::Unsigned(id)) = header.metadata.get(&key_of(&key)) else { return Ok(None) };
+        let token = tokens.texts.get(*id as usize);
+        let token = token.ok_or_else(|| {
+            Error::model(format!("`{}` is {id}, which no token has", key_of(&key)))
+        })?;
+        Ok(Some((*id, token)))
+    };
+    if adds("add_eos_token", false) {
+        return Err(Error::model("`tokenizer.ggml.add_eos_token` is true; false works"));
+    }
+    if let Some((id, token)) = named("bos")?.filter(|_| adds_bos) {
+        let bos = json!({"SpecialToken": {"id": token, "type_id": 0}});
+        let sequence = |id: &str| json!({"Sequence": {"id": id, "type_id": 0}});
+        tokenizer["post_processor"] = json!({
+            "type": "TemplateProcessing",
+            "single": [bos, sequence("A")],
+            "pair": [bos, sequence("A"), bos, sequence("B")],
+            "special_tokens": {token: {"id": token, "ids": [id], "tokens": [token]}},
+        });
+    }
+    let mut config = Map::new();
+    for (key, name) in [("bos", "bos_token"), ("eos", "eos_token"), ("padding", "pad_token")] {
+        if let Some((_, token)) = named(key)? {
+            config.insert(name.into(), json!(token));
+        }
+    }
+    if let Some(template) = text(header, "chat_template_of_tokenizer") {
+        config.insert("chat_template".into(), json!(template));
+    }
+    Ok(BTreeMap::from([
+        ("tokenizer.json", tokenizer.to_string()),
+        ("tokenizer_config.json", Json::Object(config).to_string()),
+    ]))
+}
+
+fn key_of(key: &str) -> String {
+    match key {
+        "chat_template_of_tokenizer" => "tokenizer.chat_template".to_owned(),
+        key => format!("tokenizer.ggml.{key}"),
+    }
+}
+
+fn text<'a>(header: &'a Header, key: &str) -> Option<&'a str> {
+    match header.metadata.get(&key_of(key)) {
+        Some(Value::Text(text)) => Some(text),
+        _ => None,
+    }
+}
+
+fn list<'a>(header: &'a Header, key: &str) -> Result<&'a [Value]> {
+    match header.metadata.get(&key_of(key)) {
+        Some(Value::List(values)) => Ok(values),
+        _ => Err(Error::model(format!("has no list `{}`", key_of(key)))),
+    }
+}
+
+fn texts_of<'a>(header: &'a Header, key: &str) -> Result<Vec<&'a str>> {
+    let wrong = || Error::model(format!("`{}` is no list of texts", key_of(key)));
+    let of = |value: &'a Value| match value {
+        Value::Text(text) => Ok(text.as_str()),
+        _ => Err(wrong()),
+    };
+    list(header, key)?.iter().map(of).collect()
+}
+
+impl Tokens<'_> {
+    fn of(header: &Header) -> Result<Tokens<'_>> {
+        let texts = texts_of(header, "tokens")?;
+        let kind = |value: &Value| match value {
+            Value::Signed(kind) => *kind as u64,
+            Value::Unsigned(kind) => *kind,
+            _ => 0,
+        };
+        let kinds: Vec<u64> = list(header, "token_type")?.iter().map(kind).collect();
+        if kinds.len() != texts.len() {
+            return Err(Error::model(format!(
+                "has {} tokens and {} types of tokens",
+                texts.len(),
+                kinds.len()
+            )));
+        }
+        Ok(Tokens { texts, kinds })
+    }
+
+    fn vocabulary(&self) -> Json {
+        let ids = self.texts.iter().enumerate();
+        Json::Object(ids.map(|(id, token)| ((*token).to_owned(), json!(id))).collect())
+    }
+
+    /// Tokens that text is searched for before it is cut; `strips`: those of turns take the spaces behind them.
+    fn added(&self, strips: bool) -> Vec<Json> {
+        const PLAIN: [&str; 3] = ["<unk>", "<s>", "<|endoftext|>"];
+        let found = self.texts.iter().zip(&self.kinds).enumerate();
+        let found = found.filter(|(_, (_, kind))| [UNKNOWN, CONTROL, USER_DEFINED].contains(kind));
+        let token = |(id, (text, kind)): (usize, (&&str, &u64))| {
+            let rstrip = strips && *kind != USER_DEFINED && !PLAIN.contains(text);
+            json!({
+                "id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": rstrip,
+                "normalized": false, "special": *kind != USER_DEFINED,
+            })
+        };
+        found.map(token).collect()
+    }
+}
+
+/// A tokenizer of byte pairs, whose text is `cut` first.
+fn pairs(header: &Header, tokens: &Tokens<'_>, cut: &Cut) -> Result<Json> {
+    let normalizer = if cut.composes { json!({"type": "NFC"}) } else { Json::Null };
+    Ok(json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": tokens.added(false),
+        "normalizer": normalizer, "pre_tokenizer": cut.pre_tokenizer(), "post_processor": null,
+        "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+        "model": {
+            "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+            "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
+            "ignore_merges": cut.ignores_merges,
+            "vocab": tokens.vocabulary(), "merges": texts_of(header, "merges")?,
+        },
+    }))
+}
+
+/// A tokenizer of SentencePiece's pieces, which are merged by their scores.
+fn pieces(header: &Header, tokens: &Tokens<'_>, prefixes: bool) -> Result<Json> {
+    let score = |value: &Value| match value {
+        Value::Float(score) => *score,
+        _ => 0.0,
+    };
+    let scores: Vec<f64> = list(header, "scores")?.iter().map(score).collect();
+    if scores.len() != tokens.texts.len() {
+        return Err(Error::model(format!(
+            "has {} tokens and {} scores",
+            tokens.texts.len(),
+            scores.len()
+        )));
+    }
+    let space =
+        json!({"type": "Replace", "pattern": {"String": " "}, "content": SPACE.to_string()});
+    let normalizer = match prefixes {
+        true => json!({"type": "Sequence", "normalizers": [
+            {"type": "Prepend", "prepend": SPACE.to_string()}, space,
+        ]}),
+        false => space,
+    };
+    let mut decoders = vec![
+        json!({"type": "Replace", "pattern": {"String": SPACE.to_string()}, "content": " "}),
+        json!({"type": "ByteFallback"}),
+        json!({"type": "Fuse"}),
+    ];
+    if prefixes {
+        decoders.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
+    }
+    let unknown = tokens.kinds.iter().position(|kind| *kind == UNKNOWN);
+    let unknown = unknown.map(|id| tokens.texts[id]);
+    // Files do not say it of Phi 3, whose tokens do so.
+    let strips = header.metadata.get("general.architecture") == Some(&Value::Text("phi3".into()));
+    Ok(json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": tokens.added(strips),
+        "normalizer": normalizer, "pre_tokenizer": null, "post_processor": null,
+        "decoder": {"type": "Sequence", "decoders": decoders},
+        "model": {
+            "type": "BPE", "dropout": null, "unk_token": unknown, "continuing_subword_prefix": null,
+            "end_of_word_suffix": null, "fuse_unk": true, "byte_fallback": true,
+            "ignore_merges": false,
+            "vocab": tokens.vocabulary(), "merges": merges(&tokens.texts, &scores),
+        },
+    }))
+}
+
+/// The pairs that make tokens of tokens: those of higher scores first, then those of longer parts.
+fn merges(texts: &[&str], scores: &[f64]) -> Vec<[String; 2]> {
+    let ids: HashMap<&str, usize> =
+        texts.iter().enumerate().map(|(id, text)| (*text, id)).collect();
+    let mut found: Vec<(f64, usize, usize, [&str; 2])> = Vec::new();
+    for (text, score) in texts.iter().zip(scores) {
+        let first = found.len();
+        for (at, _) in text.char_indices().skip(1) {
+            let (left, right) = text.split_at(at);
+            if ids.contains_key(left) && ids.contains_key(right) {
+                let [long, short] = [left, right].map(|part| part.chars().count());
+                found.push((*score, long, short, [left, right]));
+            }
+        }
+        found[first..].sort_by_key(|(_, _, _, [left, right])| (ids[left], ids[right]));
+    }
+    found.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)).then(b.2.cmp(&a.2)));
+    found.into_iter().map(|(_, _, _, pair)| pair.map(str::to_owned)).collect()
+}

@@ -1,0 +1,193 @@
+//! Models in files of GGUF: see `fixtures/gguf/README.md`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use inference_core::{Dtype, LoadOptions, TextModel, load_model};
+use serde_json::Value as Json;
+
+use crate::checkpoints::{F32_TOLERANCE, prompts_are_the_references};
+use crate::fixtures::{
+    Checkpoint, Golden, backend, distance, first_logits, greedy, ids, numbers, run, token_ids,
+};
+
+const MODELS: [&str; 11] = [
+    "llama",
+    "qwen2",
+    "qwen3",
+    "qwen3_moe",
+    "gemma2",
+    "gemma3_text",
+    "granite",
+    "smollm3",
+    "phi3",
+    "phi3_longrope",
+    "olmo2",
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/gguf")
+}
+
+fn file(name: &str) -> PathBuf {
+    root().join(format!("{name}.gguf"))
+}
+
+fn golden(name: &str) -> Json {
+    let text = fs::read_to_string(root().join(format!("{name}.json"))).expect("a golden");
+    serde_json::from_str(&text).expect("it is JSON")
+}
+
+fn load(path: &Path, dtype: Option<Dtype>) -> inference_core::Result<Box<dyn TextModel>> {
+    let _ = metal_backend::register();
+    let backend = Some(backend());
+    load_model(path, &LoadOptions { backend, dtype, ..LoadOptions::default() })
+}
+
+/// Why the file with `bytes` does not load.
+fn refusal(bytes: &[u8]) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("changed.gguf");
+    fs::write(&path, bytes).expect("it is written");
+    let error = load(&path, None).expect_err("refused").to_string();
+    assert!(error.contains("changed.gguf"), "{error}");
+    error
+}
+
+#[test]
+fn logits_and_tokens_are_those_of_what_the_files_stand_for() {
+    for name in MODELS {
+        let model = load(&file(name), Some(Dtype::F32)).expect(name);
+        let golden = golden(name);
+        let mut worst: f32 = 0.0;
+        for prompt in ["short", "chat"] {
+            let prompt = &golden[prompt];
+            let logits = first_logits(&*model, &ids(&prompt["ids"]));
+            worst = worst.max(distance(&logits, &numbers(&prompt["logits"])));
+        }
+        assert!(worst <= F32_TOLERANCE, "{name}: {worst:e}");
+        eprintln!("{name}: logits within {worst:.1e}");
+        let expected = ids(&golden["short"]["greedy"]);
+        let found = run(&*model, &ids(&golden["short"]["ids"]), &greedy(expected.len()));
+        assert_eq!(token_ids(&found), expected, "{name}");
+    }
+}
+
+#[test]
+fn weights_keep_their_bits_and_load_in_sixteen_too() {
+    for (name, bits, dtype) in
+        [("llama", 4, "f16"), ("qwen2", 8, "f16"), ("qwen3", 4, "f16"), ("qwen3_moe", 4, "f16")]
+    {
+        let model = load(&file(name), None).expect(name);
+        let info = model.info();
+        assert_eq!((info.quant_bits, info.dtype.as_str()), (bits, dtype), "{name}");
+        let golden = golden(name);
+        let short = &golden["short"];
+        let logits = first_logits(&*model, &ids(&short["ids"]));
+        let distance = distance(&logits, &numbers(&short["logits"]));
+        eprintln!("{name}: logits within {distance:.1e}");
+        assert!(distance < 0.1, "{name}: {distance}");
+    }
+    // Gemma's activations outgrow f16.
+    let name = "gemma3_text";
+    let model = load(&file(name), None).expect(name);
+    assert_eq!((model.info().quant_bits, model.info().dtype.as_str()), (0, "bf16"));
+    let folder = Checkpoint::new(name);
+    let mut config = folder.config();
+    config["query_pre_attn_scalar"] = config["head_dim"].clone();
+    let folder = folder.with_config(&config).load_native(LoadOptions::default());
+    let prompt = ids(&golden(name)["short"]["ids"]);
+    let distance = distance(&first_logits(&*model, &prompt), &first_logits(&*folder, &prompt));
+    assert!(distance < 0.01, "{name}: {distance}");
+}
+
+#[test]
+fn texts_and_chats_become_the_ids_of_the_tokenizer_that_was_written() {
+    for name in MODELS {
+        let model = load(&file(name), None).expect(name);
+        prompts_are_the_references(&*model, &Golden::new(name));
+        for prompt in ["code", "long"] {
+            let prompt = &golden(name)[prompt];
+            let back = model.decode(&ids(&prompt["ids"])).expect("it is decoded");
+            assert_eq!(back.trim_start_matches("<bos>"), prompt["text"], "{name}");
+        }
+    }
+}
+
+#[test]
+fn prefixes_on_disk_are_those_of_the_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let _ = metal_backend::register();
+    let options = LoadOptions {
+        backend: Some(backend()),
+        prefix_cache: Some(1 << 20),
+        prefix_cache_dir: Some(folder.path().to_owned()),
+        ..LoadOptions::default()
+    };
+    for name in ["qwen3", "qwen3_moe", "qwen3"] {
+        let model = load_model(&file(name), &options).expect(name);
+        let prompt = ids(&golden(name)["long"]["ids"]);
+        let plain = run(&*load(&file(name), None).expect(name), &prompt, &greedy(4));
+        assert_eq!(token_ids(&run(&*model, &prompt, &greedy(4))), token_ids(&plain), "{name}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 2);
+}
+
+#[test]
+fn a_folder_with_one_file_is_a_model_and_one_with_several_names_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let copy = |name: &str| fs::copy(file("qwen3"), folder.path().join(name)).expect("a copy");
+    copy("small.gguf");
+    load(folder.path(), None).expect("it loads");
+    let found = inference_core::discover(folder.path()).expect("it is listed");
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].path, folder.path().join("small.gguf"));
+    copy("large.gguf");
+    let error = load(folder.path(), None).expect_err("two").to_string();
+    assert!(error.contains("large.gguf, small.gguf"), "{error}");
+    assert_eq!(inference_core::discover(folder.path()).expect("it is listed").len(), 2);
+}
+
+#[test]
+fn damaged_and_truncated_files_are_named() {
+    let whole = fs::read(file("qwen3")).expect("the fixture");
+    for length in [0, 3, 7, 20, 100, 5000, whole.len() / 2, whole.len() - 1] {
+        let error = refusal(&whole[..length]);
+        assert!(error.contains("truncated") || error.contains("GGUF"), "{length}: {error}");
+    }
+    let changed = |from: &[u8], to: &[u8]| {
+        let at = whole.windows(from.len()).position(|part| part == from).expect("it is there");
+        let mut bytes = whole.clone();
+        bytes[at..at + to.len()].copy_from_slice(to);
+        refusal(&bytes)
+    };
+    assert!(changed(b"GGUF\x03", b"GGUF\x09").contains("version 9"));
+    assert!(changed(b"GGUF\x03", b"GGUF\x01").contains("version 1 of GGUF; 2 and 3 work"));
+    assert!(changed(b"GGUF\x03\0\0\0", b"GGUF\0\0\0\x03").contains("big endian"));
+    assert!(changed(b"GGUF", b"GGML").contains("no GGUF file"));
+    // More tensors, metadata or text than the file has room for.
+    let counts = [&b"GGUF\x03\0\0\0"[..], &whole[8..16]].concat();
+    let huge = [&counts[..8], &u64::MAX.to_le_bytes()].concat();
+    assert!(changed(&counts, &huge).contains("truncated or damaged"));
+    let huge = [&counts[..], &(1u64 << 40).to_le_bytes()].concat();
+    assert!(changed(&counts, &huge).contains("truncated or damaged"));
+    let length = [&20u64.to_le_bytes()[..], b"general.architecture"].concat();
+    let huge = [&(1u64 << 33).to_le_bytes()[..], b"general.architecture"].concat();
+    assert!(changed(&length, &huge).contains("truncated or damaged"));
+    assert!(changed(b"\0qwen3", b"\0qwen9").contains("`qwen9`"));
+    // The number of a kind stands behind the name and two sizes.
+    let up = [&b"blk.0.ffn_up.weight\x02\0\0\0"[..], &64u64.to_le_bytes(), &128u64.to_le_bytes()]
+        .concat();
+    let kind = |number: u32| [&up[..], &number.to_le_bytes()].concat();
+    let error = changed(&kind(6), &kind(23));
+    assert!(error.contains("`blk.0.ffn_up.weight`") && error.contains("IQ4_XS"), "{error}");
+    assert!(changed(&kind(6), &kind(999)).contains("number 999"));
+    // A tensor that begins behind the file's end.
+    let far = [&kind(6)[..], &(1u64 << 40).to_le_bytes()].concat();
+    assert!(changed(&kind(6), &far).contains("tensor `blk.0.ffn_up.weight` lies at"));
+    let wide = [&b"blk.0.ffn_up.weight\x02\0\0\0"[..], &(1u64 << 62).to_le_bytes()].concat();
+    assert!(changed(&up[..31], &wide).contains("`blk.0.ffn_up.weight`"));
+    assert!(
+        changed(b"blk.0.ffn_up.weight", b"blk.0.ffn_xx.weight").contains("`blk.0.ffn_xx.weight`")
+    );
+}
