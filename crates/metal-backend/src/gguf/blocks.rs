@@ -115,6 +115,7 @@ impl Kind {
     }
 
     /// The groups of a block, of a kind that has [`bits`](Self::bits), in their order.
+    #[inline]
     pub fn groups(self, block: &[u8], mut push: impl FnMut(Group)) {
         let half = |at: usize| f16::from_le_bytes([block[at], block[at + 1]]).to_f32();
         let d = half(0);
@@ -166,6 +167,7 @@ impl Kind {
     }
 
     /// What a block stands for.
+    #[inline]
     pub fn values(self, block: &[u8], mut push: impl FnMut(f32)) {
         let half = |at: usize| f16::from_le_bytes([block[at], block[at + 1]]).to_f32();
         match self {

@@ -115,7 +115,7 @@ impl Gguf {
         let file = File::open(&self.path).map_err(|error| load(&self.path, error))?;
         file.read_exact_at(&mut bytes, piece.stored.start)
             .map_err(|error| load(&self.path, error))?;
-        Ok(piece.converted(&bytes, length))
+        Ok(piece.converted(&bytes))
     }
 }
 

@@ -1,5 +1,7 @@
 //! Tensors as they are given out: under other names, and converted as they are read.
 
+use std::thread;
+
 use half::{bf16, f16};
 use mlx_ffi::Dtype;
 
@@ -148,71 +150,140 @@ impl Piece {
         (self.part == Part::Codes).then(|| self.stored.kind.bits()).flatten()
     }
 
-    /// Stored bytes of which the first `length` that are given out are made.
-    pub fn needed(&self, length: usize) -> usize {
-        let (values, size) = self.stored.kind.block();
-        let each = match self.part {
+    /// What is given out of a block, in bytes.
+    fn block_size(&self) -> usize {
+        let (values, _) = self.stored.kind.block();
+        let size = match self.part {
             Part::Values => values * self.dtype.size() as u64,
             Part::Codes => values / 8 * self.stored.kind.bits().unwrap_or(8) as u64,
             Part::Scales | Part::Biases => values / GROUP as u64 * self.dtype.size() as u64,
         };
-        let blocks = (length as u64).div_ceil(each.max(1));
+        size as usize
+    }
+
+    /// Stored bytes of which the first `length` that are given out are made.
+    pub fn needed(&self, length: usize) -> usize {
+        let blocks = length.div_ceil(self.block_size()) as u64;
+        let (_, size) = self.stored.kind.block();
         let all = self.stored.bytes;
         // Rows in pairs come from other places.
         if self.paired.is_some() { all as usize } else { all.min(blocks * size) as usize }
     }
 
-    /// What is given out of the stored `bytes`, about `length` bytes.
-    pub fn converted(&self, bytes: &[u8], length: usize) -> Vec<u8> {
-        let Stored { kind, shape, .. } = &self.stored;
-        let rows = if self.paired.is_some() { shape[0] as usize } else { 1 };
-        let row_size = bytes.len() / rows.max(1);
-        let (_, block) = kind.block();
-        let mut out = Vec::with_capacity(length);
-        for row in 0..rows {
-            let row = match self.paired {
-                None => row,
-                Some(size) => {
-                    let (head, at) = (row / size, row % size);
-                    head * size + at % (size / 2) * 2 + at / (size / 2)
-                }
-            };
-            for block in bytes[row * row_size..][..row_size].chunks_exact(block as usize) {
-                self.convert_block(block, &mut out);
-            }
+    /// What is given out of the stored `bytes`, which are all or the first blocks; made on all cores.
+    pub fn converted(&self, bytes: &[u8]) -> Vec<u8> {
+        // Less is not worth a thread.
+        const LEAST: usize = 1 << 18;
+        let block = self.stored.kind.block().1 as usize;
+        let blocks = bytes.len() / block;
+        let mut out = vec![0; blocks * self.block_size()];
+        let rows = if self.paired.is_some() { self.stored.shape[0] as usize } else { blocks };
+        if rows == 0 || out.is_empty() {
+            return out;
         }
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let each = rows.div_ceil(cores.min(bytes.len() / LEAST + 1));
+        let (row, made) = (bytes.len() / rows, out.len() / rows);
+        thread::scope(|scope| {
+            for (index, out) in out.chunks_mut(each * made).enumerate() {
+                let first = index * each;
+                let mut convert = move || {
+                    for (at, mut out) in (first..).zip(out.chunks_exact_mut(made)) {
+                        for block in bytes[self.place(at) * row..][..row].chunks_exact(block) {
+                            self.convert_block(block, &mut out);
+                        }
+                    }
+                };
+                if each == rows {
+                    convert();
+                } else {
+                    scope.spawn(convert);
+                }
+            }
+        });
         out
     }
 
-    fn convert_block(&self, block: &[u8], out: &mut Vec<u8>) {
-        let kind = self.stored.kind;
+    /// Where in the file the row lies that is given out at place `row`.
+    fn place(&self, row: usize) -> usize {
+        let Some(size) = self.paired else { return row };
+        let (head, at) = (row / size, row % size);
+        head * size + at % (size / 2) * 2 + at / (size / 2)
+    }
+
+    fn convert_block(&self, block: &[u8], out: &mut &mut [u8]) {
+        let (kind, dtype) = (self.stored.kind, self.dtype);
         match self.part {
-            Part::Values => kind.values(block, |value| push(self.dtype, value - self.less, out)),
-            Part::Scales => kind.groups(block, |group| push(self.dtype, group.scale, out)),
-            Part::Biases => kind.groups(block, |group| push(self.dtype, group.bias, out)),
+            Part::Values => kind.values(block, |value| push(dtype, value - self.less, out)),
+            Part::Scales => kind.groups(block, |group| push(dtype, group.scale, out)),
+            Part::Biases => kind.groups(block, |group| push(dtype, group.bias, out)),
             Part::Codes => {
                 let bits = kind.bits().unwrap_or(8);
                 kind.groups(block, |group| {
-                    let (mut word, mut held) = (0u32, 0);
+                    let (mut word, mut held, mut at) = (0u32, 0, 0);
+                    let mut bytes = [0; GROUP];
                     for code in group.codes {
                         word |= u32::from(code) << held;
                         held += bits;
                         while held >= 8 {
-                            out.push(word as u8);
+                            bytes[at] = word as u8;
+                            at += 1;
                             word >>= 8;
                             held -= 8;
                         }
                     }
+                    put(&bytes[..at], out);
                 });
             }
         }
     }
 }
 
-fn push(dtype: Dtype, value: f32, out: &mut Vec<u8>) {
+fn push(dtype: Dtype, value: f32, out: &mut &mut [u8]) {
     match dtype {
-        Dtype::F16 => out.extend(f16::from_f32(value).to_le_bytes()),
-        Dtype::Bf16 => out.extend(bf16::from_f32(value).to_le_bytes()),
-        _ => out.extend(value.to_le_bytes()),
+        Dtype::F16 => put(&f16::from_f32(value).to_le_bytes(), out),
+        Dtype::Bf16 => put(&bf16::from_f32(value).to_le_bytes(), out),
+        _ => put(&value.to_le_bytes(), out),
+    }
+}
+
+/// Writes `bytes` at the front of `out`, which goes on behind them.
+fn put(bytes: &[u8], out: &mut &mut [u8]) {
+    let (front, rest) = std::mem::take(out).split_at_mut(bytes.len());
+    front.copy_from_slice(bytes);
+    *out = rest;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(kind: Kind, rows: u64, part: Part, paired: Option<usize>) -> Piece {
+        let (values, size) = kind.block();
+        let (shape, bytes) = (vec![rows, values * 4], rows * 4 * size);
+        let stored = Stored { kind, shape, start: 0, bytes };
+        Piece { stored, module: String::new(), part, dtype: Dtype::F16, paired, less: 0.0 }
+    }
+
+    #[test]
+    fn what_several_cores_convert_is_what_one_does() {
+        let bytes = |piece: &Piece| {
+            let count = piece.stored.bytes as usize;
+            (0..count).map(|at| (at * 7 % 251) as u8 & 0x3f).collect::<Vec<u8>>()
+        };
+        for part in [Part::Codes, Part::Scales, Part::Biases, Part::Values] {
+            let piece = piece(Kind::Q5_1, 9001, part, None);
+            let all = bytes(&piece);
+            let parts = all.chunks(24 * 1000).flat_map(|few| piece.converted(few));
+            assert!(piece.converted(&all) == parts.collect::<Vec<u8>>(), "{part:?}");
+        }
+        // Two heads of so many rows, whose halves alternate in the file.
+        let piece = piece(Kind::F32, 70_000, Part::Values, Some(35_000));
+        let all = bytes(&piece);
+        let plain = Piece { paired: None, ..piece.clone() }.converted(&all);
+        let (found, row) = (piece.converted(&all), plain.len() / 70_000);
+        for (at, from) in [(0, 0), (1, 2), (17_500, 1), (35_000, 35_000), (69_999, 69_999)] {
+            assert_eq!(found[at * row..][..row], plain[from * row..][..row], "{at}");
+        }
     }
 }
