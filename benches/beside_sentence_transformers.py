@@ -4,7 +4,8 @@
 
 Needs sentence-transformers 6.2.0, transformers 5 and torch. Tokenizers and configs come from the small models of the
 tests; only sizes differ. Turns alternate, each program computes on `--threads` cores, and both are asked for the same
-texts after one turn that does not count. What is told is tokens a second without loading.
+texts after one turn that does not count. What is told is tokens a second without loading. `--device cuda` measures both
+on a GPU, in the types of the releases.
 """
 
 import argparse
@@ -75,6 +76,7 @@ def main():
     parser.add_argument("--words", type=int, default=200)
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     args = parser.parse_args()
     os.environ["HF_HUB_OFFLINE"] = "1"
     folder = args.files / args.model
@@ -87,7 +89,7 @@ def main():
     all_texts = texts(args.texts, args.words)
     lines = folder / "texts.txt"
     lines.write_text("\n".join(all_texts) + "\n")
-    reference = SentenceTransformer(str(folder), device="cpu")
+    reference = SentenceTransformer(str(folder), device=args.device)
     tokens = sum(len(ids) for ids in reference.tokenizer(all_texts)["input_ids"])
 
     def theirs():
@@ -96,7 +98,8 @@ def main():
         return tokens / (time.perf_counter() - begun)
 
     def ours():
-        command = [args.ml, "embed", "--model", folder, "--file", lines, "--output", folder / "ours.npy", "--device", "cpu", "--threads", str(args.threads)]
+        command = [args.ml, "embed", "--model", folder, "--file", lines, "--output", folder / "ours.npy"]
+        command += ["--device", "cpu", "--threads", str(args.threads)] if args.device == "cpu" else []
         told = subprocess.run(command, check=True, capture_output=True, text=True).stderr
         counted, speed = re.search(r"(\d+) tokens, ([0-9.]+) tok/s", told).groups()
         assert int(counted) == tokens, f"{counted} tokens, not {tokens}"

@@ -13,6 +13,8 @@ use crate::layers::{Decoder, MOST_CHUNK_KEYS, Pass};
 pub(super) struct Dispatcher {
     /// What is known of passes of few rows, and of many: their products differ.
     known: [Known; 2],
+    /// Whether the last layer has operations that are not ours where only some positions are needed of it.
+    ends_by_mlx: [bool; 2],
     device: Option<mlx_ffi::Dispatcher>,
     /// Ranks that sum on GPUs: all send the same layers.
     ranks: Option<Group>,
@@ -27,6 +29,20 @@ enum Known {
     All,
     /// One of them has operations that are not ours.
     Impossible,
+}
+
+impl Known {
+    /// Takes note of one of `count` layers that was sent.
+    fn add(&mut self, layer: usize, count: usize) {
+        if let Known::Layers(layers) = self {
+            if !layers.contains(&layer) {
+                layers.push(layer);
+            }
+            if layers.len() == count {
+                *self = Known::All;
+            }
+        }
+    }
 }
 
 impl Default for Known {
@@ -59,13 +75,54 @@ impl Dispatcher {
         caches: &mut Caches,
         (count, ends): (usize, bool),
     ) -> Result<bool> {
+        let left = model.layers.len() - pass.layer();
+        if !pass.has_tail() || count < left {
+            return self.advance_whole(model, pass, caches, (count, ends));
+        }
+        // The layer of which some positions are needed goes by itself: all else stays as it is without them.
+        if left > 1 {
+            self.advance_whole(model, pass, caches, (left - 1, false))?;
+        }
+        self.end(model, pass, caches)?;
+        Ok(true)
+    }
+
+    /// The last layer of a pass of which some positions are needed.
+    fn end(&mut self, model: &Decoder, pass: &mut Pass, caches: &mut Caches) -> Result<()> {
+        let class = self.class(model, pass)?;
+        let Some(class) = class.filter(|class| !self.ends_by_mlx[*class]) else {
+            pass::advance(model, pass, caches, 1)?;
+            return Ok(());
+        };
+        let layer = pass.layer();
+        model.advance(pass, caches, 1)?;
+        let sent = self.send(pass, caches, true)?;
+        self.ends_by_mlx[class] = sent == Dispatch::Impossible;
+        if sent != Dispatch::NotYet {
+            self.known[class].add(layer, model.layers.len());
+        }
+        Ok(())
+    }
+
+    /// Which of the layers' knowledge a pass needs; `None` where MLX computes it.
+    fn class(&self, model: &Decoder, pass: &Pass) -> Result<Option<usize>> {
         let [b, l, _] = pass.h().dims()?;
         let class = usize::from(b * l > MOST_PROMPT_ROWS);
         let is_long = pass.end(l) > MOST_CHUNK_KEYS;
         let is_impossible = is_long || matches!(self.known[class], Known::Impossible);
-        if model.kernels != Kernels::Cuda || is_impossible {
+        Ok((model.kernels == Kernels::Cuda && !is_impossible).then_some(class))
+    }
+
+    fn advance_whole(
+        &mut self,
+        model: &Decoder,
+        pass: &mut Pass,
+        caches: &mut Caches,
+        (count, ends): (usize, bool),
+    ) -> Result<bool> {
+        let Some(class) = self.class(model, pass)? else {
             return pass::advance(model, pass, caches, count);
-        }
+        };
         if let Known::All = self.known[class] {
             let through = model.advance(pass, caches, count)?;
             if self.send(pass, caches, ends || !through)? != Dispatch::Sent {
@@ -78,14 +135,7 @@ impl Dispatcher {
             let through = model.advance(pass, caches, 1)?;
             let sent = self.send(pass, caches, ends || !through)?;
             match (sent, &mut self.known[class]) {
-                (Dispatch::Sent, Known::Layers(layers)) => {
-                    if !layers.contains(&layer) {
-                        layers.push(layer);
-                    }
-                    if layers.len() == model.layers.len() {
-                        self.known[class] = Known::All;
-                    }
-                }
+                (Dispatch::Sent, known) => known.add(layer, model.layers.len()),
                 (Dispatch::Impossible, known) => {
                     *known = Known::Impossible;
                     return if through || left == 0 {

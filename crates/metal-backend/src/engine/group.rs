@@ -3,8 +3,6 @@
 mod drafting;
 mod drawing;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use inference_core::FinishReason;
 use mlx_ffi::cuda::Drawer;
 use mlx_ffi::{Array, async_eval, ops};
@@ -15,8 +13,9 @@ use super::drawn::{Drawn, NextIds};
 use super::row::Row;
 use super::served::Served;
 use super::step_clock::{Part, StepClock};
+use super::taking::{Exit, take_in};
 use crate::cache::{Caches, Moment, PrefixCache};
-use crate::error::{Error, Result, not_numbers, panicked};
+use crate::error::{Error, Result};
 use crate::layers::{Decoder, SplitLogits, StepCapture};
 
 /// Steps after which slots are given up of which half or more stay vacant.
@@ -49,14 +48,6 @@ pub(super) struct Stepped {
     pub left: Vec<(Row, Exit)>,
     /// Whether the others can go on; an error ends the group that they are.
     pub result: Result<()>,
-}
-
-/// Why a row leaves a batch.
-pub(super) enum Exit {
-    /// It ended so.
-    Ended(Result<FinishReason>),
-    /// From here on its positions are encoded otherwise: its caches are of no use any more.
-    Outgrown,
 }
 
 /// Why a row leaves, as all ranks have to know it.
@@ -443,36 +434,12 @@ impl Group {
         clock.lap(Part::Wait);
         let mut drawn = drawn.into_iter().flatten().peekable();
         let factors = self.caches.rope_factors();
+        let fit = |row: &Row| model.rope_factors(row.ids.len()) == factors;
         let mut left = Vec::new();
         for (at, (row, slot)) in self.rows.iter_mut().zip(&self.slots).enumerate() {
-            let step = row.generated();
-            let own = drawn.next_if(|(drawn, ..)| drawn == slot);
-            let accept = || -> Result<Option<FinishReason>> {
-                let reason = match own {
-                    Some((_, Some(id), report)) => row.accept(id, report, clock)?,
-                    Some((_, None, _)) => return Err(not_numbers()),
-                    None => None,
-                };
-                let reason = reason.or(row.is_cancelled().then_some(FinishReason::Cancelled));
-                if reason.is_none() {
-                    row.sampler.prepare()?;
-                    clock.lap(Part::Sample);
-                }
-                Ok(reason.map(|reason| row.end(reason)))
-            };
-            let result = catch_unwind(AssertUnwindSafe(accept))
-                .unwrap_or_else(|panic| Err(panicked("the request", &*panic).into()));
-            match result {
-                Ok(None) if model.rope_factors(row.ids.len()) != factors => {
-                    left.push((at, Exit::Outgrown))
-                }
-                Ok(None) => {}
-                Ok(Some(reason)) => left.push((at, Exit::Ended(Ok(reason)))),
-                Err(error) => {
-                    let error = error.in_phase(&format!("decode step {step}"));
-                    left.push((at, Exit::Ended(Err(error))));
-                }
-            }
+            let own =
+                drawn.next_if(|(drawn, ..)| drawn == slot).map(|(_, id, report)| (id, report));
+            left.extend(take_in(row, own, fit, clock).map(|exit| (at, exit)));
         }
         Ok(left)
     }

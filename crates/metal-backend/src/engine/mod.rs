@@ -11,6 +11,7 @@ mod drawn;
 mod due;
 mod eyes;
 mod features;
+mod firsts;
 mod group;
 mod handle;
 mod inspect;
@@ -28,6 +29,7 @@ mod scheduler;
 mod served;
 mod shared;
 mod step_clock;
+mod taking;
 #[cfg(test)]
 mod tests;
 mod turns;

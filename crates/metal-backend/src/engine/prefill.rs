@@ -6,11 +6,12 @@ use mlx_ffi::{Array, Indices, async_eval, eval_all, memory, on_cpu};
 
 use super::dispatcher::Dispatcher;
 use super::eyes::Eyes;
+use super::firsts::Firsts;
 use super::row::Row;
 use super::served::Served;
 use crate::cache::{Caches, RopeFactors, Storage};
 use crate::error::Result;
-use crate::layers::{Decoder, Pass};
+use crate::layers::{Decoder, Pass, Tail};
 use crate::plan::Waiting;
 
 /// Positions left free behind prompts that were computed together: their rows decode next.
@@ -26,6 +27,8 @@ pub(super) struct Prefill {
     /// The hidden states of the chunk that was computed last, `[1, l, hidden_size]`, while the prompt's
     /// log probabilities are read from them.
     reading: Option<Array>,
+    /// First tokens of rows whose prompts are computed, on their way.
+    firsts: Option<Firsts>,
 }
 
 /// How far a row is through its prompt.
@@ -35,6 +38,9 @@ struct Progress {
     done: usize,
     /// Ids to compute before decoding begins.
     end: usize,
+    /// Whether its first token is drawn from what its last id leaves; otherwise that id is the first step of
+    /// decoding.
+    draws: bool,
     /// Ids after which a chunk ends, so that a snapshot can be taken there; 0: nowhere.
     stop: usize,
     /// Positions that fill the row up, behind its own.
@@ -48,11 +54,17 @@ impl Progress {
         self.end - self.done
     }
 
+    /// Whether a chunk of so many of its ids ends with a draw.
+    fn ends_with(&self, part: usize) -> bool {
+        self.draws && part > 0 && self.left() == part
+    }
+
     /// Ids of the chunk that is computed next, or under way.
     fn chunk(&self, chunk: usize) -> usize {
         // Chunks begin at multiples of their size, wherever a cache let the prefill begin. What a row
         // generated before it was preempted never belonged to its first chunk.
-        let first = if self.done == 0 { self.row.first_pass().max(1) } else { usize::MAX };
+        let begins = self.done == 0 && !self.draws;
+        let first = if begins { self.row.first_pass().max(1) } else { usize::MAX };
         let stop = if self.done < self.stop { self.stop - self.done } else { usize::MAX };
         let ids = (chunk - self.done % chunk).min(self.left()).min(first).min(stop);
         self.eyes.as_ref().map_or(ids, |eyes| {
@@ -65,18 +77,22 @@ impl Progress {
 pub(super) struct Computed {
     pub rows: Vec<Row>,
     pub caches: Caches,
+    /// Their first tokens, where they are drawn already: the caches hold all ids then.
+    pub firsts: Option<Firsts>,
 }
 
 impl Prefill {
     /// The prefill of `row`, of whose ids `caches` hold the first ones, with the end of a chunk after
-    /// `stop` ids, unless that is 0.
-    pub fn new(row: Row, caches: Caches, stop: usize) -> Prefill {
-        // The last id is the first step of decoding. Without tokens to generate, there is none.
-        let end = row.ids.len() - usize::from(row.max_tokens > 0);
+    /// `stop` ids, unless that is 0. It ends with the draw of a token where that `may_draw`.
+    pub fn new(row: Row, caches: Caches, stop: usize, may_draw: bool) -> Prefill {
         let done = caches.offsets().first().map_or(0, |offset| *offset as usize);
+        // A single id is computed fastest as a step.
+        let draws = may_draw && row.max_tokens > 0 && row.ids.len() - done > 1;
+        // Otherwise the last id is the first step of decoding. Without tokens to generate, there is none.
+        let end = row.ids.len() - usize::from(row.max_tokens > 0 && !draws);
         let eyes = row.scene.clone().map(Eyes::new);
-        let prompts = vec![Progress { row, done, end, stop, filling: 0, eyes }];
-        Prefill { prompts, caches, pass: None, reading: None }
+        let prompts = vec![Progress { row, done, end, draws, stop, filling: 0, eyes }];
+        Prefill { prompts, caches, pass: None, reading: None, firsts: None }
     }
 
     /// The rows.
@@ -201,15 +217,31 @@ impl Prefill {
         if columns == 0 {
             return Ok(());
         }
-        let mut pass = match self.pass.take() {
-            Some(pass) => pass,
-            None => self.begin(model, &parts, columns)?,
-        };
         // Where the hidden states themselves are not needed, the last layer's end never runs.
         let is_read = self.rows().any(|row| row.prompt_logprobs.is_some());
-        if dispatcher.advance(model, &mut pass, &mut self.caches, (layers, is_read))? {
+        let last = self.last_positions(&parts, columns);
+        let mut pass = match self.pass.take() {
+            Some(pass) => pass,
+            None => {
+                let ends = (!last.is_empty() && !is_read).then(|| Tail::new(&last)).transpose()?;
+                self.begin(model, &parts, columns)?.with_tail(ends)
+            }
+        };
+        let ends = is_read || pass.has_tail();
+        if dispatcher.advance(model, &mut pass, &mut self.caches, (layers, ends))? {
             self.reading = is_read.then(|| pass.h().share()).transpose()?;
-            eval_all(self.caches.arrays().chain(&self.reading).chain(pass.exchanged()))?;
+            if !last.is_empty() {
+                let states =
+                    if is_read { Tail::new(&last)?.of(pass.h())? } else { pass.h().share()? };
+                let ended = self.prompts.iter_mut().zip(&parts);
+                let ended = ended.filter(|(prompt, part)| prompt.left() == **part).enumerate();
+                let draw = ended.filter(|(_, (prompt, part))| prompt.ends_with(**part));
+                let rows = draw.map(|(index, (prompt, _))| (index, &mut prompt.row));
+                self.firsts = Some(Firsts::draw(model, rows, &states)?);
+            }
+            let firsts = self.firsts.iter().flat_map(Firsts::arrays);
+            let others = self.reading.iter().chain(pass.exchanged()).chain(firsts);
+            eval_all(self.caches.arrays().chain(others))?;
             dispatcher.wait()?;
             dispatcher.rest();
             // On a GPU the allocator keeps no more than its limit.
@@ -226,6 +258,13 @@ impl Prefill {
             self.pass = Some(pass);
         }
         Ok(())
+    }
+
+    /// The positions with which prompts end that draw, of all rows' positions counted one after the other.
+    fn last_positions(&self, parts: &[usize], columns: usize) -> Vec<u32> {
+        let prompts = self.prompts.iter().zip(parts).enumerate();
+        let ending = prompts.filter(|(_, (prompt, part))| prompt.ends_with(**part));
+        ending.map(|(at, (_, part))| (at * columns + part - 1) as u32).collect()
     }
 
     /// The pass of `columns` ids of each row, of which only its part counts.
@@ -268,7 +307,7 @@ impl Prefill {
             (true, _) if is_even => {
                 let empty = Caches::new(&[], Storage::Plain, 0, 0);
                 let caches = std::mem::replace(&mut self.caches, empty);
-                return Ok(Some(Computed { rows: self.take_ended(), caches }));
+                return Ok(Some(self.computed(caches)));
             }
             (false, true) if is_even => return Ok(None),
             (_, false) => Some(self.caches.copies(&ended, ROOM)?),
@@ -278,13 +317,14 @@ impl Prefill {
             self.caches = self.caches.copies(&others, ROOM)?;
         }
         async_eval(self.caches.arrays().chain(caches.iter().flat_map(Caches::arrays)))?;
-        Ok(caches.map(|caches| Computed { rows: self.take_ended(), caches }))
+        Ok(caches.map(|caches| self.computed(caches)))
     }
 
     /// The rows whose prompts are computed, at the end of what can fail: who takes them ends them.
-    fn take_ended(&mut self) -> Vec<Row> {
+    fn computed(&mut self, caches: Caches) -> Computed {
         let is_ended = |prompt: &mut Progress| prompt.left() == 0;
-        self.prompts.extract_if(.., is_ended).map(|prompt| prompt.row).collect()
+        let rows = self.prompts.extract_if(.., is_ended).map(|prompt| prompt.row).collect();
+        Computed { rows, caches, firsts: self.firsts.take() }
     }
 
     /// Whether no row is left.

@@ -52,6 +52,12 @@ impl Served {
         self.model.stage.as_ref().map_or(1, Stage::count)
     }
 
+    /// Whether prompts are computed to their last id, and first tokens drawn from that. Where keys and values are packed, a step
+    /// sees them otherwise than a prompt does. Ranks draw in steps alone.
+    pub fn draws_from_prompts(&self) -> bool {
+        self.storage == Storage::Plain && !self.ranks.are_several()
+    }
+
     /// Whether a row that computes `first_pass` ids before its first token is of use to other requests: packed, only what follows a first
     /// chunk of full length, since shorter ones see less of their keys as they are.
     pub fn shares(&self, first_pass: usize) -> bool {

@@ -151,7 +151,7 @@ fn prompts_that_share_passes_leave_what_they_leave_alone() {
         let (job, _) = job(ids.to_vec(), &tokenizer, &[]);
         let sampler = Sampler::new(job.options.clone(), 0, ids, &[], model.vocab_size).unwrap();
         let caches = Caches::new(&specs, storage, 1, 100);
-        Prefill::new(Row::new(job, sampler, 30), caches, 0)
+        Prefill::new(Row::new(job, sampler, 30), caches, 0, false)
     };
     let logits = |ids: &[u32], caches: &mut Caches| {
         let ids = Indices::from_u32(ids, &[ids.len() as i32, 1]).unwrap();
@@ -175,7 +175,7 @@ fn prompts_that_share_passes_leave_what_they_leave_alone() {
         together.advance(&model, 6, layers - 1, &mut Dispatcher::default()).unwrap();
         assert!(together.is_between_layers() && together.waiting(6).kind.is_none());
         together.advance(&model, 6, 1, &mut Dispatcher::default()).unwrap();
-        let Computed { rows, mut caches } = together.end_chunk().unwrap().unwrap();
+        let Computed { rows, mut caches, .. } = together.end_chunk().unwrap().unwrap();
         assert_eq!(caches.offsets(), ended);
         let last: Vec<u32> = rows.iter().map(|row| *row.ids.last().unwrap()).collect();
         found.extend(logits(&last, &mut caches));
@@ -227,7 +227,7 @@ fn rows_take_the_slots_of_others_and_say_what_they_say_alone() {
         let sampler =
             Sampler::new(job.options.clone(), 0, &ids, &[], served.model.vocab_size).unwrap();
         let caches = Caches::new(&served.specs, served.storage, 1, 100);
-        let mut prefill = Prefill::new(Row::new(job, sampler, most), caches, 0);
+        let mut prefill = Prefill::new(Row::new(job, sampler, most), caches, 0, false);
         while prefill.waiting(512).left > 0 {
             prefill
                 .advance(&served.model, 512, served.model.layers.len(), &mut Dispatcher::default())
@@ -244,7 +244,7 @@ fn rows_take_the_slots_of_others_and_say_what_they_say_alone() {
     let all = 24;
     let mut expected = Vec::new();
     for number in 0..all {
-        let (Computed { rows, caches }, generation) = row(&served, number);
+        let (Computed { rows, caches, .. }, generation) = row(&served, number);
         let mut group = Group::new(rows, caches);
         while !group.rows().is_empty() {
             step(&mut group, &served);
@@ -257,7 +257,7 @@ fn rows_take_the_slots_of_others_and_say_what_they_say_alone() {
         let (mut group, mut generations) = (None::<Group>, Vec::new());
         let (mut reused, mut vacancies) = (0, 0);
         for number in 0..all {
-            let (Computed { rows, caches }, generation) = row(&served, number);
+            let (Computed { rows, caches, .. }, generation) = row(&served, number);
             generations.push(generation);
             match group.as_mut().filter(|group| !group.rows().is_empty()) {
                 Some(group) => {

@@ -2,6 +2,7 @@
 
 use mlx_ffi::{Array, Dtype, Result, ops};
 
+use super::tail::Tail;
 use super::{AltUp, Ending, FeedForward, Fusion, Mixer, Positions, RmsNorm, Workspace};
 use crate::cache::State;
 use crate::kernels::Kernels;
@@ -49,6 +50,17 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
+    fn share(&self) -> Result<Stream> {
+        let normed = self.normed.as_ref().map(Array::share).transpose()?;
+        Ok(Stream { h: self.h.share()?, normed })
+    }
+
+    /// What of it stands at `tail`.
+    pub fn at(&self, tail: &Tail) -> Result<Stream> {
+        let normed = self.normed.as_ref().map(|normed| tail.of(normed)).transpose()?;
+        Ok(Stream { h: tail.of(&self.h)?, normed })
+    }
+
     /// What can be fused with a half of a block that has `norm` before it.
     fn fusion<'a>(&'a self, norm: &'a Option<RmsNorm>, residual: Option<&'a Array>) -> Fusion<'a> {
         Fusion { norm: norm.as_ref(), normed: self.normed.as_ref(), residual }
@@ -71,17 +83,36 @@ impl Block {
             return self.alternating(altup, x, input, positions, state);
         }
         if self.ending.is_nothing() {
-            return self.halves(x, next, positions, state);
+            return self.halves(x, next, None, positions, state);
         }
-        let Stream { h, .. } = self.halves(x, None, positions, state)?;
+        let Stream { h, .. } = self.halves(x, None, None, positions, state)?;
         Ok(Stream { h: self.ending.forward(h, input)?, normed: None })
     }
 
-    /// The residual stream behind both halves.
+    /// Whether some positions can pass its second half without the others.
+    pub fn can_end_at_some(&self) -> bool {
+        let is_plain = matches!(self.residual, Residual::Sum | Residual::Scaled(_));
+        is_plain && self.ending.is_nothing()
+    }
+
+    /// The residual stream behind it at `tail` alone, `[positions, 1, hidden_size]`, of `x` and with `state` as for
+    /// [`forward`](Self::forward).
+    pub fn forward_to(
+        &self,
+        tail: &Tail,
+        x: &Stream,
+        positions: &mut Positions,
+        state: &mut State,
+    ) -> Result<Stream> {
+        self.halves(x, None, Some(tail), positions, state)
+    }
+
+    /// The residual stream behind both halves; only of `tail` where that is all that is needed.
     fn halves(
         &self,
         x: &Stream,
         next: Option<&RmsNorm>,
+        tail: Option<&Tail>,
         positions: &mut Positions,
         state: &mut State,
     ) -> Result<Stream> {
@@ -92,17 +123,21 @@ impl Block {
             self.mixer.forward(&x.h, x.fusion(&self.input_norm, residual), positions, state)
         };
         let feeds = !matches!(self.mlp, FeedForward::Nothing);
-        let mixed;
-        let h = if matches!(self.mixer, Mixer::Nothing) {
+        let (mixed, some);
+        let mut h = if matches!(self.mixer, Mixer::Nothing) {
             x
         } else {
             let next = if feeds { self.mlp_norm.as_ref() } else { next };
             mixed = self.added(x, mix, &self.mixer_out_norm, next)?;
-            if !feeds {
-                return Ok(mixed);
-            }
             &mixed
         };
+        if let Some(tail) = tail {
+            some = h.at(tail)?;
+            h = &some;
+        }
+        if !feeds {
+            return h.share();
+        }
         let feed =
             |residual: Option<&Array>| self.mlp.forward(&h.h, h.fusion(&self.mlp_norm, residual));
         self.added(h, feed, &self.mlp_out_norm, next)

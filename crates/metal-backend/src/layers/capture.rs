@@ -314,10 +314,17 @@ mod tests {
             let (found, kept) = run(&model, true);
             assert!(kept, "{config}");
             let largest = expected.iter().flatten().fold(0.0_f32, |most, x| most.max(x.abs()));
-            for (step, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            let distance = |found: &[f32], expected: &[f32]| {
                 let off = found.iter().zip(expected).map(|(a, b)| (a - b).abs());
-                let off = off.fold(0.0, f32::max);
-                assert!(off < 0.05 * largest, "step {step}: off by {off} of {largest}, {config}");
+                off.fold(0.0, f32::max)
+            };
+            for (step, expected) in expected.iter().enumerate() {
+                let [off, uncaptured] =
+                    [&found[step], &plain[step]].map(|of| distance(of, expected));
+                assert!(
+                    off < 0.05 * largest,
+                    "step {step}: off by {off} of {largest}, uncaptured by {uncaptured}, {config}"
+                );
             }
             assert!(found == plain, "{config}");
         }

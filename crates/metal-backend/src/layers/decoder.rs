@@ -121,6 +121,7 @@ impl Decoder {
     pub fn advance(&self, pass: &mut Pass, caches: &mut Caches, count: usize) -> Result<bool> {
         let end = self.layers.len().min(pass.layer + count);
         let own = self.own_layers();
+        let [_, l, _] = pass.stream.h.dims()?;
         for index in pass.layer..end {
             let state = &mut caches.layers_mut()[index];
             if own.contains(&index) {
@@ -138,9 +139,11 @@ impl Decoder {
         pass.layer = end;
         let through = end == self.layers.len();
         if through {
-            let [_, l, _] = pass.stream.h.dims()?;
             if let Some(streams) = &self.streams {
                 pass.stream.h = streams.end(&pass.stream.h)?;
+            }
+            if let Some(tail) = pass.tail.take() {
+                pass.stream = pass.stream.at(&tail)?;
             }
             caches.advance(l);
         }
@@ -156,6 +159,15 @@ impl Decoder {
         let inputs = pass.layer_inputs.as_ref();
         let input = inputs.map(|all| LayerInputs::of_layer(all, index)).transpose()?;
         let (layer, positions) = (&self.layers[index], &mut pass.positions);
+        let is_last = index + 1 == self.layers.len();
+        if is_last
+            && behind.is_none()
+            && layer.can_end_at_some()
+            && let Some(tail) = pass.tail.take()
+        {
+            pass.stream = layer.forward_to(&tail, &pass.stream, positions, state)?;
+            return Ok(());
+        }
         pass.stream = layer.forward(&pass.stream, input.as_ref(), next, positions, state)?;
         if let Some(behind) = behind {
             pass.stream.h = ops::add(&pass.stream.h, behind)?;

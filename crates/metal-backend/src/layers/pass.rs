@@ -5,6 +5,7 @@ use std::iter;
 use mlx_ffi::Array;
 
 use super::block::Stream;
+use super::tail::Tail;
 use super::{Observed, Positions};
 
 /// Some positions on their way through the layers. It may rest between two layers, so that a long
@@ -22,6 +23,8 @@ pub(crate) struct Pass {
     pub(super) behind_layers: Vec<Array>,
     /// What goes from rank to rank, and must be evaluated although nothing here may need it.
     pub(super) exchanged: Option<Array>,
+    /// Where only some hidden states are needed behind the last layer, until they stand for all.
+    pub(super) tail: Option<Tail>,
     /// The hidden states behind the last layer of this rank, where others follow.
     pub(super) own: Option<Array>,
 }
@@ -37,6 +40,7 @@ impl Pass {
             layer_inputs: None,
             behind_layers: Vec::new(),
             exchanged: None,
+            tail: None,
             own: None,
         }
     }
@@ -51,7 +55,18 @@ impl Pass {
         Pass { behind_layers, ..self }
     }
 
-    /// `[b, l, hidden_size]`, as the last layer left it.
+    /// The pass of whose hidden states only `tail` is needed behind the last layer.
+    pub fn with_tail(self, tail: Option<Tail>) -> Pass {
+        Pass { tail, ..self }
+    }
+
+    /// Whether only some hidden states are needed behind the last layer.
+    pub fn has_tail(&self) -> bool {
+        self.tail.is_some()
+    }
+
+    /// `[b, l, hidden_size]`, as the last layer left it; `[positions, 1, hidden_size]` behind all layers
+    /// where only some positions are needed.
     pub fn h(&self) -> &Array {
         &self.stream.h
     }

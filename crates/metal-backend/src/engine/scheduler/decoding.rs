@@ -2,12 +2,12 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use inference_core::{Error, FinishReason};
+use inference_core::Error;
 use mlx_ffi::{async_eval, memory};
 
 use super::{Group, Row, Scheduler};
 use crate::cache::Caches;
-use crate::engine::group::{Exit, Stepped};
+use crate::engine::group::Stepped;
 use crate::engine::prefill::ROOM;
 use crate::error::panicked;
 use crate::plan;
@@ -39,34 +39,17 @@ impl Scheduler<'_> {
         }
     }
 
-    fn place_together(&mut self, rows: Vec<Row>, mut caches: Caches) {
-        let decodes = |row: &Row| row.max_tokens > 0;
-        let stay: Vec<usize> = (0..rows.len()).filter(|at| decodes(&rows[*at])).collect();
-        let (rows, ended): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(decodes);
-        let kept = match (rows.is_empty(), ended.is_empty()) {
-            (false, false) => caches.keep(&stay),
-            _ => Ok(()),
-        };
-        let group = if rows.is_empty() { None } else { self.batch_to_join(&rows, &caches) };
-        let placed = match group {
-            Some(at) if kept.is_ok() => {
-                self.groups[at].join(rows, caches).map_err(|error| (at, error))
+    fn place_together(&mut self, rows: Vec<Row>, caches: Caches) {
+        match self.batch_to_join(&rows, &caches) {
+            Some(at) => {
+                if let Err(error) = self.groups[at].join(rows, caches) {
+                    self.fail_group(at, error, "joining a batch");
+                }
             }
-            _ if rows.is_empty() => {
-                drop(caches);
-                Ok(())
+            None => {
+                let group = Group::new(rows, caches).among(self.served.ranks.group());
+                self.groups.push(group);
             }
-            _ => {
-                self.groups.push(Group::new(rows, caches).among(self.served.ranks.group()));
-                kept.map_err(|error| (self.groups.len() - 1, error.into()))
-            }
-        };
-        if let Err((at, error)) = placed {
-            self.fail_group(at, error, "joining a batch");
-        }
-        for mut row in ended {
-            let reason = row.end(FinishReason::Length);
-            self.end(row, Ok(reason));
         }
     }
 
@@ -164,10 +147,7 @@ impl Scheduler<'_> {
                 Err(error) => self.fail_step(at, error),
             }
             for (row, exit) in left {
-                match exit {
-                    Exit::Ended(result) => self.end(row, result),
-                    Exit::Outgrown => self.preempted.push_back(row),
-                }
+                self.leave(row, exit);
             }
         }
         if self.groups.is_empty() {

@@ -3,11 +3,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
-use inference_core::CacheMiss;
+use inference_core::{CacheMiss, FinishReason};
 
 use super::{Part, Prefill, Row, Scheduler, Served};
 use crate::cache::{Caches, Moment, PrefixCache};
 use crate::engine::prefill::Computed;
+use crate::engine::taking::Exit;
 use crate::error::{Result, panicked};
 use crate::plan::{self, Pace, Passes, QUANTUM, Waiting};
 
@@ -49,7 +50,9 @@ impl Scheduler<'_> {
                 };
                 row.cached(caches.offsets()[0] as usize, miss);
                 let stop = self.stop(&row, &caches);
-                self.prefills.push(Prefill::new(row, caches, stop));
+                // Where the oldest positions give way, a step forgets others than a chunk.
+                let may_draw = self.served.draws_from_prompts() && caches.can_join();
+                self.prefills.push(Prefill::new(row, caches, stop, may_draw));
                 self.beat();
             }
             Err(error) => self.fail_prefills(vec![row], error.into()),
@@ -107,6 +110,8 @@ impl Scheduler<'_> {
         if self.prefills[at].is_between_layers() {
             self.pace = Pace::of(started.elapsed(), positions, layers);
         }
+        // Whoever hears of a first token may ask what it takes.
+        self.beat();
         if let Err(error) = self.end_chunk(at) {
             self.fail_prefill_at(at, error);
         }
@@ -132,10 +137,59 @@ impl Scheduler<'_> {
         if self.prefills[at].is_empty() {
             self.prefills.remove(at);
         }
-        let Some(Computed { mut rows, caches }) = computed else { return Ok(()) };
-        rows.iter_mut().for_each(Row::tell_prompt);
-        self.place(rows, caches);
+        if let Some(computed) = computed {
+            self.let_decode(computed);
+        }
         Ok(())
+    }
+
+    /// Lets rows decode whose prompts are computed, but for those that end with that.
+    fn let_decode(&mut self, computed: Computed) {
+        let Computed { mut rows, mut caches, firsts } = computed;
+        rows.iter_mut().for_each(Row::tell_prompt);
+        let factors = caches.rope_factors();
+        let fit = |row: &Row| self.served.model.rope_factors(row.ids.len()) == factors;
+        self.clock.skip();
+        let exits = firsts.map(|firsts| firsts.take_in(&mut rows, fit, &mut self.clock));
+        let exits = match exits.transpose() {
+            Ok(exits) => exits.unwrap_or_default(),
+            Err(error) => return self.fail_prefills(rows, error),
+        };
+        let mut exits = exits.into_iter();
+        let (mut stay, mut going, mut left) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, mut row) in rows.into_iter().enumerate() {
+            let exit = match exits.next().flatten() {
+                None if row.max_tokens == 0 => Some(Exit::Ended(Ok(row.end(FinishReason::Length)))),
+                exit => exit,
+            };
+            match exit {
+                None => {
+                    stay.push(at);
+                    going.push(row);
+                }
+                Some(exit) => left.push((row, exit)),
+            }
+        }
+        let kept = match (going.is_empty(), left.is_empty()) {
+            (false, false) => caches.keep(&stay),
+            _ => Ok(()),
+        };
+        match kept {
+            Ok(()) if going.is_empty() => drop(caches),
+            Ok(()) => self.place(going, caches),
+            Err(error) => self.fail_prefills(going, error.into()),
+        }
+        for (row, exit) in left {
+            self.leave(row, exit);
+        }
+    }
+
+    /// Ends a row that left, or lets it begin again.
+    pub(super) fn leave(&mut self, row: Row, exit: Exit) {
+        match exit {
+            Exit::Ended(result) => self.end(row, result),
+            Exit::Outgrown => self.preempted.push_back(row),
+        }
     }
 
     /// Lets the prompts at `with`, which ascend, share the pass of those at `lead`. Returns their index then,

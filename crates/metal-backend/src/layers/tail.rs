@@ -1,0 +1,20 @@
+//! Hidden states that are needed behind the last layer, where not all are.
+
+use mlx_ffi::{Array, Indices, Result, ops};
+
+/// The positions of a pass whose hidden states are needed behind its last layer.
+#[derive(Debug)]
+pub(crate) struct Tail(Indices);
+
+impl Tail {
+    /// The positions with these indices, all rows' positions counted one after the other.
+    pub fn new(positions: &[u32]) -> Result<Tail> {
+        Ok(Tail(Indices::from_u32(positions, &[positions.len() as i32, 1])?))
+    }
+
+    /// What stands there, of `x`, `[b, l, size]`: `[positions, 1, size]`.
+    pub fn of(&self, x: &Array) -> Result<Array> {
+        let [b, l, size] = x.dims()?;
+        ops::take(&ops::reshape(x, &[b * l, size])?, &self.0, 0)
+    }
+}
