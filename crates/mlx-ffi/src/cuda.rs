@@ -21,6 +21,7 @@ mod product;
 mod recurrent;
 mod routing;
 mod rows;
+mod several_rows;
 pub(crate) mod take;
 mod unpack;
 
@@ -42,4 +43,5 @@ pub use rows::{
     NormAndGate, activated, gated, norm_and_gate, residual, sum, takes_gate, takes_norm_and_gate,
     takes_residual, takes_sum,
 };
+pub use several_rows::{MOST_SEVERAL_ROWS, several_rows, takes_several_rows};
 pub use unpack::{takes_unpacked, unpacked};

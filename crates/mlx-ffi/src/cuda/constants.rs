@@ -126,6 +126,7 @@ mod tests {
     #[test]
     fn no_kernel_writes_a_shared_number_again() {
         for source in [
+            include_str!("add_parts.cu"),
             include_str!("arrange.cu"),
             include_str!("chunk_attention.cu"),
             include_str!("combine.cu"),
@@ -155,6 +156,7 @@ mod tests {
             include_str!("route.cu"),
             include_str!("scan.cu"),
             include_str!("scan_chunk.cu"),
+            include_str!("several_rows.cu"),
             include_str!("step_attention.cu"),
             include_str!("step_lanes.cu"),
             include_str!("step_tiles.cu"),
@@ -187,6 +189,7 @@ mod tests {
             include_str!("recurrent.rs"),
             include_str!("routing.rs"),
             include_str!("rows.rs"),
+            include_str!("several_rows.rs"),
             include_str!("take.rs"),
             include_str!("unpack.rs"),
         ] {

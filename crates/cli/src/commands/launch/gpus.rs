@@ -12,6 +12,9 @@ const MULTICAST: &str = "NCCL_NVLS_ENABLE";
 /// Whether NCCL lets other ranks into buffers of steps that are repeated.
 const REGISTER: &str = "NCCL_GRAPH_REGISTER";
 
+/// Whether NCCL prepares for sums inside of steps that are repeated and outside of them at once.
+const MIXING: &str = "NCCL_GRAPH_MIXING_SUPPORT";
+
 /// The GPUs of this host that its ranks have.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Gpus {
@@ -68,8 +71,9 @@ impl Gpus {
         let Some(own) = names.get(rank) else { return Vec::new() };
         let mut variables = vec![(VISIBLE, own.clone())];
         // Multicast takes memory of the switch that other programs of a shared host may hold. Buffers of MLX's cannot be
-        // let others into, and NCCL would look at them each time.
-        for (name, value) in [(MULTICAST, "0"), (REGISTER, "0"), (INTERFACE, "lo")] {
+        // let others into, and NCCL would look at them each time. All sums of a rank are on one stream, one after the other.
+        let own = [(MULTICAST, "0"), (REGISTER, "0"), (MIXING, "0"), (INTERFACE, "lo")];
+        for (name, value) in own {
             if env::var_os(name).is_none() {
                 variables.push((name, value.to_owned()));
             }

@@ -1,0 +1,43 @@
+//! Our kernel for several rows of packed weights against MLX's operations in f32.
+
+mod arrays;
+mod on_cuda;
+
+use mlx_ffi::cuda;
+use mlx_ffi::{Array, Dtype, QuantMode, Quantization, Result, dequantize, ops, quantize};
+
+use self::arrays::{assert_near, cast, values, wide};
+use self::on_cuda::use_cuda;
+
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
+fn products_of_several_rows_are_those_of_mlx() {
+    use_cuda();
+    for (bits, group_size) in [4, 8].into_iter().flat_map(|bits| [32, 64, 128].map(|g| (bits, g))) {
+        for (n, groups) in [(64, 8), (1000, 24), (2560, 152), (4104, 40), (96, 16)] {
+            for rows in [1, 2, 9, 16, 17, 32, 33, 64] {
+                product([n, groups * group_size], rows, (bits, group_size)).expect("products");
+            }
+        }
+    }
+}
+
+fn product([n, k]: [i32; 2], rows: i32, (bits, group_size): (i32, i32)) -> Result<()> {
+    let what = format!("{rows} rows, {n} x {k}, {bits} bits in groups of {group_size}");
+    let scale = Array::scalar((k as f32).sqrt().recip(), Dtype::F32)?;
+    let w = cast(&ops::multiply(&values(&[n, k], 7), &scale)?, Dtype::Bf16);
+    let w = quantize(&w, Quantization { mode: QuantMode::Affine, bits, group_size })?;
+    let x = cast(&values(&[rows, 1, k], 2), Dtype::Bf16);
+    assert!(cuda::takes_several_rows(&x, &w), "{what}");
+    let transposed = ops::swap_axes(&wide(&dequantize(&w, Dtype::Bf16)?), -1, -2)?;
+    let expected = ops::matmul(&wide(&x), &transposed)?;
+    let found = cuda::several_rows(&x, &w)?;
+    assert_eq!(found.shape(), expected.shape());
+    assert_near(&found, &expected, 1e-2, &what);
+    // A row gives the same whatever is beside it.
+    let last = ops::slice_axis(&x, 0, rows - 1, rows)?;
+    let alone = wide(&cuda::several_rows(&last, &w)?).to_vec_f32()?;
+    let together = wide(&ops::slice_axis(&found, 0, rows - 1, rows)?).to_vec_f32()?;
+    assert!(alone == together, "{what}");
+    Ok(())
+}
