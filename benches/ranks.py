@@ -28,7 +28,7 @@ def speeds(report):
     found = {}
     for test in report["results"]:
         found[test["test"]] = (test["tokens_per_second"], test["stddev"])
-        if "decode_tokens_per_second" in test:
+        if test.get("decode_tokens_per_second"):
             found[f"{test['test']}, decode"] = (test["decode_tokens_per_second"], 0.0)
     return found
 
