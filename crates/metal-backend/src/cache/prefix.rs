@@ -7,9 +7,11 @@
 //! only these can be gone on from.
 
 mod saved;
+#[cfg(test)]
+mod tests;
 
 use std::cell::OnceCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 use inference_core::CacheMiss;
@@ -44,6 +46,8 @@ pub(crate) struct PrefixCache {
     weigh: Weigh,
     bytes: u64,
     nodes: HashMap<u64, Node>,
+    /// When the ends of prefixes were used last, with their keys: the first one is forgotten first.
+    ends: BTreeSet<(u64, u64)>,
     /// Blocks that begin a prefix; those of longer sequences are encoded otherwise (LongRoPE).
     roots: HashMap<RopeFactors, Children>,
     /// Counts uses; also the next node's key.
@@ -106,8 +110,16 @@ pub(crate) enum Moment {
 impl PrefixCache {
     /// Nothing yet, at most `budget` bytes as `weigh` counts them.
     pub fn new(budget: u64, weigh: Weigh) -> PrefixCache {
-        let (nodes, roots) = (HashMap::new(), HashMap::new());
-        PrefixCache { budget, weigh, bytes: 0, nodes, roots, clock: 0, may_be_unsaved: false }
+        PrefixCache {
+            budget,
+            weigh,
+            bytes: 0,
+            nodes: HashMap::new(),
+            ends: BTreeSet::new(),
+            roots: HashMap::new(),
+            clock: 0,
+            may_be_unsaved: false,
+        }
     }
 
     /// Bytes that are kept.
@@ -151,6 +163,9 @@ impl PrefixCache {
         self.clock += 1;
         for key in &path {
             if let Some(node) = self.nodes.get_mut(key) {
+                if self.ends.remove(&(node.last_used, *key)) {
+                    self.ends.insert((self.clock, *key));
+                }
                 node.last_used = self.clock;
             }
         }
@@ -331,8 +346,18 @@ impl PrefixCache {
         self.clock += 1;
         let key = self.clock;
         self.siblings(&node).insert(node.ids.clone(), key);
+        if let Some((key, parent)) = self.parent_of(&node) {
+            let before = (parent.last_used, key);
+            self.ends.remove(&before);
+        }
+        self.ends.insert((key, key));
         self.nodes.insert(key, Node { last_used: key, ..node });
         key
+    }
+
+    /// The block that `node` follows, with its key.
+    fn parent_of(&self, node: &Node) -> Option<(u64, &Node)> {
+        node.parent.and_then(|key| Some((key, self.nodes.get(&key)?)))
     }
 
     /// The blocks that follow what `node` follows.
@@ -355,11 +380,11 @@ impl PrefixCache {
 
     /// Forgets the end of a prefix that was not used for the longest time.
     fn evict_one(&mut self, last: Option<u64>) -> bool {
-        let ends =
-            self.nodes.iter().filter(|(key, node)| node.children.is_empty() && Some(**key) != last);
-        let Some(key) = ends.min_by_key(|(_, node)| node.last_used).map(|(key, _)| *key) else {
+        let Some(end) = self.ends.iter().find(|(_, key)| Some(*key) != last).copied() else {
             return false;
         };
+        self.ends.remove(&end);
+        let (_, key) = end;
         if let Some(node) = self.nodes.remove(&key) {
             let of_stretch = match Rc::strong_count(&node.stretch) {
                 1 => node.stretch.bytes,
@@ -367,7 +392,13 @@ impl PrefixCache {
             };
             let of_snapshot = node.snapshot.as_ref().map_or(0, |snapshot| snapshot.bytes);
             self.bytes -= of_stretch + of_snapshot;
-            self.siblings(&node).remove(&node.ids);
+            let siblings = self.siblings(&node);
+            siblings.remove(&node.ids);
+            let is_only = siblings.is_empty();
+            if let Some((key, parent)) = self.parent_of(&node).filter(|_| is_only) {
+                let now = (parent.last_used, key);
+                self.ends.insert(now);
+            }
         }
         true
     }
