@@ -394,8 +394,8 @@ impl PrefixCache {
             self.bytes -= of_stretch + of_snapshot;
             let siblings = self.siblings(&node);
             siblings.remove(&node.ids);
-            let is_only = siblings.is_empty();
-            if let Some((key, parent)) = self.parent_of(&node).filter(|_| is_only) {
+            let was_last = siblings.is_empty();
+            if let Some((key, parent)) = self.parent_of(&node).filter(|_| was_last) {
                 let now = (parent.last_used, key);
                 self.ends.insert(now);
             }

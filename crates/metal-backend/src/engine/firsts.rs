@@ -1,7 +1,7 @@
 //! First tokens, drawn from what the last ids of prompts leave, in the pass that computes these.
 
 use mlx_ffi::cuda::Drawer;
-use mlx_ffi::{Array, async_eval, ops};
+use mlx_ffi::{Array, ops};
 
 use super::drawn::Drawn;
 use super::row::Row;
@@ -50,11 +50,10 @@ impl Firsts {
         // [rows, 1, vocab_size] -> [rows, vocab_size]
         let logits = ops::squeeze(&model.logits(&states)?, 1)?;
         let draws = Draws::new(&mut samplers, &logits, &mut Drawer::default())?;
-        async_eval(draws.arrays())?;
         Ok(Firsts { drawn: Some(Drawn::new(draws, &indices)), failed })
     }
 
-    /// Everything that will be read.
+    /// Everything that will be read, for evaluation.
     pub fn arrays(&self) -> impl Iterator<Item = &Array> {
         self.drawn.iter().flat_map(|drawn| drawn.draws.arrays())
     }

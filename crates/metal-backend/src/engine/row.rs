@@ -141,8 +141,8 @@ impl Row {
         self.ids.len() - self.prompt_tokens
     }
 
-    /// Ids that are computed before the first token is drawn: all of the prompt but its last one, with
-    /// which decoding begins.
+    /// Ids of the first pass where its end draws no token: all of the prompt but its last id, with which decoding
+    /// begins then.
     pub fn first_pass(&self) -> usize {
         self.prompt_tokens - usize::from(self.max_tokens > 0)
     }

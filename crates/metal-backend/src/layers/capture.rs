@@ -304,7 +304,17 @@ mod tests {
     #[test]
     #[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
     fn steps_on_cuda_are_captured_and_near_those_of_a_cpu() {
-        for config in [GEMMA, QWEN, QWEN_3_5, LFM_2, NEMOTRON, NEMOTRON_MOE, GRANITE] {
+        // Two keys that an attention likes about as much make a step go either way. Two kinds of a CPU's kernels differ so
+        // at two steps of the packed one.
+        for (config, either_way) in [
+            (GEMMA, 0),
+            (QWEN, 3),
+            (QWEN_3_5, 0),
+            (LFM_2, 0),
+            (NEMOTRON, 0),
+            (NEMOTRON_MOE, 0),
+            (GRANITE, 0),
+        ] {
             let config = config.replacen('{', r#"{"torch_dtype": "bfloat16", "#, 1);
             use_device(Device::Cpu).expect("a CPU");
             let (expected, _) = run(&decoder(&config, Kernels::Cpu), false);
@@ -318,14 +328,13 @@ mod tests {
                 let off = found.iter().zip(expected).map(|(a, b)| (a - b).abs());
                 off.fold(0.0, f32::max)
             };
-            // Two keys that an attention likes about as much make a step go either way, on two kinds of a CPU's kernels too.
             let far = expected
                 .iter()
                 .zip(&found)
                 .enumerate()
                 .filter(|(_, (expected, found))| distance(found, expected) >= 0.05 * largest);
             let far: Vec<usize> = far.map(|(step, _)| step).collect();
-            assert!(far.len() <= 3, "steps {far:?} are off, {config}");
+            assert!(far.len() <= either_way, "steps {far:?} are off, {config}");
             assert!(found == plain, "{config}");
         }
     }
