@@ -306,6 +306,7 @@ mod tests {
     fn steps_on_cuda_are_captured_and_near_those_of_a_cpu() {
         // Two keys that an attention likes about as much make a step go either way. Two kinds of a CPU's kernels differ so
         // at two steps of the packed one.
+        let mut wrong = Vec::new();
         for (config, either_way) in [
             (GEMMA, 0),
             (QWEN, 3),
@@ -322,7 +323,6 @@ mod tests {
             let model = decoder(&config, Kernels::Cuda);
             let (plain, _) = run(&model, false);
             let (found, kept) = run(&model, true);
-            assert!(kept, "{config}");
             let largest = expected.iter().flatten().fold(0.0_f32, |most, x| most.max(x.abs()));
             let distance = |found: &[f32], expected: &[f32]| {
                 let off = found.iter().zip(expected).map(|(a, b)| (a - b).abs());
@@ -334,9 +334,14 @@ mod tests {
                 .enumerate()
                 .filter(|(_, (expected, found))| distance(found, expected) >= 0.05 * largest);
             let far: Vec<usize> = far.map(|(step, _)| step).collect();
-            assert!(far.len() <= either_way, "steps {far:?} are off, {config}");
-            assert!(found == plain, "{config}");
+            let is_as_plain = found == plain;
+            if !kept || far.len() > either_way || !is_as_plain {
+                wrong.push(format!(
+                    "captured: {kept}, as plain: {is_as_plain}, steps {far:?} are off, {config}"
+                ));
+            }
         }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
     #[test]
