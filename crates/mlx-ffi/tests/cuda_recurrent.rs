@@ -315,7 +315,14 @@ fn norm_and_gate(
 fn a_value_of_a_gate_is_for_as_many_columns_as_it_says() {
     use_cuda();
     let gates = [Activation::Silu, Activation::Sigmoid, Activation::Softplus, Activation::Identity];
-    for (dtype, each) in [(Dtype::Bf16, 1), (Dtype::F16, 4), (Dtype::Bf16, 32), (Dtype::F16, 64)] {
+    for (dtype, each) in [
+        (Dtype::Bf16, 1),
+        (Dtype::F32, 1),
+        (Dtype::F16, 4),
+        (Dtype::F32, 16),
+        (Dtype::Bf16, 32),
+        (Dtype::F16, 64),
+    ] {
         for activation in gates {
             let (b, l, columns) = (3, 2, 64);
             let gate = Cut::new([b, l, columns / each], 1, dtype).expect("a gate");

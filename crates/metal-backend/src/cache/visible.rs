@@ -9,6 +9,9 @@ use mlx_ffi::{Array, Dtype, Result, ops};
 pub(crate) struct Visible {
     /// For each row, its first key; those before it are padding. Empty: no row has any.
     pub starts: Vec<i32>,
+    /// For each row, behind its last key: those from there on are padding, which no other query sees. Empty: no
+    /// row has any.
+    pub ends: Vec<i32>,
     /// Query `i` sees keys up to `n - l + i`; otherwise all.
     pub causal: bool,
     /// How many keys a query sees at most, up to its own place. Where it is not `causal`, it sees as many
@@ -34,12 +37,13 @@ impl Visible {
     pub fn new(starts: Vec<i32>, l: i32, n: i32, window: Option<i32>) -> Visible {
         let starts = if starts.iter().any(|start| *start > 0) { starts } else { Vec::new() };
         let window = window.filter(|window| l > 1 && n > *window);
-        Visible { starts, causal: l > 1, window, spans: Vec::new() }
+        Visible { starts, causal: l > 1, window, ..Visible::default() }
     }
 
     /// The mask for `l` queries over `n` keys.
     pub fn mask(&self, l: i32, n: i32) -> Result<Mask> {
-        if self.starts.is_empty() && self.window.is_none() && self.spans.is_empty() {
+        let is_plain = self.starts.is_empty() && self.ends.is_empty() && self.spans.is_empty();
+        if is_plain && self.window.is_none() {
             return Ok(if self.causal { Mask::Causal } else { Mask::None });
         }
         Ok(self.array(l, n)?.map_or(Mask::None, Mask::Array))
@@ -65,10 +69,16 @@ impl Visible {
             let starts = Array::from_i32(&self.starts, &[self.starts.len() as i32, 1, 1, 1])?;
             parts.push(ops::greater_equal(&keys, &starts)?);
         }
+        if !self.ends.is_empty() {
+            let last: Vec<i32> = self.ends.iter().map(|end| end - 1).collect();
+            let last = Array::from_i32(&last, &[last.len() as i32, 1, 1, 1])?;
+            // Padding sees itself: a query that saw nothing would have no softmax.
+            parts.push(ops::greater_equal(&ops::maximum(&last, &queries)?, &keys)?);
+        }
         let mut parts = parts.into_iter();
         let Some(first) = parts.next() else { return Ok(None) };
         let all = parts.try_fold(first, |all, part| ops::logical_and(&all, &part))?;
-        let b = self.starts.len().max(1) as i32;
+        let b = self.starts.len().max(self.ends.len()).max(1) as i32;
         ops::broadcast_to(&all, &[b, 1, l, n]).map(Some)
     }
 

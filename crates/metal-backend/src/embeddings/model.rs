@@ -94,8 +94,8 @@ fn described(
     let info = info(&opened, &network, &totals, options)?;
     let sizes = [info.max_tokens, info.vocab_size];
     let asks = network.score_ids.is_some();
-    let mut texts =
-        Texts::new(tokenizer, sizes, opened.recipe.lower_case, asks).map_err(Error::from)?;
+    let mut texts = Texts::new(tokenizer, sizes, opened.recipe.lower_case, asks, options.threads)
+        .map_err(Error::from)?;
     if !opened.recipe.tells_kinds {
         texts.frame.forget_kinds();
     }
@@ -182,8 +182,8 @@ impl EmbeddingModel for MlxEmbeddingModel {
             return Err(Error::InvalidOption { option: "dimensions", reason });
         }
         let prompt = self.info.prompt(options)?;
-        let row = |input| self.texts.row(input, prompt, options.truncate);
-        let rows = inputs.iter().map(row).collect::<Result<Vec<_>>>()?;
+        let row = |texts: &Texts, input: &EmbedInput| texts.row(input, prompt, options.truncate);
+        let rows = self.texts.rows(inputs, row)?;
         let tokens = rows.iter().map(|row| row.ids.len()).collect();
         let mut vectors = self.run(rows, Work::Vectors(pooling), &options.cancel)?;
         let normalizes = options.normalize.unwrap_or(self.info.normalizes);
@@ -213,8 +213,8 @@ impl EmbeddingModel for MlxEmbeddingModel {
             }
             (wanted, own) => wanted.as_deref().or(own.as_deref()).unwrap_or_default(),
         };
-        let row = |pair| self.texts.pair(pair, instruction, options.truncate);
-        let rows = pairs.iter().map(row).collect::<Result<Vec<_>>>()?;
+        let row = |texts: &Texts, pair: &TextPair| texts.pair(pair, instruction, options.truncate);
+        let rows = self.texts.rows(pairs, row)?;
         let tokens = rows.iter().map(|row| row.ids.len()).collect();
         let scores = self.run(rows, Work::Logits, &options.cancel)?;
         Ok(PairScores { logits: scores.into_iter().flatten().collect(), tokens })
@@ -242,4 +242,49 @@ fn normalize(vector: &mut [f32]) {
     let squares: f64 = vector.iter().map(|value| f64::from(*value).powi(2)).sum();
     let length = squares.sqrt().max(LEAST);
     vector.iter_mut().for_each(|value| *value = (f64::from(*value) / length) as f32);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// Texts of many lengths, so that some groups have padding.
+    fn texts() -> Vec<EmbedInput> {
+        let words = ["the", "fox", "runs", "through", "snow", "to", "sea"];
+        let text = |count: usize| {
+            let words: Vec<&str> = (0..count).map(|at| words[(3 * at + count) % 7]).collect();
+            EmbedInput::Text(words.join(" "))
+        };
+        [1, 30, 2, 29, 3, 12, 28, 2, 11, 1, 25].into_iter().map(text).collect()
+    }
+
+    fn model(name: &str, pooling: Pooling) -> MlxEmbeddingModel {
+        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+        let folder = root.join("tests/fixtures/embeddings/models").join(name);
+        let options = EmbeddingLoadOptions {
+            dtype: Some(inference_core::Dtype::F32),
+            pooling: Some(pooling),
+            ..EmbeddingLoadOptions::default()
+        };
+        MlxEmbeddingModel::load(&folder, &options, Device::Cpu, Kernels::Mlx).expect("it loads")
+    }
+
+    #[test]
+    fn texts_that_are_padded_have_the_vectors_that_they_have_alone() {
+        for name in ["bert", "xlm_roberta", "qwen3_embedding", "embedding_gemma", "modernbert"] {
+            for pooling in [Pooling::Mean, Pooling::Max, Pooling::Last] {
+                let model = model(name, pooling);
+                let options = EmbedOptions { prompt: Some("a ".into()), ..EmbedOptions::default() };
+                let together = model.embed(&texts(), &options).expect("the texts fit");
+                for (text, vector) in texts().iter().zip(&together.vectors) {
+                    let alone = model.embed(std::slice::from_ref(text), &options).expect("it fits");
+                    let distances = alone.vectors[0].iter().zip(vector).map(|(a, b)| (a - b).abs());
+                    let furthest = distances.fold(0.0, f32::max);
+                    assert!(furthest < 1e-5, "{name}, {pooling:?}, {text:?}: {furthest}");
+                }
+            }
+        }
+    }
 }

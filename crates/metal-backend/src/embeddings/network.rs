@@ -6,14 +6,17 @@ use inference_core::{Error as Refusal, Pooling};
 use mlx_ffi::{Array, Device, Indices, memory, ops};
 
 use super::dense::DenseActivation;
-use super::pooling::pooled;
+use super::pooling::{Pooled, pooled};
 use super::tokens::Row;
 use crate::error::{Result, not_numbers};
+use crate::kernels::Kernels;
 use crate::layers::{ClassHead, ClassOf, Linear, TextEncoder, Texts};
 
-/// Tokens of a batch: more make no product faster, and the caches of a CPU hold fewer.
+/// Tokens of a batch: more make no product faster, and the caches of a CPU hold fewer. On CUDA the host needs as much
+/// time for a batch of few tokens as for one of many.
 const TOKENS_ON_CPU: usize = 1 << 10;
 const TOKENS_ON_GPU: usize = 1 << 14;
+const TOKENS_ON_CUDA: usize = 1 << 16;
 
 /// An embedding model.
 pub(super) struct Network {
@@ -57,8 +60,8 @@ impl Network {
     /// # Errors
     /// What does not fit the memory; those of MLX; a model that computes no numbers.
     pub fn vectors(&self, rows: &[&Row], pooling: Pooling) -> Result<Vec<f32>> {
-        let states = self.states(rows)?;
-        let mut vectors = pooled(&states, &self.pooled_spans(rows), pooling)?;
+        let (states, texts) = self.states(rows)?;
+        let mut vectors = pooled(&states, &self.pooled_texts(rows, &texts), pooling)?;
         for projection in &self.dense {
             vectors = projection.forward(&vectors)?;
         }
@@ -70,21 +73,21 @@ impl Network {
     /// # Errors
     /// As [`vectors`](Self::vectors).
     pub fn logits(&self, rows: &[&Row]) -> Result<Vec<f32>> {
-        let states = self.states(rows)?;
+        let (states, texts) = self.states(rows)?;
+        let texts = self.pooled_texts(rows, &texts);
         if let Some(head) = &self.head {
             let pooling = match head.of {
                 ClassOf::First => Pooling::Cls,
                 ClassOf::Mean => Pooling::Mean,
             };
-            let pooled = pooled(&states, &self.pooled_spans(rows), pooling)?;
+            let pooled = pooled(&states, &texts, pooling)?;
             let pooled = ops::astype(&pooled, states.dtype())?;
             return finite(head.forward(&pooled)?.to_vec_f32()?);
         }
         let (TextEncoder::Decoder(decoder), Some(ids)) = (&self.encoder, self.score_ids) else {
             return Err(Refusal::Engine("the model scores no pairs".into()).into());
         };
-        let spans = self.pooled_spans(rows);
-        let last = pooled(&states, &spans, Pooling::Last)?;
+        let last = pooled(&states, &texts, Pooling::Last)?;
         let last = ops::expand_dims(&ops::astype(&last, states.dtype())?, 0)?;
         let logits = decoder.logits_of_normed(&last)?;
         let both = ops::take(&logits, &Indices::from_u32(&ids, &[2])?, 2)?;
@@ -92,31 +95,26 @@ impl Network {
         finite(both.chunks_exact(2).map(|pair| pair[0] - pair[1]).collect())
     }
 
-    /// The states of rows, one behind the other, `[1, l, hidden_size]`.
-    fn states(&self, rows: &[&Row]) -> Result<Array> {
+    /// The states of rows, `[1, l, hidden_size]`, and how they lie there.
+    fn states(&self, rows: &[&Row]) -> Result<(Array, Texts)> {
         let joined = |of: fn(&Row) -> &[u32]| -> Vec<u32> {
             rows.iter().flat_map(|row| of(row).iter().copied()).collect()
         };
-        let lengths = rows.iter().map(|row| row.ids.len() as i32).collect();
-        let states = self.encoder.encode(
-            &joined(|row| &row.ids),
-            &joined(|row| &row.kinds),
-            Texts::new(lengths),
-        )?;
-        Ok(states)
+        let texts = self.encoder.texts(rows.iter().map(|row| row.ids.len() as i32).collect());
+        let (ids, kinds) = (joined(|row| &row.ids), joined(|row| &row.kinds));
+        Ok((self.encoder.encode(&ids, &kinds, &texts)?, texts))
     }
 
     /// Where the positions lie that count for the pooling of each row.
-    fn pooled_spans(&self, rows: &[&Row]) -> Vec<Range<i32>> {
-        let mut end = 0;
-        let span = |row: &&Row| {
-            let first = end;
-            end += row.ids.len() as i32;
+    fn pooled_texts<'a>(&self, rows: &[&Row], texts: &'a Texts) -> Pooled<'a> {
+        let span = |(row, own): (&&Row, Range<i32>)| {
             let skipped = if self.include_prompt { 0 } else { row.prompt as i32 };
             // A text whose end was cut off may have no other tokens.
-            if first + skipped < end { first + skipped..end } else { first..end }
+            if own.start + skipped < own.end { own.start + skipped..own.end } else { own }
         };
-        rows.iter().map(span).collect()
+        let spans = rows.iter().zip(texts.spans()).map(span).collect();
+        let by_groups = self.encoder.kernels() != Kernels::Cpu;
+        Pooled { spans, groups: by_groups.then_some(texts) }
     }
 
     /// Tokens that fit a batch whose longest row has `longest`, within `limit` bytes for all arrays.
@@ -126,7 +124,12 @@ impl Network {
     pub fn batch_tokens(&self, longest: usize, limit: u64) -> Result<usize> {
         let [hidden, inner] = self.encoder.widths().map(|width| width as u64);
         let dtype_size = self.encoder.dtype().size() as u64;
-        let token = (10 * hidden + 3 * inner) * dtype_size.max(4);
+        let is_on_cuda = self.encoder.kernels().is_on_cuda();
+        // Two layers are held there with what they computed on the way.
+        let token = match is_on_cuda {
+            true => 2 * (10 * hidden + 6 * inner) * dtype_size.max(4),
+            false => (10 * hidden + 3 * inner) * dtype_size.max(4),
+        };
         let scores = self.encoder.score_bytes(self.device) * longest as u64;
         let each = token + scores;
         let available = limit.saturating_sub(memory::active()? as u64);
@@ -142,6 +145,7 @@ impl Network {
         }
         let most = match self.device {
             Device::Cpu => TOKENS_ON_CPU,
+            Device::Gpu if is_on_cuda => TOKENS_ON_CUDA,
             Device::Gpu => TOKENS_ON_GPU,
         };
         Ok(most.min((available / each.max(1)) as usize).max(longest))

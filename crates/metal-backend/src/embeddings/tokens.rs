@@ -1,5 +1,8 @@
 //! From texts to ids: prompts, what the model puts around them, and what is left out of long ones.
 
+use std::panic::resume_unwind;
+use std::thread;
+
 use inference_core::{EmbedInput, Error, Result, TextPair, Truncate};
 use inference_text::{Frame, TextError, Tokenizer};
 
@@ -11,6 +14,9 @@ const QWEN_AROUND: [&str; 2] = [
     "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n<|im_start|>user\n",
     "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
 ];
+
+/// Fewer rows are made sooner than a thread is started.
+const ROWS_OF_THREAD: usize = 16;
 
 /// A text on its way to its vector or its score.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +39,8 @@ pub(super) struct Texts {
     pub lower_case: bool,
     /// The ids around a pair that is asked about; `None`: pairs have a frame.
     pub question: Option<[Vec<u32>; 2]>,
+    /// The most threads that make rows.
+    pub threads: usize,
 }
 
 impl Texts {
@@ -45,6 +53,7 @@ impl Texts {
         [max_tokens, vocab_size]: [usize; 2],
         lower_case: bool,
         asks: bool,
+        threads: Option<usize>,
     ) -> Result<Texts, TextError> {
         let frame = tokenizer.frame()?;
         let around = |text: &str| tokenizer.encode_behind(text, "");
@@ -52,7 +61,9 @@ impl Texts {
             true => Some([around(QWEN_AROUND[0])?, around(QWEN_AROUND[1])?]),
             false => None,
         };
-        Ok(Texts { tokenizer, frame, max_tokens, vocab_size, lower_case, question })
+        let threads =
+            threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
+        Ok(Texts { tokenizer, frame, max_tokens, vocab_size, lower_case, question, threads })
     }
 
     /// The row of a text behind a prompt.
@@ -130,6 +141,32 @@ impl Texts {
             Some(room) if room > 0 || all == least => Ok(room),
             _ => Err(Error::PromptTooLong { tokens: all, limit: self.max_tokens }),
         }
+    }
+
+    /// The rows that `row` makes, by several threads where there are many.
+    ///
+    /// # Errors
+    /// The first of theirs.
+    pub fn rows<T: Sync>(
+        &self,
+        all: &[T],
+        row: impl Fn(&Texts, &T) -> Result<Row> + Sync,
+    ) -> Result<Vec<Row>> {
+        let threads = self.threads.min(all.len() / ROWS_OF_THREAD).max(1);
+        let of_part =
+            |part: &[T]| part.iter().map(|one| row(self, one)).collect::<Result<Vec<_>>>();
+        if threads == 1 {
+            return of_part(all);
+        }
+        thread::scope(|scope| {
+            let parts = all.chunks(all.len().div_ceil(threads));
+            let parts: Vec<_> = parts.map(|part| scope.spawn(move || of_part(part))).collect();
+            let mut rows = Vec::with_capacity(all.len());
+            for part in parts {
+                rows.extend(part.join().unwrap_or_else(|panic| resume_unwind(panic))?);
+            }
+            Ok(rows)
+        })
     }
 
     fn encode(&self, prompt: &str, text: &str) -> Result<Vec<u32>> {

@@ -6,6 +6,7 @@
 mod attend;
 mod bill;
 mod caption;
+mod computed;
 mod denoise;
 mod edit;
 mod folder;
@@ -13,7 +14,6 @@ mod kind;
 mod mflux;
 mod model;
 mod nn;
-mod pace;
 mod painter;
 mod pipeline;
 mod plan;

@@ -2,8 +2,8 @@
 
 use mlx_ffi::{Array, Result};
 
+use super::computed::computed;
 use super::nn::{Conv2d, Norm};
-use super::pace::computed;
 use crate::error::Result as Read;
 use crate::weights::Weights;
 

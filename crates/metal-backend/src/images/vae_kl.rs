@@ -3,8 +3,8 @@
 use mlx_ffi::{Array, Result, ops};
 
 use super::attend::{Sees, attend};
+use super::computed::computed;
 use super::nn::{Conv2d, GroupNorm, Norm, doubled};
-use super::pace::computed;
 use super::vae::{Latent, Vae};
 use crate::config::Config;
 use crate::error::{Error, Result as Read};

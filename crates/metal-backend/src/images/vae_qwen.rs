@@ -6,8 +6,8 @@
 use mlx_ffi::{Array, Dtype, Result, ops};
 
 use super::attend::{Sees, attend};
+use super::computed::computed;
 use super::nn::{Conv2d, Norm, doubled};
-use super::pace::computed;
 use super::vae::{Latent, Vae};
 use crate::config::Config;
 use crate::error::{Error, Result as Read};

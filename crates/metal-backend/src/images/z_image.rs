@@ -4,11 +4,10 @@ use mlx_ffi::{Array, Dtype, Result, fast, ops};
 
 use super::attend::{Angles, Sees, angles_of, attend};
 use super::nn::{one_more, silu_between, time_embedding};
-use super::pace::Pace;
 use crate::config::Config;
 use crate::error::{Error, Result as Read};
 use crate::kernels::{Activation, Columns, Kernels, silu};
-use crate::layers::{Linear, RmsNorm};
+use crate::layers::{Linear, Pace, RmsNorm};
 use crate::weights::Weights;
 
 /// Pictures and captions are filled up to multiples of so many positions.

@@ -77,41 +77,46 @@ impl Activation {
 
     /// What passes the gate, `act(gate) · up`, by MLX's operations.
     pub fn gated(self, gate: &Array, up: &Array) -> Result<Array> {
+        let Activation::ClippedSilu { alpha, limit } = self else {
+            return ops::multiply(&self.of(gate)?, up);
+        };
         let scalar = |value| Array::scalar(value, gate.dtype());
+        let gate = ops::minimum(gate, &scalar(limit)?)?;
+        let up = ops::maximum(&ops::minimum(up, &scalar(limit)?)?, &scalar(-limit)?)?;
+        let open = ops::sigmoid(&ops::multiply(&scalar(alpha)?, &gate)?)?;
+        let silu = ops::multiply(&gate, &open)?;
+        ops::multiply(&silu, &ops::add(&up, &scalar(1.0)?)?)
+    }
+
+    /// What `x` becomes, without a gate, by MLX's operations.
+    pub fn of(self, x: &Array) -> Result<Array> {
+        let scalar = |value| Array::scalar(value, x.dtype());
         match self {
-            Activation::Silu => ops::multiply(&silu(gate)?, up),
+            Activation::Silu => silu(x),
             Activation::GeluTanh => {
                 // In one step, which rounds once: mlx-lm's numbers to the bit.
-                let cube = ops::power(gate, &scalar(3.0)?)?;
-                let inner = ops::add(gate, &ops::multiply(&scalar(GELU_CUBE)?, &cube)?)?;
+                let cube = ops::power(x, &scalar(3.0)?)?;
+                let inner = ops::add(x, &ops::multiply(&scalar(GELU_CUBE)?, &cube)?)?;
                 let scaled = ops::multiply(&scalar((2.0 / std::f32::consts::PI).sqrt())?, &inner)?;
                 let open = ops::add(&scalar(1.0)?, &ops::tanh(&scaled)?)?;
-                let gelu = ops::multiply(&ops::multiply(&scalar(0.5)?, gate)?, &open)?;
-                ops::multiply(&gelu, up)
+                ops::multiply(&ops::multiply(&scalar(0.5)?, x)?, &open)
             }
             Activation::Gelu => {
-                let erf = ops::multiply(gate, &scalar(std::f32::consts::FRAC_1_SQRT_2)?)?;
+                let erf = ops::multiply(x, &scalar(std::f32::consts::FRAC_1_SQRT_2)?)?;
                 let open = ops::add(&ops::erf(&erf)?, &scalar(1.0)?)?;
-                ops::multiply(&ops::multiply(&ops::multiply(gate, &scalar(0.5)?)?, &open)?, up)
+                ops::multiply(&ops::multiply(x, &scalar(0.5)?)?, &open)
             }
-            Activation::Relu => ops::multiply(&ops::maximum(gate, &scalar(0.0)?)?, up),
-            Activation::Sigmoid => ops::multiply(&ops::sigmoid(gate)?, up),
+            Activation::Relu => ops::maximum(x, &scalar(0.0)?),
+            Activation::Sigmoid => ops::sigmoid(x),
             Activation::Softplus => {
-                let open = softplus(&ops::astype(gate, Dtype::F32)?)?;
-                ops::multiply(&ops::astype(&open, gate.dtype())?, up)
+                let open = softplus(&ops::astype(x, Dtype::F32)?)?;
+                ops::astype(&open, x.dtype())
             }
-            Activation::Identity => ops::multiply(gate, up),
+            Activation::Identity => x.share(),
             Activation::SparseGelu { deviations } => {
-                let gate = above(gate, deviations)?;
-                Activation::GeluTanh.gated(&gate, up)
+                Activation::GeluTanh.of(&above(x, deviations)?)
             }
-            Activation::ClippedSilu { alpha, limit } => {
-                let gate = ops::minimum(gate, &scalar(limit)?)?;
-                let up = ops::maximum(&ops::minimum(up, &scalar(limit)?)?, &scalar(-limit)?)?;
-                let open = ops::sigmoid(&ops::multiply(&scalar(alpha)?, &gate)?)?;
-                let silu = ops::multiply(&gate, &open)?;
-                ops::multiply(&silu, &ops::add(&up, &scalar(1.0)?)?)
-            }
+            Activation::ClippedSilu { .. } => self.gated(x, &scalar(1.0)?),
         }
     }
 }

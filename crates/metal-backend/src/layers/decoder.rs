@@ -6,8 +6,8 @@ use mlx_ffi::{Array, Dtype, Indices, Result, eval_all, ops};
 
 use super::block::Stream;
 use super::{
-    Block, Embedding, Fusion, LayerInputs, Linear, Mixer, Pass, Positions, RmsNorm, Seen, Sharing,
-    SplitLogits, Stage, StepCapture, Streams, Texts, Tower, Workspace,
+    Block, Embedding, Fusion, LayerInputs, Linear, Mixer, Pace, Pass, Positions, RmsNorm, Seen,
+    Sharing, SplitLogits, Stage, StepCapture, Streams, Texts, Tower, Workspace,
 };
 use crate::cache::{Caches, RopeFactors, State};
 use crate::kernels::Kernels;
@@ -238,15 +238,19 @@ impl Decoder {
     }
 
     /// `ids`, `[1, l]`, of whole texts to their states behind the last norm, `[1, l, hidden_size]`. Each
-    /// layer is waited for, so that no more than one is held.
+    /// layer is waited for, so that few are held: on a CPU before the next one, on a GPU while the next one is prepared.
     pub fn encode(&self, ids: &Indices, texts: Texts) -> Result<Array> {
         let mut pass = self.begin_at(ids, Positions::of_texts(texts))?;
+        let mut pace = Pace::default();
         for (index, layer) in self.layers.iter().enumerate() {
             let next = self.layers.get(index + 1).and_then(Block::first_norm);
             let positions = &mut pass.positions;
             let mut state = State::Nothing;
             pass.stream = layer.forward(&pass.stream, None, next, positions, &mut state)?;
-            eval_all(pass.arrays())?;
+            match self.kernels {
+                Kernels::Cpu => eval_all(pass.arrays())?,
+                _ => pace.after(&pass.arrays().collect::<Vec<_>>())?,
+            }
         }
         self.norm.forward(pass.h())
     }

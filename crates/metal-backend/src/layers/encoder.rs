@@ -2,8 +2,8 @@
 
 use mlx_ffi::{Array, Indices, Result, ops};
 
-use super::{Attention, Embedding, Fusion, LayerNorm, Linear, Positions, Texts};
-use crate::kernels::Activation;
+use super::{Attention, Embedding, Fusion, LayerNorm, Linear, Pace, Positions, Texts};
+use crate::kernels::{Activation, Kernels};
 
 /// An encoder: every position of a text sees all of it.
 #[derive(Debug)]
@@ -38,7 +38,8 @@ pub(crate) struct EncoderBlock {
 
 impl Encoder {
     /// `ids`, `[1, l]`, of whole texts to their states, `[1, l, hidden_size]`. `kinds` say of each position
-    /// which text of a pair it belongs to. Each block is waited for.
+    /// which text of a pair it belongs to. Each block is waited for: on a CPU before the next one, on a GPU while
+    /// the next one is prepared.
     pub fn encode(&self, ids: &Indices, kinds: &[u32], texts: Texts) -> Result<Array> {
         let count = kinds.len() as i32;
         let places: Vec<u32> =
@@ -50,9 +51,13 @@ impl Encoder {
         let h = ops::add(&h, &self.positions.forward(&places)?)?;
         let mut h = self.norm.forward(&h)?;
         let mut positions = Positions::of_texts(texts);
+        let mut pace = Pace::default();
         for block in &self.blocks {
             h = block.forward(&h, &mut positions)?;
-            h.eval()?;
+            match block.attention.kernels {
+                Kernels::Cpu => h.eval()?,
+                _ => pace.after(&[&h])?,
+            }
         }
         Ok(h)
     }

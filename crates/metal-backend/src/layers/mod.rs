@@ -29,6 +29,7 @@ mod moe;
 mod norm;
 mod observed;
 mod output_gate;
+mod pace;
 mod pass;
 mod position_scale;
 mod positions;
@@ -83,6 +84,7 @@ pub(crate) use moe::{Moe, SharedExpert};
 pub(crate) use norm::{Around, RmsNorm};
 pub(crate) use observed::{HeadSizes, Observed};
 pub(crate) use output_gate::OutputGate;
+pub(crate) use pace::Pace;
 pub(crate) use pass::Pass;
 pub(crate) use position_scale::PositionScale;
 pub(crate) use positions::Positions;
@@ -97,7 +99,7 @@ pub(crate) use stage::{LastLogits, ModelPart, PartBytes, Stage};
 pub(crate) use streams::Streams;
 pub(crate) use tail::Tail;
 pub(crate) use text_encoder::{ClassHead, ClassOf, TextEncoder};
-pub(crate) use texts::Texts;
+pub(crate) use texts::{Group, Padding, Texts};
 pub(crate) use together::Together;
 pub(crate) use tower::{
     Axes, ClippedLinear, Entry, Exit, Look, Merger, Network, PatchPositions, QkvLinears, Tower,

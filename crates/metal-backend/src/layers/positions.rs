@@ -22,6 +22,8 @@ pub(crate) struct Positions {
     lengths: Vec<i32>,
     /// Layers of one kind are in the same state, so they share a mask: (visible, l, n).
     masks: Vec<((Visible, i32, i32), Mask)>,
+    /// Masks as arrays, where attention takes nothing else.
+    arrays: Vec<((Visible, i32, i32), Option<Array>)>,
     /// Cosines and sines of their angles, for each kind of layer.
     cos_sin: Vec<(Rotation, Array)>,
     /// What steps have on the device.
@@ -52,6 +54,7 @@ impl Positions {
             rope_factors: caches.rope_factors(),
             lengths: Vec::new(),
             masks: Vec::new(),
+            arrays: Vec::new(),
             cos_sin: Vec::new(),
             on_device,
             observer: None,
@@ -64,18 +67,24 @@ impl Positions {
 
     /// The positions of whole texts, one behind the other in one row, which nothing continues.
     pub fn of_texts(texts: Texts) -> Positions {
+        Positions { texts: Some(texts), ..Positions::at_start() }
+    }
+
+    /// The positions of rows that begin at the place 0.
+    pub fn at_start() -> Positions {
         Positions {
             offsets: vec![0],
             each: OnceCell::new(),
             rope_factors: RopeFactors::Short,
             lengths: Vec::new(),
             masks: Vec::new(),
+            arrays: Vec::new(),
             cos_sin: Vec::new(),
             on_device: SharedOffsets::default(),
             observer: None,
             given: None,
             spans: Vec::new(),
-            texts: Some(texts),
+            texts: None,
             lent: Vec::new(),
         }
     }
@@ -214,18 +223,33 @@ impl Positions {
 
     /// The mask for `l` queries over a view.
     pub fn mask(&mut self, view: &View, l: i32) -> Result<&Mask> {
-        let [_, _, n, _] = view.keys.dims()?;
-        let known = self.masks.iter().position(|((visible, queries, keys), _)| {
-            (queries, keys) == (&l, &n) && *visible == view.visible
-        });
-        let index = match known {
-            Some(index) => index,
-            None => {
-                let mask = view.visible.mask(l, n)?;
-                self.masks.push(((view.visible.clone(), l, n), mask));
-                self.masks.len() - 1
-            }
-        };
-        Ok(&self.masks[index].1)
+        known(&mut self.masks, view, l, Visible::mask)
     }
+
+    /// Where `l` queries see a view, `[b or 1, 1, l, n]`; `None`: everywhere.
+    pub fn seen(&mut self, view: &View, l: i32) -> Result<Option<&Array>> {
+        Ok(known(&mut self.arrays, view, l, Visible::array)?.as_ref())
+    }
+}
+
+/// What `make` makes of the view of `l` queries, made once.
+fn known<'a, T>(
+    all: &'a mut Vec<((Visible, i32, i32), T)>,
+    view: &View,
+    l: i32,
+    make: impl FnOnce(&Visible, i32, i32) -> Result<T>,
+) -> Result<&'a T> {
+    let [_, _, n, _] = view.keys.dims()?;
+    let is_known = |((visible, queries, keys), _): &((Visible, i32, i32), T)| {
+        (queries, keys) == (&l, &n) && *visible == view.visible
+    };
+    let index = match all.iter().position(is_known) {
+        Some(index) => index,
+        None => {
+            let made = make(&view.visible, l, n)?;
+            all.push(((view.visible.clone(), l, n), made));
+            all.len() - 1
+        }
+    };
+    Ok(&all[index].1)
 }

@@ -2,8 +2,14 @@
 
 use mlx_ffi::{Array, Device, Indices, Result, ops};
 
-use super::{Decoder, Encoder, LayerNorm, Linear, Texts};
+use super::{Decoder, Encoder, LayerNorm, Linear, Padding, Texts};
 use crate::kernels::{Activation, Kernels};
+
+/// A group of texts takes as much time as so many more positions. On CUDA the host needs some 60 µs for its
+/// operations in each layer, in which the device computes several hundred positions; lengths are rounded, because
+/// products of other sizes are slow there.
+const PADDING: Padding = Padding { group: 64, multiple: 1 };
+const PADDING_ON_CUDA: Padding = Padding { group: 512, multiple: 8 };
 
 /// A model that makes a state of each position of whole texts.
 #[derive(Debug)]
@@ -15,13 +21,34 @@ pub(crate) enum TextEncoder {
 }
 
 impl TextEncoder {
-    /// `ids` of whole texts to their states, `[1, l, hidden_size]`. `kinds` say of each position which text
-    /// of a pair it belongs to.
-    pub fn encode(&self, ids: &[u32], kinds: &[u32], texts: Texts) -> Result<Array> {
-        let ids = Indices::from_u32(ids, &[1, ids.len() as i32])?;
+    /// `ids` of whole texts, one behind the other, to the states of the row that `texts` make, `[1, l, hidden_size]`.
+    /// `kinds` say of each id which text of a pair it belongs to.
+    pub fn encode(&self, ids: &[u32], kinds: &[u32], texts: &Texts) -> Result<Array> {
+        let ids = Indices::from_u32(&texts.laid(ids), &[1, texts.row()])?;
         match self {
-            TextEncoder::Decoder(decoder) => decoder.encode(&ids, texts),
-            TextEncoder::Encoder(encoder) => encoder.encode(&ids, kinds, texts),
+            TextEncoder::Decoder(decoder) => decoder.encode(&ids, texts.clone()),
+            TextEncoder::Encoder(encoder) => {
+                encoder.encode(&ids, &texts.laid(kinds), texts.clone())
+            }
+        }
+    }
+
+    /// Texts of so many positions each, as these kernels are fast with them.
+    pub fn texts(&self, lengths: Vec<i32>) -> Texts {
+        match self.kernels() {
+            Kernels::Cpu => Texts::new(lengths),
+            Kernels::Mlx => Texts::padded(lengths, PADDING),
+            Kernels::MlxOnCuda | Kernels::Cuda => Texts::padded(lengths, PADDING_ON_CUDA),
+        }
+    }
+
+    /// Whose kernels it computes with.
+    pub fn kernels(&self) -> Kernels {
+        match self {
+            TextEncoder::Decoder(decoder) => decoder.kernels,
+            TextEncoder::Encoder(encoder) => {
+                encoder.blocks.first().map_or(Kernels::Mlx, |block| block.attention.kernels)
+            }
         }
     }
 
@@ -59,23 +86,18 @@ impl TextEncoder {
 
     /// Bytes of one query's scores for one key, as `device` holds them with these kernels.
     pub fn score_bytes(&self, device: Device) -> u64 {
-        let (attention, kernels) = match self {
+        let attention = match self {
             TextEncoder::Decoder(decoder) => {
-                let first = decoder.layers.first();
-                (first.and_then(|block| block.mixer.attention()), decoder.kernels)
+                decoder.layers.first().and_then(|block| block.mixer.attention())
             }
-            TextEncoder::Encoder(encoder) => {
-                let first = encoder.blocks.first();
-                (
-                    first.map(|block| &block.attention),
-                    first.map_or(Kernels::Mlx, |b| b.attention.kernels),
-                )
-            }
+            TextEncoder::Encoder(encoder) => encoder.blocks.first().map(|block| &block.attention),
         };
-        match (kernels, attention) {
+        match (self.kernels(), attention) {
             // Ours hold a few rows of them.
             (Kernels::Cpu, _) | (_, None) => 0,
-            (_, Some(attention)) => attention.score_bytes(device),
+            (Kernels::Mlx, Some(attention)) => attention.score_bytes(device),
+            // The scores, what is hidden of them, and their softmax.
+            (_, Some(attention)) => 3 * attention.score_bytes(device),
         }
     }
 

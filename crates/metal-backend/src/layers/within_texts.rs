@@ -3,6 +3,7 @@
 use mlx_ffi::{Array, Result, cpu, ops};
 
 use super::attention::{AttentionConfig, Projected};
+use super::texts::Group;
 use super::{Attention, Fusion, Positions, QkNorms};
 use crate::cache::{View, Visible};
 use crate::kernels::{Columns, Kernels};
@@ -17,24 +18,56 @@ impl Attention {
         positions: &mut Positions,
     ) -> Result<Array> {
         let projected = self.projected(x, fusion)?;
-        let [q, k, v] = self.heads_within(&projected, positions)?;
         let texts = positions.texts().cloned().unwrap_or_default();
-        let causal = !self.config.sees_later;
-        let has_one_type = k.dtype() == q.dtype() && v.dtype() == q.dtype();
-        let out = if self.kernels == Kernels::Cpu && has_one_type {
-            let AttentionConfig { scale, softcap, window, .. } = self.config;
-            let visible = cpu::Visible { starts: &[], causal, window };
-            let (heads, runs) = ([&q, &k, &v], texts.runs());
-            cpu::attention_within(heads, scale, softcap, self.sinks.as_ref(), visible, runs)?
+        let heads = match self.kernels {
+            Kernels::Cpu => Some(self.heads_within(&projected, positions)?),
+            _ => None,
+        };
+        let has_one_type =
+            |[q, k, v]: &[Array; 3]| k.dtype() == q.dtype() && v.dtype() == q.dtype();
+        let out = if let Some([q, k, v]) = heads.filter(has_one_type) {
+            let AttentionConfig { scale, softcap, window, sees_later, .. } = self.config;
+            let visible = cpu::Visible { starts: &[], causal: !sees_later, window };
+            let runs = texts.groups().map(|group| group.run).collect();
+            cpu::attention_within([&q, &k, &v], scale, softcap, self.sinks.as_ref(), visible, runs)?
         } else {
-            texts.attend([&q, &k, &v], |[q, keys, values]| {
-                let [_, _, l, _] = q.dims()?;
-                let window = self.config.window.filter(|window| *window < l);
-                let visible = Visible { causal: causal && l > 1, window, ..Visible::default() };
-                self.attended(&q, &View { keys, values, visible }, positions)
-            })?
+            let of_group = |group| self.within_group(&projected, &group, positions);
+            let parts = texts.groups().map(of_group).collect::<Result<Vec<_>>>()?;
+            match parts.as_slice() {
+                [one] => one.share()?,
+                _ => ops::concatenate(&parts.iter().collect::<Vec<_>>(), 1)?,
+            }
         };
         self.o_proj.forward_fused(&self.gated(out, projected.gate)?, fusion.only_epilogue())
+    }
+
+    /// What the texts of a group make of `projected`, which is of all texts: `[1, l, n_heads * head_dim]`.
+    fn within_group(
+        &self,
+        projected: &Projected,
+        group: &Group<'_>,
+        positions: &mut Positions,
+    ) -> Result<Array> {
+        let cpu::Run { first, count, length } = group.run;
+        let columns = |of: &Columns| -> Result<Columns> {
+            let rows = ops::slice_axis(&of.of, 1, first, group.end())?;
+            let of_texts = ops::reshape(&rows, &[count, length, -1])?;
+            Ok(Columns { of: of_texts, range: of.range.clone() })
+        };
+        let Projected { q, k, v, .. } = projected;
+        let (q, k, v) = (columns(q)?, columns(k)?, columns(v)?);
+        // Each text begins at the place 0.
+        let [q, keys, values] = self.placed(&q, &k, &v, &mut Positions::at_start())?;
+        let AttentionConfig { window, sees_later, .. } = self.config;
+        let visible = Visible {
+            causal: !sees_later && length > 1,
+            window: window.filter(|window| *window < length),
+            // No position of a text sees what comes behind it where none sees what comes later.
+            ends: if sees_later { group.ends() } else { Vec::new() },
+            ..Visible::default()
+        };
+        let out = self.attended(&q, &View { keys, values, visible }, positions)?;
+        ops::reshape(&out, &[1, count * length, -1])
     }
 
     /// Heads of queries, keys and values at their positions, `[1, n, l, head_dim]` each. They are copied only

@@ -8,7 +8,9 @@ mod quantised;
 mod refusals;
 
 use fixtures::{EMBEDDERS, Fixture, RERANKERS, distance};
-use inference_core::{EmbedInput, EmbedOptions, ScoreOptions, TextPair, Truncate};
+use inference_core::{
+    Dtype, EmbedInput, EmbedOptions, EmbeddingLoadOptions, ScoreOptions, TextPair, Truncate,
+};
 
 /// How far values may be from the reference's, which sums in another order.
 const TOLERANCE: f32 = 2e-5;
@@ -76,6 +78,28 @@ fn scores_are_those_of_the_reference() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn vectors_in_half_types_are_near_those_of_the_reference() {
+    for name in EMBEDDERS {
+        let fixture = Fixture::new(name);
+        for dtype in [Dtype::Bf16, Dtype::F16] {
+            let options = EmbeddingLoadOptions { dtype: Some(dtype), ..Default::default() };
+            let model = fixtures::load(&fixtures::folder(name), &options).expect("it loads");
+            let case = fixture.cases().remove(0);
+            let options = EmbedOptions {
+                prompt_name: case["prompt_name"].as_str().map(str::to_owned),
+                truncate: Truncate::End,
+                ..EmbedOptions::default()
+            };
+            let made = model.embed(&fixture.inputs(), &options).expect("the texts fit");
+            for (found, expected) in made.vectors.iter().zip(fixtures::rows(&case["vectors"])) {
+                let near = quantised::cosine(found, &expected);
+                assert!(near > 0.998, "{name} {dtype:?}: {near}");
+            }
+        }
+    }
 }
 
 /// Whether two vectors are one: to the bit on a CPU, but for rounding on a GPU.

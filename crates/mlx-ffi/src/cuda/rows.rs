@@ -44,7 +44,7 @@ const SUM: Source = Source {
     written: &[],
 };
 
-/// The most values of an operand: each thread takes eight, and threads are counted in 32 bits.
+/// The most values of an operand: each thread takes four or eight, and threads are counted in 32 bits.
 const MOST_VALUES: usize = 1 << 31;
 /// The most groups that are normed at once.
 const MOST_GROUPS: usize = 1 << 22;
@@ -53,12 +53,17 @@ const MOST_OF_WARP: i32 = 512;
 /// The most values of a group, which threads of a block hold.
 const MOST_GROUP: i32 = 1 << 13;
 
+/// Values that a thread reads at once: sixteen bytes.
+fn values_at_once(dtype: Dtype) -> i32 {
+    16 / dtype.size() as i32
+}
+
 /// Whether [`gated`] takes `each` columns of `up` for each of `gate`.
 pub fn takes_gate(gate: Columns<'_>, up: Columns<'_>, columns: i32, each: i32) -> bool {
     let (gates, ups) = (gate.array.shape(), up.array.shape());
     let ([rows @ .., all_gates], [up_rows @ .., all_ups]) = (gates, ups) else { return false };
     let dtype = gate.array.dtype();
-    let types_fit = dtype.is_half() && up.array.dtype() == dtype;
+    let types_fit = (dtype.is_half() || dtype == Dtype::F32) && up.array.dtype() == dtype;
     let are_there = each > 0
         && columns > 0
         && columns % each == 0
@@ -66,9 +71,10 @@ pub fn takes_gate(gate: Columns<'_>, up: Columns<'_>, columns: i32, each: i32) -
         && up.at >= 0
         && i64::from(gate.at) + i64::from(columns / each) <= i64::from(*all_gates)
         && i64::from(up.at) + i64::from(columns) <= i64::from(*all_ups);
-    // Eight values are read at once.
-    let gates_align = each > 1 || (gate.at % 8 == 0 && all_gates % 8 == 0);
-    let are_aligned = columns % 8 == 0 && up.at % 8 == 0 && all_ups % 8 == 0 && gates_align;
+    let read = values_at_once(dtype);
+    let gates_align = each > 1 || (gate.at % read == 0 && all_gates % read == 0);
+    let ups_align = up.at % read == 0 && all_ups % read == 0;
+    let are_aligned = columns % read == 0 && ups_align && gates_align;
     let sizes_fit =
         [gate.array.size(), up.array.size()].iter().all(|size| (1..=MOST_VALUES).contains(size));
     types_fit && rows == up_rows && are_there && are_aligned && sizes_fit
@@ -122,7 +128,8 @@ fn open(
         (c"EACH", Constant::Int(each)),
         (c"HAS_UP", Constant::Bool(has_up)),
     ];
-    let threads = (i64::from(up.array.rows()) * i64::from(columns) / 8) as i32;
+    let values = i64::from(up.array.rows()) * i64::from(columns);
+    let threads = (values / i64::from(values_at_once(dtype))) as i32;
     let grid = [(threads + THREADS - 1) / THREADS * THREADS, 1, 1];
     let outputs: [(&[i32], Dtype); 1] = [(&shape, dtype)];
     let block = [THREADS, 1, 1];

@@ -8,7 +8,7 @@ use mlx_ffi::{Array, Result, async_eval, eval_all};
 
 /// Layers one after the other: while the device computes one, the next is prepared.
 #[derive(Default)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     before: Vec<Array>,
 }
 
@@ -22,13 +22,4 @@ impl Pace {
         let made = made.iter().map(|array| array.share()).collect::<Result<_>>()?;
         eval_all(&std::mem::replace(&mut self.before, made))
     }
-}
-
-/// `x`, computed. Between layers over all pixels, each of which takes much longer than the wait.
-///
-/// # Errors
-/// Those of MLX.
-pub(super) fn computed(x: Array) -> Result<Array> {
-    x.eval()?;
-    Ok(x)
 }
