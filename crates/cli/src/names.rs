@@ -25,8 +25,10 @@ pub fn pulled(model: &Path) -> Result<Option<(Name, PathBuf)>> {
     let text = model.to_str().filter(|_| !model.exists());
     let Some(name) = text.and_then(|text| parse(text).ok()) else { return Ok(None) };
     match Cache::new(&Settings::from_env()?.cache).find(&name) {
-        Ok(snapshot) => Ok(Some((name, snapshot.folder))),
-        Err(error @ (Error::NotCached { .. } | Error::Incomplete { .. })) => {
+        Ok(snapshot) => Ok(Some((name, snapshot.model))),
+        Err(
+            error @ (Error::NotCached { .. } | Error::Incomplete { .. } | Error::Choice { .. }),
+        ) => {
             let model = model.display();
             let reason =
                 format!("there is no folder {model}, and {error}: `ml pull {model}` fetches it");

@@ -248,3 +248,38 @@ fn a_gated_model_is_told_in_one_line() {
     assert!(told.starts_with("error: org/demo: its owners let in only who asked"), "{error}");
     assert!(!error.contains("hf_secret"), "{error}");
 }
+
+#[test]
+fn one_of_a_repositorys_files_of_gguf_is_pulled_and_used_by_its_name() {
+    let place = Place::new();
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../metal-backend/tests/fixtures/gguf");
+    let bytes = |name: &str| fs::read(format!("{fixtures}/{name}.gguf")).unwrap();
+    let (four, eight) = (bytes("qwen3"), bytes("qwen2"));
+    let commit = place.hub.add(
+        "org/small-GGUF",
+        &[("README.md", b"#"), ("small-Q4_1.gguf", &four), ("small-Q8_0.gguf", &eight)],
+    );
+    let error = place.failed(&["pull", "-q", "org/small-GGUF"]);
+    assert!(error.contains("several models in files of GGUF"), "{error}");
+    assert!(error.contains("org/small-GGUF:Q4_1; there are Q4_1, Q8_0"), "{error}");
+    let cache = place.home.path().join("hub/models--org--small-GGUF/snapshots").join(commit);
+    let name = "org/small-GGUF:Q4_1";
+    let out = place.done(&["pull", "-q", name]);
+    assert_eq!(out, format!("{}\n", cache.join("small-Q4_1.gguf").display()));
+    for name in [name, "org/small-GGUF"] {
+        let answer = ["generate", "--model", name, "--raw", "-q", "-n", "4", "--ignore-eos", "A"];
+        assert!(!place.done(&answer).is_empty(), "{name}");
+    }
+    place.done(&["pull", "-q", "org/small-GGUF:q8_0"]);
+    let error = place.failed(&["info", "--model", "org/small-GGUF"]);
+    assert!(error.contains("there are Q4_1, Q8_0"), "{error}");
+    let listed: serde_json::Value = serde_json::from_str(&place.done(&["list", "--json"])).unwrap();
+    let architectures: Vec<_> =
+        listed.as_array().unwrap().iter().map(|m| &m["architecture"]).collect();
+    assert_eq!(architectures, ["qwen3", "qwen2"], "{listed}");
+    let table = place.done(&["list"]);
+    assert!(table.contains(name) && table.contains("org/small-GGUF:Q8_0"), "{table}");
+    let error = place.failed(&["rm", name]);
+    assert!(error.contains("`ml rm org/small-GGUF` removes all of them"), "{error}");
+    place.done(&["rm", "org/small-GGUF"]);
+}

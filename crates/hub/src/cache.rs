@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::gguf;
 use crate::hash::Hash;
 use crate::select::{PIPELINE, SAVED_BY_MFLUX};
 use crate::{Error, Name, Result};
@@ -30,6 +31,8 @@ pub struct Snapshot {
     pub commit: String,
     /// The folder with its files.
     pub folder: PathBuf,
+    /// What it is loaded from: that folder, or a file of GGUF in it.
+    pub model: PathBuf,
 }
 
 /// What the cache has of a model: a revision of it, or the beginnings of files.
@@ -45,6 +48,8 @@ pub struct Cached {
     pub folder: PathBuf,
     /// Of its files, or of the beginnings.
     pub bytes: u64,
+    /// Its models in files of GGUF: what each is called, and the file that it is loaded from.
+    pub in_gguf: Vec<(String, PathBuf)>,
     /// The files that it should have and has not.
     pub missing: Vec<String>,
 }
@@ -128,10 +133,19 @@ impl Cache {
         if !folder.is_dir() {
             return Err(self.not_cached(name));
         }
-        match missing(&folder) {
-            missing if missing.is_empty() => Ok(Snapshot { commit, folder }),
-            missing => Err(Error::Incomplete { name: name.to_string(), missing }),
+        let has_folder = name.file().is_none() && is_folder(&folder);
+        let lacking = missing(&folder);
+        if !lacking.is_empty() {
+            return Err(Error::Incomplete { name: name.to_string(), missing: lacking });
         }
+        if has_folder {
+            return Ok(Snapshot { commit, model: folder.clone(), folder });
+        }
+        let paths = paths_below(&folder);
+        let files = gguf::chosen(name, paths.iter().map(|path| &**path))?;
+        let first = files.and_then(|files| files.first().copied());
+        let model = first.map_or_else(|| folder.clone(), |path| folder.join(path));
+        Ok(Snapshot { commit, folder, model })
     }
 
     /// All models, by name and commit. A folder that is no cache, or not there, has none.
@@ -161,6 +175,7 @@ impl Cache {
                 references: meant.map(|(reference, _)| reference.clone()).collect(),
                 commit: Some(commit),
                 bytes: bytes(&files_below(&folder)),
+                in_gguf: in_gguf(&folder),
                 missing: missing(&folder),
                 folder,
             })
@@ -175,6 +190,7 @@ impl Cache {
             commit: None,
             references: Vec::new(),
             bytes: bytes(&files_below(&repository.blobs())),
+            in_gguf: Vec::new(),
             missing: Vec::new(),
             folder: repository.folder,
         };
@@ -182,8 +198,8 @@ impl Cache {
     }
 }
 
-/// The files that a snapshot should have and has not: `config.json` or that of an adapter or a pipeline, shards
-/// that an index names, and links into nothing.
+/// The files that a snapshot should have and has not: `config.json` or that of an adapter or a pipeline where it has no
+/// model in GGUF, shards that an index names, parts of such a model, and links into nothing.
 pub(crate) fn missing(snapshot: &Path) -> Vec<String> {
     let there = |name: &str| snapshot.join(name).is_file();
     let mut missing: Vec<String> = files_below(snapshot)
@@ -191,10 +207,12 @@ pub(crate) fn missing(snapshot: &Path) -> Vec<String> {
         .filter(|file| !file.is_file())
         .filter_map(|file| Some(file.strip_prefix(snapshot).ok()?.display().to_string()))
         .collect();
-    let texts = ["config.json", "adapter_config.json", PIPELINE, SAVED_BY_MFLUX];
-    if !texts.into_iter().any(there) {
+    let paths = paths_below(snapshot);
+    let paths = || paths.iter().map(|path| &**path);
+    if !is_folder(snapshot) && gguf::labelled(paths()).is_empty() {
         missing.push("config.json".to_owned());
     }
+    missing.extend(gguf::lacking(paths()));
     // The index of the model, and those of a pipeline's components.
     let indexes = files_below(snapshot);
     let indexes = indexes
@@ -213,6 +231,25 @@ pub(crate) fn missing(snapshot: &Path) -> Vec<String> {
     missing.sort();
     missing.dedup();
     missing
+}
+
+/// Whether a snapshot is a model as a folder: of text, of pictures, or an adapter.
+fn is_folder(snapshot: &Path) -> bool {
+    let texts = ["config.json", "adapter_config.json", PIPELINE, SAVED_BY_MFLUX];
+    texts.into_iter().any(|name| snapshot.join(name).is_file())
+}
+
+/// The models of a snapshot in files of GGUF: what each is called, and its first file.
+fn in_gguf(snapshot: &Path) -> Vec<(String, PathBuf)> {
+    let paths = paths_below(snapshot);
+    let models = gguf::labelled(paths.iter().map(|path| &**path));
+    models.into_iter().map(|(label, path)| (label, snapshot.join(path))).collect()
+}
+
+/// The paths in `folder` of all files and links below it.
+fn paths_below(folder: &Path) -> Vec<String> {
+    let path = |file: &PathBuf| Some(file.strip_prefix(folder).ok()?.to_str()?.to_owned());
+    files_below(folder).iter().filter_map(path).collect()
 }
 
 /// All files and links below `folder`; none where there is no such folder.

@@ -11,7 +11,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// A text that names no model.
-    #[error("`{name}` is no name of a model: expected ORG/NAME or ORG/NAME@REVISION; {reason}")]
+    #[error(
+        "`{name}` is no name of a model: expected ORG/NAME, ORG/NAME@REVISION or ORG/NAME:FILE; {reason}"
+    )]
     Name {
         /// The text.
         name: String,
@@ -66,7 +68,7 @@ pub enum Error {
     },
     /// The repository has no weights that can be read.
     #[error(
-        "{name} has no .safetensors files of a model{found}: choose a repository with safetensors, such as a conversion by \
+        "{name} has no .safetensors or .gguf files of a model{found}: choose a repository with safetensors, such as a conversion by \
          mlx-community"
     )]
     NoWeights {
@@ -74,6 +76,24 @@ pub enum Error {
         name: String,
         /// Which weights it has instead, as the message goes on.
         found: String,
+    },
+    /// Of several models in files of GGUF, none is meant, or more than one.
+    #[error("{name}: {reason}, as {name}:{}; there are {}", .labels.first().map_or("FILE", |label| label), .labels.join(", "))]
+    Choice {
+        /// The model, without a file.
+        name: String,
+        /// What is meant.
+        reason: String,
+        /// What its files may be called.
+        labels: Vec<String>,
+    },
+    /// Parts of a model are not removed by themselves.
+    #[error("{name} is one file of a model: `ml rm {whole}` removes all of them")]
+    OneFile {
+        /// The file.
+        name: String,
+        /// The model.
+        whole: String,
     },
     /// The hub did not answer, or not to the end, however often it was asked.
     #[error("{url}: {reason}: what was fetched is kept, pull again to go on")]

@@ -20,6 +20,7 @@ mod cache;
 mod client;
 mod error;
 mod event;
+mod gguf;
 mod hash;
 mod known;
 mod listing;

@@ -1,4 +1,4 @@
-//! A model's name: `ORG/NAME`, or `ORG/NAME@REVISION`.
+//! A model's name: `ORG/NAME`, `ORG/NAME@REVISION`, `ORG/NAME:FILE` or `ORG/NAME:FILE@REVISION`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,14 +8,16 @@ use crate::Error;
 /// Longer than any organisation's and repository's name together.
 const LONGEST: usize = 96;
 const LONGEST_REVISION: usize = 255;
+const LONGEST_FILE: usize = 128;
 /// The revision that a name without one means.
 const MAIN: &str = "main";
 
-/// A repository and one of its revisions. None of its parts leads out of a folder.
+/// A repository, one of its revisions, and one of its models in files of GGUF. None of its parts leads out of a folder.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name {
     organisation: String,
     repository: String,
+    file: Option<String>,
     revision: Option<String>,
 }
 
@@ -23,6 +25,28 @@ impl Name {
     /// `ORG/NAME`.
     pub fn repository(&self) -> String {
         format!("{}/{}", self.organisation, self.repository)
+    }
+
+    /// What the file of GGUF is called: `Q4_K_M`, or its name; `None` where the name says none.
+    pub fn file(&self) -> Option<&str> {
+        self.file.as_deref()
+    }
+
+    /// The name, of which no file is meant.
+    pub fn without_file(&self) -> Self {
+        Name { file: None, ..self.clone() }
+    }
+
+    /// This name with a file of GGUF by what it is called.
+    ///
+    /// # Errors
+    /// What no file is called.
+    pub fn with_file(&self, file: &str) -> Result<Self, Error> {
+        if !is_file(file) {
+            let name = format!("{}:{file}", self.repository());
+            return Err(Error::Name { name, reason: FILE_REASON });
+        }
+        Ok(Name { file: Some(file.to_owned()), ..self.clone() })
     }
 
     /// The branch, tag or commit: `main` where the name has none.
@@ -56,6 +80,10 @@ impl FromStr for Name {
             Some((path, revision)) => (path, Some(revision)),
             None => (text, None),
         };
+        let (path, file) = match path.split_once(':') {
+            Some((path, file)) => (path, Some(file)),
+            None => (path, None),
+        };
         let (organisation, repository) =
             path.split_once('/').ok_or_else(|| refused("it has no `/`"))?;
         if path.len() > LONGEST || [organisation, repository].iter().any(|part| !is_part(part)) {
@@ -67,9 +95,13 @@ impl FromStr for Name {
         if revision.is_some_and(|revision| !is_revision(revision)) {
             return Err(refused("the revision is no name of a branch, a tag or a commit"));
         }
+        if file.is_some_and(|file| !is_file(file)) {
+            return Err(refused(FILE_REASON));
+        }
         Ok(Name {
             organisation: organisation.to_owned(),
             repository: repository.to_owned(),
+            file: file.map(str::to_owned),
             revision: revision.map(str::to_owned),
         })
     }
@@ -78,6 +110,7 @@ impl FromStr for Name {
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.organisation, self.repository)?;
+        self.file.as_ref().map_or(Ok(()), |file| write!(f, ":{file}"))?;
         self.revision.as_ref().map_or(Ok(()), |revision| write!(f, "@{revision}"))
     }
 }
@@ -91,6 +124,14 @@ fn is_part(part: &str) -> bool {
         && !part.ends_with(['-', '.'])
         && !part.contains("--")
         && !part.contains("..")
+}
+
+const FILE_REASON: &str = "what follows `:` is the name of a file of GGUF or its end, of letters, digits, `_`, `-` and `.`";
+
+/// What may be the end of a file's name.
+fn is_file(file: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    (1..=LONGEST_FILE).contains(&file.len()) && file.chars().all(allowed) && !file.contains("..")
 }
 
 /// What may be a branch and a path below `refs`.
@@ -115,6 +156,11 @@ mod tests {
         let name: Name = "a/b@refs/pr/1".parse().unwrap();
         assert_eq!((name.revision(), name.to_string().as_str()), ("refs/pr/1", "a/b@refs/pr/1"));
         assert_eq!(Name::of_folder("datasets--a--b"), None);
+        let name: Name = "a/b:Q4_K_M@v1".parse().unwrap();
+        assert_eq!((name.file(), name.revision()), (Some("Q4_K_M"), "v1"));
+        assert_eq!(name.to_string(), "a/b:Q4_K_M@v1");
+        let plain: Name = "a/b@v1".parse().unwrap();
+        assert_eq!((&name.without_file(), plain.with_file("Q4_K_M").unwrap()), (&plain, name));
     }
 
     #[test]
@@ -151,6 +197,10 @@ mod tests {
             "a/b@x\\y",
             "a/b@x y",
             "a/b@x@y",
+            "a/b:",
+            "a/b:x/y",
+            "a/b:..",
+            "a:x/b",
             "~/b",
         ] {
             let error = text.parse::<Name>().unwrap_err().to_string();

@@ -25,6 +25,8 @@ pub struct Pulled {
     pub commit: String,
     /// The folder with its files.
     pub folder: PathBuf,
+    /// What it is loaded from: that folder, or a file of GGUF in it.
+    pub model: PathBuf,
     /// Of all of its files.
     pub bytes: u64,
 }
@@ -75,12 +77,16 @@ impl<'a> Pull<'a> {
             replace(&reference, &listing.commit).map_err(Error::io(&reference))?;
         }
         let bytes = files.iter().map(|file| file.size).sum();
-        Ok(Pulled { commit: listing.commit, folder: snapshot, bytes })
+        // Of a model in GGUF, nothing comes but its files, the first part first.
+        let first = files.first().filter(|file| file.path.to_ascii_lowercase().ends_with(".gguf"));
+        let model = first.map_or_else(|| snapshot.clone(), |file| snapshot.join(&file.path));
+        Ok(Pulled { commit: listing.commit, folder: snapshot, model, bytes })
     }
 
     /// What is needed, which the index of the weights tells; it is fetched for that.
     fn plan(&self, fetch: &Fetch<'_>, listing: &Listing) -> Result<Vec<File>> {
-        let index = listing.files.iter().find(|file| file.path == INDEX);
+        let has_index = |file: &&File| fetch.name.file().is_none() && file.path == INDEX;
+        let index = listing.files.iter().find(has_index);
         let index = match index {
             Some(file) => {
                 fetch.blob(file)?;

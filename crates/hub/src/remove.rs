@@ -15,6 +15,10 @@ impl Cache {
     /// # Errors
     /// [`Error::NotCached`], [`Error::Busy`] while another process pulls it, and what the system refuses.
     pub fn remove(&self, name: &Name) -> Result<u64> {
+        if name.file().is_some() {
+            let whole = name.without_file().to_string();
+            return Err(Error::OneFile { name: name.to_string(), whole });
+        }
         let repository = self.repository(name);
         if !repository.folder.is_dir() {
             return Err(self.not_cached(name));

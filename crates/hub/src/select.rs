@@ -1,10 +1,11 @@
-//! Which files of a repository a model needs: weights as safetensors once, and the texts beside them.
+//! Which files of a repository a model needs: weights as safetensors once and the texts beside them, or files of GGUF.
 
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::gguf;
 use crate::listing::{File, Listing};
 use crate::{Error, Name, Result};
 
@@ -43,7 +44,7 @@ const PIPELINE_TEXTS: [&str; 3] = [PIPELINE, "scheduler_config.json", "mflux_mod
 /// What the names of components' weights begin with.
 const PIPELINE_WEIGHTS: [&str; 2] = ["model", "diffusion_pytorch_model"];
 /// Weights in other formats, which an error names.
-const OTHER_WEIGHTS: [&str; 6] = [".gguf", ".bin", ".pth", ".pt", ".safetensors", ".npz"];
+const OTHER_WEIGHTS: [&str; 5] = [".bin", ".pth", ".pt", ".safetensors", ".npz"];
 
 #[derive(Deserialize)]
 struct Index {
@@ -55,6 +56,9 @@ struct Index {
 /// # Errors
 /// [`Error::NoWeights`], and [`Error::Listing`] for an index whose shards are not listed.
 pub fn needed(name: &Name, listing: &Listing, index: Option<&[u8]>) -> Result<Vec<File>> {
+    if name.file().is_some() {
+        return Ok(in_gguf(name, listing)?.unwrap_or_default());
+    }
     let is_pipeline = |file: &File| [PIPELINE, SAVED_BY_MFLUX].contains(&&*file.path);
     if index.is_none() && listing.files.iter().any(is_pipeline) {
         return pipeline(name, listing);
@@ -64,7 +68,8 @@ pub fn needed(name: &Name, listing: &Listing, index: Option<&[u8]>) -> Result<Ve
         None => unindexed(listing),
     };
     if weights.is_empty() {
-        return Err(Error::NoWeights { name: name.to_string(), found: others(listing) });
+        let lacks = || Error::NoWeights { name: name.to_string(), found: others(listing) };
+        return in_gguf(name, listing)?.ok_or_else(lacks);
     }
     let has_modules = listing.files.iter().any(|file| file.path == MODULES);
     let is_text = |file: &&File| {
@@ -75,6 +80,13 @@ pub fn needed(name: &Name, listing: &Listing, index: Option<&[u8]>) -> Result<Ve
     };
     let texts = listing.files.iter().filter(is_text).cloned();
     Ok(texts.chain(weights).collect())
+}
+
+/// The files of the model in GGUF that `name` means.
+fn in_gguf(name: &Name, listing: &Listing) -> Result<Option<Vec<File>>> {
+    let paths = gguf::chosen(name, listing.files.iter().map(|file| &*file.path))?;
+    let file = |path: &str| listing.files.iter().find(|file| file.path == path).cloned();
+    Ok(paths.map(|paths| paths.into_iter().filter_map(file).collect()))
 }
 
 /// Whether a file is a module's of sentence-transformers: `2_Dense/model.safetensors`.
@@ -142,7 +154,7 @@ fn unindexed(listing: &Listing) -> Vec<File> {
     if models.is_empty() { those(&|path| ADAPTERS.contains(&path)) } else { models }
 }
 
-/// ` but model.gguf, x.bin`, for the error.
+/// ` but model.pth, x.bin`, for the error.
 fn others(listing: &Listing) -> String {
     let is_weight = |file: &&File| OTHER_WEIGHTS.iter().any(|end| file.path.ends_with(end));
     let found: Vec<_> =
@@ -235,12 +247,12 @@ mod tests {
 
     #[test]
     fn a_repository_without_safetensors_is_told_with_what_it_has() {
-        let error = chosen(&["config.json", "model-q4.gguf"], None).unwrap_err().to_string();
+        let error = chosen(&["config.json", "model.pth"], None).unwrap_err().to_string();
         assert!(
-            error.contains("has no .safetensors files of a model")
-                && error.contains("model-q4.gguf"),
+            error.contains("has no .safetensors or .gguf files of a model, but model.pth"),
             "{error}"
         );
+        assert_eq!(chosen(&["config.json", "x-q4.gguf"], None).unwrap(), ["x-q4.gguf"]);
         let adapter = ["adapter_config.json", "adapters.safetensors"];
         assert_eq!(chosen(&adapter, None).unwrap(), adapter);
     }

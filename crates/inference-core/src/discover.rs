@@ -41,9 +41,33 @@ fn folder_kind(path: &Path) -> Option<ModelKind> {
     }
 }
 
-/// Whether `path` is a file that is called as those of GGUF are.
-fn is_gguf(path: &Path) -> bool {
-    path.extension().is_some_and(|end| end.eq_ignore_ascii_case("gguf")) && path.is_file()
+/// Whether `path` is a file that is called as those of GGUF are, and not as one that follows another
+/// (`NAME-00002-of-00003.gguf`).
+pub fn is_gguf(path: &Path) -> bool {
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    is_named_gguf(path) && part(stem).is_none_or(|(_, number, _)| number == 1) && path.is_file()
+}
+
+fn is_named_gguf(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end.eq_ignore_ascii_case("gguf"))
+}
+
+/// Of `NAME-00001-of-00003`, the name, the number of the file, and that of all.
+fn part(stem: &str) -> Option<(&str, usize, usize)> {
+    let (rest, of) = stem.rsplit_once("-of-")?;
+    let (whole, number) = rest.rsplit_once('-')?;
+    let has_form = [number, of].iter().all(|number| number.len() == 5);
+    if has_form { Some((whole, number.parse().ok()?, of.parse().ok()?)) } else { None }
+}
+
+/// The sizes of a model in GGUF, whose first file is at `path`.
+fn gguf_sizes(path: &Path) -> Option<Vec<u64>> {
+    let size = |path: &Path| Some(fs::metadata(path).ok()?.len());
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let Some((whole, _, count)) = part(stem) else { return Some(vec![size(path)?]) };
+    let parts = (1..=count).map(|at| format!("{whole}-{at:05}-of-{count:05}.gguf"));
+    // Its loading tells of a part that is missing.
+    Some(parts.filter_map(|name| size(&path.with_file_name(name))).collect())
 }
 
 /// What looks like a model: `config.json` and at least one safetensors file, a file of GGUF or a folder with one,
@@ -86,8 +110,10 @@ fn inspect(path: &Path) -> Option<DiscoveredModel> {
             let components = children(path)?.filter(|child| child.is_dir());
             components.filter_map(|child| weights(&child, is_safetensors)).flatten().collect()
         }
-        ModelKind::Text if is_gguf(path) => vec![fs::metadata(path).ok()?.len()],
-        ModelKind::Text if folder_kind(path).is_none() => weights(path, is_gguf)?,
+        ModelKind::Text if is_gguf(path) => gguf_sizes(path)?,
+        ModelKind::Text if folder_kind(path).is_none() => {
+            gguf_sizes(&children(path)?.find(|path| is_gguf(path))?)?
+        }
         ModelKind::Text => weights(path, is_safetensors)?,
     };
     (!sizes.is_empty()).then(|| DiscoveredModel {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hub::{Cache, Cached, Settings};
+use hub::{Cache, Cached, Name, Settings};
 use inference_core::{
     EmbeddingLoadOptions, EmbeddingModelInfo, ImageLoadOptions, ImageModelInfo, LoadOptions,
     ModelInfo, ModelKind, discover,
@@ -30,7 +30,7 @@ pub fn run(args: &ListArgs) -> Result<()> {
         ),
         None => {
             let cache = Settings::from_env()?.cache;
-            let models = Cache::new(&cache).models()?.into_iter().map(cached).collect();
+            let models = Cache::new(&cache).models()?.into_iter().flat_map(in_cache).collect();
             (models, format!("no models in {}: `ml pull ORG/NAME` fetches one", cache.display()))
         }
     };
@@ -93,15 +93,40 @@ fn in_folder(dir: &Path) -> Result<Vec<Listed>> {
     Ok(models.collect())
 }
 
-/// A revision in the cache, whole or not.
-fn cached(cached: Cached) -> Listed {
-    let (name, folder) = (cached.name.to_string(), cached.folder.clone());
-    let label = match (&cached.commit, cached.references.first()) {
-        (Some(_), _) if cached.references.iter().any(|reference| reference == "main") => name,
+/// A revision in the cache: its folder, and each model in a file of GGUF.
+fn in_cache(revision: Cached) -> Vec<Listed> {
+    let mut listed = Vec::new();
+    if revision.missing.is_empty() {
+        for (called, path) in &revision.in_gguf {
+            let files = (1, std::fs::metadata(path).map_or(0, |file| file.len()));
+            let named = |name: &Name| name.with_file(called).unwrap_or_else(|_| name.clone());
+            let label = label(&revision, &named(&revision.name));
+            let one = Listed::new(label, path.clone(), files, ModelKind::Text);
+            listed.push(Listed { pulled: Some(revision.clone()), ..one });
+        }
+    }
+    let has_folder = revision.folder.join("config.json").is_file();
+    if listed.is_empty() || has_folder {
+        listed.push(cached(revision));
+    }
+    listed
+}
+
+/// How `--model` takes a revision that is called `name`.
+fn label(cached: &Cached, name: &Name) -> String {
+    match (&cached.commit, cached.references.first()) {
+        (Some(_), _) if cached.references.iter().any(|reference| reference == "main") => {
+            name.to_string()
+        }
         (Some(_), Some(reference)) => format!("{name}@{reference}"),
         (Some(commit), None) => format!("{name}@{commit}"),
-        (None, _) => name,
-    };
+        (None, _) => name.to_string(),
+    }
+}
+
+/// A revision in the cache, whole or not, as a folder.
+fn cached(cached: Cached) -> Listed {
+    let (label, folder) = (label(&cached, &cached.name), cached.folder.clone());
     let found = discover(&folder).unwrap_or_default();
     let files = found.iter().find(|model| model.path == folder);
     let kind = files.map_or(ModelKind::Text, |model| model.kind);
@@ -294,6 +319,7 @@ mod tests {
                 references: reference.map(str::to_owned).into_iter().collect(),
                 folder: PathBuf::from("no/such/folder"),
                 bytes: 7,
+                in_gguf: Vec::new(),
                 missing: missing.iter().map(|file| (*file).to_owned()).collect(),
             })
         };

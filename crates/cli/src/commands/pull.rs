@@ -11,7 +11,7 @@ use crate::names;
 use crate::output::print_line;
 use progress::Progress;
 
-/// Fetches the model that `args` name, and prints its folder.
+/// Fetches the model that `args` name, and prints its folder, or its file of GGUF.
 ///
 /// # Errors
 /// The hub's refusals, files that arrive wrong, and the disk's.
@@ -30,5 +30,5 @@ pub fn run(args: &PullArgs) -> Result<()> {
     if let Some(progress) = &progress {
         progress.finish(pulled.is_ok());
     }
-    print_line(pulled?.folder.display())
+    print_line(pulled?.model.display())
 }

@@ -66,9 +66,9 @@ fn a_list_that_cannot_be_read_is_no_model() {
     let error = place.refused(NAME);
     assert!(error.contains("the hub's list of files cannot be used"), "{error}");
     place.hub.heal();
-    place.hub.add(NAME, &[("config.json", b"{}"), ("model.gguf", b"x")]);
+    place.hub.add(NAME, &[("config.json", b"{}"), ("model.bin", b"x")]);
     let error = place.refused(NAME);
-    assert!(error.contains("has no .safetensors files of a model, but model.gguf"), "{error}");
+    assert!(error.contains("has no .safetensors or .gguf files of a model, but"), "{error}");
 }
 
 #[test]

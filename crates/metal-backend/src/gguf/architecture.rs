@@ -16,12 +16,14 @@ pub(super) enum Architecture {
     SmolLm3,
     Phi3,
     Olmo2,
+    GptOss,
+    Lfm2,
 }
 
 use Architecture as A;
 
 /// Each with its name in GGUF and its `model_type`.
-const ARCHITECTURES: [(A, &str, &str); 10] = [
+const ARCHITECTURES: [(A, &str, &str); 12] = [
     (A::Llama, "llama", "llama"),
     (A::Qwen2, "qwen2", "qwen2"),
     (A::Qwen3, "qwen3", "qwen3"),
@@ -32,18 +34,20 @@ const ARCHITECTURES: [(A, &str, &str); 10] = [
     (A::SmolLm3, "smollm3", "smollm3"),
     (A::Phi3, "phi3", "phi3"),
     (A::Olmo2, "olmo2", "olmo2"),
+    (A::GptOss, "gpt-oss", "gpt_oss"),
+    (A::Lfm2, "lfm2", "lfm2"),
 ];
 
 /// Metadata that changes what is computed, and the architectures that read it.
 const READ_BY_SOME: [(&str, &[A]); 14] = [
-    ("attention.sliding_window", &[A::Gemma2, A::Gemma3, A::Phi3]),
+    ("attention.sliding_window", &[A::Gemma2, A::Gemma3, A::Phi3, A::GptOss]),
     ("attention.scale", &[A::Granite]),
     ("embedding_scale", &[A::Granite]),
     ("residual_scale", &[A::Granite]),
     ("logit_scale", &[A::Granite]),
     ("attn_logit_softcapping", &[A::Gemma2]),
     ("final_logit_softcapping", &[A::Gemma2, A::Gemma3]),
-    ("expert_count", &[A::Qwen3Moe]),
+    ("expert_count", &[A::Qwen3Moe, A::GptOss]),
     ("expert_shared_count", &[]),
     ("leading_dense_block_count", &[]),
     ("attention.clamp_kqv", &[]),
@@ -56,17 +60,12 @@ impl Architecture {
     /// The architecture of a file.
     ///
     /// # Errors
-    /// One that is not known, by name; a file that is a part of a model; metadata that is not known.
+    /// One that is not known, by name; metadata that is not known.
     pub fn of(header: &Header) -> Result<Architecture> {
         let name = match header.metadata.get("general.architecture") {
             Some(Value::Text(name)) => name.as_str(),
             _ => return Err(Error::model("has no `general.architecture`")),
         };
-        if let Some(Value::Unsigned(2..)) = header.metadata.get("split.count") {
-            return Err(Error::model(
-                "is one of several parts of a model; join them with `llama-gguf-split --merge`",
-            ));
-        }
         let known = ARCHITECTURES.iter().find(|(_, known, _)| *known == name);
         let Some((of, ..)) = known else {
             let names = ARCHITECTURES.map(|(_, name, _)| name).join(", ");
@@ -105,6 +104,11 @@ impl Architecture {
         matches!(self, A::Gemma2 | A::Gemma3)
     }
 
+    /// Its activations outgrow f16.
+    pub fn needs_range(self) -> bool {
+        self.is_gemma() || self == A::GptOss
+    }
+
     /// The rows of queries and keys stand in pairs.
     pub fn has_pairs(self) -> bool {
         matches!(self, A::Llama | A::Granite | A::SmolLm3)
@@ -136,6 +140,26 @@ impl Architecture {
     pub fn required(self, header: &Header, key: &str) -> Result<u64> {
         let found = self.number(header, key)?;
         found.ok_or_else(|| Error::model(format!("has no `{}`", self.key(key))))
+    }
+
+    /// Heads of keys and values of each layer, 0 in one without attention; one number where all layers have as many.
+    ///
+    /// # Errors
+    /// What is no such number, and no list of them.
+    pub fn kv_heads(self, header: &Header) -> Result<Option<Vec<u64>>> {
+        const KEY: &str = "attention.head_count_kv";
+        let Some(Value::List(list)) = header.metadata.get(&self.key(KEY)) else {
+            return Ok(self.number(header, KEY)?.map(|number| vec![number]));
+        };
+        let number = |value: &Value| match value {
+            Value::Unsigned(number) => Some(*number),
+            Value::Signed(number) => u64::try_from(*number).ok(),
+            _ => None,
+        };
+        let found: Option<Vec<u64>> = list.iter().map(number).collect();
+        found
+            .map(Some)
+            .ok_or_else(|| Error::model(format!("`{}` is no list of whole numbers", self.key(KEY))))
     }
 
     /// A number with a fraction.

@@ -20,13 +20,16 @@ pub(super) enum Kind {
     Q4K,
     Q5K,
     Q6K,
+    Iq4Nl,
+    Iq4Xs,
+    Mxfp4,
 }
 
 /// Values of a group that becomes one of MLX's.
 pub(super) const GROUP: usize = 32;
 
 /// The kinds by the number that files have for them.
-const KINDS: [(u32, Kind); 13] = [
+const KINDS: [(u32, Kind); 16] = [
     (0, Kind::F32),
     (1, Kind::F16),
     (2, Kind::Q4_0),
@@ -39,25 +42,25 @@ const KINDS: [(u32, Kind); 13] = [
     (12, Kind::Q4K),
     (13, Kind::Q5K),
     (14, Kind::Q6K),
+    (20, Kind::Iq4Nl),
+    (23, Kind::Iq4Xs),
     (30, Kind::Bf16),
+    (39, Kind::Mxfp4),
 ];
 /// Kinds that are not read.
-const OTHERS: [(u32, &str); 17] = [
+const OTHERS: [(u32, &str); 14] = [
     (9, "Q8_1"),
     (15, "Q8_K"),
     (16, "IQ2_XXS"),
     (17, "IQ2_XS"),
     (18, "IQ3_XXS"),
     (19, "IQ1_S"),
-    (20, "IQ4_NL"),
     (21, "IQ3_S"),
     (22, "IQ2_S"),
-    (23, "IQ4_XS"),
     (28, "F64"),
     (29, "IQ1_M"),
     (34, "TQ1_0"),
     (35, "TQ2_0"),
-    (39, "MXFP4"),
     (40, "NVFP4"),
     (41, "Q1_0"),
 ];
@@ -81,7 +84,7 @@ impl Kind {
             let name = OTHERS.iter().find(|(other, _)| *other == number);
             let name = name.map_or_else(|| format!("number {number}"), |(_, name)| (*name).into());
             Error::model(format!(
-                "is quantised as {name}; F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and Q2_K to Q6_K work: use a file of one of these"
+                "is quantised as {name}; F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ4_NL, IQ4_XS and MXFP4 work: use a file of one of these"
             ))
         })
     }
@@ -91,7 +94,8 @@ impl Kind {
         match self {
             Kind::F32 => (1, 4),
             Kind::F16 | Kind::Bf16 => (1, 2),
-            Kind::Q4_0 => (32, 18),
+            Kind::Q4_0 | Kind::Iq4Nl => (32, 18),
+            Kind::Mxfp4 => (32, 17),
             Kind::Q4_1 => (32, 20),
             Kind::Q5_0 => (32, 22),
             Kind::Q5_1 => (32, 24),
@@ -101,28 +105,30 @@ impl Kind {
             Kind::Q4K => (256, 144),
             Kind::Q5K => (256, 176),
             Kind::Q6K => (256, 210),
+            Kind::Iq4Xs => (256, 136),
         }
     }
 
-    /// Bits of a code, where MLX's affine groups of 32 have the same form.
+    /// Bits of a code, where MLX's groups of 32 have the same form.
     pub fn bits(self) -> Option<usize> {
         match self {
-            Kind::Q4_0 | Kind::Q4_1 | Kind::Q4K => Some(4),
+            Kind::Q4_0 | Kind::Q4_1 | Kind::Q4K | Kind::Mxfp4 => Some(4),
             Kind::Q5_0 | Kind::Q5_1 | Kind::Q5K => Some(5),
             Kind::Q8_0 => Some(8),
             _ => None,
         }
     }
 
-    /// The groups of a block, of a kind that has [`bits`](Self::bits), in their order.
+    /// Whether the codes are floats of 4 bits, and scales the exponents of powers of two: a byte before the codes.
+    pub fn is_mxfp4(self) -> bool {
+        self == Kind::Mxfp4
+    }
+
+    /// The groups of a block, of a kind that has [`bits`](Self::bits), in their order. Of MXFP4 they have codes alone.
     #[inline]
     pub fn groups(self, block: &[u8], mut push: impl FnMut(Group)) {
         let half = |at: usize| f16::from_le_bytes([block[at], block[at + 1]]).to_f32();
         let d = half(0);
-        // The lower halves of bytes come first, then the upper ones.
-        let nibbles = |bytes: &[u8]| -> [u8; GROUP] {
-            std::array::from_fn(|i| if i < 16 { bytes[i] & 15 } else { bytes[i - 16] >> 4 })
-        };
         let fifth = |codes: [u8; GROUP], bits: &[u8]| -> [u8; GROUP] {
             std::array::from_fn(|i| codes[i] | (bits[i / 8] >> (i % 8) & 1) << 4)
         };
@@ -130,6 +136,7 @@ impl Kind {
             Kind::Q4_0 => {
                 push(Group { codes: nibbles(&block[2..]), scale: d, bias: -8.0 * d });
             }
+            Kind::Mxfp4 => push(Group { codes: nibbles(&block[1..]), scale: 0.0, bias: 0.0 }),
             Kind::Q4_1 => push(Group { codes: nibbles(&block[4..]), scale: d, bias: half(2) }),
             Kind::Q5_0 => {
                 let codes = fifth(nibbles(&block[6..]), &block[2..6]);
@@ -208,11 +215,45 @@ impl Kind {
                     push(d * f32::from(scale) * (i32::from(low | high << 4) - 32) as f32);
                 }
             }
+            Kind::Mxfp4 => {
+                const VALUES: [f32; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
+                let scale = 2f32.powi(i32::from(block[0]) - 127);
+                for code in nibbles(&block[1..]) {
+                    let size = scale * VALUES[usize::from(code & 7)];
+                    push(if code & 8 == 0 { size } else { -size });
+                }
+            }
+            Kind::Iq4Nl => {
+                let d = half(0);
+                nibbles(&block[2..]).iter().for_each(|code| push(d * uneven(*code)));
+            }
+            Kind::Iq4Xs => {
+                let (d, high) = (half(0), u16::from_le_bytes([block[2], block[3]]));
+                for group in 0..8 {
+                    let low = block[4 + group / 2] >> (group % 2 * 4) & 15;
+                    let scale = i32::from(low) | i32::from(high >> (2 * group) & 3) << 4;
+                    let scale = d * (scale - 32) as f32;
+                    let codes = nibbles(&block[8 + 16 * group..]);
+                    codes.iter().for_each(|code| push(scale * uneven(*code)));
+                }
+            }
             _ => self.groups(block, |Group { codes, scale, bias }| {
                 codes.iter().for_each(|code| push(scale * f32::from(*code) + bias));
             }),
         }
     }
+}
+
+/// The codes of a group in sixteen bytes: the lower halves of bytes come first, then the upper ones.
+fn nibbles(bytes: &[u8]) -> [u8; GROUP] {
+    std::array::from_fn(|i| if i < 16 { bytes[i] & 15 } else { bytes[i - 16] >> 4 })
+}
+
+/// What a code stands for where codes are not evenly spaced.
+fn uneven(code: u8) -> f32 {
+    const VALUES: [i8; 16] =
+        [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+    f32::from(VALUES[usize::from(code & 15)])
 }
 
 /// The scale and the least value of group `group`, six bits each.
@@ -244,6 +285,9 @@ mod tests {
             ("Q4_K", Kind::Q4K),
             ("Q5_K", Kind::Q5K),
             ("Q6_K", Kind::Q6K),
+            ("IQ4_NL", Kind::Iq4Nl),
+            ("IQ4_XS", Kind::Iq4Xs),
+            ("MXFP4", Kind::Mxfp4),
         ];
         assert_eq!(all.as_object().map(serde_json::Map::len), Some(names.len()));
         for (name, kind) in names {

@@ -40,7 +40,12 @@ pub(super) fn text(
     }
     let vocab = header.tensors.get("token_embd.weight").and_then(|found| found.shape.first());
     let vocab = vocab.ok_or_else(|| Error::model("has no tensor `token_embd.weight`"))?;
-    let kv_heads = of.number(header, "attention.head_count_kv")?.unwrap_or(heads);
+    let each = of.kv_heads(header)?.unwrap_or_else(|| vec![heads]);
+    let kv_heads = each.iter().copied().max().unwrap_or(heads);
+    if of != Architecture::Lfm2 && each.iter().any(|count| *count != kv_heads) {
+        let key = of.key("attention.head_count_kv");
+        return Err(Error::model(format!("`{key}` differs between layers, which is not known")));
+    }
     let theta = of.float(header, "rope.freq_base")?;
     let theta = theta.unwrap_or(if of == Architecture::Gemma3 { 1e6 } else { 1e4 });
     let epsilon = of.float(header, "attention.layer_norm_rms_epsilon")?.unwrap_or(1e-6);
@@ -137,6 +142,22 @@ fn own(
             set("moe_intermediate_size", json!(required("expert_feed_forward_length")?));
             set("norm_topk_prob", json!(true));
         }
+        Architecture::GptOss => {
+            set("num_local_experts", json!(required("expert_count")?));
+            set("num_experts_per_tok", json!(required("expert_used_count")?));
+            set("intermediate_size", json!(required("expert_feed_forward_length")?));
+            set("sliding_window", json!(required("attention.sliding_window")?));
+        }
+        Architecture::Lfm2 => {
+            let each = of.kv_heads(header)?.unwrap_or_default();
+            let with_attention = (0..each.len()).filter(|layer| each[*layer] > 0);
+            set("full_attn_idxs", json!(with_attention.collect::<Vec<_>>()));
+            set("conv_L_cache", json!(required("shortconv.l_cache")?));
+            set("conv_bias", json!(false));
+            set("block_auto_adjust_ff_dim", json!(false));
+            let epsilon = float("attention.layer_norm_rms_epsilon")?;
+            set("norm_eps", json!(epsilon.unwrap_or(1e-5)));
+        }
         Architecture::Phi3 => {
             set("partial_rotary_factor", json!(rotated as f64 / head_dim as f64));
             let window = of.number(header, "attention.sliding_window")?;
@@ -151,16 +172,17 @@ fn own(
     Ok(())
 }
 
-/// How modules are packed: in the bits that most have, and those by name that have others.
+/// How modules are packed: in the form that most have, and those by name that have others.
 fn quantization(pieces: &[Piece]) -> Option<Json> {
-    let packed = || pieces.iter().filter_map(|piece| Some((&piece.module, piece.bits()?)));
-    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
-    packed().for_each(|(_, bits)| *counts.entry(bits).or_default() += 1);
+    let packed = || pieces.iter().filter_map(|piece| Some((&piece.module, piece.form()?)));
+    let mut counts: BTreeMap<(usize, &str), usize> = BTreeMap::new();
+    packed().for_each(|(_, form)| *counts.entry(form).or_default() += 1);
     let (&usual, _) = counts.iter().max_by_key(|(_, count)| **count)?;
-    let form = |bits: usize| json!({"group_size": GROUP, "bits": bits, "mode": "affine"});
+    let form =
+        |(bits, mode): (usize, &str)| json!({"group_size": GROUP, "bits": bits, "mode": mode});
     let mut all = form(usual);
-    for (module, bits) in packed().filter(|(_, bits)| *bits != usual) {
-        all[module.as_str()] = form(bits);
+    for (module, own) in packed().filter(|(_, own)| *own != usual) {
+        all[module.as_str()] = form(own);
     }
     Some(all)
 }
@@ -215,6 +237,10 @@ fn yarn(header: &Header, of: Architecture, factor: f64) -> Result<Json> {
     let mut all = Map::new();
     all.insert("rope_type".into(), json!("yarn"));
     all.insert("factor".into(), json!(factor));
+    if of == Architecture::GptOss {
+        // Files do not say it.
+        all.insert("truncate".into(), json!(false));
+    }
     let original = of.number(header, "rope.scaling.original_context_length")?;
     all.extend(original.map(|n| ("original_max_position_embeddings".into(), json!(n))));
     for (theirs, key) in [

@@ -1,4 +1,4 @@
-//! Models in one file of GGUF: what stands for their `config.json` and their tokenizer's files, and their tensors under
+//! Models in files of GGUF: what stands for their `config.json` and their tokenizer's files, and their tensors under
 //! the names and in the forms that other checkpoints have.
 //!
 //! Weights whose blocks are affine groups of 32 keep their codes: the scale of a group stays, and its bias is the
@@ -9,6 +9,7 @@ mod blocks;
 mod config;
 mod cuts;
 mod names;
+mod parts;
 mod pieces;
 mod reader;
 mod tokenizer;
@@ -22,13 +23,15 @@ use self::architecture::Architecture;
 use self::config::Factors;
 pub(crate) use self::pieces::GgufTensor;
 use self::pieces::{Piece, ROTATIONS, pieces};
-use self::reader::{Header, Stored};
+use self::reader::Stored;
 use crate::error::{Error, Result, load};
 
-/// A file whose header was read.
+/// A file whose header was read, with those of the files that follow it.
 #[derive(Debug)]
 pub(crate) struct Gguf {
     pub path: PathBuf,
+    /// The files, this one first.
+    parts: Vec<PathBuf>,
     /// What stands for files of other checkpoints, by name.
     texts: BTreeMap<&'static str, String>,
     /// The tensors, one behind the other as if in a file of their own.
@@ -43,7 +46,8 @@ impl Gguf {
         path.extension().is_some_and(|end| end.eq_ignore_ascii_case("gguf"))
     }
 
-    /// The only file of GGUF in `folder`, where it has no `config.json`; none where there is no such file.
+    /// The only file of GGUF in `folder`, or the first of the only model, where it has no `config.json`; none where
+    /// there is no such file.
     ///
     /// # Errors
     /// Several files, by name.
@@ -53,7 +57,7 @@ impl Gguf {
             return Ok(None);
         }
         let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
-        let mut found: Vec<PathBuf> = paths.filter(|path| Gguf::is_named(path)).collect();
+        let mut found: Vec<PathBuf> = paths.filter(|path| inference_core::is_gguf(path)).collect();
         found.sort();
         if found.len() > 1 {
             let names = found.iter().filter_map(|path| path.file_name()?.to_str());
@@ -66,25 +70,25 @@ impl Gguf {
         Ok(found.pop())
     }
 
-    /// Reads the header of the file at `path`.
+    /// Reads the header of the file at `path`, and those of the files that follow it.
     ///
     /// # Errors
     /// A file that is damaged or truncated; an architecture, a tokenizer or a kind of weights that is not known, by name.
     pub fn open(path: &Path) -> Result<Gguf> {
         let read = || {
-            let header = Header::read(path)?;
+            let (parts, header) = parts::read(path)?;
             let architecture = Architecture::of(&header)?;
             let (tensors, pieces) = pieces(&header, architecture)?;
             let mut texts = tokenizer::texts(&header)?;
             let mut factors = Factors::default();
             for name in ROTATIONS {
                 if let Some(stored) = header.tensors.get(name) {
-                    factors.insert(name, numbers(path, stored)?);
+                    factors.insert(name, numbers(&parts[stored.part], stored)?);
                 }
             }
             texts.insert("config.json", config::text(&header, architecture, &pieces, &factors)?);
             let pieces = tensors.iter().map(|tensor: &GgufTensor| tensor.start).zip(pieces);
-            Ok(Gguf { path: path.to_owned(), texts, pieces: pieces.collect(), tensors })
+            Ok(Gguf { path: path.to_owned(), parts, texts, pieces: pieces.collect(), tensors })
         };
         read().map_err(|error: Error| error.at(path))
     }
@@ -112,9 +116,9 @@ impl Gguf {
         let piece =
             self.pieces.get(&start).ok_or_else(|| load(&self.path, "has no such tensor"))?;
         let mut bytes = vec![0; piece.needed(length)];
-        let file = File::open(&self.path).map_err(|error| load(&self.path, error))?;
-        file.read_exact_at(&mut bytes, piece.stored.start)
-            .map_err(|error| load(&self.path, error))?;
+        let path = &self.parts[piece.stored.part];
+        let file = File::open(path).map_err(|error| load(path, error))?;
+        file.read_exact_at(&mut bytes, piece.stored.start).map_err(|error| load(path, error))?;
         Ok(piece.converted(&bytes))
     }
 }

@@ -15,6 +15,11 @@ use crate::error::{Error, Result};
 pub(super) const ROTATIONS: [&str; 3] =
     ["rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"];
 
+/// A module that is no matrix, though its tensor has two dimensions.
+const CONVOLUTION: &str = ".conv.conv";
+/// Tensors with two dimensions that stay in F32 in files of other types.
+const IN_F32: [&str; 2] = ["shortconv.conv.weight", "ffn_gate_inp.weight"];
+
 /// A tensor as it is given out.
 #[derive(Clone, Debug)]
 pub(crate) struct GgufTensor {
@@ -71,12 +76,16 @@ pub(super) fn pieces(
             )));
         };
         let shape = stored.shape.iter().map(|&dim| i32::try_from(dim));
-        let shape: Vec<i32> = shape
+        let mut shape: Vec<i32> = shape
             .collect::<Result<_, _>>()
             .map_err(|_| Error::model(format!("tensor `{name}` has a dimension over 2³¹ - 1")))?;
+        if module.ends_with(CONVOLUTION) {
+            // Each channel by itself.
+            shape.insert(1, 1);
+        }
         let paired = paired(header, architecture, &module)?;
         // One of all experts has a matrix for each.
-        let is_matrix = shape.len() > 1 && part == "weight";
+        let is_matrix = shape.len() > 1 && part == "weight" && !module.ends_with(CONVOLUTION);
         let less = if architecture.is_gemma() && module.ends_with("norm") { 1.0 } else { 0.0 };
         let mut add = |part: Part, name: &str, dtype: Dtype, shape: Vec<i32>| {
             let values: u64 = shape.iter().map(|&dim| dim as u64).product();
@@ -95,6 +104,10 @@ pub(super) fn pieces(
                 let groups = [rows, &[columns / GROUP as i32]].concat();
                 let words = [rows, &[columns / 32 * bits as i32]].concat();
                 add(Part::Codes, "weight", Dtype::U32, words);
+                if stored.kind.is_mxfp4() {
+                    add(Part::Scales, "scales", Dtype::U8, groups);
+                    continue;
+                }
                 add(Part::Scales, "scales", dtype, groups.clone());
                 add(Part::Biases, "biases", dtype, groups);
             }
@@ -104,13 +117,16 @@ pub(super) fn pieces(
 }
 
 /// The type that numbers are given out in: that of the matrices, where all are of one that numbers have. Scales are
-/// stored in f16, which keeps them; Gemma's activations need the range of bf16.
+/// stored in f16, which keeps them; some activations need the range of bf16.
 fn float_type(header: &Header, architecture: Architecture) -> Dtype {
-    let matrices = || header.tensors.values().filter(|stored| stored.shape.len() > 1);
+    let is_matrix = |(name, stored): &(&String, &Stored)| {
+        stored.shape.len() > 1 && !IN_F32.iter().any(|end| name.ends_with(end))
+    };
+    let matrices = || header.tensors.iter().filter(is_matrix).map(|(_, stored)| stored);
     let all = |kind: Kind| matrices().all(|stored| stored.kind == kind);
     if all(Kind::F32) {
         Dtype::F32
-    } else if architecture.is_gemma() || all(Kind::Bf16) {
+    } else if architecture.needs_range() || all(Kind::Bf16) {
         Dtype::Bf16
     } else {
         Dtype::F16
@@ -145,9 +161,11 @@ fn paired(header: &Header, architecture: Architecture, module: &str) -> Result<O
 }
 
 impl Piece {
-    /// Bits of the codes, where the tensor keeps them.
-    pub fn bits(&self) -> Option<usize> {
-        (self.part == Part::Codes).then(|| self.stored.kind.bits()).flatten()
+    /// Bits of the codes and MLX's name for their form, where the tensor keeps them.
+    pub fn form(&self) -> Option<(usize, &'static str)> {
+        let mode = if self.stored.kind.is_mxfp4() { "mxfp4" } else { "affine" };
+        let bits = self.stored.kind.bits().filter(|_| self.part == Part::Codes);
+        bits.map(|bits| (bits, mode))
     }
 
     /// What is given out of a block, in bytes.
@@ -215,6 +233,7 @@ impl Piece {
         let (kind, dtype) = (self.stored.kind, self.dtype);
         match self.part {
             Part::Values => kind.values(block, |value| push(dtype, value - self.less, out)),
+            Part::Scales if kind.is_mxfp4() => put(&block[..1], out),
             Part::Scales => kind.groups(block, |group| push(dtype, group.scale, out)),
             Part::Biases => kind.groups(block, |group| push(dtype, group.bias, out)),
             Part::Codes => {
@@ -261,7 +280,7 @@ mod tests {
     fn piece(kind: Kind, rows: u64, part: Part, paired: Option<usize>) -> Piece {
         let (values, size) = kind.block();
         let (shape, bytes) = (vec![rows, values * 4], rows * 4 * size);
-        let stored = Stored { kind, shape, start: 0, bytes };
+        let stored = Stored { kind, shape, start: 0, bytes, part: 0 };
         Piece { stored, module: String::new(), part, dtype: Dtype::F16, paired, less: 0.0 }
     }
 

@@ -34,6 +34,8 @@ pub(super) struct Stored {
     /// Where in the file its bytes begin.
     pub start: u64,
     pub bytes: u64,
+    /// In which of the model's files it lies.
+    pub part: usize,
 }
 
 /// What a file says before its tensors.
@@ -211,6 +213,6 @@ impl Input {
         let bytes = values.and_then(|values| (values / each).checked_mul(size));
         let bytes = bytes.ok_or_else(|| Error::model(format!("has the shape {shape:?}")))?;
         shape.reverse();
-        Ok(Stored { kind, shape, start, bytes })
+        Ok(Stored { kind, shape, start, bytes, part: 0 })
     }
 }

@@ -179,8 +179,8 @@ fn damaged_and_truncated_files_are_named() {
     let up = [&b"blk.0.ffn_up.weight\x02\0\0\0"[..], &64u64.to_le_bytes(), &128u64.to_le_bytes()]
         .concat();
     let kind = |number: u32| [&up[..], &number.to_le_bytes()].concat();
-    let error = changed(&kind(6), &kind(23));
-    assert!(error.contains("`blk.0.ffn_up.weight`") && error.contains("IQ4_XS"), "{error}");
+    let error = changed(&kind(6), &kind(21));
+    assert!(error.contains("`blk.0.ffn_up.weight`") && error.contains("IQ3_S"), "{error}");
     assert!(changed(&kind(6), &kind(999)).contains("number 999"));
     // A tensor that begins behind the file's end.
     let far = [&kind(6)[..], &(1u64 << 40).to_le_bytes()].concat();
@@ -190,4 +190,75 @@ fn damaged_and_truncated_files_are_named() {
     assert!(
         changed(b"blk.0.ffn_up.weight", b"blk.0.ffn_xx.weight").contains("`blk.0.ffn_xx.weight`")
     );
+}
+
+#[test]
+fn experts_in_floats_of_four_bits_stay_so() {
+    let name = "gpt_oss";
+    let folder = Checkpoint::new(name);
+    let prompt =
+        Golden::new(name).prompts().find(|(name, _)| *name == "long").map(|(_, p)| ids(&p["ids"]));
+    let prompt = prompt.expect("a prompt");
+    let model = load(&file(name), Some(Dtype::F32)).expect("it loads");
+    let expected = first_logits(&*folder.load(LoadOptions::default()), &prompt);
+    let furthest = distance(&first_logits(&*model, &prompt), &expected);
+    assert!(furthest <= F32_TOLERANCE, "{furthest:e}");
+    prompts_are_the_references(&*model, &Golden::new(name));
+    let model = load(&file(name), None).expect("it loads");
+    assert_eq!((model.info().quant_bits, model.info().dtype.as_str()), (4, "bf16"));
+    let expected = first_logits(&*folder.load_native(LoadOptions::default()), &prompt);
+    let furthest = distance(&first_logits(&*model, &prompt), &expected);
+    assert!(furthest < 0.05, "{furthest}");
+}
+
+#[test]
+fn short_convolutions_are_those_of_the_folder() {
+    let name = "lfm2";
+    let folder = Checkpoint::new(name);
+    let mut config = folder.config();
+    config["conv_bias"] = false.into();
+    // Files of GGUF have no such biases.
+    let is_bias = |name: &str| name.contains(".conv.") && name.ends_with(".bias");
+    let kept = |name: &str| (!is_bias(name)).then(|| name.to_owned());
+    let folder = folder.with_config(&config).renamed(kept);
+    let prompts = Golden::new(name);
+    let prompt = prompts.prompts().find(|(name, _)| *name == "long").expect("a prompt").1;
+    let prompt = ids(&prompt["ids"]);
+    let model = load(&file(name), Some(Dtype::F32)).expect("it loads");
+    let expected = first_logits(&*folder.load(LoadOptions::default()), &prompt);
+    let furthest = distance(&first_logits(&*model, &prompt), &expected);
+    assert!(furthest <= F32_TOLERANCE, "{furthest:e}");
+    prompts_are_the_references(&*model, &prompts);
+    assert_eq!(load(&file(name), None).expect("it loads").info().dtype, "bf16");
+}
+
+#[test]
+fn files_of_one_model_are_read_together() {
+    let part = |at: usize| format!("qwen3-0000{at}-of-00003.gguf");
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = |at: usize| folder.path().join(part(at));
+    for at in 1..=3 {
+        fs::copy(root().join("parts").join(part(at)), place(at)).expect("a copy");
+    }
+    let prompt = ids(&golden("qwen3")["short"]["ids"]);
+    let expected = first_logits(&*load(&file("qwen3"), None).expect("it loads"), &prompt);
+    for path in [place(1), folder.path().to_owned()] {
+        let model = load(&path, None).expect("it loads");
+        assert_eq!(first_logits(&*model, &prompt), expected);
+    }
+    let found = inference_core::discover(folder.path()).expect("it is listed");
+    assert_eq!((found.len(), found[0].num_files, &found[0].path), (1, 3, &place(1)));
+    let refusal = |path: PathBuf| load(&path, None).expect_err("refused").to_string();
+    let error = refusal(place(2));
+    assert!(error.contains("file 2 of 3 of a model: name the first one, "), "{error}");
+    fs::rename(place(3), folder.path().join("third.gguf")).expect("it is moved");
+    let error = refusal(place(1));
+    assert!(error.contains(&part(3)), "{error}");
+    fs::copy(place(2), place(3)).expect("a copy");
+    let error = refusal(place(1));
+    assert!(error.contains("is not file 3 of 3 of a model"), "{error}");
+    let renamed = folder.path().join("first.gguf");
+    fs::rename(place(1), &renamed).expect("it is moved");
+    let error = refusal(renamed);
+    assert!(error.contains("which are called `NAME-00001-of-00003.gguf`"), "{error}");
 }
