@@ -30,6 +30,12 @@ pub struct GenerateMetrics {
     pub prefill_duration: Duration,
     /// From the first token until the last.
     pub decode_duration: Duration,
+    /// What it took to decode the prompt's pictures, to resize and to cut them, before the queue. Of a picture that was
+    /// kept since an earlier request, what it took then.
+    pub picture_preparation: Duration,
+    /// What the engine took to compute the vectors of the prompt's pictures, a part of the prefill: zero
+    /// where all of them were kept.
+    pub picture_tower: Duration,
     /// From entering the queue until the end.
     pub total_duration: Duration,
     /// From entering the queue until the first token was handed over; `None` without one.
@@ -174,6 +180,8 @@ impl GenerateMetrics {
             queue_duration: self.queue_duration + next.queue_duration,
             prefill_duration: self.prefill_duration + next.prefill_duration,
             decode_duration: self.decode_duration + next.decode_duration,
+            picture_preparation: self.picture_preparation + next.picture_preparation,
+            picture_tower: self.picture_tower + next.picture_tower,
             total_duration: self.total_duration + next.total_duration,
             time_to_first_token: [self.time_to_first_token, next.time_to_first_token]
                 .into_iter()

@@ -7,6 +7,7 @@ mod scene;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use inference_core::{EncodedPicture, PictureLimits};
 use inference_text::Tokenizer;
@@ -88,6 +89,7 @@ impl Sight {
     /// # Errors
     /// A picture that cannot be read or is too large, by its name.
     pub fn prepare(&self, picture: &EncodedPicture) -> inference_core::Result<Arc<Prepared>> {
+        let started = Instant::now();
         let digest: [u8; 32] = Sha256::digest(&picture.bytes).into();
         let recent = || self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, known)) = recent().iter().find(|(known, _)| *known == digest) {
@@ -105,7 +107,7 @@ impl Sight {
         let patches = self.family.patches(&self.processor.rescale, &resized);
         let cells = self.family.cells(patches.grid);
         let ids = self.family.ids(cells);
-        let prepared = Arc::new(Prepared { patches, digest, ids, cells });
+        let prepared = Arc::new(Prepared { patches, digest, ids, cells, took: started.elapsed() });
         let mut recent = recent();
         recent.push_back((digest, Arc::clone(&prepared)));
         let numbers = |recent: &VecDeque<([u8; 32], Arc<Prepared>)>| {

@@ -193,8 +193,11 @@ impl Prefill {
     pub fn look(&mut self, served: &Served, quantum: Duration) -> Result<bool> {
         let columns = self.parts(served.chunk).max().unwrap_or(0);
         match (&self.pass, &mut self.prompts[..]) {
-            (None, [Progress { done, eyes: Some(eyes), .. }]) => {
-                Ok(eyes.look(&(*done..*done + columns), served, quantum)?)
+            (None, [Progress { row, done, eyes: Some(eyes), .. }]) => {
+                let started = Instant::now();
+                let is_done = eyes.look(&(*done..*done + columns), served, quantum)?;
+                row.looked(started.elapsed());
+                Ok(is_done)
             }
             _ => Ok(true),
         }

@@ -58,6 +58,8 @@ struct Times {
     first_known: Option<Instant>,
     last_known: Option<Instant>,
     first_sent: Option<Instant>,
+    /// Computing what pictures become.
+    tower: Duration,
 }
 
 impl Row {
@@ -99,6 +101,7 @@ impl Row {
                 first_known: None,
                 last_known: None,
                 first_sent: None,
+                tower: Duration::ZERO,
             },
         }
     }
@@ -245,10 +248,15 @@ impl Row {
         }
     }
 
+    /// Takes note of time in which the engine computed what its pictures become.
+    pub fn looked(&mut self, time: Duration) {
+        self.times.tower += time;
+    }
+
     /// What the request cost, once it has ended with `active_bytes` in use.
     pub fn metrics(&self, active_bytes: u64) -> GenerateMetrics {
         let now = Instant::now();
-        let Times { queued, started, first_known, last_known, first_sent } = self.times;
+        let Times { queued, started, first_known, last_known, first_sent, tower } = self.times;
         GenerateMetrics {
             requests: 1,
             prompt_tokens: self.prompt_tokens,
@@ -262,6 +270,8 @@ impl Row {
             decode_duration: first_known
                 .zip(last_known)
                 .map_or(Duration::ZERO, |(first, last)| last.saturating_duration_since(first)),
+            picture_preparation: self.scene.as_ref().map_or(Duration::ZERO, |of| of.preparation()),
+            picture_tower: tower,
             total_duration: now.saturating_duration_since(queued),
             time_to_first_token: first_sent.map(|sent| sent.saturating_duration_since(queued)),
             peak_memory_bytes: self.peak_bytes,

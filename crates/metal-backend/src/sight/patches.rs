@@ -22,6 +22,15 @@ pub(crate) enum Inside {
     Pixels,
 }
 
+impl Inside {
+    fn frames(self) -> usize {
+        match self {
+            Inside::Planes { frames } => frames,
+            Inside::Pixels => 1,
+        }
+    }
+}
+
 impl Patches {
     /// A picture whose sides are multiples of `side · square`, cut into patches of `side` pixels.
     pub fn cut(
@@ -35,10 +44,12 @@ impl Patches {
         let (table, rgb) = (rescale.table(), picture.rgb());
         let grid = [(height / side) as i32, (width / side) as i32];
         let mut patches = Patches { values: Vec::new(), grid, square };
-        let at = |row: usize, column: usize, channel: usize| {
-            table[channel][usize::from(rgb[(row * width + column) * 3 + channel])]
+        // So many pixels of a row from `left` on.
+        let line = |row: usize, left: usize| {
+            rgb[(row * width + left) * 3..][..side * 3].as_chunks::<3>().0
         };
-        let mut values = Vec::with_capacity(width * height * 3);
+        let number = |channel: usize, level: u8| table[channel][usize::from(level)];
+        let mut values = Vec::with_capacity(width * height * 3 * inside.frames());
         for [row, column] in patches.places() {
             let (top, left) = (row as usize * side, column as usize * side);
             match inside {
@@ -46,7 +57,8 @@ impl Patches {
                     for channel in 0..3 {
                         let first = values.len();
                         for y in top..top + side {
-                            values.extend((left..left + side).map(|x| at(y, x, channel)));
+                            let pixels = line(y, left).iter();
+                            values.extend(pixels.map(|pixel| number(channel, pixel[channel])));
                         }
                         let end = values.len();
                         (1..frames).for_each(|_| values.extend_from_within(first..end));
@@ -54,8 +66,8 @@ impl Patches {
                 }
                 Inside::Pixels => {
                     for y in top..top + side {
-                        for x in left..left + side {
-                            values.extend((0..3).map(|channel| at(y, x, channel)));
+                        for [red, green, blue] in line(y, left) {
+                            values.extend([number(0, *red), number(1, *green), number(2, *blue)]);
                         }
                     }
                 }

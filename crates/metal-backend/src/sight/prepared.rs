@@ -1,5 +1,7 @@
 //! A picture, ready for the tower.
 
+use std::time::Duration;
+
 use super::patches::Patches;
 
 /// A picture, ready for the tower.
@@ -11,6 +13,8 @@ pub(crate) struct Prepared {
     pub ids: Vec<u32>,
     /// Squares of patches, each a vector of the language model: rows and columns.
     pub cells: [i32; 2],
+    /// What it took to prepare it.
+    pub took: Duration,
 }
 
 impl PartialEq for Prepared {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::patches::Patches;
 use super::prepared::Prepared;
@@ -68,6 +69,11 @@ impl Scene {
         filler: u32,
     ) -> Scene {
         Scene { shown, positions, sees_whole, filler }
+    }
+
+    /// What it took to prepare its pictures.
+    pub fn preparation(&self) -> Duration {
+        self.shown.iter().map(|one| one.prepared.took).sum()
     }
 
     /// Where a chunk ends that begins at `done` and should end at `end`.

@@ -64,6 +64,8 @@ pub struct Metrics {
     queue_time: Histogram,
     prefill_time: Histogram,
     first_token: Histogram,
+    picture_preparation: Histogram,
+    picture_tower: Histogram,
     per_token: Histogram,
     running: Gauge,
     waiting: Gauge,
@@ -106,6 +108,8 @@ impl Default for Metrics {
             queue_time: long(),
             prefill_time: long(),
             first_token: long(),
+            picture_preparation: short(),
+            picture_tower: short(),
             per_token: short(),
             running: Gauge::default(),
             waiting: Gauge::default(),
@@ -145,6 +149,12 @@ impl Default for Metrics {
             ("request_prefill_time", "From the engine to the first token", &metrics.prefill_time),
             ("time_to_first_token", "From the queue to the first token", &metrics.first_token),
             ("time_per_output_token", "Between tokens after the first", &metrics.per_token),
+            (
+                "picture_preparation",
+                "Decoding and cutting a prompt's",
+                &metrics.picture_preparation,
+            ),
+            ("picture_tower", "Computing vectors of a prompt's", &metrics.picture_tower),
         ];
         for (name, help, metric) in times {
             r.register_with_unit(name, help, Unit::Seconds, metric.clone());
@@ -232,6 +242,13 @@ impl Metrics {
         self.prefill_time.observe(cost.prefill_duration.as_secs_f64());
         if let Some(time) = cost.time_to_first_token {
             self.first_token.observe(time.as_secs_f64());
+        }
+        let pictures = [
+            (&self.picture_preparation, cost.picture_preparation),
+            (&self.picture_tower, cost.picture_tower),
+        ];
+        for (metric, time) in pictures.into_iter().filter(|(_, time)| !time.is_zero()) {
+            metric.observe(time.as_secs_f64());
         }
         let rate = cost.decode_tokens_per_second();
         if rate > 0.0 {
