@@ -26,7 +26,7 @@ Examples:
   ml quantise ~/models/Qwen3-8B qwen3-8b-mixed --recipe mixed_3_6
   ml quantise ~/models/Qwen3-8B qwen3-8b --bits 4 --layer '*.down_proj=6' --layer 'lm_head=off'")]
 pub struct QuantiseArgs {
-    /// Folder of the model, or a name that `ml pull` fetched
+    /// Folder of the model, a .gguf file, or a name that `ml pull` fetched
     #[arg(value_name = "SRC")]
     pub source: PathBuf,
     /// Folder to make

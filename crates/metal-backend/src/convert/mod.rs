@@ -53,7 +53,8 @@ impl Quantised {
     }
 }
 
-/// Quantises the checkpoint in the folder `source` into the new folder `target`.
+/// Quantises the checkpoint in the folder `source`, or the file of GGUF, into the new folder `target`. What is packed
+/// already stays as it is.
 ///
 /// `progress` gets the bytes that were written and those of all tensors. The folder is there once it is whole.
 ///
@@ -68,10 +69,7 @@ pub(crate) fn quantise(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Quantised> {
     use_device(device)?;
-    if let ModelFiles::Gguf(_) = ModelFiles::open(source)? {
-        return Err(load(source, "is a model in GGUF; only folders of safetensors are quantised"));
-    }
-    let files = ModelFiles::Folder(source.to_owned());
+    let files = ModelFiles::open(source)?;
     let text = files.required_text("config.json")?;
     let config = Config::parse("config.json", &text).map_err(|error| error.at(source))?;
     let family = family(&config).map_err(|error| error.at(source))?;
@@ -139,10 +137,16 @@ fn family(config: &Config) -> Result<&'static str> {
 }
 
 /// Copies what belongs to a model beside its weights: tokenizer, templates, licence, and the folders of
-/// sentence-transformers' modules.
+/// sentence-transformers' modules; of a file of GGUF, what stands for such files.
 fn copy_others(files: &ModelFiles, source: &Path, folder: &Path) -> Result<()> {
     const KINDS: [&str; 8] =
         [".json", ".jsonl", ".txt", ".jinja", ".model", ".tiktoken", ".py", ".md"];
+    if let ModelFiles::Gguf(_) = files {
+        for name in files.names()?.iter().filter(|name| *name != "config.json") {
+            write_text(&folder.join(name), &files.required_text(name)?)?;
+        }
+        return Ok(());
+    }
     for name in files.names()? {
         let is_named = KINDS.iter().any(|end| name.ends_with(end))
             || ["LICENSE", "LICENCE", "NOTICE"].iter().any(|start| name.starts_with(start));

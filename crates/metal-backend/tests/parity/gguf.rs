@@ -233,6 +233,39 @@ fn short_convolutions_are_those_of_the_folder() {
 }
 
 #[test]
+fn a_file_becomes_a_folder_in_which_all_of_it_is_packed() {
+    let home = tempfile::tempdir().expect("a folder");
+    // Its other weights have eight bits already.
+    let target = home.path().join("packed");
+    let options = metal_backend::QuantiseOptions {
+        default: metal_backend::packing("affine", Some(8), Some(32)).expect("eight bits"),
+        recipe: None,
+        rules: Vec::new(),
+        dtype: None,
+        keep_vision: false,
+        backend: Some(backend()),
+    };
+    let quantise = |name: &str, target: &Path| {
+        let _ = metal_backend::register();
+        metal_backend::quantise(&file(name), target, &options, &Default::default(), &mut |_, _| {})
+    };
+    let made = quantise("qwen2", &target).expect("it is packed");
+    let model = load(&target, None).expect("it loads");
+    assert_eq!(made.packed, model.info().num_layers);
+    assert_eq!(model.info().quant_bits, 8);
+    let golden = golden("qwen2");
+    let short = &golden["short"];
+    let exact = load(&target, Some(Dtype::F32)).expect("it loads");
+    let logits = first_logits(&*exact, &ids(&short["ids"]));
+    let distance = distance(&logits, &numbers(&short["logits"]));
+    eprintln!("packed: logits within {distance:.1e}");
+    assert!(distance < 0.2, "{distance}");
+    prompts_are_the_references(&*model, &Golden::new("qwen2"));
+    let error = quantise("llama", &home.path().join("llama")).expect_err("all is packed");
+    assert!(error.to_string().contains("nothing is left to quantise"), "{error}");
+}
+
+#[test]
 fn files_of_one_model_are_read_together() {
     let part = |at: usize| format!("qwen3-0000{at}-of-00003.gguf");
     let folder = tempfile::tempdir().expect("a folder");
