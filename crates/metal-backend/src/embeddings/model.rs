@@ -54,7 +54,11 @@ impl MlxEmbeddingModel {
                 }
                 .into());
             }
-            Ok((opened.build(false)?.0, limit))
+            let network = opened.build(false)?.0;
+            if network.encoder.kernels().is_on_cuda() {
+                network.warm_up(limit)?;
+            }
+            Ok((network, limit))
         };
         let turns = Turns::start("ml-embeddings", device, queue_limit, build)?;
         Ok(MlxEmbeddingModel { info, texts, turns })

@@ -55,6 +55,29 @@ impl Network {
         self.head.is_some() || self.score_ids.is_some()
     }
 
+    /// Computes texts of no meaning, within `limit` bytes for all arrays. On CUDA the first pass of a process takes a
+    /// third of a second, in which kernels are loaded: that is done before anyone waits for a text.
+    ///
+    /// # Errors
+    /// Those of [`vectors`](Self::vectors).
+    pub fn warm_up(&self, limit: u64) -> Result<()> {
+        const LENGTH: usize = 64;
+        const ROWS: usize = 16;
+        let longest = self.encoder.max_positions().map_or(LENGTH, |most| LENGTH.min(most as usize));
+        // Where not even so much fits, the first text tells.
+        let Ok(tokens) = self.batch_tokens(longest, limit) else { return Ok(()) };
+        let row = |ids: usize| Row { ids: vec![0; ids], kinds: vec![0; ids], prompt: 0 };
+        let mut rows = vec![row(longest); ROWS.min(tokens / longest)];
+        // A shorter one has padding.
+        rows.push(row(1));
+        let rows: Vec<&Row> = rows.iter().collect();
+        self.vectors(&rows, Pooling::Mean)?;
+        if self.scores() {
+            self.logits(&rows)?;
+        }
+        Ok(())
+    }
+
     /// The vectors of rows, one behind the other.
     ///
     /// # Errors
