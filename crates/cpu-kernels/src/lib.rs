@@ -20,8 +20,8 @@
 //! activation makes its row's results infinite or undefined.
 #![allow(unsafe_code, reason = "vector loads and threads that share the output")]
 
-#[cfg(target_arch = "x86_64")]
 mod activation;
+#[cfg(target_arch = "x86_64")]
 mod amx;
 mod arrange;
 mod attention;

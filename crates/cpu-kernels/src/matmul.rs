@@ -1,6 +1,8 @@
 //! The product itself.
 
-use crate::{Dtype, Error, Finish, Level, Problem, Weights, floats};
+#[cfg(target_arch = "x86_64")]
+use crate::{Dtype, Weights};
+use crate::{Error, Finish, Level, Problem, floats};
 
 /// Computes `problem.out`.
 ///
