@@ -8,7 +8,9 @@ prints the ratios.
 
 BUILD/bin holds llama-bench: `cmake -B BUILD -DCMAKE_BUILD_TYPE=Release -DLLAMA_CURL=OFF`, then
 `cmake --build BUILD --target llama-bench`. FOLDER keeps the GGUF files; they are made where they are
-missing. 4 bits are Q4_0 there (the output Q6_K), 8 are Q8_0, 16 are bf16.
+missing. `--llama-args '-rtr 1'` gives llama-bench more options, as that of ik_llama.cpp has them.
+
+`--cpu-activations int8` measures `ml bench` with and without it. 4 bits are Q4_0 there (the output Q6_K), 8 are Q8_0, 16 are bf16.
 
 pp  tokens/s of a prompt; tg  tokens/s after it. Both programs warm up before each turn.
 """
@@ -42,12 +44,13 @@ def gguf_file(options):
     return path
 
 
-def ours(options):
+def ours(options, *more):
     """One turn of `ml bench`."""
     command = [options.ml, "bench", "--shape", options.shape, "--bits", str(options.bits), "--json", "--quiet",
                "--prompt", str(options.prompt), "--new", str(options.new), "--repeat", "1"]
     command += ["--threads", str(options.threads)] if options.threads else []
     command += ["--layers", str(options.layers)] if options.layers else []
+    command += more
     results = json.loads(run(command))["results"]
     return {result["test"][:2]: result["tokens_per_second"] for result in results}
 
@@ -56,7 +59,7 @@ def theirs(options, path):
     """One turn of llama-bench."""
     threads = options.threads or len(os.sched_getaffinity(0))
     command = [os.path.join(options.llama, "llama-bench"), "-m", path, "-t", str(threads), "-r", "1", "-o", "json",
-               "-p", str(options.prompt), "-n", str(options.new)]
+               "-p", str(options.prompt), "-n", str(options.new), *options.llama_args.split()]
     results = json.loads(run(command))
     return {"pp" if result["n_prompt"] else "tg": result["avg_ts"] for result in results}
 
@@ -72,16 +75,25 @@ def main():
     parser.add_argument("--new", type=int, default=32)
     parser.add_argument("--layers", type=int, help="as many of the shape's layers")
     parser.add_argument("--threads", type=int)
+    parser.add_argument("--cpu-activations", choices=["int8"])
+    parser.add_argument("--llama-args", default="")
     parser.add_argument("--repeat", type=int, default=3)
     options = parser.parse_args()
     path = gguf_file(options)
-    turns = [(ours(options), theirs(options, path)) for _ in range(options.repeat)]
+    ways = {"ml": lambda: ours(options), "llama.cpp": lambda: theirs(options, path)}
+    if options.cpu_activations:
+        ways["ml, int8"] = lambda: ours(options, "--cpu-activations", options.cpu_activations)
+    turns = [{name: measure() for name, measure in ways.items()} for _ in range(options.repeat)]
     print(f"{options.shape}, {options.bits} bits against {FORMATS[options.bits].name}, {options.repeat} turns each")
-    print("| test | ml | llama.cpp | ml / llama.cpp |\n|---|---|---|---|")
+    others = [name for name in ways if name != "llama.cpp"]
+    print("| test | " + " | ".join([*ways, *(f"{name} / llama.cpp" for name in others)]) + " |")
+    print("|---" * (1 + len(ways) + len(others)) + "|")
     for test, size in ("pp", options.prompt), ("tg", options.new):
-        a, b = [mine[test] for mine, _ in turns], [other[test] for _, other in turns]
-        spread = lambda values: f"{statistics.median(values):.4g} ({min(values):.4g}–{max(values):.4g})"
-        print(f"| {test}{size} | {spread(a)} | {spread(b)} | {statistics.median(a) / statistics.median(b):.3f} |")
+        values = {name: [turn[name][test] for turn in turns] for name in ways}
+        middle = {name: statistics.median(of) for name, of in values.items()}
+        cells = [f"{middle[name]:.4g} ({min(of):.4g}–{max(of):.4g})" for name, of in values.items()]
+        cells += [f"{middle[name] / middle['llama.cpp']:.3f}" for name in others]
+        print(f"| {test}{size} | " + " | ".join(cells) + " |")
 
 
 if __name__ == "__main__":

@@ -139,8 +139,8 @@ fn flag_of(field: &str) -> Option<String> {
         "labels" | "kv_bits" | "kv_group_size" | "batch_invariant" | "prefix_cache"
         | "prefix_cache_dir" | "prefix_cache_disk" | "context_length" | "logprobs"
         | "prompt_logprobs" | "dtype" | "memory_limit" | "cache_limit" | "prefill_chunk"
-        | "threads" | "top_logprobs" | "logit_bias" | "queue_limit" | "special_tokens"
-        | "logits" | "seed" | "penalty_window" | "penalty_scope" => {
+        | "threads" | "cpu_activations" | "top_logprobs" | "logit_bias" | "queue_limit"
+        | "special_tokens" | "logits" | "seed" | "penalty_window" | "penalty_scope" => {
             return Some(format!("--{}", field.replace('_', "-")));
         }
         _ => return None,

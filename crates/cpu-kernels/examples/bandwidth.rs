@@ -1,6 +1,6 @@
 //! Speed of each kind of product at the sizes of Qwen3-0.6B, beside a plain sum of as many bytes.
 //!
-//! `cargo run --release -p cpu-kernels --example bandwidth -- [KIND] [THREADS] [LEVEL]` prints, for one
+//! `cargo run --release -p cpu-kernels --example bandwidth -- [KIND] [THREADS] [LEVEL] [int8]` prints, for one
 //! row, the bytes of weights read per second, and for 64 and 512 rows the operations per second.
 //! Matrices are walked through in a set that is larger than the caches.
 
@@ -8,7 +8,8 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use cpu_kernels::{
-    Dtype, Level, Packing, Problem, Weights, matmul, set_level, set_threads, threads,
+    Dtype, Level, Packing, Problem, Weights, matmul, rounded_matmul, set_level, set_threads,
+    threads,
 };
 
 const SIZES: [(usize, usize); 4] = [(1024, 1024), (3072, 1024), (1024, 3072), (151936, 1024)];
@@ -128,6 +129,7 @@ fn main() -> std::io::Result<()> {
         };
         set_level(Some(*level)).map_err(std::io::Error::other)?;
     }
+    let rounded = arguments.next().as_deref() == Some("int8");
     let mut out = std::io::stdout().lock();
     // Small numbers in every type: bytes of 0x3c are 0.0115 in bf16 and 1.06 in f16.
     let bytes = vec![0x3cu8; 640 << 20];
@@ -165,8 +167,8 @@ fn main() -> std::io::Result<()> {
                 let mut run = |m: usize, from: usize| {
                     let weights = kind.weights(n, k, &bytes[from..][..size]);
                     let (x, out) = (&x[..m * k * dtype.size()], &mut y[..m * n * dtype.size()]);
-                    matmul(Problem { m, positions: m, n, k, dtype, x, weights, out })
-                        .expect("fits");
+                    let problem = Problem { m, positions: m, n, k, dtype, x, weights, out };
+                    if rounded { rounded_matmul(problem) } else { matmul(problem) }.expect("fits");
                 };
                 let mut from = 0;
                 let one = fastest(|| {

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use crate::{Dtype, Error, Problem, Weights, matmul};
+use crate::{Dtype, Error, Problem, Weights, matmul, rounded_matmul};
 
 /// `out[r] = x[r / (indices.len() / x_rows)] w[indices[r]]ᵀ`.
 #[derive(Debug)]
@@ -68,6 +68,21 @@ thread_local! {
 /// # Ok::<(), cpu_kernels::Error>(())
 /// ```
 pub fn gather_matmul(gather: Gather<'_>) -> Result<(), Error> {
+    gather_by(gather, matmul)
+}
+
+/// [`gather_matmul`] by [`rounded_matmul`].
+///
+/// # Errors
+/// As [`gather_matmul`].
+pub fn rounded_gather_matmul(gather: Gather<'_>) -> Result<(), Error> {
+    gather_by(gather, rounded_matmul)
+}
+
+fn gather_by(
+    gather: Gather<'_>,
+    multiply: fn(Problem<'_>) -> Result<(), Error>,
+) -> Result<(), Error> {
     gather.check()?;
     let Gather { x_rows, matrices, positions, n, k, dtype, x, indices, weights, out } = gather;
     let positions = if positions < TILED { 1 } else { positions };
@@ -86,7 +101,7 @@ pub fn gather_matmul(gather: Gather<'_>) -> Result<(), Error> {
             let matrix = indices[rows[0] as usize] as usize;
             let weights = matrix_of(weights, matrix, matrices);
             let product = |m: usize, x: &[u8], out: &mut [u8]| {
-                matmul(Problem { m, positions, n, k, dtype, x, weights, out })
+                multiply(Problem { m, positions, n, k, dtype, x, weights, out })
             };
             if let [row] = *rows {
                 let row = row as usize;

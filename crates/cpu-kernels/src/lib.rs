@@ -10,7 +10,7 @@
 //! that only `k`, the kind of the weights and [`Problem::positions`] decide, so a row computed alone and
 //! the same row in a batch are equal bit for bit (at one [`Level`]).
 //!
-//! **Activations are never quantised.** From [`Level::Avx512`] on, codes and fp4/fp8 values are exact in bf16, so
+//! **Activations are quantised by [`rounded_matmul`] alone.** By [`matmul`] they are not. From [`Level::Avx512`] on, codes and fp4/fp8 values are exact in bf16, so
 //! products of 16-bit activations are exact before they are added up in f32, and the scale of a group
 //! is applied to its sum; f16 and f32 activations are split into two and three bf16 parts, without a
 //! rest. Prompts in bf16 are multiplied in panels of columns, which sum in another order than steps do.
@@ -42,7 +42,10 @@ mod matmul;
 mod output;
 mod pictures;
 mod pool;
+mod prefetch;
 mod problem;
+#[allow(clippy::needless_range_loop, reason = "one index walks several arrays of registers")]
+mod rounded;
 mod rows;
 #[allow(clippy::needless_range_loop, reason = "one index walks several arrays of registers")]
 mod scan;
@@ -55,12 +58,15 @@ pub use attention::{Attention, Heads, attention, attention_at};
 pub use convolution::{Convolution, ConvolutionActivation, convolution, convolution_at};
 pub use delta::{Delta, delta, delta_at};
 pub use finish::Finish;
-pub use gather::{Gather, gather_matmul};
+pub use gather::{Gather, gather_matmul, rounded_gather_matmul};
 pub use level::{Level, set_level};
-pub use matmul::{finished_matmul, finished_matmul_at, matmul, matmul_at};
+pub use matmul::{
+    finished_matmul, finished_matmul_at, matmul, matmul_at, rounded_matmul, rounded_matmul_at,
+};
 pub use pictures::{Conv2d, GroupNorm, conv2d, conv2d_at, group_norm, group_norm_at};
 pub use pool::{set_threads, threads};
 pub use problem::{Dtype, Error, Packing, Problem, Weights};
+pub use rounded::rounded_dots;
 pub use rows::{Gated, Norm, Rotation, Rows, Sum, gated, gated_at, rows, rows_at, sum, sum_at};
 pub use scan::{Scan, scan, scan_at};
 pub use step::{Step, step};

@@ -33,6 +33,29 @@ pub fn matmul_at(level: Level, problem: Problem<'_>) -> Result<(), Error> {
     finished_matmul_at(level, problem, Finish::default())
 }
 
+/// Computes `problem.out` with `problem.x` rounded to 8 bits in groups, where weights have a form for which that is
+/// faster: affine codes of 4 and 8 bits and mxfp4. Others are multiplied by [`matmul`].
+///
+/// # Errors
+/// As [`matmul`].
+pub fn rounded_matmul(problem: Problem<'_>) -> Result<(), Error> {
+    rounded_matmul_at(Level::current(), problem)
+}
+
+/// [`rounded_matmul`] with the instructions of `level`, for tests and comparisons.
+///
+/// # Errors
+/// As [`matmul_at`].
+pub fn rounded_matmul_at(level: Level, mut problem: Problem<'_>) -> Result<(), Error> {
+    level.check()?;
+    problem.check()?;
+    let is_empty = problem.m == 0 || problem.n == 0 || problem.k == 0;
+    if !is_empty && crate::rounded::run(level, &mut problem) {
+        return Ok(());
+    }
+    matmul_at(level, problem)
+}
+
 /// Computes `problem.out`, and `finish` of it.
 ///
 /// # Errors

@@ -120,7 +120,6 @@ pub(crate) fn split(n: usize, height: usize, work: &(dyn Fn(Range<usize>) + Sync
 
 /// Calls `work` for all of 0..`n` in panels of at most `height`, all but the last of a multiple of `multiple`,
 /// on all threads.
-#[cfg(target_arch = "x86_64")]
 pub(crate) fn panels(
     n: usize,
     height: usize,

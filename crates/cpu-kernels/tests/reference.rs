@@ -12,6 +12,11 @@ fn levels() -> impl Iterator<Item = (Level, usize)> {
     Level::available().iter().flat_map(|level| [(*level, 1), (*level, 64)])
 }
 
+/// Every level, with x as it is and with x that may be rounded.
+fn ways() -> impl Iterator<Item = (Level, usize, bool)> {
+    levels().flat_map(|(level, positions)| [(level, positions, false), (level, positions, true)])
+}
+
 #[test]
 fn odd_sizes_agree_with_the_plain_product() {
     for kind in all_kinds() {
@@ -31,7 +36,10 @@ fn odd_sizes_agree_with_the_plain_product() {
                 } else {
                     units * kind.group_size()
                 };
-                Case::random(kind, dtype, m, n, k, (m * n) as u64).check();
+                let mut case = Case::random(kind, dtype, m, n, k, (m * n) as u64);
+                case.check();
+                case.rounded = true;
+                case.check();
             }
         }
     }
@@ -71,9 +79,9 @@ fn a_row_does_not_depend_on_the_other_rows() {
     for kind in all_kinds() {
         for dtype in DTYPES {
             let k = if kind.group_size() == 0 { 333 } else { 5 * kind.group_size() };
-            for (level, positions) in levels() {
+            for (level, positions, rounded) in ways() {
                 let mut all = Case::random(kind, dtype, 19, 11, k, 3);
-                all.positions = positions;
+                (all.positions, all.rounded) = (positions, rounded);
                 all.run(level);
                 for count in [1, 2, 3, 4, 6, 8] {
                     let mut some = all.rows(19 - count..19);
@@ -81,7 +89,7 @@ fn a_row_does_not_depend_on_the_other_rows() {
                     let size = 11 * dtype.size();
                     assert!(
                         some.out == all.out[(19 - count) * size..],
-                        "{kind:?} {dtype:?} {level:?}"
+                        "{kind:?} {dtype:?} {level:?} {rounded}"
                     );
                 }
             }
@@ -95,16 +103,16 @@ fn a_row_alone_is_the_row_of_a_long_prompt() {
         for dtype in DTYPES {
             // Several chunks and a rest; as many rows as a prefill has.
             let k = if kind.group_size() == 0 { 1099 } else { 1024 + kind.group_size() };
-            for (level, positions) in levels() {
+            for (level, positions, rounded) in ways() {
                 let mut all = Case::random(kind, dtype, 512, 5, k, 3);
-                all.positions = positions;
+                (all.positions, all.rounded) = (positions, rounded);
                 all.run(level);
                 for count in [1, 8] {
                     let mut some = all.rows(512 - count..512);
                     some.run(level);
                     let size = 5 * dtype.size();
                     let same = some.out == all.out[(512 - count) * size..];
-                    assert!(same, "{kind:?} {dtype:?} {level:?} {count}");
+                    assert!(same, "{kind:?} {dtype:?} {level:?} {rounded} {count}");
                 }
             }
         }
@@ -115,17 +123,17 @@ fn a_row_alone_is_the_row_of_a_long_prompt() {
 fn what_is_not_finite_stays_so() {
     for kind in all_kinds() {
         for dtype in DTYPES {
-            for (level, positions) in levels() {
+            for (level, positions, rounded) in ways() {
                 for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
                     let mut case = Case::random(kind, dtype, 8, 5, 256, 4);
-                    case.positions = positions;
+                    (case.positions, case.rounded) = (positions, rounded);
                     case.set_x(3 * 256 + 77, value);
                     case.run(level);
                     for (i, value) in case.values().into_iter().enumerate() {
                         assert_eq!(
                             value.is_finite(),
                             i / 5 != 3,
-                            "{kind:?} {dtype:?} {level:?} {i}"
+                            "{kind:?} {dtype:?} {level:?} {rounded} {i}"
                         );
                     }
                 }
@@ -182,10 +190,13 @@ proptest! {
         (kind, dtype) in (0..all_kinds().len(), 0..3usize),
         (m, n, units) in (1..12usize, 1..40usize, 1..12usize),
         extra in 0..100usize,
+        rounded: bool,
         seed: u64,
     ) {
         let kind = all_kinds()[kind];
         let k = if kind.group_size() == 0 { units * 64 + extra } else { units * kind.group_size() };
-        Case::random(kind, DTYPES[dtype], m, n, k, seed).check();
+        let mut case = Case::random(kind, DTYPES[dtype], m, n, k, seed);
+        case.rounded = rounded;
+        case.check();
     }
 }

@@ -74,13 +74,15 @@ pub enum Feature {
     PrefillChunk,
     /// A choice of how many threads compute.
     Threads,
+    /// Activations rounded to 8 bits on a CPU.
+    CpuActivations,
     /// Several processes that compute one model together.
     Ranks,
 }
 
 impl Feature {
     /// Every feature, so that a report can be complete.
-    pub const ALL: [Feature; 33] = [
+    pub const ALL: [Feature; 34] = [
         Feature::Chat,
         Feature::Classify,
         Feature::BatchGenerate,
@@ -113,6 +115,7 @@ impl Feature {
         Feature::MemoryLimit,
         Feature::PrefillChunk,
         Feature::Threads,
+        Feature::CpuActivations,
         Feature::Ranks,
     ];
 
@@ -151,6 +154,7 @@ impl Feature {
             Feature::MemoryLimit => "memory_limit",
             Feature::PrefillChunk => "prefill_chunk",
             Feature::Threads => "threads",
+            Feature::CpuActivations => "cpu_activations",
             Feature::Ranks => "ranks",
         }
     }
@@ -273,6 +277,7 @@ impl Capabilities {
             ("cache_limit", options.cache_limit.is_some(), Feature::MemoryLimit),
             ("prefill_chunk", options.prefill_chunk.is_some(), Feature::PrefillChunk),
             ("threads", options.threads.is_some(), Feature::Threads),
+            ("cpu_activations", options.cpu_activations.is_some(), Feature::CpuActivations),
             ("ranks", options.ranks.is_some(), Feature::Ranks),
         ];
         self.require_all(&asked)

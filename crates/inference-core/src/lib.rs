@@ -24,6 +24,7 @@
 
 #![forbid(unsafe_code)]
 
+mod activations;
 mod answer;
 mod backend;
 mod cancel;
@@ -50,6 +51,7 @@ mod registry;
 mod results;
 mod value;
 
+pub use activations::CpuActivations;
 pub use answer::{Answer, AnswerReader, AnswerStep, Answering, Piece, PlainReader, ToolCall};
 pub use backend::{Backend, Preference};
 pub use cancel::CancelToken;

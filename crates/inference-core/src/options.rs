@@ -5,7 +5,7 @@ use std::ops::Bound::{self, Excluded, Included, Unbounded};
 use std::ops::RangeBounds;
 use std::path::PathBuf;
 
-use crate::{CancelToken, Error, PenaltyScope, Ranks, Result, Value};
+use crate::{CancelToken, CpuActivations, Error, PenaltyScope, Ranks, Result, Value};
 
 /// A floating-point type that a model can be computed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -90,6 +90,8 @@ pub struct LoadOptions {
     pub prefill_chunk: Option<usize>,
     /// Threads that compute on a CPU, for all models of the process; `None`: all that it has.
     pub threads: Option<usize>,
+    /// What activations are rounded to before a CPU multiplies them with packed weights; `None`: they are not.
+    pub cpu_activations: Option<CpuActivations>,
     /// Compute the model together with other processes, each of which loads a part of it with the same options. The
     /// first one takes the requests; the others follow it ([`TextModel::follow`](crate::TextModel::follow)). `None`:
     /// alone.

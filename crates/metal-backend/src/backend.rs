@@ -121,7 +121,7 @@ fn engine_options(
 ) -> Result<EngineOptions> {
     options.validate()?;
     let config = load::config(&files)?;
-    let kernels = kernels(device)?;
+    let kernels = kernels(device)?.with_activations(options.cpu_activations);
     Ok(EngineOptions { files, config, device, kernels, load: options.clone() })
 }
 
@@ -280,7 +280,7 @@ pub fn cpu_kernels() -> &'static str {
         Kernels::choose(Device::Cpu, &settings)
     });
     match chosen {
-        Ok(Kernels::Cpu) => match Level::current() {
+        Ok(Kernels::Cpu(_)) => match Level::current() {
             Level::Portable => "our own, for any processor",
             Level::Avx2 => "our own, for AVX2",
             Level::Avx512f => "our own, for AVX-512 without VBMI and BF16",
@@ -309,6 +309,9 @@ pub struct System {
     pub device: String,
     /// Whose kernels a model on the CPU uses, see [`cpu_kernels`].
     pub cpu_kernels: &'static str,
+    /// With which instructions a model on the CPU multiplies activations that are rounded
+    /// ([`LoadOptions::cpu_activations`]).
+    pub rounded_activations: &'static str,
     /// The device's own name.
     pub device_name: String,
     /// Requests that run together where the load options say nothing.
@@ -334,6 +337,7 @@ pub fn system() -> Result<System> {
             mlx_c_version: mlx_ffi::MLX_C_VERSION.to_owned(),
             device: info.backend.to_owned(),
             cpu_kernels: cpu_kernels(),
+            rounded_activations: mlx_ffi::cpu::rounded_dots(),
             device_name: info.name,
             parallel_slots: default_slots(device),
             memory_limit_bytes: memory::limit()? as u64,

@@ -147,7 +147,8 @@ fn build(
     let attention_layers = (0..model.layers.len())
         .filter(|layer| model.layers[*layer].mixer.heads().is_some())
         .collect();
-    let refused = kv_bits.into_iter().chain(draft_tokens).collect();
+    let cpu_activations = rounding(load, totals.rounds)?;
+    let refused = kv_bits.into_iter().chain(draft_tokens).chain(cpu_activations).collect();
     let description = Description { info, attention_layers, refused, sees };
     Ok(LoadedModel { model, specs: own, heaviest, storage, description, dtype_size })
 }
@@ -178,6 +179,23 @@ pub(crate) fn mlx_dtype(dtype: inference_core::Dtype) -> Dtype {
         inference_core::Dtype::F16 => Dtype::F16,
         inference_core::Dtype::Bf16 => Dtype::Bf16,
     }
+}
+
+/// Why activations cannot be rounded, where no weights have a form for which they are.
+///
+/// # Errors
+/// That reason, where it is asked for.
+fn rounding(options: &LoadOptions, has_form: bool) -> Result<Option<(Feature, String)>> {
+    if has_form {
+        return Ok(None);
+    }
+    let reason = "no weights are packed in 4 or 8 bits or mxfp4; leave it unset".to_owned();
+    let feature = Feature::CpuActivations;
+    if options.cpu_activations.is_some() {
+        let what = feature.as_str().to_owned();
+        return Err(inference_core::Error::Unsupported { what, reason }.into());
+    }
+    Ok(Some((feature, reason)))
 }
 
 /// How keys and values are held.

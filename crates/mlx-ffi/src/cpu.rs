@@ -10,7 +10,7 @@
 
 use cpu_kernels::{Packing, Problem, Weights};
 
-use crate::{Activation, Array, Dtype, Error, QuantMode, Quantized, Result, ops};
+use crate::{Activation, Array, Dtype, Error, QuantMode, Quantization, Quantized, Result, ops};
 
 mod arrange;
 mod attention;
@@ -24,8 +24,8 @@ mod step;
 
 pub use arrange::arrange;
 pub use attention::{Run, Visible, attention, attention_within};
-pub use cpu_kernels::{ConvolutionActivation, Level, Pieces, Stretch, set_threads};
-pub use gather::{gather_matmul, gather_quantized_matmul};
+pub use cpu_kernels::{ConvolutionActivation, Level, Pieces, Stretch, rounded_dots, set_threads};
+pub use gather::{gather_matmul, gather_quantized_matmul, rounded_gather_quantized_matmul};
 pub use pictures::{ChannelGroups, conv2d, group_norm};
 pub(crate) use recurrent::fits_columns;
 pub use recurrent::{DeltaRule, Filter, convolution, delta};
@@ -51,7 +51,7 @@ pub fn set_level(level: Option<Level>) -> Result<()> {
 /// Shapes that do not fit; types other than f32, f16 and bf16; a stream of the GPU.
 pub fn matmul(x: &Array, w: &Array) -> Result<Array> {
     let [n, k] = w.dims()?;
-    product(x, n, k, &Matrices::dense(x, w)?)
+    product(x, n, k, &Matrices::dense(x, w)?, cpu_kernels::matmul)
 }
 
 /// `x wᵀ` for `x` of `[…, columns]` and packed weights of `[rows, columns]`: `[…, rows]`, in the
@@ -61,10 +61,33 @@ pub fn matmul(x: &Array, w: &Array) -> Result<Array> {
 /// Weights that do not fit their parameters; shapes that do not fit; types other than f32, f16 and
 /// bf16; a stream of the GPU.
 pub fn quantized_matmul(x: &Array, w: &Quantized) -> Result<Array> {
+    quantized(x, w, cpu_kernels::matmul)
+}
+
+/// [`quantized_matmul`] with `x` rounded to 8 bits, see [`rounds`].
+///
+/// # Errors
+/// As [`quantized_matmul`].
+pub fn rounded_quantized_matmul(x: &Array, w: &Quantized) -> Result<Array> {
+    quantized(x, w, cpu_kernels::rounded_matmul)
+}
+
+/// Whether products round activations for weights of this form; others take them as they are.
+pub fn rounds(quantization: Quantization) -> bool {
+    match quantization.mode {
+        QuantMode::Affine => matches!(quantization.bits, 4 | 8),
+        mode => mode == QuantMode::Mxfp4,
+    }
+}
+
+fn quantized(x: &Array, w: &Quantized, multiply: Multiply) -> Result<Array> {
     let matrices = Matrices::packed(x, w)?;
     let [n, groups] = w.scales.dims()?;
-    product(x, n, groups * w.quantization.group_size, &matrices)
+    product(x, n, groups * w.quantization.group_size, &matrices, multiply)
 }
+
+/// A kernel for products.
+type Multiply = fn(Problem<'_>) -> std::result::Result<(), cpu_kernels::Error>;
 
 /// What becomes of a product in f32: a bias is added, then an activation is taken, then a residual is added.
 #[derive(Clone, Copy, Debug, Default)]
@@ -111,7 +134,13 @@ pub fn finished_matmul(x: &Array, w: &Array, finish: Finish<'_>) -> Result<Array
 }
 
 /// `x`, `[…, k]`, by a matrix of `[n, k]`.
-fn product(x: &Array, n: i32, k: i32, matrices: &Matrices<'_>) -> Result<Array> {
+fn product(
+    x: &Array,
+    n: i32,
+    k: i32,
+    matrices: &Matrices<'_>,
+    multiply: Multiply,
+) -> Result<Array> {
     let x = matrices.activations(x, k)?;
     let (dtype, kind) = (kernel_dtype(x.dtype())?, matrices.kind);
     let mut shape = x.shape().to_vec();
@@ -125,7 +154,7 @@ fn product(x: &Array, n: i32, k: i32, matrices: &Matrices<'_>) -> Result<Array> 
         let [x, parts @ ..] = inputs else { return Err(Error::new("a product without operands")) };
         let weights = kind.weights(parts);
         let problem = Problem { m, positions, n, k, dtype, x: x.bytes, weights, out };
-        cpu_kernels::matmul(problem).map_err(failed)
+        multiply(problem).map_err(failed)
     })
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use inference_core::{Dtype, LoadOptions, RankSplit, Ranks};
+use inference_core::{CpuActivations, Dtype, LoadOptions, RankSplit, Ranks};
 
 use super::values;
 use crate::bytes;
@@ -54,6 +54,9 @@ pub struct HowArgs {
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true,
           env = "ML_THREADS")]
     pub threads: Option<usize>,
+    /// Round activations to int8 where a CPU multiplies them with weights in 4 or 8 bits or mxfp4 [default: not at all]
+    #[arg(long, value_name = "TYPE", value_parser = values::cpu_activations)]
+    pub cpu_activations: Option<CpuActivations>,
     /// Bytes for weights, caches and activations together, such as 16GiB [default: the device's]
     #[arg(long, value_name = "BYTES", value_parser = bytes::parse, allow_hyphen_values = true)]
     pub memory_limit: Option<u64>,
@@ -107,6 +110,7 @@ impl HowArgs {
             cache_limit: self.cache_limit,
             prefill_chunk: self.prefill_chunk,
             threads: self.threads,
+            cpu_activations: self.cpu_activations,
             ranks: self.ranks()?,
             ..LoadOptions::default()
         };

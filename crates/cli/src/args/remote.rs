@@ -53,7 +53,7 @@ pub struct RemoteArgs {
     #[arg(long, value_name = "URL", conflicts_with_all = [
         "shape", "bits", "depth", "concurrency", "breakdown", "repeat", "backend", "dtype",
         "context_length", "prefill_chunk", "threads", "memory_limit", "cache_limit", "kv_bits",
-        "kv_group_size", "adapter", "parallel", "queue_limit", "batch_invariant",
+        "kv_group_size", "adapter", "parallel", "queue_limit", "batch_invariant", "cpu_activations",
     ])]
     pub url: Option<String>,
     /// So many clients, each sends its next request when its answer has ended; a list is measured in

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
-use inference_core::{Constraint, Dtype, PenaltyScope, ReasoningMarks, Value, Xtc};
+use inference_core::{Constraint, CpuActivations, Dtype, PenaltyScope, ReasoningMarks, Value, Xtc};
 
 use super::{ChatArgs, Cli, Command, GenerateArgs};
 
@@ -118,7 +118,7 @@ fn every_load_option_reaches_the_contract() {
         "--prefill-chunk", "64", "--memory-limit", "16GiB", "--cache-limit", "0",
         "--kv-bits", "8", "--adapter", "a", "--parallel", "2", "--threads", "3", "--timeout", "1.5",
         "--kv-group-size", "32", "--batch-invariant", "--queue-limit", "5", "--prefix-cache", "1MiB",
-        "--prefix-cache-dir", "p", "--prefix-cache-disk", "2GiB",
+        "--prefix-cache-dir", "p", "--prefix-cache-disk", "2GiB", "--cpu-activations", "int8",
     ]);
     let options = args.load.options().unwrap();
     assert_eq!(args.load.model, Some(PathBuf::from("m")));
@@ -138,6 +138,7 @@ fn every_load_option_reaches_the_contract() {
     assert_eq!(options.adapter_path, Some(PathBuf::from("a")));
     assert_eq!(options.parallel_slots, Some(2));
     assert_eq!(options.threads, Some(3));
+    assert_eq!(options.cpu_activations, Some(CpuActivations::Int8));
     assert_eq!(args.timeout, Some(Duration::from_millis(1500)));
 }
 
@@ -151,6 +152,7 @@ fn a_value_that_cannot_be_read_is_told_with_its_flag() {
         ("--timeout", "-1", "expected seconds"),
         ("--memory-limit", "lots", "expected bytes"),
         ("--dtype", "int8", "expected f32, f16 or bf16"),
+        ("--cpu-activations", "int4", "expected int8"),
         ("--logit-bias", "5", "expected ID=BIAS"),
         ("--stop-token-id", "4294967296", "expected a token id"),
         ("--chat-template-kwargs", "[1]", "expected a JSON object"),

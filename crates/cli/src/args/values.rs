@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use inference_core::{Dtype, PenaltyScope, Ranks, Value};
+use inference_core::{CpuActivations, Dtype, PenaltyScope, Ranks, Value};
 
 /// A year is longer than any generation, and no clock overflows on it.
 const LONGEST: f64 = 31_536_000.0;
@@ -72,6 +72,11 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// A floating-point type.
 pub fn dtype(text: &str) -> Result<Dtype, String> {
     text.parse().map_err(|_| "expected f32, f16 or bf16".to_owned())
+}
+
+/// What activations are rounded to.
+pub fn cpu_activations(text: &str) -> Result<CpuActivations, String> {
+    text.parse().map_err(|_| "expected int8".to_owned())
 }
 
 /// Which tokens the penalties look at.

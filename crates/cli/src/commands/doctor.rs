@@ -40,6 +40,7 @@ struct SystemFacts {
     mlx_version: String,
     device: String,
     cpu_kernels: &'static str,
+    rounded_activations: &'static str,
     device_name: String,
     memory_limit_bytes: u64,
     /// `null` where the device does not tell.
@@ -130,6 +131,7 @@ impl From<System> for SystemFacts {
             mlx_version: system.mlx_version,
             device: system.device,
             cpu_kernels: system.cpu_kernels,
+            rounded_activations: system.rounded_activations,
             device_name: system.device_name,
             memory_limit_bytes: system.memory_limit_bytes,
             total_memory_bytes: system.total_memory_bytes,
@@ -238,6 +240,7 @@ fn text(diagnosis: &Diagnosis) -> String {
         rows.push(("MLX", system.mlx_version.clone()));
         rows.push(("device", format!("{} ({})", system.device, system.device_name)));
         rows.push(("CPU kernels", system.cpu_kernels.to_owned()));
+        rows.push(("int8 on a CPU", system.rounded_activations.to_owned()));
         let total = system.total_memory_bytes.map(bytes::human);
         rows.push((
             "memory",

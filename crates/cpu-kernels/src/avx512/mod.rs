@@ -23,6 +23,7 @@ use self::dense::{Dense, X_ROWS};
 use self::packed::{Packed, Panel};
 use self::rows::Rows;
 use self::scales::Groups;
+pub(crate) use self::transpose::transpose;
 use self::unpack::{CHUNK, order_of};
 use crate::kind::{for_kind, packed as kind_of};
 use crate::output::Output;

@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 /// Word `j` of vector `i` becomes word `i` of vector `j`.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn transpose(rows: [__m512i; 16]) -> [__m512i; 16] {
+pub(crate) fn transpose(rows: [__m512i; 16]) -> [__m512i; 16] {
     let mut pairs = rows;
     for i in 0..8 {
         pairs[2 * i] = _mm512_unpacklo_epi32(rows[2 * i], rows[2 * i + 1]);

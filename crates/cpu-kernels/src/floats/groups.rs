@@ -8,18 +8,18 @@ use crate::{Dtype, Packing};
 
 /// The groups of a matrix of packed weights.
 #[derive(Clone, Copy)]
-pub(super) struct Groups<'a> {
-    pub(super) packing: Packing,
-    pub(super) group_size: usize,
+pub(crate) struct Groups<'a> {
+    pub(crate) packing: Packing,
+    pub(crate) group_size: usize,
     /// Groups in a row of weights.
-    pub(super) in_row: usize,
-    pub(super) scales: &'a [u8],
-    pub(super) biases: &'a [u8],
+    pub(crate) in_row: usize,
+    pub(crate) scales: &'a [u8],
+    pub(crate) biases: &'a [u8],
 }
 
 /// The scales and biases of one row's groups; kept from row to row for their memory.
 #[derive(Default)]
-pub(super) struct OfRow {
+pub(crate) struct OfRow {
     scales: Vec<f32>,
     biases: Vec<f32>,
     /// The group in its chunk that each lane belongs to.
@@ -29,7 +29,7 @@ pub(super) struct OfRow {
 
 impl OfRow {
     /// Makes room for a row's, and for the zeros of what a chunk has after the row's end.
-    pub(super) fn prepare(&mut self, groups: &Groups<'_>) {
+    pub(crate) fn prepare(&mut self, groups: &Groups<'_>) {
         let Groups { group_size, in_row, .. } = *groups;
         for floats in [&mut self.scales, &mut self.biases] {
             floats.clear();
@@ -61,6 +61,31 @@ impl OfRow {
                 }
             }
         }
+    }
+
+    /// [`set`](Self::set) with the instructions of AVX2 if `FMA`.
+    #[inline(always)]
+    pub(crate) fn set_at<const FMA: bool>(&mut self, groups: &Groups<'_>, row: usize) {
+        #[cfg(target_arch = "x86_64")]
+        if FMA {
+            return self.set::<super::avx2::Floats>(groups, row);
+        }
+        self.set::<super::plain::Floats<FMA>>(groups, row);
+    }
+
+    /// The scales, and the zeros after them.
+    pub(crate) fn scales(&self) -> &[f32] {
+        &self.scales
+    }
+
+    /// The biases, and the zeros after them.
+    pub(crate) fn biases(&self) -> &[f32] {
+        &self.biases
+    }
+
+    /// The scales and the biases.
+    pub(crate) fn both(&mut self) -> (&mut [f32], &mut [f32]) {
+        (&mut self.scales, &mut self.biases)
     }
 
     /// Each lane's scale and bias in chunk `chunk`.

@@ -22,7 +22,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use self::chunk::{Chunk, blocks, set};
-use self::groups::Groups;
+pub(crate) use self::groups::{Groups, OfRow};
 use self::product::{FEW, Product, Scratch};
 use self::sizes::{CHUNK, STEPS};
 use crate::kind::{FP4, FP8, FROM_BF16, FROM_F16, FROM_F32, kind};

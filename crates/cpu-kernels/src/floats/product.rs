@@ -9,6 +9,7 @@ use super::lanes::Lanes;
 use super::sizes::{CHAINS, CHUNK, STEPS, W_TILE};
 use crate::kind::{bits, is_dense};
 use crate::output::Output;
+use crate::prefetch::prefetch;
 
 /// Rows of x up to which weights stay in registers.
 pub(super) const FEW: usize = 4;
@@ -266,17 +267,4 @@ impl Row<'_> {
         }
         values
     }
-}
-
-/// Asks memory for the line at `at`, which need not be ours.
-#[inline(always)]
-fn prefetch(at: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 has the instruction, and it does nothing that a program can see.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(at.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
 }

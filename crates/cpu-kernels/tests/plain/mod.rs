@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use cpu_kernels::{Dtype, Level, Packing, Problem, Weights, matmul_at};
+use cpu_kernels::{Dtype, Level, Packing, Problem, Weights, matmul_at, rounded_matmul_at};
 use half::{bf16, f16};
 
 /// A kind of weights: dense, or packed with a group size.
@@ -45,6 +45,8 @@ pub struct Case {
     pub m: usize,
     /// Positions of a sequence among the rows.
     pub positions: usize,
+    /// Whether x may be rounded to 8 bits.
+    pub rounded: bool,
     pub n: usize,
     pub k: usize,
     /// Each begins with one byte that does not belong to it, so that nothing is aligned.
@@ -117,6 +119,7 @@ impl Case {
             dtype,
             m,
             positions: 1,
+            rounded: false,
             n,
             k,
             x,
@@ -138,6 +141,7 @@ impl Case {
             dtype: self.dtype,
             m: rows.len(),
             positions: self.positions,
+            rounded: self.rounded,
             n: self.n,
             k: self.k,
             x,
@@ -174,7 +178,8 @@ impl Case {
         let (x, weights) = (&self.x[1..], self.weights());
         let positions = self.positions;
         let problem = Problem { m, positions, n, k, dtype, x, weights, out: &mut out };
-        matmul_at(level, problem).expect("the sizes fit");
+        let product = if self.rounded { rounded_matmul_at } else { matmul_at };
+        product(level, problem).expect("the sizes fit");
         self.out = out;
     }
 
@@ -187,6 +192,7 @@ impl Case {
     pub fn check(&mut self) {
         let rows: Vec<Vec<f64>> =
             (0..self.n).map(|row| (0..self.k).map(|i| self.weight(row, i)).collect()).collect();
+        let xs: Vec<Vec<f64>> = (0..self.m).map(|row| self.row_of_x(row)).collect();
         for (&level, positions) in
             Level::available().iter().flat_map(|level| [(level, 1), (level, 64)])
         {
@@ -198,10 +204,10 @@ impl Case {
             let tiles = level == Level::Amx && positions > 1 && self.dtype == Dtype::Bf16;
             let weights = if tiles && affine { 2f64.powi(-9) } else { 0.0 };
             for (i, value) in self.values().into_iter().enumerate() {
-                let x = &self.x[1 + i / self.n * self.k * self.dtype.size()..];
+                let x = &xs[i / self.n];
                 let (mut sum, mut size) = (0.0, 0.0);
                 for (j, w) in rows[i % self.n].iter().enumerate() {
-                    let product = f64::from(load(self.dtype, x, j)) * w;
+                    let product = x[j] * w;
                     (sum, size) = (sum + product, size + product.abs());
                 }
                 // Rounding of the sum, and of the result to its type.
@@ -222,6 +228,25 @@ impl Case {
                 );
             }
         }
+    }
+
+    /// Row `row` of x as it is multiplied.
+    fn row_of_x(&self, row: usize) -> Vec<f64> {
+        let x = &self.x[1 + row * self.k * self.dtype.size()..];
+        let values: Vec<f32> = (0..self.k).map(|j| load(self.dtype, x, j)).collect();
+        let size = match self.kind {
+            Kind::Packed(Packing::Affine { bits: 4 | 8, .. } | Packing::Mxfp4, size) => size,
+            _ => 0,
+        };
+        if !self.rounded || size == 0 {
+            return values.into_iter().map(f64::from).collect();
+        }
+        let round = |group: &[f32]| {
+            let largest = group.iter().fold(0f32, |most, value| most.max(value.abs()));
+            let round = |value: &f32| f64::from((value * (127.0 / largest)).round_ties_even());
+            group.iter().map(|value| round(value) * f64::from(largest / 127.0)).collect::<Vec<_>>()
+        };
+        values.chunks(size.min(64)).flat_map(round).collect()
     }
 
     fn weight(&self, row: usize, i: usize) -> f64 {

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use inference_core::{
-    Capabilities, ClassifyOptions, Constraint, Dtype, Error, Feature, GenerateOptions, LoadOptions,
-    PenaltyScope, RankSplit, Ranks, Support, Xtc,
+    Capabilities, ClassifyOptions, Constraint, CpuActivations, Dtype, Error, Feature,
+    GenerateOptions, LoadOptions, PenaltyScope, RankSplit, Ranks, Support, Xtc,
 };
 
 fn everything() -> Capabilities {
@@ -92,7 +92,7 @@ fn each_option_of_a_request_is_refused_by_its_own_name() {
 #[test]
 fn each_option_of_a_load_is_refused_by_its_own_name() {
     type Set = fn(&mut LoadOptions);
-    let options: [(&str, Feature, Set); 17] = [
+    let options: [(&str, Feature, Set); 18] = [
         ("context_length", Feature::ContextLength, |o| o.context_length = Some(1)),
         ("parallel_slots", Feature::ParallelSlots, |o| o.parallel_slots = Some(2)),
         ("queue_limit", Feature::QueueLimit, |o| o.queue_limit = Some(0)),
@@ -109,6 +109,9 @@ fn each_option_of_a_load_is_refused_by_its_own_name() {
         ("cache_limit", Feature::MemoryLimit, |o| o.cache_limit = Some(0)),
         ("prefill_chunk", Feature::PrefillChunk, |o| o.prefill_chunk = Some(1)),
         ("threads", Feature::Threads, |o| o.threads = Some(1)),
+        ("cpu_activations", Feature::CpuActivations, |o| {
+            o.cpu_activations = Some(CpuActivations::Int8);
+        }),
         ("ranks", Feature::Ranks, |o| {
             let addresses = vec![([127, 0, 0, 1], 1).into(), ([127, 0, 0, 1], 2).into()];
             o.ranks = Some(Ranks { rank: 0, addresses, split: RankSplit::default() });

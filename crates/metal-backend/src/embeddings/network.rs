@@ -9,7 +9,6 @@ use super::dense::DenseActivation;
 use super::pooling::{Pooled, pooled};
 use super::tokens::Row;
 use crate::error::{Result, not_numbers};
-use crate::kernels::Kernels;
 use crate::layers::{ClassHead, ClassOf, Linear, TextEncoder, Texts};
 
 /// Tokens of a batch: more make no product faster, and the caches of a CPU hold fewer. On CUDA the host needs as much
@@ -136,7 +135,7 @@ impl Network {
             if own.start + skipped < own.end { own.start + skipped..own.end } else { own }
         };
         let spans = rows.iter().zip(texts.spans()).map(span).collect();
-        let by_groups = self.encoder.kernels() != Kernels::Cpu;
+        let by_groups = !self.encoder.kernels().is_ours_on_cpu();
         Pooled { spans, groups: by_groups.then_some(texts) }
     }
 

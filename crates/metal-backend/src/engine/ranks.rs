@@ -245,11 +245,12 @@ fn common(options: &LoadOptions) -> String {
         prefix_cache,
         dtype,
         prefill_chunk,
+        cpu_activations,
         adapter_path,
         ..
     } = options;
     let has_adapter = adapter_path.is_some();
     format!(
-        "{context_length:?} {parallel_slots:?} {kv_bits:?} {kv_group_size:?} {batch_invariant} {prefix_cache:?} {dtype:?} {prefill_chunk:?} {has_adapter}"
+        "{context_length:?} {parallel_slots:?} {kv_bits:?} {kv_group_size:?} {batch_invariant} {prefix_cache:?} {dtype:?} {prefill_chunk:?} {cpu_activations:?} {has_adapter}"
     )
 }

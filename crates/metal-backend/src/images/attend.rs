@@ -109,7 +109,7 @@ pub(super) fn attend(
 ) -> Result<Array> {
     let [b, heads, l, d] = q.dims()?;
     let scale = (d as f32).sqrt().recip();
-    if kernels == Kernels::Cpu {
+    if kernels.is_ours_on_cpu() {
         let visible = cpu::Visible { causal: sees == Sees::Earlier, ..cpu::Visible::default() };
         return cpu::attention(q, k, v, scale, None, None, visible);
     }

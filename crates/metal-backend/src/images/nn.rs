@@ -172,7 +172,7 @@ mod tests {
         let x = Array::from_f32(&values, &[1, 3, 5, 4]).expect("a picture");
         let weight = Array::from_f32(&[1.0, 2.0, 3.0, 4.0], &[4]).expect("weights");
         let bias = Array::from_f32(&[0.5, 0.0, -0.5, 1.0], &[4]).expect("biases");
-        for computes in [Kernels::Mlx, Kernels::Cpu] {
+        for computes in [Kernels::Mlx, Kernels::CPU] {
             let (weight, bias) = (weight.share().expect("weights"), bias.share().expect("biases"));
             let norm = GroupNorm { weight, bias, groups: 2, eps: 1e-6, computes };
             let plain = norm.forward(&x).expect("a picture").to_vec_f32().expect("values");

@@ -76,7 +76,7 @@ impl Studio {
     }
 
     fn plain(name: &'static str) -> Studio {
-        Studio::open(name, &ImageLoadOptions::default(), Kernels::Cpu)
+        Studio::open(name, &ImageLoadOptions::default(), Kernels::CPU)
     }
 
     fn paint(&mut self, request: &ImageRequest, seen: &mut Seen) -> Result<GeneratedImage> {

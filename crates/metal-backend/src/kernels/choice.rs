@@ -1,5 +1,6 @@
 //! Whose kernels a model's layers compute with: chosen once, when a model is loaded.
 
+use inference_core::CpuActivations;
 use mlx_ffi::{Device, Dtype, cuda};
 
 use super::settings::{CpuKernels, Settings};
@@ -22,6 +23,15 @@ pub(crate) const UNPACKED_BY_US_FROM: i32 = 9;
 /// 32 rows it was 0.535 where -1.72 is right (H100, MLX 0.32.2).
 pub(crate) const UNPACKED_F32_FROM: i32 = 2;
 
+/// Activations as our kernels for CPUs multiply them with packed weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Activations {
+    /// As they are.
+    Whole,
+    /// Rounded to 8 bits.
+    Int8,
+}
+
 /// Whose kernels a model's layers compute with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kernels {
@@ -32,10 +42,26 @@ pub(crate) enum Kernels {
     /// Our own ones for CUDA where they are faster, and MLX's.
     Cuda,
     /// Our own ones for CPUs.
-    Cpu,
+    Cpu(Activations),
 }
 
 impl Kernels {
+    /// Our own ones for CPUs, with activations as they are.
+    pub const CPU: Kernels = Kernels::Cpu(Activations::Whole);
+
+    /// Whether they are our own ones for CPUs.
+    pub fn is_ours_on_cpu(self) -> bool {
+        matches!(self, Kernels::Cpu(_))
+    }
+
+    /// These kernels, with activations rounded as a load wants it where they can be.
+    pub fn with_activations(self, wanted: Option<CpuActivations>) -> Kernels {
+        match (self, wanted) {
+            (Kernels::Cpu(_), Some(CpuActivations::Int8)) => Kernels::Cpu(Activations::Int8),
+            _ => self,
+        }
+    }
+
     /// What a model on `device` uses: our own kernels on a CPU under Linux, where MLX has none that are
     /// fast, and on NVIDIA's GPUs that have their instructions, unless `settings` turn them off.
     ///
@@ -44,7 +70,7 @@ impl Kernels {
     pub fn choose(device: Device, settings: &Settings) -> Result<Kernels> {
         if device == Device::Cpu {
             let ours = cfg!(not(target_os = "macos")) && settings.cpu != CpuKernels::Off;
-            return Ok(if ours { Kernels::Cpu } else { Kernels::Mlx });
+            return Ok(if ours { Kernels::CPU } else { Kernels::Mlx });
         }
         if !device.is_available()? {
             return Ok(Kernels::Mlx);
@@ -100,7 +126,7 @@ mod tests {
         };
         assert_eq!(chosen(CpuKernels::Off), Kernels::Mlx);
         if cfg!(target_os = "linux") {
-            assert_eq!(chosen(CpuKernels::Fastest), Kernels::Cpu);
+            assert_eq!(chosen(CpuKernels::Fastest), Kernels::CPU);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Indices, Quantized, cpu, dequantize, gather_qmm, ops};
 
-use super::choice::Kernels;
+use super::choice::{Activations, Kernels};
 
 /// The order in which experts are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Kernels {
                 let product = ops::gather_mm(&x, &w, indices, is_sorted)?;
                 ops::squeeze(&product, -2)
             }
-            Kernels::Cpu => cpu::gather_matmul(x, w, indices),
+            Kernels::Cpu(_) => cpu::gather_matmul(x, w, indices),
         }
     }
 
@@ -50,7 +50,8 @@ impl Kernels {
                 let x = ops::expand_dims(x, -2)?;
                 ops::squeeze(&gather_qmm(&x, w, indices, order == Order::Sorted)?, -2)
             }
-            Kernels::Cpu => cpu::gather_quantized_matmul(x, w, indices),
+            Kernels::Cpu(Activations::Whole) => cpu::gather_quantized_matmul(x, w, indices),
+            Kernels::Cpu(Activations::Int8) => cpu::rounded_gather_quantized_matmul(x, w, indices),
         }
     }
 

@@ -53,7 +53,7 @@ impl Kernels {
         fusion: GemvFusion<'_>,
     ) -> Option<mlx_ffi::Result<Array>> {
         let GemvFusion { norm, bias, gate, activation, residual } = fusion;
-        if let (Kernels::Cpu, None, None, Matrix::Dense(w)) = (self, norm, gate, matrix) {
+        if let (Kernels::Cpu(_), None, None, Matrix::Dense(w)) = (self, norm, gate, matrix) {
             let activation = match activation {
                 None => None,
                 Some(activation) => Some(activation.fused()?),
@@ -110,7 +110,7 @@ impl Kernels {
         let (count, gates) = (up.count(), gate.count().max(1));
         let each = count / gates;
         match (self, activation.fused()) {
-            (Kernels::Cpu, Some(activation)) if each == 1 => {
+            (Kernels::Cpu(_), Some(activation)) if each == 1 => {
                 let (gate, up) = ((&gate.of, gate.range.clone()), (&up.of, up.range.clone()));
                 cpu::gated(activation, gate, up)
             }
@@ -155,7 +155,7 @@ impl Kernels {
         {
             return cuda::activated(activation, columns, count);
         }
-        if self != Kernels::Cpu {
+        if !self.is_ours_on_cpu() {
             return activation.of(x);
         }
         // One row for all, whose values lie side by side, so that nothing is copied.

@@ -15,7 +15,7 @@ mod scan;
 mod settings;
 
 pub(crate) use activation::{Activation, silu};
-pub(crate) use choice::{Kernels, UNPACKED_FROM};
+pub(crate) use choice::{Activations, Kernels, UNPACKED_FROM};
 pub(crate) use columns::Columns;
 pub(crate) use experts::Order;
 pub(crate) use fused::{GatedNorm, GemvFusion, Norm};

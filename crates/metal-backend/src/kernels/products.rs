@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Dtype, Quantized, cpu, cuda, dequantize, ops, quantized_matmul};
 
-use super::choice::{Kernels, UNPACKED_BY_US_FROM, UNPACKED_F32_FROM, UNPACKED_FROM};
+use super::choice::{Activations, Kernels, UNPACKED_BY_US_FROM, UNPACKED_F32_FROM, UNPACKED_FROM};
 
 /// From so many rows on a step of many requests unpacks a matrix: its layers are sent all at once, so
 /// that what they unpack is held together.
@@ -28,7 +28,7 @@ impl Kernels {
             Kernels::Mlx | Kernels::MlxOnCuda | Kernels::Cuda => {
                 ops::matmul(x, &ops::swap_axes(w, -1, -2)?)
             }
-            Kernels::Cpu => cpu::matmul(x, w),
+            Kernels::Cpu(_) => cpu::matmul(x, w),
         }
     }
 
@@ -42,10 +42,10 @@ impl Kernels {
             Kernels::Mlx | Kernels::MlxOnCuda | Kernels::Cuda => {
                 ops::addmm(bias, x, &ops::swap_axes(w, -1, -2)?)
             }
-            Kernels::Cpu if [x, w, bias].iter().all(|of| of.dtype() == Dtype::F32) => {
+            Kernels::Cpu(_) if [x, w, bias].iter().all(|of| of.dtype() == Dtype::F32) => {
                 cpu::finished_matmul(x, w, cpu::Finish { bias: Some(bias), ..Default::default() })
             }
-            Kernels::Cpu => self.sum(&cpu::matmul(x, w)?, bias),
+            Kernels::Cpu(_) => self.sum(&cpu::matmul(x, w)?, bias),
         }
     }
 
@@ -62,7 +62,8 @@ impl Kernels {
                 let unpacked_from = if is_step(x) { UNPACKED_STEPS_FROM } else { UNPACKED_FROM };
                 by_rows(x, |x| cuda_quantized(x, w, unpacked_from))
             }
-            Kernels::Cpu => cpu::quantized_matmul(x, w),
+            Kernels::Cpu(Activations::Whole) => cpu::quantized_matmul(x, w),
+            Kernels::Cpu(Activations::Int8) => cpu::rounded_quantized_matmul(x, w),
         }
     }
 }

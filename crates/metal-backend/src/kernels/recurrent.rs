@@ -24,7 +24,7 @@ impl Kernels {
         let Filter { weight, bias, activation } = filter;
         let mut others = [&state, weight].into_iter().chain(bias);
         let has_one_type = others.all(|array| array.dtype() == x.of.dtype());
-        if self == Kernels::Cpu && has_one_type {
+        if self.is_ours_on_cpu() && has_one_type {
             return cpu::convolution(x.heads(), &state, filter, lengths);
         }
         let on_cuda = self == Kernels::Cuda;
@@ -58,7 +58,7 @@ impl Kernels {
     /// afterwards, for which nothing else may hold that of `rule`.
     pub fn delta(self, rule: &DeltaRule<'_>) -> Result<[Array; 2]> {
         let dtype = rule.mixed.dtype();
-        if self == Kernels::Cpu && [rule.a, rule.b].iter().all(|of| of.array.dtype() == dtype) {
+        if self.is_ours_on_cpu() && [rule.a, rule.b].iter().all(|of| of.array.dtype() == dtype) {
             return cpu::delta(rule);
         }
         if self == Kernels::Cuda && cuda::takes_delta(rule) {

@@ -9,7 +9,7 @@ impl Kernels {
     /// `x + y`, where `y` may be a vector for all rows of `x`.
     pub fn sum(self, x: &Array, y: &Array) -> mlx_ffi::Result<Array> {
         match self {
-            Kernels::Cpu if x.dtype() == y.dtype() => cpu::add(x, y),
+            Kernels::Cpu(_) if x.dtype() == y.dtype() => cpu::add(x, y),
             Kernels::Cuda if cuda::takes_sum(x, y) => cuda::sum(x, y),
             _ => ops::add(x, y),
         }
@@ -19,7 +19,7 @@ impl Kernels {
     /// where `x` is `[…, groups, size]`.
     pub fn rms_norm(self, x: &Array, weight: &Array, eps: f32) -> mlx_ffi::Result<Array> {
         match self {
-            Kernels::Cpu if x.dtype() == weight.dtype() => cpu::rms_norm(x, weight, eps),
+            Kernels::Cpu(_) if x.dtype() == weight.dtype() => cpu::rms_norm(x, weight, eps),
             _ if weight.shape().len() > 1 => ops::multiply(&fast::rms_norm(x, None, eps)?, weight),
             _ => fast::rms_norm(x, Some(weight), eps),
         }
@@ -28,7 +28,7 @@ impl Kernels {
     /// The RMS norm of each group of columns of `x`, `[b, l, groups · size]`, by itself; `weight` as for
     /// [`rms_norm`](Self::rms_norm).
     pub fn rms_norm_of_groups(self, x: &Array, weight: &Array, eps: f32) -> mlx_ffi::Result<Array> {
-        if self == Kernels::Cpu && x.dtype() == weight.dtype() {
+        if self.is_ours_on_cpu() && x.dtype() == weight.dtype() {
             return cpu::rms_norm_of_groups(x, weight, eps);
         }
         let [b, l, columns] = x.dims()?;
@@ -48,7 +48,7 @@ impl Kernels {
     ) -> mlx_ffi::Result<Array> {
         let mut parts = std::iter::once(weight).chain(bias);
         match self {
-            Kernels::Cpu if parts.all(|part| part.dtype() == x.dtype()) => {
+            Kernels::Cpu(_) if parts.all(|part| part.dtype() == x.dtype()) => {
                 cpu::layer_norm(x, weight, bias, eps)
             }
             _ => fast::layer_norm(x, Some(weight), bias, eps),
@@ -57,7 +57,7 @@ impl Kernels {
 
     /// The heads of `x`, `[b, l, n * head_dim]`: `[b, n, l, head_dim]`.
     pub fn heads(self, x: &Columns, head_dim: i32) -> mlx_ffi::Result<Array> {
-        if self == Kernels::Cpu {
+        if self.is_ours_on_cpu() {
             return cpu::heads(&x.of, x.range.clone(), head_dim, None, None);
         }
         let [b, l, _] = x.of.dims()?;

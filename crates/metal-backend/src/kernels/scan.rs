@@ -15,7 +15,7 @@ impl Kernels {
     /// The selective scan: `[b, l, heads · head_dim]`, and the state afterwards, for which nothing else may
     /// hold that of `scan`. What counts not has any result.
     pub fn scan(self, scan: &SelectiveScan<'_>) -> Result<[Array; 2]> {
-        if self == Kernels::Cpu && scan.dt.array.dtype() == scan.mixed.dtype() {
+        if self.is_ours_on_cpu() && scan.dt.array.dtype() == scan.mixed.dtype() {
             return cpu::scan(scan);
         }
         if self == Kernels::Cuda && cuda::takes_scan(scan) {

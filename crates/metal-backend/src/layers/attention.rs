@@ -213,7 +213,7 @@ impl Attention {
         positions: &mut Positions,
         cache: &mut KvCache,
     ) -> Result<Option<Slot>> {
-        let is_known = self.kernels == Kernels::Cpu || self.is_on_cuda(dtype);
+        let is_known = self.kernels.is_ours_on_cpu() || self.is_on_cuda(dtype);
         let fits = is_known && l == 1 && self.is_fusible(dtype, positions);
         if fits { cache.reserve(dtype) } else { Ok(None) }
     }
@@ -279,7 +279,7 @@ impl Attention {
         let offsets = positions.step_offsets(&slot, self.config.n_heads)?;
         let step = self.new_positions(projected, &slot, (&offsets.at, &offsets.rows), positions);
         let [out, keys, values] = match self.kernels {
-            Kernels::Cpu => cpu::step_attention(&step)?,
+            Kernels::Cpu(_) => cpu::step_attention(&step)?,
             _ => cuda::step_attention(&step, &offsets.counters)?,
         };
         cache.fill(keys, values, 1);
@@ -329,7 +329,7 @@ impl Attention {
         let [b, l, _] = x.of.dims()?;
         let head_dim = self.config.head_dim;
         let has_one_type = norm.is_none_or(|norm| norm.weight.dtype() == x.of.dtype());
-        if self.kernels == Kernels::Cpu && has_one_type && self.has_halves() {
+        if self.kernels.is_ours_on_cpu() && has_one_type && self.has_halves() {
             let factors = positions.rope_factors();
             let turns = self
                 .rope
@@ -392,7 +392,7 @@ impl Attention {
         let has_one_type = k.dtype() == q.dtype() && v.dtype() == q.dtype();
         let Visible { ref starts, ref ends, causal, window, ref spans } = view.visible;
         let is_known = spans.is_empty() && ends.is_empty();
-        if self.kernels == Kernels::Cpu && has_one_type && is_known {
+        if self.kernels.is_ours_on_cpu() && has_one_type && is_known {
             let visible = cpu::Visible { starts, causal, window };
             let AttentionConfig { scale, softcap, .. } = self.config;
             return cpu::attention(q, k, v, scale, softcap, self.sinks.as_ref(), visible);

@@ -318,7 +318,7 @@ mod tests {
         ] {
             let config = config.replacen('{', r#"{"torch_dtype": "bfloat16", "#, 1);
             use_device(Device::Cpu).expect("a CPU");
-            let (expected, _) = run(&decoder(&config, Kernels::Cpu), false);
+            let (expected, _) = run(&decoder(&config, Kernels::CPU), false);
             use_device(Device::Gpu).expect("a GPU");
             let model = decoder(&config, Kernels::Cuda);
             let (plain, _) = run(&model, false);
@@ -348,7 +348,7 @@ mod tests {
     fn steps_on_a_cpu_are_captured_and_replayed_with_the_same_numbers() {
         use_device(Device::Cpu).expect("a CPU");
         for config in [GEMMA, QWEN, QWEN_3_5, LFM_2, NEMOTRON] {
-            let model = decoder(config, Kernels::Cpu);
+            let model = decoder(config, Kernels::CPU);
             let (expected, kept) = run(&model, false);
             assert!(!kept, "{config}");
             let (found, kept) = run(&model, true);
@@ -376,7 +376,7 @@ mod tests {
                     limits: Limits::default(),
                 };
                 let ranks = Some(Group::meet(&member).expect("both come"));
-                let model = decoder(configs[rank], Kernels::Cpu);
+                let model = decoder(configs[rank], Kernels::CPU);
                 run_with(&model, true, StepCapture { ranks, ..StepCapture::default() })
             };
             let found = thread::scope(|scope| {
@@ -385,7 +385,7 @@ mod tests {
             });
             for (rank, (logits, kept)) in found.iter().enumerate() {
                 assert_eq!(*kept, all, "rank {rank}, {configs:?}");
-                let model = decoder(configs[rank], Kernels::Cpu);
+                let model = decoder(configs[rank], Kernels::CPU);
                 assert!(*logits == run(&model, false).0, "rank {rank}, {configs:?}");
             }
         }

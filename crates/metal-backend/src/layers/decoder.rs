@@ -248,7 +248,7 @@ impl Decoder {
             let mut state = State::Nothing;
             pass.stream = layer.forward(&pass.stream, None, next, positions, &mut state)?;
             match self.kernels {
-                Kernels::Cpu => eval_all(pass.arrays())?,
+                Kernels::Cpu(_) => eval_all(pass.arrays())?,
                 _ => pace.after(&pass.arrays().collect::<Vec<_>>())?,
             }
         }

@@ -55,7 +55,7 @@ impl Encoder {
         for block in &self.blocks {
             h = block.forward(&h, &mut positions)?;
             match block.attention.kernels {
-                Kernels::Cpu => h.eval()?,
+                Kernels::Cpu(_) => h.eval()?,
                 _ => pace.after(&[&h])?,
             }
         }

@@ -77,7 +77,7 @@ mod tests {
                 let w = &w_values[(head * 5 + row) * 32..][..32];
                 x.iter().zip(w).map(|(x, w)| x * w).sum()
             };
-            for kernels in [Kernels::Mlx, Kernels::Cpu] {
+            for kernels in [Kernels::Mlx, Kernels::CPU] {
                 let y = linear(kernels).forward(&x).expect("a product");
                 assert_eq!(y.shape(), [2, 4, heads, output]);
                 for (index, found) in y.to_vec_f32().expect("f32").into_iter().enumerate() {

@@ -121,7 +121,7 @@ impl LatentAttention {
     /// The latents that queries `[b, heads, l, rank + rope]` see, `[b, l, heads * rank]`.
     fn attended(&self, q: &Array, view: &View, positions: &mut Positions) -> Result<Array> {
         let (k, v, scale) = (&view.keys, &view.values, self.scale);
-        if self.kernels == Kernels::Cpu && k.dtype() == q.dtype() {
+        if self.kernels.is_ours_on_cpu() && k.dtype() == q.dtype() {
             let Visible { ref starts, causal, window, .. } = view.visible;
             let visible = cpu::Visible { starts, causal, window };
             return cpu::attention(q, k, v, scale, None, None, visible);

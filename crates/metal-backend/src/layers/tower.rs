@@ -68,7 +68,7 @@ impl Tower {
                 look.deep.push(merger.forward(&look.h)?);
             }
             let made = [&look.h].into_iter().chain(&look.deep);
-            if self.kernels == Kernels::Cpu {
+            if self.kernels.is_ours_on_cpu() {
                 eval_all(made)?;
             } else {
                 // The device computes this block while the next one is prepared.
@@ -97,7 +97,7 @@ impl Tower {
         let [hidden, inner] = self.sizes.map(|size| size as u64);
         let heads = self.blocks.first().map_or(0, |block| block.attention.n_heads as u64);
         let scores = match self.kernels {
-            Kernels::Cpu => 0,
+            Kernels::Cpu(_) => 0,
             _ => 2 * heads * patches * patches * dtype_size,
         };
         patches * (10 * hidden + 3 * inner) * dtype_size.max(4) + scores

@@ -20,7 +20,7 @@ impl Attention {
         let projected = self.projected(x, fusion)?;
         let texts = positions.texts().cloned().unwrap_or_default();
         let heads = match self.kernels {
-            Kernels::Cpu => Some(self.heads_within(&projected, positions)?),
+            Kernels::Cpu(_) => Some(self.heads_within(&projected, positions)?),
             _ => None,
         };
         let has_one_type =

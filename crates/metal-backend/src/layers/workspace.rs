@@ -81,7 +81,7 @@ mod tests {
         assert_eq!((f32.bytes(1), f32.bytes(2), f32.bytes(512)), (0, 16384, 16384));
         // Other devices do not unpack.
         assert_eq!(of(Kernels::Mlx, Dtype::Bf16).bytes(512), 0);
-        assert_eq!(of(Kernels::Cpu, Dtype::Bf16).bytes(512), 0);
+        assert_eq!(of(Kernels::CPU, Dtype::Bf16).bytes(512), 0);
         // Two that are multiplied at once are unpacked at once.
         let smaller = linear(Kernels::Cuda, packed(8, 64)).workspace(Dtype::Bf16);
         assert_eq!(cuda.and(smaller).bytes(512), 8192 + 1024);

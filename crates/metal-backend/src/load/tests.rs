@@ -61,7 +61,7 @@ fn pictures_have_the_vectors_of_the_reference() {
     for name in
         ["gemma3", "qwen3_5", "qwen3_vl", "qwen3_vl_moe", "gemma4_e", "gemma4_d", "mistral3"]
     {
-        for kernels in [Kernels::Cpu, Kernels::Mlx] {
+        for kernels in [Kernels::CPU, Kernels::Mlx] {
             for (picture, away) in distances(name, kernels) {
                 println!("{picture}, {kernels:?}: {away:.1e}");
                 far.extend((away >= 1e-3).then_some(picture));

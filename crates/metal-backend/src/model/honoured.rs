@@ -9,10 +9,13 @@ use crate::kernels::Kernels;
 pub(super) fn capabilities(kernels: Kernels, own: &[(Feature, String)]) -> Capabilities {
     let refused = |feature| match feature {
         Feature::GpuLayers => Some("MLX runs all layers on one device; leave it unset"),
-        Feature::Threads if kernels != Kernels::Cpu => {
+        Feature::Threads if !kernels.is_ours_on_cpu() => {
             Some("MLX's own kernels choose their threads themselves; leave it unset")
         }
-        Feature::Ranks if kernels != Kernels::Cpu && !kernels.is_on_cuda() => Some(
+        Feature::CpuActivations if !kernels.is_ours_on_cpu() => {
+            Some("our own kernels for CPUs alone round activations; leave it unset")
+        }
+        Feature::Ranks if !kernels.is_ours_on_cpu() && !kernels.is_on_cuda() => Some(
             "ranks compute together on NVIDIA GPUs, or with our kernels for CPUs: take the backend `cpu`",
         ),
         _ => None,

@@ -80,6 +80,8 @@ pub(crate) struct Totals {
     pub parts: PartBytes,
     /// Parts of the checkpoint that the model does not use.
     pub unused_parts: Vec<&'static str>,
+    /// Whether activations may be rounded for some of the matrices.
+    pub rounds: bool,
     /// The kinds of matrix, of activations beside them, and the matrices' dimensions, for which the
     /// kernels were checked.
     checks: Vec<(Option<Quantization>, Dtype, usize)>,

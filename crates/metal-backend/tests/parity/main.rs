@@ -25,4 +25,5 @@ mod prompt_logprobs;
 mod quantised;
 mod ranks;
 mod released;
+mod rounded;
 mod sampling;

@@ -16,7 +16,7 @@ use crate::{Array, Dtype, Error, Quantized, Result};
 /// # Errors
 /// Shapes that do not fit; types other than f32, f16 and bf16; a stream of the GPU.
 pub fn gather_matmul(x: &Array, w: &Array, indices: &Array) -> Result<Array> {
-    product(x, indices, w.dims()?, &Matrices::dense(x, w)?)
+    product(x, indices, w.dims()?, &Matrices::dense(x, w)?, cpu_kernels::gather_matmul)
 }
 
 /// `x wᵀ` with one of the packed matrices `[matrices, n, columns]` for each of `indices`. The result
@@ -25,9 +25,25 @@ pub fn gather_matmul(x: &Array, w: &Array, indices: &Array) -> Result<Array> {
 /// # Errors
 /// As [`gather_matmul`], and weights that do not fit their parameters.
 pub fn gather_quantized_matmul(x: &Array, w: &Quantized, indices: &Array) -> Result<Array> {
+    quantized(x, w, indices, cpu_kernels::gather_matmul)
+}
+
+/// [`gather_quantized_matmul`] with `x` rounded to 8 bits, see [`rounds`](super::rounds).
+///
+/// # Errors
+/// As [`gather_quantized_matmul`].
+pub fn rounded_gather_quantized_matmul(x: &Array, w: &Quantized, indices: &Array) -> Result<Array> {
+    quantized(x, w, indices, cpu_kernels::rounded_gather_matmul)
+}
+
+/// A kernel for such products.
+type Multiply = fn(Gather<'_>) -> std::result::Result<(), cpu_kernels::Error>;
+
+fn quantized(x: &Array, w: &Quantized, indices: &Array, multiply: Multiply) -> Result<Array> {
     let matrices = Matrices::packed(x, w)?;
     let [count, n, groups] = w.scales.dims()?;
-    product(x, indices, [count, n, groups * w.quantization.group_size], &matrices)
+    let sizes = [count, n, groups * w.quantization.group_size];
+    product(x, indices, sizes, &matrices, multiply)
 }
 
 /// `x`, `[…, k]`, by matrices of `[matrices, n, k]`.
@@ -36,6 +52,7 @@ fn product(
     indices: &Array,
     [count, n, k]: [i32; 3],
     matrices: &Matrices<'_>,
+    multiply: Multiply,
 ) -> Result<Array> {
     let x = matrices.activations(x, k)?;
     let rows = if k == 0 { indices.size() } else { x.size() / k as usize };
@@ -71,6 +88,6 @@ fn product(
             weights,
             out,
         };
-        cpu_kernels::gather_matmul(gather).map_err(failed)
+        multiply(gather).map_err(failed)
     })
 }

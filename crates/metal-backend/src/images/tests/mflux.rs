@@ -228,7 +228,7 @@ fn unpacked(name: &str, component: &str) -> Tensors {
 }
 
 fn picture(folder: &Path, name: &'static str, options: &ImageLoadOptions) -> Vec<u8> {
-    let mut studio = Studio::at(folder, name, options, Kernels::Cpu);
+    let mut studio = Studio::at(folder, name, options, Kernels::CPU);
     let golden = Golden::read(name);
     let case = golden.cases().into_iter().next().expect("a case");
     studio.paint(&case.request(), &mut Seen::default()).expect("a picture").picture.rgb
@@ -245,7 +245,7 @@ fn a_folder_of_mflux_makes_the_pictures_of_diffusers() {
         use_device(Device::Cpu).expect("a CPU");
         let folder = mflux(name, |component| tensors(name, component));
         let mut studio =
-            Studio::at(folder.path(), name, &ImageLoadOptions::default(), Kernels::Cpu);
+            Studio::at(folder.path(), name, &ImageLoadOptions::default(), Kernels::CPU);
         let golden = Golden::read(name);
         studio.check(&golden.cases().into_iter().next().expect("a case"));
         let info = &studio.planner.info;
@@ -307,7 +307,7 @@ fn a_vae_computes_in_the_type_of_its_weights() {
     let bytes = |folder: &Path| {
         let folder = PipelineFolder::open(folder).expect("a pipeline");
         let options = ImageLoadOptions::default();
-        Pipeline::open(&folder, &options, Kernels::Cpu).expect("sound files").sizes.vae
+        Pipeline::open(&folder, &options, Kernels::CPU).expect("sound files").sizes.vae
     };
     let whole = fixtures().join(name);
     // Norms are in F32 always.
@@ -324,7 +324,7 @@ fn a_folder_of_mflux_edits_pictures_as_diffusers_does() {
         use_device(Device::Cpu).expect("a CPU");
         let folder = mflux(name, |component| tensors(name, component));
         let mut studio =
-            Studio::at(folder.path(), name, &ImageLoadOptions::default(), Kernels::Cpu);
+            Studio::at(folder.path(), name, &ImageLoadOptions::default(), Kernels::CPU);
         studio.check_steps(&Golden::read(name).case(case), 1);
         record(folder.path(), "my-own");
         let error = PipelineFolder::open(folder.path()).expect_err("no release").to_string();
@@ -339,7 +339,7 @@ fn the_tower_sees_a_picture_of_mflux_as_large_as_the_release_says() {
     let golden = Golden::read("qwen_image_edit");
     let request = golden.case("wide").request();
     let seen = |folder: &Path| {
-        let studio = Studio::at(folder, "qwen_image_edit", &Default::default(), Kernels::Cpu);
+        let studio = Studio::at(folder, "qwen_image_edit", &Default::default(), Kernels::CPU);
         studio.planner.plan(&request).expect("a plan").edited[0].cells
     };
     let few = seen(folder.path());
@@ -355,7 +355,7 @@ fn packed_weights_of_mflux_edit_pictures_as_the_unpacked_ones_do() {
     let name = "qwen_image_edit";
     use_device(Device::Cpu).expect("a CPU");
     let first_step = |folder: &Path| {
-        let mut studio = Studio::at(folder, name, &ImageLoadOptions::default(), Kernels::Cpu);
+        let mut studio = Studio::at(folder, name, &ImageLoadOptions::default(), Kernels::CPU);
         let mut seen = Seen { last: Some(1), ..Seen::default() };
         let request = Golden::read(name).case("tall").request();
         let made = studio.paint(&request, &mut seen).map_err(Error::from);

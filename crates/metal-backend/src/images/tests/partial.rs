@@ -48,7 +48,7 @@ fn partial_pictures_are_where_the_references_steps_lead() {
     ] {
         let golden = Golden::read(name);
         let case = golden.case(case);
-        let mut studio = Studio::open(name, &options, Kernels::Cpu);
+        let mut studio = Studio::open(name, &options, Kernels::CPU);
         let (mut plain, mut seen) = (Seen::default(), Seen::default());
         let without = studio.paint(&case.request(), &mut plain).expect("a picture");
         let request = ImageRequest { partial_images: 2, ..case.request() };

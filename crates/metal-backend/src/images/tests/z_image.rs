@@ -25,7 +25,7 @@ fn z_image_on_mlxs_own_kernels_makes_the_same_pictures() {
 fn components_that_stay_make_the_same_pictures() {
     let golden = Golden::read("z_image");
     let keep = ImageLoadOptions { keep_components: true, ..Default::default() };
-    let mut studio = Studio::open("z_image", &keep, Kernels::Cpu);
+    let mut studio = Studio::open("z_image", &keep, Kernels::CPU);
     studio.check(&golden.case("square"));
     studio.check(&golden.case("square"));
 }
@@ -106,7 +106,7 @@ fn packed_weights_make_nearly_the_same_picture() {
     let plain = Studio::plain("z_image").paint(&request(), &mut Seen::default()).expect("one");
     let far = |bits| {
         let options = ImageLoadOptions { quantize: Some(bits), ..Default::default() };
-        let mut studio = Studio::open("z_image", &options, Kernels::Cpu);
+        let mut studio = Studio::open("z_image", &options, Kernels::CPU);
         assert_eq!(studio.planner.info.quant_bits, bits);
         let picture = studio.paint(&request(), &mut Seen::default()).expect("one").picture;
         let apart =

@@ -53,7 +53,7 @@ impl TowerAttention {
         let (q, k, v) = (heads(&q, norm(0))?, heads(&k, norm(1))?, heads(&v, norm(2))?);
         let turned = |x: Array| turns.map_or_else(|| x.share(), |turns| turns.apply(&x));
         let (q, k) = (turned(q)?, turned(k)?);
-        let out = if kernels == Kernels::Cpu {
+        let out = if kernels.is_ours_on_cpu() {
             cpu::attention(&q, &k, &v, self.scale, None, None, cpu::Visible::default())?
         } else {
             let mask = AttentionMask::None;

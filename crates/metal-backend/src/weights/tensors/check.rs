@@ -1,10 +1,10 @@
 //! That the kernels compute what the weights stand for.
 
-use mlx_ffi::{Array, Dtype, Indices, Quantized, dequantize, ops};
+use mlx_ffi::{Array, Dtype, Indices, Quantized, cpu, dequantize, ops};
 
 use super::Weights;
 use crate::error::{Error, Result};
-use crate::kernels::{Matrix, Order};
+use crate::kernels::{Activations, Kernels, Matrix, Order};
 use crate::layers::Weight;
 
 /// Rows of a matrix, and of activations, that are looked at.
@@ -23,6 +23,7 @@ impl Weights {
             Matrix::Quantized(w) => (Some(w.quantization), self.activation_dtype(w), shape.len()),
         };
         let mut totals = self.shared.totals.borrow_mut();
+        totals.rounds |= kind.0.is_some_and(cpu::rounds);
         if self.describes() || totals.checks.contains(&kind) {
             return Ok(());
         }
@@ -35,7 +36,8 @@ impl Weights {
         };
         let plain = ops::swap_axes(&ops::astype(&plain, Dtype::F32)?, -1, -2)?;
         let weight = Weight { matrix: part, kernels: weight.kernels };
-        let tolerance = if dtype == Dtype::F32 { 1e-4 } else { 2e-2 };
+        let is_rounded = weight.kernels == Kernels::Cpu(Activations::Int8);
+        let tolerance = if dtype == Dtype::F32 && !is_rounded { 1e-4 } else { 2e-2 };
         for rows in [1, 32] {
             let wave: Vec<f32> = (0..rows * columns).map(|i| (0.7 * i as f32).sin()).collect();
             let x = ops::astype(&Array::from_f32(&wave, &[rows, columns])?, dtype)?;

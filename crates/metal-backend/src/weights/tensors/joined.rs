@@ -137,7 +137,7 @@ fn joined_matrix(matrices: &[&Matrix], kernels: Kernels) -> Result<Matrix> {
 
 /// The rows of all in turn, evaluated.
 fn joined(parts: &[&Array], kernels: Kernels) -> Result<Array> {
-    if kernels == Kernels::Cpu {
+    if kernels.is_ours_on_cpu() {
         return Ok(Array::joined(parts)?);
     }
     let all = ops::concatenate(parts, 0)?;
@@ -168,7 +168,7 @@ mod tests {
     fn joined_projections_give_each_value_to_the_bit() {
         let packed = r#"{"quantization": {"bits": 4, "group_size": 64}}"#;
         for (config, bias) in [("{}", false), ("{}", true), (packed, false), (packed, true)] {
-            let w = weights(config, Kernels::Cpu, false);
+            let w = weights(config, Kernels::CPU, false);
             let Ok(Linears::Joined(joined)) = w.linears(PARTS, 128, bias) else {
                 panic!("{config}: they have one form");
             };
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn the_totals_are_those_of_the_parts_and_descriptions_are_joined_too() {
         let totals = |only_describe| {
-            let w = weights("{}", Kernels::Cpu, only_describe);
+            let w = weights("{}", Kernels::CPU, only_describe);
             assert!(matches!(w.linears(PARTS, 128, true), Ok(Linears::Joined(_))));
             let totals = w.finish().expect("nothing is left");
             (totals.parameters, totals.bytes)
@@ -207,7 +207,7 @@ mod tests {
         let zeros = |shape: [i32; 2], dtype| ops::zeros(&shape, dtype).expect("a matrix");
         let of = |matrix, bias: Option<Dtype>| {
             let bias = bias.map(|dtype| ops::zeros(&[32], dtype).expect("a bias"));
-            Linear::new(Weight { matrix, kernels: Kernels::Cpu }, bias)
+            Linear::new(Weight { matrix, kernels: Kernels::CPU }, bias)
         };
         let dense = |dtype, bias| of(Matrix::Dense(zeros([32, 128], dtype)), bias);
         let packed = |bits, dtype| {

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use inference_core::{
-    Dtype, Error, Feature, GenerateMetrics, GenerateOptions, Generation, LoadOptions, ModelInfo,
-    Prompt, RankSplit, Ranks, TextModel,
+    CpuActivations, Dtype, Error, Feature, GenerateMetrics, GenerateOptions, Generation,
+    LoadOptions, ModelInfo, Prompt, RankSplit, Ranks, TextModel,
 };
 use mlx_ffi::memory;
 use safetensors::SafeTensors;
@@ -39,6 +39,7 @@ fn asked(adapter: &Path) -> LoadOptions {
         cache_limit: Some(CACHE),
         prefill_chunk: Some(64),
         threads: Some(cores() + 2),
+        cpu_activations: Some(CpuActivations::Int8),
         ranks: Some(Ranks { rank: 0, addresses: free_addresses(2), split: RankSplit::default() }),
     }
 }
@@ -65,6 +66,7 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
         cache_limit,
         prefill_chunk,
         threads,
+        cpu_activations,
         ranks,
     } = asked(adapter.path());
     let none = LoadOptions::default;
@@ -170,6 +172,8 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
     if walk.capabilities.require(Feature::Threads).is_ok() {
         drop(load(walk, LoadOptions { threads: Some(cores()), ..none() }).unwrap());
     }
+    let rounded = load(walk, LoadOptions { cpu_activations, ..none() });
+    walk.option("cpu_activations", Some(Feature::CpuActivations), rounded.map(differs));
     let together = match walk.capabilities.require(Feature::Ranks) {
         Err(_) => load(walk, LoadOptions { ranks, ..none() }).map(|_| false),
         // The other rank is a process of its own.

@@ -1,0 +1,227 @@
+//! Vectors of AVX2, two for sixteen lanes; with AVX-VNNI or without.
+
+use std::arch::x86_64::*;
+
+use super::lanes::{CHUNK, LANES, Lanes, Line};
+use super::x::FP4_CODES;
+use crate::kind::{FP4, bits};
+
+/// Used where the processor has the instructions; `VNNI`: those of AVX-VNNI too.
+pub(super) struct Avx2<const VNNI: bool>;
+
+impl<const VNNI: bool> Lanes for Avx2<VNNI> {
+    type Bytes = [__m256i; 2];
+    type Sums = [__m256i; 2];
+    type Floats = [__m256; 2];
+
+    // Two products of unsigned codes of 8 bits would not fit in 16 bits.
+    const OFFSET: f32 = if VNNI { 0.0 } else { 128.0 };
+    const IS_WIDE: bool = false;
+
+    #[inline(always)]
+    fn load(from: &[u8; 64]) -> [__m256i; 2] {
+        // SAFETY: the processor has the instructions; an array of 64 bytes is read.
+        unsafe {
+            let first = from.as_ptr();
+            [_mm256_loadu_si256(first.cast()), _mm256_loadu_si256(first.add(32).cast())]
+        }
+    }
+
+    #[inline(always)]
+    fn store([a, b]: [__m256i; 2], to: &mut Line) {
+        let first = to.0.as_mut_ptr();
+        // SAFETY: the processor has the instructions; an aligned array of 64 bytes is written.
+        unsafe {
+            _mm256_store_si256(first.cast(), a);
+            _mm256_store_si256(first.add(32).cast(), b);
+        }
+    }
+
+    #[inline(always)]
+    fn word(four: i32) -> [__m256i; 2] {
+        // SAFETY: the processor has the instructions.
+        unsafe { [_mm256_set1_epi32(four); 2] }
+    }
+
+    #[inline(always)]
+    fn chunk<const KIND: u8>(bytes: &[u8]) -> [[__m256i; 2]; 2] {
+        let (lines, _) = bytes[..CHUNK / 8 * bits(KIND)].as_chunks::<64>();
+        if bits(KIND) == 4 {
+            return Self::codes::<KIND>(Self::load(&lines[0]));
+        }
+        let ([a, b], [c, d]) = (Self::load(&lines[0]), Self::load(&lines[1]));
+        // SAFETY: the processor has the instructions.
+        let [even, odd] = unsafe {
+            [
+                [_mm256_permute2x128_si256::<0x20>(a, b), _mm256_permute2x128_si256::<0x20>(c, d)],
+                [_mm256_permute2x128_si256::<0x31>(a, b), _mm256_permute2x128_si256::<0x31>(c, d)],
+            ]
+        };
+        [Self::codes::<KIND>(even)[0], Self::codes::<KIND>(odd)[0]]
+    }
+
+    #[inline(always)]
+    fn codes<const KIND: u8>([a, b]: [__m256i; 2]) -> [[__m256i; 2]; 2] {
+        // SAFETY: the processor has the instructions; the table has 16 bytes.
+        unsafe {
+            if bits(KIND) == 8 {
+                if VNNI {
+                    return [[a, b]; 2];
+                }
+                let sign = _mm256_set1_epi8(-128);
+                return [[_mm256_xor_si256(a, sign), _mm256_xor_si256(b, sign)]; 2];
+            }
+            let mask = _mm256_set1_epi8(15);
+            let low = [_mm256_and_si256(a, mask), _mm256_and_si256(b, mask)];
+            let (a, b) = (_mm256_srli_epi16::<4>(a), _mm256_srli_epi16::<4>(b));
+            let high = [_mm256_and_si256(a, mask), _mm256_and_si256(b, mask)];
+            if KIND != FP4 {
+                return [low, high];
+            }
+            let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(FP4_CODES.as_ptr().cast()));
+            let ([a, b], [c, d]) = (low, high);
+            [
+                [_mm256_shuffle_epi8(table, a), _mm256_shuffle_epi8(table, b)],
+                [_mm256_shuffle_epi8(table, c), _mm256_shuffle_epi8(table, d)],
+            ]
+        }
+    }
+
+    #[inline(always)]
+    fn transpose(rows: [[__m256i; 2]; LANES]) -> [[__m256i; 2]; LANES] {
+        let mut columns = rows;
+        for half in 0..2 {
+            for from in 0..2 {
+                let mut eight = [rows[0][0]; 8];
+                for i in 0..8 {
+                    eight[i] = rows[8 * half + i][from];
+                }
+                // SAFETY: the processor has the instructions.
+                let eight = unsafe { transpose(eight) };
+                for i in 0..8 {
+                    columns[8 * from + i][half] = eight[i];
+                }
+            }
+        }
+        columns
+    }
+
+    #[inline(always)]
+    fn no_sums() -> [__m256i; 2] {
+        // SAFETY: the processor has the instructions.
+        unsafe { [_mm256_setzero_si256(); 2] }
+    }
+
+    #[inline(always)]
+    fn dot<const KIND: u8>(
+        sums: [__m256i; 2],
+        codes: [__m256i; 2],
+        x: [__m256i; 2],
+    ) -> [__m256i; 2] {
+        let mut dots = sums;
+        for i in 0..2 {
+            // SAFETY: the processor has the instructions.
+            dots[i] = unsafe {
+                if VNNI {
+                    _mm256_dpbusd_avx_epi32(sums[i], codes[i], x[i])
+                } else {
+                    let pairs = if bits(KIND) == 8 {
+                        let signed = _mm256_sign_epi8(x[i], codes[i]);
+                        _mm256_maddubs_epi16(_mm256_abs_epi8(codes[i]), signed)
+                    } else {
+                        _mm256_maddubs_epi16(codes[i], x[i])
+                    };
+                    _mm256_add_epi32(sums[i], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+                }
+            };
+        }
+        dots
+    }
+
+    #[inline(always)]
+    fn floats(from: &[f32; LANES]) -> [__m256; 2] {
+        // SAFETY: the processor has the instructions; an array of 64 bytes is read.
+        unsafe { [_mm256_loadu_ps(from.as_ptr()), _mm256_loadu_ps(from.as_ptr().add(8))] }
+    }
+
+    #[inline(always)]
+    fn put([a, b]: [__m256; 2], to: &mut [f32; LANES]) {
+        // SAFETY: the processor has the instructions; an array of 64 bytes is written.
+        unsafe {
+            _mm256_storeu_ps(to.as_mut_ptr(), a);
+            _mm256_storeu_ps(to.as_mut_ptr().add(8), b);
+        }
+    }
+
+    #[inline(always)]
+    fn splat(value: f32) -> [__m256; 2] {
+        // SAFETY: the processor has the instructions.
+        unsafe { [_mm256_set1_ps(value); 2] }
+    }
+
+    #[inline(always)]
+    fn choose(values: &[f32; LANES], of_lane: &[u32; LANES]) -> [__m256; 2] {
+        let [values, _] = Self::floats(values);
+        // SAFETY: the processor has the instructions; an array of 64 bytes is read.
+        unsafe {
+            let first = of_lane.as_ptr();
+            let (a, b) =
+                (_mm256_loadu_si256(first.cast()), _mm256_loadu_si256(first.add(8).cast()));
+            [_mm256_permutevar8x32_ps(values, a), _mm256_permutevar8x32_ps(values, b)]
+        }
+    }
+
+    #[inline(always)]
+    fn mul([a, b]: [__m256; 2], [c, d]: [__m256; 2]) -> [__m256; 2] {
+        // SAFETY: the processor has the instructions.
+        unsafe { [_mm256_mul_ps(a, c), _mm256_mul_ps(b, d)] }
+    }
+
+    #[inline(always)]
+    fn mul_add([a, b]: [__m256; 2], [c, d]: [__m256; 2], [e, f]: [__m256; 2]) -> [__m256; 2] {
+        // SAFETY: the processor has the instructions.
+        unsafe { [_mm256_fmadd_ps(a, c, e), _mm256_fmadd_ps(b, d, f)] }
+    }
+
+    #[inline(always)]
+    fn as_floats([a, b]: [__m256i; 2]) -> [__m256; 2] {
+        // SAFETY: the processor has the instructions.
+        unsafe { [_mm256_cvtepi32_ps(a), _mm256_cvtepi32_ps(b)] }
+    }
+
+    #[inline(always)]
+    fn total([a, b]: [__m256; 2]) -> f32 {
+        // SAFETY: the processor has the instructions.
+        unsafe {
+            let sums = _mm256_add_ps(a, b);
+            let four = _mm_add_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps::<1>(sums));
+            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
+        }
+    }
+}
+
+/// Word `j` of vector `i` becomes word `i` of vector `j`.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn transpose(rows: [__m256i; 8]) -> [__m256i; 8] {
+    let mut pairs = rows;
+    for i in 0..4 {
+        pairs[2 * i] = _mm256_unpacklo_epi32(rows[2 * i], rows[2 * i + 1]);
+        pairs[2 * i + 1] = _mm256_unpackhi_epi32(rows[2 * i], rows[2 * i + 1]);
+    }
+    let mut fours = pairs;
+    for i in 0..2 {
+        let [a, b, c, d] = [pairs[4 * i], pairs[4 * i + 1], pairs[4 * i + 2], pairs[4 * i + 3]];
+        fours[4 * i] = _mm256_unpacklo_epi64(a, c);
+        fours[4 * i + 1] = _mm256_unpackhi_epi64(a, c);
+        fours[4 * i + 2] = _mm256_unpacklo_epi64(b, d);
+        fours[4 * i + 3] = _mm256_unpackhi_epi64(b, d);
+    }
+    let mut columns = rows;
+    for j in 0..4 {
+        columns[j] = _mm256_permute2x128_si256::<0x20>(fours[j], fours[4 + j]);
+        columns[4 + j] = _mm256_permute2x128_si256::<0x31>(fours[j], fours[4 + j]);
+    }
+    columns
+}

@@ -1,0 +1,135 @@
+//! Vectors of AVX-512 with VNNI.
+
+use std::arch::x86_64::*;
+
+use super::lanes::{CHUNK, LANES, Lanes, Line};
+use super::x::FP4_CODES;
+use crate::kind::{FP4, bits};
+
+/// Used where the processor has the instructions.
+pub(super) struct Vnni;
+
+impl Lanes for Vnni {
+    type Bytes = __m512i;
+    type Sums = __m512i;
+    type Floats = __m512;
+
+    const OFFSET: f32 = 0.0;
+    const IS_WIDE: bool = true;
+
+    #[inline(always)]
+    fn load(from: &[u8; 64]) -> __m512i {
+        // SAFETY: the processor has the instructions; an array of 64 bytes is read.
+        unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn store(bytes: __m512i, to: &mut Line) {
+        // SAFETY: the processor has the instructions; an aligned array of 64 bytes is written.
+        unsafe { _mm512_store_si512(to.0.as_mut_ptr().cast(), bytes) }
+    }
+
+    #[inline(always)]
+    fn word(four: i32) -> __m512i {
+        // SAFETY: the processor has the instructions.
+        unsafe { _mm512_set1_epi32(four) }
+    }
+
+    #[inline(always)]
+    fn chunk<const KIND: u8>(bytes: &[u8]) -> [__m512i; 2] {
+        let (lines, _) = bytes[..CHUNK / 8 * bits(KIND)].as_chunks::<64>();
+        if bits(KIND) == 4 {
+            return Self::codes::<KIND>(Self::load(&lines[0]));
+        }
+        let (a, b) = (Self::load(&lines[0]), Self::load(&lines[1]));
+        // SAFETY: the processor has the instructions.
+        unsafe { [_mm512_shuffle_i64x2::<0x88>(a, b), _mm512_shuffle_i64x2::<0xdd>(a, b)] }
+    }
+
+    #[inline(always)]
+    fn codes<const KIND: u8>(words: __m512i) -> [__m512i; 2] {
+        if bits(KIND) == 8 {
+            return [words; 2];
+        }
+        // SAFETY: the processor has the instructions; the table has 16 bytes.
+        unsafe {
+            let mask = _mm512_set1_epi8(15);
+            let low = _mm512_and_si512(words, mask);
+            let high = _mm512_and_si512(_mm512_srli_epi16::<4>(words), mask);
+            if KIND != FP4 {
+                return [low, high];
+            }
+            let table = _mm512_broadcast_i32x4(_mm_loadu_si128(FP4_CODES.as_ptr().cast()));
+            [_mm512_shuffle_epi8(table, low), _mm512_shuffle_epi8(table, high)]
+        }
+    }
+
+    #[inline(always)]
+    fn transpose(rows: [__m512i; LANES]) -> [__m512i; LANES] {
+        // SAFETY: the processor has the instructions.
+        unsafe { crate::avx512::transpose(rows) }
+    }
+
+    #[inline(always)]
+    fn no_sums() -> __m512i {
+        // SAFETY: the processor has the instructions.
+        unsafe { _mm512_setzero_si512() }
+    }
+
+    #[inline(always)]
+    fn dot<const KIND: u8>(sums: __m512i, codes: __m512i, x: __m512i) -> __m512i {
+        // SAFETY: the processor has the instructions.
+        unsafe { _mm512_dpbusd_epi32(sums, codes, x) }
+    }
+
+    #[inline(always)]
+    fn floats(from: &[f32; LANES]) -> __m512 {
+        // SAFETY: the processor has the instructions; an array of 64 bytes is read.
+        unsafe { _mm512_loadu_ps(from.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn put(floats: __m512, to: &mut [f32; LANES]) {
+        // SAFETY: the processor has the instructions; an array of 64 bytes is written.
+        unsafe { _mm512_storeu_ps(to.as_mut_ptr(), floats) }
+    }
+
+    #[inline(always)]
+    fn splat(value: f32) -> __m512 {
+        // SAFETY: the processor has the instructions.
+        unsafe { _mm512_set1_ps(value) }
+    }
+
+    #[inline(always)]
+    fn choose(values: &[f32; LANES], of_lane: &[u32; LANES]) -> __m512 {
+        // SAFETY: the processor has the instructions; an array of 64 bytes is read.
+        unsafe {
+            let of_lane = _mm512_loadu_si512(of_lane.as_ptr().cast());
+            _mm512_permutexvar_ps(of_lane, Self::floats(values))
+        }
+    }
+
+    #[inline(always)]
+    fn mul(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: the processor has the instructions.
+        unsafe { _mm512_mul_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn mul_add(a: __m512, b: __m512, sum: __m512) -> __m512 {
+        // SAFETY: the processor has the instructions.
+        unsafe { _mm512_fmadd_ps(a, b, sum) }
+    }
+
+    #[inline(always)]
+    fn as_floats(sums: __m512i) -> __m512 {
+        // SAFETY: the processor has the instructions.
+        unsafe { _mm512_cvtepi32_ps(sums) }
+    }
+
+    #[inline(always)]
+    fn total(floats: __m512) -> f32 {
+        // SAFETY: the processor has the instructions.
+        unsafe { _mm512_reduce_add_ps(floats) }
+    }
+}

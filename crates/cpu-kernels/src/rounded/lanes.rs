@@ -1,0 +1,67 @@
+//! What the kernels want of a vector.
+
+/// Codes of a row of weights that are multiplied at a time.
+pub(super) const CHUNK: usize = 128;
+
+/// 32-bit lanes of a vector.
+pub(super) const LANES: usize = 16;
+
+/// A vector at rest.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub(super) struct Line(pub(super) [u8; 64]);
+
+/// Sixteen lanes of four bytes, or of a 32-bit number.
+pub(super) trait Lanes {
+    /// 64 bytes: codes, or rounded values of x.
+    type Bytes: Copy;
+    /// Sixteen whole numbers.
+    type Sums: Copy;
+    /// Sixteen floats.
+    type Floats: Copy;
+
+    /// What codes of 8 bits are lessened by before they are multiplied.
+    const OFFSET: f32;
+    /// Whether registers hold twice as many columns and half as many rows again.
+    const IS_WIDE: bool;
+
+    fn load(from: &[u8; 64]) -> Self::Bytes;
+
+    fn store(bytes: Self::Bytes, to: &mut Line);
+
+    /// Four bytes, in each lane.
+    fn word(four: i32) -> Self::Bytes;
+
+    /// A chunk of codes, each in a byte: a lane has eight of 32 neighbours, the same in both.
+    fn chunk<const KIND: u8>(bytes: &[u8]) -> [Self::Bytes; 2];
+
+    /// The codes of words, each in a byte: all of them for codes of 8 bits, else the even and the odd ones.
+    fn codes<const KIND: u8>(words: Self::Bytes) -> [Self::Bytes; 2];
+
+    /// Word `j` of vector `i` becomes word `i` of vector `j`.
+    fn transpose(rows: [Self::Bytes; LANES]) -> [Self::Bytes; LANES];
+
+    fn no_sums() -> Self::Sums;
+
+    /// Adds the four products of each lane.
+    fn dot<const KIND: u8>(sums: Self::Sums, codes: Self::Bytes, x: Self::Bytes) -> Self::Sums;
+
+    fn floats(from: &[f32; LANES]) -> Self::Floats;
+
+    fn put(floats: Self::Floats, to: &mut [f32; LANES]);
+
+    fn splat(value: f32) -> Self::Floats;
+
+    /// The value of each lane's index, which is below 8.
+    fn choose(values: &[f32; LANES], of_lane: &[u32; LANES]) -> Self::Floats;
+
+    fn mul(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+
+    /// `a * b + sum`.
+    fn mul_add(a: Self::Floats, b: Self::Floats, sum: Self::Floats) -> Self::Floats;
+
+    fn as_floats(sums: Self::Sums) -> Self::Floats;
+
+    /// The sum of the lanes.
+    fn total(floats: Self::Floats) -> f32;
+}

@@ -1,0 +1,180 @@
+//! Products of activations that are rounded to 8 bits with packed weights, as whole numbers.
+//!
+//! Each group of a row of x gets a scale, and its largest value becomes 127 or -127. The products with codes are added up
+//! exactly within a group; the scales of both are applied to that sum.
+
+#[cfg(target_arch = "x86_64")]
+#[allow(clippy::wildcard_imports, reason = "intrinsics are named like nothing else")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+#[allow(clippy::wildcard_imports, reason = "intrinsics are named like nothing else")]
+mod avx512;
+mod lanes;
+mod panel;
+mod plain;
+mod product;
+mod source;
+mod x;
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use self::lanes::LANES;
+use self::product::{Product, Scratch};
+use self::source::Source;
+use self::x::{Form, X};
+use crate::floats::Groups;
+use crate::kind::{FP4, packed};
+use crate::output::Output;
+use crate::pool::{panels, split};
+use crate::{Level, Packing, Problem, Weights};
+
+/// Bytes of codes that stay in a core's second-level cache while x passes.
+const PANEL_SIZE: usize = 384 << 10;
+
+/// From so many positions of a sequence on it is multiplied in panels, which all of its rows pass.
+const POSITIONS: usize = 16;
+
+thread_local! {
+    static ROWS: RefCell<X> = RefCell::default();
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// How codes are multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dots {
+    /// In loops over arrays.
+    Plain,
+    /// AVX2's sums of two products in 16 bits.
+    #[cfg(target_arch = "x86_64")]
+    Maddubs,
+    /// AVX-VNNI, without AVX-512.
+    #[cfg(target_arch = "x86_64")]
+    AvxVnni,
+    /// AVX-512 with VNNI.
+    #[cfg(target_arch = "x86_64")]
+    Avx512Vnni,
+}
+
+impl Dots {
+    #[cfg(target_arch = "x86_64")]
+    fn of(level: Level) -> Dots {
+        match level {
+            Level::Portable => Dots::Plain,
+            Level::Avx2 if is_x86_feature_detected!("avxvnni") => Dots::AvxVnni,
+            Level::Avx2 => Dots::Maddubs,
+            _ if is_x86_feature_detected!("avx512vnni") => Dots::Avx512Vnni,
+            _ => Dots::Maddubs,
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn of(_: Level) -> Dots {
+        Dots::Plain
+    }
+}
+
+/// With which instructions [`rounded_matmul`](crate::rounded_matmul) multiplies, in words.
+pub fn rounded_dots() -> &'static str {
+    match Dots::of(Level::current()) {
+        Dots::Plain => "plain code",
+        #[cfg(target_arch = "x86_64")]
+        Dots::Maddubs => "AVX2",
+        #[cfg(target_arch = "x86_64")]
+        Dots::AvxVnni => "AVX-VNNI",
+        #[cfg(target_arch = "x86_64")]
+        Dots::Avx512Vnni => "AVX-512 with VNNI",
+    }
+}
+
+/// Computes a checked problem of at least one element, if it is one of these.
+pub(crate) fn run(level: Level, problem: &mut Problem<'_>) -> bool {
+    let dots = Dots::of(level);
+    let Weights::Packed { packing, group_size, data, scales, biases } = problem.weights else {
+        return false;
+    };
+    if !matches!(packing, Packing::Affine { bits: 4 | 8, .. } | Packing::Mxfp4) {
+        return false;
+    }
+    ROWS.with_borrow_mut(|rows| {
+        let Problem { m, n, k, dtype, x, positions, .. } = *problem;
+        let is_panel = positions >= POSITIONS;
+        let kind = packed(packing);
+        rows.set(level, (dtype, x), (m, k), Form { kind, group_size, is_panel });
+        let groups = Groups { packing, group_size, in_row: k / group_size, scales, biases };
+        let source = Source { k, data, groups };
+        let product = Product { m, x: rows, source, out: &Output::of(problem) };
+        let columns = |columns: Range<usize>| {
+            SCRATCH.with_borrow_mut(|scratch| {
+                let work = Work { product: &product, columns, is_panel, scratch };
+                match kind {
+                    4 => work.run::<4>(dots),
+                    8 => work.run::<8>(dots),
+                    _ => work.run::<FP4>(dots),
+                }
+            });
+        };
+        if is_panel {
+            panels(n, PANEL_SIZE / k, 2 * LANES, &columns);
+        } else {
+            split(n, usize::MAX, &columns);
+        }
+    });
+    true
+}
+
+/// What a thread does.
+struct Work<'a> {
+    product: &'a Product<'a>,
+    columns: Range<usize>,
+    is_panel: bool,
+    scratch: &'a mut Scratch,
+}
+
+impl Work<'_> {
+    fn run<const KIND: u8>(self, dots: Dots) {
+        match dots {
+            Dots::Plain => {
+                self.by::<plain::Plain<{ cfg!(target_arch = "aarch64") }>, KIND, false>()
+            }
+            // SAFETY: the level was checked, and its instructions were looked for.
+            #[cfg(target_arch = "x86_64")]
+            Dots::Maddubs => unsafe { self.maddubs::<KIND>() },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Dots::AvxVnni => unsafe { self.avx_vnni::<KIND>() },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Dots::Avx512Vnni => unsafe { self.avx512_vnni::<KIND>() },
+        }
+    }
+
+    /// `FMA` is whether the processor has AVX2.
+    #[inline(always)]
+    fn by<V: lanes::Lanes, const KIND: u8, const FMA: bool>(self) {
+        let Work { product, columns, is_panel, scratch } = self;
+        if is_panel {
+            product.prompt::<V, KIND, FMA>(columns, scratch);
+        } else {
+            product.steps::<V, KIND, FMA>(columns, scratch);
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn maddubs<const KIND: u8>(self) {
+        self.by::<avx2::Avx2<false>, KIND, true>();
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+    fn avx_vnni<const KIND: u8>(self) {
+        self.by::<avx2::Avx2<true>, KIND, true>();
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,fma,f16c")]
+    fn avx512_vnni<const KIND: u8>(self) {
+        self.by::<avx512::Vnni, KIND, true>();
+    }
+}

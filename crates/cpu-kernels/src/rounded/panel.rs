@@ -1,0 +1,91 @@
+//! Weights as bytes, column beside column.
+
+use std::ops::Range;
+
+use super::lanes::{LANES, Lanes, Line};
+use super::source::{OfRow, Source};
+use crate::kind::bits;
+
+/// Columns of weights; kept from product to product for their memory.
+#[derive(Default)]
+pub(super) struct Panel {
+    /// `[blocks of 16 columns, k / 4]`
+    values: Vec<Line>,
+    /// `[blocks of 16 columns, groups]`
+    scales: Vec<[f32; LANES]>,
+    biases: Vec<[f32; LANES]>,
+    steps: usize,
+    groups: usize,
+}
+
+/// Sixteen columns of a panel.
+#[derive(Clone, Copy)]
+pub(super) struct Block<'a> {
+    /// By steps of four rows.
+    pub(super) values: &'a [Line],
+    /// By groups.
+    pub(super) scales: &'a [[f32; LANES]],
+    pub(super) biases: &'a [[f32; LANES]],
+}
+
+impl Panel {
+    pub(super) fn block(&self, block: usize) -> Block<'_> {
+        Block {
+            values: &self.values[block * self.steps..][..self.steps],
+            scales: &self.scales[block * self.groups..][..self.groups],
+            biases: &self.biases[block * self.groups..][..self.groups],
+        }
+    }
+
+    /// Takes rows `columns` of a matrix.
+    #[inline(always)]
+    pub(super) fn fill<V: Lanes, const KIND: u8, const FMA: bool>(
+        &mut self,
+        source: &Source<'_>,
+        columns: Range<usize>,
+        of_row: &mut OfRow,
+    ) {
+        let (steps, groups) = (source.k / 4, source.groups.in_row);
+        (self.steps, self.groups) = (steps, groups);
+        let blocks = columns.len().div_ceil(LANES);
+        // Only growing, so that memory is not cleared for each panel.
+        self.values.resize(self.values.len().max(blocks * steps), Line([0; 64]));
+        self.scales.resize(self.scales.len().max(blocks * groups), [0.0; LANES]);
+        self.biases.resize(self.biases.len().max(blocks * groups), [0.0; LANES]);
+        let in_line = 512 / bits(KIND) / 4;
+        for (block, first) in columns.clone().step_by(LANES).enumerate() {
+            let count = LANES.min(columns.end - first);
+            let values = &mut self.values[block * steps..][..steps];
+            for (at, to) in values.chunks_mut(in_line).enumerate() {
+                let size = to.len() * 64 / in_line;
+                let mut rows = [V::load(&[0; 64]); LANES];
+                for i in 0..count {
+                    let bytes = &source.row::<KIND>(first + i)[at * 64..][..size];
+                    rows[i] = match bytes.as_array() {
+                        Some(line) => V::load(line),
+                        None => {
+                            let mut padded = [0; 64];
+                            padded[..size].copy_from_slice(bytes);
+                            V::load(&padded)
+                        }
+                    };
+                }
+                let each = in_line / LANES;
+                for (to, words) in to.chunks_mut(each).zip(V::transpose(rows)) {
+                    for (to, codes) in to.iter_mut().zip(V::codes::<KIND>(words)) {
+                        V::store(codes, to);
+                    }
+                }
+            }
+            let scales = &mut self.scales[block * groups..][..groups];
+            let biases = &mut self.biases[block * groups..][..groups];
+            for lane in 0..count {
+                of_row.set::<V, KIND, FMA>(&source.groups, first + lane);
+                for group in 0..groups {
+                    scales[group][lane] = of_row.scales()[group];
+                    biases[group][lane] = of_row.biases()[group];
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Vectors that the compiler makes of loops over arrays.
+
+use super::lanes::{CHUNK, LANES, Lanes, Line};
+use super::x::FP4_CODES;
+use crate::functions::add_product;
+use crate::kind::{FP4, bits};
+
+/// `FMA` is whether the processor multiplies and adds in one instruction.
+pub(super) struct Plain<const FMA: bool>;
+
+impl<const FMA: bool> Lanes for Plain<FMA> {
+    type Bytes = [u8; 64];
+    type Sums = [i32; LANES];
+    type Floats = [f32; LANES];
+
+    const OFFSET: f32 = 0.0;
+    const IS_WIDE: bool = false;
+
+    #[inline(always)]
+    fn load(from: &[u8; 64]) -> [u8; 64] {
+        *from
+    }
+
+    #[inline(always)]
+    fn store(bytes: [u8; 64], to: &mut Line) {
+        to.0 = bytes;
+    }
+
+    #[inline(always)]
+    fn word(four: i32) -> [u8; 64] {
+        let four = four.to_ne_bytes();
+        std::array::from_fn(|i| four[i % 4])
+    }
+
+    #[inline(always)]
+    fn chunk<const KIND: u8>(bytes: &[u8]) -> [[u8; 64]; 2] {
+        let (lines, _) = bytes[..CHUNK / 8 * bits(KIND)].as_chunks::<64>();
+        if bits(KIND) == 4 {
+            return Self::codes::<KIND>(lines[0]);
+        }
+        let code = |i: usize, odd: usize| lines[i / 32][i % 32 / 16 * 32 + odd * 16 + i % 16];
+        [std::array::from_fn(|i| code(i, 0)), std::array::from_fn(|i| code(i, 1))]
+    }
+
+    #[inline(always)]
+    fn codes<const KIND: u8>(words: [u8; 64]) -> [[u8; 64]; 2] {
+        match KIND {
+            8 => [words; 2],
+            FP4 => [
+                words.map(|b| FP4_CODES[usize::from(b & 15)]),
+                words.map(|b| FP4_CODES[usize::from(b >> 4)]),
+            ],
+            _ => [words.map(|byte| byte & 15), words.map(|byte| byte >> 4)],
+        }
+    }
+
+    #[inline(always)]
+    fn transpose(rows: [[u8; 64]; LANES]) -> [[u8; 64]; LANES] {
+        std::array::from_fn(|j| std::array::from_fn(|i| rows[i / 4][4 * j + i % 4]))
+    }
+
+    #[inline(always)]
+    fn no_sums() -> [i32; LANES] {
+        [0; LANES]
+    }
+
+    #[inline(always)]
+    fn dot<const KIND: u8>(mut sums: [i32; LANES], codes: [u8; 64], x: [u8; 64]) -> [i32; LANES] {
+        for (i, sum) in sums.iter_mut().enumerate() {
+            for at in 4 * i..4 * i + 4 {
+                // A product of a code and a rounded value fits in 16 bits.
+                *sum += i32::from(i16::from(codes[at]) * i16::from(x[at] as i8));
+            }
+        }
+        sums
+    }
+
+    #[inline(always)]
+    fn floats(from: &[f32; LANES]) -> [f32; LANES] {
+        *from
+    }
+
+    #[inline(always)]
+    fn put(floats: [f32; LANES], to: &mut [f32; LANES]) {
+        *to = floats;
+    }
+
+    #[inline(always)]
+    fn splat(value: f32) -> [f32; LANES] {
+        [value; LANES]
+    }
+
+    #[inline(always)]
+    fn choose(values: &[f32; LANES], of_lane: &[u32; LANES]) -> [f32; LANES] {
+        of_lane.map(|of_lane| values[of_lane as usize % 8])
+    }
+
+    #[inline(always)]
+    fn mul(mut a: [f32; LANES], b: [f32; LANES]) -> [f32; LANES] {
+        for i in 0..LANES {
+            a[i] *= b[i];
+        }
+        a
+    }
+
+    #[inline(always)]
+    fn mul_add(a: [f32; LANES], b: [f32; LANES], mut sum: [f32; LANES]) -> [f32; LANES] {
+        for i in 0..LANES {
+            sum[i] = add_product::<FMA>(a[i], b[i], sum[i]);
+        }
+        sum
+    }
+
+    #[inline(always)]
+    fn as_floats(sums: [i32; LANES]) -> [f32; LANES] {
+        sums.map(|sum| sum as f32)
+    }
+
+    #[inline(always)]
+    fn total(mut floats: [f32; LANES]) -> f32 {
+        for width in [8, 4, 2, 1] {
+            for i in 0..width {
+                floats[i] += floats[i + width];
+            }
+        }
+        floats[0]
+    }
+}

@@ -1,0 +1,220 @@
+//! Products of rounded rows of x with codes.
+
+use std::ops::Range;
+
+use super::lanes::{CHUNK, LANES, Lanes, Line};
+use super::panel::{Block, Panel};
+use super::source::{OfRow, Source};
+use super::x::{X, group_of};
+use crate::kind::bits;
+use crate::output::Output;
+use crate::prefetch::prefetch;
+
+/// Rows of x that a row of weights in registers is multiplied with.
+const FEW: usize = 4;
+
+/// How many bytes ahead of the weights at hand memory is asked for more.
+const AHEAD: usize = 2048;
+
+/// What a thread keeps from product to product for its memory.
+#[derive(Default)]
+pub(super) struct Scratch {
+    panel: Panel,
+    of_row: OfRow,
+}
+
+/// A product whose sizes were checked.
+pub(super) struct Product<'a> {
+    pub(super) m: usize,
+    pub(super) x: &'a X,
+    pub(super) source: Source<'a>,
+    pub(super) out: &'a Output<'a>,
+}
+
+impl Product<'_> {
+    /// Columns `columns` of rows that are steps.
+    #[inline(always)]
+    pub(super) fn steps<V: Lanes, const KIND: u8, const FMA: bool>(
+        &self,
+        columns: Range<usize>,
+        scratch: &mut Scratch,
+    ) {
+        let of_row = &mut scratch.of_row;
+        of_row.prepare(&self.source.groups);
+        for first in (0..self.m).step_by(FEW) {
+            match self.m - first {
+                1 => self.few::<V, KIND, FMA, 1>(first, columns.clone(), of_row),
+                2 => self.few::<V, KIND, FMA, 2>(first, columns.clone(), of_row),
+                3 => self.few::<V, KIND, FMA, 3>(first, columns.clone(), of_row),
+                _ => self.few::<V, KIND, FMA, FEW>(first, columns.clone(), of_row),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn few<V: Lanes, const KIND: u8, const FMA: bool, const M: usize>(
+        &self,
+        first_x: usize,
+        columns: Range<usize>,
+        of_row: &mut OfRow,
+    ) {
+        let group_size = self.source.groups.group_size;
+        let of_lane: [u32; LANES] = std::array::from_fn(|lane| (lane * 8 / group_size) as u32);
+        let chunks = self.source.k.div_ceil(CHUNK);
+        let x: [&[[Line; 2]]; M] = std::array::from_fn(|i| self.x.row(first_x + i));
+        let x_scales: [&[[f32; LANES]]; M] = std::array::from_fn(|i| self.x.of_lanes(first_x + i));
+        let sums: [&[[f32; LANES]]; M] = std::array::from_fn(|i| self.x.sums(first_x + i));
+        let size = CHUNK / 8 * bits(KIND);
+        for first in columns.clone().step_by(4) {
+            let count = 4.min(columns.end - first);
+            let mut results = [[0.0; 4]; M];
+            for j in 0..count {
+                of_row.set::<V, KIND, FMA>(&self.source.groups, first + j);
+                let bytes = self.source.row::<KIND>(first + j);
+                let mut totals = [V::splat(0.0); M];
+                for chunk in 0..chunks {
+                    let rest = &bytes[chunk * size..];
+                    for line in 0..size / 64 {
+                        // Rows follow each other, so this runs ahead into the next ones.
+                        prefetch(rest.as_ptr().wrapping_add(AHEAD + 64 * line));
+                    }
+                    let [a, b] = if rest.len() >= size {
+                        V::chunk::<KIND>(&rest[..size])
+                    } else {
+                        let mut padded = [0; CHUNK];
+                        padded[..rest.len()].copy_from_slice(rest);
+                        V::chunk::<KIND>(&padded[..size])
+                    };
+                    let scales = &of_row.scales()[chunk * CHUNK / group_size..];
+                    let scale = V::choose(scales.first_chunk().expect("zeros follow"), &of_lane);
+                    for i in 0..M {
+                        let [xa, xb] = &x[i][chunk];
+                        let dots = V::dot::<KIND>(V::no_sums(), a, V::load(&xa.0));
+                        let dots = V::as_floats(V::dot::<KIND>(dots, b, V::load(&xb.0)));
+                        let scale = V::mul(scale, V::floats(&x_scales[i][chunk]));
+                        totals[i] = V::mul_add(dots, scale, totals[i]);
+                    }
+                }
+                let biases = of_row.biases().as_chunks::<LANES>().0;
+                for part in 0..sums[0].len() {
+                    let bias = V::floats(&biases[part]);
+                    for i in 0..M {
+                        totals[i] = V::mul_add(bias, V::floats(&sums[i][part]), totals[i]);
+                    }
+                }
+                for i in 0..M {
+                    results[i][j] = V::total(totals[i]);
+                }
+            }
+            for i in 0..M {
+                // SAFETY: a unit of work has columns of its own, and is claimed by one thread.
+                unsafe { self.out.store(first_x + i, first, &results[i][..count]) };
+            }
+        }
+    }
+
+    /// Columns `columns` of rows that are positions of prompts.
+    #[inline(always)]
+    pub(super) fn prompt<V: Lanes, const KIND: u8, const FMA: bool>(
+        &self,
+        columns: Range<usize>,
+        scratch: &mut Scratch,
+    ) {
+        let Scratch { panel, of_row } = scratch;
+        of_row.prepare(&self.source.groups);
+        panel.fill::<V, KIND, FMA>(&self.source, columns.clone(), of_row);
+        if V::IS_WIDE {
+            self.blocks::<V, KIND, 6, 2>(columns, panel);
+        } else {
+            self.blocks::<V, KIND, 4, 1>(columns, panel);
+        }
+    }
+
+    #[inline(always)]
+    fn blocks<V: Lanes, const KIND: u8, const M: usize, const C: usize>(
+        &self,
+        columns: Range<usize>,
+        panel: &Panel,
+    ) {
+        for first in (0..self.m).step_by(M) {
+            // Missing rows repeat the last one, whose results are written again.
+            let rows: [usize; M] = std::array::from_fn(|i| self.m.min(first + i + 1) - 1);
+            for (block, column) in columns.clone().step_by(LANES * C).enumerate() {
+                let last = (columns.len() - 1) / LANES;
+                let w: [Block<'_>; C] =
+                    std::array::from_fn(|j| panel.block(last.min(block * C + j)));
+                let totals = self.tile::<V, KIND, M, C>(rows, w);
+                for (&row, totals) in rows.iter().zip(&totals) {
+                    let count = (C * LANES).min(columns.end - column);
+                    // SAFETY: a unit of work has columns of its own, and is claimed by one thread.
+                    unsafe { self.out.store(row, column, &totals.as_flattened()[..count]) };
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn tile<V: Lanes, const KIND: u8, const M: usize, const C: usize>(
+        &self,
+        rows: [usize; M],
+        w: [Block<'_>; C],
+    ) -> [[[f32; LANES]; C]; M] {
+        let group_size = self.source.groups.group_size;
+        let group = group_of(group_size);
+        let each = group / 4;
+        let groups = self.source.k / group;
+        let mut x = [std::ptr::null::<i32>(); M];
+        let mut x_scales: [&[f32]; M] = [&[]; M];
+        let mut sums: [&[f32]; M] = [&[]; M];
+        for i in 0..M {
+            let row = self.x.row(rows[i]);
+            assert!(row.len() * CHUNK >= groups * group);
+            x[i] = row.as_ptr().cast();
+            x_scales[i] = &self.x.scales(rows[i])[..groups];
+            sums[i] = self.x.sums(rows[i]).as_flattened();
+        }
+        let mut totals = [[V::splat(0.0); C]; M];
+        for of in 0..groups {
+            let mut dots = [[V::no_sums(); C]; M];
+            let mut values: [&[Line]; C] = [&[]; C];
+            for j in 0..C {
+                values[j] = &w[j].values[of * each..][..each];
+            }
+            for step in 0..each {
+                let mut codes = [V::load(&[0; 64]); C];
+                for j in 0..C {
+                    codes[j] = V::load(&values[j][step].0);
+                }
+                for i in 0..M {
+                    // SAFETY: by the assertion the row has the word.
+                    let x = V::word(unsafe { *x[i].add(of * each + step) });
+                    for j in 0..C {
+                        dots[i][j] = V::dot::<KIND>(dots[i][j], codes[j], x);
+                    }
+                }
+            }
+            for j in 0..C {
+                let scale = V::floats(&w[j].scales[of * group / group_size]);
+                for i in 0..M {
+                    let scale = V::mul(scale, V::splat(x_scales[i][of]));
+                    totals[i][j] = V::mul_add(V::as_floats(dots[i][j]), scale, totals[i][j]);
+                }
+            }
+        }
+        for of in 0..self.source.groups.in_row {
+            for j in 0..C {
+                let bias = V::floats(&w[j].biases[of]);
+                for i in 0..M {
+                    totals[i][j] = V::mul_add(bias, V::splat(sums[i][of]), totals[i][j]);
+                }
+            }
+        }
+        let mut results = [[[0.0; LANES]; C]; M];
+        for i in 0..M {
+            for j in 0..C {
+                V::put(totals[i][j], &mut results[i][j]);
+            }
+        }
+        results
+    }
+}
