@@ -16,6 +16,7 @@ mod expert_matrices;
 mod experts;
 mod kernel;
 mod launch;
+mod pictures;
 mod place;
 mod product;
 mod recurrent;
@@ -33,6 +34,9 @@ pub use draw::{Drawer, Drawing};
 pub use expert_matrices::{ExpertGate, ExpertMatrices, ExpertNetwork, IntoExperts};
 pub use experts::{Chosen, experts, takes_experts};
 pub use launch::ON_DEVICE;
+pub use pictures::{
+    Branch, ScaledNorm, StreamHeads, modulated, picture_heads, takes_modulated, takes_picture_heads,
+};
 pub use place::{Place, Places, copied, place};
 pub use product::{
     Around, MOST_PACKED_ROWS, MOST_ROWS, Weights, few_rows, one_row, takes_few_rows, takes_one_row,

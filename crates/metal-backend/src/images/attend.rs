@@ -3,7 +3,8 @@
 use mlx_ffi::fast::{self, AttentionMask};
 use mlx_ffi::{Array, Dtype, Result, cpu, ops};
 
-use crate::kernels::Kernels;
+use crate::kernels::{Columns, Kernels, StreamHeads};
+use crate::layers::RmsNorm;
 
 /// Bytes of scores that are held at once where the device's own kernel would hold all of them.
 const SCORE_BYTES: i64 = 256 << 20;
@@ -69,6 +70,56 @@ impl Angles {
         let second = ops::add(&ops::multiply(&a, sin)?, &ops::multiply(&b, cos)?)?;
         Ok([first, second])
     }
+}
+
+/// Queries, keys and values of a stream, `[1, l, heads · head_dim]` each, and the norms of the heads of queries and keys.
+#[derive(Debug)]
+pub(super) struct Projected<'a> {
+    pub qkv: [Array; 3],
+    pub norms: Option<&'a [RmsNorm; 2]>,
+}
+
+impl Projected<'_> {
+    /// As kernels take it.
+    fn taken(&self) -> StreamHeads<'_> {
+        let norms = self.norms.map(|norms| norms.each_ref().map(|norm| &norm.weight));
+        StreamHeads { qkv: self.qkv.each_ref(), norms }
+    }
+}
+
+/// The heads of one stream, or of two, the second behind the first, `[1, heads, l, head_dim]` each: queries and keys
+/// normed, their neighbours rotated by `angles`, and values.
+///
+/// # Errors
+/// Those of MLX.
+pub(super) fn heads(
+    kernels: Kernels,
+    streams: &[Projected<'_>],
+    angles: &Angles,
+    head_dim: i32,
+) -> Result<[Array; 3]> {
+    let eps =
+        streams.iter().filter_map(|stream| stream.norms).flatten().map(|norm| norm.eps).next();
+    let all: Vec<StreamHeads<'_>> = streams.iter().map(Projected::taken).collect();
+    let turns = [&angles.cos, &angles.sin];
+    if let Some(heads) = kernels.picture_heads(&all, turns, head_dim, eps.unwrap_or(0.0)) {
+        return heads;
+    }
+    let part = |index: usize| {
+        let of = |stream: &Projected<'_>| {
+            let x = Columns::all(stream.qkv[index].share()?);
+            let x = kernels.heads(&x, head_dim)?;
+            let norm = stream.norms.and_then(|norms| norms.get(index));
+            norm.map_or_else(|| x.share(), |norm| norm.forward(&x))
+        };
+        let parts = streams.iter().map(of).collect::<Result<Vec<_>>>()?;
+        match &parts[..] {
+            [one] => one.share(),
+            parts => ops::concatenate(&parts.iter().collect::<Vec<_>>(), 2),
+        }
+    };
+    let (q, k, v) = (part(0)?, part(1)?, part(2)?);
+    Ok([angles.rotate_neighbours(&q)?, angles.rotate_neighbours(&k)?, v])
 }
 
 /// The angles of positions with several axes, each with `dims` of a head's values: `theta^(-2 i / dims)`

@@ -1,14 +1,14 @@
 //! Qwen-Image's transformer (`QwenImageTransformer2DModel`): a stream of text and one of pictures, which
 //! attend to each other.
 
-use mlx_ffi::{Array, Dtype, Result, fast, ops};
+use mlx_ffi::{Array, Dtype, Result, ops};
 
-use super::attend::{Angles, Sees, attend};
-use super::nn::{one_more, silu_between, time_embedding};
+use super::attend::{Angles, Projected, Sees, attend, heads};
+use super::nn::{silu_between, time_embedding};
 use crate::config::Config;
 use crate::error::{Error, Result as Read};
-use crate::kernels::{Activation, Columns, Kernels, silu};
-use crate::layers::{Linear, Pace, RmsNorm};
+use crate::kernels::{Activation, Branch, Kernels, ScaledNorm, silu};
+use crate::layers::{Fusion, Linear, Pace, RmsNorm};
 use crate::weights::Weights;
 
 /// Values of a time's embedding.
@@ -30,6 +30,7 @@ pub(super) struct QwenImage {
     axes: [i32; 3],
     /// Given pictures are modulated as if they had no noise.
     zero_time: bool,
+    kernels: Kernels,
 }
 
 #[derive(Debug)]
@@ -111,11 +112,10 @@ impl Stream {
         })
     }
 
-    /// Queries, keys and values, `[1, heads, l, head_dim]` each, not yet rotated.
-    fn heads(&self, x: &Array, kernels: Kernels, head_dim: i32) -> Result<[Array; 3]> {
-        let heads = |linear: &Linear| kernels.heads(&Columns::all(linear.forward(x)?), head_dim);
-        let (q, k) = (heads(&self.q)?, heads(&self.k)?);
-        Ok([self.norms[0].forward(&q)?, self.norms[1].forward(&k)?, heads(&self.v)?])
+    /// Queries, keys and values of modulated rows.
+    fn projected(&self, x: &Array) -> Result<Projected<'_>> {
+        let qkv = [self.q.forward(x)?, self.k.forward(x)?, self.v.forward(x)?];
+        Ok(Projected { qkv, norms: Some(&self.norms) })
     }
 }
 
@@ -171,6 +171,7 @@ impl QwenImage {
             last: w.linear("proj_out", dim, output, true)?,
             axes,
             zero_time: config.opt_flag("zero_cond_t")?.unwrap_or(false),
+            kernels: w.kernels(),
         })
     }
 
@@ -248,8 +249,7 @@ impl QwenImage {
         }
         let picture = ops::slice_axis(&picture, 1, 0, shared.tokens)?;
         let [scale, shift] = parts(&self.last_modulation.forward(&times.noise)?)?;
-        let picture = fast::layer_norm(&picture, None, None, EPS)?;
-        let picture = ops::add(&ops::multiply(&picture, &one_more(&scale)?)?, &shift)?;
+        let picture = self.kernels.scaled_norm(&picture, &scaled(&scale, &shift), EPS)?;
         self.last.forward(&picture)
     }
 }
@@ -270,24 +270,28 @@ struct Modulation {
 }
 
 impl Modulation {
-    /// Before the half, on normed values.
-    fn before(&self, x: &Array) -> Result<Array> {
-        let normed = fast::layer_norm(x, None, None, EPS)?;
-        ops::add(&ops::multiply(&normed, &one_more(&self.scale)?)?, &self.shift)
+    /// How rows are normed before the half.
+    fn before(&self) -> ScaledNorm<'_> {
+        scaled(&self.scale, &self.shift)
     }
 
-    /// The stream with what a half adds.
-    fn behind(&self, x: &Array, out: &Array) -> Result<Array> {
-        ops::add(x, &ops::multiply(&self.gate, out)?)
+    /// What the half adds to them.
+    fn behind<'a>(&'a self, y: &'a Array) -> Branch<'a> {
+        Branch { y, norm: None, gate: Some(&self.gate), tanh: false }
     }
+}
+
+/// A layer norm with scale and shift.
+fn scaled<'a>(scale: &'a Array, shift: &'a Array) -> ScaledNorm<'a> {
+    ScaledNorm { weight: None, scale: Some(scale), one_more: true, shift: Some(shift) }
 }
 
 /// The modulations of both halves of a stream. Its first `tokens` rows are noise, where others differ.
 fn modulations(linear: &Linear, times: &Times, rows: i32, tokens: i32) -> Result<[Modulation; 2]> {
-    let noise: [Array; 6] = parts(&linear.forward(&times.noise)?)?;
+    let noise: [Array; 6] = parts(&linear.forward_fused(&times.noise, Fusion::default())?)?;
     let all = match &times.given {
         Some(given) if rows > tokens => {
-            let given: [Array; 6] = parts(&linear.forward(given)?)?;
+            let given: [Array; 6] = parts(&linear.forward_fused(given, Fusion::default())?)?;
             let row = |x: &Array, count: i32| {
                 let dim = x.shape().last().copied().unwrap_or(0);
                 ops::broadcast_to(&ops::reshape(x, &[1, 1, dim])?, &[1, count, dim])
@@ -319,26 +323,22 @@ impl Block {
         let ([_, ids, _], [_, rows, _]) = (text.dims()?, picture.dims()?);
         let of_picture = modulations(&self.picture.modulation, times, rows, shared.tokens)?;
         let of_text = modulations(&self.text.modulation, times, 0, 0)?;
-        let heads = |stream: &Stream, x: &Array, modulation: &Modulation| {
-            stream.heads(&modulation.before(x)?, self.kernels, self.head_dim)
+        let normed = |x: &Array, by: &Modulation| self.kernels.scaled_norm(x, &by.before(), EPS);
+        let streams = [
+            self.text.projected(&normed(text, &of_text[0])?)?,
+            self.picture.projected(&normed(picture, &of_picture[0])?)?,
+        ];
+        let [q, k, v] = heads(self.kernels, &streams, &shared.angles, self.head_dim)?;
+        let seen = attend(self.kernels, &q, &k, &v, Sees::All)?;
+        let half = |stream: &Stream, x: &Array, [own, next]: &[Modulation; 2], range: [i32; 2]| {
+            let seen = stream.out.forward(&ops::slice_axis(&seen, 1, range[0], range[1])?)?;
+            let [x, y] =
+                self.kernels.branched_and_normed(x, &own.behind(&seen), &next.before(), EPS)?;
+            let y = stream.down.forward(&stream.up.activated(&y, Activation::GeluTanh)?)?;
+            self.kernels.branched(&x, &next.behind(&y), EPS)
         };
-        let [tq, tk, tv] = heads(&self.text, text, &of_text[0])?;
-        let [pq, pk, pv] = heads(&self.picture, picture, &of_picture[0])?;
-        let join = |a: &Array, b: &Array| ops::concatenate(&[a, b], 2);
-        let q = shared.angles.rotate_neighbours(&join(&tq, &pq)?)?;
-        let k = shared.angles.rotate_neighbours(&join(&tk, &pk)?)?;
-        let seen = attend(self.kernels, &q, &k, &join(&tv, &pv)?, Sees::All)?;
-        let (of_ids, of_rows) =
-            (ops::slice_axis(&seen, 1, 0, ids)?, ops::slice_axis(&seen, 1, ids, ids + rows)?);
-        let text = of_text[0].behind(text, &self.text.out.forward(&of_ids)?)?;
-        let picture = of_picture[0].behind(picture, &self.picture.out.forward(&of_rows)?)?;
-        let network = |stream: &Stream, x: &Array, modulation: &Modulation| {
-            let up = stream.up.forward(&modulation.before(x)?)?;
-            let one = Array::scalar(1.0, up.dtype())?;
-            let out = stream.down.forward(&Activation::GeluTanh.gated(&up, &one)?)?;
-            modulation.behind(x, &out)
-        };
-        let text = network(&self.text, &text, &of_text[1])?;
-        Ok([text, network(&self.picture, &picture, &of_picture[1])?])
+        let text = half(&self.text, text, &of_text, [0, ids])?;
+        let picture = half(&self.picture, picture, &of_picture, [ids, ids + rows])?;
+        Ok([text, picture])
     }
 }

@@ -2,12 +2,12 @@
 
 use mlx_ffi::{Array, Dtype, Result, fast, ops};
 
-use super::attend::{Angles, Sees, angles_of, attend};
+use super::attend::{Angles, Projected, Sees, angles_of, attend, heads};
 use super::nn::{one_more, silu_between, time_embedding};
 use crate::config::Config;
 use crate::error::{Error, Result as Read};
-use crate::kernels::{Activation, Columns, Kernels, silu};
-use crate::layers::{Linear, Pace, RmsNorm};
+use crate::kernels::{Activation, Branch, Columns, Kernels, ScaledNorm, silu};
+use crate::layers::{Fusion, Linear, Pace, RmsNorm};
 use crate::weights::Weights;
 
 /// Pictures and captions are filled up to multiples of so many positions.
@@ -274,11 +274,16 @@ fn fill_up(x: &Array, count: i32, pad: &Array) -> Result<Array> {
     ops::concatenate(&[x, &ops::astype(&pad, x.dtype())?], 1)
 }
 
+/// A norm that `scale` modulates, where there is one.
+fn scaled<'a>(norm: &'a RmsNorm, scale: Option<&'a Array>) -> ScaledNorm<'a> {
+    ScaledNorm { weight: Some(&norm.weight), scale, one_more: true, shift: None }
+}
+
 impl Block {
     /// `x`, `[1, l, dim]`, to the same; `time` modulates, `[1, size]`.
     fn forward(&self, x: &Array, time: Option<&Array>, angles: &Angles) -> Result<Array> {
         let modulation = match (&self.modulation, time) {
-            (Some(linear), Some(time)) => Some(linear.forward(time)?),
+            (Some(linear), Some(time)) => Some(linear.forward_fused(time, Fusion::default())?),
             _ => None,
         };
         let dim = x.shape().last().copied().unwrap_or(0);
@@ -286,35 +291,29 @@ impl Block {
             let of = |all: &Array| ops::slice_axis(all, -1, i * dim, (i + 1) * dim);
             modulation.as_ref().map(of).transpose()
         };
-        let scaled = |x: Array, scale: Option<Array>| match scale {
-            None => Ok(x),
-            Some(scale) => ops::multiply(&x, &one_more(&scale)?),
-        };
-        let gated = |x: Array, gate: Option<Array>| match gate {
-            None => Ok(x),
-            Some(gate) => ops::multiply(&x, &ops::tanh(&gate)?),
-        };
+        let parts = [part(0)?, part(1)?, part(2)?, part(3)?];
+        let [scale, gate, network_scale, network_gate] = parts.each_ref().map(Option::as_ref);
         let [before, behind, before_network, behind_network] = &self.norms;
-        let y = scaled(before.forward(x)?, part(0)?)?;
-        let y = behind.forward(&self.attention.forward(&y, angles)?)?;
-        let x = self.kernels.sum(x, &gated(y, part(1)?)?)?;
-        let y = scaled(before_network.forward(&x)?, part(2)?)?;
+        let (kernels, eps) = (self.kernels, before.eps);
+        let y = self
+            .attention
+            .forward(&kernels.scaled_norm(x, &scaled(before, scale), eps)?, angles)?;
+        let branch = Branch { y: &y, norm: Some(&behind.weight), gate, tanh: true };
+        let next = scaled(before_network, network_scale);
+        let [x, y] = kernels.branched_and_normed(x, &branch, &next, eps)?;
         let (gate, up) = (self.gate.forward(&y)?, self.up.forward(&y)?);
-        let y = self.kernels.gated(Activation::Silu, &Columns::all(gate), &Columns::all(up))?;
-        let y = behind_network.forward(&self.down.forward(&y)?)?;
-        self.kernels.sum(&x, &gated(y, part(3)?)?)
+        let y = kernels.gated(Activation::Silu, &Columns::all(gate), &Columns::all(up))?;
+        let y = self.down.forward(&y)?;
+        let norm = Some(&behind_network.weight);
+        kernels.branched(&x, &Branch { y: &y, norm, gate: network_gate, tanh: true }, eps)
     }
 }
 
 impl Attention {
     fn forward(&self, x: &Array, angles: &Angles) -> Result<Array> {
-        let heads =
-            |linear: &Linear| self.kernels.heads(&Columns::all(linear.forward(x)?), self.head_dim);
-        let (mut q, mut k, v) = (heads(&self.q)?, heads(&self.k)?, heads(&self.v)?);
-        if let Some([of_q, of_k]) = &self.norms {
-            (q, k) = (of_q.forward(&q)?, of_k.forward(&k)?);
-        }
-        let (q, k) = (angles.rotate_neighbours(&q)?, angles.rotate_neighbours(&k)?);
+        let qkv = [self.q.forward(x)?, self.k.forward(x)?, self.v.forward(x)?];
+        let stream = Projected { qkv, norms: self.norms.as_ref() };
+        let [q, k, v] = heads(self.kernels, &[stream], angles, self.head_dim)?;
         self.out.forward(&attend(self.kernels, &q, &k, &v, Sees::All)?)
     }
 }

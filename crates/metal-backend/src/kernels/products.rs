@@ -66,6 +66,21 @@ impl Kernels {
             Kernels::Cpu(Activations::Int8) => cpu::rounded_quantized_matmul(x, w),
         }
     }
+
+    /// `x wᵀ + b` for `x` of `[…, in]`, packed weights `w` of `[out, in]` and `bias` of `[out]`. Where the
+    /// matrix is unpacked first, the product adds the bias.
+    pub fn biased_quantized(
+        self,
+        x: &Array,
+        w: &Quantized,
+        bias: &Array,
+    ) -> mlx_ffi::Result<Array> {
+        let has_own = several_rows_pay(x, w) || few_packed_rows_pay(x, w) || is_step(x);
+        if self == Kernels::Cuda && !has_own && unpacking_pays(x, w) {
+            return self.biased_dense(x, &cuda::unpacked(w, x.dtype())?, bias);
+        }
+        self.sum(&self.quantized(x, w)?, bias)
+    }
 }
 
 /// Whether our own kernel for a few rows is faster than MLX's: on an H200 27 µs against 34 for 8 rows of

@@ -26,7 +26,9 @@ impl Weight {
         match (bias, &self.matrix) {
             (None, _) => self.project(x),
             (Some(bias), Matrix::Dense(weight)) => self.kernels.biased_dense(x, weight, bias),
-            (Some(bias), Matrix::Quantized(_)) => self.kernels.sum(&self.project(x)?, bias),
+            (Some(bias), Matrix::Quantized(weight)) => {
+                self.kernels.biased_quantized(x, weight, bias)
+            }
         }
     }
 
