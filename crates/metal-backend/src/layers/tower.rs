@@ -7,18 +7,24 @@ mod exit;
 mod network;
 mod turns;
 
+use std::collections::VecDeque;
+
 use mlx_ffi::{Array, Result, async_eval, eval_all, ops};
 
 use crate::kernels::Kernels;
 use crate::sight::Patches;
 
 pub(crate) use attention::{QkvLinears, TowerAttention};
+use block::Passed;
 pub(crate) use block::{TowerBlock, TowerNorm};
 pub(crate) use entry::{Entry, PatchPositions};
 pub(crate) use exit::{Exit, Merger};
 pub(crate) use network::{ClippedLinear, Network};
 use turns::Turns;
 pub(crate) use turns::{Axes, TowerRope};
+
+/// Blocks that a GPU has to compute while the next one is prepared.
+const AHEAD: usize = 2;
 
 /// A vision tower and what fits its output to the language model.
 #[derive(Debug)]
@@ -39,16 +45,15 @@ pub(crate) struct Tower {
 /// A picture on its way through a tower.
 #[derive(Debug)]
 pub(crate) struct Look {
-    /// `[1, n, hidden_size]`.
-    h: Array,
+    h: Passed,
     turns: Option<Turns>,
     grid: [i32; 2],
     /// Blocks that are done.
     block: usize,
     /// What was made behind blocks, `[1, t, hidden_size]` of the language model each.
     deep: Vec<Array>,
-    /// What the block before the last one made, while a GPU computes the last one.
-    before: Option<Array>,
+    /// What the last blocks made that a GPU may still compute.
+    under_way: VecDeque<Array>,
 }
 
 impl Tower {
@@ -56,31 +61,39 @@ impl Tower {
     pub fn begin(&self, patches: &Patches) -> Result<Look> {
         let h = self.entry.forward(patches)?;
         let turns = self.rope.as_ref().map(|rope| rope.turns(patches)).transpose()?;
-        Ok(Look { h, turns, grid: patches.grid, block: 0, deep: Vec::new(), before: None })
+        Ok(Look {
+            h: Passed::new(h),
+            turns,
+            grid: patches.grid,
+            block: 0,
+            deep: Vec::new(),
+            under_way: VecDeque::new(),
+        })
     }
 
-    /// Takes a picture through its next block, and waits for it; on a GPU, for the one before. At the end, `[n, t, hidden_size]` of the
+    /// Takes a picture through its next block, and waits for it; on a GPU, for an earlier one. At the end, `[n, t, hidden_size]` of the
     /// language model: the vectors in the picture's places, then those for each of the first layers.
     pub fn advance(&self, look: &mut Look) -> Result<Option<Array>> {
         if let Some(block) = self.blocks.get(look.block) {
-            look.h = block.forward(&look.h, look.turns.as_ref(), self.kernels)?;
+            let next = self.blocks.get(look.block + 1);
+            look.h = block.forward(&look.h, next, look.turns.as_ref(), self.kernels)?;
             for (_, merger) in self.deepstack.iter().filter(|(at, _)| *at == look.block) {
-                look.deep.push(merger.forward(&look.h)?);
+                look.deep.push(merger.forward(&look.h.x)?);
             }
-            let made = [&look.h].into_iter().chain(&look.deep);
+            let made = look.h.arrays().chain(&look.deep);
             if self.kernels.is_ours_on_cpu() {
                 eval_all(made)?;
             } else {
-                // The device computes this block while the next one is prepared.
                 async_eval(made)?;
-                if let Some(before) = look.before.replace(look.h.share()?) {
-                    before.eval()?;
+                look.under_way.push_back(look.h.x.share()?);
+                if look.under_way.len() > AHEAD {
+                    look.under_way.pop_front().map_or(Ok(()), |first| first.eval())?;
                 }
             }
             look.block += 1;
             return Ok(None);
         }
-        let features = self.exit.forward(&look.h, look.grid)?;
+        let features = self.exit.forward(&look.h.x, look.grid)?;
         let features = match look.deep.is_empty() {
             true => features,
             false => {

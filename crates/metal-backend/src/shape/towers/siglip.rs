@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::layers::{
     Entry, Exit, Network, PatchPositions, QkvLinears, Tower, TowerAttention, TowerBlock, TowerNorm,
 };
-use crate::weights::Weights;
+use crate::weights::{Linears, Weights};
 
 /// Where released checkpoints, those of transformers 5 and converted ones have the tower.
 const TOWERS: [&str; 4] = [
@@ -42,8 +42,11 @@ pub(crate) fn siglip_tower(config: &Config, w: &Weights, width: i32) -> Result<O
         let w = tower.at(&format!("encoder.layers.{index}"));
         let norm = |name| w.layer_norm(name, hidden, eps).map(TowerNorm::Layer);
         let attention = w.at("self_attn");
-        let linear = |name| attention.linear(name, hidden, hidden, true).map(Into::into);
-        let qkv = [linear("q_proj")?, linear("k_proj")?, linear("v_proj")?];
+        let parts = ["q_proj", "k_proj", "v_proj"].map(|name| (name, hidden));
+        let qkv = match attention.linears(parts, hidden, true)? {
+            Linears::Joined(linear) => QkvLinears::Joined(linear),
+            Linears::Separate(linears) => QkvLinears::Separate(Box::new(linears.map(Into::into))),
+        };
         let mlp = w.at("mlp");
         let network =
             [mlp.linear("fc1", hidden, inner, true)?, mlp.linear("fc2", inner, hidden, true)?];
@@ -51,9 +54,9 @@ pub(crate) fn siglip_tower(config: &Config, w: &Weights, width: i32) -> Result<O
             norms: [norm("layer_norm1")?, norm("layer_norm2")?],
             attention: TowerAttention {
                 n_heads: heads,
-                qkv: QkvLinears::Separate(Box::new(qkv)),
+                qkv,
                 norms: None,
-                out: linear("out_proj")?,
+                out: attention.linear("out_proj", hidden, hidden, true)?.into(),
                 scale: sizes.scale(),
             },
             network: Network::Plain(Box::new(network)),
