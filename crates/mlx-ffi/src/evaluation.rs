@@ -20,7 +20,11 @@ pub fn eval_all<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Result<()> {
 /// What failed while the operations were queued. What fails on the device after that is the error
 /// of the next call on this thread that waits, whichever array it waits for; see [`Array::eval`].
 pub fn async_eval<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Result<()> {
-    let list = VectorArray::of(&arrays.into_iter().collect::<Vec<_>>())?;
+    let arrays: Vec<&Array> = arrays.into_iter().collect();
+    if arrays.is_empty() {
+        return Ok(());
+    }
+    let list = VectorArray::of(&arrays)?;
     // SAFETY: the list lives for the call.
     settle(unsafe { sys::mlx_async_eval(list.0) })
 }

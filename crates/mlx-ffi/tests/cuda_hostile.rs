@@ -150,11 +150,13 @@ fn placed(dtype: Dtype, width: i32) -> Result<()> {
     assert_eq!(differs(&found), None, "{dtype:?}, width {width}");
     // In place.
     assert_eq!(differs(&wide(&into)?), None, "{dtype:?}, width {width}");
-    // Copies of two buffers, the second of another width.
+    // Copies of more buffers than one launch takes, every second one of another width.
     let other = numbers([4, heads, n + 3, 2 * width], 7, dtype)?;
+    let parts = [&from, &other].repeat(9);
     for place in &inside[..2] {
-        let copies = cuda::copied([&from, &other], &Places::new(&[*place])?)?;
-        for (copy, of) in copies.iter().zip([&from, &other]) {
+        let copies = cuda::copied(&parts, &Places::new(&[*place])?)?;
+        assert_eq!(copies.len(), parts.len());
+        for (copy, of) in copies.iter().zip(&parts) {
             let row = ops::slice_axis(of, 0, place.row, place.row + 1)?;
             let expected = ops::slice_axis(&row, 2, place.first, place.first + place.count)?;
             assert_eq!(copy.shape(), expected.shape());
@@ -162,9 +164,9 @@ fn placed(dtype: Dtype, width: i32) -> Result<()> {
         }
     }
     for place in [outside[0], outside[1], outside[3]] {
-        eval_all(&cuda::copied([&from, &other], &Places::new(&[place])?)?)?;
+        eval_all(&cuda::copied(&parts, &Places::new(&[place])?)?)?;
     }
-    assert!(cuda::copied([&from, &other], &Places::new(&inside[2..])?).is_err());
+    assert!(cuda::copied(&parts, &Places::new(&inside[2..])?).is_err());
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use mlx_ffi::{Array, Result, async_eval};
 
 use super::buffer::Parts;
-use super::place::Placing;
+use super::place::{Placing, copies};
 use super::rope_factors::RopeFactors;
 use super::spec::StateSpec;
 use super::state::State;
@@ -206,8 +206,11 @@ impl Caches {
     /// longer does.
     pub(super) fn copy(&self, row: usize, first: i32, end: i32) -> Result<Option<Vec<Parts>>> {
         let offset = self.offsets[row];
-        let (span, mut placing) = ([offset - first, offset - end], Placing::default());
-        self.layers.iter().map(|layer| layer.copy(row, span, &mut placing)).collect()
+        let span = [offset - first, offset - end];
+        let spans = self.layers.iter().map(|layer| layer.span(row, span));
+        let Some(spans) = spans.collect::<Option<Vec<_>>>() else { return Ok(None) };
+        async_eval(self.layers.iter().flat_map(State::fresh))?;
+        copies(&spans).map(Some)
     }
 
     /// A copy of what each layer cannot go on without from the last position of a row.

@@ -3,7 +3,7 @@
 use mlx_ffi::{Array, Dtype, Result, ops};
 
 use super::buffer::Parts;
-use super::place::Placing;
+use super::place::{Placing, Span};
 use super::ring::Ring;
 use super::slab::Slab;
 use super::slot::Slot;
@@ -222,17 +222,20 @@ impl KvCache {
         }
     }
 
-    /// Copies of a row's positions from `back` to `until` positions before its end; `None` where they
+    /// What is held of a row's positions from `back` to `until` positions before its end; `None` where they
     /// are not held.
-    pub(super) fn copy(
-        &self,
-        row: usize,
-        span: [i32; 2],
-        placing: &mut Placing,
-    ) -> Result<Option<Parts>> {
+    pub(super) fn span(&self, row: usize, span: [i32; 2]) -> Option<Span<'_>> {
         match &self.buffers {
-            Buffers::Slab(slab) => slab.copy(row, span, placing),
-            Buffers::Ring(_) => Ok(None),
+            Buffers::Slab(slab) => slab.span(row, span),
+            Buffers::Ring(_) => None,
+        }
+    }
+
+    /// What was written in place and may not be on its way, which the caller sends.
+    pub(super) fn fresh(&self) -> &[Array] {
+        match &self.buffers {
+            Buffers::Slab(slab) => slab.fresh(),
+            Buffers::Ring(_) => &[],
         }
     }
 

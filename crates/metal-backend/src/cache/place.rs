@@ -3,6 +3,9 @@
 use mlx_ffi::cuda::{self, Place, Places};
 use mlx_ffi::{Array, Result, on_cpu, on_cuda, ops};
 
+use super::arrange::{Arrangement, Group};
+use super::buffer::Parts;
+
 /// The places of rows, which layers of one kind share on the device.
 #[derive(Debug, Default)]
 pub(super) struct Placing {
@@ -19,12 +22,6 @@ impl Placing {
         cuda::place(from, into, self.on_device(places)?)
     }
 
-    /// Copies of the positions that `place` reads, of keys and of values, by a kernel of CUDA; `None` where there
-    /// is none.
-    pub fn copied(&mut self, of: [&Array; 2], place: Place) -> Result<Option<[Array; 2]>> {
-        if on_cuda()? { cuda::copied(of, self.on_device(&[place])?).map(Some) } else { Ok(None) }
-    }
-
     fn on_device(&mut self, places: &[Place]) -> Result<&Places> {
         let at = match self.known.iter().position(|(known, _)| known == places) {
             Some(at) => at,
@@ -35,6 +32,46 @@ impl Placing {
         };
         Ok(&self.known[at].1)
     }
+}
+
+/// What a layer holds of some positions of a row.
+pub(super) struct Span<'a> {
+    pub parts: &'a [Array],
+    pub place: Place,
+}
+
+impl Span<'_> {
+    /// That of a layer that remembers nothing of positions.
+    pub const NOTHING: Span<'static> =
+        Span { parts: &[], place: Place { row: 0, slot: 0, first: 0, at: 0, count: 0 } };
+}
+
+/// Copies of what layers hold of a row, each layer's parts. On CUDA, one kernel copies from many buffers: while the host
+/// sends copies, it sends no step.
+pub(super) fn copies(spans: &[Span<'_>]) -> Result<Vec<Parts>> {
+    if !on_cuda()? {
+        let of_layer = |Span { parts, place: Place { row, first, count, .. } }: &Span<'_>| {
+            let copy = Group::ending(*count, vec![*row as usize], parts, *first..*first + *count);
+            Arrangement { groups: vec![copy], capacity: *count }.make()
+        };
+        return spans.iter().map(of_layer).collect();
+    }
+    let all: Vec<(&Array, Place)> =
+        spans.iter().flat_map(|span| span.parts.iter().map(|part| (part, span.place))).collect();
+    let kind = |at: usize| (all[at].0.dtype(), all[at].1);
+    let mut left: Vec<usize> = (0..all.len()).collect();
+    let mut made = Vec::with_capacity(all.len());
+    while let Some(&first) = left.first() {
+        let (alike, others): (Vec<usize>, Vec<usize>) =
+            left.into_iter().partition(|at| kind(*at) == kind(first));
+        let parts: Vec<&Array> = alike.iter().map(|at| all[*at].0).collect();
+        let copies = cuda::copied(&parts, &Places::new(&[all[first].1])?)?;
+        made.extend(alike.into_iter().zip(copies));
+        left = others;
+    }
+    made.sort_by_key(|(at, _)| *at);
+    let mut made = made.into_iter().map(|(_, copy)| copy);
+    Ok(spans.iter().map(|span| made.by_ref().take(span.parts.len()).collect()).collect())
 }
 
 fn by_operations(from: &Array, into: &Array, places: &[Place]) -> Result<Array> {

@@ -7,7 +7,7 @@ use mlx_ffi::{Array, Dtype, Result, async_eval, ops};
 
 use super::arrange::{Arrangement, Group};
 use super::buffer::{STEP, between, positions};
-use super::place::Placing;
+use super::place::{Placing, Span};
 use super::slot::Slot;
 use super::visible::Visible;
 
@@ -109,7 +109,12 @@ impl Slab {
     /// Sends what was written in place on its way, before anything else reads it: MLX does not know
     /// that a kernel writes into its inputs, and orders only what it evaluates one after the other.
     fn settle(&self) -> Result<()> {
-        if self.is_fresh.take() { async_eval(&self.parts) } else { Ok(()) }
+        async_eval(self.fresh())
+    }
+
+    /// What was written in place and may not be on its way, which the caller sends.
+    pub fn fresh(&self) -> &[Array] {
+        if self.is_fresh.take() { &self.parts } else { &[] }
     }
 
     /// Whether so much is held before the position `first`, where the slab's window begins, that it is
@@ -268,31 +273,13 @@ impl Slab {
         Ok(Slab { parts, end: longest, starts, ..Slab::new(0, self.window) })
     }
 
-    /// Copies of a row's positions from `back` to `until` positions before its end; `None` where
-    /// they are not held.
-    pub fn copy(
-        &self,
-        row: usize,
-        [back, until]: [i32; 2],
-        placing: &mut Placing,
-    ) -> Result<Option<Vec<Array>>> {
-        let (first, end) = (self.end - back, self.end - until);
-        if self.parts.is_empty() || first < self.starts[row] {
-            return Ok(None);
-        }
-        self.settle()?;
-        let count = back - until;
-        if let [keys, values] = &self.parts[..]
-            && keys.dtype() == values.dtype()
-            && count > 0
-        {
-            let place = Place { row: row as i32, slot: 0, first, at: 0, count };
-            if let Some(copies) = placing.copied([keys, values], place)? {
-                return Ok(Some(copies.into()));
-            }
-        }
-        let copy = Group::ending(count, vec![row], &self.parts, first..end);
-        Arrangement { groups: vec![copy], capacity: count }.make().map(Some)
+    /// What is held of a row's positions from `back` to `until` positions before its end; `None` where they
+    /// are not held.
+    pub fn span(&self, row: usize, [back, until]: [i32; 2]) -> Option<Span<'_>> {
+        let first = self.end - back;
+        let is_held = !self.parts.is_empty() && first >= self.starts[row];
+        let place = Place { row: row as i32, slot: 0, first, at: 0, count: back - until };
+        is_held.then_some(Span { parts: &self.parts, place })
     }
 
     /// Fills an empty slab of one row with consecutive stretches of positions, the last ones that are

@@ -4,7 +4,7 @@ use mlx_ffi::{Array, Dtype, Result, async_eval, ops};
 
 use super::buffer::Parts;
 use super::kv::KvCache;
-use super::place::Placing;
+use super::place::{Placing, Span};
 use super::recurrent::Recurrent;
 use super::spec::StateSpec;
 use super::storage::Storage;
@@ -181,15 +181,15 @@ impl State {
         state.map_or(Ok(()), |state| state.keep(rows))
     }
 
-    /// Copies of a row's positions from `back` to `until` positions before its end; `None` where they
+    /// What is held of a row's positions from `back` to `until` positions before its end; `None` where they
     /// are not held. A recurrent state has none.
-    pub(super) fn copy(
-        &self,
-        row: usize,
-        span: [i32; 2],
-        placing: &mut Placing,
-    ) -> Result<Option<Parts>> {
-        self.parts().0.map_or(Ok(Some(Parts::new())), |cache| cache.copy(row, span, placing))
+    pub(super) fn span(&self, row: usize, span: [i32; 2]) -> Option<Span<'_>> {
+        self.parts().0.map_or(Some(Span::NOTHING), |cache| cache.span(row, span))
+    }
+
+    /// What was written in place and may not be on its way, which the caller sends.
+    pub(super) fn fresh(&self) -> &[Array] {
+        self.parts().0.map_or(&[], KvCache::fresh)
     }
 
     /// A copy of what a row cannot go on without from its last position; nothing of keys and values,

@@ -1,34 +1,56 @@
-// Positions of one row of two buffers, copied into arrays of their own: the blocks of one z copy from one buffer, those
+// Positions of one row of several buffers, copied into arrays of their own: the blocks of one z copy from one buffer, those
 // of one y a head's. places: the row's index, its slot, its first position, where that goes, and how many there are.
 
 let_next_begin();
 wait_for_last();
-const int64_t row = places[0];
-const int64_t first = places[2];
-const int64_t count = places[4];
-const bool is_second = blockIdx.z > 0;
-auto& shape = is_second ? values_shape : keys_shape;
-auto& strides = is_second ? values_strides : keys_strides;
-// Whatever the arrays hold, nothing outside of the buffers is read or written.
-const bool is_inside = row >= 0 && row < shape[0] && first >= 0 && count >= 0 && first + count <= shape[2];
-if (is_inside) {
-  const int64_t width = shape[3];
-  const T* const source =
-      (is_second ? values : keys) + row * strides[0] + blockIdx.y * strides[1] + first * strides[2];
-  T* const target = (is_second ? kept_values : kept_keys) + blockIdx.y * count * width;
-  constexpr int PACK = 16 / sizeof(T);
-  const auto begins = reinterpret_cast<unsigned long long>(source) | reinterpret_cast<unsigned long long>(target);
-  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  const int64_t index = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (begins % 16 == 0 && width % PACK == 0 && strides[2] % PACK == 0) {
-    const int64_t packs = width / PACK;
-    for (int64_t i = index; i < count * packs; i += step) {
-      reinterpret_cast<uint4*>(target)[i] =
-          reinterpret_cast<const uint4*>(source + i / packs * strides[2])[i % packs];
-    }
-  } else {
-    for (int64_t i = index; i < count * width; i += step) {
-      target[i] = source[i / width * strides[2] + i % width];
-    }
-  }
+// MLX looks for the names of shapes and strides in this text, so a macro cannot make them.
+switch (blockIdx.z) {
+  case 0:
+    copy_positions_of(part0, part0_shape, part0_strides, kept0, places);
+    break;
+  case 1:
+    copy_positions_of(part1, part1_shape, part1_strides, kept1, places);
+    break;
+  case 2:
+    copy_positions_of(part2, part2_shape, part2_strides, kept2, places);
+    break;
+  case 3:
+    copy_positions_of(part3, part3_shape, part3_strides, kept3, places);
+    break;
+  case 4:
+    copy_positions_of(part4, part4_shape, part4_strides, kept4, places);
+    break;
+  case 5:
+    copy_positions_of(part5, part5_shape, part5_strides, kept5, places);
+    break;
+  case 6:
+    copy_positions_of(part6, part6_shape, part6_strides, kept6, places);
+    break;
+  case 7:
+    copy_positions_of(part7, part7_shape, part7_strides, kept7, places);
+    break;
+  case 8:
+    copy_positions_of(part8, part8_shape, part8_strides, kept8, places);
+    break;
+  case 9:
+    copy_positions_of(part9, part9_shape, part9_strides, kept9, places);
+    break;
+  case 10:
+    copy_positions_of(part10, part10_shape, part10_strides, kept10, places);
+    break;
+  case 11:
+    copy_positions_of(part11, part11_shape, part11_strides, kept11, places);
+    break;
+  case 12:
+    copy_positions_of(part12, part12_shape, part12_strides, kept12, places);
+    break;
+  case 13:
+    copy_positions_of(part13, part13_shape, part13_strides, kept13, places);
+    break;
+  case 14:
+    copy_positions_of(part14, part14_shape, part14_strides, kept14, places);
+    break;
+  case 15:
+    copy_positions_of(part15, part15_shape, part15_strides, kept15, places);
+    break;
 }

@@ -22,13 +22,21 @@ const PLACE: Source = Source {
 
 const COPY: Source = Source {
     name: c"copy_positions",
-    inputs: &[c"keys", c"values", c"places"],
-    outputs: &[c"kept_keys", c"kept_values"],
+    inputs: &[
+        c"part0", c"part1", c"part2", c"part3", c"part4", c"part5", c"part6", c"part7", c"part8",
+        c"part9", c"part10", c"part11", c"part12", c"part13", c"part14", c"part15", c"places",
+    ],
+    outputs: &[
+        c"kept0", c"kept1", c"kept2", c"kept3", c"kept4", c"kept5", c"kept6", c"kept7", c"kept8",
+        c"kept9", c"kept10", c"kept11", c"kept12", c"kept13", c"kept14", c"kept15",
+    ],
     body: include_str!("copy.cu"),
-    header: include_str!("chained.cu"),
+    header: concat!(include_str!("chained.cu"), include_str!("copy_positions.cu")),
     takes_strides: true,
     written: &[],
 };
+/// Buffers of which one launch copies.
+const PARTS: usize = COPY.outputs.len();
 
 /// What of a row is copied where to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,25 +107,38 @@ pub fn place(from: &Array, into: &Array, places: &Places) -> Result<Array> {
     }
 }
 
-/// The positions that the first of `places` reads, of `keys` and of `values`, `[rows, heads, positions, …]`:
-/// `[1, heads, count, …]` each. If they are not inside of both, the results hold anything.
+/// The positions that the first of `places` reads, of each of `parts`, `[rows, heads, positions, width]`: `[1, heads,
+/// count, width]` each. All have one type. If the positions are not inside of a part, its copy holds anything.
 ///
 /// # Errors
-/// Buffers of other heads or types; no positions; a device without CUDA.
-pub fn copied([keys, values]: [&Array; 2], places: &Places) -> Result<[Array; 2]> {
-    let [_, heads, _, width] = keys.dims()?;
-    let [_, of_values, _, value_width] = values.dims()?;
-    let are_alike = heads == of_values && keys.dtype() == values.dtype();
+/// Buffers of several types, or of too many heads; no positions; a device without CUDA.
+pub fn copied(parts: &[&Array], places: &Places) -> Result<Vec<Array>> {
     let count = places.count;
-    if !are_alike || !(1..=MOST).contains(&heads) || count < 1 {
-        return Err(Error::new(format!("{count} positions of {keys:?} and {values:?} are copied")));
+    let mut kept = Vec::with_capacity(parts.len());
+    for together in parts.chunks(PARTS) {
+        let dtype = together[0].dtype();
+        let mut shapes = Vec::with_capacity(PARTS);
+        let mut most = 1;
+        for part in together {
+            let [_, heads, _, width] = part.dims()?;
+            if part.dtype() != dtype || !(1..=MOST).contains(&heads) || count < 1 {
+                return Err(Error::new(format!("{count} positions of {together:?} are copied")));
+            }
+            most = most.max(heads);
+            shapes.push([1, heads, count, width]);
+        }
+        // What the last launch does not need: nothing reads and writes it.
+        shapes.resize(PARTS, [1, 1, 1, ON_DEVICE as i32]);
+        let mut inputs = together.to_vec();
+        inputs.resize(PARTS, together[0]);
+        inputs.push(&places.array);
+        let outputs: Vec<(&[i32], Dtype)> =
+            shapes.iter().map(|shape| (&shape[..], dtype)).collect();
+        let constants = [(c"T", Constant::Type(dtype))];
+        let grid = [THREADS * BLOCKS, most, together.len() as i32];
+        let block = [THREADS, 1, 1];
+        let all = Launch { grid, block, constants: &constants, outputs: &outputs };
+        kept.extend(launch(&COPY, &inputs, &all)?.into_iter().take(together.len()));
     }
-    let dtype = keys.dtype();
-    let constants = [(c"T", Constant::Type(dtype))];
-    let shapes = [width, value_width].map(|width| [1, heads, count, width]);
-    let outputs: [(&[i32], Dtype); 2] = [(&shapes[0], dtype), (&shapes[1], dtype)];
-    let grid = [THREADS * BLOCKS, heads, 2];
-    let all = Launch { grid, block: [THREADS, 1, 1], constants: &constants, outputs: &outputs };
-    <[Array; 2]>::try_from(launch(&COPY, &[keys, values, &places.array], &all)?)
-        .map_err(|found| Error::new(format!("{} copies of keys and values", found.len())))
+    Ok(kept)
 }
