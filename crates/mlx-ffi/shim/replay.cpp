@@ -3,6 +3,8 @@
 #include "kept.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <stdexcept>
 
@@ -33,6 +35,9 @@ mlxrs_outcome outcome_of(const mlxrs_agreement& ranks, F work) {
   try {
     return work() ? MLXRS_DONE : MLXRS_NOT_YET;
   } catch (Foreign& foreign) {
+    if (std::getenv("ML_TRACE_REPLAY")) {
+      std::fprintf(stderr, "neither captured nor dispatched: %s\n", foreign.why.c_str());
+    }
     if (ranks.is_strict) {
       throw std::runtime_error("this can neither be repeated nor sent past MLX: " + foreign.why);
     }

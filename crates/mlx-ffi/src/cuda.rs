@@ -44,8 +44,8 @@ pub use product::{
 pub use recurrent::{convolution, delta, scan, takes_convolution, takes_delta, takes_scan};
 pub use routing::{Router, Score, route, takes_route};
 pub use rows::{
-    NormAndGate, activated, gated, norm_and_gate, residual, sum, takes_gate, takes_norm_and_gate,
-    takes_residual, takes_sum,
+    NormAndGate, activated, gated, norm_and_gate, residual, rms_norm, sum, takes_gate,
+    takes_norm_and_gate, takes_residual, takes_rms_norm, takes_sum,
 };
 pub use several_rows::{MOST_SEVERAL_ROWS, several_rows, takes_several_rows};
 pub use unpack::{takes_unpacked, unpacked};

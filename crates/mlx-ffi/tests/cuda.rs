@@ -337,6 +337,17 @@ fn between(rows: i32, columns: i32, dtype: Dtype) -> Result<()> {
         let (found, _) = cuda::residual(&x, &y, out, None, 1e-5, Some(0.22))?;
         assert_near(&found, &ops::add(&wide(&x), &part)?, 1e-2, &what("sum of a part"));
     }
+    // A thread holds no more of a longer row.
+    assert_eq!(cuda::takes_rms_norm(&x, &norm), columns <= 1 << 13);
+    if cuda::takes_rms_norm(&x, &norm) {
+        let alone = fast::rms_norm(&wide(&x), Some(&wide(&norm)), 1e-5)?;
+        assert_near(&cuda::rms_norm(&x, &norm, 1e-5)?, &alone, 2e-2, &what("norm alone"));
+    }
+    let size = columns / 4;
+    let groups = ops::reshape(&x, &[1, rows, 4, size])?;
+    let by = ops::reshape(&norm, &[4, size])?;
+    let of_groups = ops::multiply(&fast::rms_norm(&wide(&groups), None, 1e-5)?, &wide(&by))?;
+    assert_near(&cuda::rms_norm(&groups, &by, 1e-5)?, &of_groups, 2e-2, &what("norm of groups"));
     for y in [&y, &norm] {
         let expected = ops::add(&wide(&x), &wide(y))?;
         assert_near(&cuda::sum(&x, y)?, &expected, 1e-2, &what("plain sum"));

@@ -238,7 +238,7 @@ mod tests {
         "hybrid_override_pattern": "ME*E", "vocab_size": 90, "layer_norm_epsilon": 1e-5,
         "max_position_embeddings": 512, "mamba_num_heads": 8, "mamba_head_dim": 16, "n_groups": 2,
         "ssm_state_size": 32, "conv_kernel": 4, "use_conv_bias": true, "mlp_hidden_act": "relu2",
-        "n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 64,
+        "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64,
         "moe_shared_expert_intermediate_size": 96, "n_group": 1, "topk_group": 1,
         "norm_topk_prob": true, "routed_scaling_factor": 2.5, "n_shared_experts": 1
     }"#;

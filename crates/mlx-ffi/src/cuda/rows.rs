@@ -1,5 +1,7 @@
 //! What stands between the products of a layer.
 
+use std::ffi::CStr;
+
 use super::constants::{LANES, MOST_COLUMNS, THREADS, code};
 use super::kernel::{Constant, Launch, Source};
 use super::launch::{first, launch, scalar};
@@ -177,24 +179,76 @@ pub fn norm_and_gate(x: &Array, by: &NormAndGate<'_>) -> Result<Array> {
         return Err(Error::new(format!("no norm and no gate of {x:?} by {by:?}")));
     }
     let NormAndGate { weight, eps, gate, activation, gate_is_first } = *by;
-    let size = weight.shape().last().copied().unwrap_or(1);
-    let together = if size <= MOST_OF_WARP { LANES } else { THREADS };
-    let constants = [
-        (c"T", Constant::Type(x.dtype())),
-        (c"D", Constant::Int(size)),
-        (c"TOGETHER", Constant::Int(together)),
-        (c"OF_GROUPS", Constant::Bool(weight.shape().len() > 1)),
-        (c"EPS", Constant::Float(eps)),
+    let gated = [
+        (c"HAS_GATE", Constant::Bool(true)),
         (c"GATE", Constant::Int(code(activation))),
         (c"GATE_AT", Constant::Int(gate.at)),
         (c"GATE_FIRST", Constant::Bool(gate_is_first)),
     ];
+    let size = weight.shape().last().copied().unwrap_or(1);
+    let groups = x.shape().last().copied().unwrap_or(1) / size;
+    normed_groups([x, weight, gate.array], (groups, eps), &gated)
+}
+
+/// Whether [`rms_norm`] takes this.
+pub fn takes_rms_norm(x: &Array, weight: &Array) -> bool {
+    let shape = weight.shape();
+    let size = shape.last().copied().unwrap_or(0);
+    let weight_fits = matches!(shape.len(), 1 | 2) && x.shape().ends_with(shape);
+    let are_few = x.size() / size.max(1) as usize <= MOST_GROUPS;
+    x.dtype().is_half()
+        && weight.dtype() == x.dtype()
+        && weight_fits
+        && (1..=MOST_GROUP).contains(&size)
+        && are_few
+        && (1..=MOST_VALUES).contains(&x.size())
+}
+
+/// `x / √(mean(x²) + eps) · weight` over the last dimension; `weight` is `[size]`, or `[groups, size]` where `x` is `[…,
+/// groups, size]`.
+///
+/// # Errors
+/// What [`takes_rms_norm`] does not take; a device without CUDA.
+pub fn rms_norm(x: &Array, weight: &Array, eps: f32) -> Result<Array> {
+    if !takes_rms_norm(x, weight) {
+        return Err(Error::new(format!("no norm of {x:?} by {weight:?}")));
+    }
+    let alone = [
+        (c"HAS_GATE", Constant::Bool(false)),
+        (c"GATE", Constant::Int(code(Activation::Identity))),
+        (c"GATE_AT", Constant::Int(0)),
+        (c"GATE_FIRST", Constant::Bool(false)),
+    ];
+    let groups = if let &[groups, _] = weight.shape() { groups } else { 1 };
+    // What is not there is not looked at.
+    normed_groups([x, weight, x], (groups, eps), &alone)
+}
+
+/// Each of so many groups of the values of `x`, as large as the weight's last dimension, with its norm and what constants
+/// say of its gate.
+fn normed_groups(
+    inputs: [&Array; 3],
+    (groups, eps): (i32, f32),
+    gate: &[(&'static CStr, Constant)],
+) -> Result<Array> {
+    let [x, weight, _] = inputs;
+    let size = weight.shape().last().copied().unwrap_or(1);
+    let together = if size <= MOST_OF_WARP { LANES } else { THREADS };
+    let norm = [
+        (c"T", Constant::Type(x.dtype())),
+        (c"D", Constant::Int(size)),
+        (c"TOGETHER", Constant::Int(together)),
+        (c"GROUPS", Constant::Int(groups)),
+        (c"OF_GROUPS", Constant::Bool(weight.shape().len() > 1)),
+        (c"EPS", Constant::Float(eps)),
+    ];
+    let constants = [&norm[..], gate].concat();
     let groups = (x.size() / size as usize) as i32;
     let of_block = THREADS / together;
     let grid = [(groups + of_block - 1) / of_block * THREADS, 1, 1];
     let outputs = [(x.shape(), x.dtype())];
     let all = Launch { grid, block: [THREADS, 1, 1], constants: &constants, outputs: &outputs };
-    first(launch(&NORM_GATE, &[x, weight, gate.array], &all)?)
+    first(launch(&NORM_GATE, &inputs, &all)?)
 }
 
 /// Whether [`residual`] takes this.
