@@ -84,9 +84,8 @@ impl Kernels {
 }
 
 /// Whether our own kernel for a few rows is the fastest: 27 µs against 34 of cuBLASLt for 8 rows of 2560 × 9728, but 46
-/// against 40 for 8 of 9728 × 2560 (H200). For more rows cuBLASLt is: it multiplies 32 of 2560 × 6144 in 16 µs and of 4096 ×
-/// 2560 in 13, where our kernel takes 19 and 18. Of Qwen3-4B, 16 requests of 512 ids and 128 tokens so make 2,842 tokens/s in
-/// place of 2,571, 32 make 4,110 in place of 3,931 (H100).
+/// against 40 for 8 of 9728 × 2560 (H200). For more rows cuBLASLt is: of Qwen3-4B, 16 requests of 512 ids and 128 tokens so
+/// make 2,842 tokens/s in place of 2,571, 32 make 4,110 in place of 3,931 (H100).
 fn few_rows_pay(x: &Array, w: &Array) -> bool {
     let &[_, k] = w.shape() else { return false };
     (2..=FEW).contains(&x.rows()) && k <= 4096 && cuda::takes_few_rows(x, cuda::Weights::Dense(w))
