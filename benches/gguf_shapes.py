@@ -1,4 +1,4 @@
-"""GGUF files with random weights in released models' sizes, for llama.cpp's llama-bench.
+"""GGUF files with random weights in released models' sizes, for llama.cpp's llama-bench and llama-server.
 
 Matrices are written in the form that llama-quantize gives them: with 4 bits Q4_0, and Q6_K for the output and an
 embedding that is also the output; with 8 bits Q8_0; with 16 bits bf16. The small ones that it leaves are f32.
@@ -15,6 +15,13 @@ FILE_TYPES = {
 }
 
 
+def words(count):
+    """A vocabulary in which any id decodes: bytes, then placeholders."""
+    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    alphabet = sorted(map(chr, [*shown, *range(256, 512 - len(shown))]))
+    return alphabet + [f"Ġt{number}" for number in range(256, count)]
+
+
 class File:
     """A file in the making: `bits` a weight, `layers` of the architecture `arch`."""
 
@@ -26,7 +33,11 @@ class File:
         writer.add_embedding_length(hidden)
         writer.add_block_count(layers)
         writer.add_vocab_size(vocab)
-        writer.add_tokenizer_model("no_vocab")
+        writer.add_tokenizer_model("gpt2")
+        writer.add_tokenizer_pre("qwen2")
+        writer.add_token_list(words(vocab))
+        writer.add_token_merges(["Ġ t"])
+        writer.add_eos_token_id(vocab - 1)
         writer.add_file_type(FILE_TYPES[bits])
 
     def matrix(self, name, *shape, is_output=False):

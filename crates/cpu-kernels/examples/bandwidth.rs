@@ -1,7 +1,8 @@
 //! Speed of each kind of product at the sizes of Qwen3-0.6B, beside a plain sum of as many bytes.
 //!
 //! `cargo run --release -p cpu-kernels --example bandwidth -- [KIND] [THREADS] [LEVEL] [int8]` prints, for one
-//! row, the bytes of weights read per second, and for 64 and 512 rows the operations per second.
+//! row, the bytes of weights read per second, for 8 rows that are steps and prompts of 64 and 512 the operations per
+//! second.
 //! Matrices are walked through in a set that is larger than the caches.
 
 use std::io::Write;
@@ -154,8 +155,8 @@ fn main() -> std::io::Result<()> {
     writeln!(out, "a product of 64 x 32 takes {:.1} us", fastest(tiny).as_secs_f64() * 1e6)?;
     writeln!(
         out,
-        "{:8} {:4} {:>12} {:>12} {:>6} {:>10} {:>10}",
-        "weights", "x", "n x k", "m=1 GB/s", "of sum", "m=64 GF/s", "m=512 GF/s"
+        "{:8} {:4} {:>12} {:>12} {:>6} {:>10} {:>10} {:>10}",
+        "weights", "x", "n x k", "m=1 GB/s", "of sum", "m=8 GF/s", "m=64 GF/s", "m=512 GF/s"
     )?;
     for kind in kinds().iter().filter(|kind| only.is_empty() || only == "all" || kind.name == only)
     {
@@ -164,22 +165,26 @@ fn main() -> std::io::Result<()> {
                 let size: usize = kind.sizes(n, k).iter().sum();
                 let x = vec![0x3c; 512 * k * dtype.size()];
                 let mut y = vec![0; 512 * n * dtype.size()];
-                let mut run = |m: usize, from: usize| {
+                let mut run = |m: usize, positions: usize, from: usize| {
                     let weights = kind.weights(n, k, &bytes[from..][..size]);
                     let (x, out) = (&x[..m * k * dtype.size()], &mut y[..m * n * dtype.size()]);
-                    let problem = Problem { m, positions: m, n, k, dtype, x, weights, out };
+                    let problem = Problem { m, positions, n, k, dtype, x, weights, out };
                     if rounded { rounded_matmul(problem) } else { matmul(problem) }.expect("fits");
                 };
                 let mut from = 0;
                 let one = fastest(|| {
-                    run(1, from);
+                    run(1, 1, from);
                     from = if from + 2 * size > bytes.len() { 0 } else { from + size };
                 });
                 let rate = size as f64 / one.as_secs_f64();
                 let mut cells = vec![];
-                for m in [64, 512] {
+                for (m, positions) in [(8, 1), (64, 64), (512, 512)] {
                     if n * m <= 4096 * 512 {
-                        let time = fastest(|| run(m, 0)).as_secs_f64();
+                        let time = fastest(|| {
+                            run(m, positions, from);
+                            from = if from + 2 * size > bytes.len() { 0 } else { from + size };
+                        });
+                        let time = time.as_secs_f64();
                         cells.push(format!("{:10.0}", 2.0 * (m * n * k) as f64 / time / 1e9));
                     }
                 }

@@ -128,7 +128,7 @@ pub(crate) fn panels(
 ) {
     let fits = height.max(multiple) / multiple * multiple;
     // Several for each thread, so that one that is held up does not hold up all.
-    let each = n.div_ceil(threads() * 4).next_multiple_of(multiple).min(fits);
+    let each = n.div_ceil(threads() * 8).next_multiple_of(multiple).min(fits);
     run(n.div_ceil(each), &|unit| work(unit * each..n.min((unit + 1) * each)));
 }
 

@@ -99,6 +99,14 @@ impl Packed<'_> {
             // SAFETY: this level was chosen because the processor has its features.
             4 => split(packed.n, all, &|columns| unsafe { packed.few::<KIND, 4>(columns) }),
             // SAFETY: this level was chosen because the processor has its features.
+            5 => split(packed.n, all, &|columns| unsafe { packed.few::<KIND, 5>(columns) }),
+            // SAFETY: this level was chosen because the processor has its features.
+            6 => split(packed.n, all, &|columns| unsafe { packed.few::<KIND, 6>(columns) }),
+            // SAFETY: this level was chosen because the processor has its features.
+            7 => split(packed.n, all, &|columns| unsafe { packed.few::<KIND, 7>(columns) }),
+            // SAFETY: this level was chosen because the processor has its features.
+            8 => split(packed.n, all, &|columns| unsafe { packed.few::<KIND, 8>(columns) }),
+            // SAFETY: this level was chosen because the processor has its features.
             _ => split(packed.n, height, &|columns| unsafe {
                 PANEL.with_borrow_mut(|panel| packed.many::<KIND>(columns, panel));
             }),

@@ -9,6 +9,13 @@ use crate::kind::{FP4, bits};
 /// Used where the processor has the instructions; `VNNI`: those of AVX-VNNI too.
 pub(super) struct Avx2<const VNNI: bool>;
 
+impl<const VNNI: bool> Avx2<VNNI> {
+    /// Whether the sums of a run have 16 bits.
+    const fn is_short(kind: u8) -> bool {
+        !VNNI && bits(kind) == 4
+    }
+}
+
 impl<const VNNI: bool> Lanes for Avx2<VNNI> {
     type Bytes = [__m256i; 2];
     type Sums = [__m256i; 2];
@@ -113,29 +120,45 @@ impl<const VNNI: bool> Lanes for Avx2<VNNI> {
     }
 
     #[inline(always)]
+    fn begin<const KIND: u8>(sums: [__m256i; 2]) -> [__m256i; 2] {
+        if Self::is_short(KIND) { Self::no_sums() } else { sums }
+    }
+
+    #[inline(always)]
     fn dot<const KIND: u8>(
-        sums: [__m256i; 2],
+        mut run: [__m256i; 2],
         codes: [__m256i; 2],
         x: [__m256i; 2],
     ) -> [__m256i; 2] {
-        let mut dots = sums;
         for i in 0..2 {
             // SAFETY: the processor has the instructions.
-            dots[i] = unsafe {
+            run[i] = unsafe {
                 if VNNI {
-                    _mm256_dpbusd_avx_epi32(sums[i], codes[i], x[i])
+                    _mm256_dpbusd_avx_epi32(run[i], codes[i], x[i])
+                } else if Self::is_short(KIND) {
+                    _mm256_add_epi16(run[i], _mm256_maddubs_epi16(codes[i], x[i]))
                 } else {
-                    let pairs = if bits(KIND) == 8 {
-                        let signed = _mm256_sign_epi8(x[i], codes[i]);
-                        _mm256_maddubs_epi16(_mm256_abs_epi8(codes[i]), signed)
-                    } else {
-                        _mm256_maddubs_epi16(codes[i], x[i])
-                    };
-                    _mm256_add_epi32(sums[i], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+                    let signed = _mm256_sign_epi8(x[i], codes[i]);
+                    let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(codes[i]), signed);
+                    _mm256_add_epi32(run[i], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
                 }
             };
         }
-        dots
+        run
+    }
+
+    #[inline(always)]
+    fn end<const KIND: u8>(mut sums: [__m256i; 2], run: [__m256i; 2]) -> [__m256i; 2] {
+        if !Self::is_short(KIND) {
+            return run;
+        }
+        for i in 0..2 {
+            // SAFETY: the processor has the instructions.
+            sums[i] = unsafe {
+                _mm256_add_epi32(sums[i], _mm256_madd_epi16(run[i], _mm256_set1_epi16(1)))
+            };
+        }
+        sums
     }
 
     #[inline(always)]

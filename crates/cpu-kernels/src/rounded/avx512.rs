@@ -77,6 +77,16 @@ impl Lanes for Vnni {
     }
 
     #[inline(always)]
+    fn begin<const KIND: u8>(sums: __m512i) -> __m512i {
+        sums
+    }
+
+    #[inline(always)]
+    fn end<const KIND: u8>(_: __m512i, run: __m512i) -> __m512i {
+        run
+    }
+
+    #[inline(always)]
     fn dot<const KIND: u8>(sums: __m512i, codes: __m512i, x: __m512i) -> __m512i {
         // SAFETY: the processor has the instructions.
         unsafe { _mm512_dpbusd_epi32(sums, codes, x) }

@@ -6,6 +6,9 @@ pub(super) const CHUNK: usize = 128;
 /// 32-bit lanes of a vector.
 pub(super) const LANES: usize = 16;
 
+/// Products that are added up in a row: of two codes of 4 bits, 24 at most, their sum stays below 2^15.
+pub(super) const RUN: usize = 4;
+
 /// A vector at rest.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
@@ -43,8 +46,14 @@ pub(super) trait Lanes {
 
     fn no_sums() -> Self::Sums;
 
+    /// What up to [`RUN`] products are added to.
+    fn begin<const KIND: u8>(sums: Self::Sums) -> Self::Sums;
+
     /// Adds the four products of each lane.
-    fn dot<const KIND: u8>(sums: Self::Sums, codes: Self::Bytes, x: Self::Bytes) -> Self::Sums;
+    fn dot<const KIND: u8>(run: Self::Sums, codes: Self::Bytes, x: Self::Bytes) -> Self::Sums;
+
+    /// The sums that `run` began with, and its products.
+    fn end<const KIND: u8>(sums: Self::Sums, run: Self::Sums) -> Self::Sums;
 
     fn floats(from: &[f32; LANES]) -> Self::Floats;
 

@@ -27,7 +27,7 @@ use crate::floats::Groups;
 use crate::kind::{FP4, packed};
 use crate::output::Output;
 use crate::pool::{panels, split};
-use crate::{Level, Packing, Problem, Weights};
+use crate::{Dtype, Level, Packing, Problem, Weights};
 
 /// Bytes of codes that stay in a core's second-level cache while x passes.
 const PANEL_SIZE: usize = 384 << 10;
@@ -96,6 +96,11 @@ pub(crate) fn run(level: Level, problem: &mut Problem<'_>) -> bool {
     if !matches!(packing, Packing::Affine { bits: 4 | 8, .. } | Packing::Mxfp4) {
         return false;
     }
+    // These read weights as fast as memory gives them.
+    let is_step = problem.positions < POSITIONS && problem.dtype == Dtype::Bf16;
+    if level >= Level::Avx512 && is_step {
+        return false;
+    }
     ROWS.with_borrow_mut(|rows| {
         let Problem { m, n, k, dtype, x, positions, .. } = *problem;
         let is_panel = positions >= POSITIONS;
@@ -103,7 +108,7 @@ pub(crate) fn run(level: Level, problem: &mut Problem<'_>) -> bool {
         rows.set(level, (dtype, x), (m, k), Form { kind, group_size, is_panel });
         let groups = Groups { packing, group_size, in_row: k / group_size, scales, biases };
         let source = Source { k, data, groups };
-        let product = Product { m, x: rows, source, out: &Output::of(problem) };
+        let product = Product { m, n, x: rows, source, out: &Output::of(problem) };
         let columns = |columns: Range<usize>| {
             SCRATCH.with_borrow_mut(|scratch| {
                 let work = Work { product: &product, columns, is_panel, scratch };

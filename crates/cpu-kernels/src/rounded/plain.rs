@@ -65,6 +65,16 @@ impl<const FMA: bool> Lanes for Plain<FMA> {
     }
 
     #[inline(always)]
+    fn begin<const KIND: u8>(sums: [i32; LANES]) -> [i32; LANES] {
+        sums
+    }
+
+    #[inline(always)]
+    fn end<const KIND: u8>(_: [i32; LANES], run: [i32; LANES]) -> [i32; LANES] {
+        run
+    }
+
+    #[inline(always)]
     fn dot<const KIND: u8>(mut sums: [i32; LANES], codes: [u8; 64], x: [u8; 64]) -> [i32; LANES] {
         for (i, sum) in sums.iter_mut().enumerate() {
             for at in 4 * i..4 * i + 4 {

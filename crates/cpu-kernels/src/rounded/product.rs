@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use super::lanes::{CHUNK, LANES, Lanes, Line};
+use super::lanes::{CHUNK, LANES, Lanes, Line, RUN};
 use super::panel::{Block, Panel};
 use super::source::{OfRow, Source};
 use super::x::{X, group_of};
 use crate::kind::bits;
 use crate::output::Output;
-use crate::prefetch::prefetch;
+use crate::prefetch::{Ahead, prefetch};
 
 /// Rows of x that a row of weights in registers is multiplied with.
 const FEW: usize = 4;
@@ -26,6 +26,7 @@ pub(super) struct Scratch {
 /// A product whose sizes were checked.
 pub(super) struct Product<'a> {
     pub(super) m: usize,
+    pub(super) n: usize,
     pub(super) x: &'a X,
     pub(super) source: Source<'a>,
     pub(super) out: &'a Output<'a>,
@@ -89,8 +90,10 @@ impl Product<'_> {
                     let scale = V::choose(scales.first_chunk().expect("zeros follow"), &of_lane);
                     for i in 0..M {
                         let [xa, xb] = &x[i][chunk];
-                        let dots = V::dot::<KIND>(V::no_sums(), a, V::load(&xa.0));
-                        let dots = V::as_floats(V::dot::<KIND>(dots, b, V::load(&xb.0)));
+                        let run = V::begin::<KIND>(V::no_sums());
+                        let run = V::dot::<KIND>(run, a, V::load(&xa.0));
+                        let run = V::dot::<KIND>(run, b, V::load(&xb.0));
+                        let dots = V::as_floats(V::end::<KIND>(V::no_sums(), run));
                         let scale = V::mul(scale, V::floats(&x_scales[i][chunk]));
                         totals[i] = V::mul_add(dots, scale, totals[i]);
                     }
@@ -136,6 +139,11 @@ impl Product<'_> {
         columns: Range<usize>,
         panel: &Panel,
     ) {
+        let next = columns.end..self.n.min(columns.end + columns.len());
+        let next = self.source.rows::<KIND>(next);
+        let blocks = self.m.div_ceil(M) * columns.len().div_ceil(LANES * C);
+        let groups = self.source.k / group_of(self.source.groups.group_size);
+        let ahead = &mut Ahead::new(next, blocks * groups);
         for first in (0..self.m).step_by(M) {
             // Missing rows repeat the last one, whose results are written again.
             let rows: [usize; M] = std::array::from_fn(|i| self.m.min(first + i + 1) - 1);
@@ -143,7 +151,7 @@ impl Product<'_> {
                 let last = (columns.len() - 1) / LANES;
                 let w: [Block<'_>; C] =
                     std::array::from_fn(|j| panel.block(last.min(block * C + j)));
-                let totals = self.tile::<V, KIND, M, C>(rows, w);
+                let totals = self.tile::<V, KIND, M, C>(rows, w, ahead);
                 for (&row, totals) in rows.iter().zip(&totals) {
                     let count = (C * LANES).min(columns.end - column);
                     // SAFETY: a unit of work has columns of its own, and is claimed by one thread.
@@ -158,6 +166,7 @@ impl Product<'_> {
         &self,
         rows: [usize; M],
         w: [Block<'_>; C],
+        ahead: &mut Ahead<'_>,
     ) -> [[[f32; LANES]; C]; M] {
         let group_size = self.source.groups.group_size;
         let group = group_of(group_size);
@@ -174,27 +183,43 @@ impl Product<'_> {
             sums[i] = self.x.sums(rows[i]).as_flattened();
         }
         let mut totals = [[V::splat(0.0); C]; M];
+        let shift = (group_size / group).trailing_zeros();
         for of in 0..groups {
+            ahead.part();
             let mut dots = [[V::no_sums(); C]; M];
-            let mut values: [&[Line]; C] = [&[]; C];
+            let mut values: [&[[Line; RUN]]; C] = [&[]; C];
             for j in 0..C {
-                values[j] = &w[j].values[of * each..][..each];
+                values[j] = w[j].values[of * each..][..each].as_chunks().0;
             }
-            for step in 0..each {
-                let mut codes = [V::load(&[0; 64]); C];
-                for j in 0..C {
-                    codes[j] = V::load(&values[j][step].0);
+            for at in 0..each / RUN {
+                let mut run = dots;
+                for i in 0..M {
+                    for j in 0..C {
+                        run[i][j] = V::begin::<KIND>(dots[i][j]);
+                    }
+                }
+                for step in 0..RUN {
+                    let mut codes = [V::load(&[0; 64]); C];
+                    for j in 0..C {
+                        codes[j] = V::load(&values[j][at][step].0);
+                    }
+                    for i in 0..M {
+                        let word = of * each + at * RUN + step;
+                        // SAFETY: by the assertion the row has the word.
+                        let x = V::word(unsafe { *x[i].add(word) });
+                        for j in 0..C {
+                            run[i][j] = V::dot::<KIND>(run[i][j], codes[j], x);
+                        }
+                    }
                 }
                 for i in 0..M {
-                    // SAFETY: by the assertion the row has the word.
-                    let x = V::word(unsafe { *x[i].add(of * each + step) });
                     for j in 0..C {
-                        dots[i][j] = V::dot::<KIND>(dots[i][j], codes[j], x);
+                        dots[i][j] = V::end::<KIND>(dots[i][j], run[i][j]);
                     }
                 }
             }
             for j in 0..C {
-                let scale = V::floats(&w[j].scales[of * group / group_size]);
+                let scale = V::floats(&w[j].scales[of >> shift]);
                 for i in 0..M {
                     let scale = V::mul(scale, V::splat(x_scales[i][of]));
                     totals[i][j] = V::mul_add(V::as_floats(dots[i][j]), scale, totals[i][j]);

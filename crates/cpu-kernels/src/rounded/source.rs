@@ -1,5 +1,7 @@
 //! Rows of packed weights.
 
+use std::ops::Range;
+
 use super::lanes::Lanes;
 use crate::floats::{self, Groups};
 use crate::kind::{FP4, bits};
@@ -15,8 +17,14 @@ impl Source<'_> {
     /// The codes of row `row`.
     #[inline(always)]
     pub(super) fn row<const KIND: u8>(&self, row: usize) -> &[u8] {
+        self.rows::<KIND>(row..row + 1)
+    }
+
+    /// The codes of several.
+    #[inline(always)]
+    pub(super) fn rows<const KIND: u8>(&self, rows: Range<usize>) -> &[u8] {
         let size = self.k / 8 * bits(KIND);
-        &self.data[row * size..][..size]
+        &self.data[rows.start * size..rows.end * size]
     }
 }
 

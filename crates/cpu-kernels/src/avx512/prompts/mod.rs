@@ -13,6 +13,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use self::panel::{Columns, Panel};
+use self::sizes::DENSE_PART;
 pub(super) use self::sizes::{COLUMNS, UNROLLED};
 use self::x::X;
 use super::lanes::Line;
@@ -20,6 +21,7 @@ use super::scales::Groups;
 use crate::kind::{for_kind, packed as kind_of};
 use crate::output::Output;
 use crate::pool::panels;
+use crate::prefetch::Ahead;
 use crate::{Packing, Problem, Weights};
 
 /// Rows of x that are multiplied at a time: their sums over a group and over all groups fit in registers.
@@ -92,17 +94,22 @@ impl Product<'_> {
     /// All rows of x times a panel of `columns`.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16")]
     fn columns(&self, columns: Range<usize>, panel: &Panel) {
+        let row_size = self.source.data.len() / self.n;
+        let next = columns.end..self.n.min(columns.end + columns.len());
+        let next = &self.source.data[next.start * row_size..next.end * row_size];
+        let blocks = self.m.div_ceil(ROWS) * columns.len().div_ceil(COLUMNS);
+        let ahead = &mut Ahead::new(next, blocks * panel.parts());
         for first in (0..self.m).step_by(ROWS) {
             for (block, column) in columns.clone().step_by(COLUMNS).enumerate() {
                 let count = COLUMNS.min(columns.end - column);
                 let (w, at) = (panel.columns(block), (first, column, count));
                 match self.m - first {
-                    1 => self.block::<1>(w, at),
-                    2 => self.block::<2>(w, at),
-                    3 => self.block::<3>(w, at),
-                    4 => self.block::<4>(w, at),
-                    5 => self.block::<5>(w, at),
-                    _ => self.block::<ROWS>(w, at),
+                    1 => self.block::<1>(w, at, ahead),
+                    2 => self.block::<2>(w, at, ahead),
+                    3 => self.block::<3>(w, at, ahead),
+                    4 => self.block::<4>(w, at, ahead),
+                    5 => self.block::<5>(w, at, ahead),
+                    _ => self.block::<ROWS>(w, at, ahead),
                 }
             }
         }
@@ -111,15 +118,28 @@ impl Product<'_> {
     /// `M` rows of x from row `first` on times columns `column..column + count`.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16")]
-    fn block<const M: usize>(&self, w: Columns<'_>, (first, column, count): (usize, usize, usize)) {
+    fn block<const M: usize>(
+        &self,
+        w: Columns<'_>,
+        (first, column, count): (usize, usize, usize),
+        ahead: &mut Ahead<'_>,
+    ) {
         let x: [&[[u32; UNROLLED]]; M] = std::array::from_fn(|i| self.x.row(first + i));
         let sums: [&[f32]; M] = std::array::from_fn(|i| self.x.sums(first + i));
         let mut totals = [[_mm512_setzero_ps(); 2]; M];
         if w.scales.is_empty() {
-            totals = add_products(totals, x, w.values);
+            for (at, values) in w.values.chunks(DENSE_PART).enumerate() {
+                ahead.part();
+                let mut x = x;
+                for row in &mut x {
+                    *row = &row[at * DENSE_PART..];
+                }
+                totals = add_products(totals, x, values);
+            }
         }
         let each = w.values.len() / w.scales.len().max(1);
         for (group, scales) in w.scales.iter().enumerate() {
+            ahead.part();
             let part = group * each..(group + 1) * each;
             // No closure: it would not become part of a function with vectors.
             let mut x = x;

@@ -7,7 +7,7 @@ use super::super::lanes::Line;
 use super::super::scales::Groups;
 use super::super::transpose::transpose;
 use super::super::unpack::{spread, widen, word_table};
-use super::sizes::{COLUMNS, UNROLLED};
+use super::sizes::{COLUMNS, DENSE_PART, UNROLLED};
 use crate::kind::{FP4, bits};
 
 /// Columns of a vector.
@@ -47,6 +47,14 @@ impl Panel {
             values: &self.values[block * steps..][..steps],
             scales: &self.scales[block * scales..][..scales],
             biases: &self.biases[block * biases..][..biases],
+        }
+    }
+
+    /// Parts that a block of columns is multiplied in.
+    pub(super) fn parts(&self) -> usize {
+        match self.scales_in_block {
+            0 => (self.steps / UNROLLED).div_ceil(DENSE_PART),
+            groups => groups,
         }
     }
 

@@ -5,3 +5,6 @@ pub(in crate::avx512) const COLUMNS: usize = 32;
 
 /// Steps of k, a pair each, that are unrolled.
 pub(in crate::avx512) const UNROLLED: usize = 8;
+
+/// Unrolled steps of dense weights between which more memory is asked for.
+pub(super) const DENSE_PART: usize = 8;
