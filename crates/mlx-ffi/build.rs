@@ -39,6 +39,7 @@ fn build() -> Result<(), Error> {
         .file("shim/map_order.cpp")
         .file("shim/mlx_internals.cpp")
         .file("shim/nccl.cpp")
+        .file("shim/peers.cpp")
         .file("shim/recover.cpp")
         .file("shim/replay.cpp")
         .file("shim/upload.cpp")

@@ -95,6 +95,19 @@ Image image_of(const std::string& name, const std::string& text, const std::stri
   return image;
 }
 
+Handle loaded(const Image& image, bool overlap) {
+  Handle module, function;
+  check(cuda()->load(&module, image.bytes.data()), "cuModuleLoadData");
+  check(cuda()->function(&function, module, image.lowered.c_str()), "cuModuleGetFunction");
+  if (overlap) {
+    // A multiprocessor shares its memory out anew only once it is empty: kernels that overlap ask for
+    // the same share.
+    constexpr int PREFERRED_SHARED_MEMORY_CARVEOUT = 9, ALL = 100;
+    check(cuda()->set(function, PREFERRED_SHARED_MEMORY_CARVEOUT, ALL), "cuFuncSetAttribute");
+  }
+  return function;
+}
+
 void compile(Entry& kernel, const std::string& name, const std::string& text, const std::string& arch) {
   try {
     kernel.image = image_of(name, text, arch);
@@ -129,15 +142,7 @@ class Kernels {
     }
     auto& function = entry.functions[overlap];
     if (!function) {
-      Handle module;
-      check(cuda()->load(&module, entry.image.bytes.data()), "cuModuleLoadData");
-      check(cuda()->function(&function, module, entry.image.lowered.c_str()), "cuModuleGetFunction");
-      if (overlap) {
-        // A multiprocessor shares its memory out anew only once it is empty: kernels that overlap ask for
-        // the same share.
-        constexpr int PREFERRED_SHARED_MEMORY_CARVEOUT = 9, ALL = 100;
-        check(cuda()->set(function, PREFERRED_SHARED_MEMORY_CARVEOUT, ALL), "cuFuncSetAttribute");
-      }
+      function = loaded(entry.image, overlap);
     }
     return {function, false};
   }
@@ -185,6 +190,14 @@ Kernels& kernels() {
 
 Compiled compiled(Kernel& kernel, bool overlap) {
   return kernels().get(kernel, overlap);
+}
+
+Handle function_of_text(const std::string& name, const std::string& text) {
+  auto image = image_of(name, text, architecture());
+  if (image.bytes.empty()) {
+    throw std::runtime_error("the compiler of CUDA refuses the kernel " + name);
+  }
+  return loaded(image, true);
 }
 
 void begin_to_compile(Kernel& kernel) {

@@ -3,6 +3,8 @@
 #include "cuda_driver.h"
 #include "mlx_internals.h"
 
+#include <string>
+
 namespace mlxrs {
 
 struct Compiled {
@@ -14,6 +16,9 @@ struct Compiled {
 
 // A kernel; `overlap`: others run beside it.
 Compiled compiled(Kernel& kernel, bool overlap);
+
+// The kernel `name` of a text of our own, once it is compiled. Throws where the compiler refuses.
+Handle function_of_text(const std::string& name, const std::string& text);
 
 // Where images are kept on disk, lets a thread make that of a kernel, or read it.
 void begin_to_compile(Kernel& kernel);

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <numeric>
 #include <stdexcept>
 
 #include "mlx/ops.h"
@@ -166,8 +168,8 @@ class CudaKept : public Kept {
     std::string refused;
     try {
       for (size_t i = 0; i < operations.size() && result == 0; i++) {
-        // A sum of ranks is no kernel of ours, and tells nothing of its end.
-        bool is_behind_ours = i > 0 && !group_of_sum(*operations[i - 1].primitive);
+        // NCCL's kernels tell nothing of their end.
+        bool is_behind_ours = i > 0 && !is_of_nccl(operations[i - 1]);
         result = launch(operations[i], is_behind_ours && overlap_, stream);
       }
     } catch (std::runtime_error& error) {
@@ -218,6 +220,15 @@ class CudaKept : public Kept {
     }
   }
 
+  static size_t count_of(const Shape& shape) {
+    return std::accumulate(shape.begin(), shape.end(), size_t{1}, std::multiplies<size_t>());
+  }
+
+  static bool is_of_nccl(const Operation& of) {
+    auto* ranks = group_of_sum(*of.primitive);
+    return ranks && !sums_by_kernel(*ranks, count_of(of.inputs[0].shape), of.inputs[0].dtype);
+  }
+
   int launch(const Operation& operation, bool overlaps, Handle stream) {
     struct Values {
       Address address;
@@ -228,11 +239,7 @@ class CudaKept : public Kept {
     auto& [primitive, inputs, outputs] = operation;
     if (auto* ranks = group_of_sum(*primitive)) {
       auto& [from, dtype, shape, strides] = inputs[0];
-      size_t count = 1;
-      for (auto size : shape) {
-        count *= size;
-      }
-      sum(*ranks, from, outputs[0].address, count, dtype, stream);
+      sum(*ranks, from, outputs[0].address, count_of(shape), dtype, overlaps, stream);
       return 0;
     }
     if (dynamic_cast<Dense*>(primitive.get())) {

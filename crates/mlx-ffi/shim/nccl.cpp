@@ -1,6 +1,7 @@
 #include "nccl.h"
 #include "guarded.h"
 #include "mlx_internals.h"
+#include "peers.h"
 #include "replay.h"
 
 #include <dlfcn.h>
@@ -16,6 +17,7 @@
 #include <string_view>
 #include <thread>
 #include <type_traits>
+#include <vector>
 
 #include "mlx/c/private/distributed_group.h"
 #include "mlx/distributed/distributed_impl.h"
@@ -111,7 +113,8 @@ class NcclGroup : public distributed::detail::GroupImpl, public std::enable_shar
 
   void all_sum(const array& input, array& output, Stream stream) override {
     come_in_order(stream);
-    send_sum(device_address_of(input), device_address_of(output), input.size(), input.dtype(), stream_of(stream));
+    auto from = device_address_of(input), to = device_address_of(output);
+    send_sum(from, to, input.size(), input.dtype(), false, stream_of(stream));
   }
 
   void all_gather(const array& input, array& output, Stream stream) override {
@@ -141,11 +144,22 @@ class NcclGroup : public distributed::detail::GroupImpl, public std::enable_shar
     refuse("scatter no sums");
   }
 
-  void send_sum(Address from, Address to, size_t count, Dtype dtype, Handle stream) {
+  bool sums_by_kernel(size_t count, Dtype dtype) const {
+    return uses_peers_ && peers_->sums(count * size_of(dtype));
+  }
+
+  void send_sum(Address from, Address to, size_t count, Dtype dtype, bool overlaps, Handle stream) {
     constexpr int SUM = 0;
     auto type = type_of(dtype);
     if (!type) {
       refuse("sum floats alone");
+    }
+    if (sums_by_kernel(count, dtype)) {
+      {
+        std::lock_guard lock(mutex_);
+        check_there();
+      }
+      return peers_->sum(from, to, count * size_of(dtype), dtype, overlaps, stream);
     }
     call("ncclAllReduce", [&] { return nccl()->sum(from, to, count, *type, SUM, communicator_, stream); });
   }
@@ -157,12 +171,35 @@ class NcclGroup : public distributed::detail::GroupImpl, public std::enable_shar
         return;
       }
       is_given_up_ = true;
+      if (peers_) {
+        peers_->give_up();
+      }
     }
     // It waits until nothing refers to the communicator any more, which may be at the end of the process.
     std::thread([self = shared_from_this()] { self->abort(); }).detach();
   }
 
+  PeerHandle offer(const char* text) {
+    std::lock_guard lock(mutex_);
+    peers_ = std::make_unique<Peers>(rank_, size_, text);
+    return peers_->handle();
+  }
+
+  void open(const std::vector<PeerHandle>& all) {
+    peers_->open(all);
+  }
+
+  void use_peers() {
+    uses_peers_ = true;
+  }
+
  private:
+  void check_there() const {
+    if (is_given_up_) {
+      refuse("compute nothing together any more: another one is lost");
+    }
+  }
+
   // MLX orders what it sends by the buffers that are read and written, and ranks must exchange in one order.
   void come_in_order(Stream stream) {
     auto& encoder = *static_cast<Encoder*>(cuda()->encoder(stream));
@@ -178,9 +215,7 @@ class NcclGroup : public distributed::detail::GroupImpl, public std::enable_shar
   void call(const char* what, F work) {
     {
       std::lock_guard lock(mutex_);
-      if (is_given_up_) {
-        refuse("compute nothing together any more: another one is lost");
-      }
+      check_there();
       under_way_++;
     }
     int result = work();
@@ -205,6 +240,9 @@ class NcclGroup : public distributed::detail::GroupImpl, public std::enable_shar
 
   Handle communicator_;
   int rank_, size_;
+  // Where devices reach each other's memory.
+  std::unique_ptr<Peers> peers_;
+  bool uses_peers_{false};
   std::mutex mutex_;
   std::condition_variable changed_;
   // Calls of NCCL.
@@ -224,9 +262,21 @@ bool sums(Dtype dtype) {
   return type_of(dtype).has_value();
 }
 
-void sum(NcclGroup& group, Address from, Address to, size_t count, Dtype dtype, Handle stream) {
-  group.send_sum(from, to, count, dtype, stream);
+bool sums_by_kernel(const NcclGroup& group, size_t count, Dtype dtype) {
+  return group.sums_by_kernel(count, dtype);
 }
+
+void sum(NcclGroup& group, Address from, Address to, size_t count, Dtype dtype, bool overlaps, Handle stream) {
+  group.send_sum(from, to, count, dtype, overlaps, stream);
+}
+
+namespace {
+
+NcclGroup* group_of(const mlx_distributed_group group) {
+  return dynamic_cast<NcclGroup*>(static_cast<distributed::Group*>(group.ctx)->raw_group().get());
+}
+
+} // namespace
 
 } // namespace mlxrs
 
@@ -253,9 +303,28 @@ extern "C" int mlxrs_nccl_join(mlx_distributed_group* res, const unsigned char* 
   });
 }
 
+extern "C" int mlxrs_peers_offer(const mlx_distributed_group group, const char* text, unsigned char* handle) {
+  return mlxrs::guarded([&] {
+    auto own = mlxrs::group_of(group)->offer(text);
+    std::memcpy(handle, own.bytes, sizeof(own.bytes));
+  });
+}
+
+extern "C" int mlxrs_peers_open(const mlx_distributed_group group, const unsigned char* handles) {
+  return mlxrs::guarded([&] {
+    auto* own = mlxrs::group_of(group);
+    std::vector<mlxrs::PeerHandle> all(own->size());
+    std::memcpy(all.data(), handles, all.size() * MLXRS_PEER_HANDLE);
+    own->open(all);
+  });
+}
+
+extern "C" void mlxrs_peers_use(const mlx_distributed_group group) {
+  mlxrs::group_of(group)->use_peers();
+}
+
 extern "C" void mlxrs_nccl_give_up(const mlx_distributed_group group) {
-  auto& raw = static_cast<distributed::Group*>(group.ctx)->raw_group();
-  if (auto* own = dynamic_cast<mlxrs::NcclGroup*>(raw.get())) {
+  if (auto* own = mlxrs::group_of(group)) {
     own->give_up();
   }
 }

@@ -3403,6 +3403,19 @@ unsafe extern "C" {
         rank: ::std::os::raw::c_int,
         size: ::std::os::raw::c_int,
     ) -> ::std::os::raw::c_int;
+    #[doc = " Makes memory that the other ranks of `group` write into when they sum, and fills the MLXRS_PEER_HANDLE bytes of `handle`.\n `text` is the kernel that sums.\n Returns 0, or 1 after the error handler has been called."]
+    pub fn mlxrs_peers_offer(
+        group: mlx_distributed_group,
+        text: *const ::std::os::raw::c_char,
+        handle: *mut ::std::os::raw::c_uchar,
+    ) -> ::std::os::raw::c_int;
+    #[doc = " Opens the memory of the others, by the `handles` of all ranks.\n Returns 0, or 1 after the error handler has been called: this device does not reach another one."]
+    pub fn mlxrs_peers_open(
+        group: mlx_distributed_group,
+        handles: *const ::std::os::raw::c_uchar,
+    ) -> ::std::os::raw::c_int;
+    #[doc = " Lets sums go this way from now on. All ranks have to have opened it, and all have to call it."]
+    pub fn mlxrs_peers_use(group: mlx_distributed_group);
     #[doc = " Lets what waits on the device for other ranks end, with any values, and lets later sums and gathers of the group fail.\n Any thread may call it, and does not wait for it."]
     pub fn mlxrs_nccl_give_up(group: mlx_distributed_group);
     #[doc = " Drops what was prepared for `stream`, of this thread, and never sent, waits for what was sent, gives\n unused memory back and sees that an operation succeeds. Arrays of evaluations that have failed stay\n without values.\n Returns 0, or 1 after the error handler has been called: then the thread must not use the stream any\n more, and must not end, since MLX would use it then."]

@@ -82,12 +82,9 @@ impl Group {
         let mut links = links;
         let nccl = match member.between {
             Between::Cpus => None,
-            Between::Gpus => Some(Nccl::meet(*rank, size, |id| {
-                let mut all = vec![0; size * id.len()];
-                links.gather(*rank, id, &mut all)?;
-                id.copy_from_slice(&all[..id.len()]);
-                Ok(())
-            })?),
+            Between::Gpus => {
+                Some(Nccl::meet(*rank, size, |own, all| links.gather(*rank, own, all))?)
+            }
         };
         let inner = Inner { rank: *rank, size, links: Mutex::new(links), nccl, orders, ends };
         Ok(Group(Arc::new(inner)))

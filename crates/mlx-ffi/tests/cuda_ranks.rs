@@ -217,3 +217,30 @@ fn a_sum_that_waits_for_a_lost_rank_ends_once_the_group_is_given_up() {
         Ok(())
     });
 }
+
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
+fn sums_of_all_sizes_are_those_of_both_ranks_in_the_same_bits() {
+    of_ranks("sums_of_all_sizes_are_those_of_both_ranks_in_the_same_bits", "fallback", |group| {
+        assert!(group.sums().is_some_and(|sums| sums.by_kernel), "the GPUs reach each other");
+        // The last one of each type is summed by NCCL, as its bytes are no whole sixteen; one is summed in several parts.
+        let counts = [8, 4096, 1000 * 8, 70_001 * 8, 5_000_000, 20_000_000, 4097];
+        for (round, count) in counts.into_iter().chain(counts.into_iter().rev()).enumerate() {
+            for dtype in [Dtype::F32, Dtype::F16, Dtype::Bf16] {
+                let of = |rank: usize| cast(&values(&[count], (2 * round + rank) as u32), dtype);
+                let sum = group.all_sum(&of(group.rank()))?;
+                let exact = cast(&ops::add(&wide(&of(0)), &wide(&of(1)))?, dtype);
+                let same = wide(&sum).to_vec_f32()? == wide(&exact).to_vec_f32()?;
+                assert!(same, "{count} values of {dtype:?}");
+            }
+        }
+        // Many in a row, each made of the one before.
+        let mut x = cast(&Array::from_f32(&[1.0; 4096], &[4096])?, Dtype::F32);
+        for _ in 0..60 {
+            let half = Array::scalar(0.5, Dtype::F32)?;
+            x = ops::multiply(&group.all_sum(&x)?, &half)?;
+        }
+        assert_near(&x, &Array::from_f32(&[1.0; 4096], &[4096])?, 1e-6, "sums in a row");
+        Ok(())
+    });
+}

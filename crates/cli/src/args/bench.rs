@@ -25,6 +25,9 @@ pub enum Shape {
     /// `meta-llama/Llama-3.1-8B`.
     #[value(name = "llama3.1-8b")]
     Llama31,
+    /// `meta-llama/Llama-3.1-70B`.
+    #[value(name = "llama3.1-70b")]
+    Llama31Large,
     /// `Qwen/Qwen3-30B-A3B`.
     #[value(name = "qwen3-30b-a3b")]
     Qwen3Moe,

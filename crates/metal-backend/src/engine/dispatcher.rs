@@ -8,6 +8,9 @@ use crate::cache::Caches;
 use crate::kernels::{Kernels, MOST_PROMPT_ROWS};
 use crate::layers::{Decoder, MOST_CHUNK_KEYS, Pass};
 
+/// Layers that are sent at once: the device computes them while the next ones are prepared.
+const LAYERS_AT_ONCE: usize = 4;
+
 /// What sends the layers of prompts to the device.
 #[derive(Debug, Default)]
 pub(super) struct Dispatcher {
@@ -25,7 +28,7 @@ pub(super) struct Dispatcher {
 enum Known {
     /// So far, these were sent; each is tried by itself.
     Layers(Vec<usize>),
-    /// All can be sent, any number of them at once.
+    /// All can be sent, several at once.
     All,
     /// One of them has operations that are not ours.
     Impossible,
@@ -124,11 +127,22 @@ impl Dispatcher {
             return pass::advance(model, pass, caches, count);
         };
         if let Known::All = self.known[class] {
-            let through = model.advance(pass, caches, count)?;
-            if self.send(pass, caches, ends || !through)? != Dispatch::Sent {
-                self.known[class] = Known::default();
+            let mut left = count;
+            loop {
+                let layers = left.min(LAYERS_AT_ONCE);
+                let through = model.advance(pass, caches, layers)?;
+                left -= layers;
+                let sent = self.send(pass, caches, ends || !through)?;
+                if sent != Dispatch::Sent {
+                    self.known[class] = Known::default();
+                }
+                if through || left == 0 {
+                    return Ok(through);
+                }
+                if sent != Dispatch::Sent {
+                    return self.advance_whole(model, pass, caches, (left, ends));
+                }
             }
-            return Ok(through);
         }
         for left in (0..count).rev() {
             let layer = pass.layer();

@@ -1,11 +1,13 @@
 //! What a step drew, by the slots of the rows that it was drawn for.
 
-use mlx_ffi::{Indices, Result, async_eval};
+use mlx_ffi::{Array, Indices, Result, async_eval};
 
 use super::ahead::Ahead;
 use super::due::Ticket;
+use super::ranks::Ranks;
 use super::served::Served;
-use crate::layers::Stage;
+use crate::error;
+use crate::layers::{Decoder, Stage};
 use crate::sampling::{Check, Draws, Report};
 
 /// The draws of rows, which may leave before their draws are read.
@@ -80,6 +82,26 @@ impl Drawn {
         };
         Ok(all.filter_map(of_row))
     }
+}
+
+/// What `draw` makes of the logits of so many rows in the first rank, in all ranks. The others know no more than `logits`.
+///
+/// # Errors
+/// Those of MLX and of `draw`.
+pub(super) fn draws_of_all(
+    (model, ranks): (&Decoder, &Ranks),
+    rows: usize,
+    logits: &Array,
+    draw: impl FnOnce() -> error::Result<Draws>,
+) -> error::Result<Draws> {
+    let Some(group) = ranks.group() else { return draw() };
+    if ranks.follow() {
+        let ids = group.indices_after(0, logits, rows as i32, model.vocab_size as usize)?;
+        let reports = (0..rows).map(|_| Report::default()).collect();
+        return Ok(Draws { ids, reports, check: None });
+    }
+    let draws = draw()?;
+    Ok(Draws { ids: group.indices_of_rank(&draws.ids, 0)?, ..draws })
 }
 
 /// The next ids of all slots, as the embedding takes them.

@@ -3,10 +3,8 @@
 mod drafting;
 mod drawing;
 
-use inference_core::FinishReason;
 use mlx_ffi::cuda::Drawer;
 use mlx_ffi::{Array, async_eval, ops};
-use serde::{Deserialize, Serialize};
 
 use super::ahead::Ahead;
 use super::drawn::{Drawn, NextIds};
@@ -15,7 +13,7 @@ use super::served::Served;
 use super::step_clock::{Part, StepClock};
 use super::taking::{Exit, take_in};
 use crate::cache::{Caches, Moment, PrefixCache};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::layers::{Decoder, SplitLogits, StepCapture};
 
 /// Steps after which slots are given up of which half or more stay vacant.
@@ -48,37 +46,6 @@ pub(super) struct Stepped {
     pub left: Vec<(Row, Exit)>,
     /// Whether the others can go on; an error ends the group that they are.
     pub result: Result<()>,
-}
-
-/// Why a row leaves, as all ranks have to know it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum How {
-    Ended,
-    Failed,
-    Outgrown,
-}
-
-/// The index of a row that leaves, how many ids it has, and why it leaves.
-type Leaving = (usize, usize, How);
-
-impl Exit {
-    fn how(&self) -> How {
-        match self {
-            Exit::Ended(Ok(_)) => How::Ended,
-            Exit::Ended(Err(_)) => How::Failed,
-            Exit::Outgrown => How::Outgrown,
-        }
-    }
-}
-
-impl From<How> for Exit {
-    fn from(how: How) -> Exit {
-        match how {
-            How::Ended => Exit::Ended(Ok(FinishReason::Cancelled)),
-            How::Failed => Exit::Ended(Err(Error::model("it failed in rank 0"))),
-            How::Outgrown => Exit::Outgrown,
-        }
-    }
 }
 
 impl Group {
@@ -293,7 +260,7 @@ impl Group {
             true => self.follow(unread)?,
             false => self.read(model, unread, clock)?,
         };
-        let left = self.agree(served, left)?;
+        let left = served.ranks.exits(&mut self.rows, left)?;
         self.fresh.clear();
         self.keep_ended(&left, served, prefixes)?;
         let was_drawn = next.is_some();
@@ -394,32 +361,6 @@ impl Group {
             }
         }
         Ok(Vec::new())
-    }
-
-    /// The rows that leave in rank 0, in all ranks.
-    ///
-    /// # Errors
-    /// A rank that is lost.
-    fn agree(&mut self, served: &Served, left: Vec<(usize, Exit)>) -> Result<Vec<(usize, Exit)>> {
-        if !served.ranks.are_several() {
-            return Ok(left);
-        }
-        let told = || -> Vec<Leaving> {
-            let of_row = |(at, exit): &(usize, Exit)| (*at, self.rows[*at].ids.len(), exit.how());
-            left.iter().map(of_row).collect()
-        };
-        let leaving = served.ranks.agree("rows that leave", told)?;
-        if !served.ranks.follow() {
-            return Ok(left);
-        }
-        let mut left = Vec::with_capacity(leaving.len());
-        for (at, ids, how) in leaving {
-            let Some(row) = self.rows.get_mut(at) else { continue };
-            // The id with which a row ends is not always one of its own.
-            row.ids.truncate(ids);
-            left.push((at, how.into()));
-        }
-        Ok(left)
     }
 
     /// Waits for the draws and hands their tokens over. Returns the indices of the rows that leave,

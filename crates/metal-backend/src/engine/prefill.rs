@@ -7,6 +7,7 @@ use mlx_ffi::{Array, Indices, async_eval, eval_all, memory, on_cpu};
 use super::dispatcher::Dispatcher;
 use super::eyes::Eyes;
 use super::firsts::Firsts;
+use super::ranks::Ranks;
 use super::row::Row;
 use super::served::Served;
 use crate::cache::{Caches, RopeFactors, Storage};
@@ -210,7 +211,7 @@ impl Prefill {
     /// Those of MLX.
     pub fn advance(
         &mut self,
-        model: &Decoder,
+        (model, ranks): (&Decoder, &Ranks),
         chunk: usize,
         layers: usize,
         dispatcher: &mut Dispatcher,
@@ -240,7 +241,7 @@ impl Prefill {
                 let ended = ended.filter(|(prompt, part)| prompt.left() == **part).enumerate();
                 let draw = ended.filter(|(_, (prompt, part))| prompt.ends_with(**part));
                 let rows = draw.map(|(index, (prompt, _))| (index, &mut prompt.row));
-                self.firsts = Some(Firsts::draw(model, rows, &states)?);
+                self.firsts = Some(Firsts::draw((model, ranks), rows, &states)?);
             }
             let firsts = self.firsts.iter().flat_map(Firsts::arrays);
             let others = self.reading.iter().chain(pass.exchanged()).chain(firsts);

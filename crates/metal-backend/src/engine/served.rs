@@ -53,9 +53,9 @@ impl Served {
     }
 
     /// Whether prompts are computed to their last id, and first tokens drawn from that. Where keys and values are packed, a step
-    /// sees them otherwise than a prompt does. Ranks draw in steps alone.
+    /// sees them otherwise than a prompt does. A pipeline draws in steps alone.
     pub fn draws_from_prompts(&self) -> bool {
-        self.storage == Storage::Plain && !self.ranks.are_several()
+        self.storage == Storage::Plain && self.model.stage.is_none()
     }
 
     /// Whether a row that computes `first_pass` ids before its first token is of use to other requests: packed, only what follows a first

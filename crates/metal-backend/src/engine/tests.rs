@@ -172,9 +172,11 @@ fn prompts_that_share_passes_leave_what_they_leave_alone() {
     let mut found = Vec::new();
     for (positions, ended) in [(3 * 6, vec![4]), (2 * 2, vec![8, 8])] {
         assert_eq!(together.waiting(6).positions(), positions);
-        together.advance(&model, 6, layers - 1, &mut Dispatcher::default()).unwrap();
+        together
+            .advance((&model, &Ranks::none()), 6, layers - 1, &mut Dispatcher::default())
+            .unwrap();
         assert!(together.is_between_layers() && together.waiting(6).kind.is_none());
-        together.advance(&model, 6, 1, &mut Dispatcher::default()).unwrap();
+        together.advance((&model, &Ranks::none()), 6, 1, &mut Dispatcher::default()).unwrap();
         let Computed { rows, mut caches, .. } = together.end_chunk().unwrap().unwrap();
         assert_eq!(caches.offsets(), ended);
         let last: Vec<u32> = rows.iter().map(|row| *row.ids.last().unwrap()).collect();
@@ -184,7 +186,7 @@ fn prompts_that_share_passes_leave_what_they_leave_alone() {
     for (prompt, found) in prompts.iter().zip(found) {
         let mut alone = prefill(prompt);
         while alone.waiting(6).left > 0 {
-            alone.advance(&model, 6, layers, &mut Dispatcher::default()).unwrap();
+            alone.advance((&model, &Ranks::none()), 6, layers, &mut Dispatcher::default()).unwrap();
         }
         let Computed { mut caches, .. } = alone.end_chunk().unwrap().unwrap();
         let expected = &logits(&prompt[prompt.len() - 1..], &mut caches)[0];
@@ -230,7 +232,12 @@ fn rows_take_the_slots_of_others_and_say_what_they_say_alone() {
         let mut prefill = Prefill::new(Row::new(job, sampler, most), caches, 0, false);
         while prefill.waiting(512).left > 0 {
             prefill
-                .advance(&served.model, 512, served.model.layers.len(), &mut Dispatcher::default())
+                .advance(
+                    (&served.model, &served.ranks),
+                    512,
+                    served.model.layers.len(),
+                    &mut Dispatcher::default(),
+                )
                 .unwrap();
         }
         (prefill.end_chunk().unwrap().unwrap(), generation)

@@ -34,8 +34,9 @@ constexpr float RAISE = BITS == 4 ? 128.0f : 0.0f;
 template <int BITS>
 __device__ __forceinline__ float raised(const unsigned* words, int i) {
   if constexpr (BITS == 4) {
-    const unsigned moved = i < 4 ? words[0] << (16 - 4 * i) : words[0] >> (4 * i - 16);
-    return __uint_as_float((moved & 0xf0000) | 0x43000000);
+    // Of both nibbles of a byte, the compiler makes these words once for all.
+    const unsigned codes = words[0] >> (i % 2 * 4) & 0x0f0f0f0f;
+    return __uint_as_float(__byte_perm(codes, 0x43000000, 0x7044 | i / 2 << 8));
   } else {
     return __uint_as_float(__byte_perm(words[i / 4], 0x4b000000, 0x7540 | i % 4)) - 8388608.0f;
   }

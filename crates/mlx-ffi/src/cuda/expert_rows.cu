@@ -6,13 +6,19 @@ constexpr int EACH = GATE != 0 && LAYOUT != SAME ? 2 : 1;
 // Matrices that a result is summed over, and results for each row of x.
 constexpr int SUMMED = GATE != 0 ? 1 : CHOICES;
 constexpr int RESULTS = GATE != 0 ? CHOICES * ROWS : ROWS;
-constexpr int DEPTH = 4;
 constexpr bool PACKED = KIND != DENSE;
+// Loads that run ahead: as many as leave registers for three blocks on a multiprocessor.
+constexpr int DEPTH = PACKED ? 3 : 4;
 constexpr int VALUES = AT_ONCE<BITS>;
 constexpr int PARTS = COLUMNS / VALUES;
 constexpr int ALL_PARTS = SUMMED * PARTS;
 constexpr int STEPS = (ALL_PARTS + 31) / 32;
 constexpr int PIECES = VALUES / 8;
+// Packed weights are multiplied with floats where there is room for them.
+constexpr bool WIDE = PACKED && STEPS * 32 * VALUES <= MOST_WIDE_COLUMNS;
+using Held = Either<WIDE, float, T>::Type;
+constexpr int EACH_PLACE = 16 / sizeof(Held);
+constexpr int PLACES = VALUES / EACH_PLACE;
 constexpr int SCALES = PACKED && VALUES > GROUP_SIZE ? VALUES / GROUP_SIZE : 1;
 constexpr int GROUPS = PACKED ? COLUMNS / GROUP_SIZE : 1;
 
@@ -78,22 +84,23 @@ for (int depth = 0; depth < DEPTH; depth++) {
 }
 
 // Sixteen bytes of x for each place: those of a warp's lanes for their first values, then for the next.
-__shared__ alignas(16) T values[STEPS * 32 * VALUES];
+__shared__ alignas(16) Held values[STEPS * 32 * VALUES];
 __shared__ alignas(16) float eights[KIND == AFFINE ? STEPS * 32 * PIECES : 4];
 __shared__ float totals[WARPS];
 auto hold = [&](int k, uint4 pack) {
   const int part = k / VALUES;
-  const int place = (part / 32 * PIECES + k / 8 % PIECES) * 32 + part % 32;
-  *reinterpret_cast<uint4*>(values + place * 8) = pack;
+  auto place_of = [&](int k) {
+    return ((part / 32 * PLACES + k / EACH_PLACE % PLACES) * 32 + part % 32) * EACH_PLACE;
+  };
+  const float2 a = unpack<T>(pack.x), b = unpack<T>(pack.y), c = unpack<T>(pack.z), d = unpack<T>(pack.w);
+  if constexpr (WIDE) {
+    *reinterpret_cast<float4*>(values + place_of(k)) = make_float4(a.x, a.y, b.x, b.y);
+    *reinterpret_cast<float4*>(values + place_of(k + 4)) = make_float4(c.x, c.y, d.x, d.y);
+  } else {
+    *reinterpret_cast<uint4*>(values + place_of(k)) = pack;
+  }
   if constexpr (KIND == AFFINE) {
-    const unsigned words[4] = {pack.x, pack.y, pack.z, pack.w};
-    float sum = 0;
-    #pragma unroll
-    for (int i = 0; i < 4; i++) {
-      const float2 pair = unpack<T>(words[i]);
-      sum += pair.x + pair.y;
-    }
-    eights[k / 8] = sum;
+    eights[k / 8] = ((a.x + a.y) + (b.x + b.y)) + ((c.x + c.y) + (d.x + d.y));
   }
 };
 if (!HAS_NORM) {
@@ -153,14 +160,19 @@ while (result < RESULTS) {
     if (result < RESULTS && part < ALL_PARTS) {
       float x_values[VALUES];
       #pragma unroll
-      for (int p = 0; p < PIECES; p++) {
-        const uint4 pack = *reinterpret_cast<const uint4*>(values + ((step * PIECES + p) * 32 + lane) * 8);
+      for (int p = 0; p < PLACES; p++) {
+        const Held* const from = values + ((step * PLACES + p) * 32 + lane) * EACH_PLACE;
+        const uint4 pack = *reinterpret_cast<const uint4*>(from);
         const unsigned words[4] = {pack.x, pack.y, pack.z, pack.w};
         #pragma unroll
         for (int i = 0; i < 4; i++) {
-          const float2 pair = unpack<T>(words[i]);
-          x_values[8 * p + 2 * i] = pair.x;
-          x_values[8 * p + 2 * i + 1] = pair.y;
+          if constexpr (WIDE) {
+            x_values[4 * p + i] = __uint_as_float(words[i]);
+          } else {
+            const float2 pair = unpack<T>(words[i]);
+            x_values[8 * p + 2 * i] = pair.x;
+            x_values[8 * p + 2 * i + 1] = pair.y;
+          }
         }
       }
       float all = 0;

@@ -4,7 +4,7 @@
 //! waits until the others come or the group is given up. What else ranks do with values is made of what all of them gather.
 
 use std::env;
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 
 use crate::error::{check, init};
 use crate::stream::current;
@@ -14,6 +14,18 @@ use crate::{Array, Device, Dtype, Error, Result, ops, sys};
 const WITHOUT: &str = "ML_RANKS_WITHOUT";
 /// Bytes by which NCCL knows a group: `MLXRS_NCCL_ID` of the shim.
 const ID: usize = 128;
+/// Bytes by which a rank opens the memory of another one: `MLXRS_PEER_HANDLE` of the shim.
+const HANDLE: usize = 64;
+/// The kernel that sums.
+const ALL_SUM: &CStr = text(concat!(include_str!("../cuda/all_sum.cu"), "\0"));
+
+/// A text that ends with a zero, as C has it.
+const fn text(bytes: &str) -> &CStr {
+    match CStr::from_bytes_with_nul(bytes.as_bytes()) {
+        Ok(text) => text,
+        Err(_) => panic!("a zero within the text"),
+    }
+}
 
 /// Indices up to which each is a number of F32.
 const MOST_NUMBERED: u32 = 1 << 24;
@@ -25,6 +37,8 @@ pub struct Sums {
     pub in_replays: bool,
     /// Past MLX, between operations of ours.
     pub dispatched: bool,
+    /// By a kernel that writes into the memory of the other GPUs, where they reach each other.
+    pub by_kernel: bool,
     /// Operation by operation where neither is possible; otherwise that is an error, which says why.
     pub may_fall_back: bool,
 }
@@ -32,16 +46,18 @@ pub struct Sums {
 impl Sums {
     /// All of it, without what `without` names.
     fn parse(without: Option<&str>) -> Result<Sums> {
-        let mut sums = Sums { in_replays: true, dispatched: true, may_fall_back: true };
+        let mut sums =
+            Sums { in_replays: true, dispatched: true, by_kernel: true, may_fall_back: true };
         for word in without.unwrap_or_default().split(',').map(str::trim) {
             match word {
                 "" => {}
                 "replay" => sums.in_replays = false,
                 "dispatch" => sums.dispatched = false,
+                "peers" => sums.by_kernel = false,
                 "fallback" => sums.may_fall_back = false,
                 other => {
                     return Err(Error::new(format!(
-                        "{WITHOUT} has {other:?}, expected replay, dispatch or fallback, with a comma between"
+                        "{WITHOUT} has {other:?}, expected replay, dispatch, peers or fallback, with a comma between"
                     )));
                 }
             }
@@ -62,14 +78,14 @@ unsafe impl Send for Nccl {}
 unsafe impl Sync for Nccl {}
 
 impl Nccl {
-    /// Waits until all ranks are there. `share` fills what it is given, in every rank, with what rank 0 gives it.
+    /// Waits until all ranks are there. `gather` fills its second bytes with the first ones of all ranks, in their order.
     ///
     /// # Errors
     /// An MLX without NCCL; another number of GPUs than one; a variable that says nothing known; what NCCL refuses.
     pub fn meet(
         rank: usize,
         size: usize,
-        share: impl FnOnce(&mut [u8]) -> Result<()>,
+        mut gather: impl FnMut(&[u8], &mut [u8]) -> Result<()>,
     ) -> Result<Nccl> {
         init();
         // SAFETY: the call takes nothing.
@@ -91,14 +107,66 @@ impl Nccl {
             // SAFETY: there are as many bytes as the call writes.
             check(unsafe { sys::mlxrs_nccl_id(id.as_mut_ptr()) })?;
         }
-        share(&mut id)?;
+        let mut ids = vec![0; size * ID];
+        gather(&id, &mut ids)?;
         // SAFETY: creates an empty handle.
         let mut nccl = Nccl { group: unsafe { sys::mlx_distributed_group_new() }, sums };
         // SAFETY: the place to fill is ours; there are as many bytes as the call reads.
         check(unsafe {
-            sys::mlxrs_nccl_join(&mut nccl.group, id.as_ptr(), rank as c_int, size as c_int)
+            sys::mlxrs_nccl_join(&mut nccl.group, ids.as_ptr(), rank as c_int, size as c_int)
         })?;
+        if nccl.sums.by_kernel {
+            nccl.sums.by_kernel = nccl.reach(size, gather)?;
+        }
         Ok(nccl)
+    }
+
+    /// Whether all ranks write into each other's memory from now on.
+    ///
+    /// # Errors
+    /// Those of `gather`; where nothing else may be used, why not.
+    fn reach(
+        &self,
+        size: usize,
+        mut gather: impl FnMut(&[u8], &mut [u8]) -> Result<()>,
+    ) -> Result<bool> {
+        // A byte that tells whether this rank could, and what the others need.
+        let mut agree = |own: Result<[u8; HANDLE]>| {
+            let mut told = [0; 1 + HANDLE];
+            if let Ok(handle) = &own {
+                told[0] = 1;
+                told[1..].copy_from_slice(handle);
+            }
+            let mut all = vec![0; size * told.len()];
+            gather(&told, &mut all)?;
+            let each = all.chunks_exact(told.len());
+            if each.clone().all(|told| told[0] == 1) {
+                return Ok(Some(each.flat_map(|told| &told[1..]).copied().collect::<Vec<_>>()));
+            }
+            match own {
+                Err(error) if !self.sums.may_fall_back => Err(error),
+                Ok(_) if !self.sums.may_fall_back => {
+                    Err(Error::new("a rank's GPU does not reach the memory of the others"))
+                }
+                _ => Ok(None),
+            }
+        };
+        let mut handle = [0; HANDLE];
+        // SAFETY: the handle is filled; the text ends with a zero; there are as many bytes as the call writes.
+        let offered = check(unsafe {
+            sys::mlxrs_peers_offer(self.group, ALL_SUM.as_ptr(), handle.as_mut_ptr())
+        });
+        let Some(handles) = agree(offered.map(|()| handle))? else {
+            return Ok(false);
+        };
+        // SAFETY: the group has made its memory; there are the handles of all its ranks.
+        let opened = check(unsafe { sys::mlxrs_peers_open(self.group, handles.as_ptr()) });
+        if agree(opened.map(|()| handle))?.is_none() {
+            return Ok(false);
+        }
+        // SAFETY: all ranks have opened the memory of all.
+        unsafe { sys::mlxrs_peers_use(self.group) };
+        Ok(true)
     }
 
     pub fn sums(&self) -> Sums {
@@ -206,7 +274,7 @@ mod tests {
     #[test]
     fn ranks_without_nccl_or_a_gpu_of_their_own_say_what_they_need() {
         // A machine of CI has none.
-        let error = Nccl::meet(0, 2, |_| Ok(())).err().expect("there are no ranks").to_string();
+        let error = Nccl::meet(0, 2, |_, _| Ok(())).err().expect("there are no ranks").to_string();
         assert!(error.contains("cpu") || error.contains("ml launch"), "{error}");
     }
 
@@ -214,14 +282,15 @@ mod tests {
     fn how_sums_are_not_sent_is_told_by_words_that_are_known() {
         let parse = |without| {
             let sums = Sums::parse(without)?;
-            Ok::<_, Error>([sums.in_replays, sums.dispatched, sums.may_fall_back])
+            Ok::<_, Error>([sums.in_replays, sums.dispatched, sums.by_kernel, sums.may_fall_back])
         };
         for without in [None, Some(""), Some(" , ")] {
-            assert_eq!(parse(without).ok(), Some([true; 3]));
+            assert_eq!(parse(without).ok(), Some([true; 4]));
         }
-        assert_eq!(parse(Some("replay")).ok(), Some([false, true, true]));
-        assert_eq!(parse(Some("dispatch, replay")).ok(), Some([false, false, true]));
-        assert_eq!(parse(Some("fallback")).ok(), Some([true, true, false]));
+        assert_eq!(parse(Some("replay")).ok(), Some([false, true, true, true]));
+        assert_eq!(parse(Some("dispatch, replay")).ok(), Some([false, false, true, true]));
+        assert_eq!(parse(Some("fallback")).ok(), Some([true, true, true, false]));
+        assert_eq!(parse(Some("peers")).ok(), Some([true, true, false, true]));
         let error = parse(Some("graphs")).expect_err("no such word").to_string();
         assert!(
             error.contains("ML_RANKS_WITHOUT") && error.contains("replay, dispatch"),

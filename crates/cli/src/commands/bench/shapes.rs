@@ -18,6 +18,7 @@ pub fn config(shape: Shape, bits: Option<Bits>, layers: Option<usize>) -> Value 
         }
         Shape::Llama32 => llama3([2048, 8192, 16, 32, 8], true, 32.0),
         Shape::Llama31 => llama3([4096, 14_336, 32, 32, 8], false, 8.0),
+        Shape::Llama31Large => llama3([8192, 28_672, 80, 64, 8], false, 8.0),
         Shape::Qwen3Moe => qwen3_moe(),
         Shape::GptOss => gpt_oss(),
         Shape::Qwen35Small => layered::qwen3_5([1024, 3584, 24, 8, 2, 16], true),

@@ -3,7 +3,7 @@
 use mlx_ffi::{Array, async_eval};
 
 use super::super::ahead::Ahead;
-use super::super::drawn::Drawn;
+use super::super::drawn::{Drawn, draws_of_all};
 use super::super::served::Served;
 use super::Group;
 use crate::error::Result;
@@ -26,27 +26,17 @@ impl Group {
             // The first rank draws from them.
             async_eval([logits])?;
         }
-        if served.ranks.follow()
-            && let Some(ranks) = served.ranks.group()
-        {
-            let rows = self.rows.len();
-            let below = served.model.vocab_size as usize;
-            let ids = ranks.indices_after(0, logits, rows as i32, below)?;
-            let reports = self.rows.iter().map(|_| Report::default()).collect();
-            return Ok(Drawn::new(Draws { ids, reports, check: None }, &self.slots));
-        }
-        let is_narrow = matches!(ahead, Ahead::Top(_));
-        let own = if is_narrow { logits.share()? } else { self.of_rows(logits)? };
-        let mut samplers: Vec<&mut Sampler> =
-            self.rows.iter_mut().map(|row| &mut row.sampler).collect();
-        let draws = match is_narrow {
-            true => Draws::narrow(&mut samplers, &own)?,
-            false => Draws::new(&mut samplers, &own, &mut self.drawer)?,
-        };
-        let draws = match served.ranks.group() {
-            None => draws,
-            Some(ranks) => Draws { ids: ranks.indices_of_rank(&draws.ids, 0)?, ..draws },
-        };
+        let rows = self.rows.len();
+        let draws = draws_of_all((&served.model, &served.ranks), rows, logits, || {
+            let is_narrow = matches!(ahead, Ahead::Top(_));
+            let own = if is_narrow { logits.share()? } else { self.of_rows(logits)? };
+            let mut samplers: Vec<&mut Sampler> =
+                self.rows.iter_mut().map(|row| &mut row.sampler).collect();
+            match is_narrow {
+                true => Ok(Draws::narrow(&mut samplers, &own)?),
+                false => Draws::new(&mut samplers, &own, &mut self.drawer),
+            }
+        })?;
         Ok(Drawn::new(draws, &self.slots))
     }
 

@@ -98,7 +98,7 @@ impl Scheduler<'_> {
             match reads {
                 true => prefill.read(self.served, QUANTUM),
                 false if !prefill.look(self.served, QUANTUM)? => Ok(()),
-                false => prefill.advance(model, *chunk, layers, dispatcher),
+                false => prefill.advance((model, &self.served.ranks), *chunk, layers, dispatcher),
             }
         };
         let result = catch_unwind(AssertUnwindSafe(part))
@@ -150,15 +150,17 @@ impl Scheduler<'_> {
         let factors = caches.rope_factors();
         let fit = |row: &Row| self.served.model.rope_factors(row.ids.len()) == factors;
         self.clock.skip();
-        let exits = firsts.map(|firsts| firsts.take_in(&mut rows, fit, &mut self.clock));
+        let ranks = &self.served.ranks;
+        let exits = firsts.map(|firsts| firsts.take_in(ranks, &mut rows, fit, &mut self.clock));
         let exits = match exits.transpose() {
             Ok(exits) => exits.unwrap_or_default(),
             Err(error) => return self.fail_prefills(rows, error),
         };
-        let mut exits = exits.into_iter();
+        let mut exits = exits.into_iter().peekable();
         let (mut stay, mut going, mut left) = (Vec::new(), Vec::new(), Vec::new());
         for (at, mut row) in rows.into_iter().enumerate() {
-            let exit = match exits.next().flatten() {
+            let exit = exits.next_if(|(of, _)| *of == at).map(|(_, exit)| exit);
+            let exit = match exit {
                 None if row.max_tokens == 0 => Some(Exit::Ended(Ok(row.end(FinishReason::Length)))),
                 exit => exit,
             };
