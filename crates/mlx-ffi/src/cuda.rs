@@ -15,6 +15,7 @@ mod draw;
 mod expert_matrices;
 mod experts;
 mod kernel;
+mod latent;
 mod launch;
 mod pictures;
 mod place;
@@ -33,6 +34,7 @@ pub use dense::{dense, takes_dense};
 pub use draw::{Drawer, Drawing};
 pub use expert_matrices::{ExpertGate, ExpertMatrices, ExpertNetwork, IntoExperts};
 pub use experts::{Chosen, experts, takes_experts};
+pub use latent::{LatentStep, latent_step, takes_latent_step};
 pub use launch::ON_DEVICE;
 pub use pictures::{
     Branch, ScaledNorm, StreamHeads, modulated, picture_heads, takes_modulated, takes_picture_heads,
@@ -42,7 +44,7 @@ pub use product::{
     Around, MOST_PACKED_ROWS, MOST_ROWS, Weights, few_rows, one_row, takes_few_rows, takes_one_row,
 };
 pub use recurrent::{convolution, delta, scan, takes_convolution, takes_delta, takes_scan};
-pub use routing::{Router, Score, route, takes_route};
+pub use routing::{Groups, Router, Score, route, takes_route};
 pub use rows::{
     NormAndGate, activated, gated, norm_and_gate, residual, rms_norm, sum, takes_gate,
     takes_norm_and_gate, takes_residual, takes_rms_norm, takes_sum,

@@ -3,7 +3,8 @@
 mod on_cuda;
 
 use mlx_ffi::cuda::{
-    self, Chosen, ExpertGate, ExpertMatrices, ExpertNetwork, IntoExperts, Router, Score, Weights,
+    self, Chosen, ExpertGate, ExpertMatrices, ExpertNetwork, Groups, IntoExperts, Router, Score,
+    Weights,
 };
 use mlx_ffi::{
     Activation, Array, Dtype, Indices, QuantMode, Quantization, Quantized, Recorded, Result,
@@ -336,8 +337,17 @@ fn experts_are_chosen_and_weighed_by_their_scores() {
                 (Score::Softmax, false, Some(0.0)),
                 (Score::Sigmoid, true, Some(1e-20)),
             ] {
-                routed([t, experts, count], dtype, score, is_corrected, normaliser)
-                    .expect("choices");
+                let choice = (score, is_corrected, normaliser);
+                routed([t, experts, count], dtype, choice, None).expect("choices");
+            }
+        }
+        for (t, experts, count, groups) in
+            [(1, 8, 2, (4, 2)), (9, 256, 8, (8, 4)), (5, 96, 6, (32, 3))]
+        {
+            let groups = Some(Groups { count: groups.0, kept: groups.1 });
+            for (score, is_corrected) in [(Score::Sigmoid, true), (Score::Softmax, false)] {
+                let choice = (score, is_corrected, Some(1e-20));
+                routed([t, experts, count], dtype, choice, groups).expect("choices of groups");
             }
         }
     }
@@ -346,17 +356,17 @@ fn experts_are_chosen_and_weighed_by_their_scores() {
 fn routed(
     [t, experts, count]: [i32; 3],
     dtype: Dtype,
-    score: Score,
-    is_corrected: bool,
-    normaliser: Option<f32>,
+    (score, is_corrected, normaliser): (Score, bool, Option<f32>),
+    groups: Option<Groups>,
 ) -> Result<()> {
     let three = Array::scalar(3.0, dtype)?;
     let logits = ops::multiply(&values(&[t, 1, experts], 2, dtype), &three)?;
-    let correction = floats(experts as usize, 8);
-    let added = Array::from_f32(&correction, &[experts])?;
+    let corrections = floats(experts as usize, 8);
+    let added = Array::from_f32(&corrections, &[experts])?;
     let correction_given = is_corrected.then_some(&added);
-    let router =
-        Router { score, correction: correction_given, normaliser, factor: 1.5, choices: count };
+    let correction = correction_given;
+    let router = Router { score, correction, normaliser, factor: 1.5, choices: count, groups };
+    assert!(cuda::takes_route(&logits, &router));
     let (indices, weights) = cuda::route(&logits, &router)?;
     let indices = ops::astype(&indices, Dtype::F32)?.to_vec_f32()?;
     let weights = wide(&weights).to_vec_f32()?;
@@ -369,7 +379,7 @@ fn routed(
             Score::Sigmoid => 1.0 / (1.0 + (-logit).exp()),
         };
         let scores: Vec<f32> = logits.iter().map(|logit| of(*logit)).collect();
-        let more = |expert: usize| if is_corrected { correction[expert] } else { 0.0 };
+        let more = |expert: usize| if is_corrected { corrections[expert] } else { 0.0 };
         let by = |expert: usize| scores[expert] + more(expert);
         let own = row * count as usize..(row + 1) * count as usize;
         let chosen: Vec<usize> = indices[own.clone()].iter().map(|index| *index as usize).collect();
@@ -382,7 +392,22 @@ fn routed(
             let found = weights[own.start + place];
             assert!((found - expected).abs() < 1e-2 * expected.max(1e-3), "{found} {expected}");
         }
+        // Of the groups, how good each is.
+        let size = groups.map_or(experts, |groups| experts / groups.count) as usize;
+        let of_groups: Vec<f32> = (0..experts as usize / size)
+            .map(|group| {
+                let mut all: Vec<f32> = (group * size..(group + 1) * size).map(by).collect();
+                all.sort_by(f32::total_cmp);
+                all.iter().rev().take(2).sum()
+            })
+            .collect();
+        let is_kept = |expert: usize| {
+            let better = of_groups.iter().filter(|other| **other > of_groups[expert / size]);
+            groups.is_none_or(|groups| better.count() < groups.kept as usize)
+        };
+        assert!(chosen.iter().all(|expert| is_kept(*expert)), "{chosen:?} of {of_groups:?}");
         let others = (0..experts as usize).filter(|expert| !chosen.contains(expert));
+        let others = others.filter(|expert| is_kept(*expert));
         let best = others.map(by).fold(f32::NEG_INFINITY, f32::max);
         assert!(best <= lowest + 1e-6, "{best} is better than {lowest}: {chosen:?}");
     }
@@ -409,6 +434,7 @@ fn repeated(t: i32) -> Result<()> {
         normaliser: Some(0.0),
         factor: 1.0,
         choices: sizes.choices,
+        groups: None,
     };
     let (given, w) = (network.given(), values(&[sizes.experts, sizes.hidden], 6, Dtype::Bf16));
     eval_all([&w])?;

@@ -127,6 +127,13 @@ impl KvCache {
         }
     }
 
+    /// [`fill`](Self::fill) where values are the beginnings of `keys`.
+    pub fn fill_latent(&mut self, keys: Array) {
+        if let Buffers::Slab(slab) = &mut self.buffers {
+            slab.fill(vec![keys], 1);
+        }
+    }
+
     /// The arrays that hold state, for evaluation.
     pub fn arrays(&self) -> &[Array] {
         match &self.buffers {

@@ -76,7 +76,7 @@ impl Slab {
     }
 
     fn slot(&mut self, dtype: Dtype, l: i32) -> Result<Option<Slot>> {
-        if self.parts.len() != 2 || self.parts.iter().any(|part| part.dtype() != dtype) {
+        if self.parts.len() > 2 || self.parts.iter().any(|part| part.dtype() != dtype) {
             return Ok(None);
         }
         if !self.has_room(l) {
@@ -84,7 +84,10 @@ impl Slab {
             self.rebuild(None, l, self.first_seen(self.end))?;
         }
         let starts = self.starts.clone();
-        let (keys, values) = (self.parts[0].share()?, self.parts[1].share()?);
+        let [Some(keys), Some(values)] = [self.parts.first(), self.parts.last()] else {
+            return Ok(None);
+        };
+        let (keys, values) = (keys.share()?, values.share()?);
         Ok(Some(Slot { keys, values, at: self.end, starts }))
     }
 

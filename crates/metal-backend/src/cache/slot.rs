@@ -7,7 +7,7 @@ use mlx_ffi::Array;
 pub(crate) struct Slot {
     /// `[b, n_kv_heads, capacity, head_dim]`.
     pub keys: Array,
-    /// As the keys.
+    /// As the keys; the same buffer where a value is the beginning of its key.
     pub values: Array,
     /// Where the position goes.
     pub at: i32,

@@ -58,12 +58,12 @@ impl StepInputs {
         let mut inputs = StepInputs { moving, fixed: Vec::new() };
         let mut known: Vec<(i32, &[i32])> = Vec::new();
         for (layer, buffers) in layers.iter().zip(&buffers) {
-            let (Some(attention), Some(slot)) = (layer.mixer.attention(), &buffers.slot) else {
+            let (Some(heads), Some(slot)) = (layer.mixer.heads(), &buffers.slot) else {
                 continue;
             };
             if !known.contains(&(slot.at, &slot.starts)) {
                 known.push((slot.at, &slot.starts));
-                let offsets = pass.positions.step_offsets(slot, attention.config.n_heads)?;
+                let offsets = pass.positions.step_offsets(slot, heads.n_heads)?;
                 inputs.moving.push(offsets.at);
                 // Rows of a batch leave their slots to others; a single one stays what it is.
                 let rows =
@@ -249,6 +249,38 @@ mod tests {
         "rope_theta": 1e4, "max_position_embeddings": 512, "attention_multiplier": 0.2,
         "embedding_multiplier": 3.0, "residual_multiplier": 0.22, "logits_scaling": 2.0
     }"#;
+    /// Latent attention, and experts beside a shared one.
+    const GLM_FLASH: &str = r#"{
+        "model_type": "glm4_moe_lite", "hidden_size": 64, "intermediate_size": 96,
+        "num_hidden_layers": 3, "num_attention_heads": 3, "vocab_size": 90, "rms_norm_eps": 1e-5,
+        "rope_theta": 1e4, "max_position_embeddings": 512, "q_lora_rank": 48, "kv_lora_rank": 128,
+        "qk_nope_head_dim": 64, "qk_rope_head_dim": 32, "v_head_dim": 40, "n_group": 1,
+        "topk_group": 1, "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1,
+        "moe_intermediate_size": 64, "first_k_dense_replace": 1, "norm_topk_prob": true
+    }"#;
+    /// Latent attention with whole queries, and experts in groups.
+    const DEEPSEEK: &str = r#"{
+        "model_type": "deepseek_v3", "hidden_size": 64, "intermediate_size": 128,
+        "num_hidden_layers": 3, "num_attention_heads": 2, "vocab_size": 90, "rms_norm_eps": 1e-6,
+        "rope_theta": 1e4, "max_position_embeddings": 512, "q_lora_rank": null, "kv_lora_rank": 64,
+        "qk_nope_head_dim": 64, "qk_rope_head_dim": 64, "v_head_dim": 64, "n_group": 4,
+        "topk_group": 2, "n_routed_experts": 8, "num_experts_per_tok": 3, "n_shared_experts": 1,
+        "moe_intermediate_size": 64, "first_k_dense_replace": 1, "norm_topk_prob": true,
+        "quantization": {"bits": 4, "group_size": 64}
+    }"#;
+
+    /// Models whose steps CUDA captures, and how many of these may go either way.
+    const ON_CUDA: [(&str, usize); 9] = [
+        (GEMMA, 0),
+        (QWEN, 3),
+        (QWEN_3_5, 0),
+        (LFM_2, 0),
+        (NEMOTRON, 0),
+        (NEMOTRON_MOE, 0),
+        (GRANITE, 0),
+        (GLM_FLASH, 0),
+        (DEEPSEEK, 3),
+    ];
 
     fn decoder(config: &str, kernels: Kernels) -> Decoder {
         let files = ModelFiles::Random(config.into());
@@ -307,15 +339,7 @@ mod tests {
         // Two keys that an attention likes about as much make a step go either way. Two kinds of a CPU's kernels differ so
         // at two steps of the packed one.
         let mut wrong = Vec::new();
-        for (config, either_way) in [
-            (GEMMA, 0),
-            (QWEN, 3),
-            (QWEN_3_5, 0),
-            (LFM_2, 0),
-            (NEMOTRON, 0),
-            (NEMOTRON_MOE, 0),
-            (GRANITE, 0),
-        ] {
+        for (config, either_way) in ON_CUDA {
             let config = config.replacen('{', r#"{"torch_dtype": "bfloat16", "#, 1);
             use_device(Device::Cpu).expect("a CPU");
             let (expected, _) = run(&decoder(&config, Kernels::CPU), false);
@@ -342,6 +366,15 @@ mod tests {
             }
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn a_cpu_computes_every_model_whose_steps_cuda_captures() {
+        use_device(Device::Cpu).expect("a CPU");
+        for (config, _) in ON_CUDA {
+            let (logits, kept) = run(&decoder(config, Kernels::CPU), false);
+            assert!(!kept && logits.iter().flatten().all(|logit| logit.is_finite()), "{config}");
+        }
     }
 
     #[test]

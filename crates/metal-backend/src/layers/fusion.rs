@@ -1,9 +1,9 @@
 //! What a device may compute in one operation with a layer's projections.
 
-use mlx_ffi::{Array, Result};
+use mlx_ffi::{Array, Result, cuda};
 
 use super::RmsNorm;
-use crate::kernels::{GemvFusion, Kernels};
+use crate::kernels::{GemvFusion, Kernels, Norm};
 
 /// The prologue and the epilogue of a half of a block: one operation with its first or last projection
 /// where a device has such a kernel.
@@ -34,6 +34,17 @@ impl<'a> Fusion<'a> {
             (Some(normed), _) => normed.share(),
             (None, Some(norm)) => norm.forward(x),
             (None, None) => x.share(),
+        }
+    }
+
+    /// [`prologue`](Self::prologue) by our own kernel where there is one, so that a captured step can hold it.
+    pub fn kept_prologue(&self, x: &Array) -> Result<Array> {
+        let norm = self.norm.filter(|norm| norm.kernels == Kernels::Cuda && self.normed.is_none());
+        match norm.and_then(RmsNorm::weights) {
+            Some(Norm { weight, eps }) if cuda::takes_rms_norm(x, weight) => {
+                cuda::rms_norm(x, weight, eps)
+            }
+            _ => self.prologue(x),
         }
     }
 

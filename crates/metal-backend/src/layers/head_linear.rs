@@ -1,6 +1,6 @@
 //! A projection that each head has for itself.
 
-use mlx_ffi::{Array, Dtype, Indices, Result, dequantize, ops, quantized_matmul};
+use mlx_ffi::{Array, Dtype, Indices, Result, cuda, dequantize, ops, quantized_matmul};
 
 use super::Weight;
 use crate::kernels::{Kernels, Matrix, Order};
@@ -33,6 +33,11 @@ impl HeadLinear {
             }
         };
         ops::reshape(&y, &[b, l, heads, -1])
+    }
+
+    /// Its matrices as kernels for CUDA take them.
+    pub fn on_cuda(&self) -> cuda::Weights<'_> {
+        self.weight.matrix.on_cuda()
     }
 
     /// Its matrices, unpacked, in `dtype`.

@@ -1,12 +1,13 @@
 //! Latent attention: what is remembered of a position is one vector, of which all heads' keys and values
 //! are made.
 
+use mlx_ffi::cuda::{self, LatentStep};
 use mlx_ffi::fast::AttentionMask;
 use mlx_ffi::{Array, Dtype, Result, cpu, fast, ops};
 
 use super::observed::Scores;
 use super::{Fusion, HeadLinear, HeadSizes, Linear, Observed, Positions, RmsNorm, Rope, Workspace};
-use crate::cache::{KvCache, KvSpec, Mask, View, Visible};
+use crate::cache::{KvCache, KvSpec, Mask, Slot, View, Visible};
 use crate::kernels::Kernels;
 
 /// The sizes of latent attention.
@@ -65,6 +66,19 @@ impl LatentQueries {
         }
     }
 
+    /// [`forward`](Self::forward) for one position of each row, with the prologue of `fusion`, such that a captured step can
+    /// hold it.
+    fn step(&self, x: &Array, fusion: Fusion<'_>) -> Result<Array> {
+        match self {
+            LatentQueries::Whole(linear) => linear.forward_fused(x, fusion),
+            LatentQueries::LowRank { down, norm, up } => {
+                let normed = Fusion { norm: Some(norm), ..Fusion::default() };
+                let (x, before) = before_products(&down.forward_fused(x, fusion)?, normed)?;
+                up.forward_fused(&x, before)
+            }
+        }
+    }
+
     fn workspace(&self, dtype: Dtype) -> Workspace {
         match self {
             LatentQueries::Whole(linear) => linear.workspace(dtype),
@@ -72,6 +86,14 @@ impl LatentQueries {
                 down.workspace(dtype).then(up.workspace(dtype))
             }
         }
+    }
+}
+
+/// `x`, and what is fused with its products: the norm of one row is a part of them, that of several is made once.
+fn before_products<'a>(x: &Array, fusion: Fusion<'a>) -> Result<(Array, Fusion<'a>)> {
+    match x.rows() {
+        1 => Ok((x.share()?, fusion.only_prologue())),
+        _ => Ok((fusion.kept_prologue(x)?, Fusion::default())),
     }
 }
 
@@ -86,13 +108,18 @@ impl LatentAttention {
         cache: &mut KvCache,
     ) -> Result<Array> {
         let LatentSizes { heads, rank, nope, rope, value } = self.sizes;
-        let x = fusion.only_prologue().prologue(x)?;
         let [b, l, _] = x.dims()?;
-        let q = ops::reshape(&self.queries.forward(&x)?, &[b, l, heads, nope + rope])?;
+        let [q, latents] = self.projected(x, fusion)?;
+        if latents.dtype() == q.dtype()
+            && let Some(slot) = self.slot(q.dtype(), l, positions, cache)?
+        {
+            let out = self.step([&q, &latents], &slot, positions, cache)?;
+            return self.o_proj.forward_fused(&out, fusion.only_epilogue());
+        }
+        let q = ops::reshape(&q, &[b, l, heads, nope + rope])?;
         let q_nope = ops::slice_axis(&q, -1, 0, nope)?;
         let q_rope = ops::swap_axes(&ops::slice_axis(&q, -1, nope, nope + rope)?, 1, 2)?;
         let q_rope = self.turned(&q_rope, positions)?;
-        let latents = self.latents.forward(&x)?;
         let k_rope = ops::slice_axis(&latents, -1, rank, rank + rope)?;
         let k_rope = self.turned(&ops::expand_dims(&k_rope, 1)?, positions)?;
         let latents = self.latent_norm.forward(&ops::slice_axis(&latents, -1, 0, rank)?)?;
@@ -111,6 +138,65 @@ impl LatentAttention {
         let seen = ops::reshape(&self.attended(&queries, &view, positions)?, &[b, l, heads, rank])?;
         let out = ops::reshape(&self.unembed_out.forward(&seen)?, &[b, l, heads * value])?;
         self.o_proj.forward_fused(&out, fusion.only_epilogue())
+    }
+
+    /// Queries of `x`, `[b, l, hidden_size]`, and its latents beside the shared key, as the projections make them.
+    fn projected(&self, x: &Array, fusion: Fusion<'_>) -> Result<[Array; 2]> {
+        let [_, l, _] = x.dims()?;
+        if self.kernels == Kernels::Cuda && l == 1 {
+            let (x, before) = before_products(x, fusion)?;
+            return Ok([self.queries.step(&x, before)?, self.latents.forward_fused(&x, before)?]);
+        }
+        let x = fusion.only_prologue().prologue(x)?;
+        Ok([self.queries.forward(&x)?, self.latents.forward(&x)?])
+    }
+
+    /// The slot in the cache for one position of each row, where `l` is one and there are kernels of our own for all that
+    /// such a step in `dtype` does between the projections.
+    pub fn slot(
+        &self,
+        dtype: Dtype,
+        l: i32,
+        positions: &mut Positions,
+        cache: &mut KvCache,
+    ) -> Result<Option<Slot>> {
+        let projections = [self.embed_q.on_cuda(), self.unembed_out.on_cuda()];
+        let norm_fits = self.latent_norm.weights().is_some_and(|norm| norm.weight.dtype() == dtype);
+        let fits = self.kernels == Kernels::Cuda
+            && l == 1
+            && norm_fits
+            && positions.observer().is_none()
+            && cuda::takes_latent_step(dtype, self.sizes.rope, projections);
+        if fits { cache.reserve(dtype) } else { Ok(None) }
+    }
+
+    /// One position of each row: `[b, 1, heads * value]`.
+    fn step(
+        &self,
+        [q, latents]: [&Array; 2],
+        slot: &Slot,
+        positions: &mut Positions,
+        cache: &mut KvCache,
+    ) -> Result<Array> {
+        let offsets = positions.chunk_offsets(slot)?;
+        let factors = positions.rope_factors();
+        let step = LatentStep {
+            q,
+            latents,
+            norm: (&self.latent_norm.weight, self.latent_norm.eps),
+            embed_q: self.embed_q.on_cuda(),
+            unembed_out: self.unembed_out.on_cuda(),
+            held: &slot.keys,
+            at: slot.at,
+            on_device: &offsets.at,
+            rows: &offsets.rows,
+            turn: self.rope.as_ref().map(|rope| rope.on_device(factors)),
+            turns_neighbours: self.rope.as_ref().is_some_and(Rope::turns_neighbours),
+            scale: self.scale,
+        };
+        let [out, held] = cuda::latent_step(&step)?;
+        cache.fill_latent(held);
+        Ok(out)
     }
 
     /// `x`, `[b, n, l, rope]`, at these positions.
@@ -170,7 +256,7 @@ impl LatentAttention {
         heads * of_head + 3 * (rank + rope)
     }
 
-    /// Bytes of one query's scores for one key, of all heads together: the scores and their softmax. No
+    /// Bytes of one query's scores for one key, of all heads together: the scores and their softmax. For several positions no
     /// device has a kernel for vectors as long as these that holds none.
     pub fn score_bytes(&self) -> u64 {
         4 * self.sizes.heads as u64 * 2

@@ -173,6 +173,10 @@ impl Mixer {
                 let slot = attention.slot(dtype, 1, positions, cache)?;
                 slot.and_then(|slot| of(Some(slot), Some(Vec::new())))
             }
+            (Mixer::Latent(latent), State::Kv(cache)) => {
+                let slot = latent.slot(dtype, 1, positions, cache)?;
+                slot.and_then(|slot| of(Some(slot), Some(Vec::new())))
+            }
             (
                 Mixer::Delta(_) | Mixer::Convolution(_) | Mixer::Mamba(_),
                 State::Recurrent(state),

@@ -2,8 +2,8 @@
 
 use mlx_ffi::{Array, Dtype, Indices, Result, cuda, ops};
 
-use super::{ExpertLinear, Fusion, GateUp, Linear, Mlp, RmsNorm, Routing, Workspace};
-use crate::kernels::{Activation, Columns, Kernels, Norm, Order};
+use super::{ExpertLinear, Fusion, GateUp, Linear, Mlp, Routing, Workspace};
+use crate::kernels::{Activation, Columns, Kernels, Order};
 
 /// Chosen experts from which on sorting them pays.
 const SORT_FROM: usize = 64;
@@ -93,7 +93,7 @@ impl Moe {
         let norm = norm.filter(|_| cuda::takes_experts(x, network, count, true));
         let (x, before) = match norm {
             Some(_) => (&x.share()?, fusion.only_prologue()),
-            None => (&seen(x, fusion)?, Fusion::default()),
+            None => (&fusion.kept_prologue(x)?, Fusion::default()),
         };
         let logits = self.router.forward_fused(x, before)?;
         let (indices, weights) = self.chosen(&logits, x.dtype())?;
@@ -188,17 +188,5 @@ impl Moe {
         let y = self.experts(&ops::expand_dims(&rows, 1)?, &sorted, Order::Sorted)?;
         let y = ops::take(&ops::squeeze(&y, 1)?, &back, 0)?;
         ops::reshape(&y, &[t, e, hidden])
-    }
-}
-
-/// What experts and the router see of `x`: its norm by our own kernel, so that a step of one row can be captured too.
-fn seen(x: &Array, fusion: Fusion<'_>) -> Result<Array> {
-    match fusion.norm.and_then(RmsNorm::weights) {
-        Some(Norm { weight, eps })
-            if fusion.normed.is_none() && cuda::takes_rms_norm(x, weight) =>
-        {
-            cuda::rms_norm(x, weight, eps)
-        }
-        _ => fusion.prologue(x),
     }
 }

@@ -176,6 +176,11 @@ impl Rope {
         self.pairs
     }
 
+    /// Whether values side by side are rotated together; otherwise those of the halves are.
+    pub fn turns_neighbours(&self) -> bool {
+        self.pairs == RopePairs::Neighbours
+    }
+
     /// The longest sequence whose positions have [`RopeFactors::Short`], where longer ones have others.
     pub fn original_context(&self) -> Option<i32> {
         self.long.as_ref().map(|(_, original)| *original)

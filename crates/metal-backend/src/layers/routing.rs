@@ -62,12 +62,18 @@ impl Routing {
 
     fn as_router(&self, choices: i32) -> Option<cuda::Router<'_>> {
         let (score, factor) = (cuda::Score::Softmax, 1.0);
-        let plain =
-            |normaliser| cuda::Router { score, correction: None, normaliser, factor, choices };
+        let plain = |normaliser| cuda::Router {
+            score,
+            correction: None,
+            normaliser,
+            factor,
+            choices,
+            groups: None,
+        };
         match self {
             Routing::Probabilities => Some(plain(None)),
             Routing::Normalised | Routing::Logits => Some(plain(Some(0.0))),
-            Routing::Scored(scored) if scored.groups.is_none() => Some(cuda::Router {
+            Routing::Scored(scored) => Some(cuda::Router {
                 score: match scored.score {
                     Score::Softmax => cuda::Score::Softmax,
                     Score::Sigmoid => cuda::Score::Sigmoid,
@@ -77,8 +83,11 @@ impl Routing {
                 normaliser: scored.normaliser,
                 factor: scored.factor,
                 choices,
+                groups: scored
+                    .groups
+                    .map(|ExpertGroups { count, kept }| cuda::Groups { count, kept }),
             }),
-            Routing::ScaledLogits(_) | Routing::Scored(_) => None,
+            Routing::ScaledLogits(_) => None,
         }
     }
 

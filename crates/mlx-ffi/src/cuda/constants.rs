@@ -9,6 +9,8 @@ pub(super) const LANES: i32 = 32;
 pub(super) const WARPS: i32 = 8;
 /// Threads of a block.
 pub(super) const THREADS: i32 = WARPS * LANES;
+/// Warps of a block that multiplies with matrices of heads.
+pub(super) const PRODUCT_WARPS: i32 = 4;
 /// Rows of weights of a block that multiplies several rows of x.
 pub(super) const WEIGHT_ROWS: i32 = 32;
 /// The most columns whose row of x a block can hold.
@@ -74,6 +76,7 @@ pub(super) fn definitions() -> String {
     let numbers = [
         ("WARPS", WARPS),
         ("THREADS", THREADS),
+        ("PRODUCT_WARPS", PRODUCT_WARPS),
         ("WEIGHT_ROWS", WEIGHT_ROWS),
         ("MOST_COLUMNS", MOST_COLUMNS),
         ("MOST_WIDE_COLUMNS", MOST_WIDE_COLUMNS),
@@ -147,7 +150,12 @@ mod tests {
             include_str!("gate.cu"),
             include_str!("grouped.cu"),
             include_str!("head.cu"),
+            include_str!("head_product.cu"),
+            include_str!("head_products.cu"),
             include_str!("heads.cu"),
+            include_str!("latent_attention.cu"),
+            include_str!("latent_parts.cu"),
+            include_str!("latent_queries.cu"),
             include_str!("modulated.cu"),
             include_str!("norm_gate.cu"),
             include_str!("one_row.cu"),
@@ -186,6 +194,7 @@ mod tests {
             include_str!("dense.rs"),
             include_str!("draw.rs"),
             include_str!("experts.rs"),
+            include_str!("latent.rs"),
             include_str!("pictures.rs"),
             include_str!("place.rs"),
             include_str!("product.rs"),

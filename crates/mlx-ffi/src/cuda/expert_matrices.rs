@@ -99,7 +99,7 @@ impl Form {
 
 impl ExpertMatrices<'_> {
     /// The form, where kernels know it for activations of `dtype`.
-    fn form(&self, dtype: Dtype) -> Option<Form> {
+    pub(super) fn form(&self, dtype: Dtype) -> Option<Form> {
         let (kind, bits, group_size, [experts, rows, columns]) = match self.weights {
             Weights::Dense(w) => (DENSE, 16, 0, w.dims().ok().filter(|_| w.dtype() == dtype)?),
             Weights::Packed(w) => {

@@ -1,5 +1,5 @@
 // The experts that each row of logits chooses, and their weights: a warp for each row. A logit that is no
-// number counts as the smallest.
+// number counts as the smallest. Where there are several groups of neighbours, only the experts of KEPT are chosen from.
 
 constexpr int EACH = (EXPERTS + 31) / 32;
 let_next_begin();
@@ -55,11 +55,51 @@ if (row < rows) {
     if constexpr (!BY_SIGMOID) {
       score[i] /= total;
     }
-    if (HAS_CORRECTION && expert < EXPERTS) {
-      choice[i] = fmaxf(score[i] + static_cast<float>(correction[expert]), LOWEST);
+    if ((HAS_CORRECTION || GROUPS > 1) && expert < EXPERTS) {
+      choice[i] = fmaxf(score[i] + (HAS_CORRECTION ? static_cast<float>(correction[expert]) : 0.0f), LOWEST);
     }
   }
   unsigned taken = 0;
+  if constexpr (GROUPS > 1) {
+    // A group is as good as its two best experts together; each lane gets that of its own group.
+    constexpr int SIZE = EXPERTS / GROUPS;
+    float of_own = LOWEST;
+    for (int group = 0; group < GROUPS; group++) {
+      float first = LOWEST;
+      float second = LOWEST;
+      auto take = [&](float value) {
+        second = fmaxf(second, fminf(first, value));
+        first = fmaxf(first, value);
+      };
+      #pragma unroll
+      for (int i = 0; i < EACH; i++) {
+        if ((i * 32 + lane) / SIZE == group) {
+          take(choice[i]);
+        }
+      }
+      #pragma unroll
+      for (int offset = 16; offset > 0; offset /= 2) {
+        const float other = __shfl_xor_sync(0xffffffff, first, offset);
+        const float other_second = __shfl_xor_sync(0xffffffff, second, offset);
+        take(other);
+        take(other_second);
+      }
+      of_own = lane == group ? first + second : of_own;
+    }
+    int better = 0;
+    for (int group = 0; group < GROUPS; group++) {
+      const float other = __shfl_sync(0xffffffff, of_own, group);
+      better += other > of_own || (other == of_own && group > lane);
+    }
+    const unsigned kept = __ballot_sync(0xffffffff, lane < GROUPS && better < KEPT);
+    #pragma unroll
+    for (int i = 0; i < EACH; i++) {
+      const int expert = i * 32 + lane;
+      if (expert < EXPERTS && (kept >> expert / SIZE & 1) == 0) {
+        taken |= 1u << i;
+      }
+    }
+  }
   float chosen_weight = 0;
   unsigned chosen = 0;
   float sum = 0;

@@ -1,6 +1,6 @@
 //! How a router's logits choose and weigh experts.
 
-use super::constants::{SORTING, THREADS, WARPS};
+use super::constants::{LANES, SORTING, THREADS, WARPS};
 use super::experts::MOST_CHOICES;
 use super::kernel::{Constant, Launch, Source};
 use super::launch::{launch, numbers};
@@ -38,6 +38,17 @@ pub struct Router<'a> {
     pub factor: f32,
     /// Experts that a row chooses.
     pub choices: i32,
+    /// The groups that only the best of are chosen from, where there are such.
+    pub groups: Option<Groups>,
+}
+
+/// Groups of neighbouring experts, of two or more each. A group is as good as its two best experts together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Groups {
+    /// How many there are.
+    pub count: i32,
+    /// How many are chosen from.
+    pub kept: i32,
 }
 
 /// Whether [`route`] takes `logits`.
@@ -46,10 +57,15 @@ pub fn takes_route(logits: &Array, router: &Router<'_>) -> bool {
     let correction_fits = router.correction.is_none_or(|correction| {
         correction.shape() == [experts] && correction.dtype() == Dtype::F32
     });
+    let groups_fit = router.groups.is_none_or(|Groups { count, kept }| {
+        let size = experts / count.max(1);
+        let are_whole = (2..=LANES).contains(&count) && size > 1 && size * count == experts;
+        are_whole && (1..=count).contains(&kept) && router.choices <= kept * size
+    });
     let sizes_fit = (1..=SORTING).contains(&experts)
         && (1..=experts.min(MOST_CHOICES)).contains(&router.choices)
         && (1..=1 << 24).contains(&logits.rows());
-    logits.dtype().is_half() && correction_fits && sizes_fit
+    logits.dtype().is_half() && correction_fits && groups_fit && sizes_fit
 }
 
 /// The experts that each row of `logits`, `[…, experts]`, chooses, the best first, and their weights in the type of
@@ -61,7 +77,7 @@ pub fn route(logits: &Array, router: &Router<'_>) -> Result<(Indices, Array)> {
     if !takes_route(logits, router) {
         return Err(Error::new(format!("no choice of experts by {router:?} for {logits:?}")));
     }
-    let Router { score, correction, normaliser, factor, choices } = *router;
+    let Router { score, correction, normaliser, factor, choices, groups } = *router;
     let experts = logits.shape().last().copied().unwrap_or(0);
     let constants = [
         (c"T", Constant::Type(logits.dtype())),
@@ -70,6 +86,8 @@ pub fn route(logits: &Array, router: &Router<'_>) -> Result<(Indices, Array)> {
         (c"BY_SIGMOID", Constant::Bool(score == Score::Sigmoid)),
         (c"HAS_CORRECTION", Constant::Bool(correction.is_some())),
         (c"NORMALISES", Constant::Bool(normaliser.is_some())),
+        (c"GROUPS", Constant::Int(groups.map_or(1, |groups| groups.count))),
+        (c"KEPT", Constant::Int(groups.map_or(1, |groups| groups.kept))),
     ];
     let t = logits.rows();
     let shape = [t, choices];

@@ -50,3 +50,9 @@ __device__ __forceinline__ unsigned two_of(float first, float second) {
   const T both[2] = {static_cast<T>(first), static_cast<T>(second)};
   return *reinterpret_cast<const unsigned*>(both);
 }
+// A matrix of 8 × 8, of which each lane has two values of a row, such that it has two of a column.
+__device__ __forceinline__ unsigned transposed(unsigned of_row) {
+  unsigned of_column;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(of_column) : "r"(of_row));
+  return of_column;
+}
