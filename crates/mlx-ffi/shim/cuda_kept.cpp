@@ -48,6 +48,9 @@ array make_workspace(Stream stream) {
   return workspace;
 }
 
+// Parts of a pass that the host may be ahead of the device.
+constexpr size_t UNDER_WAY = 4;
+
 // Buffers of intermediate values. What is sent to a stream may use those that nobody holds any more: it runs behind
 // whatever read them. To fill a new one with zeros takes longer than many a layer's norms.
 class Buffers {
@@ -64,9 +67,9 @@ class Buffers {
     return best == all_.end() ? std::nullopt : std::optional(*best);
   }
 
-  // Two: what is computed reads the results of what was computed before it.
+  // One more than may be under way.
   void keep(array buffer) {
-    if (all_.size() == 2) {
+    if (all_.size() == UNDER_WAY + 1) {
       all_.erase(all_.begin());
     }
     all_.push_back(std::move(buffer));
@@ -414,6 +417,7 @@ class CudaDispatched : public Dispatched {
     auto& sent = sent_[sends_ % sent_.size()];
     if (sent.event) {
       check(cuda()->wait(sent.event), "cuEventSynchronize");
+      sent.held.clear();
     } else {
       constexpr unsigned WITHOUT_TIMES = 2;
       check(cuda()->new_event(&sent.event, WITHOUT_TIMES), "cuEventCreate");
@@ -421,7 +425,7 @@ class CudaDispatched : public Dispatched {
     return sent;
   }
 
-  std::array<Sent, 4> sent_;
+  std::array<Sent, UNDER_WAY> sent_;
   size_t sends_{0};
   std::optional<array> workspace_;
   Buffers buffers_;

@@ -119,6 +119,9 @@ bool Peers::sums(size_t bytes) const {
 }
 
 void Peers::sum(Address from, Address to, size_t bytes, Dtype dtype, bool overlaps, Handle stream) {
+  if ((from | to) % PACK != 0) {
+    throw std::runtime_error("ranks on GPUs sum arrays that begin at whole 16 bytes alone");
+  }
   int type = dtype == float32 ? 0 : dtype == float16 ? 1 : 2;
   for (size_t done = 0; done < bytes; done += MOST) {
     long long part = std::min<long long>(bytes - done, MOST);

@@ -8,8 +8,11 @@ use crate::cache::Caches;
 use crate::kernels::{Kernels, MOST_PROMPT_ROWS};
 use crate::layers::{Decoder, MOST_CHUNK_KEYS, Pass};
 
-/// Layers that are sent at once: the device computes them while the next ones are prepared.
+/// Layers of a short pass that are sent at once: the device computes them while the next ones are prepared.
 const LAYERS_AT_ONCE: usize = 4;
+/// Positions of a short pass. Longer ones keep a device busy for longer than the host needs, and several buffers of their
+/// values would be held.
+const SHORT: i32 = 1024;
 
 /// What sends the layers of prompts to the device.
 #[derive(Debug, Default)]
@@ -127,9 +130,11 @@ impl Dispatcher {
             return pass::advance(model, pass, caches, count);
         };
         if let Known::All = self.known[class] {
+            let [b, l, _] = pass.h().dims()?;
+            let at_once = if b * l <= SHORT { LAYERS_AT_ONCE } else { count };
             let mut left = count;
             loop {
-                let layers = left.min(LAYERS_AT_ONCE);
+                let layers = left.min(at_once);
                 let through = model.advance(pass, caches, layers)?;
                 left -= layers;
                 let sent = self.send(pass, caches, ends || !through)?;

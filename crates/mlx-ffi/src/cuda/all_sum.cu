@@ -46,7 +46,8 @@ __device__ __forceinline__ void round_to(unsigned* words, const float* totals) {
 }
 
 // Eight bytes for each thread. Words travel with the sum's number beside them, so nothing has to tell that they are there.
-// A block's next sum but one is the first that overwrites them: by then all ranks have read them.
+// A block's next sum but one is the first that overwrites them. By then all ranks have read them: a block of the sum between has
+// heard of each of them, and sums of a rank run one after the other.
 template <typename T>
 __device__ void small_sum(const uint2* in, uint2* out, long long units, const Seen& seen) {
   const unsigned number = seen.numbers[blockIdx.x] + 1;

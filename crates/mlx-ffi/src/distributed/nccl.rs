@@ -1,6 +1,7 @@
 //! Values of ranks that have a GPU each: a group of MLX's over a communicator of NCCL that is ours.
 //!
-//! NCCL sums and gathers on the device, behind what was queued there. A rank that waits in it keeps its device busy, and
+//! NCCL gathers on the device, behind what was queued there. It sums there, too, where GPUs do not reach each other's memory;
+//! otherwise a kernel of ours does. A rank that waits in it keeps its device busy, and
 //! waits until the others come or the group is given up. What else ranks do with values is made of what all of them gather.
 
 use std::env;
@@ -12,6 +13,8 @@ use crate::{Array, Device, Dtype, Error, Result, ops, sys};
 
 /// What tells how sums are not sent.
 const WITHOUT: &str = "ML_RANKS_WITHOUT";
+/// What tells why something is done otherwise.
+const TRACE: &str = "ML_TRACE_REPLAY";
 /// Bytes by which NCCL knows a group: `MLXRS_NCCL_ID` of the shim.
 const ID: usize = 128;
 /// Bytes by which a rank opens the memory of another one: `MLXRS_PEER_HANDLE` of the shim.
@@ -115,9 +118,7 @@ impl Nccl {
         check(unsafe {
             sys::mlxrs_nccl_join(&mut nccl.group, ids.as_ptr(), rank as c_int, size as c_int)
         })?;
-        if nccl.sums.by_kernel {
-            nccl.sums.by_kernel = nccl.reach(size, gather)?;
-        }
+        nccl.sums.by_kernel = nccl.reach(size, gather)?;
         Ok(nccl)
     }
 
@@ -143,19 +144,24 @@ impl Nccl {
             if each.clone().all(|told| told[0] == 1) {
                 return Ok(Some(each.flat_map(|told| &told[1..]).copied().collect::<Vec<_>>()));
             }
-            match own {
-                Err(error) if !self.sums.may_fall_back => Err(error),
-                Ok(_) if !self.sums.may_fall_back => {
-                    Err(Error::new("a rank's GPU does not reach the memory of the others"))
-                }
-                _ => Ok(None),
+            let reason = match own {
+                _ if !self.sums.by_kernel => return Ok(None),
+                Err(error) => error,
+                Ok(_) => Error::new("a rank's GPU does not reach the memory of the others"),
+            };
+            if env::var_os(TRACE).is_some() {
+                eprintln!("NCCL sums: {reason}");
             }
+            if self.sums.may_fall_back { Ok(None) } else { Err(reason) }
         };
         let mut handle = [0; HANDLE];
-        // SAFETY: the handle is filled; the text ends with a zero; there are as many bytes as the call writes.
-        let offered = check(unsafe {
-            sys::mlxrs_peers_offer(self.group, ALL_SUM.as_ptr(), handle.as_mut_ptr())
-        });
+        let offered = match self.sums.by_kernel {
+            // SAFETY: the group is filled; the text ends with a zero; there are as many bytes as the call writes.
+            true => check(unsafe {
+                sys::mlxrs_peers_offer(self.group, ALL_SUM.as_ptr(), handle.as_mut_ptr())
+            }),
+            false => Err(Error::new(format!("{WITHOUT} names peers"))),
+        };
         let Some(handles) = agree(offered.map(|()| handle))? else {
             return Ok(false);
         };

@@ -172,8 +172,11 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
     if walk.capabilities.require(Feature::Threads).is_ok() {
         drop(load(walk, LoadOptions { threads: Some(cores()), ..none() }).unwrap());
     }
+    // Products of few rows may stay as they are: steps, and those of experts that few ids chose.
+    let long = |model: &dyn TextModel| logprobs(&run(model, &prompt(240), &greedy(1)));
     let rounded = load(walk, LoadOptions { cpu_activations, ..none() });
-    walk.option("cpu_activations", Some(Feature::CpuActivations), rounded.map(differs));
+    let rounded = rounded.map(|rounded| long(&*rounded) != long(model));
+    walk.option("cpu_activations", Some(Feature::CpuActivations), rounded);
     let together = match walk.capabilities.require(Feature::Ranks) {
         Err(_) => load(walk, LoadOptions { ranks, ..none() }).map(|_| false),
         // The other rank is a process of its own.
