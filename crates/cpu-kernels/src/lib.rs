@@ -66,7 +66,7 @@ pub use matmul::{
 pub use pictures::{Conv2d, GroupNorm, conv2d, conv2d_at, group_norm, group_norm_at};
 pub use pool::{set_threads, threads};
 pub use problem::{Dtype, Error, Packing, Problem, Weights};
-pub use rounded::rounded_dots;
+pub use rounded::{rounded_dots, rounds_steps};
 pub use rows::{Gated, Norm, Rotation, Rows, Sum, gated, gated_at, rows, rows_at, sum, sum_at};
 pub use scan::{Scan, scan, scan_at};
 pub use step::{Step, step};

@@ -189,7 +189,8 @@ fn rounding(options: &LoadOptions, has_form: bool) -> Result<Option<(Feature, St
     if has_form {
         return Ok(None);
     }
-    let reason = "no weights are packed in 4 or 8 bits or mxfp4; leave it unset".to_owned();
+    let reason = "no weights are packed in 4 or 8 bits or mxfp4, or only experts, which stay in bf16 with AVX-512; leave it unset";
+    let reason = reason.to_owned();
     let feature = Feature::CpuActivations;
     if options.cpu_activations.is_some() {
         let what = feature.as_str().to_owned();

@@ -72,12 +72,14 @@ pub fn rounded_quantized_matmul(x: &Array, w: &Quantized) -> Result<Array> {
     quantized(x, w, cpu_kernels::rounded_matmul)
 }
 
-/// Whether products round activations for weights of this form; others take them as they are.
-pub fn rounds(quantization: Quantization) -> bool {
-    match quantization.mode {
+/// Whether products round activations of `dtype` for weights of this form; others take them as they are. `of_experts`: each
+/// row has a matrix of its own.
+pub fn rounds(quantization: Quantization, dtype: Dtype, of_experts: bool) -> bool {
+    let has_form = match quantization.mode {
         QuantMode::Affine => matches!(quantization.bits, 4 | 8),
         mode => mode == QuantMode::Mxfp4,
-    }
+    };
+    has_form && (!of_experts || kernel_dtype(dtype).is_ok_and(cpu_kernels::rounds_steps))
 }
 
 fn quantized(x: &Array, w: &Quantized, multiply: Multiply) -> Result<Array> {

@@ -87,6 +87,17 @@ pub fn rounded_dots() -> &'static str {
     }
 }
 
+/// Whether [`rounded_matmul`](crate::rounded_matmul) rounds fewer than 16 positions of this type, and
+/// [`rounded_gather_matmul`](crate::rounded_gather_matmul) those of experts, on this processor.
+pub fn rounds_steps(dtype: Dtype) -> bool {
+    rounds_steps_at(Level::current(), dtype)
+}
+
+/// With AVX-512, products in bf16 read weights as fast as memory gives them.
+fn rounds_steps_at(level: Level, dtype: Dtype) -> bool {
+    level < Level::Avx512 || dtype != Dtype::Bf16
+}
+
 /// Computes a checked problem of at least one element, if it is one of these.
 pub(crate) fn run(level: Level, problem: &mut Problem<'_>) -> bool {
     let dots = Dots::of(level);
@@ -96,9 +107,7 @@ pub(crate) fn run(level: Level, problem: &mut Problem<'_>) -> bool {
     if !matches!(packing, Packing::Affine { bits: 4 | 8, .. } | Packing::Mxfp4) {
         return false;
     }
-    // These read weights as fast as memory gives them.
-    let is_step = problem.positions < POSITIONS && problem.dtype == Dtype::Bf16;
-    if level >= Level::Avx512 && is_step {
+    if problem.positions < POSITIONS && !rounds_steps_at(level, problem.dtype) {
         return false;
     }
     ROWS.with_borrow_mut(|rows| {

@@ -23,7 +23,8 @@ impl Weights {
             Matrix::Quantized(w) => (Some(w.quantization), self.activation_dtype(w), shape.len()),
         };
         let mut totals = self.shared.totals.borrow_mut();
-        totals.rounds |= kind.0.is_some_and(cpu::rounds);
+        let (form, dtype, dims) = kind;
+        totals.rounds |= form.is_some_and(|form| cpu::rounds(form, dtype, dims > 2));
         if self.describes() || totals.checks.contains(&kind) {
             return Ok(());
         }
