@@ -71,11 +71,10 @@ def of_mlx_lm(ml, ranks, arguments):
     told = argparse.ArgumentParser()
     told.add_argument("-p", default="512")
     told.add_argument("-n", default="128")
+    # How many at once, and how often, is no size.
+    told.add_argument("-c")
+    told.add_argument("-r")
     told, shape = told.parse_known_args(arguments)
-    # What says how often, and how many at once, is no size.
-    while "-c" in shape or "-r" in shape:
-        at = next(i for i, word in enumerate(shape) if word in ("-c", "-r"))
-        del shape[at:at + 2]
     config = subprocess.run([ml, "bench", *shape, "--print-config"], capture_output=True, text=True, check=True).stdout
     command = [sys.executable, "-c", MLX_LM, config, told.p.split(",")[0], told.n]
     started = []

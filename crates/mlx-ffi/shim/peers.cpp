@@ -4,16 +4,18 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <optional>
 #include <stdexcept>
 #include <type_traits>
+#include <utility>
 
 using namespace mlx::core;
 
 namespace mlxrs {
 namespace {
 
-// As the kernel has them.
+// The kernel gets these as definitions before its text.
 constexpr long long SMALL_THREADS = 256, SMALL_BLOCKS = 256, LARGE_BLOCKS = 128, LARGE_THREADS = 512;
 constexpr long long LINE = 16, PACK = 16, UNIT = 8, FLAG = 4;
 constexpr long long MOST_SMALL = SMALL_THREADS * SMALL_BLOCKS * UNIT;
@@ -70,8 +72,16 @@ long long over(long long count, long long by) {
 Peers::Peers(int rank, int size, const char* text)
     : rank_(rank), size_(size), capacity_(over(over(MOST / PACK, size), LARGE_BLOCKS)) {
   auto& m = memory();
-  auto whole = "#define RANKS " + std::to_string(size) + "\n" + text;
-  function_ = function_of_text("all_sum", whole);
+  std::string whole;
+  for (auto [name, value] : std::initializer_list<std::pair<const char*, long long>>{
+           {"RANKS", size},
+           {"SMALL_THREADS", SMALL_THREADS},
+           {"SMALL_BLOCKS", SMALL_BLOCKS},
+           {"LARGE_THREADS", LARGE_THREADS},
+           {"LARGE_BLOCKS", LARGE_BLOCKS}}) {
+    whole += std::string("#define ") + name + " " + std::to_string(value) + "\n";
+  }
+  function_ = function_of_text("all_sum", whole + text);
   auto numbers = (SMALL_BLOCKS + LARGE_BLOCKS) * sizeof(unsigned);
   auto end = Layout(size, capacity_).end;
   constexpr unsigned PORTABLE_AND_MAPPED = 3;

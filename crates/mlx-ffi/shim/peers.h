@@ -1,5 +1,4 @@
-// Sums of ranks whose devices reach each other's memory: each writes into that of the others, and nothing else is asked. A
-// sum of few values takes a third of what NCCL needs for it.
+// Sums of ranks whose devices reach each other's memory: each writes into that of the others, and nothing else is asked.
 #pragma once
 #include <cstddef>
 #include <memory>

@@ -132,22 +132,15 @@ impl Dispatcher {
         if let Known::All = self.known[class] {
             let [b, l, _] = pass.h().dims()?;
             let at_once = if b * l <= SHORT { LAYERS_AT_ONCE } else { count };
-            let mut left = count;
-            loop {
-                let layers = left.min(at_once);
-                let through = model.advance(pass, caches, layers)?;
-                left -= layers;
-                let sent = self.send(pass, caches, ends || !through)?;
-                if sent != Dispatch::Sent {
-                    self.known[class] = Known::default();
-                }
-                if through || left == 0 {
-                    return Ok(through);
-                }
-                if sent != Dispatch::Sent {
-                    return self.advance_whole(model, pass, caches, (left, ends));
-                }
+            let layers = count.min(at_once);
+            let through = model.advance(pass, caches, layers)?;
+            if self.send(pass, caches, ends || !through)? != Dispatch::Sent {
+                self.known[class] = Known::default();
             }
+            if through || layers == count {
+                return Ok(through);
+            }
+            return self.advance_whole(model, pass, caches, (count - layers, ends));
         }
         for left in (0..count).rev() {
             let layer = pass.layer();

@@ -5,8 +5,7 @@
 
 namespace mlx::core::cu {
 
-// As `peers.cpp` has them.
-constexpr int SMALL_THREADS = 256, SMALL_BLOCKS = 256, LARGE_BLOCKS = 128;
+// `peers.cpp` defines RANKS, and the threads and blocks of small and of large sums.
 
 // How a rank sees the memory of all.
 struct Seen {
@@ -192,7 +191,7 @@ __device__ void sum_of(const void* in, void* out, long long bytes, int is_small,
 }
 
 // `type`: 0 for F32, 1 for F16, 2 for BF16.
-__global__ void __launch_bounds__(512) all_sum(
+__global__ void __launch_bounds__(LARGE_THREADS) all_sum(
     const void* in, void* out, long long bytes, int type, int is_small, const __grid_constant__ Seen seen) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
