@@ -43,6 +43,7 @@ fn build() -> Result<(), Error> {
         .file("shim/recover.cpp")
         .file("shim/replay.cpp")
         .file("shim/upload.cpp")
+        .file("shim/worker.cpp")
         .include("shim")
         .include(location::mlx_c_sources(&request.manifest_dir)?)
         .include(&mlx.include_dir)

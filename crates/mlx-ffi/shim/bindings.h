@@ -12,3 +12,4 @@
 #include "recover.h"
 #include "replay.h"
 #include "upload.h"
+#include "worker.h"

@@ -1,11 +1,16 @@
 // All that we use of MLX and its headers do not promise. It is known of one release, MLXRS_MLX_VERSION,
 // which the build defines; whoever uses any of it asks `internals_are_known` first.
 #pragma once
+#include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <list>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -61,6 +66,30 @@ struct EncodedNode {
   std::string type;
   std::string id;
 };
+
+using Tasks = std::vector<std::function<void()>>;
+
+// What is done behind what a CUDA stream was sent, by a thread.
+struct Worker {
+  std::weak_ptr<void> self;
+  std::mutex mutex;
+  std::condition_variable changed;
+  // Batches of tasks that were given to it, and those that are due.
+  uint64_t committed;
+  uint64_t signaled;
+  void* signal_stream;
+  struct {
+    void* handle;
+    void* device;
+    int flags;
+  } signal_event;
+  bool stops;
+  Tasks pending;
+  std::map<uint64_t, Tasks> tasks;
+  std::thread thread;
+};
+
+static_assert(sizeof(void*) != 8 || sizeof(std::mutex) != 40 || sizeof(Worker) == 240);
 
 // What a CUDA stream is sent, and how it was sent before.
 struct Encoder {

@@ -3476,4 +3476,6 @@ unsafe extern "C" {
     ) -> ::std::os::raw::c_int;
     #[doc = " Waits until the host may read all that this thread has uploaded."]
     pub fn mlxrs_wait_for_uploads();
+    #[doc = " Has another thread give back what this thread's `stream` of a CUDA device is through with. That of MLX is busy from its first\n task on: it never waits for the next one, and holds the lock that each commit needs. Without effect where nothing is known\n of MLX's own, and for a stream that has one already."]
+    pub fn mlxrs_replace_worker(stream: mlx_stream) -> ::std::os::raw::c_int;
 }

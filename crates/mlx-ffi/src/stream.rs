@@ -261,6 +261,8 @@ impl Streams {
             let mut stream = StreamHandle::empty();
             // SAFETY: the out-pointer holds an empty handle, which the call fills.
             check(unsafe { sys::mlx_get_default_stream(&mut stream.0, device) })?;
+            // SAFETY: the stream lives for the call, and is this thread's.
+            check(unsafe { sys::mlxrs_replace_worker(stream.0) })?;
             self.own = Some(stream);
         }
         self.is_lent = false;
