@@ -19,6 +19,9 @@ mod plain;
 mod run;
 mod softmax;
 mod task;
+#[cfg(target_arch = "x86_64")]
+#[allow(clippy::needless_range_loop, reason = "one index walks several arrays of registers")]
+mod vectors;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use softmax::{Shape, weigh};

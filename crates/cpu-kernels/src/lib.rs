@@ -10,11 +10,17 @@
 //! that only `k`, the kind of the weights and [`Problem::positions`] decide, so a row computed alone and
 //! the same row in a batch are equal bit for bit (at one [`Level`]).
 //!
-//! **Activations are quantised by [`rounded_matmul`] alone.** By [`matmul`] they are not. From [`Level::Avx512`] on, codes and fp4/fp8 values are exact in bf16, so
-//! products of 16-bit activations are exact before they are added up in f32, and the scale of a group
+//! **Activations are quantised to 8 bits by [`rounded_matmul`] alone.** By [`matmul`] they are not. Where that is faster,
+//! it multiplies activations of 16 bits as whole numbers, with a power of two for each group: with AVX2,
+//! with AVX-512 and VNNI without BF16, and f16 with both. Of a group, values of bf16 down to 1/128 of the largest are exact
+//! then, and values of f16 down to 1/16; what smaller ones lose is little beside the rounding of results.
+//!
+//! From [`Level::Avx512`] on, codes and fp4/fp8 values are exact in bf16, so
+//! products of other 16-bit activations are exact before they are added up in f32, and the scale of a group
 //! is applied to its sum; f16 and f32 activations are split into two and three bf16 parts, without a
-//! rest. Prompts in bf16 are multiplied in panels of columns, which sum in another order than steps do.
-//! [`Level::Amx`] multiplies them by tiles: there an affine weight is rounded to bf16
+//! rest. Prompts in bf16, and all that is multiplied as whole numbers, are multiplied in panels of columns, which sum in
+//! another order than steps do.
+//! [`Level::Amx`] multiplies prompts in bf16 by tiles: there an affine weight is rounded to bf16
 //! after its scale and bias, as MLX unpacks it. Elsewhere both become f32, a packed weight with its scale
 //! and bias. An infinite or undefined
 //! activation makes its row's results infinite or undefined.

@@ -80,6 +80,9 @@ pub fn finished_matmul_at(
     if problem.m == 0 || problem.n == 0 {
         return Ok(());
     }
+    if problem.k > 0 && crate::rounded::run_words(level, &mut problem) {
+        return Ok(());
+    }
     match problem.k {
         0 => problem.out.fill(0),
         #[cfg(target_arch = "x86_64")]

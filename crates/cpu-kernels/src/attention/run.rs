@@ -7,7 +7,11 @@ use super::plain;
 use super::softmax::{Shape, weigh};
 use super::task::{Attention, Mix, ROWS, Tile};
 #[cfg(target_arch = "x86_64")]
+use super::vectors;
+#[cfg(target_arch = "x86_64")]
 use crate::avx512::whole;
+#[cfg(target_arch = "x86_64")]
+use crate::floats::{Avx2, Avx512f};
 use crate::level::{Kernel, run_at};
 use crate::output::Output;
 use crate::values::narrow;
@@ -34,7 +38,9 @@ pub(super) fn run(level: Level, task: &mut Attention<'_>) {
         return whole::run(task, &out);
     }
     let group = n_heads / n_kv_heads;
-    let in_head = (l * group).div_ceil(ROWS);
+    // Sums of six fit in AVX-512's registers. Others bring keys and values into floats for as many as there are.
+    let rows = if level >= Level::Avx512 { ROWS / 2 } else { ROWS };
+    let in_head = (l * group).div_ceil(rows);
     // As equal as can be, so that no tile of one row reads all keys for itself.
     let height = (l * group).div_ceil(in_head);
     let tile = |index: usize| {
@@ -192,7 +198,17 @@ impl Kernel for Products<'_> {
 
     #[inline(always)]
     fn run<const FMA: bool>(self) {
+        #[cfg(target_arch = "x86_64")]
+        if FMA {
+            return vectors::scores::<Avx2>(self.task, self.tile, self.keys, self.out);
+        }
         plain::scores::<FMA>(self.task, self.tile, self.keys, self.out);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn run_avx512f(self) {
+        vectors::scores::<Avx512f>(self.task, self.tile, self.keys, self.out);
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -216,7 +232,17 @@ impl Kernel for Values<'_> {
 
     #[inline(always)]
     fn run<const FMA: bool>(self) {
+        #[cfg(target_arch = "x86_64")]
+        if FMA {
+            return vectors::add_values::<Avx2>(self.task, self.tile, self.mix, self.acc);
+        }
         plain::add_values::<FMA>(self.task, self.tile, self.mix, self.acc);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn run_avx512f(self) {
+        vectors::add_values::<Avx512f>(self.task, self.tile, self.mix, self.acc);
     }
 
     #[cfg(target_arch = "x86_64")]

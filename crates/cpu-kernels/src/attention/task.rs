@@ -5,8 +5,8 @@ use std::ops::Range;
 use crate::problem::buffer;
 use crate::{Dtype, Error};
 
-/// Rows of q that are computed together, at most: their sums fit in registers.
-pub(crate) const ROWS: usize = 6;
+/// Rows of q that are computed together, at most.
+pub(super) const ROWS: usize = 12;
 /// One of q, k and v: `[b, heads, positions, values]`, each position's values side by side.
 #[derive(Clone, Copy, Debug)]
 pub struct Heads<'a> {

@@ -11,7 +11,7 @@ use crate::values::{E2M1, E4M3};
 /// Made and used where the processor has these instructions alone: in kernels that are run at a level
 /// that has them.
 #[derive(Clone, Copy)]
-pub(super) struct Floats(pub(super) __m256);
+pub(crate) struct Floats(pub(super) __m256);
 
 impl Lanes for Floats {
     type Chain = Self;

@@ -9,11 +9,11 @@ use super::sizes::{STEPS, W_TILE};
 /// Made and used where the processor has these instructions alone: in kernels that are run at a level
 /// that has them.
 #[derive(Clone, Copy)]
-pub(super) struct Floats(avx2::Floats);
+pub(crate) struct Floats(avx2::Floats);
 
 /// The sum of a chain: a half for each of its vectors of a chunk.
 #[derive(Clone, Copy)]
-pub(super) struct Chain(__m512);
+pub(crate) struct Chain(__m512);
 
 impl Lanes for Floats {
     type Chain = Chain;

@@ -3,7 +3,7 @@
 use super::sizes::{OF_CHAIN, STEPS, W_TILE};
 
 /// Eight floats.
-pub(super) trait Lanes: Copy {
+pub(crate) trait Lanes: Copy {
     /// The sum of a chain, lane by lane.
     type Chain: Copy;
 

@@ -23,8 +23,12 @@ use std::ops::Range;
 
 use self::chunk::{Chunk, blocks, set};
 pub(crate) use self::groups::{Groups, OfRow};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use self::lanes::Lanes;
 use self::product::{FEW, Product, Scratch};
 use self::sizes::{CHUNK, STEPS};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use self::{avx2::Floats as Avx2, avx512f::Floats as Avx512f};
 use crate::kind::{FP4, FP8, FROM_BF16, FROM_F16, FROM_F32, kind};
 use crate::level::{Kernel, run_at};
 use crate::output::Output;

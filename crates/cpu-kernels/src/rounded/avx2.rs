@@ -7,22 +7,34 @@ use super::x::FP4_CODES;
 use crate::kind::{FP4, bits};
 
 /// Used where the processor has the instructions; `VNNI`: those of AVX-VNNI too.
-pub(super) struct Avx2<const VNNI: bool>;
+pub(super) struct Avx2<const X: usize, const VNNI: bool>;
 
-impl<const VNNI: bool> Avx2<VNNI> {
+impl<const X: usize, const VNNI: bool> Avx2<X, VNNI> {
     /// Whether the sums of a run have 16 bits.
     const fn is_short(kind: u8) -> bool {
-        !VNNI && bits(kind) == 4
+        X == 1 && !VNNI && bits(kind) == 4
+    }
+
+    /// The even and the odd bytes.
+    #[inline(always)]
+    fn wide([a, b]: [__m256i; 2]) -> [[__m256i; 2]; 2] {
+        // SAFETY: the processor has the instructions.
+        unsafe {
+            let mask = _mm256_set1_epi16(255);
+            let even = [_mm256_and_si256(a, mask), _mm256_and_si256(b, mask)];
+            [even, [_mm256_srli_epi16::<8>(a), _mm256_srli_epi16::<8>(b)]]
+        }
     }
 }
 
-impl<const VNNI: bool> Lanes for Avx2<VNNI> {
+impl<const X: usize, const VNNI: bool> Lanes for Avx2<X, VNNI> {
     type Bytes = [__m256i; 2];
     type Sums = [__m256i; 2];
     type Floats = [__m256; 2];
 
+    const X: usize = X;
     // Two products of unsigned codes of 8 bits would not fit in 16 bits.
-    const OFFSET: f32 = if VNNI { 0.0 } else { 128.0 };
+    const OFFSET: f32 = if X == 2 || VNNI { 0.0 } else { 128.0 };
     const IS_WIDE: bool = false;
 
     #[inline(always)]
@@ -51,7 +63,7 @@ impl<const VNNI: bool> Lanes for Avx2<VNNI> {
     }
 
     #[inline(always)]
-    fn chunk<const KIND: u8>(bytes: &[u8]) -> [[__m256i; 2]; 2] {
+    fn chunk<const KIND: u8>(bytes: &[u8]) -> [[__m256i; 2]; 4] {
         let (lines, _) = bytes[..CHUNK / 8 * bits(KIND)].as_chunks::<64>();
         if bits(KIND) == 4 {
             return Self::codes::<KIND>(Self::load(&lines[0]));
@@ -64,33 +76,56 @@ impl<const VNNI: bool> Lanes for Avx2<VNNI> {
                 [_mm256_permute2x128_si256::<0x31>(a, b), _mm256_permute2x128_si256::<0x31>(c, d)],
             ]
         };
-        [Self::codes::<KIND>(even)[0], Self::codes::<KIND>(odd)[0]]
+        let ([a, c, ..], [b, d, ..]) = (Self::codes::<KIND>(even), Self::codes::<KIND>(odd));
+        if X == 1 { [a, b, a, b] } else { [a, c, b, d] }
     }
 
     #[inline(always)]
-    fn codes<const KIND: u8>([a, b]: [__m256i; 2]) -> [[__m256i; 2]; 2] {
+    fn codes<const KIND: u8>([a, b]: [__m256i; 2]) -> [[__m256i; 2]; 4] {
         // SAFETY: the processor has the instructions; the table has 16 bytes.
         unsafe {
             if bits(KIND) == 8 {
+                if X == 2 {
+                    let [a, b] = Self::wide([a, b]);
+                    return [a, b, a, b];
+                }
                 if VNNI {
-                    return [[a, b]; 2];
+                    return [[a, b]; 4];
                 }
                 let sign = _mm256_set1_epi8(-128);
-                return [[_mm256_xor_si256(a, sign), _mm256_xor_si256(b, sign)]; 2];
+                return [[_mm256_xor_si256(a, sign), _mm256_xor_si256(b, sign)]; 4];
+            }
+            if X == 2 && KIND != FP4 {
+                let mask = _mm256_set1_epi16(15);
+                return [
+                    [_mm256_and_si256(a, mask), _mm256_and_si256(b, mask)],
+                    [
+                        _mm256_and_si256(_mm256_srli_epi16::<4>(a), mask),
+                        _mm256_and_si256(_mm256_srli_epi16::<4>(b), mask),
+                    ],
+                    [
+                        _mm256_and_si256(_mm256_srli_epi16::<8>(a), mask),
+                        _mm256_and_si256(_mm256_srli_epi16::<8>(b), mask),
+                    ],
+                    [_mm256_srli_epi16::<12>(a), _mm256_srli_epi16::<12>(b)],
+                ];
             }
             let mask = _mm256_set1_epi8(15);
             let low = [_mm256_and_si256(a, mask), _mm256_and_si256(b, mask)];
             let (a, b) = (_mm256_srli_epi16::<4>(a), _mm256_srli_epi16::<4>(b));
             let high = [_mm256_and_si256(a, mask), _mm256_and_si256(b, mask)];
             if KIND != FP4 {
-                return [low, high];
+                return [low, high, low, high];
             }
             let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(FP4_CODES.as_ptr().cast()));
             let ([a, b], [c, d]) = (low, high);
-            [
-                [_mm256_shuffle_epi8(table, a), _mm256_shuffle_epi8(table, b)],
-                [_mm256_shuffle_epi8(table, c), _mm256_shuffle_epi8(table, d)],
-            ]
+            let low = [_mm256_shuffle_epi8(table, a), _mm256_shuffle_epi8(table, b)];
+            let high = [_mm256_shuffle_epi8(table, c), _mm256_shuffle_epi8(table, d)];
+            if X == 1 {
+                return [low, high, low, high];
+            }
+            let ([a, c], [b, d]) = (Self::wide(low), Self::wide(high));
+            [a, b, c, d]
         }
     }
 
@@ -133,7 +168,11 @@ impl<const VNNI: bool> Lanes for Avx2<VNNI> {
         for i in 0..2 {
             // SAFETY: the processor has the instructions.
             run[i] = unsafe {
-                if VNNI {
+                if X == 2 && VNNI {
+                    _mm256_dpwssd_avx_epi32(run[i], codes[i], x[i])
+                } else if X == 2 {
+                    _mm256_add_epi32(run[i], _mm256_madd_epi16(codes[i], x[i]))
+                } else if VNNI {
                     _mm256_dpbusd_avx_epi32(run[i], codes[i], x[i])
                 } else if Self::is_short(KIND) {
                     _mm256_add_epi16(run[i], _mm256_maddubs_epi16(codes[i], x[i]))

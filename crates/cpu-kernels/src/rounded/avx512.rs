@@ -1,4 +1,4 @@
-//! Vectors of AVX-512 with VNNI.
+//! Vectors of AVX-512; with VNNI or without.
 
 use std::arch::x86_64::*;
 
@@ -6,14 +6,27 @@ use super::lanes::{CHUNK, LANES, Lanes, Line};
 use super::x::FP4_CODES;
 use crate::kind::{FP4, bits};
 
-/// Used where the processor has the instructions.
-pub(super) struct Vnni;
+/// Used where the processor has the instructions; `VNNI`: those of VNNI too, which `X` of one byte needs.
+pub(super) struct Avx512<const X: usize, const VNNI: bool>;
 
-impl Lanes for Vnni {
+impl<const X: usize, const VNNI: bool> Avx512<X, VNNI> {
+    /// The even and the odd bytes.
+    #[inline(always)]
+    fn wide(bytes: __m512i) -> [__m512i; 2] {
+        // SAFETY: the processor has the instructions.
+        unsafe {
+            let even = _mm512_and_si512(bytes, _mm512_set1_epi16(255));
+            [even, _mm512_srli_epi16::<8>(bytes)]
+        }
+    }
+}
+
+impl<const X: usize, const VNNI: bool> Lanes for Avx512<X, VNNI> {
     type Bytes = __m512i;
     type Sums = __m512i;
     type Floats = __m512;
 
+    const X: usize = X;
     const OFFSET: f32 = 0.0;
     const IS_WIDE: bool = true;
 
@@ -36,31 +49,55 @@ impl Lanes for Vnni {
     }
 
     #[inline(always)]
-    fn chunk<const KIND: u8>(bytes: &[u8]) -> [__m512i; 2] {
+    fn chunk<const KIND: u8>(bytes: &[u8]) -> [__m512i; 4] {
         let (lines, _) = bytes[..CHUNK / 8 * bits(KIND)].as_chunks::<64>();
         if bits(KIND) == 4 {
             return Self::codes::<KIND>(Self::load(&lines[0]));
         }
         let (a, b) = (Self::load(&lines[0]), Self::load(&lines[1]));
         // SAFETY: the processor has the instructions.
-        unsafe { [_mm512_shuffle_i64x2::<0x88>(a, b), _mm512_shuffle_i64x2::<0xdd>(a, b)] }
+        let (a, b) =
+            unsafe { (_mm512_shuffle_i64x2::<0x88>(a, b), _mm512_shuffle_i64x2::<0xdd>(a, b)) };
+        if X == 1 {
+            return [a, b, a, b];
+        }
+        let ([a, c, ..], [b, d, ..]) = (Self::codes::<KIND>(a), Self::codes::<KIND>(b));
+        [a, c, b, d]
     }
 
     #[inline(always)]
-    fn codes<const KIND: u8>(words: __m512i) -> [__m512i; 2] {
-        if bits(KIND) == 8 {
-            return [words; 2];
+    fn codes<const KIND: u8>(words: __m512i) -> [__m512i; 4] {
+        if bits(KIND) == 8 && X == 1 {
+            return [words; 4];
         }
         // SAFETY: the processor has the instructions; the table has 16 bytes.
         unsafe {
+            if bits(KIND) == 8 {
+                let [a, b] = Self::wide(words);
+                return [a, b, a, b];
+            }
+            if X == 2 && KIND != FP4 {
+                let mask = _mm512_set1_epi16(15);
+                return [
+                    _mm512_and_si512(words, mask),
+                    _mm512_and_si512(_mm512_srli_epi16::<4>(words), mask),
+                    _mm512_and_si512(_mm512_srli_epi16::<8>(words), mask),
+                    _mm512_srli_epi16::<12>(words),
+                ];
+            }
             let mask = _mm512_set1_epi8(15);
             let low = _mm512_and_si512(words, mask);
             let high = _mm512_and_si512(_mm512_srli_epi16::<4>(words), mask);
             if KIND != FP4 {
-                return [low, high];
+                return [low, high, low, high];
             }
             let table = _mm512_broadcast_i32x4(_mm_loadu_si128(FP4_CODES.as_ptr().cast()));
-            [_mm512_shuffle_epi8(table, low), _mm512_shuffle_epi8(table, high)]
+            let (low, high) = (_mm512_shuffle_epi8(table, low), _mm512_shuffle_epi8(table, high));
+            if X == 1 {
+                return [low, high, low, high];
+            }
+            let ([a, c], [b, d]) = (Self::wide(low), Self::wide(high));
+            [a, b, c, d]
         }
     }
 
@@ -89,7 +126,13 @@ impl Lanes for Vnni {
     #[inline(always)]
     fn dot<const KIND: u8>(sums: __m512i, codes: __m512i, x: __m512i) -> __m512i {
         // SAFETY: the processor has the instructions.
-        unsafe { _mm512_dpbusd_epi32(sums, codes, x) }
+        unsafe {
+            match X {
+                1 => _mm512_dpbusd_epi32(sums, codes, x),
+                _ if VNNI => _mm512_dpwssd_epi32(sums, codes, x),
+                _ => _mm512_add_epi32(sums, _mm512_madd_epi16(codes, x)),
+            }
+        }
     }
 
     #[inline(always)]

@@ -16,13 +16,17 @@ pub(super) struct Line(pub(super) [u8; 64]);
 
 /// Sixteen lanes of four bytes, or of a 32-bit number.
 pub(super) trait Lanes {
-    /// 64 bytes: codes, or rounded values of x.
+    /// 64 bytes: codes, or rounded values of x, as wide as those of x are.
     type Bytes: Copy;
     /// Sixteen whole numbers.
     type Sums: Copy;
     /// Sixteen floats.
     type Floats: Copy;
 
+    /// Bytes of a rounded value of x.
+    const X: usize;
+    /// Vectors of x in a chunk.
+    const PARTS: usize = Self::X * CHUNK / 64;
     /// What codes of 8 bits are lessened by before they are multiplied.
     const OFFSET: f32;
     /// Whether registers hold twice as many columns and half as many rows again.
@@ -35,11 +39,12 @@ pub(super) trait Lanes {
     /// Four bytes, in each lane.
     fn word(four: i32) -> Self::Bytes;
 
-    /// A chunk of codes, each in a byte: a lane has eight of 32 neighbours, the same in both.
-    fn chunk<const KIND: u8>(bytes: &[u8]) -> [Self::Bytes; 2];
+    /// The first [`PARTS`](Self::PARTS) have a chunk of codes: a lane has eight of 32 neighbours, the same in each.
+    fn chunk<const KIND: u8>(bytes: &[u8]) -> [Self::Bytes; 4];
 
-    /// The codes of words, each in a byte: all of them for codes of 8 bits, else the even and the odd ones.
-    fn codes<const KIND: u8>(words: Self::Bytes) -> [Self::Bytes; 2];
+    /// The codes of words, in as many as it takes. A word's codes are next to each other in bytes, or in every second
+    /// one: all of them, the even and the odd ones, or every fourth.
+    fn codes<const KIND: u8>(words: Self::Bytes) -> [Self::Bytes; 4];
 
     /// Word `j` of vector `i` becomes word `i` of vector `j`.
     fn transpose(rows: [Self::Bytes; LANES]) -> [Self::Bytes; LANES];
@@ -49,7 +54,7 @@ pub(super) trait Lanes {
     /// What up to [`RUN`] products are added to.
     fn begin<const KIND: u8>(sums: Self::Sums) -> Self::Sums;
 
-    /// Adds the four products of each lane.
+    /// Adds the products of each lane, four or two.
     fn dot<const KIND: u8>(run: Self::Sums, codes: Self::Bytes, x: Self::Bytes) -> Self::Sums;
 
     /// The sums that `run` began with, and its products.

@@ -1,7 +1,9 @@
-//! Products of activations that are rounded to 8 bits with packed weights, as whole numbers.
+//! Products of activations as whole numbers, of 8 or 16 bits, with packed weights.
 //!
-//! Each group of a row of x gets a scale, and its largest value becomes 127 or -127. The products with codes are added up
-//! exactly within a group; the scales of both are applied to that sum.
+//! Each group of a row of x gets a scale. With 8 bits its largest value becomes 127 or -127. With 16 bits the scale is a power of
+//! two, and the largest value becomes a number of 15 bits: values of bf16 down to 1/128 of it stay exact, and values of
+//! f16 down to 1/16. The products with codes are added up exactly within a group; the scales of both are applied
+//! to that sum.
 
 #[cfg(target_arch = "x86_64")]
 #[allow(clippy::wildcard_imports, reason = "intrinsics are named like nothing else")]
@@ -45,9 +47,9 @@ thread_local! {
 enum Dots {
     /// In loops over arrays.
     Plain,
-    /// AVX2's sums of two products in 16 bits.
+    /// AVX2.
     #[cfg(target_arch = "x86_64")]
-    Maddubs,
+    Avx2,
     /// AVX-VNNI, without AVX-512.
     #[cfg(target_arch = "x86_64")]
     AvxVnni,
@@ -62,9 +64,9 @@ impl Dots {
         match level {
             Level::Portable => Dots::Plain,
             Level::Avx2 if is_x86_feature_detected!("avxvnni") => Dots::AvxVnni,
-            Level::Avx2 => Dots::Maddubs,
+            Level::Avx2 => Dots::Avx2,
             _ if is_x86_feature_detected!("avx512vnni") => Dots::Avx512Vnni,
-            _ => Dots::Maddubs,
+            _ => Dots::Avx2,
         }
     }
 
@@ -79,7 +81,7 @@ pub fn rounded_dots() -> &'static str {
     match Dots::of(Level::current()) {
         Dots::Plain => "plain code",
         #[cfg(target_arch = "x86_64")]
-        Dots::Maddubs => "AVX2",
+        Dots::Avx2 => "AVX2",
         #[cfg(target_arch = "x86_64")]
         Dots::AvxVnni => "AVX-VNNI",
         #[cfg(target_arch = "x86_64")]
@@ -98,29 +100,63 @@ fn rounds_steps_at(level: Level, dtype: Dtype) -> bool {
     level < Level::Avx512 || dtype != Dtype::Bf16
 }
 
-/// Computes a checked problem of at least one element, if it is one of these.
+/// Computes a checked problem of at least one element with x rounded to 8 bits, if it is one of these.
 pub(crate) fn run(level: Level, problem: &mut Problem<'_>) -> bool {
-    let dots = Dots::of(level);
-    let Weights::Packed { packing, group_size, data, scales, biases } = problem.weights else {
+    let Weights::Packed { packing, .. } = problem.weights else { return false };
+    let has_form = matches!(packing, Packing::Affine { bits: 4 | 8, .. } | Packing::Mxfp4);
+    let is_step = problem.positions < POSITIONS;
+    if !has_form || (is_step && !rounds_steps_at(level, problem.dtype)) {
         return false;
+    }
+    multiply::<1>(level, problem);
+    true
+}
+
+/// Computes a checked problem of at least one element with x as whole numbers of 16 bits, if that is faster than
+/// multiplying x as it is.
+pub(crate) fn run_words(level: Level, problem: &mut Problem<'_>) -> bool {
+    let Weights::Packed { packing, .. } = problem.weights else { return false };
+    if !takes_words(level, problem.dtype, packing) {
+        return false;
+    }
+    multiply::<2>(level, problem);
+    true
+}
+
+/// Vectors of 16-bit numbers beside those of floats, or of bf16.
+fn takes_words(level: Level, dtype: Dtype, packing: Packing) -> bool {
+    let has_form =
+        matches!(packing, Packing::Affine { bits: 4 | 8, .. } | Packing::Mxfp4 | Packing::Nvfp4);
+    let is_faster = match Dots::of(level) {
+        Dots::Plain => false,
+        #[cfg(target_arch = "x86_64")]
+        Dots::Avx2 => level == Level::Avx2,
+        #[cfg(target_arch = "x86_64")]
+        Dots::AvxVnni => true,
+        // Pairs of bf16 take one instruction too, and no scale of x. Of f16 they take two.
+        #[cfg(target_arch = "x86_64")]
+        Dots::Avx512Vnni => level == Level::Avx512f || dtype == Dtype::F16,
     };
-    if !matches!(packing, Packing::Affine { bits: 4 | 8, .. } | Packing::Mxfp4) {
-        return false;
-    }
-    if problem.positions < POSITIONS && !rounds_steps_at(level, problem.dtype) {
-        return false;
-    }
+    has_form && is_faster && dtype != Dtype::F32
+}
+
+/// `SIZE`: bytes of a rounded value.
+fn multiply<const SIZE: usize>(level: Level, problem: &mut Problem<'_>) {
+    let Weights::Packed { packing, group_size, data, scales, biases } = problem.weights else {
+        return;
+    };
+    let dots = Dots::of(level);
     ROWS.with_borrow_mut(|rows| {
         let Problem { m, n, k, dtype, x, positions, .. } = *problem;
         let is_panel = positions >= POSITIONS;
         let kind = packed(packing);
-        rows.set(level, (dtype, x), (m, k), Form { kind, group_size, is_panel });
+        rows.set(level, (dtype, x), (m, k), Form { kind, group_size, is_panel, size: SIZE });
         let groups = Groups { packing, group_size, in_row: k / group_size, scales, biases };
         let source = Source { k, data, groups };
         let product = Product { m, n, x: rows, source, out: &Output::of(problem) };
         let columns = |columns: Range<usize>| {
             SCRATCH.with_borrow_mut(|scratch| {
-                let work = Work { product: &product, columns, is_panel, scratch };
+                let work = Work::<SIZE> { product: &product, columns, is_panel, scratch };
                 match kind {
                     4 => work.run::<4>(dots),
                     8 => work.run::<8>(dots),
@@ -129,31 +165,30 @@ pub(crate) fn run(level: Level, problem: &mut Problem<'_>) -> bool {
             });
         };
         if is_panel {
-            panels(n, PANEL_SIZE / k, 2 * LANES, &columns);
+            panels(n, PANEL_SIZE / (k * SIZE), 2 * LANES, &columns);
         } else {
             split(n, usize::MAX, &columns);
         }
     });
-    true
 }
 
 /// What a thread does.
-struct Work<'a> {
+struct Work<'a, const SIZE: usize> {
     product: &'a Product<'a>,
     columns: Range<usize>,
     is_panel: bool,
     scratch: &'a mut Scratch,
 }
 
-impl Work<'_> {
+impl<const SIZE: usize> Work<'_, SIZE> {
     fn run<const KIND: u8>(self, dots: Dots) {
         match dots {
             Dots::Plain => {
-                self.by::<plain::Plain<{ cfg!(target_arch = "aarch64") }>, KIND, false>()
+                self.by::<plain::Plain<SIZE, { cfg!(target_arch = "aarch64") }>, KIND, false>()
             }
             // SAFETY: the level was checked, and its instructions were looked for.
             #[cfg(target_arch = "x86_64")]
-            Dots::Maddubs => unsafe { self.maddubs::<KIND>() },
+            Dots::Avx2 => unsafe { self.avx2::<KIND>() },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             Dots::AvxVnni => unsafe { self.avx_vnni::<KIND>() },
@@ -176,19 +211,19 @@ impl Work<'_> {
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma,f16c")]
-    fn maddubs<const KIND: u8>(self) {
-        self.by::<avx2::Avx2<false>, KIND, true>();
+    fn avx2<const KIND: u8>(self) {
+        self.by::<avx2::Avx2<SIZE, false>, KIND, true>();
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
     fn avx_vnni<const KIND: u8>(self) {
-        self.by::<avx2::Avx2<true>, KIND, true>();
+        self.by::<avx2::Avx2<SIZE, true>, KIND, true>();
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,fma,f16c")]
     fn avx512_vnni<const KIND: u8>(self) {
-        self.by::<avx512::Vnni, KIND, true>();
+        self.by::<avx512::Avx512<SIZE, true>, KIND, true>();
     }
 }

@@ -1,4 +1,4 @@
-//! Weights as bytes, column beside column.
+//! Codes in bytes or pairs of bytes, column beside column.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::kind::bits;
 /// Columns of weights; kept from product to product for their memory.
 #[derive(Default)]
 pub(super) struct Panel {
-    /// `[blocks of 16 columns, k / 4]`
+    /// `[blocks of 16 columns, steps]`
     values: Vec<Line>,
     /// `[blocks of 16 columns, groups]`
     scales: Vec<[f32; LANES]>,
@@ -21,7 +21,7 @@ pub(super) struct Panel {
 /// Sixteen columns of a panel.
 #[derive(Clone, Copy)]
 pub(super) struct Block<'a> {
-    /// By steps of four rows.
+    /// By steps of as many rows as fit in four bytes.
     pub(super) values: &'a [Line],
     /// By groups.
     pub(super) scales: &'a [[f32; LANES]],
@@ -45,14 +45,14 @@ impl Panel {
         columns: Range<usize>,
         of_row: &mut OfRow,
     ) {
-        let (steps, groups) = (source.k / 4, source.groups.in_row);
+        let (steps, groups) = (source.k * V::X / 4, source.groups.in_row);
         (self.steps, self.groups) = (steps, groups);
         let blocks = columns.len().div_ceil(LANES);
         // Only growing, so that memory is not cleared for each panel.
         self.values.resize(self.values.len().max(blocks * steps), Line([0; 64]));
         self.scales.resize(self.scales.len().max(blocks * groups), [0.0; LANES]);
         self.biases.resize(self.biases.len().max(blocks * groups), [0.0; LANES]);
-        let in_line = 512 / bits(KIND) / 4;
+        let in_line = 512 / bits(KIND) * V::X / 4;
         for (block, first) in columns.clone().step_by(LANES).enumerate() {
             let count = LANES.min(columns.end - first);
             let values = &mut self.values[block * steps..][..steps];

@@ -6,13 +6,14 @@ use crate::functions::add_product;
 use crate::kind::{FP4, bits};
 
 /// `FMA` is whether the processor multiplies and adds in one instruction.
-pub(super) struct Plain<const FMA: bool>;
+pub(super) struct Plain<const X: usize, const FMA: bool>;
 
-impl<const FMA: bool> Lanes for Plain<FMA> {
+impl<const X: usize, const FMA: bool> Lanes for Plain<X, FMA> {
     type Bytes = [u8; 64];
     type Sums = [i32; LANES];
     type Floats = [f32; LANES];
 
+    const X: usize = X;
     const OFFSET: f32 = 0.0;
     const IS_WIDE: bool = false;
 
@@ -33,24 +34,39 @@ impl<const FMA: bool> Lanes for Plain<FMA> {
     }
 
     #[inline(always)]
-    fn chunk<const KIND: u8>(bytes: &[u8]) -> [[u8; 64]; 2] {
+    fn chunk<const KIND: u8>(bytes: &[u8]) -> [[u8; 64]; 4] {
         let (lines, _) = bytes[..CHUNK / 8 * bits(KIND)].as_chunks::<64>();
         if bits(KIND) == 4 {
             return Self::codes::<KIND>(lines[0]);
         }
         let code = |i: usize, odd: usize| lines[i / 32][i % 32 / 16 * 32 + odd * 16 + i % 16];
-        [std::array::from_fn(|i| code(i, 0)), std::array::from_fn(|i| code(i, 1))]
+        let (a, b) = (std::array::from_fn(|i| code(i, 0)), std::array::from_fn(|i| code(i, 1)));
+        if X == 1 {
+            return [a, b, a, b];
+        }
+        let ([a, c, ..], [b, d, ..]) = (Self::codes::<KIND>(a), Self::codes::<KIND>(b));
+        [a, c, b, d]
     }
 
     #[inline(always)]
-    fn codes<const KIND: u8>(words: [u8; 64]) -> [[u8; 64]; 2] {
-        match KIND {
+    fn codes<const KIND: u8>(words: [u8; 64]) -> [[u8; 64]; 4] {
+        let [low, high] = match KIND {
             8 => [words; 2],
             FP4 => [
                 words.map(|b| FP4_CODES[usize::from(b & 15)]),
                 words.map(|b| FP4_CODES[usize::from(b >> 4)]),
             ],
             _ => [words.map(|byte| byte & 15), words.map(|byte| byte >> 4)],
+        };
+        if X == 1 {
+            return [low, high, low, high];
+        }
+        let wide = |codes: [u8; 64], odd: usize| {
+            std::array::from_fn(|i| if i % 2 == 0 { codes[i + odd] } else { 0 })
+        };
+        match KIND {
+            8 => [wide(words, 0), wide(words, 1), wide(words, 0), wide(words, 1)],
+            _ => [wide(low, 0), wide(high, 0), wide(low, 1), wide(high, 1)],
         }
     }
 
@@ -76,6 +92,14 @@ impl<const FMA: bool> Lanes for Plain<FMA> {
 
     #[inline(always)]
     fn dot<const KIND: u8>(mut sums: [i32; LANES], codes: [u8; 64], x: [u8; 64]) -> [i32; LANES] {
+        if X == 2 {
+            let word = |of: &[u8; 64], i: usize| i16::from_le_bytes([of[2 * i], of[2 * i + 1]]);
+            for (i, sum) in sums.iter_mut().enumerate() {
+                let product = |i| i32::from(word(&codes, i)) * i32::from(word(&x, i));
+                *sum += product(2 * i) + product(2 * i + 1);
+            }
+            return sums;
+        }
         for (i, sum) in sums.iter_mut().enumerate() {
             for at in 4 * i..4 * i + 4 {
                 // A product of a code and a rounded value fits in 16 bits.

@@ -62,7 +62,7 @@ impl Product<'_> {
         let group_size = self.source.groups.group_size;
         let of_lane: [u32; LANES] = std::array::from_fn(|lane| (lane * 8 / group_size) as u32);
         let chunks = self.source.k.div_ceil(CHUNK);
-        let x: [&[[Line; 2]]; M] = std::array::from_fn(|i| self.x.row(first_x + i));
+        let x: [&[Line]; M] = std::array::from_fn(|i| self.x.row(first_x + i));
         let x_scales: [&[[f32; LANES]]; M] = std::array::from_fn(|i| self.x.of_lanes(first_x + i));
         let sums: [&[[f32; LANES]]; M] = std::array::from_fn(|i| self.x.sums(first_x + i));
         let size = CHUNK / 8 * bits(KIND);
@@ -79,7 +79,7 @@ impl Product<'_> {
                         // Rows follow each other, so this runs ahead into the next ones.
                         prefetch(rest.as_ptr().wrapping_add(AHEAD + 64 * line));
                     }
-                    let [a, b] = if rest.len() >= size {
+                    let codes = if rest.len() >= size {
                         V::chunk::<KIND>(&rest[..size])
                     } else {
                         let mut padded = [0; CHUNK];
@@ -89,10 +89,11 @@ impl Product<'_> {
                     let scales = &of_row.scales()[chunk * CHUNK / group_size..];
                     let scale = V::choose(scales.first_chunk().expect("zeros follow"), &of_lane);
                     for i in 0..M {
-                        let [xa, xb] = &x[i][chunk];
-                        let run = V::begin::<KIND>(V::no_sums());
-                        let run = V::dot::<KIND>(run, a, V::load(&xa.0));
-                        let run = V::dot::<KIND>(run, b, V::load(&xb.0));
+                        let x = &x[i][chunk * V::PARTS..][..V::PARTS];
+                        let mut run = V::begin::<KIND>(V::no_sums());
+                        for part in 0..V::PARTS {
+                            run = V::dot::<KIND>(run, codes[part], V::load(&x[part].0));
+                        }
                         let dots = V::as_floats(V::end::<KIND>(V::no_sums(), run));
                         let scale = V::mul(scale, V::floats(&x_scales[i][chunk]));
                         totals[i] = V::mul_add(dots, scale, totals[i]);
@@ -170,14 +171,14 @@ impl Product<'_> {
     ) -> [[[f32; LANES]; C]; M] {
         let group_size = self.source.groups.group_size;
         let group = group_of(group_size);
-        let each = group / 4;
+        let each = group * V::X / 4;
         let groups = self.source.k / group;
         let mut x = [std::ptr::null::<i32>(); M];
         let mut x_scales: [&[f32]; M] = [&[]; M];
         let mut sums: [&[f32]; M] = [&[]; M];
         for i in 0..M {
             let row = self.x.row(rows[i]);
-            assert!(row.len() * CHUNK >= groups * group);
+            assert!(row.len() * 64 >= groups * group * V::X);
             x[i] = row.as_ptr().cast();
             x_scales[i] = &self.x.scales(rows[i])[..groups];
             sums[i] = self.x.sums(rows[i]).as_flattened();

@@ -1,4 +1,4 @@
-//! Rows of x, rounded to 8 bits.
+//! Rows of x, rounded to 8 or 16 bits.
 
 use super::lanes::{CHUNK, LANES, Line};
 use crate::kind::{Kind, bits};
@@ -23,13 +23,22 @@ pub(super) struct Form {
     pub(super) group_size: usize,
     /// Whether columns stand beside each other.
     pub(super) is_panel: bool,
+    /// Bytes of a rounded value.
+    pub(super) size: usize,
 }
 
 impl Form {
-    /// Where each byte of a chunk comes from.
+    /// Where each value of a chunk comes from.
     fn order(self) -> [u8; CHUNK] {
         std::array::from_fn(|i| {
             let at = match (bits(self.kind), self.is_panel) {
+                (4, true) if self.size == 2 => i / 8 * 8 + i % 8 / 2 + i % 2 * 4,
+                (4, false) if self.size == 2 => i % 32 * 4 + i / 32,
+                (_, true) if self.size == 2 => i / 4 * 4 + i % 4 / 2 + i % 2 * 2,
+                (_, false) if self.size == 2 => {
+                    let byte = i % 32 * 2 + i / 32 % 2;
+                    byte / 16 * 32 + i / 64 * 16 + byte % 16
+                }
                 (4, true) => i / 8 * 8 + i % 4 * 2 + i / 4 % 2,
                 (4, false) => i % 64 * 2 + i / 64,
                 (_, true) => i,
@@ -43,22 +52,23 @@ impl Form {
 /// Rows of x; kept from product to product for their memory.
 #[derive(Default)]
 pub(super) struct X {
-    /// `[rows, chunks]`
-    values: Vec<[Line; 2]>,
+    /// `[rows, lines]`
+    values: Vec<Line>,
     /// Of steps: a scale for each lane. `[rows, chunks]`
     of_lanes: Vec<[f32; LANES]>,
     /// Of prompts: a scale for each group. `[rows, groups]`
     scales: Vec<f32>,
     /// The sums over groups of the weights, with zeros behind. `[rows, sums_in_row]`
     sums: Vec<[f32; LANES]>,
+    lines: usize,
     chunks: usize,
     groups: usize,
     sums_in_row: usize,
 }
 
 impl X {
-    pub(super) fn row(&self, i: usize) -> &[[Line; 2]] {
-        &self.values[i * self.chunks..][..self.chunks]
+    pub(super) fn row(&self, i: usize) -> &[Line] {
+        &self.values[i * self.lines..][..self.lines]
     }
 
     pub(super) fn of_lanes(&self, i: usize) -> &[[f32; LANES]] {
@@ -84,8 +94,10 @@ impl X {
         let (chunks, groups) = (k.div_ceil(CHUNK), k / group_of(form.group_size));
         let sums_in_row = (k / form.group_size).div_ceil(LANES);
         (self.chunks, self.groups, self.sums_in_row) = (chunks, groups, sums_in_row);
+        let lines = chunks * form.size * CHUNK / 64;
+        self.lines = lines;
         // Only growing, so that memory is not cleared for each product.
-        self.values.resize(self.values.len().max(m * chunks), [Line([0; 64]); 2]);
+        self.values.resize(self.values.len().max(m * lines), Line([0; 64]));
         self.of_lanes.resize(self.of_lanes.len().max(m * chunks), [0.0; LANES]);
         self.scales.resize(self.scales.len().max(m * groups), 0.0);
         self.sums.resize(self.sums.len().max(m * sums_in_row), [0.0; LANES]);
@@ -100,7 +112,7 @@ impl X {
                     x: (dtype, &x[row * size..][..size]),
                     order: &order,
                     form,
-                    values: values.part(row * chunks..(row + 1) * chunks),
+                    values: values.part(row * lines..(row + 1) * lines),
                     of_lanes: of_lanes.part(row * chunks..(row + 1) * chunks),
                     scales: scales.part(row * groups..(row + 1) * groups),
                     sums: sums.part(row * sums_in_row..(row + 1) * sums_in_row),
@@ -117,7 +129,7 @@ struct Rounding<'a> {
     x: (Dtype, &'a [u8]),
     order: &'a [u8; CHUNK],
     form: Form,
-    values: &'a mut [[Line; 2]],
+    values: &'a mut [Line],
     of_lanes: &'a mut [[f32; LANES]],
     scales: &'a mut [f32],
     sums: &'a mut [[f32; LANES]],
@@ -137,7 +149,8 @@ impl Kernel for Rounding<'_> {
             widen(dtype, bytes, &mut floats);
             let mut rounded = [0; CHUNK];
             for at in (0..CHUNK).step_by(group) {
-                let (scale, sum) = round(&floats[at..at + group], &mut rounded[at..at + group]);
+                let (values, to) = (&floats[at..at + group], &mut rounded[at..at + group]);
+                let (scale, sum) = round(values, to, form.size);
                 of_lanes[chunk][at / 8..(at + group) / 8].fill(scale);
                 let place = chunk * CHUNK + at;
                 if let Some(to) = scales.get_mut(place / group) {
@@ -145,17 +158,30 @@ impl Kernel for Rounding<'_> {
                     sums[place / form.group_size] += scale * sum as f32;
                 }
             }
-            let to = &mut values[chunk];
-            for i in 0..CHUNK {
-                to[i / 64].0[i % 64] = rounded[usize::from(order[i]) % CHUNK];
+            let lines = form.size * CHUNK / 64;
+            let to = &mut values[chunk * lines..][..lines];
+            let ordered = order.map(|from| rounded[usize::from(from) % CHUNK]);
+            if form.size == 1 {
+                for (to, values) in to.iter_mut().zip(ordered.as_chunks::<64>().0) {
+                    to.0 = values.map(|value| value as u8);
+                }
+            } else {
+                for (to, values) in to.iter_mut().zip(ordered.as_chunks::<32>().0) {
+                    for (to, value) in to.0.as_chunks_mut::<2>().0.iter_mut().zip(values) {
+                        *to = value.to_le_bytes();
+                    }
+                }
             }
         }
     }
 }
 
-/// The scale of a group and the sum of its rounded values; NaN where a value is not finite.
+/// The smallest largest value of a group that is not 0: twice the smallest whose scale is a normal number.
+const SMALLEST: f32 = f32::from_bits(16 << 23);
+
+/// The scale of a group and the sum of its values, rounded to `size` bytes; NaN where a value is not finite.
 #[inline(always)]
-fn round(values: &[f32], to: &mut [u8]) -> (f32, i32) {
+fn round(values: &[f32], to: &mut [i16], size: usize) -> (f32, i32) {
     let mut largest = [0f32; 16];
     let mut undefined = [0f32; 16];
     for values in values.as_chunks::<16>().0 {
@@ -171,18 +197,23 @@ fn round(values: &[f32], to: &mut [u8]) -> (f32, i32) {
         to.fill(0);
         return (f32::NAN, 0);
     }
-    // Below, its reciprocal is infinite.
-    if largest < 1e-36 {
+    if largest < SMALLEST {
         to.fill(0);
         return (0.0, 0);
     }
-    let inverse = 127.0 / largest;
+    let (scale, inverse) = match size {
+        1 => (largest / 127.0, 127.0 / largest),
+        _ => {
+            // A power of two, so that what x has in 16 bits stays exact: the largest is between 2^14 and 2^15.
+            let exponent = largest.to_bits() >> 23;
+            (f32::from_bits((exponent - 14) << 23), f32::from_bits((268 - exponent) << 23))
+        }
+    };
     let mut sum = 0;
     for (to, value) in to.iter_mut().zip(values) {
         // The last bits of the sum are the nearest whole number.
-        let bits = (value * inverse + 12_582_912.0).to_bits();
-        *to = bits as u8;
-        sum += i32::from(bits as u8 as i8);
+        *to = (value * inverse + 12_582_912.0).to_bits() as i16;
+        sum += i32::from(*to);
     }
-    (largest / 127.0, sum)
+    (scale, sum)
 }
