@@ -86,6 +86,13 @@ impl Dense<'_> {
                 }
             } else {
                 for step in 0..steps {
+                    if first_x == 0 {
+                        // The next four, into the second cache: the first one has x and these four.
+                        for w in w {
+                            let next = w.as_ptr().wrapping_add(4 * row_size + step * size);
+                            _mm_prefetch::<_MM_HINT_T1>(next.cast());
+                        }
+                    }
                     let w0 = load::<KIND>(&w[0][step * size..][..size]);
                     let w1 = load::<KIND>(&w[1][step * size..][..size]);
                     let w2 = load::<KIND>(&w[2][step * size..][..size]);
