@@ -18,6 +18,10 @@ class CpuKept : public Kept {
   // Waits for the last task by itself: MLX's way of waiting would take note of errors of the stream, which
   // are for whoever reads values.
   ~CpuKept() override {
+    CpuKept::wait();
+  }
+
+  void wait() override {
     if (done_.valid()) {
       done_.wait();
     }
@@ -36,39 +40,55 @@ class CpuKept : public Kept {
     return operation_of(a.primitive()).strides(a.shape());
   }
 
-  void keep(std::vector<Operation> operations) override {
-    for (auto& [primitive, inputs, outputs] : operations) {
-      auto& operation = operation_of(*primitive);
-      auto& written = operation.written();
-      std::vector<CpuOperand> read, made;
-      for (auto& output : outputs) {
-        made.push_back(operand(output));
-      }
-      for (int index : written) {
-        made.push_back(operand(inputs.at(index)));
-      }
-      for (size_t i = 0; i < inputs.size(); i++) {
-        if (std::find(written.begin(), written.end(), i) == written.end()) {
-          read.push_back(operand(inputs[i]));
-          require(read.back().is_fit(operation.row_major()));
-        }
-      }
-      for (size_t i = 0; i < made.size(); i++) {
-        require(made[i].is_fit(false));
-        // What is written is nobody else's.
-        auto is_shared = [&](const CpuOperand& other) { return made[i].overlaps(other); };
-        require(std::none_of(read.begin(), read.end(), is_shared));
-        require(std::none_of(made.begin() + i + 1, made.end(), is_shared));
-      }
-      tasks_.push_back(operation.task(std::move(read), std::move(made)));
+  void keep(std::vector<Operation> operations, const std::vector<size_t>& following) override {
+    for (auto& operation : operations) {
+      tasks_.push_back(task_of(operation));
     }
+    following_ = following;
   }
 
-  void send(std::vector<array> moving, const std::vector<uint64_t>& places) override {
+  // What was sent reads the tasks.
+  void change(size_t index, const Operation& operation) override {
+    wait();
+    tasks_[following_[index]] = task_of(operation);
+  }
+
+  bool takes_length(const Operation&, size_t) const override {
+    return false;
+  }
+
+  static CpuTask task_of(const Operation& of) {
+    auto& [primitive, inputs, outputs] = of;
+    auto& operation = operation_of(*primitive);
+    auto& written = operation.written();
+    std::vector<CpuOperand> read, made;
+    for (auto& output : outputs) {
+      made.push_back(operand(output));
+    }
+    for (int index : written) {
+      made.push_back(operand(inputs.at(index)));
+    }
+    for (size_t i = 0; i < inputs.size(); i++) {
+      if (std::find(written.begin(), written.end(), i) == written.end()) {
+        read.push_back(operand(inputs[i]));
+        require(read.back().is_fit(operation.row_major()));
+      }
+    }
+    for (size_t i = 0; i < made.size(); i++) {
+      require(made[i].is_fit(false));
+      // What is written is nobody else's.
+      auto is_shared = [&](const CpuOperand& other) { return made[i].overlaps(other); };
+      require(std::none_of(read.begin(), read.end(), is_shared));
+      require(std::none_of(made.begin() + i + 1, made.end(), is_shared));
+    }
+    return operation.task(std::move(read), std::move(made));
+  }
+
+  void send(std::vector<array> moving, const std::vector<uint64_t>& places, std::vector<array> held) override {
     // Ends with the task, whatever becomes of it, and the future is ready then.
     auto end = std::make_shared<std::promise<void>>();
     done_ = end->get_future();
-    auto run = [this, end = std::move(end), moving = std::move(moving), &places]() {
+    auto run = [this, end = std::move(end), moving = std::move(moving), held = std::move(held), &places]() {
       for (size_t i = 0; i < moving.size(); i++) {
         std::memcpy(reinterpret_cast<char*>(places[i]), moving[i].data<char>(), moving[i].nbytes());
       }
@@ -101,6 +121,8 @@ class CpuKept : public Kept {
   }
 
   std::vector<CpuTask> tasks_;
+  // Of which tasks operands may be others.
+  std::vector<size_t> following_;
   std::future<void> done_;
 };
 

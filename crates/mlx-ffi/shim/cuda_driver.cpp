@@ -49,6 +49,8 @@ const Cuda* cuda() {
         find(all.size, "nvrtcGetCUBINSize") && find(all.image, "nvrtcGetCUBIN") &&
         find(all.encoder, GET_ENCODER);
     find(all.ask, "nvrtcSetFlowCallback");
+    find(all.capture_info, "cuStreamGetCaptureInfo_v2");
+    find(all.change_kernel, "cuGraphExecKernelNodeSetParams_v2");
     return complete ? std::optional(all) : std::nullopt;
   }();
   return found ? &*found : nullptr;

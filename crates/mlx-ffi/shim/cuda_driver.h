@@ -27,6 +27,18 @@ struct Config {
   unsigned count;
 };
 
+// A kernel of a graph.
+struct NodeLaunch {
+  Handle function;
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned shared_bytes;
+  void** arguments;
+  void** extra;
+  Handle kernel;
+  Handle context;
+};
+
 struct Cuda {
   int (*capture)(Handle stream, int mode);
   int (*end_capture)(Handle stream, Handle* graph);
@@ -38,6 +50,16 @@ struct Cuda {
   int (*instantiate)(Handle* executable, Handle graph, unsigned long long flags);
   int (*free_graph)(Handle graph);
   int (*free_executable)(Handle executable);
+  // What a stream is captured to, whose last operations are the dependencies of the next; and other arguments for a kernel of
+  // a graph that is made. Absent before CUDA 12.
+  int (*capture_info)(
+      Handle stream,
+      int* status,
+      uint64_t* id,
+      Handle* graph,
+      const Handle** dependencies,
+      size_t* count);
+  int (*change_kernel)(Handle executable, Handle node, const NodeLaunch* launch);
   int (*run)(Handle executable, Handle stream);
   int (*launch)(const Config* config, Handle function, void** arguments, void** extra);
   int (*copy)(Address to, Address from, size_t bytes, Handle stream);

@@ -39,12 +39,18 @@ auto or_foreign(F work) {
   }
 }
 
-// In the name of the kernel of `cuda::buffers`.
+// In the names of the kernels of `cuda::buffers` and `cuda::buffers_of_layers`.
 constexpr const char* BUFFERS = "mlxrs_buffers";
 
-array make_workspace(Stream stream) {
-  auto workspace = zeros({static_cast<int>(BLAS_WORKSPACE)}, uint8, stream);
-  async_eval({workspace});
+// What products of a stream use, which run one after the other: all that this thread keeps and sends share it.
+std::shared_ptr<array> workspace_of(Stream stream) {
+  thread_local std::pair<Stream, std::weak_ptr<array>> last{stream, {}};
+  auto workspace = last.first == stream ? last.second.lock() : nullptr;
+  if (!workspace) {
+    workspace = std::make_shared<array>(zeros({static_cast<int>(BLAS_WORKSPACE)}, uint8, stream));
+    async_eval({*workspace});
+    last = {stream, workspace};
+  }
   return workspace;
 }
 
@@ -88,7 +94,7 @@ class CudaKept : public Kept {
  public:
   // Products may use `workspace`, of BLAS_WORKSPACE bytes; without one, they get one. `buffers`, where there are such, are
   // of the same stream.
-  explicit CudaKept(bool overlap, std::optional<array> workspace = std::nullopt, Buffers* buffers = nullptr)
+  explicit CudaKept(bool overlap, std::shared_ptr<array> workspace = nullptr, Buffers* buffers = nullptr)
       : overlap_(overlap && compute_major() >= 9), workspace_(std::move(workspace)), buffers_(buffers) {}
 
   ~CudaKept() override {
@@ -100,6 +106,16 @@ class CudaKept : public Kept {
     }
     if (executable_) {
       cuda()->free_executable(executable_);
+    }
+    if (graph_) {
+      cuda()->free_graph(graph_);
+    }
+  }
+
+  void wait() override {
+    for (auto& sent : sent_) {
+      check(cuda()->wait(sent.event), "cuEventSynchronize");
+      sent.read.clear();
     }
   }
 
@@ -124,10 +140,6 @@ class CudaKept : public Kept {
       return {true, {}};
     }
     auto [kernel, written] = kernel_and_written(*a.primitive_ptr());
-    // What they allocate stays.
-    if (name_of(kernel).find(BUFFERS) != std::string::npos) {
-      throw Foreign{"buffers that are made"};
-    }
     for (auto& input : a.inputs()) {
       bool is_there = input.status() != array::Status::unscheduled;
       // What is not there yet is row-major: our own kernels make it.
@@ -152,18 +164,59 @@ class CudaKept : public Kept {
     return a.strides();
   }
 
-  void keep(std::vector<Operation> operations) override {
-    or_foreign([&] { capture(operations); });
+  void keep(std::vector<Operation> operations, const std::vector<size_t>& following) override {
+    or_foreign([&] { capture(operations, following); });
   }
 
-  void capture(const std::vector<Operation>& operations) {
+  void change(size_t index, const Operation& operation) override {
+    Call call(operation);
+    auto node = call.node(function_of(call.kernel).function);
+    check(cuda()->change_kernel(executable_, nodes_[index], &node), "cuGraphExecKernelNodeSetParams");
+  }
+
+  // All that our kernels know of a length, they take from the shape of one of their inputs; of what is as long, they take the
+  // strides alone.
+  bool takes_length(const Operation& operation, size_t input) const override {
+    auto* kernel = is_product(operation) ? nullptr : &kernel_and_written(*operation.primitive).first;
+    return kernel && std::get<1>(takes_of(*kernel)[input]);
+  }
+
+  static bool is_product(const Operation& of) {
+    return dynamic_cast<Dense*>(of.primitive.get()) != nullptr;
+  }
+
+  static bool is_sum(const Operation& of) {
+    return group_of_sum(*of.primitive) != nullptr;
+  }
+
+  // The kernel of a graph that was sent to a captured stream last.
+  static Handle last_node(Handle stream) {
+    constexpr int ACTIVE = 1;
+    int status = 0;
+    uint64_t id = 0;
+    size_t count = 0;
+    Handle graph = nullptr;
+    const Handle* dependencies = nullptr;
+    check(cuda()->capture_info(stream, &status, &id, &graph, &dependencies, &count), "cuStreamGetCaptureInfo");
+    if (status != ACTIVE || count != 1) {
+      throw std::runtime_error("a captured stream has no last kernel");
+    }
+    return dependencies[0];
+  }
+
+  void capture(const std::vector<Operation>& operations, const std::vector<size_t>& following) {
     auto& c = *cuda();
+    for (auto index : following) {
+      auto& operation = operations[index];
+      if (is_product(operation) || is_sum(operation) || !c.capture_info || !c.change_kernel) {
+        throw std::runtime_error("an operation that cannot be changed later");
+      }
+    }
     constexpr unsigned NON_BLOCKING = 1;
     // A library may load its kernels, or ask for memory, as it is called for the first time.
     constexpr int RELAXED = 2;
-    auto is_product = [](const Operation& of) { return dynamic_cast<Dense*>(of.primitive.get()) != nullptr; };
     if (!workspace_ && std::any_of(operations.begin(), operations.end(), is_product)) {
-      workspace_ = make_workspace(this->stream());
+      workspace_ = workspace_of(this->stream());
     }
     Handle stream, graph = nullptr;
     check(c.new_stream(&stream, NON_BLOCKING), "cuStreamCreate");
@@ -174,6 +227,9 @@ class CudaKept : public Kept {
         // NCCL's kernels tell nothing of their end.
         bool is_behind_ours = i > 0 && !is_of_nccl(operations[i - 1]);
         result = launch(operations[i], is_behind_ours && overlap_, stream);
+        if (result == 0 && nodes_.size() < following.size() && following[nodes_.size()] == i) {
+          nodes_.push_back(last_node(stream));
+        }
       }
     } catch (std::runtime_error& error) {
       constexpr int OUT_OF_MEMORY = 2;
@@ -184,8 +240,11 @@ class CudaKept : public Kept {
     if (result == 0 && ended == 0) {
       result = c.instantiate(&executable_, graph, 0);
     }
-    if (graph) {
+    if (graph && following.empty()) {
       c.free_graph(graph);
+    } else {
+      // Its kernels are named by those of the graph that it was made of.
+      graph_ = graph;
     }
     c.free_stream(stream);
     check(result == 0 ? ended : result, ("a graph of launches" + refused).c_str());
@@ -214,7 +273,6 @@ class CudaKept : public Kept {
         check(launch(operation, false, queue), "cuLaunchKernelEx");
       }
     };
-    auto is_sum = [](const Operation& of) { return group_of_sum(*of.primitive) != nullptr; };
     if (std::any_of(operations.begin(), operations.end(), is_sum)) {
       // Other ranks have sent the same, and nothing may be summed twice.
       all();
@@ -232,20 +290,82 @@ class CudaKept : public Kept {
     return ranks && !sums_by_kernel(*ranks, count_of(of.inputs[0].shape), of.inputs[0].dtype);
   }
 
-  int launch(const Operation& operation, bool overlaps, Handle stream) {
+  // What a kernel is called with.
+  struct Call {
     struct Values {
       Address address;
       std::array<int32_t, KERNEL_DIMS> shape{};
       std::array<int64_t, KERNEL_DIMS> strides{};
       int32_t dims{0};
     };
+
+    explicit Call(const Operation& operation) : kernel(kernel_and_written(*operation.primitive).first) {
+      auto& [primitive, inputs, outputs] = operation;
+      values.resize(inputs.size() + outputs.size());
+      arguments.reserve(4 * inputs.size() + outputs.size());
+      auto& takes = takes_of(kernel);
+      for (size_t i = 0; i < inputs.size(); i++) {
+        auto& input = inputs[i];
+        auto& value = values[i];
+        auto [shape, strides, dims] = takes[i];
+        value.address = input.address;
+        arguments.push_back(&value.address);
+        if (shape) {
+          std::copy(input.shape.begin(), input.shape.end(), value.shape.begin());
+          arguments.push_back(value.shape.data());
+        }
+        if (strides) {
+          std::copy(input.strides.begin(), input.strides.end(), value.strides.begin());
+          arguments.push_back(value.strides.data());
+        }
+        if (dims) {
+          value.dims = static_cast<int32_t>(input.shape.size());
+          arguments.push_back(&value.dims);
+        }
+      }
+      for (size_t i = 0; i < outputs.size(); i++) {
+        auto& value = values[inputs.size() + i];
+        value.address = outputs[i].address;
+        arguments.push_back(&value.address);
+      }
+      auto [gx, gy, gz] = grid_of(kernel);
+      auto [bx, by, bz] = block_of(kernel);
+      auto blocks = [](int threads, int of) { return static_cast<unsigned>((threads + of - 1) / of); };
+      auto extent = [](int threads, int of) { return static_cast<unsigned>(std::min(threads, of)); };
+      grid = {blocks(gx, bx), blocks(gy, by), blocks(gz, bz)};
+      block = {extent(gx, bx), extent(gy, by), extent(gz, bz)};
+    }
+
+    NodeLaunch node(Handle function) {
+      return {
+          function,
+          {grid[0], grid[1], grid[2]},
+          {block[0], block[1], block[2]},
+          0,
+          arguments.data(),
+          nullptr,
+          nullptr,
+          nullptr};
+    }
+
+    // Arguments are where the values are.
+    Call(const Call&) = delete;
+
+    Kernel& kernel;
+    std::vector<Values> values;
+    std::vector<void*> arguments;
+    std::array<unsigned, 3> grid;
+    std::array<unsigned, 3> block;
+  };
+
+  int launch(const Operation& operation, bool overlaps, Handle stream) {
     auto& [primitive, inputs, outputs] = operation;
     if (auto* ranks = group_of_sum(*primitive)) {
       auto& [from, dtype, shape, strides] = inputs[0];
       sum(*ranks, from, outputs[0].address, count_of(shape), dtype, overlaps, stream);
       return 0;
     }
-    if (dynamic_cast<Dense*>(primitive.get())) {
+    if (is_product(operation)) {
       auto& w = inputs[1];
       int in = w.shape[1], out = w.shape[0];
       int rows = 1;
@@ -256,61 +376,26 @@ class CudaKept : public Kept {
       multiply(product, device_address_of(*workspace_), stream);
       return 0;
     }
-    auto& kernel = kernel_and_written(*primitive).first;
-    std::vector<Values> values(inputs.size() + outputs.size());
-    std::vector<void*> arguments;
-    auto& takes = takes_of(kernel);
-    for (size_t i = 0; i < inputs.size(); i++) {
-      auto& input = inputs[i];
-      auto& value = values[i];
-      auto [shape, strides, dims] = takes[i];
-      value.address = input.address;
-      arguments.push_back(&value.address);
-      if (shape) {
-        std::copy(input.shape.begin(), input.shape.end(), value.shape.begin());
-        arguments.push_back(value.shape.data());
-      }
-      if (strides) {
-        std::copy(input.strides.begin(), input.strides.end(), value.strides.begin());
-        arguments.push_back(value.strides.data());
-      }
-      if (dims) {
-        value.dims = static_cast<int32_t>(input.shape.size());
-        arguments.push_back(&value.dims);
-      }
-    }
-    for (size_t i = 0; i < outputs.size(); i++) {
-      auto& value = values[inputs.size() + i];
-      value.address = outputs[i].address;
-      arguments.push_back(&value.address);
-    }
-    auto [gx, gy, gz] = grid_of(kernel);
-    auto [bx, by, bz] = block_of(kernel);
-    auto blocks = [](int threads, int block) { return static_cast<unsigned>((threads + block - 1) / block); };
-    auto extent = [](int threads, int block) { return static_cast<unsigned>(std::min(threads, block)); };
+    Call call(operation);
     // It may begin before the one before it has ended: kernels wait where they have to.
     constexpr int PROGRAMMATIC_STREAM_SERIALIZATION = 6;
     Attribute overlap{PROGRAMMATIC_STREAM_SERIALIZATION, {1}};
-    Config config{
-        {blocks(gx, bx), blocks(gy, by), blocks(gz, bz)},
-        {extent(gx, bx), extent(gy, by), extent(gz, bz)},
-        0,
-        stream,
-        &overlap,
-        overlaps};
-    return cuda()->launch(&config, function_of(kernel).function, arguments.data(), nullptr);
+    auto& [gx, gy, gz] = call.grid;
+    auto& [bx, by, bz] = call.block;
+    Config config{{gx, gy, gz}, {bx, by, bz}, 0, stream, &overlap, overlaps};
+    return cuda()->launch(&config, function_of(call.kernel).function, call.arguments.data(), nullptr);
   }
 
-  void send(std::vector<array> moving, const std::vector<uint64_t>& places) override {
+  void send(std::vector<array> moving, const std::vector<uint64_t>& places, std::vector<array> held) override {
     // MLX does not know that these are read, so they are held until that is done.
     auto& sent = sent_[runs_++ % sent_.size()];
     check(cuda()->wait(sent.event), "cuEventSynchronize");
     auto queue = stream_of(stream());
-    sent.moving = std::move(moving);
+    sent.read = std::move(held);
+    sent.read.insert(sent.read.end(), moving.begin(), moving.end());
     try {
-      for (size_t i = 0; i < sent.moving.size(); i++) {
-        auto& from = sent.moving[i];
-        check(cuda()->copy(places[i], device_address_of(from), from.nbytes(), queue), "cuMemcpyAsync");
+      for (size_t i = 0; i < moving.size(); i++) {
+        check(cuda()->copy(places[i], device_address_of(moving[i]), moving[i].nbytes(), queue), "cuMemcpyAsync");
       }
       check(cuda()->run(executable_, queue), "cuGraphLaunch");
       check(cuda()->record(sent.event, queue), "cuEventRecord");
@@ -325,6 +410,10 @@ class CudaKept : public Kept {
   Compiled function_of(Kernel& kernel) {
     auto found = functions_.find(&kernel);
     if (found == functions_.end()) {
+      // What they allocate stays.
+      if (name_of(kernel).find(BUFFERS) != std::string::npos) {
+        throw Foreign{"buffers that are made"};
+      }
       auto known = compiled(kernel, overlap_);
       if (!known.function) {
         return known;
@@ -337,18 +426,21 @@ class CudaKept : public Kept {
   // What the last runs have read, until their events.
   struct Sent {
     Handle event{nullptr};
-    std::vector<array> moving;
+    std::vector<array> read;
   };
 
   bool overlap_;
   // Of kernels that the operations hold.
   std::unordered_map<Kernel*, Compiled> functions_;
   // Of all products: they run one after the other.
-  std::optional<array> workspace_;
+  std::shared_ptr<array> workspace_;
   Buffers* buffers_;
   std::array<Sent, 2> sent_;
   size_t runs_{0};
   Handle executable_{nullptr};
+  // Those that may be changed, of the graph that it was made of.
+  std::vector<Handle> nodes_;
+  Handle graph_{nullptr};
 };
 
 // What was launched, by the events behind it.
@@ -373,7 +465,7 @@ class CudaDispatched : public Dispatched {
       return agreed(ranks, MLXRS_IMPOSSIBLE);
     }
     if (!workspace_) {
-      workspace_ = make_workspace(stream);
+      workspace_ = workspace_of(stream);
     }
     auto& sent = oldest();
     CudaKept kept(false, workspace_, &buffers_);
@@ -427,7 +519,7 @@ class CudaDispatched : public Dispatched {
 
   std::array<Sent, UNDER_WAY> sent_;
   size_t sends_{0};
-  std::optional<array> workspace_;
+  std::shared_ptr<array> workspace_;
   Buffers buffers_;
 };
 

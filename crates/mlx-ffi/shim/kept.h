@@ -31,11 +31,12 @@ class Kept {
  public:
   virtual ~Kept() = default;
 
-  // Keeps the operations that make `output`, where all ranks can.
+  // Keeps the operations that make `output`, where all ranks can. `follows`: the fixed arrays may be elsewhere each time.
   mlxrs_outcome record(
       const mlx::core::array& output,
       const std::vector<mlx::core::array>& moving,
       const std::vector<mlx::core::array>& fixed,
+      bool follows,
       const mlxrs_agreement& ranks);
 
   // Sends the operations that make `outputs` to the device, which are evaluated as soon as all that was sent
@@ -46,13 +47,17 @@ class Kept {
   // What the device reads and writes until it is through with what was dispatched.
   std::vector<mlx::core::array> held() const;
 
-  // Whether the output can be made of these arrays: all have the forms and places that they had.
+  // Whether the output can be made of these arrays: all have the forms that they had, and those that are not followed the
+  // places.
   bool fits(const std::vector<mlx::core::array>& moving, const std::vector<mlx::core::array>& fixed) const;
 
   // The output for other moving arrays; nothing where these do not fit.
   std::optional<mlx::core::array> run(
       std::vector<mlx::core::array> moving,
       const std::vector<mlx::core::array>& fixed);
+
+  // Waits for what was sent, and lets go of what it read.
+  virtual void wait() = 0;
 
  protected:
   // An array as an operation finds it whenever it is repeated.
@@ -83,13 +88,21 @@ class Kept {
   virtual uint64_t address(const mlx::core::array& a) const = 0;
   // In which an output that `a` is will lie.
   virtual mlx::core::Strides strides(const mlx::core::array& a) const = 0;
-  virtual void keep(std::vector<Operation> operations) = 0;
+  // Keeps operations, of which those with the numbers `following`, which ascend, may be changed later.
+  virtual void keep(std::vector<Operation> operations, const std::vector<size_t>& following) = 0;
+  // From now on, one of those that may be changed, which is the `index`th of them, has these operands.
+  virtual void change(size_t index, const Operation& operation) = 0;
+  // Whether an operation finds the length of an input's third dimension in what it is given.
+  virtual bool takes_length(const Operation& operation, size_t input) const = 0;
   // A buffer of so many words of eight bytes, of any values.
   virtual mlx::core::array make_words(int count);
   // Sends operations, which are not repeated.
   virtual void send_once(const std::vector<Operation>& operations) = 0;
-  // Copies each moving array to the place of its own, then repeats the operations.
-  virtual void send(std::vector<mlx::core::array> moving, const std::vector<uint64_t>& places) = 0;
+  // Copies each moving array to the place of its own, then repeats the operations, which read and write `held` too.
+  virtual void send(
+      std::vector<mlx::core::array> moving,
+      const std::vector<uint64_t>& places,
+      std::vector<mlx::core::array> held) = 0;
 
   mlx::core::Stream stream() const {
     return stream_;
@@ -118,6 +131,22 @@ class Kept {
     uint64_t address;
   };
 
+  // A fixed array as it was when the operations were last sent, and when they were kept.
+  struct Fixed {
+    Operand last;
+    mlx::core::Shape first_shape;
+    // Whether the third dimension may be longer.
+    bool may_be_longer;
+  };
+
+  // An input of an operation that follows a fixed array.
+  struct Follower {
+    // Which of the operations that may be changed.
+    size_t operation;
+    size_t input;
+    size_t fixed;
+  };
+
   // Of each step, where each of its outputs lies.
   using Offsets = std::vector<std::vector<size_t>>;
 
@@ -135,6 +164,10 @@ class Kept {
   // A buffer of so many bytes is made.
   void make_buffer(size_t bytes);
   void build(const mlx::core::array& output);
+  // Takes note of the operations that read the leaves which are fixed arrays, and of their inputs that do.
+  std::vector<size_t> find_followers(const std::vector<Operation>& operations);
+  bool is_like(const mlx::core::array& a, const Fixed& known) const;
+  void follow(const std::vector<mlx::core::array>& fixed);
 
   mlx::core::Stream stream_{0, mlx::core::Device::cpu};
   bool is_ready_{true};
@@ -144,7 +177,14 @@ class Kept {
   std::vector<mlx::core::array> moving_;
   std::vector<uint64_t> moving_places_;
   std::vector<Leaf> leaves_;
-  std::vector<Leaf> fixed_;
+  bool follows_{false};
+  bool is_whole_{true};
+  std::vector<Fixed> fixed_;
+  // Which leaves are which fixed arrays.
+  std::unordered_map<size_t, size_t> fixed_leaves_;
+  std::vector<Follower> followers_;
+  // The operations that may be changed, as they are.
+  std::vector<Operation> following_;
   // Of the moving arrays and of all outputs.
   std::optional<mlx::core::array> buffer_;
   uint64_t first_{0};

@@ -63,7 +63,9 @@ mlxrs_outcome Kept::record(
     const array& output,
     const std::vector<array>& moving,
     const std::vector<array>& fixed,
+    bool follows,
     const mlxrs_agreement& ranks) {
+  follows_ = follows;
   auto walked = outcome_of(ranks, [&] {
     walk(output, moving);
     return is_ready_;
@@ -94,13 +96,32 @@ void Kept::keep_walked(const array& output, const std::vector<array>& fixed) {
     if (a.status() == array::Status::unscheduled) {
       throw Foreign{};
     }
-    fixed_.push_back({a, address(a)});
+    auto found = ids_.find(a.id());
+    if (follows_ && found != ids_.end() && found->second.kind == Kind::Leaf) {
+      fixed_leaves_.insert_or_assign(found->second.index, fixed_.size());
+    }
+    fixed_.push_back({{address(a), a.dtype(), a.shape(), a.strides()}, a.shape(), follows_ && a.ndim() == 4});
   }
   build(output);
 }
 
+// Whether a fixed array is as it was, or, where it is followed, can take the place of what it was.
+bool Kept::is_like(const array& a, const Fixed& known) const {
+  if (a.status() == array::Status::unscheduled || a.dtype() != known.last.dtype) {
+    return false;
+  }
+  if (!follows_) {
+    return a.shape() == known.last.shape && a.strides() == known.last.strides && address(a) == known.last.address;
+  }
+  auto shape = a.shape();
+  if (known.may_be_longer && shape.size() == 4 && shape[2] > known.first_shape[2]) {
+    shape[2] = known.first_shape[2];
+  }
+  return shape == known.first_shape && a.flags().row_contiguous;
+}
+
 bool Kept::fits(const std::vector<array>& moving, const std::vector<array>& fixed) const {
-  if (moving.size() != moving_.size() || fixed.size() != fixed_.size()) {
+  if (moving.size() != moving_.size() || fixed.size() != fixed_.size() || !is_whole_) {
     return false;
   }
   for (size_t i = 0; i < moving.size(); i++) {
@@ -113,11 +134,14 @@ bool Kept::fits(const std::vector<array>& moving, const std::vector<array>& fixe
   }
   for (size_t i = 0; i < fixed.size(); i++) {
     auto& a = fixed[i];
-    auto& known = fixed_[i];
-    bool is_there = a.status() != array::Status::unscheduled && are_alike(a, known.of) &&
-        a.strides() == known.of.strides() && address(a) == known.address;
-    if (!is_there) {
+    if (!is_like(a, fixed_[i])) {
       return false;
+    }
+    // Operations take the length of one of them for that of all that were as long.
+    for (size_t j = 0; j < i; j++) {
+      if (fixed_[j].first_shape == fixed_[i].first_shape && fixed[j].shape() != a.shape()) {
+        return false;
+      }
     }
   }
   auto is_moved = [this](const Leaf& leaf) { return address(leaf.of) != leaf.address; };
@@ -135,8 +159,36 @@ std::optional<array> Kept::run(std::vector<array> moving, const std::vector<arra
       return std::nullopt;
     }
   }
-  send(std::move(moving), moving_places_);
+  if (follows_) {
+    // What is changed in part is of no use.
+    is_whole_ = false;
+    follow(fixed);
+    is_whole_ = true;
+  }
+  send(std::move(moving), moving_places_, follows_ ? fixed : std::vector<array>{});
   return output_;
+}
+
+void Kept::follow(const std::vector<array>& fixed) {
+  std::vector<bool> is_elsewhere;
+  for (size_t i = 0; i < fixed.size(); i++) {
+    auto& last = fixed_[i].last;
+    Operand now{address(fixed[i]), last.dtype, fixed[i].shape(), fixed[i].strides()};
+    is_elsewhere.push_back(now.address != last.address || now.shape != last.shape || now.strides != last.strides);
+    last = std::move(now);
+  }
+  std::vector<bool> is_changed(following_.size());
+  for (auto& [operation, input, of] : followers_) {
+    if (is_elsewhere[of]) {
+      following_[operation].inputs[input] = fixed_[of].last;
+      is_changed[operation] = true;
+    }
+  }
+  for (size_t i = 0; i < following_.size(); i++) {
+    if (is_changed[i]) {
+      change(i, following_[i]);
+    }
+  }
 }
 
 Kept::Place Kept::visit(const array& a) {
@@ -155,6 +207,8 @@ Kept::Place Kept::visit(const array& a) {
   auto [is_ready, written] = known(a);
   is_ready_ = is_ready_ && is_ready;
   Step step{a.primitive_ptr(), {}, {}, {}};
+  step.places.reserve(a.inputs().size());
+  step.inputs.reserve(a.inputs().size());
   for (auto& input : a.inputs()) {
     auto place = visit(input);
     auto is_made = place.kind == Kind::Made;
@@ -220,6 +274,7 @@ std::vector<Kept::Operation> Kept::operations(const Offsets& offsets) {
     leaf.address = address(leaf.of);
   }
   std::vector<Operation> operations;
+  operations.reserve(steps_.size());
   for (size_t i = 0; i < steps_.size(); i++) {
     auto& step = steps_[i];
     Operation operation{step.primitive, std::move(step.inputs), {}};
@@ -287,10 +342,43 @@ void Kept::build(const array& output) {
   array result = output_at(output, offsets[kept.index][kept.output]);
   result.set_status(array::Status::available);
   output_ = result;
-  keep(operations(offsets));
+  auto all = operations(offsets);
+  auto following = find_followers(all);
+  keep(std::move(all), following);
+  if (follows_) {
+    // Whoever has the arrays holds them.
+    std::vector<Leaf> others;
+    for (size_t i = 0; i < leaves_.size(); i++) {
+      if (!fixed_leaves_.count(i)) {
+        others.push_back(leaves_[i]);
+      }
+    }
+    leaves_ = std::move(others);
+  }
   // The operations of this pass are MLX's, and the arrays between them too.
   steps_.clear();
   ids_.clear();
+}
+
+std::vector<size_t> Kept::find_followers(const std::vector<Operation>& operations) {
+  std::vector<size_t> following;
+  for (size_t i = 0; i < operations.size() && follows_; i++) {
+    for (size_t j = 0; j < steps_[i].places.size(); j++) {
+      auto& place = steps_[i].places[j];
+      auto found = place.kind == Kind::Leaf ? fixed_leaves_.find(place.index) : fixed_leaves_.end();
+      if (found == fixed_leaves_.end()) {
+        continue;
+      }
+      if (following.empty() || following.back() != i) {
+        following.push_back(i);
+        following_.push_back(operations[i]);
+      }
+      followers_.push_back({following.size() - 1, j, found->second});
+      auto& fixed = fixed_[found->second];
+      fixed.may_be_longer = fixed.may_be_longer && takes_length(operations[i], j);
+    }
+  }
+  return following;
 }
 
 bool Kept::is_own(const array& a) {
@@ -412,6 +500,7 @@ extern "C" int mlxrs_replay_new(
     const mlx_vector_array moving,
     const mlx_vector_array fixed,
     bool overlap,
+    bool follows,
     mlxrs_agreement agreement) {
   // What earlier operations of the stream failed with is said to the first who sends more.
   return mlxrs::guarded([&] {
@@ -426,7 +515,7 @@ extern "C" int mlxrs_replay_new(
       *outcome = mlxrs::agreed(agreement, MLXRS_IMPOSSIBLE);
       return;
     }
-    *outcome = kept->record(a, mlx_vector_array_get_(moving), mlx_vector_array_get_(fixed), agreement);
+    *outcome = kept->record(a, mlx_vector_array_get_(moving), mlx_vector_array_get_(fixed), follows, agreement);
     res->ctx = *outcome == MLXRS_DONE ? kept.release() : nullptr;
   });
 }
@@ -455,6 +544,10 @@ extern "C" int mlxrs_replay_run(
     }
     mlx_vector_array_set_(*res, std::move(found));
   });
+}
+
+extern "C" int mlxrs_replay_wait(mlxrs_replay replay) {
+  return mlxrs::guarded([&] { static_cast<mlxrs::Kept*>(replay.ctx)->wait(); });
 }
 
 extern "C" int mlxrs_dispatcher_new(mlxrs_dispatcher* res) {

@@ -43,7 +43,7 @@ typedef struct mlxrs_replay_ {
  * takes a second on other threads: then it is worth another try. MLXRS_IMPOSSIBLE where something else than operations of
  * mlxrs_launch_apply, mlxrs_dense, mlxrs_cpu_operation and sums of a group of mlxrs_nccl_join is among them; or where CUDA
  * has no memory left for it. With `overlap` a kernel for CUDA begins before the one before it has ended, as far as it
- * does not read what that one writes. All ranks of `agreement` ask for it at the same time, and get the same outcome.
+ * does not read what that one writes. With `follows` the `fixed` arrays, which are row-major, may be others each time. All ranks of `agreement` ask for it at the same time, and get the same outcome.
  * Returns 0, or 1 after the error handler has been called.
  */
 int mlxrs_replay_new(
@@ -53,6 +53,7 @@ int mlxrs_replay_new(
     const mlx_vector_array moving,
     const mlx_vector_array fixed,
     bool overlap,
+    bool follows,
     mlxrs_agreement agreement);
 
 /**
@@ -68,7 +69,9 @@ int mlxrs_replay_fits(
 /**
  * Sends the operations to the device for other `moving` of the same shapes and types, behind all that was
  * sent before; the moving arrays are of the same stream. `res` gets the output, which has the same buffer
- * each time, or nothing where one of the other arrays is not in the buffer that it was in.
+ * each time, or nothing where one of the other arrays is not in the buffer that it was in; of `fixed` ones that are
+ * followed, where one has another shape. Those of four dimensions may be longer along the third, all that were of one shape
+ * alike, where operations take the length from what they are given.
  * Returns 0, or 1 after the error handler has been called.
  */
 int mlxrs_replay_run(
@@ -76,6 +79,12 @@ int mlxrs_replay_run(
     mlxrs_replay replay,
     const mlx_vector_array moving,
     const mlx_vector_array fixed);
+
+/**
+ * Waits for what it has sent, and lets go of what that read.
+ * Returns 0, or 1 after the error handler has been called.
+ */
+int mlxrs_replay_wait(mlxrs_replay replay);
 
 /** Waits for what it has sent. */
 void mlxrs_replay_free(mlxrs_replay replay);

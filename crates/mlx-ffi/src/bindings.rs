@@ -3422,7 +3422,7 @@ unsafe extern "C" {
     pub fn mlxrs_recover(stream: mlx_stream) -> ::std::os::raw::c_int;
     #[doc = " Lets this thread wait for a CUDA device, and ask it for memory, while MLX captures operations on another\n thread: otherwise that capture fails, and MLX ends the process."]
     pub fn mlxrs_relax_captures();
-    #[doc = " The operations that make `output`, which is not evaluated, of `moving`, which are not either, of `fixed`\n and of whatever else is evaluated. MLXRS_DONE: `res` has them. MLXRS_NOT_YET while kernels are compiled for this, which\n takes a second on other threads: then it is worth another try. MLXRS_IMPOSSIBLE where something else than operations of\n mlxrs_launch_apply, mlxrs_dense, mlxrs_cpu_operation and sums of a group of mlxrs_nccl_join is among them; or where CUDA\n has no memory left for it. With `overlap` a kernel for CUDA begins before the one before it has ended, as far as it\n does not read what that one writes. All ranks of `agreement` ask for it at the same time, and get the same outcome.\n Returns 0, or 1 after the error handler has been called."]
+    #[doc = " The operations that make `output`, which is not evaluated, of `moving`, which are not either, of `fixed`\n and of whatever else is evaluated. MLXRS_DONE: `res` has them. MLXRS_NOT_YET while kernels are compiled for this, which\n takes a second on other threads: then it is worth another try. MLXRS_IMPOSSIBLE where something else than operations of\n mlxrs_launch_apply, mlxrs_dense, mlxrs_cpu_operation and sums of a group of mlxrs_nccl_join is among them; or where CUDA\n has no memory left for it. With `overlap` a kernel for CUDA begins before the one before it has ended, as far as it\n does not read what that one writes. With `follows` the `fixed` arrays, which are row-major, may be others each time. All ranks of `agreement` ask for it at the same time, and get the same outcome.\n Returns 0, or 1 after the error handler has been called."]
     pub fn mlxrs_replay_new(
         res: *mut mlxrs_replay,
         outcome: *mut mlxrs_outcome,
@@ -3430,6 +3430,7 @@ unsafe extern "C" {
         moving: mlx_vector_array,
         fixed: mlx_vector_array,
         overlap: bool,
+        follows: bool,
         agreement: mlxrs_agreement,
     ) -> ::std::os::raw::c_int;
     #[doc = " Whether mlxrs_replay_run repeats the operations for these arrays.\n Returns 0, or 1 after the error handler has been called."]
@@ -3439,13 +3440,15 @@ unsafe extern "C" {
         moving: mlx_vector_array,
         fixed: mlx_vector_array,
     ) -> ::std::os::raw::c_int;
-    #[doc = " Sends the operations to the device for other `moving` of the same shapes and types, behind all that was\n sent before; the moving arrays are of the same stream. `res` gets the output, which has the same buffer\n each time, or nothing where one of the other arrays is not in the buffer that it was in.\n Returns 0, or 1 after the error handler has been called."]
+    #[doc = " Sends the operations to the device for other `moving` of the same shapes and types, behind all that was\n sent before; the moving arrays are of the same stream. `res` gets the output, which has the same buffer\n each time, or nothing where one of the other arrays is not in the buffer that it was in; of `fixed` ones that are\n followed, where one has another shape. Those of four dimensions may be longer along the third, all that were of one shape\n alike, where operations take the length from what they are given.\n Returns 0, or 1 after the error handler has been called."]
     pub fn mlxrs_replay_run(
         res: *mut mlx_vector_array,
         replay: mlxrs_replay,
         moving: mlx_vector_array,
         fixed: mlx_vector_array,
     ) -> ::std::os::raw::c_int;
+    #[doc = " Waits for what it has sent, and lets go of what that read.\n Returns 0, or 1 after the error handler has been called."]
+    pub fn mlxrs_replay_wait(replay: mlxrs_replay) -> ::std::os::raw::c_int;
     #[doc = " Waits for what it has sent."]
     pub fn mlxrs_replay_free(replay: mlxrs_replay);
     #[doc = " A dispatcher, to which nothing is possible where there is no CUDA.\n Returns 0, or 1 after the error handler has been called."]

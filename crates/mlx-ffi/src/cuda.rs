@@ -28,7 +28,7 @@ pub(crate) mod take;
 mod unpack;
 
 pub use attention::{attends, step_attention};
-pub use buffers::buffers;
+pub use buffers::{buffers, buffers_of_layers};
 pub use chunk::chunk_attention;
 pub use dense::{dense, takes_dense};
 pub use draw::{Drawer, Drawing};

@@ -16,7 +16,8 @@ pub use elementwise::{
     where_,
 };
 pub use indexing::{
-    Indices, argmax, argpartition, argsort, put_along_axis, scatter_add_axis, take, take_along_axis,
+    Indices, argmax, argpartition, argsort, put_along_axis, scatter_add_axis, take,
+    take_along_axis, take_positions,
 };
 pub use products::{addmm, gather_mm, matmul};
 pub(crate) use products::{check_gathered, matrices};

@@ -80,6 +80,30 @@ impl Replay {
         overlap: bool,
         ranks: Option<&Group>,
     ) -> Result<Recorded> {
+        Replay::recorded(output, [moving, fixed], (overlap, false), ranks)
+    }
+
+    /// Keeps them likewise, for repetitions with other `fixed` arrays: [`run`](Self::run) takes what has the same types and
+    /// shapes, row-major, wherever it lies. Where kernels for CUDA find a length in what they are given, arrays of four
+    /// dimensions may be longer along the third, all that were of one shape alike. `ranks` as there.
+    ///
+    /// # Errors
+    /// Those of MLX; a rank that is lost.
+    pub fn record_following(
+        output: &Array,
+        moving: &[&Array],
+        fixed: &[&Array],
+        ranks: Option<&Group>,
+    ) -> Result<Recorded> {
+        Replay::recorded(output, [moving, fixed], (false, true), ranks)
+    }
+
+    fn recorded(
+        output: &Array,
+        [moving, fixed]: [&[&Array]; 2],
+        (overlap, follows): (bool, bool),
+        ranks: Option<&Group>,
+    ) -> Result<Recorded> {
         let (moving, fixed) = (VectorArray::of(moving)?, VectorArray::of(fixed)?);
         let mut replay = sys::mlxrs_replay { ctx: std::ptr::null_mut() };
         let mut outcome = sys::MLXRS_IMPOSSIBLE;
@@ -94,6 +118,7 @@ impl Replay {
                 moving.0,
                 fixed.0,
                 overlap,
+                follows,
                 ranks,
             )
         };
@@ -132,6 +157,15 @@ impl Replay {
             sys::mlxrs_replay_run(out, self.0, moving.0, fixed.0)
         })?;
         Ok(output.into_iter().next())
+    }
+
+    /// Waits for the last repetitions, and lets go of the arrays that they read.
+    ///
+    /// # Errors
+    /// Those of CUDA.
+    pub fn wait(&mut self) -> Result<()> {
+        // SAFETY: the handle lives for the call.
+        check(unsafe { sys::mlxrs_replay_wait(self.0) })
     }
 }
 

@@ -163,6 +163,67 @@ fn what_does_not_fit_is_refused() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn repetitions_follow_buffers_to_where_they_are() -> Result<()> {
+    const STEPS: i32 = 30;
+    use_device(Device::Cpu)?;
+    let (dtype, b) = (Dtype::Bf16, 2);
+    let layers = [Layer::new(dtype, b, None)?, Layer::new(dtype, b, Some(9))?];
+    let run = |follows: bool| -> Result<Vec<Vec<f32>>> {
+        let mut held = [layers[0].held(dtype, b)?, layers[1].held(dtype, b)?];
+        let (mut replay, mut found) = (None, Vec::new());
+        for at in 0..STEPS {
+            let x = normal(&[b, 1, HIDDEN], dtype, 300 + at as u64)?;
+            let x = ops::add(&x, &ops::zeros(&[1], dtype)?)?;
+            let on_device = Array::from_i32(&[at], &[1])?;
+            if let Some(Recorded::Kept(replay)) = &mut replay {
+                // Some stay where they are.
+                if at % 3 != 0 {
+                    let copy = |of: &Array| ops::add(of, &ops::zeros(&[1], dtype)?);
+                    let of = &held[at as usize % 2];
+                    let copies = Held { keys: copy(&of.keys)?, values: copy(&of.values)? };
+                    eval_all([&copies.keys, &copies.values])?;
+                    held[at as usize % 2] = copies;
+                }
+                let [first, second] = &held;
+                let fixed = [&first.keys, &first.values, &second.keys, &second.values];
+                let h = Replay::run(replay, &[&x, &on_device], &fixed)?.expect("all have one form");
+                found.push(bits(&h)?);
+                continue;
+            }
+            let [first, second] = &held;
+            let fixed = [&first.keys, &first.values, &second.keys, &second.values];
+            let [h, first_keys, first_values] = layers[0].step(&x, at, &on_device, first)?;
+            let [h, keys, values] = layers[1].step(&h, at, &on_device, second)?;
+            if follows && at == 3 {
+                replay = Some(Replay::record_following(&h, &[&x, &on_device], &fixed, None)?);
+                assert!(matches!(replay, Some(Recorded::Kept(_))), "{replay:?}");
+            }
+            found.push(bits(&h)?);
+            held = [Held { keys: first_keys, values: first_values }, Held { keys, values }];
+        }
+        if let Some(Recorded::Kept(mut replay)) = replay {
+            replay.wait()?;
+            let (x, at) = (normal(&[b, 1, HIDDEN], dtype, 1)?, Array::from_i32(&[5], &[1])?);
+            let [first, second] = &held;
+            let fixed = |keys| [keys, &first.values, &second.keys, &second.values];
+            let longer = ops::concatenate(&[&first.keys, &first.keys], 2)?;
+            let gaps = ops::slice_axis(&longer, 2, 0, CAPACITY)?;
+            let other = ops::astype(&first.keys, Dtype::F32)?;
+            eval_all([&longer, &gaps, &other])?;
+            for keys in [&longer, &gaps, &other] {
+                assert!(replay.run(&[&x, &at], &fixed(keys))?.is_none(), "{keys:?}");
+            }
+            // One buffer for both is no buffer to write, and what refused it is of no use any more.
+            replay.run(&[&x, &at], &fixed(&first.values)).expect_err("one buffer for both");
+            assert!(replay.run(&[&x, &at], &fixed(&first.keys))?.is_none());
+        }
+        Ok(found)
+    };
+    assert_eq!(run(true)?, run(false)?);
+    Ok(())
+}
+
 /// What two layers give for each of some positions; with `repeats`, as repetitions from the fourth on.
 fn steps(dtype: Dtype, b: i32, repeats: bool) -> Result<Vec<Vec<f32>>> {
     const STEPS: i32 = 40;

@@ -4,7 +4,7 @@ mod arrays;
 mod on_cuda;
 
 use mlx_ffi::step::{Heads, Step};
-use mlx_ffi::{Array, Dispatch, Dispatcher, Dtype, Result, cuda, eval_all, ops};
+use mlx_ffi::{Array, Dispatch, Dispatcher, Dtype, Recorded, Replay, Result, cuda, eval_all, ops};
 
 use self::arrays::{assert_near, cast, values, wide};
 use self::on_cuda::use_cuda;
@@ -14,6 +14,109 @@ use self::on_cuda::use_cuda;
 fn dispatched_operations_are_those_that_mlx_evaluates() {
     use_cuda();
     dispatched().expect("a layer");
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
+fn a_captured_chunk_follows_its_buffers() {
+    use_cuda();
+    followed().expect("a layer");
+}
+
+fn followed() -> Result<()> {
+    const HEADS: i32 = 2;
+    const D: i32 = 64;
+    const HIDDEN: i32 = HEADS * D;
+    const L: i32 = 48;
+    let dtype = Dtype::Bf16;
+    let scale = Array::scalar((HIDDEN as f32).sqrt().recip(), Dtype::F32)?;
+    let weights = |n| ops::multiply(&values(&[n, HIDDEN], 7), &scale).map(|w| cast(&w, dtype));
+    let (w_qkv, w_out) = (&weights(3 * HIDDEN)?, &weights(HIDDEN)?);
+    eval_all([w_qkv, w_out])?;
+    let layer = |x: &Array, held: &[Array; 2], at: i32, on_device: [&Array; 2]| {
+        let qkv = cuda::dense(x, w_qkv)?;
+        let part = |head| Heads { array: &qkv, at: head * D };
+        let [on_device, rows] = on_device;
+        let step = Step {
+            q: part(0),
+            k: part(HEADS),
+            v: part(2 * HEADS),
+            n_heads: HEADS,
+            keys: &held[0],
+            values: &held[1],
+            at,
+            on_device,
+            rows,
+            window: None,
+            turn: None,
+            norms: None,
+            scale: 0.1,
+            softcap: None,
+            sinks: None,
+        };
+        let [out, keys, values] = cuda::chunk_attention(&step)?;
+        let h = cuda::residual(x, &cuda::dense(&out, w_out)?, None, None, 0.0, None)?.0;
+        Ok::<_, mlx_ffi::Error>([h, keys, values])
+    };
+    let run = |captures: bool| -> Result<Vec<Array>> {
+        let (mut replay, mut found, mut repetitions) = (None, Vec::new(), 0);
+        // Others begin behind a prefix, in longer buffers.
+        for (index, (at, capacity)) in
+            [(0, 64), (0, 64), (0, 128), (5, 64), (70, 128), (0, 64)].into_iter().enumerate()
+        {
+            let shape = [1, HEADS, capacity, D];
+            let held = if at > 0 {
+                [ops::zeros(&shape, dtype)?, ops::zeros(&shape, dtype)?]
+            } else {
+                cuda::buffers_of_layers(&shape, dtype, 9)?.swap_remove(8 * (index % 2))
+            };
+            eval_all(&held)?;
+            let x = cast(&values(&[1, L, HIDDEN], 40 + index as u32), dtype);
+            let on_device = Array::from_i32(&[at; 4], &[4])?;
+            let rows = Array::from_i32(&[0; 4], &[4])?;
+            let (moving, fixed) = ([&x, &on_device, &rows], [&held[0], &held[1]]);
+            if let Some(Recorded::Kept(replay)) = &mut replay {
+                let h = Replay::run(replay, &moving, &fixed)?.expect("all have one form");
+                repetitions += 1;
+                let h = wide(&h);
+                eval_all([&h])?;
+                Replay::wait(replay)?;
+                found.push(h);
+                let filled = ops::slice_axis(&held[0], 2, at, at + L)?;
+                found.push(wide(&filled));
+                continue;
+            }
+            let [h, keys, _] = layer(&x, &held, at, [&on_device, &rows])?;
+            // A minute for their compilation.
+            for _ in 0..if captures && index == 1 { 6000 } else { 0 } {
+                replay = Some(Replay::record_following(&h, &moving, &fixed, None)?);
+                match replay {
+                    Some(Recorded::Kept(_)) => break,
+                    Some(Recorded::NotYet) => {}
+                    _ => panic!("a chunk is not kept"),
+                }
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            found.extend([wide(&h), wide(&ops::slice_axis(&keys, 2, at, at + L)?)]);
+        }
+        assert_eq!(repetitions, if captures { 4 } else { 0 });
+        if let Some(Recorded::Kept(mut replay)) = replay {
+            let short = cuda::buffers(&[1, HEADS, L, D], dtype)?;
+            let long = cuda::buffers(&[1, HEADS, 256, D], dtype)?;
+            eval_all(short.iter().chain(&long))?;
+            let x = cast(&values(&[1, L, HIDDEN], 1), dtype);
+            let at = Array::from_i32(&[0; 4], &[4])?;
+            let mut run = |keys, values| replay.run(&[&x, &at, &at], &[keys, values]);
+            assert!(run(&short[0], &short[1])?.is_none(), "shorter ones");
+            assert!(run(&long[0], &short[1])?.is_none(), "one that is longer");
+            assert!(run(&long[0], &long[1])?.is_some(), "both are longer");
+        }
+        Ok(found)
+    };
+    for (found, expected) in run(true)?.iter().zip(&run(false)?) {
+        assert_near(found, expected, 1e-2, "hidden states and keys");
+    }
+    Ok(())
 }
 
 fn dispatched() -> Result<()> {

@@ -43,6 +43,23 @@ fn take_refuses_indices_beyond_the_axis() -> Result<()> {
 }
 
 #[test]
+fn take_positions_refuses_indices_beyond_all_rows() -> Result<()> {
+    let rows = ops::reshape(&table()?, &[3, 2, 2])?;
+    for shape in [[3, 1], [1, 3]] {
+        let indices = Indices::from_u32(&[5, 0, 2], &shape)?;
+        let [n, _] = shape;
+        let found = ops::take_positions(&rows, &indices)?;
+        assert_eq!(found.shape(), [n, 3 / n, 2]);
+        assert_eq!(found.to_vec_f32()?, [10.0, 11.0, 0.0, 1.0, 4.0, 5.0]);
+    }
+    let beyond = Indices::from_u32(&[6], &[1, 1])?;
+    assert_refused(ops::take_positions(&rows, &beyond), "expected indices below 6");
+    ops::take_positions(&table()?, &Indices::from_u32(&[0], &[1, 1])?)
+        .expect_err("no rows of rows");
+    Ok(())
+}
+
+#[test]
 fn take_along_axis_refuses_indices_beyond_the_axis_or_of_another_shape() -> Result<()> {
     for indices in beyond() {
         assert_refused(ops::take_along_axis(&table()?, &indices?, 1), "indices reach up to");

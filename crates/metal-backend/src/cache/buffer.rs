@@ -28,3 +28,8 @@ pub(super) fn between(buffer: &Array, first: i32, end: i32) -> Result<Array> {
 pub(super) fn positions(buffer: &Array) -> i32 {
     buffer.shape().get(2).copied().unwrap_or(0)
 }
+
+/// The next multiple of the step by which buffers grow.
+pub(super) fn whole_steps(positions: i32) -> i32 {
+    (positions + STEP - 1) / STEP * STEP
+}

@@ -1,8 +1,9 @@
 //! What all layers remember of the rows of a batch.
 
-use mlx_ffi::{Array, Result, async_eval};
+use mlx_ffi::{Array, Dtype, Result, async_eval, cuda};
 
-use super::buffer::Parts;
+use super::buffer::{Parts, whole_steps};
+use super::kv::KvCache;
 use super::place::{Placing, copies};
 use super::rope_factors::RopeFactors;
 use super::spec::StateSpec;
@@ -66,10 +67,39 @@ impl Caches {
         self.layers.iter().all(State::has_room)
     }
 
-    /// Takes note that every layer's reserved position was written, where it was reserved.
-    pub fn fill_in_place(&mut self) {
-        self.layers.iter_mut().for_each(State::fill_in_place);
-        self.advance(1);
+    /// Takes note that `l` of every layer's reserved positions were written, where they were reserved.
+    pub fn fill_in_place(&mut self, l: i32) {
+        self.layers.iter_mut().for_each(|layer| layer.fill_in_place(l));
+        self.advance(l);
+    }
+
+    /// Makes the buffers for the first `l` positions of layers that have none, in keys and values of `dtype`: all that are
+    /// alike at once. `sizes` has the heads of each layer and the values of a head, `None` where it makes its own. For CUDA.
+    pub fn make_buffers(
+        &mut self,
+        dtype: Dtype,
+        l: i32,
+        sizes: impl Iterator<Item = Option<[i32; 2]>>,
+    ) -> Result<()> {
+        let mut lacking: Vec<([i32; 4], Vec<&mut KvCache>)> = Vec::new();
+        for (layer, sizes) in self.layers.iter_mut().zip(sizes) {
+            let (Some(cache), Some(sizes)) = (layer.kv_mut(), sizes) else { continue };
+            let Some(shape) = cache.lacks(l, sizes) else { continue };
+            match lacking.iter_mut().find(|(known, _)| *known == shape) {
+                Some((_, alike)) => alike.push(cache),
+                None => lacking.push((shape, vec![cache])),
+            }
+        }
+        for (shape, layers) in lacking {
+            let buffers = cuda::buffers_of_layers(&shape, dtype, layers.len())?;
+            layers.into_iter().zip(buffers).for_each(|(layer, parts)| layer.give(parts));
+        }
+        Ok(())
+    }
+
+    /// Whether buffers are as long behind `l` more positions as behind `longer` ones.
+    pub fn are_as_long(&self, [l, longer]: [i32; 2]) -> bool {
+        self.offsets.iter().all(|at| whole_steps(at + l) == whole_steps(at + longer))
     }
 
     /// The layers' states, first layer first.
@@ -157,6 +187,11 @@ impl Caches {
             self.layers.iter().map(|layer| layer.copies(rows, room)).collect::<Result<_>>()?;
         let shifts = rows.iter().map(|(row, _)| self.shifts[*row]).collect();
         Ok(Caches { offsets, shifts, rope_factors: self.rope_factors, layers, layout: 0 })
+    }
+
+    /// Whether positions can be taken back.
+    pub fn can_truncate(&self) -> bool {
+        self.layers.iter().all(State::can_truncate)
     }
 
     /// Takes back so many of each row's last positions, which the last pass appended. Rows of a batch that

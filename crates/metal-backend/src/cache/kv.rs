@@ -107,6 +107,18 @@ impl KvCache {
         self.in_place().map_or(Ok(None), |slab| slab.reserve_chunk(dtype, l, sizes))
     }
 
+    /// The shape of the buffers that [`reserve_chunk`](Self::reserve_chunk) would make.
+    pub(super) fn lacks(&mut self, l: i32, sizes: [i32; 2]) -> Option<[i32; 4]> {
+        self.in_place().and_then(|slab| slab.lacks(l, sizes))
+    }
+
+    /// Takes the buffers that it lacks.
+    pub(super) fn give(&mut self, parts: [Array; 2]) {
+        if let Some(slab) = self.in_place() {
+            slab.give(parts);
+        }
+    }
+
     /// The buffers that kernels write in place: of keys and values as they are.
     fn in_place(&mut self) -> Option<&mut Slab> {
         match &mut self.buffers {
@@ -142,10 +154,10 @@ impl KvCache {
         }
     }
 
-    /// Takes note that the reserved position was written, by what is on its way already.
-    pub fn fill_in_place(&mut self) {
+    /// Takes note that `l` reserved positions were written, by what is on its way already.
+    pub fn fill_in_place(&mut self, l: i32) {
         if let Buffers::Slab(slab) = &mut self.buffers {
-            slab.fill_in_place();
+            slab.fill_in_place(l);
         }
     }
 

@@ -6,7 +6,7 @@ use mlx_ffi::cuda::{self, Place};
 use mlx_ffi::{Array, Dtype, Result, async_eval, ops};
 
 use super::arrange::{Arrangement, Group};
-use super::buffer::{STEP, between, positions};
+use super::buffer::{STEP, between, positions, whole_steps};
 use super::place::{Placing, Span};
 use super::slot::Slot;
 use super::visible::Visible;
@@ -67,12 +67,21 @@ impl Slab {
         l: i32,
         [n_kv_heads, head_dim]: [i32; 2],
     ) -> Result<Option<Slot>> {
-        if self.parts.is_empty() {
-            let capacity = l + self.room(l);
-            let shape = [self.starts.len() as i32, n_kv_heads, capacity, head_dim];
+        if let Some(shape) = self.lacks(l, [n_kv_heads, head_dim]) {
             self.parts = cuda::buffers(&shape, dtype)?.into();
         }
         self.slot(dtype, l)
+    }
+
+    /// The shape of the buffers for the first `l` positions, where there are none.
+    pub fn lacks(&self, l: i32, [n_kv_heads, head_dim]: [i32; 2]) -> Option<[i32; 4]> {
+        let shape = [self.starts.len() as i32, n_kv_heads, l + self.room(l), head_dim];
+        self.parts.is_empty().then_some(shape)
+    }
+
+    /// Takes the buffers that it lacks.
+    pub fn give(&mut self, parts: [Array; 2]) {
+        self.parts = parts.into();
     }
 
     fn slot(&mut self, dtype: Dtype, l: i32) -> Result<Option<Slot>> {
@@ -97,9 +106,9 @@ impl Slab {
         self.end + l <= capacity && !self.has_surplus(self.first_seen(self.end))
     }
 
-    /// Takes note that the position that was reserved was written, by what is on its way already.
-    pub fn fill_in_place(&mut self) {
-        self.end += 1;
+    /// Takes note that `l` of the positions that were reserved were written, by what is on its way already.
+    pub fn fill_in_place(&mut self, l: i32) {
+        self.end += l;
     }
 
     /// Takes the buffers with the `l` positions that were reserved.
@@ -344,9 +353,4 @@ impl Slab {
             Some(window) => to_step.min(window + slack(window) - used),
         }
     }
-}
-
-/// The next multiple of the step by which buffers grow.
-fn whole_steps(positions: i32) -> i32 {
-    (positions + STEP - 1) / STEP * STEP
 }

@@ -77,11 +77,16 @@ impl State {
         self.parts().0.is_none_or(KvCache::has_room)
     }
 
-    /// Takes note that the reserved position was written, by what is on its way already.
-    pub fn fill_in_place(&mut self) {
+    /// Takes note that `l` reserved positions were written, by what is on its way already.
+    pub fn fill_in_place(&mut self, l: i32) {
         if let Some(cache) = self.parts_mut().0 {
-            cache.fill_in_place();
+            cache.fill_in_place(l);
         }
+    }
+
+    /// The keys and values, where there are such.
+    pub(super) fn kv_mut(&mut self) -> Option<&mut KvCache> {
+        self.parts_mut().0
     }
 
     /// The arrays that hold it, for evaluation.

@@ -94,7 +94,7 @@ fn steps_in_place_take_the_room_that_is_there_and_no_more() {
                 let room = layer.reserve(new.dtype()).unwrap().unwrap();
                 assert_eq!((room.at, Some(room.keys.shape())), (5 + steps, held.as_deref()));
             }
-            caches.fill_in_place();
+            caches.fill_in_place(1);
             steps += 1;
         }
         assert_eq!((steps, caches.offsets()), (room, &[5 + room][..]), "{growth:?}");

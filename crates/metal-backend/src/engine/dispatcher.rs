@@ -6,7 +6,9 @@ use mlx_ffi::{Array, Dispatch, Result, async_eval};
 use super::pass;
 use crate::cache::Caches;
 use crate::kernels::{Kernels, MOST_PROMPT_ROWS};
-use crate::layers::{Decoder, MOST_CHUNK_KEYS, Pass};
+use crate::layers::{
+    Decoder, MOST_CAPTURED_KEYS, MOST_CHUNK_KEYS, Pass, PassForm, PromptCaptures, PromptInputs,
+};
 
 /// Layers of a short pass that are sent at once: the device computes them while the next ones are prepared.
 const LAYERS_AT_ONCE: usize = 4;
@@ -22,8 +24,16 @@ pub(super) struct Dispatcher {
     /// Whether the last layer has operations that are not ours where only some positions are needed of it.
     ends_by_mlx: [bool; 2],
     device: Option<mlx_ffi::Dispatcher>,
+    captures: PromptCaptures,
+    /// Whether passes may be filled up, which changes the order of sums.
+    fills: bool,
     /// Ranks that sum on GPUs: all send the same layers.
     ranks: Option<Group>,
+}
+
+/// Which of the layers' knowledge a pass of so many positions needs: one of few, or one of many.
+fn class_of(positions: i32) -> usize {
+    usize::from(positions > MOST_PROMPT_ROWS)
 }
 
 /// What is known of the layers of a model.
@@ -58,15 +68,71 @@ impl Default for Known {
 }
 
 impl Dispatcher {
-    /// That of the layers that all of `ranks` compute.
-    pub fn among(ranks: Option<&Group>) -> Dispatcher {
+    /// That of the layers that all of `ranks` compute. It `fills` passes up where that pays.
+    pub fn among(ranks: Option<&Group>, fills: bool) -> Dispatcher {
         let sums = ranks.and_then(Group::sums);
         let known = || match sums {
             Some(sums) if !sums.dispatched => Known::Impossible,
             _ => Known::default(),
         };
         let ranks = ranks.filter(|_| sums.is_some()).cloned();
-        Dispatcher { known: [known(), known()], ranks, ..Dispatcher::default() }
+        // What is replayed holds the sums of ranks.
+        let fills = fills && sums.is_none_or(|sums| sums.in_replays);
+        let captures = PromptCaptures::among(ranks.clone());
+        Dispatcher { known: [known(), known()], captures, ranks, fills, ..Dispatcher::default() }
+    }
+
+    /// How many positions of each row a pass over all layers is to have, of so many rows with up to so many positions each, of
+    /// which some end: where it is captured, or is to be. Those beyond fill rows up.
+    ///
+    /// # Errors
+    /// A rank that is lost.
+    pub fn filled(
+        &mut self,
+        model: &Decoder,
+        caches: &Caches,
+        sizes: [usize; 3],
+    ) -> Result<Option<usize>> {
+        let is_plain = model.stage.is_none() && model.streams.is_none();
+        let may = self.fills && is_plain && caches.can_truncate();
+        let form = PassForm::of(model, sizes, self.ranks.as_ref()).filter(|_| may);
+        let Some(form) = form else { return Ok(None) };
+        let [rows, columns, _] = sizes.map(|size| size as i32);
+        let class = class_of(rows * form.columns);
+        let is_sent = matches!(self.known[class], Known::All) && !self.ends_by_mlx[class];
+        let end = caches.positions().into_iter().max().unwrap_or(0) + form.columns;
+        let fits = end <= MOST_CAPTURED_KEYS && caches.are_as_long([columns, form.columns]);
+        let is_worth_it = is_sent && fits && self.captures.note(form)?;
+        Ok(is_worth_it.then_some(form.columns as usize))
+    }
+
+    /// Takes a pass that is [`filled`](Self::filled) up through all layers. `columns` of its positions are kept.
+    ///
+    /// # Errors
+    /// Those of MLX and of CUDA.
+    pub fn advance_filled(
+        &mut self,
+        model: &Decoder,
+        pass: &mut Pass,
+        caches: &mut Caches,
+        columns: usize,
+    ) -> Result<()> {
+        let [_, l, _] = pass.h().dims()?;
+        let inputs = PromptInputs::of(model, pass, caches)?;
+        if let Some(h) = self.captures.replay(inputs.as_ref())? {
+            pass.end_with(h);
+            caches.fill_in_place(columns as i32);
+            return Ok(());
+        }
+        model.advance(pass, caches, model.layers.len())?;
+        match &inputs {
+            Some(inputs) => self.captures.capture(pass.h(), inputs)?,
+            None => self.captures.refuse(),
+        }
+        // What is not sent is evaluated with all else.
+        self.send(pass, caches, true)?;
+        let filling = vec![l - columns as i32; caches.offsets().len()];
+        caches.truncate(&filling)
     }
 
     /// Takes a pass through its next `count` layers, which are on their way then, or still lazy. Of the last
@@ -113,7 +179,7 @@ impl Dispatcher {
     /// Which of the layers' knowledge a pass needs; `None` where MLX computes it.
     fn class(&self, model: &Decoder, pass: &Pass) -> Result<Option<usize>> {
         let [b, l, _] = pass.h().dims()?;
-        let class = usize::from(b * l > MOST_PROMPT_ROWS);
+        let class = class_of(b * l);
         let is_long = pass.end(l) > MOST_CHUNK_KEYS;
         let is_impossible = is_long || matches!(self.known[class], Known::Impossible);
         Ok((model.kernels == Kernels::Cuda && !is_impossible).then_some(class))
@@ -129,6 +195,9 @@ impl Dispatcher {
         let Some(class) = self.class(model, pass)? else {
             return pass::advance(model, pass, caches, count);
         };
+        if pass.layer() == 0 {
+            model.make_buffers(pass, caches)?;
+        }
         if let Known::All = self.known[class] {
             let [b, l, _] = pass.h().dims()?;
             let at_once = if b * l <= SHORT { LAYERS_AT_ONCE } else { count };
@@ -183,7 +252,18 @@ impl Dispatcher {
     /// # Errors
     /// Those of CUDA.
     pub fn wait(&mut self) -> Result<()> {
+        self.captures.wait()?;
         self.device.as_mut().map_or(Ok(()), mlx_ffi::Dispatcher::wait)
+    }
+
+    /// Whether it keeps captures.
+    pub fn keeps_any(&self) -> bool {
+        self.captures.keeps_any()
+    }
+
+    /// Gives up all captures.
+    pub fn forget(&mut self) {
+        self.captures.forget();
     }
 
     /// Gives up the memory that it keeps from one part of a pass to the next.

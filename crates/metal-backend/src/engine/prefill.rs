@@ -224,15 +224,31 @@ impl Prefill {
         // Where the hidden states themselves are not needed, the last layer's end never runs.
         let is_read = self.rows().any(|row| row.prompt_logprobs.is_some());
         let last = self.last_positions(&parts, columns);
+        let draws = !last.is_empty() && !is_read;
+        let filled = match &self.pass {
+            None if draws && layers >= model.layers.len() && !self.sees() => {
+                dispatcher.filled(model, &self.caches, [parts.len(), columns, last.len()])?
+            }
+            _ => None,
+        };
         let mut pass = match self.pass.take() {
             Some(pass) => pass,
             None => {
-                let ends = (!last.is_empty() && !is_read).then(|| Tail::new(&last)).transpose()?;
-                self.begin(model, &parts, columns)?.with_tail(ends)
+                let all = filled.unwrap_or(columns);
+                let last = self.last_positions(&parts, all);
+                let ends = draws.then(|| Tail::new(&last)).transpose()?;
+                self.begin(model, &parts, all)?.with_tail(ends)
             }
         };
         let ends = is_read || pass.has_tail();
-        if dispatcher.advance(model, &mut pass, &mut self.caches, (layers, ends))? {
+        let caches = &mut self.caches;
+        let through = match filled {
+            Some(_) => {
+                dispatcher.advance_filled(model, &mut pass, caches, columns).map(|()| true)?
+            }
+            None => dispatcher.advance(model, &mut pass, caches, (layers, ends))?,
+        };
+        if through {
             self.reading = is_read.then(|| pass.h().share()).transpose()?;
             if !last.is_empty() {
                 let states =
@@ -262,6 +278,11 @@ impl Prefill {
             self.pass = Some(pass);
         }
         Ok(())
+    }
+
+    /// Whether any of its prompts has pictures.
+    fn sees(&self) -> bool {
+        self.prompts.iter().any(|prompt| prompt.eyes.is_some())
     }
 
     /// The positions with which prompts end that draw, of all rows' positions counted one after the other.

@@ -90,7 +90,8 @@ impl<'a> Scheduler<'a> {
             turns: 0,
             steps: 0,
             clock: StepClock::start(),
-            dispatcher: Dispatcher::among(served.ranks.group()),
+            // Computed by itself, a row has the numbers of its own length.
+            dispatcher: Dispatcher::among(served.ranks.group(), !served.alone),
             pace: Pace::default(),
             watch: Watch::new(served.device),
             reading: Reading::begin(),

@@ -16,6 +16,8 @@ use crate::kernels::{Activation, Columns, Kernels};
 /// The most positions of a row that our own kernel attends to for a chunk: beyond, MLX's is faster. On an H200 a
 /// prompt of 2,048 ids (0.6B in bf16) takes 11 ms and 10, one of 4,096 takes 28 and 20.
 pub(crate) const MOST_CHUNK_KEYS: i32 = 1024;
+/// The most in a pass that is captured, for which MLX's would take the host's time.
+pub(crate) const MOST_CAPTURED_KEYS: i32 = 2048;
 
 /// The most positions of a text whose scores are all held at once on CUDA where that is not needed.
 const MOST_COMPOSED: i32 = 1024;
@@ -220,21 +222,30 @@ impl Attention {
 
     /// The slot in the cache for `l` positions of each row, where there are several and kernels of our own
     /// for all that such a chunk in `dtype` does up to the output projection.
-    fn chunk_slot(
+    pub fn chunk_slot(
         &self,
         dtype: Dtype,
         l: i32,
         positions: &mut Positions,
         cache: &mut KvCache,
     ) -> Result<Option<Slot>> {
+        match self.chunk_sizes(dtype, l, positions) {
+            Some(sizes) => cache.reserve_chunk(dtype, l, sizes),
+            None => Ok(None),
+        }
+    }
+
+    /// The heads of keys and the values of each, where there are kernels of our own for chunks of `l` positions.
+    pub fn chunk_sizes(&self, dtype: Dtype, l: i32, positions: &mut Positions) -> Option<[i32; 2]> {
         let AttentionConfig { n_kv_heads, head_dim, sees_later, .. } = self.config;
+        let most = if positions.is_captured() { MOST_CAPTURED_KEYS } else { MOST_CHUNK_KEYS };
         let fits = l > 1
             && self.is_on_cuda(dtype)
             && !sees_later
-            && positions.end(l) <= MOST_CHUNK_KEYS
+            && positions.end(l) <= most
             && positions.are_plain()
             && self.is_fusible(dtype, positions);
-        if fits { cache.reserve_chunk(dtype, l, [n_kv_heads, head_dim]) } else { Ok(None) }
+        fits.then_some([n_kv_heads, head_dim])
     }
 
     /// Whether there are kernels for CUDA that attend in `dtype`.

@@ -174,7 +174,7 @@ impl StepCapture {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::net::TcpListener;
     use std::thread;
 
@@ -191,7 +191,7 @@ mod tests {
     use crate::weights::{Checkpoint, Weights};
 
     /// Windows, norms on heads, and two ropes.
-    const GEMMA: &str = r#"{
+    pub(in crate::layers) const GEMMA: &str = r#"{
         "model_type": "gemma3_text", "hidden_size": 64, "intermediate_size": 96, "head_dim": 32,
         "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 3,
         "vocab_size": 90, "sliding_window": 40, "sliding_window_pattern": 3, "rms_norm_eps": 1e-6,
@@ -199,7 +199,7 @@ mod tests {
         "max_position_embeddings": 512
     }"#;
     /// Biases, and packed weights.
-    const QWEN: &str = r#"{
+    pub(in crate::layers) const QWEN: &str = r#"{
         "model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
         "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 90, "rms_norm_eps": 1e-6,
         "rope_theta": 1e4, "max_position_embeddings": 512, "tie_word_embeddings": true,
@@ -243,7 +243,7 @@ mod tests {
         "norm_topk_prob": true, "routed_scaling_factor": 2.5, "n_shared_experts": 1
     }"#;
     /// What each half adds is multiplied.
-    const GRANITE: &str = r#"{
+    pub(in crate::layers) const GRANITE: &str = r#"{
         "model_type": "granite", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3,
         "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 90, "rms_norm_eps": 1e-5,
         "rope_theta": 1e4, "max_position_embeddings": 512, "attention_multiplier": 0.2,
@@ -282,7 +282,7 @@ mod tests {
         (DEEPSEEK, 3),
     ];
 
-    fn decoder(config: &str, kernels: Kernels) -> Decoder {
+    pub(in crate::layers) fn decoder(config: &str, kernels: Kernels) -> Decoder {
         let files = ModelFiles::Random(config.into());
         let config = Config::parse("config.json", config).expect("an object");
         let checkpoint = Checkpoint::open(&files).expect("no files are read");

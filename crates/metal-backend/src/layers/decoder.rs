@@ -111,6 +111,25 @@ impl Decoder {
         Ok(Pass::new(h, positions).with_layer_inputs(inputs.transpose()?))
     }
 
+    /// Makes the buffers that layers lack for a pass, all at once.
+    pub fn make_buffers(&self, pass: &mut Pass, caches: &mut Caches) -> Result<()> {
+        let ([_, l, _], dtype) = (pass.h().dims()?, pass.h().dtype());
+        let own = self.own_layers();
+        let sizes = self.layers.iter().enumerate().map(|(index, layer)| match &layer.mixer {
+            Mixer::Attention(attention) if own.contains(&index) => {
+                attention.chunk_sizes(dtype, l, &mut pass.positions)
+            }
+            _ => None,
+        });
+        caches.make_buffers(dtype, l, sizes)
+    }
+
+    /// Values of the matrices of a layer, about.
+    pub fn layer_values(&self) -> u64 {
+        let mixed = self.layers.iter().map(|layer| layer.mixer.activations()).max().unwrap_or(0);
+        self.hidden_size as u64 * (3 * self.intermediate_size as u64 + mixed)
+    }
+
     /// The layers that this rank computes.
     fn own_layers(&self) -> Range<usize> {
         self.stage.as_ref().map_or(0..self.layers.len(), Stage::layers)
@@ -227,7 +246,7 @@ impl Decoder {
             return pass.h().share();
         };
         if let Some(h) = capture.replay(&inputs)? {
-            caches.fill_in_place();
+            caches.fill_in_place(1);
             pass.stream = Stream { h, normed: None };
             self.hand_on(&mut pass)?;
             return pass.h().share();

@@ -28,23 +28,18 @@ impl<'a> Fusion<'a> {
         Fusion { residual: None, ..self }
     }
 
-    /// What is projected in place of `x`.
+    /// What is projected in place of `x`: by our own kernel where there is one, so that a capture can hold it.
     pub fn prologue(&self, x: &Array) -> Result<Array> {
-        match (self.normed, self.norm) {
-            (Some(normed), _) => normed.share(),
-            (None, Some(norm)) => norm.forward(x),
-            (None, None) => x.share(),
-        }
-    }
-
-    /// [`prologue`](Self::prologue) by our own kernel where there is one, so that a captured step can hold it.
-    pub fn kept_prologue(&self, x: &Array) -> Result<Array> {
-        let norm = self.norm.filter(|norm| norm.kernels == Kernels::Cuda && self.normed.is_none());
-        match norm.and_then(RmsNorm::weights) {
-            Some(Norm { weight, eps }) if cuda::takes_rms_norm(x, weight) => {
+        let Some(norm) = self.norm.filter(|_| self.normed.is_none()) else {
+            return self.normed.unwrap_or(x).share();
+        };
+        match norm.weights() {
+            Some(Norm { weight, eps })
+                if norm.kernels == Kernels::Cuda && cuda::takes_rms_norm(x, weight) =>
+            {
                 cuda::rms_norm(x, weight, eps)
             }
-            _ => self.prologue(x),
+            _ => norm.forward(x),
         }
     }
 

@@ -93,7 +93,7 @@ impl LatentQueries {
 fn before_products<'a>(x: &Array, fusion: Fusion<'a>) -> Result<(Array, Fusion<'a>)> {
     match x.rows() {
         1 => Ok((x.share()?, fusion.only_prologue())),
-        _ => Ok((fusion.kept_prologue(x)?, Fusion::default())),
+        _ => Ok((fusion.prologue(x)?, Fusion::default())),
     }
 }
 

@@ -191,6 +191,23 @@ impl Mixer {
         })
     }
 
+    /// The slot that `l` positions of each row in `dtype` write in place, where attention does and nothing else is
+    /// remembered: a pass of such layers can be captured.
+    pub fn chunk_slot(
+        &self,
+        dtype: Dtype,
+        l: i32,
+        positions: &mut Positions,
+        state: &mut State,
+    ) -> Result<Option<Slot>> {
+        match (self, state) {
+            (Mixer::Attention(attention), State::Kv(cache)) => {
+                attention.chunk_slot(dtype, l, positions, cache)
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Values of one position between the projections.
     pub fn activations(&self) -> u64 {
         match self {

@@ -33,6 +33,7 @@ mod pace;
 mod pass;
 mod position_scale;
 mod positions;
+mod prompt_capture;
 mod qkv;
 mod rope;
 mod rotation;
@@ -55,7 +56,9 @@ mod within_texts;
 mod workspace;
 
 pub(crate) use altup::{AltUp, Laurel};
-pub(crate) use attention::{Attention, AttentionConfig, MOST_CHUNK_KEYS, Sharing};
+pub(crate) use attention::{
+    Attention, AttentionConfig, MOST_CAPTURED_KEYS, MOST_CHUNK_KEYS, Sharing,
+};
 pub(crate) use block::{Block, Residual};
 pub(crate) use capture::StepCapture;
 pub(crate) use decoder::{Decoder, Head};
@@ -88,6 +91,7 @@ pub(crate) use pace::Pace;
 pub(crate) use pass::Pass;
 pub(crate) use position_scale::PositionScale;
 pub(crate) use positions::Positions;
+pub(crate) use prompt_capture::{PassForm, PromptCaptures, PromptInputs};
 pub(crate) use qkv::{QkNorms, Qkv};
 pub(crate) use rope::Rope;
 pub(crate) use rotation::Rotation;

@@ -93,7 +93,7 @@ impl Moe {
         let norm = norm.filter(|_| cuda::takes_experts(x, network, count, true));
         let (x, before) = match norm {
             Some(_) => (&x.share()?, fusion.only_prologue()),
-            None => (&fusion.kept_prologue(x)?, Fusion::default()),
+            None => (&fusion.prologue(x)?, Fusion::default()),
         };
         let logits = self.router.forward_fused(x, before)?;
         let (indices, weights) = self.chosen(&logits, x.dtype())?;

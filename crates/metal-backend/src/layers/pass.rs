@@ -60,6 +60,16 @@ impl Pass {
         Pass { tail, ..self }
     }
 
+    /// Whether layers see the hidden states alone.
+    pub fn has_one_input(&self) -> bool {
+        self.layer_inputs.is_none() && self.behind_layers.is_empty()
+    }
+
+    /// Takes note that it is through all layers, which left `h` where only some positions are needed.
+    pub fn end_with(&mut self, h: Array) {
+        (self.stream, self.tail) = (Stream { h, normed: None }, None);
+    }
+
     /// Whether only some hidden states are needed behind the last layer.
     pub fn has_tail(&self) -> bool {
         self.tail.is_some()

@@ -24,13 +24,13 @@ pub(crate) struct StepOffsets {
 }
 
 impl StepOffsets {
-    /// The index `at` on the device, which layers of one kind share, counted there from the last step's:
+    /// The index `at` on the device, which layers of one kind share. A step's is `counted` there from the last step's:
     /// what comes from the host for each step would have to wait for the device.
-    fn end(&mut self, at: i32) -> Result<Array> {
+    fn end(&mut self, at: i32, counted: bool) -> Result<Array> {
         if let Some((_, array)) = self.ends.iter().find(|(end, _)| *end == at) {
             return array.share();
         }
-        let array = match self.ends.iter().position(|(end, _)| end + 1 == at) {
+        let array = match self.ends.iter().position(|(end, _)| counted && end + 1 == at) {
             Some(known) => {
                 let (_, last) = self.ends.swap_remove(known);
                 ops::add(&last, &Array::from_i32(&[1], &[1])?)?
@@ -73,7 +73,7 @@ impl StepOffsets {
     /// new position goes into `slot`. One layer after the other uses the counters.
     pub fn of(&mut self, slot: &Slot, positions: &[i32], n_heads: i32) -> Result<SlotOffsets> {
         let count = slot.starts.len() as i32 * n_heads;
-        let ChunkOffsets { at, rows } = self.of_chunk(slot, positions)?;
+        let ChunkOffsets { at, rows } = self.places(slot, positions, true)?;
         let counters = match &self.counters {
             Some(counters) if counters.count() >= count as usize => counters.share()?,
             _ => self.counters.insert(Counters::new(count)?).share()?,
@@ -83,10 +83,14 @@ impl StepOffsets {
 
     /// Where a chunk writes and what it sees, whose rows begin at `positions` and go into `slot`.
     pub fn of_chunk(&mut self, slot: &Slot, positions: &[i32]) -> Result<ChunkOffsets> {
+        self.places(slot, positions, false)
+    }
+
+    fn places(&mut self, slot: &Slot, positions: &[i32], counted: bool) -> Result<ChunkOffsets> {
         let beyond = positions.iter().map(|position| position - slot.at);
         let rows: Vec<i32> =
             slot.starts.iter().copied().zip(beyond).flat_map(<[i32; 2]>::from).collect();
-        let at = self.end(slot.at)?;
+        let at = self.end(slot.at, counted)?;
         let rows = match self.rows.iter().find(|(known, _)| *known == rows) {
             Some((_, rows)) => rows.share()?,
             None => {

@@ -12,9 +12,13 @@ impl Tail {
         Ok(Tail(Indices::from_u32(positions, &[positions.len() as i32, 1])?))
     }
 
+    /// The indices, `[positions, 1]`.
+    pub fn indices(&self) -> &Array {
+        &self.0
+    }
+
     /// What stands there, of `x`, `[b, l, size]`: `[positions, 1, size]`.
     pub fn of(&self, x: &Array) -> Result<Array> {
-        let [b, l, size] = x.dims()?;
-        ops::take(&ops::reshape(x, &[b * l, size])?, &self.0, 0)
+        ops::take_positions(x, &self.0)
     }
 }

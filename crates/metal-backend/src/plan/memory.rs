@@ -25,7 +25,7 @@ pub(crate) struct Need {
 /// What can be freed without taking anything from a request that runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spare {
-    /// Prefixes of earlier requests are kept.
+    /// Prefixes of earlier requests are kept, or captures of their passes.
     pub prefixes: bool,
     /// Batches have slots that rows left.
     pub slots: bool,

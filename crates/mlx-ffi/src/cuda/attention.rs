@@ -187,6 +187,7 @@ pub(super) fn scoring(step: &Step<'_>) -> [(&'static CStr, Constant); 4] {
 /// The radians and the weights of both norms. What is not there is not looked at.
 pub(super) fn made_with<'a>(step: &Step<'a>) -> [&'a Array; 3] {
     let radians = step.turn.map_or(step.rows, |turn| turn.radians);
-    let (q_norm, k_norm) = step.norms.map_or((step.keys, step.keys), |norms| (norms.q, norms.k));
+    let none = step.q.array;
+    let (q_norm, k_norm) = step.norms.map_or((none, none), |norms| (norms.q, norms.k));
     [radians, q_norm, k_norm]
 }

@@ -60,7 +60,7 @@ pub fn chunk_attention(step: &Step<'_>) -> Result<[Array; 3]> {
     let blocks = (l + QUERIES - 1) / QUERIES;
     let (grid, block) = ([ATTENDING * blocks, n_heads, b], [ATTENDING, 1, 1]);
     let attended = Launch { grid, block, constants: &constants, outputs: &outputs };
-    let sinks = step.sinks.unwrap_or(&keys);
+    let sinks = step.sinks.unwrap_or(&queries);
     let out =
         first(launch(&ATTENTION, &[&queries, &keys, &values, on_device, rows, sinks], &attended)?)?;
     Ok([out, keys, values])

@@ -1,7 +1,7 @@
 // Attention of several new positions of each row to all from the row's first one to themselves: flash attention
 // on the tensor cores. A block has QUERIES positions of one head, a warp 16 of them; keys and values come KEYS at
 // a time, the next ones while the last are multiplied.
-// queries: [b, l, heads, D]. at, rows: as where the positions were written. sinks: keys, where there are none.
+// queries: [b, l, heads, D]. at, rows: as where the positions were written. sinks: queries, where there are none.
 
 constexpr int KEYS = D >= 256 ? 16 : D >= 128 ? 32 : 64;
 // Sixteen bytes are moved at once.

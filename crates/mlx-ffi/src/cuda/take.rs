@@ -30,6 +30,15 @@ pub(crate) fn rows_at(table: &Array, indices: &Array) -> Result<Option<Array>> {
     taken(table, indices, &[indices.shape(), width].concat(), false)
 }
 
+/// What `table`, `[rows, positions, width]`, has at `indices`, `[n, 1]`, U32 below rows · positions, which are counted
+/// one row after the other: `[n, 1, width]`; `None` where there is no kernel for it.
+pub(crate) fn positions_at(table: &Array, indices: &Array) -> Result<Option<Array>> {
+    match (table.shape(), indices.shape()) {
+        (&[_, _, width], &[n, 1]) => taken(table, indices, &[n, 1, width], false),
+        _ => Ok(None),
+    }
+}
+
 /// For each row of `table`, `[rows, n]`, its entries at the indices of the same row, U32 below n; `None` where there is no
 /// kernel for it.
 pub(crate) fn entries_at(table: &Array, indices: &Array) -> Result<Option<Array>> {

@@ -226,6 +226,20 @@ pub fn take(a: &Array, indices: &Indices, axis: i32) -> Result<Array> {
     })
 }
 
+/// What `a`, `[rows, positions, size]`, has at `indices`, `[n, 1]`, of all positions counted one row after the other:
+/// `[n, 1, size]`.
+///
+/// # Errors
+/// Indices that are not within these; other numbers of dimensions.
+pub fn take_positions(a: &Array, indices: &Indices) -> Result<Array> {
+    let [rows, positions, size] = a.dims()?;
+    indices.check("take_positions", (rows * positions) as usize)?;
+    if let Some(taken) = cuda::take::positions_at(a, indices)? {
+        return Ok(taken);
+    }
+    take(&shapes::reshape(a, &[rows * positions, size])?, indices, 0)
+}
+
 /// For each position, the entry of `a` at the index given there along `axis`.
 ///
 /// # Errors

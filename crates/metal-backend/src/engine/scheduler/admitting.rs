@@ -63,9 +63,10 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Forgets some of what is kept of earlier requests. False where nothing is left to forget.
+    /// Forgets some of what is kept of earlier requests, captured passes first. False where nothing is left to forget.
     pub(super) fn forget_prefixes(&mut self) -> bool {
-        let any = self.prefixes.cache.evict(FORGOTTEN);
+        let any = self.dispatcher.keeps_any() || self.prefixes.cache.evict(FORGOTTEN);
+        self.dispatcher.forget();
         self.read_memory();
         any
     }

@@ -57,7 +57,7 @@ impl Scheduler<'_> {
     pub(super) fn spare(&self) -> Spare {
         let has_vacant_slots = |group: &Group| group.rows().len() < group.caches().slots();
         Spare {
-            prefixes: self.prefixes.cache.bytes() > 0,
+            prefixes: self.prefixes.cache.bytes() > 0 || self.dispatcher.keeps_any(),
             slots: self.groups.iter().any(has_vacant_slots),
         }
     }

@@ -83,6 +83,10 @@ impl Scheduler<'_> {
             room: self.memory().room(),
             n_layers: model.layers.len(),
         };
+        if budget.chunk_work() > passes.room {
+            // What passes leave for later ones is in the way.
+            self.dispatcher.forget();
+        }
         let bytes = |all: &Waiting| budget.pass(all.rows, all.columns, all.tokens);
         let (turn, pace) = (self.turns, self.pace);
         let part = self.agree("prompts", |_| plan::part(turn, &waiting, pace, passes, bytes));
