@@ -4,6 +4,7 @@ use std::ffi::c_int;
 use std::fmt;
 
 use crate::error::{check, init, take};
+use crate::device_turns::evaluating;
 use crate::stream::{current, synchronize};
 use crate::{Error, Result, sys};
 
@@ -301,6 +302,7 @@ impl Array {
     pub fn eval(&self) -> Result<()> {
         // SAFETY: takes nothing.
         unsafe { sys::mlxrs_wait_for_uploads() };
+        let _evaluating = evaluating();
         // SAFETY: the handle is not empty.
         settle(unsafe { sys::mlx_array_eval(self.raw) })
     }

@@ -1,6 +1,7 @@
 //! Computing several arrays at once.
 
 use crate::array::settle;
+use crate::device_turns::evaluating;
 use crate::vector::VectorArray;
 use crate::{Array, Result, sys};
 
@@ -10,6 +11,7 @@ use crate::{Array, Result, sys};
 /// As [`Array::eval`].
 pub fn eval_all<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Result<()> {
     let list = VectorArray::of(&arrays.into_iter().collect::<Vec<_>>())?;
+    let _evaluating = evaluating();
     // SAFETY: the list lives for the call.
     settle(unsafe { sys::mlx_eval(list.0) })
 }
@@ -25,6 +27,7 @@ pub fn async_eval<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Result<()>
         return Ok(());
     }
     let list = VectorArray::of(&arrays)?;
+    let _evaluating = evaluating();
     // SAFETY: the list lives for the call.
     settle(unsafe { sys::mlx_async_eval(list.0) })
 }

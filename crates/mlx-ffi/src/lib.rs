@@ -25,6 +25,7 @@ pub mod cpu;
 pub mod cuda;
 pub mod distributed;
 mod error;
+mod device_turns;
 mod evaluation;
 pub mod fast;
 pub mod memory;
@@ -51,5 +52,5 @@ pub use quantized::{
 pub use replay::{Dispatch, Dispatcher, Recorded, Replay};
 pub use saved::saved_order;
 pub use stream::{
-    Device, DeviceInfo, mlx_version, on_cpu, on_cuda, recover, synchronize, use_device,
+    Device, DeviceInfo, end_thread, mlx_version, on_cpu, on_cuda, recover, synchronize, use_device,
 };

@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use crate::error::{check, init};
+use crate::device_turns::between_evaluations;
 use crate::{Device, Result, sys};
 
 type Getter = unsafe extern "C" fn(*mut usize) -> std::ffi::c_int;
@@ -150,9 +151,10 @@ pub fn pooled() -> u64 {
     unsafe { sys::mlxrs_pooled_memory() as u64 }
 }
 
-/// Waits for all that this process has sent to its CUDA device, so that what it uses may be freed. A failure is
-/// told to whoever asks the device next.
+/// Waits for all that this process has sent to its CUDA device, so that what it uses may be freed, and for evaluations of
+/// other threads. A failure is told to whoever asks the device next.
 pub fn wait_for_device() {
+    let _between = between_evaluations();
     // SAFETY: takes nothing.
     unsafe { sys::mlxrs_wait_for_device() };
 }
@@ -165,6 +167,7 @@ pub fn wait_for_device() {
 pub fn give_back() -> Result<()> {
     wait_for_device();
     clear_cache()?;
+    let _between = between_evaluations();
     // SAFETY: takes nothing.
     unsafe { sys::mlxrs_trim_memory() };
     Ok(())

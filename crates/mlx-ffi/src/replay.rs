@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use crate::distributed::Group;
 use crate::error::check;
+use crate::device_turns::evaluating;
 use crate::vector::VectorArray;
 use crate::{Array, Error, Result, sys};
 
@@ -108,6 +109,7 @@ impl Replay {
         let mut replay = sys::mlxrs_replay { ctx: std::ptr::null_mut() };
         let mut outcome = sys::MLXRS_IMPOSSIBLE;
         let mut agreement = Agreement::of(ranks);
+        let _evaluating = evaluating();
         // SAFETY: all handles and the agreement live for the call; the places to fill are ours.
         let status = unsafe {
             let (output, ranks) = (output.raw(), agreement.raw());
@@ -152,6 +154,7 @@ impl Replay {
     /// Those of MLX and of CUDA.
     pub fn run(&mut self, moving: &[&Array], fixed: &[&Array]) -> Result<Option<Array>> {
         let (moving, fixed) = (VectorArray::of(moving)?, VectorArray::of(fixed)?);
+        let _evaluating = evaluating();
         // SAFETY: all handles live for the call.
         let output = VectorArray::from_op(|out| unsafe {
             sys::mlxrs_replay_run(out, self.0, moving.0, fixed.0)
@@ -218,6 +221,7 @@ impl Dispatcher {
         let outputs = VectorArray::of(&outputs.into_iter().collect::<Vec<_>>())?;
         let mut outcome = sys::MLXRS_IMPOSSIBLE;
         let mut agreement = Agreement::of(self.ranks.as_ref());
+        let _evaluating = evaluating();
         // SAFETY: all handles and the agreement live for the call; the place to fill is ours.
         let status =
             unsafe { sys::mlxrs_dispatch(&mut outcome, self.raw, outputs.0, agreement.raw()) };

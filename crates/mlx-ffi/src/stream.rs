@@ -2,10 +2,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString, c_int};
-use std::sync::{Mutex, Once, PoisonError, mpsc};
+use std::sync::{Mutex, Once, PoisonError, RwLockWriteGuard, mpsc};
 use std::thread;
 
 use crate::error::{check, init, take};
+use crate::device_turns::between_evaluations;
 use crate::{Error, Result, sys};
 
 /// A kind of device.
@@ -203,6 +204,20 @@ thread_local! {
     };
 }
 
+thread_local! {
+    /// Held by a thread that ends. What MLX keeps of a device for each thread goes before it: it was made later.
+    static ENDING: RefCell<Option<RwLockWriteGuard<'static, ()>>> = const { RefCell::new(None) };
+    static USES_GPU: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Prepares this thread's end, as the last thing that it does: what MLX has of a CUDA device for the thread goes then, and
+/// the device is waited for. So other threads evaluate nothing meanwhile, and this one never does again.
+pub fn end_thread() {
+    if USES_GPU.get() {
+        ENDING.with(|ending| *ending.borrow_mut() = Some(between_evaluations()));
+    }
+}
+
 /// CPU streams that no thread uses. MLX gives each stream a thread of its own, which lives as long
 /// as the process: a stream for each model that was ever loaded would add up.
 static IDLE_ON_CPU: Mutex<Vec<StreamHandle>> = Mutex::new(Vec::new());
@@ -304,6 +319,11 @@ impl Drop for Streams {
 /// # Errors
 /// Those of MLX; a device that is not there.
 pub fn use_device(device: Device) -> Result<()> {
+    if device == Device::Gpu {
+        // Before MLX makes anything for this thread.
+        ENDING.with(|_| ());
+        USES_GPU.set(true);
+    }
     if !device.is_available()? {
         return Err(Error::new(format!("no {device:?} device is available")));
     }

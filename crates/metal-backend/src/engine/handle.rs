@@ -44,7 +44,10 @@ impl Engine {
         let work =
             move || match worker::run(options, unless, &ready, (own_commands, inbox), &engine_side)
             {
-                ThreadEnd::Now => drop(stays),
+                ThreadEnd::Now => {
+                    mlx_ffi::end_thread();
+                    drop(stays);
+                }
                 ThreadEnd::Never => {
                     let _ = stays.send(Stays);
                     loop {

@@ -78,6 +78,7 @@ impl<J: Turn> Turns<J> {
                     std::thread::park();
                 }
             }
+            mlx_ffi::end_thread();
         };
         let thread = std::thread::Builder::new()
             .name(name.to_owned())

@@ -1,0 +1,58 @@
+//! Several threads with one CUDA device.
+
+mod on_cuda;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use mlx_ffi::{Dtype, end_thread, eval_all, memory, ops};
+
+use self::on_cuda::use_cuda;
+
+/// Two products of matrices of so many rows, which MLX captures.
+fn evaluate(size: i32) {
+    let x = ops::zeros(&[size, size], Dtype::F32).expect("zeros");
+    let y = ops::matmul(&x, &x).and_then(|y| ops::matmul(&y, &x));
+    eval_all([&y.expect("products")]).expect("values");
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
+fn memory_is_given_back_and_threads_end_while_others_evaluate() {
+    use_cuda();
+    // The first product of a process waits for the device, where cuBLAS loads its kernels.
+    evaluate(8);
+    let has_ended = AtomicBool::new(false);
+    thread::scope(|threads| {
+        let evaluating: Vec<_> = (0..3)
+            .map(|seed| {
+                threads.spawn(move || {
+                    use_cuda();
+                    for of in 0..400 {
+                        evaluate(64 + 8 * ((of * 7 + seed) % 50));
+                    }
+                })
+            })
+            .collect();
+        let giving = threads.spawn(|| {
+            use_cuda();
+            let mut times = 0;
+            while !has_ended.load(Ordering::Relaxed) {
+                memory::give_back().expect("nothing fails");
+                let short = thread::spawn(|| {
+                    use_cuda();
+                    evaluate(8);
+                    end_thread();
+                });
+                short.join().expect("nothing fails");
+                times += 1;
+            }
+            times
+        });
+        for thread in evaluating {
+            thread.join().expect("nothing fails");
+        }
+        has_ended.store(true, Ordering::Relaxed);
+        assert!(giving.join().expect("nothing fails") > 3);
+    });
+}
