@@ -27,9 +27,9 @@ mod several_rows;
 pub(crate) mod take;
 mod unpack;
 
-pub use attention::{attends, step_attention};
+pub use attention::{attends, borrowed_step_attention, step_attention};
 pub use buffers::{buffers, buffers_of_layers};
-pub use chunk::chunk_attention;
+pub use chunk::{attends_chunks, chunk_attention};
 pub use dense::{dense, takes_dense};
 pub use draw::{Drawer, Drawing};
 pub use expert_matrices::{ExpertGate, ExpertMatrices, ExpertNetwork, IntoExperts};

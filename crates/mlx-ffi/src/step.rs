@@ -14,14 +14,16 @@ pub struct Heads<'a> {
     pub at: i32,
 }
 
-/// Norms over each head of queries and of keys: the weights, `[d]`, and one epsilon.
+/// Norms over each head: the weights, `[d]`, and one epsilon.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadNorms<'a> {
     /// Of queries.
     pub q: &'a Array,
     /// Of keys.
     pub k: &'a Array,
-    /// Of both.
+    /// Of values, where they are normed; only [`cuda::step_attention`](crate::cuda::step_attention) does that.
+    pub v: Option<&'a Array>,
+    /// Of all.
     pub eps: f32,
 }
 
@@ -133,7 +135,8 @@ impl Step<'_> {
             is_list(turn.radians, Dtype::F32) && turn.radians.size() <= d as usize / 2
         });
         let norms_fit = self.norms.is_none_or(|norms| {
-            [norms.q, norms.k].iter().all(|norm| norm.shape() == [d] && norm.dtype() == dtype)
+            let mut all = [norms.q, norms.k].into_iter().chain(norms.v);
+            all.all(|norm| norm.shape() == [d] && norm.dtype() == dtype)
         });
         let sinks_fit = self.sinks.is_none_or(|sinks| sinks.shape() == [n_heads]);
         let fit = heads_fit && inputs_fit && keys_fit && places_fit && window_fits;
@@ -141,6 +144,11 @@ impl Step<'_> {
             return Ok(sizes);
         }
         Err(self.misfit())
+    }
+
+    /// Whether values are normed.
+    pub(crate) fn norms_values(&self) -> bool {
+        self.norms.is_some_and(|norms| norms.v.is_some())
     }
 
     /// What is said of a step that does not fit.

@@ -82,7 +82,7 @@ impl Layer {
             rows: &self.rows,
             window: self.window,
             turn: Some(turn),
-            norms: Some(HeadNorms { q: &self.q_norm, k: &self.k_norm, eps: 1e-4 }),
+            norms: Some(HeadNorms { q: &self.q_norm, k: &self.k_norm, v: None, eps: 1e-4 }),
             scale: 0.3,
             softcap: None,
             sinks: None,

@@ -55,7 +55,7 @@ fn followed() -> Result<()> {
             sinks: None,
         };
         let [out, keys, values] = cuda::chunk_attention(&step)?;
-        let h = cuda::residual(x, &cuda::dense(&out, w_out)?, None, None, 0.0, None)?.0;
+        let h = cuda::residual(x, &cuda::dense(&out, w_out)?, None, None, 0.0, None, None)?.0;
         Ok::<_, mlx_ffi::Error>([h, keys, values])
     };
     let run = |captures: bool| -> Result<Vec<Array>> {
@@ -151,7 +151,11 @@ fn dispatched() -> Result<()> {
             sinks: None,
         };
         let [out, keys, values] = cuda::chunk_attention(&step)?;
-        Ok([cuda::residual(x, &cuda::dense(&out, w_out)?, None, None, 0.0, None)?.0, keys, values])
+        Ok([
+            cuda::residual(x, &cuda::dense(&out, w_out)?, None, None, 0.0, None, None)?.0,
+            keys,
+            values,
+        ])
     };
     // What is lazy, and not ours, is evaluated before.
     let x = |index| cast(&values(&[1, L, HIDDEN], 20 + index as u32), dtype);

@@ -365,7 +365,19 @@ fn routed(
     let added = Array::from_f32(&corrections, &[experts])?;
     let correction_given = is_corrected.then_some(&added);
     let correction = correction_given;
-    let router = Router { score, correction, normaliser, factor: 1.5, choices: count, groups };
+    // Each expert has a weight of its own where nothing is corrected.
+    let scales = values(&[experts], 9, dtype);
+    let scaled = (!is_corrected).then_some(&scales);
+    let each = wide(&scales).to_vec_f32()?;
+    let router = Router {
+        score,
+        correction,
+        normaliser,
+        factor: 1.5,
+        choices: count,
+        groups,
+        scales: scaled,
+    };
     assert!(cuda::takes_route(&logits, &router));
     let (indices, weights) = cuda::route(&logits, &router)?;
     let indices = ops::astype(&indices, Dtype::F32)?.to_vec_f32()?;
@@ -388,9 +400,13 @@ fn routed(
         let lowest = chosen.iter().map(|expert| by(*expert)).fold(f32::INFINITY, f32::min);
         for (place, expert) in chosen.iter().enumerate() {
             assert!(!chosen[..place].contains(expert), "{chosen:?}");
-            let expected = 1.5 * scores[*expert] / divisor;
+            let own_scale = if is_corrected { 1.0 } else { each[*expert] };
+            let expected = 1.5 * scores[*expert] / divisor * own_scale;
             let found = weights[own.start + place];
-            assert!((found - expected).abs() < 1e-2 * expected.max(1e-3), "{found} {expected}");
+            assert!(
+                (found - expected).abs() < 1e-2 * expected.abs().max(1e-3),
+                "{found} {expected}"
+            );
         }
         // Of the groups, how good each is.
         let size = groups.map_or(experts, |groups| experts / groups.count) as usize;
@@ -435,6 +451,7 @@ fn repeated(t: i32) -> Result<()> {
         factor: 1.0,
         choices: sizes.choices,
         groups: None,
+        scales: None,
     };
     let (given, w) = (network.given(), values(&[sizes.experts, sizes.hidden], 6, Dtype::Bf16));
     eval_all([&w])?;

@@ -100,7 +100,7 @@ fn layers(group: &Group, x: &Array, weights: &[Array; 2]) -> Result<Array> {
     let mut h = x.share()?;
     for w in weights {
         let sum = group.all_sum(&cuda::dense(&h, w)?)?;
-        h = cuda::residual(&h, &sum, None, None, 0.0, None)?.0;
+        h = cuda::residual(&h, &sum, None, None, 0.0, None, None)?.0;
     }
     Ok(h)
 }

@@ -1,6 +1,6 @@
 //! Where the kernel of a step writes.
 
-use mlx_ffi::Array;
+use mlx_ffi::{Array, Result};
 
 /// Where one more position of each row goes, to be written in place.
 #[derive(Debug)]
@@ -13,4 +13,12 @@ pub(crate) struct Slot {
     pub at: i32,
     /// Each row's first position.
     pub starts: Vec<i32>,
+}
+
+impl Slot {
+    /// Another handle on the same buffers.
+    pub fn share(&self) -> Result<Slot> {
+        let (keys, values) = (self.keys.share()?, self.values.share()?);
+        Ok(Slot { keys, values, at: self.at, starts: self.starts.clone() })
+    }
 }

@@ -83,21 +83,23 @@ impl Kernels {
         self == Kernels::Cuda && x.rows() > 1
     }
 
-    /// `x + y`, where y is normed first with `out_norm` and then multiplied with `factor`, and that normed with `norm`,
-    /// where there is one operation for all that.
+    /// `x + y`, where y is normed first with `out_norm` and then multiplied with `factor`, times the first value of `scale`, and that
+    /// normed with `norm`, where there is one operation for all that.
     pub fn residual(
         self,
         x: &Array,
         y: &Array,
         [out_norm, norm]: [Option<Norm<'_>>; 2],
         factor: Option<f32>,
+        scale: Option<&Array>,
     ) -> Option<mlx_ffi::Result<(Array, Option<Array>)>> {
         let [first, second] = [out_norm, norm].map(|norm| norm.map(|norm| norm.weight));
         let mut epsilons = [out_norm, norm].into_iter().flatten().map(|norm| norm.eps);
         let eps = epsilons.next().unwrap_or(0.0);
         let fits = epsilons.all(|other| other == eps) && cuda::takes_residual(x, y, first, second);
-        let pays = self == Kernels::Cuda && fits;
-        pays.then(|| cuda::residual(x, y, first, second, eps, factor))
+        let scale_fits = scale.is_none_or(|scale| scale.dtype() == x.dtype());
+        let pays = self == Kernels::Cuda && fits && scale_fits;
+        pays.then(|| cuda::residual(x, y, first, second, eps, factor, scale))
     }
 
     /// What passes the gate: `activation(gate) · up`, where a column of the gate may be for several of `up`.

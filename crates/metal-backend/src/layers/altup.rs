@@ -4,7 +4,7 @@
 use mlx_ffi::{Array, Dtype, Result, ops};
 
 use super::{LayerInput, Linear, RmsNorm, Workspace};
-use crate::kernels::Kernels;
+use crate::kernels::{Columns, Kernels};
 
 /// How a block adds to several residual streams (Gemma 3n). All of them lie side by side in one,
 /// `[b, l, streams · hidden_size]`.
@@ -62,7 +62,7 @@ impl AltUp {
 
     /// The `predicted` streams, `[b, l, streams, hidden_size]`, of which `h`, `[b, l, hidden_size]`, is what
     /// the computed one has become, with the layer's own `input`: `[b, l, streams · hidden_size]`.
-    pub fn correct(&self, predicted: &Array, h: &Array, input: Option<&Array>) -> Result<Array> {
+    pub fn correct(&self, predicted: &Array, h: &Array, input: Option<&Columns>) -> Result<Array> {
         let [b, l, n, hidden] = predicted.dims()?;
         let parts = ops::matmul(&self.routed(h)?, &ops::swap_axes(&self.correction, 0, 1)?)?;
         let parts = ops::add(&parts, &Array::scalar(1.0, Dtype::F32)?)?;

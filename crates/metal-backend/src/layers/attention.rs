@@ -77,7 +77,7 @@ pub(crate) struct Attention {
     pub kernels: Kernels,
 }
 
-/// Queries, keys and values of all heads, `[b, l, …]`, and the gate of the output.
+/// Queries, keys and values of all heads, `[b, l, …]`, before the norms of heads, and the gate of the output.
 pub(super) struct Projected {
     pub q: Columns,
     pub k: Columns,
@@ -99,13 +99,18 @@ impl Attention {
         let epilogue = fusion.only_epilogue();
         let [_, l, _] = q.of.dims()?;
         if let Some(slot) = self.slot(q.of.dtype(), l, positions, cache)? {
+            // Kernels for CUDA norm values themselves.
+            let v = if self.kernels == Kernels::Cuda { v } else { self.normed(v)? };
             let out = self.step([&q, &k, &v], slot, positions, cache)?;
             return self.o_proj.forward_fused(&self.gated(out, gate)?, epilogue);
         }
+        let v = self.normed(v)?;
         if let Some(slot) = self.chunk_slot(q.of.dtype(), l, positions, cache)? {
             let offsets = positions.chunk_offsets(&slot)?;
             let step =
                 self.new_positions([&q, &k, &v], &slot, (&offsets.at, &offsets.rows), positions);
+            let norms = step.norms.map(|norms| HeadNorms { v: None, ..norms });
+            let step = Step { norms, ..step };
             let [out, keys, values] = cuda::chunk_attention(&step)?;
             cache.fill(keys, values, l);
             return self.o_proj.forward_fused(&self.gated(out, gate)?, epilogue);
@@ -128,7 +133,6 @@ impl Attention {
         let fusion = Fusion { normed: input.as_ref().or(fusion.normed), ..fusion };
         let (q, own) = self.qkv.forward(x, fusion)?;
         let [k, v] = own.ok_or_else(|| mlx_ffi::Error::new("a layer that borrows has a cache"))?;
-        let v = self.normed(v)?;
         let (q, gate) = self.gate.values(q, input.as_ref())?;
         let (q, k) = self.qk_norms.projections(q, k)?;
         Ok(Projected { q, k, v, gate })
@@ -152,27 +156,8 @@ impl Attention {
         Ok([q, k, self.kernels.heads(v, self.config.head_dim)?])
     }
 
-    /// `x`, `[b, l, hidden_size]`, as queries over the keys and values that an earlier layer of the same
-    /// pass lends.
-    pub fn borrowed(
-        &self,
-        x: &Array,
-        fusion: Fusion<'_>,
-        positions: &mut Positions,
-    ) -> Result<Array> {
-        let Sharing::Borrows(lender) = self.config.sharing else {
-            return Err(mlx_ffi::Error::new("a layer with keys of its own has no cache"));
-        };
-        let (q, _) = self.qkv.forward(x, fusion)?;
-        let (q_norm, _) = self.qk_norms.heads();
-        let q = self.turned(&q, q_norm, positions)?;
-        let (view, k) = positions.borrow(lender)?;
-        let out = self.observed(&q, &k, &view, positions)?;
-        self.o_proj.forward_fused(&out, fusion.only_epilogue())
-    }
-
     /// The values of all heads, `[b, l, …]`, with their norm.
-    fn normed(&self, v: Columns) -> Result<Columns> {
+    pub(super) fn normed(&self, v: Columns) -> Result<Columns> {
         let Some(norm) = &self.v_norm else { return Ok(v) };
         let v = v.array()?;
         let [b, l, values] = v.dims()?;
@@ -182,7 +167,7 @@ impl Attention {
 
     /// Queries `[b, n_heads, l, d]` over keys and values, of which `k` are the last ones:
     /// `[b, l, n_heads * d]`. One who observes the pass is told.
-    fn observed(
+    pub(super) fn observed(
         &self,
         q: &Array,
         k: &Array,
@@ -215,7 +200,9 @@ impl Attention {
         positions: &mut Positions,
         cache: &mut KvCache,
     ) -> Result<Option<Slot>> {
-        let is_known = self.kernels.is_ours_on_cpu() || self.is_on_cuda(dtype);
+        let on_cuda = self.steps_on_cuda(dtype) && self.values_fit(dtype);
+        let is_alone = self.config.sharing == Sharing::Own;
+        let is_known = self.kernels.is_ours_on_cpu() && is_alone || on_cuda;
         let fits = is_known && l == 1 && self.is_fusible(dtype, positions);
         if fits { cache.reserve(dtype) } else { Ok(None) }
     }
@@ -237,10 +224,13 @@ impl Attention {
 
     /// The heads of keys and the values of each, where there are kernels of our own for chunks of `l` positions.
     pub fn chunk_sizes(&self, dtype: Dtype, l: i32, positions: &mut Positions) -> Option<[i32; 2]> {
-        let AttentionConfig { n_kv_heads, head_dim, sees_later, .. } = self.config;
+        let AttentionConfig { n_kv_heads, head_dim, sees_later, sharing, .. } = self.config;
         let most = if positions.is_captured() { MOST_CAPTURED_KEYS } else { MOST_CHUNK_KEYS };
         let fits = l > 1
-            && self.is_on_cuda(dtype)
+            && self.kernels == Kernels::Cuda
+            && self.sinks_fit(dtype)
+            && cuda::attends_chunks(head_dim, dtype)
+            && sharing == Sharing::Own
             && !sees_later
             && positions.end(l) <= most
             && positions.are_plain()
@@ -248,17 +238,27 @@ impl Attention {
         fits.then_some([n_kv_heads, head_dim])
     }
 
-    /// Whether there are kernels for CUDA that attend in `dtype`.
-    fn is_on_cuda(&self, dtype: Dtype) -> bool {
+    /// Whether there are kernels for CUDA that attend in `dtype` for one position of each row.
+    pub(super) fn steps_on_cuda(&self, dtype: Dtype) -> bool {
         let attends = cuda::attends(self.config.head_dim, dtype);
         self.kernels == Kernels::Cuda && self.sinks_fit(dtype) && attends
     }
 
     /// Whether nobody but this layer needs to know its queries and keys, which kernels make in `dtype`.
-    fn is_fusible(&self, dtype: Dtype, positions: &mut Positions) -> bool {
+    pub(super) fn is_fusible(&self, dtype: Dtype, positions: &mut Positions) -> bool {
         let (q_norm, k_norm) = self.qk_norms.heads();
         let norms_fit = [q_norm, k_norm].iter().flatten().all(|norm| norm.weight.dtype() == dtype);
         norms_fit && self.is_plain() && positions.observer().is_none()
+    }
+
+    /// Whether kernels of a step on CUDA know the norm of values, if there is one, beside those of queries and keys.
+    fn values_fit(&self, dtype: Dtype) -> bool {
+        self.v_norm.as_ref().is_none_or(|norm| match &self.qk_norms {
+            QkNorms::Heads { q_norm, .. } => {
+                norm.weights().is_some_and(|v| v.eps == q_norm.eps && v.weight.dtype() == dtype)
+            }
+            _ => false,
+        })
     }
 
     /// Whether sinks, if there are any, are of `dtype`.
@@ -266,12 +266,10 @@ impl Attention {
         self.sinks.as_ref().is_none_or(|sinks| sinks.dtype() == dtype)
     }
 
-    /// Whether kernels know how queries and keys are normed, rotated and scaled, and no other layer needs
-    /// them.
+    /// Whether kernels know how queries and keys are normed, rotated and scaled.
     fn is_plain(&self) -> bool {
         let norms_come_first = !matches!(self.qk_norms, QkNorms::RotatedHeads { .. });
-        let is_alone = self.config.sharing == Sharing::Own;
-        is_alone && self.position_scale.is_none() && self.has_halves() && norms_come_first
+        self.position_scale.is_none() && self.has_halves() && norms_come_first
     }
 
     /// Whether the halves of what is rotated are rotated together, as kernels know it.
@@ -293,12 +291,16 @@ impl Attention {
             Kernels::Cpu(_) => cpu::step_attention(&step)?,
             _ => cuda::step_attention(&step, &offsets.counters)?,
         };
+        if let Sharing::Lends(number) = self.config.sharing {
+            let (keys, values) = (keys.share()?, values.share()?);
+            positions.lend_slot(number, Slot { keys, values, ..slot });
+        }
         cache.fill(keys, values, 1);
         Ok(out)
     }
 
     /// What kernels take of new positions, which go into `slot`; `at` and `rows` are its offsets.
-    fn new_positions<'a>(
+    pub(super) fn new_positions<'a>(
         &'a self,
         [q, k, v]: [&'a Columns; 3],
         slot: &'a Slot,
@@ -307,7 +309,13 @@ impl Attention {
     ) -> Step<'a> {
         let AttentionConfig { n_heads, scale, softcap, window, .. } = self.config;
         let norms = match self.qk_norms.heads() {
-            (Some(q), Some(k)) => Some(HeadNorms { q: &q.weight, k: &k.weight, eps: q.eps }),
+            (Some(q), Some(k)) => {
+                let v = self.v_norm.as_ref().filter(|_| self.kernels == Kernels::Cuda);
+                let v = v.map(|norm| &norm.weight);
+                Some(HeadNorms { q: &q.weight, k: &k.weight, v, eps: q.eps })
+            }
+            // What there is no key for is not looked at.
+            (Some(q), None) => Some(HeadNorms { q: &q.weight, k: &q.weight, v: None, eps: q.eps }),
             _ => None,
         };
         let factors = positions.rope_factors();
@@ -331,7 +339,7 @@ impl Attention {
     }
 
     /// Queries or keys, `[b, l, n * head_dim]`, normed and rotated by heads: `[b, n, l, head_dim]`.
-    fn turned(
+    pub(super) fn turned(
         &self,
         x: &Columns,
         norm: Option<&RmsNorm>,

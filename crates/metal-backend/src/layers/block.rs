@@ -2,10 +2,11 @@
 
 use mlx_ffi::{Array, Dtype, Result, ops};
 
+use super::ending::LayerScale;
 use super::tail::Tail;
 use super::{AltUp, Ending, FeedForward, Fusion, Mixer, Positions, RmsNorm, Workspace};
 use crate::cache::State;
-use crate::kernels::Kernels;
+use crate::kernels::{Columns, Kernels};
 
 /// One transformer block: the mixer, then the feed-forward network, each added to the residual
 /// stream. Architectures differ in where norms stand. A half that is nothing adds nothing.
@@ -74,7 +75,7 @@ impl Block {
     pub fn forward(
         &self,
         x: &Stream,
-        input: Option<&Array>,
+        input: Option<&Columns>,
         next: Option<&RmsNorm>,
         positions: &mut Positions,
         state: &mut State,
@@ -82,11 +83,15 @@ impl Block {
         if let Residual::AltUp(altup) = &self.residual {
             return self.alternating(altup, x, input, positions, state);
         }
-        if self.ending.is_nothing() {
-            return self.halves(x, next, None, positions, state);
+        let scale = self.ending.scale.as_ref();
+        match &self.ending.input {
+            None => self.halves(x, (next, scale), None, positions, state),
+            Some(own) => {
+                let Stream { h, .. } = self.halves(x, (None, None), None, positions, state)?;
+                let (h, normed) = own.added(h, input, scale, next)?;
+                Ok(Stream { h, normed })
+            }
         }
-        let Stream { h, .. } = self.halves(x, None, None, positions, state)?;
-        Ok(Stream { h: self.ending.forward(h, input)?, normed: None })
     }
 
     /// Whether some positions can pass its second half without the others.
@@ -104,20 +109,22 @@ impl Block {
         positions: &mut Positions,
         state: &mut State,
     ) -> Result<Stream> {
-        self.halves(x, None, Some(tail), positions, state)
+        self.halves(x, (None, None), Some(tail), positions, state)
     }
 
-    /// The residual stream behind both halves; only of `tail` where that is all that is needed.
+    /// The residual stream behind both halves, multiplied with `scale`, and its norm `next` where it is one operation with it; only
+    /// of `tail` where that is all that is needed.
     fn halves(
         &self,
         x: &Stream,
-        next: Option<&RmsNorm>,
+        (next, scale): (Option<&RmsNorm>, Option<&LayerScale>),
         tail: Option<&Tail>,
         positions: &mut Positions,
         state: &mut State,
     ) -> Result<Stream> {
         if let Residual::Parallel = self.residual {
-            return self.parallel(x, positions, state);
+            let Stream { h, normed } = self.parallel(x, positions, state)?;
+            return Ok(Stream { h: scaled(h, scale)?, normed });
         }
         let mix = |residual: Option<&Array>| {
             self.mixer.forward(&x.h, x.fusion(&self.input_norm, residual), positions, state)
@@ -127,8 +134,8 @@ impl Block {
         let mut h = if matches!(self.mixer, Mixer::Nothing) {
             x
         } else {
-            let next = if feeds { self.mlp_norm.as_ref() } else { next };
-            mixed = self.added(x, mix, &self.mixer_out_norm, next)?;
+            let behind = if feeds { (self.mlp_norm.as_ref(), None) } else { (next, scale) };
+            mixed = self.added(x, mix, &self.mixer_out_norm, behind)?;
             &mixed
         };
         if let Some(tail) = tail {
@@ -140,7 +147,7 @@ impl Block {
         }
         let feed =
             |residual: Option<&Array>| self.mlp.forward(&h.h, h.fusion(&self.mlp_norm, residual));
-        self.added(h, feed, &self.mlp_out_norm, next)
+        self.added(h, feed, &self.mlp_out_norm, (next, scale))
     }
 
     /// The norm that the block begins with, where it begins with one.
@@ -167,7 +174,7 @@ impl Block {
         &self,
         altup: &AltUp,
         x: &Stream,
-        input: Option<&Array>,
+        input: Option<&Columns>,
         positions: &mut Positions,
         state: &mut State,
     ) -> Result<Stream> {
@@ -215,25 +222,31 @@ impl Block {
         x: &Stream,
         half: impl FnOnce(Option<&Array>) -> Result<Array>,
         out_norm: &Option<RmsNorm>,
-        next: Option<&RmsNorm>,
+        (next, scale): (Option<&RmsNorm>, Option<&LayerScale>),
     ) -> Result<Stream> {
         let kernels = self.kernels;
+        let plain = |out: Array| {
+            let Stream { h, normed } = self.sum(x, out, out_norm)?;
+            Ok(Stream { h: scaled(h, scale)?, normed })
+        };
         let factor = match self.residual {
             Residual::Sum => None,
             Residual::Scaled(factor) => Some(factor),
-            Residual::Parallel | Residual::AltUp(_) => return self.sum(x, half(None)?, out_norm),
+            Residual::Parallel | Residual::AltUp(_) => return plain(half(None)?),
         };
-        if factor.is_none() && out_norm.is_none() && !kernels.adds_rows(&x.h) {
+        let is_sum = factor.is_none() && out_norm.is_none() && scale.is_none();
+        if is_sum && !kernels.adds_rows(&x.h) {
             return Ok(Stream { h: half(Some(&x.h))?, normed: None });
         }
         let out = half(None)?;
         let norms = [out_norm.as_ref(), next].map(|norm| norm.and_then(RmsNorm::weights));
         let known = norms.map(|norm| norm.is_some()) == [out_norm.is_some(), next.is_some()];
-        if known && let Some(both) = kernels.residual(&x.h, &out, norms, factor) {
+        let by = scale.map(LayerScale::on_device);
+        if known && let Some(both) = kernels.residual(&x.h, &out, norms, factor, by) {
             let (h, normed) = both?;
             return Ok(Stream { h, normed });
         }
-        self.sum(x, out, out_norm)
+        plain(out)
     }
 
     /// The residual stream with what a half of the block adds, after its norm.
@@ -244,5 +257,13 @@ impl Block {
             Residual::Sum | Residual::Parallel | Residual::AltUp(_) => out,
         };
         Ok(Stream { h: self.kernels.sum(&x.h, &out)?, normed: None })
+    }
+}
+
+/// `h` multiplied with a scale, where there is one.
+fn scaled(h: Array, scale: Option<&LayerScale>) -> Result<Array> {
+    match scale {
+        None => Ok(h),
+        Some(scale) => scale.apply(&h),
     }
 }

@@ -175,8 +175,8 @@ impl Decoder {
         // What is added first changes what the next norm sees.
         let next = self.layers[..self.own_layers().end].get(index + 1);
         let next = next.filter(|_| behind.is_none()).and_then(Block::first_norm);
-        let inputs = pass.layer_inputs.as_ref();
-        let input = inputs.map(|all| LayerInputs::of_layer(all, index)).transpose()?;
+        let inputs = self.layer_inputs.as_ref().zip(pass.layer_inputs.as_ref());
+        let input = inputs.map(|(inputs, all)| inputs.of_layer(all, index)).transpose()?;
         let (layer, positions) = (&self.layers[index], &mut pass.positions);
         let is_last = index + 1 == self.layers.len();
         if is_last

@@ -29,10 +29,10 @@ impl DenseAndMoe {
     /// `x`, `[b, l, hidden_size]`, to the same, with its `fusion`.
     pub fn forward(&self, x: &Array, fusion: Fusion<'_>) -> Result<Array> {
         let dense = self.mlp.forward(x, fusion.only_prologue())?;
-        let dense = self.mlp_out_norm.forward(&dense)?;
-        let seen = self.router_norm.forward(x)?;
-        let routed = self.moe.routed(&self.moe_norm.forward(x)?, &seen)?;
-        let routed = self.moe_out_norm.forward(&routed)?;
+        let dense = self.mlp_out_norm.kept(&dense)?;
+        let seen = self.router_norm.kept(x)?;
+        let routed = self.moe.routed(&self.moe_norm.kept(x)?, &seen)?;
+        let routed = self.moe_out_norm.kept(&routed)?;
         let kernels = self.moe.kernels;
         fusion.only_epilogue().epilogue(kernels, kernels.sum(&dense, &routed)?)
     }

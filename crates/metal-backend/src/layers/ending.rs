@@ -1,8 +1,8 @@
 //! What a block does to the residual stream behind its two halves.
 
-use mlx_ffi::{Array, Dtype, Result, ops};
+use mlx_ffi::{Array, Dtype, Result, cuda, ops};
 
-use super::{Linear, RmsNorm, Workspace};
+use super::{Fusion, Linear, RmsNorm, Workspace};
 use crate::kernels::{Activation, Columns, Kernels};
 
 /// What a block does to the residual stream behind its two halves; by default, nothing.
@@ -10,8 +10,41 @@ use crate::kernels::{Activation, Columns, Kernels};
 pub(crate) struct Ending {
     /// What is made of the layer's own input.
     pub input: Option<LayerInput>,
-    /// What the stream is multiplied with, `[1]`.
-    pub scale: Option<Array>,
+    /// What the stream is multiplied with.
+    pub scale: Option<LayerScale>,
+}
+
+/// What a layer multiplies the stream with.
+#[derive(Debug)]
+pub(crate) struct LayerScale {
+    /// `[1]`.
+    of: Array,
+    /// That value, often enough to lie in the device's memory.
+    on_device: Array,
+}
+
+impl LayerScale {
+    /// Values of two bytes that lie in the device's memory.
+    const ON_DEVICE: i32 = 2 * cuda::ON_DEVICE as i32;
+
+    /// A scale `of` one value, `[1]`; of none where a layer is only described.
+    pub fn new(of: Array) -> Result<LayerScale> {
+        let on_device = match of.size() {
+            0 => of.share()?,
+            _ => ops::contiguous(&ops::broadcast_to(&of, &[Self::ON_DEVICE])?)?,
+        };
+        Ok(LayerScale { of, on_device })
+    }
+
+    /// As kernels take it.
+    pub fn on_device(&self) -> &Array {
+        &self.on_device
+    }
+
+    /// `h` multiplied.
+    pub fn apply(&self, h: &Array) -> Result<Array> {
+        ops::multiply(h, &self.of)
+    }
 }
 
 /// `norm(projection(activation(gate(x)) · input))`, which is added to the stream (Gemma 3n and 4).
@@ -33,18 +66,6 @@ impl Ending {
         self.input.is_none() && self.scale.is_none()
     }
 
-    /// `h`, `[b, l, hidden_size]`, to the same. `input` is the layer's own, `[b, l, size]`.
-    pub fn forward(&self, h: Array, input: Option<&Array>) -> Result<Array> {
-        let h = match &self.input {
-            None => h,
-            Some(own) => own.kernels.sum(&h, &own.forward(&h, input)?)?,
-        };
-        match &self.scale {
-            None => Ok(h),
-            Some(scale) => ops::multiply(&h, scale),
-        }
-    }
-
     /// Bytes that its products take beside the activations, which are of `dtype`.
     pub fn workspace(&self, dtype: Dtype) -> Workspace {
         self.input.as_ref().map_or(Workspace::default(), |input| input.workspace(dtype))
@@ -58,11 +79,42 @@ impl LayerInput {
     }
 
     /// What is added to the stream, for `x`, `[b, l, hidden_size]`, and the layer's own `input`,
-    /// `[b, l, size]`: `[b, l, hidden_size]`.
-    pub fn forward(&self, x: &Array, input: Option<&Array>) -> Result<Array> {
+    /// `size` columns of `[b, l, …]`: `[b, l, hidden_size]`.
+    pub fn forward(&self, x: &Array, input: Option<&Columns>) -> Result<Array> {
+        self.norm.forward(&self.projected(x, input)?)
+    }
+
+    /// That before its norm.
+    fn projected(&self, x: &Array, input: Option<&Columns>) -> Result<Array> {
         let input = input.ok_or_else(|| mlx_ffi::Error::new("a layer misses its own input"))?;
-        let (gate, input) = (Columns::all(self.gate.forward(x)?), Columns::all(input.share()?));
-        let inner = self.kernels.gated(self.activation, &gate, &input)?;
-        self.norm.forward(&self.projection.forward(&inner)?)
+        let is_on_cuda = self.kernels == Kernels::Cuda;
+        // One row has a kernel that is told of what stands around the product.
+        let product = |linear: &Linear, x: &Array| match is_on_cuda {
+            true => linear.forward_fused(x, Fusion::default()),
+            false => linear.forward(x),
+        };
+        let gate = Columns::all(product(&self.gate, x)?);
+        product(&self.projection, &self.kernels.gated(self.activation, &gate, input)?)
+    }
+
+    /// The stream `h`, `[b, l, hidden_size]`, with what is added to it and multiplied with `scale`, and the norm `next` of that where
+    /// it is one operation with it.
+    pub fn added(
+        &self,
+        h: Array,
+        input: Option<&Columns>,
+        scale: Option<&LayerScale>,
+        next: Option<&RmsNorm>,
+    ) -> Result<(Array, Option<Array>)> {
+        let y = self.projected(&h, input)?;
+        let next = next.and_then(RmsNorm::weights);
+        if let Some(own) = self.norm.weights() {
+            let scale = scale.map(LayerScale::on_device);
+            if let Some(both) = self.kernels.residual(&h, &y, [Some(own), next], None, scale) {
+                return both;
+            }
+        }
+        let h = self.kernels.sum(&h, &self.norm.forward(&y)?)?;
+        Ok((scale.map_or_else(|| h.share(), |scale| scale.apply(&h))?, None))
     }
 }

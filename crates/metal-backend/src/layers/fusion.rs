@@ -1,9 +1,9 @@
 //! What a device may compute in one operation with a layer's projections.
 
-use mlx_ffi::{Array, Result, cuda};
+use mlx_ffi::{Array, Result};
 
 use super::RmsNorm;
-use crate::kernels::{GemvFusion, Kernels, Norm};
+use crate::kernels::{GemvFusion, Kernels};
 
 /// The prologue and the epilogue of a half of a block: one operation with its first or last projection
 /// where a device has such a kernel.
@@ -30,16 +30,10 @@ impl<'a> Fusion<'a> {
 
     /// What is projected in place of `x`: by our own kernel where there is one, so that a capture can hold it.
     pub fn prologue(&self, x: &Array) -> Result<Array> {
-        let Some(norm) = self.norm.filter(|_| self.normed.is_none()) else {
-            return self.normed.unwrap_or(x).share();
-        };
-        match norm.weights() {
-            Some(Norm { weight, eps })
-                if norm.kernels == Kernels::Cuda && cuda::takes_rms_norm(x, weight) =>
-            {
-                cuda::rms_norm(x, weight, eps)
-            }
-            _ => norm.forward(x),
+        match (self.normed, self.norm) {
+            (Some(normed), _) => normed.share(),
+            (None, Some(norm)) => norm.kept(x),
+            (None, None) => x.share(),
         }
     }
 

@@ -3,6 +3,7 @@
 use mlx_ffi::{Array, Dtype, Indices, Result, ops};
 
 use super::{Embedding, Linear, RmsNorm, Workspace};
+use crate::kernels::Columns;
 
 /// One more input for each layer (Gemma 3n and 4).
 #[derive(Debug)]
@@ -21,7 +22,7 @@ pub(crate) struct LayerInputs {
 
 impl LayerInputs {
     /// `ids`, `[b, l]`, and what goes into the first layer for them, `[b, l, hidden_size]`, to the inputs
-    /// of all layers, `[b, l, layers, size]`.
+    /// of all layers, `[b, l, layers · size]`.
     pub fn forward(&self, ids: &Indices, h: &Array) -> Result<Array> {
         let [b, l, hidden_size] = h.dims()?;
         let each = [b, l, -1, self.size];
@@ -32,13 +33,14 @@ impl LayerInputs {
         let of_ids = ops::reshape(&of_ids, &each)?;
         let projected = scaled(&self.projection.forward(h)?, f64::from(hidden_size).powf(-0.5))?;
         let projected = self.norm.forward(&ops::reshape(&projected, &each)?)?;
-        scaled(&ops::add(&projected, &of_ids)?, 0.5_f64.sqrt())
+        let all = scaled(&ops::add(&projected, &of_ids)?, 0.5_f64.sqrt())?;
+        ops::reshape(&all, &[b, l, -1])
     }
 
-    /// The input of the layer at `index` among those of all, `[b, l, layers, size]`: `[b, l, size]`.
-    pub fn of_layer(all: &Array, index: usize) -> Result<Array> {
-        let index = index as i32;
-        ops::squeeze(&ops::slice_axis(all, 2, index, index + 1)?, 2)
+    /// The input of the layer at `index` among those of all, `[b, l, layers · size]`: `size` columns.
+    pub fn of_layer(&self, all: &Array, index: usize) -> Result<Columns> {
+        let first = index as i32 * self.size;
+        Ok(Columns { of: all.share()?, range: first..first + self.size })
     }
 
     /// Bytes that its products take beside the activations, which are of `dtype`.

@@ -177,6 +177,10 @@ impl Mixer {
                 let slot = latent.slot(dtype, 1, positions, cache)?;
                 slot.and_then(|slot| of(Some(slot), Some(Vec::new())))
             }
+            (Mixer::Attention(attention), State::Nothing) => {
+                let steps = attention.borrows_steps(dtype, positions);
+                of(None, steps.then(Vec::new))
+            }
             (
                 Mixer::Delta(_) | Mixer::Convolution(_) | Mixer::Mamba(_),
                 State::Recurrent(state),

@@ -4,6 +4,7 @@
 mod altup;
 mod attention;
 mod block;
+mod borrowed;
 mod capture;
 mod decoder;
 mod delta_net;
@@ -69,7 +70,7 @@ pub(crate) use delta_projections::{
 pub(crate) use dense_and_moe::DenseAndMoe;
 pub(crate) use embedding::Embedding;
 pub(crate) use encoder::{Encoder, EncoderBlock};
-pub(crate) use ending::{Ending, LayerInput};
+pub(crate) use ending::{Ending, LayerInput, LayerScale};
 pub(crate) use experts::ExpertLinear;
 pub(crate) use feed_forward::FeedForward;
 pub(crate) use fusion::Fusion;

@@ -147,7 +147,8 @@ impl Moe {
     /// `[b, l, hidden_size]`: as `x`.
     pub fn routed(&self, x: &Array, seen: &Array) -> Result<Array> {
         if let Some(network) = self.on_cuda(x) {
-            let (indices, weights) = self.chosen(&self.router.forward(seen)?, x.dtype())?;
+            let logits = self.router.forward_fused(seen, Fusion::default())?;
+            let (indices, weights) = self.chosen(&logits, x.dtype())?;
             let chosen = cuda::Chosen { indices: &indices, weights: &weights };
             return self.down_proj.all(cuda::experts(x, &network, chosen, None, None)?);
         }

@@ -1,6 +1,6 @@
 //! Root-mean-square normalisation.
 
-use mlx_ffi::{Array, Dtype, Result, ops};
+use mlx_ffi::{Array, Dtype, Result, cuda, ops};
 
 use crate::kernels::{Kernels, Norm};
 
@@ -31,6 +31,18 @@ impl RmsNorm {
         match self.around {
             Around::Zero => self.kernels.rms_norm(x, &self.weight, self.eps),
             Around::Mean => self.around_mean(x),
+        }
+    }
+
+    /// [`forward`](Self::forward) by our own kernel for CUDA where there is one, so that a captured step can hold it.
+    pub fn kept(&self, x: &Array) -> Result<Array> {
+        match self.weights() {
+            Some(Norm { weight, eps })
+                if self.kernels == Kernels::Cuda && cuda::takes_rms_norm(x, weight) =>
+            {
+                cuda::rms_norm(x, weight, eps)
+            }
+            _ => self.forward(x),
         }
     }
 

@@ -17,7 +17,7 @@ pub(crate) struct Pass {
     /// Layers that are done.
     pub(super) layer: usize,
     pub(super) positions: Positions,
-    /// The inputs of all layers, `[b, l, layers, size]`, where layers have one of their own.
+    /// The inputs of all layers, `[b, l, layers · size]`, where layers have one of their own.
     pub(super) layer_inputs: Option<Array>,
     /// What is added behind the first layers, `[b, l, hidden_size]` each.
     pub(super) behind_layers: Vec<Array>,
@@ -45,7 +45,7 @@ impl Pass {
         }
     }
 
-    /// The pass with inputs of all layers, `[b, l, layers, size]`.
+    /// The pass with inputs of all layers, `[b, l, layers · size]`.
     pub fn with_layer_inputs(self, layer_inputs: Option<Array>) -> Pass {
         Pass { layer_inputs, ..self }
     }

@@ -10,6 +10,25 @@ use super::step_offsets::{ChunkOffsets, SharedOffsets, SlotOffsets};
 use super::{Observed, Rotation, Seen, Texts};
 use crate::cache::{Caches, Mask, RopeFactors, Slot, View, Visible};
 
+/// What a layer lends to later ones.
+#[derive(Debug)]
+pub(crate) enum Lent {
+    /// What its queries see, and its new keys.
+    View(View, Array),
+    /// Buffers into which its step has written one position of each row.
+    Slot(Slot),
+}
+
+impl Lent {
+    /// Another handle on the same keys and values.
+    fn share(&self) -> Result<Lent> {
+        Ok(match self {
+            Lent::View(view, keys) => Lent::View(view.share()?, keys.share()?),
+            Lent::Slot(slot) => Lent::Slot(slot.share()?),
+        })
+    }
+}
+
 /// The positions of one pass through the layers: `l` for each row of the batch.
 #[derive(Debug)]
 pub(crate) struct Positions {
@@ -38,8 +57,8 @@ pub(crate) struct Positions {
     spans: Vec<Range<i32>>,
     /// The texts that the positions belong to, where the pass is of whole texts.
     texts: Option<Texts>,
-    /// What layers lend to later ones: the lender's number, what its queries see, and its new keys.
-    lent: Vec<(usize, View, Array)>,
+    /// What layers lend to later ones, by the lender's number.
+    lent: Vec<(usize, Lent)>,
 }
 
 impl Positions {
@@ -110,14 +129,19 @@ impl Positions {
 
     /// Lends what a layer's queries see and its new keys, `[b, n_kv_heads, l, head_dim]`, under a number.
     pub fn lend(&mut self, number: usize, (view, keys): (&View, &Array)) -> Result<()> {
-        self.lent.push((number, view.share()?, keys.share()?));
+        self.lent.push((number, Lent::View(view.share()?, keys.share()?)));
         Ok(())
     }
 
+    /// Lends a layer's keys and values, to which its step has added one position of each row, under a number.
+    pub fn lend_slot(&mut self, number: usize, slot: Slot) {
+        self.lent.push((number, Lent::Slot(slot)));
+    }
+
     /// What is lent under a number.
-    pub fn borrow(&self, number: usize) -> Result<(View, Array)> {
+    pub fn borrow(&self, number: usize) -> Result<Lent> {
         match self.lent.iter().find(|(lender, ..)| *lender == number) {
-            Some((_, view, keys)) => Ok((view.share()?, keys.share()?)),
+            Some((_, lent)) => lent.share(),
             None => Err(mlx_ffi::Error::new(format!("layer {number} lends nothing"))),
         }
     }

@@ -62,17 +62,18 @@ impl Routing {
 
     fn as_router(&self, choices: i32) -> Option<cuda::Router<'_>> {
         let (score, factor) = (cuda::Score::Softmax, 1.0);
-        let plain = |normaliser| cuda::Router {
+        let plain = |normaliser, scales| cuda::Router {
             score,
             correction: None,
             normaliser,
             factor,
             choices,
             groups: None,
+            scales,
         };
         match self {
-            Routing::Probabilities => Some(plain(None)),
-            Routing::Normalised | Routing::Logits => Some(plain(Some(0.0))),
+            Routing::Probabilities => Some(plain(None, None)),
+            Routing::Normalised | Routing::Logits => Some(plain(Some(0.0), None)),
             Routing::Scored(scored) => Some(cuda::Router {
                 score: match scored.score {
                     Score::Softmax => cuda::Score::Softmax,
@@ -86,8 +87,9 @@ impl Routing {
                 groups: scored
                     .groups
                     .map(|ExpertGroups { count, kept }| cuda::Groups { count, kept }),
+                scales: None,
             }),
-            Routing::ScaledLogits(_) => None,
+            Routing::ScaledLogits(scales) => Some(plain(Some(0.0), Some(scales))),
         }
     }
 

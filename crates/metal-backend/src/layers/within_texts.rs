@@ -18,6 +18,7 @@ impl Attention {
         positions: &mut Positions,
     ) -> Result<Array> {
         let projected = self.projected(x, fusion)?;
+        let projected = Projected { v: self.normed(projected.v)?, ..projected };
         let texts = positions.texts().cloned().unwrap_or_default();
         let heads = match self.kernels {
             Kernels::Cpu(_) => Some(self.heads_within(&projected, positions)?),

@@ -5,7 +5,9 @@
 use crate::config::{Config, RopeConfig, RopePairs, RopeScaling};
 use crate::error::{Error, Result};
 use crate::kernels::Activation;
-use crate::layers::{Decoder, DenseAndMoe, Ending, FeedForward, Mlp, Moe, Routing, Sharing};
+use crate::layers::{
+    Decoder, DenseAndMoe, Ending, FeedForward, LayerScale, Mlp, Moe, Routing, Sharing,
+};
 use crate::shape::{
     AttentionParts, ExpertNames, Experts, Language, NormSpan, Shape, Values, activation,
     gemma4_tower, sharing, windows,
@@ -88,7 +90,10 @@ fn build(config: &Config, w: &Weights, model: &Weights) -> Result<Decoder> {
         let has_input = input_size > 0;
         block.ending = Ending {
             input: has_input.then(|| shape.layer_input(w, input_size, act)).transpose()?,
-            scale: w.has("layer_scalar").then(|| w.tensor("layer_scalar", &[1])).transpose()?,
+            scale: match w.has("layer_scalar") {
+                true => Some(LayerScale::new(w.tensor("layer_scalar", &[1])?)?),
+                false => None,
+            },
         };
         Ok(block)
     })?;

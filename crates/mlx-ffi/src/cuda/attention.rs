@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use super::constants::{LANES, MOST_SPLITS, WARPS};
 use super::kernel::{Constant, Launch, Source};
 use super::launch::launch;
-use crate::step::{Counters, Step};
+use crate::step::{Counters, HeadNorms, Step};
 use crate::{Array, Dtype, Error, Result};
 
 /// Blocks that keep a large device busy: two on each multiprocessor, or one where it has many registers.
@@ -37,6 +37,7 @@ const STEP: Source = Source {
         c"radians",
         c"q_norm",
         c"k_norm",
+        c"v_norm",
         c"sinks",
     ],
     outputs: &[c"out", c"sums", c"parts"],
@@ -55,8 +56,11 @@ const STEP: Source = Source {
 
 /// Whether [`step_attention`] has a kernel for heads of so many values, of this type.
 pub fn attends(head_dim: i32, dtype: Dtype) -> bool {
-    matches!(head_dim, 32 | 64 | 128 | 256) && dtype.is_half()
+    matches!(head_dim, 32 | 64 | 128 | 256 | 512) && dtype.is_half()
 }
+
+/// Values of a head from which on a block has fewer warps, so that what they find fits into its shared memory.
+const WIDE_FROM: i32 = 512;
 
 /// Norms and rotates, writes key and value at `at` and attends to all from each row's first position
 /// to the new one: `[b, 1, n_heads · d]`, then keys and values with the new position. These share the
@@ -66,6 +70,21 @@ pub fn attends(head_dim: i32, dtype: Dtype) -> bool {
 /// # Errors
 /// Shapes or types that do not fit; a device without CUDA.
 pub fn step_attention(step: &Step<'_>, counters: &Counters) -> Result<[Array; 3]> {
+    attention(step, counters, false)
+}
+
+/// [`step_attention`] over keys and values of another layer, which wrote those of the new position: `[b, 1, n_heads · d]`. What
+/// `step` says of its own is not looked at.
+///
+/// # Errors
+/// Shapes or types that do not fit; a device without CUDA.
+pub fn borrowed_step_attention(step: &Step<'_>, counters: &Counters) -> Result<Array> {
+    let norms = step.norms.map(|norms| HeadNorms { v: None, ..norms });
+    let [out, _, _] = attention(&Step { norms, ..*step }, counters, true)?;
+    Ok(out)
+}
+
+fn attention(step: &Step<'_>, counters: &Counters, borrows: bool) -> Result<[Array; 3]> {
     let Step { q, k, v, n_heads, keys, values, on_device, rows, .. } = *step;
     let [b, n_kv_heads, capacity, d] = step.sizes(1)?;
     let dtype = keys.dtype();
@@ -91,6 +110,7 @@ pub fn step_attention(step: &Step<'_>, counters: &Counters) -> Result<[Array; 3]
         _ => (most_blocks / blocks).min(capacity / WORTH_A_BLOCK).clamp(1, MOST_SPLITS),
     };
     let warps = if splits > 1 { WARPS } else { warps_for(blocks) };
+    let warps = if d < WIDE_FROM { warps } else { warps.min(WARPS / 2) };
     let constants = [
         &making(step, d),
         &scoring(step)[..],
@@ -99,6 +119,8 @@ pub fn step_attention(step: &Step<'_>, counters: &Counters) -> Result<[Array; 3]
             (c"SHARED_BY", Constant::Int(shared_by)),
             (c"TILED", Constant::Bool(is_tiled)),
             (c"BLOCK_WARPS", Constant::Int(warps)),
+            (c"V_NORM", Constant::Bool(step.norms_values())),
+            (c"BORROWS", Constant::Bool(borrows)),
         ],
     ]
     .concat();
@@ -125,6 +147,7 @@ pub fn step_attention(step: &Step<'_>, counters: &Counters) -> Result<[Array; 3]
         radians,
         q_norm,
         k_norm,
+        step.norms.and_then(|norms| norms.v).unwrap_or(keys),
         step.sinks.unwrap_or(keys),
     ];
     let found = launch(&STEP, &inputs, &all)?;

@@ -1,6 +1,6 @@
 //! What attention does with several new positions of each row.
 
-use super::attention::{are_aligned, attends, made_with, making, scoring, sinks_fit};
+use super::attention::{are_aligned, made_with, making, scoring, sinks_fit};
 use super::constants::{ATTENDING, QUERIES, THREADS};
 use super::kernel::{Constant, Launch, Source};
 use super::launch::{first, launch};
@@ -28,6 +28,11 @@ const ATTENTION: Source = Source {
     written: &[],
 };
 
+/// Whether [`chunk_attention`] has a kernel for heads of so many values, of this type.
+pub fn attends_chunks(head_dim: i32, dtype: Dtype) -> bool {
+    matches!(head_dim, 32 | 64 | 128 | 256) && dtype.is_half()
+}
+
 /// Norms and rotates, writes `l` keys and values from `at` on, and lets each position attend to all from its
 /// row's first one to itself: `[b, l, n_heads · d]`, then keys and values with the new positions. These share
 /// the buffers of `step.keys` and `step.values`, of which nothing may read those positions before.
@@ -39,7 +44,8 @@ pub fn chunk_attention(step: &Step<'_>) -> Result<[Array; 3]> {
     let &[_, l, _] = q.array.shape() else { return Err(step.misfit()) };
     let [b, n_kv_heads, _, d] = step.sizes(l)?;
     let dtype = keys.dtype();
-    if !(attends(d, dtype) && are_aligned(step) && sinks_fit(step)) {
+    let is_known = attends_chunks(d, dtype) && !step.norms_values();
+    if !(is_known && are_aligned(step) && sinks_fit(step)) {
         return Err(step.misfit());
     }
     let shared_by = (c"SHARED_BY", Constant::Int(n_heads / n_kv_heads));

@@ -1,7 +1,9 @@
 // Columns of `gate`, activated, times columns of `up`: sixteen bytes for each thread. A value of the gate is for EACH
 // values of `up`, which has WIDTH of them. Without HAS_UP, it is as if `up` were 1 everywhere.
+// first: where they begin in `up`, if IS_APART; nobody writes it.
 
 let_next_begin();
+const int up_at = IS_APART ? static_cast<int>(first[0]) : UP_AT;
 wait_for_last();
 constexpr int READ = 16 / sizeof(T);
 const int64_t gate_columns = gate_shape[gate_ndim - 1];
@@ -15,7 +17,7 @@ const int64_t row = index / WIDTH;
 if (row < rows) {
   const int column = index % WIDTH;
   const T* const gates = gate + row * gate_columns + GATE_AT;
-  const uint4 ups = *reinterpret_cast<const uint4*>(up + row * up_columns + UP_AT + column);
+  const uint4 ups = *reinterpret_cast<const uint4*>(up + row * up_columns + up_at + column);
   uint4 opens;
   if constexpr (EACH == 1) {
     opens = *reinterpret_cast<const uint4*>(gates + column);

@@ -1,5 +1,5 @@
-// x plus y, which may be normed and then multiplied before, and the norm of that: a block for each row, eight values at
-// a time for each thread. Each step is rounded as if it were an operation of its own.
+// x plus y, which may be normed and then multiplied before, times a number where there is one, and the norm of that: a
+// block for each row, eight values at a time for each thread. Each step is rounded as if it were an operation of its own.
 
 let_next_begin();
 wait_for_last();
@@ -58,7 +58,10 @@ for (int k = threadIdx.x * 8; k < columns; k += WARPS * 256) {
       value = static_cast<T>(static_cast<float>(value) * static_cast<float>(factor));
     }
     const float own = static_cast<float>(reinterpret_cast<const T*>(&ours)[i]);
-    const T sum = static_cast<T>(own + static_cast<float>(value));
+    T sum = static_cast<T>(own + static_cast<float>(value));
+    if (HAS_SCALE) {
+      sum = static_cast<T>(static_cast<float>(sum) * static_cast<float>(*scale));
+    }
     reinterpret_cast<T*>(&sums)[i] = sum;
     total += static_cast<float>(sum) * static_cast<float>(sum);
   }

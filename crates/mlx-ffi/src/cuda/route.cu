@@ -142,6 +142,9 @@ if (row < rows) {
       chosen_weight /= sum + scaling[0];
     }
     chosen_weight *= scaling[1];
+    if (HAS_SCALES) {
+      chosen_weight *= static_cast<float>(scales[chosen]);
+    }
     indices[row * CHOICES + lane] = chosen;
     weights[row * CHOICES + lane] = static_cast<T>(chosen_weight);
   }

@@ -8,7 +8,7 @@ use crate::{Array, Dtype, Error, Indices, Result};
 
 const ROUTE: Source = Source {
     name: c"route",
-    inputs: &[c"logits", c"correction", c"scaling"],
+    inputs: &[c"logits", c"correction", c"scaling", c"scales"],
     outputs: &[c"indices", c"weights"],
     body: include_str!("route.cu"),
     header: include_str!("chained.cu"),
@@ -40,6 +40,8 @@ pub struct Router<'a> {
     pub choices: i32,
     /// The groups that only the best of are chosen from, where there are such.
     pub groups: Option<Groups>,
+    /// What the weight of each expert is multiplied with, `[experts]`, in the type of the logits.
+    pub scales: Option<&'a Array>,
 }
 
 /// Groups of neighbouring experts, of two or more each. A group is as good as its two best experts together.
@@ -57,6 +59,9 @@ pub fn takes_route(logits: &Array, router: &Router<'_>) -> bool {
     let correction_fits = router.correction.is_none_or(|correction| {
         correction.shape() == [experts] && correction.dtype() == Dtype::F32
     });
+    let scales_fit = router
+        .scales
+        .is_none_or(|scales| scales.shape() == [experts] && scales.dtype() == logits.dtype());
     let groups_fit = router.groups.is_none_or(|Groups { count, kept }| {
         let size = experts / count.max(1);
         let are_whole = (2..=LANES).contains(&count) && size > 1 && size * count == experts;
@@ -65,7 +70,7 @@ pub fn takes_route(logits: &Array, router: &Router<'_>) -> bool {
     let sizes_fit = (1..=SORTING).contains(&experts)
         && (1..=experts.min(MOST_CHOICES)).contains(&router.choices)
         && (1..=1 << 24).contains(&logits.rows());
-    logits.dtype().is_half() && correction_fits && groups_fit && sizes_fit
+    logits.dtype().is_half() && correction_fits && scales_fit && groups_fit && sizes_fit
 }
 
 /// The experts that each row of `logits`, `[…, experts]`, chooses, the best first, and their weights in the type of
@@ -77,7 +82,7 @@ pub fn route(logits: &Array, router: &Router<'_>) -> Result<(Indices, Array)> {
     if !takes_route(logits, router) {
         return Err(Error::new(format!("no choice of experts by {router:?} for {logits:?}")));
     }
-    let Router { score, correction, normaliser, factor, choices, groups } = *router;
+    let Router { score, correction, normaliser, factor, choices, groups, scales } = *router;
     let experts = logits.shape().last().copied().unwrap_or(0);
     let constants = [
         (c"T", Constant::Type(logits.dtype())),
@@ -87,6 +92,7 @@ pub fn route(logits: &Array, router: &Router<'_>) -> Result<(Indices, Array)> {
         (c"HAS_CORRECTION", Constant::Bool(correction.is_some())),
         (c"NORMALISES", Constant::Bool(normaliser.is_some())),
         (c"GROUPS", Constant::Int(groups.map_or(1, |groups| groups.count))),
+        (c"HAS_SCALES", Constant::Bool(scales.is_some())),
         (c"KEPT", Constant::Int(groups.map_or(1, |groups| groups.kept))),
     ];
     let t = logits.rows();
@@ -95,7 +101,9 @@ pub fn route(logits: &Array, router: &Router<'_>) -> Result<(Indices, Array)> {
     let (grid, block) = ([(t + WARPS - 1) / WARPS * THREADS, 1, 1], [THREADS, 1, 1]);
     let all = Launch { grid, block, constants: &constants, outputs: &outputs };
     let scaling = numbers([normaliser.unwrap_or(0.0), factor, 0.0, 0.0])?;
-    let found = launch(&ROUTE, &[logits, correction.unwrap_or(logits), &scaling], &all)?;
+    // What is not there is not looked at.
+    let inputs = [logits, correction.unwrap_or(logits), &scaling, scales.unwrap_or(logits)];
+    let found = launch(&ROUTE, &inputs, &all)?;
     let [indices, weights] = <[Array; 2]>::try_from(found)
         .map_err(|found| Error::new(format!("{} results of a choice", found.len())))?;
     Ok((Indices::along(logits, -1, indices)?, weights))

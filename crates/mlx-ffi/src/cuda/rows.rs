@@ -11,7 +11,7 @@ use crate::{Activation, Array, Dtype, Error, Result};
 
 const GATE: Source = Source {
     name: c"gate",
-    inputs: &[c"gate", c"up"],
+    inputs: &[c"gate", c"up", c"first"],
     outputs: &[c"out"],
     body: include_str!("gate.cu"),
     header: concat!(include_str!("chained.cu"), include_str!("common.cu")),
@@ -29,7 +29,7 @@ const NORM_GATE: Source = Source {
 };
 const RESIDUAL: Source = Source {
     name: c"residual",
-    inputs: &[c"x", c"y", c"out_norm", c"norm", c"epsilon"],
+    inputs: &[c"x", c"y", c"out_norm", c"norm", c"epsilon", c"scale"],
     outputs: &[c"h", c"normed"],
     body: include_str!("residual.cu"),
     header: concat!(include_str!("chained.cu"), include_str!("common.cu")),
@@ -48,6 +48,8 @@ const SUM: Source = Source {
 
 /// The most values of an operand: each thread takes four or eight, and threads are counted in 32 bits.
 const MOST_VALUES: usize = 1 << 31;
+/// The most columns that a float counts.
+const MOST_COUNTED: i32 = 1 << 24;
 /// The most groups that are normed at once.
 const MOST_GROUPS: usize = 1 << 22;
 /// The most values of a group that a warp norms.
@@ -121,11 +123,16 @@ fn open(
         *last = columns;
     }
     let dtype = up.array.dtype();
+    // Of an array that has something for each layer, all layers take theirs by one kernel.
+    let is_apart = gate.at == 0
+        && (1..MOST_COUNTED).contains(&up.at)
+        && gate.array.shape() != up.array.shape();
     let constants = [
         (c"T", Constant::Type(dtype)),
         (c"GATE", Constant::Int(code(activation))),
         (c"GATE_AT", Constant::Int(gate.at)),
-        (c"UP_AT", Constant::Int(up.at)),
+        (c"IS_APART", Constant::Bool(is_apart)),
+        (c"UP_AT", Constant::Int(if is_apart { 0 } else { up.at })),
         (c"WIDTH", Constant::Int(columns)),
         (c"EACH", Constant::Int(each)),
         (c"HAS_UP", Constant::Bool(has_up)),
@@ -136,7 +143,8 @@ fn open(
     let outputs: [(&[i32], Dtype); 1] = [(&shape, dtype)];
     let block = [THREADS, 1, 1];
     let all = Launch { grid, block, constants: &constants, outputs: &outputs };
-    first(launch(&GATE, &[gate.array, up.array], &all)?)
+    let at = scalar(if is_apart { up.at as f32 } else { 0.0 })?;
+    first(launch(&GATE, &[gate.array, up.array, &at], &all)?)
 }
 
 /// The RMS norm of each group of columns, and a gate beside it.
@@ -269,7 +277,8 @@ pub fn takes_residual(
 }
 
 /// `x + y`, where y is normed first with `out_norm` and then multiplied with `factor`, and that normed with `norm`:
-/// root-mean-square norms over the last dimension, weights `[columns]`, one epsilon. Without `norm` only the first.
+/// root-mean-square norms over the last dimension, weights `[columns]`, one epsilon. The sum is multiplied with the first value of
+/// `scale` where there is one. Without `norm` only the first result.
 ///
 /// # Errors
 /// What [`takes_residual`] does not take; a device without CUDA.
@@ -280,8 +289,10 @@ pub fn residual(
     norm: Option<&Array>,
     eps: f32,
     factor: Option<f32>,
+    scale: Option<&Array>,
 ) -> Result<(Array, Option<Array>)> {
-    if !takes_residual(x, y, out_norm, norm) {
+    let scale_fits = scale.is_none_or(|scale| scale.dtype() == x.dtype() && scale.size() > 0);
+    if !(takes_residual(x, y, out_norm, norm) && scale_fits) {
         return Err(Error::new(format!("no residual of {x:?} and {y:?}")));
     }
     let dtype = x.dtype();
@@ -291,13 +302,15 @@ pub fn residual(
         (c"HAS_NORM", Constant::Bool(norm.is_some())),
         (c"HAS_FACTOR", Constant::Bool(factor.is_some())),
         (c"FACTOR", Constant::Float(factor.unwrap_or(1.0))),
+        (c"HAS_SCALE", Constant::Bool(scale.is_some())),
     ];
     let second: &[i32] = if norm.is_some() { x.shape() } else { &[1] };
     let outputs = [(x.shape(), dtype), (second, dtype)];
     let (grid, block) = ([THREADS * x.rows(), 1, 1], [THREADS, 1, 1]);
     let all = Launch { grid, block, constants: &constants, outputs: &outputs };
     // What is not there is not looked at.
-    let inputs = [x, y, out_norm.unwrap_or(x), norm.unwrap_or(x), &scalar(eps)?];
+    let inputs =
+        [x, y, out_norm.unwrap_or(x), norm.unwrap_or(x), &scalar(eps)?, scale.unwrap_or(x)];
     let found = launch(&RESIDUAL, &inputs, &all)?;
     let [h, normed] = <[Array; 2]>::try_from(found)
         .map_err(|found| Error::new(format!("{} results of a residual", found.len())))?;

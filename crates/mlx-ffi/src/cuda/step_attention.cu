@@ -3,6 +3,7 @@
 // query heads that share a key head are computed together, so that keys are read once; a warp looks at
 // several keys at a time, on the tensor cores where TILED, and keeps its own softmax. The last block of a row's
 // splits brings them together, a warp for each head: GROUP is at most BLOCK_WARPS where there are several splits.
+// Where it BORROWS, key and value of the new position are another layer's, which wrote them before.
 // at: where the position is written. rows: for each row its first position, and what makes its index a
 // position. counters: a zero for each row and group, afterwards too. Inputs that are not there are keys.
 
@@ -31,21 +32,40 @@ const HeldKeys<T> held{own_keys, own_values, keys_strides[2], values_strides[2],
 using Part = typename Either<TILED, ByTiles<T, TILED ? D : 64, TILED ? GROUP : 1>, ByLanes<T, D, GROUP>>::Type;
 Part part;
 const int own_first = first + warp * Part::AT_ONCE;
+// So far only what earlier steps wrote is read; the new position is taken from elsewhere, unless another layer wrote it.
+if (BORROWS) {
+  wait_for_last();
+}
 if (first < end) {
   part.load(held, own_first);
 }
+if (!BORROWS) {
+  wait_for_last();
+}
 
-// So far only what earlier steps wrote was read.
-wait_for_last();
-
-// The queries and, last, the key.
-__shared__ alignas(16) T made[GROUP + 1][D];
+// The queries, then the key, and the value where it is normed.
+constexpr int MADE = GROUP + (BORROWS ? 0 : V_NORM ? 2 : 1);
+__shared__ alignas(16) T made[GROUP + (V_NORM ? 2 : 1)][D];
 __shared__ float plain[BLOCK_WARPS][D];
-for (int made_at = warp; made_at <= GROUP; made_at += BLOCK_WARPS) {
+const bool is_writer = !BORROWS && head % SHARED_BY == 0 && split == splits - 1;
+for (int made_at = warp; made_at < MADE; made_at += BLOCK_WARPS) {
+  if constexpr (V_NORM) {
+    if (made_at == GROUP + 1) {
+      auto keep = [](int, float&, float&) {};
+      auto write = [&](int i, T value) {
+        made[GROUP + 1][i] = value;
+        if (is_writer) {
+          own_values[index_of_new * values_strides[2] + i] = value;
+        }
+      };
+      make_head<T, D, 0, true>(new_value, v_norm, __int_as_float(EPS), plain[warp], keep, write);
+      continue;
+    }
+  }
   const bool is_key = made_at == GROUP;
   const T* from = is_key ? k + row * k_strides[0] + K_AT + kv_head * D
                          : q + row * q_strides[0] + Q_AT + (head + made_at) * D;
-  const bool writes = is_key && head % SHARED_BY == 0 && split == splits - 1;
+  const bool writes = is_key && is_writer;
   auto turn = [&](int pair, float& sin, float& cos) {
     sincosf(position * reinterpret_cast<const float*>(radians)[pair], &sin, &cos);
     sin *= __int_as_float(MAGNITUDE);
@@ -55,7 +75,9 @@ for (int made_at = warp; made_at <= GROUP; made_at += BLOCK_WARPS) {
     made[made_at][i] = value;
     if (writes) {
       own_keys[index_of_new * keys_strides[2] + i] = value;
-      own_values[index_of_new * values_strides[2] + i] = new_value[i];
+      if (!V_NORM) {
+        own_values[index_of_new * values_strides[2] + i] = new_value[i];
+      }
     }
   };
   const T* by = is_key ? k_norm : q_norm;
@@ -67,8 +89,10 @@ part.begin(made);
 const Scoring scoring{__int_as_float(SCALE), __int_as_float(SOFTCAP)};
 constexpr int STRIDE = BLOCK_WARPS * Part::AT_ONCE;
 for (int base = own_first; base < end; base += STRIDE) {
-  // The new position may not have been written when it was loaded.
-  part.replace(base, end, index_of_new, made[GROUP], new_value);
+  if (!BORROWS) {
+    // The new position may not have been written when it was loaded.
+    part.replace(base, end, index_of_new, made[GROUP], V_NORM ? made[GROUP + 1] : new_value);
+  }
   part.attend(held, base, base + STRIDE, scoring);
 }
 

@@ -27,7 +27,7 @@ struct Scoring {
 
 template <typename T, int D, int GROUP>
 struct ByLanes {
-  static constexpr int WIDTH = D < 128 ? 16 : 8;
+  static constexpr int WIDTH = D < 128 || D > 256 ? 16 : 8;
   static constexpr int SHARING = D / WIDTH;
   static constexpr int KEYS = 32 / SHARING;
   static constexpr int TIMES = D < 128 ? 2 : 4;

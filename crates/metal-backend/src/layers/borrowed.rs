@@ -1,0 +1,61 @@
+//! Attention over the keys and values of an earlier layer.
+
+use mlx_ffi::{Array, Dtype, Result, cuda, ops};
+
+use super::positions::Lent;
+use super::{Attention, Fusion, Positions, Sharing};
+use crate::cache::{Slot, View, Visible};
+use crate::kernels::Columns;
+
+impl Attention {
+    /// `x`, `[b, l, hidden_size]`, as queries over the keys and values that an earlier layer of the same
+    /// pass lends.
+    pub fn borrowed(
+        &self,
+        x: &Array,
+        fusion: Fusion<'_>,
+        positions: &mut Positions,
+    ) -> Result<Array> {
+        let Sharing::Borrows(lender) = self.config.sharing else {
+            return Err(mlx_ffi::Error::new("a layer with keys of its own has no cache"));
+        };
+        let (q, _) = self.qkv.forward(x, fusion)?;
+        let (view, k) = match positions.borrow(lender)? {
+            Lent::Slot(slot) if self.borrows_steps(q.of.dtype(), positions) => {
+                let out = self.borrowed_step(&q, &slot, positions)?;
+                return self.o_proj.forward_fused(&out, fusion.only_epilogue());
+            }
+            Lent::Slot(slot) => seen_in(&slot, self.config.window)?,
+            Lent::View(view, k) => (view, k),
+        };
+        let (q_norm, _) = self.qk_norms.heads();
+        let q = self.turned(&q, q_norm, positions)?;
+        let out = self.observed(&q, &k, &view, positions)?;
+        self.o_proj.forward_fused(&out, fusion.only_epilogue())
+    }
+
+    /// Whether there is one operation for all that one position of each row in `dtype` does between the projections, where the
+    /// lender has such a one.
+    pub fn borrows_steps(&self, dtype: Dtype, positions: &mut Positions) -> bool {
+        self.steps_on_cuda(dtype) && self.is_fusible(dtype, positions)
+    }
+
+    /// One position of each row, whose key and value the lender wrote into `slot`: `[b, 1, n_heads * head_dim]`.
+    fn borrowed_step(&self, q: &Columns, slot: &Slot, positions: &Positions) -> Result<Array> {
+        let offsets = positions.step_offsets(slot, self.config.n_heads)?;
+        // Only queries are looked at.
+        let step = self.new_positions([q; 3], slot, (&offsets.at, &offsets.rows), positions);
+        cuda::borrowed_step_attention(&step, &offsets.counters)
+    }
+}
+
+/// What the position of each row that was written into `slot` sees, of `window` positions, and its keys.
+fn seen_in(slot: &Slot, window: Option<i32>) -> Result<(View, Array)> {
+    let end = slot.at + 1;
+    let first = window.map_or(0, |window| (end - window).max(0));
+    let of = |part: &Array, first: i32| ops::slice_axis(part, 2, first, end);
+    let starts = slot.starts.iter().map(|start| (start - first).max(0)).collect();
+    let visible = Visible::new(starts, 1, end - first, window);
+    let view = View { keys: of(&slot.keys, first)?, values: of(&slot.values, first)?, visible };
+    Ok((view, of(&slot.keys, slot.at)?))
+}

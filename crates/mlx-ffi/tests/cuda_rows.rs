@@ -1,0 +1,84 @@
+//! Our kernels for what stands between products against MLX's operations in f32.
+
+mod arrays;
+mod on_cuda;
+
+use mlx_ffi::cuda;
+use mlx_ffi::step::Heads;
+use mlx_ffi::{Activation, Array, Dtype, Result, fast, ops};
+
+use self::arrays::{assert_near, cast, values, wide};
+use self::on_cuda::use_cuda;
+
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
+fn gates_and_residuals_are_those_of_mlx() {
+    use_cuda();
+    for dtype in [Dtype::Bf16, Dtype::F16] {
+        for (rows, columns) in [(1, 64), (3, 1152), (32, 2560), (512, 9728)] {
+            between(rows, columns, dtype).expect("rows");
+        }
+    }
+}
+
+fn between(rows: i32, columns: i32, dtype: Dtype) -> Result<()> {
+    let what = |of: &str| format!("{of}: {rows} x {columns} {dtype:?}");
+    let (x, y) = (
+        cast(&values(&[1, rows, columns], 1), dtype),
+        cast(&values(&[1, rows, columns], 2), dtype),
+    );
+    let (out_norm, norm) =
+        (cast(&values(&[columns], 3), dtype), cast(&values(&[columns], 4), dtype));
+    let normed_y = fast::rms_norm(&wide(&y), Some(&wide(&out_norm)), 1e-5)?;
+    for out in [None, Some(&out_norm)] {
+        let added = if out.is_some() { &normed_y } else { &wide(&y) };
+        let h = ops::add(&wide(&x), added)?;
+        let (found, none) = cuda::residual(&x, &y, out, None, 1e-5, None, None)?;
+        assert_near(&found, &h, 1e-2, &what("sum"));
+        assert!(none.is_none());
+        let (found, normed) = cuda::residual(&x, &y, out, Some(&norm), 1e-5, None, None)?;
+        assert_near(&found, &h, 1e-2, &what("sum"));
+        let expected = fast::rms_norm(&h, Some(&wide(&norm)), 1e-5)?;
+        assert_near(&normed.expect("a norm"), &expected, 2e-2, &what("norm"));
+        let part = ops::multiply(added, &Array::scalar(0.22, Dtype::F32)?)?;
+        let (found, _) = cuda::residual(&x, &y, out, None, 1e-5, Some(0.22), None)?;
+        assert_near(&found, &ops::add(&wide(&x), &part)?, 1e-2, &what("sum of a part"));
+        let scale = cast(&values(&[8], 11), dtype);
+        let first = ops::slice_axis(&wide(&scale), 0, 0, 1)?;
+        let (found, normed) = cuda::residual(&x, &y, out, Some(&norm), 1e-5, None, Some(&scale))?;
+        let scaled = ops::multiply(&h, &first)?;
+        assert_near(&found, &scaled, 1e-2, &what("scaled sum"));
+        let expected = fast::rms_norm(&scaled, Some(&wide(&norm)), 1e-5)?;
+        assert_near(&normed.expect("a norm"), &expected, 2e-2, &what("norm of a scaled sum"));
+    }
+    // A thread holds no more of a longer row.
+    assert_eq!(cuda::takes_rms_norm(&x, &norm), columns <= 1 << 13);
+    if cuda::takes_rms_norm(&x, &norm) {
+        let alone = fast::rms_norm(&wide(&x), Some(&wide(&norm)), 1e-5)?;
+        assert_near(&cuda::rms_norm(&x, &norm, 1e-5)?, &alone, 2e-2, &what("norm alone"));
+    }
+    let size = columns / 4;
+    let groups = ops::reshape(&x, &[1, rows, 4, size])?;
+    let by = ops::reshape(&norm, &[4, size])?;
+    let of_groups = ops::multiply(&fast::rms_norm(&wide(&groups), None, 1e-5)?, &wide(&by))?;
+    assert_near(&cuda::rms_norm(&groups, &by, 1e-5)?, &of_groups, 2e-2, &what("norm of groups"));
+    for y in [&y, &norm] {
+        let expected = ops::add(&wide(&x), &wide(y))?;
+        assert_near(&cuda::sum(&x, y)?, &expected, 1e-2, &what("plain sum"));
+    }
+    let half = columns / 2;
+    let (gate, up) = (ops::slice_axis(&x, -1, 0, half)?, ops::slice_axis(&x, -1, half, columns)?);
+    let silu = ops::multiply(&wide(&gate), &ops::sigmoid(&wide(&gate))?)?;
+    let expected = ops::multiply(&silu, &wide(&up))?;
+    let columns = |at| Heads { array: &x, at };
+    let found = cuda::gated(Activation::Silu, columns(0), columns(half), half, 1)?;
+    assert_near(&found, &expected, 2e-2, &what("gate"));
+    // Columns of an array that has some for others, too.
+    let gate = ops::contiguous(&gate)?;
+    let gates = Heads { array: &gate, at: 0 };
+    let found = cuda::gated(Activation::Silu, gates, columns(half), half, 1)?;
+    assert_near(&found, &expected, 2e-2, &what("gate apart"));
+    let found = cuda::activated(Activation::Silu, columns(0), half)?;
+    assert_near(&found, &silu, 2e-2, &what("activation"));
+    Ok(())
+}
