@@ -96,39 +96,44 @@ impl Moe {
             None => (&fusion.prologue(x)?, Fusion::default()),
         };
         let logits = self.router.forward_fused(x, before)?;
-        let (indices, weights) = self.chosen(&logits, x.dtype())?;
-        let chosen = cuda::Chosen { indices: &indices, weights: &weights };
         let norm = norm.map(|norm| (norm.weight, norm.eps));
+        let experts = |onto: Option<&Array>| {
+            self.with_chosen(&logits, x.dtype(), |of| cuda::experts(x, network, of, norm, onto))
+        };
         if let Some(shared) = &self.shared {
             let shared = shared.forward(x)?;
             let y = match self.down_proj.is_whole() {
-                true => cuda::experts(x, network, chosen, norm, Some(&shared))?,
+                true => experts(Some(&shared))?,
                 false => {
-                    let own = cuda::experts(x, network, chosen, norm, None)?;
+                    let own = experts(None)?;
                     self.kernels.sum(&self.down_proj.all(own)?, &shared)?
                 }
             };
             return fusion.epilogue(self.kernels, y);
         }
         match fusion.residual {
-            Some(onto) if fits(onto) && self.down_proj.is_whole() => {
-                cuda::experts(x, network, chosen, norm, Some(onto))
-            }
+            Some(onto) if fits(onto) && self.down_proj.is_whole() => experts(Some(onto)),
             _ => {
-                let own = cuda::experts(x, network, chosen, norm, None)?;
+                let own = experts(None)?;
                 fusion.epilogue(self.kernels, self.down_proj.all(own)?)
             }
         }
     }
 
-    /// The experts that `logits`, `[…, experts]`, choose for each row, and their weights in `dtype`: `[t, e]` each.
-    fn chosen(&self, logits: &Array, dtype: Dtype) -> Result<(Indices, Array)> {
+    /// What `compute` makes of the experts that `logits`, `[…, experts]`, choose for each row; their weights are in `dtype`.
+    fn with_chosen(
+        &self,
+        logits: &Array,
+        dtype: Dtype,
+        compute: impl Fn(cuda::Chosen<'_>) -> Result<Array>,
+    ) -> Result<Array> {
         let count = self.experts_per_token;
         match self.routing.on_cuda(logits, count) {
-            Some(chosen) if logits.dtype() == dtype => chosen,
+            Some(router) if logits.dtype() == dtype => compute(cuda::Chosen::By { logits, router }),
             _ => {
                 let logits = ops::reshape(logits, &[logits.rows(), -1])?;
-                self.routing.route(&logits, count, dtype)
+                let (indices, weights) = self.routing.route(&logits, count, dtype)?;
+                compute(cuda::Chosen::These { indices: &indices, weights: &weights })
             }
         }
     }
@@ -148,9 +153,9 @@ impl Moe {
     pub fn routed(&self, x: &Array, seen: &Array) -> Result<Array> {
         if let Some(network) = self.on_cuda(x) {
             let logits = self.router.forward_fused(seen, Fusion::default())?;
-            let (indices, weights) = self.chosen(&logits, x.dtype())?;
-            let chosen = cuda::Chosen { indices: &indices, weights: &weights };
-            return self.down_proj.all(cuda::experts(x, &network, chosen, None, None)?);
+            let y = self
+                .with_chosen(&logits, x.dtype(), |of| cuda::experts(x, &network, of, None, None))?;
+            return self.down_proj.all(y);
         }
         let [b, l, size] = x.dims()?;
         let x = ops::reshape(x, &[b * l, size])?;

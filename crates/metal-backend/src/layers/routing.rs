@@ -53,11 +53,9 @@ pub(crate) struct ExpertGroups {
 }
 
 impl Routing {
-    /// The experts that `logits`, `[…, experts]`, choose and their weights, both `[t, count]`, where our own
-    /// kernels for CUDA know how.
-    pub fn on_cuda(&self, logits: &Array, count: i32) -> Option<Result<(Indices, Array)>> {
-        let router = self.as_router(count)?;
-        cuda::takes_route(logits, &router).then(|| cuda::route(logits, &router))
+    /// How our own kernels for CUDA choose `count` experts by `logits`, `[…, experts]`, where they know that.
+    pub fn on_cuda(&self, logits: &Array, count: i32) -> Option<cuda::Router<'_>> {
+        self.as_router(count).filter(|router| cuda::takes_route(logits, router))
     }
 
     fn as_router(&self, choices: i32) -> Option<cuda::Router<'_>> {

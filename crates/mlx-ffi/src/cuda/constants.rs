@@ -56,6 +56,8 @@ pub(super) const INTERLEAVED: i32 = 2;
 pub(super) const SAME: i32 = 3;
 /// Threads of the block that sorts choices, and the most experts.
 pub(super) const SORTING: i32 = 1024;
+/// The most experts that a row chooses.
+pub(super) const MOST_CHOICES: i32 = LANES;
 /// Threads of the block that draws the id of a row.
 pub(super) const DRAWING: i32 = 1024;
 /// Positions of a prompt that a block attends for, and its threads: a warp for each sixteen.
@@ -131,6 +133,7 @@ mod tests {
         for source in [
             include_str!("add_parts.cu"),
             include_str!("arrange.cu"),
+            include_str!("choose.cu"),
             include_str!("chunk_attention.cu"),
             include_str!("combine.cu"),
             include_str!("common.cu"),

@@ -1,6 +1,6 @@
 // Products of a row of x with the matrices of the experts that it chose, one after the other (GATE), or their
 // weighted sum. A warp goes from one row of a matrix to a later one while its loads run ahead. blockIdx.y is the
-// row of x.
+// row of x. Where it ROUTES, each block finds by the router's logits what its row chose, and one of them writes that.
 
 constexpr int EACH = GATE != 0 && LAYOUT != SAME ? 2 : 1;
 // Matrices that a result is summed over, and results for each row of x.
@@ -37,7 +37,21 @@ const T* const biases_of[2] = {bias, bias_up};
 
 __shared__ int experts[CHOICES];
 __shared__ float shares[CHOICES];
-if (threadIdx.x < CHOICES) {
+if constexpr (ROUTES) {
+  if (warp == 0) {
+    unsigned expert;
+    float weight;
+    choose<T, EXPERTS, CHOICES, BY_SIGMOID, HAS_CORRECTION, NORMALISES, EXPERT_GROUPS, KEPT, HAS_SCALES>(
+        logits + token * EXPERTS, correction, scaling, own_scales, expert, weight);
+    if (lane < CHOICES) {
+      experts[lane] = static_cast<int>(expert);
+      if (blockIdx.x == 0) {
+        chosen[token * CHOICES + lane] = expert;
+        chosen_weights[token * CHOICES + lane] = static_cast<T>(weight);
+      }
+    }
+  }
+} else if (threadIdx.x < CHOICES) {
   experts[threadIdx.x] = static_cast<int>(indices[token * CHOICES + threadIdx.x]);
   if (GATE == 0) {
     shares[threadIdx.x] = static_cast<float>(weights[token * CHOICES + threadIdx.x]);

@@ -1,10 +1,13 @@
 //! What the experts make that each row has chosen: of a few rows one after the other, of many with the rows of
 //! an expert together.
 
-use super::constants::{AFFINE, LANES, SAME, SEPARATE, SORTING, THREADS, WARPS};
+use std::ffi::CStr;
+
+use super::constants::{AFFINE, MOST_CHOICES, SAME, SEPARATE, SORTING, THREADS, WARPS};
 use super::expert_matrices::{ExpertMatrices, ExpertNetwork, Form};
 use super::kernel::{Constant, Launch, Source};
-use super::launch::{first, launch, numbers, scalar};
+use super::launch::{first, launch, nothing, numbers, scalar};
+use super::routing::{Router, choosing, route, takes_route};
 use crate::{Array, Dtype, Error, Indices, Result};
 
 /// Up to so many rows each reads the matrices of its experts by itself: 0.20 ms against 0.23 for 8 rows of 8 of
@@ -16,8 +19,8 @@ const FEW_AFFINE: i32 = 16;
 const MOST_HELD: i64 = 20 << 10;
 /// Blocks that a large device runs at once of the kernel for projections in, and of the one for those out.
 const BLOCKS: [i32; 2] = [396, 528];
-/// The most experts that a row chooses.
-pub(super) const MOST_CHOICES: i32 = LANES;
+/// Up to so many experts each block of the kernel for projections in chooses by itself; more would take its registers.
+const MOST_ROUTED: i32 = 256;
 /// The most choices of all rows.
 const MOST_CHOSEN: i64 = 1 << 20;
 /// Rows of a matrix that a block multiplies with those that chose it.
@@ -41,12 +44,17 @@ const ROWS: Source = Source {
         c"epsilon",
         c"limits",
         c"onto",
+        c"logits",
+        c"correction",
+        c"scaling",
+        c"own_scales",
     ],
-    outputs: &[c"out"],
+    outputs: &[c"out", c"chosen", c"chosen_weights"],
     body: include_str!("expert_rows.cu"),
     header: concat!(
         include_str!("chained.cu"),
         include_str!("common.cu"),
+        include_str!("choose.cu"),
         include_str!("expert_common.cu")
     ),
     takes_strides: false,
@@ -98,13 +106,61 @@ const COMBINE: Source = Source {
     written: &[],
 };
 
-/// The experts that each row has chosen.
+/// Constants of a launch.
+type Constants = [(&'static CStr, Constant)];
+
+/// The experts that each row chooses.
 #[derive(Clone, Copy, Debug)]
-pub struct Chosen<'a> {
-    /// `[t, e]`.
-    pub indices: &'a Indices,
-    /// What their results are multiplied with, `[t, e]`.
-    pub weights: &'a Array,
+pub enum Chosen<'a> {
+    /// They are known.
+    These {
+        /// `[t, e]`.
+        indices: &'a Indices,
+        /// What their results are multiplied with, `[t, e]`.
+        weights: &'a Array,
+    },
+    /// They are chosen by logits, as [`route`] does: of a few rows by the first kernel that needs them.
+    By {
+        /// `[…, experts]`.
+        logits: &'a Array,
+        /// How.
+        router: Router<'a>,
+    },
+}
+
+impl Chosen<'_> {
+    /// Rows, and how many experts each chooses.
+    fn sizes(&self) -> Result<[i32; 2]> {
+        match self {
+            Chosen::These { indices, .. } => indices.dims(),
+            Chosen::By { logits, router } => Ok([logits.rows(), router.choices]),
+        }
+    }
+
+    /// Whether they are of so many `experts`, with weights in `dtype`.
+    fn fit(&self, experts: i32, dtype: Dtype) -> Result<bool> {
+        match self {
+            Chosen::These { indices, weights } => {
+                indices.check("experts", experts as usize)?;
+                Ok(weights.shape() == indices.shape() && weights.dtype() == dtype)
+            }
+            Chosen::By { logits, router } => {
+                let types_fit = logits.dtype() == dtype && takes_route(logits, router);
+                Ok(types_fit && logits.shape().last() == Some(&experts))
+            }
+        }
+    }
+
+    /// Indices and weights.
+    fn made(&self) -> Result<[Array; 2]> {
+        match self {
+            Chosen::These { indices, weights } => Ok([(***indices).share()?, weights.share()?]),
+            Chosen::By { logits, router } => {
+                let (indices, weights) = route(logits, router)?;
+                Ok([(*indices).share()?, weights])
+            }
+        }
+    }
 }
 
 /// Whether [`experts`] computes `x`, `[…, in]`, by `network`, where each row chooses so many experts;
@@ -137,84 +193,116 @@ pub fn experts(
     norm: Option<(&Array, f32)>,
     onto: Option<&Array>,
 ) -> Result<Array> {
-    let [t, choices] = chosen.indices.dims()?;
+    let [t, choices] = chosen.sizes()?;
     let dtype = x.dtype();
     let misfit = || Error::new(format!("no experts {network:?} for {x:?} and {chosen:?}"));
     let forms = network.forms(dtype).ok_or_else(misfit)?;
-    chosen.indices.check("experts", forms[0].experts as usize)?;
     let fits = |array: &Array, shape: &[i32]| array.shape() == shape && array.dtype() == dtype;
     let norm_fits = norm.is_none_or(|(weight, _)| fits(weight, &[forms[0].columns]));
     let rest_fits = norm_fits && onto.is_none_or(|onto| fits(onto, x.shape()));
     let is_known = takes_experts(x, network, choices, norm.is_some());
-    if !(is_known && rest_fits && t == x.rows() && fits(chosen.weights, &[t, choices])) {
+    if !(is_known && rest_fits && t == x.rows() && chosen.fit(forms[0].experts, dtype)?) {
         return Err(misfit());
     }
-    let work = Work { x, network, chosen, forms, t, choices };
+    let work = Work { x, network, forms, t, choices };
     if are_few(x, forms, choices) {
-        let inner = work.rows_in(norm)?;
-        return work.rows_out(&inner, onto);
+        let (inner, made) = work.rows_in(chosen, norm)?;
+        return work.rows_out(&inner, &made, onto);
     }
-    work.grouped(onto)
+    work.grouped(&chosen.made()?, onto)
 }
 
 /// What is computed.
 struct Work<'a> {
     x: &'a Array,
     network: &'a ExpertNetwork<'a>,
-    chosen: Chosen<'a>,
     forms: [Form; 2],
     t: i32,
     choices: i32,
 }
 
 impl Work<'_> {
-    /// What is past the gates: `[t, e, inner]`.
-    fn rows_in(&self, norm: Option<(&Array, f32)>) -> Result<Array> {
+    /// What is past the gates, `[t, e, inner]`, and the indices and weights of those that were chosen.
+    fn rows_in(
+        &self,
+        chosen: Chosen<'_>,
+        norm: Option<(&Array, f32)>,
+    ) -> Result<(Array, [Array; 2])> {
         let Work { x, network, t, choices, forms: [into, _], .. } = *self;
         let shape = [t, choices, into.rows];
-        let rest =
-            [(c"HAS_NORM", Constant::Bool(norm.is_some())), (c"HAS_ONTO", Constant::Bool(false))];
-        let constants = [&self.matrix_constants(into, true)[..], &rest].concat();
+        let has = [(c"HAS_NORM", norm.is_some()), (c"HAS_ONTO", false)];
+        let constants = self.matrix_constants(into, true);
         let epsilon = scalar(norm.map_or(0.0, |(_, eps)| eps))?;
         let limits = numbers(network.gate.limits())?;
         let norm = norm.map_or(x, |(weight, _)| weight);
-        let after = [&**self.chosen.indices, x, norm, &epsilon, &limits, x];
-        let inputs = [&inputs(x, network.pair())[..], &after].concat();
-        self.rows(&inputs, &constants, &shape, into.rows * choices, BLOCKS[0])
+        let before = inputs(x, network.pair());
+        let rows = |[indices, weights]: [&Array; 2], by: Option<(&Array, &Router<'_>)>| {
+            let after = [indices, weights, norm, &epsilon, &limits, x];
+            let results = (&shape[..], into.rows * choices, BLOCKS[0]);
+            self.rows(&[&before[..], &after].concat(), (&constants, has), by, results)
+        };
+        match chosen {
+            Chosen::By { logits, router } if into.experts <= MOST_ROUTED => {
+                let [inner, indices, weights] = rows([&nothing()?, x], Some((logits, &router)))?;
+                Ok((inner, [indices, weights]))
+            }
+            _ => {
+                let made = chosen.made()?;
+                let [inner, _, _] = rows([&made[0], x], None)?;
+                Ok((inner, made))
+            }
+        }
     }
 
     /// The weighted sums of what they make of `inner`.
-    fn rows_out(&self, inner: &Array, onto: Option<&Array>) -> Result<Array> {
+    fn rows_out(
+        &self,
+        inner: &Array,
+        [indices, weights]: &[Array; 2],
+        onto: Option<&Array>,
+    ) -> Result<Array> {
         let Work { x, network, forms: [_, down], .. } = *self;
-        let rest =
-            [(c"HAS_NORM", Constant::Bool(false)), (c"HAS_ONTO", Constant::Bool(onto.is_some()))];
-        let constants = [&self.matrix_constants(down, false)[..], &rest].concat();
+        let has = [(c"HAS_NORM", false), (c"HAS_ONTO", onto.is_some())];
+        let constants = self.matrix_constants(down, false);
         let zero = scalar(0.0)?;
-        let after =
-            [&**self.chosen.indices, self.chosen.weights, x, &zero, &zero, onto.unwrap_or(x)];
+        let after = [indices, weights, x, &zero, &zero, onto.unwrap_or(x)];
         let inputs = [&inputs(inner, [&network.down; 2])[..], &after].concat();
-        self.rows(&inputs, &constants, x.shape(), down.rows, BLOCKS[1])
+        let results = (x.shape(), down.rows, BLOCKS[1]);
+        let [out, _, _] = self.rows(&inputs, (&constants, has), None, results)?;
+        Ok(out)
     }
 
-    /// A launch for so many results of each row.
+    /// A launch for so many results of each row, of `shape`, by so many blocks at most; and what rows chose, where it is
+    /// chosen `by` logits.
     fn rows(
         &self,
         inputs: &[&Array],
-        constants: &[(&'static std::ffi::CStr, Constant)],
-        shape: &[i32],
-        results: i32,
-        most_blocks: i32,
-    ) -> Result<Array> {
-        let at_once = WARPS * (most_blocks / self.t).max(1);
+        (constants, has): (&Constants, [(&'static CStr, bool); 2]),
+        by: Option<(&Array, &Router<'_>)>,
+        (shape, results, most_blocks): (&[i32], i32, i32),
+    ) -> Result<[Array; 3]> {
+        let Work { x, t, choices, .. } = *self;
+        let at_once = WARPS * (most_blocks / t).max(1);
         // As many for each round as for the others.
         let rounds = (results + at_once - 1) / at_once;
         let blocks = ((results + rounds - 1) / rounds + WARPS - 1) / WARPS;
-        let outputs: [(&[i32], Dtype); 1] = [(shape, self.x.dtype())];
-        let (grid, block) = ([THREADS * blocks, self.t, 1], [THREADS, 1, 1]);
-        first(launch(&ROWS, inputs, &Launch { grid, block, constants, outputs: &outputs })?)
+        let routes = (c"ROUTES", Constant::Bool(by.is_some()));
+        let has = has.map(|(name, has)| (name, Constant::Bool(has)));
+        let constants = [constants, &has, &[routes], &choosing(by)].concat();
+        let scaling = by.map_or_else(|| scalar(0.0), |(_, router)| router.scaling())?;
+        let nothing = [x, &scaling, &scaling, x];
+        let routing = by.map_or(nothing, |(logits, router)| router.inputs(logits, &scaling));
+        let chosen = if by.is_some() { [t, choices] } else { [1; 2] };
+        let outputs: [(&[i32], Dtype); 3] =
+            [(shape, x.dtype()), (&chosen, Dtype::U32), (&chosen, x.dtype())];
+        let (grid, block) = ([THREADS * blocks, t, 1], [THREADS, 1, 1]);
+        let all = Launch { grid, block, constants: &constants, outputs: &outputs };
+        let found = launch(&ROWS, &[inputs, &routing].concat(), &all)?;
+        <[Array; 3]>::try_from(found)
+            .map_err(|found| Error::new(format!("{} results of experts", found.len())))
     }
 
-    fn grouped(&self, onto: Option<&Array>) -> Result<Array> {
+    fn grouped(&self, [indices, weights]: &[Array; 2], onto: Option<&Array>) -> Result<Array> {
         let Work { x, network, t, choices, forms: [into, down], .. } = *self;
         let (dtype, count) = (x.dtype(), t * choices);
         // About twice an expert's share, so that most have one tile: 0.60 ms for 512 rows of 8 of 128 experts
@@ -232,7 +320,7 @@ impl Work<'_> {
             [(&[count], Dtype::I32), (&[most_tiles, 4], Dtype::I32)];
         let (grid, block) = ([SORTING, 1, 1], [SORTING, 1, 1]);
         let all = Launch { grid, block, constants: &constants, outputs: &outputs };
-        let found = launch(&ARRANGE, &[self.chosen.indices], &all)?;
+        let found = launch(&ARRANGE, &[indices], &all)?;
         let [order, tiles] = <[Array; 2]>::try_from(found)
             .map_err(|found| Error::new(format!("{} results of an order", found.len())))?;
         let product = |x: &Array, pair, form: Form, gathers: bool| -> Result<Array> {
@@ -260,15 +348,11 @@ impl Work<'_> {
         let (grid, block) = ([(threads + THREADS - 1) / THREADS * THREADS, 1, 1], [THREADS, 1, 1]);
         let outputs = [(x.shape(), dtype)];
         let all = Launch { grid, block, constants: &constants, outputs: &outputs };
-        first(launch(&COMBINE, &[&y, self.chosen.weights, onto.unwrap_or(x)], &all)?)
+        first(launch(&COMBINE, &[&y, weights, onto.unwrap_or(x)], &all)?)
     }
 
     /// What kernels that multiply with matrices of `form` are compiled for; `is_in`: the gate is theirs.
-    fn matrix_constants(
-        &self,
-        form: Form,
-        is_in: bool,
-    ) -> [(&'static std::ffi::CStr, Constant); 10] {
+    fn matrix_constants(&self, form: Form, is_in: bool) -> [(&'static CStr, Constant); 10] {
         let (gate, layout) = match is_in {
             true => (self.network.gate.code(), self.network.layout()),
             false => (0, SEPARATE),

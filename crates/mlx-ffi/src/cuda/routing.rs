@@ -1,7 +1,8 @@
 //! How a router's logits choose and weigh experts.
 
-use super::constants::{LANES, SORTING, THREADS, WARPS};
-use super::experts::MOST_CHOICES;
+use std::ffi::CStr;
+
+use super::constants::{LANES, MOST_CHOICES, SORTING, THREADS, WARPS};
 use super::kernel::{Constant, Launch, Source};
 use super::launch::{launch, numbers};
 use crate::{Array, Dtype, Error, Indices, Result};
@@ -11,7 +12,7 @@ const ROUTE: Source = Source {
     inputs: &[c"logits", c"correction", c"scaling", c"scales"],
     outputs: &[c"indices", c"weights"],
     body: include_str!("route.cu"),
-    header: include_str!("chained.cu"),
+    header: concat!(include_str!("chained.cu"), include_str!("choose.cu")),
     takes_strides: false,
     written: &[],
 };
@@ -42,6 +43,35 @@ pub struct Router<'a> {
     pub groups: Option<Groups>,
     /// What the weight of each expert is multiplied with, `[experts]`, in the type of the logits.
     pub scales: Option<&'a Array>,
+}
+
+impl<'a> Router<'a> {
+    /// The numbers that weights are scaled with.
+    pub(super) fn scaling(&self) -> Result<Array> {
+        numbers([self.normaliser.unwrap_or(0.0), self.factor, 0.0, 0.0])
+    }
+
+    /// What kernels that choose by `logits` take. What is not there is not looked at.
+    pub(super) fn inputs(&self, logits: &'a Array, scaling: &'a Array) -> [&'a Array; 4] {
+        [logits, self.correction.unwrap_or(scaling), scaling, self.scales.unwrap_or(logits)]
+    }
+}
+
+/// What kernels are compiled for that choose by logits, where they do.
+pub(super) fn choosing(by: Option<(&Array, &Router<'_>)>) -> [(&'static CStr, Constant); 7] {
+    let experts = by.and_then(|(logits, _)| logits.shape().last().copied()).unwrap_or(1);
+    let router = by.map(|(_, router)| router);
+    let groups = router.and_then(|router| router.groups).unwrap_or(Groups { count: 1, kept: 1 });
+    let has = |what: fn(&Router<'_>) -> bool| Constant::Bool(router.is_some_and(what));
+    [
+        (c"EXPERTS", Constant::Int(experts)),
+        (c"BY_SIGMOID", has(|router| router.score == Score::Sigmoid)),
+        (c"HAS_CORRECTION", has(|router| router.correction.is_some())),
+        (c"NORMALISES", has(|router| router.normaliser.is_some())),
+        (c"EXPERT_GROUPS", Constant::Int(groups.count)),
+        (c"KEPT", Constant::Int(groups.kept)),
+        (c"HAS_SCALES", has(|router| router.scales.is_some())),
+    ]
 }
 
 /// Groups of neighbouring experts, of two or more each. A group is as good as its two best experts together.
@@ -82,27 +112,17 @@ pub fn route(logits: &Array, router: &Router<'_>) -> Result<(Indices, Array)> {
     if !takes_route(logits, router) {
         return Err(Error::new(format!("no choice of experts by {router:?} for {logits:?}")));
     }
-    let Router { score, correction, normaliser, factor, choices, groups, scales } = *router;
-    let experts = logits.shape().last().copied().unwrap_or(0);
-    let constants = [
-        (c"T", Constant::Type(logits.dtype())),
-        (c"EXPERTS", Constant::Int(experts)),
-        (c"CHOICES", Constant::Int(choices)),
-        (c"BY_SIGMOID", Constant::Bool(score == Score::Sigmoid)),
-        (c"HAS_CORRECTION", Constant::Bool(correction.is_some())),
-        (c"NORMALISES", Constant::Bool(normaliser.is_some())),
-        (c"GROUPS", Constant::Int(groups.map_or(1, |groups| groups.count))),
-        (c"HAS_SCALES", Constant::Bool(scales.is_some())),
-        (c"KEPT", Constant::Int(groups.map_or(1, |groups| groups.kept))),
-    ];
+    let choices = router.choices;
+    let (of_type, of_count) =
+        ((c"T", Constant::Type(logits.dtype())), (c"CHOICES", Constant::Int(choices)));
+    let constants = [&[of_type, of_count][..], &choosing(Some((logits, router)))].concat();
     let t = logits.rows();
     let shape = [t, choices];
     let outputs: [(&[i32], Dtype); 2] = [(&shape, Dtype::U32), (&shape, logits.dtype())];
     let (grid, block) = ([(t + WARPS - 1) / WARPS * THREADS, 1, 1], [THREADS, 1, 1]);
     let all = Launch { grid, block, constants: &constants, outputs: &outputs };
-    let scaling = numbers([normaliser.unwrap_or(0.0), factor, 0.0, 0.0])?;
-    // What is not there is not looked at.
-    let inputs = [logits, correction.unwrap_or(logits), &scaling, scales.unwrap_or(logits)];
+    let scaling = router.scaling()?;
+    let inputs = router.inputs(logits, &scaling);
     let found = launch(&ROUTE, &inputs, &all)?;
     let [indices, weights] = <[Array; 2]>::try_from(found)
         .map_err(|found| Error::new(format!("{} results of a choice", found.len())))?;
