@@ -3,8 +3,8 @@
 use std::ffi::c_int;
 use std::fmt;
 
-use crate::error::{check, init, take};
 use crate::device_turns::evaluating;
+use crate::error::{check, init, take};
 use crate::stream::{current, synchronize};
 use crate::{Error, Result, sys};
 

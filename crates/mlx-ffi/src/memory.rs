@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
-use crate::error::{check, init};
 use crate::device_turns::between_evaluations;
+use crate::error::{check, init};
 use crate::{Device, Result, sys};
 
 type Getter = unsafe extern "C" fn(*mut usize) -> std::ffi::c_int;

@@ -2,9 +2,9 @@
 
 use std::ffi::{c_int, c_void};
 
+use crate::device_turns::evaluating;
 use crate::distributed::Group;
 use crate::error::check;
-use crate::device_turns::evaluating;
 use crate::vector::VectorArray;
 use crate::{Array, Error, Result, sys};
 

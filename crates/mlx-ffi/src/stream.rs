@@ -5,8 +5,8 @@ use std::ffi::{CStr, CString, c_int};
 use std::sync::{Mutex, Once, PoisonError, RwLockWriteGuard, mpsc};
 use std::thread;
 
-use crate::error::{check, init, take};
 use crate::device_turns::between_evaluations;
+use crate::error::{check, init, take};
 use crate::{Error, Result, sys};
 
 /// A kind of device.
