@@ -19,9 +19,6 @@ fn evaluate(size: i32) {
 #[test]
 #[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
 fn memory_is_given_back_and_threads_end_while_others_evaluate() {
-    use_cuda();
-    // The first product of a process waits for the device, where cuBLAS loads its kernels.
-    evaluate(8);
     let has_ended = AtomicBool::new(false);
     thread::scope(|threads| {
         let evaluating: Vec<_> = (0..3)
@@ -31,6 +28,7 @@ fn memory_is_given_back_and_threads_end_while_others_evaluate() {
                     for of in 0..400 {
                         evaluate(64 + 8 * ((of * 7 + seed) % 50));
                     }
+                    end_thread();
                 })
             })
             .collect();
@@ -47,6 +45,7 @@ fn memory_is_given_back_and_threads_end_while_others_evaluate() {
                 short.join().expect("nothing fails");
                 times += 1;
             }
+            end_thread();
             times
         });
         for thread in evaluating {
