@@ -334,7 +334,12 @@ void Kept::build(const array& output) {
   }
   Offsets offsets;
   auto size = place_outputs({kept}, offsets, end);
-  make_buffer(size);
+  try {
+    make_buffer(size);
+  } catch (std::runtime_error& error) {
+    // For want of memory: the operations themselves need less.
+    throw Foreign{error.what()};
+  }
   for (auto& place : moving_places_) {
     place += first_;
   }

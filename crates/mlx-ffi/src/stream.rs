@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString, c_int};
 use std::sync::{Mutex, Once, PoisonError, RwLockWriteGuard, mpsc};
 use std::thread;
 
-use crate::device_turns::between_evaluations;
+use crate::device_turns::{self, between_evaluations};
 use crate::error::{check, init, take};
 use crate::{Error, Result, sys};
 
@@ -214,7 +214,7 @@ thread_local! {
 /// the device is waited for. So other threads evaluate nothing meanwhile, and this one never does again.
 pub fn end_thread() {
     if USES_GPU.get() {
-        ENDING.with(|ending| *ending.borrow_mut() = Some(between_evaluations()));
+        ENDING.with(|ending| *ending.borrow_mut() = between_evaluations());
     }
 }
 
@@ -329,6 +329,9 @@ pub fn use_device(device: Device) -> Result<()> {
     }
     let handle = DeviceHandle::new(device)?;
     if device == Device::Gpu {
+        if device.info().is_ok_and(|info| info.backend == "cuda") {
+            device_turns::begin();
+        }
         // SAFETY: it takes nothing, and concerns this thread alone.
         unsafe { sys::mlxrs_relax_captures() };
         // SAFETY: it takes nothing; the device's driver was asked for it above, so it has begun.
@@ -360,6 +363,7 @@ pub fn synchronize() -> Result<()> {
 /// Why nothing can be computed any more. Then the thread must not use arrays, nor end: MLX would use the
 /// device for it, and end the process.
 pub fn recover() -> Result<()> {
+    let _between = between_evaluations();
     // SAFETY: the stream handle lives as long as the thread.
     check(unsafe { sys::mlxrs_recover(current()) })
 }

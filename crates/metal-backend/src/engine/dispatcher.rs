@@ -95,7 +95,8 @@ impl Dispatcher {
     ) -> Result<Option<usize>> {
         let is_plain = model.stage.is_none() && model.streams.is_none();
         let may = self.fills && is_plain && caches.can_truncate();
-        let form = PassForm::of(model, sizes, self.ranks.as_ref()).filter(|_| may);
+        let form =
+            PassForm::of(model, sizes, caches.rope_factors(), self.ranks.as_ref()).filter(|_| may);
         let Some(form) = form else { return Ok(None) };
         let [rows, columns, _] = sizes.map(|size| size as i32);
         let class = class_of(rows * form.columns);

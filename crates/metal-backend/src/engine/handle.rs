@@ -41,20 +41,18 @@ impl Engine {
         let unless = Arc::clone(&is_unwanted);
         let (stays, has_ended) = mpsc::channel();
         let own_commands = commands.clone();
-        let work =
-            move || match worker::run(options, unless, &ready, (own_commands, inbox), &engine_side)
-            {
-                ThreadEnd::Now => {
-                    mlx_ffi::end_thread();
-                    drop(stays);
-                }
+        let work = move || {
+            let _end = EndOfThread;
+            match worker::run(options, unless, &ready, (own_commands, inbox), &engine_side) {
+                ThreadEnd::Now => drop(stays),
                 ThreadEnd::Never => {
                     let _ = stays.send(Stays);
                     loop {
                         std::thread::park();
                     }
                 }
-            };
+            }
+        };
         let thread = std::thread::Builder::new()
             .name("ml-engine".into())
             .spawn(work)
@@ -199,6 +197,15 @@ impl Engine {
 
 /// Says that a thread has nothing to do any more and will not end.
 struct Stays;
+
+/// Made first on a thread: what is prepared for its end, however it ends.
+struct EndOfThread;
+
+impl Drop for EndOfThread {
+    fn drop(&mut self) {
+        mlx_ffi::end_thread();
+    }
+}
 
 /// A thread, and where it says that it stays.
 type EngineThread = (JoinHandle<()>, Receiver<Stays>);

@@ -124,10 +124,10 @@ impl Decoder {
         caches.make_buffers(dtype, l, sizes)
     }
 
-    /// Values of the matrices of a layer, about.
+    /// Values of the matrices of a layer, about, of all ranks together.
     pub fn layer_values(&self) -> u64 {
-        let mixed = self.layers.iter().map(|layer| layer.mixer.activations()).max().unwrap_or(0);
-        self.hidden_size as u64 * (3 * self.intermediate_size as u64 + mixed)
+        let [hidden, inner] = [self.hidden_size, self.intermediate_size].map(|size| size as u64);
+        hidden * (3 * inner + 3 * hidden)
     }
 
     /// The layers that this rank computes.

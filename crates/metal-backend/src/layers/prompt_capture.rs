@@ -4,7 +4,7 @@ use mlx_ffi::distributed::Group;
 use mlx_ffi::{Array, Error, Recorded, Replay, Result, async_eval};
 
 use super::{Decoder, Pass};
-use crate::cache::{Caches, Slot};
+use crate::cache::{Caches, RopeFactors, Slot};
 
 /// Positions of each row to which passes are filled up.
 const LENGTHS: [i32; 14] = [16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048];
@@ -30,6 +30,8 @@ pub(crate) struct PassForm {
     pub columns: i32,
     /// Rows that end.
     pub ends: usize,
+    /// Which angles rotations take.
+    factors: RopeFactors,
 }
 
 impl PassForm {
@@ -38,12 +40,13 @@ impl PassForm {
     pub fn of(
         model: &Decoder,
         [rows, columns, ends]: [usize; 3],
+        factors: RopeFactors,
         ranks: Option<&Group>,
     ) -> Option<PassForm> {
         let columns = *LENGTHS.iter().find(|length| **length as usize >= columns)?;
         let products = model.layer_values() * rows as u64 * columns as u64;
         let times = ranks.map_or(1, |ranks| OF_RANK * ranks.size() as u64);
-        (products <= times * MOST_PRODUCTS).then_some(PassForm { rows, columns, ends })
+        (products <= times * MOST_PRODUCTS).then_some(PassForm { rows, columns, ends, factors })
     }
 }
 
@@ -181,6 +184,17 @@ impl PromptCaptures {
     pub fn replay(&mut self, inputs: Option<&PromptInputs>) -> Result<Option<Array>> {
         // Should it fail, it is of no use any more.
         let captured = self.known.last_mut().and_then(|known| known.captured.take());
+        // Passes alike may have layers that write elsewhere: the capture is left to others.
+        let is_of_others = match (&captured, inputs) {
+            (Some(captured), Some(inputs)) => captured.kinds != inputs.kinds,
+            _ => false,
+        };
+        if is_of_others && self.ranks.is_none() {
+            if let Some(known) = self.known.last_mut() {
+                known.captured = captured;
+            }
+            return Ok(None);
+        }
         let found = captured.zip(inputs).filter(|(captured, of)| captured.kinds == of.kinds);
         let refs = inputs.map(PromptInputs::refs);
         let fits = match (&found, &refs, &self.ranks) {
@@ -210,6 +224,9 @@ impl PromptCaptures {
     /// Those of MLX and of CUDA; a rank that is lost.
     pub fn capture(&mut self, h: &Array, inputs: &PromptInputs) -> Result<()> {
         let Some(known) = self.known.last_mut() else { return Ok(()) };
+        if known.captured.is_some() {
+            return Ok(());
+        }
         known.until_tried = WORTH_CAPTURING;
         let [moving, buffers] = inputs.refs();
         match Replay::record_following(h, &moving, &buffers, self.ranks.as_ref())? {
@@ -312,7 +329,8 @@ mod tests {
             let mut inputs = None;
             let mut replayed = None;
             if let Some((_, captures)) = &mut filled {
-                let form = PassForm { rows: parts.len(), columns: all, ends: ends.len() };
+                let (rows, factors) = (parts.len(), RopeFactors::default());
+                let form = PassForm { rows, columns: all, ends: ends.len(), factors };
                 if captures.note(form).expect("no ranks") {
                     inputs = PromptInputs::of(model, &mut pass, &mut caches).expect("inputs");
                     replayed = captures.replay(inputs.as_ref()).expect("states");
@@ -406,7 +424,8 @@ mod tests {
 
     /// Takes note of a pass of one row of so many positions.
     fn note(captures: &mut PromptCaptures, columns: i32) -> bool {
-        captures.note(PassForm { rows: 1, columns, ends: 1 }).expect("no ranks")
+        let factors = RopeFactors::default();
+        captures.note(PassForm { rows: 1, columns, ends: 1, factors }).expect("no ranks")
     }
 
     #[test]

@@ -111,6 +111,7 @@ impl Scheduler<'_> {
         }
         // Copies that were on their way may have no values, and nothing tells which.
         memory::wait_for_device();
+        self.dispatcher.forget();
         while self.prefixes.cache.evict(u64::MAX) {}
         if let Err(reason) = device::recover(self.served.device) {
             self.broken = Some(Error::Unusable(format!(
