@@ -9,34 +9,34 @@ use mlx_ffi::{Array, Dispatch, Dispatcher, Dtype, Recorded, Replay, Result, cuda
 use self::arrays::{assert_near, cast, values, wide};
 use self::on_cuda::use_cuda;
 
-#[test]
-#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
-fn dispatched_operations_are_those_that_mlx_evaluates() {
-    use_cuda();
-    dispatched().expect("a layer");
-}
+const HEADS: i32 = 2;
+const D: i32 = 64;
+const HIDDEN: i32 = HEADS * D;
+const DTYPE: Dtype = Dtype::Bf16;
 
-#[test]
-#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
-fn a_captured_chunk_follows_its_buffers() {
-    use_cuda();
-    followed().expect("a layer");
-}
+/// The matrices of a layer: of queries, keys and values, and of what attention gives.
+struct Layer([Array; 2]);
 
-fn followed() -> Result<()> {
-    const HEADS: i32 = 2;
-    const D: i32 = 64;
-    const HIDDEN: i32 = HEADS * D;
-    const L: i32 = 48;
-    let dtype = Dtype::Bf16;
-    let scale = Array::scalar((HIDDEN as f32).sqrt().recip(), Dtype::F32)?;
-    let weights = |n| ops::multiply(&values(&[n, HIDDEN], 7), &scale).map(|w| cast(&w, dtype));
-    let (w_qkv, w_out) = (&weights(3 * HIDDEN)?, &weights(HIDDEN)?);
-    eval_all([w_qkv, w_out])?;
-    let layer = |x: &Array, held: &[Array; 2], at: i32, on_device: [&Array; 2]| {
+impl Layer {
+    fn new() -> Result<Layer> {
+        let scale = Array::scalar((HIDDEN as f32).sqrt().recip(), Dtype::F32)?;
+        let weights = |n| ops::multiply(&values(&[n, HIDDEN], 7), &scale).map(|w| cast(&w, DTYPE));
+        let matrices = [weights(3 * HIDDEN)?, weights(HIDDEN)?];
+        eval_all(&matrices)?;
+        Ok(Layer(matrices))
+    }
+
+    /// Hidden states, keys and values with `l` positions more, from `at` on, of which `on_device` has the index and the rows.
+    fn forward(
+        &self,
+        x: &Array,
+        held: &[Array; 2],
+        at: i32,
+        [on_device, rows]: [&Array; 2],
+    ) -> Result<[Array; 3]> {
+        let Layer([w_qkv, w_out]) = self;
         let qkv = cuda::dense(x, w_qkv)?;
         let part = |head| Heads { array: &qkv, at: head * D };
-        let [on_device, rows] = on_device;
         let step = Step {
             q: part(0),
             k: part(HEADS),
@@ -56,8 +56,27 @@ fn followed() -> Result<()> {
         };
         let [out, keys, values] = cuda::chunk_attention(&step)?;
         let h = cuda::residual(x, &cuda::dense(&out, w_out)?, None, None, 0.0, None, None)?.0;
-        Ok::<_, mlx_ffi::Error>([h, keys, values])
-    };
+        Ok([h, keys, values])
+    }
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
+fn dispatched_operations_are_those_that_mlx_evaluates() {
+    use_cuda();
+    dispatched().expect("a layer");
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
+fn a_captured_chunk_follows_its_buffers() {
+    use_cuda();
+    followed().expect("a layer");
+}
+
+fn followed() -> Result<()> {
+    const L: i32 = 48;
+    let layer = Layer::new()?;
     let run = |captures: bool| -> Result<Vec<Array>> {
         let (mut replay, mut found, mut repetitions) = (None, Vec::new(), 0);
         // Others begin behind a prefix, in longer buffers.
@@ -66,12 +85,12 @@ fn followed() -> Result<()> {
         {
             let shape = [1, HEADS, capacity, D];
             let held = if at > 0 {
-                [ops::zeros(&shape, dtype)?, ops::zeros(&shape, dtype)?]
+                [ops::zeros(&shape, DTYPE)?, ops::zeros(&shape, DTYPE)?]
             } else {
-                cuda::buffers_of_layers(&shape, dtype, 9)?.swap_remove(8 * (index % 2))
+                cuda::buffers_of_layers(&shape, DTYPE, 9)?.swap_remove(8 * (index % 2))
             };
             eval_all(&held)?;
-            let x = cast(&values(&[1, L, HIDDEN], 40 + index as u32), dtype);
+            let x = cast(&values(&[1, L, HIDDEN], 40 + index as u32), DTYPE);
             let on_device = Array::from_i32(&[at; 4], &[4])?;
             let rows = Array::from_i32(&[0; 4], &[4])?;
             let (moving, fixed) = ([&x, &on_device, &rows], [&held[0], &held[1]]);
@@ -86,7 +105,7 @@ fn followed() -> Result<()> {
                 found.push(wide(&filled));
                 continue;
             }
-            let [h, keys, _] = layer(&x, &held, at, [&on_device, &rows])?;
+            let [h, keys, _] = layer.forward(&x, &held, at, [&on_device, &rows])?;
             // A minute for their compilation.
             for _ in 0..if captures && index == 1 { 6000 } else { 0 } {
                 replay = Some(Replay::record_following(&h, &moving, &fixed, None)?);
@@ -101,10 +120,10 @@ fn followed() -> Result<()> {
         }
         assert_eq!(repetitions, if captures { 4 } else { 0 });
         if let Some(Recorded::Kept(mut replay)) = replay {
-            let short = cuda::buffers(&[1, HEADS, L, D], dtype)?;
-            let long = cuda::buffers(&[1, HEADS, 256, D], dtype)?;
+            let short = cuda::buffers(&[1, HEADS, L, D], DTYPE)?;
+            let long = cuda::buffers(&[1, HEADS, 256, D], DTYPE)?;
             eval_all(short.iter().chain(&long))?;
-            let x = cast(&values(&[1, L, HIDDEN], 1), dtype);
+            let x = cast(&values(&[1, L, HIDDEN], 1), DTYPE);
             let at = Array::from_i32(&[0; 4], &[4])?;
             let mut run = |keys, values| replay.run(&[&x, &at, &at], &[keys, values]);
             assert!(run(&short[0], &short[1])?.is_none(), "shorter ones");
@@ -120,46 +139,17 @@ fn followed() -> Result<()> {
 }
 
 fn dispatched() -> Result<()> {
-    const HEADS: i32 = 2;
-    const D: i32 = 64;
-    const HIDDEN: i32 = HEADS * D;
     const L: i32 = 40;
-    let dtype = Dtype::Bf16;
-    let scale = Array::scalar((HIDDEN as f32).sqrt().recip(), Dtype::F32)?;
-    let weights = |n| ops::multiply(&values(&[n, HIDDEN], 7), &scale).map(|w| cast(&w, dtype));
-    let (w_qkv, w_out) = (&weights(3 * HIDDEN)?, &weights(HIDDEN)?);
+    let layer = Layer::new()?;
+    let Layer([_, w_out]) = &layer;
     let rows = Array::from_i32(&[0; 4], &[4])?;
     let ats = [0, L].map(|at| Array::from_i32(&[at; 4], &[4]).expect("an index"));
-    let layer = |x: &Array, held: &[Array; 2], index: usize| -> Result<[Array; 3]> {
-        let qkv = cuda::dense(x, w_qkv)?;
-        let part = |head| Heads { array: &qkv, at: head * D };
-        let step = Step {
-            q: part(0),
-            k: part(HEADS),
-            v: part(2 * HEADS),
-            n_heads: HEADS,
-            keys: &held[0],
-            values: &held[1],
-            at: L * index as i32,
-            on_device: &ats[index],
-            rows: &rows,
-            window: None,
-            turn: None,
-            norms: None,
-            scale: 0.1,
-            softcap: None,
-            sinks: None,
-        };
-        let [out, keys, values] = cuda::chunk_attention(&step)?;
-        Ok([
-            cuda::residual(x, &cuda::dense(&out, w_out)?, None, None, 0.0, None, None)?.0,
-            keys,
-            values,
-        ])
+    let layer = |x: &Array, held: &[Array; 2], index: usize| {
+        layer.forward(x, held, L * index as i32, [&ats[index], &rows])
     };
     // What is lazy, and not ours, is evaluated before.
-    let x = |index| cast(&values(&[1, L, HIDDEN], 20 + index as u32), dtype);
-    let held = || cuda::buffers(&[1, HEADS, 2 * L, D], dtype);
+    let x = |index| cast(&values(&[1, L, HIDDEN], 20 + index as u32), DTYPE);
+    let held = || cuda::buffers(&[1, HEADS, 2 * L, D], DTYPE);
     let mut dispatcher = Dispatcher::new(None)?;
     let (mut by_mlx, mut ours) = (held()?, held()?);
     for index in 0..2 {

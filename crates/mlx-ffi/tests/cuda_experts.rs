@@ -1,6 +1,7 @@
 //! Our kernels for mixtures of experts on CUDA against MLX's operations in f32.
 
 mod on_cuda;
+mod uniform;
 
 use mlx_ffi::cuda::{
     self, Chosen, ExpertGate, ExpertMatrices, ExpertNetwork, IntoExperts, Router, Score, Weights,
@@ -12,26 +13,7 @@ use mlx_ffi::{
 use mlx_ffi::{Replay, eval_all};
 
 use self::on_cuda::use_cuda;
-
-/// Values between -1 and 1.
-fn floats(count: usize, seed: u32) -> Vec<f32> {
-    let value = |i: usize| {
-        let bits = (i as u32).wrapping_mul(2_654_435_761).wrapping_add(seed.wrapping_mul(40_503));
-        let bits = (bits ^ bits >> 15).wrapping_mul(2_246_822_519);
-        ((bits ^ bits >> 13) >> 8) as f32 / (1 << 23) as f32 - 1.0
-    };
-    (0..count).map(value).collect()
-}
-
-fn values(shape: &[i32], seed: u32, dtype: Dtype) -> Array {
-    let count = shape.iter().product::<i32>() as usize;
-    let array = Array::from_f32(&floats(count, seed), shape).expect("values");
-    ops::astype(&array, dtype).expect("a cast")
-}
-
-fn wide(x: &Array) -> Array {
-    ops::astype(x, Dtype::F32).expect("a cast")
-}
+use self::uniform::{floats, values, wide};
 
 /// The length of the difference, as a part of the length of what is expected.
 #[track_caller]

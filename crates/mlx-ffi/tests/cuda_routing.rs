@@ -1,31 +1,13 @@
 //! How our kernel for CUDA chooses and weighs experts.
 
 mod on_cuda;
+mod uniform;
 
 use mlx_ffi::cuda::{self, Groups, Router, Score};
 use mlx_ffi::{Array, Dtype, Result, ops};
 
 use self::on_cuda::use_cuda;
-
-/// Values between -1 and 1.
-fn floats(count: usize, seed: u32) -> Vec<f32> {
-    let value = |i: usize| {
-        let bits = (i as u32).wrapping_mul(2_654_435_761).wrapping_add(seed.wrapping_mul(40_503));
-        let bits = (bits ^ bits >> 15).wrapping_mul(2_246_822_519);
-        ((bits ^ bits >> 13) >> 8) as f32 / (1 << 23) as f32 - 1.0
-    };
-    (0..count).map(value).collect()
-}
-
-fn values(shape: &[i32], seed: u32, dtype: Dtype) -> Array {
-    let count = shape.iter().product::<i32>() as usize;
-    let array = Array::from_f32(&floats(count, seed), shape).expect("values");
-    ops::astype(&array, dtype).expect("a cast")
-}
-
-fn wide(x: &Array) -> Array {
-    ops::astype(x, Dtype::F32).expect("a cast")
-}
+use self::uniform::{floats, values, wide};
 
 #[test]
 #[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
