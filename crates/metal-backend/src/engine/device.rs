@@ -62,6 +62,15 @@ pub(crate) fn bound(device: Device, limit: u64, cache: Option<u64>) -> Result<()
     Ok(())
 }
 
+/// Made first on a thread: what is prepared for its end, however it ends.
+pub(super) struct EndOfThread;
+
+impl Drop for EndOfThread {
+    fn drop(&mut self) {
+        mlx_ffi::end_thread();
+    }
+}
+
 /// Makes the device this thread's, with so many threads where it is a CPU; how many bytes arrays may take on
 /// it, of which no more than `wanted`.
 ///

@@ -8,6 +8,7 @@ use std::thread::{JoinHandle, ThreadId};
 use inference_core::{EngineStatus, Error, LastMetrics, LayerAttention};
 
 use super::classify::{ClassifyJob, Scores};
+use super::device::EndOfThread;
 use super::inspect::InspectJob;
 use super::job::{Command, Job};
 use super::shared::Shared;
@@ -197,15 +198,6 @@ impl Engine {
 
 /// Says that a thread has nothing to do any more and will not end.
 struct Stays;
-
-/// Made first on a thread: what is prepared for its end, however it ends.
-struct EndOfThread;
-
-impl Drop for EndOfThread {
-    fn drop(&mut self) {
-        mlx_ffi::end_thread();
-    }
-}
 
 /// A thread, and where it says that it stays.
 type EngineThread = (JoinHandle<()>, Receiver<Stays>);

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use inference_core::{CancelToken, EngineStatus, Error, Result};
 use mlx_ffi::{Device, memory};
 
-use super::device;
+use super::device::{self, EndOfThread};
 use crate::error::panicked;
 
 /// A job of such a thread, and who waits for it.
@@ -71,6 +71,7 @@ impl<J: Turn> Turns<J> {
         let shared = Arc::<Shared>::default();
         let ours = Arc::clone(&shared);
         let work = move || {
+            let _end = EndOfThread;
             if !serve(device, begin, &ready, &inbox, &ours) {
                 // MLX would use the device, which has failed, for the thread's end, and end the process.
                 let _ = stays.send(Stays);
@@ -78,7 +79,6 @@ impl<J: Turn> Turns<J> {
                     std::thread::park();
                 }
             }
-            mlx_ffi::end_thread();
         };
         let thread = std::thread::Builder::new()
             .name(name.to_owned())

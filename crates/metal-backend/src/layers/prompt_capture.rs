@@ -18,9 +18,9 @@ const MOST_CAPTURED: usize = 8;
 const MOST_KNOWN: usize = 32;
 /// The most products of a layer's values and a pass's positions for which the host takes longer than the device: an H100
 /// computes so many in about the time in which the host sends a layer.
-const MOST_PRODUCTS: u64 = 30_000_000_000;
+const MOST_PRODUCTS: u64 = 25_000_000_000;
 /// Times of that for each of several ranks, which share the products and ask each other before they send anything.
-const OF_RANK: u64 = 4;
+const OF_RANK: u64 = 5;
 
 /// What passes that are alike have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
