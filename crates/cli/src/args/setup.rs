@@ -41,10 +41,13 @@ pub struct CudaArgs {
     /// The Python 3 whose pip fetches
     #[arg(long, value_name = "FILE", default_value = "python3", conflicts_with = "from")]
     pub python: PathBuf,
+    /// Fetch even where less than 6 GiB of the disk are free
+    #[arg(long, conflicts_with = "from")]
+    pub force: bool,
     /// Set up where no GPU is, as for an image of a container; nothing is tried then
     #[arg(long)]
     pub without_gpu: bool,
     /// Take away what was set up
-    #[arg(long, conflicts_with_all = ["wheels", "from", "python", "without_gpu"])]
+    #[arg(long, conflicts_with_all = ["wheels", "from", "python", "force", "without_gpu"])]
     pub remove: bool,
 }

@@ -66,7 +66,12 @@ fn fill(args: &CudaArgs, folder: &Path) -> Result<()> {
     let signals = Signals::install()?;
     match &args.from {
         Some(installed) => packages::link(installed, folder)?,
-        None => packages::fetch(&args.python, args.wheels.as_deref(), folder, &signals)?,
+        None => {
+            if !args.force {
+                packages::room(folder, packages::ROOM)?;
+            }
+            packages::fetch(&args.python, args.wheels.as_deref(), folder, &signals)?;
+        }
     }
     if args.without_gpu { Ok(()) } else { attempt(folder, &signals) }
 }

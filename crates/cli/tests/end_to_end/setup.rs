@@ -12,6 +12,9 @@ use crate::{PATIENCE, command, finish, interrupt, text};
 const PACKAGES: [&str; 4] =
     ["mlx/lib", "mlx_cuda_13.libs", "nvidia/cu13/lib", "mlx_cuda_13-0.32.2.dist-info"];
 
+/// These packages are empty, so they need no room.
+const FORCE: &str = "--force";
+
 struct Home {
     folder: tempfile::TempDir,
 }
@@ -54,7 +57,7 @@ impl Home {
     fn fetched(&self, then: &str) -> Output {
         let python = self.python(then);
         let python = python.to_str().unwrap();
-        self.setup(&["--without-gpu", "--python", python]).output().unwrap()
+        self.setup(&[FORCE, "--without-gpu", "--python", python]).output().unwrap()
     }
 }
 
@@ -106,7 +109,7 @@ fn what_fails_leaves_nothing() {
         assert!(home.kept().is_empty(), "{:?}", home.kept());
     }
     let home = Home::new();
-    let output = home.setup(&["--without-gpu", "--python", "/no/python"]).output().unwrap();
+    let output = home.setup(&[FORCE, "--without-gpu", "--python", "/no/python"]).output().unwrap();
     assert!(text(&output.stderr).contains("--python"), "{}", text(&output.stderr));
     assert!(home.kept().is_empty());
 }
@@ -118,7 +121,7 @@ fn two_at_once_are_told_apart_and_an_interrupted_one_leaves_nothing() {
     let ended = home.folder.path().join("ended");
     let wait = format!("until [ -e '{}' ]; do sleep 0.05; done; exit 1", ended.display());
     let python = home.python(&wait);
-    let arguments = ["--without-gpu", "--python", python.to_str().unwrap()];
+    let arguments = [FORCE, "--without-gpu", "--python", python.to_str().unwrap()];
     let first = home.setup(&arguments).spawn().unwrap();
     let written = home.folder.path().join("arguments");
     let start = Instant::now();

@@ -17,11 +17,10 @@ const PACKAGES: &str = include_str!("cuda-packages.txt");
 /// Folders of the packages that are used.
 const FOLDERS: [&str; 3] = ["mlx", "mlx_cuda_13.libs", "nvidia"];
 /// Bytes that packages take at most while they are fetched and unpacked.
-const ROOM: u64 = 6 << 30;
+pub const ROOM: u64 = 6 << 30;
 
 /// Lets pip install the packages into `folder`, from `wheels` alone where that is a folder.
 pub fn fetch(python: &Path, wheels: Option<&Path>, folder: &Path, signals: &Signals) -> Result<()> {
-    room(folder)?;
     let list = folder.join("packages.txt");
     fs::write(&list, PACKAGES).map_err(at(&list))?;
     // pip unpacks there first; the system's own folder for such files may be small.
@@ -85,16 +84,18 @@ fn complete(folder: &Path) -> Result<()> {
     }
 }
 
-fn room(folder: &Path) -> Result<()> {
+/// Refuses a disk with fewer bytes free than `needed`.
+pub fn room(folder: &Path, needed: u64) -> Result<()> {
     let Ok(disk) = rustix::fs::statvfs(folder) else { return Ok(()) };
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-    if free >= ROOM {
+    if free >= needed {
         return Ok(());
     }
     Err(Failure::Other(format!(
-        "{}: {} are needed for a while and {} are free: free some, or set XDG_DATA_HOME to another disk",
+        "{}: {} are needed for a while and {} are free: free some, set XDG_DATA_HOME to another \
+         disk, or try it with --force",
         folder.display(),
-        bytes::human(ROOM),
+        bytes::human(needed),
         bytes::human(free)
     )))
 }
@@ -113,6 +114,14 @@ mod tests {
             assert!(package.contains("=="), "{package}");
         }
         assert!(PACKAGES.contains(&format!("mlx-cuda-13=={}", cuda::MLX)));
+    }
+
+    #[test]
+    fn a_disk_that_is_too_full_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        room(folder.path(), 0).unwrap();
+        let told = room(folder.path(), u64::MAX).unwrap_err().to_string();
+        assert!(told.contains("XDG_DATA_HOME") && told.contains("--force"), "{told}");
     }
 
     #[test]
