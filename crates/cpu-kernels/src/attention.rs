@@ -17,17 +17,13 @@
 
 mod plain;
 mod run;
-mod softmax;
-mod task;
+pub(crate) mod softmax;
+pub(crate) mod task;
 #[cfg(target_arch = "x86_64")]
 #[allow(clippy::needless_range_loop, reason = "one index walks several arrays of registers")]
 mod vectors;
 
-#[cfg(target_arch = "x86_64")]
-pub(crate) use softmax::{Shape, weigh};
 pub use task::{Attention, Heads};
-#[cfg(target_arch = "x86_64")]
-pub(crate) use task::{Mix, Tile};
 
 use crate::{Error, Level};
 

@@ -12,6 +12,8 @@ mod chunk;
 mod constants;
 mod dense;
 mod draw;
+#[cfg(test)]
+mod emulated;
 mod expert_matrices;
 mod experts;
 mod kernel;

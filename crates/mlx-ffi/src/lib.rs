@@ -21,6 +21,9 @@
 pub const MLX_C_VERSION: &str = "0.7.0";
 
 mod array;
+#[cfg(test)]
+extern crate self as mlx_ffi;
+
 pub mod cpu;
 pub mod cuda;
 mod device_turns;

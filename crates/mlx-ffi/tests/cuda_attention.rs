@@ -7,7 +7,7 @@ use mlx_ffi::step::{Counters, HeadNorms, Heads, Step, Turn};
 use mlx_ffi::{Array, Dtype, Result, cuda, eval_all, fast, ops};
 
 use self::arrays::{assert_near, cast, values, wide};
-use self::on_cuda::use_cuda;
+use self::on_cuda::{is_emulated, some, use_cuda};
 
 /// How queries, keys and values are made, and which keys a query sees. Each is compiled by itself.
 #[derive(Clone, Copy, Debug)]
@@ -63,18 +63,18 @@ fn steps_with_heads_of_512_are_those_of_mlx() {
 /// Steps of so many heads and key heads: the first ones in all ways, the others in those that differ most.
 fn steps(heads: &[[i32; 2]], d: i32) -> Result<()> {
     use_cuda();
-    for (i, [n_heads, n_kv_heads]) in heads.iter().enumerate() {
+    for (i, [n_heads, n_kv_heads]) in some(heads, 1).iter().enumerate() {
         let sizes = [*n_heads, *n_kv_heads, d];
         let ways = match i {
             0 => &[NORMED, CAPPED, UNTURNED, ALONE, NORMED_VALUES][..],
             _ => &[CAPPED, NORMED_VALUES],
         };
-        for (b, at) in [(1, 0), (1, 63), (1, 700), (3, 130), (8, 511), (2, 4000)] {
-            attention([b, 1, at], sizes, Dtype::Bf16, ways)?;
+        for (b, at) in some(&[(1, 0), (3, 130), (1, 63), (1, 700), (8, 511), (2, 4000)], 2) {
+            attention([*b, 1, *at], sizes, Dtype::Bf16, ways)?;
         }
         // Blocks are smaller where there are many, and look at keys in the same way.
-        for (b, at) in [(32, 600), (80, 150)] {
-            attention([b, 1, at], sizes, Dtype::Bf16, &[NORMED_VALUES])?;
+        for (b, at) in some(&[(32, 600), (80, 150)], 0) {
+            attention([*b, 1, *at], sizes, Dtype::Bf16, &[NORMED_VALUES])?;
         }
     }
     let [n_heads, n_kv_heads] = heads[0];
@@ -107,12 +107,12 @@ fn chunks_with_heads_of_256_are_those_of_mlx() {
 
 fn chunks(sizes: [i32; 3]) -> Result<()> {
     use_cuda();
-    for (b, l, at) in
-        [(1, 2, 0), (1, 17, 130), (3, 64, 0), (2, 65, 63), (1, 600, 0), (2, 200, 2000)]
-    {
-        attention([b, l, at], sizes, Dtype::Bf16, &[NORMED, CAPPED, UNTURNED, ALONE])?;
+    let all = [[1, 2, 0], [1, 17, 130], [3, 64, 0], [2, 65, 63], [1, 600, 0], [2, 200, 2000]];
+    for of in some(&all, 2) {
+        attention(*of, sizes, Dtype::Bf16, &[NORMED, CAPPED, UNTURNED, ALONE])?;
     }
-    attention([2, 65, 63], sizes, Dtype::F16, &[NORMED, CAPPED])
+    let last = if is_emulated() { [1, 3, 63] } else { [2, 65, 63] };
+    attention(last, sizes, Dtype::F16, &[NORMED, CAPPED])
 }
 
 /// What a kernel found in one way, to be computed yet.

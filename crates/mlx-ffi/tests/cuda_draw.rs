@@ -5,7 +5,7 @@ mod on_cuda;
 use mlx_ffi::cuda::{Drawer, Drawing};
 use mlx_ffi::{Array, Dtype, Result, ops, random};
 
-use self::on_cuda::use_cuda;
+use self::on_cuda::{is_emulated, some, use_cuda};
 
 const ALL: Drawing = Drawing { temperature: Some(1.0), top_p: 1.0, min_p: 0.0, top_k: 0, seed: 7 };
 
@@ -46,7 +46,7 @@ fn draws(b: i32, n: i32, dtype: Dtype, spread: f32, drawing: Drawing) -> Result<
     let rows: Vec<&[f32]> = values.chunks(n as usize).collect();
     let of_row = |row: usize| Drawing { seed: drawing.seed + row as u64 * 1_000_003, ..drawing };
     let (mut drawer, mut others) = (Drawer::default(), 0);
-    let steps = 12;
+    let steps = if is_emulated() { 2 } else { 12 };
     for step in 3..3 + steps {
         let wanted: Vec<(Drawing, u32)> = (0..b as usize).map(|row| (of_row(row), step)).collect();
         let found = drawer.draw(&logits, &wanted)?.to_vec_u32()?;
@@ -82,9 +82,8 @@ fn draws(b: i32, n: i32, dtype: Dtype, spread: f32, drawing: Drawing) -> Result<
 #[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
 fn draws_are_those_of_plain_arithmetic() {
     use_cuda();
-    for (dtype, n) in
-        [(Dtype::Bf16, 1000), (Dtype::F32, 1001), (Dtype::F16, 33), (Dtype::Bf16, 151_936)]
-    {
+    let all = [(Dtype::F16, 33), (Dtype::F32, 1001), (Dtype::Bf16, 1000), (Dtype::Bf16, 151_936)];
+    for (dtype, n) in some(&all, 1) {
         for drawing in [
             ALL,
             Drawing { temperature: Some(0.7), top_p: 0.9, ..ALL },
@@ -94,7 +93,7 @@ fn draws_are_those_of_plain_arithmetic() {
             Drawing { temperature: Some(1.5), top_p: 0.95, min_p: 0.01, top_k: 40, seed: 1 << 40 },
             Drawing { top_p: 1e-30, ..ALL },
         ] {
-            draws(5, n, dtype, 3.0, drawing).expect("draws");
+            draws(5, *n, *dtype, 3.0, drawing).expect("draws");
         }
     }
 }
@@ -103,6 +102,10 @@ fn draws_are_those_of_plain_arithmetic() {
 #[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
 fn equals_are_cut_by_their_order_and_the_first_of_them_is_the_most_likely() {
     use_cuda();
+    if is_emulated() {
+        // It draws 400 times, which takes a processor a minute.
+        return;
+    }
     let logits =
         Array::from_f32(&[[1.0; 50].as_slice(), &[2.0; 50]].concat(), &[1, 100]).expect("logits");
     let mut seen = [false; 100];

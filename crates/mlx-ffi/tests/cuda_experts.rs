@@ -12,7 +12,7 @@ use mlx_ffi::{
 };
 use mlx_ffi::{Replay, eval_all};
 
-use self::on_cuda::use_cuda;
+use self::on_cuda::{some, use_cuda};
 use self::uniform::{floats, values, wide};
 
 /// The length of the difference, as a part of the length of what is expected.
@@ -221,9 +221,9 @@ const SINGLE: Sizes = Sizes { experts: 5, choices: 1, hidden: 384, inner: 128 };
 /// Experts of one packing, for all numbers of rows that are computed in ways of their own.
 fn of_packing(packing: Packing, layout: Layout, gate: ExpertGate, sizes: Sizes) {
     use_cuda();
-    for dtype in [Dtype::Bf16, Dtype::F16] {
+    for &dtype in some(&[Dtype::Bf16, Dtype::F16], 1) {
         let network = network(sizes, dtype, packing, layout, gate);
-        for t in [1, 3, 17, 40, 90, 300] {
+        for &t in some(&[1, 17, 3, 40, 90, 300], 2) {
             let what = format!("{t} rows of {dtype:?} {packing:?} {layout:?} {sizes:?}");
             mixed(t, sizes, dtype, &network, &what).expect("experts");
         }
@@ -268,13 +268,14 @@ fn experts_of_released_sizes_are_those_of_mlx() {
     let qwen = Sizes { experts: 12, choices: 8, hidden: 2048, inner: 768 };
     let gpt_oss = Sizes { experts: 6, choices: 4, hidden: 2880, inner: 2880 };
     let wide = Sizes { experts: 3, choices: 2, hidden: 1024, inner: 14_336 };
-    for (sizes, packing, layout, gate) in [
+    let all = [
         (qwen, None, Layout::Separate, SILU),
         (qwen, Some((QuantMode::Affine, 4, 64)), Layout::Separate, SILU),
         (gpt_oss, Some((QuantMode::Mxfp4, 4, 32)), Layout::Interleaved, CLIPPED),
         // More than a block holds of a row.
         (wide, None, Layout::Halves, SILU),
-    ] {
+    ];
+    for &(sizes, packing, layout, gate) in some(&all, 0) {
         let network = network(sizes, Dtype::Bf16, packing, layout, gate);
         for t in [1, 33] {
             let what = format!("{t} rows of {packing:?} {sizes:?}");
@@ -340,8 +341,9 @@ fn routed_within(x: &Array, given: &ExpertNetwork<'_>, sizes: Sizes, what: &str)
 #[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
 fn mixtures_are_kept_and_repeated() {
     use_cuda();
-    for t in [1, 3, 12] {
-        repeated(t).expect("steps");
+    // A processor keeps no launches of kernels.
+    for t in some(&[1, 3, 12], 0) {
+        repeated(*t).expect("steps");
     }
 }
 

@@ -6,7 +6,7 @@ mod uniform;
 use mlx_ffi::cuda::{self, Groups, Router, Score};
 use mlx_ffi::{Array, Dtype, Result, ops};
 
-use self::on_cuda::use_cuda;
+use self::on_cuda::{some, use_cuda};
 use self::uniform::{floats, values, wide};
 
 #[test]
@@ -14,7 +14,7 @@ use self::uniform::{floats, values, wide};
 fn experts_are_chosen_and_weighed_by_their_scores() {
     use_cuda();
     for dtype in [Dtype::Bf16, Dtype::F16] {
-        for (t, experts, count) in [(1, 8, 2), (7, 32, 4), (40, 128, 8), (3, 1000, 32)] {
+        for &(t, experts, count) in some(&[(1, 8, 2), (7, 32, 4), (40, 128, 8), (3, 1000, 32)], 2) {
             for (score, is_corrected, normaliser) in [
                 (Score::Softmax, false, None),
                 (Score::Softmax, false, Some(0.0)),

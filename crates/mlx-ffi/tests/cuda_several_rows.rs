@@ -7,15 +7,15 @@ use mlx_ffi::cuda;
 use mlx_ffi::{Array, Dtype, QuantMode, Quantization, Result, dequantize, ops, quantize};
 
 use self::arrays::{assert_near, cast, values, wide};
-use self::on_cuda::use_cuda;
+use self::on_cuda::{some, use_cuda};
 
 #[test]
 #[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
 fn products_of_several_rows_are_those_of_mlx() {
     use_cuda();
     for (bits, group_size) in [4, 8].into_iter().flat_map(|bits| [32, 64, 128].map(|g| (bits, g))) {
-        for (n, groups) in [(64, 8), (1000, 24), (2560, 152), (4104, 40), (96, 16)] {
-            for rows in [1, 2, 9, 16, 17, 32, 33, 64] {
+        for &(n, groups) in some(&[(72, 8), (1000, 24), (2560, 152), (4104, 40), (96, 16)], 1) {
+            for &rows in some(&[17, 33, 1, 2, 9, 16, 32, 64], 2) {
                 product([n, groups * group_size], rows, (bits, group_size)).expect("products");
             }
         }

@@ -8,7 +8,7 @@ use super::dense::{add_products, load, step_size};
 use super::lanes::{Line, sum_lanes};
 use super::scales::floats;
 use crate::Dtype;
-use crate::attention::{Attention, Mix, Tile};
+use crate::attention::task::{Attention, Mix, Tile};
 use crate::kind::{FROM_BF16, FROM_F16, FROM_F32, PAIRS};
 use crate::values::widen;
 

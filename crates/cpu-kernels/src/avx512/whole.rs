@@ -8,7 +8,8 @@ use super::floats::{COLUMNS, LANES, ROWS, rows_at_a_time, tiles};
 use super::lanes::Line;
 use super::scales::floats;
 use super::transpose::transpose;
-use crate::attention::{Attention, Shape, weigh};
+use crate::attention::softmax::{Shape, weigh};
+use crate::attention::task::Attention;
 use crate::output::Output;
 use crate::{Dtype, pool};
 

@@ -127,7 +127,7 @@ const int own_x = x_place(quad, half * 4 + part);
 const int own_group = GROUP_SIZE < STAGE ? half * STAGE / 2 / GROUP_SIZE : 0;
 int slot = 0;
 for (int stage = begin; stage < end; stage++) {
-  asm volatile("cp.async.wait_group %0;" ::"n"(DEEP - 2) : "memory");
+  wait_for_copies<DEEP - 2>();
   __syncthreads();
   const int before = slot == 0 ? DEEP - 1 : slot - 1;
   copy_w(stage + DEEP - 1, before);

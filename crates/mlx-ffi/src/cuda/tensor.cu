@@ -34,9 +34,10 @@ __device__ __forceinline__ void copy_ahead(void* to, const void* from, bool is_t
 __device__ __forceinline__ void end_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
-// Waits for all but the last group of copies.
+// Waits for all but the last groups of copies.
+template <int GROUPS = 1>
 __device__ __forceinline__ void wait_for_copies() {
-  asm volatile("cp.async.wait_group 1;" ::: "memory");
+  asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
 }
 // Four matrices of 8 × 8, whose columns the lanes get.
 __device__ __forceinline__ void load_transposed(unsigned* to, const void* row) {

@@ -1,0 +1,287 @@
+// What kernels take of CUDA, for one that runs on a processor: `run.cpp` runs it.
+#pragma once
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define __device__
+#define __forceinline__ inline
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __shared__ static
+
+struct dim3 {
+  unsigned x, y, z;
+};
+
+// The part of a thread that kernels see.
+struct Seen {
+  dim3 index;
+  int lane;
+};
+
+extern Seen* current;
+extern dim3 blockIdx, blockDim, gridDim;
+#define threadIdx (current->index)
+
+[[noreturn]] void fail(const char* why);
+
+// Ends once all threads of the block that have not ended have come.
+void __syncthreads();
+
+// What lanes of a warp meet for.
+enum Meeting { SHUFFLE, VOTE, WARP, MATRIX, PRODUCT, TURN };
+
+constexpr int LANES_OF_WARP = 32;
+constexpr size_t MOST_BROUGHT = 64;
+
+// What all lanes of the warp bring, MOST_BROUGHT bytes each. Ends once all have come.
+const void* exchange(Meeting kind, const void* own, size_t bytes);
+
+template <typename V>
+const void* exchange(Meeting kind, const V& own) {
+  static_assert(sizeof(V) <= MOST_BROUGHT);
+  return exchange(kind, &own, sizeof(V));
+}
+template <typename V>
+const V& of_lane(const void* values, int lane) {
+  return *reinterpret_cast<const V*>(static_cast<const unsigned char*>(values) + lane * MOST_BROUGHT);
+}
+
+inline void __syncwarp() {
+  exchange(WARP, 0);
+}
+template <typename V>
+V __shfl_sync(unsigned, V value, int lane) {
+  return of_lane<V>(exchange(SHUFFLE, value), lane & 31);
+}
+template <typename V>
+V __shfl_xor_sync(unsigned, V value, int by) {
+  int lane = current->lane ^ by;
+  return of_lane<V>(exchange(SHUFFLE, value), lane);
+}
+inline unsigned __ballot_sync(unsigned, bool own) {
+  auto values = exchange(VOTE, own);
+  unsigned all = 0;
+  for (int lane = 0; lane < LANES_OF_WARP; lane++) {
+    all |= static_cast<unsigned>(of_lane<bool>(values, lane)) << lane;
+  }
+  return all;
+}
+inline bool __any_sync(unsigned mask, bool own) {
+  return __ballot_sync(mask, own) != 0;
+}
+inline unsigned __reduce_max_sync(unsigned, unsigned own) {
+  auto values = exchange(VOTE, own);
+  for (int lane = 0; lane < LANES_OF_WARP; lane++) {
+    auto other = of_lane<unsigned>(values, lane);
+    own = other > own ? other : own;
+  }
+  return own;
+}
+inline unsigned __reduce_min_sync(unsigned mask, unsigned own) {
+  return ~__reduce_max_sync(mask, ~own);
+}
+inline void __threadfence() {}
+template <typename V>
+V atomicAdd(V* to, V value) {
+  V before = *to;
+  *to += value;
+  return before;
+}
+
+struct float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+struct alignas(16) int4 {
+  int x, y, z, w;
+};
+inline float2 make_float2(float x, float y) {
+  return {x, y};
+}
+inline float4 make_float4(float x, float y, float z, float w) {
+  return {x, y, z, w};
+}
+inline uint2 make_uint2(unsigned x, unsigned y) {
+  return {x, y};
+}
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) {
+  return {x, y, z, w};
+}
+inline int4 make_int4(int x, int y, int z, int w) {
+  return {x, y, z, w};
+}
+
+template <typename A, typename B>
+constexpr auto min(A a, B b) {
+  using Both = decltype(true ? a : b);
+  return static_cast<Both>(b) < static_cast<Both>(a) ? static_cast<Both>(b) : static_cast<Both>(a);
+}
+template <typename A, typename B>
+constexpr auto max(A a, B b) {
+  using Both = decltype(true ? a : b);
+  return static_cast<Both>(a) < static_cast<Both>(b) ? static_cast<Both>(b) : static_cast<Both>(a);
+}
+template <typename To, typename From>
+To same_bits(const From& from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  memcpy(&to, &from, sizeof(To));
+  return to;
+}
+inline float __int_as_float(int bits) {
+  return same_bits<float>(bits);
+}
+inline float __uint_as_float(unsigned bits) {
+  return same_bits<float>(bits);
+}
+inline unsigned __float_as_uint(float value) {
+  return same_bits<unsigned>(value);
+}
+inline float __uint2float_rn(unsigned value) {
+  return static_cast<float>(value);
+}
+inline float rsqrtf(float x) {
+  return 1.0f / sqrtf(x);
+}
+inline unsigned __byte_perm(unsigned low, unsigned high, unsigned which) {
+  uint64_t both = static_cast<uint64_t>(high) << 32 | low;
+  unsigned found = 0;
+  for (int i = 0; i < 4; i++) {
+    found |= static_cast<unsigned>(both >> (which >> (4 * i) & 7) * 8 & 255) << 8 * i;
+  }
+  return found;
+}
+inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned by) {
+  uint64_t both = static_cast<uint64_t>(high) << 32 | low;
+  return static_cast<unsigned>(both << (by & 31) >> 32);
+}
+template <typename V>
+V __ldcg(const V* from) {
+  return *from;
+}
+template <typename V>
+V __ldcs(const V* from) {
+  return *from;
+}
+
+struct __nv_bfloat16 {
+  uint16_t bits;
+  __nv_bfloat16() = default;
+  __nv_bfloat16(float value) {
+    auto all = __float_as_uint(value);
+    bits = value != value ? 0x7fff : static_cast<uint16_t>((all + 0x7fff + (all >> 16 & 1)) >> 16);
+  }
+  operator float() const {
+    return __uint_as_float(static_cast<unsigned>(bits) << 16);
+  }
+};
+struct __half {
+  _Float16 value;
+  __half() = default;
+  __half(float value) : value(static_cast<_Float16>(value)) {}
+  operator float() const {
+    return value;
+  }
+};
+template <typename T>
+struct alignas(4) Two {
+  T x, y;
+  Two() = default;
+  Two(T x, T y) : x(x), y(y) {}
+};
+using __nv_bfloat162 = Two<__nv_bfloat16>;
+using __half2 = Two<__half>;
+inline float2 __half22float2(__half2 both) {
+  return {both.x, both.y};
+}
+template <typename T>
+Two<T> __hsub2(Two<T> a, Two<T> b) {
+  return {T(float(a.x) - float(b.x)), T(float(a.y) - float(b.y))};
+}
+template <typename T>
+Two<T> __hfma2(Two<T> a, Two<T> b, Two<T> c) {
+  return {T(fmaf(a.x, b.x, c.x)), T(fmaf(a.y, b.y, c.y))};
+}
+
+template <typename I>
+struct Ten {
+  I of[10];
+  I operator[](int i) const {
+    return of[i];
+  }
+};
+
+// What `chained.cu`, `multiply.cu` and `tensor.cu` have instructions for.
+inline void let_next_begin() {}
+inline void wait_for_last() {}
+
+struct Fragments {
+  unsigned a[4], b[2];
+};
+
+// sums += a b for a of 16 × 16 and b of 16 × 8. A lane has two values side by side of rows lane / 4 and eight further,
+// columns from 2 (lane mod 4) on and eight further; of b so of columns.
+template <typename T>
+void accumulate(float* sums, const unsigned* a, unsigned b0, unsigned b1) {
+  auto values = exchange(PRODUCT, Fragments{{a[0], a[1], a[2], a[3]}, {b0, b1}});
+  auto half = [](unsigned word, int at) { return float(same_bits<T>(static_cast<uint16_t>(word >> 16 * at))); };
+  int lane = current->lane;
+  for (int i = 0; i < 4; i++) {
+    int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+    float sum = 0;
+    for (int k = 0; k < 16; k++) {
+      auto& of_a = of_lane<Fragments>(values, row % 8 * 4 + k % 8 / 2);
+      auto& of_b = of_lane<Fragments>(values, column * 4 + k % 8 / 2);
+      sum += half(of_a.a[row / 8 + k / 8 * 2], k % 2) * half(of_b.b[k / 8], k % 2);
+    }
+    sums[i] += sum;
+  }
+}
+inline void multiply(float* sums, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
+  unsigned a[] = {a0, a1, a2, a3};
+  accumulate<__nv_bfloat16>(sums, a, b0, b1);
+}
+// Four matrices of 8 × 8, whose rows the lanes name. Lanes get rows, or columns.
+void load_matrices(unsigned* to, const void* row);
+void load_transposed(unsigned* to, const void* row);
+// Of a matrix of which each lane has two values of a row, two of a column.
+unsigned transposed(unsigned of_row);
+// A copy of sixteen bytes, which nobody sees before it was waited for.
+void copy_ahead(void* to, const void* from, bool is_there);
+void end_copies();
+// Waits for all but so many groups of copies.
+void wait_for_all_copies_but(size_t groups);
+template <int GROUPS = 1>
+void wait_for_copies() {
+  wait_for_all_copies_but(GROUPS);
+}
+template <typename T>
+unsigned two_of(float first, float second) {
+  return same_bits<unsigned>(Two<T>(static_cast<T>(first), static_cast<T>(second)));
+}
+
+// As kernels write it, behind `__shared__`.
+#define alignas(bytes) __attribute__((aligned(bytes)))
+
+struct Input {
+  Ten<int32_t> shape;
+  Ten<int64_t> strides;
+  int dims;
+  unsigned char* data;
+  uint64_t bytes;
+};
+
+// What the text of each kernel ends with: a thread of it, and which inputs it writes into.
+void run_thread(Input* inputs, unsigned char** outputs);
+extern const int OF_INPUTS, OF_OUTPUTS, OF_WRITTEN;
+extern const int WRITTEN[];
