@@ -120,20 +120,29 @@ fn the_delta_rule_is_that_of_plain_arithmetic() {
     for dtype in [Dtype::Bf16, Dtype::F16] {
         for heads in [[2, 4, 128, 128], [3, 3, 64, 24]] {
             for (b, l, lengths) in [(1, 1, &[][..]), (1, 200, &[]), (3, 9, &[9, 4, 1])] {
-                delta([b, l], heads, dtype, lengths).expect("a rule");
+                // One decay for a head, or one for each column of its state.
+                for decays in [1, heads[2]] {
+                    delta([b, l], heads, decays, dtype, lengths).expect("a rule");
+                }
             }
         }
     }
 }
 
-fn delta([b, l]: [i32; 2], heads: [i32; 4], dtype: Dtype, lengths: &[i32]) -> Result<()> {
+fn delta(
+    [b, l]: [i32; 2],
+    heads: [i32; 4],
+    decays: i32,
+    dtype: Dtype,
+    lengths: &[i32],
+) -> Result<()> {
     let [k_heads, v_heads, dk, dv] = heads;
     let columns = 2 * k_heads * dk + v_heads * dv;
     let (mixed, mixed_values) = values(&[b, l, columns], 1, dtype)?;
-    let a = Cut::new([b, l, v_heads], 2, dtype)?;
+    let a = Cut::new([b, l, v_heads * decays], 2, dtype)?;
     let beta = Cut::new([b, l, v_heads], 3, dtype)?;
     let (a_log, log_values) = values(&[v_heads], 4, Dtype::F32)?;
-    let (dt_bias, bias_values) = values(&[v_heads], 5, Dtype::F32)?;
+    let (dt_bias, bias_values) = values(&[v_heads * decays], 5, Dtype::F32)?;
     let (state, mut held) = values(&[b, v_heads, dv, dk], 6, Dtype::F32)?;
     let rule = DeltaRule {
         mixed: &mixed,
@@ -165,10 +174,14 @@ fn delta([b, l]: [i32; 2], heads: [i32; 4], dtype: Dtype, lengths: &[i32]) -> Re
                 let (q, k) = (unit(0, (dk as f32).sqrt().recip()), unit(keys, 1.0));
                 let at = place * v_heads as usize + head;
                 let gain = 1.0 / (1.0 + (-beta.values[at]).exp());
-                let step = (a.values[at] + bias_values[head]).exp().ln_1p();
-                let decay = (-log_values[head].exp() * step).exp();
+                let decay = |column: usize| {
+                    let own = column % decays as usize;
+                    let moved = a.values[at * decays as usize + own]
+                        + bias_values[head * decays as usize + own];
+                    (-log_values[head].exp() * moved.exp().ln_1p()).exp()
+                };
                 for (value, line) in state.chunks_mut(dk).enumerate() {
-                    line.iter_mut().for_each(|s| *s *= decay);
+                    line.iter_mut().enumerate().for_each(|(column, s)| *s *= decay(column));
                     let dot = |line: &[f32], by: &[f32]| -> f32 {
                         line.iter().zip(by).map(|(a, b)| a * b).sum()
                     };
@@ -179,7 +192,7 @@ fn delta([b, l]: [i32; 2], heads: [i32; 4], dtype: Dtype, lengths: &[i32]) -> Re
             }
         }
     }
-    let what = format!("{b} x {l} {heads:?} {dtype:?} {lengths:?}");
+    let what = format!("{b} x {l} {heads:?} {decays} {dtype:?} {lengths:?}");
     assert_near(&found, &expected, &what);
     assert_near(&next, &held, &what);
     Ok(())

@@ -1,4 +1,4 @@
-// The gated delta rule, position by position. A warp holds SHARE rows of a head's state in registers, DK / 32 columns for
+// The gated delta rule, position by position. A head's state decays as a whole, or each column by itself: DECAYS of a head. A warp holds SHARE rows of a head's state in registers, DK / 32 columns for
 // each lane. The products of the old state with query and key give the new result, so that one round of sums
 // is enough. blockIdx.y is the head, blockIdx.z the row of the batch. The state is written in place: nobody else reads
 // the rows that a warp holds.
@@ -7,6 +7,9 @@ constexpr int WIDTH = DK / 32;
 constexpr int KEYS = K_HEADS * DK;
 constexpr int MIXED = 2 * KEYS + V_HEADS * DV;
 constexpr float EPSILON = 1e-6f;
+constexpr bool BY_COLUMN = DECAYS > 1;
+// Decays that a lane knows.
+constexpr int RATES = BY_COLUMN ? WIDTH : 1;
 let_next_begin();
 wait_for_last();
 const int lane = threadIdx.x % 32;
@@ -30,11 +33,16 @@ if (first < DV) {
     }
   }
   const float rate = -expf(a_log[head]);
-  const float added = dt_bias[head];
+  const int rates_at = BY_COLUMN ? head * DK + lane * WIDTH : head;
+  float added[RATES];
+  #pragma unroll
+  for (int i = 0; i < RATES; i++) {
+    added[i] = dt_bias[rates_at + i];
+  }
   T q_next[WIDTH];
   T k_next[WIDTH];
   T v_next[SHARE];
-  T a_next;
+  T a_next[RATES];
   T b_next;
   auto load = [&](int t) {
     const T* const from = own + static_cast<int64_t>(t) * MIXED;
@@ -47,7 +55,10 @@ if (first < DV) {
     for (int s = 0; s < SHARE; s++) {
       v_next[s] = from[2 * KEYS + head * DV + first + s];
     }
-    a_next = a[(row * l + t) * a_columns + A_AT + head];
+    #pragma unroll
+    for (int i = 0; i < RATES; i++) {
+      a_next[i] = a[(row * l + t) * a_columns + A_AT + rates_at + i];
+    }
     b_next = b[(row * l + t) * b_columns + B_AT + head];
   };
   if (count > 0) {
@@ -67,9 +78,23 @@ if (first < DV) {
       v[s] = static_cast<float>(v_next[s]);
     }
     const float beta = 1.0f / (1.0f + expf(-static_cast<float>(b_next)));
-    const float moved = static_cast<float>(a_next) + added;
-    const float softplus = moved > 20.0f ? moved : log1pf(expf(moved));
-    const float decay = expf(rate * softplus);
+    float decays[RATES];
+    #pragma unroll
+    for (int i = 0; i < RATES; i++) {
+      const float moved = static_cast<float>(a_next[i]) + added[i];
+      const float softplus = moved > 20.0f ? moved : log1pf(expf(moved));
+      decays[i] = expf(rate * softplus);
+    }
+    if constexpr (BY_COLUMN) {
+      #pragma unroll
+      for (int s = 0; s < SHARE; s++) {
+        #pragma unroll
+        for (int i = 0; i < WIDTH; i++) {
+          held[s][i] *= decays[i];
+        }
+      }
+    }
+    const float decay = BY_COLUMN ? 1.0f : decays[0];
     if (t + 1 < count) {
       load(t + 1);
     }

@@ -10,6 +10,9 @@ constexpr int OWN = TILE / WARPS;
 constexpr int KEYS = K_HEADS * DK;
 constexpr int MIXED = 2 * KEYS + V_HEADS * DV;
 constexpr float EPSILON = 1e-6f;
+constexpr bool BY_COLUMN = DECAYS > 1;
+// Decays that a lane brings.
+constexpr int RATES = BY_COLUMN ? WIDTH : 1;
 let_next_begin();
 wait_for_last();
 __shared__ float4 keys[TILE][PACKS];
@@ -17,6 +20,7 @@ __shared__ float4 queries[TILE][PACKS];
 __shared__ float values[TILE][LINES];
 __shared__ float results[TILE][LINES];
 __shared__ float decays[TILE];
+__shared__ float4 decays_of_columns[BY_COLUMN ? TILE : 1][PACKS];
 __shared__ float betas[TILE];
 __shared__ float products[TILE];
 const int lane = threadIdx.x % 32;
@@ -42,11 +46,16 @@ for (int i = 0; i < WIDTH; i++) {
   held[i] = has_line ? held_at[i * 8] : make_float4(0, 0, 0, 0);
 }
 const float rate = -expf(a_log[head]);
-const float added = dt_bias[head];
+const int rates_at = BY_COLUMN ? head * DK + lane * WIDTH : head;
+float added[RATES];
+#pragma unroll
+for (int i = 0; i < RATES; i++) {
+  added[i] = dt_bias[rates_at + i];
+}
 T q_next[OWN][WIDTH];
 T k_next[OWN][WIDTH];
 T v_next[OWN];
-T a_next[OWN];
+T a_next[OWN][RATES];
 T b_next[OWN];
 auto load = [&](int tile) {
   #pragma unroll
@@ -62,7 +71,10 @@ auto load = [&](int tile) {
       if (has_value) {
         v_next[n] = from[2 * KEYS + head * DV + first + lane];
       }
-      a_next[n] = a[(row * l + t) * a_columns + A_AT + head];
+      #pragma unroll
+      for (int i = 0; i < RATES; i++) {
+        a_next[n][i] = a[(row * l + t) * a_columns + A_AT + rates_at + i];
+      }
       b_next[n] = b[(row * l + t) * b_columns + B_AT + head];
     }
   }
@@ -100,10 +112,18 @@ for (int tile = 0; tile < l; tile += TILE) {
       reinterpret_cast<float*>(keys[at])[lane * WIDTH + i] = by_k * k[i];
     }
     values[at][lane] = counts && has_value ? static_cast<float>(v_next[n]) : 0.0f;
-    if (lane == 0) {
-      const float moved = counts ? static_cast<float>(a_next[n]) + added : 0.0f;
+    #pragma unroll
+    for (int i = 0; i < RATES; i++) {
+      const float moved = counts ? static_cast<float>(a_next[n][i]) + added[i] : 0.0f;
       const float softplus = moved > 20.0f ? moved : log1pf(expf(moved));
-      decays[at] = counts ? expf(rate * softplus) : 1.0f;
+      const float decay = counts ? expf(rate * softplus) : 1.0f;
+      if constexpr (BY_COLUMN) {
+        reinterpret_cast<float*>(decays_of_columns[at])[lane * WIDTH + i] = decay;
+      } else if (lane == 0) {
+        decays[at] = decay;
+      }
+    }
+    if (lane == 0) {
       betas[at] = counts ? 1.0f / (1.0f + expf(-static_cast<float>(b_next[n]))) : 0.0f;
       products[at] = by_q * by_k * sums[2];
     }
@@ -118,6 +138,10 @@ for (int tile = 0; tile < l; tile += TILE) {
     #pragma unroll
     for (int i = 0; i < WIDTH; i++) {
       k[i] = keys[t][i * 8 + part];
+      if constexpr (BY_COLUMN) {
+        const float4 by = decays_of_columns[t][i * 8 + part];
+        held[i] = make_float4(held[i].x * by.x, held[i].y * by.y, held[i].z * by.z, held[i].w * by.w);
+      }
       const float4 q = queries[t][i * 8 + part];
       by_k += held[i].x * k[i].x + held[i].y * k[i].y + (held[i].z * k[i].z + held[i].w * k[i].w);
       by_q += held[i].x * q.x + held[i].y * q.y + (held[i].z * q.z + held[i].w * q.w);
@@ -127,7 +151,7 @@ for (int tile = 0; tile < l; tile += TILE) {
       by_k += __shfl_xor_sync(0xffffffff, by_k, offset);
       by_q += __shfl_xor_sync(0xffffffff, by_q, offset);
     }
-    const float decay = decays[t];
+    const float decay = BY_COLUMN ? 1.0f : decays[t];
     const float wrong = (values[t][line] - decay * by_k) * betas[t];
     #pragma unroll
     for (int i = 0; i < WIDTH; i++) {

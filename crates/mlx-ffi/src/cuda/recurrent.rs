@@ -15,6 +15,8 @@ const TILE: i32 = 2 * WARPS;
 const CHUNK_FROM: i32 = 8;
 /// The most values of a convolution's result: each thread takes eight, and threads are counted in 32 bits.
 const MOST_VALUES: i64 = 1 << 31;
+/// The most decays of a head, where each column of its state has one: tiles have them in shared memory.
+const MOST_DECAYS: i32 = 128;
 /// The most taps of a convolution.
 const MOST_TAPS: i32 = 16;
 /// The most rows of a batch, and the most heads: the second and the third dimension of a grid.
@@ -151,10 +153,18 @@ pub fn takes_delta(rule: &DeltaRule<'_>) -> bool {
     let keys = 2 * i64::from(k_heads) * i64::from(dk);
     let shapes_fit = i64::from(columns) == keys + i64::from(v_heads) * i64::from(dv)
         && state.shape() == [rows, v_heads, dv, dk]
-        && [a, b].iter().all(|of| fits_columns(*of, [rows, l, v_heads]))
-        && [a_log, dt_bias].iter().all(|array| array.shape() == [v_heads])
+        && fits_columns(a, [rows, l, dt_bias.size() as i32])
+        && fits_columns(b, [rows, l, v_heads])
+        && a_log.shape() == [v_heads]
         && (lengths.is_empty() || lengths.len() == rows as usize);
-    types_fit && heads_fit && shapes_fit && sizes_fit([rows, l, v_heads], [dv, dk])
+    let by_column = dk <= MOST_DECAYS
+        && v_heads
+            .checked_mul(dk)
+            .map(|all| [all])
+            .as_ref()
+            .is_some_and(|all| dt_bias.shape() == all);
+    let decays_fit = dt_bias.shape() == [v_heads] || by_column;
+    types_fit && heads_fit && shapes_fit && decays_fit && sizes_fit([rows, l, v_heads], [dv, dk])
 }
 
 /// The gated delta rule: `[b, l, v_heads · dv]`, and the state afterwards. This shares the buffer of `rule.state`, which
@@ -174,6 +184,7 @@ pub fn delta(rule: &DeltaRule<'_>) -> Result<[Array; 2]> {
         (c"DV", Constant::Int(dv)),
         (c"K_HEADS", Constant::Int(k_heads)),
         (c"V_HEADS", Constant::Int(v_heads)),
+        (c"DECAYS", Constant::Int(dt_bias.size() as i32 / v_heads)),
         (c"A_AT", Constant::Int(a.at)),
         (c"B_AT", Constant::Int(b.at)),
         (c"SHARE", Constant::Int(SHARE)),
