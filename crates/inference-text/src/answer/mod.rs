@@ -4,12 +4,15 @@
 //! which from the chat template, [`AnswerParser`] takes the marks out of the text as it comes, and
 //! [`tool_constraint`] makes a grammar of them.
 //!
+//! Calls in reasoning are thoughts, unless the answer ends with them before the reasoning is closed.
+//!
 //! Three laws hold for every family. The pieces, concatenated by kind and index, do not depend on
 //! how the text was cut. Text that is no complete call of a known tool, but looked like one, comes
 //! back as content. The time is linear in the text's length, whatever the text.
 
 mod call;
 mod candidate;
+mod draft;
 mod elements;
 mod family;
 mod format;

@@ -1,7 +1,8 @@
 //! Families that put reasoning and calls between marks in one run of text.
 
-use super::call::Tools;
+use super::call::{Call, Tools};
 use super::candidate::Candidate;
+use super::draft::Draft;
 use super::family::Family;
 use super::format::{
     Opening, SEPARATED, UNMARKED, answer_marks, begun_reasoning, calls_without_mark, openings,
@@ -19,11 +20,14 @@ pub struct Tagged {
     family: Family,
     tools: Tools,
     openings: &'static [Opening],
-    /// What ends content: the marks of `openings`, and the one that closes an answer while it is open.
+    /// What ends content or reasoning: the marks of `openings`, and the one that closes reasoning or an answer while
+    /// it is open.
     marks: Vec<&'static str>,
     /// What was pushed; what lies before `cursor` is done with.
     text: String,
     cursor: usize,
+    /// How far from `cursor` on reasoning is known to go on.
+    unclosed: usize,
     /// Whitespace before `cursor` that is dropped if a mark follows.
     space: String,
     /// Whether a call is the last thing but whitespace, which is dropped if nothing follows.
@@ -42,6 +46,11 @@ enum State {
     Reasoning {
         close: &'static str,
         begun: bool,
+    },
+    /// Calls in reasoning. They are thoughts where this mark or anything else follows.
+    Draft {
+        close: &'static str,
+        draft: Draft,
     },
     Content,
     AfterCall,
@@ -64,8 +73,12 @@ enum Progress {
 impl Tagged {
     pub fn new(family: Family, prompt_text: &str, tools: Tools) -> Tagged {
         let openings = if tools.is_empty() { &[] } else { openings(family) };
+        let mut marks: Vec<_> = openings.iter().map(|opening| opening.mark).collect();
         let state = match begun_reasoning(family, prompt_text) {
-            Begun::Open(close) => State::Reasoning { close, begun: false },
+            Begun::Open(close) => {
+                marks.push(close);
+                State::Reasoning { close, begun: false }
+            }
             // What nothing constrains may reason again behind reasoning that the prompt closed.
             Begun::Over | Begun::Not => State::Start { reasoning: Reasoning::Possible },
         };
@@ -73,9 +86,10 @@ impl Tagged {
             family,
             tools,
             openings,
-            marks: openings.iter().map(|opening| opening.mark).collect(),
+            marks,
             text: String::new(),
             cursor: 0,
+            unclosed: 0,
             space: String::new(),
             after_call: false,
             state,
@@ -92,11 +106,22 @@ impl Tagged {
     }
 
     pub fn finish(&mut self) -> Vec<Piece> {
-        while let State::Call(candidate) = &mut self.state {
-            let step = candidate.finish(&self.text[self.cursor..], &self.tools);
-            if let State::Call(candidate) = std::mem::replace(&mut self.state, State::Content) {
-                self.settle(candidate, step);
-            }
+        loop {
+            let text = &self.text[self.cursor..];
+            match std::mem::replace(&mut self.state, State::Content) {
+                State::Call(mut candidate) => {
+                    let step = candidate.finish(text, &self.tools);
+                    self.settle(candidate, step)
+                }
+                State::Draft { close, mut draft } => match draft.finish(text, &self.tools) {
+                    Ok(calls) => self.call(text.len(), calls),
+                    Err(len) => self.think_on(len, close),
+                },
+                state => {
+                    self.state = state;
+                    break;
+                }
+            };
             while let Progress::Made = self.advance() {}
         }
         let rest = self.text.split_off(self.cursor);
@@ -118,6 +143,7 @@ impl Tagged {
         match std::mem::replace(&mut self.state, State::Content) {
             State::Start { reasoning } => self.start(reasoning),
             State::Reasoning { close, begun } => self.reason(close, begun),
+            State::Draft { close, draft } => self.draft(close, draft),
             State::Content => self.content(),
             State::AfterCall => self.after_call(),
             State::Call(mut candidate) => {
@@ -164,6 +190,7 @@ impl Tagged {
                     Prefix::Whole => {
                         self.cursor += open.len();
                         self.space.clear();
+                        self.marks.push(close);
                         return self.go(State::Reasoning { close, begun: false });
                     }
                     Prefix::Part => return self.wait(State::Start { reasoning }),
@@ -197,37 +224,80 @@ impl Tagged {
             begun = !self.skip_space().is_empty();
             self.space.clear();
         }
-        let rest = &self.text[self.cursor..];
-        let (end, closed) = match find(rest, &[close]) {
+        let (end, mark) = self.up_to_mark();
+        self.think(end);
+        match mark {
+            None => self.wait(State::Reasoning { close, begun }),
+            Some((_, Some(opening))) => {
+                let draft = Draft::new(self.openings, opening);
+                self.go(State::Draft { close, draft })
+            }
+            Some((mark, None)) => {
+                self.cursor += mark.len();
+                self.unclosed = 0;
+                self.space.clear();
+                self.marks.retain(|known| *known != mark);
+                self.go(State::Start { reasoning: Reasoning::Over })
+            }
+        }
+    }
+
+    /// Holds calls in reasoning back until it is known whether the answer ends with them.
+    fn draft(&mut self, close: &'static str, mut draft: Draft) -> Progress {
+        let text = &self.text[self.cursor..];
+        // What a closing mark follows is a thought, even if the mark were part of a call.
+        let (at, closed) = match find(&text[self.unclosed..], &[close]) {
             Found::Mark(at, _) => (at, true),
             Found::Nothing(at) => (at, false),
         };
-        let (text, space) = rest[..end].split_at(rest[..end].trim_end_matches(is_space).len());
+        self.unclosed += at;
+        if closed {
+            return self.think_on(self.unclosed, close);
+        }
+        match draft.scan(text, &self.tools) {
+            // What may become the closing mark is looked at again.
+            Step::Bad(len) => self.think_on(len.min(self.unclosed), close),
+            _ => self.wait(State::Draft { close, draft }),
+        }
+    }
+
+    /// Makes the next `len` bytes reasoning that goes on.
+    fn think_on(&mut self, len: usize, close: &'static str) -> Progress {
+        self.think(len);
+        self.go(State::Reasoning { close, begun: true })
+    }
+
+    /// Makes the next `len` bytes reasoning; whitespace at their end waits for what follows.
+    fn think(&mut self, len: usize) {
+        let text = &self.text[self.cursor..self.cursor + len];
+        let (text, space) = text.split_at(text.trim_end_matches(is_space).len());
         if !text.is_empty() {
             self.output.reasoning(&self.space);
             self.output.reasoning(text);
             self.space.clear();
         }
         self.space.push_str(space);
-        self.cursor += end;
-        if !closed {
-            return self.wait(State::Reasoning { close, begun });
+        self.cursor += len;
+        self.unclosed = self.unclosed.saturating_sub(len);
+    }
+
+    /// How much precedes the next mark, and the mark with the call that it opens, if it does.
+    fn up_to_mark(&self) -> (usize, Option<(&'static str, Option<Opening>)>) {
+        match find(&self.text[self.cursor..], &self.marks) {
+            Found::Mark(at, mark) => {
+                let opening = self.openings.iter().find(|opening| opening.mark == mark);
+                (at, Some((mark, opening.copied())))
+            }
+            Found::Nothing(at) => (at, None),
         }
-        self.cursor += close.len();
-        self.space.clear();
-        self.go(State::Start { reasoning: Reasoning::Over })
     }
 
     fn content(&mut self) -> Progress {
-        let (end, mark) = match find(&self.text[self.cursor..], &self.marks) {
-            Found::Mark(at, mark) => (at, Some(mark)),
-            Found::Nothing(at) => (at, None),
-        };
+        let (end, mark) = self.up_to_mark();
         self.emit(end);
-        let opening = self.openings.iter().find(|opening| Some(opening.mark) == mark);
-        match (opening, mark) {
-            (Some(opening), _) => self.go(State::Call(Candidate::new(*opening))),
-            (None, Some(close)) => {
+        match mark {
+            Some((_, Some(opening))) => self.go(State::Call(Candidate::new(opening))),
+            Some((close, None)) => {
                 self.cursor += close.len();
                 self.space.clear();
                 self.marks.retain(|mark| *mark != close);
@@ -235,7 +305,7 @@ impl Tagged {
                 self.after_call = true;
                 self.go(State::Start { reasoning: Reasoning::Over })
             }
-            (None, None) => self.wait(State::Content),
+            None => self.wait(State::Content),
         }
     }
 
@@ -278,19 +348,22 @@ impl Tagged {
             Step::More => (0, None),
         };
         match calls {
-            Some(calls) => {
-                self.space.clear();
-                self.cursor += len;
-                self.after_call = true;
-                for call in calls {
-                    self.output.call(call);
-                }
-                self.go(State::AfterCall)
-            }
+            Some(calls) => self.call(len, calls),
             None => {
                 self.emit(len);
                 self.go(State::Content)
             }
         }
+    }
+
+    /// Makes the next `len` bytes calls.
+    fn call(&mut self, len: usize, calls: Vec<Call>) -> Progress {
+        self.space.clear();
+        self.cursor += len;
+        self.after_call = true;
+        for call in calls {
+            self.output.call(call);
+        }
+        self.go(State::AfterCall)
     }
 }

@@ -5,6 +5,7 @@ mod grammars;
 mod laws;
 mod properties;
 mod spoken;
+mod thoughts;
 
 use super::{AnswerParser, Family, Piece};
 

@@ -146,6 +146,8 @@ fn prompt() -> impl Strategy<Value = &'static str> {
         "",
         "<|im_start|>assistant\n<think>\n",
         "<|turn>model\n<|channel>thought\n",
+        "[THINK]",
+        "<|START_THINKING|>",
         "<|start|>assistant",
         "<|start|>assistant<|channel|>analysis<|message|>",
         "<|start|>assistant<|channel|>final",
@@ -359,18 +361,23 @@ fn hostile_answers_take_linear_time() {
         "<|START_RESPONSE|><|END_RESPONSE|>",
         " to=weather<|message|><atem:function_calls>",
         "<|start|> to=self<|message|>a<|eom|>",
+        "<tool_call>time</tool_call>",
     ];
     for unit in units {
-        let text = unit.repeat((1 << 17) / unit.len());
-        for family in FAMILIES {
-            let at_once = whole(family, &text);
-            assert_eq!(parse(family, "", text.split_inclusive(['<', '{'])), at_once);
+        let text = unit.repeat((1 << 16) / unit.len());
+        let both = |family| [(family, ""), (family, "<think>")];
+        for (family, prompt) in FAMILIES.into_iter().flat_map(both) {
+            let at_once = parse(family, prompt, [text.as_str()]);
+            assert_eq!(parse(family, prompt, text.split_inclusive(['<', '{'])), at_once);
         }
     }
     let megabyte = "<".repeat(1 << 20);
     for family in FAMILIES {
         assert_eq!(by_character(family, "", &megabyte).content, megabyte);
     }
+    let call = "<tool_call>{\"name\": \"time\", \"arguments\": {}}</tool_call>";
+    let waiting = format!("{call}{}", "\n".repeat(1 << 18));
+    assert_eq!(by_character(Family::Hermes, "<think>", &waiting).calls.len(), 1);
 }
 
 #[test]

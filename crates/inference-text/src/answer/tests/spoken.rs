@@ -249,6 +249,17 @@ fn written(family: Family, calls: &[(&str, Arguments)]) -> String {
     }
 }
 
+/// The marks around a family's reasoning.
+fn thinking(family: Family) -> [&'static str; 2] {
+    match family {
+        Family::Seed => ["<seed:think>", "</seed:think>"],
+        Family::Cohere => ["<|START_THINKING|>", "<|END_THINKING|>"],
+        Family::Gemma4 => ["<|channel>thought\n", "<channel|>"],
+        Family::Mistral => ["[THINK]", "[/THINK]"],
+        _ => ["<think>", "</think>"],
+    }
+}
+
 /// A thought and a text, as the family writes them before calls.
 fn opening(family: Family, thought: &str, said: &str) -> (&'static str, String) {
     let channel = match family {
@@ -388,5 +399,40 @@ proptest! {
         let meant: Vec<(&str, Value)> =
             calls.into_iter().map(|(name, arguments)| (name, Value::Object(arguments))).collect();
         prop_assert_eq!(found, meant, "{:?}: {}", family, text);
+    }
+    #[test]
+    fn calls_that_end_reasoning_are_calls_and_drafts_in_it_are_not(
+        family in proptest::sample::select(&FAMILIES[1..]),
+        calls in proptest::collection::vec(
+            (proptest::sample::select(vec!["weather", "get_time"]), arguments()), 1..4),
+        thought in "[a-z .\"'{\n]{0,12}", after in "[ \n]{0,3}", closed in any::<bool>(),
+        said in "[a-z .]{0,5}",
+    ) {
+        // These have no reasoning around calls, or no marks before them.
+        prop_assume!(![Family::Harmony, Family::Muse, Family::Llama3].contains(&family));
+        let [open, close] = thinking(family);
+        let draft = format!("{thought}{}{after}", written(family, &calls));
+        let parse = |text: &str| {
+            let at_once = read(family, open, [text]);
+            prop_assert_eq!(&read(family, open, text.split_inclusive(|_| true)), &at_once);
+            Ok(at_once)
+        };
+        let got = parse(&draft)?;
+        prop_assert_eq!(got.reasoning.trim(), thought.trim(), "{:?}: {}", family, draft);
+        prop_assert_eq!(got.content, "");
+        let found: Vec<(&str, Value)> = got.calls.iter().map(|(name, arguments)| {
+            (name.as_str(), serde_json::from_str(arguments).expect("arguments are JSON"))
+        }).collect();
+        let meant: Vec<(&str, Value)> =
+            calls.into_iter().map(|(name, arguments)| (name, Value::Object(arguments))).collect();
+        prop_assert_eq!(found, meant, "{:?}: {}", family, draft);
+        let (text, reasoning, content) = match closed {
+            true => (format!("{draft}{close}{said}"), draft, said.as_str()),
+            false => (format!("{draft}.{said}"), format!("{draft}.{said}"), ""),
+        };
+        let got = parse(&text)?;
+        prop_assert_eq!(got.reasoning.trim(), reasoning.trim(), "{:?}: {}", family, text);
+        prop_assert_eq!(got.content.trim(), content.trim(), "{:?}: {}", family, text);
+        prop_assert!(got.calls.is_empty());
     }
 }
