@@ -106,6 +106,11 @@ impl Candidate {
                 .find(|&len| close.is_char_boundary(len) && text.ends_with(&close[..len]));
             self.judge(text, text.len() - cut.unwrap_or(0), tools);
         }
+        if let Phase::Element(scan) = &mut self.phase
+            && let Some(end) = scan.finish(text)
+        {
+            self.judge(text, end, tools);
+        }
         match (&self.phase, &self.found) {
             // The beginning of a closing mark belongs to it.
             (Phase::Tail { .. }, _) => Step::Done(text.len()),
@@ -152,7 +157,9 @@ impl Candidate {
                 Prefix::Part => Err(Step::More),
                 Prefix::No => Err(Step::Bad(start)),
             },
-            (Kind::Hermes, _) => Ok(Phase::Element(ElementScan::new(&GLM, start, ""))),
+            (Kind::Hermes, _) => {
+                Ok(Phase::Element(ElementScan::new(&GLM, start, self.opening.mark)))
+            }
             (Kind::Elements(tags), _) => Ok(element(tags)),
             (Kind::Named(_), _) => Ok(Phase::Header { start }),
             (Kind::Json | Kind::Gemma(_) | Kind::Element(_), _) => Err(Step::Bad(start)),

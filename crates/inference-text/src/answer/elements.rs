@@ -89,7 +89,7 @@ const LIMIT: usize = 256;
 #[derive(Debug)]
 pub struct ElementScan {
     tags: &'static Tags,
-    /// What follows the element where no other one does.
+    /// What follows the element where no other one does; empty where nothing need.
     close: &'static str,
     at: usize,
     phase: Phase,
@@ -116,11 +116,17 @@ enum Phase {
     Value {
         start: usize,
     },
+    /// What seems to be the next key inside a value, from `end` on. If it is one, the value's own end is missing.
+    NextKey {
+        start: usize,
+        end: usize,
+    },
     /// What seems to be the element's end inside a value, from `end` on. If it is followed as an end is, the value's
-    /// own end is missing.
+    /// own end is missing. `closed` is whether `close` has followed.
     Doubt {
         start: usize,
         end: usize,
+        closed: bool,
     },
 }
 
@@ -138,6 +144,12 @@ impl ElementScan {
                 return step;
             }
         }
+    }
+
+    /// Where the element ends, if nothing follows what was scanned.
+    pub fn finish(&mut self, text: &str) -> Option<usize> {
+        let Phase::Doubt { start, end, .. } = self.phase else { return None };
+        Some(self.end(text, start, end))
     }
 
     /// The call, once the scan is done.
@@ -180,14 +192,20 @@ impl ElementScan {
             Phase::Field => {
                 self.skip_space(text);
                 let rest = &text[self.at..];
-                match (prefix(rest, self.tags.key), prefix(rest, self.tags.end)) {
-                    (_, Prefix::Whole) => return Err(Step::Done(self.at + self.tags.end.len())),
-                    (Prefix::Whole, _) => {
+                match (prefix(rest, self.tags.key), prefix(rest, self.tags.end), self.next(rest)) {
+                    (_, Prefix::Whole, _) => return Err(Step::Done(self.at + self.tags.end.len())),
+                    (Prefix::Whole, ..) => {
                         self.at += self.tags.key.len();
                         self.phase = Phase::Key { start: self.at };
                     }
-                    (Prefix::Part, _) | (_, Prefix::Part) => return Err(Step::More),
-                    (Prefix::No, Prefix::No) => return Err(Step::Bad(self.at)),
+                    // The element's end is missing. Where it is the call's own, nothing else says that it is over.
+                    (.., Prefix::Whole) if !self.tags.open.is_empty() => {
+                        return Err(Step::Done(self.at));
+                    }
+                    (Prefix::Part, ..) | (_, Prefix::Part, _) | (.., Prefix::Part) => {
+                        return Err(Step::More);
+                    }
+                    _ => return Err(Step::Bad(self.at)),
                 }
             }
             Phase::Key { start } => {
@@ -205,10 +223,27 @@ impl ElementScan {
                 None => self.phase = Phase::Value { start: self.at },
             },
             Phase::Value { start } => self.value(text, start)?,
-            Phase::Doubt { start, end } => {
+            Phase::NextKey { start, end } => self.next_key(text, start, end, tools)?,
+            Phase::Doubt { start, end, closed } => {
                 self.skip_space(text);
-                match prefix(&text[self.at..], self.close) {
-                    Prefix::Whole => return Err(Step::Bad(end)),
+                let rest = &text[self.at..];
+                let closes = !closed && !self.close.is_empty() && rest.starts_with(self.close);
+                if closes {
+                    self.at += self.close.len();
+                    self.phase = Phase::Doubt { start, end, closed: true };
+                    return Ok(());
+                }
+                // A value may hold a whole call, behind which its own end comes.
+                let follows = match closed {
+                    true => match prefix(rest, self.tags.value_end) {
+                        Prefix::Whole => Prefix::No,
+                        Prefix::Part => Prefix::Part,
+                        Prefix::No => Prefix::Whole,
+                    },
+                    false => self.next(rest),
+                };
+                match follows {
+                    Prefix::Whole => return Err(Step::Done(self.end(text, start, end))),
                     Prefix::Part => return Err(Step::More),
                     Prefix::No => self.phase = Phase::Value { start },
                 }
@@ -217,19 +252,80 @@ impl ElementScan {
         Ok(())
     }
 
+    /// How `rest` stands to what may follow an element.
+    fn next(&self, rest: &str) -> Prefix {
+        let marks = [self.close, self.tags.open];
+        let found = |kind| marks.iter().any(|mark| !mark.is_empty() && prefix(rest, mark) == kind);
+        match (found(Prefix::Whole), found(Prefix::Part) || rest.is_empty()) {
+            (true, _) => Prefix::Whole,
+            (_, true) => Prefix::Part,
+            _ => Prefix::No,
+        }
+    }
+
+    /// Ends the value that begins at `start`, and the element, whose end is at `end`.
+    fn end(&mut self, text: &str, start: usize, end: usize) -> usize {
+        self.take(&text[start..end]);
+        end + self.tags.end.len()
+    }
+
+    fn take(&mut self, text: &str) {
+        if let Some((_, value)) = self.fields.last_mut() {
+            text.clone_into(value);
+        }
+    }
+
+    /// Ends the value that begins at `start` where the mark at `end` precedes a key that the call lacks.
+    fn next_key(
+        &mut self,
+        text: &str,
+        start: usize,
+        end: usize,
+        tools: &Tools,
+    ) -> Result<(), Step> {
+        let window = &text[self.at..text.floor_char_boundary(self.at + LIMIT)];
+        let is_key = match window.split_once(self.tags.value[0]) {
+            Some((key, _)) => !key.contains('\n') && self.lacks(key.trim(), tools),
+            None if text.len() < self.at + LIMIT && !window.contains('\n') => {
+                return Err(Step::More);
+            }
+            None => false,
+        };
+        self.phase = match is_key {
+            true => {
+                self.take(&text[start..end]);
+                Phase::Key { start: self.at }
+            }
+            false => Phase::Value { start },
+        };
+        Ok(())
+    }
+
+    /// Whether `key` may be one that the call does not have yet: a property, where the schema names any.
+    fn lacks(&self, key: &str, tools: &Tools) -> bool {
+        let schema = tools.schema(&self.name);
+        let known = schema.and_then(|schema| schema.get("properties")?.as_object());
+        let may_be = match known.filter(|known| !known.is_empty()) {
+            Some(known) => known.contains_key(key),
+            None => !key.is_empty() && !key.contains('<'),
+        };
+        may_be && self.fields.iter().all(|(other, _)| other != key)
+    }
+
     fn value(&mut self, text: &str, start: usize) -> Result<(), Step> {
-        match find(&text[self.at..], &[self.tags.value_end, self.tags.end]) {
+        let tags = self.tags;
+        match find(&text[self.at..], &[tags.value_end, tags.end, tags.key]) {
             Found::Mark(at, mark) => {
                 let end = self.at + at;
                 self.at = end + mark.len();
-                if mark == self.tags.end {
-                    self.phase = Phase::Doubt { start, end };
-                    return Ok(());
-                }
-                if let Some((_, value)) = self.fields.last_mut() {
-                    text[start..end].clone_into(value);
-                }
-                self.phase = Phase::Field;
+                self.phase = if mark == tags.end {
+                    Phase::Doubt { start, end, closed: false }
+                } else if mark == tags.key {
+                    Phase::NextKey { start, end }
+                } else {
+                    self.take(&text[start..end]);
+                    Phase::Field
+                };
                 Ok(())
             }
             Found::Nothing(at) => {

@@ -52,7 +52,7 @@ pub const SEPARATED: Opening = opening(";", Kind::JsonOrList, "");
 
 const HERMES: &[Opening] = &[
     opening("<tool_call>", Kind::Hermes, "</tool_call>"),
-    opening("<function=", Kind::Element(&CODER), ""),
+    opening("<function=", Kind::Element(&CODER), "</tool_call>"),
 ];
 const SEED_OSS: &[Opening] =
     &[opening("<seed:tool_call>", Kind::Elements(&SEED), "</seed:tool_call>")];

@@ -4,6 +4,7 @@ mod formats;
 mod grammars;
 mod laws;
 mod properties;
+mod slips;
 mod spoken;
 mod thoughts;
 

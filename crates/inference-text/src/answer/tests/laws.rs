@@ -361,6 +361,7 @@ fn hostile_answers_take_linear_time() {
         "<|START_RESPONSE|><|END_RESPONSE|>",
         " to=weather<|message|><atem:function_calls>",
         "<|start|> to=self<|message|>a<|eom|>",
+        "<function=weather><parameter=a><parameter=",
         "<tool_call>time</tool_call>",
     ];
     for unit in units {

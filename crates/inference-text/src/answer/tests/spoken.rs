@@ -319,6 +319,7 @@ fn words() -> impl Strategy<Value = String> {
         "</tool",
         "</function>",
         "<parameter",
+        "<parameter=no>",
         "```",
         "; ",
         " ",

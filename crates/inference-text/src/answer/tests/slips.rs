@@ -1,0 +1,124 @@
+//! Calls with the slips that models make: marks left out, other words, values as they should not be written.
+
+use serde_json::{Value, json};
+
+use super::{Answer, answer, collect};
+use crate::answer::{AnswerParser, Family, Tool};
+
+fn tools() -> Vec<Tool> {
+    let weather = json!({"type": "object", "properties": {
+        "city": {"type": "string"}, "days": {"type": "integer"}, "share": {"type": "number"},
+        "flag": {"type": "boolean"}, "place": {"$ref": "#/$defs/place"},
+        "codes": {"type": "array", "items": {"type": "string"}},
+    }, "$defs": {"place": {"type": "object", "properties": {"code": {"type": "string"}}}}});
+    let write = json!({"type": "object", "properties": {
+        "path": {"type": "string"}, "text": {"type": "string"},
+    }, "required": ["path"]});
+    let tool = |name: &str, parameters: &Value| Tool {
+        name: name.to_owned(),
+        parameters: parameters.clone(),
+        strict: false,
+    };
+    vec![tool("weather", &weather), tool("write", &write), tool("time", &json!({}))]
+}
+
+/// A text means the same whole and by character.
+fn read(family: Family, text: &str) -> Answer {
+    read_with(family, text, &tools())
+}
+
+fn read_with(family: Family, text: &str, tools: &[Tool]) -> Answer {
+    let prompt = if family == Family::Harmony { "<|start|>assistant" } else { "" };
+    let parse = |parts: Vec<&str>| {
+        let mut parser = AnswerParser::with_schemas(family, prompt, tools);
+        let mut pieces: Vec<_> = parts.into_iter().flat_map(|part| parser.push(part)).collect();
+        pieces.extend(parser.finish());
+        collect(pieces)
+    };
+    let at_once = parse(vec![text]);
+    assert_eq!(parse(text.split_inclusive(|_| true).collect()), at_once, "{text}");
+    at_once
+}
+
+fn weather(arguments: &str) -> Answer {
+    answer("", &[("weather", arguments)])
+}
+
+#[test]
+fn a_value_without_its_end_ends_where_the_next_one_begins() {
+    let expected = weather("{\"city\": \"Paris\", \"days\": 3}");
+    for text in [
+        "<tool_call>\n<function=weather>\n<parameter=city>\nParis\n<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>",
+        "<tool_call>\n<function=weather>\n<parameter=city>\nParis\n<parameter=days>\n3\n</function>\n</tool_call>",
+        "<function=weather>\n<parameter=city>\nParis\n<parameter=days>\n3\n</function>",
+        "<function=weather>\n<parameter=city>\nParis\n</parameter>\n<parameter=days>\n3\n</function>\n</tool_call>",
+    ] {
+        assert_eq!(read(Family::Coder, text), expected, "{text}");
+    }
+    let seed = "<seed:tool_call><function=weather><parameter=city>Paris<parameter=days>3</function></seed:tool_call>";
+    assert_eq!(read(Family::Seed, seed), expected);
+    let glm = "<tool_call>weather<arg_key>city</arg_key><arg_value>Paris<arg_key>days</arg_key><arg_value>3</tool_call>";
+    assert_eq!(read(Family::Glm, glm), expected);
+    assert_eq!(
+        read(Family::Glm, &format!("{glm}\n{glm}")).calls,
+        [expected.calls[0].clone(), expected.calls[0].clone()]
+    );
+}
+
+#[test]
+fn a_value_may_hold_the_marks_of_others() {
+    let call = |text: &str| {
+        format!(
+            "<tool_call>\n<function=write>\n<parameter=path>\na\n</parameter>\n<parameter=text>\n{text}\n</parameter>\n</function>\n</tool_call>"
+        )
+    };
+    for value in [
+        "a <parameter=size> b",
+        "a <parameter=path> b",
+        "a <parameter=text\n> b",
+        "a </function> b",
+        "<tool_call>\n<function=time>\n</function>\n</tool_call>",
+        "</tool_call> <function=",
+    ] {
+        let expected = json!({"path": "a", "text": value});
+        let got = read(Family::Coder, &call(value));
+        assert_eq!(got.content, "", "{value}");
+        let arguments: Value = serde_json::from_str(&got.calls[0].1).expect("arguments are JSON");
+        assert_eq!((got.calls[0].0.as_str(), arguments), ("write", expected), "{value}");
+        // An end that is missing makes the call end at the first one.
+        let bare = call(value).replace("<tool_call>\n<function=write>", "<function=write>");
+        assert_eq!(read(Family::Coder, &bare).calls.len(), got.calls.len(), "{value}");
+    }
+}
+
+#[test]
+fn elements_lack_their_ends() {
+    let expected = weather("{\"city\": \"Paris\"}");
+    let city = "<parameter=city>\nParis\n</parameter>\n";
+    for text in [
+        format!("<tool_call>\n<function=weather>\n{city}</tool_call>"),
+        format!("<function=weather>\n{city}</function>\n</tool_call>"),
+        format!("<function=weather>\n{city}</tool_call>"),
+        "<tool_call>\n<function=weather>\n<parameter=city>\nParis\n</function>\n".to_owned(),
+    ] {
+        assert_eq!(read(Family::Coder, &text), expected, "{text}");
+    }
+    let two = answer("", &[("weather", "{\"city\": \"Paris\"}"), ("time", "{}")]);
+    for between in ["</function>\n", ""] {
+        let text = format!(
+            "<tool_call>\n<function=weather>\n{city}{between}<function=time>\n</function>\n</tool_call>"
+        );
+        assert_eq!(read(Family::Coder, &text), two, "{text}");
+    }
+    let invoke = "<minimax:tool_call><invoke name=\"weather\"><parameter name=\"city\">Paris</parameter></minimax:tool_call>";
+    assert_eq!(read(Family::MiniMax, invoke), expected);
+    // A call that is cut off is none.
+    for cut in [
+        "<tool_call>\n<function=weather>\n<parameter=city>\nPar".to_owned(),
+        format!("<tool_call>\n<function=weather>\n{city}"),
+        format!("<function=weather>\n{city}"),
+        "<tool_call>\n<function=weather>\n<parameter=city>\nParis\n<parameter=days>".to_owned(),
+    ] {
+        assert_eq!(read(Family::Coder, &cut), answer(&cut, &[]));
+    }
+}
