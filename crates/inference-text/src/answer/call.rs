@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 /// A complete call of a known tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +51,28 @@ impl Tools {
         }
         Some(Call { name: name.to_owned(), arguments: object_text(arguments)? })
     }
+
+    /// The call that these arguments are for, where they tell: there is one tool, or one that they fit.
+    pub fn fitting(&self, arguments: &str) -> Option<Call> {
+        let object: Map<String, Value> = serde_json::from_str(arguments).ok()?;
+        let mut tools = self.tools.iter().filter(|(_, schema)| {
+            let fits = || schema.as_ref().is_some_and(|schema| takes(schema, &object));
+            self.tools.len() == 1 || fits()
+        });
+        let (name, _) = tools.next()?;
+        match tools.next() {
+            Some(_) => None,
+            None => self.call(name, arguments),
+        }
+    }
+}
+
+/// Whether the object that `schema` describes may have these keys, and no others.
+fn takes(schema: &Value, object: &Map<String, Value>) -> bool {
+    let known = schema["properties"].as_object();
+    let mut required = schema["required"].as_array().into_iter().flatten();
+    object.keys().all(|key| known.is_some_and(|known| known.contains_key(key)))
+        && required.all(|key| key.as_str().is_some_and(|key| object.contains_key(key)))
 }
 
 /// Whether a call may leave its arguments out.

@@ -36,7 +36,7 @@ enum Phase {
     },
     Json {
         start: usize,
-        name: Option<String>,
+        body: Body,
         scan: JsonScan,
     },
     List {
@@ -53,6 +53,17 @@ enum Phase {
         end: usize,
         closed: usize,
     },
+}
+
+/// What JSON is.
+#[derive(Debug)]
+enum Body {
+    /// Calls, with their names.
+    Calls,
+    /// The arguments of this tool.
+    Of(String),
+    /// The arguments of a tool that nothing else tells.
+    Unnamed,
 }
 
 impl Candidate {
@@ -133,7 +144,8 @@ impl Candidate {
         let rest = after_space(&text[self.at..]);
         let start = text.len() - rest.len();
         self.at = start;
-        let json = |keys| Phase::Json { start, name: None, scan: JsonScan::new(start, keys) };
+        let json =
+            |keys| Phase::Json { start, body: Body::Calls, scan: JsonScan::new(start, keys) };
         let element = |tags| Phase::Element(ElementScan::new(tags, start, close));
         let Some(first) = rest.bytes().next() else { return Err(Step::More) };
         match (self.opening.kind, first) {
@@ -171,7 +183,8 @@ impl Candidate {
         match header::read(names, &text[start..], tools) {
             Ok((name, at)) => {
                 let start = start + at;
-                Ok(Phase::Json { start, name: Some(name), scan: JsonScan::new(start, None) })
+                let body = name.map_or(Body::Unnamed, Body::Of);
+                Ok(Phase::Json { start, body, scan: JsonScan::new(start, None) })
             }
             Err(Step::Bad(at)) => Err(Step::Bad(start + at)),
             Err(step) => Err(step),
@@ -182,13 +195,15 @@ impl Candidate {
     fn judge(&mut self, text: &str, end: usize, tools: &Tools) {
         let json = |text: &str, arguments| json_calls(text, tools, arguments);
         let calls = match &self.phase {
-            Phase::Json { start, name: Some(name), .. } => {
-                tools.call(name, &text[*start..end]).map(|call| vec![call])
+            Phase::Json { start, body, .. } => {
+                let text = &text[*start..end];
+                match (body, self.opening.kind) {
+                    (Body::Of(name), _) => tools.call(name, text).map(|call| vec![call]),
+                    (Body::Unnamed, _) => tools.fitting(text).map(|call| vec![call]),
+                    (Body::Calls, Kind::JsonOrList) => json(text, Arguments::Required),
+                    (Body::Calls, _) => json(text, Arguments::Optional),
+                }
             }
-            Phase::Json { start, .. } => match self.opening.kind {
-                Kind::JsonOrList => json(&text[*start..end], Arguments::Required),
-                _ => json(&text[*start..end], Arguments::Optional),
-            },
             Phase::List { start, .. } => python::calls(&text[*start..end], tools),
             Phase::Element(scan) => scan.call(tools).map(|call| vec![call]),
             Phase::Until { start } => match self.opening.kind {

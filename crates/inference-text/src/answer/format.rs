@@ -58,8 +58,10 @@ const SEED_OSS: &[Opening] =
     &[opening("<seed:tool_call>", Kind::Elements(&SEED), "</seed:tool_call>")];
 const MINIMAX: &[Opening] =
     &[opening("<minimax:tool_call>", Kind::Elements(&INVOKE), "</minimax:tool_call>")];
-const KIMI_K2: &[Opening] =
-    &[opening("<|tool_calls_section_begin|>", Kind::Named(&KIMI), "<|tool_calls_section_end|>")];
+const KIMI_K2: &[Opening] = &[
+    opening("<|tool_calls_section_begin|>", Kind::Named(&KIMI), "<|tool_calls_section_end|>"),
+    opening("<|tool_call_section_begin|>", Kind::Named(&KIMI), "<|tool_call_section_end|>"),
+];
 const DEEPSEEK_V3: &[Opening] =
     &[opening("<｜tool▁calls▁begin｜>", Kind::Named(&DEEPSEEK), "<｜tool▁calls▁end｜>")];
 const GRANITE: &[Opening] = &[opening("<|tool_call|>", Kind::Json, "<|/tool_call|>")];

@@ -11,6 +11,7 @@ use super::piece::Piece;
 const START: &str = "<|start|>";
 const CHANNEL: &str = "<|channel|>";
 const MESSAGE: &str = "<|message|>";
+const CONSTRAIN: &str = "<|constrain|>";
 
 /// How messages are written.
 #[derive(Debug)]
@@ -35,9 +36,9 @@ pub struct Dialect {
 pub const HARMONY: Dialect = Dialect {
     ends: &["<|end|>", "<|call|>", "<|return|>", START, CHANNEL],
     header_ends: &[MESSAGE, "<|end|>", "<|call|>", "<|return|>", START],
-    header_begins: &[CHANNEL, MESSAGE, "<|constrain|>", " to="],
+    header_begins: &[CHANNEL, MESSAGE, CONSTRAIN, " to="],
     address,
-    calls: |name, text, tools| tools.call(name, text).map(|call| vec![call]),
+    calls: one_call,
     channel: CHANNEL,
     channels: &["analysis", "commentary", "final"],
 };
@@ -305,18 +306,24 @@ impl Harmony {
     }
 }
 
-/// The recipient and the channel of a header, which may stand in either order.
+/// The recipient and the channel of a header, which may stand in either order. How the message is written
+/// says nothing, whatever it is called.
 fn address(header: &str, tools: &Tools) -> Address {
-    let words = header.replace(CHANNEL, " ").replace("<|constrain|>", " ");
+    let words = header.replace(CHANNEL, " ").replace(CONSTRAIN, " <|constrain|> ");
     let mut recipient = None;
     let mut kind = Kind::Content;
+    let mut constrained = false;
     for word in words.split_whitespace() {
+        let is_format = std::mem::replace(&mut constrained, word == CONSTRAIN);
         match word {
             "analysis" => kind = Kind::Reasoning,
-            "assistant" | "commentary" | "final" | "json" | "code" => {}
+            "assistant" | "commentary" | "final" | CONSTRAIN => {}
             _ if recipient.is_none() && word.starts_with("to=") => {
-                recipient = word.strip_prefix("to=functions.").or(Some(""));
+                let name = word.strip_prefix("to=").unwrap_or_default();
+                recipient = Some(name.strip_prefix("functions.").unwrap_or(name));
             }
+            _ if is_format => {}
+            _ if ["json", "code"].iter().any(|format| word.eq_ignore_ascii_case(format)) => {}
             _ => return Address::Unknown,
         }
     }
@@ -343,6 +350,12 @@ fn recipient(header: &str, tools: &Tools) -> Address {
         },
         Some(None) => Address::Unknown,
     }
+}
+
+/// The call whose arguments a message to a tool has. One without any may say nothing at all.
+fn one_call(name: &str, text: &str, tools: &Tools) -> Option<Vec<Call>> {
+    let text = if after_space(text).is_empty() { "{}" } else { text };
+    tools.call(name, text).map(|call| vec![call])
 }
 
 /// The calls of Muse's message to a tool, which are all that it has.

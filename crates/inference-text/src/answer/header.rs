@@ -11,6 +11,8 @@ pub struct Names {
     pub open: &'static str,
     /// What may precede the name.
     pub before: &'static str,
+    /// What ids of calls begin with that may stand in place of a name; such ids may be numbers too.
+    pub ids: &'static [&'static str],
     /// What may follow the name and a further word, before the separators.
     pub id: &'static str,
     /// What stands between name and arguments: one of these.
@@ -21,12 +23,13 @@ pub struct Names {
 
 /// `NAME[ARGS]` or `NAME[CALL_ID]ID[ARGS]`.
 pub const MISTRAL: Names =
-    Names { open: "", before: "", id: "[CALL_ID]", separators: &["[ARGS]"], closes: &[] };
+    Names { open: "", before: "", ids: &[], id: "[CALL_ID]", separators: &["[ARGS]"], closes: &[] };
 
-/// `functions.NAME:0`.
+/// `functions.NAME:0`, or an id of another server's.
 pub const KIMI: Names = Names {
     open: "<|tool_call_begin|>",
     before: "functions.",
+    ids: &["call_", "chatcmpl-tool-", "toolu_"],
     id: ":",
     separators: &["<|tool_call_argument_begin|>"],
     closes: &["<|tool_call_end|>"],
@@ -36,6 +39,7 @@ pub const KIMI: Names = Names {
 pub const DEEPSEEK: Names = Names {
     open: "<｜tool▁call▁begin｜>",
     before: "function<｜tool▁sep｜>",
+    ids: &[],
     id: "",
     separators: &["```json", "<｜tool▁sep｜>"],
     closes: &["```", "<｜tool▁call▁end｜>"],
@@ -44,9 +48,9 @@ pub const DEEPSEEK: Names = Names {
 /// The most bytes of a name with its marks.
 const LIMIT: usize = 512;
 
-/// The name at the beginning of `text` and where the JSON of its arguments begins; what is known
-/// of `text` where there is none.
-pub fn read(names: &Names, text: &str, tools: &Tools) -> Result<(String, usize), Step> {
+/// The name at the beginning of `text`, where it is not an id, and where the JSON of its arguments begins; what is
+/// known of `text` where there is none.
+pub fn read(names: &Names, text: &str, tools: &Tools) -> Result<(Option<String>, usize), Step> {
     // Wherever it was cut, a header is known or refused by its first bytes alone.
     let window = &text[..text.floor_char_boundary(LIMIT)];
     let more = if text.len() > LIMIT { Step::Bad(0) } else { Step::More };
@@ -61,13 +65,22 @@ pub fn read(names: &Names, text: &str, tools: &Tools) -> Result<(String, usize),
     }
     // A tool may be called as what precedes the names of all.
     if !tools.has(&rest[..whole_name]) && !names.before.is_empty() {
-        rest = past(rest, names.before).map_err(|part| part.unless(more))?;
+        match past(rest, names.before) {
+            Ok(after) => rest = after,
+            // Other words may stand there too.
+            Err(_) if !names.ids.is_empty() => {}
+            Err(part) => return Err(part.unless(more)),
+        }
         if word(rest) == rest.len() {
             return Err(more);
         }
     }
-    let (name, after) = rest.split_at(word(rest));
-    if !tools.has(name) {
+    let (named, after) = rest.split_at(word(rest));
+    let name = match names.ids {
+        [] => Some(named).filter(|name| tools.has(name)),
+        _ => tools.resolve(named),
+    };
+    if name.is_none() && !is_id(names, named) {
         return Err(Step::Bad(window.len() - after.len()));
     }
     let mut rest = after_space(after);
@@ -75,7 +88,7 @@ pub fn read(names: &Names, text: &str, tools: &Tools) -> Result<(String, usize),
         match prefix(rest, names.id) {
             Prefix::Whole => {
                 rest = &rest[names.id.len()..];
-                rest = &rest[word(rest)..];
+                rest = after_space(&rest[word(rest)..]);
             }
             Prefix::Part => return Err(more),
             Prefix::No => {}
@@ -95,7 +108,7 @@ pub fn read(names: &Names, text: &str, tools: &Tools) -> Result<(String, usize),
     let rest = after_space(rest);
     match rest.bytes().next() {
         None => Err(more),
-        Some(b'{') => Ok((name.to_owned(), window.len() - rest.len())),
+        Some(b'{') => Ok((name.map(str::to_owned), window.len() - rest.len())),
         Some(_) => Err(Step::Bad(window.len() - rest.len())),
     }
 }
@@ -124,6 +137,12 @@ fn past<'a>(text: &'a str, mark: &str) -> Result<&'a str, Missing> {
         Prefix::Part => Err(Missing::Part),
         Prefix::No => Err(Missing::Whole),
     }
+}
+
+/// Whether `word` is an id in place of a name.
+fn is_id(names: &Names, word: &str) -> bool {
+    let is_number = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    names.ids.iter().any(|begin| is_number || word.starts_with(begin))
 }
 
 /// The length of the name or number that `text` begins with.

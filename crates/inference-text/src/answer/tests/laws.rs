@@ -48,6 +48,8 @@ const PARTS: &[&str] = &[
     "<|tool_call_argument_begin|>",
     "<|tool_call_end|>",
     "<|tool_calls_section_end|>",
+    "<|tool_call_section_begin|>",
+    "<|tool_call_begin|>call_0",
     "<｜tool▁calls▁begin｜>",
     "<｜tool▁call▁begin｜>",
     "function<｜tool▁sep｜>time",
@@ -294,7 +296,9 @@ proptest! {
     #[test]
     fn without_calls_the_text_is_what_it_was(family in family(), prompt in prompt(), text in text()) {
         let got = parse(family, prompt, [text.as_str()]);
-        if got.calls.is_empty() {
+        // What a message of a channel is written in is no part of it.
+        let says_format = family == Family::Harmony && text.contains("<|constrain|>");
+        if got.calls.is_empty() && !says_format {
             prop_assert_eq!(bare(&(got.reasoning + &got.content)).len(), bare(&text).len());
         }
     }

@@ -122,3 +122,73 @@ fn elements_lack_their_ends() {
         assert_eq!(read(Family::Coder, &cut), answer(&cut, &[]));
     }
 }
+
+#[test]
+fn harmony_headers_in_other_words() {
+    let expected = weather("{\"city\":\"P\"}");
+    for header in [
+        "commentary to=functions.weather <|constrain|>JSON",
+        "commentary to=functions.weather JSON",
+        "commentary to=functions.weather <|constrain|>application/json",
+        "commentary to=weather <|constrain|>json",
+        "commentary to=weather",
+    ] {
+        let text = format!("<|channel|>{header}<|message|>{{\"city\":\"P\"}}");
+        assert_eq!(read(Family::Harmony, &text), expected, "{header}");
+    }
+    let early = " to=weather<|channel|>commentary <|constrain|>json<|message|>{\"city\":\"P\"}";
+    assert_eq!(read(Family::Harmony, early), expected);
+    for end in ["", "<|call|>", "\n<|call|>"] {
+        let text = format!("<|channel|>commentary to=functions.time<|message|>{end}");
+        assert_eq!(read(Family::Harmony, &text), answer("", &[("time", "{}")]), "{end:?}");
+    }
+    for format in ["<|constrain|>answer", "<|constrain|> answer", "JSON", "<|constrain|>"] {
+        let text = format!("<|channel|>final {format}<|message|>{{\"a\":1}}");
+        assert_eq!(read(Family::Harmony, &text), answer("{\"a\":1}", &[]), "{format}");
+    }
+    let other = "<|channel|>analysis to=browser.search code<|message|>{\"city\":\"P\"}";
+    assert_eq!(read(Family::Harmony, other), answer(other, &[]));
+}
+
+#[test]
+fn kimi_headers_in_other_words() {
+    let section = |header: &str, arguments: &str| {
+        format!(
+            "<|tool_calls_section_begin|><|tool_call_begin|>{header}<|tool_call_argument_begin|>\
+             {arguments}<|tool_call_end|><|tool_calls_section_end|>"
+        )
+    };
+    let expected = weather("{\"city\": \"P\"}");
+    for header in [
+        "functions.weather:0",
+        " functions.weather:0 ",
+        "\nweather:12\n",
+        "weather",
+        "functions.weather",
+        "tools.weather:0",
+        "call_0123",
+        "call_0123:0",
+        "chatcmpl-tool-0a1b2c",
+        "7",
+    ] {
+        assert_eq!(read(Family::Kimi, &section(header, "{\"city\": \"P\"}")), expected, "{header}");
+    }
+    let spaced = " <|tool_call_begin|> functions.weather:0 <|tool_call_argument_begin|> {\"city\": \"P\"} <|tool_call_end|> ";
+    for name in ["calls", "call"] {
+        let text = format!("<|tool_{name}_section_begin|>{spaced}<|tool_{name}_section_end|>");
+        assert_eq!(read(Family::Kimi, &text), expected);
+    }
+    // A tool that is not there, an id whose arguments fit two tools or none.
+    for (header, arguments) in [
+        ("functions.other:0", "{\"city\": \"P\"}"),
+        ("other", "{\"city\": \"P\"}"),
+        ("call_0", "{}"),
+        ("call_0", "{\"city\": \"P\", \"path\": \"a\"}"),
+        ("call_0", "{\"text\": \"a\"}"),
+    ] {
+        let text = section(header, arguments);
+        assert_eq!(read(Family::Kimi, &text), answer(&text, &[]));
+    }
+    let one = read_with(Family::Kimi, &section("call_0", "{\"zip\": 1}"), &tools()[..1]);
+    assert_eq!(one, weather("{\"zip\": 1}"));
+}
