@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use inference_core::CancelToken;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
@@ -31,10 +31,25 @@ struct State {
     running: Option<Running>,
     /// How many generations were watched, which numbers them.
     watched: u64,
+    /// Signals that came here, and those of which `ml launch` told: the first rank may get both of one.
+    came: u64,
+    told: u64,
     /// SIGTERM or SIGHUP came: the program is to end after what runs.
     leaving: bool,
     /// The terminal as it was before a line editor changed it.
     terminal: Option<Termios>,
+}
+
+impl State {
+    /// Whether a signal is another one than those that came before.
+    fn is_news(&mut self, signal: i32) -> bool {
+        let before = self.came.max(self.told);
+        match signal {
+            SIGUSR1 | SIGUSR2 => self.told += 1,
+            _ => self.came += 1,
+        }
+        self.came.max(self.told) > before
+    }
 }
 
 struct Running {
@@ -55,14 +70,15 @@ pub enum Then {
 
 impl Interrupt {
     /// Takes over SIGINT, SIGTERM and SIGHUP. While nothing is watched, they end the program at
-    /// once with exit code 130.
+    /// once with exit code 130. By SIGUSR1 and SIGUSR2, `ml launch` tells the first rank of a SIGINT and of the others.
     ///
     /// # Errors
     /// The system's, when it refuses the handlers or the thread.
     pub fn install() -> Result<Self> {
         let failed = |error: io::Error| Failure::Other(format!("signal handling: {error}"));
         let interrupt = Interrupt { state: Arc::default() };
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
+        let mut signals =
+            Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2]).map_err(failed)?;
         let handler = interrupt.clone();
         thread::Builder::new()
             .name("signals".into())
@@ -94,7 +110,10 @@ impl Interrupt {
 
     fn handle(&self, signal: i32) {
         let mut state = self.lock();
-        state.leaving |= signal != SIGINT;
+        state.leaving |= signal != SIGINT && signal != SIGUSR1;
+        if !state.is_news(signal) {
+            return;
+        }
         let leaving = state.leaving;
         let Some(running) = state.running.as_mut().filter(|running| !running.fired) else {
             return leave(&state);
@@ -177,9 +196,9 @@ mod tests {
     use std::time::Duration;
 
     use inference_core::CancelToken;
-    use signal_hook::consts::{SIGINT, SIGTERM};
+    use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 
-    use super::{Interrupt, Then, ended_early, with_timeout};
+    use super::{Interrupt, State, Then, ended_early, with_timeout};
     use crate::failure::Failure;
 
     #[test]
@@ -204,6 +223,15 @@ mod tests {
         }
         assert!(cancel.is_cancelled());
         assert!(interrupt.leaving());
+    }
+
+    #[test]
+    fn a_signal_that_comes_both_ways_is_one() {
+        let mut state = State::default();
+        assert_eq!([SIGINT, SIGUSR1].map(|signal| state.is_news(signal)), [true, false]);
+        assert_eq!([SIGUSR2, SIGTERM].map(|signal| state.is_news(signal)), [true, false]);
+        // One that came to the launcher alone.
+        assert!(state.is_news(SIGUSR2) && state.is_news(SIGUSR2));
     }
 
     #[test]

@@ -41,6 +41,7 @@ fn main() {
 fn run() -> Result<()> {
     match args::Cli::try_parse() {
         Ok(cli) => {
+            ranks::end_with_launcher();
             cuda::start(&cli);
             commands::run(cli)
         }

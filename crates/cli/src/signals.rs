@@ -70,9 +70,14 @@ impl Signals {
 
 /// Asks `process` to end.
 pub fn terminate(process: &Child) {
+    send(process, Signal::TERM);
+}
+
+/// Sends `signal` to `process`.
+pub fn send(process: &Child, signal: Signal) {
     let id = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
     if let Some(id) = id {
-        // One that has ended needs no asking.
-        let _ = kill_process(id, Signal::TERM);
+        // One that has ended needs none.
+        let _ = kill_process(id, signal);
     }
 }

@@ -13,6 +13,8 @@ pub struct Ranks {
     pub rank: usize,
     /// Where each process listens for the others. All have the same list.
     pub addresses: Vec<SocketAddr>,
+    /// A number that these processes have alone. Others that listen on the same addresses are waited for to be gone. 0: none.
+    pub group: u64,
     /// What each of them has.
     pub split: RankSplit,
 }

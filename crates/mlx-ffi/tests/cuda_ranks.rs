@@ -33,7 +33,7 @@ fn of_ranks(name: &str, without: &str, work: impl FnOnce(&Group) -> Result<()>) 
         let rank = words.next().and_then(|rank| rank.parse().ok()).expect("a number");
         let addresses = words.map(|word| word.parse().expect("an address")).collect();
         let (digest, limits) = ([0; 32], Limits::default());
-        let member = Member { rank, addresses, digest, between: Between::Gpus, limits };
+        let member = Member { rank, addresses, group: 0, digest, between: Between::Gpus, limits };
         let met = Group::meet(&member);
         if env::var_os(SHARED).is_some() {
             let error = met.expect_err("both have one GPU").to_string();

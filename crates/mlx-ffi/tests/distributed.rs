@@ -19,7 +19,8 @@ fn addresses(size: usize) -> Vec<SocketAddr> {
 
 fn member(addresses: &[SocketAddr], rank: usize) -> Member {
     let limits = Limits { meet: Duration::from_secs(20), answer: Duration::from_secs(20) };
-    Member { rank, addresses: addresses.to_vec(), digest: [7; 32], between: Between::Cpus, limits }
+    let (addresses, between) = (addresses.to_vec(), Between::Cpus);
+    Member { rank, addresses, group: 5, digest: [7; 32], between, limits }
 }
 
 /// What each rank of a group computes, by rank.
@@ -269,6 +270,60 @@ fn ranks_meet_beside_strangers_that_call_first_and_are_silent() {
 }
 
 #[test]
+fn two_groups_on_the_same_addresses_meet_one_after_the_other() {
+    let addresses = addresses(3);
+    thread::scope(|scope| {
+        let start = |at: usize| {
+            let group = 1 + at as u64 % 2;
+            let digest = [group as u8; 32];
+            let member = Member { group, digest, ..member(&addresses, at / 2) };
+            scope.spawn(move || {
+                let met = Group::meet(&member).expect("its own ranks come");
+                [group, 9 - group].map(|own| met.least(own).expect("all are there"))
+            })
+        };
+        let ranks: Vec<_> = (0..6).map(start).collect();
+        for (at, rank) in ranks.into_iter().enumerate() {
+            let group = 1 + at as u64 % 2;
+            assert_eq!(rank.join().expect("no panic"), [group, 9 - group]);
+        }
+    });
+}
+
+#[test]
+fn a_rank_tells_who_listens_where_another_one_should() {
+    let meet = |member: Member| Group::meet(&member).map(|_| ()).expect_err("nobody").to_string();
+    let limits = Limits { meet: Duration::from_secs(1), ..Limits::default() };
+    let stranger = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let addresses = [stranger.local_addr().expect("an address"), addresses(1)[0]];
+    let told = meet(Member { limits, ..member(&addresses, 1) });
+    assert!(told.contains("rank 0") && told.contains("says nothing"), "{told}");
+    drop(stranger);
+    thread::scope(|scope| {
+        let other = Member { limits, group: 6, ..member(&addresses, 0) };
+        scope.spawn(move || meet(other));
+        let limits = Limits { meet: Duration::from_millis(700), ..limits };
+        let told = meet(Member { limits, ..member(&addresses, 1) });
+        assert!(told.contains("rank 0") && told.contains("another group"), "{told}");
+    });
+}
+
+#[test]
+fn a_stranger_that_was_there_first_is_not_waited_for_until_the_end() {
+    let stranger = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let addresses = [stranger.local_addr().expect("an address"), addresses(1)[0]];
+    let (first, second) = (member(&addresses, 0), member(&addresses, 1));
+    thread::scope(|scope| {
+        let second = scope.spawn(move || Group::meet(&second).map(|_| ()));
+        let silent = stranger.accept().expect("a call");
+        drop(stranger);
+        Group::meet(&first).expect("a group");
+        second.join().expect("no panic").expect("a group");
+        drop(silent);
+    });
+}
+
+#[test]
 fn ranks_with_other_files_or_hosts_are_told_apart() {
     let different = |change: fn(&mut Member)| {
         let addresses = addresses(2);
@@ -327,6 +382,15 @@ fn ranks_know_the_most_that_any_of_them_says_and_which_one_says_nothing() {
         assert_eq!(both, [1, 2]);
         assert!(error.is_none_or(|error| error.contains("is lost")));
     }
+}
+
+#[test]
+fn ranks_know_the_least_that_any_of_them_says() {
+    let least = of_all(3, |group| {
+        let own = [1 << 40, 3, u64::MAX][group.rank()];
+        group.least(own).expect("all are there")
+    });
+    assert_eq!(least, [3; 3]);
 }
 
 #[test]

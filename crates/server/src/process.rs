@@ -40,7 +40,8 @@ pub fn serve(
     serve_models(config, models, listening).map_err(ServeError::of_one)
 }
 
-/// Serves until SIGINT or SIGTERM, and drains then; a second signal ends at once. `listening` is
+/// Serves until SIGINT or SIGTERM, and drains then; a second signal ends at once. By SIGUSR1 and SIGUSR2, whoever started
+/// this process tells of a signal that this process may have got as well; both count as one. `listening` is
 /// told the address as soon as connections are taken. After [`Exit::Late`] and [`Exit::Forced`]
 /// the engine may still be at work, so the caller should leave the process without destructors.
 ///
@@ -92,22 +93,34 @@ async fn ended(
 }
 
 struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
+    /// SIGINT and SIGTERM, and how many came.
+    own: [Signal; 2],
+    came: u64,
+    /// SIGUSR1 and SIGUSR2, and how many came.
+    others: [Signal; 2],
+    told: u64,
 }
 
 impl Signals {
     fn install() -> io::Result<Self> {
         Ok(Signals {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
+            own: [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?],
+            came: 0,
+            others: [signal(SignalKind::user_defined1())?, signal(SignalKind::user_defined2())?],
+            told: 0,
         })
     }
 
     async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+        let before = self.came.max(self.told);
+        while self.came.max(self.told) == before {
+            let ([interrupt, terminate], [first, second]) = (&mut self.own, &mut self.others);
+            tokio::select! {
+                _ = interrupt.recv() => self.came += 1,
+                _ = terminate.recv() => self.came += 1,
+                _ = first.recv() => self.told += 1,
+                _ = second.recv() => self.told += 1,
+            }
         }
     }
 }

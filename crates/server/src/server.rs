@@ -4,7 +4,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use inference_core::TextModel;
 use tokio::net::TcpListener;
@@ -14,6 +14,9 @@ use crate::http::connection::{Connections, Ended};
 use crate::pool::models::{Entry, LoadFailure, Loader, Makes, Model, Models};
 use crate::routes::router;
 use crate::run::state::State;
+
+/// For models to be closed once everything is answered, however little of the time for draining is left.
+const CLOSES: Duration = Duration::from_secs(1);
 
 /// Why a server did not start or did not go on.
 #[derive(Debug, thiserror::Error)]
@@ -86,7 +89,8 @@ impl Server {
 
     /// Answers requests with the model that `load` gives, which runs in the background: until it is
     /// done, requests get 503. When `shutdown` is ready, nothing new is taken, what runs has
-    /// [`Timeouts::drain`](crate::Timeouts::drain) to end, and the model is closed.
+    /// [`Timeouts::drain`](crate::Timeouts::drain) to end, and the model is closed; one that does not close in that
+    /// time is left.
     ///
     /// # Errors
     /// [`ServeError::Load`] and [`ServeError::LoadPanicked`].
@@ -137,10 +141,13 @@ impl Server {
         }
         drop(listener);
         pool.drain();
+        let begun = Instant::now();
         let ended = connections.drain(drain).await;
         if ended == Ended::Drained {
-            // That a model panics as it is closed does not matter any more.
-            let _ = tokio::task::spawn_blocking(move || pool.close()).await;
+            let left = drain.saturating_sub(begun.elapsed()).max(CLOSES);
+            let closing = tokio::task::spawn_blocking(move || pool.close());
+            // That a model panics as it is closed does not matter any more. One that hangs is left.
+            let _ = tokio::time::timeout(left, closing).await;
         }
         Ok(ended)
     }

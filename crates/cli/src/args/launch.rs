@@ -69,6 +69,7 @@ pub struct LaunchArgs {
 pub struct HostArgs {
     /// Port of the first rank; each further one listens on the next
     #[arg(long, value_name = "PORT", default_value_t = 32323, requires = "hostfile",
+          value_parser = clap::value_parser!(u16).range(1..),
           conflicts_with_all = ["agent", "ranks"])]
     pub starting_port: u16,
     /// The program `ml` on the hosts [default: where this one is here]

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use inference_core::{LoadOptions, TextModel};
-use signal_hook::consts::SIGINT;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::{bench, chat, serve};
 use crate::args::Command;
 use crate::failure::{Failure, Result};
+use crate::ranks;
 use crate::source::Source;
 
 /// Loads the model of `command`, and computes what the first rank orders until that one ends.
@@ -16,9 +17,12 @@ use crate::source::Source;
 /// # Errors
 /// A command that ranks do not run; a model that cannot be loaded; a rank that is lost.
 pub fn run(command: &Command) -> Result<()> {
-    // A terminal sends Ctrl-C to all. The first rank decides what it ends.
-    let ignored = signal_hook::flag::register(SIGINT, Arc::<AtomicBool>::default());
-    ignored.map_err(|error| Failure::Other(format!("signal handling: {error}")))?;
+    // A terminal sends Ctrl-C to all, as others send what ends a service. The first rank decides what it ends.
+    let all = if ranks::launcher().is_some() { &[SIGINT, SIGTERM, SIGHUP][..] } else { &[SIGINT] };
+    for signal in all {
+        let ignored = signal_hook::flag::register(*signal, Arc::<AtomicBool>::default());
+        ignored.map_err(|error| Failure::Other(format!("signal handling: {error}")))?;
+    }
     Ok(load(command)?.follow()?)
 }
 

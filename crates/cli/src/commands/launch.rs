@@ -34,7 +34,7 @@ const LITTLE: u64 = 32 << 10;
 /// The agent is not installed, or there is no such server or model.
 pub fn run(args: &LaunchArgs) -> Result<()> {
     if let Some(file) = &args.hostfile {
-        return ended(ranks::run_on(file, &args.hosts, &args.arguments)?);
+        return ranks::run_on(file, &args.hosts, &args.arguments);
     }
     match (args.ranks, args.agent) {
         (Some(count), _) => in_processes(count, &args.arguments),
@@ -49,7 +49,7 @@ pub fn run(args: &LaunchArgs) -> Result<()> {
 /// # Errors
 /// The first of them that fails.
 pub fn in_processes(count: usize, arguments: &[OsString]) -> Result<()> {
-    ended(ranks::run(count, arguments)?)
+    ranks::run(count, arguments)
 }
 
 fn launch(agent: Agent, args: &LaunchArgs) -> Result<()> {

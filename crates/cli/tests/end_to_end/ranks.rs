@@ -1,5 +1,6 @@
 //! Several processes that compute the demo model together.
 
+mod ends;
 mod features;
 mod held;
 
@@ -12,6 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use safetensors::Dtype;
+use safetensors::tensor::TensorView;
 use serde_json::{Value as Json, json};
 
 use crate::serve::{request, send, serve, wait_until_ready};
@@ -175,6 +178,54 @@ fn ranks_with_other_options_do_not_begin() {
         assert_eq!(code, Some(1), "{told}");
         assert!(told.contains("other model files or options"), "{told}");
     }
+}
+
+/// An adapter in mlx-lm's layout: of one module, whose first factor begins with `first`.
+fn adapter(scale: f32, first: f32) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let config = json!({
+        "fine_tune_type": "lora", "num_layers": 1,
+        "lora_parameters": {"rank": 1, "scale": scale},
+    });
+    fs::write(folder.path().join("adapter_config.json"), config.to_string()).unwrap();
+    let bytes: Vec<u8> = [first, 1.0].into_iter().flat_map(f32::to_le_bytes).collect();
+    let view = |shape: [usize; 2]| TensorView::new(Dtype::F32, shape.to_vec(), &bytes).unwrap();
+    let module = "model.layers.0.self_attn.q_proj";
+    let factors =
+        [(format!("{module}.lora_a"), view([2, 1])), (format!("{module}.lora_b"), view([1, 2]))];
+    let file = folder.path().join("adapters.safetensors");
+    fs::write(file, safetensors::serialize(factors, None).unwrap()).unwrap();
+    folder
+}
+
+#[test]
+fn ranks_with_other_adapters_do_not_begin() {
+    let own = adapter(2.0, 3.0);
+    for (other, is_told) in
+        [(adapter(2.5, 3.0), true), (adapter(2.0, 4.0), true), (adapter(2.0, 3.0), false)]
+    {
+        let folders = [&own, &other].map(|folder| folder.path().to_str().unwrap());
+        let (_folder, ranks) =
+            by_hand_each(2, |rank| vec!["generate", FOX, "--adapter", folders[rank]]);
+        for (code, _, told) in ranks.into_iter().map(finish) {
+            // Those that are equal do not fit the model.
+            assert_eq!(code, Some(1), "{told}");
+            assert_eq!(told.contains("other model files or options"), is_told, "{told}");
+        }
+    }
+}
+
+#[test]
+fn the_rank_with_the_least_memory_decides_what_begins() {
+    let prompt = "fox ".repeat(700);
+    let arguments = ["generate", "-n", "1000", "--ignore-eos", "--dtype", "f32", &prompt];
+    let (_folder, ranks) = by_hand_each(2, |rank| match rank {
+        0 => arguments.to_vec(),
+        _ => [&arguments[..], &["--memory-limit", "6MiB"]].concat(),
+    });
+    let ends: Vec<_> = ranks.into_iter().map(finish).collect();
+    assert_eq!((ends[0].0, ends[1].0), (Some(1), Some(0)), "{ends:?}");
+    assert!(ends[0].2.contains("a prompt of") && ends[0].2.contains("MiB free"), "{ends:?}");
 }
 
 /// A server of so many ranks, and its address.

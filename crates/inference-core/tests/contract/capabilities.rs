@@ -114,7 +114,7 @@ fn each_option_of_a_load_is_refused_by_its_own_name() {
         }),
         ("ranks", Feature::Ranks, |o| {
             let addresses = vec![([127, 0, 0, 1], 1).into(), ([127, 0, 0, 1], 2).into()];
-            o.ranks = Some(Ranks { rank: 0, addresses, split: RankSplit::default() });
+            o.ranks = Some(Ranks { rank: 0, addresses, group: 0, split: RankSplit::default() });
         }),
     ];
     for (name, feature, set) in options {

@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{self, Result};
 use crate::load::EngineOptions;
-use crate::weights::Checkpoint;
+use crate::weights::{Adapter, Checkpoint};
 pub(super) use watch::Listener;
 use watch::{BROKEN, Lost, READY, Watched, tell};
 
@@ -68,13 +68,15 @@ impl Ranks {
                 return Err(Error::Unsupported { what, reason: reason.to_owned() }.into());
             }
         };
+        let adapter = options.load.adapter_path.as_deref().map(Adapter::digest).transpose()?;
         let digest = checkpoint.digest(&format!(
-            "{between:?} {:?} {}",
+            "{between:?} {:?} {} {adapter:?}",
             ranks.split,
             common(&options.load)
         ))?;
-        let limits = Limits::default();
-        let group = Group::meet(&Member { rank: ranks.rank, addresses, digest, between, limits })?;
+        let (limits, group) = (Limits::default(), ranks.group);
+        let member = Member { rank: ranks.rank, addresses, group, digest, between, limits };
+        let group = Group::meet(&member)?;
         listener.shared.joined(&group);
         let Watched { orders, ready, lost } = watch::start(&group, listener)?;
         let orders = (group.rank() > 0).then_some(orders);
@@ -84,6 +86,14 @@ impl Ranks {
     /// The group, where there are several.
     pub fn group(&self) -> Option<&Group> {
         self.0.as_ref().map(|several| &several.group)
+    }
+
+    /// The least of the bytes that ranks may take: as few are all that each counts on.
+    ///
+    /// # Errors
+    /// A rank that is lost.
+    pub fn least(&self, bytes: u64) -> Result<u64> {
+        Ok(self.group().map_or(Ok(bytes), |group| group.least(bytes))?)
     }
 
     /// Whether there are several.
@@ -246,11 +256,9 @@ fn common(options: &LoadOptions) -> String {
         dtype,
         prefill_chunk,
         cpu_activations,
-        adapter_path,
         ..
     } = options;
-    let has_adapter = adapter_path.is_some();
     format!(
-        "{context_length:?} {parallel_slots:?} {kv_bits:?} {kv_group_size:?} {batch_invariant} {prefix_cache:?} {dtype:?} {prefill_chunk:?} {cpu_activations:?} {has_adapter}"
+        "{context_length:?} {parallel_slots:?} {kv_bits:?} {kv_group_size:?} {batch_invariant} {prefix_cache:?} {dtype:?} {prefill_chunk:?} {cpu_activations:?}"
     )
 }

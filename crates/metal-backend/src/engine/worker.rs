@@ -130,6 +130,7 @@ fn load_model(
     device::bound(options.device, limit, options.load.cache_limit)?;
     let checkpoint = Checkpoint::open(&options.files)?.unless(is_unwanted);
     let ranks = Ranks::meet(options, &checkpoint, listener)?;
+    let least = ranks.least(limit)?;
     let described = load::describe(options, &checkpoint, ranks.group())?;
     let needed = described.description.info.weight_bytes;
     let available = limit.saturating_sub(memory::active()? as u64);
@@ -146,6 +147,8 @@ fn load_model(
         load::load(options, &checkpoint, ranks.group())?;
     ranks.be_ready()?;
     memory::give_back()?;
+    // What begins is decided for all ranks, so the one with the least memory must have room for it.
+    let limit = least;
     let default_chunk = default_chunk(options.device);
     let chunk = options.load.prefill_chunk.unwrap_or(default_chunk).min(MAX_CHUNK);
     let sizes = (limit, chunk);

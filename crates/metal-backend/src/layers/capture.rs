@@ -441,6 +441,7 @@ pub(super) mod tests {
                 let member = Member {
                     rank,
                     addresses: addresses.to_vec(),
+                    group: 0,
                     digest: [0; 32],
                     between: Between::Cpus,
                     limits: Limits::default(),

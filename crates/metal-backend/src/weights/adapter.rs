@@ -62,6 +62,21 @@ impl Adapter {
         Ok(adapter)
     }
 
+    /// The text of its config.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub(super) fn config_text(&self) -> Result<String> {
+        self.files.required_text(CONFIG)
+    }
+
+    /// The headers of the tensors that nothing has taken yet, by their names in the file.
+    pub(super) fn headers(&self) -> BTreeMap<String, TensorHeader> {
+        let left = self.left.borrow();
+        let factors = left.values().flat_map(|pair| [&pair.a, &pair.b]).flatten();
+        factors.map(|factor| (factor.name.clone(), factor.header.clone())).collect()
+    }
+
     /// What the config announces is there.
     fn check_targets(&self) -> Result<()> {
         let left = self.left.borrow();

@@ -122,6 +122,7 @@ fn be_a_rank(asked: &str) {
     };
     let ranks = Ranks {
         split,
+        group: 0,
         rank: asked["rank"].as_u64().unwrap() as usize,
         addresses: addresses.map(|address| address.as_str().unwrap().parse().unwrap()).collect(),
     };
@@ -476,7 +477,8 @@ fn what_ranks_do_not_do_is_refused_by_name() {
     let of = |options: LoadOptions| {
         checkpoint.try_load(options).map(|_| ()).expect_err("refused").to_string()
     };
-    let ranks = |rank, addresses| Some(Ranks { rank, addresses, split: RankSplit::default() });
+    let ranks =
+        |rank, addresses| Some(Ranks { rank, addresses, group: 0, split: RankSplit::default() });
     if !are_here() && (backend() == "cpu" || cfg!(target_os = "macos")) {
         let error =
             of(LoadOptions { ranks: ranks(0, free_addresses(2)), ..LoadOptions::default() });

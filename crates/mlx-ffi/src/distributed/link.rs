@@ -11,9 +11,9 @@ use super::member::Member;
 use crate::{Error, Result};
 
 /// What a connection begins with, so that nothing else is taken for a rank.
-const MAGIC: [u8; 8] = *b"mlranks2";
-/// Bytes of a greeting: the magic, the purpose, the rank, the number of ranks and the digest.
-const GREETING: usize = 8 + 4 + 4 + 4 + 32;
+const MAGIC: [u8; 8] = *b"mlranks3";
+/// Bytes of a greeting: the magic, the purpose, the rank, the number of ranks, the group and the digest.
+const GREETING: usize = 8 + 4 + 4 + 4 + 8 + 32;
 /// Between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(50);
 /// For a greeting to arrive, once there is a connection.
@@ -48,13 +48,15 @@ struct Greeting {
     purpose: Purpose,
     rank: usize,
     size: usize,
+    group: u64,
     digest: [u8; 32],
 }
 
 impl Greeting {
     fn of(member: &Member, purpose: Purpose) -> Greeting {
-        let Member { rank, addresses, digest, .. } = member;
-        Greeting { purpose, rank: *rank, size: addresses.len(), digest: *digest }
+        let Member { rank, addresses, group, digest, .. } = member;
+        let (size, group, digest) = (addresses.len(), *group, *digest);
+        Greeting { purpose, rank: *rank, size, group, digest }
     }
 
     fn write(&self, mut socket: &TcpStream) -> io::Result<()> {
@@ -62,6 +64,7 @@ impl Greeting {
         bytes.extend((self.purpose as u32).to_le_bytes());
         bytes.extend((self.rank as u32).to_le_bytes());
         bytes.extend((self.size as u32).to_le_bytes());
+        bytes.extend(self.group.to_le_bytes());
         bytes.extend(self.digest);
         socket.write_all(&bytes)
     }
@@ -79,10 +82,12 @@ impl Greeting {
             let bytes = [rest[at], rest[at + 1], rest[at + 2], rest[at + 3]];
             u32::from_le_bytes(bytes) as usize
         };
-        let mut digest = [0; 32];
-        digest.copy_from_slice(&rest[12..]);
+        let (mut group, mut digest) = ([0; 8], [0; 32]);
+        group.copy_from_slice(&rest[12..20]);
+        digest.copy_from_slice(&rest[20..]);
+        let (rank, size, group) = (number(4), number(8), u64::from_le_bytes(group));
         let purpose = if number(0) == 0 { Purpose::Values } else { Purpose::Orders };
-        Some(Greeting { purpose, rank: number(4), size: number(8), digest })
+        Some(Greeting { purpose, rank, size, group, digest })
     }
 
     /// Whether another rank fits to `own`.
@@ -111,10 +116,6 @@ impl Links {
         let deadline = Instant::now() + limits.meet;
         let none = || addresses.iter().map(|_| None).collect();
         let mut met = Met { values: none(), orders: none() };
-        let listener = match rank + 1 < addresses.len() {
-            true => Some(listen(addresses[*rank], deadline)?),
-            false => None,
-        };
         let own = |purpose| Greeting::of(member, purpose);
         for (lower, address) in addresses.iter().enumerate().take(*rank) {
             let socket = call(*address, lower, &own(Purpose::Values), deadline)?;
@@ -123,7 +124,9 @@ impl Links {
         if *rank > 0 {
             met.orders[0] = Some(call(addresses[0], 0, &own(Purpose::Orders), deadline)?);
         }
-        if let Some(listener) = listener {
+        // Only now, so that of two groups on the same addresses one has all of them: the one that has the first.
+        if rank + 1 < addresses.len() {
+            let listener = listen(addresses[*rank], deadline)?;
             accept(&listener, &own(Purpose::Values), &mut met, deadline)?;
         }
         let failed = |error| Error::new(format!("a connection of ranks: {error}"));
@@ -175,6 +178,10 @@ impl Met {
     /// Keeps the connection of the rank `other`, which is told who is here even where it does not fit: both say why.
     fn admit(&mut self, own: &Greeting, socket: TcpStream, other: &Greeting) -> Result<()> {
         let _ = own.write(&socket);
+        if other.group != own.group {
+            // It calls again, until its own ranks listen here.
+            return Ok(());
+        }
         other.check(own)?;
         let rank = other.rank;
         let place = self.place(own, other);
@@ -204,8 +211,13 @@ fn call(address: SocketAddr, rank: usize, own: &Greeting, deadline: Instant) -> 
     loop {
         let greeted = TcpStream::connect_timeout(&address, GREETS).and_then(|socket| {
             own.write(&socket)?;
-            socket.set_read_timeout(Some(left(deadline)))?;
-            Ok((Greeting::read(&socket)?, socket))
+            // A rank that listens answers at once.
+            socket.set_read_timeout(Some(left(deadline).min(GREETS)))?;
+            let other = Greeting::read(&socket).map_err(unheard)?;
+            match other.group == own.group {
+                true => Ok((other, socket)),
+                false => Err(io::Error::other("ranks of another group listen there")),
+            }
         });
         match greeted {
             Ok((other, socket)) => {
@@ -223,6 +235,16 @@ fn call(address: SocketAddr, rank: usize, own: &Greeting, deadline: Instant) -> 
             }
             Err(_) => thread::sleep(PAUSE),
         }
+    }
+}
+
+/// Why a greeting was not heard, of whoever listens where a rank should.
+fn unheard(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            io::Error::other("what listens there says nothing: another program may have the port")
+        }
+        _ => error,
     }
 }
 
@@ -290,6 +312,11 @@ impl Caller {
                 }
                 Err(_) => return Heard::Noise,
             }
+        }
+        // One that has hung up calls again.
+        let more = self.socket.read(&mut [0]);
+        if !more.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            return Heard::Noise;
         }
         match (self.socket.set_nonblocking(false), Greeting::parse(&self.bytes)) {
             (Ok(()), Some(greeting)) => Heard::Rank(self.socket, greeting),

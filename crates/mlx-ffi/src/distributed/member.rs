@@ -10,6 +10,8 @@ pub struct Member {
     pub rank: usize,
     /// Where each rank listens, in their order.
     pub addresses: Vec<SocketAddr>,
+    /// A number that the ranks of this group have alone, so that others on the same addresses are told apart. 0: none.
+    pub group: u64,
     /// What must be equal in all ranks, such as the digest of the model's files.
     pub digest: [u8; 32],
     /// What the values of ranks lie on.

@@ -2,63 +2,73 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::TcpListener;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{self, Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use clap::Parser;
+use rustix::process::Signal;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
 
 use super::gpus::Gpus;
 use super::hosts;
 use super::remote::Remote;
-use crate::args::HostArgs;
+use crate::args::{Cli, Command as Asked, HostArgs};
 use crate::failure::{Failure, Result};
 use crate::output::note;
-use crate::ranks::{HOST_FILE, HOSTS, INSECURE, RANK};
-use crate::signals::{Signals, terminate};
+use crate::ranks::{GROUP, HOST_FILE, HOSTS, INSECURE, LAUNCHER, RANK};
+use crate::signals::{send, terminate};
 
 /// The variable with the threads of a process, where `--threads` does not say.
 const THREADS: &str = "ML_THREADS";
 /// Between two looks at the processes.
 const AGAIN: Duration = Duration::from_millis(20);
-/// For the others to end once one has: those that wait for it notice at once.
+/// For the others to end once one has: those that wait for it notice at once. So much longer than it may, one that is to
+/// end has before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
+/// For all to end once they were told twice, and for the others once the first one has ended as it was told.
+const SOON: Duration = Duration::from_secs(2);
 
 /// Runs `arguments` in `count` processes on this host, and ends as the first of them that fails.
 ///
 /// # Errors
 /// Nothing to run; no free ports; what the system says.
-pub fn run(count: usize, arguments: &[OsString]) -> Result<ExitStatus> {
-    check_arguments(arguments)?;
+pub fn run(count: usize, arguments: &[OsString]) -> Result<()> {
+    let manner = Manner::of(arguments)?;
     let program = env::current_exe().map_err(|error| failed("this program", error))?;
     let addresses = free_addresses(count).map_err(|error| failed("a free port", error))?;
     let gpus = Gpus::of_host(count);
     if let Some(told) = gpus.note(count) {
         note(format_args!("{told}"));
     }
-    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let (group, cores) = (new_group(), thread::available_parallelism().map_or(1, usize::from));
     let command = |rank: usize| {
         let mut command = Command::new(&program);
         command.args(arguments).env(RANK, rank.to_string()).env(HOSTS, &addresses);
-        command.env_remove(HOST_FILE).envs(gpus.variables(rank));
+        command.env(GROUP, &group).env_remove(HOST_FILE).envs(gpus.variables(rank));
         if env::var_os(THREADS).is_none() && !matches!(gpus, Gpus::Each(_)) {
             command.env(THREADS, (cores / count).max(1).to_string());
         }
         if rank > 0 {
             command.stdin(Stdio::null()).stdout(Stdio::null());
         }
-        Ok(command)
+        Ok((command, Place::Here))
     };
-    all(count, arguments, command)
+    all(count, &manner, command)
 }
 
 /// Runs `arguments` on the hosts of `--hostfile`, one rank on each, and ends as the first of them that fails.
 ///
 /// # Errors
 /// Nothing to run; a file of hosts that cannot be used; addresses that others reach, without leave; no `ssh`.
-pub fn run_on(file: &Path, args: &HostArgs, arguments: &[OsString]) -> Result<ExitStatus> {
-    check_arguments(arguments)?;
+pub fn run_on(file: &Path, args: &HostArgs, arguments: &[OsString]) -> Result<()> {
+    let manner = Manner::of(arguments)?;
     let hosts = hosts::read(file, args.starting_port)?;
     let reached = hosts.iter().find(|host| !host.address.ip().is_loopback());
     if let (Some(host), false) = (reached, args.insecure_ranks) {
@@ -73,57 +83,100 @@ pub fn run_on(file: &Path, args: &HostArgs, arguments: &[OsString]) -> Result<Ex
     let no_text =
         || Failure::Usage("--cwd: the folder's name is no UTF-8, which ssh needs".to_owned());
     let folder = folder.to_str().ok_or_else(no_text)?;
+    if hosts.iter().any(|host| host.ssh.is_none()) && !Path::new(folder).is_dir() {
+        return Err(Failure::Usage(format!("--cwd {folder}: this host has no such folder")));
+    }
     let program = match &args.program {
         Some(program) => program.clone(),
         None => env::current_exe().map_err(|error| failed("this program", error))?,
     };
     let addresses: Vec<_> = hosts.iter().map(|host| host.address.to_string()).collect();
     let addresses = addresses.join(",");
-    let serves = is_serve(arguments);
+    let group = new_group();
     let command = |rank: usize| {
-        let mut variables = vec![(RANK, rank.to_string()), (HOSTS, addresses.clone())];
+        let mut variables =
+            vec![(RANK, rank.to_string()), (HOSTS, addresses.clone()), (GROUP, group.clone())];
         if args.insecure_ranks {
             variables.push((INSECURE, "1".to_owned()));
         }
         // The first rank may read what it is given; the others, and servers, read nothing.
-        let is_watched = rank > 0 || serves;
-        let mut command = match &hosts[rank].ssh {
+        let is_watched = rank > 0 || manner.serves;
+        let (mut command, place) = match &hosts[rank].ssh {
             None => {
                 let mut command = Command::new(&program);
                 command.args(arguments).envs(variables).env_remove(HOST_FILE).current_dir(folder);
                 if is_watched {
                     command.stdin(Stdio::null());
                 }
-                command
+                (command, Place::Here)
             }
             Some(host) => {
                 let words = [program.as_os_str()].into_iter();
                 let words = words.chain(arguments.iter().map(OsString::as_os_str)).collect();
                 let mut command = Remote { folder, variables, words, is_watched }.command(host)?;
                 if is_watched {
-                    command.stdin(Stdio::piped());
+                    // A signal to this program's group is told by the stdin: `ssh` would end by it.
+                    command.stdin(Stdio::piped()).process_group(0);
                 }
-                command
+                (command, Place::There)
             }
         };
         if rank > 0 {
             command.stdout(Stdio::null());
         }
-        Ok(command)
+        Ok((command, place))
     };
-    all(hosts.len(), arguments, command)
+    all(hosts.len(), &manner, command)
 }
 
-fn check_arguments(arguments: &[OsString]) -> Result<()> {
-    if arguments.is_empty() {
-        let nothing = "nothing to run: name a command behind `--`, such as `ml launch -n 2 -- generate Hello`";
-        return Err(Failure::Usage(nothing.to_owned()));
+/// How a command that runs in ranks ends.
+struct Manner {
+    /// A server without one of its ranks stays, and says so to whoever asks.
+    serves: bool,
+    /// Ctrl-C ends an answer, not the command.
+    stays: bool,
+    /// How long it may take to end once it is told.
+    drains: Duration,
+}
+
+impl Manner {
+    /// That of `arguments`.
+    ///
+    /// # Errors
+    /// Nothing to run; a command that starts processes itself.
+    fn of(arguments: &[OsString]) -> Result<Manner> {
+        let Some(first) = arguments.first() else {
+            let nothing = "nothing to run: name a command behind `--`, such as `ml launch -n 2 -- generate Hello`";
+            return Err(Failure::Usage(nothing.to_owned()));
+        };
+        if first == "launch" || first == "setup" {
+            let name = first.display();
+            return Err(Failure::Usage(format!(
+                "`ml {name}` does not run in several ranks; `ml generate`, `chat`, `classify`, `serve` and `bench` do"
+            )));
+        }
+        let words = [OsString::from("ml")].into_iter().chain(arguments.iter().cloned());
+        // What cannot be read, the ranks say themselves.
+        let drains = match Cli::try_parse_from(words).ok().and_then(|cli| cli.command) {
+            Some(Asked::Serve(args)) => args.limits.drain_timeout,
+            _ => Duration::ZERO,
+        };
+        Ok(Manner { serves: first == "serve", stays: first == "chat", drains })
     }
-    Ok(())
 }
 
-fn is_serve(arguments: &[OsString]) -> bool {
-    arguments.first().is_some_and(|command| command == "serve")
+/// Where a rank runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Here,
+    /// Behind `ssh`.
+    There,
+}
+
+/// A number that no other group has.
+fn new_group() -> String {
+    // The system's random numbers are the keys.
+    RandomState::new().hash_one(process::id()).max(1).to_string()
 }
 
 fn failed(what: &str, error: io::Error) -> Failure {
@@ -133,33 +186,81 @@ fn failed(what: &str, error: io::Error) -> Failure {
 /// Starts all ranks, each by its command, and waits for them.
 fn all(
     count: usize,
-    arguments: &[OsString],
-    command: impl Fn(usize) -> Result<Command>,
-) -> Result<ExitStatus> {
-    let signals = Signals::install()?;
+    manner: &Manner,
+    command: impl Fn(usize) -> Result<(Command, Place)>,
+) -> Result<()> {
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
+    let mut signals = signals.map_err(|error| failed("signals", error))?;
     let mut ranks = Vec::with_capacity(count);
-    for rank in 0..count {
-        let started = command(rank).and_then(|mut command| {
+    for number in 0..count {
+        let started = command(number).and_then(|(mut command, place)| {
             let program = command.get_program().to_string_lossy().into_owned();
-            command.spawn().map_err(|error| failed(&program, error))
+            if place == Place::Here {
+                command.env(LAUNCHER, process::id().to_string());
+            }
+            let process = command.spawn().map_err(|error| failed(&program, error))?;
+            Ok(Rank { number, place, process, end: None })
         });
         match started {
-            Ok(child) => ranks.push(child),
+            Ok(rank) => ranks.push(rank),
             Err(error) => {
-                ranks.iter_mut().for_each(|rank: &mut Child| drop(rank.kill()));
+                ranks.iter_mut().for_each(|rank: &mut Rank| drop(rank.process.kill()));
                 return Err(error);
             }
         }
     }
-    // A server without one of its ranks stays, and says so to whoever asks.
-    let late = usize::from(is_serve(arguments));
-    wait(ranks, &signals, late).map_err(|error| failed("a process", error))
+    let ended = wait(&mut ranks, &mut signals, manner);
+    let (number, status) = ended.map_err(|error| failed("a process", error))?;
+    told(number, status)
 }
 
-/// Asks a rank to end. One behind `ssh` ends where its stdin does, and tells how.
-fn end(rank: &mut Child) {
-    if rank.stdin.take().is_none() {
-        terminate(rank);
+/// How a rank ended, as this program's end.
+fn told(number: usize, status: ExitStatus) -> Result<()> {
+    match (status.code(), status.signal()) {
+        (Some(0), _) => Ok(()),
+        (Some(code), _) => Err(Failure::Agent(u8::try_from(code).unwrap_or(1))),
+        // It was told to end before it listened.
+        (None, Some(SIGINT | SIGTERM | SIGUSR1 | SIGUSR2)) if number == 0 => {
+            Err(Failure::Interrupted)
+        }
+        (None, signal) => {
+            let signal = signal.unwrap_or_default();
+            let told = format!("rank {number} was ended by the signal {signal}");
+            Err(Failure::Other(told))
+        }
+    }
+}
+
+/// A rank that was started.
+struct Rank {
+    number: usize,
+    place: Place,
+    process: Child,
+    end: Option<ExitStatus>,
+}
+
+impl Rank {
+    /// Tells the first rank of a signal that came here. It may have got the same one, so it is told by another.
+    fn hear(&mut self, signal: i32) {
+        match self.place {
+            Place::There => self.ask_to_end(),
+            Place::Here if signal == SIGINT => send(&self.process, Signal::USR1),
+            Place::Here => send(&self.process, Signal::USR2),
+        }
+    }
+
+    /// Asks a rank to end. One behind `ssh` ends where its stdin does, and tells how. Those of this host listen to the
+    /// first rank alone.
+    fn ask_to_end(&mut self) {
+        if self.process.stdin.take().is_some() {
+            return;
+        }
+        if self.place == Place::Here && self.number > 0 {
+            // One that has ended needs no signal.
+            let _ = self.process.kill();
+        } else {
+            terminate(&self.process);
+        }
     }
 }
 
@@ -171,46 +272,66 @@ fn free_addresses(count: usize) -> io::Result<String> {
     Ok(listeners.iter().map(address).collect::<io::Result<Vec<_>>>()?.join(","))
 }
 
-/// Waits for all. Where one ends, the ranks from `late` on have a moment only, and all of them once the first one has
-/// ended. How the first one ended that failed, else the first rank.
-fn wait(mut ranks: Vec<Child>, signals: &Signals, late: usize) -> io::Result<ExitStatus> {
-    let mut ends: Vec<Option<ExitStatus>> = vec![None; ranks.len()];
-    let (mut failure, mut deadline) = (None, None::<Instant>);
-    let (mut told, mut told_first) = (false, false);
+/// Waits for all. Where one ends, the others have a moment only: those of a server, once the first one has ended. Where
+/// this program is to end, the first rank ends what runs, for as long as that may take. The rank that failed first and
+/// how it ended, else the first one.
+fn wait(
+    ranks: &mut [Rank],
+    signals: &mut Signals,
+    manner: &Manner,
+) -> io::Result<(usize, ExitStatus)> {
+    let (mut failure, mut deadline) = (None::<(usize, ExitStatus)>, None::<Instant>);
+    let (mut asked, mut last, mut is_last) = (false, None::<Instant>, false);
     loop {
-        for (rank, end) in ranks.iter_mut().zip(&mut ends).filter(|(_, end)| end.is_none()) {
-            *end = rank.try_wait()?;
-            if let Some(status) = *end {
-                deadline = deadline.or(Some(Instant::now() + GRACE));
-                failure = failure.or((!status.success()).then_some(status));
+        let first = ranks.first_mut().ok_or_else(|| io::Error::other("there are no ranks"))?;
+        for signal in signals.pending() {
+            if first.end.is_none() {
+                first.hear(signal);
+            }
+            if signal != SIGINT || !manner.stays {
+                let limit = if last.is_none() { manner.drains + GRACE } else { SOON };
+                let until = Instant::now() + limit;
+                last = Some(last.map_or(until, |last| last.min(until)));
             }
         }
-        if ends.iter().all(Option::is_some) {
-            let first = ends.first().copied().flatten();
-            // Where the first rank has done its work, the others have too.
-            let first = first.ok_or_else(|| io::Error::other("there are no ranks"))?;
-            return Ok(if first.success() { first } else { failure.unwrap_or(first) });
+        for rank in ranks.iter_mut().filter(|rank| rank.end.is_none()) {
+            rank.end = rank.process.try_wait()?;
+            if let Some(status) = rank.end {
+                // Once the first rank has ended what it was told to end, the others have nothing to do.
+                let is_done = rank.number == 0 && last.is_some();
+                let until = Instant::now() + if is_done { SOON } else { GRACE };
+                deadline = if is_done { Some(until) } else { deadline.or(Some(until)) };
+                // One that somebody killed is why others fail, whichever is seen first.
+                let is_killed = status.signal().is_some() && !asked && !is_last;
+                if !status.success() && (failure.is_none() || is_killed) {
+                    failure = Some((rank.number, status));
+                }
+            }
         }
-        if signals.ends() && !told_first {
-            // It ends what runs, and the others with it.
-            ranks.first_mut().filter(|_| ends[0].is_none()).into_iter().for_each(end);
-            told_first = true;
+        let ended = ranks.first().and_then(|first| first.end).map(|status| (0, status));
+        if let (Some(ended), true) = (ended, ranks.iter().all(|rank| rank.end.is_some())) {
+            // Where the first rank has done its work, the others have too; where it was to end, it tells how.
+            let counts = ended.1.success() || last.is_some();
+            return Ok(if counts { ended } else { failure.unwrap_or(ended) });
         }
-        let is_over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        let from = if ends[0].is_some() { 0 } else { late };
-        let mut left: Vec<&mut Child> = ranks
-            .iter_mut()
-            .zip(&ends)
-            .skip(from)
-            .filter(|(_, end)| end.is_none())
-            .map(|(rank, _)| rank)
-            .collect();
-        if is_over && !told {
-            left.iter_mut().for_each(|rank| end(rank));
+        let has_come = |at: Option<Instant>| at.is_some_and(|at| Instant::now() >= at);
+        let (is_over, is_late) = (has_come(deadline), has_come(last));
+        let from = usize::from(manner.serves && ended.is_none() && !is_late);
+        let left = ranks.iter_mut().skip(from).filter(|rank| rank.end.is_none());
+        if is_late && !is_last {
+            for rank in left {
+                note(format_args!("rank {} does not end: it is killed", rank.number));
+                rank.process.kill()?;
+            }
+            is_last = true;
+        } else if is_over && !asked {
+            left.for_each(Rank::ask_to_end);
             deadline = Some(Instant::now() + GRACE);
-            told = true;
-        } else if is_over && told {
-            left.iter_mut().try_for_each(|rank| rank.kill())?;
+            asked = true;
+        } else if is_over {
+            for rank in left {
+                rank.process.kill()?;
+            }
         }
         thread::sleep(AGAIN);
     }

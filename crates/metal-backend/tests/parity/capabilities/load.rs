@@ -40,7 +40,12 @@ fn asked(adapter: &Path) -> LoadOptions {
         prefill_chunk: Some(64),
         threads: Some(cores() + 2),
         cpu_activations: Some(CpuActivations::Int8),
-        ranks: Some(Ranks { rank: 0, addresses: free_addresses(2), split: RankSplit::default() }),
+        ranks: Some(Ranks {
+            rank: 0,
+            addresses: free_addresses(2),
+            group: 0,
+            split: RankSplit::default(),
+        }),
     }
 }
 
