@@ -1,12 +1,15 @@
 //! Calls as `call:NAME{key:value}`, with strings between marks of their own (FunctionGemma, Gemma 4).
 
+use serde_json::Value;
+
 use super::call::{Call, Tools};
 use super::json_scan::MAX_DEPTH;
 use super::marks::is_space;
+use super::typed::{Kinds, referred, typed};
 
 /// The calls of `text`, one after the other, whose strings are between two `quote`s.
 pub fn calls(text: &str, quote: &str, tools: &Tools) -> Option<Vec<Call>> {
-    let mut reader = Reader { rest: text, quote, depth: 0 };
+    let mut reader = Reader { rest: text, quote, depth: 0, root: None };
     let mut calls = Vec::new();
     while !reader.at_end() {
         if !reader.eat("call:") {
@@ -14,7 +17,8 @@ pub fn calls(text: &str, quote: &str, tools: &Tools) -> Option<Vec<Call>> {
         }
         let (name, _) = reader.rest.split_once('{')?;
         reader.rest = &reader.rest[name.len()..];
-        calls.push(tools.call(name, &reader.object()?)?);
+        reader.root = tools.schema(name);
+        calls.push(tools.call(name, &reader.object(reader.root)?)?);
     }
     (!calls.is_empty()).then_some(calls)
 }
@@ -24,9 +28,11 @@ struct Reader<'a> {
     rest: &'a str,
     quote: &'a str,
     depth: usize,
+    /// The schema of the call's arguments, where it is known.
+    root: Option<&'a Value>,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
     fn eat(&mut self, mark: &str) -> bool {
         self.rest = self.rest.trim_start_matches(is_space);
         match self.rest.strip_prefix(mark) {
@@ -42,7 +48,7 @@ impl Reader<'_> {
         self.eat("") && self.rest.is_empty()
     }
 
-    fn object(&mut self) -> Option<String> {
+    fn object(&mut self, schema: Option<&'a Value>) -> Option<String> {
         self.eat("{");
         let mut fields = Vec::new();
         while !self.eat("}") {
@@ -53,12 +59,14 @@ impl Reader<'_> {
             } else {
                 let (key, _) = self.rest.split_once(':')?;
                 self.rest = &self.rest[key.len()..];
-                serde_json::Value::from(key.trim_end_matches(is_space)).to_string()
+                Value::from(key.trim_end_matches(is_space)).to_string()
             };
             if !self.eat(":") {
                 return None;
             }
-            fields.push(format!("{key}: {}", self.value()?));
+            let name: String = serde_json::from_str(&key).ok()?;
+            let property = self.part(schema, |schema| schema.get("properties")?.get(&name));
+            fields.push(format!("{key}: {}", self.value(property, false)?));
             if !self.eat(",") && !self.rest.starts_with('}') {
                 return None;
             }
@@ -66,11 +74,21 @@ impl Reader<'_> {
         Some(format!("{{{}}}", fields.join(", ")))
     }
 
-    fn array(&mut self) -> Option<String> {
+    /// A part of `schema`, where that is known.
+    fn part(
+        &self,
+        schema: Option<&'a Value>,
+        of: impl Fn(&'a Value) -> Option<&'a Value>,
+    ) -> Option<&'a Value> {
+        of(referred(self.root?, schema?))
+    }
+
+    fn array(&mut self, schema: Option<&'a Value>) -> Option<String> {
         self.eat("[");
         let mut items = Vec::new();
         while !self.eat("]") {
-            items.push(self.value()?);
+            let item = self.part(schema, |schema| schema.get("items"));
+            items.push(self.value(item, true)?);
             if !self.eat(",") && !self.rest.starts_with(']') {
                 return None;
             }
@@ -78,7 +96,7 @@ impl Reader<'_> {
         Some(format!("[{}]", items.join(", ")))
     }
 
-    fn value(&mut self) -> Option<String> {
+    fn value(&mut self, schema: Option<&'a Value>, is_item: bool) -> Option<String> {
         if self.eat(self.quote) {
             return self.string();
         }
@@ -87,10 +105,10 @@ impl Reader<'_> {
             return None;
         }
         let json = match self.rest.bytes().next()? {
-            b'{' => self.object()?,
-            b'[' => self.array()?,
+            b'{' => self.object(schema)?,
+            b'[' => self.array(schema)?,
             b'"' => self.json_string()?,
-            _ => self.bare()?,
+            _ => self.bare(schema, is_item)?,
         };
         self.depth -= 1;
         Some(json)
@@ -100,7 +118,7 @@ impl Reader<'_> {
     fn string(&mut self) -> Option<String> {
         let (text, rest) = self.rest.split_once(self.quote)?;
         self.rest = rest;
-        Some(serde_json::Value::from(text).to_string())
+        Some(Value::from(text).to_string())
     }
 
     /// A string in JSON's own quotes.
@@ -116,15 +134,29 @@ impl Reader<'_> {
         serde_json::from_str::<String>(text).is_ok().then(|| text.to_owned())
     }
 
-    /// A number or literal; anything else is a string that lacks its quotes.
-    fn bare(&mut self) -> Option<String> {
-        let end = self.rest.find([',', '}', ']'])?;
+    /// A text without quotes, by its schema; `is_item` where no key can follow it.
+    fn bare(&mut self, schema: Option<&Value>, is_item: bool) -> Option<String> {
+        let mut marks = self.rest.match_indices([',', '}', ']']);
+        let (end, _) = marks.find(|(at, mark)| match *mark {
+            "," => is_item || self.ends_field(&self.rest[at + 1..]),
+            mark => is_item == (mark == "]"),
+        })?;
         let (text, rest) = self.rest.split_at(end);
         self.rest = rest;
-        let text = text.trim_matches(is_space);
-        match serde_json::from_str::<serde_json::Value>(text) {
-            Ok(_) => Some(text.to_owned()),
-            Err(_) => Some(serde_json::Value::from(text).to_string()),
+        let kinds = self.root.zip(schema).and_then(|(root, schema)| Kinds::of(root, schema));
+        Some(typed(text.trim_matches(is_space), kinds))
+    }
+
+    /// Whether a comma before `rest` ends a field: another one follows, or the object's end.
+    fn ends_field(&self, rest: &str) -> bool {
+        let rest = rest.trim_start_matches(is_space);
+        let quotes = [self.quote, "\""];
+        if rest.starts_with('}') || quotes.iter().any(|quote| rest.starts_with(quote)) {
+            return true;
         }
+        let is_name = |c: char| c.is_alphanumeric() || "_-.$".contains(c);
+        let name = rest.len() - rest.trim_start_matches(is_name).len();
+        !rest.starts_with(|c: char| !is_name(c) || c.is_ascii_digit())
+            && rest[name..].trim_start_matches(is_space).starts_with(':')
     }
 }

@@ -16,8 +16,20 @@ pub struct ListScan {
     /// Where the first call's name begins, until it was looked at.
     name: Option<usize>,
     closers: Vec<u8>,
-    quote: Option<u8>,
+    quote: Option<Quote>,
     escaped: bool,
+}
+
+/// A string that a scan is in.
+#[derive(Clone, Copy, Debug)]
+struct Quote {
+    byte: u8,
+    /// How many quotes stand side by side here.
+    run: u8,
+    /// Whether the string's text has begun.
+    begun: bool,
+    /// Whether three quotes began it, so that three end it.
+    triple: bool,
 }
 
 impl ListScan {
@@ -30,23 +42,18 @@ impl ListScan {
     pub fn scan(&mut self, text: &str, tools: &Tools) -> Step {
         let bytes = text.as_bytes();
         while let Some(&byte) = bytes.get(self.at) {
-            let known = match (self.quote, byte) {
+            let known = match self.quote {
                 _ if self.escaped => {
                     self.escaped = false;
                     true
                 }
-                (Some(_), b'\\') => {
-                    self.escaped = true;
-                    true
+                // Two quotes that no third one follows are an empty string.
+                Some(Quote { byte: quote, run: 2, begun: false, .. }) if quote != byte => {
+                    self.quote = None;
+                    self.between(byte, text, tools)
                 }
-                (Some(_), b'\n') => false,
-                (Some(quote), _) => {
-                    if byte == quote {
-                        self.quote = None;
-                    }
-                    true
-                }
-                (None, _) => self.between(byte, text, tools),
+                Some(quote) => self.within(quote, byte),
+                None => self.between(byte, text, tools),
             };
             if !known {
                 return Step::Bad(self.at);
@@ -57,6 +64,21 @@ impl ListScan {
             }
         }
         Step::More
+    }
+
+    /// A byte of a string.
+    fn within(&mut self, quote: Quote, byte: u8) -> bool {
+        let quote = match byte == quote.byte {
+            true if !quote.begun && quote.run == 2 => {
+                Quote { run: 0, begun: true, triple: true, ..quote }
+            }
+            true => Quote { run: quote.run + 1, ..quote },
+            false => Quote { run: 0, begun: true, ..quote },
+        };
+        self.escaped = byte == b'\\';
+        let over = quote.begun && quote.run == if quote.triple { 3 } else { 1 };
+        self.quote = (!over).then_some(quote);
+        byte != b'\n' || quote.triple
     }
 
     fn between(&mut self, byte: u8, text: &str, tools: &Tools) -> bool {
@@ -78,7 +100,7 @@ impl ListScan {
         }
         match byte {
             b'"' | b'\'' => {
-                self.quote = Some(byte);
+                self.quote = Some(Quote { byte, run: 1, begun: false, triple: false });
                 true
             }
             b'(' => self.open(b')'),
@@ -208,7 +230,7 @@ impl<'a> Reader<'a> {
             return None;
         }
         let json = match self.rest.bytes().next()? {
-            b'"' | b'\'' => quoted(&self.string()?),
+            _ if self.sees_string() => quoted(&self.string()?),
             b'[' => self.items("[", "]")?,
             b'(' => self.items("(", ")")?,
             b'{' => self.object()?,
@@ -216,10 +238,7 @@ impl<'a> Reader<'a> {
                 "True" | "true" => "true".to_owned(),
                 "False" | "false" => "false".to_owned(),
                 "None" | "null" => "null".to_owned(),
-                number => {
-                    let number: serde_json::Number = serde_json::from_str(number).ok()?;
-                    number.to_string()
-                }
+                word => number(word)?,
             },
         };
         self.depth -= 1;
@@ -250,7 +269,7 @@ impl<'a> Reader<'a> {
         self.eat("{");
         let mut fields = Vec::new();
         while !self.eat("}") {
-            if !self.sees("\"") && !self.sees("'") {
+            if !self.sees_string() {
                 return None;
             }
             let key = quoted(&self.string()?);
@@ -265,16 +284,41 @@ impl<'a> Reader<'a> {
         Some(format!("{{{}}}", fields.join(", ")))
     }
 
-    /// A string literal, without its quotes and escapes.
+    /// Whether a string literal follows.
+    fn sees_string(&mut self) -> bool {
+        self.sees("");
+        self.rest[letter(self.rest)..].starts_with(['"', '\''])
+    }
+
+    /// String literals, without their quotes and escapes. Those that stand side by side are one string.
     fn string(&mut self) -> Option<String> {
-        let mut chars = self.rest.chars();
+        let mut text = self.literal()?;
+        while self.quotes == Quotes::Escaped && self.sees_string() {
+            text += &self.literal()?;
+        }
+        Some(text)
+    }
+
+    fn literal(&mut self) -> Option<String> {
+        let (letter, rest) = self.rest.split_at(letter(self.rest));
+        let is_raw = letter.eq_ignore_ascii_case("r");
+        let triple = ["\"\"\"", "'''"].into_iter().find(|mark| rest.starts_with(mark));
+        let mut chars = rest.chars();
         let quote = chars.next()?;
+        if triple.is_some() {
+            chars.nth(1);
+        }
         let mut text = String::new();
         loop {
+            if let Some(rest) = triple.and_then(|mark| chars.as_str().strip_prefix(mark)) {
+                self.rest = rest;
+                return Some(text);
+            }
             match chars.next()? {
-                '\n' if self.quotes == Quotes::Escaped => return None,
+                '\n' if triple.is_none() && self.quotes == Quotes::Escaped => return None,
+                '\\' if is_raw => text.extend(['\\', chars.next()?]),
                 '\\' => escape(&mut chars, &mut text)?,
-                c if c == quote && self.ends_string(chars.as_str()) => break,
+                c if c == quote && triple.is_none() && self.ends_string(chars.as_str()) => break,
                 c => text.push(c),
             }
         }
@@ -287,6 +331,42 @@ impl<'a> Reader<'a> {
         let mut next = rest.chars().skip_while(|c| is_space(*c));
         self.quotes == Quotes::Escaped || next.next().is_none_or(|c| ",)]}:".contains(c))
     }
+}
+
+/// The length of the letter that `text` begins with, where it says how the string behind it is written.
+fn letter(text: &str) -> usize {
+    let letter = text.starts_with(['r', 'R', 'u', 'U']);
+    usize::from(letter && text[1..].starts_with(['"', '\'']))
+}
+
+/// The JSON of a number, which may have a plus, underscores, a base, and a point without digits on one side.
+fn number(word: &str) -> Option<String> {
+    let (sign, digits) = match word.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", word.strip_prefix('+').unwrap_or(word)),
+    };
+    let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
+    let parts: Vec<&[u8]> = digits.split('_').map(str::as_bytes).collect();
+    if parts.windows(2).any(|pair| !is_digit(pair[0].last()) || !is_digit(pair[1].first())) {
+        return None;
+    }
+    let digits = digits.replace('_', "").to_ascii_lowercase();
+    for (mark, base) in [("0x", 16), ("0o", 8), ("0b", 2)] {
+        if let Some(digits) = digits.strip_prefix(mark)
+            && !digits.starts_with('+')
+        {
+            return Some(format!("{sign}{}", u128::from_str_radix(digits, base).ok()?));
+        }
+    }
+    let (mantissa, exponent) = digits.split_at(digits.find('e').unwrap_or(digits.len()));
+    let mantissa = match mantissa.split_once('.') {
+        Some(("", "")) => return None,
+        Some(("", fraction)) => format!("0.{fraction}"),
+        Some((whole, "")) => format!("{whole}.0"),
+        _ => mantissa.to_owned(),
+    };
+    let json = format!("{sign}{mantissa}{exponent}");
+    serde_json::from_str::<serde_json::Number>(&json).is_ok().then_some(json)
 }
 
 /// Adds what follows a backslash in a string literal; one that means nothing stays.

@@ -50,8 +50,7 @@ impl Kinds {
                 self.0.extend(kinds.0);
             }
         }
-        let target = schema["$ref"].as_str().and_then(|path| path.strip_prefix('#'));
-        if let Some(target) = target.and_then(|path| root.pointer(path)) {
+        if let Some(target) = target(root, schema) {
             self.add(root, target, depth + 1);
         }
     }
@@ -65,6 +64,24 @@ impl Kinds {
     pub fn is_only(&self, kind: &str) -> bool {
         self.0.len() == 1 && self.0.contains(kind)
     }
+}
+
+/// What `schema`, a part of `root`, refers to.
+fn target<'a>(root: &'a Value, schema: &Value) -> Option<&'a Value> {
+    let path = schema["$ref"].as_str()?.strip_prefix('#')?;
+    root.pointer(path)
+}
+
+/// `schema`, a part of `root`, or the one that it stands for.
+pub fn referred<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+    let mut last = schema;
+    for _ in 0..MAX_REFERENCES {
+        match target(root, last) {
+            Some(target) => last = target,
+            None => break,
+        }
+    }
+    last
 }
 
 /// The type of a value.

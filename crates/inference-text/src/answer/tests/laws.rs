@@ -111,6 +111,12 @@ const PARTS: &[&str] = &[
     "[{\"name\": \"time\", \"arguments\": {\"a\": [1]}}]",
     "{\"name\": \"other\", \"arguments\": {}}",
     "[weather(city=\"Rome\")]",
+    "[weather(city=",
+    "\"\"\"",
+    "'",
+    "5.",
+    ")]",
+    "call:weather{city:Paris, Rome,days:3}",
     "weather",
     "time(",
     "call:weather{city:<escape>Oslo<escape>}",
@@ -367,6 +373,8 @@ fn hostile_answers_take_linear_time() {
         "<|start|> to=self<|message|>a<|eom|>",
         "<function=weather><parameter=a><parameter=",
         "<tool_call>time</tool_call>",
+        "<|tool_call>call:weather{a:b,c",
+        "[weather(a=\"\"\"",
     ];
     for unit in units {
         let text = unit.repeat((1 << 16) / unit.len());

@@ -192,3 +192,59 @@ fn kimi_headers_in_other_words() {
     let one = read_with(Family::Kimi, &section("call_0", "{\"zip\": 1}"), &tools()[..1]);
     assert_eq!(one, weather("{\"zip\": 1}"));
 }
+
+#[test]
+fn python_in_all_its_spellings() {
+    for (written, meant) in [
+        ("share=5.", "{\"share\": 5.0}"),
+        ("share=.5", "{\"share\": 0.5}"),
+        ("share=-.5e3", "{\"share\": -0.5e3}"),
+        ("share=1.e-2", "{\"share\": 1.0e-2}"),
+        ("days=1_000", "{\"days\": 1000}"),
+        ("days=+3", "{\"days\": 3}"),
+        ("days=0x1F", "{\"days\": 31}"),
+        ("days=-0b11", "{\"days\": -3}"),
+        ("days=123456789012345678901234567890", "{\"days\": 123456789012345678901234567890}"),
+        ("city=\"\"\"x\n\"y\"\nz\"\"\"", "{\"city\": \"x\\n\\\"y\\\"\\nz\"}"),
+        ("city='''it's'''", "{\"city\": \"it's\"}"),
+        ("city=\"\"\"\"\"\"", "{\"city\": \"\"}"),
+        ("city=\"\"", "{\"city\": \"\"}"),
+        ("city=\"x\" \"y\"", "{\"city\": \"xy\"}"),
+        ("city=\"x\"\n 'y' r'\\d'", "{\"city\": \"xy\\\\d\"}"),
+        ("city=r\"a\\n\\\"b\"", "{\"city\": \"a\\\\n\\\\\\\"b\"}"),
+        ("city=u'é'", "{\"city\": \"é\"}"),
+        ("city=\"\", days=1", "{\"city\": \"\", \"days\": 1}"),
+    ] {
+        let call = format!("[weather({written})]");
+        let marked = format!("<|tool_call_start|>{call}<|tool_call_end|>");
+        assert_eq!(read(Family::Lfm, &marked), weather(meant), "{written}");
+        if !written.contains("\"x\"\n") {
+            assert_eq!(read(Family::Llama3, &call), weather(meant), "{written}");
+        }
+    }
+    for written in ["share=.", "days=1__0", "days=_1", "days=1_", "days=0x", "days=0x+1", "days=1e"]
+    {
+        let text = format!("<|tool_call_start|>[weather({written})]<|tool_call_end|>");
+        assert_eq!(read(Family::Lfm, &text), answer(&text, &[]), "{written}");
+    }
+}
+
+#[test]
+fn gemma_values_without_their_quotes() {
+    for (written, meant) in [
+        ("city:Paris, France,days:3", "{\"city\": \"Paris, France\", \"days\": 3}"),
+        ("city:Paris, France", "{\"city\": \"Paris, France\"}"),
+        ("city:Paris,days:3", "{\"city\": \"Paris\", \"days\": 3}"),
+        ("city:10:30, 11:30, days:3", "{\"city\": \"10:30, 11:30\", \"days\": 3}"),
+        ("city:a [b], c,<|\"|>days<|\"|>:3", "{\"city\": \"a [b], c\", \"days\": 3}"),
+        ("city:75001,days:3", "{\"city\": \"75001\", \"days\": 3}"),
+        ("city:true,flag:True", "{\"city\": \"true\", \"flag\": true}"),
+        ("days:3.0,share:2,zip:75001", "{\"days\": 3, \"share\": 2, \"zip\": 75001}"),
+        ("place:{code:01,size:1}", "{\"place\": {\"code\": \"01\", \"size\": 1}}"),
+        ("codes:[75001,Paris, x]", "{\"codes\": [\"75001\", \"Paris\", \"x\"]}"),
+        ("city:Paris, ", "{\"city\": \"Paris\"}"),
+    ] {
+        let text = format!("<|tool_call>call:weather{{{written}}}<tool_call|>");
+        assert_eq!(read(Family::Gemma4, &text), weather(meant), "{written}");
+    }
+}
