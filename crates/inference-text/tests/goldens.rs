@@ -122,6 +122,8 @@ fn check_chat(format: &ChatFormat, case: &Value) -> Option<String> {
         return want.map(|want| format!("encodes to {:?} instead of {want:?}", got.ids));
     };
     match (got, error.strip_prefix("TemplateError: ")) {
+        // It misses the text of a turn that only calls, which is empty here.
+        (Ok(_), None) if case["name"] == "null_content" && error.contains("Undefined") => None,
         (Ok(got), _) => Some(format!("renders\n{}\nwhere transformers fails: {error}", got.text)),
         (Err(TextError::Raised(message)), Some(want)) if message == want => None,
         (Err(err), Some(want)) => Some(format!("fails with {err:?} instead of {want}")),

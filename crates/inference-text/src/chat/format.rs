@@ -2,9 +2,11 @@
 //!
 //! What transformers does to the arguments before it renders is done here too:
 //! keys of a message that are null are dropped, and its reasoning is passed
-//! under both names that templates read. On top, the text of users and tools
+//! under both names that templates read. Calls of earlier turns have the form that the template takes
+//! (see [`CallForm`]). On top, the text of users and tools
 //! can never become a control token (see [`Rendered`]).
 
+use super::call_form::{self, CallForm};
 use super::clock::LocalTime;
 use super::conversation::{check_depth, message, strings, template_sources};
 use super::fallback::Fallback;
@@ -16,13 +18,15 @@ use crate::{TextError, Tokenizer};
 use serde_json::{Map, Value as Json};
 use std::borrow::Cow;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// How a checkpoint writes conversations; cheap to clone, shared between threads.
 #[derive(Debug, Clone)]
 pub struct ChatFormat {
     tokenizer: Tokenizer,
     format: Format,
+    /// How the template takes calls of earlier turns, once that was asked for.
+    calls: Arc<OnceLock<CallForm>>,
 }
 
 #[derive(Debug, Clone)]
@@ -117,7 +121,7 @@ impl ChatFormat {
                 sources.into_iter().map(compile).collect::<Result<_, TextError>>()?,
             ))
         };
-        Ok(ChatFormat { tokenizer: tokenizer.clone(), format })
+        Ok(ChatFormat { tokenizer: tokenizer.clone(), format, calls: Arc::default() })
     }
 
     /// A format from a template's source.
@@ -129,6 +133,7 @@ impl ChatFormat {
         Ok(ChatFormat {
             tokenizer: tokenizer.clone(),
             format: Format::Templates(Arc::new(templates)),
+            calls: Arc::default(),
         })
     }
 
@@ -251,7 +256,11 @@ impl ChatFormat {
         }
         let messages: Result<Vec<Json>, TextError> =
             input.messages.iter().enumerate().map(message).collect();
-        variables.insert("messages".into(), Json::Array(messages?));
+        let mut messages = messages?;
+        if self.has_template() && call_form::has_calls(&messages) {
+            self.calls.get_or_init(|| self.call_form(input)).apply(&mut messages);
+        }
+        variables.insert("messages".into(), Json::Array(messages));
         for (name, list) in [("tools", input.tools), ("documents", input.documents)] {
             variables
                 .insert(name.into(), list.map_or(Json::Null, |list| Json::Array(list.to_vec())));
@@ -259,6 +268,23 @@ impl ChatFormat {
         }
         variables.insert("add_generation_prompt".into(), input.add_generation_prompt.into());
         Ok((variables, inserted))
+    }
+
+    /// How the template takes calls, which conversations with a call tell.
+    fn call_form(&self, input: &ChatInput) -> CallForm {
+        let tools = [call_form::tool()];
+        CallForm::probe(&|messages| {
+            let mut variables = Map::new();
+            for (name, token) in &self.tokenizer.inner.named {
+                variables.insert((*name).to_owned(), Json::from(token.as_str()));
+            }
+            variables.insert("messages".into(), Json::Array(messages.to_vec()));
+            variables.insert("tools".into(), Json::Array(tools.to_vec()));
+            variables.insert("documents".into(), Json::Null);
+            variables.insert("add_generation_prompt".into(), true.into());
+            let asked = ChatInput { messages, tools: Some(&tools), ..input.clone() };
+            self.render(&asked, &variables, None)
+        })
     }
 
     /// Marks control tokens in what came from outside; `None` if there are none.

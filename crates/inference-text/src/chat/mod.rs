@@ -1,5 +1,6 @@
 //! Conversations to text and ids: chat templates, and formats for checkpoints without one.
 
+mod call_form;
 mod clock;
 mod conversation;
 mod effort;

@@ -1,6 +1,6 @@
 //! What the tools of all protocols have: names, calls' arguments, and wishes that nothing here can grant.
 
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use crate::error::{ApiError, Result};
 use crate::fields::reader::Reader;
@@ -36,9 +36,12 @@ pub fn check_callers(tool: &mut Reader) -> Result<()> {
     Ok(())
 }
 
-/// The arguments of an earlier call, JSON in a string, as templates print them. Where a model wrote no
-/// object, they stay what it wrote.
+/// The arguments of an earlier call, JSON in a string, as templates print them. Some clients send an empty string where there are
+/// none. Where a model wrote no object, they stay what it wrote.
 pub fn arguments(text: String) -> Json {
+    if text.trim().is_empty() {
+        return Json::Object(Map::new());
+    }
     match serde_json::from_str(&text) {
         Ok(Json::Object(arguments)) => Json::Object(arguments),
         _ => Json::String(text),

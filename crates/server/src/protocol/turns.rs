@@ -112,7 +112,8 @@ impl Turn {
         if !self.reasoning.is_empty() {
             fields.push(("reasoning_content".to_owned(), Value::from(self.reasoning)));
         }
-        let silent = self.content.is_empty() && (!self.calls.is_empty() || !fields.is_empty());
+        // Who only thought has an empty text: templates add to it.
+        let silent = self.content.is_empty() && !self.calls.is_empty();
         let is_result = self.role == Role::Tool;
         if !self.calls.is_empty() {
             fields.push(("tool_calls".to_owned(), Value::Array(self.calls)));

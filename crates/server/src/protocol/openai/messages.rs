@@ -63,10 +63,10 @@ fn message(mut reader: Reader, pictures: &Pictures<'_>) -> Result<Message> {
     }
     let path = reader.path("content");
     let content = match reader.take("content") {
-        // It has called tools, or has only thought.
-        None if fields.iter().any(|(name, _)| name != "name" && name != "tool_call_id") => {
-            Value::Null
-        }
+        // It has called tools.
+        None if fields.iter().any(|(name, _)| name == "tool_calls") => Value::Null,
+        // It has only thought, and templates add to the text.
+        None if fields.iter().any(|(name, _)| name == "reasoning_content") => Value::from(""),
         None => return Err(ApiError::value(path, "is missing")),
         Some(Json::String(text)) => Value::from(text),
         Some(Json::Array(items)) => parts(&path, items, &role, pictures)?,
