@@ -125,7 +125,7 @@ mod tests {
     }
 
     fn ask(waits: Waits, count: usize, spare: Spare) -> Admission {
-        let memory = Memory { limit: 100, left: 100, fixed: 20, rows: 20 * count as u64 };
+        let memory = Memory { limit: 100, left: 100, fixed: 20, idle: 20, rows: 20 * count as u64 };
         admission(&waits, Running { count, slots: 4, ..Running::default() }, memory, spare)
     }
 
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(ask(Waits::default(), 0, Spare::default()), Admission::Rest);
         // One inspection at a time: the next one lets others pass.
         let running = Running { count: 1, slots: 4, is_inspecting: true, batch_waits: false };
-        let memory = Memory { limit: 100, left: 100, fixed: 0, rows: 0 };
+        let memory = Memory { limit: 100, left: 100, fixed: 0, idle: 0, rows: 0 };
         let next = |waits| admission(&waits, running, memory, Spare::default());
         assert_eq!(next(waits(false, 3, 2, 1)), Admission::Begin(Kind::Classification));
         assert_eq!(
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn nothing_begins_without_a_slot_or_before_a_batch_that_waits() {
         let waits = Waits { request: Some((at(1), FITS)), ..Waits::default() };
-        let memory = Memory { limit: 100, left: 100, fixed: 0, rows: 0 };
+        let memory = Memory { limit: 100, left: 100, fixed: 0, idle: 0, rows: 0 };
         let next = |count, batch_waits| {
             let running = Running { count, slots: 2, is_inspecting: false, batch_waits };
             admission(&waits, running, memory, Spare { prefixes: true, slots: true })
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_batch_waits_for_others_and_is_refused_alone() {
-        let memory = Memory { limit: 100, left: 100, fixed: 20, rows: 20 };
+        let memory = Memory { limit: 100, left: 100, fixed: 20, idle: 20, rows: 20 };
         let (none, prefixes) = (Spare::default(), Spare { prefixes: true, slots: true });
         let begin = |bytes, others, spare| begins_beside(bytes, others, memory, spare);
         assert_eq!(begin(60, true, prefixes), Admission::Begin(Kind::Classification));

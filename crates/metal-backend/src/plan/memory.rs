@@ -9,6 +9,8 @@ pub(crate) struct Memory {
     pub left: u64,
     /// In use by weights and by whatever else runs in the process, without the caches.
     pub fixed: u64,
+    /// Of that, what was in use while no request ran. The rest goes with those that run.
+    pub idle: u64,
     /// Set aside for what runs.
     pub rows: u64,
 }
@@ -53,7 +55,7 @@ pub(crate) enum Fit {
 impl Memory {
     /// Bytes that one request may take when nothing else runs.
     pub fn alone(&self) -> u64 {
-        self.left.saturating_sub(self.fixed)
+        self.left.saturating_sub(self.idle)
     }
 
     /// Bytes that may be taken beside what is set aside.
@@ -84,7 +86,7 @@ impl Memory {
 
     /// Whether it fits into what the engine may take, however little others leave of that.
     pub fn would_fit(&self, need: Need) -> bool {
-        need.least <= self.limit.saturating_sub(self.fixed)
+        need.least <= self.limit.saturating_sub(self.idle)
     }
 }
 
@@ -94,7 +96,7 @@ mod tests {
 
     #[test]
     fn what_fits_alone_waits_for_others_and_what_does_not_is_refused() {
-        let memory = |left, fixed, rows| Memory { limit: 100, left, fixed, rows };
+        let memory = |left, fixed, rows| Memory { limit: 100, left, fixed, idle: fixed, rows };
         let cases = [
             // Alone, it may take all that is left, even what it needs no sooner than later.
             (memory(100, 40, 0), (60, 70), Fit::Now),
@@ -113,13 +115,17 @@ mod tests {
         for (memory, (least, soon), expected) in cases {
             assert_eq!(memory.fit(Need { least, soon }), expected, "{memory:?}: {least}, {soon}");
         }
+        // What others that run have in use beside caches goes with them.
+        let busy = Memory { idle: 25, ..memory(100, 40, 30) };
+        let fits = |least, soon| busy.fit(Need { least, soon });
+        assert_eq!([fits(75, 31), fits(75, 30), fits(76, 1)], [Fit::Later, Fit::Now, Fit::Never]);
         assert!(memory(80, 40, 0).would_fit(Need { least: 60, soon: 0 }));
         assert!(!memory(80, 40, 0).would_fit(Need { least: 61, soon: 0 }));
     }
 
     #[test]
     fn what_runs_to_its_end_at_once_waits_only_for_others() {
-        let memory = Memory { limit: 100, left: 100, fixed: 40, rows: 30 };
+        let memory = Memory { limit: 100, left: 100, fixed: 40, idle: 40, rows: 30 };
         let fits =
             [30, 31].map(|bytes| [true, false].map(|others| memory.fit_whole(bytes, others)));
         assert_eq!(fits, [[Fit::Now, Fit::Now], [Fit::Later, Fit::Never]]);

@@ -53,7 +53,7 @@ fn simulate(requests: &[Request], slots: usize, limit: u64) -> Outcome {
         assert!(outcome.turns <= bound, "each turn computes a token: {outcome:?}");
         loop {
             let aside = rows.iter().map(Request::soon).sum();
-            let memory = Memory { limit, left: limit, fixed: FIXED, rows: aside };
+            let memory = Memory { limit, left: limit, fixed: FIXED, idle: FIXED, rows: aside };
             let at = |request: &Request| Duration::from_secs(request.number);
             let waits = Waits {
                 preempted: again.front().map(Request::need),

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use mlx_ffi::memory;
 
-use super::{Group, Job, Row, Scheduler};
+use super::{Group, Job, Reading, Row, Scheduler};
 use crate::engine::memory::{Budget, Wanted};
 use crate::engine::prompt_logprobs::PromptLogprobs;
 use crate::plan::{Batch, Decoding, Memory, Spare, Waits};
@@ -22,7 +22,12 @@ impl Scheduler<'_> {
     /// Reads what is in use.
     pub(super) fn read_memory(&mut self) {
         match memory::active() {
-            Ok(active) => self.reading.fixed = (active as u64).saturating_sub(self.kv_bytes()),
+            Ok(active) => {
+                let fixed = (active as u64).saturating_sub(self.kv_bytes());
+                let runs = self.set_aside() > 0;
+                self.reading.fixed = fixed;
+                self.reading.idle = if runs { fixed.min(self.reading.idle) } else { fixed };
+            }
             Err(error) => self.recover_from(&crate::error::Error::from(error).into()),
         }
     }
@@ -31,7 +36,8 @@ impl Scheduler<'_> {
     pub(super) fn memory(&self) -> Memory {
         let limit = self.served.budget.limit;
         let left = self.watch.within(limit);
-        Memory { limit, left, fixed: self.reading.fixed, rows: self.set_aside() }
+        let Reading { fixed, idle, .. } = self.reading;
+        Memory { limit, left, fixed, idle, rows: self.set_aside() }
     }
 
     /// Whether anything waits to begin.

@@ -61,8 +61,9 @@ impl Scheduler<'_> {
 
     /// Ids of a prompt after which a chunk ends so that a snapshot can be taken there; 0: nowhere.
     fn stop(&self, row: &Row, caches: &Caches) -> usize {
-        // Computed by itself, a row's chunks are those that it has without a cache.
-        if !caches.need_snapshots() || !self.prefixes.cache.is_on() || self.served.alone {
+        // Where none is taken, and where a row is computed by itself, its chunks are those that it has without a cache.
+        let are_taken = caches.need_snapshots() && caches.can_join() && self.prefixes.cache.is_on();
+        if !are_taken || self.served.alone {
             return 0;
         }
         let mut stop = PrefixCache::whole_blocks(row.ids.len());

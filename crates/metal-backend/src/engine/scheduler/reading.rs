@@ -8,12 +8,14 @@ pub(super) struct Reading {
     born: Instant,
     /// Bytes in use by weights and by whatever else runs in the process, without the caches.
     pub fixed: u64,
+    /// Of that, what was in use while no request ran.
+    pub idle: u64,
 }
 
 impl Reading {
     /// Before anything was read.
     pub fn begin() -> Reading {
-        Reading { born: Instant::now(), fixed: 0 }
+        Reading { born: Instant::now(), fixed: 0, idle: 0 }
     }
 
     /// What had passed at that time.
