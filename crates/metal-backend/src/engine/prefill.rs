@@ -87,8 +87,7 @@ impl Prefill {
     /// `stop` ids, unless that is 0. It ends with the draw of a token where that `may_draw`.
     pub fn new(row: Row, caches: Caches, stop: usize, may_draw: bool) -> Prefill {
         let done = caches.offsets().first().map_or(0, |offset| *offset as usize);
-        // A single id is computed fastest as a step.
-        let draws = may_draw && row.max_tokens > 0 && row.ids.len() - done > 1;
+        let draws = may_draw && row.max_tokens > 0;
         // Otherwise the last id is the first step of decoding. Without tokens to generate, there is none.
         let end = row.ids.len() - usize::from(row.max_tokens > 0 && !draws);
         let eyes = row.scene.clone().map(Eyes::new);

@@ -52,10 +52,17 @@ impl Served {
         self.model.stage.as_ref().map_or(1, Stage::count)
     }
 
-    /// Whether prompts are computed to their last id, and first tokens drawn from that. Where keys and values are packed, a step
-    /// sees them otherwise than a prompt does. A pipeline draws in steps alone.
-    pub fn draws_from_prompts(&self) -> bool {
-        self.storage == Storage::Plain && self.model.stage.is_none()
+    /// Whether the `left` ids of a prompt behind `done` ones are computed to the last, and the first token drawn from that. Otherwise
+    /// the last id is the first step. A pipeline draws in steps alone.
+    pub fn draws_from_prompt(&self, done: usize, left: usize) -> bool {
+        let draws = match self.storage {
+            // A single id is computed fastest as a step.
+            Storage::Plain => left > 1,
+            // Where keys and values are packed, a step sees them otherwise than a prompt does. But what comes first sees itself as it
+            // is, and in a step it would not be the first.
+            Storage::Packed(_) => done == 0 && left == 1,
+        };
+        draws && self.model.stage.is_none()
     }
 
     /// Whether a row that computes `first_pass` ids before its first token is of use to other requests: packed, only what follows a first

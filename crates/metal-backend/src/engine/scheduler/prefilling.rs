@@ -51,7 +51,9 @@ impl Scheduler<'_> {
                 row.cached(caches.offsets()[0] as usize, miss);
                 let stop = self.stop(&row, &caches);
                 // Where the oldest positions give way, a step forgets others than a chunk.
-                let may_draw = self.served.draws_from_prompts() && caches.can_join();
+                let done = caches.offsets()[0] as usize;
+                let may_draw =
+                    self.served.draws_from_prompt(done, row.ids.len() - done) && caches.can_join();
                 self.prefills.push(Prefill::new(row, caches, stop, may_draw));
                 self.beat();
             }
