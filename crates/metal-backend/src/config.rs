@@ -38,6 +38,11 @@ impl Config {
         }
     }
 
+    /// The keys that it has.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.fields.keys().map(String::as_str)
+    }
+
     /// All values by key.
     pub fn into_fields(self) -> Map<String, Value> {
         self.fields

@@ -22,7 +22,10 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
         Error::model(format!("config.json: `moe_num_shared_experts` {shared} is too large"))
     })?;
     let first = config.opt_index("moe_layer_start_index")?.unwrap_or(1) as usize;
-    let last = config.opt_index("moe_layer_end_index")?.map_or(usize::MAX, |last| last as usize);
+    let to_the_end =
+        config.get("moe_layer_end_index").is_some_and(|last| last.as_i64() == Some(-1));
+    let last = if to_the_end { None } else { config.opt_index("moe_layer_end_index")? };
+    let last = last.map_or(usize::MAX, |last| last as usize);
     let interval = config.opt_size("moe_layer_interval")?.unwrap_or(1) as usize;
     let (hidden, sizes) = (shape.hidden_size, [shape.hidden_size, inner]);
     w.leave_part("MTP layers", |name| name.starts_with("model.mtp_"));

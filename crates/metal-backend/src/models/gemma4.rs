@@ -29,7 +29,7 @@ pub(super) fn load_text(config: &Config, w: &Weights) -> Result<Decoder> {
 /// Builds the model with its blocks under `model` and its output layer under `w`. Keys that the
 /// config leaves out have the defaults of transformers' `Gemma4TextConfig`.
 fn build(config: &Config, w: &Weights, model: &Weights) -> Result<Decoder> {
-    let config = &config.with_defaults(&[
+    let config = &far_sizes(config)?.with_defaults(&[
         ("num_attention_heads", 8),
         ("num_key_value_heads", 4),
         ("head_dim", 256),
@@ -119,12 +119,42 @@ fn refuse_what_is_not_supported(config: &Config) -> Result<()> {
             "config.json: `use_bidirectional_attention` is `all`, expected vision or null: positions see what came before them only",
         ));
     }
-    if config.get("per_layer_config").is_some() {
-        return Err(Error::model(
-            "config.json: `per_layer_config` is not supported; say `global_head_dim` and `num_global_key_value_heads` in its place",
-        ));
-    }
     Ok(())
+}
+
+/// The config with the sizes of layers without a window as keys of its own. transformers 5.23 saves them for each such layer, in
+/// `per_layer_config`.
+fn far_sizes(config: &Config) -> Result<Config> {
+    const KEY: &str = "per_layer_config";
+    let Some(layers) = config.object(KEY)? else { return Ok(config.clone()) };
+    let types = config.opt_texts("layer_types")?.unwrap_or_default();
+    let is_far = |index: usize| types.get(index) == Some(&"full_attention");
+    let mut sizes: Option<[Option<i32>; 2]> = None;
+    let mut count = 0;
+    for name in layers.keys() {
+        let own = layers.object(name)?;
+        let size = |key| own.as_ref().map_or(Ok(None), |own| own.opt_size(key));
+        let found = [size("head_dim")?, size("num_key_value_heads")?];
+        let mut keys = own.iter().flat_map(Config::keys);
+        let fits = keys.all(|key| matches!(key, "head_dim" | "num_key_value_heads"))
+            && name.parse().is_ok_and(is_far)
+            && sizes.is_none_or(|sizes| sizes == found);
+        if !fits {
+            return Err(Error::model(format!(
+                "config.json: `{KEY}` of layer {name} is not supported; expected one `head_dim` and `num_key_value_heads` for all layers of `full_attention`"
+            )));
+        }
+        sizes = Some(found);
+        count += 1;
+    }
+    let Some([head_dim, heads]) = sizes else { return Ok(config.clone()) };
+    if (0..types.len()).filter(|&index| is_far(index)).count() != count {
+        let reason = format!("config.json: `{KEY}` leaves out layers of `full_attention`");
+        return Err(Error::model(reason));
+    }
+    let given = [("global_head_dim", head_dim), ("num_global_key_value_heads", heads)];
+    let given = given.into_iter().filter_map(|(key, size)| Some((key, i64::from(size?))));
+    Ok(config.with_defaults(&given.collect::<Vec<_>>()))
 }
 
 /// The positions of the layers without a window: a quarter of the pairs turns where nothing is said.

@@ -70,6 +70,14 @@ fn expert_linears(
         let down = w.mxfp4_expert_linear("down_proj", &["down_proj"], shape)?;
         return Ok((GateUp::Interleaved(gate_up), down));
     }
+    if w.has("gate_up_proj") {
+        let parts = ["gate_proj", "up_proj"];
+        let gate_up =
+            w.turned_expert_linear("gate_up_proj", &parts, [experts.count, both, hidden])?;
+        let shape = [experts.count, hidden, inner];
+        let down = w.turned_expert_linear("down_proj", &["down_proj"], shape)?;
+        return Ok((GateUp::Interleaved(gate_up), down));
+    }
     let linear = |name, input, output| w.expert_linear(name, [experts.count, output, input], true);
     let gate_up = GateUp::Separate {
         gate_proj: linear("gate_proj", hidden, inner)?,

@@ -4,7 +4,9 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::kernels::Activation;
 use crate::layers::Decoder;
-use crate::shape::{AttentionParts, Shape, SharedExperts, SparseLayers, activation, qwen_windows};
+use crate::shape::{
+    AttentionParts, Shape, SharedExperts, SparseLayers, activation, qwen2_moe_windows,
+};
 use crate::weights::Weights;
 
 /// What config.json means where it does not say whether weights are divided by their sum.
@@ -16,7 +18,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     let rope = config.rope("full_attention", 10_000.0)?;
     let qkv_bias = config.opt_flag("qkv_bias")?.unwrap_or(true);
     let act = activation(config, "hidden_act", Activation::Silu)?;
-    let windows = qwen_windows(config, shape.num_hidden_layers)?;
+    let windows = qwen2_moe_windows(config, shape.num_hidden_layers)?;
     let experts = SharedExperts::read(config, NORMALISES)?;
     let sparse = SparseLayers::read(config)?;
     let decoder = shape.decoder(config, w, &w.at("model"), |w, index| {

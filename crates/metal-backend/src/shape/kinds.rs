@@ -69,10 +69,25 @@ fn check_count(types: &[&str], layers: i32) -> Result<()> {
 /// # Errors
 /// Layer types that are not known, or of another number than the layers.
 pub(crate) fn qwen_windows(config: &Config, layers: i32) -> Result<Vec<Option<i32>>> {
-    let uses_window = config.opt_flag("use_sliding_window")?.unwrap_or(false);
-    // Absent keys have the defaults of transformers.
-    let window = config.opt_size("sliding_window")?.unwrap_or(4096);
-    let window = uses_window.then_some(window);
-    let first = config.opt_index("max_window_layers")?.unwrap_or(28);
+    let (window, first) = qwen_window(config)?;
     windows(config, layers, window, |index| index >= first)
+}
+
+/// The windows of Qwen 2 MoE's layers: with `use_sliding_window`, of every other layer before `max_window_layers`.
+///
+/// # Errors
+/// As [`qwen_windows`].
+pub(crate) fn qwen2_moe_windows(config: &Config, layers: i32) -> Result<Vec<Option<i32>>> {
+    let (window, end) = qwen_window(config)?;
+    windows(config, layers, window, |index| index % 2 == 0 && index < end)
+}
+
+/// The window, where one is used, and `max_window_layers`. Absent keys have the defaults of transformers, which writes a window of
+/// 0 where none is used.
+fn qwen_window(config: &Config) -> Result<(Option<i32>, i32)> {
+    let window = match config.opt_flag("use_sliding_window")? {
+        Some(true) => Some(config.opt_size("sliding_window")?.unwrap_or(4096)),
+        _ => None,
+    };
+    Ok((window, config.opt_index("max_window_layers")?.unwrap_or(28)))
 }

@@ -1,16 +1,20 @@
 //! Configs: other spellings of the same model, and features that the checkpoints do not use.
 
+use std::fs;
+
 use inference_core::LoadOptions;
+use safetensors::SafeTensors;
+use serde_json::{Map, Value as Json, json};
 
 use crate::checkpoints::{F32_TOLERANCE, logprob_tolerance};
 use crate::fixtures::{
-    Checkpoint, Golden, distance, first_logits, greedy, ids, json, logprobs, numbers, run,
-    token_ids,
+    Checkpoint, Golden, Tensor, distance, first_logits, greedy, ids, json as fixture, logprobs,
+    numbers, run, token_ids,
 };
 
 /// Checks that the config as transformers 5 saves it makes the same model.
 fn resaved_config_gives_the_same_tokens(name: &str) {
-    let resaved = json(&format!("configs/{name}-v5.json"));
+    let resaved = fixture(&format!("configs/{name}-v5.json"));
     let model = Checkpoint::new(name).with_config(&resaved).load(LoadOptions::default());
     for (prompt, expected) in Golden::new(name).prompts() {
         let tokens = run(&*model, &ids(&expected["ids"]), &greedy(48));
@@ -86,13 +90,118 @@ fn gpt_oss_config_of_transformers_5_gives_the_same_tokens() {
     resaved_config_gives_the_same_tokens("gpt_oss");
 }
 
+/// Checks that a checkpoint whose config and weights are changed as somebody else saves them gives the same tokens.
+fn saved_otherwise_it_gives_the_same_tokens(
+    name: &str,
+    change: impl Fn(&mut Json),
+    saved: impl Fn(Checkpoint) -> Checkpoint,
+) {
+    let checkpoint = saved(Checkpoint::new(name));
+    let mut config = checkpoint.config();
+    change(&mut config);
+    let model = checkpoint.with_config(&config).load(LoadOptions::default());
+    for (prompt, expected) in Golden::new(name).prompts() {
+        let tokens = run(&*model, &ids(&expected["ids"]), &greedy(48));
+        let base = &expected["greedy"]["base"];
+        assert_eq!(token_ids(&tokens), ids(&base["tokens"]), "{name} {prompt}");
+    }
+}
+
+#[test]
+fn gemma_4_with_sizes_for_each_layer_gives_the_same_tokens() {
+    for name in ["gemma4", "gemma4_e", "gemma4_moe"] {
+        let change = |config: &mut Json| {
+            let text = match config.get("text_config") {
+                Some(_) => &mut config["text_config"],
+                None => config,
+            };
+            let text = text.as_object_mut().expect("a config");
+            let head_dim = text.remove("global_head_dim").expect("it has one");
+            let heads = text.remove("num_global_key_value_heads");
+            let mut sizes = json!({"head_dim": head_dim});
+            if let Some(heads) = heads.filter(|heads| !heads.is_null()) {
+                sizes["num_key_value_heads"] = heads;
+            }
+            let types = text["layer_types"].as_array().expect("a list").iter().enumerate();
+            let far = types.filter(|(_, kind)| **kind == "full_attention");
+            let layers: Map<_, _> = far.map(|(at, _)| (at.to_string(), sizes.clone())).collect();
+            text.insert("per_layer_config".into(), layers.into());
+        };
+        saved_otherwise_it_gives_the_same_tokens(name, change, |checkpoint| checkpoint);
+    }
+    let checkpoint = Checkpoint::new("gemma4");
+    let mut config = checkpoint.config();
+    let text =
+        if config.get("text_config").is_some() { &mut config["text_config"] } else { &mut config };
+    text["per_layer_config"] = json!({"0": {"head_dim": 8}});
+    let refusal = checkpoint.with_config(&config).refusal();
+    assert!(refusal.contains("`per_layer_config` of layer 0"), "{refusal}");
+}
+
+#[test]
+fn qwen_2_moe_with_a_window_of_nothing_gives_the_same_tokens() {
+    let change = |config: &mut Json| config["sliding_window"] = 0.into();
+    saved_otherwise_it_gives_the_same_tokens("qwen2_moe", change, |checkpoint| checkpoint);
+}
+
+#[test]
+fn ernie_whose_mixtures_end_with_the_last_layer_wants_experts_there() {
+    let checkpoint = Checkpoint::new("ernie4_5_moe");
+    let mut config = checkpoint.config();
+    let last = config["num_hidden_layers"].as_i64().expect("a number") - 1;
+    assert!(config["moe_layer_end_index"].as_i64() < Some(last), "its last layer is dense");
+    config["moe_layer_end_index"] = (-1).into();
+    let refusal = checkpoint.with_config(&config).refusal();
+    assert!(refusal.contains(&format!("model.layers.{last}.mlp.")), "{refusal}");
+}
+
+#[test]
+fn gpt_oss_that_is_not_packed_gives_the_same_tokens() {
+    let change = |config: &mut Json| {
+        drop(config.as_object_mut().map(|all| all.remove("quantization_config")))
+    };
+    saved_otherwise_it_gives_the_same_tokens("gpt_oss", change, unpacked);
+}
+
+/// gpt-oss as transformers saves it: experts in matrices that are turned, and not packed.
+fn unpacked(checkpoint: Checkpoint) -> Checkpoint {
+    const SIZES: [f32; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
+    let file =
+        fs::read(checkpoint.folder().join("model.safetensors")).expect("the weights are there");
+    let all = SafeTensors::deserialize(&file).expect("weights");
+    checkpoint.with_tensors(|Tensor { name, shape, values }| {
+        let Some(own) = name.strip_suffix("_blocks") else {
+            let is_packed = name.ends_with("_scales");
+            return if is_packed { vec![] } else { vec![Tensor { name, shape, values }] };
+        };
+        let scales = all.tensor(&format!("{own}_scales")).expect("scales").data().to_vec();
+        let bytes = all.tensor(&name).expect("blocks").data().to_vec();
+        let [experts, rows, groups, _] = shape[..] else { panic!("blocks of experts") };
+        let columns = groups * 32;
+        let value = |expert: usize, row: usize, column: usize| {
+            let at = (expert * rows + row) * columns + column;
+            let code = bytes[at / 2] >> (at % 2 * 4) & 15;
+            let size = SIZES[usize::from(code & 7)] * 2_f32.powi(i32::from(scales[at / 32]) - 127);
+            if code < 8 { size } else { -size }
+        };
+        let of_expert = |expert| {
+            let places =
+                (0..columns).flat_map(move |column| (0..rows).map(move |row| (row, column)));
+            places.map(move |(row, column)| (expert, row, column))
+        };
+        let places = (0..experts).flat_map(of_expert);
+        let values = places.map(|(expert, row, column)| value(expert, row, column)).collect();
+        vec![Tensor { name: own.to_owned(), shape: vec![experts, columns, rows], values }]
+    })
+}
+
 /// Checks a checkpoint under the changed config of `golden/variants.json`, in one piece and in
 /// chunks that end inside a window.
 fn variant_agrees_with_transformers(variant: &str) {
     let golden = Golden::new("variants");
     let expected = &golden.json[variant];
     let base = expected["base"].as_str().unwrap();
-    let mut config = json(&format!("models/{base}/config.json"));
+    let mut config = fixture(&format!("models/{base}/config.json"));
     for (key, value) in expected["overrides"].as_object().unwrap() {
         config[key] = value.clone();
     }

@@ -147,6 +147,29 @@ impl Weights {
         Ok(ExpertLinear::new(weight, Some(bias)).with_lora(self.interleaved_lora(parts, shape)?))
     }
 
+    /// The projections `name` of all experts as transformers has those of gpt-oss: `[experts, input, output]`, and `name_bias`. Columns
+    /// are those of `parts` in turn, for which an adapter has a pair each.
+    ///
+    /// # Errors
+    /// As [`expert_linear`](Self::expert_linear).
+    pub fn turned_expert_linear(
+        &self,
+        name: &str,
+        parts: &[&str],
+        shape: [i32; 3],
+    ) -> Result<ExpertLinear> {
+        let [experts, output, input] = shape;
+        let all = self.tensor(name, &[experts, input, output])?;
+        let bias = self.tensor(&format!("{name}_bias"), &shape[..2])?;
+        let weight = match self.describes() {
+            true => all,
+            false => ops::contiguous(&ops::transpose(&all, &[0, 2, 1])?)?,
+        };
+        weight.eval()?;
+        let weight = self.at(name).weight(Matrix::Dense(weight), &shape)?;
+        Ok(ExpertLinear::new(weight, Some(bias)).with_lora(self.interleaved_lora(parts, shape)?))
+    }
+
     /// The adapter of the experts' projections under this cursor, of `[experts, output, input]`.
     ///
     /// # Errors
