@@ -55,7 +55,7 @@ pub(super) fn launch(source: &Source, inputs: &[&Array], of: &Launch<'_>) -> Res
         .chain(written.map(|input| (input.shape(), input.dtype())))
         .collect();
     let mut found = Vec::new();
-    // Threads in one order, and in the other.
+    // Warps in one order, and in the other.
     for order in ["forwards", "backwards"] {
         let bytes = run(&program, order, &told).map_err(|why| {
             Error::new(format!("{} {order}: {why}", source.name.to_string_lossy()))
@@ -64,7 +64,7 @@ pub(super) fn launch(source: &Source, inputs: &[&Array], of: &Launch<'_>) -> Res
     }
     let name = source.name.to_string_lossy();
     if found[0] != found[1] && !ORDERED_BY_ATOMICS.contains(&&*name) {
-        return Err(Error::new(format!("{name}: what comes out depends on the order of threads")));
+        return Err(Error::new(format!("{name}: what comes out depends on the order of warps")));
     }
     let mut rest = &found[0][..];
     results

@@ -144,7 +144,7 @@ void thread() {
   let_others_run();
 }
 
-// Backwards, so that what depends on the order of threads shows.
+// Backwards, so that what depends on the order of warps shows.
 void run_block(bool is_backwards) {
   int count = blockDim.x * blockDim.y * blockDim.z;
   block.count = 0;
@@ -167,16 +167,28 @@ void run_block(bool is_backwards) {
     }
     thread.context.begin(thread.stack.get() + STACK, ::thread);
   }
+  auto of_warp = [&](int warp) {
+    bool has_run = false;
+    for (bool runs = true; runs;) {
+      runs = false;
+      for (int i = warp * LANES_OF_WARP; i < std::min(count, (warp + 1) * LANES_OF_WARP); i++) {
+        auto& thread = block.threads[i];
+        bool waits = thread.of_warp > thread.warp->finished || thread.of_block > block.finished;
+        if (!thread.has_ended && !waits) {
+          current = &thread;
+          block.scheduler.go_to(thread.context);
+          runs = has_run = true;
+        }
+      }
+    }
+    return has_run;
+  };
+  // A warp goes as far as it can before the next one does, so that a barrier that is missing shows.
+  int warps = static_cast<int>(block.warps.size());
   while (block.alive > 0) {
     bool has_run = false;
-    for (int i = 0; i < count; i++) {
-      auto& thread = block.threads[is_backwards ? count - 1 - i : i];
-      bool waits = thread.of_warp > thread.warp->finished || thread.of_block > block.finished;
-      if (!thread.has_ended && !waits) {
-        current = &thread;
-        block.scheduler.go_to(thread.context);
-        has_run = true;
-      }
+    for (int i = 0; i < warps; i++) {
+      has_run = of_warp(is_backwards ? warps - 1 - i : i) || has_run;
     }
     if (!has_run) {
       fail("threads of a block wait for others that do not come");
