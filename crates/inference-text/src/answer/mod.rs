@@ -34,8 +34,8 @@ mod typed;
 
 pub use family::Family;
 pub use grammar::{
-    MarkIds, ToolChoice, answer_constraint, answer_constraint_with, mark_id, tool_constraint,
-    tool_constraint_with,
+    MarkIds, ToolChoice, answer_constraint, answer_constraint_with, answer_or_calls, mark_id,
+    tool_constraint, tool_constraint_with,
 };
 pub use parser::AnswerParser;
 pub use piece::{Piece, Tool};

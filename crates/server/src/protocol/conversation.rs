@@ -7,7 +7,8 @@ use inference_core::{
     TextModel, Value,
 };
 use inference_text::answer::{
-    AnswerParser, Family, Tool, ToolChoice, answer_constraint_with, mark_id, tool_constraint_with,
+    AnswerParser, Family, Tool, ToolChoice, answer_constraint_with, answer_or_calls, mark_id,
+    tool_constraint_with,
 };
 use serde_json::{Map, Value as Json, json};
 
@@ -74,7 +75,7 @@ impl Conversation {
     }
 
     /// Lets an answer of `loaded` make `calls`: takes out what it must not call, holds it to the
-    /// schemas that it must keep to, and has the marks of calls shown.
+    /// schemas that it must keep to, and has the marks of calls shown. An answer that was given a format may be calls in its place.
     ///
     /// # Errors
     /// The model calls no tools, there is none to be called, or a schema cannot be kept.
@@ -98,14 +99,25 @@ impl Conversation {
                           that is not known";
             return Err(ApiError::unsupported(fields.tools, reason));
         }
-        check_schemas(&self.tools, calls)?;
+        let is_free = *choice == ToolChoice::Auto && !self.tools.is_empty();
+        let given = options.constraint.take();
+        let (format, given) = if is_free { (given, None) } else { (None, given) };
+        check_schemas(&self.tools, calls, format.is_some())?;
         let by_choice = matches!(choice, ToolChoice::Required | ToolChoice::Named(_));
         let field = if by_choice { fields.choice } else { fields.tools };
         let id = |mark: &str| mark_id(model, mark);
-        let held = tool_constraint_with(loaded.family, &self.tools, choice, *most > 1, &id)
-            .map_err(|reason| ApiError::unsupported(field, reason))?;
-        if let Some(constraint) = held {
-            constrain(options, names, field, constraint)?;
+        let (family, tools, parallel) = (loaded.family, &self.tools, *most > 1);
+        let refused = |reason| ApiError::unsupported(field, reason);
+        // The answer has its format, unless it is a call.
+        let either =
+            format.as_ref().map(|format| answer_or_calls(family, tools, parallel, format, &id));
+        options.constraint = either.transpose().map_err(refused)?.flatten();
+        if options.constraint.is_none() {
+            options.constraint = format.or(given);
+            let held = tool_constraint_with(family, tools, choice, parallel, &id);
+            if let Some(constraint) = held.map_err(refused)? {
+                constrain(options, names, field, constraint)?;
+            }
         }
         options.special_tokens |= loaded.family != Family::Plain && shows_marks(model);
         Ok(())
@@ -195,11 +207,11 @@ fn check_choice(tools: &[Tool], choice: &ToolChoice, field: &str) -> Result<()> 
 
 /// Whether the schema of each tool that the answer is held to can be that of a call's arguments,
 /// which are an object.
-fn check_schemas(tools: &[Tool], calls: &Calls) -> Result<()> {
+fn check_schemas(tools: &[Tool], calls: &Calls, has_format: bool) -> Result<()> {
     let held = |tool: &Tool| match &calls.choice {
         ToolChoice::None => false,
-        // One strict tool makes a grammar of all of them.
-        ToolChoice::Auto => tools.iter().any(|tool| tool.strict),
+        // One strict tool makes a grammar of all of them, and so does a format of the answer.
+        ToolChoice::Auto => has_format || tools.iter().any(|tool| tool.strict),
         ToolChoice::Required => true,
         ToolChoice::Named(name) => tool.name == *name,
     };

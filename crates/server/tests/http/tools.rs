@@ -118,11 +118,21 @@ fn a_required_call_and_a_strict_tool_are_constraints() {
         assert!(matches!(constraint, Some(Constraint::Lark(_))), "{constraint:?}");
     }
     assert_eq!(arrived(json!({"tools": [tool()]})), None);
-    let mut strict = tool();
-    strict["function"]["strict"] = json!(true);
-    assert!(arrived(json!({"tools": [strict]})).is_some());
+    let strict_tool = || {
+        let mut strict = tool();
+        strict["function"]["strict"] = json!(true);
+        strict
+    };
+    assert!(arrived(json!({"tools": [strict_tool()]})).is_some());
     assert!(server.model.options.lock().unwrap()[0].special_tokens, "marks must be seen");
 
+    // An answer of a format may be a call in its place, of a strict tool or of another.
+    for tool in [tool(), strict_tool()] {
+        let format = json!({"type": "json_object"});
+        let either = arrived(json!({"tools": [tool], "response_format": format}));
+        let Some(Constraint::Lark(grammar)) = either else { panic!("{either:?}") };
+        assert!(grammar.contains("\nanswer: ") && grammar.contains("\ncalls: "), "{grammar}");
+    }
     let both = json!({"tools": [tool()], "tool_choice": "required",
                       "response_format": {"type": "json_object"}});
     assert_eq!(server.chat(both).error("param"), "tool_choice");

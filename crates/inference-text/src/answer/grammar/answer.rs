@@ -2,9 +2,11 @@
 
 use inference_core::Constraint;
 
-use super::{MarkIds, quoted, regex};
+use super::calls::tool_constraint_with;
+use super::{MarkIds, ToolChoice, quoted, regex};
 use crate::answer::family::Family;
-use crate::answer::format::{answer_marks, begun_reasoning, reasoning_marks};
+use crate::answer::format::{answer_marks, begun_reasoning, calls_without_mark, reasoning_marks};
+use crate::answer::piece::Tool;
 use crate::json::from_value;
 use crate::reasoning::Begun;
 
@@ -66,6 +68,34 @@ pub fn answer_constraint_with(
         thoughts.join(" | "),
         answer_rule(&constraint)
     ))
+}
+
+/// What `constraint` asks of an answer, or calls of `tools` in its place, as under [`ToolChoice::Required`]. Reasoning comes
+/// before it as before any constraint, which [`answer_constraint_with`] lets. `None` where nothing marks the family's calls, so that
+/// no grammar tells them from an answer.
+///
+/// # Errors
+/// What [`tool_constraint_with`] refuses.
+pub fn answer_or_calls(
+    family: Family,
+    tools: &[Tool],
+    parallel: bool,
+    constraint: &Constraint,
+    ids: MarkIds,
+) -> Result<Option<Constraint>, String> {
+    if calls_without_mark(family) {
+        return Ok(None);
+    }
+    let calls = tool_constraint_with(family, tools, &ToolChoice::Required, parallel, ids)?;
+    let Some(Constraint::Lark(calls)) = calls else { return Ok(None) };
+    let answer = match family {
+        // Their grammars name the messages, and let reasoning come before calls by themselves.
+        Family::Harmony => answer_rule(&harmony_answer("<|start|>assistant", constraint.clone())),
+        Family::Muse => answer_rule(&muse_answer("<|start|>assistant", constraint.clone())),
+        _ => answer_rule(constraint),
+    };
+    let all = format!("start: answer | calls\n{answer}calls: %lark {{\n{calls}\n}}\n");
+    Ok(Some(Constraint::Lark(all)))
 }
 
 /// The mark that opens reasoning where it is a token, or a token and a word behind it.

@@ -6,7 +6,7 @@ mod calls;
 
 use inference_core::TextModel;
 
-pub use answer::{answer_constraint, answer_constraint_with};
+pub use answer::{answer_constraint, answer_constraint_with, answer_or_calls};
 pub use calls::{tool_constraint, tool_constraint_with};
 
 /// Which tools an answer calls.

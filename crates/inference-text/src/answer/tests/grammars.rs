@@ -13,7 +13,7 @@ use serde_json::json;
 use super::{answer, collect};
 use crate::answer::{
     AnswerParser, Family, Tool, ToolChoice, answer_constraint, answer_constraint_with,
-    tool_constraint, tool_constraint_with,
+    answer_or_calls, tool_constraint, tool_constraint_with,
 };
 
 /// Tokens that are special here, after the 256 bytes.
@@ -367,6 +367,46 @@ fn reasoning_comes_before_what_is_constrained() {
         }
         assert_eq!(answer_constraint(Family::Plain, fresh, constraint.clone()), constraint);
     }
+}
+
+#[test]
+fn an_answer_of_a_format_may_be_a_call_in_its_place() {
+    for &family in FAMILIES {
+        let prompt = match family {
+            Family::Harmony | Family::Muse => "<|start|>assistant",
+            _ => "<|im_start|>assistant\n",
+        };
+        let either = answer_or_calls(family, &tools(false), false, &schema(), &id).unwrap();
+        if matches!(family, Family::Llama3 | Family::Gemma) {
+            assert_eq!(either, None, "nothing marks its calls");
+            continue;
+        }
+        let either = answer_constraint_with(family, prompt, either.unwrap(), &id);
+        let call = one(family);
+        let (formatted, text) = match family {
+            Family::Harmony => {
+                ("<|channel|>final<|message|>{\"a\": true}", "<|channel|>final<|message|>Hello")
+            }
+            Family::Muse => (" to=user<|message|>{\"a\": true}", " to=user<|message|>Hello"),
+            _ => ("{\"a\": true}", "Hello"),
+        };
+        assert!(takes(&either, &call), "{family:?}: {either:?}");
+        assert!(takes(&either, formatted), "{family:?}: {either:?}");
+        for wrong in [text, &call.replace("Oslo", "Bonn"), &format!("{formatted}{call}")] {
+            assert!(!takes(&either, wrong), "{family:?} takes {wrong}");
+        }
+    }
+    let thought = "<|channel|>analysis<|message|>So.<|end|><|start|>assistant";
+    let either =
+        answer_or_calls(Family::Harmony, &tools(false), false, &schema(), &id).unwrap().unwrap();
+    assert!(takes(&either, &format!("{thought}<|channel|>final<|message|>{{\"a\": true}}")));
+    assert!(takes(&either, &format!("{thought}{}", one(Family::Harmony))));
+    let open = "<|im_start|>assistant\n<think>\n";
+    let either =
+        answer_or_calls(Family::Hermes, &tools(false), false, &schema(), &id).unwrap().unwrap();
+    let either = answer_constraint_with(Family::Hermes, open, either, &id);
+    assert!(takes(&either, &format!("Hm.\n</think>\n\n{}", one(Family::Hermes))));
+    assert!(takes(&either, "Hm.\n</think>\n\n{\"a\": true}"));
 }
 
 #[test]

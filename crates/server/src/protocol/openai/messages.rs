@@ -186,6 +186,18 @@ pub struct Tools {
     pub callable: Vec<Tool>,
 }
 
+/// A tool's definition without the fields that are null, which templates would write out. Schemas stay as they are.
+fn without_nulls(mut tool: Json) -> Json {
+    let keep = |fields: &mut Map<String, Json>| fields.retain(|_, value| !value.is_null());
+    if let Some(fields) = tool.as_object_mut() {
+        keep(fields);
+    }
+    if let Some(fields) = tool.get_mut("function").and_then(Json::as_object_mut) {
+        keep(fields);
+    }
+    tool
+}
+
 /// The tools of the field `tools`.
 ///
 /// # Errors
@@ -193,7 +205,7 @@ pub struct Tools {
 pub fn tools(items: Vec<Json>) -> Result<Tools> {
     let mut tools = Tools::default();
     for (index, item) in items.into_iter().enumerate() {
-        let definition = item.clone();
+        let definition = without_nulls(item.clone());
         let mut tool = Reader::new(format!("tools[{index}]"), item)?;
         let kind = tool.text("type")?;
         if tool.need("type", kind)? != "function" {
@@ -259,6 +271,7 @@ mod tests {
         };
         assert_eq!(call("{\"x\":1}"), Value::Object(vec![("x".into(), Value::Int(1))]));
         assert_eq!(call("{x"), Value::from("{x"));
+        assert_eq!(call(""), Value::Object(Vec::new()));
     }
 
     #[test]
@@ -283,6 +296,9 @@ mod tests {
     fn tools_are_checked_and_keep_their_definitions() {
         let tool = json!({"type": "function", "function": {"name": "f", "strict": true}});
         let read = tools(vec![tool.clone()]).unwrap();
+        let mut with_nulls = tool.clone();
+        with_nulls["function"]["description"] = Json::Null;
+        assert_eq!(tools(vec![with_nulls]).unwrap().definitions, read.definitions);
         assert_eq!((read.callable[0].name.as_str(), read.callable[0].strict), ("f", true));
         assert_eq!(read.definitions, [super::to_value(tool.clone())]);
         assert!(tools(vec![tool.clone(), tool]).is_err());
