@@ -252,7 +252,7 @@ fn layers_that_have_nobody_to_borrow_from_are_refused() {
 fn what_gemma_4_does_not_do_here_is_refused() {
     for (key, value, expected) in [
         ("use_bidirectional_attention", json!("all"), "expected vision or null"),
-        ("per_layer_config", json!({}), "say `global_head_dim`"),
+        ("per_layer_config", json!({"0": {"head_dim": 8}}), "`per_layer_config` of layer 0"),
         ("sliding_window", json!(null), "key `sliding_window` is missing"),
         ("global_head_dim", json!(7), "`head_dim` 7 is odd"),
         ("enable_moe_block", json!(true), "key `num_experts` is missing"),
