@@ -64,27 +64,29 @@ impl CallForm {
         // Templates write calls before and behind the last question, and thoughts beside them, in ways of their own.
         let conversations = [("", false), ("", true), ("Hm.", false), ("Hm.", true)];
         let shown = |id: &str, silence: Silence, (thought, is_earlier): (&str, bool)| {
-            arguments().into_iter().find_map(|arguments| {
+            let of = arguments().into_iter().filter_map(|arguments| {
                 let called = called(id, (silence, thought), &arguments);
                 let mut whole = vec![question(), called.clone(), result(id)];
                 if is_earlier {
                     whole.extend([json!({"role": "assistant", "content": "There."}), question()]);
                 }
-                // Some know no results, which counts less.
+                // Some know no results, which counts less. Some show no calls, and may refuse them all the same.
                 let all = [(2, &whole[..]), (1, &[question(), called])];
                 let texts = all.into_iter().filter_map(|(count, messages)| {
-                    let text = render(messages).ok().filter(|text| text.contains(CALLED))?;
+                    let text = render(messages).ok()?;
+                    let count = if text.contains(CALLED) { count } else { 0 };
                     Some((count, text.contains(&format!("{CALL}{id}"))))
                 });
                 texts.max()
-            })
+            });
+            of.max()
         };
-        let mut best = (0, CallForm { silence: Silence::Absent, ids: Ids::Any });
+        let mut best = ((0, 0), CallForm { silence: Silence::Absent, ids: Ids::Any });
         for silence in [Silence::Absent, Silence::Empty, Silence::Null] {
             for (id, ids) in [(LONG, Ids::Any), ("abcdefghi", Ids::Nine)] {
                 let shown = conversations.into_iter().filter_map(|of| shown(id, silence, of));
                 let (counts, are_headers): (Vec<u32>, Vec<bool>) = shown.unzip();
-                let count: u32 = counts.iter().sum();
+                let count = (counts.iter().sum::<u32>(), counts.len());
                 if count > best.0 {
                     let ids = if are_headers.contains(&true) { Ids::Named } else { ids };
                     best = (count, CallForm { silence, ids });
@@ -227,6 +229,7 @@ mod tests {
             ),
             (none.to_owned(), Silence::Null),
             ("no calls".to_owned(), Silence::Absent),
+            ("{{ m.content | tojson }}".to_owned(), Silence::Empty),
             ("{{ raise_exception('no') }}".to_owned(), Silence::Absent),
         ] {
             assert_eq!(form(&called).0, silence, "{called}");
