@@ -244,6 +244,17 @@ impl ChatFormat {
         for (name, value) in input.kwargs.into_iter().flatten() {
             check_depth(|| name.clone(), value)?;
         }
+        let messages: Result<Vec<Json>, TextError> =
+            input.messages.iter().enumerate().map(message).collect();
+        let mut messages = messages?;
+        if self.has_template() && call_form::has_calls(&messages) {
+            self.calls.get_or_init(|| self.call_form()).apply(&mut messages);
+        }
+        Ok(self.named(input, messages))
+    }
+
+    /// The variables of `messages` and of what goes with them, and the names of those that hold text from outside.
+    fn named(&self, input: &ChatInput, messages: Vec<Json>) -> (Map<String, Json>, Vec<String>) {
         let mut variables = Map::new();
         for (name, token) in &self.tokenizer.inner.named {
             variables.insert((*name).to_owned(), Json::from(token.as_str()));
@@ -254,12 +265,6 @@ impl ChatFormat {
             variables.insert(name.clone(), value.clone());
             inserted.push(name.clone());
         }
-        let messages: Result<Vec<Json>, TextError> =
-            input.messages.iter().enumerate().map(message).collect();
-        let mut messages = messages?;
-        if self.has_template() && call_form::has_calls(&messages) {
-            self.calls.get_or_init(|| self.call_form(input)).apply(&mut messages);
-        }
         variables.insert("messages".into(), Json::Array(messages));
         for (name, list) in [("tools", input.tools), ("documents", input.documents)] {
             variables
@@ -267,23 +272,16 @@ impl ChatFormat {
             inserted.push(name.to_owned());
         }
         variables.insert("add_generation_prompt".into(), input.add_generation_prompt.into());
-        Ok((variables, inserted))
+        (variables, inserted)
     }
 
     /// How the template takes calls, which conversations with a call tell.
-    fn call_form(&self, input: &ChatInput) -> CallForm {
+    fn call_form(&self) -> CallForm {
         let tools = [call_form::tool()];
         CallForm::probe(&|messages| {
-            let mut variables = Map::new();
-            for (name, token) in &self.tokenizer.inner.named {
-                variables.insert((*name).to_owned(), Json::from(token.as_str()));
-            }
-            variables.insert("messages".into(), Json::Array(messages.to_vec()));
-            variables.insert("tools".into(), Json::Array(tools.to_vec()));
-            variables.insert("documents".into(), Json::Null);
-            variables.insert("add_generation_prompt".into(), true.into());
-            let asked = ChatInput { messages, tools: Some(&tools), ..input.clone() };
-            self.render(&asked, &variables, None)
+            let input = ChatInput { tools: Some(&tools), ..ChatInput::new(messages) };
+            let (variables, _) = self.named(&input, messages.to_vec());
+            self.render(&input, &variables, None)
         })
     }
 

@@ -100,8 +100,7 @@ impl Conversation {
             return Err(ApiError::unsupported(fields.tools, reason));
         }
         let is_free = *choice == ToolChoice::Auto && !self.tools.is_empty();
-        let given = options.constraint.take();
-        let (format, given) = if is_free { (given, None) } else { (None, given) };
+        let format = options.constraint.as_ref().filter(|_| is_free);
         check_schemas(&self.tools, calls, format.is_some())?;
         let by_choice = matches!(choice, ToolChoice::Required | ToolChoice::Named(_));
         let field = if by_choice { fields.choice } else { fields.tools };
@@ -109,15 +108,13 @@ impl Conversation {
         let (family, tools, parallel) = (loaded.family, &self.tools, *most > 1);
         let refused = |reason| ApiError::unsupported(field, reason);
         // The answer has its format, unless it is a call.
-        let either =
-            format.as_ref().map(|format| answer_or_calls(family, tools, parallel, format, &id));
-        options.constraint = either.transpose().map_err(refused)?.flatten();
-        if options.constraint.is_none() {
-            options.constraint = format.or(given);
-            let held = tool_constraint_with(family, tools, choice, parallel, &id);
-            if let Some(constraint) = held.map_err(refused)? {
-                constrain(options, names, field, constraint)?;
-            }
+        let either = format.map(|format| answer_or_calls(family, tools, parallel, format, &id));
+        if let Some(either) = either.transpose().map_err(refused)?.flatten() {
+            options.constraint = Some(either);
+        } else if let Some(held) =
+            tool_constraint_with(family, tools, choice, parallel, &id).map_err(refused)?
+        {
+            constrain(options, names, field, held)?;
         }
         options.special_tokens |= loaded.family != Family::Plain && shows_marks(model);
         Ok(())
