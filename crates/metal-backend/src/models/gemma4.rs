@@ -130,7 +130,6 @@ fn far_sizes(config: &Config) -> Result<Config> {
     let types = config.opt_texts("layer_types")?.unwrap_or_default();
     let is_far = |index: usize| types.get(index) == Some(&"full_attention");
     let mut sizes: Option<[Option<i32>; 2]> = None;
-    let mut count = 0;
     for name in layers.keys() {
         let own = layers.object(name)?;
         let size = |key| own.as_ref().map_or(Ok(None), |own| own.opt_size(key));
@@ -145,10 +144,9 @@ fn far_sizes(config: &Config) -> Result<Config> {
             )));
         }
         sizes = Some(found);
-        count += 1;
     }
     let Some([head_dim, heads]) = sizes else { return Ok(config.clone()) };
-    if (0..types.len()).filter(|&index| is_far(index)).count() != count {
+    if (0..types.len()).filter(|&index| is_far(index)).count() != layers.keys().count() {
         let reason = format!("config.json: `{KEY}` leaves out layers of `full_attention`");
         return Err(Error::model(reason));
     }

@@ -62,20 +62,15 @@ fn expert_linears(
 ) -> Result<(GateUp<ExpertLinear>, ExpertLinear)> {
     let (hidden, inner) = (shape.hidden_size, shape.intermediate_size);
     let both = shape.both_intermediate()?;
-    if w.has("gate_up_proj_blocks") {
+    let is_packed = w.has("gate_up_proj_blocks");
+    if is_packed || w.has("gate_up_proj") {
+        let own = |name, parts: &[&str], shape| match is_packed {
+            true => w.mxfp4_expert_linear(name, parts, shape),
+            false => w.turned_expert_linear(name, parts, shape),
+        };
         let parts = ["gate_proj", "up_proj"];
-        let shape = [experts.count, both, hidden];
-        let gate_up = w.mxfp4_expert_linear("gate_up_proj", &parts, shape)?;
-        let shape = [experts.count, hidden, inner];
-        let down = w.mxfp4_expert_linear("down_proj", &["down_proj"], shape)?;
-        return Ok((GateUp::Interleaved(gate_up), down));
-    }
-    if w.has("gate_up_proj") {
-        let parts = ["gate_proj", "up_proj"];
-        let gate_up =
-            w.turned_expert_linear("gate_up_proj", &parts, [experts.count, both, hidden])?;
-        let shape = [experts.count, hidden, inner];
-        let down = w.turned_expert_linear("down_proj", &["down_proj"], shape)?;
+        let gate_up = own("gate_up_proj", &parts, [experts.count, both, hidden])?;
+        let down = own("down_proj", &["down_proj"], [experts.count, hidden, inner])?;
         return Ok((GateUp::Interleaved(gate_up), down));
     }
     let linear = |name, input, output| w.expert_linear(name, [experts.count, output, input], true);

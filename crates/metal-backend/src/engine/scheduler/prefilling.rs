@@ -48,10 +48,10 @@ impl Scheduler<'_> {
                     _ if computes_all => Some(CacheMiss::PromptLogprobs),
                     _ => miss,
                 };
-                row.cached(caches.offsets()[0] as usize, miss);
+                let done = caches.offsets()[0] as usize;
+                row.cached(done, miss);
                 let stop = self.stop(&row, &caches);
                 // Where the oldest positions give way, a step forgets others than a chunk.
-                let done = caches.offsets()[0] as usize;
                 let may_draw =
                     self.served.draws_from_prompt(done, row.ids.len() - done) && caches.can_join();
                 self.prefills.push(Prefill::new(row, caches, stop, may_draw));

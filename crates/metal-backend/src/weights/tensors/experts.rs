@@ -134,7 +134,6 @@ impl Weights {
         let parameters = shape.iter().map(|&size| size as u64).product();
         let blocks = bytes("blocks", &[experts, output, input / 32, 16], parameters)?;
         let scales = bytes("scales", &[experts, output, input / 32], 0)?;
-        let bias = self.tensor(&format!("{name}_bias"), &shape[..2])?;
         let weight = if self.describes() {
             blocks
         } else {
@@ -143,8 +142,7 @@ impl Weights {
         };
         weight.eval()?;
         let packed = Quantized { weight, scales, biases: None, quantization };
-        let weight = self.at(name).weight(Matrix::Quantized(packed), &shape)?;
-        Ok(ExpertLinear::new(weight, Some(bias)).with_lora(self.interleaved_lora(parts, shape)?))
+        self.biased_expert_linear(name, parts, shape, Matrix::Quantized(packed))
     }
 
     /// The projections `name` of all experts as transformers has those of gpt-oss: `[experts, input, output]`, and `name_bias`. Columns
@@ -160,13 +158,24 @@ impl Weights {
     ) -> Result<ExpertLinear> {
         let [experts, output, input] = shape;
         let all = self.tensor(name, &[experts, input, output])?;
-        let bias = self.tensor(&format!("{name}_bias"), &shape[..2])?;
         let weight = match self.describes() {
             true => all,
             false => ops::contiguous(&ops::transpose(&all, &[0, 2, 1])?)?,
         };
         weight.eval()?;
-        let weight = self.at(name).weight(Matrix::Dense(weight), &shape)?;
+        self.biased_expert_linear(name, parts, shape, Matrix::Dense(weight))
+    }
+
+    /// The projections `name` of all experts with `name_bias`, and what adapters have for `parts`, whose rows lie in turn.
+    fn biased_expert_linear(
+        &self,
+        name: &str,
+        parts: &[&str],
+        shape: [i32; 3],
+        matrix: Matrix,
+    ) -> Result<ExpertLinear> {
+        let bias = self.tensor(&format!("{name}_bias"), &shape[..2])?;
+        let weight = self.at(name).weight(matrix, &shape)?;
         Ok(ExpertLinear::new(weight, Some(bias)).with_lora(self.interleaved_lora(parts, shape)?))
     }
 
