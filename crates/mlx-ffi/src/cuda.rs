@@ -51,5 +51,7 @@ pub use rows::{
     NormAndGate, activated, gated, norm_and_gate, residual, rms_norm, sum, takes_gate,
     takes_norm_and_gate, takes_residual, takes_rms_norm, takes_sum,
 };
-pub use several_rows::{MOST_SEVERAL_ROWS, several_rows, takes_several_rows};
+pub use several_rows::{
+    MOST_SEVERAL_ROWS, gated_rows, several_rows, takes_gated_rows, takes_several_rows,
+};
 pub use unpack::{takes_unpacked, unpacked};

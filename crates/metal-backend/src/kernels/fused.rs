@@ -7,6 +7,7 @@ use super::activation::Activation;
 use super::choice::Kernels;
 use super::columns::Columns;
 use super::matrix::Matrix;
+use super::products::several_rows_pay;
 
 /// An RMS norm: `x / √(mean(x²) + eps) · weight` over the last dimension.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +46,7 @@ pub(crate) struct GemvFusion<'a> {
 
 impl Kernels {
     /// The product of `x` with `matrix` and its `fusion`, where there is one operation for all that: on CUDA for one
-    /// row (GEMV), on a CPU in F32 for any.
+    /// row (GEMV), and for several of packed weights with a gate alone; on a CPU in F32 for any.
     pub fn gemv(
         self,
         x: &Array,
@@ -70,6 +71,13 @@ impl Kernels {
             None => None,
             Some(activation) => Some(activation.fused()?),
         };
+        if let (Kernels::Cuda, None, None, Some(gate), None, Matrix::Quantized(w)) =
+            (self, norm, bias, gate, residual, matrix)
+            && several_rows_pay(x, w)
+            && cuda::takes_gated_rows(x, w)
+        {
+            return Some(cuda::gated_rows(x, w, gate));
+        }
         let norm = norm.map(|norm| (norm.weight, norm.eps));
         let around = cuda::Around { norm, bias, gate, onto: residual };
         let weights = matrix.on_cuda();

@@ -1,20 +1,35 @@
-// The sums of PARTS arrays, which lie one behind the other, in their order. Each thread has four values.
+// The sums of PARTS arrays, which lie one behind the other, in their order. Each thread has four values. With a GATE, the first OUT
+// columns of a row gate the other OUT.
 
 let_next_begin();
 wait_for_last();
+constexpr int SIDES = GATE == 0 ? 1 : 2;
 const int count = parts_shape[1];
 const int at = (blockIdx.x * THREADS + threadIdx.x) * 4;
-if (at < count) {
-  float4 sum = *reinterpret_cast<const float4*>(parts + at);
+if (at < count / SIDES) {
+  T results[4];
   #pragma unroll
-  for (int i = 1; i < PARTS; i++) {
-    const float4 more = *reinterpret_cast<const float4*>(parts + static_cast<int64_t>(i) * count + at);
-    sum.x += more.x;
-    sum.y += more.y;
-    sum.z += more.z;
-    sum.w += more.w;
+  for (int side = 0; side < SIDES; side++) {
+    const float* const from = parts + (GATE == 0 ? at : at / OUT * 2 * OUT + at % OUT) + side * OUT;
+    float4 sum = *reinterpret_cast<const float4*>(from);
+    #pragma unroll
+    for (int i = 1; i < PARTS; i++) {
+      const float4 more = *reinterpret_cast<const float4*>(from + static_cast<int64_t>(i) * count);
+      sum.x += more.x;
+      sum.y += more.y;
+      sum.z += more.z;
+      sum.w += more.w;
+    }
+    const T all[4] = {
+        static_cast<T>(sum.x), static_cast<T>(sum.y), static_cast<T>(sum.z), static_cast<T>(sum.w)};
+    #pragma unroll
+    for (int i = 0; i < 4; i++) {
+      if constexpr (GATE != 0) {
+        results[i] = side == 0 ? all[i] : gated<GATE>(results[i], all[i]);
+      } else {
+        results[i] = all[i];
+      }
+    }
   }
-  const T all[4] = {
-      static_cast<T>(sum.x), static_cast<T>(sum.y), static_cast<T>(sum.z), static_cast<T>(sum.w)};
-  *reinterpret_cast<uint2*>(out + at) = *reinterpret_cast<const uint2*>(all);
+  *reinterpret_cast<uint2*>(out + at) = *reinterpret_cast<const uint2*>(results);
 }

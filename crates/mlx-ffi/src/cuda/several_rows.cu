@@ -1,29 +1,37 @@
-// `x wᵀ` for up to 64 rows of x and packed weights, in one pass over w. A block has a share of the columns, in stages of 64 that
-// are copied ahead of their use. Two warps share 32 rows of w, each with half of a stage's columns, so that fewer warps read the
-// same values of x. Tensor cores multiply 16 rows of w with 8 of x. What a row of x gives does not depend on the others.
-// Weights are rounded to bf16, as where they are unpacked. A code c of four bits becomes the bf16 number 128 + c by its bits alone.
+// `x wᵀ` for up to 64 rows of x and packed weights, in one pass over w. Each warp has 32 rows of w, of which it loads the codes ahead of
+// their use; those of x lie in shared memory, in stages. Where a block has two warps for the same rows, each has half of a stage's
+// columns. Blocks share the columns. Tensor cores multiply 16 rows of w with 8 of x; what a row of x gives does not depend on the
+// others. Weights are rounded to bf16, as where they are unpacked. A code c of four bits becomes the bf16 number 128 + c by its bits alone.
+// With a GATE, half of a block's rows of w are of the first half of them, which gates the other.
 
-constexpr int ROWS = WARPS * 16;
-constexpr int PAIRS = WARPS / 2;
+constexpr int OWN_ROWS = 32;
+constexpr int ROWS = ROW_WARPS * OWN_ROWS;
+constexpr int BLOCK = ROW_WARPS * COLUMN_WARPS * 32;
 constexpr int MOST = TILES * 8;
-constexpr int STAGE = 64;
-constexpr int W_BYTES = STAGE * BITS / 8;
-constexpr int W_PIECES = W_BYTES / 16;
-constexpr int X_BYTES = STAGE * sizeof(T);
-constexpr int X_PIECES = STAGE / 8;
-// Eight scales of each row are copied at once, and eight biases.
-constexpr int IN_UNIT = 8 * GROUP_SIZE / STAGE;
-constexpr int UNIT_BYTES = 2 * ROWS * 16;
-constexpr int SLOT = MOST * X_BYTES + ROWS * W_BYTES;
-constexpr int ROOM = (48 * 1024 - 2 * UNIT_BYTES) / SLOT;
-constexpr int MOST_DEEP = IN_UNIT < 5 ? IN_UNIT + 1 : 6;
-constexpr int DEEP = ROOM < MOST_DEEP ? ROOM : MOST_DEEP;
-constexpr int FOUND = MOST * (ROWS + 1) * sizeof(float);
-constexpr int BYTES = DEEP * SLOT + 2 * UNIT_BYTES > FOUND ? DEEP * SLOT + 2 * UNIT_BYTES : FOUND;
-static_assert(DEEP > 1, "copies that are under way");
+// Columns of a warp in a stage, of each of whose rows a lane loads sixteen bytes.
+constexpr int SLAB = 512 / BITS;
+constexpr int STAGE = COLUMN_WARPS * SLAB;
+// Times that a lane takes eight columns.
+constexpr int EIGHTS = SLAB / 32;
+constexpr int X_BYTES = SLAB * sizeof(T);
+constexpr int SLAB_PIECES = SLAB / 8;
+constexpr int X_PIECES = COLUMN_WARPS * SLAB_PIECES;
+constexpr int X_COPIES = MOST * X_PIECES / BLOCK;
+constexpr int SLOT = COLUMN_WARPS * MOST * X_BYTES;
+// Scales and biases of so many columns are copied at once.
+constexpr int STAGES = UNIT / STAGE;
+constexpr int GROUPS = UNIT / GROUP_SIZE;
+constexpr int GROUP_BYTES = GROUPS * sizeof(T);
+constexpr int UNIT_BYTES = 2 * ROWS * GROUP_BYTES;
+constexpr int UNIT_COPIES = 2 * ROWS / BLOCK;
+constexpr int FOUND_ROW = ROWS + 4;
+constexpr int FOUND = MOST * FOUND_ROW * sizeof(float);
+constexpr int HELD = 2 * SLOT + 2 * UNIT_BYTES;
+static_assert(STAGES * STAGE == UNIT && BLOCK % X_PIECES == 0 && BLOCK / X_PIECES % 2 == 0, "whole stages");
+static_assert(X_COPIES * BLOCK == MOST * X_PIECES && UNIT_COPIES * BLOCK == 2 * ROWS, "whole copies");
 
-__shared__ __align__(16) unsigned char memory[BYTES];
-unsigned char* const units = memory + DEEP * SLOT;
+__shared__ __align__(16) unsigned char memory[HELD > FOUND ? HELD : FOUND];
+unsigned char* const units = memory + 2 * SLOT;
 
 let_next_begin();
 int rows_of_x = 1;
@@ -32,76 +40,95 @@ for (int i = 0; i + 1 < x_ndim; i++) {
 }
 const int columns = x_shape[x_ndim - 1];
 const int rows_of_w = w_shape[0];
-// The warp's rows of w, and its half of the columns.
-const int pair = threadIdx.x / 32 % PAIRS;
-const int half = threadIdx.x / 32 / PAIRS;
+const int row_warp = threadIdx.x / 32 % ROW_WARPS;
+const int column_warp = threadIdx.x / 32 / ROW_WARPS;
 const int quad = threadIdx.x % 32 / 4;
 const int part = threadIdx.x % 4;
-const int first = blockIdx.x * ROWS;
-const int share = (columns / STAGE / IN_UNIT + SPLITS - 1) / SPLITS * IN_UNIT;
+// The last block may have rows of the one before it, for which both find the same.
+constexpr int PARTS_OF_W = GATE == 0 ? 1 : 2;
+constexpr int TOGETHER = ROWS / PARTS_OF_W;
+const int first = min(static_cast<int>(blockIdx.x) * TOGETHER, rows_of_w / PARTS_OF_W - TOGETHER);
+// Where a row of the block is in w.
+auto row_of = [&](int row) { return first + row + (row < TOGETHER ? 0 : rows_of_w / PARTS_OF_W - TOGETHER); };
+const int share = (columns / UNIT + SPLITS - 1) / SPLITS * STAGES;
 const int begin = blockIdx.y * share;
-const int end = min(columns / STAGE, begin + share);
+int left = min(columns / STAGE - begin, share);
 
-// Where a piece of a row lies, so that a warp reads from all banks at once: pieces of a row are exchanged in every other row of x,
-// and where rows of w, by fours or by twos, begin at the same banks.
-auto w_place = [](int row, int piece) {
-  return row * W_BYTES + (piece ^ (BITS == 4 ? row >> 2 & 1 : row & 2)) * 16;
+// Where a piece of a row of x lies, so that a warp reads from all banks at once.
+auto x_place = [](int row, int piece) {
+  return row * X_BYTES + (BITS == 4 ? piece ^ piece >> 3 ^ (row & 1) * 2 : piece ^ (row & 1)) * 16;
 };
-auto x_place = [](int row, int piece) { return row * X_BYTES + (piece ^ (row & 1) * 4) * 16; };
-auto copy_w = [&](int stage, int slot) {
-  if (stage >= end) {
-    return;
-  }
-  unsigned char* const to = memory + slot * SLOT + MOST * X_BYTES;
+const int own_row = row_warp * OWN_ROWS + quad;
+const int row_bytes = columns / 8 * BITS;
+const unsigned char* from_w = reinterpret_cast<const unsigned char*>(w) +
+    static_cast<int64_t>(row_of(own_row)) * row_bytes + (begin * COLUMN_WARPS + column_warp) * 64 + part * 16;
+uint4 next[4];
+auto load_w = [&]() {
   #pragma unroll
-  for (int i = 0; i < ROWS * W_PIECES / THREADS; i++) {
-    const int piece = threadIdx.x + i * THREADS;
-    const int64_t row = min(first + piece / W_PIECES, rows_of_w - 1);
-    const unsigned char* from = reinterpret_cast<const unsigned char*>(w) + row * (columns / 8 * BITS);
-    copy_ahead(to + w_place(piece / W_PIECES, piece % W_PIECES), from + stage * W_BYTES + piece % W_PIECES * 16, true);
+  for (int i = 0; i < 4; i++) {
+    next[i] = *reinterpret_cast<const uint4*>(from_w + i * 8 * static_cast<int64_t>(row_bytes));
   }
-  const unsigned at = stage;
-  if (at % IN_UNIT == 0) {
-    const int64_t row = min(first + static_cast<int>(threadIdx.x) % ROWS, rows_of_w - 1);
-    const T* from = (threadIdx.x < ROWS ? scales : biases) + row * (columns / GROUP_SIZE) + at / IN_UNIT * 8;
-    copy_ahead(units + at / IN_UNIT % 2 * UNIT_BYTES + threadIdx.x * 16, from, true);
-  }
+  from_w += COLUMN_WARPS * 64;
 };
-auto copy_x = [&](int stage, int slot) {
-  if (stage < end) {
-    #pragma unroll
-    for (int i = 0; i < (MOST * X_PIECES + THREADS - 1) / THREADS; i++) {
-      const int piece = threadIdx.x + i * THREADS;
-      const int row = piece / X_PIECES;
-      if (row < MOST) {
-        const bool is_there = row < rows_of_x;
-        const T* from = x + (is_there ? row : 0) * columns + stage * STAGE + piece % X_PIECES * 8;
-        copy_ahead(memory + slot * SLOT + x_place(row, piece % X_PIECES), from, is_there);
-      }
-    }
+const int row_of_x = threadIdx.x / X_PIECES;
+const int piece_of_x = threadIdx.x % X_PIECES;
+unsigned char* const to_x =
+    memory + piece_of_x / SLAB_PIECES * MOST * X_BYTES + x_place(row_of_x, piece_of_x % SLAB_PIECES);
+const T* from_x = x + begin * STAGE + piece_of_x * 8;
+// Rows that are not there are the last one: what they give is not read.
+int x_rows[X_COPIES];
+#pragma unroll
+for (int i = 0; i < X_COPIES; i++) {
+  x_rows[i] = min(row_of_x + i * (BLOCK / X_PIECES), rows_of_x - 1) * columns;
+}
+auto copy_x = [&](int slot) {
+  #pragma unroll
+  for (int i = 0; i < X_COPIES; i++) {
+    copy_ahead(to_x + slot * SLOT + i * (BLOCK / X_PIECES) * X_BYTES, from_x + x_rows[i], true);
   }
+  from_x += STAGE;
   end_copies();
 };
-// A lane's eight codes as bf16 numbers, two by two.
-auto unpack = [](const unsigned* words, __nv_bfloat162* codes) {
+const T* from_units[UNIT_COPIES];
+#pragma unroll
+for (int i = 0; i < UNIT_COPIES; i++) {
+  const int index = threadIdx.x + i * BLOCK;
+  from_units[i] = (index < ROWS ? scales : biases) +
+      static_cast<int64_t>(row_of(index % ROWS)) * (columns / GROUP_SIZE) + begin / STAGES * GROUPS;
+}
+auto copy_units = [&](unsigned stage) {
+  if (stage % STAGES == 0) {
+    #pragma unroll
+    for (int i = 0; i < UNIT_COPIES; i++) {
+      copy_few_ahead<GROUP_BYTES>(
+          units + stage / STAGES % 2 * UNIT_BYTES + (threadIdx.x + i * BLOCK) * GROUP_BYTES, from_units[i]);
+      from_units[i] += GROUPS;
+    }
+  }
+};
+// A lane's eight codes as bf16 numbers, two by two, times the scale and with the bias.
+auto weights_of = [](const unsigned* words, __nv_bfloat162 scale, __nv_bfloat162 bias, unsigned* to) {
   #pragma unroll
   for (int j = 0; j < 4; j++) {
     unsigned both;
+    __nv_bfloat162 codes;
     if constexpr (BITS == 4) {
       const unsigned even = words[0] & 0x0f0f0f0f;
       const unsigned odd = words[0] >> 4 & 0x0f0f0f0f;
       const unsigned four = __byte_perm(even, odd, j < 2 ? 0x5140 : 0x7362);
       both = __byte_perm(four, 0x43434343, j % 2 == 0 ? 0x4140 : 0x4342);
       constexpr unsigned RAISED = 0x43004300;
-      codes[j] = __hsub2(*reinterpret_cast<__nv_bfloat162*>(&both), *reinterpret_cast<const __nv_bfloat162*>(&RAISED));
+      codes = __hsub2(*reinterpret_cast<__nv_bfloat162*>(&both), *reinterpret_cast<const __nv_bfloat162*>(&RAISED));
     } else {
       const unsigned word = words[j / 2];
       const float one = __uint_as_float(__byte_perm(word, 0x4b000000, j % 2 == 0 ? 0x7540 : 0x7542)) - 8388608.0f;
       const float other = __uint_as_float(__byte_perm(word, 0x4b000000, j % 2 == 0 ? 0x7541 : 0x7543)) - 8388608.0f;
       // Both have no more bits than fit.
       both = __byte_perm(__float_as_uint(one), __float_as_uint(other), 0x7632);
-      codes[j] = *reinterpret_cast<__nv_bfloat162*>(&both);
+      codes = *reinterpret_cast<__nv_bfloat162*>(&both);
     }
+    const __nv_bfloat162 values = __hfma2(codes, scale, bias);
+    to[j] = *reinterpret_cast<const unsigned*>(&values);
   }
 };
 float sums[2][TILES][4];
@@ -110,89 +137,104 @@ for (int i = 0; i < 2 * TILES * 4; i++) {
   sums[i / (TILES * 4)][i / 4 % TILES][i % 4] = 0;
 }
 
-#pragma unroll
-for (int i = 0; i + 1 < DEEP; i++) {
-  copy_w(begin + i, i);
-}
+load_w();
+copy_units(begin);
 wait_for_last();
-#pragma unroll
-for (int i = 0; i + 1 < DEEP; i++) {
-  copy_x(begin + i, i);
-}
-// What a lane reads of a slot, and of scales: of a half row, which is 4 · BITS bytes, it has BITS.
-const int own_row = pair * 32 + quad;
-const int own_bytes = half * 4 * BITS + part * BITS;
-const int own_w = MOST * X_BYTES + w_place(own_row, own_bytes / 16) + own_bytes % 16;
-const int own_x = x_place(quad, half * 4 + part);
-const int own_group = GROUP_SIZE < STAGE ? half * STAGE / 2 / GROUP_SIZE : 0;
+copy_x(0);
+const unsigned char* const own_x = memory + column_warp * MOST * X_BYTES;
+// A lane's columns of a slab are in one group.
+const int own_group = GROUP_SIZE < SLAB ? part * (SLAB / 4) / GROUP_SIZE : 0;
 int slot = 0;
-for (int stage = begin; stage < end; stage++) {
-  wait_for_copies<DEEP - 2>();
-  __syncthreads();
-  const int before = slot == 0 ? DEEP - 1 : slot - 1;
-  copy_w(stage + DEEP - 1, before);
-  copy_x(stage + DEEP - 1, before);
-  const unsigned char* const held = memory + slot * SLOT;
-  const unsigned at = stage;
-  const int group = at % IN_UNIT * STAGE / GROUP_SIZE + own_group;
-  const T* const unit = reinterpret_cast<const T*>(units + at / IN_UNIT % 2 * UNIT_BYTES + own_row * 16) + group;
-  unsigned weights[2][2][4];
+for (unsigned stage = begin; left > 0; stage++, left--) {
+  uint4 own[4];
   #pragma unroll
-  for (int m = 0; m < 2; m++) {
+  for (int i = 0; i < 4; i++) {
+    own[i] = next[i];
+  }
+  if (left > 1) {
+    load_w();
+  }
+  wait_for_copies<0>();
+  __syncthreads();
+  if (left > 1) {
+    copy_units(stage + 1);
+    copy_x(1 - slot);
+  }
+  const int group = (stage % STAGES * STAGE + column_warp * SLAB) / GROUP_SIZE + own_group;
+  const T* const unit = reinterpret_cast<const T*>(units + stage / STAGES % 2 * UNIT_BYTES) + own_row * GROUPS + group;
+  __nv_bfloat162 scale[4];
+  __nv_bfloat162 bias[4];
+  #pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const T of_row = unit[i * 8 * GROUPS];
+    const T added = unit[(ROWS + i * 8) * GROUPS];
+    scale[i] = __nv_bfloat162(of_row, of_row);
+    bias[i] = __nv_bfloat162(added, added);
+  }
+  #pragma unroll
+  for (int e = 0; e < EIGHTS; e++) {
+    uint4 x8[TILES];
     #pragma unroll
-    for (int i = 0; i < 2; i++) {
-      // Rows that are eights apart lie at the same banks.
-      const int further = m * 16 + i * 8;
-      struct __align__(BITS) Codes {
-        unsigned words[BITS / 4];
-      };
-      const Codes words = *reinterpret_cast<const Codes*>(held + own_w + further * W_BYTES);
-      const T scale = unit[further * 8];
-      const T bias = unit[(ROWS + further) * 8];
-      const __nv_bfloat162 scale2(scale, scale);
-      const __nv_bfloat162 bias2(bias, bias);
-      __nv_bfloat162 codes[4];
-      unpack(words.words, codes);
+    for (int t = 0; t < TILES; t++) {
+      const int place = x_place(quad, part * EIGHTS + e) + t * 8 * X_BYTES;
+      x8[t] = *reinterpret_cast<const uint4*>(own_x + slot * SLOT + place);
+    }
+    #pragma unroll
+    for (int m = 0; m < 2; m++) {
+      unsigned weights[2][4];
       #pragma unroll
-      for (int j = 0; j < 4; j++) {
-        const __nv_bfloat162 both = __hfma2(codes[j], scale2, bias2);
-        weights[m][i][j] = *reinterpret_cast<const unsigned*>(&both);
+      for (int i = 0; i < 2; i++) {
+        const uint4 all = own[m * 2 + i];
+        const unsigned words[4] = {all.x, all.y, all.z, all.w};
+        weights_of(words + e * (BITS / 4), scale[m * 2 + i], bias[m * 2 + i], weights[i]);
+      }
+      #pragma unroll
+      for (int t = 0; t < TILES; t++) {
+        multiply(sums[m][t], weights[0][0], weights[1][0], weights[0][1], weights[1][1], x8[t].x, x8[t].y);
+      }
+      #pragma unroll
+      for (int t = 0; t < TILES; t++) {
+        multiply(sums[m][t], weights[0][2], weights[1][2], weights[0][3], weights[1][3], x8[t].z, x8[t].w);
       }
     }
   }
-  #pragma unroll
-  for (int t = 0; t < TILES; t++) {
-    const uint4 x8 = *reinterpret_cast<const uint4*>(held + own_x + t * 8 * X_BYTES);
-    #pragma unroll
-    for (int m = 0; m < 2; m++) {
-      const unsigned(*own)[4] = weights[m];
-      multiply(sums[m][t], own[0][0], own[1][0], own[0][1], own[1][1], x8.x, x8.y);
-      multiply(sums[m][t], own[0][2], own[1][2], own[0][3], own[1][3], x8.z, x8.w);
-    }
-  }
-  slot = slot + 1 == DEEP ? 0 : slot + 1;
+  slot = 1 - slot;
 }
 
-// Both halves' sums become one. Rows of the result are written as they lie.
+// The sums of both halves of the columns become one. Rows of the result are written as they lie.
 float* const found = reinterpret_cast<float*>(memory);
 #pragma unroll
-for (int turn = 0; turn < 2; turn++) {
+for (int turn = 0; turn < COLUMN_WARPS; turn++) {
   __syncthreads();
-  if (half == turn) {
+  if (column_warp == turn) {
     #pragma unroll
     for (int i = 0; i < 2 * TILES * 4; i++) {
       const int m = i / (TILES * 4), t = i / 4 % TILES, j = i % 4;
-      float& to = found[(t * 8 + part * 2 + j % 2) * (ROWS + 1) + pair * 32 + m * 16 + quad + j / 2 * 8];
+      float& to = found[(t * 8 + part * 2 + j % 2) * FOUND_ROW + own_row + m * 16 + j / 2 * 8];
       to = turn == 0 ? sums[m][t][j] : to + sums[m][t][j];
     }
   }
 }
 __syncthreads();
-for (int index = threadIdx.x; index < min(rows_of_x, MOST) * ROWS; index += THREADS) {
-  const int row = index / ROWS;
-  const int column = first + index % ROWS;
-  if (column < rows_of_w) {
-    const int64_t place = static_cast<int64_t>(blockIdx.y) * rows_of_x + row;
-    out[place * rows_of_w + column] = static_cast<O>(found[row * (ROWS + 1) + index % ROWS]);
+// The gate opens here if all columns are here.
+constexpr int OUT_ROWS = SPLITS == 1 ? TOGETHER : ROWS;
+const int all = SPLITS == 1 ? rows_of_w / PARTS_OF_W : rows_of_w;
+for (int index = threadIdx.x; index < min(rows_of_x, MOST) * (OUT_ROWS / 4); index += BLOCK) {
+  const int row = index / (OUT_ROWS / 4);
+  const int column = index % (OUT_ROWS / 4) * 4;
+  const int64_t place = (static_cast<int64_t>(blockIdx.y) * rows_of_x + row) * all + row_of(column);
+  const float* const four = found + row * FOUND_ROW + column;
+  if constexpr (SPLITS > 1) {
+    *reinterpret_cast<float4*>(out + place) = *reinterpret_cast<const float4*>(four);
+  } else {
+    O results[4];
+    #pragma unroll
+    for (int i = 0; i < 4; i++) {
+      results[i] = static_cast<O>(four[i]);
+      if constexpr (GATE != 0) {
+        results[i] = gated<GATE>(results[i], static_cast<O>(four[TOGETHER + i]));
+      }
+    }
+    *reinterpret_cast<uint2*>(out + place) = *reinterpret_cast<const uint2*>(results);
   }
 }

@@ -1,9 +1,9 @@
 //! Products of several rows of x with packed weights.
 
-use super::constants::{THREADS, WARPS};
+use super::constants::{LANES, THREADS, code};
 use super::kernel::{Constant, Launch, Source};
 use super::launch::{first, launch};
-use crate::{Array, Dtype, Error, QuantMode, Quantization, Quantized, Result};
+use crate::{Activation, Array, Dtype, Error, QuantMode, Quantization, Quantized, Result};
 
 /// The most rows of x that [`several_rows`] takes.
 pub const MOST_SEVERAL_ROWS: i32 = 64;
@@ -15,6 +15,7 @@ const SEVERAL_ROWS: Source = Source {
     body: include_str!("several_rows.cu"),
     header: concat!(
         include_str!("chained.cu"),
+        include_str!("common.cu"),
         include_str!("tensor.cu"),
         include_str!("multiply.cu")
     ),
@@ -26,19 +27,44 @@ const ADD_PARTS: Source = Source {
     inputs: &[c"parts"],
     outputs: &[c"out"],
     body: include_str!("add_parts.cu"),
-    header: include_str!("chained.cu"),
+    header: concat!(include_str!("chained.cu"), include_str!("common.cu")),
     takes_strides: false,
     written: &[],
 };
 
-/// Rows of weights of a block.
-const ROWS: i32 = WARPS * 16;
-/// Blocks that a large device runs at once: two on each multiprocessor.
-const BLOCKS: i32 = 264;
-/// Groups of a row whose scales are copied at once.
-const GROUPS: i32 = 8;
+/// Columns whose scales are copied at once.
+const UNIT: i32 = 256;
+/// Rows of weights of a warp.
+const OWN_ROWS: i32 = 32;
 /// The most blocks that share the columns.
-const MOST_SPLITS: i32 = 8;
+const MOST_SPLITS: i32 = 13;
+
+/// How the warps of a block share its work.
+struct Shape {
+    /// Rows of x are taken by eights, so many of them.
+    tiles: i32,
+    row_warps: i32,
+    column_warps: i32,
+    /// Blocks that a large device runs at once.
+    blocks: i32,
+}
+
+impl Shape {
+    const FEW: Shape = Shape { tiles: 2, row_warps: 2, column_warps: 2, blocks: 396 };
+    const SOME: Shape = Shape { tiles: 4, ..Shape::FEW };
+    /// Two warps for the same rows would hold more of x than a block may.
+    const MANY: Shape = Shape { tiles: 8, row_warps: 4, column_warps: 1, blocks: 456 };
+
+    fn of(rows: i32) -> Shape {
+        let all = [Shape::FEW, Shape::SOME];
+        all.into_iter().find(|shape| rows <= shape.tiles * 8).unwrap_or(Shape::MANY)
+    }
+
+    /// Rows of weights of a block.
+    const fn rows(&self) -> i32 {
+        self.row_warps * OWN_ROWS
+    }
+}
 
 /// Whether [`several_rows`] multiplies `x` with such weights.
 pub fn takes_several_rows(x: &Array, w: &Quantized) -> bool {
@@ -51,10 +77,10 @@ pub fn takes_several_rows(x: &Array, w: &Quantized) -> bool {
     let types_fit = x.dtype() == Dtype::Bf16 && w.scales.dtype() == Dtype::Bf16;
     let rows = x.rows();
     let columns = i64::from(groups) * i64::from(group_size);
-    let fits = n > 0
+    let fits = n >= Shape::MANY.rows()
         && n % 8 == 0
-        && groups > 0
-        && groups % GROUPS == 0
+        && columns > 0
+        && columns % i64::from(UNIT) == 0
         && x.shape().last().map(|columns| i64::from(*columns)) == Some(columns)
         && (1..=MOST_SEVERAL_ROWS).contains(&rows)
         && columns * i64::from(rows) <= i64::from(i32::MAX)
@@ -68,19 +94,42 @@ pub fn takes_several_rows(x: &Array, w: &Quantized) -> bool {
 /// # Errors
 /// What [`takes_several_rows`] does not take; a device without CUDA.
 pub fn several_rows(x: &Array, w: &Quantized) -> Result<Array> {
+    product(x, w, None)
+}
+
+/// `x wᵀ` for several rows, as [`several_rows`] makes it, whose first half gates the second: `[…, out / 2]`.
+///
+/// # Errors
+/// What [`takes_gated_rows`] does not take; a device without CUDA.
+pub fn gated_rows(x: &Array, w: &Quantized, gate: Activation) -> Result<Array> {
+    if !takes_gated_rows(x, w) {
+        return Err(Error::new(format!("no gate in {w:?}")));
+    }
+    product(x, w, Some(gate))
+}
+
+/// Whether [`gated_rows`] multiplies `x` with such weights.
+pub fn takes_gated_rows(x: &Array, w: &Quantized) -> bool {
+    takes_several_rows(x, w) && w.scales.shape().first().is_some_and(|n| n % 16 == 0)
+}
+
+fn product(x: &Array, w: &Quantized, gate: Option<Activation>) -> Result<Array> {
     let (true, Some(biases)) = (takes_several_rows(x, w), &w.biases) else {
         return Err(Error::new(format!("no product of several rows for {x:?} and {w:?}")));
     };
     let ([n, groups], rows) = (w.scales.dims::<2>()?, x.rows());
+    let out = if gate.is_some() { n / 2 } else { n };
+    let gate = (c"GATE", Constant::Int(gate.map_or(0, code)));
     let mut shape = x.shape().to_vec();
     if let Some(last) = shape.last_mut() {
-        *last = n;
+        *last = out;
     }
-    let tiles = [2, 4].into_iter().find(|tiles| rows <= tiles * 8).unwrap_or(8);
-    let blocks = (n + ROWS - 1) / ROWS;
-    // By the sizes of the weights alone, so that a row gives the same whatever is beside it.
-    let units = groups / GROUPS;
-    let share = units / (BLOCKS / blocks).min(units).clamp(1, MOST_SPLITS);
+    let of = Shape::of(rows);
+    let blocks = (n + of.rows() - 1) / of.rows();
+    // A row gives the same whatever is beside it, up to 32 rows and beyond.
+    let units = groups * w.quantization.group_size / UNIT;
+    let wanted = (of.blocks / blocks).clamp(1, units.min(MOST_SPLITS));
+    let share = (units + wanted - 1) / wanted;
     let splits = (units + share - 1) / share;
     let of_parts = [splits, rows * n];
     let output: (&[i32], Dtype) =
@@ -88,20 +137,30 @@ pub fn several_rows(x: &Array, w: &Quantized) -> Result<Array> {
     let constants = [
         (c"T", Constant::Type(x.dtype())),
         (c"O", Constant::Type(output.1)),
-        (c"TILES", Constant::Int(tiles)),
+        (c"TILES", Constant::Int(of.tiles)),
+        (c"ROW_WARPS", Constant::Int(of.row_warps)),
+        (c"COLUMN_WARPS", Constant::Int(of.column_warps)),
+        (c"UNIT", Constant::Int(UNIT)),
         (c"BITS", Constant::Int(w.quantization.bits)),
         (c"GROUP_SIZE", Constant::Int(w.quantization.group_size)),
         (c"SPLITS", Constant::Int(splits)),
+        gate,
     ];
-    let (grid, block) = ([THREADS * blocks, splits, 1], [THREADS, 1, 1]);
+    let threads = of.row_warps * of.column_warps * LANES;
+    let (grid, block) = ([threads * blocks, splits, 1], [threads, 1, 1]);
     let all = Launch { grid, block, constants: &constants, outputs: &[output] };
     let found = first(launch(&SEVERAL_ROWS, &[x, &w.weight, &w.scales, biases], &all)?)?;
     if splits == 1 {
         return Ok(found);
     }
-    let constants = [(c"T", Constant::Type(x.dtype())), (c"PARTS", Constant::Int(splits))];
+    let constants = [
+        (c"T", Constant::Type(x.dtype())),
+        (c"PARTS", Constant::Int(splits)),
+        (c"OUT", Constant::Int(out)),
+        gate,
+    ];
     let outputs: [(&[i32], Dtype); 1] = [(&shape, x.dtype())];
-    let grid = [(rows * n / 4 + THREADS - 1) / THREADS * THREADS, 1, 1];
-    let all = Launch { grid, block, constants: &constants, outputs: &outputs };
+    let grid = [(rows * out / 4 + THREADS - 1) / THREADS * THREADS, 1, 1];
+    let all = Launch { grid, block: [THREADS, 1, 1], constants: &constants, outputs: &outputs };
     first(launch(&ADD_PARTS, &[&found], &all)?)
 }

@@ -31,6 +31,11 @@ __device__ __forceinline__ void copy_ahead(void* to, const void* from, bool is_t
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
       "l"(from), "r"(is_there ? 16 : 0) : "memory");
 }
+// Four, eight or sixteen bytes.
+template <int BYTES>
+__device__ __forceinline__ void copy_few_ahead(void* to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_address(to)), "l"(from), "n"(BYTES) : "memory");
+}
 __device__ __forceinline__ void end_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }

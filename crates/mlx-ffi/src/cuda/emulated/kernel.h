@@ -256,8 +256,16 @@ void load_matrices(unsigned* to, const void* row);
 void load_transposed(unsigned* to, const void* row);
 // Of a matrix of which each lane has two values of a row, two of a column.
 unsigned transposed(unsigned of_row);
-// A copy of sixteen bytes, which nobody sees before it was waited for.
-void copy_ahead(void* to, const void* from, bool is_there);
+// A copy, which nobody sees before it was waited for.
+void copy_bytes_ahead(void* to, const void* from, size_t bytes, bool is_there);
+inline void copy_ahead(void* to, const void* from, bool is_there) {
+  copy_bytes_ahead(to, from, 16, is_there);
+}
+template <int BYTES>
+void copy_few_ahead(void* to, const void* from) {
+  static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16);
+  copy_bytes_ahead(to, from, BYTES, true);
+}
 void end_copies();
 // Waits for all but so many groups of copies.
 void wait_for_all_copies_but(size_t groups);

@@ -77,6 +77,7 @@ struct Context {
 struct Copy {
   void* to;
   const void* from;
+  size_t bytes;
   bool is_there;
 };
 
@@ -278,12 +279,12 @@ unsigned transposed(unsigned of_row) {
   return found;
 }
 
-void copy_ahead(void* to, const void* from, bool is_there) {
+void copy_bytes_ahead(void* to, const void* from, size_t bytes, bool is_there) {
   auto bits = reinterpret_cast<uintptr_t>(to) | (is_there ? reinterpret_cast<uintptr_t>(from) : 0);
-  if (bits % 16 != 0) {
-    fail("a copy does not begin at sixteen bytes");
+  if (bits % bytes != 0) {
+    fail("a copy does not begin at a multiple of its bytes");
   }
-  own().copies.back().push_back({to, from, is_there});
+  own().copies.back().push_back({to, from, bytes, is_there});
 }
 
 void end_copies() {
@@ -293,8 +294,8 @@ void end_copies() {
 void wait_for_all_copies_but(size_t groups) {
   auto& all = own().copies;
   while (all.size() > groups + 1) {
-    for (auto& [to, from, is_there] : all.front()) {
-      is_there ? memcpy(to, from, 16) : memset(to, 0, 16);
+    for (auto& [to, from, bytes, is_there] : all.front()) {
+      is_there ? memcpy(to, from, bytes) : memset(to, 0, bytes);
     }
     all.pop_front();
   }
