@@ -3,7 +3,7 @@
 mod arrays;
 mod on_cuda;
 
-use mlx_ffi::cuda;
+use mlx_ffi::cuda::{self, Factor};
 use mlx_ffi::step::Heads;
 use mlx_ffi::{Activation, Array, Dtype, Result, fast, ops};
 
@@ -78,6 +78,13 @@ fn between(rows: i32, columns: i32, dtype: Dtype) -> Result<()> {
     let gates = Heads { array: &gate, at: 0 };
     let found = cuda::gated(Activation::Silu, gates, columns(half), half, 1)?;
     assert_near(&found, &expected, 2e-2, &what("gate apart"));
+    let row = cast(&values(&[half], 12), dtype);
+    let upper = ops::slice_axis(&wide(&x), -1, half, half * 2)?;
+    let number = Array::scalar(0.3, dtype)?;
+    for (by, factor) in [(Factor::Row(&row), &row), (Factor::Number(0.3), &number)] {
+        let expected = ops::multiply(&upper, &wide(factor))?;
+        assert_near(&cuda::times(columns(half), half, by)?, &expected, 1e-2, &what("product"));
+    }
     let found = cuda::activated(Activation::Silu, columns(0), half)?;
     assert_near(&found, &silu, 2e-2, &what("activation"));
     Ok(())

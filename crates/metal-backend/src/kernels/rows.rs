@@ -1,5 +1,6 @@
 //! Operations on each row by itself: sums, norms, the split into heads.
 
+use mlx_ffi::step::Heads;
 use mlx_ffi::{Array, cpu, cuda, fast, ops};
 
 use super::choice::Kernels;
@@ -12,6 +13,30 @@ impl Kernels {
             Kernels::Cpu(_) if x.dtype() == y.dtype() => cpu::add(x, y),
             Kernels::Cuda if cuda::takes_sum(x, y) => cuda::sum(x, y),
             _ => ops::add(x, y),
+        }
+    }
+
+    /// `x` times `factor`, which is rounded to its type.
+    pub fn scaled(self, x: &Columns, factor: f32) -> mlx_ffi::Result<Array> {
+        let (by, count) = (cuda::Factor::Number(factor), x.count());
+        match self {
+            _ if factor == 1.0 => x.array(),
+            Kernels::Cuda if cuda::takes_times(x.heads(), count, by) => {
+                cuda::times(x.heads(), count, by)
+            }
+            _ => ops::multiply(&x.array()?, &Array::scalar(factor, x.of.dtype())?),
+        }
+    }
+
+    /// Each column of `x` times its number of `row`, `[columns]`.
+    pub fn times(self, x: &Array, row: &Array) -> mlx_ffi::Result<Array> {
+        let (columns, count) = (Heads { array: x, at: 0 }, x.shape().last().copied().unwrap_or(0));
+        let by = cuda::Factor::Row(row);
+        match self {
+            Kernels::Cuda if cuda::takes_times(columns, count, by) => {
+                cuda::times(columns, count, by)
+            }
+            _ => ops::multiply(x, row),
         }
     }
 

@@ -249,6 +249,18 @@ pub(super) mod tests {
         "rope_theta": 1e4, "max_position_embeddings": 512, "attention_multiplier": 0.2,
         "embedding_multiplier": 3.0, "residual_multiplier": 0.22, "logits_scaling": 2.0
     }"#;
+    /// A state space beside attention, with factors around everything.
+    const FALCON: &str = r#"{
+        "model_type": "falcon_h1", "hidden_size": 64, "intermediate_size": 96, "head_dim": 32,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 3,
+        "vocab_size": 90, "rms_norm_eps": 1e-5, "rope_theta": 1e4, "max_position_embeddings": 512,
+        "mamba_d_ssm": 256, "mamba_n_heads": 8, "mamba_d_head": 32, "mamba_d_state": 32,
+        "mamba_n_groups": 2, "mamba_d_conv": 4, "mamba_rms_norm": false, "mamba_conv_bias": true,
+        "tie_word_embeddings": true, "attention_in_multiplier": 0.9, "attention_out_multiplier": 0.9375,
+        "embedding_multiplier": 3.0, "key_multiplier": 0.39, "lm_head_multiplier": 0.5,
+        "mlp_multipliers": [0.88, 0.58], "ssm_in_multiplier": 1.25, "ssm_out_multiplier": 0.23,
+        "ssm_multipliers": [0.35, 0.25, 0.35, 0.5, 0.35]
+    }"#;
     /// Latent attention, and experts beside a shared one.
     const GLM_FLASH: &str = r#"{
         "model_type": "glm4_moe_lite", "hidden_size": 64, "intermediate_size": 96,
@@ -287,7 +299,7 @@ pub(super) mod tests {
     }"#;
 
     /// Models whose steps CUDA captures, and how many of these may go either way.
-    const ON_CUDA: [(&str, usize); 11] = [
+    const ON_CUDA: [(&str, usize); 12] = [
         (GEMMA, 0),
         (QWEN, 3),
         (QWEN_3_5, 0),
@@ -295,6 +307,7 @@ pub(super) mod tests {
         (NEMOTRON, 0),
         (NEMOTRON_MOE, 0),
         (GRANITE, 0),
+        (FALCON, 0),
         (GLM_FLASH, 0),
         (DEEPSEEK, 3),
         (GEMMA_4, 0),

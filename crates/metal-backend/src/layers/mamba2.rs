@@ -116,7 +116,7 @@ impl Mamba2 {
         let all = self.in_proj.forward_fused(x, fusion.only_prologue())?;
         let all = match &self.multipliers {
             None => all,
-            Some(multipliers) => ops::multiply(&all, multipliers)?,
+            Some(multipliers) => self.kernels.times(&all, multipliers)?,
         };
         let (inner, mixed) = (self.sizes.inner(), self.sizes.mixed());
         let part = |first: i32, count: i32| {

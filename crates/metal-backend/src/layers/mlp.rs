@@ -104,10 +104,10 @@ impl Mlp {
             let inner = self.kernels.gated(self.activation, &gate, &up)?;
             return self.down_proj.forward_fused(&inner, epilogue);
         };
-        let scaled = |x: &Array, factor| ops::multiply(x, &Array::scalar(factor, x.dtype())?);
-        let gate = Columns::all(scaled(&gate.array()?, of_gate)?);
+        let gate = Columns::all(self.kernels.scaled(&gate, of_gate)?);
         let inner = self.kernels.gated(self.activation, &gate, &up)?;
-        let y = scaled(&self.down_proj.forward(&inner)?, of_result)?;
+        let y = Columns::all(self.down_proj.forward(&inner)?);
+        let y = self.kernels.scaled(&y, of_result)?;
         epilogue.epilogue(self.kernels, y)
     }
 }

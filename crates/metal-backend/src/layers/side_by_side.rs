@@ -1,9 +1,10 @@
 //! A state space and attention that see the same values.
 
-use mlx_ffi::{Array, Dtype, Result, ops};
+use mlx_ffi::{Array, Dtype, Result};
 
 use super::{Attention, Fusion, Mamba2, Positions, Workspace};
 use crate::cache::{KvCache, Recurrent};
+use crate::kernels::Columns;
 
 /// What goes into a part is multiplied with, and what comes out.
 #[derive(Clone, Copy, Debug)]
@@ -32,13 +33,13 @@ impl SideBySide {
         (cache, state): (&mut KvCache, &mut Recurrent),
     ) -> Result<Array> {
         let kernels = self.mamba.kernels;
-        let x = fusion.prologue(x)?;
-        let seen = scaled(&x, self.of_mamba.input)?;
+        let x = Columns::all(fusion.prologue(x)?);
+        let seen = kernels.scaled(&x, self.of_mamba.input)?;
         let mixed = self.mamba.forward(&seen, Fusion::default(), positions, state)?;
-        let mixed = scaled(&mixed, self.of_mamba.output)?;
-        let seen = scaled(&x, self.of_attention.input)?;
+        let mixed = kernels.scaled(&Columns::all(mixed), self.of_mamba.output)?;
+        let seen = kernels.scaled(&x, self.of_attention.input)?;
         let attended = self.attention.forward(&seen, Fusion::default(), positions, cache)?;
-        let attended = scaled(&attended, self.of_attention.output)?;
+        let attended = kernels.scaled(&Columns::all(attended), self.of_attention.output)?;
         fusion.epilogue(kernels, kernels.sum(&mixed, &attended)?)
     }
 
@@ -51,12 +52,4 @@ impl SideBySide {
     pub fn workspace(&self, dtype: Dtype) -> Workspace {
         self.mamba.workspace(dtype).then(self.attention.workspace(dtype))
     }
-}
-
-/// `x` times `factor`.
-fn scaled(x: &Array, factor: f32) -> Result<Array> {
-    if factor == 1.0 {
-        return x.share();
-    }
-    ops::multiply(x, &Array::scalar(factor, x.dtype())?)
 }

@@ -176,6 +176,7 @@ mod tests {
             include_str!("sum.cu"),
             include_str!("take.cu"),
             include_str!("tensor.cu"),
+            include_str!("times.cu"),
             include_str!("unpack.cu"),
         ] {
             for name in definitions().lines().filter_map(|line| line.split([' ', '(']).nth(1)) {

@@ -46,6 +46,16 @@ const SUM: Source = Source {
     written: &[],
 };
 
+const TIMES: Source = Source {
+    name: c"times",
+    inputs: &[c"x", c"by"],
+    outputs: &[c"out"],
+    body: include_str!("times.cu"),
+    header: include_str!("chained.cu"),
+    takes_strides: false,
+    written: &[],
+};
+
 /// The most values of an operand: each thread takes four or eight, and threads are counted in 32 bits.
 const MOST_VALUES: usize = 1 << 31;
 /// The most columns that a float counts.
@@ -340,4 +350,59 @@ pub fn sum(x: &Array, y: &Array) -> Result<Array> {
     let outputs = [(x.shape(), x.dtype())];
     let all = Launch { grid, block: [THREADS, 1, 1], constants: &constants, outputs: &outputs };
     first(launch(&SUM, &[x, y], &all)?)
+}
+
+/// What values are multiplied with.
+#[derive(Clone, Copy, Debug)]
+pub enum Factor<'a> {
+    /// All with this.
+    Number(f32),
+    /// Each column with its own, `[columns]`.
+    Row(&'a Array),
+}
+
+/// Whether [`times`] multiplies so many columns.
+pub fn takes_times(x: Columns<'_>, columns: i32, by: Factor<'_>) -> bool {
+    let all = x.array.shape().last().copied().unwrap_or(0);
+    let are_there = columns > 0 && x.at >= 0 && i64::from(x.at) + i64::from(columns) <= all.into();
+    let are_aligned = columns % 8 == 0 && x.at % 8 == 0 && all % 8 == 0;
+    let factors_fit = match by {
+        Factor::Number(_) => true,
+        Factor::Row(row) => row.shape() == [columns] && row.dtype() == x.array.dtype(),
+    };
+    let sizes_fit = (1..=MOST_VALUES).contains(&x.array.size());
+    x.array.dtype().is_half() && are_there && are_aligned && factors_fit && sizes_fit
+}
+
+/// `columns` columns, multiplied: `[…, columns]`. The factor is rounded to their type first.
+///
+/// # Errors
+/// What [`takes_times`] does not take; a device without CUDA.
+pub fn times(x: Columns<'_>, columns: i32, by: Factor<'_>) -> Result<Array> {
+    if !takes_times(x, columns, by) {
+        return Err(Error::new(format!("no product of {columns} columns of {x:?} with {by:?}")));
+    }
+    let mut shape = x.array.shape().to_vec();
+    if let Some(last) = shape.last_mut() {
+        *last = columns;
+    }
+    let constants = [
+        (c"T", Constant::Type(x.array.dtype())),
+        (c"AT", Constant::Int(x.at)),
+        (c"WIDTH", Constant::Int(columns)),
+        (c"IS_ROW", Constant::Bool(matches!(by, Factor::Row(_)))),
+    ];
+    let number;
+    let by = match by {
+        Factor::Row(row) => row,
+        Factor::Number(factor) => {
+            number = scalar(factor)?;
+            &number
+        }
+    };
+    let threads = (i64::from(x.array.rows()) * i64::from(columns) / 8) as i32;
+    let grid = [(threads + THREADS - 1) / THREADS * THREADS, 1, 1];
+    let outputs: [(&[i32], Dtype); 1] = [(&shape, x.array.dtype())];
+    let all = Launch { grid, block: [THREADS, 1, 1], constants: &constants, outputs: &outputs };
+    first(launch(&TIMES, &[x.array, by], &all)?)
 }
