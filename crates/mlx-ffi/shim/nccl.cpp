@@ -189,6 +189,10 @@ class NcclGroup : public distributed::detail::GroupImpl, public std::enable_shar
     peers_->open(all);
   }
 
+  void try_peers() {
+    peers_->try_out();
+  }
+
   void use_peers() {
     uses_peers_ = true;
   }
@@ -317,6 +321,10 @@ extern "C" int mlxrs_peers_open(const mlx_distributed_group group, const unsigne
     std::memcpy(all.data(), handles, all.size() * MLXRS_PEER_HANDLE);
     own->open(all);
   });
+}
+
+extern "C" int mlxrs_peers_try(const mlx_distributed_group group) {
+  return mlxrs::guarded([&] { mlxrs::group_of(group)->try_peers(); });
 }
 
 extern "C" void mlxrs_peers_use(const mlx_distributed_group group) {

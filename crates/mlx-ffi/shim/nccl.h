@@ -44,6 +44,12 @@ int mlxrs_peers_offer(const mlx_distributed_group group, const char* text, unsig
  */
 int mlxrs_peers_open(const mlx_distributed_group group, const unsigned char* handles);
 
+/**
+ * Sums what is known beforehand in this way. All ranks have to have opened it, and all have to call it at the same time.
+ * Returns 0, or 1 after the error handler has been called: what they write does not arrive within five seconds, or not as it was.
+ */
+int mlxrs_peers_try(const mlx_distributed_group group);
+
 /** Lets sums go this way from now on. All ranks have to have opened it, and all have to call it. */
 void mlxrs_peers_use(const mlx_distributed_group group);
 

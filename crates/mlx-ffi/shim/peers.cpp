@@ -4,9 +4,11 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <chrono>
 #include <initializer_list>
 #include <optional>
 #include <stdexcept>
+#include <thread>
 #include <type_traits>
 #include <utility>
 
@@ -29,6 +31,8 @@ struct Memory {
   int (*handle)(PeerHandle* handle, Address address);
   int (*open)(Address* address, PeerHandle handle, unsigned flags);
   int (*wait)();
+  int (*is_over)(Handle event);
+  int (*download)(void* to, Address from, size_t bytes);
 };
 
 // All of it, or an error.
@@ -41,7 +45,8 @@ const Memory& memory() {
     };
     bool complete = find(all.take, "cuMemAlloc_v2") && find(all.fill, "cuMemsetD8_v2") &&
         find(all.take_host, "cuMemHostAlloc") && find(all.handle, "cuIpcGetMemHandle") &&
-        find(all.open, "cuIpcOpenMemHandle_v2") && find(all.wait, "cuCtxSynchronize");
+        find(all.open, "cuIpcOpenMemHandle_v2") && find(all.wait, "cuCtxSynchronize") &&
+        find(all.is_over, "cuEventQuery") && find(all.download, "cuMemcpyDtoH_v2");
     return complete ? std::optional(all) : std::nullopt;
   }();
   if (!cuda() || !found) {
@@ -122,6 +127,56 @@ void Peers::open(const std::vector<PeerHandle>& all) {
   seen_.push_back(reinterpret_cast<uint64_t>(is_given_up_));
   seen_.push_back(capacity_);
   seen_.push_back(rank_);
+}
+
+void Peers::try_out() {
+  auto& m = memory();
+  auto& c = *cuda();
+  // Of each kind one.
+  constexpr size_t SIZES[] = {4096, 2 << 20};
+  constexpr size_t MOST_BYTES = SIZES[1];
+  constexpr std::chrono::seconds LONGEST{5};
+  constexpr unsigned NON_BLOCKING = 1, WITHOUT_TIMES = 2;
+  constexpr int NOT_READY = 600;
+  auto value = [](size_t i) { return static_cast<float>(i % 1000 + 1); };
+  std::vector<float> own(MOST_BYTES / sizeof(float)), found(own.size());
+  for (size_t i = 0; i < own.size(); i++) {
+    own[i] = value(i) * static_cast<float>(rank_ + 1);
+  }
+  Address from, to;
+  Handle stream, event;
+  check(m.take(&from, MOST_BYTES), "cuMemAlloc");
+  check(m.take(&to, MOST_BYTES), "cuMemAlloc");
+  check(m.fill(to, 0, MOST_BYTES), "cuMemsetD8");
+  check(m.wait(), "cuCtxSynchronize");
+  check(c.new_stream(&stream, NON_BLOCKING), "cuStreamCreate");
+  check(c.new_event(&event, WITHOUT_TIMES), "cuEventCreate");
+  check(c.upload(from, own.data(), MOST_BYTES, stream), "cuMemcpyHtoDAsync");
+  for (auto bytes : SIZES) {
+    sum(from, to, bytes, float32, false, stream);
+    check(c.record(event, stream), "cuEventRecord");
+    auto until = std::chrono::steady_clock::now() + LONGEST;
+    int state;
+    while ((state = m.is_over(event)) == NOT_READY && std::chrono::steady_clock::now() < until) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    if (state == NOT_READY) {
+      give_up();
+      check(c.wait_for_stream(stream), "cuStreamSynchronize");
+      throw std::runtime_error("what a GPU writes into the memory of another one does not arrive");
+    }
+    check(state, "cuEventQuery");
+    check(m.download(found.data(), to, bytes), "cuMemcpyDtoH");
+    for (size_t i = 0; i < bytes / sizeof(float); i++) {
+      if (found[i] != value(i) * static_cast<float>(size_ * (size_ + 1) / 2)) {
+        throw std::runtime_error("sums of GPUs that write into each other's memory are wrong");
+      }
+    }
+  }
+  c.free_event(event);
+  c.free_stream(stream);
+  c.let_go(from);
+  c.let_go(to);
 }
 
 bool Peers::sums(size_t bytes) const {

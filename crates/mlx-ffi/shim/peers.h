@@ -27,6 +27,10 @@ class Peers {
   // Opens the memory of the others, by the handles of all ranks. Throws where this device does not reach it.
   void open(const std::vector<PeerHandle>& all);
 
+  // Sums what is known beforehand, as all ranks do at the same time. Throws where it does not come out right, or in time: devices may
+  // report access to each other that does not work.
+  void try_out();
+
   // Whether so many bytes are summed in this way.
   bool sums(size_t bytes) const;
 

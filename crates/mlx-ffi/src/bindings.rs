@@ -3414,6 +3414,8 @@ unsafe extern "C" {
         group: mlx_distributed_group,
         handles: *const ::std::os::raw::c_uchar,
     ) -> ::std::os::raw::c_int;
+    #[doc = " Sums what is known beforehand in this way. All ranks have to have opened it, and all have to call it at the same time.\n Returns 0, or 1 after the error handler has been called: what they write does not arrive within five seconds, or not as it was."]
+    pub fn mlxrs_peers_try(group: mlx_distributed_group) -> ::std::os::raw::c_int;
     #[doc = " Lets sums go this way from now on. All ranks have to have opened it, and all have to call it."]
     pub fn mlxrs_peers_use(group: mlx_distributed_group);
     #[doc = " Lets what waits on the device for other ranks end, with any values, and lets later sums and gathers of the group fail.\n Any thread may call it, and does not wait for it."]

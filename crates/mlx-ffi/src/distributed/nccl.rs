@@ -171,6 +171,11 @@ impl Nccl {
             return Ok(false);
         }
         // SAFETY: all ranks have opened the memory of all.
+        let tried = check(unsafe { sys::mlxrs_peers_try(self.group) });
+        if agree(tried.map(|()| handle))?.is_none() {
+            return Ok(false);
+        }
+        // SAFETY: as above.
         unsafe { sys::mlxrs_peers_use(self.group) };
         Ok(true)
     }
