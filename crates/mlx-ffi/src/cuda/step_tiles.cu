@@ -1,11 +1,11 @@
 // Keys and values of one position of a row, on the tensor cores: a warp looks at sixteen keys at a time, for up to
-// eight heads that share them. Which value of a head is which column of an operand is chosen so that each lane reads
-// sixteen bytes at a time and has what it multiplies: nothing passes through shared memory. The operand of weights has sixteen rows:
-// eight of them have what rounding took from the other eight, so that no weight is rounded to the values' type.
+// eight heads that share them. Keys, and then values, are the rows of the first operand, heads the columns of the second. Which value
+// of a head is which row or column is chosen so that each lane reads sixteen bytes at a time and has what it multiplies: nothing passes
+// through shared memory. Values are also multiplied with what rounding took from the weights, so that none is rounded to their type.
 
 template <typename T, int D, int GROUP>
 struct ByTiles {
-  static_assert(GROUP <= 8 && D % 64 == 0, "half of an operand's rows, and whole reads of values");
+  static_assert(GROUP <= 8 && D % 64 == 0, "the columns of an operand, and whole reads of values");
   static constexpr int AT_ONCE = 16;
   static constexpr int KEY_READS = D / 32;
   static constexpr int VALUE_READS = D / 64;
@@ -18,9 +18,11 @@ struct ByTiles {
   // Of keys `2 · column` and the next one of each half: from `64 · read + 8 · of_lane` on.
   uint4 values[2][2][VALUE_READS];
   uint4 query[KEY_READS];
-  float sums[VALUE_READS][8][4];
-  float largest;
-  float total;
+  // Of two values from `64 · read + 8 · of_lane + 2 · pair` on, for heads `2 · column` and the next one each.
+  float sums[VALUE_READS][4][4];
+  // Of these two heads.
+  float largest[2];
+  float total[2];
 
   __device__ __forceinline__ int key_of_values(int base, int half, int i) const {
     return base + 8 * half + 2 * column + i;
@@ -85,8 +87,11 @@ struct ByTiles {
   }
 
   __device__ __forceinline__ void begin(const T (*queries)[D]) {
-    largest = -1e30f;
-    total = 0;
+    #pragma unroll
+    for (int i = 0; i < 2; i++) {
+      largest[i] = -1e30f;
+      total[i] = 0;
+    }
     #pragma unroll
     for (int read = 0; read < KEY_READS; read++) {
       query[read] = make_uint4(0, 0, 0, 0);
@@ -95,80 +100,88 @@ struct ByTiles {
       }
     }
     #pragma unroll
-    for (int i = 0; i < VALUE_READS * 8 * 4; i++) {
-      sums[i / 32][i / 4 % 8][i % 4] = 0;
+    for (int i = 0; i < VALUE_READS * 4 * 4; i++) {
+      sums[i / 16][i / 4 % 4][i % 4] = 0;
     }
+  }
+
+  // The largest of all lanes that have the same heads.
+  static __device__ __forceinline__ float largest_of(float value) {
+    #pragma unroll
+    for (int offset = 4; offset < 32; offset *= 2) {
+      value = fmaxf(value, __shfl_xor_sync(0xffffffff, value, offset));
+    }
+    return value;
   }
 
   // Takes what was loaded into account, and loads what is at `next`.
   __device__ __forceinline__ void attend(const HeldKeys<T>& of, int base, int next, const Scoring& scoring) {
-    // Rows are heads, columns keys; only half of the rows are in use.
+    // Of keys `of_lane` of both halves, for two heads each. Two sums wait for each other half as long as one.
     float scores[2][4];
     #pragma unroll
-    for (int half = 0; half < 2; half++) {
-      #pragma unroll
-      for (int i = 0; i < 4; i++) {
-        scores[half][i] = 0;
-      }
-      #pragma unroll
-      for (int read = 0; read < KEY_READS; read++) {
-        const unsigned first[4] = {query[read].x, 0, query[read].y, 0};
-        const unsigned second[4] = {query[read].z, 0, query[read].w, 0};
-        accumulate<T>(scores[half], first, keys[half][read].x, keys[half][read].y);
-        accumulate<T>(scores[half], second, keys[half][read].z, keys[half][read].w);
-      }
+    for (int i = 0; i < 8; i++) {
+      scores[i / 4][i % 4] = 0;
+    }
+    #pragma unroll
+    for (int read = 0; read < KEY_READS; read++) {
+      const unsigned first[4] = {keys[0][read].x, keys[1][read].x, keys[0][read].y, keys[1][read].y};
+      const unsigned second[4] = {keys[0][read].z, keys[1][read].z, keys[0][read].w, keys[1][read].w};
+      accumulate<T>(scores[0], first, query[read].x, query[read].y);
+      accumulate<T>(scores[1], second, query[read].z, query[read].w);
     }
     if (next < of.end) {
       load_keys(of, next);
     }
-    float highest = largest;
     float weights[2][2];
+    float highest[2];
     #pragma unroll
-    for (int half = 0; half < 2; half++) {
+    for (int i = 0; i < 2; i++) {
+      #pragma unroll
+      for (int half = 0; half < 2; half++) {
+        const float score = scores[0][2 * half + i] + scores[1][2 * half + i];
+        weights[half][i] = scoring.of(score, base + 8 * half + of_lane < of.end);
+      }
+      highest[i] = fmaxf(largest[i], largest_of(fmaxf(weights[0][i], weights[1][i])));
+    }
+    if (__any_sync(0xffffffff, highest[0] > largest[0] || highest[1] > largest[1])) {
       #pragma unroll
       for (int i = 0; i < 2; i++) {
-        weights[half][i] = scoring.of(scores[half][i], key_of_values(base, half, i) < of.end);
-        highest = fmaxf(highest, weights[half][i]);
+        const float factor = exp2f(largest[i] - highest[i]);
+        total[i] *= factor;
+        #pragma unroll
+        for (int at = 0; at < VALUE_READS * 8; at++) {
+          sums[at / 8][at / 2 % 4][at % 2 * 2 + i] *= factor;
+        }
+        largest[i] = highest[i];
       }
-    }
-    highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, 1));
-    highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, 2));
-    const bool is_higher = highest > largest;
-    if (__any_sync(0xffffffff, is_higher)) {
-      const float factor = exp2f(largest - highest);
-      total *= factor;
-      #pragma unroll
-      for (int i = 0; i < VALUE_READS * 8 * 4; i++) {
-        sums[i / 32][i / 4 % 8][i % 4] *= factor;
-      }
-      largest = highest;
     }
     // Rounded weights, and what rounding took.
-    unsigned rounded[4];
+    unsigned rounded[2];
+    unsigned taken[2];
     #pragma unroll
     for (int half = 0; half < 2; half++) {
       float kept[2];
       #pragma unroll
       for (int i = 0; i < 2; i++) {
-        weights[half][i] = exp2f(weights[half][i] - highest);
-        total += weights[half][i];
+        weights[half][i] = exp2f(weights[half][i] - highest[i]);
+        total[i] += weights[half][i];
         kept[i] = static_cast<float>(static_cast<T>(weights[half][i]));
       }
-      rounded[2 * half] = two_of<T>(kept[0], kept[1]);
-      rounded[2 * half + 1] = two_of<T>(weights[half][0] - kept[0], weights[half][1] - kept[1]);
+      rounded[half] = transposed(two_of<T>(kept[0], kept[1]));
+      taken[half] = transposed(two_of<T>(weights[half][0] - kept[0], weights[half][1] - kept[1]));
     }
     #pragma unroll
     for (int read = 0; read < VALUE_READS; read++) {
-      auto word = [&](int half, int i, int at) {
-        const uint4& pack = values[half][i][read];
-        return at == 0 ? pack.x : at == 1 ? pack.y : at == 2 ? pack.z : pack.w;
+      auto both = [&](int half, int pair, unsigned which) {
+        auto word = [&](const uint4& pack) { return pair == 0 ? pack.x : pair == 1 ? pack.y : pair == 2 ? pack.z : pack.w; };
+        return __byte_perm(word(values[half][0][read]), word(values[half][1][read]), which);
       };
       #pragma unroll
-      for (int j = 0; j < 8; j++) {
-        const unsigned both = j % 2 == 0 ? 0x5410 : 0x7632;
-        const unsigned first = __byte_perm(word(0, 0, j / 2), word(0, 1, j / 2), both);
-        const unsigned second = __byte_perm(word(1, 0, j / 2), word(1, 1, j / 2), both);
-        accumulate<T>(sums[read][j], rounded, first, second);
+      for (int pair = 0; pair < 4; pair++) {
+        const unsigned of_values[4] = {
+            both(0, pair, 0x5410), both(0, pair, 0x7632), both(1, pair, 0x5410), both(1, pair, 0x7632)};
+        accumulate<T>(sums[read][pair], of_values, rounded[0], rounded[1]);
+        accumulate<T>(sums[read][pair], of_values, taken[0], taken[1]);
       }
     }
     if (next < of.end) {
@@ -178,24 +191,25 @@ struct ByTiles {
 
   // The sums, the largest score and the total weight of each head that this warp saw.
   __device__ __forceinline__ void write(float (*all)[D], float* bounds, float* totals) {
-    total += __shfl_xor_sync(0xffffffff, total, 1);
-    total += __shfl_xor_sync(0xffffffff, total, 2);
-    if (of_lane >= GROUP) {
-      return;
-    }
     #pragma unroll
-    for (int read = 0; read < VALUE_READS; read++) {
+    for (int i = 0; i < 2; i++) {
       #pragma unroll
-      for (int j = 0; j < 8; j++) {
-        #pragma unroll
-        for (int i = 0; i < 2; i++) {
-          all[of_lane][64 * read + 8 * (2 * column + i) + j] = sums[read][j][i] + sums[read][j][i + 2];
-        }
+      for (int offset = 4; offset < 32; offset *= 2) {
+        total[i] += __shfl_xor_sync(0xffffffff, total[i], offset);
       }
-    }
-    if (column == 0) {
-      bounds[of_lane] = largest;
-      totals[of_lane] = total;
+      const int head = 2 * column + i;
+      if (head >= GROUP) {
+        continue;
+      }
+      #pragma unroll
+      for (int at = 0; at < VALUE_READS * 4; at++) {
+        const float (&found)[4] = sums[at / 4][at % 4];
+        *reinterpret_cast<float2*>(all[head] + at / 4 * 64 + 8 * of_lane + at % 4 * 2) = make_float2(found[i], found[i + 2]);
+      }
+      if (of_lane == 0) {
+        bounds[head] = largest[i];
+        totals[head] = total[i];
+      }
     }
   }
 };
