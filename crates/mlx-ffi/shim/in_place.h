@@ -61,6 +61,15 @@ class InPlace : public mlx::core::Primitive {
       for (auto& output : outputs) {
         encoder.temporaries.push_back(output.data_shared_ptr());
       }
+      // Nor does MLX know that it is written: what reads it next runs behind the kernel.
+      auto id_of = [](const mlx::core::array& a) { return reinterpret_cast<std::uintptr_t>(a.buffer().ptr()); };
+      auto node = own > 0 ? encoder.node_map.find(id_of(outputs[0])) : encoder.node_map.end();
+      if (node != encoder.node_map.end()) {
+        auto kernel_node = node->second;
+        for (size_t i = own; i < outputs.size(); i++) {
+          encoder.node_map.insert_or_assign(id_of(outputs[i]), kernel_node);
+        }
+      }
     }
   }
 
