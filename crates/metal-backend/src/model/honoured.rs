@@ -4,8 +4,8 @@ use inference_core::{Capabilities, Feature, LoadOptions, Support};
 
 use crate::kernels::Kernels;
 
-/// What a model of this backend whose matrices `product` multiplies honours and refuses; beside what
-/// all refuse, that is what it has in `own`.
+/// What a model of this backend whose matrices `product` multiplies honours and refuses. What its kernels lack comes
+/// before what it has in `own`, as it does in a load.
 pub(super) fn capabilities(kernels: Kernels, own: &[(Feature, String)]) -> Capabilities {
     let refused = |feature| match feature {
         Feature::GpuLayers => Some("MLX runs all layers on one device; leave it unset"),
@@ -22,7 +22,7 @@ pub(super) fn capabilities(kernels: Kernels, own: &[(Feature, String)]) -> Capab
     };
     let support = |feature| {
         let own = own.iter().find(|(refused, _)| *refused == feature);
-        let reason = own.map(|(_, reason)| reason.as_str()).or(refused(feature));
+        let reason = refused(feature).or(own.map(|(_, reason)| reason.as_str()));
         reason.map_or(Support::Yes, |reason| Support::No(reason.to_owned()))
     };
     Capabilities::new(Feature::ALL.map(|feature| (feature, support(feature))).to_vec())

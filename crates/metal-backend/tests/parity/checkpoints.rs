@@ -163,7 +163,8 @@ pub fn bf16_logits_are_the_references(native: &dyn TextModel, golden: &Golden, n
     // over all prompts, to what both mean.
     let nearer = metal_backend::cpu_kernels().starts_with("our own") && all_ours <= all_theirs;
     let is_routed = name.starts_with("gpt_oss") || name.starts_with("qwen3_moe");
-    let chance = is_routed && all_ours <= ROUTED_SLACK * all_theirs;
+    // A GPU sums in another order than the references' CPU.
+    let chance = (is_routed || backend() != "cpu") && all_ours <= ROUTED_SLACK * all_theirs;
     assert!(agrees || nearer || chance, "{name}: {between:e} {ours:e} {theirs:e}");
 }
 
