@@ -4,7 +4,7 @@ use mlx_ffi::{Array, Dtype, Result, async_eval, cuda};
 
 use super::buffer::{Parts, whole_steps};
 use super::kv::KvCache;
-use super::place::{Placing, copies};
+use super::place::{Copies, Placing, copies};
 use super::rope_factors::RopeFactors;
 use super::spec::StateSpec;
 use super::state::State;
@@ -239,7 +239,7 @@ impl Caches {
 
     /// Copies of what every layer holds of the positions `first..end` of a row; `None` where one no
     /// longer does.
-    pub(super) fn copy(&self, row: usize, first: i32, end: i32) -> Result<Option<Vec<Parts>>> {
+    pub(super) fn copy(&self, row: usize, first: i32, end: i32) -> Result<Option<Copies>> {
         let offset = self.offsets[row];
         let span = [offset - first, offset - end];
         let spans = self.layers.iter().map(|layer| layer.span(row, span));

@@ -46,32 +46,53 @@ impl Span<'_> {
         Span { parts: &[], place: Place { row: 0, slot: 0, first: 0, at: 0, count: 0 } };
 }
 
-/// Copies of what layers hold of a row, each layer's parts. On CUDA, one kernel copies from many buffers: while the host
+/// Copies of what layers hold of a row.
+pub(super) struct Copies {
+    /// Each layer's parts.
+    pub layers: Vec<Parts>,
+    /// What is computed to make them: on CUDA fewer arrays, of which the parts are views.
+    pub made: Vec<Array>,
+}
+
+/// Copies of what layers hold of a row. On CUDA, one kernel copies from many buffers into one: while the host makes arrays and
 /// sends copies, it sends no step.
-pub(super) fn copies(spans: &[Span<'_>]) -> Result<Vec<Parts>> {
+pub(super) fn copies(spans: &[Span<'_>]) -> Result<Copies> {
     if !on_cuda()? {
         let of_layer = |Span { parts, place: Place { row, first, count, .. } }: &Span<'_>| {
             let copy = Group::ending(*count, vec![*row as usize], parts, *first..*first + *count);
             Arrangement { groups: vec![copy], capacity: *count }.make()
         };
-        return spans.iter().map(of_layer).collect();
+        let layers: Vec<Parts> = spans.iter().map(of_layer).collect::<Result<_>>()?;
+        let made = layers.iter().flatten().map(Array::share).collect::<Result<_>>()?;
+        return Ok(Copies { layers, made });
     }
     let all: Vec<(&Array, Place)> =
         spans.iter().flat_map(|span| span.parts.iter().map(|part| (part, span.place))).collect();
-    let kind = |at: usize| (all[at].0.dtype(), all[at].1);
+    let kind = |at: usize| {
+        let (part, place) = all[at];
+        let sizes: Option<&[i32; 4]> = part.shape().try_into().ok();
+        (part.dtype(), sizes.map(|[_, heads, _, width]| (*heads, *width)), place)
+    };
     let mut left: Vec<usize> = (0..all.len()).collect();
-    let mut made = Vec::with_capacity(all.len());
+    let (mut made, mut views) = (Vec::new(), Vec::with_capacity(all.len()));
     while let Some(&first) = left.first() {
         let (alike, others): (Vec<usize>, Vec<usize>) =
             left.into_iter().partition(|at| kind(*at) == kind(first));
         let parts: Vec<&Array> = alike.iter().map(|at| all[*at].0).collect();
         let copies = cuda::copied(&parts, &Places::new(&[all[first].1])?)?;
-        made.extend(alike.into_iter().zip(copies));
+        let mut alike = alike.into_iter();
+        for copy in &copies {
+            for (index, at) in alike.by_ref().take(copy.shape()[0] as usize).enumerate() {
+                views.push((at, ops::slice_axis(copy, 0, index as i32, index as i32 + 1)?));
+            }
+        }
+        made.extend(copies);
         left = others;
     }
-    made.sort_by_key(|(at, _)| *at);
-    let mut made = made.into_iter().map(|(_, copy)| copy);
-    Ok(spans.iter().map(|span| made.by_ref().take(span.parts.len()).collect()).collect())
+    views.sort_by_key(|(at, _)| *at);
+    let mut views = views.into_iter().map(|(_, copy)| copy);
+    let layers = spans.iter().map(|span| views.by_ref().take(span.parts.len()).collect()).collect();
+    Ok(Copies { layers, made })
 }
 
 fn by_operations(from: &Array, into: &Array, places: &[Place]) -> Result<Array> {

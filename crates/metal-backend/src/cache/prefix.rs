@@ -19,6 +19,7 @@ use mlx_ffi::{Array, Result, async_eval, eval_all, on_cpu};
 
 use super::buffer::{BLOCK, Parts, between};
 use super::caches::Caches;
+use super::place::Copies;
 use super::rope_factors::RopeFactors;
 
 /// Blocks that share buffers at most: they are copied at once, and freed at once.
@@ -240,10 +241,12 @@ impl PrefixCache {
         let mut blocks = (end - first).min(MOST_BLOCKS);
         loop {
             let [from, to] = [first, first + blocks].map(|block| (block * BLOCK) as i32);
-            let Some(layers) = caches.copy(row, from, to)? else { return Ok(None) };
+            let Some(Copies { layers, made }) = caches.copy(row, from, to)? else {
+                return Ok(None);
+            };
             let bytes = (self.weigh)(bytes(&layers))?;
             if self.make_room(bytes, last) {
-                settle(layers.iter().flatten())?;
+                settle(made.iter())?;
                 self.bytes += bytes;
                 self.may_be_unsaved = true;
                 return Ok(Some(Stretch { layers, blocks, bytes, file: OnceCell::new() }));

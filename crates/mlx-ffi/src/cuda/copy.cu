@@ -1,56 +1,56 @@
-// Positions of one row of several buffers, copied into arrays of their own: the blocks of one z copy from one buffer, those
-// of one y a head's. places: the row's index, its slot, its first position, where that goes, and how many there are.
+// Positions of one row of several buffers, copied side by side: the blocks of one z copy from one buffer, those of one y a head's.
+// places: the row's index, its slot, its first position, where that goes, and how many there are.
 
 let_next_begin();
 wait_for_last();
 // MLX looks for the names of shapes and strides in this text, so a macro cannot make them.
 switch (blockIdx.z) {
   case 0:
-    copy_positions_of(part0, part0_shape, part0_strides, kept0, places);
+    copy_positions_of(part0, part0_shape, part0_strides, kept, places);
     break;
   case 1:
-    copy_positions_of(part1, part1_shape, part1_strides, kept1, places);
+    copy_positions_of(part1, part1_shape, part1_strides, kept, places);
     break;
   case 2:
-    copy_positions_of(part2, part2_shape, part2_strides, kept2, places);
+    copy_positions_of(part2, part2_shape, part2_strides, kept, places);
     break;
   case 3:
-    copy_positions_of(part3, part3_shape, part3_strides, kept3, places);
+    copy_positions_of(part3, part3_shape, part3_strides, kept, places);
     break;
   case 4:
-    copy_positions_of(part4, part4_shape, part4_strides, kept4, places);
+    copy_positions_of(part4, part4_shape, part4_strides, kept, places);
     break;
   case 5:
-    copy_positions_of(part5, part5_shape, part5_strides, kept5, places);
+    copy_positions_of(part5, part5_shape, part5_strides, kept, places);
     break;
   case 6:
-    copy_positions_of(part6, part6_shape, part6_strides, kept6, places);
+    copy_positions_of(part6, part6_shape, part6_strides, kept, places);
     break;
   case 7:
-    copy_positions_of(part7, part7_shape, part7_strides, kept7, places);
+    copy_positions_of(part7, part7_shape, part7_strides, kept, places);
     break;
   case 8:
-    copy_positions_of(part8, part8_shape, part8_strides, kept8, places);
+    copy_positions_of(part8, part8_shape, part8_strides, kept, places);
     break;
   case 9:
-    copy_positions_of(part9, part9_shape, part9_strides, kept9, places);
+    copy_positions_of(part9, part9_shape, part9_strides, kept, places);
     break;
   case 10:
-    copy_positions_of(part10, part10_shape, part10_strides, kept10, places);
+    copy_positions_of(part10, part10_shape, part10_strides, kept, places);
     break;
   case 11:
-    copy_positions_of(part11, part11_shape, part11_strides, kept11, places);
+    copy_positions_of(part11, part11_shape, part11_strides, kept, places);
     break;
   case 12:
-    copy_positions_of(part12, part12_shape, part12_strides, kept12, places);
+    copy_positions_of(part12, part12_shape, part12_strides, kept, places);
     break;
   case 13:
-    copy_positions_of(part13, part13_shape, part13_strides, kept13, places);
+    copy_positions_of(part13, part13_shape, part13_strides, kept, places);
     break;
   case 14:
-    copy_positions_of(part14, part14_shape, part14_strides, kept14, places);
+    copy_positions_of(part14, part14_shape, part14_strides, kept, places);
     break;
   case 15:
-    copy_positions_of(part15, part15_shape, part15_strides, kept15, places);
+    copy_positions_of(part15, part15_shape, part15_strides, kept, places);
     break;
 }

@@ -1,4 +1,5 @@
-// Copies positions of one row of `part`, [rows, heads, positions, width], to `kept`; a block's y is the head.
+// Copies positions of one row of `part`, [rows, heads, positions, width], to its place in `kept`, [parts, heads, count, width]; a block's
+// z is the part, its y the head.
 template <typename T, typename Shape, typename Strides>
 __device__ void copy_positions_of(
     const T* part,
@@ -16,7 +17,7 @@ __device__ void copy_positions_of(
   }
   const int64_t width = shape[3];
   const T* const source = part + row * strides[0] + blockIdx.y * strides[1] + first * strides[2];
-  T* const target = kept + blockIdx.y * count * width;
+  T* const target = kept + (blockIdx.z * shape[1] + blockIdx.y) * count * width;
   constexpr int PACK = 16 / sizeof(T);
   const auto begins = reinterpret_cast<unsigned long long>(source) | reinterpret_cast<unsigned long long>(target);
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;

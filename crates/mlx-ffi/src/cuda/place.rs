@@ -2,7 +2,7 @@
 
 use super::constants::{PLACE_NUMBERS, THREADS};
 use super::kernel::{Constant, Launch, Source};
-use super::launch::{ON_DEVICE, launch};
+use super::launch::{ON_DEVICE, first, launch};
 use crate::{Array, Dtype, Error, Result};
 
 /// Blocks that copy the positions of one head of a row.
@@ -26,17 +26,14 @@ const COPY: Source = Source {
         c"part0", c"part1", c"part2", c"part3", c"part4", c"part5", c"part6", c"part7", c"part8",
         c"part9", c"part10", c"part11", c"part12", c"part13", c"part14", c"part15", c"places",
     ],
-    outputs: &[
-        c"kept0", c"kept1", c"kept2", c"kept3", c"kept4", c"kept5", c"kept6", c"kept7", c"kept8",
-        c"kept9", c"kept10", c"kept11", c"kept12", c"kept13", c"kept14", c"kept15",
-    ],
+    outputs: &[c"kept"],
     body: include_str!("copy.cu"),
     header: concat!(include_str!("chained.cu"), include_str!("copy_positions.cu")),
     takes_strides: true,
     written: &[],
 };
 /// Buffers of which one launch copies.
-const PARTS: usize = COPY.outputs.len();
+const PARTS: usize = COPY.inputs.len() - 1;
 
 /// What of a row is copied where to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,38 +104,38 @@ pub fn place(from: &Array, into: &Array, places: &Places) -> Result<Array> {
     }
 }
 
-/// The positions that the first of `places` reads, of each of `parts`, `[rows, heads, positions, width]`: `[1, heads,
-/// count, width]` each. All have one type. If the positions are not inside of a part, its copy holds anything.
+/// The positions that the first of `places` reads, of each of `parts`, `[rows, heads, positions, width]`, which have one type, as
+/// many heads and one width: `[n, heads, count, width]` of so many each. If the positions are not inside of a part, its copy
+/// holds anything.
 ///
 /// # Errors
-/// Buffers of several types, or of too many heads; no positions; a device without CUDA.
+/// Buffers that are not alike, or of too many heads; no positions; a device without CUDA.
 pub fn copied(parts: &[&Array], places: &Places) -> Result<Vec<Array>> {
     let count = places.count;
-    let mut kept = Vec::with_capacity(parts.len());
-    for together in parts.chunks(PARTS) {
-        let dtype = together[0].dtype();
-        let mut shapes = Vec::with_capacity(PARTS);
-        let mut most = 1;
-        for part in together {
-            let [_, heads, _, width] = part.dims()?;
-            if part.dtype() != dtype || !(1..=MOST).contains(&heads) || count < 1 {
-                return Err(Error::new(format!("{count} positions of {together:?} are copied")));
-            }
-            most = most.max(heads);
-            shapes.push([1, heads, count, width]);
-        }
-        // What the last launch does not need: nothing reads and writes it.
-        shapes.resize(PARTS, [1, 1, 1, ON_DEVICE as i32]);
-        let mut inputs = together.to_vec();
-        inputs.resize(PARTS, together[0]);
-        inputs.push(&places.array);
-        let outputs: Vec<(&[i32], Dtype)> =
-            shapes.iter().map(|shape| (&shape[..], dtype)).collect();
-        let constants = [(c"T", Constant::Type(dtype))];
-        let grid = [THREADS * BLOCKS, most, together.len() as i32];
-        let block = [THREADS, 1, 1];
-        let all = Launch { grid, block, constants: &constants, outputs: &outputs };
-        kept.extend(launch(&COPY, &inputs, &all)?.into_iter().take(together.len()));
+    parts.chunks(PARTS).map(|together| side_by_side(together, count, places)).collect()
+}
+
+fn side_by_side(parts: &[&Array], count: i32, places: &Places) -> Result<Array> {
+    let kind = |part: &Array| {
+        let [_, heads, _, width] = part.dims()?;
+        Ok::<_, Error>((heads, width, part.dtype()))
+    };
+    let (heads, width, dtype) = kind(parts[0])?;
+    let mut are_alike = (1..=MOST).contains(&heads) && count >= 1;
+    for part in parts {
+        are_alike &= kind(part)? == (heads, width, dtype);
     }
-    Ok(kept)
+    if !are_alike {
+        return Err(Error::new(format!("{count} positions of {parts:?} are copied")));
+    }
+    let mut inputs = parts.to_vec();
+    // What the last launch does not need is not read.
+    inputs.resize(PARTS, parts[0]);
+    inputs.push(&places.array);
+    let shape = [parts.len() as i32, heads, count, width];
+    let outputs: [(&[i32], Dtype); 1] = [(&shape, dtype)];
+    let constants = [(c"T", Constant::Type(dtype))];
+    let grid = [THREADS * BLOCKS, heads, parts.len() as i32];
+    let all = Launch { grid, block: [THREADS, 1, 1], constants: &constants, outputs: &outputs };
+    first(launch(&COPY, &inputs, &all)?)
 }
