@@ -295,7 +295,8 @@ impl Shape {
         model: &Weights,
         block: impl Fn(&Weights, usize) -> Result<Block>,
     ) -> Result<Decoder> {
-        let embeddings = ModelPart::Embeddings { are_head: is_tied(config, w)? };
+        let is_tied = self.is_tied(config, w, model)?;
+        let embeddings = ModelPart::Embeddings { are_head: is_tied };
         let embed_tokens = model.part(embeddings, |model| {
             model.embedding(self.embeddings, self.vocab_size, self.hidden_size)
         })?;
@@ -313,7 +314,7 @@ impl Shape {
             embed_norm: None,
             layers,
             norm: self.norm(model, self.final_norm, self.hidden_size)?,
-            lm_head: self.lm_head(config, w)?,
+            lm_head: self.lm_head(w, is_tied)?,
             split_logits: w.split_logits(self.vocab_size),
             stage: w.stage().cloned(),
             logit_scale: None,
@@ -330,9 +331,25 @@ impl Shape {
         })
     }
 
+    /// Whether the output layer is the embeddings under `model`: as the config says, or where there is no other one. One beside them
+    /// that differs is used, as by transformers.
+    ///
+    /// # Errors
+    /// A value that is no flag; tensors that cannot be read.
+    fn is_tied(&self, config: &Config, w: &Weights, model: &Weights) -> Result<bool> {
+        let head = w.at("lm_head");
+        let has_own = head.has("weight");
+        let is_said = config.opt_flag("tie_word_embeddings")?;
+        let is_copy = || head.begins_as("weight", &model.at(self.embeddings));
+        Ok(match is_said {
+            Some(true) if has_own => is_copy()?,
+            said => said.unwrap_or(!has_own),
+        })
+    }
+
     /// The embeddings, where they are the output layer, or one of its own.
-    fn lm_head(&self, config: &Config, w: &Weights) -> Result<Head> {
-        if is_tied(config, w)? {
+    fn lm_head(&self, w: &Weights, is_tied: bool) -> Result<Head> {
+        if is_tied {
             // Some checkpoints carry a copy of the embeddings here.
             let copy = w.at("lm_head").prefix();
             w.ignore(|name| name.starts_with(&copy));
@@ -341,16 +358,6 @@ impl Shape {
         let build = |w: &Weights| w.output_layer("lm_head", self.hidden_size, self.vocab_size);
         Ok(Head::Own(w.part(ModelPart::Head, build)?))
     }
-}
-
-/// Whether the embeddings are the output layer: where the config says so, and where it is silent and the weights have no
-/// other one.
-///
-/// # Errors
-/// A value that is no flag.
-fn is_tied(config: &Config, w: &Weights) -> Result<bool> {
-    let has_own = w.has("lm_head.weight");
-    Ok(config.opt_flag("tie_word_embeddings")?.unwrap_or(!has_own))
 }
 
 /// The activation under `key`.

@@ -82,6 +82,18 @@ fn greedy() -> GenOpts {
 }
 
 #[test]
+fn an_output_layer_that_is_no_copy_of_the_embeddings_is_used() {
+    for is_tied in [false, true] {
+        let turns = recites(&["a", "b"], &[2, 3, 2])
+            .config("tie_word_embeddings", json!(is_tied))
+            .file("chat_template.jinja", BARE);
+        let model: Arc<dyn TextModel> = Arc::from(turns.model());
+        let options = GenOpts { max_tokens: Some(4), ..greedy() };
+        assert_eq!(MlxBackend::over(model).generate("a", &options).unwrap().text, "baba");
+    }
+}
+
+#[test]
 fn a_stream_keeps_words_apart_and_lines_indented_and_is_the_whole_text() {
     let mlx = MlxBackend::over(code());
     let mut pieces = Vec::new();

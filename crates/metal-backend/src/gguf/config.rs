@@ -216,11 +216,24 @@ fn scaling(
         }
     }
     let key = of.key("rope.scaling.type");
+    // Older files have the factor alone, under this or an older name.
+    let factor = match of.float(header, "rope.scaling.factor")? {
+        None => of.float(header, "rope.scale_linear")?,
+        factor => factor,
+    };
+    let factor = factor.filter(|factor| *factor != 0.0).unwrap_or(1.0);
     let way = match header.metadata.get(&key) {
         Some(Value::Text(text)) => text.as_str(),
+        _ if factor != 1.0 => "linear",
         _ => "none",
     };
-    let factor = of.float(header, "rope.scaling.factor")?.unwrap_or(1.0);
+    let by = of.float(header, "rope.scaling.attn_factor")?.unwrap_or(1.0);
+    if by != 1.0 {
+        return Err(Error::model(format!(
+            "`{}` is {by}, which is not known; use a folder of safetensors",
+            of.key("rope.scaling.attn_factor")
+        )));
+    }
     match way {
         "none" => Ok(None),
         "linear" => Ok(Some(json!({"rope_type": "linear", "factor": factor}))),

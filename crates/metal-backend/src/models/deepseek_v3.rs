@@ -29,7 +29,6 @@ pub(super) fn build(config: &Config, w: &Weights) -> Result<Decoder> {
     };
     let mixture = Mixture::read(config, shape.num_hidden_layers)?;
     w.leave_layers_from(shape.num_hidden_layers);
-    w.ignore(|name| name.ends_with("self_attn.rotary_emb.inv_freq"));
     let decoder = shape.decoder(config, w, &w.at("model"), |w, index| {
         let attention = shape.latent_attention(&w.at("self_attn"), &parts)?;
         shape.pre_norm_block(w, attention, mixture.feed_forward(&shape, &w.at("mlp"), index)?)

@@ -10,6 +10,7 @@ use crate::weights::Weights;
 
 /// Builds the model under the names of `Ernie4_5_MoeForCausalLM`.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
+    let config = &config.with_default_number("rms_norm_eps", 1e-5);
     let shape = Shape::read(config)?;
     let rope =
         RopeConfig { pairs: RopePairs::Neighbours, ..config.rope("full_attention", 500_000.0)? };
@@ -36,8 +37,14 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
         if (index + 1) % interval != 0 || index < first || index > last {
             return shape.pre_norm_block(w, attention, shape.mlp(&mlp, act, bias)?);
         }
-        let correction =
-            mlp.at("moe_statics").tensor_f32("e_score_correction_bias", &[1, experts.count])?;
+        let statics = mlp.at("moe_statics");
+        if statics.is_empty() && !w.is_random() {
+            return Err(Error::model(format!(
+                "tensor `{}e_score_correction_bias` is missing: mlx-lm's converter drops it, and experts are chosen wrongly without; convert the release by `ml quantise`",
+                statics.prefix()
+            )));
+        }
+        let correction = statics.tensor_f32("e_score_correction_bias", &[1, experts.count])?;
         let (gate_up, down_proj) = experts.linears(&mlp, ExpertNames::PROJ, sizes)?;
         let shared_expert = |w: &Weights| -> Result<SharedExpert> {
             Ok(SharedExpert { mlp: shape.mlp_of(w, shared_inner, act, bias)?, gate: None })

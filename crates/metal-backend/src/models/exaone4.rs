@@ -10,6 +10,9 @@ use crate::weights::Weights;
 
 /// Builds the model under the names of `Exaone4ForCausalLM`.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
+    let config = &config
+        .with_default_number("rms_norm_eps", 1e-5)
+        .with_defaults(&[("sliding_window", 4096)]);
     let shape = Shape::read(config)?;
     let rope = config.rope("full_attention", 10_000.0)?;
     let act = activation(config, "hidden_act", Activation::Silu)?;

@@ -9,6 +9,9 @@ use crate::weights::Weights;
 
 /// Builds the model under the names of `Glm4MoeForCausalLM`.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
+    let config = &config
+        .with_default_number("rms_norm_eps", 1e-5)
+        .with_default_number("partial_rotary_factor", 0.5);
     let shape = Shape::read(config)?;
     let rope = config.partial_rope("full_attention", 10_000.0)?;
     let bias = config.opt_flag("attention_bias")?.unwrap_or(false);

@@ -14,6 +14,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
             "config.json: `use_cla` is true, but layers that share their keys and values are not supported",
         ));
     }
+    let config = &config.with_default_number("rms_norm_eps", 1e-5);
     let shape = Shape::read(config)?;
     let rope = rope(config, shape.head_dim)?;
     let bias = config.opt_flag("attention_bias")?.unwrap_or(false);

@@ -26,7 +26,11 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     }
     // What is absent is not there.
     let absent = [("n_shared_experts", 0), ("first_k_dense_replace", 0)];
-    let config = &config.with_names(&NAMES).with_defaults(&absent);
+    let config = &config
+        .with_names(&NAMES)
+        .with_defaults(&absent)
+        .with_default_number("rms_norm_eps", 1e-5)
+        .with_default_number("routed_scaling_factor", 2.446);
     let shape = Shape::read_latent(config)?;
     let delta = Delta::read(config, shape.num_hidden_layers)?;
     let latent = LatentParts::read(config)?;

@@ -18,7 +18,6 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     let sliding_window = config.opt_size("sliding_window")?;
     let windows = windows(config, shape.num_hidden_layers, sliding_window, |_| false)?;
     // Checkpoints of Llama 1 and 2 carry the rotary wavelengths, which follow from the config.
-    w.ignore(|name| name.ends_with("self_attn.rotary_emb.inv_freq"));
     shape.decoder(config, w, &w.at("model"), |w, index| {
         let parts = AttentionParts {
             qkv_bias: attention_bias,

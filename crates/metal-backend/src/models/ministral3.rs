@@ -14,6 +14,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
 
 /// Builds the model with its blocks under `model` and its output layer under `w`.
 pub(super) fn build(config: &Config, w: &Weights, model: &Weights) -> Result<Decoder> {
+    let config = &config.with_default_number("rms_norm_eps", 1e-5);
     let shape = Shape::read(config)?;
     let rope = config.rope("full_attention", 1_000_000.0)?;
     let position_scale = position_scale(config)?;

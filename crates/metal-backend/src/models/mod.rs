@@ -126,6 +126,8 @@ pub(crate) const ARCHITECTURES: [&str; REGISTRY.len()] = {
 /// An unknown architecture, a config or a tensor that does not fit.
 pub(crate) fn load(config: &Config, weights: &Weights) -> Result<Decoder> {
     let (_, load) = registered(config)?;
+    // What the config says already, which old files have.
+    weights.ignore(|name| name.ends_with("self_attn.rotary_emb.inv_freq"));
     // Others say here which part of them sees both ways.
     if config.get("use_bidirectional_attention") == Some(&Value::Bool(true)) {
         return Err(Error::model(

@@ -14,7 +14,6 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     let rope = config.rope("full_attention", 10_000.0)?;
     let bias = config.opt_flag("attention_bias")?.unwrap_or(false);
     let act = activation(config, "hidden_act", Activation::Silu)?;
-    w.ignore(|name| name.ends_with("self_attn.rotary_emb.inv_freq"));
     shape.decoder(config, w, &w.at("model"), |w, _| {
         let parts = AttentionParts {
             qkv_bias: bias,

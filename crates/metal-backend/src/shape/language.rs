@@ -40,13 +40,16 @@ impl Language {
     ///
     /// # Errors
     /// A config without `text_config`.
-    pub fn of(config: &Config, w: &Weights, vision: &[&str]) -> Result<Language> {
-        let config = config
+    pub fn of(outer: &Config, w: &Weights, vision: &[&str]) -> Result<Language> {
+        let config = outer
             .object("text_config")?
             .ok_or_else(|| Error::model("config.json: key `text_config` is missing"))?
             // Some releases state these outside only.
-            .with_fallback(config, "vocab_size")
-            .with_fallback(config, "tie_word_embeddings");
+            .with_fallback(outer, "vocab_size")
+            .with_fallback(outer, "tie_word_embeddings");
+        // transformers goes by the outer flag, and saves the inner one as its class has it.
+        let is_tied = outer.opt_flag("tie_word_embeddings")? == Some(true);
+        let config = if is_tied { config.with_flag("tie_word_embeddings", true) } else { config };
         leave_part(w, "vision tower", vision);
         // transformers 5 saves `model.language_model.…`, everything before `language_model.model.…`.
         let (newer, older) = (w.at("model.language_model"), w.at("language_model"));

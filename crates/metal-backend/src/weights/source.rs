@@ -60,6 +60,12 @@ impl TensorHeader {
         TensorHeader { dtype: Dtype::U32, shape: vec![words as i32], ..self.clone() }
     }
 
+    /// Its second half alone, from a whole word on.
+    pub fn second_half(&self) -> TensorHeader {
+        let start = self.bytes.start + (self.bytes.end - self.bytes.start) / 8 * 4;
+        TensorHeader { bytes: start..self.bytes.end, ..self.clone() }
+    }
+
     /// `part` of it, which is of `shape`.
     pub fn with_part(self, shape: &[i32], part: Option<Part>) -> TensorHeader {
         TensorHeader { shape: shape.to_vec(), part, ..self }

@@ -154,6 +154,11 @@ impl Weights {
         !self.shared.left.borrow().keys().any(|name| name.starts_with(&prefix))
     }
 
+    /// Whether weights are random: any tensor is there.
+    pub fn is_random(&self) -> bool {
+        matches!(self.shared.files, ModelFiles::Random(_))
+    }
+
     /// Whether a tensor of that name is left.
     pub fn has(&self, name: &str) -> bool {
         if matches!(self.shared.files, ModelFiles::Random(_)) {
@@ -161,6 +166,31 @@ impl Weights {
             return name == "scales" && quantized.is_ok_and(|found| found.is_some());
         }
         self.shared.left.borrow().contains_key(&self.name(name))
+    }
+
+    /// Whether the tensor `name` and the one below `other` look alike: their types, their shapes, and the first words of both
+    /// and of their second halves. All of them would take as long as a load.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn begins_as(&self, name: &str, other: &Weights) -> Result<bool> {
+        const SAMPLE: i32 = 1024;
+        let left = self.shared.left.borrow();
+        let found = [self, other].map(|at| left.get(&at.name(name)));
+        let [Some(own), Some(other)] = found else { return Ok(false) };
+        if (own.dtype, &own.shape) != (other.dtype, &other.shape) {
+            return Ok(false);
+        }
+        let words = |header: &TensorHeader| -> Result<Vec<u32>> {
+            Ok(self.shared.files.read_tensor(&header.first_words(SAMPLE))?.to_vec_u32()?)
+        };
+        let halves = [(own.clone(), other.clone()), (own.second_half(), other.second_half())];
+        for (own, other) in &halves {
+            if words(own)? != words(other)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Sets aside the tensors whose names satisfy `known`: a checkpoint carries them, the model
