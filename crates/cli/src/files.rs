@@ -64,6 +64,14 @@ pub fn read_bytes(path: &Path) -> Result<Vec<u8>> {
     bytes_of(regular(path)?, &name(path))
 }
 
+/// All of the file at `path`, for a flag: a pipe such as `<(command)` is read to its end.
+///
+/// # Errors
+/// As [`read`], but for the text.
+pub fn read_bytes_for_flag(path: &Path) -> Result<Vec<u8>> {
+    bytes_of(File::open(path).map_err(|error| failed(path, &error))?, &name(path))
+}
+
 /// All of stdin.
 ///
 /// # Errors

@@ -8,13 +8,24 @@ use pictures::{Header, Limits};
 use crate::failure::{Failure, Result};
 use crate::files;
 
-/// The picture in the file at `path`. It is decoded later, by what shows it to a model.
+/// The picture in the regular file at `path`. It is decoded later, by what shows it to a model.
 ///
 /// # Errors
 /// No regular file, one that cannot be read, or one whose header is of no picture; with its name.
 pub fn read(path: &Path) -> Result<EncodedPicture> {
+    known(files::read_bytes(path)?, path)
+}
+
+/// The picture in the file at `path`, which a flag names: it may be a pipe.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_for_flag(path: &Path) -> Result<EncodedPicture> {
+    known(files::read_bytes_for_flag(path)?, path)
+}
+
+fn known(bytes: Vec<u8>, path: &Path) -> Result<EncodedPicture> {
     let name = path.display().to_string();
-    let bytes = files::read_bytes(path)?;
     match Header::read(&bytes, &Limits::default()) {
         Ok(_) => Ok(EncodedPicture::new(bytes, name)),
         Err(error) => Err(Failure::Other(format!("{name}: {error}"))),

@@ -134,13 +134,13 @@ pub struct BenchArgs {
     #[arg(short, long, value_name = "N", default_value_t = 0, help_heading = "Tests")]
     pub depth: usize,
     /// Also measure N requests at once
-    #[arg(short, long, value_name = "N", value_parser = values::count, help_heading = "Tests")]
+    #[arg(short, long, value_name = "N", value_parser = values::positive, help_heading = "Tests")]
     pub concurrency: Option<usize>,
     /// Also show where the time of a decode step goes
     #[arg(long, help_heading = "Tests")]
     pub breakdown: bool,
     /// Measure each test so often
-    #[arg(short, long, value_name = "N", value_parser = values::count, default_value = "5",
+    #[arg(short, long, value_name = "N", value_parser = values::positive, default_value = "5",
           help_heading = "Tests")]
     pub repeat: usize,
     /// Compute with so many processes on this host, as `ml launch -n N -- bench` does

@@ -23,6 +23,6 @@ impl PictureArgs {
     /// # Errors
     /// The first file that is none, by its name.
     pub fn read(&self) -> Result<Vec<EncodedPicture>> {
-        self.image.iter().map(|path| pictures::read(path)).collect()
+        self.image.iter().map(|path| pictures::read_for_flag(path)).collect()
     }
 }

@@ -13,6 +13,12 @@ pub fn count(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| format!("expected a whole number from 0 to {}", usize::MAX))
 }
 
+/// A number from 1 on.
+pub fn positive(text: &str) -> Result<usize, String> {
+    let expected = || "expected a whole number from 1 on".to_owned();
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(expected)
+}
+
 /// How many files come at once.
 pub fn connections(text: &str) -> Result<usize, String> {
     let count = count(text)?;

@@ -235,7 +235,8 @@ fn keys(args: &ServeArgs) -> Result<Vec<ApiKey>> {
 }
 
 fn log(format: LogFormat) {
-    let builder = tracing_subscriber::fmt().with_writer(io::stderr);
+    // A line that cannot be written is nobody's loss; to tell so on stderr would fail, too.
+    let builder = tracing_subscriber::fmt().with_writer(io::stderr).log_internal_errors(false);
     // Fails where a log is installed already, which then stays.
     let _ = match format {
         LogFormat::Text => builder.with_ansi(false).try_init(),

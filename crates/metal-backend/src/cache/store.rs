@@ -96,17 +96,22 @@ impl PrefixStore {
         let listed = listed(&self.folder, self.owner, &mut self.lineages);
         let (mut stored, mut bytes) = (Vec::new(), 0);
         for file in listed.into_iter().rev() {
-            self.names.insert(file.name);
             if file.last_use.is_orphan() {
+                self.names.insert(file.name);
                 continue;
             }
             bytes += file.bytes;
             if bytes > most {
+                self.names.insert(file.name);
                 continue;
             }
             match read(&file.path, self.owner) {
-                Ok(one) if one.layers() != layers => self.leave(&file.path, "it has other layers"),
-                Ok(one) => stored.push((file.path, one)),
+                Ok(one) if one.layers() == layers => {
+                    self.names.insert(file.name);
+                    stored.push((file.path, one));
+                }
+                // What it was to hold is written anew in its place.
+                Ok(_) => self.leave(&file.path, "it has other layers"),
                 Err(error) => self.leave(&file.path, &error.to_string()),
             }
         }

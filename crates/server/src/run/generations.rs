@@ -230,7 +230,15 @@ impl Generations {
 
 impl Drop for Generations {
     fn drop(&mut self) {
-        let running = self.choices.iter().filter(|one| one.generation.is_some());
-        running.for_each(|_| self.state.metrics.cancelled());
+        for one in &self.choices {
+            let Some((generation, _permit)) = &one.generation else { continue };
+            let metrics = &self.state.metrics;
+            metrics.cancelled();
+            // What still waited was not computed.
+            if one.tokens > 0 {
+                let prompt = generation.prompt_ids().len();
+                metrics.computed(self.loaded.name(), prompt, one.tokens);
+            }
+        }
     }
 }

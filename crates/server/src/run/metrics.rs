@@ -223,16 +223,22 @@ impl Metrics {
         }
     }
 
+    /// Tokens of a generation of `model`, whatever its end was.
+    pub fn computed(&self, model: &str, prompt: usize, generated: usize) {
+        let label = OfModel { model: model.to_owned() };
+        self.model_prompt_tokens.get_or_create(&label).inc_by(prompt as u64);
+        self.model_tokens.get_or_create(&label).inc_by(generated as u64);
+        self.prompt_tokens.inc_by(prompt as u64);
+        self.generated_tokens.inc_by(generated as u64);
+    }
+
     /// A generation of `model` ended by itself.
     pub fn generated(&self, model: &str, finish_reason: &'static str, cost: &GenerateMetrics) {
         let label = OfModel { model: model.to_owned() };
         self.model_generations.get_or_create(&label).inc();
-        self.model_prompt_tokens.get_or_create(&label).inc_by(cost.prompt_tokens as u64);
-        self.model_tokens.get_or_create(&label).inc_by(cost.generated_tokens as u64);
         self.generations.get_or_create(&End { finish_reason }).inc();
-        self.prompt_tokens.inc_by(cost.prompt_tokens as u64);
+        self.computed(model, cost.prompt_tokens, cost.generated_tokens);
         self.cached_tokens.inc_by(cost.cached_prompt_tokens as u64);
-        self.generated_tokens.inc_by(cost.generated_tokens as u64);
         self.draft_tokens.inc_by(cost.draft_tokens as u64);
         self.accepted_draft_tokens.inc_by(cost.accepted_draft_tokens as u64);
         if let Some(miss) = cost.cache_miss {

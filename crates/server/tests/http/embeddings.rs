@@ -159,6 +159,8 @@ fn what_does_not_fit_is_named() {
     embed(json!({"input": "a", "model": "fake"}), 404, "model");
     embed(json!({"input": "a", "prompt_name": "no"}), 400, "prompt_name");
     embed(json!({"input": "a", "prompt_name": "query", "prompt": "b"}), 400, "prompt_name");
+    embed(json!({"input": [1, 2], "prompt": "b"}), 400, "prompt");
+    embed(json!({"input": [[1, 2]], "prompt_name": "query"}), 400, "prompt_name");
     embed(json!({"input": "a", "truncate": "middle"}), 400, "truncate");
     embed(json!({"input": "a", "input_type": "query"}), 400, "input_type");
     embed(json!({"input": "0123456789"}), 400, "input");

@@ -183,6 +183,7 @@ impl Bench<'_> {
         }
         let outcome = generation.outcome();
         let ended = outcome.ok_or_else(|| Failure::Other("a generation had no outcome".into()))?;
+        self.check(prompt, ended.metrics.generated_tokens, new)?;
         Ok(ended.metrics.clone())
     }
 
@@ -203,6 +204,7 @@ impl Bench<'_> {
                         token?;
                         arrivals.at.push(Instant::now());
                     }
+                    self.check(prompt, arrivals.at.len(), new)?;
                     if let Some(outcome) = generation.outcome() {
                         arrivals.peak = outcome.metrics.peak_memory_bytes;
                     }
@@ -215,6 +217,17 @@ impl Bench<'_> {
             };
             threads.into_iter().map(join).collect()
         })
+    }
+
+    /// Whether all tokens of an answer came.
+    fn check(&self, prompt: usize, found: usize, wanted: usize) -> Result<()> {
+        if found >= wanted {
+            return Ok(());
+        }
+        let context = self.model.info().context_length;
+        Err(Failure::Other(format!(
+            "{found} of {wanted} tokens came behind a prompt of {prompt}: the context has {context} positions; measure shorter answers"
+        )))
     }
 
     /// Ids that look random and differ from run to run, so that no cache knows them.

@@ -10,6 +10,7 @@ use rustyline::{Config, Editor};
 use super::history::{History, MAX_LINES};
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
+use crate::output::note;
 
 /// Where lines come from.
 pub enum Reader {
@@ -65,7 +66,11 @@ impl Reader {
         match self {
             Reader::Terminal(editor, history) => match editor.readline(prompt) {
                 Ok(line) => {
-                    remember(editor, history.as_ref(), &line)?;
+                    if let Err(error) = remember(editor, history.as_ref(), &line) {
+                        // The conversation goes on.
+                        note(format_args!("{error}; the lines of this chat are kept no more"));
+                        *history = None;
+                    }
                     Ok(Typed::Line(line))
                 }
                 Err(ReadlineError::Interrupted) => Ok(Typed::Interrupt),

@@ -47,6 +47,13 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     };
     reader.finish()?;
     let inputs: Vec<EmbedInput> = inputs.into_iter().map(input).collect::<Result<_>>()?;
+    let given = [("prompt", &options.prompt), ("prompt_name", &options.prompt_name)];
+    if let Some((field, _)) = given.iter().find(|(_, value)| value.is_some())
+        && inputs.iter().any(|input| matches!(input, EmbedInput::Ids(_)))
+    {
+        let reason = "goes before texts; put its ids before those of `input`";
+        return Err(ApiError::value(*field, reason));
+    }
     let model = state.pool.embedding(name.as_deref(), Makes::Vectors).await?;
     let name = model.name().to_owned();
     let work = move || model.embed(&inputs, &options).map_err(ApiError::from);
