@@ -69,7 +69,12 @@ pub fn read_bytes(path: &Path) -> Result<Vec<u8>> {
 /// # Errors
 /// As [`read`], but for the text.
 pub fn read_bytes_for_flag(path: &Path) -> Result<Vec<u8>> {
-    bytes_of(File::open(path).map_err(|error| failed(path, &error))?, &name(path))
+    let file = File::open(path).map_err(|error| failed(path, &error))?;
+    let kind = file.metadata().map_err(|error| failed(path, &error))?.file_type();
+    if kind.is_dir() {
+        return Err(not_regular(path, kind));
+    }
+    bytes_of(file, &name(path))
 }
 
 /// All of stdin.

@@ -340,7 +340,7 @@ impl Shape {
         let head = w.at("lm_head");
         let has_own = head.has("weight");
         let is_said = config.opt_flag("tie_word_embeddings")?;
-        let is_copy = || head.begins_as("weight", &model.at(self.embeddings));
+        let is_copy = || head.looks_like("weight", &model.at(self.embeddings));
         Ok(match is_said {
             Some(true) if has_own => is_copy()?,
             said => said.unwrap_or(!has_own),

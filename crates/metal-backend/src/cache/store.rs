@@ -118,7 +118,9 @@ impl PrefixStore {
         // What follows a prefix comes behind it.
         stored.sort_by_key(|(_, one)| (one.ids.len(), one.is_state()));
         for (path, one) in stored {
+            let name = one.name() + END;
             if let Err(error) = prefixes.restore(one) {
+                self.names.remove(&name);
                 self.leave(&path, &error.to_string());
             }
         }

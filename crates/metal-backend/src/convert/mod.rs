@@ -74,6 +74,7 @@ pub(crate) fn quantise(
     let config = Config::parse("config.json", &text).map_err(|error| error.at(source))?;
     let family = family(&config).map_err(|error| error.at(source))?;
     let checkpoint = Checkpoint::open(&files)?;
+    check_head(&files, &config, &checkpoint).map_err(|error| error.at(source))?;
     let plan =
         Plan::new(family, &config, &checkpoint, options).map_err(|error| error.at(source))?;
     let packed = plan.items.iter().filter(|item| item.packing.is_some()).count();
@@ -134,6 +135,22 @@ fn family(config: &Config) -> Result<&'static str> {
         "minimax_m2" => "minimax",
         family => family,
     })
+}
+
+/// Refuses an output layer that is no copy of the embeddings where the config says that they are tied: none is written there.
+fn check_head(files: &ModelFiles, config: &Config, checkpoint: &Checkpoint) -> Result<()> {
+    const KEY: &str = "tie_word_embeddings";
+    let is_tied = config.of_text()?.opt_flag(KEY)?.or(config.opt_flag(KEY)?) == Some(true);
+    let ending = |end: &str| checkpoint.headers.iter().find(|(name, _)| name.ends_with(end));
+    let (head, embeddings) = (ending("lm_head.weight"), ending("embed_tokens.weight"));
+    if let (true, Some((name, head)), Some((_, embeddings))) = (is_tied, head, embeddings)
+        && !files.look_alike(head, embeddings)?
+    {
+        return Err(Error::model(format!(
+            "`{name}` is no copy of the embeddings, and config.json says `{KEY}`: set it to false"
+        )));
+    }
+    Ok(())
 }
 
 /// Copies what belongs to a model beside its weights: tokenizer, templates, licence, and the folders of

@@ -197,6 +197,13 @@ fn scaling(
     (head_dim, base): (u64, f64),
     factors: &Factors,
 ) -> Result<Option<Json>> {
+    let by = of.float(header, "rope.scaling.attn_factor")?.unwrap_or(1.0);
+    if by != 1.0 && of != Architecture::Phi3 {
+        return Err(Error::model(format!(
+            "`{}` is {by}, which is not known; use a folder of safetensors",
+            of.key("rope.scaling.attn_factor")
+        )));
+    }
     if let Some(factors) = factors.get("rope_freqs.weight") {
         return llama3(factors, head_dim, base).map(Some);
     }
@@ -227,13 +234,6 @@ fn scaling(
         _ if factor != 1.0 => "linear",
         _ => "none",
     };
-    let by = of.float(header, "rope.scaling.attn_factor")?.unwrap_or(1.0);
-    if by != 1.0 {
-        return Err(Error::model(format!(
-            "`{}` is {by}, which is not known; use a folder of safetensors",
-            of.key("rope.scaling.attn_factor")
-        )));
-    }
     match way {
         "none" => Ok(None),
         "linear" => Ok(Some(json!({"rope_type": "linear", "factor": factor}))),

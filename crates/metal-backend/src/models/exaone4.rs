@@ -12,7 +12,7 @@ use crate::weights::Weights;
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     let config = &config
         .with_default_number("rms_norm_eps", 1e-5)
-        .with_defaults(&[("sliding_window", 4096)]);
+        .with_defaults(&[("sliding_window", 4096), ("sliding_window_pattern", 4)]);
     let shape = Shape::read(config)?;
     let rope = config.rope("full_attention", 10_000.0)?;
     let act = activation(config, "hidden_act", Activation::Silu)?;

@@ -17,7 +17,6 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     let act = activation(config, "hidden_act", Activation::Silu)?;
     let sliding_window = config.opt_size("sliding_window")?;
     let windows = windows(config, shape.num_hidden_layers, sliding_window, |_| false)?;
-    // Checkpoints of Llama 1 and 2 carry the rotary wavelengths, which follow from the config.
     shape.decoder(config, w, &w.at("model"), |w, index| {
         let parts = AttentionParts {
             qkv_bias: attention_bias,

@@ -168,29 +168,15 @@ impl Weights {
         self.shared.left.borrow().contains_key(&self.name(name))
     }
 
-    /// Whether the tensor `name` and the one below `other` look alike: their types, their shapes, and the first words of both
-    /// and of their second halves. All of them would take as long as a load.
+    /// Whether the tensor `name` and the one below `other` look alike ([`ModelFiles::look_alike`]).
     ///
     /// # Errors
     /// A file that cannot be read.
-    pub fn begins_as(&self, name: &str, other: &Weights) -> Result<bool> {
-        const SAMPLE: i32 = 1024;
+    pub fn looks_like(&self, name: &str, other: &Weights) -> Result<bool> {
         let left = self.shared.left.borrow();
         let found = [self, other].map(|at| left.get(&at.name(name)));
         let [Some(own), Some(other)] = found else { return Ok(false) };
-        if (own.dtype, &own.shape) != (other.dtype, &other.shape) {
-            return Ok(false);
-        }
-        let words = |header: &TensorHeader| -> Result<Vec<u32>> {
-            Ok(self.shared.files.read_tensor(&header.first_words(SAMPLE))?.to_vec_u32()?)
-        };
-        let halves = [(own.clone(), other.clone()), (own.second_half(), other.second_half())];
-        for (own, other) in &halves {
-            if words(own)? != words(other)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        self.shared.files.look_alike(own, other)
     }
 
     /// Sets aside the tensors whose names satisfy `known`: a checkpoint carries them, the model

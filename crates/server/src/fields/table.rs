@@ -122,6 +122,12 @@ pub fn check_in(
             }
             (_, None) => {}
             (Effect::Refused(neutral, reason), Some(value)) => {
+                // Null is the same as left out, inside of an object too.
+                let is_empty = |object: &Map<String, Json>| object.values().all(Json::is_null);
+                let value = match value {
+                    Json::Object(object) if is_empty(object) => &Json::Object(Map::new()),
+                    value => value,
+                };
                 let asks_nothing =
                     |text: &&str| serde_json::from_str(text).is_ok_and(|n: Json| n == *value);
                 if !neutral.iter().any(asks_nothing) {

@@ -1,5 +1,6 @@
 //! Pictures of a request: out of data URLs, out of base64, and out of the folder that the operator allows.
 
+use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -119,6 +120,7 @@ impl<'a> Pictures<'a> {
     }
 
     fn decoded(&self, field: &str, data: &str) -> Result<Vec<u8>> {
+        let data = without_breaks(data);
         let bytes = data.len() as u64 / 4 * 3;
         let most = self.limits().bytes as u64;
         // Bytes that are no longer than the last group's padding are left to the decoder's count.
@@ -126,7 +128,7 @@ impl<'a> Pictures<'a> {
             let reason = format!("the picture has {bytes} bytes; at most {most} are taken");
             return Err(ApiError::value(field, reason));
         }
-        BASE64.decode(data).map_err(|error| ApiError::value(field, format!("not base64: {error}")))
+        bytes_in(field, &data)
     }
 
     /// `rest` is a file's URL without `file:`. What it tells apart is inside and outside of the folder;
@@ -193,9 +195,20 @@ pub fn of_data_url(field: &str, url: &str) -> Result<EncodedPicture> {
         "http" | "https" => return Err(ApiError::unsupported(field, NOT_FETCHED)),
         _ => return Err(ApiError::value(field, "expected `data:image/png;base64,…`")),
     };
-    let bytes = BASE64.decode(data);
-    let bytes = bytes.map_err(|error| ApiError::value(field, format!("not base64: {error}")))?;
-    Ok(EncodedPicture::new(bytes, field))
+    Ok(EncodedPicture::new(bytes_in(field, &without_breaks(data))?, field))
+}
+
+/// Base64 without the breaks of its lines, which many encoders write.
+fn without_breaks(data: &str) -> Cow<'_, str> {
+    const BREAKS: [char; 2] = ['\r', '\n'];
+    match data.contains(BREAKS) {
+        true => Cow::Owned(data.replace(BREAKS, "")),
+        false => Cow::Borrowed(data),
+    }
+}
+
+fn bytes_in(field: &str, data: &str) -> Result<Vec<u8>> {
+    BASE64.decode(data).map_err(|error| ApiError::value(field, format!("not base64: {error}")))
 }
 
 /// What follows `;base64,` in a data URL of a picture, of which `rest` is what follows `data:`.

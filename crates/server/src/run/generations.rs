@@ -130,6 +130,8 @@ impl Generations {
                 generated_tokens: self.choices[index].tokens,
                 ..GenerateMetrics::default()
             };
+            let (prompt, generated) = (metrics.prompt_tokens, metrics.generated_tokens);
+            self.state.metrics.computed(self.loaded.name(), prompt, generated);
             self.count(index, &metrics);
         }
     }

@@ -107,6 +107,21 @@ fn base64_holds_the_same_floats() {
 }
 
 #[test]
+fn nulls_ask_ollamas_embeddings_for_nothing() {
+    let (server, ..) = server();
+    for (options, status) in [
+        (json!({"num_ctx": null, "seed": null}), 200),
+        (json!({}), 200),
+        (json!(null), 200),
+        (json!({"num_ctx": 8}), 400),
+    ] {
+        let body = json!({"model": "vectors", "input": "abc", "options": options});
+        let answer = server.post("/api/embed", &body);
+        assert_eq!(answer.status, status, "{}", answer.text);
+    }
+}
+
+#[test]
 fn options_reach_the_model() {
     let (server, embeds, _) = server();
     let body = json!({"input": "a", "dimensions": 1, "prompt_name": "query", "normalize": false,

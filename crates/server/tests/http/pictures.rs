@@ -272,6 +272,10 @@ fn anthropics_blocks_show_pictures_in_turns_and_in_results() {
 fn anthropics_bad_blocks_are_named() {
     let server = seeing();
     let data = BASE64_STANDARD.encode(png(3, 2));
+    // Encoders may break lines.
+    let (first, rest) = data.split_at(16);
+    let answer = message(&server, json!([source("image/png", &format!("{first}\r\n{rest}\n"))]));
+    assert_eq!(answer.status, 200, "{}", answer.text);
     let web = json!({"type": "url", "url": "https://example.org/a.png"});
     for (block, told) in [
         (
