@@ -11,7 +11,10 @@ mod tiny;
 
 use std::sync::{Arc, Mutex};
 
-use inference_core::{ChatOptions, FinishReason, GenerateOptions, LoadOptions, TextModel};
+use inference_core::{
+    CancelToken, ChatOptions, FinishReason, GenerateOptions, LoadOptions, TextModel,
+};
+use metal_backend::{QuantiseOptions, packing, quantise};
 use ml::{Backend, Event, GenOpts, Message, MlxBackend, MlxOptions, StreamingBackend};
 use safetensors::tensor::Dtype;
 use serde_json::json;
@@ -91,6 +94,29 @@ fn an_output_layer_that_is_no_copy_of_the_embeddings_is_used() {
         let options = GenOpts { max_tokens: Some(4), ..greedy() };
         assert_eq!(MlxBackend::over(model).generate("a", &options).unwrap().text, "baba");
     }
+}
+
+#[test]
+fn a_folder_whose_output_layer_would_be_dropped_is_not_quantised() {
+    let folder =
+        recites(&["a", "b"], &[2, 3, 2]).config("tie_word_embeddings", json!(true)).write();
+    let target = folder.path().join("packed");
+    let options = QuantiseOptions {
+        default: packing("affine", None, None).unwrap(),
+        recipe: None,
+        rules: Vec::new(),
+        dtype: None,
+        keep_vision: false,
+        backend: Some("cpu".into()),
+    };
+    metal_backend::register().unwrap();
+    let made =
+        quantise(folder.path(), &target, &options, &CancelToken::new(), &mut |_, _| {}).map(drop);
+    let error = made.unwrap_err().to_string();
+    for part in ["`lm_head.weight` is no copy", "`tie_word_embeddings`: set it to false"] {
+        assert!(error.contains(part), "{error}");
+    }
+    assert!(!target.exists());
 }
 
 #[test]

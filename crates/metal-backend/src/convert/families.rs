@@ -22,8 +22,18 @@ const SWITCH_GLU: [&str; 3] = [
     ".experts.switch_glu.down_proj.weight",
 ];
 
+/// The key of a config which says that the embeddings are the output layer.
+pub(super) const TIE: &str = "tie_word_embeddings";
 /// Token embeddings where no module stands around the model.
 const ENTRIES: [&str; 2] = ["embed_tokens.", "embeddings.tok_embeddings."];
+
+/// Whether no output layer is written: the config says that the embeddings are it.
+///
+/// # Errors
+/// A value that is no flag.
+pub(super) fn is_tied(config: &Config) -> Result<bool> {
+    Ok(config.of_text()?.opt_flag(TIE)?.or(config.opt_flag(TIE)?) == Some(true))
+}
 
 /// Gives the tensors the names and forms that mlx-lm writes for the `model_type` `family`.
 ///
@@ -41,9 +51,7 @@ pub(super) fn arrange(family: &str, config: &Config, tensors: &mut Tensors) -> R
         tensors.leave_out(|name| layer_of(name).is_some_and(|layer| layer >= layers));
     }
     tensors.rename(|name| renamed(family, name))?;
-    if text.opt_flag("tie_word_embeddings")?.or(config.opt_flag("tie_word_embeddings")?)
-        == Some(true)
-    {
+    if is_tied(config)? {
         tensors.leave_out(|name| name.ends_with("lm_head.weight"));
     }
     match family {

@@ -29,6 +29,7 @@ use crate::files::ModelFiles;
 use crate::models;
 use crate::weights::Checkpoint;
 
+use families::{TIE, is_tied};
 pub use options::{Packing, QuantiseOptions, Recipe, Rule, packing};
 use plan::Plan;
 use written::{Shards, write_text};
@@ -139,15 +140,13 @@ fn family(config: &Config) -> Result<&'static str> {
 
 /// Refuses an output layer that is no copy of the embeddings where the config says that they are tied: none is written there.
 fn check_head(files: &ModelFiles, config: &Config, checkpoint: &Checkpoint) -> Result<()> {
-    const KEY: &str = "tie_word_embeddings";
-    let is_tied = config.of_text()?.opt_flag(KEY)?.or(config.opt_flag(KEY)?) == Some(true);
     let ending = |end: &str| checkpoint.headers.iter().find(|(name, _)| name.ends_with(end));
     let (head, embeddings) = (ending("lm_head.weight"), ending("embed_tokens.weight"));
-    if let (true, Some((name, head)), Some((_, embeddings))) = (is_tied, head, embeddings)
+    if let (true, Some((name, head)), Some((_, embeddings))) = (is_tied(config)?, head, embeddings)
         && !files.look_alike(head, embeddings)?
     {
         return Err(Error::model(format!(
-            "`{name}` is no copy of the embeddings, and config.json says `{KEY}`: set it to false"
+            "`{name}` is no copy of the embeddings, and config.json says `{TIE}`: set it to false"
         )));
     }
     Ok(())

@@ -104,9 +104,9 @@ fn few_packed_rows_pay(x: &Array, w: &Quantized) -> bool {
     (2..=MOST_PROMPT_ROWS).contains(&x.rows()) && cuda::takes_few_rows(x, cuda::Weights::Packed(w))
 }
 
-/// Whether our own kernel for several rows of packed weights is the fastest. Qwen3-4B's sizes on an H100, tokens/s while all
-/// decode: 32 rows of 4 bits behind 512 ids 6072, by the kernel for few rows 4554; 4 rows behind 128 ids 1150 and 1264; 8 rows of
-/// 8 bits 2075, by MLX 860.
+/// Whether our own kernel for several rows of packed weights is the fastest. Qwen3-4B's sizes, tokens/s while all decode:
+/// 32 rows of 4 bits behind 512 ids 8641 (H200). The kernel before it had 6072 on an H100, where that for few rows has 4554; 4 rows
+/// behind 128 ids had 1150 and 1264; 8 rows of 8 bits had 2075, by MLX 860.
 pub(super) fn several_rows_pay(x: &Array, w: &Quantized) -> bool {
     let from = if w.quantization.bits == 8 { 2 } else { FEW + 1 };
     x.rows() >= from && cuda::takes_several_rows(x, w)

@@ -45,7 +45,6 @@ const SUM: Source = Source {
     takes_strides: false,
     written: &[],
 };
-
 const TIMES: Source = Source {
     name: c"times",
     inputs: &[c"x", c"by"],
