@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use inference_core::TextModel;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 use crate::config::{Config, ConfigError, EmbeddingService, ImageService};
 use crate::http::connection::{Connections, Ended};
@@ -17,6 +17,10 @@ use crate::run::state::State;
 
 /// For models to be closed once everything is answered, however little of the time for draining is left.
 const CLOSES: Duration = Duration::from_secs(1);
+
+/// Connections that the system holds until they are taken. Where more come at once, a client tries again only
+/// after a second. The system may allow fewer.
+const BACKLOG: u32 = 4096;
 
 /// Why a server did not start or did not go on.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +66,15 @@ impl ServeError {
     }
 }
 
+/// Listens as `TcpListener::bind` does, which lets no more than 128 connections wait.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
 /// A server that listens, and does not answer yet.
 pub struct Server {
     listener: TcpListener,
@@ -77,7 +90,7 @@ impl Server {
     pub async fn bind(config: Config) -> Result<Server, ServeError> {
         config.validate()?;
         let failed = |reason| ServeError::Listen { address: config.listen, reason };
-        let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
+        let listener = listen(config.listen).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         Ok(Server { listener, address, config })
     }

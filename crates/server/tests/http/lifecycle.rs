@@ -168,3 +168,23 @@ fn a_keyless_server_beyond_loopback_does_not_start() {
     let bound = runtime.block_on(inference_server::Server::bind(config));
     assert!(bound.is_err_and(|error| error.to_string().contains("API key")));
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn clients_who_come_all_at_once_are_not_told_to_try_again() {
+    use std::net::TcpStream;
+    // Nothing takes the connections, so that all of them wait.
+    const CLIENTS: usize = 256;
+    let allowed = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+    let clients = CLIENTS.min(allowed.trim().parse().unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let listen = ([127, 0, 0, 1], 0).into();
+    let config = inference_server::Config { listen, ..inference_server::Config::default() };
+    let server = runtime.block_on(inference_server::Server::bind(config)).unwrap();
+    // The system drops the first packet of one too many, and the client sends it again after a second.
+    let patience = Duration::from_millis(900);
+    let connect = |_| TcpStream::connect_timeout(&server.address(), patience);
+    let waiting: Vec<_> = (0..clients).map(connect).collect();
+    let refused = waiting.iter().filter(|client| client.is_err()).count();
+    assert_eq!(refused, 0, "of {clients}");
+}
