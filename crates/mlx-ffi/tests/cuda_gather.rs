@@ -91,17 +91,32 @@ fn what_mixtures_are_made_of_is_the_same_on_cuda() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+fn line_of(indices: &[u32]) -> Result<Indices> {
+    Indices::from_u32(indices, &[indices.len() as i32])
+}
+
 /// Rows and entries of tables in other orders than row-major, by indices of one and of two dimensions.
 fn taken(device: Device, dtype: Dtype) -> Result<Vec<Vec<f32>>> {
     use_device(device)?;
     let table = ops::astype(&values(&[300, 40], 0.713)?, dtype)?;
     let turned = ops::swap_axes(&ops::astype(&values(&[40, 300], 0.37)?, dtype)?, 0, 1)?;
     let ids: Vec<u32> = (0..12).map(|i| i * 101 % 300).collect();
-    let line = Indices::from_u32(&ids, &[12])?;
+    let line = line_of(&ids)?;
     let square = line.reshape(&[3, 4])?;
     let column = ops::slice_axis(&ops::astype(&table, Dtype::F32)?, -1, 3, 4)?;
     let column = ops::astype(&ops::squeeze(&column, 1)?, dtype)?;
+    let buffers = ops::astype(&values(&[5, 3, 9, 16], 0.53)?, dtype)?;
+    let part = ops::slice_axis(&buffers, 2, 2, 7)?;
+    let narrow = ops::slice_axis(&buffers, 3, 1, 14)?;
+    let rows = line_of(&[4, 0, 4, 3])?;
     let found = [
+        ops::take(&buffers, &rows, 0)?,
+        ops::take(&part, &rows, 0)?,
+        ops::take(&narrow, &line_of(&[2])?, 0)?,
+        ops::take(&ops::swap_axes(&part, 2, 3)?, &rows, 0)?,
+        ops::take(&ops::swap_axes(&buffers, 0, 1)?, &line_of(&[2, 1, 0])?, 0)?,
+        ops::take(&ops::reshape(&buffers, &[15, 9, 16])?, &line_of(&[14, 3, 3, 0])?, 0)?,
+        ops::take(&ops::swap_axes(&ops::reshape(&buffers, &[5, 27, 16])?, 0, 1)?, &rows, 0)?,
         ops::take(&table, &line, 0)?,
         ops::take(&table, &square, 0)?,
         ops::take(&turned, &square, 0)?,

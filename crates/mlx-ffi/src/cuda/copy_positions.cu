@@ -22,14 +22,14 @@ __device__ void copy_positions_of(
   const auto begins = reinterpret_cast<unsigned long long>(source) | reinterpret_cast<unsigned long long>(target);
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   const int64_t index = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (begins % 16 == 0 && width % PACK == 0 && strides[2] % PACK == 0) {
+  if (begins % 16 == 0 && width % PACK == 0 && strides[2] % PACK == 0 && strides[3] == 1) {
     const int64_t packs = width / PACK;
     for (int64_t i = index; i < count * packs; i += step) {
       reinterpret_cast<uint4*>(target)[i] = reinterpret_cast<const uint4*>(source + i / packs * strides[2])[i % packs];
     }
   } else {
     for (int64_t i = index; i < count * width; i += step) {
-      target[i] = source[i / width * strides[2] + i % width];
+      target[i] = source[i / width * strides[2] + i % width * strides[3]];
     }
   }
 }

@@ -6,9 +6,9 @@ use super::launch::{ON_DEVICE, first, launch};
 use crate::{Array, Dtype, Error, Result};
 
 /// Blocks that copy the positions of one head of a row.
-const BLOCKS: i32 = 8;
+pub(super) const BLOCKS: i32 = 8;
 /// The most heads, and the most rows at once.
-const MOST: i32 = 1 << 15;
+pub(super) const MOST: i32 = 1 << 15;
 
 const PLACE: Source = Source {
     name: c"place",
