@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use inference_core::CancelToken;
+use inference_server::hangup_is_ignored;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -69,7 +70,7 @@ pub enum Then {
 }
 
 impl Interrupt {
-    /// Takes over SIGINT, SIGTERM and SIGHUP. While nothing is watched, they end the program at
+    /// Takes over SIGINT, SIGTERM and, unless it is ignored, SIGHUP. While nothing is watched, they end the program at
     /// once with exit code 130. By SIGUSR1 and SIGUSR2, `ml launch` tells the first rank of a SIGINT and of the others.
     ///
     /// # Errors
@@ -77,8 +78,10 @@ impl Interrupt {
     pub fn install() -> Result<Self> {
         let failed = |error: io::Error| Failure::Other(format!("signal handling: {error}"));
         let interrupt = Interrupt { state: Arc::default() };
-        let mut signals =
-            Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2]).map_err(failed)?;
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGUSR2]).map_err(failed)?;
+        if !hangup_is_ignored() {
+            signals.add_signal(SIGHUP).map_err(failed)?;
+        }
         let handler = interrupt.clone();
         thread::Builder::new()
             .name("signals".into())

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use inference_server::hangup_is_ignored;
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -34,6 +35,9 @@ impl Signals {
         for (signal, flag) in
             [(SIGINT, &signals.interrupt), (SIGTERM, &signals.end), (SIGHUP, &signals.end)]
         {
+            if signal == SIGHUP && hangup_is_ignored() {
+                continue;
+            }
             signal_hook::flag::register(signal, Arc::clone(flag)).map_err(failed)?;
         }
         Ok(signals)

@@ -74,7 +74,8 @@ pub struct Config {
     pub keys: Vec<ApiKey>,
     /// Names that the `Host` header may have beside `localhost` and IP addresses; `*`: any.
     pub allowed_hosts: Vec<String>,
-    /// Web pages of these origins may use the server from a browser; `*`: all.
+    /// Web pages of these origins may use the server from a browser; `*`: all. An origin is what browsers send:
+    /// `scheme://host` with a port that is not the scheme's own, or `null`.
     pub cors_origins: Vec<String>,
     /// The name under which the model is served.
     pub model: String,
@@ -122,6 +123,9 @@ impl Config {
         if !self.listen.ip().is_loopback() && self.keys.is_empty() {
             return Err(ConfigError::OpenToAll(self.listen.ip()));
         }
+        if let Some(given) = self.cors_origins.iter().find(|given| !is_origin(given)) {
+            return Err(ConfigError::NoOrigin(given.clone()));
+        }
         let positive = [
             ("connections", self.limits.connections),
             ("headers", self.limits.headers),
@@ -136,6 +140,22 @@ impl Config {
     }
 }
 
+/// Whether a browser can send `text` as the origin of a page.
+fn is_origin(text: &str) -> bool {
+    let Some((scheme, host)) = text.split_once("://") else { return matches!(text, "*" | "null") };
+    let own_port = match scheme {
+        "http" => ":80",
+        "https" => ":443",
+        _ => "",
+    };
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !byte.is_ascii_uppercase() && byte != b'/';
+    let has_own_port = !own_port.is_empty() && host.ends_with(own_port);
+    !scheme.is_empty()
+        && !host.is_empty()
+        && text.replace("://", "").bytes().all(is_plain)
+        && !has_own_port
+}
+
 /// A configuration that no server is started with.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
@@ -144,6 +164,12 @@ pub enum ConfigError {
         "{0} can be reached from other machines: give an API key, or listen on 127.0.0.1 alone"
     )]
     OpenToAll(IpAddr),
+    /// No page has this origin.
+    #[error(
+        "no web page has the origin `{0}`: browsers send scheme://host or scheme://host:port in lower case, without a path \
+         and without the scheme's own port"
+    )]
+    NoOrigin(String),
     /// A limit of 0 lets nothing through.
     #[error("the limit of {0} is 0, which lets nothing through")]
     Zero(&'static str),
@@ -254,6 +280,39 @@ mod tests {
         config.keys.extend(ApiKey::new("secret"));
         assert_eq!(config.validate(), Ok(()));
         assert_eq!(Config::default().validate(), Ok(()));
+    }
+
+    #[test]
+    fn origins_are_those_that_browsers_send() {
+        let validate = |origin: &str| {
+            Config { cors_origins: vec![origin.into()], ..Config::default() }.validate()
+        };
+        for origin in [
+            "*",
+            "null",
+            "http://a",
+            "https://a.example:8443",
+            "http://[::1]:3000",
+            "app://obsidian.md",
+            "chrome-extension://abcdef",
+        ] {
+            assert_eq!(validate(origin), Ok(()), "{origin}");
+        }
+        for origin in [
+            "",
+            "a",
+            "a.example",
+            "http://a/",
+            "http://a/b",
+            "http://A",
+            "http://a:80",
+            "https://a:443",
+            "http://",
+            "://a",
+            "http://a ",
+        ] {
+            assert_eq!(validate(origin), Err(ConfigError::NoOrigin(origin.into())), "{origin}");
+        }
     }
 
     #[test]

@@ -45,5 +45,5 @@ pub use config::{ApiKey, Config, ConfigError, EmbeddingService, ImageService, Li
 pub use http::connection::Ended;
 pub use openapi::document as openapi_document;
 pub use pool::models::{Change, Entry, LoadFailure, Loader, Makes, Model, Models};
-pub use process::{Exit, serve, serve_models};
+pub use process::{Exit, hangup_is_ignored, serve, serve_models};
 pub use server::{ServeError, Server};

@@ -43,7 +43,8 @@ pub fn serve(
     serve_models(config, models, listening).map_err(ServeError::of_one)
 }
 
-/// Serves until SIGINT or SIGTERM, and drains then; a second signal ends at once. By SIGUSR1 and SIGUSR2, whoever started
+/// Serves until SIGINT, SIGTERM or SIGHUP, and drains then; a second signal ends at once. SIGHUP stays ignored
+/// where it [is](hangup_is_ignored), and ends the process at once where that cannot be told. By SIGUSR1 and SIGUSR2, whoever started
 /// this process tells of a signal that this process may have got as well; both count as one. `listening` is
 /// told the address as soon as connections are taken. After [`Exit::Late`] and [`Exit::Forced`]
 /// the engine may still be at work, so the caller should leave the process without destructors.
@@ -102,9 +103,21 @@ async fn ended(
     }
 }
 
+/// Whether SIGHUP does not end this process, as for `nohup`: a handler would change that. Only Linux tells; elsewhere this
+/// is false.
+pub fn hangup_is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // SIGHUP is 1, and 1 is the lowest bit.
+    ignored.is_some_and(|mask| mask & 1 != 0)
+}
+
 struct Signals {
-    /// SIGINT and SIGTERM, and how many came.
+    /// SIGINT and SIGTERM, and how many came with those of `hangup`.
     own: [Signal; 2],
+    /// SIGHUP, where it is not ignored.
+    hangup: Option<Signal>,
     came: u64,
     /// SIGUSR1 and SIGUSR2, and how many came.
     others: [Signal; 2],
@@ -115,6 +128,10 @@ impl Signals {
     fn install() -> io::Result<Self> {
         Ok(Signals {
             own: [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?],
+            hangup: match cfg!(target_os = "linux") && !hangup_is_ignored() {
+                true => Some(signal(SignalKind::hangup())?),
+                false => None,
+            },
             came: 0,
             others: [signal(SignalKind::user_defined1())?, signal(SignalKind::user_defined2())?],
             told: 0,
@@ -125,7 +142,14 @@ impl Signals {
         let before = self.came.max(self.told);
         while self.came.max(self.told) == before {
             let ([interrupt, terminate], [first, second]) = (&mut self.own, &mut self.others);
+            let hangup = async {
+                match &mut self.hangup {
+                    Some(hangup) => hangup.recv().await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
+                _ = hangup => self.came += 1,
                 _ = interrupt.recv() => self.came += 1,
                 _ = terminate.recv() => self.came += 1,
                 _ = first.recv() => self.told += 1,

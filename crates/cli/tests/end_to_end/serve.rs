@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -135,16 +135,38 @@ fn an_answer_that_is_a_prompt_again_is_as_likely_as_it_was() {
 }
 
 #[test]
-fn sigterm_ends_a_stream_with_its_last_chunk() {
-    let (child, address) = serve(&["--drain-timeout", "1"]);
+fn sigterm_and_a_terminal_that_closes_end_a_stream_with_its_last_chunk() {
+    let ends = if cfg!(target_os = "linux") { &["-TERM", "-HUP"][..] } else { &["-TERM"] };
+    for end in ends {
+        let (child, address) = serve(&["--drain-timeout", "1"]);
+        wait_until_ready(&address);
+        let mut stream = send(&address, "POST", "/v1/chat/completions", &endless());
+        let mut first = [0; 512];
+        assert!(stream.read(&mut first).unwrap() > 0);
+        signal(&child, end);
+        let mut rest = String::new();
+        stream.read_to_string(&mut rest).unwrap();
+        let is_whole = rest.contains("\"finish_reason\":\"length\"") && rest.contains("[DONE]");
+        assert!(is_whole, "{end}: {rest}");
+        assert_eq!(finish(child).0, Some(0), "{end}");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_ignores_hangups_stays() {
+    let told = command(&[]);
+    // As `nohup` does, which would also send what it prints elsewhere.
+    let mut nohup = Command::new("sh");
+    nohup.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(told.get_program());
+    nohup.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    nohup.envs(told.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let (child, address) = serve_by(nohup, &[]);
     wait_until_ready(&address);
-    let mut stream = send(&address, "POST", "/v1/chat/completions", &endless());
-    let mut first = [0; 512];
-    assert!(stream.read(&mut first).unwrap() > 0);
-    signal(&child, "-TERM");
-    let mut rest = String::new();
-    stream.read_to_string(&mut rest).unwrap();
-    assert!(rest.contains("\"finish_reason\":\"length\"") && rest.contains("[DONE]"), "{rest}");
+    signal(&child, "-HUP");
+    thread::sleep(Duration::from_millis(300));
+    wait_until_ready(&address);
+    interrupt(&child);
     assert_eq!(finish(child).0, Some(0));
 }
 

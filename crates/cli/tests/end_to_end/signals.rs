@@ -1,5 +1,6 @@
 //! Generations that end early: Ctrl-C, SIGTERM, a closed pipe, a timeout.
 
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -44,6 +45,22 @@ fn sigterm_is_like_ctrl_c() {
     let mut child = command(&["generate", "--ignore-eos", FOX]).spawn().unwrap();
     first_bytes(&mut child);
     signal(&child, "-TERM");
+    assert_eq!(finish(child).0, Some(130));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_ignores_hangups_goes_on() {
+    let told = command(&["generate", "--ignore-eos", FOX]);
+    let mut nohup = Command::new("sh");
+    nohup.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(told.get_program());
+    nohup.args(told.get_args()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = nohup.spawn().unwrap();
+    first_bytes(&mut child);
+    signal(&child, "-HUP");
+    thread::sleep(Duration::from_millis(300));
+    assert!(child.try_wait().unwrap().is_none(), "it has ended");
+    interrupt(&child);
     assert_eq!(finish(child).0, Some(130));
 }
 

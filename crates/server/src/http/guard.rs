@@ -12,7 +12,7 @@ use axum::http::header::{
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, AUTHORIZATION, CONTENT_TYPE, HOST,
     ORIGIN, VARY,
 };
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
@@ -127,10 +127,13 @@ fn admit(config: &Config, request: &Request) -> Result<Passed> {
 }
 
 /// Names can be made to point anywhere, so that a web page could reach this server under a name of
-/// its own; an address or `localhost` cannot.
+/// its own; an address or `localhost` cannot. HTTP/1.0 does not ask for a name, and no browser speaks it.
 fn check_host(config: &Config, request: &Request) -> Result<()> {
     let from_header = request.headers().get(HOST).map(|value| value.to_str().unwrap_or("?"));
     let Some(host) = request.uri().authority().map(|a| a.as_str()).or(from_header) else {
+        if request.version() == Version::HTTP_10 {
+            return Ok(());
+        }
         return Err(ApiError::bad_request("the request has no `Host`"));
     };
     let name = host_name(host);

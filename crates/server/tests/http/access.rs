@@ -48,9 +48,11 @@ fn a_foreign_host_is_refused() {
     for host in ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:80"] {
         assert_eq!(status(host), 403, "{host}");
     }
-    let mut client = Client::connect(server.address);
-    client.raw("GET /v1/models HTTP/1.0\r\n\r\n");
-    assert_eq!(client.answer().status, 400);
+    for (version, status) in [("1.1", 400), ("1.0", 200)] {
+        let mut client = Client::connect(server.address);
+        client.raw(&format!("GET /v1/models HTTP/{version}\r\nconnection: close\r\n\r\n"));
+        assert_eq!(client.answer().status, status, "nameless, HTTP/{version}");
+    }
 }
 
 #[test]

@@ -122,6 +122,14 @@ fn nulls_ask_ollamas_embeddings_for_nothing() {
 }
 
 #[test]
+fn no_texts_have_no_vectors_for_ollamas_clients() {
+    let (server, ..) = server();
+    let body = json!({"model": "vectors", "input": []});
+    let answer = server.post("/api/embed", &body).json();
+    assert_eq!((&answer["embeddings"], &answer["prompt_eval_count"]), (&json!([]), &json!(0)));
+}
+
+#[test]
 fn options_reach_the_model() {
     let (server, embeds, _) = server();
     let body = json!({"input": "a", "dimensions": 1, "prompt_name": "query", "normalize": false,

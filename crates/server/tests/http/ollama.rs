@@ -274,8 +274,8 @@ fn models_are_listed_and_shown() {
     assert!(["completion", "tools", "thinking"].iter().all(|one| can.contains(one)), "{shown}");
     let family = shown["model_info"]["general.architecture"].as_str().unwrap();
     assert!(shown["model_info"][format!("{family}.context_length")].as_u64() > Some(0), "{shown}");
-    assert_eq!(
-        refused(&server.post("/api/show", &json!({"model": "other"}))),
-        (404, "model".into())
-    );
+    assert_eq!(server.post("/api/show", &json!({"name": "fake"})).json(), shown);
+    let show = |body| refused(&server.post("/api/show", &body));
+    assert_eq!(show(json!({"model": "other", "name": "fake"})), (404, "model".into()));
+    assert_eq!(show(json!({})), (400, "model".into()));
 }

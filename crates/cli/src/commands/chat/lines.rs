@@ -15,16 +15,22 @@ impl Lines {
         self.in_block || !self.parts.is_empty()
     }
 
-    /// Takes one more line; the whole turn when the line completes it.
+    /// Takes one more line, or several that were pasted; the whole turn when they complete it.
     pub fn push(&mut self, line: &str) -> Option<String> {
         if !self.in_block {
             let opening = self.parts.is_empty().then(|| line.trim_start().strip_prefix(FENCE));
             let Some(rest) = opening.flatten() else { return self.push_plain(line) };
+            let closed = rest.split_once(FENCE);
+            if closed.is_some_and(|(_, behind)| !behind.trim().is_empty()) {
+                // Only part of what was pasted is a block.
+                self.parts.push(line.to_owned());
+                return self.finish();
+            }
             self.in_block = true;
             if rest.trim().is_empty() {
                 return None;
             }
-            return self.push_in_block(rest);
+            return self.push_in_block(rest.strip_prefix('\n').unwrap_or(rest));
         }
         self.push_in_block(line)
     }
@@ -60,7 +66,7 @@ impl Lines {
             return None;
         };
         if !last.trim().is_empty() {
-            self.parts.push(last.to_owned());
+            self.parts.push(last.strip_suffix('\n').unwrap_or(last).to_owned());
         }
         Some(self.finish().unwrap_or_default())
     }
@@ -94,6 +100,17 @@ mod tests {
         assert_eq!(turns("\"\"\"one\ntwo\"\"\""), ["one\ntwo"]);
         assert_eq!(turns("\"\"\"one\"\"\""), ["one"]);
         assert_eq!(turns("\"\"\"\n/clear\n\"\"\""), ["/clear"]);
+    }
+
+    #[test]
+    fn a_pasted_block_is_the_turn_that_its_lines_are() {
+        let paste = |text: &str| Lines::default().push(text);
+        assert_eq!(paste("\"\"\"\none\n\n  two\\\n\"\"\"").unwrap(), "one\n\n  two\\");
+        assert_eq!(paste("\"\"\"one\ntwo\"\"\"\n").unwrap(), "one\ntwo");
+        assert_eq!(paste("\"\"\"\none\n"), None);
+        // A text that begins with a block and goes on is one turn as it stands.
+        let more = "\"\"\"\none\n\"\"\"\ntwo";
+        assert_eq!(paste(more).unwrap(), more);
     }
 
     #[test]

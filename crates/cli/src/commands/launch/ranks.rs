@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use inference_server::hangup_is_ignored;
 use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -189,8 +190,10 @@ fn all(
     manner: &Manner,
     command: impl Fn(usize) -> Result<(Command, Place)>,
 ) -> Result<()> {
-    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
-    let mut signals = signals.map_err(|error| failed("signals", error))?;
+    let ends = [SIGINT, SIGTERM, SIGHUP];
+    // Those who start it with `nohup` want it to stay.
+    let ends = if hangup_is_ignored() { &ends[..2] } else { &ends[..] };
+    let mut signals = Signals::new(ends).map_err(|error| failed("signals", error))?;
     let mut ranks = Vec::with_capacity(count);
     for number in 0..count {
         let started = command(number).and_then(|(mut command, place)| {

@@ -75,8 +75,8 @@ async fn embed(
     let Ask { reader, index, name, keep, .. } = ask;
     reader.finish()?;
     let most = state.config.limits.inputs;
-    if texts.is_empty() || texts.len() > most {
-        let reason = format!("has {} texts, expected from 1 to {most}", texts.len());
+    if texts.len() > most {
+        let reason = format!("has {} texts, expected at most {most}", texts.len());
         return Err(ApiError::value(field, reason));
     }
     // When the client leaves, this future is dropped, and the work ends between two batches.

@@ -87,7 +87,8 @@ pub async fn show(Shared(state): Shared<Arc<State>>, request: Request) -> Result
     state.pool.check_open()?;
     let (body, _) = body::object(&state, request).await?;
     let mut reader = check(&[tables::SHOW], &state.config.limits, body)?;
-    let asked = reader.text("model")?.unwrap_or_default();
+    let [model, older] = [reader.text("model")?, reader.text("name")?];
+    let asked = reader.need("model", model.or(older))?;
     reader.finish()?;
     let report = state.pool.get(meant(&state, &asked)).await?;
     let told = told(&report.known, &report);

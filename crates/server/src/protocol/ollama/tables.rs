@@ -16,8 +16,7 @@ const FORMAT: &str = r#"{"anyOf":[{"enum":["json",""]},{"type":"object"}]}"#;
 const THINK: &str = r#"{"anyOf":[{"type":"boolean"},{"enum":["low","medium","high","max"]}]}"#;
 const KEEP_ALIVE: &str = r#"{"type":["number","string"]}"#;
 const IMAGES: &str = r#"{"type":"array","items":{"type":"string"}}"#;
-const INPUT: &str =
-    r#"{"anyOf":[{"type":"string"},{"type":"array","minItems":1,"items":{"type":"string"}}]}"#;
+const INPUT: &str = r#"{"anyOf":[{"type":"string"},{"type":"array","items":{"type":"string"}}]}"#;
 
 /// Why what belongs to a model's load is no request's.
 const OPERATOR: &str = "who starts the server decides how models are loaded: see `ml help serve`";
@@ -168,5 +167,12 @@ pub const EMBEDDINGS: &[Field] =
     &[MODEL, KEEP, required("prompt", Kind::Text, "A text."), NO_OPTIONS];
 
 /// `POST /api/show`.
-pub const SHOW: &[Field] =
-    &[MODEL, refused("verbose", &["false"], "all that is known of a model is told in any case")];
+pub const SHOW: &[Field] = &[
+    honoured("model", Kind::Text, "The model's name."),
+    honoured(
+        "name",
+        Kind::Text,
+        "The same, as older clients call it; beside `model` it says nothing.",
+    ),
+    refused("verbose", &["false"], "all that is known of a model is told in any case"),
+];
