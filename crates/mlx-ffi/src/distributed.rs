@@ -108,17 +108,6 @@ impl Group {
         Ok(all.into_iter().max().unwrap_or(own))
     }
 
-    /// The least of what all ranks say, as [`most`](Self::most) is the largest.
-    ///
-    /// # Errors
-    /// A rank that is lost, or that computes something else.
-    pub fn least(&self, own: u64) -> Result<u64> {
-        let mut all = vec![0; self.size() * size_of::<u64>()];
-        self.0.links().gather(self.rank(), &own.to_le_bytes(), &mut all)?;
-        let all = all.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
-        Ok(all.min().unwrap_or(own))
-    }
-
     /// How sums are sent, where they are sent by GPUs.
     pub fn sums(&self) -> Option<Sums> {
         self.0.nccl.as_ref().map(Nccl::sums)

@@ -8,6 +8,7 @@
 mod watch;
 
 use std::cell::Cell;
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -35,8 +36,8 @@ struct Several {
     group: Group,
     /// What rank 0 orders, where this is another rank.
     orders: Option<Receiver<Vec<u8>>>,
-    /// In rank 0: the ranks that are ready.
-    ready: Receiver<usize>,
+    /// In rank 0: of each rank that is ready, the bytes that it may take.
+    ready: Receiver<u64>,
     lost: Arc<Lost>,
     /// The failure that is dealt with is one of all ranks.
     failed_together: Cell<bool>,
@@ -88,14 +89,6 @@ impl Ranks {
         self.0.as_ref().map(|several| &several.group)
     }
 
-    /// The least of the bytes that ranks may take: as few are all that each counts on.
-    ///
-    /// # Errors
-    /// A rank that is lost.
-    pub fn least(&self, bytes: u64) -> Result<u64> {
-        Ok(self.group().map_or(Ok(bytes), |group| group.least(bytes))?)
-    }
-
     /// Whether there are several.
     pub fn are_several(&self) -> bool {
         self.0.is_some()
@@ -106,19 +99,22 @@ impl Ranks {
         self.0.as_ref().is_some_and(|several| several.orders.is_some())
     }
 
-    /// Waits until all ranks have loaded the model.
+    /// Waits until all ranks have loaded the model. The least of the bytes that ranks may take, of which this one may take
+    /// `bytes`: as few are all that each counts on.
     ///
     /// # Errors
     /// A rank that is lost, or cannot load it.
-    pub fn be_ready(&self) -> Result<()> {
-        let Some(several) = &self.0 else { return Ok(()) };
+    pub fn be_ready(&self, bytes: u64) -> Result<u64> {
+        let Some(several) = &self.0 else { return Ok(bytes) };
+        let mut least = bytes;
         if several.orders.is_some() {
-            return tell(&several.group, READY, &());
+            tell(&several.group, READY, &bytes)?;
+        } else {
+            for _ in 1..several.group.size() {
+                least = least.min(several.ready.recv().map_err(|_| several.is_lost())?);
+            }
         }
-        for _ in 1..several.group.size() {
-            several.ready.recv().map_err(|_| several.is_lost())?;
-        }
-        Ok(())
+        self.agree("bytes", || least)
     }
 
     /// Leaves the group in good order, once nothing is left to compute: whoever left sooner would end what others still
@@ -130,7 +126,7 @@ impl Ranks {
         match &several.orders {
             Some(orders) => {
                 let _ = mlx_ffi::synchronize();
-                let _ = tell(&several.group, READY, &());
+                let _ = tell(&several.group, READY, &0);
                 orders.iter().for_each(drop);
             }
             None => {
@@ -198,7 +194,7 @@ impl Ranks {
     }
 
     /// Ends the group, with the reason for the others.
-    pub fn end(&self, reason: &Error) {
+    pub fn end(&self, reason: &impl Display) {
         if let Some(several) = &self.0 {
             // Who is gone needs no reason.
             let _ = tell(&several.group, BROKEN, &reason.to_string());

@@ -114,6 +114,29 @@ fn told(error: crate::error::Error, device: Device) -> Error {
     }
 }
 
+/// The model of `ranks`, once its weights are known to fit into `limit` bytes. Nothing is exchanged until it is there: each
+/// rank may refuse it by itself.
+fn load_checked(
+    options: &EngineOptions,
+    checkpoint: &Checkpoint,
+    ranks: &Ranks,
+    limit: u64,
+) -> Result<LoadedModel> {
+    let described = load::describe(options, checkpoint, ranks.group())?;
+    let needed = described.description.info.weight_bytes;
+    let available = limit.saturating_sub(memory::active()? as u64);
+    if needed > available {
+        return Err(Error::Memory {
+            what: "loading the weights".into(),
+            needed,
+            available,
+            remedy: "take a smaller model or one with fewer bits, or raise the memory limit".into(),
+        }
+        .into());
+    }
+    load::load(options, checkpoint, ranks.group())
+}
+
 /// Loads the model on this thread.
 fn load_model(
     options: &EngineOptions,
@@ -130,25 +153,13 @@ fn load_model(
     device::bound(options.device, limit, options.load.cache_limit)?;
     let checkpoint = Checkpoint::open(&options.files)?.unless(is_unwanted);
     let ranks = Ranks::meet(options, &checkpoint, listener)?;
-    let least = ranks.least(limit)?;
-    let described = load::describe(options, &checkpoint, ranks.group())?;
-    let needed = described.description.info.weight_bytes;
-    let available = limit.saturating_sub(memory::active()? as u64);
-    if needed > available {
-        return Err(Error::Memory {
-            what: "loading the weights".into(),
-            needed,
-            available,
-            remedy: "take a smaller model or one with fewer bits, or raise the memory limit".into(),
-        }
-        .into());
-    }
+    let loaded = load_checked(options, &checkpoint, &ranks, limit);
+    // The others wait for this rank.
     let LoadedModel { model, specs, heaviest, storage, description, dtype_size } =
-        load::load(options, &checkpoint, ranks.group())?;
-    ranks.be_ready()?;
-    memory::give_back()?;
+        loaded.inspect_err(|error| ranks.end(error))?;
     // What begins is decided for all ranks, so the one with the least memory must have room for it.
-    let limit = least;
+    let limit = ranks.be_ready(limit)?;
+    memory::give_back()?;
     let default_chunk = default_chunk(options.device);
     let chunk = options.load.prefill_chunk.unwrap_or(default_chunk).min(MAX_CHUNK);
     let sizes = (limit, chunk);

@@ -50,7 +50,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
             Ok(SharedExpert { mlp: shape.mlp_of(w, shared_inner, act, bias)?, gate: None })
         };
         let moe = Moe {
-            router: mlp.linear("gate", hidden, experts.count, false)?,
+            router: mlp.router("gate", hidden, experts.count, false)?,
             routing: Routing::Scored(ScoredRouting {
                 score: Score::Softmax,
                 correction: Some(correction),

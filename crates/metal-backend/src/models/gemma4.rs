@@ -206,7 +206,7 @@ impl Mixture {
             router_norm: router.router_norm("scale", hidden, eps)?,
             moe_norm: norm("pre_feedforward_layernorm_2")?,
             moe: Moe {
-                router: router.linear("proj", hidden, count, false)?,
+                router: router.router("proj", hidden, count, false)?,
                 routing: Routing::ScaledLogits(scales),
                 experts_per_token: self.experts.per_token,
                 gate_up,

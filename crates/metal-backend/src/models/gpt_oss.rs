@@ -40,7 +40,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
         let mlp = w.at("mlp");
         let (gate_up, down_proj) = expert_linears(&mlp.at("experts"), &shape, &experts)?;
         let moe = Moe {
-            router: mlp.linear("router", shape.hidden_size, experts.count, true)?,
+            router: mlp.router("router", shape.hidden_size, experts.count, true)?,
             routing: Routing::Logits,
             experts_per_token: experts.per_token,
             gate_up,

@@ -75,7 +75,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
         let sparse = w.at("block_sparse_moe");
         let (gate_up, down_proj) = experts.linears(&sparse, ExpertNames::PROJ, [hidden, inner])?;
         let moe = FeedForward::from(Moe {
-            router: sparse.linear("router.layer", hidden, experts.count, false)?,
+            router: sparse.router("router.layer", hidden, experts.count, false)?,
             routing: Routing::Normalised,
             experts_per_token: experts.per_token,
             gate_up,

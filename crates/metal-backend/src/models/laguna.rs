@@ -160,8 +160,8 @@ impl Mixture {
         let holder = if router.has(CORRECTION) { router.clone() } else { w.at("experts") };
         let correction = holder.tensor_f32(CORRECTION, &[count])?;
         let router = match router.at("proj").is_empty() {
-            true => w.linear("gate", hidden, count, false)?,
-            false => router.linear("proj", hidden, count, false)?,
+            true => w.router("gate", hidden, count, false)?,
+            false => router.router("proj", hidden, count, false)?,
         };
         let (gate_up, down_proj) =
             self.experts.linears(w, ExpertNames::PROJ, [hidden, self.inner])?;

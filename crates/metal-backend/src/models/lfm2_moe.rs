@@ -32,7 +32,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
                 normaliser: normalises.then_some(1e-6),
                 factor,
             }),
-            router: w.linear("gate", hidden, experts.count, false)?,
+            router: w.router("gate", hidden, experts.count, false)?,
             experts_per_token: experts.per_token,
             gate_up,
             down_proj,

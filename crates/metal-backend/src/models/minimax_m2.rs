@@ -27,7 +27,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
         let (gate_up, down_proj) =
             experts.linears(&mixture, ExpertNames::NUMBERED, [hidden, inner])?;
         let moe = Moe {
-            router: mixture.linear("gate", hidden, experts.count, false)?,
+            router: mixture.router("gate", hidden, experts.count, false)?,
             routing: Routing::Scored(ScoredRouting {
                 score: Score::Sigmoid,
                 correction: Some(correction),

@@ -23,7 +23,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
         let mixture = w.at("block_sparse_moe");
         let (gate_up, down_proj) = experts.linears(&mixture, ExpertNames::NUMBERED, sizes)?;
         let moe = Moe {
-            router: mixture.linear("gate", shape.hidden_size, experts.count, false)?,
+            router: mixture.router("gate", shape.hidden_size, experts.count, false)?,
             routing: Routing::Logits,
             experts_per_token: experts.per_token,
             gate_up,

@@ -216,7 +216,7 @@ impl Mixture {
                 normaliser: self.normalises.then_some(1e-20),
                 factor: self.factor,
             }),
-            router: w.linear("gate", hidden, experts.count, false)?,
+            router: w.router("gate", hidden, experts.count, false)?,
             experts_per_token: experts.per_token,
             gate_up: GateUp::Shared(up_proj),
             down_proj,

@@ -52,7 +52,7 @@ pub(super) fn build(
             let sizes = [shape.hidden_size, inner];
             let (gate_up, down_proj) = experts.linears(&mlp, ExpertNames::PROJ, sizes)?;
             FeedForward::from(Moe {
-                router: mlp.linear("gate", shape.hidden_size, experts.count, false)?,
+                router: mlp.router("gate", shape.hidden_size, experts.count, false)?,
                 routing: routing(),
                 experts_per_token: experts.per_token,
                 gate_up,

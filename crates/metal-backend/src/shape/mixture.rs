@@ -87,7 +87,7 @@ impl Mixture {
                 normaliser: self.normalises.then_some(1e-20),
                 factor: self.factor,
             }),
-            router: w.linear("gate", hidden, count, false)?,
+            router: w.router("gate", hidden, count, false)?,
             experts_per_token: self.experts.per_token,
             gate_up,
             down_proj,

@@ -47,7 +47,7 @@ impl SharedExperts {
             gate: Some(w.linear("shared_expert_gate", hidden, 1, false)?),
         };
         Ok(FeedForward::from(Moe {
-            router: w.linear("gate", hidden, experts.count, false)?,
+            router: w.router("gate", hidden, experts.count, false)?,
             routing: if normalises { Routing::Normalised } else { Routing::Probabilities },
             experts_per_token: experts.per_token,
             gate_up,

@@ -107,6 +107,17 @@ impl Checkpoint {
         Ok(Checkpoint { files, headers, is_unwanted: Arc::default() })
     }
 
+    /// The type of most floats of 16 and more bits; BF16 where there are none.
+    pub fn float_dtype(&self) -> Dtype {
+        let count = |dtype: Dtype| -> u64 {
+            let of = self.headers.values().filter(|header| header.dtype == dtype && !header.is_fp8);
+            of.map(|header| header.shape.iter().map(|&dim| dim as u64).product::<u64>()).sum()
+        };
+        // Of equals the last one.
+        let known = [Dtype::F32, Dtype::F16, Dtype::Bf16];
+        known.into_iter().max_by_key(|dtype| count(*dtype)).unwrap_or(Dtype::Bf16)
+    }
+
     /// The names of all tensors changed by `rename`.
     pub fn renamed(self, rename: impl Fn(String) -> String) -> Checkpoint {
         let headers = self.headers.into_iter();

@@ -44,6 +44,8 @@ pub(crate) struct Weights {
     cuts: Rc<Vec<(&'static str, Cut)>>,
     /// What of the model lies below.
     part: ModelPart,
+    /// Tensors that are stored as F32 stay so.
+    keeps_f32: bool,
     shared: Rc<Shared>,
 }
 
@@ -64,6 +66,8 @@ struct Shared {
     is_unwanted: Arc<AtomicBool>,
     /// The type that the user asked for.
     dtype: Option<Dtype>,
+    /// The type of the checkpoint's floats, or of most of them.
+    stored: Dtype,
     /// Whose kernels the model computes with.
     kernels: Kernels,
     totals: RefCell<Totals>,
@@ -107,6 +111,7 @@ impl Weights {
             is_unwanted: Arc::clone(&checkpoint.is_unwanted),
             config: config.clone(),
             dtype,
+            stored: checkpoint.float_dtype(),
             kernels,
             totals: RefCell::default(),
         };
@@ -114,6 +119,7 @@ impl Weights {
             prefix: String::new(),
             cuts: Rc::default(),
             part: ModelPart::Rest,
+            keeps_f32: false,
             shared: Rc::new(shared),
         }
     }
@@ -250,7 +256,8 @@ impl Weights {
                 header.dtype
             )));
         }
-        let dtype = self.shared.dtype.unwrap_or(header.dtype);
+        let stays = self.keeps_f32 && self.shared.dtype.is_none() && header.dtype == Dtype::F32;
+        let dtype = if stays { Dtype::F32 } else { self.float_dtype() };
         self.take(name, &header, dtype, header.shape.iter().map(|&dim| dim as u64).product())
     }
 
@@ -375,8 +382,7 @@ impl Weights {
                 quantization.mode.as_str()
             )));
         }
-        let scale_dtype =
-            if is_affine { self.shared.dtype.unwrap_or(scales.dtype) } else { Dtype::U8 };
+        let scale_dtype = if is_affine { self.float_dtype() } else { Dtype::U8 };
         let parameters = shape.iter().map(|&size| size as u64).product();
         let biases = if is_affine {
             let header = self.header("biases", &scale_shape, Dtype::Bf16)?;
@@ -414,20 +420,19 @@ impl Weights {
         })
     }
 
-    /// The type of activations beside a packed weight: that of its scales, or the model's own
-    /// where the scales are bytes.
-    fn activation_dtype(&self, w: &Quantized) -> Dtype {
-        let scales = w.scales.dtype();
-        if scales.is_float() { scales } else { self.float_dtype() }
+    /// The model's type: the one that the user asked for, else that of most of the checkpoint's floats. One vector of F32
+    /// would otherwise make F32 of all activations behind it.
+    fn float_dtype(&self) -> Dtype {
+        self.shared.dtype.unwrap_or(self.shared.stored)
     }
 
-    /// The type that the user asked for, else that of the checkpoint's norms.
-    fn float_dtype(&self) -> Dtype {
-        let left = self.shared.left.borrow();
-        let norm = left
-            .iter()
-            .find(|(name, header)| name.ends_with("norm.weight") && header.dtype.is_float());
-        self.shared.dtype.or(norm.map(|(_, header)| header.dtype)).unwrap_or(Dtype::Bf16)
+    /// The projection `name` from `input` values to logits of `count` experts. Where the user asks for no type, one that is stored as
+    /// F32 stays so: what it chooses depends on small differences.
+    ///
+    /// # Errors
+    /// As [`linear`](Self::linear).
+    pub fn router(&self, name: &str, input: i32, count: i32, bias: bool) -> Result<Linear> {
+        Weights { keeps_f32: true, ..self.clone() }.linear(name, input, count, bias)
     }
 
     /// The projection `name` from `input` to `output` values.

@@ -22,6 +22,7 @@ mod prompt_logprobs;
 mod steps;
 mod text;
 mod together;
+mod types;
 
 use inference_core::{GenerateOptions, Generation, LoadOptions, Prompt, TextModel};
 use serde_json::json;

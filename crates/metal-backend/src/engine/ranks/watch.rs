@@ -8,13 +8,14 @@ use std::time::Duration;
 use inference_core::Error;
 use mlx_ffi::distributed::Group;
 use serde::Serialize;
+use serde_json::Value as Json;
 
 use crate::engine::shared::Shared;
 use crate::error::Result;
 
 /// What an order is about that ends the group.
 pub(super) const BROKEN: &str = "broken";
-/// What a rank answers once it has loaded the model, and once it has nothing left to compute.
+/// What a rank answers once it has loaded the model, with the bytes that it may take, and once it has nothing left to compute.
 pub(super) const READY: &str = "ready";
 /// For the thread to hear why, once an operation has failed.
 const SOON: Duration = Duration::from_millis(500);
@@ -75,7 +76,7 @@ impl Lost {
 /// What the thread hears.
 pub(super) struct Watched {
     pub orders: Receiver<Vec<u8>>,
-    pub ready: Receiver<usize>,
+    pub ready: Receiver<u64>,
     pub lost: Arc<Lost>,
 }
 
@@ -83,7 +84,7 @@ pub(super) struct Watched {
 struct Ears {
     group: Group,
     orders: Sender<Vec<u8>>,
-    ready: Sender<usize>,
+    ready: Sender<u64>,
     lost: Arc<Lost>,
     engine: Box<dyn FnOnce(String) + Send>,
     shared: Arc<Shared>,
@@ -123,9 +124,13 @@ impl Ears {
                 let _ = self.orders.send(message);
                 continue;
             }
-            match serde_json::from_slice::<(&str, Option<String>)>(&message) {
-                Ok((READY, _)) => drop(self.ready.send(rank)),
-                Ok((BROKEN, Some(reason))) => break format!("rank {rank} has ended: {reason}"),
+            match serde_json::from_slice::<(&str, Json)>(&message) {
+                Ok((READY, Json::Number(bytes))) => {
+                    let _ = self.ready.send(bytes.as_u64().unwrap_or(0));
+                }
+                Ok((BROKEN, Json::String(reason))) => {
+                    break format!("rank {rank} has ended: {reason}");
+                }
                 _ => break format!("rank {rank} says what no rank says: run the same version"),
             }
         };

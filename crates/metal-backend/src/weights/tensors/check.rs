@@ -20,7 +20,7 @@ impl Weights {
         let columns = shape.last().copied().unwrap_or(0);
         let kind = match &weight.matrix {
             Matrix::Dense(w) => (None, w.dtype(), shape.len()),
-            Matrix::Quantized(w) => (Some(w.quantization), self.activation_dtype(w), shape.len()),
+            Matrix::Quantized(w) => (Some(w.quantization), self.float_dtype(), shape.len()),
         };
         let mut totals = self.shared.totals.borrow_mut();
         let (form, dtype, dims) = kind;

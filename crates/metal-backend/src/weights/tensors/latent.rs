@@ -27,7 +27,7 @@ impl Weights {
         let both = self.linear("kv_b_proj", rank, rows, false)?;
         let dtype = match &both.weight().matrix {
             Matrix::Dense(w) => w.dtype(),
-            Matrix::Quantized(w) => self.activation_dtype(w),
+            Matrix::Quantized(_) => self.float_dtype(),
         };
         self.shared.totals.borrow_mut().bytes =
             before + rows as u64 * rank as u64 * dtype.size() as u64;

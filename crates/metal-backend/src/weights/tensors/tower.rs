@@ -25,7 +25,7 @@ impl Weights {
             return w.tensor("weight", &[rows, columns]);
         }
         let packed = w.packed(&[rows, columns])?;
-        let dtype = w.activation_dtype(&packed);
+        let dtype = w.float_dtype();
         let table = match self.describes() {
             true => ops::zeros(&[0], dtype)?,
             false => dequantize(&packed, dtype)?,

@@ -3,7 +3,6 @@
 use super::Weights;
 use super::lora::of_rank;
 use crate::error::Result;
-use crate::kernels::Matrix;
 use crate::layers::{Embedding, Linear, Lora, OwnIds, OwnLogits, SplitLogits};
 use crate::weights::Cut;
 use crate::weights::cut::share_of_vocabulary;
@@ -19,19 +18,13 @@ impl Weights {
         vocab_size: i32,
         hidden_size: i32,
     ) -> Result<Embedding> {
-        let dtype = self.float_dtype();
         let cut = self.cut_of_vocabulary(vocab_size);
         let rows = cut.as_ref().map_or(vocab_size, Cut::count);
         let of_rank = self.cut(cut.iter().map(|cut| (name, cut.clone())).collect());
         let weight = of_rank.at(name).matrix(&[rows, hidden_size])?;
         // An adapter's factors lie the other way round: it is read as that of all ids.
         let lora = self.cut(Vec::new()).at(name).lora(vocab_size, hidden_size)?;
-        let dtype = match &weight.matrix {
-            Matrix::Dense(weight) => weight.dtype(),
-            Matrix::Quantized(packed) if packed.scales.dtype().is_float() => packed.scales.dtype(),
-            Matrix::Quantized(_) => dtype,
-        };
-        let embedding = Embedding::new(weight, dtype);
+        let embedding = Embedding::new(weight, self.float_dtype());
         let (Some(cut), Some(ranks)) = (cut, self.ranks()) else {
             return Ok(embedding.with_lora(lora));
         };
