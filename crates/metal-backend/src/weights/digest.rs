@@ -5,7 +5,8 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 use super::adapter::Adapter;
-use super::source::{Checkpoint, TensorHeader};
+use super::checkpoint::Checkpoint;
+use super::source::TensorHeader;
 use crate::error::Result;
 use crate::files::ModelFiles;
 

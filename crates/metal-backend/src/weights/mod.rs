@@ -2,6 +2,7 @@
 
 mod adapter;
 mod adapter_config;
+mod checkpoint;
 mod cut;
 mod digest;
 mod random;
@@ -9,6 +10,7 @@ mod source;
 mod tensors;
 
 pub(crate) use adapter::Adapter;
+pub(crate) use checkpoint::Checkpoint;
 pub(crate) use cut::{Cut, share};
-pub(crate) use source::{Checkpoint, TensorHeader};
+pub(crate) use source::TensorHeader;
 pub(crate) use tensors::{Fp8Scales, Linears, Totals, Weights};

@@ -5,8 +5,6 @@ use std::fs;
 use std::io::Read;
 use std::ops::Range;
 use std::path::{Component, Path};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use mlx_ffi::{Array, Dtype};
 use safetensors::SafeTensors;
@@ -85,58 +83,6 @@ impl TensorHeader {
     pub fn bytes_as(&self, dtype: Option<Dtype>) -> u64 {
         let elements: u64 = self.shape.iter().map(|&dim| dim as u64).product();
         elements * dtype.unwrap_or(self.dtype).size() as u64
-    }
-}
-
-/// A model's files with what the headers of its weights say; they are read once.
-pub(crate) struct Checkpoint {
-    pub files: ModelFiles,
-    /// By the tensor's name.
-    pub headers: BTreeMap<String, TensorHeader>,
-    /// Nobody waits for the weights any more.
-    pub is_unwanted: Arc<AtomicBool>,
-}
-
-impl Checkpoint {
-    /// Reads and checks the headers.
-    ///
-    /// # Errors
-    /// As [`ModelFiles::headers`].
-    pub fn open(files: &ModelFiles) -> Result<Checkpoint> {
-        let (files, headers) = (files.clone(), files.headers()?);
-        Ok(Checkpoint { files, headers, is_unwanted: Arc::default() })
-    }
-
-    /// The type of most floats of 16 and more bits; BF16 where there are none.
-    pub fn float_dtype(&self) -> Dtype {
-        let count = |dtype: Dtype| -> u64 {
-            let of = self.headers.values().filter(|header| header.dtype == dtype && !header.is_fp8);
-            of.map(|header| header.shape.iter().map(|&dim| dim as u64).product::<u64>()).sum()
-        };
-        // Of equals the last one.
-        let known = [Dtype::F32, Dtype::F16, Dtype::Bf16];
-        known.into_iter().max_by_key(|dtype| count(*dtype)).unwrap_or(Dtype::Bf16)
-    }
-
-    /// The names of all tensors changed by `rename`.
-    pub fn renamed(self, rename: impl Fn(String) -> String) -> Checkpoint {
-        let headers = self.headers.into_iter();
-        Checkpoint {
-            headers: headers.map(|(name, header)| (rename(name), header)).collect(),
-            ..self
-        }
-    }
-
-    /// The tensors under the names that `named` gives them; those without one are left aside.
-    pub fn named(self, named: impl Fn(&str, &TensorHeader) -> Option<String>) -> Checkpoint {
-        let headers = self.headers.into_iter();
-        let under = |(name, header): (String, TensorHeader)| Some((named(&name, &header)?, header));
-        Checkpoint { headers: headers.filter_map(under).collect(), ..self }
-    }
-
-    /// Stops reading weights with an error once the flag says that nobody waits for them.
-    pub fn unless(self, is_unwanted: Arc<AtomicBool>) -> Checkpoint {
-        Checkpoint { is_unwanted, ..self }
     }
 }
 

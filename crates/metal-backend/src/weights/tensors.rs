@@ -25,8 +25,9 @@ use mlx_ffi::distributed::Group;
 use mlx_ffi::{Array, Dtype, Quantization, Quantized, ops};
 
 use super::adapter::Adapter;
+use super::checkpoint::Checkpoint;
 use super::cut::Cut;
-use super::source::{Checkpoint, TensorHeader};
+use super::source::TensorHeader;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::files::ModelFiles;

@@ -13,7 +13,7 @@ fn halved(tensor: &Tensor) -> Tensor {
     Tensor { dtype: Dtype::BF16, data, ..tensor.clone() }
 }
 
-/// The same values in F32.
+/// `tensor` of BF16 in F32.
 fn doubled(tensor: &Tensor) -> Tensor {
     let wide = |value: &[u8; 2]| [0, 0, value[0], value[1]];
     let data = tensor.data.as_chunks::<2>().0.iter().flat_map(wide).collect();
