@@ -21,10 +21,12 @@ pub struct ModelInfo {
     pub num_layers: usize,
     /// Width of the residual stream.
     pub hidden_size: usize,
-    /// Bits of a quantised weight, 0 when unquantised.
+    /// Bits of a quantised weight, 0 when unquantised; of most weights, where there are several.
     pub quant_bits: usize,
-    /// Weights that share a scale, 0 when unquantised.
+    /// Weights that share a scale, 0 when unquantised; of most weights, where there are several.
     pub quant_group: usize,
+    /// How weights are quantised, the way of most weights first.
+    pub packings: Vec<Packing>,
     /// The most positions a request may use.
     pub context_length: usize,
     /// Parameters, quantised ones counted as what they stand for.
@@ -70,6 +72,19 @@ impl ModelInfo {
             }
         }
     }
+}
+
+/// A way in which some of a model's weights are quantised.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Packing {
+    /// `affine` (a scale and a bias for each group), `mxfp4`, `mxfp8` or `nvfp4`.
+    pub mode: String,
+    /// Bits of a weight.
+    pub bits: usize,
+    /// Weights that share a scale.
+    pub group_size: usize,
+    /// How many weights.
+    pub parameters: u64,
 }
 
 /// A token with a part in a model's format, such as the one that begins every prompt.

@@ -112,7 +112,9 @@ fn build(
     let context_length = model.max_position_embeddings.unwrap_or(i32::MAX) as usize;
     let bound = bound(load, context_length)?;
     let specs = StateSpec::of_layers(&model.layers, bound, |layer, bound| layer.mixer.state(bound));
-    let quantization = config.default_quantization().map_err(at_folder)?;
+    // What is wrong with it is told where nothing is packed too.
+    config.default_quantization().map_err(at_folder)?;
+    let packings = totals.packings();
     let activations = model.embed_tokens.dtype();
     let dtype_size = activations.size() as u64;
     let storage = storage(load, &specs)?;
@@ -127,8 +129,9 @@ fn build(
         vocab_size: model.vocab_size as usize,
         num_layers: model.layers.len(),
         hidden_size: model.hidden_size as usize,
-        quant_bits: quantization.map_or(0, |q| q.bits as usize),
-        quant_group: quantization.map_or(0, |q| q.group_size as usize),
+        quant_bits: packings.first().map_or(0, |packing| packing.bits),
+        quant_group: packings.first().map_or(0, |packing| packing.group_size),
+        packings,
         context_length,
         num_parameters: totals.parameters,
         unused_parts: totals.unused_parts.iter().map(|part| (*part).to_owned()).collect(),

@@ -3,7 +3,8 @@
 mod embedding;
 
 use inference_core::{
-    Capabilities, ImageLoadOptions, ImageModelInfo, LoadOptions, ModelInfo, SpecialToken, Support,
+    Capabilities, ImageLoadOptions, ImageModelInfo, LoadOptions, ModelInfo, Packing, SpecialToken,
+    Support,
 };
 use serde::Serialize;
 
@@ -168,8 +169,10 @@ pub struct Facts {
     vocab_size: usize,
     num_layers: usize,
     hidden_size: usize,
-    /// `null` when unquantised.
+    /// The way in which most weights are packed; `null` when unquantised.
     quantization: Option<Quantization>,
+    /// All ways, that of most weights first.
+    quantizations: Vec<Quantization>,
     context_length: usize,
     kv_bytes_per_token: u64,
     weight_bytes: u64,
@@ -191,8 +194,17 @@ struct Special {
 
 #[derive(Serialize)]
 struct Quantization {
+    mode: String,
     bits: usize,
     group_size: usize,
+    parameters: u64,
+}
+
+impl From<&Packing> for Quantization {
+    fn from(packing: &Packing) -> Self {
+        let Packing { mode, bits, group_size, parameters } = packing.clone();
+        Quantization { mode, bits, group_size, parameters }
+    }
 }
 
 #[derive(Serialize)]
@@ -211,8 +223,8 @@ impl From<&ModelInfo> for Facts {
             vocab_size: info.vocab_size,
             num_layers: info.num_layers,
             hidden_size: info.hidden_size,
-            quantization: (info.quant_bits > 0)
-                .then_some(Quantization { bits: info.quant_bits, group_size: info.quant_group }),
+            quantization: info.packings.first().map(Quantization::from),
+            quantizations: info.packings.iter().map(Quantization::from).collect(),
             context_length: info.context_length,
             kv_bytes_per_token: info.kv_bytes_per_token,
             weight_bytes: info.weight_bytes,
@@ -249,11 +261,32 @@ impl Description {
     }
 }
 
-/// `4 bits in groups of 64`, or the type of unquantised weights.
+/// `4 bits in groups of 64` or `mxfp4`, or the type of unquantised weights; of most weights, where there are several.
 pub fn quantization(info: &ModelInfo) -> String {
-    match info.quant_bits {
-        0 => format!("none, {}", info.dtype),
-        bits => format!("{bits} bits in groups of {}", info.quant_group),
+    match info.packings.as_slice() {
+        [] => format!("none, {}", info.dtype),
+        [only] => way(only),
+        [first, ..] => format!("{} and others", way(first)),
+    }
+}
+
+/// All ways with their parts of the packed weights.
+fn quantizations(info: &ModelInfo) -> String {
+    if info.packings.len() < 2 {
+        return quantization(info);
+    }
+    let all: u64 = info.packings.iter().map(|packing| packing.parameters).sum();
+    let part = |packing: &Packing| match packing.parameters as f64 / all as f64 * 100.0 {
+        part if part < 1.0 => format!("{} (under 1 %)", way(packing)),
+        part => format!("{} ({part:.0} %)", way(packing)),
+    };
+    info.packings.iter().map(part).collect::<Vec<_>>().join(", ")
+}
+
+fn way(packing: &Packing) -> String {
+    match packing.mode.as_str() {
+        "affine" => format!("{} bits in groups of {}", packing.bits, packing.group_size),
+        mode => mode.to_owned(),
     }
 }
 
@@ -268,7 +301,7 @@ fn text(name: &str, info: &ModelInfo, capabilities: &Capabilities) -> String {
         ("parameters", bytes::parameters(info.num_parameters)),
         ("layers", format!("{} of width {}", info.num_layers, info.hidden_size)),
         ("vocabulary", info.vocab_size.to_string()),
-        ("quantisation", quantization(info)),
+        ("quantisation", quantizations(info)),
         ("weights", bytes::human(info.weight_bytes)),
         ("computes in", format!("{} on {}", info.dtype, info.device)),
         ("context", format!("{} tokens", info.context_length)),
@@ -312,13 +345,17 @@ fn by_role(tokens: &[SpecialToken]) -> Vec<(&'static str, String)> {
 
 #[cfg(test)]
 mod tests {
-    use inference_core::{Capabilities, Feature, ModelInfo, SpecialToken, Support};
+    use inference_core::{Capabilities, Feature, ModelInfo, Packing, SpecialToken, Support};
     use serde_json::json;
 
-    use super::{Description, text};
+    use super::{Description, quantization, text};
 
     fn token(role: &'static str, id: u32, text: &str) -> SpecialToken {
         SpecialToken { role, id, text: text.into() }
+    }
+
+    fn packing(mode: &str, bits: usize, group_size: usize, parameters: u64) -> Packing {
+        Packing { mode: mode.into(), bits, group_size, parameters }
     }
 
     fn example() -> (ModelInfo, Capabilities) {
@@ -329,6 +366,7 @@ mod tests {
             hidden_size: 256,
             quant_bits: 4,
             quant_group: 64,
+            packings: vec![packing("affine", 4, 64, 6_000_000)],
             context_length: 2048,
             num_parameters: 7_350_000,
             weight_bytes: 4 << 20,
@@ -359,7 +397,10 @@ mod tests {
         let object =
             serde_json::to_value(Description::new("m".into(), &info, &capabilities)).unwrap();
         assert_eq!(object["model"], "m");
-        assert_eq!(object["quantization"], json!({"bits": 4, "group_size": 64}));
+        let packing =
+            json!({"mode": "affine", "bits": 4, "group_size": 64, "parameters": 6_000_000});
+        assert_eq!(object["quantization"], packing);
+        assert_eq!(object["quantizations"], json!([packing]));
         assert_eq!(object["kv_bytes_per_token"], 4096);
         assert_eq!(object["eos_token_ids"], json!([2, 0]));
         assert_eq!(object["special_tokens"][0], json!({"role": "bos", "id": 1, "text": "<s>"}));
@@ -371,6 +412,19 @@ mod tests {
                 {"feature": "kv_bits", "supported": false, "reason": "to come"},
             ])
         );
+    }
+
+    #[test]
+    fn all_ways_of_packing_are_told() {
+        let (mut info, capabilities) = example();
+        info.packings.insert(0, packing("mxfp4", 4, 32, 90_000_000));
+        info.packings.push(packing("affine", 8, 64, 40_000));
+        let told = text("m", &info, &capabilities);
+        let line = "quantisation   mxfp4 (94 %), 4 bits in groups of 64 (6 %), 8 bits in groups of 64 (under 1 %)\n";
+        assert!(told.contains(line), "{told}");
+        assert_eq!(quantization(&info), "mxfp4 and others");
+        info.packings.clear();
+        assert_eq!(quantization(&info), "none, bf16");
     }
 
     #[test]

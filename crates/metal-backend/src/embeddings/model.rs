@@ -126,8 +126,8 @@ fn info(
         }
         wanted => wanted.unwrap_or(own),
     };
-    let quantization = config.default_quantization();
-    let quantization = quantization.map_err(|error| load_error(&recipe.files.folder(), error))?;
+    // What is wrong with it is told where nothing is packed too.
+    config.default_quantization().map_err(|error| load_error(&recipe.files.folder(), error))?;
     let dimensions = recipe.dimensions(hidden_size)? as usize;
     Ok(EmbeddingModelInfo {
         architecture: config.opt_text("model_type")?.unwrap_or_default().to_owned(),
@@ -145,7 +145,7 @@ fn info(
         hidden_size: hidden_size as usize,
         num_parameters: totals.parameters,
         weight_bytes: totals.bytes,
-        quant_bits: quantization.map_or(0, |q| q.bits as usize),
+        quant_bits: totals.packings().first().map_or(0, |packing| packing.bits),
         dtype: format!("{:?}", encoder.dtype()).to_lowercase(),
         device: device.info().map_err(crate::error::Error::from)?.backend.to_owned(),
     })

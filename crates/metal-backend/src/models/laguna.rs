@@ -25,9 +25,6 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     let gate = Gate::read(config)?;
     let mixture = Mixture::read(config)?;
     let sparse = sparse_layers(config, layers)?;
-    // Some conversions put a prefix before every tensor.
-    let inner = w.at("language_model");
-    let w = if inner.is_empty() { w } else { &inner };
     let decoder = shape.decoder(config, w, &w.at("model"), |w, index| {
         let own = Shape { num_attention_heads: heads[index], ..shape.clone() };
         let parts = AttentionParts {

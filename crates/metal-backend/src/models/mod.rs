@@ -134,7 +134,10 @@ pub(crate) fn load(config: &Config, weights: &Weights) -> Result<Decoder> {
             "config.json: `use_bidirectional_attention` is true: the model generates no text, it embeds texts: use `ml embed`",
         ));
     }
-    load(config, weights)
+    // mlx-vlm puts a prefix before all tensors of models that see nothing.
+    let prefixed = weights.at("language_model");
+    let is_prefixed = config.get("text_config").is_none() && !prefixed.is_empty();
+    load(config, if is_prefixed { &prefixed } else { weights })
 }
 
 /// Builds the model of whole texts that `config` describes from `weights`: an encoder, or a decoder whose

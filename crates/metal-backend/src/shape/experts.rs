@@ -106,6 +106,16 @@ impl Experts {
             let [down_proj] = w.fused_expert_linears(down, to, ["down_proj"], outside)?;
             return Ok((GateUp::Separate { gate_proj, up_proj }, down_proj));
         }
+        let converted = w.at(names.converted);
+        if !converted.at("gate_up_proj").is_empty() {
+            // As mlx-vlm converts some of them.
+            let (inside, outside) = ([self.count, inner, hidden], [self.count, hidden, inner]);
+            let parts = ["gate_proj", "up_proj"];
+            let [gate_proj, up_proj] =
+                converted.parted_expert_linears("gate_up_proj", parts, inside)?;
+            let down_proj = converted.expert_linear("down_proj", outside, false)?;
+            return Ok((GateUp::Separate { gate_proj, up_proj }, down_proj));
+        }
         let linear = |own, name, input, output| {
             let (shape, converted) = ([self.count, output, input], w.at(names.converted));
             if w.at("experts").is_empty() || !converted.is_empty() {

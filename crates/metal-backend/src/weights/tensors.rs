@@ -16,11 +16,13 @@ mod tower;
 mod vocabulary;
 
 use std::cell::RefCell;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use inference_core::Packing;
 use mlx_ffi::distributed::Group;
 use mlx_ffi::{Array, Dtype, Quantization, Quantized, ops};
 
@@ -85,11 +87,28 @@ pub(crate) struct Totals {
     pub parts: PartBytes,
     /// Parts of the checkpoint that the model does not use.
     pub unused_parts: Vec<&'static str>,
+    /// How many parameters are packed in which way.
+    packed: Vec<(Quantization, u64)>,
     /// Whether activations may be rounded for some of the matrices.
     pub rounds: bool,
     /// The kinds of matrix, of activations beside them, and the matrices' dimensions, for which the
     /// kernels were checked.
     checks: Vec<(Option<Quantization>, Dtype, usize)>,
+}
+
+impl Totals {
+    /// The ways in which parameters are packed, that of most first.
+    pub fn packings(&self) -> Vec<Packing> {
+        let packing = |(way, parameters): &(Quantization, u64)| Packing {
+            mode: way.mode.as_str().to_owned(),
+            bits: way.bits as usize,
+            group_size: way.group_size as usize,
+            parameters: *parameters,
+        };
+        let mut all: Vec<Packing> = self.packed.iter().map(packing).collect();
+        all.sort_by_key(|packing| Reverse(packing.parameters));
+        all
+    }
 }
 
 impl Weights {
@@ -373,30 +392,43 @@ impl Weights {
         let is_affine = quantization.mode == mlx_ffi::QuantMode::Affine;
         let drawn = if is_affine { Dtype::Bf16 } else { Dtype::U8 };
         let scales = self.header("scales", &scale_shape, drawn)?;
-        let expected = if is_affine { scales.dtype.is_float() } else { scales.dtype == Dtype::U8 };
-        if packed.dtype != Dtype::U32 || !expected || scales.is_fp8 {
+        let biases = is_affine.then(|| self.header("biases", &scale_shape, drawn)).transpose()?;
+        let fits = |header: &TensorHeader| {
+            let fits = if is_affine { header.dtype.is_float() } else { header.dtype == Dtype::U8 };
+            fits && !header.is_fp8
+        };
+        let are_expected = fits(&scales) && biases.as_ref().is_none_or(fits);
+        if packed.dtype != Dtype::U32 || !are_expected {
+            let of_biases = biases.map(|header| format!(" and biases of type {:?}", header.dtype));
             return Err(Error::model(format!(
-                "`{}` has weights of type {:?} and scales of type {:?}, which {} does not have",
+                "`{}` has weights of type {:?}, scales of type {:?}{}, which {} does not have",
                 self.prefix,
                 packed.dtype,
                 scales.dtype,
+                of_biases.unwrap_or_default(),
                 quantization.mode.as_str()
             )));
         }
         let scale_dtype = if is_affine { self.float_dtype() } else { Dtype::U8 };
         let parameters = shape.iter().map(|&size| size as u64).product();
-        let biases = if is_affine {
-            let header = self.header("biases", &scale_shape, Dtype::Bf16)?;
-            Some(self.take("biases", &header, scale_dtype, 0)?)
-        } else {
-            None
-        };
+        let biases = biases.map(|header| self.take("biases", &header, scale_dtype, 0));
+        let biases = biases.transpose()?;
+        self.note_packed(quantization, parameters);
         Ok(Quantized {
             weight: self.take("weight", &packed, Dtype::U32, parameters)?,
             scales: self.take("scales", &scales, scale_dtype, 0)?,
             biases,
             quantization,
         })
+    }
+
+    /// So many parameters more are packed in this way.
+    fn note_packed(&self, way: Quantization, parameters: u64) {
+        let packed = &mut self.shared.totals.borrow_mut().packed;
+        match packed.iter_mut().find(|(known, _)| *known == way) {
+            Some((_, all)) => *all += parameters,
+            None => packed.push((way, parameters)),
+        }
     }
 
     /// The config's entry for this module, else what the tensors' shapes say.

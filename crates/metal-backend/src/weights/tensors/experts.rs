@@ -33,21 +33,103 @@ impl Weights {
         shape: [i32; 3],
     ) -> Result<ExpertLinear> {
         let [experts, output, input] = shape;
-        let each = |expert: i32| {
-            self.at(&format!("experts.{expert}.{own}")).tensor("weight", &[output, input])
-        };
-        let matrices = (0..experts).map(each).collect::<Result<Vec<Array>>>()?;
-        let weight = if self.describes() {
-            ops::zeros(&[0], matrices.first().map_or(Dtype::F32, Array::dtype))?
-        } else {
-            let rows = ops::concatenate(&matrices.iter().collect::<Vec<_>>(), 0)?;
-            ops::reshape(&rows, &shape)?
-        };
-        weight.eval()?;
+        let module = |expert: i32| self.at(&format!("experts.{expert}.{own}"));
         let all = self.at("switch_mlp").at(name);
-        let weight = all.weight(Matrix::Dense(weight), &shape)?;
+        let matrix = if module(0).has("scales") {
+            let packed = |expert: i32| module(expert).packed(&[output, input]);
+            Matrix::Quantized(all.stacked((0..experts).map(packed).collect::<Result<_>>()?)?)
+        } else {
+            let each = |expert: i32| module(expert).tensor("weight", &[output, input]);
+            let matrices = (0..experts).map(each).collect::<Result<Vec<Array>>>()?;
+            Matrix::Dense(self.stack(&matrices.iter().collect::<Vec<_>>())?)
+        };
+        let weight = all.weight(matrix, &shape)?;
         let linear = ExpertLinear::new(weight, None).with_lora(all.expert_lora(shape)?);
         Ok(linear.together(all.together()))
+    }
+
+    /// Packed matrices of experts as one.
+    fn stacked(&self, all: Vec<Quantized>) -> Result<Quantized> {
+        let quantization = all[0].quantization;
+        if all.iter().any(|one| one.quantization != quantization) {
+            return Err(Error::model(format!(
+                "`{}`: experts are packed in several ways; pack all of a layer in one",
+                self.prefix
+            )));
+        }
+        let part = |part: fn(&Quantized) -> Option<&Array>| {
+            let arrays: Vec<&Array> = all.iter().filter_map(part).collect();
+            (!arrays.is_empty()).then(|| self.stack(&arrays)).transpose()
+        };
+        let missing = || Error::model(format!("`{}` has no experts", self.prefix));
+        Ok(Quantized {
+            weight: part(|one| Some(&one.weight))?.ok_or_else(missing)?,
+            scales: part(|one| Some(&one.scales))?.ok_or_else(missing)?,
+            biases: part(|one| one.biases.as_ref())?,
+            quantization,
+        })
+    }
+
+    /// Matrices of one shape, one behind the other: `[matrices, rows, columns]`.
+    fn stack(&self, matrices: &[&Array]) -> Result<Array> {
+        if self.describes() {
+            return Ok(ops::zeros(&[0], matrices.first().map_or(Dtype::F32, |one| one.dtype()))?);
+        }
+        let rows = ops::concatenate(matrices, 0)?;
+        let of_one = matrices.first().map_or(&[][..], |one| one.shape());
+        let all = ops::reshape(&rows, &[&[matrices.len() as i32], of_one].concat())?;
+        all.eval()?;
+        Ok(all)
+    }
+
+    /// The projections `parts` of all experts, of `[experts, output, input]` each, whose rows lie in turn in the module `name`,
+    /// packed or not. An adapter has them as its neighbours `part`.
+    ///
+    /// # Errors
+    /// As [`expert_linear`](Self::expert_linear).
+    pub fn parted_expert_linears<const N: usize>(
+        &self,
+        name: &str,
+        parts: [&str; N],
+        shape: [i32; 3],
+    ) -> Result<[ExpertLinear; N]> {
+        let [experts, output, input] = shape;
+        let w = self.at(name);
+        let rows = output.checked_mul(N as i32).ok_or_else(|| {
+            Error::model(format!("`{}` would have more rows than can be counted", w.prefix))
+        })?;
+        let whole = [experts, rows, input];
+        let all = match w.has("scales") {
+            true => Matrix::Quantized(w.packed(&whole)?),
+            false => Matrix::Dense(w.tensor("weight", &whole)?),
+        };
+        let linears = (0..).zip(parts).map(|(index, name)| {
+            let rows = |array: &Array| -> Result<Array> {
+                if self.describes() {
+                    return Ok(array.share()?);
+                }
+                let part = ops::slice_axis(array, 1, index * output, (index + 1) * output)?;
+                // A copy of these rows alone, which keeps nothing of the others.
+                let part = ops::contiguous(&part)?;
+                part.eval()?;
+                Ok(part)
+            };
+            let part = match &all {
+                Matrix::Dense(all) => Matrix::Dense(rows(all)?),
+                Matrix::Quantized(all) => Matrix::Quantized(Quantized {
+                    weight: rows(&all.weight)?,
+                    scales: rows(&all.scales)?,
+                    biases: all.biases.as_ref().map(rows).transpose()?,
+                    quantization: all.quantization,
+                }),
+            };
+            let own = self.at(name);
+            let weight = own.weight(part, &shape)?;
+            let linear = ExpertLinear::new(weight, None).with_lora(own.expert_lora(shape)?);
+            Ok(linear.together(own.together()))
+        });
+        let linears = linears.collect::<Result<Vec<_>>>()?;
+        Ok(linears.try_into().expect("one for each part"))
     }
 
     /// The projections `parts` of all experts, of `[experts, output, input]` each, whose rows lie in turn in
@@ -141,6 +223,7 @@ impl Weights {
             ops::reshape(&ops::view(&blocks, Dtype::U32)?, &[experts, output, input / 8])?
         };
         weight.eval()?;
+        self.note_packed(quantization, parameters);
         let packed = Quantized { weight, scales, biases: None, quantization };
         self.biased_expert_linear(name, parts, shape, Matrix::Quantized(packed))
     }
