@@ -57,6 +57,8 @@ pub struct FakeModel {
     pub strict: bool,
     /// Its template refuses instructions but at the beginning.
     pub system_first: bool,
+    /// Its template leaves out instructions but at the beginning.
+    pub drops_instructions: bool,
     /// Makes what tells the parts of its answers apart.
     pub reader: fn() -> Box<dyn AnswerReader>,
     /// Looks at attention.
@@ -137,6 +139,7 @@ impl Default for FakeModel {
             queue: usize::MAX,
             thinks: false,
             system_first: false,
+            drops_instructions: false,
             calls: false,
             strict: false,
             reader: || Box::new(PlainReader),
@@ -289,7 +292,10 @@ impl TextModel for FakeModel {
         if self.calls {
             chat.tools.iter().for_each(|tool| text.push_str(&format!("{tool:?}")));
         }
-        for message in messages {
+        for (at, message) in messages.iter().enumerate() {
+            if self.drops_instructions && at > 0 && is_system(message) {
+                continue;
+            }
             if self.calls && message.fields.iter().any(|(name, _)| name == "tool_calls") {
                 text.push_str("<tool_call>");
             }

@@ -152,6 +152,8 @@ pub struct EmbedOptions {
     pub normalize: Option<bool>,
     /// What becomes of a text with too many tokens.
     pub truncate: Truncate,
+    /// The most tokens of a text, where the model takes more.
+    pub max_tokens: Option<usize>,
     /// Ends the work between two batches.
     pub cancel: CancelToken,
 }
@@ -168,6 +170,9 @@ impl EmbedOptions {
         }
         if self.dimensions == Some(0) {
             return Err(invalid("dimensions", "a vector has at least 1 value".into()));
+        }
+        if self.max_tokens == Some(0) {
+            return Err(invalid("max_tokens", "a text has at least 1 token".into()));
         }
         Ok(())
     }

@@ -288,6 +288,11 @@ impl Names {
         self.0.push((option, field));
     }
 
+    /// Calls `option` by no name any more.
+    pub fn remove(&mut self, option: &str) {
+        self.0.retain(|(name, _)| *name != option);
+    }
+
     /// The field of `option`, where one is known.
     pub fn field(&self, option: &str) -> Option<&'static str> {
         self.0.iter().find(|(name, _)| *name == option).map(|(_, field)| *field)

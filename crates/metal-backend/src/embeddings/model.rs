@@ -186,7 +186,7 @@ impl EmbeddingModel for MlxEmbeddingModel {
             return Err(Error::InvalidOption { option: "dimensions", reason });
         }
         let prompt = self.info.prompt(options)?;
-        let row = |texts: &Texts, input: &EmbedInput| texts.row(input, prompt, options.truncate);
+        let row = |texts: &Texts, input: &EmbedInput| texts.row(input, prompt, options);
         let rows = self.texts.rows(inputs, row)?;
         let tokens = rows.iter().map(|row| row.ids.len()).collect();
         let mut vectors = self.run(rows, Work::Vectors(pooling), &options.cancel)?;

@@ -3,7 +3,7 @@
 use std::panic::resume_unwind;
 use std::thread;
 
-use inference_core::{EmbedInput, Error, Result, TextPair, Truncate};
+use inference_core::{EmbedInput, EmbedOptions, Error, Result, TextPair, Truncate};
 use inference_text::{Frame, TextError, Tokenizer};
 
 /// The instruction of Qwen's rerankers where none is given.
@@ -70,11 +70,13 @@ impl Texts {
     ///
     /// # Errors
     /// A text without tokens, one with too many, ids that the vocabulary does not have.
-    pub fn row(&self, input: &EmbedInput, prompt: &str, truncate: Truncate) -> Result<Row> {
+    pub fn row(&self, input: &EmbedInput, prompt: &str, options: &EmbedOptions) -> Result<Row> {
+        let truncate = options.truncate;
+        let most = options.max_tokens.map_or(self.max_tokens, |most| most.min(self.max_tokens));
         let text = match input {
             EmbedInput::Text(text) => text,
             EmbedInput::Ids(ids) => {
-                let ids = cut(ids.clone(), self.max_tokens, ids.len(), truncate)?;
+                let ids = cut(ids.clone(), most, ids.len(), truncate)?;
                 return self.checked(Row { kinds: vec![0; ids.len()], ids, prompt: 0 });
             }
         };
@@ -85,7 +87,7 @@ impl Texts {
             return Err(Error::EmptyPrompt);
         }
         let all = ids.len() + around;
-        let room = self.max_tokens.saturating_sub(around);
+        let room = most.saturating_sub(around);
         let prompt = match prompt.is_empty() {
             true => 0,
             // As sentence-transformers counts them.

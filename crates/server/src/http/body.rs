@@ -24,8 +24,18 @@ pub type Read = (Map<String, Json>, usize);
 /// # Errors
 /// It is not declared as JSON, too large, too slow, no JSON, or no object; a key comes twice.
 pub async fn object(state: &State, request: Request) -> Result<Read> {
+    check_type(request.headers())?;
+    undeclared_object(state, request).await
+}
+
+/// The request's body, which must be a JSON object, whatever it is declared as. Ollama's clients declare it as they like. Web pages
+/// are kept out by their origin.
+///
+/// # Errors
+/// It is encoded, too large, too slow, no JSON, or no object; a key comes twice.
+pub async fn undeclared_object(state: &State, request: Request) -> Result<Read> {
     let (parts, body) = request.into_parts();
-    check_type(&parts.headers)?;
+    check_coding(&parts.headers)?;
     let bytes = bytes(state, &parts.headers, body).await?;
     let size = bytes.len();
     match state.read_text(size, move || parse(&bytes)).await? {
@@ -66,6 +76,11 @@ fn check_type(headers: &HeaderMap) -> Result<()> {
         let message = "the body must be declared as `Content-Type: application/json`, in UTF-8";
         return Err(ApiError::media_type(message));
     }
+    Ok(())
+}
+
+/// The body is sent as it is.
+fn check_coding(headers: &HeaderMap) -> Result<()> {
     let plain = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"identity");
     if !headers.get_all(CONTENT_ENCODING).iter().all(plain) {
         let message = "the body must be sent as it is, without `Content-Encoding`";

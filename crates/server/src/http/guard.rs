@@ -29,6 +29,9 @@ const OPEN: [&str; 3] = ["/", "/health", "/openapi.json"];
 /// The header that carries a request's id.
 const REQUEST_ID: &str = "x-request-id";
 
+/// Headers that a web page may read: ids of requests, also Anthropic's, and when to come again.
+const EXPOSED: &str = "x-request-id, request-id, retry-after";
+
 /// The header that carries it for Anthropic's clients.
 const REQUEST_ID_TOO: &str = "request-id";
 
@@ -178,7 +181,7 @@ fn allow_origin(
         return;
     }
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(REQUEST_ID));
+    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
     if preflight {
         let methods = HeaderValue::from_static("GET, POST, DELETE, OPTIONS");
         headers.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);

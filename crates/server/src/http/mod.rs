@@ -5,5 +5,6 @@ pub mod connection;
 pub mod form;
 pub mod guard;
 pub mod path;
+pub mod query;
 pub mod response;
 pub mod timed_io;

@@ -13,10 +13,14 @@ use inference_text::answer::{
 use serde_json::{Map, Value as Json, json};
 
 use super::generate::Asked;
+use super::turns::{instructions_first, marked};
 use crate::config::Limits;
 use crate::error::{ApiError, Names, Result};
 use crate::pool::loaded::Loaded;
 use crate::run::reading::Reading;
+
+/// The fields by which protocols give an answer's format.
+const FORMATS: [&str; 4] = ["response_format", "text.format", "format", "output_config.format"];
 
 /// A conversation that is to be answered.
 #[derive(Debug, Default)]
@@ -99,10 +103,15 @@ impl Conversation {
                           that is not known";
             return Err(ApiError::unsupported(fields.tools, reason));
         }
+        let by_choice = matches!(choice, ToolChoice::Required | ToolChoice::Named(_));
+        if by_choice && names.field("constraint").is_some_and(|field| FORMATS.contains(&field)) {
+            // An answer of calls alone has no text that could have the format.
+            options.constraint = None;
+            names.remove("constraint");
+        }
         let is_free = *choice == ToolChoice::Auto && !self.tools.is_empty();
         let format = options.constraint.as_ref().filter(|_| is_free);
         check_schemas(&self.tools, calls, format.is_some())?;
-        let by_choice = matches!(choice, ToolChoice::Required | ToolChoice::Named(_));
         let field = if by_choice { fields.choice } else { fields.tools };
         let id = |mark: &str| mark_id(model, mark);
         let (family, tools, parallel) = (loaded.family, &self.tools, *most > 1);
@@ -120,6 +129,22 @@ impl Conversation {
         Ok(())
     }
 
+    /// What the model's template makes of it. Where it leaves out instructions that are not the first message, all of them
+    /// are moved to the beginning.
+    ///
+    /// # Errors
+    /// The template's and the tokenizer's.
+    pub fn rendered(&self, model: &dyn TextModel) -> Result<RenderedPrompt> {
+        if let Some((marked, marks)) = marked(&self.messages)
+            && let Ok(prompt) = model.render_chat(&marked, &self.chat)
+            && !marks.iter().all(|mark| prompt.text.contains(mark))
+        {
+            let messages = instructions_first(self.messages.clone());
+            return Ok(model.render_chat(&messages, &self.chat)?);
+        }
+        Ok(model.render_chat(&self.messages, &self.chat)?)
+    }
+
     /// Renders the conversation and starts a generation for each answer, of `most_calls` calls at
     /// most.
     ///
@@ -132,7 +157,7 @@ impl Conversation {
         most_calls: usize,
     ) -> Result<(RenderedPrompt, Vec<(Generation, Reading)>)> {
         let model = loaded.model.as_ref();
-        let prompt = model.render_chat(&self.messages, &self.chat)?;
+        let prompt = self.rendered(model)?;
         asked.check_context(prompt.ids.len())?;
         // What holds for the answer shall not hold for the thoughts before it.
         let constraint = asked.options.constraint.clone().map(|constraint| {

@@ -166,7 +166,7 @@ pub async fn conversation_tokens(
 ) -> Result<usize> {
     let work = move || {
         with_turns_as_taken(conversation, |conversation| {
-            Ok(loaded.model.render_chat(&conversation.messages, &conversation.chat)?.ids.len())
+            Ok(conversation.rendered(loaded.model.as_ref())?.ids.len())
         })
     };
     state.text_work(bytes, work).await
@@ -179,8 +179,23 @@ fn is_free(messages: &[Message]) -> bool {
     later || messages.windows(2).any(|pair| pair.iter().all(user))
 }
 
-/// `messages` with their instructions in front, and without two turns of the user in a row.
-fn in_order(messages: Vec<Message>) -> Vec<Message> {
+/// What the template makes of `messages` with a mark in place of each instruction that is not the first message; `None`
+/// where there are none. A mark that is not in what comes out stands for an instruction that the template leaves out.
+pub fn marked(messages: &[Message]) -> Option<(Vec<Message>, Vec<String>)> {
+    let mut marks = Vec::new();
+    let mut marked = messages.to_vec();
+    for (at, message) in marked.iter_mut().enumerate().skip(1) {
+        if message.role == Role::System {
+            let mark = format!("instruction{at}of{}", messages.len());
+            message.content = Value::from(mark.clone());
+            marks.push(mark);
+        }
+    }
+    (!marks.is_empty()).then_some((marked, marks))
+}
+
+/// `messages` with their instructions in front, as one.
+pub fn instructions_first(messages: Vec<Message>) -> Vec<Message> {
     let (system, rest): (Vec<_>, Vec<_>) =
         messages.into_iter().partition(|message| message.role == Role::System);
     let text: Vec<&str> = system.iter().filter_map(|one| one.content.as_str()).collect();
@@ -188,7 +203,14 @@ fn in_order(messages: Vec<Message>) -> Vec<Message> {
     if !text.is_empty() {
         ordered.push(Message::new(Role::System, text.join(BETWEEN)));
     }
-    for message in rest {
+    ordered.extend(rest);
+    ordered
+}
+
+/// `messages` with their instructions in front, and without two turns of the user in a row.
+fn in_order(messages: Vec<Message>) -> Vec<Message> {
+    let mut ordered: Vec<Message> = Vec::new();
+    for message in instructions_first(messages) {
         match ordered.last_mut() {
             Some(last) if last.role == Role::User && message.role == Role::User => {
                 let mut whole = Content::of_value(BETWEEN, &last.content);

@@ -145,5 +145,10 @@ pub async fn cut_off<T>(state: &State, work: impl Future<Output = Result<T>>) ->
 
 /// Seconds since 1970.
 pub fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time: Duration| time.as_secs())
+    since_1970().as_secs()
+}
+
+/// The time since the beginning of 1970.
+pub fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

@@ -23,7 +23,8 @@ fn a_conversation_is_answered() {
     assert_eq!(choice["message"], message);
     assert_eq!((&choice["index"], &choice["finish_reason"]), (&json!(0), &json!("stop")));
     let usage = json!({"prompt_tokens": 8, "completion_tokens": 4, "total_tokens": 12,
-                       "prompt_tokens_details": {"cached_tokens": 1}});
+                       "prompt_tokens_details": {"cached_tokens": 1},
+                       "completion_tokens_details": {"reasoning_tokens": 0}});
     assert_eq!(json["usage"], usage);
     let chats = server.model.chats.lock().unwrap();
     assert_eq!(chats.last().unwrap().0[0].role, Role::User);

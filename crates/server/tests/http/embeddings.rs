@@ -107,17 +107,25 @@ fn base64_holds_the_same_floats() {
 }
 
 #[test]
-fn nulls_ask_ollamas_embeddings_for_nothing() {
-    let (server, ..) = server();
-    for (options, status) in [
-        (json!({"num_ctx": null, "seed": null}), 200),
-        (json!({}), 200),
-        (json!(null), 200),
-        (json!({"num_ctx": 8}), 400),
+fn ollamas_options_bound_the_tokens_of_texts() {
+    let (server, embeds, _) = server();
+    for (options, status, bound) in [
+        (json!({"num_ctx": null, "seed": null}), 200, None),
+        (json!({}), 200, None),
+        (json!(null), 200, None),
+        (json!({"num_ctx": 8, "temperature": 0, "mirostat": 0}), 200, Some(8)),
+        (json!({"num_ctx": 0}), 400, None),
+        (json!({"mirostat": 2}), 400, None),
+        (json!({"unknown": 1}), 400, None),
     ] {
-        let body = json!({"model": "vectors", "input": "abc", "options": options});
-        let answer = server.post("/api/embed", &body);
-        assert_eq!(answer.status, status, "{}", answer.text);
+        for (path, field) in [("/api/embed", "input"), ("/api/embeddings", "prompt")] {
+            let body = json!({"model": "vectors", field: "abc", "options": options});
+            let answer = server.post(path, &body);
+            assert_eq!(answer.status, status, "{options} {}", answer.text);
+            if status == 200 {
+                assert_eq!(embeds.asked.lock().unwrap().last().unwrap().max_tokens, bound);
+            }
+        }
     }
 }
 
@@ -204,7 +212,27 @@ fn the_list_of_models_tells_what_each_does() {
     let models = server.get("/v1/models").json();
     let ids: Vec<_> = models["data"].as_array().unwrap().iter().map(|model| &model["id"]).collect();
     assert_eq!(ids, ["fake", "vectors", "ranks"]);
+    // As Anthropic's clients page through them.
+    for (query, ids, more) in [
+        ("limit=2", &["fake", "vectors"][..], true),
+        ("limit=2&after_id=vectors", &["ranks"], false),
+        ("after_id=ranks", &[], false),
+        ("before_id=ranks&limit=1", &["vectors"], true),
+        ("before_id=fake", &[], false),
+    ] {
+        let models = server.get(&format!("/v1/models?{query}")).json();
+        let data = models["data"].as_array().unwrap();
+        assert_eq!(data.iter().map(|model| &model["id"]).collect::<Vec<_>>(), ids, "{query}");
+        assert_eq!(models["has_more"], json!(more), "{query}");
+        let ends = [ids.first(), ids.last()].map(|id| id.map_or(Json::Null, |id| json!(id)));
+        assert_eq!([&models["first_id"], &models["last_id"]], [&ends[0], &ends[1]], "{query}");
+    }
+    for query in ["limit=0", "limit=x", "limit=1001", "after_id=other", "limit=1&limit=2"] {
+        assert_eq!(server.get(&format!("/v1/models?{query}")).status, 400, "{query}");
+    }
     let one = server.get("/v1/models/vectors").json();
+    assert_eq!((&one["type"], &one["display_name"]), (&json!("model"), &json!("vectors")));
+    assert!(one["created_at"].as_str().unwrap().starts_with("20"), "{one}");
     assert_eq!((&one["info"]["dimensions"], &one["info"]["scores"]), (&json!(2), &json!(false)));
     assert_eq!(one["info"]["prompts"], json!(["query"]));
 }

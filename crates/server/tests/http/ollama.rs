@@ -86,6 +86,29 @@ fn a_chat_is_answered_in_lines_and_as_a_whole_alike() {
 }
 
 #[test]
+fn bodies_are_json_whatever_they_are_declared_as() {
+    let server = server(&["fox"]);
+    let body = r#"{"model": "fake", "prompt": "hi", "stream": false}"#;
+    // As `curl -d` and litellm send them.
+    for headers in [
+        &[][..],
+        &[("content-type", "application/x-www-form-urlencoded")],
+        &[("content-type", "text/plain")],
+    ] {
+        let client = crate::client::Client::connect(server.address);
+        let answer = client.request("POST", "/api/generate", headers, body);
+        assert_eq!(
+            (answer.status, &answer.json()["response"]),
+            (200, &json!("fox")),
+            "{headers:?}"
+        );
+    }
+    let page = [("content-type", "text/plain"), ("origin", "http://evil.example")];
+    let client = crate::client::Client::connect(server.address);
+    assert_eq!(client.request("POST", "/api/generate", &page, body).status, 403);
+}
+
+#[test]
 fn a_prompt_is_answered_with_instructions_or_continued_as_it_is() {
     let server = server(&["<think>hm</think>", "fox"]);
     let whole = generate(&server, json!({"stream": false, "system": "be brief"})).json();

@@ -49,7 +49,7 @@ pub async fn ask(
 ) -> Result<Ask> {
     let began = Instant::now();
     state.pool.check_open()?;
-    let (body, bytes) = body::object(state, request).await?;
+    let (body, bytes) = body::undeclared_object(state, request).await?;
     let mut reader = check(tables, &state.config.limits, body)?;
     let keep = keep_alive(&mut reader)?;
     let asked = reader.text("model")?.unwrap_or_default();

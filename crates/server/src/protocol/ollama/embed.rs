@@ -12,8 +12,11 @@ use serde_json::{Value as Json, json};
 use super::ask::{Ask, ask};
 use super::tables;
 use super::wire::nanoseconds;
+use crate::config::Limits;
 use crate::error::{ApiError, Result};
 use crate::fields::json::number;
+use crate::fields::reader::Reader;
+use crate::fields::table::check_in;
 use crate::http::response::json_response;
 use crate::pool::models::Makes;
 use crate::protocol::own::inspect::CancelOnDrop;
@@ -29,6 +32,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let texts = ask.reader.need("input", texts)?;
     let truncate = ask.reader.bool("truncate")?.unwrap_or(true);
     let options = EmbedOptions {
+        max_tokens: most_tokens(&mut ask.reader, &state.config.limits)?,
         dimensions: ask.reader.count("dimensions")?,
         truncate: if truncate { Truncate::End } else { Truncate::default() },
         ..EmbedOptions::default()
@@ -52,10 +56,17 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
 pub async fn create_one(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
     let mut ask = ask(&state, request, &[tables::EMBEDDINGS], Makes::Vectors).await?;
     let text = ask.reader.text("prompt")?.unwrap_or_default();
-    let options = EmbedOptions { truncate: Truncate::End, ..EmbedOptions::default() };
+    let max_tokens = most_tokens(&mut ask.reader, &state.config.limits)?;
+    let options = EmbedOptions { truncate: Truncate::End, max_tokens, ..EmbedOptions::default() };
     let Made { made, .. } = embed(&state, ask, vec![text], options, "prompt").await?;
     let vector = made.vectors.first().map(|vector| written(vector)).unwrap_or_default();
     Ok(json_response(StatusCode::OK, &json!({"embedding": vector})))
+}
+
+/// `num_ctx` of the field `options`. Its other fields mean something where tokens are drawn.
+fn most_tokens(reader: &mut Reader, limits: &Limits) -> Result<Option<usize>> {
+    let given = reader.object("options")?.unwrap_or_default();
+    check_in("options", &[tables::OPTIONS], limits, given)?.count("num_ctx")
 }
 
 /// Vectors, and what else is told of them.

@@ -11,5 +11,5 @@ pub mod models;
 mod options;
 pub mod refused;
 pub mod tables;
-mod time;
+pub mod time;
 mod wire;

@@ -23,7 +23,7 @@ use crate::pool::loaded::Any;
 use crate::pool::models::Makes;
 use crate::pool::report::Report;
 use crate::protocol::pictures::sight;
-use crate::run::state::{State, now};
+use crate::run::state::{State, since_1970};
 
 /// The version of Ollama whose fields are known here. Clients ask for it to learn what they may send.
 const VERSION: &str = "0.13.0";
@@ -68,7 +68,7 @@ pub async fn ps(Shared(state): Shared<Arc<State>>) -> Result<Response> {
         let mut object = named(known, report, details);
         let size = object["size"].clone();
         object["size_vram"] = if is_on_gpu { size } else { json!(0) };
-        let ends = report.due.map_or(NEVER, |due| Duration::from_secs(now()) + due);
+        let ends = report.due.map_or(NEVER, |due| since_1970() + due);
         object["expires_at"] = json!(time::rfc3339(ends));
         object["context_length"] = json!(context);
         object
@@ -85,7 +85,7 @@ pub async fn ps(Shared(state): Shared<Arc<State>>) -> Result<Response> {
 /// 404 for a name that no model has, and as [`tags`].
 pub async fn show(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
     state.pool.check_open()?;
-    let (body, _) = body::object(&state, request).await?;
+    let (body, _) = body::undeclared_object(&state, request).await?;
     let mut reader = check(&[tables::SHOW], &state.config.limits, body)?;
     let [model, older] = [reader.text("model")?, reader.text("name")?];
     let asked = reader.need("model", model.or(older))?;

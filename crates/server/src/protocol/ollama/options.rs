@@ -62,7 +62,12 @@ pub fn asked(reader: &mut Reader, limits: &Limits, text_field: &'static str) -> 
             options.frequency_penalty = None;
         }
         Some(window) => {
-            options.penalty_window = Some(usize::try_from(window).unwrap_or(usize::MAX));
+            // By itself it is the window of no penalty.
+            let penalties =
+                [options.repetition_penalty, options.presence_penalty, options.frequency_penalty];
+            let is_asked = penalties.iter().any(Option::is_some);
+            let window = usize::try_from(window).unwrap_or(usize::MAX);
+            options.penalty_window = is_asked.then_some(window);
         }
     }
     let context = given.count("num_ctx")?;

@@ -145,8 +145,11 @@ pub const GENERATE: &[Field] = &[
     refused("steps", &["0"], "pictures are made by /v1/images/generations"),
 ];
 
-const NO_OPTIONS: Field =
-    refused("options", &["{}"], "vectors depend on the text and the model alone");
+const EMBED_OPTIONS: Field = honoured(
+    "options",
+    Kind::Fields(OPTIONS),
+    "`num_ctx` bounds a text's tokens. The others are about drawing tokens, of which there is none.",
+);
 
 /// `POST /api/embed`.
 pub const EMBED: &[Field] = &[
@@ -159,12 +162,12 @@ pub const EMBED: &[Field] = &[
         "`false`: a text that is too long is refused. Left out: its end is cut off.",
     ),
     honoured("dimensions", Kind::Integer(1, UNBOUNDED), "How many of a vector's values are kept."),
-    NO_OPTIONS,
+    EMBED_OPTIONS,
 ];
 
 /// `POST /api/embeddings`.
 pub const EMBEDDINGS: &[Field] =
-    &[MODEL, KEEP, required("prompt", Kind::Text, "A text."), NO_OPTIONS];
+    &[MODEL, KEEP, required("prompt", Kind::Text, "A text."), EMBED_OPTIONS];
 
 /// `POST /api/show`.
 pub const SHOW: &[Field] = &[

@@ -38,6 +38,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     // When the client leaves, this future is dropped, and the work ends between two batches.
     let guard = CancelOnDrop(CancelToken::new());
     let options = EmbedOptions {
+        max_tokens: None,
         prompt_name: reader.text("prompt_name")?,
         prompt: reader.text("prompt")?,
         dimensions: reader.count("dimensions")?,

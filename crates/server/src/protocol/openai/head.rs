@@ -72,6 +72,7 @@ pub fn of_usage(usage: Usage) -> Json {
         "completion_tokens": usage.completion,
         "total_tokens": usage.prompt + usage.completion,
         "prompt_tokens_details": {"cached_tokens": usage.cached},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
     })
 }
 

@@ -1,9 +1,11 @@
-//! `GET /v1/models`: the models, with what each is, what it honours, and whether it is loaded.
+//! `GET /v1/models`: the models, with what each is, what it honours, and whether it is loaded. Each object is OpenAI's and
+//! Anthropic's at once.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State as Shared;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use inference_core::{
     Capabilities, EmbeddingModelInfo, ImageModelInfo, ModelInfo, PictureLimits, PictureTokens,
@@ -11,25 +13,66 @@ use inference_core::{
 };
 use serde_json::{Map, Value as Json, json};
 
-use crate::error::Result;
+use crate::error::{ApiError, Result};
 use crate::http::path::Name;
+use crate::http::query;
 use crate::http::response::json_response;
 use crate::pool::known::Known;
 use crate::pool::loaded::Any;
 use crate::pool::models::Makes;
 use crate::pool::report::Report;
+use crate::protocol::ollama::time::rfc3339;
 use crate::protocol::pictures::sight;
-use crate::run::state::{State, now};
+use crate::run::state::{State, since_1970};
 
-/// All models.
+/// All models, or the part of them that Anthropic's `limit`, `after_id` and `before_id` ask for.
 ///
 /// # Errors
-/// 503 while the server ends, and before it is ready where no request waits for that.
-pub async fn list(Shared(state): Shared<Arc<State>>) -> Result<Response> {
+/// 503 while the server ends, and before it is ready where no request waits for that; 400 for a part that there is not.
+pub async fn list(Shared(state): Shared<Arc<State>>, uri: Uri) -> Result<Response> {
     state.pool.check_open()?;
     state.pool.refresh().await;
     let models: Vec<Json> = state.pool.reports().iter().map(|one| object(&state, one)).collect();
-    Ok(json_response(StatusCode::OK, &json!({"object": "list", "data": models})))
+    let (models, has_more) = part(models, &uri)?;
+    let id = |model: Option<&Json>| model.map_or(Json::Null, |model| model["id"].clone());
+    let (first, last) = (id(models.first()), id(models.last()));
+    let object = json!({
+        "object": "list",
+        "data": models,
+        "has_more": has_more,
+        "first_id": first,
+        "last_id": last,
+    });
+    Ok(json_response(StatusCode::OK, &object))
+}
+
+/// The part of `models` that the queries of `uri` ask for, and whether there are more in their direction.
+fn part(mut models: Vec<Json>, uri: &Uri) -> Result<(Vec<Json>, bool)> {
+    let pairs = query::pairs(uri.query())?;
+    let query = |name: &str| {
+        let found = pairs.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.as_str())
+    };
+    let place = |models: &[Json], name: &str, id: &str| {
+        let found = models.iter().position(|model| model["id"] == id);
+        found.ok_or_else(|| ApiError::value(name, format!("there is no model `{id}`")))
+    };
+    let limit = query("limit").map(|limit| {
+        let limit = limit.parse().ok().filter(|limit| (1..=1000).contains(limit));
+        limit.ok_or_else(|| ApiError::value("limit", "expected a whole number from 1 to 1000"))
+    });
+    let limit: usize = limit.transpose()?.unwrap_or(usize::MAX);
+    if let Some(id) = query("before_id") {
+        models.truncate(place(&models, "before_id", id)?);
+        let more = models.len().saturating_sub(limit);
+        return Ok((models.split_off(more), more > 0));
+    }
+    if let Some(id) = query("after_id") {
+        models.drain(..=place(&models, "after_id", id)?);
+    }
+    let has_more = models.len() > limit;
+    models.truncate(limit);
+    Ok((models, has_more))
 }
 
 /// One model.
@@ -48,12 +91,15 @@ fn object(state: &State, report: &Report) -> Json {
     let mut object = json!({
         "id": &*known.name,
         "object": "model",
+        "type": "model",
+        "display_name": &*known.name,
         "created": state.created,
+        "created_at": rfc3339(Duration::from_secs(state.created)),
         "owned_by": "local",
         "state": report.state,
         "bytes": report.bytes.or(known.bytes()),
         "pinned": report.pinned,
-        "last_used": report.unused.map(|time| now().saturating_sub(time.as_secs())),
+        "last_used": report.unused.map(|time| since_1970().saturating_sub(time).as_secs()),
     });
     if let Some(error) = &report.error {
         object["error"] = json!(error);

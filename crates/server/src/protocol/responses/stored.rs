@@ -11,6 +11,7 @@ use serde_json::json;
 use super::store::{Item, Store, Stored};
 use crate::error::{ApiError, Result};
 use crate::http::path::Name;
+use crate::http::query;
 use crate::http::response::json_response;
 
 /// The most items of a page, and how many there are unless a request says so.
@@ -25,7 +26,7 @@ pub async fn one(
     Name(id): Name,
     RawQuery(query): RawQuery,
 ) -> Result<Response> {
-    for (name, value) in pairs(query.as_deref())? {
+    for (name, value) in query::pairs(query.as_deref())? {
         match (name.as_str(), value.as_str()) {
             ("stream" | "include_obfuscation", "false") => {}
             ("stream" | "include_obfuscation" | "starting_after" | "include" | "include[]", _) => {
@@ -75,7 +76,7 @@ pub async fn input_items(
 ) -> Result<Response> {
     let stored = find(&store, &id)?;
     let (mut most, mut newest_first, mut after) = (PAGE.1, true, None);
-    for (name, value) in pairs(query.as_deref())? {
+    for (name, value) in query::pairs(query.as_deref())? {
         match name.as_str() {
             "limit" => {
                 let limit = value.parse().ok().filter(|limit| (1..=PAGE.0).contains(limit));
@@ -126,19 +127,4 @@ pub async fn input_items(
 
 fn find(store: &Store, id: &str) -> Result<Stored> {
     store.get(id).ok_or_else(|| ApiError::not_stored(id))
-}
-
-/// The names and values of a query.
-///
-/// # Errors
-/// A name is there twice.
-fn pairs(query: Option<&str>) -> Result<Vec<(String, String)>> {
-    let mut pairs = Vec::<(String, String)>::new();
-    for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
-        if pairs.iter().any(|(other, _)| *other == name) {
-            return Err(ApiError::value(name, "is there twice"));
-        }
-        pairs.push((name.into_owned(), value.into_owned()));
-    }
-    Ok(pairs)
 }

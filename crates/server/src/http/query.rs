@@ -1,0 +1,18 @@
+//! The query of a request's address.
+
+use crate::error::{ApiError, Result};
+
+/// The names and values of a query.
+///
+/// # Errors
+/// A name is there twice.
+pub fn pairs(query: Option<&str>) -> Result<Vec<(String, String)>> {
+    let mut pairs = Vec::<(String, String)>::new();
+    for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+        if pairs.iter().any(|(other, _)| *other == name) {
+            return Err(ApiError::value(name, "is there twice"));
+        }
+        pairs.push((name.into_owned(), value.into_owned()));
+    }
+    Ok(pairs)
+}
