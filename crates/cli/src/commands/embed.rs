@@ -33,6 +33,7 @@ pub fn run(args: &EmbedArgs) -> Result<()> {
     let texts = lines(&args.texts, args.file.as_ref(), "text")?;
     let cancel = CancelToken::new();
     let options = EmbedOptions {
+        max_tokens: None,
         prompt_name: args.prompt_name.clone(),
         prompt: args.prompt.clone(),
         dimensions: args.dimensions,

@@ -169,7 +169,10 @@ impl Architecture {
     pub fn float(self, header: &Header, key: &str) -> Result<Option<f64>> {
         match header.metadata.get(&self.key(key)) {
             None => Ok(None),
-            Some(Value::Float(value)) => Ok(Some(*value)),
+            Some(Value::Float(value)) if value.is_finite() => Ok(Some(*value)),
+            Some(Value::Float(value)) => {
+                Err(Error::model(format!("`{}` is {value}, expected a number", self.key(key))))
+            }
             Some(_) => Err(Error::model(format!("`{}` is no number", self.key(key)))),
         }
     }
