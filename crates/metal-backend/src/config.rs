@@ -252,7 +252,11 @@ impl Config {
 
     /// An error that concerns `key`.
     pub fn wrong(&self, key: &str, found: &Value, expected: &str) -> Error {
-        let mut found = found.to_string();
+        // `NaN` and its like are shown as they stand in the file.
+        let mut found = match found.get("__float__").and_then(Value::as_str) {
+            Some(name) => name.to_owned(),
+            None => found.to_string(),
+        };
         if found.len() > 80 {
             let end = (0..=80).rev().find(|&end| found.is_char_boundary(end)).unwrap_or(0);
             found.truncate(end);

@@ -2,8 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+
+use super::json_scan::MAX_DEPTH;
+use super::marks::is_space;
+
+/// The fields of a JSON object, as they are written.
+type Fields<'a> = BTreeMap<String, &'a RawValue>;
 
 /// A complete call of a known tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +60,7 @@ impl Tools {
 
     /// The call that these arguments are for, where they tell: there is one tool, or one that they fit.
     pub fn fitting(&self, arguments: &str) -> Option<Call> {
-        let object: Map<String, Value> = serde_json::from_str(arguments).ok()?;
+        let object: Fields = serde_json::from_str(arguments).ok()?;
         let mut tools = self.tools.iter().filter(|(_, schema)| {
             let fits = || schema.as_ref().is_some_and(|schema| takes(schema, &object));
             self.tools.len() == 1 || fits()
@@ -68,7 +74,7 @@ impl Tools {
 }
 
 /// Whether the object that `schema` describes may have these keys, and no others.
-fn takes(schema: &Value, object: &Map<String, Value>) -> bool {
+fn takes(schema: &Value, object: &Fields) -> bool {
     let known = schema["properties"].as_object();
     let mut required = schema["required"].as_array().into_iter().flatten();
     object.keys().all(|key| known.is_some_and(|known| known.contains_key(key)))
@@ -85,7 +91,6 @@ pub enum Arguments {
 /// The calls of `{"name": …, "arguments": {…}}`, with `tool_name` for `name` and `parameters` for
 /// `arguments` too, or of an array of such objects; all of them or none.
 pub fn json_calls(text: &str, tools: &Tools, arguments: Arguments) -> Option<Vec<Call>> {
-    type Fields<'a> = BTreeMap<String, &'a RawValue>;
     let objects: Vec<Fields> = match text.trim_start().starts_with('[') {
         true => serde_json::from_str(text).ok()?,
         false => vec![serde_json::from_str(text).ok()?],
@@ -108,13 +113,70 @@ pub fn json_calls(text: &str, tools: &Tools, arguments: Arguments) -> Option<Vec
 /// `text` where it is a JSON object; what it says where it is a string that holds one; `{}` where
 /// it is `null`.
 fn object_text(text: &str) -> Option<String> {
-    match serde_json::from_str(text).ok()? {
-        Value::Object(_) => Some(text.trim().to_owned()),
-        Value::String(inner) => {
-            let object: Value = serde_json::from_str(&inner).ok()?;
-            object.is_object().then(|| inner.trim().to_owned())
+    match json_kind(text)? {
+        "object" => Some(text.trim().to_owned()),
+        "string" => {
+            let inner: String = serde_json::from_str(text).ok()?;
+            (json_kind(&inner)? == "object").then(|| inner.trim().to_owned())
         }
-        Value::Null => Some("{}".to_owned()),
+        "null" => Some("{}".to_owned()),
         _ => None,
+    }
+}
+
+/// The type of the JSON value that `text` is, in JSON Schema's words. JSON has numbers that no float holds.
+pub fn json_kind(text: &str) -> Option<&'static str> {
+    kind_within(text, MAX_DEPTH)
+}
+
+fn kind_within(text: &str, depth: usize) -> Option<&'static str> {
+    let text = text.trim_matches(is_space);
+    let depth = depth.checked_sub(1)?;
+    let known = |value: &RawValue| kind_within(value.get(), depth).is_some();
+    match text.bytes().next()? {
+        b'{' => {
+            let fields: Fields = serde_json::from_str(text).ok()?;
+            fields.into_values().all(known).then_some("object")
+        }
+        b'[' => {
+            let items: Vec<&RawValue> = serde_json::from_str(text).ok()?;
+            items.into_iter().all(known).then_some("array")
+        }
+        b'"' => serde_json::from_str::<String>(text).ok().map(|_| "string"),
+        first => {
+            serde_json::from_str::<&RawValue>(text).ok()?;
+            Some(match first {
+                b't' | b'f' => "boolean",
+                b'n' => "null",
+                _ if text.contains(['.', 'e', 'E']) => "number",
+                _ => "integer",
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Tools, json_kind};
+
+    #[test]
+    fn numbers_that_no_float_holds_are_numbers() {
+        let digits = "9".repeat(400);
+        for (text, kind) in [
+            (r#"{"a": [-6e885875127775]}"#, Some("object")),
+            ("1e999", Some("number")),
+            (digits.as_str(), Some("integer")),
+            ("1e", None),
+            (r#"{"a": "\ud800"}"#, None),
+            ("[1,]", None),
+        ] {
+            assert_eq!(json_kind(text), kind, "{text}");
+        }
+        assert_eq!(json_kind(&("[".repeat(200) + &"]".repeat(200))), None);
+        let tools = Tools::new([("time".to_owned(), None)].into_iter());
+        let text = r#"{"share": 6e885875127775}"#;
+        let call = tools.call("time", text).expect("it is an object");
+        assert_eq!(call.arguments, text);
+        assert_eq!(tools.fitting(text), Some(call));
     }
 }

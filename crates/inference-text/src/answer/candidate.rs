@@ -71,6 +71,11 @@ impl Candidate {
         Candidate { opening, at: opening.mark.len(), found: None, phase: Phase::Lead }
     }
 
+    /// What it began with.
+    pub fn opening(&self) -> Opening {
+        self.opening
+    }
+
     /// Goes on in `text`, which begins with the mark and as it did the last time.
     pub fn scan(&mut self, text: &str, tools: &Tools) -> Step {
         loop {

@@ -40,6 +40,9 @@ pub enum Family {
     /// `<tool_calls>[{"name": …, "arguments": {…}}]</tool_calls>`, with the answer between
     /// `<answer>` and `</answer>`.
     Hunyuan,
+    /// `<tool_calls>[{"name": …, "arguments": {…}}]</tool_calls>`; reasoning between `Here are my reasoning steps:` and
+    /// `[BEGIN FINAL RESPONSE]`: Apriel 1.5 and 1.6.
+    Apriel,
     /// `<|START_ACTION|>[{"tool_name": …, "parameters": {…}}]<|END_ACTION|>`, with the answer between
     /// `<|START_RESPONSE|>` and `<|END_RESPONSE|>`, and reasoning between `<|START_THINKING|>` and
     /// `<|END_THINKING|>`.

@@ -66,7 +66,7 @@ const DEEPSEEK_V3: &[Opening] =
     &[opening("<｜tool▁calls▁begin｜>", Kind::Named(&DEEPSEEK), "<｜tool▁calls▁end｜>")];
 const GRANITE: &[Opening] = &[opening("<|tool_call|>", Kind::Json, "<|/tool_call|>")];
 const NEMOTRON: &[Opening] = &[opening("<TOOLCALL>", Kind::Json, "</TOOLCALL>")];
-const HUNYUAN: &[Opening] = &[opening("<tool_calls>", Kind::Json, "</tool_calls>")];
+const TOOL_CALLS_LIST: &[Opening] = &[opening("<tool_calls>", Kind::Json, "</tool_calls>")];
 const COHERE: &[Opening] = &[opening("<|START_ACTION|>", Kind::Json, "<|END_ACTION|>")];
 const LFM: &[Opening] = &[opening("<|tool_call_start|>", Kind::Python, "<|tool_call_end|>")];
 const OLMO: &[Opening] = &[opening("<function_calls>", Kind::Python, "</function_calls>")];
@@ -99,7 +99,7 @@ pub fn openings(family: Family) -> &'static [Opening] {
         Family::DeepSeek | Family::DeepSeek31 => DEEPSEEK_V3,
         Family::Granite => GRANITE,
         Family::Nemotron => NEMOTRON,
-        Family::Hunyuan => HUNYUAN,
+        Family::Hunyuan | Family::Apriel => TOOL_CALLS_LIST,
         Family::Cohere => COHERE,
         Family::Lfm => LFM,
         Family::Olmo => OLMO,
@@ -123,6 +123,7 @@ pub fn reasoning_marks(family: Family) -> &'static [Pair] {
         Family::Gemma | Family::Gemma4 => &[("<|channel>thought", "<channel|>"), THINK],
         Family::Seed => &[("<seed:think>", "</seed:think>")],
         Family::Cohere => &[("<|START_THINKING|>", "<|END_THINKING|>")],
+        Family::Apriel => &[("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]")],
         _ => &[THINK],
     }
 }

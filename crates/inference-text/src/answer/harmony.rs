@@ -17,7 +17,7 @@ const CONSTRAIN: &str = "<|constrain|>";
 #[derive(Debug)]
 pub struct Dialect {
     /// Those that end a message, and those that begin the next one where its end is missing.
-    ends: &'static [&'static str],
+    pub ends: &'static [&'static str],
     /// What ends a header: the message's text, or what no header has.
     header_ends: &'static [&'static str],
     /// What an answer's header begins with after `<|start|>assistant`.

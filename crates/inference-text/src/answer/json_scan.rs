@@ -91,6 +91,11 @@ impl JsonScan {
         Step::More
     }
 
+    /// Lets the text begin `len` bytes later.
+    pub fn forget(&mut self, len: usize) {
+        self.at -= len;
+    }
+
     fn then(&mut self, expect: Expect) -> bool {
         self.expect = expect;
         true

@@ -24,6 +24,7 @@ const SIGNS: &[(Family, &[&str])] = &[
     (Family::Coder, &["<function=", "<parameter="]),
     (Family::Olmo, &["<function_calls>"]),
     (Family::Nemotron, &["<TOOLCALL>", "<AVAILABLE_TOOLS>"]),
+    (Family::Apriel, &["[BEGIN FINAL RESPONSE]"]),
     (Family::Hunyuan, &["<tool_calls>"]),
     (Family::Ernie, &["<response>"]),
     (Family::Hermes, &["<tool_call>"]),
@@ -196,6 +197,7 @@ mod tests {
             ("<function_calls>look_up_42(key=", Family::Olmo),
             ("<TOOLCALL>[{\"name\": \"look_up_42\"", Family::Nemotron),
             ("<tool_calls>[{\"name\": \"look_up_42\"", Family::Hunyuan),
+            ("after [BEGIN FINAL RESPONSE].<tool_calls>[{\"name\": \"look_up_42\"", Family::Apriel),
             (
                 "<response>\nThere.\n</response>\n<tool_call>\n{\"name\": \"look_up_42\"",
                 Family::Ernie,

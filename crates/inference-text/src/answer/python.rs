@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::call::{Call, Tools};
+use super::call::{Call, Tools, json_kind};
 use super::json_scan::{MAX_DEPTH, Step};
 use super::marks::is_space;
 
@@ -366,7 +366,7 @@ fn number(word: &str) -> Option<String> {
         _ => mantissa.to_owned(),
     };
     let json = format!("{sign}{mantissa}{exponent}");
-    serde_json::from_str::<serde_json::Number>(&json).is_ok().then_some(json)
+    matches!(json_kind(&json), Some("integer" | "number")).then_some(json)
 }
 
 /// Adds what follows a backslash in a string literal; one that means nothing stays.

@@ -8,7 +8,7 @@ use super::format::{
     Opening, SEPARATED, UNMARKED, answer_marks, begun_reasoning, calls_without_mark, openings,
     reasoning_marks,
 };
-use super::json_scan::Step;
+use super::json_scan::{JsonScan, Step};
 use super::marks::{Found, Prefix, after_space, find, is_space, prefix};
 use super::output::Output;
 use super::piece::Piece;
@@ -53,6 +53,8 @@ enum State {
         draft: Draft,
     },
     Content,
+    /// Content that begins as an object or an array of JSON. A mark in it is text, up to its end or to what is no JSON.
+    Json(JsonScan),
     AfterCall,
     Call(Candidate),
 }
@@ -145,6 +147,7 @@ impl Tagged {
             State::Reasoning { close, begun } => self.reason(close, begun),
             State::Draft { close, draft } => self.draft(close, draft),
             State::Content => self.content(),
+            State::Json(scan) => self.json(scan),
             State::AfterCall => self.after_call(),
             State::Call(mut candidate) => {
                 match candidate.scan(&self.text[self.cursor..], &self.tools) {
@@ -212,10 +215,30 @@ impl Tagged {
                 Prefix::No => {}
             }
         }
-        let whole = calls_without_mark(family) && rest.starts_with(['{', '[']);
-        match whole && calls {
-            true => self.go(State::Call(Candidate::new(UNMARKED))),
+        let as_mark = |kind| self.marks.iter().any(|mark| prefix(rest, mark) == kind);
+        match rest.starts_with(['{', '[']) && !as_mark(Prefix::Whole) {
+            true if as_mark(Prefix::Part) => self.wait(State::Start { reasoning }),
+            true if calls_without_mark(family) && calls => {
+                self.go(State::Call(Candidate::new(UNMARKED)))
+            }
+            true => self.go(State::Json(JsonScan::new(0, None))),
             false => self.go(State::Content),
+        }
+    }
+
+    fn json(&mut self, mut scan: JsonScan) -> Progress {
+        let rest = &self.text[self.cursor..];
+        match scan.scan(rest) {
+            Step::More => {
+                let len = rest.len();
+                self.emit(len);
+                scan.forget(len);
+                self.wait(State::Json(scan))
+            }
+            Step::Done(len) | Step::Bad(len) => {
+                self.emit(len);
+                self.go(State::Content)
+            }
         }
     }
 
@@ -342,8 +365,11 @@ impl Tagged {
 
     /// A candidate's end: its calls, or its text.
     fn settle(&mut self, candidate: Candidate, step: Step) -> Progress {
+        let opening = candidate.opening();
         let (len, calls) = match step {
             Step::Done(len) => (len, candidate.calls()),
+            // What was no call may be JSON all the same.
+            _ if opening == UNMARKED => return self.go(State::Json(JsonScan::new(0, None))),
             Step::Bad(len) => (len, None),
             Step::More => (0, None),
         };

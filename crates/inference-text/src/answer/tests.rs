@@ -2,6 +2,7 @@
 
 mod formats;
 mod grammars;
+mod held;
 mod laws;
 mod properties;
 mod slips;
@@ -10,7 +11,7 @@ mod thoughts;
 
 use super::{AnswerParser, Family, Piece};
 
-const FAMILIES: [Family; 23] = [
+const FAMILIES: [Family; 24] = [
     Family::Plain,
     Family::Hermes,
     Family::Ernie,
@@ -24,6 +25,7 @@ const FAMILIES: [Family; 23] = [
     Family::Granite,
     Family::Nemotron,
     Family::Hunyuan,
+    Family::Apriel,
     Family::Cohere,
     Family::Lfm,
     Family::Olmo,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::call::json_kind;
 use super::python;
 
 /// References within references that are followed.
@@ -102,28 +103,25 @@ fn kind(value: &Value) -> &'static str {
 pub fn typed(written: &str, kinds: Option<Kinds>) -> String {
     let string = || Value::from(written).to_string();
     let bare = written.trim();
-    let json: Option<Value> = serde_json::from_str(bare).ok();
+    let json = json_kind(bare);
     let Some(kinds) = kinds else {
         return match json {
-            Some(Value::String(_)) | None => string(),
+            Some("string") | None => string(),
             Some(_) => bare.to_owned(),
         };
     };
     match json {
-        Some(Value::Number(number)) => {
-            if kinds.has(kind(&Value::Number(number.clone()))) {
-                return bare.to_owned();
-            }
-            // 5.0 is an integer that is written as none.
-            if let (true, Some(float)) = (kinds.has("integer"), number.as_f64())
+        Some("string") | None => {}
+        Some(kind) if kinds.has(kind) => return bare.to_owned(),
+        // 5.0 is an integer that is written as none.
+        Some("number") if kinds.has("integer") => {
+            if let Ok(float) = bare.parse::<f64>()
                 && float.fract() == 0.0
                 && float.abs() < 1e15
             {
                 return format!("{float:.0}");
             }
         }
-        Some(Value::String(_)) => {}
-        Some(value) if kinds.has(kind(&value)) => return bare.to_owned(),
         _ => {}
     }
     if kinds.has("boolean") && ["true", "false"].iter().any(|word| bare.eq_ignore_ascii_case(word))
@@ -167,6 +165,12 @@ mod tests {
     fn other_types_are_read() {
         assert_eq!(read("5.0", json!({"type": "integer"})), json!(5));
         assert_eq!(read("5", json!({"type": "number"})), json!(5));
+        let numbers =
+            typed("12345678901234567890123", Kinds::of(&json!({}), &json!({"type": "integer"})));
+        assert_eq!(numbers, "12345678901234567890123");
+        let list = typed("[1e999]", Kinds::of(&json!({}), &json!({"type": "array"})));
+        assert_eq!(list, "[1e999]");
+        assert_eq!(typed("1e999", Kinds::of(&json!({}), &json!({"type": "number"}))), "1e999");
         assert_eq!(read("five", json!({"type": "integer"})), json!("five"));
         assert_eq!(read("False", json!({"type": "boolean"})), json!(false));
         assert_eq!(read("yes", json!({"type": "boolean"})), json!("yes"));

@@ -3,6 +3,7 @@
 use inference_core::{Error, Result, Value};
 use serde_json::{Map, Value as Json};
 
+use super::annotations;
 use super::error::invalid;
 use crate::json::try_from_value;
 
@@ -58,9 +59,10 @@ pub(super) fn schema_json(schema: &Value) -> Result<Json> {
     Ok(schema)
 }
 
-/// A checked schema with the whitespace that texts may have.
+/// A checked schema without what asks for nothing, with the whitespace that texts may have.
 pub(super) fn with_whitespace(mut fields: Map<String, Json>) -> Result<Json> {
     check_schema(&fields)?;
+    annotations::take_out(&mut fields);
     fields.insert(OPTIONS.to_owned(), serde_json::json!({"whitespace_pattern": WHITESPACE}));
     Ok(Json::Object(fields))
 }

@@ -7,6 +7,12 @@ use inference_core::Error;
 /// Characters of an error; the library repeats what it was given.
 const MAX_REASON: usize = 500;
 
+/// What the library says before what is wrong with a schema in a grammar. Behind it, it repeats the grammar.
+const IN_GRAMMAR: &str = "failed to compile JSON schema: ";
+
+/// What the library says before a regular expression of a grammar.
+const REGEX: &str = "invalid regex ";
+
 /// What the library says before the keywords that it does not hold.
 const KEYWORDS: &str = "Unimplemented keys: ";
 
@@ -14,11 +20,29 @@ pub(super) fn invalid(reason: impl Into<String>) -> Error {
     Error::InvalidOption { option: "constraint", reason: reason.into() }
 }
 
+/// `text` up to the lines of a grammar that have their numbers before them.
+fn before_listing(text: &str) -> &str {
+    let is_listed = |line: &str| {
+        let line = line.trim_start();
+        let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
+        rest.len() < line.len() && rest.starts_with(" | ")
+    };
+    let mut lines = text.split_inclusive('\n');
+    let kept: usize = lines.by_ref().take_while(|line| !is_listed(line)).map(str::len).sum();
+    text[..kept].trim_end()
+}
+
 /// What the library says, without its traces.
 pub(super) fn reason(error: impl Display) -> String {
     let text = format!("{error:#}");
     let end = ["\n<", "<non-verbose/>"].iter().filter_map(|mark| text.find(mark)).min();
     let text = text[..end.unwrap_or(text.len())].trim();
+    // The grammar may be none that the caller wrote.
+    let at = [IN_GRAMMAR, REGEX].iter().find_map(|words| text.find(words));
+    let text = match at.filter(|_| text.starts_with("at ")) {
+        Some(at) => before_listing(text[at..].trim_start_matches(IN_GRAMMAR)),
+        None => text,
+    };
     let text = match text.strip_prefix("panic: ") {
         Some(text) => format!("the grammar library failed on it: {text}"),
         // The library's remedy is not for callers to take.

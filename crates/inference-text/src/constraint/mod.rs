@@ -3,6 +3,7 @@
 //! A constraint is compiled on the caller's thread into a [`Matcher`], which goes with the request:
 //! before each draw it says which ids may come next, and it learns each id that was drawn.
 
+mod annotations;
 mod checks;
 mod compile;
 mod error;

@@ -8,7 +8,7 @@ use safetensors::tensor::Dtype;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::tiny::{Checkpoint, Tensor, load, weights};
+use crate::tiny::{Checkpoint, Tensor, VOCAB_SIZE, load, weights};
 
 const Q: &str = "model.layers.0.self_attn.q_proj";
 
@@ -65,6 +65,16 @@ impl Files {
         folder
     }
 
+    /// Asserts that the adapter loads.
+    #[track_caller]
+    fn accepted(&self) {
+        let folder = self.write();
+        let adapter_path = Some(folder.path().to_owned());
+        let options = LoadOptions { adapter_path, ..LoadOptions::default() };
+        let model = Checkpoint::qwen3().load(&options).unwrap();
+        assert!(model.capabilities().require(inference_core::Feature::Adapter).is_ok());
+    }
+
     /// Asserts that the adapter is refused with its folder and every one of `parts`.
     #[track_caller]
     fn refused(&self, parts: &[&str]) {
@@ -90,13 +100,8 @@ fn refused(folder: &TempDir, parts: &[&str]) {
 
 #[test]
 fn sound_adapters_of_both_layouts_load() {
-    for files in [Files::mlx_lm(), Files::peft()] {
-        let folder = files.write();
-        let adapter_path = Some(folder.path().to_owned());
-        let options = LoadOptions { adapter_path, ..LoadOptions::default() };
-        let model = Checkpoint::qwen3().load(&options).unwrap();
-        assert!(model.capabilities().require(inference_core::Feature::Adapter).is_ok());
-    }
+    Files::mlx_lm().accepted();
+    Files::peft().accepted();
 }
 
 #[test]
@@ -154,7 +159,10 @@ fn modules_that_the_model_does_not_have_are_named() {
 #[test]
 fn targets_and_layers_of_the_config_must_be_those_of_the_tensors() {
     let targets = json!(["q_proj", "up_proj"]);
-    Files::peft().config("target_modules", targets).refused(&["`up_proj`", "no tensors"]);
+    let files = Files::peft().config("target_modules", targets);
+    files.refused(&["`up_proj`", "no tensors", "`model.layers.0.mlp.up_proj`"]);
+    // PEFT asks for a match of one target, so some may be no modules of this model.
+    Files::peft().config("target_modules", json!(["q_proj", "qkv_proj", "w1"])).accepted();
     let other = "model.layers.1.self_attn.q_proj";
     let files = Files::mlx_lm().tensor(&format!("{other}.lora_a"), &[8, 2]);
     files.refused(&["`num_layers` is 1", "2 layers"]);
@@ -206,10 +214,28 @@ fn keys_that_ask_for_nothing_pass() {
         .config("rank_pattern", json!({}))
         .config("init_lora_weights", json!("gaussian"))
         .config("target_modules", json!("all-linear"));
-    let folder = config.write();
-    let adapter_path = Some(folder.path().to_owned());
-    let options = LoadOptions { adapter_path, ..LoadOptions::default() };
-    Checkpoint::qwen3().load(&options).unwrap();
+    config.accepted();
+}
+
+#[test]
+fn the_bases_own_embeddings_beside_an_adapter_are_as_large_as_the_models() {
+    let embedding = "base_model.model.model.embed_tokens.base_layer.weight";
+    let (vocabulary, larger) = (VOCAB_SIZE, VOCAB_SIZE + 1);
+    Files::peft().tensor(embedding, &[vocabulary, 8]).accepted();
+    Files::peft().tensor(embedding, &[larger, 8]).refused(&[embedding, &format!("[{larger}, 8]")]);
+    // The output layer of this model is its embeddings.
+    let head = "base_model.model.lm_head.base_layer.weight";
+    Files::peft().tensor(head, &[vocabulary, 8]).refused(&[head, "does not have"]);
+}
+
+#[test]
+fn numbers_that_are_none_are_shown_as_they_stand() {
+    let files = Files::mlx_lm();
+    let folder = files.write();
+    let path = folder.path().join("adapter_config.json");
+    let text = fs::read_to_string(&path).unwrap().replace("2.0", "NaN");
+    fs::write(&path, text).unwrap();
+    refused(&folder, &["`scale` is NaN, expected a number"]);
 }
 
 #[test]

@@ -17,6 +17,17 @@ pub enum Style {
     Gemma(&'static str),
 }
 
+impl Style {
+    /// The marks that no value has.
+    fn marks(self) -> Vec<&'static str> {
+        match self {
+            Style::Elements(tags) => vec![tags.value_end, tags.end, tags.key],
+            Style::Python => Vec::new(),
+            Style::Gemma(quote) => vec![quote],
+        }
+    }
+}
+
 /// What the root of a schema may say to be written property by property.
 const ROOT: [&str; 10] = [
     "type",
@@ -66,6 +77,11 @@ pub fn rules(style: Style, index: usize, schema: &Value, ids: MarkIds) -> Option
     }
     // Anything may be given where nothing is said.
     if properties.is_empty() && fields.get("additionalProperties") != Some(&Value::Bool(false)) {
+        return None;
+    }
+    // Where a text has the mark that ends it, only JSON holds it.
+    let text = schema.to_string();
+    if style.marks().into_iter().any(|mark| text.contains(quoted(mark).trim_matches('"'))) {
         return None;
     }
     let writer = Writer { style, index, root: schema, ids };

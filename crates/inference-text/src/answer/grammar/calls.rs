@@ -3,7 +3,7 @@
 use inference_core::Constraint;
 
 use super::arguments::{self, Style};
-use super::{MarkIds, ToolChoice, quoted, regex};
+use super::{MarkIds, SPACE, ToolChoice, quoted, regex};
 use crate::answer::elements::{ATEM, CODER, GLM, INVOKE, SEED, Tags};
 use crate::answer::family::Family;
 use crate::answer::format::{Kind, calls_without_mark, openings};
@@ -122,15 +122,14 @@ impl Writer<'_> {
             (_, true) => {
                 let open = self.opening();
                 let not = format!("~/(?s:.*){}(?s:.*)/", regex(open));
-                let space = "SPACE: /\\s{1,4}/\n";
                 match (self.ids)(open) {
                     Some(_) => {
-                        format!("start: TEXT? calls? SPACE?\nTEXT: /(?s:.+)/ & {not}\n{space}")
+                        format!("start: TEXT? calls? SPACE?\nTEXT: /(?s:.+)/ & {not}\n{SPACE}")
                     }
                     // As text, the mark's end is the first place where calls can begin.
                     None => format!(
                         "start: TEXT? | calls SPACE?\nTEXT: /(?s:.+)/ & {not}\n\
-                         lead[lazy]: /(?s:.*){}/\n{space}",
+                         lead[lazy]: /(?s:.*){}/\n{SPACE}",
                         regex(open)
                     ),
                 }
@@ -182,12 +181,16 @@ impl Writer<'_> {
                 let call = self.alternatives(|index, tool| self.named(index, tool));
                 format!("calls: {open} call{}{close}\ncall: {call}\n", more("call"))
             }
-            Family::Granite | Family::Nemotron | Family::Hunyuan | Family::Cohere => {
+            Family::Granite
+            | Family::Nemotron
+            | Family::Hunyuan
+            | Family::Apriel
+            | Family::Cohere => {
                 let call = match self.family {
                     Family::Cohere => json("tool_name", "parameters"),
                     _ => json("name", "arguments"),
                 };
-                // Only Cohere's and Hunyuan's marks come in pairs.
+                // Granite writes no closing mark.
                 let close = if self.family == Family::Granite { "" } else { &close };
                 format!(
                     "calls: {open} \"[\" call{} \"]\"{close}\ncall: {call}\n",

@@ -45,7 +45,6 @@ fn what_is_no_call_comes_back_as_content() {
         "<tool_call>\nweather(city)\n</tool_call>",
         "The mark <tool_call> begins a call.\n",
         "<tool_call>{\"name\": \"weather\" \"arguments\": {}}</tool_call>",
-        "<tool_call>{\"name\": \"weather\", \"arguments\": {\"x\": 1e999}}</tool_call>",
         "<function=weather>\n<parameter=city>\nParis\n</function> B",
     ] {
         assert_eq!(read(Family::Hermes, "", text), answer(text, &[]));

@@ -168,7 +168,7 @@ pub fn parts(family: Family) -> ([&'static str; 3], Option<&'static str>) {
         ),
         Family::Granite => (["<|tool_call|>[", JSON, "]"], Some(", ")),
         Family::Nemotron => (["<TOOLCALL>[", JSON, "]</TOOLCALL>"], Some(", ")),
-        Family::Hunyuan => (["<tool_calls>[", JSON, "]</tool_calls>"], Some(", ")),
+        Family::Hunyuan | Family::Apriel => (["<tool_calls>[", JSON, "]</tool_calls>"], Some(", ")),
         Family::Cohere => (
             [
                 "<|START_ACTION|>[",
@@ -363,9 +363,16 @@ fn reasoning_comes_before_what_is_constrained() {
             assert!(takes(&free, "{\"a\": false}"));
             assert!(!takes(&free, "Well, {\"a\": false}"));
             let over = format!("{open}\n</think>\n\n");
-            assert_eq!(answer_constraint(Family::Hermes, &over, constraint.clone()), constraint);
+            for (family, prompt) in [(Family::Hermes, over.as_str()), (Family::Plain, fresh)] {
+                let alone = answer_constraint(family, prompt, constraint.clone());
+                match constraint {
+                    Constraint::Regex(_) => {
+                        assert!(takes(&alone, "{\"a\": true}") && !takes(&alone, "No."));
+                    }
+                    _ => assert_eq!(alone, constraint),
+                }
+            }
         }
-        assert_eq!(answer_constraint(Family::Plain, fresh, constraint.clone()), constraint);
     }
 }
 
@@ -454,5 +461,5 @@ fn gemma_4_reasons_between_tokens_before_what_is_constrained() {
     let opened = constrained("<|turn>model\n<|channel>thought\n");
     assert!(takes(&opened, "So.\n<channel|>yes") && !takes(&opened, "yes"));
     let over = constrained("<|turn>model\n<|channel>thought\n<channel|>");
-    assert!(matches!(over, Constraint::Regex(pattern) if pattern == "yes|no"));
+    assert!(takes(&over, "yes") && !takes(&over, "<|channel>thought\nSo.\n<channel|>no"));
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::{Answer, by_character, collect, parse, tools, whole};
 use crate::answer::{AnswerParser, Family};
 
-const FAMILIES: [Family; 23] = super::FAMILIES;
+const FAMILIES: [Family; 24] = super::FAMILIES;
 
 /// What texts are made of here: marks, their parts, calls and their parts, words, whitespace.
 const PARTS: &[&str] = &[

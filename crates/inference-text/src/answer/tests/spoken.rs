@@ -198,7 +198,7 @@ fn written(family: Family, calls: &[(&str, Arguments)]) -> String {
         Family::Nemotron => {
             format!("<TOOLCALL>[{}]</TOOLCALL>", json("name", "arguments").join(", "))
         }
-        Family::Hunyuan => {
+        Family::Hunyuan | Family::Apriel => {
             format!("<tool_calls>[{}]</tool_calls>", json("name", "arguments").join(", "))
         }
         Family::Cohere => format!(
@@ -254,6 +254,7 @@ fn thinking(family: Family) -> [&'static str; 2] {
     match family {
         Family::Seed => ["<seed:think>", "</seed:think>"],
         Family::Cohere => ["<|START_THINKING|>", "<|END_THINKING|>"],
+        Family::Apriel => ["Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"],
         Family::Gemma4 => ["<|channel>thought\n", "<channel|>"],
         Family::Mistral => ["[THINK]", "[/THINK]"],
         _ => ["<think>", "</think>"],
@@ -271,6 +272,9 @@ fn opening(family: Family, thought: &str, said: &str) -> (&'static str, String) 
         Family::Seed => format!("<seed:think>{thought}</seed:think>{said}"),
         Family::Cohere => format!("<|START_THINKING|>{thought}<|END_THINKING|>{said}"),
         Family::Gemma4 => format!("<|channel>thought\n{thought}\n<channel|>{said}"),
+        Family::Apriel => {
+            format!("Here are my reasoning steps:{thought}[BEGIN FINAL RESPONSE]{said}")
+        }
         Family::Mistral => format!("[THINK]{thought}[/THINK]{said}"),
         Family::Harmony => format!(
             "<|channel|>analysis<|message|>{thought}<|end|><|start|>assistant<|channel|>commentary\

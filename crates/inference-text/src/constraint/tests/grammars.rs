@@ -67,7 +67,14 @@ fn a_schema_in_a_grammar_is_a_schema() {
     }
     let refused = r#"start: %json {"uniqueItems": true}"#;
     let reason = refusal(&constraints, &Constraint::Lark(refused.into()));
-    assert!(reason.contains("uniqueItems"), "{reason}");
+    let words = "not supported in a schema: `uniqueItems`; leave it out";
+    assert!(reason.ends_with(words), "{reason}");
+    let refused = r#"start: "<" list
+list: %json {"items": {"format": "postcode"}}"#;
+    let reason = refusal(&constraints, &Constraint::Lark(refused.into()));
+    assert!(reason.contains("postcode") && !reason.contains("x-guidance"), "{reason}");
+    let reason = refusal(&constraints, &Constraint::Lark("start: A\nA: /a[/".into()));
+    assert!(reason.contains("unclosed") && !reason.contains("start"), "{reason}");
 }
 
 #[test]
