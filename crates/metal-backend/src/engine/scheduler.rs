@@ -117,10 +117,15 @@ impl<'a> Scheduler<'a> {
             self.beat();
         }
         let ranks = Rc::clone(&self.served.ranks);
+        let broken = self.broken.take();
         self.close();
         // Nobody waits for it.
         self.prefixes.finish(self.shared);
-        ranks.part();
+        match &broken {
+            // Whoever is lost would be waited for.
+            Some(error) => ranks.end(error),
+            None => ranks.part(),
+        }
         ServedEnd::Closed
     }
 

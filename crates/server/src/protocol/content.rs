@@ -2,6 +2,9 @@
 
 use inference_core::{EncodedPicture, Value};
 
+/// What stands between texts that become one.
+pub const BETWEEN: &str = "\n\n";
+
 /// Texts and pictures in their order.
 #[derive(Debug)]
 pub struct Content {

@@ -13,7 +13,7 @@ use inference_text::answer::{
 use serde_json::{Map, Value as Json, json};
 
 use super::generate::Asked;
-use super::turns::{instructions_first, marked};
+use super::instructions::{instructions_first, marked};
 use crate::config::Limits;
 use crate::error::{ApiError, Names, Result};
 use crate::pool::loaded::Loaded;

@@ -7,6 +7,7 @@ pub mod anthropic;
 pub mod content;
 pub mod conversation;
 pub mod generate;
+mod instructions;
 pub mod ollama;
 pub mod openai;
 pub mod own;

@@ -4,15 +4,13 @@ use std::collections::BTreeMap;
 
 use inference_core::{EncodedPicture, Message, Role, Value};
 
-use super::content::Content;
+use super::content::{BETWEEN, Content};
 use super::conversation::Conversation;
+use super::instructions::instructions_first;
 use crate::error::{Kind, Result};
 use crate::pool::lease::Lease;
 use crate::pool::loaded::Loaded;
 use crate::run::state::State;
-
-/// What stands between texts that become one.
-const BETWEEN: &str = "\n\n";
 
 /// The turns so far.
 #[derive(Debug, Default)]
@@ -177,34 +175,6 @@ fn is_free(messages: &[Message]) -> bool {
     let later = messages.iter().skip(1).any(|message| message.role == Role::System);
     let user = |message: &Message| message.role == Role::User;
     later || messages.windows(2).any(|pair| pair.iter().all(user))
-}
-
-/// What the template makes of `messages` with a mark in place of each instruction that is not the first message; `None`
-/// where there are none. A mark that is not in what comes out stands for an instruction that the template leaves out.
-pub fn marked(messages: &[Message]) -> Option<(Vec<Message>, Vec<String>)> {
-    let mut marks = Vec::new();
-    let mut marked = messages.to_vec();
-    for (at, message) in marked.iter_mut().enumerate().skip(1) {
-        if message.role == Role::System {
-            let mark = format!("instruction{at}of{}", messages.len());
-            message.content = Value::from(mark.clone());
-            marks.push(mark);
-        }
-    }
-    (!marks.is_empty()).then_some((marked, marks))
-}
-
-/// `messages` with their instructions in front, as one.
-pub fn instructions_first(messages: Vec<Message>) -> Vec<Message> {
-    let (system, rest): (Vec<_>, Vec<_>) =
-        messages.into_iter().partition(|message| message.role == Role::System);
-    let text: Vec<&str> = system.iter().filter_map(|one| one.content.as_str()).collect();
-    let mut ordered = Vec::new();
-    if !text.is_empty() {
-        ordered.push(Message::new(Role::System, text.join(BETWEEN)));
-    }
-    ordered.extend(rest);
-    ordered
 }
 
 /// `messages` with their instructions in front, and without two turns of the user in a row.

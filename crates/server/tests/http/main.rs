@@ -14,6 +14,7 @@ mod extras;
 mod faults;
 mod fields;
 mod images;
+mod instructions;
 mod lifecycle;
 mod limits;
 mod many;

@@ -4,6 +4,7 @@ use serde_json::{Value as Json, json};
 
 use super::output::Thoughts;
 use crate::error::ApiError;
+use crate::protocol::tools::arguments;
 use crate::protocol::wire::{Frame, Wire};
 use crate::run::part::{End, Part, Usage};
 use crate::run::said::Said;
@@ -205,8 +206,7 @@ impl Wire for MessageWire {
             content.push(json!({"type": "text", "text": said.text}));
         }
         for (index, call) in said.calls.iter().enumerate() {
-            // A call is complete, and its arguments an object, before it is one.
-            let input = serde_json::from_str(&call.arguments).unwrap_or_default();
+            let input = arguments(call.arguments.clone());
             content.push(tool_use(&self.head.call_id, index, &call.name, input));
         }
         self.message(content, said.end.as_ref(), usage)

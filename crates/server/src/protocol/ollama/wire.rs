@@ -7,6 +7,7 @@ use serde_json::{Value as Json, json};
 use super::time;
 use crate::error::ApiError;
 use crate::protocol::openai::logprobs;
+use crate::protocol::tools::arguments as arguments_of;
 use crate::protocol::wire::{Form, Frame, Wire};
 use crate::run::part::{End, Part, Usage};
 use crate::run::said::Said;
@@ -83,8 +84,7 @@ impl Head {
     }
 
     fn call(&self, index: usize, name: &str, arguments: &str) -> Json {
-        // A call is complete, and its arguments an object, before it is one.
-        let arguments: Json = serde_json::from_str(arguments).unwrap_or_default();
+        let arguments = arguments_of(arguments.to_owned());
         let function = json!({"index": index, "name": name, "arguments": arguments});
         json!({"id": format!("{}{index}", self.call_id), "function": function})
     }
