@@ -12,7 +12,7 @@ use clap::{ArgMatches, Command, CommandFactory, Error, FromArgMatches};
 use super::Cli;
 
 /// A command, an argument of it, and those that say nothing without that one.
-pub const NEEDED: &[(&str, &str, &[&str])] = &[
+const NEEDED: &[(&str, &str, &[&str])] = &[
     ("generate", "json", &["batch", "prompt_logprobs", "top_logprobs", "logits"]),
     ("generate", "xtc_probability", &["xtc_threshold"]),
     ("chat", "xtc_probability", &["xtc_threshold"]),
@@ -43,7 +43,7 @@ pub const NEEDED: &[(&str, &str, &[&str])] = &[
 ];
 
 /// A command, an argument of it, and those that it excludes, which the environment may set all the same.
-pub const EXCLUDED: &[(&str, &str, &[&str])] = &[("bench", "url", &["threads"])];
+const EXCLUDED: &[(&str, &str, &[&str])] = &[("bench", "url", &["threads"])];
 
 impl Cli {
     /// The command line `arguments`, of which the first one is the program.
@@ -74,7 +74,7 @@ fn check(name: &str, command: &mut Command, given: &ArgMatches) -> Result<(), Er
         let id = ids.iter().find(|id| is_typed(id))?;
         Some((*id, *other))
     };
-    let lacking = |(id, needed): &(&str, &str)| *id != *needed && !is_typed(needed);
+    let lacking = |(_, needed): &(&str, &str)| !is_typed(needed);
     if let Some((id, needed)) = NEEDED.iter().filter_map(of).find(lacking) {
         let reason =
             format!("{} says nothing without {}", flag(command, id), flag(command, needed));
