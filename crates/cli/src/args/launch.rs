@@ -34,7 +34,7 @@ Examples:
   ml launch --hostfile hosts.json --insecure-ranks -- serve --model /models/Qwen3-4B")]
 pub struct LaunchArgs {
     /// The agent
-    #[arg(value_name = "AGENT", value_enum, required_unless_present_any = ["ranks", "hostfile"])]
+    #[arg(value_name = "AGENT", value_enum)]
     pub agent: Option<Agent>,
     /// Run the command of `ml` behind `--` in N processes that compute its model together, on this host's
     /// CPU, or on an NVIDIA GPU each: `serve`, `chat`, `generate`, `classify`, `bench` or `doctor --links`

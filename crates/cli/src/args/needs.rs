@@ -146,11 +146,9 @@ mod tests {
             let missing = format!("says nothing without {}", flag(&command, needed));
             for id in *ids {
                 let alone = typed(&argument(&command, id));
-                if *name != "launch" {
-                    let told = refusal(name, &[&alone]);
-                    let expected = format!("{} {missing}", flag(&command, id));
-                    assert!(told.contains(&expected), "{told}");
-                }
+                let told = refusal(name, &[&alone]);
+                let expected = format!("{} {missing}", flag(&command, id));
+                assert!(told.contains(&expected), "{told}");
                 for other in command.get_arguments().filter(|other| other.get_id() != needed) {
                     if other.get_id() != id && !["help", "quiet"].contains(&other.get_id().as_str())
                     {
