@@ -26,7 +26,7 @@ use violation::Violation;
 
 /// Prints every violation under `root` and fails where there is one.
 pub fn run(root: &Path) -> Result<()> {
-    report(&check(root, &Exceptions::OF_TODAY)?)
+    report(&check(root)?)
 }
 
 fn report(violations: &[Violation]) -> Result<()> {
@@ -40,31 +40,16 @@ fn report(violations: &[Violation]) -> Result<()> {
     }
 }
 
-/// What breaks a rule and passes, because it was there before the rule.
-struct Exceptions {
-    circles: &'static [circles::Listed],
-    doc_comments: &'static [&'static str],
-    prose: &'static [&'static str],
-}
-
-impl Exceptions {
-    const OF_TODAY: Exceptions = Exceptions {
-        circles: circles::STILL_THERE,
-        doc_comments: doc_comments::STILL_THERE,
-        prose: prose::STILL_THERE,
-    };
-}
-
-fn check(root: &Path, exceptions: &Exceptions) -> Result<Vec<Violation>> {
+fn check(root: &Path) -> Result<Vec<Violation>> {
     let files = files(root)?;
     let graphs = graphs(&files);
     let mut violations = arrows::check(&files);
-    violations.extend(circles::check(&graphs, exceptions.circles));
+    violations.extend(circles::check(&graphs));
     violations.extend(floors::check(&graphs));
     violations.extend(names::check(&graphs));
     violations.extend(pictures::check(&files));
-    violations.extend(prose::check(&files, exceptions.prose));
-    violations.extend(doc_comments::check(&files, exceptions.doc_comments));
+    violations.extend(prose::check(&files));
+    violations.extend(doc_comments::check(&files));
     violations.extend(rust::check(&files));
     violations.extend(text::check(&files));
     violations.extend(documents::check(root, &files));
@@ -80,8 +65,6 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-
-    const NONE: Exceptions = Exceptions { circles: &[], doc_comments: &[], prose: &[] };
 
     /// A folder of the test's own, removed at the end.
     pub struct Tree(PathBuf);
@@ -116,8 +99,7 @@ mod tests {
         /// Whether the violations are exactly these, given by `path:line` and a part of the text.
         #[track_caller]
         pub fn expect(self, expected: &[(&str, &str)]) {
-            let found: Vec<_> =
-                check(&self.0, &NONE).unwrap().iter().map(Violation::to_string).collect();
+            let found: Vec<_> = check(&self.0).unwrap().iter().map(Violation::to_string).collect();
             let same = |(text, (place, part)): (&String, &(&str, &str))| {
                 text.starts_with(&format!("{place}:")) && text.contains(part)
             };
@@ -137,7 +119,7 @@ mod tests {
     #[test]
     fn the_repository_is_tidy() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let violations = check(&root, &Exceptions::OF_TODAY).unwrap();
+        let violations = check(&root).unwrap();
         let listed: Vec<_> = violations.iter().map(Violation::to_string).collect();
         assert!(violations.is_empty(), "{}", listed.join("\n"));
     }
@@ -145,14 +127,14 @@ mod tests {
     #[test]
     fn a_tidy_tree_has_no_violations_and_build_outputs_are_not_looked_at() {
         let tree = Tree::new().with("target/x.rs", "no header").with("a/b.rs", "//! Fine.\n");
-        assert!(report(&check(&tree.0, &NONE).unwrap()).is_ok());
+        assert!(report(&check(&tree.0).unwrap()).is_ok());
         tree.expect(&[]);
     }
 
     #[test]
     fn a_run_fails_when_there_is_a_violation() {
         let tree = Tree::new().with("a.rs", "fn a() {}\n");
-        let violations = check(&tree.0, &NONE).unwrap();
+        let violations = check(&tree.0).unwrap();
         assert_eq!(report(&violations).unwrap_err().to_string(), "tidy: 1 violation");
     }
 }

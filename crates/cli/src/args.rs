@@ -4,10 +4,12 @@ mod bench;
 mod classify;
 mod embed;
 mod image;
+mod info;
 mod inspect;
 mod launch;
 mod load;
 mod models;
+mod needs;
 mod pictures;
 mod pool;
 mod quantise;
@@ -27,6 +29,7 @@ pub use bench::{BenchArgs, Bits, Shape};
 pub use classify::ClassifyArgs;
 pub use embed::{EmbedArgs, EmbeddingLoadArgs, RerankArgs, lines};
 pub use image::ImageArgs;
+pub use info::InfoArgs;
 pub use inspect::InspectArgs;
 pub use launch::{Agent, HostArgs, LaunchArgs};
 pub use load::{HowArgs, LoadArgs};
@@ -86,7 +89,7 @@ impl Cli {
             Some(Command::Rerank(args)) => args.load.backend.as_deref(),
             Some(Command::Serve(args)) => args.load.backend.as_deref(),
             Some(Command::Bench(args)) => args.load.how.backend.as_deref(),
-            Some(Command::Info(args)) => args.load.how.backend.as_deref(),
+            Some(Command::Info(args)) => args.backend.as_deref(),
             Some(Command::Quantise(args)) => args.backend.as_deref(),
             Some(Command::Models(_) | Command::Doctor(_)) => None,
             _ => return false,
@@ -112,14 +115,14 @@ pub enum Command {
     Embed(Box<EmbedArgs>),
     /// Order documents by how well they fit a query
     Rerank(Box<RerankArgs>),
-    /// Serve one model or several to OpenAI's and Anthropic's clients
+    /// Serve one model or several to OpenAI's, Anthropic's and Ollama's clients
     Serve(Box<ServeArgs>),
     /// Start an agent (Claude Code, Codex, opencode) that uses a served model
     Launch(LaunchArgs),
     /// Measure how fast a model runs here and in how much memory, or a server under load
     Bench(Box<BenchArgs>),
     /// Show what a model is and what it honours, without loading its weights
-    Info(InfoArgs),
+    Info(Box<InfoArgs>),
     /// Fetch a model by its name
     Pull(PullArgs),
     /// Write a model in fewer bits
@@ -181,7 +184,7 @@ pub struct GenerateArgs {
     pub messages: Option<PathBuf>,
     /// Answer the prompts of a JSON-lines file together (`-`: stdin); each line is a text,
     /// {"prompt": TEXT} or {"messages": [...]}, and gives one JSON object
-    #[arg(long, value_name = "FILE", requires = "json", help_heading = "Prompt",
+    #[arg(long, value_name = "FILE", help_heading = "Prompt",
           conflicts_with_all = ["prompt", "prompt_file", "messages", "image"])]
     pub batch: Option<PathBuf>,
     /// Continue the text as it is, without the chat template; files keep their last line end
@@ -205,14 +208,14 @@ pub struct GenerateArgs {
     #[arg(long, conflicts_with = "json", help_heading = "Output")]
     pub logprobs: bool,
     /// Report how likely the prompt's own tokens are, too; all of it is computed
-    #[arg(long, requires = "json", help_heading = "Output")]
+    #[arg(long, help_heading = "Output")]
     pub prompt_logprobs: bool,
     /// Report the N most likely tokens of each step
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true,
-          requires = "json", help_heading = "Output")]
+          help_heading = "Output")]
     pub top_logprobs: Option<usize>,
     /// Report the whole logits of each step, before any option changes them
-    #[arg(long, requires = "json", help_heading = "Output")]
+    #[arg(long, help_heading = "Output")]
     pub logits: bool,
     /// Leave out what the model thinks before it answers, which else goes to stderr
     #[arg(long, conflicts_with_all = ["json", "raw", "logprobs", "special_tokens"],
@@ -290,21 +293,6 @@ pub struct ChatArgs {
     pub later: LaterArgs,
 }
 
-/// `ml info`.
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  ml info
-  ml info --model ~/models/Qwen3-0.6B --json | jq .kv_bytes_per_token")]
-pub struct InfoArgs {
-    /// The model.
-    #[command(flatten)]
-    pub load: LoadArgs,
-    /// Print one JSON object
-    #[arg(long, help_heading = "Output")]
-    pub json: bool,
-}
-
 /// `ml doctor`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -326,7 +314,7 @@ pub struct DoctorArgs {
     #[arg(long)]
     pub warm: bool,
     /// The model to compile for: a folder or a pulled model's name [default: `ML_MODEL`, else the embedded model]
-    #[arg(long, value_name = "MODEL", requires = "warm")]
+    #[arg(long, value_name = "MODEL")]
     pub model: Option<PathBuf>,
 }
 

@@ -88,7 +88,7 @@ fn follows(command: &Command) -> Result<bool> {
         (None, _) => Ok(false),
         (Some(ranks), None) => Ok(ranks.rank > 0),
         (Some(_), Some(name)) => Err(Failure::Usage(format!(
-            "`ml {name}` does not run in several ranks; `ml generate`, `chat`, `classify`, `serve` and `bench` do"
+            "`ml {name}` does not run in several ranks; `ml generate`, `chat`, `classify`, `serve`, `bench` and `doctor --links` do"
         ))),
     }
 }

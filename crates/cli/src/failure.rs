@@ -67,6 +67,16 @@ impl From<hub::Error> for Failure {
 }
 
 impl Failure {
+    /// An error of a model that reads texts and answers none.
+    pub fn of_text(error: Error) -> Self {
+        match error {
+            Error::PromptTooLong { .. } => {
+                Failure::Other(format!("{error}: shorten the text, or give --truncate end"))
+            }
+            other => Failure::Model(other),
+        }
+    }
+
     /// An error of writing to stdout.
     pub fn from_stdout(error: io::Error) -> Self {
         match error.kind() {
@@ -93,10 +103,20 @@ impl Failure {
     }
 }
 
-/// The system's reason, without the number that it appends.
+/// The system's reason, without the number that it appends and what stands behind it.
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_lowercase()
+}
+
+/// `text` without the numbers that the system appends to its reasons: `(os error 2)`.
+pub fn without_numbers(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| match part.split_once(')') {
+        Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => text + rest,
+        _ => text + " (os error " + part,
+    })
 }
 
 /// The failure at a place in the file system.
@@ -107,7 +127,9 @@ pub fn at(place: &Path) -> impl Fn(io::Error) -> Failure + '_ {
 /// `error` in the words of the command line: flags in place of field names, and a remedy.
 fn for_terminal(error: &Error) -> String {
     match error {
-        Error::InvalidOption { option, reason } => format!("{}: {reason}", flag(option)),
+        Error::InvalidOption { option, reason } => {
+            format!("{}: {}", flag(option), with_flags(reason))
+        }
         Error::Unsupported { what, reason } => match flag_of(what) {
             Some(flag) => format!("{flag} is not supported: {reason}"),
             None => error.to_string(),
@@ -118,6 +140,23 @@ fn for_terminal(error: &Error) -> String {
         Error::PromptTooLong { .. } => format!("{error}: shorten the prompt or the conversation"),
         _ => error.to_string(),
     }
+}
+
+/// `reason` with flags in place of the fields that reasons name.
+fn with_flags(reason: &str) -> String {
+    const FIELDS: [&str; 8] = [
+        "constraint",
+        "kv_bits",
+        "prefix_cache_dir",
+        "repetition_penalty",
+        "presence_penalty",
+        "frequency_penalty",
+        "guidance",
+        "negative_prompt",
+    ];
+    FIELDS.iter().fold(reason.to_owned(), |reason, field| {
+        reason.replace(&format!("`{field}`"), &flag(field))
+    })
 }
 
 /// The flag that sets the option `field`.
@@ -152,7 +191,7 @@ fn flag_of(field: &str) -> Option<String> {
 mod tests {
     use inference_core::{Error, GenerateOptions, LoadOptions};
 
-    use super::Failure;
+    use super::{Failure, without_numbers};
 
     #[test]
     fn a_bad_option_is_named_by_its_flag() {
@@ -176,6 +215,27 @@ mod tests {
         assert_eq!(refused("adapter_path").to_string(), "--adapter is not supported: not yet");
         assert_eq!(refused("images").to_string(), "`images` is not supported: not yet");
         assert_eq!(refused("kv_bits").code(), 2);
+    }
+
+    #[test]
+    fn a_reason_names_flags_too() {
+        let options = LoadOptions { kv_group_size: Some(32), ..Default::default() };
+        let failure = Failure::from(options.validate().unwrap_err());
+        assert_eq!(failure.to_string(), "--kv-group-size: says nothing without --kv-bits");
+    }
+
+    #[test]
+    fn a_reason_of_the_system_has_no_number() {
+        let told = "a: No such file (os error 2); b: denied (os error 13)!";
+        assert_eq!(without_numbers(told), "a: No such file; b: denied!");
+        assert_eq!(without_numbers("an (os error of mine)"), "an (os error of mine)");
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_can_be_truncated() {
+        let failure = Failure::of_text(Error::PromptTooLong { tokens: 9, limit: 8 });
+        assert!(failure.to_string().ends_with("shorten the text, or give --truncate end"));
+        assert_eq!(failure.code(), 1);
     }
 
     #[test]

@@ -22,8 +22,6 @@ mod streaming;
 
 use std::io::Write;
 
-use clap::Parser;
-
 use failure::{Failure, Result};
 
 fn main() {
@@ -39,7 +37,7 @@ fn main() {
 
 /// What the arguments ask for: a command, or the help or version on stdout. Bad usage ends the process.
 fn run() -> Result<()> {
-    match args::Cli::try_parse() {
+    match args::Cli::read(std::env::args_os()) {
         Ok(cli) => {
             ranks::end_with_launcher();
             cuda::start(&cli);

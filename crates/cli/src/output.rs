@@ -7,7 +7,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, without_numbers};
 use crate::ranks;
 
 /// Writes `text` to stdout and flushes it. Of several ranks, the first one does.
@@ -43,7 +43,7 @@ pub fn print_json(value: &impl Serialize) -> Result<()> {
 /// A line for the person on stderr. That stderr is closed is nobody's loss.
 pub fn note(text: impl Display) {
     if ranks::other().is_none() {
-        line(text);
+        line(printable(&text.to_string()));
     }
 }
 
@@ -58,7 +58,7 @@ pub fn report(failure: &Failure) {
     match failure {
         Failure::ClosedPipe | Failure::Interrupted | Failure::Agent(_) | Failure::Unhealthy => {}
         _ => {
-            let text = one_line(&failure.to_string());
+            let text = joined(&failure.to_string());
             match ranks::other() {
                 None => line(format_args!("error: {text}")),
                 Some(rank) => line(format_args!("rank {rank}: error: {text}")),
@@ -69,10 +69,10 @@ pub fn report(failure: &Failure) {
 
 /// [`note`], less prominent where stderr is a terminal that shows it.
 pub fn dim_note(text: impl Display) {
-    if styled() {
-        note(format_args!("\x1b[2m{text}\x1b[0m"));
-    } else {
+    if !styled() {
         note(text);
+    } else if ranks::other().is_none() {
+        line(format_args!("\x1b[2m{}\x1b[0m", printable(&text.to_string())));
     }
 }
 
@@ -83,6 +83,11 @@ pub fn dim(text: &str) {
     }
     let text = if styled() { format!("\x1b[2m{text}\x1b[0m") } else { text.to_owned() };
     let _ = io::stderr().write_all(text.as_bytes());
+}
+
+/// `1 text`, `2 texts`.
+pub fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Whether stderr takes escape sequences: a terminal, and `NO_COLOR` unset or empty.
@@ -104,7 +109,7 @@ impl Spinner {
             None => ProgressBar::new_spinner(),
             Some(_) => ProgressBar::hidden(),
         };
-        let bar = bar.with_style(style).with_message(text);
+        let bar = bar.with_style(style).with_message(one_line(&text));
         bar.enable_steady_tick(Duration::from_millis(100));
         Spinner(bar)
     }
@@ -121,17 +126,37 @@ impl Drop for Spinner {
     }
 }
 
-/// `text` on one line, whatever a template or a library put into it.
-fn one_line(text: &str) -> String {
-    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+/// `text` without the control characters that a terminal would obey, such as those that a model's files can hold; its
+/// lines stay.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
+}
+
+/// [`printable`], on one line.
+pub fn one_line(text: &str) -> String {
+    printable(text).replace('\n', " ")
+}
+
+/// `text` on one line without its indentations, whatever a template or a library put into it.
+fn joined(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    without_numbers(&one_line(&lines.collect::<Vec<_>>().join(" ")))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::one_line;
+    use super::{joined, one_line, printable};
 
     #[test]
     fn an_error_is_one_line() {
-        assert_eq!(one_line("template: line 3\n  | bad\n\n"), "template: line 3 | bad");
+        assert_eq!(joined("template: line 3\n  | bad\n\n"), "template: line 3 | bad");
+        assert_eq!(joined("a: gone (os error 2)"), "a: gone");
+        assert_eq!(joined("no prompt `\x1b[31mz`"), "no prompt ` [31mz`");
+    }
+
+    #[test]
+    fn a_terminal_obeys_nothing_that_a_file_holds() {
+        assert_eq!(printable("a\x1b[2J\nb\u{9b}31m\x07\r"), "a [2J\nb 31m  ");
+        assert_eq!(one_line("a\n\x1b]0;x"), "a  ]0;x");
     }
 }

@@ -186,11 +186,6 @@ impl Tokenizer {
         self.named_token("bos_token")
     }
 
-    /// The id of [`bos_token`](Self::bos_token).
-    pub fn bos_id(&self) -> Option<u32> {
-        self.token_to_id(self.bos_token()?)
-    }
-
     /// A special token by its name in tokenizer_config.json: `eos_token`, `pad_token`, …
     pub fn named_token(&self, name: &str) -> Option<&str> {
         self.inner.named.iter().find(|(n, _)| *n == name).map(|(_, token)| token.as_str())

@@ -161,9 +161,14 @@ fn a_long_conversation_is_within_the_bounds() {
 }
 
 #[test]
-fn a_namespace_that_holds_itself_is_an_error_or_prints() {
-    let _ = render("{% set ns = namespace() %}{% set ns.me = ns %}{{ ns }}");
-    let _ = render("{% set ns = namespace() %}{% set ns.me = [ns] %}{{ ns.me }}{{ ns.me|tojson }}");
+fn a_namespace_that_holds_itself_is_an_error() {
+    for shown in ["ns", "ns.me", "ns.me|tojson"] {
+        for held in ["ns", "[ns]"] {
+            let source =
+                format!("{{% set ns = namespace() %}}{{% set ns.me = {held} %}}{{{{ {shown} }}}}");
+            assert!(render(&source).is_err(), "{shown} of {held}");
+        }
+    }
 }
 
 #[test]

@@ -107,14 +107,6 @@ pub fn set_cache_limit(limit: usize) -> Result<usize> {
     set(sys::mlx_set_cache_limit, limit)
 }
 
-/// Sets the bytes that stay resident on the GPU (Metal only), and returns the limit before.
-///
-/// # Errors
-/// Those of MLX, such as a limit above the system's.
-pub fn set_wired_limit(limit: usize) -> Result<usize> {
-    set(sys::mlx_set_wired_limit, limit)
-}
-
 /// The memory of a CUDA device, as its driver counts it for all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceMemory {

@@ -91,8 +91,13 @@ impl Quantization {
             QuantMode::Mxfp8 => "8",
             QuantMode::Mxfp4 | QuantMode::Nvfp4 => "4",
         };
+        let groups_known = match mode {
+            QuantMode::Affine => "32, 64 or 128",
+            QuantMode::Mxfp4 | QuantMode::Mxfp8 => "32",
+            QuantMode::Nvfp4 => "16",
+        };
         Err(Error::new(format!(
-            "{} with {bits} bits in groups of {group_size} is not known: {} has {bits_known} bits in groups of {groups:?}",
+            "{} with {bits} bits in groups of {group_size} is not known: {} has {bits_known} bits in groups of {groups_known}",
             mode.as_str(),
             mode.as_str(),
         )))

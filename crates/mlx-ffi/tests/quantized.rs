@@ -187,7 +187,7 @@ fn modes_have_the_names_of_mlx() {
 fn parameters_that_do_not_exist_are_named_with_those_that_do() {
     let error = Quantization { bits: 7, ..AFFINE_4 }.validate().expect_err("7 bits");
     let text = "affine with 7 bits in groups of 32 is not known: affine has 2, 3, 4, 5, 6 or 8 \
-                bits in groups of [32, 64, 128]";
+                bits in groups of 32, 64 or 128";
     assert_eq!(error.to_string(), text);
     Quantization { group_size: 64, ..MXFP4 }.validate().expect_err("mxfp4 has groups of 32");
     Quantization { bits: 4, ..MXFP8 }.validate().expect_err("mxfp8 has 8 bits");

@@ -40,11 +40,6 @@ impl Picture {
     pub fn rgb(&self) -> &[u8] {
         &self.rgb
     }
-
-    /// The pixels, `[height, width, 3]`.
-    pub fn into_rgb(self) -> Vec<u8> {
-        self.rgb
-    }
 }
 
 impl fmt::Debug for Picture {

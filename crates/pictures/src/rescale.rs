@@ -1,7 +1,5 @@
 //! From 8 bits to the numbers that a model takes.
 
-use crate::picture::Picture;
-
 /// How a level, 0 to 255, becomes a number: times a factor, less a mean, over a deviation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rescale {
@@ -22,15 +20,5 @@ impl Rescale {
             None => level * factor as f32,
         };
         std::array::from_fn(|channel| std::array::from_fn(|level| of(channel, level as f32)))
-    }
-
-    /// The numbers of a picture, channel after channel: `[3, height, width]`.
-    pub fn planes(&self, picture: &Picture) -> Vec<f32> {
-        let table = self.table();
-        let plane = |channel: usize| {
-            let levels = picture.rgb().iter().skip(channel).step_by(3);
-            levels.map(move |level| (channel, usize::from(*level)))
-        };
-        (0..3).flat_map(plane).map(|(channel, level)| table[channel][level]).collect()
     }
 }

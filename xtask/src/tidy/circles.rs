@@ -9,43 +9,15 @@ use std::collections::BTreeSet;
 use super::violation::Violation;
 use crate::modules::{Graph, circles, shortest};
 
-/// A crate's folder and files of it that are in a circle.
-pub type Listed = (&'static str, &'static [&'static str]);
-
-/// Circles that are still there: each is a crate's folder and files of it. A file leaves its list
-/// with the last circle that it is in; a list only becomes shorter.
-pub const STILL_THERE: &[Listed] = &[];
-
-/// `still_there` are the circles that pass.
-pub fn check(graphs: &[Graph], still_there: &[Listed]) -> Vec<Violation> {
+pub fn check(graphs: &[Graph]) -> Vec<Violation> {
     let mut violations = Vec::new();
-    let mut found = BTreeSet::new();
     for graph in graphs {
         let pairs = || graph.arrows.iter().map(|arrow| (arrow.from.as_str(), arrow.to.as_str()));
-        let allowed: Vec<BTreeSet<String>> = still_there
-            .iter()
-            .filter(|(folder, _)| *folder == graph.folder)
-            .map(|(folder, files)| files.iter().map(|file| format!("{folder}{file}")).collect())
-            .collect();
         for circle in circles(pairs()) {
-            let is_allowed =
-                allowed.iter().any(|files| circle.iter().all(|file| files.contains(*file)));
-            if !is_allowed {
-                violations.push(violation(graph, &shortest(&circle, pairs()), &circle));
-            }
-            found.extend(circle);
+            violations.push(violation(graph, &shortest(&circle, pairs()), &circle));
         }
         for problem in &graph.problems {
             violations.push(Violation::new(&problem.file, problem.line, problem.message.as_str()));
-        }
-    }
-    for (folder, files) in still_there {
-        for file in files.iter().map(|file| format!("{folder}{file}")) {
-            if !found.contains(file.as_str()) {
-                let message = "in no circle any more; take it out of `STILL_THERE` in \
-                               xtask/src/tidy/circles.rs";
-                violations.push(Violation::new(&file, 1, message));
-            }
         }
     }
     violations
@@ -76,9 +48,6 @@ fn violation(graph: &Graph, way: &[&str], circle: &BTreeSet<&str>) -> Violation 
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::modules::graphs;
-    use crate::repository::File;
     use crate::tidy::tests::Tree;
 
     const ROOT: &str = "//! A.\n#![forbid(unsafe_code)]\n";
@@ -219,31 +188,5 @@ mod tests {
         tree("", &[("b.rs", "")]).expect(&[("a/src/b.rs:1", "no module declares")]);
         tree("#[cfg(test)]\nmod b;", &[("b.rs", "mod c;"), ("b/c.rs", "")]).expect(&[]);
         tree("mod b;", &[("b.rs", "fn {")]).expect(&[("a/src/b.rs:2", "no Rust")]);
-    }
-
-    #[test]
-    fn a_listed_circle_passes_and_leaves_the_list_once_it_is_gone() {
-        let file = |path: &str, text: &str| File {
-            path: format!("a/{path}"),
-            bytes: 0,
-            text: text.to_owned(),
-        };
-        let check_with = |b: &str, listed: &'static [&'static str]| {
-            let files = [
-                file("Cargo.toml", "[package]\nname = \"a\"\n"),
-                file("src/lib.rs", "mod b;\nmod c;"),
-                file("src/b.rs", b),
-                file("src/c.rs", "pub struct C(crate::b::B);"),
-            ];
-            let violations = check(&graphs(&files), &[("a/", listed)]);
-            violations.iter().map(Violation::to_string).collect::<Vec<_>>()
-        };
-        let circle = "pub struct B(Box<crate::c::C>);";
-        assert!(check_with(circle, &["src/b.rs", "src/c.rs"]).is_empty());
-        // A list of one file does not cover a circle of two.
-        assert!(check_with(circle, &["src/b.rs"])[0].contains("in a circle"));
-        let left = check_with("pub struct B;", &["src/b.rs", "src/c.rs"]);
-        assert_eq!(left.len(), 2, "{left:?}");
-        assert!(left[0].starts_with("a/src/b.rs:1: in no circle any more; take it out"));
     }
 }

@@ -7,30 +7,16 @@ use crate::repository::File;
 /// Beginnings that lean on what stands elsewhere.
 const LEANING: [&str; 6] = ["The same", "Likewise", "As above", "As before", "As [", "Ditto"];
 
-/// Folders and files where such comments still are. The list only becomes shorter.
-pub const STILL_THERE: &[&str] = &[];
-
-/// `still_there` are the folders and files where such comments pass.
-pub fn check(files: &[File], still_there: &[&str]) -> Vec<Violation> {
+pub fn check(files: &[File]) -> Vec<Violation> {
     let mut violations = Vec::new();
-    let mut used = vec![false; still_there.len()];
     for file in files.iter().filter(|file| file.has_extension(&["rs"])) {
-        let found = leaning(&file.text);
-        match still_there.iter().position(|place| file.path.starts_with(place)) {
-            Some(place) => used[place] |= !found.is_empty(),
-            None => violations.extend(found.into_iter().map(|(line, begin)| {
-                let message = format!(
-                    "a doc comment begins with `{begin}`; say what this item is, for a reader who \
-                     sees no other"
-                );
-                Violation::new(&file.path, line, message)
-            })),
-        }
-    }
-    for (place, _) in still_there.iter().zip(used).filter(|(_, used)| !used) {
-        let message = "every doc comment here stands alone; take the entry out of `STILL_THERE` in \
-                       xtask/src/tidy/doc_comments.rs";
-        violations.push(Violation::new(place, 1, message));
+        violations.extend(leaning(&file.text).into_iter().map(|(line, begin)| {
+            let message = format!(
+                "a doc comment begins with `{begin}`; say what this item is, for a reader who sees \
+                 no other"
+            );
+            Violation::new(&file.path, line, message)
+        }));
     }
     violations
 }
@@ -78,17 +64,5 @@ mod tests {
         let source = "//! A.\n//! The same.\n\n/// Is\n/// As [b] is.\nfn a() {\n    // The same\n    \
                       // once more.\n    c(\"/// The same\");\n}\n";
         Tree::new().with("a.rs", source).expect(&[]);
-    }
-
-    #[test]
-    fn a_place_without_such_comments_leaves_the_list() {
-        let file = |text: &str| File {
-            path: "a/b.rs".to_owned(),
-            bytes: 0,
-            text: format!("//! A.\n\n/// {text} b.\nfn c() {{}}\n"),
-        };
-        assert_eq!(check(&[file("The same")], &["a/"]), []);
-        let left = check(&[file("Is")], &["a/"]);
-        assert!(left.len() == 1 && left[0].message.contains("take the entry out"), "{left:?}");
     }
 }

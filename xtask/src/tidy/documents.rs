@@ -1,5 +1,6 @@
-//! Rules for documents: links lead somewhere, the changelog is open, the README is tested.
+//! Rules for documents: links lead somewhere, to headings too, the changelog is open, the README is tested.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::violation::Violation;
@@ -33,9 +34,13 @@ pub fn check(root: &Path, files: &[File]) -> Vec<Violation> {
     for file in files.iter().filter(|file| file.has_extension(&["md"])) {
         let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
         for (line, target) in links(&file.text) {
-            let path = target.split('#').next().unwrap_or_default();
-            let is_address = path.contains(':');
-            if path.is_empty() || is_address || root.join(folder).join(path).exists() {
+            let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let page = if path.is_empty() { file.path.clone() } else { joined(folder, path) };
+            let page = files.iter().find(|file| file.path == page && file.has_extension(&["md"]));
+            let is_there = path.is_empty() || root.join(folder).join(path).exists();
+            let has_anchor =
+                |page: &File| anchor.is_empty() || anchors(&page.text).contains(anchor);
+            if path.contains(':') || is_there && page.is_none_or(has_anchor) {
                 continue;
             }
             let message = format!("the link to `{target}` leads nowhere; mend it or take it out");
@@ -52,6 +57,39 @@ fn command<'a>(readme: &'a str, name: &str) -> Option<&'a str> {
     let fence = lines.by_ref().find(|line| !line.trim().is_empty())?;
     let command = lines.next().filter(|line| !line.trim().is_empty() && !line.starts_with("```"));
     command.filter(|_| fence.starts_with("```sh") && lines.next() == Some("```"))
+}
+
+/// `path` from `folder` on, by the root.
+fn joined(folder: &str, path: &str) -> String {
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// What links to a page's headings say behind `#`, as GitHub makes it.
+fn anchors(markdown: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut in_fence = false;
+    for line in markdown.lines() {
+        in_fence ^= line.trim_start().starts_with("```");
+        let heading = line.trim_start_matches('#');
+        if in_fence || heading.len() == line.len() || !heading.starts_with(' ') {
+            continue;
+        }
+        let kept = |c: &char| c.is_alphanumeric() || ['-', '_', ' '].contains(c);
+        let anchor: String = heading.trim().to_lowercase().chars().filter(kept).collect();
+        let anchor = anchor.replace(' ', "-");
+        let again = (1..).map(|count| format!("{anchor}-{count}"));
+        let free = [anchor.clone()].into_iter().chain(again).find(|one| !found.contains(one));
+        found.extend(free);
+    }
+    found
 }
 
 /// The targets of `[text](target)` with their lines, code left out.
@@ -85,7 +123,7 @@ mod tests {
 
     #[test]
     fn links_to_files_and_folders_that_exist_pass_and_addresses_are_not_followed() {
-        let text = "[a](../README.md) [b](.#part) [c](#part) [d](https://example.org/x) \
+        let text = "# Part\n[a](../README.md) [b](.#part) [c](#part) [d](https://example.org/x) \
                     [e](mailto:x@example.org) `[f](nowhere)` [g](b.md \"title\")\n\
                     ```\n[h](nowhere)\n```\n";
         Tree::new().with("docs/a.md", text).with("docs/b.md", "").expect(&[]);
@@ -96,6 +134,17 @@ mod tests {
         Tree::new()
             .with("docs/a.md", "one\n\n[README](README.md) and [b](b.md#x)\n")
             .expect(&[("docs/a.md:3", "`README.md`"), ("docs/a.md:3", "`b.md#x`")]);
+    }
+
+    #[test]
+    fn a_link_to_a_heading_that_is_not_there_is_found() {
+        let page = "# `ml` and: its Flags\n## Part\n## Part\n```sh\n# None\n```\n";
+        let text =
+            "[a](../b.md#ml-and-its-flags) [b](../b.md#part-1)\n[c](#none)\n[d](../b.md#none)\n";
+        Tree::new()
+            .with("b.md", page)
+            .with("docs/a.md", text)
+            .expect(&[("docs/a.md:2", "`#none`"), ("docs/a.md:3", "`../b.md#none`")]);
     }
 
     #[test]

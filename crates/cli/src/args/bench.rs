@@ -99,13 +99,13 @@ pub struct BenchArgs {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["model", "adapter"], help_heading = "Model")]
     pub shape: Option<Shape>,
     /// Bits of the random weights [default: as released]
-    #[arg(long, value_name = "BITS", requires = "shape", help_heading = "Model")]
+    #[arg(long, value_name = "BITS", help_heading = "Model")]
     pub bits: Option<Bits>,
     /// Layers of the random weights [default: those of the released model]
-    #[arg(long, value_name = "N", requires = "shape", value_parser = values::count, help_heading = "Model")]
+    #[arg(long, value_name = "N", value_parser = values::positive, help_heading = "Model")]
     pub layers: Option<usize>,
     /// Print the config.json of the random weights, and measure nothing
-    #[arg(long, requires = "shape", help_heading = "Model")]
+    #[arg(long, help_heading = "Model")]
     pub print_config: bool,
     /// The model.
     #[command(flatten)]

@@ -13,9 +13,10 @@ use crate::files;
 /// `ml embed`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Each text becomes one line of JSON on stdout: its index, its tokens and its embedding. With --output,
-a file that ends in .npy gets all vectors as one array of float32, [texts, dimensions]; any other
-file gets the lines. How tokens become a vector, prompts and lengths come from the model's own files.
+Each text becomes one line of JSON on stdout: its index, its tokens and its embedding. With
+--output, a file that ends in .npy gets all vectors as one array of float32, [texts, dimensions];
+any other file gets the lines. How tokens become a vector, prompts and lengths come from the model's
+own files.
 
 Examples:
   ml pull Qwen/Qwen3-Embedding-0.6B
@@ -39,6 +40,10 @@ pub struct EmbedArgs {
     #[arg(long, value_name = "PART", value_parser = truncate, default_value = "none",
           help_heading = "Text")]
     pub truncate: Truncate,
+    /// Make vectors of tokens one by cls, lasttoken (or last), mean, max, mean_sqrt_len_tokens or
+    /// weightedmean [default: as the model's files say]
+    #[arg(long, value_name = "NAME", value_parser = pooling, help_heading = "Vectors")]
+    pub pooling: Option<Pooling>,
     /// Keep the first N values of each vector [default: all]
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true,
           help_heading = "Vectors")]
@@ -118,10 +123,6 @@ pub struct EmbeddingLoadArgs {
     /// Compute in f32, f16 or bf16 [default: the checkpoint's own]
     #[arg(long, value_name = "TYPE", value_parser = values::dtype)]
     pub dtype: Option<Dtype>,
-    /// Make vectors of tokens one by cls, last, mean, max, mean_sqrt_len_tokens or weightedmean
-    /// [default: as the model's files say]
-    #[arg(long, value_name = "NAME", value_parser = pooling)]
-    pub pooling: Option<Pooling>,
     /// The most tokens of a text [default: as the model's files say]
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pub max_tokens: Option<usize>,
@@ -129,17 +130,18 @@ pub struct EmbeddingLoadArgs {
     #[arg(long, value_name = "BYTES", value_parser = bytes::parse, allow_hyphen_values = true)]
     pub memory_limit: Option<u64>,
     /// Compute with N threads, at most 1024, where the backend runs on a CPU [default: all cores]
-    #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true,
+          env = "ML_THREADS")]
     pub threads: Option<usize>,
 }
 
 impl EmbeddingLoadArgs {
-    /// As the contract takes them.
+    /// As the contract takes them. How vectors are pooled concerns `ml embed` alone.
     pub fn options(&self) -> EmbeddingLoadOptions {
         EmbeddingLoadOptions {
             backend: self.backend.clone(),
             dtype: self.dtype,
-            pooling: self.pooling,
+            pooling: None,
             max_tokens: self.max_tokens,
             memory_limit: self.memory_limit,
             queue_limit: None,

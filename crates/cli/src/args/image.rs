@@ -98,7 +98,8 @@ pub struct ImageLoadArgs {
     #[arg(long, value_name = "BYTES", value_parser = bytes::parse, allow_hyphen_values = true)]
     pub memory_limit: Option<u64>,
     /// Compute with N threads, at most 1024, where the backend runs on a CPU [default: all cores]
-    #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true,
+          env = "ML_THREADS")]
     pub threads: Option<usize>,
 }
 

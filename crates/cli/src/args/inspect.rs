@@ -12,8 +12,9 @@ use crate::files;
 /// `ml inspect`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-One prefill of the prompt; nothing is generated. The table tells of each head the mean entropy of its
-queries' weights in nats, the token that gets most of its attention, and what the last token looks at.
+One prefill of the prompt; nothing is generated. The table tells of each head the mean entropy of
+its queries' weights in nats, the token that gets most of its attention, and what the last token
+looks at.
 
 Examples:
   ml inspect 'Tell me a story about a fox'
@@ -43,7 +44,7 @@ pub struct InspectArgs {
     #[arg(long, help_heading = "Output")]
     pub json: bool,
     /// Also the values of queries, keys and weights
-    #[arg(long, requires = "json", help_heading = "Output")]
+    #[arg(long, help_heading = "Output")]
     pub values: bool,
     /// Write queries, keys, weights and entropies into a safetensors file
     #[arg(long, value_name = "FILE", help_heading = "Output")]
@@ -52,13 +53,7 @@ pub struct InspectArgs {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub svg: Option<PathBuf>,
     /// Draw these heads, from 0 on, instead of their mean
-    #[arg(
-        long,
-        value_name = "HEADS",
-        value_delimiter = ',',
-        requires = "svg",
-        help_heading = "Output"
-    )]
+    #[arg(long, value_name = "HEADS", value_delimiter = ',', help_heading = "Output")]
     pub head: Vec<usize>,
     /// Stop after so many seconds and exit with 1
     #[arg(long, value_name = "SECONDS", value_parser = values::seconds,

@@ -21,8 +21,8 @@ pub enum Agent {
 /// `ml launch`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The agent is told of the server by variables and flags of this one run; its own files stay as they are.
-ML_LAUNCH_API_KEY holds the key of a server that wants one.
+The agent is told of the server by variables and flags of this one run; its own files stay as they
+are. ML_LAUNCH_API_KEY holds the key of a server that wants one.
 
 Examples:
   ml launch claude --model mlx-community/Qwen3-0.6B-4bit
@@ -34,10 +34,10 @@ Examples:
   ml launch --hostfile hosts.json --insecure-ranks -- serve --model /models/Qwen3-4B")]
 pub struct LaunchArgs {
     /// The agent
-    #[arg(value_name = "AGENT", value_enum, required_unless_present_any = ["ranks", "hostfile"])]
+    #[arg(value_name = "AGENT", value_enum)]
     pub agent: Option<Agent>,
     /// Run the command of `ml` behind `--` in N processes that compute its model together, on this host's
-    /// CPU, or on an NVIDIA GPU each: `serve`, `chat`, `generate`, `classify` or `bench`
+    /// CPU, or on an NVIDIA GPU each: `serve`, `chat`, `generate`, `classify`, `bench` or `doctor --links`
     #[arg(short = 'n', long, value_name = "N", value_parser = values::ranks,
           conflicts_with_all = ["agent", "url", "model", "model_name"])]
     pub ranks: Option<usize>,
@@ -46,9 +46,6 @@ pub struct LaunchArgs {
     #[arg(long, value_name = "FILE",
           conflicts_with_all = ["agent", "ranks", "url", "model", "model_name"])]
     pub hostfile: Option<PathBuf>,
-    /// How it runs there.
-    #[command(flatten)]
-    pub hosts: HostArgs,
     /// Talk to the server at this address
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     pub url: String,
@@ -61,6 +58,9 @@ pub struct LaunchArgs {
     /// What the agent is given as arguments, or what runs in several processes
     #[arg(last = true, value_name = "ARGUMENT")]
     pub arguments: Vec<OsString>,
+    /// How it runs on several hosts. Last: what is behind would stand under its heading.
+    #[command(flatten)]
+    pub hosts: HostArgs,
 }
 
 /// How several ranks run on several hosts.
@@ -68,21 +68,17 @@ pub struct LaunchArgs {
 #[command(next_help_heading = "Several hosts")]
 pub struct HostArgs {
     /// Port of the first rank; each further one listens on the next
-    #[arg(long, value_name = "PORT", default_value_t = 32323, requires = "hostfile",
-          value_parser = clap::value_parser!(u16).range(1..),
-          conflicts_with_all = ["agent", "ranks"])]
+    #[arg(long, value_name = "PORT", default_value_t = 32323,
+          value_parser = clap::value_parser!(u16).range(1..))]
     pub starting_port: u16,
     /// The program `ml` on the hosts [default: where this one is here]
-    #[arg(long, value_name = "PATH", requires = "hostfile",
-          conflicts_with_all = ["agent", "ranks"])]
+    #[arg(long, value_name = "PATH")]
     pub program: Option<PathBuf>,
     /// Folder on the hosts in which it runs [default: this one]
-    #[arg(long, value_name = "FOLDER", requires = "hostfile",
-          conflicts_with_all = ["agent", "ranks"])]
+    #[arg(long, value_name = "FOLDER")]
     pub cwd: Option<PathBuf>,
     /// Listen on addresses that other computers reach, although the traffic of ranks is neither encrypted nor
     /// authenticated: whoever reaches it reads prompts and answers, and can disturb them
-    #[arg(long, requires = "hostfile",
-          conflicts_with_all = ["agent", "ranks"])]
+    #[arg(long)]
     pub insecure_ranks: bool,
 }

@@ -9,9 +9,9 @@ use super::values;
 /// `ml pull`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The folder goes to stdout, progress to stderr. What is needed comes: configs, the tokenizer, the chat
-template and safetensors. It lies in the cache of Python's huggingface_hub, which finds it, as its
-downloads are found here. A pull that was cut off goes on where it was.
+The folder goes to stdout, progress to stderr. What is needed comes: configs, the tokenizer, the
+chat template and safetensors. It lies in the cache of Python's huggingface_hub, which finds it, as
+its downloads are found here. A pull that was cut off goes on where it was.
 
 Environment:
   HF_TOKEN        who asks, for private models and those that ask for consent; else the token's file

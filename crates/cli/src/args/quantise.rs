@@ -13,12 +13,13 @@ use super::values;
 #[command(after_help = "\
 DST is what `mlx_lm.convert -q` writes, byte for byte, and MLX's programs load it. The weights are
 read a tensor at a time, so a model may be larger than memory. Parts that the result does not have
-are told. A vision tower is one of them; with --keep-vision DST sees, and MLX-VLM loads it. DST appears
-once it is whole.
+are told. A vision tower is one of them; with --keep-vision DST sees, and MLX-VLM loads it. DST
+appears once it is whole.
 
---mode is affine (2, 3, 4, 5, 6 or 8 bits in groups of 32, 64 or 128), mxfp4, nvfp4 or mxfp8. --recipe
-gives more bits to the first and last layers and to each third one between. --layer speaks of the
-modules whose path fits a pattern, in which * stands for any text; the last one that fits holds.
+--mode is affine (2, 3, 4, 5, 6 or 8 bits in groups of 32, 64 or 128), mxfp4, nvfp4 or mxfp8.
+--recipe gives more bits to the first and last layers and to each third one between. --layer speaks
+of the modules whose path fits a pattern, in which * stands for any text; the last one that fits
+holds.
 
 Examples:
   ml quantise Qwen/Qwen3-0.6B qwen3-0.6b-4bit

@@ -52,58 +52,52 @@ pub struct RemoteArgs {
     /// Measure the server at this address by OpenAI's protocol; --model is its name for the model
     #[arg(long, value_name = "URL", conflicts_with_all = [
         "shape", "bits", "depth", "concurrency", "breakdown", "repeat", "backend", "dtype",
-        "context_length", "prefill_chunk", "threads", "memory_limit", "cache_limit", "kv_bits",
+        "context_length", "prefill_chunk", "pipeline", "memory_limit", "cache_limit", "kv_bits",
         "kv_group_size", "adapter", "parallel", "queue_limit", "batch_invariant", "cpu_activations",
     ])]
     pub url: Option<String>,
     /// So many clients, each sends its next request when its answer has ended; a list is measured in
     /// turn, such as 1,8,64 [default: 1]
-    #[arg(long, value_name = "N", value_parser = values::count, value_delimiter = ',', requires = "url")]
+    #[arg(long, value_name = "N", value_parser = values::count, value_delimiter = ',')]
     pub clients: Vec<usize>,
     /// So many requests a second, at random times that wait for no answer; a list is measured in turn
-    #[arg(
-        long,
-        value_name = "R",
-        value_delimiter = ',',
-        requires = "url",
-        conflicts_with = "clients"
-    )]
+    #[arg(long, value_name = "R", value_delimiter = ',', conflicts_with = "clients")]
     pub rate: Vec<f64>,
     /// Where generated prompts are sent [default: completions]
-    #[arg(long, value_name = "NAME", value_enum, requires = "url")]
+    #[arg(long, value_name = "NAME", value_enum)]
     pub api: Option<Interface>,
     /// Requests of each load [default: 4 for each client]
-    #[arg(long, value_name = "COUNT", value_parser = values::count, requires = "url")]
+    #[arg(long, value_name = "COUNT", value_parser = values::count)]
     pub requests: Option<usize>,
     /// Begin requests for so long, and wait for their answers [default with --rate: 30]
-    #[arg(long, value_name = "S", value_parser = values::seconds, requires = "url",
+    #[arg(long, value_name = "S", value_parser = values::seconds,
           conflicts_with = "requests")]
     pub seconds: Option<Duration>,
     /// Requests before each load that are not counted [default: 1 for each client]
-    #[arg(long, value_name = "COUNT", value_parser = values::count, requires = "url")]
+    #[arg(long, value_name = "COUNT", value_parser = values::count)]
     pub warm_up: Option<usize>,
     /// Send the requests of a JSON-lines file (`-`: stdin): texts, or objects with `prompt` or
     /// `messages` and any fields
-    #[arg(long, value_name = "FILE", requires = "url",
+    #[arg(long, value_name = "FILE",
           conflicts_with_all = ["prompt", "prompt_ids", "shared_prefix"])]
     pub requests_file: Option<PathBuf>,
     /// Send random ids in place of text; VOCAB is how many the server knows [default: it tells]
     #[arg(long, value_name = "VOCAB", value_parser = vocab, num_args = 0..=1, require_equals = true,
-          default_missing_value = "auto", requires = "url")]
+          default_missing_value = "auto")]
     pub prompt_ids: Option<Vocab>,
     /// Tokens that all prompts begin with [default: 0]
-    #[arg(long, value_name = "N", value_parser = values::count, requires = "url")]
+    #[arg(long, value_name = "N", value_parser = values::count)]
     pub shared_prefix: Option<usize>,
     /// Whether requests say `ignore_eos`; auto: with generated prompts, unless the server refuses it
-    #[arg(long, value_name = "WHEN", value_enum, requires = "url")]
+    #[arg(long, value_name = "WHEN", value_enum)]
     pub ignore_eos: Option<Ends>,
     /// Further fields of each request, a JSON object
-    #[arg(long, value_name = "JSON", value_parser = object, requires = "url")]
+    #[arg(long, value_name = "JSON", value_parser = object)]
     pub fields: Option<Map<String, Json>>,
     /// Makes prompts and arrivals [default: from the clock]
-    #[arg(long, value_name = "N", value_parser = values::whole, requires = "url")]
+    #[arg(long, value_name = "N", value_parser = values::whole)]
     pub seed: Option<u64>,
     /// Give a request up after so many seconds [default: 600]
-    #[arg(long, value_name = "SECONDS", value_parser = values::seconds, requires = "url")]
+    #[arg(long, value_name = "SECONDS", value_parser = values::seconds)]
     pub timeout: Option<Duration>,
 }

@@ -36,8 +36,7 @@ pub struct SamplingArgs {
     #[arg(long, value_name = "P", value_parser = values::number, allow_hyphen_values = true)]
     pub xtc_probability: Option<f32>,
     /// Probability that makes a token a top choice, in [0, 0.5] [default: 0.1]
-    #[arg(long, value_name = "P", value_parser = values::number, allow_hyphen_values = true,
-          requires = "xtc_probability")]
+    #[arg(long, value_name = "P", value_parser = values::number, allow_hyphen_values = true)]
     pub xtc_threshold: Option<f32>,
     /// Makes recent tokens less likely by this factor, above 0; 1: off
     #[arg(long, value_name = "X", value_parser = values::number, allow_hyphen_values = true)]

@@ -28,7 +28,8 @@ The server listens at once and loads the model in the background; `/health` tell
 With several models, or with an option of \"Several models\", a model is loaded when a request names
 it, and unloaded where another one needs its memory or --idle-unload says so. A model alone, and
 those of --pin and --load, are loaded before the server is ready; where one cannot be, it ends.
-SIGTERM, SIGHUP and Ctrl-C let running requests end, for --drain-timeout at most; a second one ends at once.
+SIGTERM, SIGHUP and Ctrl-C let running requests end, for --drain-timeout at most; a second one ends
+at once.
 
 Examples:
   ml serve
@@ -96,6 +97,7 @@ pub struct ServeArgs {
         env = "ML_SERVE_HOST",
         value_name = "ADDRESS",
         default_value = "127.0.0.1",
+        value_parser = values::host,
         help_heading = "Access"
     )]
     pub host: IpAddr,

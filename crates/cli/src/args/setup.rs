@@ -22,8 +22,8 @@ pub enum Setup {
 /// `ml setup cuda`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Packages of fixed versions and hashes go into `ml` below XDG_DATA_HOME, or below ~/.local/share. Nothing else
-is changed. pip fetches them, so its own settings say from where.
+Packages of fixed versions and hashes go into `ml` below XDG_DATA_HOME, or below ~/.local/share.
+Nothing else is changed. pip fetches them, so its own settings say from where.
 
 From then on every `ml` that sees a GPU computes on it; `--device cpu` does not.
 

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 use inference_core::{Constraint, CpuActivations, Dtype, PenaltyScope, ReasoningMarks, Value, Xtc};
 
 use super::{ChatArgs, Cli, Command, GenerateArgs};
 
 fn parse(arguments: &[&str]) -> Result<Cli, String> {
-    Cli::try_parse_from(["ml"].iter().chain(arguments)).map_err(|error| error.to_string())
+    Cli::read(["ml"].iter().chain(arguments)).map_err(|error| error.to_string())
 }
 
 fn generate(arguments: &[&str]) -> GenerateArgs {
@@ -31,6 +31,28 @@ fn chat(arguments: &[&str]) -> ChatArgs {
 #[test]
 fn the_command_line_is_consistent() {
     Cli::command().debug_assert();
+}
+
+#[test]
+fn a_heading_stands_over_its_own_flags_only() {
+    let mut cli = Cli::command();
+    cli.build();
+    let launch = cli.find_subcommand("launch").unwrap();
+    let of_hosts = |argument: &&clap::Arg| argument.get_help_heading() == Some("Several hosts");
+    let found: Vec<_> =
+        launch.get_arguments().filter(of_hosts).map(|a| a.get_id().as_str()).collect();
+    assert_eq!(found, ["starting_port", "program", "cwd", "insecure_ranks"]);
+}
+
+#[test]
+fn no_line_of_a_help_is_cut_by_its_width() {
+    for command in Cli::command().get_subcommands() {
+        let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let prose = text.split("Examples:").next().unwrap_or_default();
+        for line in prose.lines() {
+            assert!(line.chars().count() <= 100, "{}: {line}", command.get_name());
+        }
+    }
 }
 
 #[test]
@@ -107,7 +129,10 @@ fn every_constraint_reaches_the_contract() {
     let marks = ReasoningMarks { open: "<think>".into(), close: "</think>".into() };
     assert_eq!(reasoned.sampling.options().unwrap().reasoning, Some(marks));
     let alone = generate(&["hi", "--reasoning", "<think>", "</think>"]).sampling.options();
-    assert_eq!(alone.unwrap_err().to_string(), "--reasoning: says nothing without `constraint`");
+    assert_eq!(
+        alone.unwrap_err().to_string(),
+        "--reasoning: says nothing without --json-schema, --regex or --grammar"
+    );
 }
 
 #[test]
@@ -211,6 +236,19 @@ fn options_that_exclude_each_other_are_refused() {
         &["generate", "--batch", "b.jsonl"],
         &["generate", "hi", "--batch", "b.jsonl", "--json"],
         &["generate", "hi", "--xtc-threshold", "0.1"],
+        &["generate", "hi", "--logits", "--logprobs"],
+        &["generate", "hi", "--top-logprobs", "3", "--hide-reasoning"],
+        &["bench", "--model", "m", "--bits", "8"],
+        &["bench", "--url", "u", "--pipeline"],
+        &["rerank", "--pooling", "mean", "a", "b"],
+        &["info", "--threads", "2"],
+        &["info", "--parallel", "2"],
+        &["info", "--queue-limit", "2"],
+        &["info", "--prefill-chunk", "2"],
+        &["info", "--batch-invariant"],
+        &["info", "--cache-limit", "1"],
+        &["info", "--memory-limit", "1"],
+        &["info", "--cpu-activations", "int8"],
     ] {
         assert!(parse(arguments).is_err(), "{arguments:?}");
     }

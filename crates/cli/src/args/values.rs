@@ -1,5 +1,6 @@
 //! Values of options: what can be told wrong about one value alone. Ranges are the contract's.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -17,6 +18,15 @@ pub fn count(text: &str) -> Result<usize, String> {
 pub fn positive(text: &str) -> Result<usize, String> {
     let expected = || "expected a whole number from 1 on".to_owned();
     text.parse().ok().filter(|count| *count > 0).ok_or_else(expected)
+}
+
+/// An address to listen on; `localhost` is 127.0.0.1.
+pub fn host(text: &str) -> Result<IpAddr, String> {
+    let expected = "expected an address such as 127.0.0.1, 0.0.0.0 or ::1, or localhost";
+    match text {
+        "localhost" => Ok(Ipv4Addr::LOCALHOST.into()),
+        _ => text.parse().map_err(|_| expected.to_owned()),
+    }
 }
 
 /// How many files come at once.
@@ -136,7 +146,7 @@ mod tests {
 
     use inference_core::Value;
 
-    use super::{LogitBias, TemplateKwargs, connections, count, duration, number, seconds};
+    use super::{LogitBias, TemplateKwargs, connections, count, duration, host, number, seconds};
 
     #[test]
     fn numbers_tell_what_was_expected() {
@@ -148,6 +158,13 @@ mod tests {
         assert_eq!(connections("8"), Ok(8));
         assert!(["0", "65"].iter().all(|text| connections(text).is_err()));
         assert_eq!(number("half"), Err("expected a number".to_owned()));
+    }
+
+    #[test]
+    fn a_host_is_an_address_or_localhost() {
+        assert_eq!(host("localhost"), host("127.0.0.1"));
+        assert!(host("::1").is_ok_and(|address| address.is_loopback()));
+        assert!(host("example.org").is_err_and(|error| error.contains("0.0.0.0")));
     }
 
     #[test]

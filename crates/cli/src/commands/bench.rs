@@ -18,7 +18,7 @@ use crate::args::{BenchArgs, Shape};
 use crate::bytes;
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
-use crate::output::{Spinner, print, print_json};
+use crate::output::{Spinner, print, print_json, printable};
 use crate::ranks;
 use crate::source::Source;
 
@@ -46,6 +46,9 @@ struct Report {
 pub fn run(args: &BenchArgs) -> Result<()> {
     if let Some(url) = &args.remote.url {
         return remote::run(url, args);
+    }
+    if let (Some(shape), Some(layers)) = (args.shape, args.layers) {
+        check_layers(shape, layers)?;
     }
     if let (true, Some(shape)) = (args.print_config, args.shape) {
         return print_json(&shapes::config(shape, args.bits, args.layers));
@@ -91,7 +94,16 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     if args.json {
         return print_json(&report);
     }
-    print(&text(&report, model.info()))
+    print(&printable(&text(&report, model.info())))
+}
+
+/// Whether the released model has so many layers.
+fn check_layers(shape: Shape, layers: usize) -> Result<()> {
+    let most = shapes::config(shape, None, None)["num_hidden_layers"].as_u64().unwrap_or(0);
+    match layers as u64 > most {
+        true => Err(Failure::Usage(format!("--layers: {} has {most}, not {layers}", name(shape)))),
+        false => Ok(()),
+    }
 }
 
 /// Measures in `count` processes that compute together, each of which has this one's arguments.

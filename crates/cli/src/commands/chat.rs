@@ -19,7 +19,7 @@ use crate::args::ChatArgs;
 use crate::failure::{Failure, Result};
 use crate::files::{self, Access};
 use crate::interrupt::{Interrupt, Then, with_timeout};
-use crate::output::{dim_note, note, report};
+use crate::output::{counted, dim_note, note, report};
 use crate::pictures;
 use crate::source::Source;
 
@@ -232,11 +232,12 @@ impl Repl<'_> {
             Slash::Load(path) => {
                 let text = files::read_regular(&path)?;
                 let count = self.session.load(&text, &path.display().to_string())?;
-                note(format_args!("{count} messages from {}", path.display()));
+                note(format_args!("{} from {}", counted(count, "message"), path.display()));
             }
             Slash::Stats => {
                 let (messages, tokens) = self.session.size();
-                note(format_args!("{messages} messages, {tokens} tokens at the last answer"));
+                let messages = counted(messages, "message");
+                note(format_args!("{messages}, {tokens} tokens at the last answer"));
                 if let Some(statistics) = self.session.statistics() {
                     note(statistics);
                 }

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use inference_core::{CancelToken, EmbedInput, EmbedOptions, EmbeddingModel, Embeddings, Error};
+use inference_core::{
+    CancelToken, EmbedInput, EmbedOptions, EmbeddingLoadOptions, EmbeddingModel, Embeddings, Error,
+};
 use serde::Serialize;
 
 use crate::args::{EmbedArgs, EmbeddingLoadArgs, lines};
@@ -11,7 +13,7 @@ use crate::failure::{Failure, Result};
 use crate::files::{self, Access};
 use crate::interrupt::{Interrupt, Then};
 use crate::names;
-use crate::output::{Spinner, dim_note, print};
+use crate::output::{Spinner, counted, dim_note, print};
 
 /// Texts that are handed to the model together; their vectors are printed together.
 const GROUP: usize = 512;
@@ -42,7 +44,8 @@ pub fn run(args: &EmbedArgs) -> Result<()> {
         cancel: cancel.clone(),
     };
     options.validate()?;
-    let model = load(&args.load, args.quiet)?;
+    let pooled = EmbeddingLoadOptions { pooling: args.pooling, ..args.load.options() };
+    let model = load(&args.load, &pooled, args.quiet)?;
     let watch = interrupt.watch(&cancel, Then::Leave);
     let started = Instant::now();
     let made = embed(model.as_ref(), &texts, &options, args);
@@ -50,25 +53,33 @@ pub fn run(args: &EmbedArgs) -> Result<()> {
     drop(watch);
     let tokens = match made {
         Err(Failure::Model(Error::Cancelled)) if interrupted => return Err(Failure::Interrupted),
+        Err(Failure::Model(error)) => return Err(Failure::of_text(error)),
         made => made?,
     };
     if !args.quiet {
         let speed = tokens as f64 / started.elapsed().as_secs_f64();
-        dim_note(format_args!("{}, {tokens} tokens, {speed:.1} tok/s", counted(texts.len())));
+        dim_note(format_args!(
+            "{}, {tokens} tokens, {speed:.1} tok/s",
+            counted(texts.len(), "text")
+        ));
     }
     Ok(())
 }
 
-/// The embedding model that `args` name.
+/// The embedding model that `args` name, loaded by `options`.
 ///
 /// # Errors
 /// No model at all; a name that is not fetched; the backend's.
-pub fn load(args: &EmbeddingLoadArgs, quiet: bool) -> Result<Box<dyn EmbeddingModel>> {
+pub fn load(
+    args: &EmbeddingLoadArgs,
+    options: &EmbeddingLoadOptions,
+    quiet: bool,
+) -> Result<Box<dyn EmbeddingModel>> {
     let missing = "no embedding model is named: `--model MODEL`, or ML_EMBEDDING_MODEL; `ml pull Qwen/Qwen3-Embedding-0.6B` fetches one";
     let folder = names::folder_or_env(args.model.as_deref(), "ML_EMBEDDING_MODEL", missing)?;
     metal_backend::register()?;
     let _spinner = (!quiet).then(|| Spinner::new(format!("loading {}", folder.display())));
-    Ok(inference_core::load_embedding_model(&folder, &args.options())?)
+    Ok(inference_core::load_embedding_model(&folder, options)?)
 }
 
 /// Writes the vectors of all texts; how many tokens they have.
@@ -130,10 +141,6 @@ fn npy(vectors: &[Vec<f32>]) -> Vec<u8> {
     bytes.extend(header.as_bytes());
     bytes.extend(vectors.iter().flatten().flat_map(|value| value.to_le_bytes()));
     bytes
-}
-
-fn counted(texts: usize) -> String {
-    if texts == 1 { "1 text".to_owned() } else { format!("{texts} texts") }
 }
 
 #[cfg(test)]

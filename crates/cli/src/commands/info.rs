@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::args::InfoArgs;
 use crate::bytes;
 use crate::failure::{Failure, Result};
-use crate::output::{print, print_json};
+use crate::output::{one_line, print, print_json, printable};
 use crate::source::Source;
 pub use embedding::{EmbeddingFacts, quantization as embedding_quantization};
 
@@ -20,14 +20,14 @@ pub use embedding::{EmbeddingFacts, quantization as embedding_quantization};
 /// # Errors
 /// Bad options, a folder that is no usable model.
 pub fn run(args: &InfoArgs) -> Result<()> {
-    let options = args.load.options()?;
-    let source = Source::choose(&args.load)?;
+    let options = args.options()?;
+    let source = Source::of(args.model.as_deref())?;
     if let Some(folder) = source.image_folder() {
         let info = metal_backend::describe_image_model(folder, &image_options(&options)?)?;
         let facts = ImageFacts::from(&info);
         return match args.json {
             true => print_json(&ImageDescription { model: source.name(), facts }),
-            false => print(&image_text(&source.name(), &info)),
+            false => print(&printable(&image_text(&source.name(), &info))),
         };
     }
     if let Some(folder) = source.embedding_folder() {
@@ -37,7 +37,7 @@ pub fn run(args: &InfoArgs) -> Result<()> {
     if args.json {
         return print_json(&Description::new(source.name(), &info, &capabilities));
     }
-    print(&text(&source.name(), &info, &capabilities))
+    print(&printable(&text(&source.name(), &info, &capabilities)))
 }
 
 /// The options of an image model's load.
@@ -45,14 +45,15 @@ pub fn run(args: &InfoArgs) -> Result<()> {
 /// # Errors
 /// Options that say nothing of one.
 fn image_options(options: &LoadOptions) -> Result<ImageLoadOptions> {
-    let LoadOptions { backend, dtype, memory_limit, threads, .. } = options.clone();
-    let told = LoadOptions { backend, dtype, memory_limit, threads, ..LoadOptions::default() };
+    let LoadOptions { backend, dtype, .. } = options.clone();
+    let told = LoadOptions { backend, dtype, ..LoadOptions::default() };
     if *options != told {
-        let reason = "this is an image model: of the model's options --backend, --dtype, --memory-limit and --threads concern it";
+        let reason =
+            "this is an image model: of the model's options --backend and --dtype concern it";
         return Err(Failure::Usage(reason.into()));
     }
-    let LoadOptions { backend, dtype, memory_limit, threads, .. } = told;
-    Ok(ImageLoadOptions { backend, dtype, memory_limit, threads, ..ImageLoadOptions::default() })
+    let LoadOptions { backend, dtype, .. } = told;
+    Ok(ImageLoadOptions { backend, dtype, ..ImageLoadOptions::default() })
 }
 
 /// The object of `--json` for an image model.
@@ -137,7 +138,7 @@ fn image_text(name: &str, info: &ImageModelInfo) -> String {
         ("input images", inputs),
     ];
     let mut text: String =
-        rows.iter().map(|(label, value)| format!("{label:<15}{value}\n")).collect();
+        rows.iter().map(|(label, value)| format!("{label:<15}{}\n", one_line(value))).collect();
     text += "components\n";
     for part in &info.components {
         let size = match part.weight_bytes {
@@ -310,7 +311,7 @@ fn text(name: &str, info: &ModelInfo, capabilities: &Capabilities) -> String {
         ("chat template", info.chat_template.clone()),
     ];
     let mut text: String =
-        rows.iter().map(|(label, value)| format!("{label:<15}{value}\n")).collect();
+        rows.iter().map(|(label, value)| format!("{label:<15}{}\n", one_line(value))).collect();
     text += "special tokens\n";
     for (role, tokens) in by_role(&info.special_tokens) {
         text += &format!("  {role:<13}{tokens}\n");

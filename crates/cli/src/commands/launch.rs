@@ -39,8 +39,11 @@ pub fn run(args: &LaunchArgs) -> Result<()> {
     match (args.ranks, args.agent) {
         (Some(count), _) => in_processes(count, &args.arguments),
         (None, Some(agent)) => launch(agent, args),
-        // clap asks for one of them.
-        (None, None) => Ok(()),
+        (None, None) => Err(Failure::Usage(
+            "nothing to launch: name an agent (claude, codex or opencode), or give -n N or --hostfile FILE and a command \
+             behind `--`"
+                .to_owned(),
+        )),
     }
 }
 

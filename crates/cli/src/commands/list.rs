@@ -13,7 +13,7 @@ use super::info::{EmbeddingFacts, Facts, ImageFacts, embedding_quantization, qua
 use crate::args::ListArgs;
 use crate::bytes;
 use crate::failure::{Failure, Result};
-use crate::output::{note, print, print_json};
+use crate::output::{note, one_line, print, print_json};
 
 /// Lists the models at and under `args.dir`, or those of the hub's cache.
 ///
@@ -206,7 +206,7 @@ impl<'a> Row<'a> {
 fn table(models: &[Listed]) -> String {
     let header = ["SIZE", "PARAMS", "CONTEXT", "ARCHITECTURE", "QUANTISATION", "MODEL"];
     let mut rows = vec![header.map(str::to_owned)];
-    rows.extend(models.iter().map(|model| {
+    let cells = |model: &Listed| {
         let size = bytes::human(model.files.1);
         let label = model.label.clone();
         let dash = || "-".to_owned();
@@ -240,7 +240,8 @@ fn table(models: &[Listed]) -> String {
             ],
             Err(_) => [size, dash(), dash(), "broken".into(), dash(), label],
         }
-    }));
+    };
+    rows.extend(models.iter().map(|model| cells(model).map(|cell| one_line(&cell))));
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: Vec<usize> = (0..header.len()).map(|column| width(column).unwrap_or(0)).collect();
     let mut text = String::new();
@@ -251,7 +252,7 @@ fn table(models: &[Listed]) -> String {
         }
         text += &format!("{label}\n");
         if let Some(Err(error)) = index.checked_sub(1).map(|model| &models[model].info) {
-            text += &format!("  error: {error}\n");
+            text += &format!("  error: {}\n", one_line(error));
         }
     }
     text
@@ -285,6 +286,7 @@ mod tests {
         vec![
             listed("m/good", Ok(Told::Text(Box::new(info)))),
             listed("m/bad", Err("config.json: no `vocab_size`".into())),
+            listed("m/\x1b[31mred", Err("config.json: `model_type` is \x1b[2J".into())),
         ]
     }
 
@@ -296,6 +298,8 @@ mod tests {
         assert!(lines[1].contains("qwen3") && lines[1].ends_with("m/good"), "{table}");
         assert!(lines[2].contains("broken") && lines[2].ends_with("m/bad"), "{table}");
         assert_eq!(lines[3], "  error: config.json: no `vocab_size`");
+        assert!(lines[4].ends_with("m/ [31mred"), "{table:?}");
+        assert_eq!(lines[5], "  error: config.json: `model_type` is  [2J");
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub fn run(args: &ModelsArgs) -> Result<()> {
         None => "the memory here is not known (`ml doctor`)".to_owned(),
     });
     note(format_args!(
-        "sizes are computed from published configs; NEEDS is about, with {CONTEXT} tokens of context\n\
+        "sizes are computed from published configs; NEEDS is about what {CONTEXT} tokens of context take\n\
          `ml pull NAME` fetches one"
     ));
     Ok(())

@@ -9,7 +9,7 @@ use super::embed::load;
 use crate::args::{RerankArgs, lines};
 use crate::failure::{Failure, Result};
 use crate::interrupt::{Interrupt, Then};
-use crate::output::{dim_note, print_json, print_line};
+use crate::output::{counted, dim_note, print_json, print_line};
 
 /// The object of `--json`.
 #[derive(Serialize)]
@@ -35,7 +35,7 @@ pub fn run(args: &RerankArgs) -> Result<()> {
         truncate: args.truncate,
         cancel: cancel.clone(),
     };
-    let model = load(&args.load, args.quiet)?;
+    let model = load(&args.load, &args.load.options(), args.quiet)?;
     let watch = interrupt.watch(&cancel, Then::Leave);
     let started = Instant::now();
     let made = model.score(&pairs, &options);
@@ -43,7 +43,7 @@ pub fn run(args: &RerankArgs) -> Result<()> {
     drop(watch);
     let made = match made {
         Err(Error::Cancelled) if interrupted => return Err(Failure::Interrupted),
-        made => made?,
+        made => made.map_err(Failure::of_text)?,
     };
     for ranked in ranked(&made, &documents, args) {
         if args.json {
@@ -55,8 +55,8 @@ pub fn run(args: &RerankArgs) -> Result<()> {
     if !args.quiet && !args.json {
         let tokens: usize = made.tokens.iter().sum();
         let speed = tokens as f64 / started.elapsed().as_secs_f64();
-        let count = documents.len();
-        dim_note(format_args!("{count} documents, {tokens} tokens, {speed:.1} tok/s"));
+        let count = counted(documents.len(), "document");
+        dim_note(format_args!("{count}, {tokens} tokens, {speed:.1} tok/s"));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `ml serve`: models for OpenAI's and Anthropic's clients.
+//! `ml serve`: models for OpenAI's, Anthropic's and Ollama's clients.
 
 mod entries;
 mod folder;
@@ -11,7 +11,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use inference_core::{Feature, LoadOptions, Support};
-use inference_server::{ApiKey, Config, EmbeddingService, Exit, ImageService, Limits, Timeouts};
+use inference_server::{
+    ApiKey, Config, ConfigError, EmbeddingService, Exit, ImageService, Limits, Timeouts,
+};
 
 use crate::args::{LogFormat, ServeArgs};
 use crate::failure::{Failure, Result};
@@ -109,8 +111,23 @@ fn broken_off(why: &str) -> Result<()> {
 fn failure(error: inference_server::ServeError) -> Failure {
     match error {
         inference_server::ServeError::Load(error) => Failure::Model(error),
+        inference_server::ServeError::Config(ConfigError::Zero(limit)) => {
+            Failure::Usage(format!("{}: must be at least 1", flag(limit)))
+        }
         inference_server::ServeError::Config(error) => Failure::Usage(error.to_string()),
         other => Failure::Other(other.to_string()),
+    }
+}
+
+/// The flag of a limit of the server.
+fn flag(limit: &'static str) -> &'static str {
+    match limit {
+        "connections" => "--max-connections",
+        "headers" => "--max-headers",
+        "body bytes" => "--max-body",
+        "choices" => "--max-n",
+        "slots" => "--parallel",
+        other => other,
     }
 }
 

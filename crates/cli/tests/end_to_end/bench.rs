@@ -1,6 +1,6 @@
 //! The measurements: their form, and that they measure what is asked for.
 
-use crate::{json, ml, text};
+use crate::{command, json, ml, text};
 
 #[test]
 fn each_test_has_its_figures() {
@@ -105,11 +105,18 @@ fn what_measures_nothing_is_refused() {
         &["-p", "0", "-c", "2"],
         &["--bits", "4"],
         &["-n", "0", "--breakdown"],
+        &["--shape", "qwen3-0.6b", "--layers", "29"],
+        &["--shape", "qwen3-0.6b", "--layers", "0"],
+        &["--clients", "8", "--threads", "1", "-p", "4", "-n", "2"],
+        &["--url", "http://127.0.0.1:1", "--threads", "1"],
     ] {
         let output = ml(&[&["bench"], arguments].concat());
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(output.stdout.is_empty() && !output.stderr.is_empty());
     }
+    let mut at_a_server = command(&["bench", "--url", "http://127.0.0.1:1"]);
+    let output = at_a_server.env("ML_THREADS", "1").output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     let output = ml(&["bench", "-p", "5000", "-r", "1"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("5000"), "{}", text(&output.stderr));

@@ -1,10 +1,13 @@
-//! `ml chat` from a pipe.
+//! `ml chat` from a pipe and at a terminal.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::thread;
 
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
 
-use crate::{FOX, ml_with_stdin, text};
+use crate::{FOX, command, finish, ml_with_stdin, text};
 
 #[test]
 fn a_piped_chat_takes_each_line_as_a_turn() {
@@ -59,4 +62,35 @@ fn a_turn_is_computed_from_where_the_last_one_ended() {
     assert_eq!(cached[0], None);
     assert!(cached[1] >= Some(64) && cached[2] > cached[1], "{cached:?}");
     assert_eq!(run(&["--prefix-cache", "0"]), (answers, vec![None; 3]));
+}
+
+#[test]
+fn lines_that_come_at_once_at_a_terminal_are_turns_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("chat.json");
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    let name = ptsname(&terminal, Vec::new()).unwrap();
+    let side = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    let mut chat = command(&["chat", "-q", "-t", "0", "-n", "2"]);
+    chat.env("TERM", "xterm").stdin(side.try_clone().unwrap()).stdout(side);
+    let child = chat.spawn().unwrap();
+    // It holds the terminal's other side open here.
+    drop(chat);
+    let mut terminal = File::from(terminal);
+    let lines = format!("one\ntwo\nthree\n/save {}\n/bye\n", path.display());
+    terminal.write_all(lines.as_bytes()).unwrap();
+    // Else what it prints has no room. The read fails once nobody has the other side open.
+    let shown = thread::spawn(move || {
+        let _ = terminal.read_to_end(&mut Vec::new());
+    });
+    let (code, _, error) = finish(child);
+    shown.join().unwrap();
+    assert_eq!(code, Some(0), "{error}");
+    let saved: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let asked: Vec<_> =
+        saved.as_array().unwrap().iter().filter(|message| message["role"] == "user").collect();
+    let asked: Vec<_> = asked.iter().map(|message| message["content"].as_str().unwrap()).collect();
+    assert_eq!(asked, ["one", "two", "three"]);
 }

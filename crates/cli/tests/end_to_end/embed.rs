@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::serve::{request, serve, wait_until_ready};
-use crate::{finish, generated, interrupt, ml, ml_with_stdin, text};
+use crate::{command, finish, generated, interrupt, ml, ml_with_stdin, text};
 
 const MODELS: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../metal-backend/tests/fixtures/embeddings/models");
@@ -94,6 +94,25 @@ fn what_is_missing_or_wrong_is_told_with_the_remedy() {
     fails(&["generate", "-m", &model, "a"], 1, "ml embed");
     let long = "fox ".repeat(100);
     fails(&["embed", "-m", &model, &long], 1, "102 tokens");
+    fails(&["embed", "-m", &model, &long], 1, "or give --truncate end");
+    fails(&["embed", "-m", "no/such/folder", "a"], 1, "no/such/folder: no such folder");
+    fails(&["embed", "-m", &model, "--prompt-name", "\u{1b}[31mz", "a"], 2, "no prompt ` [31mz`");
+    fails(&["rerank", "-m", &model, "--pooling", "mean", "a", "b"], 2, "'--pooling'");
+}
+
+#[test]
+fn threads_of_the_environment_hold_for_vectors_and_pictures() {
+    let model = model("bert");
+    for arguments in [
+        &["embed", "-m", &model, "a"][..],
+        &["rerank", "-m", &model, "a", "b"],
+        &["image", "-m", "no/such/folder", "a"],
+    ] {
+        let output = command(arguments).env("ML_THREADS", "20000").output().unwrap();
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+        assert!(error.contains("--threads") && error.contains("1024"), "{arguments:?}: {error}");
+    }
 }
 
 #[test]

@@ -120,14 +120,18 @@ fn hosts_that_cannot_be_meant_are_refused_before_anything_runs() {
         (&["launch", "--hostfile", path, "codex"], "cannot be used with"),
         (
             &["launch", "-n", "2", "--starting-port", "7000", "--", "generate"],
-            "cannot be used with '--starting-port",
+            "--starting-port says nothing without --hostfile",
         ),
         (
             &["launch", "-n", "2", "--program", "/bin/ml", "--", "generate"],
-            "cannot be used with '--program",
+            "--program says nothing without --hostfile",
         ),
-        (&["launch", "codex", "--insecure-ranks"], "cannot be used with '--insecure-ranks"),
-        (&["launch", "--cwd", "/", "--", "generate"], "--hostfile"),
+        (
+            &["launch", "codex", "--insecure-ranks"],
+            "--insecure-ranks says nothing without --hostfile",
+        ),
+        (&["launch", "--cwd", "/", "--", "generate"], "--cwd says nothing without --hostfile"),
+        (&["launch", "--", "generate"], "nothing to launch: name an agent"),
     ] {
         let output = ml(arguments);
         let told = text(&output.stderr);

@@ -93,7 +93,7 @@ fn what_several_ranks_cannot_do_is_refused() {
         (&["launch", "-n", "2"][..], "nothing to run"),
         (&["launch", "-n", "1", "--", "generate"], "from 2 to 64"),
         (&["launch", "-n", "2", "claude"], "cannot be used with"),
-        (&["launch"], "AGENT"),
+        (&["launch"], "name an agent"),
         (&["generate", FOX, "--pipeline"], "ml launch -n 2"),
     ] {
         let output = ml(arguments);
@@ -165,7 +165,7 @@ fn a_rank_that_cannot_load_is_named_with_its_reason() {
     let ends: Vec<_> = ranks.into_iter().map(finish).collect();
     assert_eq!((ends[0].0, ends[1].0), (Some(1), Some(1)), "{ends:?}");
     assert!(ends[1].2.contains("loading the weights"), "{ends:?}");
-    assert!(ends[0].2.contains("rank 1 is lost"), "{ends:?}");
+    assert!(ends[0].2.contains("rank 1 has ended: loading the weights"), "{ends:?}");
 }
 
 #[test]

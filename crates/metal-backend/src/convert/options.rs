@@ -30,9 +30,9 @@ pub type Packing = Quantization;
 /// # Errors
 /// An unknown mode; bits or groups that the mode does not have.
 pub fn packing(mode: &str, bits: Option<i32>, group_size: Option<i32>) -> Result<Packing> {
-    let refused = |reason: String| Error::InvalidOption { option: "quantisation", reason };
+    let refused = |option, reason: String| Error::InvalidOption { option, reason };
     let mode = QuantMode::from_name(mode).ok_or_else(|| {
-        refused(format!("mode `{mode}` is not one of affine, mxfp4, mxfp8, nvfp4"))
+        refused("mode", format!("`{mode}` is not one of affine, mxfp4, mxfp8, nvfp4"))
     })?;
     let usual = mode.usual();
     let packing = Quantization {
@@ -40,7 +40,9 @@ pub fn packing(mode: &str, bits: Option<i32>, group_size: Option<i32>) -> Result
         bits: bits.unwrap_or(usual.bits),
         group_size: group_size.unwrap_or(usual.group_size),
     };
-    packing.validate().map_err(|error| refused(error.to_string()))?;
+    let with_usual_groups = Quantization { group_size: usual.group_size, ..packing };
+    let option = if with_usual_groups.validate().is_err() { "bits" } else { "group_size" };
+    packing.validate().map_err(|error| refused(option, error.to_string()))?;
     Ok(packing)
 }
 
@@ -151,6 +153,21 @@ mod tests {
         ] {
             assert_eq!(fits(pattern, path), expected, "{pattern} on {path}");
         }
+    }
+
+    #[test]
+    fn a_packing_that_does_not_exist_is_told_with_what_is_to_blame() {
+        let refused = |mode, bits, groups| packing(mode, bits, groups).unwrap_err().to_string();
+        for (told, option) in [
+            (refused("affine", Some(7), None), "bits"),
+            (refused("affine", Some(7), Some(48)), "bits"),
+            (refused("affine", None, Some(48)), "group_size"),
+            (refused("fp4", None, None), "mode"),
+        ] {
+            assert!(told.contains(&format!("`{option}`")), "{told}");
+        }
+        let told = refused("affine", Some(7), None);
+        assert!(told.ends_with("has 2, 3, 4, 5, 6 or 8 bits in groups of 32, 64 or 128"), "{told}");
     }
 
     #[test]

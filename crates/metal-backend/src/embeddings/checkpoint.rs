@@ -136,7 +136,7 @@ impl Opened {
             false => "the folder has no modules.json",
         };
         let reason = format!(
-            "{lack}, which says how the states of tokens become the vector of a text: fetch the whole repository, or name the pooling (`--pooling mean`, cls or last)"
+            "{lack}, which says how the states of tokens become the vector of a text: fetch the whole repository, or name the pooling (`ml embed --pooling mean`, cls or last)"
         );
         Err(load_error(&self.recipe.files.folder(), reason))
     }

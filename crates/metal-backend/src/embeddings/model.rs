@@ -86,6 +86,8 @@ fn described(
     kernels: Kernels,
 ) -> Result<(Opened, Texts, EmbeddingModelInfo)> {
     let mut recipe = Recipe::read(path)?;
+    // A folder that is missing is told as one, before any file of it.
+    recipe.files.required_text("config.json")?;
     let tokenizer = Tokenizer::from_files(&recipe.files).map_err(Error::from)?;
     if !recipe.has_modules && recipe.score_ids.is_none() {
         // Where the model generates, it is asked, and says yes or no.

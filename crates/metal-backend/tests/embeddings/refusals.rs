@@ -80,6 +80,29 @@ fn configs_that_say_something_else_are_named() {
 }
 
 #[test]
+fn a_folder_that_is_missing_is_told_as_one() {
+    let missing = folder("none").join("such");
+    let loaded = fixtures::load(&missing, &EmbeddingLoadOptions::default());
+    let text = loaded.err().expect("refused").to_string();
+    assert!(text.ends_with("none/such: no such folder"), "{text}");
+}
+
+#[test]
+fn frequencies_that_old_files_hold_are_left_aside() {
+    let copy = copied("qwen3_embedding");
+    let path = copy.path().join("model.safetensors");
+    let bytes = fs::read(&path).expect("weights");
+    let own = safetensors::SafeTensors::deserialize(&bytes).expect("they are whole");
+    let name = own.names().into_iter().find(|name| name.ends_with("self_attn.q_proj.weight"));
+    let name = name.expect("a layer").replace("q_proj.weight", "rotary_emb.inv_freq");
+    let frequencies = own.tensor(own.names()[0]).expect("a tensor");
+    let views: Vec<_> = own.iter().map(|(name, view)| (name.to_owned(), view)).collect();
+    let views = views.into_iter().chain([(name, frequencies)]);
+    safetensors::serialize_to_file(views, None, &path).expect("it can be written");
+    fixtures::load(copy.path(), &EmbeddingLoadOptions::default()).expect("it loads");
+}
+
+#[test]
 fn a_folder_without_modules_wants_a_pooling() {
     let copy = copied("xlm_roberta");
     fs::remove_file(copy.path().join("modules.json")).expect("removed");

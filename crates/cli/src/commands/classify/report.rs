@@ -4,6 +4,7 @@ use inference_core::{ClassifyResult, TextModel};
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::output::one_line;
 
 /// Characters of a prompt that a row shows.
 const SHOWN: usize = 60;
@@ -176,11 +177,6 @@ impl Columns {
 
 fn percent(probability: f64) -> String {
     format!("{:.1}%", probability * 100.0)
-}
-
-/// Without line ends and other control characters, which a terminal would obey.
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 fn shortened(text: &str) -> String {

@@ -152,14 +152,13 @@ pub fn bytes_left_in_stdin() -> u64 {
 mod tests {
     use std::fs;
 
-    use clap::Parser;
     use inference_core::{Message, Prompt};
 
     use super::Input;
     use crate::args::{Cli, Command};
 
     fn read(arguments: &[&str]) -> Result<Input, String> {
-        let cli = Cli::try_parse_from(["ml", "generate"].iter().chain(arguments)).unwrap();
+        let cli = Cli::read(["ml", "generate"].iter().chain(arguments)).unwrap();
         let Some(Command::Generate(args)) = cli.command else { panic!("not generate") };
         Input::read(&args).map_err(|failure| failure.to_string())
     }
@@ -204,7 +203,7 @@ mod tests {
         let batch = |text: &str, more: &[&str]| {
             fs::write(&path, text).unwrap();
             let arguments = ["ml", "generate", "--json", "--batch", "b"];
-            let cli = Cli::try_parse_from(arguments.iter().chain(more)).unwrap();
+            let cli = Cli::read(arguments.iter().chain(more)).unwrap();
             let Some(Command::Generate(args)) = cli.command else { panic!("not generate") };
             Input::read_batch(&path, &args).map_err(|failure| failure.to_string())
         };

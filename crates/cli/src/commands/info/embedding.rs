@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::bytes;
 use crate::failure::{Failure, Result};
-use crate::output::{print, print_json};
+use crate::output::{one_line, print, print_json, printable};
 
 /// Describes the model in `folder`.
 ///
@@ -17,21 +17,21 @@ pub fn describe(name: String, folder: &Path, options: &LoadOptions, as_json: boo
     let info = metal_backend::describe_embedding_model(folder, &of(options)?)?;
     match as_json {
         true => print_json(&Description { model: name, facts: EmbeddingFacts::from(&info) }),
-        false => print(&text(&name, &info)),
+        false => print(&printable(&text(&name, &info))),
     }
 }
 
 /// The options of an embedding model's load.
 fn of(options: &LoadOptions) -> Result<EmbeddingLoadOptions> {
-    let LoadOptions { backend, dtype, memory_limit, threads, .. } = options.clone();
-    let told = LoadOptions { backend, dtype, memory_limit, threads, ..LoadOptions::default() };
+    let LoadOptions { backend, dtype, .. } = options.clone();
+    let told = LoadOptions { backend, dtype, ..LoadOptions::default() };
     if *options != told {
-        let reason = "this is an embedding model: of the model's options --backend, --dtype, --memory-limit and --threads concern it";
+        let reason =
+            "this is an embedding model: of the model's options --backend and --dtype concern it";
         return Err(Failure::Usage(reason.into()));
     }
-    let LoadOptions { backend, dtype, memory_limit, threads, .. } = told;
-    let unset = EmbeddingLoadOptions::default();
-    Ok(EmbeddingLoadOptions { backend, dtype, memory_limit, threads, ..unset })
+    let LoadOptions { backend, dtype, .. } = told;
+    Ok(EmbeddingLoadOptions { backend, dtype, ..EmbeddingLoadOptions::default() })
 }
 
 #[derive(Serialize)]
@@ -127,10 +127,10 @@ fn text(name: &str, info: &EmbeddingModelInfo) -> String {
         ("scores pairs", if info.scores { "yes" } else { "no" }.to_owned()),
     ];
     let mut text: String =
-        rows.iter().map(|(label, value)| format!("{label:<15}{value}\n")).collect();
+        rows.iter().map(|(label, value)| format!("{label:<15}{}\n", one_line(value))).collect();
     for (name, prompt) in &info.prompts {
         let default = if info.default_prompt.as_ref() == Some(name) { " (default)" } else { "" };
-        text += &format!("{:<15}{name}{default}: {prompt:?}\n", "prompt");
+        text += &format!("{:<15}{}{default}: {prompt:?}\n", "prompt", one_line(name));
     }
     text
 }

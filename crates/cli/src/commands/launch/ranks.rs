@@ -11,7 +11,6 @@ use std::process::{self, Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::Parser;
 use inference_server::hangup_is_ignored;
 use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -153,12 +152,12 @@ impl Manner {
         if first == "launch" || first == "setup" {
             let name = first.display();
             return Err(Failure::Usage(format!(
-                "`ml {name}` does not run in several ranks; `ml generate`, `chat`, `classify`, `serve` and `bench` do"
+                "`ml {name}` does not run in several ranks; `ml generate`, `chat`, `classify`, `serve`, `bench` and `doctor --links` do"
             )));
         }
         let words = [OsString::from("ml")].into_iter().chain(arguments.iter().cloned());
         // What cannot be read, the ranks say themselves.
-        let drains = match Cli::try_parse_from(words).ok().and_then(|cli| cli.command) {
+        let drains = match Cli::read(words).ok().and_then(|cli| cli.command) {
             Some(Asked::Serve(args)) => args.limits.drain_timeout,
             _ => Duration::ZERO,
         };

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 
-use crate::failure::{Failure, Result};
+use crate::failure::{self, Failure, Result};
 use crate::output::note;
 use crate::signals::{Signals, terminate};
 
@@ -85,7 +85,15 @@ fn get(url: &str, key: Option<&str>) -> Result<Json> {
         request = request.header("authorization", format!("Bearer {key}"));
     }
     let failed = |error: ureq::Error| {
-        Failure::Other(format!("{url}: {error}; start one with `ml serve`, or give --model"))
+        let reason = match error {
+            ureq::Error::Timeout(_) => format!("no answer in {} s", ANSWER.as_secs()),
+            ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+                "no server listens there".to_owned()
+            }
+            ureq::Error::Io(error) => failure::reason(&error),
+            other => other.to_string(),
+        };
+        Failure::Other(format!("{url}: {reason}; start one with `ml serve`, or give --model"))
     };
     let mut answer = request.call().map_err(failed)?;
     let status = answer.status().as_u16();

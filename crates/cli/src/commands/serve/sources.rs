@@ -105,6 +105,12 @@ pub fn all(args: &ServeArgs) -> Result<Vec<Named>> {
         all.push(Named { name, place: Place::embedding(folder), is_asked_for: true });
     }
     if let (Some(name), [only]) = (&args.model_name, all.as_mut_slice()) {
+        if let Some(own) = args.models.iter().find(|model| split(model).0.is_some()) {
+            return Err(Failure::Usage(format!(
+                "--model-name {name} (or ML_SERVE_MODEL_NAME) and --model {} name one model twice: give one of both",
+                own.display()
+            )));
+        }
         only.name = name.clone();
     } else if args.model_name.is_some() {
         let reason = "--model-name is for one model: with several, write --model NAME=MODEL";

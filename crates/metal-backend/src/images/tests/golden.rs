@@ -147,6 +147,6 @@ impl Case<'_> {
         let bytes = std::fs::read(fixtures().join("golden").join(name)).expect("a file");
         let limits = pictures::Limits::default();
         let picture = pictures::Picture::decode(&bytes, &limits).expect("a PNG");
-        (picture.width() as usize, picture.height() as usize, picture.into_rgb())
+        (picture.width() as usize, picture.height() as usize, picture.rgb().to_vec())
     }
 }
