@@ -141,7 +141,9 @@ def check_vectors():
     assert embedding.embeddings(model="bert", prompt="a fox").embedding == made.embeddings[0]
     assert len(embedding.embed(model="bert", input="fox " * 100).embeddings) == 1
     fails(400, "102 tokens", lambda: embedding.embed(model="bert", input="fox " * 100, truncate=False))
-    fails(400, "options", lambda: embedding.embed(model="bert", input="a", options={"num_ctx": 5}))
+    bounded = embedding.embed(model="bert", input="fox " * 100, options={"num_ctx": 5, "temperature": 0})
+    assert bounded.prompt_eval_count == 5, bounded.prompt_eval_count
+    fails(400, "mirostat", lambda: embedding.embed(model="bert", input="a", options={"mirostat": 2}))
 
 
 def check_errors():

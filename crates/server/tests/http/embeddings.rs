@@ -116,6 +116,7 @@ fn ollamas_options_bound_the_tokens_of_texts() {
         (json!({"num_ctx": 8, "temperature": 0, "mirostat": 0}), 200, Some(8)),
         (json!({"num_ctx": 0}), 400, None),
         (json!({"mirostat": 2}), 400, None),
+        (json!({"stop": [""]}), 400, None),
         (json!({"unknown": 1}), 400, None),
     ] {
         for (path, field) in [("/api/embed", "input"), ("/api/embeddings", "prompt")] {

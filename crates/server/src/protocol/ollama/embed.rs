@@ -19,6 +19,7 @@ use crate::fields::reader::Reader;
 use crate::fields::table::check_in;
 use crate::http::response::json_response;
 use crate::pool::models::Makes;
+use crate::protocol::openai::options::stop;
 use crate::protocol::own::inspect::CancelOnDrop;
 use crate::run::state::{State, blocking, cut_off};
 
@@ -66,7 +67,9 @@ pub async fn create_one(Shared(state): Shared<Arc<State>>, request: Request) -> 
 /// `num_ctx` of the field `options`. Its other fields mean something where tokens are drawn.
 fn most_tokens(reader: &mut Reader, limits: &Limits) -> Result<Option<usize>> {
     let given = reader.object("options")?.unwrap_or_default();
-    check_in("options", &[tables::OPTIONS], limits, given)?.count("num_ctx")
+    let mut given = check_in("options", &[tables::OPTIONS], limits, given)?;
+    stop(&mut given, limits)?;
+    given.count("num_ctx")
 }
 
 /// Vectors, and what else is told of them.
