@@ -68,7 +68,9 @@ pub async fn create_one(Shared(state): Shared<Arc<State>>, request: Request) -> 
 fn most_tokens(reader: &mut Reader, limits: &Limits) -> Result<Option<usize>> {
     let given = reader.object("options")?.unwrap_or_default();
     let mut given = check_in("options", &[tables::OPTIONS], limits, given)?;
-    stop(&mut given, limits)?;
+    if stop(&mut given, limits)?.iter().any(String::is_empty) {
+        return Err(ApiError::value("options.stop", "holds an empty string"));
+    }
     given.count("num_ctx")
 }
 
