@@ -41,8 +41,6 @@ struct Several {
     lost: Arc<Lost>,
     /// The failure that is dealt with is one of all ranks.
     failed_together: Cell<bool>,
-    /// This rank has ended the group.
-    has_ended: Cell<bool>,
 }
 
 impl Ranks {
@@ -83,8 +81,7 @@ impl Ranks {
         listener.shared.joined(&group);
         let Watched { orders, ready, lost } = watch::start(&group, listener)?;
         let orders = (group.rank() > 0).then_some(orders);
-        let (failed_together, has_ended) = (Cell::new(false), Cell::new(false));
-        Ok(Ranks(Some(Several { group, orders, ready, lost, failed_together, has_ended })))
+        Ok(Ranks(Some(Several { group, orders, ready, lost, failed_together: Cell::new(false) })))
     }
 
     /// The group, where there are several.
@@ -125,7 +122,7 @@ impl Ranks {
     pub fn part(&self) {
         let Some(several) = &self.0 else { return };
         several.lost.part();
-        if several.has_ended.get() || several.lost.known().is_some() {
+        if several.lost.known().is_some() {
             return;
         }
         // Whoever goes from now on is not waited for.
@@ -202,7 +199,6 @@ impl Ranks {
     /// Ends the group, with the reason for the others.
     pub fn end(&self, reason: &impl Display) {
         if let Some(several) = &self.0 {
-            several.has_ended.set(true);
             // Who is gone needs no reason.
             let _ = tell(&several.group, BROKEN, &reason.to_string());
             several.group.give_up();

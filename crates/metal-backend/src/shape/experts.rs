@@ -117,7 +117,7 @@ impl Experts {
             return Ok((GateUp::Separate { gate_proj, up_proj }, down_proj));
         }
         let linear = |own, name, input, output| {
-            let (shape, converted) = ([self.count, output, input], w.at(names.converted));
+            let shape = [self.count, output, input];
             if w.at("experts").is_empty() || !converted.is_empty() {
                 converted.expert_linear(name, shape, false)
             } else {

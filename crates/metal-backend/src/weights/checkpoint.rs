@@ -33,7 +33,7 @@ impl Checkpoint {
     pub fn float_dtype(&self) -> Dtype {
         let count = |dtype: Dtype| -> u64 {
             let of = self.headers.values().filter(|header| header.dtype == dtype && !header.is_fp8);
-            of.map(|header| header.shape.iter().map(|&dim| dim as u64).product::<u64>()).sum()
+            of.map(TensorHeader::elements).sum()
         };
         // Of equals the last one.
         let known = [Dtype::F32, Dtype::F16, Dtype::Bf16];

@@ -79,10 +79,14 @@ impl TensorHeader {
         TensorHeader { shape, part: None, ..self.clone() }
     }
 
+    /// How many values it has.
+    pub fn elements(&self) -> u64 {
+        self.shape.iter().map(|&dim| dim as u64).product()
+    }
+
     /// Bytes in memory, held as `dtype` where it is given.
     pub fn bytes_as(&self, dtype: Option<Dtype>) -> u64 {
-        let elements: u64 = self.shape.iter().map(|&dim| dim as u64).product();
-        elements * dtype.unwrap_or(self.dtype).size() as u64
+        self.elements() * dtype.unwrap_or(self.dtype).size() as u64
     }
 }
 

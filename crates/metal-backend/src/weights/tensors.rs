@@ -278,7 +278,7 @@ impl Weights {
         }
         let stays = self.keeps_f32 && self.shared.dtype.is_none() && header.dtype == Dtype::F32;
         let dtype = if stays { Dtype::F32 } else { self.float_dtype() };
-        self.take(name, &header, dtype, header.shape.iter().map(|&dim| dim as u64).product())
+        self.take(name, &header, dtype, header.elements())
     }
 
     /// The tensor `name` of exactly `shape` in F32, whatever the model's type is.
@@ -294,8 +294,7 @@ impl Weights {
                 header.dtype
             )));
         }
-        let parameters = header.shape.iter().map(|&dim| dim as u64).product();
-        self.take(name, &header, Dtype::F32, parameters)
+        self.take(name, &header, Dtype::F32, header.elements())
     }
 
     /// The shape of the tensor `name`, where it is left; random weights have any.

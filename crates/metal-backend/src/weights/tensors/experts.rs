@@ -57,15 +57,11 @@ impl Weights {
                 self.prefix
             )));
         }
-        let part = |part: fn(&Quantized) -> Option<&Array>| {
-            let arrays: Vec<&Array> = all.iter().filter_map(part).collect();
-            (!arrays.is_empty()).then(|| self.stack(&arrays)).transpose()
-        };
-        let missing = || Error::model(format!("`{}` has no experts", self.prefix));
+        let biases: Vec<&Array> = all.iter().filter_map(|one| one.biases.as_ref()).collect();
         Ok(Quantized {
-            weight: part(|one| Some(&one.weight))?.ok_or_else(missing)?,
-            scales: part(|one| Some(&one.scales))?.ok_or_else(missing)?,
-            biases: part(|one| one.biases.as_ref())?,
+            weight: self.stack(&all.iter().map(|one| &one.weight).collect::<Vec<_>>())?,
+            scales: self.stack(&all.iter().map(|one| &one.scales).collect::<Vec<_>>())?,
+            biases: (!biases.is_empty()).then(|| self.stack(&biases)).transpose()?,
             quantization,
         })
     }

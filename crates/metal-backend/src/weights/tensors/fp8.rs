@@ -63,7 +63,7 @@ impl Weights {
             ))
         })?;
         let before = self.shared.totals.borrow().bytes;
-        let elements: u64 = header.shape.iter().map(|&dim| dim as u64).product();
+        let elements = header.elements();
         let bytes = self.take(name, header, Dtype::U8, elements)?;
         let scales = self.take(&scale_name, &scale, scale.dtype, 0)?;
         // What is held is what they stand for.
