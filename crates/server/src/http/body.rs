@@ -2,19 +2,16 @@
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue};
 use http_body_util::BodyExt;
 use serde_json::{Map, Value as Json};
 
+use super::unread::declared_length;
 use crate::error::{ApiError, Result};
 use crate::fields::json::kind;
 use crate::fields::parse::parse;
 use crate::run::state::State;
-
-/// So many bodies' worth of bytes are read and dropped, so that a client that writes its whole
-/// request before it reads gets to see why it was refused.
-const DRAIN_FACTOR: usize = 8;
 
 /// A request's object, and how many bytes it was.
 pub type Read = (Map<String, Json>, usize);
@@ -54,7 +51,7 @@ pub async fn undeclared_object(state: &State, request: Request) -> Result<Read> 
 pub async fn bytes(state: &State, headers: &HeaderMap, body: Body) -> Result<Vec<u8>> {
     let config = &state.config;
     let limit = config.limits.body_bytes;
-    let declared = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
+    let declared = declared_length(headers);
     let timeout = config.timeouts.body;
     tokio::time::timeout(timeout, read(body, limit, declared))
         .await
@@ -90,21 +87,17 @@ fn check_coding(headers: &HeaderMap) -> Result<()> {
 }
 
 async fn read(mut body: Body, limit: usize, declared: Option<usize>) -> Result<Vec<u8>> {
-    let most = limit.saturating_mul(DRAIN_FACTOR);
-    if declared.is_some_and(|length| length > most) {
+    if declared.is_some_and(|length| length > limit) {
         return Err(ApiError::too_large(limit));
     }
-    let mut bytes = Vec::with_capacity(declared.unwrap_or(0).min(limit));
-    let mut total = 0_usize;
+    let mut bytes = Vec::with_capacity(declared.unwrap_or(0));
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| ApiError::bad_request("the body broke off"))?;
         let Ok(data) = frame.into_data() else { continue };
-        total = total.saturating_add(data.len());
-        if total <= limit {
-            bytes.extend_from_slice(&data);
-        } else if total > most {
-            break;
+        if bytes.len().saturating_add(data.len()) > limit {
+            return Err(ApiError::too_large(limit));
         }
+        bytes.extend_from_slice(&data);
     }
-    if total > limit { Err(ApiError::too_large(limit)) } else { Ok(bytes) }
+    Ok(bytes)
 }

@@ -4,20 +4,21 @@
 use std::net::{IpAddr, SocketAddr};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State as Shared};
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, AUTHORIZATION, CONTENT_TYPE, HOST,
-    ORIGIN, VARY,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, AUTHORIZATION, CONNECTION, CONTENT_TYPE,
+    HOST, ORIGIN, VARY,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
+use tokio::time::Instant;
 
 use super::response::{ErrorBody, written};
+use super::unread::Unread;
 use crate::config::Config;
 use crate::error::{ApiError, Result};
 use crate::run::state::State;
@@ -66,15 +67,12 @@ pub async fn guard(Shared(guard): Shared<Guard>, request: Request, next: Next) -
     let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
     let id = request_id(request.headers()).unwrap_or_else(|| state.id("req_"));
     let origin = request.headers().get(ORIGIN).cloned();
+    let (request, unread) = Unread::of(request, state.config.limits.body_bytes);
 
-    let mut response = match admit(&state.config, &request) {
-        Ok(Passed::Preflight) => StatusCode::NO_CONTENT.into_response(),
-        Ok(Passed::Request) => {
-            let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
-            answered.unwrap_or_else(|_| ApiError::panicked().into_response())
-        }
-        Err(error) => error.into_response(),
-    };
+    let mut response = respond(&state.config, request, next).await;
+    if !unread.drain(started + state.config.timeouts.body).await {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     response = written(response, &path, error_body);
     allow_origin(&state.config, origin, method == Method::OPTIONS, response.headers_mut());
     if let Ok(id) = HeaderValue::from_str(&id) {
@@ -95,6 +93,17 @@ pub async fn guard(Shared(guard): Shared<Guard>, request: Request, next: Next) -
         milliseconds = time.as_millis() as u64,
     );
     response
+}
+
+async fn respond(config: &Config, request: Request, next: Next) -> Response {
+    match admit(config, &request) {
+        Ok(Passed::Preflight) => StatusCode::NO_CONTENT.into_response(),
+        Ok(Passed::Request) => {
+            let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+            answered.unwrap_or_else(|_| ApiError::panicked().into_response())
+        }
+        Err(error) => error.into_response(),
+    }
 }
 
 /// What a request may do.

@@ -8,3 +8,4 @@ pub mod path;
 pub mod query;
 pub mod response;
 pub mod timed_io;
+pub mod unread;

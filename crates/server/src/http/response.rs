@@ -1,7 +1,7 @@
 //! Responses: a text, JSON, or an error whose body the protocol of the path writes.
 
 use axum::body::Body;
-use axum::http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value as Json;
@@ -66,10 +66,6 @@ impl IntoResponse for ApiError {
             }
             Kind::Key => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            }
-            // The rest of the request was not read, so that the connection cannot be used again.
-            Kind::BodyTimeout | Kind::TooLarge => {
-                headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }
             _ => {}
         }

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use inference_server::ApiKey;
 use serde_json::json;
 
 use crate::client::Client;
@@ -173,4 +174,45 @@ fn a_client_that_does_not_read_is_left() {
         assert!(begun.elapsed() < Duration::from_secs(20), "{metrics}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Clients write the head and the body apart, and use a connection again.
+#[test]
+fn a_connection_goes_on_behind_a_refused_body() {
+    let open = TestServer::with(Fake::default(), |config| config.limits.body_bytes = 1_000);
+    let keyed = TestServer::with(Fake::default(), |config| {
+        config.keys.extend(ApiKey::new("secret"));
+    });
+    let json = "content-type: application/json\r\n";
+    let cases = [
+        (&open, "POST /api/push", json, 10, 400),
+        (&open, "POST /nowhere", json, 10, 404),
+        (&open, "PUT /v1/chat/completions", json, 10, 405),
+        (&open, "POST /v1/chat/completions", "", 10, 415),
+        (&open, "POST /v1/chat/completions", json, 5_000, 413),
+        (&keyed, "POST /v1/chat/completions", json, 10, 401),
+        (&open, "GET /health", "", 10, 200),
+    ];
+    for (server, line, headers, length, status) in cases {
+        let mut client = Client::connect(server.address);
+        client.raw(&format!(
+            "{line} HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: {length}\r\n\r\n"
+        ));
+        std::thread::sleep(Duration::from_millis(50));
+        client.raw(&"x".repeat(length));
+        client.read_until(&format!("HTTP/1.1 {status} "));
+        client.raw("GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        client.read_until("HTTP/1.1 200 ");
+    }
+}
+
+/// A client that waits to be told to send its body is not told to where nobody reads it.
+#[test]
+fn a_body_that_is_expected_by_nobody_is_not_asked_for() {
+    let server = TestServer::start();
+    let mut client = Client::connect(server.address);
+    let length = "content-length: 10\r\nexpect: 100-continue\r\n";
+    client.raw(&format!("POST /api/push HTTP/1.1\r\nhost: localhost\r\n{length}\r\n"));
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.header("connection")), (400, Some("close")));
 }
