@@ -41,11 +41,15 @@ fn folder_kind(path: &Path) -> Option<ModelKind> {
     }
 }
 
-/// Whether `path` is a file that is called as those of GGUF are, and not as one that follows another
-/// (`NAME-00002-of-00003.gguf`).
+/// Whether `path` is a file that is called as models in GGUF are, and not as one that follows another
+/// (`NAME-00002-of-00003.gguf`), nor as what stands beside models: projectors of pictures (`mmproj`) and statistics of
+/// quantising (`imatrix`).
 pub fn is_gguf(path: &Path) -> bool {
     let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-    is_named_gguf(path) && part(stem).is_none_or(|(_, number, _)| number == 1) && path.is_file()
+    let small = stem.to_ascii_lowercase();
+    let stands_beside = ["mmproj", "imatrix"].iter().any(|beside| small.contains(beside));
+    let is_first = part(stem).is_none_or(|(_, number, _)| number == 1);
+    is_named_gguf(path) && is_first && !stands_beside && path.is_file()
 }
 
 fn is_named_gguf(path: &Path) -> bool {

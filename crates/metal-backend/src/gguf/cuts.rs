@@ -38,7 +38,20 @@ const ONES: &[&str] = &[
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 ];
 
-const CUTS: [Cut; 10] = [
+/// That of Qwen 3.5, whose words have their marks.
+const MARKED: &[&str] = &[
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+];
+/// That of Kimi K2, which keeps Chinese apart.
+const KIMI: &[&str] = &[
+    r"\p{Han}+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+];
+/// That of Seed, whose signs stand before line breaks.
+const SEED: &[&str] = &[
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+",
+];
+
+const CUTS: [Cut; 13] = [
     Cut {
         names: &["gpt-2", "gpt2", "phi-2", "olmo", "mpt", "exaone4", "trillion", "granite-docling"],
         ..PLAIN
@@ -67,9 +80,12 @@ const CUTS: [Cut; 10] = [
     Cut { names: &["dbrx", "smaug-bpe", "chatglm-bpe"], patterns: THREES, ..PLAIN },
     Cut { names: &["glm4"], patterns: THREES, ignores_merges: true, ..PLAIN },
     Cut { names: &["qwen2"], patterns: ONES, composes: true, ..PLAIN },
+    Cut { names: &["qwen35"], patterns: MARKED, composes: true, ..PLAIN },
+    Cut { names: &["kimi-k2"], patterns: KIMI, ..PLAIN },
+    Cut { names: &["seed-coder"], patterns: SEED, ..PLAIN },
     Cut { names: &["deepseek-r1-qwen", "stablelm2", "hunyuan", "megrez"], patterns: ONES, ..PLAIN },
     Cut {
-        names: &["gpt-4o", "llama4"],
+        names: &["gpt-4o", "llama4", "minimax-m2"],
         patterns: &[
             r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
         ],
@@ -84,7 +100,7 @@ const CUTS: [Cut; 10] = [
         ..PLAIN
     },
     Cut {
-        names: &["deepseek-v3", "hunyuan-dense"],
+        names: &["deepseek-v3", "hunyuan-dense", "joyai-llm"],
         patterns: &[
             r"\p{N}{1,3}",
             r"[一-龥぀-ゟ゠-ヿ]+",

@@ -4,11 +4,13 @@
 //! Weights whose blocks are affine groups of 32 keep their codes: the scale of a group stays, and its bias is the
 //! value of code 0. Others become numbers of the model's type.
 
-mod architecture;
 mod blocks;
 mod config;
 mod cuts;
+mod families;
+mod metadata;
 mod names;
+mod order;
 mod parts;
 mod pieces;
 mod reader;
@@ -19,8 +21,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use self::architecture::Architecture;
 use self::config::Factors;
+use self::metadata::Metadata;
 pub(crate) use self::pieces::GgufTensor;
 use self::pieces::{Piece, ROTATIONS, pieces};
 use self::reader::Stored;
@@ -77,8 +79,8 @@ impl Gguf {
     pub fn open(path: &Path) -> Result<Gguf> {
         let read = || {
             let (parts, header) = parts::read(path)?;
-            let architecture = Architecture::of(&header)?;
-            let (tensors, pieces) = pieces(&header, architecture)?;
+            let metadata = Metadata::of(&header, families::of(&header)?)?;
+            let (tensors, pieces) = pieces(&metadata)?;
             let mut texts = tokenizer::texts(&header)?;
             let mut factors = Factors::default();
             for name in ROTATIONS {
@@ -86,7 +88,7 @@ impl Gguf {
                     factors.insert(name, numbers(&parts[stored.part], stored)?);
                 }
             }
-            texts.insert("config.json", config::text(&header, architecture, &pieces, &factors)?);
+            texts.insert("config.json", config::text(&metadata, &pieces, &factors)?);
             let pieces = tensors.iter().map(|tensor: &GgufTensor| tensor.start).zip(pieces);
             Ok(Gguf { path: path.to_owned(), parts, texts, pieces: pieces.collect(), tensors })
         };

@@ -1,9 +1,12 @@
 //! Names of tensors in files of GGUF, and those that other checkpoints have for them.
 
-use super::architecture::Architecture;
+use super::metadata::Family;
 
-/// Parts of a layer.
-const LAYER: [(&str, &str); 18] = [
+/// Modules, those of layers without the layer, as most architectures have them.
+const MODULES: [(&str, &str); 21] = [
+    ("token_embd", "model.embed_tokens"),
+    ("output_norm", "model.norm"),
+    ("output", "lm_head"),
     ("attn_q", "self_attn.q_proj"),
     ("attn_k", "self_attn.k_proj"),
     ("attn_v", "self_attn.v_proj"),
@@ -24,59 +27,60 @@ const LAYER: [(&str, &str); 18] = [
     ("post_ffw_norm", "post_feedforward_layernorm"),
 ];
 
-/// Parts of layers that some architectures have under other names.
-const GEMMA: [(&str, &str); 1] = [("ffn_norm", "pre_feedforward_layernorm")];
-/// Both projections are one.
-const PHI3: [(&str, &str); 1] = [("ffn_up", "mlp.gate_up_proj")];
-const GPT_OSS: [(&str, &str); 4] = [
-    ("ffn_gate_inp", "mlp.router"),
-    ("ffn_gate_exps", "mlp.experts.gate_proj"),
-    ("ffn_up_exps", "mlp.experts.up_proj"),
-    ("ffn_down_exps", "mlp.experts.down_proj"),
-];
-const LFM2: [(&str, &str); 11] = [
-    ("attn_norm", "operator_norm"),
-    ("attn_output", "self_attn.out_proj"),
-    ("attn_q_norm", "self_attn.q_layernorm"),
-    ("attn_k_norm", "self_attn.k_layernorm"),
-    ("ffn_norm", "ffn_norm"),
-    ("ffn_gate", "feed_forward.w1"),
-    ("ffn_down", "feed_forward.w2"),
-    ("ffn_up", "feed_forward.w3"),
-    ("shortconv.conv", "conv.conv"),
-    ("shortconv.in_proj", "conv.in_proj"),
-    ("shortconv.out_proj", "conv.out_proj"),
-];
+/// What layers that predict tokens further ahead are under.
+const AHEAD: &str = "mtp.layers";
 
-/// The name of a tensor's module in other checkpoints, and which part it is (`weight`, `bias`); `None` for one that
-/// is not known.
-pub(super) fn named(name: &str, of: Architecture) -> Option<(String, &str)> {
-    let (module, part) = name.rsplit_once('.')?;
-    let own = match module {
-        "token_embd" => "model.embed_tokens".to_owned(),
-        // It is behind the layers, whatever it is called.
-        "token_embd_norm" | "output_norm" if of == Architecture::Lfm2 => {
-            "model.embedding_norm".to_owned()
+/// A tensor's name in other checkpoints.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Named<'a> {
+    /// Its name in the file, without the layer.
+    pub tensor: &'a str,
+    /// That, or what this one of several is called elsewhere.
+    pub key: &'a str,
+    /// What it is under elsewhere.
+    pub module: String,
+    /// Which part of that it is (`weight`, `bias`), or its whole name there.
+    pub part: &'a str,
+}
+
+impl<'a> Named<'a> {
+    /// The tensors that the one is which a file of `of` with so many layers calls `name`; `None` for one that is not known.
+    pub fn of(name: &'a str, of: &Family, layers: u64) -> Option<Vec<Named<'a>>> {
+        let (prefix, tensor) = match name.strip_prefix("blk.").and_then(|rest| rest.split_once('.'))
+        {
+            None => (None, name),
+            Some((index, tensor)) => (Some(index.parse::<u32>().ok()?), tensor),
+        };
+        if let Some(index) = prefix.filter(|index| u64::from(*index) >= layers) {
+            let (module, part) = tensor.rsplit_once('.').unwrap_or(("", tensor));
+            let module = format!("{AHEAD}.{index}.{module}");
+            return Some(vec![Named { tensor, key: tensor, module, part }]);
         }
-        "output_norm" => "model.norm".to_owned(),
-        "output" => "lm_head".to_owned(),
-        _ => {
-            let (index, module) = module.strip_prefix("blk.")?.split_once('.')?;
-            let index: u32 = index.parse().ok()?;
-            if module == "attn_sinks" {
-                return Some((format!("model.layers.{index}.self_attn"), "sinks"));
-            }
-            let special: &[(&str, &str)] = match of {
-                Architecture::Gemma2 | Architecture::Gemma3 => &GEMMA,
-                Architecture::GptOss => &GPT_OSS,
-                Architecture::Lfm2 => &LFM2,
-                Architecture::Phi3 => &PHI3,
-                _ => &[],
+        if let Some((_, parts)) = of.splits.iter().find(|(theirs, _)| *theirs == tensor) {
+            let index = prefix?;
+            let under = |part: &'static str| Named {
+                tensor,
+                key: part,
+                module: format!("{}.{index}.{part}", of.layers),
+                part: "weight",
             };
-            let found = special.iter().chain(&LAYER).find(|(theirs, _)| *theirs == module);
-            let own = found.map(|(_, own)| *own)?;
-            format!("model.layers.{index}.{own}")
+            return Some(parts.iter().copied().map(under).collect());
         }
-    };
-    Some((own, part))
+        let find = |list: &[(&'static str, &'static str)], name: &str| {
+            list.iter().find(|(theirs, _)| *theirs == name).map(|(_, own)| *own)
+        };
+        let (module, part) = match find(of.modules, tensor) {
+            Some(whole) => whole.rsplit_once('.').unwrap_or(("", whole)),
+            None => {
+                let (module, part) = tensor.rsplit_once('.')?;
+                (find(of.modules, module).or_else(|| find(&MODULES, module))?, part)
+            }
+        };
+        let module = match prefix {
+            None => module.to_owned(),
+            Some(index) if module.is_empty() => format!("{}.{index}", of.layers),
+            Some(index) => format!("{}.{index}.{module}", of.layers),
+        };
+        Some(vec![Named { tensor, key: tensor, module, part }])
+    }
 }

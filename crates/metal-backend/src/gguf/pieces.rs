@@ -5,20 +5,32 @@ use std::thread;
 use half::{bf16, f16};
 use mlx_ffi::Dtype;
 
-use super::architecture::Architecture;
 use super::blocks::{GROUP, Kind};
-use super::names::named;
-use super::reader::{Header, Stored};
+use super::metadata::{Change, Metadata, Tiles};
+use super::names::Named;
+use super::order::{Order, check_columns, in_turn};
+use super::reader::Stored;
 use crate::error::{Error, Result};
 
 /// How rotations are stretched, pair by pair.
 pub(super) const ROTATIONS: [&str; 3] =
     ["rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"];
 
-/// A module that is no matrix, though its tensor has two dimensions.
-const CONVOLUTION: &str = ".conv.conv";
-/// Tensors with two dimensions that stay in F32 in files of other types.
-const IN_F32: [&str; 2] = ["shortconv.conv.weight", "ffn_gate_inp.weight"];
+/// Parts of layers that are no matrices, though their tensors may have two dimensions, and stay in F32 in files of other
+/// types.
+const SMALL: [&str; 9] = [
+    "shortconv.conv",
+    "ssm_conv1d",
+    "ssm_conv1d_q",
+    "ssm_conv1d_k",
+    "ssm_conv1d_v",
+    "ssm_a",
+    "ssm_d",
+    "ssm_norm",
+    "ssm_dt",
+];
+/// Matrices that do.
+const ROUTERS: [&str; 2] = ["ffn_gate_inp", "ffn_gate_inp_shexp"];
 
 /// A tensor as it is given out.
 #[derive(Clone, Debug)]
@@ -40,10 +52,11 @@ pub(super) struct Piece {
     part: Part,
     /// The type of numbers.
     dtype: Dtype,
-    /// Values of a head whose rows stand in pairs: those of the first and of the second half alternate.
-    paired: Option<usize>,
-    /// What is taken off each value.
-    less: f32,
+    order: Order,
+    /// Heads of columns that stand in another order.
+    columns: Option<Tiles>,
+    /// What each value is, by the stored one.
+    value: Option<fn(f32) -> f32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,109 +71,172 @@ enum Part {
 ///
 /// # Errors
 /// A tensor that is not known, by name.
-pub(super) fn pieces(
-    header: &Header,
-    architecture: Architecture,
-) -> Result<(Vec<GgufTensor>, Vec<Piece>)> {
-    let dtype = float_type(header, architecture);
-    let (mut tensors, mut pieces) = (Vec::new(), Vec::new());
-    let mut end = 0;
-    for (name, stored) in &header.tensors {
+pub(super) fn pieces(metadata: &Metadata<'_>) -> Result<(Vec<GgufTensor>, Vec<Piece>)> {
+    let layers = metadata.layers()?;
+    let mut all = All { dtype: float_type(metadata), ..All::default() };
+    for (name, stored) in &metadata.header.tensors {
         if ROTATIONS.contains(&name.as_str()) {
             // Read with the config.
             continue;
         }
-        let Some((module, part)) = named(name, architecture) else {
-            return Err(Error::model(format!(
+        let named = Named::of(name, metadata.of, layers).ok_or_else(|| {
+            Error::model(format!(
                 "tensor `{name}` is not known of this architecture; use a folder of safetensors"
-            )));
-        };
-        let shape = stored.shape.iter().map(|&dim| i32::try_from(dim));
-        let mut shape: Vec<i32> = shape
-            .collect::<Result<_, _>>()
-            .map_err(|_| Error::model(format!("tensor `{name}` has a dimension over 2³¹ - 1")))?;
-        if module.ends_with(CONVOLUTION) {
-            // Each channel by itself.
-            shape.insert(1, 1);
-        }
-        let paired = paired(header, architecture, &module)?;
-        // One of all experts has a matrix for each.
-        let is_matrix = shape.len() > 1 && part == "weight" && !module.ends_with(CONVOLUTION);
-        let less = if architecture.is_gemma() && module.ends_with("norm") { 1.0 } else { 0.0 };
-        let mut add = |part: Part, name: &str, dtype: Dtype, shape: Vec<i32>| {
-            let values: u64 = shape.iter().map(|&dim| dim as u64).product();
-            let bytes = values * dtype.size() as u64;
-            let name = format!("{module}.{name}");
-            tensors.push(GgufTensor { name, dtype, shape, start: end, bytes });
-            let (stored, module) = (stored.clone(), module.clone());
-            pieces.push(Piece { stored, module, part, dtype, paired, less });
-            // One of no bytes has a place of its own too.
-            end += bytes.max(1);
-        };
-        match stored.kind.bits().filter(|_| is_matrix) {
-            None => add(Part::Values, part, dtype, shape),
-            Some(bits) => {
-                let (&columns, rows) = shape.split_last().expect("it has two dimensions");
-                let groups = [rows, &[columns / GROUP as i32]].concat();
-                let words = [rows, &[columns / 32 * bits as i32]].concat();
-                add(Part::Codes, "weight", Dtype::U32, words);
-                if stored.kind.is_mxfp4() {
-                    add(Part::Scales, "scales", Dtype::U8, groups);
-                    continue;
-                }
-                add(Part::Scales, "scales", dtype, groups.clone());
-                add(Part::Biases, "biases", dtype, groups);
-            }
+            ))
+        })?;
+        for one in named {
+            let change = (metadata.of.change)(metadata, one.key)?;
+            all.add(name, stored, &one, change)?;
         }
     }
-    Ok((tensors, pieces))
+    Ok((all.tensors, all.pieces))
 }
 
-/// The type that numbers are given out in: that of the matrices, where all are of one that numbers have. Scales are
+/// What is given out, one behind the other.
+struct All {
+    /// The type of numbers.
+    dtype: Dtype,
+    tensors: Vec<GgufTensor>,
+    pieces: Vec<Piece>,
+    end: u64,
+}
+
+impl Default for All {
+    fn default() -> All {
+        All { dtype: Dtype::F32, tensors: Vec::new(), pieces: Vec::new(), end: 0 }
+    }
+}
+
+impl All {
+    /// Adds what the stored tensor `name` is elsewhere.
+    ///
+    /// # Errors
+    /// What does not fit, by name.
+    fn add(
+        &mut self,
+        name: &str,
+        stored: &Stored,
+        named: &Named<'_>,
+        change: Change,
+    ) -> Result<()> {
+        let Named { tensor, part, .. } = *named;
+        let shape = stored.shape.iter().map(|&dim| i32::try_from(dim));
+        let shape: Vec<i32> = shape
+            .collect::<Result<_, _>>()
+            .map_err(|_| Error::model(format!("tensor `{name}` has a dimension over 2³¹ - 1")))?;
+        let mut shape = if is_small(tensor) { small_shape(tensor, &shape) } else { shape };
+        let order = Order::of(name, stored, change.rows)?;
+        if let (Order::Picked { size, of, .. }, Some(rows)) = (order, shape.first_mut()) {
+            *rows = *rows / of as i32 * size as i32;
+        }
+        check_columns(name, stored, change.columns)?;
+        let dtype = self.dtype;
+        let bits = stored.kind.bits().filter(|_| is_matrix(tensor, stored));
+        let (Some(bits), Some((&columns, rows))) = (bits, shape.split_last()) else {
+            let stays = stored.kind == Kind::F32 && stays_in_f32(tensor);
+            let dtype = if stays { Dtype::F32 } else { dtype };
+            let piece = Piece::of(stored, named, Part::Values, dtype, order, change);
+            self.push(part, shape, piece);
+            return Ok(());
+        };
+        let groups = [rows, &[columns / GROUP as i32]].concat();
+        let words = [rows, &[columns / 32 * bits as i32]].concat();
+        let mut push = |which: Part, part: &str, dtype: Dtype, shape: Vec<i32>| {
+            self.push(part, shape, Piece::of(stored, named, which, dtype, order, change));
+        };
+        push(Part::Codes, part, Dtype::U32, words);
+        if stored.kind.is_mxfp4() {
+            push(Part::Scales, "scales", Dtype::U8, groups);
+        } else {
+            push(Part::Scales, "scales", dtype, groups.clone());
+            push(Part::Biases, "biases", dtype, groups);
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, part: &str, shape: Vec<i32>, piece: Piece) {
+        let values: u64 = shape.iter().map(|&dim| dim as u64).product();
+        let bytes = values * piece.dtype.size() as u64;
+        let (name, dtype) = (format!("{}.{part}", piece.module), piece.dtype);
+        self.tensors.push(GgufTensor { name, dtype, shape, start: self.end, bytes });
+        self.pieces.push(piece);
+        // One of no bytes has a place of its own too.
+        self.end += bytes.max(1);
+    }
+}
+
+/// The name of a layer's tensor without its part.
+fn module_of(tensor: &str) -> &str {
+    tensor.rsplit_once('.').map_or(tensor, |(module, _)| module)
+}
+
+fn is_small(tensor: &str) -> bool {
+    SMALL.contains(&module_of(tensor))
+}
+
+/// Whether a tensor is a matrix, or one for each expert.
+fn is_matrix(tensor: &str, stored: &Stored) -> bool {
+    stored.shape.len() > 1 && tensor.ends_with(".weight") && !is_small(tensor)
+}
+
+/// Whether a tensor that is stored in F32 is given out so, whatever the matrices are. Biases have the type of their
+/// matrix, since it is that of their sums.
+fn stays_in_f32(tensor: &str) -> bool {
+    const CORRECTION: &str = "exp_probs_b.bias";
+    let is_bias = tensor.ends_with(".bias") && tensor != CORRECTION;
+    let (module, is_weight) = (module_of(tensor), tensor.ends_with(".weight"));
+    let is_vector = is_weight && (module.ends_with("norm") || ROUTERS.contains(&module));
+    is_small(tensor) || !is_bias && (!is_weight || is_vector)
+}
+
+/// The shape of what is no matrix: dimensions of 1 are not counted, and convolutions have each channel by itself.
+fn small_shape(tensor: &str, shape: &[i32]) -> Vec<i32> {
+    if tensor.starts_with("shortconv.conv") || tensor.starts_with("ssm_conv1d") {
+        if !tensor.ends_with(".weight") {
+            return shape.to_vec();
+        }
+        let [channels, taps] = match shape {
+            [.., taps] => [shape.iter().rev().skip(1).product(), *taps],
+            [] => [1, 1],
+        };
+        return vec![channels, taps, 1];
+    }
+    vec![shape.iter().product()]
+}
+
+/// The type that numbers of matrices are given out in: that of all, where they are of one that numbers have. Scales are
 /// stored in f16, which keeps them; some activations need the range of bf16.
-fn float_type(header: &Header, architecture: Architecture) -> Dtype {
-    let is_matrix = |(name, stored): &(&String, &Stored)| {
-        stored.shape.len() > 1 && !IN_F32.iter().any(|end| name.ends_with(end))
+fn float_type(metadata: &Metadata<'_>) -> Dtype {
+    let counts = |(name, stored): &(&String, &Stored)| {
+        let tensor = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
+        let tensor = tensor.map_or(name.as_str(), |(_, tensor)| tensor);
+        is_matrix(tensor, stored) && !ROUTERS.contains(&module_of(tensor))
     };
-    let matrices = || header.tensors.iter().filter(is_matrix).map(|(_, stored)| stored);
+    let matrices = || metadata.header.tensors.iter().filter(counts).map(|(_, stored)| stored);
     let all = |kind: Kind| matrices().all(|stored| stored.kind == kind);
     if all(Kind::F32) {
         Dtype::F32
-    } else if architecture.needs_range() || all(Kind::Bf16) {
+    } else if metadata.of.needs_range || all(Kind::Bf16) {
         Dtype::Bf16
     } else {
         Dtype::F16
     }
 }
 
-/// Values of a head of the module, whose rows llama.cpp puts into pairs.
-fn paired(header: &Header, architecture: Architecture, module: &str) -> Result<Option<usize>> {
-    let heads = match module.rsplit('.').next() {
-        Some("q_proj") => "attention.head_count",
-        Some("k_proj") => "attention.head_count_kv",
-        _ => return Ok(None),
-    };
-    if !architecture.has_pairs() {
-        return Ok(None);
-    }
-    let heads = match architecture.number(header, heads)? {
-        Some(heads) => heads,
-        None => architecture.required(header, "attention.head_count")?,
-    };
-    let theirs = match module.ends_with("q_proj") {
-        true => "attn_q.weight",
-        false => "attn_k.weight",
-    };
-    let stored = header.tensors.iter().find(|(name, _)| name.ends_with(theirs));
-    let rows = stored.and_then(|(_, stored)| stored.shape.first()).copied().unwrap_or(0);
-    let size = rows / heads.max(1);
-    if size * heads != rows || !size.is_multiple_of(2) {
-        return Err(Error::model(format!("{heads} heads do not divide {rows} rows of `{theirs}`")));
-    }
-    Ok(Some(size as usize))
-}
-
 impl Piece {
+    fn of(
+        stored: &Stored,
+        named: &Named<'_>,
+        part: Part,
+        dtype: Dtype,
+        order: Order,
+        change: Change,
+    ) -> Piece {
+        let (stored, module) = (stored.clone(), named.module.clone());
+        let Change { columns, value, .. } = change;
+        Piece { stored, module, part, dtype, order, columns, value }
+    }
+
     /// Bits of the codes and MLX's name for their form, where the tensor keeps them.
     pub fn form(&self) -> Option<(usize, &'static str)> {
         let mode = if self.stored.kind.is_mxfp4() { "mxfp4" } else { "affine" };
@@ -184,8 +260,9 @@ impl Piece {
         let blocks = length.div_ceil(self.block_size()) as u64;
         let (_, size) = self.stored.kind.block();
         let all = self.stored.bytes;
-        // Rows in pairs come from other places.
-        if self.paired.is_some() { all as usize } else { all.min(blocks * size) as usize }
+        // What is in another order comes from other places.
+        let is_plain = self.order == Order::AsStored && self.columns.is_none();
+        if is_plain { all.min(blocks * size) as usize } else { all as usize }
     }
 
     /// What is given out of the stored `bytes`, which are all or the first blocks; made on all cores.
@@ -194,21 +271,33 @@ impl Piece {
         const LEAST: usize = 1 << 18;
         let block = self.stored.kind.block().1 as usize;
         let blocks = bytes.len() / block;
-        let mut out = vec![0; blocks * self.block_size()];
-        let rows = if self.paired.is_some() { self.stored.shape[0] as usize } else { blocks };
-        if rows == 0 || out.is_empty() {
-            return out;
+        let stored = match (self.order, self.columns) {
+            (Order::AsStored, None) => blocks,
+            _ => self.stored.shape[0] as usize,
+        };
+        let rows = match self.order {
+            Order::Picked { size, of, .. } => stored / of * size,
+            _ => stored,
+        };
+        if rows == 0 || blocks == 0 {
+            return Vec::new();
         }
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let each = rows.div_ceil(cores.min(bytes.len() / LEAST + 1));
-        let (row, made) = (bytes.len() / rows, out.len() / rows);
+        let (row, made) = (bytes.len() / stored, blocks / stored * self.block_size());
+        let mut out = vec![0; rows * made];
         thread::scope(|scope| {
             for (index, out) in out.chunks_mut(each * made).enumerate() {
                 let first = index * each;
                 let mut convert = move || {
-                    for (at, mut out) in (first..).zip(out.chunks_exact_mut(made)) {
-                        for block in bytes[self.place(at) * row..][..row].chunks_exact(block) {
-                            self.convert_block(block, &mut out);
+                    for (at, out) in (first..).zip(out.chunks_exact_mut(made)) {
+                        let mut rest = &mut *out;
+                        for block in bytes[self.order.place(at) * row..][..row].chunks_exact(block)
+                        {
+                            self.convert_block(block, &mut rest);
+                        }
+                        if let Some(tiles) = self.columns {
+                            in_turn(out, tiles);
                         }
                     }
                 };
@@ -222,17 +311,12 @@ impl Piece {
         out
     }
 
-    /// Where in the file the row lies that is given out at place `row`.
-    fn place(&self, row: usize) -> usize {
-        let Some(size) = self.paired else { return row };
-        let (head, at) = (row / size, row % size);
-        head * size + at % (size / 2) * 2 + at / (size / 2)
-    }
-
     fn convert_block(&self, block: &[u8], out: &mut &mut [u8]) {
         let (kind, dtype) = (self.stored.kind, self.dtype);
         match self.part {
-            Part::Values => kind.values(block, |value| push(dtype, value - self.less, out)),
+            Part::Values => kind.values(block, |value| {
+                push(dtype, self.value.map_or(value, |change| change(value)), out);
+            }),
             Part::Scales if kind.is_mxfp4() => put(&block[..1], out),
             Part::Scales => kind.groups(block, |group| push(dtype, group.scale, out)),
             Part::Biases => kind.groups(block, |group| push(dtype, group.bias, out)),
@@ -277,11 +361,19 @@ fn put(bytes: &[u8], out: &mut &mut [u8]) {
 mod tests {
     use super::*;
 
-    fn piece(kind: Kind, rows: u64, part: Part, paired: Option<usize>) -> Piece {
+    fn piece(kind: Kind, rows: u64, part: Part, order: Order) -> Piece {
         let (values, size) = kind.block();
         let (shape, bytes) = (vec![rows, values * 4], rows * 4 * size);
         let stored = Stored { kind, shape, start: 0, bytes, part: 0 };
-        Piece { stored, module: String::new(), part, dtype: Dtype::F16, paired, less: 0.0 }
+        Piece {
+            stored,
+            module: String::new(),
+            part,
+            dtype: Dtype::F16,
+            order,
+            columns: None,
+            value: None,
+        }
     }
 
     #[test]
@@ -291,18 +383,67 @@ mod tests {
             (0..count).map(|at| (at * 7 % 251) as u8 & 0x3f).collect::<Vec<u8>>()
         };
         for part in [Part::Codes, Part::Scales, Part::Biases, Part::Values] {
-            let piece = piece(Kind::Q5_1, 9001, part, None);
+            let piece = piece(Kind::Q5_1, 9001, part, Order::AsStored);
             let all = bytes(&piece);
             let parts = all.chunks(24 * 1000).flat_map(|few| piece.converted(few));
             assert!(piece.converted(&all) == parts.collect::<Vec<u8>>(), "{part:?}");
         }
         // Two heads of so many rows, whose halves alternate in the file.
-        let piece = piece(Kind::F32, 70_000, Part::Values, Some(35_000));
+        let piece = piece(Kind::F32, 70_000, Part::Values, Order::Paired(35_000));
         let all = bytes(&piece);
-        let plain = Piece { paired: None, ..piece.clone() }.converted(&all);
+        let plain = Piece { order: Order::AsStored, ..piece.clone() }.converted(&all);
         let (found, row) = (piece.converted(&all), plain.len() / 70_000);
         for (at, from) in [(0, 0), (1, 2), (17_500, 1), (35_000, 35_000), (69_999, 69_999)] {
             assert_eq!(found[at * row..][..row], plain[from * row..][..row], "{at}");
         }
+    }
+
+    /// Rows of one value each, so that places can be read off.
+    fn numbered(rows: u64, order: Order) -> Vec<f32> {
+        let stored =
+            Stored { kind: Kind::F32, shape: vec![rows, 1], start: 0, bytes: rows * 4, part: 0 };
+        let piece = Piece { stored, dtype: Dtype::F32, ..piece(Kind::F32, 1, Part::Values, order) };
+        let bytes: Vec<u8> = (0..rows).flat_map(|row| (row as f32).to_le_bytes()).collect();
+        let found = piece.converted(&bytes);
+        found.chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect()
+    }
+
+    #[test]
+    fn rows_come_in_the_order_of_other_checkpoints() {
+        assert_eq!(numbered(4, Order::AsStored), [0.0, 1.0, 2.0, 3.0]);
+        assert_eq!(numbered(4, Order::Paired(4)), [0.0, 2.0, 1.0, 3.0]);
+        // Two groups of three heads of one row each, behind one row.
+        let tiles = Tiles { groups: 2, heads: 3 };
+        let found = numbered(7, Order::Tiled { first: 1, size: 1, tiles });
+        assert_eq!(found, [0.0, 1.0, 3.0, 5.0, 2.0, 4.0, 6.0]);
+        let found = numbered(8, Order::Picked { first: 2, size: 2, of: 4 });
+        assert_eq!(found, [2.0, 3.0, 6.0, 7.0]);
+    }
+
+    #[test]
+    fn heads_of_columns_are_put_into_order_in_all_parts_of_packed_weights() {
+        // One row of two groups of two heads, of 32 columns each: a block is a head.
+        let tiles = Tiles { groups: 2, heads: 2 };
+        let stored =
+            Stored { kind: Kind::Q8_0, shape: vec![1, 128], start: 0, bytes: 136, part: 0 };
+        let block = |head: u8| {
+            [&f16::from_f32(f32::from(head) + 1.0).to_le_bytes()[..], &[head; 32]].concat()
+        };
+        let bytes: Vec<u8> = (0..4).flat_map(block).collect();
+        let of = |part: Part| {
+            let columns = Some(tiles);
+            let piece = piece(Kind::Q8_0, 1, part, Order::AsStored);
+            Piece { stored: stored.clone(), columns, ..piece }.converted(&bytes)
+        };
+        let scales = of(Part::Scales);
+        let scale = |at: usize| f16::from_le_bytes([scales[2 * at], scales[2 * at + 1]]).to_f32();
+        assert_eq!([0, 1, 2, 3].map(scale), [1.0, 3.0, 2.0, 4.0]);
+        let codes = of(Part::Codes);
+        let heads = codes.chunks_exact(32).map(|head| head[0].wrapping_sub(128));
+        assert_eq!(heads.collect::<Vec<_>>(), [0, 2, 1, 3]);
+        // A head that shares a group with another one cannot move.
+        let narrow = Stored { shape: vec![1, 64], ..stored.clone() };
+        assert!(check_columns("a", &narrow, Some(tiles)).is_err());
+        assert!(check_columns("a", &stored, Some(tiles)).is_ok());
     }
 }

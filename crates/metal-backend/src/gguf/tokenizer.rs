@@ -1,6 +1,6 @@
 //! What stands for `tokenizer.json` and `tokenizer_config.json`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::{Map, Value as Json, json};
 
@@ -42,10 +42,15 @@ pub(super) fn texts(header: &Header) -> Result<BTreeMap<&'static str, String>> {
             let prefixes = adds("add_space_prefix", true);
             (pieces(header, &tokens, prefixes)?, adds("add_bos_token", true))
         }
+        // Pieces whose merges the file has.
+        Some("gemma4") => {
+            let prefixes = adds("add_space_prefix", false);
+            (pieces(header, &tokens, prefixes)?, adds("add_bos_token", true))
+        }
         other => {
             let name = other.unwrap_or("(none)");
             return Err(Error::model(format!(
-                "`tokenizer.ggml.model` is `{name}`; gpt2, llama work"
+                "`tokenizer.ggml.model` is `{name}`; gpt2, llama, gemma4 work"
             )));
         }
     };
@@ -140,19 +145,36 @@ impl Tokens<'_> {
         Json::Object(ids.map(|(id, token)| ((*token).to_owned(), json!(id))).collect())
     }
 
-    /// Tokens that text is searched for before it is cut; `strips`: those of turns take the spaces behind them.
-    fn added(&self, strips: bool) -> Vec<Json> {
+    /// Tokens that text is searched for before it is cut; `strips`: those of turns take the spaces behind them. What
+    /// `whole` has is searched for too, whatever its kind.
+    fn added(&self, strips: bool, whole: &HashSet<usize>) -> Vec<Json> {
         const PLAIN: [&str; 3] = ["<unk>", "<s>", "<|endoftext|>"];
-        let found = self.texts.iter().zip(&self.kinds).enumerate();
-        let found = found.filter(|(_, (_, kind))| [UNKNOWN, CONTROL, USER_DEFINED].contains(kind));
-        let token = |(id, (text, kind)): (usize, (&&str, &u64))| {
-            let rstrip = strips && *kind != USER_DEFINED && !PLAIN.contains(text);
+        let is_added = |id: usize| {
+            [UNKNOWN, CONTROL, USER_DEFINED].contains(&self.kinds[id]) || whole.contains(&id)
+        };
+        let token = |id: usize| {
+            let (text, kind) = (self.texts[id], self.kinds[id]);
+            let special = match kind {
+                USER_DEFINED => false,
+                UNKNOWN | CONTROL => true,
+                _ => text.starts_with('<') && text.ends_with('>'),
+            };
+            let rstrip = strips && kind != USER_DEFINED && !PLAIN.contains(&text);
             json!({
                 "id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": rstrip,
-                "normalized": false, "special": *kind != USER_DEFINED,
+                "normalized": false, "special": special,
             })
         };
-        found.map(token).collect()
+        (0..self.texts.len()).filter(|id| is_added(*id)).map(token).collect()
+    }
+
+    /// Tokens that no merge makes. Files call some of them ordinary that the tokenizer's own files search text for.
+    fn made_by_none(&self, merges: &[&str]) -> HashSet<usize> {
+        let made: HashSet<String> = merges.iter().map(|pair| pair.replacen(' ', "", 1)).collect();
+        let is_byte = |text: &str| text.starts_with("<0x") && text.len() == 6;
+        let is_whole =
+            |text: &str| text.chars().nth(1).is_some() && !is_byte(text) && !made.contains(text);
+        (0..self.texts.len()).filter(|id| is_whole(self.texts[*id])).collect()
     }
 }
 
@@ -160,7 +182,7 @@ impl Tokens<'_> {
 fn pairs(header: &Header, tokens: &Tokens<'_>, cut: &Cut) -> Result<Json> {
     let normalizer = if cut.composes { json!({"type": "NFC"}) } else { Json::Null };
     Ok(json!({
-        "version": "1.0", "truncation": null, "padding": null, "added_tokens": tokens.added(false),
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": tokens.added(false, &HashSet::new()),
         "normalizer": normalizer, "pre_tokenizer": cut.pre_tokenizer(), "post_processor": null,
         "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
         "model": {
@@ -172,8 +194,16 @@ fn pairs(header: &Header, tokens: &Tokens<'_>, cut: &Cut) -> Result<Json> {
     }))
 }
 
-/// A tokenizer of SentencePiece's pieces, which are merged by their scores.
-fn pieces(header: &Header, tokens: &Tokens<'_>, prefixes: bool) -> Result<Json> {
+/// The merges of SentencePiece's pieces: those of the file, else those that their scores mean; and tokens that none of
+/// the file's makes.
+///
+/// # Errors
+/// Another number of scores than of tokens.
+fn merges_of(header: &Header, tokens: &Tokens<'_>) -> Result<(Json, HashSet<usize>)> {
+    if header.metadata.contains_key(&key_of("merges")) {
+        let merges = texts_of(header, "merges")?;
+        return Ok((json!(merges), tokens.made_by_none(&merges)));
+    }
     let score = |value: &Value| match value {
         Value::Float(score) => *score,
         _ => 0.0,
@@ -186,6 +216,12 @@ fn pieces(header: &Header, tokens: &Tokens<'_>, prefixes: bool) -> Result<Json> 
             scores.len()
         )));
     }
+    Ok((json!(merges(&tokens.texts, &scores)), HashSet::new()))
+}
+
+/// A tokenizer of SentencePiece's pieces.
+fn pieces(header: &Header, tokens: &Tokens<'_>, prefixes: bool) -> Result<Json> {
+    let (merges, whole) = merges_of(header, tokens)?;
     let space =
         json!({"type": "Replace", "pattern": {"String": " "}, "content": SPACE.to_string()});
     let normalizer = match prefixes {
@@ -207,14 +243,14 @@ fn pieces(header: &Header, tokens: &Tokens<'_>, prefixes: bool) -> Result<Json> 
     // Files do not say it of Phi 3, whose tokens do so.
     let strips = header.metadata.get("general.architecture") == Some(&Value::Text("phi3".into()));
     Ok(json!({
-        "version": "1.0", "truncation": null, "padding": null, "added_tokens": tokens.added(strips),
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": tokens.added(strips, &whole),
         "normalizer": normalizer, "pre_tokenizer": null, "post_processor": null,
         "decoder": {"type": "Sequence", "decoders": decoders},
         "model": {
             "type": "BPE", "dropout": null, "unk_token": unknown, "continuing_subword_prefix": null,
             "end_of_word_suffix": null, "fuse_unk": true, "byte_fallback": true,
             "ignore_merges": false,
-            "vocab": tokens.vocabulary(), "merges": merges(&tokens.texts, &scores),
+            "vocab": tokens.vocabulary(), "merges": merges,
         },
     }))
 }

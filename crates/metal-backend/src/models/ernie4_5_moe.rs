@@ -44,7 +44,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
                 statics.prefix()
             )));
         }
-        let correction = statics.tensor_f32("e_score_correction_bias", &[1, experts.count])?;
+        let correction = statics.vector_f32("e_score_correction_bias", experts.count)?;
         let (gate_up, down_proj) = experts.linears(&mlp, ExpertNames::PROJ, sizes)?;
         let shared_expert = |w: &Weights| -> Result<SharedExpert> {
             Ok(SharedExpert { mlp: shape.mlp_of(w, shared_inner, act, bias)?, gate: None })

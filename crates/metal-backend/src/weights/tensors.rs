@@ -238,7 +238,8 @@ impl Weights {
     pub fn leave_layers_from(&self, count: i32) {
         self.leave_part("MTP layers", |name| {
             let layer = name.strip_prefix("model.layers.").and_then(|rest| rest.split('.').next());
-            layer.and_then(|layer| layer.parse().ok()).is_some_and(|layer: i32| layer >= count)
+            let layer = layer.and_then(|layer| layer.parse().ok());
+            layer.is_some_and(|layer: i32| layer >= count) || name.starts_with("mtp.")
         });
     }
 

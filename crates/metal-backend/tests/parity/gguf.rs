@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use inference_core::{Dtype, LoadOptions, TextModel, load_model};
+use safetensors::SafeTensors;
 use serde_json::Value as Json;
 
 use crate::checkpoints::{F32_TOLERANCE, prompts_are_the_references};
@@ -138,6 +139,8 @@ fn a_folder_with_one_file_is_a_model_and_one_with_several_names_them() {
     let folder = tempfile::tempdir().expect("a folder");
     let copy = |name: &str| fs::copy(file("qwen3"), folder.path().join(name)).expect("a copy");
     copy("small.gguf");
+    // What stands beside it is no model.
+    copy("mmproj-small-F16.gguf");
     load(folder.path(), None).expect("it loads");
     let found = inference_core::discover(folder.path()).expect("it is listed");
     assert_eq!(found.len(), 1);
@@ -294,4 +297,101 @@ fn files_of_one_model_are_read_together() {
     fs::rename(place(1), &renamed).expect("it is moved");
     let error = refusal(renamed);
     assert!(error.contains("which are called `NAME-00001-of-00003.gguf`"), "{error}");
+}
+
+/// Puts together the file that llama.cpp's converter made of the checkpoint `name`: bytes of its own, and rows of the
+/// checkpoint's tensors.
+fn converted(name: &str, folder: &Path) -> PathBuf {
+    let parts = root().join("converted");
+    let text = fs::read_to_string(parts.join(format!("{name}.json"))).expect("the fixture");
+    let order: Json = serde_json::from_str(&text).expect("it is JSON");
+    let own = fs::read(parts.join(format!("{name}.bin"))).expect("the fixture");
+    let weights = crate::fixtures::root().join(format!("models/{name}/model.safetensors"));
+    let weights = fs::read(weights).expect("the checkpoint");
+    let weights = SafeTensors::deserialize(&weights).expect("weights");
+    let (mut bytes, mut at) = (Vec::new(), 0);
+    let number = |value: &Json| value.as_u64().expect("a number") as usize;
+    for part in order.as_array().expect("a list") {
+        if let Some(count) = part.as_u64() {
+            bytes.extend_from_slice(&own[at..][..count as usize]);
+            at += count as usize;
+            continue;
+        }
+        let tensor = weights.tensor(part[0].as_str().expect("a name")).expect("a tensor");
+        let row = tensor.shape().last().expect("a matrix") * 2;
+        let (first, count) = (number(&part[1]), number(&part[2]));
+        bytes.extend_from_slice(&tensor.data()[first * row..][..count * row]);
+    }
+    assert_eq!(at, own.len(), "{name}");
+    let path = folder.join(format!("{name}.gguf"));
+    fs::write(&path, bytes).expect("it is written");
+    path
+}
+
+/// The folder of the checkpoint `name`, with what its file has lost.
+fn as_converted(name: &str) -> Checkpoint {
+    let folder = Checkpoint::new(name);
+    if !["granitemoehybrid", "laguna"].contains(&name) {
+        return folder;
+    }
+    let mut config = folder.config();
+    match name {
+        // The converter says so of all hybrids.
+        "granitemoehybrid" => config["position_embedding_type"] = "nope".into(),
+        // It leaves out which layers have a window, and the first of four has none then.
+        _ => {
+            let kinds = ["full_attention", "sliding_attention"];
+            config["layer_types"] =
+                (0..6).map(|layer| kinds[usize::from(layer % 4 != 0)]).collect();
+        }
+    }
+    folder.with_config(&config)
+}
+
+#[test]
+fn files_of_llama_cpps_converter_are_the_folders_that_they_were_made_of() {
+    let home = tempfile::tempdir().expect("a folder");
+    let entries = fs::read_dir(root().join("converted")).expect("fixtures");
+    let paths = entries.map(|entry| entry.expect("a readable folder").path());
+    let mut names: Vec<String> = paths
+        .filter(|path| path.extension().is_some_and(|end| end == "json"))
+        .map(|path| path.file_stem().and_then(|name| name.to_str()).expect("a name").to_owned())
+        .collect();
+    names.sort();
+    assert_eq!(names.len(), 26);
+    let mut wrong = Vec::new();
+    for name in names {
+        let path = converted(&name, home.path());
+        let model = match load(&path, Some(Dtype::F32)) {
+            Ok(model) => model,
+            Err(error) => {
+                wrong.push(error.to_string());
+                continue;
+            }
+        };
+        let folder = as_converted(&name).load(LoadOptions::default());
+        let mut furthest: f32 = 0.0;
+        for (_, prompt) in Golden::new(&name).prompts() {
+            let prompt = ids(&prompt["ids"]);
+            if prompt.len() >= model.info().context_length {
+                continue;
+            }
+            let found = first_logits(&*model, &prompt);
+            // The converter leaves out rows of the vocabulary that the tokenizer does not have.
+            let expected = first_logits(&*folder, &prompt);
+            furthest = furthest.max(distance(&found, &expected[..found.len()]));
+        }
+        eprintln!("{name}: logits within {furthest:.1e}");
+        if furthest > F32_TOLERANCE {
+            wrong.push(format!("{name}: {furthest:e}"));
+        }
+        if name.starts_with("gemma4") {
+            prompts_are_the_references(&*model, &Golden::new(&name));
+        }
+        // As it is stored, most of it in bf16.
+        let stored = load(&path, None).expect(&name);
+        let dtype = if name == "falcon_h1" { "f32" } else { "bf16" };
+        assert_eq!((stored.info().dtype.as_str(), stored.info().quant_bits), (dtype, 0), "{name}");
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

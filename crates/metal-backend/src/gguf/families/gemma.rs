@@ -1,0 +1,173 @@
+//! Gemma 2, 3 and 4.
+
+use serde_json::json;
+
+use super::building::{copy_numbers, norms_less_one};
+use super::llama::windowed;
+use crate::error::{Error, Result};
+use crate::gguf::metadata::{Config, Family, Metadata, PLAIN};
+
+/// Layers of the largest Gemma 2 and Gemma 3, whose scores have another scale than the root of a head's size.
+const LARGEST: [u64; 2] = [46, 62];
+
+/// Norms lie before and behind both halves of a block.
+const MODULES: &[(&str, &str)] = &[("ffn_norm", "pre_feedforward_layernorm")];
+
+pub(super) const FAMILIES: [Family; 3] = [
+    Family {
+        name: "gemma2",
+        modules: MODULES,
+        reads: &["attention.sliding_window", "attn_logit_softcapping", "final_logit_softcapping"],
+        needs_range: true,
+        change: norms_less_one,
+        config: |metadata, config| {
+            let softcap = metadata.float("attn_logit_softcapping")?;
+            config.insert("attn_logit_softcapping".into(), json!(softcap));
+            early(metadata, config, "gemma2")
+        },
+        ..PLAIN
+    },
+    Family {
+        name: "gemma3",
+        modules: MODULES,
+        reads: &["attention.sliding_window", "final_logit_softcapping", "rope.freq_base_swa"],
+        needs_range: true,
+        change: norms_less_one,
+        config: |metadata, config| {
+            let local = metadata.float("rope.freq_base_swa")?.unwrap_or(10_000.0);
+            config.insert("sliding_window_pattern".into(), json!(6));
+            config.insert("rope_local_base_freq".into(), json!(local));
+            let far = metadata.float("rope.freq_base")?.unwrap_or(1e6);
+            config.insert("rope_theta".into(), json!(far));
+            early(metadata, config, "gemma3_text")
+        },
+        ..PLAIN
+    },
+    Family {
+        name: "gemma4",
+        modules: &[
+            ("ffn_norm", "pre_feedforward_layernorm"),
+            ("layer_output_scale.weight", "layer_scalar"),
+            ("per_layer_token_embd", "model.embed_tokens_per_layer"),
+            ("per_layer_model_proj", "model.per_layer_model_projection"),
+            ("per_layer_proj_norm", "model.per_layer_projection_norm"),
+            ("inp_gate", "per_layer_input_gate"),
+            ("proj", "per_layer_projection"),
+            ("post_norm", "post_per_layer_input_norm"),
+            ("pre_ffw_norm_2", "pre_feedforward_layernorm_2"),
+            ("post_ffw_norm_1", "post_feedforward_layernorm_1"),
+            ("post_ffw_norm_2", "post_feedforward_layernorm_2"),
+            ("ffn_gate_inp.weight", "router.proj.weight"),
+            ("ffn_gate_inp.scale", "router.scale"),
+            ("ffn_down_exps.scale", "router.per_expert_scale"),
+            ("ffn_gate_up_exps", "experts.switch_glu.gate_up_proj"),
+            ("ffn_down_exps", "experts.switch_glu.down_proj"),
+        ],
+        reads: &[
+            "attention.sliding_window",
+            "attention.sliding_window_pattern",
+            "attention.key_length_swa",
+            "attention.value_length_swa",
+            "attention.shared_kv_layers",
+            "embedding_length_per_layer_input",
+            "final_logit_softcapping",
+            "expert_count",
+            "rope.dimension_count",
+            "rope.freq_base_swa",
+            "rope_freqs",
+        ],
+        by_layer: &["attention.head_count_kv", "feed_forward_length"],
+        needs_range: true,
+        config: gemma4,
+        ..PLAIN
+    },
+];
+
+fn early(metadata: &Metadata<'_>, config: &mut Config, model_type: &str) -> Result<()> {
+    let head_dim = metadata.head_dim()?;
+    let heads = metadata.required("attention.head_count")?;
+    let whole = metadata.required("embedding_length")? / heads.max(1);
+    let is_largest = LARGEST.contains(&metadata.required("block_count")?);
+    let softcap = metadata.float("final_logit_softcapping")?;
+    config.extend([
+        ("model_type".into(), json!(model_type)),
+        ("query_pre_attn_scalar".into(), json!(if is_largest { whole } else { head_dim })),
+        ("sliding_window".into(), json!(metadata.required("attention.sliding_window")?)),
+        ("hidden_activation".into(), json!("gelu_pytorch_tanh")),
+        ("final_logit_softcapping".into(), json!(softcap)),
+    ]);
+    config.remove("hidden_act");
+    Ok(())
+}
+
+/// The layers without a window have larger heads, and the last layers no keys of their own.
+fn gemma4(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
+    let layers = metadata.layers()?;
+    windowed(metadata, config, metadata.required("attention.sliding_window")?, 6)?;
+    let is_near = metadata.flags("attention.sliding_window_pattern", layers)?;
+    let is_near = is_near.ok_or_else(|| {
+        Error::model(format!("has no `{}`", metadata.key("attention.sliding_window_pattern")))
+    })?;
+    let by_kind = |key: &str, near: bool| -> Result<Option<u64>> {
+        let all = metadata.of_layers(key)?;
+        Ok(match all.as_slice() {
+            [one] => Some(*one),
+            all => all.iter().zip(&is_near).find(|(_, is)| **is == near).map(|(one, _)| *one),
+        })
+    };
+    let heads = |near| by_kind("attention.head_count_kv", near);
+    let (near, far) = (heads(true)?, heads(false)?);
+    let far_layer = is_near.iter().position(|is_near| !is_near);
+    let has_values = |layer: usize| metadata.has(&format!("blk.{layer}.attn_v.weight"));
+    let keys_are_values = far_layer.is_some_and(|layer| !has_values(layer));
+    let widths = metadata.of_layers("feed_forward_length")?;
+    let inner = widths.first().copied();
+    let is_double = widths.last() > widths.first();
+    let softcap = metadata.float("final_logit_softcapping")?;
+    let near_theta = metadata.float("rope.freq_base_swa")?.unwrap_or(1e4);
+    let far_theta = metadata.float("rope.freq_base")?.unwrap_or(1e6);
+    let inputs = metadata.number("embedding_length_per_layer_input")?.unwrap_or(0);
+    let borrowing = metadata.number("attention.shared_kv_layers")?.unwrap_or(0);
+    config.extend([
+        ("model_type".into(), json!("gemma4_text")),
+        ("head_dim".into(), json!(metadata.required("attention.key_length_swa")?)),
+        ("global_head_dim".into(), json!(metadata.required("attention.key_length")?)),
+        ("num_key_value_heads".into(), json!(near)),
+        ("attention_k_eq_v".into(), json!(keys_are_values)),
+        ("intermediate_size".into(), json!(inner)),
+        ("use_double_wide_mlp".into(), json!(is_double)),
+        ("num_kv_shared_layers".into(), json!(borrowing)),
+        ("hidden_size_per_layer_input".into(), json!(inputs)),
+        ("hidden_activation".into(), json!("gelu_pytorch_tanh")),
+        ("final_logit_softcapping".into(), json!(softcap)),
+        (
+            "rope_parameters".into(),
+            json!({
+                "sliding_attention": {"rope_type": "default", "rope_theta": near_theta},
+                "full_attention": {
+                    "rope_type": "proportional", "rope_theta": far_theta,
+                    "partial_rotary_factor": 0.25,
+                },
+            }),
+        ),
+    ]);
+    if keys_are_values {
+        config.insert("num_global_key_value_heads".into(), json!(far));
+    }
+    config.remove("hidden_act");
+    config.remove("rope_theta");
+    let rows = metadata.header.tensors.get("per_layer_token_embd.weight");
+    if let Some(rows) = rows.and_then(|found| found.shape.first()) {
+        config.insert("vocab_size_per_layer_input".into(), json!(rows));
+    }
+    if metadata.number("expert_count")?.is_some_and(|count| count > 0) {
+        config.insert("enable_moe_block".into(), json!(true));
+        let keys = [
+            ("expert_count", "num_experts"),
+            ("expert_used_count", "top_k_experts"),
+            ("expert_feed_forward_length", "moe_intermediate_size"),
+        ];
+        copy_numbers(metadata, config, &keys)?;
+    }
+    Ok(())
+}

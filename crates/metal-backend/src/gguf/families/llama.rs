@@ -1,0 +1,217 @@
+//! Llama, and dense models of its form.
+
+use serde_json::json;
+
+use super::building::{copy_numbers, pairs, scaling, window_types};
+use crate::error::{Error, Result};
+use crate::gguf::metadata::{Config, Family, Metadata, PLAIN};
+
+pub(super) const FAMILIES: [Family; 10] = [
+    Family {
+        name: "llama",
+        // Mixtral has experts.
+        modules: &[
+            ("ffn_gate_inp", "block_sparse_moe.gate"),
+            ("ffn_gate_exps", "block_sparse_moe.switch_mlp.gate_proj"),
+            ("ffn_up_exps", "block_sparse_moe.switch_mlp.up_proj"),
+            ("ffn_down_exps", "block_sparse_moe.switch_mlp.down_proj"),
+        ],
+        reads: &["expert_count"],
+        change: pairs,
+        config: llama,
+        ..PLAIN
+    },
+    Family {
+        name: "mistral3",
+        reads: &["attention.temperature_scale", "rope.scaling.yarn_log_multiplier"],
+        change: pairs,
+        config: mistral3,
+        ..PLAIN
+    },
+    Family {
+        name: "granite",
+        reads: &["attention.scale", "embedding_scale", "residual_scale", "logit_scale"],
+        change: pairs,
+        config: |metadata, config| {
+            config.insert("model_type".into(), json!("granite"));
+            granite_factors(metadata, config)
+        },
+        ..PLAIN
+    },
+    Family {
+        name: "smollm3",
+        change: pairs,
+        config: |_, config| named(config, "smollm3"),
+        ..PLAIN
+    },
+    Family {
+        name: "phi3",
+        // Both projections are one.
+        modules: &[("ffn_up", "mlp.gate_up_proj")],
+        reads: &[
+            "attention.sliding_window",
+            "rope.dimension_count",
+            "rope.scaling.attn_factor",
+            "rope_factors",
+        ],
+        config: phi3,
+        ..PLAIN
+    },
+    Family {
+        name: "olmo2",
+        reads: &[
+            "attention.sliding_window",
+            "attention.sliding_window_pattern",
+            "rope.freq_base_swa",
+        ],
+        config: olmo,
+        ..PLAIN
+    },
+    Family {
+        name: "seed_oss",
+        config: |_, config| {
+            config.insert("attention_out_bias".into(), json!(false));
+            named(config, "seed_oss")
+        },
+        ..PLAIN
+    },
+    Family {
+        name: "hunyuan-dense",
+        modules: &[
+            ("attn_q_norm", "self_attn.query_layernorm"),
+            ("attn_k_norm", "self_attn.key_layernorm"),
+        ],
+        config: |metadata, config| {
+            config.insert("use_qk_norm".into(), json!(metadata.has("blk.0.attn_q_norm.weight")));
+            named(config, "hunyuan_v1_dense")
+        },
+        ..PLAIN
+    },
+    Family {
+        name: "exaone4",
+        reads: &["attention.sliding_window", "attention.sliding_window_pattern"],
+        config: exaone4,
+        ..PLAIN
+    },
+    Family {
+        name: "cohere2",
+        reads: &["attention.sliding_window", "logit_scale"],
+        config: cohere2,
+        ..PLAIN
+    },
+];
+
+fn named(config: &mut Config, model_type: &str) -> Result<()> {
+    config.insert("model_type".into(), json!(model_type));
+    Ok(())
+}
+
+fn llama(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
+    if metadata.number("expert_count")?.is_none_or(|count| count == 0) {
+        return named(config, "llama");
+    }
+    let experts =
+        [("expert_count", "num_local_experts"), ("expert_used_count", "num_experts_per_tok")];
+    copy_numbers(metadata, config, &experts)?;
+    named(config, "mixtral")
+}
+
+/// Ministral 3, whose queries grow with their position.
+fn mistral3(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
+    let beta = metadata.float("attention.temperature_scale")?;
+    let all_dim = metadata.float("rope.scaling.yarn_log_multiplier")?;
+    if let Some(scaling) = scaling(config) {
+        scaling.extend(beta.map(|beta| ("llama_4_scaling_beta".into(), json!(beta))));
+        // The one for the rotations is not in files, and is the other one in releases.
+        let both = all_dim.map(|all_dim| {
+            ["mscale", "mscale_all_dim"].map(|key| (key.to_owned(), json!(all_dim)))
+        });
+        scaling.extend(both.into_iter().flatten());
+    }
+    named(config, "ministral3")
+}
+
+/// The factors of Granite's models.
+///
+/// # Errors
+/// What is no number.
+pub(super) fn granite_factors(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
+    let usual = (metadata.head_dim()? as f64).sqrt().recip();
+    for (theirs, key, usual) in [
+        ("attention.scale", "attention_multiplier", usual),
+        ("embedding_scale", "embedding_multiplier", 1.0),
+        ("residual_scale", "residual_multiplier", 1.0),
+        ("logit_scale", "logits_scaling", 1.0),
+    ] {
+        config.insert(key.into(), json!(metadata.float(theirs)?.unwrap_or(usual)));
+    }
+    Ok(())
+}
+
+fn phi3(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
+    let head_dim = metadata.head_dim()?;
+    let rotated = metadata.number("rope.dimension_count")?.unwrap_or(head_dim);
+    config.insert("partial_rotary_factor".into(), json!(rotated as f64 / head_dim as f64));
+    let window = metadata.number("attention.sliding_window")?.filter(|window| *window > 0);
+    config.insert("sliding_window".into(), json!(window));
+    if let Some(original) = metadata.number("rope.scaling.original_context_length")? {
+        config.insert("original_max_position_embeddings".into(), json!(original));
+    }
+    named(config, "phi3")
+}
+
+/// OLMo 2, or OLMo 3, which has layers with a window.
+fn olmo(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
+    let Some(window) = metadata.number("attention.sliding_window")?.filter(|size| *size > 0) else {
+        return named(config, "olmo2");
+    };
+    let base = metadata.float("rope.freq_base_swa")?;
+    if base.is_some_and(|base| config.get("rope_theta") != Some(&json!(base))) {
+        return Err(Error::model(format!(
+            "`{}` is not `{}`, which alone works",
+            metadata.key("rope.freq_base_swa"),
+            metadata.key("rope.freq_base")
+        )));
+    }
+    windowed(metadata, config, window, 4)?;
+    named(config, "olmo3")
+}
+
+fn exaone4(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
+    match metadata.number("attention.sliding_window")?.filter(|size| *size > 0) {
+        // The small ones have none.
+        None => config.extend([
+            ("sliding_window".into(), json!(null)),
+            ("sliding_window_pattern".into(), json!(null)),
+        ]),
+        Some(window) => windowed(metadata, config, window, 4)?,
+    }
+    named(config, "exaone4")
+}
+
+fn cohere2(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
+    let epsilon = metadata.float("attention.layer_norm_epsilon")?.unwrap_or(1e-5);
+    config.insert("layer_norm_eps".into(), json!(epsilon));
+    config.insert("logit_scale".into(), json!(metadata.float("logit_scale")?));
+    windowed(metadata, config, metadata.required("attention.sliding_window")?, 4)?;
+    named(config, "cohere2")
+}
+
+/// Layers with a window beside ones without: those that the file lists, else every one with the number `turn`.
+///
+/// # Errors
+/// What is no list of flags.
+pub(super) fn windowed(
+    metadata: &Metadata<'_>,
+    config: &mut Config,
+    window: u64,
+    turn: u64,
+) -> Result<()> {
+    let layers = metadata.layers()?;
+    let listed = metadata.flags("attention.sliding_window_pattern", layers)?;
+    let flags =
+        listed.unwrap_or_else(|| (1..=layers).map(|layer| !layer.is_multiple_of(turn)).collect());
+    config.insert("sliding_window".into(), json!(window));
+    config.insert("layer_types".into(), json!(window_types(&flags)));
+    Ok(())
+}

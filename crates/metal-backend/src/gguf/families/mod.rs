@@ -1,0 +1,45 @@
+//! What is known of each architecture: its names, what its files store otherwise, and its own metadata.
+
+mod building;
+mod gemma;
+mod gpt_oss;
+mod latent;
+mod lfm2;
+mod llama;
+mod mamba;
+mod mixtures;
+mod qwen;
+
+use super::metadata::Family;
+use super::reader::{Header, Value};
+use crate::error::{Error, Result};
+
+const FAMILIES: [&[Family]; 8] = [
+    &llama::FAMILIES,
+    &qwen::FAMILIES,
+    &gemma::FAMILIES,
+    &gpt_oss::FAMILIES,
+    &latent::FAMILIES,
+    &lfm2::FAMILIES,
+    &mamba::FAMILIES,
+    &mixtures::FAMILIES,
+];
+
+/// The architecture of a file.
+///
+/// # Errors
+/// One that is not known, by name.
+pub(super) fn of(header: &Header) -> Result<&'static Family> {
+    let name = match header.metadata.get("general.architecture") {
+        Some(Value::Text(name)) => name.as_str(),
+        _ => return Err(Error::model("has no `general.architecture`")),
+    };
+    let all = || FAMILIES.iter().copied().flatten();
+    all().find(|family| family.name == name).ok_or_else(|| {
+        let names: Vec<&str> = all().map(|family| family.name).collect();
+        Error::model(format!(
+            "has the architecture `{name}`; {} work in GGUF, others as folders of safetensors",
+            names.join(", ")
+        ))
+    })
+}

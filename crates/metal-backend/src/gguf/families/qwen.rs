@@ -1,0 +1,210 @@
+//! Qwen's models, from 2 on.
+
+use serde_json::json;
+
+use super::building::{copy_numbers, log_of_decay};
+use crate::error::Result;
+use crate::gguf::metadata::{Change, Config, Family, Metadata, PLAIN, Rows, Tiles};
+
+/// Gated delta nets, and the expert that all positions pass.
+const HYBRID: &[(&str, &str)] = &[
+    ("attn_qkv", "linear_attn.in_proj_qkv"),
+    ("attn_gate", "linear_attn.in_proj_z"),
+    ("ssm_alpha", "linear_attn.in_proj_a"),
+    ("ssm_beta", "linear_attn.in_proj_b"),
+    ("ssm_a", "linear_attn.A_log"),
+    ("ssm_dt.bias", "linear_attn.dt_bias"),
+    ("ssm_conv1d", "linear_attn.conv1d"),
+    ("ssm_norm", "linear_attn.norm"),
+    ("ssm_out", "linear_attn.out_proj"),
+    ("ffn_gate_shexp", "mlp.shared_expert.gate_proj"),
+    ("ffn_up_shexp", "mlp.shared_expert.up_proj"),
+    ("ffn_down_shexp", "mlp.shared_expert.down_proj"),
+    ("ffn_gate_inp_shexp", "mlp.shared_expert_gate"),
+];
+
+const READS: &[&str] = &[
+    "expert_count",
+    "nextn_predict_layers",
+    "rope.dimension_count",
+    "rope.dimension_sections",
+    "ssm.inner_size",
+];
+
+pub(super) const FAMILIES: [Family; 9] = [
+    Family {
+        name: "qwen2",
+        config: |_, config| {
+            // It always has those of queries, keys and values.
+            config.insert("attention_bias".into(), json!(false));
+            named(config, "qwen2")
+        },
+        ..PLAIN
+    },
+    Family { name: "qwen3", config: |_, config| named(config, "qwen3"), ..PLAIN },
+    Family {
+        name: "qwen3moe",
+        reads: &["expert_count"],
+        config: |metadata, config| {
+            experts(metadata, config)?;
+            named(config, "qwen3_moe")
+        },
+        ..PLAIN
+    },
+    Family {
+        name: "qwen2moe",
+        modules: HYBRID,
+        reads: &["expert_count"],
+        config: |metadata, config| {
+            experts(metadata, config)?;
+            let shared = ("expert_shared_feed_forward_length", "shared_expert_intermediate_size");
+            copy_numbers(metadata, config, &[shared])?;
+            config.insert("norm_topk_prob".into(), json!(false));
+            config.insert("attention_bias".into(), json!(false));
+            named(config, "qwen2_moe")
+        },
+        ..PLAIN
+    },
+    // Their language models, which pictures are not told to: the files have no more.
+    Family {
+        name: "qwen3vl",
+        reads: &["rope.dimension_sections"],
+        config: |_, config| named(config, "qwen3"),
+        ..PLAIN
+    },
+    Family {
+        name: "qwen3vlmoe",
+        reads: &["expert_count", "rope.dimension_sections"],
+        config: |metadata, config| {
+            experts(metadata, config)?;
+            named(config, "qwen3_moe")
+        },
+        ..PLAIN
+    },
+    Family {
+        name: "qwen3next",
+        modules: HYBRID,
+        reads: READS,
+        splits: &[("ssm_ba.weight", &["linear_attn.in_proj_b", "linear_attn.in_proj_a"])],
+        needs_range: true,
+        change: paired_heads,
+        config: |metadata, config| {
+            hybrid(metadata, config)?;
+            named(config, "qwen3_next")
+        },
+        ..PLAIN
+    },
+    Family {
+        name: "qwen35",
+        modules: HYBRID,
+        reads: READS,
+        needs_range: true,
+        change: tiled,
+        config: |metadata, config| {
+            hybrid(metadata, config)?;
+            named(config, "qwen3_5_text")
+        },
+        ..PLAIN
+    },
+    Family {
+        name: "qwen35moe",
+        modules: HYBRID,
+        reads: READS,
+        needs_range: true,
+        change: tiled,
+        config: |metadata, config| {
+            hybrid(metadata, config)?;
+            named(config, "qwen3_5_moe_text")
+        },
+        ..PLAIN
+    },
+];
+
+fn named(config: &mut Config, model_type: &str) -> Result<()> {
+    config.insert("model_type".into(), json!(model_type));
+    Ok(())
+}
+
+fn experts(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
+    config.insert("norm_topk_prob".into(), json!(true));
+    copy_numbers(
+        metadata,
+        config,
+        &[
+            ("expert_count", "num_experts"),
+            ("expert_used_count", "num_experts_per_tok"),
+            ("expert_feed_forward_length", "moe_intermediate_size"),
+        ],
+    )
+}
+
+/// Gated delta nets beside attention with a gated output.
+fn hybrid(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
+    copy_numbers(
+        metadata,
+        config,
+        &[
+            ("ssm.group_count", "linear_num_key_heads"),
+            ("ssm.time_step_rank", "linear_num_value_heads"),
+            ("ssm.state_size", "linear_key_head_dim"),
+            ("ssm.conv_kernel", "linear_conv_kernel_dim"),
+        ],
+    )?;
+    let heads = metadata.required("ssm.time_step_rank")?;
+    let values = metadata.required("ssm.inner_size")? / heads.max(1);
+    config.insert("linear_value_head_dim".into(), json!(values));
+    let layers = metadata.layers()?;
+    let interval = metadata.number("full_attention_interval")?.unwrap_or(4).max(1);
+    let recurrent = metadata.flags("attention.recurrent_layers", layers)?;
+    let recurrent = recurrent
+        .unwrap_or_else(|| (1..=layers).map(|layer| !layer.is_multiple_of(interval)).collect());
+    let kind = |is: &bool| if *is { "linear_attention" } else { "full_attention" };
+    config.insert("layer_types".into(), json!(recurrent.iter().map(kind).collect::<Vec<_>>()));
+    let head_dim = metadata.head_dim()?;
+    let rotated = metadata.number("rope.dimension_count")?.unwrap_or(head_dim / 4);
+    config.insert("partial_rotary_factor".into(), json!(rotated as f64 / head_dim.max(1) as f64));
+    if metadata.number("expert_count")?.is_some_and(|count| count > 0) {
+        experts(metadata, config)?;
+        let shared = ("expert_shared_feed_forward_length", "shared_expert_intermediate_size");
+        copy_numbers(metadata, config, &[shared])?;
+    }
+    Ok(())
+}
+
+/// Decays are stored as what they are in the exponent.
+fn hybrid_change(tensor: &str) -> Change {
+    let value = (tensor == "ssm_a").then_some(log_of_decay as fn(f32) -> f32);
+    Change { value, ..Change::default() }
+}
+
+/// What Qwen 3 Next stores otherwise: decays; and of each head of keys, rows of its heads of values for one purpose stand before those for
+/// another.
+fn paired_heads(metadata: &Metadata<'_>, tensor: &str) -> Result<Change> {
+    let groups = metadata.required("ssm.group_count")?;
+    let size = metadata.required("ssm.time_step_rank")? / groups.max(1);
+    let rows = match tensor {
+        "linear_attn.in_proj_b" => Rows::Picked { first: 0, size, of: 2 * size },
+        "linear_attn.in_proj_a" => Rows::Picked { first: size, size, of: 2 * size },
+        _ => Rows::InOrder,
+    };
+    Ok(Change { rows, ..hybrid_change(tensor) })
+}
+
+/// What Qwen 3.5 stores otherwise: decays, and heads of values in another order.
+fn tiled(metadata: &Metadata<'_>, tensor: &str) -> Result<Change> {
+    let (groups, all) =
+        (metadata.required("ssm.group_count")?, metadata.required("ssm.time_step_rank")?);
+    let tiles = Tiles { groups, heads: all / groups.max(1) };
+    let keys = 2 * groups * metadata.required("ssm.state_size")?;
+    let change = hybrid_change(tensor);
+    Ok(match tensor {
+        "attn_qkv.weight" | "ssm_conv1d.weight" => {
+            Change { rows: Rows::Tiled(keys, tiles), ..change }
+        }
+        "attn_gate.weight" | "ssm_alpha.weight" | "ssm_beta.weight" | "ssm_a" | "ssm_dt.bias" => {
+            Change { rows: Rows::Tiled(0, tiles), ..change }
+        }
+        "ssm_out.weight" => Change { columns: Some(tiles), ..change },
+        _ => change,
+    })
+}

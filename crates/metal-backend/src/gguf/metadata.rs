@@ -1,0 +1,307 @@
+//! What is known of an architecture, and the metadata of a file that has it.
+
+use std::fmt;
+
+use serde_json::{Map, Value as Json};
+
+use super::reader::{Header, Value};
+use crate::error::{Error, Result};
+
+/// The keys of what stands for `config.json`.
+pub(super) type Config = Map<String, Json>;
+
+/// What is known of an architecture.
+pub(super) struct Family {
+    /// Its name in files.
+    pub name: &'static str,
+    /// What its modules are called elsewhere, where that differs from what most have: without the
+    /// layer, and with the part (`.weight`) where only this one is meant.
+    pub modules: &'static [(&'static str, &'static str)],
+    /// What stands before the number of a layer elsewhere.
+    pub layers: &'static str,
+    /// Metadata that changes what is computed and that `config` or the reader reads.
+    pub reads: &'static [&'static str],
+    /// Numbers that may differ between layers.
+    pub by_layer: &'static [&'static str],
+    /// Its activations outgrow f16.
+    pub needs_range: bool,
+    /// Tensors that are several elsewhere, each with what these are called.
+    pub splits: &'static [(&'static str, &'static [&'static str])],
+    /// What its files store otherwise, by a tensor's name without the layer, or by what a part of it is called.
+    pub change: fn(&Metadata<'_>, &str) -> Result<Change>,
+    /// Adds what only this one states, above all `model_type`.
+    pub config: fn(&Metadata<'_>, &mut Config) -> Result<()>,
+}
+
+/// A family with nothing of its own.
+pub(super) const PLAIN: Family = Family {
+    name: "",
+    modules: &[],
+    layers: "model.layers",
+    reads: &[],
+    by_layer: &[],
+    needs_range: false,
+    splits: &[],
+    change: |_, _| Ok(Change::default()),
+    config: |_, _| Ok(()),
+};
+
+/// How a tensor is stored otherwise than in other checkpoints.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Change {
+    pub rows: Rows,
+    /// Columns that stand in another order.
+    pub columns: Option<Tiles>,
+    /// What a value of other checkpoints is, by the stored one.
+    pub value: Option<fn(f32) -> f32>,
+}
+
+/// In which order rows are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Rows {
+    #[default]
+    InOrder,
+    /// Of so many heads: rows of a head's first and of its second half alternate.
+    Paired(u64),
+    /// Behind so many rows that are in order.
+    Tiled(u64, Tiles),
+    /// Of each `of` rows, `size` behind the first `first` ones.
+    Picked { first: u64, size: u64, of: u64 },
+}
+
+/// Heads that belong to groups: other checkpoints have those of a group in turn, files the first ones of all groups,
+/// then the second ones, and so on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tiles {
+    pub groups: u64,
+    /// Heads of a group.
+    pub heads: u64,
+}
+
+impl Tiles {
+    /// Where the head lies in the file that is at place `head` elsewhere.
+    pub fn place(self, head: usize) -> usize {
+        let (groups, heads) = (self.groups as usize, self.heads as usize);
+        head % heads * groups + head / heads
+    }
+}
+
+impl Family {
+    /// Whether the metadata or factors under `key` are read.
+    pub fn reads(&self, key: &str) -> bool {
+        self.reads.contains(&key)
+    }
+}
+
+impl fmt::Debug for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// Metadata that changes what is computed, which only the families work with that read it.
+const READ_BY_SOME: [&str; 29] = [
+    "attention.sliding_window",
+    "attention.sliding_window_pattern",
+    "attention.key_length_swa",
+    "attention.value_length_swa",
+    "attention.shared_kv_layers",
+    "attention.scale",
+    "attention.clamp_kqv",
+    "attention.max_alibi_bias",
+    "attention.temperature_scale",
+    "attn_logit_softcapping",
+    "final_logit_softcapping",
+    "embedding_length_per_layer_input",
+    "embedding_scale",
+    "residual_scale",
+    "logit_scale",
+    "expert_count",
+    "expert_shared_count",
+    "expert_gating_func",
+    "expert_group_count",
+    "expert_weights_scale",
+    "leading_dense_block_count",
+    "interleave_moe_layer_step",
+    "nextn_predict_layers",
+    "rope.freq_base_swa",
+    "rope.scaling.yarn_log_multiplier",
+    "rope.scaling.attn_factor",
+    "rope.dimension_sections",
+    "ssm.inner_size",
+    "kda.head_dim",
+];
+
+/// What a file says, under the keys of its architecture.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Metadata<'a> {
+    pub header: &'a Header,
+    pub of: &'static Family,
+}
+
+impl<'a> Metadata<'a> {
+    /// The metadata of a file of the architecture.
+    ///
+    /// # Errors
+    /// Metadata that it does not read, by name.
+    pub fn of(header: &'a Header, of: &'static Family) -> Result<Metadata<'a>> {
+        let metadata = Metadata { header, of };
+        for key in READ_BY_SOME {
+            let key = (key, metadata.key(key));
+            let is_off = match header.metadata.get(&key.1) {
+                None | Some(Value::Unsigned(0) | Value::Signed(0) | Value::Flag(false)) => true,
+                Some(Value::Float(value)) => *value == 0.0,
+                Some(_) => false,
+            };
+            if !is_off && !metadata.of.reads(key.0) {
+                return Err(Error::model(format!(
+                    "has `{}`, which is not known of this architecture; use a folder of safetensors",
+                    key.1
+                )));
+            }
+        }
+        Ok(metadata)
+    }
+
+    /// The key that the architecture has for `key`.
+    pub fn key(&self, key: &str) -> String {
+        format!("{}.{key}", self.of.name)
+    }
+
+    fn get(&self, key: &str) -> Option<&'a Value> {
+        self.header.metadata.get(&self.key(key))
+    }
+
+    /// Whether the file has the tensor `name`.
+    pub fn has(&self, name: &str) -> bool {
+        self.header.tensors.contains_key(name)
+    }
+
+    /// A whole number.
+    ///
+    /// # Errors
+    /// What is no such number.
+    pub fn number(&self, key: &str) -> Result<Option<u64>> {
+        let found = self.get(key).map(|value| {
+            whole(value).ok_or_else(|| {
+                let key = self.key(key);
+                Error::model(format!("`{key}` is no whole number, which alone works"))
+            })
+        });
+        found.transpose()
+    }
+
+    /// A whole number that every file of the architecture has.
+    ///
+    /// # Errors
+    /// One that is missing, or is none.
+    pub fn required(&self, key: &str) -> Result<u64> {
+        let found = self.number(key)?;
+        found.ok_or_else(|| Error::model(format!("has no `{}`", self.key(key))))
+    }
+
+    /// A whole number for each layer, or one for all of them; none where there is no such key.
+    ///
+    /// # Errors
+    /// What is no such number, and no list of them.
+    pub fn of_layers(&self, key: &str) -> Result<Vec<u64>> {
+        let Some(Value::List(list)) = self.get(key) else {
+            return Ok(self.number(key)?.into_iter().collect());
+        };
+        let found: Option<Vec<u64>> = list.iter().map(whole).collect();
+        found
+            .ok_or_else(|| Error::model(format!("`{}` is no list of whole numbers", self.key(key))))
+    }
+
+    /// A whole number, the largest where there is one for each layer.
+    ///
+    /// # Errors
+    /// What is no such number; numbers that differ, where the architecture has one.
+    pub fn largest(&self, key: &str) -> Result<Option<u64>> {
+        let all = self.of_layers(key)?;
+        let largest = all.iter().copied().max();
+        if !self.of.by_layer.contains(&key) && all.iter().any(|one| Some(*one) != largest) {
+            return Err(Error::model(format!(
+                "`{}` differs between layers, which is not known",
+                self.key(key)
+            )));
+        }
+        Ok(largest)
+    }
+
+    /// A number with a fraction.
+    ///
+    /// # Errors
+    /// What is no such number.
+    pub fn float(&self, key: &str) -> Result<Option<f64>> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value::Float(value)) if value.is_finite() => Ok(Some(*value)),
+            Some(Value::Float(value)) => {
+                Err(Error::model(format!("`{}` is {value}, expected a number", self.key(key))))
+            }
+            Some(_) => Err(Error::model(format!("`{}` is no number", self.key(key)))),
+        }
+    }
+
+    /// Whether something holds; none where the file does not say.
+    ///
+    /// # Errors
+    /// What is no flag.
+    pub fn flag(&self, key: &str) -> Result<Option<bool>> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value::Flag(flag)) => Ok(Some(*flag)),
+            Some(_) => Err(Error::model(format!("`{}` is no flag", self.key(key)))),
+        }
+    }
+
+    /// A flag for each of the `layers`; none where the file has no such list.
+    ///
+    /// # Errors
+    /// A list of another kind, or one that is too short.
+    pub fn flags(&self, key: &str, layers: u64) -> Result<Option<Vec<bool>>> {
+        let list = match self.get(key) {
+            None => return Ok(None),
+            Some(Value::List(list)) => list.as_slice(),
+            Some(_) => &[],
+        };
+        let flag = |value: &Value| match value {
+            Value::Flag(flag) => Some(*flag),
+            other => whole(other).map(|number| number != 0),
+        };
+        let found: Option<Vec<bool>> = list.iter().take(layers as usize).map(flag).collect();
+        let found = found.filter(|flags| flags.len() as u64 == layers);
+        let wrong = || Error::model(format!("`{}` is no list of {layers} flags", self.key(key)));
+        found.ok_or_else(wrong).map(Some)
+    }
+
+    /// Layers, without those that predict tokens further ahead.
+    ///
+    /// # Errors
+    /// A number that is missing or wrong.
+    pub fn layers(&self) -> Result<u64> {
+        let ahead = self.number("nextn_predict_layers")?.unwrap_or(0);
+        Ok(self.required("block_count")?.saturating_sub(ahead))
+    }
+
+    /// Values of a head.
+    ///
+    /// # Errors
+    /// A number that is missing or wrong.
+    pub fn head_dim(&self) -> Result<u64> {
+        if let Some(size) = self.number("attention.key_length")? {
+            return Ok(size);
+        }
+        let heads = self.largest("attention.head_count")?.unwrap_or(1);
+        Ok(self.required("embedding_length")? / heads.max(1))
+    }
+}
+
+fn whole(value: &Value) -> Option<u64> {
+    match value {
+        Value::Unsigned(number) => Some(*number),
+        Value::Signed(number) => u64::try_from(*number).ok(),
+        _ => None,
+    }
+}
