@@ -197,7 +197,7 @@ mod tests {
     fn a_bad_option_is_named_by_its_flag() {
         let options = GenerateOptions { top_p: Some(2.0), ..Default::default() };
         let failure = Failure::from(options.validate().unwrap_err());
-        assert_eq!(failure.to_string(), "--top-p: 2 is not above 0 and at most 1");
+        assert_eq!(failure.to_string(), "--top-p: 2 is not at least 0 and at most 1");
         assert_eq!(failure.code(), 2);
 
         let options = LoadOptions { parallel_slots: Some(0), ..Default::default() };

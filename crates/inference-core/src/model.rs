@@ -194,6 +194,15 @@ pub trait TextModel: Send + Sync {
     /// [`Error::Prompt`] when the tokenizer refuses the ids.
     fn decode(&self, ids: &[u32]) -> Result<String>;
 
+    /// The bytes that the token `id` adds to a text behind another token. Those of one character may be spread over several
+    /// tokens; a special token adds none. Without a body of its own, a model's tokens have whole characters.
+    ///
+    /// # Errors
+    /// [`Error::Prompt`] when the tokenizer refuses the id, or its tokens have no bytes of their own.
+    fn token_bytes(&self, id: u32) -> Result<Vec<u8>> {
+        self.decode(&[id]).map(String::into_bytes)
+    }
+
     /// The ids of a prompt that can be computed, as [`generate`](Self::generate) feeds them; those
     /// of its pictures are among them. Without a body of its own, a model refuses pictures.
     ///

@@ -239,7 +239,8 @@ pub struct GenerateOptions {
     pub temperature: Option<f32>,
     /// Keep this many of the most likely tokens; 0: all.
     pub top_k: Option<usize>,
-    /// Keep the smallest set of most likely tokens whose probability reaches this, in `(0, 1]`.
+    /// Keep the smallest set of most likely tokens whose probability reaches this, in `[0, 1]`; 0 keeps the
+    /// likeliest alone.
     pub top_p: Option<f32>,
     /// Drop tokens less likely than this fraction of the most likely one, in `[0, 1]`.
     pub min_p: Option<f32>,
@@ -340,7 +341,7 @@ impl GenerateOptions {
     /// [`Error::InvalidOption`] with the first bad option's name.
     pub fn validate(&self) -> Result<()> {
         within("temperature", self.temperature, (Included(0.0), Unbounded))?;
-        within("top_p", self.top_p, (Excluded(0.0), Included(1.0)))?;
+        within("top_p", self.top_p, (Included(0.0), Included(1.0)))?;
         within("min_p", self.min_p, (Included(0.0), Included(1.0)))?;
         within("repetition_penalty", self.repetition_penalty, (Excluded(0.0), Unbounded))?;
         within("presence_penalty", self.presence_penalty, (Unbounded, Unbounded))?;

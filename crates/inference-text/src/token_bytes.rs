@@ -41,6 +41,28 @@ impl TokenBytes {
     }
 }
 
+impl Tokenizer {
+    /// The bytes that the token `id` adds to a text behind another token; none for a special one, and for an id that no token
+    /// has.
+    ///
+    /// # Errors
+    /// A decoder for which a token's text depends on the tokens around it.
+    pub fn token_bytes(&self, id: u32) -> Result<Vec<u8>, TextError> {
+        match ordinary(self, id) {
+            Some(token) => bytes(&steps(self)?, token, Position::Inner),
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+/// The token with the id, as the vocabulary spells it, unless it is special.
+fn ordinary(tokenizer: &Tokenizer, id: u32) -> Option<String> {
+    let inner = &tokenizer.inner.tokenizer;
+    let vocabulary = inner.get_added_vocabulary();
+    let token = vocabulary.simple_id_to_token(id).or_else(|| inner.id_to_token(id));
+    token.filter(|token| !vocabulary.is_special_token(token))
+}
+
 #[derive(Clone, Copy, PartialEq)]
 enum Position {
     First,
@@ -52,15 +74,9 @@ fn all(
     vocab_size: usize,
     position: Position,
 ) -> Result<Vec<Vec<u8>>, TextError> {
-    let inner = &tokenizer.inner.tokenizer;
     let steps = steps(tokenizer)?;
-    let vocabulary = inner.get_added_vocabulary();
-    let token_of = |id: u32| {
-        let token = vocabulary.simple_id_to_token(id).or_else(|| inner.id_to_token(id));
-        token.filter(|token| !vocabulary.is_special_token(token))
-    };
     (0..vocab_size)
-        .map(|id| match token_of(id as u32) {
+        .map(|id| match ordinary(tokenizer, id as u32) {
             Some(token) => bytes(&steps, token, position),
             None => Ok(Vec::new()),
         })

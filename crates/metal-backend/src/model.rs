@@ -404,6 +404,11 @@ impl TextModel for MlxModel {
         self.text.tokenizer.decode(ids, SkipSpecial::Yes).map_err(Error::from)
     }
 
+    fn token_bytes(&self, id: u32) -> Result<Vec<u8>> {
+        self.engine.check_open()?;
+        self.text.tokenizer.token_bytes(id).map_err(Error::from)
+    }
+
     fn prompt_ids(&self, prompt: &Prompt) -> Result<Vec<u32>> {
         let laid = self.laid_out(prompt)?;
         self.check_prompt(&laid, 0)?;

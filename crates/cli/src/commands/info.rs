@@ -291,6 +291,14 @@ fn way(packing: &Packing) -> String {
     }
 }
 
+/// What keys and values of a position take. Where no layer keeps all positions, nothing grows.
+fn kv_cache(bytes_per_token: u64) -> String {
+    match bytes_per_token {
+        0 => "of one size, whatever the length".to_owned(),
+        bytes => format!("{} per token", bytes::human(bytes)),
+    }
+}
+
 fn text(name: &str, info: &ModelInfo, capabilities: &Capabilities) -> String {
     let unused = match info.unused_parts.as_slice() {
         [] => "nothing".to_owned(),
@@ -306,7 +314,7 @@ fn text(name: &str, info: &ModelInfo, capabilities: &Capabilities) -> String {
         ("weights", bytes::human(info.weight_bytes)),
         ("computes in", format!("{} on {}", info.dtype, info.device)),
         ("context", format!("{} tokens", info.context_length)),
-        ("KV cache", format!("{} per token", bytes::human(info.kv_bytes_per_token))),
+        ("KV cache", kv_cache(info.kv_bytes_per_token)),
         ("left aside", unused),
         ("chat template", info.chat_template.clone()),
     ];

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{FOX, PATIENCE, command, finish, interrupt, ml, signal, text};
 
@@ -132,6 +132,34 @@ fn an_answer_that_is_a_prompt_again_is_as_likely_as_it_was() {
     }
     interrupt(&child);
     assert_eq!(finish(child).0, Some(0));
+}
+
+#[test]
+fn the_bytes_of_an_answers_tokens_are_those_of_its_text() {
+    let (child, address) = serve(&[]);
+    wait_until_ready(&address);
+    let told = answered(&address, "/tokenize", &json!({"content": "🦊é"}));
+    let ids = told["tokens"].as_array().unwrap().iter().map(Value::to_string);
+    let only: Map<String, Value> = ids.map(|id| (id, json!(100))).collect();
+    let mut parts = 0;
+    for seed in 0..4 {
+        let body = json!({
+            "messages": [{"role": "user", "content": FOX}], "max_tokens": 64, "temperature": 2,
+            "seed": seed, "logprobs": true, "top_logprobs": 2, "logit_bias": only,
+        });
+        let answer = answered(&address, "/v1/chat/completions", &body);
+        let choice = &answer["choices"][0];
+        let entries = list(choice, "content");
+        let bytes = entries.iter().flat_map(|entry| entry["bytes"].as_array().unwrap());
+        let bytes: Vec<u8> = bytes.map(|byte| byte.as_u64().unwrap() as u8).collect();
+        let content = choice["message"]["content"].as_str().unwrap();
+        assert_eq!(String::from_utf8_lossy(&bytes), content);
+        let is_part = |entry: &&Value| entry["token"].as_str().unwrap().contains('\u{fffd}');
+        parts += entries.iter().filter(is_part).count();
+    }
+    assert!(parts > 0, "no token was a part of a character");
+    interrupt(&child);
+    finish(child);
 }
 
 #[test]

@@ -60,8 +60,11 @@ fn registering_twice_names_the_backend() {
 #[test]
 fn a_refused_option_is_named_with_the_reason() {
     reads(
-        Error::InvalidOption { option: "top_p", reason: "2 is not above 0 and at most 1".into() },
-        "option `top_p`: 2 is not above 0 and at most 1",
+        Error::InvalidOption {
+            option: "top_p",
+            reason: "2 is not at least 0 and at most 1".into(),
+        },
+        "option `top_p`: 2 is not at least 0 and at most 1",
     );
     reads(
         Error::Unsupported { what: "kv_bits".into(), reason: "no quantised cache".into() },

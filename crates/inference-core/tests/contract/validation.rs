@@ -25,7 +25,7 @@ fn refused(result: inference_core::Result<()>, name: &str) {
 
 const FLOATS: [Float; 8] = [
     ("temperature", |o, v| o.temperature = Some(v), &[0.0, -0.0, 0.7, f32::MAX], &[-1e-9, -0.7]),
-    ("top_p", |o, v| o.top_p = Some(v), &[1.0, 0.5, 1e-40], &[0.0, -0.5, 1.000_001]),
+    ("top_p", |o, v| o.top_p = Some(v), &[1.0, 0.5, 1e-40, 0.0], &[-1e-9, -0.5, 1.000_001]),
     ("min_p", |o, v| o.min_p = Some(v), &[0.0, 0.05, 1.0], &[-1e-9, 1.000_001]),
     (
         "repetition_penalty",
@@ -97,7 +97,7 @@ fn a_refusal_gives_the_value_and_the_range() {
     );
     assert_eq!(
         text(|o, v| o.top_p = Some(v), 2.0),
-        "option `top_p`: 2 is not above 0 and at most 1"
+        "option `top_p`: 2 is not at least 0 and at most 1"
     );
     assert_eq!(
         text(|o, v| o.presence_penalty = Some(v), f32::NAN),

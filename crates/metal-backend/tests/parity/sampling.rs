@@ -64,6 +64,7 @@ fn the_narrowest_filters_are_greedy() {
         for options in [
             GenerateOptions { top_k: Some(1), ..draws.clone() },
             GenerateOptions { top_p: Some(1e-6), ..draws.clone() },
+            GenerateOptions { top_p: Some(0.0), ..draws.clone() },
             GenerateOptions { min_p: Some(1.0), ..draws.clone() },
             GenerateOptions { temperature: Some(1e-4), ..draws },
         ] {

@@ -52,18 +52,37 @@ pub enum End {
 pub struct Scored {
     /// The token, whose text is its part of the whole text.
     pub token: Token,
-    /// Its text by itself.
+    /// What it is by itself.
+    pub own: Spelling,
+    /// What the likeliest tokens at its place are, each by itself.
+    pub top: Vec<Spelling>,
+}
+
+/// A token by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spelling {
+    /// Its text; a part of a character has `�`.
     pub text: String,
-    /// The texts of the likeliest tokens at its place, each by itself.
-    pub top_texts: Vec<String>,
+    /// Its bytes; none where only several tokens have some.
+    pub bytes: Option<Vec<u8>>,
+}
+
+impl Spelling {
+    fn of(model: &dyn TextModel, id: u32) -> Spelling {
+        let text = model.decode(&[id]).unwrap_or_default();
+        let bytes = match text.contains(char::REPLACEMENT_CHARACTER) {
+            true => model.token_bytes(id).ok(),
+            false => Some(text.clone().into_bytes()),
+        };
+        Spelling { text, bytes }
+    }
 }
 
 impl Scored {
-    /// `token`, with the texts that `model` has for it. A special token has none.
+    /// `token`, with what `model` has for it. A special token has no text.
     pub fn new(model: &dyn TextModel, token: Token) -> Scored {
-        let text = |id| model.decode(&[id]).unwrap_or_default();
-        let top_texts = token.top_logprobs.iter().map(|top| text(top.id)).collect();
-        Scored { text: text(token.id), top_texts, token }
+        let top = token.top_logprobs.iter().map(|top| Spelling::of(model, top.id)).collect();
+        Scored { own: Spelling::of(model, token.id), top, token }
     }
 }
 

@@ -214,7 +214,7 @@ fn values_out_of_range_are_named() {
         (json!({"temperature": -1}), "temperature"),
         (json!({"temperature": 1e300}), "temperature"),
         (json!({"top_p": 1.5}), "top_p"),
-        (json!({"top_p": 0}), "top_p"),
+        (json!({"top_p": -0.5}), "top_p"),
         (json!({"n": 0}), "n"),
         (json!({"n": 9}), "n"),
         (json!({"n": 1e30}), "n"),

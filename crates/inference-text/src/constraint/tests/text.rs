@@ -64,6 +64,7 @@ fn a_token_alone_has_the_bytes_that_it_is_decoded_to() {
                 Ok(spelled) => assert_eq!(spelled, text, "{family}: {id}"),
                 Err(_) => assert!(text.contains(char::REPLACEMENT_CHARACTER), "{family}: {id}"),
             }
+            assert_eq!(tokenizer.token_bytes(id).unwrap(), bytes.inner[id as usize], "{family}");
         }
     }
 }

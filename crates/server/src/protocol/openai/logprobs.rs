@@ -3,20 +3,18 @@
 use serde_json::{Map, Value as Json, json};
 
 use crate::fields::json::number;
-use crate::run::part::Scored;
-
-/// Its bytes; `null` where the token is a part of a character, whose bytes its text does not tell.
-fn bytes(text: &str) -> Json {
-    if text.contains(char::REPLACEMENT_CHARACTER) { Json::Null } else { json!(text.as_bytes()) }
-}
+use crate::run::part::{Scored, Spelling};
 
 /// An entry of a chat's `logprobs.content`.
 pub fn of_chat(scored: &Scored) -> Json {
-    let entry = |id: u32, text: &str, logprob: f32| json!({"bytes": bytes(text), "logprob": number(logprob), "token": text, "token_id": id});
+    let entry = |id: u32, spelling: &Spelling, logprob: f32| {
+        let Spelling { text, bytes } = spelling;
+        json!({"bytes": bytes, "logprob": number(logprob), "token": text, "token_id": id})
+    };
     let token = &scored.token;
-    let mut own = entry(token.id, &scored.text, token.logprob.unwrap_or(f32::NEG_INFINITY));
-    let top = token.top_logprobs.iter().zip(&scored.top_texts);
-    own["top_logprobs"] = top.map(|(top, text)| entry(top.id, text, top.logprob)).collect();
+    let mut own = entry(token.id, &scored.own, token.logprob.unwrap_or(f32::NEG_INFINITY));
+    let top = token.top_logprobs.iter().zip(&scored.top);
+    own["top_logprobs"] = top.map(|(top, own)| entry(top.id, own, top.logprob)).collect();
     own
 }
 
@@ -34,10 +32,10 @@ impl OfCompletion {
     /// has no probability.
     pub fn push(&mut self, scored: &Scored, offset: usize) {
         let token = &scored.token;
-        self.tokens.push(json!(scored.text));
+        self.tokens.push(json!(scored.own.text));
         self.logprobs.push(token.logprob.map_or(Json::Null, number));
         let mut top = Map::new();
-        for (entry, text) in token.top_logprobs.iter().zip(&scored.top_texts) {
+        for (entry, Spelling { text, .. }) in token.top_logprobs.iter().zip(&scored.top) {
             // Of tokens with the same text, the likelier one stands.
             top.entry(text.clone()).or_insert_with(|| number(entry.logprob));
         }
