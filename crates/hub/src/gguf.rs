@@ -7,13 +7,18 @@ use crate::{Error, Name, Result};
 /// Names with one of these are of what stands beside models: projectors of pictures, and statistics of quantising.
 const BESIDE: [&str; 2] = ["mmproj", "imatrix"];
 
+/// Names that begin so are of models that draft for the one beside them.
+const DRAFTS: [&str; 3] = ["mtp-", "dflash-", "eagle3-"];
+
 /// The models among `paths`: each by its path without the ending, with its files in their order.
 fn models<'a>(paths: impl IntoIterator<Item = &'a str>) -> BTreeMap<&'a str, Vec<&'a str>> {
     let mut models: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for path in paths {
         let Some(stem) = stem(path) else { continue };
         let small = stem.to_ascii_lowercase();
-        if !BESIDE.iter().any(|beside| small.contains(beside)) {
+        let file = small.rsplit('/').next().unwrap_or(&small);
+        let drafts = DRAFTS.iter().any(|start| file.starts_with(start));
+        if !drafts && !BESIDE.iter().any(|beside| small.contains(beside)) {
             models.entry(stem).or_default().push(path);
         }
     }
@@ -157,7 +162,8 @@ mod tests {
             assert!(error.contains(reason) && error.contains(there), "{name}: {error}");
         }
         assert_eq!(chosen(&"a/b".parse().unwrap(), ["x.bin"]).unwrap(), None);
-        let only = chosen(&"a/b".parse().unwrap(), ["x.gguf", "mmproj-x.gguf"]).unwrap();
+        let beside = ["x.gguf", "mmproj-x.gguf", "mtp-x.gguf", "q/dflash-x.gguf"];
+        let only = chosen(&"a/b".parse().unwrap(), beside).unwrap();
         assert_eq!(only, Some(vec!["x.gguf"]));
     }
 

@@ -42,12 +42,13 @@ fn folder_kind(path: &Path) -> Option<ModelKind> {
 }
 
 /// Whether `path` is a file that is called as models in GGUF are, and not as one that follows another
-/// (`NAME-00002-of-00003.gguf`), nor as what stands beside models: projectors of pictures (`mmproj`) and statistics of
-/// quantising (`imatrix`).
+/// (`NAME-00002-of-00003.gguf`), nor as what stands beside models: projectors of pictures (`mmproj`), statistics of
+/// quantising (`imatrix`), and what drafts for a model (`mtp-`, `dflash-`, `eagle3-`).
 pub fn is_gguf(path: &Path) -> bool {
     let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     let small = stem.to_ascii_lowercase();
-    let stands_beside = ["mmproj", "imatrix"].iter().any(|beside| small.contains(beside));
+    let stands_beside = ["mmproj", "imatrix"].iter().any(|beside| small.contains(beside))
+        || ["mtp-", "dflash-", "eagle3-"].iter().any(|start| small.starts_with(start));
     let is_first = part(stem).is_none_or(|(_, number, _)| number == 1);
     is_named_gguf(path) && is_first && !stands_beside && path.is_file()
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value as Json, json};
 
 use super::blocks::GROUP;
+use super::ends;
 use super::metadata::Metadata;
 use super::pieces::Piece;
 use super::reader::Value;
@@ -62,7 +63,7 @@ pub(super) fn text(metadata: &Metadata<'_>, pieces: &[Piece], factors: &Factors)
     if let Some(id) = token("bos") {
         config.insert("bos_token_id".into(), json!(id));
     }
-    let ends: Vec<u64> = ["eos", "eot", "eom"].into_iter().filter_map(token).collect();
+    let ends = ends::of(header);
     if !ends.is_empty() {
         config.insert("eos_token_id".into(), json!(ends));
     }

@@ -51,7 +51,10 @@ const SEED: &[&str] = &[
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+",
 ];
 
-const CUTS: [Cut; 13] = [
+/// That of Laguna, line by line.
+const LINES: &[&str] = &[r"[^\n]+|[\n]+", ONES[0]];
+
+const CUTS: [Cut; 14] = [
     Cut {
         names: &["gpt-2", "gpt2", "phi-2", "olmo", "mpt", "exaone4", "trillion", "granite-docling"],
         ..PLAIN
@@ -82,6 +85,7 @@ const CUTS: [Cut; 13] = [
     Cut { names: &["qwen2"], patterns: ONES, composes: true, ..PLAIN },
     Cut { names: &["qwen35"], patterns: MARKED, composes: true, ..PLAIN },
     Cut { names: &["kimi-k2"], patterns: KIMI, ..PLAIN },
+    Cut { names: &["laguna"], patterns: LINES, ..PLAIN },
     Cut { names: &["seed-coder"], patterns: SEED, ..PLAIN },
     Cut { names: &["deepseek-r1-qwen", "stablelm2", "hunyuan", "megrez"], patterns: ONES, ..PLAIN },
     Cut {

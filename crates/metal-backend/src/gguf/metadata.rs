@@ -26,12 +26,15 @@ pub(super) struct Family {
     /// Its activations outgrow f16.
     pub needs_range: bool,
     /// Tensors that are several elsewhere, each with what these are called.
-    pub splits: &'static [(&'static str, &'static [&'static str])],
+    pub splits: fn(&Metadata<'_>) -> Splits,
     /// What its files store otherwise, by a tensor's name without the layer, or by what a part of it is called.
     pub change: fn(&Metadata<'_>, &str) -> Result<Change>,
     /// Adds what only this one states, above all `model_type`.
     pub config: fn(&Metadata<'_>, &mut Config) -> Result<()>,
 }
+
+/// Names of tensors in files, each with what it is in parts elsewhere.
+pub(super) type Splits = &'static [(&'static str, &'static [&'static str])];
 
 /// A family with nothing of its own.
 pub(super) const PLAIN: Family = Family {
@@ -41,7 +44,7 @@ pub(super) const PLAIN: Family = Family {
     reads: &[],
     by_layer: &[],
     needs_range: false,
-    splits: &[],
+    splits: |_| &[],
     change: |_, _| Ok(Change::default()),
     config: |_, _| Ok(()),
 };
@@ -149,6 +152,8 @@ impl<'a> Metadata<'a> {
         for key in READ_BY_SOME {
             let key = (key, metadata.key(key));
             let is_off = match header.metadata.get(&key.1) {
+                // One expert is a plain network.
+                Some(Value::Unsigned(1)) if key.0 == "expert_count" => true,
                 None | Some(Value::Unsigned(0) | Value::Signed(0) | Value::Flag(false)) => true,
                 Some(Value::Float(value)) => *value == 0.0,
                 Some(_) => false,
@@ -160,7 +165,25 @@ impl<'a> Metadata<'a> {
                 )));
             }
         }
+        metadata.refuse_others()?;
         Ok(metadata)
+    }
+
+    /// Refuses what no architecture is known with.
+    fn refuse_others(&self) -> Result<()> {
+        const FACTOR: &str = "rope.scaling.yarn_ext_factor";
+        if self.flag("attention.causal")? == Some(false) {
+            return Err(Error::model(format!(
+                "has `{}`, false: it is no model that continues text",
+                self.key("attention.causal")
+            )));
+        }
+        match self.float(FACTOR)? {
+            Some(factor) if factor != 1.0 => {
+                Err(Error::model(format!("has `{}`, {factor}; 1 works", self.key(FACTOR))))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The key that the architecture has for `key`.
@@ -274,6 +297,16 @@ impl<'a> Metadata<'a> {
         let found = found.filter(|flags| flags.len() as u64 == layers);
         let wrong = || Error::model(format!("`{}` is no list of {layers} flags", self.key(key)));
         found.ok_or_else(wrong).map(Some)
+    }
+
+    /// Whether some layer has the tensor.
+    pub fn some_layer_has(&self, tensor: &str) -> bool {
+        let of_layer = |name: &str| {
+            name.strip_prefix("blk.")
+                .and_then(|rest| rest.split_once('.'))
+                .map(|(_, rest)| rest.to_owned())
+        };
+        self.header.tensors.keys().any(|name| of_layer(name).as_deref() == Some(tensor))
     }
 
     /// Layers, without those that predict tokens further ahead.

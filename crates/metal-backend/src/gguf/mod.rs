@@ -7,6 +7,7 @@
 mod blocks;
 mod config;
 mod cuts;
+mod ends;
 mod families;
 mod metadata;
 mod names;

@@ -1,9 +1,9 @@
 //! Names of tensors in files of GGUF, and those that other checkpoints have for them.
 
-use super::metadata::Family;
+use super::metadata::Metadata;
 
 /// Modules, those of layers without the layer, as most architectures have them.
-const MODULES: [(&str, &str); 21] = [
+const MODULES: [(&str, &str); 22] = [
     ("token_embd", "model.embed_tokens"),
     ("output_norm", "model.norm"),
     ("output", "lm_head"),
@@ -21,6 +21,7 @@ const MODULES: [(&str, &str); 21] = [
     ("ffn_gate_exps", "mlp.switch_mlp.gate_proj"),
     ("ffn_up_exps", "mlp.switch_mlp.up_proj"),
     ("ffn_down_exps", "mlp.switch_mlp.down_proj"),
+    ("ffn_gate_up_exps", "mlp.switch_mlp.gate_up_proj"),
     ("attn_norm", "input_layernorm"),
     ("ffn_norm", "post_attention_layernorm"),
     ("post_attention_norm", "post_attention_layernorm"),
@@ -44,8 +45,9 @@ pub(super) struct Named<'a> {
 }
 
 impl<'a> Named<'a> {
-    /// The tensors that the one is which a file of `of` with so many layers calls `name`; `None` for one that is not known.
-    pub fn of(name: &'a str, of: &Family, layers: u64) -> Option<Vec<Named<'a>>> {
+    /// The tensors that the one is which a file with so many layers calls `name`; `None` for one that is not known.
+    pub fn of(name: &'a str, metadata: &Metadata<'_>, layers: u64) -> Option<Vec<Named<'a>>> {
+        let of = metadata.of;
         let (prefix, tensor) = match name.strip_prefix("blk.").and_then(|rest| rest.split_once('.'))
         {
             None => (None, name),
@@ -56,7 +58,8 @@ impl<'a> Named<'a> {
             let module = format!("{AHEAD}.{index}.{module}");
             return Some(vec![Named { tensor, key: tensor, module, part }]);
         }
-        if let Some((_, parts)) = of.splits.iter().find(|(theirs, _)| *theirs == tensor) {
+        if let Some((_, parts)) = (of.splits)(metadata).iter().find(|(theirs, _)| *theirs == tensor)
+        {
             let index = prefix?;
             let under = |part: &'static str| Named {
                 tensor,

@@ -79,7 +79,7 @@ pub(super) fn pieces(metadata: &Metadata<'_>) -> Result<(Vec<GgufTensor>, Vec<Pi
             // Read with the config.
             continue;
         }
-        let named = Named::of(name, metadata.of, layers).ok_or_else(|| {
+        let named = Named::of(name, metadata, layers).ok_or_else(|| {
             Error::model(format!(
                 "tensor `{name}` is not known of this architecture; use a folder of safetensors"
             ))
@@ -124,7 +124,12 @@ impl All {
         let shape: Vec<i32> = shape
             .collect::<Result<_, _>>()
             .map_err(|_| Error::model(format!("tensor `{name}` has a dimension over 2³¹ - 1")))?;
-        let mut shape = if is_small(tensor) { small_shape(tensor, &shape) } else { shape };
+        let mut shape = match tensor {
+            _ if is_small(tensor) => small_shape(tensor, &shape),
+            // llama.cpp's quantiser leaves out dimensions of 1.
+            "ffn_gate_inp_shexp.weight" if shape.len() == 1 => vec![1, shape[0]],
+            _ => shape,
+        };
         let order = Order::of(name, stored, change.rows)?;
         if let (Order::Picked { size, of, .. }, Some(rows)) = (order, shape.first_mut()) {
             *rows = *rows / of as i32 * size as i32;

@@ -45,7 +45,8 @@ pub(super) fn texts(header: &Header) -> Result<BTreeMap<&'static str, String>> {
         // Pieces whose merges the file has.
         Some("gemma4") => {
             let prefixes = adds("add_space_prefix", false);
-            (pieces(header, &tokens, prefixes)?, adds("add_bos_token", true))
+            // Some files say that it has none, and are wrong.
+            (pieces(header, &tokens, prefixes)?, true)
         }
         other => {
             let name = other.unwrap_or("(none)");
@@ -157,7 +158,7 @@ impl Tokens<'_> {
             let special = match kind {
                 USER_DEFINED => false,
                 UNKNOWN | CONTROL => true,
-                _ => text.starts_with('<') && text.ends_with('>'),
+                _ => is_mark(text),
             };
             let rstrip = strips && kind != USER_DEFINED && !PLAIN.contains(&text);
             json!({
@@ -176,6 +177,17 @@ impl Tokens<'_> {
             |text: &str| text.chars().nth(1).is_some() && !is_byte(text) && !made.contains(text);
         (0..self.texts.len()).filter(|id| is_whole(self.texts[*id])).collect()
     }
+}
+
+/// Whether a token that files call ordinary stands for no text: it has the form of a mark, and is no tag of HTML.
+fn is_mark(text: &str) -> bool {
+    const OWN: [&str; 5] = ["pad", "eos", "bos", "unk", "mask"];
+    let Some(inner) = text.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')) else {
+        return false;
+    };
+    let name = inner.strip_prefix('/').unwrap_or(inner);
+    let is_tag = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    !is_tag || OWN.contains(&inner) || inner.starts_with("unused")
 }
 
 /// A tokenizer of byte pairs, whose text is `cut` first.

@@ -30,11 +30,16 @@ pub(super) fn window_types(flags: &[bool]) -> Vec<&'static str> {
     flags.iter().map(kind).collect()
 }
 
-/// A mixture of experts with sigmoid scores in groups, under the names of DeepSeek V3.
+/// A mixture of experts with sigmoid scores in groups, under the names of DeepSeek V3. `normalises`: the weights of the
+/// chosen are divided by their sum where the file does not say.
 ///
 /// # Errors
 /// Metadata that is missing or wrong; other scores.
-pub(super) fn grouped_experts(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
+pub(super) fn grouped_experts(
+    metadata: &Metadata<'_>,
+    config: &mut Config,
+    normalises: bool,
+) -> Result<()> {
     expect_sigmoid(metadata)?;
     copy_numbers(
         metadata,
@@ -47,7 +52,7 @@ pub(super) fn grouped_experts(metadata: &Metadata<'_>, config: &mut Config) -> R
     )?;
     let number = |key| Ok::<_, Error>(metadata.number(key)?.unwrap_or(0));
     let factor = metadata.float("expert_weights_scale")?.filter(|factor| *factor != 0.0);
-    let normalises = metadata.flag("expert_weights_norm")?.unwrap_or(true);
+    let normalises = metadata.flag("expert_weights_norm")?.unwrap_or(normalises);
     config.extend([
         ("n_shared_experts".into(), number("expert_shared_count")?.into()),
         ("first_k_dense_replace".into(), number("leading_dense_block_count")?.into()),

@@ -60,6 +60,8 @@ pub(super) const FAMILIES: [Family; 3] = [
             ("ffn_gate_inp.weight", "router.proj.weight"),
             ("ffn_gate_inp.scale", "router.scale"),
             ("ffn_down_exps.scale", "router.per_expert_scale"),
+            ("ffn_gate_exps", "experts.switch_glu.gate_proj"),
+            ("ffn_up_exps", "experts.switch_glu.up_proj"),
             ("ffn_gate_up_exps", "experts.switch_glu.gate_up_proj"),
             ("ffn_down_exps", "experts.switch_glu.down_proj"),
         ],

@@ -86,7 +86,7 @@ pub(super) const FAMILIES: [Family; 2] = [
 ];
 
 fn deepseek(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
-    latent(metadata, config)?;
+    latent(metadata, config, false)?;
     config.insert("model_type".into(), json!("deepseek_v3"));
     let rank = metadata.number("attention.q_lora_rank")?.filter(|rank| *rank > 0);
     config.insert("q_lora_rank".into(), json!(rank));
@@ -102,20 +102,26 @@ fn deepseek(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
 }
 
 /// Latent attention, and a mixture of experts behind the first layers.
-fn latent(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
-    grouped_experts(metadata, config)?;
+fn latent(metadata: &Metadata<'_>, config: &mut Config, normalises: bool) -> Result<()> {
+    grouped_experts(metadata, config, normalises)?;
     copy_numbers(
         metadata,
         config,
         &[
             ("attention.kv_lora_rank", "kv_lora_rank"),
             ("rope.dimension_count", "qk_rope_head_dim"),
-            ("attention.value_length_mla", "v_head_dim"),
             // Each head has its own keys, whatever files say.
             ("attention.head_count", "num_key_value_heads"),
         ],
     )?;
-    let keys = metadata.required("attention.key_length_mla")?;
+    // Files of the first converters have the sizes of whole heads alone.
+    let size = |own: &str, whole: &str| match metadata.number(own)? {
+        Some(size) => Ok(size),
+        None => metadata.required(whole),
+    };
+    let keys = size("attention.key_length_mla", "attention.key_length")?;
+    let values = size("attention.value_length_mla", "attention.value_length")?;
+    config.insert("v_head_dim".into(), json!(values));
     let rotated = metadata.required("rope.dimension_count")?;
     config.insert("qk_nope_head_dim".into(), json!(keys.saturating_sub(rotated)));
     config.remove("head_dim");
@@ -123,7 +129,7 @@ fn latent(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
 }
 
 fn kimi(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
-    latent(metadata, config)?;
+    latent(metadata, config, true)?;
     let heads = metadata.required("attention.head_count")?;
     let attention = metadata.of_layers("attention.head_count_kv")?;
     let layers = |has: bool| {

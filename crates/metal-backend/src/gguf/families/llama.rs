@@ -63,6 +63,7 @@ pub(super) const FAMILIES: [Family; 10] = [
             "attention.sliding_window",
             "attention.sliding_window_pattern",
             "rope.freq_base_swa",
+            "rope.scaling.attn_factor",
         ],
         config: olmo,
         ..PLAIN
@@ -172,6 +173,11 @@ fn olmo(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
             metadata.key("rope.freq_base_swa"),
             metadata.key("rope.freq_base")
         )));
+    }
+    // The key of the first converters.
+    let factor = metadata.float("rope.scaling.attn_factor")?;
+    if let (Some(scaling), Some(factor)) = (scaling(config), factor) {
+        scaling.entry("attention_factor").or_insert(json!(factor));
     }
     windowed(metadata, config, window, 4)?;
     named(config, "olmo3")

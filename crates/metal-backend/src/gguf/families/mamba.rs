@@ -174,12 +174,6 @@ impl Sizes {
     }
 }
 
-/// Whether some layer has the tensor.
-fn some_layer_has(metadata: &Metadata<'_>, tensor: &str) -> bool {
-    let end = format!(".{tensor}");
-    metadata.header.tensors.keys().any(|name| name.ends_with(&end))
-}
-
 fn granite(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     granite_factors(metadata, config)?;
     let heads = metadata.of_layers("attention.head_count_kv")?;
@@ -199,8 +193,8 @@ fn granite(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
         ("layer_types".into(), json!(types)),
         ("position_embedding_type".into(), json!(if sees_positions { "rope" } else { "nope" })),
         ("shared_intermediate_size".into(), json!(shared.unwrap_or(inner))),
-        ("mamba_conv_bias".into(), json!(some_layer_has(metadata, "ssm_conv1d.bias"))),
-        ("mamba_proj_bias".into(), json!(some_layer_has(metadata, "ssm_in.bias"))),
+        ("mamba_conv_bias".into(), json!(metadata.some_layer_has("ssm_conv1d.bias"))),
+        ("mamba_proj_bias".into(), json!(metadata.some_layer_has("ssm_in.bias"))),
         ("num_local_experts".into(), json!(metadata.number("expert_count")?.unwrap_or(0))),
         ("num_experts_per_tok".into(), json!(metadata.number("expert_used_count")?.unwrap_or(0))),
     ]);
@@ -212,6 +206,15 @@ fn granite(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
 /// # Errors
 /// Metadata that is missing or wrong; embeddings that are the output layer too, whose factor is lost then.
 fn falcon(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
+    let theirs = |key: &&String| key.ends_with("_multiplier") || key.ends_with("_multipliers");
+    if let Some(key) = metadata.header.metadata.keys().find(theirs) {
+        return Err(Error::model(format!(
+            "has `{key}`: its factors are not in the weights; convert the model with llama.cpp anew"
+        )));
+    }
+    if metadata.float("rope.freq_base")?.is_none() {
+        return Err(Error::model(format!("has no `{}`", metadata.key("rope.freq_base"))));
+    }
     if !metadata.has("output.weight") {
         return Err(Error::model(
             "has no `output.weight`: the factor of logits is in no file without it; use a folder of safetensors",
@@ -220,10 +223,10 @@ fn falcon(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     Sizes::of(metadata)?.write(metadata, config)?;
     config.extend([
         ("model_type".into(), json!("falcon_h1")),
-        ("mamba_rms_norm".into(), json!(some_layer_has(metadata, "ssm_norm.weight"))),
+        ("mamba_rms_norm".into(), json!(metadata.some_layer_has("ssm_norm.weight"))),
         ("mamba_norm_before_gate".into(), json!(false)),
-        ("mamba_conv_bias".into(), json!(some_layer_has(metadata, "ssm_conv1d.bias"))),
-        ("mamba_proj_bias".into(), json!(some_layer_has(metadata, "ssm_in.bias"))),
+        ("mamba_conv_bias".into(), json!(metadata.some_layer_has("ssm_conv1d.bias"))),
+        ("mamba_proj_bias".into(), json!(metadata.some_layer_has("ssm_in.bias"))),
     ]);
     Ok(())
 }
@@ -255,10 +258,10 @@ fn nemotron(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
         ("n_groups".into(), json!(groups)),
         ("ssm_state_size".into(), json!(state)),
         ("conv_kernel".into(), json!(taps)),
-        ("use_conv_bias".into(), json!(some_layer_has(metadata, "ssm_conv1d.bias"))),
-        ("use_bias".into(), json!(some_layer_has(metadata, "ssm_in.bias"))),
-        ("mlp_bias".into(), json!(some_layer_has(metadata, "ffn_up.bias"))),
-        ("attention_bias".into(), json!(some_layer_has(metadata, "attn_q.bias"))),
+        ("use_conv_bias".into(), json!(metadata.some_layer_has("ssm_conv1d.bias"))),
+        ("use_bias".into(), json!(metadata.some_layer_has("ssm_in.bias"))),
+        ("mlp_bias".into(), json!(metadata.some_layer_has("ffn_up.bias"))),
+        ("attention_bias".into(), json!(metadata.some_layer_has("attn_q.bias"))),
         ("layer_norm_epsilon".into(), epsilon.unwrap_or(json!(1e-5))),
     ]);
     config.remove("intermediate_size");
@@ -267,7 +270,7 @@ fn nemotron(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     if !types.contains(&"moe") {
         return Ok(());
     }
-    grouped_experts(metadata, config)?;
+    grouped_experts(metadata, config, false)?;
     let shared = metadata.number("expert_shared_feed_forward_length")?.filter(|size| *size > 0);
     config.extend([
         ("n_shared_experts".into(), json!(u64::from(shared.is_some()))),

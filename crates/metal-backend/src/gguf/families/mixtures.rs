@@ -89,7 +89,7 @@ pub(super) const FAMILIES: [Family; 4] = [
 ];
 
 fn glm(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
-    grouped_experts(metadata, config)?;
+    grouped_experts(metadata, config, false)?;
     let head_dim = metadata.head_dim()?;
     let rotated = metadata.number("rope.dimension_count")?.unwrap_or(head_dim / 2);
     config.extend([

@@ -8,6 +8,8 @@ use crate::gguf::metadata::{Change, Config, Family, Metadata, PLAIN, Rows, Tiles
 
 /// Gated delta nets, and the expert that all positions pass.
 const HYBRID: &[(&str, &str)] = &[
+    ("ssm_in", "linear_attn.in_proj_qkvz"),
+    ("ssm_ba", "linear_attn.in_proj_ba"),
     ("attn_qkv", "linear_attn.in_proj_qkv"),
     ("attn_gate", "linear_attn.in_proj_z"),
     ("ssm_alpha", "linear_attn.in_proj_a"),
@@ -85,7 +87,11 @@ pub(super) const FAMILIES: [Family; 9] = [
         name: "qwen3next",
         modules: HYBRID,
         reads: READS,
-        splits: &[("ssm_ba.weight", &["linear_attn.in_proj_b", "linear_attn.in_proj_a"])],
+        // Files of the first converters have rows of one head of keys behind the other everywhere.
+        splits: |metadata| match metadata.some_layer_has("ssm_in.weight") {
+            true => &[],
+            false => &[("ssm_ba.weight", &["linear_attn.in_proj_b", "linear_attn.in_proj_a"])],
+        },
         needs_range: true,
         change: paired_heads,
         config: |metadata, config| {
