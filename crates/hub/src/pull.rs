@@ -115,8 +115,9 @@ impl<'a> Pull<'a> {
                 if let Err(error) =
                     fetch.blob(file).and_then(|()| link(fetch.repository, snapshot, file))
                 {
-                    fetch.stop.store(true, Ordering::Relaxed);
+                    // Before the others are stopped, whose errors say no more than that.
                     failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                    fetch.stop.store(true, Ordering::Relaxed);
                     return;
                 }
                 (fetch.report)(Event::Done { path: &file.path });
