@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use super::guard::Peer;
-use super::timed_io::TimedIo;
+use super::timed_io::{Ending, TimedIo};
 use crate::run::state::State;
 
 /// Of the time for draining, the part that generations get; the rest is for their last words.
@@ -90,9 +90,11 @@ impl Connections {
     fn serve(&self, stream: TcpStream, peer: SocketAddr, permit: impl Send + 'static) {
         // Tokens are small, and each shall leave at once.
         let _ = stream.set_nodelay(true);
+        let ending = Ending::default();
         let router = self.router.clone().layer(Extension(Peer(peer)));
+        let router = router.layer(Extension(ending.clone()));
         let service = TowerToHyperService::new(router);
-        let io = TokioIo::new(TimedIo::new(stream, self.state.config.timeouts.write));
+        let io = TokioIo::new(TimedIo::new(stream, self.state.config.timeouts.write, ending));
         let connection = self.graceful.watch(self.http.serve_connection(io, service));
         let open = Open::new(&self.state.metrics.connections);
         tokio::spawn(async move {

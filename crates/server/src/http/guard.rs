@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use axum::body::HttpBody;
 use axum::extract::{MatchedPath, Request, State as Shared};
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -18,6 +19,7 @@ use futures_util::FutureExt;
 use tokio::time::Instant;
 
 use super::response::{ErrorBody, written};
+use super::timed_io::Ending;
 use super::unread::Unread;
 use crate::config::Config;
 use crate::error::{ApiError, Result};
@@ -69,8 +71,16 @@ pub async fn guard(Shared(guard): Shared<Guard>, request: Request, next: Next) -
     let origin = request.headers().get(ORIGIN).cloned();
     let (request, unread) = Unread::of(request, state.config.limits.body_bytes);
 
+    let ending = request.extensions().get::<Ending>().cloned();
+    let version = request.version();
+
     let mut response = respond(&state.config, request, next).await;
-    if !unread.drain(started + state.config.timeouts.body).await {
+    if !unread.drain(&state, started + state.config.timeouts.body).await {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        ending.inspect(Ending::is_early);
+    } else if version == Version::HTTP_10 && response.body().size_hint().exact().is_none() {
+        // Such an answer ends with its connection. hyper keeps those of 1.1.
+        *response.version_mut() = Version::HTTP_10;
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     response = written(response, &path, error_body);

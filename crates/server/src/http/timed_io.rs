@@ -2,13 +2,32 @@
 
 use std::future::Future;
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
+
+/// Bytes that still come to a connection that has ended early are read for so long, and as long as they come
+/// without such a pause: closing it at once would take the answer away from a client that is still writing.
+const LINGERS: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// How a connection ends.
+#[derive(Clone, Debug, Default)]
+pub struct Ending(Arc<AtomicBool>);
+
+impl Ending {
+    /// Says that the connection ends before all that the client sends is read.
+    pub fn is_early(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 /// A stream that fails when a write waits for longer than `limit`: a client that stops reading
 /// would hold its generation's place for ever.
@@ -16,12 +35,42 @@ pub struct TimedIo {
     stream: TcpStream,
     limit: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
+    ending: Ending,
+    lingering: Option<Lingering>,
+}
+
+/// The time of a connection whose writing side is closed.
+struct Lingering {
+    end: Pin<Box<Sleep>>,
+    pause: Pin<Box<Sleep>>,
 }
 
 impl TimedIo {
     /// `stream`, with a limit for each write.
-    pub fn new(stream: TcpStream, limit: Duration) -> Self {
-        TimedIo { stream, limit, waiting: None }
+    pub fn new(stream: TcpStream, limit: Duration, ending: Ending) -> Self {
+        TimedIo { stream, limit, waiting: None, ending, lingering: None }
+    }
+
+    /// Reads and drops what comes, until the client closes or has had its time.
+    fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let lingering = self.lingering.get_or_insert_with(|| Lingering {
+            end: Box::pin(sleep(LINGERS)),
+            pause: Box::pin(sleep(PAUSE)),
+        });
+        let mut bytes = [MaybeUninit::uninit(); 8192];
+        loop {
+            if lingering.end.as_mut().poll(context).is_ready() {
+                return Poll::Ready(());
+            }
+            let mut buffer = ReadBuf::uninit(&mut bytes);
+            match Pin::new(&mut self.stream).poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                    lingering.pause.as_mut().reset(Instant::now() + PAUSE);
+                }
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => return lingering.pause.as_mut().poll(context),
+            }
+        }
     }
 
     fn timed<T>(
@@ -81,7 +130,13 @@ impl AsyncWrite for TimedIo {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let result = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.timed(context, result)
+        if self.lingering.is_none() {
+            let result = Pin::new(&mut self.stream).poll_shutdown(context);
+            ready!(self.timed(context, result))?;
+        }
+        if self.ending.0.load(Ordering::Relaxed) {
+            ready!(self.poll_linger(context));
+        }
+        Poll::Ready(Ok(()))
     }
 }

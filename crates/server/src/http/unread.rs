@@ -1,9 +1,11 @@
 //! What no handler has read of a request's body. A connection goes on only behind it; and a client that
 //! writes its whole request before it reads shall get to see why it was refused.
 
+use std::mem;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::Error;
 use axum::body::{Body, Bytes, HttpBody};
@@ -12,10 +14,15 @@ use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_LENGTH, EXPECT};
 use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::run::state::State;
 
 /// So many times what a body may have is read and dropped.
 const DRAIN_FACTOR: usize = 8;
+
+/// A client that sends nothing of a body that nobody wants for so long is left.
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// The bytes that a request declares its body to have.
 pub fn declared_length(headers: &HeaderMap) -> Option<usize> {
@@ -24,16 +31,28 @@ pub fn declared_length(headers: &HeaderMap) -> Option<usize> {
 
 /// The body of a request that another one reads, and that comes back where it does not read all of it.
 pub struct Unread {
-    body: Arc<Mutex<Option<Body>>>,
-    /// Whether the rest may be more than is worth reading, or the client sends it only when told to.
-    ends: bool,
+    left: Arc<Mutex<Left>>,
+    /// The client sends its body only when told to.
+    waits: bool,
+    /// It is longer than is worth reading.
+    too_long: bool,
     most: usize,
+}
+
+/// What its reader left of a body.
+enum Left {
+    Nothing,
+    /// Nobody has asked for it.
+    Untouched(Body),
+    Rest(Body),
+    /// What follows cannot be read.
+    Broken,
 }
 
 /// The body as its reader has it.
 struct Lent {
-    body: Option<Body>,
-    back: Arc<Mutex<Option<Body>>>,
+    left: Left,
+    back: Arc<Mutex<Left>>,
 }
 
 impl Unread {
@@ -41,33 +60,49 @@ impl Unread {
     pub fn of(request: Request, limit: usize) -> (Request, Unread) {
         let most = limit.saturating_mul(DRAIN_FACTOR);
         let too_long = declared_length(request.headers()).is_some_and(|length| length > most);
-        let ends = too_long || request.headers().contains_key(EXPECT);
-        let body = Arc::new(Mutex::new(None));
-        let back = Arc::clone(&body);
-        let request = request.map(|body| Body::new(Lent { body: Some(body), back }));
-        (request, Unread { body, ends, most })
+        let waits = request.headers().contains_key(EXPECT);
+        let left = Arc::new(Mutex::new(Left::Nothing));
+        let back = Arc::clone(&left);
+        let request = request.map(|body| Body::new(Lent { left: Left::Untouched(body), back }));
+        (request, Unread { left, waits, too_long, most })
     }
 
     /// Reads what is left until `deadline`, once nobody else reads. False if the connection cannot go on.
-    pub async fn drain(self, deadline: Instant) -> bool {
-        let Some(body) = self.body.lock().unwrap_or_else(PoisonError::into_inner).take() else {
-            return true;
+    pub async fn drain(self, state: &State, deadline: Instant) -> bool {
+        let left = mem::replace(
+            &mut *self.left.lock().unwrap_or_else(PoisonError::into_inner),
+            Left::Nothing,
+        );
+        let body = match left {
+            Left::Nothing => return true,
+            Left::Broken => return false,
+            Left::Untouched(_) if self.waits => return false,
+            Left::Untouched(_) | Left::Rest(_) if self.too_long => return false,
+            Left::Untouched(body) | Left::Rest(body) => body,
         };
-        !self.ends && timeout_at(deadline, ends_within(body, self.most)).await == Ok(true)
+        let mut cuts = state.cuts();
+        tokio::select! {
+            ends = timeout_at(deadline, ends_within(body, self.most)) => ends == Ok(true),
+            _ = cuts.wait_for(|cut| *cut) => false,
+        }
     }
 }
 
-/// Whether `body` ends after no more than `most` bytes.
+/// Whether `body` ends after no more than `most` bytes, without a long pause.
 async fn ends_within(mut body: Body, most: usize) -> bool {
     let mut total = 0_usize;
-    while let Some(frame) = body.frame().await {
-        let Ok(frame) = frame else { return false };
-        total = total.saturating_add(frame.data_ref().map_or(0, Bytes::len));
+    loop {
+        match timeout(SILENCE, body.frame()).await {
+            Ok(None) => return true,
+            Ok(Some(Ok(frame))) => {
+                total = total.saturating_add(frame.data_ref().map_or(0, Bytes::len));
+            }
+            Ok(Some(Err(_))) | Err(_) => return false,
+        }
         if total > most {
             return false;
         }
     }
-    true
 }
 
 impl HttpBody for Lent {
@@ -78,22 +113,41 @@ impl HttpBody for Lent {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let Some(body) = &mut self.body else { return Poll::Ready(None) };
-        Pin::new(body).poll_frame(context)
+        let (Left::Untouched(mut body) | Left::Rest(mut body)) =
+            mem::replace(&mut self.left, Left::Nothing)
+        else {
+            return Poll::Ready(None);
+        };
+        let polled = Pin::new(&mut body).poll_frame(context);
+        self.left = match &polled {
+            Poll::Ready(None) => Left::Nothing,
+            Poll::Ready(Some(Err(_))) => Left::Broken,
+            Poll::Ready(Some(Ok(_))) | Poll::Pending => Left::Rest(body),
+        };
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(Body::is_end_stream)
+        match &self.left {
+            Left::Nothing | Left::Broken => true,
+            Left::Untouched(body) | Left::Rest(body) => body.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+        match &self.left {
+            Left::Nothing | Left::Broken => SizeHint::with_exact(0),
+            Left::Untouched(body) | Left::Rest(body) => body.size_hint(),
+        }
     }
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        let body = self.body.take().filter(|body| !body.is_end_stream());
-        *self.back.lock().unwrap_or_else(PoisonError::into_inner) = body;
+        let left = match mem::replace(&mut self.left, Left::Nothing) {
+            Left::Untouched(body) | Left::Rest(body) if body.is_end_stream() => Left::Nothing,
+            left => left,
+        };
+        *self.back.lock().unwrap_or_else(PoisonError::into_inner) = left;
     }
 }

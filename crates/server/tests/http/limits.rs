@@ -216,3 +216,70 @@ fn a_body_that_is_expected_by_nobody_is_not_asked_for() {
     let answer = client.answer();
     assert_eq!((answer.status, answer.header("connection")), (400, Some("close")));
 }
+
+#[test]
+fn a_body_that_was_asked_for_is_read_to_its_end() {
+    let server = TestServer::with(Fake::default(), |config| config.limits.body_bytes = 1_000);
+    let head = "POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+                transfer-encoding: chunked\r\nexpect: 100-continue\r\n\r\n";
+    let good = "{\"content\": \"a\"}";
+    for (chunk, count, status) in [(good, 1, 200), (&*"x".repeat(512), 12, 413)] {
+        let mut client = Client::connect(server.address);
+        client.raw(head);
+        client.read_until("HTTP/1.1 100 Continue\r\n\r\n");
+        for _ in 0..count {
+            client.raw(&format!("{:x}\r\n{chunk}\r\n", chunk.len()));
+        }
+        client.raw("0\r\n\r\n");
+        client.read_until(&format!("HTTP/1.1 {status} "));
+        client.raw("GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        client.read_until("HTTP/1.1 200 ");
+    }
+}
+
+#[test]
+fn a_refused_body_that_never_comes_is_not_waited_for() {
+    let key = |config: &mut inference_server::Config| config.keys.extend(ApiKey::new("secret"));
+    let server = TestServer::with(Fake::default(), key);
+    let begun = Instant::now();
+    let mut client = Client::connect(server.address);
+    let head =
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n";
+    client.raw(head);
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.header("connection")), (401, Some("close")));
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
+/// It writes all of a body that is not read before it reads the answer.
+#[test]
+fn a_client_that_still_writes_gets_its_answer() {
+    let server = TestServer::with(Fake::default(), |config| config.limits.body_bytes = 1_000);
+    let mut client = Client::connect(server.address);
+    let size = 8 << 20;
+    client.raw(&format!(
+        "POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         content-length: {size}\r\n\r\n"
+    ));
+    let part = "x".repeat(1 << 16);
+    for _ in 0..size / part.len() {
+        std::io::Write::write_all(&mut client.stream, part.as_bytes()).expect("it is taken");
+    }
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.header("connection")), (413, Some("close")));
+}
+
+#[test]
+fn a_stream_ends_an_old_clients_connection() {
+    let server = TestServer::start();
+    let body = chat(json!({"stream": true})).to_string();
+    let mut client = Client::connect(server.address);
+    client.raw(&format!(
+        "POST /v1/chat/completions HTTP/1.0\r\nhost: localhost\r\nconnection: keep-alive\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    ));
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
+    assert!(answer.text.ends_with("data: [DONE]\n\n"), "{}", answer.text);
+}
