@@ -88,6 +88,19 @@ impl Config {
         config
     }
 
+    /// A copy of the config in which `named` gives the packed modules other names.
+    pub fn with_packed_names(&self, named: impl Fn(&str) -> String) -> Config {
+        let mut config = self.clone();
+        if let Some(Value::Object(packed)) = config.fields.get_mut("quantization") {
+            let fields = std::mem::take(packed).into_iter();
+            packed.extend(fields.map(|(key, value)| match value {
+                Value::Object(_) => (named(&key), value),
+                other => (key, other),
+            }));
+        }
+        config
+    }
+
     /// These keys, where `key` is `flag`.
     pub fn with_flag(&self, key: &str, flag: bool) -> Config {
         let mut config = self.clone();

@@ -127,6 +127,14 @@ fn layer_of(name: &str) -> Option<i32> {
     name.split_once("layers.")?.1.split('.').next()?.parse().ok()
 }
 
+/// `config`, whose packed modules have mlx-lm's names.
+pub(super) fn with_packed_names(family: &str, config: &Config) -> Config {
+    config.with_packed_names(|module| {
+        let name = renamed(family, &format!("{module}.weight"));
+        name.strip_suffix(".weight").map_or_else(|| module.to_owned(), str::to_owned)
+    })
+}
+
 /// mlx-lm's name for the tensor that is released as `name`.
 fn renamed(family: &str, name: &str) -> String {
     let inner = |name: &str| name.replacen("model.language_model.", "language_model.model.", 1);
@@ -172,8 +180,11 @@ fn renamed(family: &str, name: &str) -> String {
 
 /// `name` with what a numbered projection does in place of its number.
 fn named_projections(name: &str) -> String {
-    NUMBERED.iter().fold(name.to_owned(), |name, (number, does)| {
-        name.replace(&format!(".{number}.weight"), &format!(".{does}.weight"))
+    // Packed ones have three tensors.
+    let parts = ["weight", "scales", "biases"];
+    let names = NUMBERED.iter().flat_map(|names| parts.map(|part| (names, part)));
+    names.fold(name.to_owned(), |name, ((number, does), part)| {
+        name.replace(&format!(".{number}.{part}"), &format!(".{does}.{part}"))
     })
 }
 
@@ -285,4 +296,28 @@ fn gpt_oss(tensors: &mut Tensors) {
     tensors.split(".down_proj_blocks", |down| vec![(".down_proj.weight", packed(down))]);
     tensors.split(".down_proj_scales", |down| vec![(".down_proj.scales", down)]);
     tensors.split(".down_proj_bias", |down| vec![(".down_proj.bias", down)]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_modules_are_renamed_with_their_tensors() {
+        let named = |family: &str, module: &str| {
+            let packed = format!(r#"{{"group_size": 32, "bits": 4, "{module}": {{"bits": 8}}}}"#);
+            let config =
+                Config::parse("config.json", &format!(r#"{{"quantization": {packed}}}"#)).unwrap();
+            let fields = with_packed_names(family, &config).into_fields();
+            let packed = fields["quantization"].as_object().unwrap().clone();
+            let mut keys = packed.into_iter().filter(|(_, value)| value.is_object());
+            keys.next().unwrap().0
+        };
+        let module = "model.layers.0.linear_attn.in_proj_z";
+        assert_eq!(named("qwen3_5_text", module), format!("language_model.{module}"));
+        assert_eq!(named("qwen3", module), module);
+        let (number, name) =
+            ("model.layers.0.feed_forward.w3", "model.layers.0.feed_forward.up_proj");
+        assert_eq!(named("lfm2_moe", number), name);
+    }
 }

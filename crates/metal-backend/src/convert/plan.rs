@@ -55,6 +55,7 @@ impl Plan {
             false => BTreeMap::new(),
         };
         families::arrange(family, config, &mut tensors)?;
+        let config = &families::with_packed_names(family, config);
         let kept: BTreeSet<String> = seeing.keys().cloned().collect();
         tensors.all.extend(seeing);
         if let Some(dtype) = float_type(config, options)? {

@@ -11,14 +11,11 @@ use super::pieces::Piece;
 use super::reader::Value;
 use crate::error::{Error, Result};
 
-/// What divides the speeds of rotations, by the name of the tensor that says so.
-pub(super) type Factors = BTreeMap<&'static str, Vec<f32>>;
-
 /// The text of the config.
 ///
 /// # Errors
 /// Metadata that is missing or not known, by name.
-pub(super) fn text(metadata: &Metadata<'_>, pieces: &[Piece], factors: &Factors) -> Result<String> {
+pub(super) fn text(metadata: &Metadata<'_>, pieces: &[Piece]) -> Result<String> {
     let header = metadata.header;
     let heads = metadata.largest("attention.head_count")?;
     let heads = heads.ok_or_else(|| {
@@ -30,7 +27,13 @@ pub(super) fn text(metadata: &Metadata<'_>, pieces: &[Piece], factors: &Factors)
     let vocab = vocab.ok_or_else(|| Error::model("has no tensor `token_embd.weight`"))?;
     let kv_heads = metadata.largest("attention.head_count_kv")?.unwrap_or(heads);
     let theta = metadata.float("rope.freq_base")?.unwrap_or(1e4);
-    let epsilon = metadata.float("attention.layer_norm_rms_epsilon")?.unwrap_or(1e-6);
+    const EPSILON: &str = "attention.layer_norm_rms_epsilon";
+    let epsilon = match metadata.float(EPSILON)? {
+        Some(epsilon) => epsilon,
+        // Where norms are around the mean.
+        None if metadata.float("attention.layer_norm_epsilon")?.is_some() => 1e-5,
+        None => return Err(Error::model(format!("has no `{}`", metadata.key(EPSILON)))),
+    };
     let Json::Object(mut config) = json!({
         "hidden_size": metadata.required("embedding_length")?,
         "num_hidden_layers": metadata.layers()?,
@@ -52,13 +55,12 @@ pub(super) fn text(metadata: &Metadata<'_>, pieces: &[Piece], factors: &Factors)
     if let Some(inner) = metadata.largest("feed_forward_length")? {
         config.insert("intermediate_size".into(), json!(inner));
     }
-    if let Some(scaling) = scaling(metadata, (head_dim, theta), factors)? {
+    if let Some(scaling) = scaling(metadata, (head_dim, theta))? {
         config.insert("rope_scaling".into(), scaling);
     }
     (metadata.of.config)(metadata, &mut config)?;
-    let token = |key: &str| match header.metadata.get(&format!("tokenizer.ggml.{key}_token_id")) {
-        Some(Value::Unsigned(id)) => Some(*id),
-        _ => None,
+    let token = |key: &str| {
+        header.metadata.get(&format!("tokenizer.ggml.{key}_token_id")).and_then(Value::whole)
     };
     if let Some(id) = token("bos") {
         config.insert("bos_token_id".into(), json!(id));
@@ -109,11 +111,8 @@ fn quantization(pieces: &[Piece]) -> Option<Json> {
 ///
 /// # Errors
 /// A way that is not known, by name; factors of Llama 3 that are none of its releases'.
-fn scaling(
-    metadata: &Metadata<'_>,
-    (head_dim, base): (u64, f64),
-    factors: &Factors,
-) -> Result<Option<Json>> {
+fn scaling(metadata: &Metadata<'_>, (head_dim, base): (u64, f64)) -> Result<Option<Json>> {
+    let factors = metadata.factors;
     if let Some(factors) =
         factors.get("rope_freqs.weight").filter(|_| !metadata.of.reads("rope_freqs"))
     {

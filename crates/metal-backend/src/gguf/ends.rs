@@ -30,10 +30,10 @@ pub(super) fn of(header: &Header) -> Vec<u64> {
     let get = |key: &str| header.metadata.get(&format!("tokenizer.ggml.{key}"));
     let mut ends = Vec::new();
     for key in ["eos_token_id", "eot_token_id", "eom_token_id"] {
-        ends.extend(get(key).and_then(whole));
+        ends.extend(get(key).and_then(Value::whole));
     }
     if let Some(Value::List(listed)) = get("eos_token_ids") {
-        ends.extend(listed.iter().filter_map(whole));
+        ends.extend(listed.iter().filter_map(Value::whole));
     }
     let named: &[Value] = match get("tokens") {
         Some(Value::List(tokens)) => tokens,
@@ -50,14 +50,6 @@ pub(super) fn of(header: &Header) -> Vec<u64> {
     let mut seen = BTreeSet::new();
     ends.retain(|id| seen.insert(*id));
     ends
-}
-
-fn whole(value: &Value) -> Option<u64> {
-    match value {
-        Value::Unsigned(id) => Some(*id),
-        Value::Signed(id) => u64::try_from(*id).ok(),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

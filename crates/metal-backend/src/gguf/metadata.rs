@@ -1,5 +1,6 @@
 //! What is known of an architecture, and the metadata of a file that has it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::{Map, Value as Json};
@@ -103,7 +104,7 @@ impl fmt::Debug for Family {
 }
 
 /// Metadata that changes what is computed, which only the families work with that read it.
-const READ_BY_SOME: [&str; 29] = [
+const READ_BY_SOME: [&str; 30] = [
     "attention.sliding_window",
     "attention.sliding_window_pattern",
     "attention.key_length_swa",
@@ -124,6 +125,7 @@ const READ_BY_SOME: [&str; 29] = [
     "expert_gating_func",
     "expert_group_count",
     "expert_weights_scale",
+    "swiglu_clamp_exp",
     "leading_dense_block_count",
     "interleave_moe_layer_step",
     "nextn_predict_layers",
@@ -135,10 +137,14 @@ const READ_BY_SOME: [&str; 29] = [
     "kda.head_dim",
 ];
 
+/// What divides the speeds of rotations, by the name of the tensor that says so.
+pub(super) type Factors = BTreeMap<&'static str, Vec<f32>>;
+
 /// What a file says, under the keys of its architecture.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Metadata<'a> {
     pub header: &'a Header,
+    pub factors: &'a Factors,
     pub of: &'static Family,
 }
 
@@ -147,8 +153,12 @@ impl<'a> Metadata<'a> {
     ///
     /// # Errors
     /// Metadata that it does not read, by name.
-    pub fn of(header: &'a Header, of: &'static Family) -> Result<Metadata<'a>> {
-        let metadata = Metadata { header, of };
+    pub fn of(
+        header: &'a Header,
+        of: &'static Family,
+        factors: &'a Factors,
+    ) -> Result<Metadata<'a>> {
+        let metadata = Metadata { header, factors, of };
         for key in READ_BY_SOME {
             let key = (key, metadata.key(key));
             let is_off = match header.metadata.get(&key.1) {
@@ -172,11 +182,15 @@ impl<'a> Metadata<'a> {
     /// Refuses what no architecture is known with.
     fn refuse_others(&self) -> Result<()> {
         const FACTOR: &str = "rope.scaling.yarn_ext_factor";
+        const NORMALISES: &str = "expert_weights_norm";
         if self.flag("attention.causal")? == Some(false) {
             return Err(Error::model(format!(
                 "has `{}`, false: it is no model that continues text",
                 self.key("attention.causal")
             )));
+        }
+        if self.flag(NORMALISES)? == Some(false) && !self.of.reads(NORMALISES) {
+            return Err(Error::model(format!("has `{}`, false; true works", self.key(NORMALISES))));
         }
         match self.float(FACTOR)? {
             Some(factor) if factor != 1.0 => {
@@ -206,7 +220,7 @@ impl<'a> Metadata<'a> {
     /// What is no such number.
     pub fn number(&self, key: &str) -> Result<Option<u64>> {
         let found = self.get(key).map(|value| {
-            whole(value).ok_or_else(|| {
+            value.whole().ok_or_else(|| {
                 let key = self.key(key);
                 Error::model(format!("`{key}` is no whole number, which alone works"))
             })
@@ -231,7 +245,7 @@ impl<'a> Metadata<'a> {
         let Some(Value::List(list)) = self.get(key) else {
             return Ok(self.number(key)?.into_iter().collect());
         };
-        let found: Option<Vec<u64>> = list.iter().map(whole).collect();
+        let found: Option<Vec<u64>> = list.iter().map(Value::whole).collect();
         found
             .ok_or_else(|| Error::model(format!("`{}` is no list of whole numbers", self.key(key))))
     }
@@ -291,7 +305,7 @@ impl<'a> Metadata<'a> {
         };
         let flag = |value: &Value| match value {
             Value::Flag(flag) => Some(*flag),
-            other => whole(other).map(|number| number != 0),
+            other => other.whole().map(|number| number != 0),
         };
         let found: Option<Vec<bool>> = list.iter().take(layers as usize).map(flag).collect();
         let found = found.filter(|flags| flags.len() as u64 == layers);
@@ -314,8 +328,13 @@ impl<'a> Metadata<'a> {
     /// # Errors
     /// A number that is missing or wrong.
     pub fn layers(&self) -> Result<u64> {
-        let ahead = self.number("nextn_predict_layers")?.unwrap_or(0);
-        Ok(self.required("block_count")?.saturating_sub(ahead))
+        const MOST: u64 = 10_000;
+        let all = self.required("block_count")?;
+        if all > MOST {
+            let key = self.key("block_count");
+            return Err(Error::model(format!("`{key}` is {all}, at most {MOST} are supported")));
+        }
+        Ok(all.saturating_sub(self.number("nextn_predict_layers")?.unwrap_or(0)))
     }
 
     /// Values of a head.
@@ -328,13 +347,5 @@ impl<'a> Metadata<'a> {
         }
         let heads = self.largest("attention.head_count")?.unwrap_or(1);
         Ok(self.required("embedding_length")? / heads.max(1))
-    }
-}
-
-fn whole(value: &Value) -> Option<u64> {
-    match value {
-        Value::Unsigned(number) => Some(*number),
-        Value::Signed(number) => u64::try_from(*number).ok(),
-        _ => None,
     }
 }

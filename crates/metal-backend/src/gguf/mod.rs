@@ -22,8 +22,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use self::config::Factors;
-use self::metadata::Metadata;
+use self::metadata::{Factors, Metadata};
 pub(crate) use self::pieces::GgufTensor;
 use self::pieces::{Piece, ROTATIONS, pieces};
 use self::reader::Stored;
@@ -80,16 +79,16 @@ impl Gguf {
     pub fn open(path: &Path) -> Result<Gguf> {
         let read = || {
             let (parts, header) = parts::read(path)?;
-            let metadata = Metadata::of(&header, families::of(&header)?)?;
-            let (tensors, pieces) = pieces(&metadata)?;
-            let mut texts = tokenizer::texts(&header)?;
             let mut factors = Factors::default();
             for name in ROTATIONS {
                 if let Some(stored) = header.tensors.get(name) {
                     factors.insert(name, numbers(&parts[stored.part], stored)?);
                 }
             }
-            texts.insert("config.json", config::text(&metadata, &pieces, &factors)?);
+            let metadata = Metadata::of(&header, families::of(&header)?, &factors)?;
+            let (tensors, pieces) = pieces(&metadata)?;
+            let mut texts = tokenizer::texts(&header)?;
+            texts.insert("config.json", config::text(&metadata, &pieces)?);
             let pieces = tensors.iter().map(|tensor: &GgufTensor| tensor.start).zip(pieces);
             Ok(Gguf { path: path.to_owned(), parts, texts, pieces: pieces.collect(), tensors })
         };

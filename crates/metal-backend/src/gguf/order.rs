@@ -53,7 +53,13 @@ impl Order {
                 Order::Tiled { first: first as usize, size, tiles }
             }
             Rows::Picked { first, size, of } => {
+                // As many whole groups as rows make.
                 size_of(all, (all / of.max(1)).max(1))?;
+                if of == 0 || of > all {
+                    return Err(Error::model(format!(
+                        "{of} rows are no part of the {all} of `{name}`"
+                    )));
+                }
                 Order::Picked { first: first as usize, size: size as usize, of: of as usize }
             }
         })

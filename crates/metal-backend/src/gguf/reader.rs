@@ -14,6 +14,9 @@ const ALIGNMENT: u64 = 32;
 /// The most that may stand before the tensors: vocabularies take a few MiB.
 const MAX_HEADER_BYTES: u64 = 100 << 20;
 
+/// The most values that all lists of a header may have: vocabularies take a million.
+const MAX_LISTED: u64 = 1 << 22;
+
 /// A value of the metadata.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
@@ -23,6 +26,17 @@ pub(super) enum Value {
     Flag(bool),
     Text(String),
     List(Vec<Value>),
+}
+
+impl Value {
+    /// A whole number from 0 on.
+    pub fn whole(&self) -> Option<u64> {
+        match self {
+            Value::Unsigned(number) => Some(*number),
+            Value::Signed(number) => u64::try_from(*number).ok(),
+            _ => None,
+        }
+    }
 }
 
 /// A tensor as the file has it.
@@ -51,10 +65,18 @@ impl Header {
     /// # Errors
     /// A file that cannot be read, is none of GGUF, or is truncated; a type of tensors that is not known, by name.
     pub fn read(path: &Path) -> Result<Header> {
-        let size = fs::metadata(path).map_err(|error| Error::model(error.to_string()))?.len();
+        let about = fs::metadata(path).map_err(|error| Error::model(error.to_string()))?;
+        if !about.is_file() {
+            return Err(Error::model("is no file"));
+        }
+        let size = about.len();
         let file = File::open(path).map_err(|error| Error::model(error.to_string()))?;
-        let mut input =
-            Input { file: BufReader::new(file), at: 0, size: size.min(MAX_HEADER_BYTES) };
+        let mut input = Input {
+            file: BufReader::new(file),
+            at: 0,
+            size: size.min(MAX_HEADER_BYTES),
+            listed: 0,
+        };
         if &input.array::<4>()? != b"GGUF" {
             return Err(Error::model("does not begin with `GGUF`: it is no GGUF file"));
         }
@@ -122,6 +144,8 @@ struct Input {
     at: u64,
     /// Of the file, or the most that is read of it.
     size: u64,
+    /// Values of the lists so far.
+    listed: u64,
 }
 
 impl Input {
@@ -183,6 +207,11 @@ impl Input {
             9 if depth < 4 => {
                 let kind = self.u32()?;
                 let count = self.count(1)?;
+                self.listed = self.listed.saturating_add(count);
+                if self.listed > MAX_LISTED {
+                    let reason = format!("lists have more than {MAX_LISTED} values together");
+                    return Err(Error::model(reason));
+                }
                 let values = (0..count).map(|_| self.value(kind, depth + 1));
                 Value::List(values.collect::<Result<_>>()?)
             }

@@ -57,12 +57,19 @@ pub(super) fn texts(header: &Header) -> Result<BTreeMap<&'static str, String>> {
     };
     let named = |key: &str| -> Result<Option<(u64, &str)>> {
         let key = format!("{key}_token_id");
-        let Some(Value::Unsigned(id)) = header.metadata.get(&key_of(&key)) else { return Ok(None) };
-        let token = tokens.texts.get(*id as usize);
+        let found = header.metadata.get(&key_of(&key));
+        // One below 0 stands for none.
+        let id = match found {
+            None | Some(Value::Signed(..0)) => return Ok(None),
+            Some(value) => value
+                .whole()
+                .ok_or_else(|| Error::model(format!("`{}` is no id of a token", key_of(&key))))?,
+        };
+        let token = tokens.texts.get(id as usize);
         let token = token.ok_or_else(|| {
             Error::model(format!("`{}` is {id}, which no token has", key_of(&key)))
         })?;
-        Ok(Some((*id, token)))
+        Ok(Some((id, token)))
     };
     if adds("add_eos_token", false) {
         return Err(Error::model("`tokenizer.ggml.add_eos_token` is true; false works"));
@@ -215,6 +222,13 @@ fn merges_of(header: &Header, tokens: &Tokens<'_>) -> Result<(Json, HashSet<usiz
     if header.metadata.contains_key(&key_of("merges")) {
         let merges = texts_of(header, "merges")?;
         return Ok((json!(merges), tokens.made_by_none(&merges)));
+    }
+    const LONGEST: usize = 1024;
+    if let Some(id) = tokens.texts.iter().position(|text| text.len() > LONGEST) {
+        return Err(Error::model(format!(
+            "token {id} has {} bytes; at most {LONGEST} work",
+            tokens.texts[id].len()
+        )));
     }
     let score = |value: &Value| match value {
         Value::Float(score) => *score,

@@ -10,7 +10,7 @@ use crate::weights::Weights;
 
 /// Builds the model under the names of `Cohere2ForCausalLM`.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
-    let config = &config.with_defaults(&[("sliding_window", 4096), ("sliding_window_pattern", 4)]);
+    let config = &config.with_defaults(&[("sliding_window", 4096)]);
     if config.opt_flag("use_qk_norm")?.unwrap_or(false) {
         return Err(Error::model("config.json: `use_qk_norm` is true, expected false"));
     }
@@ -21,7 +21,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     let bias = config.opt_flag("attention_bias")?.unwrap_or(false);
     let act = activation(config, "hidden_act", Activation::Silu)?;
     let scale = config.opt_positive("logit_scale")?.unwrap_or(0.0625) as f32;
-    let pattern = config.size("sliding_window_pattern")?;
+    let pattern = config.opt_size("sliding_window_pattern")?.unwrap_or(4);
     let window = config.opt_size("sliding_window")?;
     let windows =
         windows(config, shape.num_hidden_layers, window, |index| (index + 1) % pattern != 0)?;

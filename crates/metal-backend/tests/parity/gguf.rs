@@ -395,3 +395,26 @@ fn files_of_llama_cpps_converter_are_the_folders_that_they_were_made_of() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+#[test]
+fn numbers_that_cannot_be_are_refused_by_name() {
+    let home = tempfile::tempdir().expect("a folder");
+    let refused = |name: &str, key: &str, number: u32| {
+        let bytes = fs::read(converted(name, home.path())).expect("the fixture");
+        // Behind the key stand the number of a type and the value.
+        let start = bytes.windows(key.len()).position(|part| part == key.as_bytes());
+        let at = start.expect("it is there") + key.len() + 4;
+        let changed = [&bytes[..at], &number.to_le_bytes(), &bytes[at + 4..]].concat();
+        refusal(&changed)
+    };
+    for name in ["qwen3_5", "qwen3_next", "gemma4", "olmo3", "ernie4_5_moe", "laguna"] {
+        let error = refused(name, ".block_count", 300_000_000);
+        assert!(error.contains("block_count` is 300000000, at most 10000"), "{error}");
+    }
+    for number in [0, 1, u32::MAX] {
+        let error = refused("qwen3_next", "qwen3next.ssm.time_step_rank", number);
+        assert!(error.contains("ssm.time_step_rank"), "{error}");
+    }
+    let error = refused("gemma4", "gemma4.rope.dimension_count_swa", 8);
+    assert!(error.contains("`gemma4.rope.dimension_count_swa` is not"), "{error}");
+}

@@ -128,6 +128,19 @@ fn gemma4(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     let softcap = metadata.float("final_logit_softcapping")?;
     let near_theta = metadata.float("rope.freq_base_swa")?.unwrap_or(1e4);
     let far_theta = metadata.float("rope.freq_base")?.unwrap_or(1e6);
+    let part = far_part(metadata)?;
+    for (key, size) in [
+        ("rope.dimension_count", "attention.key_length"),
+        ("rope.dimension_count_swa", "attention.key_length_swa"),
+        ("attention.value_length", "attention.key_length"),
+        ("attention.value_length_swa", "attention.key_length_swa"),
+    ] {
+        let (found, expected) = (metadata.number(key)?, metadata.required(size)?);
+        if found.is_some_and(|found| found != expected) {
+            let [key, size] = [key, size].map(|key| metadata.key(key));
+            return Err(Error::model(format!("`{key}` is not `{size}`, which alone works")));
+        }
+    }
     let inputs = metadata.number("embedding_length_per_layer_input")?.unwrap_or(0);
     let borrowing = metadata.number("attention.shared_kv_layers")?.unwrap_or(0);
     config.extend([
@@ -148,7 +161,7 @@ fn gemma4(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
                 "sliding_attention": {"rope_type": "default", "rope_theta": near_theta},
                 "full_attention": {
                     "rope_type": "proportional", "rope_theta": far_theta,
-                    "partial_rotary_factor": 0.25,
+                    "partial_rotary_factor": part,
                 },
             }),
         ),
@@ -172,4 +185,20 @@ fn gemma4(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
         copy_numbers(metadata, config, &keys)?;
     }
     Ok(())
+}
+
+/// The part of a head that layers without a window rotate: the first pairs have the factor 1, the others one that stops
+/// them.
+///
+/// # Errors
+/// Other factors.
+fn far_part(metadata: &Metadata<'_>) -> Result<f64> {
+    const NAME: &str = "rope_freqs.weight";
+    const STOPS: f32 = 1e20;
+    let Some(factors) = metadata.factors.get(NAME) else { return Ok(0.25) };
+    let turning = factors.iter().take_while(|factor| **factor == 1.0).count();
+    if factors.is_empty() || factors[turning..].iter().any(|factor| *factor < STOPS) {
+        return Err(Error::model(format!("tensor `{NAME}` has other factors than Gemma 4")));
+    }
+    Ok(turning as f64 / factors.len() as f64)
 }

@@ -67,7 +67,8 @@ fn mixture(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     hybrid(metadata, config)?;
     expect_sigmoid(metadata)?;
     config.insert("model_type".into(), json!("lfm2_moe"));
-    config.insert("use_expert_bias".into(), json!(true));
+    let is_corrected = metadata.some_layer_has("exp_probs_b.bias");
+    config.insert("use_expert_bias".into(), json!(is_corrected));
     config.insert("norm_topk_prob".into(), json!(true));
     copy_numbers(
         metadata,

@@ -30,12 +30,16 @@ pub(super) const FAMILIES: [Family; 10] = [
     },
     Family {
         name: "granite",
-        reads: &["attention.scale", "embedding_scale", "residual_scale", "logit_scale"],
+        // Those of Granite 4 have numbers of Mamba layers that they do not have.
+        reads: &[
+            "attention.scale",
+            "embedding_scale",
+            "residual_scale",
+            "logit_scale",
+            "ssm.inner_size",
+        ],
         change: pairs,
-        config: |metadata, config| {
-            config.insert("model_type".into(), json!("granite"));
-            granite_factors(metadata, config)
-        },
+        config: granite,
         ..PLAIN
     },
     Family {
@@ -70,8 +74,9 @@ pub(super) const FAMILIES: [Family; 10] = [
     },
     Family {
         name: "seed_oss",
-        config: |_, config| {
-            config.insert("attention_out_bias".into(), json!(false));
+        config: |metadata, config| {
+            let has_bias = metadata.has("blk.0.attn_output.bias");
+            config.insert("attention_out_bias".into(), json!(has_bias));
             named(config, "seed_oss")
         },
         ..PLAIN
@@ -130,6 +135,18 @@ fn mistral3(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
         scaling.extend(both.into_iter().flatten());
     }
     named(config, "ministral3")
+}
+
+fn granite(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
+    const POSITIONS: &str = "rope.scaling.finetuned";
+    if metadata.flag(POSITIONS)? == Some(false) {
+        return Err(Error::model(format!(
+            "has `{}`, false: without positions it works as a folder of safetensors",
+            metadata.key(POSITIONS)
+        )));
+    }
+    granite_factors(metadata, config)?;
+    named(config, "granite")
 }
 
 /// The factors of Granite's models.

@@ -119,6 +119,7 @@ pub(super) const FAMILIES: [Family; 4] = [
             "expert_gating_func",
             "expert_group_count",
             "expert_shared_count",
+            "expert_weights_norm",
             "expert_weights_scale",
             "nextn_predict_layers",
         ],

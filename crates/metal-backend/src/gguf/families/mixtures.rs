@@ -20,6 +20,7 @@ pub(super) const FAMILIES: [Family; 4] = [
             "expert_gating_func",
             "expert_group_count",
             "expert_shared_count",
+            "expert_weights_norm",
             "expert_weights_scale",
             "leading_dense_block_count",
             "nextn_predict_layers",
@@ -169,12 +170,14 @@ fn laguna(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     let rotated = metadata.number("rope.dimension_count")?.unwrap_or(head_dim);
     let theta = config.get("rope_theta").cloned().unwrap_or(json!(5e5));
     let near_theta = metadata.float("rope.freq_base_swa")?;
+    let near_rotated = metadata.number("rope.dimension_count_swa")?.unwrap_or(head_dim);
+    let part = |rotated: u64| rotated as f64 / head_dim.max(1) as f64;
     let mut far = match config.remove("rope_scaling") {
         Some(serde_json::Value::Object(scaling)) => scaling,
         _ => Config::from_iter([("rope_type".into(), json!("default"))]),
     };
     far.insert("rope_theta".into(), theta.clone());
-    far.insert("partial_rotary_factor".into(), json!(rotated as f64 / head_dim.max(1) as f64));
+    far.insert("partial_rotary_factor".into(), json!(part(rotated)));
     let first_gate = metadata.header.tensors.get("blk.0.attn_gate.weight");
     let gates = first_gate.and_then(|found| found.shape.first()).copied();
     let is_by_head = gates == heads.first().copied();
@@ -193,7 +196,7 @@ fn laguna(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
                 "sliding_attention": {
                     "rope_type": "default",
                     "rope_theta": near_theta.map_or(theta, |theta| json!(theta)),
-                    "partial_rotary_factor": 1.0,
+                    "partial_rotary_factor": part(near_rotated),
                 },
             }),
         ),

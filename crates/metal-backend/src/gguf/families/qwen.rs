@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::building::{copy_numbers, log_of_decay};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::gguf::metadata::{Change, Config, Family, Metadata, PLAIN, Rows, Tiles};
 
 /// Gated delta nets, and the expert that all positions pass.
@@ -56,12 +56,13 @@ pub(super) const FAMILIES: [Family; 9] = [
     Family {
         name: "qwen2moe",
         modules: HYBRID,
-        reads: &["expert_count"],
+        reads: &["expert_count", "expert_weights_norm"],
         config: |metadata, config| {
             experts(metadata, config)?;
             let shared = ("expert_shared_feed_forward_length", "shared_expert_intermediate_size");
             copy_numbers(metadata, config, &[shared])?;
-            config.insert("norm_topk_prob".into(), json!(false));
+            let normalises = metadata.flag("expert_weights_norm")?.unwrap_or(false);
+            config.insert("norm_topk_prob".into(), json!(normalises));
             config.insert("attention_bias".into(), json!(false));
             named(config, "qwen2_moe")
         },
@@ -187,7 +188,15 @@ fn hybrid_change(tensor: &str) -> Change {
 /// another.
 fn paired_heads(metadata: &Metadata<'_>, tensor: &str) -> Result<Change> {
     let groups = metadata.required("ssm.group_count")?;
-    let size = metadata.required("ssm.time_step_rank")? / groups.max(1);
+    let heads = metadata.required("ssm.time_step_rank")?;
+    let size = heads / groups.max(1);
+    if size == 0 || heads > i32::MAX as u64 {
+        return Err(Error::model(format!(
+            "`{}` is {heads} and `{}` {groups}, which do not fit",
+            metadata.key("ssm.time_step_rank"),
+            metadata.key("ssm.group_count")
+        )));
+    }
     let rows = match tensor {
         "linear_attn.in_proj_b" => Rows::Picked { first: 0, size, of: 2 * size },
         "linear_attn.in_proj_a" => Rows::Picked { first: size, size, of: 2 * size },
