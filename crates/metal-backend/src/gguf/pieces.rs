@@ -201,12 +201,17 @@ fn small_shape(tensor: &str, shape: &[i32]) -> Vec<i32> {
             return shape.to_vec();
         }
         let [channels, taps] = match shape {
-            [.., taps] => [shape.iter().rev().skip(1).product(), *taps],
+            [rows @ .., taps] => [product(rows), *taps],
             [] => [1, 1],
         };
         return vec![channels, taps, 1];
     }
-    vec![shape.iter().product()]
+    vec![product(shape)]
+}
+
+/// Of dimensions, whose values a file has.
+fn product(shape: &[i32]) -> i32 {
+    shape.iter().fold(1, |all, dim| dim.saturating_mul(all))
 }
 
 /// The type that numbers of matrices are given out in: that of all, where they are of one that numbers have. Scales are

@@ -184,19 +184,28 @@ fn hybrid_change(tensor: &str) -> Change {
     Change { value, ..Change::default() }
 }
 
+/// Heads of values that belong to each head of keys.
+///
+/// # Errors
+/// Numbers that are missing or do not fit.
+fn heads_of_group(metadata: &Metadata<'_>) -> Result<u64> {
+    const HEADS: &str = "ssm.time_step_rank";
+    const GROUPS: &str = "ssm.group_count";
+    let (heads, groups) = (metadata.required(HEADS)?, metadata.required(GROUPS)?);
+    if heads == 0 || groups == 0 || heads % groups != 0 || heads > i32::MAX as u64 {
+        return Err(Error::model(format!(
+            "`{}` is {heads} and `{}` {groups}, which do not fit",
+            metadata.key(HEADS),
+            metadata.key(GROUPS)
+        )));
+    }
+    Ok(heads / groups)
+}
+
 /// What Qwen 3 Next stores otherwise: decays; and of each head of keys, rows of its heads of values for one purpose stand before those for
 /// another.
 fn paired_heads(metadata: &Metadata<'_>, tensor: &str) -> Result<Change> {
-    let groups = metadata.required("ssm.group_count")?;
-    let heads = metadata.required("ssm.time_step_rank")?;
-    let size = heads / groups.max(1);
-    if size == 0 || heads > i32::MAX as u64 {
-        return Err(Error::model(format!(
-            "`{}` is {heads} and `{}` {groups}, which do not fit",
-            metadata.key("ssm.time_step_rank"),
-            metadata.key("ssm.group_count")
-        )));
-    }
+    let size = heads_of_group(metadata)?;
     let rows = match tensor {
         "linear_attn.in_proj_b" => Rows::Picked { first: 0, size, of: 2 * size },
         "linear_attn.in_proj_a" => Rows::Picked { first: size, size, of: 2 * size },
@@ -207,10 +216,9 @@ fn paired_heads(metadata: &Metadata<'_>, tensor: &str) -> Result<Change> {
 
 /// What Qwen 3.5 stores otherwise: decays, and heads of values in another order.
 fn tiled(metadata: &Metadata<'_>, tensor: &str) -> Result<Change> {
-    let (groups, all) =
-        (metadata.required("ssm.group_count")?, metadata.required("ssm.time_step_rank")?);
-    let tiles = Tiles { groups, heads: all / groups.max(1) };
-    let keys = 2 * groups * metadata.required("ssm.state_size")?;
+    let groups = metadata.required("ssm.group_count")?;
+    let tiles = Tiles { groups, heads: heads_of_group(metadata)? };
+    let keys = groups.saturating_mul(2).saturating_mul(metadata.required("ssm.state_size")?);
     let change = hybrid_change(tensor);
     Ok(match tensor {
         "attn_qkv.weight" | "ssm_conv1d.weight" => {
