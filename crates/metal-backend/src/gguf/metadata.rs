@@ -28,6 +28,8 @@ pub(super) struct Family {
     pub needs_range: bool,
     /// Tensors that are several elsewhere, each with what these are called.
     pub splits: fn(&Metadata<'_>) -> Splits,
+    /// Tensors of layers that have one number over and over, which `config` reads.
+    pub constants: &'static [&'static str],
     /// What its files store otherwise, by a tensor's name without the layer, or by what a part of it is called.
     pub change: fn(&Metadata<'_>, &str) -> Result<Change>,
     /// Adds what only this one states, above all `model_type`.
@@ -46,6 +48,7 @@ pub(super) const PLAIN: Family = Family {
     by_layer: &[],
     needs_range: false,
     splits: |_| &[],
+    constants: &[],
     change: |_, _| Ok(Change::default()),
     config: |_, _| Ok(()),
 };
@@ -104,7 +107,7 @@ impl fmt::Debug for Family {
 }
 
 /// Metadata that changes what is computed, which only the families work with that read it.
-const READ_BY_SOME: [&str; 30] = [
+const READ_BY_SOME: [&str; 32] = [
     "attention.sliding_window",
     "attention.sliding_window_pattern",
     "attention.key_length_swa",
@@ -126,6 +129,8 @@ const READ_BY_SOME: [&str; 30] = [
     "expert_group_count",
     "expert_weights_scale",
     "swiglu_clamp_exp",
+    "activation_sparsity_scale",
+    "altup.num_inputs",
     "leading_dense_block_count",
     "interleave_moe_layer_step",
     "nextn_predict_layers",
@@ -137,7 +142,7 @@ const READ_BY_SOME: [&str; 30] = [
     "kda.head_dim",
 ];
 
-/// What divides the speeds of rotations, by the name of the tensor that says so.
+/// What divides the speeds of rotations, and constants, by the name of the tensor that says so.
 pub(super) type Factors = BTreeMap<&'static str, Vec<f32>>;
 
 /// What a file says, under the keys of its architecture.
@@ -279,6 +284,25 @@ impl<'a> Metadata<'a> {
             }
             Some(_) => Err(Error::model(format!("`{}` is no number", self.key(key)))),
         }
+    }
+
+    /// Numbers of a list; none where the file has no such list.
+    ///
+    /// # Errors
+    /// A list of something else.
+    pub fn floats(&self, key: &str) -> Result<Option<Vec<f64>>> {
+        let list = match self.get(key) {
+            None => return Ok(None),
+            Some(Value::List(list)) => list,
+            Some(_) => return Err(Error::model(format!("`{}` is no list", self.key(key)))),
+        };
+        let float = |value: &Value| match value {
+            Value::Float(value) => Some(*value),
+            _ => None,
+        };
+        let found: Option<Vec<f64>> = list.iter().map(float).collect();
+        let wrong = || Error::model(format!("`{}` is no list of numbers", self.key(key)));
+        found.ok_or_else(wrong).map(Some)
     }
 
     /// Whether something holds; none where the file does not say.

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use self::metadata::{Factors, Metadata};
 pub(crate) use self::pieces::GgufTensor;
 use self::pieces::{Piece, ROTATIONS, pieces};
-use self::reader::Stored;
+use self::reader::{Header, Stored};
 use crate::error::{Error, Result, load};
 
 /// A file whose header was read, with those of the files that follow it.
@@ -85,7 +85,11 @@ impl Gguf {
                     factors.insert(name, numbers(&parts[stored.part], stored)?);
                 }
             }
-            let metadata = Metadata::of(&header, families::of(&header)?, &factors)?;
+            let family = families::of(&header)?;
+            for name in family.constants {
+                factors.insert(name, vec![constant(&parts, &header, name)?]);
+            }
+            let metadata = Metadata::of(&header, family, &factors)?;
             let (tensors, pieces) = pieces(&metadata)?;
             let mut texts = tokenizer::texts(&header)?;
             texts.insert("config.json", config::text(&metadata, &pieces)?);
@@ -125,12 +129,32 @@ impl Gguf {
     }
 }
 
+/// The number that all values of the tensor `name` of all layers are.
+///
+/// # Errors
+/// Values that differ; no such tensor.
+fn constant(parts: &[PathBuf], header: &Header, name: &str) -> Result<f32> {
+    let is_it = |found: &str| {
+        let tensor = found.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
+        tensor.is_some_and(|(_, tensor)| tensor == name)
+    };
+    let mut found: Option<f32> = None;
+    for (own, stored) in header.tensors.iter().filter(|(own, _)| is_it(own)) {
+        for value in numbers(&parts[stored.part], stored)? {
+            if *found.get_or_insert(value) != value {
+                return Err(Error::model(format!("`{own}` has several values; one works")));
+            }
+        }
+    }
+    found.ok_or_else(|| Error::model(format!("has no tensor `blk.0.{name}`")))
+}
+
 /// The numbers of a small tensor.
 fn numbers(path: &Path, stored: &Stored) -> Result<Vec<f32>> {
     const MOST: u64 = 1 << 16;
     if stored.bytes > MOST {
         return Err(Error::model(format!(
-            "has {} bytes of factors of rotations; at most {MOST} work",
+            "has {} bytes of factors; at most {MOST} work",
             stored.bytes
         )));
     }

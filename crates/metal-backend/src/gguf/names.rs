@@ -60,11 +60,13 @@ impl<'a> Named<'a> {
         }
         if let Some((_, parts)) = (of.splits)(metadata).iter().find(|(theirs, _)| *theirs == tensor)
         {
-            let index = prefix?;
             let under = |part: &'static str| Named {
                 tensor,
                 key: part,
-                module: format!("{}.{index}.{part}", of.layers),
+                module: prefix.map_or_else(
+                    || part.to_owned(),
+                    |index| format!("{}.{index}.{part}", of.layers),
+                ),
                 part: "weight",
             };
             return Some(parts.iter().copied().map(under).collect());

@@ -30,7 +30,8 @@ const SMALL: [&str; 9] = [
     "ssm_dt",
 ];
 /// Matrices that do.
-const ROUTERS: [&str; 2] = ["ffn_gate_inp", "ffn_gate_inp_shexp"];
+const ROUTERS: [&str; 4] =
+    ["ffn_gate_inp", "ffn_gate_inp_shexp", "altup_correct_coef", "altup_predict_coef"];
 
 /// A tensor as it is given out.
 #[derive(Clone, Debug)]
@@ -77,6 +78,11 @@ pub(super) fn pieces(metadata: &Metadata<'_>) -> Result<(Vec<GgufTensor>, Vec<Pi
     for (name, stored) in &metadata.header.tensors {
         if ROTATIONS.contains(&name.as_str()) {
             // Read with the config.
+            continue;
+        }
+        if let Some((_, tensor)) = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.'))
+            && metadata.of.constants.contains(&tensor)
+        {
             continue;
         }
         let named = Named::of(name, metadata, layers).ok_or_else(|| {
@@ -133,6 +139,10 @@ impl All {
         let order = Order::of(name, stored, change.rows)?;
         if let (Order::Picked { size, of, .. }, Some(rows)) = (order, shape.first_mut()) {
             *rows = *rows / of as i32 * size as i32;
+        }
+        // One of several matrices.
+        if shape.len() > 2 && shape[0] == 1 && matches!(order, Order::Picked { .. }) {
+            shape.remove(0);
         }
         check_columns(name, stored, change.columns)?;
         let dtype = self.dtype;

@@ -358,7 +358,7 @@ fn files_of_llama_cpps_converter_are_the_folders_that_they_were_made_of() {
         .map(|path| path.file_stem().and_then(|name| name.to_str()).expect("a name").to_owned())
         .collect();
     names.sort();
-    assert_eq!(names.len(), 26);
+    assert_eq!(names.len(), 28);
     let mut wrong = Vec::new();
     for name in names {
         let path = converted(&name, home.path());

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::building::{copy_numbers, norms_less_one};
 use super::llama::windowed;
 use crate::error::{Error, Result};
-use crate::gguf::metadata::{Config, Family, Metadata, PLAIN};
+use crate::gguf::metadata::{Change, Config, Family, Metadata, PLAIN, Rows, Splits};
 
 /// Layers of the largest Gemma 2 and Gemma 3, whose scores have another scale than the root of a head's size.
 const LARGEST: [u64; 2] = [46, 62];
@@ -13,7 +13,24 @@ const LARGEST: [u64; 2] = [46, 62];
 /// Norms lie before and behind both halves of a block.
 const MODULES: &[(&str, &str)] = &[("ffn_norm", "pre_feedforward_layernorm")];
 
-pub(super) const FAMILIES: [Family; 3] = [
+/// From the first residual stream to the others, and back.
+const STREAMS: [&[&str]; 2] = [
+    &["model.altup_projections.0", "model.altup_projections.1", "model.altup_projections.2"],
+    &[
+        "model.altup_unembed_projections.0",
+        "model.altup_unembed_projections.1",
+        "model.altup_unembed_projections.2",
+    ],
+];
+/// Of three streams, and of four.
+const OF_THREE: Splits = &[
+    ("altup_proj.weight", STREAMS[0].split_at(2).0),
+    ("altup_unembd_proj.weight", STREAMS[1].split_at(2).0),
+];
+const OF_FOUR: Splits =
+    &[("altup_proj.weight", STREAMS[0]), ("altup_unembd_proj.weight", STREAMS[1])];
+
+pub(super) const FAMILIES: [Family; 4] = [
     Family {
         name: "gemma2",
         modules: MODULES,
@@ -41,6 +58,45 @@ pub(super) const FAMILIES: [Family; 3] = [
             config.insert("rope_theta".into(), json!(far));
             early(metadata, config, "gemma3_text")
         },
+        ..PLAIN
+    },
+    Family {
+        name: "gemma3n",
+        modules: &[
+            ("ffn_norm", "pre_feedforward_layernorm"),
+            ("per_layer_token_embd", "model.embed_tokens_per_layer"),
+            ("per_layer_model_proj", "model.per_layer_model_projection"),
+            ("per_layer_proj_norm", "model.per_layer_projection_norm"),
+            ("inp_gate", "per_layer_input_gate"),
+            ("proj", "per_layer_projection"),
+            ("post_norm", "post_per_layer_input_norm"),
+            ("altup_correct_coef", "altup.correction_coefs"),
+            ("altup_correct_scale.weight", "altup.correct_output_scale"),
+            ("altup_predict_coef", "altup.prediction_coefs"),
+            ("altup_router", "altup.modality_router"),
+            ("altup_router_norm", "altup.router_norm"),
+            ("laurel_l", "laurel.linear_left"),
+            ("laurel_r", "laurel.linear_right"),
+            ("laurel_post_norm", "laurel.post_laurel_norm"),
+        ],
+        reads: &[
+            "activation_sparsity_scale",
+            "altup.num_inputs",
+            "attention.sliding_window",
+            "attention.sliding_window_pattern",
+            "attention.shared_kv_layers",
+            "embedding_length_per_layer_input",
+            "final_logit_softcapping",
+            "rope.freq_base_swa",
+        ],
+        by_layer: &["feed_forward_length"],
+        needs_range: true,
+        splits: |metadata| match metadata.number("altup.num_inputs") {
+            Ok(Some(3)) => OF_THREE,
+            _ => OF_FOUR,
+        },
+        change: of_stream,
+        config: gemma3n,
         ..PLAIN
     },
     Family {
@@ -201,4 +257,60 @@ fn far_part(metadata: &Metadata<'_>) -> Result<f64> {
         return Err(Error::model(format!("tensor `{NAME}` has other factors than Gemma 4")));
     }
     Ok(turning as f64 / factors.len() as f64)
+}
+
+/// The projections of all residual streams are one tensor.
+fn of_stream(metadata: &Metadata<'_>, tensor: &str) -> Result<Change> {
+    let at = STREAMS.iter().find_map(|all| all.iter().position(|one| *one == tensor));
+    let Some(first) = at else { return Ok(Change::default()) };
+    let of = metadata.required("altup.num_inputs")?.saturating_sub(1);
+    let rows = Rows::Picked { first: first as u64, size: 1, of };
+    Ok(Change { rows, ..Change::default() })
+}
+
+fn gemma3n(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
+    // Of the normal distribution, what 0.95 lies below; releases have no other.
+    const OF_95: f64 = 1.644_853_6;
+    let layers = metadata.layers()?;
+    windowed(metadata, config, metadata.required("attention.sliding_window")?, 5)?;
+    let deviations = metadata.floats("activation_sparsity_scale")?.unwrap_or_default();
+    let part = |deviations: &f64| match *deviations {
+        f64::NEG_INFINITY => Ok(0.0),
+        found if (found - OF_95).abs() < 1e-4 => Ok(0.95),
+        other => Err(Error::model(format!(
+            "`{}` has {other}, which is not known",
+            metadata.key("activation_sparsity_scale")
+        ))),
+    };
+    let mut parts = deviations.iter().map(part).collect::<Result<Vec<f64>>>()?;
+    parts.resize(layers as usize, 0.0);
+    let shape =
+        |name: &str| metadata.header.tensors.get(name).and_then(|found| found.shape.first());
+    let widths = metadata.of_layers("feed_forward_length")?;
+    let near_theta = metadata.float("rope.freq_base_swa")?.unwrap_or(1e4);
+    config.extend([
+        ("model_type".into(), json!("gemma3n_text")),
+        ("intermediate_size".into(), json!(metadata.largest("feed_forward_length")?)),
+        ("activation_sparsity_pattern".into(), json!(parts)),
+        ("rope_local_base_freq".into(), json!(near_theta)),
+        ("hidden_activation".into(), json!("gelu_pytorch_tanh")),
+        ("final_logit_softcapping".into(), json!(metadata.float("final_logit_softcapping")?)),
+        ("vocab_size_per_layer_input".into(), json!(shape("per_layer_token_embd.weight"))),
+        ("laurel_rank".into(), json!(shape("blk.0.laurel_l.weight"))),
+        ("altup_active_idx".into(), json!(metadata.number("altup.active_idx")?.unwrap_or(0))),
+    ]);
+    if widths.len() > 1 {
+        config.insert("intermediate_size".into(), json!(widths));
+    }
+    copy_numbers(
+        metadata,
+        config,
+        &[
+            ("altup.num_inputs", "altup_num_inputs"),
+            ("attention.shared_kv_layers", "num_kv_shared_layers"),
+            ("embedding_length_per_layer_input", "hidden_size_per_layer_input"),
+        ],
+    )?;
+    config.remove("hidden_act");
+    Ok(())
 }

@@ -2,11 +2,15 @@
 
 use serde_json::json;
 
-use super::building::{copy_numbers, pairs, scaling, window_types};
+use super::building::{copy_numbers, norms_less_one, pairs, scaling, window_types};
 use crate::error::{Error, Result};
-use crate::gguf::metadata::{Config, Family, Metadata, PLAIN};
+use crate::gguf::metadata::{Change, Config, Family, Metadata, PLAIN};
 
-pub(super) const FAMILIES: [Family; 10] = [
+/// Norms of queries and keys that have one weight.
+const QUERY_NORM: &str = "attn_q_norm.weight";
+const KEY_NORM: &str = "attn_k_norm.weight";
+
+pub(super) const FAMILIES: [Family; 11] = [
     Family {
         name: "llama",
         // Mixtral has experts.
@@ -100,12 +104,63 @@ pub(super) const FAMILIES: [Family; 10] = [
         ..PLAIN
     },
     Family {
+        name: "muse-glimmer",
+        modules: &[("attn_gate", "self_attn.gate_proj"), ("ffn_norm", "pre_feedforward_layernorm")],
+        reads: &[
+            "attention.sliding_window",
+            "attention.sliding_window_pattern",
+            "final_logit_softcapping",
+            "logit_scale",
+        ],
+        needs_range: true,
+        constants: &[QUERY_NORM, KEY_NORM],
+        change: muse_change,
+        config: muse,
+        ..PLAIN
+    },
+    Family {
         name: "cohere2",
         reads: &["attention.sliding_window", "logit_scale"],
         config: cohere2,
         ..PLAIN
     },
 ];
+
+/// Muse Glimmer: norms of layers are one more, and the factor of queries is the weight of their norm.
+fn muse_change(metadata: &Metadata<'_>, tensor: &str) -> Result<Change> {
+    const NORMS: [&str; 4] = [
+        "attn_norm.weight",
+        "post_attention_norm.weight",
+        "ffn_norm.weight",
+        "post_ffw_norm.weight",
+    ];
+    match NORMS.contains(&tensor) {
+        true => norms_less_one(metadata, tensor),
+        false => pairs(metadata, tensor),
+    }
+}
+
+fn muse(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
+    windowed(metadata, config, metadata.required("attention.sliding_window")?, 4)?;
+    let number = |name| metadata.factors.get(name).and_then(|values| values.first()).copied();
+    if number(KEY_NORM) != Some(1.0) {
+        return Err(Error::model(format!("`blk.0.{KEY_NORM}` is not 1, which alone works")));
+    }
+    let theta = config.get("rope_theta").cloned().unwrap_or(json!(5e5));
+    let types = config.get("layer_types").and_then(|types| types.as_array()).cloned();
+    let of_layer = |kind: &serde_json::Value| match kind.as_str() {
+        Some("sliding_attention") => theta.clone(),
+        _ => json!(0),
+    };
+    let thetas: Vec<_> = types.iter().flatten().map(of_layer).collect();
+    config.extend([
+        ("layer_rope_theta".into(), json!(thetas)),
+        ("qk_scale_factor".into(), json!(number(QUERY_NORM))),
+        ("output_multiplier".into(), json!(metadata.float("logit_scale")?)),
+        ("final_logit_softcapping".into(), json!(metadata.float("final_logit_softcapping")?)),
+    ]);
+    named(config, "muse_glimmer")
+}
 
 fn named(config: &mut Config, model_type: &str) -> Result<()> {
     config.insert("model_type".into(), json!(model_type));
