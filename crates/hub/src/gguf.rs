@@ -4,21 +4,25 @@ use std::collections::BTreeMap;
 
 use crate::{Error, Name, Result};
 
-/// Names with one of these are of what stands beside models: projectors of pictures, and statistics of quantising.
-const BESIDE: [&str; 2] = ["mmproj", "imatrix"];
-
-/// Names that begin so are of models that draft for the one beside them.
+/// Files whose names begin so draft for the model beside them.
 const DRAFTS: [&str; 3] = ["mtp-", "dflash-", "eagle3-"];
+
+/// Whether a file stands beside models: a projector of pictures, statistics of quantising, or what drafts. Where folders are listed, `inference-core` says the same.
+fn stands_beside(stem: &str) -> bool {
+    let small = stem.to_ascii_lowercase();
+    let file = small.rsplit('/').next().unwrap_or(&small);
+    file.contains("mmproj")
+        || file.starts_with("imatrix")
+        || file.ends_with("imatrix")
+        || DRAFTS.iter().any(|start| file.starts_with(start))
+}
 
 /// The models among `paths`: each by its path without the ending, with its files in their order.
 fn models<'a>(paths: impl IntoIterator<Item = &'a str>) -> BTreeMap<&'a str, Vec<&'a str>> {
     let mut models: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for path in paths {
         let Some(stem) = stem(path) else { continue };
-        let small = stem.to_ascii_lowercase();
-        let file = small.rsplit('/').next().unwrap_or(&small);
-        let drafts = DRAFTS.iter().any(|start| file.starts_with(start));
-        if !drafts && !BESIDE.iter().any(|beside| small.contains(beside)) {
+        if !stands_beside(stem) {
             models.entry(stem).or_default().push(path);
         }
     }

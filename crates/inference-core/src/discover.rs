@@ -23,7 +23,7 @@ pub fn model_kind(path: &Path) -> Option<ModelKind> {
     folder_kind(path).or_else(|| {
         let count = match is_gguf(path) {
             true => 1,
-            false => children(path)?.filter(|path| is_gguf(path)).count(),
+            false => children(path)?.filter(|path| is_gguf_model(path)).count(),
         };
         (count == 1).then_some(ModelKind::Text)
     })
@@ -41,16 +41,25 @@ fn folder_kind(path: &Path) -> Option<ModelKind> {
     }
 }
 
-/// Whether `path` is a file that is called as models in GGUF are, and not as one that follows another
-/// (`NAME-00002-of-00003.gguf`), nor as what stands beside models: projectors of pictures (`mmproj`), statistics of
-/// quantising (`imatrix`), and what drafts for a model (`mtp-`, `dflash-`, `eagle3-`).
+/// Whether `path` is a file that is called as those of GGUF are, and not as one that follows another
+/// (`NAME-00002-of-00003.gguf`).
 pub fn is_gguf(path: &Path) -> bool {
     let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    is_named_gguf(path) && part(stem).is_none_or(|(_, number, _)| number == 1) && path.is_file()
+}
+
+/// Whether a file in a folder is a model in GGUF: [`is_gguf`], and not what stands beside models. These are projectors
+/// of pictures (`mmproj`), statistics of quantising (`imatrix`), and what drafts for a model (`mtp-`, `dflash-`,
+/// `eagle3-`).
+pub fn is_gguf_model(path: &Path) -> bool {
+    const DRAFTS: [&str; 3] = ["mtp-", "dflash-", "eagle3-"];
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     let small = stem.to_ascii_lowercase();
-    let stands_beside = ["mmproj", "imatrix"].iter().any(|beside| small.contains(beside))
-        || ["mtp-", "dflash-", "eagle3-"].iter().any(|start| small.starts_with(start));
-    let is_first = part(stem).is_none_or(|(_, number, _)| number == 1);
-    is_named_gguf(path) && is_first && !stands_beside && path.is_file()
+    let stands_beside = small.contains("mmproj")
+        || small.starts_with("imatrix")
+        || small.ends_with("imatrix")
+        || DRAFTS.iter().any(|start| small.starts_with(start));
+    is_gguf(path) && !stands_beside
 }
 
 fn is_named_gguf(path: &Path) -> bool {
@@ -103,6 +112,7 @@ pub fn discover(dir: &Path) -> Result<Vec<DiscoveredModel>> {
     // A file of GGUF is told itself, not the folder that it lies in.
     let own = folder_kind(dir).and_then(|_| inspect(dir));
     let children = entries.filter_map(|entry| entry.ok().map(|e| e.path()));
+    let children = children.filter(|path| !is_gguf(path) || is_gguf_model(path));
     let mut found: Vec<_> = children.filter_map(|path| inspect(&path)).chain(own).collect();
     found.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(found)
@@ -117,7 +127,7 @@ fn inspect(path: &Path) -> Option<DiscoveredModel> {
         }
         ModelKind::Text if is_gguf(path) => gguf_sizes(path)?,
         ModelKind::Text if folder_kind(path).is_none() => {
-            gguf_sizes(&children(path)?.find(|path| is_gguf(path))?)?
+            gguf_sizes(&children(path)?.find(|path| is_gguf_model(path))?)?
         }
         ModelKind::Text => weights(path, is_safetensors)?,
     };

@@ -195,12 +195,20 @@ pub trait TextModel: Send + Sync {
     fn decode(&self, ids: &[u32]) -> Result<String>;
 
     /// The bytes that the token `id` adds to a text behind another token. Those of one character may be spread over several
-    /// tokens; a special token adds none. Without a body of its own, a model's tokens have whole characters.
+    /// tokens; a special token adds none. Without a body of its own, a model tells those of whole characters alone.
     ///
     /// # Errors
-    /// [`Error::Prompt`] when the tokenizer refuses the id, or its tokens have no bytes of their own.
+    /// [`Error::Prompt`] when the tokenizer refuses the id, or its tokens have no bytes of their own; and
+    /// [`Error::Unsupported`] for a part of a character, where the model does not tell its bytes.
     fn token_bytes(&self, id: u32) -> Result<Vec<u8>> {
-        self.decode(&[id]).map(String::into_bytes)
+        let text = self.decode(&[id])?;
+        match text.contains(char::REPLACEMENT_CHARACTER) {
+            false => Ok(text.into_bytes()),
+            true => Err(Error::Unsupported {
+                what: "token_bytes".into(),
+                reason: "the model does not tell the bytes of parts of characters".into(),
+            }),
+        }
     }
 
     /// The ids of a prompt that can be computed, as [`generate`](Self::generate) feeds them; those

@@ -16,7 +16,7 @@ pub struct GenOpts {
     pub model: Option<String>,
     /// Keep this many of the most likely tokens; 0 and `None`: all.
     pub top_k: Option<usize>,
-    /// Keep the smallest set of most likely tokens whose probability reaches this, in `(0, 1]`.
+    /// Keep the smallest set of most likely tokens whose probability reaches this, in `[0, 1]`.
     pub top_p: Option<f32>,
     /// Divides positive and multiplies negative logits of all ids that were generated, each once;
     /// the prompt's are left out. Above 0, 1 is off.

@@ -13,6 +13,9 @@ const SAME: &[(&str, &str)] =
 const NUMBERED: &[(&str, &str)] = &[("w1", "gate_proj"), ("w2", "down_proj"), ("w3", "up_proj")];
 const TWO_LAYERS: &[(&str, &str)] = &[("up_proj", "fc1"), ("down_proj", "fc2")];
 
+/// The tensors of a packed module; a plain one has the first.
+const PARTS: [&str; 3] = ["weight", "scales", "biases"];
+
 /// What gate, up and down of all experts are called then.
 const SWITCH_MLP: [&str; 3] =
     [".switch_mlp.gate_proj.weight", ".switch_mlp.up_proj.weight", ".switch_mlp.down_proj.weight"];
@@ -158,7 +161,10 @@ fn renamed(family: &str, name: &str) -> String {
         }
         "laguna" => {
             let name = name.strip_prefix("language_model.").unwrap_or(name);
-            name.replace(".mlp.gate.weight", ".mlp.gate.proj.weight").replace(
+            let name = PARTS.iter().fold(name.to_owned(), |name, part| {
+                name.replace(&format!(".mlp.gate.{part}"), &format!(".mlp.gate.proj.{part}"))
+            });
+            name.replace(
                 ".mlp.experts.e_score_correction_bias",
                 ".mlp.gate.e_score_correction_bias",
             )
@@ -180,9 +186,7 @@ fn renamed(family: &str, name: &str) -> String {
 
 /// `name` with what a numbered projection does in place of its number.
 fn named_projections(name: &str) -> String {
-    // Packed ones have three tensors.
-    let parts = ["weight", "scales", "biases"];
-    let names = NUMBERED.iter().flat_map(|names| parts.map(|part| (names, part)));
+    let names = NUMBERED.iter().flat_map(|names| PARTS.map(|part| (names, part)));
     names.fold(name.to_owned(), |name, ((number, does), part)| {
         name.replace(&format!(".{number}.{part}"), &format!(".{does}.{part}"))
     })

@@ -31,7 +31,7 @@ pub(super) fn text(metadata: &Metadata<'_>, pieces: &[Piece]) -> Result<String> 
     let epsilon = match metadata.float(EPSILON)? {
         Some(epsilon) => epsilon,
         // Where norms are around the mean.
-        None if metadata.float("attention.layer_norm_epsilon")?.is_some() => 1e-5,
+        None if metadata.of.reads("attention.layer_norm_epsilon") => 1e-5,
         None => return Err(Error::model(format!("has no `{}`", metadata.key(EPSILON)))),
     };
     let Json::Object(mut config) = json!({

@@ -169,6 +169,7 @@ impl<'a> Metadata<'a> {
             let is_off = match header.metadata.get(&key.1) {
                 // One expert is a plain network.
                 Some(Value::Unsigned(1)) if key.0 == "expert_count" => true,
+                Some(Value::Float(1.0)) if key.0 == "rope.scaling.attn_factor" => true,
                 None | Some(Value::Unsigned(0) | Value::Signed(0) | Value::Flag(false)) => true,
                 Some(Value::Float(value)) => *value == 0.0,
                 Some(_) => false,
@@ -352,13 +353,23 @@ impl<'a> Metadata<'a> {
     /// # Errors
     /// A number that is missing or wrong.
     pub fn layers(&self) -> Result<u64> {
+        let ahead = self.number("nextn_predict_layers")?.unwrap_or(0);
+        Ok(self.all_layers()?.saturating_sub(ahead))
+    }
+
+    /// All layers.
+    ///
+    /// # Errors
+    /// A number that is missing or wrong.
+    pub fn all_layers(&self) -> Result<u64> {
         const MOST: u64 = 10_000;
-        let all = self.required("block_count")?;
-        if all > MOST {
-            let key = self.key("block_count");
-            return Err(Error::model(format!("`{key}` is {all}, at most {MOST} are supported")));
+        match self.required("block_count")? {
+            all if all > MOST => {
+                let key = self.key("block_count");
+                Err(Error::model(format!("`{key}` is {all}, at most {MOST} are supported")))
+            }
+            all => Ok(all),
         }
-        Ok(all.saturating_sub(self.number("nextn_predict_layers")?.unwrap_or(0)))
     }
 
     /// Values of a head.

@@ -59,7 +59,8 @@ impl Gguf {
             return Ok(None);
         }
         let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
-        let mut found: Vec<PathBuf> = paths.filter(|path| inference_core::is_gguf(path)).collect();
+        let mut found: Vec<PathBuf> =
+            paths.filter(|path| inference_core::is_gguf_model(path)).collect();
         found.sort();
         if found.len() > 1 {
             let names = found.iter().filter_map(|path| path.file_name()?.to_str());

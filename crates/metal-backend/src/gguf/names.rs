@@ -1,6 +1,8 @@
 //! Names of tensors in files of GGUF, and those that other checkpoints have for them.
 
-use super::metadata::Metadata;
+use std::ops::Range;
+
+use super::metadata::{Family, Splits};
 
 /// Modules, those of layers without the layer, as most architectures have them.
 const MODULES: [(&str, &str); 22] = [
@@ -45,21 +47,28 @@ pub(super) struct Named<'a> {
 }
 
 impl<'a> Named<'a> {
-    /// The tensors that the one is which a file with so many layers calls `name`; `None` for one that is not known.
-    pub fn of(name: &'a str, metadata: &Metadata<'_>, layers: u64) -> Option<Vec<Named<'a>>> {
-        let of = metadata.of;
+    /// The tensors that the one is which a file of `of` calls `name`; `None` for one that is not known. The layers `ahead`
+    /// predict tokens further ahead.
+    pub fn of(
+        name: &'a str,
+        of: &Family,
+        splits: Splits,
+        ahead: &Range<u64>,
+    ) -> Option<Vec<Named<'a>>> {
         let (prefix, tensor) = match name.strip_prefix("blk.").and_then(|rest| rest.split_once('.'))
         {
             None => (None, name),
             Some((index, tensor)) => (Some(index.parse::<u32>().ok()?), tensor),
         };
-        if let Some(index) = prefix.filter(|index| u64::from(*index) >= layers) {
+        if prefix.is_some_and(|index| u64::from(index) >= ahead.end) {
+            return None;
+        }
+        if let Some(index) = prefix.filter(|index| u64::from(*index) >= ahead.start) {
             let (module, part) = tensor.rsplit_once('.').unwrap_or(("", tensor));
             let module = format!("{AHEAD}.{index}.{module}");
             return Some(vec![Named { tensor, key: tensor, module, part }]);
         }
-        if let Some((_, parts)) = (of.splits)(metadata).iter().find(|(theirs, _)| *theirs == tensor)
-        {
+        if let Some((_, parts)) = splits.iter().find(|(theirs, _)| *theirs == tensor) {
             let under = |part: &'static str| Named {
                 tensor,
                 key: part,

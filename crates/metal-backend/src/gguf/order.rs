@@ -32,6 +32,11 @@ impl Order {
     /// Heads that do not divide them.
     pub fn of(name: &str, stored: &Stored, rows: Rows) -> Result<Order> {
         let all = stored.shape.first().copied().unwrap_or(0);
+        if rows != Rows::InOrder && stored.shape.len() < 2 && stored.kind.block().0 > 1 {
+            return Err(Error::model(format!(
+                "tensor `{name}` is a vector in blocks, whose values stand in another order; use a folder of safetensors"
+            )));
+        }
         let size_of = |rows: u64, heads: u64| {
             let size = rows / heads.max(1);
             (size * heads == rows).then_some(size as usize).ok_or_else(|| {
@@ -53,11 +58,9 @@ impl Order {
                 Order::Tiled { first: first as usize, size, tiles }
             }
             Rows::Picked { first, size, of } => {
-                // As many whole groups as rows make.
-                size_of(all, (all / of.max(1)).max(1))?;
-                if of == 0 || of > all {
+                if of == 0 || !all.is_multiple_of(of) || first.saturating_add(size) > of {
                     return Err(Error::model(format!(
-                        "{of} rows are no part of the {all} of `{name}`"
+                        "`{name}` has {all} rows, which are no groups of {of}"
                     )));
                 }
                 Order::Picked { first: first as usize, size: size as usize, of: of as usize }
@@ -83,22 +86,26 @@ impl Order {
     }
 }
 
-/// Whether heads of columns can be put into order.
+/// How heads of columns are put into order; none where they are.
 ///
 /// # Errors
-/// Heads that do not divide the columns, or that share a group of packed weights.
-pub(super) fn check_columns(name: &str, stored: &Stored, columns: Option<Tiles>) -> Result<()> {
-    let Some(Tiles { groups, heads }) = columns.filter(|tiles| tiles.heads > 1) else {
-        return Ok(());
-    };
+/// Heads that do not divide the columns, or that share a group of packed weights; a vector.
+pub(super) fn columns(
+    name: &str,
+    stored: &Stored,
+    columns: Option<Tiles>,
+) -> Result<Option<Tiles>> {
+    let tiles = columns.filter(|tiles| tiles.heads > 1);
+    let Some(Tiles { groups, heads }) = tiles else { return Ok(None) };
     let (all, count) = (stored.shape.last().copied().unwrap_or(0), (groups * heads).max(1));
     let unit = if stored.kind.bits().is_some() { GROUP as u64 } else { 1 };
-    if all % count != 0 || !(all / count).is_multiple_of(unit) {
+    let is_matrix = stored.shape.len() > 1;
+    if !is_matrix || all % count != 0 || !(all / count).is_multiple_of(unit) {
         return Err(Error::model(format!(
             "{count} heads do not divide {all} columns of `{name}`; use a folder of safetensors"
         )));
     }
-    Ok(())
+    Ok(tiles)
 }
 
 /// Puts the heads of a row into the order that other checkpoints have.

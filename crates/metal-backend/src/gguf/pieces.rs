@@ -8,7 +8,7 @@ use mlx_ffi::Dtype;
 use super::blocks::{GROUP, Kind};
 use super::metadata::{Change, Metadata, Tiles};
 use super::names::Named;
-use super::order::{Order, check_columns, in_turn};
+use super::order::{Order, columns, in_turn};
 use super::reader::Stored;
 use crate::error::{Error, Result};
 
@@ -73,7 +73,8 @@ enum Part {
 /// # Errors
 /// A tensor that is not known, by name.
 pub(super) fn pieces(metadata: &Metadata<'_>) -> Result<(Vec<GgufTensor>, Vec<Piece>)> {
-    let layers = metadata.layers()?;
+    let splits = (metadata.of.splits)(metadata);
+    let layers = metadata.layers()?..metadata.all_layers()?;
     let mut all = All { dtype: float_type(metadata), ..All::default() };
     for (name, stored) in &metadata.header.tensors {
         if ROTATIONS.contains(&name.as_str()) {
@@ -85,7 +86,7 @@ pub(super) fn pieces(metadata: &Metadata<'_>) -> Result<(Vec<GgufTensor>, Vec<Pi
         {
             continue;
         }
-        let named = Named::of(name, metadata, layers).ok_or_else(|| {
+        let named = Named::of(name, metadata.of, splits, &layers).ok_or_else(|| {
             Error::model(format!(
                 "tensor `{name}` is not known of this architecture; use a folder of safetensors"
             ))
@@ -144,7 +145,7 @@ impl All {
         if shape.len() > 2 && shape[0] == 1 && matches!(order, Order::Picked { .. }) {
             shape.remove(0);
         }
-        check_columns(name, stored, change.columns)?;
+        let change = Change { columns: columns(name, stored, change.columns)?, ..change };
         let dtype = self.dtype;
         let bits = stored.kind.bits().filter(|_| is_matrix(tensor, stored));
         let (Some(bits), Some((&columns, rows))) = (bits, shape.split_last()) else {
@@ -170,8 +171,9 @@ impl All {
     }
 
     fn push(&mut self, part: &str, shape: Vec<i32>, piece: Piece) {
-        let values: u64 = shape.iter().map(|&dim| dim as u64).product();
-        let bytes = values * piece.dtype.size() as u64;
+        let values = shape.iter().fold(1_u64, |all, &dim| all.saturating_mul(dim as u64));
+        let values = if shape.contains(&0) { 0 } else { values };
+        let bytes = values.saturating_mul(piece.dtype.size() as u64);
         let (name, dtype) = (format!("{}.{part}", piece.module), piece.dtype);
         self.tensors.push(GgufTensor { name, dtype, shape, start: self.end, bytes });
         self.pieces.push(piece);
@@ -379,6 +381,7 @@ fn put(bytes: &[u8], out: &mut &mut [u8]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::metadata::Rows;
     use super::*;
 
     fn piece(kind: Kind, rows: u64, part: Part, order: Order) -> Piece {
@@ -461,9 +464,34 @@ mod tests {
         let codes = of(Part::Codes);
         let heads = codes.chunks_exact(32).map(|head| head[0].wrapping_sub(128));
         assert_eq!(heads.collect::<Vec<_>>(), [0, 2, 1, 3]);
-        // A head that shares a group with another one cannot move.
+        // A head that shares a group with another one cannot move, nor one of a vector.
         let narrow = Stored { shape: vec![1, 64], ..stored.clone() };
-        assert!(check_columns("a", &narrow, Some(tiles)).is_err());
-        assert!(check_columns("a", &stored, Some(tiles)).is_ok());
+        let vector = Stored { shape: vec![128], ..stored.clone() };
+        assert!(columns("a", &narrow, Some(tiles)).is_err());
+        assert!(columns("a", &vector, Some(tiles)).is_err());
+        assert_eq!(columns("a", &stored, Some(tiles)).unwrap(), Some(tiles));
+        let alone = Tiles { heads: 1, ..tiles };
+        assert_eq!(columns("a", &narrow, Some(alone)).unwrap(), None);
+    }
+
+    #[test]
+    fn rows_that_are_no_heads_are_refused() {
+        let stored =
+            |shape: Vec<u64>| Stored { kind: Kind::Q8_0, shape, start: 0, bytes: 0, part: 0 };
+        let tiles = Tiles { groups: 2, heads: 2 };
+        let picked = |size, of| Rows::Picked { first: 0, size, of };
+        for (shape, rows) in [
+            (vec![64], Rows::Paired(2)),
+            (vec![64], Rows::Tiled(0, tiles)),
+            (vec![10, 32], Rows::Paired(3)),
+            (vec![10, 32], Rows::Tiled(0, tiles)),
+            (vec![10, 32], picked(2, 4)),
+            (vec![8, 32], picked(5, 4)),
+            (vec![8, 32], picked(0, 0)),
+        ] {
+            let error = Order::of("a", &stored(shape), rows).unwrap_err().to_string();
+            assert!(error.contains("`a`"), "{error}");
+        }
+        assert!(Order::of("a", &stored(vec![8, 32]), picked(2, 4)).is_ok());
     }
 }

@@ -242,7 +242,7 @@ fn merges_of(header: &Header, tokens: &Tokens<'_>) -> Result<(Json, HashSet<usiz
             scores.len()
         )));
     }
-    Ok((json!(merges(&tokens.texts, &scores)), HashSet::new()))
+    Ok((json!(merges(&tokens.texts, &scores)?), HashSet::new()))
 }
 
 /// A tokenizer of SentencePiece's pieces.
@@ -282,7 +282,11 @@ fn pieces(header: &Header, tokens: &Tokens<'_>, prefixes: bool) -> Result<Json> 
 }
 
 /// The pairs that make tokens of tokens: those of higher scores first, then those of longer parts.
-fn merges(texts: &[&str], scores: &[f64]) -> Vec<[String; 2]> {
+///
+/// # Errors
+/// More pairs than any vocabulary has.
+fn merges(texts: &[&str], scores: &[f64]) -> Result<Vec<[String; 2]>> {
+    const MOST: usize = 1 << 23;
     let ids: HashMap<&str, usize> =
         texts.iter().enumerate().map(|(id, text)| (*text, id)).collect();
     let mut found: Vec<(f64, usize, usize, [&str; 2])> = Vec::new();
@@ -295,8 +299,11 @@ fn merges(texts: &[&str], scores: &[f64]) -> Vec<[String; 2]> {
                 found.push((*score, long, short, [left, right]));
             }
         }
+        if found.len() > MOST {
+            return Err(Error::model(format!("its tokens are made of more than {MOST} pairs")));
+        }
         found[first..].sort_by_key(|(_, _, _, [left, right])| (ids[left], ids[right]));
     }
     found.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)).then(b.2.cmp(&a.2)));
-    found.into_iter().map(|(_, _, _, pair)| pair.map(str::to_owned)).collect()
+    Ok(found.into_iter().map(|(_, _, _, pair)| pair.map(str::to_owned)).collect())
 }

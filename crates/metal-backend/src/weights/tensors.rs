@@ -234,7 +234,7 @@ impl Weights {
         }
     }
 
-    /// Leaves aside the blocks behind the last one, which predict tokens further ahead.
+    /// Leaves aside the blocks behind the last one, and those under `mtp.`, which predict tokens further ahead.
     pub fn leave_layers_from(&self, count: i32) {
         self.leave_part("MTP layers", |name| {
             let layer = name.strip_prefix("model.layers.").and_then(|rest| rest.split('.').next());

@@ -94,7 +94,8 @@ impl Connections {
         let router = self.router.clone().layer(Extension(Peer(peer)));
         let router = router.layer(Extension(ending.clone()));
         let service = TowerToHyperService::new(router);
-        let io = TokioIo::new(TimedIo::new(stream, self.state.config.timeouts.write, ending));
+        let limit = self.state.config.timeouts.write;
+        let io = TokioIo::new(TimedIo::new(stream, limit, ending, self.state.cuts()));
         let connection = self.graceful.watch(self.http.serve_connection(io, service));
         let open = Open::new(&self.state.metrics.connections);
         tokio::spawn(async move {

@@ -75,13 +75,19 @@ pub async fn guard(Shared(guard): Shared<Guard>, request: Request, next: Next) -
     let version = request.version();
 
     let mut response = respond(&state.config, request, next).await;
-    if !unread.drain(&state, started + state.config.timeouts.body).await {
+    let time = started.elapsed();
+    let goes_on = unread.drain(&state, started + state.config.timeouts.body).await;
+    if let (false, Some(ending)) = (goes_on, ending) {
+        ending.ends_early();
+    }
+    // An answer to an old client whose length is not known ends with its connection.
+    let is_old = version == Version::HTTP_10;
+    if !goes_on || is_old && response.body().size_hint().exact().is_none() {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        ending.inspect(Ending::is_early);
-    } else if version == Version::HTTP_10 && response.body().size_hint().exact().is_none() {
-        // Such an answer ends with its connection. hyper keeps those of 1.1.
-        *response.version_mut() = Version::HTTP_10;
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        if is_old {
+            // hyper would keep one of 1.1.
+            *response.version_mut() = Version::HTTP_10;
+        }
     }
     response = written(response, &path, error_body);
     allow_origin(&state.config, origin, method == Method::OPTIONS, response.headers_mut());
@@ -91,7 +97,6 @@ pub async fn guard(Shared(guard): Shared<Guard>, request: Request, next: Next) -
     }
 
     let status = response.status().as_u16();
-    let time = started.elapsed();
     state.metrics.answered(&endpoint, status, time);
     tracing::info!(
         target: "access",

@@ -1,4 +1,4 @@
-//! A connection whose peer must take in what is written to it.
+//! A connection whose peer must take in what is written to it, and that may end in two stages.
 
 use std::future::Future;
 use std::io;
@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Bytes that still come to a connection that has ended early are read for so long, and as long as they come
-/// without such a pause: closing it at once would take the answer away from a client that is still writing.
-const LINGERS: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(500);
+/// A connection that has ended early reads on for so long. Closing it at once would take the answer away from a client
+/// that is still writing.
+const LINGERS: Duration = Duration::from_secs(10);
+/// It ends before where nothing comes for so long.
+const PAUSE: Duration = Duration::from_secs(2);
 
 /// How a connection ends.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +26,7 @@ pub struct Ending(Arc<AtomicBool>);
 
 impl Ending {
     /// Says that the connection ends before all that the client sends is read.
-    pub fn is_early(&self) {
+    pub fn ends_early(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
@@ -36,26 +38,39 @@ pub struct TimedIo {
     limit: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
     ending: Ending,
+    cuts: watch::Receiver<bool>,
     lingering: Option<Lingering>,
 }
 
 /// The time of a connection whose writing side is closed.
 struct Lingering {
-    end: Pin<Box<Sleep>>,
+    /// It is over, or the server ends.
+    end: Pin<Box<dyn Future<Output = ()> + Send>>,
     pause: Pin<Box<Sleep>>,
 }
 
 impl TimedIo {
-    /// `stream`, with a limit for each write.
-    pub fn new(stream: TcpStream, limit: Duration, ending: Ending) -> Self {
-        TimedIo { stream, limit, waiting: None, ending, lingering: None }
+    /// `stream`, with a limit for each write. `cuts` tells when the server ends.
+    pub fn new(
+        stream: TcpStream,
+        limit: Duration,
+        ending: Ending,
+        cuts: watch::Receiver<bool>,
+    ) -> Self {
+        TimedIo { stream, limit, waiting: None, ending, cuts, lingering: None }
     }
 
     /// Reads and drops what comes, until the client closes or has had its time.
     fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let lingering = self.lingering.get_or_insert_with(|| Lingering {
-            end: Box::pin(sleep(LINGERS)),
-            pause: Box::pin(sleep(PAUSE)),
+        let lingering = self.lingering.get_or_insert_with(|| {
+            let mut cuts = self.cuts.clone();
+            let end = async move {
+                tokio::select! {
+                    () = sleep(LINGERS) => {}
+                    _ = cuts.wait_for(|cut| *cut) => {}
+                }
+            };
+            Lingering { end: Box::pin(end), pause: Box::pin(sleep(PAUSE)) }
         });
         let mut bytes = [MaybeUninit::uninit(); 8192];
         loop {

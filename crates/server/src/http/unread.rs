@@ -21,15 +21,18 @@ use crate::run::state::State;
 /// So many times what a body may have is read and dropped.
 const DRAIN_FACTOR: usize = 8;
 
-/// A client that sends nothing of a body that nobody wants for so long is left.
-const SILENCE: Duration = Duration::from_secs(1);
+/// The rest of a body is given up where nothing of it comes for so long.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// A body that nobody has asked for has so long in all: who sends it may be refused for want of a key.
+const UNTOUCHED: Duration = Duration::from_secs(5);
 
 /// The bytes that a request declares its body to have.
 pub fn declared_length(headers: &HeaderMap) -> Option<usize> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// The body of a request that another one reads, and that comes back where it does not read all of it.
+/// Keeps sight of a request's body while a handler reads it. What that leaves comes back here.
 pub struct Unread {
     left: Arc<Mutex<Left>>,
     /// The client sends its body only when told to.
@@ -49,7 +52,7 @@ enum Left {
     Broken,
 }
 
-/// The body as its reader has it.
+/// The body as its reader has it; it gives the rest back when it is dropped.
 struct Lent {
     left: Left,
     back: Arc<Mutex<Left>>,
@@ -73,12 +76,13 @@ impl Unread {
             &mut *self.left.lock().unwrap_or_else(PoisonError::into_inner),
             Left::Nothing,
         );
-        let body = match left {
+        let (body, deadline) = match left {
             Left::Nothing => return true,
             Left::Broken => return false,
             Left::Untouched(_) if self.waits => return false,
             Left::Untouched(_) | Left::Rest(_) if self.too_long => return false,
-            Left::Untouched(body) | Left::Rest(body) => body,
+            Left::Untouched(body) => (body, deadline.min(Instant::now() + UNTOUCHED)),
+            Left::Rest(body) => (body, deadline),
         };
         let mut cuts = state.cuts();
         tokio::select! {

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use inference_server::ApiKey;
+use inference_server::{ApiKey, Ended};
 use serde_json::json;
 
 use crate::client::Client;
@@ -282,4 +282,55 @@ fn a_stream_ends_an_old_clients_connection() {
     let answer = client.answer();
     assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
     assert!(answer.text.ends_with("data: [DONE]\n\n"), "{}", answer.text);
+}
+
+/// An old client that wants to keep its connection is told that it cannot.
+#[test]
+fn an_old_clients_connection_that_cannot_go_on_is_not_said_to() {
+    let server = TestServer::with(Fake::default(), |config| config.limits.body_bytes = 1_000);
+    let mut client = Client::connect(server.address);
+    let head = "POST /tokenize HTTP/1.0\r\nhost: localhost\r\nconnection: keep-alive\r\n\
+                content-type: application/json\r\ncontent-length: 100000\r\n\r\n";
+    client.raw(head);
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.header("connection")), (413, Some("close")));
+}
+
+/// A body that nobody asked for does not hold its connection however slowly it comes.
+#[test]
+fn a_refused_body_that_drips_is_given_up() {
+    let server = TestServer::start();
+    let begun = Instant::now();
+    let mut client = Client::connect(server.address);
+    client.raw("POST /nowhere HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n");
+    client.stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let mut said = Vec::new();
+    while said.is_empty() {
+        client.raw("x");
+        let mut buffer = [0; 1024];
+        match std::io::Read::read(&mut client.stream, &mut buffer) {
+            Ok(count) => said.extend_from_slice(&buffer[..count]),
+            Err(_) => assert!(begun.elapsed() < Duration::from_secs(20), "it waits for ever"),
+        }
+    }
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.starts_with("HTTP/1.1 404 ") && said.contains("connection: close"), "{said}");
+}
+
+/// Whoever still sends to a connection that has ended does not hold the server's end up.
+#[test]
+fn a_connection_in_its_second_stage_ends_with_the_server() {
+    let mut server = TestServer::with(Fake::default(), |config| {
+        config.limits.body_bytes = 1_000;
+        config.timeouts.drain = Duration::from_secs(1);
+    });
+    let mut client = Client::connect(server.address);
+    let head = "POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+                content-length: 100000\r\n\r\n";
+    client.raw(head);
+    client.read_until("HTTP/1.1 413 ");
+    let begun = Instant::now();
+    server.shut_down();
+    assert_eq!(server.join().unwrap(), Ended::Drained);
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }

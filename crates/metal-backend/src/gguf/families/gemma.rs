@@ -263,7 +263,13 @@ fn far_part(metadata: &Metadata<'_>) -> Result<f64> {
 fn of_stream(metadata: &Metadata<'_>, tensor: &str) -> Result<Change> {
     let at = STREAMS.iter().find_map(|all| all.iter().position(|one| *one == tensor));
     let Some(first) = at else { return Ok(Change::default()) };
-    let of = metadata.required("altup.num_inputs")?.saturating_sub(1);
+    let of = match metadata.required("altup.num_inputs")? {
+        streams @ (3 | 4) => streams - 1,
+        other => {
+            let key = metadata.key("altup.num_inputs");
+            return Err(Error::model(format!("`{key}` is {other}; 3 and 4 work")));
+        }
+    };
     let rows = Rows::Picked { first: first as u64, size: 1, of };
     Ok(Change { rows, ..Change::default() })
 }

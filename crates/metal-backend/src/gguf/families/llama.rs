@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::building::{copy_numbers, norms_less_one, pairs, scaling, window_types};
+use super::building::{copy_numbers, named, norms_less_one, pairs, scaling, window_types};
 use crate::error::{Error, Result};
 use crate::gguf::metadata::{Change, Config, Family, Metadata, PLAIN};
 
@@ -120,7 +120,7 @@ pub(super) const FAMILIES: [Family; 11] = [
     },
     Family {
         name: "cohere2",
-        reads: &["attention.sliding_window", "logit_scale"],
+        reads: &["attention.layer_norm_epsilon", "attention.sliding_window", "logit_scale"],
         config: cohere2,
         ..PLAIN
     },
@@ -160,11 +160,6 @@ fn muse(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
         ("final_logit_softcapping".into(), json!(metadata.float("final_logit_softcapping")?)),
     ]);
     named(config, "muse_glimmer")
-}
-
-fn named(config: &mut Config, model_type: &str) -> Result<()> {
-    config.insert("model_type".into(), json!(model_type));
-    Ok(())
 }
 
 fn llama(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {

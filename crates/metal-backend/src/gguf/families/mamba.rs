@@ -85,6 +85,7 @@ pub(super) const FAMILIES: [Family; 4] = [
             ("ssm_d", "mamba.D"),
             ("ssm_norm", "mamba.norm"),
             ("ssm_out", "mamba.out_proj"),
+            // Files have it without a part.
             ("ffn_norm", "pre_ff_layernorm.weight"),
             ("ffn_norm.weight", "pre_ff_layernorm.weight"),
             ("ffn_gate", "feed_forward.gate_proj"),

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::building::{copy_numbers, log_of_decay};
+use super::building::{copy_numbers, log_of_decay, named};
 use crate::error::{Error, Result};
 use crate::gguf::metadata::{Change, Config, Family, Metadata, PLAIN, Rows, Tiles};
 
@@ -68,7 +68,7 @@ pub(super) const FAMILIES: [Family; 9] = [
         },
         ..PLAIN
     },
-    // Their language models, which pictures are not told to: the files have no more.
+    // Their language models: files have no more of them.
     Family {
         name: "qwen3vl",
         reads: &["rope.dimension_sections"],
@@ -126,11 +126,6 @@ pub(super) const FAMILIES: [Family; 9] = [
         ..PLAIN
     },
 ];
-
-fn named(config: &mut Config, model_type: &str) -> Result<()> {
-    config.insert("model_type".into(), json!(model_type));
-    Ok(())
-}
 
 fn experts(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     config.insert("norm_topk_prob".into(), json!(true));
