@@ -23,7 +23,7 @@ fn values_out_of_range_are_refused_by_name() {
     type Set = fn(&mut GenerateOptions, f32);
     let options: [(&str, Set, &[f32]); 7] = [
         ("temperature", |o, v| o.temperature = Some(v), &[]),
-        ("top_p", |o, v| o.top_p = Some(v), &[0.0, 1.1]),
+        ("top_p", |o, v| o.top_p = Some(v), &[1.1]),
         ("min_p", |o, v| o.min_p = Some(v), &[1.1]),
         ("repetition_penalty", |o, v| o.repetition_penalty = Some(v), &[0.0]),
         ("xtc", |o, v| o.xtc = Some(Xtc { probability: v, threshold: 0.1 }), &[1.1]),
