@@ -194,7 +194,7 @@ fn a_value_out_of_range_is_told_with_its_flag() {
         ("--temperature", "NaN"),
         ("--temperature", "-inf"),
         ("--temperature", "1e39"),
-        ("--top-p", "0"),
+        ("--top-p", "-0.1"),
         ("--top-p", "1.5"),
         ("--min-p", "-0.1"),
         ("--xtc-probability", "2"),
