@@ -17,7 +17,7 @@ pub(super) struct Family {
     pub name: &'static str,
     /// What its modules are called elsewhere, where that differs from what most have: without the
     /// layer, and with the part (`.weight`) where only this one is meant.
-    pub modules: &'static [(&'static str, &'static str)],
+    pub modules: &'static [Modules],
     /// What stands before the number of a layer elsewhere.
     pub layers: &'static str,
     /// Metadata that changes what is computed and that `config` or the reader reads.
@@ -35,6 +35,9 @@ pub(super) struct Family {
     /// Adds what only this one states, above all `model_type`.
     pub config: fn(&Metadata<'_>, &mut Config) -> Result<()>,
 }
+
+/// Names of modules in files, each with what it is called elsewhere.
+pub(super) type Modules = &'static [(&'static str, &'static str)];
 
 /// Names of tensors in files, each with what it is in parts elsewhere.
 pub(super) type Splits = &'static [(&'static str, &'static [&'static str])];

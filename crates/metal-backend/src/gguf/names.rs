@@ -83,11 +83,12 @@ impl<'a> Named<'a> {
         let find = |list: &[(&'static str, &'static str)], name: &str| {
             list.iter().find(|(theirs, _)| *theirs == name).map(|(_, own)| *own)
         };
-        let (module, part) = match find(of.modules, tensor) {
+        let own = |name: &str| of.modules.iter().find_map(|list| find(list, name));
+        let (module, part) = match own(tensor) {
             Some(whole) => whole.rsplit_once('.').unwrap_or(("", whole)),
             None => {
                 let (module, part) = tensor.rsplit_once('.')?;
-                (find(of.modules, module).or_else(|| find(&MODULES, module))?, part)
+                (own(module).or_else(|| find(&MODULES, module))?, part)
             }
         };
         let module = match prefix {

@@ -1,7 +1,7 @@
 //! What the tables of architectures are built of: changes, and keys that several have.
 
 use crate::error::{Error, Result};
-use crate::gguf::metadata::{Change, Config, Metadata, Rows};
+use crate::gguf::metadata::{Change, Config, Metadata, Modules, Rows};
 
 /// Rows of queries and keys stand in pairs.
 pub(super) fn pairs(metadata: &Metadata<'_>, tensor: &str) -> Result<Change> {
@@ -29,6 +29,14 @@ pub(super) fn window_types(flags: &[bool]) -> Vec<&'static str> {
     let kind = |windowed: &bool| if *windowed { "sliding_attention" } else { "full_attention" };
     flags.iter().map(kind).collect()
 }
+
+/// Experts that all positions pass, and what corrects the choice of the others, under the names of DeepSeek V3.
+pub(super) const SHARED_EXPERTS: Modules = &[
+    ("ffn_gate_shexp", "mlp.shared_experts.gate_proj"),
+    ("ffn_up_shexp", "mlp.shared_experts.up_proj"),
+    ("ffn_down_shexp", "mlp.shared_experts.down_proj"),
+    ("exp_probs_b.bias", "mlp.gate.e_score_correction_bias"),
+];
 
 /// A mixture of experts with sigmoid scores in groups, under the names of DeepSeek V3. `normalises`: the weights of the
 /// chosen are divided by their sum where the file does not say.
@@ -80,9 +88,10 @@ pub(super) fn expect_sigmoid(metadata: &Metadata<'_>) -> Result<()> {
     }
 }
 
-/// The logarithm of decays, which are stored as what they are in the exponent.
-pub(super) fn log_of_decay(value: f32) -> f32 {
-    (-value).ln()
+/// Decays are stored as what they are in the exponent; elsewhere, their logarithms are.
+pub(super) fn decays(tensor: &str) -> Change {
+    let log: fn(f32) -> f32 = |value| (-value).ln();
+    Change { value: (tensor == "ssm_a").then_some(log), ..Change::default() }
 }
 
 /// Copies metadata into the config: each whole number is required.

@@ -33,7 +33,7 @@ const OF_FOUR: Splits =
 pub(super) const FAMILIES: [Family; 4] = [
     Family {
         name: "gemma2",
-        modules: MODULES,
+        modules: &[MODULES],
         reads: &["attention.sliding_window", "attn_logit_softcapping", "final_logit_softcapping"],
         needs_range: true,
         change: norms_less_one,
@@ -46,7 +46,7 @@ pub(super) const FAMILIES: [Family; 4] = [
     },
     Family {
         name: "gemma3",
-        modules: MODULES,
+        modules: &[MODULES],
         reads: &["attention.sliding_window", "final_logit_softcapping", "rope.freq_base_swa"],
         needs_range: true,
         change: norms_less_one,
@@ -62,7 +62,7 @@ pub(super) const FAMILIES: [Family; 4] = [
     },
     Family {
         name: "gemma3n",
-        modules: &[
+        modules: &[&[
             ("ffn_norm", "pre_feedforward_layernorm"),
             ("per_layer_token_embd", "model.embed_tokens_per_layer"),
             ("per_layer_model_proj", "model.per_layer_model_projection"),
@@ -78,7 +78,7 @@ pub(super) const FAMILIES: [Family; 4] = [
             ("laurel_l", "laurel.linear_left"),
             ("laurel_r", "laurel.linear_right"),
             ("laurel_post_norm", "laurel.post_laurel_norm"),
-        ],
+        ]],
         reads: &[
             "activation_sparsity_scale",
             "altup.num_inputs",
@@ -101,7 +101,7 @@ pub(super) const FAMILIES: [Family; 4] = [
     },
     Family {
         name: "gemma4",
-        modules: &[
+        modules: &[&[
             ("ffn_norm", "pre_feedforward_layernorm"),
             ("layer_output_scale.weight", "layer_scalar"),
             ("per_layer_token_embd", "model.embed_tokens_per_layer"),
@@ -120,7 +120,7 @@ pub(super) const FAMILIES: [Family; 4] = [
             ("ffn_up_exps", "experts.switch_glu.up_proj"),
             ("ffn_gate_up_exps", "experts.switch_glu.gate_up_proj"),
             ("ffn_down_exps", "experts.switch_glu.down_proj"),
-        ],
+        ]],
         reads: &[
             "attention.sliding_window",
             "attention.sliding_window_pattern",

@@ -8,14 +8,14 @@ use crate::gguf::metadata::{Config, Family, Metadata, PLAIN};
 
 pub(super) const FAMILIES: [Family; 1] = [Family {
     name: "gpt-oss",
-    modules: &[
+    modules: &[&[
         ("ffn_gate_inp", "mlp.router"),
         ("ffn_gate_exps", "mlp.experts.gate_proj"),
         ("ffn_up_exps", "mlp.experts.up_proj"),
         ("ffn_down_exps", "mlp.experts.down_proj"),
         ("attn_sinks", "self_attn.sinks"),
         ("attn_sinks.weight", "self_attn.sinks"),
-    ],
+    ]],
     reads: &["attention.sliding_window", "expert_count"],
     needs_range: true,
     config,

@@ -2,26 +2,30 @@
 
 use serde_json::json;
 
-use super::building::{copy_numbers, grouped_experts, log_of_decay, scaling};
+use super::building::{SHARED_EXPERTS, copy_numbers, decays, grouped_experts, scaling};
 use crate::error::Result;
-use crate::gguf::metadata::{Change, Config, Family, Metadata, PLAIN};
+use crate::gguf::metadata::{Config, Family, Metadata, Modules, PLAIN};
+
+/// Keys and values of low rank.
+const LATENT: Modules = &[
+    ("attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa"),
+    ("attn_kv_a_norm", "self_attn.kv_a_layernorm"),
+    ("attn_kv_b", "self_attn.kv_b_proj"),
+    ("attn_k_b", "self_attn.embed_q"),
+    ("attn_v_b", "self_attn.unembed_out"),
+];
 
 pub(super) const FAMILIES: [Family; 2] = [
     Family {
         name: "deepseek2",
         modules: &[
-            ("attn_q_a", "self_attn.q_a_proj"),
-            ("attn_q_a_norm", "self_attn.q_a_layernorm"),
-            ("attn_q_b", "self_attn.q_b_proj"),
-            ("attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa"),
-            ("attn_kv_a_norm", "self_attn.kv_a_layernorm"),
-            ("attn_kv_b", "self_attn.kv_b_proj"),
-            ("attn_k_b", "self_attn.embed_q"),
-            ("attn_v_b", "self_attn.unembed_out"),
-            ("ffn_gate_shexp", "mlp.shared_experts.gate_proj"),
-            ("ffn_up_shexp", "mlp.shared_experts.up_proj"),
-            ("ffn_down_shexp", "mlp.shared_experts.down_proj"),
-            ("exp_probs_b.bias", "mlp.gate.e_score_correction_bias"),
+            &[
+                ("attn_q_a", "self_attn.q_a_proj"),
+                ("attn_q_a_norm", "self_attn.q_a_layernorm"),
+                ("attn_q_b", "self_attn.q_b_proj"),
+            ],
+            LATENT,
+            SHARED_EXPERTS,
         ],
         reads: &[
             "attention.value_length",
@@ -43,26 +47,21 @@ pub(super) const FAMILIES: [Family; 2] = [
     Family {
         name: "kimi-linear",
         modules: &[
-            ("attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa"),
-            ("attn_kv_a_norm", "self_attn.kv_a_layernorm"),
-            ("attn_kv_b", "self_attn.kv_b_proj"),
-            ("attn_k_b", "self_attn.embed_q"),
-            ("attn_v_b", "self_attn.unembed_out"),
-            ("ssm_conv1d_q", "self_attn.q_conv1d"),
-            ("ssm_conv1d_k", "self_attn.k_conv1d"),
-            ("ssm_conv1d_v", "self_attn.v_conv1d"),
-            ("ssm_beta", "self_attn.b_proj"),
-            ("ssm_f_a", "self_attn.f_a_proj"),
-            ("ssm_f_b", "self_attn.f_b_proj"),
-            ("ssm_g_a", "self_attn.g_a_proj"),
-            ("ssm_g_b", "self_attn.g_b_proj"),
-            ("ssm_a", "self_attn.A_log"),
-            ("ssm_dt.bias", "self_attn.dt_bias"),
-            ("ssm_norm", "self_attn.o_norm"),
-            ("ffn_gate_shexp", "mlp.shared_experts.gate_proj"),
-            ("ffn_up_shexp", "mlp.shared_experts.up_proj"),
-            ("ffn_down_shexp", "mlp.shared_experts.down_proj"),
-            ("exp_probs_b.bias", "mlp.gate.e_score_correction_bias"),
+            &[
+                ("ssm_conv1d_q", "self_attn.q_conv1d"),
+                ("ssm_conv1d_k", "self_attn.k_conv1d"),
+                ("ssm_conv1d_v", "self_attn.v_conv1d"),
+                ("ssm_beta", "self_attn.b_proj"),
+                ("ssm_f_a", "self_attn.f_a_proj"),
+                ("ssm_f_b", "self_attn.f_b_proj"),
+                ("ssm_g_a", "self_attn.g_a_proj"),
+                ("ssm_g_b", "self_attn.g_b_proj"),
+                ("ssm_a", "self_attn.A_log"),
+                ("ssm_dt.bias", "self_attn.dt_bias"),
+                ("ssm_norm", "self_attn.o_norm"),
+            ],
+            LATENT,
+            SHARED_EXPERTS,
         ],
         reads: &[
             "attention.value_length",
@@ -78,10 +77,7 @@ pub(super) const FAMILIES: [Family; 2] = [
         ],
         by_layer: &["attention.head_count_kv"],
         needs_range: true,
-        change: |_, tensor| {
-            let value = (tensor == "ssm_a").then_some(log_of_decay as fn(f32) -> f32);
-            Ok(Change { value, ..Change::default() })
-        },
+        change: |_, tensor| Ok(decays(tensor)),
         config: kimi,
         ..PLAIN
     },

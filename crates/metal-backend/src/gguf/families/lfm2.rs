@@ -31,7 +31,7 @@ const MODULES: &[(&str, &str)] = &[
 pub(super) const FAMILIES: [Family; 2] = [
     Family {
         name: "lfm2",
-        modules: MODULES,
+        modules: &[MODULES],
         by_layer: &["attention.head_count_kv"],
         config: |metadata, config| {
             config.insert("model_type".into(), json!("lfm2"));
@@ -41,7 +41,7 @@ pub(super) const FAMILIES: [Family; 2] = [
     },
     Family {
         name: "lfm2moe",
-        modules: MODULES,
+        modules: &[MODULES],
         reads: &["expert_count", "expert_gating_func", "leading_dense_block_count"],
         by_layer: &["attention.head_count_kv"],
         config: mixture,

@@ -14,12 +14,12 @@ pub(super) const FAMILIES: [Family; 11] = [
     Family {
         name: "llama",
         // Mixtral has experts.
-        modules: &[
+        modules: &[&[
             ("ffn_gate_inp", "block_sparse_moe.gate"),
             ("ffn_gate_exps", "block_sparse_moe.switch_mlp.gate_proj"),
             ("ffn_up_exps", "block_sparse_moe.switch_mlp.up_proj"),
             ("ffn_down_exps", "block_sparse_moe.switch_mlp.down_proj"),
-        ],
+        ]],
         reads: &["expert_count"],
         change: pairs,
         config: llama,
@@ -55,7 +55,7 @@ pub(super) const FAMILIES: [Family; 11] = [
     Family {
         name: "phi3",
         // Both projections are one.
-        modules: &[("ffn_up", "mlp.gate_up_proj")],
+        modules: &[&[("ffn_up", "mlp.gate_up_proj")]],
         reads: &[
             "attention.sliding_window",
             "rope.dimension_count",
@@ -87,10 +87,10 @@ pub(super) const FAMILIES: [Family; 11] = [
     },
     Family {
         name: "hunyuan-dense",
-        modules: &[
+        modules: &[&[
             ("attn_q_norm", "self_attn.query_layernorm"),
             ("attn_k_norm", "self_attn.key_layernorm"),
-        ],
+        ]],
         config: |metadata, config| {
             config.insert("use_qk_norm".into(), json!(metadata.has("blk.0.attn_q_norm.weight")));
             named(config, "hunyuan_v1_dense")
@@ -105,7 +105,10 @@ pub(super) const FAMILIES: [Family; 11] = [
     },
     Family {
         name: "muse-glimmer",
-        modules: &[("attn_gate", "self_attn.gate_proj"), ("ffn_norm", "pre_feedforward_layernorm")],
+        modules: &[&[
+            ("attn_gate", "self_attn.gate_proj"),
+            ("ffn_norm", "pre_feedforward_layernorm"),
+        ]],
         reads: &[
             "attention.sliding_window",
             "attention.sliding_window_pattern",

@@ -2,13 +2,13 @@
 
 use serde_json::json;
 
-use super::building::{grouped_experts, log_of_decay, pairs};
+use super::building::{decays, grouped_experts, pairs};
 use super::llama::granite_factors;
 use crate::error::{Error, Result};
-use crate::gguf::metadata::{Change, Config, Family, Metadata, PLAIN};
+use crate::gguf::metadata::{Change, Config, Family, Metadata, Modules, PLAIN};
 
-/// The parts of a Mamba 2 layer, and the rest of Granite 4.
-const GRANITE: &[(&str, &str)] = &[
+/// The parts of a Mamba 2 layer.
+const MAMBA: Modules = &[
     ("ssm_in", "mamba.in_proj"),
     ("ssm_conv1d", "mamba.conv1d"),
     ("ssm_dt.bias", "mamba.dt_bias"),
@@ -16,6 +16,9 @@ const GRANITE: &[(&str, &str)] = &[
     ("ssm_d", "mamba.D"),
     ("ssm_norm", "mamba.norm"),
     ("ssm_out", "mamba.out_proj"),
+];
+
+const GRANITE: Modules = &[
     ("ffn_gate_inp", "block_sparse_moe.router.layer"),
     ("ffn_gate_exps", "block_sparse_moe.switch_mlp.gate_proj"),
     ("ffn_up_exps", "block_sparse_moe.switch_mlp.up_proj"),
@@ -26,7 +29,7 @@ const GRANITE: &[(&str, &str)] = &[
 ];
 
 /// Each layer is one thing.
-const NEMOTRON: &[(&str, &str)] = &[
+const NEMOTRON: Modules = &[
     ("token_embd", "backbone.embeddings"),
     ("output_norm", "backbone.norm_f"),
     ("attn_norm", "norm"),
@@ -56,7 +59,7 @@ const NEMOTRON: &[(&str, &str)] = &[
 pub(super) const FAMILIES: [Family; 4] = [
     Family {
         name: "granitehybrid",
-        modules: GRANITE,
+        modules: &[MAMBA, GRANITE],
         reads: &[
             "attention.scale",
             "embedding_scale",
@@ -67,9 +70,8 @@ pub(super) const FAMILIES: [Family; 4] = [
         ],
         by_layer: &["attention.head_count_kv"],
         needs_range: true,
-        change: |metadata, tensor| match decay(tensor) {
-            None => pairs(metadata, tensor),
-            Some(change) => Ok(change),
+        change: |metadata, tensor| {
+            Ok(Change { value: decays(tensor).value, ..pairs(metadata, tensor)? })
         },
         config: granite,
         ..PLAIN
@@ -77,41 +79,37 @@ pub(super) const FAMILIES: [Family; 4] = [
     Family {
         name: "falcon-h1",
         modules: &[
-            ("output_norm", "model.final_layernorm"),
-            ("ssm_in", "mamba.in_proj"),
-            ("ssm_conv1d", "mamba.conv1d"),
-            ("ssm_dt.bias", "mamba.dt_bias"),
-            ("ssm_a", "mamba.A_log"),
-            ("ssm_d", "mamba.D"),
-            ("ssm_norm", "mamba.norm"),
-            ("ssm_out", "mamba.out_proj"),
-            // Files have it without a part.
-            ("ffn_norm", "pre_ff_layernorm.weight"),
-            ("ffn_norm.weight", "pre_ff_layernorm.weight"),
-            ("ffn_gate", "feed_forward.gate_proj"),
-            ("ffn_up", "feed_forward.up_proj"),
-            ("ffn_down", "feed_forward.down_proj"),
+            &[
+                ("output_norm", "model.final_layernorm"),
+                // Files have it without a part.
+                ("ffn_norm", "pre_ff_layernorm.weight"),
+                ("ffn_norm.weight", "pre_ff_layernorm.weight"),
+                ("ffn_gate", "feed_forward.gate_proj"),
+                ("ffn_up", "feed_forward.up_proj"),
+                ("ffn_down", "feed_forward.down_proj"),
+            ],
+            MAMBA,
         ],
         reads: &["ssm.inner_size"],
         needs_range: true,
-        change: |_, tensor| Ok(decay(tensor).unwrap_or_default()),
+        change: |_, tensor| Ok(decays(tensor)),
         config: falcon,
         ..PLAIN
     },
     Family {
         name: "nemotron_h",
-        modules: NEMOTRON,
+        modules: &[NEMOTRON],
         layers: "backbone.layers",
         reads: &["ssm.inner_size", "rope.dimension_count"],
         by_layer: &["attention.head_count_kv", "feed_forward_length"],
         needs_range: true,
-        change: |_, tensor| Ok(decay(tensor).unwrap_or_default()),
+        change: |_, tensor| Ok(decays(tensor)),
         config: nemotron,
         ..PLAIN
     },
     Family {
         name: "nemotron_h_moe",
-        modules: NEMOTRON,
+        modules: &[NEMOTRON],
         layers: "backbone.layers",
         reads: &[
             "ssm.inner_size",
@@ -126,16 +124,11 @@ pub(super) const FAMILIES: [Family; 4] = [
         ],
         by_layer: &["attention.head_count_kv", "feed_forward_length"],
         needs_range: true,
-        change: |_, tensor| Ok(decay(tensor).unwrap_or_default()),
+        change: |_, tensor| Ok(decays(tensor)),
         config: nemotron,
         ..PLAIN
     },
 ];
-
-/// Decays are stored as what they are in the exponent.
-fn decay(tensor: &str) -> Option<Change> {
-    (tensor == "ssm_a").then_some(Change { value: Some(log_of_decay), ..Change::default() })
-}
 
 /// Numbers of Mamba 2 layers: heads, values of a head, groups, of a state, and taps.
 struct Sizes {

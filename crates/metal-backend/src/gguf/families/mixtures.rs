@@ -2,19 +2,16 @@
 
 use serde_json::json;
 
-use super::building::{copy_numbers, expect_sigmoid, grouped_experts, window_types};
+use super::building::{
+    SHARED_EXPERTS, copy_numbers, expect_sigmoid, grouped_experts, window_types,
+};
 use crate::error::Result;
 use crate::gguf::metadata::{Config, Family, Metadata, PLAIN};
 
 pub(super) const FAMILIES: [Family; 4] = [
     Family {
         name: "glm4moe",
-        modules: &[
-            ("ffn_gate_shexp", "mlp.shared_experts.gate_proj"),
-            ("ffn_up_shexp", "mlp.shared_experts.up_proj"),
-            ("ffn_down_shexp", "mlp.shared_experts.down_proj"),
-            ("exp_probs_b.bias", "mlp.gate.e_score_correction_bias"),
-        ],
+        modules: &[SHARED_EXPERTS],
         reads: &[
             "expert_count",
             "expert_gating_func",
@@ -32,13 +29,13 @@ pub(super) const FAMILIES: [Family; 4] = [
     },
     Family {
         name: "minimax-m2",
-        modules: &[
+        modules: &[&[
             ("ffn_gate_inp", "block_sparse_moe.gate"),
             ("exp_probs_b.bias", "block_sparse_moe.e_score_correction_bias"),
             ("ffn_gate_exps", "block_sparse_moe.switch_mlp.gate_proj"),
             ("ffn_up_exps", "block_sparse_moe.switch_mlp.up_proj"),
             ("ffn_down_exps", "block_sparse_moe.switch_mlp.down_proj"),
-        ],
+        ]],
         reads: &["expert_count", "expert_gating_func", "rope.dimension_count"],
         needs_range: true,
         config: minimax,
@@ -47,10 +44,8 @@ pub(super) const FAMILIES: [Family; 4] = [
     Family {
         name: "ernie4_5-moe",
         modules: &[
-            ("ffn_gate_shexp", "mlp.shared_experts.gate_proj"),
-            ("ffn_up_shexp", "mlp.shared_experts.up_proj"),
-            ("ffn_down_shexp", "mlp.shared_experts.down_proj"),
-            ("exp_probs_b.bias", "mlp.moe_statics.e_score_correction_bias"),
+            &[("exp_probs_b.bias", "mlp.moe_statics.e_score_correction_bias")],
+            SHARED_EXPERTS,
         ],
         reads: &[
             "expert_count",
@@ -64,13 +59,13 @@ pub(super) const FAMILIES: [Family; 4] = [
     },
     Family {
         name: "laguna",
-        modules: &[
+        modules: &[&[
             ("attn_gate", "self_attn.g_proj"),
             ("ffn_gate_shexp", "mlp.shared_expert.gate_proj"),
             ("ffn_up_shexp", "mlp.shared_expert.up_proj"),
             ("ffn_down_shexp", "mlp.shared_expert.down_proj"),
             ("exp_probs_b.bias", "mlp.gate.e_score_correction_bias"),
-        ],
+        ]],
         reads: &[
             "attention.sliding_window",
             "attention.sliding_window_pattern",

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::building::{copy_numbers, log_of_decay, named};
+use super::building::{copy_numbers, decays, named};
 use crate::error::{Error, Result};
 use crate::gguf::metadata::{Change, Config, Family, Metadata, PLAIN, Rows, Tiles};
 
@@ -55,12 +55,10 @@ pub(super) const FAMILIES: [Family; 9] = [
     },
     Family {
         name: "qwen2moe",
-        modules: HYBRID,
+        modules: &[HYBRID],
         reads: &["expert_count", "expert_weights_norm"],
         config: |metadata, config| {
-            experts(metadata, config)?;
-            let shared = ("expert_shared_feed_forward_length", "shared_expert_intermediate_size");
-            copy_numbers(metadata, config, &[shared])?;
+            shared_experts(metadata, config)?;
             let normalises = metadata.flag("expert_weights_norm")?.unwrap_or(false);
             config.insert("norm_topk_prob".into(), json!(normalises));
             config.insert("attention_bias".into(), json!(false));
@@ -86,7 +84,7 @@ pub(super) const FAMILIES: [Family; 9] = [
     },
     Family {
         name: "qwen3next",
-        modules: HYBRID,
+        modules: &[HYBRID],
         reads: READS,
         // Files of the first converters have rows of one head of keys behind the other everywhere.
         splits: |metadata| match metadata.some_layer_has("ssm_in.weight") {
@@ -103,7 +101,7 @@ pub(super) const FAMILIES: [Family; 9] = [
     },
     Family {
         name: "qwen35",
-        modules: HYBRID,
+        modules: &[HYBRID],
         reads: READS,
         needs_range: true,
         change: tiled,
@@ -115,7 +113,7 @@ pub(super) const FAMILIES: [Family; 9] = [
     },
     Family {
         name: "qwen35moe",
-        modules: HYBRID,
+        modules: &[HYBRID],
         reads: READS,
         needs_range: true,
         change: tiled,
@@ -138,6 +136,13 @@ fn experts(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
             ("expert_feed_forward_length", "moe_intermediate_size"),
         ],
     )
+}
+
+/// Experts beside one that all positions pass.
+fn shared_experts(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
+    experts(metadata, config)?;
+    let shared = ("expert_shared_feed_forward_length", "shared_expert_intermediate_size");
+    copy_numbers(metadata, config, &[shared])
 }
 
 /// Gated delta nets beside attention with a gated output.
@@ -166,17 +171,9 @@ fn hybrid(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     let rotated = metadata.number("rope.dimension_count")?.unwrap_or(head_dim / 4);
     config.insert("partial_rotary_factor".into(), json!(rotated as f64 / head_dim.max(1) as f64));
     if metadata.number("expert_count")?.is_some_and(|count| count > 0) {
-        experts(metadata, config)?;
-        let shared = ("expert_shared_feed_forward_length", "shared_expert_intermediate_size");
-        copy_numbers(metadata, config, &[shared])?;
+        shared_experts(metadata, config)?;
     }
     Ok(())
-}
-
-/// Decays are stored as what they are in the exponent.
-fn hybrid_change(tensor: &str) -> Change {
-    let value = (tensor == "ssm_a").then_some(log_of_decay as fn(f32) -> f32);
-    Change { value, ..Change::default() }
 }
 
 /// Heads of values that belong to each head of keys.
@@ -197,8 +194,8 @@ fn heads_of_group(metadata: &Metadata<'_>) -> Result<u64> {
     Ok(heads / groups)
 }
 
-/// What Qwen 3 Next stores otherwise: decays; and of each head of keys, rows of its heads of values for one purpose stand before those for
-/// another.
+/// What Qwen 3 Next stores otherwise: decays, and two projections as one. Of each head of keys, the rows of one projection
+/// stand before those of the other.
 fn paired_heads(metadata: &Metadata<'_>, tensor: &str) -> Result<Change> {
     let size = heads_of_group(metadata)?;
     let rows = match tensor {
@@ -206,7 +203,7 @@ fn paired_heads(metadata: &Metadata<'_>, tensor: &str) -> Result<Change> {
         "linear_attn.in_proj_a" => Rows::Picked { first: size, size, of: 2 * size },
         _ => Rows::InOrder,
     };
-    Ok(Change { rows, ..hybrid_change(tensor) })
+    Ok(Change { rows, ..decays(tensor) })
 }
 
 /// What Qwen 3.5 stores otherwise: decays, and heads of values in another order.
@@ -214,7 +211,7 @@ fn tiled(metadata: &Metadata<'_>, tensor: &str) -> Result<Change> {
     let groups = metadata.required("ssm.group_count")?;
     let tiles = Tiles { groups, heads: heads_of_group(metadata)? };
     let keys = groups.saturating_mul(2).saturating_mul(metadata.required("ssm.state_size")?);
-    let change = hybrid_change(tensor);
+    let change = decays(tensor);
     Ok(match tensor {
         "attn_qkv.weight" | "ssm_conv1d.weight" => {
             Change { rows: Rows::Tiled(keys, tiles), ..change }
