@@ -35,6 +35,7 @@ pub(super) fn text(metadata: &Metadata<'_>, pieces: &[Piece]) -> Result<String> 
         None => return Err(Error::model(format!("has no `{}`", metadata.key(EPSILON)))),
     };
     let Json::Object(mut config) = json!({
+        "model_type": metadata.of.model_type,
         "hidden_size": metadata.required("embedding_length")?,
         "num_hidden_layers": metadata.layers()?,
         "num_attention_heads": heads,

@@ -15,6 +15,8 @@ pub(super) type Config = Map<String, Json>;
 pub(super) struct Family {
     /// Its name in files.
     pub name: &'static str,
+    /// What `config.json` calls it; its `config` may say otherwise of some files.
+    pub model_type: &'static str,
     /// What its modules are called elsewhere, where that differs from what most have: without the
     /// layer, and with the part (`.weight`) where only this one is meant.
     pub modules: &'static [Modules],
@@ -32,7 +34,7 @@ pub(super) struct Family {
     pub constants: &'static [&'static str],
     /// What its files store otherwise, by a tensor's name without the layer, or by what a part of it is called.
     pub change: fn(&Metadata<'_>, &str) -> Result<Change>,
-    /// Adds what only this one states, above all `model_type`.
+    /// Adds what only this one states.
     pub config: fn(&Metadata<'_>, &mut Config) -> Result<()>,
 }
 
@@ -45,6 +47,7 @@ pub(super) type Splits = &'static [(&'static str, &'static [&'static str])];
 /// A family with nothing of its own.
 pub(super) const PLAIN: Family = Family {
     name: "",
+    model_type: "",
     modules: &[],
     layers: "model.layers",
     reads: &[],

@@ -110,9 +110,3 @@ pub(super) fn copy_numbers(
 pub(super) fn scaling(config: &mut Config) -> Option<&mut Config> {
     config.get_mut("rope_scaling")?.as_object_mut()
 }
-
-/// Gives the config its `model_type`.
-pub(super) fn named(config: &mut Config, model_type: &str) -> Result<()> {
-    config.insert("model_type".into(), model_type.into());
-    Ok(())
-}

@@ -33,6 +33,7 @@ const OF_FOUR: Splits =
 pub(super) const FAMILIES: [Family; 4] = [
     Family {
         name: "gemma2",
+        model_type: "gemma2",
         modules: &[MODULES],
         reads: &["attention.sliding_window", "attn_logit_softcapping", "final_logit_softcapping"],
         needs_range: true,
@@ -40,12 +41,13 @@ pub(super) const FAMILIES: [Family; 4] = [
         config: |metadata, config| {
             let softcap = metadata.float("attn_logit_softcapping")?;
             config.insert("attn_logit_softcapping".into(), json!(softcap));
-            early(metadata, config, "gemma2")
+            early(metadata, config)
         },
         ..PLAIN
     },
     Family {
         name: "gemma3",
+        model_type: "gemma3_text",
         modules: &[MODULES],
         reads: &["attention.sliding_window", "final_logit_softcapping", "rope.freq_base_swa"],
         needs_range: true,
@@ -56,12 +58,13 @@ pub(super) const FAMILIES: [Family; 4] = [
             config.insert("rope_local_base_freq".into(), json!(local));
             let far = metadata.float("rope.freq_base")?.unwrap_or(1e6);
             config.insert("rope_theta".into(), json!(far));
-            early(metadata, config, "gemma3_text")
+            early(metadata, config)
         },
         ..PLAIN
     },
     Family {
         name: "gemma3n",
+        model_type: "gemma3n_text",
         modules: &[&[
             ("ffn_norm", "pre_feedforward_layernorm"),
             ("per_layer_token_embd", "model.embed_tokens_per_layer"),
@@ -101,6 +104,7 @@ pub(super) const FAMILIES: [Family; 4] = [
     },
     Family {
         name: "gemma4",
+        model_type: "gemma4_text",
         modules: &[&[
             ("ffn_norm", "pre_feedforward_layernorm"),
             ("layer_output_scale.weight", "layer_scalar"),
@@ -141,14 +145,13 @@ pub(super) const FAMILIES: [Family; 4] = [
     },
 ];
 
-fn early(metadata: &Metadata<'_>, config: &mut Config, model_type: &str) -> Result<()> {
+fn early(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     let head_dim = metadata.head_dim()?;
     let heads = metadata.required("attention.head_count")?;
     let whole = metadata.required("embedding_length")? / heads.max(1);
     let is_largest = LARGEST.contains(&metadata.required("block_count")?);
     let softcap = metadata.float("final_logit_softcapping")?;
     config.extend([
-        ("model_type".into(), json!(model_type)),
         ("query_pre_attn_scalar".into(), json!(if is_largest { whole } else { head_dim })),
         ("sliding_window".into(), json!(metadata.required("attention.sliding_window")?)),
         ("hidden_activation".into(), json!("gelu_pytorch_tanh")),
@@ -200,7 +203,6 @@ fn gemma4(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     let inputs = metadata.number("embedding_length_per_layer_input")?.unwrap_or(0);
     let borrowing = metadata.number("attention.shared_kv_layers")?.unwrap_or(0);
     config.extend([
-        ("model_type".into(), json!("gemma4_text")),
         ("head_dim".into(), json!(metadata.required("attention.key_length_swa")?)),
         ("global_head_dim".into(), json!(metadata.required("attention.key_length")?)),
         ("num_key_value_heads".into(), json!(near)),
@@ -295,7 +297,6 @@ fn gemma3n(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     let widths = metadata.of_layers("feed_forward_length")?;
     let near_theta = metadata.float("rope.freq_base_swa")?.unwrap_or(1e4);
     config.extend([
-        ("model_type".into(), json!("gemma3n_text")),
         ("intermediate_size".into(), json!(metadata.largest("feed_forward_length")?)),
         ("activation_sparsity_pattern".into(), json!(parts)),
         ("rope_local_base_freq".into(), json!(near_theta)),

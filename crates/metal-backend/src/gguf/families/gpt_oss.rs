@@ -8,6 +8,7 @@ use crate::gguf::metadata::{Config, Family, Metadata, PLAIN};
 
 pub(super) const FAMILIES: [Family; 1] = [Family {
     name: "gpt-oss",
+    model_type: "gpt_oss",
     modules: &[&[
         ("ffn_gate_inp", "mlp.router"),
         ("ffn_gate_exps", "mlp.experts.gate_proj"),
@@ -23,7 +24,6 @@ pub(super) const FAMILIES: [Family; 1] = [Family {
 }];
 
 fn config(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
-    config.insert("model_type".into(), json!("gpt_oss"));
     if let Some(scaling) = scaling(config) {
         // Files do not say it.
         scaling.insert("truncate".into(), json!(false));

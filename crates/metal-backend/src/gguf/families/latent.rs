@@ -18,6 +18,7 @@ const LATENT: Modules = &[
 pub(super) const FAMILIES: [Family; 2] = [
     Family {
         name: "deepseek2",
+        model_type: "deepseek_v3",
         modules: &[
             &[
                 ("attn_q_a", "self_attn.q_a_proj"),
@@ -46,6 +47,7 @@ pub(super) const FAMILIES: [Family; 2] = [
     },
     Family {
         name: "kimi-linear",
+        model_type: "kimi_linear",
         modules: &[
             &[
                 ("ssm_conv1d_q", "self_attn.q_conv1d"),
@@ -85,7 +87,6 @@ pub(super) const FAMILIES: [Family; 2] = [
 
 fn deepseek(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     latent(metadata, config, false)?;
-    config.insert("model_type".into(), json!("deepseek_v3"));
     let rank = metadata.number("attention.q_lora_rank")?.filter(|rank| *rank > 0);
     config.insert("q_lora_rank".into(), json!(rank));
     if let Some(multiplier) = metadata.float("rope.scaling.yarn_log_multiplier")?
@@ -135,7 +136,6 @@ fn kimi(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
         of.map(|(layer, _)| layer + 1).collect::<Vec<_>>()
     };
     config.extend([
-        ("model_type".into(), json!("kimi_linear")),
         ("q_lora_rank".into(), json!(null)),
         (
             "linear_attn_config".into(),

@@ -31,16 +31,15 @@ const MODULES: &[(&str, &str)] = &[
 pub(super) const FAMILIES: [Family; 2] = [
     Family {
         name: "lfm2",
+        model_type: "lfm2",
         modules: &[MODULES],
         by_layer: &["attention.head_count_kv"],
-        config: |metadata, config| {
-            config.insert("model_type".into(), json!("lfm2"));
-            hybrid(metadata, config)
-        },
+        config: hybrid,
         ..PLAIN
     },
     Family {
         name: "lfm2moe",
+        model_type: "lfm2_moe",
         modules: &[MODULES],
         reads: &["expert_count", "expert_gating_func", "leading_dense_block_count"],
         by_layer: &["attention.head_count_kv"],
@@ -66,7 +65,6 @@ fn hybrid(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
 fn mixture(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     hybrid(metadata, config)?;
     expect_sigmoid(metadata)?;
-    config.insert("model_type".into(), json!("lfm2_moe"));
     let is_corrected = metadata.some_layer_has("exp_probs_b.bias");
     config.insert("use_expert_bias".into(), json!(is_corrected));
     config.insert("norm_topk_prob".into(), json!(true));

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::building::{copy_numbers, named, norms_less_one, pairs, scaling, window_types};
+use super::building::{copy_numbers, norms_less_one, pairs, scaling, window_types};
 use crate::error::{Error, Result};
 use crate::gguf::metadata::{Change, Config, Family, Metadata, PLAIN};
 
@@ -13,6 +13,7 @@ const KEY_NORM: &str = "attn_k_norm.weight";
 pub(super) const FAMILIES: [Family; 11] = [
     Family {
         name: "llama",
+        model_type: "llama",
         // Mixtral has experts.
         modules: &[&[
             ("ffn_gate_inp", "block_sparse_moe.gate"),
@@ -27,6 +28,7 @@ pub(super) const FAMILIES: [Family; 11] = [
     },
     Family {
         name: "mistral3",
+        model_type: "ministral3",
         reads: &["attention.temperature_scale", "rope.scaling.yarn_log_multiplier"],
         change: pairs,
         config: mistral3,
@@ -34,6 +36,7 @@ pub(super) const FAMILIES: [Family; 11] = [
     },
     Family {
         name: "granite",
+        model_type: "granite",
         // Those of Granite 4 have numbers of Mamba layers that they do not have.
         reads: &[
             "attention.scale",
@@ -46,14 +49,10 @@ pub(super) const FAMILIES: [Family; 11] = [
         config: granite,
         ..PLAIN
     },
-    Family {
-        name: "smollm3",
-        change: pairs,
-        config: |_, config| named(config, "smollm3"),
-        ..PLAIN
-    },
+    Family { name: "smollm3", model_type: "smollm3", change: pairs, ..PLAIN },
     Family {
         name: "phi3",
+        model_type: "phi3",
         // Both projections are one.
         modules: &[&[("ffn_up", "mlp.gate_up_proj")]],
         reads: &[
@@ -67,6 +66,7 @@ pub(super) const FAMILIES: [Family; 11] = [
     },
     Family {
         name: "olmo2",
+        model_type: "olmo2",
         reads: &[
             "attention.sliding_window",
             "attention.sliding_window_pattern",
@@ -78,33 +78,37 @@ pub(super) const FAMILIES: [Family; 11] = [
     },
     Family {
         name: "seed_oss",
+        model_type: "seed_oss",
         config: |metadata, config| {
             let has_bias = metadata.has("blk.0.attn_output.bias");
             config.insert("attention_out_bias".into(), json!(has_bias));
-            named(config, "seed_oss")
+            Ok(())
         },
         ..PLAIN
     },
     Family {
         name: "hunyuan-dense",
+        model_type: "hunyuan_v1_dense",
         modules: &[&[
             ("attn_q_norm", "self_attn.query_layernorm"),
             ("attn_k_norm", "self_attn.key_layernorm"),
         ]],
         config: |metadata, config| {
             config.insert("use_qk_norm".into(), json!(metadata.has("blk.0.attn_q_norm.weight")));
-            named(config, "hunyuan_v1_dense")
+            Ok(())
         },
         ..PLAIN
     },
     Family {
         name: "exaone4",
+        model_type: "exaone4",
         reads: &["attention.sliding_window", "attention.sliding_window_pattern"],
         config: exaone4,
         ..PLAIN
     },
     Family {
         name: "muse-glimmer",
+        model_type: "muse_glimmer",
         modules: &[&[
             ("attn_gate", "self_attn.gate_proj"),
             ("ffn_norm", "pre_feedforward_layernorm"),
@@ -123,6 +127,7 @@ pub(super) const FAMILIES: [Family; 11] = [
     },
     Family {
         name: "cohere2",
+        model_type: "cohere2",
         reads: &["attention.layer_norm_epsilon", "attention.sliding_window", "logit_scale"],
         config: cohere2,
         ..PLAIN
@@ -162,17 +167,18 @@ fn muse(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
         ("output_multiplier".into(), json!(metadata.float("logit_scale")?)),
         ("final_logit_softcapping".into(), json!(metadata.float("final_logit_softcapping")?)),
     ]);
-    named(config, "muse_glimmer")
+    Ok(())
 }
 
 fn llama(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     if metadata.number("expert_count")?.is_none_or(|count| count == 0) {
-        return named(config, "llama");
+        return Ok(());
     }
     let experts =
         [("expert_count", "num_local_experts"), ("expert_used_count", "num_experts_per_tok")];
     copy_numbers(metadata, config, &experts)?;
-    named(config, "mixtral")
+    config.insert("model_type".into(), json!("mixtral"));
+    Ok(())
 }
 
 /// Ministral 3, whose queries grow with their position.
@@ -187,7 +193,7 @@ fn mistral3(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
         });
         scaling.extend(both.into_iter().flatten());
     }
-    named(config, "ministral3")
+    Ok(())
 }
 
 fn granite(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
@@ -198,8 +204,7 @@ fn granite(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
             metadata.key(POSITIONS)
         )));
     }
-    granite_factors(metadata, config)?;
-    named(config, "granite")
+    granite_factors(metadata, config)
 }
 
 /// The factors of Granite's models.
@@ -228,13 +233,13 @@ fn phi3(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     if let Some(original) = metadata.number("rope.scaling.original_context_length")? {
         config.insert("original_max_position_embeddings".into(), json!(original));
     }
-    named(config, "phi3")
+    Ok(())
 }
 
 /// OLMo 2, or OLMo 3, which has layers with a window.
 fn olmo(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     let Some(window) = metadata.number("attention.sliding_window")?.filter(|size| *size > 0) else {
-        return named(config, "olmo2");
+        return Ok(());
     };
     let base = metadata.float("rope.freq_base_swa")?;
     if base.is_some_and(|base| config.get("rope_theta") != Some(&json!(base))) {
@@ -250,7 +255,8 @@ fn olmo(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
         scaling.entry("attention_factor").or_insert(json!(factor));
     }
     windowed(metadata, config, window, 4)?;
-    named(config, "olmo3")
+    config.insert("model_type".into(), json!("olmo3"));
+    Ok(())
 }
 
 fn exaone4(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
@@ -262,7 +268,7 @@ fn exaone4(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
         ]),
         Some(window) => windowed(metadata, config, window, 4)?,
     }
-    named(config, "exaone4")
+    Ok(())
 }
 
 fn cohere2(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
@@ -270,7 +276,7 @@ fn cohere2(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     config.insert("layer_norm_eps".into(), json!(epsilon));
     config.insert("logit_scale".into(), json!(metadata.float("logit_scale")?));
     windowed(metadata, config, metadata.required("attention.sliding_window")?, 4)?;
-    named(config, "cohere2")
+    Ok(())
 }
 
 /// Layers with a window beside ones without: those that the file lists, else every one with the number `turn`.

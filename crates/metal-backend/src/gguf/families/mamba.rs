@@ -59,6 +59,7 @@ const NEMOTRON: Modules = &[
 pub(super) const FAMILIES: [Family; 4] = [
     Family {
         name: "granitehybrid",
+        model_type: "granitemoehybrid",
         modules: &[MAMBA, GRANITE],
         reads: &[
             "attention.scale",
@@ -78,6 +79,7 @@ pub(super) const FAMILIES: [Family; 4] = [
     },
     Family {
         name: "falcon-h1",
+        model_type: "falcon_h1",
         modules: &[
             &[
                 ("output_norm", "model.final_layernorm"),
@@ -98,6 +100,7 @@ pub(super) const FAMILIES: [Family; 4] = [
     },
     Family {
         name: "nemotron_h",
+        model_type: "nemotron_h",
         modules: &[NEMOTRON],
         layers: "backbone.layers",
         reads: &["ssm.inner_size", "rope.dimension_count"],
@@ -109,6 +112,7 @@ pub(super) const FAMILIES: [Family; 4] = [
     },
     Family {
         name: "nemotron_h_moe",
+        model_type: "nemotron_h",
         modules: &[NEMOTRON],
         layers: "backbone.layers",
         reads: &[
@@ -184,7 +188,6 @@ fn granite(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     let inner = metadata.required("feed_forward_length")?;
     let shared = metadata.number("expert_shared_feed_forward_length")?.filter(|size| *size > 0);
     config.extend([
-        ("model_type".into(), json!("granitemoehybrid")),
         ("layer_types".into(), json!(types)),
         ("position_embedding_type".into(), json!(if sees_positions { "rope" } else { "nope" })),
         ("shared_intermediate_size".into(), json!(shared.unwrap_or(inner))),
@@ -217,7 +220,6 @@ fn falcon(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     }
     Sizes::of(metadata)?.write(metadata, config)?;
     config.extend([
-        ("model_type".into(), json!("falcon_h1")),
         ("mamba_rms_norm".into(), json!(metadata.some_layer_has("ssm_norm.weight"))),
         ("mamba_norm_before_gate".into(), json!(false)),
         ("mamba_conv_bias".into(), json!(metadata.some_layer_has("ssm_conv1d.bias"))),
@@ -246,7 +248,6 @@ fn nemotron(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
         metadata.header.tensors.get(&format!("blk.{layer}.ffn_up.weight"))?.shape.first()
     });
     config.extend([
-        ("model_type".into(), json!("nemotron_h")),
         ("layers_block_type".into(), json!(types)),
         ("mamba_num_heads".into(), json!(heads)),
         ("mamba_head_dim".into(), json!(head_dim)),

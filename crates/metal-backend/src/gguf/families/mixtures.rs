@@ -11,6 +11,7 @@ use crate::gguf::metadata::{Config, Family, Metadata, PLAIN};
 pub(super) const FAMILIES: [Family; 4] = [
     Family {
         name: "glm4moe",
+        model_type: "glm4_moe",
         modules: &[SHARED_EXPERTS],
         reads: &[
             "expert_count",
@@ -29,6 +30,7 @@ pub(super) const FAMILIES: [Family; 4] = [
     },
     Family {
         name: "minimax-m2",
+        model_type: "minimax_m2",
         modules: &[&[
             ("ffn_gate_inp", "block_sparse_moe.gate"),
             ("exp_probs_b.bias", "block_sparse_moe.e_score_correction_bias"),
@@ -43,6 +45,7 @@ pub(super) const FAMILIES: [Family; 4] = [
     },
     Family {
         name: "ernie4_5-moe",
+        model_type: "ernie4_5_moe",
         modules: &[
             &[("exp_probs_b.bias", "mlp.moe_statics.e_score_correction_bias")],
             SHARED_EXPERTS,
@@ -59,6 +62,7 @@ pub(super) const FAMILIES: [Family; 4] = [
     },
     Family {
         name: "laguna",
+        model_type: "laguna",
         modules: &[&[
             ("attn_gate", "self_attn.g_proj"),
             ("ffn_gate_shexp", "mlp.shared_expert.gate_proj"),
@@ -89,7 +93,6 @@ fn glm(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     let head_dim = metadata.head_dim()?;
     let rotated = metadata.number("rope.dimension_count")?.unwrap_or(head_dim / 2);
     config.extend([
-        ("model_type".into(), json!("glm4_moe")),
         ("partial_rotary_factor".into(), json!(rotated as f64 / head_dim.max(1) as f64)),
         ("use_qk_norm".into(), json!(metadata.has("blk.0.attn_q_norm.weight"))),
     ]);
@@ -100,7 +103,6 @@ fn minimax(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     expect_sigmoid(metadata)?;
     let head_dim = metadata.head_dim()?;
     let rotated = metadata.number("rope.dimension_count")?.unwrap_or(head_dim);
-    config.insert("model_type".into(), json!("minimax_m2"));
     config.insert("rotary_dim".into(), json!(rotated));
     config.insert("use_qk_norm".into(), json!(metadata.has("blk.0.attn_q_norm.weight")));
     copy_numbers(
@@ -130,7 +132,6 @@ fn ernie(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     let last = (0..metadata.layers()?).rev().find(has_experts);
     let shared = metadata.number("expert_shared_count")?.unwrap_or(0);
     config.extend([
-        ("model_type".into(), json!("ernie4_5_moe")),
         ("moe_layer_end_index".into(), json!(last)),
         ("moe_num_shared_experts".into(), json!(shared)),
         ("use_bias".into(), json!(metadata.has("blk.0.attn_q.bias"))),
@@ -178,7 +179,6 @@ fn laguna(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     let is_by_head = gates == heads.first().copied();
     let factor = metadata.float("expert_weights_scale")?.filter(|factor| *factor != 0.0);
     config.extend([
-        ("model_type".into(), json!("laguna")),
         ("sliding_window".into(), json!(window)),
         ("layer_types".into(), json!(window_types(&near))),
         ("mlp_layer_types".into(), json!((0..layers).map(kind).collect::<Vec<_>>())),

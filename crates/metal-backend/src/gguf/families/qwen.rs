@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::building::{copy_numbers, decays, named};
+use super::building::{copy_numbers, decays};
 use crate::error::{Error, Result};
 use crate::gguf::metadata::{Change, Config, Family, Metadata, PLAIN, Rows, Tiles};
 
@@ -36,25 +36,25 @@ const READS: &[&str] = &[
 pub(super) const FAMILIES: [Family; 9] = [
     Family {
         name: "qwen2",
+        model_type: "qwen2",
         config: |_, config| {
             // It always has those of queries, keys and values.
             config.insert("attention_bias".into(), json!(false));
-            named(config, "qwen2")
+            Ok(())
         },
         ..PLAIN
     },
-    Family { name: "qwen3", config: |_, config| named(config, "qwen3"), ..PLAIN },
+    Family { name: "qwen3", model_type: "qwen3", ..PLAIN },
     Family {
         name: "qwen3moe",
+        model_type: "qwen3_moe",
         reads: &["expert_count"],
-        config: |metadata, config| {
-            experts(metadata, config)?;
-            named(config, "qwen3_moe")
-        },
+        config: experts,
         ..PLAIN
     },
     Family {
         name: "qwen2moe",
+        model_type: "qwen2_moe",
         modules: &[HYBRID],
         reads: &["expert_count", "expert_weights_norm"],
         config: |metadata, config| {
@@ -62,28 +62,22 @@ pub(super) const FAMILIES: [Family; 9] = [
             let normalises = metadata.flag("expert_weights_norm")?.unwrap_or(false);
             config.insert("norm_topk_prob".into(), json!(normalises));
             config.insert("attention_bias".into(), json!(false));
-            named(config, "qwen2_moe")
+            Ok(())
         },
         ..PLAIN
     },
     // Their language models: files have no more of them.
-    Family {
-        name: "qwen3vl",
-        reads: &["rope.dimension_sections"],
-        config: |_, config| named(config, "qwen3"),
-        ..PLAIN
-    },
+    Family { name: "qwen3vl", model_type: "qwen3", reads: &["rope.dimension_sections"], ..PLAIN },
     Family {
         name: "qwen3vlmoe",
+        model_type: "qwen3_moe",
         reads: &["expert_count", "rope.dimension_sections"],
-        config: |metadata, config| {
-            experts(metadata, config)?;
-            named(config, "qwen3_moe")
-        },
+        config: experts,
         ..PLAIN
     },
     Family {
         name: "qwen3next",
+        model_type: "qwen3_next",
         modules: &[HYBRID],
         reads: READS,
         // Files of the first converters have rows of one head of keys behind the other everywhere.
@@ -93,34 +87,27 @@ pub(super) const FAMILIES: [Family; 9] = [
         },
         needs_range: true,
         change: paired_heads,
-        config: |metadata, config| {
-            hybrid(metadata, config)?;
-            named(config, "qwen3_next")
-        },
+        config: hybrid,
         ..PLAIN
     },
     Family {
         name: "qwen35",
+        model_type: "qwen3_5_text",
         modules: &[HYBRID],
         reads: READS,
         needs_range: true,
         change: tiled,
-        config: |metadata, config| {
-            hybrid(metadata, config)?;
-            named(config, "qwen3_5_text")
-        },
+        config: hybrid,
         ..PLAIN
     },
     Family {
         name: "qwen35moe",
+        model_type: "qwen3_5_moe_text",
         modules: &[HYBRID],
         reads: READS,
         needs_range: true,
         change: tiled,
-        config: |metadata, config| {
-            hybrid(metadata, config)?;
-            named(config, "qwen3_5_moe_text")
-        },
+        config: hybrid,
         ..PLAIN
     },
 ];
