@@ -51,12 +51,15 @@ impl Kind {
 }
 
 fn kinds() -> Vec<Kind> {
-    let affine = |name, bits| Kind {
+    let in_groups = |name, bits, scales, group_size| Kind {
         name,
-        packing: Some(Packing::Affine { bits, scales: Dtype::Bf16 }),
+        packing: Some(Packing::Affine { bits, scales }),
         dense: Dtype::F32,
-        group_size: 64,
+        group_size,
     };
+    let affine = |name, bits| in_groups(name, bits, Dtype::Bf16, 64);
+    // As K-quants of GGUF become them.
+    let k_quant = |name, bits, group_size| in_groups(name, bits, Dtype::F16, group_size);
     let dense = |name, dense| Kind { name, packing: None, dense, group_size: 0 };
     let float = |name, packing, group_size| Kind {
         name,
@@ -72,6 +75,10 @@ fn kinds() -> Vec<Kind> {
         affine("affine3", 3),
         affine("affine5", 5),
         affine("affine6", 6),
+        k_quant("q2_k", 2, 16),
+        k_quant("q3_k", 3, 16),
+        k_quant("q4_k", 4, 32),
+        k_quant("q6_k", 6, 16),
         float("mxfp4", Packing::Mxfp4, 32),
         float("mxfp8", Packing::Mxfp8, 32),
         float("nvfp4", Packing::Nvfp4, 16),

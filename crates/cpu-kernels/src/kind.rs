@@ -60,7 +60,6 @@ pub(crate) fn kind(weights: Weights<'_>) -> Kind {
 }
 
 /// Calls a method that is compiled for each kind of packed weights.
-#[cfg(target_arch = "x86_64")]
 macro_rules! for_kind {
     ($kind:expr, $object:ident.$method:ident($($argument:expr),*)) => {
         match $kind {
@@ -76,5 +75,4 @@ macro_rules! for_kind {
         }
     };
 }
-#[cfg(target_arch = "x86_64")]
 pub(crate) use for_kind;

@@ -64,6 +64,7 @@ pub use attention::{Attention, Heads, attention, attention_at};
 pub use convolution::{Convolution, ConvolutionActivation, convolution, convolution_at};
 pub use delta::{Delta, delta, delta_at};
 pub use finish::Finish;
+pub use floats::{unpack, unpack_at};
 pub use gather::{Gather, gather_matmul, rounded_gather_matmul};
 pub use level::{Level, set_level};
 pub use matmul::{

@@ -75,7 +75,7 @@ pub enum Weights<'a> {
     Packed {
         /// How a group is represented.
         packing: Packing,
-        /// Weights that share a scale: 32, 64 or 128 affine, 32 mxfp4 and mxfp8, 16 nvfp4.
+        /// Weights that share a scale: 16, 32, 64 or 128 affine, 32 mxfp4 and mxfp8, 16 nvfp4.
         group_size: usize,
         /// `n · k · bits / 8` bytes.
         data: &'a [u8],
@@ -132,7 +132,7 @@ impl Problem<'_> {
             Weights::Dense { dtype, data } => buffer("weights", data, &[n, k, dtype.size()]),
             Weights::Packed { packing, group_size, data, scales, biases } => {
                 let known: &[usize] = match packing {
-                    Packing::Affine { .. } => &[32, 64, 128],
+                    Packing::Affine { .. } => &[16, 32, 64, 128],
                     Packing::Mxfp4 | Packing::Mxfp8 => &[32],
                     Packing::Nvfp4 => &[16],
                 };

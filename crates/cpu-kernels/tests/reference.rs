@@ -1,7 +1,9 @@
 //! Every kernel against a plain product in f64, under every level of this processor.
 mod plain;
 
-use cpu_kernels::{Dtype, Error, Level, Packing, Problem, Weights, matmul, matmul_at};
+use cpu_kernels::{
+    Dtype, Error, Level, Packing, Problem, Weights, matmul, matmul_at, unpack, unpack_at,
+};
 use plain::{Case, Kind, all_kinds};
 use proptest::prelude::*;
 
@@ -43,6 +45,41 @@ fn odd_sizes_agree_with_the_plain_product() {
             }
         }
     }
+}
+
+#[test]
+fn packed_weights_are_unpacked_to_their_values() {
+    let packed = all_kinds().into_iter().filter(|kind| kind.group_size() > 0);
+    for kind in packed {
+        // A row that ends within a chunk of every kernel, and one that is whole chunks.
+        for (n, k) in [(5, 3 * kind.group_size()), (1, 256)] {
+            let case = Case::random(kind, Dtype::F32, 1, n, k, 7);
+            for (dtype, step) in
+                DTYPES.into_iter().zip([2f64.powi(-22), 2f64.powi(-10), 2f64.powi(-7)])
+            {
+                for &level in Level::available() {
+                    let mut out = vec![0xff; n * k * dtype.size()];
+                    unpack_at(level, case.weights(), [n, k], dtype, &mut out)
+                        .expect("the sizes fit");
+                    for (i, found) in plain::values(dtype, &out).into_iter().enumerate() {
+                        let expected = case.weight(i / k, i % k);
+                        // Of a sum of a code and a bias, a rounding of both may be all that is left.
+                        let bound = step * expected.abs() + 1e-6;
+                        assert!(
+                            (f64::from(found) - expected).abs() <= bound,
+                            "{kind:?} {dtype:?} {level:?} {i}: {found}, not {expected}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+    let weights = Weights::Dense { dtype: Dtype::F32, data: &[0; 8] };
+    let error = unpack(weights, [1, 2], Dtype::F32, &mut [0; 8]).expect_err("they are numbers");
+    assert_eq!(error.to_string(), "weights that are not packed are numbers already");
+    let case = Case::random(all_kinds()[3], Dtype::F32, 1, 1, 32, 7);
+    let error = unpack(case.weights(), [1, 32], Dtype::F32, &mut [0; 8]).expect_err("no room");
+    assert_eq!(error.to_string(), "out has 8 bytes, expected the product of [1, 32, 4]");
 }
 
 #[test]

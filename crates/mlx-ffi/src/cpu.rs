@@ -72,6 +72,25 @@ pub fn rounded_quantized_matmul(x: &Array, w: &Quantized) -> Result<Array> {
     quantized(x, w, cpu_kernels::rounded_matmul)
 }
 
+/// The weights that `w`, `[…, rows, columns]`, stands for, in `dtype`.
+///
+/// # Errors
+/// Weights that do not fit their parameters; types other than f32, f16 and bf16; a stream of the GPU.
+pub(crate) fn unpacked(w: &Quantized, dtype: Dtype) -> Result<Array> {
+    let (kind, to) = (Kind::packed(w)?, kernel_dtype(dtype)?);
+    let Some((&groups, rows)) = w.scales.shape().split_last() else {
+        return Err(Error::new("no rows of groups"));
+    };
+    let columns = groups * w.quantization.group_size;
+    let shape = [rows, &[columns]].concat();
+    let size = [rows.iter().map(|&dim| dim as usize).product(), columns as usize];
+    let inputs: Vec<&Array> = [&w.weight, &w.scales].into_iter().chain(&w.biases).collect();
+    let outcome = Outcome::row_major(dtype, &shape);
+    operation(&inputs, Inputs::RowMajor, outcome, move |inputs, out| {
+        cpu_kernels::unpack(kind.weights(inputs), size, to, out).map_err(failed)
+    })
+}
+
 /// Whether products round activations of `dtype` for weights of this form; others take them as they are. `of_experts`: each
 /// row has a matrix of its own.
 pub fn rounds(quantization: Quantization, dtype: Dtype, of_experts: bool) -> bool {
@@ -183,6 +202,25 @@ enum Kind {
 }
 
 impl Kind {
+    /// How `w` is represented.
+    ///
+    /// # Errors
+    /// Weights that do not fit their parameters.
+    fn packed(w: &Quantized) -> Result<Kind> {
+        w.check_on_cpu()?;
+        let Quantization { mode, bits, group_size } = w.quantization;
+        let packing = match mode {
+            QuantMode::Affine => {
+                let scales = kernel_dtype(w.scales.dtype())?;
+                Packing::Affine { bits: bits as usize, scales }
+            }
+            QuantMode::Mxfp4 => Packing::Mxfp4,
+            QuantMode::Mxfp8 => Packing::Mxfp8,
+            QuantMode::Nvfp4 => Packing::Nvfp4,
+        };
+        Ok(Kind::Packed { packing, group_size: group_size as usize })
+    }
+
     /// The weights, with scales and biases where they have any.
     fn weights<'a>(self, parts: &[View<'a>]) -> Weights<'a> {
         let part = |index: usize| parts.get(index).map_or(&[][..], |view| view.bytes);
@@ -205,19 +243,9 @@ impl<'a> Matrices<'a> {
     /// # Errors
     /// Weights that do not fit their parameters.
     fn packed(x: &Array, w: &'a Quantized) -> Result<Matrices<'a>> {
-        w.check()?;
+        let kind = Kind::packed(w)?;
         let Quantized { weight, scales, biases, quantization } = w;
         let is_affine = quantization.mode == QuantMode::Affine;
-        let packing = match quantization.mode {
-            QuantMode::Affine => Packing::Affine {
-                bits: quantization.bits as usize,
-                scales: kernel_dtype(scales.dtype())?,
-            },
-            QuantMode::Mxfp4 => Packing::Mxfp4,
-            QuantMode::Mxfp8 => Packing::Mxfp8,
-            QuantMode::Nvfp4 => Packing::Nvfp4,
-        };
-        let kind = Kind::Packed { packing, group_size: quantization.group_size as usize };
         let dtype = if is_affine { meet(x, scales) } else { x.dtype() };
         Ok(Matrices { weight, extra: [Some(scales), biases.as_ref()], kind, dtype })
     }

@@ -26,6 +26,7 @@ extern crate self as mlx_ffi;
 
 pub mod cpu;
 pub mod cuda;
+mod dequantize;
 mod device_turns;
 pub mod distributed;
 mod error;
@@ -46,12 +47,11 @@ mod vector;
 
 pub use array::{Array, Dtype};
 pub use cpu_kernels::{Activation, GELU_CUBE};
+pub use dequantize::dequantize;
 pub use error::{Error, Result};
 pub use evaluation::{async_eval, eval_all};
 pub use ops::Indices;
-pub use quantized::{
-    QuantMode, Quantization, Quantized, dequantize, gather_qmm, quantize, quantized_matmul,
-};
+pub use quantized::{QuantMode, Quantization, Quantized, gather_qmm, quantize, quantized_matmul};
 pub use replay::{Dispatch, Dispatcher, Recorded, Replay};
 pub use saved::saved_order;
 pub use stream::{

@@ -49,7 +49,7 @@ impl QuantMode {
         Quantization { mode: self, bits, group_size }
     }
 
-    fn raw(self) -> &'static CStr {
+    pub(crate) fn raw(self) -> &'static CStr {
         match self {
             QuantMode::Affine => c"affine",
             QuantMode::Mxfp4 => c"mxfp4",
@@ -103,7 +103,21 @@ impl Quantization {
         )))
     }
 
-    fn raw(self) -> (sys::mlx_optional_int, sys::mlx_optional_int) {
+    /// Checks that our own kernels for CPUs know these parameters: those of MLX, and affine groups of 16.
+    ///
+    /// # Errors
+    /// As [`validate`](Self::validate).
+    pub fn validate_on_cpu(self) -> Result<()> {
+        let group_size = if self.is_on_cpu_alone() { 32 } else { self.group_size };
+        Quantization { group_size, ..self }.validate()
+    }
+
+    /// Whether the groups are some that only our own kernels for CPUs have.
+    pub fn is_on_cpu_alone(self) -> bool {
+        self.mode == QuantMode::Affine && self.group_size == 16
+    }
+
+    pub(crate) fn raw(self) -> (sys::mlx_optional_int, sys::mlx_optional_int) {
         let some = |value| sys::mlx_optional_int { value, has_value: true };
         (some(self.group_size), some(self.bits))
     }
@@ -123,11 +137,21 @@ pub struct Quantized {
 }
 
 impl Quantized {
-    /// Checks what kernels take for granted: weights at all, a scale and a bias for each group, in the
-    /// types of the mode.
+    /// Checks what MLX's kernels take for granted: parameters that they know, and parts that fit them.
     pub(crate) fn check(&self) -> Result<()> {
+        self.quantization.validate()?;
+        self.check_parts()
+    }
+
+    /// Checks what our own kernels for CPUs take for granted.
+    pub(crate) fn check_on_cpu(&self) -> Result<()> {
+        self.quantization.validate_on_cpu()?;
+        self.check_parts()
+    }
+
+    /// Checks that there are weights at all, a scale and a bias for each group, in the types of the mode.
+    fn check_parts(&self) -> Result<()> {
         let Quantized { weight, scales, biases, quantization } = self;
-        quantization.validate()?;
         let is_affine = quantization.mode == QuantMode::Affine;
         let scales_fit = match biases {
             None => !is_affine && scales.dtype() == Dtype::U8,
@@ -158,7 +182,7 @@ impl Quantized {
         )))
     }
 
-    fn biases_raw(&self) -> sys::mlx_array {
+    pub(crate) fn biases_raw(&self) -> sys::mlx_array {
         self.biases.as_ref().map_or(sys::mlx_array { ctx: std::ptr::null_mut() }, Array::raw)
     }
 }
@@ -183,33 +207,6 @@ pub fn quantize(w: &Array, quantization: Quantization) -> Result<Quantized> {
         }
         _ => Err(Error::new("MLX returned no scales")),
     }
-}
-
-/// The weights that `w` stands for, in `dtype`.
-///
-/// # Errors
-/// Shapes that do not fit the parameters.
-pub fn dequantize(w: &Quantized, dtype: Dtype) -> Result<Array> {
-    w.check()?;
-    let (group_size, bits) = w.quantization.raw();
-    let empty = sys::mlx_array { ctx: std::ptr::null_mut() };
-    let dtype = sys::mlx_optional_dtype { value: dtype.raw(), has_value: true };
-    // SAFETY: the inputs outlive the call; mlx-c only reads them and takes empty biases and an
-    // empty global scale.
-    Array::from_op(|out| unsafe {
-        sys::mlx_dequantize(
-            out,
-            w.weight.raw(),
-            w.scales.raw(),
-            w.biases_raw(),
-            group_size,
-            bits,
-            w.quantization.mode.raw().as_ptr(),
-            empty,
-            dtype,
-            current(),
-        )
-    })
 }
 
 /// `x wᵀ` for `x` of `[…, columns]`: `[…, rows]`. On the CPU the sums are kept in the type of `x`,

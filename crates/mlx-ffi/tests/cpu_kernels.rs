@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mlx_ffi::{
     Array, Device, Dtype, Indices, QuantMode, Quantization, Quantized, Result, async_eval, cpu,
-    eval_all, memory, ops, quantize, quantized_matmul, random, synchronize, use_device,
+    dequantize, eval_all, memory, ops, quantize, quantized_matmul, random, synchronize, use_device,
 };
 use near::assert_near;
 
@@ -100,6 +100,40 @@ fn a_packed_product_equals_that_of_mlx_in_every_form_and_type() -> Result<()> {
                 assert_eq!((product.shape(), product.dtype()), (&[m, 24][..], dtype));
                 assert_near(&product.to_vec_f32()?, &mlx_packed(&x, &w)?, tolerance(dtype));
             }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn groups_that_mlx_does_not_have_are_multiplied_and_unpacked() -> Result<()> {
+    let _turn = turn();
+    for bits in [2, 3, 4, 5, 6, 8] {
+        let halves = Quantization { mode: QuantMode::Affine, bits, group_size: 16 };
+        let whole = Quantization { group_size: 32, ..halves };
+        for dtype in FLOATS {
+            let w = quantize(&normal(&[2, 24, 256], dtype, 3)?, whole)?;
+            // Each half of a group with its scale and its bias is a group.
+            let both = |array: &Array| {
+                let pairs = ops::broadcast_to(&ops::expand_dims(array, -1)?, &[2, 24, 8, 2])?;
+                ops::reshape(&pairs, &[2, 24, 16])
+            };
+            let of_halves = Quantized {
+                weight: w.weight.share()?,
+                scales: both(&w.scales)?,
+                biases: w.biases.as_ref().map(both).transpose()?,
+                quantization: halves,
+            };
+            let (found, expected) = (dequantize(&of_halves, dtype)?, dequantize(&w, dtype)?);
+            assert_eq!((found.shape(), found.dtype()), (&[2, 24, 256][..], dtype));
+            assert_near(&found.to_vec_f32()?, &expected.to_vec_f32()?, tolerance(dtype));
+            let x = normal(&[3, 256], dtype, 4)?;
+            let indices = Indices::from_u32(&[1, 0, 1], &[3, 1])?;
+            let found = cpu::gather_quantized_matmul(&x, &of_halves, &indices)?;
+            let expected = cpu::gather_quantized_matmul(&x, &w, &indices)?;
+            assert_near(&found.to_vec_f32()?, &expected.to_vec_f32()?, tolerance(dtype));
+            let error = quantized_matmul(&x, &of_halves).expect_err("MLX has no such groups");
+            assert!(error.to_string().contains("groups of 16 is not known"), "{error}");
         }
     }
     Ok(())

@@ -17,6 +17,7 @@ mod lanes;
 mod plain;
 mod product;
 mod sizes;
+mod unpack;
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -27,6 +28,7 @@ pub(crate) use self::groups::{Groups, OfRow};
 pub(crate) use self::lanes::Lanes;
 use self::product::{FEW, Product, Scratch};
 use self::sizes::{CHUNK, STEPS};
+pub use self::unpack::{unpack, unpack_at};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use self::{avx2::Floats as Avx2, avx512f::Floats as Avx512f};
 use crate::kind::{FP4, FP8, FROM_BF16, FROM_F16, FROM_F32, kind};

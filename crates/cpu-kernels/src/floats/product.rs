@@ -25,7 +25,7 @@ const X_TILE: usize = 3;
 const X_BLOCK: usize = 63;
 
 /// The largest chunk, of f32.
-const MAX_CHUNK_SIZE: usize = 4 * CHUNK;
+pub(super) const MAX_CHUNK_SIZE: usize = 4 * CHUNK;
 
 /// What a thread keeps from product to product for its memory.
 #[derive(Default)]
@@ -209,7 +209,7 @@ impl Product<'_> {
         }
     }
 
-    fn prepare(&self, of_row: &mut OfRow) {
+    pub(super) fn prepare(&self, of_row: &mut OfRow) {
         if let Some(groups) = &self.groups {
             of_row.prepare(groups);
         }
@@ -217,7 +217,7 @@ impl Product<'_> {
 
     /// Row `row` of the weights, whose groups are put into `groups`.
     #[inline(always)]
-    fn weights_of<'r, V: Lanes, const KIND: u8>(
+    pub(super) fn weights_of<'r, V: Lanes, const KIND: u8>(
         &'r self,
         row: usize,
         groups: &'r mut OfRow,
@@ -231,7 +231,7 @@ impl Product<'_> {
 }
 
 /// A row of weights.
-struct Row<'a> {
+pub(super) struct Row<'a> {
     bytes: &'a [u8],
     /// Of packed weights.
     groups: &'a OfRow,
@@ -240,7 +240,7 @@ struct Row<'a> {
 impl Row<'_> {
     /// Chunk `chunk`. What is after the row's end is finite: `padded` has zeros there.
     #[inline(always)]
-    fn chunk<V: Lanes, const KIND: u8>(
+    pub(super) fn chunk<V: Lanes, const KIND: u8>(
         &self,
         chunk: usize,
         padded: &mut [u8; MAX_CHUNK_SIZE],

@@ -68,14 +68,15 @@ impl<const X: usize, const VNNI: bool> Lanes for Avx2<X, VNNI> {
         if bits(KIND) == 4 {
             return Self::codes::<KIND>(Self::load(&lines[0]));
         }
-        let ([a, b], [c, d]) = (Self::load(&lines[0]), Self::load(&lines[1]));
-        // SAFETY: the processor has the instructions.
-        let [even, odd] = unsafe {
-            [
-                [_mm256_permute2x128_si256::<0x20>(a, b), _mm256_permute2x128_si256::<0x20>(c, d)],
-                [_mm256_permute2x128_si256::<0x31>(a, b), _mm256_permute2x128_si256::<0x31>(c, d)],
-            ]
-        };
+        let (mut even, mut odd) = (Self::load(&lines[0]), Self::load(&lines[1]));
+        for i in 0..2 {
+            // SAFETY: the processor has the instructions.
+            unsafe {
+                let (a, b) = (_mm256_castsi256_ps(even[i]), _mm256_castsi256_ps(odd[i]));
+                even[i] = _mm256_castps_si256(_mm256_shuffle_ps::<0x88>(a, b));
+                odd[i] = _mm256_castps_si256(_mm256_shuffle_ps::<0xdd>(a, b));
+            }
+        }
         let ([a, c, ..], [b, d, ..]) = (Self::codes::<KIND>(even), Self::codes::<KIND>(odd));
         if X == 1 { [a, b, a, b] } else { [a, c, b, d] }
     }

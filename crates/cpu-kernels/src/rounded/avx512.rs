@@ -56,8 +56,11 @@ impl<const X: usize, const VNNI: bool> Lanes for Avx512<X, VNNI> {
         }
         let (a, b) = (Self::load(&lines[0]), Self::load(&lines[1]));
         // SAFETY: the processor has the instructions.
-        let (a, b) =
-            unsafe { (_mm512_shuffle_i64x2::<0x88>(a, b), _mm512_shuffle_i64x2::<0xdd>(a, b)) };
+        let (a, b) = unsafe {
+            let (a, b) = (_mm512_castsi512_ps(a), _mm512_castsi512_ps(b));
+            let (even, odd) = (_mm512_shuffle_ps::<0x88>(a, b), _mm512_shuffle_ps::<0xdd>(a, b));
+            (_mm512_castps_si512(even), _mm512_castps_si512(odd))
+        };
         if X == 1 {
             return [a, b, a, b];
         }

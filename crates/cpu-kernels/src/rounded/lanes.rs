@@ -39,7 +39,7 @@ pub(super) trait Lanes {
     /// Four bytes, in each lane.
     fn word(four: i32) -> Self::Bytes;
 
-    /// The first [`PARTS`](Self::PARTS) have a chunk of codes: a lane has eight of 32 neighbours, the same in each.
+    /// The first [`PARTS`](Self::PARTS) have a chunk of codes: a lane has eight neighbours, the same in each.
     fn chunk<const KIND: u8>(bytes: &[u8]) -> [Self::Bytes; 4];
 
     /// The codes of words, in as many as it takes. A word's codes are next to each other in bytes, or in every second

@@ -39,7 +39,8 @@ impl<const X: usize, const FMA: bool> Lanes for Plain<X, FMA> {
         if bits(KIND) == 4 {
             return Self::codes::<KIND>(lines[0]);
         }
-        let code = |i: usize, odd: usize| lines[i / 32][i % 32 / 16 * 32 + odd * 16 + i % 16];
+        let code =
+            |i: usize, odd: usize| lines[i / 8 % 2][i / 16 * 16 + i / 4 % 2 * 8 + odd * 4 + i % 4];
         let (a, b) = (std::array::from_fn(|i| code(i, 0)), std::array::from_fn(|i| code(i, 1)));
         if X == 1 {
             return [a, b, a, b];

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::lanes::{CHUNK, LANES, Lanes, Line, RUN};
 use super::panel::{Block, Panel};
 use super::source::{OfRow, Source};
-use super::x::{X, group_of};
+use super::x::{X, first_of_lane, group_of};
 use crate::kind::bits;
 use crate::output::Output;
 use crate::prefetch::{Ahead, prefetch};
@@ -60,7 +60,8 @@ impl Product<'_> {
         of_row: &mut OfRow,
     ) {
         let group_size = self.source.groups.group_size;
-        let of_lane: [u32; LANES] = std::array::from_fn(|lane| (lane * 8 / group_size) as u32);
+        let of_lane: [u32; LANES] =
+            std::array::from_fn(|lane| (first_of_lane(KIND, lane) / group_size) as u32);
         let chunks = self.source.k.div_ceil(CHUNK);
         let x: [&[Line]; M] = std::array::from_fn(|i| self.x.row(first_x + i));
         let x_scales: [&[[f32; LANES]]; M] = std::array::from_fn(|i| self.x.of_lanes(first_x + i));

@@ -35,17 +35,27 @@ impl Form {
                 (4, true) if self.size == 2 => i / 8 * 8 + i % 8 / 2 + i % 2 * 4,
                 (4, false) if self.size == 2 => i % 32 * 4 + i / 32,
                 (_, true) if self.size == 2 => i / 4 * 4 + i % 4 / 2 + i % 2 * 2,
-                (_, false) if self.size == 2 => {
-                    let byte = i % 32 * 2 + i / 32 % 2;
-                    byte / 16 * 32 + i / 64 * 16 + byte % 16
-                }
+                (_, false) if self.size == 2 => place_of_byte(i % 32 * 2 + i / 32 % 2, i / 64),
                 (4, true) => i / 8 * 8 + i % 4 * 2 + i / 4 % 2,
                 (4, false) => i % 64 * 2 + i / 64,
                 (_, true) => i,
-                (_, false) => i % 64 / 16 * 32 + i / 64 * 16 + i % 16,
+                (_, false) => place_of_byte(i % 64, i / 64),
             };
             at as u8
         })
+    }
+}
+
+/// The code that steps have in byte `byte` of the first or second vector of a chunk of 8 bits each.
+fn place_of_byte(byte: usize, vector: usize) -> usize {
+    first_of_lane(8, byte / 4) + vector * 4 + byte % 4
+}
+
+/// The first of the eight neighbours of a chunk that steps have in lane `lane`.
+pub(super) fn first_of_lane(kind: Kind, lane: usize) -> usize {
+    match bits(kind) {
+        4 => 8 * lane,
+        _ => lane / 4 * 16 + lane / 2 % 2 * 64 + lane % 2 * 8,
     }
 }
 
@@ -142,6 +152,7 @@ impl Kernel for Rounding<'_> {
     fn run<const FMA: bool>(self) {
         let Rounding { x: (dtype, x), order, form, values, of_lanes, scales, sums } = self;
         let group = group_of(form.group_size);
+        let firsts: [usize; LANES] = std::array::from_fn(|lane| first_of_lane(form.kind, lane));
         let sums = sums.as_flattened_mut();
         sums.fill(0.0);
         for (chunk, bytes) in x.chunks(CHUNK * dtype.size()).enumerate() {
@@ -151,7 +162,11 @@ impl Kernel for Rounding<'_> {
             for at in (0..CHUNK).step_by(group) {
                 let (values, to) = (&floats[at..at + group], &mut rounded[at..at + group]);
                 let (scale, sum) = round(values, to, form.size);
-                of_lanes[chunk][at / 8..(at + group) / 8].fill(scale);
+                for (lane, to) in of_lanes[chunk].iter_mut().enumerate() {
+                    if (at..at + group).contains(&firsts[lane]) {
+                        *to = scale;
+                    }
+                }
                 let place = chunk * CHUNK + at;
                 if let Some(to) = scales.get_mut(place / group) {
                     *to = scale;

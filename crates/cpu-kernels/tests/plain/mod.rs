@@ -28,7 +28,7 @@ pub fn all_kinds() -> Vec<Kind> {
     for bits in [2, 3, 4, 5, 6, 8] {
         for scales in [Dtype::F32, Dtype::F16, Dtype::Bf16] {
             kinds.extend(
-                [32, 64, 128].map(|size| Kind::Packed(Packing::Affine { bits, scales }, size)),
+                [16, 32, 64, 128].map(|size| Kind::Packed(Packing::Affine { bits, scales }, size)),
             );
         }
     }
@@ -82,6 +82,11 @@ fn load(dtype: Dtype, data: &[u8], index: usize) -> f32 {
         Dtype::F16 => f16::from_le_bytes([data[at], data[at + 1]]).to_f32(),
         Dtype::Bf16 => bf16::from_le_bytes([data[at], data[at + 1]]).to_f32(),
     }
+}
+
+/// The elements of `data`.
+pub fn values(dtype: Dtype, data: &[u8]) -> Vec<f32> {
+    (0..data.len() / dtype.size()).map(|i| load(dtype, data, i)).collect()
 }
 
 impl Case {
@@ -189,7 +194,7 @@ impl Case {
     }
 
     pub fn values(&self) -> Vec<f32> {
-        (0..self.m * self.n).map(|i| load(self.dtype, &self.out, i)).collect()
+        values(self.dtype, &self.out)
     }
 
     /// Runs every level and compares. The distance is relative to the sum of the absolute
