@@ -16,6 +16,7 @@ use crate::convert::{self, QuantiseOptions, Quantised};
 use crate::embeddings::MlxEmbeddingModel;
 use crate::engine::default_slots;
 use crate::files::ModelFiles;
+use crate::gguf::Groups;
 use crate::images::MlxImageModel;
 use crate::kernels::{Kernels, Settings};
 use crate::load::EngineOptions;
@@ -78,7 +79,7 @@ impl Backend for MlxBackend {
 
     fn load_model(&self, path: &Path, options: &LoadOptions) -> Result<Box<dyn TextModel>> {
         self.check_name(options.backend.as_deref())?;
-        let files = ModelFiles::open(path)?;
+        let files = open(path, self.device)?;
         Ok(Box::new(MlxModel::load(engine_options(files, self.device, options)?)?))
     }
 
@@ -112,6 +113,15 @@ fn kernels(device: Device) -> Result<Kernels> {
         settings.apply()?;
     }
     Ok(Kernels::choose(device, &settings)?)
+}
+
+/// The files of the model at `path`, for a model on `device`.
+fn open(path: &Path, device: Device) -> Result<ModelFiles> {
+    let groups = match kernels(device)?.is_ours_on_cpu() {
+        true => Groups::OfSixteen,
+        false => Groups::OfMlx,
+    };
+    Ok(ModelFiles::open(path, groups)?)
 }
 
 fn engine_options(
@@ -197,8 +207,8 @@ pub fn describe_random(config: &str, options: &LoadOptions) -> Result<(ModelInfo
 /// # Errors
 /// As [`Backend::load_model`], but for what only the weights' values show.
 pub fn describe(path: &Path, options: &LoadOptions) -> Result<(ModelInfo, Capabilities)> {
-    let files = ModelFiles::open(path)?;
-    MlxModel::describe(&engine_options(files, device(options.backend.as_deref())?, options)?)
+    let device = device(options.backend.as_deref())?;
+    MlxModel::describe(&engine_options(open(path, device)?, device, options)?)
 }
 
 /// What can be told of an image model's folder without reading its weights.

@@ -338,7 +338,9 @@ impl Config {
             bits: self.opt_size("bits")?.unwrap_or(usual.bits),
             group_size: self.opt_size("group_size")?.unwrap_or(usual.group_size),
         };
-        quantization.validate().map_err(|error| Error::model(format!("{}: {error}", self.name)))?;
+        quantization
+            .validate_on_cpu()
+            .map_err(|error| Error::model(format!("{}: {error}", self.name)))?;
         Ok(quantization)
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use inference_text::{Files, Folder, ReadError};
 
 use crate::error::{Result, load};
-use crate::gguf::Gguf;
+use crate::gguf::{Gguf, Groups};
 
 /// What stands for the folder of files that lie in the program.
 const EMBEDDED: &str = "(embedded model)";
@@ -37,17 +37,18 @@ pub(crate) enum ModelFiles {
 }
 
 impl ModelFiles {
-    /// The files of the model at `path`: a folder, a file of GGUF, or a folder with one.
+    /// The files of the model at `path`: a folder, a file of GGUF, or a folder with one. Weights in GGUF that can be
+    /// packed in `groups` are.
     ///
     /// # Errors
     /// A file of GGUF that is damaged, or has what is not known; a folder with several.
-    pub fn open(path: &Path) -> Result<ModelFiles> {
+    pub fn open(path: &Path, groups: Groups) -> Result<ModelFiles> {
         let file = match Gguf::is_named(path) && !path.is_dir() {
             true => Some(path.to_owned()),
             false => Gguf::within(path)?,
         };
         match file {
-            Some(file) => Ok(ModelFiles::Gguf(Gguf::open(&file)?.into())),
+            Some(file) => Ok(ModelFiles::Gguf(Gguf::open(&file, groups)?.into())),
             None => Ok(ModelFiles::Folder(path.to_owned())),
         }
     }

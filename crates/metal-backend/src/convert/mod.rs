@@ -26,6 +26,7 @@ use mlx_ffi::{Device, memory, quantize, use_device};
 use crate::config::Config;
 use crate::error::{Error, Result, load};
 use crate::files::ModelFiles;
+use crate::gguf::Groups;
 use crate::models;
 use crate::weights::Checkpoint;
 
@@ -70,7 +71,8 @@ pub(crate) fn quantise(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Quantised> {
     use_device(device)?;
-    let files = ModelFiles::open(source)?;
+    // What is written is read by MLX's programs, too.
+    let files = ModelFiles::open(source, Groups::OfMlx)?;
     let text = files.required_text("config.json")?;
     let config = Config::parse("config.json", &text).map_err(|error| error.at(source))?;
     let family = family(&config).map_err(|error| error.at(source))?;

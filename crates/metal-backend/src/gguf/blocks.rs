@@ -25,8 +25,28 @@ pub(super) enum Kind {
     Mxfp4,
 }
 
-/// Values of a group that becomes one of MLX's.
-pub(super) const GROUP: usize = 32;
+/// Values of a group of most kinds, and the most of any.
+const GROUP: usize = 32;
+
+/// Which groups of packed weights whoever loads a file can multiply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Groups {
+    /// Those of MLX, which have 32 values and more.
+    OfMlx,
+    /// Those of 16 values, too.
+    OfSixteen,
+}
+
+/// How weights are packed that keep their codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Form {
+    /// Of a code.
+    pub bits: usize,
+    /// Values of a group.
+    pub group: usize,
+    /// MLX's name for what codes and scales mean.
+    pub mode: &'static str,
+}
 
 /// The kinds by the number that files have for them.
 const KINDS: [(u32, Kind); 16] = [
@@ -67,10 +87,30 @@ const OTHERS: [(u32, &str); 14] = [
 
 /// A group of codes `q`, which stand for `scale · q + bias`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Group {
-    pub codes: [u8; GROUP],
+pub(super) struct Group<'a> {
+    pub codes: &'a [u8],
     pub scale: f32,
     pub bias: f32,
+}
+
+impl Group<'_> {
+    /// The codes in so many bits each, and how many bytes they take.
+    #[inline]
+    pub fn packed(&self, bits: usize) -> ([u8; GROUP], usize) {
+        let (mut word, mut held, mut at) = (0u32, 0, 0);
+        let mut bytes = [0; GROUP];
+        for code in self.codes {
+            word |= u32::from(*code) << held;
+            held += bits;
+            while held >= 8 {
+                bytes[at] = word as u8;
+                at += 1;
+                word >>= 8;
+                held -= 8;
+            }
+        }
+        (bytes, at)
+    }
 }
 
 impl Kind {
@@ -109,14 +149,20 @@ impl Kind {
         }
     }
 
-    /// Bits of a code, where MLX's groups of 32 have the same form.
-    pub fn bits(self) -> Option<usize> {
-        match self {
-            Kind::Q4_0 | Kind::Q4_1 | Kind::Q4K | Kind::Mxfp4 => Some(4),
-            Kind::Q5_0 | Kind::Q5_1 | Kind::Q5K => Some(5),
-            Kind::Q8_0 => Some(8),
-            _ => None,
-        }
+    /// How the weights are packed with their own codes, where that is one of `groups`.
+    pub fn form(self, groups: Groups) -> Option<Form> {
+        let (bits, group) = match self {
+            Kind::Q4_0 | Kind::Q4_1 | Kind::Q4K | Kind::Mxfp4 => (4, GROUP),
+            Kind::Q5_0 | Kind::Q5_1 | Kind::Q5K => (5, GROUP),
+            Kind::Q8_0 => (8, GROUP),
+            Kind::Q2K => (2, 16),
+            Kind::Q3K => (3, 16),
+            Kind::Q6K => (6, 16),
+            _ => return None,
+        };
+        let mode = if self.is_mxfp4() { "mxfp4" } else { "affine" };
+        let is_known = group == GROUP || groups == Groups::OfSixteen;
+        is_known.then_some(Form { bits, group, mode })
     }
 
     /// Whether the codes are floats of 4 bits, and scales the exponents of powers of two: a byte before the codes.
@@ -124,9 +170,9 @@ impl Kind {
         self == Kind::Mxfp4
     }
 
-    /// The groups of a block, of a kind that has [`bits`](Self::bits), in their order. Of MXFP4 they have codes alone.
+    /// The groups of a block, of a kind that may have a [`form`](Self::form), in their order. Of MXFP4 they have codes alone.
     #[inline]
-    pub fn groups(self, block: &[u8], mut push: impl FnMut(Group)) {
+    pub fn groups(self, block: &[u8], mut push: impl FnMut(Group<'_>)) {
         let half = |at: usize| f16::from_le_bytes([block[at], block[at + 1]]).to_f32();
         let d = half(0);
         let fifth = |codes: [u8; GROUP], bits: &[u8]| -> [u8; GROUP] {
@@ -134,21 +180,21 @@ impl Kind {
         };
         match self {
             Kind::Q4_0 => {
-                push(Group { codes: nibbles(&block[2..]), scale: d, bias: -8.0 * d });
+                push(Group { codes: &nibbles(&block[2..]), scale: d, bias: -8.0 * d });
             }
-            Kind::Mxfp4 => push(Group { codes: nibbles(&block[1..]), scale: 0.0, bias: 0.0 }),
-            Kind::Q4_1 => push(Group { codes: nibbles(&block[4..]), scale: d, bias: half(2) }),
+            Kind::Mxfp4 => push(Group { codes: &nibbles(&block[1..]), scale: 0.0, bias: 0.0 }),
+            Kind::Q4_1 => push(Group { codes: &nibbles(&block[4..]), scale: d, bias: half(2) }),
             Kind::Q5_0 => {
                 let codes = fifth(nibbles(&block[6..]), &block[2..6]);
-                push(Group { codes, scale: d, bias: -16.0 * d });
+                push(Group { codes: &codes, scale: d, bias: -16.0 * d });
             }
             Kind::Q5_1 => {
                 let codes = fifth(nibbles(&block[8..]), &block[4..8]);
-                push(Group { codes, scale: d, bias: half(2) });
+                push(Group { codes: &codes, scale: d, bias: half(2) });
             }
             Kind::Q8_0 => {
-                let codes = std::array::from_fn(|i| block[2 + i] ^ 0x80);
-                push(Group { codes, scale: d, bias: -128.0 * d });
+                let codes: [u8; GROUP] = std::array::from_fn(|i| block[2 + i] ^ 0x80);
+                push(Group { codes: &codes, scale: d, bias: -128.0 * d });
             }
             Kind::Q4K | Kind::Q5K => {
                 let least = half(2);
@@ -160,13 +206,46 @@ impl Kind {
                     let bytes = &low[group / 2 * GROUP..][..GROUP];
                     let shift = group % 2 * 4;
                     let fifth = |i: usize| high.get(i).map_or(0, |bits| (bits >> group & 1) << 4);
-                    let codes = std::array::from_fn(|i| (bytes[i] >> shift & 15) | fifth(i));
+                    let codes: [u8; GROUP] =
+                        std::array::from_fn(|i| (bytes[i] >> shift & 15) | fifth(i));
                     let (scale, min) = sixes(&block[4..16], group);
                     push(Group {
-                        codes,
+                        codes: &codes,
                         scale: d * f32::from(scale),
                         bias: -least * f32::from(min),
                     });
+                }
+            }
+            Kind::Q2K => {
+                let (d, least) = (half(80), half(82));
+                for (group, scale) in block[..16].iter().enumerate() {
+                    let codes = sixteen(group, |i| twos(&block[16..80], i));
+                    let (scale, bias) = (d * f32::from(scale & 15), -least * f32::from(scale >> 4));
+                    push(Group { codes: &codes, scale, bias });
+                }
+            }
+            Kind::Q3K => {
+                let (d, scales) = (half(108), &block[96..108]);
+                for group in 0..16 {
+                    let low = if group < 8 { scales[group] & 15 } else { scales[group - 8] >> 4 };
+                    let high = scales[8 + group % 4] >> (group / 4 * 2) & 3;
+                    let third = |i: usize| (block[i % 32] >> (i / 32) & 1) << 2;
+                    let codes = sixteen(group, |i| twos(&block[32..96], i) | third(i));
+                    let scale = d * (i32::from(low | high << 4) - 32) as f32;
+                    push(Group { codes: &codes, scale, bias: -4.0 * scale });
+                }
+            }
+            Kind::Q6K => {
+                let d = half(208);
+                for group in 0..16 {
+                    let codes = sixteen(group, |i| {
+                        let (part, quarter, at) = (i / 128, i % 128 / 32, i % 32);
+                        let low = block[part * 64 + quarter % 2 * 32 + at] >> (quarter / 2 * 4);
+                        let high = block[128 + part * 32 + at] >> (quarter * 2) & 3;
+                        (low & 15) | high << 4
+                    });
+                    let scale = d * f32::from(block[192 + group].cast_signed());
+                    push(Group { codes: &codes, scale, bias: -32.0 * scale });
                 }
             }
             _ => {}
@@ -182,38 +261,6 @@ impl Kind {
             Kind::F16 => push(half(0)),
             Kind::Bf16 => {
                 push(f32::from_bits(u32::from(u16::from_le_bytes([block[0], block[1]])) << 16))
-            }
-            Kind::Q2K => {
-                let (d, least) = (half(80), half(82));
-                for i in 0..256 {
-                    let scale = block[i / 16];
-                    let code = block[16 + i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
-                    let scaled = d * f32::from(scale & 15) * f32::from(code);
-                    push(scaled - least * f32::from(scale >> 4));
-                }
-            }
-            Kind::Q3K => {
-                let d = half(108);
-                let scales = &block[96..108];
-                for i in 0..256 {
-                    let group = i / 16;
-                    let low = if group < 8 { scales[group] & 15 } else { scales[group - 8] >> 4 };
-                    let high = scales[8 + group % 4] >> (group / 4 * 2) & 3;
-                    let scale = i32::from(low | high << 4) - 32;
-                    let code = block[32 + i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
-                    let third = block[i % 32] >> (i / 32) & 1;
-                    push(d * scale as f32 * (i32::from(code | third << 2) - 4) as f32);
-                }
-            }
-            Kind::Q6K => {
-                let d = half(208);
-                for i in 0..256 {
-                    let (part, quarter, at) = (i / 128, i % 128 / 32, i % 32);
-                    let low = block[part * 64 + quarter % 2 * 32 + at] >> (quarter / 2 * 4) & 15;
-                    let high = block[128 + part * 32 + at] >> (quarter * 2) & 3;
-                    let scale = block[192 + i / 16].cast_signed();
-                    push(d * f32::from(scale) * (i32::from(low | high << 4) - 32) as f32);
-                }
             }
             Kind::Mxfp4 => {
                 const VALUES: [f32; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
@@ -247,6 +294,16 @@ impl Kind {
 /// The codes of a group in sixteen bytes: the lower halves of bytes come first, then the upper ones.
 fn nibbles(bytes: &[u8]) -> [u8; GROUP] {
     std::array::from_fn(|i| if i < 16 { bytes[i] & 15 } else { bytes[i - 16] >> 4 })
+}
+
+/// The codes of group `group` of 16 values, by the places of these in the block.
+fn sixteen(group: usize, code: impl Fn(usize) -> u8) -> [u8; 16] {
+    std::array::from_fn(|i| code(16 * group + i))
+}
+
+/// The two bits of value `i` of a block.
+fn twos(bytes: &[u8], i: usize) -> u8 {
+    bytes[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3
 }
 
 /// What a code stands for where codes are not evenly spaced.

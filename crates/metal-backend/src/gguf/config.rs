@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::blocks::GROUP;
+use super::blocks::Form;
 use super::ends;
 use super::metadata::Metadata;
 use super::pieces::Piece;
@@ -96,11 +96,11 @@ fn check_sizes(metadata: &Metadata<'_>, head_dim: u64) -> Result<()> {
 /// How modules are packed: in the form that most have, and those by name that have others.
 fn quantization(pieces: &[Piece]) -> Option<Json> {
     let packed = || pieces.iter().filter_map(|piece| Some((&piece.module, piece.form()?)));
-    let mut counts: BTreeMap<(usize, &str), usize> = BTreeMap::new();
+    let mut counts: BTreeMap<Form, usize> = BTreeMap::new();
     packed().for_each(|(_, form)| *counts.entry(form).or_default() += 1);
     let (&usual, _) = counts.iter().max_by_key(|(_, count)| **count)?;
     let form =
-        |(bits, mode): (usize, &str)| json!({"group_size": GROUP, "bits": bits, "mode": mode});
+        |Form { bits, group, mode }: Form| json!({"group_size": group, "bits": bits, "mode": mode});
     let mut all = form(usual);
     for (module, own) in packed().filter(|(_, own)| *own != usual) {
         all[module.as_str()] = form(own);

@@ -2,7 +2,7 @@
 //! the names and in the forms that other checkpoints have.
 //!
 //! Weights whose blocks are affine groups of 32 keep their codes: the scale of a group stays, and its bias is the
-//! value of code 0. Others become numbers of the model's type.
+//! value of code 0. So do those in groups of 16 where there are kernels for them. Others become numbers of the model's type.
 
 mod blocks;
 mod config;
@@ -22,6 +22,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+pub(crate) use self::blocks::Groups;
 use self::metadata::{Factors, Metadata};
 pub(crate) use self::pieces::GgufTensor;
 use self::pieces::{Piece, ROTATIONS, pieces};
@@ -73,11 +74,12 @@ impl Gguf {
         Ok(found.pop())
     }
 
-    /// Reads the header of the file at `path`, and those of the files that follow it.
+    /// Reads the header of the file at `path`, and those of the files that follow it. Weights that can be packed in
+    /// `groups` are.
     ///
     /// # Errors
     /// A file that is damaged or truncated; an architecture, a tokenizer or a kind of weights that is not known, by name.
-    pub fn open(path: &Path) -> Result<Gguf> {
+    pub fn open(path: &Path, groups: Groups) -> Result<Gguf> {
         let read = || {
             let (parts, header) = parts::read(path)?;
             let mut factors = Factors::default();
@@ -91,7 +93,7 @@ impl Gguf {
                 factors.insert(name, vec![constant(&parts, &header, name)?]);
             }
             let metadata = Metadata::of(&header, family, &factors)?;
-            let (tensors, pieces) = pieces(&metadata)?;
+            let (tensors, pieces) = pieces(&metadata, groups)?;
             let mut texts = tokenizer::texts(&header)?;
             texts.insert("config.json", config::text(&metadata, &pieces)?);
             let pieces = tensors.iter().map(|tensor: &GgufTensor| tensor.start).zip(pieces);
@@ -168,4 +170,53 @@ fn numbers(path: &Path, stored: &Stored) -> Result<Vec<f32>> {
         stored.kind.values(block, |value| factors.push(value));
     }
     Ok(factors)
+}
+
+#[cfg(test)]
+mod tests {
+    use mlx_ffi::{Array, Dtype, QuantMode, Quantization, Quantized, dequantize, use_device};
+
+    use super::*;
+
+    #[test]
+    fn packed_weights_are_the_numbers_that_they_become_elsewhere() {
+        use_device(mlx_ffi::Device::Cpu).expect("a CPU is always there");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/gguf/k_quants.gguf");
+        let [packed, plain] =
+            [Groups::OfSixteen, Groups::OfMlx].map(|groups| Gguf::open(&path, groups).expect("it"));
+        let array = |file: &Gguf, name: &str| {
+            let found = file.tensors().iter().find(|tensor| tensor.name == name)?;
+            let bytes = file.bytes(found.start, found.bytes as usize).expect("it is read");
+            Some(Array::from_bytes(&bytes, &found.shape, found.dtype).expect("an array"))
+        };
+        let mut bits_found = Vec::new();
+        for tensor in plain.tensors() {
+            let Some(module) = tensor.name.strip_suffix(".weight") else { continue };
+            let part = |name: &str| array(&packed, &format!("{module}.{name}"));
+            let (Some(scales), None) = (part("scales"), array(&plain, &format!("{module}.scales")))
+            else {
+                continue;
+            };
+            let weight = part("weight").expect("codes");
+            let last = |array: &Array| *array.shape().last().expect("a matrix");
+            let (mode, group_size) = (QuantMode::Affine, 16);
+            let bits = last(&weight) * 32 / (last(&scales) * group_size);
+            let biases = part("biases");
+            let quantization = Quantization { mode, bits, group_size };
+            let packed = Quantized { weight, scales, biases, quantization };
+            let found = dequantize(&packed, Dtype::F32).expect("weights");
+            let expected = array(&plain, &tensor.name).expect("numbers");
+            assert_eq!(found.shape(), expected.shape(), "{module}");
+            let expected = mlx_ffi::ops::astype(&expected, Dtype::F32).expect("numbers");
+            let [found, expected] = [found, expected].map(|a| a.to_vec_f32().expect("numbers"));
+            // The scales of this file are exact, and numbers of 16 bits are not.
+            let is_near =
+                |(found, plain): (&f32, &f32)| (found - plain).abs() <= found.abs() / 2048.0 + 1e-7;
+            assert!(found.iter().zip(&expected).all(is_near), "{module}");
+            bits_found.push(bits);
+        }
+        bits_found.sort_unstable();
+        bits_found.dedup();
+        assert_eq!(bits_found, [2, 3, 6]);
+    }
 }

@@ -1,6 +1,5 @@
 //! The order in which files store rows and columns.
 
-use super::blocks::GROUP;
 use super::metadata::{Rows, Tiles};
 use super::reader::Stored;
 use crate::error::{Error, Result};
@@ -86,7 +85,7 @@ impl Order {
     }
 }
 
-/// How heads of columns are put into order; none where they are.
+/// How heads of columns, of which `unit` stay together, are put into order; none where they are.
 ///
 /// # Errors
 /// Heads that do not divide the columns, or that share a group of packed weights; a vector.
@@ -94,13 +93,13 @@ pub(super) fn columns(
     name: &str,
     stored: &Stored,
     columns: Option<Tiles>,
+    unit: usize,
 ) -> Result<Option<Tiles>> {
     let tiles = columns.filter(|tiles| tiles.heads > 1);
     let Some(Tiles { groups, heads }) = tiles else { return Ok(None) };
     let (all, count) = (stored.shape.last().copied().unwrap_or(0), (groups * heads).max(1));
-    let unit = if stored.kind.bits().is_some() { GROUP as u64 } else { 1 };
     let is_matrix = stored.shape.len() > 1;
-    if !is_matrix || all % count != 0 || !(all / count).is_multiple_of(unit) {
+    if !is_matrix || all % count != 0 || !(all / count).is_multiple_of(unit as u64) {
         return Err(Error::model(format!(
             "{count} heads do not divide {all} columns of `{name}`; use a folder of safetensors"
         )));

@@ -5,7 +5,7 @@ use std::thread;
 use half::{bf16, f16};
 use mlx_ffi::Dtype;
 
-use super::blocks::{GROUP, Kind};
+use super::blocks::{Form, Groups, Kind};
 use super::metadata::{Change, Metadata, Tiles};
 use super::names::Named;
 use super::order::{Order, columns, in_turn};
@@ -50,6 +50,8 @@ pub(super) struct Piece {
     pub stored: Stored,
     /// The module that it is a part of.
     pub module: String,
+    /// How the tensor keeps its codes, where it does.
+    packed: Option<Form>,
     part: Part,
     /// The type of numbers.
     dtype: Dtype,
@@ -68,14 +70,23 @@ enum Part {
     Biases,
 }
 
-/// All tensors of a file, and what they are made of.
+/// All tensors of a file, and what they are made of, packed in `groups` where they can be.
 ///
 /// # Errors
 /// A tensor that is not known, by name.
-pub(super) fn pieces(metadata: &Metadata<'_>) -> Result<(Vec<GgufTensor>, Vec<Piece>)> {
+pub(super) fn pieces(
+    metadata: &Metadata<'_>,
+    groups: Groups,
+) -> Result<(Vec<GgufTensor>, Vec<Piece>)> {
     let splits = (metadata.of.splits)(metadata);
     let layers = metadata.layers()?..metadata.all_layers()?;
-    let mut all = All { dtype: float_type(metadata), ..All::default() };
+    let mut all = All {
+        dtype: float_type(metadata),
+        groups,
+        tensors: Vec::new(),
+        pieces: Vec::new(),
+        end: 0,
+    };
     for (name, stored) in &metadata.header.tensors {
         if ROTATIONS.contains(&name.as_str()) {
             // Read with the config.
@@ -103,15 +114,11 @@ pub(super) fn pieces(metadata: &Metadata<'_>) -> Result<(Vec<GgufTensor>, Vec<Pi
 struct All {
     /// The type of numbers.
     dtype: Dtype,
+    /// In which tensors may be packed.
+    groups: Groups,
     tensors: Vec<GgufTensor>,
     pieces: Vec<Piece>,
     end: u64,
-}
-
-impl Default for All {
-    fn default() -> All {
-        All { dtype: Dtype::F32, tensors: Vec::new(), pieces: Vec::new(), end: 0 }
-    }
 }
 
 impl All {
@@ -145,20 +152,22 @@ impl All {
         if shape.len() > 2 && shape[0] == 1 && matches!(order, Order::Picked { .. }) {
             shape.remove(0);
         }
-        let change = Change { columns: columns(name, stored, change.columns)?, ..change };
+        let packed = stored.kind.form(self.groups).filter(|_| is_matrix(tensor, stored));
+        let in_order = columns(name, stored, change.columns, packed.map_or(1, |form| form.group))?;
+        let change = Change { columns: in_order, ..change };
         let dtype = self.dtype;
-        let bits = stored.kind.bits().filter(|_| is_matrix(tensor, stored));
-        let (Some(bits), Some((&columns, rows))) = (bits, shape.split_last()) else {
+        let (Some(form), Some((&columns, rows))) = (packed, shape.split_last()) else {
             let stays = stored.kind == Kind::F32 && stays_in_f32(tensor);
             let dtype = if stays { Dtype::F32 } else { dtype };
-            let piece = Piece::of(stored, named, Part::Values, dtype, order, change);
+            let piece = Piece::of((stored, None), named, Part::Values, dtype, order, change);
             self.push(part, shape, piece);
             return Ok(());
         };
-        let groups = [rows, &[columns / GROUP as i32]].concat();
-        let words = [rows, &[columns / 32 * bits as i32]].concat();
+        let groups = [rows, &[columns / form.group as i32]].concat();
+        let words = [rows, &[columns / 32 * form.bits as i32]].concat();
         let mut push = |which: Part, part: &str, dtype: Dtype, shape: Vec<i32>| {
-            self.push(part, shape, Piece::of(stored, named, which, dtype, order, change));
+            let piece = Piece::of((stored, packed), named, which, dtype, order, change);
+            self.push(part, shape, piece);
         };
         push(Part::Codes, part, Dtype::U32, words);
         if stored.kind.is_mxfp4() {
@@ -247,7 +256,7 @@ fn float_type(metadata: &Metadata<'_>) -> Dtype {
 
 impl Piece {
     fn of(
-        stored: &Stored,
+        (stored, packed): (&Stored, Option<Form>),
         named: &Named<'_>,
         part: Part,
         dtype: Dtype,
@@ -256,25 +265,22 @@ impl Piece {
     ) -> Piece {
         let (stored, module) = (stored.clone(), named.module.clone());
         let Change { columns, value, .. } = change;
-        Piece { stored, module, part, dtype, order, columns, value }
+        Piece { stored, module, packed, part, dtype, order, columns, value }
     }
 
-    /// Bits of the codes and MLX's name for their form, where the tensor keeps them.
-    pub fn form(&self) -> Option<(usize, &'static str)> {
-        let mode = if self.stored.kind.is_mxfp4() { "mxfp4" } else { "affine" };
-        let bits = self.stored.kind.bits().filter(|_| self.part == Part::Codes);
-        bits.map(|bits| (bits, mode))
+    /// The form of the codes, where it gives out such.
+    pub fn form(&self) -> Option<Form> {
+        self.packed.filter(|_| self.part == Part::Codes)
     }
 
     /// What is given out of a block, in bytes.
     fn block_size(&self) -> usize {
-        let (values, _) = self.stored.kind.block();
-        let size = match self.part {
-            Part::Values => values * self.dtype.size() as u64,
-            Part::Codes => values / 8 * self.stored.kind.bits().unwrap_or(8) as u64,
-            Part::Scales | Part::Biases => values / GROUP as u64 * self.dtype.size() as u64,
-        };
-        size as usize
+        let values = self.stored.kind.block().0 as usize;
+        match (self.part, self.packed) {
+            (Part::Codes, Some(form)) => values / 8 * form.bits,
+            (Part::Scales | Part::Biases, Some(form)) => values / form.group * self.dtype.size(),
+            _ => values * self.dtype.size(),
+        }
     }
 
     /// Stored bytes of which the first `length` that are given out are made.
@@ -343,21 +349,10 @@ impl Piece {
             Part::Scales => kind.groups(block, |group| push(dtype, group.scale, out)),
             Part::Biases => kind.groups(block, |group| push(dtype, group.bias, out)),
             Part::Codes => {
-                let bits = kind.bits().unwrap_or(8);
+                let bits = self.packed.map_or(8, |form| form.bits);
                 kind.groups(block, |group| {
-                    let (mut word, mut held, mut at) = (0u32, 0, 0);
-                    let mut bytes = [0; GROUP];
-                    for code in group.codes {
-                        word |= u32::from(code) << held;
-                        held += bits;
-                        while held >= 8 {
-                            bytes[at] = word as u8;
-                            at += 1;
-                            word >>= 8;
-                            held -= 8;
-                        }
-                    }
-                    put(&bytes[..at], out);
+                    let (bytes, count) = group.packed(bits);
+                    put(&bytes[..count], out);
                 });
             }
         }
@@ -391,6 +386,7 @@ mod tests {
         Piece {
             stored,
             module: String::new(),
+            packed: kind.form(Groups::OfSixteen),
             part,
             dtype: Dtype::F16,
             order,
@@ -467,11 +463,12 @@ mod tests {
         // A head that shares a group with another one cannot move, nor one of a vector.
         let narrow = Stored { shape: vec![1, 64], ..stored.clone() };
         let vector = Stored { shape: vec![128], ..stored.clone() };
-        assert!(columns("a", &narrow, Some(tiles)).is_err());
-        assert!(columns("a", &vector, Some(tiles)).is_err());
-        assert_eq!(columns("a", &stored, Some(tiles)).unwrap(), Some(tiles));
+        assert!(columns("a", &narrow, Some(tiles), 32).is_err());
+        assert_eq!(columns("a", &narrow, Some(tiles), 16).unwrap(), Some(tiles));
+        assert!(columns("a", &vector, Some(tiles), 32).is_err());
+        assert_eq!(columns("a", &stored, Some(tiles), 32).unwrap(), Some(tiles));
         let alone = Tiles { heads: 1, ..tiles };
-        assert_eq!(columns("a", &narrow, Some(alone)).unwrap(), None);
+        assert_eq!(columns("a", &narrow, Some(alone), 32).unwrap(), None);
     }
 
     #[test]

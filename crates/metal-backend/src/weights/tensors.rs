@@ -379,6 +379,10 @@ impl Weights {
     fn packed(&self, shape: &[i32]) -> Result<Quantized> {
         let (&columns, rows) = shape.split_last().expect("a matrix has columns");
         let quantization = self.quantization(self.uncut_columns(columns))?;
+        if !self.kernels().is_ours_on_cpu() {
+            let known = quantization.validate();
+            known.map_err(|error| Error::model(format!("`{}`: {error}", self.prefix)))?;
+        }
         let Quantization { bits, group_size, .. } = quantization;
         if columns % group_size != 0 || (i64::from(columns) * i64::from(bits)) % 32 != 0 {
             return Err(Error::model(format!(

@@ -103,6 +103,73 @@ fn weights_keep_their_bits_and_load_in_sixteen_too() {
 }
 
 #[test]
+fn groups_of_sixteen_keep_their_bits_on_a_cpu() {
+    let name = "k_quants";
+    let golden = golden(name);
+    let short = &golden["short"];
+    let (prompt, expected) = (ids(&short["ids"]), numbers(&short["logits"]));
+    let has_kernels = backend() == "cpu" && metal_backend::cpu_kernels().starts_with("our own");
+    // Numbers of 16 bits have three bits less than such a product of two scales and a code.
+    let most = if has_kernels { F32_TOLERANCE } else { 0.01 };
+    for dtype in [Some(Dtype::F32), None] {
+        if dtype.is_none() && !has_kernels && backend() == "cpu" {
+            // MLX multiplies experts on a CPU in F32 alone.
+            continue;
+        }
+        let model = load(&file(name), dtype).expect("it loads");
+        let found = distance(&first_logits(&*model, &prompt), &expected);
+        eprintln!("{name} {dtype:?}: logits within {found:.1e}");
+        assert!(found <= if dtype.is_some() { most } else { 0.1 }, "{dtype:?}: {found:e}");
+        let packings: Vec<_> =
+            model.info().packings.iter().map(|way| (way.bits, way.group_size)).collect();
+        let sixteen = [(6, 16), (3, 16), (2, 16)].map(|way| packings.contains(&way));
+        assert_eq!(
+            (sixteen, packings.contains(&(4, 32))),
+            ([has_kernels; 3], true),
+            "{packings:?}"
+        );
+    }
+    if !has_kernels {
+        return;
+    }
+    let tokens = ids(&short["greedy"]);
+    let exact = load(&file(name), Some(Dtype::F32)).expect("it loads");
+    assert_eq!(token_ids(&run(&*exact, &prompt, &greedy(tokens.len()))), tokens);
+    let cpu_activations = Some(inference_core::CpuActivations::Int8);
+    let rounded =
+        LoadOptions { backend: Some(backend()), cpu_activations, ..LoadOptions::default() };
+    let rounded = load_model(&file(name), &rounded).expect("it loads");
+    let found = distance(&first_logits(&*rounded, &prompt), &expected);
+    eprintln!("{name}, rounded: logits within {found:.1e}");
+    assert!(found < 0.1, "{found}");
+}
+
+#[test]
+fn a_folder_has_no_groups_that_mlx_does_not_have() {
+    let home = tempfile::tempdir().expect("a folder");
+    let target = home.path().join("packed");
+    let options = metal_backend::QuantiseOptions {
+        default: metal_backend::packing("affine", Some(8), Some(32)).expect("eight bits"),
+        recipe: None,
+        rules: Vec::new(),
+        dtype: None,
+        keep_vision: false,
+        backend: Some(backend()),
+    };
+    let _ = metal_backend::register();
+    let source = file("k_quants");
+    metal_backend::quantise(&source, &target, &options, &Default::default(), &mut |_, _| {})
+        .expect("it is packed");
+    let model = load(&target, None).expect("it loads");
+    let groups = model.info().packings.iter().map(|way| way.group_size).collect::<Vec<_>>();
+    assert!(!groups.is_empty() && groups.iter().all(|size| *size >= 32), "{groups:?}");
+    let golden = golden("k_quants");
+    let short = &golden["short"];
+    let found = distance(&first_logits(&*model, &ids(&short["ids"])), &numbers(&short["logits"]));
+    assert!(found < 0.2, "{found}");
+}
+
+#[test]
 fn texts_and_chats_become_the_ids_of_the_tokenizer_that_was_written() {
     for name in MODELS {
         let model = load(&file(name), None).expect(name);

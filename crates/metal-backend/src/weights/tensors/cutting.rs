@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use mlx_ffi::Quantization;
 use mlx_ffi::distributed::Group;
 
 use super::Weights;
@@ -26,11 +27,13 @@ impl Weights {
         Weights { cuts: Rc::new(cuts), ..self.clone() }
     }
 
-    /// Values that share a scale in the first matrix of `columns` below this cursor that is called one of `names`; 1
-    /// where it is not packed.
+    /// Values that share a scale, in whole words, in the first matrix of `columns` below this cursor that is called one of
+    /// `names`; 1 where it is not packed.
     pub fn group_below(&self, names: &[&str], columns: i32) -> i32 {
         if let Ok(Some(of_config)) = self.shared.config.quantization(&self.at(names[0]).prefix) {
-            return of_config.group_size;
+            let Quantization { bits, group_size, .. } = of_config;
+            // A group of 16 codes of three bits ends within a word.
+            return if group_size * bits % 32 == 0 { group_size } else { 2 * group_size };
         }
         let prefix = self.prefix();
         let left = self.shared.left.borrow();
