@@ -34,7 +34,7 @@ pub fn matmul_at(level: Level, problem: Problem<'_>) -> Result<(), Error> {
 }
 
 /// Computes `problem.out` with `problem.x` rounded to 8 bits in groups, where weights have a form for which that is
-/// faster: affine codes of 4 and 8 bits and mxfp4. Others are multiplied by [`matmul`], and so are fewer than 16
+/// faster: affine codes and mxfp4. Others are multiplied by [`matmul`], and so are fewer than 16
 /// [`Problem::positions`] in bf16 from [`Level::Avx512`] on.
 ///
 /// # Errors

@@ -35,14 +35,14 @@ fn distance(level: Level, case: &mut Case) -> f64 {
 
 #[test]
 fn words_lose_little_beside_the_rounding_of_results() {
-    for bits in [4, 8] {
-        let kind = Kind::Packed(Packing::Affine { bits, scales: Dtype::Bf16 }, 64);
+    for (bits, size) in [(4, 64), (8, 64), (6, 16), (3, 16)] {
+        let kind = Kind::Packed(Packing::Affine { bits, scales: Dtype::Bf16 }, size);
         for (dtype, most) in [(Dtype::Bf16, 1.005), (Dtype::F16, 1.1)] {
             // The largest value of each group, of others between -1 and 1.
             for largest in [1.0, 30.0, 1000.0] {
                 let mut case = Case::random(kind, dtype, M, N, K, 5);
-                for group in 0..M * K / 64 {
-                    case.set_x(group * 64 + group % 7, largest);
+                for group in 0..M * K / size {
+                    case.set_x(group * size + group % 7, largest);
                 }
                 for (&level, positions) in
                     Level::available().iter().flat_map(|level| [(level, 1), (level, 64)])

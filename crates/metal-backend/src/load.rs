@@ -192,7 +192,7 @@ fn rounding(options: &LoadOptions, has_form: bool) -> Result<Option<(Feature, St
     if has_form {
         return Ok(None);
     }
-    let reason = "no weights are packed in 4 or 8 bits or mxfp4, or only experts, which stay in bf16 with AVX-512; leave it unset";
+    let reason = "no weights are packed in whole numbers or mxfp4, or only experts, which stay in bf16 with AVX-512; leave it unset";
     let reason = reason.to_owned();
     let feature = Feature::CpuActivations;
     if options.cpu_activations.is_some() {

@@ -94,10 +94,7 @@ pub(crate) fn unpacked(w: &Quantized, dtype: Dtype) -> Result<Array> {
 /// Whether products round activations of `dtype` for weights of this form; others take them as they are. `of_experts`: each
 /// row has a matrix of its own.
 pub fn rounds(quantization: Quantization, dtype: Dtype, of_experts: bool) -> bool {
-    let has_form = match quantization.mode {
-        QuantMode::Affine => matches!(quantization.bits, 4 | 8),
-        mode => mode == QuantMode::Mxfp4,
-    };
+    let has_form = matches!(quantization.mode, QuantMode::Affine | QuantMode::Mxfp4);
     has_form && (!of_experts || kernel_dtype(dtype).is_ok_and(cpu_kernels::rounds_steps))
 }
 

@@ -54,7 +54,7 @@ pub struct HowArgs {
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true,
           env = "ML_THREADS")]
     pub threads: Option<usize>,
-    /// Round activations to int8 where a CPU multiplies them with weights in 4 or 8 bits or mxfp4 [default: not at all]
+    /// Round activations to int8 where a CPU multiplies them with weights in packed whole numbers or mxfp4 [default: not at all]
     #[arg(long, value_name = "TYPE", value_parser = values::cpu_activations)]
     pub cpu_activations: Option<CpuActivations>,
     /// Bytes for weights, caches and activations together, such as 16GiB [default: the device's]

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::lanes::{CHUNK, LANES, Lanes, Line};
+use super::lanes::{CHUNK, LANES, Lanes, Line, is_spread, lower, places};
 use super::x::FP4_CODES;
 use crate::kind::{FP4, bits};
 
@@ -63,12 +63,54 @@ impl<const X: usize, const VNNI: bool> Lanes for Avx2<X, VNNI> {
     }
 
     #[inline(always)]
-    fn chunk<const KIND: u8>(bytes: &[u8]) -> [[__m256i; 2]; 4] {
-        let (lines, _) = bytes[..CHUNK / 8 * bits(KIND)].as_chunks::<64>();
-        if bits(KIND) == 4 {
-            return Self::codes::<KIND>(Self::load(&lines[0]));
+    fn spread<const KIND: u8>(bytes: &[u8]) -> [__m256i; 2] {
+        let size = 8 * bits(KIND);
+        assert!(bytes.len() >= size);
+        let (starts, places) = const { starts_and_places(bits(KIND)) };
+        let mut codes = [Self::no_sums()[0]; 2];
+        for half in 0..2 {
+            // SAFETY: the processor has the instructions; sixteen bytes from each start on are inside the slice, and the
+            // arrays have 16 bytes.
+            codes[half] = unsafe {
+                let load = |at: usize| _mm_loadu_si128(bytes.as_ptr().add(starts[at]).cast());
+                let place = |at: usize| _mm_loadu_si128(places[at].as_ptr().cast());
+                let packed = _mm256_set_m128i(load(2 * half + 1), load(2 * half));
+                let places = _mm256_set_m128i(place(2 * half + 1), place(2 * half));
+                let fours = _mm256_shuffle_epi8(packed, places);
+                let fours = match bits(KIND) % 2 {
+                    0 => fours,
+                    _ => _mm256_srlv_epi32(fours, _mm256_set1_epi64x(4 << 32)),
+                };
+                let (pair, code) = (2 * bits(KIND), bits(KIND));
+                let mask = _mm256_set1_epi32(lower(pair, 16));
+                let high = _mm256_sll_epi32(fours, _mm_cvtsi32_si128(16 - pair as i32));
+                let pairs = _mm256_or_si256(
+                    _mm256_and_si256(fours, mask),
+                    _mm256_and_si256(high, _mm256_slli_epi32::<16>(mask)),
+                );
+                let mask = _mm256_set1_epi32(lower(code, 8));
+                let high = _mm256_sll_epi32(pairs, _mm_cvtsi32_si128(8 - code as i32));
+                _mm256_or_si256(
+                    _mm256_and_si256(pairs, mask),
+                    _mm256_and_si256(high, _mm256_slli_epi32::<8>(mask)),
+                )
+            };
         }
-        let (mut even, mut odd) = (Self::load(&lines[0]), Self::load(&lines[1]));
+        codes
+    }
+
+    #[inline(always)]
+    fn chunk<const KIND: u8>(bytes: &[u8]) -> [[__m256i; 2]; 4] {
+        let (first, second) = bytes[..CHUNK / 8 * bits(KIND)].split_at(8 * bits(KIND));
+        if bits(KIND) == 4 {
+            return Self::codes::<KIND>(Self::load(bytes.first_chunk().expect("64 bytes")));
+        }
+        let [mut even, mut odd] = if is_spread(KIND) {
+            [Self::spread::<KIND>(first), Self::spread::<KIND>(second)]
+        } else {
+            let [first, second] = [first, second].map(|half| half.first_chunk());
+            [Self::load(first.expect("64 bytes")), Self::load(second.expect("64 bytes"))]
+        };
         for i in 0..2 {
             // SAFETY: the processor has the instructions.
             unsafe {
@@ -85,12 +127,12 @@ impl<const X: usize, const VNNI: bool> Lanes for Avx2<X, VNNI> {
     fn codes<const KIND: u8>([a, b]: [__m256i; 2]) -> [[__m256i; 2]; 4] {
         // SAFETY: the processor has the instructions; the table has 16 bytes.
         unsafe {
-            if bits(KIND) == 8 {
+            if bits(KIND) != 4 {
                 if X == 2 {
                     let [a, b] = Self::wide([a, b]);
                     return [a, b, a, b];
                 }
-                if VNNI {
+                if VNNI || is_spread(KIND) {
                     return [[a, b]; 4];
                 }
                 let sign = _mm256_set1_epi8(-128);
@@ -177,6 +219,10 @@ impl<const X: usize, const VNNI: bool> Lanes for Avx2<X, VNNI> {
                     _mm256_dpbusd_avx_epi32(run[i], codes[i], x[i])
                 } else if Self::is_short(KIND) {
                     _mm256_add_epi16(run[i], _mm256_maddubs_epi16(codes[i], x[i]))
+                } else if is_spread(KIND) {
+                    // Two products with codes of 6 bits fit in 16 bits.
+                    let pairs = _mm256_maddubs_epi16(codes[i], x[i]);
+                    _mm256_add_epi32(run[i], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
                 } else {
                     let signed = _mm256_sign_epi8(x[i], codes[i]);
                     let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(codes[i]), signed);
@@ -287,4 +333,18 @@ fn transpose(rows: [__m256i; 8]) -> [__m256i; 8] {
         columns[4 + j] = _mm256_permute2x128_si256::<0x31>(fours[j], fours[4 + j]);
     }
     columns
+}
+
+/// For each sixteen of 64 packed codes, where 16 bytes begin in which they are, and where in these the bytes of four codes
+/// are.
+const fn starts_and_places(bits: usize) -> ([usize; 4], [[u8; 16]; 4]) {
+    let (mut starts, mut all) = ([0; 4], [[0; 16]; 4]);
+    let mut i = 0;
+    while i < 4 {
+        let (first, last) = (2 * bits * i, 8 * bits - 16);
+        starts[i] = if first < last { first } else { last };
+        all[i] = places(bits, first - starts[i]);
+        i += 1;
+    }
+    (starts, all)
 }

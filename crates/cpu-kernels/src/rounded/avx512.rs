@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::lanes::{CHUNK, LANES, Lanes, Line};
+use super::lanes::{CHUNK, LANES, Lanes, Line, is_spread, lower, places};
 use super::x::FP4_CODES;
 use crate::kind::{FP4, bits};
 
@@ -49,12 +49,51 @@ impl<const X: usize, const VNNI: bool> Lanes for Avx512<X, VNNI> {
     }
 
     #[inline(always)]
-    fn chunk<const KIND: u8>(bytes: &[u8]) -> [__m512i; 4] {
-        let (lines, _) = bytes[..CHUNK / 8 * bits(KIND)].as_chunks::<64>();
-        if bits(KIND) == 4 {
-            return Self::codes::<KIND>(Self::load(&lines[0]));
+    fn spread<const KIND: u8>(bytes: &[u8]) -> __m512i {
+        assert!(bytes.len() >= 8 * bits(KIND));
+        let words = &const { words_of_lanes(bits(KIND)) };
+        let places = &const { places_of_lanes(bits(KIND)) };
+        // SAFETY: the processor has the instructions; the mask lets only bytes of the slice be read, and the arrays have
+        // 64 bytes.
+        unsafe {
+            let packed =
+                _mm512_maskz_loadu_epi8(u64::MAX >> (64 - 8 * bits(KIND)), bytes.as_ptr().cast());
+            // Each quarter gets the words in which its sixteen codes are, then each word four codes.
+            let words = _mm512_loadu_si512(words.as_ptr().cast());
+            let places = _mm512_loadu_si512(places.as_ptr().cast());
+            let fours = _mm512_shuffle_epi8(_mm512_permutexvar_epi32(words, packed), places);
+            let fours = match bits(KIND) % 2 {
+                0 => fours,
+                _ => _mm512_srlv_epi32(fours, _mm512_set1_epi64(4 << 32)),
+            };
+            let (pair, code) = (2 * bits(KIND), bits(KIND));
+            let mask = _mm512_set1_epi32(lower(pair, 16));
+            let high = _mm512_sll_epi32(fours, _mm_cvtsi32_si128(16 - pair as i32));
+            let pairs = _mm512_or_si512(
+                _mm512_and_si512(fours, mask),
+                _mm512_and_si512(high, _mm512_slli_epi32::<16>(mask)),
+            );
+            let mask = _mm512_set1_epi32(lower(code, 8));
+            let high = _mm512_sll_epi32(pairs, _mm_cvtsi32_si128(8 - code as i32));
+            _mm512_or_si512(
+                _mm512_and_si512(pairs, mask),
+                _mm512_and_si512(high, _mm512_slli_epi32::<8>(mask)),
+            )
         }
-        let (a, b) = (Self::load(&lines[0]), Self::load(&lines[1]));
+    }
+
+    #[inline(always)]
+    fn chunk<const KIND: u8>(bytes: &[u8]) -> [__m512i; 4] {
+        let (first, second) = bytes[..CHUNK / 8 * bits(KIND)].split_at(8 * bits(KIND));
+        if bits(KIND) == 4 {
+            return Self::codes::<KIND>(Self::load(bytes.first_chunk().expect("64 bytes")));
+        }
+        let [a, b] = if is_spread(KIND) {
+            [Self::spread::<KIND>(first), Self::spread::<KIND>(second)]
+        } else {
+            let [first, second] = [first, second].map(|half| half.first_chunk());
+            [Self::load(first.expect("64 bytes")), Self::load(second.expect("64 bytes"))]
+        };
         // SAFETY: the processor has the instructions.
         let (a, b) = unsafe {
             let (a, b) = (_mm512_castsi512_ps(a), _mm512_castsi512_ps(b));
@@ -70,12 +109,12 @@ impl<const X: usize, const VNNI: bool> Lanes for Avx512<X, VNNI> {
 
     #[inline(always)]
     fn codes<const KIND: u8>(words: __m512i) -> [__m512i; 4] {
-        if bits(KIND) == 8 && X == 1 {
+        if bits(KIND) != 4 && X == 1 {
             return [words; 4];
         }
         // SAFETY: the processor has the instructions; the table has 16 bytes.
         unsafe {
-            if bits(KIND) == 8 {
+            if bits(KIND) != 4 {
                 let [a, b] = Self::wide(words);
                 return [a, b, a, b];
             }
@@ -188,4 +227,26 @@ impl<const X: usize, const VNNI: bool> Lanes for Avx512<X, VNNI> {
         // SAFETY: the processor has the instructions.
         unsafe { _mm512_reduce_add_ps(floats) }
     }
+}
+
+/// The words of 64 packed codes that each quarter of a vector has: those in which its sixteen codes are, and what follows.
+const fn words_of_lanes(bits: usize) -> [u32; 16] {
+    let mut words = [0; 16];
+    let mut i = 0;
+    while i < 16 {
+        words[i] = ((bits * (i / 4) / 2 + i % 4) % 16) as u32;
+        i += 1;
+    }
+    words
+}
+
+/// Where the bytes of four codes are in such a quarter.
+const fn places_of_lanes(bits: usize) -> [[u8; 16]; 4] {
+    let mut all = [[0; 16]; 4];
+    let mut i = 0;
+    while i < 4 {
+        all[i] = places(bits, bits * i % 2 * 2);
+        i += 1;
+    }
+    all
 }

@@ -1,5 +1,7 @@
 //! What the kernels want of a vector.
 
+use crate::kind::{Kind, bits};
+
 /// Codes of a row of weights that are multiplied at a time.
 pub(super) const CHUNK: usize = 128;
 
@@ -8,6 +10,34 @@ pub(super) const LANES: usize = 16;
 
 /// Products that are added up in a row: of two codes of 4 bits, 24 at most, their sum stays below 2^15.
 pub(super) const RUN: usize = 4;
+
+/// Whether codes are brought to bytes before they are multiplied.
+pub(super) const fn is_spread(kind: Kind) -> bool {
+    !matches!(bits(kind), 4 | 8)
+}
+
+/// Where in 16 bytes each byte of four words is that have four codes each, which begin at byte `first`; nowhere in the
+/// fourth one, and behind the end. Of odd bits, those of each second word begin within a byte.
+#[cfg(target_arch = "x86_64")]
+pub(super) const fn places(bits: usize, first: usize) -> [u8; 16] {
+    let mut places = [0x80; 16];
+    let mut i = 0;
+    while i < 16 {
+        let place = first + bits * (i / 4) / 2 + i % 4;
+        if i % 4 < 3 && place < 16 {
+            places[i] = place as u8;
+        }
+        i += 1;
+    }
+    places
+}
+
+/// The bits of the lower codes of pairs of twice the width, `step` apart: the first of two masks that bring them apart.
+#[cfg(target_arch = "x86_64")]
+pub(super) const fn lower(bits: usize, step: usize) -> i32 {
+    let ones = (1u32 << bits) - 1;
+    (if step == 16 { ones } else { ones | ones << 16 }) as i32
+}
 
 /// A vector at rest.
 #[derive(Clone, Copy)]
@@ -39,10 +69,13 @@ pub(super) trait Lanes {
     /// Four bytes, in each lane.
     fn word(four: i32) -> Self::Bytes;
 
+    /// 64 codes of a kind that has neither 4 nor 8 bits, each in a byte, from eight times as many bytes as it has bits.
+    fn spread<const KIND: u8>(bytes: &[u8]) -> Self::Bytes;
+
     /// The first [`PARTS`](Self::PARTS) have a chunk of codes: a lane has eight neighbours, the same in each.
     fn chunk<const KIND: u8>(bytes: &[u8]) -> [Self::Bytes; 4];
 
-    /// The codes of words, in as many as it takes. A word's codes are next to each other in bytes, or in every second
+    /// The codes of words, in as many as it takes; those of kinds that are [spread](Self::spread) are. A word's codes are next to each other in bytes, or in every second
     /// one: all of them, the even and the odd ones, or every fourth.
     fn codes<const KIND: u8>(words: Self::Bytes) -> [Self::Bytes; 4];
 

@@ -103,7 +103,7 @@ fn rounds_steps_at(level: Level, dtype: Dtype) -> bool {
 /// Computes a checked problem of at least one element with x rounded to 8 bits, if it is one of these.
 pub(crate) fn run(level: Level, problem: &mut Problem<'_>) -> bool {
     let Weights::Packed { packing, .. } = problem.weights else { return false };
-    let has_form = matches!(packing, Packing::Affine { bits: 4 | 8, .. } | Packing::Mxfp4);
+    let has_form = matches!(packing, Packing::Affine { .. } | Packing::Mxfp4);
     let is_step = problem.positions < POSITIONS;
     if !has_form || (is_step && !rounds_steps_at(level, problem.dtype)) {
         return false;
@@ -125,8 +125,7 @@ pub(crate) fn run_words(level: Level, problem: &mut Problem<'_>) -> bool {
 
 /// Vectors of 16-bit numbers beside those of floats, or of bf16.
 fn takes_words(level: Level, dtype: Dtype, packing: Packing) -> bool {
-    let has_form =
-        matches!(packing, Packing::Affine { bits: 4 | 8, .. } | Packing::Mxfp4 | Packing::Nvfp4);
+    let has_form = matches!(packing, Packing::Affine { .. } | Packing::Mxfp4 | Packing::Nvfp4);
     let is_faster = match Dots::of(level) {
         Dots::Plain => false,
         #[cfg(target_arch = "x86_64")]
@@ -158,7 +157,11 @@ fn multiply<const SIZE: usize>(level: Level, problem: &mut Problem<'_>) {
             SCRATCH.with_borrow_mut(|scratch| {
                 let work = Work::<SIZE> { product: &product, columns, is_panel, scratch };
                 match kind {
+                    2 => work.run::<2>(dots),
+                    3 => work.run::<3>(dots),
                     4 => work.run::<4>(dots),
+                    5 => work.run::<5>(dots),
+                    6 => work.run::<6>(dots),
                     8 => work.run::<8>(dots),
                     _ => work.run::<FP4>(dots),
                 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::lanes::{LANES, Lanes, Line};
+use super::lanes::{LANES, Lanes, Line, is_spread};
 use super::source::{OfRow, Source};
 use crate::kind::bits;
 
@@ -52,22 +52,26 @@ impl Panel {
         self.values.resize(self.values.len().max(blocks * steps), Line([0; 64]));
         self.scales.resize(self.scales.len().max(blocks * groups), [0.0; LANES]);
         self.biases.resize(self.biases.len().max(blocks * groups), [0.0; LANES]);
-        let in_line = 512 / bits(KIND) * V::X / 4;
+        // Bits of a code as it is loaded.
+        let loaded = if is_spread(KIND) { 8 } else { bits(KIND) };
+        let in_line = 512 / loaded * V::X / 4;
+        let size_of_line = 64 * bits(KIND) / loaded;
         for (block, first) in columns.clone().step_by(LANES).enumerate() {
             let count = LANES.min(columns.end - first);
             let values = &mut self.values[block * steps..][..steps];
             for (at, to) in values.chunks_mut(in_line).enumerate() {
-                let size = to.len() * 64 / in_line;
+                let size = to.len() * size_of_line / in_line;
                 let mut rows = [V::load(&[0; 64]); LANES];
                 for i in 0..count {
-                    let bytes = &source.row::<KIND>(first + i)[at * 64..][..size];
-                    rows[i] = match bytes.as_array() {
-                        Some(line) => V::load(line),
-                        None => {
-                            let mut padded = [0; 64];
-                            padded[..size].copy_from_slice(bytes);
-                            V::load(&padded)
-                        }
+                    let bytes = &source.row::<KIND>(first + i)[at * size_of_line..][..size];
+                    let mut padded = [0; 64];
+                    rows[i] = if is_spread(KIND) && size == size_of_line {
+                        V::spread::<KIND>(bytes)
+                    } else if let Some(line) = bytes.as_array() {
+                        V::load(line)
+                    } else {
+                        padded[..size].copy_from_slice(bytes);
+                        if is_spread(KIND) { V::spread::<KIND>(&padded) } else { V::load(&padded) }
                     };
                 }
                 let each = in_line / LANES;

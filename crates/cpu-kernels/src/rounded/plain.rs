@@ -1,6 +1,6 @@
 //! Vectors that the compiler makes of loops over arrays.
 
-use super::lanes::{CHUNK, LANES, Lanes, Line};
+use super::lanes::{CHUNK, LANES, Lanes, Line, is_spread};
 use super::x::FP4_CODES;
 use crate::functions::add_product;
 use crate::kind::{FP4, bits};
@@ -34,11 +34,29 @@ impl<const X: usize, const FMA: bool> Lanes for Plain<X, FMA> {
     }
 
     #[inline(always)]
-    fn chunk<const KIND: u8>(bytes: &[u8]) -> [[u8; 64]; 4] {
-        let (lines, _) = bytes[..CHUNK / 8 * bits(KIND)].as_chunks::<64>();
-        if bits(KIND) == 4 {
-            return Self::codes::<KIND>(lines[0]);
+    fn spread<const KIND: u8>(bytes: &[u8]) -> [u8; 64] {
+        let mut codes = [0; 64];
+        for (of, eight) in bytes[..8 * bits(KIND)].chunks_exact(bits(KIND)).enumerate() {
+            let mut word = [0; 8];
+            word[..bits(KIND)].copy_from_slice(eight);
+            let word = u64::from_le_bytes(word);
+            for i in 0..8 {
+                codes[8 * of + i] = (word >> (i * bits(KIND))) as u8 & (255 >> (8 - bits(KIND)));
+            }
         }
+        codes
+    }
+
+    #[inline(always)]
+    fn chunk<const KIND: u8>(bytes: &[u8]) -> [[u8; 64]; 4] {
+        let (first, second) = bytes[..CHUNK / 8 * bits(KIND)].split_at(8 * bits(KIND));
+        if bits(KIND) == 4 {
+            return Self::codes::<KIND>(*bytes.first_chunk().expect("a chunk has 64 bytes"));
+        }
+        let lines = match is_spread(KIND) {
+            true => [first, second].map(Self::spread::<KIND>),
+            false => [first, second].map(|half| *half.first_chunk().expect("it has 64 bytes")),
+        };
         let code =
             |i: usize, odd: usize| lines[i / 8 % 2][i / 16 * 16 + i / 4 % 2 * 8 + odd * 4 + i % 4];
         let (a, b) = (std::array::from_fn(|i| code(i, 0)), std::array::from_fn(|i| code(i, 1)));
@@ -52,7 +70,7 @@ impl<const X: usize, const FMA: bool> Lanes for Plain<X, FMA> {
     #[inline(always)]
     fn codes<const KIND: u8>(words: [u8; 64]) -> [[u8; 64]; 4] {
         let [low, high] = match KIND {
-            8 => [words; 2],
+            kind if bits(kind) != 4 => [words; 2],
             FP4 => [
                 words.map(|b| FP4_CODES[usize::from(b & 15)]),
                 words.map(|b| FP4_CODES[usize::from(b >> 4)]),
@@ -65,9 +83,9 @@ impl<const X: usize, const FMA: bool> Lanes for Plain<X, FMA> {
         let wide = |codes: [u8; 64], odd: usize| {
             std::array::from_fn(|i| if i % 2 == 0 { codes[i + odd] } else { 0 })
         };
-        match KIND {
-            8 => [wide(words, 0), wide(words, 1), wide(words, 0), wide(words, 1)],
-            _ => [wide(low, 0), wide(high, 0), wide(low, 1), wide(high, 1)],
+        match bits(KIND) {
+            4 => [wide(low, 0), wide(high, 0), wide(low, 1), wide(high, 1)],
+            _ => [wide(words, 0), wide(words, 1), wide(words, 0), wide(words, 1)],
         }
     }
 

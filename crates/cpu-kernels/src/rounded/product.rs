@@ -76,7 +76,7 @@ impl Product<'_> {
                 let mut totals = [V::splat(0.0); M];
                 for chunk in 0..chunks {
                     let rest = &bytes[chunk * size..];
-                    for line in 0..size / 64 {
+                    for line in 0..size.div_ceil(64) {
                         // Rows follow each other, so this runs ahead into the next ones.
                         prefetch(rest.as_ptr().wrapping_add(AHEAD + 64 * line));
                     }

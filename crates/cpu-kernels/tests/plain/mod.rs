@@ -252,7 +252,7 @@ impl Case {
         let x = &self.x[1 + row * self.k * self.dtype.size()..];
         let values: Vec<f32> = (0..self.k).map(|j| load(self.dtype, x, j)).collect();
         let size = match self.kind {
-            Kind::Packed(Packing::Affine { bits: 4 | 8, .. } | Packing::Mxfp4, size) => size,
+            Kind::Packed(Packing::Affine { .. } | Packing::Mxfp4, size) => size,
             _ => 0,
         };
         if !rounded || size == 0 {
@@ -274,8 +274,7 @@ impl Case {
             Kind::Packed(packing, _) if self.dtype != Dtype::F32 => packing,
             _ => return vec![0.0; self.k],
         };
-        if !matches!(packing, Packing::Affine { bits: 4 | 8, .. } | Packing::Mxfp4 | Packing::Nvfp4)
-        {
+        if !matches!(packing, Packing::Affine { .. } | Packing::Mxfp4 | Packing::Nvfp4) {
             return vec![0.0; self.k];
         }
         let lost = |group: &[f32]| {
