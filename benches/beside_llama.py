@@ -10,9 +10,11 @@ BUILD/bin holds llama-bench: `cmake -B BUILD -DCMAKE_BUILD_TYPE=Release -DLLAMA_
 `cmake --build BUILD --target llama-bench`. FOLDER keeps the GGUF files; they are made where they are
 missing. `--llama-args '-rtr 1'` gives llama-bench more options, as that of ik_llama.cpp has them.
 
+`--kind Q4_K_M` lets both read one file, and prints the most memory that each had.
+
 `--cpu-activations int8` measures `ml bench` with and without it. 4 bits are Q4_0 there (the output Q6_K), 8 are Q8_0, 16 are bf16.
 
-pp  tokens/s of a prompt; tg  tokens/s after it. Both programs warm up before each turn.
+pp  tokens/s of a prompt; tg  tokens/s after it; RSS  MiB of the process, files among them that are mapped. Both programs warm up before each turn.
 """
 import argparse
 import json
@@ -20,39 +22,53 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 
 from gguf_shapes import FORMATS, SHAPES
 
 
 def run(command):
-    """What a command prints."""
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    if done.returncode:
-        sys.exit(f"{' '.join(command[:3])} …: {done.stderr.strip()[-500:]}")
-    return done.stdout
+    """What a command prints, and the most memory that it had."""
+    with tempfile.TemporaryFile("w+") as errors:
+        child = subprocess.Popen(command, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
+        printed = child.stdout.read()
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode:
+            errors.seek(0)
+            sys.exit(f"{' '.join(command[:3])} …: {errors.read().strip()[-500:]}")
+    return json.loads(printed), used.ru_maxrss / 1024
+
+
+def called(options):
+    """The name of the form of most weights."""
+    return options.kind or FORMATS[options.bits].name
 
 
 def gguf_file(options):
     """The file to measure, made where it is missing."""
     write, layers = SHAPES[options.shape]
     layers = options.layers or layers
-    path = os.path.join(options.files, f"{options.shape}-{layers}-{FORMATS[options.bits].name}.gguf")
+    path = os.path.join(options.files, f"{options.shape}-{layers}-{called(options)}.gguf")
     if not os.path.exists(path):
         os.makedirs(options.files, exist_ok=True)
-        write(path + ".part", options.bits, layers)
+        write(path + ".part", options.kind or options.bits, layers)
         os.rename(path + ".part", path)
     return path
 
 
-def ours(options, *more):
+def ours(options, path, *more):
     """One turn of `ml bench`."""
-    command = [options.ml, "bench", "--shape", options.shape, "--bits", str(options.bits), "--json", "--quiet",
-               "--prompt", str(options.prompt), "--new", str(options.new), "--repeat", "1"]
+    command = [options.ml, "bench", "--json", "--quiet"]
+    command += ["--prompt", str(options.prompt), "--new", str(options.new), "--repeat", "1"]
     command += ["--threads", str(options.threads)] if options.threads else []
-    command += ["--layers", str(options.layers)] if options.layers else []
-    command += more
-    results = json.loads(run(command))["results"]
-    return {result["test"][:2]: result["tokens_per_second"] for result in results}
+    if options.kind:
+        command += ["--model", path]
+    else:
+        command += ["--shape", options.shape, "--bits", str(options.bits)]
+        command += ["--layers", str(options.layers)] if options.layers else []
+    told, memory = run([*command, *more])
+    return {result["test"][:2]: result["tokens_per_second"] for result in told["results"]} | {"RSS": memory}
 
 
 def theirs(options, path):
@@ -60,14 +76,15 @@ def theirs(options, path):
     threads = options.threads or len(os.sched_getaffinity(0))
     command = [os.path.join(options.llama, "llama-bench"), "-m", path, "-t", str(threads), "-r", "1", "-o", "json",
                "-p", str(options.prompt), "-n", str(options.new), *options.llama_args.split()]
-    results = json.loads(run(command))
-    return {"pp" if result["n_prompt"] else "tg": result["avg_ts"] for result in results}
+    results, memory = run(command)
+    return {"pp" if result["n_prompt"] else "tg": result["avg_ts"] for result in results} | {"RSS": memory}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("shape", choices=SHAPES)
-    parser.add_argument("--bits", type=int, choices=FORMATS, default=4)
+    parser.add_argument("--bits", type=int, choices=[bits for bits in FORMATS if isinstance(bits, int)], default=4)
+    parser.add_argument("--kind", choices=[kind for kind in FORMATS if isinstance(kind, str)])
     parser.add_argument("--llama", required=True, help="folder of llama-bench")
     parser.add_argument("--files", required=True, help="folder for the GGUF files")
     parser.add_argument("--ml", default="target/release/ml")
@@ -80,15 +97,17 @@ def main():
     parser.add_argument("--repeat", type=int, default=3)
     options = parser.parse_args()
     path = gguf_file(options)
-    ways = {"ml": lambda: ours(options), "llama.cpp": lambda: theirs(options, path)}
+    ways = {"ml": lambda: ours(options, path), "llama.cpp": lambda: theirs(options, path)}
     if options.cpu_activations:
-        ways["ml, int8"] = lambda: ours(options, "--cpu-activations", options.cpu_activations)
+        ways["ml, int8"] = lambda: ours(options, path, "--cpu-activations", options.cpu_activations)
     turns = [{name: measure() for name, measure in ways.items()} for _ in range(options.repeat)]
-    print(f"{options.shape}, {options.bits} bits against {FORMATS[options.bits].name}, {options.repeat} turns each")
+    told = options.kind or f"{options.bits} bits against {called(options)}"
+    print(f"{options.shape}, {told}, {options.repeat} turns each")
     others = [name for name in ways if name != "llama.cpp"]
     print("| test | " + " | ".join([*ways, *(f"{name} / llama.cpp" for name in others)]) + " |")
     print("|---" * (1 + len(ways) + len(others)) + "|")
-    for test, size in ("pp", options.prompt), ("tg", options.new):
+    tests = [("pp", options.prompt), ("tg", options.new)]
+    for test, size in [*tests, ("RSS", "")] if options.kind else tests:
         values = {name: [turn[name][test] for turn in turns] for name in ways}
         middle = {name: statistics.median(of) for name, of in values.items()}
         cells = [f"{middle[name]:.4g} ({min(of):.4g}–{max(of):.4g})" for name, of in values.items()]

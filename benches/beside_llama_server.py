@@ -64,7 +64,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("folder", help="the shape as make_shape.py writes it, in as many bits")
-    parser.add_argument("--bits", type=int, choices=FORMATS, default=4)
+    parser.add_argument("--bits", type=int, choices=[bits for bits in FORMATS if isinstance(bits, int)], default=4)
     parser.add_argument("--llama", required=True, help="folder of llama-server")
     parser.add_argument("--files", required=True, help="folder for the GGUF files")
     parser.add_argument("--ml", default="target/release/ml")

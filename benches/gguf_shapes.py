@@ -1,17 +1,19 @@
 """GGUF files with random weights in released models' sizes, for llama.cpp's llama-bench and llama-server.
 
 Matrices are written in the form that llama-quantize gives them: with 4 bits Q4_0, and Q6_K for the output and an
-embedding that is also the output; with 8 bits Q8_0; with 16 bits bf16. The small ones that it leaves are f32.
+embedding that is also the output; with 8 bits Q8_0; with 16 bits bf16. `Q4_K_M` is Q4_K, and Q6_K for the output and for the
+values and the projections out of half of the layers. The small ones that it leaves are f32.
 """
 import gguf
 import numpy as np
 
 Type = gguf.GGMLQuantizationType
-FORMATS = {4: Type.Q4_0, 8: Type.Q8_0, 16: Type.BF16}
+FORMATS = {4: Type.Q4_0, 8: Type.Q8_0, 16: Type.BF16, "Q4_K_M": Type.Q4_K}
 FILE_TYPES = {
     4: gguf.LlamaFileType.MOSTLY_Q4_0,
     8: gguf.LlamaFileType.MOSTLY_Q8_0,
     16: gguf.LlamaFileType.MOSTLY_BF16,
+    "Q4_K_M": gguf.LlamaFileType.MOSTLY_Q4_K_M,
 }
 
 
@@ -19,11 +21,16 @@ def words(count):
     """A vocabulary in which any id decodes: bytes, then placeholders."""
     shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
     alphabet = sorted(map(chr, [*shown, *range(256, 512 - len(shown))]))
-    return alphabet + [f"Ġt{number}" for number in range(256, count)]
+    return [*alphabet, "Ġt", *(f"Ġt{number}" for number in range(257, count))]
+
+
+def has_more_bits(layer, layers):
+    """Whether the values and the projection out of that layer are Q6_K in a file of Q4_K_M."""
+    return layer < layers // 8 or layer >= 7 * layers // 8 or (layer - layers // 8) % 3 == 2
 
 
 class File:
-    """A file in the making: `bits` a weight, `layers` of the architecture `arch`."""
+    """A file in the making: `bits` a weight, or a name of FORMATS, `layers` of the architecture `arch`."""
 
     def __init__(self, path, arch, bits, layers, hidden, vocab):
         self.writer = writer = gguf.GGUFWriter(path, arch)
@@ -36,18 +43,26 @@ class File:
         writer.add_tokenizer_model("gpt2")
         writer.add_tokenizer_pre("qwen2")
         writer.add_token_list(words(vocab))
+        writer.add_token_types([gguf.TokenType.NORMAL] * vocab)
         writer.add_token_merges(["Ġ t"])
         writer.add_eos_token_id(vocab - 1)
         writer.add_file_type(FILE_TYPES[bits])
 
     def matrix(self, name, *shape, is_output=False):
         """Weights whose standard deviation is near 0.02."""
-        form = Type.Q6_K if is_output and self.bits == 4 else FORMATS[self.bits]
+        form = FORMATS[self.bits]
+        block, _, part = name.removeprefix("blk.").partition(".")
+        is_wide = part.startswith(("attn_v", "ffn_down")) and has_more_bits(int(block), self.layers)
+        if is_output and self.bits in (4, "Q4_K_M") or is_wide and self.bits == "Q4_K_M":
+            form = Type.Q6_K
         size, width = gguf.GGML_QUANT_SIZES[form]
         values = self.random.integers(0, 256, (*shape[:-1], shape[-1] // size, width), np.uint8)
         scale = lambda value: np.frombuffer(np.float16(value).tobytes(), np.uint8)
         if form == Type.Q4_0:
             values[..., :2] = scale(0.0043)
+        elif form == Type.Q4_K:
+            values[..., :2] = scale(0.00012)
+            values[..., 2:4] = scale(0.0009)
         elif form == Type.Q8_0:
             values[..., :2] = scale(0.00027)
         elif form == Type.Q6_K:
