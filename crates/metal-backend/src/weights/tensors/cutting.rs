@@ -74,3 +74,36 @@ impl Weights {
 fn last(name: &str) -> &str {
     name.rsplit('.').next().unwrap_or(name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::files::ModelFiles;
+    use crate::kernels::Kernels;
+    use crate::weights::Checkpoint;
+
+    fn weights(bits: i32, kernels: Kernels) -> Weights {
+        let config = format!(r#"{{"quantization": {{"bits": {bits}, "group_size": 16}}}}"#);
+        let files = ModelFiles::Random(config.as_str().into());
+        let config = Config::parse("config.json", &config).expect("an object");
+        let checkpoint = Checkpoint::open(&files).expect("no files are read");
+        Weights::of(&checkpoint, &config, None, kernels, false)
+    }
+
+    #[test]
+    fn columns_are_cut_where_words_end() {
+        for (bits, group) in [(2, 16), (3, 32), (6, 16), (8, 16)] {
+            let found = weights(bits, Kernels::CPU).group_below(&["o_proj"], 256);
+            assert_eq!(found, group, "{bits}");
+        }
+    }
+
+    #[test]
+    fn groups_of_sixteen_are_refused_where_our_kernels_for_cpus_do_not_multiply() {
+        weights(6, Kernels::CPU).linear("o_proj", 256, 32, false).expect("it is drawn");
+        let refused = weights(6, Kernels::Mlx).linear("o_proj", 256, 32, false);
+        let error = refused.expect_err("MLX has none").to_string();
+        assert!(error.contains("`o_proj`") && error.contains("groups of 16"), "{error}");
+    }
+}

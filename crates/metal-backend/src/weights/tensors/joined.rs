@@ -167,7 +167,10 @@ mod tests {
     #[test]
     fn joined_projections_give_each_value_to_the_bit() {
         let packed = r#"{"quantization": {"bits": 4, "group_size": 64}}"#;
-        for (config, bias) in [("{}", false), ("{}", true), (packed, false), (packed, true)] {
+        let sixteen = r#"{"quantization": {"bits": 6, "group_size": 16}}"#;
+        for (config, bias) in
+            [("{}", false), ("{}", true), (packed, false), (packed, true), (sixteen, false)]
+        {
             let w = weights(config, Kernels::CPU, false);
             let Ok(Linears::Joined(joined)) = w.linears(PARTS, 128, bias) else {
                 panic!("{config}: they have one form");
