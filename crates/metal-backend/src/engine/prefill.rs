@@ -203,8 +203,8 @@ impl Prefill {
         }
     }
 
-    /// Computes `layers` more layers of a chunk, and waits for them. The chunk must be the same
-    /// from its first layer to its last.
+    /// Computes `layers` more layers of a chunk, and waits for them once they are `sent`. The chunk must be
+    /// the same from its first layer to its last.
     ///
     /// # Errors
     /// Those of MLX.
@@ -214,6 +214,7 @@ impl Prefill {
         chunk: usize,
         layers: usize,
         dispatcher: &mut Dispatcher,
+        sent: impl FnOnce(),
     ) -> Result<()> {
         let parts: Vec<usize> = self.parts(chunk).collect();
         let columns = parts.iter().copied().max().unwrap_or(0);
@@ -260,7 +261,10 @@ impl Prefill {
             }
             let firsts = self.firsts.iter().flat_map(Firsts::arrays);
             let others = self.reading.iter().chain(pass.exchanged()).chain(firsts);
-            eval_all(self.caches.arrays().chain(others))?;
+            let wanted: Vec<&Array> = self.caches.arrays().chain(others).collect();
+            async_eval(wanted.iter().copied())?;
+            sent();
+            eval_all(wanted)?;
             dispatcher.wait()?;
             dispatcher.rest();
             // On a GPU the allocator keeps no more than its limit.
@@ -272,7 +276,10 @@ impl Prefill {
                 prompt.filling = (columns - part) as i32;
             }
         } else {
-            eval_all(self.caches.arrays().chain(pass.arrays()))?;
+            let wanted: Vec<&Array> = self.caches.arrays().chain(pass.arrays()).collect();
+            async_eval(wanted.iter().copied())?;
+            sent();
+            eval_all(wanted)?;
             dispatcher.wait()?;
             self.pass = Some(pass);
         }

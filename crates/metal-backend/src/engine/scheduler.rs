@@ -15,6 +15,7 @@ mod reading;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::mpsc::Receiver;
+use std::time::Instant;
 
 use inference_core::Error;
 use mlx_ffi::on_cpu;
@@ -59,6 +60,8 @@ pub(super) struct Scheduler<'a> {
     dispatcher: Dispatcher,
     /// Of prefills.
     pace: Pace,
+    /// When the last part of a prompt ended, if that was in the turn before.
+    part_ended: Option<Instant>,
     watch: Watch,
     /// What was read at the beginning of this turn.
     reading: Reading,
@@ -93,6 +96,7 @@ impl<'a> Scheduler<'a> {
             // Computed by itself, a row has the numbers of its own length.
             dispatcher: Dispatcher::among(served.ranks.group(), !served.alone),
             pace: Pace::default(),
+            part_ended: None,
             watch: Watch::new(served.device),
             reading: Reading::begin(),
             broken: None,
@@ -149,8 +153,9 @@ impl<'a> Scheduler<'a> {
         if turn.waits_for_steps {
             self.wait_for_steps();
         }
-        if turn.prompts {
-            self.prefill();
+        match turn.prompts {
+            true => self.prefill(turn.waits_for_steps),
+            false => self.part_ended = None,
         }
         if self.prefills.is_empty() {
             // Also where the last pass was given up between two layers.

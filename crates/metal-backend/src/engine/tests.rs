@@ -21,7 +21,7 @@ use super::{Engine, Job, JobSender, TextState};
 use crate::cache::{Caches, PrefixCache};
 use crate::files::ModelFiles;
 use crate::kernels::Kernels;
-use crate::layers::StepCapture;
+use crate::layers::{Decoder, StepCapture};
 use crate::load;
 use crate::load::{EngineOptions, LoadedModel};
 use crate::sampling::Sampler;
@@ -45,6 +45,13 @@ fn engine() -> Engine {
 
 fn tokenizer() -> Tokenizer {
     Tokenizer::from_dir(&fixtures().join("tokenizers/qwen")).unwrap()
+}
+
+/// Computes `layers` more layers of a chunk.
+fn advance(prefill: &mut Prefill, with: (&Decoder, &Ranks), chunk: usize, layers: usize) {
+    let mut sent = 0;
+    prefill.advance(with, chunk, layers, &mut Dispatcher::default(), || sent += 1).unwrap();
+    assert_eq!(sent, 1, "others are told once that the layers are on their way");
 }
 
 #[test]
@@ -172,11 +179,9 @@ fn prompts_that_share_passes_leave_what_they_leave_alone() {
     let mut found = Vec::new();
     for (positions, ended) in [(3 * 6, vec![4]), (2 * 2, vec![8, 8])] {
         assert_eq!(together.waiting(6).positions(), positions);
-        together
-            .advance((&model, &Ranks::none()), 6, layers - 1, &mut Dispatcher::default())
-            .unwrap();
+        advance(&mut together, (&model, &Ranks::none()), 6, layers - 1);
         assert!(together.is_between_layers() && together.waiting(6).kind.is_none());
-        together.advance((&model, &Ranks::none()), 6, 1, &mut Dispatcher::default()).unwrap();
+        advance(&mut together, (&model, &Ranks::none()), 6, 1);
         let Computed { rows, mut caches, .. } = together.end_chunk().unwrap().unwrap();
         assert_eq!(caches.offsets(), ended);
         let last: Vec<u32> = rows.iter().map(|row| *row.ids.last().unwrap()).collect();
@@ -186,7 +191,7 @@ fn prompts_that_share_passes_leave_what_they_leave_alone() {
     for (prompt, found) in prompts.iter().zip(found) {
         let mut alone = prefill(prompt);
         while alone.waiting(6).left > 0 {
-            alone.advance((&model, &Ranks::none()), 6, layers, &mut Dispatcher::default()).unwrap();
+            advance(&mut alone, (&model, &Ranks::none()), 6, layers);
         }
         let Computed { mut caches, .. } = alone.end_chunk().unwrap().unwrap();
         let expected = &logits(&prompt[prompt.len() - 1..], &mut caches)[0];
@@ -231,14 +236,8 @@ fn rows_take_the_slots_of_others_and_say_what_they_say_alone() {
         let caches = Caches::new(&served.specs, served.storage, 1, 100);
         let mut prefill = Prefill::new(Row::new(job, sampler, most), caches, 0, false);
         while prefill.waiting(512).left > 0 {
-            prefill
-                .advance(
-                    (&served.model, &served.ranks),
-                    512,
-                    served.model.layers.len(),
-                    &mut Dispatcher::default(),
-                )
-                .unwrap();
+            let layers = served.model.layers.len();
+            advance(&mut prefill, (&served.model, &served.ranks), 512, layers);
         }
         (prefill.end_chunk().unwrap().unwrap(), generation)
     };

@@ -5,21 +5,38 @@ use std::time::Duration;
 /// How long a part of a prompt, a classification or an inspection may take before others are served.
 pub(crate) const QUANTUM: Duration = Duration::from_millis(20);
 
-/// Seconds that one position takes in one layer; 0 before any was measured.
+/// How many times as long as the steps beside it a part is at least, where that is longer than a quantum: rows that
+/// decode then take a fifth of the device's time.
+const STEPS: u32 = 4;
+
+/// How fast parts of prompts are computed, and what is computed beside them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Pace(f64);
+pub(crate) struct Pace {
+    /// Seconds that one position takes in one layer; 0 before any was measured.
+    position: f64,
+    /// How long the steps take that come between two parts.
+    steps: Duration,
+}
 
 impl Pace {
     /// What was measured of a part: so many layers of so many positions.
     pub fn of(took: Duration, positions: usize, layers: usize) -> Pace {
-        Pace(took.as_secs_f64() / (positions * layers) as f64)
+        let position = took.as_secs_f64() / (positions * layers) as f64;
+        Pace { position, steps: Duration::ZERO }
     }
 
-    /// How many layers of so many positions take about a quantum: at least one, at most all `n_layers`.
+    /// This pace, beside steps that take so long between two parts.
+    pub fn beside(self, steps: Duration) -> Pace {
+        Pace { steps, ..self }
+    }
+
+    /// How many layers of so many positions take about a quantum, or the time that rows which decode leave: at least one, at
+    /// most all `n_layers`.
     pub fn layers(self, positions: usize, n_layers: usize) -> usize {
-        match self.0 * positions as f64 {
+        let time = QUANTUM.max(STEPS * self.steps);
+        match self.position * positions as f64 {
             0.0 => 1,
-            layer => ((QUANTUM.as_secs_f64() / layer) as usize).clamp(1, n_layers),
+            layer => ((time.as_secs_f64() / layer) as usize).clamp(1, n_layers),
         }
     }
 }
@@ -39,5 +56,15 @@ mod tests {
         }
         // No more than the model has, and never none.
         assert_eq!(pace.layers(1, 3), 3);
+    }
+
+    #[test]
+    fn a_part_is_longer_where_steps_are_long() {
+        let pace = Pace::of(Duration::from_millis(8), 100, 2);
+        // 100 positions take 4 ms a layer.
+        for (steps, layers) in [(0, 5), (5, 5), (6, 6), (10, 10), (100, 30)] {
+            let beside = pace.beside(Duration::from_millis(steps));
+            assert_eq!(beside.layers(100, 30), layers, "steps of {steps} ms");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Prompts, computed a part at a time between the steps of batches.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use inference_core::{CacheMiss, FinishReason};
 
@@ -11,6 +11,9 @@ use crate::engine::prefill::Computed;
 use crate::engine::taking::Exit;
 use crate::error::{Result, panicked};
 use crate::plan::{self, Pace, Passes, QUANTUM, Waiting};
+
+/// What takes no longer was there already.
+const AT_ONCE: Duration = Duration::from_micros(100);
 
 impl Scheduler<'_> {
     /// Waits for the steps that were queued.
@@ -77,8 +80,9 @@ impl Scheduler<'_> {
         if stop < self.served.usable().least { 0 } else { stop }
     }
 
-    /// Computes a part of one prompt, or of several together.
-    pub(super) fn prefill(&mut self) {
+    /// Computes a part of one prompt, or of several together, behind the steps that were queued unless these are `awaited`
+    /// already.
+    pub(super) fn prefill(&mut self, awaited: bool) {
         let Served { model, chunk, budget, .. } = self.served;
         let waiting: Vec<_> = self.prefills.iter().map(|prefill| prefill.waiting(*chunk)).collect();
         let passes = Passes {
@@ -98,25 +102,48 @@ impl Scheduler<'_> {
         let (layers, positions) = (part.layers, part.positions);
         let prefill = &mut self.prefills[at];
         let reads = prefill.is_reading();
-        let started = Instant::now();
+        let mut begun = Instant::now();
         let (watch, dispatcher) = (&self.watch, &mut self.dispatcher);
+        let mut failed = Vec::new();
+        // Ranks wait for each other at the same places.
+        let awaited = awaited || self.served.ranks.are_several();
+        let steps = if awaited { &[] } else { &self.groups[..] };
+        let sent = || {
+            let sent = Instant::now();
+            let waited = steps.iter().enumerate().map(|(at, steps)| (at, steps.wait()));
+            failed.extend(waited.filter_map(|(at, result)| Some((at, result.err()?))));
+            // The part began no earlier, where the steps took longer than it took to send it.
+            if sent.elapsed() > AT_ONCE {
+                begun = Instant::now();
+            }
+        };
         let part = || {
             watch.check("prefill")?;
             match reads {
                 true => prefill.read(self.served, QUANTUM),
                 false if !prefill.look(self.served, QUANTUM)? => Ok(()),
-                false => prefill.advance((model, &self.served.ranks), *chunk, layers, dispatcher),
+                false => {
+                    let ranks = &self.served.ranks;
+                    prefill.advance((model, ranks), *chunk, layers, dispatcher, sent)
+                }
             }
         };
         let result = catch_unwind(AssertUnwindSafe(part))
             .unwrap_or_else(|panic| Err(panicked("the request", &*panic).into()));
+        for (at, error) in failed.into_iter().rev() {
+            self.fail_step(at, error);
+        }
         if let Err(error) = result {
             return self.fail_prefill_at(at, error);
         }
+        let took = begun.elapsed();
+        let between = self.part_ended.replace(Instant::now());
+        let steps = between.and_then(|ended| begun.checked_duration_since(ended));
         // The last part of a chunk leaves the end of the last layer out.
         if self.prefills[at].is_between_layers() {
-            self.pace = Pace::of(started.elapsed(), positions, layers);
+            self.pace = Pace::of(took, positions, layers);
         }
+        self.pace = self.pace.beside(steps.unwrap_or_default());
         // Whoever hears of a first token may ask what it takes.
         self.beat();
         if let Err(error) = self.end_chunk(at) {
