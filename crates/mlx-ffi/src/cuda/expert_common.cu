@@ -37,25 +37,39 @@ __device__ __forceinline__ float2 floats_of(unsigned word, int i) {
   const unsigned bits = (moved & 0x00080008) << 12 | (moved & 0x00070007) << 9;
   return __half22float2(*reinterpret_cast<const __half2*>(&bits));
 }
-// Sixteen weights of one group: of AFFINE codes `BITS / 2` words, of FLOATS two.
+// Eight weights of one group: of AFFINE codes `BITS / 4` words, of FLOATS one.
 template <typename T, int KIND, int BITS>
-__device__ __forceinline__ void unpack_16(const unsigned* codes, float scale, float minimum, T* made) {
+__device__ __forceinline__ void unpack_8(const unsigned* codes, float scale, float minimum, T* made) {
   if constexpr (KIND == AFFINE) {
     const float added = minimum - RAISE<BITS> * scale;
     #pragma unroll
-    for (int i = 0; i < 16; i++) {
-      made[i] = static_cast<T>(scale * raised<BITS>(codes + i / 8 * (BITS / 4), i % 8) + added);
+    for (int i = 0; i < 8; i++) {
+      made[i] = static_cast<T>(scale * raised<BITS>(codes, i) + added);
     }
   } else if constexpr (KIND == FLOATS) {
     #pragma unroll
-    for (int i = 0; i < 2; i++) {
-      #pragma unroll
-      for (int j = 0; j < 4; j++) {
-        const float2 pair = floats_of(codes[i], j);
-        made[8 * i + j] = static_cast<T>(pair.x * RAISED_FLOATS * scale);
-        made[8 * i + j + 4] = static_cast<T>(pair.y * RAISED_FLOATS * scale);
-      }
+    for (int i = 0; i < 4; i++) {
+      const float2 pair = floats_of(codes[0], i);
+      made[i] = static_cast<T>(pair.x * RAISED_FLOATS * scale);
+      made[i + 4] = static_cast<T>(pair.y * RAISED_FLOATS * scale);
     }
+  }
+}
+// Sixteen of them.
+template <typename T, int KIND, int BITS>
+__device__ __forceinline__ void unpack_16(const unsigned* codes, float scale, float minimum, T* made) {
+  unpack_8<T, KIND, BITS>(codes, scale, minimum, made);
+  unpack_8<T, KIND, BITS>(codes + BITS / 4, scale, minimum, made + 8);
+}
+// Eight codes of so many bits.
+template <int BITS>
+__device__ __forceinline__ void load_8(const void* from, unsigned* codes) {
+  if constexpr (BITS == 4) {
+    codes[0] = *static_cast<const unsigned*>(from);
+  } else if constexpr (BITS == 8) {
+    const uint2 pack = *static_cast<const uint2*>(from);
+    codes[0] = pack.x;
+    codes[1] = pack.y;
   }
 }
 // Sixteen codes of so many bits.

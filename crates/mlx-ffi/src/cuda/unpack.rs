@@ -19,7 +19,9 @@ const UNPACK: Source = Source {
     written: &[],
 };
 
-/// The most values of a matrix: each thread makes sixteen, and threads are counted in 32 bits.
+/// How many times a thread makes eight values.
+const TIMES: i32 = 4;
+/// The most values of a matrix, as threads are counted in 32 bits.
 const MOST_VALUES: i64 = 1 << 34;
 
 /// The kind of packing and its bits, where kernels unpack it to `dtype`.
@@ -58,14 +60,17 @@ pub fn unpacked(w: &Quantized, dtype: Dtype) -> Result<Array> {
     let [n, groups] = w.scales.dims()?;
     let group_size = w.quantization.group_size;
     let shape = [n, groups * group_size];
+    let of_block = i64::from(THREADS * TIMES * 8);
     let constants = [
         (c"T", Constant::Type(dtype)),
         (c"KIND", Constant::Int(kind)),
         (c"BITS", Constant::Int(bits)),
         (c"GROUP_SIZE", Constant::Int(group_size)),
+        (c"TIMES", Constant::Int(TIMES)),
     ];
-    let threads = (i64::from(n) * i64::from(shape[1]) / 16) as i32;
-    let grid = [(threads + THREADS - 1) / THREADS * THREADS, 1, 1];
+    let values = i64::from(n) * i64::from(shape[1]);
+    let blocks = (values + of_block - 1) / of_block;
+    let grid = [blocks as i32 * THREADS, 1, 1];
     let outputs: [(&[i32], Dtype); 1] = [(&shape, dtype)];
     let all = Launch { grid, block: [THREADS, 1, 1], constants: &constants, outputs: &outputs };
     // What is not there is not looked at.
