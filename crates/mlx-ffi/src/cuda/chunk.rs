@@ -23,7 +23,14 @@ const ATTENTION: Source = Source {
     inputs: &[c"queries", c"keys", c"values", c"at", c"rows", c"sinks"],
     outputs: &[c"out"],
     body: include_str!("chunk_attention.cu"),
-    header: concat!(include_str!("chained.cu"), include_str!("tensor.cu")),
+    header: concat!(
+        include_str!("chained.cu"),
+        include_str!("common.cu"),
+        include_str!("tensor.cu"),
+        include_str!("warpgroup.cu"),
+        include_str!("softmax.cu"),
+        include_str!("chunk_tiles.cu")
+    ),
     takes_strides: true,
     written: &[],
 };

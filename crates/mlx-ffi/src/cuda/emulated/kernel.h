@@ -251,6 +251,54 @@ inline void multiply(float* sums, unsigned a0, unsigned a1, unsigned a2, unsigne
   unsigned a[] = {a0, a1, a2, a3};
   accumulate<__nv_bfloat16>(sums, a, b0, b1);
 }
+// What `warpgroup.cu` has instructions for.
+constexpr bool HAS_WARPGROUPS = true;
+struct SharedTile {
+  const unsigned char* at;
+  int by_panel, bytes;
+};
+inline SharedTile tile_at(const void* at, int by_panel) {
+  return {static_cast<const unsigned char*>(at), by_panel, 0};
+}
+inline SharedTile moved(SharedTile tile, int bytes) {
+  return {tile.at, tile.by_panel, tile.bytes + bytes};
+}
+inline void begin_warpgroup() {}
+inline void commit_warpgroup() {}
+inline void wait_for_warpgroup() {}
+inline void show_to_warpgroups() {}
+// An element of a tile, `row` rows and `column` columns behind where it begins.
+template <typename T>
+float element(SharedTile tile, int row, int column) {
+  int place = tile.bytes + row * 128 + column / 64 * tile.by_panel + column % 64 * 2;
+  T value;
+  memcpy(&value, tile.at + (place ^ (place >> 7 & 7) << 4), sizeof value);
+  return value;
+}
+template <typename T>
+void multiply_tiles(float* sums, SharedTile a, SharedTile b, bool adds) {
+  int lane = current->lane;
+  for (int i = 0; i < 32; i++) {
+    int row = threadIdx.x / 32 * 16 + lane / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+    float sum = adds ? sums[i] : 0;
+    for (int k = 0; k < 16; k++) {
+      sum += element<T>(a, row, k) * element<T>(b, column, k);
+    }
+    sums[i] = sum;
+  }
+}
+template <typename T, int N>
+void multiply_rows(float* sums, const unsigned* a, SharedTile b) {
+  auto values = exchange(PRODUCT, Fragments{{a[0], a[1], a[2], a[3]}, {0, 0}});
+  int lane = current->lane;
+  for (int i = 0; i < N / 2; i++) {
+    int row = lane / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+    for (int k = 0; k < 16; k++) {
+      unsigned word = of_lane<Fragments>(values, row % 8 * 4 + k % 8 / 2).a[row / 8 + k / 8 * 2];
+      sums[i] += float(same_bits<T>(static_cast<uint16_t>(word >> 16 * (k % 2)))) * element<T>(b, k, column);
+    }
+  }
+}
 // Four matrices of 8 × 8, whose rows the lanes name. Lanes get rows, or columns.
 void load_matrices(unsigned* to, const void* row);
 void load_transposed(unsigned* to, const void* row);
@@ -272,6 +320,9 @@ void wait_for_all_copies_but(size_t groups);
 template <int GROUPS = 1>
 void wait_for_copies() {
   wait_for_all_copies_but(GROUPS);
+}
+inline float power_of_two(float x) {
+  return exp2f(x);
 }
 template <typename T>
 unsigned two_of(float first, float second) {
