@@ -80,7 +80,14 @@ fn is_the_other() -> bool {
     let free = || memory::of_device().expect("a device of CUDA").free;
     println!("there are {}", free());
     let _ = std::io::stdin().read_exact(&mut [0]);
-    memory::reserve(free().saturating_sub(leaves.parse().unwrap()) as usize);
+    let leaves: u64 = leaves.parse().unwrap();
+    // Where the first process takes some meanwhile, as much is not there any more, and nothing is held.
+    for _ in 0..50 {
+        memory::reserve(free().saturating_sub(leaves) as usize);
+        if free() < leaves + (4 << 30) {
+            break;
+        }
+    }
     println!("there are {}", free());
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     true
