@@ -5,9 +5,12 @@ use std::time::Duration;
 /// How long a part of a prompt, a classification or an inspection may take before others are served.
 pub(crate) const QUANTUM: Duration = Duration::from_millis(20);
 
-/// How many times as long as the steps beside it a part is at least, where that is longer than a quantum: rows that
-/// decode then take a fifth of the device's time.
+/// How many times as long as the steps beside it a part is, where that is longer than a quantum: rows that decode then
+/// take a fifth of the device's time.
 const STEPS: u32 = 4;
+/// The longest steps that a part is as many times as long as. Others are rarely steps alone: kernels are compiled, or caches
+/// are copied.
+const LONGEST_STEPS: Duration = Duration::from_millis(250);
 
 /// How fast parts of prompts are computed, and what is computed beside them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -27,7 +30,7 @@ impl Pace {
 
     /// This pace, beside steps that take so long between two parts.
     pub fn beside(self, steps: Duration) -> Pace {
-        Pace { steps, ..self }
+        Pace { steps: steps.min(LONGEST_STEPS), ..self }
     }
 
     /// How many layers of so many positions take about a quantum, or the time that rows which decode leave: at least one, at
@@ -62,9 +65,11 @@ mod tests {
     fn a_part_is_longer_where_steps_are_long() {
         let pace = Pace::of(Duration::from_millis(8), 100, 2);
         // 100 positions take 4 ms a layer.
-        for (steps, layers) in [(0, 5), (5, 5), (6, 6), (10, 10), (100, 30)] {
+        for (steps, layers) in
+            [(0, 5), (5, 5), (6, 6), (10, 10), (100, 100), (250, 250), (9000, 250)]
+        {
             let beside = pace.beside(Duration::from_millis(steps));
-            assert_eq!(beside.layers(100, 30), layers, "steps of {steps} ms");
+            assert_eq!(beside.layers(100, 300), layers, "steps of {steps} ms");
         }
     }
 }

@@ -30,7 +30,7 @@ const Chunk<T> chunk{
     end,
     own_first};
 using Way = typename Either<
-    HAS_WARPGROUPS && (D == 64 || D == 128),
+    HAS_WARPGROUPS<T> && (D == 64 || D == 128),
     ByWarpgroup<T, D == 64 ? 64 : 128, WINDOW, SOFTCAP>,
     ByWarps<T, D, WINDOW, SOFTCAP>>::Type;
 typename Way::Soft softmax(__int_as_float(SCALE), own_first);

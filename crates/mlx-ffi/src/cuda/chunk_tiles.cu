@@ -158,7 +158,7 @@ struct ByWarpgroup {
         multiply_tiles<T>(scores, moved(of_queries, columns), moved(of_keys, columns), i > 0);
       }
       commit_warpgroup();
-      wait_for_warpgroup();
+      wait_for_warpgroup<KEYS / 2>(scores);
       __syncthreads();
       if (goes_on) {
         load(1, chunk.keys, chunk.by_key, from + KEYS, chunk.end);
@@ -175,7 +175,7 @@ struct ByWarpgroup {
         multiply_rows<T, D>(sums, weights + 4 * i, moved(of_values, i * 16 * 128));
       }
       commit_warpgroup();
-      wait_for_warpgroup();
+      wait_for_warpgroup<D / 2>(sums);
       __syncthreads();
       if (goes_on) {
         load(2, chunk.values, chunk.by_value, from + KEYS, chunk.end);

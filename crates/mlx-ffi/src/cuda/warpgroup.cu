@@ -1,6 +1,7 @@
 // The matrix instructions of a warpgroup (Hopper): each of its four warps has 16 rows of the first operand in registers, and all have
 // the second one in shared memory. Only where HAS_WARPGROUPS.
 
+template <typename T>
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 constexpr bool HAS_WARPGROUPS = true;
 #else
@@ -26,9 +27,14 @@ __device__ __forceinline__ void begin_warpgroup() {
 __device__ __forceinline__ void commit_warpgroup() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// Waits for all that was committed.
-__device__ __forceinline__ void wait_for_warpgroup() {
+// Waits for all that was committed. Nothing reads the sums before.
+template <int COUNT>
+__device__ __forceinline__ void wait_for_warpgroup(float* sums) {
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  #pragma unroll
+  for (int i = 0; i < COUNT; i++) {
+    asm volatile("" : "+f"(sums[i])::"memory");
+  }
 }
 // What this thread wrote to shared memory is there for the instructions of warpgroups behind the next barrier.
 __device__ __forceinline__ void show_to_warpgroups() {

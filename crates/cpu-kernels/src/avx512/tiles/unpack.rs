@@ -91,16 +91,22 @@ impl Source<'_> {
                 };
                 let scales = [of(scales, group), of(scales, next)];
                 let biases = [of(biases, group), of(biases, next)];
-                tile.0[i].set(scaled::<KIND>(codes, scales, biases));
+                let shared = self.group_size >= STEP;
+                tile.0[i].set(scaled::<KIND>(codes, scales, biases, shared));
             }
         }
     }
 }
 
-/// `scale · value + bias` of 32 codes as bf16, for the first 16 and the last 16.
+/// `scale · value + bias` of 32 codes as bf16, for the first 16 and the last 16, where scales and biases may be `shared`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16")]
-fn scaled<const KIND: u8>(codes: __m256i, scales: [__m512; 2], biases: [__m512; 2]) -> __m512i {
+fn scaled<const KIND: u8>(
+    codes: __m256i,
+    scales: [__m512; 2],
+    biases: [__m512; 2],
+    shared: bool,
+) -> __m512i {
     let round = |values: [__m512; 2]| {
         let low = _mm512_fmadd_ps(values[0], scales[0], biases[0]);
         let high = _mm512_fmadd_ps(values[1], scales[1], biases[1]);
@@ -116,7 +122,8 @@ fn scaled<const KIND: u8>(codes: __m256i, scales: [__m512; 2], biases: [__m512; 
             let words = _mm512_mask_add_epi16(words, 0xffff_0000, words, second);
             _mm512_permutexvar_epi16(words, round(values))
         }
-        2..=5 => {
+        // What is above a code chooses among values that repeat, and so must scales.
+        2..=5 if shared => {
             let words = _mm512_cvtepu8_epi16(codes);
             _mm512_permutexvar_epi16(words, round(table(Values::<KIND>::TABLE)))
         }
@@ -155,6 +162,70 @@ pub(super) fn copy(data: &[u8], k: usize, columns: Range<usize>, panel: &mut [Ti
                 let mask = ((1u64 << (part.len() / 2)) - 1) as u32;
                 // SAFETY: the mask lets only the part be read.
                 tile.0[i].set(unsafe { _mm512_maskz_loadu_epi16(mask, part.as_ptr().cast()) });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Dtype, Level};
+
+    /// What is unpacked of three rows, beside plain arithmetic.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16")]
+    fn check<const KIND: u8>(group_size: usize) {
+        const ROWS_OF_W: usize = 3;
+        let k = 5 * group_size;
+        let bits = bits(KIND);
+        let data: Vec<u8> =
+            (0..ROWS_OF_W * k * bits / 8).map(|i| (i * 151 + i / 7 * 89 + 43) as u8).collect();
+        let count = ROWS_OF_W * k / group_size;
+        let of = |i: usize, by: f32| (by * (1.0 + i as f32 * 0.5)).to_le_bytes();
+        let scales: Vec<u8> = (0..count).flat_map(|i| of(i, 0.25)).collect();
+        let biases: Vec<u8> = (0..count).flat_map(|i| of(i, -1.0)).collect();
+        let packing = crate::Packing::Affine { bits, scales: Dtype::F32 };
+        let groups = Groups::new(packing, KIND, (k, group_size), &scales, &biases);
+        let source = Source { k, data: &data, group_size, groups };
+        let mut panel = vec![Tile([Line::ZERO; ROWS]); k.div_ceil(STEP)];
+        source.fill::<KIND>(0..ROWS_OF_W, k.div_ceil(STEP), &mut panel);
+        for row in 0..ROWS_OF_W {
+            for column in 0..k {
+                let at = (row * k + column) * bits;
+                let word =
+                    u16::from(data[at / 8]) | u16::from(*data.get(at / 8 + 1).unwrap_or(&0)) << 8;
+                let code = word >> (at % 8) & ((1 << bits) - 1);
+                let group = (row * k + column) / group_size;
+                let by = 1.0 + group as f32 * 0.5;
+                let expected = 0.25 * by * f32::from(code) - by;
+                // SAFETY: a line is 32 numbers of 16 bits.
+                let line: [u16; 32] =
+                    unsafe { std::mem::transmute_copy(&panel[column / STEP].0[row]) };
+                let found = f32::from_bits(u32::from(line[column % STEP]) << 16);
+                let what =
+                    format!("{bits} bits in groups of {group_size}, row {row}, column {column}");
+                assert!(
+                    (found - expected).abs() <= expected.abs() / 256.0,
+                    "{what}: {found}, {expected}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn tiles_hold_the_weights_of_groups_of_each_size() {
+        if !Level::available().contains(&Level::Avx512) {
+            return eprintln!("skipped: this processor has no AVX-512 with BF16");
+        }
+        for group_size in [16, 32] {
+            // SAFETY: the processor has the instructions.
+            unsafe {
+                check::<2>(group_size);
+                check::<3>(group_size);
+                check::<4>(group_size);
+                check::<5>(group_size);
+                check::<6>(group_size);
+                check::<8>(group_size);
             }
         }
     }

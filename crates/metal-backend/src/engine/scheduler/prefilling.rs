@@ -97,6 +97,8 @@ impl Scheduler<'_> {
         let bytes = |all: &Waiting| budget.pass(all.rows, all.columns, all.tokens);
         let (turn, pace) = (self.turns, self.pace);
         let part = self.agree("prompts", |_| plan::part(turn, &waiting, pace, passes, bytes));
+        // What follows a turn without a part, or with one that fails, is not steps alone.
+        let last_ended = self.part_ended.take();
         let Some(part) = part else { return };
         let Some(at) = self.gather(part.lead, &part.with) else { return };
         let (layers, positions) = (part.layers, part.positions);
@@ -137,8 +139,8 @@ impl Scheduler<'_> {
             return self.fail_prefill_at(at, error);
         }
         let took = begun.elapsed();
-        let between = self.part_ended.replace(Instant::now());
-        let steps = between.and_then(|ended| begun.checked_duration_since(ended));
+        self.part_ended = Some(Instant::now());
+        let steps = last_ended.and_then(|ended| begun.checked_duration_since(ended));
         // The last part of a chunk leaves the end of the last layer out.
         if self.prefills[at].is_between_layers() {
             self.pace = Pace::of(took, positions, layers);

@@ -252,7 +252,11 @@ inline void multiply(float* sums, unsigned a0, unsigned a1, unsigned a2, unsigne
   accumulate<__nv_bfloat16>(sums, a, b0, b1);
 }
 // What `warpgroup.cu` has instructions for.
+// Kernels in bf16 take them. Those in f16 are computed as where there are none.
+template <typename T>
 constexpr bool HAS_WARPGROUPS = true;
+template <>
+constexpr bool HAS_WARPGROUPS<__half> = false;
 struct SharedTile {
   const unsigned char* at;
   int by_panel, bytes;
@@ -265,7 +269,8 @@ inline SharedTile moved(SharedTile tile, int bytes) {
 }
 inline void begin_warpgroup() {}
 inline void commit_warpgroup() {}
-inline void wait_for_warpgroup() {}
+template <int COUNT>
+void wait_for_warpgroup(float*) {}
 inline void show_to_warpgroups() {}
 // An element of a tile, `row` rows and `column` columns behind where it begins.
 template <typename T>
