@@ -121,7 +121,7 @@ struct ByWarpgroup {
   static __device__ __forceinline__ void attend(const Chunk<T>& chunk, Soft& softmax, float* sums) {
     // Queries, keys and values.
     __shared__ alignas(1024) T tiles[3 * TILE];
-    static_assert(QUERIES == KEYS && ATTENDING == 128, "tiles of one size, and a warpgroup");
+    static_assert(QUERIES == KEYS && 128 == ATTENDING, "tiles of one size, and a warpgroup");
     // A thread moves one pack of each of these rows.
     constexpr int ROWS = ATTENDING / PACKS;
     static_assert(ROWS % 8 == 0, "rows that are swizzled alike");
