@@ -101,16 +101,11 @@ impl<const X: usize, const VNNI: bool> Lanes for Avx2<X, VNNI> {
 
     #[inline(always)]
     fn chunk<const KIND: u8>(bytes: &[u8]) -> [[__m256i; 2]; 4] {
-        let (first, second) = bytes[..CHUNK / 8 * bits(KIND)].split_at(8 * bits(KIND));
+        let bytes = &bytes[..CHUNK / 8 * bits(KIND)];
         if bits(KIND) == 4 {
-            return Self::codes::<KIND>(Self::load(bytes.first_chunk().expect("64 bytes")));
+            return Self::codes::<KIND>(Self::load(&bytes.as_chunks::<64>().0[0]));
         }
-        let [mut even, mut odd] = if is_spread(KIND) {
-            [Self::spread::<KIND>(first), Self::spread::<KIND>(second)]
-        } else {
-            let [first, second] = [first, second].map(|half| half.first_chunk());
-            [Self::load(first.expect("64 bytes")), Self::load(second.expect("64 bytes"))]
-        };
+        let [mut even, mut odd] = Self::halves::<KIND>(bytes);
         for i in 0..2 {
             // SAFETY: the processor has the instructions.
             unsafe {

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::lanes::{CHUNK, LANES, Lanes, Line, is_spread, lower, places};
+use super::lanes::{CHUNK, LANES, Lanes, Line, lower, places};
 use super::x::FP4_CODES;
 use crate::kind::{FP4, bits};
 
@@ -84,16 +84,11 @@ impl<const X: usize, const VNNI: bool> Lanes for Avx512<X, VNNI> {
 
     #[inline(always)]
     fn chunk<const KIND: u8>(bytes: &[u8]) -> [__m512i; 4] {
-        let (first, second) = bytes[..CHUNK / 8 * bits(KIND)].split_at(8 * bits(KIND));
+        let bytes = &bytes[..CHUNK / 8 * bits(KIND)];
         if bits(KIND) == 4 {
-            return Self::codes::<KIND>(Self::load(bytes.first_chunk().expect("64 bytes")));
+            return Self::codes::<KIND>(Self::load(&bytes.as_chunks::<64>().0[0]));
         }
-        let [a, b] = if is_spread(KIND) {
-            [Self::spread::<KIND>(first), Self::spread::<KIND>(second)]
-        } else {
-            let [first, second] = [first, second].map(|half| half.first_chunk());
-            [Self::load(first.expect("64 bytes")), Self::load(second.expect("64 bytes"))]
-        };
+        let [a, b] = Self::halves::<KIND>(bytes);
         // SAFETY: the processor has the instructions.
         let (a, b) = unsafe {
             let (a, b) = (_mm512_castsi512_ps(a), _mm512_castsi512_ps(b));

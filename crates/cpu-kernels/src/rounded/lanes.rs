@@ -72,6 +72,17 @@ pub(super) trait Lanes {
     /// 64 codes of a kind that has neither 4 nor 8 bits, each in a byte, from eight times as many bytes as it has bits.
     fn spread<const KIND: u8>(bytes: &[u8]) -> Self::Bytes;
 
+    /// Both halves of a chunk of codes that have not four bits, each in a byte.
+    #[inline(always)]
+    fn halves<const KIND: u8>(bytes: &[u8]) -> [Self::Bytes; 2] {
+        if is_spread(KIND) {
+            let (first, second) = bytes.split_at(8 * bits(KIND));
+            return [Self::spread::<KIND>(first), Self::spread::<KIND>(second)];
+        }
+        let (lines, _) = bytes.as_chunks::<64>();
+        [Self::load(&lines[0]), Self::load(&lines[1])]
+    }
+
     /// The first [`PARTS`](Self::PARTS) have a chunk of codes: a lane has eight neighbours, the same in each.
     fn chunk<const KIND: u8>(bytes: &[u8]) -> [Self::Bytes; 4];
 

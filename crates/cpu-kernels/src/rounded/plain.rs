@@ -1,6 +1,6 @@
 //! Vectors that the compiler makes of loops over arrays.
 
-use super::lanes::{CHUNK, LANES, Lanes, Line, is_spread};
+use super::lanes::{CHUNK, LANES, Lanes, Line};
 use super::x::FP4_CODES;
 use crate::functions::add_product;
 use crate::kind::{FP4, bits};
@@ -49,14 +49,11 @@ impl<const X: usize, const FMA: bool> Lanes for Plain<X, FMA> {
 
     #[inline(always)]
     fn chunk<const KIND: u8>(bytes: &[u8]) -> [[u8; 64]; 4] {
-        let (first, second) = bytes[..CHUNK / 8 * bits(KIND)].split_at(8 * bits(KIND));
+        let bytes = &bytes[..CHUNK / 8 * bits(KIND)];
         if bits(KIND) == 4 {
-            return Self::codes::<KIND>(*bytes.first_chunk().expect("a chunk has 64 bytes"));
+            return Self::codes::<KIND>(Self::load(&bytes.as_chunks::<64>().0[0]));
         }
-        let lines = match is_spread(KIND) {
-            true => [first, second].map(Self::spread::<KIND>),
-            false => [first, second].map(|half| *half.first_chunk().expect("it has 64 bytes")),
-        };
+        let lines = Self::halves::<KIND>(bytes);
         let code =
             |i: usize, odd: usize| lines[i / 8 % 2][i / 16 * 16 + i / 4 % 2 * 8 + odd * 4 + i % 4];
         let (a, b) = (std::array::from_fn(|i| code(i, 0)), std::array::from_fn(|i| code(i, 1)));

@@ -32,6 +32,19 @@ pub(super) struct Prefill {
     firsts: Option<Firsts>,
 }
 
+/// Waits for `wanted` and all that the `dispatcher` sent, once it is `sent`.
+fn wait_for<'a>(
+    wanted: impl Iterator<Item = &'a Array>,
+    dispatcher: &mut Dispatcher,
+    sent: impl FnOnce(),
+) -> mlx_ffi::Result<()> {
+    let wanted: Vec<&Array> = wanted.collect();
+    async_eval(wanted.iter().copied())?;
+    sent();
+    eval_all(wanted)?;
+    dispatcher.wait()
+}
+
 /// How far a row is through its prompt.
 struct Progress {
     row: Row,
@@ -261,11 +274,7 @@ impl Prefill {
             }
             let firsts = self.firsts.iter().flat_map(Firsts::arrays);
             let others = self.reading.iter().chain(pass.exchanged()).chain(firsts);
-            let wanted: Vec<&Array> = self.caches.arrays().chain(others).collect();
-            async_eval(wanted.iter().copied())?;
-            sent();
-            eval_all(wanted)?;
-            dispatcher.wait()?;
+            wait_for(self.caches.arrays().chain(others), dispatcher, sent)?;
             dispatcher.rest();
             // On a GPU the allocator keeps no more than its limit.
             if on_cpu()? {
@@ -276,11 +285,7 @@ impl Prefill {
                 prompt.filling = (columns - part) as i32;
             }
         } else {
-            let wanted: Vec<&Array> = self.caches.arrays().chain(pass.arrays()).collect();
-            async_eval(wanted.iter().copied())?;
-            sent();
-            eval_all(wanted)?;
-            dispatcher.wait()?;
+            wait_for(self.caches.arrays().chain(pass.arrays()), dispatcher, sent)?;
             self.pass = Some(pass);
         }
         Ok(())

@@ -144,10 +144,8 @@ fn groups_of_sixteen_keep_their_bits_on_a_cpu() {
     assert!(found < 0.1, "{found}");
 }
 
-#[test]
-fn a_folder_has_no_groups_that_mlx_does_not_have() {
-    let home = tempfile::tempdir().expect("a folder");
-    let target = home.path().join("packed");
+/// Packs a file in eight bits into the folder `target`.
+fn quantise(name: &str, target: &Path) -> Result<metal_backend::Quantised, inference_core::Error> {
     let options = metal_backend::QuantiseOptions {
         default: metal_backend::packing("affine", Some(8), Some(32)).expect("eight bits"),
         recipe: None,
@@ -157,9 +155,14 @@ fn a_folder_has_no_groups_that_mlx_does_not_have() {
         backend: Some(backend()),
     };
     let _ = metal_backend::register();
-    let source = file("k_quants");
-    metal_backend::quantise(&source, &target, &options, &Default::default(), &mut |_, _| {})
-        .expect("it is packed");
+    metal_backend::quantise(&file(name), target, &options, &Default::default(), &mut |_, _| {})
+}
+
+#[test]
+fn a_folder_has_no_groups_that_mlx_does_not_have() {
+    let home = tempfile::tempdir().expect("a folder");
+    let target = home.path().join("packed");
+    quantise("k_quants", &target).expect("it is packed");
     let model = load(&target, None).expect("it loads");
     let groups = model.info().packings.iter().map(|way| way.group_size).collect::<Vec<_>>();
     assert!(!groups.is_empty() && groups.iter().all(|size| *size >= 32), "{groups:?}");
@@ -307,18 +310,6 @@ fn a_file_becomes_a_folder_in_which_all_of_it_is_packed() {
     let home = tempfile::tempdir().expect("a folder");
     // Its other weights have eight bits already.
     let target = home.path().join("packed");
-    let options = metal_backend::QuantiseOptions {
-        default: metal_backend::packing("affine", Some(8), Some(32)).expect("eight bits"),
-        recipe: None,
-        rules: Vec::new(),
-        dtype: None,
-        keep_vision: false,
-        backend: Some(backend()),
-    };
-    let quantise = |name: &str, target: &Path| {
-        let _ = metal_backend::register();
-        metal_backend::quantise(&file(name), target, &options, &Default::default(), &mut |_, _| {})
-    };
     let made = quantise("qwen2", &target).expect("it is packed");
     let model = load(&target, None).expect("it loads");
     assert_eq!(made.packed, model.info().num_layers);
