@@ -1,6 +1,8 @@
 #include "upload.h"
 
 #include <memory>
+#include <mutex>
+#include <unordered_set>
 
 #include "cuda_driver.h"
 #include "guarded.h"
@@ -33,6 +35,35 @@ struct Uploaded {
 };
 thread_local Uploaded uploaded;
 
+// The buffers of what was uploaded, by any thread: the host may not read them before the upload's event.
+class Buffers {
+ public:
+  void add(const void* buffer) {
+    std::lock_guard lock(mutex_);
+    all_.insert(buffer);
+  }
+
+  void remove(const void* buffer) {
+    std::lock_guard lock(mutex_);
+    all_.erase(buffer);
+  }
+
+  bool has(const void* buffer) {
+    std::lock_guard lock(mutex_);
+    return all_.count(buffer) > 0;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_set<const void*> all_;
+};
+
+// Arrays may be given back until the process ends.
+Buffers& buffers() {
+  static auto* all = new Buffers;
+  return *all;
+}
+
 // The stream on which memory is given back. As long as anything reads an array, MLX or we hold it.
 Handle free_stream() {
   static Handle stream = [] {
@@ -46,6 +77,7 @@ Handle free_stream() {
 
 void give_back(allocator::Buffer buffer) {
   std::unique_ptr<CudaBuffer> of(static_cast<CudaBuffer*>(buffer.ptr()));
+  buffers().remove(of.get());
   auto address = reinterpret_cast<Address>(of->data);
   // What the host has read was moved to managed memory.
   if (of->device < 0) {
@@ -75,6 +107,7 @@ array upload(const void* data, const Shape& shape, Dtype dtype, size_t bytes, Ha
   Address address = 0;
   check(c.take(&address, bytes, queue), "cuMemAllocAsync");
   auto* buffer = new CudaBuffer{reinterpret_cast<void*>(address), bytes, 0};
+  buffers().add(buffer);
   array result(allocator::Buffer(buffer), shape, dtype, give_back);
   check(c.upload(address, data, bytes, queue), "cuMemcpyHtoDAsync");
   check(c.record(uploaded.event, queue), "cuEventRecord");
@@ -110,9 +143,12 @@ extern "C" int mlxrs_array_upload(
   });
 }
 
-extern "C" void mlxrs_wait_for_uploads(void) {
+extern "C" void mlxrs_wait_for_upload(const mlx_array a) {
   auto& uploaded = mlxrs::uploaded;
-  if (uploaded.is_pending) {
+  auto& of = mlx_array_get_(a);
+  // What operations make of it, MLX waits for.
+  bool is_there = of.status() != array::Status::unscheduled && of.data_shared_ptr() != nullptr;
+  if (uploaded.is_pending && is_there && mlxrs::buffers().has(of.buffer().ptr())) {
     mlxrs::cuda()->wait(uploaded.event);
     uploaded.is_pending = false;
   }

@@ -16,7 +16,7 @@ extern "C" {
  * large ones unless they are read `soon`. MLX puts them into managed memory, which comes to the device as a kernel first reads it. Where another
  * process has taken the device's memory by then, that read is an illegal access, and no kernel of the process runs
  * any more. Here it is this call that fails, for want of memory.
- * Only operations of this thread may read the array before mlxrs_wait_for_uploads.
+ * Only operations of this thread may read the array before mlxrs_wait_for_upload.
  * Returns 0, or 1 after the error handler has been called.
  */
 int mlxrs_array_upload(
@@ -29,8 +29,8 @@ int mlxrs_array_upload(
     bool soon,
     const mlx_stream stream);
 
-/** Waits until the host may read all that this thread has uploaded. */
-void mlxrs_wait_for_uploads(void);
+/** Waits until the host may read an array, where that is one that this thread has uploaded, or a part of such. */
+void mlxrs_wait_for_upload(const mlx_array a);
 
 #ifdef __cplusplus
 }

@@ -300,11 +300,14 @@ impl Array {
     /// arbitrary bytes from then on, and reads of it succeed. So it is dropped, with all that was
     /// queued together with it.
     pub fn eval(&self) -> Result<()> {
-        // SAFETY: takes nothing.
-        unsafe { sys::mlxrs_wait_for_uploads() };
-        let _evaluating = evaluating();
+        let evaluated = {
+            let _evaluating = evaluating();
+            // SAFETY: the handle is not empty.
+            settle(unsafe { sys::mlx_array_eval(self.raw) })
+        };
         // SAFETY: the handle is not empty.
-        settle(unsafe { sys::mlx_array_eval(self.raw) })
+        unsafe { sys::mlxrs_wait_for_upload(self.raw) };
+        evaluated
     }
 
     /// The value of a one-element array, as f32.

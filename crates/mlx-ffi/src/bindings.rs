@@ -3468,7 +3468,7 @@ unsafe extern "C" {
     pub fn mlxrs_dispatcher_rest(dispatcher: mlxrs_dispatcher);
     #[doc = " Waits for what was sent."]
     pub fn mlxrs_dispatcher_free(dispatcher: mlxrs_dispatcher);
-    #[doc = " Makes an array of `dtype` and `shape` with the bytes of `data` in memory of the CUDA device that `stream` is of.\n `done` stays false where there is none, and where MLX's own way is better: for arrays of up to eight bytes, and for\n large ones unless they are read `soon`. MLX puts them into managed memory, which comes to the device as a kernel first reads it. Where another\n process has taken the device's memory by then, that read is an illegal access, and no kernel of the process runs\n any more. Here it is this call that fails, for want of memory.\n Only operations of this thread may read the array before mlxrs_wait_for_uploads.\n Returns 0, or 1 after the error handler has been called."]
+    #[doc = " Makes an array of `dtype` and `shape` with the bytes of `data` in memory of the CUDA device that `stream` is of.\n `done` stays false where there is none, and where MLX's own way is better: for arrays of up to eight bytes, and for\n large ones unless they are read `soon`. MLX puts them into managed memory, which comes to the device as a kernel first reads it. Where another\n process has taken the device's memory by then, that read is an illegal access, and no kernel of the process runs\n any more. Here it is this call that fails, for want of memory.\n Only operations of this thread may read the array before mlxrs_wait_for_upload.\n Returns 0, or 1 after the error handler has been called."]
     pub fn mlxrs_array_upload(
         res: *mut mlx_array,
         done: *mut bool,
@@ -3479,8 +3479,8 @@ unsafe extern "C" {
         soon: bool,
         stream: mlx_stream,
     ) -> ::std::os::raw::c_int;
-    #[doc = " Waits until the host may read all that this thread has uploaded."]
-    pub fn mlxrs_wait_for_uploads();
+    #[doc = " Waits until the host may read an array, where that is one that this thread has uploaded, or a part of such."]
+    pub fn mlxrs_wait_for_upload(a: mlx_array);
     #[doc = " Has another thread give back what this thread's `stream` of a CUDA device is through with. That of MLX is busy from its first\n task on: it never waits for the next one, and holds the lock that each commit needs. Without effect where nothing is known\n of MLX's own, and for a stream that has one already."]
     pub fn mlxrs_replace_worker(stream: mlx_stream) -> ::std::os::raw::c_int;
 }
