@@ -340,7 +340,7 @@ impl Sampler {
     /// Filters and draws; `[1]`. `total` is what the probabilities of all ids add up to, where some are left out.
     fn sample(&self, logprobs: &Array, total: Option<f32>) -> Result<Indices> {
         if let Some(drawing) = self.drawing() {
-            return Drawer::default().draw(logprobs, &[(drawing, self.step as u32)]);
+            return Drawer::default().draw(logprobs, &[Some((drawing, self.step as u32))]);
         }
         let options = &self.options;
         let (draw_key, xtc_key) = random::split(&random::key(mix(self.seed, self.step))?)?;

@@ -174,6 +174,10 @@ class CudaKept : public Kept {
     check(cuda()->change_kernel(executable_, nodes_[index], &node), "cuGraphExecKernelNodeSetParams");
   }
 
+  bool takes_views() const override {
+    return true;
+  }
+
   // All that our kernels know of a length, they take from the shape of one of their inputs; of what is as long, they take the
   // strides alone.
   bool takes_length(const Operation& operation, size_t input) const override {

@@ -92,6 +92,10 @@ class Kept {
   virtual void keep(std::vector<Operation> operations, const std::vector<size_t>& following) = 0;
   // From now on, one of those that may be changed, which is the `index`th of them, has these operands.
   virtual void change(size_t index, const Operation& operation) = 0;
+  // Whether operations can take a part of an array where it lies, of which the values are row-major.
+  virtual bool takes_views() const {
+    return false;
+  }
   // Whether an operation finds the length of an input's third dimension in what it is given.
   virtual bool takes_length(const Operation& operation, size_t input) const = 0;
   // A buffer of so many words of eight bytes, of any values.
@@ -111,11 +115,13 @@ class Kept {
  private:
   enum class Kind { Moving, Leaf, Made };
 
-  // Where an array is: which moving one, which leaf, or an output of an operation.
+  // Where an array is: which moving one, which leaf, or an output of an operation, of which a view begins `offset` bytes behind
+  // the beginning.
   struct Place {
     Kind kind;
     size_t index;
     size_t output{0};
+    size_t offset{0};
   };
 
   // An operation before its outputs have their places.
@@ -150,6 +156,10 @@ class Kept {
   // Of each step, where each of its outputs lies.
   using Offsets = std::vector<std::vector<size_t>>;
 
+  // Of a view of what operations of ours make, the bytes before it.
+  std::optional<size_t> offset_of_view(const mlx::core::array& a);
+  // Whether an operation of ours makes it; a view is none.
+  bool is_made_here(const mlx::core::array& a);
   bool is_own(const mlx::core::array& a);
   void find_foreign(const mlx::core::array& a, std::vector<mlx::core::array>& found, std::unordered_set<std::uintptr_t>& seen);
   bool is_apart(const mlx::core::array& a, std::unordered_set<std::uintptr_t>& seen);

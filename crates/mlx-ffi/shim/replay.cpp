@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <exception>
 #include <stdexcept>
+#include <string_view>
 
 #include "mlx/c/private/array.h"
 #include "mlx/c/private/vector.h"
@@ -23,6 +24,32 @@ constexpr size_t ALIGNED = 256;
 
 size_t bytes_of(const array& a) {
   return (std::max<size_t>(a.nbytes(), 1) + ALIGNED - 1) / ALIGNED * ALIGNED;
+}
+
+// Of an array that is a part of its only input, or all of it in another shape, the elements before it. Both are row-major.
+std::optional<size_t> elements_before(const array& a) {
+  // MLX's library does not tell others the types of these.
+  std::string_view name = a.primitive().name();
+  if (name == "Reshape") {
+    return 0;
+  }
+  if (name != "Slice") {
+    return std::nullopt;
+  }
+  auto [starts, ends, steps] = static_cast<Slice&>(a.primitive()).state();
+  auto& whole = a.inputs()[0].shape();
+  size_t before = 0, each = 1;
+  bool is_cut = false;
+  // From the last dimension on: what is left of the first one that is cut lies together, if there is one of all before it.
+  for (size_t i = whole.size(); i-- > 0;) {
+    if (steps[i] != 1 || (is_cut && a.shape(i) != 1)) {
+      return std::nullopt;
+    }
+    is_cut = is_cut || a.shape(i) != whole[i];
+    before += each * starts[i];
+    each *= whole[i];
+  }
+  return before;
 }
 
 bool are_alike(const array& a, const array& b) {
@@ -204,6 +231,15 @@ Kept::Place Kept::visit(const array& a) {
   if (!a.has_primitive()) {
     throw Foreign{};
   }
+  if (auto offset = offset_of_view(a)) {
+    auto place = visit(a.inputs()[0]);
+    if (place.kind != Kind::Made) {
+      throw Foreign{"a view of what is made elsewhere"};
+    }
+    place.offset += *offset;
+    ids_.insert_or_assign(a.id(), place);
+    return place;
+  }
   auto [is_ready, written] = known(a);
   is_ready_ = is_ready_ && is_ready;
   Step step{a.primitive_ptr(), {}, {}, {}};
@@ -211,7 +247,8 @@ Kept::Place Kept::visit(const array& a) {
   step.inputs.reserve(a.inputs().size());
   for (auto& input : a.inputs()) {
     auto place = visit(input);
-    auto is_made = place.kind == Kind::Made;
+    // What is made here has the strides that the device gives it; a view is row-major, as every new array.
+    bool is_made = place.kind == Kind::Made && !offset_of_view(input);
     auto& made = is_made ? steps_[place.index].outputs[place.output] : input;
     step.places.push_back(place);
     step.inputs.push_back({0, input.dtype(), input.shape(), is_made ? strides(made) : input.strides()});
@@ -289,7 +326,7 @@ std::vector<Kept::Operation> Kept::operations(const Offsets& offsets) {
           address = leaves_[place.index].address;
           break;
         case Kind::Made:
-          address = first_ + offsets[place.index][place.output];
+          address = first_ + offsets[place.index][place.output] + place.offset;
           break;
       }
     }
@@ -344,7 +381,7 @@ void Kept::build(const array& output) {
     place += first_;
   }
   // A view of the output's part, so that the rest is what it is.
-  array result = output_at(output, offsets[kept.index][kept.output]);
+  array result = output_at(output, offsets[kept.index][kept.output] + kept.offset);
   result.set_status(array::Status::available);
   output_ = result;
   auto all = operations(offsets);
@@ -386,7 +423,21 @@ std::vector<size_t> Kept::find_followers(const std::vector<Operation>& operation
   return following;
 }
 
+std::optional<size_t> Kept::offset_of_view(const array& a) {
+  if (!takes_views() || !a.has_primitive() || a.inputs().size() != 1) {
+    return std::nullopt;
+  }
+  auto& of = a.inputs()[0];
+  auto before = elements_before(a);
+  bool is_of_ours = before && of.status() == array::Status::unscheduled && (offset_of_view(of) || is_made_here(of));
+  return is_of_ours ? std::optional(*before * a.itemsize()) : std::nullopt;
+}
+
 bool Kept::is_own(const array& a) {
+  return offset_of_view(a) || is_made_here(a);
+}
+
+bool Kept::is_made_here(const array& a) {
   if (!a.has_primitive()) {
     return false;
   }
@@ -418,7 +469,7 @@ bool Kept::is_apart(const array& a, std::unordered_set<std::uintptr_t>& seen) {
     return true;
   }
   bool is_of_stream = a.has_primitive() && a.primitive().stream() == stream_;
-  return is_of_stream && (!is_own(a) || known(a).written.empty()) &&
+  return is_of_stream && (!is_made_here(a) || known(a).written.empty()) &&
       std::all_of(a.inputs().begin(), a.inputs().end(), [&](const array& input) { return is_apart(input, seen); });
 }
 
@@ -470,10 +521,10 @@ mlxrs_outcome Kept::dispatch(const std::vector<array>& outputs, const mlxrs_agre
   }
   send_once(sent);
   for (size_t i = 0; i < made.size(); i++) {
-    auto& [kind, index, output] = places[i];
+    auto& [kind, index, output, offset] = places[i];
     auto& a = made[i];
     if (kind == Kind::Made) {
-      a.copy_shared_buffer(output_at(a, offsets[index][output]));
+      a.copy_shared_buffer(output_at(a, offsets[index][output] + offset));
     } else {
       a.copy_shared_buffer(leaves_[index].of);
     }

@@ -48,8 +48,9 @@ pub use product::{
 pub use recurrent::{convolution, delta, scan, takes_convolution, takes_delta, takes_scan};
 pub use routing::{Groups, Router, Score, route, takes_route};
 pub use rows::{
-    Factor, NormAndGate, activated, gated, norm_and_gate, residual, rms_norm, sum, takes_gate,
-    takes_norm_and_gate, takes_residual, takes_rms_norm, takes_sum, takes_times, times,
+    Factor, NormAndGate, activated, gated, join, norm_and_gate, residual, rms_norm, sum,
+    takes_gate, takes_join, takes_norm_and_gate, takes_residual, takes_rms_norm, takes_sum,
+    takes_times, times,
 };
 pub use several_rows::{
     MOST_SEVERAL_ROWS, gated_rows, several_rows, takes_gated_rows, takes_several_rows,

@@ -74,6 +74,45 @@ fn a_captured_chunk_follows_its_buffers() {
     followed().expect("a layer");
 }
 
+/// Rows of a product, apart and joined again.
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
+fn parts_of_what_is_dispatched_are_taken_where_they_lie() {
+    use_cuda();
+    apart().expect("a product");
+}
+
+fn apart() -> Result<()> {
+    let Layer([w_qkv, _]) = &Layer::new()?;
+    let made = |x: &Array| -> Result<[Array; 2]> {
+        let qkv = cuda::dense(x, w_qkv)?;
+        let first = ops::reshape(&ops::slice_axis(&qkv, 1, 1, 7)?, &[2, 3, 3 * HIDDEN])?;
+        let last = ops::slice_axis(&ops::slice_axis(&qkv, 1, 5, 8)?, 1, 2, 3)?;
+        Ok([cuda::join(&cuda::sum(&first, &first)?, &last)?, last])
+    };
+    let x = cast(&values(&[1, 8, HIDDEN], 3), DTYPE);
+    let expected = made(&x)?;
+    eval_all(&expected)?;
+    let mut dispatcher = Dispatcher::new(None)?;
+    let found = made(&x)?;
+    // A minute for their compilation.
+    for _ in 0..600 {
+        match dispatcher.send(&found)? {
+            Dispatch::NotYet => std::thread::sleep(std::time::Duration::from_millis(100)),
+            outcome => {
+                assert_eq!(outcome, Dispatch::Sent);
+                break;
+            }
+        }
+    }
+    dispatcher.wait()?;
+    for (found, expected) in found.iter().zip(&expected) {
+        assert_eq!(found.shape(), expected.shape());
+        assert_near(found, &wide(expected), 1e-2, "parts");
+    }
+    Ok(())
+}
+
 fn followed() -> Result<()> {
     const L: i32 = 48;
     let layer = Layer::new()?;

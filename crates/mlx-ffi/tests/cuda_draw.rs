@@ -48,9 +48,14 @@ fn draws(b: i32, n: i32, dtype: Dtype, spread: f32, drawing: Drawing) -> Result<
     let (mut drawer, mut others) = (Drawer::default(), 0);
     let steps = if is_emulated() { 2 } else { 12 };
     for step in 3..3 + steps {
-        let wanted: Vec<(Drawing, u32)> = (0..b as usize).map(|row| (of_row(row), step)).collect();
+        // A row that left draws anything, and may come again.
+        let is_there = |row: &usize| *row != 1 || step != 4;
+        let wanted: Vec<Option<(Drawing, u32)>> = (0..b as usize)
+            .map(|row| Some((of_row(row), step)).filter(|_| is_there(&row)))
+            .collect();
         let found = drawer.draw(&logits, &wanted)?.to_vec_u32()?;
-        for (row, (values, found)) in rows.iter().zip(found).enumerate() {
+        let all = rows.iter().zip(found).enumerate();
+        for (row, (values, found)) in all.filter(|(row, _)| is_there(row)) {
             let kept = kept(values, &drawing);
             let what = format!("step {step} of row {row}, {dtype:?}, {n} ids, {drawing:?}");
             assert!(kept[found as usize], "{what}: id {found} is left out");
@@ -68,7 +73,7 @@ fn draws(b: i32, n: i32, dtype: Dtype, spread: f32, drawing: Drawing) -> Result<
             others += usize::from(expected != Some(found as usize));
             // Alone, and with arrays of its own.
             let alone = ops::slice_axis(&logits, 0, row as i32, row as i32 + 1)?;
-            let alone = Drawer::default().draw(&alone, &[(of_row(row), step)])?;
+            let alone = Drawer::default().draw(&alone, &[Some((of_row(row), step))])?;
             assert_eq!(alone.to_vec_u32()?, [found], "{what}: alone");
         }
     }
@@ -111,13 +116,15 @@ fn equals_are_cut_by_their_order_and_the_first_of_them_is_the_most_likely() {
     let mut seen = [false; 100];
     for step in 0..400 {
         let drawing = Drawing { top_k: 60, ..ALL };
-        let id = Drawer::default().draw(&logits, &[(drawing, step)]).and_then(|id| id.to_vec_u32());
+        let id = Drawer::default()
+            .draw(&logits, &[Some((drawing, step))])
+            .and_then(|id| id.to_vec_u32());
         seen[id.expect("a draw")[0] as usize] = true;
     }
     assert!(seen[10..50].iter().all(|seen| !seen), "of 50 equals, ten are kept");
     assert!(seen[..10].iter().any(|seen| *seen) && seen[50..].iter().all(|seen| *seen));
     let best = Drawing { temperature: None, ..ALL };
-    let id = Drawer::default().draw(&logits, &[(best, 0)]).and_then(|id| id.to_vec_u32());
+    let id = Drawer::default().draw(&logits, &[Some((best, 0))]).and_then(|id| id.to_vec_u32());
     assert_eq!(id.expect("a draw"), [50]);
     let error = Drawer::default().draw(&logits, &[]).expect_err("no rows").to_string();
     assert!(error.contains("are not drawn"), "{error}");

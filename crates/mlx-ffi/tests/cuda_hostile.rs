@@ -116,18 +116,21 @@ fn placed(dtype: Dtype, width: i32) -> Result<()> {
     let before = wide(&into)?;
     let held = wide(&from)?;
     let inside = [
-        Place { row: 3, slot: 0, first: 0, at: 9, count: 11 },
-        Place { row: 0, slot: 4, first: 4, at: 2, count: 7 },
-        Place { row: 1, slot: 2, first: 5, at: 0, count: 0 },
+        Place { row: 3, slot: 0, first: 0, at: 9, count: 11, before: 4 },
+        Place { row: 0, slot: 4, first: 4, at: 2, count: 7, before: 0 },
+        Place { row: 1, slot: 2, first: 5, at: 0, count: 0, before: 0 },
+        Place { row: 1, slot: 3, first: 0, at: 13, count: 0, before: 13 },
     ];
     let outside = [
-        Place { row: 4, slot: 1, first: 0, at: 0, count: 1 },
-        Place { row: -1, slot: 1, first: 0, at: 0, count: 1 },
-        Place { row: 0, slot: 5, first: 0, at: 0, count: 1 },
-        Place { row: 0, slot: 1, first: 5, at: 0, count: 7 },
-        Place { row: 0, slot: 1, first: 0, at: 10, count: 11 },
-        Place { row: 0, slot: 1, first: i32::MAX, at: 0, count: i32::MAX },
-        Place { row: 0, slot: 1, first: 0, at: -1, count: 2 },
+        Place { row: 4, slot: 1, first: 0, at: 0, count: 1, before: 0 },
+        Place { row: -1, slot: 1, first: 0, at: 0, count: 1, before: 0 },
+        Place { row: 0, slot: 5, first: 0, at: 0, count: 1, before: 0 },
+        Place { row: 0, slot: 1, first: 5, at: 0, count: 7, before: 0 },
+        Place { row: 0, slot: 1, first: 0, at: 10, count: 11, before: 0 },
+        Place { row: 0, slot: 1, first: i32::MAX, at: 0, count: i32::MAX, before: 0 },
+        Place { row: 0, slot: 1, first: 0, at: -1, count: 2, before: 0 },
+        Place { row: 0, slot: 1, first: 0, at: 3, count: 2, before: 4 },
+        Place { row: 0, slot: 1, first: 0, at: 3, count: 2, before: -1 },
     ];
     let places = Places::new(&[&inside[..], &outside[..]].concat())?;
     let placed = cuda::place(&from, &into, &places)?;
@@ -140,6 +143,11 @@ fn placed(dtype: Dtype, width: i32) -> Result<()> {
                 let source = ((place.row * heads + head) * n + place.first) * width + i;
                 let target = ((place.slot * heads + head) * capacity + place.at) * width + i;
                 expected[target as usize] = held[source as usize];
+            }
+            for i in 0..place.before * width {
+                let first = place.at - place.before;
+                let target = ((place.slot * heads + head) * capacity + first) * width + i;
+                expected[target as usize] = 0.0;
             }
         }
     }
@@ -179,7 +187,8 @@ fn placed(dtype: Dtype, width: i32) -> Result<()> {
 #[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
 fn rows_of_other_widths_have_no_place() {
     use_cuda();
-    let places = Places::new(&[Place { row: 0, slot: 0, first: 0, at: 0, count: 1 }]).expect("one");
+    let places = Places::new(&[Place { row: 0, slot: 0, first: 0, at: 0, count: 1, before: 0 }])
+        .expect("one");
     let from = numbers([1, 2, 3, 8], 1, Dtype::F32).expect("numbers");
     for (shape, dtype) in
         [([1, 2, 3, 4], Dtype::F32), ([1, 3, 3, 8], Dtype::F32), ([1, 2, 3, 8], Dtype::U32)]

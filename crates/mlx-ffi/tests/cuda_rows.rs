@@ -66,6 +66,9 @@ fn between(rows: i32, columns: i32, dtype: Dtype) -> Result<()> {
         let expected = ops::add(&wide(&x), &wide(y))?;
         assert_near(&cuda::sum(&x, y)?, &expected, 1e-2, &what("plain sum"));
     }
+    let apart = ops::reshape(&y, &[rows, 1, columns])?;
+    let expected = ops::concatenate(&[&wide(&x), &wide(&y)], 1)?;
+    assert_near(&cuda::join(&x, &apart)?, &expected, 1e-6, &what("joined rows"));
     let half = columns / 2;
     let (gate, up) = (ops::slice_axis(&x, -1, 0, half)?, ops::slice_axis(&x, -1, half, columns)?);
     let silu = ops::multiply(&wide(&gate), &ops::sigmoid(&wide(&gate))?)?;

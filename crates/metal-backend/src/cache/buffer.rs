@@ -11,6 +11,27 @@ pub(super) const BLOCK: usize = 64;
 /// A layer's arrays for the positions of a block: the keys', then the values'.
 pub(super) type Parts = Vec<Array>;
 
+/// The most positions of buffers beyond those that rows will have.
+pub(crate) const MOST_SPARE: usize = 2 * BLOCK;
+
+/// What buffers have beyond the rows for which they are made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct More {
+    /// Slots for rows that join later.
+    pub slots: usize,
+    /// Positions that rows will have, at least, where they keep all.
+    pub positions: i32,
+}
+
+impl More {
+    /// Positions of buffers of rows that end after `longest`. While other rows join, these go on.
+    pub fn capacity(&self, longest: i32) -> i32 {
+        let block = BLOCK as i32;
+        let while_others_join = if self.slots > 0 { block } else { 0 };
+        (longest + self.positions + block - 1) / block * block + while_others_join
+    }
+}
+
 /// The first `end` positions, or all where there are no more.
 pub(super) fn front(buffer: &Array, end: i32) -> Result<Array> {
     if end < positions(buffer) { ops::slice_axis(buffer, 2, 0, end) } else { buffer.share() }

@@ -1,14 +1,17 @@
 //! What all layers remember of the rows of a batch.
 
-use mlx_ffi::{Array, Dtype, Result, async_eval, cuda};
+use mlx_ffi::{Array, Dtype, Error, Result, async_eval, cuda, on_cuda};
 
-use super::buffer::{Parts, whole_steps};
+use super::buffer::{More, Parts, whole_steps};
 use super::kv::KvCache;
 use super::place::{Copies, Placing, copies};
 use super::rope_factors::RopeFactors;
 use super::spec::StateSpec;
 use super::state::State;
 use super::storage::Storage;
+
+/// The shape of a layer's buffers, and their type.
+type Form = ([i32; 4], Dtype);
 
 /// What all layers remember of the rows of a batch.
 #[derive(Debug)]
@@ -132,8 +135,19 @@ impl Caches {
         self.layers.iter().any(State::needs_snapshots)
     }
 
-    /// Adds the rows of `other` after those of `self`. Both must be able to join, and have the same
-    /// factors.
+    /// Keeps the rows with these indices, in ascending order, and adds those of `other` behind them. Both must be able to join, and have
+    /// the same factors. On CUDA the buffers have `more`, where keys and values are alike.
+    pub fn join_rows(&mut self, rows: &[usize], other: Caches, more: More) -> Result<()> {
+        if on_cuda()? && self.are_alike(&other) {
+            return self.join_into(rows, other, more, cuda::buffers_of_layers);
+        }
+        if rows.len() < self.slots() {
+            self.keep(rows)?;
+        }
+        self.join(other)
+    }
+
+    /// Adds the rows of `other` after those of `self`, likewise.
     pub fn join(&mut self, other: Caches) -> Result<()> {
         self.layout += 1;
         for (mine, other) in self.layers.iter_mut().zip(other.layers) {
@@ -141,6 +155,56 @@ impl Caches {
         }
         self.offsets.extend(other.offsets);
         self.shifts.extend(other.shifts);
+        Ok(())
+    }
+
+    /// Whether all layers have keys and values of one form, and `other` the same.
+    pub(super) fn are_alike(&self, other: &Caches) -> bool {
+        self.layers.iter().zip(&other.layers).all(|both| match both {
+            (State::Kv(mine), State::Kv(other)) => {
+                mine.joined(&[], other, More::default()).is_some()
+            }
+            (State::Nothing, State::Nothing) => true,
+            _ => false,
+        })
+    }
+
+    /// Keeps rows, and adds those of `other`, which [has the same form](Self::are_alike), and `more`. `make` makes buffers of one
+    /// shape and type for so many layers.
+    pub(super) fn join_into(
+        &mut self,
+        rows: &[usize],
+        other: Caches,
+        more: More,
+        make: impl Fn(&[i32], Dtype, usize) -> Result<Vec<[Array; 2]>>,
+    ) -> Result<()> {
+        self.layout += 1;
+        let mut wanted: Vec<(Form, Vec<(&mut KvCache, KvCache)>)> = Vec::new();
+        for both in self.layers.iter_mut().zip(other.layers) {
+            let (State::Kv(mine), State::Kv(other)) = both else { continue };
+            let dtype = mine.arrays().first().map(Array::dtype);
+            let (Some(shape), Some(dtype)) = (mine.joined(rows, &other, more), dtype) else {
+                return Err(Error::new("rows of another form cannot join"));
+            };
+            match wanted.iter_mut().find(|(known, _)| *known == (shape, dtype)) {
+                Some((_, layers)) => layers.push((mine, other)),
+                None => wanted.push(((shape, dtype), vec![(mine, other)])),
+            }
+        }
+        let mut placing = Placing::default();
+        for ((shape, dtype), layers) in wanted {
+            let buffers = make(&shape, dtype, layers.len())?;
+            for ((mine, other), buffers) in layers.into_iter().zip(buffers) {
+                mine.join_into(rows, other, buffers, &mut placing)?;
+            }
+        }
+        let of_rows = |all: &[i32]| rows.iter().map(|row| all[*row]).collect::<Vec<i32>>();
+        (self.offsets, self.shifts) = (of_rows(&self.offsets), of_rows(&self.shifts));
+        self.offsets.extend(other.offsets);
+        self.shifts.extend(other.shifts);
+        let slots = self.offsets.len() + more.slots;
+        self.offsets.resize(slots, 0);
+        self.shifts.resize(slots, 0);
         Ok(())
     }
 
@@ -160,7 +224,8 @@ impl Caches {
     }
 
     /// Puts the rows of `other`, for which there are slots, into those with these indices, whose rows left.
-    /// Whatever was to be read of these has to be on its way.
+    /// Whatever was to be read of these has to be on its way. All [arrays](Self::arrays) are to be sent on their way before anything else
+    /// reads or writes the buffers.
     pub fn place(&mut self, other: Caches, slots: &[usize]) -> Result<()> {
         let mut placing = Placing::default();
         for (mine, other) in self.layers.iter_mut().zip(other.layers) {
@@ -170,8 +235,7 @@ impl Caches {
             self.offsets[*slot] = other.offsets[row];
             self.shifts[*slot] = other.shifts[row];
         }
-        // Now, before anything else reads or writes the buffers.
-        async_eval(self.arrays())
+        Ok(())
     }
 
     /// Leaves no room behind the next positions, which are the last ones.
@@ -202,15 +266,13 @@ impl Caches {
     pub fn truncate(&mut self, counts: &[i32]) -> Result<()> {
         let (rows, given) = (self.offsets.len(), counts.len());
         if rows != given {
-            return Err(mlx_ffi::Error::new(format!(
-                "{given} counts for the {rows} rows of a batch"
-            )));
+            return Err(Error::new(format!("{given} counts for the {rows} rows of a batch")));
         }
         for ((row, count), held) in counts.iter().enumerate().zip(&self.offsets) {
             if !(0..=*held).contains(count) {
                 let reason =
                     format!("row {row} has {held} positions, {count} cannot be taken back");
-                return Err(mlx_ffi::Error::new(reason));
+                return Err(Error::new(reason));
             }
         }
         if counts.iter().all(|count| *count == 0) {
@@ -218,7 +280,7 @@ impl Caches {
         }
         if let Some(layer) = self.layers.iter().position(|layer| !layer.can_truncate()) {
             let reason = format!("the state of layer {layer} cannot be cut back");
-            return Err(mlx_ffi::Error::new(reason));
+            return Err(Error::new(reason));
         }
         self.layout += 1;
         self.layers.iter_mut().try_for_each(|layer| layer.truncate(counts))?;

@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Dtype, Result, ops};
 
-use super::buffer::Parts;
+use super::buffer::{More, Parts};
 use super::place::{Placing, Span};
 use super::ring::Ring;
 use super::slab::Slab;
@@ -170,6 +170,30 @@ impl KvCache {
     pub fn join(&mut self, other: KvCache) -> Result<()> {
         match (&mut self.buffers, other.buffers) {
             (Buffers::Slab(mine), Buffers::Slab(other)) => mine.join(other),
+            _ => Err(alone("join")),
+        }
+    }
+
+    /// The shape of buffers for its rows with these indices, those of `other` and `more`; `None` where keys and values are not alike.
+    pub(super) fn joined(&self, rows: &[usize], other: &KvCache, more: More) -> Option<[i32; 4]> {
+        match (&self.buffers, &other.buffers) {
+            (Buffers::Slab(mine), Buffers::Slab(other)) => mine.joined(rows, other, more),
+            _ => None,
+        }
+    }
+
+    /// Keeps the rows with these indices, and adds those of `other` and slots behind them, in such buffers.
+    pub(super) fn join_into(
+        &mut self,
+        rows: &[usize],
+        other: KvCache,
+        buffers: [Array; 2],
+        placing: &mut Placing,
+    ) -> Result<()> {
+        match (&mut self.buffers, other.buffers) {
+            (Buffers::Slab(mine), Buffers::Slab(other)) => {
+                mine.join_into(rows, other, buffers, placing)
+            }
             _ => Err(alone("join")),
         }
     }

@@ -26,6 +26,7 @@ mod tests;
 mod truncate;
 mod visible;
 
+pub(crate) use buffer::{MOST_SPARE, More};
 pub(crate) use caches::Caches;
 pub(crate) use kv::{KvCache, View};
 pub(crate) use prefix::{Moment, PrefixCache, Usable};

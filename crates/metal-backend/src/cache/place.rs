@@ -43,7 +43,7 @@ pub(super) struct Span<'a> {
 impl Span<'_> {
     /// That of a layer that remembers nothing of positions.
     pub const NOTHING: Span<'static> =
-        Span { parts: &[], place: Place { row: 0, slot: 0, first: 0, at: 0, count: 0 } };
+        Span { parts: &[], place: Place { row: 0, slot: 0, first: 0, at: 0, count: 0, before: 0 } };
 }
 
 /// Copies of what layers hold of a row.
@@ -97,10 +97,13 @@ pub(super) fn copies(spans: &[Span<'_>]) -> Result<Copies> {
 
 fn by_operations(from: &Array, into: &Array, places: &[Place]) -> Result<Array> {
     places.iter().try_fold(into.share()?, |into, place| {
-        let Place { row, slot, first, at, count } = *place;
+        let Place { row, slot, first, at, count, before } = *place;
         let held =
             ops::slice_axis(&ops::slice_axis(from, 0, row, row + 1)?, 2, first, first + count)?;
         let old = ops::slice_axis(&into, 0, slot, slot + 1)?;
+        let [_, n_kv_heads, _, width] = into.dims()?;
+        let zeros = ops::zeros(&[1, n_kv_heads, before, width], into.dtype())?;
+        let old = ops::slice_update_axis(&old, &zeros, 2, at - before, at)?;
         let new = ops::slice_update_axis(&old, &held, 2, at, at + count)?;
         ops::slice_update_axis(&into, &new, 0, slot, slot + 1)
     })

@@ -118,6 +118,7 @@ impl Recurrent {
                 first: 0,
                 at: 0,
                 count,
+                before: 0,
             };
             let places: Vec<Place> = (0..).zip(slots).map(place).collect();
             *into = placing.place(from, into, &places)?;

@@ -6,7 +6,7 @@ use mlx_ffi::cuda::{self, Place};
 use mlx_ffi::{Array, Dtype, Result, async_eval, ops};
 
 use super::arrange::{Arrangement, Group};
-use super::buffer::{STEP, between, positions, whole_steps};
+use super::buffer::{More, STEP, between, positions, whole_steps};
 use super::place::{Placing, Span};
 use super::slot::Slot;
 use super::visible::Visible;
@@ -183,6 +183,73 @@ impl Slab {
         Ok(())
     }
 
+    /// The shape of buffers for its rows with these indices, those of `other`, which has the same window, and `more`; `None` where
+    /// keys and values are not alike.
+    pub fn joined(&self, rows: &[usize], other: &Slab, more: More) -> Option<[i32; 4]> {
+        let [keys, values] = &self.parts[..] else { return None };
+        let [_, heads, _, width] = keys.dims().ok()?;
+        let is_alike = |part: &Array| {
+            let sizes = part.dims().map(|[_, heads, _, width]| (heads, width));
+            sizes.is_ok_and(|sizes| sizes == (heads, width)) && part.dtype() == keys.dtype()
+        };
+        let are_alike = other.parts.len() == 2 && other.parts.iter().chain([values]).all(is_alike);
+        let longest = self.longest_of(rows).max(other.longest_of(&other.rows()));
+        let slots = rows.len() + other.starts.len() + more.slots;
+        let room = self.room(longest + 1) + 1;
+        let capacity = match self.window {
+            None => (longest + room).max(more.capacity(longest)),
+            Some(_) => longest + room,
+        };
+        are_alike.then_some([slots as i32, heads, capacity, width])
+    }
+
+    /// Positions that the longest of some rows has.
+    fn longest_of(&self, rows: &[usize]) -> i32 {
+        let begin = rows.iter().map(|row| self.starts[*row]).min().unwrap_or(self.end);
+        self.end - self.seen_from(begin, self.end)
+    }
+
+    /// Keeps the rows with these indices, and adds those of `other` and slots behind them, in buffers of the shape that
+    /// [`joined`](Self::joined) told.
+    pub fn join_into(
+        &mut self,
+        rows: &[usize],
+        other: Slab,
+        buffers: [Array; 2],
+        placing: &mut Placing,
+    ) -> Result<()> {
+        self.settle()?;
+        other.settle()?;
+        let others = other.rows();
+        let longest = self.longest_of(rows).max(other.longest_of(&others));
+        let mut slots = 0..;
+        let mut places = |of: &Slab, rows: &[usize]| -> Vec<Place> {
+            let place = |(row, slot): (&usize, i32)| {
+                let first = of.seen_from(of.starts[*row], of.end);
+                let (count, at) = (of.end - first, longest - (of.end - first));
+                Place { row: *row as i32, slot, first, at, count, before: at }
+            };
+            rows.iter().zip(slots.by_ref()).map(place).collect()
+        };
+        let mut placed = [(&*self, places(self, rows)), (&other, places(&other, &others))];
+        // The other slots hold nothing.
+        let at = longest;
+        let nothing = |slot| Place { row: 0, slot, first: 0, at, count: 0, before: at };
+        let spare = slots.start..buffers[0].shape()[0];
+        placed[1].1.extend(spare.map(nothing));
+        let places = placed.iter().flat_map(|(_, places)| places);
+        let starts = places.map(|place| place.at).collect();
+        let written = |(index, buffer): (usize, Array)| {
+            placed.iter().try_fold(buffer, |into, (of, places)| {
+                placing.place(&of.parts[index], &into, places)
+            })
+        };
+        let parts = buffers.into_iter().enumerate().map(written).collect::<Result<Vec<_>>>()?;
+        *self = Slab { parts, end: longest, starts, ..Slab::new(0, self.window) };
+        self.is_fresh.set(true);
+        Ok(())
+    }
+
     /// Takes note that a row left: its positions are none of another's any more.
     pub fn vacate(&mut self, slot: usize) {
         self.starts[slot] = self.end;
@@ -205,7 +272,7 @@ impl Slab {
         let place = |(row, (slot, start)): (i32, (&usize, &i32))| {
             let first = first.max(*start);
             let count = other.end - first;
-            Place { row, slot: *slot as i32, first, at: self.end - count, count }
+            Place { row, slot: *slot as i32, first, at: self.end - count, count, before: 0 }
         };
         let places: Vec<Place> = (0..).zip(slots.iter().zip(&other.starts)).map(place).collect();
         for place in &places {
@@ -290,7 +357,8 @@ impl Slab {
     pub fn span(&self, row: usize, [back, until]: [i32; 2]) -> Option<Span<'_>> {
         let first = self.end - back;
         let is_held = !self.parts.is_empty() && first >= self.starts[row];
-        let place = Place { row: row as i32, slot: 0, first, at: 0, count: back - until };
+        let place =
+            Place { row: row as i32, slot: 0, first, at: 0, count: back - until, before: 0 };
         is_held.then_some(Span { parts: &self.parts, place })
     }
 
@@ -322,7 +390,11 @@ impl Slab {
 
     /// The first position that any row's query at index `query` sees.
     fn first_seen(&self, query: i32) -> i32 {
-        let begin = self.starts.iter().copied().min().unwrap_or(0);
+        self.seen_from(self.starts.iter().copied().min().unwrap_or(0), query)
+    }
+
+    /// The first position that a query at index `query` sees of a row that begins at `begin`.
+    fn seen_from(&self, begin: i32, query: i32) -> i32 {
         self.window.map_or(begin, |window| begin.max(query + 1 - window))
     }
 

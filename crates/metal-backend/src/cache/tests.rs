@@ -1,9 +1,9 @@
 //! Rows that join, grow and leave, against what each must see.
 
-use mlx_ffi::{Array, Dtype, ops};
+use mlx_ffi::{Array, Dtype, Result, ops};
 use proptest::prelude::*;
 
-use super::buffer::STEP;
+use super::buffer::{More, STEP};
 use super::kv::{KvCache, View};
 use super::slot::Slot;
 use super::spec::{Growth, KvSpec, RecurrentSpec, StateSpec};
@@ -104,6 +104,12 @@ fn steps_in_place_take_the_room_that_is_there_and_no_more() {
     }
 }
 
+/// Buffers that hold what nobody may see.
+fn unwritten(shape: &[i32]) -> Result<[Array; 2]> {
+    let nan = || ops::add(&ops::zeros(shape, Dtype::F32)?, &Array::scalar(f32::NAN, Dtype::F32)?);
+    Ok([nan()?, nan()?])
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     /// One more position for each row.
@@ -112,8 +118,8 @@ enum Op {
     StepInPlace,
     /// One position and drafts of each row in one pass, of which each row, in turn, keeps so many.
     Draft(i32, Vec<i32>),
-    /// A new row joins after prefills of these sizes.
-    Join(Vec<i32>),
+    /// A new row joins after prefills of these sizes, with so many slots behind it.
+    Join(Vec<i32>, usize),
     /// The row at this index, modulo the rows, leaves.
     Leave(usize),
     /// The row at this index, modulo the rows, leaves its slot vacant.
@@ -125,7 +131,8 @@ fn ops_of_a_batch() -> impl Strategy<Value = Vec<Op>> {
         3 => Just(Op::Step),
         6 => Just(Op::StepInPlace),
         3 => (1..6i32, prop::collection::vec(0..6i32, 1..5)).prop_map(|(drafts, kept)| Op::Draft(drafts, kept)),
-        2 => prop::collection::vec(1..40i32, 0..4).prop_map(Op::Join),
+        2 => (prop::collection::vec(1..40i32, 0..4), 0..3usize)
+            .prop_map(|(chunks, spare)| Op::Join(chunks, spare)),
         1 => (0..8usize).prop_map(Op::Leave),
         1 => (0..8usize).prop_map(Op::Vacate),
     ];
@@ -200,7 +207,7 @@ proptest! {
                     let ends = offsets.iter().zip(counts).map(|(at, count)| at + 1 + drafts - count);
                     prop_assert_eq!(batch.offsets(), &ends.collect::<Vec<_>>()[..]);
                 }
-                Op::Join(chunks) => {
+                Op::Join(chunks, spare) => {
                     let mut caches = Caches::new(&[spec], storage, 1, 1000);
                     for l in chunks {
                         let first = caches.offsets()[0];
@@ -221,8 +228,20 @@ proptest! {
                             rows[slot] = Some(next);
                         }
                         (Some(batch), _) => {
-                            batch.join(caches).unwrap();
-                            rows.push(Some(next));
+                            if spare > 0 && !packed && batch.are_alike(&caches) {
+                                let make = |shape: &[i32], _, layers| (0..layers).map(|_| unwritten(shape)).collect();
+                                let more = More { slots: spare, positions: 70 };
+                                // Vacant slots are given up.
+                                let kept: Vec<usize> =
+                                    (0..rows.len()).filter(|at| rows[*at].is_some()).collect();
+                                batch.join_into(&kept, caches, more, make).unwrap();
+                                rows.retain(Option::is_some);
+                                rows.push(Some(next));
+                                rows.extend((0..spare).map(|_| None));
+                            } else {
+                                batch.join(caches).unwrap();
+                                rows.push(Some(next));
+                            }
                         }
                         (None, _) => {
                             batch = Some(caches);

@@ -1,7 +1,7 @@
 //! Layers of prompts, sent to a CUDA device past MLX where all they do is ours.
 
 use mlx_ffi::distributed::Group;
-use mlx_ffi::{Array, Dispatch, Result, async_eval};
+use mlx_ffi::{Array, Dispatch, Result, async_eval, on_cuda};
 
 use super::pass;
 use crate::cache::Caches;
@@ -12,9 +12,11 @@ use crate::layers::{
 
 /// Layers of a short pass that are sent at once: the device computes them while the next ones are prepared.
 const LAYERS_AT_ONCE: usize = 4;
-/// Positions of a short pass. Longer ones keep a device busy for longer than the host needs, and several buffers of their
-/// values would be held.
+/// Positions of a short pass, which the host is hardly ahead of.
 const SHORT: i32 = 1024;
+/// Positions of a pass of which a few layers are sent first, and then the others: a pass of prompts in which a batch takes its step. Longer
+/// ones keep a device busy for longer than the host needs, and one more buffer of their values would be held.
+const MIDDLE: i32 = 4096 + 1024;
 
 /// What sends the layers of prompts to the device.
 #[derive(Debug, Default)]
@@ -24,6 +26,10 @@ pub(super) struct Dispatcher {
     /// Whether the last layer has operations that are not ours where only some positions are needed of it.
     ends_by_mlx: [bool; 2],
     device: Option<mlx_ffi::Dispatcher>,
+    /// Whether passes in which rows decode have operations that are not ours.
+    cannot_mix: bool,
+    /// Whether what was written into caches last is held with what it was taken from.
+    holds_written: bool,
     captures: PromptCaptures,
     /// Whether passes may be filled up, which changes the order of sums.
     fills: bool,
@@ -170,7 +176,10 @@ impl Dispatcher {
         let layer = pass.layer();
         model.advance(pass, caches, 1)?;
         let sent = self.send(pass, caches, true)?;
-        self.ends_by_mlx[class] = sent == Dispatch::Impossible;
+        match sent == Dispatch::Impossible {
+            true if pass.has_decode_rows() => self.cannot_mix = true,
+            is_impossible => self.ends_by_mlx[class] = is_impossible,
+        }
         if sent != Dispatch::NotYet {
             self.known[class].add(layer, model.layers.len());
         }
@@ -181,7 +190,7 @@ impl Dispatcher {
     fn class(&self, model: &Decoder, pass: &Pass) -> Result<Option<usize>> {
         let [b, l, _] = pass.h().dims()?;
         let class = class_of(b * l);
-        let is_long = pass.end(l) > MOST_CHUNK_KEYS;
+        let is_long = pass.end(pass.columns()?) > MOST_CHUNK_KEYS;
         let is_impossible = is_long || matches!(self.known[class], Known::Impossible);
         Ok((model.kernels == Kernels::Cuda && !is_impossible).then_some(class))
     }
@@ -201,7 +210,8 @@ impl Dispatcher {
         }
         if let Known::All = self.known[class] {
             let [b, l, _] = pass.h().dims()?;
-            let at_once = if b * l <= SHORT { LAYERS_AT_ONCE } else { count };
+            let is_begun = b * l <= MIDDLE && pass.layer() == 0;
+            let at_once = if b * l <= SHORT || is_begun { LAYERS_AT_ONCE } else { count };
             let layers = count.min(at_once);
             let through = model.advance(pass, caches, layers)?;
             if self.send(pass, caches, ends || !through)? != Dispatch::Sent {
@@ -219,7 +229,11 @@ impl Dispatcher {
             match (sent, &mut self.known[class]) {
                 (Dispatch::Sent, known) => known.add(layer, model.layers.len()),
                 (Dispatch::Impossible, known) => {
-                    *known = Known::Impossible;
+                    match pass.has_decode_rows() {
+                        // Without them it may be possible.
+                        true => self.cannot_mix = true,
+                        false => *known = Known::Impossible,
+                    }
                     return if through || left == 0 {
                         Ok(through)
                     } else {
@@ -236,6 +250,24 @@ impl Dispatcher {
         Ok(false)
     }
 
+    /// Whether rows had better not decode in passes of prompts: MLX would compute them.
+    pub fn cannot_mix(&self) -> bool {
+        self.cannot_mix
+    }
+
+    /// Sends what is to be written into caches to the device.
+    ///
+    /// # Errors
+    /// Those of MLX and of CUDA.
+    pub fn write(&mut self, caches: &Caches) -> Result<()> {
+        let is_alone = self.ranks.is_none() && on_cuda()?;
+        if is_alone && self.device()?.send(caches.arrays())? == Dispatch::Sent {
+            self.holds_written = true;
+            return Ok(());
+        }
+        async_eval(caches.arrays())
+    }
+
     fn device(&mut self) -> Result<&mut mlx_ffi::Dispatcher> {
         match &mut self.device {
             Some(device) => Ok(device),
@@ -245,7 +277,7 @@ impl Dispatcher {
 
     fn send(&mut self, pass: &Pass, caches: &Caches, ends: bool) -> Result<Dispatch> {
         let ends: Vec<&Array> = if ends { pass.arrays().collect() } else { Vec::new() };
-        self.device()?.send(caches.arrays().chain(ends))
+        self.device()?.send(caches.arrays().chain(pass.of_decode_rows()).chain(ends))
     }
 
     /// Waits for what is on its way.
@@ -255,6 +287,12 @@ impl Dispatcher {
     pub fn wait(&mut self) -> Result<()> {
         self.captures.wait()?;
         self.device.as_mut().map_or(Ok(()), mlx_ffi::Dispatcher::wait)
+    }
+
+    /// Whether all layers of passes of few positions are known to be sent past MLX.
+    #[cfg(test)]
+    pub fn sends_all(&self) -> bool {
+        matches!(self.known[0], Known::All)
     }
 
     /// Whether it keeps captures.
@@ -267,10 +305,21 @@ impl Dispatcher {
         self.captures.forget();
     }
 
-    /// Gives up the memory that it keeps from one part of a pass to the next.
+    /// Gives up the memory that it keeps from one part of a pass to the next, and what caches were written from.
     pub fn rest(&mut self) {
+        self.lets_go_of_written();
         if let Some(device) = &mut self.device {
             device.rest();
         }
+    }
+
+    /// Waits for what was written into caches, and gives up what that was taken from. Returns whether there was anything.
+    pub fn lets_go_of_written(&mut self) -> bool {
+        let holds_written = std::mem::take(&mut self.holds_written);
+        if let Some(device) = self.device.as_mut().filter(|_| holds_written) {
+            // Whoever reads what was written is told of an error.
+            let _ = device.wait();
+        }
+        holds_written
     }
 }

@@ -25,6 +25,13 @@ impl Drawn {
         Drawn { draws, slots: slots.iter().copied().map(Some).collect(), due: None }
     }
 
+    /// The draws of all slots, of which those in `slots` have rows.
+    pub fn of_slots(draws: Draws, slots: &[usize]) -> Drawn {
+        let count = draws.reports.len();
+        let has_row = |slot: usize| slots.binary_search(&slot).is_ok().then_some(slot);
+        Drawn { draws, slots: (0..count).map(has_row).collect(), due: None }
+    }
+
     /// Sends the draws to the device. In a pipeline the last rank sends the ids that it chose, and all else waits until
     /// [`exchange`](Self::exchange).
     ///
@@ -122,8 +129,11 @@ impl NextIds {
         drawn: Option<&Drawn>,
         fresh: &[(usize, u32)],
     ) -> Result<Indices> {
-        let mut order = vec![0; slots];
         let of_draws = drawn.into_iter().flat_map(|drawn| &drawn.slots);
+        // What a vacant slot has is any id, its own where that leaves all in order.
+        let all = (of_draws.clone().count() + fresh.len()) as u32;
+        let mut order: Vec<u32> =
+            (0..slots as u32).map(|slot| slot.min(all.saturating_sub(1))).collect();
         let mut count = 0;
         for slot in of_draws {
             if let Some(slot) = slot {

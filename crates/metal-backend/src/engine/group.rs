@@ -1,5 +1,6 @@
 //! Rows that are decoded together: each step is one pass of the model for all of them.
 
+mod boarding;
 mod drafting;
 mod drawing;
 
@@ -7,17 +8,22 @@ use mlx_ffi::cuda::Drawer;
 use mlx_ffi::{Array, async_eval, ops};
 
 use super::ahead::Ahead;
+use super::dispatcher::Dispatcher;
 use super::drawn::{Drawn, NextIds};
+use super::memory::AHEAD;
 use super::row::Row;
 use super::served::Served;
 use super::step_clock::{Part, StepClock};
 use super::taking::{Exit, take_in};
-use crate::cache::{Caches, Moment, PrefixCache};
+use crate::cache::{Caches, Moment, More, PrefixCache};
 use crate::error::Result;
 use crate::layers::{Decoder, SplitLogits, StepCapture};
 
 /// Steps after which slots are given up of which half or more stay vacant.
 const SPARSE_STEPS: usize = 32;
+
+/// Slots for rows that come next, for each row that there is: buffers are rarely made as one row after the other joins.
+const MOST_VACANT: usize = 3;
 
 /// A batch whose rows come and go between steps.
 ///
@@ -38,6 +44,8 @@ pub(super) struct Group {
     drawer: Drawer,
     /// Steps since half of the slots are vacant.
     sparse: usize,
+    /// Whether the step of this turn was taken in a pass of prompts.
+    has_stepped: bool,
 }
 
 /// What came of a step.
@@ -61,6 +69,7 @@ impl Group {
             next_ids: NextIds::default(),
             drawer: Drawer::default(),
             sparse: 0,
+            has_stepped: false,
         };
         group.seat(rows, 0..group.caches.slots());
         group
@@ -71,21 +80,39 @@ impl Group {
         Group { capture: StepCapture::among(ranks), ..self }
     }
 
-    /// Adds rows, whose caches hold all of their ids but the last.
+    /// Adds rows, whose caches hold all of their ids but the last. Where buffers are made anew, they have slots for some of the `waiting`
+    /// rows that come next, and room for what rows will generate.
     ///
     /// # Errors
     /// Those of MLX, which end the whole group.
-    pub fn join(&mut self, rows: Vec<Row>, caches: Caches) -> Result<()> {
+    pub fn join(
+        &mut self,
+        rows: Vec<Row>,
+        caches: Caches,
+        waiting: usize,
+        dispatcher: &mut Dispatcher,
+    ) -> Result<()> {
         let vacant: Vec<usize> = self.vacant().take(rows.len()).collect();
         if vacant.len() == rows.len() && self.caches.have_slots_for(&caches) {
             let placed = self.caches.place(caches, &vacant);
+            let placed = placed.and_then(|()| dispatcher.write(&self.caches));
             self.seat(rows, vacant);
             return Ok(placed?);
         }
-        let joined = self.compact().and_then(|_| Ok(self.caches.join(caches)?));
+        let all = self.rows.iter().chain(&rows);
+        let left = all.map(|row| row.max_tokens - row.generated()).max().unwrap_or(0);
+        let more = More {
+            slots: waiting.min(MOST_VACANT * (self.rows.len() + rows.len())),
+            positions: left.min(AHEAD) as i32,
+        };
+        // The capture holds the buffers that are about to be replaced.
+        self.capture.forget();
+        let joined = self.caches.join_rows(&self.slots, caches, more);
+        let joined = joined.and_then(|()| dispatcher.write(&self.caches));
+        self.renumber();
         let first = self.slots.last().map_or(0, |slot| slot + 1);
         self.seat(rows, first..);
-        joined
+        Ok(joined?)
     }
 
     /// Takes rows in that just joined, each in a slot.
@@ -132,7 +159,15 @@ impl Group {
         if self.rows.len() == self.caches.slots() || self.rows.is_empty() {
             return Ok(false);
         }
+        self.capture.forget();
         self.caches.keep(&self.slots)?;
+        self.renumber();
+        Ok(true)
+    }
+
+    /// Takes note that rows have the first slots.
+    fn renumber(&mut self) {
+        self.sparse = 0;
         if let Some(drawn) = &mut self.drawn {
             drawn.compact(&self.slots);
         }
@@ -140,7 +175,6 @@ impl Group {
             *slot = self.slots.binary_search(slot).unwrap_or(0);
         }
         self.slots = (0..self.rows.len()).collect();
-        Ok(true)
     }
 
     /// Keeps what rows have just computed that later positions overwrite: recurrent states at the end of
@@ -207,13 +241,8 @@ impl Group {
             return self.step_with_drafts(served, prefixes, clock);
         }
         let model = &served.model;
+        let any_goes_on = self.any_goes_on(model);
         let mut unread = self.drawn.take();
-        let goes_on = |(row, slot): (&Row, &usize)| {
-            let unread = usize::from(unread.as_ref().is_some_and(|drawn| drawn.has(*slot)));
-            row.generated() + unread < row.max_tokens
-                && model.rope_factors(row.ids.len() + unread) == self.caches.rope_factors()
-        };
-        let any_goes_on = self.rows.iter().zip(&self.slots).any(goes_on);
         if let Some(unread) = &mut unread {
             unread.exchange(served)?;
         }
@@ -224,6 +253,31 @@ impl Group {
         } else {
             None
         };
+        self.end_step(served, (unread, logits), prefixes, clock)
+    }
+
+    /// Whether any row's next step is of use.
+    fn any_goes_on(&self, model: &Decoder) -> bool {
+        let goes_on = |(row, slot): (&Row, &usize)| {
+            let unread = usize::from(self.drawn.as_ref().is_some_and(|drawn| drawn.has(*slot)));
+            row.generated() + unread < row.max_tokens
+                && model.rope_factors(row.ids.len() + unread) == self.caches.rope_factors()
+        };
+        self.rows.iter().zip(&self.slots).any(goes_on)
+    }
+
+    /// The end of a step whose `logits` are queued, `[slots, ids]`: queues the draws, then reads those of the last step.
+    ///
+    /// # Errors
+    /// Those of MLX before a row left, which end the whole group.
+    fn end_step(
+        &mut self,
+        served: &Served,
+        (unread, logits): (Option<Drawn>, Option<Array>),
+        prefixes: &mut PrefixCache,
+        clock: &mut StepClock,
+    ) -> Result<Stepped> {
+        let model = &served.model;
         clock.lap(Part::Build);
         let samplers = self.rows.iter().map(|row| &row.sampler);
         let fewest = model.split_logits.as_ref().map(SplitLogits::fewest);
@@ -344,8 +398,7 @@ impl Group {
         let slots = self.caches.slots();
         let ids = self.next_ids.of(slots, unread, &self.fresh)?.reshape(&[slots as i32, 1])?;
         let hidden = model.hidden(&ids, &mut self.caches, &mut self.capture)?;
-        // [slots, 1, ids] -> [slots, ids]
-        Ok(ops::squeeze(&model.own_logits(&hidden)?, 1)?)
+        logits_of(model, &hidden)
     }
 
     /// Waits for the draws of rank 0, and takes them in. Which rows leave is agreed on after.
@@ -384,4 +437,10 @@ impl Group {
         }
         Ok(left)
     }
+}
+
+/// Hidden states of slots, `[slots, 1, hidden_size]`, to the logits that this rank computes, `[slots, ids]`.
+fn logits_of(model: &Decoder, hidden: &Array) -> Result<Array> {
+    // [slots, 1, ids] -> [slots, ids]
+    Ok(ops::squeeze(&model.own_logits(hidden)?, 1)?)
 }

@@ -15,7 +15,7 @@ pub(super) const HEAD_ROWS: usize = 16;
 const DRAFTED_POSITIONS: usize = 128;
 
 /// New positions that are set aside for a row that decodes.
-const AHEAD: usize = 256;
+pub(super) const AHEAD: usize = 256;
 
 /// The arithmetic of one model's requests.
 pub(super) struct Budget {

@@ -39,7 +39,7 @@ pub(super) fn advance(
             return Ok(true);
         }
         if !prepares {
-            eval_all(caches.arrays().chain(pass.arrays()))?;
+            eval_all(caches.arrays().chain(pass.of_decode_rows()).chain(pass.arrays()))?;
             continue;
         }
         // The device computes this layer while the next is prepared.

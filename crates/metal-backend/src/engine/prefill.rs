@@ -12,7 +12,7 @@ use super::row::Row;
 use super::served::Served;
 use crate::cache::{Caches, RopeFactors, Storage};
 use crate::error::Result;
-use crate::layers::{Decoder, Pass, Tail};
+use crate::layers::{Boarded, Boarding, Decoder, Pass, Tail};
 use crate::plan::Waiting;
 
 /// Positions left free behind prompts that were computed together: their rows decode next.
@@ -30,6 +30,14 @@ pub(super) struct Prefill {
     reading: Option<Array>,
     /// First tokens of rows whose prompts are computed, on their way.
     firsts: Option<Firsts>,
+}
+
+/// What is on its way of a part of a prompt.
+pub(super) enum Sent {
+    /// The layers of rows that decode beside it. Whatever fails for the prompts from now on is theirs.
+    Rows(Boarded),
+    /// Everything.
+    All,
 }
 
 /// Waits for `wanted` and all that the `dispatcher` sent, once it is `sent`.
@@ -216,8 +224,9 @@ impl Prefill {
         }
     }
 
-    /// Computes `layers` more layers of a chunk, and waits for them once they are `sent`. The chunk must be
-    /// the same from its first layer to its last.
+    /// Computes `layers` more layers of a chunk, and waits for them once all is [`Sent`]. The chunk must be
+    /// the same from its first layer to its last. Rows that decode in its pass are `boarding` before its first layer: it goes
+    /// through all layers then.
     ///
     /// # Errors
     /// Those of MLX.
@@ -226,8 +235,9 @@ impl Prefill {
         (model, ranks): (&Decoder, &Ranks),
         chunk: usize,
         layers: usize,
+        boarding: Option<Boarding>,
         dispatcher: &mut Dispatcher,
-        sent: impl FnOnce(),
+        mut sent: impl FnMut(Sent),
     ) -> Result<()> {
         let parts: Vec<usize> = self.parts(chunk).collect();
         let columns = parts.iter().copied().max().unwrap_or(0);
@@ -239,7 +249,7 @@ impl Prefill {
         let last = self.last_positions(&parts, columns);
         let draws = !last.is_empty() && !is_read;
         let filled = match &self.pass {
-            None if draws && layers >= model.layers.len() && !self.sees() => {
+            None if draws && boarding.is_none() && layers >= model.layers.len() && !self.sees() => {
                 dispatcher.filled(model, &self.caches, [parts.len(), columns, last.len()])?
             }
             _ => None,
@@ -249,8 +259,16 @@ impl Prefill {
             None => {
                 let all = filled.unwrap_or(columns);
                 let last = self.last_positions(&parts, all);
-                let ends = draws.then(|| Tail::new(&last)).transpose()?;
-                self.begin(model, &parts, all)?.with_tail(ends)
+                let mut pass = self.begin(model, &parts, all)?;
+                let mut ends = if draws { last } else { Vec::new() };
+                if let Some(boarding) = boarding {
+                    // They stand behind the prompts.
+                    let first = (parts.len() * all) as u32;
+                    ends.extend((0..boarding.rows() as u32).map(|row| first + row));
+                    pass.board(model, boarding)?;
+                }
+                let ends = (!ends.is_empty()).then(|| Tail::new(&ends)).transpose()?;
+                pass.with_tail(ends)
             }
         };
         let ends = is_read || pass.has_tail();
@@ -262,6 +280,9 @@ impl Prefill {
             None => dispatcher.advance(model, &mut pass, caches, (layers, ends))?,
         };
         if through {
+            if let Some(boarded) = pass.alight()? {
+                sent(Sent::Rows(boarded));
+            }
             self.reading = is_read.then(|| pass.h().share()).transpose()?;
             if !last.is_empty() {
                 let states =
@@ -274,7 +295,7 @@ impl Prefill {
             }
             let firsts = self.firsts.iter().flat_map(Firsts::arrays);
             let others = self.reading.iter().chain(pass.exchanged()).chain(firsts);
-            wait_for(self.caches.arrays().chain(others), dispatcher, sent)?;
+            wait_for(self.caches.arrays().chain(others), dispatcher, || sent(Sent::All))?;
             dispatcher.rest();
             // On a GPU the allocator keeps no more than its limit.
             if on_cpu()? {
@@ -285,7 +306,7 @@ impl Prefill {
                 prompt.filling = (columns - part) as i32;
             }
         } else {
-            wait_for(self.caches.arrays().chain(pass.arrays()), dispatcher, sent)?;
+            wait_for(self.caches.arrays().chain(pass.arrays()), dispatcher, || sent(Sent::All))?;
             self.pass = Some(pass);
         }
         Ok(())

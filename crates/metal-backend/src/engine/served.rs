@@ -22,6 +22,8 @@ pub(super) struct Served {
     pub chunk: usize,
     /// The most positions of several prompts that are computed together.
     pub pass: usize,
+    /// Whether a batch may take its step in a pass of prompts.
+    pub mixes: bool,
     /// Every row is computed by itself.
     pub alone: bool,
     /// Whether a row that leaves a batch leaves its slot to the next one that joins, so that buffers and captured

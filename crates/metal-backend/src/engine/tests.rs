@@ -12,7 +12,7 @@ use mlx_ffi::{Device, Dtype, Indices, ops, use_device};
 use super::dispatcher::Dispatcher;
 use super::group::{Group, Stepped};
 use super::memory::Budget;
-use super::prefill::{Computed, Prefill};
+use super::prefill::{Computed, Prefill, Sent};
 use super::ranks::Ranks;
 use super::row::Row;
 use super::served::Served;
@@ -32,10 +32,17 @@ fn fixtures() -> PathBuf {
 }
 
 fn options() -> EngineOptions {
-    let files = ModelFiles::Folder(fixtures().join("models/qwen3"));
+    options_of("qwen3", (Device::Cpu, Kernels::Mlx), None)
+}
+
+fn options_of(
+    model: &str,
+    (device, kernels): (Device, Kernels),
+    dtype: Option<inference_core::Dtype>,
+) -> EngineOptions {
+    let files = ModelFiles::Folder(fixtures().join("models").join(model));
     let config = load::config(&files).unwrap();
-    let (device, kernels) = (Device::Cpu, Kernels::Mlx);
-    let load = LoadOptions::default();
+    let load = LoadOptions { dtype, ..LoadOptions::default() };
     EngineOptions { files, config, device, kernels, load }
 }
 
@@ -50,7 +57,12 @@ fn tokenizer() -> Tokenizer {
 /// Computes `layers` more layers of a chunk.
 fn advance(prefill: &mut Prefill, with: (&Decoder, &Ranks), chunk: usize, layers: usize) {
     let mut sent = 0;
-    prefill.advance(with, chunk, layers, &mut Dispatcher::default(), || sent += 1).unwrap();
+    prefill
+        .advance(with, chunk, layers, None, &mut Dispatcher::default(), |what| {
+            assert!(matches!(what, Sent::All));
+            sent += 1;
+        })
+        .unwrap();
     assert_eq!(sent, 1, "others are told once that the layers are on their way");
 }
 
@@ -200,45 +212,157 @@ fn prompts_that_share_passes_leave_what_they_leave_alone() {
     }
 }
 
-#[test]
-fn rows_take_the_slots_of_others_and_say_what_they_say_alone() {
-    use_device(Device::Cpu).unwrap();
-    let options = options();
+/// The model of the fixtures, served.
+fn served(options: &EngineOptions) -> Served {
     let LoadedModel { model, specs, storage, description, dtype_size, .. } =
-        load::load(&options, &Checkpoint::open(&options.files).unwrap(), None).unwrap();
+        load::load(options, &Checkpoint::open(&options.files).unwrap(), None).unwrap();
     let sizes = (u64::MAX / 4, 512);
-    let budget = Budget::new(&model, (&specs, storage), dtype_size, Device::Cpu, sizes);
-    let context_length = description.info.context_length;
-    let mut served = Served {
+    let budget = Budget::new(&model, (&specs, storage), dtype_size, options.device, sizes);
+    Served {
         ranks: Rc::new(Ranks::none()),
         features: super::features::Features::new(),
         due: super::due::Due::default(),
-        device: Device::Cpu,
+        device: options.device,
         specs,
         storage,
         budget,
-        context_length,
+        context_length: description.info.context_length,
         chunk: 512,
         pass: 512,
+        mixes: false,
         alone: false,
         keeps_slots: true,
-        kernels: Kernels::Mlx,
+        kernels: options.kernels,
         model,
-    };
-    let tokenizer = tokenizer();
-    let row = |served: &Served, number: usize| {
-        let ids: Vec<u32> =
-            (0..6 + 5 * (number as u32 % 4)).map(|id| id * 37 + number as u32).collect();
-        let (job, generation) = job(ids.clone(), &tokenizer, &[]);
-        let most = 5 + 7 * (number % 5);
-        let sampler =
-            Sampler::new(job.options.clone(), 0, &ids, &[], served.model.vocab_size).unwrap();
-        let caches = Caches::new(&served.specs, served.storage, 1, 100);
-        let mut prefill = Prefill::new(Row::new(job, sampler, most), caches, 0, false);
-        while prefill.waiting(512).left > 0 {
-            let layers = served.model.layers.len();
-            advance(&mut prefill, (&served.model, &served.ranks), 512, layers);
+    }
+}
+
+/// A request of its own length and answer for each number, before its prompt.
+fn request(served: &Served, number: usize, may_draw: bool) -> (Prefill, Generation) {
+    let ids: Vec<u32> =
+        (0..6 + 5 * (number as u32 % 4)).map(|id| id * 37 + number as u32).collect();
+    let (job, generation) = job(ids.clone(), &tokenizer(), &[]);
+    let most = 5 + 7 * (number % 5);
+    let sampler = Sampler::new(job.options.clone(), 0, &ids, &[], served.model.vocab_size).unwrap();
+    let caches = Caches::new(&served.specs, served.storage, 1, 100);
+    (Prefill::new(Row::new(job, sampler, most), caches, 0, may_draw), generation)
+}
+
+/// What requests say, each by itself.
+fn alone(served: &Served, count: usize) -> Vec<Vec<String>> {
+    let (mut prefixes, mut clock) = (PrefixCache::new(0, Box::new(Ok)), StepClock::start());
+    let of = |number| {
+        let (mut prefill, generation) = request(served, number, false);
+        let layers = served.model.layers.len();
+        advance(&mut prefill, (&served.model, &served.ranks), 512, layers);
+        let Computed { rows, caches, .. } = prefill.end_chunk().unwrap().unwrap();
+        let mut group = Group::new(rows, caches);
+        while !group.rows().is_empty() {
+            group.step(served, &mut prefixes, &mut clock).unwrap().result.unwrap();
         }
+        drop(group);
+        texts(generation).0
+    };
+    (0..count).map(of).collect()
+}
+
+#[test]
+fn rows_that_decode_beside_prompts_say_what_they_say_alone() {
+    use_device(Device::Cpu).unwrap();
+    // Windows, experts, sinks, layers without positions, and norms behind layers.
+    for model in ["qwen3", "gemma3_text", "qwen3_moe", "gpt_oss", "smollm3", "olmo2"] {
+        for kernels in [Kernels::Mlx, Kernels::CPU] {
+            // In f32, products of prompts sum as those of steps do.
+            let f32 = Some(inference_core::Dtype::F32);
+            let served = served(&options_of(model, (Device::Cpu, kernels), f32));
+            let found = beside(&served, 24, &mut Dispatcher::default());
+            assert_eq!(found, alone(&served, 24), "{model}, {kernels:?}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
+fn rows_that_decode_beside_prompts_on_cuda_say_about_what_they_say_alone() {
+    use_device(Device::Gpu).unwrap();
+    let dtype = Some(inference_core::Dtype::Bf16);
+    let served = served(&options_of("qwen3", (Device::Gpu, Kernels::Cuda), dtype));
+    let expected = alone(&served, 24);
+    let mut dispatcher = Dispatcher::among(None, true);
+    // At first, kernels are still being compiled. Then all is sent past MLX.
+    for _ in 0..4 {
+        let found = beside(&served, 24, &mut dispatcher);
+        let same = found.iter().zip(&expected).filter(|(found, expected)| found == expected);
+        // Products of other rows may sum in another order.
+        let same = same.count();
+        assert!(same >= 18, "{same} of 24 say the same: {found:?}, {expected:?}");
+    }
+    assert!(dispatcher.sends_all(), "layers are sent past MLX");
+}
+
+/// What requests say that decode in the passes of others' prompts.
+fn beside(served: &Served, all: usize, dispatcher: &mut Dispatcher) -> Vec<Vec<String>> {
+    let (mut prefixes, mut clock) = (PrefixCache::new(0, Box::new(Ok)), StepClock::start());
+    let layers = served.model.layers.len();
+    let mut beside = 0;
+    let (mut group, mut generations) = (None::<Group>, Vec::new());
+    for number in (0..all).step_by(2) {
+        // Two prompts share a pass, of which the shorter one is filled up.
+        let (mut prefill, first) = request(served, number, number % 4 == 0);
+        let (other, second) = request(served, number + 1, number % 4 == 0);
+        prefill.join(other).unwrap();
+        generations.extend([first, second]);
+        let mut stepped = None;
+        let boarding = group.as_mut().map(|group| group.board().unwrap());
+        beside += boarding.as_ref().map_or(0, |boarding| boarding.rows());
+        let with = (&served.model, &*served.ranks);
+        prefill
+            .advance(with, 512, layers, boarding, dispatcher, |what| {
+                if let (Some(group), Sent::Rows(boarded)) = (&mut group, what) {
+                    stepped = Some(group.alight(boarded, served, &mut prefixes, &mut clock));
+                }
+            })
+            .unwrap();
+        assert_eq!(stepped.is_some(), group.is_some(), "rows are given back");
+        if let (Some(group), Some(stepped)) = (&mut group, stepped) {
+            stepped.unwrap().result.unwrap();
+            assert!(group.take_has_stepped() && !group.take_has_stepped());
+        }
+        let Computed { mut rows, caches, firsts } = prefill.end_chunk().unwrap().unwrap();
+        assert_eq!(firsts.is_some(), number % 4 == 0);
+        if let Some(firsts) = firsts {
+            let left = firsts.take_in(&served.ranks, &mut rows, |_| true, &mut clock).unwrap();
+            assert!(left.is_empty());
+        }
+        match group.as_mut().filter(|group| !group.rows().is_empty()) {
+            Some(group) => group.join(rows, caches, 2, dispatcher).unwrap(),
+            None => group = Some(Group::new(rows, caches)),
+        }
+        // Steps come between, and what they drew is read in the next pass.
+        for _ in 0..number % 3 {
+            let group = group.as_mut().unwrap();
+            if !group.rows().is_empty() {
+                group.step(served, &mut prefixes, &mut clock).unwrap().result.unwrap();
+            }
+        }
+        group = group.filter(|group| !group.rows().is_empty());
+    }
+    while let Some(group) = group.as_mut().filter(|group| !group.rows().is_empty()) {
+        group.step(served, &mut prefixes, &mut clock).unwrap().result.unwrap();
+    }
+    drop(group);
+    assert!(beside > 30, "{beside} rows decoded in passes of prompts");
+    generations.into_iter().map(|generation| texts(generation).0).collect()
+}
+
+#[test]
+fn rows_take_the_slots_of_others_and_say_what_they_say_alone() {
+    use_device(Device::Cpu).unwrap();
+    let mut served = served(&options());
+    let row = |served: &Served, number: usize| {
+        let (mut prefill, generation) = request(served, number, false);
+        let layers = served.model.layers.len();
+        advance(&mut prefill, (&served.model, &served.ranks), 512, layers);
         (prefill.end_chunk().unwrap().unwrap(), generation)
     };
     let (mut prefixes, mut clock) = (PrefixCache::new(0, Box::new(Ok)), StepClock::start());
@@ -248,16 +372,7 @@ fn rows_take_the_slots_of_others_and_say_what_they_say_alone() {
         left.len()
     };
     let all = 24;
-    let mut expected = Vec::new();
-    for number in 0..all {
-        let (Computed { rows, caches, .. }, generation) = row(&served, number);
-        let mut group = Group::new(rows, caches);
-        while !group.rows().is_empty() {
-            step(&mut group, &served);
-        }
-        drop(group);
-        expected.push(texts(generation).0);
-    }
+    let expected = alone(&served, all);
     for keeps_slots in [true, false] {
         served.keeps_slots = keeps_slots;
         let (mut group, mut generations) = (None::<Group>, Vec::new());
@@ -268,7 +383,7 @@ fn rows_take_the_slots_of_others_and_say_what_they_say_alone() {
             match group.as_mut().filter(|group| !group.rows().is_empty()) {
                 Some(group) => {
                     let slots = group.caches().slots();
-                    group.join(rows, caches).unwrap();
+                    group.join(rows, caches, 0, &mut Dispatcher::default()).unwrap();
                     reused += usize::from(group.caches().slots() == slots);
                 }
                 None => group = Some(Group::new(rows, caches)),

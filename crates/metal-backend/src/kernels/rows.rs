@@ -16,6 +16,16 @@ impl Kernels {
         }
     }
 
+    /// The rows of `x`, `[…, columns]`, then those of `y`, likewise: `[1, rows, columns]`.
+    pub fn join(self, x: &Array, y: &Array) -> mlx_ffi::Result<Array> {
+        if self == Kernels::Cuda && cuda::takes_join(x, y) {
+            return cuda::join(x, y);
+        }
+        let columns = x.shape().last().copied().unwrap_or(1);
+        let rows = |of: &Array| ops::reshape(of, &[1, -1, columns]);
+        ops::concatenate(&[&rows(x)?, &rows(y)?], 1)
+    }
+
     /// `x` times `factor`, which is rounded to its type.
     pub fn scaled(self, x: &Columns, factor: f32) -> mlx_ffi::Result<Array> {
         let (by, count) = (cuda::Factor::Number(factor), x.count());

@@ -96,13 +96,29 @@ impl Attention {
         cache: &mut KvCache,
     ) -> Result<Array> {
         let Projected { q, k, v, gate } = self.projected(x, fusion)?;
-        let epilogue = fusion.only_epilogue();
+        let out = match positions.decode_rows.take() {
+            None => self.mix([q, k, v], positions, cache)?,
+            Some(mut rows) => {
+                let out = self.mix_both(&mut rows, [q, k, v], positions, cache)?;
+                positions.decode_rows = Some(rows);
+                out
+            }
+        };
+        self.o_proj.forward_fused(&self.gated(out, gate)?, fusion.only_epilogue())
+    }
+
+    /// What queries find, `[b, l, n_heads * head_dim]`, before the gate and the output projection. Appends `l` positions to `cache`.
+    pub(super) fn mix(
+        &self,
+        [q, k, v]: [Columns; 3],
+        positions: &mut Positions,
+        cache: &mut KvCache,
+    ) -> Result<Array> {
         let [_, l, _] = q.of.dims()?;
         if let Some(slot) = self.slot(q.of.dtype(), l, positions, cache)? {
             // Kernels for CUDA norm values themselves.
             let v = if self.kernels == Kernels::Cuda { v } else { self.normed(v)? };
-            let out = self.step([&q, &k, &v], slot, positions, cache)?;
-            return self.o_proj.forward_fused(&self.gated(out, gate)?, epilogue);
+            return self.step([&q, &k, &v], slot, positions, cache);
         }
         let v = self.normed(v)?;
         if let Some(slot) = self.chunk_slot(q.of.dtype(), l, positions, cache)? {
@@ -113,7 +129,7 @@ impl Attention {
             let step = Step { norms, ..step };
             let [out, keys, values] = cuda::chunk_attention(&step)?;
             cache.fill(keys, values, l);
-            return self.o_proj.forward_fused(&self.gated(out, gate)?, epilogue);
+            return Ok(out);
         }
         let [q, k, v] = self.placed(&q, &k, &v, positions)?;
         let mut view = cache.update(&k, &v)?;
@@ -123,8 +139,7 @@ impl Attention {
         if let Sharing::Lends(number) = self.config.sharing {
             positions.lend(number, (&view, &k))?;
         }
-        let out = self.observed(&q, &k, &view, positions)?;
-        self.o_proj.forward_fused(&self.gated(out, gate)?, epilogue)
+        self.observed(&q, &k, &view, positions)
     }
 
     /// Queries, keys and values of `x`, `[b, l, hidden_size]`, before they are split into heads.

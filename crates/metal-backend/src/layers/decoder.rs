@@ -113,7 +113,7 @@ impl Decoder {
 
     /// Makes the buffers that layers lack for a pass, all at once.
     pub fn make_buffers(&self, pass: &mut Pass, caches: &mut Caches) -> Result<()> {
-        let ([_, l, _], dtype) = (pass.h().dims()?, pass.h().dtype());
+        let (l, dtype) = (pass.columns()?, pass.h().dtype());
         let own = self.own_layers();
         let sizes = self.layers.iter().enumerate().map(|(index, layer)| match &layer.mixer {
             Mixer::Attention(attention) if own.contains(&index) => {
@@ -140,8 +140,11 @@ impl Decoder {
     pub fn advance(&self, pass: &mut Pass, caches: &mut Caches, count: usize) -> Result<bool> {
         let end = self.layers.len().min(pass.layer + count);
         let own = self.own_layers();
-        let [_, l, _] = pass.stream.h.dims()?;
+        let l = pass.columns()?;
         for index in pass.layer..end {
+            if let Some(rows) = &mut pass.positions.decode_rows {
+                rows.enter(index);
+            }
             let state = &mut caches.layers_mut()[index];
             if own.contains(&index) {
                 self.layer(index, pass, state)?;
@@ -165,6 +168,9 @@ impl Decoder {
                 pass.stream = pass.stream.at(&tail)?;
             }
             caches.advance(l);
+            if let Some(rows) = &mut pass.positions.decode_rows {
+                rows.end();
+            }
         }
         Ok(through)
     }

@@ -6,6 +6,7 @@ mod attention;
 mod block;
 mod borrowed;
 mod capture;
+mod decode_rows;
 mod decoder;
 mod delta_net;
 mod delta_projections;
@@ -62,6 +63,7 @@ pub(crate) use attention::{
 };
 pub(crate) use block::{Block, Residual};
 pub(crate) use capture::StepCapture;
+pub(crate) use decode_rows::{Boarded, Boarding};
 pub(crate) use decoder::{Decoder, Head};
 pub(crate) use delta_net::DeltaNet;
 pub(crate) use delta_projections::{
@@ -91,7 +93,7 @@ pub(crate) use output_gate::OutputGate;
 pub(crate) use pace::Pace;
 pub(crate) use pass::Pass;
 pub(crate) use position_scale::PositionScale;
-pub(crate) use positions::Positions;
+pub(crate) use positions::{DecodeRows, Positions};
 pub(crate) use prompt_capture::{PassForm, PromptCaptures, PromptInputs};
 pub(crate) use qkv::{QkNorms, Qkv};
 pub(crate) use rope::Rope;

@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use mlx_ffi::Array;
+use mlx_ffi::{Array, Result};
 
 use super::block::Stream;
 use super::tail::Tail;
@@ -79,6 +79,28 @@ impl Pass {
     /// where only some positions are needed.
     pub fn h(&self) -> &Array {
         &self.stream.h
+    }
+
+    /// Positions of each row, before the last layer ends; those of rows that decode do not count.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn columns(&self) -> Result<i32> {
+        let [b, l, _] = self.stream.h.dims()?;
+        Ok(match &self.positions.decode_rows {
+            None => l,
+            Some(rows) => (b * l - rows.count()) / self.positions.offsets().len().max(1) as i32,
+        })
+    }
+
+    /// Whether rows decode in it.
+    pub fn has_decode_rows(&self) -> bool {
+        self.positions.decode_rows.is_some()
+    }
+
+    /// What rows that decode have written, for evaluation.
+    pub fn of_decode_rows(&self) -> impl Iterator<Item = &Array> {
+        self.positions.decode_rows.iter().flat_map(|rows| rows.arrays())
     }
 
     /// What is still needed of the last layer, for evaluation.

@@ -4,11 +4,12 @@ use std::cell::OnceCell;
 
 use std::ops::Range;
 
-use mlx_ffi::{Array, Result};
+use mlx_ffi::{Array, Result, ops};
 
 use super::step_offsets::{ChunkOffsets, SharedOffsets, SlotOffsets};
 use super::{Observed, Rotation, Seen, Texts};
-use crate::cache::{Caches, Mask, RopeFactors, Slot, View, Visible};
+use crate::cache::{Caches, KvCache, Mask, RopeFactors, Slot, State, View, Visible};
+use crate::kernels::Columns;
 
 /// What a layer lends to later ones.
 #[derive(Debug)]
@@ -59,6 +60,8 @@ pub(crate) struct Positions {
     texts: Option<Texts>,
     /// What layers lend to later ones, by the lender's number.
     lent: Vec<(usize, Lent)>,
+    /// Rows that decode in the pass.
+    pub(super) decode_rows: Option<Box<DecodeRows>>,
 }
 
 impl Positions {
@@ -84,6 +87,7 @@ impl Positions {
             spans: Vec::new(),
             texts: None,
             lent: Vec::new(),
+            decode_rows: None,
         }
     }
 
@@ -109,6 +113,7 @@ impl Positions {
             spans: Vec::new(),
             texts: None,
             lent: Vec::new(),
+            decode_rows: None,
         }
     }
 
@@ -267,6 +272,73 @@ impl Positions {
     /// Where `l` queries see a view, `[b or 1, 1, l, n]`; `None`: everywhere.
     pub fn seen(&mut self, view: &View, l: i32) -> Result<Option<&Array>> {
         Ok(known(&mut self.arrays, view, l, Visible::array)?.as_ref())
+    }
+}
+
+/// Rows that decode in a pass of prompts, whose positions stand behind those of the prompts.
+#[derive(Debug)]
+pub(crate) struct DecodeRows {
+    positions: Positions,
+    caches: Caches,
+    /// The layer that is computed.
+    layer: usize,
+}
+
+impl DecodeRows {
+    /// The rows of `caches`, whose steps have `places` on the device.
+    pub fn new(caches: Caches, places: SharedOffsets) -> DecodeRows {
+        DecodeRows { positions: Positions::of_step(&caches, places), caches, layer: 0 }
+    }
+
+    /// Their caches.
+    pub fn into_caches(self) -> Caches {
+        self.caches
+    }
+
+    /// How many rows.
+    pub fn count(&self) -> i32 {
+        self.caches.slots() as i32
+    }
+
+    /// From now on, this layer is computed.
+    pub fn enter(&mut self, layer: usize) {
+        self.layer = layer;
+    }
+
+    /// Takes note that each row has passed all layers.
+    pub fn end(&mut self) {
+        self.caches.advance(1);
+    }
+
+    /// What layers have written, for evaluation.
+    pub fn arrays(&self) -> impl Iterator<Item = &Array> {
+        self.caches.arrays()
+    }
+
+    /// Their positions, and the keys and values of the layer.
+    ///
+    /// # Errors
+    /// A layer that remembers something else.
+    pub fn of_layer(&mut self) -> Result<(&mut Positions, &mut KvCache)> {
+        match self.caches.layers_mut().get_mut(self.layer) {
+            Some(State::Kv(cache)) => Ok((&mut self.positions, cache)),
+            _ => Err(mlx_ffi::Error::new("rows decode beside prompts in attention alone")),
+        }
+    }
+
+    /// What of `x`, `[1, positions, …]`, is of `prompts` prompts, `[prompts, l, …]`, and what is of these rows, `[rows, 1, …]`.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn split(&self, x: &Columns, prompts: i32) -> Result<[Columns; 2]> {
+        let [_, positions, size] = x.of.dims()?;
+        let of_prompts = positions - self.count();
+        let part = |from, end, rows| {
+            let part = ops::slice_axis(&x.of, 1, from, end)?;
+            let of = ops::reshape(&part, &[rows, (end - from) / rows, size])?;
+            Ok(Columns { of, range: x.range.clone() })
+        };
+        Ok([part(0, of_prompts, prompts)?, part(of_prompts, positions, self.count())?])
     }
 }
 

@@ -12,6 +12,15 @@ const STEPS: u32 = 4;
 /// are copied.
 const LONGEST_STEPS: Duration = Duration::from_millis(250);
 
+/// Positions of a pass in which a batch takes its step: as many as products of a GPU take about the time for that they take for more, by
+/// their number.
+pub(crate) const MIXED: usize = 4096;
+/// How long a pass of [`MIXED`] positions has to take. The host prepares its operations anew, which it need not do for steps and short
+/// prompts that are captured.
+const LEAST_MIXED: Duration = Duration::from_millis(20);
+/// How long such a pass may take, which is the time between two tokens then.
+const LONGEST_MIXED: Duration = Duration::from_millis(150);
+
 /// How fast parts of prompts are computed, and what is computed beside them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Pace {
@@ -31,6 +40,12 @@ impl Pace {
     /// This pace, beside steps that take so long between two parts.
     pub fn beside(self, steps: Duration) -> Pace {
         Pace { steps: steps.min(LONGEST_STEPS), ..self }
+    }
+
+    /// Whether a batch is to take its step in the pass of a prompt with so many positions.
+    pub fn mixes(self, positions: usize, n_layers: usize) -> bool {
+        let of = |positions: usize| self.position * (positions * n_layers) as f64;
+        of(MIXED) >= LEAST_MIXED.as_secs_f64() && of(positions) <= LONGEST_MIXED.as_secs_f64()
     }
 
     /// How many layers of so many positions take about a quantum, or the time that rows which decode leave: at least one, at
@@ -59,6 +74,15 @@ mod tests {
         }
         // No more than the model has, and never none.
         assert_eq!(pace.layers(1, 3), 3);
+    }
+
+    #[test]
+    fn steps_are_taken_in_passes_that_keep_a_device_busy_and_not_for_too_long() {
+        let pace = |millis| Pace::of(Duration::from_millis(millis), MIXED, 10);
+        let cases = [(19, 1), (20, 1), (40, MIXED), (150, MIXED), (151, MIXED), (80, 2 * MIXED)];
+        let mixes = cases.map(|(millis, positions)| pace(millis).mixes(positions, 10));
+        assert_eq!(mixes, [false, true, true, true, false, false]);
+        assert!(!Pace::default().mixes(1, 10), "nothing was measured");
     }
 
     #[test]

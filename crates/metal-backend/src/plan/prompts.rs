@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::pace::Pace;
+use super::pace::{MIXED, Pace};
 
 /// Every so many turns, the prompt that came first is served rather than the shortest one.
 const OLDEST_EVERY: usize = 4;
@@ -36,6 +36,8 @@ pub(crate) struct Part {
     pub layers: usize,
     /// Positions of the pass.
     pub positions: usize,
+    /// Whether a batch takes its step in the pass, which goes through all layers then.
+    pub is_mixed: bool,
 }
 
 /// What bounds a pass.
@@ -47,6 +49,8 @@ pub(crate) struct Passes {
     pub room: u64,
     /// Layers of the model.
     pub n_layers: usize,
+    /// The rows of a batch that can take its step in a pass; 0: there is none.
+    pub rows: usize,
 }
 
 /// What is computed of prompts in a turn; `bytes` says what a pass of several takes.
@@ -59,18 +63,27 @@ pub(crate) fn part(
 ) -> Option<Part> {
     let lead = next(turn, waiting)?;
     let (mut pass, kind) = (waiting[lead], waiting[lead].kind);
+    let mixes = |all: &Waiting| pace.mixes(all.positions(), passes.n_layers);
+    let is_mixed = passes.rows > 0 && kind.is_some() && mixes(&pass);
+    let most = if is_mixed { MIXED.min(passes.positions) } else { passes.positions };
+    // Rows of a batch are like some more positions.
+    let bytes = |all: &Waiting| {
+        let more = if is_mixed { passes.rows.div_ceil(all.columns.max(1)) } else { 0 };
+        bytes(&Waiting { rows: all.rows + more, ..*all })
+    };
     let shares = |(at, other): (usize, &Waiting)| {
         (at != lead && kind.is_some() && other.kind == kind).then_some(*other)
     };
     let others: Vec<_> = waiting.iter().enumerate().map(shares).collect();
     let with = companions(pass, &others, |all| {
-        all.positions() <= passes.positions && bytes(all) <= passes.room
+        all.positions() <= most && bytes(all) <= passes.room && (!is_mixed || mixes(all))
     });
     for at in &with {
         pass = pass.with(&waiting[*at]);
     }
     let positions = pass.positions();
-    Some(Part { lead, with, layers: pace.layers(positions, passes.n_layers), positions })
+    let layers = if is_mixed { passes.n_layers } else { pace.layers(positions, passes.n_layers) };
+    Some(Part { lead, with, layers, positions, is_mixed })
 }
 
 impl Waiting {
@@ -175,11 +188,11 @@ mod tests {
         let kinds = [Some(0), Some(0), Some(7), None, Some(0)];
         let waiting = kinds.map(|kind| Waiting { kind, ..one(100, 512) });
         let pace = Pace::of(Duration::from_millis(1), 100, 1);
-        let passes = Passes { positions: 1000, room: 1000, n_layers: 30 };
+        let passes = Passes { positions: 1000, room: 1000, n_layers: 30, rows: 0 };
         let plan = |turn: usize, waiting: &[Waiting], passes| {
             part(turn, waiting, pace, passes, |pass| pass.positions() as u64)
         };
-        let all = Part { lead: 0, with: vec![1, 4], layers: 6, positions: 300 };
+        let all = Part { lead: 0, with: vec![1, 4], layers: 6, positions: 300, is_mixed: false };
         assert_eq!(plan(0, &waiting, passes), Some(all.clone()));
         let two = Part { with: vec![1], layers: 10, positions: 200, ..all.clone() };
         assert_eq!(plan(0, &waiting, Passes { positions: 299, ..passes }), Some(two.clone()));
@@ -192,12 +205,41 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_takes_its_step_in_a_whole_pass_that_is_no_longer_than_pays() {
+        let waiting: Vec<_> = [Some(0); 12].map(|kind| Waiting { kind, ..one(512, 2048) }).into();
+        let pace = Pace::of(Duration::from_millis(50), MIXED, 30);
+        let passes = Passes { positions: 8192, room: u64::MAX, n_layers: 30, rows: 5 };
+        let seen = std::cell::Cell::new(0);
+        let plan = |waiting: &[Waiting], passes| {
+            let bytes = |pass: &Waiting| {
+                seen.set(pass.rows.max(seen.get()));
+                pass.positions() as u64
+            };
+            part(1, waiting, pace, passes, bytes).expect("prompts wait")
+        };
+        let mixed = plan(&waiting, passes);
+        assert!(mixed.is_mixed);
+        assert_eq!((mixed.positions, mixed.with.len(), mixed.layers), (MIXED, 7, 30));
+        // Memory is asked for the rows of the batch, too.
+        assert_eq!(seen.get(), 9);
+        let room = Passes { room: 8 * 512, ..passes };
+        assert_eq!(plan(&waiting, room).positions, 7 * 512);
+        // Without rows, as many prompts as fit share a pass, of which others are not kept from their steps.
+        let parts = plan(&waiting, Passes { rows: 0, ..passes });
+        assert_eq!((parts.is_mixed, parts.positions), (false, 12 * 512));
+        assert!(parts.layers < 30);
+        // What is computed by itself goes by itself.
+        let alone = [Waiting { kind: None, ..one(512, 2048) }; 2];
+        assert!(!plan(&alone, passes).is_mixed);
+    }
+
+    #[test]
     fn every_prompt_is_served_though_shorter_ones_keep_coming() {
         // A new short prompt each turn: the long one still gets every fourth turn.
         let mut long = 100;
         for turn in 1..=400 {
             let waiting = [one(10_000, 512), one(8, 512)].map(|one| Waiting { kind: None, ..one });
-            let passes = Passes { positions: 512, room: 0, n_layers: 1 };
+            let passes = Passes { positions: 512, room: 0, n_layers: 1, rows: 0 };
             let part = part(turn, &waiting, Pace::default(), passes, |_| 0).expect("two wait");
             long -= usize::from(part.lead == 0);
         }

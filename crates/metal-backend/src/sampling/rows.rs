@@ -6,10 +6,6 @@ use mlx_ffi::{Array, Dtype, Indices, ops};
 use super::{Draw, Report, Sampler};
 use crate::error::Result;
 
-/// How our kernel takes the most likely id.
-const MOST_LIKELY: Drawing =
-    Drawing { temperature: None, top_p: 1.0, min_p: 0.0, top_k: 0, seed: 0 };
-
 /// What one step chose for each row of a batch; nothing is computed until it is read.
 pub(crate) struct Draws {
     /// `[rows]`, U32.
@@ -51,6 +47,21 @@ impl Check {
     }
 }
 
+/// How a kernel of ours draws for a row, where it does.
+fn by_kernel(sampler: &Sampler) -> Option<Drawing> {
+    sampler.drawing().filter(|_| sampler.is_untouched())
+}
+
+/// Whether a row is served with others: it wants the most likely id alone, or, on CUDA, what a kernel draws.
+fn is_served(sampler: &Sampler) -> bool {
+    sampler.is_plain() || by_kernel(sampler).is_some()
+}
+
+/// How a kernel draws for a row that is served with others, and how many draws it had.
+fn drawing_of(sampler: &Sampler) -> (Drawing, u32) {
+    (by_kernel(sampler).unwrap_or(Drawing::MOST_LIKELY), sampler.step as u32)
+}
+
 impl Draws {
     /// Draws from `logits`, `[rows, vocab_size]`. Each row's draw is what it is alone. `drawer` is what is kept of the
     /// draws before these.
@@ -62,7 +73,6 @@ impl Draws {
         logits: &Array,
         drawer: &mut Drawer,
     ) -> Result<Draws> {
-        let by_kernel = |sampler: &Sampler| sampler.drawing().filter(|_| sampler.is_untouched());
         let any_by_kernel = samplers.iter().any(|sampler| by_kernel(sampler).is_some());
         if let [sampler] = samplers
             && !any_by_kernel
@@ -70,13 +80,8 @@ impl Draws {
             let Draw { id, report } = sampler.draw(logits)?;
             return Ok(Draws { ids: id, reports: vec![report], check: None });
         }
-        // Rows that want the most likely id alone are served together; on CUDA, with those that draw.
-        let is_served = |sampler: &Sampler| sampler.is_plain() || by_kernel(sampler).is_some();
         let best = if any_by_kernel {
-            let of_row = |sampler: &&mut Sampler| {
-                (by_kernel(sampler).unwrap_or(MOST_LIKELY), sampler.step as u32)
-            };
-            let rows: Vec<(Drawing, u32)> = samplers.iter().map(of_row).collect();
+            let rows: Vec<_> = samplers.iter().map(|sampler| Some(drawing_of(sampler))).collect();
             Some(drawer.draw(logits, &rows)?)
         } else {
             let any_plain = samplers.iter().any(|sampler| sampler.is_plain());
@@ -113,6 +118,37 @@ impl Draws {
         }
         let ids = Indices::concatenate(&ids.iter().collect::<Vec<_>>(), 0)?;
         Ok(Draws { ids, reports, check })
+    }
+
+    /// Draws from the logits of all slots, `[slots, vocab_size]`, for the samplers of the rows in `slots`, which ascend: an id for each slot.
+    /// `None` where a row needs its logits apart. What is left of the slots is not looked at.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn of_slots(
+        samplers: &mut [&mut Sampler],
+        slots: &[usize],
+        logits: &Array,
+        drawer: &mut Drawer,
+    ) -> mlx_ffi::Result<Option<Draws>> {
+        if !samplers.iter().all(|sampler| is_served(sampler)) {
+            return Ok(None);
+        }
+        let count = logits.shape().first().map_or(0, |slots| *slots as usize);
+        let ids = if samplers.iter().any(|sampler| by_kernel(sampler).is_some()) {
+            let mut rows = vec![None; count];
+            for (slot, sampler) in slots.iter().zip(&*samplers) {
+                rows[*slot] = Some(drawing_of(sampler));
+            }
+            drawer.draw(logits, &rows)?
+        } else {
+            ops::argmax(logits, -1, false)?
+        };
+        let first = slots.iter().zip(&*samplers).filter(|(_, sampler)| sampler.step == 0);
+        let check = Check::of(first.map(|(slot, _)| *slot).collect(), logits)?;
+        samplers.iter_mut().for_each(|sampler| sampler.step += 1);
+        let reports = (0..count).map(|_| Report::default()).collect();
+        Ok(Some(Draws { ids, reports, check }))
     }
 
     /// Draws that are narrow, each from its row of `logprobs`, `[rows, vocab_size]`.

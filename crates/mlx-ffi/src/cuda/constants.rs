@@ -68,7 +68,7 @@ pub(super) const MOST_SPLITS: i32 = 128;
 /// Numbers that say how the ids of a row are drawn.
 pub(super) const SETTINGS: usize = 6;
 /// Numbers that say where a row is placed.
-pub(super) const PLACE_NUMBERS: usize = 5;
+pub(super) const PLACE_NUMBERS: usize = 6;
 
 /// The definitions that stand before the text of each kernel.
 pub(super) fn definitions() -> String {

@@ -31,6 +31,10 @@ pub struct Drawing {
 }
 
 impl Drawing {
+    /// The most likely id.
+    pub const MOST_LIKELY: Drawing =
+        Drawing { temperature: None, top_p: 1.0, min_p: 0.0, top_k: 0, seed: 0 };
+
     fn numbers(&self) -> [i32; SETTINGS] {
         let bits = |value: f32| value.to_bits() as i32;
         let inverse = self.temperature.map_or(0.0, f32::recip);
@@ -68,22 +72,25 @@ fn takes_draw(logits: &Array) -> bool {
 }
 
 impl Drawer {
-    /// Draws an id for each row of `logits`, `[b, n]`, of which `rows` says how, and how many draws it had: `[b]`. The draw
-    /// is the largest of the log probabilities with Gumbel noise, which MLX's `random::uniform` makes of the first half of
+    /// Draws an id for each row of `logits`, `[b, n]`, of which `rows` says how, and how many draws it had: `[b]`. Nobody looks at what
+    /// is drawn where it says nothing. The draw is the largest of the log probabilities with Gumbel noise, which MLX's `random::uniform` makes of the first half of
     /// a key. The key is SplitMix64's of seed and number.
     ///
     /// # Errors
     /// Logits that are no floats of 16 or 32 bits; other rows than those of the logits; a device without CUDA.
-    pub fn draw(&mut self, logits: &Array, rows: &[(Drawing, u32)]) -> Result<Indices> {
+    pub fn draw(&mut self, logits: &Array, rows: &[Option<(Drawing, u32)>]) -> Result<Indices> {
         let b = logits.shape().first().copied().unwrap_or(0);
         if !takes_draw(logits) || rows.len() != b as usize {
             return Err(Error::new(format!("{} rows are not drawn from {logits:?}", rows.len())));
         }
         let is_next = |known: &Known| {
-            let known = known.rows.iter().copied().zip(known.steps.iter().copied());
-            known.eq(rows.iter().copied())
+            let mut all = known.rows.iter().zip(&known.steps).zip(rows);
+            let is_next = |((row, step), wanted): ((&Drawing, &u32), &Option<_>)| {
+                wanted.is_none_or(|wanted| wanted == (*row, *step))
+            };
+            known.rows.len() == rows.len() && all.all(is_next)
         };
-        let Known { settings, on_device, .. } = match self.known.take().filter(is_next) {
+        let Known { settings, on_device, rows, steps } = match self.known.take().filter(is_next) {
             Some(known) => known,
             None => Known::new(rows)?,
         };
@@ -101,14 +108,16 @@ impl Drawer {
         let found = launch(&DRAW, &[logits, &settings, &on_device], &all)?;
         let [ids, next] = <[Array; 2]>::try_from(found)
             .map_err(|found| Error::new(format!("{} results of a draw", found.len())))?;
-        let (rows, steps) = rows.iter().map(|(row, step)| (*row, step + 1)).unzip();
+        let steps = steps.iter().map(|step| step.wrapping_add(1)).collect();
         self.known = Some(Known { rows, steps, settings, on_device: next });
         Indices::along(logits, -1, crate::ops::slice_axis(&ids, 0, 0, b)?)
     }
 }
 
 impl Known {
-    fn new(rows: &[(Drawing, u32)]) -> Result<Known> {
+    fn new(rows: &[Option<(Drawing, u32)>]) -> Result<Known> {
+        let rows: Vec<(Drawing, u32)> =
+            rows.iter().map(|row| row.unwrap_or((Drawing::MOST_LIKELY, 0))).collect();
         let numbers: Vec<i32> = rows.iter().flat_map(|(row, _)| row.numbers()).collect();
         let settings = Array::from_i32(&numbers, &[numbers.len() as i32])?;
         let (rows, steps): (Vec<Drawing>, Vec<u32>) = rows.iter().copied().unzip();

@@ -1,6 +1,6 @@
 // Positions of rows of one buffer, copied into the slots of another: the blocks of one z copy one row's, those of one y a
-// head's. places: for each row its index in `from`, its slot in `into`, its first position in each, and how many
-// positions it has.
+// head's. places: for each row its index in `from`, its slot in `into`, its first position in each, how many positions it has, and
+// how many in front of these become zeros.
 
 let_next_begin();
 wait_for_last();
@@ -10,9 +10,10 @@ const int64_t slot = place[1];
 const int64_t first = place[2];
 const int64_t at = place[3];
 const int64_t count = place[4];
+const int64_t before = place[5];
 // Whatever the arrays hold, nothing outside of the buffers is read or written.
 const bool is_inside = row >= 0 && row < from_shape[0] && slot >= 0 && slot < into_shape[0] && first >= 0 &&
-    at >= 0 && count >= 0 && first + count <= from_shape[2] && at + count <= into_shape[2];
+    at >= before && before >= 0 && count >= 0 && first + count <= from_shape[2] && at + count <= into_shape[2];
 if (is_inside) {
   const T* const source = from + row * from_strides[0] + blockIdx.y * from_strides[1] + first * from_strides[2];
   T* const target =
@@ -32,11 +33,17 @@ if (is_inside) {
       reinterpret_cast<uint4*>(target + position * into_strides[2])[pack] =
           reinterpret_cast<const uint4*>(source + position * from_strides[2])[pack];
     }
+    for (int64_t i = index; i < before * packs; i += step) {
+      reinterpret_cast<uint4*>(target - (1 + i / packs) * into_strides[2])[i % packs] = make_uint4(0, 0, 0, 0);
+    }
   } else {
     for (int64_t i = index; i < count * width; i += step) {
       const int64_t position = i / width;
       const int64_t value = i % width;
       target[position * into_strides[2] + value] = source[position * from_strides[2] + value];
+    }
+    for (int64_t i = index; i < before * width; i += step) {
+      target[i % width - (1 + i / width) * into_strides[2]] = static_cast<T>(0);
     }
   }
 }

@@ -48,6 +48,8 @@ pub struct Place {
     pub at: i32,
     /// How many positions are copied.
     pub count: i32,
+    /// Positions in front of these that become zeros.
+    pub before: i32,
 }
 
 /// Places on the device, for [`place`] in any number of buffers.
@@ -70,7 +72,7 @@ impl Places {
             return Err(Error::new(format!("{rows} rows are placed at once")));
         }
         let numbers = |place: &Place| -> [i32; PLACE_NUMBERS] {
-            [place.row, place.slot, place.first, place.at, place.count]
+            [place.row, place.slot, place.first, place.at, place.count, place.before]
         };
         // More than are kept in the host's memory.
         let numbers: Vec<i32> = places.iter().flat_map(numbers).collect();

@@ -45,6 +45,15 @@ const SUM: Source = Source {
     takes_strides: false,
     written: &[],
 };
+const JOIN: Source = Source {
+    name: c"join",
+    inputs: &[c"x", c"y"],
+    outputs: &[c"out"],
+    body: include_str!("join.cu"),
+    header: include_str!("chained.cu"),
+    takes_strides: false,
+    written: &[],
+};
 const TIMES: Source = Source {
     name: c"times",
     inputs: &[c"x", c"by"],
@@ -349,6 +358,33 @@ pub fn sum(x: &Array, y: &Array) -> Result<Array> {
     let outputs = [(x.shape(), x.dtype())];
     let all = Launch { grid, block: [THREADS, 1, 1], constants: &constants, outputs: &outputs };
     first(launch(&SUM, &[x, y], &all)?)
+}
+
+/// Whether [`join`] joins them.
+pub fn takes_join(x: &Array, y: &Array) -> bool {
+    let columns = x.shape().last().copied().unwrap_or(0);
+    let are_wide = columns > 0 && columns % 8 == 0 && y.shape().last() == Some(&columns);
+    let sizes_fit = x.size() > 0 && y.size() > 0 && x.size() + y.size() <= MOST_VALUES;
+    x.dtype().is_half() && y.dtype() == x.dtype() && are_wide && sizes_fit
+}
+
+/// The rows of `x`, `[…, columns]`, then those of `y`, likewise: `[1, rows, columns]`.
+///
+/// # Errors
+/// What [`takes_join`] does not take; a device without CUDA.
+pub fn join(x: &Array, y: &Array) -> Result<Array> {
+    if !takes_join(x, y) {
+        return Err(Error::new(format!("the rows of {x:?} and {y:?} cannot be joined")));
+    }
+    let columns = x.shape().last().copied().unwrap_or(1);
+    let values = x.size() + y.size();
+    let shape = [1, (values / columns as usize) as i32, columns];
+    let constants = [(c"T", Constant::Type(x.dtype()))];
+    let threads = (values / 8) as i32;
+    let grid = [(threads + THREADS - 1) / THREADS * THREADS, 1, 1];
+    let outputs: [(&[i32], Dtype); 1] = [(&shape, x.dtype())];
+    let all = Launch { grid, block: [THREADS, 1, 1], constants: &constants, outputs: &outputs };
+    first(launch(&JOIN, &[x, y], &all)?)
 }
 
 /// What values are multiplied with.

@@ -27,8 +27,17 @@ impl Group {
             async_eval([logits])?;
         }
         let rows = self.rows.len();
+        let is_narrow = matches!(ahead, Ahead::Top(_));
+        if !served.ranks.are_several() && !is_narrow && rows < self.caches.slots() {
+            // As many ids as slots: rows that leave change no size.
+            let mut samplers: Vec<&mut Sampler> =
+                self.rows.iter_mut().map(|row| &mut row.sampler).collect();
+            let (slots, drawer) = (&self.slots, &mut self.drawer);
+            if let Some(draws) = Draws::of_slots(&mut samplers, slots, logits, drawer)? {
+                return Ok(Drawn::of_slots(draws, slots));
+            }
+        }
         let draws = draws_of_all((&served.model, &served.ranks), rows, logits, || {
-            let is_narrow = matches!(ahead, Ahead::Top(_));
             let own = if is_narrow { logits.share()? } else { self.of_rows(logits)? };
             let mut samplers: Vec<&mut Sampler> =
                 self.rows.iter_mut().map(|row| &mut row.sampler).collect();

@@ -5,15 +5,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use inference_core::Error;
 use mlx_ffi::{async_eval, memory};
 
-use super::{Group, Row, Scheduler};
-use crate::cache::Caches;
+use super::{Group, Prefill, Row, Scheduler};
+use crate::cache::{Caches, MOST_SPARE};
 use crate::engine::group::Stepped;
+use crate::engine::memory::Budget;
 use crate::engine::prefill::ROOM;
-use crate::error::panicked;
+use crate::error::{Result, panicked};
 use crate::plan;
 
 /// Steps between two clean-ups of the allocator's cache.
 const CLEAR_CACHE_EVERY: usize = 256;
+
+/// What a step gives; a panic in it is its error.
+pub(super) fn caught(step: impl FnOnce() -> Result<Stepped>) -> Result<Stepped> {
+    catch_unwind(AssertUnwindSafe(step))
+        .unwrap_or_else(|panic| Err(panicked("the step", &*panic).into()))
+}
 
 impl Scheduler<'_> {
     /// Lets rows whose prompts are computed decode, in a batch where they can; in several ones where ranks have some layers
@@ -42,7 +49,10 @@ impl Scheduler<'_> {
     fn place_together(&mut self, rows: Vec<Row>, caches: Caches) {
         match self.batch_to_join(&rows, &caches) {
             Some(at) => {
-                if let Err(error) = self.groups[at].join(rows, caches) {
+                let waiting = self.slots_to_come(at, &rows);
+                if let Err(error) =
+                    self.groups[at].join(rows, caches, waiting, &mut self.dispatcher)
+                {
                     self.fail_group(at, error, "joining a batch");
                 }
             }
@@ -51,6 +61,27 @@ impl Scheduler<'_> {
                 self.groups.push(group);
             }
         }
+    }
+
+    /// Slots that a batch may have for rows whose prompts are computed now, where new buffers are made as others join: half of
+    /// the memory that is free beside them may be taken for it.
+    fn slots_to_come(&self, at: usize, joining: &[Row]) -> usize {
+        let (group, budget) = (&self.groups[at], &self.served.budget);
+        // Ranks see different memory. Rows with drafts give vacant slots up.
+        let takes_none = self.served.ranks.are_several() || group.drafts();
+        if takes_none || !self.served.keeps_slots {
+            return 0;
+        }
+        let ahead = |row: &Row| Budget::ahead(row.ids.len(), row.max_tokens - row.generated());
+        let rows = self.prefills.iter().flat_map(Prefill::rows).filter(|row| row.draft_tokens == 0);
+        let waiting: Vec<usize> = rows.map(|row| row.ids.len()).collect();
+        let own = group.rows().iter().chain(joining).map(ahead);
+        let longest = own.chain(waiting.iter().copied()).max().unwrap_or(0);
+        // A slot is as long as the longest row. The buffers of before stay until theirs are copied.
+        let bytes = budget.caches(1, longest + MOST_SPARE).max(1);
+        let made = bytes * (group.rows().len() + joining.len()) as u64;
+        let room = self.memory().room().saturating_sub(made) / 2;
+        waiting.len().min((room / bytes) as usize)
     }
 
     /// The batch that the rows join.
@@ -123,32 +154,59 @@ impl Scheduler<'_> {
         }
     }
 
-    /// One step of every batch.
+    /// The end of a batch's step: what leaves it does, and a batch without rows is gone.
+    pub(super) fn end_step(&mut self, at: usize, step: Result<Stepped>) {
+        let Stepped { left, result } = match step {
+            Ok(stepped) => stepped,
+            Err(error) => return self.fail_step(at, error),
+        };
+        let kept = result.and_then(|()| {
+            Ok(self.groups[at].keep_snapshots(self.served, &mut self.prefixes.cache)?)
+        });
+        match kept {
+            _ if self.groups[at].rows().is_empty() => drop(self.groups.remove(at)),
+            Ok(()) => {}
+            Err(error) => self.fail_step(at, error),
+        }
+        for (row, exit) in left {
+            self.leave(row, exit);
+        }
+    }
+
+    /// The batch with the most rows of those that can take their step in a pass of prompts.
+    pub(super) fn batch_to_board(&mut self) -> Option<usize> {
+        if !self.served.mixes || self.dispatcher.cannot_mix() {
+            return None;
+        }
+        let mut order: Vec<usize> = (0..self.groups.len()).collect();
+        order.sort_by_key(|at| std::cmp::Reverse(self.groups[*at].rows().len()));
+        for at in order {
+            match self.groups[at].can_board(self.served) {
+                Ok(true) => return Some(at),
+                Ok(false) => {}
+                Err(error) => {
+                    self.fail_step(at, error);
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
+    /// One step of every batch, but for those that took it in a pass of prompts.
     pub(super) fn decode(&mut self) {
         let mut at = 0;
         while at < self.groups.len() {
+            if self.groups[at].take_has_stepped() {
+                at += 1;
+                continue;
+            }
             let (group, prefixes) = (&mut self.groups[at], &mut self.prefixes.cache);
             let (served, clock) = (self.served, &mut self.clock);
-            let step = catch_unwind(AssertUnwindSafe(|| group.step(served, prefixes, clock)))
-                .unwrap_or_else(|panic| Err(panicked("the step", &*panic).into()));
-            let Stepped { left, result } = match step {
-                Ok(stepped) => stepped,
-                Err(error) => {
-                    self.fail_step(at, error);
-                    continue;
-                }
-            };
-            let kept = result.and_then(|()| {
-                Ok(self.groups[at].keep_snapshots(self.served, &mut self.prefixes.cache)?)
-            });
-            match kept {
-                _ if self.groups[at].rows().is_empty() => drop(self.groups.remove(at)),
-                Ok(()) => at += 1,
-                Err(error) => self.fail_step(at, error),
-            }
-            for (row, exit) in left {
-                self.leave(row, exit);
-            }
+            let step = caught(|| group.step(served, prefixes, clock));
+            let count = self.groups.len();
+            self.end_step(at, step);
+            at += usize::from(self.groups.len() == count);
         }
         if self.groups.is_empty() {
             self.exchange_steps();

@@ -17,6 +17,10 @@ impl Scheduler<'_> {
             self.recover_from(&error.into());
         }
         self.read_memory();
+        let matters = self.anything_waits() || self.memory().room() == 0;
+        if matters && self.dispatcher.lets_go_of_written() {
+            self.read_memory();
+        }
     }
 
     /// Reads what is in use.

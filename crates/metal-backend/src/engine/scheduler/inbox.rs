@@ -90,6 +90,7 @@ impl Scheduler<'_> {
             Err(RecvTimeoutError::Timeout) => {}
         }
         // What fails here fails again where somebody waits for it.
+        self.dispatcher.rest();
         let _ = memory::give_back();
         self.inbox.recv().unwrap_or(Command::Close)
     }

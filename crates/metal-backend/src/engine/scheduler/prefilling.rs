@@ -1,16 +1,26 @@
 //! Prompts, computed a part at a time between the steps of batches.
 
+use std::cmp::Reverse;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use inference_core::{CacheMiss, FinishReason};
 
-use super::{Part, Prefill, Row, Scheduler, Served};
+use super::decoding::caught;
+use super::{Prefill, Row, Scheduler, Served};
 use crate::cache::{Caches, Moment, PrefixCache};
-use crate::engine::prefill::Computed;
+use crate::engine::group::Stepped;
+use crate::engine::prefill::{Computed, Sent};
+use crate::engine::step_clock;
 use crate::engine::taking::Exit;
-use crate::error::{Result, panicked};
-use crate::plan::{self, Pace, Passes, QUANTUM, Waiting};
+use crate::error::{Error, Result, panicked};
+use crate::layers::Boarding;
+use crate::plan::{self, Pace, Part, Passes, QUANTUM, Waiting};
+
+/// The error of rows that a pass did not give back.
+fn lost_rows() -> Error {
+    mlx_ffi::Error::new("a pass of prompts lost the rows that decode in it").into()
+}
 
 /// What takes no longer was there already.
 const AT_ONCE: Duration = Duration::from_micros(100);
@@ -26,7 +36,7 @@ impl Scheduler<'_> {
                 Err(error) => self.fail_step(at, error),
             }
         }
-        self.clock.lap(Part::Wait);
+        self.clock.lap(step_clock::Part::Wait);
     }
 
     /// Begins a row's prompt, where a cache holds its beginning behind that.
@@ -80,39 +90,62 @@ impl Scheduler<'_> {
         if stop < self.served.usable().least { 0 } else { stop }
     }
 
-    /// Computes a part of one prompt, or of several together, behind the steps that were queued unless these are `awaited`
-    /// already.
-    pub(super) fn prefill(&mut self, awaited: bool) {
+    /// What a turn is to compute of prompts, of which a batch may take its step in their pass.
+    pub(super) fn next_part(&self, turn: usize, batch: Option<usize>) -> Option<Part> {
         let Served { model, chunk, budget, .. } = self.served;
         let waiting: Vec<_> = self.prefills.iter().map(|prefill| prefill.waiting(*chunk)).collect();
         let passes = Passes {
             positions: if self.served.alone { 0 } else { self.served.pass },
             room: self.memory().room(),
             n_layers: model.layers.len(),
+            rows: batch.map_or(0, |at| self.groups[at].caches().slots()),
         };
-        if budget.chunk_work() > passes.room {
+        let bytes = |all: &Waiting| budget.pass(all.rows, all.columns, all.tokens);
+        plan::part(turn, &waiting, self.pace, passes, bytes)
+    }
+
+    /// Computes a part of one prompt, or of several together, behind the steps that were queued unless these are `awaited`
+    /// already.
+    pub(super) fn prefill(&mut self, awaited: bool) {
+        let Served { model, chunk, budget, .. } = self.served;
+        let batch = self.batch_to_board();
+        if budget.chunk_work() > self.memory().room() {
             // What passes leave for later ones is in the way.
             self.dispatcher.forget();
         }
-        let bytes = |all: &Waiting| budget.pass(all.rows, all.columns, all.tokens);
-        let (turn, pace) = (self.turns, self.pace);
-        let part = self.agree("prompts", |_| plan::part(turn, &waiting, pace, passes, bytes));
+        let turn = self.turns;
+        let part = self.agree("prompts", |scheduler| scheduler.next_part(turn, batch));
         // What follows a turn without a part, or with one that fails, is not steps alone.
         let last_ended = self.part_ended.take();
         let Some(part) = part else { return };
         let Some(at) = self.gather(part.lead, &part.with) else { return };
-        let (layers, positions) = (part.layers, part.positions);
+        let Part { layers, positions, is_mixed, .. } = part;
+        let batch = batch.filter(|_| is_mixed && self.watch.check("prefill").is_ok());
+        let boarding = match batch.map(|batch| self.groups[batch].board()).transpose() {
+            Ok(boarding) => boarding,
+            Err(error) => return self.fail_step(batch.unwrap_or_default(), error),
+        };
+        let rows = boarding.as_ref().map_or(0, Boarding::rows);
         let prefill = &mut self.prefills[at];
         let reads = prefill.is_reading();
         let mut begun = Instant::now();
         let (watch, dispatcher) = (&self.watch, &mut self.dispatcher);
-        let mut failed = Vec::new();
+        let (prefixes, clock) = (&mut self.prefixes.cache, &mut self.clock);
+        let (mut failed, mut stepped) = (Vec::new(), None);
         // Ranks wait for each other at the same places.
         let awaited = awaited || self.served.ranks.are_several();
-        let steps = if awaited { &[] } else { &self.groups[..] };
-        let sent = || {
+        let groups = &mut self.groups;
+        let sent = |what: Sent| {
+            if let (Some(batch), Sent::Rows(boarded)) = (batch, what) {
+                let group = &mut groups[batch];
+                stepped = Some(caught(|| group.alight(boarded, self.served, prefixes, clock)));
+                return;
+            }
             let sent = Instant::now();
-            let waited = steps.iter().enumerate().map(|(at, steps)| (at, steps.wait()));
+            let steps = if awaited { &[] } else { &groups[..] };
+            // What a batch queued in the pass ends with it.
+            let others = steps.iter().enumerate().filter(|(at, _)| Some(*at) != batch);
+            let waited = others.map(|(at, steps)| (at, steps.wait()));
             failed.extend(waited.filter_map(|(at, result)| Some((at, result.err()?))));
             // The part began no earlier, where the steps took longer than it took to send it.
             if sent.elapsed() > AT_ONCE {
@@ -126,14 +159,27 @@ impl Scheduler<'_> {
                 false if !prefill.look(self.served, QUANTUM)? => Ok(()),
                 false => {
                     let ranks = &self.served.ranks;
-                    prefill.advance((model, ranks), *chunk, layers, dispatcher, sent)
+                    prefill.advance((model, ranks), *chunk, layers, boarding, dispatcher, sent)
                 }
             }
         };
         let result = catch_unwind(AssertUnwindSafe(part))
             .unwrap_or_else(|panic| Err(panicked("the request", &*panic).into()));
-        for (at, error) in failed.into_iter().rev() {
-            self.fail_step(at, error);
+        let mut steps: Vec<_> = failed.into_iter().map(|(at, error)| (at, Err(error))).collect();
+        if let Some(batch) = batch {
+            // It ends with a pass that has its caches.
+            let lost = || Err(result.as_ref().err().cloned().unwrap_or_else(lost_rows));
+            let step = stepped.unwrap_or_else(lost).map(|step| match &result {
+                // What the device tells of a pass is told once.
+                Err(error @ Error::Mlx(_)) => Stepped { result: Err(error.clone()), ..step },
+                _ => step,
+            });
+            steps.push((batch, step));
+        }
+        // Those that end are gone: the last ones first.
+        steps.sort_by_key(|(at, _)| Reverse(*at));
+        for (at, step) in steps {
+            self.end_step(at, step);
         }
         if let Err(error) = result {
             return self.fail_prefill_at(at, error);
@@ -142,8 +188,8 @@ impl Scheduler<'_> {
         self.part_ended = Some(Instant::now());
         let steps = last_ended.and_then(|ended| begun.checked_duration_since(ended));
         // The last part of a chunk leaves the end of the last layer out.
-        if self.prefills[at].is_between_layers() {
-            self.pace = Pace::of(took, positions, layers);
+        if self.prefills[at].is_between_layers() || batch.is_some() {
+            self.pace = Pace::of(took, positions + rows, layers);
         }
         self.pace = self.pace.beside(steps.unwrap_or_default());
         // Whoever hears of a first token may ask what it takes.

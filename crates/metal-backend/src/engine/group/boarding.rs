@@ -1,0 +1,55 @@
+//! Steps that are taken in a pass of prompts.
+
+use super::super::served::Served;
+use super::super::step_clock::StepClock;
+use super::{Group, Stepped, logits_of};
+use crate::cache::{Caches, PrefixCache, Storage};
+use crate::error::Result;
+use crate::layers::{Boarded, Boarding};
+
+impl Group {
+    /// Whether the next step can be taken in a pass of prompts.
+    ///
+    /// # Errors
+    /// Those of MLX, which end the whole group.
+    pub fn can_board(&mut self, served: &Served) -> Result<bool> {
+        let may = !self.drafts() && self.caches.can_join() && self.any_goes_on(&served.model);
+        Ok(may && served.model.takes_rows(&mut self.caches)?)
+    }
+
+    /// Hands the rows over to a pass of prompts. Until they are given [back](Self::alight), the group has no caches.
+    ///
+    /// # Errors
+    /// Those of MLX, which end the whole group.
+    pub fn board(&mut self) -> Result<Boarding> {
+        let slots = self.caches.slots();
+        let ids = self.next_ids.of(slots, self.drawn.as_ref(), &self.fresh)?;
+        let ids = ids.reshape(&[slots as i32, 1])?;
+        let caches = std::mem::replace(&mut self.caches, Caches::new(&[], Storage::Plain, 0, 0));
+        Ok(Boarding { ids, caches, places: self.capture.places() })
+    }
+
+    /// Takes the rows back from a pass of prompts, which is on its way, and ends their step. The next turn takes the next one.
+    ///
+    /// # Errors
+    /// Those of MLX before a row left, which end the whole group.
+    pub fn alight(
+        &mut self,
+        boarded: Boarded,
+        served: &Served,
+        prefixes: &mut PrefixCache,
+        clock: &mut StepClock,
+    ) -> Result<Stepped> {
+        self.caches = boarded.caches;
+        self.has_stepped = true;
+        let unread = self.drawn.take();
+        clock.count();
+        let logits = logits_of(&served.model, &boarded.hidden)?;
+        self.end_step(served, (unread, Some(logits)), prefixes, clock)
+    }
+
+    /// Whether the step of this turn was taken in a pass of prompts, which is asked once a turn.
+    pub fn take_has_stepped(&mut self) -> bool {
+        std::mem::take(&mut self.has_stepped)
+    }
+}

@@ -1,0 +1,109 @@
+//! Rows that take a decode step in a pass of prompts: products see the positions of both as one matrix.
+
+use mlx_ffi::{Array, Indices, Result, ops};
+
+use super::step_offsets::SharedOffsets;
+use super::{Attention, DecodeRows, Decoder, Mixer, Pass, Positions, Sharing};
+use crate::cache::{Caches, KvCache, State};
+use crate::kernels::Columns;
+
+/// The rows of a batch on their way to a pass of prompts, with the next id of each.
+pub(crate) struct Boarding {
+    /// `[rows, 1]`.
+    pub ids: Indices,
+    /// What is known of them.
+    pub caches: Caches,
+    /// What their steps have on the device.
+    pub places: SharedOffsets,
+}
+
+impl Boarding {
+    /// How many rows.
+    pub fn rows(&self) -> usize {
+        self.caches.slots()
+    }
+}
+
+/// The rows of a batch behind a pass of prompts.
+pub(crate) struct Boarded {
+    /// Their hidden states behind the last layer, `[rows, 1, hidden_size]`.
+    pub hidden: Array,
+    /// With one more position of each row.
+    pub caches: Caches,
+}
+
+impl Pass {
+    /// Takes decode rows along, before the first layer of a pass of prompts.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn board(&mut self, model: &Decoder, boarding: Boarding) -> Result<()> {
+        let Boarding { ids, caches, places } = boarding;
+        let rows = model.begin(&ids, &caches)?;
+        self.stream.h = model.kernels.join(&self.stream.h, &rows.stream.h)?;
+        self.positions.decode_rows = Some(Box::new(DecodeRows::new(caches, places)));
+        Ok(())
+    }
+
+    /// Lets the decode rows go behind the last layer. The hidden states that are left are those of prompts.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn alight(&mut self) -> Result<Option<Boarded>> {
+        let Some(rows) = self.positions.decode_rows.take() else { return Ok(None) };
+        let [all, _, _] = self.stream.h.dims()?;
+        let of_prompts = all - rows.count();
+        let hidden = ops::slice_axis(&self.stream.h, 0, of_prompts, all)?;
+        self.stream.h = ops::slice_axis(&self.stream.h, 0, 0, of_prompts)?;
+        Ok(Some(Boarded { hidden, caches: rows.into_caches() }))
+    }
+}
+
+impl Attention {
+    /// [`mix`](Self::mix) for prompts and for rows that decode, `[1, positions, n_heads * head_dim]`: each attends to its own keys.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub(super) fn mix_both(
+        &self,
+        rows: &mut DecodeRows,
+        [q, k, v]: [Columns; 3],
+        positions: &mut Positions,
+        cache: &mut KvCache,
+    ) -> Result<Array> {
+        let prompts = positions.offsets().len() as i32;
+        let split = |x: &Columns| rows.split(x, prompts);
+        let ([q, of_rows_q], [k, of_rows_k], [v, of_rows_v]) = (split(&q)?, split(&k)?, split(&v)?);
+        let of_prompts = self.mix([q, k, v], positions, cache)?;
+        let (positions, cache) = rows.of_layer()?;
+        let of_rows = self.mix([of_rows_q, of_rows_k, of_rows_v], positions, cache)?;
+        self.kernels.join(&of_prompts, &of_rows)
+    }
+}
+
+impl Decoder {
+    /// Whether rows with these caches can decode in a pass of prompts: where all layers are attention to keys and values of their
+    /// own, which a kernel of a step writes in place.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn takes_rows(&self, caches: &mut Caches) -> Result<bool> {
+        let has_others =
+            self.stage.is_some() || self.streams.is_some() || self.layer_inputs.is_some();
+        if has_others || !caches.have_room() {
+            return Ok(false);
+        }
+        let mut positions = Positions::after(caches);
+        let dtype = self.embed_tokens.dtype();
+        for (layer, state) in self.layers.iter().zip(caches.layers_mut()) {
+            let (Mixer::Attention(attention), State::Kv(cache)) = (&layer.mixer, state) else {
+                return Ok(false);
+            };
+            let is_alone = attention.config.sharing == Sharing::Own;
+            if !is_alone || attention.slot(dtype, 1, &mut positions, cache)?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
