@@ -9,6 +9,7 @@ use crate::kernels::{Kernels, MOST_PROMPT_ROWS};
 use crate::layers::{
     Decoder, MOST_CAPTURED_KEYS, MOST_CHUNK_KEYS, Pass, PassForm, PromptCaptures, PromptInputs,
 };
+use crate::plan::MIXED;
 
 /// Layers of a short pass that are sent at once: the device computes them while the next ones are prepared.
 const LAYERS_AT_ONCE: usize = 4;
@@ -16,7 +17,7 @@ const LAYERS_AT_ONCE: usize = 4;
 const SHORT: i32 = 1024;
 /// Positions of a pass of which a few layers are sent first, and then the others: a pass of prompts in which a batch takes its step. Longer
 /// ones keep a device busy for longer than the host needs, and one more buffer of their values would be held.
-const MIDDLE: i32 = 4096 + 1024;
+const MIDDLE: i32 = MIXED as i32 + 1024;
 
 /// What sends the layers of prompts to the device.
 #[derive(Debug, Default)]

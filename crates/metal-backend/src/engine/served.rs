@@ -22,8 +22,6 @@ pub(super) struct Served {
     pub chunk: usize,
     /// The most positions of several prompts that are computed together.
     pub pass: usize,
-    /// Whether a batch may take its step in a pass of prompts.
-    pub mixes: bool,
     /// Every row is computed by itself.
     pub alone: bool,
     /// Whether a row that leaves a batch leaves its slot to the next one that joins, so that buffers and captured
@@ -47,6 +45,11 @@ impl Served {
         let grid = if self.alone { self.chunk } else { 1 };
         let least = if self.storage == Storage::Plain { 0 } else { self.chunk };
         Usable { grid, least }
+    }
+
+    /// Whether a batch may take its step in a pass of prompts. On a CPU, products of prompts sum in another order than those of steps.
+    pub fn mixes(&self) -> bool {
+        self.kernels.is_on_cuda() && !self.ranks.are_several() && !self.alone
     }
 
     /// How many batches are to be under way beside each other: one for each rank, where ranks have some layers each.

@@ -229,7 +229,6 @@ fn served(options: &EngineOptions) -> Served {
         context_length: description.info.context_length,
         chunk: 512,
         pass: 512,
-        mixes: false,
         alone: false,
         keeps_slots: true,
         kernels: options.kernels,

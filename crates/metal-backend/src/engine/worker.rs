@@ -177,10 +177,6 @@ fn load_model(
         context_length: description.info.context_length,
         chunk,
         pass: chunk.max(least_pass(options.device)),
-        // On a CPU, products of prompts sum in another order than those of steps.
-        mixes: options.kernels.is_on_cuda()
-            && !ranks.are_several()
-            && !options.load.batch_invariant,
         alone: options.load.batch_invariant,
         keeps_slots: options.kernels.is_on_cuda(),
         kernels: options.kernels,

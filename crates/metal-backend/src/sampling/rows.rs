@@ -62,6 +62,23 @@ fn drawing_of(sampler: &Sampler) -> (Drawing, u32) {
     (by_kernel(sampler).unwrap_or(Drawing::MOST_LIKELY), sampler.step as u32)
 }
 
+/// The ids that rows in `slots` draw that are served with others, of the logits of all slots: `[slots]`, anything for the rest.
+fn best_of(
+    samplers: &[&mut Sampler],
+    slots: &[usize],
+    logits: &Array,
+    drawer: &mut Drawer,
+) -> mlx_ffi::Result<Indices> {
+    if samplers.iter().all(|sampler| by_kernel(sampler).is_none()) {
+        return ops::argmax(logits, -1, false);
+    }
+    let mut rows = vec![None; logits.shape().first().map_or(0, |slots| *slots as usize)];
+    for (slot, sampler) in slots.iter().zip(samplers) {
+        rows[*slot] = Some(drawing_of(sampler));
+    }
+    drawer.draw(logits, &rows)
+}
+
 impl Draws {
     /// Draws from `logits`, `[rows, vocab_size]`. Each row's draw is what it is alone. `drawer` is what is kept of the
     /// draws before these.
@@ -73,33 +90,20 @@ impl Draws {
         logits: &Array,
         drawer: &mut Drawer,
     ) -> Result<Draws> {
-        let any_by_kernel = samplers.iter().any(|sampler| by_kernel(sampler).is_some());
         if let [sampler] = samplers
-            && !any_by_kernel
+            && by_kernel(sampler).is_none()
         {
             let Draw { id, report } = sampler.draw(logits)?;
             return Ok(Draws { ids: id, reports: vec![report], check: None });
         }
-        let best = if any_by_kernel {
-            let rows: Vec<_> = samplers.iter().map(|sampler| Some(drawing_of(sampler))).collect();
-            Some(drawer.draw(logits, &rows)?)
-        } else {
-            let any_plain = samplers.iter().any(|sampler| sampler.is_plain());
-            any_plain.then(|| ops::argmax(logits, -1, false)).transpose()?
-        };
-        let rows = 0..samplers.len();
-        let first = rows.filter(|row| samplers[*row].step == 0 && is_served(samplers[*row]));
-        let check = match &best {
-            Some(_) => Check::of(first.collect(), logits)?,
-            None => None,
-        };
-        if let Some(best) = &best
-            && samplers.iter().all(|sampler| is_served(sampler))
-        {
-            samplers.iter_mut().for_each(|sampler| sampler.step += 1);
-            let reports = samplers.iter().map(|_| Report::default()).collect();
-            return Ok(Draws { ids: best.share()?, reports, check });
+        let all: Vec<usize> = (0..samplers.len()).collect();
+        if let Some(draws) = Draws::of_slots(samplers, &all, logits, drawer)? {
+            return Ok(draws);
         }
+        let any_served = samplers.iter().any(|sampler| is_served(sampler));
+        let best = any_served.then(|| best_of(samplers, &all, logits, drawer)).transpose()?;
+        let is_first = |row: &usize| samplers[*row].step == 0 && is_served(samplers[*row]);
+        let check = Check::of(all.into_iter().filter(is_first).collect(), logits)?;
         let (mut ids, mut reports) = (Vec::new(), Vec::new());
         for (row, sampler) in (0..).zip(samplers) {
             match &best {
@@ -135,15 +139,7 @@ impl Draws {
             return Ok(None);
         }
         let count = logits.shape().first().map_or(0, |slots| *slots as usize);
-        let ids = if samplers.iter().any(|sampler| by_kernel(sampler).is_some()) {
-            let mut rows = vec![None; count];
-            for (slot, sampler) in slots.iter().zip(&*samplers) {
-                rows[*slot] = Some(drawing_of(sampler));
-            }
-            drawer.draw(logits, &rows)?
-        } else {
-            ops::argmax(logits, -1, false)?
-        };
+        let ids = best_of(samplers, slots, logits, drawer)?;
         let first = slots.iter().zip(&*samplers).filter(|(_, sampler)| sampler.step == 0);
         let check = Check::of(first.map(|(slot, _)| *slot).collect(), logits)?;
         samplers.iter_mut().for_each(|sampler| sampler.step += 1);

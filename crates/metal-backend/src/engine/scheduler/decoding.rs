@@ -175,7 +175,7 @@ impl Scheduler<'_> {
 
     /// The batch with the most rows of those that can take their step in a pass of prompts.
     pub(super) fn batch_to_board(&mut self) -> Option<usize> {
-        if !self.served.mixes || self.dispatcher.cannot_mix() {
+        if !self.served.mixes() || self.dispatcher.cannot_mix() {
             return None;
         }
         let mut order: Vec<usize> = (0..self.groups.len()).collect();
