@@ -145,7 +145,19 @@ if (splits > 1) {
   __syncthreads();
   if (is_last) {
     __threadfence();
-    // What each split counts for, by head.
+    // Sums of the first splits are on their way while it is found what each split counts for, by head.
+    constexpr int OF_THREAD = (GROUP * D + 32 * BLOCK_WARPS - 1) / (32 * BLOCK_WARPS);
+    constexpr int EARLY = 32 / OF_THREAD < 16 ? 32 / OF_THREAD : 16;
+    float early[OF_THREAD][EARLY];
+    #pragma unroll
+    for (int i = 0; i < OF_THREAD; i++) {
+      const int index = threadIdx.x + i * 32 * BLOCK_WARPS;
+      const float* const of_head = sums + (head_at + index / D) * splits * D + index % D;
+      #pragma unroll
+      for (int s = 0; s < EARLY; s++) {
+        early[i][s] = index < GROUP * D && s < splits ? __ldcg(of_head + static_cast<int64_t>(s) * D) : 0.0f;
+      }
+    }
     __shared__ float shares[GROUP][MOST_SPLITS];
     if (warp < GROUP) {
       const float* const of_head = parts + (head_at + warp) * splits * 2;
@@ -175,11 +187,20 @@ if (splits > 1) {
       }
     }
     __syncthreads();
-    for (int index = threadIdx.x; index < GROUP * D; index += (32 * BLOCK_WARPS)) {
+    #pragma unroll
+    for (int i = 0; i < OF_THREAD; i++) {
+      const int index = threadIdx.x + i * 32 * BLOCK_WARPS;
+      if (index >= GROUP * D) {
+        break;
+      }
       const float* const of_head = sums + (head_at + index / D) * splits * D + index % D;
       float value = 0;
+      #pragma unroll
+      for (int s = 0; s < EARLY; s++) {
+        value += s < splits ? early[i][s] * shares[index / D][s] : 0.0f;
+      }
       #pragma unroll 8
-      for (int s = 0; s < splits; s++) {
+      for (int s = EARLY; s < splits; s++) {
         value += __ldcg(of_head + static_cast<int64_t>(s) * D) * shares[index / D][s];
       }
       out[head_at * D + index] = static_cast<T>(value);

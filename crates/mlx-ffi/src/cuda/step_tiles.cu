@@ -36,7 +36,7 @@ struct ByTiles {
       const uint4* const from = reinterpret_cast<const uint4*>(of.keys + key * of.key_stride);
       #pragma unroll
       for (int read = 0; read < KEY_READS; read++) {
-        keys[half][read] = from[4 * read + column];
+        keys[half][read] = __ldcs(from + 4 * read + column);
       }
     }
   }
@@ -50,7 +50,7 @@ struct ByTiles {
         const uint4* const from = reinterpret_cast<const uint4*>(of.values + key * of.value_stride);
         #pragma unroll
         for (int read = 0; read < VALUE_READS; read++) {
-          values[half][i][read] = from[8 * read + of_lane];
+          values[half][i][read] = __ldcs(from + 8 * read + of_lane);
         }
       }
     }
