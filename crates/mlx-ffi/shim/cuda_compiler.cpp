@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "kernel_folder.h"
+#include "replay.h"
 
 namespace mlxrs {
 namespace {
@@ -39,6 +40,16 @@ std::string headers() {
   return "/usr/local/cuda/include";
 }
 
+// Registers of a thread of a kernel of 512 threads that asks for so little shared memory that a multiprocessor has it twice: two
+// blocks then have their registers too.
+constexpr const char* REGISTERS = "--maxrregcount=64";
+bool shares_registers(const Kernel& kernel) {
+  constexpr int MAX_SHARED_MEMORY_PER_MULTIPROCESSOR = 81, THREADS = 512, OF_SYSTEM_AND_NAMED = 3 << 10;
+  int memory = memory_of(kernel);
+  return memory > 0 && std::get<0>(block_of(kernel)) == THREADS &&
+      2 * (memory + OF_SYSTEM_AND_NAMED) <= mlxrs_device_number(MAX_SHARED_MEMORY_PER_MULTIPROCESSOR);
+}
+
 struct Entry {
   std::atomic<bool> done{false};
   // Empty where the compiler refused.
@@ -57,14 +68,14 @@ std::string architecture() {
 std::atomic<bool> ends{false};
 
 // The image of a kernel, from the folder or compiled; empty where the compiler refuses.
-Image image_of(const std::string& name, const std::string& text, const std::string& arch) {
+Image image_of(const std::string& name, const std::string& text, const std::string& arch, bool shares = false) {
   auto& c = *cuda();
   // As MLX names what it compiles.
   std::stringstream module;
   module << name << "_" << std::hex << std::hash<std::string>{}(text);
   int major = 0, minor = 0;
   c.version(&major, &minor);
-  auto maker = arch + " " + std::to_string(major) + "." + std::to_string(minor);
+  auto maker = arch + " " + std::to_string(major) + "." + std::to_string(minor) + (shares ? std::string(" ") + REGISTERS : "");
   auto full = std::string(KERNEL_NAMESPACE) + name;
   if (auto known = read_image(module.str(), full, maker)) {
     return *known;
@@ -73,13 +84,13 @@ Image image_of(const std::string& name, const std::string& text, const std::stri
   Handle program = nullptr;
   if (c.new_program(&program, text.c_str(), "replay.cu", 0, nullptr, nullptr) == 0) {
     auto include = "--include-path=" + headers();
-    const char* options[] = {KERNEL_OPTION, arch.c_str(), include.c_str()};
+    const char* options[] = {KERNEL_OPTION, arch.c_str(), include.c_str(), REGISTERS};
     size_t size = 0;
     const char* lowered = nullptr;
     if (c.ask) {
       c.ask(program, [](void*, void*) -> int { return ends; }, nullptr);
     }
-    if (c.name(program, full.c_str()) == 0 && c.compile(program, 3, options) == 0 &&
+    if (c.name(program, full.c_str()) == 0 && c.compile(program, shares ? 4 : 3, options) == 0 &&
         c.lowered(program, full.c_str(), &lowered) == 0 && c.size(program, &size) == 0) {
       image.lowered = lowered;
       image.bytes.resize(size);
@@ -95,10 +106,14 @@ Image image_of(const std::string& name, const std::string& text, const std::stri
   return image;
 }
 
-Handle loaded(const Image& image, bool overlap) {
+Handle loaded(const Image& image, bool overlap, int memory = 0) {
   Handle module, function;
   check(cuda()->load(&module, image.bytes.data()), "cuModuleLoadData");
   check(cuda()->function(&function, module, image.lowered.c_str()), "cuModuleGetFunction");
+  if (memory > 0) {
+    constexpr int MAX_DYNAMIC_SHARED_SIZE_BYTES = 8;
+    check(cuda()->set(function, MAX_DYNAMIC_SHARED_SIZE_BYTES, memory), "cuFuncSetAttribute");
+  }
   if (overlap) {
     // A multiprocessor shares its memory out anew only once it is empty: kernels that overlap ask for
     // the same share.
@@ -108,9 +123,9 @@ Handle loaded(const Image& image, bool overlap) {
   return function;
 }
 
-void compile(Entry& kernel, const std::string& name, const std::string& text, const std::string& arch) {
+void compile(Entry& kernel, const std::string& name, const std::string& text, const std::string& arch, bool shares) {
   try {
-    kernel.image = image_of(name, text, arch);
+    kernel.image = image_of(name, text, arch, shares);
   } catch (std::exception&) {
     kernel.image = {};
   }
@@ -142,7 +157,7 @@ class Kernels {
     }
     auto& function = entry.functions[overlap];
     if (!function) {
-      function = loaded(entry.image, overlap);
+      function = loaded(entry.image, overlap, memory_of(kernel));
     }
     return {function, false};
   }
@@ -160,8 +175,8 @@ class Kernels {
     auto& entry = found->second;
     if (is_new) {
       try {
-        entry.thread = std::thread([&entry, key, arch = architecture()] {
-          compile(entry, key.first, key.second, arch);
+        entry.thread = std::thread([&entry, key, arch = architecture(), shares = shares_registers(kernel)] {
+          compile(entry, key.first, key.second, arch, shares);
         });
       } catch (...) {
         all_.erase(found);

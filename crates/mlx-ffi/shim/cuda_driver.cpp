@@ -112,3 +112,14 @@ extern "C" void mlxrs_relax_captures(void) {
     c->exchange_capture_mode(&mode);
   }
 }
+
+extern "C" int mlxrs_device_number(int attribute) {
+  auto* c = mlxrs::cuda();
+  int device = 0, devices = 0, number = 0;
+  if (!c) {
+    return 0;
+  }
+  // A thread that has not used one yet is told of the only one.
+  bool is_known = c->device(&device) == 0 || (c->count(&devices) == 0 && devices == 1);
+  return is_known && c->attribute(&number, attribute, device) == 0 ? number : 0;
+}

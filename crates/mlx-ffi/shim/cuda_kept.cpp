@@ -345,7 +345,7 @@ class CudaKept : public Kept {
           function,
           {grid[0], grid[1], grid[2]},
           {block[0], block[1], block[2]},
-          0,
+          static_cast<unsigned>(memory_of(kernel)),
           arguments.data(),
           nullptr,
           nullptr,
@@ -386,7 +386,7 @@ class CudaKept : public Kept {
     Attribute overlap{PROGRAMMATIC_STREAM_SERIALIZATION, {1}};
     auto& [gx, gy, gz] = call.grid;
     auto& [bx, by, bz] = call.block;
-    Config config{{gx, gy, gz}, {bx, by, bz}, 0, stream, &overlap, overlaps};
+    Config config{{gx, gy, gz}, {bx, by, bz}, static_cast<unsigned>(memory_of(call.kernel)), stream, &overlap, overlaps};
     return cuda()->launch(&config, function_of(call.kernel).function, call.arguments.data(), nullptr);
   }
 

@@ -26,6 +26,7 @@ MLXRS_OPEN(Name, name_)
 MLXRS_OPEN(Grid, grid_)
 MLXRS_OPEN(Block, threadgroup_)
 MLXRS_OPEN(Takes, shape_infos_)
+MLXRS_OPEN(Memory, shared_memory_)
 MLXRS_OPEN(Copies, ensure_row_contiguous_)
 
 template <typename Tag, typename Type>
@@ -40,6 +41,7 @@ static_assert(IS<Block, Three>, "a block is three numbers of threads");
 static_assert(
     IS<Takes, std::vector<std::tuple<bool, bool, bool>>>,
     "each input has three facts: shape, strides, dimensions");
+static_assert(IS<Memory, int>, "shared memory is a number of bytes");
 static_assert(IS<Copies, bool>, "whether inputs are copied is one fact");
 static_assert(std::is_base_of_v<mlx::core::Primitive, Kernel>, "a kernel is a primitive");
 static_assert(sizeof(mlx::core::ShapeElem) == sizeof(int32_t), "shapes are of 32 bits");
@@ -78,6 +80,10 @@ const std::tuple<int, int, int>& block_of(const Kernel& kernel) {
 
 const std::vector<std::tuple<bool, bool, bool>>& takes_of(const Kernel& kernel) {
   return kernel.*member(Takes{});
+}
+
+int memory_of(const Kernel& kernel) {
+  return kernel.*member(Memory{});
 }
 
 bool copies_of(const Kernel& kernel) {

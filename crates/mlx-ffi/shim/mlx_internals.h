@@ -38,6 +38,8 @@ std::string& text_of(Kernel& kernel);
 const std::string& name_of(const Kernel& kernel);
 const std::tuple<int, int, int>& grid_of(const Kernel& kernel);
 const std::tuple<int, int, int>& block_of(const Kernel& kernel);
+// Bytes of shared memory that it takes beside what it names.
+int memory_of(const Kernel& kernel);
 // For each input, whether the kernel takes its shape, its strides and the number of its dimensions: one
 // argument each, in this order, behind the address.
 const std::vector<std::tuple<bool, bool, bool>>& takes_of(const Kernel& kernel);

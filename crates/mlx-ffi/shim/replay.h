@@ -15,6 +15,9 @@ extern "C" {
  */
 void mlxrs_relax_captures(void);
 
+/** A number of the CUDA device, as cuDeviceGetAttribute has it; 0 where there is no device, or nobody tells. */
+int mlxrs_device_number(int attribute);
+
 /** What came of the wish to repeat operations, or to send them. */
 typedef enum mlxrs_outcome_ {
   MLXRS_DONE,

@@ -3424,6 +3424,8 @@ unsafe extern "C" {
     pub fn mlxrs_recover(stream: mlx_stream) -> ::std::os::raw::c_int;
     #[doc = " Lets this thread wait for a CUDA device, and ask it for memory, while MLX captures operations on another\n thread: otherwise that capture fails, and MLX ends the process."]
     pub fn mlxrs_relax_captures();
+    #[doc = " A number of the CUDA device, as cuDeviceGetAttribute has it; 0 where there is no device, or nobody tells."]
+    pub fn mlxrs_device_number(attribute: ::std::os::raw::c_int) -> ::std::os::raw::c_int;
     #[doc = " The operations that make `output`, which is not evaluated, of `moving`, which are not either, of `fixed`\n and of whatever else is evaluated. MLXRS_DONE: `res` has them. MLXRS_NOT_YET while kernels are compiled for this, which\n takes a second on other threads: then it is worth another try. MLXRS_IMPOSSIBLE where something else than operations of\n mlxrs_launch_apply, mlxrs_dense, mlxrs_cpu_operation and sums of a group of mlxrs_nccl_join is among them; or where CUDA\n has no memory left for it. With `overlap` a kernel for CUDA begins before the one before it has ended, as far as it\n does not read what that one writes. With `follows` the `fixed` arrays, which are row-major, may be others each time. All ranks of `agreement` ask for it at the same time, and get the same outcome.\n Returns 0, or 1 after the error handler has been called."]
     pub fn mlxrs_replay_new(
         res: *mut mlxrs_replay,

@@ -19,6 +19,7 @@ mod experts;
 mod kernel;
 mod latent;
 mod launch;
+mod one_row;
 mod pictures;
 mod place;
 mod product;
@@ -38,13 +39,12 @@ pub use expert_matrices::{ExpertGate, ExpertMatrices, ExpertNetwork, IntoExperts
 pub use experts::{Chosen, experts, takes_experts};
 pub use latent::{LatentStep, latent_step, takes_latent_step};
 pub use launch::ON_DEVICE;
+pub use one_row::{one_row, takes_one_row};
 pub use pictures::{
     Branch, ScaledNorm, StreamHeads, modulated, picture_heads, takes_modulated, takes_picture_heads,
 };
 pub use place::{Place, Places, copied, place};
-pub use product::{
-    Around, MOST_PACKED_ROWS, MOST_ROWS, Weights, few_rows, one_row, takes_few_rows, takes_one_row,
-};
+pub use product::{Around, MOST_PACKED_ROWS, MOST_ROWS, Weights, few_rows, takes_few_rows};
 pub use recurrent::{convolution, delta, scan, takes_convolution, takes_delta, takes_scan};
 pub use routing::{Groups, Router, Score, route, takes_route};
 pub use rows::{

@@ -56,8 +56,9 @@ fn products_of_one_row_are_those_of_mlx() {
     use_cuda();
     for dtype in [Dtype::Bf16, Dtype::F16] {
         for packing in PACKINGS {
-            let all = [(64, 128), (1000, 1152), (4096, 1024), (2560, 9728), (20002, 2560)];
-            for (n, k) in some(&all, 1) {
+            let all =
+                [(64, 128), (202, 1152), (1000, 1152), (4096, 1024), (2560, 9728), (20002, 2560)];
+            for (n, k) in some(&all, 2) {
                 one_row(*n, *k, dtype, packing).expect("products");
             }
         }
@@ -65,6 +66,13 @@ fn products_of_one_row_are_those_of_mlx() {
 }
 
 fn one_row(n: i32, k: i32, dtype: Dtype, packing: Option<(i32, i32)>) -> Result<()> {
+    // An odd number of rows.
+    let w = Matrix::new(n - 1, k, dtype, packing);
+    let x = cast(&values(&[1, 1, k], 2), dtype);
+    let found = cuda::one_row(&x, w.weights(), &Around::default())?;
+    let expected = ops::matmul(&wide(&x), &w.transposed()?)?;
+    assert_near(&found, &expected, 1e-2, &format!("{} x {k} {dtype:?} {packing:?}", n - 1));
+
     let what = |of: &str| format!("{of} {n} x {k} {dtype:?} {packing:?}");
     let w = Matrix::new(n, k, dtype, packing);
     let (weights, transposed) = (w.weights(), w.transposed()?);

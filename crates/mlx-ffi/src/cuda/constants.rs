@@ -11,6 +11,9 @@ pub(super) const WARPS: i32 = 8;
 pub(super) const THREADS: i32 = WARPS * LANES;
 /// Warps of a block that multiplies with matrices of heads.
 pub(super) const PRODUCT_WARPS: i32 = 4;
+/// Warps of a block that multiplies one row of x, and its threads.
+pub(super) const ONE_ROW_WARPS: i32 = 16;
+pub(super) const ONE_ROW_THREADS: i32 = ONE_ROW_WARPS * LANES;
 /// Rows of weights of a block that multiplies several rows of x.
 pub(super) const WEIGHT_ROWS: i32 = 32;
 /// The most columns whose row of x a block can hold.
@@ -79,6 +82,8 @@ pub(super) fn definitions() -> String {
         ("WARPS", WARPS),
         ("THREADS", THREADS),
         ("PRODUCT_WARPS", PRODUCT_WARPS),
+        ("ONE_ROW_WARPS", ONE_ROW_WARPS),
+        ("ONE_ROW_THREADS", ONE_ROW_THREADS),
         ("WEIGHT_ROWS", WEIGHT_ROWS),
         ("MOST_COLUMNS", MOST_COLUMNS),
         ("MOST_WIDE_COLUMNS", MOST_WIDE_COLUMNS),
@@ -163,6 +168,7 @@ mod tests {
             include_str!("modulated.cu"),
             include_str!("norm_gate.cu"),
             include_str!("one_row.cu"),
+            include_str!("one_row_by_lanes.cu"),
             include_str!("packed.cu"),
             include_str!("picture_heads.cu"),
             include_str!("place.cu"),
@@ -201,6 +207,7 @@ mod tests {
             include_str!("draw.rs"),
             include_str!("experts.rs"),
             include_str!("latent.rs"),
+            include_str!("one_row.rs"),
             include_str!("pictures.rs"),
             include_str!("place.rs"),
             include_str!("product.rs"),

@@ -93,11 +93,11 @@ fn kind(input: &Array) -> (Dtype, bool) {
 }
 
 impl Kernel {
-    /// The kernel of `source`.
+    /// The kernel of `source`, whose launches ask for so many bytes of shared memory.
     ///
     /// # Errors
     /// An MLX without CUDA.
-    pub(super) fn new(source: &Source) -> Result<Kernel> {
+    pub(super) fn new(source: &Source, memory: c_int) -> Result<Kernel> {
         init();
         let inputs = Strings::of(source.inputs);
         let outputs = Strings::of(source.outputs);
@@ -112,7 +112,7 @@ impl Kernel {
                 body.as_ptr(),
                 header.as_ptr(),
                 !source.takes_strides,
-                0,
+                memory,
             )
         };
         let kernel = Kernel { raw, written: source.written, known: Vec::new() };

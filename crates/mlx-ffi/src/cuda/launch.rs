@@ -2,14 +2,15 @@
 
 use std::cell::RefCell;
 use std::ffi::CStr;
+use std::sync::OnceLock;
 
 use super::kernel::{Kernel, Launch, Source};
-use crate::{Array, Error, Result};
+use crate::{Array, Error, Result, sys};
 
 thread_local! {
     static NUMBERS: RefCell<Vec<([f32; ON_DEVICE], Array)>> = const { RefCell::new(Vec::new()) };
     static NOTHING: RefCell<Option<Array>> = const { RefCell::new(None) };
-    static KERNELS: RefCell<Vec<(&'static CStr, Kernel)>> = const { RefCell::new(Vec::new()) };
+    static KERNELS: RefCell<Vec<(&'static CStr, i32, Kernel)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The outputs of a launch of the kernel of `source`, which is made at its first use by a thread.
@@ -18,21 +19,67 @@ pub(super) fn launch(
     inputs: &[&Array],
     launch: &Launch<'_>,
 ) -> Result<Vec<Array>> {
+    launch_with(source, 0, inputs, launch)
+}
+
+/// [`launch`] with so many bytes of shared memory beside what the kernel names. One of the constants tells them, as MLX knows kernels
+/// by these.
+pub(super) fn launch_with(
+    source: &Source,
+    memory: i32,
+    inputs: &[&Array],
+    launch: &Launch<'_>,
+) -> Result<Vec<Array>> {
     #[cfg(test)]
     if crate::on_cpu()? {
         return super::emulated::launch(source, inputs, launch);
     }
     KERNELS.with_borrow_mut(|kernels| {
-        let known = kernels.iter().position(|(name, _)| *name == source.name);
-        let at = match known {
+        let is_it = |(name, own, _): &(&CStr, i32, Kernel)| *name == source.name && *own == memory;
+        let at = match kernels.iter().position(is_it) {
             Some(at) => at,
             None => {
-                kernels.push((source.name, Kernel::new(source)?));
+                kernels.push((source.name, memory, Kernel::new(source, memory)?));
                 kernels.len() - 1
             }
         };
-        kernels[at].1.launch(inputs, launch)
+        kernels[at].2.launch(inputs, launch)
     })
+}
+
+/// What matters of a device for how work is cut.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    pub(super) multiprocessors: i32,
+    /// Bytes of shared memory that a block may have.
+    pub(super) of_block: i32,
+}
+
+impl Sizes {
+    /// Those of the device. Where nobody tells them, those of a large one with as little shared memory as any has.
+    pub(super) fn of_device() -> Sizes {
+        // So few that blocks have several rows.
+        #[cfg(test)]
+        if crate::on_cpu().unwrap_or(false) {
+            return Sizes { multiprocessors: 3, of_block: 227 << 10 };
+        }
+        const MULTIPROCESSOR_COUNT: i32 = 16;
+        const MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: i32 = 97;
+        static FOUND: OnceLock<Sizes> = OnceLock::new();
+        if let Some(found) = FOUND.get() {
+            return *found;
+        }
+        // SAFETY: asks the driver for a number.
+        let number = |attribute| unsafe { sys::mlxrs_device_number(attribute) };
+        let found = Sizes {
+            multiprocessors: number(MULTIPROCESSOR_COUNT),
+            of_block: number(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
+        };
+        if found.multiprocessors > 0 && found.of_block > 0 {
+            return *FOUND.get_or_init(|| found);
+        }
+        Sizes { multiprocessors: 132, of_block: 99 << 10 }
+    }
 }
 
 /// Values of four bytes that an array must have to be in the device's memory: MLX keeps arrays of up to

@@ -17,6 +17,10 @@ __device__ __forceinline__ void accumulate<__half>(float* sums, const unsigned* 
       : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+template <typename T>
+constexpr bool IS_HALF = false;
+template <>
+constexpr bool IS_HALF<__half> = true;
 __device__ __forceinline__ unsigned shared_address(const void* at) {
   return static_cast<unsigned>(__cvta_generic_to_shared(at));
 }
@@ -35,6 +39,64 @@ __device__ __forceinline__ void copy_ahead(void* to, const void* from, bool is_t
 template <int BYTES>
 __device__ __forceinline__ void copy_few_ahead(void* to, const void* from) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_address(to)), "l"(from), "n"(BYTES) : "memory");
+}
+// The shared memory that a launch asks for, at multiples of sixteen bytes. Kernels have its address: the compiler would find it
+// anew at each use.
+using Shared = unsigned;
+__device__ __forceinline__ Shared memory_of_launch() {
+  extern __shared__ uint4 of_launch[];
+  return shared_address(of_launch);
+}
+// Copies four, eight or sixteen bytes, zeros where there is nothing to copy. What lies beside them comes into the second-level cache.
+template <int BYTES>
+__device__ __forceinline__ void copy_to(Shared to, const void* from, bool is_there) {
+  if constexpr (BYTES == 16) {
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(is_there ? 16 : 0) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], %2, %3;" ::"r"(to),
+        "l"(from), "n"(BYTES), "r"(is_there ? BYTES : 0) : "memory");
+  }
+}
+__device__ __forceinline__ uint4 four_at(Shared at) {
+  uint4 found;
+  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(found.x), "=r"(found.y), "=r"(found.z), "=r"(found.w) : "r"(at));
+  return found;
+}
+// Four, eight or sixteen bytes, as words.
+template <int BYTES>
+__device__ __forceinline__ void words_at(Shared at, unsigned* to) {
+  if constexpr (BYTES == 16) {
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at));
+  } else if constexpr (BYTES == 8) {
+    asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "r"(at));
+  } else {
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(to[0]) : "r"(at));
+  }
+}
+__device__ __forceinline__ float float_at(Shared at) {
+  float found;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(found) : "r"(at));
+  return found;
+}
+__device__ __forceinline__ void put_at(Shared at, uint4 value) {
+  asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(at), "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w) : "memory");
+}
+__device__ __forceinline__ void put_at(Shared at, float value) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(value) : "memory");
+}
+// Of a word, one of two values as a float, and what names it.
+constexpr unsigned FIRST_VALUE = 0x1044;
+constexpr unsigned SECOND_VALUE = 0x3244;
+template <typename T>
+__device__ __forceinline__ float value_of(unsigned word, unsigned which) {
+  unsigned upper;
+  asm("prmt.b32 %0, %1, 0, %2;" : "=r"(upper) : "r"(word), "r"(which));
+  if constexpr (IS_HALF<T>) {
+    const unsigned short bits = upper >> 16;
+    return static_cast<float>(*reinterpret_cast<const T*>(&bits));
+  } else {
+    return __uint_as_float(upper);
+  }
 }
 __device__ __forceinline__ void end_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");

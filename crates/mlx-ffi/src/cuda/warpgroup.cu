@@ -48,10 +48,6 @@ __device__ __forceinline__ void show_to_warpgroups() {
 #define NAMES_OF_64                                                                                      \
   NAMES_OF_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53," \
               "%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
-template <typename T>
-constexpr bool IS_HALF = false;
-template <>
-constexpr bool IS_HALF<__half> = true;
 #define MULTIPLY_TILE(TYPE, SIZE, NAMES, REST, ADDS, SUMS, ...)                                                 \
   asm volatile("{.reg .pred adds; setp.ne.b32 adds, " ADDS ", 0; wgmma.mma_async.sync.aligned.m64n" SIZE "k16.f32." \
                TYPE "." TYPE " {" NAMES "}, " REST ";}"                                                         \
