@@ -98,7 +98,8 @@ pub struct DiscoveredModel {
     pub weight_bytes: u64,
 }
 
-/// The model folders at and directly under `dir`, sorted by path.
+/// The models at and directly under `dir`, sorted by path. Where a folder under it has several files of GGUF and nothing else
+/// that says what it is, each of these is a model.
 ///
 /// Entries that cannot be read are passed over: one unreadable folder hides no other.
 ///
@@ -113,9 +114,18 @@ pub fn discover(dir: &Path) -> Result<Vec<DiscoveredModel>> {
     let own = folder_kind(dir).and_then(|_| inspect(dir));
     let children = entries.filter_map(|entry| entry.ok().map(|e| e.path()));
     let children = children.filter(|path| !is_gguf(path) || is_gguf_model(path));
-    let mut found: Vec<_> = children.filter_map(|path| inspect(&path)).chain(own).collect();
+    let mut found: Vec<_> = children.flat_map(|path| inspect_each(&path)).chain(own).collect();
     found.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(found)
+}
+
+/// The model at `path`, or each of a folder's files of GGUF.
+fn inspect_each(path: &Path) -> Vec<DiscoveredModel> {
+    if model_kind(path).is_some() {
+        return inspect(path).into_iter().collect();
+    }
+    let files = children(path).into_iter().flatten().filter(|file| is_gguf_model(file));
+    files.filter_map(|file| inspect(&file)).collect()
 }
 
 fn inspect(path: &Path) -> Option<DiscoveredModel> {

@@ -52,7 +52,7 @@ fn a_model_has_a_config_and_at_least_one_safetensors_file() {
 }
 
 #[test]
-fn a_file_of_gguf_is_a_model_by_itself_and_so_is_a_folder_with_one() {
+fn a_file_of_gguf_is_a_model_by_itself_and_so_is_a_folder_with_one_or_each_of_several() {
     let folder = Folder::new("gguf");
     folder.file("loose.gguf", 5);
     folder.file("one/model.GGUF", 10);
@@ -63,7 +63,8 @@ fn a_file_of_gguf_is_a_model_by_itself_and_so_is_a_folder_with_one() {
     fs::create_dir_all(folder.0.join("folder.gguf")).unwrap();
     let found = discover(&folder.0).unwrap();
     let paths: Vec<_> = found.iter().map(|model| (model.path.clone(), model.num_files)).collect();
-    assert_eq!(paths, [(folder.0.join("loose.gguf"), 1), (folder.0.join("one"), 1)]);
+    let expected = ["loose.gguf", "one", "two/a.gguf", "two/b.gguf"];
+    assert_eq!(paths, expected.map(|name| (folder.0.join(name), 1)));
     let one = discover(&folder.0.join("one")).unwrap();
     assert_eq!(one[0].path, folder.0.join("one/model.GGUF"));
     let two = discover(&folder.0.join("two")).unwrap();

@@ -66,7 +66,7 @@ impl Folder {
         state.passed.retain(|path| paths.contains(path));
         let is_new = |path: &PathBuf| !state.there.contains_key(path);
         let new: Vec<_> = found.iter().filter(|found| is_new(&found.path)).collect();
-        let came = new.into_iter().filter_map(sources::found);
+        let came = new.into_iter().filter_map(|one| sources::found(&self.path, one));
         (came.filter(|one| state.takes(one)).collect(), removed)
     }
 }
@@ -104,6 +104,11 @@ mod tests {
         fs::write(model.join("model.safetensors"), "").unwrap();
     }
 
+    fn there(folder: &Path) -> Vec<Named> {
+        let found = sources::under(folder).unwrap();
+        found.iter().filter_map(|one| sources::found(folder, one)).collect()
+    }
+
     fn names(came: &[Named]) -> Vec<&str> {
         came.iter().map(|one| one.name.as_str()).collect()
     }
@@ -112,8 +117,7 @@ mod tests {
     fn models_that_come_have_new_numbers_and_names_that_are_free() {
         let folder = tempfile::tempdir().unwrap();
         put(folder.path(), "fox");
-        let mut all: Vec<_> =
-            sources::under(folder.path()).unwrap().iter().filter_map(sources::found).collect();
+        let mut all = there(folder.path());
         let place = Place::Image("elsewhere".into());
         all.push(Named { name: "owl".into(), place, is_asked_for: true });
         let watched = Folder::new(folder.path().into(), &all);
@@ -135,14 +139,25 @@ mod tests {
     }
 
     #[test]
+    fn files_of_gguf_that_share_a_folder_are_named_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("fox")).unwrap();
+        for name in ["fox/fox-Q4_0.gguf", "fox/fox-Q8_0.gguf", "loose.gguf"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let expected = ["fox/fox-Q4_0.gguf", "fox/fox-Q8_0.gguf", "loose.gguf"];
+        assert_eq!(names(&there(folder.path())), expected);
+        let watched = Folder::new(folder.path().into(), &[]);
+        assert_eq!(names(&watched.changes().0), expected);
+    }
+
+    #[test]
     fn nothing_went_from_a_folder_that_cannot_be_listed() {
         let folder = tempfile::tempdir().unwrap();
         let models = folder.path().join("models");
         fs::create_dir(&models).unwrap();
         put(&models, "fox");
-        let all: Vec<_> =
-            sources::under(&models).unwrap().iter().filter_map(sources::found).collect();
-        let watched = Folder::new(models.clone(), &all);
+        let watched = Folder::new(models.clone(), &there(&models));
         fs::rename(&models, folder.path().join("away")).unwrap();
         assert!(watched.changes().1.is_empty());
     }

@@ -158,7 +158,7 @@ fn named(given: &Path) -> Result<Named> {
     Ok(Named { name, place: Place::of(source), is_asked_for: true })
 }
 
-/// The model folders directly under `folder`, sorted by path.
+/// The models directly under `folder`, sorted by path.
 ///
 /// # Errors
 /// It cannot be listed.
@@ -168,19 +168,21 @@ pub fn under(folder: &Path) -> Result<Vec<DiscoveredModel>> {
     Ok(found)
 }
 
-/// The model of a folder that was found; `None` where it is of no kind that is served.
-pub fn found(found: &DiscoveredModel) -> Option<Named> {
+/// The model that was found under `folder`, by its path from there; `None` where it is of no kind that is served.
+pub fn found(folder: &Path, found: &DiscoveredModel) -> Option<Named> {
     let place = match found.kind {
         ModelKind::Text => Place::of(Source::Folder(found.path.clone())),
         ModelKind::Image => Place::Image(found.path.clone()),
         _ => return None,
     };
-    Some(Named { name: file_name(&found.path)?, place, is_asked_for: false })
+    let path = found.path.strip_prefix(folder).ok()?;
+    let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
+    Some(Named { name: parts.join("/"), place, is_asked_for: false })
 }
 
 /// The models directly under `folder`.
 fn in_folder(folder: &Path) -> Result<Vec<Named>> {
-    let models: Vec<_> = under(folder)?.iter().filter_map(found).collect();
+    let models: Vec<_> = under(folder)?.iter().filter_map(|one| found(folder, one)).collect();
     if models.is_empty() {
         return Err(Failure::Usage(format!(
             "--models-dir: no folder in {} has a config.json and .safetensors files, and no file is a .gguf",
