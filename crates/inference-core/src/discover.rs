@@ -111,7 +111,7 @@ pub fn discover(dir: &Path) -> Result<Vec<DiscoveredModel>> {
         reason: error.to_string(),
     })?;
     // A file of GGUF is told itself, not the folder that it lies in.
-    let own = folder_kind(dir).and_then(|_| inspect(dir));
+    let own = folder_kind(dir).and_then(|kind| inspect(dir, kind));
     let children = entries.filter_map(|entry| entry.ok().map(|e| e.path()));
     let children = children.filter(|path| !is_gguf(path) || is_gguf_model(path));
     let mut found: Vec<_> = children.flat_map(|path| inspect_each(&path)).chain(own).collect();
@@ -121,15 +121,14 @@ pub fn discover(dir: &Path) -> Result<Vec<DiscoveredModel>> {
 
 /// The model at `path`, or each of a folder's files of GGUF.
 fn inspect_each(path: &Path) -> Vec<DiscoveredModel> {
-    if model_kind(path).is_some() {
-        return inspect(path).into_iter().collect();
+    if let Some(kind) = model_kind(path) {
+        return inspect(path, kind).into_iter().collect();
     }
     let files = children(path).into_iter().flatten().filter(|file| is_gguf_model(file));
-    files.filter_map(|file| inspect(&file)).collect()
+    files.filter_map(|file| inspect(&file, ModelKind::Text)).collect()
 }
 
-fn inspect(path: &Path) -> Option<DiscoveredModel> {
-    let kind = model_kind(path)?;
+fn inspect(path: &Path, kind: ModelKind) -> Option<DiscoveredModel> {
     let sizes: Vec<u64> = match kind {
         ModelKind::Image => {
             let components = children(path)?.filter(|child| child.is_dir());

@@ -28,6 +28,30 @@ __device__ __forceinline__ void stream_in(const P* from, P& to) {
     *reinterpret_cast<unsigned*>(&to) = __ldcs(reinterpret_cast<const unsigned*>(from));
   }
 }
+// What all threads of a block of COUNT warps have, added up; `totals` has room for one of each warp.
+template <int COUNT>
+__device__ __forceinline__ float sum_of_block(float own, float* totals) {
+  #pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    own += __shfl_xor_sync(0xffffffff, own, offset);
+  }
+  if (threadIdx.x % 32 == 0) {
+    totals[threadIdx.x / 32] = own;
+  }
+  __syncthreads();
+  own = 0;
+  #pragma unroll
+  for (int i = 0; i < COUNT; i++) {
+    own += totals[i];
+  }
+  return own;
+}
+// A value of a norm: times the factor of its row, and then times its weight, each rounded.
+template <typename T>
+__device__ __forceinline__ T scaled_value(T value, float factor, T by) {
+  const T even = static_cast<T>(static_cast<float>(value) * factor);
+  return static_cast<T>(static_cast<float>(even) * static_cast<float>(by));
+}
 // Code i of packed weights and RAISE as a float, which takes few instructions.
 template <int BITS>
 constexpr float RAISE = BITS == 4 ? 128.0f : 0.0f;

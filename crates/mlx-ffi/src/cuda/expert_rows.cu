@@ -132,28 +132,14 @@ if (!HAS_NORM) {
       total += pair.x * pair.x + pair.y * pair.y;
     }
   }
-  #pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    total += __shfl_xor_sync(0xffffffff, total, offset);
-  }
-  if (lane == 0) {
-    totals[warp] = total;
-  }
-  __syncthreads();
-  total = 0;
-  #pragma unroll
-  for (int i = 0; i < WARPS; i++) {
-    total += totals[i];
-  }
-  const float factor = rsqrtf(total / COLUMNS + *epsilon);
+  const float factor = rsqrtf(sum_of_block<WARPS>(total, totals) / COLUMNS + *epsilon);
   for (int k = threadIdx.x * 8; k < COLUMNS; k += THREADS * 8) {
     uint4 pack = *reinterpret_cast<const uint4*>(own + k);
     const uint4 by = *reinterpret_cast<const uint4*>(norm + k);
     #pragma unroll
     for (int i = 0; i < 8; i++) {
       T& value = reinterpret_cast<T*>(&pack)[i];
-      const T even = static_cast<T>(static_cast<float>(value) * factor);
-      value = static_cast<T>(static_cast<float>(even) * static_cast<float>(reinterpret_cast<const T*>(&by)[i]));
+      value = scaled_value(value, factor, reinterpret_cast<const T*>(&by)[i]);
     }
     hold(k, pack);
   }

@@ -186,20 +186,7 @@ if (HAS_NORM) {
       total += both.x * both.x + both.y * both.y;
     }
   }
-  #pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    total += __shfl_xor_sync(0xffffffff, total, offset);
-  }
-  if (lane == 0) {
-    totals[warp] = total;
-  }
-  __syncthreads();
-  total = 0;
-  #pragma unroll
-  for (int i = 0; i < ONE_ROW_WARPS; i++) {
-    total += totals[i];
-  }
-  factor = rsqrtf(total / columns + added_to_mean);
+  factor = rsqrtf(sum_of_block<ONE_ROW_WARPS>(total, totals) / columns + added_to_mean);
 }
 // A warp stays together, and what is behind the last column is zero.
 for (int k = own; k - 8 * lane < turns * TURN; k += ONE_ROW_THREADS * 8) {
@@ -211,9 +198,7 @@ for (int k = own; k - 8 * lane < turns * TURN; k += ONE_ROW_THREADS * 8) {
     #pragma unroll
     for (int i = 0; i < 8; i++) {
       T& value = reinterpret_cast<T*>(&pack)[i];
-      const float by = static_cast<float>(reinterpret_cast<const T*>(&norm_pack)[i]);
-      const T even = static_cast<T>(static_cast<float>(value) * factor);
-      value = static_cast<T>(static_cast<float>(even) * by);
+      value = scaled_value(value, factor, reinterpret_cast<const T*>(&norm_pack)[i]);
     }
   }
   hold(k, pack);

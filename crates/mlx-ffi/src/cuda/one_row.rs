@@ -6,10 +6,10 @@ use super::constants::{
     LANES, MOST_COLUMNS, MOST_WIDE_COLUMNS, ONE_ROW_THREADS, ONE_ROW_WARPS, PACKED_VALUES, SPLITS,
     THREADS, WARPS, code,
 };
-use super::kernel::{Constant, Launch, Source};
-use super::launch::{Sizes, first, launch_with, scalar};
-use super::product::{Around, MOST_WEIGHT_ROWS, Weights};
-use crate::{Array, Dtype, Error, Result};
+use super::kernel::{Constant, Source};
+use super::launch::{Sizes, scalar};
+use super::product::{Around, Blocks, MOST_WEIGHT_ROWS, Weights, product};
+use crate::{Array, Error, Result};
 
 /// Columns of a row of x for which kernels are compiled to have room.
 const ROOMS: [i32; 3] = [4 << 10, 10 << 10, MOST_COLUMNS];
@@ -128,15 +128,8 @@ pub fn one_row(x: &Array, w: Weights<'_>, around: &Around<'_>) -> Result<Array> 
         around.bias.unwrap_or(x),
         around.onto.unwrap_or(x),
     ];
-    let mut shape = x.shape().to_vec();
-    if let Some(last) = shape.last_mut() {
-        *last = out;
-    }
     let threads = if is_by_lanes { THREADS } else { ONE_ROW_THREADS };
-    let (grid, block) = ([threads * blocks, 1, 1], [threads, 1, 1]);
-    let outputs: [(&[i32], Dtype); 1] = [(&shape, x.dtype())];
-    let all = Launch { grid, block, constants: &constants, outputs: &outputs };
-    first(launch_with(source, memory, &inputs, &all)?)
+    product(source, &inputs, &constants, out, Blocks { grid: [blocks, 1], threads, memory })
 }
 
 /// [`MOST_BYTES_BY_LANES`], or so few that tests on a processor have products of both kinds.

@@ -131,20 +131,7 @@ for (int k = own; k < columns; k += WARPS * 256) {
   }
 }
 if (HAS_NORM) {
-  #pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    total += __shfl_xor_sync(0xffffffff, total, offset);
-  }
-  if (lane == 0) {
-    totals[warp] = total;
-  }
-  __syncthreads();
-  total = 0;
-  #pragma unroll
-  for (int i = 0; i < WARPS; i++) {
-    total += totals[i];
-  }
-  const float factor = rsqrtf(total / columns + *epsilon);
+  const float factor = rsqrtf(sum_of_block<WARPS>(total, totals) / columns + *epsilon);
   for (int k = own; k < columns; k += WARPS * 256) {
     if (k != own) {
       norm_pack = *reinterpret_cast<const uint4*>(norm + k);
@@ -153,9 +140,7 @@ if (HAS_NORM) {
     #pragma unroll
     for (int i = 0; i < 8; i++) {
       T& value = reinterpret_cast<T*>(&pack)[i];
-      const float by = static_cast<float>(reinterpret_cast<const T*>(&norm_pack)[i]);
-      const T even = static_cast<T>(static_cast<float>(value) * factor);
-      value = static_cast<T>(static_cast<float>(even) * by);
+      value = scaled_value(value, factor, reinterpret_cast<const T*>(&norm_pack)[i]);
     }
     hold(k, pack);
   }

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use super::constants::{THREADS, WEIGHT_ROWS};
 use super::kernel::{Constant, Launch, Source};
-use super::launch::{first, launch};
+use super::launch::{first, launch_with};
 use crate::{Activation, Array, Dtype, Error, QuantMode, Quantized, Result};
 
 /// The most rows of weights that a product takes.
@@ -136,7 +136,8 @@ pub fn few_rows(x: &Array, w: Weights<'_>) -> Result<Array> {
     let ([n, _], rows) = (w.dims()?, x.rows());
     // Rows of x are multiplied by eights.
     let tiles = [1, 2, 4].into_iter().find(|tiles| rows <= tiles * 8).unwrap_or(4);
-    let blocks = [(n + WEIGHT_ROWS - 1) / WEIGHT_ROWS, (rows + tiles * 8 - 1) / (tiles * 8)];
+    let grid = [(n + WEIGHT_ROWS - 1) / WEIGHT_ROWS, (rows + tiles * 8 - 1) / (tiles * 8)];
+    let blocks = Blocks { grid, threads: THREADS, memory: 0 };
     let constants = |group_size| {
         [
             (c"T", Constant::Type(x.dtype())),
@@ -155,20 +156,27 @@ pub fn few_rows(x: &Array, w: Weights<'_>) -> Result<Array> {
     }
 }
 
-/// A launch of so many blocks for `out` columns.
-fn product(
+/// How a product is launched: its blocks, their threads, and the bytes of shared memory beside what the kernel names.
+pub(super) struct Blocks {
+    pub(super) grid: [i32; 2],
+    pub(super) threads: i32,
+    pub(super) memory: i32,
+}
+
+/// The launch of a product for `out` columns, whose first input is x.
+pub(super) fn product(
     source: &Source,
     inputs: &[&Array],
     constants: &[(&'static CStr, Constant)],
     out: i32,
-    [blocks, rows_of_blocks]: [i32; 2],
+    Blocks { grid: [blocks, rows_of_blocks], threads, memory }: Blocks,
 ) -> Result<Array> {
     let mut shape = inputs[0].shape().to_vec();
     if let Some(last) = shape.last_mut() {
         *last = out;
     }
-    let (grid, block) = ([THREADS * blocks, rows_of_blocks, 1], [THREADS, 1, 1]);
+    let (grid, block) = ([threads * blocks, rows_of_blocks, 1], [threads, 1, 1]);
     let outputs: [(&[i32], Dtype); 1] = [(&shape, inputs[0].dtype())];
     let all = Launch { grid, block, constants, outputs: &outputs };
-    first(launch(source, inputs, &all)?)
+    first(launch_with(source, memory, inputs, &all)?)
 }

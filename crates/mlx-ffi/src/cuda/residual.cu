@@ -8,26 +8,7 @@ const int64_t row = static_cast<int64_t>(blockIdx.x) * columns;
 __shared__ alignas(16) T values[MOST_COLUMNS];
 __shared__ float totals[2][WARPS];
 
-auto factor_of = [&](float total, int at) {
-  #pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    total += __shfl_xor_sync(0xffffffff, total, offset);
-  }
-  if (threadIdx.x % 32 == 0) {
-    totals[at][threadIdx.x / 32] = total;
-  }
-  __syncthreads();
-  total = 0;
-  #pragma unroll
-  for (int i = 0; i < WARPS; i++) {
-    total += totals[at][i];
-  }
-  return rsqrtf(total / columns + *epsilon);
-};
-auto scaled = [](T value, float factor, T by) {
-  const T even = static_cast<T>(static_cast<float>(value) * factor);
-  return static_cast<T>(static_cast<float>(even) * static_cast<float>(by));
-};
+auto factor_of = [&](float total, int at) { return rsqrtf(sum_of_block<WARPS>(total, totals[at]) / columns + *epsilon); };
 
 float total = 0;
 if (HAS_OUT_NORM) {
@@ -51,7 +32,7 @@ for (int k = threadIdx.x * 8; k < columns; k += WARPS * 256) {
   for (int i = 0; i < 8; i++) {
     T value = reinterpret_cast<const T*>(&theirs)[i];
     if (HAS_OUT_NORM) {
-      value = scaled(value, out_factor, out_norm[k + i]);
+      value = scaled_value(value, out_factor, out_norm[k + i]);
     }
     if (HAS_FACTOR) {
       const T factor = static_cast<T>(__int_as_float(FACTOR));
@@ -74,7 +55,7 @@ if (HAS_NORM) {
     uint4 results;
     #pragma unroll
     for (int i = 0; i < 8; i++) {
-      reinterpret_cast<T*>(&results)[i] = scaled(values[k + i], factor, norm[k + i]);
+      reinterpret_cast<T*>(&results)[i] = scaled_value(values[k + i], factor, norm[k + i]);
     }
     *reinterpret_cast<uint4*>(normed + row + k) = results;
   }
