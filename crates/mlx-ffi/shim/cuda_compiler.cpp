@@ -40,14 +40,14 @@ std::string headers() {
   return "/usr/local/cuda/include";
 }
 
-// Registers of a thread of a kernel of 512 threads that asks for so little shared memory that a multiprocessor has it twice: two
-// blocks then have their registers too.
-constexpr const char* REGISTERS = "--maxrregcount=64";
-bool shares_registers(const Kernel& kernel) {
-  constexpr int MAX_SHARED_MEMORY_PER_MULTIPROCESSOR = 81, THREADS = 512, OF_SYSTEM_AND_NAMED = 3 << 10;
+// The most registers of a thread of a kernel of which a multiprocessor has shared memory for two blocks: they then have their registers
+// too. 0: as many as there are.
+int most_registers(const Kernel& kernel) {
+  constexpr int MAX_SHARED_MEMORY_PER_MULTIPROCESSOR = 81, REGISTERS_OF_MULTIPROCESSOR = 64 << 10, MOST = 255, OF_SYSTEM_AND_NAMED = 3 << 10;
   int memory = memory_of(kernel);
-  return memory > 0 && std::get<0>(block_of(kernel)) == THREADS &&
-      2 * (memory + OF_SYSTEM_AND_NAMED) <= mlxrs_device_number(MAX_SHARED_MEMORY_PER_MULTIPROCESSOR);
+  bool has_room = 2 * (memory + OF_SYSTEM_AND_NAMED) <= mlxrs_device_number(MAX_SHARED_MEMORY_PER_MULTIPROCESSOR);
+  int most = REGISTERS_OF_MULTIPROCESSOR / (2 * std::get<0>(block_of(kernel)));
+  return memory > 0 && has_room && most < MOST ? most : 0;
 }
 
 struct Entry {
@@ -68,14 +68,15 @@ std::string architecture() {
 std::atomic<bool> ends{false};
 
 // The image of a kernel, from the folder or compiled; empty where the compiler refuses.
-Image image_of(const std::string& name, const std::string& text, const std::string& arch, bool shares = false) {
+Image image_of(const std::string& name, const std::string& text, const std::string& arch, int registers = 0) {
   auto& c = *cuda();
   // As MLX names what it compiles.
   std::stringstream module;
   module << name << "_" << std::hex << std::hash<std::string>{}(text);
   int major = 0, minor = 0;
   c.version(&major, &minor);
-  auto maker = arch + " " + std::to_string(major) + "." + std::to_string(minor) + (shares ? std::string(" ") + REGISTERS : "");
+  auto most = "--maxrregcount=" + std::to_string(registers);
+  auto maker = arch + " " + std::to_string(major) + "." + std::to_string(minor) + (registers > 0 ? " " + most : "");
   auto full = std::string(KERNEL_NAMESPACE) + name;
   if (auto known = read_image(module.str(), full, maker)) {
     return *known;
@@ -84,13 +85,13 @@ Image image_of(const std::string& name, const std::string& text, const std::stri
   Handle program = nullptr;
   if (c.new_program(&program, text.c_str(), "replay.cu", 0, nullptr, nullptr) == 0) {
     auto include = "--include-path=" + headers();
-    const char* options[] = {KERNEL_OPTION, arch.c_str(), include.c_str(), REGISTERS};
+    const char* options[] = {KERNEL_OPTION, arch.c_str(), include.c_str(), most.c_str()};
     size_t size = 0;
     const char* lowered = nullptr;
     if (c.ask) {
       c.ask(program, [](void*, void*) -> int { return ends; }, nullptr);
     }
-    if (c.name(program, full.c_str()) == 0 && c.compile(program, shares ? 4 : 3, options) == 0 &&
+    if (c.name(program, full.c_str()) == 0 && c.compile(program, registers > 0 ? 4 : 3, options) == 0 &&
         c.lowered(program, full.c_str(), &lowered) == 0 && c.size(program, &size) == 0) {
       image.lowered = lowered;
       image.bytes.resize(size);
@@ -123,9 +124,9 @@ Handle loaded(const Image& image, bool overlap, int memory = 0) {
   return function;
 }
 
-void compile(Entry& kernel, const std::string& name, const std::string& text, const std::string& arch, bool shares) {
+void compile(Entry& kernel, const std::string& name, const std::string& text, const std::string& arch, int registers) {
   try {
-    kernel.image = image_of(name, text, arch, shares);
+    kernel.image = image_of(name, text, arch, registers);
   } catch (std::exception&) {
     kernel.image = {};
   }
@@ -175,8 +176,8 @@ class Kernels {
     auto& entry = found->second;
     if (is_new) {
       try {
-        entry.thread = std::thread([&entry, key, arch = architecture(), shares = shares_registers(kernel)] {
-          compile(entry, key.first, key.second, arch, shares);
+        entry.thread = std::thread([&entry, key, arch = architecture(), registers = most_registers(kernel)] {
+          compile(entry, key.first, key.second, arch, registers);
         });
       } catch (...) {
         all_.erase(found);

@@ -44,7 +44,7 @@ pub use pictures::{
     Branch, ScaledNorm, StreamHeads, modulated, picture_heads, takes_modulated, takes_picture_heads,
 };
 pub use place::{Place, Places, copied, place};
-pub use product::{Around, MOST_PACKED_ROWS, MOST_ROWS, Weights, few_rows, takes_few_rows};
+pub use product::{Around, Weights};
 pub use recurrent::{convolution, delta, scan, takes_convolution, takes_delta, takes_scan};
 pub use routing::{Groups, Router, Score, route, takes_route};
 pub use rows::{
@@ -53,6 +53,7 @@ pub use rows::{
     takes_times, times,
 };
 pub use several_rows::{
-    MOST_SEVERAL_ROWS, gated_rows, several_rows, takes_gated_rows, takes_several_rows,
+    MOST_SEVERAL_ROWS, gated_rows, several_rows, several_rows_in_parts, takes_gated_rows,
+    takes_several_rows,
 };
 pub use unpack::{takes_unpacked, unpacked};

@@ -366,7 +366,7 @@ fn repeated(t: i32) -> Result<()> {
     let step = |x: &Array| -> Result<Array> {
         let logits = match t {
             1 => cuda::one_row(x, Weights::Dense(&w), &cuda::Around::default())?,
-            _ => cuda::few_rows(x, Weights::Dense(&w))?,
+            _ => cuda::several_rows(x, Weights::Dense(&w))?,
         };
         cuda::experts(x, &given, Chosen::By { logits: &logits, router }, None, Some(x))
     };

@@ -1,59 +1,106 @@
-//! Our kernel for several rows of packed weights against MLX's operations in f32.
+//! Our kernel for several rows against MLX's operations in f32.
 
 mod arrays;
 mod on_cuda;
 
-use mlx_ffi::cuda;
+use mlx_ffi::cuda::{self, Weights};
 use mlx_ffi::step::Heads;
 use mlx_ffi::{
-    Activation, Array, Dtype, QuantMode, Quantization, Result, dequantize, ops, quantize,
+    Activation, Array, Dtype, QuantMode, Quantization, Quantized, Result, dequantize, ops, quantize,
 };
 
 use self::arrays::{assert_near, cast, values, wide};
 use self::on_cuda::{some, use_cuda};
 
+/// Weights of `[n, k]`.
+struct Matrix {
+    dense: Array,
+    packed: Option<Quantized>,
+}
+
+impl Matrix {
+    fn new([n, k]: [i32; 2], dtype: Dtype, (bits, group_size): (i32, i32)) -> Result<Matrix> {
+        let scale = Array::scalar((k as f32).sqrt().recip(), Dtype::F32)?;
+        let dense = cast(&ops::multiply(&values(&[n, k], 7), &scale)?, dtype);
+        if bits == 16 {
+            return Ok(Matrix { dense, packed: None });
+        }
+        let packed = quantize(&dense, Quantization { mode: QuantMode::Affine, bits, group_size })?;
+        Ok(Matrix { dense: dequantize(&packed, dtype)?, packed: Some(packed) })
+    }
+
+    fn weights(&self) -> Weights<'_> {
+        self.packed.as_ref().map_or(Weights::Dense(&self.dense), Weights::Packed)
+    }
+}
+
+/// The small sizes are for a processor, too. Blocks have all columns there, or share them. Whole stages, rows and words of scales do not fit
+/// into some.
 #[test]
 #[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
 fn products_of_several_rows_are_those_of_mlx() {
     use_cuda();
-    for (bits, group_size) in [4, 8].into_iter().flat_map(|bits| [32, 64, 128].map(|g| (bits, g))) {
-        for &(n, k) in some(
-            &[(144, 512), (1000, 2816), (2560, 9728), (4112, 2560), (192, 256), (9728, 1024)],
-            1,
-        ) {
-            for &rows in some(&[17, 33, 1, 2, 9, 16, 32, 64], 3) {
-                product([n, k], rows, (bits, group_size)).expect("products");
+    let packings = [(4, 64), (16, 0), (8, 32), (4, 32), (8, 64), (16, 0), (8, 128), (4, 128)];
+    for (at, &packing) in packings.iter().enumerate() {
+        let dtype = if at % 2 == 1 { Dtype::F16 } else { Dtype::Bf16 };
+        // The last one has an odd number of scales.
+        let small = [[240, 512], [48, 1152], [37, 27 * packing.1.max(32)]];
+        let large = [[1000, 2816], [2560, 9728], [4112, 2560], [9728, 1024], [151936, 1024]];
+        let all = [&small[..], &large[..]].concat();
+        for (of, &size) in some(&all, small.len()).iter().enumerate() {
+            for &rows in some(&[17, 2, 33, 1, 9, 16, 32, 64], if of == at % 3 { 3 } else { 1 }) {
+                for dtype in some(&[dtype, Dtype::Bf16], 1) {
+                    product(size, rows, *dtype, packing).expect("products");
+                }
             }
         }
     }
 }
 
-fn product([n, k]: [i32; 2], rows: i32, (bits, group_size): (i32, i32)) -> Result<()> {
-    let what = format!("{rows} rows, {n} x {k}, {bits} bits in groups of {group_size}");
-    let scale = Array::scalar((k as f32).sqrt().recip(), Dtype::F32)?;
-    let w = cast(&ops::multiply(&values(&[n, k], 7), &scale)?, Dtype::Bf16);
-    let w = quantize(&w, Quantization { mode: QuantMode::Affine, bits, group_size })?;
-    let x = cast(&values(&[rows, 1, k], 2), Dtype::Bf16);
-    assert!(cuda::takes_several_rows(&x, &w), "{what}");
-    let transposed = ops::swap_axes(&wide(&dequantize(&w, Dtype::Bf16)?), -1, -2)?;
+fn product(size: [i32; 2], rows: i32, dtype: Dtype, packing: (i32, i32)) -> Result<()> {
+    let [n, k] = size;
+    let what = format!("{rows} rows, {n} x {k}, {dtype:?}, {packing:?}");
+    let matrix = Matrix::new(size, dtype, packing)?;
+    let w = matrix.weights();
+    let x = cast(&values(&[rows, 1, k], 2), dtype);
+    // More rows with weights that are not packed are cuBLASLt's.
+    let is_taken = rows <= 32 || packing.0 < 16;
+    assert_eq!(cuda::takes_several_rows(&x, w), is_taken, "{what}");
+    if !is_taken {
+        return Ok(());
+    }
+    let transposed = ops::swap_axes(&wide(&matrix.dense), -1, -2)?;
     let expected = ops::matmul(&wide(&x), &transposed)?;
-    let found = cuda::several_rows(&x, &w)?;
+    let found = cuda::several_rows(&x, w)?;
     assert_eq!(found.shape(), expected.shape());
     assert_near(&found, &expected, 1e-2, &what);
+    assert!(wide(&found).to_vec_f32()?.iter().all(|value| value.is_finite()), "{what}");
     // A row gives the same whatever is beside it, beyond 32 rows and up to them.
     let beside = if rows > 32 { rows - 33 } else { rows - 1 };
     let last = ops::slice_axis(&x, 0, beside, rows)?;
-    let alone = wide(&cuda::several_rows(&last, &w)?).to_vec_f32()?;
+    let alone = wide(&cuda::several_rows(&last, w)?).to_vec_f32()?;
     let together = wide(&ops::slice_axis(&found, 0, beside, rows)?).to_vec_f32()?;
     assert!(alone == together, "{what}");
-    if !cuda::takes_gated_rows(&x, &w) {
-        assert!(n % 16 != 0, "{what}");
+    // A sum of the parts is what their sum gives.
+    let parts = cuda::several_rows_in_parts(&x, w)?;
+    let onto = cast(&values(&[rows, 1, n], 9), dtype);
+    if cuda::takes_residual(&onto, &parts, None, None) {
+        let [of_sum, of_parts] = [&found, &parts].map(|y| {
+            let (h, _) = cuda::residual(&onto, y, None, None, 1e-5, None, None)?;
+            wide(&h).to_vec_f32()
+        });
+        assert!(of_sum? == of_parts?, "{what}, in parts");
+    } else {
+        assert!(n % 8 != 0 || n > 1 << 14, "{what}");
+    }
+    assert_eq!(cuda::takes_gated_rows(&x, w), n % 8 == 0, "{what}");
+    if n % 16 != 0 {
         return Ok(());
     }
     // Each step is rounded as if it were an operation of its own.
     let half = |at| Heads { array: &found, at };
     let expected = cuda::gated(Activation::Silu, half(0), half(n / 2), n / 2, 1)?;
-    let gated = cuda::gated_rows(&x, &w, Activation::Silu)?;
+    let gated = cuda::gated_rows(&x, w, Activation::Silu)?;
     assert_eq!(gated.shape(), expected.shape());
     assert!(wide(&gated).to_vec_f32()? == wide(&expected).to_vec_f32()?, "{what}, gated");
     Ok(())

@@ -1,11 +1,11 @@
 //! Layers of prompts, sent to a CUDA device past MLX where all they do is ours.
 
 use mlx_ffi::distributed::Group;
-use mlx_ffi::{Array, Dispatch, Result, async_eval, on_cuda};
+use mlx_ffi::{Array, Dispatch, Result, async_eval, cuda, on_cuda};
 
 use super::pass;
 use crate::cache::Caches;
-use crate::kernels::{Kernels, MOST_PROMPT_ROWS};
+use crate::kernels::Kernels;
 use crate::layers::{
     Decoder, MOST_CAPTURED_KEYS, MOST_CHUNK_KEYS, Pass, PassForm, PromptCaptures, PromptInputs,
 };
@@ -40,7 +40,7 @@ pub(super) struct Dispatcher {
 
 /// Which of the layers' knowledge a pass of so many positions needs: one of few, or one of many.
 fn class_of(positions: i32) -> usize {
-    usize::from(positions > MOST_PROMPT_ROWS)
+    usize::from(positions > cuda::MOST_SEVERAL_ROWS)
 }
 
 /// What is known of the layers of a model.

@@ -1,7 +1,7 @@
 //! Whose kernels a model's layers compute with: chosen once, when a model is loaded.
 
 use inference_core::CpuActivations;
-use mlx_ffi::{Device, Dtype, cuda};
+use mlx_ffi::{Device, Dtype};
 
 use super::settings::{CpuKernels, Settings};
 use crate::error::Result;
@@ -13,7 +13,7 @@ const COMPUTE_CAPABILITY: u64 = 8;
 /// unpacked one. That is faster than MLX's product of packed weights from 128 rows on: 103 µs against
 /// 104 for 128 rows of 9728 × 2560 in 4 bits, 125 against 250 for 511 (H200). Below, it spares the first
 /// prompt on a machine the half minute for which MLX compiles its own kernel.
-pub(crate) const UNPACKED_FROM: i32 = cuda::MOST_ROWS + 1;
+pub(crate) const UNPACKED_FROM: i32 = 33;
 
 /// From so many rows on, where no kernel of ours multiplies with the packed matrix, one unpacks it. Up to eight rows MLX
 /// multiplies with the packed one, because an unpacked matrix has to be written and read again.

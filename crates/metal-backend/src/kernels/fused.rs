@@ -42,18 +42,34 @@ pub(crate) struct GemvFusion<'a> {
     pub activation: Option<Activation>,
     /// Epilogue: the residual that the result is added to.
     pub residual: Option<&'a Array>,
+    /// Epilogue: whether the result may come in float parts, as [`Kernels::residual`] takes it.
+    pub in_parts: bool,
+}
+
+/// Whether the kernel for CUDA adds these.
+fn takes_residual(
+    x: &Array,
+    y: &Array,
+    [out_norm, norm]: [Option<Norm<'_>>; 2],
+    scale: Option<&Array>,
+) -> bool {
+    let both = out_norm.zip(norm);
+    let [first, second] = [out_norm, norm].map(|norm| norm.map(|norm| norm.weight));
+    both.is_none_or(|(first, second)| first.eps == second.eps)
+        && cuda::takes_residual(x, y, first, second)
+        && scale.is_none_or(|scale| scale.dtype() == x.dtype())
 }
 
 impl Kernels {
     /// The product of `x` with `matrix` and its `fusion`, where there is one operation for all that: on CUDA for one
-    /// row (GEMV), and for several of packed weights with a gate alone; on a CPU in F32 for any.
+    /// row (GEMV), and for several with a gate or in parts; on a CPU in F32 for any.
     pub fn gemv(
         self,
         x: &Array,
         matrix: &Matrix,
         fusion: GemvFusion<'_>,
     ) -> Option<mlx_ffi::Result<Array>> {
-        let GemvFusion { norm, bias, gate, activation, residual } = fusion;
+        let GemvFusion { norm, bias, gate, activation, residual, in_parts } = fusion;
         if let (Kernels::Cpu(_), None, None, Matrix::Dense(w)) = (self, norm, gate, matrix) {
             let activation = match activation {
                 None => None,
@@ -71,16 +87,20 @@ impl Kernels {
             None => None,
             Some(activation) => Some(activation.fused()?),
         };
-        if let (Kernels::Cuda, None, None, Some(gate), None, Matrix::Quantized(w)) =
-            (self, norm, bias, gate, residual, matrix)
-            && several_rows_pay(x, w)
-            && cuda::takes_gated_rows(x, w)
+        let weights = matrix.on_cuda();
+        if let (Kernels::Cuda, None, None, None) = (self, norm, bias, residual)
+            && several_rows_pay(x, weights)
         {
-            return Some(cuda::gated_rows(x, w, gate));
+            return match gate {
+                Some(gate) if cuda::takes_gated_rows(x, weights) => {
+                    Some(cuda::gated_rows(x, weights, gate))
+                }
+                None if in_parts => Some(cuda::several_rows_in_parts(x, weights)),
+                _ => None,
+            };
         }
         let norm = norm.map(|norm| (norm.weight, norm.eps));
         let around = cuda::Around { norm, bias, gate, onto: residual };
-        let weights = matrix.on_cuda();
         let pays = self == Kernels::Cuda && cuda::takes_one_row(x, weights, &around);
         pays.then(|| cuda::one_row(x, weights, &around))
     }
@@ -91,8 +111,18 @@ impl Kernels {
         self == Kernels::Cuda && x.rows() > 1
     }
 
-    /// `x + y`, where y is normed first with `out_norm` and then multiplied with `factor`, times the first value of `scale`, and that
-    /// normed with `norm`, where there is one operation for all that.
+    /// Whether [`residual`](Self::residual) is one operation for such norms, and takes y in float parts.
+    pub fn adds_parts(
+        self,
+        x: &Array,
+        norms: [Option<Norm<'_>>; 2],
+        scale: Option<&Array>,
+    ) -> bool {
+        self.adds_rows(x) && takes_residual(x, x, norms, scale)
+    }
+
+    /// `x + y`, where y may come in float parts. It is normed first with `out_norm` and then multiplied with `factor`, times the first
+    /// value of `scale`, and that normed with `norm`, where there is one operation for all that.
     pub fn residual(
         self,
         x: &Array,
@@ -102,11 +132,8 @@ impl Kernels {
         scale: Option<&Array>,
     ) -> Option<mlx_ffi::Result<(Array, Option<Array>)>> {
         let [first, second] = [out_norm, norm].map(|norm| norm.map(|norm| norm.weight));
-        let mut epsilons = [out_norm, norm].into_iter().flatten().map(|norm| norm.eps);
-        let eps = epsilons.next().unwrap_or(0.0);
-        let fits = epsilons.all(|other| other == eps) && cuda::takes_residual(x, y, first, second);
-        let scale_fits = scale.is_none_or(|scale| scale.dtype() == x.dtype());
-        let pays = self == Kernels::Cuda && fits && scale_fits;
+        let eps = out_norm.or(norm).map_or(0.0, |norm| norm.eps);
+        let pays = self == Kernels::Cuda && takes_residual(x, y, [out_norm, norm], scale);
         pays.then(|| cuda::residual(x, y, first, second, eps, factor, scale))
     }
 

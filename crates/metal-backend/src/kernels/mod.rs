@@ -22,5 +22,4 @@ pub(crate) use experts::Order;
 pub(crate) use fused::{GatedNorm, GemvFusion, Norm};
 pub(crate) use matrix::Matrix;
 pub(crate) use mlx_ffi::cuda::{Branch, ScaledNorm, StreamHeads};
-pub(crate) use products::MOST_PROMPT_ROWS;
 pub(crate) use settings::Settings;

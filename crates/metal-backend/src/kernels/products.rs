@@ -13,9 +13,6 @@ const UNPACKED_STEPS_FROM: i32 = 128;
 /// 36 for 2, 91 for 6 (H200).
 const FEW: i32 = 8;
 
-/// The most rows for which our own kernel for packed weights is the fastest.
-pub(crate) const MOST_PROMPT_ROWS: i32 = 64;
-
 /// Elements of a large matrix.
 const LARGE: i64 = 1 << 24;
 
@@ -23,7 +20,9 @@ impl Kernels {
     /// `x wᵀ` for `x` of `[…, in]` and `w` of `[out, in]`.
     pub fn dense(self, x: &Array, w: &Array) -> mlx_ffi::Result<Array> {
         match self {
-            Kernels::Cuda if few_rows_pay(x, w) => cuda::few_rows(x, cuda::Weights::Dense(w)),
+            Kernels::Cuda if several_rows_pay(x, cuda::Weights::Dense(w)) => {
+                cuda::several_rows(x, cuda::Weights::Dense(w))
+            }
             Kernels::Cuda if cuda::takes_dense(x, w) => cuda::dense(x, w),
             Kernels::Mlx | Kernels::MlxOnCuda | Kernels::Cuda => {
                 ops::matmul(x, &ops::swap_axes(w, -1, -2)?)
@@ -52,9 +51,8 @@ impl Kernels {
     /// `x wᵀ` for `x` of `[…, in]` and packed weights `w` of `[out, in]`.
     pub fn quantized(self, x: &Array, w: &Quantized) -> mlx_ffi::Result<Array> {
         match self {
-            Kernels::Cuda if several_rows_pay(x, w) => cuda::several_rows(x, w),
-            Kernels::Cuda if few_packed_rows_pay(x, w) => {
-                cuda::few_rows(x, cuda::Weights::Packed(w))
+            Kernels::Cuda if several_rows_pay(x, cuda::Weights::Packed(w)) => {
+                cuda::several_rows(x, cuda::Weights::Packed(w))
             }
             Kernels::Cuda if unpacking_pays(x, w) => cuda::dense(x, &cuda::unpacked(w, x.dtype())?),
             Kernels::Mlx => by_rows(x, |x| quantized_matmul(x, w)),
@@ -75,7 +73,7 @@ impl Kernels {
         w: &Quantized,
         bias: &Array,
     ) -> mlx_ffi::Result<Array> {
-        let has_own = several_rows_pay(x, w) || few_packed_rows_pay(x, w) || is_step(x);
+        let has_own = several_rows_pay(x, cuda::Weights::Packed(w)) || is_step(x);
         if self == Kernels::Cuda && !has_own && unpacking_pays(x, w) {
             return self.biased_dense(x, &cuda::unpacked(w, x.dtype())?, bias);
         }
@@ -83,33 +81,15 @@ impl Kernels {
     }
 }
 
-/// Whether our own kernel for a few rows is the fastest: 27 µs against 34 of cuBLASLt for 8 rows of 2560 × 9728, but 46
-/// against 40 for 8 of 9728 × 2560 (H200). For more rows cuBLASLt is: of Qwen3-4B, 16 requests of 512 ids and 128 tokens so
-/// make 2,842 tokens/s in place of 2,571, 32 make 4,110 in place of 3,931 (H100).
-fn few_rows_pay(x: &Array, w: &Array) -> bool {
-    let &[_, k] = w.shape() else { return false };
-    (2..=FEW).contains(&x.rows()) && k <= 4096 && cuda::takes_few_rows(x, cuda::Weights::Dense(w))
-}
-
 /// Whether `x` has one position of each row of a batch.
 fn is_step(x: &Array) -> bool {
     x.shape().iter().rev().nth(1) == Some(&1)
 }
 
-/// Whether our own kernel for a few rows of packed weights is the fastest: 57 µs against 151 of MLX's for 8 rows of
-/// 9728 × 2560 in 4 bits, 32 against 47 of 2560 × 9728. MLX's kernel may take a minute to be compiled at its first use on a
-/// machine. With more rows than [`MOST_PROMPT_ROWS`] unpacked matrices are faster: 128 rows of Qwen3-4B's sizes decode
-/// at 9571 tokens/s so, and at 6705 by this kernel; 64 at 5883 and 5731 (H100).
-fn few_packed_rows_pay(x: &Array, w: &Quantized) -> bool {
-    (2..=MOST_PROMPT_ROWS).contains(&x.rows()) && cuda::takes_few_rows(x, cuda::Weights::Packed(w))
-}
-
-/// Whether our own kernel for several rows of packed weights is the fastest. Qwen3-4B's sizes, tokens/s while all decode:
-/// 32 rows of 4 bits behind 512 ids 8641 (H200). The kernel before it had 6072 on an H100, where that for few rows has 4554; 4 rows
-/// behind 128 ids had 1150 and 1264; 8 rows of 8 bits had 2075, by MLX 860.
-pub(super) fn several_rows_pay(x: &Array, w: &Quantized) -> bool {
-    let from = if w.quantization.bits == 8 { 2 } else { FEW + 1 };
-    x.rows() >= from && cuda::takes_several_rows(x, w)
+/// Whether our own kernel for several rows multiplies them. It is the fastest where layers follow each other, as it copies their weights ahead. Alone it
+/// takes longer for large matrices of four bits.
+pub(super) fn several_rows_pay(x: &Array, w: cuda::Weights<'_>) -> bool {
+    x.rows() > 1 && cuda::takes_several_rows(x, w)
 }
 
 /// Whether our own kernel unpacks the matrix for a product with several rows: nothing waits for MLX's kernels to be

@@ -10,6 +10,10 @@ use super::step_offsets::SharedOffsets;
 use super::{Block, Pass, StepBuffers};
 use crate::cache::Caches;
 
+/// The most rows whose kernels overlap. 32 requests of Qwen3-4B in 4 bits decode at 10,509 tokens/s so, and at 9,928 one kernel after
+/// the other; in bf16 at 9,239 and 8,699 (H200). Kernels of more rows copy nothing ahead.
+const MOST_OVERLAPPING: i32 = 32;
+
 /// The step of so many alike at which one is captured: to capture takes the host as long as two or three steps of which it sends each
 /// operation.
 const WORTH_CAPTURING: usize = 3;
@@ -168,8 +172,8 @@ impl StepCapture {
         }
         state.until_tried = UNTIL_COMPILED;
         let [moving, fixed] = inputs.refs();
-        // Kernels of one row are short, and wait for each other no longer than they have to.
-        let overlap = h.dims::<3>()?[0] == 1;
+        // Kernels of a few rows copy weights ahead, and wait for each other no longer than they have to.
+        let overlap = h.dims::<3>()?[0] <= MOST_OVERLAPPING;
         let ranks = self.ranks.as_ref();
         if ranks.and_then(Group::sums).is_some_and(|sums| !sums.in_replays) {
             state.is_impossible = true;

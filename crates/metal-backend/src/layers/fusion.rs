@@ -15,17 +15,19 @@ pub(crate) struct Fusion<'a> {
     pub normed: Option<&'a Array>,
     /// Epilogue: the residual that the result is added to.
     pub residual: Option<&'a Array>,
+    /// Epilogue: whether the result may come in float parts, as [`Kernels::residual`] takes it.
+    pub in_parts: bool,
 }
 
 impl<'a> Fusion<'a> {
     /// Only the epilogue of `self`.
     pub fn only_epilogue(self) -> Fusion<'a> {
-        Fusion { residual: self.residual, ..Fusion::default() }
+        Fusion { residual: self.residual, in_parts: self.in_parts, ..Fusion::default() }
     }
 
     /// Only the prologue of `self`.
     pub fn only_prologue(self) -> Fusion<'a> {
-        Fusion { residual: None, ..self }
+        Fusion { residual: None, in_parts: false, ..self }
     }
 
     /// What is projected in place of `x`: by our own kernel where there is one, so that a capture can hold it.
@@ -56,6 +58,7 @@ impl<'a> Fusion<'a> {
             (None, None) => (x, None),
             (None, Some(norm)) => (x, Some(norm.weights()?)),
         };
-        Some((row, GemvFusion { norm, residual: self.residual, ..GemvFusion::default() }))
+        let Fusion { residual, in_parts, .. } = *self;
+        Some((row, GemvFusion { norm, residual, in_parts, ..GemvFusion::default() }))
     }
 }

@@ -61,7 +61,7 @@ impl Linear {
         activation: Activation,
         fusion: Fusion<'_>,
     ) -> Option<Result<Array>> {
-        self.at_once(x, [Some(activation), None], Fusion { residual: None, ..fusion })
+        self.at_once(x, [Some(activation), None], fusion.only_prologue())
     }
 
     /// `activation` of what `x` becomes.

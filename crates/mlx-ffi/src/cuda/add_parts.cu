@@ -4,7 +4,10 @@
 let_next_begin();
 wait_for_last();
 constexpr int SIDES = GATE == 0 ? 1 : 2;
-const int count = parts_shape[1];
+int count = 1;
+for (int i = 1; i < parts_ndim; i++) {
+  count *= parts_shape[i];
+}
 const int at = (blockIdx.x * THREADS + threadIdx.x) * 4;
 if (at < count / SIDES) {
   T results[4];

@@ -14,8 +14,6 @@ pub(super) const PRODUCT_WARPS: i32 = 4;
 /// Warps of a block that multiplies one row of x, and its threads.
 pub(super) const ONE_ROW_WARPS: i32 = 16;
 pub(super) const ONE_ROW_THREADS: i32 = ONE_ROW_WARPS * LANES;
-/// Rows of weights of a block that multiplies several rows of x.
-pub(super) const WEIGHT_ROWS: i32 = 32;
 /// The most columns whose row of x a block can hold.
 pub(super) const MOST_COLUMNS: i32 = 1 << 14;
 /// The most columns whose row of x a block can hold as floats.
@@ -84,7 +82,6 @@ pub(super) fn definitions() -> String {
         ("PRODUCT_WARPS", PRODUCT_WARPS),
         ("ONE_ROW_WARPS", ONE_ROW_WARPS),
         ("ONE_ROW_THREADS", ONE_ROW_THREADS),
-        ("WEIGHT_ROWS", WEIGHT_ROWS),
         ("MOST_COLUMNS", MOST_COLUMNS),
         ("MOST_WIDE_COLUMNS", MOST_WIDE_COLUMNS),
         ("PACKED_VALUES", PACKED_VALUES),
@@ -149,13 +146,10 @@ mod tests {
             include_str!("copy.cu"),
             include_str!("delta.cu"),
             include_str!("delta_chunk.cu"),
-            include_str!("dense.cu"),
             include_str!("draw.cu"),
             include_str!("drawing.cu"),
             include_str!("expert_common.cu"),
             include_str!("expert_rows.cu"),
-            include_str!("few_rows_begin.cu"),
-            include_str!("few_rows_end.cu"),
             include_str!("gate.cu"),
             include_str!("grouped.cu"),
             include_str!("head.cu"),
@@ -165,11 +159,11 @@ mod tests {
             include_str!("latent_attention.cu"),
             include_str!("latent_parts.cu"),
             include_str!("latent_queries.cu"),
+            include_str!("many_rows.cu"),
             include_str!("modulated.cu"),
             include_str!("norm_gate.cu"),
             include_str!("one_row.cu"),
             include_str!("one_row_by_lanes.cu"),
-            include_str!("packed.cu"),
             include_str!("picture_heads.cu"),
             include_str!("place.cu"),
             include_str!("residual.cu"),

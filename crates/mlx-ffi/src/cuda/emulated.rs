@@ -19,12 +19,8 @@ const KERNEL: &str = include_str!("emulated/kernel.h");
 const RUN: &str = include_str!("emulated/run.cpp");
 
 /// Files of instructions that a processor lacks; `kernel.h` has the same functions.
-const INSTRUCTIONS: [&str; 4] = [
-    include_str!("chained.cu"),
-    include_str!("multiply.cu"),
-    include_str!("tensor.cu"),
-    include_str!("warpgroup.cu"),
-];
+const INSTRUCTIONS: [&str; 3] =
+    [include_str!("chained.cu"), include_str!("tensor.cu"), include_str!("warpgroup.cu")];
 
 /// The outputs of a launch, which a processor computes at once.
 pub(super) fn launch(source: &Source, inputs: &[&Array], of: &Launch<'_>) -> Result<Vec<Array>> {

@@ -2,44 +2,12 @@
 
 use std::ffi::CStr;
 
-use super::constants::{THREADS, WEIGHT_ROWS};
 use super::kernel::{Constant, Launch, Source};
 use super::launch::{first, launch_with};
 use crate::{Activation, Array, Dtype, Error, QuantMode, Quantized, Result};
 
 /// The most rows of weights that a product takes.
 pub(super) const MOST_WEIGHT_ROWS: i32 = 1 << 26;
-/// The most rows of x that blocks of a product of few rows share.
-pub const MOST_ROWS: i32 = 32;
-/// The most rows of x that are multiplied with packed weights, by so many blocks each time.
-pub const MOST_PACKED_ROWS: i32 = 512;
-
-const FEW_ROWS: Source = Source {
-    name: c"few_rows",
-    inputs: &[c"x", c"w"],
-    outputs: &[c"out"],
-    body: concat!(
-        include_str!("few_rows_begin.cu"),
-        include_str!("dense.cu"),
-        include_str!("few_rows_end.cu")
-    ),
-    header: concat!(include_str!("chained.cu"), include_str!("multiply.cu")),
-    takes_strides: false,
-    written: &[],
-};
-const FEW_ROWS_PACKED: Source = Source {
-    name: c"few_rows_packed",
-    inputs: &[c"x", c"w", c"scales", c"biases"],
-    outputs: &[c"out"],
-    body: concat!(
-        include_str!("few_rows_begin.cu"),
-        include_str!("packed.cu"),
-        include_str!("few_rows_end.cu")
-    ),
-    header: concat!(include_str!("chained.cu"), include_str!("multiply.cu")),
-    takes_strides: false,
-    written: &[],
-};
 
 /// A matrix of weights, `[out, in]`.
 #[derive(Clone, Copy, Debug)]
@@ -106,54 +74,6 @@ pub struct Around<'a> {
     pub gate: Option<Activation>,
     /// What the result is added to, of its shape.
     pub onto: Option<&'a Array>,
-}
-
-/// Whether [`few_rows`] multiplies `x` with such weights.
-pub fn takes_few_rows(x: &Array, w: Weights<'_>) -> bool {
-    let Ok([n, k]) = w.dims() else { return false };
-    let (is_known, most_rows) = match w.packing() {
-        Some((16, _)) => (k % 32 == 0, MOST_ROWS),
-        Some((4, group_size)) => (matches!(group_size, 64 | 128), MOST_PACKED_ROWS),
-        _ => (false, 0),
-    };
-    let types_fit = x.dtype() == Dtype::Bf16 && w.dtype() == Dtype::Bf16;
-    let fits = (1..=MOST_WEIGHT_ROWS).contains(&n)
-        && x.shape().last() == Some(&k)
-        && k > 0
-        && (1..=most_rows).contains(&x.rows());
-    is_known && types_fit && fits && w.is_whole()
-}
-
-/// `x wᵀ` for up to [`MOST_ROWS`] rows of x, `[…, in]`, or [`MOST_PACKED_ROWS`] with packed weights:
-/// `[…, out]`.
-///
-/// # Errors
-/// What [`takes_few_rows`] does not take; a device without CUDA.
-pub fn few_rows(x: &Array, w: Weights<'_>) -> Result<Array> {
-    if !takes_few_rows(x, w) {
-        return Err(Error::new(format!("no product of few rows for {x:?} and {w:?}")));
-    }
-    let ([n, _], rows) = (w.dims()?, x.rows());
-    // Rows of x are multiplied by eights.
-    let tiles = [1, 2, 4].into_iter().find(|tiles| rows <= tiles * 8).unwrap_or(4);
-    let grid = [(n + WEIGHT_ROWS - 1) / WEIGHT_ROWS, (rows + tiles * 8 - 1) / (tiles * 8)];
-    let blocks = Blocks { grid, threads: THREADS, memory: 0 };
-    let constants = |group_size| {
-        [
-            (c"T", Constant::Type(x.dtype())),
-            (c"TILES", Constant::Int(tiles)),
-            (c"GROUP_SIZE", Constant::Int(group_size)),
-        ]
-    };
-    match w {
-        Weights::Dense(w) => product(&FEW_ROWS, &[x, w], &constants(0), n, blocks),
-        Weights::Packed(w) => {
-            let biases = w.biases.as_ref().unwrap_or(x);
-            let inputs = [x, &w.weight, &w.scales, biases];
-            let constants = constants(w.quantization.group_size);
-            product(&FEW_ROWS_PACKED, &inputs, &constants, n, blocks)
-        }
-    }
 }
 
 /// How a product is launched: its blocks, their threads, and the bytes of shared memory beside what the kernel names.

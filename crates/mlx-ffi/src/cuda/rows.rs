@@ -2,12 +2,16 @@
 
 use std::ffi::CStr;
 
-use super::constants::{LANES, MOST_COLUMNS, THREADS, code};
+use super::constants::{LANES, MOST_COLUMNS, THREADS, WARPS, code};
 use super::kernel::{Constant, Launch, Source};
 use super::launch::{first, launch, scalar};
+use super::several_rows::MOST_PARTS;
 use crate::cpu::fits_columns;
 use crate::step::Heads as Columns;
 use crate::{Activation, Array, Dtype, Error, Result};
+
+/// The most warps of a block that adds a row.
+const MOST_WARPS: i32 = 16;
 
 const GATE: Source = Source {
     name: c"gate",
@@ -291,11 +295,24 @@ pub fn takes_residual(
     let sizes_fit = columns % 8 == 0
         && (1..=MOST_COLUMNS).contains(&columns)
         && (1..=MOST_VALUES).contains(&x.size());
-    dtype.is_half() && y.dtype() == dtype && y.shape() == x.shape() && norms_fit && sizes_fit
+    let y_fits = match parts_of(x, y) {
+        0 => y.dtype() == dtype && y.shape() == x.shape(),
+        parts => parts <= MOST_PARTS,
+    };
+    dtype.is_half() && y_fits && norms_fit && sizes_fit
 }
 
-/// `x + y`, where y is normed first with `out_norm` and then multiplied with `factor`, and that normed with `norm`:
-/// root-mean-square norms over the last dimension, weights `[columns]`, one epsilon. The sum is multiplied with the first value of
+/// How many parts of floats `y` is the sum of, as [`several_rows_in_parts`](super::several_rows_in_parts) makes them; 0: it is of the
+/// type of `x`.
+fn parts_of(x: &Array, y: &Array) -> i32 {
+    match y.shape() {
+        [parts, rest @ ..] if y.dtype() == Dtype::F32 && rest == x.shape() => *parts,
+        _ => 0,
+    }
+}
+
+/// `x + y`, and the norm of that with `norm`. y may come in float parts, `[parts, …]`. It is normed first with `out_norm`, and then multiplied with
+/// `factor`. Norms are root-mean-square norms over the last dimension, with weights `[columns]` and one epsilon. The sum is multiplied with the first value of
 /// `scale` where there is one. Without `norm` only the first result.
 ///
 /// # Errors
@@ -313,9 +330,15 @@ pub fn residual(
     if !(takes_residual(x, y, out_norm, norm) && scale_fits) {
         return Err(Error::new(format!("no residual of {x:?} and {y:?}")));
     }
-    let dtype = x.dtype();
+    let (dtype, columns) = (x.dtype(), x.shape().last().copied().unwrap_or(0));
+    // Eight values for each thread, or sixteen. Those of longer rows take more registers than so many threads have.
+    let needed = (columns / 8 + LANES - 1) / LANES;
+    let warps = if needed > 2 * MOST_WARPS { WARPS } else { needed.min(MOST_WARPS) };
     let constants = [
         (c"T", Constant::Type(dtype)),
+        (c"COLUMNS", Constant::Int(columns)),
+        (c"BLOCK_WARPS", Constant::Int(warps)),
+        (c"PARTS", Constant::Int(parts_of(x, y))),
         (c"HAS_OUT_NORM", Constant::Bool(out_norm.is_some())),
         (c"HAS_NORM", Constant::Bool(norm.is_some())),
         (c"HAS_FACTOR", Constant::Bool(factor.is_some())),
@@ -324,7 +347,8 @@ pub fn residual(
     ];
     let second: &[i32] = if norm.is_some() { x.shape() } else { &[1] };
     let outputs = [(x.shape(), dtype), (second, dtype)];
-    let (grid, block) = ([THREADS * x.rows(), 1, 1], [THREADS, 1, 1]);
+    let threads = warps * LANES;
+    let (grid, block) = ([threads * x.rows(), 1, 1], [threads, 1, 1]);
     let all = Launch { grid, block, constants: &constants, outputs: &outputs };
     // What is not there is not looked at.
     let inputs =

@@ -1,37 +1,38 @@
-// `x wᵀ` for up to 64 rows of x and packed weights, in one pass over w. Each warp has 32 rows of w, of which it loads the codes ahead of
-// their use; those of x lie in shared memory, in stages. Where a block has two warps for the same rows, each has half of a stage's
-// columns. Blocks share the columns. Tensor cores multiply 16 rows of w with 8 of x; what a row of x gives does not depend on the
-// others. Weights are rounded to bf16, as where they are unpacked. A code c of four bits becomes the bf16 number 128 + c by its bits alone.
-// With a GATE, half of a block's rows of w are of the first half of them, which gates the other.
+// `x wᵀ` for several rows of x, in one pass over w. A block has its own rows of w, and with others as many columns. It copies what it
+// multiplies next into a ring in shared memory, some stages ahead. Its warps share the columns of a stage.
+//
+// Tensor cores multiply 16 rows of w with 8 of x; what a row of x gives does not depend on the others. Packed weights are rounded to T,
+// as where they are unpacked. With a GATE, half of a block's rows of w are of the first half of them, which gates the other.
+// TILES: of eight rows of x. OWN_TILES: of 16 rows of w. STAGE: columns. SLOTS: stages of the ring. MEMORY: bytes of the
+// launch's shared memory.
+// Blocks that share the columns write sums of their own, as float.
 
-constexpr int OWN_ROWS = 32;
-constexpr int ROWS = ROW_WARPS * OWN_ROWS;
-constexpr int BLOCK = ROW_WARPS * COLUMN_WARPS * 32;
+constexpr bool PACKED = BITS < 16;
+constexpr int ROWS = 16 * OWN_TILES;
+constexpr int BLOCK = STAGE_WARPS * 32;
 constexpr int MOST = TILES * 8;
-// Columns of a warp in a stage, of each of whose rows a lane loads sixteen bytes.
-constexpr int SLAB = 512 / BITS;
-constexpr int STAGE = COLUMN_WARPS * SLAB;
-// Times that a lane takes eight columns.
+// Columns of a warp in a stage, of each of whose rows a lane has OF_LANE bytes. It takes eight columns at a time.
+constexpr int SLAB = STAGE / STAGE_WARPS;
 constexpr int EIGHTS = SLAB / 32;
-constexpr int X_BYTES = SLAB * sizeof(T);
-constexpr int SLAB_PIECES = SLAB / 8;
-constexpr int X_PIECES = COLUMN_WARPS * SLAB_PIECES;
-constexpr int X_COPIES = MOST * X_PIECES / BLOCK;
-constexpr int SLOT = COLUMN_WARPS * MOST * X_BYTES;
-// Scales and biases of so many columns are copied at once.
-constexpr int STAGES = UNIT / STAGE;
-constexpr int GROUPS = UNIT / GROUP_SIZE;
-constexpr int GROUP_BYTES = GROUPS * sizeof(T);
-constexpr int UNIT_BYTES = 2 * ROWS * GROUP_BYTES;
-constexpr int UNIT_COPIES = 2 * ROWS / BLOCK;
+constexpr int OF_LANE = SLAB * BITS / 32;
+static_assert(EIGHTS * 32 == SLAB && EIGHTS <= 2 && OF_LANE <= 16, "loads of a lane");
+// Bytes of a row of w and of one of x, in pieces of sixteen.
+constexpr int W_LINE = STAGE * BITS / 8;
+constexpr int X_LINE = STAGE * sizeof(T);
+constexpr int W_PIECES = W_LINE / 16;
+constexpr int X_PIECES = X_LINE / 16;
+static_assert(W_PIECES % 8 == 0 && X_PIECES % 8 == 0, "rows of all banks");
+// Scales of a row in a stage, and words of two values that have them all: the first may be the second one of its word.
+constexpr int GROUPS = PACKED ? STAGE / GROUP_SIZE : 0;
+constexpr int WORDS = GROUPS / 2 + 1;
+static_assert(GROUPS % 2 == 0, "all stages of a row begin alike");
+constexpr int X_AT = ROWS * W_LINE;
+constexpr int SCALES_AT = X_AT + MOST * X_LINE;
+constexpr int SLOT = SCALES_AT + (PACKED ? 2 * ROWS * WORDS * 4 : 0);
 constexpr int FOUND_ROW = ROWS + 4;
-constexpr int FOUND = MOST * FOUND_ROW * sizeof(float);
-constexpr int HELD = 2 * SLOT + 2 * UNIT_BYTES;
-static_assert(STAGES * STAGE == UNIT && BLOCK % X_PIECES == 0 && BLOCK / X_PIECES % 2 == 0, "whole stages");
-static_assert(X_COPIES * BLOCK == MOST * X_PIECES && UNIT_COPIES * BLOCK == 2 * ROWS, "whole copies");
-
-__shared__ __align__(16) unsigned char memory[HELD > FOUND ? HELD : FOUND];
-unsigned char* const units = memory + 2 * SLOT;
+static_assert(SLOTS >= 2 && MEMORY >= SLOTS * SLOT && MEMORY >= STAGE_WARPS * MOST * FOUND_ROW * 4, "room for what comes, and for sums");
+constexpr int SIDES = GATE == 0 ? 1 : 2;
+constexpr int TOGETHER = ROWS / SIDES;
 
 let_next_begin();
 int rows_of_x = 1;
@@ -39,202 +40,276 @@ for (int i = 0; i + 1 < x_ndim; i++) {
   rows_of_x *= x_shape[i];
 }
 const int columns = x_shape[x_ndim - 1];
-const int rows_of_w = w_shape[0];
-const int row_warp = threadIdx.x / 32 % ROW_WARPS;
-const int column_warp = threadIdx.x / 32 / ROW_WARPS;
+const int groups = PACKED ? columns / GROUP_SIZE : 0;
+const int rows_of_half = w_shape[0] / SIDES;
+const int warp = threadIdx.x / 32;
 const int quad = threadIdx.x % 32 / 4;
 const int part = threadIdx.x % 4;
-// The last block may have rows of the one before it, for which both find the same.
-constexpr int PARTS_OF_W = GATE == 0 ? 1 : 2;
-constexpr int TOGETHER = ROWS / PARTS_OF_W;
-const int first = min(static_cast<int>(blockIdx.x) * TOGETHER, rows_of_w / PARTS_OF_W - TOGETHER);
-// Where a row of the block is in w.
-auto row_of = [&](int row) { return first + row + (row < TOGETHER ? 0 : rows_of_w / PARTS_OF_W - TOGETHER); };
-const int share = (columns / UNIT + SPLITS - 1) / SPLITS * STAGES;
-const int begin = blockIdx.y * share;
-int left = min(columns / STAGE - begin, share);
+const int first = blockIdx.x * TOGETHER;
+// Where a row of the block is in w, and whether it is there.
+auto row_of = [&](int row) { return first + row % TOGETHER + row / TOGETHER * rows_of_half; };
+auto is_row = [&](int row) { return first + row % TOGETHER < rows_of_half; };
+const int all_stages = (columns + STAGE - 1) / STAGE;
+const int begin = static_cast<int64_t>(all_stages) * blockIdx.y / gridDim.y;
+const int count = static_cast<int64_t>(all_stages) * (blockIdx.y + 1) / gridDim.y - begin;
 
-// Where a piece of a row of x lies, so that a warp reads from all banks at once.
-auto x_place = [](int row, int piece) {
-  return row * X_BYTES + (BITS == 4 ? piece ^ piece >> 3 ^ (row & 1) * 2 : piece ^ (row & 1)) * 16;
-};
-const int own_row = row_warp * OWN_ROWS + quad;
-const int row_bytes = columns / 8 * BITS;
-const unsigned char* from_w = reinterpret_cast<const unsigned char*>(w) +
-    static_cast<int64_t>(row_of(own_row)) * row_bytes + (begin * COLUMN_WARPS + column_warp) * 64 + part * 16;
-uint4 next[4];
-auto load_w = [&]() {
-  #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    next[i] = *reinterpret_cast<const uint4*>(from_w + i * 8 * static_cast<int64_t>(row_bytes));
-  }
-  from_w += COLUMN_WARPS * 64;
-};
-const int row_of_x = threadIdx.x / X_PIECES;
-const int piece_of_x = threadIdx.x % X_PIECES;
-unsigned char* const to_x =
-    memory + piece_of_x / SLAB_PIECES * MOST * X_BYTES + x_place(row_of_x, piece_of_x % SLAB_PIECES);
-const T* from_x = x + begin * STAGE + piece_of_x * 8;
-// Rows that are not there are the last one: what they give is not read.
-int x_rows[X_COPIES];
+const Shared memory = memory_of_launch();
+const Shared end_of_ring = memory + SLOTS * SLOT;
+// Where a piece of a row lies, so that a warp reads from all banks at once: lanes of a row read TOUCHED pieces of w side by side.
+constexpr int TOUCHED = OF_LANE / 4;
+auto w_place = [](int row, int piece) { return row * W_LINE + (piece ^ row % (8 / TOUCHED) * TOUCHED) * 16; };
+auto x_place = [](int row, int piece) { return row * X_LINE + (piece ^ row % 2 * (EIGHTS == 1 ? 4 : 1)) * 16; };
+
+// A thread copies pieces of several rows, which are by as many further as all threads copy at once, and so lie by as many bytes further.
+constexpr int W_APART = BLOCK / W_PIECES;
+constexpr int X_APART = BLOCK / X_PIECES;
+constexpr int W_COPIES = (ROWS + W_APART - 1) / W_APART;
+constexpr int X_COPIES = (MOST + X_APART - 1) / X_APART;
+static_assert(W_APART * W_PIECES == BLOCK && X_APART * X_PIECES == BLOCK && W_APART % 8 == 0 && X_APART % 2 == 0, "rows of a thread");
+constexpr int WORD_COPIES = PACKED ? (2 * ROWS * WORDS + BLOCK - 1) / BLOCK : 0;
+// Where it copies from in stage 0, where to, and the stages in which there is something to copy.
+const int w_row = threadIdx.x / W_PIECES, w_piece = threadIdx.x % W_PIECES;
+const int x_row = threadIdx.x / X_PIECES, x_piece = threadIdx.x % X_PIECES;
+const int w_to = w_place(w_row, w_piece);
+const int x_to = X_AT + x_place(x_row, x_piece);
+const char* w_from[W_COPIES];
+int w_stages[W_COPIES];
+const int64_t row_bytes = static_cast<int64_t>(columns) * BITS / 8;
 #pragma unroll
-for (int i = 0; i < X_COPIES; i++) {
-  x_rows[i] = min(row_of_x + i * (BLOCK / X_PIECES), rows_of_x - 1) * columns;
+for (int i = 0; i < W_COPIES; i++) {
+  const int row = w_row + i * W_APART;
+  const bool is_there = row < ROWS && is_row(row);
+  w_from[i] = reinterpret_cast<const char*>(w) + (is_there ? row_of(row) * row_bytes + w_piece * 16 : 0);
+  w_stages[i] = is_there ? static_cast<int>((row_bytes - w_piece * 16 + W_LINE - 1) / W_LINE) : 0;
 }
-auto copy_x = [&](int slot) {
+const T* const x_from = x + static_cast<int64_t>(min(x_row, rows_of_x - 1)) * columns + x_piece * 8;
+const int x_stages = (columns - x_piece * 8 + STAGE - 1) / STAGE;
+const char* scales_from[WORD_COPIES + 1];
+// Values of the row from there on.
+int scales_left[WORD_COPIES + 1];
+#pragma unroll
+for (int i = 0; i < WORD_COPIES; i++) {
+  const int index = threadIdx.x + i * BLOCK;
+  const int row = index / WORDS % ROWS;
+  const bool is_there = index < 2 * ROWS * WORDS && is_row(row);
+  const T* const of = index < ROWS * WORDS ? scales : biases;
+  const char* const of_row = reinterpret_cast<const char*>(of + (is_there ? static_cast<int64_t>(row_of(row)) * groups : 0));
+  const int odd = reinterpret_cast<unsigned long long>(of_row) / 2 % 2;
+  scales_from[i] = of_row - 2 * odd + (is_there ? index % WORDS * 4 : 0);
+  scales_left[i] = is_there ? groups + odd - index % WORDS * 2 : 0;
+}
+auto copy_w = [&](int stage, Shared to) {
+  #pragma unroll
+  for (int i = 0; i < W_COPIES; i++) {
+    if (W_COPIES * W_APART == ROWS || w_row + i * W_APART < ROWS) {
+      const bool is_there = stage < w_stages[i];
+      copy_to<16>(to + w_to + i * W_APART * W_LINE, w_from[i] + (is_there ? static_cast<int64_t>(stage) * W_LINE : 0), is_there);
+    }
+  }
+  #pragma unroll
+  for (int i = 0; i < WORD_COPIES; i++) {
+    const int index = threadIdx.x + i * BLOCK;
+    if (WORD_COPIES * BLOCK == 2 * ROWS * WORDS || index < 2 * ROWS * WORDS) {
+      const int left = scales_left[i] - stage * GROUPS;
+      copy_two_to(to + SCALES_AT + index * 4, scales_from[i] + (left > 0 ? stage * GROUPS * 2 : 0), left);
+    }
+  }
+};
+auto copy_x = [&](int stage, Shared to) {
+  const T* const from = x_from + (stage < x_stages ? stage * STAGE : 0);
   #pragma unroll
   for (int i = 0; i < X_COPIES; i++) {
-    copy_ahead(to_x + slot * SLOT + i * (BLOCK / X_PIECES) * X_BYTES, from_x + x_rows[i], true);
+    if (X_COPIES * X_APART == MOST || x_row + i * X_APART < MOST) {
+      const bool is_row_of_x = x_row + i * X_APART < rows_of_x;
+      copy_to<16>(to + x_to + i * X_APART * X_LINE, from + (is_row_of_x ? static_cast<int64_t>(i) * X_APART * columns : 0), is_row_of_x && stage < x_stages);
+    }
   }
-  from_x += STAGE;
-  end_copies();
 };
-const T* from_units[UNIT_COPIES];
+
+float sums[OWN_TILES][TILES][4] = {};
 #pragma unroll
-for (int i = 0; i < UNIT_COPIES; i++) {
-  const int index = threadIdx.x + i * BLOCK;
-  from_units[i] = (index < ROWS ? scales : biases) +
-      static_cast<int64_t>(row_of(index % ROWS)) * (columns / GROUP_SIZE) + begin / STAGES * GROUPS;
+for (int i = 0; i < SLOTS - 1; i++) {
+  if (i < count) {
+    copy_w(begin + i, memory + i * SLOT);
+  }
 }
-auto copy_units = [&](unsigned stage) {
-  if (stage % STAGES == 0) {
-    #pragma unroll
-    for (int i = 0; i < UNIT_COPIES; i++) {
-      copy_few_ahead<GROUP_BYTES>(
-          units + stage / STAGES % 2 * UNIT_BYTES + (threadIdx.x + i * BLOCK) * GROUP_BYTES, from_units[i]);
-      from_units[i] += GROUPS;
-    }
-  }
-};
-// A lane's eight codes as bf16 numbers, two by two, times the scale and with the bias.
-auto weights_of = [](const unsigned* words, __nv_bfloat162 scale, __nv_bfloat162 bias, unsigned* to) {
-  #pragma unroll
-  for (int j = 0; j < 4; j++) {
-    unsigned both;
-    __nv_bfloat162 codes;
-    if constexpr (BITS == 4) {
-      const unsigned even = words[0] & 0x0f0f0f0f;
-      const unsigned odd = words[0] >> 4 & 0x0f0f0f0f;
-      const unsigned four = __byte_perm(even, odd, j < 2 ? 0x5140 : 0x7362);
-      both = __byte_perm(four, 0x43434343, j % 2 == 0 ? 0x4140 : 0x4342);
-      constexpr unsigned RAISED = 0x43004300;
-      codes = __hsub2(*reinterpret_cast<__nv_bfloat162*>(&both), *reinterpret_cast<const __nv_bfloat162*>(&RAISED));
-    } else {
-      const unsigned word = words[j / 2];
-      const float one = __uint_as_float(__byte_perm(word, 0x4b000000, j % 2 == 0 ? 0x7540 : 0x7542)) - 8388608.0f;
-      const float other = __uint_as_float(__byte_perm(word, 0x4b000000, j % 2 == 0 ? 0x7541 : 0x7543)) - 8388608.0f;
-      // Both have no more bits than fit.
-      both = __byte_perm(__float_as_uint(one), __float_as_uint(other), 0x7632);
-      codes = *reinterpret_cast<__nv_bfloat162*>(&both);
-    }
-    const __nv_bfloat162 values = __hfma2(codes, scale, bias);
-    to[j] = *reinterpret_cast<const unsigned*>(&values);
-  }
-};
-float sums[2][TILES][4];
+// So far only what nothing changes was read.
+wait_for_last();
 #pragma unroll
-for (int i = 0; i < 2 * TILES * 4; i++) {
-  sums[i / (TILES * 4)][i / 4 % TILES][i % 4] = 0;
+for (int i = 0; i < SLOTS - 1; i++) {
+  if (i < count) {
+    copy_x(begin + i, memory + i * SLOT);
+  }
+  end_copies();
 }
 
-load_w();
-copy_units(begin);
-wait_for_last();
-copy_x(0);
-const unsigned char* const own_x = memory + column_warp * MOST * X_BYTES;
-// A lane's columns of a slab are in one group.
-const int own_group = GROUP_SIZE < SLAB ? part * (SLAB / 4) / GROUP_SIZE : 0;
-int slot = 0;
-for (unsigned stage = begin; left > 0; stage++, left--) {
-  uint4 own[4];
+// Codes become numbers by their bits alone. The compiler would write a mask that it knows anew for each use.
+constexpr unsigned RAISED = IS_HALF<T> ? 0x64006400 : 0x43004300;
+const unsigned mask = (BITS == 4 ? 0x000f000f : 0x00ff00ff) + (gridDim.z - 1);
+// Two codes of a word as numbers: of four bits those that are four apart, of eight bits those that are two apart.
+auto codes_of = [&](unsigned word, int which) {
+  if constexpr (BITS == 4 || IS_HALF<T>) {
+    const unsigned both = word >> which * BITS & mask | RAISED;
+    const unsigned raised = RAISED;
+    return __hsub2(reinterpret_cast<const Pair<T>&>(both), reinterpret_cast<const Pair<T>&>(raised));
+  } else {
+    // All of their bits fit.
+    const float one = __uint_as_float(__byte_perm(word, 0x4b000000, 0x7540 | which)) - 8388608.0f;
+    const float other = __uint_as_float(__byte_perm(word, 0x4b000000, 0x7542 | which)) - 8388608.0f;
+    const unsigned both = __byte_perm(__float_as_uint(one), __float_as_uint(other), 0x7632);
+    return reinterpret_cast<const Pair<T>&>(both);
+  }
+};
+// Where in its first word the first scale of a row lies, of each of its rows.
+unsigned odd_scales = 0, odd_biases = 0;
+if constexpr (PACKED) {
   #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    own[i] = next[i];
+  for (int i = 0; i < 2 * OWN_TILES; i++) {
+    const int64_t of_row = static_cast<int64_t>(row_of(quad + i * 8)) * groups;
+    odd_scales |= (reinterpret_cast<unsigned long long>(scales + of_row) / 2 & 1) << i;
+    odd_biases |= (reinterpret_cast<unsigned long long>(biases + of_row) / 2 & 1) << i;
   }
-  if (left > 1) {
-    load_w();
-  }
-  wait_for_copies<0>();
+}
+Shared at = memory;
+Shared to = end_of_ring - SLOT;
+for (int stage = begin; stage < begin + count; stage++) {
+  wait_for_copies<SLOTS - 2>();
   __syncthreads();
-  if (left > 1) {
-    copy_units(stage + 1);
-    copy_x(1 - slot);
+  if (stage + SLOTS - 1 < begin + count) {
+    copy_w(stage + SLOTS - 1, to);
+    copy_x(stage + SLOTS - 1, to);
   }
-  const int group = (stage % STAGES * STAGE + column_warp * SLAB) / GROUP_SIZE + own_group;
-  const T* const unit = reinterpret_cast<const T*>(units + stage / STAGES % 2 * UNIT_BYTES) + own_row * GROUPS + group;
-  __nv_bfloat162 scale[4];
-  __nv_bfloat162 bias[4];
-  #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const T of_row = unit[i * 8 * GROUPS];
-    const T added = unit[(ROWS + i * 8) * GROUPS];
-    scale[i] = __nv_bfloat162(of_row, of_row);
-    bias[i] = __nv_bfloat162(added, added);
-  }
+  end_copies();
+  to = to + SLOT == end_of_ring ? memory : to + SLOT;
+  // Columns of x stand as those of unpacked weights.
+  unsigned xs[EIGHTS][TILES][4];
   #pragma unroll
   for (int e = 0; e < EIGHTS; e++) {
-    uint4 x8[TILES];
     #pragma unroll
     for (int t = 0; t < TILES; t++) {
-      const int place = x_place(quad, part * EIGHTS + e) + t * 8 * X_BYTES;
-      x8[t] = *reinterpret_cast<const uint4*>(own_x + slot * SLOT + place);
+      const uint4 eight = four_at(at + X_AT + t * 8 * X_LINE + x_place(quad, warp * (SLAB / 8) + part * EIGHTS + e));
+      unsigned* const own = xs[e][t];
+      if constexpr (BITS == 4) {
+        own[0] = __byte_perm(eight.x, eight.z, 0x5410);
+        own[1] = __byte_perm(eight.x, eight.z, 0x7632);
+        own[2] = __byte_perm(eight.y, eight.w, 0x5410);
+        own[3] = __byte_perm(eight.y, eight.w, 0x7632);
+      } else if constexpr (BITS == 8) {
+        own[0] = __byte_perm(eight.x, eight.y, 0x5410);
+        own[1] = __byte_perm(eight.x, eight.y, 0x7632);
+        own[2] = __byte_perm(eight.z, eight.w, 0x5410);
+        own[3] = __byte_perm(eight.z, eight.w, 0x7632);
+      } else {
+        own[0] = eight.x;
+        own[1] = eight.y;
+        own[2] = eight.z;
+        own[3] = eight.w;
+      }
+    }
+  }
+  #pragma unroll
+  for (int m = 0; m < OWN_TILES; m++) {
+    unsigned words[2][OF_LANE / 4];
+    Pair<T> scale[2], bias[2];
+    #pragma unroll
+    for (int i = 0; i < 2; i++) {
+      constexpr int STRIDE = 8 * W_LINE;
+      const int in_line = (warp * 4 + part) * OF_LANE;
+      words_at<OF_LANE>(at + w_place(quad, in_line / 16) + in_line % 16 + (m * 2 + i) * STRIDE, words[i]);
+      if constexpr (PACKED) {
+        const int group = (warp * SLAB + part * (SLAB / 4)) / GROUP_SIZE;
+        auto value_at = [&](int row, unsigned odd) {
+          const int place = row * WORDS * 2 + (odd >> (m * 2 + i) & 1) + group;
+          return twice_at<T>(at + SCALES_AT + place * 2);
+        };
+        scale[i] = value_at(quad + (m * 2 + i) * 8, odd_scales);
+        bias[i] = value_at(ROWS + quad + (m * 2 + i) * 8, odd_biases);
+      }
     }
     #pragma unroll
-    for (int m = 0; m < 2; m++) {
+    for (int e = 0; e < EIGHTS; e++) {
       unsigned weights[2][4];
       #pragma unroll
       for (int i = 0; i < 2; i++) {
-        const uint4 all = own[m * 2 + i];
-        const unsigned words[4] = {all.x, all.y, all.z, all.w};
-        weights_of(words + e * (BITS / 4), scale[m * 2 + i], bias[m * 2 + i], weights[i]);
+        #pragma unroll
+        for (int j = 0; j < 4; j++) {
+          if constexpr (PACKED) {
+            const unsigned word = BITS == 4 ? words[i][e] : words[i][e * 2 + j / 2];
+            const Pair<T> values = __hfma2(codes_of(word, BITS == 4 ? j : j % 2), scale[i], bias[i]);
+            weights[i][j] = reinterpret_cast<const unsigned&>(values);
+          } else {
+            weights[i][j] = words[i][j];
+          }
+        }
       }
       #pragma unroll
-      for (int t = 0; t < TILES; t++) {
-        multiply(sums[m][t], weights[0][0], weights[1][0], weights[0][1], weights[1][1], x8[t].x, x8[t].y);
-      }
-      #pragma unroll
-      for (int t = 0; t < TILES; t++) {
-        multiply(sums[m][t], weights[0][2], weights[1][2], weights[0][3], weights[1][3], x8[t].z, x8[t].w);
+      for (int j = 0; j < 4; j += 2) {
+        const unsigned a[4] = {weights[0][j], weights[1][j], weights[0][j + 1], weights[1][j + 1]};
+        #pragma unroll
+        for (int t = 0; t < TILES; t++) {
+          accumulate<T>(sums[m][t], a, xs[e][t][j], xs[e][t][j + 1]);
+        }
       }
     }
   }
-  slot = 1 - slot;
+  at = at + SLOT == end_of_ring ? memory : at + SLOT;
 }
 
-// The sums of both halves of the columns become one. Rows of the result are written as they lie.
-float* const found = reinterpret_cast<float*>(memory);
+// The sums of all columns come together.
+wait_for_copies<0>();
+__syncthreads();
+auto found_at = [&](int of_warp, int row, int column) { return memory + ((of_warp * MOST + row) * FOUND_ROW + column) * 4; };
 #pragma unroll
-for (int turn = 0; turn < COLUMN_WARPS; turn++) {
-  __syncthreads();
-  if (column_warp == turn) {
+for (int m = 0; m < OWN_TILES; m++) {
+  #pragma unroll
+  for (int t = 0; t < TILES; t++) {
     #pragma unroll
-    for (int i = 0; i < 2 * TILES * 4; i++) {
-      const int m = i / (TILES * 4), t = i / 4 % TILES, j = i % 4;
-      float& to = found[(t * 8 + part * 2 + j % 2) * FOUND_ROW + own_row + m * 16 + j / 2 * 8];
-      to = turn == 0 ? sums[m][t][j] : to + sums[m][t][j];
+    for (int j = 0; j < 4; j++) {
+      put_at(found_at(warp, t * 8 + part * 2 + j % 2, quad + m * 16 + j / 2 * 8), sums[m][t][j]);
     }
   }
 }
 __syncthreads();
+auto found = [&](int row, int column, float* four) {
+  #pragma unroll
+  for (int i = 0; i < STAGE_WARPS; i++) {
+    const uint4 more = four_at(found_at(i, row, column));
+    const unsigned bits[4] = {more.x, more.y, more.z, more.w};
+    #pragma unroll
+    for (int j = 0; j < 4; j++) {
+      four[j] += __uint_as_float(bits[j]);
+    }
+  }
+};
 // The gate opens here if all columns are here.
-constexpr int OUT_ROWS = SPLITS == 1 ? TOGETHER : ROWS;
-const int all = SPLITS == 1 ? rows_of_w / PARTS_OF_W : rows_of_w;
+constexpr bool OPENS = GATE != 0 && !IN_PARTS;
+constexpr int OUT_ROWS = OPENS ? TOGETHER : ROWS;
+const int rows_of_out = OPENS ? rows_of_half : rows_of_half * SIDES;
+const int64_t first_out = static_cast<int64_t>(blockIdx.y) * rows_of_x * rows_of_out;
 for (int index = threadIdx.x; index < min(rows_of_x, MOST) * (OUT_ROWS / 4); index += BLOCK) {
   const int row = index / (OUT_ROWS / 4);
   const int column = index % (OUT_ROWS / 4) * 4;
-  const int64_t place = (static_cast<int64_t>(blockIdx.y) * rows_of_x + row) * all + row_of(column);
-  const float* const four = found + row * FOUND_ROW + column;
-  if constexpr (SPLITS > 1) {
-    *reinterpret_cast<float4*>(out + place) = *reinterpret_cast<const float4*>(four);
-  } else {
-    O results[4];
+  float four[4] = {};
+  found(row, column, four);
+  O results[4] = {static_cast<O>(four[0]), static_cast<O>(four[1]), static_cast<O>(four[2]), static_cast<O>(four[3])};
+  if constexpr (OPENS) {
+    float ups[4] = {};
+    found(row, column + TOGETHER, ups);
     #pragma unroll
     for (int i = 0; i < 4; i++) {
-      results[i] = static_cast<O>(four[i]);
-      if constexpr (GATE != 0) {
-        results[i] = gated<GATE>(results[i], static_cast<O>(four[TOGETHER + i]));
+      results[i] = gated<GATE>(results[i], static_cast<O>(ups[i]));
+    }
+  }
+  O* const place = out + first_out + static_cast<int64_t>(row) * rows_of_out + row_of(column);
+  if (rows_of_half % 4 == 0 && is_row(column)) {
+    using Four = typename Either<sizeof(O) == 4, float4, uint2>::Type;
+    *reinterpret_cast<Four*>(place) = *reinterpret_cast<const Four*>(results);
+  } else {
+    #pragma unroll
+    for (int i = 0; i < 4; i++) {
+      if (is_row(column + i)) {
+        place[i] = results[i];
       }
     }
-    *reinterpret_cast<uint2*>(out + place) = *reinterpret_cast<const uint2*>(results);
   }
 }

@@ -57,6 +57,25 @@ __device__ __forceinline__ void copy_to(Shared to, const void* from, bool is_the
         "l"(from), "n"(BYTES), "r"(is_there ? BYTES : 0) : "memory");
   }
 }
+// Two values side by side.
+template <typename T>
+struct TwoOf {
+  using Type = __nv_bfloat162;
+};
+template <>
+struct TwoOf<__half> {
+  using Type = __half2;
+};
+template <typename T>
+using Pair = typename TwoOf<T>::Type;
+// A value, twice.
+template <typename T>
+__device__ __forceinline__ Pair<T> twice_at(Shared at) {
+  unsigned short found;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(found) : "r"(at));
+  const unsigned both = __byte_perm(found, 0, 0x1010);
+  return reinterpret_cast<const Pair<T>&>(both);
+}
 __device__ __forceinline__ uint4 four_at(Shared at) {
   uint4 found;
   asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(found.x), "=r"(found.y), "=r"(found.z), "=r"(found.w) : "r"(at));
@@ -72,6 +91,10 @@ __device__ __forceinline__ void words_at(Shared at, unsigned* to) {
   } else {
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(to[0]) : "r"(at));
   }
+}
+// Copies two values of two bytes, zeros in place of those that are not there.
+__device__ __forceinline__ void copy_two_to(Shared to, const void* from, int there) {
+  asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(min(max(there, 0), 2) * 2) : "memory");
 }
 __device__ __forceinline__ float float_at(Shared at) {
   float found;

@@ -221,7 +221,7 @@ struct Ten {
   }
 };
 
-// What `chained.cu`, `multiply.cu` and `tensor.cu` have instructions for.
+// What `chained.cu` and `tensor.cu` have instructions for.
 inline void let_next_begin() {}
 inline void wait_for_last() {}
 
@@ -246,10 +246,6 @@ void accumulate(float* sums, const unsigned* a, unsigned b0, unsigned b1) {
     }
     sums[i] += sum;
   }
-}
-inline void multiply(float* sums, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
-  unsigned a[] = {a0, a1, a2, a3};
-  accumulate<__nv_bfloat16>(sums, a, b0, b1);
 }
 // What `warpgroup.cu` has instructions for.
 // Kernels in bf16 take them. Those in f16 are computed as where there are none.
@@ -348,6 +344,10 @@ template <int BYTES>
 void copy_to(Shared to, const void* from, bool is_there) {
   copy_bytes_ahead(to, from, BYTES, is_there);
 }
+inline void copy_two_to(Shared to, const void* from, int there) {
+  copy_bytes_ahead(to, from, 2, there > 0);
+  copy_bytes_ahead(to + 2, static_cast<const char*>(from) + 2, 2, there > 1);
+}
 template <typename V>
 V read_at(Shared at) {
   if (reinterpret_cast<uintptr_t>(at) % sizeof(V) != 0) {
@@ -367,6 +367,13 @@ inline uint4 four_at(Shared at) {
 }
 inline float float_at(Shared at) {
   return read_at<float>(at);
+}
+template <typename T>
+using Pair = Two<T>;
+template <typename T>
+Two<T> twice_at(Shared at) {
+  T value = read_at<T>(at);
+  return {value, value};
 }
 template <int BYTES>
 void words_at(Shared at, unsigned* to) {

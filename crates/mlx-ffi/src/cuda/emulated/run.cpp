@@ -223,6 +223,8 @@ unsigned char* buffer_of(size_t bytes) {
   if (memory == MAP_FAILED || mprotect(memory + pages, page, PROT_NONE) != 0) {
     fail("no memory");
   }
+  // What lies behind is no number.
+  memset(memory, 0xff, pages);
   return memory + pages - whole;
 }
 
@@ -315,8 +317,6 @@ int main(int count, char** words) {
   for (auto& size : sizes) {
     read_all(&size, sizeof(size));
     outputs.push_back(buffer_of(size));
-    // What is not written is no number.
-    memset(outputs.back(), 0xff, size);
   }
   std::vector<Input> inputs(OF_INPUTS);
   for (auto& input : inputs) {
