@@ -1,51 +1,16 @@
 //! Our kernels for CUDA against MLX's operations in f32.
 
 mod arrays;
+mod matrix;
 mod on_cuda;
 
 use mlx_ffi::cuda::{self, Around, Weights};
 use mlx_ffi::step::{Counters, Heads, Step};
-use mlx_ffi::{
-    Activation, Array, Dtype, QuantMode, Quantization, Quantized, Result, dequantize, eval_all,
-};
-use mlx_ffi::{Recorded, Replay, fast, ops, quantize};
+use mlx_ffi::{Activation, Array, Dtype, Recorded, Replay, Result, eval_all, fast, ops};
 
 use self::arrays::{assert_near, cast, values, wide};
+use self::matrix::Matrix;
 use self::on_cuda::{some, use_cuda};
-
-enum Matrix {
-    Dense(Array),
-    Packed(Quantized),
-}
-
-impl Matrix {
-    fn new(n: i32, k: i32, dtype: Dtype, packing: Option<(i32, i32)>) -> Matrix {
-        let scale = Array::scalar((k as f32).sqrt().recip(), Dtype::F32).expect("a scalar");
-        let w = cast(&ops::multiply(&values(&[n, k], 7), &scale).expect("weights"), dtype);
-        match packing {
-            None => Matrix::Dense(w),
-            Some((bits, group_size)) => {
-                let quantization = Quantization { mode: QuantMode::Affine, bits, group_size };
-                Matrix::Packed(quantize(&w, quantization).expect("packed"))
-            }
-        }
-    }
-
-    fn weights(&self) -> Weights<'_> {
-        match self {
-            Matrix::Dense(w) => Weights::Dense(w),
-            Matrix::Packed(w) => Weights::Packed(w),
-        }
-    }
-
-    fn transposed(&self) -> Result<Array> {
-        let w = match self {
-            Matrix::Dense(w) => wide(w),
-            Matrix::Packed(w) => wide(&dequantize(w, w.scales.dtype())?),
-        };
-        ops::swap_axes(&w, 0, 1)
-    }
-}
 
 const PACKINGS: [Option<(i32, i32)>; 6] =
     [None, Some((4, 64)), Some((4, 32)), Some((4, 128)), Some((8, 64)), Some((8, 32))];
@@ -168,7 +133,7 @@ fn repeated(b: i32) -> Result<()> {
         };
         let [out, keys, values] = cuda::step_attention(&step, &counters)?;
         let added = match b {
-            2..=32 => cuda::several_rows_in_parts(&out, w_out.weights())?,
+            2..=cuda::MOST_ROWS_AHEAD => cuda::several_rows_in_parts(&out, w_out.weights())?,
             _ => product(&out, &w_out)?,
         };
         Ok([cuda::residual(x, &added, None, None, 0.0, None, None)?.0, keys, values])
@@ -197,7 +162,13 @@ fn repeated(b: i32) -> Result<()> {
             // A minute for their compilation.
             for _ in 0..if repeats && index == 2 { 6000 } else { 0 } {
                 let fixed = [&held.keys, &held.values];
-                replay = Some(Replay::record(&out, &[&x, &held.at], &fixed, b <= 32, None)?);
+                replay = Some(Replay::record(
+                    &out,
+                    &[&x, &held.at],
+                    &fixed,
+                    b <= cuda::MOST_ROWS_AHEAD,
+                    None,
+                )?);
                 match replay {
                     Some(Recorded::Kept(_)) => break,
                     Some(Recorded::NotYet) => {}
@@ -222,7 +193,7 @@ fn repeated(b: i32) -> Result<()> {
         Ok(outputs)
     };
     let (found, expected) = (run(true)?, run(false)?);
-    if b <= 32 {
+    if b <= cuda::MOST_ROWS_AHEAD {
         assert_eq!(found, expected, "{b} rows");
     } else {
         // MLX lets the library choose another kernel.

@@ -1,38 +1,16 @@
 //! Our kernel for several rows against MLX's operations in f32.
 
 mod arrays;
+mod matrix;
 mod on_cuda;
 
-use mlx_ffi::cuda::{self, Weights};
+use mlx_ffi::cuda;
 use mlx_ffi::step::Heads;
-use mlx_ffi::{
-    Activation, Array, Dtype, QuantMode, Quantization, Quantized, Result, dequantize, ops, quantize,
-};
+use mlx_ffi::{Activation, Dtype, Result, ops};
 
 use self::arrays::{assert_near, cast, values, wide};
+use self::matrix::Matrix;
 use self::on_cuda::{some, use_cuda};
-
-/// Weights of `[n, k]`.
-struct Matrix {
-    dense: Array,
-    packed: Option<Quantized>,
-}
-
-impl Matrix {
-    fn new([n, k]: [i32; 2], dtype: Dtype, (bits, group_size): (i32, i32)) -> Result<Matrix> {
-        let scale = Array::scalar((k as f32).sqrt().recip(), Dtype::F32)?;
-        let dense = cast(&ops::multiply(&values(&[n, k], 7), &scale)?, dtype);
-        if bits == 16 {
-            return Ok(Matrix { dense, packed: None });
-        }
-        let packed = quantize(&dense, Quantization { mode: QuantMode::Affine, bits, group_size })?;
-        Ok(Matrix { dense: dequantize(&packed, dtype)?, packed: Some(packed) })
-    }
-
-    fn weights(&self) -> Weights<'_> {
-        self.packed.as_ref().map_or(Weights::Dense(&self.dense), Weights::Packed)
-    }
-}
 
 /// The small sizes are for a processor, too. Blocks have all columns there, or share them. Whole stages, rows and words of scales do not fit
 /// into some.
@@ -40,11 +18,13 @@ impl Matrix {
 #[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
 fn products_of_several_rows_are_those_of_mlx() {
     use_cuda();
-    let packings = [(4, 64), (16, 0), (8, 32), (4, 32), (8, 64), (16, 0), (8, 128), (4, 128)];
+    let packings = [(4, 64), (16, 0), (8, 32), (4, 32), (8, 64), (16, 0), (8, 128), (4, 128)]
+        .map(|packing| (packing.0 < 16).then_some(packing));
     for (at, &packing) in packings.iter().enumerate() {
         let dtype = if at % 2 == 1 { Dtype::F16 } else { Dtype::Bf16 };
         // The last one has an odd number of scales.
-        let small = [[240, 512], [48, 1152], [37, 27 * packing.1.max(32)]];
+        let small =
+            [[240, 512], [48, 1152], [37, 27 * packing.map_or(32, |(_, group_size)| group_size)]];
         let large = [[1000, 2816], [2560, 9728], [4112, 2560], [9728, 1024], [151936, 1024]];
         let all = [&small[..], &large[..]].concat();
         for (of, &size) in some(&all, small.len()).iter().enumerate() {
@@ -57,20 +37,18 @@ fn products_of_several_rows_are_those_of_mlx() {
     }
 }
 
-fn product(size: [i32; 2], rows: i32, dtype: Dtype, packing: (i32, i32)) -> Result<()> {
-    let [n, k] = size;
+fn product([n, k]: [i32; 2], rows: i32, dtype: Dtype, packing: Option<(i32, i32)>) -> Result<()> {
     let what = format!("{rows} rows, {n} x {k}, {dtype:?}, {packing:?}");
-    let matrix = Matrix::new(size, dtype, packing)?;
+    let matrix = Matrix::new(n, k, dtype, packing);
     let w = matrix.weights();
     let x = cast(&values(&[rows, 1, k], 2), dtype);
     // More rows with weights that are not packed are cuBLASLt's.
-    let is_taken = rows <= 32 || packing.0 < 16;
+    let is_taken = rows <= 32 || packing.is_some();
     assert_eq!(cuda::takes_several_rows(&x, w), is_taken, "{what}");
     if !is_taken {
         return Ok(());
     }
-    let transposed = ops::swap_axes(&wide(&matrix.dense), -1, -2)?;
-    let expected = ops::matmul(&wide(&x), &transposed)?;
+    let expected = ops::matmul(&wide(&x), &matrix.transposed()?)?;
     let found = cuda::several_rows(&x, w)?;
     assert_eq!(found.shape(), expected.shape());
     assert_near(&found, &expected, 1e-2, &what);

@@ -9,7 +9,7 @@ use crate::error::Result;
 /// The first of NVIDIA's generations that has the instructions of our kernels (Ampere).
 const COMPUTE_CAPABILITY: u64 = 8;
 
-/// From so many rows on, more than our own kernels take, CUDA unpacks a matrix and multiplies with the
+/// From so many rows on, CUDA unpacks a matrix that no kernel of ours multiplies with, and multiplies with the
 /// unpacked one. That is faster than MLX's product of packed weights from 128 rows on: 103 µs against
 /// 104 for 128 rows of 9728 × 2560 in 4 bits, 125 against 250 for 511 (H200). Below, it spares the first
 /// prompt on a machine the half minute for which MLX compiles its own kernel.

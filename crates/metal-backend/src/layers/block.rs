@@ -62,20 +62,10 @@ impl Stream {
         Ok(Stream { h: tail.of(&self.h)?, normed })
     }
 
-    /// What can be fused with a half of a block that has `norm` before it.
-    fn fusion<'a>(&'a self, norm: &'a Option<RmsNorm>) -> Fusion<'a> {
-        let (norm, normed) = (norm.as_ref(), self.normed.as_ref());
-        Fusion { norm, normed, ..Fusion::default() }
+    /// What can be fused with a half of a block that has `norm` before it, and an epilogue.
+    fn fusion<'a>(&'a self, norm: &'a Option<RmsNorm>, epilogue: Fusion<'a>) -> Fusion<'a> {
+        Fusion { norm: norm.as_ref(), normed: self.normed.as_ref(), ..epilogue }
     }
-}
-
-/// What a half of a block may do with its result.
-#[derive(Clone, Copy, Default)]
-struct Epilogue<'a> {
-    /// What it is added to.
-    residual: Option<&'a Array>,
-    /// Whether it may come in parts.
-    in_parts: bool,
 }
 
 impl Block {
@@ -136,9 +126,8 @@ impl Block {
             let Stream { h, normed } = self.parallel(x, positions, state)?;
             return Ok(Stream { h: scaled(h, scale)?, normed });
         }
-        let mix = |Epilogue { residual, in_parts }: Epilogue<'_>| {
-            let fusion = Fusion { residual, in_parts, ..x.fusion(&self.input_norm) };
-            self.mixer.forward(&x.h, fusion, positions, state)
+        let mix = |epilogue: Fusion<'_>| {
+            self.mixer.forward(&x.h, x.fusion(&self.input_norm, epilogue), positions, state)
         };
         let feeds = !matches!(self.mlp, FeedForward::Nothing);
         let (mixed, some);
@@ -156,10 +145,8 @@ impl Block {
         if !feeds {
             return h.share();
         }
-        let feed = |Epilogue { residual, in_parts }: Epilogue<'_>| {
-            let fusion = Fusion { residual, in_parts, ..h.fusion(&self.mlp_norm) };
-            self.mlp.forward(&h.h, fusion)
-        };
+        let feed =
+            |epilogue: Fusion<'_>| self.mlp.forward(&h.h, h.fusion(&self.mlp_norm, epilogue));
         self.added(h, feed, &self.mlp_out_norm, (next, scale))
     }
 
@@ -174,7 +161,7 @@ impl Block {
 
     /// Both halves of what the first norm makes, added at once.
     fn parallel(&self, x: &Stream, positions: &mut Positions, state: &mut State) -> Result<Stream> {
-        let normed = x.fusion(&self.input_norm).prologue(&x.h)?;
+        let normed = x.fusion(&self.input_norm, Fusion::default()).prologue(&x.h)?;
         let seen = Fusion { normed: Some(&normed), ..Fusion::default() };
         let mixed = self.mixer.forward(&x.h, seen, positions, state)?;
         let fed = self.mlp.forward(&x.h, seen)?;
@@ -193,7 +180,7 @@ impl Block {
     ) -> Result<Stream> {
         let predicted = altup.predict(&x.h)?;
         let stream = Stream { h: altup.active(&predicted)?, normed: None };
-        let normed = stream.fusion(&self.input_norm).prologue(&stream.h)?;
+        let normed = stream.fusion(&self.input_norm, Fusion::default()).prologue(&stream.h)?;
         let seen = Fusion { normed: Some(&normed), ..Fusion::default() };
         let mixed = self.mixer.forward(&stream.h, seen, positions, state)?;
         let mixed = match &self.mixer_out_norm {
@@ -201,7 +188,7 @@ impl Block {
             Some(norm) => norm.forward(&mixed)?,
         };
         let h = Stream { h: altup.laurel.join(&stream.h, &mixed, &normed)?, normed: None };
-        let fed = self.mlp.forward(&h.h, h.fusion(&self.mlp_norm))?;
+        let fed = self.mlp.forward(&h.h, h.fusion(&self.mlp_norm, Fusion::default()))?;
         let Stream { h, .. } = self.sum(&h, fed, &self.mlp_out_norm)?;
         Ok(Stream { h: altup.correct(&predicted, &h, input)?, normed: None })
     }
@@ -233,7 +220,7 @@ impl Block {
     fn added(
         &self,
         x: &Stream,
-        half: impl FnOnce(Epilogue<'_>) -> Result<Array>,
+        half: impl FnOnce(Fusion<'_>) -> Result<Array>,
         out_norm: &Option<RmsNorm>,
         (next, scale): (Option<&RmsNorm>, Option<&LayerScale>),
     ) -> Result<Stream> {
@@ -245,18 +232,18 @@ impl Block {
         let factor = match self.residual {
             Residual::Sum => None,
             Residual::Scaled(factor) => Some(factor),
-            Residual::Parallel | Residual::AltUp(_) => return plain(half(Epilogue::default())?),
+            Residual::Parallel | Residual::AltUp(_) => return plain(half(Fusion::default())?),
         };
         let is_sum = factor.is_none() && out_norm.is_none() && scale.is_none();
         if is_sum && !kernels.adds_rows(&x.h) {
-            let onto = Epilogue { residual: Some(&x.h), in_parts: false };
+            let onto = Fusion { residual: Some(&x.h), ..Fusion::default() };
             return Ok(Stream { h: half(onto)?, normed: None });
         }
         let norms = [out_norm.as_ref(), next].map(|norm| norm.and_then(RmsNorm::weights));
         let known = norms.map(|norm| norm.is_some()) == [out_norm.is_some(), next.is_some()];
         let by = scale.map(LayerScale::on_device);
         let in_parts = known && kernels.adds_parts(&x.h, norms, by);
-        let out = half(Epilogue { residual: None, in_parts })?;
+        let out = half(Fusion { in_parts, ..Fusion::default() })?;
         if known && let Some(both) = kernels.residual(&x.h, &out, norms, factor, by) {
             let (h, normed) = both?;
             return Ok(Stream { h, normed });

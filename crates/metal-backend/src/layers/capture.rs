@@ -4,15 +4,11 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use mlx_ffi::distributed::Group;
-use mlx_ffi::{Array, Error, Recorded, Replay, Result};
+use mlx_ffi::{Array, Error, Recorded, Replay, Result, cuda};
 
 use super::step_offsets::SharedOffsets;
 use super::{Block, Pass, StepBuffers};
 use crate::cache::Caches;
-
-/// The most rows whose kernels overlap. 32 requests of Qwen3-4B in 4 bits decode at 10,509 tokens/s so, and at 9,928 one kernel after
-/// the other; in bf16 at 9,239 and 8,699 (H200). Kernels of more rows copy nothing ahead.
-const MOST_OVERLAPPING: i32 = 32;
 
 /// The step of so many alike at which one is captured: to capture takes the host as long as two or three steps of which it sends each
 /// operation.
@@ -172,8 +168,9 @@ impl StepCapture {
         }
         state.until_tried = UNTIL_COMPILED;
         let [moving, fixed] = inputs.refs();
-        // Kernels of a few rows copy weights ahead, and wait for each other no longer than they have to.
-        let overlap = h.dims::<3>()?[0] <= MOST_OVERLAPPING;
+        // Kernels that copy weights ahead wait for each other no longer than they have to. 32 requests of Qwen3-4B in 4 bits decode at 10,509
+        // tokens/s so, and at 9,928 one kernel after the other; in bf16 at 9,239 and 8,699 (H200).
+        let overlap = h.dims::<3>()?[0] <= cuda::MOST_ROWS_AHEAD;
         let ranks = self.ranks.as_ref();
         if ranks.and_then(Group::sums).is_some_and(|sums| !sums.in_replays) {
             state.is_impossible = true;

@@ -14,15 +14,7 @@ if (at < count / SIDES) {
   #pragma unroll
   for (int side = 0; side < SIDES; side++) {
     const float* const from = parts + (GATE == 0 ? at : at / OUT * 2 * OUT + at % OUT) + side * OUT;
-    float4 sum = *reinterpret_cast<const float4*>(from);
-    #pragma unroll
-    for (int i = 1; i < PARTS; i++) {
-      const float4 more = *reinterpret_cast<const float4*>(from + static_cast<int64_t>(i) * count);
-      sum.x += more.x;
-      sum.y += more.y;
-      sum.z += more.z;
-      sum.w += more.w;
-    }
+    const float4 sum = sum_of_parts<PARTS>(from, count);
     const T all[4] = {
         static_cast<T>(sum.x), static_cast<T>(sum.y), static_cast<T>(sum.z), static_cast<T>(sum.w)};
     #pragma unroll

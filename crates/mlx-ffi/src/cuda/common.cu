@@ -65,6 +65,25 @@ __device__ __forceinline__ float raised(const unsigned* words, int i) {
     return __uint_as_float(__byte_perm(words[i / 4], 0x4b000000, 0x7540 | i % 4)) - 8388608.0f;
   }
 }
+// Codes i and j of eight bits as numbers of bf16: all of their bits fit.
+__device__ __forceinline__ __nv_bfloat162 two_codes(const unsigned* words, int i, int j) {
+  const unsigned both = __byte_perm(__float_as_uint(raised<8>(words, i)), __float_as_uint(raised<8>(words, j)), 0x7632);
+  return reinterpret_cast<const __nv_bfloat162&>(both);
+}
+// The sum of PARTS floats, of four places side by side, in their order.
+template <int PARTS>
+__device__ __forceinline__ float4 sum_of_parts(const float* from, int64_t apart) {
+  float4 sum = *reinterpret_cast<const float4*>(from);
+  #pragma unroll
+  for (int i = 1; i < PARTS; i++) {
+    const float4 more = *reinterpret_cast<const float4*>(from + i * apart);
+    sum.x += more.x;
+    sum.y += more.y;
+    sum.z += more.z;
+    sum.w += more.w;
+  }
+  return sum;
+}
 // The activation of `gate` times `up`: SILU, GELU_TANH, GELU, RELU, SIGMOID, SOFTPLUS or IDENTITY.
 template <int GATE, typename T>
 __device__ __forceinline__ T gated(T gate, T up) {

@@ -2,7 +2,7 @@
 // their use. Those of x lie in shared memory, in stages, for all warps of the block. Blocks may share the columns. Tensor cores multiply
 // 16 rows of w with 8 of x; what a row of x gives does not depend on the others. Weights are rounded to bf16, as where they are
 // unpacked. A code c of four bits becomes the bf16 number 128 + c by its bits alone.
-// With a GATE, half of a block's rows of w are of the first half of them, which gates the other.
+// With a GATE, half of a block's rows of w are of the first half of them, which gates the other. Blocks that share the columns have none.
 
 constexpr int OWN_ROWS = 32;
 constexpr int ROWS = ROW_WARPS * OWN_ROWS;
@@ -107,22 +107,16 @@ auto copy_units = [&](unsigned stage) {
 auto weights_of = [](const unsigned* words, __nv_bfloat162 scale, __nv_bfloat162 bias, unsigned* to) {
   #pragma unroll
   for (int j = 0; j < 4; j++) {
-    unsigned both;
     __nv_bfloat162 codes;
     if constexpr (BITS == 4) {
       const unsigned even = words[0] & 0x0f0f0f0f;
       const unsigned odd = words[0] >> 4 & 0x0f0f0f0f;
       const unsigned four = __byte_perm(even, odd, j < 2 ? 0x5140 : 0x7362);
-      both = __byte_perm(four, 0x43434343, j % 2 == 0 ? 0x4140 : 0x4342);
+      const unsigned both = __byte_perm(four, 0x43434343, j % 2 == 0 ? 0x4140 : 0x4342);
       constexpr unsigned RAISED = 0x43004300;
-      codes = __hsub2(*reinterpret_cast<__nv_bfloat162*>(&both), *reinterpret_cast<const __nv_bfloat162*>(&RAISED));
+      codes = __hsub2(*reinterpret_cast<const __nv_bfloat162*>(&both), *reinterpret_cast<const __nv_bfloat162*>(&RAISED));
     } else {
-      const unsigned word = words[j / 2];
-      const float one = __uint_as_float(__byte_perm(word, 0x4b000000, j % 2 == 0 ? 0x7540 : 0x7542)) - 8388608.0f;
-      const float other = __uint_as_float(__byte_perm(word, 0x4b000000, j % 2 == 0 ? 0x7541 : 0x7543)) - 8388608.0f;
-      // Both have no more bits than fit.
-      both = __byte_perm(__float_as_uint(one), __float_as_uint(other), 0x7632);
-      codes = *reinterpret_cast<__nv_bfloat162*>(&both);
+      codes = two_codes(words, 2 * j, 2 * j + 1);
     }
     const __nv_bfloat162 values = __hfma2(codes, scale, bias);
     to[j] = *reinterpret_cast<const unsigned*>(&values);
@@ -206,12 +200,10 @@ for (int i = 0; i < 2 * TILES * 4; i++) {
   found[(t * 8 + part * 2 + j % 2) * FOUND_ROW + own_row + m * 16 + j / 2 * 8] = sums[m][t][j];
 }
 __syncthreads();
-// The gate opens here if all columns are here.
-constexpr int OUT_ROWS = SPLITS == 1 ? TOGETHER : ROWS;
-const int all = SPLITS == 1 ? rows_of_w / SIDES : rows_of_w;
-for (int index = threadIdx.x; index < min(rows_of_x, MOST) * (OUT_ROWS / 4); index += BLOCK) {
-  const int row = index / (OUT_ROWS / 4);
-  const int column = index % (OUT_ROWS / 4) * 4;
+const int all = rows_of_w / SIDES;
+for (int index = threadIdx.x; index < min(rows_of_x, MOST) * (TOGETHER / 4); index += BLOCK) {
+  const int row = index / (TOGETHER / 4);
+  const int column = index % (TOGETHER / 4) * 4;
   const int64_t place = (static_cast<int64_t>(blockIdx.y) * rows_of_x + row) * all + row_of(column);
   const float* const four = found + row * FOUND_ROW + column;
   if constexpr (SPLITS > 1) {

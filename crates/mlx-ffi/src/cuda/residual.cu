@@ -36,21 +36,15 @@ for (int i = 0; i < EIGHTS; i++) {
       theirs[i] = eight_at(y + row + place_of(i));
     } else {
       const int64_t of_part = static_cast<int64_t>(gridDim.x) * COLUMNS;
-      float sums[8] = {};
       #pragma unroll
-      for (int p = 0; p < PARTS; p++) {
-        #pragma unroll
-        for (int half = 0; half < 2; half++) {
-          const float4 more = *reinterpret_cast<const float4*>(y + p * of_part + row + place_of(i) + half * 4);
-          sums[half * 4] += more.x;
-          sums[half * 4 + 1] += more.y;
-          sums[half * 4 + 2] += more.z;
-          sums[half * 4 + 3] += more.w;
-        }
-      }
-      #pragma unroll
-      for (int j = 0; j < 8; j++) {
-        reinterpret_cast<T*>(&theirs[i])[j] = static_cast<T>(sums[j]);
+      for (int half = 0; half < 2; half++) {
+        const float* const from = reinterpret_cast<const float*>(y) + row + place_of(i) + half * 4;
+        const float4 sum = sum_of_parts<PARTS>(from, of_part);
+        T* const to = reinterpret_cast<T*>(&theirs[i]) + half * 4;
+        to[0] = static_cast<T>(sum.x);
+        to[1] = static_cast<T>(sum.y);
+        to[2] = static_cast<T>(sum.z);
+        to[3] = static_cast<T>(sum.w);
       }
     }
   }

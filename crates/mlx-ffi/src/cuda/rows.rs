@@ -311,9 +311,9 @@ fn parts_of(x: &Array, y: &Array) -> i32 {
     }
 }
 
-/// `x + y`, and the norm of that with `norm`. y may come in float parts, `[parts, …]`. It is normed first with `out_norm`, and then multiplied with
-/// `factor`. Norms are root-mean-square norms over the last dimension, with weights `[columns]` and one epsilon. The sum is multiplied with the first value of
-/// `scale` where there is one. Without `norm` only the first result.
+/// `x + y`, and the norm of that with `norm`. y may come in float parts, `[parts, …]`. It is normed first with `out_norm`, and
+/// then multiplied with `factor`. Norms are root-mean-square norms over the last dimension, with weights `[columns]` and one
+/// epsilon. The sum is multiplied with the first value of `scale` where there is one. Without `norm` only the first result.
 ///
 /// # Errors
 /// What [`takes_residual`] does not take; a device without CUDA.

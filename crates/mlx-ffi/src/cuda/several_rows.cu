@@ -5,7 +5,7 @@
 // as where they are unpacked. With a GATE, half of a block's rows of w are of the first half of them, which gates the other.
 // TILES: of eight rows of x. OWN_TILES: of 16 rows of w. STAGE: columns. SLOTS: stages of the ring. MEMORY: bytes of the
 // launch's shared memory.
-// Blocks that share the columns write sums of their own, as float.
+// Blocks that share the columns write sums of their own, as float, and have no GATE.
 
 constexpr bool PACKED = BITS < 16;
 constexpr int ROWS = 16 * OWN_TILES;
@@ -153,11 +153,7 @@ auto codes_of = [&](unsigned word, int which) {
     const unsigned raised = RAISED;
     return __hsub2(reinterpret_cast<const Pair<T>&>(both), reinterpret_cast<const Pair<T>&>(raised));
   } else {
-    // All of their bits fit.
-    const float one = __uint_as_float(__byte_perm(word, 0x4b000000, 0x7540 | which)) - 8388608.0f;
-    const float other = __uint_as_float(__byte_perm(word, 0x4b000000, 0x7542 | which)) - 8388608.0f;
-    const unsigned both = __byte_perm(__float_as_uint(one), __float_as_uint(other), 0x7632);
-    return reinterpret_cast<const Pair<T>&>(both);
+    return two_codes(&word, which, which + 2);
   }
 };
 // Where in its first word the first scale of a row lies, of each of its rows.
@@ -281,18 +277,14 @@ auto found = [&](int row, int column, float* four) {
     }
   }
 };
-// The gate opens here if all columns are here.
-constexpr bool OPENS = GATE != 0 && !IN_PARTS;
-constexpr int OUT_ROWS = OPENS ? TOGETHER : ROWS;
-const int rows_of_out = OPENS ? rows_of_half : rows_of_half * SIDES;
-const int64_t first_out = static_cast<int64_t>(blockIdx.y) * rows_of_x * rows_of_out;
-for (int index = threadIdx.x; index < min(rows_of_x, MOST) * (OUT_ROWS / 4); index += BLOCK) {
-  const int row = index / (OUT_ROWS / 4);
-  const int column = index % (OUT_ROWS / 4) * 4;
+const int64_t first_out = static_cast<int64_t>(blockIdx.y) * rows_of_x * rows_of_half;
+for (int index = threadIdx.x; index < min(rows_of_x, MOST) * (TOGETHER / 4); index += BLOCK) {
+  const int row = index / (TOGETHER / 4);
+  const int column = index % (TOGETHER / 4) * 4;
   float four[4] = {};
   found(row, column, four);
   O results[4] = {static_cast<O>(four[0]), static_cast<O>(four[1]), static_cast<O>(four[2]), static_cast<O>(four[3])};
-  if constexpr (OPENS) {
+  if constexpr (GATE != 0) {
     float ups[4] = {};
     found(row, column + TOGETHER, ups);
     #pragma unroll
@@ -300,7 +292,7 @@ for (int index = threadIdx.x; index < min(rows_of_x, MOST) * (OUT_ROWS / 4); ind
       results[i] = gated<GATE>(results[i], static_cast<O>(ups[i]));
     }
   }
-  O* const place = out + first_out + static_cast<int64_t>(row) * rows_of_out + row_of(column);
+  O* const place = out + first_out + static_cast<int64_t>(row) * rows_of_half + row_of(column);
   if (rows_of_half % 4 == 0 && is_row(column)) {
     using Four = typename Either<sizeof(O) == 4, float4, uint2>::Type;
     *reinterpret_cast<Four*>(place) = *reinterpret_cast<const Four*>(results);

@@ -8,10 +8,10 @@ use crate::{Activation, Array, Dtype, Error, Result};
 
 /// The most rows of x that [`several_rows`] takes.
 pub const MOST_SEVERAL_ROWS: i32 = 64;
-/// The most of them that are multiplied by [`SEVERAL_ROWS`], where there is another way. With more of them, cuBLASLt is faster for weights that are
-/// not packed: 64 rows by the layers of Qwen3-4B take 76 µs each there, and 90 here. Packed ones are multiplied by [`MANY_ROWS`] then:
-/// 64 requests of Qwen3-4B in 4 bits make 14,587 tokens/s while all decode, and made 12,449 with the other kernel (H200).
-const MOST_OF_RING: i32 = 32;
+/// The most of them for which weights are copied ahead (`several_rows.cu`), where there is another way. With more of them, cuBLASLt is faster for
+/// weights that are not packed: 64 rows by the layers of Qwen3-4B take 76 µs each there, and 90 here. Packed ones are multiplied by
+/// `many_rows.cu` then: 64 requests of Qwen3-4B in 4 bits make 14,587 tokens/s while all decode, and made 12,449 with the other kernel (H200).
+pub const MOST_ROWS_AHEAD: i32 = 32;
 
 const SEVERAL_ROWS: Source = Source {
     name: c"several_rows",
@@ -78,7 +78,7 @@ pub fn takes_several_rows(x: &Array, w: Weights<'_>) -> bool {
             _ => matches!(group_size, 32 | 64 | 128),
         };
     let types_fit = x.dtype().is_half() && w.dtype() == x.dtype() && w.is_whole();
-    let most = if bits == 16 { MOST_OF_RING } else { MOST_SEVERAL_ROWS };
+    let most = if bits == 16 { MOST_ROWS_AHEAD } else { MOST_SEVERAL_ROWS };
     is_known
         && types_fit
         && (1..=most).contains(&rows)
@@ -146,7 +146,7 @@ impl Cut {
         let ([n, k], rows) = (w.dims()?, x.rows());
         // A row gives the same whatever is beside it, up to 32 rows and beyond.
         let (is_bf16, is_even) = (x.dtype() == Dtype::Bf16, n % 8 == 0 && k % UNIT == 0);
-        let is_for_many = rows > MOST_OF_RING && is_bf16 && is_even && n >= 32 * ROW_WARPS;
+        let is_for_many = rows > MOST_ROWS_AHEAD && is_bf16 && is_even && n >= 32 * ROW_WARPS;
         let fitting = || [1, 2, 4].into_iter().find(|tiles| rows <= tiles * 8).unwrap_or(8);
         let tiles = (!is_for_many).then(fitting);
         let parts = if tiles.is_some() {
@@ -175,7 +175,6 @@ impl Cut {
         let (slots, memory) = tiles.map_or((0, 0), |tiles| ring(tiles, packing));
         let own = match tiles {
             Some(tiles) => vec![
-                (c"IN_PARTS", Constant::Bool(parts > 1)),
                 (c"TILES", Constant::Int(tiles)),
                 (c"OWN_TILES", Constant::Int(OWN_TILES)),
                 (c"STAGE", Constant::Int(STAGE)),
