@@ -65,10 +65,9 @@ __device__ __forceinline__ float raised(const unsigned* words, int i) {
     return __uint_as_float(__byte_perm(words[i / 4], 0x4b000000, 0x7540 | i % 4)) - 8388608.0f;
   }
 }
-// Codes i and j of eight bits as numbers of bf16: all of their bits fit.
-__device__ __forceinline__ __nv_bfloat162 two_codes(const unsigned* words, int i, int j) {
-  const unsigned both = __byte_perm(__float_as_uint(raised<8>(words, i)), __float_as_uint(raised<8>(words, j)), 0x7632);
-  return reinterpret_cast<const __nv_bfloat162&>(both);
+// Codes i and j of eight bits as two numbers of bf16: all of their bits fit.
+__device__ __forceinline__ unsigned two_codes(const unsigned* words, int i, int j) {
+  return __byte_perm(__float_as_uint(raised<8>(words, i)), __float_as_uint(raised<8>(words, j)), 0x7632);
 }
 // The sum of PARTS floats, of four places side by side, in their order.
 template <int PARTS>

@@ -107,18 +107,20 @@ auto copy_units = [&](unsigned stage) {
 auto weights_of = [](const unsigned* words, __nv_bfloat162 scale, __nv_bfloat162 bias, unsigned* to) {
   #pragma unroll
   for (int j = 0; j < 4; j++) {
-    __nv_bfloat162 codes;
+    unsigned codes;
     if constexpr (BITS == 4) {
       const unsigned even = words[0] & 0x0f0f0f0f;
       const unsigned odd = words[0] >> 4 & 0x0f0f0f0f;
       const unsigned four = __byte_perm(even, odd, j < 2 ? 0x5140 : 0x7362);
       const unsigned both = __byte_perm(four, 0x43434343, j % 2 == 0 ? 0x4140 : 0x4342);
       constexpr unsigned RAISED = 0x43004300;
-      codes = __hsub2(*reinterpret_cast<const __nv_bfloat162*>(&both), *reinterpret_cast<const __nv_bfloat162*>(&RAISED));
+      const __nv_bfloat162 numbers =
+          __hsub2(*reinterpret_cast<const __nv_bfloat162*>(&both), *reinterpret_cast<const __nv_bfloat162*>(&RAISED));
+      codes = *reinterpret_cast<const unsigned*>(&numbers);
     } else {
       codes = two_codes(words, 2 * j, 2 * j + 1);
     }
-    const __nv_bfloat162 values = __hfma2(codes, scale, bias);
+    const __nv_bfloat162 values = __hfma2(*reinterpret_cast<const __nv_bfloat162*>(&codes), scale, bias);
     to[j] = *reinterpret_cast<const unsigned*>(&values);
   }
 };

@@ -153,7 +153,8 @@ auto codes_of = [&](unsigned word, int which) {
     const unsigned raised = RAISED;
     return __hsub2(reinterpret_cast<const Pair<T>&>(both), reinterpret_cast<const Pair<T>&>(raised));
   } else {
-    return two_codes(&word, which, which + 2);
+    const unsigned both = two_codes(&word, which, which + 2);
+    return reinterpret_cast<const Pair<T>&>(both);
   }
 };
 // Where in its first word the first scale of a row lies, of each of its rows.
