@@ -53,7 +53,7 @@ pub use rows::{
     takes_times, times,
 };
 pub use several_rows::{
-    MOST_ROWS_AHEAD, MOST_SEVERAL_ROWS, gated_rows, several_rows, several_rows_in_parts,
+    MOST_DENSE_ROWS, MOST_SEVERAL_ROWS, gated_rows, several_rows, several_rows_in_parts,
     takes_gated_rows, takes_several_rows,
 };
 pub use unpack::{takes_unpacked, unpacked};

@@ -133,7 +133,7 @@ fn repeated(b: i32) -> Result<()> {
         };
         let [out, keys, values] = cuda::step_attention(&step, &counters)?;
         let added = match b {
-            2..=cuda::MOST_ROWS_AHEAD => cuda::several_rows_in_parts(&out, w_out.weights())?,
+            2..=cuda::MOST_DENSE_ROWS => cuda::several_rows_in_parts(&out, w_out.weights())?,
             _ => product(&out, &w_out)?,
         };
         Ok([cuda::residual(x, &added, None, None, 0.0, None, None)?.0, keys, values])
@@ -166,7 +166,7 @@ fn repeated(b: i32) -> Result<()> {
                     &out,
                     &[&x, &held.at],
                     &fixed,
-                    b <= cuda::MOST_ROWS_AHEAD,
+                    b <= cuda::MOST_SEVERAL_ROWS,
                     None,
                 )?);
                 match replay {
@@ -193,7 +193,7 @@ fn repeated(b: i32) -> Result<()> {
         Ok(outputs)
     };
     let (found, expected) = (run(true)?, run(false)?);
-    if b <= cuda::MOST_ROWS_AHEAD {
+    if b <= cuda::MOST_DENSE_ROWS {
         assert_eq!(found, expected, "{b} rows");
     } else {
         // MLX lets the library choose another kernel.

@@ -12,8 +12,8 @@ use self::arrays::{assert_near, cast, values, wide};
 use self::matrix::Matrix;
 use self::on_cuda::{some, use_cuda};
 
-/// The small sizes are for a processor, too. Blocks have all columns there, or share them. Whole stages, rows and words of scales do not fit
-/// into some.
+/// The small sizes are for a processor, too. Blocks have all columns there, or share them, and one to three sixteens of rows. Whole stages, rows
+/// and words of scales do not fit into some.
 #[test]
 #[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
 fn products_of_several_rows_are_those_of_mlx() {
@@ -23,13 +23,15 @@ fn products_of_several_rows_are_those_of_mlx() {
     for (at, &packing) in packings.iter().enumerate() {
         let dtype = if at % 2 == 1 { Dtype::F16 } else { Dtype::Bf16 };
         // The last one has an odd number of scales.
-        let small =
-            [[240, 512], [48, 1152], [37, 27 * packing.map_or(32, |(_, group_size)| group_size)]];
+        let odd = [37, 27 * packing.map_or(32, |(_, group_size)| group_size)];
+        let small = [[240, 512], [48, 1152], odd, [24, 512], [600, 512]];
         let large = [[1000, 2816], [2560, 9728], [4112, 2560], [9728, 1024], [151936, 1024]];
         let all = [&small[..], &large[..]].concat();
         for (of, &size) in some(&all, small.len()).iter().enumerate() {
-            for &rows in some(&[17, 2, 33, 1, 9, 16, 32, 64], if of == at % 3 { 3 } else { 1 }) {
-                for dtype in some(&[dtype, Dtype::Bf16], 1) {
+            let (row_counts, dtypes) =
+                if of == at % 3 { (3, &[dtype, Dtype::Bf16][..]) } else { (1, &[dtype][..]) };
+            for &rows in some(&[17, 2, 33, 1, 9, 16, 32, 64], row_counts) {
+                for dtype in some(dtypes, 1) {
                     product(size, rows, *dtype, packing).expect("products");
                 }
             }
@@ -53,11 +55,10 @@ fn product([n, k]: [i32; 2], rows: i32, dtype: Dtype, packing: Option<(i32, i32)
     assert_eq!(found.shape(), expected.shape());
     assert_near(&found, &expected, 1e-2, &what);
     assert!(wide(&found).to_vec_f32()?.iter().all(|value| value.is_finite()), "{what}");
-    // A row gives the same whatever is beside it, beyond 32 rows and up to them.
-    let beside = if rows > 32 { rows - 33 } else { rows - 1 };
-    let last = ops::slice_axis(&x, 0, beside, rows)?;
+    // A row gives the same whatever is beside it.
+    let last = ops::slice_axis(&x, 0, rows - 1, rows)?;
     let alone = wide(&cuda::several_rows(&last, w)?).to_vec_f32()?;
-    let together = wide(&ops::slice_axis(&found, 0, beside, rows)?).to_vec_f32()?;
+    let together = wide(&ops::slice_axis(&found, 0, rows - 1, rows)?).to_vec_f32()?;
     assert!(alone == together, "{what}");
     // A sum of the parts is what their sum gives.
     let parts = cuda::several_rows_in_parts(&x, w)?;

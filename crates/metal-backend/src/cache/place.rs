@@ -4,7 +4,7 @@ use mlx_ffi::cuda::{self, Place, Places};
 use mlx_ffi::{Array, Result, on_cpu, on_cuda, ops};
 
 use super::arrange::{Arrangement, Group};
-use super::buffer::Parts;
+use super::buffer::{Parts, between};
 
 /// The places of rows, which layers of one kind share on the device.
 #[derive(Debug, Default)]
@@ -46,12 +46,40 @@ impl Span<'_> {
         Span { parts: &[], place: Place { row: 0, slot: 0, first: 0, at: 0, count: 0, before: 0 } };
 }
 
-/// Copies of what layers hold of a row.
+/// Copies of what layers hold of some positions of a row. Views of them are made once they are asked for: most never are, and making them takes
+/// the host longer than to have the copies made.
 pub(super) struct Copies {
-    /// Each layer's parts.
-    pub layers: Vec<Parts>,
-    /// What is computed to make them: on CUDA fewer arrays, of which the parts are views.
-    pub made: Vec<Array>,
+    arrays: Vec<Array>,
+    /// For each part of each layer, the array that has it, and its row there.
+    layers: Vec<Vec<(usize, i32)>>,
+}
+
+impl Copies {
+    /// Those whose parts have an array each.
+    pub fn apart(layers: Vec<Parts>) -> Copies {
+        let mut next = 0..;
+        let of_layer = |parts: &Parts| next.by_ref().take(parts.len()).map(|at| (at, 0)).collect();
+        let places = layers.iter().map(of_layer).collect();
+        Copies { arrays: layers.into_iter().flatten().collect(), layers: places }
+    }
+
+    /// What has to be computed.
+    pub fn arrays(&self) -> &[Array] {
+        &self.arrays
+    }
+
+    /// How many bytes they have.
+    pub fn bytes(&self) -> u64 {
+        self.arrays.iter().map(|array| array.nbytes() as u64).sum()
+    }
+
+    /// Each layer's parts of so many of the positions.
+    pub fn between(&self, first: i32, end: i32) -> Result<Vec<Parts>> {
+        let part = |(array, row): &(usize, i32)| {
+            between(&ops::slice_axis(&self.arrays[*array], 0, *row, *row + 1)?, first, end)
+        };
+        self.layers.iter().map(|parts| parts.iter().map(part).collect()).collect()
+    }
 }
 
 /// Copies of what layers hold of a row. On CUDA, one kernel copies from many buffers into one: while the host makes arrays and
@@ -62,9 +90,7 @@ pub(super) fn copies(spans: &[Span<'_>]) -> Result<Copies> {
             let copy = Group::ending(*count, vec![*row as usize], parts, *first..*first + *count);
             Arrangement { groups: vec![copy], capacity: *count }.make()
         };
-        let layers: Vec<Parts> = spans.iter().map(of_layer).collect::<Result<_>>()?;
-        let made = layers.iter().flatten().map(Array::share).collect::<Result<_>>()?;
-        return Ok(Copies { layers, made });
+        return Ok(Copies::apart(spans.iter().map(of_layer).collect::<Result<_>>()?));
     }
     let all: Vec<(&Array, Place)> =
         spans.iter().flat_map(|span| span.parts.iter().map(|part| (part, span.place))).collect();
@@ -74,25 +100,25 @@ pub(super) fn copies(spans: &[Span<'_>]) -> Result<Copies> {
         (part.dtype(), sizes.map(|[_, heads, _, width]| (*heads, *width)), place)
     };
     let mut left: Vec<usize> = (0..all.len()).collect();
-    let (mut made, mut views) = (Vec::new(), Vec::with_capacity(all.len()));
+    let (mut arrays, mut places) = (Vec::new(), vec![(0, 0); all.len()]);
     while let Some(&first) = left.first() {
         let (alike, others): (Vec<usize>, Vec<usize>) =
             left.into_iter().partition(|at| kind(*at) == kind(first));
         let parts: Vec<&Array> = alike.iter().map(|at| all[*at].0).collect();
         let copies = cuda::copied(&parts, &Places::new(&[all[first].1])?)?;
         let mut alike = alike.into_iter();
-        for copy in &copies {
-            for (index, at) in alike.by_ref().take(copy.shape()[0] as usize).enumerate() {
-                views.push((at, ops::slice_axis(copy, 0, index as i32, index as i32 + 1)?));
+        for copy in copies {
+            for (row, at) in (0..).zip(alike.by_ref().take(copy.shape()[0] as usize)) {
+                places[at] = (arrays.len(), row);
             }
+            arrays.push(copy);
         }
-        made.extend(copies);
         left = others;
     }
-    views.sort_by_key(|(at, _)| *at);
-    let mut views = views.into_iter().map(|(_, copy)| copy);
-    let layers = spans.iter().map(|span| views.by_ref().take(span.parts.len()).collect()).collect();
-    Ok(Copies { layers, made })
+    let mut places = places.into_iter();
+    let layers =
+        spans.iter().map(|span| places.by_ref().take(span.parts.len()).collect()).collect();
+    Ok(Copies { arrays, layers })
 }
 
 fn by_operations(from: &Array, into: &Array, places: &[Place]) -> Result<Array> {

@@ -17,7 +17,7 @@ use std::rc::Rc;
 use inference_core::CacheMiss;
 use mlx_ffi::{Array, Result, async_eval, eval_all, on_cpu};
 
-use super::buffer::{BLOCK, Parts, between};
+use super::buffer::{BLOCK, Parts};
 use super::caches::Caches;
 use super::place::Copies;
 use super::rope_factors::RopeFactors;
@@ -73,7 +73,7 @@ struct Node {
 
 /// Each layer's keys and values of consecutive blocks.
 struct Stretch {
-    layers: Vec<Parts>,
+    layers: Copies,
     blocks: usize,
     bytes: u64,
     /// The name of the file that holds it, once there is one.
@@ -83,9 +83,7 @@ struct Stretch {
 impl Stretch {
     /// What the layers hold of these blocks.
     fn between(&self, first: usize, end: usize) -> Result<Vec<Parts>> {
-        let [first, end] = [first, end].map(|block| (block * BLOCK) as i32);
-        let of_layer = |parts: &Parts| parts.iter().map(|part| between(part, first, end)).collect();
-        self.layers.iter().map(of_layer).collect()
+        self.layers.between((first * BLOCK) as i32, (end * BLOCK) as i32)
     }
 }
 
@@ -241,12 +239,12 @@ impl PrefixCache {
         let mut blocks = (end - first).min(MOST_BLOCKS);
         loop {
             let [from, to] = [first, first + blocks].map(|block| (block * BLOCK) as i32);
-            let Some(Copies { layers, made }) = caches.copy(row, from, to)? else {
+            let Some(layers) = caches.copy(row, from, to)? else {
                 return Ok(None);
             };
-            let bytes = (self.weigh)(bytes(&layers))?;
+            let bytes = (self.weigh)(layers.bytes())?;
             if self.make_room(bytes, last) {
-                settle(made.iter())?;
+                settle(layers.arrays().iter())?;
                 self.bytes += bytes;
                 self.may_be_unsaved = true;
                 return Ok(Some(Stretch { layers, blocks, bytes, file: OnceCell::new() }));

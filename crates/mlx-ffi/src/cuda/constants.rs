@@ -159,7 +159,6 @@ mod tests {
             include_str!("latent_attention.cu"),
             include_str!("latent_parts.cu"),
             include_str!("latent_queries.cu"),
-            include_str!("many_rows.cu"),
             include_str!("modulated.cu"),
             include_str!("norm_gate.cu"),
             include_str!("one_row.cu"),

@@ -51,19 +51,27 @@ pub(super) fn launch_with(
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
     pub(super) multiprocessors: i32,
-    /// Bytes of shared memory that a block may have.
+    /// Bytes of shared memory of a multiprocessor.
+    pub(super) of_multiprocessor: i32,
+    /// Bytes of it that a block may have.
     pub(super) of_block: i32,
 }
 
 impl Sizes {
+    /// Those of an H200.
+    #[cfg(test)]
+    pub(super) const LARGE: Sizes =
+        Sizes { multiprocessors: 132, of_multiprocessor: 228 << 10, of_block: 227 << 10 };
+
     /// Those of the device. Where nobody tells them, those of a large one with as little shared memory as any has.
     pub(super) fn of_device() -> Sizes {
         // So few that blocks have several rows.
         #[cfg(test)]
         if crate::on_cpu().unwrap_or(false) {
-            return Sizes { multiprocessors: 3, of_block: 227 << 10 };
+            return Sizes { multiprocessors: 3, of_multiprocessor: 228 << 10, of_block: 227 << 10 };
         }
         const MULTIPROCESSOR_COUNT: i32 = 16;
+        const MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: i32 = 81;
         const MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: i32 = 97;
         static FOUND: OnceLock<Sizes> = OnceLock::new();
         if let Some(found) = FOUND.get() {
@@ -73,12 +81,13 @@ impl Sizes {
         let number = |attribute| unsafe { sys::mlxrs_device_number(attribute) };
         let found = Sizes {
             multiprocessors: number(MULTIPROCESSOR_COUNT),
+            of_multiprocessor: number(MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
             of_block: number(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
         };
-        if found.multiprocessors > 0 && found.of_block > 0 {
+        if found.multiprocessors > 0 && found.of_multiprocessor > 0 && found.of_block > 0 {
             return *FOUND.get_or_init(|| found);
         }
-        Sizes { multiprocessors: 132, of_block: 99 << 10 }
+        Sizes { multiprocessors: 132, of_multiprocessor: 100 << 10, of_block: 99 << 10 }
     }
 }
 

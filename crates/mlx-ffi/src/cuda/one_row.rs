@@ -239,7 +239,8 @@ mod tests {
 
     #[test]
     fn long_products_have_a_multiprocessor_for_each_block() {
-        let large = Sizes { multiprocessors: 132, of_block: 227 << 10 };
+        let large =
+            Sizes { multiprocessors: 132, of_multiprocessor: 228 << 10, of_block: 227 << 10 };
         let long = Share::of(large, [19456, 2560], 16, true);
         assert_eq!((long.memory, long.held, long.pairs), (ALONE, 4096, 1));
         assert_eq!(Share::of(large, [1024, 3072], 16, false).memory, TWICE);

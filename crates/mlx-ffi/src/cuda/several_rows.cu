@@ -3,8 +3,8 @@
 //
 // Tensor cores multiply 16 rows of w with 8 of x; what a row of x gives does not depend on the others. Packed weights are rounded to T,
 // as where they are unpacked. With a GATE, half of a block's rows of w are of the first half of them, which gates the other.
-// TILES: of eight rows of x. OWN_TILES: of 16 rows of w. STAGE: columns. SLOTS: stages of the ring. MEMORY: bytes of the
-// launch's shared memory.
+// TILES: of eight rows of x. OWN_TILES: of 16 rows of w. STAGE: columns. WHOLE: they fit into all columns. SLOTS: stages of the ring.
+// MEMORY: bytes of the launch's shared memory.
 // Blocks that share the columns write sums of their own, as float, and have no GATE.
 
 constexpr bool PACKED = BITS < 16;
@@ -22,13 +22,15 @@ constexpr int X_LINE = STAGE * sizeof(T);
 constexpr int W_PIECES = W_LINE / 16;
 constexpr int X_PIECES = X_LINE / 16;
 static_assert(W_PIECES % 8 == 0 && X_PIECES % 8 == 0, "rows of all banks");
-// Scales of a row in a stage, and words of two values that have them all: the first may be the second one of its word.
+// Scales of a row in a stage, and copies that bring them all. Where stages are not WHOLE, each brings two values, of which the first scale may be
+// the second one.
 constexpr int GROUPS = PACKED ? STAGE / GROUP_SIZE : 0;
-constexpr int WORDS = GROUPS / 2 + 1;
+constexpr int OF_ROW = WHOLE ? 1 : GROUPS / 2 + 1;
+constexpr int OF_COPY = WHOLE ? GROUPS * 2 : 4;
 static_assert(GROUPS % 2 == 0, "all stages of a row begin alike");
 constexpr int X_AT = ROWS * W_LINE;
 constexpr int SCALES_AT = X_AT + MOST * X_LINE;
-constexpr int SLOT = SCALES_AT + (PACKED ? 2 * ROWS * WORDS * 4 : 0);
+constexpr int SLOT = SCALES_AT + (PACKED ? 2 * ROWS * OF_ROW * OF_COPY : 0);
 constexpr int FOUND_ROW = ROWS + 4;
 static_assert(SLOTS >= 2 && MEMORY >= SLOTS * SLOT && MEMORY >= STAGE_WARPS * MOST * FOUND_ROW * 4, "room for what comes, and for sums");
 constexpr int SIDES = GATE == 0 ? 1 : 2;
@@ -66,7 +68,7 @@ constexpr int X_APART = BLOCK / X_PIECES;
 constexpr int W_COPIES = (ROWS + W_APART - 1) / W_APART;
 constexpr int X_COPIES = (MOST + X_APART - 1) / X_APART;
 static_assert(W_APART * W_PIECES == BLOCK && X_APART * X_PIECES == BLOCK && W_APART % 8 == 0 && X_APART % 2 == 0, "rows of a thread");
-constexpr int WORD_COPIES = PACKED ? (2 * ROWS * WORDS + BLOCK - 1) / BLOCK : 0;
+constexpr int SCALE_COPIES = PACKED ? (2 * ROWS * OF_ROW + BLOCK - 1) / BLOCK : 0;
 // Where it copies from in stage 0, where to, and the stages in which there is something to copy.
 const int w_row = threadIdx.x / W_PIECES, w_piece = threadIdx.x % W_PIECES;
 const int x_row = threadIdx.x / X_PIECES, x_piece = threadIdx.x % X_PIECES;
@@ -84,19 +86,21 @@ for (int i = 0; i < W_COPIES; i++) {
 }
 const T* const x_from = x + static_cast<int64_t>(min(x_row, rows_of_x - 1)) * columns + x_piece * 8;
 const int x_stages = (columns - x_piece * 8 + STAGE - 1) / STAGE;
-const char* scales_from[WORD_COPIES + 1];
+const char* scales_from[SCALE_COPIES + 1];
 // Values of the row from there on.
-int scales_left[WORD_COPIES + 1];
+int scales_left[SCALE_COPIES + 1];
+// Whether a row's scales begin with the second one of a word.
+auto is_odd = [&](const void* of_row) { return !WHOLE && reinterpret_cast<unsigned long long>(of_row) / 2 % 2 != 0; };
 #pragma unroll
-for (int i = 0; i < WORD_COPIES; i++) {
+for (int i = 0; i < SCALE_COPIES; i++) {
   const int index = threadIdx.x + i * BLOCK;
-  const int row = index / WORDS % ROWS;
-  const bool is_there = index < 2 * ROWS * WORDS && is_row(row);
-  const T* const of = index < ROWS * WORDS ? scales : biases;
-  const char* const of_row = reinterpret_cast<const char*>(of + (is_there ? static_cast<int64_t>(row_of(row)) * groups : 0));
-  const int odd = reinterpret_cast<unsigned long long>(of_row) / 2 % 2;
-  scales_from[i] = of_row - 2 * odd + (is_there ? index % WORDS * 4 : 0);
-  scales_left[i] = is_there ? groups + odd - index % WORDS * 2 : 0;
+  const int row = index / OF_ROW % ROWS;
+  const bool is_there = index < 2 * ROWS * OF_ROW && is_row(row);
+  const T* const of = index < ROWS * OF_ROW ? scales : biases;
+  const T* const of_row = of + (is_there ? static_cast<int64_t>(row_of(row)) * groups : 0);
+  const int before = is_there ? index % OF_ROW * 2 - is_odd(of_row) : -is_odd(of_row);
+  scales_from[i] = reinterpret_cast<const char*>(of_row + before);
+  scales_left[i] = is_there ? groups - before : 0;
 }
 auto copy_w = [&](int stage, Shared to) {
   #pragma unroll
@@ -107,11 +111,17 @@ auto copy_w = [&](int stage, Shared to) {
     }
   }
   #pragma unroll
-  for (int i = 0; i < WORD_COPIES; i++) {
+  for (int i = 0; i < SCALE_COPIES; i++) {
     const int index = threadIdx.x + i * BLOCK;
-    if (WORD_COPIES * BLOCK == 2 * ROWS * WORDS || index < 2 * ROWS * WORDS) {
+    if (SCALE_COPIES * BLOCK == 2 * ROWS * OF_ROW || index < 2 * ROWS * OF_ROW) {
       const int left = scales_left[i] - stage * GROUPS;
-      copy_two_to(to + SCALES_AT + index * 4, scales_from[i] + (left > 0 ? stage * GROUPS * 2 : 0), left);
+      const Shared place = to + SCALES_AT + index * OF_COPY;
+      const char* const from = scales_from[i] + (left > 0 ? stage * GROUPS * 2 : 0);
+      if constexpr (WHOLE) {
+        copy_to<OF_COPY>(place, from, left > 0);
+      } else {
+        copy_two_to(place, from, left);
+      }
     }
   }
 };
@@ -163,8 +173,8 @@ if constexpr (PACKED) {
   #pragma unroll
   for (int i = 0; i < 2 * OWN_TILES; i++) {
     const int64_t of_row = static_cast<int64_t>(row_of(quad + i * 8)) * groups;
-    odd_scales |= (reinterpret_cast<unsigned long long>(scales + of_row) / 2 & 1) << i;
-    odd_biases |= (reinterpret_cast<unsigned long long>(biases + of_row) / 2 & 1) << i;
+    odd_scales |= static_cast<unsigned>(is_odd(scales + of_row)) << i;
+    odd_biases |= static_cast<unsigned>(is_odd(biases + of_row)) << i;
   }
 }
 Shared at = memory;
@@ -216,8 +226,8 @@ for (int stage = begin; stage < begin + count; stage++) {
       if constexpr (PACKED) {
         const int group = (warp * SLAB + part * (SLAB / 4)) / GROUP_SIZE;
         auto value_at = [&](int row, unsigned odd) {
-          const int place = row * WORDS * 2 + (odd >> (m * 2 + i) & 1) + group;
-          return twice_at<T>(at + SCALES_AT + place * 2);
+          const int place = static_cast<int>(odd >> (m * 2 + i) & 1) + group;
+          return twice_at<T>(at + SCALES_AT + row * OF_ROW * OF_COPY + place * 2);
         };
         scale[i] = value_at(quad + (m * 2 + i) * 8, odd_scales);
         bias[i] = value_at(ROWS + quad + (m * 2 + i) * 8, odd_biases);

@@ -8,10 +8,9 @@ use crate::{Activation, Array, Dtype, Error, Result};
 
 /// The most rows of x that [`several_rows`] takes.
 pub const MOST_SEVERAL_ROWS: i32 = 64;
-/// The most of them for which weights are copied ahead (`several_rows.cu`), where there is another way. With more of them, cuBLASLt is faster for
-/// weights that are not packed: 64 rows by the layers of Qwen3-4B take 76 µs each there, and 90 here. Packed ones are multiplied by
-/// `many_rows.cu` then: 64 requests of Qwen3-4B in 4 bits make 14,587 tokens/s while all decode, and made 12,449 with the other kernel (H200).
-pub const MOST_ROWS_AHEAD: i32 = 32;
+/// The most of them with weights that are not packed. With more, cuBLASLt is faster: 64 rows by the layers of Qwen3-4B take 76 µs each there, and 78
+/// here (H200).
+pub const MOST_DENSE_ROWS: i32 = 32;
 
 const SEVERAL_ROWS: Source = Source {
     name: c"several_rows",
@@ -26,8 +25,6 @@ const SEVERAL_ROWS: Source = Source {
     takes_strides: false,
     written: &[],
 };
-const MANY_ROWS: Source =
-    Source { name: c"many_rows", body: include_str!("many_rows.cu"), ..SEVERAL_ROWS };
 const ADD_PARTS: Source = Source {
     name: c"add_parts",
     inputs: &[c"parts"],
@@ -38,34 +35,81 @@ const ADD_PARTS: Source = Source {
     written: &[],
 };
 
-/// The most parts in which a product may come.
-pub(super) const MOST_PARTS: i32 = 13;
+/// The most blocks that share the columns of a product, and so the parts in which it may come.
+pub(super) const MOST_PARTS: i32 = 4;
 
-/// Columns of a stage, and the warps that share them.
+/// Columns of a stage.
 const STAGE: i32 = 256;
-const STAGE_WARPS: i32 = 8;
-/// Rows of weights of a block, by sixteens.
-const OWN_TILES: i32 = 2;
-/// Stages of a ring. Longer ones read so much for later that what is needed first comes late.
-const MOST_SLOTS: i32 = 6;
 /// Bytes of shared memory for a ring, of which large multiprocessors have twice as much.
-const MEMORY: i32 = 97 << 10;
-/// The most blocks that share the columns of a ring.
-const MOST_SPLITS: i32 = 4;
+const MEMORY: i32 = 110 << 10;
+/// Bytes that a block has beside those that it asks for.
+const OF_SYSTEM: i32 = 1 << 10;
 
-/// Of [`MANY_ROWS`], columns whose scales are copied at once, warps, and blocks that a large device runs at once.
-const UNIT: i32 = 256;
-const ROW_WARPS: i32 = 4;
-const MANY_BLOCKS: i32 = 456;
+/// How rings of shared memory are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ring {
+    /// Of eight rows of x.
+    tiles: i32,
+    /// Of sixteen rows of weights, of a block.
+    own_tiles: i32,
+    /// That share the columns of a stage.
+    warps: i32,
+    /// Whether stages fit into the columns.
+    is_whole: bool,
+    slots: i32,
+    /// Bytes of shared memory.
+    memory: i32,
+}
 
-/// The stages of a ring, and its bytes: of rows of weights, of those of x, and of words of scales and biases.
-fn ring(tiles: i32, (bits, group_size): (i32, i32)) -> (i32, i32) {
-    let rows = 16 * OWN_TILES;
-    let words = if bits == 16 { 0 } else { STAGE / group_size / 2 + 1 };
-    let slot = rows * STAGE / 8 * bits + tiles * 8 * STAGE * 2 + 2 * rows * words * 4;
-    let slots = (MEMORY / slot).min(MOST_SLOTS);
-    let sums = STAGE_WARPS * tiles * 8 * (rows + 4) * 4;
-    (slots, (slots * slot).max(sums))
+impl Ring {
+    /// That of a product, and how many blocks share its columns.
+    fn of(rows: i32, [n, k]: [i32; 2], packing: (i32, i32), sizes: Sizes) -> (Ring, i32) {
+        let tiles = [1, 2, 4].into_iter().find(|tiles| rows <= tiles * 8).unwrap_or(8);
+        let (bits, _) = packing;
+        // Warps that unpack are fewer: each then has more to do between two barriers. The layers of Qwen3-4B in 4 bits take 31.6 µs each for eight
+        // rows, and 37.5 with eight warps (H200).
+        let warps = if bits == 16 { 8 } else { 4 };
+        // Where four cannot be added at once, nothing is split.
+        let most = if n % 4 == 0 { MOST_PARTS.min((k + STAGE - 1) / STAGE) } else { 1 };
+        let blocks_of = |own_tiles: i32| (n + 16 * own_tiles - 1) / (16 * own_tiles);
+        let own_tiles = match blocks_of(2) {
+            // Blocks of fewer rows keep more multiprocessors busy.
+            blocks if bits < 16 && blocks * most < sizes.multiprocessors => 1,
+            // Those of more rows copy x less often.
+            blocks if bits < 16 && tiles == 4 && blocks > 6 * sizes.multiprocessors => 3,
+            _ => 2,
+        };
+        let blocks = blocks_of(own_tiles);
+        let parts = (2 * sizes.multiprocessors / blocks).clamp(1, most);
+        let is_whole = k % STAGE == 0;
+        let ring = Ring { tiles, own_tiles, warps, is_whole, slots: 0, memory: 0 };
+        (ring.sized(packing, blocks * parts, sizes), parts)
+    }
+
+    /// The ring with its stages, and bytes for rows of weights, for those of x, and for scales and biases, which may begin within a word where stages
+    /// are not whole. Blocks that find room all at once are two to a multiprocessor, so that the next kernel's do, too. Of more blocks, four are:
+    /// three would leave some multiprocessors with more than others.
+    fn sized(self, (bits, group_size): (i32, i32), blocks: i32, sizes: Sizes) -> Ring {
+        let Ring { tiles, own_tiles, warps, is_whole, .. } = self;
+        let rows = 16 * own_tiles;
+        let scales = match bits {
+            16 => 0,
+            _ => STAGE / group_size + if is_whole { 0 } else { 2 },
+        };
+        let slot = rows * STAGE / 8 * bits + tiles * 8 * STAGE * 2 + 2 * rows * scales * 2;
+        let share = |of: i32| sizes.of_multiprocessor / of - OF_SYSTEM;
+        // Longer rings read so much for later that what is needed first comes late.
+        let slots_in = |memory: i32| (memory / slot).min(if tiles < 4 { 5 } else { 4 });
+        let (slots, least) = match (slots_in(share(4)), slots_in(share(2).min(MEMORY))) {
+            (slots @ 4.., _) if blocks > 2 * sizes.multiprocessors => (slots, share(5)),
+            (_, slots @ 3..) => (slots, share(3)),
+            _ => (slots_in(sizes.of_block.min(MEMORY)), 0),
+        };
+        let sums = warps * tiles * 8 * (rows + 4) * 4;
+        // Whole multiples of what lanes copy, and more than the next smaller share.
+        let memory = (slots * slot).max(sums).max((least + 16) / 16 * 16);
+        Ring { slots, memory, ..self }
+    }
 }
 
 /// Whether [`several_rows`] multiplies `x` with such weights.
@@ -78,7 +122,7 @@ pub fn takes_several_rows(x: &Array, w: Weights<'_>) -> bool {
             _ => matches!(group_size, 32 | 64 | 128),
         };
     let types_fit = x.dtype().is_half() && w.dtype() == x.dtype() && w.is_whole();
-    let most = if bits == 16 { MOST_ROWS_AHEAD } else { MOST_SEVERAL_ROWS };
+    let most = if bits == 16 { MOST_DENSE_ROWS } else { MOST_SEVERAL_ROWS };
     is_known
         && types_fit
         && (1..=most).contains(&rows)
@@ -130,8 +174,7 @@ pub fn takes_gated_rows(x: &Array, w: Weights<'_>) -> bool {
 
 /// How a product is shared out.
 struct Cut {
-    /// Of the ring: of eight rows of x; `None` where they are multiplied by [`MANY_ROWS`].
-    tiles: Option<i32>,
+    ring: Ring,
     rows: i32,
     n: i32,
     /// Rows of blocks that have the same rows of weights, and other columns.
@@ -140,77 +183,47 @@ struct Cut {
 
 impl Cut {
     fn of(x: &Array, w: Weights<'_>) -> Result<Cut> {
-        if !takes_several_rows(x, w) {
+        let packing = w.packing().filter(|_| takes_several_rows(x, w));
+        let Some(packing) = packing else {
             return Err(Error::new(format!("no product of several rows for {x:?} and {w:?}")));
-        }
-        let ([n, k], rows) = (w.dims()?, x.rows());
-        // A row gives the same whatever is beside it, up to 32 rows and beyond.
-        let (is_bf16, is_even) = (x.dtype() == Dtype::Bf16, n % 8 == 0 && k % UNIT == 0);
-        let is_for_many = rows > MOST_ROWS_AHEAD && is_bf16 && is_even && n >= 32 * ROW_WARPS;
-        let fitting = || [1, 2, 4].into_iter().find(|tiles| rows <= tiles * 8).unwrap_or(8);
-        let tiles = (!is_for_many).then(fitting);
-        let parts = if tiles.is_some() {
-            let blocks = (n + 16 * OWN_TILES - 1) / (16 * OWN_TILES);
-            // Where four cannot be added at once, nothing is split.
-            let most = if n % 4 == 0 { MOST_SPLITS.min((k + STAGE - 1) / STAGE) } else { 1 };
-            (2 * Sizes::of_device().multiprocessors / blocks).clamp(1, most)
-        } else {
-            let (blocks, units) = ((n + 32 * ROW_WARPS - 1) / (32 * ROW_WARPS), k / UNIT);
-            let wanted = (MANY_BLOCKS / blocks).clamp(1, units.min(MOST_PARTS));
-            let share = (units + wanted - 1) / wanted;
-            (units + share - 1) / share
         };
-        Ok(Cut { tiles, rows, n, parts })
+        let (size, rows) = (w.dims()?, x.rows());
+        let (ring, parts) = Ring::of(rows, size, packing, Sizes::of_device());
+        Ok(Cut { ring, rows, n: size[0], parts })
     }
 
     /// The product, in as many parts as there are: with a `gate` there may be only one.
     fn product(&self, x: &Array, w: Weights<'_>, gate: Option<Activation>) -> Result<Array> {
-        let Cut { tiles, n, parts, .. } = *self;
-        let packing = w.packing().unwrap_or_default();
+        let Cut { ring, n, parts, .. } = *self;
+        let (bits, group_size) = w.packing().unwrap_or_default();
         let out = if gate.is_some() { n / 2 } else { n };
         let shape = [&x.shape()[..x.shape().len() - 1], &[out]].concat();
         let of_parts = [&[parts], &shape[..]].concat();
         let output: (&[i32], Dtype) =
             if parts > 1 { (&of_parts, Dtype::F32) } else { (&shape, x.dtype()) };
-        let (slots, memory) = tiles.map_or((0, 0), |tiles| ring(tiles, packing));
-        let own = match tiles {
-            Some(tiles) => vec![
-                (c"TILES", Constant::Int(tiles)),
-                (c"OWN_TILES", Constant::Int(OWN_TILES)),
-                (c"STAGE", Constant::Int(STAGE)),
-                (c"STAGE_WARPS", Constant::Int(STAGE_WARPS)),
-                (c"SLOTS", Constant::Int(slots)),
-                (c"MEMORY", Constant::Int(memory)),
-            ],
-            None => vec![
-                (c"UNIT", Constant::Int(UNIT)),
-                (c"ROW_WARPS", Constant::Int(ROW_WARPS)),
-                (c"SPLITS", Constant::Int(parts)),
-            ],
-        };
         let constants = [
-            &[
-                (c"T", Constant::Type(x.dtype())),
-                (c"O", Constant::Type(output.1)),
-                (c"BITS", Constant::Int(packing.0)),
-                (c"GROUP_SIZE", Constant::Int(packing.1)),
-                (c"GATE", Constant::Int(gate.map_or(0, code))),
-            ],
-            &own[..],
-        ]
-        .concat();
-        let (source, rows, warps) = match tiles {
-            Some(_) => (&SEVERAL_ROWS, 16 * OWN_TILES, STAGE_WARPS),
-            None => (&MANY_ROWS, 32 * ROW_WARPS, ROW_WARPS),
-        };
-        let (blocks, threads) = ((n + rows - 1) / rows, warps * LANES);
-        let (grid, block) = ([threads * blocks, parts, 1], [threads, 1, 1]);
-        let launched = Launch { grid, block, constants: &constants, outputs: &[output] };
+            (c"T", Constant::Type(x.dtype())),
+            (c"O", Constant::Type(output.1)),
+            (c"BITS", Constant::Int(bits)),
+            (c"GROUP_SIZE", Constant::Int(group_size)),
+            (c"GATE", Constant::Int(gate.map_or(0, code))),
+            (c"TILES", Constant::Int(ring.tiles)),
+            (c"OWN_TILES", Constant::Int(ring.own_tiles)),
+            (c"STAGE", Constant::Int(STAGE)),
+            (c"STAGE_WARPS", Constant::Int(ring.warps)),
+            (c"WHOLE", Constant::Bool(ring.is_whole)),
+            (c"SLOTS", Constant::Int(ring.slots)),
+            (c"MEMORY", Constant::Int(ring.memory)),
+        ];
+        let (rows, threads) = (16 * ring.own_tiles, ring.warps * LANES);
+        let grid = [threads * ((n + rows - 1) / rows), parts, 1];
+        let launched =
+            Launch { grid, block: [threads, 1, 1], constants: &constants, outputs: &[output] };
         let (weight, scales, biases) = match w {
             Weights::Dense(weight) => (weight, x, x),
             Weights::Packed(w) => (&w.weight, &w.scales, w.biases.as_ref().unwrap_or(x)),
         };
-        first(launch_with(source, memory, &[x, weight, scales, biases], &launched)?)
+        first(launch_with(&SEVERAL_ROWS, ring.memory, &[x, weight, scales, biases], &launched)?)
     }
 
     /// The sum of `parts`, whose first half may gate the second.
@@ -234,16 +247,41 @@ impl Cut {
 mod tests {
     use super::*;
 
+    const SMALL: Sizes =
+        Sizes { multiprocessors: 128, of_multiprocessor: 100 << 10, of_block: 99 << 10 };
+
     #[test]
     fn rings_have_room_where_a_block_has_little_memory() {
-        for tiles in [1, 2, 4, 8] {
-            let least = if tiles == 8 { 2 } else { 3 };
+        for rows in [2, 9, 32, 64] {
             for packing in [(16, 0), (8, 32), (4, 32), (4, 128)] {
-                let (slots, memory) = ring(tiles, packing);
-                assert!((least..=6).contains(&slots) && memory <= MEMORY, "{tiles} {packing:?}");
+                if rows > MOST_DENSE_ROWS && packing.0 == 16 {
+                    continue;
+                }
+                for size in [[2560, 2560], [19456, 2560], [1024, 1152], [151936, 1024]] {
+                    for sizes in [Sizes::LARGE, SMALL] {
+                        let (ring, _) = Ring::of(rows, size, packing, sizes);
+                        let least = if rows == 64 { 2 } else { 3 };
+                        let fits = ring.memory <= sizes.of_block.min(MEMORY)
+                            && (least..=5).contains(&ring.slots);
+                        assert!(fits, "{rows} {packing:?} {size:?} {sizes:?}: {ring:?}");
+                    }
+                }
             }
         }
-        assert_eq!(ring(4, (16, 0)), (3, 96 << 10));
-        assert_eq!(ring(1, (4, 64)), (6, 6 * 8_960));
+    }
+
+    #[test]
+    fn multiprocessors_have_two_blocks_each_or_four() {
+        let blocks_of = |rows, size, packing| {
+            let (ring, parts) = Ring::of(rows, size, packing, Sizes::LARGE);
+            let together = Sizes::LARGE.of_multiprocessor / (ring.memory + OF_SYSTEM);
+            (ring.own_tiles, parts, together)
+        };
+        assert_eq!(blocks_of(8, [2560, 9728], (4, 64)), (2, 3, 2));
+        assert_eq!(blocks_of(8, [19456, 2560], (4, 64)), (2, 1, 4));
+        assert_eq!(blocks_of(8, [1024, 3072], (4, 64)), (1, 4, 2));
+        assert_eq!(blocks_of(32, [19456, 2560], (4, 64)), (2, 1, 2));
+        assert_eq!(blocks_of(32, [28672, 4096], (4, 64)), (3, 1, 2));
+        assert_eq!(blocks_of(32, [2560, 9728], (16, 0)), (2, 3, 2));
     }
 }

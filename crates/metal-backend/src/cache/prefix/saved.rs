@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use super::{Children, Node, PrefixCache, Snapshot, Stretch, bytes};
 use crate::cache::buffer::{BLOCK, Parts};
+use crate::cache::place::Copies;
 use crate::cache::stored::{Part, Stored};
 use crate::error::Result;
 
@@ -94,6 +95,7 @@ impl PrefixCache {
             Part::Blocks { first } if (first..blocks).contains(&path.len()) => {
                 let file = OnceCell::from(file);
                 let blocks = blocks - first;
+                let layers = Copies::apart(layers);
                 let stretch = Rc::new(Stretch { layers, blocks, bytes, file });
                 let mut parent = path.last().copied();
                 for (at, ids) in ids.chunks_exact(BLOCK).enumerate().skip(path.len()) {
