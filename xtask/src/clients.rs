@@ -5,7 +5,7 @@
 //! `check.py` or `check.mjs` is run there with the address of a server, the address of one that
 //! wants a key, and the key.
 
-mod environment;
+pub mod environment;
 mod server;
 
 use std::ffi::OsStr;

@@ -6,6 +6,7 @@ mod build_mlx;
 mod clients;
 mod dist;
 mod gpu_tests;
+mod kernels;
 mod link_costs;
 mod manifest;
 mod modules;
@@ -30,6 +31,8 @@ usage: cargo xtask COMMAND
   gpu-tests [--pack DIR]
       runs the tests that need an NVIDIA GPU and sums them up; or puts them into DIR, with a script
       that runs them on a machine without Rust
+  kernels
+      runs kernels for NVIDIA GPUs on this processor, and compiles them by NVIDIA's compiler, which needs none
   link-costs [--latency MICROSECONDS --bandwidth GB/S]
       what links between ranks cost a token, on paper: the table of docs/distributed.md, or a link's own
   modules
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Some("clients") => clients::run(&args),
         Some("dist") => dist::run(&args),
         Some("gpu-tests") => gpu_tests::run(&args),
+        Some("kernels") => kernels::run(&args),
         Some("link-costs") => link_costs::run(&args),
         Some("modules") => pictures::run(repository::root()),
         Some("tidy") => tidy::run(repository::root()),

@@ -26,7 +26,11 @@ const INSTRUCTIONS: [&str; 3] =
 pub(super) fn launch(source: &Source, inputs: &[&Array], of: &Launch<'_>) -> Result<Vec<Array>> {
     let dense: Vec<Array> =
         inputs.iter().map(|input| ops::contiguous(input)).collect::<Result<_>>()?;
-    let program = compiled(&text(source, &dense, of))?;
+    let text = Text::of(source, &dense, of);
+    if let Some(folder) = env::var_os(TEXTS) {
+        write_for_device(Path::new(&folder), source, &text)?;
+    }
+    let program = compiled(&text.for_processor(source))?;
     let mut told = Vec::new();
     told.extend(of.grid.iter().chain(&of.block).flat_map(|threads| threads.to_ne_bytes()));
     for output in of.outputs {
@@ -97,63 +101,96 @@ fn type_of(dtype: Dtype) -> &'static str {
     }
 }
 
-/// The program: a kernel as MLX puts it together, and what gives it its arguments.
-fn text(source: &Source, inputs: &[Array], of: &Launch<'_>) -> String {
-    let header =
-        INSTRUCTIONS.iter().fold(source.header.to_owned(), |text, part| text.replace(part, ""));
-    let mut all = format!("#include \"kernel.h\"\n{}{header}\nstatic void kernel(", definitions());
-    let mut call = String::new();
-    let names = || source.inputs.iter().map(|name| name.to_string_lossy());
-    for (at, (name, input)) in names().zip(inputs).enumerate() {
-        let own = type_of(input.dtype());
-        write!(all, "const {own}* {name}, ").expect("a string");
-        write!(call, "reinterpret_cast<const {own}*>(inputs[{at}].data), ").expect("a string");
-        for (part, kind, value) in [
-            ("shape", "Ten<int32_t>", "shape"),
-            ("strides", "Ten<int64_t>", "strides"),
-            ("ndim", "int", "dims"),
-        ] {
-            if !input.shape().is_empty() && source.body.contains(&format!("{name}_{part}")) {
-                write!(all, "const {kind} {name}_{part}, ").expect("a string");
-                write!(call, "inputs[{at}].{value}, ").expect("a string");
+/// A kernel as MLX puts it together, and what gives it its arguments.
+struct Text {
+    /// From its parameters on.
+    kernel: String,
+    rest: String,
+}
+
+impl Text {
+    /// What a processor runs.
+    fn for_processor(&self, source: &Source) -> String {
+        let header =
+            INSTRUCTIONS.iter().fold(source.header.to_owned(), |text, part| text.replace(part, ""));
+        let Text { kernel, rest } = self;
+        format!(
+            "#include \"kernel.h\"\n{}{header}\nstatic void kernel{kernel}{rest}",
+            definitions()
+        )
+    }
+
+    /// What NVIDIA's compiler is given.
+    fn for_device(&self, source: &Source) -> String {
+        let (header, kernel) = (source.header, &self.kernel);
+        format!("{OF_DEVICE}{}{header}\nextern \"C\" __global__ void kernel{kernel}", definitions())
+    }
+
+    fn of(source: &Source, inputs: &[Array], of: &Launch<'_>) -> Text {
+        let (mut all, mut call) = (String::from("("), String::new());
+        let names = || source.inputs.iter().map(|name| name.to_string_lossy());
+        for (at, (name, input)) in names().zip(inputs).enumerate() {
+            let own = type_of(input.dtype());
+            write!(all, "const {own}* {name}, ").expect("a string");
+            write!(call, "reinterpret_cast<const {own}*>(inputs[{at}].data), ").expect("a string");
+            for (part, kind, value) in [
+                ("shape", "Ten<int32_t>", "shape"),
+                ("strides", "Ten<int64_t>", "strides"),
+                ("ndim", "int", "dims"),
+            ] {
+                if !input.shape().is_empty() && source.body.contains(&format!("{name}_{part}")) {
+                    write!(all, "const {kind} {name}_{part}, ").expect("a string");
+                    write!(call, "inputs[{at}].{value}, ").expect("a string");
+                }
             }
         }
-    }
-    for (at, (name, (_, dtype))) in source.outputs.iter().zip(of.outputs).enumerate() {
-        let (name, own) = (name.to_string_lossy(), type_of(*dtype));
-        let comma = if at == 0 { "" } else { ", " };
-        write!(all, "{comma}{own}* {name}").expect("a string");
-        write!(call, "{comma}reinterpret_cast<{own}*>(outputs[{at}])").expect("a string");
-    }
-    all.push_str(") {\n");
-    for (name, constant) in of.constants {
-        let name = name.to_string_lossy();
-        let line = match *constant {
-            Constant::Type(dtype) => format!("using {name} = {};\n", type_of(dtype)),
-            Constant::Int(value) => format!("constexpr int {name} = {value};\n"),
-            Constant::Float(value) => {
-                format!("constexpr int {name} = {};\n", value.to_bits() as i32)
-            }
-            Constant::Bool(value) => format!("constexpr bool {name} = {value};\n"),
-        };
-        all.push_str(&line);
-    }
-    all.push_str(source.body);
-    let written: Vec<String> = source.written.iter().map(i32::to_string).collect();
-    let [inputs, outputs, count] = [inputs.len(), of.outputs.len(), written.len()];
-    // An array has a value.
-    let written = [written, vec!["0".into()]].concat().join(", ");
-    write!(
-        all,
-        "\n}}
-void run_thread(Input* inputs, unsigned char** outputs) {{
+        for (at, (name, (_, dtype))) in source.outputs.iter().zip(of.outputs).enumerate() {
+            let (name, own) = (name.to_string_lossy(), type_of(*dtype));
+            let comma = if at == 0 { "" } else { ", " };
+            write!(all, "{comma}{own}* {name}").expect("a string");
+            write!(call, "{comma}reinterpret_cast<{own}*>(outputs[{at}])").expect("a string");
+        }
+        all.push_str(") {\n");
+        for (name, constant) in of.constants {
+            let name = name.to_string_lossy();
+            let line = match *constant {
+                Constant::Type(dtype) => format!("using {name} = {};\n", type_of(dtype)),
+                Constant::Int(value) => format!("constexpr int {name} = {value};\n"),
+                Constant::Float(value) => {
+                    format!("constexpr int {name} = {};\n", value.to_bits() as i32)
+                }
+                Constant::Bool(value) => format!("constexpr bool {name} = {value};\n"),
+            };
+            all.push_str(&line);
+        }
+        all.push_str(source.body);
+        all.push_str("\n}\n");
+        let written: Vec<String> = source.written.iter().map(i32::to_string).collect();
+        let [inputs, outputs, count] = [inputs.len(), of.outputs.len(), written.len()];
+        // An array has a value.
+        let written = [written, vec!["0".into()]].concat().join(", ");
+        let rest = format!(
+            "void run_thread(Input* inputs, unsigned char** outputs) {{
   kernel({call});
 }}
 extern const int OF_INPUTS = {inputs}, OF_OUTPUTS = {outputs}, OF_WRITTEN = {count};
 extern const int WRITTEN[] = {{{written}}};\n"
-    )
-    .expect("a string");
-    all
+        );
+        Text { kernel: all, rest }
+    }
+}
+
+/// Where the texts of kernels go, for NVIDIA's compiler.
+const TEXTS: &str = "ML_KERNEL_TEXTS";
+/// What it knows before a kernel.
+const OF_DEVICE: &str = include_str!("emulated/device.h");
+
+fn write_for_device(folder: &Path, source: &Source, text: &Text) -> Result<()> {
+    let text = text.for_device(source);
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    let name = source.name.to_string_lossy();
+    fs::write(folder.join(format!("{name}-{:016x}.cu", hasher.finish())), text).map_err(failed)
 }
 
 /// The program of a text, which is compiled once.
