@@ -1,16 +1,30 @@
 // A head of queries or keys, made by one warp.
 
-// Norms `from`, of D values, with the weights `by`, and rotates the first DIMS of them; `turn` gives the sine
+// A lane's values of a head, or of what it is multiplied with: every 32nd.
+template <typename T, int D>
+struct OfLane {
+  static_assert(D % 32 == 0);
+  T all[D / 32];
+
+  __device__ __forceinline__ void load(const T* from) {
+    #pragma unroll
+    for (int i = 0; i < D / 32; i++) {
+      all[i] = from[threadIdx.x % 32 + i * 32];
+    }
+  }
+};
+
+// Norms `own` with the weights `by`, and rotates the first DIMS of its D values; `turn` gives the sine
 // and the cosine of a pair, `write` takes each value. `plain` has room for D floats.
 template <typename T, int D, int DIMS, bool NORM, typename Turn, typename Write>
 __device__ __forceinline__ void make_head(
-    const T* from, const T* by, float eps, float* plain, Turn turn, Write write) {
+    const OfLane<T, D>& own, const OfLane<T, D>& by, float eps, float* plain, Turn turn, Write write) {
   const int thread = threadIdx.x % 32;
   float total = 0;
   #pragma unroll
-  for (int i = thread; i < D; i += 32) {
-    const float value = static_cast<float>(from[i]);
-    plain[i] = value;
+  for (int i = 0; i < D / 32; i++) {
+    const float value = static_cast<float>(own.all[i]);
+    plain[thread + i * 32] = value;
     total += value * value;
   }
   if constexpr (NORM) {
@@ -20,10 +34,10 @@ __device__ __forceinline__ void make_head(
     }
     const float factor = rsqrtf(total / D + eps);
     #pragma unroll
-    for (int i = thread; i < D; i += 32) {
-      const T even = static_cast<T>(plain[i] * factor);
-      const T normed = static_cast<T>(static_cast<float>(even) * static_cast<float>(by[i]));
-      plain[i] = static_cast<float>(normed);
+    for (int i = 0; i < D / 32; i++) {
+      const T even = static_cast<T>(static_cast<float>(own.all[i]) * factor);
+      const T normed = static_cast<T>(static_cast<float>(even) * static_cast<float>(by.all[i]));
+      plain[thread + i * 32] = static_cast<float>(normed);
     }
   }
   __syncwarp();

@@ -30,18 +30,25 @@ auto turn = [&](int pair, float& sin, float& cos) {
   sin = sines[pair];
   cos = cosines[pair];
 };
+OfLane<T, D> own, by;
 for (int head = warp; head < n_heads + 2 * n_kv_heads; head += WARPS) {
   if (head < n_heads) {
     T* const to = queries + ((static_cast<int64_t>(row) * l + blockIdx.x) * n_heads + head) * D;
-    const T* const made_of = q + row * q_strides[0] + from * q_strides[1] + Q_AT + head * D;
+    own.load(q + row * q_strides[0] + from * q_strides[1] + Q_AT + head * D);
+    if constexpr (NORM) {
+      by.load(q_norm);
+    }
     make_head<T, D, DIMS, NORM>(
-        made_of, q_norm, __int_as_float(EPS), plain[warp], turn, [&](int i, T value) { to[i] = value; });
+        own, by, __int_as_float(EPS), plain[warp], turn, [&](int i, T value) { to[i] = value; });
   } else if (head < n_heads + n_kv_heads) {
     const int kv_head = head - n_heads;
     T* const to = const_cast<T*>(keys) + row * keys_strides[0] + kv_head * keys_strides[1] + index * keys_strides[2];
-    const T* const made_of = k + row * k_strides[0] + from * k_strides[1] + K_AT + kv_head * D;
+    own.load(k + row * k_strides[0] + from * k_strides[1] + K_AT + kv_head * D);
+    if constexpr (NORM) {
+      by.load(k_norm);
+    }
     make_head<T, D, DIMS, NORM>(
-        made_of, k_norm, __int_as_float(EPS), plain[warp], turn, [&](int i, T value) { to[i] = value; });
+        own, by, __int_as_float(EPS), plain[warp], turn, [&](int i, T value) { to[i] = value; });
   } else {
     const int kv_head = head - n_heads - n_kv_heads;
     T* const to =

@@ -32,56 +32,108 @@ const HeldKeys<T> held{own_keys, own_values, keys_strides[2], values_strides[2],
 using Part = typename Either<TILED, ByTiles<T, TILED ? D : 64, TILED ? GROUP : 1>, ByLanes<T, D, GROUP>>::Type;
 Part part;
 const int own_first = first + warp * Part::AT_ONCE;
-// So far only what earlier steps wrote is read; the new position is taken from elsewhere, unless another layer wrote it.
-if (BORROWS) {
-  wait_for_last();
-}
-if (first < end) {
-  part.load(held, own_first);
-}
-if (!BORROWS) {
-  wait_for_last();
-}
-
-// The queries, then the key, and the value where it is normed.
+// The queries, then the key, and the value where it is normed: a warp makes some of them, one after the other. What is loaded first arrives
+// first, so keys and values come behind what is needed before them.
 constexpr int MADE = GROUP + (BORROWS ? 0 : V_NORM ? 2 : 1);
+constexpr int ROUNDS = (MADE + BLOCK_WARPS - 1) / BLOCK_WARPS;
+constexpr int THREADS_OF_BLOCK = 32 * BLOCK_WARPS;
+constexpr int ANGLES = (DIMS / 2 + THREADS_OF_BLOCK - 1) / THREADS_OF_BLOCK;
 __shared__ alignas(16) T made[GROUP + (V_NORM ? 2 : 1)][D];
 __shared__ float plain[BLOCK_WARPS][D];
+__shared__ float sines[DIMS > 1 ? DIMS / 2 : 1];
+__shared__ float cosines[DIMS > 1 ? DIMS / 2 : 1];
+float angles[ANGLES + 1];
+#pragma unroll
+for (int i = 0; i < ANGLES; i++) {
+  const int pair = threadIdx.x + i * THREADS_OF_BLOCK;
+  angles[i] = pair < DIMS / 2 ? position * reinterpret_cast<const float*>(radians)[pair] : 0.0f;
+}
+OfLane<T, D> by[ROUNDS];
+#pragma unroll
+for (int i = 0; i < ROUNDS; i++) {
+  const int made_at = warp + i * BLOCK_WARPS;
+  if (V_NORM && made_at == GROUP + 1) {
+    by[i].load(v_norm);
+  } else if (NORM && made_at < MADE) {
+    by[i].load(made_at == GROUP ? k_norm : q_norm);
+  }
+}
+// The new position is taken from elsewhere, unless another layer wrote it.
+if (!BORROWS && first < end) {
+  part.load(held, own_first);
+}
+#pragma unroll
+for (int i = 0; i < ANGLES; i++) {
+  const int pair = threadIdx.x + i * THREADS_OF_BLOCK;
+  if (pair < DIMS / 2) {
+    float sin, cos;
+    sincosf(angles[i], &sin, &cos);
+    sines[pair] = sin * __int_as_float(MAGNITUDE);
+    cosines[pair] = cos * __int_as_float(MAGNITUDE);
+  }
+}
+// So far only what earlier steps wrote is read, and what nothing changes.
+wait_for_last();
+if (BORROWS && first < end) {
+  part.load(held, own_first);
+}
+
+OfLane<T, D> own[ROUNDS];
+#pragma unroll
+for (int i = 0; i < ROUNDS; i++) {
+  const int made_at = warp + i * BLOCK_WARPS;
+  if (V_NORM && made_at == GROUP + 1) {
+    own[i].load(new_value);
+  } else if (made_at < MADE) {
+    const bool is_key = made_at == GROUP;
+    own[i].load(is_key ? k + row * k_strides[0] + K_AT + kv_head * D : q + row * q_strides[0] + Q_AT + (head + made_at) * D);
+  }
+}
 const bool is_writer = !BORROWS && head % SHARED_BY == 0 && split == splits - 1;
-for (int made_at = warp; made_at < MADE; made_at += BLOCK_WARPS) {
+const bool writes_value = is_writer && !V_NORM && warp == GROUP % BLOCK_WARPS;
+OfLane<T, D> value_of_new;
+if (writes_value) {
+  value_of_new.load(new_value);
+}
+// The sines are there.
+__syncthreads();
+#pragma unroll
+for (int i = 0; i < ROUNDS; i++) {
+  const int made_at = warp + i * BLOCK_WARPS;
   if constexpr (V_NORM) {
     if (made_at == GROUP + 1) {
       auto keep = [](int, float&, float&) {};
-      auto write = [&](int i, T value) {
-        made[GROUP + 1][i] = value;
+      auto write = [&](int at, T value) {
+        made[GROUP + 1][at] = value;
         if (is_writer) {
-          own_values[index_of_new * values_strides[2] + i] = value;
+          own_values[index_of_new * values_strides[2] + at] = value;
         }
       };
-      make_head<T, D, 0, true>(new_value, v_norm, __int_as_float(EPS), plain[warp], keep, write);
+      make_head<T, D, 0, true>(own[i], by[i], __int_as_float(EPS), plain[warp], keep, write);
       continue;
     }
   }
+  if (made_at >= MADE) {
+    break;
+  }
   const bool is_key = made_at == GROUP;
-  const T* from = is_key ? k + row * k_strides[0] + K_AT + kv_head * D
-                         : q + row * q_strides[0] + Q_AT + (head + made_at) * D;
-  const bool writes = is_key && is_writer;
   auto turn = [&](int pair, float& sin, float& cos) {
-    sincosf(position * reinterpret_cast<const float*>(radians)[pair], &sin, &cos);
-    sin *= __int_as_float(MAGNITUDE);
-    cos *= __int_as_float(MAGNITUDE);
+    sin = sines[pair];
+    cos = cosines[pair];
   };
-  auto write = [&](int i, T value) {
-    made[made_at][i] = value;
-    if (writes) {
-      own_keys[index_of_new * keys_strides[2] + i] = value;
-      if (!V_NORM) {
-        own_values[index_of_new * values_strides[2] + i] = new_value[i];
-      }
+  auto write = [&](int at, T value) {
+    made[made_at][at] = value;
+    if (is_key && is_writer) {
+      own_keys[index_of_new * keys_strides[2] + at] = value;
     }
   };
-  const T* by = is_key ? k_norm : q_norm;
-  make_head<T, D, DIMS, NORM>(from, by, __int_as_float(EPS), plain[warp], turn, write);
+  make_head<T, D, DIMS, NORM>(own[i], by[i], __int_as_float(EPS), plain[warp], turn, write);
+}
+if (writes_value) {
+  #pragma unroll
+  for (int i = 0; i < D / 32; i++) {
+    own_values[index_of_new * values_strides[2] + threadIdx.x % 32 + i * 32] = value_of_new.all[i];
+  }
 }
 __syncthreads();
 
