@@ -5,7 +5,7 @@ mod matrix;
 mod on_cuda;
 
 use mlx_ffi::cuda::{self, Around, Weights};
-use mlx_ffi::step::{Counters, Heads, Step};
+use mlx_ffi::step::{Counters, HeadNorms, Heads, Step, Turn};
 use mlx_ffi::{Activation, Array, Dtype, Recorded, Replay, Result, eval_all, fast, ops};
 
 use self::arrays::{assert_near, cast, values, wide};
@@ -105,7 +105,11 @@ fn repeated(b: i32) -> Result<()> {
     let rows = Array::from_i32(&vec![0; 2 * b.max(2) as usize], &[2 * b.max(2)])?;
     let counters = Counters::new(b * heads)?;
     let one = Array::from_i32(&[1], &[1])?;
-    eval_all([&rows])?;
+    // What a step reads before the kernel before it has ended.
+    let angles: Vec<f32> = (0..d / 2).map(|pair| 0.8_f32.powi(pair)).collect();
+    let radians = Array::from_f32(&angles, &[d / 2])?;
+    let [q_norm, k_norm] = [7, 8].map(|seed| cast(&values(&[d], seed), dtype));
+    eval_all([&rows, &radians, &q_norm, &k_norm])?;
     let product = |x: &Array, w: &Matrix| match (b, w.weights()) {
         (1, w) => cuda::one_row(x, w, &Around::default()),
         (33.., Weights::Dense(w)) => cuda::dense(x, w),
@@ -125,8 +129,8 @@ fn repeated(b: i32) -> Result<()> {
             on_device: &held.at,
             rows: &rows,
             window: None,
-            turn: None,
-            norms: None,
+            turn: Some(Turn { radians: &radians, scale: 1.0, magnitude: 1.0 }),
+            norms: Some(HeadNorms { q: &q_norm, k: &k_norm, v: None, eps: 1e-6 }),
             scale: 0.1,
             softcap: None,
             sinks: None,

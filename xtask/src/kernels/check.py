@@ -14,7 +14,7 @@ ROOTS = list(nvidia.__path__)
 def found(pattern):
     paths = [path for root in ROOTS for path in glob.glob(os.path.join(root, "*", pattern))]
     if not paths:
-        sys.exit(f"no {pattern} in {ROOTS}")
+        raise FileNotFoundError(f"no {pattern} in {ROOTS}")
     return paths[0]
 
 

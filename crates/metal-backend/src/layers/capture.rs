@@ -169,7 +169,7 @@ impl StepCapture {
         state.until_tried = UNTIL_COMPILED;
         let [moving, fixed] = inputs.refs();
         // Kernels that copy weights ahead wait for each other no longer than they have to. 32 requests of Qwen3-4B in 4 bits decode at 10,509
-        // tokens/s so, and at 9,928 one kernel after the other; in bf16 at 9,239 and 8,699 (H200).
+        // tokens/s so, and at 9,928 one kernel after the other; in bf16 at 9,239 and 8,699 (H200). 64 in bf16, whose products are cuBLASLt's, gain nothing.
         let overlap = h.dims::<3>()?[0] <= cuda::MOST_SEVERAL_ROWS;
         let ranks = self.ranks.as_ref();
         if ranks.and_then(Group::sums).is_some_and(|sums| !sums.in_replays) {

@@ -87,8 +87,8 @@ impl Ring {
     }
 
     /// The ring with its stages, and bytes for rows of weights, for those of x, and for scales and biases, which may begin within a word where stages
-    /// are not whole. Blocks that find room all at once are two to a multiprocessor, so that the next kernel's do, too. Of more blocks, four are:
-    /// three would leave some multiprocessors with more than others.
+    /// are not whole. Two blocks have room on a large multiprocessor, so that the next kernel's have, too. Of more blocks than find room at once, four
+    /// have, where their rings are small: three would leave some multiprocessors with more than others.
     fn sized(self, (bits, group_size): (i32, i32), blocks: i32, sizes: Sizes) -> Ring {
         let Ring { tiles, own_tiles, warps, is_whole, .. } = self;
         let rows = 16 * own_tiles;
