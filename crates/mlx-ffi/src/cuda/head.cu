@@ -14,11 +14,11 @@ struct OfLane {
   }
 };
 
-// Norms `own` with the weights `by`, and rotates the first DIMS of its D values; `turn` gives the sine
-// and the cosine of a pair, `write` takes each value. `plain` has room for D floats.
-template <typename T, int D, int DIMS, bool NORM, typename Turn, typename Write>
+// Norms `own` with the weights `by`, and rotates the first DIMS of its D values by the sines and the cosines of their
+// pairs; `write` takes each value. `plain` has room for D floats.
+template <typename T, int D, int DIMS, bool NORM, typename Write>
 __device__ __forceinline__ void make_head(
-    const OfLane<T, D>& own, const OfLane<T, D>& by, float eps, float* plain, Turn turn, Write write) {
+    const OfLane<T, D>& own, const OfLane<T, D>& by, float eps, float* plain, const float* sines, const float* cosines, Write write) {
   const int thread = threadIdx.x % 32;
   float total = 0;
   #pragma unroll
@@ -48,8 +48,7 @@ __device__ __forceinline__ void make_head(
       constexpr int HALF = DIMS / 2;
       const int pair = i < HALF ? i : i - HALF;
       const float other = plain[i < HALF ? i + HALF : pair];
-      float sin, cos;
-      turn(pair, sin, cos);
+      const float sin = sines[pair], cos = cosines[pair];
       value = value * cos + (i < HALF ? -other : other) * sin;
     }
     write(i, static_cast<T>(value));

@@ -26,10 +26,6 @@ for (int pair = threadIdx.x; pair < DIMS / 2; pair += THREADS) {
   cosines[pair] = cos * __int_as_float(MAGNITUDE);
 }
 __syncthreads();
-auto turn = [&](int pair, float& sin, float& cos) {
-  sin = sines[pair];
-  cos = cosines[pair];
-};
 OfLane<T, D> own, by;
 for (int head = warp; head < n_heads + 2 * n_kv_heads; head += WARPS) {
   if (head < n_heads) {
@@ -39,7 +35,7 @@ for (int head = warp; head < n_heads + 2 * n_kv_heads; head += WARPS) {
       by.load(q_norm);
     }
     make_head<T, D, DIMS, NORM>(
-        own, by, __int_as_float(EPS), plain[warp], turn, [&](int i, T value) { to[i] = value; });
+        own, by, __int_as_float(EPS), plain[warp], sines, cosines, [&](int i, T value) { to[i] = value; });
   } else if (head < n_heads + n_kv_heads) {
     const int kv_head = head - n_heads;
     T* const to = const_cast<T*>(keys) + row * keys_strides[0] + kv_head * keys_strides[1] + index * keys_strides[2];
@@ -48,7 +44,7 @@ for (int head = warp; head < n_heads + 2 * n_kv_heads; head += WARPS) {
       by.load(k_norm);
     }
     make_head<T, D, DIMS, NORM>(
-        own, by, __int_as_float(EPS), plain[warp], turn, [&](int i, T value) { to[i] = value; });
+        own, by, __int_as_float(EPS), plain[warp], sines, cosines, [&](int i, T value) { to[i] = value; });
   } else {
     const int kv_head = head - n_heads - n_kv_heads;
     T* const to =

@@ -102,14 +102,13 @@ for (int i = 0; i < ROUNDS; i++) {
   const int made_at = warp + i * BLOCK_WARPS;
   if constexpr (V_NORM) {
     if (made_at == GROUP + 1) {
-      auto keep = [](int, float&, float&) {};
       auto write = [&](int at, T value) {
         made[GROUP + 1][at] = value;
         if (is_writer) {
           own_values[index_of_new * values_strides[2] + at] = value;
         }
       };
-      make_head<T, D, 0, true>(own[i], by[i], __int_as_float(EPS), plain[warp], keep, write);
+      make_head<T, D, 0, true>(own[i], by[i], __int_as_float(EPS), plain[warp], sines, cosines, write);
       continue;
     }
   }
@@ -117,17 +116,13 @@ for (int i = 0; i < ROUNDS; i++) {
     break;
   }
   const bool is_key = made_at == GROUP;
-  auto turn = [&](int pair, float& sin, float& cos) {
-    sin = sines[pair];
-    cos = cosines[pair];
-  };
   auto write = [&](int at, T value) {
     made[made_at][at] = value;
     if (is_key && is_writer) {
       own_keys[index_of_new * keys_strides[2] + at] = value;
     }
   };
-  make_head<T, D, DIMS, NORM>(own[i], by[i], __int_as_float(EPS), plain[warp], turn, write);
+  make_head<T, D, DIMS, NORM>(own[i], by[i], __int_as_float(EPS), plain[warp], sines, cosines, write);
 }
 if (writes_value) {
   #pragma unroll
