@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use mlx_build::location::cache_of_workspace;
 use serde_json::Value;
 
-use crate::repository::root;
+use crate::repository::{make_empty, root};
 
 /// Runs the tests of the programs that lie beside it.
 const SCRIPT: (&str, &str) = ("run.sh", include_str!("gpu_tests.sh"));
@@ -45,10 +45,7 @@ pub fn run(args: &[String]) -> Result<()> {
 
 /// Puts the programs and the script into an empty folder.
 fn pack(folder: &Path) -> Result<()> {
-    if folder.exists() {
-        fs::remove_dir_all(folder).with_context(|| format!("cannot empty {}", folder.display()))?;
-    }
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    make_empty(folder)?;
     for program in programs(&targets(&root().join("crates"))?)? {
         let name = program.file_name().context("a program has a name")?;
         fs::copy(&program, folder.join(name))

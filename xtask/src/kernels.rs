@@ -1,24 +1,19 @@
 //! `cargo xtask kernels`: what can be told of kernels for NVIDIA GPUs where there is none.
 
-use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use mlx_build::location::cache_of_workspace;
 
 use crate::clients::environment::{Environment, Prepared};
-use crate::repository::root;
+use crate::repository::{make_empty, root};
 
 /// Runs kernels on this processor, with few sizes of what the tests for GPUs go through, and has NVIDIA's compiler make machine code of each.
 pub fn run(args: &[String]) -> Result<()> {
     ensure!(args.is_empty(), "usage: cargo xtask kernels");
     let home = cache_of_workspace(root())?.with_file_name("kernels");
     let texts = home.join("texts");
-    if texts.exists() {
-        fs::remove_dir_all(&texts).with_context(|| format!("cannot empty {}", texts.display()))?;
-    }
-    fs::create_dir_all(&texts).with_context(|| format!("cannot make {}", texts.display()))?;
+    make_empty(&texts)?;
     let mut tests = Command::new("cargo");
     tests.args(["test", "--workspace", "--lib", "--", "--ignored", "emulated"]).current_dir(root());
     succeed(tests.env("ML_KERNEL_TEXTS", &texts))?;
@@ -26,7 +21,7 @@ pub fn run(args: &[String]) -> Result<()> {
     let list = Environment::Python(folder.join("requirements.txt"));
     match list.prepare(&folder, &home.join("compiler"))? {
         Prepared::Ready(script) => {
-            succeed(Command::new(script.program).args(script.args).arg(Path::new(&texts)))
+            succeed(Command::new(script.program).args(script.args).arg(&texts))
         }
         Prepared::Missing { what, .. } => bail!("NVIDIA's compiler is missing: {what}"),
     }

@@ -27,6 +27,14 @@ impl File {
     }
 }
 
+/// Makes a folder, or empties it.
+pub fn make_empty(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| format!("cannot empty {}", folder.display()))?;
+    }
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
+}
+
 /// What git tracks or would track; every file where `root` is no git checkout.
 pub fn files(root: &Path) -> Result<Vec<File>> {
     let mut paths = Vec::new();

@@ -18,6 +18,11 @@ def found(pattern):
     return paths[0]
 
 
+BUILTINS = found("lib/libnvrtc-builtins.so.*")
+NVRTC = found("lib/libnvrtc.so.*")
+HEADER = found("include/cuda_bf16.h")
+
+
 def log_of(nvrtc, program):
     size = ctypes.c_size_t()
     nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
@@ -28,9 +33,9 @@ def log_of(nvrtc, program):
 
 def refused(path):
     """What the compiler says of a text that it refuses."""
-    # It looks for this one where the loader does.
-    ctypes.CDLL(found("lib/libnvrtc-builtins.so.*"))
-    nvrtc = ctypes.CDLL(found("lib/libnvrtc.so.*"))
+    # NVRTC looks for the first one where the loader does.
+    ctypes.CDLL(BUILTINS)
+    nvrtc = ctypes.CDLL(NVRTC)
     with open(path, "rb") as file:
         text = file.read()
     options = [
@@ -38,7 +43,7 @@ def refused(path):
         b"--gpu-architecture=sm_90a",
         b"--device-as-default-execution-space",
         b"--disable-warnings",
-        b"-I" + os.path.dirname(found("include/cuda_bf16.h")).encode(),
+        b"-I" + os.path.dirname(HEADER).encode(),
     ]
     program = ctypes.c_void_p()
     name = os.path.basename(path)

@@ -187,10 +187,15 @@ const OF_DEVICE: &str = include_str!("emulated/device.h");
 
 fn write_for_device(folder: &Path, source: &Source, text: &Text) -> Result<()> {
     let text = text.for_device(source);
+    let path = folder.join(format!("{}-{}.cu", source.name.to_string_lossy(), digest(&text)));
+    if path.exists() { Ok(()) } else { fs::write(path, text).map_err(failed) }
+}
+
+/// What names a file that is made of this.
+fn digest(of: impl Hash) -> String {
     let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    let name = source.name.to_string_lossy();
-    fs::write(folder.join(format!("{name}-{:016x}.cu", hasher.finish())), text).map_err(failed)
+    of.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
 }
 
 /// The program of a text, which is compiled once.
@@ -198,9 +203,7 @@ fn compiled(text: &str) -> Result<PathBuf> {
     let here = env::current_exe().map_err(failed)?;
     let folder = here.parent().unwrap_or(Path::new("")).join("emulated");
     fs::create_dir_all(&folder).map_err(failed)?;
-    let mut hasher = DefaultHasher::new();
-    (text, KERNEL, RUN).hash(&mut hasher);
-    let program = folder.join(format!("{:016x}", hasher.finish()));
+    let program = folder.join(digest((text, KERNEL, RUN)));
     if program.exists() {
         return Ok(program);
     }
@@ -220,9 +223,7 @@ fn compiled(text: &str) -> Result<PathBuf> {
 fn runner(folder: &Path) -> Result<PathBuf> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut hasher = DefaultHasher::new();
-    (KERNEL, RUN).hash(&mut hasher);
-    let runner = folder.join(format!("{:016x}.o", hasher.finish()));
+    let runner = folder.join(digest((KERNEL, RUN)) + ".o");
     if !runner.exists() {
         let own = folder.join(format!("{}.o", process::id()));
         let source = Path::new(&folder_of_sources()).join("run.cpp");
