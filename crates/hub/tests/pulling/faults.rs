@@ -1,6 +1,7 @@
 //! What goes wrong on the way, and that it is mended.
 
 use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use fake_hub::{Fault, sha256};
@@ -10,6 +11,11 @@ use crate::{NAME, Place, name};
 fn ranges(place: &Place) -> Vec<Option<usize>> {
     let seen = place.hub.seen().into_iter();
     seen.filter(|request| request.path.starts_with("/store/")).map(|request| request.from).collect()
+}
+
+/// Where the beginning of the weights waits for the next pull.
+fn begun(place: &Place) -> PathBuf {
+    place.folder().join("blobs").join(format!("{}.incomplete", sha256(&place.weights)))
 }
 
 #[test]
@@ -64,7 +70,7 @@ fn a_beginning_that_is_wrong_is_fetched_anew() {
     let place = Place::new();
     let blobs = place.folder().join("blobs");
     fs::create_dir_all(&blobs).unwrap();
-    let begun = blobs.join(format!("{}.incomplete", sha256(&place.weights)));
+    let begun = begun(&place);
     for length in [5000, 600_000, 700_000] {
         fs::write(&begun, vec![9; length]).unwrap();
         place.pull(NAME).unwrap();
@@ -85,8 +91,7 @@ fn a_wrong_hash_or_size_never_counts() {
     );
     assert!(error.contains(&sha256(&place.weights)), "{error}");
     // Files that came beside it may wait for the next pull.
-    let begun = format!("{}.incomplete", sha256(&place.weights));
-    assert!(!place.folder().join("blobs").join(begun).exists());
+    assert!(!begun(&place).exists());
     assert!(place.find(NAME).is_err());
     place.hub.heal();
     place.hub.always("/store/", Fault::Longer);
