@@ -1,6 +1,8 @@
 //! What layers with a recurrent state compute.
 
-use super::constants::{THREADS, WARPS};
+use std::ffi::CStr;
+
+use super::constants::{LANES, THREADS, WARPS};
 use super::kernel::{Constant, Launch, Source};
 use super::launch::{launch, nothing};
 use crate::cpu::{ConvolutionActivation, DeltaRule, Filter, SelectiveScan, fits_columns};
@@ -13,6 +15,11 @@ const SHARE: i32 = 4;
 const TILE: i32 = 2 * WARPS;
 /// From so many positions on, a block takes them in tiles.
 const CHUNK_FROM: i32 = 8;
+/// Positions that a block has in shared memory at a time, where tensor cores compute them, and its warps.
+const TENSOR_TILE: i32 = 32;
+const TENSOR_WARPS: i32 = 4;
+/// Rows of a head's state that such a block holds.
+const TENSOR_LINES: i32 = 16 * TENSOR_WARPS;
 /// The most values of a convolution's result: each thread takes eight, and threads are counted in 32 bits.
 const MOST_VALUES: i64 = 1 << 31;
 /// The most decays of a head, where each column of its state has one: tiles have them in shared memory.
@@ -21,6 +28,13 @@ const MOST_DECAYS: i32 = 128;
 const MOST_TAPS: i32 = 16;
 /// The most rows of a batch, and the most heads: the second and the third dimension of a grid.
 const MOST_ROWS: i32 = 65_535;
+
+/// What kernels begin with that compute tiles on the tensor cores.
+const OF_TENSORS: &str = concat!(
+    include_str!("chained.cu"),
+    include_str!("tensor.cu"),
+    include_str!("recurrent_tiles.cu")
+);
 
 const CONVOLUTION: Source = Source {
     name: c"convolution",
@@ -51,6 +65,12 @@ const DELTA: Source = Source {
 };
 const DELTA_CHUNK: Source =
     Source { name: c"delta_chunk", body: include_str!("delta_chunk.cu"), ..DELTA };
+const DELTA_TILES: Source = Source {
+    name: c"delta_tiles",
+    body: include_str!("delta_tiles.cu"),
+    header: OF_TENSORS,
+    ..DELTA
+};
 const SCAN: Source = Source {
     name: c"scan",
     inputs: &[c"mixed", c"dt", c"a_log", c"dt_bias", c"d", c"state", c"lengths"],
@@ -63,6 +83,8 @@ const SCAN: Source = Source {
 
 const SCAN_CHUNK: Source =
     Source { name: c"scan_chunk", body: include_str!("scan_chunk.cu"), ..SCAN };
+const SCAN_TILES: Source =
+    Source { name: c"scan_tiles", body: include_str!("scan_tiles.cu"), header: OF_TENSORS, ..SCAN };
 
 /// Whether [`convolution`] takes this.
 pub fn takes_convolution(
@@ -178,25 +200,31 @@ pub fn delta(rule: &DeltaRule<'_>) -> Result<[Array; 2]> {
     }
     let DeltaRule { mixed, a, b, a_log, dt_bias, k_heads, lengths, state } = *rule;
     let ([rows, l, _], [_, v_heads, dv, dk]) = (mixed.dims()?, state.dims()?);
-    let constants = [
-        (c"T", Constant::Type(mixed.dtype())),
+    let decays = dt_bias.size() as i32 / v_heads;
+    let way = if decays == 1 { Way::of(mixed, [dv, dk]) } else { Way::without_tensors(l) };
+    let mut constants = way.constants(mixed.dtype()).to_vec();
+    constants.extend([
         (c"DK", Constant::Int(dk)),
         (c"DV", Constant::Int(dv)),
         (c"K_HEADS", Constant::Int(k_heads)),
         (c"V_HEADS", Constant::Int(v_heads)),
-        (c"DECAYS", Constant::Int(dt_bias.size() as i32 / v_heads)),
         (c"A_AT", Constant::Int(a.at)),
         (c"B_AT", Constant::Int(b.at)),
-        (c"SHARE", Constant::Int(SHARE)),
-        (c"TILE", Constant::Int(TILE)),
         has_lengths(lengths),
-    ];
-    let (grid, block) = by_heads([rows, v_heads, dv]);
+    ]);
+    let source = match way {
+        Way::Positions => &DELTA,
+        Way::Tiles => &DELTA_CHUNK,
+        Way::Tensors => &DELTA_TILES,
+    };
+    if way != Way::Tensors {
+        constants.push((c"DECAYS", Constant::Int(decays)));
+    }
+    let (grid, block) = way.grid([rows, v_heads, dv]);
     let whole = [rows, l, v_heads * dv];
     let outputs = [(&whole[..], mixed.dtype())];
     let all = Launch { grid, block, constants: &constants, outputs: &outputs };
     let inputs = [mixed, a.array, b.array, a_log, dt_bias, state, &counts(lengths)?];
-    let source = if l < CHUNK_FROM { &DELTA } else { &DELTA_CHUNK };
     pair(launch(source, &inputs, &all)?)
 }
 
@@ -232,8 +260,9 @@ pub fn scan(of: &SelectiveScan<'_>) -> Result<[Array; 2]> {
     let SelectiveScan { mixed, dt, a_log, dt_bias, d, groups, limits, lengths, state } = *of;
     let ([rows, l, _], [_, heads, p, n]) = (mixed.dims()?, state.dims()?);
     let [least, largest] = limits;
-    let constants = [
-        (c"T", Constant::Type(mixed.dtype())),
+    let way = Way::of(mixed, [p, n]);
+    let mut constants = way.constants(mixed.dtype()).to_vec();
+    constants.extend([
         (c"HEADS", Constant::Int(heads)),
         (c"GROUPS", Constant::Int(groups)),
         (c"P", Constant::Int(p)),
@@ -241,16 +270,18 @@ pub fn scan(of: &SelectiveScan<'_>) -> Result<[Array; 2]> {
         (c"DT_AT", Constant::Int(dt.at)),
         (c"LEAST", Constant::Float(least)),
         (c"LARGEST", Constant::Float(largest)),
-        (c"SHARE", Constant::Int(SHARE)),
-        (c"TILE", Constant::Int(TILE)),
         has_lengths(lengths),
-    ];
-    let (grid, block) = by_heads([rows, heads, p]);
+    ]);
+    let source = match way {
+        Way::Positions => &SCAN,
+        Way::Tiles => &SCAN_CHUNK,
+        Way::Tensors => &SCAN_TILES,
+    };
+    let (grid, block) = way.grid([rows, heads, p]);
     let whole = [rows, l, heads * p];
     let outputs = [(&whole[..], mixed.dtype())];
     let all = Launch { grid, block, constants: &constants, outputs: &outputs };
     let inputs = [mixed, dt.array, a_log, dt_bias, d, state, &counts(lengths)?];
-    let source = if l < CHUNK_FROM { &SCAN } else { &SCAN_CHUNK };
     pair(launch(source, &inputs, &all)?)
 }
 
@@ -264,13 +295,52 @@ fn sizes_fit([rows, l, heads]: [i32; 3], [lines, width]: [i32; 2]) -> bool {
         && heads <= MOST_ROWS
 }
 
-/// A warp for so many lines of the state of each head of each row: the grid and its blocks.
-fn by_heads([rows, heads, lines]: [i32; 3]) -> ([i32; 3], [i32; 3]) {
-    let blocks = (lines + SHARE * WARPS - 1) / (SHARE * WARPS);
-    ([THREADS * blocks, heads, rows], [THREADS, 1, 1])
+/// How positions are computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// One after the other by each warp.
+    Positions,
+    /// One after the other, from tiles that a block has in shared memory.
+    Tiles,
+    /// Sixteen at once, from such tiles.
+    Tensors,
 }
 
-fn has_lengths(lengths: &[i32]) -> (&'static std::ffi::CStr, Constant) {
+impl Way {
+    /// For `mixed`, `[b, l, …]`, and lines of the state of each head of so many values.
+    fn of(mixed: &Array, [lines, width]: [i32; 2]) -> Way {
+        let way = Way::without_tensors(mixed.shape()[1]);
+        let fits =
+            mixed.dtype() == Dtype::Bf16 && matches!(width, 64 | 128) && lines % TENSOR_LINES == 0;
+        if fits && way == Way::Tiles { Way::Tensors } else { way }
+    }
+
+    fn without_tensors(l: i32) -> Way {
+        if l < CHUNK_FROM { Way::Positions } else { Way::Tiles }
+    }
+
+    /// What kernels are told of it.
+    fn constants(self, dtype: Dtype) -> [(&'static CStr, Constant); 3] {
+        let [own, tile] = match self {
+            Way::Tensors => [(c"BLOCK_WARPS", TENSOR_WARPS), (c"TILE", TENSOR_TILE)],
+            _ => [(c"SHARE", SHARE), (c"TILE", TILE)],
+        };
+        let number = |(name, value): (&'static CStr, i32)| (name, Constant::Int(value));
+        [(c"T", Constant::Type(dtype)), number(own), number(tile)]
+    }
+
+    /// The grid for so many lines of the state of each head of each row, and its blocks.
+    fn grid(self, [rows, heads, lines]: [i32; 3]) -> ([i32; 3], [i32; 3]) {
+        let (threads, of_block) = match self {
+            Way::Tensors => (TENSOR_WARPS * LANES, TENSOR_LINES),
+            _ => (THREADS, SHARE * WARPS),
+        };
+        let blocks = (lines + of_block - 1) / of_block;
+        ([threads * blocks, heads, rows], [threads, 1, 1])
+    }
+}
+
+fn has_lengths(lengths: &[i32]) -> (&'static CStr, Constant) {
     (c"HAS_LENGTHS", Constant::Bool(!lengths.is_empty()))
 }
 
