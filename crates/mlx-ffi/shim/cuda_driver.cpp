@@ -35,6 +35,7 @@ const Cuda* cuda() {
         find(all.copy, "cuMemcpyAsync") && find(all.load, "cuModuleLoadData") &&
         find(all.take, "cuMemAllocAsync") && find(all.let_go_async, "cuMemFreeAsync") &&
         find(all.let_go, "cuMemFree_v2") && find(all.upload, "cuMemcpyHtoDAsync_v2") &&
+        find(all.download, "cuMemcpyDtoHAsync_v2") && find(all.take_of_host, "cuMemAllocHost_v2") &&
         find(all.count, "cuDeviceGetCount") && find(all.context_of, "cuStreamGetCtx") &&
         find(all.context, "cuCtxGetCurrent") && find(all.enter, "cuCtxSetCurrent") &&
         find(all.function, "cuModuleGetFunction") &&

@@ -67,6 +67,9 @@ struct Cuda {
   int (*let_go_async)(Address address, Handle stream);
   int (*let_go)(Address address);
   int (*upload)(Address to, const void* from, size_t bytes, Handle stream);
+  int (*download)(void* to, Address from, size_t bytes, Handle stream);
+  // Memory of the host that the device copies to and from by itself.
+  int (*take_of_host)(void** memory, size_t bytes);
   int (*count)(int* devices);
   int (*context_of)(Handle stream, Handle* context);
   int (*context)(Handle* context);

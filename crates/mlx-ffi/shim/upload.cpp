@@ -1,5 +1,6 @@
 #include "upload.h"
 
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <unordered_set>
@@ -115,6 +116,43 @@ array upload(const void* data, const Shape& shape, Dtype dtype, size_t bytes, Ha
   return result;
 }
 
+// What brings bytes to the host, for one thread after the other. It stays until the process ends.
+class Downloads {
+ public:
+  // False where this thread has not used the device.
+  bool copy(Address from, void* to, size_t bytes) {
+    std::lock_guard lock(mutex_);
+    auto& c = *cuda();
+    constexpr unsigned NON_BLOCKING = 1;
+    Handle context = nullptr;
+    bool is_ready = c.context(&context) == 0 && context &&
+        (stream_ || c.new_stream(&stream_, NON_BLOCKING) == 0) &&
+        (staging_ || c.take_of_host(&staging_, STAGED) == 0);
+    if (!is_ready) {
+      return false;
+    }
+    // The driver copies to memory of its own first where it is not told to.
+    bool is_staged = bytes <= STAGED;
+    check(c.download(is_staged ? staging_ : to, from, bytes, stream_), "cuMemcpyDtoHAsync");
+    check(c.wait_for_stream(stream_), "cuStreamSynchronize");
+    if (is_staged) {
+      std::memcpy(to, staging_, bytes);
+    }
+    return true;
+  }
+
+ private:
+  static constexpr size_t STAGED = 1 << 16;
+  std::mutex mutex_;
+  Handle stream_{nullptr};
+  void* staging_{nullptr};
+};
+
+Downloads& downloads() {
+  static auto* all = new Downloads;
+  return *all;
+}
+
 } // namespace
 } // namespace mlxrs
 
@@ -152,4 +190,16 @@ extern "C" void mlxrs_wait_for_upload(const mlx_array a) {
     mlxrs::cuda()->wait(uploaded.event);
     uploaded.is_pending = false;
   }
+}
+
+extern "C" int mlxrs_array_download(bool* done, const mlx_array a, void* to) {
+  return mlxrs::guarded([&] {
+    auto& of = mlx_array_get_(a);
+    auto lies_there = [&] {
+      auto* buffer = static_cast<mlxrs::CudaBuffer*>(of.buffer().ptr());
+      return buffer && buffer->device >= 0;
+    };
+    *done = mlxrs::cuda() && of.nbytes() > 0 && lies_there() &&
+        mlxrs::downloads().copy(mlxrs::device_address_of(of), to, of.nbytes());
+  });
 }

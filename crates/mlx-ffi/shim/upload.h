@@ -1,4 +1,5 @@
-// What MLX lacks on CUDA: arrays from the host that lie in the device's memory from the beginning.
+// What MLX lacks on CUDA: arrays from the host that lie in the device's memory from the beginning, and arrays that stay there
+// as the host reads them.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,6 +32,14 @@ int mlxrs_array_upload(
 
 /** Waits until the host may read an array, where that is one that this thread has uploaded, or a part of such. */
 void mlxrs_wait_for_upload(const mlx_array a);
+
+/**
+ * Copies the bytes of an array, which is evaluated and row-major, to `to`. `done` stays false where it does not lie in memory of
+ * a CUDA device. MLX moves what the host reads to managed memory, and gives that to a later array of the same size: the kernel
+ * that writes it waits for the page, some 100 us.
+ * Returns 0, or 1 after the error handler has been called.
+ */
+int mlxrs_array_download(bool* done, const mlx_array a, void* to);
 
 #ifdef __cplusplus
 }

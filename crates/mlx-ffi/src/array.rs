@@ -335,7 +335,7 @@ impl Array {
     pub fn to_vec_f32(&self) -> Result<Vec<f32>> {
         let array = self.host_copy(Dtype::F32)?;
         // SAFETY: the array is f32, evaluated and contiguous.
-        array.copy_out(unsafe { sys::mlx_array_data_float32(array.raw) })
+        array.copy_out(|raw| unsafe { sys::mlx_array_data_float32(raw) })
     }
 
     /// All elements in row-major order, converted to u32; waits for the device.
@@ -345,7 +345,7 @@ impl Array {
     pub fn to_vec_u32(&self) -> Result<Vec<u32>> {
         let array = self.host_copy(Dtype::U32)?;
         // SAFETY: the array is u32, evaluated and contiguous.
-        array.copy_out(unsafe { sys::mlx_array_data_uint32(array.raw) })
+        array.copy_out(|raw| unsafe { sys::mlx_array_data_uint32(raw) })
     }
 
     /// Lets `read` look at the elements' bytes, in row-major order and as the host has them; waits for the
@@ -354,7 +354,11 @@ impl Array {
     /// # Errors
     /// What failed while computing the value.
     pub fn read_bytes<T>(&self, read: impl FnOnce(&[u8]) -> T) -> Result<T> {
-        self.host_copy(self.dtype())?.bytes().map(read)
+        let array = self.host_copy(self.dtype())?;
+        match array.downloaded::<u8>(array.nbytes())? {
+            Some(bytes) => Ok(read(&bytes)),
+            None => array.bytes().map(read),
+        }
     }
 
     fn check_single(&self) -> Result<()> {
@@ -405,12 +409,34 @@ impl Array {
         }
     }
 
-    /// Copies `size()` elements from `data`, which must point to this array's own.
-    fn copy_out<T: Copy>(&self, data: *const T) -> Result<Vec<T>> {
+    /// The bytes of a row-major array, which is evaluated, as `count` values; `None` where it does not lie in the memory
+    /// of a CUDA device. Values of `T` may be of any bytes.
+    fn downloaded<T: Copy>(&self, count: usize) -> Result<Option<Vec<T>>> {
+        debug_assert_eq!(count * size_of::<T>(), self.nbytes());
+        let mut values: Vec<T> = Vec::with_capacity(count);
+        let mut done = false;
+        // SAFETY: there is room for all bytes of the array, which is evaluated.
+        check(unsafe {
+            sys::mlxrs_array_download(&mut done, self.raw, values.as_mut_ptr().cast())
+        })?;
+        if !done {
+            return Ok(None);
+        }
+        // SAFETY: all of them were written.
+        unsafe { values.set_len(count) };
+        Ok(Some(values))
+    }
+
+    /// Copies `size()` elements. Where the host sees them, `data` tells where they are.
+    fn copy_out<T: Copy>(&self, data: impl FnOnce(sys::mlx_array) -> *const T) -> Result<Vec<T>> {
         let size = self.size();
         if size == 0 {
             return Ok(Vec::new());
         }
+        if let Some(values) = self.downloaded(size)? {
+            return Ok(values);
+        }
+        let data = data(self.raw);
         if data.is_null() {
             return Err(take());
         }
