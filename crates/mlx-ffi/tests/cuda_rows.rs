@@ -3,7 +3,7 @@
 mod arrays;
 mod on_cuda;
 
-use mlx_ffi::cuda::{self, Factor};
+use mlx_ffi::cuda::{self, Factor, Place, Places};
 use mlx_ffi::step::Heads;
 use mlx_ffi::{Activation, Array, Dtype, Result, fast, ops};
 
@@ -90,5 +90,41 @@ fn between(rows: i32, columns: i32, dtype: Dtype) -> Result<()> {
     }
     let found = cuda::activated(Activation::Silu, columns(0), half)?;
     assert_near(&found, &silu, 2e-2, &what("activation"));
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
+fn positions_of_rows_are_copied_side_by_side() {
+    use_cuda();
+    for &(dtype, width) in
+        some(&[(Dtype::Bf16, 64), (Dtype::F32, 3), (Dtype::F16, 5), (Dtype::Bf16, 128)], 2)
+    {
+        copied(dtype, width).expect("copies");
+    }
+}
+
+/// Of more buffers than one launch takes, every second one of another length.
+fn copied(dtype: Dtype, width: i32) -> Result<()> {
+    let place = |row, first| Place { row, slot: 0, first, at: 0, count: 7, before: 0 };
+    let [from, other] = [11, 14].map(|n| cast(&values(&[4, 3, n, width], n as u32), dtype));
+    let parts = [&from, &other].repeat(9);
+    for places in [&[place(3, 0)][..], &[place(0, 4)], &[place(1, 2), place(3, 0), place(1, 4)]] {
+        let copies = cuda::copied(&parts, &Places::new(places)?)?;
+        let rows = places.len();
+        let counts: Vec<i32> = copies.iter().map(|copy| copy.shape()[0]).collect();
+        assert_eq!(counts, [16, 2].map(|parts| parts * rows as i32));
+        for (part, of) in parts.iter().enumerate() {
+            for (row, Place { row: from, first, count, .. }) in places.iter().enumerate() {
+                let at = (part % 16 * rows + row) as i32;
+                let copy = ops::slice_axis(&copies[part / 16], 0, at, at + 1)?;
+                let expected = ops::slice_axis(of, 0, *from, from + 1)?;
+                let expected = ops::slice_axis(&expected, 2, *first, first + count)?;
+                assert_eq!(copy.shape(), expected.shape());
+                let (copy, expected) = (wide(&copy).to_vec_f32()?, wide(&expected).to_vec_f32()?);
+                assert_eq!(copy, expected, "{dtype:?}, width {width}, part {part}, row {row}");
+            }
+        }
+    }
     Ok(())
 }

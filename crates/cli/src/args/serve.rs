@@ -61,8 +61,8 @@ pub struct ServeArgs {
     /// How models are loaded.
     #[command(flatten)]
     pub load: HowArgs,
-    /// Keep keys and values of earlier prompts in so many bytes, for each model; 0: none [default: 1GiB, or
-    /// less for several models]
+    /// Keep keys and values of earlier prompts in so many bytes, for each model; 0: none [default: 1GiB, or less
+    /// for several models; on CUDA an eighth of the device's memory for all]
     #[arg(long, env = "ML_SERVE_PREFIX_CACHE", value_name = "BYTES", value_parser = bytes::parse,
           help_heading = "Model")]
     pub prefix_cache: Option<u64>,

@@ -23,7 +23,7 @@ use crate::output::note;
 use crate::ranks;
 use crate::source::Source;
 use several::Several;
-use sources::{PREFIX_CACHE, embedding_options, image_options};
+use sources::{embedding_options, image_options, prefix_cache};
 
 /// Bytes of a body of text, and of one with pictures in base64.
 const BODY: u64 = 4 << 20;
@@ -139,8 +139,8 @@ fn choose(source: &Source, load: &mut LoadOptions, makes_pictures: bool) -> Resu
     if can(Feature::ParallelSlots) {
         load.parallel_slots.get_or_insert(metal_backend::system()?.parallel_slots);
     }
-    if can(Feature::PrefixCache) {
-        load.prefix_cache.get_or_insert(PREFIX_CACHE);
+    if can(Feature::PrefixCache) && load.prefix_cache.is_none() {
+        load.prefix_cache = Some(prefix_cache(load, 1)?);
     }
     let takes_pictures = can(Feature::Images) || makes_pictures;
     Ok(if takes_pictures { BODY_WITH_PICTURES } else { BODY })

@@ -299,13 +299,16 @@ impl Caches {
         Ok(())
     }
 
-    /// Copies of what every layer holds of the positions `first..end` of a row; `None` where one no
-    /// longer does.
-    pub(super) fn copy(&self, row: usize, first: i32, end: i32) -> Result<Option<Copies>> {
-        let offset = self.offsets[row];
-        let span = [offset - first, offset - end];
-        let spans = self.layers.iter().map(|layer| layer.span(row, span));
-        let Some(spans) = spans.collect::<Option<Vec<_>>>() else { return Ok(None) };
+    /// Copies of what every layer holds of positions of some rows, as many of each: of each the row, its first position, and where they
+    /// end. `None` where a layer no longer holds them. Several rows where [`copies_together`](super::place::copies_together).
+    pub(super) fn copy(&self, rows: &[(usize, i32, i32)]) -> Result<Option<Copies>> {
+        let of_row = |&(row, first, end): &(usize, i32, i32)| {
+            let span = [self.offsets[row] - first, self.offsets[row] - end];
+            self.layers.iter().map(|layer| layer.span(row, span)).collect::<Option<Vec<_>>>()
+        };
+        let Some(spans) = rows.iter().map(of_row).collect::<Option<Vec<_>>>() else {
+            return Ok(None);
+        };
         async_eval(self.layers.iter().flat_map(State::fresh))?;
         copies(&spans).map(Some)
     }

@@ -29,7 +29,7 @@ mod visible;
 pub(crate) use buffer::{MOST_SPARE, More};
 pub(crate) use caches::Caches;
 pub(crate) use kv::{KvCache, View};
-pub(crate) use prefix::{Moment, PrefixCache, Usable};
+pub(crate) use prefix::{Keeping, Moment, PrefixCache, Usable};
 pub(crate) use recurrent::Recurrent;
 pub(crate) use rope_factors::RopeFactors;
 pub(crate) use slot::Slot;

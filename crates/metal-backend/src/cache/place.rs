@@ -1,7 +1,7 @@
 //! Rows that take the slots of others which left, and copies of rows.
 
 use mlx_ffi::cuda::{self, Place, Places};
-use mlx_ffi::{Array, Result, on_cpu, on_cuda, ops};
+use mlx_ffi::{Array, Error, Result, on_cpu, on_cuda, ops};
 
 use super::arrange::{Arrangement, Group};
 use super::buffer::{Parts, between};
@@ -46,21 +46,22 @@ impl Span<'_> {
         Span { parts: &[], place: Place { row: 0, slot: 0, first: 0, at: 0, count: 0, before: 0 } };
 }
 
-/// Copies of what layers hold of some positions of a row. Views of them are made once they are asked for: most never are, and making them takes
+/// Copies of what layers hold of as many positions of some rows. Views of them are made once they are asked for: most never are, and making them takes
 /// the host longer than to have the copies made.
 pub(super) struct Copies {
     arrays: Vec<Array>,
-    /// For each part of each layer, the array that has it, and its row there.
-    layers: Vec<Vec<(usize, i32)>>,
+    rows: usize,
+    /// For each part of each layer, the array that has it, and where its first row is there. The others are behind that.
+    layers: Vec<Vec<(usize, usize)>>,
 }
 
 impl Copies {
-    /// Those whose parts have an array each.
+    /// Those of one row whose parts have an array each.
     pub fn apart(layers: Vec<Parts>) -> Copies {
         let mut next = 0..;
         let of_layer = |parts: &Parts| next.by_ref().take(parts.len()).map(|at| (at, 0)).collect();
         let places = layers.iter().map(of_layer).collect();
-        Copies { arrays: layers.into_iter().flatten().collect(), layers: places }
+        Copies { arrays: layers.into_iter().flatten().collect(), rows: 1, layers: places }
     }
 
     /// What has to be computed.
@@ -73,52 +74,73 @@ impl Copies {
         self.arrays.iter().map(|array| array.nbytes() as u64).sum()
     }
 
-    /// Each layer's parts of so many of the positions.
-    pub fn between(&self, first: i32, end: i32) -> Result<Vec<Parts>> {
-        let part = |(array, row): &(usize, i32)| {
-            between(&ops::slice_axis(&self.arrays[*array], 0, *row, *row + 1)?, first, end)
+    /// How many rows are copied.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Each layer's parts of so many of a row's positions.
+    pub fn between(&self, row: usize, first: i32, end: i32) -> Result<Vec<Parts>> {
+        let part = |(array, at): &(usize, usize)| {
+            let at = (at + row) as i32;
+            between(&ops::slice_axis(&self.arrays[*array], 0, at, at + 1)?, first, end)
         };
         self.layers.iter().map(|parts| parts.iter().map(part).collect()).collect()
     }
 }
 
-/// Copies of what layers hold of a row. On CUDA, one kernel copies from many buffers into one: while the host makes arrays and
-/// sends copies, it sends no step.
-pub(super) fn copies(spans: &[Span<'_>]) -> Result<Copies> {
+/// Whether [`copies`] copies several rows at once.
+///
+/// # Errors
+/// Those of MLX.
+pub(super) fn copies_together() -> Result<bool> {
+    on_cuda()
+}
+
+/// Copies of what layers hold of some rows, of each of which every layer has a span of as many positions. On CUDA, one kernel copies from many
+/// buffers into one: while the host makes arrays and sends copies, it sends no step. Elsewhere there is one row.
+///
+/// # Errors
+/// Those of MLX; layers or spans that are not alike.
+pub(super) fn copies(rows: &[Vec<Span<'_>>]) -> Result<Copies> {
+    let [first, ..] = rows else { return Err(Error::new("no rows are copied")) };
     if !on_cuda()? {
         let of_layer = |Span { parts, place: Place { row, first, count, .. } }: &Span<'_>| {
             let copy = Group::ending(*count, vec![*row as usize], parts, *first..*first + *count);
             Arrangement { groups: vec![copy], capacity: *count }.make()
         };
-        return Ok(Copies::apart(spans.iter().map(of_layer).collect::<Result<_>>()?));
+        return Ok(Copies::apart(first.iter().map(of_layer).collect::<Result<_>>()?));
     }
-    let all: Vec<(&Array, Place)> =
-        spans.iter().flat_map(|span| span.parts.iter().map(|part| (part, span.place))).collect();
+    // Of each part of each layer, where its positions are for all rows.
+    let places = |layer: usize| rows.iter().map(|spans| spans[layer].place).collect::<Vec<_>>();
+    let of_layer =
+        |(layer, span): (usize, &Span<'_>)| vec![(layer, places(layer)); span.parts.len()];
+    let of_parts: Vec<(usize, Vec<Place>)> = first.iter().enumerate().flat_map(of_layer).collect();
+    let all: Vec<&Array> = first.iter().flat_map(|span| span.parts).collect();
     let kind = |at: usize| {
-        let (part, place) = all[at];
-        let sizes: Option<&[i32; 4]> = part.shape().try_into().ok();
-        (part.dtype(), sizes.map(|[_, heads, _, width]| (*heads, *width)), place)
+        let sizes: Option<&[i32; 4]> = all[at].shape().try_into().ok();
+        (all[at].dtype(), sizes.map(|[_, heads, _, width]| (*heads, *width)), &of_parts[at].1)
     };
     let mut left: Vec<usize> = (0..all.len()).collect();
-    let (mut arrays, mut places) = (Vec::new(), vec![(0, 0); all.len()]);
-    while let Some(&first) = left.first() {
+    let (mut arrays, mut found) = (Vec::new(), vec![(0, 0); all.len()]);
+    while let Some(&lead) = left.first() {
         let (alike, others): (Vec<usize>, Vec<usize>) =
-            left.into_iter().partition(|at| kind(*at) == kind(first));
-        let parts: Vec<&Array> = alike.iter().map(|at| all[*at].0).collect();
-        let copies = cuda::copied(&parts, &Places::new(&[all[first].1])?)?;
+            left.into_iter().partition(|at| kind(*at) == kind(lead));
+        let parts: Vec<&Array> = alike.iter().map(|at| all[*at]).collect();
+        let copies = cuda::copied(&parts, &Places::new(kind(lead).2)?)?;
         let mut alike = alike.into_iter();
         for copy in copies {
-            for (row, at) in (0..).zip(alike.by_ref().take(copy.shape()[0] as usize)) {
-                places[at] = (arrays.len(), row);
+            let parts = copy.shape()[0] as usize / rows.len();
+            for (part, at) in alike.by_ref().take(parts).enumerate() {
+                found[at] = (arrays.len(), part * rows.len());
             }
             arrays.push(copy);
         }
         left = others;
     }
-    let mut places = places.into_iter();
-    let layers =
-        spans.iter().map(|span| places.by_ref().take(span.parts.len()).collect()).collect();
-    Ok(Copies { arrays, layers })
+    let mut found = found.into_iter();
+    let layers = first.iter().map(|span| found.by_ref().take(span.parts.len()).collect()).collect();
+    Ok(Copies { arrays, rows: rows.len(), layers })
 }
 
 fn by_operations(from: &Array, into: &Array, places: &[Place]) -> Result<Array> {

@@ -2,10 +2,11 @@
 //!
 //! A tree whose nodes are blocks of ids: a node's path from the root is a prefix, and holds each
 //! layer's keys and values of its own positions only, so that prefixes share what they have in
-//! common. Blocks that were kept at once share their buffers, which are freed with the last of them. What sees a window only is kept for every position too, so that any block's end can be
+//! common. Blocks that were kept at once, also of several rows, share their buffers, which are freed with the last of them. What sees a window only is kept for every position too, so that any block's end can be
 //! gone on from. A recurrent state is what it is at one position: there, some nodes hold a snapshot, and
 //! only these can be gone on from.
 
+mod keeping;
 mod saved;
 #[cfg(test)]
 mod tests;
@@ -22,8 +23,7 @@ use super::caches::Caches;
 use super::place::Copies;
 use super::rope_factors::RopeFactors;
 
-/// Blocks that share buffers at most: they are copied at once, and freed at once.
-const MOST_BLOCKS: usize = 16;
+pub(crate) use keeping::Keeping;
 
 /// The blocks that follow another one, by their ids.
 type Children = HashMap<Box<[u32]>, u64>;
@@ -46,6 +46,8 @@ pub(crate) struct PrefixCache {
     /// Copies count as much in every process that computes the model, so that all keep and forget the same.
     weigh: Weigh,
     bytes: u64,
+    /// Bytes of a block, once one was copied.
+    of_block: u64,
     nodes: HashMap<u64, Node>,
     /// When the ends of prefixes were used last, with their keys: the first one is forgotten first.
     ends: BTreeSet<(u64, u64)>,
@@ -63,27 +65,29 @@ struct Node {
     factors: RopeFactors,
     parent: Option<u64>,
     children: Children,
-    /// Where its keys and values lie, and which block it is there.
+    /// Where its keys and values lie: in which row, and which block it is there.
     stretch: Rc<Stretch>,
+    row: usize,
     at: usize,
     /// What layers cannot go on without from the block's end, where they were there when it was kept.
     snapshot: Option<Snapshot>,
     last_used: u64,
 }
 
-/// Each layer's keys and values of consecutive blocks.
+/// Each layer's keys and values of consecutive blocks of some rows.
 struct Stretch {
     layers: Copies,
+    /// Blocks of each row.
     blocks: usize,
     bytes: u64,
-    /// The name of the file that holds it, once there is one.
-    file: OnceCell<String>,
+    /// The names of the files that hold rows, once there are such.
+    files: Vec<OnceCell<String>>,
 }
 
 impl Stretch {
-    /// What the layers hold of these blocks.
-    fn between(&self, first: usize, end: usize) -> Result<Vec<Parts>> {
-        self.layers.between((first * BLOCK) as i32, (end * BLOCK) as i32)
+    /// What the layers hold of these blocks of a row.
+    fn between(&self, row: usize, first: usize, end: usize) -> Result<Vec<Parts>> {
+        self.layers.between(row, (first * BLOCK) as i32, (end * BLOCK) as i32)
     }
 }
 
@@ -113,6 +117,7 @@ impl PrefixCache {
             budget,
             weigh,
             bytes: 0,
+            of_block: 0,
             nodes: HashMap::new(),
             ends: BTreeSet::new(),
             roots: HashMap::new(),
@@ -171,10 +176,11 @@ impl PrefixCache {
         let last = path.last().and_then(|key| self.nodes.get(key));
         let snapshot = last.and_then(|node| node.snapshot.as_ref());
         let nodes: Vec<&Node> = path.iter().filter_map(|key| self.nodes.get(key)).collect();
-        let one_by_one =
-            |a: &&Node, b: &&Node| Rc::ptr_eq(&a.stretch, &b.stretch) && a.at + 1 == b.at;
+        let one_by_one = |a: &&Node, b: &&Node| {
+            Rc::ptr_eq(&a.stretch, &b.stretch) && (a.row, a.at + 1) == (b.row, b.at)
+        };
         let stretch = |nodes: &[&Node]| match nodes {
-            [first, ..] => first.stretch.between(first.at, first.at + nodes.len()),
+            [first, ..] => first.stretch.between(first.row, first.at, first.at + nodes.len()),
             [] => Ok(Vec::new()),
         };
         let stretches: Vec<Vec<Parts>> =
@@ -182,79 +188,6 @@ impl PrefixCache {
         let positions = (nodes.len() * BLOCK) as i32;
         caches.restore(&stretches, positions, snapshot.map(|snapshot| &snapshot.layers[..]))?;
         Ok(miss)
-    }
-
-    /// Keeps what row `row` of `caches` holds of whole blocks of `ids`, its first ids. Its last position is
-    /// that of id `held`.
-    pub fn keep(
-        &mut self,
-        (ids, held): (&[u32], usize),
-        caches: &Caches,
-        row: usize,
-        moment: Moment,
-    ) -> Result<()> {
-        if self.budget == 0 {
-            return Ok(());
-        }
-        let ids = &ids[..ids.len().min(held)];
-        let (path, _) = self.path(ids, caches.rope_factors());
-        let mut parent = path.last().copied();
-        self.clock += 1;
-        let (mut first, end) = (path.len(), ids.len() / BLOCK);
-        while first < end {
-            let Some(stretch) = self.stretch(caches, row, (first, end), parent)? else {
-                return Ok(());
-            };
-            let stretch = Rc::new(stretch);
-            let blocks = ids.chunks_exact(BLOCK).skip(first).take(stretch.blocks);
-            for (at, block) in blocks.enumerate() {
-                let (ids, children) = (Box::from(block), Children::new());
-                let (factors, last_used) = (caches.rope_factors(), self.clock);
-                let (stretch, snapshot) = (Rc::clone(&stretch), None);
-                let node =
-                    Node { ids, factors, parent, children, stretch, at, snapshot, last_used };
-                parent = Some(self.insert(node));
-            }
-            first += stretch.blocks;
-        }
-        match parent {
-            Some(end)
-                if caches.need_snapshots() && ids.len() == held && held.is_multiple_of(BLOCK) =>
-            {
-                self.keep_snapshot(end, caches, row, moment)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// A copy of the next blocks of a row, as many as there is room for; `None` where that is none, or a
-    /// layer no longer holds them.
-    fn stretch(
-        &mut self,
-        caches: &Caches,
-        row: usize,
-        (first, end): (usize, usize),
-        last: Option<u64>,
-    ) -> Result<Option<Stretch>> {
-        let mut blocks = (end - first).min(MOST_BLOCKS);
-        loop {
-            let [from, to] = [first, first + blocks].map(|block| (block * BLOCK) as i32);
-            let Some(layers) = caches.copy(row, from, to)? else {
-                return Ok(None);
-            };
-            let bytes = (self.weigh)(layers.bytes())?;
-            if self.make_room(bytes, last) {
-                settle(layers.arrays().iter())?;
-                self.bytes += bytes;
-                self.may_be_unsaved = true;
-                return Ok(Some(Stretch { layers, blocks, bytes, file: OnceCell::new() }));
-            }
-            let of_block = bytes.div_ceil(blocks as u64).max(1);
-            blocks = (self.budget.saturating_sub(self.bytes) / of_block) as usize;
-            if blocks == 0 {
-                return Ok(None);
-            }
-        }
     }
 
     /// Keeps a snapshot of row `row` at the end of the block `end`, where there is none yet.
@@ -276,7 +209,7 @@ impl PrefixCache {
         {
             self.drop_passing(parent);
         }
-        if !self.make_room(bytes, Some(end)) {
+        if !self.make_room(bytes, &[end]) {
             return Ok(());
         }
         // Now, before the state is written in place again.
@@ -319,7 +252,7 @@ impl PrefixCache {
     pub fn evict(&mut self, bytes: u64) -> bool {
         let goal = self.bytes.saturating_sub(bytes);
         let before = self.bytes;
-        while self.bytes > goal && self.evict_one(None) {}
+        while self.bytes > goal && self.evict_one(&[]) {}
         self.bytes < before
     }
 
@@ -369,19 +302,19 @@ impl PrefixCache {
         }
     }
 
-    /// Whether `bytes` more fit, after forgetting what need not stay; `last` must.
-    fn make_room(&mut self, bytes: u64, last: Option<u64>) -> bool {
+    /// Whether `bytes` more fit, after forgetting what need not `stay`.
+    fn make_room(&mut self, bytes: u64, stay: &[u64]) -> bool {
         while self.bytes + bytes > self.budget {
-            if !self.evict_one(last) {
+            if !self.evict_one(stay) {
                 return false;
             }
         }
         true
     }
 
-    /// Forgets the end of a prefix that was not used for the longest time.
-    fn evict_one(&mut self, last: Option<u64>) -> bool {
-        let Some(end) = self.ends.iter().find(|(_, key)| Some(*key) != last).copied() else {
+    /// Forgets the end of a prefix that was not used for the longest time, of those that need not `stay`.
+    fn evict_one(&mut self, stay: &[u64]) -> bool {
+        let Some(end) = self.ends.iter().find(|(_, key)| !stay.contains(key)).copied() else {
             return false;
         };
         self.ends.remove(&end);

@@ -15,7 +15,7 @@ use super::row::Row;
 use super::served::Served;
 use super::step_clock::{Part, StepClock};
 use super::taking::{Exit, take_in};
-use crate::cache::{Caches, Moment, More, PrefixCache};
+use crate::cache::{Caches, Keeping, Moment, More, PrefixCache};
 use crate::error::Result;
 use crate::layers::{Decoder, SplitLogits, StepCapture};
 
@@ -191,8 +191,8 @@ impl Group {
             return Ok(());
         }
         let all = 0..self.rows.len();
-        all.filter(|at| PrefixCache::fills_a_block(self.rows[*at].ids.len()))
-            .try_for_each(|at| self.keep_prefix(at, served, prefixes))
+        let full = all.filter(|at| PrefixCache::fills_a_block(self.rows[*at].ids.len()));
+        self.keep_prefixes(full, served, prefixes)
     }
 
     /// Keeps the keys and values of rows that ended for later requests.
@@ -202,23 +202,24 @@ impl Group {
         served: &Served,
         prefixes: &mut PrefixCache,
     ) -> mlx_ffi::Result<()> {
-        let mut ended = left.iter().filter(|(_, exit)| matches!(exit, Exit::Ended(Ok(_))));
-        ended.try_for_each(|(at, _)| self.keep_prefix(*at, served, prefixes))
+        let ended = left.iter().filter(|(_, exit)| matches!(exit, Exit::Ended(Ok(_))));
+        self.keep_prefixes(ended.map(|(at, _)| *at), served, prefixes)
     }
 
-    /// Keeps the keys and values of a row for later requests.
-    fn keep_prefix(
+    /// Keeps the keys and values of rows for later requests.
+    fn keep_prefixes(
         &self,
-        at: usize,
+        rows: impl Iterator<Item = usize>,
         served: &Served,
         prefixes: &mut PrefixCache,
     ) -> mlx_ffi::Result<()> {
-        let (row, slot) = (&self.rows[at], self.slots[at]);
-        if !served.shares(row.first_pass()) {
-            return Ok(());
-        }
-        let held = self.caches.offsets()[slot] as usize;
-        prefixes.keep((&row.keys(), held), &self.caches, slot, Moment::Decode)
+        let shared = rows.filter(|at| served.shares(self.rows[*at].first_pass()));
+        let of = |at: usize| {
+            let (ids, row) = (self.rows[at].keys(), self.slots[at]);
+            Keeping { ids, held: self.caches.offsets()[row] as usize, row }
+        };
+        let rows: Vec<Keeping<'_>> = shared.map(of).collect();
+        prefixes.keep(&rows, &self.caches, Moment::Decode)
     }
 
     /// All rows, at the end of a group that failed.

@@ -33,9 +33,11 @@ pub(super) struct Prefill {
 }
 
 /// What is on its way of a part of a prompt.
-pub(super) enum Sent {
+pub(super) enum Sent<'a> {
     /// The layers of rows that decode beside it. Whatever fails for the prompts from now on is theirs.
     Rows(Boarded),
+    /// All layers of a chunk.
+    Chunk(&'a Prefill),
     /// Everything.
     All,
 }
@@ -224,8 +226,8 @@ impl Prefill {
         }
     }
 
-    /// Computes `layers` more layers of a chunk, and waits for them once all is [`Sent`]. The chunk must be
-    /// the same from its first layer to its last. Rows that decode in its pass are `boarding` before its first layer: it goes
+    /// Computes `layers` more layers of a chunk, and waits for them once all is [`Sent`]: on a GPU, behind the last layer of a chunk
+    /// which nothing more is wanted of, first the chunk. The chunk must be the same from its first layer to its last. Rows that decode in its pass are `boarding` before its first layer: it goes
     /// through all layers then.
     ///
     /// # Errors
@@ -237,7 +239,7 @@ impl Prefill {
         layers: usize,
         boarding: Option<Boarding>,
         dispatcher: &mut Dispatcher,
-        mut sent: impl FnMut(Sent),
+        mut sent: impl FnMut(Sent<'_>),
     ) -> Result<()> {
         let parts: Vec<usize> = self.parts(chunk).collect();
         let columns = parts.iter().copied().max().unwrap_or(0);
@@ -293,17 +295,24 @@ impl Prefill {
                 let rows = draw.map(|(index, (prompt, _))| (index, &mut prompt.row));
                 self.firsts = Some(Firsts::draw((model, ranks), rows, &states)?);
             }
-            let firsts = self.firsts.iter().flat_map(Firsts::arrays);
-            let others = self.reading.iter().chain(pass.exchanged()).chain(firsts);
-            wait_for(self.caches.arrays().chain(others), dispatcher, || sent(Sent::All))?;
-            dispatcher.rest();
-            // On a GPU the allocator keeps no more than its limit.
-            if on_cpu()? {
-                memory::clear_cache()?;
-            }
             for (prompt, part) in self.prompts.iter_mut().zip(&parts) {
                 prompt.done += part;
                 prompt.filling = (columns - part) as i32;
+            }
+            let firsts = self.firsts.iter().flat_map(Firsts::arrays);
+            let others = self.reading.iter().chain(pass.exchanged()).chain(firsts);
+            let is_on_cpu = on_cpu()?;
+            wait_for(self.caches.arrays().chain(others), dispatcher, || {
+                // What is queued on a GPU behind the chunk is queued while that is computed.
+                if !is_on_cpu && !is_read {
+                    sent(Sent::Chunk(self));
+                }
+                sent(Sent::All);
+            })?;
+            dispatcher.rest();
+            // On a GPU the allocator keeps no more than its limit.
+            if is_on_cpu {
+                memory::clear_cache()?;
             }
         } else {
             wait_for(self.caches.arrays().chain(pass.arrays()), dispatcher, || sent(Sent::All))?;

@@ -1,15 +1,15 @@
-// Copies positions of one row of `part`, [rows, heads, positions, width], to its place in `kept`, [parts, heads, count, width]; a block's
-// z is the part, its y the head.
+// Copies positions of one row of `part`, [rows, heads, positions, width], to its place in `kept`, [copies, heads, count, width]; a block's
+// z is the copy, its y the head.
 template <typename T, typename Shape, typename Strides>
 __device__ void copy_positions_of(
     const T* part,
     const Shape& shape,
     const Strides& strides,
     T* kept,
-    const int* places) {
-  const int64_t row = places[0];
-  const int64_t first = places[2];
-  const int64_t count = places[4];
+    const int* place) {
+  const int64_t row = place[0];
+  const int64_t first = place[2];
+  const int64_t count = place[4];
   // Whatever the arrays hold, nothing outside of the buffers is read or written.
   const bool is_inside = row >= 0 && row < shape[0] && first >= 0 && count >= 0 && first + count <= shape[2];
   if (!is_inside || blockIdx.y >= shape[1]) {

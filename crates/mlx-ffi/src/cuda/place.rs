@@ -56,8 +56,8 @@ pub struct Place {
 #[derive(Debug)]
 pub struct Places {
     rows: i32,
-    /// Positions of the first one.
-    count: i32,
+    /// Positions of each; `None` where they have different numbers.
+    count: Option<i32>,
     array: Array,
 }
 
@@ -77,7 +77,9 @@ impl Places {
         // More than are kept in the host's memory.
         let numbers: Vec<i32> = places.iter().flat_map(numbers).collect();
         let array = Array::from_i32(&numbers, &[numbers.len() as i32])?;
-        Ok(Places { rows, count: places[0].count, array })
+        let count = places[0].count;
+        let count = places.iter().all(|place| place.count == count).then_some(count);
+        Ok(Places { rows, count, array })
     }
 }
 
@@ -106,14 +108,14 @@ pub fn place(from: &Array, into: &Array, places: &Places) -> Result<Array> {
     }
 }
 
-/// The positions that the first of `places` reads, of each of `parts`, `[rows, heads, positions, width]`, which have one type, as
-/// many heads and one width: `[n, heads, count, width]` of so many each. If the positions are not inside of a part, its copy
-/// holds anything.
+/// The positions that `places` read, as many for each, of each of `parts`, `[rows, heads, positions, width]`, which have one type, as
+/// many heads and one width. A result is `[n, heads, count, width]`, and has the rows of up to 16 parts, one part after the other. If the positions
+/// are not inside of a part, their copy holds anything.
 ///
 /// # Errors
-/// Buffers that are not alike, or of too many heads; no positions; a device without CUDA.
+/// Buffers that are not alike, or of too many heads; no positions, or other numbers of them for other rows; a device without CUDA.
 pub fn copied(parts: &[&Array], places: &Places) -> Result<Vec<Array>> {
-    let count = places.count;
+    let count = places.count.unwrap_or(0);
     parts.chunks(PARTS).map(|together| side_by_side(together, count, places)).collect()
 }
 
@@ -123,7 +125,8 @@ fn side_by_side(parts: &[&Array], count: i32, places: &Places) -> Result<Array> 
         Ok::<_, Error>((heads, width, part.dtype()))
     };
     let (heads, width, dtype) = kind(parts[0])?;
-    let mut are_alike = (1..=MOST).contains(&heads) && count >= 1;
+    let copies = parts.len() as i32 * places.rows;
+    let mut are_alike = (1..=MOST).contains(&heads) && (1..=MOST).contains(&copies) && count >= 1;
     for part in parts {
         are_alike &= kind(part)? == (heads, width, dtype);
     }
@@ -134,10 +137,10 @@ fn side_by_side(parts: &[&Array], count: i32, places: &Places) -> Result<Array> 
     // What the last launch does not need is not read.
     inputs.resize(PARTS, parts[0]);
     inputs.push(&places.array);
-    let shape = [parts.len() as i32, heads, count, width];
+    let shape = [copies, heads, count, width];
     let outputs: [(&[i32], Dtype); 1] = [(&shape, dtype)];
     let constants = [(c"T", Constant::Type(dtype))];
-    let grid = [THREADS * BLOCKS, heads, parts.len() as i32];
+    let grid = [THREADS * BLOCKS, heads, copies];
     let all = Launch { grid, block: [THREADS, 1, 1], constants: &constants, outputs: &outputs };
     first(launch(&COPY, &inputs, &all)?)
 }

@@ -17,7 +17,8 @@ impl PrefixCache {
         }
         let lacks_file = |node: &Node| {
             let snapshot = node.snapshot.as_ref();
-            node.stretch.file.get().is_none() || snapshot.is_some_and(|own| own.file.is_none())
+            node.stretch.files[node.row].get().is_none()
+                || snapshot.is_some_and(|own| own.file.is_none())
         };
         // A prefix comes before what follows it: then a full disk leaves what can be gone on from.
         let waiting = self.nodes.iter().filter(|(_, node)| lacks_file(node));
@@ -25,23 +26,24 @@ impl PrefixCache {
             self.may_be_unsaved = false;
             return None;
         };
-        match node.stretch.file.get() {
-            None => Some(self.unsaved_blocks(&Rc::clone(&node.stretch))),
+        match node.stretch.files[node.row].get() {
+            None => Some(self.unsaved_blocks(&Rc::clone(&node.stretch), node.row)),
             Some(_) => self.unsaved_state(*key),
         }
     }
 
-    /// The blocks of a stretch that are still there.
-    fn unsaved_blocks(&self, stretch: &Rc<Stretch>) -> Result<Stored> {
-        let own = self.nodes.iter().filter(|(_, node)| Rc::ptr_eq(&node.stretch, stretch));
+    /// The blocks of a row of a stretch that are still there.
+    fn unsaved_blocks(&self, stretch: &Rc<Stretch>, row: usize) -> Result<Stored> {
+        let is_own = |node: &Node| Rc::ptr_eq(&node.stretch, stretch) && node.row == row;
+        let own = self.nodes.iter().filter(|(_, node)| is_own(node));
         let own = || own.clone().map(|(key, node)| (node.at, *key));
         let (first, _) = own().min().unwrap_or_default();
         let (last, key) = own().max().unwrap_or_default();
         let (ids, factors) = (self.ids(key), self.nodes[&key].factors);
         let part = Part::Blocks { first: ids.len() / BLOCK - (last + 1 - first) };
-        let layers = stretch.between(first, last + 1)?;
+        let layers = stretch.between(row, first, last + 1)?;
         let stored = Stored { ids, factors, part, layers };
-        let _ = stretch.file.set(stored.name());
+        let _ = stretch.files[row].set(stored.name());
         Ok(stored)
     }
 
@@ -74,9 +76,9 @@ impl PrefixCache {
     /// The names of the files that hold what is here.
     pub fn files(&self) -> impl Iterator<Item = &str> {
         self.nodes.values().flat_map(|node| {
-            let own = node.stretch.file.get().map(String::as_str);
+            let own = node.stretch.files[node.row].get().map(String::as_str);
             let state = node.snapshot.as_ref().and_then(|snapshot| snapshot.file.as_deref());
-            // One for all blocks of a stretch: the last ones may be gone.
+            // One for all blocks of a row of a stretch: the last ones may be gone.
             own.filter(|_| node.at == 0).into_iter().chain(state)
         })
     }
@@ -93,17 +95,26 @@ impl PrefixCache {
         }
         match part {
             Part::Blocks { first } if (first..blocks).contains(&path.len()) => {
-                let file = OnceCell::from(file);
+                let files = vec![OnceCell::from(file)];
                 let blocks = blocks - first;
                 let layers = Copies::apart(layers);
-                let stretch = Rc::new(Stretch { layers, blocks, bytes, file });
+                let stretch = Rc::new(Stretch { layers, blocks, bytes, files });
                 let mut parent = path.last().copied();
                 for (at, ids) in ids.chunks_exact(BLOCK).enumerate().skip(path.len()) {
-                    let (stretch, at) = (Rc::clone(&stretch), at - first);
+                    let (stretch, row, at) = (Rc::clone(&stretch), 0, at - first);
                     let (ids, children) = (Box::from(ids), Children::new());
                     let (snapshot, last_used) = (None, self.clock);
-                    let node =
-                        Node { ids, factors, parent, children, stretch, at, snapshot, last_used };
+                    let node = Node {
+                        ids,
+                        factors,
+                        parent,
+                        children,
+                        stretch,
+                        row,
+                        at,
+                        snapshot,
+                        last_used,
+                    };
                     parent = Some(self.insert(node));
                 }
                 self.bytes += bytes;

@@ -17,10 +17,11 @@ fn ids(names: &[u32]) -> Vec<u32> {
     names.iter().flat_map(|name| (0..BLOCK as u32).map(move |at| name * 100 + at)).collect()
 }
 
-/// Caches of one row that hold so many positions.
-fn filled(count: usize) -> Caches {
-    let mut caches = Caches::new(&[SPEC], Storage::Plain, 1, count + 1);
-    let new = Array::from_f32(&vec![1.0; 2 * count], &[1, 1, count as i32, 2]).expect("keys");
+/// Caches of so many rows that hold so many positions.
+fn filled(rows: usize, count: usize) -> Caches {
+    let mut caches = Caches::new(&[SPEC], Storage::Plain, rows, count + 1);
+    let values = vec![1.0; 2 * rows * count];
+    let new = Array::from_f32(&values, &[rows as i32, 1, count as i32, 2]).expect("keys");
     match &mut caches.layers_mut()[0] {
         State::Kv(cache) => drop(cache.update(&new, &new).expect("an update")),
         other => panic!("{other:?}"),
@@ -31,8 +32,15 @@ fn filled(count: usize) -> Caches {
 
 /// Keeps the prefix of blocks with these names.
 fn keep(cache: &mut PrefixCache, names: &[u32]) {
-    let ids = ids(names);
-    cache.keep((&ids, ids.len()), &filled(ids.len()), 0, Moment::Prefill).expect("kept");
+    keep_all(cache, &[names]);
+}
+
+/// Keeps the prefixes of as many blocks of rows.
+fn keep_all(cache: &mut PrefixCache, names: &[&[u32]]) {
+    let held = ids(names[0]).len();
+    let row = |(row, names): (usize, &&[u32])| Keeping { ids: ids(names).into(), held, row };
+    let rows: Vec<_> = names.iter().enumerate().map(row).collect();
+    cache.keep(&rows, &filled(names.len(), held), Moment::Prefill).expect("kept");
 }
 
 /// How many of these blocks a request finds.
@@ -71,6 +79,20 @@ fn the_end_that_was_not_used_for_the_longest_time_is_forgotten() {
     for (names, count) in [(&[4][..], 0), (&[1, 2], 1), (&[5], 1), (&[6], 1), (&[7], 1)] {
         assert_eq!(found(&mut cache, names), count, "{names:?}");
     }
+}
+
+#[test]
+fn rows_of_a_batch_are_kept_with_what_they_have_in_common_once() {
+    use_device(Device::Cpu).expect("a CPU");
+    let mut cache = PrefixCache::new(100 * OF_BLOCK, Box::new(Ok));
+    keep_all(&mut cache, &[&[1, 2, 3], &[1, 2, 4], &[1, 2, 3], &[5, 2, 3]]);
+    assert_eq!(cache.bytes(), 7 * OF_BLOCK);
+    for names in [&[1, 2, 3], &[1, 2, 4], &[5, 2, 3]] {
+        assert_eq!(found(&mut cache, names), 3, "{names:?}");
+    }
+    keep_all(&mut cache, &[&[1, 2, 3, 6], &[7, 8, 9, 10]]);
+    assert_eq!(cache.bytes(), 12 * OF_BLOCK);
+    assert_eq!(&cache.ends, &ends(&cache));
 }
 
 proptest! {

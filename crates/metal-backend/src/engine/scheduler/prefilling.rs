@@ -8,7 +8,7 @@ use inference_core::{CacheMiss, FinishReason};
 
 use super::decoding::caught;
 use super::{Prefill, Row, Scheduler, Served};
-use crate::cache::{Caches, Moment, PrefixCache};
+use crate::cache::{Caches, Keeping, Moment, PrefixCache};
 use crate::engine::group::Stepped;
 use crate::engine::prefill::{Computed, Sent};
 use crate::engine::step_clock;
@@ -20,6 +20,17 @@ use crate::plan::{self, Pace, Part, Passes, QUANTUM, Waiting};
 /// The error of rows that a pass did not give back.
 fn lost_rows() -> Error {
     mlx_ffi::Error::new("a pass of prompts lost the rows that decode in it").into()
+}
+
+/// Keeps what others may go on from of prompts, behind a chunk.
+fn keep_prompts(
+    served: &Served,
+    prefixes: &mut PrefixCache,
+    prefill: &Prefill,
+) -> mlx_ffi::Result<()> {
+    let shared = prefill.held().enumerate().filter(|(_, (row, _))| served.shares(row.first_pass()));
+    let rows = shared.map(|(at, (row, held))| Keeping { ids: row.keys(), held, row: at });
+    prefixes.keep(&rows.collect::<Vec<_>>(), &prefill.caches, Moment::Prefill)
 }
 
 /// What takes no longer was there already.
@@ -131,15 +142,22 @@ impl Scheduler<'_> {
         let mut begun = Instant::now();
         let (watch, dispatcher) = (&self.watch, &mut self.dispatcher);
         let (prefixes, clock) = (&mut self.prefixes.cache, &mut self.clock);
-        let (mut failed, mut stepped) = (Vec::new(), None);
+        let (mut failed, mut stepped, mut kept) = (Vec::new(), None, None);
         // Ranks wait for each other at the same places.
         let awaited = awaited || self.served.ranks.are_several();
         let groups = &mut self.groups;
-        let sent = |what: Sent| {
-            if let (Some(batch), Sent::Rows(boarded)) = (batch, what) {
-                let group = &mut groups[batch];
-                stepped = Some(caught(|| group.alight(boarded, self.served, prefixes, clock)));
-                return;
+        let sent = |what: Sent<'_>| {
+            match (batch, what) {
+                (Some(batch), Sent::Rows(boarded)) => {
+                    let group = &mut groups[batch];
+                    stepped = Some(caught(|| group.alight(boarded, self.served, prefixes, clock)));
+                    return;
+                }
+                (_, Sent::Chunk(prefill)) => {
+                    kept = Some(keep_prompts(self.served, prefixes, prefill));
+                    return;
+                }
+                _ => {}
             }
             let sent = Instant::now();
             let steps = if awaited { &[] } else { &groups[..] };
@@ -194,27 +212,18 @@ impl Scheduler<'_> {
         self.pace = self.pace.beside(steps.unwrap_or_default());
         // Whoever hears of a first token may ask what it takes.
         self.beat();
-        if let Err(error) = self.end_chunk(at) {
+        if let Err(error) = self.end_chunk(at, kept) {
             self.fail_prefill_at(at, error);
         }
     }
 
-    /// After a chunk: keeps what others may go on from, and lets rows decode whose prompts are computed.
-    fn end_chunk(&mut self, at: usize) -> Result<()> {
+    /// After a chunk: keeps what others may go on from, unless that is `kept`, and lets rows decode whose prompts are computed.
+    fn end_chunk(&mut self, at: usize, kept: Option<mlx_ffi::Result<()>>) -> Result<()> {
         let prefill = &mut self.prefills[at];
         if !prefill.is_between_chunks() {
             return Ok(());
         }
-        for (row, (of_row, held)) in
-            prefill.held().enumerate().filter(|(_, (row, _))| self.served.shares(row.first_pass()))
-        {
-            self.prefixes.cache.keep(
-                (&of_row.keys(), held),
-                &prefill.caches,
-                row,
-                Moment::Prefill,
-            )?;
-        }
+        kept.unwrap_or_else(|| keep_prompts(self.served, &mut self.prefixes.cache, prefill))?;
         let computed = prefill.end_chunk()?;
         if self.prefills[at].is_empty() {
             self.prefills.remove(at);
