@@ -57,15 +57,16 @@ std::shared_ptr<array> workspace_of(Stream stream) {
 // Parts of a pass that the host may be ahead of the device.
 constexpr size_t UNDER_WAY = 4;
 
-// Buffers of intermediate values. What is sent to a stream may use those that nobody holds any more: it runs behind
-// whatever read them. To fill a new one with zeros takes longer than many a layer's norms.
+// Buffers of values. What is sent to a stream may use those of which no array is a view any more: it runs behind
+// whatever read them, also where that is still under way. To fill a new one with zeros takes longer than many a layer's norms.
 class Buffers {
  public:
   // The smallest one that fits and is not far too large.
   std::optional<array> take(int words) {
     auto best = all_.end();
     for (auto it = all_.begin(); it != all_.end(); it++) {
-      bool fits = it->is_donatable() && it->shape(0) >= words && it->shape(0) / 2 <= words;
+      bool is_unseen = it->data_shared_ptr().use_count() == 1;
+      bool fits = is_unseen && it->shape(0) >= words && it->shape(0) / 2 <= words;
       if (fits && (best == all_.end() || it->shape(0) < best->shape(0))) {
         best = it;
       }
@@ -73,9 +74,9 @@ class Buffers {
     return best == all_.end() ? std::nullopt : std::optional(*best);
   }
 
-  // One more than may be under way.
+  // As many as may be under way.
   void keep(array buffer) {
-    if (all_.size() == UNDER_WAY + 1) {
+    if (all_.size() == UNDER_WAY) {
       all_.erase(all_.begin());
     }
     all_.push_back(std::move(buffer));
@@ -89,12 +90,18 @@ class Buffers {
   std::vector<array> all_;
 };
 
+// Those of intermediate values, and those of what is left, which arrays may be views of for long.
+struct BuffersOfStream {
+  Buffers passing;
+  Buffers left;
+};
+
 // Launches of kernels, and products, as a graph of CUDA's.
 class CudaKept : public Kept {
  public:
   // Products may use `workspace`, of BLAS_WORKSPACE bytes; without one, they get one. `buffers`, where there are such, are
   // of the same stream.
-  explicit CudaKept(bool overlap, std::shared_ptr<array> workspace = nullptr, Buffers* buffers = nullptr)
+  explicit CudaKept(bool overlap, std::shared_ptr<array> workspace = nullptr, BuffersOfStream* buffers = nullptr)
       : overlap_(overlap && compute_major() >= 9), workspace_(std::move(workspace)), buffers_(buffers) {}
 
   ~CudaKept() override {
@@ -258,14 +265,15 @@ class CudaKept : public Kept {
     }
   }
 
-  array make_words(int count) override {
+  array make_words(int count, bool is_left) override {
     if (!buffers_) {
-      return Kept::make_words(count);
+      return Kept::make_words(count, is_left);
     }
-    auto found = buffers_->take(count);
+    auto& buffers = is_left ? buffers_->left : buffers_->passing;
+    auto found = buffers.take(count);
     if (!found) {
-      found = Kept::make_words(count);
-      buffers_->keep(*found);
+      found = Kept::make_words(count, is_left);
+      buffers.keep(*found);
     }
     return *found;
   }
@@ -438,7 +446,7 @@ class CudaKept : public Kept {
   std::unordered_map<Kernel*, Compiled> functions_;
   // Of all products: they run one after the other.
   std::shared_ptr<array> workspace_;
-  Buffers* buffers_;
+  BuffersOfStream* buffers_;
   std::array<Sent, 2> sent_;
   size_t runs_{0};
   Handle executable_{nullptr};
@@ -498,7 +506,7 @@ class CudaDispatched : public Dispatched {
   }
 
   void rest() override {
-    buffers_.clear();
+    buffers_ = {};
   }
 
  private:
@@ -524,7 +532,7 @@ class CudaDispatched : public Dispatched {
   std::array<Sent, UNDER_WAY> sent_;
   size_t sends_{0};
   std::shared_ptr<array> workspace_;
-  Buffers buffers_;
+  BuffersOfStream buffers_;
 };
 
 } // namespace

@@ -98,8 +98,8 @@ class Kept {
   }
   // Whether an operation finds the length of an input's third dimension in what it is given.
   virtual bool takes_length(const Operation& operation, size_t input) const = 0;
-  // A buffer of so many words of eight bytes, of any values.
-  virtual mlx::core::array make_words(int count);
+  // A buffer of so many words of eight bytes, of any values: for those that pass, or for what is left.
+  virtual mlx::core::array make_words(int count, bool is_left);
   // Sends operations, which are not repeated.
   virtual void send_once(const std::vector<Operation>& operations) = 0;
   // Copies each moving array to the place of its own, then repeats the operations, which read and write `held` too.
@@ -169,9 +169,12 @@ class Kept {
   void keep_walked(const mlx::core::array& output, const std::vector<mlx::core::array>& fixed);
   Place visit(const mlx::core::array& a);
   size_t place_outputs(const std::vector<Place>& kept, Offsets& offsets, size_t end) const;
+  size_t set_apart(const std::vector<Place>& left, Offsets& offsets) const;
+  uint64_t address_at(size_t offset) const;
   std::vector<Operation> operations(const Offsets& offsets);
   mlx::core::array output_at(const mlx::core::array& like, size_t offset) const;
   // A buffer of so many bytes is made.
+  mlx::core::array make_bytes(size_t bytes, bool is_left);
   void make_buffer(size_t bytes);
   void build(const mlx::core::array& output);
   // Takes note of the operations that read the leaves which are fixed arrays, and of their inputs that do.
@@ -198,6 +201,9 @@ class Kept {
   // Of the moving arrays and of all outputs.
   std::optional<mlx::core::array> buffer_;
   uint64_t first_{0};
+  // What is left of operations that are sent, where that has a buffer of its own.
+  std::optional<mlx::core::array> left_;
+  uint64_t first_left_{0};
   std::optional<mlx::core::array> output_;
 };
 

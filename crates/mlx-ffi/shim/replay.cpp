@@ -266,6 +266,30 @@ Kept::Place Kept::visit(const array& a) {
   return ids_.at(a.id());
 }
 
+// Marks offsets in the buffer of what is left.
+constexpr size_t IS_LEFT = size_t{1} << 62;
+
+uint64_t Kept::address_at(size_t offset) const {
+  return offset & IS_LEFT ? first_left_ + (offset & ~IS_LEFT) : first_ + offset;
+}
+
+// Moves what is left of operations to a buffer of its own: how many bytes that has. Nothing of the other one is read then, once they
+// are through.
+size_t Kept::set_apart(const std::vector<Place>& left, Offsets& offsets) const {
+  size_t end = 0;
+  for (auto& place : left) {
+    if (place.kind != Kind::Made) {
+      continue;
+    }
+    auto& offset = offsets[place.index][place.output];
+    if (!(offset & IS_LEFT)) {
+      offset = IS_LEFT | end;
+      end += bytes_of(steps_[place.index].outputs[place.output]);
+    }
+  }
+  return end;
+}
+
 // Where all outputs are in one buffer from `end` on, parts of which serve again once nothing reads them.
 size_t Kept::place_outputs(const std::vector<Place>& kept, Offsets& offsets, size_t end) const {
   std::vector<std::vector<size_t>> last_reads;
@@ -326,34 +350,39 @@ std::vector<Kept::Operation> Kept::operations(const Offsets& offsets) {
           address = leaves_[place.index].address;
           break;
         case Kind::Made:
-          address = first_ + offsets[place.index][place.output] + place.offset;
+          address = address_at(offsets[place.index][place.output]) + place.offset;
           break;
       }
     }
     for (size_t j = 0; j < step.outputs.size(); j++) {
       auto& a = step.outputs[j];
-      operation.outputs.push_back({first_ + offsets[i][j], a.dtype(), a.shape(), strides(a)});
+      operation.outputs.push_back({address_at(offsets[i][j]), a.dtype(), a.shape(), strides(a)});
     }
     operations.push_back(std::move(operation));
   }
   return operations;
 }
 
-// A view of a part of the buffer.
+// A view of a part of a buffer.
 array Kept::output_at(const array& like, size_t offset) const {
+  auto& buffer = offset & IS_LEFT ? *left_ : *buffer_;
+  auto place = static_cast<int64_t>((offset & ~IS_LEFT) / like.itemsize());
   array result(like.shape(), like.dtype(), nullptr, {});
-  result.copy_shared_buffer(
-      *buffer_, result.strides(), {true, true, false}, result.size(), static_cast<int64_t>(offset / result.itemsize()));
+  result.copy_shared_buffer(buffer, result.strides(), {true, true, false}, result.size(), place);
   return result;
 }
 
-void Kept::make_buffer(size_t bytes) {
+array Kept::make_bytes(size_t bytes, bool is_left) {
   constexpr size_t WORD = 8;
-  buffer_ = make_words(static_cast<int>((std::max(bytes, ALIGNED) + WORD - 1) / WORD));
+  return make_words(static_cast<int>((std::max(bytes, ALIGNED) + WORD - 1) / WORD), is_left);
+}
+
+void Kept::make_buffer(size_t bytes) {
+  buffer_ = make_bytes(bytes, false);
   first_ = address(*buffer_);
 }
 
-array Kept::make_words(int count) {
+array Kept::make_words(int count, bool) {
   auto words = zeros({count}, uint64, stream_);
   async_eval({words});
   return words;
@@ -512,7 +541,10 @@ mlxrs_outcome Kept::dispatch(const std::vector<array>& outputs, const mlxrs_agre
     for (auto& a : made) {
       places.push_back(visit(a));
     }
-    make_buffer(place_outputs(places, offsets, 0));
+    auto bytes = place_outputs({}, offsets, 0);
+    left_ = make_bytes(set_apart(places, offsets), true);
+    first_left_ = address(*left_);
+    make_buffer(bytes);
     sent = operations(offsets);
     return true;
   });
@@ -541,8 +573,10 @@ std::vector<array> Kept::held() const {
   for (auto& leaf : leaves_) {
     held.push_back(leaf.of);
   }
-  if (buffer_) {
-    held.push_back(*buffer_);
+  for (auto* buffer : {&buffer_, &left_}) {
+    if (*buffer) {
+      held.push_back(**buffer);
+    }
   }
   return held;
 }

@@ -9,15 +9,13 @@ use crate::kernels::Kernels;
 use crate::layers::{
     Decoder, MOST_CAPTURED_KEYS, MOST_CHUNK_KEYS, Pass, PassForm, PromptCaptures, PromptInputs,
 };
-use crate::plan::MIXED;
 
 /// Layers of a short pass that are sent at once: the device computes them while the next ones are prepared.
 const LAYERS_AT_ONCE: usize = 4;
 /// Positions of a short pass, which the host is hardly ahead of.
 const SHORT: i32 = 1024;
-/// Positions of a pass of which a few layers are sent first, and then the others: a pass of prompts in which a batch takes its step. Longer
-/// ones keep a device busy for longer than the host needs, and one more buffer of their values would be held.
-const MIDDLE: i32 = MIXED as i32 + 1024;
+/// Layers of a longer pass that are sent first. Then as many are sent as are on their way: the device computes these meanwhile.
+const FIRST_LAYERS: usize = 2;
 
 /// What sends the layers of prompts to the device.
 #[derive(Debug, Default)]
@@ -211,9 +209,8 @@ impl Dispatcher {
         }
         if let Known::All = self.known[class] {
             let [b, l, _] = pass.h().dims()?;
-            let is_begun = b * l <= MIDDLE && pass.layer() == 0;
-            let at_once = if b * l <= SHORT || is_begun { LAYERS_AT_ONCE } else { count };
-            let layers = count.min(at_once);
+            let on_their_way = pass.layer().max(FIRST_LAYERS);
+            let layers = count.min(if b * l <= SHORT { LAYERS_AT_ONCE } else { on_their_way });
             let through = model.advance(pass, caches, layers)?;
             if self.send(pass, caches, ends || !through)? != Dispatch::Sent {
                 self.known[class] = Known::default();

@@ -25,6 +25,6 @@ mod turn;
 pub(crate) use admission::{Admission, Kind, Running, Waits, admission, begins_beside};
 pub(crate) use batches::{Batch, Decoding, batch_to_join, preempt};
 pub(crate) use memory::{Memory, Need, Spare};
-pub(crate) use pace::{MIXED, Pace, QUANTUM};
+pub(crate) use pace::{Pace, QUANTUM};
 pub(crate) use prompts::{Part, Passes, Waiting, part};
 pub(crate) use turn::{Present, turn};

@@ -14,7 +14,7 @@ const LONGEST_STEPS: Duration = Duration::from_millis(250);
 
 /// The most positions of a pass in which a batch takes its step. With fewer, each pass costs the host as much as with these. With more, rows
 /// wait longer for a token.
-pub(crate) const MIXED: usize = 4096;
+pub(super) const MIXED: usize = 4096;
 /// How long a pass of [`MIXED`] positions has to take. The host prepares its operations anew, which it need not do for steps and short
 /// prompts that are captured.
 const LEAST_MIXED: Duration = Duration::from_millis(20);
