@@ -8,6 +8,7 @@ use std::time::Instant;
 use inference_core::{CancelToken, Error, GenerateOptions, Generation, LoadOptions};
 use inference_text::{Detokenizer, SkipSpecial, StopMatcher, Tokenizer};
 use mlx_ffi::{Device, Dtype, Indices, ops, use_device};
+use serde_json::{Value, json};
 
 use super::dispatcher::Dispatcher;
 use super::group::{Group, Stepped};
@@ -59,8 +60,8 @@ fn advance(prefill: &mut Prefill, with: (&Decoder, &Ranks), chunk: usize, layers
     let mut sent = 0;
     prefill
         .advance(with, chunk, layers, None, &mut Dispatcher::default(), |what| {
-            assert!(matches!(what, Sent::All));
-            sent += 1;
+            assert!(!matches!(what, Sent::Rows(_)));
+            sent += usize::from(matches!(what, Sent::All));
         })
         .unwrap();
     assert_eq!(sent, 1, "others are told once that the layers are on their way");
@@ -268,8 +269,10 @@ fn alone(served: &Served, count: usize) -> Vec<Vec<String>> {
 #[test]
 fn rows_that_decode_beside_prompts_say_what_they_say_alone() {
     use_device(Device::Cpu).unwrap();
-    // Windows, experts, sinks, layers without positions, and norms behind layers.
-    for model in ["qwen3", "gemma3_text", "qwen3_moe", "gpt_oss", "smollm3", "olmo2"] {
+    // Windows, experts, sinks, layers without positions, and norms behind layers; recurrent states, alone and beside keys.
+    let attention = ["qwen3", "gemma3_text", "qwen3_moe", "gpt_oss", "smollm3", "olmo2"];
+    let recurrent = ["qwen3_5", "lfm2", "nemotron_h", "falcon_h1"];
+    for model in attention.into_iter().chain(recurrent) {
         for kernels in [Kernels::Mlx, Kernels::CPU] {
             // In f32, products of prompts sum as those of steps do.
             let f32 = Some(inference_core::Dtype::F32);
@@ -297,6 +300,52 @@ fn rows_that_decode_beside_prompts_on_cuda_say_about_what_they_say_alone() {
         assert!(same >= 18, "{same} of 24 say the same: {found:?}, {expected:?}");
     }
     assert!(dispatcher.sends_all(), "layers are sent past MLX");
+}
+
+/// Options for a model like `model`, but of sizes that kernels for CUDA take, with weights drawn at random.
+fn options_of_sizes(model: &str, sizes: &Value, with: (Device, Kernels)) -> EngineOptions {
+    let path = fixtures().join("models").join(model).join("config.json");
+    let outer: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let mut config = outer.get("text_config").unwrap_or(&outer).clone();
+    for (key, value) in sizes.as_object().unwrap() {
+        config[key] = value.clone();
+    }
+    let files = ModelFiles::Random(config.to_string().into());
+    let config = load::config(&files).unwrap();
+    EngineOptions { files, config, ..options_of(model, with, Some(inference_core::Dtype::Bf16)) }
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
+fn rows_with_recurrent_states_decode_beside_prompts_on_cuda() {
+    use_device(Device::Gpu).unwrap();
+    let rope = json!({"mrope_interleaved": true, "mrope_section": [4, 2, 2], "rope_type": "default",
+                      "rope_theta": 1e7, "partial_rotary_factor": 0.25});
+    let delta = json!({"hidden_size": 128, "intermediate_size": 128, "head_dim": 64,
+                       "num_attention_heads": 4, "num_key_value_heads": 2, "rope_parameters": rope,
+                       "linear_key_head_dim": 64, "linear_value_head_dim": 64,
+                       "linear_num_key_heads": 1, "linear_num_value_heads": 4});
+    let convolution = json!({"hidden_size": 128, "block_dim": 128, "block_ff_dim": 384, "conv_dim": 128,
+                             "conv_dim_out": 128, "num_attention_heads": 4, "num_heads": 4});
+    let scan = json!({"hidden_size": 128, "intermediate_size": 128, "head_dim": 32,
+                      "num_attention_heads": 4, "mamba_d_ssm": 512, "mamba_d_head": 64,
+                      "mamba_n_heads": 8, "mamba_d_state": 64, "mamba_n_groups": 1});
+    for (model, sizes) in [("qwen3_5", delta), ("lfm2", convolution), ("falcon_h1", scan)] {
+        let served = served(&options_of_sizes(model, &sizes, (Device::Gpu, Kernels::Cuda)));
+        let expected = alone(&served, 24);
+        let mut dispatcher = Dispatcher::among(None, true);
+        for _ in 0..4 {
+            let found = beside(&served, 24, &mut dispatcher);
+            // Of random weights, what is most likely is so by little. A few ids differ, and what follows goes other ways.
+            let count = |(found, expected): (&Vec<String>, &Vec<String>)| {
+                found.iter().zip(expected).take_while(|(found, expected)| found == expected).count()
+            };
+            let same: usize = found.iter().zip(&expected).map(count).sum();
+            let all: usize = expected.iter().map(Vec::len).sum();
+            assert!(2 * same > all, "{model}: {same} of {all} tokens before the first other one");
+        }
+        assert!(dispatcher.sends_all(), "{model}: layers are sent past MLX");
+    }
 }
 
 /// What requests say that decode in the passes of others' prompts.

@@ -1,6 +1,6 @@
 //! Rows that take a decode step in a pass of prompts: products see the positions of both as one matrix.
 
-use mlx_ffi::{Array, Indices, Result, ops};
+use mlx_ffi::{Array, Dtype, Indices, Result, ops};
 
 use super::step_offsets::SharedOffsets;
 use super::{Attention, DecodeRows, Decoder, Mixer, Pass, Positions, Sharing};
@@ -75,15 +75,21 @@ impl Attention {
         let split = |x: &Columns| rows.split(x, prompts);
         let ([q, of_rows_q], [k, of_rows_k], [v, of_rows_v]) = (split(&q)?, split(&k)?, split(&v)?);
         let of_prompts = self.mix([q, k, v], positions, cache)?;
-        let (positions, cache) = rows.of_layer()?;
+        let (positions, cache) = rows.keys_and_values()?;
         let of_rows = self.mix([of_rows_q, of_rows_k, of_rows_v], positions, cache)?;
         self.kernels.join(&of_prompts, &of_rows)
+    }
+
+    /// Whether a kernel of a step writes the next keys and values in place.
+    fn takes_rows(&self, dtype: Dtype, after: &mut Positions, cache: &mut KvCache) -> Result<bool> {
+        let is_alone = self.config.sharing == Sharing::Own;
+        Ok(is_alone && self.slot(dtype, 1, after, cache)?.is_some())
     }
 }
 
 impl Decoder {
     /// Whether rows with these caches can decode in a pass of prompts: where all layers are attention to keys and values of their
-    /// own, which a kernel of a step writes in place.
+    /// own, which a kernel of a step writes in place, or have a recurrent state, or both.
     ///
     /// # Errors
     /// Those of MLX.
@@ -96,11 +102,21 @@ impl Decoder {
         let mut positions = Positions::after(caches);
         let dtype = self.embed_tokens.dtype();
         for (layer, state) in self.layers.iter().zip(caches.layers_mut()) {
-            let (Mixer::Attention(attention), State::Kv(cache)) = (&layer.mixer, state) else {
-                return Ok(false);
+            let takes = match (&layer.mixer, state) {
+                (Mixer::Attention(attention), State::Kv(cache)) => {
+                    attention.takes_rows(dtype, &mut positions, cache)?
+                }
+                (Mixer::SideBySide(both), State::Both(cache, _)) => {
+                    both.attention.takes_rows(dtype, &mut positions, cache)?
+                }
+                (
+                    Mixer::Delta(_) | Mixer::Convolution(_) | Mixer::Mamba(_),
+                    State::Recurrent(_),
+                )
+                | (Mixer::Nothing, State::Nothing) => true,
+                _ => false,
             };
-            let is_alone = attention.config.sharing == Sharing::Own;
-            if !is_alone || attention.slot(dtype, 1, &mut positions, cache)?.is_none() {
+            if !takes {
                 return Ok(false);
             }
         }

@@ -3,9 +3,10 @@
 use mlx_ffi::cpu::{ConvolutionActivation, DeltaRule, Filter};
 use mlx_ffi::{Array, Dtype, Result};
 
+use super::recur::recur;
 use super::{DeltaProjections, DeltaSizes, Fusion, Linear, Positions, RmsNorm, Workspace};
 use crate::cache::{Recurrent, RecurrentSpec};
-use crate::kernels::{Activation, GatedNorm, Kernels, Norm};
+use crate::kernels::{Activation, Columns, GatedNorm, Kernels, Norm};
 
 /// A gated delta net (Qwen 3 Next and 3.5, Kimi): projections, a short convolution, the gated delta rule, and a
 /// norm of each head that a gate follows.
@@ -34,29 +35,32 @@ impl DeltaNet {
         &self,
         x: &Array,
         fusion: Fusion<'_>,
-        positions: &Positions,
+        positions: &mut Positions,
         state: &mut Recurrent,
     ) -> Result<Array> {
         let [qkv, z, b, a] = self.projections.forward(self.sizes, x, fusion.only_prologue())?;
-        let [inputs, sum] = state.take(qkv.of.dtype())?;
-        let lengths = positions.lengths();
         let filter = Filter {
             weight: &self.convolution,
             bias: None,
             activation: ConvolutionActivation::Silu,
         };
-        let [mixed, inputs] = self.kernels.convolution(&qkv, inputs, filter, lengths)?;
-        let [y, sum] = self.kernels.delta(&DeltaRule {
-            mixed: &mixed,
-            a: a.heads(),
-            b: b.heads(),
-            a_log: &self.a_log,
-            dt_bias: &self.dt_bias,
-            k_heads: self.sizes.k_heads,
-            lengths,
-            state: &sum,
-        })?;
-        state.set([inputs, sum]);
+        let part = |[qkv, b, a]: [Columns; 3], lengths: &[i32], state: &mut Recurrent| {
+            let [inputs, sum] = state.take(qkv.of.dtype())?;
+            let [mixed, inputs] = self.kernels.convolution(&qkv, inputs, filter, lengths)?;
+            let [y, sum] = self.kernels.delta(&DeltaRule {
+                mixed: &mixed,
+                a: a.heads(),
+                b: b.heads(),
+                a_log: &self.a_log,
+                dt_bias: &self.dt_bias,
+                k_heads: self.sizes.k_heads,
+                lengths,
+                state: &sum,
+            })?;
+            state.set([inputs, sum]);
+            Ok(y)
+        };
+        let y = recur([qkv, b, a], self.kernels, positions, state, part)?;
         let gated = self.kernels.gated_norm(
             &y,
             &GatedNorm {

@@ -4,6 +4,7 @@ use mlx_ffi::cpu::{ConvolutionActivation, Filter, SelectiveScan};
 use mlx_ffi::distributed::Group;
 use mlx_ffi::{Array, Dtype, Result, ops};
 
+use super::recur::recur;
 use super::{Fusion, Linear, Positions, RmsNorm, Workspace};
 use crate::cache::{Recurrent, RecurrentSpec};
 use crate::kernels::{Activation, Columns, GatedNorm, Kernels, Norm};
@@ -110,7 +111,7 @@ impl Mamba2 {
         &self,
         x: &Array,
         fusion: Fusion<'_>,
-        positions: &Positions,
+        positions: &mut Positions,
         state: &mut Recurrent,
     ) -> Result<Array> {
         let all = self.in_proj.forward_fused(x, fusion.only_prologue())?;
@@ -123,26 +124,29 @@ impl Mamba2 {
             all.share().map(|of| Columns { of, range: first..first + count })
         };
         let (inputs, dt) = (part(inner, mixed)?, part(inner + mixed, self.sizes.heads)?);
-        let [before, sum] = state.take(all.dtype())?;
         let filter = Filter {
             weight: &self.convolution,
             bias: self.bias.as_ref(),
             activation: ConvolutionActivation::Silu,
         };
-        let lengths = positions.lengths();
-        let [mixed, before] = self.kernels.convolution(&inputs, before, filter, lengths)?;
-        let [y, sum] = self.kernels.scan(&SelectiveScan {
-            mixed: &mixed,
-            dt: dt.heads(),
-            a_log: &self.a_log,
-            dt_bias: &self.dt_bias,
-            d: &self.d,
-            groups: self.sizes.groups,
-            limits: self.limits,
-            lengths,
-            state: &sum,
-        })?;
-        state.set([before, sum]);
+        let scanned = |[inputs, dt]: [Columns; 2], lengths: &[i32], state: &mut Recurrent| {
+            let [before, sum] = state.take(inputs.of.dtype())?;
+            let [mixed, before] = self.kernels.convolution(&inputs, before, filter, lengths)?;
+            let [y, sum] = self.kernels.scan(&SelectiveScan {
+                mixed: &mixed,
+                dt: dt.heads(),
+                a_log: &self.a_log,
+                dt_bias: &self.dt_bias,
+                d: &self.d,
+                groups: self.sizes.groups,
+                limits: self.limits,
+                lengths,
+                state: &sum,
+            })?;
+            state.set([before, sum]);
+            Ok(y)
+        };
+        let y = recur([inputs, dt], self.kernels, positions, state, scanned)?;
         let (gate, activation) = (part(0, inner)?, Activation::Silu);
         let (norm, gate_is_first) = match &self.norm {
             GateNorm::None => {

@@ -37,6 +37,7 @@ mod position_scale;
 mod positions;
 mod prompt_capture;
 mod qkv;
+mod recur;
 mod rope;
 mod rotation;
 mod routing;

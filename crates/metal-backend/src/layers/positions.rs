@@ -8,7 +8,7 @@ use mlx_ffi::{Array, Result, ops};
 
 use super::step_offsets::{ChunkOffsets, SharedOffsets, SlotOffsets};
 use super::{Observed, Rotation, Seen, Texts};
-use crate::cache::{Caches, KvCache, Mask, RopeFactors, Slot, State, View, Visible};
+use crate::cache::{Caches, KvCache, Mask, Recurrent, RopeFactors, Slot, State, View, Visible};
 use crate::kernels::Columns;
 
 /// What a layer lends to later ones.
@@ -319,10 +319,21 @@ impl DecodeRows {
     ///
     /// # Errors
     /// A layer that remembers something else.
-    pub fn of_layer(&mut self) -> Result<(&mut Positions, &mut KvCache)> {
+    pub fn keys_and_values(&mut self) -> Result<(&mut Positions, &mut KvCache)> {
         match self.caches.layers_mut().get_mut(self.layer) {
-            Some(State::Kv(cache)) => Ok((&mut self.positions, cache)),
-            _ => Err(mlx_ffi::Error::new("rows decode beside prompts in attention alone")),
+            Some(State::Kv(cache) | State::Both(cache, _)) => Ok((&mut self.positions, cache)),
+            _ => Err(mlx_ffi::Error::new("rows that decode beside prompts have no keys")),
+        }
+    }
+
+    /// The recurrent state of the layer.
+    ///
+    /// # Errors
+    /// A layer that remembers something else.
+    pub fn recurrent(&mut self) -> Result<&mut Recurrent> {
+        match self.caches.layers_mut().get_mut(self.layer) {
+            Some(State::Recurrent(state) | State::Both(_, state)) => Ok(state),
+            _ => Err(mlx_ffi::Error::new("rows that decode beside prompts have no such state")),
         }
     }
 

@@ -3,6 +3,7 @@
 use mlx_ffi::cpu::{ConvolutionActivation, Filter};
 use mlx_ffi::{Array, Dtype, Result};
 
+use super::recur::recur;
 use super::{Fusion, Linear, Positions, Workspace};
 use crate::cache::{Recurrent, RecurrentSpec};
 use crate::kernels::{Activation, Columns, Kernels};
@@ -30,7 +31,7 @@ impl ShortConvolution {
         &self,
         x: &Array,
         fusion: Fusion<'_>,
-        positions: &Positions,
+        positions: &mut Positions,
         state: &mut Recurrent,
     ) -> Result<Array> {
         let all = self.in_proj.forward_fused(x, fusion.only_prologue())?;
@@ -41,16 +42,18 @@ impl ShortConvolution {
         };
         let product = |x: &Columns, y: &Columns| self.kernels.gated(Activation::Identity, x, y);
         let inputs = product(&part(0)?, &part(2)?)?;
-        let [before] = state.take(inputs.dtype())?;
         let filter = Filter {
             weight: &self.convolution,
             bias: self.bias.as_ref(),
             activation: ConvolutionActivation::None,
         };
-        let lengths = positions.lengths();
-        let [y, before] =
-            self.kernels.convolution(&Columns::all(inputs), before, filter, lengths)?;
-        state.set([before]);
+        let convolved = |[inputs]: [Columns; 1], lengths: &[i32], state: &mut Recurrent| {
+            let [before] = state.take(inputs.of.dtype())?;
+            let [y, before] = self.kernels.convolution(&inputs, before, filter, lengths)?;
+            state.set([before]);
+            Ok(y)
+        };
+        let y = recur([Columns::all(inputs)], self.kernels, positions, state, convolved)?;
         self.out_proj.forward_fused(&product(&part(1)?, &Columns::all(y))?, fusion.only_epilogue())
     }
 
