@@ -72,7 +72,7 @@ pub fn served(args: &ServeArgs) -> Result<Served> {
     }
     let source = Source::of(args.models.first().map(PathBuf::as_path))?;
     load.prefix_cache = args.prefix_cache;
-    let body_bytes = choose(&source, &mut load, args.image_model.is_some())?;
+    let body_bytes = choose(args, &source, &mut load)?;
     load.prefix_cache_dir.clone_from(&args.prefix_cache_dir);
     load.prefix_cache_disk = args.prefix_cache_disk;
     Ok(Served { source, load, body_bytes })
@@ -133,16 +133,16 @@ fn flag(limit: &'static str) -> &'static str {
 
 /// Sets what is good for a server and was not asked for, where the backend can; the bytes of a body that
 /// are enough for what the model takes.
-fn choose(source: &Source, load: &mut LoadOptions, makes_pictures: bool) -> Result<u64> {
+fn choose(args: &ServeArgs, source: &Source, load: &mut LoadOptions) -> Result<u64> {
     let (_, capabilities) = source.describe(load)?;
     let can = |feature| capabilities.support(feature) == Support::Yes;
     if can(Feature::ParallelSlots) {
         load.parallel_slots.get_or_insert(metal_backend::system()?.parallel_slots);
     }
     if can(Feature::PrefixCache) && load.prefix_cache.is_none() {
-        load.prefix_cache = Some(prefix_cache(load, 1)?);
+        load.prefix_cache = Some(prefix_cache(args, load, 1)?);
     }
-    let takes_pictures = can(Feature::Images) || makes_pictures;
+    let takes_pictures = can(Feature::Images) || args.image_model.is_some();
     Ok(if takes_pictures { BODY_WITH_PICTURES } else { BODY })
 }
 

@@ -326,7 +326,7 @@ fn rows_with_recurrent_states_decode_beside_prompts_on_cuda() {
                        "linear_key_head_dim": 64, "linear_value_head_dim": 64,
                        "linear_num_key_heads": 1, "linear_num_value_heads": 4});
     let convolution = json!({"hidden_size": 128, "block_dim": 128, "block_ff_dim": 384, "conv_dim": 128,
-                             "conv_dim_out": 128, "num_attention_heads": 4, "num_heads": 4});
+                             "conv_dim_out": 128, "conv_bias": false, "num_attention_heads": 4, "num_heads": 4});
     let scan = json!({"hidden_size": 128, "intermediate_size": 128, "head_dim": 32,
                       "num_attention_heads": 4, "mamba_d_ssm": 512, "mamba_d_head": 64,
                       "mamba_n_heads": 8, "mamba_d_state": 64, "mamba_n_groups": 1});

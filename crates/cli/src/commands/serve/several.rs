@@ -73,7 +73,7 @@ pub fn choose(args: &ServeArgs) -> Result<Several> {
     }
     load.prefix_cache = args.prefix_cache;
     if can(Feature::PrefixCache) && load.prefix_cache.is_none() {
-        load.prefix_cache = Some(prefix_cache(&load, texts)?);
+        load.prefix_cache = Some(prefix_cache(args, &load, texts)?);
     }
     load.prefix_cache_dir.clone_from(&args.prefix_cache_dir);
     load.prefix_cache_disk = args.prefix_cache_disk;

@@ -18,16 +18,18 @@ use crate::source::Source;
 const PREFIX_CACHE: u64 = 1 << 30;
 
 /// Bytes for earlier prompts of one of so many models, where the backend keeps them and nothing else is asked for: it gives them
-/// back when a request needs them. All of them have an eighth of `limit` bytes: what one keeps, another cannot ask back. Elsewhere
-/// than on CUDA, each has little of it. So have several ranks, whose devices may differ.
+/// back when a request needs them. All of them have an eighth of the memory: what one keeps, another cannot ask back. Elsewhere
+/// than on CUDA, each has little of it. So have several ranks, whose devices may differ, and models whose prefixes lie in a folder, which is
+/// read at the start.
 ///
 /// # Errors
 /// A device that tells nothing.
-pub fn prefix_cache(load: &LoadOptions, models: usize) -> Result<u64> {
+pub fn prefix_cache(args: &ServeArgs, load: &LoadOptions, models: usize) -> Result<u64> {
     let system = metal_backend::system()?;
     let limit = system.memory_limit_bytes.min(load.memory_limit.unwrap_or(u64::MAX));
     let share = limit / 8 / models.max(1) as u64;
-    let has_much = system.device == "cuda" && load.ranks.is_none();
+    let stands_alone = load.ranks.is_none() && args.prefix_cache_dir.is_none();
+    let has_much = system.device == "cuda" && stands_alone;
     Ok(match models {
         0 | 1 if has_much => share.max(PREFIX_CACHE),
         0 | 1 => PREFIX_CACHE,

@@ -36,6 +36,14 @@ impl Keeping<'_> {
     }
 }
 
+/// A row of which blocks are left to keep.
+#[derive(Clone, Copy)]
+struct Left<'a> {
+    of: &'a Keeping<'a>,
+    /// Blocks that were kept of it. Where others have displaced them, the row is given up: otherwise they would displace each other for ever.
+    kept: usize,
+}
+
 /// The blocks of a row that are copied next.
 struct Next<'a> {
     of: &'a Keeping<'a>,
@@ -65,7 +73,7 @@ impl PrefixCache {
         }
         self.clock += 1;
         let together = if copies_together()? { MOST_ROWS } else { 1 };
-        let mut left: Vec<&Keeping<'_>> = rows.iter().collect();
+        let mut left: Vec<Left<'_>> = rows.iter().map(|of| Left { of, kept: 0 }).collect();
         while !left.is_empty() {
             left = self.keep_some(left, caches, together)?;
         }
@@ -83,13 +91,17 @@ impl PrefixCache {
     /// Keeps the next blocks of some rows, up to `together` at once. Returns those that may have more.
     fn keep_some<'a>(
         &mut self,
-        rows: Vec<&'a Keeping<'a>>,
+        rows: Vec<Left<'a>>,
         caches: &Caches,
         together: usize,
-    ) -> Result<Vec<&'a Keeping<'a>>> {
-        let (mut next, mut left): (Vec<Next<'_>>, Vec<&Keeping<'_>>) = (Vec::new(), Vec::new());
-        for of in rows {
+    ) -> Result<Vec<Left<'a>>> {
+        let (mut next, mut left): (Vec<Next<'_>>, Vec<Left<'_>>) = (Vec::new(), Vec::new());
+        for row in rows {
+            let of = row.of;
             let (path, _) = self.path(of.ids(), caches.rope_factors());
+            if path.len() < row.kept {
+                continue;
+            }
             let (first, parent) = (path.len(), path.last().copied());
             let blocks = (of.ids().len() / BLOCK - first).min(MOST_BLOCKS);
             let own = Next { of, parent, first, blocks };
@@ -99,7 +111,7 @@ impl PrefixCache {
             match fits && is_along {
                 _ if blocks == 0 => {}
                 true => next.push(own),
-                false => left.push(of),
+                false => left.push(row),
             }
         }
         while !next.is_empty() {
@@ -108,13 +120,14 @@ impl PrefixCache {
                 for (row, next) in next.iter().enumerate() {
                     self.insert_blocks(&stretch, row, next, caches.rope_factors());
                 }
-                left.extend(next.into_iter().map(|next| next.of));
+                let kept = |next: Next<'a>| Left { of: next.of, kept: next.first + stretch.blocks };
+                left.extend(next.into_iter().map(kept));
                 return Ok(left);
             }
             // Fewer rows, down to one alone, of which nothing more is kept then.
             let others = next.split_off(next.len() / 2);
             if !next.is_empty() {
-                left.extend(others.into_iter().map(|next| next.of));
+                left.extend(others.into_iter().map(|next| Left { of: next.of, kept: next.first }));
             }
         }
         Ok(left)

@@ -95,6 +95,17 @@ fn rows_of_a_batch_are_kept_with_what_they_have_in_common_once() {
     assert_eq!(&cache.ends, &ends(&cache));
 }
 
+#[test]
+fn rows_that_displace_each_other_come_to_an_end() {
+    use_device(Device::Cpu).expect("a CPU");
+    let mut cache = PrefixCache::new(20 * OF_BLOCK, Box::new(Ok));
+    let rows: [Vec<u32>; 3] = [1, 2, 3].map(|row| (0..18).map(|at| 100 * row + at).collect());
+    keep_all(&mut cache, &rows.each_ref().map(|row| &row[..]));
+    assert!(cache.bytes() <= 20 * OF_BLOCK);
+    assert_eq!(&cache.ends, &ends(&cache));
+    assert_eq!(rows.iter().filter(|row| found(&mut cache, row) >= 16).count(), 1);
+}
+
 proptest! {
     #[test]
     fn ends_are_known_whatever_is_kept_used_and_forgotten(
@@ -105,7 +116,10 @@ proptest! {
         let mut cache = PrefixCache::new(budget * OF_BLOCK, Box::new(Ok));
         for (what, names) in turns {
             match what {
-                0 => keep(&mut cache, &names),
+                0 => {
+                    let reversed: Vec<u32> = names.iter().rev().copied().collect();
+                    keep_all(&mut cache, &[&names, &reversed]);
+                }
                 1 => drop(found(&mut cache, &names)),
                 _ => {
                     let first = ends(&cache).first().copied();
