@@ -119,14 +119,12 @@ array upload(const void* data, const Shape& shape, Dtype dtype, size_t bytes, Ha
 // What brings bytes to the host, for one thread after the other. It stays until the process ends.
 class Downloads {
  public:
-  // False where this thread has not used the device.
+  // The thread is in the device's context. False where there is no memory for it.
   bool copy(Address from, void* to, size_t bytes) {
     std::lock_guard lock(mutex_);
     auto& c = *cuda();
     constexpr unsigned NON_BLOCKING = 1;
-    Handle context = nullptr;
-    bool is_ready = c.context(&context) == 0 && context &&
-        (stream_ || c.new_stream(&stream_, NON_BLOCKING) == 0) &&
+    bool is_ready = (stream_ || c.new_stream(&stream_, NON_BLOCKING) == 0) &&
         (staging_ || c.take_of_host(&staging_, STAGED) == 0);
     if (!is_ready) {
       return false;
@@ -192,14 +190,18 @@ extern "C" void mlxrs_wait_for_upload(const mlx_array a) {
   }
 }
 
-extern "C" int mlxrs_array_download(bool* done, const mlx_array a, void* to) {
+extern "C" int mlxrs_array_download(bool* done, const mlx_array a, void* to, const mlx_stream stream) {
   return mlxrs::guarded([&] {
+    *done = false;
     auto& of = mlx_array_get_(a);
-    auto lies_there = [&] {
-      auto* buffer = static_cast<mlxrs::CudaBuffer*>(of.buffer().ptr());
-      return buffer && buffer->device >= 0;
-    };
-    *done = mlxrs::cuda() && of.nbytes() > 0 && lies_there() &&
-        mlxrs::downloads().copy(mlxrs::device_address_of(of), to, of.nbytes());
+    auto& queue = mlx_stream_get_(stream);
+    if (queue.device != Device::gpu || !mlxrs::cuda() || of.nbytes() == 0) {
+      return;
+    }
+    auto* buffer = static_cast<mlxrs::CudaBuffer*>(of.buffer().ptr());
+    // Whoever asks for the stream is in its device's context.
+    if (buffer && buffer->device >= 0 && mlxrs::queue_of(queue)) {
+      *done = mlxrs::downloads().copy(mlxrs::device_address_of(of), to, of.nbytes());
+    }
   });
 }

@@ -35,11 +35,11 @@ void mlxrs_wait_for_upload(const mlx_array a);
 
 /**
  * Copies the bytes of an array, which is evaluated and row-major, to `to`. `done` stays false where it does not lie in memory of
- * a CUDA device. MLX moves what the host reads to managed memory, and gives that to a later array of the same size: the kernel
+ * the CUDA device that `stream` is of. MLX moves what the host reads to managed memory, and gives that to a later array of the same size: the kernel
  * that writes it waits for the page, some 100 us.
  * Returns 0, or 1 after the error handler has been called.
  */
-int mlxrs_array_download(bool* done, const mlx_array a, void* to);
+int mlxrs_array_download(bool* done, const mlx_array a, void* to, const mlx_stream stream);
 
 #ifdef __cplusplus
 }

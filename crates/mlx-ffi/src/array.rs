@@ -417,7 +417,7 @@ impl Array {
         let mut done = false;
         // SAFETY: there is room for all bytes of the array, which is evaluated.
         check(unsafe {
-            sys::mlxrs_array_download(&mut done, self.raw, values.as_mut_ptr().cast())
+            sys::mlxrs_array_download(&mut done, self.raw, values.as_mut_ptr().cast(), current())
         })?;
         if !done {
             return Ok(None);

@@ -3483,11 +3483,12 @@ unsafe extern "C" {
     ) -> ::std::os::raw::c_int;
     #[doc = " Waits until the host may read an array, where that is one that this thread has uploaded, or a part of such."]
     pub fn mlxrs_wait_for_upload(a: mlx_array);
-    #[doc = " Copies the bytes of an array, which is evaluated and row-major, to `to`. `done` stays false where it does not lie in memory of\n a CUDA device. MLX moves what the host reads to managed memory, and gives that to a later array of the same size: the kernel\n that writes it waits for the page, some 100 us.\n Returns 0, or 1 after the error handler has been called."]
+    #[doc = " Copies the bytes of an array, which is evaluated and row-major, to `to`. `done` stays false where it does not lie in memory of\n the CUDA device that `stream` is of. MLX moves what the host reads to managed memory, and gives that to a later array of the same size: the kernel\n that writes it waits for the page, some 100 us.\n Returns 0, or 1 after the error handler has been called."]
     pub fn mlxrs_array_download(
         done: *mut bool,
         a: mlx_array,
         to: *mut ::std::os::raw::c_void,
+        stream: mlx_stream,
     ) -> ::std::os::raw::c_int;
     #[doc = " Has another thread give back what this thread's `stream` of a CUDA device is through with. That of MLX is busy from its first\n task on: it never waits for the next one, and holds the lock that each commit needs. Without effect where nothing is known\n of MLX's own, and for a stream that has one already."]
     pub fn mlxrs_replace_worker(stream: mlx_stream) -> ::std::os::raw::c_int;

@@ -62,7 +62,7 @@ pub struct ServeArgs {
     #[command(flatten)]
     pub load: HowArgs,
     /// Keep keys and values of earlier prompts in so many bytes, for each model; 0: none [default: 1GiB, or less
-    /// for several models; on CUDA an eighth of the device's memory for all]
+    /// for several models; for one on CUDA an eighth of the memory beside its weights]
     #[arg(long, env = "ML_SERVE_PREFIX_CACHE", value_name = "BYTES", value_parser = bytes::parse,
           help_heading = "Model")]
     pub prefix_cache: Option<u64>,

@@ -23,7 +23,7 @@ use crate::output::note;
 use crate::ranks;
 use crate::source::Source;
 use several::Several;
-use sources::{embedding_options, image_options, prefix_cache};
+use sources::{PREFIX_CACHE, embedding_options, image_options};
 
 /// Bytes of a body of text, and of one with pictures in base64.
 const BODY: u64 = 4 << 20;
@@ -134,16 +134,29 @@ fn flag(limit: &'static str) -> &'static str {
 /// Sets what is good for a server and was not asked for, where the backend can; the bytes of a body that
 /// are enough for what the model takes.
 fn choose(args: &ServeArgs, source: &Source, load: &mut LoadOptions) -> Result<u64> {
-    let (_, capabilities) = source.describe(load)?;
+    let (info, capabilities) = source.describe(load)?;
     let can = |feature| capabilities.support(feature) == Support::Yes;
     if can(Feature::ParallelSlots) {
         load.parallel_slots.get_or_insert(metal_backend::system()?.parallel_slots);
     }
     if can(Feature::PrefixCache) && load.prefix_cache.is_none() {
-        load.prefix_cache = Some(prefix_cache(args, load, 1)?);
+        load.prefix_cache = Some(prefix_cache(args, load, info.weight_bytes)?);
     }
     let takes_pictures = can(Feature::Images) || args.image_model.is_some();
     Ok(if takes_pictures { BODY_WITH_PICTURES } else { BODY })
+}
+
+/// Bytes for earlier prompts of the one model, of so many bytes of weights. On CUDA they are an eighth of what the weights leave of the memory,
+/// since prompts of many requests displace each other in fewer. Several ranks have few, as their devices may differ. So have models
+/// whose prefixes lie in a folder, which is read at the start.
+fn prefix_cache(args: &ServeArgs, load: &LoadOptions, weights: u64) -> Result<u64> {
+    let system = metal_backend::system()?;
+    let has_few = load.ranks.is_some() || args.prefix_cache_dir.is_some();
+    if has_few || system.device != "cuda" {
+        return Ok(PREFIX_CACHE);
+    }
+    let limit = system.memory_limit_bytes.min(load.memory_limit.unwrap_or(u64::MAX));
+    Ok((limit.saturating_sub(weights) / 8).max(PREFIX_CACHE))
 }
 
 /// The model that makes pictures, where one is asked for. Its weights are read when they are needed.

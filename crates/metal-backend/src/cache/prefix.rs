@@ -48,6 +48,8 @@ pub(crate) struct PrefixCache {
     bytes: u64,
     /// Bytes of a block, once one was copied.
     of_block: u64,
+    /// Rows are copied one by one.
+    is_one_by_one: bool,
     nodes: HashMap<u64, Node>,
     /// When the ends of prefixes were used last, with their keys: the first one is forgotten first.
     ends: BTreeSet<(u64, u64)>,
@@ -118,12 +120,18 @@ impl PrefixCache {
             weigh,
             bytes: 0,
             of_block: 0,
+            is_one_by_one: false,
             nodes: HashMap::new(),
             ends: BTreeSet::new(),
             roots: HashMap::new(),
             clock: 0,
             may_be_unsaved: false,
         }
+    }
+
+    /// Copies rows one by one: what several processes copy has to be the same in all, whatever their devices are.
+    pub fn one_by_one(self) -> PrefixCache {
+        PrefixCache { is_one_by_one: true, ..self }
     }
 
     /// Bytes that are kept.

@@ -226,8 +226,8 @@ impl Prefill {
         }
     }
 
-    /// Computes `layers` more layers of a chunk, and waits for them once all is [`Sent`]: on a GPU, behind the last layer of a chunk
-    /// which nothing more is wanted of, first the chunk. The chunk must be the same from its first layer to its last. Rows that decode in its pass are `boarding` before its first layer: it goes
+    /// Computes `layers` more layers of a chunk, and waits for them once all is [`Sent`]: on a GPU without ranks, behind the last layer of a
+    /// chunk which nothing more is wanted of, first the chunk. The chunk must be the same from its first layer to its last. Rows that decode in its pass are `boarding` before its first layer: it goes
     /// through all layers then.
     ///
     /// # Errors
@@ -302,9 +302,10 @@ impl Prefill {
             let firsts = self.firsts.iter().flat_map(Firsts::arrays);
             let others = self.reading.iter().chain(pass.exchanged()).chain(firsts);
             let is_on_cpu = on_cpu()?;
+            // What is queued on a GPU behind the chunk is queued while that is computed. Ranks, whose devices may differ, do it later.
+            let is_told = !is_on_cpu && !is_read && !ranks.are_several();
             wait_for(self.caches.arrays().chain(others), dispatcher, || {
-                // What is queued on a GPU behind the chunk is queued while that is computed.
-                if !is_on_cpu && !is_read {
+                if is_told {
                     sent(Sent::Chunk(self));
                 }
                 sent(Sent::All);

@@ -30,7 +30,9 @@ impl Prefixes {
             let agreed = ranks.agree("bytes of a prefix", || bytes);
             agreed.map_err(|error| mlx_ffi::Error::new(error.to_string()))
         };
-        Prefixes { cache: PrefixCache::new(budget, Box::new(weigh)), store: None }
+        let cache = PrefixCache::new(budget, Box::new(weigh));
+        let are_several = served.ranks.are_several();
+        Prefixes { cache: if are_several { cache.one_by_one() } else { cache }, store: None }
     }
 
     /// What the options ask for, with what an earlier load of the same model left. Half of the memory that is left of

@@ -42,15 +42,26 @@ impl Batch {
 /// How rows make room.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Preemption {
+    /// Some of what is kept of earlier requests is forgotten, and then it is asked again.
+    pub forgets_prefixes: bool,
     /// The slots that rows left are given up first.
     pub gives_up_slots: bool,
     /// The rows that are preempted, one after the other: the batch, and the index in it at that time.
     pub rows: Vec<(usize, usize)>,
 }
 
+/// [`preempt`], but what is kept of earlier requests gives way first, where there is such.
+pub(crate) fn make_room(batches: Vec<Batch>, others: u64, limit: u64, keeps: bool) -> Preemption {
+    let rows: u64 = batches.iter().map(Batch::set_aside).sum();
+    if keeps && rows > 0 && others.saturating_add(rows) > limit {
+        return Preemption { forgets_prefixes: true, ..Preemption::default() };
+    }
+    preempt(batches, others, limit)
+}
+
 /// Sets rows back, the youngest first, until all fit into `limit` with `others` bytes beside them. The last row
 /// stays. It begins again once there is room, and goes on where it was.
-pub(crate) fn preempt(mut batches: Vec<Batch>, others: u64, limit: u64) -> Preemption {
+pub(super) fn preempt(mut batches: Vec<Batch>, others: u64, limit: u64) -> Preemption {
     let mut out = Preemption::default();
     let all = |batches: &[Batch]| batches.iter().map(|batch| batch.rows.len()).sum::<usize>();
     let bytes = |batches: &[Batch]| batches.iter().map(Batch::set_aside).sum::<u64>();
@@ -123,16 +134,20 @@ mod tests {
             (5, true, vec![(0, 1), (1, 0), (1, 0)]),
         ];
         for (limit, gives_up_slots, rows) in cases {
-            let expected = Preemption { gives_up_slots, rows };
+            let expected = Preemption { gives_up_slots, rows, ..Preemption::default() };
             assert_eq!(preempt(two(), 0, limit), expected, "{limit} bytes");
             assert_eq!(preempt(two(), 7, limit + 7), expected, "{limit} bytes beside others");
         }
         assert_eq!(preempt(vec![batch(1, &[(1, 10)])], 0, 5), Preemption::default());
+        // Where anything is kept of earlier requests, that goes first.
+        let forgets = |limit, keeps| make_room(two(), 0, limit, keeps).forgets_prefixes;
+        let fits = two().iter().map(Batch::set_aside).sum();
+        assert!(forgets(fits - 1, true) && !forgets(fits, true) && !forgets(fits - 1, false));
         // What drafts take counts until the last row of their batch is preempted.
         let drafting =
             || vec![batch(1, &[(1, 10)]), Batch { drafts: 7, ..batch(2, &[(2, 5), (3, 5)]) }];
         for (limit, rows) in [(27, vec![]), (26, vec![(1, 1)]), (21, vec![(1, 1), (1, 0)])] {
-            let expected = Preemption { gives_up_slots: false, rows };
+            let expected = Preemption { rows, ..Preemption::default() };
             assert_eq!(preempt(drafting(), 0, limit), expected, "{limit} bytes with drafts");
         }
     }

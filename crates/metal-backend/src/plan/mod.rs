@@ -10,7 +10,7 @@
 //!    Before anything waits, prefixes are forgotten that nobody uses, and vacant slots are given up.
 //! 2. [`turn`]: what is computed before the step. One part of a prompt, or of several together
 //!    ([`part`]); one part of a classification; one part of an inspection. Each takes about a [`QUANTUM`].
-//! 3. [`preempt`]: which rows make room, the youngest first, where the rows outgrow the memory.
+//! 3. [`make_room`]: which rows make room, the youngest first, where the rows outgrow the memory.
 //! 4. Every batch takes a step. A row whose prompt is computed joins a batch ([`batch_to_join`]).
 
 mod admission;
@@ -23,7 +23,7 @@ mod simulation;
 mod turn;
 
 pub(crate) use admission::{Admission, Kind, Running, Waits, admission, begins_beside};
-pub(crate) use batches::{Batch, Decoding, batch_to_join, preempt};
+pub(crate) use batches::{Batch, Decoding, batch_to_join, make_room};
 pub(crate) use memory::{Memory, Need, Spare};
 pub(crate) use pace::{Pace, QUANTUM};
 pub(crate) use prompts::{Part, Passes, Waiting, part};

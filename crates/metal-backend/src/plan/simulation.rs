@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::admission;
+use super::batches::preempt;
 use super::{Admission, Batch, Decoding, Kind, Memory, Need, Running, Spare, Waits};
-use super::{admission, preempt};
 
 /// Positions for which a row has room beside others.
 const AHEAD: u64 = 8;

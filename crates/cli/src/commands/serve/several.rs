@@ -9,7 +9,7 @@ use inference_server::{Entry, Makes, Models};
 use super::entries::{Naming, describe};
 use super::folder::Folder;
 use super::places::Places;
-use super::sources::{self, Named, embedding_options, image_options, prefix_cache};
+use super::sources::{self, Named, PREFIX_CACHE, embedding_options, image_options};
 use crate::args::ServeArgs;
 use crate::failure::{Failure, Result};
 use crate::output::note;
@@ -72,8 +72,10 @@ pub fn choose(args: &ServeArgs) -> Result<Several> {
         slots = *load.parallel_slots.get_or_insert(metal_backend::system()?.parallel_slots);
     }
     load.prefix_cache = args.prefix_cache;
-    if can(Feature::PrefixCache) && load.prefix_cache.is_none() {
-        load.prefix_cache = Some(prefix_cache(args, &load, texts)?);
+    if can(Feature::PrefixCache) {
+        // An eighth of the memory for all of them: what one keeps, another cannot ask back.
+        let share = limit / 8 / texts.max(1) as u64;
+        load.prefix_cache.get_or_insert(PREFIX_CACHE.min(share));
     }
     load.prefix_cache_dir.clone_from(&args.prefix_cache_dir);
     load.prefix_cache_disk = args.prefix_cache_disk;

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use inference_core::{
-    DiscoveredModel, EmbeddingLoadOptions, ImageLoadOptions, LoadOptions, ModelKind, discover,
-    model_kind,
+    DiscoveredModel, EmbeddingLoadOptions, ImageLoadOptions, ModelKind, discover, model_kind,
 };
 use inference_server::Makes;
 
@@ -14,29 +13,9 @@ use crate::failure::{Failure, Result};
 use crate::names;
 use crate::source::Source;
 
-/// Bytes that each model keeps of earlier prompts on a CPU or on Metal, and at least on CUDA, where nothing else is asked for.
-const PREFIX_CACHE: u64 = 1 << 30;
-
-/// Bytes for earlier prompts of one of so many models, where the backend keeps them and nothing else is asked for: it gives them
-/// back when a request needs them. All of them have an eighth of the memory: what one keeps, another cannot ask back. Elsewhere
-/// than on CUDA, each has little of it. So have several ranks, whose devices may differ, and models whose prefixes lie in a folder, which is
-/// read at the start.
-///
-/// # Errors
-/// A device that tells nothing.
-pub fn prefix_cache(args: &ServeArgs, load: &LoadOptions, models: usize) -> Result<u64> {
-    let system = metal_backend::system()?;
-    let limit = system.memory_limit_bytes.min(load.memory_limit.unwrap_or(u64::MAX));
-    let share = limit / 8 / models.max(1) as u64;
-    let stands_alone = load.ranks.is_none() && args.prefix_cache_dir.is_none();
-    let has_much = system.device == "cuda" && stands_alone;
-    Ok(match models {
-        0 | 1 if has_much => share.max(PREFIX_CACHE),
-        0 | 1 => PREFIX_CACHE,
-        _ if has_much => share,
-        _ => share.min(PREFIX_CACHE),
-    })
-}
+/// Bytes for earlier prompts where the backend keeps them and nothing else is asked for: it gives
+/// them back when a request needs them.
+pub const PREFIX_CACHE: u64 = 1 << 30;
 
 /// Where a model is.
 #[derive(Clone, Debug)]

@@ -72,7 +72,8 @@ impl PrefixCache {
             return Ok(());
         }
         self.clock += 1;
-        let together = if copies_together()? { MOST_ROWS } else { 1 };
+        let is_one_by_one = self.is_one_by_one || !copies_together()?;
+        let together = if is_one_by_one { 1 } else { MOST_ROWS };
         let mut left: Vec<Left<'_>> = rows.iter().map(|of| Left { of, kept: 0 }).collect();
         while !left.is_empty() {
             left = self.keep_some(left, caches, together)?;

@@ -10,7 +10,7 @@ use crate::plan::{self, Admission, Kind, Memory, Running, Spare};
 use crate::sampling::{Sampler, fresh_seed};
 
 /// Bytes of earlier requests that are forgotten at once where memory is short.
-const FORGOTTEN: u64 = 64 << 20;
+pub(super) const FORGOTTEN: u64 = 64 << 20;
 
 impl Scheduler<'_> {
     /// Lets waiting requests begin while there are slots and memory.

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use inference_core::Error;
 use mlx_ffi::{async_eval, memory};
 
+use super::admitting::FORGOTTEN;
 use super::{Group, Prefill, Row, Scheduler};
 use crate::cache::{Caches, MOST_SPARE};
 use crate::engine::group::Stepped;
@@ -104,13 +105,22 @@ impl Scheduler<'_> {
         self.agree("batch to join", |_| plan::batch_to_join(&bytes(rows), &batches, beside))
     }
 
-    /// Preempts the rows that the plan names; each goes on where it was.
+    /// Forgets prefixes where they are in the way of rows, then preempts the rows that the plan names; each goes on where it was.
     pub(super) fn make_room(&mut self) {
-        let memory = self.memory();
-        let batches = self.batches();
-        let of_batches: u64 = batches.iter().map(plan::Batch::set_aside).sum();
-        let others = (memory.fixed + memory.rows).saturating_sub(of_batches);
-        let plan = self.agree("room", |_| plan::preempt(batches, others, memory.limit));
+        let plan = loop {
+            let memory = self.memory();
+            let batches = self.batches();
+            let of_batches: u64 = batches.iter().map(plan::Batch::set_aside).sum();
+            let others = (memory.fixed + memory.rows).saturating_sub(of_batches);
+            let keeps = self.prefixes.cache.bytes() > 0;
+            let plan =
+                self.agree("room", |_| plan::make_room(batches, others, memory.limit, keeps));
+            if !plan.forgets_prefixes {
+                break plan;
+            }
+            self.prefixes.cache.evict(FORGOTTEN);
+            self.read_memory();
+        };
         let count = self.groups.len();
         if plan.gives_up_slots {
             self.give_up_slots();

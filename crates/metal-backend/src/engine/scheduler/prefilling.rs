@@ -137,7 +137,11 @@ impl Scheduler<'_> {
             Err(error) => return self.fail_step(batch.unwrap_or_default(), error),
         };
         let rows = boarding.as_ref().map_or(0, Boarding::rows);
-        let prefill = &mut self.prefills[at];
+        let (room, prefill) = (self.memory().room(), &mut self.prefills[at]);
+        // Copies for later requests are made beside all values of the pass where both have room, otherwise behind it.
+        let Waiting { rows: prompts, columns, tokens, .. } = prefill.waiting(*chunk);
+        let copies = budget.caches(prompts, columns);
+        let keeps_early = budget.pass(prompts, columns, tokens) + copies <= room;
         let reads = prefill.is_reading();
         let mut begun = Instant::now();
         let (watch, dispatcher) = (&self.watch, &mut self.dispatcher);
@@ -154,7 +158,7 @@ impl Scheduler<'_> {
                     return;
                 }
                 (_, Sent::Chunk(prefill)) => {
-                    kept = Some(keep_prompts(self.served, prefixes, prefill));
+                    kept = keeps_early.then(|| keep_prompts(self.served, prefixes, prefill));
                     return;
                 }
                 _ => {}
