@@ -111,23 +111,24 @@ pub(super) fn copies(rows: &[Vec<Span<'_>>]) -> Result<Copies> {
         };
         return Ok(Copies::apart(first.iter().map(of_layer).collect::<Result<_>>()?));
     }
-    // Of each part of each layer, where its positions are for all rows.
-    let places = |layer: usize| rows.iter().map(|spans| spans[layer].place).collect::<Vec<_>>();
-    let of_layer =
-        |(layer, span): (usize, &Span<'_>)| vec![(layer, places(layer)); span.parts.len()];
-    let of_parts: Vec<(usize, Vec<Place>)> = first.iter().enumerate().flat_map(of_layer).collect();
-    let all: Vec<&Array> = first.iter().flat_map(|span| span.parts).collect();
+    let of_rows = |layer: usize| rows.iter().map(|spans| spans[layer].place).collect();
+    let places: Vec<Vec<Place>> = (0..first.len()).map(of_rows).collect();
+    let of_layers = first.iter().zip(&places);
+    let all: Vec<(&Array, &[Place])> = of_layers
+        .flat_map(|(span, places)| span.parts.iter().map(|part| (part, &places[..])))
+        .collect();
     let kind = |at: usize| {
-        let sizes: Option<&[i32; 4]> = all[at].shape().try_into().ok();
-        (all[at].dtype(), sizes.map(|[_, heads, _, width]| (*heads, *width)), &of_parts[at].1)
+        let (part, places) = all[at];
+        let sizes: Option<&[i32; 4]> = part.shape().try_into().ok();
+        (part.dtype(), sizes.map(|[_, heads, _, width]| (*heads, *width)), places)
     };
     let mut left: Vec<usize> = (0..all.len()).collect();
     let (mut arrays, mut found) = (Vec::new(), vec![(0, 0); all.len()]);
     while let Some(&lead) = left.first() {
         let (alike, others): (Vec<usize>, Vec<usize>) =
             left.into_iter().partition(|at| kind(*at) == kind(lead));
-        let parts: Vec<&Array> = alike.iter().map(|at| all[*at]).collect();
-        let copies = cuda::copied(&parts, &Places::new(kind(lead).2)?)?;
+        let parts: Vec<&Array> = alike.iter().map(|at| all[*at].0).collect();
+        let copies = cuda::copied(&parts, &Places::new(all[lead].1)?)?;
         let mut alike = alike.into_iter();
         for copy in copies {
             let parts = copy.shape()[0] as usize / rows.len();

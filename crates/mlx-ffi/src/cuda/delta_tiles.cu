@@ -100,10 +100,9 @@ for (int tile = 0, buffer = 0; tile < l; tile += TILE, buffer ^= 1) {
   if (warp == 0) {
     // Positions that do not count leave the state as it is.
     const bool counts = tile + lane < count;
-    const float moved = a_next + added;
-    const float softplus = moved > 20.0f ? moved : log1pf(expf(moved));
+    const float step = softplus(a_next + added);
     float all;
-    const float sum = sums_of_chunks(counts ? rate * softplus : 0.0f, all, lane);
+    const float sum = sums_of_chunks(counts ? rate * step : 0.0f, all, lane);
     gains[lane] = counts ? 1.0f / (1.0f + expf(-b_next)) : 0.0f;
     logs[lane] = sum;
     decayed[lane] = expf(sum);

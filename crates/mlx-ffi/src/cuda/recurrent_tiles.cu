@@ -151,6 +151,9 @@ __device__ __forceinline__ void put_results(T* to, int64_t stride, float (*sums)
     }
   }
 }
+__device__ __forceinline__ float softplus(float x) {
+  return x > 20.0f ? x : log1pf(expf(x));
+}
 // The logarithms of decays, one of each lane, as their sums from the first one of a chunk on. `all` becomes that of the chunk.
 __device__ __forceinline__ float sums_of_chunks(float own, float& all, int lane) {
   #pragma unroll

@@ -68,9 +68,7 @@ for (int tile = 0, buffer = 0; tile < l; tile += TILE, buffer ^= 1) {
   if (warp == 0) {
     // Positions that do not count leave the state as it is.
     const bool counts = tile + lane < count;
-    const float moved = dt_next + added;
-    const float softplus = moved > 20.0f ? moved : log1pf(expf(moved));
-    const float step = fminf(fmaxf(softplus, __int_as_float(LEAST)), __int_as_float(LARGEST));
+    const float step = fminf(fmaxf(softplus(dt_next + added), __int_as_float(LEAST)), __int_as_float(LARGEST));
     float all;
     const float sum = sums_of_chunks(counts ? rate * step : 0.0f, all, lane);
     steps[lane] = counts ? step : 0.0f;
