@@ -10,6 +10,9 @@ use super::spec::StateSpec;
 use super::state::State;
 use super::storage::Storage;
 
+/// Layers whose buffers are made and written at once.
+const LAYERS_AT_ONCE: usize = 2;
+
 /// The shape of a layer's buffers, and their type.
 type Form = ([i32; 4], Dtype);
 
@@ -135,16 +138,29 @@ impl Caches {
         self.layers.iter().any(State::needs_snapshots)
     }
 
-    /// Keeps the rows with these indices, in ascending order, and adds those of `other` behind them. Both must be able to join, and have
-    /// the same factors. On CUDA the buffers have `more`, where keys and values are alike.
-    pub fn join_rows(&mut self, rows: &[usize], other: Caches, more: More) -> Result<()> {
-        if on_cuda()? && self.are_alike(&other) {
-            return self.join_into(rows, other, more, cuda::buffers_of_layers);
+    /// Keeps the rows with these indices, in ascending order, and adds `others` behind them, which can join as these can, with the same
+    /// factors. On CUDA the buffers have `more`, where keys and values are alike. What was written goes to `send`, some layers after the
+    /// others: what these had before is free once it is through.
+    pub fn rearrange(
+        &mut self,
+        rows: &[usize],
+        others: Option<Caches>,
+        more: More,
+        mut send: impl FnMut(&[&Array]) -> Result<()>,
+    ) -> Result<()> {
+        if on_cuda()? && self.are_alike(others.as_ref()) {
+            return self.move_into(rows, others, more, cuda::buffers_of_layers, send);
         }
         if rows.len() < self.slots() {
             self.keep(rows)?;
         }
-        self.join(other)
+        others.map_or(Ok(()), |others| self.join(others))?;
+        send(&self.arrays().collect::<Vec<_>>())
+    }
+
+    /// Whether [`rearrange`](Self::rearrange) can make longer buffers for the rows that are there.
+    pub fn can_be_longer(&self) -> Result<bool> {
+        Ok(on_cuda()? && self.are_alike(None))
     }
 
     /// Adds the rows of `other` after those of `self`, likewise.
@@ -158,50 +174,70 @@ impl Caches {
         Ok(())
     }
 
-    /// Whether all layers have keys and values of one form, and `other` the same.
-    pub(super) fn are_alike(&self, other: &Caches) -> bool {
-        self.layers.iter().zip(&other.layers).all(|both| match both {
-            (State::Kv(mine), State::Kv(other)) => {
-                mine.joined(&[], other, More::default()).is_some()
+    /// Whether all layers have keys and values of one form, and `others` the same.
+    pub(super) fn are_alike(&self, others: Option<&Caches>) -> bool {
+        (0..self.layers.len()).all(|at| {
+            match (&self.layers[at], others.map(|all| &all.layers[at])) {
+                (State::Kv(mine), None) => mine.joined(&[], None, More::default()).is_some(),
+                (State::Kv(mine), Some(State::Kv(others))) => {
+                    mine.joined(&[], Some(others), More::default()).is_some()
+                }
+                (State::Nothing, None | Some(State::Nothing)) => true,
+                _ => false,
             }
-            (State::Nothing, State::Nothing) => true,
-            _ => false,
         })
     }
 
-    /// Keeps rows, and adds those of `other`, which [has the same form](Self::are_alike), and `more`. `make` makes buffers of one
+    /// Keeps rows, and adds `others`, which [have the same form](Self::are_alike), and `more`. `make` makes buffers of one
     /// shape and type for so many layers.
-    pub(super) fn join_into(
+    pub(super) fn move_into(
         &mut self,
         rows: &[usize],
-        other: Caches,
+        others: Option<Caches>,
         more: More,
         make: impl Fn(&[i32], Dtype, usize) -> Result<Vec<[Array; 2]>>,
+        mut send: impl FnMut(&[&Array]) -> Result<()>,
     ) -> Result<()> {
         self.layout += 1;
-        let mut wanted: Vec<(Form, Vec<(&mut KvCache, KvCache)>)> = Vec::new();
-        for both in self.layers.iter_mut().zip(other.layers) {
-            let (State::Kv(mine), State::Kv(other)) = both else { continue };
+        let (offsets, shifts, layers) = match others {
+            Some(others) => (others.offsets, others.shifts, others.layers),
+            None => (Vec::new(), Vec::new(), Vec::new()),
+        };
+        let mut others = layers.into_iter();
+        let mut wanted: Vec<(Form, Vec<(&mut KvCache, Option<KvCache>)>)> = Vec::new();
+        for mine in &mut self.layers {
+            let (mine, others) = match (mine, others.next()) {
+                (State::Kv(mine), None) => (mine, None),
+                (State::Kv(mine), Some(State::Kv(others))) => (mine, Some(others)),
+                _ => continue,
+            };
             let dtype = mine.arrays().first().map(Array::dtype);
-            let (Some(shape), Some(dtype)) = (mine.joined(rows, &other, more), dtype) else {
+            let (Some(shape), Some(dtype)) = (mine.joined(rows, others.as_ref(), more), dtype)
+            else {
                 return Err(Error::new("rows of another form cannot join"));
             };
             match wanted.iter_mut().find(|(known, _)| *known == (shape, dtype)) {
-                Some((_, layers)) => layers.push((mine, other)),
-                None => wanted.push(((shape, dtype), vec![(mine, other)])),
+                Some((_, layers)) => layers.push((mine, others)),
+                None => wanted.push(((shape, dtype), vec![(mine, others)])),
             }
         }
         let mut placing = Placing::default();
-        for ((shape, dtype), layers) in wanted {
-            let buffers = make(&shape, dtype, layers.len())?;
-            for ((mine, other), buffers) in layers.into_iter().zip(buffers) {
-                mine.join_into(rows, other, buffers, &mut placing)?;
+        for ((shape, dtype), mut layers) in wanted {
+            while !layers.is_empty() {
+                let count = layers.len().min(LAYERS_AT_ONCE);
+                let buffers = make(&shape, dtype, count)?;
+                let mut written = Vec::with_capacity(count);
+                for ((mine, others), buffers) in layers.drain(..count).zip(buffers) {
+                    mine.move_into(rows, others, buffers, &mut placing)?;
+                    written.push(mine);
+                }
+                send(&written.iter().flat_map(|mine| mine.arrays()).collect::<Vec<_>>())?;
             }
         }
         let of_rows = |all: &[i32]| rows.iter().map(|row| all[*row]).collect::<Vec<i32>>();
         (self.offsets, self.shifts) = (of_rows(&self.offsets), of_rows(&self.shifts));
-        self.offsets.extend(other.offsets);
-        self.shifts.extend(other.shifts);
+        self.offsets.extend(offsets);
+        self.shifts.extend(shifts);
         let slots = self.offsets.len() + more.slots;
         self.offsets.resize(slots, 0);
         self.shifts.resize(slots, 0);

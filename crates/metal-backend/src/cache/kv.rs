@@ -174,26 +174,35 @@ impl KvCache {
         }
     }
 
-    /// The shape of buffers for its rows with these indices, those of `other` and `more`; `None` where keys and values are not alike.
-    pub(super) fn joined(&self, rows: &[usize], other: &KvCache, more: More) -> Option<[i32; 4]> {
-        match (&self.buffers, &other.buffers) {
-            (Buffers::Slab(mine), Buffers::Slab(other)) => mine.joined(rows, other, more),
+    /// The shape of buffers for its rows with these indices, those of `others` and `more`; `None` where keys and values are not alike.
+    pub(super) fn joined(
+        &self,
+        rows: &[usize],
+        others: Option<&KvCache>,
+        more: More,
+    ) -> Option<[i32; 4]> {
+        match (&self.buffers, others.map(|others| &others.buffers)) {
+            (Buffers::Slab(mine), Some(Buffers::Slab(others))) => {
+                mine.joined(rows, Some(others), more)
+            }
+            (Buffers::Slab(mine), None) => mine.joined(rows, None, more),
             _ => None,
         }
     }
 
-    /// Keeps the rows with these indices, and adds those of `other` and slots behind them, in such buffers.
-    pub(super) fn join_into(
+    /// Keeps the rows with these indices, and adds `others` and slots behind them, in such buffers.
+    pub(super) fn move_into(
         &mut self,
         rows: &[usize],
-        other: KvCache,
+        others: Option<KvCache>,
         buffers: [Array; 2],
         placing: &mut Placing,
     ) -> Result<()> {
-        match (&mut self.buffers, other.buffers) {
-            (Buffers::Slab(mine), Buffers::Slab(other)) => {
-                mine.join_into(rows, other, buffers, placing)
+        match (&mut self.buffers, others.map(|others| others.buffers)) {
+            (Buffers::Slab(mine), Some(Buffers::Slab(others))) => {
+                mine.move_into(rows, Some(others), buffers, placing)
             }
+            (Buffers::Slab(mine), None) => mine.move_into(rows, None, buffers, placing),
             _ => Err(alone("join")),
         }
     }

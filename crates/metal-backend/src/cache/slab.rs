@@ -183,18 +183,21 @@ impl Slab {
         Ok(())
     }
 
-    /// The shape of buffers for its rows with these indices, those of `other`, which has the same window, and `more`; `None` where
+    /// The shape of buffers for its rows with these indices, those of `others`, which have the same window, and `more`; `None` where
     /// keys and values are not alike.
-    pub fn joined(&self, rows: &[usize], other: &Slab, more: More) -> Option<[i32; 4]> {
+    pub fn joined(&self, rows: &[usize], others: Option<&Slab>, more: More) -> Option<[i32; 4]> {
         let [keys, values] = &self.parts[..] else { return None };
         let [_, heads, _, width] = keys.dims().ok()?;
         let is_alike = |part: &Array| {
             let sizes = part.dims().map(|[_, heads, _, width]| (heads, width));
             sizes.is_ok_and(|sizes| sizes == (heads, width)) && part.dtype() == keys.dtype()
         };
-        let are_alike = other.parts.len() == 2 && other.parts.iter().chain([values]).all(is_alike);
-        let longest = self.longest_of(rows).max(other.longest_of(&other.rows()));
-        let slots = rows.len() + other.starts.len() + more.slots;
+        let parts = others.iter().flat_map(|others| &others.parts);
+        let are_alike = others.is_none_or(|others| others.parts.len() == 2)
+            && parts.chain([values]).all(is_alike);
+        let of_others = others.map(|others| others.longest_of(&others.rows()));
+        let longest = self.longest_of(rows).max(of_others.unwrap_or(0));
+        let slots = rows.len() + others.map_or(0, |others| others.starts.len()) + more.slots;
         let room = self.room(longest + 1) + 1;
         let capacity = match self.window {
             None => (longest + room).max(more.capacity(longest)),
@@ -209,16 +212,17 @@ impl Slab {
         self.end - self.seen_from(begin, self.end)
     }
 
-    /// Keeps the rows with these indices, and adds those of `other` and slots behind them, in buffers of the shape that
+    /// Keeps the rows with these indices, and adds `others` and slots behind them, in buffers of the shape that
     /// [`joined`](Self::joined) told.
-    pub fn join_into(
+    pub fn move_into(
         &mut self,
         rows: &[usize],
-        other: Slab,
+        others: Option<Slab>,
         buffers: [Array; 2],
         placing: &mut Placing,
     ) -> Result<()> {
         self.settle()?;
+        let other = others.unwrap_or_else(|| Slab::new(0, self.window));
         other.settle()?;
         let others = other.rows();
         let longest = self.longest_of(rows).max(other.longest_of(&others));
@@ -236,11 +240,12 @@ impl Slab {
         let at = longest;
         let nothing = |slot| Place { row: 0, slot, first: 0, at, count: 0, before: at };
         let spare = slots.start..buffers[0].shape()[0];
-        placed[1].1.extend(spare.map(nothing));
+        placed[usize::from(!others.is_empty())].1.extend(spare.map(nothing));
         let places = placed.iter().flat_map(|(_, places)| places);
         let starts = places.map(|place| place.at).collect();
         let written = |(index, buffer): (usize, Array)| {
-            placed.iter().try_fold(buffer, |into, (of, places)| {
+            let mut any = placed.iter().filter(|(_, places)| !places.is_empty());
+            any.try_fold(buffer, |into, (of, places)| {
                 placing.place(&of.parts[index], &into, places)
             })
         };

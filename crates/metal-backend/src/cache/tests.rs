@@ -110,6 +110,11 @@ fn unwritten(shape: &[i32]) -> Result<[Array; 2]> {
     Ok([nan()?, nan()?])
 }
 
+/// Those of so many layers.
+fn all_unwritten(shape: &[i32], _: Dtype, layers: usize) -> Result<Vec<[Array; 2]>> {
+    (0..layers).map(|_| unwritten(shape)).collect()
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     /// One more position for each row.
@@ -120,6 +125,8 @@ enum Op {
     Draft(i32, Vec<i32>),
     /// A new row joins after prefills of these sizes, with so many slots behind it.
     Join(Vec<i32>, usize),
+    /// The buffers are made longer.
+    Lengthen,
     /// The row at this index, modulo the rows, leaves.
     Leave(usize),
     /// The row at this index, modulo the rows, leaves its slot vacant.
@@ -133,6 +140,7 @@ fn ops_of_a_batch() -> impl Strategy<Value = Vec<Op>> {
         3 => (1..6i32, prop::collection::vec(0..6i32, 1..5)).prop_map(|(drafts, kept)| Op::Draft(drafts, kept)),
         2 => (prop::collection::vec(1..40i32, 0..4), 0..3usize)
             .prop_map(|(chunks, spare)| Op::Join(chunks, spare)),
+        1 => Just(Op::Lengthen),
         1 => (0..8usize).prop_map(Op::Leave),
         1 => (0..8usize).prop_map(Op::Vacate),
     ];
@@ -228,13 +236,12 @@ proptest! {
                             rows[slot] = Some(next);
                         }
                         (Some(batch), _) => {
-                            if spare > 0 && !packed && batch.are_alike(&caches) {
-                                let make = |shape: &[i32], _, layers| (0..layers).map(|_| unwritten(shape)).collect();
+                            if spare > 0 && !packed && batch.are_alike(Some(&caches)) {
                                 let more = More { slots: spare, positions: 70 };
                                 // Vacant slots are given up.
                                 let kept: Vec<usize> =
                                     (0..rows.len()).filter(|at| rows[*at].is_some()).collect();
-                                batch.join_into(&kept, caches, more, make).unwrap();
+                                batch.move_into(&kept, Some(caches), more, all_unwritten, |_| Ok(())).unwrap();
                                 rows.retain(Option::is_some);
                                 rows.push(Some(next));
                                 rows.extend((0..spare).map(|_| None));
@@ -249,6 +256,16 @@ proptest! {
                         }
                     }
                     next += 1;
+                }
+                Op::Lengthen => {
+                    let Some(batch) = &mut batch else { continue };
+                    if packed || !batch.are_alike(None) {
+                        continue;
+                    }
+                    let all: Vec<usize> = (0..rows.len()).collect();
+                    let more = More { slots: 0, positions: 70 };
+                    batch.move_into(&all, None, more, all_unwritten, |_| Ok(())).unwrap();
+                    prop_assert!(batch.have_room());
                 }
                 Op::Leave(at) => {
                     let Some(mut all) = batch.take() else { continue };

@@ -257,13 +257,13 @@ impl Dispatcher {
     ///
     /// # Errors
     /// Those of MLX and of CUDA.
-    pub fn write(&mut self, caches: &Caches) -> Result<()> {
+    pub fn write(&mut self, written: &[&Array]) -> Result<()> {
         let is_alone = self.ranks.is_none() && on_cuda()?;
-        if is_alone && self.device()?.send(caches.arrays())? == Dispatch::Sent {
+        if is_alone && self.device()?.send(written.iter().copied())? == Dispatch::Sent {
             self.holds_written = true;
             return Ok(());
         }
-        async_eval(caches.arrays())
+        async_eval(written.iter().copied())
     }
 
     fn device(&mut self) -> Result<&mut mlx_ffi::Dispatcher> {

@@ -95,24 +95,51 @@ impl Group {
         let vacant: Vec<usize> = self.vacant().take(rows.len()).collect();
         if vacant.len() == rows.len() && self.caches.have_slots_for(&caches) {
             let placed = self.caches.place(caches, &vacant);
-            let placed = placed.and_then(|()| dispatcher.write(&self.caches));
+            let placed =
+                placed.and_then(|()| dispatcher.write(&self.caches.arrays().collect::<Vec<_>>()));
             self.seat(rows, vacant);
             return Ok(placed?);
         }
-        let all = self.rows.iter().chain(&rows);
-        let left = all.map(|row| row.max_tokens - row.generated()).max().unwrap_or(0);
-        let more = More {
-            slots: waiting.min(MOST_VACANT * (self.rows.len() + rows.len())),
-            positions: left.min(AHEAD) as i32,
-        };
-        // The capture holds the buffers that are about to be replaced.
-        self.capture.forget();
-        let joined = self.caches.join_rows(&self.slots, caches, more);
-        let joined = joined.and_then(|()| dispatcher.write(&self.caches));
-        self.renumber();
+        let slots = waiting.min(MOST_VACANT * (self.rows.len() + rows.len()));
+        let more = self.more(slots, self.rows.iter().chain(&rows));
+        let joined = self.rearrange(Some(caches), more, dispatcher);
         let first = self.slots.last().map_or(0, |slot| slot + 1);
         self.seat(rows, first..);
-        Ok(joined?)
+        joined
+    }
+
+    /// So many slots, and room for what rows will generate.
+    fn more<'a>(&self, slots: usize, rows: impl Iterator<Item = &'a Row>) -> More {
+        let left = rows.map(|row| row.max_tokens - row.generated()).max().unwrap_or(0);
+        More { slots, positions: left.min(AHEAD) as i32 }
+    }
+
+    /// Makes buffers anew, of the rows that are there and those of `others`. Vacant slots are given up.
+    fn rearrange(
+        &mut self,
+        others: Option<Caches>,
+        more: More,
+        dispatcher: &mut Dispatcher,
+    ) -> Result<()> {
+        // The capture holds the buffers that are about to be replaced.
+        self.capture.forget();
+        let made =
+            self.caches.rearrange(&self.slots, others, more, |written| dispatcher.write(written));
+        self.renumber();
+        Ok(made?)
+    }
+
+    /// Makes longer buffers where the next position has no room, with as many slots as before.
+    ///
+    /// # Errors
+    /// Those of MLX, which end the whole group.
+    fn make_longer(&mut self, dispatcher: &mut Dispatcher) -> Result<()> {
+        if self.caches.have_room() || !self.caches.can_join() || !self.caches.can_be_longer()? {
+            return Ok(());
+        }
+        let vacant = self.caches.slots() - self.rows.len();
+        let more = self.more(vacant, self.rows.iter());
+        self.rearrange(None, more, dispatcher)
     }
 
     /// Takes rows in that just joined, each in a slot.
@@ -154,14 +181,13 @@ impl Group {
     ///
     /// # Errors
     /// Those of MLX, which end the whole group.
-    pub fn compact(&mut self) -> Result<bool> {
+    pub fn compact(&mut self, dispatcher: &mut Dispatcher) -> Result<bool> {
         self.sparse = 0;
         if self.rows.len() == self.caches.slots() || self.rows.is_empty() {
             return Ok(false);
         }
-        self.capture.forget();
-        self.caches.keep(&self.slots)?;
-        self.renumber();
+        let more = self.more(0, self.rows.iter());
+        self.rearrange(None, more, dispatcher)?;
         Ok(true)
     }
 
@@ -235,12 +261,13 @@ impl Group {
     pub fn step(
         &mut self,
         served: &Served,
-        prefixes: &mut PrefixCache,
+        (prefixes, dispatcher): (&mut PrefixCache, &mut Dispatcher),
         clock: &mut StepClock,
     ) -> Result<Stepped> {
         if self.drafts() && self.drawn.is_none() {
-            return self.step_with_drafts(served, prefixes, clock);
+            return self.step_with_drafts(served, (prefixes, dispatcher), clock);
         }
+        self.make_longer(dispatcher)?;
         let model = &served.model;
         let any_goes_on = self.any_goes_on(model);
         let mut unread = self.drawn.take();
@@ -254,7 +281,7 @@ impl Group {
         } else {
             None
         };
-        self.end_step(served, (unread, logits), prefixes, clock)
+        self.end_step(served, (unread, logits), (prefixes, Some(dispatcher)), clock)
     }
 
     /// Whether any row's next step is of use.
@@ -267,7 +294,8 @@ impl Group {
         self.rows.iter().zip(&self.slots).any(goes_on)
     }
 
-    /// The end of a step whose `logits` are queued, `[slots, ids]`: queues the draws, then reads those of the last step.
+    /// The end of a step whose `logits` are queued, `[slots, ids]`: queues the draws, then reads those of the last step. Without a
+    /// dispatcher, which a pass has then, vacant slots wait for the next step.
     ///
     /// # Errors
     /// Those of MLX before a row left, which end the whole group.
@@ -275,7 +303,7 @@ impl Group {
         &mut self,
         served: &Served,
         (unread, logits): (Option<Drawn>, Option<Array>),
-        prefixes: &mut PrefixCache,
+        (prefixes, dispatcher): (&mut PrefixCache, Option<&mut Dispatcher>),
         clock: &mut StepClock,
     ) -> Result<Stepped> {
         let model = &served.model;
@@ -330,7 +358,7 @@ impl Group {
             }
             out.push((row, exit));
         }
-        let result = self.go_on(served, next, logits, clock);
+        let result = self.go_on(served, (next, logits), dispatcher, clock);
         Ok(Stepped { left: out, result })
     }
 
@@ -348,8 +376,8 @@ impl Group {
     fn go_on(
         &mut self,
         served: &Served,
-        mut next: Option<Drawn>,
-        logits: Option<Array>,
+        (mut next, logits): (Option<Drawn>, Option<Array>),
+        dispatcher: Option<&mut Dispatcher>,
         clock: &mut StepClock,
     ) -> Result<()> {
         if self.rows.is_empty() {
@@ -367,8 +395,11 @@ impl Group {
         let is_sparse = 2 * self.rows.len() <= self.caches.slots();
         self.sparse = if is_sparse { self.sparse + 1 } else { 0 };
         let keeps_slots = served.keeps_slots && self.caches.can_join();
-        if !keeps_slots || self.sparse > SPARSE_STEPS {
-            self.compact()?;
+        match dispatcher {
+            Some(dispatcher) if !keeps_slots || self.sparse > SPARSE_STEPS => {
+                self.compact(dispatcher)?;
+            }
+            _ => {}
         }
         Ok(())
     }
@@ -381,17 +412,15 @@ impl Group {
         self.drawn.as_ref().map_or(Ok(()), |drawn| Ok(drawn.draws.ids.eval()?))
     }
 
-    /// Takes a row out with its slot and leaves the others; what it has drawn and not read is forgotten. The result
-    /// is MLX's, whose errors end the rest of the group.
-    pub fn remove(&mut self, at: usize) -> (Row, Result<()>) {
+    /// Takes a row out and leaves the others; what it has drawn and not read is forgotten, and its slot is vacant.
+    pub fn remove(&mut self, at: usize) -> Row {
         let (mut row, slot) = self.unseat(at);
         if let Some(drawn) = self.drawn.as_mut().filter(|drawn| drawn.has(slot)) {
             drawn.forget(slot);
             row.sampler.forget_draw();
         }
         self.fresh.retain(|(fresh, _)| *fresh != slot);
-        let compacted = self.compact().map(|_| ());
-        (row, compacted)
+        row
     }
 
     /// Queues the pass of each slot's next id: the logits that this rank computes, `[slots, ids]`.

@@ -14,6 +14,9 @@ pub(super) const HEAD_ROWS: usize = 16;
 /// The most positions of several rows that one pass with drafts computes, with the logits of each.
 const DRAFTED_POSITIONS: usize = 128;
 
+/// Of the limit, no more than one part in so many stays free for passes of prompts.
+const PASSES: u64 = 8;
+
 /// New positions that are set aside for a row that decodes.
 pub(super) const AHEAD: usize = 256;
 
@@ -39,6 +42,8 @@ pub(super) struct Budget {
     logit_bytes: u64,
     /// Positions of a chunk.
     chunk: u64,
+    /// Bytes that stay free for a pass of prompts while rows begin beside others.
+    passes: u64,
 }
 
 /// What a request asks for.
@@ -59,13 +64,14 @@ pub(super) struct Wanted {
 }
 
 impl Budget {
-    /// The budget of `model` whose activations take `dtype_size` bytes each.
+    /// The budget of `model` whose activations take `dtype_size` bytes each, with its limit, the positions of a chunk, and the most of a
+    /// pass of several prompts.
     pub fn new(
         model: &Decoder,
         (specs, storage): (&[StateSpec], Storage),
         dtype_size: u64,
         device: Device,
-        (limit, chunk): (u64, usize),
+        (limit, chunk, pass): (u64, usize, usize),
     ) -> Budget {
         let layers = specs.iter().map(|spec| spec.cost(storage, dtype_size)).collect();
         let mixers = || model.layers.iter().map(|layer| &layer.mixer);
@@ -74,7 +80,7 @@ impl Budget {
         // intermediates of the feed-forward network.
         let stream = 4 * model.stream_values();
         let activations = stream + mixed + 3 * model.intermediate_size as u64;
-        Budget {
+        let mut budget = Budget {
             limit,
             layers,
             activation_bytes: activations * dtype_size,
@@ -88,7 +94,11 @@ impl Budget {
             head: model.head_workspace(),
             logit_bytes: 4 * 4 * model.vocab_size as u64,
             chunk: chunk as u64,
-        }
+            passes: 0,
+        };
+        let passes = budget.activations(pass as u64) + budget.answers(1) + budget.caches(1, pass);
+        budget.passes = passes.min(limit / PASSES);
+        budget
     }
 
     /// Bytes of the caches of `rows` rows that share buffers, the longest of `tokens` positions.
@@ -184,7 +194,10 @@ impl Budget {
     pub fn need(&self, wanted: Wanted) -> Need {
         let (least, most) = wanted.tokens();
         let ahead = Budget::ahead(0, most);
-        Need { least: self.alone(wanted, least), soon: self.alone(wanted, ahead) }
+        // Rows that begin one after the other until memory is full would leave each prompt a pass of its own.
+        let work = self.work(wanted.prompt, ahead);
+        let soon = self.alone(wanted, ahead) - work + work.max(self.passes);
+        Need { least: self.alone(wanted, least), soon }
     }
 
     /// How many new tokens may follow a prompt that has `available` bytes once it is alone.
@@ -271,6 +284,7 @@ mod tests {
             score_bytes: 0,
             logit_bytes: 10,
             chunk: 2048,
+            passes: 0,
         }
     }
 

@@ -142,8 +142,15 @@ impl Prefill {
             columns: self.parts(chunk).max().unwrap_or(0),
             counted: self.parts(chunk).sum(),
             tokens: of_rows(|prompt| prompt.row.ids.len()).unwrap_or(0),
+            holds_nothing: self.holds_nothing(),
             kind: self.kind(),
         }
+    }
+
+    /// Whether it has no memory yet but that of its ids.
+    pub fn holds_nothing(&self) -> bool {
+        let is_plain = |row: &Row| row.prompt_logprobs.is_none() && row.scene.is_none();
+        self.is_between_chunks() && self.caches.nbytes() == 0 && self.rows().all(is_plain)
     }
 
     /// Whether hidden states wait to be read.

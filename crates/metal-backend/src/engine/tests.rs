@@ -217,7 +217,7 @@ fn prompts_that_share_passes_leave_what_they_leave_alone() {
 fn served(options: &EngineOptions) -> Served {
     let LoadedModel { model, specs, storage, description, dtype_size, .. } =
         load::load(options, &Checkpoint::open(&options.files).unwrap(), None).unwrap();
-    let sizes = (u64::MAX / 4, 512);
+    let sizes = (u64::MAX / 4, 512, 512);
     let budget = Budget::new(&model, (&specs, storage), dtype_size, options.device, sizes);
     Served {
         ranks: Rc::new(Ranks::none()),
@@ -250,6 +250,7 @@ fn request(served: &Served, number: usize, may_draw: bool) -> (Prefill, Generati
 
 /// What requests say, each by itself.
 fn alone(served: &Served, count: usize) -> Vec<Vec<String>> {
+    let mut dispatcher = Dispatcher::default();
     let (mut prefixes, mut clock) = (PrefixCache::new(0, Box::new(Ok)), StepClock::start());
     let of = |number| {
         let (mut prefill, generation) = request(served, number, false);
@@ -258,7 +259,11 @@ fn alone(served: &Served, count: usize) -> Vec<Vec<String>> {
         let Computed { rows, caches, .. } = prefill.end_chunk().unwrap().unwrap();
         let mut group = Group::new(rows, caches);
         while !group.rows().is_empty() {
-            group.step(served, &mut prefixes, &mut clock).unwrap().result.unwrap();
+            group
+                .step(served, (&mut prefixes, &mut dispatcher), &mut clock)
+                .unwrap()
+                .result
+                .unwrap();
         }
         drop(group);
         texts(generation).0
@@ -390,13 +395,17 @@ fn beside(served: &Served, all: usize, dispatcher: &mut Dispatcher) -> Vec<Vec<S
         for _ in 0..number % 3 {
             let group = group.as_mut().unwrap();
             if !group.rows().is_empty() {
-                group.step(served, &mut prefixes, &mut clock).unwrap().result.unwrap();
+                group
+                    .step(served, (&mut prefixes, dispatcher), &mut clock)
+                    .unwrap()
+                    .result
+                    .unwrap();
             }
         }
         group = group.filter(|group| !group.rows().is_empty());
     }
     while let Some(group) = group.as_mut().filter(|group| !group.rows().is_empty()) {
-        group.step(served, &mut prefixes, &mut clock).unwrap().result.unwrap();
+        group.step(served, (&mut prefixes, dispatcher), &mut clock).unwrap().result.unwrap();
     }
     drop(group);
     assert!(beside > 30, "{beside} rows decoded in passes of prompts");
@@ -414,8 +423,10 @@ fn rows_take_the_slots_of_others_and_say_what_they_say_alone() {
         (prefill.end_chunk().unwrap().unwrap(), generation)
     };
     let (mut prefixes, mut clock) = (PrefixCache::new(0, Box::new(Ok)), StepClock::start());
+    let mut dispatcher = Dispatcher::default();
     let mut step = |group: &mut Group, served: &Served| {
-        let Stepped { left, result } = group.step(served, &mut prefixes, &mut clock).unwrap();
+        let Stepped { left, result } =
+            group.step(served, (&mut prefixes, &mut dispatcher), &mut clock).unwrap();
         result.unwrap();
         left.len()
     };

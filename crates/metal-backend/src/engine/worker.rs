@@ -162,7 +162,8 @@ fn load_model(
     memory::give_back()?;
     let default_chunk = default_chunk(options.device);
     let chunk = options.load.prefill_chunk.unwrap_or(default_chunk).min(MAX_CHUNK);
-    let sizes = (limit, chunk);
+    let pass = chunk.max(least_pass(options.device));
+    let sizes = (limit, chunk, pass);
     let budget = Budget::new(&model, (&heaviest, storage), dtype_size, options.device, sizes);
     if options.load.cache_limit.is_none() && options.device == Device::Gpu {
         device::keep_of(budget.chunk_work(), limit)?;
@@ -176,7 +177,7 @@ fn load_model(
         budget,
         context_length: description.info.context_length,
         chunk,
-        pass: chunk.max(least_pass(options.device)),
+        pass,
         alone: options.load.batch_invariant,
         keeps_slots: options.kernels.is_on_cuda(),
         kernels: options.kernels,

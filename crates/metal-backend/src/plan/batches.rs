@@ -50,10 +50,31 @@ pub(crate) struct Preemption {
     pub rows: Vec<(usize, usize)>,
 }
 
-/// [`preempt`], but what is kept of earlier requests gives way first, where there is such.
-pub(crate) fn make_room(batches: Vec<Batch>, others: u64, limit: u64, keeps: bool) -> Preemption {
+/// Bytes to be set aside for prompts that hold nothing yet and take so many each: a slot that a row left is set aside already,
+/// and one of them joins it.
+pub(crate) fn beside_slots(batches: &[Batch], prompts: &[u64]) -> u64 {
+    let of_batch = |batch: &Batch| {
+        let most = batch.rows.iter().map(|row| row.soon).max().unwrap_or(0);
+        std::iter::repeat_n(most, batch.slots.saturating_sub(batch.rows.len()))
+    };
+    let mut vacant: Vec<u64> = batches.iter().flat_map(of_batch).collect();
+    let mut prompts = prompts.to_vec();
+    vacant.sort_unstable();
+    prompts.sort_unstable();
+    let in_slots = vacant.iter().rev().zip(prompts.iter().rev()).map(|(slot, own)| slot.min(own));
+    prompts.iter().sum::<u64>() - in_slots.sum::<u64>()
+}
+
+/// [`preempt`], but what is kept of earlier requests gives way first, where there is such. `others`: bytes that others have, and those
+/// set aside for prompts that hold nothing yet. No row makes room for these: they begin later.
+pub(crate) fn make_room(
+    batches: Vec<Batch>,
+    [others, prompts]: [u64; 2],
+    limit: u64,
+    keeps: bool,
+) -> Preemption {
     let rows: u64 = batches.iter().map(Batch::set_aside).sum();
-    if keeps && rows > 0 && others.saturating_add(rows) > limit {
+    if keeps && rows + prompts > 0 && others.saturating_add(rows + prompts) > limit {
         return Preemption { forgets_prefixes: true, ..Preemption::default() };
     }
     preempt(batches, others, limit)
@@ -140,9 +161,16 @@ mod tests {
         }
         assert_eq!(preempt(vec![batch(1, &[(1, 10)])], 0, 5), Preemption::default());
         // Where anything is kept of earlier requests, that goes first.
-        let forgets = |limit, keeps| make_room(two(), 0, limit, keeps).forgets_prefixes;
-        let fits = two().iter().map(Batch::set_aside).sum();
-        assert!(forgets(fits - 1, true) && !forgets(fits, true) && !forgets(fits - 1, false));
+        let fits: u64 = two().iter().map(Batch::set_aside).sum();
+        for prompts in [0, 3] {
+            let plan = |limit, keeps| make_room(two(), [7, prompts], limit, keeps);
+            let forgets = |limit, keeps| plan(limit, keeps).forgets_prefixes;
+            let fits = 7 + fits + prompts;
+            assert!(forgets(fits - 1, true) && !forgets(fits, true) && !forgets(fits - 1, false));
+            // Prompts that hold nothing are in the way of no row.
+            assert_eq!(plan(fits - prompts, false), Preemption::default());
+            assert_ne!(plan(fits - prompts - 1, false), Preemption::default());
+        }
         // What drafts take counts until the last row of their batch is preempted.
         let drafting =
             || vec![batch(1, &[(1, 10)]), Batch { drafts: 7, ..batch(2, &[(2, 5), (3, 5)]) }];
@@ -150,6 +178,18 @@ mod tests {
             let expected = Preemption { rows, ..Preemption::default() };
             assert_eq!(preempt(drafting(), 0, limit), expected, "{limit} bytes with drafts");
         }
+    }
+
+    #[test]
+    fn prompts_that_hold_nothing_take_vacant_slots() {
+        let batches = [batch(4, &[(1, 10), (4, 20)]), batch(2, &[(3, 5)])];
+        // Two slots of 20, and one of 5.
+        let cases: [(&[u64], u64); 5] =
+            [(&[], 0), (&[7], 0), (&[30, 7, 6], 11), (&[7, 6, 6, 3], 4), (&[30, 30, 30], 45)];
+        for (prompts, expected) in cases {
+            assert_eq!(beside_slots(&batches, prompts), expected, "{prompts:?}");
+        }
+        assert_eq!(beside_slots(&[], &[3, 4]), 7);
     }
 
     #[test]

@@ -63,6 +63,11 @@ impl Memory {
         self.left.saturating_sub(self.fixed.saturating_add(self.rows))
     }
 
+    /// Whether what is in use and what is set aside do not fit together.
+    pub fn is_short(&self) -> bool {
+        self.fixed.saturating_add(self.rows) > self.left
+    }
+
     /// Whether a request fits. Beside others it has what it needs for a while. Should all grow until nothing
     /// is left, the youngest makes room and is computed again later.
     pub fn fit(&self, need: Need) -> Fit {

@@ -21,6 +21,8 @@ pub(crate) struct Waiting {
     pub counted: usize,
     /// Ids of the longest prompt.
     pub tokens: usize,
+    /// They have no memory yet.
+    pub holds_nothing: bool,
     /// Those of one kind can share a pass; `None`: it is computed by itself.
     pub kind: Option<usize>,
 }
@@ -51,6 +53,8 @@ pub(crate) struct Passes {
     pub n_layers: usize,
     /// The rows of a batch that can take its step in a pass; 0: there is none.
     pub rows: usize,
+    /// Whether prompts may begin that hold nothing yet, beside what runs.
+    pub may_begin: bool,
 }
 
 /// What is computed of prompts in a turn; `bytes` says what a pass of several takes.
@@ -61,7 +65,8 @@ pub(crate) fn part(
     passes: Passes,
     bytes: impl Fn(&Waiting) -> u64,
 ) -> Option<Part> {
-    let lead = next(turn, waiting)?;
+    let may = |one: &Waiting| passes.may_begin || !one.holds_nothing;
+    let lead = next(turn, waiting, may)?;
     let (mut pass, kind) = (waiting[lead], waiting[lead].kind);
     let mixes = |all: &Waiting| pace.mixes(all.positions(), passes.n_layers);
     let is_mixed = passes.rows > 0 && kind.is_some() && mixes(&pass);
@@ -72,7 +77,7 @@ pub(crate) fn part(
         bytes(&Waiting { rows: all.rows + more, ..*all })
     };
     let shares = |(at, other): (usize, &Waiting)| {
-        (at != lead && kind.is_some() && other.kind == kind).then_some(*other)
+        (at != lead && kind.is_some() && other.kind == kind && may(other)).then_some(*other)
     };
     let others: Vec<_> = waiting.iter().enumerate().map(shares).collect();
     let with = companions(pass, &others, |all| {
@@ -95,6 +100,7 @@ impl Waiting {
             columns: self.columns.max(other.columns),
             counted: self.counted + other.counted,
             tokens: self.tokens.max(other.tokens),
+            holds_nothing: self.holds_nothing && other.holds_nothing,
             kind: self.kind,
         }
     }
@@ -107,11 +113,12 @@ impl Waiting {
 
 /// The index of the prompts that are computed in a turn: those with the least left, so that they need not
 /// wait for long ones; at times the first ones, so that a long one need not wait for ever.
-fn next(turn: usize, waiting: &[Waiting]) -> Option<usize> {
-    if turn.is_multiple_of(OLDEST_EVERY) {
-        return (!waiting.is_empty()).then_some(0);
+fn next(turn: usize, waiting: &[Waiting], may: impl Fn(&Waiting) -> bool) -> Option<usize> {
+    let mut all = (0..waiting.len()).filter(|at| may(&waiting[*at]));
+    match turn.is_multiple_of(OLDEST_EVERY) {
+        true => all.next(),
+        false => all.min_by_key(|at| waiting[*at].left),
     }
-    (0..waiting.len()).min_by_key(|at| waiting[*at].left)
 }
 
 /// The indices, in ascending order, of those of `others` that share the pass of `lead`: of about the same
@@ -144,16 +151,34 @@ mod tests {
 
     fn one(ids: usize, chunk: usize) -> Waiting {
         let columns = ids.min(chunk);
-        Waiting { rows: 1, left: ids, columns, counted: columns, tokens: ids, kind: Some(0) }
+        let (left, counted, tokens) = (ids, columns, ids);
+        Waiting { rows: 1, left, columns, counted, tokens, holds_nothing: true, kind: Some(0) }
     }
 
     #[test]
     fn the_shortest_comes_first_and_at_times_the_oldest() {
         let waiting = [900, 30, 40].map(|ids| one(ids, 512));
-        let turns: Vec<_> = (1..9).map(|turn| next(turn, &waiting)).collect();
+        let turns: Vec<_> = (1..9).map(|turn| next(turn, &waiting, |_| true)).collect();
         let (short, old) = (Some(1), Some(0));
         assert_eq!(turns, [short, short, short, old, short, short, short, old]);
-        assert_eq!((next(1, &[]), next(4, &[])), (None, None));
+        let long = [1, 4].map(|turn| next(turn, &waiting, |one| one.left > 35));
+        assert_eq!(long, [Some(2), Some(0)]);
+        assert_eq!([1, 4].map(|turn| next(turn, &[], |_| true)), [None, None]);
+    }
+
+    #[test]
+    fn where_memory_is_short_prompts_go_on_and_none_begins() {
+        let mut waiting = [900, 30, 40, 950].map(|ids| one(ids, 512));
+        let passes =
+            Passes { positions: 8192, room: u64::MAX, n_layers: 1, rows: 0, may_begin: false };
+        let plan = |waiting: &[Waiting], may_begin| {
+            let part = part(1, waiting, Pace::default(), Passes { may_begin, ..passes }, |_| 0);
+            part.map(|part| (part.lead, part.with))
+        };
+        assert_eq!(plan(&waiting, false), None);
+        assert_eq!(plan(&waiting, true).map(|(lead, _)| lead), Some(1));
+        waiting[0].holds_nothing = false;
+        assert_eq!(plan(&waiting, false), Some((0, Vec::new())));
     }
 
     #[test]
@@ -188,7 +213,7 @@ mod tests {
         let kinds = [Some(0), Some(0), Some(7), None, Some(0)];
         let waiting = kinds.map(|kind| Waiting { kind, ..one(100, 512) });
         let pace = Pace::of(Duration::from_millis(1), 100, 1);
-        let passes = Passes { positions: 1000, room: 1000, n_layers: 30, rows: 0 };
+        let passes = Passes { positions: 1000, room: 1000, n_layers: 30, rows: 0, may_begin: true };
         let plan = |turn: usize, waiting: &[Waiting], passes| {
             part(turn, waiting, pace, passes, |pass| pass.positions() as u64)
         };
@@ -208,7 +233,8 @@ mod tests {
     fn a_batch_takes_its_step_in_a_whole_pass_that_is_no_longer_than_pays() {
         let waiting: Vec<_> = [Some(0); 12].map(|kind| Waiting { kind, ..one(512, 2048) }).into();
         let pace = Pace::of(Duration::from_millis(50), MIXED, 30);
-        let passes = Passes { positions: 8192, room: u64::MAX, n_layers: 30, rows: 5 };
+        let passes =
+            Passes { positions: 8192, room: u64::MAX, n_layers: 30, rows: 5, may_begin: true };
         let seen = std::cell::Cell::new(0);
         let plan = |waiting: &[Waiting], passes| {
             let bytes = |pass: &Waiting| {
@@ -239,7 +265,7 @@ mod tests {
         let mut long = 100;
         for turn in 1..=400 {
             let waiting = [one(10_000, 512), one(8, 512)].map(|one| Waiting { kind: None, ..one });
-            let passes = Passes { positions: 512, room: 0, n_layers: 1, rows: 0 };
+            let passes = Passes { positions: 512, room: 0, n_layers: 1, rows: 0, may_begin: true };
             let part = part(turn, &waiting, Pace::default(), passes, |_| 0).expect("two wait");
             long -= usize::from(part.lead == 0);
         }

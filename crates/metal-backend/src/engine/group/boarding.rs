@@ -1,5 +1,6 @@
 //! Steps that are taken in a pass of prompts.
 
+use super::super::dispatcher::Dispatcher;
 use super::super::served::Served;
 use super::super::step_clock::StepClock;
 use super::{Group, Stepped, logits_of};
@@ -12,7 +13,8 @@ impl Group {
     ///
     /// # Errors
     /// Those of MLX, which end the whole group.
-    pub fn can_board(&mut self, served: &Served) -> Result<bool> {
+    pub fn can_board(&mut self, served: &Served, dispatcher: &mut Dispatcher) -> Result<bool> {
+        self.make_longer(dispatcher)?;
         let may = !self.drafts() && self.caches.can_join() && self.any_goes_on(&served.model);
         Ok(may && served.model.takes_rows(&mut self.caches)?)
     }
@@ -45,7 +47,7 @@ impl Group {
         let unread = self.drawn.take();
         clock.count();
         let logits = logits_of(&served.model, &boarded.hidden)?;
-        self.end_step(served, (unread, Some(logits)), prefixes, clock)
+        self.end_step(served, (unread, Some(logits)), (prefixes, None), clock)
     }
 
     /// Whether the step of this turn was taken in a pass of prompts, which is asked once a turn.

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use inference_core::FinishReason;
 use mlx_ffi::{Array, Indices, async_eval, ops};
 
+use super::super::dispatcher::Dispatcher;
 use super::super::memory::Budget;
 use super::super::row::Row;
 use super::super::served::Served;
@@ -28,13 +29,13 @@ impl Group {
     pub(super) fn step_with_drafts(
         &mut self,
         served: &Served,
-        prefixes: &mut PrefixCache,
+        (prefixes, dispatcher): (&mut PrefixCache, &mut Dispatcher),
         clock: &mut StepClock,
     ) -> Result<Stepped> {
         clock.lap(Part::Rest);
         clock.count();
         // The rows are the slots.
-        self.compact()?;
+        self.compact(dispatcher)?;
         self.fresh.clear();
         let model = &served.model;
         let factors = self.caches.rope_factors();
@@ -57,7 +58,7 @@ impl Group {
         }
         let last_ids = self.slots.iter().zip(&self.rows);
         self.fresh = last_ids.filter_map(|(slot, row)| Some((*slot, *row.ids.last()?))).collect();
-        let result = self.go_on(served, None, None, clock);
+        let result = self.go_on(served, (None, None), Some(dispatcher), clock);
         Ok(Stepped { left: out, result })
     }
 

@@ -64,8 +64,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Slots that a batch may have for rows whose prompts are computed now, where new buffers are made as others join: half of
-    /// the memory that is free beside them may be taken for it.
+    /// Slots that a batch may have for rows whose prompts are computed now, where new buffers are made as others join: what is set aside
+    /// for them already may be taken for it, and half of the memory that is free beside all.
     fn slots_to_come(&self, at: usize, joining: &[Row]) -> usize {
         let (group, budget) = (&self.groups[at], &self.served.budget);
         // Ranks see different memory. Rows with drafts give vacant slots up.
@@ -78,11 +78,12 @@ impl Scheduler<'_> {
         let waiting: Vec<usize> = rows.map(|row| row.ids.len()).collect();
         let own = group.rows().iter().chain(joining).map(ahead);
         let longest = own.chain(waiting.iter().copied()).max().unwrap_or(0);
-        // A slot is as long as the longest row. The buffers of before stay until theirs are copied.
+        // A slot is as long as the longest row. What some layers had before stays until it is copied.
         let bytes = budget.caches(1, longest + MOST_SPARE).max(1);
-        let made = bytes * (group.rows().len() + joining.len()) as u64;
-        let room = self.memory().room().saturating_sub(made) / 2;
-        waiting.len().min((room / bytes) as usize)
+        let [copied, new] = [group.rows().len() / 3, joining.len()].map(|rows| bytes * rows as u64);
+        let free = self.memory().room().saturating_sub(copied + new) / 2;
+        let of_waiting = plan::beside_slots(&self.batches(), &self.unbegun());
+        waiting.len().min(((of_waiting + free) / bytes) as usize)
     }
 
     /// The batch that the rows join.
@@ -108,36 +109,40 @@ impl Scheduler<'_> {
     /// Forgets prefixes where they are in the way of rows, then preempts the rows that the plan names; each goes on where it was.
     pub(super) fn make_room(&mut self) {
         let plan = loop {
-            let memory = self.memory();
-            let batches = self.batches();
+            let (memory, batches, prompts) = (self.memory(), self.batches(), self.unbegun());
             let of_batches: u64 = batches.iter().map(plan::Batch::set_aside).sum();
-            let others = (memory.fixed + memory.rows).saturating_sub(of_batches);
+            let of_prompts = plan::beside_slots(&batches, &prompts);
+            let others = (memory.fixed + memory.rows).saturating_sub(of_batches + of_prompts);
+            // What rows were copied from counts until the copies are made.
+            if memory.is_short() && self.dispatcher.lets_go_of_written() {
+                self.read_memory();
+                continue;
+            }
             let keeps = self.prefixes.cache.bytes() > 0;
-            let plan =
-                self.agree("room", |_| plan::make_room(batches, others, memory.limit, keeps));
+            let plan = self.agree("room", |_| {
+                plan::make_room(batches, [others, of_prompts], memory.limit, keeps)
+            });
             if !plan.forgets_prefixes {
                 break plan;
             }
             self.prefixes.cache.evict(FORGOTTEN);
             self.read_memory();
         };
-        let count = self.groups.len();
-        if plan.gives_up_slots {
-            self.give_up_slots();
-        }
-        if self.groups.len() < count {
-            // A batch failed and is gone: the next turn plans without it.
-            return;
-        }
+        let gives_up = plan.gives_up_slots || !plan.rows.is_empty();
         for (group, at) in plan.rows {
-            let (row, result) = self.groups[group].remove(at);
-            self.preempted.push_back(row);
-            if let Err(error) = result {
-                self.fail_group(group, error, "making room");
-                break;
-            }
+            let row = self.groups[group].remove(at);
+            self.set_back(row);
         }
         self.groups.retain(|group| !group.rows().is_empty());
+        if gives_up {
+            self.give_up_slots();
+        }
+    }
+
+    /// Lets a row begin again, before those that began after it.
+    pub(super) fn set_back(&mut self, row: Row) {
+        let at = self.preempted.partition_point(|other| other.number <= row.number);
+        self.preempted.insert(at, row);
     }
 
     /// Gives up slots that rows left, where memory is short. Returns whether there were any.
@@ -145,7 +150,7 @@ impl Scheduler<'_> {
         let mut any = false;
         let mut at = 0;
         while at < self.groups.len() {
-            match self.groups[at].compact() {
+            match self.groups[at].compact(&mut self.dispatcher) {
                 Ok(were_any) => {
                     any |= were_any;
                     at += 1;
@@ -191,7 +196,7 @@ impl Scheduler<'_> {
         let mut order: Vec<usize> = (0..self.groups.len()).collect();
         order.sort_by_key(|at| std::cmp::Reverse(self.groups[*at].rows().len()));
         for at in order {
-            match self.groups[at].can_board(self.served) {
+            match self.groups[at].can_board(self.served, &mut self.dispatcher) {
                 Ok(true) => return Some(at),
                 Ok(false) => {}
                 Err(error) => {
@@ -211,9 +216,9 @@ impl Scheduler<'_> {
                 at += 1;
                 continue;
             }
-            let (group, prefixes) = (&mut self.groups[at], &mut self.prefixes.cache);
-            let (served, clock) = (self.served, &mut self.clock);
-            let step = caught(|| group.step(served, prefixes, clock));
+            let (group, clock) = (&mut self.groups[at], &mut self.clock);
+            let (prefixes, dispatcher) = (&mut self.prefixes.cache, &mut self.dispatcher);
+            let step = caught(|| group.step(self.served, (prefixes, dispatcher), clock));
             let count = self.groups.len();
             self.end_step(at, step);
             at += usize::from(self.groups.len() == count);

@@ -73,7 +73,7 @@ impl Scheduler<'_> {
     /// Puts a row where those wait that begin again from their ids.
     fn begin_again(&mut self, mut row: Row) {
         row.begin_again();
-        self.preempted.push_back(row);
+        self.set_back(row);
     }
 
     /// The error as it is told: with the phase, and with who holds the memory that was not there.

@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use mlx_ffi::memory;
 
-use super::{Group, Job, Reading, Row, Scheduler};
+use super::{Group, Job, Prefill, Reading, Row, Scheduler};
 use crate::engine::memory::{Budget, Wanted};
 use crate::engine::prompt_logprobs::PromptLogprobs;
-use crate::plan::{Batch, Decoding, Memory, Spare, Waits};
+use crate::plan::{self, Batch, Decoding, Memory, Spare, Waits};
 
 impl Scheduler<'_> {
     /// Reads the time, what others leave of the device, and what is in use.
@@ -48,6 +48,13 @@ impl Scheduler<'_> {
     pub(super) fn anything_waits(&self) -> bool {
         let lanes = [self.classifications.next_queued(), self.inspections.next_queued()];
         !self.queue.is_empty() || !self.preempted.is_empty() || lanes.iter().any(Option::is_some)
+    }
+
+    /// Whether anything runs that holds memory, and gives it up once it ends.
+    pub(super) fn anything_goes_on(&self) -> bool {
+        let lanes = self.classifications.running() + self.inspections.running();
+        let begun = self.prefills.iter().any(|prefill| !prefill.holds_nothing());
+        begun || lanes > 0 || !self.groups.is_empty()
     }
 
     /// The first one of each kind that waits to begin.
@@ -96,7 +103,8 @@ impl Scheduler<'_> {
     /// Bytes set aside for what runs.
     fn set_aside(&self) -> u64 {
         let budget = &self.served.budget;
-        let prefills = self.prefills.iter().map(|prefill| {
+        let begun = self.prefills.iter().filter(|prefill| !prefill.holds_nothing());
+        let prefills = begun.map(|prefill| {
             let longest = prefill.rows().map(|row| row.ids.len()).max().unwrap_or(0);
             let reports = prefill.rows().map(|row| self.report_bytes(row.prompt_logprobs.as_ref()));
             let sights = prefill.rows().map(|row| self.served.sight_bytes(row.scene.as_deref()));
@@ -105,8 +113,16 @@ impl Scheduler<'_> {
                 + sights.sum::<u64>()
         });
         let batches = self.batches();
+        let prompts = plan::beside_slots(&batches, &self.unbegun());
         let lanes = [self.classifications.set_aside(), self.inspections.set_aside()];
-        prefills.chain(batches.iter().map(Batch::set_aside)).chain(lanes).sum()
+        prompts + prefills.chain(batches.iter().map(Batch::set_aside)).chain(lanes).sum::<u64>()
+    }
+
+    /// Bytes that each of the prompts takes which hold nothing yet.
+    pub(super) fn unbegun(&self) -> Vec<u64> {
+        let unbegun = self.prefills.iter().filter(|prefill| prefill.holds_nothing());
+        let rows = unbegun.flat_map(Prefill::rows);
+        rows.map(|row| self.served.budget.caches(1, row.ids.len())).collect()
     }
 
     /// What a request asks for.

@@ -110,6 +110,7 @@ impl Scheduler<'_> {
             room: self.memory().room(),
             n_layers: model.layers.len(),
             rows: batch.map_or(0, |at| self.groups[at].caches().slots()),
+            may_begin: !self.memory().is_short() || !self.anything_goes_on(),
         };
         let bytes = |all: &Waiting| budget.pass(all.rows, all.columns, all.tokens);
         plan::part(turn, &waiting, self.pace, passes, bytes)
@@ -285,7 +286,7 @@ impl Scheduler<'_> {
     pub(super) fn leave(&mut self, row: Row, exit: Exit) {
         match exit {
             Exit::Ended(result) => self.end(row, result),
-            Exit::Outgrown => self.preempted.push_back(row),
+            Exit::Outgrown => self.set_back(row),
         }
     }
 
