@@ -43,6 +43,8 @@ pub(crate) type Weigh = Box<dyn Fn(u64) -> Result<u64>>;
 /// What is kept, within a budget of bytes.
 pub(crate) struct PrefixCache {
     budget: u64,
+    /// Of the budget, what it may have at this time.
+    most: u64,
     /// Copies count as much in every process that computes the model, so that all keep and forget the same.
     weigh: Weigh,
     bytes: u64,
@@ -117,6 +119,7 @@ impl PrefixCache {
     pub fn new(budget: u64, weigh: Weigh) -> PrefixCache {
         PrefixCache {
             budget,
+            most: budget,
             weigh,
             bytes: 0,
             of_block: 0,
@@ -255,6 +258,12 @@ impl PrefixCache {
         ids.is_multiple_of(BLOCK)
     }
 
+    /// From now on it has at most `bytes` of its budget. Returns whether that made it forget anything.
+    pub fn allow(&mut self, bytes: u64) -> bool {
+        self.most = self.budget.min(bytes);
+        self.evict(self.bytes.saturating_sub(self.most))
+    }
+
     /// Forgets what was not used for the longest time, until at least `bytes` are free. False
     /// where nothing is left to forget.
     pub fn evict(&mut self, bytes: u64) -> bool {
@@ -312,7 +321,7 @@ impl PrefixCache {
 
     /// Whether `bytes` more fit, after forgetting what need not `stay`.
     fn make_room(&mut self, bytes: u64, stay: &[u64]) -> bool {
-        while self.bytes + bytes > self.budget {
+        while self.bytes + bytes > self.most {
             if !self.evict_one(stay) {
                 return false;
             }

@@ -43,7 +43,7 @@ pub(super) struct Budget {
     /// Positions of a chunk.
     chunk: u64,
     /// Bytes that stay free for a pass of prompts while rows begin beside others.
-    passes: u64,
+    pub passes: u64,
 }
 
 /// What a request asks for.
@@ -190,13 +190,16 @@ impl Budget {
         more_logits + tokens as u64 * told as u64
     }
 
-    /// What a request needs to end alone, and for a while beside others.
-    pub fn need(&self, wanted: Wanted) -> Need {
+    /// What a request needs to end alone, and for a while beside others. `beside`: what so many bytes of caches take beside what is
+    /// set aside, where a row may have left a slot for them.
+    pub fn need(&self, wanted: Wanted, beside: impl Fn(u64) -> u64) -> Need {
         let (least, most) = wanted.tokens();
         let ahead = Budget::ahead(0, most);
+        let caches = self.caches(1, wanted.prompt + ahead);
+        let (new, work) = (beside(caches), self.work(wanted.prompt, ahead));
         // Rows that begin one after the other until memory is full would leave each prompt a pass of its own.
-        let work = self.work(wanted.prompt, ahead);
-        let soon = self.alone(wanted, ahead) - work + work.max(self.passes);
+        let of_pass = if new < caches { work } else { work.max(self.passes) };
+        let soon = (self.alone(wanted, ahead) - caches - work) + new + of_pass;
         Need { least: self.alone(wanted, least), soon }
     }
 

@@ -115,6 +115,7 @@ impl<'a> Scheduler<'a> {
             }
             self.read();
             self.admit();
+            self.allow_prefixes();
             self.compute();
             self.make_room();
             self.decode();

@@ -16,7 +16,7 @@ use crate::cache::rope_factors::RopeFactors;
 const MOST_BLOCKS: usize = 16;
 /// Rows that share buffers at most.
 const MOST_ROWS: usize = 8;
-/// The part of the budget that rows share which are copied at once.
+/// The part of what it may have that rows share which are copied at once.
 const SHARE: u64 = 16;
 
 /// A row whose whole blocks are kept.
@@ -68,7 +68,7 @@ impl Next<'_> {
 impl PrefixCache {
     /// Keeps what `caches` hold of whole blocks of rows.
     pub fn keep(&mut self, rows: &[Keeping<'_>], caches: &Caches, moment: Moment) -> Result<()> {
-        if self.budget == 0 {
+        if self.most == 0 {
             return Ok(());
         }
         self.clock += 1;
@@ -106,7 +106,7 @@ impl PrefixCache {
             let (first, parent) = (path.len(), path.last().copied());
             let blocks = (of.ids().len() / BLOCK - first).min(MOST_BLOCKS);
             let own = Next { of, parent, first, blocks };
-            let most = (self.budget / SHARE).checked_div(self.of_block * blocks as u64);
+            let most = (self.most / SHARE).checked_div(self.of_block * blocks as u64);
             let fits = next.is_empty() || most.is_none_or(|most| (next.len() as u64) < most);
             let is_along = next.len() < together && next.iter().all(|other| own.goes_with(other));
             match fits && is_along {
@@ -169,7 +169,7 @@ impl PrefixCache {
             let bytes = (self.weigh)(layers.bytes())?;
             self.of_block = bytes.div_ceil((blocks * layers.rows()) as u64).max(1);
             let is_alone = next.len() == 1;
-            if (is_alone || bytes <= self.budget / SHARE) && self.make_room(bytes, &stay) {
+            if (is_alone || bytes <= self.most / SHARE) && self.make_room(bytes, &stay) {
                 settle(layers.arrays().iter())?;
                 self.bytes += bytes;
                 self.may_be_unsaved = true;
@@ -179,7 +179,7 @@ impl PrefixCache {
             if !is_alone {
                 return Ok(None);
             }
-            blocks = (self.budget.saturating_sub(self.bytes) / self.of_block) as usize;
+            blocks = (self.most.saturating_sub(self.bytes) / self.of_block) as usize;
         }
         Ok(None)
     }

@@ -90,7 +90,7 @@ impl PrefixCache {
         let bytes = (self.weigh)(bytes(&layers))?;
         let (path, _) = self.path(&ids, factors);
         let blocks = ids.len() / BLOCK;
-        if self.bytes + bytes > self.budget {
+        if self.bytes + bytes > self.most {
             return Ok(());
         }
         match part {

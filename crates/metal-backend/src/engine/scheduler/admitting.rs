@@ -63,6 +63,24 @@ impl Scheduler<'_> {
         }
     }
 
+    /// What is kept of earlier requests leaves room for passes of prompts that wait.
+    pub(super) fn allow_prefixes(&mut self) {
+        // Ranks see different memory.
+        if self.served.ranks.are_several() || !self.prefixes.cache.is_on() {
+            return;
+        }
+        let several_wait = self.anything_waits() || self.unbegun().len() > 1;
+        let Memory { left, fixed, rows, .. } = self.memory();
+        let allowed = match several_wait {
+            true => (left + self.prefixes.cache.bytes())
+                .saturating_sub(fixed + rows + self.served.budget.passes),
+            false => u64::MAX,
+        };
+        if self.prefixes.cache.allow(allowed) {
+            self.read_memory();
+        }
+    }
+
     /// Forgets some of what is kept of earlier requests, captured passes first. False where nothing is left to forget.
     pub(super) fn forget_prefixes(&mut self) -> bool {
         let any = self.dispatcher.keeps_any() || self.prefixes.cache.evict(FORGOTTEN);
@@ -77,7 +95,7 @@ impl Scheduler<'_> {
         let error = match budget.refusal(wanted, memory.alone()) {
             // It is not the request that asks for too much.
             Error::Memory { what, needed, available, .. }
-                if memory.would_fit(budget.need(wanted)) =>
+                if memory.would_fit(budget.need(wanted, |bytes| bytes)) =>
             {
                 let (needed, left) = (needed >> 20, available >> 20);
                 let reason = format!("{what} needs {needed} MiB, others leave {left} for it");

@@ -60,10 +60,16 @@ impl Scheduler<'_> {
     /// The first one of each kind that waits to begin.
     pub(super) fn waits(&self) -> Waits {
         let (budget, since) = (&self.served.budget, |at| self.reading.since(at));
-        let of_job = |job: &Job| (since(job.queued_at), budget.need(self.wanted(job)));
+        let (batches, unbegun) = (self.batches(), self.unbegun());
+        let beside = |bytes: u64| {
+            let with = [&unbegun[..], &[bytes]].concat();
+            plan::beside_slots(&batches, &with) - plan::beside_slots(&batches, &unbegun)
+        };
+        let of_job = |job: &Job| (since(job.queued_at), budget.need(self.wanted(job), beside));
+        let of_row = |row| budget.need(self.wanted_again(row), beside);
         let inspection = self.inspections.next_queued().map(since);
         Waits {
-            preempted: self.preempted.front().map(|row| budget.need(self.wanted_again(row))),
+            preempted: self.preempted.front().map(of_row),
             request: self.queue.front().map(|job| of_job(job)),
             classification: self.classifications.next_queued().map(since),
             inspection: inspection.zip(self.inspections.next_needs(self.served)),
