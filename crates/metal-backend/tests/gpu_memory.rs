@@ -171,6 +171,38 @@ fn what_a_load_and_requests_leave_behind_is_given_back() {
 
 #[test]
 #[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
+fn under_a_tight_limit_more_requests_than_fit_end_and_hold_no_more() {
+    const LIMIT: u64 = 4 << 30;
+    const REQUESTS: usize = 128;
+    let took = |memory_limit: Option<u64>| {
+        let options = LoadOptions { parallel_slots: Some(256), memory_limit, ..Default::default() };
+        let model = load_random(SMALL, &options).unwrap();
+        let all = |shift: usize| {
+            let started = Instant::now();
+            thread::scope(|scope| {
+                for row in 0..REQUESTS {
+                    let model = &model;
+                    scope.spawn(move || {
+                        let ids = generate(&**model, &prompt(shift + row, 512), 128).unwrap();
+                        assert_eq!(ids.len(), 128);
+                    });
+                }
+            });
+            started.elapsed()
+        };
+        let first = all(0);
+        let (again, held) = (all(REQUESTS), held(&*model));
+        println!("{memory_limit:?}: {first:?}, then {again:?}; {} MiB are held", held >> 20);
+        (again, held)
+    };
+    let (without, _) = took(None);
+    let (with, held) = took(Some(LIMIT));
+    assert!(with < 4 * without, "a third of the rows are computed at a time");
+    assert!(held < LIMIT + BESIDE, "{held}");
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
 fn a_load_beside_a_full_device_fails_by_name_and_a_later_one_works() {
     const NAME: &str = "a_load_beside_a_full_device_fails_by_name_and_a_later_one_works";
     if is_the_other() {

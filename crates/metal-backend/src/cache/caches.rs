@@ -16,6 +16,9 @@ const LAYERS_AT_ONCE: usize = 2;
 /// The shape of a layer's buffers, and their type.
 type Form = ([i32; 4], Dtype);
 
+/// A layer whose rows move, and those that join them.
+type Moving<'a> = (&'a mut KvCache, Option<KvCache>);
+
 /// What all layers remember of the rows of a batch.
 #[derive(Debug)]
 pub(crate) struct Caches {
@@ -204,7 +207,7 @@ impl Caches {
             None => (Vec::new(), Vec::new(), Vec::new()),
         };
         let mut others = layers.into_iter();
-        let mut wanted: Vec<(Form, Vec<(&mut KvCache, Option<KvCache>)>)> = Vec::new();
+        let mut wanted: Vec<(Form, Vec<Moving<'_>>)> = Vec::new();
         for mine in &mut self.layers {
             let (mine, others) = match (mine, others.next()) {
                 (State::Kv(mine), None) => (mine, None),

@@ -29,6 +29,8 @@ pub(super) struct Dispatcher {
     cannot_mix: bool,
     /// Whether what was written into caches last is held with what it was taken from.
     holds_written: bool,
+    /// Bytes of that since it was last waited for, and how many may be on their way.
+    written: [u64; 2],
     captures: PromptCaptures,
     /// Whether passes may be filled up, which changes the order of sums.
     fills: bool,
@@ -253,17 +255,30 @@ impl Dispatcher {
         self.cannot_mix
     }
 
+    /// What is written into caches is waited for once it has more than `bytes`: until then, so much is held of what they had before.
+    pub fn hold(&mut self, bytes: u64) {
+        self.written = [0, bytes];
+    }
+
     /// Sends what is to be written into caches to the device.
     ///
     /// # Errors
     /// Those of MLX and of CUDA.
     pub fn write(&mut self, written: &[&Array]) -> Result<()> {
         let is_alone = self.ranks.is_none() && on_cuda()?;
-        if is_alone && self.device()?.send(written.iter().copied())? == Dispatch::Sent {
-            self.holds_written = true;
-            return Ok(());
+        if !is_alone || self.device()?.send(written.iter().copied())? != Dispatch::Sent {
+            return async_eval(written.iter().copied());
         }
-        async_eval(written.iter().copied())
+        let [sent, most] = &mut self.written;
+        *sent += written.iter().map(|array| array.nbytes() as u64).sum::<u64>();
+        self.holds_written = *sent <= *most;
+        match self.holds_written {
+            true => Ok(()),
+            false => {
+                *sent = 0;
+                self.device()?.wait()
+            }
+        }
     }
 
     fn device(&mut self) -> Result<&mut mlx_ffi::Dispatcher> {

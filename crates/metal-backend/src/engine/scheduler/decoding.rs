@@ -9,7 +9,6 @@ use super::admitting::FORGOTTEN;
 use super::{Group, Prefill, Row, Scheduler};
 use crate::cache::{Caches, MOST_SPARE};
 use crate::engine::group::Stepped;
-use crate::engine::memory::Budget;
 use crate::engine::prefill::ROOM;
 use crate::error::{Result, panicked};
 use crate::plan;
@@ -73,10 +72,9 @@ impl Scheduler<'_> {
         if takes_none || !self.served.keeps_slots {
             return 0;
         }
-        let ahead = |row: &Row| Budget::ahead(row.ids.len(), row.max_tokens - row.generated());
         let rows = self.prefills.iter().flat_map(Prefill::rows).filter(|row| row.draft_tokens == 0);
-        let waiting: Vec<usize> = rows.map(|row| row.ids.len()).collect();
-        let own = group.rows().iter().chain(joining).map(ahead);
+        let waiting: Vec<usize> = rows.map(Scheduler::ahead).collect();
+        let own = group.rows().iter().chain(joining).map(Scheduler::ahead);
         let longest = own.chain(waiting.iter().copied()).max().unwrap_or(0);
         // A slot is as long as the longest row. What some layers had before stays until it is copied.
         let bytes = budget.caches(1, longest + MOST_SPARE).max(1);

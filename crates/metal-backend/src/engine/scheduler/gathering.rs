@@ -78,10 +78,11 @@ impl Scheduler<'_> {
 
     /// What can be freed without taking anything from a request that runs.
     pub(super) fn spare(&self) -> Spare {
-        let has_vacant_slots = |group: &Group| group.rows().len() < group.caches().slots();
+        let vacant = |group: &Group| group.caches().slots() - group.rows().len();
         Spare {
             prefixes: self.prefixes.cache.bytes() > 0 || self.dispatcher.keeps_any(),
-            slots: self.groups.iter().any(has_vacant_slots),
+            // Prompts that have begun to wait take the others.
+            slots: self.groups.iter().map(vacant).sum::<usize>() > self.unbegun().len(),
         }
     }
 
@@ -90,8 +91,7 @@ impl Scheduler<'_> {
         let budget = &self.served.budget;
         let of_group = |group: &Group| {
             let draft = group.rows().iter().map(|row| row.draft_tokens).max().unwrap_or(0);
-            let ahead =
-                |row: &Row| Budget::ahead(row.ids.len(), row.max_tokens - row.generated()) + draft;
+            let ahead = |row: &Row| Scheduler::ahead(row) + draft;
             let of_row = |row: &Row| Decoding {
                 started: self.reading.since(row.started()),
                 soon: budget.caches(1, ahead(row)),
@@ -111,7 +111,7 @@ impl Scheduler<'_> {
         let budget = &self.served.budget;
         let begun = self.prefills.iter().filter(|prefill| !prefill.holds_nothing());
         let prefills = begun.map(|prefill| {
-            let longest = prefill.rows().map(|row| row.ids.len()).max().unwrap_or(0);
+            let longest = prefill.rows().map(Scheduler::ahead).max().unwrap_or(0);
             let reports = prefill.rows().map(|row| self.report_bytes(row.prompt_logprobs.as_ref()));
             let sights = prefill.rows().map(|row| self.served.sight_bytes(row.scene.as_deref()));
             budget.caches(prefill.rows().count(), longest)
@@ -128,7 +128,12 @@ impl Scheduler<'_> {
     pub(super) fn unbegun(&self) -> Vec<u64> {
         let unbegun = self.prefills.iter().filter(|prefill| prefill.holds_nothing());
         let rows = unbegun.flat_map(Prefill::rows);
-        rows.map(|row| self.served.budget.caches(1, row.ids.len())).collect()
+        rows.map(|row| self.served.budget.caches(1, Scheduler::ahead(row))).collect()
+    }
+
+    /// Positions that are set aside for a row.
+    pub(super) fn ahead(row: &Row) -> usize {
+        Budget::ahead(row.ids.len(), row.max_tokens - row.generated())
     }
 
     /// What a request asks for.
