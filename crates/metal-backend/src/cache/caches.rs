@@ -6,6 +6,7 @@ use super::buffer::{More, Parts, whole_steps};
 use super::kv::KvCache;
 use super::place::{Copies, Placing, copies};
 use super::rope_factors::RopeFactors;
+use super::slab::Slab;
 use super::spec::StateSpec;
 use super::state::State;
 use super::storage::Storage;
@@ -16,8 +17,11 @@ const LAYERS_AT_ONCE: usize = 2;
 /// The shape of a layer's buffers, and their type.
 type Form = ([i32; 4], Dtype);
 
-/// A layer whose rows move, and those that join them.
-type Moving<'a> = (&'a mut KvCache, Option<KvCache>);
+/// Caches, and rows of them, each without so many of its last positions.
+type Source<'a> = (&'a Caches, &'a [(usize, i32)]);
+
+/// Those of a layer's keys and values.
+type OfLayer<'a> = (&'a KvCache, &'a [(usize, i32)]);
 
 /// What all layers remember of the rows of a batch.
 #[derive(Debug)]
@@ -147,23 +151,23 @@ impl Caches {
     pub fn rearrange(
         &mut self,
         rows: &[usize],
-        others: Option<Caches>,
+        others: Vec<Caches>,
         more: More,
         mut send: impl FnMut(&[&Array]) -> Result<()>,
     ) -> Result<()> {
-        if on_cuda()? && self.are_alike(others.as_ref()) {
+        if on_cuda()? && self.are_alike(&others) {
             return self.move_into(rows, others, more, cuda::buffers_of_layers, send);
         }
         if rows.len() < self.slots() {
             self.keep(rows)?;
         }
-        others.map_or(Ok(()), |others| self.join(others))?;
+        others.into_iter().try_for_each(|others| self.join(others))?;
         send(&self.arrays().collect::<Vec<_>>())
     }
 
     /// Whether [`rearrange`](Self::rearrange) can make longer buffers for the rows that are there.
     pub fn can_be_longer(&self) -> Result<bool> {
-        Ok(on_cuda()? && self.are_alike(None))
+        Ok(on_cuda()? && self.are_alike(&[]))
     }
 
     /// Adds the rows of `other` after those of `self`, likewise.
@@ -178,17 +182,12 @@ impl Caches {
     }
 
     /// Whether all layers have keys and values of one form, and `others` the same.
-    pub(super) fn are_alike(&self, others: Option<&Caches>) -> bool {
-        (0..self.layers.len()).all(|at| {
-            match (&self.layers[at], others.map(|all| &all.layers[at])) {
-                (State::Kv(mine), None) => mine.joined(&[], None, More::default()).is_some(),
-                (State::Kv(mine), Some(State::Kv(others))) => {
-                    mine.joined(&[], Some(others), More::default()).is_some()
-                }
-                (State::Nothing, None | Some(State::Nothing)) => true,
-                _ => false,
-            }
-        })
+    pub(super) fn are_alike(&self, others: &[Caches]) -> bool {
+        let is_plain = |layer: &State| matches!(layer, State::Kv(_) | State::Nothing);
+        let all = [self].into_iter().chain(others);
+        all.clone().all(|caches| caches.layers.iter().all(is_plain))
+            && forms(&all.map(|caches| (caches, &[][..])).collect::<Vec<_>>(), 0, |_, end| end)
+                .is_some()
     }
 
     /// Keeps rows, and adds `others`, which [have the same form](Self::are_alike), and `more`. `make` makes buffers of one
@@ -196,51 +195,37 @@ impl Caches {
     pub(super) fn move_into(
         &mut self,
         rows: &[usize],
-        others: Option<Caches>,
+        others: Vec<Caches>,
         more: More,
         make: impl Fn(&[i32], Dtype, usize) -> Result<Vec<[Array; 2]>>,
         mut send: impl FnMut(&[&Array]) -> Result<()>,
     ) -> Result<()> {
         self.layout += 1;
-        let (offsets, shifts, layers) = match others {
-            Some(others) => (others.offsets, others.shifts, others.layers),
-            None => (Vec::new(), Vec::new(), Vec::new()),
-        };
-        let mut others = layers.into_iter();
-        let mut wanted: Vec<(Form, Vec<Moving<'_>>)> = Vec::new();
-        for mine in &mut self.layers {
-            let (mine, others) = match (mine, others.next()) {
-                (State::Kv(mine), None) => (mine, None),
-                (State::Kv(mine), Some(State::Kv(others))) => (mine, Some(others)),
-                _ => continue,
-            };
-            let dtype = mine.arrays().first().map(Array::dtype);
-            let (Some(shape), Some(dtype)) = (mine.joined(rows, others.as_ref(), more), dtype)
-            else {
-                return Err(Error::new("rows of another form cannot join"));
-            };
-            match wanted.iter_mut().find(|(known, _)| *known == (shape, dtype)) {
-                Some((_, layers)) => layers.push((mine, others)),
-                None => wanted.push(((shape, dtype), vec![(mine, others)])),
-            }
-        }
+        let whole = |rows: &mut dyn Iterator<Item = usize>| rows.map(|row| (row, 0)).collect();
+        let kept: Vec<(usize, i32)> = whole(&mut rows.iter().copied());
+        let all = |others: &Caches| whole(&mut (0..others.slots()));
+        let added: Vec<Vec<(usize, i32)>> = others.iter().map(all).collect();
+        let capacity = |slab: &Slab, longest| slab.capacity(longest, more);
+        let forms = forms(&with((&*self, &kept), &others, &added), more.slots, capacity)
+            .ok_or_else(|| Error::new("rows of another form cannot join"))?;
         let mut placing = Placing::default();
-        for ((shape, dtype), mut layers) in wanted {
-            while !layers.is_empty() {
-                let count = layers.len().min(LAYERS_AT_ONCE);
-                let buffers = make(&shape, dtype, count)?;
-                let mut written = Vec::with_capacity(count);
-                for ((mine, others), buffers) in layers.drain(..count).zip(buffers) {
-                    mine.move_into(rows, others, buffers, &mut placing)?;
-                    written.push(mine);
+        for (form, layers) in forms {
+            for layers in layers.chunks(LAYERS_AT_ONCE) {
+                let sources = with((&*self, &kept), &others, &added);
+                let made = gather(&sources, layers, (form, &make), &mut placing)?;
+                for (layer, cache) in layers.iter().zip(made) {
+                    self.layers[*layer] = State::Kv(cache);
                 }
-                send(&written.iter().flat_map(|mine| mine.arrays()).collect::<Vec<_>>())?;
+                let written = layers.iter().flat_map(|layer| self.layers[*layer].arrays());
+                send(&written.collect::<Vec<_>>())?;
             }
         }
         let of_rows = |all: &[i32]| rows.iter().map(|row| all[*row]).collect::<Vec<i32>>();
         (self.offsets, self.shifts) = (of_rows(&self.offsets), of_rows(&self.shifts));
-        self.offsets.extend(offsets);
-        self.shifts.extend(shifts);
+        for others in others {
+            self.offsets.extend(others.offsets);
+            self.shifts.extend(others.shifts);
+        }
         let slots = self.offsets.len() + more.slots;
         self.offsets.resize(slots, 0);
         self.shifts.resize(slots, 0);
@@ -285,9 +270,35 @@ impl Caches {
     /// Copies of rows, each without so many of its last positions, with room for `room` more: a row may
     /// be copied several times. What cannot join is copied whole.
     pub fn copies(&self, rows: &[(usize, i32)], room: i32) -> Result<Caches> {
+        let kernels = if on_cuda()? { Some(cuda::buffers_of_layers) } else { None };
+        self.copies_by(rows, room, kernels)
+    }
+
+    /// [`copies`](Self::copies), of keys and values as they are in buffers that `make` makes.
+    pub(super) fn copies_by(
+        &self,
+        rows: &[(usize, i32)],
+        room: i32,
+        make: Option<impl Fn(&[i32], Dtype, usize) -> Result<Vec<[Array; 2]>>>,
+    ) -> Result<Caches> {
+        let mut copied: Vec<Option<KvCache>> = self.layers.iter().map(|_| None).collect();
+        let sources = [(self, rows)];
+        let forms = make.and_then(|make| {
+            let forms = forms(&sources, 0, |_, longest| longest + room)?;
+            Some((make, forms))
+        });
+        if let Some((make, forms)) = forms {
+            let mut placing = Placing::default();
+            for (form, layers) in forms {
+                let made = gather(&sources, &layers, (form, &make), &mut placing)?;
+                layers.iter().zip(made).for_each(|(at, cache)| copied[*at] = Some(cache));
+            }
+        }
         let offsets = rows.iter().map(|(row, left_out)| self.offsets[*row] - left_out).collect();
-        let layers =
-            self.layers.iter().map(|layer| layer.copies(rows, room)).collect::<Result<_>>()?;
+        let layers = self.layers.iter().zip(copied);
+        let layers = layers
+            .map(|(layer, copied)| layer.copies(rows, room, copied))
+            .collect::<Result<_>>()?;
         let shifts = rows.iter().map(|(row, _)| self.shifts[*row]).collect();
         Ok(Caches { offsets, shifts, rope_factors: self.rope_factors, layers, layout: 0 })
     }
@@ -372,4 +383,52 @@ impl Caches {
         self.offsets = vec![positions];
         Ok(())
     }
+}
+
+/// `own`, and behind it `others` with the rows of each.
+fn with<'a>(
+    own: Source<'a>,
+    others: &'a [Caches],
+    rows: &'a [Vec<(usize, i32)>],
+) -> Vec<Source<'a>> {
+    let others = others.iter().zip(rows).map(|(others, rows)| (others, &rows[..]));
+    [own].into_iter().chain(others).collect()
+}
+
+/// The layers that have keys and values, by the form of buffers for rows of `sources`; `None` where keys and values are not alike.
+fn forms(
+    sources: &[Source<'_>],
+    slots: usize,
+    capacity: impl Fn(&Slab, i32) -> i32,
+) -> Option<Vec<(Form, Vec<usize>)>> {
+    let mut forms: Vec<(Form, Vec<usize>)> = Vec::new();
+    for layer in 0..sources.first()?.0.layers.len() {
+        let Some(own) = sources[0].0.layers[layer].kv() else { continue };
+        let shape = KvCache::gathered(&of_layer(sources, layer)?, slots, &capacity)?;
+        let form = (shape, own.arrays().first()?.dtype());
+        match forms.iter_mut().find(|(known, _)| *known == form) {
+            Some((_, layers)) => layers.push(layer),
+            None => forms.push((form, vec![layer])),
+        }
+    }
+    Some(forms)
+}
+
+/// The keys and values of a layer of `sources`, with their rows.
+fn of_layer<'a>(sources: &[Source<'a>], layer: usize) -> Option<Vec<OfLayer<'a>>> {
+    sources.iter().map(|(caches, rows)| Some((caches.layers[layer].kv()?, *rows))).collect()
+}
+
+/// The rows of `sources` in new buffers, for some layers of one [form](forms).
+fn gather(
+    sources: &[Source<'_>],
+    layers: &[usize],
+    ((shape, dtype), make): (Form, impl Fn(&[i32], Dtype, usize) -> Result<Vec<[Array; 2]>>),
+    placing: &mut Placing,
+) -> Result<Vec<KvCache>> {
+    let buffers = make(&shape, dtype, layers.len())?;
+    let of = |(layer, buffers): (&usize, [Array; 2])| {
+        KvCache::gather(&of_layer(sources, *layer).unwrap_or_default(), buffers, placing)
+    };
+    layers.iter().zip(buffers).map(of).collect()
 }

@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Dtype, Result, ops};
 
-use super::buffer::{More, Parts};
+use super::buffer::Parts;
 use super::place::{Placing, Span};
 use super::ring::Ring;
 use super::slab::Slab;
@@ -17,6 +17,9 @@ pub(crate) struct KvCache {
     storage: Storage,
     buffers: Buffers,
 }
+
+/// Buffers, and rows of them, each without so many of its last positions.
+type Source<'a> = (&'a Slab, &'a [(usize, i32)]);
 
 #[derive(Debug)]
 enum Buffers {
@@ -174,37 +177,32 @@ impl KvCache {
         }
     }
 
-    /// The shape of buffers for its rows with these indices, those of `others` and `more`; `None` where keys and values are not alike.
-    pub(super) fn joined(
-        &self,
-        rows: &[usize],
-        others: Option<&KvCache>,
-        more: More,
+    /// [`Slab::gathered`], where all of `sources` hold keys and values as they are.
+    pub(super) fn gathered(
+        sources: &[(&KvCache, &[(usize, i32)])],
+        slots: usize,
+        capacity: impl Fn(&Slab, i32) -> i32,
     ) -> Option<[i32; 4]> {
-        match (&self.buffers, others.map(|others| &others.buffers)) {
-            (Buffers::Slab(mine), Some(Buffers::Slab(others))) => {
-                mine.joined(rows, Some(others), more)
-            }
-            (Buffers::Slab(mine), None) => mine.joined(rows, None, more),
-            _ => None,
-        }
+        Slab::gathered(&KvCache::slabs(sources)?, slots, capacity)
     }
 
-    /// Keeps the rows with these indices, and adds `others` and slots behind them, in such buffers.
-    pub(super) fn move_into(
-        &mut self,
-        rows: &[usize],
-        others: Option<KvCache>,
+    /// [`Slab::gather`], for what [`gathered`](Self::gathered) has a shape for.
+    pub(super) fn gather(
+        sources: &[(&KvCache, &[(usize, i32)])],
         buffers: [Array; 2],
         placing: &mut Placing,
-    ) -> Result<()> {
-        match (&mut self.buffers, others.map(|others| others.buffers)) {
-            (Buffers::Slab(mine), Some(Buffers::Slab(others))) => {
-                mine.move_into(rows, Some(others), buffers, placing)
-            }
-            (Buffers::Slab(mine), None) => mine.move_into(rows, None, buffers, placing),
-            _ => Err(alone("join")),
-        }
+    ) -> Result<KvCache> {
+        let slabs = KvCache::slabs(sources).ok_or_else(|| alone("join"))?;
+        let buffers = Buffers::Slab(Slab::gather(&slabs, buffers, placing)?);
+        Ok(KvCache { storage: Storage::Plain, buffers })
+    }
+
+    fn slabs<'a>(sources: &[(&'a KvCache, &'a [(usize, i32)])]) -> Option<Vec<Source<'a>>> {
+        let slab = |(cache, rows): &(&'a KvCache, &'a [(usize, i32)])| match &cache.buffers {
+            Buffers::Slab(slab) if cache.storage == Storage::Plain => Some((slab, *rows)),
+            _ => None,
+        };
+        sources.iter().map(slab).collect()
     }
 
     /// Takes note that a row left, whose slot is kept.

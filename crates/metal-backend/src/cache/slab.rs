@@ -1,6 +1,7 @@
 //! Buffers that all rows of a batch share, each row ending at the same place.
 
 use std::cell::Cell;
+use std::ops::Range;
 
 use mlx_ffi::cuda::{self, Place};
 use mlx_ffi::{Array, Dtype, Result, async_eval, ops};
@@ -183,76 +184,92 @@ impl Slab {
         Ok(())
     }
 
-    /// The shape of buffers for its rows with these indices, those of `others`, which have the same window, and `more`; `None` where
-    /// keys and values are not alike.
-    pub fn joined(&self, rows: &[usize], others: Option<&Slab>, more: More) -> Option<[i32; 4]> {
-        let [keys, values] = &self.parts[..] else { return None };
-        let [_, heads, _, width] = keys.dims().ok()?;
+    /// The shape of buffers for rows of `sources`, all of one window, and for so many slots behind them, which have as many positions as
+    /// `capacity` tells for those of the longest row; `None` where keys and values are not alike.
+    pub fn gathered(
+        sources: &[(&Slab, &[(usize, i32)])],
+        slots: usize,
+        capacity: impl Fn(&Slab, i32) -> i32,
+    ) -> Option<[i32; 4]> {
+        let (first, _) = sources.first()?;
+        let [_, heads, _, width] = first.parts.first()?.dims().ok()?;
+        let dtype = first.parts[0].dtype();
         let is_alike = |part: &Array| {
             let sizes = part.dims().map(|[_, heads, _, width]| (heads, width));
-            sizes.is_ok_and(|sizes| sizes == (heads, width)) && part.dtype() == keys.dtype()
+            sizes.is_ok_and(|sizes| sizes == (heads, width)) && part.dtype() == dtype
         };
-        let parts = others.iter().flat_map(|others| &others.parts);
-        let are_alike = others.is_none_or(|others| others.parts.len() == 2)
-            && parts.chain([values]).all(is_alike);
-        let of_others = others.map(|others| others.longest_of(&others.rows()));
-        let longest = self.longest_of(rows).max(of_others.unwrap_or(0));
-        let slots = rows.len() + others.map_or(0, |others| others.starts.len()) + more.slots;
-        let room = self.room(longest + 1) + 1;
-        let capacity = match self.window {
-            None => (longest + room).max(more.capacity(longest)),
-            Some(_) => longest + room,
+        let are_alike = |(slab, _): &(&Slab, _)| {
+            slab.parts.len() == 2 && slab.window == first.window && slab.parts.iter().all(is_alike)
         };
-        are_alike.then_some([slots as i32, heads, capacity, width])
+        if !sources.iter().all(are_alike) {
+            return None;
+        }
+        let rows = sources.iter().map(|(_, rows)| rows.len()).sum::<usize>() + slots;
+        let capacity = capacity(first, Slab::longest_of(sources));
+        Some([rows as i32, heads, capacity, width])
     }
 
-    /// Positions that the longest of some rows has.
-    fn longest_of(&self, rows: &[usize]) -> i32 {
-        let begin = rows.iter().map(|row| self.starts[*row]).min().unwrap_or(self.end);
-        self.end - self.seen_from(begin, self.end)
-    }
-
-    /// Keeps the rows with these indices, and adds `others` and slots behind them, in buffers of the shape that
-    /// [`joined`](Self::joined) told.
-    pub fn move_into(
-        &mut self,
-        rows: &[usize],
-        others: Option<Slab>,
+    /// Rows of `sources`, each without so many of its last positions, in buffers of the shape that [`gathered`](Self::gathered) told.
+    pub fn gather(
+        sources: &[(&Slab, &[(usize, i32)])],
         buffers: [Array; 2],
         placing: &mut Placing,
-    ) -> Result<()> {
-        self.settle()?;
-        let other = others.unwrap_or_else(|| Slab::new(0, self.window));
-        other.settle()?;
-        let others = other.rows();
-        let longest = self.longest_of(rows).max(other.longest_of(&others));
-        let mut slots = 0..;
-        let mut places = |of: &Slab, rows: &[usize]| -> Vec<Place> {
-            let place = |(row, slot): (&usize, i32)| {
-                let first = of.seen_from(of.starts[*row], of.end);
-                let (count, at) = (of.end - first, longest - (of.end - first));
-                Place { row: *row as i32, slot, first, at, count, before: at }
+    ) -> Result<Slab> {
+        let longest = Slab::longest_of(sources);
+        let mut slots = 0..buffers[0].shape()[0];
+        let mut placed = Vec::with_capacity(sources.len());
+        for (slab, rows) in sources {
+            slab.settle()?;
+            let place = |(row, slot): (&(usize, i32), i32)| {
+                let held = slab.held(row);
+                let (count, at) = (held.len() as i32, longest - held.len() as i32);
+                let row = row.0 as i32;
+                Place { row, slot, first: held.start, at, count, before: at }
             };
-            rows.iter().zip(slots.by_ref()).map(place).collect()
-        };
-        let mut placed = [(&*self, places(self, rows)), (&other, places(&other, &others))];
+            let places: Vec<Place> = rows.iter().zip(slots.by_ref()).map(place).collect();
+            placed.push((*slab, places));
+        }
         // The other slots hold nothing.
         let at = longest;
         let nothing = |slot| Place { row: 0, slot, first: 0, at, count: 0, before: at };
-        let spare = slots.start..buffers[0].shape()[0];
-        placed[usize::from(!others.is_empty())].1.extend(spare.map(nothing));
-        let places = placed.iter().flat_map(|(_, places)| places);
-        let starts = places.map(|place| place.at).collect();
+        if let Some((_, last)) = placed.last_mut() {
+            last.extend(slots.map(nothing));
+        }
+        let starts = placed.iter().flat_map(|(_, places)| places).map(|place| place.at).collect();
         let written = |(index, buffer): (usize, Array)| {
-            let mut any = placed.iter().filter(|(_, places)| !places.is_empty());
-            any.try_fold(buffer, |into, (of, places)| {
-                placing.place(&of.parts[index], &into, places)
+            placed.iter().filter(|(_, places)| !places.is_empty()).try_fold(buffer, |into, of| {
+                let (slab, places) = of;
+                placing.place(&slab.parts[index], &into, places)
             })
         };
         let parts = buffers.into_iter().enumerate().map(written).collect::<Result<Vec<_>>>()?;
-        *self = Slab { parts, end: longest, starts, ..Slab::new(0, self.window) };
-        self.is_fresh.set(true);
-        Ok(())
+        let window = sources.first().and_then(|(slab, _)| slab.window);
+        let slab = Slab { parts, end: longest, starts, ..Slab::new(0, window) };
+        slab.is_fresh.set(true);
+        Ok(slab)
+    }
+
+    /// Positions of buffers for rows that go on behind `longest` ones, at least as many as `more` wants.
+    pub fn capacity(&self, longest: i32, more: More) -> i32 {
+        let capacity = longest + self.room(longest + 1) + 1;
+        match self.window {
+            None => capacity.max(more.capacity(longest)),
+            Some(_) => capacity,
+        }
+    }
+
+    /// Positions that the longest of rows has, each without so many of its last ones.
+    fn longest_of(sources: &[(&Slab, &[(usize, i32)])]) -> i32 {
+        let of = |(slab, rows): &(&Slab, &[(usize, i32)])| {
+            rows.iter().map(|row| slab.held(row).len() as i32).max().unwrap_or(0)
+        };
+        sources.iter().map(of).max().unwrap_or(0)
+    }
+
+    /// What is held and seen of a row, without so many of its last positions.
+    fn held(&self, &(row, left_out): &(usize, i32)) -> Range<i32> {
+        let end = self.end - left_out;
+        self.seen_from(self.starts[row], end).min(end)..end
     }
 
     /// Takes note that a row left: its positions are none of another's any more.
@@ -339,11 +356,7 @@ impl Slab {
     /// behind so many.
     fn copied(&self, rows: &[(usize, i32)], room: impl Fn(i32) -> i32) -> Result<Slab> {
         self.settle()?;
-        let span = |&(row, left_out): &(usize, i32)| {
-            let end = self.end - left_out;
-            let first = self.window.map_or(0, |window| end + 1 - window);
-            first.max(self.starts[row])..end
-        };
+        let span = |row: &(usize, i32)| self.held(row);
         let length = |row: &(usize, i32)| span(row).len() as i32;
         let longest = rows.iter().map(length).max().unwrap_or(0);
         let copies = |alike: &[(usize, i32)]| {

@@ -85,6 +85,11 @@ impl State {
     }
 
     /// The keys and values, where there are such.
+    pub(super) fn kv(&self) -> Option<&KvCache> {
+        self.parts().0
+    }
+
+    /// [`kv`](Self::kv), to be changed.
     pub(super) fn kv_mut(&mut self) -> Option<&mut KvCache> {
         self.parts_mut().0
     }
@@ -168,13 +173,19 @@ impl State {
     }
 
     /// Copies of rows, with room for `room` more positions. Keys and values are left out of so many last
-    /// positions; a recurrent state is that after the last one that counted.
-    pub fn copies(&self, rows: &[(usize, i32)], room: i32) -> Result<State> {
+    /// positions, unless these are `copied` already; a recurrent state is that after the last one that counted.
+    pub fn copies(
+        &self,
+        rows: &[(usize, i32)],
+        room: i32,
+        copied: Option<KvCache>,
+    ) -> Result<State> {
         let state = |state: &Recurrent| state.copies(rows.iter().map(|(row, _)| *row));
+        let cache = |cache: &KvCache| copied.map_or_else(|| cache.copies(rows, room), Ok);
         Ok(match self {
-            State::Kv(cache) => State::Kv(cache.copies(rows, room)?),
+            State::Kv(own) => State::Kv(cache(own)?),
             State::Recurrent(own) => State::Recurrent(state(own)?),
-            State::Both(cache, own) => State::Both(cache.copies(rows, room)?, state(own)?),
+            State::Both(kept, own) => State::Both(cache(kept)?, state(own)?),
             State::Nothing => State::Nothing,
         })
     }

@@ -127,6 +127,8 @@ enum Op {
     Join(Vec<i32>, usize),
     /// The buffers are made longer.
     Lengthen,
+    /// The rows are copied into other buffers, each without so many of its last positions, in turn; not where those see more.
+    Copy(Vec<i32>),
     /// The row at this index, modulo the rows, leaves.
     Leave(usize),
     /// The row at this index, modulo the rows, leaves its slot vacant.
@@ -141,6 +143,7 @@ fn ops_of_a_batch() -> impl Strategy<Value = Vec<Op>> {
         2 => (prop::collection::vec(1..40i32, 0..4), 0..3usize)
             .prop_map(|(chunks, spare)| Op::Join(chunks, spare)),
         1 => Just(Op::Lengthen),
+        1 => prop::collection::vec(0..3i32, 1..4).prop_map(Op::Copy),
         1 => (0..8usize).prop_map(Op::Leave),
         1 => (0..8usize).prop_map(Op::Vacate),
     ];
@@ -236,12 +239,12 @@ proptest! {
                             rows[slot] = Some(next);
                         }
                         (Some(batch), _) => {
-                            if spare > 0 && !packed && batch.are_alike(Some(&caches)) {
+                            if spare > 0 && !packed && batch.are_alike(std::slice::from_ref(&caches)) {
                                 let more = More { slots: spare, positions: 70 };
                                 // Vacant slots are given up.
                                 let kept: Vec<usize> =
                                     (0..rows.len()).filter(|at| rows[*at].is_some()).collect();
-                                batch.move_into(&kept, Some(caches), more, all_unwritten, |_| Ok(())).unwrap();
+                                batch.move_into(&kept, vec![caches], more, all_unwritten, |_| Ok(())).unwrap();
                                 rows.retain(Option::is_some);
                                 rows.push(Some(next));
                                 rows.extend((0..spare).map(|_| None));
@@ -259,13 +262,31 @@ proptest! {
                 }
                 Op::Lengthen => {
                     let Some(batch) = &mut batch else { continue };
-                    if packed || !batch.are_alike(None) {
+                    if packed || !batch.are_alike(&[]) {
                         continue;
                     }
                     let all: Vec<usize> = (0..rows.len()).collect();
                     let more = More { slots: 0, positions: 70 };
-                    batch.move_into(&all, None, more, all_unwritten, |_| Ok(())).unwrap();
+                    batch.move_into(&all, Vec::new(), more, all_unwritten, |_| Ok(())).unwrap();
                     prop_assert!(batch.have_room());
+                }
+                Op::Copy(left_out) => {
+                    let Some(held) = batch.as_mut().filter(|held| !packed && held.are_alike(&[]))
+                    else {
+                        continue;
+                    };
+                    // What earlier positions see in a window may be gone.
+                    let most = |row: usize| match (window, rows[row]) {
+                        (None, Some(_)) => held.offsets()[row],
+                        _ => 0,
+                    };
+                    let all: Vec<(usize, i32)> = (0..rows.len())
+                        .map(|row| (row, left_out[row % left_out.len()].min(most(row))))
+                        .collect();
+                    let ends = held.offsets().iter().zip(&all).map(|(at, (_, count))| at - count);
+                    let ends: Vec<i32> = ends.collect();
+                    *held = held.copies_by(&all, 3, Some(all_unwritten)).unwrap();
+                    prop_assert_eq!(held.offsets(), &ends[..]);
                 }
                 Op::Leave(at) => {
                     let Some(mut all) = batch.take() else { continue };

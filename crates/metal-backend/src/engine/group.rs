@@ -102,7 +102,7 @@ impl Group {
         }
         let slots = waiting.min(MOST_VACANT * (self.rows.len() + rows.len()));
         let more = self.more(slots, self.rows.iter().chain(&rows));
-        let joined = self.rearrange(Some(caches), more, dispatcher);
+        let joined = self.rearrange(vec![caches], more, dispatcher);
         let first = self.slots.last().map_or(0, |slot| slot + 1);
         self.seat(rows, first..);
         joined
@@ -117,7 +117,7 @@ impl Group {
     /// Makes buffers anew, of the rows that are there and those of `others`. Vacant slots are given up.
     fn rearrange(
         &mut self,
-        others: Option<Caches>,
+        others: Vec<Caches>,
         more: More,
         dispatcher: &mut Dispatcher,
     ) -> Result<()> {
@@ -139,7 +139,7 @@ impl Group {
         }
         let vacant = self.caches.slots() - self.rows.len();
         let more = self.more(vacant, self.rows.iter());
-        self.rearrange(None, more, dispatcher)
+        self.rearrange(Vec::new(), more, dispatcher)
     }
 
     /// Takes rows in that just joined, each in a slot.
@@ -187,7 +187,7 @@ impl Group {
             return Ok(false);
         }
         let more = self.more(0, self.rows.iter());
-        self.rearrange(None, more, dispatcher)?;
+        self.rearrange(Vec::new(), more, dispatcher)?;
         Ok(true)
     }
 

@@ -10,7 +10,7 @@ use super::firsts::Firsts;
 use super::ranks::Ranks;
 use super::row::Row;
 use super::served::Served;
-use crate::cache::{Caches, RopeFactors, Storage};
+use crate::cache::{Caches, More, RopeFactors, Storage};
 use crate::error::Result;
 use crate::layers::{Boarded, Boarding, Decoder, Pass, Tail};
 use crate::plan::Waiting;
@@ -187,13 +187,27 @@ impl Prefill {
         can_share.then(|| 2 * usize::from(begins) + usize::from(is_stretched))
     }
 
-    /// Adds the rows of `other`, which are of one kind with its own.
+    /// Adds the rows of `others`, which are of one kind with its own.
     ///
     /// # Errors
     /// Those of MLX, which end all of them.
-    pub fn join(&mut self, other: Prefill) -> mlx_ffi::Result<()> {
-        self.prompts.extend(other.prompts);
-        self.caches.join(other.caches)
+    pub fn join(
+        &mut self,
+        others: Vec<Prefill>,
+        dispatcher: &mut Dispatcher,
+    ) -> mlx_ffi::Result<()> {
+        let mut joining = Vec::with_capacity(others.len());
+        for Prefill { prompts, caches, .. } in others {
+            self.prompts.extend(prompts);
+            joining.push(caches);
+        }
+        let rows: Vec<usize> = (0..self.caches.slots()).collect();
+        // What begins holds nothing yet.
+        let write = |written: &[&Array]| match written {
+            [] => Ok(()),
+            _ => dispatcher.write(written),
+        };
+        self.caches.rearrange(&rows, joining, More::default(), write)
     }
 
     /// Takes the rows out that `leave`, where a chunk of others is not under way. All of them leave a
@@ -371,7 +385,7 @@ impl Prefill {
     ///
     /// # Errors
     /// Those of MLX, which end all of them.
-    pub fn end_chunk(&mut self) -> mlx_ffi::Result<Option<Computed>> {
+    pub fn end_chunk(&mut self, dispatcher: &mut Dispatcher) -> mlx_ffi::Result<Option<Computed>> {
         let of = |row: usize| (row, self.prompts[row].filling);
         let (ended, others): (Vec<_>, Vec<_>) =
             (0..self.prompts.len()).map(of).partition(|(row, _)| self.prompts[*row].left() == 0);
@@ -390,7 +404,8 @@ impl Prefill {
         if !others.is_empty() {
             self.caches = self.caches.copies(&others, ROOM)?;
         }
-        async_eval(self.caches.arrays().chain(caches.iter().flat_map(Caches::arrays)))?;
+        let copied = self.caches.arrays().chain(caches.iter().flat_map(Caches::arrays));
+        dispatcher.write(&copied.collect::<Vec<_>>())?;
         Ok(caches.map(|caches| self.computed(caches)))
     }
 

@@ -187,7 +187,7 @@ fn prompts_that_share_passes_leave_what_they_leave_alone() {
         let other = prefill(prompt);
         let kind = together.waiting(6).kind;
         assert!(kind.is_some() && kind == other.waiting(6).kind);
-        together.join(other).unwrap();
+        together.join(vec![other], &mut Dispatcher::default()).unwrap();
     }
     let mut found = Vec::new();
     for (positions, ended) in [(3 * 6, vec![4]), (2 * 2, vec![8, 8])] {
@@ -195,7 +195,8 @@ fn prompts_that_share_passes_leave_what_they_leave_alone() {
         advance(&mut together, (&model, &Ranks::none()), 6, layers - 1);
         assert!(together.is_between_layers() && together.waiting(6).kind.is_none());
         advance(&mut together, (&model, &Ranks::none()), 6, 1);
-        let Computed { rows, mut caches, .. } = together.end_chunk().unwrap().unwrap();
+        let Computed { rows, mut caches, .. } =
+            together.end_chunk(&mut Dispatcher::default()).unwrap().unwrap();
         assert_eq!(caches.offsets(), ended);
         let last: Vec<u32> = rows.iter().map(|row| *row.ids.last().unwrap()).collect();
         found.extend(logits(&last, &mut caches));
@@ -206,7 +207,8 @@ fn prompts_that_share_passes_leave_what_they_leave_alone() {
         while alone.waiting(6).left > 0 {
             advance(&mut alone, (&model, &Ranks::none()), 6, layers);
         }
-        let Computed { mut caches, .. } = alone.end_chunk().unwrap().unwrap();
+        let Computed { mut caches, .. } =
+            alone.end_chunk(&mut Dispatcher::default()).unwrap().unwrap();
         let expected = &logits(&prompt[prompt.len() - 1..], &mut caches)[0];
         let worst = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         assert!(worst < 1e-4, "{prompt:?}: off by {worst}");
@@ -256,7 +258,8 @@ fn alone(served: &Served, count: usize) -> Vec<Vec<String>> {
         let (mut prefill, generation) = request(served, number, false);
         let layers = served.model.layers.len();
         advance(&mut prefill, (&served.model, &served.ranks), 512, layers);
-        let Computed { rows, caches, .. } = prefill.end_chunk().unwrap().unwrap();
+        let Computed { rows, caches, .. } =
+            prefill.end_chunk(&mut Dispatcher::default()).unwrap().unwrap();
         let mut group = Group::new(rows, caches);
         while !group.rows().is_empty() {
             group
@@ -363,7 +366,7 @@ fn beside(served: &Served, all: usize, dispatcher: &mut Dispatcher) -> Vec<Vec<S
         // Two prompts share a pass, of which the shorter one is filled up.
         let (mut prefill, first) = request(served, number, number % 4 == 0);
         let (other, second) = request(served, number + 1, number % 4 == 0);
-        prefill.join(other).unwrap();
+        prefill.join(vec![other], dispatcher).unwrap();
         generations.extend([first, second]);
         let mut stepped = None;
         let boarding = group.as_mut().map(|group| group.board().unwrap());
@@ -381,7 +384,7 @@ fn beside(served: &Served, all: usize, dispatcher: &mut Dispatcher) -> Vec<Vec<S
             stepped.unwrap().result.unwrap();
             assert!(group.take_has_stepped() && !group.take_has_stepped());
         }
-        let Computed { mut rows, caches, firsts } = prefill.end_chunk().unwrap().unwrap();
+        let Computed { mut rows, caches, firsts } = prefill.end_chunk(dispatcher).unwrap().unwrap();
         assert_eq!(firsts.is_some(), number % 4 == 0);
         if let Some(firsts) = firsts {
             let left = firsts.take_in(&served.ranks, &mut rows, |_| true, &mut clock).unwrap();
@@ -420,7 +423,7 @@ fn rows_take_the_slots_of_others_and_say_what_they_say_alone() {
         let (mut prefill, generation) = request(served, number, false);
         let layers = served.model.layers.len();
         advance(&mut prefill, (&served.model, &served.ranks), 512, layers);
-        (prefill.end_chunk().unwrap().unwrap(), generation)
+        (prefill.end_chunk(&mut Dispatcher::default()).unwrap().unwrap(), generation)
     };
     let (mut prefixes, mut clock) = (PrefixCache::new(0, Box::new(Ok)), StepClock::start());
     let mut dispatcher = Dispatcher::default();

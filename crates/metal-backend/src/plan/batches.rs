@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Padding that a batch may have, in bytes, however much that is of it.
-const FREE_PADDING: u64 = 64 << 20;
+/// Padding that a batch may have at least, in bytes, however much that is of it.
+pub(crate) const FREE_PADDING: u64 = 64 << 20;
 
 /// A row that decodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,13 +103,14 @@ pub(super) fn preempt(mut batches: Vec<Batch>, others: u64, limit: u64) -> Preem
     out
 }
 
-/// The batch that rows of `joining` bytes each can join without much padding. Each batch is the bytes of its rows;
-/// `None` cannot be joined. Where `beside` batches are to be under way beside each other, others begin until there are so
+/// The batch that rows of `joining` bytes each can join without much padding: up to `free` bytes of it, or as many as its rows have.
+/// Each batch is the bytes of its rows; `None` cannot be joined. Where `beside` batches are to be under way beside each other, others begin until there are so
 /// many, and rows join the one that has the fewest.
 pub(crate) fn batch_to_join(
     joining: &[u64],
     batches: &[Option<Vec<u64>>],
     beside: usize,
+    free: u64,
 ) -> Option<usize> {
     if batches.len() < beside {
         return None;
@@ -120,7 +121,7 @@ pub(crate) fn batch_to_join(
         let real: u64 = all().sum();
         let padded = all().count() as u64 * all().max().copied().unwrap_or(0);
         let padding = padded - real;
-        padding <= real || padding <= FREE_PADDING
+        padding <= real || padding <= free
     };
     let rows = |at: &usize| batches[*at].as_ref().map_or(0, Vec::len);
     let mut fitting = (0..batches.len()).filter(fits);
@@ -195,7 +196,9 @@ mod tests {
     #[test]
     fn rows_join_where_padding_is_little() {
         let mib = |sizes: &[u64]| Some(sizes.iter().map(|size| size << 20).collect::<Vec<_>>());
-        let join = |row: u64, batches: &[Option<Vec<u64>>]| batch_to_join(&[row << 20], batches, 1);
+        let join = |row: u64, batches: &[Option<Vec<u64>>]| {
+            batch_to_join(&[row << 20], batches, 1, FREE_PADDING)
+        };
         // However much it is of the whole: up to 64 MiB.
         assert_eq!(join(1, &[mib(&[65])]), Some(0));
         assert_eq!(join(1, &[mib(&[66]), mib(&[10])]), Some(0));
@@ -204,12 +207,16 @@ mod tests {
         assert_eq!(join(300, &[mib(&[1, 1]), mib(&[100, 100])]), Some(1));
         assert_eq!(join(300, &[mib(&[100]), mib(&[1, 1])]), Some(0));
         assert_eq!(join(300, &[mib(&[1, 1]), None]), None);
-        assert_eq!(batch_to_join(&[1], &[], 1), None);
+        assert_eq!(batch_to_join(&[1], &[], 1, 0), None);
+        // More where there is room for it.
+        let batches = [mib(&[1, 1]), mib(&[100, 100])];
+        let join = |free: u64| batch_to_join(&[300 << 20], &batches, 1, free << 20);
+        assert_eq!([join(597), join(598)], [Some(1), Some(0)]);
         // Beside each other: another one until there are so many, then that of the fewest rows.
         let batches = [mib(&[10, 10]), mib(&[10]), mib(&[10, 10])];
-        assert_eq!(batch_to_join(&[1], &batches, 4), None);
-        assert_eq!(batch_to_join(&[1], &batches, 3), Some(1));
-        assert_eq!(batch_to_join(&[1], &batches, 1), Some(0));
+        assert_eq!(batch_to_join(&[1], &batches, 4, FREE_PADDING), None);
+        assert_eq!(batch_to_join(&[1], &batches, 3, FREE_PADDING), Some(1));
+        assert_eq!(batch_to_join(&[1], &batches, 1, FREE_PADDING), Some(0));
     }
 
     proptest! {

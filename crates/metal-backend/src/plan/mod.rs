@@ -23,7 +23,7 @@ mod simulation;
 mod turn;
 
 pub(crate) use admission::{Admission, Kind, Running, Waits, admission, begins_beside};
-pub(crate) use batches::{Batch, Decoding, batch_to_join, beside_slots, make_room};
+pub(crate) use batches::{Batch, Decoding, FREE_PADDING, batch_to_join, beside_slots, make_room};
 pub(crate) use memory::{Memory, Need, Spare};
 pub(crate) use pace::{Pace, QUANTUM};
 pub(crate) use prompts::{Part, Passes, Waiting, part};

@@ -13,6 +13,10 @@ use crate::engine::prefill::ROOM;
 use crate::error::{Result, panicked};
 use crate::plan;
 
+/// Of a batch's rows, one part in so many is added as slots where its buffers are made anew and fewer wait: rows that join one after the other
+/// would have them made anew each time.
+const SPARE: usize = 8;
+
 /// Steps between two clean-ups of the allocator's cache.
 const CLEAR_CACHE_EVERY: usize = 256;
 
@@ -81,7 +85,8 @@ impl Scheduler<'_> {
         let [copied, new] = [group.rows().len() / 3, joining.len()].map(|rows| bytes * rows as u64);
         let free = self.memory().room().saturating_sub(copied + new) / 2;
         let of_waiting = plan::beside_slots(&self.batches(), &self.unbegun());
-        waiting.len().min(((of_waiting + free) / bytes) as usize)
+        let spare = (group.rows().len() + joining.len()) / SPARE;
+        waiting.len().max(spare).min(((of_waiting + free) / bytes) as usize)
     }
 
     /// The batch that the rows join.
@@ -101,7 +106,10 @@ impl Scheduler<'_> {
         };
         let batches: Vec<_> = self.groups.iter().map(of_group).collect();
         let beside = self.served.beside();
-        self.agree("batch to join", |_| plan::batch_to_join(&bytes(rows), &batches, beside))
+        // Where rows have slots, a step reads no row's padding: it takes memory alone, of which half of what is free may go.
+        let free = if self.served.keeps_slots { self.memory().room() / 2 } else { 0 };
+        let free = free.max(plan::FREE_PADDING);
+        self.agree("batch to join", |_| plan::batch_to_join(&bytes(rows), &batches, beside, free))
     }
 
     /// Forgets prefixes where they are in the way of rows, then preempts the rows that the plan names; each goes on where it was.

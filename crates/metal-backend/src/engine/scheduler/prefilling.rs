@@ -8,7 +8,7 @@ use inference_core::{CacheMiss, FinishReason};
 
 use super::decoding::caught;
 use super::{Prefill, Row, Scheduler, Served};
-use crate::cache::{Caches, Keeping, Moment, PrefixCache};
+use crate::cache::{Caches, Keeping, Moment, More, PrefixCache};
 use crate::engine::group::Stepped;
 use crate::engine::prefill::{Computed, Sent};
 use crate::engine::step_clock;
@@ -229,7 +229,7 @@ impl Scheduler<'_> {
             return Ok(());
         }
         kept.unwrap_or_else(|| keep_prompts(self.served, &mut self.prefixes.cache, prefill))?;
-        let computed = prefill.end_chunk()?;
+        let computed = prefill.end_chunk(&mut self.dispatcher)?;
         if self.prefills[at].is_empty() {
             self.prefills.remove(at);
         }
@@ -268,8 +268,10 @@ impl Scheduler<'_> {
                 Some(exit) => left.push((row, exit)),
             }
         }
+        let dispatcher = &mut self.dispatcher;
         let kept = match (going.is_empty(), left.is_empty()) {
-            (false, false) => caches.keep(&stay),
+            (false, false) => caches
+                .rearrange(&stay, Vec::new(), More::default(), |written| dispatcher.write(written)),
             _ => Ok(()),
         };
         match kept {
@@ -294,15 +296,13 @@ impl Scheduler<'_> {
     /// `None` where that failed.
     fn gather(&mut self, lead: usize, with: &[usize]) -> Option<usize> {
         let place = lead - with.iter().filter(|other| **other < lead).count();
-        let mut joining: Vec<Prefill> =
-            with.iter().rev().map(|other| self.prefills.remove(*other)).collect();
-        while let Some(other) = joining.pop() {
-            if let Err(error) = self.prefills[place].join(other) {
-                let rows = joining.into_iter().flat_map(Prefill::into_rows);
-                let rows = rows.chain(self.prefills.remove(place).into_rows()).collect();
-                self.fail_prefills(rows, error.into());
-                return None;
-            }
+        let joining = with.iter().rev().map(|other| self.prefills.remove(*other));
+        let mut joining: Vec<Prefill> = joining.collect();
+        joining.reverse();
+        if let Err(error) = self.prefills[place].join(joining, &mut self.dispatcher) {
+            let rows = self.prefills.remove(place).into_rows().collect();
+            self.fail_prefills(rows, error.into());
+            return None;
         }
         Some(place)
     }
