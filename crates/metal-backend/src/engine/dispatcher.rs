@@ -6,9 +6,7 @@ use mlx_ffi::{Array, Dispatch, Result, async_eval, cuda, on_cuda};
 use super::pass;
 use crate::cache::Caches;
 use crate::kernels::Kernels;
-use crate::layers::{
-    Decoder, MOST_CAPTURED_KEYS, MOST_CHUNK_KEYS, Pass, PassForm, PromptCaptures, PromptInputs,
-};
+use crate::layers::{Decoder, MOST_CHUNK_KEYS, Pass, PassForm, PromptCaptures, PromptInputs};
 
 /// Layers of a short pass that are sent at once: the device computes them while the next ones are prepared.
 const LAYERS_AT_ONCE: usize = 4;
@@ -109,7 +107,7 @@ impl Dispatcher {
         let class = class_of(rows * form.columns);
         let is_sent = matches!(self.known[class], Known::All) && !self.ends_by_mlx[class];
         let end = caches.positions().into_iter().max().unwrap_or(0) + form.columns;
-        let fits = end <= MOST_CAPTURED_KEYS && caches.are_as_long([columns, form.columns]);
+        let fits = end <= MOST_CHUNK_KEYS && caches.are_as_long([columns, form.columns]);
         let is_worth_it = is_sent && fits && self.captures.note(form)?;
         Ok(is_worth_it.then_some(form.columns as usize))
     }
@@ -191,9 +189,10 @@ impl Dispatcher {
     fn class(&self, model: &Decoder, pass: &Pass) -> Result<Option<usize>> {
         let [b, l, _] = pass.h().dims()?;
         let class = class_of(b * l);
-        let is_long = pass.end(pass.columns()?) > MOST_CHUNK_KEYS;
-        let is_impossible = is_long || matches!(self.known[class], Known::Impossible);
-        Ok((model.kernels == Kernels::Cuda && !is_impossible).then_some(class))
+        let is_possible = model.kernels == Kernels::Cuda
+            && pass.is_for_kernels(pass.columns()?)
+            && !matches!(self.known[class], Known::Impossible);
+        Ok(is_possible.then_some(class))
     }
 
     fn advance_whole(

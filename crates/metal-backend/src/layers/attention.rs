@@ -13,11 +13,16 @@ use crate::cache::{KvCache, KvSpec, Mask, Slot, View, Visible};
 use crate::config::RopePairs;
 use crate::kernels::{Activation, Columns, Kernels};
 
-/// The most positions of a row that our own kernel attends to for a chunk: beyond, MLX's is faster. On an H200 a
-/// prompt of 2,048 ids (0.6B in bf16) takes 11 ms and 10, one of 4,096 takes 28 and 20.
-pub(crate) const MOST_CHUNK_KEYS: i32 = 1024;
-/// The most in a pass that is captured, for which MLX's would take the host's time.
-pub(crate) const MOST_CAPTURED_KEYS: i32 = 2048;
+/// The most positions of a row that our own kernel attends to for a whole chunk of one text: beyond, MLX's is faster.
+pub(crate) const MOST_CHUNK_KEYS: i32 = 2048;
+/// Positions of a whole chunk, or of one of several.
+const WHOLE_CHUNK: i32 = 2048;
+
+/// Whether our own kernel attends on CUDA for `l` positions of each of so many rows, the furthest of which ends at `end`. MLX's has a plan
+/// for each shape, and takes 90 ms to make one: no two prompts are of one length.
+pub(crate) fn is_for_kernels(rows: usize, l: i32, end: i32) -> bool {
+    end <= MOST_CHUNK_KEYS || rows > 1 || l % WHOLE_CHUNK != 0
+}
 
 /// The most positions of a text whose scores are all held at once on CUDA where that is not needed.
 const MOST_COMPOSED: i32 = 1024;
@@ -240,14 +245,13 @@ impl Attention {
     /// The heads of keys and the values of each, where there are kernels of our own for chunks of `l` positions.
     pub fn chunk_sizes(&self, dtype: Dtype, l: i32, positions: &mut Positions) -> Option<[i32; 2]> {
         let AttentionConfig { n_kv_heads, head_dim, sees_later, sharing, .. } = self.config;
-        let most = if positions.is_captured() { MOST_CAPTURED_KEYS } else { MOST_CHUNK_KEYS };
         let fits = l > 1
             && self.kernels == Kernels::Cuda
             && self.sinks_fit(dtype)
             && cuda::attends_chunks(head_dim, dtype)
             && sharing == Sharing::Own
             && !sees_later
-            && positions.end(l) <= most
+            && is_for_kernels(positions.offsets().len(), l, positions.end(l))
             && positions.are_plain()
             && self.is_fusible(dtype, positions);
         fits.then_some([n_kv_heads, head_dim])

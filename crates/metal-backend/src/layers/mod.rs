@@ -59,9 +59,7 @@ mod within_texts;
 mod workspace;
 
 pub(crate) use altup::{AltUp, Laurel};
-pub(crate) use attention::{
-    Attention, AttentionConfig, MOST_CAPTURED_KEYS, MOST_CHUNK_KEYS, Sharing,
-};
+pub(crate) use attention::{Attention, AttentionConfig, MOST_CHUNK_KEYS, Sharing, is_for_kernels};
 pub(crate) use block::{Block, Residual};
 pub(crate) use capture::StepCapture;
 pub(crate) use decode_rows::{Boarded, Boarding};

@@ -6,7 +6,7 @@ use mlx_ffi::{Array, Result};
 
 use super::block::Stream;
 use super::tail::Tail;
-use super::{Observed, Positions};
+use super::{Observed, Positions, is_for_kernels};
 
 /// Some positions on their way through the layers. It may rest between two layers, so that a long
 /// one can be computed in parts.
@@ -119,9 +119,9 @@ impl Pass {
         self.layer
     }
 
-    /// Where its `l` positions of the row end that is the furthest.
-    pub fn end(&self, l: i32) -> i32 {
-        self.positions.end(l)
+    /// Whether our own kernels attend on CUDA for its `columns` positions of each row.
+    pub fn is_for_kernels(&self, columns: i32) -> bool {
+        is_for_kernels(self.positions.offsets().len(), columns, self.positions.end(columns))
     }
 
     /// Of each row, only so many positions count; others fill rows up behind their ends.

@@ -40,8 +40,6 @@ pub(crate) struct Positions {
     rope_factors: RopeFactors,
     /// Positions of each row that count; empty: all. Others fill rows up behind their ends.
     lengths: Vec<i32>,
-    /// Whether the pass is captured, or is to be.
-    is_captured: bool,
     /// Layers of one kind are in the same state, so they share a mask: (visible, l, n).
     masks: Vec<((Visible, i32, i32), Mask)>,
     /// Masks as arrays, where attention takes nothing else.
@@ -77,7 +75,6 @@ impl Positions {
             each: OnceCell::new(),
             rope_factors: caches.rope_factors(),
             lengths: Vec::new(),
-            is_captured: false,
             masks: Vec::new(),
             arrays: Vec::new(),
             cos_sin: Vec::new(),
@@ -103,7 +100,6 @@ impl Positions {
             each: OnceCell::new(),
             rope_factors: RopeFactors::Short,
             lengths: Vec::new(),
-            is_captured: false,
             masks: Vec::new(),
             arrays: Vec::new(),
             cos_sin: Vec::new(),
@@ -242,16 +238,6 @@ impl Positions {
     /// Where the `l` positions of the row end that is the furthest.
     pub fn end(&self, l: i32) -> i32 {
         self.offsets.iter().copied().max().unwrap_or(0).saturating_add(l)
-    }
-
-    /// Takes note that the pass is captured, or is to be.
-    pub fn set_captured(&mut self) {
-        self.is_captured = true;
-    }
-
-    /// Whether the pass is captured, or is to be.
-    pub fn is_captured(&self) -> bool {
-        self.is_captured
     }
 
     /// Whether each position sees all before it, and rotations take the places.

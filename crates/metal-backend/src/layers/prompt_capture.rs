@@ -99,7 +99,6 @@ impl PromptInputs {
             return Ok(None);
         };
         let mut moving = vec![pass.h().share()?, tail.indices().share()?];
-        pass.positions.set_captured();
         model.make_buffers(pass, caches)?;
         let mut slots = Vec::with_capacity(model.layers.len());
         for (layer, state) in model.layers.iter().zip(caches.layers_mut()) {

@@ -21,6 +21,9 @@ const LEAST_MIXED: Duration = Duration::from_millis(20);
 /// How long such a pass may take, which is the time between two tokens then.
 const LONGEST_MIXED: Duration = Duration::from_millis(150);
 
+/// What a pass takes however few its positions are, where the host prepares it.
+const BEGINNING: Duration = Duration::from_millis(2);
+
 /// How fast parts of prompts are computed, and what is computed beside them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Pace {
@@ -46,6 +49,12 @@ impl Pace {
     pub fn mixes(self, positions: usize, n_layers: usize) -> bool {
         let of = |positions: usize| self.position * (positions * n_layers) as f64;
         of(MIXED) >= LEAST_MIXED.as_secs_f64() && of(positions) <= LONGEST_MIXED.as_secs_f64()
+    }
+
+    /// Whether so many positions take no longer than a pass of their own takes to begin.
+    pub fn is_free(self, positions: usize, n_layers: usize) -> bool {
+        let takes = self.position * (positions * n_layers) as f64;
+        self.position > 0.0 && takes <= BEGINNING.as_secs_f64()
     }
 
     /// How many layers of so many positions take about a quantum, or the time that rows which decode leave: at least one, at
@@ -83,6 +92,13 @@ mod tests {
         let mixes = cases.map(|(millis, positions)| pace(millis).mixes(positions, 10));
         assert_eq!(mixes, [false, true, true, true, false, false]);
         assert!(!Pace::default().mixes(1, 10), "nothing was measured");
+    }
+
+    #[test]
+    fn few_positions_of_a_fast_device_are_free() {
+        let pace = Pace::of(Duration::from_millis(8), 4000, 10);
+        assert_eq!([1000, 1001].map(|positions| pace.is_free(positions, 10)), [true, false]);
+        assert!(!Pace::default().is_free(1, 1), "nothing was measured");
     }
 
     #[test]

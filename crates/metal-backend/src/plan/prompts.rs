@@ -80,7 +80,8 @@ pub(crate) fn part(
         (at != lead && kind.is_some() && other.kind == kind && may(other)).then_some(*other)
     };
     let others: Vec<_> = waiting.iter().enumerate().map(shares).collect();
-    let with = companions(pass, &others, |all| {
+    let is_free = |padding| pace.is_free(padding, passes.n_layers);
+    let with = companions(pass, &others, is_free, |all| {
         all.positions() <= most && bytes(all) <= passes.room && (!is_mixed || mixes(all))
     });
     for at in &with {
@@ -122,10 +123,11 @@ fn next(turn: usize, waiting: &[Waiting], may: impl Fn(&Waiting) -> bool) -> Opt
 }
 
 /// The indices, in ascending order, of those of `others` that share the pass of `lead`: of about the same
-/// length, as many as `fits` admits. `None` of `others` cannot share.
+/// length, or of any as long as what fills rows up `is_free`, as many as `fits` admits. `None` of `others` cannot share.
 fn companions(
     lead: Waiting,
     others: &[Option<Waiting>],
+    is_free: impl Fn(usize) -> bool,
     fits: impl Fn(&Waiting) -> bool,
 ) -> Vec<usize> {
     let mut can: Vec<(usize, Waiting)> =
@@ -134,7 +136,8 @@ fn companions(
     let (mut pass, mut taken) = (lead, Vec::new());
     for (at, other) in can {
         let all = pass.with(&other);
-        if all.positions() <= all.counted + all.counted / MOST_PADDING && fits(&all) {
+        let padding = all.positions() - all.counted;
+        if (padding <= all.counted / MOST_PADDING || is_free(padding)) && fits(&all) {
             taken.push(at);
             pass = all;
         }
@@ -153,6 +156,10 @@ mod tests {
         let columns = ids.min(chunk);
         let (left, counted, tokens) = (ids, columns, ids);
         Waiting { rows: 1, left, columns, counted, tokens, holds_nothing: true, kind: Some(0) }
+    }
+
+    fn never(_: usize) -> bool {
+        false
     }
 
     #[test]
@@ -185,22 +192,25 @@ mod tests {
     fn what_shares_a_pass_is_of_about_one_length() {
         let most = |positions| move |pass: &Waiting| pass.positions() <= positions;
         let others = [100, 20, 110, 95, 300].map(|ids| Some(one(ids, 512)));
-        assert_eq!(companions(one(100, 512), &others, most(10_000)), [0, 2, 3]);
+        assert_eq!(companions(one(100, 512), &others, never, most(10_000)), [0, 2, 3]);
         // The nearest ones go in first.
-        assert_eq!(companions(one(100, 512), &others, most(300)), [0, 3]);
-        assert_eq!(companions(one(100, 512), &others, most(150)), [0; 0]);
+        assert_eq!(companions(one(100, 512), &others, never, most(300)), [0, 3]);
+        assert_eq!(companions(one(100, 512), &others, never, most(150)), [0; 0]);
         let cannot = [None, Some(one(100, 512)), None];
-        assert_eq!(companions(one(100, 512), &cannot, most(10_000)), [1]);
+        assert_eq!(companions(one(100, 512), &cannot, never, most(10_000)), [1]);
+        // Little that fills rows up takes no longer than another pass.
+        let free = |padding| padding <= 125;
+        assert_eq!(companions(one(100, 512), &others, free, most(10_000)), [0, 1, 2, 3]);
         // Chunks count, not prompts.
         let long = [600, 5000].map(|ids| Some(one(ids, 512)));
-        assert_eq!(companions(one(700, 512), &long, most(10_000)), [0, 1]);
+        assert_eq!(companions(one(700, 512), &long, never, most(10_000)), [0, 1]);
     }
 
     #[test]
     fn at_most_a_fifth_of_a_pass_fills_rows_up() {
         for lead in 1..60 {
             let others: Vec<_> = (1..60).map(|ids| Some(one(ids, 64))).collect();
-            let taken = companions(one(lead, 64), &others, |_| true);
+            let taken = companions(one(lead, 64), &others, never, |_| true);
             let all = taken
                 .iter()
                 .fold(one(lead, 64), |pass, at| pass.with(&others[*at].expect("it can share")));
