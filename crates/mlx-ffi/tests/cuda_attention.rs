@@ -76,6 +76,10 @@ fn steps(heads: &[[i32; 2]], d: i32) -> Result<()> {
         for (b, at) in some(&[(32, 600), (80, 150)], 0) {
             attention([*b, 1, *at], sizes, Dtype::Bf16, &[NORMED_VALUES])?;
         }
+        // Rows of long buffers have parts of their own number: here from one to as many as there are.
+        for (b, at) in some(&[(40, 1300), (60, 9000)], 1) {
+            attention([*b, 1, *at], sizes, Dtype::Bf16, &[NORMED, NORMED_VALUES])?;
+        }
     }
     let [n_heads, n_kv_heads] = heads[0];
     attention([1, 1, 700], [n_heads, n_kv_heads, d], Dtype::F16, &[CAPPED, NORMED_VALUES])

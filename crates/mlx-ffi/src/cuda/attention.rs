@@ -20,6 +20,11 @@ const WORTH_A_BLOCK: i32 = 64;
 /// decodes at 1,124 tokens/s behind 128 ids with one block a head and at 1,030 with several, behind 1,024 at 845 and 1,064
 /// (H100). Heads that are read by lanes take fewer keys at a time, and are split as before.
 const MOST_UNSPLIT: i32 = 512;
+/// Positions of a row that a block takes at least where rows are so many that their blocks fill a device, in long buffers: a row
+/// that is longer than others would keep all of them waiting.
+const LONG_SHARE: i32 = 512;
+/// The most parts of a row there.
+const MOST_LONG_SPLITS: i32 = 16;
 /// The most heads of all rows.
 const MOST_COUNTED: i32 = 1 << 16;
 
@@ -109,7 +114,18 @@ fn attention(step: &Step<'_>, counters: &Counters, borrows: bool) -> Result<[Arr
         ..=MOST_UNSPLIT if is_tiled => 1,
         _ => (most_blocks / blocks).min(capacity / WORTH_A_BLOCK).clamp(1, MOST_SPLITS),
     };
-    let warps = if splits > 1 { WARPS } else { warps_for(blocks) };
+    let seen = step.window.map_or(capacity, |window| window.min(capacity));
+    let share = LONG_SHARE.max((seen + MOST_LONG_SPLITS - 1) / MOST_LONG_SPLITS);
+    let long_splits = (seen + share - 1) / share;
+    let (splits, least) = match b > 1 && long_splits > splits {
+        true => (long_splits, share),
+        false => (splits, 1),
+    };
+    let warps = match splits > 1 {
+        true if least > 1 => warps_for(blocks).max(group),
+        true => WARPS,
+        false => warps_for(blocks),
+    };
     let warps = if d < WIDE_FROM { warps } else { warps.min(WARPS / 2) };
     let constants = [
         &making(step, d),
@@ -119,6 +135,7 @@ fn attention(step: &Step<'_>, counters: &Counters, borrows: bool) -> Result<[Arr
             (c"SHARED_BY", Constant::Int(shared_by)),
             (c"TILED", Constant::Bool(is_tiled)),
             (c"BLOCK_WARPS", Constant::Int(warps)),
+            (c"LEAST_SHARE", Constant::Int(least)),
             (c"V_NORM", Constant::Bool(step.norms_values())),
             (c"BORROWS", Constant::Bool(borrows)),
         ],

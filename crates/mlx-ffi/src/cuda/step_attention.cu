@@ -2,13 +2,13 @@
 // written behind those of the row's earlier positions, and the queries attend to all of them. GROUP
 // query heads that share a key head are computed together, so that keys are read once; a warp looks at
 // several keys at a time, on the tensor cores where TILED, and keeps its own softmax. The last block of a row's
-// splits brings them together, a warp for each head: GROUP is at most BLOCK_WARPS where there are several splits.
+// splits brings them together, a warp for each head: GROUP is at most BLOCK_WARPS where there are several splits. A row has fewer of them
+// where each would take less than LEAST_SHARE keys.
 // Where it BORROWS, key and value of the new position are another layer's, which wrote them before.
 // at: where the position is written. rows: for each row its first position, and what makes its index a
 // position. counters: a zero for each row and group, afterwards too. Inputs that are not there are keys.
 
 const int warp = threadIdx.x / 32;
-const int splits = gridDim.x;
 const int split = blockIdx.x;
 const int head = blockIdx.y * GROUP;
 const int kv_head = head / SHARED_BY;
@@ -21,6 +21,11 @@ const int index_of_new = min(max(at[0], 0), keys_shape[2] - 1);
 const int n = index_of_new + 1;
 const int start = max(min(max(rows[2 * row], 0), n), WINDOW > 0 ? n - WINDOW : 0);
 const float position = static_cast<float>(index_of_new + rows[2 * row + 1]) * __int_as_float(SPEED);
+const int most_splits = gridDim.x;
+const int splits = max(1, min(most_splits, (n - start + LEAST_SHARE - 1) / LEAST_SHARE));
+if (split >= splits) {
+  return;
+}
 const int share = (n - start + splits - 1) / splits;
 const int first = start + split * share;
 const int end = min(n, first + share);
@@ -168,7 +173,7 @@ for (int index = threadIdx.x; index < GROUP * D; index += (32 * BLOCK_WARPS)) {
     value += all_sums[w][g][index % D] * factor;
   }
   if (splits > 1) {
-    const int64_t own = (head_at + g) * splits + split;
+    const int64_t own = (head_at + g) * most_splits + split;
     sums[own * D + index % D] = value;
     if (index % D == 0) {
       parts[own * 2] = highest;
@@ -199,7 +204,7 @@ if (splits > 1) {
     #pragma unroll
     for (int i = 0; i < OF_THREAD; i++) {
       const int index = threadIdx.x + i * 32 * BLOCK_WARPS;
-      const float* const of_head = sums + (head_at + index / D) * splits * D + index % D;
+      const float* const of_head = sums + (head_at + index / D) * most_splits * D + index % D;
       #pragma unroll
       for (int s = 0; s < EARLY; s++) {
         early[i][s] = index < GROUP * D && s < splits ? __ldcg(of_head + static_cast<int64_t>(s) * D) : 0.0f;
@@ -207,7 +212,7 @@ if (splits > 1) {
     }
     __shared__ float shares[GROUP][MOST_SPLITS];
     if (warp < GROUP) {
-      const float* const of_head = parts + (head_at + warp) * splits * 2;
+      const float* const of_head = parts + (head_at + warp) * most_splits * 2;
       const int lane = threadIdx.x % 32;
       const float sink = HAS_SINKS ? static_cast<float>(sinks[head + warp]) * LOG2_E : -1e30f;
       float highest = sink;
@@ -240,7 +245,7 @@ if (splits > 1) {
       if (index >= GROUP * D) {
         break;
       }
-      const float* const of_head = sums + (head_at + index / D) * splits * D + index % D;
+      const float* const of_head = sums + (head_at + index / D) * most_splits * D + index % D;
       float value = 0;
       #pragma unroll
       for (int s = 0; s < EARLY; s++) {
