@@ -160,7 +160,8 @@ impl Run {
         due: Option<Instant>,
     ) -> Record {
         // Making a prompt is no time of the server's.
-        let line = self.known.source.request(self.numbers.seed, number);
+        let known = &self.known;
+        let line = known.source.of_lengths(self.numbers.seed, number, known.lengths);
         let began = due.unwrap_or_else(Instant::now);
         let streamed = self.known.asker.stream(slot, &line, Answer::Streamed).await;
         let ended = streamed.as_ref().map_or_else(|_| Instant::now(), |streamed| streamed.done);

@@ -34,6 +34,8 @@ pub struct Report {
     pub prompt_tokens: Option<usize>,
     /// Tokens that were asked for.
     pub gen_tokens: usize,
+    /// How far both are spread around these, which are averages then; 0: not at all.
+    pub spread: f64,
     /// Whether requests say `ignore_eos`.
     pub ignore_eos: bool,
     /// What tokens are counted by: the server's `usage`, or the `frames` with text where it has none.
@@ -85,6 +87,7 @@ pub fn measure(options: &Options, mut each: impl FnMut(&Round)) -> Result<Report
             model: form.model.clone(),
             prompt_tokens: known.prompt_tokens,
             gen_tokens: form.gen_tokens,
+            spread: options.spread,
             ignore_eos: form.ignore_eos,
             counted_by: if known.tells_usage { "usage" } else { "frames" },
             seed: options.seed,
@@ -99,7 +102,7 @@ fn expected(options: &Options, known: &Known) -> Expected {
         _ => known.prompt_tokens.unwrap_or(0),
     };
     // Frames may hold several tokens each, so that only the usage can tell a length.
-    let given = options.fields.contains_key("max_tokens");
+    let given = options.fields.contains_key("max_tokens") || known.lengths.is_some();
     let fixed = known.asker.form.greedy && known.tells_usage && !given;
     Expected { prompt_tokens, output_tokens: fixed.then_some(known.asker.form.gen_tokens) }
 }

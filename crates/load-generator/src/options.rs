@@ -22,6 +22,9 @@ pub struct Options {
     pub api: Api,
     /// Tokens of an answer; lines that state `max_tokens` have theirs.
     pub gen_tokens: usize,
+    /// How far the lengths of generated prompts and of their answers are spread around the given ones, which are the averages then: the
+    /// deviation of their logarithms, 0 to 2. 0: all have the given ones.
+    pub spread: f64,
     /// Measured one after the other.
     pub loads: Vec<Load>,
     /// How much each load asks. Unset: four requests for each client, or the arrivals of 30 s.
@@ -49,6 +52,7 @@ impl Default for Options {
             prompts: Prompts::Tokens { count: 512, shared: 0 },
             api: Api::Completions,
             gen_tokens: 128,
+            spread: 0.0,
             loads: vec![Load::Clients(1)],
             extent: None,
             warm_up: None,
@@ -144,6 +148,9 @@ impl Options {
         if self.gen_tokens == 0 {
             return refuse("answers of 0 tokens measure nothing: at least 1");
         }
+        if !(0.0..=2.0).contains(&self.spread) {
+            return refuse("a spread of lengths is a number from 0 to 2");
+        }
         match self.prompts {
             Prompts::Tokens { count: 0, .. } | Prompts::Ids { count: 0, .. } => {
                 refuse("prompts of 0 tokens are none: at least 1")
@@ -183,6 +190,10 @@ mod tests {
         };
         assert!(refused(few).contains("of 8 clients idle"));
         assert!(refused(|o| o.gen_tokens = 0).contains("0 tokens"));
+        for spread in [-0.1, 2.1, f64::NAN] {
+            let options = Options { spread, ..Options::default() };
+            assert!(options.validate().unwrap_err().to_string().contains("spread"), "{spread}");
+        }
         let tokens = |count, shared| Prompts::Tokens { count, shared };
         let mut options = Options { prompts: tokens(8, 8), ..Options::default() };
         assert!(options.validate().unwrap_err().to_string().contains("shared prefix"));

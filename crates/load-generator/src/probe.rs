@@ -9,7 +9,7 @@ use crate::form::{Answer, Form};
 use crate::http::{Connection, Server};
 use crate::lines::{Api, Line};
 use crate::options::{IgnoreEos, Options, Prompts};
-use crate::prompts::{Source, plain_ids};
+use crate::prompts::{Lengths, Source, plain_ids};
 
 /// How often a length in words is tried.
 const TRIES: usize = 6;
@@ -27,7 +27,9 @@ pub struct Known {
     pub asker: Asker,
     /// What it is asked.
     pub source: Source,
-    /// Tokens of a generated prompt.
+    /// How the lengths of what is generated differ.
+    pub lengths: Option<Lengths>,
+    /// Tokens of a generated prompt, on average.
     pub prompt_tokens: Option<usize>,
     /// Whether its streams tell the usage.
     pub tells_usage: bool,
@@ -76,7 +78,9 @@ pub async fn learn(options: &Options) -> Result<Known> {
         source = Source::Words { count: words, shared, api: options.api };
         prompt_tokens = Some(tokens);
     }
-    Ok(Known { asker, source, prompt_tokens, tells_usage })
+    let Options { spread, gen_tokens, .. } = *options;
+    let lengths = (spread > 0.0).then_some(Lengths { spread, gen_tokens });
+    Ok(Known { asker, source, lengths, prompt_tokens, tells_usage })
 }
 
 struct Listed {

@@ -1,5 +1,6 @@
 //! Prompts that are made, each with a beginning of its own so that no cache knows them.
 
+use std::f64::consts::TAU;
 use std::ops::Range;
 
 use fastrand::Rng;
@@ -19,6 +20,9 @@ const WORDS: [&str; 64] = [
 
 /// How many words at a prompt's beginning tell its number.
 const TELLING: usize = 3;
+
+/// Times of the average that the longest prompts and answers have.
+const LONGEST: f64 = 8.0;
 
 /// Where prompts come from.
 #[derive(Clone, Debug)]
@@ -48,18 +52,62 @@ pub enum Source {
 impl Source {
     /// The request of this number, made from `seed`.
     pub fn request(&self, seed: u64, number: usize) -> Line {
+        self.scaled(seed, number, 1.0)
+    }
+
+    /// The request of this number with `lengths` of its own, if any: given ones have theirs.
+    pub fn of_lengths(&self, seed: u64, number: usize, lengths: Option<Lengths>) -> Line {
+        let Some(lengths) = lengths.filter(|_| !matches!(self, Source::Lines(_))) else {
+            return self.request(seed, number);
+        };
+        let mut random = rng(!seed, Some(number));
+        let mut times = || lengths.times(&mut random);
+        let (prompt, answer) = (times(), times());
+        let mut line = self.scaled(seed, number, prompt);
+        let answer = scaled(lengths.gen_tokens, answer, 1);
+        line.fields.insert("max_tokens".to_owned(), Json::from(answer));
+        line
+    }
+
+    /// The request of this number, with so many times as many words or ids.
+    fn scaled(&self, seed: u64, number: usize, times: f64) -> Line {
+        let count = |count: usize, shared: usize| scaled(count, times, shared + 1);
         match self {
-            Source::Words { count, shared, api } => {
-                Line::text(*api, text(seed, number, *count, *shared))
+            Source::Words { count: words, shared, api } => {
+                Line::text(*api, text(seed, number, count(*words, *shared), *shared))
             }
-            Source::Ids { count, shared, range } => {
-                let ids = ids(seed, number, *count, *shared, range.clone());
+            Source::Ids { count: own, shared, range } => {
+                let ids = ids(seed, number, count(*own, *shared), *shared, range.clone());
                 let fields = [("prompt".to_owned(), Json::from(ids))].into_iter().collect();
                 Line { api: Api::Completions, fields }
             }
             Source::Lines(lines) => lines[number % lines.len()].clone(),
         }
     }
+}
+
+/// How the lengths of generated requests differ.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Lengths {
+    /// The deviation of the logarithms of lengths, above 0.
+    pub spread: f64,
+    /// Tokens of an answer, on average.
+    pub gen_tokens: usize,
+}
+
+impl Lengths {
+    /// How many times as long as on average something is: at most [`LONGEST`] times.
+    fn times(self, random: &mut Rng) -> f64 {
+        // The method of Box and Muller.
+        let (radius, angle) = ((1.0 - random.f64()).ln() * -2.0, random.f64() * TAU);
+        let normal = radius.sqrt() * angle.cos();
+        (self.spread * normal - self.spread * self.spread / 2.0).exp().min(LONGEST)
+    }
+}
+
+/// So many times `count`, at least `least`.
+fn scaled(count: usize, times: f64, least: usize) -> usize {
+    ((count as f64 * times).round() as usize).max(least.min(count))
 }
 
 /// Ids among which special tokens are unlikely: vocabularies have theirs at either end.
@@ -114,7 +162,8 @@ fn ids(seed: u64, number: usize, count: usize, shared: usize, range: Range<u32>)
 mod tests {
     use std::collections::HashSet;
 
-    use super::{ids, plain_ids, text};
+    use super::{Lengths, Source, ids, plain_ids, text};
+    use crate::lines::{Api, Line};
 
     fn sorted(text: &str) -> Vec<&str> {
         let mut words: Vec<_> = text.split_whitespace().collect();
@@ -145,6 +194,33 @@ mod tests {
         assert_eq!(one[..8], other[..8]);
         assert_ne!(one[8], other[8]);
         assert!(one.iter().all(|id| (10..90).contains(id)) && one.len() == 20);
+    }
+
+    #[test]
+    fn lengths_are_spread_around_their_average() {
+        let source = Source::Ids { count: 400, shared: 30, range: 10..90 };
+        let lengths = Lengths { spread: 0.8, gen_tokens: 100 };
+        let request = |number: usize| source.of_lengths(7, number, Some(lengths));
+        let sizes = |number: usize| {
+            let line = request(number);
+            let ids = line.fields["prompt"].as_array().map_or(0, Vec::len);
+            (ids as f64, line.fields["max_tokens"].as_u64().unwrap_or(0) as f64)
+        };
+        let all: Vec<(f64, f64)> = (0..4000).map(sizes).collect();
+        for (of, average) in [(0, 400.0), (1, 100.0)] {
+            let own: Vec<f64> = all.iter().map(|one| [one.0, one.1][of]).collect();
+            let mean = own.iter().sum::<f64>() / own.len() as f64;
+            assert!((mean / average - 1.0).abs() < 0.06, "{mean}");
+            let half = own.iter().filter(|length| **length < average).count();
+            assert!((2400..2900).contains(&half), "{half}: most are shorter than the average");
+            assert!(own.iter().all(|length| (1.0..=8.0 * average).contains(length)));
+        }
+        // Each prompt goes on behind what all share, and can be had again.
+        assert!(all.iter().all(|(ids, _)| *ids > 30.0));
+        assert_eq!(request(3), source.of_lengths(7, 3, Some(lengths)));
+        assert_eq!(source.of_lengths(7, 3, None), source.request(7, 3));
+        let given = Source::Lines(vec![Line::text(Api::Completions, "a".into())]);
+        assert_eq!(given.of_lengths(7, 0, Some(lengths)), given.request(7, 0));
     }
 
     #[test]

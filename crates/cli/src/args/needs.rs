@@ -32,6 +32,7 @@ const NEEDED: &[(&str, &str, &[&str])] = &[
             "requests_file",
             "prompt_ids",
             "shared_prefix",
+            "spread",
             "ignore_eos",
             "fields",
             "seed",

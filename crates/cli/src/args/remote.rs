@@ -41,6 +41,13 @@ fn vocab(text: &str) -> Result<Vocab, String> {
     }
 }
 
+fn spread(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(spread) if (0.0..=2.0).contains(&spread) => Ok(spread),
+        _ => Err("expected a number from 0 to 2".to_owned()),
+    }
+}
+
 fn object(text: &str) -> Result<Map<String, Json>, String> {
     serde_json::from_str(text).map_err(|error| format!("not a JSON object: {error}"))
 }
@@ -79,7 +86,7 @@ pub struct RemoteArgs {
     /// Send the requests of a JSON-lines file (`-`: stdin): texts, or objects with `prompt` or
     /// `messages` and any fields
     #[arg(long, value_name = "FILE",
-          conflicts_with_all = ["prompt", "prompt_ids", "shared_prefix"])]
+          conflicts_with_all = ["prompt", "prompt_ids", "shared_prefix", "spread"])]
     pub requests_file: Option<PathBuf>,
     /// Send random ids in place of text; VOCAB is how many the server knows [default: it tells]
     #[arg(long, value_name = "VOCAB", value_parser = vocab, num_args = 0..=1, require_equals = true,
@@ -88,6 +95,10 @@ pub struct RemoteArgs {
     /// Tokens that all prompts begin with [default: 0]
     #[arg(long, value_name = "N", value_parser = values::count)]
     pub shared_prefix: Option<usize>,
+    /// Spread the lengths of prompts and answers around -p and -n: the deviation of their logarithms, 0 to
+    /// 2, such as 0.8 [default: 0, all alike]
+    #[arg(long, value_name = "S", value_parser = spread)]
+    pub spread: Option<f64>,
     /// Whether requests say `ignore_eos`; auto: with generated prompts, unless the server refuses it
     #[arg(long, value_name = "WHEN", value_enum)]
     pub ignore_eos: Option<Ends>,

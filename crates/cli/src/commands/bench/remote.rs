@@ -71,6 +71,7 @@ fn options(url: &str, args: &BenchArgs) -> Result<Options> {
         prompts: prompts(args, api)?,
         api,
         gen_tokens: args.new,
+        spread: remote.spread.unwrap_or(defaults.spread),
         loads,
         extent: requests.or(remote.seconds.map(Extent::Time)),
         warm_up: remote.warm_up,
@@ -132,7 +133,12 @@ fn text(report: &Report) -> String {
     }
     let prompt =
         report.prompt_tokens.map_or_else(String::new, |count| format!("prompts of {count}, "));
-    let lengths = if report.ignore_eos { ", `ignore_eos`" } else { "" };
+    let spread = match report.spread {
+        spread if spread > 0.0 => format!(", spread by {spread}"),
+        _ => String::new(),
+    };
+    let ends = if report.ignore_eos { ", `ignore_eos`" } else { "" };
+    let lengths = format!("{spread}{ends}");
     let counted = match report.counted_by {
         "usage" => "the server's usage",
         _ => "frames with text",
