@@ -239,14 +239,13 @@ fn a_prompt_beside_a_full_device_fails_by_name_and_later_ones_work() {
 
 #[test]
 #[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
-fn prompts_whose_memory_is_taken_while_they_are_computed_fail_by_name() {
-    const NAME: &str = "prompts_whose_memory_is_taken_while_they_are_computed_fail_by_name";
+fn prompts_whose_memory_is_taken_while_they_are_computed_wait_or_fail_by_name() {
+    const NAME: &str = "prompts_whose_memory_is_taken_while_they_are_computed_wait_or_fail_by_name";
     if is_the_other() {
         return;
     }
     let model = load().unwrap();
     let expected = generate(&*model, &prompt(1, 300), 20).unwrap();
-    let mut failed = 0;
     for (wait, leaves) in [(50, 0), (200, 0), (400, 90 << 20), (700, 300 << 20)] {
         let other = Other::leaving(NAME, leaves);
         let ended: Vec<Result<Vec<u32>, Error>> = thread::scope(|scope| {
@@ -265,11 +264,11 @@ fn prompts_whose_memory_is_taken_while_they_are_computed_fail_by_name() {
         let count = ended.iter().flatten().count();
         println!("after {wait} ms, beside {leaves} bytes: {count} of 6 came to their end");
         assert!(ended.iter().filter_map(|row| row.as_ref().err()).all(is_by_name));
-        failed += ended.iter().filter(|row| row.is_err()).count();
+        // What holds nothing yet waits for what ends.
+        assert!(ended.iter().flatten().all(|ids| ids.len() == 40) && count > 0);
         assert_eq!(generate(&*model, &prompt(1, 300), 20).unwrap(), expected);
         assert_eq!(model.status().running, 0);
     }
-    assert!(failed > 0);
 }
 
 #[test]
