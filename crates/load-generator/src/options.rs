@@ -23,7 +23,7 @@ pub struct Options {
     /// Tokens of an answer; lines that state `max_tokens` have theirs.
     pub gen_tokens: usize,
     /// How far the lengths of generated prompts and of their answers are spread around the given ones, which are the averages then: the
-    /// deviation of their logarithms, 0 to 2. 0: all have the given ones.
+    /// deviation of their logarithms, 0 to 1. 0: all have the given ones.
     pub spread: f64,
     /// Measured one after the other.
     pub loads: Vec<Load>,
@@ -148,8 +148,8 @@ impl Options {
         if self.gen_tokens == 0 {
             return refuse("answers of 0 tokens measure nothing: at least 1");
         }
-        if !(0.0..=2.0).contains(&self.spread) {
-            return refuse("a spread of lengths is a number from 0 to 2");
+        if !(0.0..=1.0).contains(&self.spread) {
+            return refuse("a spread of lengths is a number from 0 to 1");
         }
         match self.prompts {
             Prompts::Tokens { count: 0, .. } | Prompts::Ids { count: 0, .. } => {
@@ -190,7 +190,7 @@ mod tests {
         };
         assert!(refused(few).contains("of 8 clients idle"));
         assert!(refused(|o| o.gen_tokens = 0).contains("0 tokens"));
-        for spread in [-0.1, 2.1, f64::NAN] {
+        for spread in [-0.1, 1.1, f64::NAN] {
             let options = Options { spread, ..Options::default() };
             assert!(options.validate().unwrap_err().to_string().contains("spread"), "{spread}");
         }

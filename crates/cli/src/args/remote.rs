@@ -43,8 +43,8 @@ fn vocab(text: &str) -> Result<Vocab, String> {
 
 fn spread(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(spread) if (0.0..=2.0).contains(&spread) => Ok(spread),
-        _ => Err("expected a number from 0 to 2".to_owned()),
+        Ok(spread) if (0.0..=1.0).contains(&spread) => Ok(spread),
+        _ => Err("expected a number from 0 to 1".to_owned()),
     }
 }
 
@@ -96,7 +96,7 @@ pub struct RemoteArgs {
     #[arg(long, value_name = "N", value_parser = values::count)]
     pub shared_prefix: Option<usize>,
     /// Spread the lengths of prompts and answers around -p and -n: the deviation of their logarithms, 0 to
-    /// 2, such as 0.8 [default: 0, all alike]
+    /// 1, such as 0.8 [default: 0, all alike]
     #[arg(long, value_name = "S", value_parser = spread)]
     pub spread: Option<f64>,
     /// Whether requests say `ignore_eos`; auto: with generated prompts, unless the server refuses it

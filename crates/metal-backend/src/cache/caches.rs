@@ -165,9 +165,11 @@ impl Caches {
         send(&self.arrays().collect::<Vec<_>>())
     }
 
-    /// Whether [`rearrange`](Self::rearrange) can make longer buffers for the rows that are there.
-    pub fn can_be_longer(&self) -> Result<bool> {
-        Ok(on_cuda()? && self.are_alike(&[]))
+    /// Whether no layer has room for the next position, and [`rearrange`](Self::rearrange) can make longer buffers of all. Where some layers have a window,
+    /// these are moved more often, by themselves.
+    pub fn are_to_be_longer(&self) -> Result<bool> {
+        let is_full = |layer: &State| layer.kv().is_none_or(|cache| !cache.has_room());
+        Ok(on_cuda()? && self.layers.iter().all(is_full) && self.are_alike(&[]))
     }
 
     /// Adds the rows of `other` after those of `self`, likewise.

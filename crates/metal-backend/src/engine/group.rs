@@ -134,12 +134,15 @@ impl Group {
     /// # Errors
     /// Those of MLX, which end the whole group.
     fn make_longer(&mut self, dispatcher: &mut Dispatcher) -> Result<()> {
-        if self.caches.have_room() || !self.caches.can_join() || !self.caches.can_be_longer()? {
+        if !self.caches.can_join() || !self.caches.are_to_be_longer()? {
             return Ok(());
         }
         let vacant = self.caches.slots() - self.rows.len();
         let more = self.more(vacant, self.rows.iter());
-        self.rearrange(Vec::new(), more, dispatcher)
+        let was_captured = self.capture.is_captured();
+        self.rearrange(Vec::new(), more, dispatcher)?;
+        self.capture.follow(self.caches.layout(), was_captured);
+        Ok(())
     }
 
     /// Takes rows in that just joined, each in a slot.
@@ -267,9 +270,11 @@ impl Group {
         if self.drafts() && self.drawn.is_none() {
             return self.step_with_drafts(served, (prefixes, dispatcher), clock);
         }
-        self.make_longer(dispatcher)?;
         let model = &served.model;
         let any_goes_on = self.any_goes_on(model);
+        if any_goes_on {
+            self.make_longer(dispatcher)?;
+        }
         let mut unread = self.drawn.take();
         if let Some(unread) = &mut unread {
             unread.exchange(served)?;

@@ -1,7 +1,7 @@
 //! What requests need, in bytes, before they start.
 
 use inference_core::{Error, Token, TokenLogprob};
-use mlx_ffi::Device;
+use mlx_ffi::{Device, memory};
 
 use super::pass;
 use crate::cache::{StateCost, StateSpec, Storage};
@@ -14,7 +14,7 @@ pub(super) const HEAD_ROWS: usize = 16;
 /// The most positions of several rows that one pass with drafts computes, with the logits of each.
 const DRAFTED_POSITIONS: usize = 128;
 
-/// Of the limit, no more than one part in so many stays free for passes of prompts.
+/// Of the limit without the weights, no more than one part in so many stays free for passes of prompts.
 const PASSES: u64 = 8;
 
 /// New positions that are set aside for a row that decodes.
@@ -97,7 +97,8 @@ impl Budget {
             passes: 0,
         };
         let passes = budget.activations(pass as u64) + budget.answers(1) + budget.caches(1, pass);
-        budget.passes = passes.min(limit / PASSES);
+        let free = limit.saturating_sub(memory::active().unwrap_or(0) as u64);
+        budget.passes = passes.min(free / PASSES);
         budget
     }
 
@@ -197,8 +198,12 @@ impl Budget {
         let ahead = Budget::ahead(0, most);
         let caches = self.caches(1, wanted.prompt + ahead);
         let (new, work) = (beside(caches), self.work(wanted.prompt, ahead));
-        // Rows that begin one after the other until memory is full would leave each prompt a pass of its own.
-        let of_pass = if new < caches { work } else { work.max(self.passes) };
+        let of_pass = match new < caches {
+            // While a prompt is computed, it has buffers beside the slot that it takes then.
+            true => self.caches(1, wanted.prompt) + work,
+            // Rows that begin one after the other until memory is full would leave each prompt a pass of its own.
+            false => work.max(self.passes),
+        };
         let soon = (self.alone(wanted, ahead) - caches - work) + new + of_pass;
         Need { least: self.alone(wanted, least), soon }
     }
@@ -274,6 +279,7 @@ impl Wanted {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::KvSpec;
 
     fn budget() -> Budget {
         Budget {
@@ -303,6 +309,25 @@ mod tests {
         assert_eq!(budget.work(10, 0), 3 * 10 * 107 + 13);
         assert_eq!(budget.work(50, 0), 3 * 32 * 107 + 13);
         assert_eq!(budget.together(2, 300, 600), 600 * 107 + 5000 + 600 * 13 + 900);
+    }
+
+    #[test]
+    fn beside_others_a_request_leaves_room_for_a_pass_or_takes_a_slot() {
+        let spec = StateSpec::Kv(KvSpec::new(2, 8, None, None));
+        let layers = vec![spec.cost(Storage::Plain, 2)];
+        let budget = Budget { layers, passes: 9_000_000, ..budget() };
+        let wanted =
+            Wanted { prompt: 100, new: Some(50), context: 4096, report: 3, sight: 4, draft: 0 };
+        let need = |beside: fn(u64) -> u64| budget.need(wanted, beside);
+        let work = budget.work(100, 50);
+        assert!(work < budget.passes);
+        let held = |tokens| budget.caches(1, tokens);
+        assert!(held(150) > 0);
+        assert_eq!(need(|bytes| bytes).soon, held(150) + budget.passes + 7);
+        assert_eq!(need(|bytes| bytes).least, held(150) + work + 7);
+        // Of a slot it takes nothing more, but its prompt has buffers of its own until then.
+        assert_eq!(need(|_| 0).soon, held(100) + work + 7);
+        assert_eq!(need(|bytes| bytes - 1).soon, held(150) - 1 + held(100) + work + 7);
     }
 
     #[test]

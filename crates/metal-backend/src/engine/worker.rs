@@ -163,7 +163,8 @@ fn load_model(
     let default_chunk = default_chunk(options.device);
     let chunk = options.load.prefill_chunk.unwrap_or(default_chunk).min(MAX_CHUNK);
     let pass = chunk.max(least_pass(options.device));
-    let sizes = (limit, chunk, pass);
+    let alone = options.load.batch_invariant;
+    let sizes = (limit, chunk, if alone { 0 } else { pass });
     let budget = Budget::new(&model, (&heaviest, storage), dtype_size, options.device, sizes);
     if options.load.cache_limit.is_none() && options.device == Device::Gpu {
         device::keep_of(budget.chunk_work(), limit)?;
@@ -178,7 +179,7 @@ fn load_model(
         context_length: description.info.context_length,
         chunk,
         pass,
-        alone: options.load.batch_invariant,
+        alone,
         keeps_slots: options.kernels.is_on_cuda(),
         kernels: options.kernels,
         ranks: Rc::new(ranks),

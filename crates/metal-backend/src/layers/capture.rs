@@ -99,6 +99,17 @@ impl StepCapture {
         self.state = Captured { is_impossible, ..Captured::default() };
     }
 
+    /// Whether a step is captured.
+    pub fn is_captured(&self) -> bool {
+        self.state.replay.is_some()
+    }
+
+    /// Takes note that the buffers of the same rows are longer ones now. Where a step `was_captured`, the next but one is.
+    pub fn follow(&mut self, layout: u64, was_captured: bool) {
+        self.layout = layout;
+        self.state.until_tried = if was_captured { UNTIL_GROWN } else { WORTH_CAPTURING };
+    }
+
     /// What steps have on the device, kept from one to the next.
     pub fn places(&self) -> SharedOffsets {
         Rc::clone(&self.places)

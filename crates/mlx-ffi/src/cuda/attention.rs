@@ -118,7 +118,9 @@ fn attention(step: &Step<'_>, counters: &Counters, borrows: bool) -> Result<[Arr
         _ => (most_blocks / blocks).min(capacity / WORTH_A_BLOCK).clamp(1, MOST_SPLITS),
     };
     let seen = step.window.map_or(capacity, |window| window.min(capacity));
-    let share = LONG_SHARE.max((seen + MOST_LONG_SPLITS - 1) / MOST_LONG_SPLITS);
+    // Few of them, as each is compiled by itself.
+    let share = (seen + MOST_LONG_SPLITS - 1) / MOST_LONG_SPLITS;
+    let share = (share as u32).next_power_of_two().cast_signed().max(LONG_SHARE);
     let long_splits = (seen + share - 1) / share;
     let (splits, least) = match seen > MOST_WHOLE && b > 1 && splits == 1 {
         true => (long_splits, share),

@@ -14,9 +14,11 @@ impl Group {
     /// # Errors
     /// Those of MLX, which end the whole group.
     pub fn can_board(&mut self, served: &Served, dispatcher: &mut Dispatcher) -> Result<bool> {
+        if self.drafts() || !self.caches.can_join() || !self.any_goes_on(&served.model) {
+            return Ok(false);
+        }
         self.make_longer(dispatcher)?;
-        let may = !self.drafts() && self.caches.can_join() && self.any_goes_on(&served.model);
-        Ok(may && served.model.takes_rows(&mut self.caches)?)
+        Ok(served.model.takes_rows(&mut self.caches)?)
     }
 
     /// Hands the rows over to a pass of prompts. Until they are given [back](Self::alight), the group has no caches.

@@ -69,12 +69,15 @@ impl Scheduler<'_> {
         if self.served.ranks.are_several() || !self.prefixes.cache.is_on() {
             return;
         }
-        let several_wait = self.anything_waits() || self.unbegun().len() > 1;
+        let unbegun = self.unbegun().len();
         let Memory { left, fixed, rows, .. } = self.memory();
-        let allowed = match several_wait {
-            true => (left + self.prefixes.cache.bytes())
-                .saturating_sub(fixed + rows + self.served.budget.passes),
-            false => u64::MAX,
+        let left = left + self.prefixes.cache.bytes();
+        let allowed = match unbegun {
+            _ if unbegun > 1 || self.anything_waits() => {
+                left.saturating_sub(fixed + rows + self.served.budget.passes)
+            }
+            0 => u64::MAX,
+            _ => left.saturating_sub(fixed + rows),
         };
         if self.prefixes.cache.allow(allowed) {
             self.read_memory();

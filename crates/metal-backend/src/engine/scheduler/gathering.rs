@@ -52,7 +52,7 @@ impl Scheduler<'_> {
 
     /// Whether anything runs that holds memory, and gives it up once it ends.
     pub(super) fn anything_goes_on(&self) -> bool {
-        let lanes = self.classifications.running() + self.inspections.running();
+        let lanes = self.classifications.set_aside() + self.inspections.set_aside();
         let begun = self.prefills.iter().any(|prefill| !prefill.holds_nothing());
         begun || lanes > 0 || !self.groups.is_empty()
     }
@@ -65,8 +65,13 @@ impl Scheduler<'_> {
             let with = [&unbegun[..], &[bytes]].concat();
             plan::beside_slots(&batches, &with) - plan::beside_slots(&batches, &unbegun)
         };
-        let of_job = |job: &Job| (since(job.queued_at), budget.need(self.wanted(job), beside));
-        let of_row = |row| budget.need(self.wanted_again(row), beside);
+        // Others do not take slots, or hold something before they do.
+        let need = |wanted: Wanted| match wanted {
+            Wanted { report: 0, sight: 0, draft: 0, .. } => budget.need(wanted, beside),
+            _ => budget.need(wanted, |bytes| bytes),
+        };
+        let of_job = |job: &Job| (since(job.queued_at), need(self.wanted(job)));
+        let of_row = |row| need(self.wanted_again(row));
         let inspection = self.inspections.next_queued().map(since);
         Waits {
             preempted: self.preempted.front().map(of_row),
