@@ -32,6 +32,9 @@ impl More {
     }
 }
 
+/// What holds rows, and some of these, each without so many of its last positions.
+pub(super) type RowsOf<'a, T> = (&'a T, &'a [(usize, i32)]);
+
 /// The first `end` positions, or all where there are no more.
 pub(super) fn front(buffer: &Array, end: i32) -> Result<Array> {
     if end < positions(buffer) { ops::slice_axis(buffer, 2, 0, end) } else { buffer.share() }

@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Dtype, Error, Result, async_eval, cuda, on_cuda};
 
-use super::buffer::{More, Parts, whole_steps};
+use super::buffer::{More, Parts, RowsOf, whole_steps};
 use super::kv::KvCache;
 use super::place::{Copies, Placing, copies};
 use super::rope_factors::RopeFactors;
@@ -16,12 +16,6 @@ const LAYERS_AT_ONCE: usize = 2;
 
 /// The shape of a layer's buffers, and their type.
 type Form = ([i32; 4], Dtype);
-
-/// Caches, and rows of them, each without so many of its last positions.
-type Source<'a> = (&'a Caches, &'a [(usize, i32)]);
-
-/// Those of a layer's keys and values.
-type OfLayer<'a> = (&'a KvCache, &'a [(usize, i32)]);
 
 /// What all layers remember of the rows of a batch.
 #[derive(Debug)]
@@ -172,7 +166,7 @@ impl Caches {
         Ok(on_cuda()? && self.layers.iter().all(is_full) && self.are_alike(&[]))
     }
 
-    /// Adds the rows of `other` after those of `self`, likewise.
+    /// Adds the rows of `other` behind its own. Both must be able to join, and have the same factors.
     pub fn join(&mut self, other: Caches) -> Result<()> {
         self.layout += 1;
         for (mine, other) in self.layers.iter_mut().zip(other.layers) {
@@ -209,7 +203,7 @@ impl Caches {
         let added: Vec<Vec<(usize, i32)>> = others.iter().map(all).collect();
         let capacity = |slab: &Slab, longest| slab.capacity(longest, more);
         let forms = forms(&with((&*self, &kept), &others, &added), more.slots, capacity)
-            .ok_or_else(|| Error::new("rows of another form cannot join"))?;
+            .ok_or_else(another_form)?;
         let mut placing = Placing::default();
         for (form, layers) in forms {
             for layers in layers.chunks(LAYERS_AT_ONCE) {
@@ -389,17 +383,17 @@ impl Caches {
 
 /// `own`, and behind it `others` with the rows of each.
 fn with<'a>(
-    own: Source<'a>,
+    own: RowsOf<'a, Caches>,
     others: &'a [Caches],
     rows: &'a [Vec<(usize, i32)>],
-) -> Vec<Source<'a>> {
+) -> Vec<RowsOf<'a, Caches>> {
     let others = others.iter().zip(rows).map(|(others, rows)| (others, &rows[..]));
     [own].into_iter().chain(others).collect()
 }
 
 /// The layers that have keys and values, by the form of buffers for rows of `sources`; `None` where keys and values are not alike.
 fn forms(
-    sources: &[Source<'_>],
+    sources: &[RowsOf<'_, Caches>],
     slots: usize,
     capacity: impl Fn(&Slab, i32) -> i32,
 ) -> Option<Vec<(Form, Vec<usize>)>> {
@@ -417,20 +411,26 @@ fn forms(
 }
 
 /// The keys and values of a layer of `sources`, with their rows.
-fn of_layer<'a>(sources: &[Source<'a>], layer: usize) -> Option<Vec<OfLayer<'a>>> {
+fn of_layer<'a>(sources: &[RowsOf<'a, Caches>], layer: usize) -> Option<Vec<RowsOf<'a, KvCache>>> {
     sources.iter().map(|(caches, rows)| Some((caches.layers[layer].kv()?, *rows))).collect()
 }
 
 /// The rows of `sources` in new buffers, for some layers of one [form](forms).
 fn gather(
-    sources: &[Source<'_>],
+    sources: &[RowsOf<'_, Caches>],
     layers: &[usize],
     ((shape, dtype), make): (Form, impl Fn(&[i32], Dtype, usize) -> Result<Vec<[Array; 2]>>),
     placing: &mut Placing,
 ) -> Result<Vec<KvCache>> {
     let buffers = make(&shape, dtype, layers.len())?;
     let of = |(layer, buffers): (&usize, [Array; 2])| {
-        KvCache::gather(&of_layer(sources, *layer).unwrap_or_default(), buffers, placing)
+        let sources = of_layer(sources, *layer).ok_or_else(another_form)?;
+        KvCache::gather(&sources, buffers, placing)
     };
     layers.iter().zip(buffers).map(of).collect()
+}
+
+/// The error of caches whose layers are not those of others.
+fn another_form() -> Error {
+    Error::new("rows of another form cannot join")
 }

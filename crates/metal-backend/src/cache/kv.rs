@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Dtype, Result, ops};
 
-use super::buffer::Parts;
+use super::buffer::{Parts, RowsOf};
 use super::place::{Placing, Span};
 use super::ring::Ring;
 use super::slab::Slab;
@@ -17,9 +17,6 @@ pub(crate) struct KvCache {
     storage: Storage,
     buffers: Buffers,
 }
-
-/// Buffers, and rows of them, each without so many of its last positions.
-type Source<'a> = (&'a Slab, &'a [(usize, i32)]);
 
 #[derive(Debug)]
 enum Buffers {
@@ -179,7 +176,7 @@ impl KvCache {
 
     /// [`Slab::gathered`], where all of `sources` hold keys and values as they are.
     pub(super) fn gathered(
-        sources: &[(&KvCache, &[(usize, i32)])],
+        sources: &[RowsOf<'_, KvCache>],
         slots: usize,
         capacity: impl Fn(&Slab, i32) -> i32,
     ) -> Option<[i32; 4]> {
@@ -188,7 +185,7 @@ impl KvCache {
 
     /// [`Slab::gather`], for what [`gathered`](Self::gathered) has a shape for.
     pub(super) fn gather(
-        sources: &[(&KvCache, &[(usize, i32)])],
+        sources: &[RowsOf<'_, KvCache>],
         buffers: [Array; 2],
         placing: &mut Placing,
     ) -> Result<KvCache> {
@@ -197,8 +194,8 @@ impl KvCache {
         Ok(KvCache { storage: Storage::Plain, buffers })
     }
 
-    fn slabs<'a>(sources: &[(&'a KvCache, &'a [(usize, i32)])]) -> Option<Vec<Source<'a>>> {
-        let slab = |(cache, rows): &(&'a KvCache, &'a [(usize, i32)])| match &cache.buffers {
+    fn slabs<'a>(sources: &[RowsOf<'a, KvCache>]) -> Option<Vec<RowsOf<'a, Slab>>> {
+        let slab = |(cache, rows): &RowsOf<'a, KvCache>| match &cache.buffers {
             Buffers::Slab(slab) if cache.storage == Storage::Plain => Some((slab, *rows)),
             _ => None,
         };

@@ -7,7 +7,7 @@ use mlx_ffi::cuda::{self, Place};
 use mlx_ffi::{Array, Dtype, Result, async_eval, ops};
 
 use super::arrange::{Arrangement, Group};
-use super::buffer::{More, STEP, between, positions, whole_steps};
+use super::buffer::{More, RowsOf, STEP, between, positions, whole_steps};
 use super::place::{Placing, Span};
 use super::slot::Slot;
 use super::visible::Visible;
@@ -187,7 +187,7 @@ impl Slab {
     /// The shape of buffers for rows of `sources`, all of one window, and for so many slots behind them, which have as many positions as
     /// `capacity` tells for those of the longest row; `None` where keys and values are not alike.
     pub fn gathered(
-        sources: &[(&Slab, &[(usize, i32)])],
+        sources: &[RowsOf<'_, Slab>],
         slots: usize,
         capacity: impl Fn(&Slab, i32) -> i32,
     ) -> Option<[i32; 4]> {
@@ -211,7 +211,7 @@ impl Slab {
 
     /// Rows of `sources`, each without so many of its last positions, in buffers of the shape that [`gathered`](Self::gathered) told.
     pub fn gather(
-        sources: &[(&Slab, &[(usize, i32)])],
+        sources: &[RowsOf<'_, Slab>],
         buffers: [Array; 2],
         placing: &mut Placing,
     ) -> Result<Slab> {
@@ -259,8 +259,8 @@ impl Slab {
     }
 
     /// Positions that the longest of rows has, each without so many of its last ones.
-    fn longest_of(sources: &[(&Slab, &[(usize, i32)])]) -> i32 {
-        let of = |(slab, rows): &(&Slab, &[(usize, i32)])| {
+    fn longest_of(sources: &[RowsOf<'_, Slab>]) -> i32 {
+        let of = |(slab, rows): &RowsOf<'_, Slab>| {
             rows.iter().map(|row| slab.held(row).len() as i32).max().unwrap_or(0)
         };
         sources.iter().map(of).max().unwrap_or(0)

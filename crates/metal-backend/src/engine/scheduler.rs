@@ -115,8 +115,7 @@ impl<'a> Scheduler<'a> {
             }
             self.read();
             self.admit();
-            self.allow_prefixes();
-            self.dispatcher.hold(self.memory().room());
+            self.share_room();
             self.compute();
             self.make_room();
             self.decode();

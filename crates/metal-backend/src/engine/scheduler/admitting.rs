@@ -63,14 +63,16 @@ impl Scheduler<'_> {
         }
     }
 
-    /// What is kept of earlier requests leaves room for passes of prompts that wait.
-    pub(super) fn allow_prefixes(&mut self) {
+    /// Copies have what is free while they are made, and what is kept of earlier requests leaves room for passes of prompts that wait.
+    pub(super) fn share_room(&mut self) {
+        let memory = self.memory();
+        self.dispatcher.hold(memory.room());
         // Ranks see different memory.
         if self.served.ranks.are_several() || !self.prefixes.cache.is_on() {
             return;
         }
         let unbegun = self.unbegun().len();
-        let Memory { left, fixed, rows, .. } = self.memory();
+        let Memory { left, fixed, rows, .. } = memory;
         let left = left + self.prefixes.cache.bytes();
         let allowed = match unbegun {
             _ if unbegun > 1 || self.anything_waits() => {

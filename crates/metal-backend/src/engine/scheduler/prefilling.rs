@@ -105,12 +105,13 @@ impl Scheduler<'_> {
     pub(super) fn next_part(&self, turn: usize, batch: Option<usize>) -> Option<Part> {
         let Served { model, chunk, budget, .. } = self.served;
         let waiting: Vec<_> = self.prefills.iter().map(|prefill| prefill.waiting(*chunk)).collect();
+        let memory = self.memory();
         let passes = Passes {
             positions: if self.served.alone { 0 } else { self.served.pass },
-            room: self.memory().room(),
+            room: memory.room(),
             n_layers: model.layers.len(),
             rows: batch.map_or(0, |at| self.groups[at].caches().slots()),
-            may_begin: !self.memory().is_short() || !self.anything_goes_on(),
+            may_begin: !memory.is_short() || !self.anything_goes_on(),
         };
         let bytes = |all: &Waiting| budget.pass(all.rows, all.columns, all.tokens);
         plan::part(turn, &waiting, self.pace, passes, bytes)
