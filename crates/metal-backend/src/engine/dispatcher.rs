@@ -25,6 +25,8 @@ pub(super) struct Dispatcher {
     device: Option<mlx_ffi::Dispatcher>,
     /// Whether passes in which rows decode have operations that are not ours.
     cannot_mix: bool,
+    /// Whether kernels were compiled for what was sent since that was asked last.
+    has_compiled: bool,
     /// Whether what was written into caches last is held with what it was taken from.
     holds_written: bool,
     /// Bytes of that since it was last waited for, and how many may be on their way.
@@ -289,7 +291,14 @@ impl Dispatcher {
 
     fn send(&mut self, pass: &Pass, caches: &Caches, ends: bool) -> Result<Dispatch> {
         let ends: Vec<&Array> = if ends { pass.arrays().collect() } else { Vec::new() };
-        self.device()?.send(caches.arrays().chain(pass.of_decode_rows()).chain(ends))
+        let sent = self.device()?.send(caches.arrays().chain(pass.of_decode_rows()).chain(ends))?;
+        self.has_compiled |= sent == Dispatch::NotYet;
+        Ok(sent)
+    }
+
+    /// Whether kernels were compiled for what was sent since this was asked last.
+    pub fn take_has_compiled(&mut self) -> bool {
+        std::mem::take(&mut self.has_compiled)
     }
 
     /// Waits for what is on its way.

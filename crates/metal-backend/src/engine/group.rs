@@ -44,7 +44,7 @@ pub(super) struct Group {
     drawer: Drawer,
     /// Steps since half of the slots are vacant.
     sparse: usize,
-    /// Whether the step of this turn was taken in a pass of prompts.
+    /// Whether the step of this turn was taken in a pass of prompts, or queued behind one.
     has_stepped: bool,
 }
 
@@ -270,11 +270,44 @@ impl Group {
         if self.drafts() && self.drawn.is_none() {
             return self.step_with_drafts(served, (prefixes, dispatcher), clock);
         }
-        let model = &served.model;
-        let any_goes_on = self.any_goes_on(model);
+        let any_goes_on = self.any_goes_on(&served.model);
         if any_goes_on {
             self.make_longer(dispatcher)?;
         }
+        self.step_of(any_goes_on, served, (prefixes, Some(dispatcher)), clock)
+    }
+
+    /// Whether its next step can be queued behind a part of prompts that is on its way, with the buffers as they are.
+    pub fn can_step_behind(&self, served: &Served) -> bool {
+        served.keeps_slots
+            && !self.drafts()
+            && self.caches.have_room()
+            && self.any_goes_on(&served.model)
+    }
+
+    /// One step behind a part of prompts that is on its way: the device goes on with it while rows join whose prompts end with the part.
+    /// The next turn takes the next one.
+    ///
+    /// # Errors
+    /// Those of MLX before a row left, which end the whole group.
+    pub fn step_behind(
+        &mut self,
+        served: &Served,
+        prefixes: &mut PrefixCache,
+        clock: &mut StepClock,
+    ) -> Result<Stepped> {
+        self.has_stepped = true;
+        self.step_of(true, served, (prefixes, None), clock)
+    }
+
+    /// A step: a pass of the model where any row goes on, and what the last one drew.
+    fn step_of(
+        &mut self,
+        any_goes_on: bool,
+        served: &Served,
+        others: (&mut PrefixCache, Option<&mut Dispatcher>),
+        clock: &mut StepClock,
+    ) -> Result<Stepped> {
         let mut unread = self.drawn.take();
         if let Some(unread) = &mut unread {
             unread.exchange(served)?;
@@ -282,11 +315,11 @@ impl Group {
         clock.lap(Part::Rest);
         let logits = if any_goes_on {
             clock.count();
-            Some(self.forward(model, unread.as_ref())?)
+            Some(self.forward(&served.model, unread.as_ref())?)
         } else {
             None
         };
-        self.end_step(served, (unread, logits), (prefixes, Some(dispatcher)), clock)
+        self.end_step(served, (unread, logits), others, clock)
     }
 
     /// Whether any row's next step is of use.

@@ -52,7 +52,7 @@ impl Group {
         self.end_step(served, (unread, Some(logits)), (prefixes, None), clock)
     }
 
-    /// Whether the step of this turn was taken in a pass of prompts, which is asked once a turn.
+    /// Whether the step of this turn was taken in a pass of prompts or queued behind one, which is asked once a turn.
     pub fn take_has_stepped(&mut self) -> bool {
         std::mem::take(&mut self.has_stepped)
     }

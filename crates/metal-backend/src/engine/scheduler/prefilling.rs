@@ -118,7 +118,7 @@ impl Scheduler<'_> {
     }
 
     /// Computes a part of one prompt, or of several together, behind the steps that were queued unless these are `awaited`
-    /// already.
+    /// already. Then the next ones are queued behind it.
     pub(super) fn prefill(&mut self, awaited: bool) {
         let Served { model, chunk, budget, .. } = self.served;
         let batch = self.batch_to_board();
@@ -148,7 +148,7 @@ impl Scheduler<'_> {
         let mut begun = Instant::now();
         let (watch, dispatcher) = (&self.watch, &mut self.dispatcher);
         let (prefixes, clock) = (&mut self.prefixes.cache, &mut self.clock);
-        let (mut failed, mut stepped, mut kept) = (Vec::new(), None, None);
+        let (mut stepped, mut steps, mut kept) = (None, Vec::new(), None);
         // Ranks wait for each other at the same places.
         let awaited = awaited || self.served.ranks.are_several();
         let groups = &mut self.groups;
@@ -166,11 +166,17 @@ impl Scheduler<'_> {
                 _ => {}
             }
             let sent = Instant::now();
-            let steps = if awaited { &[] } else { &groups[..] };
+            clock.skip();
             // What a batch queued in the pass ends with it.
-            let others = steps.iter().enumerate().filter(|(at, _)| Some(*at) != batch);
-            let waited = others.map(|(at, steps)| (at, steps.wait()));
-            failed.extend(waited.filter_map(|(at, result)| Some((at, result.err()?))));
+            let others = groups.iter_mut().enumerate().filter(|(at, _)| Some(*at) != batch);
+            for (at, group) in others.filter(|_| !awaited) {
+                if group.can_step_behind(self.served) {
+                    let step = caught(|| group.step_behind(self.served, prefixes, clock));
+                    steps.push((at, step));
+                } else if let Err(error) = group.wait() {
+                    steps.push((at, Err(error)));
+                }
+            }
             // The part began no earlier, where the steps took longer than it took to send it.
             if sent.elapsed() > AT_ONCE {
                 begun = Instant::now();
@@ -189,7 +195,6 @@ impl Scheduler<'_> {
         };
         let result = catch_unwind(AssertUnwindSafe(part))
             .unwrap_or_else(|panic| Err(panicked("the request", &*panic).into()));
-        let mut steps: Vec<_> = failed.into_iter().map(|(at, error)| (at, Err(error))).collect();
         if let Some(batch) = batch {
             // It ends with a pass that has its caches.
             let lost = || Err(result.as_ref().err().cloned().unwrap_or_else(lost_rows));
@@ -211,8 +216,10 @@ impl Scheduler<'_> {
         let took = begun.elapsed();
         self.part_ended = Some(Instant::now());
         let steps = last_ended.and_then(|ended| begun.checked_duration_since(ended));
-        // The last part of a chunk leaves the end of the last layer out.
-        if self.prefills[at].is_between_layers() || batch.is_some() {
+        // The last part of a chunk leaves the end of the last layer out. What kernels were compiled for tells nothing of the next one.
+        let has_compiled = self.dispatcher.take_has_compiled();
+        let is_of_layers = self.prefills[at].is_between_layers() || batch.is_some();
+        if is_of_layers && !has_compiled {
             self.pace = Pace::of(took, positions + rows, layers);
         }
         self.pace = self.pace.beside(steps.unwrap_or_default());
