@@ -196,6 +196,10 @@ impl Prefill {
         others: Vec<Prefill>,
         dispatcher: &mut Dispatcher,
     ) -> mlx_ffi::Result<()> {
+        if others.is_empty() {
+            // What it has stays where it is.
+            return Ok(());
+        }
         let mut joining = Vec::with_capacity(others.len());
         for Prefill { prompts, caches, .. } in others {
             self.prompts.extend(prompts);

@@ -285,8 +285,11 @@ fn rows_that_decode_beside_prompts_say_what_they_say_alone() {
             // In f32, products of prompts sum as those of steps do.
             let f32 = Some(inference_core::Dtype::F32);
             let served = served(&options_of(model, (Device::Cpu, kernels), f32));
-            let found = beside(&served, 24, &mut Dispatcher::default());
-            assert_eq!(found, alone(&served, 24), "{model}, {kernels:?}");
+            let expected = alone(&served, 24);
+            for steps in [Steps::InPass, Steps::Behind] {
+                let found = beside(&served, 24, &mut Dispatcher::default(), steps);
+                assert_eq!(found, expected, "{model}, {kernels:?}, {steps:?}");
+            }
         }
     }
 }
@@ -300,8 +303,9 @@ fn rows_that_decode_beside_prompts_on_cuda_say_about_what_they_say_alone() {
     let expected = alone(&served, 24);
     let mut dispatcher = Dispatcher::among(None, true);
     // At first, kernels are still being compiled. Then all is sent past MLX.
-    for _ in 0..4 {
-        let found = beside(&served, 24, &mut dispatcher);
+    for turn in 0..6 {
+        let steps = if turn < 4 { Steps::InPass } else { Steps::Behind };
+        let found = beside(&served, 24, &mut dispatcher, steps);
         let same = found.iter().zip(&expected).filter(|(found, expected)| found == expected);
         // Products of other rows may sum in another order.
         let same = same.count();
@@ -342,8 +346,9 @@ fn rows_with_recurrent_states_decode_beside_prompts_on_cuda() {
         let served = served(&options_of_sizes(model, &sizes, (Device::Gpu, Kernels::Cuda)));
         let expected = alone(&served, 24);
         let mut dispatcher = Dispatcher::among(None, true);
-        for _ in 0..4 {
-            let found = beside(&served, 24, &mut dispatcher);
+        for turn in 0..6 {
+            let steps = if turn < 4 { Steps::InPass } else { Steps::Behind };
+            let found = beside(&served, 24, &mut dispatcher, steps);
             // Of random weights, what is most likely is so by little. A few ids differ, and what follows goes other ways.
             let count = |(found, expected): (&Vec<String>, &Vec<String>)| {
                 found.iter().zip(expected).take_while(|(found, expected)| found == expected).count()
@@ -356,8 +361,22 @@ fn rows_with_recurrent_states_decode_beside_prompts_on_cuda() {
     }
 }
 
-/// What requests say that decode in the passes of others' prompts.
-fn beside(served: &Served, all: usize, dispatcher: &mut Dispatcher) -> Vec<Vec<String>> {
+/// Where rows take a step beside others' prompts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Steps {
+    /// In the pass of the prompts.
+    InPass,
+    /// Behind the pass, while it is on its way.
+    Behind,
+}
+
+/// What requests say that decode beside others' prompts.
+fn beside(
+    served: &Served,
+    all: usize,
+    dispatcher: &mut Dispatcher,
+    steps: Steps,
+) -> Vec<Vec<String>> {
     let (mut prefixes, mut clock) = (PrefixCache::new(0, Box::new(Ok)), StepClock::start());
     let layers = served.model.layers.len();
     let mut beside = 0;
@@ -369,17 +388,26 @@ fn beside(served: &Served, all: usize, dispatcher: &mut Dispatcher) -> Vec<Vec<S
         prefill.join(vec![other], dispatcher).unwrap();
         generations.extend([first, second]);
         let mut stepped = None;
-        let boarding = group.as_mut().map(|group| group.board().unwrap());
+        let boards = group.as_mut().filter(|_| steps == Steps::InPass);
+        let boarding = boards.map(|group| group.board().unwrap());
         beside += boarding.as_ref().map_or(0, |boarding| boarding.rows());
         let with = (&served.model, &*served.ranks);
         prefill
-            .advance(with, 512, layers, boarding, dispatcher, |what| {
-                if let (Some(group), Sent::Rows(boarded)) = (&mut group, what) {
+            .advance(with, 512, layers, boarding, dispatcher, |what| match (&mut group, what) {
+                (Some(group), Sent::Rows(boarded)) => {
                     stepped = Some(group.alight(boarded, served, &mut prefixes, &mut clock));
                 }
+                (Some(group), Sent::All)
+                    if steps == Steps::Behind && group.can_step_behind(served) =>
+                {
+                    beside += group.rows().len();
+                    stepped = Some(group.step_behind(served, &mut prefixes, &mut clock));
+                }
+                _ => {}
             })
             .unwrap();
-        assert_eq!(stepped.is_some(), group.is_some(), "rows are given back");
+        let are_given_back = stepped.is_some() == group.is_some();
+        assert!(are_given_back || steps == Steps::Behind, "rows are given back");
         if let (Some(group), Some(stepped)) = (&mut group, stepped) {
             stepped.unwrap().result.unwrap();
             assert!(group.take_has_stepped() && !group.take_has_stepped());
@@ -413,6 +441,23 @@ fn beside(served: &Served, all: usize, dispatcher: &mut Dispatcher) -> Vec<Vec<S
     drop(group);
     assert!(beside > 30, "{beside} rows decoded in passes of prompts");
     generations.into_iter().map(|generation| texts(generation).0).collect()
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
+fn a_prompt_by_itself_stays_where_it_is_between_its_parts_on_cuda() {
+    use_device(Device::Gpu).unwrap();
+    let dtype = Some(inference_core::Dtype::Bf16);
+    let served = served(&options_of("qwen3", (Device::Gpu, Kernels::Cuda), dtype));
+    let mut dispatcher = Dispatcher::among(None, true);
+    let (mut prefill, _generation) = request(&served, 3, true);
+    let with = (&served.model, &*served.ranks);
+    while prefill.waiting(6).left > 0 {
+        prefill.advance(with, 6, served.model.layers.len(), None, &mut dispatcher, |_| {}).unwrap();
+        let layout = prefill.caches.layout();
+        prefill.join(Vec::new(), &mut dispatcher).unwrap();
+        assert_eq!(prefill.caches.layout(), layout, "buffers are those that they were");
+    }
 }
 
 #[test]
