@@ -50,6 +50,15 @@ struct Blas {
       int wanted,
       Found* found,
       int* count);
+  int (*check)(
+      Handle handle,
+      Handle product,
+      Handle a,
+      Handle b,
+      Handle c,
+      Handle d,
+      const Algorithm* algorithm,
+      Found* found);
   int (*multiply)(
       Handle handle,
       Handle product,
@@ -85,8 +94,8 @@ const Blas* blas() {
         find(all.new_preference, "cublasLtMatmulPreferenceCreate") &&
         find(all.set_preference, "cublasLtMatmulPreferenceSetAttribute") &&
         find(all.free_preference, "cublasLtMatmulPreferenceDestroy") &&
-        find(all.find, "cublasLtMatmulAlgoGetHeuristic") && find(all.multiply, "cublasLtMatmul") &&
-        all.create(&all.handle) == 0;
+        find(all.find, "cublasLtMatmulAlgoGetHeuristic") && find(all.check, "cublasLtMatmulAlgoCheck") &&
+        find(all.multiply, "cublasLtMatmul") && all.create(&all.handle) == 0;
     return complete ? std::optional(all) : std::nullopt;
   }();
   return found ? &*found : nullptr;
@@ -145,7 +154,7 @@ void describe(Described& of, const Product& p) {
   check_blas(b.new_layout(&of.y, type, p.out, p.rows, p.out), "cublasLtMatrixLayoutCreate");
 }
 
-Algorithm algorithm_for(Described& of, const uint32_t* alignments) {
+Algorithm found_for(Described& of, const uint32_t* alignments) {
   constexpr int MOST_WORKSPACE = 1, LEAST_ALIGNMENT = 5;
   auto& b = of.b;
   check_blas(b.new_preference(&of.preference), "cublasLtMatmulPreferenceCreate");
@@ -169,6 +178,27 @@ Algorithm algorithm_for(Described& of, const uint32_t* alignments) {
   return found.algorithm;
 }
 
+// Rows whose products have the kernel of so many: the library chooses among some hundred by the exact number, and CUDA takes some
+// milliseconds to load each of them in every process. No two prompts are of one length.
+int of_class(int rows) {
+  constexpr int MOST_EXACT = 128, CLASSES = 8;
+  if (rows <= MOST_EXACT) {
+    return rows;
+  }
+  int step = MOST_EXACT / CLASSES;
+  while (2 * CLASSES * step <= rows) {
+    step *= 2;
+  }
+  return (rows + step - 1) / step * step;
+}
+
+// Whether a kernel that was found for another number of rows computes this one.
+bool computes(const Described& of, const Algorithm& algorithm) {
+  Found found{};
+  auto status = of.b.check(of.b.handle, of.product, of.w, of.x, of.y, of.y, &algorithm, &found);
+  return status == 0 && found.state == 0 && found.workspace <= BLAS_WORKSPACE;
+}
+
 // A product with the kernel that was found for it.
 struct Known {
   Described described;
@@ -182,23 +212,54 @@ struct Known {
 // Asking takes longer than most products, and descriptions as long, so what was found is kept, for so many products.
 constexpr size_t KEPT = 1024;
 
+// What a kernel is found for: rows, sizes, type and alignments.
+using Key = std::tuple<int, int, int, int, uint32_t, uint32_t, uint32_t>;
+
+// What was found, for KEPT keys at most. It is never freed: the library may be gone before it.
+template <typename Value>
+class Store {
+ public:
+  const Value* find(const Key& key) const {
+    auto found = all_->find(key);
+    return found == all_->end() ? nullptr : &found->second;
+  }
+
+  const Value& keep(const Key& key, Value value) {
+    if (all_->size() == KEPT) {
+      all_->clear();
+    }
+    return all_->emplace(key, std::move(value)).first->second;
+  }
+
+ private:
+  std::map<Key, Value>* all_ = new std::map<Key, Value>();
+};
+
 std::shared_ptr<const Known> known_for(const Blas& b, const Product& p) {
-  using Key = std::tuple<int, int, int, int, uint32_t, uint32_t, uint32_t>;
   static std::mutex mutex;
-  // Never freed: the library may be gone before it.
-  static auto* all = new std::map<Key, std::shared_ptr<const Known>>();
+  static Store<std::shared_ptr<const Known>> products;
+  static Store<Algorithm> classes;
   uint32_t alignments[] = {alignment(p.w), alignment(p.x), alignment(p.y), alignment(p.y)};
-  Key key{p.rows, p.in, p.out, *type_of(p.dtype), alignments[0], alignments[1], alignments[2]};
+  auto key_of = [&](int rows) {
+    return Key{rows, p.in, p.out, *type_of(p.dtype), alignments[0], alignments[1], alignments[2]};
+  };
   std::lock_guard lock(mutex);
-  if (auto found = all->find(key); found != all->end()) {
-    return found->second;
+  if (auto found = products.find(key_of(p.rows))) {
+    return *found;
   }
   auto known = std::make_shared<Known>(b, p);
-  known->algorithm = algorithm_for(known->described, alignments);
-  if (all->size() == KEPT) {
-    all->clear();
+  Product like = p;
+  like.rows = of_class(p.rows);
+  auto algorithm = classes.find(key_of(like.rows));
+  if (!algorithm) {
+    Described of(b);
+    describe(of, like);
+    algorithm = &classes.keep(key_of(like.rows), found_for(of, alignments));
   }
-  return all->emplace(key, std::move(known)).first->second;
+  known->algorithm = like.rows == p.rows || computes(known->described, *algorithm)
+      ? *algorithm
+      : found_for(known->described, alignments);
+  return products.keep(key_of(p.rows), std::move(known));
 }
 
 } // namespace
