@@ -69,6 +69,12 @@ impl Caches {
         self.layout
     }
 
+    /// So many more positions of each row will come, one part after the other: buffers that are made have room for all of them. None come
+    /// any more: 0.
+    pub fn expect(&mut self, more: i32) {
+        self.layers.iter_mut().filter_map(State::kv_mut).for_each(|cache| cache.expect(more));
+    }
+
     /// Whether one position more of each row has room where the others are.
     pub fn have_room(&self) -> bool {
         self.layers.iter().all(State::has_room)

@@ -127,6 +127,13 @@ impl KvCache {
         }
     }
 
+    /// So many more positions will come, one part after the other.
+    pub fn expect(&mut self, more: i32) {
+        if let Buffers::Slab(slab) = &mut self.buffers {
+            slab.expect(more);
+        }
+    }
+
     /// Whether the next position has room where the others are.
     pub fn has_room(&self) -> bool {
         matches!(&self.buffers, Buffers::Slab(slab) if slab.has_room(1))

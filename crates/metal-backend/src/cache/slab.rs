@@ -30,6 +30,8 @@ pub(super) struct Slab {
     starts: Vec<i32>,
     /// The next positions are the last ones: no room is left for more.
     is_last: bool,
+    /// Buffers without a window that are made have room up to this position at least.
+    expected: i32,
     /// The last positions were written in place by an operation that may not have been evaluated.
     is_fresh: Cell<bool>,
 }
@@ -44,6 +46,7 @@ impl Slab {
             end: 0,
             starts,
             is_last: false,
+            expected: 0,
             is_fresh: Cell::new(false),
         }
     }
@@ -166,6 +169,7 @@ impl Slab {
         other.settle()?;
         if self.parts.is_empty() && other.parts.is_empty() {
             self.starts.extend(other.starts);
+            self.expected = self.expected.max(other.expected);
             return Ok(());
         }
         let (first, other_first) = (self.first_seen(self.end), other.first_seen(other.end));
@@ -324,6 +328,11 @@ impl Slab {
         Ok(())
     }
 
+    /// So many more positions will come, one part after the other: buffers that are made have room for all of them.
+    pub fn expect(&mut self, more: i32) {
+        self.expected = if more > 0 { self.end + more } else { 0 };
+    }
+
     /// Leaves no room behind the next positions, which are the last ones.
     pub fn leave_no_room(&mut self) {
         self.is_last = true;
@@ -396,7 +405,9 @@ impl Slab {
         let end = needed.iter().map(|parts| length(parts)).sum();
         let stretches = needed.iter().map(|parts| (&parts[..], 0..length(parts))).collect();
         let row = Group { rows: vec![0], before: 0, stretches };
-        self.parts = Arrangement { groups: vec![row], capacity: end }.make()?;
+        let is_expected = self.window.is_none() && self.expected > end;
+        let capacity = if is_expected { end + self.room(end) } else { end };
+        self.parts = Arrangement { groups: vec![row], capacity }.make()?;
         self.end = end;
         Ok(())
     }
@@ -438,7 +449,7 @@ impl Slab {
         }
         let to_step = whole_steps(used) - used;
         match self.window {
-            None => to_step,
+            None => whole_steps(used.max(self.expected)) - used,
             Some(window) if used >= window => slack(window) - (used - window).min(slack(window)),
             Some(window) => to_step.min(window + slack(window) - used),
         }

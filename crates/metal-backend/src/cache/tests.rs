@@ -384,6 +384,41 @@ fn the_buffers_of_a_window_stay_near_its_size() {
 }
 
 #[test]
+fn the_parts_of_a_prompt_come_into_one_buffer() {
+    let window = 20;
+    let specs = [spec(Growth::Growing), spec(Growth::Sliding { window })];
+    let positions = |caches: &mut Caches, layer| kv(caches, layer).arrays()[0].shape()[2];
+    let mut caches = Caches::new(&specs, Storage::Plain, 1, 1000);
+    let ends = [300, 600, 700];
+    for (first, end) in [0, 300, 600].into_iter().zip(ends) {
+        caches.expect(700 - first);
+        let new = keys(3, first, end - first);
+        for (layer, bound) in [(0, None), (1, Some(window))] {
+            let view = kv(&mut caches, layer).update(&new, &new).unwrap();
+            let last = end - first - 1;
+            assert_eq!(seen(&view, last + 1, last), [expected(3, end - 1, bound)], "to {end}");
+        }
+        caches.advance(end - first);
+        assert_eq!(positions(&mut caches, 0), 3 * STEP, "to {end}");
+        let held = spec(Growth::Sliding { window }).cost(Storage::Plain, 4);
+        let most = held.positions(end as u64, (end - first) as u64);
+        assert!(positions(&mut caches, 1) as u64 <= most, "a window takes no more, to {end}");
+    }
+    // Once it is computed, rows that are left have no room for it.
+    caches.expect(0);
+    let mut short = Caches::new(&specs, Storage::Plain, 1, 1000);
+    for layer in 0..2 {
+        let new = keys(4, 0, 5);
+        kv(&mut short, layer).update(&new, &new).unwrap();
+    }
+    short.advance(5);
+    caches.join(short).unwrap();
+    caches.keep(&[1]).unwrap();
+    caches.join(Caches::new(&specs, Storage::Plain, 1, 1000)).unwrap();
+    assert_eq!(positions(&mut caches, 0), STEP);
+}
+
+#[test]
 fn what_cannot_be_cut_back_is_refused_and_stays() {
     let recurrent = StateSpec::Recurrent(RecurrentSpec { convolution: [3, 4], state: None });
     let bounded = spec(Growth::Bounded { limit: 10, keep: 4 });

@@ -275,6 +275,10 @@ impl Prefill {
         let is_read = self.rows().any(|row| row.prompt_logprobs.is_some());
         let last = self.last_positions(&parts, columns);
         let draws = !last.is_empty() && !is_read;
+        if self.pass.is_none() {
+            let left = self.prompts.iter().map(Progress::left).max().unwrap_or(0);
+            self.caches.expect(left as i32);
+        }
         let filled = match &self.pass {
             None if draws && boarding.is_none() && layers >= model.layers.len() && !self.sees() => {
                 dispatcher.filled(model, &self.caches, [parts.len(), columns, last.len()])?
@@ -414,7 +418,8 @@ impl Prefill {
     }
 
     /// The rows whose prompts are computed, at the end of what can fail: who takes them ends them.
-    fn computed(&mut self, caches: Caches) -> Computed {
+    fn computed(&mut self, mut caches: Caches) -> Computed {
+        caches.expect(0);
         let is_ended = |prompt: &mut Progress| prompt.left() == 0;
         let rows = self.prompts.extract_if(.., is_ended).map(|prompt| prompt.row).collect();
         Computed { rows, caches, firsts: self.firsts.take() }

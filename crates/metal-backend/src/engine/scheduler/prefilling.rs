@@ -63,6 +63,7 @@ impl Scheduler<'_> {
         let keys = row.keys();
         let known = if computes_all { &[] } else { &keys[..] };
         let ends = |held: usize| !row.is_inside_picture(held);
+        caches.expect(row.ids.len() as i32);
         let filled = self.prefixes.cache.fill(&mut caches, known, self.served.usable(), ends);
         drop(keys);
         match filled {
