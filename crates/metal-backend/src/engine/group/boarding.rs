@@ -3,7 +3,8 @@
 use super::super::dispatcher::Dispatcher;
 use super::super::served::Served;
 use super::super::step_clock::StepClock;
-use super::{Group, Stepped, logits_of};
+use super::stepping::logits_of;
+use super::{Group, Stepped};
 use crate::cache::{Caches, PrefixCache, Storage};
 use crate::error::Result;
 use crate::layers::{Boarded, Boarding};
