@@ -154,7 +154,7 @@ void describe(Described& of, const Product& p) {
   check_blas(b.new_layout(&of.y, type, p.out, p.rows, p.out), "cublasLtMatrixLayoutCreate");
 }
 
-Algorithm found_for(Described& of, const uint32_t* alignments) {
+std::optional<Algorithm> found_for(Described& of, const uint32_t* alignments) {
   constexpr int MOST_WORKSPACE = 1, LEAST_ALIGNMENT = 5;
   auto& b = of.b;
   check_blas(b.new_preference(&of.preference), "cublasLtMatmulPreferenceCreate");
@@ -172,24 +172,21 @@ Algorithm found_for(Described& of, const uint32_t* alignments) {
   check_blas(
       b.find(b.handle, of.product, of.w, of.x, of.y, of.y, of.preference, 1, &found, &count),
       "cublasLtMatmulAlgoGetHeuristic");
-  if (count == 0) {
-    throw std::runtime_error("cuBLASLt has no kernel for a product");
-  }
-  return found.algorithm;
+  return count > 0 ? std::optional(found.algorithm) : std::nullopt;
 }
 
 // Rows whose products have the kernel of so many: the library chooses among some hundred by the exact number, and CUDA takes some
-// milliseconds to load each of them in every process. No two prompts are of one length.
-int of_class(int rows) {
-  constexpr int MOST_EXACT = 128, CLASSES = 8;
-  if (rows <= MOST_EXACT) {
-    return rows;
+// milliseconds to load each of them in every process. No two prompts are of one length. A product of very many takes long enough itself.
+int of_class(const Product& p) {
+  constexpr int MOST_EXACT = 128, MOST = 2048, CLASSES = 8, WHOLE = 64;
+  if (p.rows <= MOST_EXACT || p.rows > MOST || p.in % WHOLE != 0 || p.out % WHOLE != 0) {
+    return p.rows;
   }
   int step = MOST_EXACT / CLASSES;
-  while (2 * CLASSES * step <= rows) {
+  while (2 * CLASSES * step <= p.rows) {
     step *= 2;
   }
-  return (rows + step - 1) / step * step;
+  return (p.rows + step - 1) / step * step;
 }
 
 // Whether a kernel that was found for another number of rows computes this one.
@@ -238,7 +235,7 @@ class Store {
 std::shared_ptr<const Known> known_for(const Blas& b, const Product& p) {
   static std::mutex mutex;
   static Store<std::shared_ptr<const Known>> products;
-  static Store<Algorithm> classes;
+  static Store<std::optional<Algorithm>> classes;
   uint32_t alignments[] = {alignment(p.w), alignment(p.x), alignment(p.y), alignment(p.y)};
   auto key_of = [&](int rows) {
     return Key{rows, p.in, p.out, *type_of(p.dtype), alignments[0], alignments[1], alignments[2]};
@@ -249,16 +246,19 @@ std::shared_ptr<const Known> known_for(const Blas& b, const Product& p) {
   }
   auto known = std::make_shared<Known>(b, p);
   Product like = p;
-  like.rows = of_class(p.rows);
-  auto algorithm = classes.find(key_of(like.rows));
-  if (!algorithm) {
+  like.rows = of_class(p);
+  auto of_like = classes.find(key_of(like.rows));
+  if (!of_like) {
     Described of(b);
     describe(of, like);
-    algorithm = &classes.keep(key_of(like.rows), found_for(of, alignments));
+    of_like = &classes.keep(key_of(like.rows), found_for(of, alignments));
   }
-  known->algorithm = like.rows == p.rows || computes(known->described, *algorithm)
-      ? *algorithm
-      : found_for(known->described, alignments);
+  bool fits = *of_like && (like.rows == p.rows || computes(known->described, **of_like));
+  auto algorithm = fits ? *of_like : found_for(known->described, alignments);
+  if (!algorithm) {
+    throw std::runtime_error("cuBLASLt has no kernel for a product");
+  }
+  known->algorithm = *algorithm;
   return products.keep(key_of(p.rows), std::move(known));
 }
 

@@ -21,31 +21,6 @@ fn gates_and_residuals_are_those_of_mlx() {
     }
 }
 
-#[test]
-#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
-fn products_of_about_as_many_rows_are_those_of_mlx() {
-    use_cuda();
-    // Numbers of rows that have one kernel, its largest and others, and those beside.
-    let rows = [128, 129, 143, 144, 145, 255, 257, 300, 511, 635, 1025, 1151, 1152, 2049, 4100];
-    for (columns, out) in [(1024, 3072), (2560, 512), (136, 264)] {
-        for dtype in [Dtype::Bf16, Dtype::F16] {
-            let w = cast(&values(&[out, columns], 7), dtype);
-            for &rows in some(&rows, 3) {
-                let x = cast(&values(&[1, rows, columns], 8), dtype);
-                let found = cuda::dense(&x, &w).expect("a product");
-                let transposed = ops::swap_axes(&wide(&w), 0, 1).expect("wᵀ");
-                let expected = ops::matmul(&wide(&x), &transposed).expect("a product");
-                assert_near(
-                    &found,
-                    &expected,
-                    1e-2,
-                    &format!("{rows} x {columns} x {out} {dtype:?}"),
-                );
-            }
-        }
-    }
-}
-
 fn between(rows: i32, columns: i32, dtype: Dtype) -> Result<()> {
     let what = |of: &str| format!("{of}: {rows} x {columns} {dtype:?}");
     let (x, y) = (
