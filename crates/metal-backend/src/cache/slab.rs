@@ -169,7 +169,6 @@ impl Slab {
         other.settle()?;
         if self.parts.is_empty() && other.parts.is_empty() {
             self.starts.extend(other.starts);
-            self.expected = self.expected.max(other.expected);
             return Ok(());
         }
         let (first, other_first) = (self.first_seen(self.end), other.first_seen(other.end));
@@ -405,9 +404,7 @@ impl Slab {
         let end = needed.iter().map(|parts| length(parts)).sum();
         let stretches = needed.iter().map(|parts| (&parts[..], 0..length(parts))).collect();
         let row = Group { rows: vec![0], before: 0, stretches };
-        let is_expected = self.window.is_none() && self.expected > end;
-        let capacity = if is_expected { end + self.room(end) } else { end };
-        self.parts = Arrangement { groups: vec![row], capacity }.make()?;
+        self.parts = Arrangement { groups: vec![row], capacity: end }.make()?;
         self.end = end;
         Ok(())
     }

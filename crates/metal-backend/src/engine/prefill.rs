@@ -200,6 +200,8 @@ impl Prefill {
             // What it has stays where it is.
             return Ok(());
         }
+        // Rows that share buffers may leave them at different places.
+        self.caches.expect(0);
         let mut joining = Vec::with_capacity(others.len());
         for Prefill { prompts, caches, .. } in others {
             self.prompts.extend(prompts);
@@ -275,9 +277,8 @@ impl Prefill {
         let is_read = self.rows().any(|row| row.prompt_logprobs.is_some());
         let last = self.last_positions(&parts, columns);
         let draws = !last.is_empty() && !is_read;
-        if self.pass.is_none() {
-            let left = self.prompts.iter().map(Progress::left).max().unwrap_or(0);
-            self.caches.expect(left as i32);
+        if let (None, [prompt]) = (&self.pass, &self.prompts[..]) {
+            self.caches.expect(prompt.left() as i32);
         }
         let filled = match &self.pass {
             None if draws && boarding.is_none() && layers >= model.layers.len() && !self.sees() => {

@@ -5,6 +5,7 @@ use mlx_ffi::step::{HeadNorms, Step};
 use mlx_ffi::{Array, Device, Dtype, Result, cpu, cuda, fast, ops};
 
 use super::observed::Scores;
+use super::planned::{for_plans, is_for_kernels};
 use super::{
     Fusion, HeadSizes, Linear, Observed, OutputGate, PositionScale, Positions, QkNorms, Qkv,
     RmsNorm, Rope, Workspace,
@@ -12,17 +13,6 @@ use super::{
 use crate::cache::{KvCache, KvSpec, Mask, Slot, View, Visible};
 use crate::config::RopePairs;
 use crate::kernels::{Activation, Columns, Kernels};
-
-/// The most positions of a row that our own kernel attends to for a whole chunk of one text: beyond, MLX's is faster.
-pub(crate) const MOST_CHUNK_KEYS: i32 = 2048;
-/// Positions of a whole chunk, or of one of several.
-const WHOLE_CHUNK: i32 = 2048;
-
-/// Whether our own kernel attends on CUDA for `l` positions of each of so many rows, the furthest of which ends at `end`. MLX's has a plan
-/// for each shape, and takes 90 ms to make one: no two prompts are of one length.
-pub(crate) fn is_for_kernels(rows: usize, l: i32, end: i32) -> bool {
-    end <= MOST_CHUNK_KEYS || rows > 1 || l % WHOLE_CHUNK != 0
-}
 
 /// The most positions of a text whose scores are all held at once on CUDA where that is not needed.
 const MOST_COMPOSED: i32 = 1024;
@@ -461,7 +451,12 @@ impl Attention {
                 Mask::Array(array) => AttentionMask::Array(array),
             };
             let sinks = self.sinks.as_ref();
-            return fast::scaled_dot_product_attention(q, k, v, scale, mask, sinks);
+            let [k, v] = if self.kernels.is_on_cuda() {
+                for_plans([k, v], l)?
+            } else {
+                [k.share()?, v.share()?]
+            };
+            return fast::scaled_dot_product_attention(q, &k, &v, scale, mask, sinks);
         }
         // The fused kernel has no softcap.
         let [_, n_kv_heads, _, _] = k.dims()?;

@@ -36,12 +36,14 @@ impl Group {
         if any_goes_on {
             self.make_longer(dispatcher)?;
         }
-        self.step_of(any_goes_on, served, (prefixes, Some(dispatcher)), clock)
+        self.take_step(any_goes_on, served, (prefixes, Some(dispatcher)), clock)
     }
 
-    /// Whether its next step can be queued behind a part of prompts that is on its way, with the buffers as they are.
+    /// Whether its next step can be queued behind a part of prompts that is on its way, with the buffers as they are: slots stay vacant that
+    /// rows leave, and none are to be given up.
     pub fn can_step_behind(&self, served: &Served) -> bool {
         served.keeps_slots
+            && self.sparse <= SPARSE_STEPS
             && !self.drafts()
             && self.caches.have_room()
             && self.any_goes_on(&served.model)
@@ -59,11 +61,11 @@ impl Group {
         clock: &mut StepClock,
     ) -> Result<Stepped> {
         self.has_stepped = true;
-        self.step_of(true, served, (prefixes, None), clock)
+        self.take_step(true, served, (prefixes, None), clock)
     }
 
-    /// A step: a pass of the model where any row goes on, and what the last one drew.
-    fn step_of(
+    /// Queues a pass of the model where any row goes on, then reads what the last one drew.
+    fn take_step(
         &mut self,
         any_goes_on: bool,
         served: &Served,

@@ -63,7 +63,6 @@ impl Scheduler<'_> {
         let keys = row.keys();
         let known = if computes_all { &[] } else { &keys[..] };
         let ends = |held: usize| !row.is_inside_picture(held);
-        caches.expect(row.ids.len() as i32);
         let filled = self.prefixes.cache.fill(&mut caches, known, self.served.usable(), ends);
         drop(keys);
         match filled {
@@ -166,21 +165,25 @@ impl Scheduler<'_> {
                 }
                 _ => {}
             }
-            let sent = Instant::now();
-            clock.skip();
-            // What a batch queued in the pass ends with it.
-            let others = groups.iter_mut().enumerate().filter(|(at, _)| Some(*at) != batch);
-            for (at, group) in others.filter(|_| !awaited) {
-                if group.can_step_behind(self.served) {
-                    let step = caught(|| group.step_behind(self.served, prefixes, clock));
-                    steps.push((at, step));
-                } else if let Err(error) = group.wait() {
-                    steps.push((at, Err(error)));
-                }
+            if awaited {
+                return;
             }
+            let sent = Instant::now();
+            // What a batch queued in the pass ends with it.
+            let others = || (0..groups.len()).filter(|at| Some(*at) != batch);
+            steps.extend(others().filter_map(|at| Some((at, Err(groups[at].wait().err()?)))));
             // The part began no earlier, where the steps took longer than it took to send it.
             if sent.elapsed() > AT_ONCE {
                 begun = Instant::now();
+            }
+            if matches!(kept, Some(Err(_))) || !steps.is_empty() {
+                return;
+            }
+            clock.skip();
+            let behind = others().filter(|at| groups[*at].can_step_behind(self.served));
+            for at in behind.collect::<Vec<_>>() {
+                let group = &mut groups[at];
+                steps.push((at, caught(|| group.step_behind(self.served, prefixes, clock))));
             }
         };
         let part = || {

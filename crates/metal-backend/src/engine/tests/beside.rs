@@ -246,7 +246,7 @@ fn beside(
         group.step(served, (&mut prefixes, dispatcher), &mut clock).unwrap().result.unwrap();
     }
     drop(group);
-    assert!(beside > 30, "{beside} rows decoded in passes of prompts");
+    assert!(beside > 30, "{beside} rows decoded beside prompts");
     generations.into_iter().map(|generation| texts(generation).0).collect()
 }
 
