@@ -247,14 +247,21 @@ std::shared_ptr<const Known> known_for(const Blas& b, const Product& p) {
   auto known = std::make_shared<Known>(b, p);
   Product like = p;
   like.rows = of_class(p);
-  auto of_like = classes.find(key_of(like.rows));
-  if (!of_like) {
-    Described of(b);
-    describe(of, like);
-    of_like = &classes.keep(key_of(like.rows), found_for(of, alignments));
+  std::optional<Algorithm> algorithm;
+  if (like.rows != p.rows) {
+    auto of_like = classes.find(key_of(like.rows));
+    if (!of_like) {
+      Described of(b);
+      describe(of, like);
+      of_like = &classes.keep(key_of(like.rows), found_for(of, alignments));
+    }
+    if (*of_like && computes(known->described, **of_like)) {
+      algorithm = *of_like;
+    }
   }
-  bool fits = *of_like && (like.rows == p.rows || computes(known->described, **of_like));
-  auto algorithm = fits ? *of_like : found_for(known->described, alignments);
+  if (!algorithm) {
+    algorithm = found_for(known->described, alignments);
+  }
   if (!algorithm) {
     throw std::runtime_error("cuBLASLt has no kernel for a product");
   }

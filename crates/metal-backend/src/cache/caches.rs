@@ -71,8 +71,8 @@ impl Caches {
 
     /// So many more positions of each row will come, one part after the other: buffers that are made have room for all of them. None come
     /// any more: 0.
-    pub fn expect(&mut self, more: i32) {
-        self.layers.iter_mut().filter_map(State::kv_mut).for_each(|cache| cache.expect(more));
+    pub fn will_grow_by(&mut self, more: i32) {
+        self.layers.iter_mut().filter_map(State::kv_mut).for_each(|cache| cache.will_grow_by(more));
     }
 
     /// Whether one position more of each row has room where the others are.

@@ -128,9 +128,9 @@ impl KvCache {
     }
 
     /// So many more positions will come, one part after the other.
-    pub fn expect(&mut self, more: i32) {
+    pub fn will_grow_by(&mut self, more: i32) {
         if let Buffers::Slab(slab) = &mut self.buffers {
-            slab.expect(more);
+            slab.will_grow_by(more);
         }
     }
 

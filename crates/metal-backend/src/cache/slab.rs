@@ -328,7 +328,7 @@ impl Slab {
     }
 
     /// So many more positions will come, one part after the other: buffers that are made have room for all of them.
-    pub fn expect(&mut self, more: i32) {
+    pub fn will_grow_by(&mut self, more: i32) {
         self.expected = if more > 0 { self.end + more } else { 0 };
     }
 
@@ -444,11 +444,11 @@ impl Slab {
         if self.is_last {
             return 0;
         }
-        let to_step = whole_steps(used) - used;
+        let to_step = |positions| whole_steps(positions) - used;
         match self.window {
-            None => whole_steps(used.max(self.expected)) - used,
+            None => to_step(used.max(self.expected)),
             Some(window) if used >= window => slack(window) - (used - window).min(slack(window)),
-            Some(window) => to_step.min(window + slack(window) - used),
+            Some(window) => to_step(used).min(window + slack(window) - used),
         }
     }
 }

@@ -391,7 +391,7 @@ fn the_parts_of_a_prompt_come_into_one_buffer() {
     let mut caches = Caches::new(&specs, Storage::Plain, 1, 1000);
     let ends = [300, 600, 700];
     for (first, end) in [0, 300, 600].into_iter().zip(ends) {
-        caches.expect(700 - first);
+        caches.will_grow_by(700 - first);
         let new = keys(3, first, end - first);
         for (layer, bound) in [(0, None), (1, Some(window))] {
             let view = kv(&mut caches, layer).update(&new, &new).unwrap();
@@ -405,7 +405,7 @@ fn the_parts_of_a_prompt_come_into_one_buffer() {
         assert!(positions(&mut caches, 1) as u64 <= most, "a window takes no more, to {end}");
     }
     // Once it is computed, buffers grow as rows go on.
-    caches.expect(0);
+    caches.will_grow_by(0);
     for (first, end) in [(700, 768), (768, 769)] {
         let new = keys(3, first, end - first);
         for layer in 0..2 {
@@ -413,8 +413,8 @@ fn the_parts_of_a_prompt_come_into_one_buffer() {
         }
     }
     assert_eq!(positions(&mut caches, 0), 4 * STEP);
-    caches.expect(1000);
-    caches.expect(0);
+    caches.will_grow_by(1000);
+    caches.will_grow_by(0);
     let new = keys(3, 769, 4 * STEP + 1 - 769);
     kv(&mut caches, 0).update(&new, &new).unwrap();
     assert_eq!(positions(&mut caches, 0), 5 * STEP, "not as many as were expected before");

@@ -201,7 +201,7 @@ impl Prefill {
             return Ok(());
         }
         // Rows that share buffers may leave them at different places.
-        self.caches.expect(0);
+        self.caches.will_grow_by(0);
         let mut joining = Vec::with_capacity(others.len());
         for Prefill { prompts, caches, .. } in others {
             self.prompts.extend(prompts);
@@ -278,7 +278,7 @@ impl Prefill {
         let last = self.last_positions(&parts, columns);
         let draws = !last.is_empty() && !is_read;
         if let (None, [prompt]) = (&self.pass, &self.prompts[..]) {
-            self.caches.expect(prompt.left() as i32);
+            self.caches.will_grow_by(prompt.left() as i32);
         }
         let filled = match &self.pass {
             None if draws && boarding.is_none() && layers >= model.layers.len() && !self.sees() => {
@@ -420,7 +420,7 @@ impl Prefill {
 
     /// The rows whose prompts are computed, at the end of what can fail: who takes them ends them.
     fn computed(&mut self, mut caches: Caches) -> Computed {
-        caches.expect(0);
+        caches.will_grow_by(0);
         let is_ended = |prompt: &mut Progress| prompt.left() == 0;
         let rows = self.prompts.extract_if(.., is_ended).map(|prompt| prompt.row).collect();
         Computed { rows, caches, firsts: self.firsts.take() }

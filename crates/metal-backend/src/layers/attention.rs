@@ -451,11 +451,7 @@ impl Attention {
                 Mask::Array(array) => AttentionMask::Array(array),
             };
             let sinks = self.sinks.as_ref();
-            let [k, v] = if self.kernels.is_on_cuda() {
-                for_plans([k, v], l)?
-            } else {
-                [k.share()?, v.share()?]
-            };
+            let [k, v] = for_plans(self.kernels, [k, v], l)?;
             return fast::scaled_dot_product_attention(q, &k, &v, scale, mask, sinks);
         }
         // The fused kernel has no softcap.

@@ -12,8 +12,8 @@ const LENGTHS: [i32; 14] = [16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 10
 const WORTH_CAPTURING: usize = 3;
 /// Passes alike until the next try, where one has none of the form that can be captured.
 const UNTIL_NEXT: usize = 64;
-/// The most captures that are kept: one of each length, and some of several rows. What a pass makes between its inputs and its end takes
-/// about 40 MB of each.
+/// The most captures that are kept: one of each length, and some of several rows. Each holds what a pass
+/// makes between its inputs and its end: `/health` told 0.64 GB more with 24 of them than with eight (Qwen3-0.6B).
 const MOST_CAPTURED: usize = 16;
 /// The most kinds of passes of which it is known how often they came.
 const MOST_KNOWN: usize = 32;

@@ -170,20 +170,21 @@ impl Scheduler<'_> {
             }
             let sent = Instant::now();
             // What a batch queued in the pass ends with it.
-            let others = || (0..groups.len()).filter(|at| Some(*at) != batch);
-            steps.extend(others().filter_map(|at| Some((at, Err(groups[at].wait().err()?)))));
+            let others = groups.iter().enumerate().filter(|(at, _)| Some(*at) != batch);
+            steps.extend(others.filter_map(|(at, group)| Some((at, Err(group.wait().err()?)))));
             // The part began no earlier, where the steps took longer than it took to send it.
             if sent.elapsed() > AT_ONCE {
                 begun = Instant::now();
             }
+            // After a failure nothing more is queued.
             if matches!(kept, Some(Err(_))) || !steps.is_empty() {
                 return;
             }
             clock.skip();
-            let behind = others().filter(|at| groups[*at].can_step_behind(self.served));
-            for at in behind.collect::<Vec<_>>() {
-                let group = &mut groups[at];
-                steps.push((at, caught(|| group.step_behind(self.served, prefixes, clock))));
+            for (at, group) in groups.iter_mut().enumerate() {
+                if Some(at) != batch && group.can_step_behind(self.served) {
+                    steps.push((at, caught(|| group.step_behind(self.served, prefixes, clock))));
+                }
             }
         };
         let part = || {
