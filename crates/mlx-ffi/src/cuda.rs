@@ -34,7 +34,7 @@ pub use attention::{attends, borrowed_step_attention, step_attention};
 pub use buffers::{buffers, buffers_of_layers};
 pub use chunk::{attends_chunks, chunk_attention};
 pub use dense::{dense, takes_dense};
-pub use draw::{Drawer, Drawing};
+pub use draw::{Drawer, Drawing, largest};
 pub use expert_matrices::{ExpertGate, ExpertMatrices, ExpertNetwork, IntoExperts};
 pub use experts::{Chosen, experts, takes_experts};
 pub use latent::{LatentStep, latent_step, takes_latent_step};

@@ -14,15 +14,20 @@ pub(crate) fn begin() {
     IS_CUDA.store(true, Ordering::Release);
 }
 
+/// Whether a thread of the process has used a CUDA device.
+pub(crate) fn has_cuda() -> bool {
+    IS_CUDA.load(Ordering::Acquire)
+}
+
 /// Held while operations are sent to a device: MLX and the shim capture some of them. CUDA refuses to wait for all of a
 /// device meanwhile, whichever thread asks, and ends the capture. MLX does not outlive that.
 pub(crate) fn evaluating() -> Option<RwLockReadGuard<'static, ()>> {
     let guard = || EVALUATIONS.read().unwrap_or_else(PoisonError::into_inner);
-    IS_CUDA.load(Ordering::Acquire).then(guard)
+    has_cuda().then(guard)
 }
 
 /// Held while all of a device is waited for.
 pub(crate) fn between_evaluations() -> Option<RwLockWriteGuard<'static, ()>> {
     let guard = || EVALUATIONS.write().unwrap_or_else(PoisonError::into_inner);
-    IS_CUDA.load(Ordering::Acquire).then(guard)
+    has_cuda().then(guard)
 }

@@ -2,7 +2,7 @@
 
 mod on_cuda;
 
-use mlx_ffi::cuda::{Drawer, Drawing};
+use mlx_ffi::cuda::{self, Drawer, Drawing};
 use mlx_ffi::{Array, Dtype, Result, ops, random};
 
 use self::on_cuda::{is_emulated, some, use_cuda};
@@ -128,4 +128,45 @@ fn equals_are_cut_by_their_order_and_the_first_of_them_is_the_most_likely() {
     assert_eq!(id.expect("a draw"), [50]);
     let error = Drawer::default().draw(&logits, &[]).expect_err("no rows").to_string();
     assert!(error.contains("are not drawn"), "{error}");
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
+fn the_largest_is_finite_where_all_are_numbers() {
+    use_cuda();
+    let (infinity, nan) = (f32::INFINITY, f32::NAN);
+    for (dtype, n) in some(&[(Dtype::Bf16, 1500), (Dtype::F16, 31), (Dtype::F32, 151_936)], 2) {
+        let n = *n;
+        let row = |at: usize, value: f32| {
+            let mut row: Vec<f32> = (0..n).map(|i| -1.0 - (i % 7) as f32).collect();
+            row[at] = value;
+            row
+        };
+        let last = n as usize - 1;
+        let none = vec![-infinity; n as usize];
+        let some = [&none[1..], &[-2.5]].concat();
+        let rows = [
+            (row(last, 3.0), 3.0),
+            (row(0, -infinity), -1.0),
+            (row(13, nan), nan),
+            (row(last, nan), nan),
+            (row(0, infinity), infinity),
+            (none, -infinity),
+            (some, -2.5),
+        ];
+        let (values, expected): (Vec<Vec<f32>>, Vec<f32>) = rows.into_iter().unzip();
+        let logits = Array::from_floats(&values.concat(), &[values.len() as i32, n], *dtype);
+        let found = logits.and_then(|logits| cuda::largest(&logits)).expect("a launch");
+        assert_eq!(found.dtype(), Dtype::F32);
+        let found = found.to_vec_f32().expect("values");
+        for (found, expected) in found.iter().zip(expected) {
+            assert!(
+                *found == expected || found.is_nan() && expected.is_nan(),
+                "{found} {expected}"
+            );
+        }
+    }
+    let three = ops::zeros(&[1, 2, 3], Dtype::F32).expect("zeros");
+    let error = cuda::largest(&three).expect_err("three axes").to_string();
+    assert!(error.contains("not found"), "{error}");
 }

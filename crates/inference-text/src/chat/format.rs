@@ -275,6 +275,13 @@ impl ChatFormat {
         (variables, inserted)
     }
 
+    /// Finds out ahead how the template takes calls. The first answer would wait for it: conversations with calls tell a model's family.
+    pub fn prepare(&self) {
+        if self.has_template() {
+            self.calls.get_or_init(|| self.call_form());
+        }
+    }
+
     /// How the template takes calls, which conversations with a call tell.
     fn call_form(&self) -> CallForm {
         let tools = [call_form::tool()];

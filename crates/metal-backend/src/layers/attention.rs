@@ -202,7 +202,7 @@ impl Attention {
     }
 
     /// The slot in the cache for one position of each row, where `l` is one and there is one operation
-    /// for all that such a step in `dtype` does up to the output projection.
+    /// for all that such a step in `dtype` does up to the output projection. On CUDA, a row's first position gets buffers.
     pub fn slot(
         &self,
         dtype: Dtype,
@@ -213,8 +213,12 @@ impl Attention {
         let on_cuda = self.steps_on_cuda(dtype) && self.values_fit(dtype);
         let is_alone = self.config.sharing == Sharing::Own;
         let is_known = self.kernels.is_ours_on_cpu() && is_alone || on_cuda;
-        let fits = is_known && l == 1 && self.is_fusible(dtype, positions);
-        if fits { cache.reserve(dtype) } else { Ok(None) }
+        let AttentionConfig { n_kv_heads, head_dim, .. } = self.config;
+        match is_known && l == 1 && self.is_fusible(dtype, positions) {
+            true if on_cuda && is_alone => cache.reserve_chunk(dtype, 1, [n_kv_heads, head_dim]),
+            true => cache.reserve(dtype),
+            false => Ok(None),
+        }
     }
 
     /// The slot in the cache for `l` positions of each row, where there are several and kernels of our own

@@ -1,6 +1,6 @@
 //! The draws of all rows of a batch.
 
-use mlx_ffi::cuda::{Drawer, Drawing};
+use mlx_ffi::cuda::{self, Drawer, Drawing};
 use mlx_ffi::{Array, Dtype, Indices, ops};
 
 use super::{Draw, Report, Sampler};
@@ -20,19 +20,31 @@ pub(crate) struct Draws {
 pub(crate) struct Check {
     /// The indices of the rows.
     rows: Vec<usize>,
-    /// `[rows]`: finite where they are.
+    /// `[rows]` F32: finite where they are.
     values: Array,
 }
 
 impl Check {
-    /// That of the rows of `logits`, `[rows, vocab_size]`, that have these indices; `None` without any.
-    fn of(rows: Vec<usize>, logits: &Array) -> mlx_ffi::Result<Option<Check>> {
+    /// That of the rows of `logits`, `[rows, vocab_size]`, of which `samplers` draw for the first time, where any does. `rows` are
+    /// theirs.
+    fn of_first(
+        samplers: &[&mut Sampler],
+        rows: &[usize],
+        logits: &Array,
+    ) -> mlx_ffi::Result<Option<Check>> {
+        let all = rows.iter().zip(samplers);
+        let first = all.filter(|(_, sampler)| sampler.step == 0 && is_served(sampler));
+        let (rows, on_cuda): (Vec<usize>, Vec<bool>) =
+            first.map(|(row, sampler)| (*row, sampler.by_kernel)).unzip();
         if rows.is_empty() {
             return Ok(None);
         }
         let is_all = logits.shape().first() == Some(&(rows.len() as i32));
         let own = if is_all { logits.share()? } else { take_rows(logits, &rows)? };
-        let values = ops::logsumexp(&ops::astype(&own, Dtype::F32)?, -1, false)?;
+        let values = match on_cuda.contains(&true) {
+            true => cuda::largest(&own)?,
+            false => ops::logsumexp(&ops::astype(&own, Dtype::F32)?, -1, false)?,
+        };
         Ok(Some(Check { rows, values }))
     }
 
@@ -91,7 +103,7 @@ impl Draws {
         drawer: &mut Drawer,
     ) -> Result<Draws> {
         if let [sampler] = samplers
-            && by_kernel(sampler).is_none()
+            && !is_served(sampler)
         {
             let Draw { id, report } = sampler.draw(logits)?;
             return Ok(Draws { ids: id, reports: vec![report], check: None });
@@ -102,8 +114,7 @@ impl Draws {
         }
         let any_served = samplers.iter().any(|sampler| is_served(sampler));
         let best = any_served.then(|| best_of(samplers, &all, logits, drawer)).transpose()?;
-        let is_first = |row: &usize| samplers[*row].step == 0 && is_served(samplers[*row]);
-        let check = Check::of(all.into_iter().filter(is_first).collect(), logits)?;
+        let check = Check::of_first(samplers, &all, logits)?;
         let (mut ids, mut reports) = (Vec::new(), Vec::new());
         for (row, sampler) in (0..).zip(samplers) {
             match &best {
@@ -140,8 +151,7 @@ impl Draws {
         }
         let count = logits.shape().first().map_or(0, |slots| *slots as usize);
         let ids = best_of(samplers, slots, logits, drawer)?;
-        let first = slots.iter().zip(&*samplers).filter(|(_, sampler)| sampler.step == 0);
-        let check = Check::of(first.map(|(slot, _)| *slot).collect(), logits)?;
+        let check = Check::of_first(samplers, slots, logits)?;
         samplers.iter_mut().for_each(|sampler| sampler.step += 1);
         let reports = (0..count).map(|_| Report::default()).collect();
         Ok(Some(Draws { ids, reports, check }))

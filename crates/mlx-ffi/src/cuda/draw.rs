@@ -15,6 +15,16 @@ const DRAW: Source = Source {
     written: &[],
 };
 
+const LARGEST: Source = Source {
+    name: c"largest",
+    inputs: &[c"logits"],
+    outputs: &[c"out"],
+    body: include_str!("largest.cu"),
+    header: "",
+    takes_strides: false,
+    written: &[],
+};
+
 /// How the ids of a row are drawn: by top-p, min-p, top-k and temperature, in this order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drawing {
@@ -112,6 +122,24 @@ impl Drawer {
         self.known = Some(Known { rows, steps, settings, on_device: next });
         Indices::along(logits, -1, crate::ops::slice_axis(&ids, 0, 0, b)?)
     }
+}
+
+/// The largest of each row of `logits`, `[b, n]`: `[b]`, F32. It is NaN where one of them is, whatever the rest is.
+///
+/// # Errors
+/// Logits that are no floats of 16 or 32 bits; a device without CUDA.
+pub fn largest(logits: &Array) -> Result<Array> {
+    if !takes_draw(logits) {
+        return Err(Error::new(format!("the largest of a row is not found in {logits:?}")));
+    }
+    let b = logits.shape()[0];
+    let all = Launch {
+        grid: [DRAWING * b, 1, 1],
+        block: [DRAWING, 1, 1],
+        constants: &[(c"T", Constant::Type(logits.dtype()))],
+        outputs: &[(&[b], Dtype::F32)],
+    };
+    launch(&LARGEST, &[logits], &all)?.pop().ok_or_else(|| Error::new("a launch has no result"))
 }
 
 impl Known {
