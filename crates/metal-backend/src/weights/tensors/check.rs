@@ -148,3 +148,40 @@ fn few(matrix: &Matrix) -> mlx_ffi::Result<Matrix> {
         }),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::files::ModelFiles;
+    use crate::weights::Checkpoint;
+
+    #[test]
+    fn rows_are_multiplied_with_those_of_each_expert_in_turn() {
+        let weights = [1.0, 2.0, 3.0, -4.0, 10.0, 20.0, 30.0, 40.0];
+        let plain = |shape: &[i32]| Plain::new(&Array::from_f32(&weights, shape)?);
+        let x = [1.0, 2.0, 0.5, 1.0];
+        let experts = plain(&[2, 2, 2]).expect("two experts of two rows");
+        assert_eq!(experts.times(&x), (vec![5.0, -5.0, 25.0, 55.0], vec![5.0, 11.0, 25.0, 55.0]));
+        let one = plain(&[4, 2]).expect("four rows").times(&x);
+        assert_eq!(one.0, [5.0, -5.0, 50.0, 110.0, 2.5, -2.5, 25.0, 55.0]);
+    }
+
+    #[test]
+    fn weights_that_are_no_numbers_are_refused() {
+        let files = ModelFiles::Random("{}".into());
+        let config = Config::parse("config.json", "{}").expect("an object");
+        let checkpoint = Checkpoint::open(&files).expect("no files are read");
+        for kernels in [Kernels::Mlx, Kernels::CPU] {
+            for value in [f32::INFINITY, f32::NAN] {
+                let weights = Weights::of(&checkpoint, &config, None, kernels, false);
+                let mut values = vec![0.5; 64 * 64];
+                values[70] = value;
+                let matrix = Array::from_floats(&values, &[64, 64], Dtype::Bf16).expect("weights");
+                let refused = weights.weight(Matrix::Dense(matrix), &[64, 64]).err();
+                let text = refused.expect("a refusal").to_string();
+                assert!(text.contains("it is damaged"), "{text}");
+            }
+        }
+    }
+}
