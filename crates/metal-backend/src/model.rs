@@ -118,7 +118,7 @@ impl MlxModel {
         let files = options.files.clone();
         let meanwhile = || -> Result<_> {
             let text = Text::read(&files, model_type).map_err(Error::from)?;
-            text.chat.prepare();
+            text.chat.prepare_beside();
             Ok((text, SamplingDefaults::read(&files)?))
         };
         let config = options.config.clone();

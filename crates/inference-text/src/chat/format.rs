@@ -19,6 +19,7 @@ use serde_json::{Map, Value as Json};
 use std::borrow::Cow;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use std::thread;
 
 /// How a checkpoint writes conversations; cheap to clone, shared between threads.
 #[derive(Debug, Clone)]
@@ -275,10 +276,16 @@ impl ChatFormat {
         (variables, inserted)
     }
 
-    /// Finds out ahead how the template takes calls. The first answer would wait for it: conversations with calls tell a model's family.
-    pub fn prepare(&self) {
+    /// Begins to find out, on a thread of its own, how the template takes calls. The first answer would wait for all of it: conversations
+    /// with calls tell a model's family.
+    pub fn prepare_beside(&self) {
         if self.has_template() {
-            self.calls.get_or_init(|| self.call_form());
+            let format = self.clone();
+            let prepare = move || {
+                format.calls.get_or_init(|| format.call_form());
+            };
+            // Without a thread, the first answer waits.
+            let _ = thread::Builder::new().name("chat-template".into()).spawn(prepare);
         }
     }
 

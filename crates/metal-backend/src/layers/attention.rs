@@ -109,14 +109,15 @@ impl Attention {
         positions: &mut Positions,
         cache: &mut KvCache,
     ) -> Result<Array> {
-        let [_, l, _] = q.of.dims()?;
-        if let Some(slot) = self.slot(q.of.dtype(), l, positions, cache)? {
+        let ([_, l, _], dtype) = (q.of.dims()?, q.of.dtype());
+        let are_alike = [&k, &v].iter().all(|part| part.of.dtype() == dtype);
+        if are_alike && let Some(slot) = self.slot(dtype, l, positions, cache)? {
             // Kernels for CUDA norm values themselves.
             let v = if self.kernels == Kernels::Cuda { v } else { self.normed(v)? };
             return self.step([&q, &k, &v], slot, positions, cache);
         }
         let v = self.normed(v)?;
-        if let Some(slot) = self.chunk_slot(q.of.dtype(), l, positions, cache)? {
+        if are_alike && let Some(slot) = self.chunk_slot(dtype, l, positions, cache)? {
             let offsets = positions.chunk_offsets(&slot)?;
             let step =
                 self.new_positions([&q, &k, &v], &slot, (&offsets.at, &offsets.rows), positions);

@@ -134,7 +134,9 @@ mod tests {
     fn no_kernel_writes_a_shared_number_again() {
         for source in [
             include_str!("add_parts.cu"),
+            include_str!("all_sum.cu"),
             include_str!("arrange.cu"),
+            include_str!("chained.cu"),
             include_str!("choose.cu"),
             include_str!("chunk_attention.cu"),
             include_str!("chunk_tiles.cu"),
@@ -144,6 +146,7 @@ mod tests {
             include_str!("convolution_step.cu"),
             include_str!("convolved.cu"),
             include_str!("copy.cu"),
+            include_str!("copy_positions.cu"),
             include_str!("delta.cu"),
             include_str!("delta_chunk.cu"),
             include_str!("delta_tiles.cu"),
@@ -157,6 +160,8 @@ mod tests {
             include_str!("head_product.cu"),
             include_str!("head_products.cu"),
             include_str!("heads.cu"),
+            include_str!("join.cu"),
+            include_str!("largest.cu"),
             include_str!("latent_attention.cu"),
             include_str!("latent_parts.cu"),
             include_str!("latent_queries.cu"),
@@ -179,9 +184,11 @@ mod tests {
             include_str!("step_tiles.cu"),
             include_str!("sum.cu"),
             include_str!("take.cu"),
+            include_str!("take_buffers.cu"),
             include_str!("tensor.cu"),
             include_str!("times.cu"),
             include_str!("unpack.cu"),
+            include_str!("warpgroup.cu"),
         ] {
             for name in definitions().lines().filter_map(|line| line.split([' ', '(']).nth(1)) {
                 let again = [format!(" {name} ="), format!("#define {name}")];

@@ -198,6 +198,20 @@ fn run_with(model: &Decoder, captures: bool, mut capture: StepCapture) -> (Vec<V
     (found, alone > 8 && together > 8)
 }
 
+/// Logits of each step of so many rows, of which nothing was computed before.
+fn from_nothing(model: &Decoder, rows: i32) -> Vec<Vec<f32>> {
+    let specs: Vec<StateSpec> = model.layers.iter().map(|layer| layer.mixer.state(None)).collect();
+    let mut caches = Caches::new(&specs, Storage::Plain, rows as usize, 1000);
+    let mut capture = StepCapture::default();
+    let logits = (0..50).map(|step| {
+        let ids: Vec<u32> = (0..rows as u32).map(|row| (row * 31 + step * 7) % 90).collect();
+        let h = model.hidden(&Indices::from_u32(&ids, &[rows, 1])?, &mut caches, &mut capture);
+        let logits = model.logits(&h.expect("states")).expect("logits");
+        ops::astype(&logits, Dtype::F32)?.to_vec_f32()
+    });
+    logits.collect::<Result<_>>().expect("values")
+}
+
 /// The steps whose logits are far from those that are expected, beside the largest of all.
 fn far(expected: &[Vec<f32>], found: &[Vec<f32>]) -> Vec<usize> {
     let largest = expected.iter().flatten().fold(0.0_f32, |most, x| most.max(x.abs()));
@@ -228,6 +242,25 @@ fn steps_on_cuda_are_captured_and_near_those_of_a_cpu() {
             wrong.push(format!(
                 "captured: {kept}, as plain: {is_as_plain}, steps {far:?} are off, {config}"
             ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
+fn first_positions_on_cuda_are_near_those_of_a_cpu() {
+    let mut wrong = Vec::new();
+    for (config, either_way) in ON_CUDA {
+        let config = config.replacen('{', r#"{"torch_dtype": "bfloat16", "#, 1);
+        for rows in [1, 3] {
+            use_device(Device::Cpu).expect("a CPU");
+            let expected = from_nothing(&decoder(&config, Kernels::CPU), rows);
+            use_device(Device::Gpu).expect("a GPU");
+            let far = far(&expected, &from_nothing(&decoder(&config, Kernels::Cuda), rows));
+            if far.len() > either_way || far.contains(&0) {
+                wrong.push(format!("steps {far:?} of {rows} rows are off, {config}"));
+            }
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
