@@ -34,14 +34,13 @@ impl Check {
     ) -> mlx_ffi::Result<Option<Check>> {
         let all = rows.iter().zip(samplers);
         let first = all.filter(|(_, sampler)| sampler.step == 0 && is_served(sampler));
-        let (rows, on_cuda): (Vec<usize>, Vec<bool>) =
-            first.map(|(row, sampler)| (*row, sampler.by_kernel)).unzip();
+        let rows: Vec<usize> = first.map(|(row, _)| *row).collect();
         if rows.is_empty() {
             return Ok(None);
         }
         let is_all = logits.shape().first() == Some(&(rows.len() as i32));
         let own = if is_all { logits.share()? } else { take_rows(logits, &rows)? };
-        let values = match on_cuda.contains(&true) {
+        let values = match samplers.iter().any(|sampler| sampler.by_kernel) {
             true => cuda::largest(&own)?,
             false => ops::logsumexp(&ops::astype(&own, Dtype::F32)?, -1, false)?,
         };
