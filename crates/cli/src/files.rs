@@ -1,5 +1,6 @@
 //! The user's files: text read whole, and results that replace a file whole.
 
+mod lines;
 mod refusal;
 mod replace;
 
@@ -8,9 +9,11 @@ use std::io::{self, IsTerminal, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use inference_core::utf8_text;
 use rustix::fs::OFlags;
 
-use refusal::{failed, not_regular};
+pub use lines::Lines;
+use refusal::{failed, not_regular, too_long};
 pub use replace::{Access, replace};
 
 use crate::failure::{Failure, Result, reason};
@@ -24,10 +27,10 @@ pub fn is_stdin(path: &Path) -> bool {
 }
 
 /// The text in the file at `path`, for a flag: `-` is stdin, and a pipe such as `<(command)` is read to
-/// its end.
+/// its end. A byte order mark in front is taken off.
 ///
 /// # Errors
-/// Names the file, and the first byte that is not UTF-8.
+/// Names the file, and its encoding or the first byte that is not UTF-8.
 pub fn read(path: &Path) -> Result<String> {
     if is_stdin(path) {
         return read_stdin();
@@ -61,7 +64,7 @@ fn regular(path: &Path) -> Result<File> {
 /// # Errors
 /// As [`read_regular`], but for the text.
 pub fn read_bytes(path: &Path) -> Result<Vec<u8>> {
-    bytes_of(regular(path)?, &name(path))
+    bytes_of(regular(path)?, MAX_BYTES, &name(path))
 }
 
 /// All of the file at `path`, for a flag: a pipe such as `<(command)` is read to its end.
@@ -69,12 +72,20 @@ pub fn read_bytes(path: &Path) -> Result<Vec<u8>> {
 /// # Errors
 /// As [`read`], but for the text.
 pub fn read_bytes_for_flag(path: &Path) -> Result<Vec<u8>> {
+    read_bytes_up_to(MAX_BYTES, path)
+}
+
+/// [`read_bytes_for_flag`], of a file that may have so many bytes.
+///
+/// # Errors
+/// As [`read_bytes_for_flag`].
+pub fn read_bytes_up_to(most: u64, path: &Path) -> Result<Vec<u8>> {
     let file = File::open(path).map_err(|error| failed(path, &error))?;
     let kind = file.metadata().map_err(|error| failed(path, &error))?.file_type();
     if kind.is_dir() {
         return Err(not_regular(path, kind));
     }
-    bytes_of(file, &name(path))
+    bytes_of(file, most, &name(path))
 }
 
 /// All of stdin.
@@ -104,24 +115,19 @@ fn name(path: &Path) -> String {
 
 /// The text of an input that may have no end.
 fn read_all(input: impl Read, name: &str) -> Result<String> {
-    String::from_utf8(bytes_of(input, name)?).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        Failure::Other(format!("{name}: not valid UTF-8 at byte {at}; convert it to UTF-8 first"))
-    })
+    let bytes = bytes_of(input, MAX_BYTES, name)?;
+    let text = utf8_text(&bytes).map_err(|error| Failure::Other(format!("{name}: {error}")))?;
+    Ok(text.to_owned())
 }
 
 /// The bytes of an input that may have no end.
-fn bytes_of(input: impl Read, name: &str) -> Result<Vec<u8>> {
+fn bytes_of(input: impl Read, most: u64, name: &str) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     input
-        .take(MAX_BYTES + 1)
+        .take(most + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| Failure::Other(format!("{name}: {}", reason(&error))))?;
-    if bytes.len() as u64 > MAX_BYTES {
-        let limit = MAX_BYTES >> 20;
-        return Err(Failure::Other(format!("{name}: over {limit} MiB, at most that are read")));
-    }
-    Ok(bytes)
+    if bytes.len() as u64 > most { Err(too_long(name, most)) } else { Ok(bytes) }
 }
 
 #[cfg(test)]

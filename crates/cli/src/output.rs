@@ -1,7 +1,9 @@
 //! Results on stdout, everything else on stderr; neither panics when its reader is gone.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -10,14 +12,17 @@ use serde::Serialize;
 use crate::failure::{Failure, Result, without_numbers};
 use crate::ranks;
 
-/// Writes `text` to stdout and flushes it. Of several ranks, the first one does.
+/// Writes `text` to stdout and flushes it. Of several ranks, the first one does. A pipe or a file gets it as
+/// it is; a terminal gets it [`harmless`].
 ///
 /// # Errors
 /// [`Failure::ClosedPipe`] when nobody reads any more.
 pub fn print(text: &str) -> Result<()> {
+    static IS_TERMINAL: LazyLock<bool> = LazyLock::new(|| io::stdout().is_terminal());
     if ranks::other().is_some() {
         return Ok(());
     }
+    let text = if *IS_TERMINAL { harmless(text) } else { Cow::Borrowed(text) };
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::from_stdout)
 }
@@ -76,13 +81,15 @@ pub fn dim_note(text: impl Display) {
     }
 }
 
-/// Text on stderr as it is, without a line end; less prominent where stderr is a terminal that shows it.
+/// Text on stderr without a line end: as it is, but [`harmless`] where stderr is a terminal, and less prominent
+/// where that shows it.
 pub fn dim(text: &str) {
     if ranks::other().is_some() {
         return;
     }
-    let text = if styled() { format!("\x1b[2m{text}\x1b[0m") } else { text.to_owned() };
-    let _ = io::stderr().write_all(text.as_bytes());
+    let shown = if io::stderr().is_terminal() { harmless(text) } else { Cow::Borrowed(text) };
+    let shown = if styled() { Cow::Owned(format!("\x1b[2m{shown}\x1b[0m")) } else { shown };
+    let _ = io::stderr().write_all(shown.as_bytes());
 }
 
 /// `1 text`, `2 texts`.
@@ -126,6 +133,22 @@ impl Drop for Spinner {
     }
 }
 
+/// `text` as a terminal may have it: control characters that it would obey are shown as pictures of them, each by
+/// itself, so that it does not matter where a text is cut. Lines and tabs stay.
+fn harmless(text: &str) -> Cow<'_, str> {
+    let obeyed = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    if !text.contains(obeyed) {
+        return Cow::Borrowed(text);
+    }
+    let shown = |c: char| match c {
+        c if !obeyed(c) => c,
+        '\x7f' => '␡',
+        // The pictures of the first 32 characters stand in their order; those from U+0080 on have none.
+        c => char::from_u32(0x2400 + u32::from(c)).filter(|_| c < ' ').unwrap_or('\u{fffd}'),
+    };
+    Cow::Owned(text.chars().map(shown).collect())
+}
+
 /// `text` without the control characters that a terminal would obey, such as those that a model's files can hold; its
 /// lines stay.
 pub fn printable(text: &str) -> String {
@@ -145,13 +168,23 @@ fn joined(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{joined, one_line, printable};
+    use super::{harmless, joined, one_line, printable};
 
     #[test]
     fn an_error_is_one_line() {
         assert_eq!(joined("template: line 3\n  | bad\n\n"), "template: line 3 | bad");
         assert_eq!(joined("a: gone (os error 2)"), "a: gone");
         assert_eq!(joined("no prompt `\x1b[31mz`"), "no prompt ` [31mz`");
+    }
+
+    #[test]
+    fn a_terminal_obeys_nothing_that_a_model_says() {
+        assert_eq!(harmless("a\x1b]0;x\x07b\r\n\tc\u{9b}31m\x7f\0"), "a␛]0;x␇b␍\n\tc\u{fffd}31m␡␀");
+        // Cut anywhere, each part is shown as it would be in the whole.
+        assert_eq!(["a\x1b", "[2J"].map(harmless).concat(), "a␛[2J");
+        // Marks of direction are part of a text that is written from right to left.
+        let mixed = "\u{200f}שלום\u{202b} (a)\u{202c} é 👍🏽";
+        assert_eq!(harmless(mixed), mixed);
     }
 
     #[test]

@@ -2,14 +2,15 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use inference_core::{Error, RankSplit, Ranks};
 use rustix::process::{Pid, test_kill_process};
 
 use crate::failure::{Failure, Result};
+use crate::files;
 
 /// The variable with this process's rank, as `mlx.launch` sets it.
 pub const RANK: &str = "MLX_RANK";
@@ -120,7 +121,8 @@ fn of_list(hosts: &OsString) -> Result<Vec<SocketAddr>> {
 
 fn of_file(file: &OsString) -> Result<Vec<SocketAddr>> {
     let failed = |error: String| Failure::Other(format!("{HOST_FILE} {}: {error}", file.display()));
-    let text = fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
+    let unread = |error| Failure::Other(format!("{HOST_FILE} {error}"));
+    let text = files::read(Path::new(file)).map_err(unread)?;
     let hosts: Vec<Vec<String>> = serde_json::from_str(&text)
         .map_err(|error| failed(format!("no array of arrays of addresses: {error}")))?;
     // Further addresses of a rank are further cables; one connection is enough here.

@@ -51,13 +51,17 @@ pub fn statistics(metrics: &GenerateMetrics) -> String {
         0 => String::new(),
         count => format!(" ({} of {count} draft tokens accepted)", metrics.accepted_draft_tokens),
     };
+    // A prompt that was given up has no rate, and neither has an answer of one token.
+    let rate = |rate: f64| match rate > 0.0 {
+        true => format!(", {rate:.1} tok/s"),
+        false => String::new(),
+    };
     format!(
-        "prompt {} tokens{cached}, {:.1} tok/s | decode {} tokens{drafts}, {:.1} tok/s | first token {first} | \
-         peak memory {}",
+        "prompt {} tokens{cached}{} | decode {} tokens{drafts}{} | first token {first} | peak memory {}",
         metrics.prompt_tokens,
-        metrics.prefill_tokens_per_second(),
+        rate(metrics.prefill_tokens_per_second()),
         metrics.generated_tokens,
-        metrics.decode_tokens_per_second(),
+        rate(metrics.decode_tokens_per_second()),
         bytes::human(metrics.peak_memory_bytes),
     )
 }
@@ -111,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_statistics_are_one_line() {
+    fn the_statistics_are_one_line_with_the_rates_that_were_measured() {
         let model = FakeModel::lines([Line::of(&["Hi", "!"])]);
         let generation = model.generate(&Prompt::from("abc"), &GenerateOptions::default()).unwrap();
         let (_, outcome) = generation.collect_text().unwrap();
@@ -127,5 +131,10 @@ mod tests {
         };
         let line = statistics(&drafted);
         assert!(line.contains("decode 2 tokens (1 of 5 draft tokens accepted), 4.0"), "{line}");
+        let given_up = GenerateMetrics { prompt_tokens: 4265, ..GenerateMetrics::default() };
+        assert_eq!(
+            statistics(&given_up),
+            "prompt 4265 tokens | decode 0 tokens | first token none | peak memory 0 B"
+        );
     }
 }

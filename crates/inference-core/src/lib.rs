@@ -49,6 +49,7 @@ mod prompt;
 mod ranks;
 mod registry;
 mod results;
+mod utf8;
 mod value;
 
 pub use activations::CpuActivations;
@@ -88,4 +89,5 @@ pub use registry::{
     load_image_model, load_model, register,
 };
 pub use results::{BatchResult, ClassifyResult, LabelScore};
+pub use utf8::{NotUtf8, utf8_text};
 pub use value::Value;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use inference_core::Dtype;
+use inference_core::{Dtype, Error};
 use metal_backend::{Recipe, Rule};
 
 use super::values;
@@ -97,5 +97,9 @@ fn recipe(text: &str) -> Result<Recipe, String> {
 }
 
 fn rule(text: &str) -> Result<Rule, String> {
-    Rule::parse(text).map_err(|error| error.to_string())
+    Rule::parse(text).map_err(|error| match error {
+        // clap names the flag itself.
+        Error::InvalidOption { option: "rule", reason } => reason,
+        other => other.to_string(),
+    })
 }

@@ -36,7 +36,7 @@ pub fn run(args: &GenerateArgs) -> Result<()> {
 
     let interrupt = Interrupt::install()?;
     let input = match &args.batch {
-        Some(path) => Asked::Together(Input::read_batch(path, args)?),
+        Some(path) => Asked::Together(batch::Begun::open(path, args)?),
         None => Asked::One(Input::read(args)?),
     };
     let model = Source::choose(&args.load)?.load(&load, args.quiet || args.json)?;
@@ -45,9 +45,9 @@ pub fn run(args: &GenerateArgs) -> Result<()> {
     let cancel = CancelToken::new();
     let watch = interrupt.watch(&cancel, Then::Leave);
     options.cancel = with_timeout(&cancel, args.timeout);
-    let end = match &input {
-        Asked::One(input) => answer(model.as_ref(), input, &chat, &options, args),
-        Asked::Together(inputs) => batch::run(model.as_ref(), inputs, &chat, &options, args),
+    let end = match input {
+        Asked::One(input) => answer(model.as_ref(), &input, &chat, &options, args),
+        Asked::Together(begun) => batch::run(model.as_ref(), begun, &chat, &options, args),
     };
     let interrupted = watch.fired();
     drop(watch);
@@ -68,9 +68,9 @@ pub fn run(args: &GenerateArgs) -> Result<()> {
 }
 
 /// What is to be answered.
-enum Asked {
+enum Asked<'a> {
     One(Input),
-    Together(Vec<Input>),
+    Together(batch::Begun<'a>),
 }
 
 fn answer(

@@ -3,8 +3,6 @@
 mod progress;
 mod report;
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use inference_core::{
@@ -91,10 +89,12 @@ fn request(args: &ImageArgs, cancel: &CancelToken) -> Result<ImageRequest> {
         "-" => files::read(Path::new("-"))?.trim_end_matches('\n').to_owned(),
         prompt => prompt.to_owned(),
     };
-    let images = args
-        .images
-        .iter()
-        .map(|path| Ok(EncodedPicture::new(read_bytes(path)?, path.display().to_string())));
+    let images = args.images.iter().map(|path| {
+        Ok(EncodedPicture::new(
+            files::read_bytes_up_to(MAX_BYTES, path)?,
+            path.display().to_string(),
+        ))
+    });
     let latents = args.latents.as_deref().map(latents).transpose()?;
     // Drawn here, so that the report can tell it.
     let seed = args.seed.or_else(|| latents.is_none().then(drawn));
@@ -121,25 +121,10 @@ fn drawn() -> u64 {
     RandomState::new().build_hasher().finish() % (1 << 32)
 }
 
-fn read_bytes(path: &Path) -> Result<Vec<u8>> {
-    let failed = |error| Failure::Other(format!("{}: {}", path.display(), reason(&error)));
-    let file = File::open(path).map_err(failed)?;
-    if !file.metadata().map_err(failed)?.is_file() {
-        return Err(Failure::Other(format!("{}: is not a file", path.display())));
-    }
-    let mut bytes = Vec::new();
-    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        let reason = format!("{}: has more than {MAX_BYTES} bytes", path.display());
-        return Err(Failure::Other(reason));
-    }
-    Ok(bytes)
-}
-
 /// The tensor `latents` of a safetensors file: four dimensions of F32 or BF16.
 fn latents(path: &Path) -> Result<Latents> {
     let bad = |reason: String| Failure::Other(format!("{}: {reason}", path.display()));
-    let bytes = read_bytes(path)?;
+    let bytes = files::read_bytes_up_to(MAX_BYTES, path)?;
     let tensors = SafeTensors::deserialize(&bytes).map_err(|error| bad(error.to_string()))?;
     let tensor = tensors.tensor("latents").map_err(|_| bad("has no tensor `latents`".into()))?;
     let shape: [usize; 4] = tensor

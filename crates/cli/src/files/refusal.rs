@@ -25,3 +25,8 @@ pub fn not_regular(path: &Path, kind: FileType) -> Failure {
     };
     Failure::Other(format!("{}: is {kind}, expected a regular file", path.display()))
 }
+
+/// The refusal of what has more than `most` bytes.
+pub fn too_long(name: &str, most: u64) -> Failure {
+    Failure::Other(format!("{name}: over {} MiB, at most that are read", most >> 20))
+}

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 
-use super::{MAX_BYTES, read, read_all, read_regular};
+use super::{MAX_BYTES, read, read_all, read_lines, read_regular};
 
 /// A pipe with a name in `folder`.
 fn pipe(folder: &Path) -> std::path::PathBuf {
@@ -69,4 +69,20 @@ fn what_is_no_regular_file_is_refused_without_waiting() {
     let link = folder.path().join("link");
     std::os::unix::fs::symlink(&file, &link).unwrap();
     assert_eq!(read_regular(&link).unwrap(), "text");
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("labels.txt");
+    fs::write(&path, "\u{feff}positive\r\nnegative\n").unwrap();
+    assert_eq!(read_lines(&path).unwrap(), ["positive", "negative"]);
+    for read in [read, read_regular] {
+        assert_eq!(read(&path).unwrap(), "positive\r\nnegative\n");
+        let utf16 = "\u{feff}positive".encode_utf16().flat_map(u16::to_le_bytes);
+        let other = folder.path().join("utf16.txt");
+        fs::write(&other, utf16.collect::<Vec<u8>>()).unwrap();
+        let error = read(&other).unwrap_err().to_string();
+        assert!(error.ends_with("utf16.txt: is UTF-16, not UTF-8; convert it to UTF-8 first"));
+    }
 }

@@ -1,12 +1,12 @@
 //! `ml chat` from a pipe and at a terminal.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{Read, Write};
 use std::thread;
 
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
 
+use crate::terminal::terminal;
 use crate::{FOX, command, finish, ml_with_stdin, text};
 
 #[test]
@@ -68,17 +68,12 @@ fn a_turn_is_computed_from_where_the_last_one_ended() {
 fn lines_that_come_at_once_at_a_terminal_are_turns_each() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("chat.json");
-    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    grantpt(&terminal).unwrap();
-    unlockpt(&terminal).unwrap();
-    let name = ptsname(&terminal, Vec::new()).unwrap();
-    let side = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    let (mut terminal, side) = terminal();
     let mut chat = command(&["chat", "-q", "-t", "0", "-n", "2"]);
     chat.env("TERM", "xterm").stdin(side.try_clone().unwrap()).stdout(side);
     let child = chat.spawn().unwrap();
     // It holds the terminal's other side open here.
     drop(chat);
-    let mut terminal = File::from(terminal);
     let lines = format!("one\ntwo\nthree\n/save {}\n/bye\n", path.display());
     terminal.write_all(lines.as_bytes()).unwrap();
     // Else what it prints has no room. The read fails once nobody has the other side open.

@@ -28,6 +28,8 @@ mod serve;
 mod setup;
 mod several;
 mod signals;
+mod terminal;
+mod texts;
 
 use std::fs;
 use std::io::{Read, Write};

@@ -1,6 +1,6 @@
 //! Lines from a terminal, edited and remembered, or from a pipe.
 
-use std::io::{self, BufRead, IsTerminal};
+use std::io::{self, IsTerminal};
 use std::path::Path;
 
 use rustyline::error::ReadlineError;
@@ -9,6 +9,7 @@ use rustyline::{Config, Editor};
 
 use super::history::{History, MAX_LINES};
 use crate::failure::{Failure, Result};
+use crate::files::Lines;
 use crate::interrupt::Interrupt;
 use crate::output::note;
 
@@ -16,8 +17,8 @@ use crate::output::note;
 pub enum Reader {
     /// A person at a terminal, with the file that keeps the lines, if any.
     Terminal(Box<Editor<(), MemHistory>>, Option<History>),
-    /// A pipe or a file, with the number of the line read last.
-    Pipe(usize),
+    /// A pipe or a file.
+    Pipe(Lines),
 }
 
 /// What came.
@@ -39,7 +40,7 @@ impl Reader {
     /// A terminal or a history file that cannot be used.
     pub fn open(history: Option<&Path>, interrupt: &Interrupt) -> Result<Self> {
         if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
-            return Ok(Reader::Pipe(0));
+            return Ok(Reader::Pipe(Lines::stdin()));
         }
         interrupt.keep_terminal();
         let config = Config::builder().auto_add_history(false).max_history_size(MAX_LINES);
@@ -77,30 +78,12 @@ impl Reader {
                 Err(ReadlineError::Eof) => Ok(Typed::End),
                 Err(error) => Err(terminal(&error)),
             },
-            Reader::Pipe(number) => {
-                *number += 1;
-                let mut bytes = Vec::new();
-                let read = io::stdin().lock().read_until(b'\n', &mut bytes);
-                match read {
-                    Ok(0) => Ok(Typed::End),
-                    Ok(_) => line(bytes, *number).map(Typed::Line),
-                    Err(error) => Err(Failure::Other(format!("stdin: {error}"))),
-                }
-            }
+            Reader::Pipe(lines) => match lines.next_line()? {
+                Some(line) => line.map(Typed::Line),
+                None => Ok(Typed::End),
+            },
         }
     }
-}
-
-fn line(bytes: Vec<u8>, number: usize) -> Result<String> {
-    let mut text = String::from_utf8(bytes)
-        .map_err(|_| Failure::Other(format!("stdin: line {number} is not valid UTF-8")))?;
-    if text.ends_with('\n') {
-        text.pop();
-        if text.ends_with('\r') {
-            text.pop();
-        }
-    }
-    Ok(text)
 }
 
 fn remember(
@@ -118,17 +101,4 @@ fn remember(
 
 fn terminal(error: &ReadlineError) -> Failure {
     Failure::Other(format!("terminal: {error}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::line;
-
-    #[test]
-    fn a_line_loses_its_end_only() {
-        assert_eq!(line(b" a \r\n".to_vec(), 1).unwrap(), " a ");
-        assert_eq!(line(b"b".to_vec(), 1).unwrap(), "b");
-        let error = line(b"\xff\n".to_vec(), 3).unwrap_err();
-        assert_eq!(error.to_string(), "stdin: line 3 is not valid UTF-8");
-    }
 }

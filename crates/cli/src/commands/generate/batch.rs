@@ -1,5 +1,8 @@
 //! Many prompts together: one JSON object a line, in the order of the prompts.
 
+use std::path::Path;
+use std::time::{Duration, Instant};
+
 use inference_core::{
     BatchResult, ChatOptions, Error, FinishReason, GenerateMetrics, GenerateOptions, Outcome,
     Prompt, TextModel,
@@ -7,7 +10,7 @@ use inference_core::{
 use serde::Serialize;
 use serde_json::json;
 
-use super::prompt::Input;
+use super::prompt::{Batch, Input};
 use super::report::Report;
 use crate::args::GenerateArgs;
 use crate::failure::{Failure, Result};
@@ -26,62 +29,113 @@ struct Line {
     report: Report,
 }
 
+/// A batch of which the first group was read, so that one without prompts is refused before a model is loaded.
+pub struct Begun<'a> {
+    group: Vec<Result<Input>>,
+    rest: Batch<'a>,
+}
+
+impl<'a> Begun<'a> {
+    /// Opens the batch in the file at `path` and reads its first prompts.
+    ///
+    /// # Errors
+    /// A file that cannot be used, or that has no prompts.
+    pub fn open(path: &Path, args: &'a GenerateArgs) -> Result<Self> {
+        let mut rest = Batch::open(path, args)?;
+        let group = rest.next(GROUP)?;
+        if group.is_empty() {
+            return Err(Failure::Usage(format!("{}: there are no prompts", rest.name())));
+        }
+        Ok(Begun { group, rest })
+    }
+}
+
 /// Answers the prompts and prints a line for each.
 ///
 /// # Errors
 /// What concerns all prompts; at the end, that some failed.
 pub fn run(
     model: &dyn TextModel,
-    inputs: &[Input],
+    begun: Begun<'_>,
     chat: &ChatOptions,
     options: &GenerateOptions,
     args: &GenerateArgs,
 ) -> Result<FinishReason> {
-    let (mut failed, mut costs) = (0, Vec::new());
-    let top = args.top_logprobs.map(|_| model);
-    for (group, inputs) in inputs.chunks(GROUP).enumerate() {
-        let ids: Vec<_> = inputs.iter().map(|input| ids(model, input, chat)).collect();
-        let prompts: Vec<Prompt> = ids.iter().flatten().map(|(_, prompt)| prompt.clone()).collect();
-        let mut results = model.batch_generate(&prompts, options)?.into_iter();
-        for (at, ids) in ids.into_iter().enumerate() {
-            let index = group * GROUP + at;
-            let answered = ids.and_then(|(ids, _)| {
-                let result = results.next().ok_or(Error::Closed)?;
-                ended(&result).map(|outcome| (ids, outcome, result))
-            });
-            match answered {
-                Ok((_, outcome, _)) if outcome.finish_reason == FinishReason::Cancelled => {
-                    return Ok(FinishReason::Cancelled);
-                }
-                Ok((ids, outcome, result)) => {
-                    let prompt = result.prompt_logprobs.as_deref();
-                    let report = Report::new(&ids, prompt, &result.tokens, &outcome, top);
-                    print_json(&Line { index, report })?;
-                    costs.push(outcome.metrics);
-                }
-                Err(error) => {
-                    failed += 1;
-                    print_json(&json!({"index": index, "error": error.to_string()}))?;
-                    note(format_args!("error: prompt {}: {error}", index + 1));
-                }
-            }
+    let Begun { mut group, mut rest } = begun;
+    let mut done = Done::default();
+    while !group.is_empty() {
+        let inputs = std::mem::take(&mut group).into_iter();
+        let ids = inputs.map(|input| ids(model, &input?, chat)).collect();
+        if answer(model, ids, options, args, &mut done)? == FinishReason::Cancelled {
+            return Ok(FinishReason::Cancelled);
         }
+        group = rest.next(GROUP)?;
     }
     if !args.quiet {
-        dim_note(streaming::statistics(&GenerateMetrics::sum(&costs)));
+        let metrics = GenerateMetrics::sum(&done.costs);
+        let seconds = done.took.as_secs_f64();
+        dim_note(format_args!("{} | total {seconds:.3} s", streaming::statistics(&metrics)));
     }
-    match failed {
+    match done.failed {
         0 => Ok(FinishReason::Length),
-        _ => Err(Failure::Other(format!("{failed} of {} prompts failed", inputs.len()))),
+        failed => Err(Failure::Other(format!("{failed} of {} prompts failed", done.prompts))),
     }
 }
 
-/// The ids of a prompt, and the prompt as the model is to see it.
-fn ids(
+/// What was done of a batch until now.
+#[derive(Default)]
+struct Done {
+    prompts: usize,
+    failed: usize,
+    /// The sum of those that ended well, where there are any.
+    costs: Option<GenerateMetrics>,
+    /// The time of the model's calls.
+    took: Duration,
+}
+
+/// Answers a group of prompts, each or the error of its line, and prints a line for each.
+fn answer(
     model: &dyn TextModel,
-    input: &Input,
-    chat: &ChatOptions,
-) -> Result<(Vec<u32>, Prompt), Error> {
+    group: Vec<Result<(Vec<u32>, Prompt)>>,
+    options: &GenerateOptions,
+    args: &GenerateArgs,
+    done: &mut Done,
+) -> Result<FinishReason> {
+    let top = args.top_logprobs.map(|_| model);
+    let prompts: Vec<Prompt> = group.iter().flatten().map(|(_, prompt)| prompt.clone()).collect();
+    let started = Instant::now();
+    let mut results = model.batch_generate(&prompts, options)?.into_iter();
+    done.took += started.elapsed();
+    for ids in group {
+        let index = done.prompts;
+        done.prompts += 1;
+        let answered = ids.and_then(|(ids, _)| {
+            let result = results.next().ok_or(Error::Closed)?;
+            Ok(ended(&result).map(|outcome| (ids, outcome, result))?)
+        });
+        match answered {
+            Ok((_, outcome, _)) if outcome.finish_reason == FinishReason::Cancelled => {
+                return Ok(FinishReason::Cancelled);
+            }
+            Ok((ids, outcome, result)) => {
+                let prompt = result.prompt_logprobs.as_deref();
+                let report = Report::new(&ids, prompt, &result.tokens, &outcome, top);
+                print_json(&Line { index, report })?;
+                let costs = done.costs.iter().chain([&outcome.metrics]);
+                done.costs = Some(GenerateMetrics::sum(costs));
+            }
+            Err(error) => {
+                done.failed += 1;
+                print_json(&json!({"index": index, "error": error.to_string()}))?;
+                note(format_args!("error: prompt {}: {error}", index + 1));
+            }
+        }
+    }
+    Ok(FinishReason::Length)
+}
+
+/// The ids of a prompt, and the prompt as the model is to see it.
+fn ids(model: &dyn TextModel, input: &Input, chat: &ChatOptions) -> Result<(Vec<u32>, Prompt)> {
     match input {
         Input::Raw(prompt) => {
             let ids = model.prompt_ids(prompt)?;

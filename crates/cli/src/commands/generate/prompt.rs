@@ -7,7 +7,8 @@ use inference_core::{EncodedPicture, Message, Prompt, Value};
 
 use crate::args::GenerateArgs;
 use crate::failure::{Failure, Result};
-use crate::{files, json, pictures};
+use crate::files::{self, Lines};
+use crate::{json, pictures};
 
 /// What the model is to continue or to answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,28 +49,52 @@ impl Input {
         let messages = system.into_iter().chain([question]).collect();
         (!text.trim().is_empty()).then_some(Input::Messages(messages))
     }
+}
 
-    /// Reads the lines of a batch; empty ones count for nothing.
+/// The prompts of a batch, read from its lines as they are asked for.
+pub struct Batch<'a> {
+    lines: Lines,
+    args: &'a GenerateArgs,
+}
+
+impl<'a> Batch<'a> {
+    /// The batch in the file at `path`; `-` is stdin.
     ///
     /// # Errors
-    /// No prompt, a line that is none, or a file that cannot be used.
-    pub fn read_batch(path: &Path, args: &GenerateArgs) -> Result<Vec<Self>> {
-        let name = if files::is_stdin(path) { "stdin".into() } else { path.display().to_string() };
+    /// A file that cannot be opened.
+    pub fn open(path: &Path, args: &'a GenerateArgs) -> Result<Self> {
+        Ok(Batch { lines: Lines::open(path)?, args })
+    }
+
+    /// The name of the input, for errors.
+    pub fn name(&self) -> &str {
+        self.lines.name()
+    }
+
+    /// The next prompts, at most `count`; empty lines count for nothing. What is wrong with one line is the
+    /// error of its prompt.
+    ///
+    /// # Errors
+    /// An input that cannot be read further.
+    pub fn next(&mut self, count: usize) -> Result<Vec<Result<Input>>> {
         let mut inputs = Vec::new();
-        for (index, line) in files::read_lines(path)?.iter().enumerate() {
-            if !line.trim().is_empty() {
-                let place = format!("{name}, line {}", index + 1);
-                inputs.push(batch_line(json::parse(line, &place)?, &place, args)?);
+        while inputs.len() < count
+            && let Some(line) = self.lines.next_line()?
+        {
+            match line {
+                Ok(line) if line.trim().is_empty() => {}
+                line => {
+                    let place = self.lines.place();
+                    let read = line.and_then(|line| json::parse(&line, &place));
+                    inputs.push(read.and_then(|value| batch_line(value, &place, self.args)));
+                }
             }
         }
-        match inputs.is_empty() {
-            true => Err(Failure::Usage(format!("{name}: there are no prompts"))),
-            false => Ok(inputs),
-        }
+        Ok(inputs)
     }
 }
 
-/// What a line of a batch asks: a text, or an object with one of `prompt` and `messages`.
+/// The input of a line of a batch: a text, or an object with one of `prompt` and `messages`.
 fn batch_line(value: Value, place: &str, args: &GenerateArgs) -> Result<Input> {
     let wrong = |reason: &str| Err(Failure::Usage(format!("{place}: {reason}")));
     let text = match value {
@@ -154,7 +179,7 @@ mod tests {
 
     use inference_core::{Message, Prompt};
 
-    use super::Input;
+    use super::{Batch, Input};
     use crate::args::{Cli, Command};
 
     fn read(arguments: &[&str]) -> Result<Input, String> {
@@ -196,33 +221,47 @@ mod tests {
         assert_eq!(read(&["--raw", " "]), Ok(Input::Raw(Prompt::from(" "))));
     }
 
+    /// The prompts in `text`, each or its error, read two at a time.
+    fn batch(text: &str, more: &[&str]) -> Vec<Result<Input, String>> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), text).unwrap();
+        let arguments = ["ml", "generate", "--json", "--batch", "b"];
+        let cli = Cli::read(arguments.iter().chain(more)).unwrap();
+        let Some(Command::Generate(args)) = cli.command else { panic!("not generate") };
+        let mut batch = Batch::open(file.path(), &args).unwrap();
+        let groups = std::iter::from_fn(|| {
+            let group = batch.next(2).unwrap();
+            (!group.is_empty()).then_some(group)
+        });
+        groups.flatten().map(|input| input.map_err(|failure| failure.to_string())).collect()
+    }
+
     #[test]
     fn a_batch_has_a_prompt_a_line() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("batch.jsonl");
-        let batch = |text: &str, more: &[&str]| {
-            fs::write(&path, text).unwrap();
-            let arguments = ["ml", "generate", "--json", "--batch", "b"];
-            let cli = Cli::read(arguments.iter().chain(more)).unwrap();
-            let Some(Command::Generate(args)) = cli.command else { panic!("not generate") };
-            Input::read_batch(&path, &args).map_err(|failure| failure.to_string())
-        };
-        let three = "\"one\"\n\n{\"prompt\": \"two\"}\n\
+        let three = "\u{feff}\"one\"\n\n{\"prompt\": \"two\"}\r\n\
                      {\"messages\": [{\"role\": \"user\", \"content\": \"three\"}]}\n";
-        let asked = |text| Input::Messages(vec![Message::user(text)]);
-        assert_eq!(batch(three, &[]), Ok(vec![asked("one"), asked("two"), asked("three")]));
-        assert_eq!(batch("\"a\"", &["--raw"]), Ok(vec![Input::Raw(Prompt::from("a"))]));
-        for (text, more, wrong) in [
-            ("\"a\"\nb\n", &[][..], "line 2: not JSON"),
-            ("\"\"", &[], "line 1: the prompt is empty"),
-            ("7", &[], "line 1: expected a text"),
-            ("{\"prompt\": \"a\", \"seed\": 1}", &[], "line 1: expected one field"),
-            ("{\"messages\": []}", &[], "line 1: there are no messages"),
-            ("{\"messages\": [1]}", &["--raw"], "line 1: `messages` excludes --raw"),
-            ("\n", &[], "there are no prompts"),
+        let asked = |text| Ok(Input::Messages(vec![Message::user(text)]));
+        assert_eq!(batch(three, &[]), [asked("one"), asked("two"), asked("three")]);
+        assert_eq!(batch("\"a\"", &["--raw"]), [Ok(Input::Raw(Prompt::from("a")))]);
+        assert_eq!(batch("\n \n", &[]), []);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_line_of_a_batch_is_its_own_error() {
+        for (line, more, wrong) in [
+            ("b", &[][..], "line 2: not JSON"),
+            ("\"\"", &[], "line 2: the prompt is empty"),
+            ("{\"prompt\": \" \"}", &[], "line 2: the prompt is empty"),
+            ("7", &[], "line 2: expected a text"),
+            ("{\"prompt\": \"a\", \"seed\": 1}", &[], "line 2: expected one field"),
+            ("{\"messages\": []}", &[], "line 2: there are no messages"),
+            ("{\"messages\": [1]}", &[], "line 2: message 0: expected an object"),
+            ("{\"messages\": [1]}", &["--raw"], "line 2: `messages` excludes --raw"),
         ] {
-            let error = batch(text, more).unwrap_err();
-            assert!(error.contains(wrong), "{text}: {error}");
+            let found = batch(&format!("\"a\"\n{line}\n\"c\"\n"), more);
+            assert!(found.len() == 3 && found[0].is_ok() && found[2].is_ok(), "{line}: {found:?}");
+            let error = found[1].as_ref().unwrap_err();
+            assert!(error.contains(wrong), "{line}: {error}");
         }
     }
 

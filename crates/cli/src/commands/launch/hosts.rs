@@ -1,12 +1,12 @@
 //! The hosts of several ranks, from a file in the form that `mlx.launch` reads.
 
-use std::fs;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 
 use serde::Deserialize;
 
 use crate::failure::{Failure, Result};
+use crate::files;
 
 /// A host as the file has it.
 #[derive(Deserialize)]
@@ -36,7 +36,8 @@ pub struct Host {
 pub fn read(file: &Path, port: u16) -> Result<Vec<Host>> {
     let failed =
         |reason: String| Failure::Usage(format!("--hostfile {}: {reason}", file.display()));
-    let text = fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
+    let unread = |error| Failure::Usage(format!("--hostfile {error}"));
+    let text = files::read(file).map_err(unread)?;
     let written: Vec<Written> = serde_json::from_str(&text).map_err(|error| {
         let form = "expected an array such as [{\"ssh\": \"host1\", \"ips\": [\"10.0.0.1\"]}, …]";
         failed(format!("{error}; {form}"))
